@@ -1,0 +1,215 @@
+#!/usr/bin/env bash
+# Runs the real servers that scripts/install-servers.sh fetched, each on a datadir of its own.
+#
+#   server.sh mysql|mariadb init   DATADIR [server options]   make a datadir; the options are kept for every start
+#   server.sh mysql|mariadb start  DATADIR [server options]   returns when it answers; silent unless it fails
+#   server.sh mysql|mariadb sql    DATADIR [client options]   statements from standard input, or -e 'SQL'
+#   server.sh mysql|mariadb stop   DATADIR [0|1|2]            clean shutdown, with that innodb_fast_shutdown
+#   server.sh mysql|mariadb kill9  DATADIR                    as a power cut would
+#   server.sh mysql|mariadb innochecksum ARGS                 the server's own tool, on paths of this host
+#   server.sh mysql|mariadb tool NAME ARGS                    any other program of that server (ibd2sdi, mariadb-backup)
+#   server.sh mysql|mariadb version                           one line
+#
+# A server listens on a socket in /tmp only and is stopped by its pid. What belongs to running it (options, pid, log) lies
+# beside the datadir in .NAME.server, so that the datadir holds nothing but the server's own files.
+# Exit status: 0 done, 2 could not; `sql`, `innochecksum` and `tool` hand on the program's own.
+set -euo pipefail
+
+readonly root="${INNOKIT_SERVERS:-$HOME/.cache/innokit}"
+readonly wait_start_s=120 wait_stop_s=300
+
+die() { printf 'server.sh: %s\n' "$*" >&2; exit 2; }
+usage() { sed -n '2,/^set -/{s/^# \{0,1\}//;/^set -/!p}' "$0" >&2; exit 2; }
+
+[ $# -ge 2 ] || usage
+readonly kind="$1" action="$2"
+shift 2
+case "$kind" in mysql | mariadb) ;; *) usage ;; esac
+readonly tree="$root/$kind"
+[ -e "$tree/.stamp" ] || die "$kind is not here: run scripts/install-servers.sh first"
+
+# Runs a program of the server's tree through that tree's own loader and libraries.
+loader=("$tree"/lib64/ld-linux*.so.* "$tree"/lib/ld-linux*.so.*)
+for candidate in "${loader[@]}"; do [ -e "$candidate" ] && break; done
+libraries=("$tree"/usr/lib/*-linux-gnu)
+readonly via=("$candidate" --library-path "${libraries[0]}:$tree/usr/lib")
+
+program() {
+    local name="$1" dir
+    for dir in sbin bin; do
+        if [ -x "$tree/usr/$dir/$name" ]; then
+            printf '%s' "$tree/usr/$dir/$name"
+            return
+        fi
+    done
+    die "$kind has no program named $name"
+}
+
+# Sets datadir, control and socket for the datadir $1.
+locate() {
+    local parent
+    [ -n "${1:-}" ] || usage
+    mkdir -p "$(dirname "$1")"
+    parent="$(cd "$(dirname "$1")" && pwd -P)"
+    datadir="$parent/$(basename "$1")"
+    control="$parent/.$(basename "$1").server"
+    # A socket's path is limited to about a hundred bytes, whatever the datadir's is.
+    socket="/tmp/innokit-$(id -u)-$(printf '%s' "$datadir" | cksum | cut -d' ' -f1).sock"
+}
+
+# Options of both servers: small, quiet, quick; a crash of the machine may lose the data, a crash of the server may not.
+common_options() {
+    printf '%s\n' --no-defaults "--basedir=$tree/usr" "--lc-messages-dir=$tree/usr/share/mysql" \
+        "--character-sets-dir=$tree/usr/share/mysql/charsets" "--plugin-dir=$tree/usr/lib/mysql/plugin" \
+        "--datadir=$datadir" --innodb-buffer-pool-size=64M --innodb-flush-log-at-trx-commit=0 \
+        --innodb-buffer-pool-dump-at-shutdown=OFF --innodb-buffer-pool-load-at-startup=OFF --performance-schema=OFF \
+        --innodb-fast-shutdown=1 --max-allowed-packet=64M --secure-file-priv=
+    # Servers refuse to run as root unless told so. The data are root's to read in tests and of no value to anyone else.
+    [ "$(id -u)" -ne 0 ] || printf '%s\n' --user=root
+    if [ "$kind" = mysql ]; then
+        printf '%s\n' --disable-log-bin --mysqlx=OFF --innodb-redo-log-capacity=16M --auto-generate-certs=OFF \
+            --log-error-verbosity=2
+    else
+        printf '%s\n' --skip-log-bin --innodb-log-file-size=16M
+    fi
+}
+
+# Sets `options` to the command line of the server; those of init come before those given now, so that the latter win.
+server_options() {
+    mapfile -t options < <(common_options)
+    if [ -s "$control/options" ]; then
+        local kept
+        mapfile -t kept <"$control/options"
+        options+=("${kept[@]}")
+    fi
+    options+=("$@")
+}
+
+# Prints the pid of the server on this datadir, or nothing. A pid that now belongs to another program is not ours.
+running_pid() {
+    local pid
+    pid="$(cat "$control/pid" 2>/dev/null || true)"
+    [ -n "$pid" ] && [ -r "/proc/$pid/cmdline" ] || return 0
+    if tr '\0' '\n' <"/proc/$pid/cmdline" 2>/dev/null | grep -qxF -- "--datadir=$datadir"; then
+        printf '%s' "$pid"
+    fi
+}
+
+# Waits until the process $1 is gone, at most $2 seconds.
+wait_gone() {
+    local pid="$1" tenths=$(($2 * 10))
+    while [ -n "$(running_pid)" ] && kill -0 "$pid" 2>/dev/null; do
+        tenths=$((tenths - 1))
+        [ "$tenths" -gt 0 ] || return 1
+        sleep 0.1
+    done
+}
+
+client() {
+    local name=mysql
+    [ "$kind" = mysql ] || name=mariadb
+    "${via[@]}" "$(program "$name")" --no-defaults --socket="$socket" --user=root \
+        --default-character-set=utf8mb4 --character-sets-dir="$tree/usr/share/mysql/charsets" "$@"
+}
+
+# MariaDB's own init script assumes an installed server; these are the files that it feeds to one.
+mariadb_system_tables() {
+    local share="$tree/usr/share/mysql"
+    printf '%s\n' 'CREATE DATABASE IF NOT EXISTS mysql;' 'USE mysql;' 'SET @auth_root_socket=NULL;'
+    cat "$share/mysql_system_tables.sql" "$share/mysql_performance_tables.sql" "$share/mysql_system_tables_data.sql" \
+        "$share/maria_add_gis_sp_bootstrap.sql"
+}
+
+do_init() {
+    locate "${1:-}"
+    shift
+    [ -z "$(ls -A "$datadir" 2>/dev/null)" ] || die "$datadir is not empty"
+    mkdir -p "$datadir" "$control"
+    rm -f "$control/options" "$control/pid"
+    server_options "$@"
+    if [ "$kind" = mysql ]; then
+        "${via[@]}" "$(program mysqld)" "${options[@]}" --initialize-insecure >"$control/log" 2>&1 </dev/null ||
+            fail "MySQL could not make $datadir"
+    else
+        mariadb_system_tables | "${via[@]}" "$(program mariadbd)" "${options[@]}" --bootstrap --silent-startup \
+            --log-warnings=0 --enforce-storage-engine= --net-buffer-length=16K >"$control/log" 2>&1 ||
+            fail "MariaDB could not make $datadir"
+    fi
+    if [ $# -gt 0 ]; then printf '%s\n' "$@" >"$control/options"; fi
+}
+
+fail() {
+    tail -n 30 "$control/log" >&2 || true
+    die "$1; the end of its log is above"
+}
+
+do_start() {
+    locate "${1:-}"
+    shift
+    [ -d "$datadir" ] || die "$datadir does not exist"
+    mkdir -p "$control"
+    [ -z "$(running_pid)" ] || return 0
+    local name=mysqld pid tenths=$((wait_start_s * 10))
+    [ "$kind" = mysql ] || name=mariadbd
+    server_options "$@"
+    rm -f "$socket" "$socket.lock"
+    # A session of its own: the end of the caller's terminal or job is not the end of the server.
+    setsid "${via[@]}" "$(program "$name")" "${options[@]}" --skip-networking --socket="$socket" \
+        --pid-file="$control/server.pid" >"$control/log" 2>&1 </dev/null &
+    pid=$!
+    printf '%s\n' "$pid" >"$control/pid"
+    until client -e 'DO 1' >/dev/null 2>&1; do
+        kill -0 "$pid" 2>/dev/null || fail "$kind did not start on $datadir"
+        tenths=$((tenths - 1))
+        [ "$tenths" -gt 0 ] || fail "$kind on $datadir did not answer within $wait_start_s s"
+        sleep 0.1
+    done
+}
+
+do_stop() {
+    locate "${1:-}"
+    local pid
+    pid="$(running_pid)"
+    [ -n "$pid" ] || return 0
+    if [ -n "${2:-}" ]; then client -e "SET GLOBAL innodb_fast_shutdown = $2"; fi
+    kill -TERM "$pid"
+    wait_gone "$pid" "$wait_stop_s" || fail "$kind on $datadir did not stop within $wait_stop_s s"
+    rm -f "$control/pid" "$socket" "$socket.lock"
+}
+
+do_kill9() {
+    locate "${1:-}"
+    local pid
+    pid="$(running_pid)"
+    [ -n "$pid" ] || die "no $kind runs on $datadir"
+    kill -KILL "$pid"
+    wait_gone "$pid" 30 || die "$kind with pid $pid would not die"
+    rm -f "$control/pid" "$socket" "$socket.lock"
+}
+
+do_tool() {
+    local name="${1:-}"
+    [ -n "$name" ] || usage
+    shift
+    exec "${via[@]}" "$(program "$name")" "$@"
+}
+
+case "$action" in
+    init) do_init "$@" ;;
+    start) do_start "$@" ;;
+    stop) do_stop "$@" ;;
+    kill9) do_kill9 "$@" ;;
+    sql)
+        locate "${1:-}"
+        shift
+        client "$@"
+        ;;
+    innochecksum) do_tool innochecksum "$@" ;;
+    tool) do_tool "$@" ;;
+    version)
+        name=mysqld
+        [ "$kind" = mysql ] || name=mariadbd
+        (do_tool "$name" --no-defaults --version) | sed "s|^.*/$name *Ver|$name Ver|"
+        ;;
+    *) usage ;;
+esac
