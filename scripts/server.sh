@@ -155,7 +155,7 @@ do_start() {
     rm -f "$socket" "$socket.lock"
     # A session of its own: the end of the caller's terminal or job is not the end of the server.
     setsid "${via[@]}" "$(program "$name")" "${options[@]}" --skip-networking --socket="$socket" \
-        --pid-file="$control/server.pid" >"$control/log" 2>&1 </dev/null &
+        --pid-file="$control/server.pid" >"$control/log" 2>&1 </dev/null 9>&- &
     pid=$!
     printf '%s\n' "$pid" >"$control/pid"
     until client -e 'DO 1' >/dev/null 2>&1; do
