@@ -1,1 +1,55 @@
-//! flow
+//! How bytes move: which blocks are read, in which order, how many at a time, and who waits for whom.
+//!
+//! Nothing here knows what the bytes mean. A [`Cursor`] hands out [`Block`]s of a [`FileSet`]; each worker owns one
+//! [`Reader`], which keeps a bounded window of blocks in flight through a [`queue::Queue`] and hands the bytes over as
+//! [`Piece`]s in the order in which it took the blocks. Workers share the cursor and nothing else.
+//!
+//! ```text
+//! FileSet -> Cursor (one atomic) -> Reader per worker -> page cache?  yes: pread in pieces that stay in the core's cache
+//!                                                                     no:  Queue (io_uring or pread threads), O_DIRECT
+//! ```
+//!
+//! ```no_run
+//! use innokit_flow::{Counters, Cursor, FileSet, ReadOptions, Reader, run_workers};
+//!
+//! let options = ReadOptions::default();
+//! let files = FileSet::new([("t1.ibd".into(), 114_688)]);
+//! let cursor = Cursor::sweep(&files, options.block_size);
+//! let counters = Counters::new(2);
+//! let sums = run_workers(2, |worker| {
+//!     let mut reader = Reader::new(&files, &cursor, &options, counters.worker(worker))?;
+//!     let mut bytes = 0;
+//!     while let Some(piece) = reader.next() {
+//!         match piece {
+//!             Ok(piece) => bytes += piece.bytes.len(),
+//!             Err(failure) => eprintln!("{failure}"),
+//!         }
+//!     }
+//!     Ok::<_, innokit_flow::ReaderError>(bytes)
+//! });
+//! # drop(sums);
+//! ```
+
+#![deny(unsafe_code)]
+
+mod buffer;
+mod cache;
+mod counters;
+mod files;
+mod options;
+mod plan;
+pub mod queue;
+mod reader;
+mod split;
+mod stream;
+mod workers;
+
+pub use buffer::{Buffer, BufferPool};
+pub use counters::{Counters, Counts, WorkerCounters};
+pub use files::{FileHandle, FileSet};
+pub use options::{Engine, IoMode, OptionsError, ReadOptions};
+pub use plan::{BLOCK_ALIGN, Block, Cursor, FileId};
+pub use reader::{FileFailure, Piece, Reader, ReaderError};
+pub use split::{Gap, SPLIT_UNIT};
+pub use stream::StreamReader;
+pub use workers::run_workers;

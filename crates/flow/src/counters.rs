@@ -1,0 +1,155 @@
+//! What happened, countable from another thread while it happens.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crossbeam_utils::CachePadded;
+
+/// The counters of all workers, each on cache lines of its own. Made before the workers start, readable at any time.
+#[derive(Debug)]
+pub struct Counters {
+    workers: Box<[CachePadded<WorkerCounters>]>,
+    /// Counted by workers beyond the number that was announced.
+    spare: CachePadded<WorkerCounters>,
+}
+
+impl Counters {
+    /// Counters at zero for `workers` workers.
+    #[must_use]
+    pub fn new(workers: usize) -> Self {
+        Self {
+            workers: (0..workers).map(|_| CachePadded::default()).collect(),
+            spare: CachePadded::default(),
+        }
+    }
+
+    /// The counters of one worker. Workers beyond the number given to [`Counters::new`] share one set.
+    #[must_use]
+    pub fn worker(&self, index: usize) -> &WorkerCounters {
+        self.workers.get(index).unwrap_or(&self.spare)
+    }
+
+    /// The sum over all workers, as of now.
+    #[must_use]
+    pub fn total(&self) -> Counts {
+        self.workers
+            .iter()
+            .chain([&self.spare])
+            .fold(Counts::default(), |sum, worker| sum.plus(&worker.counts()))
+    }
+}
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {
+        /// The counters of one worker: relaxed atomics, which one thread writes and any thread reads.
+        #[derive(Debug, Default)]
+        pub struct WorkerCounters {
+            $(pub(crate) $name: AtomicU64,)+
+        }
+
+        impl WorkerCounters {
+            /// The values as of now; not a snapshot across fields.
+            #[must_use]
+            pub fn counts(&self) -> Counts {
+                Counts { $($name: self.$name.load(Ordering::Relaxed),)+ }
+            }
+        }
+
+        /// Values of counters.
+        #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+        pub struct Counts {
+            $($(#[$doc])* pub $name: u64,)+
+        }
+    };
+}
+
+counters! {
+    /// Bytes handed over that came from a file: gaps and bytes read twice do not count.
+    bytes_read,
+    /// Of these, bytes read past the page cache (`O_DIRECT`).
+    bytes_direct,
+    /// Of these, bytes found in the page cache and read from there by the worker itself.
+    bytes_cached,
+    /// Read requests, whether of the queue or by the worker itself.
+    requests,
+    /// Of these, requests that tried again for a part of a block: after a short read, and after errors.
+    retries,
+    /// Nanoseconds in which the worker had nothing to do but wait for the queue.
+    wait_ns,
+    /// The most requests of one worker that were in flight at a time (the largest over the workers in a total).
+    in_flight_max,
+    /// Files opened.
+    opens,
+    /// Opened files that refused `O_DIRECT`, so that they were read through the page cache.
+    direct_refused,
+    /// Pieces of which at least one gap was handed over.
+    pieces_with_gaps,
+}
+
+impl Counts {
+    fn plus(self, other: &Self) -> Self {
+        Self {
+            bytes_read: self.bytes_read + other.bytes_read,
+            bytes_direct: self.bytes_direct + other.bytes_direct,
+            bytes_cached: self.bytes_cached + other.bytes_cached,
+            requests: self.requests + other.requests,
+            retries: self.retries + other.retries,
+            wait_ns: self.wait_ns + other.wait_ns,
+            in_flight_max: self.in_flight_max.max(other.in_flight_max),
+            opens: self.opens + other.opens,
+            direct_refused: self.direct_refused + other.direct_refused,
+            pieces_with_gaps: self.pieces_with_gaps + other.pieces_with_gaps,
+        }
+    }
+
+    /// The time of [`Counts::wait_ns`].
+    #[must_use]
+    pub fn wait(&self) -> Duration {
+        Duration::from_nanos(self.wait_ns)
+    }
+}
+
+impl WorkerCounters {
+    /// Counts a piece if it has gaps.
+    pub(crate) fn count_gaps(&self, gaps: &[crate::Gap]) {
+        if !gaps.is_empty() {
+            add(&self.pieces_with_gaps, 1);
+        }
+    }
+}
+
+/// Adds to a counter that only its own worker writes.
+pub(crate) fn add(counter: &AtomicU64, value: u64) {
+    counter.fetch_add(value, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn total_sums_the_workers_and_takes_the_largest_window() {
+        let counters = Counters::new(2);
+        for (worker, bytes, window) in [(0, 10, 8), (1, 20, 3), (7, 30, 1)] {
+            add(&counters.worker(worker).bytes_read, bytes);
+            counters
+                .worker(worker)
+                .in_flight_max
+                .fetch_max(window, Ordering::Relaxed);
+        }
+        assert_eq!(
+            counters.total(),
+            Counts {
+                bytes_read: 60,
+                in_flight_max: 8,
+                ..Counts::default()
+            }
+        );
+        assert_eq!(counters.worker(1).counts().bytes_read, 20);
+    }
+
+    #[test]
+    fn workers_do_not_share_a_cache_line() {
+        assert!(align_of::<CachePadded<WorkerCounters>>() >= 64);
+    }
+}

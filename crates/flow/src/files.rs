@@ -1,0 +1,366 @@
+//! The files of a run, opened when the first block of each is wanted and closed when nobody holds one any more.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::FileId;
+use crate::counters::{WorkerCounters, add};
+
+/// The files of a run: where they are, and how long they were when somebody looked.
+///
+/// A file is opened by the worker that first wants a block of it, shared with the workers that want others, and closed
+/// when the last of them has gone on to another file: the number of open files follows the windows of the workers, not
+/// the number of files.
+#[derive(Debug)]
+pub struct FileSet {
+    files: Box<[Entry]>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    path: PathBuf,
+    len: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Not open, as far as anybody knows; dead once all that read it have let it go.
+    Shared(Weak<OpenFile>),
+    /// Opening was tried and failed, for good: a million blocks of a vanished file must not try a million times.
+    Failed(Arc<io::Error>),
+}
+
+impl FileSet {
+    /// Paths, and the number of bytes to read of each. Files that have grown since are read up to this length only; files
+    /// that have shrunk end early.
+    pub fn new(files: impl IntoIterator<Item = (PathBuf, u64)>) -> Self {
+        let entry = |(path, len)| Entry {
+            path,
+            len,
+            state: Mutex::new(State::Shared(Weak::new())),
+        };
+        Self {
+            files: files.into_iter().map(entry).collect(),
+        }
+    }
+
+    /// The number of files.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Whether there is no file.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// The path of a file; empty for a `FileId` of another set.
+    #[must_use]
+    pub fn path(&self, file: FileId) -> &Path {
+        self.files
+            .get(file.0 as usize)
+            .map_or(Path::new(""), |entry| &entry.path)
+    }
+
+    /// The expected length of a file in bytes; 0 for a `FileId` of another set.
+    #[must_use]
+    pub fn len_of(&self, file: FileId) -> u64 {
+        self.files.get(file.0 as usize).map_or(0, |entry| entry.len)
+    }
+
+    /// The expected length of all files together, in bytes.
+    #[must_use]
+    pub fn total_len(&self) -> u64 {
+        self.lengths().sum()
+    }
+
+    pub(crate) fn lengths(&self) -> impl Iterator<Item = u64> {
+        self.files.iter().map(|entry| entry.len)
+    }
+
+    /// The open file, opened now if nobody has it open.
+    ///
+    /// `direct` says which handle to open first, so that a run that reads everything past the page cache does not open
+    /// every file twice. A lack of descriptors is not remembered: it passes.
+    pub(crate) fn open(
+        &self,
+        file: FileId,
+        direct: bool,
+        counters: &WorkerCounters,
+    ) -> Result<Arc<OpenFile>, Arc<io::Error>> {
+        let Some(entry) = self.files.get(file.0 as usize) else {
+            return Err(Arc::new(io::ErrorKind::NotFound.into()));
+        };
+        let mut state = entry.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*state {
+            State::Failed(error) => return Err(Arc::clone(error)),
+            State::Shared(shared) => {
+                if let Some(open) = shared.upgrade() {
+                    return Ok(open);
+                }
+            }
+        }
+        match OpenFile::open(&entry.path, direct, counters) {
+            Ok(open) => {
+                let open = Arc::new(open);
+                *state = State::Shared(Arc::downgrade(&open));
+                Ok(open)
+            }
+            Err(errno) => {
+                let error = Arc::new(io::Error::from(errno));
+                if !out_of_descriptors(&error) {
+                    *state = State::Failed(Arc::clone(&error));
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Whether opening failed for lack of descriptors only, so that it may go well once others are closed.
+pub(crate) fn out_of_descriptors(error: &io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::MFILE | Errno::NFILE)
+    )
+}
+
+/// A file with up to two handles: one through the page cache, one past it.
+#[derive(Debug)]
+pub(crate) struct OpenFile {
+    buffered: OnceLock<OwnedFd>,
+    /// `None`: the file system refuses.
+    direct: OnceLock<Option<OwnedFd>>,
+    /// Reads past the page cache were refused although opening was not.
+    direct_fails: AtomicBool,
+    advised: AtomicBool,
+}
+
+impl OpenFile {
+    fn open(path: &Path, direct: bool, counters: &WorkerCounters) -> Result<Self, Errno> {
+        let file = Self {
+            buffered: OnceLock::new(),
+            direct: OnceLock::new(),
+            direct_fails: AtomicBool::new(false),
+            advised: AtomicBool::new(false),
+        };
+        let handle = if direct {
+            open_direct(path)
+        } else {
+            Err(Errno::INVAL)
+        };
+        match handle {
+            Ok(handle) => drop(file.direct.set(Some(handle))),
+            Err(Errno::INVAL) => {
+                let handle = open_buffered(path)?;
+                if direct {
+                    add(&counters.direct_refused, 1);
+                    drop(file.direct.set(None));
+                }
+                drop(file.buffered.set(handle));
+            }
+            Err(errno) => return Err(errno),
+        }
+        add(&counters.opens, 1);
+        Ok(file)
+    }
+
+    /// The handle for reads past the page cache, opened when first asked for; `None` where the file system refuses.
+    pub(crate) fn direct(&self, counters: &WorkerCounters) -> Option<BorrowedFd<'_>> {
+        if self.direct_fails.load(Ordering::Relaxed) {
+            return None;
+        }
+        let open = || {
+            let direct = self
+                .buffered
+                .get()
+                .and_then(|fd| open_direct(&same_file(fd)).ok());
+            if direct.is_none() {
+                add(&counters.direct_refused, 1);
+            }
+            direct
+        };
+        self.direct.get_or_init(open).as_ref().map(AsFd::as_fd)
+    }
+
+    /// From now on there is no direct handle: a read through it was refused.
+    pub(crate) fn refuse_direct(&self, counters: &WorkerCounters) {
+        if !self.direct_fails.swap(true, Ordering::Relaxed) {
+            add(&counters.direct_refused, 1);
+        }
+    }
+
+    /// The handle for reads through the page cache.
+    pub(crate) fn buffered(&self) -> io::Result<BorrowedFd<'_>> {
+        if let Some(fd) = self.buffered.get() {
+            return Ok(fd.as_fd());
+        }
+        let direct = self
+            .direct
+            .get()
+            .and_then(Option::as_ref)
+            .ok_or(Errno::BADF)?;
+        let opened = open_buffered(&same_file(direct))?;
+        Ok(self.buffered.get_or_init(|| opened).as_fd())
+    }
+
+    /// Asks the kernel, once, for long read-ahead: the file will be read from start to end.
+    pub(crate) fn advise_sequential(&self) {
+        #[cfg(target_os = "linux")]
+        if !self.advised.swap(true, Ordering::Relaxed)
+            && let Ok(fd) = self.buffered()
+        {
+            // Advice that is not taken changes the speed only.
+            rustix::fs::fadvise(fd, 0, None, rustix::fs::Advice::Sequential).ok();
+        }
+    }
+}
+
+/// One of the two handles of an open file, which stays open while a request holds it.
+#[derive(Debug, Clone)]
+pub struct FileHandle {
+    file: Arc<OpenFile>,
+    direct: bool,
+}
+
+impl FileHandle {
+    /// The handle for a request; buffered where direct is refused, so ask [`FileHandle::is_direct`] afterwards.
+    pub(crate) fn new(
+        file: &Arc<OpenFile>,
+        direct: bool,
+        counters: &WorkerCounters,
+    ) -> io::Result<Self> {
+        let direct = direct && file.direct(counters).is_some();
+        if !direct {
+            file.buffered()?;
+        }
+        Ok(Self {
+            file: Arc::clone(file),
+            direct,
+        })
+    }
+
+    /// Whether reads go past the page cache, and so must be aligned.
+    #[must_use]
+    pub fn is_direct(&self) -> bool {
+        self.direct
+    }
+
+    pub(crate) fn file(&self) -> &Arc<OpenFile> {
+        &self.file
+    }
+
+    /// The descriptor, to be read at explicit offsets only.
+    ///
+    /// # Errors
+    /// None in a handle that a reader made: whoever makes one opens the descriptor first.
+    pub fn fd(&self) -> io::Result<BorrowedFd<'_>> {
+        match self.file.direct.get() {
+            Some(Some(fd)) if self.direct => Ok(fd.as_fd()),
+            _ => self.file.buffered(),
+        }
+    }
+}
+
+/// A path that names an open file itself, also when its name has been given to another file meanwhile.
+fn same_file(fd: &OwnedFd) -> PathBuf {
+    use std::os::fd::AsRawFd;
+    let dir = if cfg!(target_os = "linux") {
+        "/proc/self/fd"
+    } else {
+        "/dev/fd"
+    };
+    PathBuf::from(format!("{dir}/{}", fd.as_raw_fd()))
+}
+
+fn open_buffered(path: &Path) -> Result<OwnedFd, Errno> {
+    rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+}
+
+#[cfg(target_os = "linux")]
+fn open_direct(path: &Path) -> Result<OwnedFd, Errno> {
+    rustix::fs::open(
+        path,
+        OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECT,
+        Mode::empty(),
+    )
+}
+
+/// Other systems have no `O_DIRECT`; the answer is that of a file system that refuses it.
+#[cfg(not(target_os = "linux"))]
+fn open_direct(_path: &Path) -> Result<OwnedFd, Errno> {
+    Err(Errno::INVAL)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set_of(bytes: &[u8]) -> (tempfile::TempDir, FileSet) {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let path = dir.path().join("file");
+        std::fs::write(&path, bytes).expect("write");
+        let files = FileSet::new([(path, bytes.len() as u64), (dir.path().join("vanished"), 5)]);
+        (dir, files)
+    }
+
+    #[test]
+    fn file_is_shared_while_held_and_closed_when_let_go() {
+        let (_dir, files) = set_of(b"abc");
+        let counters = WorkerCounters::default();
+        let one = files.open(FileId(0), false, &counters).expect("opens");
+        let two = files.open(FileId(0), false, &counters).expect("opens");
+        assert!(Arc::ptr_eq(&one, &two));
+        assert_eq!(counters.counts().opens, 1);
+        drop((one, two));
+        drop(files.open(FileId(0), false, &counters).expect("opens"));
+        assert_eq!(counters.counts().opens, 2);
+    }
+
+    #[test]
+    fn vanished_file_is_remembered() {
+        let (dir, files) = set_of(b"abc");
+        let counters = WorkerCounters::default();
+        let error = files
+            .open(FileId(1), false, &counters)
+            .expect_err("is not there");
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        std::fs::write(dir.path().join("vanished"), b"late").expect("write");
+        files
+            .open(FileId(1), false, &counters)
+            .expect_err("the answer stays the same within a run");
+    }
+
+    #[test]
+    fn second_handle_is_the_same_file_even_when_the_name_has_moved() {
+        let (dir, files) = set_of(b"abc");
+        let counters = WorkerCounters::default();
+        let open = files.open(FileId(0), true, &counters).expect("opens");
+        std::fs::rename(dir.path().join("file"), dir.path().join("moved")).expect("rename");
+        std::fs::write(dir.path().join("file"), b"xyz").expect("write");
+        let mut bytes = [0; 3];
+        rustix::io::pread(open.buffered().expect("opens"), &mut bytes, 0).expect("reads");
+        assert_eq!(&bytes, b"abc");
+    }
+
+    #[test]
+    fn a_stranger_id_is_answered_without_a_file() {
+        let (_dir, files) = set_of(b"abc");
+        assert_eq!(
+            (files.path(FileId(9)), files.len_of(FileId(9))),
+            (Path::new(""), 0)
+        );
+        files
+            .open(FileId(9), false, &WorkerCounters::default())
+            .expect_err("no such file");
+    }
+}

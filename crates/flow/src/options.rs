@@ -1,0 +1,124 @@
+//! How to read: mode, engine, sizes.
+
+use crate::BLOCK_ALIGN;
+
+/// Which way bytes take from the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum IoMode {
+    /// Each block from where it is fastest: the page cache when it is wholly there, else the device itself, without
+    /// filling the cache with what was read.
+    #[default]
+    Auto,
+    /// Always the device (`O_DIRECT`), even when the page cache has the bytes.
+    Direct,
+    /// Always through the page cache.
+    Buffered,
+}
+
+/// What carries requests to the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Engine {
+    /// `io_uring` where the system permits it, else threads; [`Reader::notes`](crate::Reader::notes) says why not.
+    #[default]
+    Auto,
+    /// `io_uring`, or an error.
+    Uring,
+    /// A pool of `pread` threads.
+    Threads,
+}
+
+/// The sizes of a read, one set for all workers. Memory is [`ReadOptions::memory_max`] bytes for each worker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadOptions {
+    /// Which way bytes take.
+    pub io: IoMode,
+    /// What carries the requests.
+    pub engine: Engine,
+    /// Bytes in a block, the unit of work and of a request; a multiple of [`BLOCK_ALIGN`].
+    pub block_size: u32,
+    /// Requests in flight for each worker, 1 to 1024.
+    pub depth: u32,
+    /// Bytes read at once from the page cache, a multiple of [`BLOCK_ALIGN`]; small enough to stay in the core's own
+    /// cache until the bytes have been worked on.
+    pub cached_piece: u32,
+}
+
+impl Default for ReadOptions {
+    fn default() -> Self {
+        Self {
+            io: IoMode::Auto,
+            engine: Engine::Auto,
+            block_size: 1 << 20,
+            depth: 8,
+            cached_piece: 128 << 10,
+        }
+    }
+}
+
+impl ReadOptions {
+    /// The most memory that the buffers of one worker take, in bytes.
+    #[must_use]
+    pub fn memory_max(&self) -> u64 {
+        u64::from(self.block_size) * u64::from(self.depth) + u64::from(self.cached_piece)
+    }
+
+    /// Refuses sizes that cannot work.
+    ///
+    /// # Errors
+    /// [`OptionsError`] names the size, and what it must be.
+    pub fn validate(&self) -> Result<(), OptionsError> {
+        let aligned = |size: u32| size != 0 && size.is_multiple_of(BLOCK_ALIGN);
+        if !aligned(self.block_size) || self.block_size > BLOCK_SIZE_MAX {
+            return Err(OptionsError::BlockSize(self.block_size));
+        }
+        if !aligned(self.cached_piece) || self.cached_piece > BLOCK_SIZE_MAX {
+            return Err(OptionsError::CachedPiece(self.cached_piece));
+        }
+        if !(1..=DEPTH_MAX).contains(&self.depth) {
+            return Err(OptionsError::Depth(self.depth));
+        }
+        Ok(())
+    }
+}
+
+/// A single request cannot carry more than 1 GiB: `io_uring` refuses larger registered buffers.
+const BLOCK_SIZE_MAX: u32 = 1 << 30;
+const DEPTH_MAX: u32 = 1024;
+
+/// A size of [`ReadOptions`] that cannot work.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OptionsError {
+    /// The block size.
+    #[error("the block size is {0} bytes, but must be a multiple of 64 KiB, at most 1 GiB")]
+    BlockSize(u32),
+    /// The piece read at once from the page cache.
+    #[error(
+        "the piece read at once from the page cache is {0} bytes, but must be a multiple of 64 KiB, at most 1 GiB"
+    )]
+    CachedPiece(u32),
+    /// The depth.
+    #[error("the depth is {0} requests, but must be 1 to 1024")]
+    Depth(u32),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_that_cannot_work_are_refused_by_name() {
+        let good = ReadOptions::default();
+        assert_eq!(good.validate(), Ok(()));
+        let refused = |change: fn(&mut ReadOptions)| {
+            let mut options = good.clone();
+            change(&mut options);
+            options.validate().expect_err("must be refused").to_string()
+        };
+        assert!(refused(|o| o.block_size = 4096).contains("block size is 4096"));
+        assert!(refused(|o| o.block_size = 0).contains("block size is 0"));
+        assert!(refused(|o| o.block_size = (1 << 30) + 65536).contains("at most 1 GiB"));
+        assert!(refused(|o| o.cached_piece = 65537).contains("65537"));
+        assert!(refused(|o| o.depth = 0).contains("depth is 0"));
+        assert!(refused(|o| o.depth = 1025).contains("depth is 1025"));
+    }
+}

@@ -1,0 +1,118 @@
+//! The one door to storage: requests in, completions out, at most `depth` in flight, buffers from a bounded pool.
+//!
+//! Engines: [`Uring`] (Linux), [`Threads`] (any Unix). Others are handed in through [`OpenQueue`]: a test's faulty device,
+//! a simulated one. Nothing about the engine is global.
+
+mod threads;
+#[cfg(target_os = "linux")]
+mod uring;
+
+use std::io;
+
+pub use threads::Threads;
+#[cfg(target_os = "linux")]
+pub use uring::Uring;
+
+use crate::{Buffer, Engine, FileHandle, FileId};
+
+/// A read to be done. It owns its buffer, so that nobody touches the bytes while the device writes them.
+#[derive(Debug)]
+pub struct Request {
+    /// The caller's name for the request, returned with its completion.
+    pub token: u64,
+    /// Which file, for engines that keep files of their own.
+    pub file: FileId,
+    /// The open file, for engines that ask the system.
+    pub handle: FileHandle,
+    /// Where to read in the file, in bytes; aligned to 4096 when the handle is direct.
+    pub offset: u64,
+    /// Where in the buffer the first byte goes; aligned to 4096 when the handle is direct.
+    pub start: u32,
+    /// How many bytes to read; a multiple of 4096 when the handle is direct. `start + len` is within the buffer.
+    pub len: u32,
+    /// Where the bytes go.
+    pub buffer: Buffer,
+}
+
+/// A read that is done.
+#[derive(Debug)]
+pub struct Completion {
+    /// The token of the request.
+    pub token: u64,
+    /// The buffer of the request.
+    pub buffer: Buffer,
+    /// The number of bytes read, from `start` of the buffer on: fewer than asked at the end of the file, and now and then
+    /// elsewhere. Or why nothing was read; the bytes asked for are then undefined, the others untouched.
+    pub result: io::Result<u32>,
+}
+
+/// Requests in, completions out.
+///
+/// Every implementation promises:
+/// * each submitted request completes exactly once, in any order, with its own buffer and token;
+/// * `submit` and `kick` do not wait for the device; `wait` returns at least one completion unless none is in flight;
+/// * a request need not start before the next `kick` or `wait`, so that many can start in one system call;
+/// * bytes of the buffer outside the range asked for are left alone;
+/// * the failure of a read is its completion's, never the queue's; an error of `kick` or `wait` means that the queue as
+///   such is broken and will not return what it holds;
+/// * dropping the queue waits until nothing writes to a buffer any more.
+///
+/// The caller promises not to exceed the depth it opened the queue with, and to use one queue on one thread.
+pub trait Queue {
+    /// Takes a request.
+    fn submit(&mut self, request: Request);
+
+    /// Starts all requests taken so far.
+    ///
+    /// # Errors
+    /// The queue is broken.
+    fn kick(&mut self) -> io::Result<()>;
+
+    /// Starts all requests taken so far, waits until at least one is done, and appends all that are done.
+    ///
+    /// # Errors
+    /// The queue is broken.
+    fn wait(&mut self, done: &mut Vec<Completion>) -> io::Result<()>;
+
+    /// What a user who asks for details should know about how this queue works here, e.g. what it had to do without.
+    fn note(&self) -> Option<&str> {
+        None
+    }
+}
+
+/// Makes queues, one for each worker. Handed to the [`Reader`](crate::Reader), never global.
+///
+/// Every implementation promises that an error of `open` leaves nothing behind, so that another engine can be tried.
+pub trait OpenQueue: Sync {
+    /// The engine's name as users know it.
+    fn name(&self) -> &'static str;
+
+    /// A queue for at most `depth` requests in flight. Requests will come with buffers of `buffers`, all of which are
+    /// shown here so that an engine can register them; they outlive the queue.
+    ///
+    /// # Errors
+    /// The engine does not work here: missing, forbidden, or out of resources.
+    fn open(&self, depth: u32, buffers: &[Buffer]) -> io::Result<Box<dyn Queue>>;
+}
+
+#[cfg(target_os = "linux")]
+const AUTO: &[&dyn OpenQueue] = &[&Uring, &Threads];
+#[cfg(target_os = "linux")]
+const URING: &[&dyn OpenQueue] = &[&Uring];
+#[cfg(not(target_os = "linux"))]
+const AUTO: &[&dyn OpenQueue] = &[&Threads];
+#[cfg(not(target_os = "linux"))]
+const URING: &[&dyn OpenQueue] = &[];
+const THREADS: &[&dyn OpenQueue] = &[&Threads];
+
+impl Engine {
+    /// The engines to try, in this order.
+    #[must_use]
+    pub fn candidates(self) -> &'static [&'static dyn OpenQueue] {
+        match self {
+            Self::Auto => AUTO,
+            Self::Uring => URING,
+            Self::Threads => THREADS,
+        }
+    }
+}

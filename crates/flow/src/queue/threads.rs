@@ -1,0 +1,177 @@
+//! A pool of threads that `pread`: works on any Unix.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
+
+use super::{Completion, OpenQueue, Queue, Request};
+use crate::Buffer;
+
+/// The engine of `pread` threads: one thread for each request in flight.
+#[derive(Debug, Clone, Copy)]
+pub struct Threads;
+
+impl OpenQueue for Threads {
+    fn name(&self) -> &'static str {
+        "pread threads"
+    }
+
+    fn open(&self, depth: u32, _buffers: &[Buffer]) -> io::Result<Box<dyn Queue>> {
+        let mut pool = ThreadQueue {
+            shared: Arc::default(),
+            threads: Vec::new(),
+            taken: Vec::new(),
+            in_flight: 0,
+            note: None,
+        };
+        for index in 0..depth {
+            let shared = Arc::clone(&pool.shared);
+            let name = format!("read-{index}");
+            match Builder::new()
+                .name(name)
+                .stack_size(STACK_SIZE)
+                .spawn(move || serve(&shared))
+            {
+                Ok(thread) => pool.threads.push(thread),
+                Err(error) if pool.threads.is_empty() => return Err(error),
+                Err(error) => {
+                    pool.note = Some(format!("{index} read threads instead of {depth}: {error}"));
+                    break;
+                }
+            }
+        }
+        Ok(Box::new(pool))
+    }
+}
+
+/// The threads call `pread` and nothing else.
+const STACK_SIZE: usize = 64 * 1024;
+
+/// What the worker and its threads share.
+#[derive(Debug, Default)]
+struct Shared {
+    todo: Mutex<Todo>,
+    work: Condvar,
+    done: Mutex<Vec<Completion>>,
+    ready: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Todo {
+    requests: VecDeque<Request>,
+    closed: bool,
+}
+
+/// The queue of one worker.
+struct ThreadQueue {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    /// Taken, but not yet given to the threads.
+    taken: Vec<Request>,
+    in_flight: usize,
+    note: Option<String>,
+}
+
+impl Queue for ThreadQueue {
+    fn submit(&mut self, request: Request) {
+        self.taken.push(request);
+    }
+
+    fn kick(&mut self) -> io::Result<()> {
+        if self.taken.is_empty() {
+            return Ok(());
+        }
+        let count = self.taken.len();
+        self.in_flight += count;
+        lock(&self.shared.todo)
+            .requests
+            .extend(self.taken.drain(..));
+        for _ in 0..count {
+            self.shared.work.notify_one();
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, done: &mut Vec<Completion>) -> io::Result<()> {
+        self.kick()?;
+        if self.in_flight == 0 {
+            return Ok(());
+        }
+        let mut ready = lock(&self.shared.done);
+        while ready.is_empty() {
+            ready = self
+                .shared
+                .ready
+                .wait(ready)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        self.in_flight -= ready.len();
+        done.append(&mut ready);
+        Ok(())
+    }
+
+    fn note(&self) -> Option<&str> {
+        self.note.as_deref()
+    }
+}
+
+impl Drop for ThreadQueue {
+    fn drop(&mut self) {
+        let mut todo = lock(&self.shared.todo);
+        todo.closed = true;
+        todo.requests.clear();
+        drop(todo);
+        self.shared.work.notify_all();
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has nothing left to wait for.
+            drop(thread.join());
+        }
+    }
+}
+
+/// One thread: reads until the queue is dropped.
+fn serve(shared: &Shared) {
+    loop {
+        let mut todo = lock(&shared.todo);
+        let request = loop {
+            if todo.closed {
+                return;
+            }
+            match todo.requests.pop_front() {
+                Some(request) => break request,
+                None => {
+                    todo = shared
+                        .work
+                        .wait(todo)
+                        .unwrap_or_else(PoisonError::into_inner)
+                }
+            }
+        };
+        drop(todo);
+        let completion = read(request);
+        lock(&shared.done).push(completion);
+        shared.ready.notify_one();
+    }
+}
+
+/// Does the read on this thread.
+fn read(mut request: Request) -> Completion {
+    let range = request.start..request.start.saturating_add(request.len);
+    let bytes = request.buffer.range_mut(range);
+    let result = request
+        .handle
+        .fd()
+        .and_then(|fd| Ok(rustix::io::pread(fd, bytes, request.offset)?));
+    let result = result.map(|got| u32::try_from(got).unwrap_or(u32::MAX));
+    Completion {
+        token: request.token,
+        buffer: request.buffer,
+        result,
+    }
+}
+
+/// A panic elsewhere leaves the lists whole: they change by single pushes and pops.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,305 @@
+//! One worker's reader: takes blocks from the cursor, keeps a bounded window of them in flight, and hands the bytes over
+//! in the order in which it took the blocks.
+
+mod window;
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::counters::{WorkerCounters, add};
+use crate::files::OpenFile;
+use crate::options::OptionsError;
+use crate::queue::OpenQueue;
+use crate::split::{Gap, Splitter};
+use crate::{Block, Buffer, Cursor, Engine, FileId, FileSet, ReadOptions};
+use window::{Front, Window};
+
+/// Bytes of one block, in ascending order: a block comes in one piece, or in several.
+///
+/// The `asked` of all pieces of a block add up to its length, whatever happens.
+#[derive(Debug)]
+pub struct Piece<'b> {
+    /// The file.
+    pub file: FileId,
+    /// Where the piece starts in the file, in bytes; a multiple of [`BLOCK_ALIGN`](crate::BLOCK_ALIGN).
+    pub offset: u64,
+    /// The bytes; zeros in gaps.
+    pub bytes: &'b [u8],
+    /// How many bytes were wanted. Fewer came if the file ends early; then `last` is set, and `asked` is all that was
+    /// left of the block.
+    pub asked: u32,
+    /// Where in the piece the device would not give the bytes, in ascending order.
+    pub gaps: &'b [Gap],
+    /// Whether this is the last piece of its block.
+    pub last: bool,
+}
+
+/// A block of which nothing could be read, because its file cannot be opened or nothing carries requests any more. It is
+/// handed over in its place among the others, so that a caller who counts sees every block.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{} cannot be read: {error}", path.display())]
+pub struct FileFailure {
+    /// The file.
+    pub file: FileId,
+    /// Its path.
+    pub path: PathBuf,
+    /// The block that is missing. Every other block of the file will fail in the same way.
+    pub block: Block,
+    /// What the system said.
+    pub error: Arc<io::Error>,
+}
+
+/// Why a reader could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ReaderError {
+    /// A size makes no sense.
+    #[error(transparent)]
+    Options(#[from] OptionsError),
+    /// The engine that was asked for does not work here.
+    #[error("{engine} does not work here: {error}")]
+    Engine {
+        /// Its name.
+        engine: &'static str,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// The page-cache buffer could not be allocated.
+    #[error("not enough memory for the read buffers: {0}")]
+    Memory(io::Error),
+}
+
+/// Reads the blocks of a cursor that fall to one worker. Lives and dies on that worker's thread.
+pub struct Reader<'f> {
+    options: ReadOptions,
+    counters: &'f WorkerCounters,
+    window: Window<'f>,
+    head: Head,
+    /// Bytes just read from the page cache: always the same few, so that they stay in the core's cache.
+    hot: Buffer,
+    gaps: Vec<Gap>,
+}
+
+/// The block that is being handed over.
+enum Head {
+    None,
+    /// Read by the queue, handed over in one piece.
+    Whole {
+        buffer: Buffer,
+    },
+    /// In the page cache, read piece by piece when asked for.
+    Steps {
+        block: Block,
+        file: Arc<OpenFile>,
+        done: u32,
+    },
+}
+
+impl<'f> Reader<'f> {
+    /// A reader with the engine of the options. With [`Engine::Auto`] the engine and its buffers come into being with the
+    /// first block that the page cache does not have.
+    ///
+    /// # Errors
+    /// Sizes that make no sense; `io_uring` asked for by name where it does not work.
+    pub fn new(
+        files: &'f FileSet,
+        cursor: &'f Cursor<'f>,
+        options: &ReadOptions,
+        counters: &'f WorkerCounters,
+    ) -> Result<Self, ReaderError> {
+        let mut reader = Self::with_engines(
+            files,
+            cursor,
+            options,
+            counters,
+            options.engine.candidates(),
+        )?;
+        if options.engine == Engine::Uring {
+            reader
+                .window
+                .open_lane()
+                .map_err(|error| ReaderError::Engine {
+                    engine: "io_uring",
+                    error,
+                })?;
+        }
+        Ok(reader)
+    }
+
+    /// A reader that tries the given engines in turn, whatever the options say, once it needs one.
+    ///
+    /// # Errors
+    /// Sizes that make no sense.
+    pub fn with_engines(
+        files: &'f FileSet,
+        cursor: &'f Cursor<'f>,
+        options: &ReadOptions,
+        counters: &'f WorkerCounters,
+        engines: &'f [&'f dyn OpenQueue],
+    ) -> Result<Self, ReaderError> {
+        options.validate()?;
+        if cursor.block_size() > options.block_size {
+            return Err(OptionsError::BlockSize(options.block_size).into());
+        }
+        let hot = Buffer::new(0, options.cached_piece).map_err(ReaderError::Memory)?;
+        let window = Window::new(files, cursor, options, counters, engines);
+        Ok(Self {
+            options: options.clone(),
+            counters,
+            window,
+            head: Head::None,
+            hot,
+            gaps: Vec::new(),
+        })
+    }
+
+    /// The next piece, or the next block that failed; `None` when the cursor has no more blocks.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "a piece borrows from the reader, which Iterator cannot say"
+    )]
+    pub fn next(&mut self) -> Option<Result<Piece<'_>, FileFailure>> {
+        if let Head::Steps { block, done, .. } = &self.head
+            && *done < block.len
+        {
+            return Some(self.step());
+        }
+        if let Head::Whole { buffer } = std::mem::replace(&mut self.head, Head::None) {
+            self.window.give_back(buffer);
+        }
+        self.window.fill();
+        match self.window.pop()? {
+            Front::Failed(failure) => Some(Err(failure)),
+            Front::Cached { block, file } => {
+                self.head = Head::Steps {
+                    block,
+                    file,
+                    done: 0,
+                };
+                Some(self.step())
+            }
+            Front::Read {
+                block,
+                direct,
+                buffer,
+                valid,
+                gaps,
+            } => Some(Ok(self.whole(block, direct, buffer, valid, gaps))),
+        }
+    }
+
+    /// Hands over a block that the queue has read.
+    fn whole(
+        &mut self,
+        block: Block,
+        direct: bool,
+        buffer: Buffer,
+        valid: u32,
+        gaps: Vec<Gap>,
+    ) -> Piece<'_> {
+        let valid = valid.min(block.len);
+        self.head = Head::Whole { buffer };
+        self.gaps = gaps;
+        let Head::Whole { buffer } = &mut self.head else {
+            unreachable!("set two lines above")
+        };
+        let lost = clear_gaps(&mut self.gaps, block.offset, buffer, valid);
+        let read = u64::from(valid - lost);
+        add(&self.counters.bytes_read, read);
+        if direct {
+            add(&self.counters.bytes_direct, read);
+        }
+        self.counters.count_gaps(&self.gaps);
+        let bytes = buffer.first(valid);
+        Piece {
+            file: block.file,
+            offset: block.offset,
+            bytes,
+            asked: block.len,
+            gaps: &self.gaps,
+            last: true,
+        }
+    }
+
+    /// Reads the next piece of a block that is in the page cache.
+    fn step(&mut self) -> Result<Piece<'_>, FileFailure> {
+        let Head::Steps { block, file, done } = &mut self.head else {
+            unreachable!("called for steps only")
+        };
+        let block = *block;
+        let offset = block.offset + u64::from(*done);
+        let left = block.len - *done;
+        let want = left.min(self.options.cached_piece);
+        let fd = match file.buffered() {
+            Ok(fd) => fd,
+            Err(error) => {
+                *done = block.len;
+                return Err(self.window.failure(block, Arc::new(error)));
+            }
+        };
+        let mut splitter = Splitter::new(offset, want, false);
+        let mut requests = 0;
+        while let Some(range) = splitter.next() {
+            requests += 1;
+            let at = offset + u64::from(range.start);
+            let got = rustix::io::pread(fd, self.hot.range_mut(range.clone()), at);
+            splitter.record(range, got.map(|got| got as u32).map_err(io::Error::from));
+        }
+        let (valid, gaps) = splitter.finish();
+        let asked = if valid < want { left } else { want };
+        *done += asked;
+        let last = *done == block.len;
+        self.gaps = gaps;
+        let lost = clear_gaps(&mut self.gaps, offset, &mut self.hot, valid);
+        let read = u64::from(valid - lost);
+        add(&self.counters.bytes_read, read);
+        add(&self.counters.bytes_cached, read);
+        add(&self.counters.requests, requests);
+        if requests > 1 {
+            add(&self.counters.retries, requests - 1);
+        }
+        self.counters.count_gaps(&self.gaps);
+        Ok(Piece {
+            file: block.file,
+            offset,
+            bytes: self.hot.first(valid),
+            asked,
+            gaps: &self.gaps,
+            last,
+        })
+    }
+
+    /// The engine that carries requests, as users know it. Until the first block that the page cache does not have, the
+    /// answer is "none": nothing has been needed but the page cache.
+    #[must_use]
+    pub fn engine_name(&self) -> &'static str {
+        self.window.engine_name()
+    }
+
+    /// What a user who asks for details should know: which engines do not work here and why, what was done instead.
+    #[must_use]
+    pub fn notes(&self) -> &[String] {
+        self.window.notes()
+    }
+
+    /// The most memory that the buffers of this reader take, in bytes.
+    #[must_use]
+    pub fn memory_max(&self) -> u64 {
+        self.options.memory_max()
+    }
+}
+
+/// Writes zeros where bytes are missing, so that nobody works on what the buffer held before. Cuts the gaps to the `valid`
+/// bytes that are handed over; returns how many bytes of these are lost.
+fn clear_gaps(gaps: &mut [Gap], offset: u64, buffer: &mut Buffer, valid: u32) -> u32 {
+    let mut lost = 0;
+    for gap in gaps {
+        let start = u32::try_from(gap.offset - offset)
+            .unwrap_or(valid)
+            .min(valid);
+        gap.len = gap.len.min(valid - start);
+        buffer.range_mut(start..start + gap.len).fill(0);
+        lost += gap.len;
+    }
+    lost
+}
