@@ -1,1 +1,31 @@
-//! format
+//! What the bytes of InnoDB files mean.
+//!
+//! This crate is pure: byte slices in, facts and typed errors out. It opens no file, starts no thread, writes no log line
+//! and does not panic, whatever bytes it is given. How the bytes get here is the business of another crate.
+//!
+//! The way of a page through it:
+//!
+//! ```text
+//! first bytes of a file -> SpaceFormat::from_page0 (or ::guess) -> SpaceFormat
+//! one page, its PageId, the SpaceFormat -> verify_page -> Verdict: Ok | Empty | Corrupt(why) | Unverifiable(why)
+//! page 0 -> SpaceHeader, every XDES page -> ExtentMap -> which pages are in use
+//! ```
+//!
+//! All integers in the files are big-endian and unsigned unless a structure's documentation says otherwise.
+
+pub mod bytes;
+pub mod corruption;
+pub mod page;
+
+pub mod types;
+
+pub use corruption::{ChecksumField, Corruption};
+pub use page::checksum::Algorithm;
+pub use page::fil::{PageType, index_id};
+pub use page::fsp::SpaceHeader;
+pub use page::guess::Guess;
+pub use page::seal::{SealError, seal_page};
+pub use page::space_format::{Encryption, Family, NotTablespace, Scheme, SpaceFormat};
+pub use page::verify::{Verdict, Why, verify_page};
+pub use page::xdes::{ExtentMap, ExtentState, page_in_use};
+pub use types::{Lsn, PageId, PageNo, PageSize, SpaceId};

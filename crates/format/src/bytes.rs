@@ -1,0 +1,61 @@
+//! Checked access to bytes: getters that answer `None` beyond the end, and the test for zeros.
+
+/// Big-endian integers at an offset.
+pub mod be {
+    /// The 16-bit integer at `offset`.
+    #[inline]
+    #[must_use]
+    pub fn u16_at(bytes: &[u8], offset: usize) -> Option<u16> {
+        Some(u16::from_be_bytes(*bytes.get(offset..)?.first_chunk()?))
+    }
+
+    /// The 32-bit integer at `offset`.
+    #[inline]
+    #[must_use]
+    pub fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
+        Some(u32::from_be_bytes(*bytes.get(offset..)?.first_chunk()?))
+    }
+
+    /// The 64-bit integer at `offset`.
+    #[inline]
+    #[must_use]
+    pub fn u64_at(bytes: &[u8], offset: usize) -> Option<u64> {
+        Some(u64::from_be_bytes(*bytes.get(offset..)?.first_chunk()?))
+    }
+
+    /// Writes `value` at `offset`; `None`, and nothing written, where the bytes end before it.
+    #[must_use]
+    pub fn put_u16(bytes: &mut [u8], offset: usize, value: u16) -> Option<()> {
+        *bytes.get_mut(offset..)?.first_chunk_mut()? = value.to_be_bytes();
+        Some(())
+    }
+
+    /// Writes `value` at `offset`; `None`, and nothing written, where the bytes end before it.
+    #[must_use]
+    pub fn put_u32(bytes: &mut [u8], offset: usize, value: u32) -> Option<()> {
+        *bytes.get_mut(offset..)?.first_chunk_mut()? = value.to_be_bytes();
+        Some(())
+    }
+
+    /// Writes `value` at `offset`; `None`, and nothing written, where the bytes end before it.
+    #[must_use]
+    pub fn put_u64(bytes: &mut [u8], offset: usize, value: u64) -> Option<()> {
+        *bytes.get_mut(offset..)?.first_chunk_mut()? = value.to_be_bytes();
+        Some(())
+    }
+}
+
+/// Whether every byte is zero.
+///
+/// Blocks of 256 bytes are or-ed together without a branch inside, which the compiler turns into vector instructions: the
+/// test of a 64 KiB page of zeros is bound by memory, and a page with content is left at its first such block.
+#[must_use]
+pub fn is_zero(bytes: &[u8]) -> bool {
+    let (blocks, rest) = bytes.as_chunks::<256>();
+    blocks.iter().all(|block| or_all(block) == 0) && or_all(rest) == 0
+}
+
+#[inline]
+fn or_all(bytes: &[u8]) -> u8 {
+    bytes.iter().fold(0, |all, byte| all | byte)
+}

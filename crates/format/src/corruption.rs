@@ -1,0 +1,236 @@
+//! Every way in which the bytes of a page can be wrong, with what was found and what should have been there.
+
+use std::fmt;
+
+use thiserror::Error;
+
+use crate::page::checksum::Algorithm;
+use crate::page::inode::SEGMENT_MAGIC;
+use crate::types::{PageId, PageNo, SpaceId};
+
+/// Which of a page's checksum fields is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ChecksumField {
+    /// At byte 0.
+    Header,
+    /// At 8 bytes before the end.
+    Trailer,
+    /// The last 4 bytes of a full_crc32 page (of its compressed part, where it is page_compressed).
+    End,
+    /// At byte 30, over the encrypted page (MariaDB).
+    PostEncryption,
+}
+
+/// What is wrong with a page.
+///
+/// `Display` is a sentence for a person; [`Corruption::reason`] is the stable code for programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Error)]
+pub enum Corruption {
+    /// No checksum that the server accepts matches the content.
+    #[error(
+        "{algorithm} checksum mismatch: the {field} says {stored:08x}, the content gives {computed:08x}"
+    )]
+    ChecksumMismatch {
+        /// The algorithm that the page should carry.
+        algorithm: Algorithm,
+        /// The field in which the difference was found.
+        field: ChecksumField,
+        /// The value in the page.
+        stored: u32,
+        /// The value that the content has.
+        computed: u32,
+    },
+    /// The checksum fails and the two copies of the LSN differ: a write that did not end.
+    #[error(
+        "torn page: the checksum fails, and the LSN ends in {header:08x} at the start, {trailer:08x} at the end of the page"
+    )]
+    TornPage {
+        /// Low half of the LSN in the header.
+        header: u32,
+        /// The same half in the trailer.
+        trailer: u32,
+    },
+    /// The checksum is right, but the two copies of the LSN differ; the servers reject the page.
+    #[error(
+        "the checksum is right, but the LSN ends in {header:08x} at the start, {trailer:08x} at the end of the page"
+    )]
+    LsnMismatch {
+        /// Low half of the LSN in the header.
+        header: u32,
+        /// The same half in the trailer.
+        trailer: u32,
+    },
+    /// A page whose checksum cannot be verified says that it has another number.
+    #[error("the page says that it is number {stored}, it lies at number {expected}")]
+    WrongPageNumber {
+        /// The number in the page.
+        stored: PageNo,
+        /// The number of the place where it lies.
+        expected: PageNo,
+    },
+    /// A page whose checksum cannot be verified says that it is of another tablespace.
+    #[error("the page says that it is of space {stored}, it lies in space {expected}")]
+    WrongSpaceId {
+        /// The tablespace in the page.
+        stored: SpaceId,
+        /// The tablespace in which it lies.
+        expected: SpaceId,
+    },
+    /// A sound page that belongs elsewhere.
+    #[error("{}", lies_here(*space, *page_no))]
+    MisplacedPage {
+        /// The tablespace in the page; `None` where encryption or compression hides it.
+        space: Option<SpaceId>,
+        /// The number in the page.
+        page_no: PageNo,
+        /// The place where it lies.
+        expected: PageId,
+    },
+    /// The size of the compressed part is one that no page can have.
+    #[error("the compressed part of the page claims {stored} bytes, at most {limit} are possible")]
+    BadCompressedSize {
+        /// The size in the page, bytes.
+        stored: u32,
+        /// The largest that is possible, bytes.
+        limit: u32,
+    },
+    /// Checksums and LSN are zero, as in a page that was never written, but the page is not.
+    #[error(
+        "checksum and LSN are zero as in a page never written, but byte {offset} is not; the content gives {computed:08x}"
+    )]
+    NotZeroPage {
+        /// Where the first byte lies that should be zero.
+        offset: u32,
+        /// The checksum of the content.
+        computed: u32,
+    },
+    /// There are fewer (or more) bytes than a page has.
+    #[error("{len} bytes where a page has {expected}")]
+    TruncatedPage {
+        /// Bytes there are.
+        len: u32,
+        /// Bytes of a page.
+        expected: u32,
+    },
+    /// The page is not of the type that its place demands.
+    #[error("page type {stored} where type {expected} must be")]
+    WrongPageType {
+        /// The type in the page.
+        stored: u16,
+        /// The type of the structure that was looked for.
+        expected: u16,
+    },
+    /// An extent descriptor is in a state that does not exist.
+    #[error(
+        "the descriptor of the extent at page {page_no} has state {state}, which does not exist"
+    )]
+    BadExtentState {
+        /// First page of the extent.
+        page_no: PageNo,
+        /// The state in the descriptor.
+        state: u32,
+    },
+    /// A used slot of an inode page lacks the number that marks segment inodes.
+    #[error("segment inode {slot} carries the mark {stored} instead of {SEGMENT_MAGIC}")]
+    BadSegmentMagic {
+        /// The slot, counted from 0.
+        slot: u32,
+        /// The number in the slot.
+        stored: u32,
+    },
+}
+
+impl Corruption {
+    /// A stable code for programs, in snake case.
+    #[must_use]
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::ChecksumMismatch { .. } => "checksum_mismatch",
+            Self::TornPage { .. } => "torn_page",
+            Self::LsnMismatch { .. } => "lsn_mismatch",
+            Self::WrongPageNumber { .. } => "wrong_page_number",
+            Self::WrongSpaceId { .. } => "wrong_space_id",
+            Self::MisplacedPage { .. } => "misplaced_page",
+            Self::BadCompressedSize { .. } => "bad_compressed_size",
+            Self::NotZeroPage { .. } => "not_zero_page",
+            Self::TruncatedPage { .. } => "truncated_page",
+            Self::WrongPageType { .. } => "wrong_page_type",
+            Self::BadExtentState { .. } => "bad_extent_state",
+            Self::BadSegmentMagic { .. } => "bad_segment_magic",
+        }
+    }
+
+    /// The value found in the bytes, where the finding is about one value.
+    #[must_use]
+    pub fn stored(&self) -> Option<u64> {
+        Some(match *self {
+            Self::ChecksumMismatch { stored, .. }
+            | Self::BadCompressedSize { stored, .. }
+            | Self::BadSegmentMagic { stored, .. } => u64::from(stored),
+            Self::TornPage { header, .. } | Self::LsnMismatch { header, .. } => u64::from(header),
+            Self::WrongPageNumber { stored, .. } => u64::from(stored.0),
+            Self::WrongSpaceId { stored, .. } => u64::from(stored.0),
+            Self::MisplacedPage {
+                page_no,
+                space,
+                expected,
+            } => match space {
+                Some(space) if page_no == expected.page_no => u64::from(space.0),
+                _ => u64::from(page_no.0),
+            },
+            Self::NotZeroPage { .. } => 0,
+            Self::TruncatedPage { len, .. } => u64::from(len),
+            Self::WrongPageType { stored, .. } => u64::from(stored),
+            Self::BadExtentState { state, .. } => u64::from(state),
+        })
+    }
+
+    /// The value that should have been there, computed from the content or given by the place, where there is one.
+    #[must_use]
+    pub fn computed(&self) -> Option<u64> {
+        Some(match *self {
+            Self::ChecksumMismatch { computed, .. } | Self::NotZeroPage { computed, .. } => {
+                u64::from(computed)
+            }
+            Self::TornPage { trailer, .. } | Self::LsnMismatch { trailer, .. } => {
+                u64::from(trailer)
+            }
+            Self::WrongPageNumber { expected, .. } => u64::from(expected.0),
+            Self::WrongSpaceId { expected, .. } => u64::from(expected.0),
+            Self::MisplacedPage {
+                page_no,
+                space,
+                expected,
+            } => match space {
+                Some(_) if page_no == expected.page_no => u64::from(expected.space.0),
+                _ => u64::from(expected.page_no.0),
+            },
+            Self::BadCompressedSize { limit, .. } => u64::from(limit),
+            Self::TruncatedPage { expected, .. } => u64::from(expected),
+            Self::WrongPageType { expected, .. } => u64::from(expected),
+            Self::BadExtentState { .. } => return None,
+            Self::BadSegmentMagic { .. } => u64::from(SEGMENT_MAGIC),
+        })
+    }
+}
+
+/// Names the page that lies where another one belongs.
+fn lies_here(space: Option<SpaceId>, page_no: PageNo) -> String {
+    match space {
+        Some(space) => format!("page {page_no} of space {space} lies here, with a valid checksum"),
+        None => format!(
+            "page {page_no} lies here, with a valid checksum; its space is encrypted or compressed"
+        ),
+    }
+}
+
+impl fmt::Display for ChecksumField {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Header => "page header",
+            Self::Trailer => "page trailer",
+            Self::End => "end of the page",
+            Self::PostEncryption => "encrypted page's header",
+        })
+    }
+}

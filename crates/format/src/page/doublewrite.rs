@@ -1,0 +1,63 @@
+//! Where the doublewrite area of the system tablespace lies.
+//!
+//! All MariaDB servers and MySQL up to 8.0.19 write copies of pages into two runs of pages of space 0 before they write them
+//! in place. The area stays allocated, and unused, in MySQL 8.0.20 and later. Page 5 names the runs.
+
+use crate::bytes::be;
+use crate::types::{PageNo, PageSize};
+
+/// Page of the system tablespace that names the area: the transaction system header.
+pub const TRX_SYS_PAGE_NO: PageNo = PageNo(5);
+
+/// From the end of page 5 back to the doublewrite header.
+const HEADER_FROM_END: usize = 200;
+const MAGIC: usize = 10;
+const BLOCK1: usize = 14;
+const BLOCK2: usize = 18;
+const MAGIC_VALUE: u32 = 536_853_855;
+
+/// The two runs of pages, each an extent long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct DoublewriteArea {
+    /// First page of the first run.
+    pub block1: PageNo,
+    /// First page of the second run.
+    pub block2: PageNo,
+}
+
+impl DoublewriteArea {
+    /// Where both servers put it when they create a system tablespace: the second and the third extent.
+    #[must_use]
+    pub fn usual(logical: PageSize) -> Self {
+        let extent = logical.extent_pages();
+        Self {
+            block1: PageNo(extent),
+            block2: PageNo(2 * extent),
+        }
+    }
+
+    /// Reads the header on page 5 of the system tablespace; `None` where the server never made a doublewrite area.
+    #[must_use]
+    pub fn parse(page: &[u8]) -> Option<Self> {
+        let header = page.get(page.len().checked_sub(HEADER_FROM_END)?..)?;
+        let block = |offset| be::u32_at(header, offset).map(PageNo);
+        let made = be::u32_at(header, MAGIC)? == MAGIC_VALUE;
+        Some(Self {
+            block1: block(BLOCK1)?,
+            block2: block(BLOCK2)?,
+        })
+        .filter(|_| made)
+    }
+
+    /// Whether `page_no` lies in one of the runs.
+    #[must_use]
+    pub fn contains(&self, page_no: PageNo, extent_pages: u32) -> bool {
+        let within = |first: PageNo| {
+            page_no
+                .0
+                .checked_sub(first.0)
+                .is_some_and(|offset| offset < extent_pages)
+        };
+        within(self.block1) || within(self.block2)
+    }
+}

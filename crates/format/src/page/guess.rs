@@ -1,0 +1,150 @@
+//! Finding out what a file is when its page 0 does not say: damaged headers, and the later files of the system tablespace.
+
+use crate::bytes::be;
+use crate::page::fil::{FIL_PAGE_OFFSET, FIL_PAGE_SPACE_ID};
+use crate::page::space_format::{Family, Scheme, SpaceFormat};
+use crate::page::verify::{Verdict, verify_page};
+use crate::types::{PageId, PageNo, PageSize, SpaceId};
+
+/// Pages looked at for each size: the first 63 settled all 935 files of the facts' trial.
+const PAGES_MAX: usize = 64;
+
+/// What a file most likely is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Guess {
+    /// The format of its pages.
+    pub format: SpaceFormat,
+    /// Number of the page that the file begins with: 0, unless it is a later file of the system tablespace.
+    pub first_page_no: PageNo,
+    /// Pages that carry the number which size and first number predict.
+    pub hits: u32,
+}
+
+/// One page size with the first page number that most pages agree on.
+#[derive(Debug, Clone, Copy)]
+struct Numbering {
+    size: PageSize,
+    first: u32,
+    hits: usize,
+}
+
+impl SpaceFormat {
+    /// Makes the best of the first bytes of a file without a readable page 0. The more bytes the better: the first 64 pages are used.
+    ///
+    /// For each page size the pages are counted whose number is their place plus one same number; the size with most wins.
+    /// Pages smaller than `hint_logical` (the page size of the server, if known) are compressed ones. The rest is decided by
+    /// which checksums hold. `None` if no two pages agree.
+    #[must_use]
+    pub fn guess(head: &[u8], hint_logical: Option<PageSize>) -> Option<Guess> {
+        let best = PageSize::ALL
+            .iter()
+            .filter_map(|&size| numbering(head, size))
+            .reduce(|best, next| if next.hits > best.hits { next } else { best })?;
+        if best.hits < 2 {
+            return None;
+        }
+        let space = majority_space(head, &best);
+        let format = best_format(head, &best, space, hint_logical)?;
+        Some(Guess {
+            format,
+            first_page_no: PageNo(best.first),
+            hits: u32::try_from(best.hits).unwrap_or(u32::MAX),
+        })
+    }
+}
+
+/// How many of the pages of this size after the first carry `first` plus their place as their number.
+pub(crate) fn numbered_pages(head: &[u8], size: PageSize, first: u32) -> usize {
+    (1_u32..)
+        .zip(pages(head, size).skip(1))
+        .filter(|&(place, page)| number(page) == first.checked_add(place))
+        .count()
+}
+
+fn pages(head: &[u8], size: PageSize) -> impl Iterator<Item = &[u8]> {
+    head.chunks_exact(size.bytes()).take(PAGES_MAX)
+}
+
+fn number(page: &[u8]) -> Option<u32> {
+    be::u32_at(page, FIL_PAGE_OFFSET)
+}
+
+fn numbering(head: &[u8], size: PageSize) -> Option<Numbering> {
+    let firsts = (0_u32..)
+        .zip(pages(head, size))
+        .filter_map(|(place, page)| {
+            // A page of zeros has no number, except that number 0 at place 0 is what a first file begins with.
+            number(page)
+                .filter(|&stored| stored != 0 || place == 0)?
+                .checked_sub(place)
+        });
+    let (first, hits) = most_frequent(firsts.collect())?;
+    Some(Numbering { size, first, hits })
+}
+
+/// The tablespace that most numbered pages name.
+fn majority_space(head: &[u8], numbering: &Numbering) -> SpaceId {
+    let spaces =
+        numbered(head, numbering).filter_map(|(_, page)| be::u32_at(page, FIL_PAGE_SPACE_ID));
+    SpaceId(most_frequent(spaces.collect()).map_or(0, |(space, _)| space))
+}
+
+fn numbered<'a>(head: &'a [u8], numbering: &Numbering) -> impl Iterator<Item = (PageNo, &'a [u8])> {
+    let first = numbering.first;
+    (0_u32..)
+        .zip(pages(head, numbering.size))
+        .filter_map(move |(place, page)| {
+            let stored = number(page)?;
+            (Some(stored) == first.checked_add(place)).then_some((PageNo(stored), page))
+        })
+}
+
+fn most_frequent(mut values: Vec<u32>) -> Option<(u32, usize)> {
+    values.sort_unstable();
+    values
+        .chunk_by(|a, b| a == b)
+        .max_by_key(|run| run.len())
+        .and_then(|run| Some((*run.first()?, run.len())))
+}
+
+/// Of the formats with pages of this size, the one under which most pages are sound; the plainest one if none is.
+fn best_format(
+    head: &[u8],
+    numbering: &Numbering,
+    space: SpaceId,
+    hint: Option<PageSize>,
+) -> Option<SpaceFormat> {
+    let physical = numbering.size;
+    let logical = hint
+        .filter(|&hint| hint >= physical)
+        .unwrap_or(physical.max(PageSize::DEFAULT));
+    let candidates = [
+        SpaceFormat::new(Family::MySql, Scheme::Classic, physical, physical, space),
+        SpaceFormat::new(
+            Family::MariaDb,
+            Scheme::FullCrc32,
+            physical,
+            physical,
+            space,
+        ),
+        SpaceFormat::new(Family::MySql, Scheme::Zip, logical, physical, space),
+        // What only MariaDB accepts: pages encrypted with its post-encryption checksum.
+        SpaceFormat::new(Family::MariaDb, Scheme::Classic, physical, physical, space),
+        SpaceFormat::new(Family::MariaDb, Scheme::Zip, logical, physical, space),
+    ];
+    let sound = |format: &SpaceFormat| {
+        let ok = |&(page_no, page): &(PageNo, &[u8])| {
+            matches!(
+                verify_page(page, PageId { space, page_no }, format),
+                Verdict::Ok(_)
+            )
+        };
+        numbered(head, numbering).filter(ok).count()
+    };
+    candidates
+        .into_iter()
+        .flatten()
+        .map(|format| (sound(&format), format))
+        .reduce(|best, next| if next.0 > best.0 { next } else { best })
+        .map(|(_, format)| format)
+}

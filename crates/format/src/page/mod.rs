@@ -1,0 +1,15 @@
+//! Pages: their header and trailer, their checksums, the structures that say which of them are in use.
+
+pub mod checksum;
+mod classic;
+pub mod doublewrite;
+pub mod fil;
+pub mod fsp;
+mod full_crc32;
+pub mod guess;
+pub mod inode;
+pub mod seal;
+mod slot;
+pub mod space_format;
+pub mod verify;
+pub mod xdes;

@@ -1,0 +1,92 @@
+//! Sealing: the last thing done to a page before it is written, LSN and checksum. The other direction of [`super::verify`].
+
+use thiserror::Error;
+
+use crate::bytes::be;
+use crate::page::checksum::{self, Algorithm, NO_CHECKSUM_MAGIC};
+use crate::page::fil::{FIL_PAGE_LSN, FIL_PAGE_SPACE_OR_CHKSUM};
+use crate::page::space_format::{Scheme, SpaceFormat};
+use crate::types::Lsn;
+
+/// Why a page was not sealed. Nothing was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum SealError {
+    /// Not the length of a page of this tablespace.
+    #[error("{len} bytes cannot be sealed as a page of {expected} bytes")]
+    Length {
+        /// Bytes given.
+        len: usize,
+        /// Bytes of a page.
+        expected: usize,
+    },
+    /// The tablespace's pages cannot carry this checksum.
+    #[error("a page of this tablespace cannot carry a checksum of the kind {0}")]
+    Algorithm(Algorithm),
+}
+
+/// Writes `lsn` into header and trailer, then the checksum. Encryption and compression come before and are not its business.
+///
+/// # Errors
+/// The page has another length than the format's pages, or the format does not carry checksums of this kind.
+pub fn seal_page(
+    page: &mut [u8],
+    lsn: Lsn,
+    algorithm: Algorithm,
+    format: &SpaceFormat,
+) -> Result<(), SealError> {
+    let expected = format.physical().bytes();
+    if page.len() != expected {
+        return Err(SealError::Length {
+            len: page.len(),
+            expected,
+        });
+    }
+    let sealed = match (format.scheme(), algorithm) {
+        (Scheme::FullCrc32, Algorithm::FullCrc32) => seal_full(page, lsn),
+        (Scheme::FullCrc32, _) | (_, Algorithm::FullCrc32 | Algorithm::Mixed) => None,
+        (Scheme::Zip, _) => seal_zip(page, lsn, algorithm),
+        (Scheme::Classic, _) => seal_classic(page, lsn, algorithm),
+    };
+    sealed.ok_or(SealError::Algorithm(algorithm))
+}
+
+fn seal_full(page: &mut [u8], lsn: Lsn) -> Option<()> {
+    let end = page.len().checked_sub(8)?;
+    be::put_u64(page, FIL_PAGE_LSN, lsn.0)?;
+    be::put_u32(page, end, lsn.low32())?;
+    let crc = checksum::full_crc32(page);
+    be::put_u32(page, end + 4, crc)
+}
+
+fn seal_zip(page: &mut [u8], lsn: Lsn, algorithm: Algorithm) -> Option<()> {
+    be::put_u64(page, FIL_PAGE_LSN, lsn.0)?;
+    let checksum = match algorithm {
+        Algorithm::Crc32 => checksum::zip_crc32(page),
+        Algorithm::Crc32BigEndian => checksum::zip_crc32_big_endian(page),
+        Algorithm::Innodb => checksum::zip_adler(page),
+        Algorithm::None => NO_CHECKSUM_MAGIC,
+        Algorithm::FullCrc32 | Algorithm::Mixed => return None,
+    };
+    be::put_u32(page, FIL_PAGE_SPACE_OR_CHKSUM, checksum)
+}
+
+fn seal_classic(page: &mut [u8], lsn: Lsn, algorithm: Algorithm) -> Option<()> {
+    let end = page.len().checked_sub(8)?;
+    be::put_u64(page, FIL_PAGE_LSN, lsn.0)?;
+    be::put_u32(page, end + 4, lsn.low32())?;
+    let header = match algorithm {
+        Algorithm::Crc32 => checksum::crc32(page),
+        Algorithm::Crc32BigEndian => checksum::crc32_big_endian(page),
+        Algorithm::Innodb => checksum::innodb_new(page),
+        Algorithm::None => NO_CHECKSUM_MAGIC,
+        Algorithm::FullCrc32 | Algorithm::Mixed => return None,
+    };
+    be::put_u32(page, FIL_PAGE_SPACE_OR_CHKSUM, header)?;
+    // The old formula covers the new one's result.
+    let trailer = if algorithm == Algorithm::Innodb {
+        checksum::innodb_old(page)
+    } else {
+        header
+    };
+    be::put_u32(page, end, trailer)
+}

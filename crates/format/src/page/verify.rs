@@ -1,0 +1,263 @@
+//! Is a page what its place and its checksum say? [`verify_page`] answers for one page.
+//!
+//! The rules are the servers' own (what the page's server accepts is never corrupt, what it rejects is never ok), with one
+//! addition: a page must lie where its number and its tablespace say. Servers compare those only when they read the page, and
+//! MySQL merely logs the difference.
+//!
+//! The way through: a page that carries `crc32` (or `full_crc32`), equal LSN halves and its own place is done after one pass
+//! over its bytes. Everything else takes the cold path, where all that a server may have written is tried in turn.
+
+use std::fmt;
+
+use crate::bytes::{be, is_zero};
+use crate::corruption::{ChecksumField, Corruption};
+use crate::page::checksum::{self, Algorithm};
+use crate::page::fil::{FIL_PAGE_LSN, FIL_PAGE_OFFSET, FIL_PAGE_SPACE_ID, FIL_PAGE_TYPE, PageType};
+use crate::page::space_format::{Family, Scheme, SpaceFormat};
+use crate::page::{classic, full_crc32, slot};
+use crate::types::{PageId, PageNo, SpaceId};
+
+/// What verifying a page came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Sound, by this checksum.
+    Ok(Algorithm),
+    /// All zero: never written. Whether it should have been is for the space header and the extent descriptors to say.
+    Empty,
+    /// Damaged.
+    Corrupt(Corruption),
+    /// Nothing can be said about the content; what can be checked (page number, space id) is right.
+    Unverifiable(Why),
+}
+
+/// Why a page's content cannot be verified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Why {
+    /// A temporary tablespace: its server neither writes nor reads checksums there.
+    NoChecksum,
+    /// Encrypted so that only the key shows whether it is sound.
+    EncryptedNoKey,
+    /// Compressed so that only inflating shows whether it is sound.
+    PageCompressed,
+    /// A slot of the doublewrite area that holds no sound page: a stale or torn copy, which harms nobody.
+    DoublewriteSlot,
+    /// The big-endian variant of crc32 in a MariaDB tablespace: accepted up to MariaDB 10.2, rejected by later servers.
+    OldBigEndianChecksum,
+}
+
+impl Why {
+    /// A stable code for programs, in snake case.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NoChecksum => "no_checksum",
+            Self::EncryptedNoKey => "encrypted_no_key",
+            Self::PageCompressed => "page_compressed",
+            Self::DoublewriteSlot => "doublewrite_slot",
+            Self::OldBigEndianChecksum => "old_big_endian_checksum",
+        }
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoChecksum => "temporary tablespaces carry no checksums",
+            Self::EncryptedNoKey => "encrypted, and there is no key",
+            Self::PageCompressed => "page-compressed, not inflated",
+            Self::DoublewriteSlot => "a stale or torn copy in the doublewrite area",
+            Self::OldBigEndianChecksum => {
+                "a big-endian crc32, which MariaDB accepts up to version 10.2 only"
+            }
+        })
+    }
+}
+
+/// Judges the page `bytes`, which lies at `id` in a tablespace of the format `format`.
+///
+/// `bytes` must be one physical page; any other length is [`Corruption::TruncatedPage`].
+#[inline]
+#[must_use]
+pub fn verify_page(bytes: &[u8], id: PageId, format: &SpaceFormat) -> Verdict {
+    let len = bytes.len();
+    if len != format.physical().bytes() {
+        return truncated(len, format);
+    }
+    match format.scheme() {
+        Scheme::Classic => {
+            let crc = checksum::crc32(bytes);
+            let stored = be::u32_at(bytes, 0);
+            let halves = be::u32_at(bytes, FIL_PAGE_LSN + 4) == be::u32_at(bytes, len - 4);
+            let sound =
+                crc != 0 && stored == Some(crc) && be::u32_at(bytes, len - 8) == stored && halves;
+            if sound && lies_at(bytes, id) {
+                Verdict::Ok(Algorithm::Crc32)
+            } else {
+                judge(bytes, id, format, crc)
+            }
+        }
+        Scheme::Zip => {
+            let crc = checksum::zip_crc32(bytes);
+            let sound = crc != 0 && be::u32_at(bytes, 0) == Some(crc);
+            if sound && lies_at(bytes, id) {
+                Verdict::Ok(Algorithm::Crc32)
+            } else {
+                judge(bytes, id, format, crc)
+            }
+        }
+        Scheme::FullCrc32 => {
+            let plain = be::u32_at(bytes, 0) == Some(0)
+                && be::u16_at(bytes, FIL_PAGE_TYPE).is_some_and(|t| t & 0x8000 == 0);
+            if !plain || !lies_at(bytes, id) {
+                return judge(bytes, id, format, 0);
+            }
+            let crc = checksum::full_crc32(bytes);
+            let halves = be::u32_at(bytes, FIL_PAGE_LSN + 4) == be::u32_at(bytes, len - 8);
+            let sound = crc != 0 && be::u32_at(bytes, len - 4) == Some(crc) && halves;
+            if sound {
+                Verdict::Ok(Algorithm::FullCrc32)
+            } else {
+                judge(bytes, id, format, crc)
+            }
+        }
+    }
+}
+
+#[inline]
+fn lies_at(page: &[u8], id: PageId) -> bool {
+    be::u32_at(page, FIL_PAGE_OFFSET) == Some(id.page_no.0)
+        && be::u32_at(page, FIL_PAGE_SPACE_ID) == Some(id.space.0)
+}
+
+#[cold]
+fn truncated(len: usize, format: &SpaceFormat) -> Verdict {
+    Verdict::Corrupt(Corruption::TruncatedPage {
+        len: u32::try_from(len).unwrap_or(u32::MAX),
+        expected: format.physical().get(),
+    })
+}
+
+/// Everything but the common case. `crc` is the scheme's CRC, already computed for classic and zip pages.
+#[cold]
+#[inline(never)]
+fn judge(page: &[u8], id: PageId, format: &SpaceFormat, crc: u32) -> Verdict {
+    let content = content(page, id.page_no, format, crc);
+    let verdict = match content {
+        Verdict::Ok(algorithm) => {
+            place(page, id, format, algorithm).map_or(content, Verdict::Corrupt)
+        }
+        Verdict::Unverifiable(
+            Why::EncryptedNoKey | Why::PageCompressed | Why::OldBigEndianChecksum,
+        ) => unproven_place(page, id).map_or(content, Verdict::Corrupt),
+        other => other,
+    };
+    match verdict {
+        Verdict::Corrupt(_) if format.is_doublewrite_slot(id) => slot::judge(page, format),
+        other => other,
+    }
+}
+
+/// The verdict on the bytes alone, wherever they lie.
+pub(crate) fn content(page: &[u8], page_no: PageNo, format: &SpaceFormat, crc: u32) -> Verdict {
+    match format.scheme() {
+        Scheme::Classic => classic::judge(page, page_no, format, crc),
+        Scheme::Zip => classic::judge_zip(page, page_no, format, crc),
+        Scheme::FullCrc32 => full_crc32::judge(page),
+    }
+}
+
+/// The place of a page whose checksum is right.
+fn place(
+    page: &[u8],
+    id: PageId,
+    format: &SpaceFormat,
+    algorithm: Algorithm,
+) -> Option<Corruption> {
+    let (page_no, space) = own_id(page)?;
+    let hidden = format.scheme() == Scheme::FullCrc32 && !full_crc32::is_plain(page);
+    let mysql = format.family() == Family::MySql;
+    // What MySQL takes for a page that was never initialised, unless it is plainly the first page of a system tablespace.
+    let uninitialised = mysql
+        && (page_no.0, space.0) == (0, 0)
+        && be::u16_at(page, FIL_PAGE_TYPE) != Some(PageType::FSP_HDR.0);
+    // Before MySQL 4.1.1 the space id's place in the system tablespace held something else.
+    let ancient = mysql
+        && id.space == SpaceId::SYSTEM
+        && algorithm == Algorithm::Innodb
+        && classic::is_ancient(page);
+    let wrong = page_no != id.page_no || (space != id.space && !hidden && !ancient);
+    (wrong && !uninitialised).then_some(Corruption::MisplacedPage {
+        space: (!hidden).then_some(space),
+        page_no,
+        expected: id,
+    })
+}
+
+/// The place of a page whose checksum cannot be verified.
+fn unproven_place(page: &[u8], id: PageId) -> Option<Corruption> {
+    let (page_no, space) = own_id(page)?;
+    if page_no != id.page_no {
+        Some(Corruption::WrongPageNumber {
+            stored: page_no,
+            expected: id.page_no,
+        })
+    } else if space != id.space {
+        Some(Corruption::WrongSpaceId {
+            stored: space,
+            expected: id.space,
+        })
+    } else {
+        None
+    }
+}
+
+pub(crate) fn own_id(page: &[u8]) -> Option<(PageNo, SpaceId)> {
+    Some((
+        PageNo(be::u32_at(page, FIL_PAGE_OFFSET)?),
+        SpaceId(be::u32_at(page, FIL_PAGE_SPACE_ID)?),
+    ))
+}
+
+/// The LSN halves of header and trailer (`trailer_offset`), if they differ.
+pub(crate) fn differing_halves(page: &[u8], trailer_offset: usize) -> Option<(u32, u32)> {
+    let header = be::u32_at(page, FIL_PAGE_LSN + 4)?;
+    let trailer = be::u32_at(page, trailer_offset)?;
+    (header != trailer).then_some((header, trailer))
+}
+
+/// For a page whose checksum fields and LSN are zero: empty, or the first byte that should be zero and is not. Bytes 26 to 33
+/// may hold anything unless `all`.
+pub(crate) fn zero_verdict(page: &[u8], all: bool, crc: u32) -> Verdict {
+    let (head, rest) = page.split_at_checked(26).unwrap_or((page, &[]));
+    let (middle, rest) = rest.split_at_checked(8).unwrap_or((rest, &[]));
+    if is_zero(head) && is_zero(rest) && (!all || is_zero(middle)) {
+        return Verdict::Empty;
+    }
+    let offset = page
+        .iter()
+        .zip(0_u32..)
+        .find(|&(&byte, at)| byte != 0 && (all || !(26..34).contains(&at)));
+    Verdict::Corrupt(Corruption::NotZeroPage {
+        offset: offset.map_or(0, |(_, at)| at),
+        computed: crc,
+    })
+}
+
+/// The checksum finding for a page that matches nothing: the first field that differs.
+pub(crate) fn mismatch(
+    algorithm: Algorithm,
+    fields: &[(ChecksumField, u32)],
+    computed: u32,
+) -> Corruption {
+    let differing = fields
+        .iter()
+        .find(|&&(_, stored)| stored != computed)
+        .or(fields.first());
+    let (field, stored) = differing.copied().unwrap_or((ChecksumField::Header, 0));
+    Corruption::ChecksumMismatch {
+        algorithm,
+        field,
+        stored,
+        computed,
+    }
+}

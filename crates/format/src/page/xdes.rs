@@ -1,0 +1,193 @@
+//! Extent descriptors: which pages are in use. Byte map in [`super::fsp`].
+
+use crate::bytes::be;
+use crate::corruption::Corruption;
+use crate::page::fil::{self, PageType};
+use crate::page::fsp::{SpaceHeader, XDES_ARR_OFFSET, xdes_size};
+use crate::page::space_format::SpaceFormat;
+use crate::types::PageNo;
+
+/// Owner of the extent: a segment id. 8 bytes.
+pub const XDES_ID: usize = 0;
+/// Node of the list that the extent is in. 12 bytes.
+pub const XDES_FLST_NODE: usize = 8;
+/// State. 4 bytes.
+pub const XDES_STATE: usize = 20;
+/// Two bits a page, lowest first: free, and clean (always 1, unused).
+pub const XDES_BITMAP: usize = 24;
+
+/// What an extent is used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ExtentState {
+    /// Beyond the free limit: never described.
+    NotInitialised,
+    /// No page is used.
+    Free,
+    /// Pages are given out one by one; some are free.
+    FreeFrag,
+    /// Pages are given out one by one; none is free.
+    FullFrag,
+    /// Belongs to a segment.
+    Segment,
+    /// Belongs to a segment that gives its pages out one by one (MySQL 8.0 and later).
+    SegmentFrag,
+}
+
+impl ExtentState {
+    const fn from_number(state: u32) -> Option<Self> {
+        Some(match state {
+            0 => Self::NotInitialised,
+            1 => Self::Free,
+            2 => Self::FreeFrag,
+            3 => Self::FullFrag,
+            4 => Self::Segment,
+            5 => Self::SegmentFrag,
+            _ => return None,
+        })
+    }
+}
+
+/// What one XDES page (page 0, or page `k` times the physical page size) says about the pages from itself to the next one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExtentMap {
+    first: PageNo,
+    extent_pages: u32,
+    states: Vec<ExtentState>,
+    /// One bit a page, lowest first: set if free.
+    free: Vec<u64>,
+}
+
+impl ExtentMap {
+    /// Reads the extent descriptors of the XDES page `page_no`. The page should have been verified: this looks at nothing but
+    /// its length, its type and the states.
+    ///
+    /// # Errors
+    /// [`Corruption::TruncatedPage`], [`Corruption::WrongPageType`], [`Corruption::BadExtentState`].
+    pub fn parse(page: &[u8], page_no: PageNo, format: &SpaceFormat) -> Result<Self, Corruption> {
+        let size = format.physical();
+        if page.len() != size.bytes() {
+            return Err(Corruption::TruncatedPage {
+                len: u32::try_from(page.len()).unwrap_or(u32::MAX),
+                expected: size.get(),
+            });
+        }
+        check_type(page, page_no)?;
+        let extent_pages = format.extent_pages();
+        let extents = size.get() / extent_pages;
+        let entry_size = xdes_size(format.logical());
+        let entries = page
+            .get(XDES_ARR_OFFSET..)
+            .unwrap_or(&[])
+            .chunks_exact(entry_size);
+        let mut map = Self {
+            first: page_no,
+            extent_pages,
+            states: Vec::with_capacity(extents as usize),
+            free: Vec::with_capacity(size.bytes() / 64),
+        };
+        let first_pages =
+            (0..extents).map(|extent| PageNo(page_no.0.saturating_add(extent * extent_pages)));
+        for (entry, extent_first) in entries.zip(first_pages) {
+            map.push(entry, extent_first)?;
+        }
+        Ok(map)
+    }
+
+    fn push(&mut self, entry: &[u8], extent_first: PageNo) -> Result<(), Corruption> {
+        let number = be::u32_at(entry, XDES_STATE).unwrap_or(0);
+        let state = ExtentState::from_number(number).ok_or(Corruption::BadExtentState {
+            page_no: extent_first,
+            state: number,
+        })?;
+        self.states.push(state);
+        // 16 bytes describe 64 pages.
+        for pairs in entry.get(XDES_BITMAP..).unwrap_or(&[]).as_chunks::<16>().0 {
+            self.free.push(free_bits(pairs));
+        }
+        Ok(())
+    }
+
+    /// First page that is described: the XDES page itself.
+    #[must_use]
+    pub const fn first(&self) -> PageNo {
+        self.first
+    }
+
+    /// Pages described.
+    #[must_use]
+    pub fn len(&self) -> u32 {
+        u32::try_from(self.states.len())
+            .unwrap_or(0)
+            .saturating_mul(self.extent_pages)
+    }
+
+    /// Whether no page is described.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.states.is_empty()
+    }
+
+    /// Whether `page_no` is marked as free; `None` if it is not described here.
+    #[must_use]
+    pub fn is_free(&self, page_no: PageNo) -> Option<bool> {
+        let index = page_no.0.checked_sub(self.first.0)?;
+        let word = self.free.get(index as usize / 64)?;
+        Some(word >> (index % 64) & 1 == 1)
+    }
+
+    /// State of the extent of `page_no`; `None` if it is not described here.
+    #[must_use]
+    pub fn state(&self, page_no: PageNo) -> Option<ExtentState> {
+        let index = page_no.0.checked_sub(self.first.0)?;
+        self.states
+            .get((index / self.extent_pages) as usize)
+            .copied()
+    }
+
+    /// The free bits, 64 pages a word, lowest bit first.
+    #[must_use]
+    pub fn free_words(&self) -> &[u64] {
+        &self.free
+    }
+}
+
+/// Whether the space header and the extent descriptors say that `page_no` is in use: below the free limit, in an extent that is
+/// initialised, its free bit not set. `None` where `extents` does not describe the page.
+///
+/// An all-zero page that is in use is missing, with three exceptions, which are the caller's to make: the doublewrite area
+/// ([`SpaceFormat::is_doublewrite_slot`]), temporary tablespaces, and pages given to a segment ahead of need.
+#[must_use]
+pub fn page_in_use(page_no: PageNo, header: &SpaceHeader, extents: &ExtentMap) -> Option<bool> {
+    let free = extents.is_free(page_no)?;
+    let described = extents.state(page_no)? != ExtentState::NotInitialised;
+    Some(page_no < header.free_limit && described && !free)
+}
+
+fn check_type(page: &[u8], page_no: PageNo) -> Result<(), Corruption> {
+    let expected = if page_no.0 == 0 {
+        PageType::FSP_HDR
+    } else {
+        PageType::XDES
+    };
+    let stored = be::u16_at(page, fil::FIL_PAGE_TYPE).unwrap_or(0);
+    // Servers up to 5.0 gave these pages no type.
+    if stored == expected.0 || stored == PageType::ALLOCATED.0 {
+        Ok(())
+    } else {
+        Err(Corruption::WrongPageType {
+            stored,
+            expected: expected.0,
+        })
+    }
+}
+
+/// The lower bit of each of 64 pairs.
+fn free_bits(pairs: &[u8; 16]) -> u64 {
+    let mut free = 0;
+    for (index, byte) in pairs.iter().enumerate() {
+        for page in 0..4 {
+            free |= u64::from(byte >> (2 * page) & 1) << (4 * index + page);
+        }
+    }
+    free
+}

@@ -1,0 +1,160 @@
+//! Identities and positions: newtypes that own their arithmetic and their printing.
+
+use std::fmt;
+
+/// Number of a tablespace, as the server assigns it; 0 is the system tablespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SpaceId(pub u32);
+
+impl SpaceId {
+    /// The system tablespace (`ibdata1` and the files after it).
+    pub const SYSTEM: Self = Self(0);
+    /// The dictionary tablespace `mysql.ibd` of MySQL 8.0 and later. MariaDB gives the same number to its `ibtmp1`.
+    pub const MYSQL_DICTIONARY: Self = Self(0xFFFF_FFFE);
+    /// `ibtmp1` of MySQL 8.0 and later.
+    pub const MYSQL_TEMPORARY: Self = Self(0xFFFF_FFFD);
+    /// The number that no tablespace has.
+    pub const NONE: Self = Self(u32::MAX);
+}
+
+impl fmt::Display for SpaceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Number of a page within its tablespace. In a tablespace of several files the numbers run on through the files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PageNo(pub u32);
+
+impl PageNo {
+    /// "No page": the end of a list or of a level.
+    pub const NONE: Self = Self(u32::MAX);
+
+    /// The page `pages` further on, or `None` where the 32-bit numbers end.
+    #[must_use]
+    pub fn checked_add(self, pages: u32) -> Option<Self> {
+        self.0.checked_add(pages).map(Self)
+    }
+}
+
+impl fmt::Display for PageNo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Where a page belongs: tablespace and number (the server's `page_id_t`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PageId {
+    /// The tablespace.
+    pub space: SpaceId,
+    /// The page within it.
+    pub page_no: PageNo,
+}
+
+impl PageId {
+    /// The page `page_no` of the tablespace `space`.
+    #[must_use]
+    pub const fn new(space: u32, page_no: u32) -> Self {
+        Self {
+            space: SpaceId(space),
+            page_no: PageNo(page_no),
+        }
+    }
+}
+
+impl fmt::Display for PageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "page {} of space {}", self.page_no, self.space)
+    }
+}
+
+/// Log sequence number: a position in the redo log, in bytes since the beginning of time. Prints in decimal, as the servers do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Lsn(pub u64);
+
+impl Lsn {
+    /// The half that a page repeats in its trailer.
+    #[must_use]
+    pub const fn low32(self) -> u32 {
+        (self.0 & 0xFFFF_FFFF) as u32
+    }
+}
+
+impl fmt::Display for Lsn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Size of a page in bytes: a power of two from 1 KiB (smallest compressed page) to 64 KiB.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PageSize(u32);
+
+impl PageSize {
+    /// 1 KiB, the smallest compressed page.
+    pub const MIN: Self = Self(1 << 10);
+    /// 16 KiB, what a server uses unless told otherwise.
+    pub const DEFAULT: Self = Self(1 << 14);
+    /// 64 KiB.
+    pub const MAX: Self = Self(1 << 16);
+    /// All sizes, smallest first.
+    pub const ALL: [Self; 7] = [
+        Self::MIN,
+        Self(1 << 11),
+        Self(1 << 12),
+        Self(1 << 13),
+        Self::DEFAULT,
+        Self(1 << 15),
+        Self::MAX,
+    ];
+
+    /// A page size of `bytes`, if InnoDB has it.
+    #[must_use]
+    pub const fn new(bytes: u32) -> Option<Self> {
+        if bytes.is_power_of_two() && bytes >= Self::MIN.0 && bytes <= Self::MAX.0 {
+            Some(Self(bytes))
+        } else {
+            None
+        }
+    }
+
+    /// `512 << exponent`, which is how the flags words store sizes.
+    #[must_use]
+    pub const fn from_ssize(exponent: u32) -> Option<Self> {
+        if exponent >= 1 && exponent <= 7 {
+            Some(Self(512 << exponent))
+        } else {
+            None
+        }
+    }
+
+    /// In bytes.
+    #[must_use]
+    pub const fn bytes(self) -> usize {
+        self.0 as usize
+    }
+
+    /// In bytes, as the 32-bit number that page arithmetic uses.
+    #[must_use]
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+
+    /// Pages in an extent of a tablespace whose *logical* page size this is: 1 MiB worth of pages, but never under 64.
+    #[must_use]
+    pub const fn extent_pages(self) -> u32 {
+        match self.0 {
+            ..=4096 => 256,
+            8192 => 128,
+            _ => 64,
+        }
+    }
+}
+
+impl fmt::Display for PageSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} KiB", self.0 / 1024)
+    }
+}
