@@ -1,1 +1,31 @@
-fn main() {}
+//! `innokit`: the command line. Options become job options, reports become text or JSON, and the exit status says how it went:
+//! 0 all well, 1 damage found, 2 could not do the work asked for.
+
+mod args;
+mod check;
+mod demo;
+mod print;
+mod progress;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Command};
+
+/// The work could not be done; clap uses the same status for unusable arguments.
+const COULD_NOT: u8 = 2;
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Check(args) => check::run(&args),
+        Command::Demo => demo::run(),
+    };
+    match result {
+        Ok(status) => ExitCode::from(status),
+        Err(error) => {
+            eprintln!("innokit: {error}");
+            ExitCode::from(COULD_NOT)
+        }
+    }
+}

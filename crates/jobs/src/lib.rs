@@ -1,1 +1,12 @@
-//! jobs
+//! The jobs: each joins a plan (which bytes, in which order), `flow` (how they come) and `format` (what they mean), and returns
+//! data. Nothing in here prints; only the command line does.
+
+pub mod job;
+pub mod out;
+pub mod source;
+
+mod error;
+
+pub use error::Error;
+pub use job::check::{Check, CheckOptions};
+pub use out::report::{Counts, FileReport, Finding, Report, Severity};

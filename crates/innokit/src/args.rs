@@ -1,0 +1,169 @@
+//! The command line: what can be asked for, in the words of the help text.
+
+use std::path::PathBuf;
+
+use clap::builder::styling::{AnsiColor, Styles};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+
+const STYLES: Styles = Styles::styled()
+    .header(AnsiColor::Green.on_default().bold())
+    .usage(AnsiColor::Green.on_default().bold())
+    .literal(AnsiColor::Cyan.on_default().bold())
+    .placeholder(AnsiColor::Cyan.on_default());
+
+/// Verifies InnoDB files of MySQL and MariaDB without a server, at the speed of the hardware.
+#[derive(Debug, Parser)]
+#[command(name = "innokit", version, styles = STYLES, arg_required_else_help = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Verify tablespaces, datadirs and backups: every page's checksum, place and LSN, and pages that went missing.
+    #[command(after_help = CHECK_EXAMPLES)]
+    Check(CheckArgs),
+    /// Check a small sample that is built in, with one planted damage, and see what a report looks like.
+    Demo,
+}
+
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  innokit check /var/lib/mysql              a whole datadir
+  innokit check backup/ -q && echo good     only findings, then the exit status
+  innokit check --json t1.ibd t2.ibd        one JSON document
+  zcat t1.ibd.gz | innokit check -          a tablespace on standard input
+
+Exit status:
+  0  all well
+  1  damage found
+  2  some of the work could not be done: a file could not be read, a page could not be decided";
+
+/// Options of `check`.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// Files or directories (walked; what is not InnoDB's is skipped and counted), or `-` for standard input.
+    #[arg(required = true, value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
+
+    /// Where bytes come from: `auto` takes what the page cache has and reads the rest around it.
+    #[arg(long, value_enum, default_value_t = Io::Auto, value_name = "MODE", help_heading = "Reading")]
+    pub io: Io,
+
+    /// What carries the requests: `auto` is io_uring where the system permits it.
+    #[arg(long, value_enum, default_value_t = Engine::Auto, value_name = "ENGINE", help_heading = "Reading")]
+    pub engine: Engine,
+
+    /// Workers, each reading and verifying [default: the cores available to the process].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "Reading")]
+    pub threads: Option<u16>,
+
+    /// Bytes of a read request, a multiple of 64K [default: 1M].
+    #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "Reading")]
+    pub block_size: Option<u32>,
+
+    /// Read requests in flight for each worker [default: 8].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024), help_heading = "Reading")]
+    pub depth: Option<u32>,
+
+    /// Take this page size (4K to 64K) in place of what the files say.
+    #[arg(long, value_name = "SIZE", value_parser = page_size, help_heading = "Reading")]
+    pub page_size: Option<u32>,
+
+    /// Print one JSON document instead of text.
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+
+    /// Show a bar with bytes, rate and time left: `auto` when standard error is a terminal.
+    #[arg(long, value_enum, default_value_t = Progress::Auto, value_name = "WHEN", help_heading = "Output")]
+    pub progress: Progress,
+
+    /// List at most N findings (all are counted).
+    #[arg(long, value_name = "N", default_value_t = 1000, help_heading = "Output")]
+    pub max_findings: usize,
+
+    /// Also list each file, each skipped file, and how the bytes came.
+    #[arg(short, long, action = ArgAction::SetTrue, conflicts_with = "quiet", help_heading = "Output")]
+    pub verbose: bool,
+
+    /// Print findings only.
+    #[arg(short, long, action = ArgAction::SetTrue, help_heading = "Output")]
+    pub quiet: bool,
+}
+
+/// `--io`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Io {
+    /// Each block from where it is fastest, without filling the page cache.
+    Auto,
+    /// Always the device.
+    Direct,
+    /// Always through the page cache.
+    Buffered,
+}
+
+/// `--engine`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Engine {
+    /// io_uring, else threads.
+    Auto,
+    /// io_uring or an error.
+    Uring,
+    /// A pool of pread threads.
+    Threads,
+}
+
+/// `--progress`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Progress {
+    /// When standard error is a terminal.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// `65536`, `64K`, `1M`, `1MiB`.
+fn size(text: &str) -> Result<u32, String> {
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let shift = match text.get(digits.len()..).unwrap_or_default().to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        unit => return Err(format!("`{unit}` is not a unit: K, M or G")),
+    };
+    let number: u32 = digits.parse().map_err(|_| "expected a number of bytes such as 65536, 64K or 1M".to_owned())?;
+    number.checked_mul(1 << shift).ok_or_else(|| "more than 4 GiB".to_owned())
+}
+
+fn page_size(text: &str) -> Result<u32, String> {
+    match size(text)? {
+        size @ (4096 | 8192 | 16384 | 32768 | 65536) => Ok(size),
+        _ => Err("a page is 4K, 8K, 16K, 32K or 64K".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes_are_read_with_and_without_units() {
+        assert_eq!(size("65536"), Ok(65536));
+        assert_eq!(size("64k"), Ok(65536));
+        assert_eq!(size("1MiB"), Ok(1 << 20));
+        assert!(size("4G").is_err() && size("1x").is_err() && size("").is_err());
+        assert!(page_size("12K").is_err());
+    }
+}

@@ -1,0 +1,51 @@
+//! The bar on standard error: bytes, rate, time left.
+
+use std::io::{self, IsTerminal};
+
+use flow::Counters;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::args::Progress;
+
+/// A bar, or nothing where nobody would see it.
+pub struct Bar(Option<Box<dyn Fn(&Counters) + Sync>>, Option<ProgressBar>);
+
+impl Bar {
+    /// `total` in bytes, where it is known.
+    pub fn new(when: Progress, total: Option<u64>) -> Self {
+        let wanted = match when {
+            Progress::Auto => io::stderr().is_terminal(),
+            Progress::Always => true,
+            Progress::Never => false,
+        };
+        if !wanted {
+            return Self(None, None);
+        }
+        let bar = match total {
+            Some(bytes) => ProgressBar::new(bytes).with_style(style(
+                "{bar:32.cyan/dim} {percent:>3}%  {bytes} of {total_bytes}  {bytes_per_sec}  {eta} left",
+            )),
+            None => ProgressBar::new_spinner().with_style(style("{spinner} {bytes}  {bytes_per_sec}")),
+        };
+        bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
+        let shown = bar.clone();
+        Self(Some(Box::new(move |counters: &Counters| shown.set_position(counters.total().bytes_read))), Some(bar))
+    }
+
+    /// What a job calls with its counters.
+    pub fn watch(&self) -> Option<&(dyn Fn(&Counters) + Sync)> {
+        self.0.as_deref()
+    }
+
+    /// Takes the bar off the screen, before findings are printed.
+    pub fn finish(&self) {
+        if let Some(bar) = &self.1 {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// A template that indicatif refuses would only be a plainer bar.
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}

@@ -1,0 +1,114 @@
+//! What the tests of the command share: running it, and real tablespaces to run it on.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// What a run of `innokit` gave.
+pub struct Run {
+    /// Standard output.
+    pub text: String,
+    /// Standard error.
+    pub errors: String,
+    /// Exit status.
+    pub status: i32,
+}
+
+impl Run {
+    fn of(output: &Output) -> Self {
+        Self {
+            text: String::from_utf8_lossy(&output.stdout).into_owned(),
+            errors: String::from_utf8_lossy(&output.stderr).into_owned(),
+            status: output.status.code().expect("ended by a signal: innokit must not crash"),
+        }
+    }
+
+    /// The JSON document.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.text)
+            .unwrap_or_else(|error| panic!("not JSON: {error}\n{}\n{}", self.text, self.errors))
+    }
+}
+
+/// The built command.
+pub fn innokit() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_innokit"))
+}
+
+/// Runs `innokit check OPTIONS PATH`.
+pub fn check(path: &Path, options: &[&str]) -> Run {
+    Run::of(&innokit().arg("check").args(options).arg(path).output().expect("innokit runs"))
+}
+
+/// Runs `innokit check --json OPTIONS PATH`; the document and the exit status.
+pub fn check_json(path: &Path, options: &[&str]) -> (Value, i32) {
+    let run = check(path, &[&["--json"], options].concat());
+    (run.json(), run.status)
+}
+
+/// Runs `innokit check OPTIONS -` with `bytes` on standard input.
+pub fn check_stdin(bytes: &[u8], options: &[&str]) -> Run {
+    use std::io::Write;
+    let mut child = innokit()
+        .args(["check"])
+        .args(options)
+        .arg("-")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("innokit runs");
+    let mut stdin = child.stdin.take().expect("piped");
+    let bytes = bytes.to_vec();
+    let writer = std::thread::spawn(move || drop(stdin.write_all(&bytes)));
+    let output = child.wait_with_output().expect("innokit ends");
+    writer.join().expect("the writer does not panic");
+    Run::of(&output)
+}
+
+/// The repository.
+pub fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// A file of `fixtures/`, unpacked: `fixture("mysql-9.7/dynamic-16k.ibd")`.
+pub fn fixture(name: &str) -> Vec<u8> {
+    let path = repository().join("fixtures").join(format!("{name}.zst"));
+    let packed = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    zstd::decode_all(packed.as_slice()).expect("fixtures are zstd")
+}
+
+/// A directory that goes away, with files in it.
+pub struct Dir(TempDir);
+
+impl Dir {
+    pub fn new() -> Self {
+        Self(TempDir::new().expect("a directory"))
+    }
+
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Writes a file and returns its path.
+    pub fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        let path = self.path().join(name);
+        std::fs::create_dir_all(path.parent().expect("below the directory")).expect("a directory");
+        std::fs::write(&path, bytes).expect("written");
+        path
+    }
+}
+
+/// The reasons of all findings, in order.
+pub fn reasons(document: &Value) -> Vec<&str> {
+    let findings = document["findings"].as_array().expect("findings");
+    findings.iter().map(|finding| finding["reason"].as_str().expect("a reason")).collect()
+}
+
+/// A number of the totals.
+pub fn total(document: &Value, name: &str) -> u64 {
+    document["totals"][name].as_u64().unwrap_or_else(|| panic!("no total {name}"))
+}

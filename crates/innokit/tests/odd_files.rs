@@ -1,0 +1,228 @@
+//! Files that are wrong in every way that a directory can hold: one clear line each, the rest of the run still done.
+
+mod common;
+
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+
+use common::{Dir, check, check_json, check_stdin, fixture, reasons, total};
+
+const SAMPLE: &str = "mysql-9.7/dynamic-16k.ibd";
+
+/// A directory with one sound tablespace, which every test below expects to be checked all the same.
+fn dir_with_sample() -> Dir {
+    let dir = Dir::new();
+    dir.file("shop/sound.ibd", &fixture(SAMPLE));
+    dir
+}
+
+/// The lines of the text output that name `file`.
+fn lines_about(path: &Path, file: &str) -> Vec<String> {
+    let run = check(path, &[]);
+    run.text.lines().filter(|line| line.contains(file)).map(str::to_owned).collect()
+}
+
+fn sample_pages() -> u64 {
+    fixture(SAMPLE).len() as u64 / 16384
+}
+
+#[test]
+fn an_empty_tablespace_is_damage_and_the_others_are_still_checked() {
+    let dir = dir_with_sample();
+    dir.file("shop/empty.ibd", b"");
+    let (document, status) = check_json(dir.path(), &[]);
+    assert_eq!(status, 1);
+    assert_eq!(reasons(&document), ["empty_file"]);
+    assert_eq!(total(&document, "pages"), sample_pages());
+    assert_eq!(lines_about(dir.path(), "empty.ibd").len(), 1);
+}
+
+#[test]
+fn a_truncated_tablespace_names_what_is_missing() {
+    let dir = Dir::new();
+    let whole = fixture(SAMPLE);
+    let path = dir.file("cut.ibd", &whole[..whole.len() - 2 * 16384]);
+    let (document, status) = check_json(&path, &[]);
+    assert_eq!(status, 1);
+    assert_eq!(reasons(&document), ["truncated"]);
+    assert_eq!(total(&document, "missing"), 2);
+    assert_eq!(document["findings"][0]["page"].as_u64(), Some(sample_pages() - 2));
+}
+
+#[test]
+fn a_cut_in_the_middle_of_a_page_is_reported_with_the_missing_pages() {
+    let dir = Dir::new();
+    let whole = fixture(SAMPLE);
+    let path = dir.file("cut.ibd", &whole[..whole.len() - 16384 - 5000]);
+    let (document, status) = check_json(&path, &[]);
+    assert_eq!(status, 1);
+    assert_eq!(reasons(&document), ["partial_page", "truncated"]);
+}
+
+#[test]
+fn bytes_behind_the_last_page_are_a_note_and_no_damage() {
+    let dir = Dir::new();
+    let mut bytes = fixture(SAMPLE);
+    bytes.extend_from_slice(b"junk");
+    let (document, status) = check_json(&dir.file("odd.ibd", &bytes), &[]);
+    assert_eq!(reasons(&document), ["partial_page"]);
+    assert_eq!(status, 0);
+}
+
+#[test]
+fn an_unreadable_file_is_a_failure_and_not_damage() {
+    let dir = dir_with_sample();
+    let path = dir.file("shop/locked.ibd", &fixture(SAMPLE));
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o000)).expect("permissions");
+    if std::fs::File::open(&path).is_ok() {
+        // The superuser reads everything; then an unreadable directory entry stands in: a link to nowhere.
+        std::fs::remove_file(&path).expect("removed");
+        symlink("nowhere", &path).expect("a link");
+    }
+    let (document, status) = check_json(dir.path(), &[]);
+    assert_eq!(status, 2);
+    assert_eq!(reasons(&document), ["unreadable_file"]);
+    assert_eq!(total(&document, "failed_files"), 1);
+    assert_eq!(total(&document, "pages"), sample_pages());
+    assert_eq!(lines_about(dir.path(), "locked.ibd").len(), 1);
+}
+
+#[test]
+fn a_path_that_does_not_exist_is_named_and_the_others_are_still_checked() {
+    let dir = dir_with_sample();
+    let run = common::innokit()
+        .args(["check", "--json"])
+        .arg(dir.path().join("gone.ibd"))
+        .arg(dir.path())
+        .output()
+        .expect("innokit runs");
+    assert_eq!(run.status.code(), Some(2));
+    let document: serde_json::Value = serde_json::from_slice(&run.stdout).expect("JSON");
+    assert_eq!(total(&document, "pages"), sample_pages());
+    assert!(document["findings"][0]["path"].as_str().is_some_and(|path| path.ends_with("gone.ibd")));
+}
+
+#[test]
+fn damage_wins_over_what_could_not_be_read() {
+    let dir = dir_with_sample();
+    dir.file("shop/empty.ibd", b"");
+    symlink("nowhere", dir.path().join("dangling.ibd")).expect("a link");
+    let (document, status) = check_json(dir.path(), &[]);
+    assert_eq!(reasons(&document).len(), 2);
+    assert_eq!(status, 1);
+}
+
+#[test]
+fn a_directory_loop_is_walked_once() {
+    let dir = dir_with_sample();
+    symlink(dir.path(), dir.path().join("shop/again")).expect("a link");
+    let (document, status) = check_json(dir.path(), &[]);
+    assert_eq!(status, 0);
+    assert_eq!(total(&document, "files"), 1);
+    assert_eq!(total(&document, "skipped_files"), 1);
+}
+
+#[test]
+fn random_bytes_named_as_a_tablespace_are_damage() {
+    let dir = dir_with_sample();
+    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+    let noise: Vec<u8> = std::iter::repeat_with(|| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32) as u8
+    })
+    .take(200_000)
+    .collect();
+    dir.file("shop/noise.ibd", &noise);
+    let (document, status) = check_json(dir.path(), &[]);
+    assert_eq!(status, 1);
+    assert_eq!(reasons(&document), ["not_a_tablespace"]);
+    assert_eq!(lines_about(dir.path(), "noise.ibd").len(), 1);
+}
+
+#[test]
+fn a_program_named_as_a_tablespace_is_recognised_as_none() {
+    let dir = dir_with_sample();
+    let program = std::fs::read(std::env::current_exe().expect("this test")).expect("readable");
+    dir.file("shop/program.ibd", &program);
+    let (document, status) = check_json(dir.path(), &[]);
+    assert_eq!(status, 1);
+    assert_eq!(reasons(&document), ["not_a_tablespace"]);
+    assert_eq!(total(&document, "failed_files"), 1);
+    assert_eq!(total(&document, "pages"), sample_pages());
+}
+
+#[test]
+fn other_files_of_a_datadir_are_skipped_and_counted() {
+    let dir = dir_with_sample();
+    for name in ["aria_log_control", "shop/t.frm", "ib_buffer_pool", "shop/db.opt", "#ib_16384_0.dblwr"] {
+        dir.file(name, &[7; 5000]);
+    }
+    let (document, status) = check_json(dir.path(), &[]);
+    assert_eq!(status, 0);
+    assert_eq!(total(&document, "skipped_files"), 5);
+    assert_eq!(total(&document, "files"), 1);
+}
+
+#[test]
+fn a_tablespace_under_a_strange_name_is_recognised_by_its_content() {
+    let dir = Dir::new();
+    dir.file("restore/t1.copy", &fixture(SAMPLE));
+    let (document, status) = check_json(dir.path(), &[]);
+    assert_eq!(status, 0);
+    assert_eq!(total(&document, "pages"), sample_pages());
+}
+
+#[test]
+fn holes_behind_the_end_of_the_space_are_empty_pages() {
+    let dir = Dir::new();
+    let path = dir.file("sparse.ibd", &fixture(SAMPLE));
+    let file = std::fs::OpenOptions::new().write(true).open(&path).expect("opens");
+    file.set_len(1 << 30).expect("grows");
+    let (document, status) = check_json(&path, &[]);
+    assert_eq!(status, 0);
+    assert_eq!(total(&document, "pages"), (1 << 30) / 16384);
+    assert_eq!(total(&document, "bytes"), 1 << 30);
+}
+
+#[test]
+fn nothing_on_standard_input_is_said_so() {
+    let run = check_stdin(b"", &[]);
+    assert_eq!(run.status, 2);
+    assert!(run.text.contains("-: undecided: the file is empty"), "{}", run.text);
+}
+
+#[test]
+fn standard_input_gives_the_same_verdict_as_the_file() {
+    let dir = Dir::new();
+    let mut bytes = fixture(SAMPLE);
+    bytes[3 * 16384 + 200] ^= 1;
+    let (of_file, _) = check_json(&dir.file("t.ibd", &bytes), &[]);
+    let run = check_stdin(&bytes, &["--json"]);
+    let of_stream = run.json();
+    assert_eq!(run.status, 1);
+    assert_eq!(reasons(&of_stream), reasons(&of_file));
+    for name in ["pages", "ok", "empty", "corrupt", "unverifiable", "bytes"] {
+        assert_eq!(total(&of_stream, name), total(&of_file, name), "{name}");
+    }
+}
+
+#[test]
+fn a_stream_cut_short_is_truncated() {
+    let bytes = fixture(SAMPLE);
+    let run = check_stdin(&bytes[..bytes.len() - 16384], &["--json"]);
+    assert_eq!(run.status, 1);
+    assert_eq!(reasons(&run.json()), ["truncated"]);
+}
+
+#[test]
+fn a_damaged_first_page_does_not_hide_the_rest() {
+    let dir = Dir::new();
+    let mut bytes = fixture(SAMPLE);
+    bytes[..16384].fill(0);
+    let (document, status) = check_json(&dir.file("t.ibd", &bytes), &[]);
+    assert_eq!(status, 1);
+    assert_eq!(total(&document, "pages"), sample_pages());
+    assert_eq!(reasons(&document), ["first_page_lost"]);
+}

@@ -1,0 +1,208 @@
+//! `paths -> Inventory -> sweep -> Reader -> verify_page -> Findings -> settle -> Report`
+//!
+//! Limit: the device's rate, or the copy out of the page cache. Workers share the cursor and, once per piece, a lock to hand in
+//! sums; each judges the pages that it read itself. Memory is workers × depth × block size, plus a few bits for each page whose
+//! fate is still open, plus at most `findings_max` findings, whatever the size of the data.
+
+mod desk;
+mod findings;
+mod settle;
+mod usage;
+mod words;
+
+use std::io::Read;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use flow::{Counters, Cursor, FileSet, ReadOptions, Reader, StreamReader, run_workers};
+
+use crate::Error;
+use crate::out::report::{Effort, Report};
+use crate::source::datadir::{Candidate, Inventory};
+use crate::source::name::NameHint;
+use desk::{Desk, FileState};
+use findings::Findings;
+
+/// How to check.
+#[derive(Clone, Debug)]
+pub struct CheckOptions {
+    /// How the bytes come.
+    pub read: ReadOptions,
+    /// Workers; each reads and verifies.
+    pub workers: usize,
+    /// The most findings that the report lists (all are counted).
+    pub findings_max: usize,
+    /// Logical page size in bytes, in place of what the files say.
+    pub page_size: Option<u32>,
+}
+
+impl Default for CheckOptions {
+    fn default() -> Self {
+        let workers = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Self { read: ReadOptions::default(), workers, findings_max: 1000, page_size: None }
+    }
+}
+
+/// A check that has looked at the paths and not yet read the files.
+pub struct Check {
+    inventory: Inventory,
+    options: CheckOptions,
+}
+
+/// How often somebody who watches is told.
+const WATCH_EVERY: Duration = Duration::from_millis(100);
+
+impl Check {
+    /// Walks the paths.
+    ///
+    /// # Errors
+    /// Options that cannot work.
+    pub fn plan(paths: &[PathBuf], options: CheckOptions) -> Result<Self, Error> {
+        options.read.validate().map_err(|error| Error::Usage(error.to_string()))?;
+        Ok(Self { inventory: Inventory::take(paths), options })
+    }
+
+    /// Bytes to read.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.inventory.candidates.iter().map(|candidate| candidate.len).sum()
+    }
+
+    /// Reads and judges everything. `watch` is called now and then with the counters, from a thread of its own.
+    ///
+    /// # Errors
+    /// No worker could start; damage and unreadable files are in the report.
+    pub fn run(self, watch: Option<&(dyn Fn(&Counters) + Sync)>) -> Result<Report, Error> {
+        let start = Instant::now();
+        let options = &self.options;
+        let files = file_states(&self.inventory.candidates);
+        let set = FileSet::new(self.inventory.candidates.iter().map(|file| (file.path.clone(), file.len)));
+        let cursor = Cursor::sweep(&set, options.read.block_size);
+        let workers = options.workers.clamp(1, usize::try_from(cursor.blocks()).unwrap_or(usize::MAX).max(1));
+        let counters = Counters::new(workers);
+        let outcomes = watched(watch, &counters, || {
+            run_workers(workers, |worker| {
+                let mut reader = Reader::new(&set, &cursor, &options.read, counters.worker(worker))?;
+                let mut desk = Desk::new(&files, options.page_size, options.findings_max);
+                while let Some(item) = reader.next() {
+                    match item {
+                        Ok(piece) => desk.piece(&piece),
+                        Err(failure) => desk.failure(&failure),
+                    }
+                }
+                Ok::<_, flow::ReaderError>((desk.findings, reader.engine_name(), reader.notes().to_vec()))
+            })
+        });
+        let mut findings = Findings::new(options.findings_max);
+        let mut effort = Effort { workers, ..Effort::default() };
+        for outcome in outcomes {
+            let (found, engine, notes) = outcome.map_err(|error| Error::Usage(error.to_string()))?;
+            findings.merge(found);
+            effort.engine = engine;
+            effort.notes = notes;
+        }
+        let report = settle::settle(&self.inventory, files, findings);
+        Ok(timed(report, effort, start, &counters, options))
+    }
+
+    /// Checks one tablespace that comes as a stream of unknown length.
+    ///
+    /// # Errors
+    /// Options that cannot work.
+    pub fn stream(
+        input: impl Read,
+        options: &CheckOptions,
+        watch: Option<&(dyn Fn(&Counters) + Sync)>,
+    ) -> Result<Report, Error> {
+        let start = Instant::now();
+        options.read.validate().map_err(|error| Error::Usage(error.to_string()))?;
+        let mut inventory = Inventory::default();
+        inventory.candidates.push(Candidate { path: PathBuf::from("-"), len: 0, hint: NameHint::Unknown, named: true });
+        let mut files = file_states(&inventory.candidates);
+        let counters = Counters::new(1);
+        let mut desk = Desk::new(&files, options.page_size, options.findings_max);
+        let mut len = 0;
+        watched(watch, &counters, || {
+            let mut reader = StreamReader::new(input, options.read.cached_piece, counters.worker(0))?;
+            while let Some(item) = reader.next() {
+                let Ok(piece) = item.inspect_err(|error| desk.stream_failure(error)) else {
+                    break;
+                };
+                len += piece.bytes.len() as u64;
+                desk.piece(&piece);
+            }
+            Ok(())
+        })
+        .map_err(|source| Error::Io { path: "-".into(), action: "starting to read", source })?;
+        let findings = desk.findings;
+        for candidate in inventory.candidates.iter_mut().chain(files.iter_mut().map(|file| &mut file.candidate)) {
+            candidate.len = len;
+        }
+        let effort = Effort { workers: 1, engine: "stream", ..Effort::default() };
+        Ok(timed(settle::settle(&inventory, files, findings), effort, start, &counters, options))
+    }
+}
+
+/// The files with their places in the system tablespace: `ibdata2` and later ones of a directory continue the first.
+fn file_states(candidates: &[Candidate]) -> Vec<FileState> {
+    let mut files: Vec<FileState> = Vec::with_capacity(candidates.len());
+    for candidate in candidates {
+        let leader = match (files.last(), candidate.hint) {
+            (Some(before), NameHint::System(number)) => match before.candidate.hint {
+                NameHint::System(earlier) if earlier < number && same_dir(&before.candidate, candidate) => {
+                    before.leader.or(u32::try_from(files.len() - 1).ok())
+                }
+                _ => None,
+            },
+            _ => None,
+        };
+        files.push(FileState::new(candidate.clone(), leader));
+    }
+    // Empty files have no block, so nobody would ever say what they are.
+    for file in files.iter().filter(|file| file.candidate.len == 0 && file.candidate.path.as_os_str() != "-") {
+        file.head.get_or_init(|| Err("the file is empty".to_owned()));
+    }
+    files
+}
+
+fn same_dir(a: &Candidate, b: &Candidate) -> bool {
+    a.path.parent() == b.path.parent()
+}
+
+/// Runs `work` and, when somebody watches, a thread that shows them the counters until it ends.
+fn watched<T>(watch: Option<&(dyn Fn(&Counters) + Sync)>, counters: &Counters, work: impl FnOnce() -> T) -> T {
+    let Some(watch) = watch else { return work() };
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            while !done.load(Ordering::Acquire) {
+                watch(counters);
+                std::thread::park_timeout(WATCH_EVERY);
+            }
+            watch(counters);
+        });
+        let result = work();
+        done.store(true, Ordering::Release);
+        watcher.thread().unpark();
+        result
+    })
+}
+
+fn timed(mut report: Report, effort: Effort, start: Instant, counters: &Counters, options: &CheckOptions) -> Report {
+    let counts = counters.total();
+    let elapsed = start.elapsed();
+    let worker_time = elapsed.as_secs_f64() * effort.workers as f64;
+    report.totals.seconds = elapsed.as_secs_f64();
+    report.effort = Effort {
+        elapsed,
+        wait_share: (counts.wait().as_secs_f64() / worker_time.max(1e-9)).min(1.0),
+        buffer_bytes: options.read.memory_max() * effort.workers as u64,
+        bytes_cached: counts.bytes_cached,
+        bytes_direct: counts.bytes_direct,
+        requests: counts.requests,
+        in_flight_max: counts.in_flight_max,
+        ..effort
+    };
+    report
+}

@@ -1,0 +1,219 @@
+//! Which pages are in use, against which pages are zero. A checksum cannot tell a lost page from one never written: both are
+//! zeros. The extent descriptors can. Pages arrive in any order from several workers, so each stretch of pages that one XDES
+//! page describes (a *region*) is settled once all of it was seen, and then shrinks to what is wrong in it.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use format::{ExtentMap, PageId, PageNo, SpaceFormat, SpaceHeader, page_in_use};
+
+/// What a worker saw in one piece of the file.
+#[derive(Default)]
+pub(super) struct Seen {
+    /// First page of the piece.
+    pub first: u32,
+    /// Pages in the piece.
+    pub pages: u32,
+    /// The last page that is not all zero.
+    pub last_with_data: Option<u32>,
+    /// All-zero pages among them that may be in use, ascending.
+    pub zero: Vec<u32>,
+    /// Corrupt pages among them, ascending.
+    pub corrupt: Vec<u32>,
+    /// Extent descriptors found in it, with the number of the page that they stand on.
+    pub maps: Vec<(u32, ExtentMap)>,
+}
+
+impl Seen {
+    /// Empties the lists, keeps their memory.
+    pub fn restart(&mut self, first: u32) {
+        self.first = first;
+        self.pages = 0;
+        self.last_with_data = None;
+        self.zero.clear();
+        self.corrupt.clear();
+        self.maps.clear();
+    }
+}
+
+#[derive(Default)]
+struct Region {
+    seen: u32,
+    map: Option<ExtentMap>,
+    zero: Vec<u32>,
+    corrupt: Vec<u32>,
+}
+
+#[derive(Default)]
+struct Inner {
+    regions: BTreeMap<u32, Region>,
+    lost: Runs,
+    freed_damage: Runs,
+    last_with_data: Option<u32>,
+}
+
+/// Page numbers as ascending runs `(first, pages)`: zeroed stretches are long, so this stays small.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Runs(BTreeMap<u32, u32>);
+
+impl Runs {
+    /// Adds one page that is not in there yet.
+    pub fn add(&mut self, page: u32) {
+        let behind = page.checked_add(1).and_then(|next| self.0.remove(&next)).unwrap_or(0);
+        if let Some((first, pages)) = self.0.range_mut(..page).next_back()
+            && *first + *pages == page
+        {
+            *pages += 1 + behind;
+            return;
+        }
+        self.0.insert(page, 1 + behind);
+    }
+
+    /// Whether `page` is in there.
+    pub fn contains(&self, page: u32) -> bool {
+        self.0.range(..=page).next_back().is_some_and(|(first, pages)| page - first < *pages)
+    }
+
+    /// Ascending `(first, pages)`.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        self.0.iter().map(|(first, pages)| (*first, *pages))
+    }
+}
+
+/// The pages of one tablespace as they are met.
+pub(super) struct UsageMap {
+    format: SpaceFormat,
+    header: Option<SpaceHeader>,
+    inner: Mutex<Inner>,
+}
+
+/// What the whole tablespace turned out to hold.
+pub(super) struct Usage {
+    /// The space header, if page 0 was there and sound.
+    pub header: Option<SpaceHeader>,
+    /// Pages that are zero though they are in use.
+    pub lost: Runs,
+    /// Damaged pages that the extent descriptors call free.
+    pub freed_damage: Runs,
+    /// The last page that is not all zero.
+    pub last_with_data: Option<u32>,
+    /// Free pages among those past the end of what was seen: `None` where no descriptor says.
+    maps: BTreeMap<u32, ExtentMap>,
+    region_pages: u32,
+}
+
+impl UsageMap {
+    /// `header` is that of page 0, if page 0 is there and sound: it must be known before any region is settled.
+    pub fn new(format: SpaceFormat, header: Option<SpaceHeader>) -> Self {
+        Self { format, header, inner: Mutex::default() }
+    }
+
+    /// Pages from here on were never used, whatever they hold.
+    pub fn free_limit(&self) -> u32 {
+        self.header.as_ref().map_or(u32::MAX, |header| header.free_limit.0)
+    }
+
+    /// Takes over what a worker saw. One short lock for each piece.
+    pub fn record(&self, seen: &mut Seen) {
+        let region_pages = self.format.physical().get();
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        for (page, map) in seen.maps.drain(..) {
+            inner.regions.entry(page / region_pages).or_default().map = Some(map);
+        }
+        for page in &seen.zero {
+            inner.regions.entry(page / region_pages).or_default().zero.push(*page);
+        }
+        for page in &seen.corrupt {
+            inner.regions.entry(page / region_pages).or_default().corrupt.push(*page);
+        }
+        inner.last_with_data = inner.last_with_data.max(seen.last_with_data);
+        inner.count(seen.first, seen.pages, self);
+    }
+
+    /// Settles what is left: regions at the end of the file, or with unread pages.
+    pub fn finish(&self) -> Usage {
+        let mut inner = self.inner.lock().map(|mut inner| std::mem::take(&mut *inner)).unwrap_or_default();
+        let mut maps = BTreeMap::new();
+        for (number, mut region) in std::mem::take(&mut inner.regions) {
+            inner.settle(&mut region, self.header.as_ref(), &self.format);
+            maps.extend(region.map.map(|map| (number, map)));
+        }
+        Usage {
+            header: self.header.clone(),
+            lost: inner.lost,
+            freed_damage: inner.freed_damage,
+            last_with_data: inner.last_with_data,
+            maps,
+            region_pages: self.format.physical().get(),
+        }
+    }
+}
+
+impl Usage {
+    /// How many of the pages `first .. end`, which the file does not have, are in use. Bounded by one region's pages, whatever
+    /// the header claims: past the last descriptors that were read every page below the free limit counts as used.
+    pub fn in_use_among(&self, first: u32, end: u32) -> u32 {
+        let end = end.min(self.header.as_ref().map_or(0, |header| header.free_limit.0));
+        let mut used = end.saturating_sub(first);
+        let Some(map) = self.maps.get(&(first / self.region_pages)) else {
+            return used;
+        };
+        let border = (first / self.region_pages + 1).saturating_mul(self.region_pages).min(end);
+        for page in first..border {
+            used -= u32::from(map.is_free(PageNo(page)) == Some(true));
+        }
+        used
+    }
+}
+
+impl Inner {
+    /// Counts pages as seen and settles the regions that are complete, so that memory does not grow with the file.
+    fn count(&mut self, first: u32, pages: u32, space: &UsageMap) {
+        let region_pages = space.format.physical().get();
+        let (mut at, end) = (u64::from(first), u64::from(first) + u64::from(pages));
+        while at < end {
+            let number = (at / u64::from(region_pages)) as u32;
+            let border = (u64::from(number) + 1) * u64::from(region_pages);
+            let region = self.regions.entry(number).or_default();
+            region.seen += (end.min(border) - at) as u32;
+            if region.seen >= region_pages
+                && let Some(mut region) = self.regions.remove(&number)
+            {
+                self.settle(&mut region, space.header.as_ref(), &space.format);
+            }
+            at = end.min(border);
+        }
+    }
+
+    fn settle(&mut self, region: &mut Region, header: Option<&SpaceHeader>, format: &SpaceFormat) {
+        let Some(map) = &region.map else { return };
+        for page in region.zero.drain(..) {
+            let id = PageId { space: format.space(), page_no: PageNo(page) };
+            let in_use = header.and_then(|header| page_in_use(PageNo(page), header, map)) == Some(true);
+            // The doublewrite area is allocated and may never have been written.
+            if in_use && !format.is_doublewrite_slot(id) {
+                self.lost.add(page);
+            }
+        }
+        for page in region.corrupt.drain(..) {
+            if map.is_free(PageNo(page)) == Some(true) {
+                self.freed_damage.add(page);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_join_in_any_order() {
+        let mut runs = Runs::default();
+        for page in [7, 5, 6, 1, 9, 0] {
+            runs.add(page);
+        }
+        assert_eq!(runs.iter().collect::<Vec<_>>(), [(0, 2), (5, 3), (9, 1)]);
+        assert!(runs.contains(6) && !runs.contains(8) && runs.contains(9));
+    }
+}

@@ -1,0 +1,3 @@
+//! One module per job; each opens with its flow in one line.
+
+pub mod check;

@@ -1,0 +1,210 @@
+//! `Report`: what was examined, what was found, what was left out. The field names are the JSON document of `docs/check.md`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Serialize;
+
+/// How much a finding weighs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Bytes are not what the server wrote: exit status 1.
+    Damage,
+    /// Something could not be read or decided: exit status 2.
+    Undecided,
+    /// Worth knowing, nothing to mend: exit status unchanged.
+    Notice,
+}
+
+/// One thing that is wrong, at one place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// The file as given, or below a directory as given; `-` is standard input.
+    pub path: String,
+    /// Page number within the tablespace; none for a finding about the whole file.
+    pub page: Option<u32>,
+    /// How many pages from `page` on the finding is about.
+    pub pages: u64,
+    /// Page type as the server names it.
+    pub page_type: Option<&'static str>,
+    /// Index id, on index pages.
+    pub index_id: Option<u64>,
+    /// Damage, undecided or notice.
+    pub severity: Severity,
+    /// Stable code.
+    pub reason: &'static str,
+    /// A sentence for people.
+    pub message: String,
+    /// What the page holds, where the finding is about one value.
+    pub stored: Option<u64>,
+    /// What it should hold.
+    pub computed: Option<u64>,
+}
+
+/// Pages by verdict. Every page examined is in exactly one of ok, empty, corrupt and unverifiable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Whole pages examined.
+    pub pages: u64,
+    /// Sound.
+    pub ok: u64,
+    /// All zero, and nothing says that they are in use.
+    pub empty: u64,
+    /// Damaged.
+    pub corrupt: u64,
+    /// Not decidable: encrypted without a key, without a checksum, awaiting recovery.
+    pub unverifiable: u64,
+    /// Pages that the space header counts and the file does not have.
+    pub missing: u64,
+    /// Bytes read from the file.
+    pub bytes: u64,
+}
+
+impl Counts {
+    /// Adds `other` to these counts.
+    pub fn add(&mut self, other: &Self) {
+        self.pages += other.pages;
+        self.ok += other.ok;
+        self.empty += other.empty;
+        self.corrupt += other.corrupt;
+        self.unverifiable += other.unverifiable;
+        self.missing += other.missing;
+        self.bytes += other.bytes;
+    }
+}
+
+/// What became of one file.
+#[derive(Clone, Debug, Serialize)]
+pub struct FileReport {
+    /// The file, as in findings.
+    pub path: String,
+    /// What the file is: `tablespace`, `system tablespace`, `undo tablespace` ...
+    pub kind: &'static str,
+    /// Who wrote it: `MySQL`, `MariaDB`; none where the file could not be recognised.
+    pub family: Option<&'static str>,
+    /// Tablespace id.
+    pub space_id: Option<u32>,
+    /// Bytes of a page in the file; none where the file could not be recognised.
+    pub page_size: Option<u32>,
+    /// The checksum algorithms that its pages matched, most pages first, joined by `+`; none if no page matched.
+    pub algorithm: Option<String>,
+    /// Why the file could not be read or recognised.
+    pub error: Option<String>,
+    /// Pages by verdict.
+    #[serde(flatten)]
+    pub counts: Counts,
+}
+
+/// A file left alone.
+#[derive(Clone, Debug, Serialize)]
+pub struct SkippedFile {
+    /// The file.
+    pub path: String,
+    /// Why.
+    pub why: String,
+}
+
+/// Sums over the run.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Totals {
+    /// Files examined.
+    pub files: u64,
+    /// Pages by verdict.
+    #[serde(flatten)]
+    pub counts: Counts,
+    /// Files that are not InnoDB tablespaces.
+    pub skipped_files: u64,
+    /// Files that could not be read or recognised.
+    pub failed_files: u64,
+    /// Findings, also those beyond `--max-findings`.
+    pub findings: u64,
+    /// Findings that are damage.
+    pub damage: u64,
+    /// Findings that could not be decided.
+    pub undecided: u64,
+    /// Wall time, seconds.
+    pub seconds: f64,
+}
+
+/// The whole answer of a check.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Sums.
+    pub totals: Totals,
+    /// Every file examined, in the order of the walk.
+    pub files: Vec<FileReport>,
+    /// What is wrong, in the order of files and pages, at most `--max-findings`.
+    pub findings: Vec<Finding>,
+    /// Files left alone.
+    pub skipped: Vec<SkippedFile>,
+    /// How the run went; differs from run to run, so it is not part of the document.
+    #[serde(skip)]
+    pub effort: Effort,
+}
+
+/// How the bytes came: for the summary and `--verbose`, never for the verdict.
+#[derive(Clone, Debug, Default)]
+pub struct Effort {
+    /// Wall time.
+    pub elapsed: Duration,
+    /// Worker time spent waiting for the device, 0 to 1.
+    pub wait_share: f64,
+    /// Workers that ran.
+    pub workers: usize,
+    /// Upper bound of the buffers' memory, bytes.
+    pub buffer_bytes: u64,
+    /// Bytes taken from the page cache.
+    pub bytes_cached: u64,
+    /// Bytes read around the page cache.
+    pub bytes_direct: u64,
+    /// Read requests.
+    pub requests: u64,
+    /// The most requests that one worker had in flight.
+    pub in_flight_max: u64,
+    /// Name of the I/O engine.
+    pub engine: &'static str,
+    /// What the engine had to do without, as sentences.
+    pub notes: Vec<String>,
+}
+
+impl Report {
+    /// 0 all well, 1 damage found, 2 could not do all the work; damage wins.
+    #[must_use]
+    pub fn exit_status(&self) -> u8 {
+        if self.totals.damage > 0 {
+            1
+        } else if self.totals.undecided > 0 || self.totals.failed_files > 0 {
+            2
+        } else {
+            0
+        }
+    }
+}
+
+/// Pages per checksum algorithm of one file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AlgorithmTally(BTreeMap<&'static str, u64>);
+
+impl AlgorithmTally {
+    /// Counts `pages` more under `name`.
+    pub fn add(&mut self, name: &'static str, pages: u64) {
+        *self.0.entry(name).or_default() += pages;
+    }
+
+    /// Adds another tally to this one.
+    pub fn merge(&mut self, other: &Self) {
+        for (name, pages) in &other.0 {
+            self.add(name, *pages);
+        }
+    }
+
+    /// `crc32`, or `crc32+innodb` with the more frequent one first.
+    #[must_use]
+    pub fn name(&self) -> Option<String> {
+        let mut rows: Vec<_> = self.0.iter().collect();
+        rows.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
+        let names: Vec<&str> = rows.into_iter().map(|(name, _)| *name).collect();
+        (!names.is_empty()).then(|| names.join("+"))
+    }
+}

@@ -1,0 +1,203 @@
+//! Paths to files: walks directories, decides which files are worth reading, and says of every other one why not.
+
+use std::collections::HashSet;
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use super::name::NameHint;
+use super::space;
+
+/// A file that holds, or by its name should hold, InnoDB pages.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// As given, or below a directory as given.
+    pub path: PathBuf,
+    /// Length in bytes when the directory was walked.
+    pub len: u64,
+    /// What the name promises.
+    pub hint: NameHint,
+    /// The user named this very file (rather than a directory above it).
+    pub named: bool,
+}
+
+/// A file that is left alone, or that could not be looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Passed {
+    /// The file or directory.
+    pub path: PathBuf,
+    /// Why, as a clause.
+    pub why: String,
+}
+
+/// What is to be read, and what is not.
+#[derive(Debug, Default)]
+pub struct Inventory {
+    /// Files to read, in the order of the report.
+    pub candidates: Vec<Candidate>,
+    /// Files that are not InnoDB tablespaces.
+    pub skipped: Vec<Passed>,
+    /// Paths that could not be looked at: the work asked for is not wholly done.
+    pub failed: Vec<Passed>,
+    seen: HashSet<(u64, u64)>,
+}
+
+/// How much of a file with an unknown name is read to see what it is, bytes.
+const PROBE: usize = 64 * 1024;
+
+impl Inventory {
+    /// Walks `paths`: files are taken as they are, directories with all below them, sorted by name.
+    #[must_use]
+    pub fn take(paths: &[PathBuf]) -> Self {
+        let mut inventory = Self::default();
+        for path in paths {
+            match fs::metadata(path) {
+                Ok(meta) if meta.is_dir() => inventory.walk(path, &meta),
+                Ok(meta) => inventory.consider(path.clone(), &meta, true),
+                Err(error) => inventory.fail(path.clone(), &error),
+            }
+        }
+        inventory
+    }
+
+    fn fail(&mut self, path: PathBuf, error: &io::Error) {
+        self.failed.push(Passed { path, why: plain(error) });
+    }
+
+    fn skip(&mut self, path: PathBuf, why: &str) {
+        self.skipped.push(Passed { path, why: why.to_owned() });
+    }
+
+    /// One directory: entries sorted by name, so that the report does not depend on the file system's order.
+    fn walk(&mut self, dir: &Path, meta: &Metadata) {
+        if !self.seen.insert((meta.dev(), meta.ino())) {
+            return self.skip(dir.to_path_buf(), "this directory was walked already (a link that leads back)");
+        }
+        let entries = match fs::read_dir(dir).and_then(Iterator::collect::<io::Result<Vec<_>>>) {
+            Ok(entries) => entries,
+            Err(error) => return self.fail(dir.to_path_buf(), &error),
+        };
+        let mut entries = entries;
+        entries.sort_by_cached_key(|entry| (order(entry.file_name().as_encoded_bytes()), entry.file_name()));
+        for entry in entries {
+            let path = entry.path();
+            // The entry's own metadata spares following the path again; only links are followed.
+            let meta = match entry.metadata() {
+                Ok(meta) if meta.is_symlink() => fs::metadata(&path),
+                other => other,
+            };
+            match meta {
+                Ok(meta) if meta.is_dir() => self.walk(&path, &meta),
+                Ok(meta) => self.consider(path, &meta, false),
+                Err(error) => self.fail(path, &error),
+            }
+        }
+    }
+
+    fn consider(&mut self, path: PathBuf, meta: &Metadata, named: bool) {
+        let len = match length(&path, meta, named) {
+            Ok(Some(len)) => len,
+            Ok(None) if named => {
+                return self.failed.push(Passed { path, why: "not a regular file".into() });
+            }
+            Ok(None) => return self.skip(path, "not a regular file"),
+            Err(error) => return self.fail(path, &error),
+        };
+        if !self.seen.insert((meta.dev(), meta.ino())) {
+            return self.skip(path, "the same file was met already under another name");
+        }
+        let hint = NameHint::of(&path);
+        match hint {
+            _ if hint.promises_pages() => {}
+            NameHint::Redo => return self.skip(path, "redo log"),
+            NameHint::Doublewrite => return self.skip(path, "doublewrite file"),
+            NameHint::Link => return self.follow(path),
+            _ if named => {}
+            _ => match probe(&path, len) {
+                Ok(true) => {}
+                Ok(false) => return self.skip(path, "not an InnoDB tablespace"),
+                Err(error) => return self.fail(path, &error),
+            },
+        }
+        self.candidates.push(Candidate { path, len, hint, named });
+    }
+
+    /// A link file names a tablespace elsewhere; a file that is gone is the user's to know.
+    fn follow(&mut self, link: PathBuf) {
+        let target = match fs::read(&link) {
+            Ok(text) => {
+                let end = text.iter().rposition(|byte| *byte > 0x20).map_or(0, |last| last + 1);
+                PathBuf::from(String::from_utf8_lossy(text.get(..end).unwrap_or_default()).into_owned())
+            }
+            Err(error) => return self.fail(link, &error),
+        };
+        match fs::metadata(&target) {
+            Ok(meta) => {
+                self.skip(link, "link file, followed");
+                if !self.seen.contains(&(meta.dev(), meta.ino())) {
+                    self.consider(target, &meta, false);
+                }
+            }
+            Err(error) => {
+                let why = format!("links to {}, which cannot be read: {}", target.display(), plain(&error));
+                self.failed.push(Passed { path: link, why });
+            }
+        }
+    }
+}
+
+/// Length in bytes of something with bytes in it; `None` for sockets, pipes and the like. A block device (a raw system
+/// tablespace) is read only when the user named it.
+fn length(path: &Path, meta: &Metadata, named: bool) -> io::Result<Option<u64>> {
+    if meta.is_file() {
+        return Ok(Some(meta.len()));
+    }
+    if meta.file_type().is_block_device() && named {
+        use std::io::Seek;
+        return File::open(path)?.seek(io::SeekFrom::End(0)).map(Some);
+    }
+    Ok(None)
+}
+
+/// Whether a file with a name that promises nothing holds a tablespace.
+fn probe(path: &Path, len: u64) -> io::Result<bool> {
+    if len < 4096 {
+        return Ok(false);
+    }
+    let file = File::open(path)?;
+    let mut head = vec![0; PROBE];
+    let mut filled = 0;
+    while let Some(rest) = head.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, filled as u64) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    head.truncate(filled);
+    Ok(space::looks_like_tablespace(&head))
+}
+
+/// Sort key: numbers inside names by value, so that `ibdata10` comes after `ibdata9`.
+fn order(name: &[u8]) -> Vec<(u64, u8)> {
+    let mut key = Vec::with_capacity(name.len());
+    let mut number: Option<u64> = None;
+    for byte in name {
+        if byte.is_ascii_digit() {
+            number = Some(number.unwrap_or(0).saturating_mul(10).saturating_add(u64::from(byte - b'0')));
+            continue;
+        }
+        key.extend(number.take().map(|value| (value, b'0')));
+        key.push((0, *byte));
+    }
+    key.extend(number.map(|value| (value, b'0')));
+    key
+}
+
+/// The system's words without its number: "Permission denied".
+pub(crate) fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().map(str::to_owned).unwrap_or(text)
+}

@@ -1,0 +1,107 @@
+//! What a file's name promises. A hint of purpose only: the content decides what a file is.
+
+use std::path::Path;
+
+/// The purpose that a name suggests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameHint {
+    /// `ibdata1`, `ibdata2` ...: the number orders the parts of the system tablespace.
+    System(u32),
+    /// `*.ibd`: file-per-table or general tablespace.
+    Table,
+    /// `mysql.ibd`: MySQL's dictionary tablespace.
+    Dictionary,
+    /// `undo_001`, `undo001`, `*.ibu`.
+    Undo,
+    /// `ibtmp1`, `*.ibt`.
+    Temporary,
+    /// `ib_logfile*`, `#ib_redo*`.
+    Redo,
+    /// `#ib_16384_0.dblwr` and `.bdblwr`.
+    Doublewrite,
+    /// `*.isl`: a text file that holds the path of a tablespace kept elsewhere.
+    Link,
+    /// Nothing that InnoDB would name so.
+    Unknown,
+}
+
+impl NameHint {
+    /// Reads the hint off the last component of `path`.
+    #[must_use]
+    pub fn of(path: &Path) -> Self {
+        let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+        let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
+        if let Some(ordinal) = numbered(&name, "ibdata") {
+            return Self::System(ordinal);
+        }
+        if name == "mysql.ibd" {
+            return Self::Dictionary;
+        }
+        if name.starts_with("ib_logfile") || name.starts_with("#ib_redo") {
+            return Self::Redo;
+        }
+        match extension {
+            "ibd" => Self::Table,
+            "ibu" => Self::Undo,
+            "ibt" => Self::Temporary,
+            "isl" => Self::Link,
+            "dblwr" | "bdblwr" if name.starts_with("#ib_") => Self::Doublewrite,
+            _ if numbered(&name, "undo_").or(numbered(&name, "undo")).is_some() => Self::Undo,
+            _ if numbered(&name, "ibtmp").is_some() => Self::Temporary,
+            _ => Self::Unknown,
+        }
+    }
+
+    /// Whether a file of this name must hold InnoDB pages, so that other content is damage.
+    #[must_use]
+    pub fn promises_pages(self) -> bool {
+        matches!(self, Self::System(_) | Self::Table | Self::Dictionary | Self::Undo | Self::Temporary)
+    }
+
+    /// The `kind` of a tablespace file in reports.
+    #[must_use]
+    pub fn tablespace_kind(self) -> &'static str {
+        match self {
+            Self::System(_) => "system tablespace",
+            Self::Dictionary => "dictionary tablespace",
+            Self::Undo => "undo tablespace",
+            Self::Temporary => "temporary tablespace",
+            _ => "tablespace",
+        }
+    }
+}
+
+/// The number behind `prefix`, if nothing but digits follows it.
+fn numbered(name: &str, prefix: &str) -> Option<u32> {
+    name.strip_prefix(prefix)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_both_families_are_told_apart() {
+        let cases = [
+            ("d/ibdata1", NameHint::System(1)),
+            ("ibdata12", NameHint::System(12)),
+            ("ibdata", NameHint::Unknown),
+            ("db/t#p#p0.ibd", NameHint::Table),
+            ("mysql.ibd", NameHint::Dictionary),
+            ("undo_001", NameHint::Undo),
+            ("undo002", NameHint::Undo),
+            ("undo_1_trunc.log", NameHint::Unknown),
+            ("more.ibu", NameHint::Undo),
+            ("ibtmp1", NameHint::Temporary),
+            ("#innodb_temp/temp_1.ibt", NameHint::Temporary),
+            ("ib_logfile0", NameHint::Redo),
+            ("#innodb_redo/#ib_redo7_tmp", NameHint::Redo),
+            ("#ib_16384_0.dblwr", NameHint::Doublewrite),
+            ("t.isl", NameHint::Link),
+            ("t.frm", NameHint::Unknown),
+        ];
+        for (name, hint) in cases {
+            assert_eq!(NameHint::of(Path::new(name)), hint, "{name}");
+        }
+    }
+}
