@@ -15,9 +15,13 @@
 
 pub mod bytes;
 pub mod corruption;
+pub mod layout;
 pub mod page;
+mod pieces;
+pub mod redo;
 
 pub mod types;
+pub mod xbstream;
 
 pub use corruption::{ChecksumField, Corruption};
 pub use page::checksum::Algorithm;
