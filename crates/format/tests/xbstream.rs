@@ -1,4 +1,5 @@
 //! The xbstream container: what the servers' own tools write is read, and what is wrong with a stream is said.
+#![expect(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 
 use innokit_format::xbstream::{Error, Event, MemberId, Parser, Unfinished};
 use proptest::prelude::*;
