@@ -15,10 +15,8 @@
 
 pub mod bytes;
 pub mod corruption;
-pub mod layout;
 pub mod page;
 mod pieces;
-pub mod redo;
 
 pub mod types;
 pub mod xbstream;
