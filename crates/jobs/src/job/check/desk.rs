@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use flow::{FileFailure, Piece};
-use format::{Algorithm, Corruption, ExtentMap, PageId, PageNo, Verdict, Why, verify_page};
+use format::{Algorithm, Corruption, ExtentMap, PageId, PageNo, SpaceId, Verdict, Why, verify_page};
 
 use super::findings::Findings;
 use super::usage::{Seen, UsageMap};
@@ -82,6 +82,9 @@ const ALGORITHMS: [Algorithm; 6] = [
     Algorithm::FullCrc32,
     Algorithm::Mixed,
 ];
+
+/// Pages at fixed places in the system tablespace.
+const SYSTEM_PAGES: u32 = 8;
 
 /// One worker's scratch space and results.
 pub(super) struct Desk<'r> {
@@ -217,6 +220,9 @@ impl<'r> Desk<'r> {
                     }
                     if number % region_pages == 0 {
                         self.descriptors(page, number, known);
+                    }
+                    if number < SYSTEM_PAGES && format.space() == SpaceId::SYSTEM {
+                        known.usage.note_system_page(number, page);
                     }
                 }
                 Verdict::Empty => {

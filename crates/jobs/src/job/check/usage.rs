@@ -2,10 +2,16 @@
 //! zeros. The extent descriptors can. Pages arrive in any order from several workers, so each stretch of pages that one XDES
 //! page describes (a *region*) is settled once all of it was seen, and then shrinks to what is wrong in it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
+use format::page::doublewrite::{DoublewriteArea, TRX_SYS_PAGE_NO};
+use format::page::fsp::FileAddress;
+use format::page::inode::Segment;
 use format::{ExtentMap, PageId, PageNo, SpaceFormat, SpaceHeader, page_in_use};
+
+/// The first inode page of every tablespace.
+const FIRST_INODE_PAGE: PageNo = PageNo(2);
 
 /// What a worker saw in one piece of the file.
 #[derive(Default)]
@@ -44,8 +50,18 @@ struct Region {
     corrupt: Vec<u32>,
 }
 
+/// What the system tablespace says about its doublewrite area, whose pages are in use from the start and may never be written.
+#[derive(Default)]
+struct DoublewriteNotes {
+    /// Page 2, which holds the inode of the area's segment.
+    inodes: Option<Box<[u8]>>,
+    /// From page 5: the area, and where the inode lies.
+    area: Option<(DoublewriteArea, FileAddress)>,
+}
+
 #[derive(Default)]
 struct Inner {
+    doublewrite: DoublewriteNotes,
     regions: BTreeMap<u32, Region>,
     lost: Runs,
     freed_damage: Runs,
@@ -67,6 +83,17 @@ impl Runs {
             return;
         }
         self.0.insert(page, 1 + behind);
+    }
+
+    /// All but `pages`.
+    fn without(&self, pages: &HashSet<u32>) -> Self {
+        let mut rest = Self::default();
+        for page in self.iter().flat_map(|(first, count)| first..first.saturating_add(count)) {
+            if !pages.contains(&page) {
+                rest.add(page);
+            }
+        }
+        rest
     }
 
     /// Whether `page` is in there.
@@ -130,6 +157,16 @@ impl UsageMap {
         inner.count(seen.first, seen.pages, self);
     }
 
+    /// Takes notes of a sound page of the system tablespace.
+    pub fn note_system_page(&self, number: u32, page: &[u8]) {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        if PageNo(number) == FIRST_INODE_PAGE {
+            inner.doublewrite.inodes = Some(page.into());
+        } else if PageNo(number) == TRX_SYS_PAGE_NO {
+            inner.doublewrite.area = DoublewriteArea::parse(page).zip(DoublewriteArea::segment_inode(page));
+        }
+    }
+
     /// Settles what is left: regions at the end of the file, or with unread pages.
     pub fn finish(&self) -> Usage {
         let mut inner = self.inner.lock().map(|mut inner| std::mem::take(&mut *inner)).unwrap_or_default();
@@ -138,9 +175,13 @@ impl UsageMap {
             inner.settle(&mut region, self.header.as_ref(), &self.format);
             maps.extend(region.map.map(|map| (number, map)));
         }
+        let lost = match &inner.doublewrite.area {
+            Some(_) => inner.lost.without(&inner.doublewrite.never_written(&self.format)),
+            None => inner.lost,
+        };
         Usage {
             header: self.header.clone(),
-            lost: inner.lost,
+            lost,
             freed_damage: inner.freed_damage,
             last_with_data: inner.last_with_data,
             maps,
@@ -163,6 +204,19 @@ impl Usage {
             used -= u32::from(map.is_free(PageNo(page)) == Some(true));
         }
         used
+    }
+}
+
+impl DoublewriteNotes {
+    /// The single pages of the area's segment. Where the inode cannot be read, because it is encrypted, they are among the pages
+    /// before the area.
+    fn never_written(&self, format: &SpaceFormat) -> HashSet<u32> {
+        let Some((area, inode)) = &self.area else { return HashSet::new() };
+        let page = self.inodes.as_deref().filter(|_| inode.page_no == FIRST_INODE_PAGE);
+        match page.and_then(|page| Segment::at(page, inode.offset, format)) {
+            Some(segment) => segment.fragments.iter().map(|page| page.0).collect(),
+            None => (0..area.block1.0.min(format.physical().get())).collect(),
+        }
     }
 }
 
