@@ -1,17 +1,12 @@
 //! Verifying pages that are in the processor's second-level cache: what `verify_page` costs where reading costs nothing.
 //!
 //! `cargo bench -p innokit-format --bench checksum`. The bare CRC of the same bytes is beside it, for the ratio.
-#![expect(
-    missing_docs,
-    clippy::unwrap_used,
-    reason = "a benchmark, not an interface"
-)]
+#![expect(missing_docs, clippy::unwrap_used, reason = "a benchmark, not an interface")]
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use innokit_format::page::checksum;
 use innokit_format::{
-    Algorithm, Family, Lsn, PageId, PageNo, PageSize, Scheme, SpaceFormat, SpaceId, seal_page,
-    verify_page,
+    Algorithm, Family, Lsn, PageId, PageNo, PageSize, Scheme, SpaceFormat, SpaceId, seal_page, verify_page,
 };
 use std::hint::black_box;
 
@@ -24,15 +19,9 @@ fn sealed_pages(format: &SpaceFormat, algorithm: Algorithm) -> Vec<u8> {
     let size = format.physical().bytes();
     let mut pages: Vec<u8> = (0..BYTES).map(|at| (at * 31 + at / 251) as u8).collect();
     for (page_no, page) in (0_u32..).zip(pages.chunks_exact_mut(size)) {
-        page.get_mut(..8)
-            .unwrap()
-            .copy_from_slice(&u64::from(page_no).to_be_bytes());
-        page.get_mut(24..26)
-            .unwrap()
-            .copy_from_slice(&17_855_u16.to_be_bytes());
-        page.get_mut(34..38)
-            .unwrap()
-            .copy_from_slice(&SPACE.to_be_bytes());
+        page.get_mut(..8).unwrap().copy_from_slice(&u64::from(page_no).to_be_bytes());
+        page.get_mut(24..26).unwrap().copy_from_slice(&17_855_u16.to_be_bytes());
+        page.get_mut(34..38).unwrap().copy_from_slice(&SPACE.to_be_bytes());
         seal_page(page, LSN, algorithm, format).unwrap();
     }
     pages
@@ -42,14 +31,8 @@ fn verify_all(pages: &[u8], format: &SpaceFormat) -> usize {
     let numbered = (0_u32..).zip(pages.chunks_exact(format.physical().bytes()));
     numbered
         .filter(|&(page_no, page)| {
-            let id = PageId {
-                space: SpaceId(SPACE),
-                page_no: PageNo(page_no),
-            };
-            matches!(
-                verify_page(black_box(page), id, format),
-                innokit_format::Verdict::Ok(_)
-            )
+            let id = PageId { space: SpaceId(SPACE), page_no: PageNo(page_no) };
+            matches!(verify_page(black_box(page), id, format), innokit_format::Verdict::Ok(_))
         })
         .count()
 }
@@ -64,17 +47,12 @@ fn verify(c: &mut Criterion) {
         (Family::MySql, Scheme::Classic, Algorithm::Innodb),
     ];
     for (family, scheme, algorithm) in cases {
-        for size in [PageSize::new(4096), Some(PageSize::DEFAULT)]
-            .into_iter()
-            .flatten()
-        {
+        for size in [PageSize::new(4096), Some(PageSize::DEFAULT)].into_iter().flatten() {
             let format = SpaceFormat::new(family, scheme, size, size, SpaceId(SPACE)).unwrap();
             let pages = sealed_pages(&format, algorithm);
             assert_eq!(verify_all(&pages, &format), BYTES / size.bytes());
             let name = format!("{scheme:?}/{algorithm}");
-            group.bench_function(BenchmarkId::new(name, size), |b| {
-                b.iter(|| verify_all(&pages, &format))
-            });
+            group.bench_function(BenchmarkId::new(name, size), |b| b.iter(|| verify_all(&pages, &format)));
         }
     }
     group.finish();
@@ -86,15 +64,9 @@ fn kernels(c: &mut Criterion) {
     let mut group = c.benchmark_group("kernels");
     group.throughput(Throughput::Bytes(BYTES as u64));
     group.bench_function("crc32c of 16 KiB pieces", |b| {
-        b.iter(|| {
-            bytes
-                .chunks_exact(16_384)
-                .fold(0, |all, page| all ^ checksum::crc32c(black_box(page)))
-        });
+        b.iter(|| bytes.chunks_exact(16_384).fold(0, |all, page| all ^ checksum::crc32c(black_box(page))));
     });
-    group.bench_function("is_zero", |b| {
-        b.iter(|| innokit_format::bytes::is_zero(black_box(&zeros)))
-    });
+    group.bench_function("is_zero", |b| b.iter(|| innokit_format::bytes::is_zero(black_box(&zeros))));
     group.finish();
 }
 

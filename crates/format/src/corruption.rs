@@ -27,9 +27,7 @@ pub enum ChecksumField {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Error)]
 pub enum Corruption {
     /// No checksum that the server accepts matches the content.
-    #[error(
-        "{algorithm} checksum mismatch: the {field} says {stored:08x}, the content gives {computed:08x}"
-    )]
+    #[error("{algorithm} checksum mismatch: the {field} says {stored:08x}, the content gives {computed:08x}")]
     ChecksumMismatch {
         /// The algorithm that the page should carry.
         algorithm: Algorithm,
@@ -121,9 +119,7 @@ pub enum Corruption {
         expected: u16,
     },
     /// An extent descriptor is in a state that does not exist.
-    #[error(
-        "the descriptor of the extent at page {page_no} has state {state}, which does not exist"
-    )]
+    #[error("the descriptor of the extent at page {page_no} has state {state}, which does not exist")]
     BadExtentState {
         /// First page of the extent.
         page_no: PageNo,
@@ -170,11 +166,7 @@ impl Corruption {
             Self::TornPage { header, .. } | Self::LsnMismatch { header, .. } => u64::from(header),
             Self::WrongPageNumber { stored, .. } => u64::from(stored.0),
             Self::WrongSpaceId { stored, .. } => u64::from(stored.0),
-            Self::MisplacedPage {
-                page_no,
-                space,
-                expected,
-            } => match space {
+            Self::MisplacedPage { page_no, space, expected } => match space {
                 Some(space) if page_no == expected.page_no => u64::from(space.0),
                 _ => u64::from(page_no.0),
             },
@@ -189,19 +181,11 @@ impl Corruption {
     #[must_use]
     pub fn computed(&self) -> Option<u64> {
         Some(match *self {
-            Self::ChecksumMismatch { computed, .. } | Self::NotZeroPage { computed, .. } => {
-                u64::from(computed)
-            }
-            Self::TornPage { trailer, .. } | Self::LsnMismatch { trailer, .. } => {
-                u64::from(trailer)
-            }
+            Self::ChecksumMismatch { computed, .. } | Self::NotZeroPage { computed, .. } => u64::from(computed),
+            Self::TornPage { trailer, .. } | Self::LsnMismatch { trailer, .. } => u64::from(trailer),
             Self::WrongPageNumber { expected, .. } => u64::from(expected.0),
             Self::WrongSpaceId { expected, .. } => u64::from(expected.0),
-            Self::MisplacedPage {
-                page_no,
-                space,
-                expected,
-            } => match space {
+            Self::MisplacedPage { page_no, space, expected } => match space {
                 Some(_) if page_no == expected.page_no => u64::from(expected.space.0),
                 _ => u64::from(expected.page_no.0),
             },
@@ -218,9 +202,7 @@ impl Corruption {
 fn lies_here(space: Option<SpaceId>, page_no: PageNo) -> String {
     match space {
         Some(space) => format!("page {page_no} of space {space} lies here, with a valid checksum"),
-        None => format!(
-            "page {page_no} lies here, with a valid checksum; its space is encrypted or compressed"
-        ),
+        None => format!("page {page_no} lies here, with a valid checksum; its space is encrypted or compressed"),
     }
 }
 

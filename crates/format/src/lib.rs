@@ -15,8 +15,10 @@
 
 pub mod bytes;
 pub mod corruption;
+pub mod layout;
 pub mod page;
 mod pieces;
+pub mod redo;
 
 pub mod types;
 pub mod xbstream;

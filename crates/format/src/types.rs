@@ -57,10 +57,7 @@ impl PageId {
     /// The page `page_no` of the tablespace `space`.
     #[must_use]
     pub const fn new(space: u32, page_no: u32) -> Self {
-        Self {
-            space: SpaceId(space),
-            page_no: PageNo(page_no),
-        }
+        Self { space: SpaceId(space), page_no: PageNo(page_no) }
     }
 }
 
@@ -100,34 +97,19 @@ impl PageSize {
     /// 64 KiB.
     pub const MAX: Self = Self(1 << 16);
     /// All sizes, smallest first.
-    pub const ALL: [Self; 7] = [
-        Self::MIN,
-        Self(1 << 11),
-        Self(1 << 12),
-        Self(1 << 13),
-        Self::DEFAULT,
-        Self(1 << 15),
-        Self::MAX,
-    ];
+    pub const ALL: [Self; 7] =
+        [Self::MIN, Self(1 << 11), Self(1 << 12), Self(1 << 13), Self::DEFAULT, Self(1 << 15), Self::MAX];
 
     /// A page size of `bytes`, if InnoDB has it.
     #[must_use]
     pub const fn new(bytes: u32) -> Option<Self> {
-        if bytes.is_power_of_two() && bytes >= Self::MIN.0 && bytes <= Self::MAX.0 {
-            Some(Self(bytes))
-        } else {
-            None
-        }
+        if bytes.is_power_of_two() && bytes >= Self::MIN.0 && bytes <= Self::MAX.0 { Some(Self(bytes)) } else { None }
     }
 
     /// `512 << exponent`, which is how the flags words store sizes.
     #[must_use]
     pub const fn from_ssize(exponent: u32) -> Option<Self> {
-        if exponent >= 1 && exponent <= 7 {
-            Some(Self(512 << exponent))
-        } else {
-            None
-        }
+        if exponent >= 1 && exponent <= 7 { Some(Self(512 << exponent)) } else { None }
     }
 
     /// In bytes.

@@ -90,8 +90,7 @@ pub fn innodb_old(page: &[u8]) -> u32 {
 #[inline]
 #[must_use]
 pub fn full_crc32(part: &[u8]) -> u32 {
-    part.split_last_chunk::<4>()
-        .map_or(0, |(covered, _)| crc32c(covered))
+    part.split_last_chunk::<4>().map_or(0, |(covered, _)| crc32c(covered))
 }
 
 /// The ranges of a zip page that its checksum covers: all but the checksum, the LSN, and bytes 26 to 33.
@@ -103,17 +102,13 @@ fn zip_ranges(page: &[u8]) -> Option<[&[u8]; 3]> {
 #[inline]
 #[must_use]
 pub fn zip_crc32(page: &[u8]) -> u32 {
-    zip_ranges(page).map_or(0, |[first, second, third]| {
-        crc32c(first) ^ crc32c(second) ^ crc32c(third)
-    })
+    zip_ranges(page).map_or(0, |[first, second, third]| crc32c(first) ^ crc32c(second) ^ crc32c(third))
 }
 
 /// [`zip_crc32`] in the byte order of big-endian machines.
 #[must_use]
 pub fn zip_crc32_big_endian(page: &[u8]) -> u32 {
-    crc32c_swapped(page, 4, 16)
-        ^ crc32c_swapped(page, 24, 26)
-        ^ crc32c_swapped(page, 34, page.len())
+    crc32c_swapped(page, 4, 16) ^ crc32c_swapped(page, 24, 26) ^ crc32c_swapped(page, 34, page.len())
 }
 
 /// The `innodb` checksum of a zip page: Adler-32 run over the three ranges, starting at 0 instead of 1.
@@ -122,9 +117,7 @@ pub fn zip_adler(page: &[u8]) -> u32 {
     let Some(ranges) = zip_ranges(page) else {
         return 0;
     };
-    let (a, b) = ranges
-        .iter()
-        .fold((0, 0), |state, range| adler(state, range));
+    let (a, b) = ranges.iter().fold((0, 0), |state, range| adler(state, range));
     b << 16 | a
 }
 
@@ -132,8 +125,9 @@ fn body(page: &[u8]) -> Option<&[u8]> {
     page.get(38..page.len().checked_sub(8)?)
 }
 
-/// One step a byte, all modulo 2^32; the two constants are the server's.
-fn fold(bytes: &[u8]) -> u32 {
+/// The hash of the `innodb` formulas: one step a byte, all modulo 2^32; the two constants are the server's.
+#[must_use]
+pub fn fold(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0_u32, |fold, &byte| {
         let byte = u32::from(byte);
         let mixed = fold ^ byte ^ 1_653_893_711;
@@ -146,15 +140,14 @@ fn adler(state: (u32, u32), bytes: &[u8]) -> (u32, u32) {
     // The most bytes after which the second sum still fits 32 bits.
     const RUN: usize = 5_552;
     bytes.chunks(RUN).fold(state, |(a, b), run| {
-        let (a, b) = run.iter().fold((a, b), |(a, b), &byte| {
-            (a + u32::from(byte), b + a + u32::from(byte))
-        });
+        let (a, b) = run.iter().fold((a, b), |(a, b), &byte| (a + u32::from(byte), b + a + u32::from(byte)));
         (a % MODULUS, b % MODULUS)
     })
 }
 
 /// CRC-32C of `page[start..end)` with each whole group of 8 bytes, aligned to the page, fed in reversed order.
-fn crc32c_swapped(page: &[u8], start: usize, end: usize) -> u32 {
+#[must_use]
+pub fn crc32c_swapped(page: &[u8], start: usize, end: usize) -> u32 {
     let Some(range) = page.get(start..end) else {
         return 0;
     };

@@ -75,11 +75,7 @@ pub(crate) fn judge_zip(page: &[u8], page_no: PageNo, format: &SpaceFormat, crc:
     if skips_checksums(format) {
         return Verdict::Unverifiable(Why::NoChecksum);
     }
-    Verdict::Corrupt(mismatch(
-        Algorithm::Crc32,
-        &[(ChecksumField::Header, stored)],
-        crc,
-    ))
+    Verdict::Corrupt(mismatch(Algorithm::Crc32, &[(ChecksumField::Header, stored)], crc))
 }
 
 struct Fields {
@@ -94,11 +90,7 @@ fn skips_checksums(format: &SpaceFormat) -> bool {
 }
 
 fn no_checksum(format: &SpaceFormat) -> Verdict {
-    if skips_checksums(format) {
-        Verdict::Unverifiable(Why::NoChecksum)
-    } else {
-        Verdict::Ok(Algorithm::None)
-    }
+    if skips_checksums(format) { Verdict::Unverifiable(Why::NoChecksum) } else { Verdict::Ok(Algorithm::None) }
 }
 
 fn big_endian(family: Family) -> Verdict {
@@ -116,8 +108,7 @@ fn mysql_accepts(page: &[u8], fields: &Fields, crc: u32) -> Option<Verdict> {
     if both(NO_CHECKSUM_MAGIC) {
         return Some(Verdict::Ok(Algorithm::None));
     }
-    let old =
-        fields.trailer == high_half(fields.lsn) || fields.trailer == checksum::innodb_old(page);
+    let old = fields.trailer == high_half(fields.lsn) || fields.trailer == checksum::innodb_old(page);
     if old && (fields.header == 0 || fields.header == checksum::innodb_new(page)) {
         return Some(Verdict::Ok(Algorithm::Innodb));
     }
@@ -134,8 +125,7 @@ fn mariadb_accepts(page: &[u8], fields: &Fields, crc: u32) -> Option<Verdict> {
     if both(NO_CHECKSUM_MAGIC) {
         return Some(Verdict::Ok(Algorithm::None));
     }
-    let old =
-        fields.trailer == high_half(fields.lsn) || fields.trailer == checksum::innodb_old(page);
+    let old = fields.trailer == high_half(fields.lsn) || fields.trailer == checksum::innodb_old(page);
     let new = fields.header == 0 || fields.header == checksum::innodb_new(page);
     let trailer = old || fields.trailer == NO_CHECKSUM_MAGIC;
     let header = new || fields.header == NO_CHECKSUM_MAGIC;
@@ -161,25 +151,10 @@ pub(crate) fn is_ancient(page: &[u8]) -> bool {
 
 /// For a page that matches nothing: if one field is right under some algorithm, the other one is what is wrong.
 fn closest(page: &[u8], fields: &Fields, crc: u32) -> Corruption {
-    let both = [
-        (ChecksumField::Header, fields.header),
-        (ChecksumField::Trailer, fields.trailer),
-    ];
+    let both = [(ChecksumField::Header, fields.header), (ChecksumField::Trailer, fields.trailer)];
     let (new, old) = (checksum::innodb_new(page), checksum::innodb_old(page));
-    let header = |computed| {
-        mismatch(
-            Algorithm::Innodb,
-            &[(ChecksumField::Header, fields.header)],
-            computed,
-        )
-    };
-    let trailer = |computed| {
-        mismatch(
-            Algorithm::Innodb,
-            &[(ChecksumField::Trailer, fields.trailer)],
-            computed,
-        )
-    };
+    let header = |computed| mismatch(Algorithm::Innodb, &[(ChecksumField::Header, fields.header)], computed);
+    let trailer = |computed| mismatch(Algorithm::Innodb, &[(ChecksumField::Trailer, fields.trailer)], computed);
     if fields.header == crc || fields.trailer == crc {
         mismatch(Algorithm::Crc32, &both, crc)
     } else if fields.header == new {
@@ -197,13 +172,7 @@ fn closest(page: &[u8], fields: &Fields, crc: u32) -> Corruption {
 ///
 /// `not_plain` says that the LSN trailer contradicts the header (or that there is no trailer): a plain page whose damaged type
 /// field names one of these types still has its trailer, and must not pass as unverifiable.
-fn transformed(
-    page: &[u8],
-    page_no: PageNo,
-    format: &SpaceFormat,
-    crc: u32,
-    not_plain: bool,
-) -> Option<Verdict> {
+fn transformed(page: &[u8], page_no: PageNo, format: &SpaceFormat, crc: u32, not_plain: bool) -> Option<Verdict> {
     let kind = PageType(be::u16_at(page, FIL_PAGE_TYPE)?);
     match format.family() {
         Family::MySql if not_plain => mysql_transformed(page, kind, format),
@@ -214,15 +183,11 @@ fn transformed(
 
 fn mysql_transformed(page: &[u8], kind: PageType, format: &SpaceFormat) -> Option<Verdict> {
     match kind {
-        PageType::COMPRESSED if compression_info_is_sane(page) => {
-            Some(Verdict::Unverifiable(Why::PageCompressed))
-        }
+        PageType::COMPRESSED if compression_info_is_sane(page) => Some(Verdict::Unverifiable(Why::PageCompressed)),
         PageType::COMPRESSED_AND_ENCRYPTED if compression_info_is_sane(page) => {
             Some(Verdict::Unverifiable(Why::EncryptedNoKey))
         }
-        PageType::ENCRYPTED | PageType::ENCRYPTED_RTREE
-            if encryption_info_is_sane(page, format) =>
-        {
+        PageType::ENCRYPTED | PageType::ENCRYPTED_RTREE if encryption_info_is_sane(page, format) => {
             Some(Verdict::Unverifiable(Why::EncryptedNoKey))
         }
         _ => None,
@@ -257,20 +222,15 @@ fn mariadb_transformed(
     crc: u32,
 ) -> Option<Verdict> {
     let key_version = be::u32_at(page, KEY_VERSION)?;
-    let encrypted_sum_fits =
-        key_version != 0 && be::u32_at(page, POST_ENCRYPTION_CHECKSUM)? == crc && page_no.0 != 0;
+    let encrypted_sum_fits = key_version != 0 && be::u32_at(page, POST_ENCRYPTION_CHECKSUM)? == crc && page_no.0 != 0;
     match kind {
         // The server does not check the sum of such pages, but it writes it: a hint that can only speak for the page.
-        PageType::PAGE_COMPRESSED_ENCRYPTED if format.is_page_compressed() => {
-            Some(if encrypted_sum_fits {
-                Verdict::Ok(Algorithm::Crc32)
-            } else {
-                Verdict::Unverifiable(Why::EncryptedNoKey)
-            })
-        }
-        PageType::PAGE_COMPRESSED if format.is_page_compressed() => {
-            Some(Verdict::Unverifiable(Why::PageCompressed))
-        }
+        PageType::PAGE_COMPRESSED_ENCRYPTED if format.is_page_compressed() => Some(if encrypted_sum_fits {
+            Verdict::Ok(Algorithm::Crc32)
+        } else {
+            Verdict::Unverifiable(Why::EncryptedNoKey)
+        }),
+        PageType::PAGE_COMPRESSED if format.is_page_compressed() => Some(Verdict::Unverifiable(Why::PageCompressed)),
         _ if encrypted_sum_fits => Some(encrypted_verdict(page, format)),
         _ => None,
     }

@@ -4,6 +4,7 @@
 //! in place. The area stays allocated, and unused, in MySQL 8.0.20 and later. Page 5 names the runs.
 
 use crate::bytes::be;
+use crate::page::fsp::FileAddress;
 use crate::types::{PageNo, PageSize};
 
 /// Page of the system tablespace that names the area: the transaction system header.
@@ -11,6 +12,8 @@ pub const TRX_SYS_PAGE_NO: PageNo = PageNo(5);
 
 /// From the end of page 5 back to the doublewrite header.
 const HEADER_FROM_END: usize = 200;
+/// The segment header: tablespace, then the inode's page and offset.
+const SEGMENT_INODE: usize = 4;
 const MAGIC: usize = 10;
 const BLOCK1: usize = 14;
 const BLOCK2: usize = 18;
@@ -30,10 +33,7 @@ impl DoublewriteArea {
     #[must_use]
     pub fn usual(logical: PageSize) -> Self {
         let extent = logical.extent_pages();
-        Self {
-            block1: PageNo(extent),
-            block2: PageNo(2 * extent),
-        }
+        Self { block1: PageNo(extent), block2: PageNo(2 * extent) }
     }
 
     /// Reads the header on page 5 of the system tablespace; `None` where the server never made a doublewrite area.
@@ -42,22 +42,22 @@ impl DoublewriteArea {
         let header = page.get(page.len().checked_sub(HEADER_FROM_END)?..)?;
         let block = |offset| be::u32_at(header, offset).map(PageNo);
         let made = be::u32_at(header, MAGIC)? == MAGIC_VALUE;
-        Some(Self {
-            block1: block(BLOCK1)?,
-            block2: block(BLOCK2)?,
-        })
-        .filter(|_| made)
+        Some(Self { block1: block(BLOCK1)?, block2: block(BLOCK2)? }).filter(|_| made)
+    }
+
+    /// Reads, from page 5, where the inode of the area's segment lies. Besides the two runs the segment owns half an extent of single
+    /// pages, which were given to it only so that the runs would be whole extents: in use, and never written.
+    #[must_use]
+    pub fn segment_inode(page: &[u8]) -> Option<FileAddress> {
+        Self::parse(page)?;
+        let header = page.get(page.len().checked_sub(HEADER_FROM_END)?..)?;
+        FileAddress::read(header, SEGMENT_INODE)
     }
 
     /// Whether `page_no` lies in one of the runs.
     #[must_use]
     pub fn contains(&self, page_no: PageNo, extent_pages: u32) -> bool {
-        let within = |first: PageNo| {
-            page_no
-                .0
-                .checked_sub(first.0)
-                .is_some_and(|offset| offset < extent_pages)
-        };
+        let within = |first: PageNo| page_no.0.checked_sub(first.0).is_some_and(|offset| offset < extent_pages);
         within(self.block1) || within(self.block2)
     }
 }

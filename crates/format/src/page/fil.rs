@@ -150,11 +150,7 @@ pub fn lsn(page: &[u8]) -> Option<Lsn> {
 pub fn page_type(page: &[u8], format: &SpaceFormat) -> Option<PageType> {
     let stored = be::u16_at(page, FIL_PAGE_TYPE)?;
     let compressed = format.scheme() == Scheme::FullCrc32 && stored & 0x8000 != 0;
-    Some(if compressed {
-        PageType::PAGE_COMPRESSED
-    } else {
-        PageType(stored)
-    })
+    Some(if compressed { PageType::PAGE_COMPRESSED } else { PageType(stored) })
 }
 
 /// The index that an index page belongs to; `None` for all other pages and where encryption hides it.
@@ -163,15 +159,10 @@ pub fn index_id(page: &[u8], format: &SpaceFormat) -> Option<u64> {
     let hidden = match (format.scheme(), format.family()) {
         (Scheme::FullCrc32, _) => be::u32_at(page, FIL_PAGE_SPACE_OR_CHKSUM)? != 0,
         (_, Family::MariaDb) => {
-            format.encryption() == crate::Encryption::MariaDb
-                && be::u32_at(page, FIL_PAGE_FILE_FLUSH_LSN)? != 0
+            format.encryption() == crate::Encryption::MariaDb && be::u32_at(page, FIL_PAGE_FILE_FLUSH_LSN)? != 0
         }
         (_, Family::MySql) => false,
     };
     let index = page_type(page, format)?.is_index(format.family()) && !hidden;
-    if index {
-        be::u64_at(page, PAGE_INDEX_ID)
-    } else {
-        None
-    }
+    if index { be::u64_at(page, PAGE_INDEX_ID) } else { None }
 }

@@ -6,6 +6,8 @@ use crate::types::{PageNo, PageSize, SpaceId};
 
 /// Tablespace, in the space header. 4 bytes.
 pub const FSP_SPACE_ID: usize = 38;
+/// Unused. 4 bytes.
+pub const FSP_NOT_USED: usize = 42;
 /// Pages in the tablespace. 4 bytes.
 pub const FSP_SIZE: usize = 46;
 /// Pages from here on are not yet described by extent descriptors: free, and always zero. 4 bytes.
@@ -29,9 +31,7 @@ pub const FSP_SEG_INODES_FREE: usize = 134;
 /// Extent descriptors begin here, on page 0 and on every other XDES page.
 pub const XDES_ARR_OFFSET: usize = 150;
 
-const _: () = assert!(
-    FSP_FREE_FRAG == FSP_FREE + LIST_BASE_SIZE && FSP_FULL_FRAG == FSP_FREE_FRAG + LIST_BASE_SIZE
-);
+const _: () = assert!(FSP_FREE_FRAG == FSP_FREE + LIST_BASE_SIZE && FSP_FULL_FRAG == FSP_FREE_FRAG + LIST_BASE_SIZE);
 const _: () = assert!(XDES_ARR_OFFSET == FSP_SEG_INODES_FREE + LIST_BASE_SIZE);
 
 /// Bytes of a list base: length, first address, last address.
@@ -73,10 +73,7 @@ impl FileAddress {
     /// Reads the address at `offset`.
     #[must_use]
     pub fn read(page: &[u8], offset: usize) -> Option<Self> {
-        Some(Self {
-            page_no: PageNo(be::u32_at(page, offset)?),
-            offset: be::u16_at(page, offset + 4)?,
-        })
+        Some(Self { page_no: PageNo(be::u32_at(page, offset)?), offset: be::u16_at(page, offset + 4)? })
     }
 }
 

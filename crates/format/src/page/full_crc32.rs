@@ -13,18 +13,13 @@ const SIZE_MIN: usize = 26 + 4;
 
 /// Neither encrypted nor page_compressed: space id and LSN trailer can be read.
 pub(crate) fn is_plain(page: &[u8]) -> bool {
-    be::u32_at(page, 0) == Some(0)
-        && be::u16_at(page, FIL_PAGE_TYPE).is_some_and(|kind| kind & COMPRESSED_BIT == 0)
+    be::u32_at(page, 0) == Some(0) && be::u16_at(page, FIL_PAGE_TYPE).is_some_and(|kind| kind & COMPRESSED_BIT == 0)
 }
 
 pub(crate) fn judge(page: &[u8]) -> Verdict {
     let kind = be::u16_at(page, FIL_PAGE_TYPE).unwrap_or(0);
     let compressed = kind & COMPRESSED_BIT != 0;
-    let size = if compressed {
-        usize::from(kind & !COMPRESSED_BIT) << 8
-    } else {
-        page.len()
-    };
+    let size = if compressed { usize::from(kind & !COMPRESSED_BIT) << 8 } else { page.len() };
     if compressed && (size >= page.len() || size < SIZE_MIN) {
         return Verdict::Corrupt(Corruption::BadCompressedSize {
             stored: u32::try_from(size).unwrap_or(u32::MAX),
@@ -37,19 +32,11 @@ pub(crate) fn judge(page: &[u8]) -> Verdict {
         return Verdict::Empty;
     }
     let computed = checksum::full_crc32(part);
-    let torn = if is_plain(page) {
-        differing_halves(page, size.saturating_sub(8))
-    } else {
-        None
-    };
+    let torn = if is_plain(page) { differing_halves(page, size.saturating_sub(8)) } else { None };
     match (stored == computed, torn) {
         (true, None) => Verdict::Ok(Algorithm::FullCrc32),
-        (true, Some((header, trailer))) => {
-            Verdict::Corrupt(Corruption::LsnMismatch { header, trailer })
-        }
-        (false, Some((header, trailer))) => {
-            Verdict::Corrupt(Corruption::TornPage { header, trailer })
-        }
+        (true, Some((header, trailer))) => Verdict::Corrupt(Corruption::LsnMismatch { header, trailer }),
+        (false, Some((header, trailer))) => Verdict::Corrupt(Corruption::TornPage { header, trailer }),
         (false, None) => Verdict::Corrupt(Corruption::ChecksumMismatch {
             algorithm: Algorithm::FullCrc32,
             field: ChecksumField::End,

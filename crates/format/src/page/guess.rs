@@ -45,20 +45,13 @@ impl SpaceFormat {
         }
         let space = majority_space(head, &best);
         let format = best_format(head, &best, space, hint_logical)?;
-        Some(Guess {
-            format,
-            first_page_no: PageNo(best.first),
-            hits: u32::try_from(best.hits).unwrap_or(u32::MAX),
-        })
+        Some(Guess { format, first_page_no: PageNo(best.first), hits: u32::try_from(best.hits).unwrap_or(u32::MAX) })
     }
 }
 
 /// How many of the pages of this size after the first carry `first` plus their place as their number.
 pub(crate) fn numbered_pages(head: &[u8], size: PageSize, first: u32) -> usize {
-    (1_u32..)
-        .zip(pages(head, size).skip(1))
-        .filter(|&(place, page)| number(page) == first.checked_add(place))
-        .count()
+    (1_u32..).zip(pages(head, size).skip(1)).filter(|&(place, page)| number(page) == first.checked_add(place)).count()
 }
 
 fn pages(head: &[u8], size: PageSize) -> impl Iterator<Item = &[u8]> {
@@ -70,63 +63,40 @@ fn number(page: &[u8]) -> Option<u32> {
 }
 
 fn numbering(head: &[u8], size: PageSize) -> Option<Numbering> {
-    let firsts = (0_u32..)
-        .zip(pages(head, size))
-        .filter_map(|(place, page)| {
-            // A page of zeros has no number, except that number 0 at place 0 is what a first file begins with.
-            number(page)
-                .filter(|&stored| stored != 0 || place == 0)?
-                .checked_sub(place)
-        });
+    let firsts = (0_u32..).zip(pages(head, size)).filter_map(|(place, page)| {
+        // A page of zeros has no number, except that number 0 at place 0 is what a first file begins with.
+        number(page).filter(|&stored| stored != 0 || place == 0)?.checked_sub(place)
+    });
     let (first, hits) = most_frequent(firsts.collect())?;
     Some(Numbering { size, first, hits })
 }
 
 /// The tablespace that most numbered pages name.
 fn majority_space(head: &[u8], numbering: &Numbering) -> SpaceId {
-    let spaces =
-        numbered(head, numbering).filter_map(|(_, page)| be::u32_at(page, FIL_PAGE_SPACE_ID));
+    let spaces = numbered(head, numbering).filter_map(|(_, page)| be::u32_at(page, FIL_PAGE_SPACE_ID));
     SpaceId(most_frequent(spaces.collect()).map_or(0, |(space, _)| space))
 }
 
 fn numbered<'a>(head: &'a [u8], numbering: &Numbering) -> impl Iterator<Item = (PageNo, &'a [u8])> {
     let first = numbering.first;
-    (0_u32..)
-        .zip(pages(head, numbering.size))
-        .filter_map(move |(place, page)| {
-            let stored = number(page)?;
-            (Some(stored) == first.checked_add(place)).then_some((PageNo(stored), page))
-        })
+    (0_u32..).zip(pages(head, numbering.size)).filter_map(move |(place, page)| {
+        let stored = number(page)?;
+        (Some(stored) == first.checked_add(place)).then_some((PageNo(stored), page))
+    })
 }
 
 fn most_frequent(mut values: Vec<u32>) -> Option<(u32, usize)> {
     values.sort_unstable();
-    values
-        .chunk_by(|a, b| a == b)
-        .max_by_key(|run| run.len())
-        .and_then(|run| Some((*run.first()?, run.len())))
+    values.chunk_by(|a, b| a == b).max_by_key(|run| run.len()).and_then(|run| Some((*run.first()?, run.len())))
 }
 
 /// Of the formats with pages of this size, the one under which most pages are sound; the plainest one if none is.
-fn best_format(
-    head: &[u8],
-    numbering: &Numbering,
-    space: SpaceId,
-    hint: Option<PageSize>,
-) -> Option<SpaceFormat> {
+fn best_format(head: &[u8], numbering: &Numbering, space: SpaceId, hint: Option<PageSize>) -> Option<SpaceFormat> {
     let physical = numbering.size;
-    let logical = hint
-        .filter(|&hint| hint >= physical)
-        .unwrap_or(physical.max(PageSize::DEFAULT));
+    let logical = hint.filter(|&hint| hint >= physical).unwrap_or(physical.max(PageSize::DEFAULT));
     let candidates = [
         SpaceFormat::new(Family::MySql, Scheme::Classic, physical, physical, space),
-        SpaceFormat::new(
-            Family::MariaDb,
-            Scheme::FullCrc32,
-            physical,
-            physical,
-            space,
-        ),
+        SpaceFormat::new(Family::MariaDb, Scheme::FullCrc32, physical, physical, space),
         SpaceFormat::new(Family::MySql, Scheme::Zip, logical, physical, space),
         // What only MariaDB accepts: pages encrypted with its post-encryption checksum.
         SpaceFormat::new(Family::MariaDb, Scheme::Classic, physical, physical, space),
@@ -134,10 +104,7 @@ fn best_format(
     ];
     let sound = |format: &SpaceFormat| {
         let ok = |&(page_no, page): &(PageNo, &[u8])| {
-            matches!(
-                verify_page(page, PageId { space, page_no }, format),
-                Verdict::Ok(_)
-            )
+            matches!(verify_page(page, PageId { space, page_no }, format), Verdict::Ok(_))
         };
         numbered(head, numbering).filter(ok).count()
     };

@@ -61,24 +61,16 @@ pub const fn inodes_per_page(logical: PageSize, physical: PageSize) -> usize {
 /// [`Corruption::TruncatedPage`], [`Corruption::WrongPageType`], [`Corruption::BadSegmentMagic`].
 pub fn parse_inodes(page: &[u8], format: &SpaceFormat) -> Result<Vec<Segment>, Corruption> {
     let size = format.physical();
-    let truncated = Corruption::TruncatedPage {
-        len: u32::try_from(page.len()).unwrap_or(u32::MAX),
-        expected: size.get(),
-    };
+    let truncated =
+        Corruption::TruncatedPage { len: u32::try_from(page.len()).unwrap_or(u32::MAX), expected: size.get() };
     if page.len() != size.bytes() {
         return Err(truncated);
     }
     let stored = be::u16_at(page, fil::FIL_PAGE_TYPE).unwrap_or(0);
     if stored != PageType::INODE.0 {
-        return Err(Corruption::WrongPageType {
-            stored,
-            expected: PageType::INODE.0,
-        });
+        return Err(Corruption::WrongPageType { stored, expected: PageType::INODE.0 });
     }
-    let slots = page
-        .get(FSEG_ARR_OFFSET..)
-        .unwrap_or(&[])
-        .chunks_exact(inode_size(format.logical()));
+    let slots = page.get(FSEG_ARR_OFFSET..).unwrap_or(&[]).chunks_exact(inode_size(format.logical()));
     let mut segments = Vec::new();
     for (slot, bytes) in (0..).zip(slots.take(inodes_per_page(format.logical(), size))) {
         segments.extend(Segment::parse(bytes, slot)?);
@@ -87,14 +79,19 @@ pub fn parse_inodes(page: &[u8], format: &SpaceFormat) -> Result<Vec<Segment>, C
 }
 
 impl Segment {
+    /// Reads the inode at `offset` bytes of an inode page; `None` where no used inode lies.
+    #[must_use]
+    pub fn at(page: &[u8], offset: u16, format: &SpaceFormat) -> Option<Self> {
+        let start = usize::from(offset);
+        let bytes = page.get(start..start.checked_add(inode_size(format.logical()))?)?;
+        Self::parse(bytes, 0).ok().flatten()
+    }
+
     fn parse(bytes: &[u8], slot: u32) -> Result<Option<Self>, Corruption> {
         let magic = be::u32_at(bytes, FSEG_MAGIC_N).unwrap_or(0);
         match be::u64_at(bytes, FSEG_ID) {
             None | Some(0) => Ok(None),
-            Some(_) if magic != SEGMENT_MAGIC => Err(Corruption::BadSegmentMagic {
-                slot,
-                stored: magic,
-            }),
+            Some(_) if magic != SEGMENT_MAGIC => Err(Corruption::BadSegmentMagic { slot, stored: magic }),
             Some(id) => Ok(Self::read(bytes, id)),
         }
     }

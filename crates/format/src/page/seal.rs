@@ -28,18 +28,10 @@ pub enum SealError {
 ///
 /// # Errors
 /// The page has another length than the format's pages, or the format does not carry checksums of this kind.
-pub fn seal_page(
-    page: &mut [u8],
-    lsn: Lsn,
-    algorithm: Algorithm,
-    format: &SpaceFormat,
-) -> Result<(), SealError> {
+pub fn seal_page(page: &mut [u8], lsn: Lsn, algorithm: Algorithm, format: &SpaceFormat) -> Result<(), SealError> {
     let expected = format.physical().bytes();
     if page.len() != expected {
-        return Err(SealError::Length {
-            len: page.len(),
-            expected,
-        });
+        return Err(SealError::Length { len: page.len(), expected });
     }
     let sealed = match (format.scheme(), algorithm) {
         (Scheme::FullCrc32, Algorithm::FullCrc32) => seal_full(page, lsn),
@@ -83,10 +75,6 @@ fn seal_classic(page: &mut [u8], lsn: Lsn, algorithm: Algorithm) -> Option<()> {
     };
     be::put_u32(page, FIL_PAGE_SPACE_OR_CHKSUM, header)?;
     // The old formula covers the new one's result.
-    let trailer = if algorithm == Algorithm::Innodb {
-        checksum::innodb_old(page)
-    } else {
-        header
-    };
+    let trailer = if algorithm == Algorithm::Innodb { checksum::innodb_old(page) } else { header };
     be::put_u32(page, end, trailer)
 }

@@ -25,14 +25,8 @@ pub(crate) fn judge(slot: &[u8], system: &SpaceFormat) -> Verdict {
 }
 
 fn format_of(system: &SpaceFormat, scheme: Scheme, physical: PageSize) -> Option<SpaceFormat> {
-    SpaceFormat::new(
-        system.family(),
-        scheme,
-        system.logical(),
-        physical,
-        system.space(),
-    )
-    .filter(|_| scheme != Scheme::FullCrc32 || system.family() == Family::MariaDb)
+    SpaceFormat::new(system.family(), scheme, system.logical(), physical, system.space())
+        .filter(|_| scheme != Scheme::FullCrc32 || system.family() == Family::MariaDb)
 }
 
 fn judge_as(slot: &[u8], format: &SpaceFormat) -> Verdict {
@@ -44,8 +38,6 @@ fn judge_as(slot: &[u8], format: &SpaceFormat) -> Verdict {
         // Zip pages fill only the beginning of their slot.
         Scheme::Zip if !is_zero(rest) => Verdict::Unverifiable(Why::DoublewriteSlot),
         Scheme::Zip => verify::content(page, page_no, format, checksum::zip_crc32(page)),
-        Scheme::Classic | Scheme::FullCrc32 => {
-            verify::content(page, page_no, format, checksum::crc32(page))
-        }
+        Scheme::Classic | Scheme::FullCrc32 => verify::content(page, page_no, format, checksum::crc32(page)),
     }
 }

@@ -4,9 +4,7 @@ use thiserror::Error;
 
 use crate::bytes::{be, is_zero};
 use crate::page::doublewrite::DoublewriteArea;
-use crate::page::fil::{
-    FIL_PAGE_NEXT, FIL_PAGE_OFFSET, FIL_PAGE_PREV, FIL_PAGE_SPACE_ID, FIL_PAGE_TYPE, PageType,
-};
+use crate::page::fil::{FIL_PAGE_NEXT, FIL_PAGE_OFFSET, FIL_PAGE_PREV, FIL_PAGE_SPACE_ID, FIL_PAGE_TYPE, PageType};
 use crate::page::fsp::{self, FSP_SPACE_FLAGS, FSP_SPACE_ID};
 use crate::page::guess;
 use crate::types::{PageId, PageSize, SpaceId};
@@ -76,9 +74,7 @@ pub enum NotTablespace {
         page_no: u32,
     },
     /// The two places that name the tablespace differ.
-    #[error(
-        "the first page names space {fil} in the page header and space {fsp} in the space header"
-    )]
+    #[error("the first page names space {fil} in the page header and space {fsp} in the space header")]
     SpaceIds {
         /// Tablespace according to the page header.
         fil: u32,
@@ -117,13 +113,7 @@ impl SpaceFormat {
     /// A format put together by hand: uncompressed and zip tablespaces, not encrypted. `None` if a zip page would be larger
     /// than a logical one, or a scheme does not go with the family or the sizes.
     #[must_use]
-    pub fn new(
-        family: Family,
-        scheme: Scheme,
-        logical: PageSize,
-        physical: PageSize,
-        space: SpaceId,
-    ) -> Option<Self> {
+    pub fn new(family: Family, scheme: Scheme, logical: PageSize, physical: PageSize, space: SpaceId) -> Option<Self> {
         let fits = match scheme {
             Scheme::Classic => logical == physical,
             Scheme::Zip => physical <= logical && logical <= PageSize::DEFAULT,
@@ -157,18 +147,11 @@ impl SpaceFormat {
         let marker = Marker::read(head);
         let readings = [
             full_crc32_flags(flags),
-            (marker != Marker::MariaDb)
-                .then(|| mysql_flags(flags))
-                .flatten(),
-            (marker != Marker::MySql)
-                .then(|| mariadb_flags(flags))
-                .flatten(),
-            (marker != Marker::MySql)
-                .then(|| mariadb_10_1_flags(flags))
-                .flatten(),
+            (marker != Marker::MariaDb).then(|| mysql_flags(flags)).flatten(),
+            (marker != Marker::MySql).then(|| mariadb_flags(flags)).flatten(),
+            (marker != Marker::MySql).then(|| mariadb_10_1_flags(flags)).flatten(),
         ];
-        let reading = most_likely(readings.into_iter().flatten(), head)
-            .ok_or(NotTablespace::Flags { flags })?;
+        let reading = most_likely(readings.into_iter().flatten(), head).ok_or(NotTablespace::Flags { flags })?;
         Ok(reading.into_format(space, flags, head))
     }
 
@@ -238,9 +221,7 @@ impl SpaceFormat {
     #[must_use]
     pub fn is_doublewrite_slot(&self, id: PageId) -> bool {
         id.space == SpaceId::SYSTEM
-            && self
-                .doublewrite
-                .is_some_and(|area| area.contains(id.page_no, self.extent_pages()))
+            && self.doublewrite.is_some_and(|area| area.contains(id.page_no, self.extent_pages()))
     }
 
     /// The same format with the page size that the user knows better. In a zip tablespace it is the size of the compressed pages.
@@ -345,10 +326,7 @@ enum Marker {
 
 impl Marker {
     fn read(head: &[u8]) -> Self {
-        match (
-            be::u32_at(head, FIL_PAGE_PREV),
-            be::u32_at(head, FIL_PAGE_NEXT),
-        ) {
+        match (be::u32_at(head, FIL_PAGE_PREV), be::u32_at(head, FIL_PAGE_NEXT)) {
             (Some(u32::MAX), Some(u32::MAX)) => Self::MariaDb,
             // MySQL 8.0 and later: server version in decimal, space version 1.
             (Some(80_000..=999_999), Some(1)) => Self::MySql,
@@ -373,18 +351,13 @@ impl Reading {
     fn into_format(self, space: SpaceId, flags: u32, head: &[u8]) -> SpaceFormat {
         let crypt = crypt_data(head, self.logical, self.physical);
         // Only MariaDB has crypt data: they settle what an old flags word leaves open.
-        let family = if crypt.is_some() {
-            Family::MariaDb
-        } else {
-            self.family
-        };
+        let family = if crypt.is_some() { Family::MariaDb } else { self.family };
         let encryption = match (family, self.encrypted, crypt) {
             (Family::MySql, true, _) => Encryption::MySql,
             (Family::MariaDb, _, Some(true)) => Encryption::MariaDb,
             _ => Encryption::None,
         };
-        let mariadb_temporary =
-            self.scheme == Scheme::FullCrc32 && space == SpaceId::MYSQL_DICTIONARY;
+        let mariadb_temporary = self.scheme == Scheme::FullCrc32 && space == SpaceId::MYSQL_DICTIONARY;
         SpaceFormat {
             family,
             scheme: self.scheme,
@@ -451,13 +424,8 @@ fn mysql_flags(flags: u32) -> Option<Reading> {
         && flags >> 15 == 0
         && !(has(MYSQL_DATA_DIR) && (has(MYSQL_SHARED) || has(MYSQL_TEMPORARY)))
         && !(has(MYSQL_ENCRYPTION) && has(MYSQL_TEMPORARY));
-    let reading =
-        page_sizes(Family::MySql, (flags >> 6) & 15, (flags >> 1) & 15).filter(|_| valid)?;
-    Some(Reading {
-        encrypted: has(MYSQL_ENCRYPTION),
-        temporary: has(MYSQL_TEMPORARY),
-        ..reading
-    })
+    let reading = page_sizes(Family::MySql, (flags >> 6) & 15, (flags >> 1) & 15).filter(|_| valid)?;
+    Some(Reading { encrypted: has(MYSQL_ENCRYPTION), temporary: has(MYSQL_TEMPORARY), ..reading })
 }
 
 /// MariaDB 10.1.21 and later, where not full_crc32.
@@ -466,35 +434,23 @@ fn mariadb_flags(flags: u32) -> Option<Reading> {
     // 5 would be 16 KiB, which is written as 0.
     let valid = (flags >> 11) & 31 == 0 && flags >> 17 == 0 && ssize != 5;
     let reading = mariadb_sizes(flags, ssize).filter(|_| valid)?;
-    Some(Reading {
-        page_compressed: flags & MARIADB_PAGE_COMPRESSED != 0,
-        ..reading
-    })
+    Some(Reading { page_compressed: flags & MARIADB_PAGE_COMPRESSED != 0, ..reading })
 }
 
 /// MariaDB 10.1.0 to 10.1.20, which put the page size elsewhere.
 fn mariadb_10_1_flags(flags: u32) -> Option<Reading> {
     let (ssize, level, atomic_writes) = ((flags >> 13) & 15, (flags >> 7) & 15, (flags >> 11) & 3);
     let page_compressed = flags & (1 << 6) != 0;
-    let valid = flags >> 18 == 0
-        && page_compressed == (level != 0)
-        && level <= 9
-        && atomic_writes != 3
-        && ssize != 5;
+    let valid = flags >> 18 == 0 && page_compressed == (level != 0) && level <= 9 && atomic_writes != 3 && ssize != 5;
     let reading = mariadb_sizes(flags, ssize).filter(|_| valid)?;
-    Some(Reading {
-        page_compressed,
-        ..reading
-    })
+    Some(Reading { page_compressed, ..reading })
 }
 
 fn mariadb_sizes(flags: u32, ssize: u32) -> Option<Reading> {
     let has = |bit: u32| flags & bit != 0;
     let zip = (flags >> 1) & 15;
     let limit = if ssize == 0 { 5 } else { ssize };
-    let valid = (has(POST_ANTELOPE) || !has(ATOMIC_BLOBS))
-        && zip <= limit
-        && (zip == 0 || has(ATOMIC_BLOBS));
+    let valid = (has(POST_ANTELOPE) || !has(ATOMIC_BLOBS)) && zip <= limit && (zip == 0 || has(ATOMIC_BLOBS));
     page_sizes(Family::MariaDb, ssize, zip).filter(|_| valid)
 }
 
@@ -511,14 +467,7 @@ fn page_sizes(family: Family, ssize: u32, zip: u32) -> Option<Reading> {
         _ => return None,
     };
     let zip_fits = physical <= logical && logical <= PageSize::DEFAULT;
-    let reading = Reading {
-        family,
-        scheme,
-        logical,
-        physical,
-        encrypted: false,
-        temporary: false,
-        page_compressed: false,
-    };
+    let reading =
+        Reading { family, scheme, logical, physical, encrypted: false, temporary: false, page_compressed: false };
     (scheme == Scheme::Classic || zip_fits).then_some(reading)
 }

@@ -66,9 +66,7 @@ impl fmt::Display for Why {
             Self::EncryptedNoKey => "encrypted, and there is no key",
             Self::PageCompressed => "page-compressed, not inflated",
             Self::DoublewriteSlot => "a stale or torn copy in the doublewrite area",
-            Self::OldBigEndianChecksum => {
-                "a big-endian crc32, which MariaDB accepts up to version 10.2 only"
-            }
+            Self::OldBigEndianChecksum => "a big-endian crc32, which MariaDB accepts up to version 10.2 only",
         })
     }
 }
@@ -88,45 +86,31 @@ pub fn verify_page(bytes: &[u8], id: PageId, format: &SpaceFormat) -> Verdict {
             let crc = checksum::crc32(bytes);
             let stored = be::u32_at(bytes, 0);
             let halves = be::u32_at(bytes, FIL_PAGE_LSN + 4) == be::u32_at(bytes, len - 4);
-            let sound =
-                crc != 0 && stored == Some(crc) && be::u32_at(bytes, len - 8) == stored && halves;
-            if sound && lies_at(bytes, id) {
-                Verdict::Ok(Algorithm::Crc32)
-            } else {
-                judge(bytes, id, format, crc)
-            }
+            let sound = crc != 0 && stored == Some(crc) && be::u32_at(bytes, len - 8) == stored && halves;
+            if sound && lies_at(bytes, id) { Verdict::Ok(Algorithm::Crc32) } else { judge(bytes, id, format, crc) }
         }
         Scheme::Zip => {
             let crc = checksum::zip_crc32(bytes);
             let sound = crc != 0 && be::u32_at(bytes, 0) == Some(crc);
-            if sound && lies_at(bytes, id) {
-                Verdict::Ok(Algorithm::Crc32)
-            } else {
-                judge(bytes, id, format, crc)
-            }
+            if sound && lies_at(bytes, id) { Verdict::Ok(Algorithm::Crc32) } else { judge(bytes, id, format, crc) }
         }
         Scheme::FullCrc32 => {
-            let plain = be::u32_at(bytes, 0) == Some(0)
-                && be::u16_at(bytes, FIL_PAGE_TYPE).is_some_and(|t| t & 0x8000 == 0);
+            let plain =
+                be::u32_at(bytes, 0) == Some(0) && be::u16_at(bytes, FIL_PAGE_TYPE).is_some_and(|t| t & 0x8000 == 0);
             if !plain || !lies_at(bytes, id) {
                 return judge(bytes, id, format, 0);
             }
             let crc = checksum::full_crc32(bytes);
             let halves = be::u32_at(bytes, FIL_PAGE_LSN + 4) == be::u32_at(bytes, len - 8);
             let sound = crc != 0 && be::u32_at(bytes, len - 4) == Some(crc) && halves;
-            if sound {
-                Verdict::Ok(Algorithm::FullCrc32)
-            } else {
-                judge(bytes, id, format, crc)
-            }
+            if sound { Verdict::Ok(Algorithm::FullCrc32) } else { judge(bytes, id, format, crc) }
         }
     }
 }
 
 #[inline]
 fn lies_at(page: &[u8], id: PageId) -> bool {
-    be::u32_at(page, FIL_PAGE_OFFSET) == Some(id.page_no.0)
-        && be::u32_at(page, FIL_PAGE_SPACE_ID) == Some(id.space.0)
+    be::u32_at(page, FIL_PAGE_OFFSET) == Some(id.page_no.0) && be::u32_at(page, FIL_PAGE_SPACE_ID) == Some(id.space.0)
 }
 
 #[cold]
@@ -143,12 +127,10 @@ fn truncated(len: usize, format: &SpaceFormat) -> Verdict {
 fn judge(page: &[u8], id: PageId, format: &SpaceFormat, crc: u32) -> Verdict {
     let content = content(page, id.page_no, format, crc);
     let verdict = match content {
-        Verdict::Ok(algorithm) => {
-            place(page, id, format, algorithm).map_or(content, Verdict::Corrupt)
+        Verdict::Ok(algorithm) => place(page, id, format, algorithm).map_or(content, Verdict::Corrupt),
+        Verdict::Unverifiable(Why::EncryptedNoKey | Why::PageCompressed | Why::OldBigEndianChecksum) => {
+            unproven_place(page, id).map_or(content, Verdict::Corrupt)
         }
-        Verdict::Unverifiable(
-            Why::EncryptedNoKey | Why::PageCompressed | Why::OldBigEndianChecksum,
-        ) => unproven_place(page, id).map_or(content, Verdict::Corrupt),
         other => other,
     };
     match verdict {
@@ -167,24 +149,15 @@ pub(crate) fn content(page: &[u8], page_no: PageNo, format: &SpaceFormat, crc: u
 }
 
 /// The place of a page whose checksum is right.
-fn place(
-    page: &[u8],
-    id: PageId,
-    format: &SpaceFormat,
-    algorithm: Algorithm,
-) -> Option<Corruption> {
+fn place(page: &[u8], id: PageId, format: &SpaceFormat, algorithm: Algorithm) -> Option<Corruption> {
     let (page_no, space) = own_id(page)?;
     let hidden = format.scheme() == Scheme::FullCrc32 && !full_crc32::is_plain(page);
     let mysql = format.family() == Family::MySql;
     // What MySQL takes for a page that was never initialised, unless it is plainly the first page of a system tablespace.
-    let uninitialised = mysql
-        && (page_no.0, space.0) == (0, 0)
-        && be::u16_at(page, FIL_PAGE_TYPE) != Some(PageType::FSP_HDR.0);
+    let uninitialised =
+        mysql && (page_no.0, space.0) == (0, 0) && be::u16_at(page, FIL_PAGE_TYPE) != Some(PageType::FSP_HDR.0);
     // Before MySQL 4.1.1 the space id's place in the system tablespace held something else.
-    let ancient = mysql
-        && id.space == SpaceId::SYSTEM
-        && algorithm == Algorithm::Innodb
-        && classic::is_ancient(page);
+    let ancient = mysql && id.space == SpaceId::SYSTEM && algorithm == Algorithm::Innodb && classic::is_ancient(page);
     let wrong = page_no != id.page_no || (space != id.space && !hidden && !ancient);
     (wrong && !uninitialised).then_some(Corruption::MisplacedPage {
         space: (!hidden).then_some(space),
@@ -197,25 +170,16 @@ fn place(
 fn unproven_place(page: &[u8], id: PageId) -> Option<Corruption> {
     let (page_no, space) = own_id(page)?;
     if page_no != id.page_no {
-        Some(Corruption::WrongPageNumber {
-            stored: page_no,
-            expected: id.page_no,
-        })
+        Some(Corruption::WrongPageNumber { stored: page_no, expected: id.page_no })
     } else if space != id.space {
-        Some(Corruption::WrongSpaceId {
-            stored: space,
-            expected: id.space,
-        })
+        Some(Corruption::WrongSpaceId { stored: space, expected: id.space })
     } else {
         None
     }
 }
 
 pub(crate) fn own_id(page: &[u8]) -> Option<(PageNo, SpaceId)> {
-    Some((
-        PageNo(be::u32_at(page, FIL_PAGE_OFFSET)?),
-        SpaceId(be::u32_at(page, FIL_PAGE_SPACE_ID)?),
-    ))
+    Some((PageNo(be::u32_at(page, FIL_PAGE_OFFSET)?), SpaceId(be::u32_at(page, FIL_PAGE_SPACE_ID)?)))
 }
 
 /// The LSN halves of header and trailer (`trailer_offset`), if they differ.
@@ -233,31 +197,13 @@ pub(crate) fn zero_verdict(page: &[u8], all: bool, crc: u32) -> Verdict {
     if is_zero(head) && is_zero(rest) && (!all || is_zero(middle)) {
         return Verdict::Empty;
     }
-    let offset = page
-        .iter()
-        .zip(0_u32..)
-        .find(|&(&byte, at)| byte != 0 && (all || !(26..34).contains(&at)));
-    Verdict::Corrupt(Corruption::NotZeroPage {
-        offset: offset.map_or(0, |(_, at)| at),
-        computed: crc,
-    })
+    let offset = page.iter().zip(0_u32..).find(|&(&byte, at)| byte != 0 && (all || !(26..34).contains(&at)));
+    Verdict::Corrupt(Corruption::NotZeroPage { offset: offset.map_or(0, |(_, at)| at), computed: crc })
 }
 
 /// The checksum finding for a page that matches nothing: the first field that differs.
-pub(crate) fn mismatch(
-    algorithm: Algorithm,
-    fields: &[(ChecksumField, u32)],
-    computed: u32,
-) -> Corruption {
-    let differing = fields
-        .iter()
-        .find(|&&(_, stored)| stored != computed)
-        .or(fields.first());
+pub(crate) fn mismatch(algorithm: Algorithm, fields: &[(ChecksumField, u32)], computed: u32) -> Corruption {
+    let differing = fields.iter().find(|&&(_, stored)| stored != computed).or(fields.first());
     let (field, stored) = differing.copied().unwrap_or((ChecksumField::Header, 0));
-    Corruption::ChecksumMismatch {
-        algorithm,
-        field,
-        stored,
-        computed,
-    }
+    Corruption::ChecksumMismatch { algorithm, field, stored, computed }
 }

@@ -75,18 +75,14 @@ impl ExtentMap {
         let extent_pages = format.extent_pages();
         let extents = size.get() / extent_pages;
         let entry_size = xdes_size(format.logical());
-        let entries = page
-            .get(XDES_ARR_OFFSET..)
-            .unwrap_or(&[])
-            .chunks_exact(entry_size);
+        let entries = page.get(XDES_ARR_OFFSET..).unwrap_or(&[]).chunks_exact(entry_size);
         let mut map = Self {
             first: page_no,
             extent_pages,
             states: Vec::with_capacity(extents as usize),
             free: Vec::with_capacity(size.bytes() / 64),
         };
-        let first_pages =
-            (0..extents).map(|extent| PageNo(page_no.0.saturating_add(extent * extent_pages)));
+        let first_pages = (0..extents).map(|extent| PageNo(page_no.0.saturating_add(extent * extent_pages)));
         for (entry, extent_first) in entries.zip(first_pages) {
             map.push(entry, extent_first)?;
         }
@@ -95,10 +91,8 @@ impl ExtentMap {
 
     fn push(&mut self, entry: &[u8], extent_first: PageNo) -> Result<(), Corruption> {
         let number = be::u32_at(entry, XDES_STATE).unwrap_or(0);
-        let state = ExtentState::from_number(number).ok_or(Corruption::BadExtentState {
-            page_no: extent_first,
-            state: number,
-        })?;
+        let state = ExtentState::from_number(number)
+            .ok_or(Corruption::BadExtentState { page_no: extent_first, state: number })?;
         self.states.push(state);
         // 16 bytes describe 64 pages.
         for pairs in entry.get(XDES_BITMAP..).unwrap_or(&[]).as_chunks::<16>().0 {
@@ -116,9 +110,7 @@ impl ExtentMap {
     /// Pages described.
     #[must_use]
     pub fn len(&self) -> u32 {
-        u32::try_from(self.states.len())
-            .unwrap_or(0)
-            .saturating_mul(self.extent_pages)
+        u32::try_from(self.states.len()).unwrap_or(0).saturating_mul(self.extent_pages)
     }
 
     /// Whether no page is described.
@@ -139,9 +131,7 @@ impl ExtentMap {
     #[must_use]
     pub fn state(&self, page_no: PageNo) -> Option<ExtentState> {
         let index = page_no.0.checked_sub(self.first.0)?;
-        self.states
-            .get((index / self.extent_pages) as usize)
-            .copied()
+        self.states.get((index / self.extent_pages) as usize).copied()
     }
 
     /// The free bits, 64 pages a word, lowest bit first.
@@ -164,20 +154,13 @@ pub fn page_in_use(page_no: PageNo, header: &SpaceHeader, extents: &ExtentMap) -
 }
 
 fn check_type(page: &[u8], page_no: PageNo) -> Result<(), Corruption> {
-    let expected = if page_no.0 == 0 {
-        PageType::FSP_HDR
-    } else {
-        PageType::XDES
-    };
+    let expected = if page_no.0 == 0 { PageType::FSP_HDR } else { PageType::XDES };
     let stored = be::u16_at(page, fil::FIL_PAGE_TYPE).unwrap_or(0);
     // Servers up to 5.0 gave these pages no type.
     if stored == expected.0 || stored == PageType::ALLOCATED.0 {
         Ok(())
     } else {
-        Err(Corruption::WrongPageType {
-            stored,
-            expected: expected.0,
-        })
+        Err(Corruption::WrongPageType { stored, expected: expected.0 })
     }
 }
 

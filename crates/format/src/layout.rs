@@ -1,0 +1,105 @@
+//! One table of fields for each structure: what dumps print, and what the byte maps in `docs/` are tested against.
+
+use crate::page::{fil, fsp, inode, xdes};
+use crate::redo::{block, mariadb, mysql};
+
+/// A field of a structure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Field {
+    /// The server's name for it.
+    pub name: &'static str,
+    /// Bytes from the start of the structure; for the parts of a page, from the start of the page.
+    pub offset: usize,
+    /// Bytes; `None` where the field is the beginning of something whose length depends on the page.
+    pub size: Option<usize>,
+}
+
+/// A structure and the fields it consists of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Structure {
+    /// What it is called.
+    pub name: &'static str,
+    /// Its fields, in order.
+    pub fields: &'static [Field],
+}
+
+macro_rules! fields {
+    ($module:ident: $($name:ident $size:expr),+ $(,)?) => {
+        &[$(Field { name: stringify!($name), offset: $module::$name, size: $size }),+]
+    };
+}
+
+/// Header of every page.
+pub const FIL_HEADER: Structure = Structure {
+    name: "page header",
+    fields: fields![fil:
+        FIL_PAGE_SPACE_OR_CHKSUM Some(4), FIL_PAGE_OFFSET Some(4), FIL_PAGE_PREV Some(4), FIL_PAGE_NEXT Some(4),
+        FIL_PAGE_LSN Some(8), FIL_PAGE_TYPE Some(2), FIL_PAGE_FILE_FLUSH_LSN Some(8), FIL_PAGE_SPACE_ID Some(4),
+        FIL_PAGE_DATA None,
+    ],
+};
+
+/// Space header on page 0.
+pub const SPACE_HEADER: Structure = Structure {
+    name: "space header",
+    fields: fields![fsp:
+        FSP_SPACE_ID Some(4), FSP_NOT_USED Some(4), FSP_SIZE Some(4), FSP_FREE_LIMIT Some(4), FSP_SPACE_FLAGS Some(4),
+        FSP_FRAG_N_USED Some(4), FSP_FREE Some(16), FSP_FREE_FRAG Some(16), FSP_FULL_FRAG Some(16), FSP_SEG_ID Some(8),
+        FSP_SEG_INODES_FULL Some(16), FSP_SEG_INODES_FREE Some(16), XDES_ARR_OFFSET None,
+    ],
+};
+
+/// Extent descriptor.
+pub const EXTENT_DESCRIPTOR: Structure = Structure {
+    name: "extent descriptor",
+    fields: fields![xdes: XDES_ID Some(8), XDES_FLST_NODE Some(12), XDES_STATE Some(4), XDES_BITMAP None],
+};
+
+/// Segment inode.
+pub const SEGMENT_INODE: Structure = Structure {
+    name: "segment inode",
+    fields: fields![inode:
+        FSEG_ID Some(8), FSEG_NOT_FULL_N_USED Some(4), FSEG_FREE Some(16), FSEG_NOT_FULL Some(16), FSEG_FULL Some(16),
+        FSEG_MAGIC_N Some(4), FSEG_FRAG_ARR None,
+    ],
+};
+
+/// Log block.
+pub const LOG_BLOCK: Structure = Structure {
+    name: "log block",
+    fields: fields![block:
+        LOG_BLOCK_HDR_NO Some(4), LOG_BLOCK_HDR_DATA_LEN Some(2), LOG_BLOCK_FIRST_REC_GROUP Some(2),
+        LOG_BLOCK_EPOCH_NO Some(4), LOG_BLOCK_HDR_SIZE None, LOG_BLOCK_CHECKSUM Some(4),
+    ],
+};
+
+/// Header of MySQL's redo log files.
+pub const MYSQL_LOG_HEADER: Structure = Structure {
+    name: "MySQL redo log header",
+    fields: fields![mysql:
+        LOG_HEADER_FORMAT Some(4), LOG_HEADER_LOG_UUID Some(4), LOG_HEADER_START_LSN Some(8), LOG_HEADER_CREATOR Some(32),
+        LOG_HEADER_FLAGS Some(4), LOG_HEADER_CHECKSUM Some(4), LOG_CHECKPOINT_1 Some(512), LOG_ENCRYPTION Some(512),
+        LOG_CHECKPOINT_2 Some(512), LOG_FILE_HDR_SIZE None,
+    ],
+};
+
+/// Checkpoint slot of MySQL's redo log files.
+pub const MYSQL_CHECKPOINT: Structure = Structure {
+    name: "MySQL checkpoint",
+    fields: fields![mysql: LOG_CHECKPOINT_NO Some(8), LOG_CHECKPOINT_LSN Some(8), LOG_CHECKPOINT_OFFSET Some(8)],
+};
+
+/// Header of MariaDB's redo log file.
+pub const MARIADB_LOG_HEADER: Structure = Structure {
+    name: "MariaDB redo log header",
+    fields: fields![mariadb:
+        LOG_HEADER_FORMAT Some(4), LOG_HEADER_START_LSN Some(8), LOG_HEADER_CREATOR Some(32), LOG_HEADER_KEY Some(28),
+        LOG_HEADER_CHECKSUM Some(4), CHECKPOINT_1 Some(64), CHECKPOINT_2 Some(64), START_OFFSET None,
+    ],
+};
+
+/// Checkpoint slot of MariaDB's redo log file.
+pub const MARIADB_CHECKPOINT: Structure = Structure {
+    name: "MariaDB checkpoint",
+    fields: fields![mariadb: CHECKPOINT_LSN Some(8), CHECKPOINT_END_LSN Some(8), CHECKPOINT_CHECKSUM Some(4)],
+};
