@@ -147,6 +147,7 @@ main() {
     local only="${1:-}" recipe name base operation page damaged reason defect
     recipe="$(cat "$here/break-fixture.sh" "$fixtures"/m*/MANIFEST.toml | sha256sum | cut -d' ' -f1)"
     if [ -z "$only" ] && grep -qsF "$recipe" "$fixtures/broken/MANIFEST.toml"; then return 0; fi
+    command -v zstd >/dev/null || die 'zstd is needed: apt-get install zstd'
     work="$(mktemp -d "${TMPDIR:-/var/tmp}/innokit-broken.XXXXXX")"
     trap 'rm -rf "$work"' EXIT
     out="$work/broken"

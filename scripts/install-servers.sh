@@ -17,12 +17,12 @@ readonly keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 say() { printf 'install-servers: %s\n' "$*"; }
 die() { printf 'install-servers: %s\n' "$*" >&2; exit 2; }
 
-# "SITE RELEASE" of each of the host's own Debian sources, without those of third parties.
+# "SITE RELEASE" of each main component in the host's sources. Third parties' are weeded out by the signature.
 host_sources() {
-    # A bare machine has no lists yet and so knows no origin; the keyring then keeps out what Debian did not sign.
+    # --no-release-info: a bare machine has sources, but no lists yet.
     # shellcheck disable=SC2016 # the dollars are for apt
-    apt-get indextargets --format '$(SITE) $(RELEASE) $(COMPONENT) $(ORIGIN)' 'Created-By: Packages' 2>/dev/null |
-        awk '$3 == "main" && ($4 == "Debian" || $4 == "") { print $1, $2 }' | sort -u
+    apt-get indextargets --no-release-info --format '$(SITE) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' |
+        awk '$3 == "main" { print $1, $2 }' | sort -u
 }
 
 # Prints sources.list lines for the release $1, from the host's mirrors.
@@ -49,7 +49,11 @@ private_apt() {
     : >"$apt/status"
     sources_for "$release" >"$apt/sources.list"
     [ -s "$apt/sources.list" ] || die "apt on this host names no Debian mirror; is this Debian?"
-    cat >"$apt/apt.conf" <<CONF
+    # Of the host's configuration only the way out to the mirror counts; its hooks are for its own folders.
+    apt-config dump | grep -E '^Acquire::(http|https)' >"$apt/apt.conf" || true
+    cat >>"$apt/apt.conf" <<CONF
+Dir::Etc::Parts "/dev/null";
+Dir::Etc::Main "/dev/null";
 Dir::Etc::sourcelist "$apt/sources.list";
 Dir::Etc::sourceparts "/dev/null";
 Dir::Etc::preferences "/dev/null";
@@ -75,16 +79,18 @@ fetch() {
     fi
     say "$name: reading Debian's $release package lists"
     private_apt "$apt" "$release"
-    APT_CONFIG="$apt/apt.conf" apt-get -qq update || die "$name: apt could not read the lists of $release"
+    APT_CONFIG="$apt/apt.conf" apt-get -qq update 2>"$apt/update.log" || true # what matters is missed below
     say "$name: fetching packages"
     # shellcheck disable=SC2086 # both are lists of words
     APT_CONFIG="$apt/apt.conf" apt-get -qq install --download-only $with_libraries >/dev/null ||
-        die "$name: apt could not fetch $with_libraries"
+        die "$name: apt could not fetch $with_libraries; $(cat "$apt/update.log")"
     if [ -n "$alone" ]; then
         # shellcheck disable=SC2086
         (cd "$apt/cache/archives" && APT_CONFIG="$apt/apt.conf" apt-get -qq download $alone >/dev/null) ||
             die "$name: apt could not fetch $alone"
     fi
+    # An interrupted run may have left packages that the mirror has replaced since.
+    APT_CONFIG="$apt/apt.conf" apt-get -qq autoclean >/dev/null
     say "$name: unpacking"
     rm -rf "$tree.new"
     # usr-merge first: packages of either layout then land in the same folders.

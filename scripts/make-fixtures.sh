@@ -185,6 +185,7 @@ main() {
         grep -qsF "$recipe" "$fixtures/mariadb-10.11/MANIFEST.toml"; then
         exec "$here/break-fixture.sh"
     fi
+    command -v zstd >/dev/null || die 'zstd is needed: apt-get install zstd'
     work="$(mktemp -d "${TMPDIR:-/var/tmp}/innokit-fixtures.XXXXXX")"
     trap 'stop_all; rm -rf "$work"' EXIT
     for kind in mysql mariadb; do mkdir -p "$work/$(folder_of $kind)"; done
