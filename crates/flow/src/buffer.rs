@@ -23,8 +23,7 @@ impl Buffer {
     /// A buffer of `size` bytes, rounded up to whole pages of 4096 bytes; `index` is its position in its pool.
     pub(crate) fn new(index: u16, size: u32) -> io::Result<Self> {
         let chunks = (size as usize).div_ceil(MEMORY_ALIGN);
-        let chunks =
-            <[Chunk]>::new_box_zeroed_with_elems(chunks).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        let chunks = <[Chunk]>::new_box_zeroed_with_elems(chunks).map_err(|_| io::ErrorKind::OutOfMemory)?;
         Ok(Self { index, chunks })
     }
 
@@ -63,12 +62,7 @@ impl Buffer {
 
 impl std::fmt::Debug for Buffer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "Buffer {{ index: {}, len: {} }}",
-            self.index,
-            self.bytes().len()
-        )
+        write!(f, "Buffer {{ index: {}, len: {} }}", self.index, self.bytes().len())
     }
 }
 
@@ -84,9 +78,7 @@ impl BufferPool {
     /// # Errors
     /// `OutOfMemory` when the system does not give that much.
     pub fn new(count: u16, size: u32) -> io::Result<Self> {
-        let free = (0..count)
-            .map(|index| Buffer::new(index, size))
-            .collect::<io::Result<_>>()?;
+        let free = (0..count).map(|index| Buffer::new(index, size)).collect::<io::Result<_>>()?;
         Ok(Self { free })
     }
 

@@ -17,10 +17,7 @@ impl Counters {
     /// Counters at zero for `workers` workers.
     #[must_use]
     pub fn new(workers: usize) -> Self {
-        Self {
-            workers: (0..workers).map(|_| CachePadded::default()).collect(),
-            spare: CachePadded::default(),
-        }
+        Self { workers: (0..workers).map(|_| CachePadded::default()).collect(), spare: CachePadded::default() }
     }
 
     /// The counters of one worker. Workers beyond the number given to [`Counters::new`] share one set.
@@ -32,10 +29,7 @@ impl Counters {
     /// The sum over all workers, as of now.
     #[must_use]
     pub fn total(&self) -> Counts {
-        self.workers
-            .iter()
-            .chain([&self.spare])
-            .fold(Counts::default(), |sum, worker| sum.plus(&worker.counts()))
+        self.workers.iter().chain([&self.spare]).fold(Counts::default(), |sum, worker| sum.plus(&worker.counts()))
     }
 }
 
@@ -132,19 +126,9 @@ mod tests {
         let counters = Counters::new(2);
         for (worker, bytes, window) in [(0, 10, 8), (1, 20, 3), (7, 30, 1)] {
             add(&counters.worker(worker).bytes_read, bytes);
-            counters
-                .worker(worker)
-                .in_flight_max
-                .fetch_max(window, Ordering::Relaxed);
+            counters.worker(worker).in_flight_max.fetch_max(window, Ordering::Relaxed);
         }
-        assert_eq!(
-            counters.total(),
-            Counts {
-                bytes_read: 60,
-                in_flight_max: 8,
-                ..Counts::default()
-            }
-        );
+        assert_eq!(counters.total(), Counts { bytes_read: 60, in_flight_max: 8, ..Counts::default() });
         assert_eq!(counters.worker(1).counts().bytes_read, 20);
     }
 

@@ -41,14 +41,8 @@ impl FileSet {
     /// Paths, and the number of bytes to read of each. Files that have grown since are read up to this length only; files
     /// that have shrunk end early.
     pub fn new(files: impl IntoIterator<Item = (PathBuf, u64)>) -> Self {
-        let entry = |(path, len)| Entry {
-            path,
-            len,
-            state: Mutex::new(State::Shared(Weak::new())),
-        };
-        Self {
-            files: files.into_iter().map(entry).collect(),
-        }
+        let entry = |(path, len)| Entry { path, len, state: Mutex::new(State::Shared(Weak::new())) };
+        Self { files: files.into_iter().map(entry).collect() }
     }
 
     /// The number of files.
@@ -66,9 +60,7 @@ impl FileSet {
     /// The path of a file; empty for a `FileId` of another set.
     #[must_use]
     pub fn path(&self, file: FileId) -> &Path {
-        self.files
-            .get(file.0 as usize)
-            .map_or(Path::new(""), |entry| &entry.path)
+        self.files.get(file.0 as usize).map_or(Path::new(""), |entry| &entry.path)
     }
 
     /// The expected length of a file in bytes; 0 for a `FileId` of another set.
@@ -128,10 +120,7 @@ impl FileSet {
 
 /// Whether opening failed for lack of descriptors only, so that it may go well once others are closed.
 pub(crate) fn out_of_descriptors(error: &io::Error) -> bool {
-    matches!(
-        Errno::from_io_error(error),
-        Some(Errno::MFILE | Errno::NFILE)
-    )
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
 
 /// A file with up to two handles: one through the page cache, one past it.
@@ -153,11 +142,7 @@ impl OpenFile {
             direct_fails: AtomicBool::new(false),
             advised: AtomicBool::new(false),
         };
-        let handle = if direct {
-            open_direct(path)
-        } else {
-            Err(Errno::INVAL)
-        };
+        let handle = if direct { open_direct(path) } else { Err(Errno::INVAL) };
         match handle {
             Ok(handle) => drop(file.direct.set(Some(handle))),
             Err(Errno::INVAL) => {
@@ -180,10 +165,7 @@ impl OpenFile {
             return None;
         }
         let open = || {
-            let direct = self
-                .buffered
-                .get()
-                .and_then(|fd| open_direct(&same_file(fd)).ok());
+            let direct = self.buffered.get().and_then(|fd| open_direct(&same_file(fd)).ok());
             if direct.is_none() {
                 add(&counters.direct_refused, 1);
             }
@@ -204,11 +186,7 @@ impl OpenFile {
         if let Some(fd) = self.buffered.get() {
             return Ok(fd.as_fd());
         }
-        let direct = self
-            .direct
-            .get()
-            .and_then(Option::as_ref)
-            .ok_or(Errno::BADF)?;
+        let direct = self.direct.get().and_then(Option::as_ref).ok_or(Errno::BADF)?;
         let opened = open_buffered(&same_file(direct))?;
         Ok(self.buffered.get_or_init(|| opened).as_fd())
     }
@@ -234,19 +212,12 @@ pub struct FileHandle {
 
 impl FileHandle {
     /// The handle for a request; buffered where direct is refused, so ask [`FileHandle::is_direct`] afterwards.
-    pub(crate) fn new(
-        file: &Arc<OpenFile>,
-        direct: bool,
-        counters: &WorkerCounters,
-    ) -> io::Result<Self> {
+    pub(crate) fn new(file: &Arc<OpenFile>, direct: bool, counters: &WorkerCounters) -> io::Result<Self> {
         let direct = direct && file.direct(counters).is_some();
         if !direct {
             file.buffered()?;
         }
-        Ok(Self {
-            file: Arc::clone(file),
-            direct,
-        })
+        Ok(Self { file: Arc::clone(file), direct })
     }
 
     /// Whether reads go past the page cache, and so must be aligned.
@@ -274,11 +245,7 @@ impl FileHandle {
 /// A path that names an open file itself, also when its name has been given to another file meanwhile.
 fn same_file(fd: &OwnedFd) -> PathBuf {
     use std::os::fd::AsRawFd;
-    let dir = if cfg!(target_os = "linux") {
-        "/proc/self/fd"
-    } else {
-        "/dev/fd"
-    };
+    let dir = if cfg!(target_os = "linux") { "/proc/self/fd" } else { "/dev/fd" };
     PathBuf::from(format!("{dir}/{}", fd.as_raw_fd()))
 }
 
@@ -288,11 +255,7 @@ fn open_buffered(path: &Path) -> Result<OwnedFd, Errno> {
 
 #[cfg(target_os = "linux")]
 fn open_direct(path: &Path) -> Result<OwnedFd, Errno> {
-    rustix::fs::open(
-        path,
-        OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECT,
-        Mode::empty(),
-    )
+    rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECT, Mode::empty())
 }
 
 /// Other systems have no `O_DIRECT`; the answer is that of a file system that refuses it.
@@ -330,14 +293,10 @@ mod tests {
     fn vanished_file_is_remembered() {
         let (dir, files) = set_of(b"abc");
         let counters = WorkerCounters::default();
-        let error = files
-            .open(FileId(1), false, &counters)
-            .expect_err("is not there");
+        let error = files.open(FileId(1), false, &counters).expect_err("is not there");
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
         std::fs::write(dir.path().join("vanished"), b"late").expect("write");
-        files
-            .open(FileId(1), false, &counters)
-            .expect_err("the answer stays the same within a run");
+        files.open(FileId(1), false, &counters).expect_err("the answer stays the same within a run");
     }
 
     #[test]
@@ -355,12 +314,7 @@ mod tests {
     #[test]
     fn a_stranger_id_is_answered_without_a_file() {
         let (_dir, files) = set_of(b"abc");
-        assert_eq!(
-            (files.path(FileId(9)), files.len_of(FileId(9))),
-            (Path::new(""), 0)
-        );
-        files
-            .open(FileId(9), false, &WorkerCounters::default())
-            .expect_err("no such file");
+        assert_eq!((files.path(FileId(9)), files.len_of(FileId(9))), (Path::new(""), 0));
+        files.open(FileId(9), false, &WorkerCounters::default()).expect_err("no such file");
     }
 }

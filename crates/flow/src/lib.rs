@@ -45,6 +45,7 @@ mod stream;
 mod workers;
 
 pub use buffer::{Buffer, BufferPool};
+pub use cache::PageCache;
 pub use counters::{Counters, Counts, WorkerCounters};
 pub use files::{FileHandle, FileSet};
 pub use options::{Engine, IoMode, OptionsError, ReadOptions};

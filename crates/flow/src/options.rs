@@ -45,13 +45,7 @@ pub struct ReadOptions {
 
 impl Default for ReadOptions {
     fn default() -> Self {
-        Self {
-            io: IoMode::Auto,
-            engine: Engine::Auto,
-            block_size: 1 << 20,
-            depth: 8,
-            cached_piece: 128 << 10,
-        }
+        Self { io: IoMode::Auto, engine: Engine::Auto, block_size: 1 << 20, depth: 8, cached_piece: 128 << 10 }
     }
 }
 
@@ -92,9 +86,7 @@ pub enum OptionsError {
     #[error("the block size is {0} bytes, but must be a multiple of 64 KiB, at most 1 GiB")]
     BlockSize(u32),
     /// The piece read at once from the page cache.
-    #[error(
-        "the piece read at once from the page cache is {0} bytes, but must be a multiple of 64 KiB, at most 1 GiB"
-    )]
+    #[error("the piece read at once from the page cache is {0} bytes, but must be a multiple of 64 KiB, at most 1 GiB")]
     CachedPiece(u32),
     /// The depth.
     #[error("the depth is {0} requests, but must be 1 to 1024")]

@@ -42,9 +42,7 @@ impl<'f> Cursor<'f> {
     /// `block_size` is rounded up to a multiple of [`BLOCK_ALIGN`].
     #[must_use]
     pub fn sweep(files: &'f FileSet, block_size: u32) -> Self {
-        let block_size = block_size
-            .clamp(1, u32::MAX - BLOCK_ALIGN)
-            .next_multiple_of(BLOCK_ALIGN);
+        let block_size = block_size.clamp(1, u32::MAX - BLOCK_ALIGN).next_multiple_of(BLOCK_ALIGN);
         let mut blocks = 0;
         let blocks_through = files
             .lengths()
@@ -53,12 +51,7 @@ impl<'f> Cursor<'f> {
                 blocks
             })
             .collect();
-        Self {
-            files,
-            block_size,
-            blocks_through,
-            next: AtomicU64::new(0),
-        }
+        Self { files, block_size, blocks_through, next: AtomicU64::new(0) }
     }
 
     /// How many blocks the cursor hands out in all.
@@ -76,9 +69,7 @@ impl<'f> Cursor<'f> {
     /// The next block, each exactly once whoever asks; `None` when all have been taken.
     pub fn next(&self) -> Option<Block> {
         let taken = self.next.fetch_add(1, Ordering::Relaxed);
-        let index = self
-            .blocks_through
-            .partition_point(|&through| through <= taken);
+        let index = self.blocks_through.partition_point(|&through| through <= taken);
         if index == self.blocks_through.len() {
             return None;
         }
@@ -99,9 +90,7 @@ mod tests {
     use super::*;
 
     fn all(cursor: &Cursor<'_>) -> Vec<(u32, u64, u32)> {
-        std::iter::from_fn(|| cursor.next())
-            .map(|b| (b.file.0, b.offset, b.len))
-            .collect()
+        std::iter::from_fn(|| cursor.next()).map(|b| (b.file.0, b.offset, b.len)).collect()
     }
 
     #[test]
@@ -115,25 +104,14 @@ mod tests {
         ]);
         let cursor = Cursor::sweep(&files, 65536);
         assert_eq!(cursor.blocks(), 4);
-        assert_eq!(
-            all(&cursor),
-            [
-                (1, 0, 65536),
-                (3, 0, 65536),
-                (3, 65536, 65536),
-                (3, 131_072, 1)
-            ]
-        );
+        assert_eq!(all(&cursor), [(1, 0, 65536), (3, 0, 65536), (3, 65536, 65536), (3, 131_072, 1)]);
         assert_eq!(cursor.next(), None);
     }
 
     #[test]
     fn block_size_is_rounded_up_to_the_alignment() {
         let files = FileSet::new([("a".into(), 100_000)]);
-        assert_eq!(
-            all(&Cursor::sweep(&files, 1)),
-            [(0, 0, 65536), (0, 65536, 34464)]
-        );
+        assert_eq!(all(&Cursor::sweep(&files, 1)), [(0, 0, 65536), (0, 65536, 34464)]);
         assert_eq!(all(&Cursor::sweep(&files, 65537)), [(0, 0, 100_000)]);
     }
 }

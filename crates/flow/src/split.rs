@@ -41,19 +41,8 @@ pub(crate) struct Splitter {
 impl Splitter {
     /// `want` bytes at `offset` of the file; `aligned`: every request must start and end at multiples of [`SPLIT_UNIT`].
     pub(crate) fn new(offset: u64, want: u32, aligned: bool) -> Self {
-        let end = if aligned {
-            want.next_multiple_of(SPLIT_UNIT)
-        } else {
-            want
-        };
-        Self {
-            offset,
-            aligned,
-            todo: vec![Range { start: 0, end }],
-            valid: 0,
-            interrupted: 0,
-            gaps: Vec::new(),
-        }
+        let end = if aligned { want.next_multiple_of(SPLIT_UNIT) } else { want };
+        Self { offset, aligned, todo: vec![Range { start: 0, end }], valid: 0, interrupted: 0, gaps: Vec::new() }
     }
 
     /// The next range to ask for, relative to the start of the stretch; `None` when all is known.
@@ -75,11 +64,7 @@ impl Splitter {
         self.valid = self.valid.max(end);
         // A request must start aligned, so the bytes after the last border are asked for again. If that brings nothing
         // new, the file ends here.
-        let next = if self.aligned {
-            end - end % SPLIT_UNIT
-        } else {
-            end
-        };
+        let next = if self.aligned { end - end % SPLIT_UNIT } else { end };
         if next > range.start {
             self.todo.push(next..range.end);
         } else {
@@ -88,10 +73,7 @@ impl Splitter {
     }
 
     fn failed(&mut self, range: Range<u32>, error: io::Error) {
-        let again = matches!(
-            Errno::from_io_error(&error),
-            Some(Errno::INTR | Errno::AGAIN)
-        );
+        let again = matches!(Errno::from_io_error(&error), Some(Errno::INTR | Errno::AGAIN));
         if again && self.interrupted < INTERRUPTED_MAX {
             self.interrupted += 1;
             self.todo.push(range);
@@ -120,11 +102,7 @@ impl Splitter {
         {
             last.len += len;
         } else {
-            self.gaps.push(Gap {
-                offset,
-                len,
-                error: Arc::new(error),
-            });
+            self.gaps.push(Gap { offset, len, error: Arc::new(error) });
         }
     }
 
@@ -139,54 +117,26 @@ mod tests {
     use super::*;
 
     /// A device of `size` bytes whose units `bad` fail; returns known bytes, gaps as (offset, len), and requests.
-    fn read(
-        want: u32,
-        size: u32,
-        bad: &[u32],
-        aligned: bool,
-        chunk: u32,
-    ) -> (u32, Vec<(u64, u32)>, u32) {
+    fn read(want: u32, size: u32, bad: &[u32], aligned: bool, chunk: u32) -> (u32, Vec<(u64, u32)>, u32) {
         let mut splitter = Splitter::new(1 << 20, want, aligned);
         let mut requests = 0;
         while let Some(range) = splitter.next() {
             requests += 1;
-            let fails = bad
-                .iter()
-                .any(|unit| range.start < (unit + 1) * 4096 && unit * 4096 < range.end);
-            let available = size
-                .saturating_sub(range.start)
-                .min(range.len() as u32)
-                .min(chunk);
-            let result = if fails {
-                Err(Errno::IO.into())
-            } else {
-                Ok(available)
-            };
+            let fails = bad.iter().any(|unit| range.start < (unit + 1) * 4096 && unit * 4096 < range.end);
+            let available = size.saturating_sub(range.start).min(range.len() as u32).min(chunk);
+            let result = if fails { Err(Errno::IO.into()) } else { Ok(available) };
             splitter.record(range, result);
         }
         let (valid, gaps) = splitter.finish();
-        (
-            valid,
-            gaps.iter()
-                .map(|gap| (gap.offset - (1 << 20), gap.len))
-                .collect(),
-            requests,
-        )
+        (valid, gaps.iter().map(|gap| (gap.offset - (1 << 20), gap.len)).collect(), requests)
     }
 
     #[test]
     fn one_bad_unit_costs_one_gap_of_one_unit() {
         for bad in [0, 1, 100, 255] {
             let (valid, gaps, requests) = read(1 << 20, 1 << 20, &[bad], true, u32::MAX);
-            assert_eq!(
-                (valid, gaps),
-                (1 << 20, vec![(u64::from(bad) * 4096, 4096)])
-            );
-            assert_eq!(
-                requests,
-                1 + 2 * 8,
-                "one failing and one good half for each of eight levels"
-            );
+            assert_eq!((valid, gaps), (1 << 20, vec![(u64::from(bad) * 4096, 4096)]));
+            assert_eq!(requests, 1 + 2 * 8, "one failing and one good half for each of eight levels");
         }
     }
 

@@ -49,10 +49,7 @@ impl<'c, R: Read> StreamReader<'c, R> {
     ///
     /// # Errors
     /// The stream failed; all bytes that came before have been handed over, and the stream counts as ended.
-    #[expect(
-        clippy::should_implement_trait,
-        reason = "a piece borrows from the reader, which Iterator cannot say"
-    )]
+    #[expect(clippy::should_implement_trait, reason = "a piece borrows from the reader, which Iterator cannot say")]
     pub fn next(&mut self) -> Option<io::Result<Piece<'_>>> {
         if !self.started {
             self.started = true;
@@ -68,24 +65,14 @@ impl<'c, R: Read> StreamReader<'c, R> {
         self.fill_ahead();
         add(&self.counters.bytes_read, u64::from(len));
         let last = self.ahead_len == 0 && self.error.is_none();
-        Some(Ok(Piece {
-            file: FileId(0),
-            offset,
-            bytes: self.current.first(len),
-            asked: len,
-            gaps: &[],
-            last,
-        }))
+        Some(Ok(Piece { file: FileId(0), offset, bytes: self.current.first(len), asked: len, gaps: &[], last }))
     }
 
     /// Reads until the piece is full or the stream ends.
     fn fill_ahead(&mut self) {
         while !self.ended && self.ahead_len < self.piece_size {
             add(&self.counters.requests, 1);
-            match self
-                .stream
-                .read(self.ahead.range_mut(self.ahead_len..self.piece_size))
-            {
+            match self.stream.read(self.ahead.range_mut(self.ahead_len..self.piece_size)) {
                 Ok(0) => self.ended = true,
                 Ok(got) => self.ahead_len += u32::try_from(got).unwrap_or(u32::MAX),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -143,21 +130,12 @@ mod tests {
         assert_eq!(pieces(0, false), (vec![], false));
         assert_eq!(pieces(1, false), (vec![(0, 1, true)], false));
         assert_eq!(pieces(65536, false), (vec![(0, 65536, true)], false));
-        assert_eq!(
-            pieces(131_073, false),
-            (
-                vec![(0, 65536, false), (65536, 65536, false), (131_072, 1, true)],
-                false
-            )
-        );
+        assert_eq!(pieces(131_073, false), (vec![(0, 65536, false), (65536, 65536, false), (131_072, 1, true)], false));
     }
 
     #[test]
     fn a_stream_that_fails_first_hands_over_what_came() {
-        assert_eq!(
-            pieces(65546, true),
-            (vec![(0, 65536, false), (65536, 10, false)], true)
-        );
+        assert_eq!(pieces(65546, true), (vec![(0, 65536, false), (65536, 10, false)], true));
         assert_eq!(pieces(0, true), (vec![], true));
     }
 }

@@ -8,13 +8,9 @@ use std::thread;
 pub fn run_workers<T: Send>(n: usize, f: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let f = &f;
     thread::scope(|scope| {
-        let others: Vec<_> = (1..n)
-            .map(|worker| scope.spawn(move || f(worker)))
-            .collect();
+        let others: Vec<_> = (1..n).map(|worker| scope.spawn(move || f(worker))).collect();
         let first = (n > 0).then(|| f(0));
-        let others = others
-            .into_iter()
-            .map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        let others = others.into_iter().map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic)));
         first.into_iter().chain(others).collect()
     })
 }

@@ -18,21 +18,12 @@ impl OpenQueue for Threads {
     }
 
     fn open(&self, depth: u32, _buffers: &[Buffer]) -> io::Result<Box<dyn Queue>> {
-        let mut pool = ThreadQueue {
-            shared: Arc::default(),
-            threads: Vec::new(),
-            taken: Vec::new(),
-            in_flight: 0,
-            note: None,
-        };
+        let mut pool =
+            ThreadQueue { shared: Arc::default(), threads: Vec::new(), taken: Vec::new(), in_flight: 0, note: None };
         for index in 0..depth {
             let shared = Arc::clone(&pool.shared);
             let name = format!("read-{index}");
-            match Builder::new()
-                .name(name)
-                .stack_size(STACK_SIZE)
-                .spawn(move || serve(&shared))
-            {
+            match Builder::new().name(name).stack_size(STACK_SIZE).spawn(move || serve(&shared)) {
                 Ok(thread) => pool.threads.push(thread),
                 Err(error) if pool.threads.is_empty() => return Err(error),
                 Err(error) => {
@@ -84,9 +75,7 @@ impl Queue for ThreadQueue {
         }
         let count = self.taken.len();
         self.in_flight += count;
-        lock(&self.shared.todo)
-            .requests
-            .extend(self.taken.drain(..));
+        lock(&self.shared.todo).requests.extend(self.taken.drain(..));
         for _ in 0..count {
             self.shared.work.notify_one();
         }
@@ -100,11 +89,7 @@ impl Queue for ThreadQueue {
         }
         let mut ready = lock(&self.shared.done);
         while ready.is_empty() {
-            ready = self
-                .shared
-                .ready
-                .wait(ready)
-                .unwrap_or_else(PoisonError::into_inner);
+            ready = self.shared.ready.wait(ready).unwrap_or_else(PoisonError::into_inner);
         }
         self.in_flight -= ready.len();
         done.append(&mut ready);
@@ -140,12 +125,7 @@ fn serve(shared: &Shared) {
             }
             match todo.requests.pop_front() {
                 Some(request) => break request,
-                None => {
-                    todo = shared
-                        .work
-                        .wait(todo)
-                        .unwrap_or_else(PoisonError::into_inner)
-                }
+                None => todo = shared.work.wait(todo).unwrap_or_else(PoisonError::into_inner),
             }
         };
         drop(todo);
@@ -159,16 +139,9 @@ fn serve(shared: &Shared) {
 fn read(mut request: Request) -> Completion {
     let range = request.start..request.start.saturating_add(request.len);
     let bytes = request.buffer.range_mut(range);
-    let result = request
-        .handle
-        .fd()
-        .and_then(|fd| Ok(rustix::io::pread(fd, bytes, request.offset)?));
+    let result = request.handle.fd().and_then(|fd| Ok(rustix::io::pread(fd, bytes, request.offset)?));
     let result = result.map(|got| u32::try_from(got).unwrap_or(u32::MAX));
-    Completion {
-        token: request.token,
-        buffer: request.buffer,
-        result,
-    }
+    Completion { token: request.token, buffer: request.buffer, result }
 }
 
 /// A panic elsewhere leaves the lists whole: they change by single pushes and pops.

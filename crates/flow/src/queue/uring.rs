@@ -1,9 +1,6 @@
 //! `io_uring`: one system call starts a batch and waits; the kernel keeps the buffers' pages pinned across requests.
 
-#![expect(
-    unsafe_code,
-    reason = "the kernel writes to buffers behind the compiler's back"
-)]
+#![expect(unsafe_code, reason = "the kernel writes to buffers behind the compiler's back")]
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -33,33 +30,18 @@ impl OpenQueue for Uring {
         }
         let (registered, note) = match register(&ring, buffers) {
             Ok(registered) => (registered, None),
-            Err(error) => (
-                Vec::new(),
-                Some(format!("buffers are not registered with io_uring: {error}")),
-            ),
+            Err(error) => (Vec::new(), Some(format!("buffers are not registered with io_uring: {error}"))),
         };
         let flying = (0..depth).map(|_| None).collect();
-        Ok(Box::new(UringQueue {
-            ring,
-            flying,
-            free: (0..depth).collect(),
-            registered,
-            note,
-        }))
+        Ok(Box::new(UringQueue { ring, flying, free: (0..depth).collect(), registered, note }))
     }
 }
 
 /// A ring for one thread, whose completions are worked on when that thread asks (Linux 6.1), or a plain one.
 fn new_ring(depth: u32) -> io::Result<IoUring> {
-    let lean = IoUring::builder()
-        .dontfork()
-        .setup_single_issuer()
-        .setup_defer_taskrun()
-        .build(depth);
+    let lean = IoUring::builder().dontfork().setup_single_issuer().setup_defer_taskrun().build(depth);
     match lean {
-        Err(error) if Errno::from_io_error(&error) == Some(Errno::INVAL) => {
-            IoUring::builder().dontfork().build(depth)
-        }
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::INVAL) => IoUring::builder().dontfork().build(depth),
         lean => lean,
     }
 }
@@ -68,24 +50,14 @@ fn new_ring(depth: u32) -> io::Result<IoUring> {
 /// each. The limit on locked memory may forbid it.
 fn register(ring: &IoUring, buffers: &[Buffer]) -> io::Result<Vec<usize>> {
     let mut addresses = vec![0; buffers.len()];
-    let mut vectors = vec![
-        libc::iovec {
-            iov_base: std::ptr::null_mut(),
-            iov_len: 0
-        };
-        buffers.len()
-    ];
+    let mut vectors = vec![libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; buffers.len()];
     for buffer in buffers {
         let index = usize::from(buffer.index());
-        let (Some(address), Some(vector)) = (addresses.get_mut(index), vectors.get_mut(index))
-        else {
+        let (Some(address), Some(vector)) = (addresses.get_mut(index), vectors.get_mut(index)) else {
             return Err(Errno::INVAL.into());
         };
         *address = buffer.bytes().as_ptr() as usize;
-        *vector = libc::iovec {
-            iov_base: buffer.bytes().as_ptr().cast_mut().cast(),
-            iov_len: buffer.bytes().len(),
-        };
+        *vector = libc::iovec { iov_base: buffer.bytes().as_ptr().cast_mut().cast(), iov_len: buffer.bytes().len() };
     }
     // SAFETY: every vector describes live memory of the length it says. The kernel pins the pages, so that they stay even
     // if the buffers were dropped first, and writes to them only for a `ReadFixed` request, which `entry` makes only for
@@ -115,21 +87,13 @@ impl UringQueue {
     fn reap(&mut self, done: &mut Vec<Completion>) {
         for event in self.ring.completion() {
             let place = event.user_data();
-            let flying = usize::try_from(place)
-                .ok()
-                .and_then(|place| self.flying.get_mut(place));
-            let (Some(request), Ok(place)) = (flying.and_then(Option::take), u32::try_from(place))
-            else {
+            let flying = usize::try_from(place).ok().and_then(|place| self.flying.get_mut(place));
+            let (Some(request), Ok(place)) = (flying.and_then(Option::take), u32::try_from(place)) else {
                 continue;
             };
             self.free.push(place);
-            let result = u32::try_from(event.result())
-                .map_err(|_| io::Error::from_raw_os_error(-event.result()));
-            done.push(Completion {
-                token: request.token,
-                buffer: request.buffer,
-                result,
-            });
+            let result = u32::try_from(event.result()).map_err(|_| io::Error::from_raw_os_error(-event.result()));
+            done.push(Completion { token: request.token, buffer: request.buffer, result });
         }
     }
 
@@ -204,17 +168,11 @@ fn entry(request: &mut Request, registered: &[usize]) -> squeue::Entry {
     let fd = Fd(request.handle.fd().map_or(-1, |fd| fd.as_raw_fd()));
     let index = request.buffer.index();
     let base = request.buffer.bytes().as_ptr() as usize;
-    let bytes = request
-        .buffer
-        .range_mut(request.start..request.start.saturating_add(request.len));
+    let bytes = request.buffer.range_mut(request.start..request.start.saturating_add(request.len));
     let len = u32::try_from(bytes.len()).unwrap_or(0);
     if registered.get(usize::from(index)) == Some(&base) {
-        opcode::ReadFixed::new(fd, bytes.as_mut_ptr(), len, index)
-            .offset(request.offset)
-            .build()
+        opcode::ReadFixed::new(fd, bytes.as_mut_ptr(), len, index).offset(request.offset).build()
     } else {
-        opcode::Read::new(fd, bytes.as_mut_ptr(), len)
-            .offset(request.offset)
-            .build()
+        opcode::Read::new(fd, bytes.as_mut_ptr(), len).offset(request.offset).build()
     }
 }

@@ -13,7 +13,7 @@ use crate::options::OptionsError;
 use crate::queue::OpenQueue;
 use crate::split::{Gap, Splitter};
 use crate::{Block, Buffer, Cursor, Engine, FileId, FileSet, ReadOptions};
-use window::{Front, Window};
+use window::{Front, Read, Window};
 
 /// Bytes of one block, in ascending order: a block comes in one piece, or in several.
 ///
@@ -74,25 +74,20 @@ pub struct Reader<'f> {
     options: ReadOptions,
     counters: &'f WorkerCounters,
     window: Window<'f>,
-    head: Head,
+    /// The buffer of the block that was handed over last, read by the queue.
+    handed: Option<Buffer>,
+    /// The block that is being handed over piece by piece, out of the page cache.
+    steps: Option<Steps>,
     /// Bytes just read from the page cache: always the same few, so that they stay in the core's cache.
     hot: Buffer,
     gaps: Vec<Gap>,
 }
 
-/// The block that is being handed over.
-enum Head {
-    None,
-    /// Read by the queue, handed over in one piece.
-    Whole {
-        buffer: Buffer,
-    },
-    /// In the page cache, read piece by piece when asked for.
-    Steps {
-        block: Block,
-        file: Arc<OpenFile>,
-        done: u32,
-    },
+/// How far a block has come that is read from the page cache when asked for.
+struct Steps {
+    block: Block,
+    file: Arc<OpenFile>,
+    done: u32,
 }
 
 impl<'f> Reader<'f> {
@@ -107,21 +102,9 @@ impl<'f> Reader<'f> {
         options: &ReadOptions,
         counters: &'f WorkerCounters,
     ) -> Result<Self, ReaderError> {
-        let mut reader = Self::with_engines(
-            files,
-            cursor,
-            options,
-            counters,
-            options.engine.candidates(),
-        )?;
+        let mut reader = Self::with_engines(files, cursor, options, counters, options.engine.candidates())?;
         if options.engine == Engine::Uring {
-            reader
-                .window
-                .open_lane()
-                .map_err(|error| ReaderError::Engine {
-                    engine: "io_uring",
-                    error,
-                })?;
+            reader.window.open_lane().map_err(|error| ReaderError::Engine { engine: "io_uring", error })?;
         }
         Ok(reader)
     }
@@ -143,66 +126,36 @@ impl<'f> Reader<'f> {
         }
         let hot = Buffer::new(0, options.cached_piece).map_err(ReaderError::Memory)?;
         let window = Window::new(files, cursor, options, counters, engines);
-        Ok(Self {
-            options: options.clone(),
-            counters,
-            window,
-            head: Head::None,
-            hot,
-            gaps: Vec::new(),
-        })
+        Ok(Self { options: options.clone(), counters, window, handed: None, steps: None, hot, gaps: Vec::new() })
     }
 
     /// The next piece, or the next block that failed; `None` when the cursor has no more blocks.
-    #[expect(
-        clippy::should_implement_trait,
-        reason = "a piece borrows from the reader, which Iterator cannot say"
-    )]
+    #[expect(clippy::should_implement_trait, reason = "a piece borrows from the reader, which Iterator cannot say")]
     pub fn next(&mut self) -> Option<Result<Piece<'_>, FileFailure>> {
-        if let Head::Steps { block, done, .. } = &self.head
-            && *done < block.len
-        {
-            return Some(self.step());
+        if self.steps.as_ref().is_some_and(|steps| steps.done < steps.block.len) {
+            return self.step();
         }
-        if let Head::Whole { buffer } = std::mem::replace(&mut self.head, Head::None) {
+        self.steps = None;
+        if let Some(buffer) = self.handed.take() {
             self.window.give_back(buffer);
         }
         self.window.fill();
         match self.window.pop()? {
             Front::Failed(failure) => Some(Err(failure)),
             Front::Cached { block, file } => {
-                self.head = Head::Steps {
-                    block,
-                    file,
-                    done: 0,
-                };
-                Some(self.step())
+                self.steps = Some(Steps { block, file, done: 0 });
+                self.step()
             }
-            Front::Read {
-                block,
-                direct,
-                buffer,
-                valid,
-                gaps,
-            } => Some(Ok(self.whole(block, direct, buffer, valid, gaps))),
+            Front::Read(read) => Some(Ok(self.whole(read))),
         }
     }
 
     /// Hands over a block that the queue has read.
-    fn whole(
-        &mut self,
-        block: Block,
-        direct: bool,
-        buffer: Buffer,
-        valid: u32,
-        gaps: Vec<Gap>,
-    ) -> Piece<'_> {
+    fn whole(&mut self, read: Read) -> Piece<'_> {
+        let Read { block, direct, buffer, valid, gaps } = read;
         let valid = valid.min(block.len);
-        self.head = Head::Whole { buffer };
+        let buffer = self.handed.insert(buffer);
         self.gaps = gaps;
-        let Head::Whole { buffer } = &mut self.head else {
-            unreachable!("set two lines above")
-        };
         let lost = clear_gaps(&mut self.gaps, block.offset, buffer, valid);
         let read = u64::from(valid - lost);
         add(&self.counters.bytes_read, read);
@@ -211,39 +164,23 @@ impl<'f> Reader<'f> {
         }
         self.counters.count_gaps(&self.gaps);
         let bytes = buffer.first(valid);
-        Piece {
-            file: block.file,
-            offset: block.offset,
-            bytes,
-            asked: block.len,
-            gaps: &self.gaps,
-            last: true,
-        }
+        Piece { file: block.file, offset: block.offset, bytes, asked: block.len, gaps: &self.gaps, last: true }
     }
 
-    /// Reads the next piece of a block that is in the page cache.
-    fn step(&mut self) -> Result<Piece<'_>, FileFailure> {
-        let Head::Steps { block, file, done } = &mut self.head else {
-            unreachable!("called for steps only")
-        };
-        let block = *block;
+    /// Reads the next piece of a block that is in the page cache; `None` if there is no such block.
+    fn step(&mut self) -> Option<Result<Piece<'_>, FileFailure>> {
+        let Steps { block, file, done } = self.steps.as_mut()?;
         let offset = block.offset + u64::from(*done);
         let left = block.len - *done;
         let want = left.min(self.options.cached_piece);
-        let fd = match file.buffered() {
-            Ok(fd) => fd,
-            Err(error) => {
-                *done = block.len;
-                return Err(self.window.failure(block, Arc::new(error)));
-            }
-        };
         let mut splitter = Splitter::new(offset, want, false);
         let mut requests = 0;
         while let Some(range) = splitter.next() {
             requests += 1;
             let at = offset + u64::from(range.start);
-            let got = rustix::io::pread(fd, self.hot.range_mut(range.clone()), at);
-            splitter.record(range, got.map(|got| got as u32).map_err(io::Error::from));
+            let bytes = self.hot.range_mut(range.clone());
+            let got = file.buffered().and_then(|fd| Ok(rustix::io::pread(fd, bytes, at)?));
+            splitter.record(range, got.map(|got| got as u32));
         }
         let (valid, gaps) = splitter.finish();
         let asked = if valid < want { left } else { want };
@@ -259,14 +196,7 @@ impl<'f> Reader<'f> {
             add(&self.counters.retries, requests - 1);
         }
         self.counters.count_gaps(&self.gaps);
-        Ok(Piece {
-            file: block.file,
-            offset,
-            bytes: self.hot.first(valid),
-            asked,
-            gaps: &self.gaps,
-            last,
-        })
+        Some(Ok(Piece { file: block.file, offset, bytes: self.hot.first(valid), asked, gaps: &self.gaps, last }))
     }
 
     /// The engine that carries requests, as users know it. Until the first block that the page cache does not have, the
@@ -294,9 +224,7 @@ impl<'f> Reader<'f> {
 fn clear_gaps(gaps: &mut [Gap], offset: u64, buffer: &mut Buffer, valid: u32) -> u32 {
     let mut lost = 0;
     for gap in gaps {
-        let start = u32::try_from(gap.offset - offset)
-            .unwrap_or(valid)
-            .min(valid);
+        let start = u32::try_from(gap.offset - offset).unwrap_or(valid).min(valid);
         gap.len = gap.len.min(valid - start);
         buffer.range_mut(start..start + gap.len).fill(0);
         lost += gap.len;

@@ -25,35 +25,26 @@ const TOKEN_AGAIN: u64 = u64::MAX;
 /// The block at the front, as far as it can be without being handed over.
 pub(super) enum Front {
     Failed(FileFailure),
-    Cached {
-        block: Block,
-        file: Arc<OpenFile>,
-    },
-    Read {
-        block: Block,
-        direct: bool,
-        buffer: Buffer,
-        valid: u32,
-        gaps: Vec<Gap>,
-    },
+    Cached { block: Block, file: Arc<OpenFile> },
+    Read(Read),
+}
+
+/// A block that the queue has read.
+pub(super) struct Read {
+    pub(super) block: Block,
+    /// Whether it came past the page cache.
+    pub(super) direct: bool,
+    pub(super) buffer: Buffer,
+    /// How many bytes of the buffer are known, gaps included; may be more than the block has.
+    pub(super) valid: u32,
+    pub(super) gaps: Vec<Gap>,
 }
 
 enum Slot {
     Failed(FileFailure),
-    Cached {
-        block: Block,
-        file: Arc<OpenFile>,
-    },
-    InFlight {
-        block: Block,
-        handle: FileHandle,
-    },
-    Done {
-        block: Block,
-        handle: FileHandle,
-        buffer: Buffer,
-        result: io::Result<u32>,
-    },
+    Cached { block: Block, file: Arc<OpenFile> },
+    InFlight { block: Block, handle: FileHandle },
+    Done { block: Block, handle: FileHandle, buffer: Buffer, result: io::Result<u32> },
 }
 
 /// The way to the device: a queue and the buffers it fills.
@@ -135,12 +126,7 @@ impl<'f> Window<'f> {
     }
 
     pub(super) fn failure(&self, block: Block, error: Arc<io::Error>) -> FileFailure {
-        FileFailure {
-            file: block.file,
-            path: self.files.path(block.file).to_owned(),
-            block,
-            error,
-        }
+        FileFailure { file: block.file, path: self.files.path(block.file).to_owned(), block, error }
     }
 
     /// Takes blocks until the window is full or the cursor has no more.
@@ -161,11 +147,8 @@ impl<'f> Window<'f> {
     /// page cache, one at a time, so that no worker hoards what another could do.
     fn has_room(&self) -> bool {
         let waiting_max = if self.in_flight == 0 { 1 } else { self.depth };
-        self.waiting < waiting_max
-            && self
-                .lane
-                .as_ref()
-                .is_none_or(|lane| !lane.pool.free().is_empty())
+        let free = self.lane.as_ref().is_none_or(|lane| !lane.pool.free().is_empty());
+        self.waiting < waiting_max && (free || self.broken.is_some())
     }
 
     /// Puts a block into the window; `false` if it must wait for a descriptor.
@@ -193,9 +176,7 @@ impl<'f> Window<'f> {
             return Ok(Arc::clone(file));
         }
         self.recent = None;
-        let file = self
-            .files
-            .open(id, self.io == IoMode::Direct, self.counters)?;
+        let file = self.files.open(id, self.io == IoMode::Direct, self.counters)?;
         self.recent = Some((id, Arc::clone(&file)));
         Ok(file)
     }
@@ -206,10 +187,7 @@ impl<'f> Window<'f> {
             && let Ok(fd) = file.buffered()
             && self.cache.holds(fd, &block)
         {
-            return Slot::Cached {
-                block,
-                file: Arc::clone(file),
-            };
+            return Slot::Cached { block, file: Arc::clone(file) };
         }
         match self.submit_block(block, file) {
             Ok(handle) => Slot::InFlight { block, handle },
@@ -217,11 +195,7 @@ impl<'f> Window<'f> {
         }
     }
 
-    fn submit_block(
-        &mut self,
-        block: Block,
-        file: &Arc<OpenFile>,
-    ) -> Result<FileHandle, Arc<io::Error>> {
+    fn submit_block(&mut self, block: Block, file: &Arc<OpenFile>) -> Result<FileHandle, Arc<io::Error>> {
         if let Some(error) = &self.broken {
             return Err(Arc::clone(error));
         }
@@ -230,32 +204,16 @@ impl<'f> Window<'f> {
             self.broken = Some(Arc::clone(&error));
             return Err(error);
         }
-        let handle =
-            FileHandle::new(file, self.io != IoMode::Buffered, self.counters).map_err(Arc::new)?;
+        let handle = FileHandle::new(file, self.io != IoMode::Buffered, self.counters).map_err(Arc::new)?;
         if !handle.is_direct() {
             file.advise_sequential();
         }
-        let buffer = self
-            .lane
-            .as_mut()
-            .and_then(|lane| lane.pool.take())
-            .ok_or(io::ErrorKind::OutOfMemory);
+        let buffer = self.lane.as_mut().and_then(|lane| lane.pool.take()).ok_or(io::ErrorKind::OutOfMemory);
         let buffer = buffer.map_err(|kind| Arc::new(kind.into()))?;
-        let len = if handle.is_direct() {
-            block.len.next_multiple_of(SPLIT_UNIT)
-        } else {
-            block.len
-        };
+        let len = if handle.is_direct() { block.len.next_multiple_of(SPLIT_UNIT) } else { block.len };
         let token = self.first + self.slots.len() as u64;
-        let request = Request {
-            token,
-            file: block.file,
-            handle: handle.clone(),
-            offset: block.offset,
-            start: 0,
-            len,
-            buffer,
-        };
+        let request =
+            Request { token, file: block.file, handle: handle.clone(), offset: block.offset, start: 0, len, buffer };
         self.submit(request);
         Ok(handle)
     }
@@ -265,9 +223,7 @@ impl<'f> Window<'f> {
             lane.queue.submit(request);
             self.in_flight += 1;
             add(&self.counters.requests, 1);
-            self.counters
-                .in_flight_max
-                .fetch_max(u64::from(self.in_flight), Ordering::Relaxed);
+            self.counters.in_flight_max.fetch_max(u64::from(self.in_flight), Ordering::Relaxed);
         }
     }
 
@@ -284,9 +240,7 @@ impl<'f> Window<'f> {
             match engine.open(self.depth, pool.free()) {
                 Ok(queue) => {
                     if let Some((before, error)) = failed {
-                        self.notes.push(format!(
-                            "{before} does not work here ({error}): using {name}"
-                        ));
+                        self.notes.push(format!("{before} does not work here ({error}): using {name}"));
                     }
                     self.notes.extend(queue.note().map(str::to_owned));
                     self.lane = Some(Lane { queue, pool, name });
@@ -302,9 +256,6 @@ impl<'f> Window<'f> {
     pub(super) fn pop(&mut self) -> Option<Front> {
         while matches!(self.slots.front()?, Slot::InFlight { .. }) {
             self.wait();
-            if self.in_flight == 0 && matches!(self.slots.front()?, Slot::InFlight { .. }) {
-                self.break_down(io::Error::other("the I/O engine lost a request"));
-            }
         }
         self.kick();
         let slot = self.slots.pop_front()?;
@@ -318,15 +269,8 @@ impl<'f> Window<'f> {
                 self.waiting -= 1;
                 Front::Cached { block, file }
             }
-            Slot::InFlight { block, .. } => {
-                Front::Failed(self.failure(block, Arc::new(io::ErrorKind::Other.into())))
-            }
-            Slot::Done {
-                block,
-                handle,
-                buffer,
-                result,
-            } => self.finish(block, handle, buffer, result),
+            Slot::InFlight { block, .. } => Front::Failed(self.failure(block, Arc::new(io::ErrorKind::Other.into()))),
+            Slot::Done { block, handle, buffer, result } => self.finish(block, handle, buffer, result),
         })
     }
 
@@ -344,10 +288,11 @@ impl<'f> Window<'f> {
         let lane = self.lane.as_mut()?;
         let started = Instant::now();
         let outcome = lane.queue.wait(&mut self.done);
-        add(
-            &self.counters.wait_ns,
-            u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX),
-        );
+        add(&self.counters.wait_ns, u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        let outcome = match outcome {
+            Ok(()) if self.done.is_empty() => Err(io::Error::other("the I/O engine lost a request")),
+            outcome => outcome,
+        };
         let mut again = None;
         while let Some(completion) = self.done.pop() {
             self.in_flight -= 1;
@@ -364,21 +309,13 @@ impl<'f> Window<'f> {
     }
 
     fn complete(&mut self, completion: Completion) {
-        let place = completion
-            .token
-            .checked_sub(self.first)
-            .and_then(|place| usize::try_from(place).ok());
+        let place = completion.token.checked_sub(self.first).and_then(|place| usize::try_from(place).ok());
         let slot = place.and_then(|place| self.slots.get_mut(place));
         if let Some(slot) = slot
             && let Slot::InFlight { block, handle } = slot
         {
             let (block, handle) = (*block, handle.clone());
-            *slot = Slot::Done {
-                block,
-                handle,
-                buffer: completion.buffer,
-                result: completion.result,
-            };
+            *slot = Slot::Done { block, handle, buffer: completion.buffer, result: completion.result };
         }
     }
 
@@ -389,12 +326,7 @@ impl<'f> Window<'f> {
         for slot in &mut self.slots {
             if let Slot::InFlight { block, .. } = slot {
                 let path = self.files.path(block.file).to_owned();
-                *slot = Slot::Failed(FileFailure {
-                    file: block.file,
-                    path,
-                    block: *block,
-                    error: Arc::clone(&error),
-                });
+                *slot = Slot::Failed(FileFailure { file: block.file, path, block: *block, error: Arc::clone(&error) });
                 self.waiting += 1;
             }
         }
@@ -402,22 +334,10 @@ impl<'f> Window<'f> {
     }
 
     /// Makes the best of a completed read: most are whole, others are continued or split.
-    fn finish(
-        &mut self,
-        block: Block,
-        handle: FileHandle,
-        buffer: Buffer,
-        result: io::Result<u32>,
-    ) -> Front {
+    fn finish(&mut self, block: Block, handle: FileHandle, buffer: Buffer, result: io::Result<u32>) -> Front {
         let direct = handle.is_direct();
         match result {
-            Ok(got) if got >= block.len => Front::Read {
-                block,
-                direct,
-                buffer,
-                valid: got,
-                gaps: Vec::new(),
-            },
+            Ok(got) if got >= block.len => Front::Read(Read { block, direct, buffer, valid: got, gaps: Vec::new() }),
             Err(error) if direct && Errno::from_io_error(&error) == Some(Errno::INVAL) => {
                 // Some file systems take the flag and refuse the reads.
                 handle.file().refuse_direct(self.counters);
@@ -475,12 +395,6 @@ impl<'f> Window<'f> {
             buffer = completion.buffer;
         }
         let (valid, gaps) = splitter.finish();
-        Front::Read {
-            block,
-            direct,
-            buffer,
-            valid,
-            gaps,
-        }
+        Front::Read(Read { block, direct, buffer, valid, gaps })
     }
 }
