@@ -43,7 +43,7 @@ pub fn text(report: &Report, style: Style, out: &mut impl Write) -> io::Result<(
     out.flush()
 }
 
-/// `db/t.ibd: page 3 (INDEX, index 157): what is wrong`.
+/// `db/t.ibd: page 3 (index page of index 157): what is wrong`.
 fn line(finding: &Finding) -> String {
     let weight = match finding.severity {
         Severity::Damage => "",
@@ -57,8 +57,8 @@ fn line(finding: &Finding) -> String {
     };
     let place = match (finding.page_type, finding.index_id) {
         _ if pages.is_empty() => pages,
-        (Some(kind), Some(index)) => format!("{pages} ({kind}, index {index}): "),
-        (Some(kind), None) => format!("{pages} ({kind}): "),
+        (Some(kind), Some(index)) => format!("{pages} ({kind} page of index {index}): "),
+        (Some(kind), None) => format!("{pages} ({kind} page): "),
         (None, _) => format!("{pages}: "),
     };
     format!("{}: {place}{weight}{}", finding.path, finding.message)
@@ -134,7 +134,19 @@ pub fn effort(report: &Report, out: &mut impl Write) -> io::Result<()> {
         human(effort.bytes_cached as f64),
         human(effort.bytes_direct as f64),
         human(effort.buffer_bytes as f64)
-    )
+    )?;
+    match peak_memory_mib() {
+        Some(peak) => writeln!(out, "innokit: peak memory {peak} MiB"),
+        None => Ok(()),
+    }
+}
+
+/// The process's peak of resident memory as the kernel counts it.
+fn peak_memory_mib() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: u64 = line.trim().split(' ').next()?.parse().ok()?;
+    Some(kib.div_ceil(1024))
 }
 
 /// `1,234,567`.

@@ -224,5 +224,6 @@ fn a_damaged_first_page_does_not_hide_the_rest() {
     let (document, status) = check_json(&dir.file("t.ibd", &bytes), &[]);
     assert_eq!(status, 1);
     assert_eq!(total(&document, "pages"), sample_pages());
-    assert_eq!(reasons(&document), ["first_page_lost"]);
+    assert_eq!(reasons(&document), ["zero_page_in_use"]);
+    assert_eq!(total(&document, "corrupt"), 1);
 }

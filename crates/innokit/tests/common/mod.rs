@@ -112,3 +112,54 @@ pub fn reasons(document: &Value) -> Vec<&str> {
 pub fn total(document: &Value, name: &str) -> u64 {
     document["totals"][name].as_u64().unwrap_or_else(|| panic!("no total {name}"))
 }
+
+/// One entry of a `MANIFEST.toml`, with the folder that it is in.
+#[derive(Debug)]
+pub struct Entry {
+    /// For [`fixture`]: `mysql-9.7/dynamic-16k.ibd`.
+    pub name: String,
+    entry: toml::Table,
+}
+
+impl Entry {
+    /// A text field.
+    pub fn text(&self, field: &str) -> &str {
+        self.entry[field].as_str().unwrap_or_else(|| panic!("{}: {field} is no text", self.name))
+    }
+
+    /// A number.
+    pub fn number(&self, field: &str) -> u64 {
+        let number = self.entry[field].as_integer().and_then(|number| u64::try_from(number).ok());
+        number.unwrap_or_else(|| panic!("{}: {field} is no number", self.name))
+    }
+
+    /// A list of numbers.
+    pub fn numbers(&self, field: &str) -> Vec<u64> {
+        let list = self.entry[field].as_array().unwrap_or_else(|| panic!("{}: {field} is no list", self.name));
+        list.iter().filter_map(|number| u64::try_from(number.as_integer()?).ok()).collect()
+    }
+
+    /// The file, unpacked, after its checksum was compared with the manifest's.
+    pub fn bytes(&self) -> Vec<u8> {
+        use sha2::{Digest, Sha256};
+        let bytes = fixture(&self.name);
+        let sum: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(sum, self.text("sha256"), "{}", self.name);
+        bytes
+    }
+}
+
+/// All entries of `fixtures/FOLDER/MANIFEST.toml`.
+pub fn manifest(folder: &str) -> Vec<Entry> {
+    let text =
+        std::fs::read_to_string(repository().join("fixtures").join(folder).join("MANIFEST.toml")).expect("a manifest");
+    let table: toml::Table = text.parse().expect("TOML");
+    let entries = table["fixture"].as_array().expect("[[fixture]]").iter();
+    entries
+        .map(|entry| entry.as_table().expect("a table").clone())
+        .map(|entry| {
+            let file = entry["file"].as_str().expect("a file name");
+            Entry { name: format!("{folder}/{}", file.trim_end_matches(".zst")), entry }
+        })
+        .collect()
+}

@@ -62,6 +62,15 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// Pages counted as empty turn out to be lost, or not decidable.
+    pub(crate) fn empty_turned(&mut self, pages: u64, severity: Severity) {
+        self.empty -= pages;
+        match severity {
+            Severity::Damage => self.corrupt += pages,
+            Severity::Undecided | Severity::Notice => self.unverifiable += pages,
+        }
+    }
+
     /// Adds `other` to these counts.
     pub fn add(&mut self, other: &Self) {
         self.pages += other.pages;

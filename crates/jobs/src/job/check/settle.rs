@@ -69,9 +69,7 @@ impl Settling<'_> {
 
     /// What can be said of a file without its neighbours.
     fn whole_file(&mut self, file: u32) {
-        let Some(done) = self.done.get(file as usize) else {
-            return;
-        };
+        let Some(done) = self.done.get_mut(file as usize) else { return };
         let path = done.candidate.path.clone();
         let mut found = Vec::new();
         if let Some(words) = &done.tally.failure {
@@ -87,11 +85,14 @@ impl Settling<'_> {
                 let message = format!(
                     "{tail} bytes follow the last whole page ({whole} pages of {size} bytes): the server ignores them"
                 );
-                found.push(about(&path, "partial_page", Severity::Notice, message));
+                let finding = about(&path, "partial_page", Severity::Notice, message);
+                found.push(Finding { page: u32::try_from(whole).ok(), pages: 1, ..finding });
             }
         }
         if done.tally.first_page_zero {
-            found.push(first_page_lost(&path, &mut self.redo));
+            let finding = first_page_lost(&path, &mut self.redo);
+            done.tally.counts.empty_turned(1, finding.severity);
+            found.push(finding);
         }
         for (pages, why) in done.tally.undecided.values() {
             found.push(Finding { pages: *pages, ..undecided_pages(&path, *pages, *why) });
@@ -146,16 +147,8 @@ impl Settling<'_> {
             return;
         };
         let recovery = self.redo.pending_for(&done.candidate.path);
-        let counts = &mut done.tally.counts;
-        counts.empty -= u64::from(pages);
-        let severity = match recovery {
-            Some(_) => Severity::Undecided,
-            None => Severity::Damage,
-        };
-        match severity {
-            Severity::Damage => counts.corrupt += u64::from(pages),
-            _ => counts.unverifiable += u64::from(pages),
-        }
+        let severity = severity_unless(recovery);
+        done.tally.counts.empty_turned(u64::from(pages), severity);
         let mut message = "all zeros, but in use by the extent descriptors: the content is lost".to_owned();
         append(&mut message, recovery, "crash recovery may yet fill it");
         let path = done.candidate.path.clone();
@@ -288,7 +281,7 @@ fn first_page_lost(path: &Path, redo: &mut RedoLogs) -> Finding {
     let mut message =
         "the page is all zeros: the space header is lost, and with it what says which pages are in use".to_owned();
     append(&mut message, recovery, "crash recovery may yet write it");
-    let finding = about(path, "first_page_lost", severity_unless(recovery), message);
+    let finding = about(path, "zero_page_in_use", severity_unless(recovery), message);
     Finding { page: Some(0), pages: 1, ..finding }
 }
 

@@ -1,0 +1,45 @@
+//! Memory does not grow with the data.
+
+mod common;
+
+use std::fs::OpenOptions;
+use std::io::BufRead;
+use std::process::Stdio;
+
+use common::{Dir, fixture};
+
+const LIMIT_MIB: u64 = 200;
+
+/// Checks a file with the defaults; the process's peak of resident memory, MiB, as it says itself from the kernel's count.
+fn peak_of(path: &std::path::Path) -> (u64, String) {
+    let output =
+        common::innokit().args(["check", "--verbose"]).arg(path).stdout(Stdio::piped()).output().expect("innokit runs");
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    let line = output.stderr.lines().map_while(Result::ok).find(|line| line.contains("peak memory")).expect(&errors);
+    let number = line.split("peak memory ").nth(1).and_then(|rest| rest.split(' ').next()).expect("a number");
+    (number.parse().expect("MiB"), String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[test]
+fn a_file_of_64_gib_takes_less_than_200_mib() {
+    let dir = Dir::new();
+    let path = dir.file("large.ibd", &fixture("mysql-9.7/zip-1k.ibd"));
+    OpenOptions::new().write(true).open(&path).expect("opens").set_len(64 << 30).expect("a sparse file");
+    let (peak, text) = peak_of(&path);
+    assert!(text.contains("all well"), "{text}");
+    assert!(text.contains("68,719,476,736"), "{text}");
+    assert!(peak < LIMIT_MIB, "{peak} MiB");
+}
+
+#[test]
+fn damage_on_every_page_takes_less_than_200_mib() {
+    let dir = Dir::new();
+    let page = fixture("mysql-9.7/dynamic-4k.ibd")[5 * 4096..6 * 4096].to_vec();
+    let mut bytes = fixture("mysql-9.7/dynamic-4k.ibd");
+    while bytes.len() < 512 << 20 {
+        bytes.extend_from_slice(&page);
+    }
+    let (peak, text) = peak_of(&dir.file("wrecked.ibd", &bytes));
+    assert!(text.contains("DAMAGE FOUND"), "{text}");
+    assert!(peak < LIMIT_MIB, "{peak} MiB");
+}

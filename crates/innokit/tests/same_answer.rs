@@ -1,0 +1,66 @@
+//! The same input gives the same bytes of output, whatever the number of workers, the engine, the mode and the block size.
+
+mod common;
+
+use common::{Dir, check, fixture, manifest};
+
+/// Sound, broken, odd and foreign files, some larger than a block.
+fn mixed_directory() -> Dir {
+    let dir = Dir::new();
+    for folder in ["mysql-9.7", "mariadb-10.11", "broken"] {
+        for entry in manifest(folder) {
+            dir.file(&entry.name, &entry.bytes());
+        }
+    }
+    dir.file("empty.ibd", b"");
+    dir.file("notes.txt", b"not a tablespace");
+    let mut zeroed = fixture("mysql-9.7/undo-16k.ibd");
+    zeroed[40 * 16384..].fill(0);
+    dir.file("zeroed/undo_001", &zeroed);
+    dir
+}
+
+/// The text without the line that tells the time.
+fn text(dir: &Dir, options: &[&str]) -> String {
+    let run = check(dir.path(), &[options, &["--verbose"]].concat());
+    let lines = run.text.lines().filter(|line| !line.starts_with("time "));
+    format!("{}\nexit {}", lines.collect::<Vec<_>>().join("\n"), run.status)
+}
+
+/// The document without `seconds`.
+fn json(dir: &Dir, options: &[&str]) -> String {
+    let run = check(dir.path(), &[options, &["--json"]].concat());
+    let lines = run.text.lines().filter(|line| !line.contains("\"seconds\""));
+    format!("{}\nexit {}", lines.collect::<Vec<_>>().join("\n"), run.status)
+}
+
+#[test]
+fn output_does_not_depend_on_how_the_bytes_came() {
+    let dir = mixed_directory();
+    let (first_text, first_json) = (text(&dir, &["--threads", "1"]), json(&dir, &["--threads", "1"]));
+    assert!(first_text.contains("DAMAGE FOUND") && first_text.lines().count() > 60, "{first_text}");
+    for threads in ["1", "2", "8"] {
+        for engine in ["uring", "threads"] {
+            for (io, block_size) in
+                [("auto", "64K"), ("direct", "64K"), ("direct", "1M"), ("buffered", "192K"), ("auto", "4M")]
+            {
+                let options = ["--threads", threads, "--engine", engine, "--io", io, "--block-size", block_size];
+                assert_eq!(text(&dir, &options), first_text, "{options:?}");
+                assert_eq!(json(&dir, &options), first_json, "{options:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_first_findings_are_kept_and_all_are_counted() {
+    let dir = mixed_directory();
+    let all = common::check_json(dir.path(), &[]).0;
+    for threads in ["1", "8"] {
+        let few = common::check_json(dir.path(), &["--max-findings", "5", "--threads", threads]).0;
+        let listed = few["findings"].as_array().expect("findings");
+        assert_eq!(listed.as_slice(), &all["findings"].as_array().expect("findings")[..5]);
+        assert_eq!(few["totals"]["findings"], all["totals"]["findings"]);
+        assert_eq!(few["totals"]["corrupt"], all["totals"]["corrupt"]);
+    }
+}
