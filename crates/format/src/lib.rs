@@ -13,6 +13,7 @@
 //!
 //! All integers in the files are big-endian and unsigned unless a structure's documentation says otherwise.
 
+pub mod binlog;
 pub mod bytes;
 pub mod corruption;
 pub mod layout;

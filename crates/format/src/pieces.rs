@@ -23,6 +23,11 @@ pub(crate) fn clamp(count: u64) -> usize {
 /// Little-endian integers at an offset.
 #[expect(clippy::little_endian_bytes, reason = "the binary log and the xbstream container are little-endian")]
 pub(crate) mod le {
+    /// The 16-bit integer at `offset`.
+    pub(crate) fn u16_at(bytes: &[u8], offset: usize) -> Option<u16> {
+        Some(u16::from_le_bytes(*bytes.get(offset..)?.first_chunk()?))
+    }
+
     /// The 32-bit integer at `offset`.
     pub(crate) fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
         Some(u32::from_le_bytes(*bytes.get(offset..)?.first_chunk()?))
@@ -31,5 +36,12 @@ pub(crate) mod le {
     /// The 64-bit integer at `offset`.
     pub(crate) fn u64_at(bytes: &[u8], offset: usize) -> Option<u64> {
         Some(u64::from_le_bytes(*bytes.get(offset..)?.first_chunk()?))
+    }
+
+    /// Writes `value` at `offset`; nothing where the bytes end before it.
+    pub(crate) fn put_u32(bytes: &mut [u8], offset: usize, value: u32) {
+        if let Some(field) = bytes.get_mut(offset..).and_then(<[u8]>::first_chunk_mut) {
+            *field = value.to_le_bytes();
+        }
     }
 }
