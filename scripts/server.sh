@@ -8,6 +8,7 @@
 #   server.sh mysql|mariadb kill9  DATADIR                    as a power cut would
 #   server.sh mysql|mariadb innochecksum ARGS                 the server's own tool, on paths of this host
 #   server.sh mysql|mariadb tool NAME ARGS                    any other program of that server (ibd2sdi, mariadb-backup)
+#   server.sh mysql|mariadb command NAME                      the words that run that program, for use without this script
 #   server.sh mysql|mariadb version                           one line
 #
 # A server listens on a socket in /tmp only and is stopped by its pid. What belongs to running it (options, pid, log) lies
@@ -206,6 +207,7 @@ case "$action" in
         ;;
     innochecksum) do_tool innochecksum "$@" ;;
     tool) do_tool "$@" ;;
+    command) printf '%s ' "${via[@]}" "$(program "${1:-}")" ;;
     version)
         name=mysqld
         [ "$kind" = mysql ] || name=mariadbd

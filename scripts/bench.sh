@@ -1,0 +1,151 @@
+#!/usr/bin/env bash
+# The table of docs/benchmarks.md, on this machine: bench.sh [DATA] (default target/bench, made on first use; 7 GB of disk).
+#
+# Every comparison is in pairs, A B A B ..., in one run; what is printed is the median of the pairs' ratios, because the
+# machine's speed drifts and bare seconds mean little. "cold" needs root: the page cache is dropped before every command.
+# shellcheck disable=SC2016 # backticks are Markdown here
+set -euo pipefail
+
+here="$(cd "$(dirname "$0")" && pwd -P)"
+readonly here repository="${here%/*}"
+readonly data="${1:-${repository}/target/bench}"
+readonly innokit="${CARGO_TARGET_DIR:-$repository/target}/release/innokit"
+pairs="${PAIRS:-7}"
+work="$(mktemp -d)"
+readonly work
+trap 'rm -rf "$work"' EXIT
+
+say() { printf '%s\n' "$*"; }
+
+"$here/install-servers.sh"
+"$here/install-bench-tools.sh"
+"$here/make-bench-data.sh" "$data"
+read -ra my <<<"$("$here/server.sh" mysql command innochecksum)"
+read -ra ma <<<"$("$here/server.sh" mariadb command innochecksum)"
+readonly inno="${INNOKIT_SERVERS:-$HOME/.cache/innokit}/inno/bin/inno"
+readonly mysql_big="$data/mysql-big.ibd" mariadb_big="$data/mariadb-big.ibd" many="$data/many"
+
+can_drop=no
+[ ! -w /proc/sys/vm/drop_caches ] || can_drop=yes
+drop_caches() { sync; echo 3 >/proc/sys/vm/drop_caches; }
+
+# Runs a command, its output thrown away, and prints "wall cpu", seconds. TIMEFORMAT counts the command and its children.
+timed() {
+    local TIMEFORMAT='%R %U %S' status=0
+    { time "$@" >/dev/null 2>&1 || status=$?; } 2>"$work/time"
+    # 0 and 1 are verdicts; anything else did not do the work and must not be measured as if it had.
+    [ "$status" -le 1 ] || { say "bench: exit status $status: $*" >&2; exit 1; }
+    awk '{ print $1, $2 + $3 }' "$work/time"
+}
+
+# compare NAME hot|cold FUNCTION_A FUNCTION_B: A is innokit, B the peer; the ratios are A / B, below 1 is faster.
+compare() {
+    local name="$1" state="$2" a="$3" b="$4" pair
+    : >"$work/rows"
+    if [ "$state" = hot ]; then "$a" >/dev/null 2>&1 || true; "$b" >/dev/null 2>&1 || true; fi
+    for ((pair = 0; pair < pairs; pair++)); do
+        [ "$state" = hot ] || drop_caches
+        local row
+        row="$(timed "$a")"
+        [ "$state" = hot ] || drop_caches
+        printf '%s %s\n' "$row" "$(timed "$b")" >>"$work/rows"
+    done
+    awk -v name="$name" '
+        { wall[NR] = $1 / ($3 > 0 ? $3 : 0.001); cpu[NR] = $2 / ($4 > 0 ? $4 : 0.001); a[NR] = $1; b[NR] = $3 }
+        function median(v, n,   i, j, t) {
+            for (i = 2; i <= n; i++) for (j = i; j > 1 && v[j] < v[j-1]; j--) { t = v[j]; v[j] = v[j-1]; v[j-1] = t }
+            return (n % 2) ? v[(n + 1) / 2] : (v[n / 2] + v[n / 2 + 1]) / 2
+        }
+        END { printf "| %s | %.2f | %.2f | %.1f |\n", name, median(wall, NR), median(cpu, NR), 1 / median(wall, NR) }' "$work/rows"
+}
+
+heading() { say; say "### $1"; say; say '| against | wall, innokit / peer | CPU, innokit / peer | times as fast |'; say '|---|---|---|---|'; }
+
+# --- What is run ---------------------------------------------------------------------------------------------------------
+
+ours_mysql() { "$innokit" check --progress never "$mysql_big"; }
+ours_mariadb() { "$innokit" check --progress never "$mariadb_big"; }
+ours_direct() { "$innokit" check --progress never --io direct "$mysql_big"; }
+ours_many() { "$innokit" check --progress never "$many"; }
+mysql_crc32() { "${my[@]}" -C crc32 "$mysql_big"; }
+mysql_default() { "${my[@]}" "$mysql_big"; }
+mariadb_own() { "${ma[@]}" "$mariadb_big"; }
+mariadb_mysql() { "${ma[@]}" "$mysql_big"; }
+inno_mysql() { "$inno" checksum -f "$mysql_big"; }
+cat_big() { cat "$mysql_big"; }
+cat_many() { cat "$many"/*.ibd; }
+loop_mysql() { for file in "$many"/*.ibd; do "${my[@]}" -C crc32 "$file"; done; }
+loop_mariadb() { for file in "$many"/*.ibd; do "${ma[@]}" "$file"; done; }
+
+# Bytes per second of fio's best sequential direct read of the file, over sizes and depths.
+fio_rate() {
+    local file="$1" bs depth
+    for bs in 256k 1m 4m; do
+        for depth in 4 16 32; do
+            drop_caches
+            fio --name=limit --filename="$file" --readonly --rw=read --direct=1 --bs="$bs" --iodepth="$depth" \
+                --ioengine=io_uring --output-format=json 2>/dev/null |
+                awk -F: '/"bw_bytes"/ { gsub(/[ ,]/, "", $2); print $2; exit }'
+        done
+    done | sort -n | tail -1
+}
+
+# --- The tables ----------------------------------------------------------------------------------------------------------
+
+hot() {
+    heading "In the page cache: $(stat -c %s "$mysql_big") bytes (MySQL's file), $(stat -c %s "$mariadb_big") bytes (MariaDB's)"
+    compare 'MySQL `innochecksum -C crc32`, its file' hot ours_mysql mysql_crc32
+    compare 'MariaDB `innochecksum`, its file' hot ours_mariadb mariadb_own
+    compare 'MariaDB `innochecksum`, MySQL'\''s file' hot ours_mysql mariadb_mysql
+    compare 'MySQL `innochecksum` (default)' hot ours_mysql mysql_default
+    compare '`inno checksum`' hot ours_mysql inno_mysql
+    compare '`cat`' hot ours_mysql cat_big
+}
+
+cold() {
+    heading 'Cold'
+    compare 'MySQL `innochecksum -C crc32`, its file' cold ours_mysql mysql_crc32
+    compare 'MariaDB `innochecksum`, its file' cold ours_mariadb mariadb_own
+    compare '`inno checksum`' cold ours_mysql inno_mysql
+    say
+    say '### Share of the device'
+    say
+    say '| round | `fio`, best sequential direct read | innokit, the same file | share |'
+    say '|---|---|---|---|'
+    local round rate seconds
+    for round in 1 2 3 4 5; do
+        rate="$(fio_rate "$mysql_big")"
+        for try in 1 2 3; do drop_caches; timed ours_mysql; done | sort -n | head -1 | cut -d' ' -f1 >"$work/best"
+        seconds="$(cat "$work/best")"
+        awk -v round="$round" -v rate="$rate" -v bytes="$(stat -c %s "$mysql_big")" -v seconds="$seconds" 'BEGIN {
+            printf "| %d | 1.00 | %.2f | %.0f%% |\n", round, bytes / seconds / rate, 100 * bytes / seconds / rate }'
+    done
+}
+
+small_files() {
+    heading '5,000 tablespaces of 112 KiB in one directory, in the page cache'
+    compare '`cat` of them all' hot ours_many cat_many
+    pairs=3
+    compare 'a loop of MySQL `innochecksum -C crc32`' hot ours_many loop_mysql
+    compare 'a loop of MariaDB `innochecksum`' hot ours_many loop_mariadb
+    if [ $can_drop = yes ]; then
+        heading '5,000 tablespaces of 112 KiB, cold'
+        compare '`cat` of them all' cold ours_many cat_many
+    fi
+}
+
+cpu_per_gib() {
+    say
+    say '### CPU, direct'
+    say
+    local run
+    for ((run = 0; run < pairs; run++)); do timed ours_direct; done | awk '{ print $2 }' | sort -n >"$work/cpu"
+    awk -v bytes="$(stat -c %s "$mysql_big")" '{ v[NR] = $1 } END {
+        printf "%.3f CPU seconds per GiB, user and system, median of %d runs with `--io direct`\n", v[int((NR + 1) / 2)] / (bytes / 2^30), NR }' "$work/cpu"
+}
+
+say "$(nproc) cores, $(uname -m), $("$innokit" --version), $("$here/server.sh" mysql version), $("$here/server.sh" mariadb version)"
+hot
+if [ $can_drop = yes ]; then cold; else say 'Not measured cold: the page cache cannot be dropped by this user.'; fi
+small_files
+cpu_per_gib
