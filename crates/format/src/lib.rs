@@ -15,7 +15,9 @@
 
 pub mod binlog;
 pub mod bytes;
+pub mod codec;
 pub mod corruption;
+pub mod keyring;
 pub mod layout;
 pub mod page;
 mod pieces;

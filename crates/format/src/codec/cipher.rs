@@ -1,0 +1,61 @@
+//! AES as the servers use it, on whole slices and in place.
+
+use aes::cipher::array::Array;
+use aes::cipher::consts::U16;
+use aes::cipher::{
+    BlockCipherDecrypt, BlockCipherEncrypt, BlockModeDecrypt, InnerIvInit, KeyInit, StreamCipher,
+    StreamCipherCoreWrapper,
+};
+use aes::{Aes128, Aes192, Aes256};
+
+/// Size of an AES block, bytes.
+pub(crate) const BLOCK: usize = 16;
+
+type Block = Array<u8, U16>;
+
+/// Decrypts all whole blocks of `bytes` in CBC mode; what is left after them stays as it is.
+pub(crate) fn cbc_decrypt<C>(cipher: &C, iv: &[u8; BLOCK], bytes: &mut [u8])
+where
+    C: BlockCipherDecrypt<BlockSize = U16>,
+{
+    let (blocks, _) = Block::slice_as_chunks_mut(bytes);
+    cbc::Decryptor::inner_iv_init(cipher, &Block::from(*iv)).decrypt_blocks(blocks);
+}
+
+/// Decrypts all whole blocks of `bytes`, each by itself.
+pub(crate) fn ecb_decrypt<C>(cipher: &C, bytes: &mut [u8])
+where
+    C: BlockCipherDecrypt<BlockSize = U16>,
+{
+    let (blocks, _) = Block::slice_as_chunks_mut(bytes);
+    cipher.decrypt_blocks(blocks);
+}
+
+/// Decrypts (or encrypts, which is the same) `bytes` in CTR mode with a big-endian counter of 128 bits, as OpenSSL does.
+pub(crate) fn ctr_apply<C>(cipher: &C, counter: &[u8; BLOCK], bytes: &mut [u8])
+where
+    C: BlockCipherEncrypt<BlockSize = U16>,
+{
+    let core = ctr::CtrCore::<&C, ctr::flavors::Ctr128BE>::inner_iv_init(cipher, &Block::from(*counter));
+    StreamCipherCoreWrapper::from_core(core).apply_keystream(bytes);
+}
+
+/// One block, encrypted.
+pub(crate) fn encrypt_block<C>(cipher: &C, block: &[u8; BLOCK]) -> [u8; BLOCK]
+where
+    C: BlockCipherEncrypt<BlockSize = U16>,
+{
+    let mut block = Block::from(*block);
+    cipher.encrypt_block(&mut block);
+    block.into()
+}
+
+/// One block, encrypted with a key of any length that AES has; `None` for other lengths.
+pub(crate) fn encrypt_block_with(key: &[u8], block: &[u8; BLOCK]) -> Option<[u8; BLOCK]> {
+    Some(match key.len() {
+        16 => encrypt_block(&Aes128::new_from_slice(key).ok()?, block),
+        24 => encrypt_block(&Aes192::new_from_slice(key).ok()?, block),
+        32 => encrypt_block(&Aes256::new_from_slice(key).ok()?, block),
+        _ => return None,
+    })
+}

@@ -1,0 +1,205 @@
+//! The six algorithms of page compression, each into a buffer of known size.
+
+use std::fmt;
+
+use flate2::{Decompress, FlushDecompress};
+
+use super::CodecError;
+
+/// An algorithm of page compression.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Compression {
+    /// zlib, with its header and Adler-32.
+    Zlib,
+    /// One raw lz4 block.
+    Lz4,
+    /// LZO1X.
+    Lzo,
+    /// An xz container with LZMA2 and no check.
+    Lzma,
+    /// bzip2.
+    Bzip2,
+    /// Raw snappy, with its length in front.
+    Snappy,
+}
+
+impl Compression {
+    /// The server's name of the algorithm; stable.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Zlib => "zlib",
+            Self::Lz4 => "lz4",
+            Self::Lzo => "lzo",
+            Self::Lzma => "lzma",
+            Self::Bzip2 => "bzip2",
+            Self::Snappy => "snappy",
+        }
+    }
+
+    /// The algorithm that MySQL numbers `id` in its page headers.
+    #[must_use]
+    pub const fn from_mysql_id(id: u8) -> Option<Self> {
+        match id {
+            1 => Some(Self::Zlib),
+            2 => Some(Self::Lz4),
+            _ => None,
+        }
+    }
+
+    /// The algorithm that MariaDB numbers `id`, in pages and in flags words.
+    #[must_use]
+    pub const fn from_mariadb_id(id: u64) -> Option<Self> {
+        match id {
+            1 => Some(Self::Zlib),
+            2 => Some(Self::Lz4),
+            3 => Some(Self::Lzo),
+            4 => Some(Self::Lzma),
+            5 => Some(Self::Bzip2),
+            6 => Some(Self::Snappy),
+            _ => None,
+        }
+    }
+
+    /// The algorithm in the flags word (page 0, byte 54) of a full_crc32 tablespace: bits 5 to 7.
+    #[must_use]
+    pub const fn from_full_crc32_flags(flags: u32) -> Option<Self> {
+        Self::from_mariadb_id((flags as u64 >> 5) & 7)
+    }
+
+    /// Whether a stream tells its own end. The others need to be handed over without a byte more.
+    #[must_use]
+    pub const fn is_self_terminated(self) -> bool {
+        matches!(self, Self::Zlib | Self::Lzma | Self::Bzip2)
+    }
+}
+
+impl fmt::Display for Compression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The decoders that are worth keeping from one page to the next.
+pub struct Inflater {
+    zlib: Decompress,
+    snappy: snap::raw::Decoder,
+}
+
+/// How far a streaming decoder came in one call.
+struct Step {
+    consumed: usize,
+    produced: usize,
+    ended: bool,
+}
+
+impl Inflater {
+    /// Decoders that have decoded nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { zlib: Decompress::new(true), snappy: snap::raw::Decoder::new() }
+    }
+
+    /// Fills `out` exactly from `stream`. Bytes after the end of a stream that tells its own end are left alone.
+    ///
+    /// Memory: zlib, lz4, lzo and snappy allocate nothing. lzma allocates about 100 KiB a page, as far as `out` is filled,
+    /// whatever size of dictionary the stream asks for. bzip2 allocates at most 3.6 MiB, by the block size in the stream.
+    ///
+    /// # Errors
+    /// [`CodecError::Stream`] where the stream is damaged, [`CodecError::Length`] where it holds more or less than `out`.
+    pub fn inflate(&mut self, compression: Compression, stream: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
+        let expected = out.len();
+        let produced = match compression {
+            Compression::Zlib => self.zlib(stream, out),
+            Compression::Lz4 => lz4_flex::block::decompress_into(stream, out).ok(),
+            Compression::Lzo => lzokay::decompress::decompress(stream, out).ok(),
+            Compression::Lzma => xz(stream, out),
+            Compression::Bzip2 => bzip2(stream, out),
+            Compression::Snappy => self.snappy(stream, out)?,
+        };
+        match produced {
+            None => Err(CodecError::Stream(compression)),
+            Some(produced) if produced == expected => Ok(()),
+            Some(produced) => Err(wrong_length(compression, produced, expected)),
+        }
+    }
+
+    fn zlib(&mut self, stream: &[u8], out: &mut [u8]) -> Option<usize> {
+        self.zlib.reset(true);
+        let decoder = &mut self.zlib;
+        run(stream, out, |input, output| {
+            let (before_in, before_out) = (decoder.total_in(), decoder.total_out());
+            let status = decoder.decompress(input, output, FlushDecompress::Finish).ok()?;
+            step(decoder.total_in() - before_in, decoder.total_out() - before_out, status == flate2::Status::StreamEnd)
+        })
+    }
+
+    /// The length stands in front of the stream, so that a wrong one is known before any work.
+    fn snappy(&mut self, stream: &[u8], out: &mut [u8]) -> Result<Option<usize>, CodecError> {
+        match snap::raw::decompress_len(stream) {
+            Ok(len) if len == out.len() => Ok(self.snappy.decompress(stream, out).ok()),
+            Ok(len) => Err(wrong_length(Compression::Snappy, len, out.len())),
+            Err(_) => Ok(None),
+        }
+    }
+}
+
+impl Default for Inflater {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Inflater {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inflater").finish_non_exhaustive()
+    }
+}
+
+fn wrong_length(compression: Compression, produced: usize, expected: usize) -> CodecError {
+    let number = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
+    CodecError::Length { compression, produced: number(produced), expected: number(expected) }
+}
+
+fn bzip2(stream: &[u8], out: &mut [u8]) -> Option<usize> {
+    let mut decoder = bzip2::Decompress::new(false);
+    run(stream, out, |input, output| {
+        let (before_in, before_out) = (decoder.total_in(), decoder.total_out());
+        let status = decoder.decompress(input, output).ok()?;
+        step(decoder.total_in() - before_in, decoder.total_out() - before_out, status == bzip2::Status::StreamEnd)
+    })
+}
+
+fn xz(stream: &[u8], out: &mut [u8]) -> Option<usize> {
+    let mut decoder = lzma_rust2::XzStream::new(false);
+    run(stream, out, |input, output| {
+        let result = decoder.process(input, output, lzma_rust2::Action::Finish).ok()?;
+        Some(Step {
+            consumed: result.bytes_consumed,
+            produced: result.bytes_produced,
+            ended: result.status == lzma_rust2::Status::StreamEnd,
+        })
+    })
+}
+
+fn step(consumed: u64, produced: u64, ended: bool) -> Option<Step> {
+    Some(Step { consumed: usize::try_from(consumed).ok()?, produced: usize::try_from(produced).ok()?, ended })
+}
+
+/// Runs a streaming decoder to the end of its stream. A decoder may stop when `out` is full and read the end of the stream
+/// only when called again; one that then still moves nothing has more to say than fits, or lacks input.
+fn run(stream: &[u8], out: &mut [u8], mut decode: impl FnMut(&[u8], &mut [u8]) -> Option<Step>) -> Option<usize> {
+    let (mut read, mut written) = (0, 0);
+    loop {
+        let step = decode(stream.get(read..)?, out.get_mut(written..)?)?;
+        read += step.consumed;
+        written += step.produced;
+        if step.ended {
+            return Some(written);
+        }
+        if step.consumed == 0 && step.produced == 0 {
+            // Full with input left: longer than the page. Else: cut off.
+            return (written == out.len() && read < stream.len()).then_some(written + 1);
+        }
+    }
+}

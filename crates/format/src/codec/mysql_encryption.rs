@@ -1,0 +1,305 @@
+//! MySQL's tablespace encryption (`ENCRYPTION='Y'`, since 5.7.11).
+//!
+//! # Pages
+//!
+//! All but page 0 are encrypted, from byte 38 on; the type in the header says so:
+//!
+//! | type | meaning | type of the page inside | encrypted up to |
+//! |---|---|---|---|
+//! | 15 | encrypted | in bytes 28 and 29 | the end of the page |
+//! | 16 | compressed, then encrypted | 14; bytes 26 to 33 as [there](super::mysql_compression) | version 2: the end of the stream, but at least byte 70; version 1: the end of the file system's block in which the stream ends |
+//! | 17 | encrypted R-tree page | 17854 | the end of the page |
+//!
+//! AES-256 in CBC mode, the same initialisation vector for every page. Where the length is not a multiple of 16, the whole
+//! blocks are encrypted as one run, and then the last 32 bytes *of the result* once more as a run of their own.
+//!
+//! The checksum fields are those of the page inside, so that without the key nothing but the header can be compared.
+//!
+//! # Page 0: encryption information, after the extent descriptors
+//!
+//! | field | offset | size | meaning |
+//! |---|---|---|---|
+//! | magic | 0 | 3 | `lCA` 5.7.11, `lCB` from 5.7.12, `lCC` from 8.0.5 on; zeros: none |
+//! | master key | 3 | 4 | its number; 0: the master key is the text `DefaultMasterKey`, padded with zeros to 32 bytes |
+//! | uuid | 7 | 36 | of the server, as text; absent in `lCA` |
+//! | key | 43 | 64 | tablespace key (32) and initialisation vector (32, the first 16 used), AES-256-ECB with the master key |
+//! | checksum | 107 | 4 | CRC-32C of those 64 bytes in the clear |
+//!
+//! In `lCA` and `lCB` four zero bytes may stand after the number. The master key's name in the keyring is
+//! `INNODBKey-<uuid>-<number>`, in `lCA` `INNODBKey-<server id>-<number>`.
+//!
+//! Sources: MySQL 8.0 and 9.x `os0enc.cc`, `os0enc.h`; `lCC` checked on files of 8.0 and 9.7, `lCA` and `lCB` from source only.
+
+use aes::Aes256Dec;
+use aes::cipher::KeyInit;
+use zeroize::Zeroizing;
+
+use super::cipher::{BLOCK, cbc_decrypt, ecb_decrypt};
+use super::mysql_compression::{self, CompressionHeader, FIL_PAGE_COMPRESSED, FIL_PAGE_ORIGINAL_TYPE_V1};
+use super::{CodecError, FIL_PAGE_DATA, FIL_PAGE_TYPE, Opened, Scratch, Steps, UnlockError, copy_into, front};
+use crate::bytes::{be, is_zero};
+use crate::keyring::{KeyStore, Secret};
+use crate::page::checksum::crc32c;
+
+/// A page, encrypted.
+pub const FIL_PAGE_ENCRYPTED: u16 = 15;
+/// A page, compressed and then encrypted.
+pub const FIL_PAGE_COMPRESSED_AND_ENCRYPTED: u16 = 16;
+/// An R-tree page, encrypted.
+pub const FIL_PAGE_ENCRYPTED_RTREE: u16 = 17;
+const FIL_PAGE_RTREE: u16 = 17854;
+
+/// Size of a tablespace key, bytes.
+pub const KEY_LEN: usize = 32;
+/// Size of what the master key wraps, bytes: key and initialisation vector.
+const WRAPPED_LEN: usize = 2 * KEY_LEN;
+const MAGIC_LEN: usize = 3;
+const UUID_LEN: usize = 36;
+/// What is encrypted twice where the length is not a multiple of the block size, bytes.
+const TAIL_LEN: usize = 2 * BLOCK;
+/// The block size of all file systems on which version 1 pages were seen, bytes. It is not stored.
+const USUAL_FS_BLOCK: usize = 4096;
+
+/// The key of a MySQL tablespace, ready for use. `Debug` shows nothing of it; dropping it overwrites it.
+#[derive(Clone)]
+pub struct TablespaceKey {
+    cipher: Aes256Dec,
+    iv: [u8; BLOCK],
+}
+
+impl std::fmt::Debug for TablespaceKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("TablespaceKey")
+    }
+}
+
+impl TablespaceKey {
+    /// The key `key` with the initialisation vector `iv`, of which the first 16 bytes count.
+    #[must_use]
+    pub fn new(key: &[u8; KEY_LEN], iv: &[u8; KEY_LEN]) -> Self {
+        let [iv, _] = halves(iv);
+        Self { cipher: Aes256Dec::new(key.into()), iv }
+    }
+
+    /// Unwraps `wrapped` with the master key (or, in a `.cfp` file, the transfer key) `master`. Returns the key, and the
+    /// CRC-32C by which it can be told whether `master` was the right one.
+    #[must_use]
+    pub fn unwrap_with(master: &[u8; KEY_LEN], wrapped: &[u8; WRAPPED_LEN]) -> (Self, u32) {
+        let mut clear = Zeroizing::new(*wrapped);
+        ecb_decrypt(&Aes256Dec::new(master.into()), clear.as_mut_slice());
+        let (pair, _) = clear.as_chunks::<KEY_LEN>();
+        let empty = [0; KEY_LEN];
+        let [key, iv] = [pair.first().unwrap_or(&empty), pair.last().unwrap_or(&empty)];
+        (Self::new(key, iv), crc32c(clear.as_slice()))
+    }
+
+    /// Decrypts `bytes` in place. Fewer than 16 bytes cannot be encrypted and stay as they are.
+    pub fn decrypt(&self, bytes: &mut [u8]) {
+        if !bytes.len().is_multiple_of(BLOCK)
+            && let Some(tail) = bytes.last_chunk_mut::<TAIL_LEN>()
+        {
+            cbc_decrypt(&self.cipher, &self.iv, tail);
+        }
+        cbc_decrypt(&self.cipher, &self.iv, bytes);
+    }
+}
+
+/// The two blocks of an initialisation vector as it is stored.
+fn halves(iv: &[u8; KEY_LEN]) -> [[u8; BLOCK]; 2] {
+    let mut halves = [[0; BLOCK]; 2];
+    halves.as_flattened_mut().copy_from_slice(iv);
+    halves
+}
+
+/// Which generation of encryption information page 0 has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum InfoVersion {
+    /// `lCA`: MySQL 5.7.11.
+    Lca,
+    /// `lCB`: MySQL 5.7.12 and later.
+    Lcb,
+    /// `lCC`: MySQL 8.0.5 and later.
+    Lcc,
+}
+
+/// The encryption information on page 0.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EncryptionInfo {
+    /// Which generation.
+    pub version: InfoVersion,
+    /// Number of the master key.
+    pub master_key: u32,
+    /// Uuid of the server that made the key, as text. Empty in `lCA`.
+    pub server_uuid: String,
+    wrapped: [u8; WRAPPED_LEN],
+    checksum: u32,
+}
+
+impl EncryptionInfo {
+    /// Room for it on page 0, bytes.
+    pub const SIZE: usize = 115;
+
+    /// Reads the information from `area`, which begins where the extent descriptors of page 0 end. `None`: there is none.
+    ///
+    /// # Errors
+    /// [`UnlockError::UnknownInfo`] where it is of an unknown kind, [`UnlockError::Truncated`] where `area` is too short.
+    pub fn parse(area: &[u8]) -> Result<Option<Self>, UnlockError> {
+        let magic = *area.first_chunk::<MAGIC_LEN>().ok_or(UnlockError::Truncated)?;
+        let version = match &magic {
+            b"lCA" => InfoVersion::Lca,
+            b"lCB" => InfoVersion::Lcb,
+            b"lCC" => InfoVersion::Lcc,
+            other if is_zero(other) => return Ok(None),
+            _ => return Err(UnlockError::UnknownInfo { magic }),
+        };
+        Self::parse_fields(version, area).map(Some).ok_or(UnlockError::Truncated)
+    }
+
+    fn parse_fields(version: InfoVersion, area: &[u8]) -> Option<Self> {
+        let (_, rest) = area.split_at_checked(MAGIC_LEN)?;
+        let master_key = be::u32_at(rest, 0)?;
+        let mut rest = rest.get(4..)?;
+        if version != InfoVersion::Lcc && rest.starts_with(&[0; 4]) {
+            rest = rest.get(4..)?;
+        }
+        let mut server_uuid = String::new();
+        if version != InfoVersion::Lca {
+            let (uuid, after) = rest.split_at_checked(UUID_LEN)?;
+            server_uuid = String::from_utf8_lossy(uuid).into_owned();
+            rest = after;
+        }
+        let wrapped = *rest.first_chunk()?;
+        let checksum = be::u32_at(rest, WRAPPED_LEN)?;
+        Some(Self { version, master_key, server_uuid, wrapped, checksum })
+    }
+
+    /// The name under which the keyring has the master key; in `lCA`, which does not tell the server's id, with `*` for it.
+    #[must_use]
+    pub fn master_key_name(&self) -> String {
+        let server = match self.version {
+            InfoVersion::Lca => "*",
+            InfoVersion::Lcb | InfoVersion::Lcc => &self.server_uuid,
+        };
+        format!("INNODBKey-{server}-{}", self.master_key)
+    }
+
+    /// The tablespace key, unwrapped with the master key that `keys` has.
+    ///
+    /// # Errors
+    /// [`UnlockError::NoMasterKey`], or [`UnlockError::WrongMasterKey`] where the checksum says that it is not the right one.
+    pub fn unlock(&self, keys: &KeyStore) -> Result<TablespaceKey, UnlockError> {
+        let name = self.master_key_name();
+        if self.master_key == 0 {
+            return self.unlock_with(&name, &Secret::new(default_master_key().to_vec()));
+        }
+        if self.version != InfoVersion::Lca {
+            let master = keys.by_name(&name).ok_or(UnlockError::NoMasterKey { name: name.clone() })?;
+            return self.unlock_with(&name, master);
+        }
+        // Any server's key of the right number may be it: the checksum decides.
+        let suffix = format!("-{}", self.master_key);
+        let mut outcome = Err(UnlockError::NoMasterKey { name });
+        for (name, master) in keys.named().filter(|(name, _)| name.ends_with(&suffix)) {
+            outcome = self.unlock_with(name, master);
+            if outcome.is_ok() {
+                break;
+            }
+        }
+        outcome
+    }
+
+    /// The tablespace key, unwrapped with `master`; `name` is for the error.
+    ///
+    /// # Errors
+    /// [`UnlockError::WrongMasterKey`] where it is not the right one, [`UnlockError::KeyLength`] where it cannot be.
+    pub fn unlock_with(&self, name: &str, master: &Secret) -> Result<TablespaceKey, UnlockError> {
+        let name = || name.to_owned();
+        let len = master.bytes().len();
+        let master = master.bytes().try_into().map_err(|_| UnlockError::KeyLength { name: name(), len })?;
+        let (key, computed) = TablespaceKey::unwrap_with(master, &self.wrapped);
+        if computed == self.checksum {
+            Ok(key)
+        } else {
+            Err(UnlockError::WrongMasterKey { name: name(), stored: self.checksum, computed })
+        }
+    }
+}
+
+/// The master key that stands for "none yet": known to everybody.
+fn default_master_key() -> [u8; KEY_LEN] {
+    let mut key = [0; KEY_LEN];
+    key.iter_mut().zip(b"DefaultMasterKey").for_each(|(to, from)| *to = *from);
+    key
+}
+
+/// Which steps a MySQL page needs, by its type.
+#[inline]
+pub(super) fn steps(page: &[u8]) -> Steps {
+    match be::u16_at(page, FIL_PAGE_TYPE) {
+        Some(FIL_PAGE_COMPRESSED) => Steps { decrypt: false, inflate: true },
+        Some(FIL_PAGE_ENCRYPTED | FIL_PAGE_ENCRYPTED_RTREE) => Steps { decrypt: true, inflate: false },
+        Some(FIL_PAGE_COMPRESSED_AND_ENCRYPTED) => Steps { decrypt: true, inflate: true },
+        _ => Steps::default(),
+    }
+}
+
+/// Opens a page that needs `steps`.
+pub(super) fn open<'a>(
+    page: &[u8],
+    steps: Steps,
+    key: Option<&TablespaceKey>,
+    scratch: &'a mut Scratch,
+) -> Result<Opened<'a>, CodecError> {
+    if !steps.decrypt {
+        let image = front(&mut scratch.image, page.len())?;
+        let compression = mysql_compression::inflate(page, image, &mut scratch.inflater)?;
+        return Ok(Opened { page: image, decrypted: false, inflated: Some(compression) });
+    }
+    let key = key.ok_or(CodecError::NoKey)?;
+    if steps.inflate {
+        return open_compressed(page, key, scratch);
+    }
+    let plain = copy_into(page, &mut scratch.plain)?;
+    let not_a_page = CodecError::PageSize { len: page.len() };
+    key.decrypt(plain.get_mut(FIL_PAGE_DATA..).ok_or(not_a_page)?);
+    restore_type(plain).ok_or(not_a_page)?;
+    Ok(Opened { page: plain, decrypted: true, inflated: None })
+}
+
+/// The header of the page inside. Bytes 26 to 33 are an R-tree page's own; elsewhere bytes 28 and 29 held its type.
+fn restore_type(plain: &mut [u8]) -> Option<()> {
+    if be::u16_at(plain, FIL_PAGE_TYPE)? == FIL_PAGE_ENCRYPTED_RTREE {
+        return be::put_u16(plain, FIL_PAGE_TYPE, FIL_PAGE_RTREE);
+    }
+    be::put_u16(plain, FIL_PAGE_TYPE, be::u16_at(plain, FIL_PAGE_ORIGINAL_TYPE_V1)?)?;
+    be::put_u16(plain, FIL_PAGE_ORIGINAL_TYPE_V1, 0)
+}
+
+/// Opens a page of type 16.
+fn open_compressed<'a>(page: &[u8], key: &TablespaceKey, scratch: &'a mut Scratch) -> Result<Opened<'a>, CodecError> {
+    let header = CompressionHeader::parse(page)?;
+    let image = front(&mut scratch.image, page.len())?;
+    let mut outcome = Err(CodecError::Stream(header.compression));
+    for end in encrypted_ends(header, page.len()) {
+        let plain = copy_into(page, &mut scratch.plain)?;
+        key.decrypt(plain.get_mut(FIL_PAGE_DATA..end).unwrap_or_default());
+        outcome = mysql_compression::inflate(plain, image, &mut scratch.inflater);
+        if outcome.is_ok() {
+            break;
+        }
+    }
+    let compression = outcome?;
+    Ok(Opened { page: image, decrypted: true, inflated: Some(compression) })
+}
+
+/// Where the encrypted part of a page of type 16 may end, likeliest first. Version 1 depends on the block size of the file
+/// system on which the page was written, which nothing tells.
+fn encrypted_ends(header: CompressionHeader, len: usize) -> impl Iterator<Item = usize> {
+    let stream_end = FIL_PAGE_DATA + header.stream_len;
+    let exact = (header.version != 1).then_some(stream_end.max(FIL_PAGE_DATA + TAIL_LEN));
+    let blocks = [USUAL_FS_BLOCK, 512, 1024, 2048, 8192, 16384, 32768, 65536];
+    let mut last = 0;
+    let rounded =
+        blocks.into_iter().filter(move |_| exact.is_none()).map(move |block| stream_end.next_multiple_of(block));
+    exact.into_iter().chain(rounded).filter(move |&end| end <= len && std::mem::replace(&mut last, end) != end)
+}
