@@ -7,6 +7,7 @@
 //! `fio --rw=read --direct=1`. With `--sum` every byte is also looked at (XOR of 64-bit words), as a stand-in for work.
 
 use std::error::Error;
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -42,26 +43,19 @@ fn main() -> Result<(), Box<dyn Error>> {
     let cpu = cpu_seconds() - cpu_before;
     let counts = counters.total();
     let gib = counts.bytes_read as f64 / f64::from(1 << 30);
-    println!(
-        "{} files, {gib:.3} GiB, {seconds:.4} s, {:.3} GiB/s, cpu {cpu:.4} s",
-        files.len(),
-        gib / seconds
-    );
-    println!("{counts:?}");
+    let mut report =
+        format!("{} files, {gib:.3} GiB, {seconds:.4} s, {:.3} GiB/s, cpu {cpu:.4} s", files.len(), gib / seconds);
+    writeln!(report, "\n{counts:?}")?;
     for result in results {
         let (sum, engine, notes) = result?;
-        println!("engine {engine}, sum {sum:016x}, notes {notes:?}");
+        writeln!(report, "engine {engine}, sum {sum:016x}, notes {notes:?}")?;
     }
+    print!("{report}");
     Ok(())
 }
 
 fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, Box<dyn Error>> {
-    let mut args = Args {
-        options: ReadOptions::default(),
-        threads: 1,
-        sum: false,
-        files: Vec::new(),
-    };
+    let mut args = Args { options: ReadOptions::default(), threads: 1, sum: false, files: Vec::new() };
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} needs a value"));
         match word.as_str() {
@@ -109,11 +103,7 @@ fn collect(path: &Path, files: &mut Vec<(PathBuf, u64)>) -> std::io::Result<()> 
 }
 
 fn xor(bytes: &[u8]) -> u64 {
-    bytes
-        .as_chunks::<8>()
-        .0
-        .iter()
-        .fold(0, |sum, word| sum ^ u64::from_be_bytes(*word))
+    bytes.as_chunks::<8>().0.iter().fold(0, |sum, word| sum ^ u64::from_be_bytes(*word))
 }
 
 /// User and system time of this process, in seconds.

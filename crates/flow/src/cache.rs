@@ -5,9 +5,11 @@
 //! other systems, the answer is "unknown". The same way is taken on overlayfs, of whose files `cachestat(2)` sees the empty
 //! upper mapping only. `preadv2(RWF_NOWAIT)` was weighed and left: it starts read-ahead.
 
-#![cfg_attr(target_os = "linux", expect(unsafe_code, reason = "system calls without a safe wrapper"))]
+#![expect(unsafe_code, reason = "system calls without a safe wrapper")]
 
 use std::os::fd::BorrowedFd;
+
+use rustix::io::Errno;
 
 use crate::Block;
 
@@ -16,7 +18,6 @@ use crate::Block;
 enum Way {
     Cachestat,
     Mincore,
-    None,
 }
 
 /// Answers whether ranges are cached; remembers which way of asking works here.
@@ -25,6 +26,7 @@ pub struct PageCache {
     way: Way,
     page_size: u64,
     residency: Vec<u8>,
+    refused: bool,
 }
 
 impl Default for PageCache {
@@ -37,8 +39,8 @@ impl PageCache {
     /// Nothing is known yet; the first question finds the way.
     #[must_use]
     pub fn new() -> Self {
-        let way = if cfg!(target_os = "linux") { Way::Cachestat } else { Way::None };
-        Self { way, page_size: rustix::param::page_size() as u64, residency: Vec::new() }
+        let page_size = rustix::param::page_size() as u64;
+        Self { way: Way::Cachestat, page_size, residency: Vec::new(), refused: false }
     }
 
     #[cfg(test)]
@@ -51,60 +53,46 @@ impl PageCache {
         let first = block.offset / self.page_size;
         let end = (block.offset + u64::from(block.len)).div_ceil(self.page_size);
         let (offset, pages) = (first * self.page_size, end - first);
-        loop {
-            match self.ask(fd, offset, pages) {
-                Ok(cached) => return cached,
-                Err(next) if next == self.way => return false,
-                Err(next) => self.way = next,
+        if self.way == Way::Cachestat {
+            match cachestat(fd, offset, pages * self.page_size) {
+                Ok(0) if on_overlay(fd) => {}
+                Ok(cached) => return cached >= pages,
+                // Missing, or forbidden by a filter of system calls that knows only older ones.
+                Err(Errno::NOSYS) => self.way = Way::Mincore,
+                Err(Errno::PERM) if owned(fd) => self.way = Way::Mincore,
+                Err(error) => {
+                    self.refused |= error == Errno::PERM;
+                    return false;
+                }
             }
         }
-    }
-
-    /// The answer, or the way to ask from now on.
-    #[cfg(target_os = "linux")]
-    fn ask(&mut self, fd: BorrowedFd<'_>, offset: u64, pages: u64) -> Result<bool, Way> {
-        match self.way {
-            Way::Cachestat => match cachestat(fd, offset, pages * self.page_size) {
-                Ok(0) if on_overlay(fd) => Ok(self.mincore(fd, offset, pages)),
-                Ok(cached) => Ok(cached >= pages),
-                // Missing, or forbidden by a filter that knows only older calls. Not our file: EPERM, this file only.
-                Err(rustix::io::Errno::NOSYS) => Err(Way::Mincore),
-                Err(rustix::io::Errno::PERM) if owned(fd) => Err(Way::Mincore),
-                Err(_) => Ok(false),
-            },
-            Way::Mincore => Ok(owned(fd) && mincore(fd, offset, pages, self.page_size, &mut self.residency)),
-            Way::None => Ok(false),
+        if !owned(fd) {
+            self.refused = true;
+            return false;
         }
+        mincore(fd, offset, pages, self.page_size, &mut self.residency)
     }
 
-    #[cfg(target_os = "linux")]
-    fn mincore(&mut self, fd: BorrowedFd<'_>, offset: u64, pages: u64) -> bool {
-        owned(fd) && mincore(fd, offset, pages, self.page_size, &mut self.residency)
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn ask(&mut self, _fd: BorrowedFd<'_>, _offset: u64, _pages: u64) -> Result<bool, Way> {
-        self.residency.clear();
-        Ok(false)
+    /// Whether the kernel has refused to tell this process about a file, because it belongs to somebody else.
+    #[must_use]
+    pub fn was_refused(&self) -> bool {
+        self.refused
     }
 }
 
 /// Whether the kernel tells this process the truth about the file's pages.
-#[cfg(target_os = "linux")]
 fn owned(fd: BorrowedFd<'_>) -> bool {
     let user = rustix::process::geteuid();
     user.is_root() || rustix::fs::fstat(fd).is_ok_and(|stat| stat.st_uid == user.as_raw())
 }
 
 /// Whether the pages of the file belong to another file, below.
-#[cfg(target_os = "linux")]
 fn on_overlay(fd: BorrowedFd<'_>) -> bool {
     rustix::fs::fstatfs(fd).is_ok_and(|fs| fs.f_type == libc::OVERLAYFS_SUPER_MAGIC)
 }
 
 /// The number of pages of a range that are in the page cache.
-#[cfg(target_os = "linux")]
-fn cachestat(fd: BorrowedFd<'_>, offset: u64, len: u64) -> Result<u64, rustix::io::Errno> {
+fn cachestat(fd: BorrowedFd<'_>, offset: u64, len: u64) -> Result<u64, Errno> {
     use std::os::fd::AsRawFd;
 
     /// The same on every architecture that Rust's Linux targets use: it is newer than the common table.
@@ -120,7 +108,6 @@ fn cachestat(fd: BorrowedFd<'_>, offset: u64, len: u64) -> Result<u64, rustix::i
 }
 
 /// Whether all pages of a range are in the page cache, by a mapping that lives for the moment.
-#[cfg(target_os = "linux")]
 fn mincore(fd: BorrowedFd<'_>, offset: u64, pages: u64, page_size: u64, residency: &mut Vec<u8>) -> bool {
     use std::os::fd::AsRawFd;
     use std::ptr::null_mut;
@@ -145,12 +132,11 @@ fn mincore(fd: BorrowedFd<'_>, offset: u64, pages: u64, page_size: u64, residenc
     status == 0 && unmapped == 0 && residency.iter().all(|page| page & 1 == 1)
 }
 
-#[cfg(target_os = "linux")]
-fn last_errno() -> rustix::io::Errno {
-    rustix::io::Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(rustix::io::Errno::IO)
+fn last_errno() -> Errno {
+    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests {
     use std::os::fd::AsFd;
 

@@ -193,12 +193,10 @@ impl OpenFile {
 
     /// Asks the kernel, once, for long read-ahead: the file will be read from start to end.
     pub(crate) fn advise_sequential(&self) {
-        #[cfg(target_os = "linux")]
         if !self.advised.swap(true, Ordering::Relaxed)
             && let Ok(fd) = self.buffered()
         {
-            // Advice that is not taken changes the speed only.
-            rustix::fs::fadvise(fd, 0, None, rustix::fs::Advice::Sequential).ok();
+            advise_sequential(fd);
         }
     }
 }
@@ -263,6 +261,15 @@ fn open_direct(path: &Path) -> Result<OwnedFd, Errno> {
 fn open_direct(_path: &Path) -> Result<OwnedFd, Errno> {
     Err(Errno::INVAL)
 }
+
+#[cfg(target_os = "linux")]
+fn advise_sequential(fd: BorrowedFd<'_>) {
+    // Advice that is not taken changes the speed only.
+    rustix::fs::fadvise(fd, 0, None, rustix::fs::Advice::Sequential).ok();
+}
+
+#[cfg(not(target_os = "linux"))]
+fn advise_sequential(_fd: BorrowedFd<'_>) {}
 
 #[cfg(test)]
 mod tests {

@@ -33,6 +33,7 @@
 #![deny(unsafe_code)]
 
 mod buffer;
+#[cfg_attr(not(target_os = "linux"), path = "cache_unknown.rs")]
 mod cache;
 mod counters;
 mod files;

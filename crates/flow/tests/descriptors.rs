@@ -47,7 +47,7 @@ fn open_files_max(files: &Files, options: &ReadOptions) -> usize {
 fn open_files_follow_the_windows_not_the_number_of_files() {
     let _turn = TURN.lock();
     let files = Files::new(&[9000; 3000]);
-    let hot = open_files_max(&files, &options(IoMode::Auto));
+    let hot = files.while_hot(|| open_files_max(&files, &options(IoMode::Auto)));
     assert!((1..=4).contains(&hot), "{hot} open: each worker has the file it reads and may open the next");
     files.make_cold();
     let cold = open_files_max(&files, &options(IoMode::Auto));

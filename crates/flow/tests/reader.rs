@@ -51,7 +51,7 @@ fn any_size_engine_and_mode_gives_the_same_bytes_hot_and_cold() {
 #[test]
 fn auto_takes_hot_files_from_the_page_cache_without_an_engine() {
     let files = Files::new(&[3 * MIB, 100, 112 * KIB]);
-    let outcome = read(&files.set(), &options(IoMode::Auto), 2);
+    let outcome = files.while_hot(|| read(&files.set(), &options(IoMode::Auto), 2));
     assert_eq!(outcome.counts.bytes_cached, files.total());
     assert_eq!((outcome.counts.in_flight_max, outcome.counts.wait_ns), (0, 0));
     assert_eq!(outcome.engines, ["none"; 2]);
@@ -123,7 +123,7 @@ fn each_file_is_opened_once_by_a_worker_that_reads_alone() {
 fn hot_pieces_have_the_size_asked_for() {
     let files = Files::new(&[2 * MIB]);
     let options = ReadOptions { block_size: MIB as u32, cached_piece: 256 << 10, ..options(IoMode::Auto) };
-    let outcome = read(&files.set(), &options, 1);
+    let outcome = files.while_hot(|| read(&files.set(), &options, 1));
     assert_eq!(outcome.counts.requests, 8);
 }
 

@@ -22,6 +22,9 @@ use crate::{Block, Buffer, BufferPool, Cursor, FileId, FileSet, IoMode, ReadOpti
 /// The token of requests that read a part of the front block again. Others count up from 0.
 const TOKEN_AGAIN: u64 = u64::MAX;
 
+const NOT_TOLD: &str =
+    "the system tells only a file's owner whether it is in the page cache: files of others are taken as not in it";
+
 /// The block at the front, as far as it can be without being handed over.
 pub(super) enum Front {
     Failed(FileFailure),
@@ -183,16 +186,22 @@ impl<'f> Window<'f> {
 
     /// Decides where the block is read from, and submits it if that is the device.
     fn start(&mut self, block: Block, file: &Arc<OpenFile>) -> Slot {
-        if self.io != IoMode::Direct
-            && let Ok(fd) = file.buffered()
-            && self.cache.holds(fd, &block)
-        {
+        if self.io != IoMode::Direct && self.is_cached(block, file) {
             return Slot::Cached { block, file: Arc::clone(file) };
         }
         match self.submit_block(block, file) {
             Ok(handle) => Slot::InFlight { block, handle },
             Err(error) => Slot::Failed(self.failure(block, error)),
         }
+    }
+
+    fn is_cached(&mut self, block: Block, file: &Arc<OpenFile>) -> bool {
+        let refused = self.cache.was_refused();
+        let cached = file.buffered().is_ok_and(|fd| self.cache.holds(fd, &block));
+        if self.cache.was_refused() && !refused {
+            self.notes.push(NOT_TOLD.to_owned());
+        }
+        cached
     }
 
     fn submit_block(&mut self, block: Block, file: &Arc<OpenFile>) -> Result<FileHandle, Arc<io::Error>> {

@@ -1,7 +1,7 @@
 //! Files with known bytes, and one function that reads them all and checks what every reader must hold to.
 
 #![allow(dead_code, reason = "each test binary uses a part")]
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
 
 use std::fs::{self, File};
 use std::os::fd::AsFd;
@@ -51,6 +51,21 @@ impl Files {
             let file = File::open(self.path(file)).unwrap();
             rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).unwrap();
         }
+    }
+
+    /// What `read` gives with all files in the page cache. Others may empty the cache meanwhile (a benchmark beside the
+    /// tests does): then it is filled and `read` done once more.
+    pub fn while_hot<T>(&self, read: impl Fn() -> T) -> T {
+        for _ in 0..10 {
+            for file in 0..self.contents.len() {
+                fs::read(self.path(file)).unwrap();
+            }
+            let result = read();
+            if self.cached() == self.total() {
+                return result;
+            }
+        }
+        panic!("the page cache does not keep {} bytes", self.total());
     }
 
     /// The bytes of all files that are in the page cache, in pages of 4096.
