@@ -9,6 +9,7 @@
 //! first bytes of a file -> SpaceFormat::from_page0 (or ::guess) -> SpaceFormat
 //! one page, its PageId, the SpaceFormat -> verify_page -> Verdict: Ok | Empty | Corrupt(why) | Unverifiable(why)
 //! page 0 -> SpaceHeader, every XDES page -> ExtentMap -> which pages are in use
+//! redo log headers and the bytes at the newest checkpoint -> redo::LogState: is recovery still to come
 //! ```
 //!
 //! All integers in the files are big-endian and unsigned unless a structure's documentation says otherwise.

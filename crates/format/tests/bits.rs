@@ -1,5 +1,5 @@
 //! No flipped bit gets past the checksums: every bit of small pages, random bits of all sizes and random content.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "helpers of tests fail tests")]
+#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "helpers of tests fail tests")]
 
 mod common;
 

@@ -1,5 +1,5 @@
 //! Whether a redo log still has work: hand-made logs around checksums that other implementations computed.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "helpers of tests fail tests")]
+#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "helpers of tests fail tests")]
 
 mod common;
 

@@ -1,5 +1,5 @@
 //! What page 0 says about a tablespace, and what can be made of files without one.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "helpers of tests fail tests")]
+#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "helpers of tests fail tests")]
 
 mod common;
 
@@ -229,6 +229,32 @@ fn the_format_of_a_file_is_found_without_its_page_0() {
         assert_eq!(found, (format.scheme(), format.physical(), format.space(), PageNo(0)), "{format:?} {algorithm}");
         assert!(guess.hits >= 14, "{} hits", guess.hits);
     }
+}
+
+#[test]
+fn encrypted_and_compressed_pages_do_not_mislead_the_guess() {
+    let format = common::full(16_384);
+    let mut bytes = file(&format, Algorithm::FullCrc32, 0, 24);
+    for page in bytes.chunks_exact_mut(16_384).skip(3) {
+        put_u32(page, 0, 1);
+        put_u32(page, 34, 0xC0DE_C0DE);
+        let crc = innokit_format::page::checksum::full_crc32(page);
+        put_u32(page, 16_380, crc);
+    }
+    let guess = SpaceFormat::guess(&bytes, None).expect("a guess");
+    assert_eq!((guess.format.scheme(), guess.format.space()), (Scheme::FullCrc32, format.space()));
+    let guess = SpaceFormat::guess(&bytes[3 * 16_384..], None).expect("a guess");
+    assert_eq!((guess.first_page_no, guess.format.space()), (PageNo(3), SpaceId::NONE));
+
+    let format = common::classic(Family::MariaDb, 16_384);
+    let mut bytes = file(&format, Algorithm::None, 0, 24);
+    bytes
+        .chunks_exact_mut(16_384)
+        .filter(|page| page[34..38] != [0; 4])
+        .for_each(|page| put(page, 24, &34_354_u16.to_be_bytes()));
+    let guess = SpaceFormat::guess(&bytes, None).expect("a guess");
+    let found = (guess.format.scheme(), guess.format.family(), guess.format.is_page_compressed());
+    assert_eq!(found, (Scheme::Classic, Family::MariaDb, true));
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! What each server accepts and rejects, one rule a test.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "helpers of tests fail tests")]
+#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "helpers of tests fail tests")]
 
 mod common;
 
@@ -444,4 +444,23 @@ fn the_oldest_pages_of_mysqls_system_tablespace_have_no_space_id() {
     let old = high_lsn(&page);
     put_u32(&mut page, N - 8, old);
     assert_eq!(verify_page(&page, id, &system), ok(Algorithm::Innodb));
+}
+
+#[test]
+fn the_index_id_is_told_only_where_it_can_be_read() {
+    let format = mysql();
+    let id = |page: &[u8], format: &SpaceFormat| innokit_format::index_id(page, format);
+    let mut page = sealed(&format, HERE, Algorithm::Crc32);
+    put(&mut page, 66, &193_u64.to_be_bytes());
+    assert_eq!(id(&page, &format), Some(193));
+    assert_eq!(id(&page, &full(4096)), None, "a checksum would be a key version");
+    put(&mut page, 24, &10_u16.to_be_bytes());
+    assert_eq!(id(&page, &format), None, "a BLOB page");
+    put(&mut page, 24, &18_u16.to_be_bytes());
+    assert_eq!((id(&page, &format), id(&page, &mariadb())), (None, Some(193)));
+    put(&mut page, 24, &INDEX.to_be_bytes());
+    put_u32(&mut page, 26, 1);
+    assert_eq!(id(&page, &mariadb()), Some(193), "left-over bytes in a plain tablespace");
+    assert_eq!(id(&page, &mariadb().with_encryption(Encryption::MariaDb)), None);
+    assert_eq!(id(&page[..70], &format), None);
 }

@@ -3,7 +3,8 @@
 use std::fmt;
 
 use crate::bytes::be;
-use crate::page::space_format::{Family, Scheme, SpaceFormat};
+use crate::page::full_crc32;
+use crate::page::space_format::{Encryption, Family, Scheme, SpaceFormat};
 use crate::types::{Lsn, PageNo, SpaceId};
 
 /// First checksum; in full_crc32 the key version. 4 bytes.
@@ -153,16 +154,25 @@ pub fn page_type(page: &[u8], format: &SpaceFormat) -> Option<PageType> {
     Some(if compressed { PageType::PAGE_COMPRESSED } else { PageType(stored) })
 }
 
-/// The index that an index page belongs to; `None` for all other pages and where encryption hides it.
+/// Whether the body of the page can be read as it is: not encrypted, not page-compressed.
+#[must_use]
+pub fn is_readable(page: &[u8], format: &SpaceFormat) -> bool {
+    let kind = PageType(be::u16_at(page, FIL_PAGE_TYPE).unwrap_or(0));
+    match (format.scheme(), format.family()) {
+        (Scheme::FullCrc32, _) => full_crc32::is_plain(page),
+        (_, Family::MySql) => !matches!(kind.0, 14..=17),
+        (_, Family::MariaDb) => {
+            let key_version = be::u32_at(page, FIL_PAGE_FILE_FLUSH_LSN).unwrap_or(0);
+            // R-tree pages keep a sequence number there, and are never encrypted.
+            let encrypted = format.encryption() == Encryption::MariaDb && key_version != 0 && kind != PageType::RTREE;
+            !encrypted && !matches!(kind, PageType::PAGE_COMPRESSED | PageType::PAGE_COMPRESSED_ENCRYPTED)
+        }
+    }
+}
+
+/// The index that an index page belongs to; `None` for all other pages and where encryption or compression hides it.
 #[must_use]
 pub fn index_id(page: &[u8], format: &SpaceFormat) -> Option<u64> {
-    let hidden = match (format.scheme(), format.family()) {
-        (Scheme::FullCrc32, _) => be::u32_at(page, FIL_PAGE_SPACE_OR_CHKSUM)? != 0,
-        (_, Family::MariaDb) => {
-            format.encryption() == crate::Encryption::MariaDb && be::u32_at(page, FIL_PAGE_FILE_FLUSH_LSN)? != 0
-        }
-        (_, Family::MySql) => false,
-    };
-    let index = page_type(page, format)?.is_index(format.family()) && !hidden;
+    let index = page_type(page, format)?.is_index(format.family()) && is_readable(page, format);
     if index { be::u64_at(page, PAGE_INDEX_ID) } else { None }
 }

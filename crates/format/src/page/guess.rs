@@ -1,10 +1,12 @@
 //! Finding out what a file is when its page 0 does not say: damaged headers, and the later files of the system tablespace.
 
 use crate::bytes::be;
-use crate::page::fil::{FIL_PAGE_OFFSET, FIL_PAGE_SPACE_ID};
+use crate::page::checksum::{self, Algorithm};
+use crate::page::fil::{FIL_PAGE_OFFSET, FIL_PAGE_SPACE_ID, FIL_PAGE_TYPE, PageType};
+use crate::page::full_crc32;
 use crate::page::space_format::{Family, Scheme, SpaceFormat};
-use crate::page::verify::{Verdict, verify_page};
-use crate::types::{PageId, PageNo, PageSize, SpaceId};
+use crate::page::verify::{self, Verdict};
+use crate::types::{PageNo, PageSize, SpaceId};
 
 /// Pages looked at for each size: the first 63 settled all 935 files of the facts' trial.
 const PAGES_MAX: usize = 64;
@@ -12,7 +14,7 @@ const PAGES_MAX: usize = 64;
 /// What a file most likely is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Guess {
-    /// The format of its pages.
+    /// The format of its pages. Its space is [`SpaceId::NONE`] where no page tells it.
     pub format: SpaceFormat,
     /// Number of the page that the file begins with: 0, unless it is a later file of the system tablespace.
     pub first_page_no: PageNo,
@@ -43,8 +45,8 @@ impl SpaceFormat {
         if best.hits < 2 {
             return None;
         }
-        let space = majority_space(head, &best);
-        let format = best_format(head, &best, space, hint_logical)?;
+        let format = best_format(head, &best, hint_logical)?;
+        let format = format.with_space(majority_space(head, &best, &format));
         Some(Guess { format, first_page_no: PageNo(best.first), hits: u32::try_from(best.hits).unwrap_or(u32::MAX) })
     }
 }
@@ -71,10 +73,12 @@ fn numbering(head: &[u8], size: PageSize) -> Option<Numbering> {
     Some(Numbering { size, first, hits })
 }
 
-/// The tablespace that most numbered pages name.
-fn majority_space(head: &[u8], numbering: &Numbering) -> SpaceId {
-    let spaces = numbered(head, numbering).filter_map(|(_, page)| be::u32_at(page, FIL_PAGE_SPACE_ID));
-    SpaceId(most_frequent(spaces.collect()).map_or(0, |(space, _)| space))
+/// The tablespace that most numbered pages name; [`SpaceId::NONE`] where all are encrypted or compressed so that none can be read.
+fn majority_space(head: &[u8], numbering: &Numbering, format: &SpaceFormat) -> SpaceId {
+    let readable = numbered(head, numbering)
+        .filter(|(_, page)| format.scheme() != Scheme::FullCrc32 || full_crc32::is_plain(page))
+        .filter_map(|(_, page)| be::u32_at(page, FIL_PAGE_SPACE_ID));
+    most_frequent(readable.collect()).map_or(SpaceId::NONE, |(space, _)| SpaceId(space))
 }
 
 fn numbered<'a>(head: &'a [u8], numbering: &Numbering) -> impl Iterator<Item = (PageNo, &'a [u8])> {
@@ -90,28 +94,47 @@ fn most_frequent(mut values: Vec<u32>) -> Option<(u32, usize)> {
     values.chunk_by(|a, b| a == b).max_by_key(|run| run.len()).and_then(|run| Some((*run.first()?, run.len())))
 }
 
-/// Of the formats with pages of this size, the one under which most pages are sound; the plainest one if none is.
-fn best_format(head: &[u8], numbering: &Numbering, space: SpaceId, hint: Option<PageSize>) -> Option<SpaceFormat> {
+/// Of the formats with pages of this size, the one under which the pages look best; the plainest one if none does.
+fn best_format(head: &[u8], numbering: &Numbering, hint: Option<PageSize>) -> Option<SpaceFormat> {
     let physical = numbering.size;
     let logical = hint.filter(|&hint| hint >= physical).unwrap_or(physical.max(PageSize::DEFAULT));
-    let candidates = [
-        SpaceFormat::new(Family::MySql, Scheme::Classic, physical, physical, space),
-        SpaceFormat::new(Family::MariaDb, Scheme::FullCrc32, physical, physical, space),
-        SpaceFormat::new(Family::MySql, Scheme::Zip, logical, physical, space),
-        // What only MariaDB accepts: pages encrypted with its post-encryption checksum.
-        SpaceFormat::new(Family::MariaDb, Scheme::Classic, physical, physical, space),
-        SpaceFormat::new(Family::MariaDb, Scheme::Zip, logical, physical, space),
+    let make = |family, scheme, logical| SpaceFormat::new(family, scheme, logical, physical, SpaceId::NONE);
+    let mut candidates = [
+        make(Family::MySql, Scheme::Classic, physical),
+        make(Family::MariaDb, Scheme::FullCrc32, physical),
+        make(Family::MySql, Scheme::Zip, logical),
+        // What only MariaDB accepts: pages with its post-encryption checksum, and its page_compressed ones.
+        make(Family::MariaDb, Scheme::Classic, physical).map(|format| format.with_page_compressed(true)),
+        make(Family::MariaDb, Scheme::Zip, logical),
     ];
-    let sound = |format: &SpaceFormat| {
-        let ok = |&(page_no, page): &(PageNo, &[u8])| {
-            matches!(verify_page(page, PageId { space, page_no }, format), Verdict::Ok(_))
-        };
-        numbered(head, numbering).filter(ok).count()
+    // Between formats that fit alike, the page size that the server is known to have decides.
+    candidates.sort_by_key(|format| hint.is_some() && format.map(|format| format.logical()) != hint);
+    let scored = candidates.into_iter().flatten().map(|format| (score(head, numbering, &format), format));
+    let (_, format) = scored.reduce(|best, next| if next.0 > best.0 { next } else { best })?;
+    Some(if format.family() == Family::MariaDb {
+        format.with_page_compressed(has_compressed(head, numbering))
+    } else {
+        format
+    })
+}
+
+/// Sound pages count twice; a page without checksum, which fits several formats, once.
+fn score(head: &[u8], numbering: &Numbering, format: &SpaceFormat) -> u32 {
+    let value = |(page_no, page): (PageNo, &[u8])| {
+        let crc = if format.scheme() == Scheme::Zip { checksum::zip_crc32(page) } else { checksum::crc32(page) };
+        match verify::content(page, page_no, format, crc) {
+            Verdict::Ok(Algorithm::None) => 1,
+            Verdict::Ok(_) | Verdict::Unverifiable(_) => 2,
+            Verdict::Empty | Verdict::Corrupt(_) => 0,
+        }
     };
-    candidates
-        .into_iter()
-        .flatten()
-        .map(|format| (sound(&format), format))
-        .reduce(|best, next| if next.0 > best.0 { next } else { best })
-        .map(|(_, format)| format)
+    numbered(head, numbering).map(value).sum()
+}
+
+/// Whether there are pages of the types that page_compressed tablespaces have, where not full_crc32.
+fn has_compressed(head: &[u8], numbering: &Numbering) -> bool {
+    numbered(head, numbering).any(|(_, page)| {
+        let kind = be::u16_at(page, FIL_PAGE_TYPE).map(PageType);
+        matches!(kind, Some(PageType::PAGE_COMPRESSED | PageType::PAGE_COMPRESSED_ENCRYPTED))
+    })
 }

@@ -55,7 +55,8 @@ pub const fn inodes_per_page(logical: PageSize, physical: PageSize) -> usize {
     (physical.bytes() - FSEG_ARR_OFFSET - 10) / inode_size(logical)
 }
 
-/// Reads the used inodes of an inode page. Free slots are left out.
+/// Reads the used inodes of an inode page. Free slots are left out. In encrypted tablespaces of both families inode pages are
+/// encrypted: ask [`fil::is_readable`] first.
 ///
 /// # Errors
 /// [`Corruption::TruncatedPage`], [`Corruption::WrongPageType`], [`Corruption::BadSegmentMagic`].
