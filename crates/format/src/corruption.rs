@@ -4,6 +4,7 @@ use std::fmt;
 
 use thiserror::Error;
 
+use crate::codec::CodecError;
 use crate::page::checksum::Algorithm;
 use crate::page::inode::SEGMENT_MAGIC;
 use crate::types::{PageId, PageNo, SpaceId};
@@ -110,6 +111,9 @@ pub enum Corruption {
         /// Bytes of a page.
         expected: u32,
     },
+    /// Encrypted or page-compressed, and what is inside cannot be brought out.
+    #[error("{0}")]
+    CannotBeOpened(CodecError),
     /// The page is not of the type that its place demands.
     #[error("page type {stored} where type {expected} must be")]
     WrongPageType {
@@ -150,6 +154,7 @@ impl Corruption {
             Self::BadCompressedSize { .. } => "bad_compressed_size",
             Self::NotZeroPage { .. } => "not_zero_page",
             Self::TruncatedPage { .. } => "truncated_page",
+            Self::CannotBeOpened(error) => error.reason(),
             Self::WrongPageType { .. } => "wrong_page_type",
             Self::BadExtentState { .. } => "bad_extent_state",
             Self::BadSegmentMagic { .. } => "bad_segment_magic",
@@ -174,6 +179,7 @@ impl Corruption {
             Self::TruncatedPage { len, .. } => u64::from(len),
             Self::WrongPageType { stored, .. } => u64::from(stored),
             Self::BadExtentState { state, .. } => u64::from(state),
+            Self::CannotBeOpened(_) => return None,
         })
     }
 
@@ -192,7 +198,7 @@ impl Corruption {
             Self::BadCompressedSize { limit, .. } => u64::from(limit),
             Self::TruncatedPage { expected, .. } => u64::from(expected),
             Self::WrongPageType { expected, .. } => u64::from(expected),
-            Self::BadExtentState { .. } => return None,
+            Self::BadExtentState { .. } | Self::CannotBeOpened(_) => return None,
             Self::BadSegmentMagic { .. } => u64::from(SEGMENT_MAGIC),
         })
     }

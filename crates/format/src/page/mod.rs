@@ -8,8 +8,11 @@ pub mod fsp;
 mod full_crc32;
 pub mod guess;
 pub mod inode;
+mod inside;
 pub mod seal;
 mod slot;
 pub mod space_format;
 pub mod verify;
 pub mod xdes;
+
+pub use inside::verify_inside;

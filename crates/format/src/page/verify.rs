@@ -37,6 +37,8 @@ pub enum Why {
     NoChecksum,
     /// Encrypted so that only the key shows whether it is sound.
     EncryptedNoKey,
+    /// Encrypted, and the key given does not open it.
+    WrongKey,
     /// Compressed so that only inflating shows whether it is sound.
     PageCompressed,
     /// A slot of the doublewrite area that holds no sound page: a stale or torn copy, which harms nobody.
@@ -52,6 +54,7 @@ impl Why {
         match self {
             Self::NoChecksum => "no_checksum",
             Self::EncryptedNoKey => "encrypted_no_key",
+            Self::WrongKey => "wrong_key",
             Self::PageCompressed => "page_compressed",
             Self::DoublewriteSlot => "doublewrite_slot",
             Self::OldBigEndianChecksum => "old_big_endian_checksum",
@@ -64,6 +67,7 @@ impl fmt::Display for Why {
         f.write_str(match self {
             Self::NoChecksum => "temporary tablespaces carry no checksums",
             Self::EncryptedNoKey => "encrypted, and there is no key",
+            Self::WrongKey => "encrypted, and the key given does not open it: is it the key of this server?",
             Self::PageCompressed => "page-compressed, not inflated",
             Self::DoublewriteSlot => "a stale or torn copy in the doublewrite area",
             Self::OldBigEndianChecksum => "a big-endian crc32, which MariaDB accepts up to version 10.2 only",
