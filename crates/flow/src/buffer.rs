@@ -1,30 +1,97 @@
-//! Memory for reads: aligned for `O_DIRECT`, and bounded because it is taken once.
+//! Memory for reads: aligned for `O_DIRECT`, bounded because it is taken once, and in huge pages where the system has them.
+//!
+//! Why huge pages: a device takes a request with a limited number of memory segments (254 on virtio). A MiB of scattered
+//! 4 KiB pages has 256, and so becomes two requests, the second of 8 KiB; in a huge page it is one segment.
+
+#![expect(unsafe_code, reason = "memory from the system directly: an allocator touches it before it can be made huge")]
 
 use std::io;
 use std::ops::Range;
+use std::ptr::{NonNull, null_mut};
+use std::sync::Arc;
 
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+use rustix::mm::{MapFlags, ProtFlags};
 
 /// Alignment of every buffer in memory. Enough for `O_DIRECT` on any device, whose logical block is at most a page.
 const MEMORY_ALIGN: usize = 4096;
 
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C, align(4096))]
-struct Chunk([u8; MEMORY_ALIGN]);
+/// The size of a huge page, and its alignment. Where it is another, nothing is lost but the gain.
+const HUGE_PAGE: usize = 2 << 20;
+
+/// Memory of the system's, zeroed, given back when dropped.
+#[derive(Debug)]
+struct Region {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the region is plain memory, which any thread may use; who may touch which part is the buffers' matter.
+unsafe impl Send for Region {}
+// SAFETY: as above; the region itself has no method that reads or writes the memory.
+unsafe impl Sync for Region {}
+
+impl Region {
+    fn new(len: usize) -> io::Result<Self> {
+        let flags = MapFlags::PRIVATE;
+        // SAFETY: a new mapping at an address of the kernel's choice replaces nothing.
+        let base = unsafe { rustix::mm::mmap_anonymous(null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags)? };
+        let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
+        #[cfg(target_os = "linux")]
+        if len >= HUGE_PAGE {
+            // SAFETY: the range is the new mapping, and the advice changes no byte of it. If it is not taken, the pages
+            // are small.
+            unsafe { rustix::mm::madvise(base.as_ptr().cast(), len, rustix::mm::Advice::LinuxHugepage).ok() };
+        }
+        Ok(Self { base, len })
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours; all buffers in it hold the region, so none is left.
+        unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len).ok() };
+    }
+}
 
 /// Bytes aligned for `O_DIRECT`. Whoever owns it may write to it; it moves into a request and comes back with the
 /// completion.
 pub struct Buffer {
     index: u16,
-    chunks: Box<[Chunk]>,
+    start: NonNull<u8>,
+    len: usize,
+    /// Keeps the memory.
+    region: Arc<Region>,
+}
+
+// SAFETY: a buffer is the only one to its part of the region (`carve`), like a boxed slice.
+unsafe impl Send for Buffer {}
+// SAFETY: through a shared buffer its bytes can only be read.
+unsafe impl Sync for Buffer {}
+
+/// `count` buffers of `size` bytes, rounded up to whole pages of 4096, side by side in one region.
+fn carve(count: u16, size: u32) -> io::Result<Vec<Buffer>> {
+    let size = (size as usize).next_multiple_of(MEMORY_ALIGN).max(MEMORY_ALIGN);
+    let total = size.checked_mul(usize::from(count)).ok_or(io::ErrorKind::OutOfMemory)?.max(MEMORY_ALIGN);
+    // Room to start at the border of a huge page. What lies outside the buffers is never touched, so it costs nothing.
+    let spare = if total >= HUGE_PAGE { HUGE_PAGE } else { 0 };
+    let region = Arc::new(Region::new(total.next_multiple_of(MEMORY_ALIGN) + spare)?);
+    let skip = region.base.as_ptr().align_offset(if spare == 0 { MEMORY_ALIGN } else { HUGE_PAGE });
+    if skip > spare {
+        return Err(io::ErrorKind::OutOfMemory.into());
+    }
+    let buffers = (0..count).map(|index| {
+        // SAFETY: `skip` is at most `spare`, so that `total` bytes from there on are within the region, and `index` is
+        // below `count`: the part lies within, and the parts of two indexes do not overlap.
+        let start = unsafe { region.base.add(skip + usize::from(index) * size) };
+        Buffer { index, start, len: size, region: Arc::clone(&region) }
+    });
+    Ok(buffers.collect())
 }
 
 impl Buffer {
-    /// A buffer of `size` bytes, rounded up to whole pages of 4096 bytes; `index` is its position in its pool.
-    pub(crate) fn new(index: u16, size: u32) -> io::Result<Self> {
-        let chunks = (size as usize).div_ceil(MEMORY_ALIGN);
-        let chunks = <[Chunk]>::new_box_zeroed_with_elems(chunks).map_err(|_| io::ErrorKind::OutOfMemory)?;
-        Ok(Self { index, chunks })
+    /// One buffer by itself, of `size` bytes rounded up to whole pages of 4096.
+    pub(crate) fn alone(size: u32) -> io::Result<Self> {
+        carve(1, size)?.pop().ok_or_else(|| io::ErrorKind::OutOfMemory.into())
     }
 
     /// The position in its pool, for engines that register buffers with the kernel.
@@ -36,12 +103,14 @@ impl Buffer {
     /// All bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        self.chunks.as_bytes()
+        // SAFETY: the part of the region is ours alone, mapped as long as we hold the region, and was zeroed by the system.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 
     /// All bytes, to write to.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        self.chunks.as_mut_bytes()
+        // SAFETY: as in `bytes`, and we are borrowed for writing.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 
     /// The first bytes, at most `len`.
@@ -62,7 +131,7 @@ impl Buffer {
 
 impl std::fmt::Debug for Buffer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Buffer {{ index: {}, len: {} }}", self.index, self.bytes().len())
+        write!(f, "Buffer {{ index: {}, len: {}, of {} }}", self.index, self.len, self.region.len)
     }
 }
 
@@ -78,8 +147,7 @@ impl BufferPool {
     /// # Errors
     /// `OutOfMemory` when the system does not give that much.
     pub fn new(count: u16, size: u32) -> io::Result<Self> {
-        let free = (0..count).map(|index| Buffer::new(index, size)).collect::<io::Result<_>>()?;
-        Ok(Self { free })
+        Ok(Self { free: carve(count, size)? })
     }
 
     /// The buffers that are not in use.
@@ -114,6 +182,24 @@ mod tests {
     }
 
     #[test]
+    fn buffers_of_a_pool_do_not_overlap_and_outlive_it() {
+        let mut pool = BufferPool::new(5, 1 << 20).expect("memory");
+        let mut buffers: Vec<_> = std::iter::from_fn(|| pool.take()).collect();
+        drop(pool);
+        for buffer in &mut buffers {
+            let index = buffer.index() as u8 + 1;
+            assert!(buffer.bytes().iter().all(|&byte| byte == 0), "nobody else has written here");
+            buffer.bytes_mut().fill(index);
+        }
+        for buffer in &buffers {
+            assert!(buffer.bytes().iter().all(|&byte| byte == buffer.index() as u8 + 1));
+            assert_eq!(buffer.bytes().len(), 1 << 20);
+        }
+        let first = buffers.iter().map(|buffer| buffer.bytes().as_ptr() as usize).min().expect("five");
+        assert_eq!(first % HUGE_PAGE, 0);
+    }
+
+    #[test]
     fn pool_is_a_bound() {
         let mut pool = BufferPool::new(1, 4096).expect("memory");
         let buffer = pool.take().expect("one is free");
@@ -124,7 +210,7 @@ mod tests {
 
     #[test]
     fn ranges_are_cut_to_the_buffer() {
-        let mut buffer = Buffer::new(0, 4096).expect("memory");
+        let mut buffer = Buffer::alone(4096).expect("memory");
         assert_eq!(buffer.range_mut(4000..5000).len(), 96);
         assert_eq!(buffer.range_mut(5000..6000).len(), 0);
         assert_eq!(buffer.first(10).len(), 10);

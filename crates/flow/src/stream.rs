@@ -30,7 +30,7 @@ impl<'c, R: Read> StreamReader<'c, R> {
     /// `OutOfMemory` when the system does not give the memory for two pieces.
     pub fn new(stream: R, piece_size: u32, counters: &'c WorkerCounters) -> io::Result<Self> {
         let piece_size = piece_size.clamp(1, 1 << 30).next_multiple_of(BLOCK_ALIGN);
-        let (current, ahead) = (Buffer::new(0, piece_size)?, Buffer::new(1, piece_size)?);
+        let (current, ahead) = (Buffer::alone(piece_size)?, Buffer::alone(piece_size)?);
         Ok(Self {
             stream,
             counters,
