@@ -14,8 +14,9 @@
 //!
 //! Nothing here allocates by what the bytes say: every output is one page, in buffers that [`Scratch`] owns.
 //!
-//! Sketch, for one core and pages of 16 KiB: a copy of the page (under 1 µs), AES-CBC in parallel blocks (about 5 µs),
-//! zlib (about 50 µs), lz4 (about 5 µs). So inflating, not decrypting, decides how many cores keep up with a disk.
+//! Sketch, for one core and pages of 16 KiB: a copy (under 1 µs), AES-CBC in parallel blocks (about 5 µs), zlib (about 50 µs),
+//! lz4 (about 5 µs): inflating, not decrypting, decides how many cores keep up with a disk. Measured, µs a page of text-like rows
+//! (x86-64 with AES-NI): AES-256-CBC 3.5, AES-128-CBC 2.4, AES-128-CTR 3.2, zlib 36, lz4 6, lzo 21, snappy 17, lzma 380, bzip2 610.
 
 pub(crate) mod cipher;
 mod error;
@@ -45,7 +46,8 @@ const FIL_PAGE_FILE_FLUSH_LSN: usize = 26;
 const FIL_PAGE_SPACE_ID: usize = 34;
 const FIL_PAGE_DATA: usize = 38;
 
-/// What must be known about a tablespace to open its pages.
+/// What must be known about a tablespace to open its pages. A copy of a page in a doublewrite area is opened with the context of
+/// the tablespace that it is a copy of.
 #[derive(Debug, Clone, Copy)]
 pub enum Context<'k> {
     /// MySQL: the pages say all themselves, but for the key.

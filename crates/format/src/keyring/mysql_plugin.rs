@@ -11,7 +11,8 @@
 //! the length of the record. The numbers are the machine's own: 8 or 4 bytes, little- or big-endian; the order that adds up
 //! for the whole file is the right one. Key bytes are xored cyclically with a text that is the same everywhere.
 //!
-//! Sources: MySQL 8.0 `plugin/keyring`: `buffered_file_io.cc`, `common/keyring_key.cc`, `checker`; checked on files of 5.7 and 8.0.
+//! Sources: MySQL 8.0 `plugin/keyring`: `buffered_file_io.cc`, `common/keyring_key.cc`, `checker`; the records checked on files of
+//! 5.7 and 8.0, the digest from source only.
 
 use sha2::{Digest, Sha256};
 

@@ -151,7 +151,8 @@ pub fn page_key(key: &[u8]) -> [u8; 16] {
     block.into()
 }
 
-fn mariadb_encrypt(mode: Mode, key: &[u8], page: &[u8], bytes: &mut [u8]) {
+/// `bytes`, a part of `page`, encrypted as MariaDB does it.
+pub fn mariadb_encrypt(mode: Mode, key: &[u8], page: &[u8], bytes: &mut [u8]) {
     let mut tweak = [0; 16];
     tweak[0] = 5;
     tweak[4] = 4;

@@ -134,6 +134,26 @@ fn mariadb_page_key_is_made_of_key_and_iv() {
     assert_eq!(build::page_key(&mariadb_key()), *hex("ad9562241f632664a422d562f753aaa3"));
 }
 
+/// What opens the builder's pages is tested elsewhere; that they are the server's is tested here.
+#[test]
+fn mariadb_ciphertext_is_the_one_that_the_server_writes() {
+    let original = mariadb_s_page();
+    let encrypted = |range: std::ops::Range<usize>, key_version_at: usize| {
+        let mut page = original.clone();
+        build::mariadb_encrypt(Mode::Cbc, &mariadb_key(), &original, &mut page[range]);
+        page[key_version_at..key_version_at + 4].copy_from_slice(&1_u32.to_be_bytes());
+        page
+    };
+    let classic = encrypted(38..4088, 26);
+    assert_eq!(classic[38..54], hex("e5ac73dee59f6f011bd294a5fddac32e"));
+    assert_eq!(classic[4078..4088], hex("02c50cd68d468706a33a"));
+    assert_eq!(checksum::crc32(&classic), 0x0bc4_fb0c);
+    let full = encrypted(26..4092, 0);
+    assert_eq!(full[26..42], hex("64add10d14e0cfee11c201cdc9e3f35b"));
+    assert_eq!(full[4082..4092], hex("19186cec944999803fa6"));
+    assert_eq!(checksum::full_crc32(&full), 0x3eed_f98b);
+}
+
 #[test]
 fn mariadb_encrypted_full_crc32_page_is_the_one_that_the_server_writes_and_opens() {
     let mut original = mariadb_s_page();
