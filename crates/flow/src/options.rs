@@ -56,6 +56,20 @@ impl ReadOptions {
         u64::from(self.block_size) * u64::from(self.depth) + u64::from(self.cached_piece)
     }
 
+    /// The same, with less in flight for each of `workers` workers where all together would take more than `memory_max`
+    /// bytes: first the depth shrinks, down to 2, then the block. The device does not mind, since it sees the sum.
+    #[must_use]
+    pub fn within(mut self, workers: usize, memory_max: u64) -> Self {
+        let share = memory_max / (workers.max(1) as u64);
+        while self.memory_max() > share && self.depth > 2 {
+            self.depth -= 1;
+        }
+        while self.memory_max() > share && self.block_size > BLOCK_ALIGN {
+            self.block_size = (self.block_size / 2).next_multiple_of(BLOCK_ALIGN);
+        }
+        self
+    }
+
     /// Refuses sizes that cannot work.
     ///
     /// # Errors
@@ -96,6 +110,19 @@ pub enum OptionsError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn many_workers_share_the_memory() {
+        let sizes = |workers| {
+            let options = ReadOptions::default().within(workers, 64 << 20);
+            assert_eq!(options.validate(), Ok(()));
+            assert!(options.memory_max() * workers as u64 <= 64 << 20);
+            (options.depth, options.block_size >> 10)
+        };
+        assert_eq!([sizes(1), sizes(2), sizes(16), sizes(64)], [(8, 1024), (8, 1024), (3, 1024), (2, 256)]);
+        let least = ReadOptions::default().within(1000, 0);
+        assert_eq!((least.depth, least.block_size), (2, BLOCK_ALIGN), "less does not work");
+    }
 
     #[test]
     fn sizes_that_cannot_work_are_refused_by_name() {
