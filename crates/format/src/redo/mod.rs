@@ -17,6 +17,9 @@ pub mod block;
 pub mod mariadb;
 mod mtr;
 pub mod mysql;
+pub mod verify_blocks;
+pub mod verify_mariadb;
+pub mod verify_mysql;
 
 /// Whether the log holds changes that the data files may lack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
