@@ -403,6 +403,20 @@ fn a_log_that_ends_before_its_checkpoint_was_made_is_damaged() {
 }
 
 #[test]
+fn damage_before_the_end_that_the_checkpoint_names_costs_one_mini_transaction() {
+    let mut log = Log::new(12288, 12288 + 10 * 27);
+    for _ in 0..10 {
+        log.push(UNDO_APPEND);
+    }
+    log.push_checkpoint();
+    let mut log = log.end();
+    log.flip(12288 + 4 * 27 + 2, 1);
+    let (damage, summary) = stream(&log.file);
+    assert_eq!(damage, [StreamDamage { from: Lsn(12288 + 4 * 27), to: Lsn(12288 + 5 * 27) }]);
+    assert_eq!(summary.mtrs, 10);
+}
+
+#[test]
 fn a_log_without_the_record_of_its_checkpoint_is_damaged() {
     for bit in 0..15 * 8 {
         let mut log = Log::new(12288, 12288);
