@@ -73,6 +73,22 @@ pub struct CheckArgs {
     #[arg(long, value_name = "SIZE", value_parser = page_size, help_heading = "Reading")]
     pub page_size: Option<u32>,
 
+    /// MySQL's keyring: the data file of component_keyring_file or of the keyring_file plugin (may be given several times).
+    #[arg(long, value_name = "FILE", help_heading = "Keys")]
+    pub keyring: Vec<PathBuf>,
+
+    /// MariaDB's key file (file_key_management), and what opens it if it is encrypted: the key, or `FILE:` and a path.
+    #[arg(long, value_name = "FILE[,FILEKEY]", value_parser = key_file, help_heading = "Keys")]
+    pub key_file: Option<(PathBuf, Option<String>)>,
+
+    /// A server has the files open: what looks wrong is read again before it is called so.
+    #[arg(long, help_heading = "Reading")]
+    pub live: bool,
+
+    /// Read at most so many bytes a second: 200M, 1G/s.
+    #[arg(long, value_name = "SIZE/s", value_parser = rate, help_heading = "Reading")]
+    pub rate: Option<u64>,
+
     /// Print one JSON document instead of text.
     #[arg(long, help_heading = "Output")]
     pub json: bool,
@@ -139,6 +155,21 @@ fn size(text: &str) -> Result<u32, String> {
     };
     let number: u32 = digits.parse().map_err(|_| "expected a number of bytes such as 65536, 64K or 1M".to_owned())?;
     number.checked_mul(1 << shift).ok_or_else(|| "more than 4 GiB".to_owned())
+}
+
+fn rate(text: &str) -> Result<u64, String> {
+    let number = text.strip_suffix("/s").unwrap_or(text);
+    match size(number)? {
+        0 => Err("a rate is at least 1 byte a second".to_owned()),
+        bytes => Ok(u64::from(bytes)),
+    }
+}
+
+fn key_file(text: &str) -> Result<(PathBuf, Option<String>), String> {
+    Ok(match text.split_once(',') {
+        Some((path, key)) => (PathBuf::from(path), Some(key.to_owned())),
+        None => (PathBuf::from(text), None),
+    })
 }
 
 fn page_size(text: &str) -> Result<u32, String> {

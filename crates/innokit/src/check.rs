@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 
 use flow::ReadOptions;
+use jobs::source::keys::KeyFiles;
 use jobs::{Check, CheckOptions, Report};
 
 use crate::args::{CheckArgs, Engine, Io};
@@ -71,5 +72,8 @@ fn options(args: &CheckArgs) -> CheckOptions {
         workers: args.threads.map_or(defaults.workers, usize::from),
         findings_max: args.max_findings,
         page_size: args.page_size,
+        keys: KeyFiles { keyrings: args.keyring.clone(), key_file: args.key_file.clone() },
+        live: args.live,
+        rate: args.rate,
     }
 }

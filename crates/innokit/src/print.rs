@@ -109,6 +109,9 @@ fn summary(report: &Report, out: &mut impl Write) -> io::Result<()> {
         grouped(counts.corrupt),
         grouped(counts.unverifiable)
     )?;
+    if counts.freed_damage > 0 {
+        write!(out, ", {} damaged but free", grouped(counts.freed_damage))?;
+    }
     if counts.missing > 0 {
         write!(out, ", {} missing", grouped(counts.missing))?;
     }

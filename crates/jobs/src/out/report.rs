@@ -26,6 +26,10 @@ pub struct Finding {
     pub page: Option<u32>,
     /// How many pages from `page` on the finding is about.
     pub pages: u64,
+    /// Byte within the file, for findings in binary logs, archives and doublewrite files.
+    pub position: Option<u64>,
+    /// Log sequence number, for findings in redo logs.
+    pub lsn: Option<u64>,
     /// Page type as the server names it.
     pub page_type: Option<&'static str>,
     /// Index id, on index pages.
@@ -42,7 +46,7 @@ pub struct Finding {
     pub computed: Option<u64>,
 }
 
-/// Pages by verdict. Every page examined is in exactly one of ok, empty, corrupt and unverifiable.
+/// Pages by verdict. Every page examined is in exactly one of ok, empty, corrupt, unverifiable and freed_damage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     /// Whole pages examined.
@@ -55,6 +59,8 @@ pub struct Counts {
     pub corrupt: u64,
     /// Not decidable: encrypted without a key, without a checksum, awaiting recovery.
     pub unverifiable: u64,
+    /// Damaged, but free by the extent descriptors: no query reads them. Not among `corrupt`.
+    pub freed_damage: u64,
     /// Pages that the space header counts and the file does not have.
     pub missing: u64,
     /// Bytes read from the file.
@@ -64,11 +70,13 @@ pub struct Counts {
 impl Counts {
     /// Pages counted as empty turn out to be lost, or not decidable.
     pub(crate) fn empty_turned(&mut self, pages: u64, severity: Severity) {
+        let counter = match severity {
+            Severity::Damage => &mut self.corrupt,
+            Severity::Undecided => &mut self.unverifiable,
+            Severity::Notice => return,
+        };
+        *counter += pages;
         self.empty -= pages;
-        match severity {
-            Severity::Damage => self.corrupt += pages,
-            Severity::Undecided | Severity::Notice => self.unverifiable += pages,
-        }
     }
 
     /// Adds `other` to these counts.
@@ -78,8 +86,69 @@ impl Counts {
         self.empty += other.empty;
         self.corrupt += other.corrupt;
         self.unverifiable += other.unverifiable;
+        self.freed_damage += other.freed_damage;
         self.missing += other.missing;
         self.bytes += other.bytes;
+    }
+}
+
+/// What a file consists of, one by one: what `pages`, `ok`, `empty`, `corrupt` and `unverifiable` count in its row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// Pages of a tablespace.
+    #[default]
+    Pages,
+    /// Log blocks of 512 bytes: MySQL's redo log, and MariaDB's up to 10.7.
+    LogBlocks,
+    /// Mini-transactions: the redo log of MariaDB 10.8 and later.
+    MiniTransactions,
+    /// Copies of pages, or blocks of page numbers, in a doublewrite file.
+    Slots,
+    /// Events of a binary log.
+    Events,
+    /// Nothing of its own: an archive, whose members have rows.
+    Members,
+}
+
+impl Unit {
+    /// For people, in the plural.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pages => "pages",
+            Self::LogBlocks => "log blocks",
+            Self::MiniTransactions => "mini-transactions",
+            Self::Slots => "slots",
+            Self::Events => "events",
+            Self::Members => "members",
+        }
+    }
+}
+
+/// Sums over the units of one kind other than pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct UnitTotals {
+    /// Examined.
+    pub examined: u64,
+    /// Sound.
+    pub ok: u64,
+    /// Never used.
+    pub empty: u64,
+    /// Damaged.
+    pub corrupt: u64,
+    /// Not decidable.
+    pub unverifiable: u64,
+}
+
+impl UnitTotals {
+    /// Adds the counts of a file.
+    pub(crate) fn add(&mut self, counts: &Counts) {
+        self.examined += counts.pages;
+        self.ok += counts.ok;
+        self.empty += counts.empty;
+        self.corrupt += counts.corrupt;
+        self.unverifiable += counts.unverifiable;
     }
 }
 
@@ -100,7 +169,11 @@ pub struct FileReport {
     pub algorithm: Option<String>,
     /// Why the file could not be read or recognised.
     pub error: Option<String>,
-    /// Pages by verdict.
+    /// The archive of which the file is a member.
+    pub archive: Option<String>,
+    /// What the counts count.
+    pub unit: Unit,
+    /// Pages, or whatever `unit` says, by verdict.
     #[serde(flatten)]
     pub counts: Counts,
 }
@@ -122,6 +195,14 @@ pub struct Totals {
     /// Pages by verdict.
     #[serde(flatten)]
     pub counts: Counts,
+    /// Log blocks of redo logs.
+    pub log_blocks: UnitTotals,
+    /// Mini-transactions of redo logs.
+    pub mini_transactions: UnitTotals,
+    /// Slots of doublewrite files.
+    pub slots: UnitTotals,
+    /// Events of binary and relay logs.
+    pub events: UnitTotals,
     /// Files that are not InnoDB tablespaces.
     pub skipped_files: u64,
     /// Files that could not be read or recognised.
@@ -175,6 +256,24 @@ pub struct Effort {
     pub engine: &'static str,
     /// What the engine had to do without, as sentences.
     pub notes: Vec<String>,
+}
+
+impl Totals {
+    /// Adds a row. Bytes of a member were counted with its archive.
+    pub(crate) fn add(&mut self, file: &FileReport) {
+        self.files += 1;
+        self.failed_files += u64::from(file.error.is_some());
+        let bytes = if file.archive.is_some() { 0 } else { file.counts.bytes };
+        match file.unit {
+            Unit::Pages => return self.counts.add(&Counts { bytes, ..file.counts }),
+            Unit::LogBlocks => self.log_blocks.add(&file.counts),
+            Unit::MiniTransactions => self.mini_transactions.add(&file.counts),
+            Unit::Slots => self.slots.add(&file.counts),
+            Unit::Events => self.events.add(&file.counts),
+            Unit::Members => {}
+        }
+        self.counts.bytes += bytes;
+    }
 }
 
 impl Report {

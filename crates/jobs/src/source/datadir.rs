@@ -6,10 +6,10 @@ use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use super::content::{self, Content};
 use super::name::NameHint;
-use super::space;
 
-/// A file that holds, or by its name should hold, InnoDB pages.
+/// A file to check: it holds, or by its name should hold, InnoDB pages, or a log, or an archive of these.
 #[derive(Clone, Debug)]
 pub struct Candidate {
     /// As given, or below a directory as given.
@@ -20,6 +20,8 @@ pub struct Candidate {
     pub hint: NameHint,
     /// The user named this very file (rather than a directory above it).
     pub named: bool,
+    /// What it is read as.
+    pub content: Content,
 }
 
 /// A file that is left alone, or that could not be looked at.
@@ -42,9 +44,6 @@ pub struct Inventory {
     pub failed: Vec<Passed>,
     seen: HashSet<(u64, u64)>,
 }
-
-/// How much of a file with an unknown name is read to see what it is, bytes.
-const PROBE: usize = 64 * 1024;
 
 impl Inventory {
     /// Walks `paths`: files are taken as they are, directories with all below them, sorted by name.
@@ -108,19 +107,32 @@ impl Inventory {
             return self.skip(path, "the same file was met already under another name");
         }
         let hint = NameHint::of(&path);
-        match hint {
-            _ if hint.promises_pages() => {}
-            NameHint::Redo => return self.skip(path, "redo log"),
-            NameHint::Doublewrite => return self.skip(path, "doublewrite file"),
+        let content = match hint {
+            _ if hint.promises_pages() => Content::Pages,
+            NameHint::Redo if is_spare_log(&path) => return self.skip(path, "spare file of the redo log, not in use"),
+            NameHint::Redo => Content::Redo,
+            NameHint::Doublewrite => Content::Doublewrite,
             NameHint::Link => return self.follow(path),
-            _ if named => {}
-            _ => match probe(&path, len) {
-                Ok(true) => {}
-                Ok(false) => return self.skip(path, "not an InnoDB tablespace"),
+            _ => match probe(&path) {
+                Ok(Some(Content::Packed(_))) if !named && !content::packed_is_wanted(&path) => {
+                    return self.skip(path, "compressed, and not a tablespace or an archive by its name");
+                }
+                Ok(Some(content)) => content,
+                // Why a file that the user named is nothing to check, its reader will say.
+                _ if named => Content::Pages,
+                Ok(None) => return self.unknown(path),
                 Err(error) => return self.fail(path, &error),
             },
+        };
+        self.candidates.push(Candidate { path, len, hint, named, content });
+    }
+
+    /// A file without any content that is known here; what its name says may be that it holds pages all the same.
+    fn unknown(&mut self, path: PathBuf) {
+        match content::unread(&path) {
+            Some(why) => self.failed.push(Passed { path, why: why.to_owned() }),
+            None => self.skip(path, "not an InnoDB tablespace"),
         }
-        self.candidates.push(Candidate { path, len, hint, named });
     }
 
     /// A link file names a tablespace elsewhere; a file that is gone is the user's to know.
@@ -160,13 +172,16 @@ fn length(path: &Path, meta: &Metadata, named: bool) -> io::Result<Option<u64>> 
     Ok(None)
 }
 
-/// Whether a file with a name that promises nothing holds a tablespace.
-fn probe(path: &Path, len: u64) -> io::Result<bool> {
-    if len < 4096 {
-        return Ok(false);
-    }
+/// Files that servers keep for later, or while they make others: their content is garbage.
+fn is_spare_log(path: &Path) -> bool {
+    let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    name.ends_with("_tmp") || name == "ib_logfile101"
+}
+
+/// What a file with a name that promises nothing holds.
+fn probe(path: &Path) -> io::Result<Option<Content>> {
     let file = File::open(path)?;
-    let mut head = vec![0; PROBE];
+    let mut head = vec![0; content::HEAD];
     let mut filled = 0;
     while let Some(rest) = head.get_mut(filled..).filter(|rest| !rest.is_empty()) {
         match file.read_at(rest, filled as u64) {
@@ -177,7 +192,7 @@ fn probe(path: &Path, len: u64) -> io::Result<bool> {
         }
     }
     head.truncate(filled);
-    Ok(space::looks_like_tablespace(&head))
+    Ok(content::recognise(&head))
 }
 
 /// Sort key: numbers inside names by value, so that `ibdata10` comes after `ibdata9`.

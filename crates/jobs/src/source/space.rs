@@ -1,5 +1,10 @@
 //! A file's format and place: decided once from its first bytes, and the one spot where a page number becomes a file offset.
 
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use super::keys::SpaceKey;
 use format::{NotTablespace, PageId, PageNo, PageSize, SpaceFormat, SpaceHeader, Verdict, verify_page};
 
 /// One file of a tablespace (most have just one).
@@ -9,11 +14,19 @@ pub struct Part {
     pub format: SpaceFormat,
     /// The space header, where this file begins with one and it is sound.
     pub header: Option<SpaceHeader>,
+    /// What opens its encrypted pages.
+    pub key: SpaceKey,
     /// Number of the file's first page within the tablespace: 0 but for `ibdata2` and later files.
     pub first_page: u32,
 }
 
 impl Part {
+    /// Whether sound bytes may still hold an image that has to be opened to be judged.
+    #[must_use]
+    pub fn has_inside(&self) -> bool {
+        self.format.is_page_compressed() || matches!(self.key, SpaceKey::MariaDb(_))
+    }
+
     /// Number of the page at `offset` bytes.
     #[must_use]
     pub fn page_at(&self, offset: u64) -> u32 {
@@ -54,7 +67,7 @@ pub fn by_page0(head: &[u8], page_size: Option<u32>) -> Option<Part> {
         return None;
     }
     let header = head.get(..format.physical().bytes()).and_then(|page0| SpaceHeader::parse(page0).ok());
-    Some(Part { format, header, first_page: 0 })
+    Some(Part { format, header, key: SpaceKey::None, first_page: 0 })
 }
 
 /// Decides the format of a file without a sound page 0 from as many of its first bytes as there are. What is left of page 0 is
@@ -77,7 +90,16 @@ pub fn by_pages(head: &[u8], page_size: Option<u32>, leader: Option<(&Part, u32)
         // Nothing in it tells, as in a file that the space has not reached yet; its place does.
         (Err(error), None) => leader.map(|(part, next)| (part.format, next)).ok_or(error)?,
     };
-    Ok(Part { format, header: None, first_page })
+    let key = leader.map(|(part, _)| part.key.clone()).unwrap_or_default();
+    Ok(Part { format, header: None, key, first_page })
+}
+
+/// The format that the file at `path` states right now, if its page 0 is sound right now.
+#[must_use]
+pub fn part_now(path: &Path) -> Option<Part> {
+    let mut head = Vec::new();
+    File::open(path).ok()?.take(HEAD as u64).read_to_end(&mut head).ok()?;
+    by_page0(&head, None)
 }
 
 fn with_size(format: SpaceFormat, page_size: Option<u32>) -> SpaceFormat {

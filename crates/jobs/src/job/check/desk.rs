@@ -6,15 +6,20 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
-use flow::{FileFailure, Piece};
-use format::{Algorithm, Corruption, ExtentMap, PageId, PageNo, SpaceId, Verdict, Why, verify_page};
+use flow::{FileFailure, FileId, Piece};
+use format::keyring::KeyStore;
+use format::{Algorithm, Corruption, Encryption, ExtentMap, PageId, PageNo, SpaceId, Verdict, Why};
 
+use super::CheckOptions;
 use super::findings::Findings;
+use super::judge::{Again, Judge};
 use super::usage::{Seen, UsageMap};
 use super::words;
 use crate::out::report::{AlgorithmTally, Counts, Severity};
 use crate::source::datadir::{Candidate, plain};
+use crate::source::keys::SpaceKey;
 use crate::source::space::{self, Part};
 
 /// What the workers share about one file.
@@ -33,6 +38,30 @@ pub(super) struct FileState {
 pub(super) struct Known {
     pub part: Part,
     pub usage: Arc<UsageMap>,
+    /// Sound bytes may hold an image that has to be opened to be judged.
+    pub has_inside: bool,
+    /// Why its key could not be had, though keys were given.
+    pub key_error: Option<Arc<str>>,
+}
+
+/// Pages of a file that could not be judged for one reason.
+pub(super) struct Undecided {
+    pub pages: u64,
+    pub severity: Severity,
+    pub why: String,
+}
+
+impl Undecided {
+    fn of(why: Why) -> Self {
+        let severity = match why {
+            // Nothing to verify there, by the servers' design.
+            Why::NoChecksum | Why::DoublewriteSlot => Severity::Notice,
+            Why::EncryptedNoKey | Why::WrongKey | Why::PageCompressed | Why::OldBigEndianChecksum => {
+                Severity::Undecided
+            }
+        };
+        Self { pages: 0, severity, why: why.to_string() }
+    }
 }
 
 /// Sums over a file, or over the blocks of it that one worker did since it last handed them in.
@@ -41,7 +70,9 @@ pub(super) struct FileTally {
     pub counts: Counts,
     pub algorithms: AlgorithmTally,
     /// Pages that could not be decided, by reason.
-    pub undecided: BTreeMap<&'static str, (u64, Why)>,
+    pub undecided: BTreeMap<&'static str, Undecided>,
+    /// The file went away or was replaced while a server had it open.
+    pub gone: bool,
     /// Page 0 was there and all zero: the space header is lost.
     pub first_page_zero: bool,
     /// The file could not be opened or read to its end: the first failure's words.
@@ -52,9 +83,11 @@ impl FileTally {
     fn merge(&mut self, other: &mut Self) {
         self.counts.add(&other.counts);
         self.algorithms.merge(&other.algorithms);
-        for (reason, (pages, why)) in &other.undecided {
-            self.undecided.entry(reason).or_insert((0, *why)).0 += pages;
+        for (reason, more) in std::mem::take(&mut other.undecided) {
+            let Undecided { pages, severity, why } = more;
+            self.undecided.entry(reason).or_insert(Undecided { pages: 0, severity, why }).pages += pages;
         }
+        self.gone |= other.gone;
         self.first_page_zero |= other.first_page_zero;
         if self.failure.is_none() {
             self.failure = other.failure.take();
@@ -83,6 +116,10 @@ const ALGORITHMS: [Algorithm; 6] = [
     Algorithm::Mixed,
 ];
 
+/// How often, and how far apart, a live file is asked again for a sound page 0.
+const PAGE0_TRIES: u32 = 10;
+const PAGE0_PAUSE: Duration = Duration::from_millis(100);
+
 /// Pages at fixed places in the system tablespace.
 const SYSTEM_PAGES: u32 = 8;
 
@@ -90,6 +127,8 @@ const SYSTEM_PAGES: u32 = 8;
 pub(super) struct Desk<'r> {
     files: &'r [FileState],
     page_size: Option<u32>,
+    keys: &'r KeyStore,
+    judge: Judge,
     tally: FileTally,
     seen: Seen,
     algorithms: [u64; ALGORITHMS.len()],
@@ -97,14 +136,16 @@ pub(super) struct Desk<'r> {
 }
 
 impl<'r> Desk<'r> {
-    pub fn new(files: &'r [FileState], page_size: Option<u32>, findings_max: usize) -> Self {
+    pub fn new(files: &'r [FileState], keys: &'r KeyStore, options: &CheckOptions) -> Self {
         Self {
             files,
-            page_size,
+            page_size: options.page_size,
+            keys,
+            judge: Judge::new(options.live),
             tally: FileTally::default(),
             seen: Seen::default(),
             algorithms: [0; ALGORITHMS.len()],
-            findings: Findings::new(findings_max),
+            findings: Findings::new(options.findings_max),
         }
     }
 
@@ -121,6 +162,7 @@ impl<'r> Desk<'r> {
         self.tally.counts.bytes += piece.bytes.len() as u64;
         if piece.bytes.len() < piece.asked as usize {
             let end = piece.offset + piece.bytes.len() as u64;
+            self.tally.gone = true;
             self.tally
                 .failure
                 .get_or_insert_with(|| format!("the file became shorter while it was read: it ends at byte {end}"));
@@ -139,7 +181,10 @@ impl<'r> Desk<'r> {
             return;
         };
         let words = match failure.error.kind() {
-            std::io::ErrorKind::NotFound => "the file vanished while the check ran".to_owned(),
+            std::io::ErrorKind::NotFound => {
+                self.tally.gone = true;
+                "the file vanished while the check ran".to_owned()
+            }
             _ => format!("cannot be read: {}", plain(&failure.error)),
         };
         if failure.block.offset == 0 {
@@ -174,20 +219,40 @@ impl<'r> Desk<'r> {
         let leader = leader.and_then(|leader| leader.head.wait().as_ref().ok());
         let continued = leader.map(|known| (&known.part, self.pages_before(file, &known.part)));
         let short = head.get(..space::HEAD).unwrap_or(head);
-        let part = match space::by_page0(short, self.page_size) {
+        let path = &file.candidate.path;
+        let mut part = match space::by_page0(short, self.page_size).or_else(|| self.page0_later(file)) {
             Some(part) => part,
             // Rare enough for a second look at the file, which does not depend on how it is being read.
             None => {
-                let long = long_head(&file.candidate.path);
+                let long = long_head(path);
                 let head = if long.len() > short.len() { &long } else { head };
                 space::by_pages(head, self.page_size, continued).map_err(|error| error.to_string())?
             }
         };
+        let mut key_error = None;
+        if part.first_page == 0 && part.format.encryption() != Encryption::None {
+            match SpaceKey::unlock(short, &part.format, self.keys) {
+                Ok(SpaceKey::None) => part.key = SpaceKey::exported_beside(path).unwrap_or_default(),
+                Ok(key) => part.key = key,
+                Err(error) => key_error = Some(error.to_string().into()),
+            }
+        }
         let usage = match leader {
             Some(known) if part.first_page > 0 => Arc::clone(&known.usage),
             _ => Arc::new(UsageMap::new(part.format, part.header)),
         };
-        Ok(Known { part, usage })
+        Ok(Known { has_inside: part.has_inside(), part, usage, key_error })
+    }
+
+    /// Page 0 of a file that a server is just making or writing.
+    fn page0_later(&self, file: &FileState) -> Option<Part> {
+        if !self.judge.is_live() || file.leader.is_some() {
+            return None;
+        }
+        (0..PAGE0_TRIES).find_map(|_| {
+            std::thread::sleep(PAGE0_PAUSE);
+            space::part_now(&file.candidate.path)
+        })
     }
 
     /// Pages of the system tablespace in the files before this one.
@@ -201,53 +266,91 @@ impl<'r> Desk<'r> {
 
     /// The hot loop: one verdict for each page.
     fn pages(&mut self, known: &Known, piece: &Piece<'_>) {
-        let format = &known.part.format;
-        let size = format.physical().bytes();
-        let region_pages = format.physical().get();
+        let size = known.part.format.physical().bytes();
         let first = known.part.page_at(piece.offset);
-        let free_limit = known.usage.free_limit();
+        let space = known.part.format.space();
+        let live = self.judge.is_live();
         self.seen.restart(first);
         for (page, number) in piece.bytes.chunks_exact(size).zip(first..) {
             self.seen.pages += 1;
             if !piece.gaps.is_empty() && self.in_gap(piece, number - first, size, number) {
                 continue;
             }
-            let id = PageId { space: format.space(), page_no: PageNo(number) };
-            match verify_page(page, id, format) {
-                Verdict::Ok(algorithm) => {
-                    if let Some(count) = self.algorithms.get_mut(algorithm as usize) {
-                        *count += 1;
-                    }
-                    if number % region_pages == 0 {
-                        self.descriptors(page, number, known);
-                    }
-                    if number < SYSTEM_PAGES && format.space() == SpaceId::SYSTEM {
-                        known.usage.note_system_page(number, page);
-                    }
-                }
-                Verdict::Empty => {
-                    self.tally.counts.empty += 1;
-                    self.tally.first_page_zero |= number == 0;
-                    if number < free_limit {
-                        self.seen.zero.push(number);
-                    }
-                    continue;
-                }
-                Verdict::Corrupt(corruption) => self.corrupt(piece.file.0, number, page, known, &corruption),
-                Verdict::Unverifiable(why) => {
-                    self.tally.counts.unverifiable += 1;
-                    self.tally.undecided.entry(why.name()).or_insert((0, why)).0 += 1;
-                }
+            let id = PageId { space, page_no: PageNo(number) };
+            match self.judge.verdict(page, id, known) {
+                Verdict::Corrupt(corruption) if live => self.wrong_for_now(piece.file, page, id, known, &corruption),
+                verdict => self.count(verdict, piece.file, page, id, known),
             }
-            self.seen.last_with_data = Some(number);
         }
         self.tally.counts.pages += u64::from(self.seen.pages);
         known.usage.record(&mut self.seen);
     }
 
-    fn descriptors(&mut self, page: &[u8], number: u32, known: &Known) {
-        if let Ok(map) = ExtentMap::parse(page, PageNo(number), &known.part.format) {
-            self.seen.maps.push((number, map));
+    #[inline]
+    fn count(&mut self, verdict: Verdict, file: FileId, page: &[u8], id: PageId, known: &Known) {
+        let number = id.page_no.0;
+        match verdict {
+            Verdict::Ok(algorithm) => {
+                if let Some(count) = self.algorithms.get_mut(algorithm as usize) {
+                    *count += 1;
+                }
+                if number.is_multiple_of(known.part.format.physical().get()) {
+                    self.descriptors(page, id, known);
+                }
+                if number < SYSTEM_PAGES && id.space == SpaceId::SYSTEM {
+                    known.usage.note_system_page(number, page);
+                }
+            }
+            Verdict::Empty => {
+                self.tally.counts.empty += 1;
+                self.tally.first_page_zero |= number == 0;
+                if number < known.usage.free_limit() {
+                    self.seen.zero.push(number);
+                }
+                return;
+            }
+            Verdict::Corrupt(corruption) => self.corrupt(file.0, number, page, known, &corruption),
+            Verdict::Unverifiable(why) => self.undecided(why.name(), || Undecided::of(why)),
+        }
+        self.seen.last_with_data = Some(number);
+    }
+
+    /// Extent descriptors are read from the page as its server sees it.
+    fn descriptors(&mut self, page: &[u8], id: PageId, known: &Known) {
+        let map = match self.judge.image(page, id, known) {
+            Some(image) => ExtentMap::parse(image, id.page_no, &known.part.format),
+            None => return,
+        };
+        if let Ok(map) = map {
+            self.seen.maps.push((id.page_no.0, map));
+        }
+    }
+
+    #[cold]
+    fn undecided(&mut self, reason: &'static str, make: impl FnOnce() -> Undecided) {
+        self.tally.counts.unverifiable += 1;
+        self.tally.undecided.entry(reason).or_insert_with(make).pages += 1;
+    }
+
+    /// A wrong page of a file that a server has open may be on its way to the disk: time tells.
+    #[cold]
+    fn wrong_for_now(&mut self, file: FileId, page: &[u8], id: PageId, known: &Known, corruption: &Corruption) {
+        let Some(state) = self.files.get(file.0 as usize) else { return };
+        let notice = |why: &str| Undecided { pages: 0, severity: Severity::Notice, why: why.to_owned() };
+        match self.judge.again(&state.candidate.path, page, id.page_no, known) {
+            Again::Damaged => self.count(Verdict::Corrupt(*corruption), file, page, id, known),
+            // The bytes at hand are of before; nothing but the count is taken from the page.
+            Again::Fine(Verdict::Ok(algorithm)) => {
+                self.tally.counts.ok += 1;
+                self.tally.algorithms.add(algorithm.name(), 1);
+                self.seen.last_with_data = Some(id.page_no.0);
+            }
+            Again::Fine(verdict) => self.count(verdict, file, page, id, known),
+            Again::Changing => self.undecided("being_written", || notice("the server changed them at every read")),
+            Again::Gone => {
+                self.tally.gone = true;
+                self.undecided("replaced", || notice("the server replaced or removed them meanwhile"));
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! A bounded heap of findings: the first N in the order of the report, whatever order the workers met them in, so that a
 //! wholly broken terabyte costs no memory and every run prints the same lines.
 
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
 use crate::out::report::{Finding, Severity};
 
@@ -40,11 +40,23 @@ pub(super) struct Findings {
     pub damage: u64,
     /// Those that could not be decided.
     pub undecided: u64,
+    /// The same by file, of the files with findings.
+    by_file: BTreeMap<u32, Sums>,
+}
+
+/// Total, damage, undecided.
+#[derive(Clone, Copy, Default)]
+struct Sums([u64; 3]);
+
+impl Sums {
+    fn of(severity: Severity) -> Self {
+        Self([1, u64::from(severity == Severity::Damage), u64::from(severity == Severity::Undecided)])
+    }
 }
 
 impl Findings {
     pub fn new(max: usize) -> Self {
-        Self { max, kept: BinaryHeap::new(), total: 0, damage: 0, undecided: 0 }
+        Self { max, kept: BinaryHeap::new(), total: 0, damage: 0, undecided: 0, by_file: BTreeMap::new() }
     }
 
     /// Counts a finding and keeps it if it is among the first `max`; `make` runs only then.
@@ -56,15 +68,29 @@ impl Findings {
         severity: Severity,
         make: impl FnOnce() -> Finding,
     ) {
-        self.total += 1;
-        match severity {
-            Severity::Damage => self.damage += 1,
-            Severity::Undecided => self.undecided += 1,
-            Severity::Notice => {}
-        }
+        self.count(file, Sums::of(severity));
         let key = (file, page.map_or(0, |page| u64::from(page) + 1), reason);
         if self.has_room_for(&key) {
             self.keep(Kept { key, finding: make() });
+        }
+    }
+
+    /// The same for a finding that has no page, at a place within its file that orders it among the others.
+    pub fn offer_at(&mut self, file: u32, place: u64, finding: Finding) {
+        self.count(file, Sums::of(finding.severity));
+        let key = (file, place, finding.reason);
+        if self.has_room_for(&key) {
+            self.keep(Kept { key, finding });
+        }
+    }
+
+    fn count(&mut self, file: u32, Sums(more): Sums) {
+        let Sums(sums) = self.by_file.entry(file).or_default();
+        for (sum, more) in sums.iter_mut().zip(more) {
+            *sum += more;
+        }
+        for (sum, more) in [&mut self.total, &mut self.damage, &mut self.undecided].into_iter().zip(more) {
+            *sum += more;
         }
     }
 
@@ -81,14 +107,72 @@ impl Findings {
 
     /// Adds another worker's findings.
     pub fn merge(&mut self, other: Self) {
-        self.total += other.total;
-        self.damage += other.damage;
-        self.undecided += other.undecided;
+        for (file, sums) in other.by_file {
+            self.count(file, sums);
+        }
         for kept in other.kept {
             if self.has_room_for(&kept.key) {
                 self.keep(kept);
             }
         }
+    }
+
+    /// So many findings of damage in `file` turn out to be notices.
+    pub fn damage_turned_notice(&mut self, file: u32, findings: u64) {
+        if let Some(Sums([_, damage, _])) = self.by_file.get_mut(&file) {
+            let turned = findings.min(*damage);
+            *damage -= turned;
+            self.damage -= turned;
+        }
+    }
+
+    /// As if nothing had been found in `file`.
+    pub fn forget(&mut self, file: u32) {
+        let Sums(gone) = self.by_file.remove(&file).unwrap_or_default();
+        for (sum, gone) in [&mut self.total, &mut self.damage, &mut self.undecided].into_iter().zip(gone) {
+            *sum -= gone;
+        }
+        self.kept.retain(|kept| kept.key.0 != file);
+    }
+
+    /// The same findings with other numbers for their files; `number` must keep their order.
+    pub fn renumbered(self, number: impl Fn(u32) -> u32) -> Self {
+        let renumber = |mut kept: Kept| {
+            kept.key.0 = number(kept.key.0);
+            kept
+        };
+        let by_file = self.by_file.into_iter().map(|(file, sums)| (number(file), sums)).collect();
+        Self { kept: self.kept.into_iter().map(renumber).collect(), by_file, ..self }
+    }
+
+    /// The same findings with the file numbers and paths that `places` gives for their files.
+    pub fn moved(self, places: &HashMap<u32, (u32, String)>) -> Self {
+        let number = |file: u32| places.get(&file).map_or(file, |(number, _)| *number);
+        let moved = |mut kept: Kept| {
+            if let Some((number, path)) = places.get(&kept.key.0) {
+                kept.key.0 = *number;
+                kept.finding.path.clone_from(path);
+            }
+            kept
+        };
+        let by_file = self.by_file.into_iter().map(|(file, sums)| (number(file), sums)).collect();
+        Self { kept: self.kept.into_iter().map(moved).collect(), by_file, ..self }
+    }
+
+    /// One heap for each of the first `files` files; in each the file has the number 0.
+    pub fn split(self, files: usize) -> Vec<Self> {
+        let mut parts: Vec<Self> = (0..files).map(|_| Self::new(self.max)).collect();
+        for kept in self.kept {
+            if let Some(part) = parts.get_mut(kept.key.0 as usize) {
+                part.keep(Kept { key: (0, kept.key.1, kept.key.2), finding: kept.finding });
+            }
+        }
+        for (file, sums) in self.by_file {
+            if let Some(part) = parts.get_mut(file as usize) {
+                part.count(0, sums);
+            }
+        }
+        parts
     }
 
     /// In the order of the report, each with the number of its file.

@@ -4,22 +4,34 @@
 //! sums; each judges the pages that it read itself. Memory is workers × depth × block size, plus a few bits for each page whose
 //! fate is still open, plus at most `findings_max` findings, whatever the size of the data.
 
+mod archive;
+mod binlog;
 mod desk;
+mod doublewrite;
 mod findings;
+mod judge;
+mod member;
+mod packed;
+mod redo;
+mod sequential;
 mod settle;
+mod stream;
 mod usage;
 mod words;
 
 use std::io::Read;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use flow::{Counters, Cursor, FileSet, ReadOptions, Reader, StreamReader, run_workers};
 
+use format::keyring::KeyStore;
+
 use crate::Error;
 use crate::out::report::{Effort, Report};
 use crate::source::datadir::{Candidate, Inventory};
+use crate::source::keys::KeyFiles;
 use crate::source::name::NameHint;
 use desk::{Desk, FileState};
 use findings::Findings;
@@ -35,12 +47,26 @@ pub struct CheckOptions {
     pub findings_max: usize,
     /// Logical page size in bytes, in place of what the files say.
     pub page_size: Option<u32>,
+    /// Files with keys.
+    pub keys: KeyFiles,
+    /// A server may be writing the files: what looks wrong is read again before it is called so.
+    pub live: bool,
+    /// At most so many bytes are read in a second.
+    pub rate: Option<u64>,
 }
 
 impl Default for CheckOptions {
     fn default() -> Self {
         let workers = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        Self { read: ReadOptions::default(), workers, findings_max: 1000, page_size: None }
+        Self {
+            read: ReadOptions::default(),
+            workers,
+            findings_max: 1000,
+            page_size: None,
+            keys: KeyFiles::default(),
+            live: false,
+            rate: None,
+        }
     }
 }
 
@@ -48,7 +74,11 @@ impl Default for CheckOptions {
 pub struct Check {
     inventory: Inventory,
     options: CheckOptions,
+    keys: KeyStore,
 }
+
+/// Memory of all workers' buffers together, bytes: many cores get smaller windows, not more memory.
+const BUFFERS_MAX: u64 = 64 << 20;
 
 /// How often somebody who watches is told.
 const WATCH_EVERY: Duration = Duration::from_millis(100);
@@ -60,7 +90,8 @@ impl Check {
     /// Options that cannot work.
     pub fn plan(paths: &[PathBuf], options: CheckOptions) -> Result<Self, Error> {
         options.read.validate().map_err(|error| Error::Usage(error.to_string()))?;
-        Ok(Self { inventory: Inventory::take(paths), options })
+        let keys = options.keys.read()?;
+        Ok(Self { inventory: Inventory::take(paths), options, keys })
     }
 
     /// Bytes to read.
@@ -76,18 +107,23 @@ impl Check {
     pub fn run(self, watch: Option<&(dyn Fn(&Counters) + Sync)>) -> Result<Report, Error> {
         let start = Instant::now();
         let options = &self.options;
+        let read = options.read.clone().within(options.workers, BUFFERS_MAX);
         let files = file_states(&self.inventory.candidates);
         let set = FileSet::new(self.inventory.candidates.iter().map(|file| (file.path.clone(), file.len)));
-        let cursor = Cursor::sweep(&set, options.read.block_size);
+        let cursor = Cursor::sweep(&set, read.block_size);
         let workers = options.workers.clamp(1, usize::try_from(cursor.blocks()).unwrap_or(usize::MAX).max(1));
         let counters = Counters::new(workers);
+        let throttle = Throttle::new(options.rate);
         let outcomes = watched(watch, &counters, || {
             run_workers(workers, |worker| {
-                let mut reader = Reader::new(&set, &cursor, &options.read, counters.worker(worker))?;
-                let mut desk = Desk::new(&files, options.page_size, options.findings_max);
+                let mut reader = Reader::new(&set, &cursor, &read, counters.worker(worker))?;
+                let mut desk = Desk::new(&files, &self.keys, options);
                 while let Some(item) = reader.next() {
                     match item {
-                        Ok(piece) => desk.piece(&piece),
+                        Ok(piece) => {
+                            desk.piece(&piece);
+                            throttle.took(piece.bytes.len());
+                        }
                         Err(failure) => desk.failure(&failure),
                     }
                 }
@@ -102,8 +138,8 @@ impl Check {
             effort.engine = engine;
             effort.notes = notes;
         }
-        let report = settle::settle(&self.inventory, files, findings);
-        Ok(timed(report, effort, start, &counters, options))
+        let report = settle::settle(&self.inventory, files, findings, options.live);
+        Ok(timed(report, effort, start, &counters, &read))
     }
 
     /// Checks one tablespace that comes as a stream of unknown length.
@@ -121,7 +157,8 @@ impl Check {
         inventory.candidates.push(Candidate { path: PathBuf::from("-"), len: 0, hint: NameHint::Unknown, named: true });
         let mut files = file_states(&inventory.candidates);
         let counters = Counters::new(1);
-        let mut desk = Desk::new(&files, options.page_size, options.findings_max);
+        let keys = options.keys.read()?;
+        let mut desk = Desk::new(&files, &keys, options);
         let mut len = 0;
         watched(watch, &counters, || {
             let mut reader = StreamReader::new(input, options.read.cached_piece, counters.worker(0))?;
@@ -140,7 +177,7 @@ impl Check {
             candidate.len = len;
         }
         let effort = Effort { workers: 1, engine: "stream", ..Effort::default() };
-        Ok(timed(settle::settle(&inventory, files, findings), effort, start, &counters, options))
+        Ok(timed(settle::settle(&inventory, files, findings, false), effort, start, &counters, &options.read))
     }
 }
 
@@ -170,6 +207,27 @@ fn same_dir(a: &Candidate, b: &Candidate) -> bool {
     a.path.parent() == b.path.parent()
 }
 
+/// Holds all workers together to a rate. They share it, as they share the device that it is meant to spare.
+struct Throttle {
+    rate: Option<u64>,
+    start: Instant,
+    bytes: AtomicU64,
+}
+
+impl Throttle {
+    fn new(rate: Option<u64>) -> Self {
+        Self { rate, start: Instant::now(), bytes: AtomicU64::new(0) }
+    }
+
+    /// Sleeps until so many bytes more are due.
+    fn took(&self, bytes: usize) {
+        let Some(rate) = self.rate else { return };
+        let total = self.bytes.fetch_add(bytes as u64, Ordering::Relaxed) + bytes as u64;
+        let due = Duration::from_secs_f64(total as f64 / rate.max(1) as f64);
+        std::thread::sleep(due.saturating_sub(self.start.elapsed()));
+    }
+}
+
 /// Runs `work` and, when somebody watches, a thread that shows them the counters until it ends.
 fn watched<T>(watch: Option<&(dyn Fn(&Counters) + Sync)>, counters: &Counters, work: impl FnOnce() -> T) -> T {
     let Some(watch) = watch else { return work() };
@@ -189,7 +247,7 @@ fn watched<T>(watch: Option<&(dyn Fn(&Counters) + Sync)>, counters: &Counters, w
     })
 }
 
-fn timed(mut report: Report, effort: Effort, start: Instant, counters: &Counters, options: &CheckOptions) -> Report {
+fn timed(mut report: Report, effort: Effort, start: Instant, counters: &Counters, read: &ReadOptions) -> Report {
     let counts = counters.total();
     let elapsed = start.elapsed();
     let worker_time = elapsed.as_secs_f64() * effort.workers as f64;
@@ -197,7 +255,7 @@ fn timed(mut report: Report, effort: Effort, start: Instant, counters: &Counters
     report.effort = Effort {
         elapsed,
         wait_share: (counts.wait().as_secs_f64() / worker_time.max(1e-9)).min(1.0),
-        buffer_bytes: options.read.memory_max() * effort.workers as u64,
+        buffer_bytes: read.memory_max() * effort.workers as u64,
         bytes_cached: counts.bytes_cached,
         bytes_direct: counts.bytes_direct,
         requests: counts.requests,

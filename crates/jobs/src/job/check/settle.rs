@@ -2,25 +2,35 @@
 //! tablespaces, and whether the redo log may still mend any of it.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use format::{Family, Scheme, SpaceId, Why};
+use format::{Family, Scheme, SpaceHeader, SpaceId};
 
-use super::desk::{FileState, FileTally, Known};
+use super::desk::{FileState, FileTally, Known, Undecided};
 use super::findings::Findings;
 use super::usage::{Usage, UsageMap};
 use super::words::{about, shown};
-use crate::out::report::{FileReport, Finding, Report, Severity, SkippedFile, Totals};
+use crate::out::report::{FileReport, Finding, Report, Severity, SkippedFile, Totals, Unit};
 use crate::source::datadir::{Candidate, Inventory};
 use crate::source::name::NameHint;
 use crate::source::redo_log::RedoLogs;
+use crate::source::space::{self, Part};
 
 /// One file with all its sums.
 struct Done {
     candidate: Candidate,
     head: Result<Known, String>,
     tally: FileTally,
+    /// What it is, if it is no tablespace.
+    log: Option<Log>,
+    /// Its bytes ended early, which a finding says already.
+    is_cut: bool,
+    member: Option<Member>,
+    /// Removed, replaced or cut while its server had it open, as servers do: nothing that depends on the rest of it is known.
+    gone: bool,
 }
 
 /// A tablespace: its files in order, by their numbers in the run.
@@ -35,12 +45,15 @@ struct Settling<'i> {
     findings: Findings,
     redo: RedoLogs,
     freed_damage: BTreeMap<u32, Arc<Usage>>,
+    /// A server may be writing the files.
+    live: bool,
 }
 
 /// Turns what the workers handed in into the report.
-pub(super) fn settle(inventory: &Inventory, files: Vec<FileState>, findings: Findings) -> Report {
-    let done = files.into_iter().map(finished).collect();
-    let mut settling = Settling { inventory, done, findings, redo: RedoLogs::default(), freed_damage: BTreeMap::new() };
+pub(super) fn settle(inventory: &Inventory, rows: Vec<Examined>, findings: Findings, live: bool) -> Report {
+    let done = rows.into_iter().map(|file| finished(file, live)).collect();
+    let mut settling =
+        Settling { inventory, done, findings, redo: RedoLogs::default(), freed_damage: BTreeMap::new(), live };
     for passed in &inventory.failed {
         let message = passed.why.clone();
         settling.findings.offer(u32::MAX, None, "unreadable_file", Severity::Undecided, || {
@@ -56,10 +69,12 @@ pub(super) fn settle(inventory: &Inventory, files: Vec<FileState>, findings: Fin
     settling.report()
 }
 
-fn finished(file: FileState) -> Done {
+fn finished(row: Examined, live: bool) -> Done {
+    let Examined { state: file, log, is_cut, member } = row;
     let tally = file.tally.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     let head = file.head.into_inner().unwrap_or_else(|| Err("the file is empty".to_owned()));
-    Done { candidate: file.candidate, head, tally }
+    let gone = live && member.is_none() && (tally.gone || std::fs::metadata(&file.candidate.path).is_err());
+    Done { candidate: file.candidate, head, tally, log, is_cut, member, gone }
 }
 
 impl Settling<'_> {
@@ -72,10 +87,16 @@ impl Settling<'_> {
         let Some(done) = self.done.get_mut(file as usize) else { return };
         let path = done.candidate.path.clone();
         let mut found = Vec::new();
-        if let Some(words) = &done.tally.failure {
-            found.push(about(&path, "unreadable_file", Severity::Undecided, words.clone()));
-        } else if let Err(words) = &done.head {
-            found.push(not_a_tablespace(&done.candidate, words, &mut self.redo));
+        match (&done.tally.failure, &done.head) {
+            (words, _) if done.gone => {
+                let words = words.clone().unwrap_or_else(|| "the file vanished while the check ran".to_owned());
+                found.push(about(&path, "replaced_file", Severity::Notice, words));
+            }
+            (Some(_), _) if done.is_cut => {}
+            (Some(words), _) => found.push(about(&path, "unreadable_file", Severity::Undecided, words.clone())),
+            (None, Err(_)) if done.log.is_some() => {}
+            (None, Err(words)) => found.push(not_a_tablespace(&done.candidate, words, &mut self.redo, self.live)),
+            (None, Ok(_)) => {}
         }
         if let Ok(known) = &done.head {
             let size = u64::from(known.part.format.physical().get());
@@ -88,14 +109,17 @@ impl Settling<'_> {
                 let finding = about(&path, "partial_page", Severity::Notice, message);
                 found.push(Finding { page: u32::try_from(whole).ok(), pages: 1, ..finding });
             }
+            if let Some(words) = &known.key_error {
+                found.push(about(&path, "wrong_key", Severity::Undecided, words.to_string()));
+            }
         }
         if done.tally.first_page_zero {
-            let finding = first_page_lost(&path, &mut self.redo);
+            let finding = first_page_lost(&path, &mut self.redo, self.live);
             done.tally.counts.empty_turned(1, finding.severity);
             found.push(finding);
         }
-        for (pages, why) in done.tally.undecided.values() {
-            found.push(Finding { pages: *pages, ..undecided_pages(&path, *pages, *why) });
+        for (reason, undecided) in &done.tally.undecided {
+            found.push(undecided_pages(&path, reason, undecided));
         }
         for finding in found {
             self.offer(file, finding);
@@ -123,10 +147,13 @@ impl Settling<'_> {
         let Ok(known) = first.head.clone() else {
             return;
         };
-        for file in &space.files {
-            self.freed_damage.insert(*file, Arc::clone(&usage));
-        }
         let temporary = known.part.format.is_temporary() || first.candidate.hint == NameHint::Temporary;
+        if first.gone {
+            return;
+        }
+        for file in &space.files {
+            self.damage_on_free_pages(*file, &usage);
+        }
         if temporary {
             return;
         }
@@ -138,20 +165,32 @@ impl Settling<'_> {
         }
     }
 
+    /// Damage on pages that are free harms nobody: it is told apart, and not counted as damage.
+    fn damage_on_free_pages(&mut self, file: u32, usage: &Arc<Usage>) {
+        let Some(done) = self.done.get_mut(file as usize) else { return };
+        let Ok(known) = &done.head else { return };
+        let pages = known.part.pages_in(done.candidate.len).try_into().unwrap_or(u32::MAX);
+        let first = known.part.first_page;
+        let freed = u64::from(usage.freed_damage.count_within(first, first.saturating_add(pages)));
+        done.tally.counts.corrupt -= freed;
+        done.tally.counts.freed_damage += freed;
+        self.findings.damage_turned_notice(file, freed);
+        self.freed_damage.insert(file, Arc::clone(usage));
+    }
+
     /// Pages that are zero though the extent descriptors say that they are in use.
     fn lost_pages(&mut self, space: &Space, page: u32, pages: u32) {
-        let Some(file) = self.file_with(space, page) else {
+        let Some(file) = self.file_with(space, page) else { return };
+        let Some(done) = self.done.get_mut(file as usize) else { return };
+        let path = done.candidate.path.clone();
+        if self.live && done.head.as_ref().is_ok_and(|known| written_meanwhile(&path, &known.part, page, pages)) {
             return;
-        };
-        let Some(done) = self.done.get_mut(file as usize) else {
-            return;
-        };
-        let recovery = self.redo.pending_for(&done.candidate.path);
-        let severity = severity_unless(recovery);
+        }
+        let recovery = self.redo.pending_for(&path);
+        let severity = severity_unless(recovery, self.live);
         done.tally.counts.empty_turned(u64::from(pages), severity);
         let mut message = "all zeros, but in use by the extent descriptors: the content is lost".to_owned();
         append(&mut message, recovery, "crash recovery may yet fill it");
-        let path = done.candidate.path.clone();
         let finding = about(&path, "zero_page_in_use", severity, message);
         self.offer(file, Finding { page: Some(page), pages: u64::from(pages), ..finding });
     }
@@ -178,6 +217,9 @@ impl Settling<'_> {
         let bytes = candidates.iter().map(|candidate| candidate.len);
         let have: u64 = bytes.chain(elsewhere).map(|len| known.part.pages_in(len)).sum();
         let (have, size) = (u32::try_from(have).unwrap_or(u32::MAX), header.size);
+        if self.live && grown_meanwhile(&path, known, have, size) {
+            return;
+        }
         if size > have {
             self.truncated(last, &path, known, usage, have, size);
         }
@@ -187,7 +229,7 @@ impl Settling<'_> {
                 "the space header counts {size} pages, but pages up to {end} hold data: the server would not reach them"
             );
             append(&mut message, recovery, "crash recovery may yet correct the header");
-            let severity = severity_unless(recovery);
+            let severity = severity_unless(recovery, self.live);
             let finding = about(&path, "data_beyond_space_size", severity, message);
             let values = Finding { stored: Some(u64::from(size)), computed: Some(u64::from(end) + 1), ..finding };
             self.offer(last, Finding { page: Some(size), pages: u64::from(end - size) + 1, ..values });
@@ -212,7 +254,7 @@ impl Settling<'_> {
         if let Some(done) = self.done.get_mut(file as usize) {
             done.tally.counts.missing += u64::from(missing);
         }
-        let finding = about(path, "truncated", severity_unless(recovery), message);
+        let finding = about(path, "truncated", severity_unless(recovery, self.live), message);
         let values = Finding { stored: Some(u64::from(size)), computed: Some(u64::from(have)), ..finding };
         self.offer(file, Finding { page: Some(have), pages: u64::from(missing), ..values });
     }
@@ -246,12 +288,37 @@ impl Settling<'_> {
 }
 
 fn with_freed(mut finding: Finding) -> Finding {
-    finding.message.push_str(" (the extent descriptors call the page free: no query reads it)");
+    finding.message.push_str(" (the page is free by the extent descriptors: no query reads it)");
+    finding.severity = Severity::Notice;
     finding
 }
 
-fn severity_unless(recovery: Option<&str>) -> Severity {
-    recovery.map_or(Severity::Damage, |_| Severity::Undecided)
+/// What the redo log may yet mend is not damage; where a server is at work it is the order of the day.
+fn severity_unless(recovery: Option<&str>, live: bool) -> Severity {
+    match recovery {
+        None => Severity::Damage,
+        Some(_) if live => Severity::Notice,
+        Some(_) => Severity::Undecided,
+    }
+}
+
+/// Whether the file or its header is no longer what it was when it was read: then they were read at different times.
+fn grown_meanwhile(path: &Path, known: &Known, have: u32, size: u32) -> bool {
+    let len = std::fs::metadata(path).map_or(0, |meta| meta.len());
+    let header = space::part_now(path).and_then(|part| part.header).map(|header: SpaceHeader| header.size);
+    known.part.pages_in(len) != u64::from(have) || header != Some(size)
+}
+
+/// Whether the pages, zero when they were read, hold something by now.
+fn written_meanwhile(path: &Path, part: &Part, page: u32, pages: u32) -> bool {
+    let size = part.format.physical().bytes();
+    let mut bytes = vec![0; size];
+    let offset = u64::from(page - part.first_page) * size as u64;
+    let end = u64::from(page - part.first_page + pages) * size as u64;
+    let Ok(file) = File::open(path) else { return true };
+    (offset..end)
+        .step_by(size)
+        .all(|at| file.read_exact_at(&mut bytes, at).is_err() || bytes.iter().any(|byte| *byte != 0))
 }
 
 fn append(message: &mut String, recovery: Option<&str>, hope: &str) {
@@ -264,7 +331,7 @@ fn append(message: &mut String, recovery: Option<&str>, hope: &str) {
 }
 
 /// A name that promises pages over content that has none is damage; any other file was just a wrong argument.
-fn not_a_tablespace(candidate: &Candidate, words: &str, redo: &mut RedoLogs) -> Finding {
+fn not_a_tablespace(candidate: &Candidate, words: &str, redo: &mut RedoLogs, live: bool) -> Finding {
     let path = candidate.path.as_path();
     if !candidate.hint.promises_pages() {
         return about(path, "not_a_tablespace", Severity::Undecided, words.to_owned());
@@ -273,26 +340,22 @@ fn not_a_tablespace(candidate: &Candidate, words: &str, redo: &mut RedoLogs) -> 
     let mut message = words.to_owned();
     append(&mut message, recovery, "crash recovery may yet create the tablespace");
     let reason = if candidate.len == 0 { "empty_file" } else { "not_a_tablespace" };
-    about(path, reason, severity_unless(recovery), message)
+    about(path, reason, severity_unless(recovery, live), message)
 }
 
-fn first_page_lost(path: &Path, redo: &mut RedoLogs) -> Finding {
+fn first_page_lost(path: &Path, redo: &mut RedoLogs, live: bool) -> Finding {
     let recovery = redo.pending_for(path);
     let mut message =
         "the page is all zeros: the space header is lost, and with it what says which pages are in use".to_owned();
     append(&mut message, recovery, "crash recovery may yet write it");
-    let finding = about(path, "zero_page_in_use", severity_unless(recovery), message);
+    let finding = about(path, "zero_page_in_use", severity_unless(recovery, live), message);
     Finding { page: Some(0), pages: 1, ..finding }
 }
 
-fn undecided_pages(path: &Path, pages: u64, why: Why) -> Finding {
-    let noun = if pages == 1 { "page" } else { "pages" };
-    let severity = match why {
-        // Nothing to verify there, by the servers' design.
-        Why::NoChecksum | Why::DoublewriteSlot => Severity::Notice,
-        Why::EncryptedNoKey | Why::PageCompressed | Why::OldBigEndianChecksum => Severity::Undecided,
-    };
-    about(path, why.name(), severity, format!("{pages} {noun} not verifiable: {why}"))
+fn undecided_pages(path: &Path, reason: &'static str, undecided: &Undecided) -> Finding {
+    let noun = if undecided.pages == 1 { "page" } else { "pages" };
+    let message = format!("{} {noun} not verifiable: {}", undecided.pages, undecided.why);
+    Finding { pages: undecided.pages, ..about(path, reason, undecided.severity, message) }
 }
 
 /// Lengths of `ibdata` files that continue the system tablespace but are not part of this run, as when the user named one file.
@@ -320,12 +383,14 @@ fn file_report(done: Done) -> FileReport {
     };
     FileReport {
         path: shown(&done.candidate.path),
+        archive: None,
+        unit: Unit::Pages,
         kind,
         family: format.map(|format| family_name(format.family())),
         space_id: format.map(|format| format.space().0),
         page_size: format.map(|format| format.physical().get()),
         algorithm: done.tally.algorithms.name(),
-        error: done.tally.failure.clone().or_else(|| done.head.as_ref().err().cloned()),
+        error: done.tally.failure.clone().or_else(|| done.head.as_ref().err().cloned()).filter(|_| !done.gone),
         counts: done.tally.counts,
     }
 }

@@ -101,6 +101,12 @@ impl Runs {
         self.0.range(..=page).next_back().is_some_and(|(first, pages)| page - first < *pages)
     }
 
+    /// Pages of `first .. end` that are in there.
+    pub fn count_within(&self, first: u32, end: u32) -> u32 {
+        let overlap = |(start, pages): (u32, u32)| end.min(start + pages).saturating_sub(first.max(start));
+        self.iter().map(overlap).sum()
+    }
+
     /// Ascending `(first, pages)`.
     pub fn iter(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         self.0.iter().map(|(first, pages)| (*first, *pages))
@@ -269,5 +275,6 @@ mod tests {
         }
         assert_eq!(runs.iter().collect::<Vec<_>>(), [(0, 2), (5, 3), (9, 1)]);
         assert!(runs.contains(6) && !runs.contains(8) && runs.contains(9));
+        assert_eq!((runs.count_within(0, 100), runs.count_within(1, 6), runs.count_within(8, 9)), (6, 2, 0));
     }
 }

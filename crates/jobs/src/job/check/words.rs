@@ -19,6 +19,8 @@ pub(super) fn about(path: &Path, reason: &'static str, severity: Severity, messa
         path: shown(path),
         page: None,
         pages: 0,
+        position: None,
+        lsn: None,
         page_type: None,
         index_id: None,
         severity,

@@ -1,0 +1,127 @@
+//! The verdict on one page, with all that the run knows: the format, the keys, and, on files that a server has open, time.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use format::codec::{self, Scratch};
+use format::{PageId, PageNo, Verdict, Why, verify_inside, verify_page};
+
+use super::desk::Known;
+use crate::source::space;
+
+/// Judges pages; owns the buffers that opening them takes.
+pub(super) struct Judge {
+    scratch: Scratch,
+    /// Set when a server may be writing the files.
+    live: bool,
+    /// Pages that stayed wrong, however long one waited.
+    confirmed: u32,
+}
+
+/// What reading a wrong page of a live file again came to.
+pub(super) enum Again {
+    /// Sound, or at least not wrong: it was being written.
+    Fine(Verdict),
+    /// The same wrong bytes every time.
+    Damaged,
+    /// Other bytes at every read, and wrong at each: it is written all the time.
+    Changing,
+    /// The file is gone, shorter, or another tablespace by now.
+    Gone,
+}
+
+/// A wrong page must stay the same for so many reads and so long before it is called damaged.
+const SAME_READS: u32 = 10;
+const SAME_FOR: Duration = Duration::from_millis(1000);
+/// After so long a page that never holds still is let go.
+const CHANGING_FOR: Duration = Duration::from_secs(10);
+/// Between two reads.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Once so many pages were confirmed as damaged, further ones are read again once, without waiting.
+const CONFIRMED_MAX: u32 = 64;
+
+impl Judge {
+    pub fn new(live: bool) -> Self {
+        Self { scratch: Scratch::new(), live, confirmed: 0 }
+    }
+
+    pub fn is_live(&self) -> bool {
+        self.live
+    }
+
+    /// The verdict on `page`, which lies at `id`.
+    #[inline]
+    pub fn verdict(&mut self, page: &[u8], id: PageId, known: &Known) -> Verdict {
+        let verdict = verify_page(page, id, &known.part.format);
+        let opaque = Verdict::Unverifiable(Why::EncryptedNoKey);
+        match verdict {
+            Verdict::Ok(_) if !known.has_inside => verdict,
+            Verdict::Ok(_) | Verdict::Unverifiable(Why::PageCompressed) => self.inside(page, id, known, verdict),
+            _ if verdict == opaque => self.inside(page, id, known, verdict),
+            _ => verdict,
+        }
+    }
+
+    fn inside(&mut self, page: &[u8], id: PageId, known: &Known, outside: Verdict) -> Verdict {
+        let format = &known.part.format;
+        verify_inside(page, id, format, &known.part.key.context(format), &mut self.scratch, outside)
+    }
+
+    /// The page as its server would see it: decrypted and inflated, if that can be done.
+    pub fn image<'a>(&'a mut self, page: &'a [u8], id: PageId, known: &Known) -> Option<&'a [u8]> {
+        let context = known.part.key.context(&known.part.format);
+        codec::open_page(page, id, &context, &mut self.scratch).ok().map(|opened| opened.page)
+    }
+
+    /// Reads the page `number` of a live file again and again, until it is sound or has been wrong long enough. Takes no lock; the
+    /// server does not notice.
+    pub fn again(&mut self, path: &Path, first_bytes: &[u8], number: PageNo, known: &Known) -> Again {
+        let id = PageId { space: known.part.format.space(), page_no: number };
+        let offset = u64::from(number.0 - known.part.first_page) * first_bytes.len() as u64;
+        let (mut last, mut page) = (first_bytes.to_vec(), vec![0; first_bytes.len()]);
+        let (start, mut same_since, mut same) = (Instant::now(), Instant::now(), 0);
+        loop {
+            let Ok(()) = read_page(path, offset, &mut page) else { return Again::Gone };
+            match self.verdict(&page, id, known) {
+                Verdict::Corrupt(_) => {}
+                verdict => return Again::Fine(verdict),
+            }
+            if rebuilt(path, known) {
+                return Again::Gone;
+            }
+            if page == last {
+                same += 1;
+            } else {
+                (same, same_since) = (0, Instant::now());
+            }
+            let patient = self.confirmed < CONFIRMED_MAX;
+            if !patient || (same >= SAME_READS && same_since.elapsed() >= SAME_FOR) {
+                self.confirmed += 1;
+                return Again::Damaged;
+            }
+            if start.elapsed() >= CHANGING_FOR {
+                return Again::Changing;
+            }
+            std::mem::swap(&mut last, &mut page);
+            std::thread::sleep(PAUSE);
+        }
+    }
+}
+
+fn read_page(path: &Path, offset: u64, page: &mut [u8]) -> io::Result<()> {
+    File::open(path)?.read_exact_at(page, offset)
+}
+
+/// Whether the file at `path` begins with another tablespace than the one known: truncated undo, a rebuilt table.
+fn rebuilt(path: &Path, known: &Known) -> bool {
+    if known.part.first_page > 0 {
+        return false;
+    }
+    let now = space::part_now(path);
+    now.is_none_or(|now| {
+        now.format.space() != known.part.format.space() || now.format.flags() != known.part.format.flags()
+    })
+}

@@ -1,0 +1,155 @@
+//! What a file is read as, told from its first bytes; its name only helps where bytes cannot tell.
+
+use std::io::{self, Read};
+use std::path::Path;
+
+use format::{binlog, xbstream};
+
+use super::name::NameHint;
+use super::space;
+
+/// What a file is read as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Pages of a tablespace, which may be read in any order.
+    Pages,
+    /// A file of a redo log.
+    Redo,
+    /// Copies of pages, or the numbers of pages, that MySQL writes before the pages themselves.
+    Doublewrite,
+    /// A binary or relay log.
+    Binlog,
+    /// An `xbstream` or `mbstream` archive.
+    Archive,
+    /// Any of these, compressed as a whole.
+    Packed(Packing),
+}
+
+/// How a file was compressed as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packing {
+    /// RFC 1952: `gzip`, `pigz`.
+    Gzip,
+    /// RFC 8878: `zstd`.
+    Zstd,
+    /// The LZ4 frame format: `lz4`.
+    Lz4,
+}
+
+/// Magic numbers of the packings.
+const MAGIC: [(&[u8], Packing); 3] =
+    [(b"\x1F\x8B\x08", Packing::Gzip), (b"\x28\xB5\x2F\xFD", Packing::Zstd), (b"\x04\x22\x4D\x18", Packing::Lz4)];
+
+/// Extensions that backup tools and compressors append, and what stands behind them.
+const EXTENSIONS: [(&str, Option<Packing>); 6] = [
+    ("gz", Some(Packing::Gzip)),
+    ("zst", Some(Packing::Zstd)),
+    ("lz4", Some(Packing::Lz4)),
+    // Not read: qpress, and what xtrabackup encrypted.
+    ("qp", None),
+    ("xbcrypt", None),
+    ("qp.xbcrypt", None),
+];
+
+impl Packing {
+    /// For messages.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Gzip => "gzip",
+            Self::Zstd => "zstd",
+            Self::Lz4 => "lz4",
+        }
+    }
+
+    /// Reads what is packed in `packed`, a series of frames or members to its end.
+    ///
+    /// # Errors
+    /// No memory for the decoder.
+    pub fn unpack<'r, R: Read + Send + 'r>(self, packed: R) -> io::Result<Box<dyn Read + Send + 'r>> {
+        Ok(match self {
+            Self::Gzip => Box::new(flate2::read::MultiGzDecoder::new(packed)),
+            Self::Zstd => Box::new(zstd::stream::read::Decoder::new(packed)?),
+            Self::Lz4 => Box::new(lz4_flex::frame::FrameDecoder::new(packed)),
+        })
+    }
+}
+
+/// How many bytes of a file with an unknown name are looked at, and always enough of them for [`recognise`].
+pub const HEAD: usize = space::HEAD;
+
+/// What the first [`HEAD`] bytes of a file show, whatever its name is. `None`: nothing that is checked here.
+#[must_use]
+pub fn recognise(head: &[u8]) -> Option<Content> {
+    const TABLESPACE_MIN: usize = 4096;
+    let packing = MAGIC.iter().find(|(magic, _)| head.starts_with(magic)).map(|(_, packing)| *packing);
+    match packing {
+        Some(packing) => Some(Content::Packed(packing)),
+        None if head.starts_with(&xbstream::MAGIC) => Some(Content::Archive),
+        None if head.starts_with(&binlog::MAGIC) || head.starts_with(&binlog::MAGIC_ENCRYPTED) => Some(Content::Binlog),
+        None if head.len() >= TABLESPACE_MIN && space::looks_like_tablespace(head) => Some(Content::Pages),
+        None => None,
+    }
+}
+
+/// The name of what is packed in a file of this name, if the name says that it is packed: `t.ibd` for `t.ibd.zst`. With it the
+/// packing; none where it is one that is not read here.
+#[must_use]
+pub fn packed_name(path: &Path) -> Option<(&Path, Option<Packing>)> {
+    let text = path.to_str()?;
+    let inner = |extension: &str| text.strip_suffix(extension)?.strip_suffix('.').map(Path::new);
+    EXTENSIONS.iter().rev().find_map(|(extension, packing)| inner(extension).map(|name| (name, *packing)))
+}
+
+/// Why a file of this name, which should hold pages, cannot be looked into.
+#[must_use]
+pub fn unread(path: &Path) -> Option<&'static str> {
+    match packed_name(path) {
+        Some((inner, None)) if NameHint::of(inner).promises_pages() => {
+            Some("a tablespace, compressed or encrypted in a way that is not read")
+        }
+        _ if is_delta(path) => Some("changed pages of an incremental backup, which are not checked"),
+        _ => None,
+    }
+}
+
+/// Whether a file of this name holds the changed pages of a tablespace, as an incremental backup does.
+fn is_delta(path: &Path) -> bool {
+    let inner = packed_name(path).map_or(path, |(inner, _)| inner);
+    let name = inner.to_str().and_then(|name| name.strip_suffix(".delta"));
+    name.is_some_and(|name| NameHint::of(Path::new(name)).promises_pages())
+}
+
+/// Whether what is packed in a file of this name must be looked at: a tablespace, or an archive by its extension.
+#[must_use]
+pub fn packed_is_wanted(path: &Path) -> bool {
+    let Some((inner, _)) = packed_name(path) else { return false };
+    let extension = inner.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    NameHint::of(inner).promises_pages() || matches!(extension, "xb" | "xbstream" | "mbstream")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packed_name_gives_what_is_inside() {
+        let inner = |name: &'static str| packed_name(Path::new(name)).map(|(inner, packing)| (inner.to_path_buf(), packing));
+        assert_eq!(inner("db/t.ibd.zst"), Some(("db/t.ibd".into(), Some(Packing::Zstd))));
+        assert_eq!(inner("t.ibd.qp"), Some(("t.ibd".into(), None)));
+        assert_eq!(inner("t.ibd.qp.xbcrypt"), Some(("t.ibd".into(), None)));
+        assert_eq!(inner("t.ibd"), None);
+        assert!(packed_is_wanted(Path::new("t.ibd.lz4")) && packed_is_wanted(Path::new("full.xb.gz")));
+        assert!(!packed_is_wanted(Path::new("error.log.gz")) && !packed_is_wanted(Path::new("t.ibd")));
+    }
+
+    #[test]
+    fn content_is_recognised_by_magic_numbers() {
+        assert_eq!(recognise(b"\x1F\x8B\x08rest"), Some(Content::Packed(Packing::Gzip)));
+        assert_eq!(recognise(b"XBSTCK01"), Some(Content::Archive));
+        assert_eq!(recognise(b"\xFEbin"), Some(Content::Binlog));
+        assert_eq!(recognise(b"\xFDbin"), Some(Content::Binlog));
+        assert_eq!(recognise(&[0; 70_000]), None);
+        assert_eq!(recognise(b""), None);
+    }
+}

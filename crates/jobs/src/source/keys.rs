@@ -1,0 +1,128 @@
+//! Keys: from the files in which the servers keep them to what opens one tablespace.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use format::codec::{
+    Compression, Context, CryptData, EncryptionInfo, MariaDbLayout, SpaceKeys, TablespaceKey, UnlockError,
+};
+use format::keyring::{self, FileKey, KeyStore};
+use format::page::fsp;
+use format::{Encryption, Family, Scheme, SpaceFormat};
+
+use crate::Error;
+
+/// MariaDB's crypt data lie so many bytes behind the extent descriptors of page 0.
+const CRYPT_DATA_AFTER_XDES: usize = format::codec::mariadb_encryption::CRYPT_DATA_AFTER_XDES;
+
+/// The files with keys that the user names.
+#[derive(Clone, Debug, Default)]
+pub struct KeyFiles {
+    /// MySQL: `component_keyring_file`'s or `keyring_file`'s data files.
+    pub keyrings: Vec<PathBuf>,
+    /// MariaDB: `file_key_management`'s file, and what opens it if it is encrypted: the key itself, or `FILE:` and a path.
+    pub key_file: Option<(PathBuf, Option<String>)>,
+}
+
+impl KeyFiles {
+    /// Reads them all.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or that is not what it should be.
+    pub fn read(&self) -> Result<KeyStore, Error> {
+        let mut store = KeyStore::new();
+        for path in &self.keyrings {
+            store.add_mysql_keyring(&bytes_of(path)?).map_err(|error| unusable(path, &error))?;
+        }
+        if let Some((path, opener)) = &self.key_file {
+            let opener = opener.as_deref().map(file_key).transpose()?;
+            store.add_mariadb_key_file(&bytes_of(path)?, opener.as_ref()).map_err(|error| unusable(path, &error))?;
+        }
+        Ok(store)
+    }
+}
+
+fn file_key(text: &str) -> Result<FileKey, Error> {
+    match text.strip_prefix("FILE:") {
+        Some(path) => Ok(FileKey::from_file(&bytes_of(Path::new(path))?)),
+        None => Ok(FileKey::from_text(text)),
+    }
+}
+
+fn bytes_of(path: &Path) -> Result<Vec<u8>, Error> {
+    std::fs::read(path).map_err(|source| Error::Io { path: path.to_path_buf(), action: "reading the keys", source })
+}
+
+fn unusable(path: &Path, error: &keyring::KeyringError) -> Error {
+    Error::Usage(format!("{}: {error}", path.display()))
+}
+
+/// What opens the pages of one tablespace.
+#[derive(Clone, Debug, Default)]
+pub enum SpaceKey {
+    /// Nothing, or nothing is needed.
+    #[default]
+    None,
+    /// The tablespace key that MySQL keeps, wrapped, on page 0.
+    MySql(Arc<TablespaceKey>),
+    /// MariaDB's page keys, by version.
+    MariaDb(Arc<SpaceKeys>),
+}
+
+impl SpaceKey {
+    /// Finds the key of the tablespace that begins with `page0`.
+    ///
+    /// # Errors
+    /// The tablespace asks for a key that the files do not hold, or the one they hold does not fit.
+    pub fn unlock(page0: &[u8], format: &SpaceFormat, keys: &KeyStore) -> Result<Self, UnlockError> {
+        let end = fsp::xdes_array_end(format.logical(), format.physical());
+        match format.encryption() {
+            Encryption::None => Ok(Self::None),
+            _ if keys.is_empty() => Ok(Self::None),
+            Encryption::MySql => {
+                let info = EncryptionInfo::parse(page0.get(end..).unwrap_or_default())?;
+                let key = info.map(|info| info.unlock(keys)).transpose()?;
+                Ok(key.map_or(Self::None, |key| Self::MySql(Arc::new(key))))
+            }
+            Encryption::MariaDb => {
+                let data = CryptData::parse(page0.get(end + CRYPT_DATA_AFTER_XDES..).unwrap_or_default())?;
+                let keys = data.map(|data| data.unlock(keys)).transpose()?;
+                Ok(keys.map_or(Self::None, |keys| Self::MariaDb(Arc::new(keys))))
+            }
+        }
+    }
+
+    /// The key that `FLUSH TABLES ... FOR EXPORT` left in a `.cfp` file beside the tablespace, if there is one.
+    #[must_use]
+    pub fn exported_beside(tablespace: &Path) -> Option<Self> {
+        let file = std::fs::read(tablespace.with_extension("cfp")).ok()?;
+        keyring::tablespace_key_from_cfp(&file).ok().map(|key| Self::MySql(Arc::new(key)))
+    }
+
+    /// What opening a page of the tablespace takes.
+    #[must_use]
+    pub fn context(&self, format: &SpaceFormat) -> Context<'_> {
+        match format.family() {
+            Family::MySql => Context::MySql {
+                key: match self {
+                    Self::MySql(key) => Some(key),
+                    _ => None,
+                },
+            },
+            Family::MariaDb => Context::MariaDb {
+                layout: match format.scheme() {
+                    Scheme::FullCrc32 => {
+                        MariaDbLayout::FullCrc32 { compression: Compression::from_full_crc32_flags(format.flags()) }
+                    }
+                    Scheme::Classic => MariaDbLayout::Classic,
+                    Scheme::Zip => MariaDbLayout::Zip,
+                },
+                encrypted: format.encryption() == Encryption::MariaDb,
+                keys: match self {
+                    Self::MariaDb(keys) => Some(keys),
+                    _ => None,
+                },
+            },
+        }
+    }
+}
