@@ -140,6 +140,7 @@ fn the_newest_checkpoint_of_many_files_is_the_greatest_lsn_within_its_own_file()
     let place = mysql::newest_checkpoint(&files).expect("a checkpoint");
     assert_eq!((place.lsn, place.file, place.offset), (Lsn(16_400), 1, 2048));
     assert_eq!(mysql::newest_checkpoint(&files[2..]), Err(RedoError::NoCheckpoint));
+    assert_eq!(mysql::newest_checkpoint(&[file(0, [0, 0])]), Err(RedoError::NoCheckpoint), "unused slots");
     assert_eq!(mysql::newest_checkpoint(&[]), Err(RedoError::NoCheckpoint));
     let later = mysql::newest_checkpoint(&files[..1]).expect("a checkpoint");
     assert_eq!((later.lsn, later.offset), (Lsn(12_000), 2048 + (12_000 - 8192) / 512 * 512));

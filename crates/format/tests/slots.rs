@@ -42,6 +42,16 @@ fn a_torn_or_stale_slot_is_no_damage() {
 }
 
 #[test]
+fn what_follows_a_zip_page_in_its_slot_is_zero() {
+    let zip = zip(Family::MySql, 16_384, 4096);
+    let mut slot = sealed(&zip, FOREIGN, Algorithm::Crc32);
+    slot.resize(16_384, 0);
+    assert_eq!(verdict(&slot, classic(Family::MySql, 16_384)), ok(Algorithm::Crc32));
+    slot[9000] = 1;
+    assert_eq!(verdict(&slot, classic(Family::MySql, 16_384)), unverifiable(Why::DoublewriteSlot));
+}
+
+#[test]
 fn an_unused_slot_is_empty() {
     assert_eq!(verdict(&[], classic(Family::MySql, 16_384)), Verdict::Empty);
     assert_eq!(verdict(&[], full(16_384)), Verdict::Empty);

@@ -107,6 +107,7 @@ fn flags_that_no_server_writes_are_refused() {
         (0x0115, MARIADB), // full_crc32 with a bit above
         (0x4021, MARIADB), // MySQL's SDI bit in a MariaDB file
         (0x2D, MARIADB),   // zip size 6
+        (0x0561, MARIADB), // 16 KiB written as 5
         (0xFFFF_FFFF, MYSQL_5),
     ];
     for (flags, marker) in words {

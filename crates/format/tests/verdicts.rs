@@ -464,3 +464,69 @@ fn the_index_id_is_told_only_where_it_can_be_read() {
     assert_eq!(id(&page, &mariadb().with_encryption(Encryption::MariaDb)), None);
     assert_eq!(id(&page[..70], &format), None);
 }
+
+/// Four bytes of the body chosen so that the page's crc32 is `target`: the CRC is linear in them.
+fn forge_crc32(page: &mut [u8], target: u32) {
+    const AT: usize = 100;
+    put_u32(page, AT, 0);
+    let mut missing = checksum::crc32(page) ^ target;
+    let base = checksum::crc32(page);
+    let mut columns: Vec<(u32, u32)> = Vec::new();
+    for bit in 0..32 {
+        put_u32(page, AT, 1 << bit);
+        let (mut effect, mut bits) = (checksum::crc32(page) ^ base, 1_u32 << bit);
+        for &(pivot, pivot_bits) in &columns {
+            if effect & (1 << pivot.ilog2()) != 0 {
+                (effect, bits) = (effect ^ pivot, bits ^ pivot_bits);
+            }
+        }
+        columns.push((effect, bits));
+    }
+    let mut chosen = 0;
+    for &(pivot, bits) in &columns {
+        if missing & (1 << pivot.ilog2()) != 0 {
+            (missing, chosen) = (missing ^ pivot, chosen ^ bits);
+        }
+    }
+    put_u32(page, AT, chosen);
+}
+
+#[test]
+fn a_checksum_that_happens_to_be_zero_is_accepted_only_with_an_lsn() {
+    for (lsn, expected) in [(LSN, ok(Algorithm::Crc32)), (Lsn(0), Verdict::Empty)] {
+        let mut page = unsealed(&mysql(), HERE, INDEX);
+        put(&mut page, 16, &lsn.0.to_be_bytes());
+        forge_crc32(&mut page, 0);
+        seal_page(&mut page, lsn, Algorithm::Crc32, &mysql()).expect("sealed");
+        assert_eq!((checksum::crc32(&page), u32_at(&page, 0)), (0, 0));
+        match verify_page(&page, HERE, &mysql()) {
+            Verdict::Corrupt(found) => {
+                assert!(expected == Verdict::Empty && found.reason() == "not_zero_page", "{found}")
+            }
+            verdict => assert_eq!(verdict, expected),
+        }
+    }
+}
+
+#[test]
+fn a_plain_page_of_an_encrypted_tablespace_does_not_pass_with_a_damaged_type() {
+    let format = mysql().with_encryption(Encryption::MySql);
+    let mut page = sealed_as(&format, HERE, Algorithm::Crc32, 7);
+    assert_eq!(
+        verify_page(&page, HERE, &format),
+        ok(Algorithm::Crc32),
+        "undo tablespaces mix plain and encrypted pages"
+    );
+    put(&mut page, 24, &15_u16.to_be_bytes());
+    assert_eq!(reason(&page, &format), "checksum_mismatch");
+}
+
+#[test]
+fn page_0_of_mariadb_is_never_encrypted() {
+    let origin = PageId::new(5, 0);
+    let mut page = mariadb_encrypted(&mariadb());
+    put_u32(&mut page, 4, 0);
+    let sum = checksum::crc32(&page);
+    put_u32(&mut page, 30, sum);
+    assert_eq!(corruption(verify_page(&page, origin, &mariadb())).reason(), "checksum_mismatch");
+}

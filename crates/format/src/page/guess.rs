@@ -65,10 +65,8 @@ fn number(page: &[u8]) -> Option<u32> {
 }
 
 fn numbering(head: &[u8], size: PageSize) -> Option<Numbering> {
-    let firsts = (0_u32..).zip(pages(head, size)).filter_map(|(place, page)| {
-        // A page of zeros has no number, except that number 0 at place 0 is what a first file begins with.
-        number(page).filter(|&stored| stored != 0 || place == 0)?.checked_sub(place)
-    });
+    // Pages of zeros drop out: number 0 is right only at place 0, where a first file begins with it.
+    let firsts = (0_u32..).zip(pages(head, size)).filter_map(|(place, page)| number(page)?.checked_sub(place));
     let (first, hits) = most_frequent(firsts.collect())?;
     Some(Numbering { size, first, hits })
 }
