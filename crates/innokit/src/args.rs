@@ -26,6 +26,9 @@ pub enum Command {
     /// Verify tablespaces, datadirs and backups: every page's checksum, place and LSN, and pages that went missing.
     #[command(after_help = CHECK_EXAMPLES)]
     Check(CheckArgs),
+    /// Describe files: what they are, page types, space use by index, LSNs, encryption; `--map` draws a tablespace.
+    #[command(after_help = INFO_EXAMPLES)]
+    Info(InfoArgs),
     /// Check a small sample that is built in, with one planted damage, and see what a report looks like.
     Demo,
 }
@@ -41,6 +44,41 @@ Exit status:
   0  all well
   1  damage found
   2  some of the work could not be done: a file could not be read, a page could not be decided";
+
+const INFO_EXAMPLES: &str = "\
+Examples:
+  innokit info shop/orders.ibd                    what is in it, and how full it is
+  innokit info --json shop/*.ibd                  one JSON document
+  innokit info shop/orders.ibd --map orders.svg   also draw page types, fill and age over the file
+
+Exit status:
+  0  all files described
+  1  damage found: pages are counted here, `innokit check` says more
+  2  a file could not be read";
+
+/// Options of `info`.
+#[derive(Debug, Args)]
+pub struct InfoArgs {
+    /// Files: tablespaces, redo logs, binary logs, whatever lies in a datadir or a backup.
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+
+    /// Draw the (one) tablespace into this file, which is replaced: .svg or .png.
+    #[arg(long, value_name = "FILE", value_parser = map_file)]
+    pub map: Option<PathBuf>,
+
+    /// Print one JSON document instead of text.
+    #[arg(long)]
+    pub json: bool,
+
+    /// Take this page size (4K to 64K) in place of what the files say.
+    #[arg(long, value_name = "SIZE", value_parser = page_size)]
+    pub page_size: Option<u32>,
+
+    /// Workers [default: the cores available to the process].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: Option<u16>,
+}
 
 /// Options of `check`.
 #[derive(Debug, Args)]
@@ -172,6 +210,16 @@ fn key_file(text: &str) -> Result<(PathBuf, Option<String>), String> {
     })
 }
 
+/// The extension decides the format, and keeps a tablespace from being named by mistake.
+fn map_file(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    let extension = path.extension().map(|extension| extension.to_ascii_lowercase());
+    match extension.as_deref().and_then(|extension| extension.to_str()) {
+        Some("svg" | "png") => Ok(path),
+        _ => Err("a map is drawn as .svg or .png".to_owned()),
+    }
+}
+
 fn page_size(text: &str) -> Result<u32, String> {
     match size(text)? {
         size @ (4096 | 8192 | 16384 | 32768 | 65536) => Ok(size),
@@ -196,5 +244,11 @@ mod tests {
         assert_eq!(size("1MiB"), Ok(1 << 20));
         assert!(size("4G").is_err() && size("1x").is_err() && size("").is_err());
         assert!(page_size("12K").is_err());
+    }
+
+    #[test]
+    fn a_map_is_an_svg_or_a_png_and_never_a_tablespace() {
+        assert!(map_file("a.svg").is_ok() && map_file("dir/a.PNG").is_ok());
+        assert!(map_file("t.ibd").is_err() && map_file("svg").is_err());
     }
 }

@@ -4,6 +4,9 @@
 mod args;
 mod check;
 mod demo;
+mod info;
+mod info_print;
+mod map;
 mod print;
 mod progress;
 
@@ -19,6 +22,7 @@ const COULD_NOT: u8 = 2;
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Check(args) => check::run(&args),
+        Command::Info(args) => info::run(&args),
         Command::Demo => demo::run(),
     };
     match result {

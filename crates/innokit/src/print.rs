@@ -153,7 +153,7 @@ fn peak_memory_mib() -> Option<u64> {
 }
 
 /// `1,234,567`.
-fn grouped(number: u64) -> String {
+pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (index, digit) in digits.chars().enumerate() {
@@ -166,7 +166,7 @@ fn grouped(number: u64) -> String {
 }
 
 /// Bytes with a decimal unit, as device vendors count: `5.2 GB`.
-fn human(bytes: f64) -> String {
+pub fn human(bytes: f64) -> String {
     const UNITS: [&str; 5] = ["B", "kB", "MB", "GB", "TB"];
     let mut value = bytes;
     let mut unit = "B";

@@ -9,4 +9,6 @@ mod error;
 
 pub use error::Error;
 pub use job::check::{Check, CheckOptions};
+pub use job::info::report::{FileInfo, InfoReport, Tablespace};
+pub use job::info::{InfoOptions, info};
 pub use out::report::{Counts, FileReport, Finding, Report, Severity};

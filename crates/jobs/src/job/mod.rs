@@ -1,3 +1,4 @@
 //! One module per job; each opens with its flow in one line.
 
 pub mod check;
+pub mod info;

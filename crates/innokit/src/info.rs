@@ -1,0 +1,65 @@
+//! `innokit info`: options in, description out, and a picture if asked for.
+
+use std::error::Error;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use jobs::{InfoOptions, InfoReport};
+
+use crate::args::InfoArgs;
+use crate::{info_print, map};
+
+/// Describes the files; the exit status.
+pub fn run(args: &InfoArgs) -> Result<u8, Box<dyn Error>> {
+    if let Some(target) = &args.map {
+        refuse_map(args, target)?;
+    }
+    let defaults = InfoOptions::default();
+    let options = InfoOptions {
+        workers: args.threads.map_or(defaults.workers, usize::from),
+        page_size: args.page_size,
+        grid: args.map.is_some(),
+        ..defaults
+    };
+    let report = jobs::info(&args.files, &options)?;
+    let printed = print(&report, args);
+    match printed {
+        // Whoever read our output had enough of it; what was found stands.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+        other => other?,
+    }
+    if let Some(target) = &args.map {
+        draw(&report, target)?;
+    }
+    Ok(report.exit_status())
+}
+
+/// A map shows one file, and must not be drawn over a file that is being described.
+fn refuse_map(args: &InfoArgs, target: &Path) -> Result<(), String> {
+    let [file] = args.files.as_slice() else {
+        return Err("`--map` draws one file; name only one".to_owned());
+    };
+    let same = match (file.canonicalize(), target.canonicalize()) {
+        (Ok(file), Ok(target)) => file == target,
+        _ => false,
+    };
+    if same { Err(format!("{} would be drawn over itself", file.display())) } else { Ok(()) }
+}
+
+fn print(report: &InfoReport, args: &InfoArgs) -> io::Result<()> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    if args.json {
+        serde_json::to_writer_pretty(&mut out, report)?;
+        writeln!(out)?;
+    } else {
+        info_print::text(report, &mut out)?;
+    }
+    out.flush()
+}
+
+fn draw(report: &InfoReport, target: &Path) -> Result<(), Box<dyn Error>> {
+    let Some(file) = report.files.first().filter(|file| file.grid.is_some()) else {
+        return Err("there is no map to draw: the file is no tablespace".into());
+    };
+    map::draw(file, target).map_err(|error| format!("{}: the map was not drawn: {error}", target.display()).into())
+}

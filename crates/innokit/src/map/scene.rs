@@ -1,0 +1,315 @@
+//! The picture of a tablespace as rectangles and lines of text: what is where, in which colour. Three bands show the same cells, in
+//! the order of the pages from left to right and from top to bottom: what the pages are, how full they are, how old they are.
+
+use jobs::job::info::grid::{Cell, Class, Grid};
+use jobs::{FileInfo, Tablespace};
+
+use crate::print::grouped;
+
+/// Red, green, blue.
+pub type Rgb = (u8, u8, u8);
+
+/// Something to draw; coordinates in pixels from the top left corner.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Shape {
+    /// A filled rectangle: left, top, and the first pixels that are no longer in it.
+    Rect(i32, i32, i32, i32, Rgb),
+    /// A line of text with its top left corner.
+    Text(i32, i32, Weight, Rgb, String),
+}
+
+/// How a line of text looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weight {
+    /// The name of the file.
+    Title,
+    /// The name of a band.
+    Heading,
+    /// Everything else.
+    Plain,
+}
+
+/// A picture.
+#[derive(Clone, Debug, Default)]
+pub struct Scene {
+    /// Pixels.
+    pub height: i32,
+    /// In the order of drawing.
+    pub shapes: Vec<Shape>,
+}
+
+/// Pixels of every picture.
+pub const WIDTH: i32 = 1280;
+/// Room around, with the page numbers at the left of the cells.
+const LEFT: i32 = 104;
+const RIGHT: i32 = 32;
+const TOP: i32 = 24;
+/// Largest height of a band, and largest side of a cell.
+const BAND_MAX: i32 = 196;
+const CELL_MAX: i32 = 26;
+/// Cells at least this large stand apart from each other; smaller ones would be nothing but gaps.
+const CELL_WITH_GAP: i32 = 7;
+const LINE: i32 = 22;
+/// Width of a letter of plain text, near enough to place what follows it.
+const LETTER: i32 = 8;
+
+const INK: Rgb = (31, 41, 55);
+const FAINT: Rgb = (107, 114, 128);
+const NOTHING: Rgb = (236, 238, 241);
+const DAMAGE: Rgb = (220, 20, 20);
+
+/// From nearly empty to full.
+const FILL: [Rgb; 5] = [(255, 237, 160), (254, 178, 76), (120, 198, 121), (35, 132, 67), (0, 69, 41)];
+/// From the oldest to the newest.
+const AGE: [Rgb; 5] = [(45, 20, 90), (110, 40, 130), (190, 55, 100), (245, 125, 50), (252, 225, 100)];
+/// Steps of a scale: few enough to draw neighbours of nearly the same colour in one go.
+const STEPS: f64 = 48.0;
+
+/// Lays the picture out.
+pub fn scene(file: &FileInfo, space: &Tablespace, grid: &Grid) -> Scene {
+    let mut scene = Scene { height: TOP, shapes: Vec::new() };
+    scene.titles(file, space, grid);
+    let layout = Layout::of(grid.cells.len());
+    scene.band("Page types", grid, layout, |cell| colour(cell.class()));
+    scene.classes(grid);
+    scene.scale("Fill of index pages", FILL, ["empty".to_owned(), "full".to_owned()]);
+    scene.band("", grid, layout, |cell| cell.fill().map_or(NOTHING, |fill| blend(FILL, fill)));
+    let (low, high) = ages(grid);
+    scene.scale("Age: newest LSN", AGE, [low.to_string(), high.to_string()]);
+    scene.band("", grid, layout, |cell| cell.lsn().map_or(NOTHING, |lsn| blend(AGE, place(lsn, low, high))));
+    scene.height += 8;
+    scene
+}
+
+/// How the cells of a band are laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Layout {
+    /// Pixels from one cell to the next, both ways.
+    side: i32,
+    columns: usize,
+    rows: usize,
+}
+
+impl Layout {
+    /// The largest square cells of which `cells` fit into a band; rows of a multiple of 16, so that extents line up.
+    fn of(cells: usize) -> Self {
+        let fits = |side: i32| {
+            let columns = ((WIDTH - LEFT - RIGHT) / side) as usize;
+            let columns = if columns >= 16 { columns / 16 * 16 } else { columns };
+            let rows = cells.div_ceil(columns.max(1));
+            (rows as i32 * side <= BAND_MAX).then_some(Self { side, columns, rows })
+        };
+        let smallest = Self { side: 1, columns: (WIDTH - LEFT - RIGHT) as usize, rows: 1 };
+        (1..=CELL_MAX).rev().find_map(fits).unwrap_or(smallest)
+    }
+}
+
+impl Scene {
+    fn text(&mut self, x: i32, y: i32, weight: Weight, colour: Rgb, text: impl Into<String>) {
+        self.shapes.push(Shape::Text(x, y, weight, colour, text.into()));
+    }
+
+    fn titles(&mut self, file: &FileInfo, space: &Tablespace, grid: &Grid) {
+        let name = file.path.rsplit('/').next().unwrap_or(&file.path);
+        self.text(LEFT, self.height, Weight::Title, INK, shortened(name, 70));
+        self.height += 34;
+        self.text(LEFT, self.height, Weight::Plain, INK, shortened(&file.what, 120));
+        self.height += LINE;
+        let cell = match grid.pages_per_cell {
+            1 => "one cell is one page".to_owned(),
+            pages => format!("one cell is {} pages", grouped(pages)),
+        };
+        let counts = &space.pages;
+        let words = format!(
+            "{} pages: {} used, {} free, {} never used; {cell}",
+            grouped(counts.total),
+            grouped(counts.used),
+            grouped(counts.free),
+            grouped(counts.never_used)
+        );
+        self.text(LEFT, self.height, Weight::Plain, FAINT, words);
+        self.height += LINE;
+        if counts.corrupt > 0 {
+            let words = format!("{} damaged pages", grouped(counts.corrupt));
+            self.text(LEFT, self.height, Weight::Heading, DAMAGE, words);
+            self.height += LINE;
+        }
+        self.height += 14;
+    }
+
+    /// The cells, in runs of one colour where they touch.
+    fn band(&mut self, heading: &str, grid: &Grid, layout: Layout, colour_of: impl Fn(&Cell) -> Rgb) {
+        if !heading.is_empty() {
+            self.text(LEFT, self.height, Weight::Heading, INK, heading);
+            self.height += LINE + 4;
+        }
+        let gap = (layout.side / CELL_WITH_GAP).min(2);
+        let top = self.height;
+        let mut labelled = -LINE;
+        for (row, cells) in (0..).zip(grid.cells.chunks(layout.columns.max(1))) {
+            let y = top + row * layout.side;
+            if y - top - labelled >= LINE {
+                labelled = y - top;
+                let page = u64::from(grid.first_page) + row as u64 * layout.columns as u64 * grid.pages_per_cell;
+                let label = grouped(page);
+                let x = LEFT - 10 - LETTER * label.len() as i32;
+                self.text(x, y + (layout.side - 16) / 2, Weight::Plain, FAINT, label);
+            }
+            self.row(cells, y, layout.side, gap, &colour_of);
+        }
+        self.height = top + layout.rows as i32 * layout.side + 18;
+    }
+
+    fn row(&mut self, cells: &[Cell], y: i32, side: i32, gap: i32, colour_of: &impl Fn(&Cell) -> Rgb) {
+        let mut x = LEFT;
+        let same = |a: &Cell, b: &Cell| gap == 0 && colour_of(a) == colour_of(b);
+        for run in cells.chunk_by(same) {
+            let end = x + side * run.len() as i32;
+            if let Some(cell) = run.first() {
+                self.shapes.push(Shape::Rect(x, y, end - gap, y + side - gap, colour_of(cell)));
+            }
+            x = end;
+        }
+    }
+
+    /// The classes that occur, with their colours.
+    fn classes(&mut self, grid: &Grid) {
+        let mut x = LEFT;
+        for class in Class::ALL {
+            let cells = grid.cells.iter().filter(|cell| cell.class() == class).count();
+            if cells == 0 {
+                continue;
+            }
+            let label = label(class);
+            let width = 22 + LETTER * label.len() as i32 + 18;
+            if x + width > WIDTH - RIGHT {
+                x = LEFT;
+                self.height += LINE;
+            }
+            self.shapes.push(Shape::Rect(x, self.height + 2, x + 14, self.height + 16, colour(class)));
+            self.text(x + 22, self.height, Weight::Plain, INK, label);
+            x += width;
+        }
+        self.height += LINE + 16;
+    }
+
+    /// A heading with a scale of colours beside it.
+    fn scale(&mut self, heading: &str, colours: [Rgb; 5], ends: [String; 2]) {
+        const STRIP: i32 = 200;
+        const SLICE: i32 = 4;
+        let [low, high] = ends;
+        self.text(LEFT, self.height, Weight::Heading, INK, heading);
+        let mut x = LEFT + 230;
+        self.text(x, self.height, Weight::Plain, FAINT, low.as_str());
+        x += LETTER * low.len() as i32 + 10;
+        for slice in 0..STRIP / SLICE {
+            let part = f64::from(slice) / f64::from(STRIP / SLICE - 1);
+            let left = x + slice * SLICE;
+            let shape = Shape::Rect(left, self.height + 2, left + SLICE, self.height + 16, blend(colours, part));
+            self.shapes.push(shape);
+        }
+        x += STRIP + 10;
+        self.text(x, self.height, Weight::Plain, FAINT, high.as_str());
+        x += LETTER * high.len() as i32 + 26;
+        self.shapes.push(Shape::Rect(x, self.height + 2, x + 14, self.height + 16, NOTHING));
+        self.text(x + 22, self.height, Weight::Plain, FAINT, "does not apply");
+        self.height += LINE + 4;
+    }
+}
+
+/// The smallest and the largest LSN of all cells.
+fn ages(grid: &Grid) -> (u64, u64) {
+    let lsns = || grid.cells.iter().filter_map(Cell::lsn);
+    (lsns().min().unwrap_or(0), lsns().max().unwrap_or(0))
+}
+
+/// Where `lsn` lies between `low` and `high`, 0 to 1; 1 where these are the same.
+fn place(lsn: u64, low: u64, high: u64) -> f64 {
+    if high == low { 1.0 } else { (lsn - low.min(lsn)) as f64 / (high - low) as f64 }
+}
+
+/// The colour at `part` (0 to 1) of a scale.
+fn blend(colours: [Rgb; 5], part: f64) -> Rgb {
+    let part = (part.clamp(0.0, 1.0) * STEPS).round() / STEPS;
+    let position = part * 4.0;
+    let index = (position.floor() as usize).min(3);
+    let share = position - index as f64;
+    let [low, high] = [index, index + 1].map(|at| colours.get(at).copied().unwrap_or(NOTHING));
+    let mix = |a: u8, b: u8| (f64::from(a) + (f64::from(b) - f64::from(a)) * share).round() as u8;
+    (mix(low.0, high.0), mix(low.1, high.1), mix(low.2, high.2))
+}
+
+const fn colour(class: Class) -> Rgb {
+    match class {
+        Class::Leaf => (59, 130, 246),
+        Class::Inner => (23, 37, 130),
+        Class::Dictionary => (20, 160, 150),
+        Class::Blob => (245, 158, 11),
+        Class::Undo => (146, 94, 50),
+        Class::Management => (75, 85, 99),
+        Class::Encrypted => (139, 92, 246),
+        Class::Compressed => (60, 200, 235),
+        Class::Other => (217, 190, 60),
+        Class::Freed => (185, 205, 235),
+        Class::Empty => NOTHING,
+        Class::Damaged => DAMAGE,
+    }
+}
+
+const fn label(class: Class) -> &'static str {
+    match class {
+        Class::Leaf => "index leaf",
+        Class::Inner => "index, above the leaves",
+        Class::Dictionary => "dictionary (SDI)",
+        Class::Blob => "BLOB, LOB",
+        Class::Undo => "undo log",
+        Class::Management => "space management",
+        Class::Encrypted => "encrypted",
+        Class::Compressed => "page-compressed",
+        Class::Other => "other",
+        Class::Freed => "free, old content",
+        Class::Empty => "all zero",
+        Class::Damaged => "DAMAGED",
+    }
+}
+
+/// Names and sentences that would run out of the picture lose their end.
+fn shortened(text: &str, letters: usize) -> String {
+    if text.chars().count() <= letters {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(letters.saturating_sub(3)).collect();
+    format!("{kept}...")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_of_every_number_fit_into_their_band() {
+        for cells in [0, 1, 7, 20, 112, 256, 1000, 2049, 4096] {
+            let layout = Layout::of(cells);
+            assert!(layout.columns * layout.rows >= cells, "{cells}: {layout:?}");
+            assert!(layout.rows as i32 * layout.side <= BAND_MAX, "{cells}: {layout:?}");
+            assert!(LEFT + layout.columns as i32 * layout.side <= WIDTH - RIGHT, "{cells}: {layout:?}");
+        }
+    }
+
+    #[test]
+    fn a_scale_begins_and_ends_with_its_own_colours() {
+        assert_eq!(blend(FILL, 0.0), FILL[0]);
+        assert_eq!(blend(FILL, 1.0), FILL[4]);
+        assert_eq!(blend(AGE, 0.5), AGE[2]);
+        assert_eq!((place(5, 5, 5), place(5, 5, 9), place(9, 5, 9)), (1.0, 0.0, 1.0));
+    }
+
+    #[test]
+    fn no_two_classes_look_the_same() {
+        for (index, class) in Class::ALL.into_iter().enumerate() {
+            for other in Class::ALL.into_iter().skip(index + 1) {
+                assert_ne!(colour(class), colour(other), "{class:?} and {other:?}");
+            }
+        }
+    }
+}
