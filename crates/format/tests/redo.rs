@@ -255,6 +255,8 @@ fn a_mariadb_log_without_its_checkpoint_record_is_damaged() {
     wrong[13] ^= 1;
     assert_eq!(log.state(&wrong), damaged);
     assert_eq!(log.state(&[]), Ok(LogState::Undecided));
+    let of_another = [hex("fa00000000000005615ca2012a992a4b"), vec![0]].concat();
+    assert_eq!(log.state(&of_another), Ok(LogState::NeedsRecovery), "a later checkpoint's record");
     // A record that names a file changed since then is work to do.
     let modify = hex("bb08002e2f762f642e69626401");
     let modify = [&modify[..], &crc32c(&modify[..12]).to_be_bytes()].concat();
