@@ -1,0 +1,110 @@
+//! Pages of real servers: every one is sound as it is, and no single bit of what its checksum covers can change unnoticed.
+
+use std::path::Path;
+use std::sync::LazyLock;
+
+use innokit_format::{Algorithm, PageId, PageNo, Scheme, SpaceFormat, Verdict, verify_page};
+use proptest::prelude::*;
+
+/// One page of a fixture.
+struct Sample {
+    file: String,
+    id: PageId,
+    format: SpaceFormat,
+    algorithm: Algorithm,
+    bytes: Vec<u8>,
+}
+
+/// Up to this many pages of each file: the first ones hold every kind of page that small tables have.
+const PAGES_OF_A_FILE: usize = 24;
+
+/// The pages of all sound fixtures, but for zero pages.
+static SAMPLES: LazyLock<Vec<Sample>> = LazyLock::new(|| {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures");
+    ["mysql-9.7", "mariadb-10.11"].iter().flat_map(|folder| folder_samples(&fixtures.join(folder))).collect()
+});
+
+fn folder_samples(folder: &Path) -> Vec<Sample> {
+    let entries = std::fs::read_dir(folder).expect("fixtures").map(|entry| entry.expect("an entry").path());
+    let mut packed: Vec<_> = entries.filter(|path| path.extension().is_some_and(|kind| kind == "zst")).collect();
+    packed.sort();
+    assert!(packed.len() > 20, "{} has {} fixtures", folder.display(), packed.len());
+    packed.iter().flat_map(|path| file_samples(path)).collect()
+}
+
+fn file_samples(path: &Path) -> Vec<Sample> {
+    let bytes = zstd::decode_all(std::fs::read(path).expect("a fixture").as_slice()).expect("zstd");
+    let format = SpaceFormat::from_page0(&bytes).expect("a tablespace");
+    let pages = bytes.chunks_exact(format.physical().bytes()).zip(0..).take(PAGES_OF_A_FILE);
+    let samples = pages.filter_map(|(page, number)| {
+        let id = PageId { space: format.space(), page_no: PageNo(number) };
+        match verify_page(page, id, &format) {
+            Verdict::Ok(algorithm) => {
+                Some(Sample { file: path.display().to_string(), id, format, algorithm, bytes: page.to_vec() })
+            }
+            Verdict::Empty => None,
+            other => panic!("{}: page {number}: {other:?}", path.display()),
+        }
+    });
+    samples.collect()
+}
+
+/// The bytes that a page's checksum covers, or that are compared with something else (LSN halves, number, space id), and the
+/// checksum fields themselves. `none` covers nothing: there the fields are all that is known.
+fn guarded(sample: &Sample) -> Vec<std::ops::Range<usize>> {
+    let n = sample.bytes.len();
+    match (sample.format.scheme(), sample.algorithm) {
+        (Scheme::FullCrc32, _) => vec![0..n],
+        (Scheme::Zip, Algorithm::None) => vec![0..8, 34..38],
+        // The LSN and what follows the type are outside every checksum of a compressed page.
+        (Scheme::Zip, _) => vec![0..16, 24..26, 34..n],
+        (Scheme::Classic, Algorithm::None) => vec![0..8, 20..24, 34..38, n - 8..n],
+        (Scheme::Classic, _) => vec![0..26, 34..n],
+    }
+}
+
+#[test]
+fn every_scheme_and_page_size_is_among_the_samples() {
+    let mut kinds: Vec<_> = SAMPLES.iter().map(|s| (format!("{:?} {}", s.format.scheme(), s.algorithm), s.bytes.len())).collect();
+    kinds.sort();
+    kinds.dedup();
+    for size in [4096, 8192, 16384, 32768, 65536] {
+        for kind in ["Classic crc32", "Classic innodb", "Classic none", "FullCrc32 full_crc32"] {
+            assert!(kinds.contains(&(kind.to_owned(), size)), "{kind}, {size} bytes: not in {kinds:?}");
+        }
+    }
+    for size in [1024, 2048, 4096, 8192, 16384] {
+        assert!(kinds.contains(&("Zip crc32".to_owned(), size)), "zip, {size} bytes: not in {kinds:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4000))]
+
+    #[test]
+    fn any_flipped_bit_is_found(which in any::<prop::sample::Index>(), place in any::<prop::sample::Index>(), bit in 0..8_u8) {
+        let sample = which.get(&SAMPLES);
+        let places: Vec<usize> = guarded(sample).into_iter().flatten().collect();
+        let at = *place.get(&places);
+        let mut bytes = sample.bytes.clone();
+        bytes[at] ^= 1 << bit;
+        let verdict = verify_page(&bytes, sample.id, &sample.format);
+        prop_assert!(
+            matches!(verdict, Verdict::Corrupt(_)),
+            "{}: {}: byte {at}, bit {bit}: {verdict:?}", sample.file, sample.id
+        );
+    }
+
+    #[test]
+    fn a_sound_page_in_another_place_is_named_as_misplaced(which in any::<prop::sample::Index>(), by in 1..1000_u32) {
+        let sample = which.get(&SAMPLES);
+        let elsewhere = PageId { space: sample.id.space, page_no: PageNo(sample.id.page_no.0 + by) };
+        // The doublewrite area is the one place where other pages belong, and page 0 of space 0 is what MySQL takes for a page
+        // that was never initialised.
+        prop_assume!(!sample.format.is_doublewrite_slot(elsewhere) && sample.id.space.0 != 0);
+        match verify_page(&sample.bytes, elsewhere, &sample.format) {
+            Verdict::Corrupt(corruption) => prop_assert_eq!(corruption.reason(), "misplaced_page"),
+            verdict => prop_assert!(false, "{}: {}: {verdict:?}", sample.file, sample.id),
+        }
+    }
+}
