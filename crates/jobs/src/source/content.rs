@@ -134,7 +134,8 @@ mod tests {
 
     #[test]
     fn a_packed_name_gives_what_is_inside() {
-        let inner = |name: &'static str| packed_name(Path::new(name)).map(|(inner, packing)| (inner.to_path_buf(), packing));
+        let inner =
+            |name: &'static str| packed_name(Path::new(name)).map(|(inner, packing)| (inner.to_path_buf(), packing));
         assert_eq!(inner("db/t.ibd.zst"), Some(("db/t.ibd".into(), Some(Packing::Zstd))));
         assert_eq!(inner("t.ibd.qp"), Some(("t.ibd".into(), None)));
         assert_eq!(inner("t.ibd.qp.xbcrypt"), Some(("t.ibd".into(), None)));

@@ -12,15 +12,25 @@ use format::redo::{self, Kind, LogState, mariadb, mysql};
 #[derive(Debug, Default)]
 pub struct RedoLogs {
     by_dir: HashMap<PathBuf, Option<String>>,
+    /// What was said of files that lie in no directory.
+    said: HashMap<PathBuf, Option<String>>,
 }
 
 /// Levels between a tablespace and its datadir: `datadir/db/t.ibd`, `datadir/ibdata1`.
 const LEVELS_UP: usize = 2;
 
 impl RedoLogs {
+    /// Notes the work still to do for a file that is not on a disk, so that no log can be looked for beside it.
+    pub fn say(&mut self, path: PathBuf, pending: Option<&str>) {
+        self.said.insert(path, pending.map(str::to_owned));
+    }
+
     /// A clause that names the work still to do for the tablespace at `path`: a log with changes after its checkpoint, or a backup
     /// that was not prepared. `None` if there is none, or no log at all.
     pub fn pending_for(&mut self, path: &Path) -> Option<&str> {
+        if self.said.contains_key(path) {
+            return self.said.get(path)?.as_deref();
+        }
         let dirs: Vec<PathBuf> = path.ancestors().skip(1).take(LEVELS_UP).map(Path::to_path_buf).collect();
         for dir in &dirs {
             if !self.by_dir.contains_key(dir) {

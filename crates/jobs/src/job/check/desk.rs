@@ -194,14 +194,6 @@ impl<'r> Desk<'r> {
         self.hand_in(file);
     }
 
-    /// Standard input failed; what came before has been judged.
-    pub fn stream_failure(&mut self, error: &std::io::Error) {
-        if let Some(file) = self.files.first() {
-            self.tally.failure = Some(format!("cannot be read to its end: {}", plain(error)));
-            self.hand_in(file);
-        }
-    }
-
     fn hand_in(&mut self, file: &FileState) {
         for (count, algorithm) in self.algorithms.iter_mut().zip(ALGORITHMS) {
             if *count > 0 {

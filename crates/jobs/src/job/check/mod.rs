@@ -24,17 +24,20 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use flow::{Counters, Cursor, FileSet, ReadOptions, Reader, StreamReader, run_workers};
+use flow::{Counters, Cursor, FileSet, ReadOptions, Reader, run_workers};
 
 use format::keyring::KeyStore;
 
 use crate::Error;
 use crate::out::report::{Effort, Report};
+use crate::source::content::Content;
 use crate::source::datadir::{Candidate, Inventory};
 use crate::source::keys::KeyFiles;
 use crate::source::name::NameHint;
 use desk::{Desk, FileState};
 use findings::Findings;
+use sequential::Phase;
+use stream::Context;
 
 /// How to check.
 #[derive(Clone, Debug)]
@@ -104,14 +107,17 @@ impl Check {
     ///
     /// # Errors
     /// No worker could start; damage and unreadable files are in the report.
-    pub fn run(self, watch: Option<&(dyn Fn(&Counters) + Sync)>) -> Result<Report, Error> {
+    pub fn run(mut self, watch: Option<&(dyn Fn(&Counters) + Sync)>) -> Result<Report, Error> {
         let start = Instant::now();
         let options = &self.options;
         let read = options.read.clone().within(options.workers, BUFFERS_MAX);
         let files = file_states(&self.inventory.candidates);
-        let set = FileSet::new(self.inventory.candidates.iter().map(|file| (file.path.clone(), file.len)));
+        // What is not swept has no blocks here: it is read afterwards, each file from start to end.
+        let swept = |file: &Candidate| if file.content == Content::Pages { file.len } else { 0 };
+        let set = FileSet::new(self.inventory.candidates.iter().map(|file| (file.path.clone(), swept(file))));
         let cursor = Cursor::sweep(&set, read.block_size);
-        let workers = options.workers.clamp(1, usize::try_from(cursor.blocks()).unwrap_or(usize::MAX).max(1));
+        let tasks = usize::try_from(cursor.blocks()).unwrap_or(usize::MAX).max(self.inventory.candidates.len());
+        let workers = options.workers.clamp(1, tasks.max(1));
         let counters = Counters::new(workers);
         let throttle = Throttle::new(options.rate);
         let outcomes = watched(watch, &counters, || {
@@ -138,11 +144,16 @@ impl Check {
             effort.engine = engine;
             effort.notes = notes;
         }
-        let report = settle::settle(&self.inventory, files, findings, options.live);
+        let context = Context::new(options.clone(), self.keys.clone());
+        let phase = Phase { files: &files, context: &context, read: &read, counters: &counters, throttle: &throttle };
+        let outcomes =
+            watched(watch, &counters, || phase.run(workers)).map_err(|error| Error::Usage(error.to_string()))?;
+        let (rows, findings) = sequential::merged(files, findings, outcomes, &mut self.inventory);
+        let report = settle::settle(&self.inventory, rows, findings, options.live);
         Ok(timed(report, effort, start, &counters, &read))
     }
 
-    /// Checks one tablespace that comes as a stream of unknown length.
+    /// Checks what comes as a stream of unknown length: a tablespace, a log, an archive, compressed or not.
     ///
     /// # Errors
     /// Options that cannot work.
@@ -153,31 +164,18 @@ impl Check {
     ) -> Result<Report, Error> {
         let start = Instant::now();
         options.read.validate().map_err(|error| Error::Usage(error.to_string()))?;
-        let mut inventory = Inventory::default();
-        inventory.candidates.push(Candidate { path: PathBuf::from("-"), len: 0, hint: NameHint::Unknown, named: true });
-        let mut files = file_states(&inventory.candidates);
+        let context = Context::new(options.clone(), options.keys.read()?);
         let counters = Counters::new(1);
-        let keys = options.keys.read()?;
-        let mut desk = Desk::new(&files, &keys, options);
-        let mut len = 0;
-        watched(watch, &counters, || {
-            let mut reader = StreamReader::new(input, options.read.cached_piece, counters.worker(0))?;
-            while let Some(item) = reader.next() {
-                let Ok(piece) = item.inspect_err(|error| desk.stream_failure(error)) else {
-                    break;
-                };
-                len += piece.bytes.len() as u64;
-                desk.piece(&piece);
-            }
-            Ok(())
-        })
-        .map_err(|source| Error::Io { path: "-".into(), action: "starting to read", source })?;
-        let findings = desk.findings;
-        for candidate in inventory.candidates.iter_mut().chain(files.iter_mut().map(|file| &mut file.candidate)) {
-            candidate.len = len;
-        }
+        let outcome = watched(watch, &counters, || {
+            sequential::stream(input, context, options.read.block_size, counters.worker(0))
+        });
+        let outcome = outcome.map_err(|source| Error::Io { path: "-".into(), action: "starting to read", source })?;
+        let mut inventory = Inventory::default();
+        inventory.skipped = outcome.skipped;
+        inventory.failed = outcome.failed;
         let effort = Effort { workers: 1, engine: "stream", ..Effort::default() };
-        Ok(timed(settle::settle(&inventory, files, findings, false), effort, start, &counters, &options.read))
+        let report = settle::settle(&inventory, outcome.rows, outcome.findings, false);
+        Ok(timed(report, effort, start, &counters, &options.read))
     }
 }
 
@@ -197,7 +195,7 @@ fn file_states(candidates: &[Candidate]) -> Vec<FileState> {
         files.push(FileState::new(candidate.clone(), leader));
     }
     // Empty files have no block, so nobody would ever say what they are.
-    for file in files.iter().filter(|file| file.candidate.len == 0 && file.candidate.path.as_os_str() != "-") {
+    for file in files.iter().filter(|file| file.candidate.len == 0 && file.candidate.content == Content::Pages) {
         file.head.get_or_init(|| Err("the file is empty".to_owned()));
     }
     files

@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use format::{Family, Scheme, SpaceHeader, SpaceId};
 
-use super::desk::{FileState, FileTally, Known, Undecided};
+use super::desk::{FileTally, Known, Undecided};
 use super::findings::Findings;
+use super::stream::{Examined, Log, Member};
 use super::usage::{Usage, UsageMap};
 use super::words::{about, shown};
 use crate::out::report::{FileReport, Finding, Report, Severity, SkippedFile, Totals, Unit};
@@ -59,6 +60,11 @@ pub(super) fn settle(inventory: &Inventory, rows: Vec<Examined>, findings: Findi
         settling.findings.offer(u32::MAX, None, "unreadable_file", Severity::Undecided, || {
             about(&passed.path, "unreadable_file", Severity::Undecided, message)
         });
+    }
+    for done in &settling.done {
+        if let Some(member) = &done.member {
+            settling.redo.say(done.candidate.path.clone(), member.pending);
+        }
     }
     for file in 0..settling.done.len() as u32 {
         settling.whole_file(file);
@@ -160,7 +166,8 @@ impl Settling<'_> {
         for (page, pages) in usage.lost.iter() {
             self.lost_pages(space, page, pages);
         }
-        if known.part.first_page == 0 {
+        let is_cut = space.files.iter().filter_map(|file| self.done.get(*file as usize)).any(|done| done.is_cut);
+        if known.part.first_page == 0 && !is_cut {
             self.length(space, &known, &usage);
         }
     }
@@ -208,12 +215,16 @@ impl Settling<'_> {
         let Some(last) = space.files.last().copied() else {
             return;
         };
-        let candidates: Vec<&Candidate> =
-            space.files.iter().filter_map(|file| self.done.get(*file as usize)).map(|done| &done.candidate).collect();
+        let files: Vec<&Done> = space.files.iter().filter_map(|file| self.done.get(*file as usize)).collect();
+        let candidates: Vec<&Candidate> = files.iter().map(|done| &done.candidate).collect();
         let Some(path) = candidates.last().map(|candidate| candidate.path.clone()) else {
             return;
         };
-        let elsewhere = later_parts(&path, candidates.last().map(|candidate| candidate.hint));
+        let elsewhere = match files.as_slice() {
+            [Done { member: Some(member), .. }] => member.later_parts.clone(),
+            [Done { member: Some(_), .. }, ..] => Vec::new(),
+            _ => later_parts(&path, candidates.last().map(|candidate| candidate.hint)),
+        };
         let bytes = candidates.iter().map(|candidate| candidate.len);
         let have: u64 = bytes.chain(elsewhere).map(|len| known.part.pages_in(len)).sum();
         let (have, size) = (u32::try_from(have).unwrap_or(u32::MAX), header.size);
@@ -265,9 +276,7 @@ impl Settling<'_> {
         let mut totals = Totals { findings: total, damage, undecided, ..Totals::default() };
         let files: Vec<FileReport> = done.into_iter().map(file_report).collect();
         for file in &files {
-            totals.files += 1;
-            totals.counts.add(&file.counts);
-            totals.failed_files += u64::from(file.error.is_some());
+            totals.add(file);
         }
         totals.failed_files += inventory.failed.len() as u64;
         totals.skipped_files = inventory.skipped.len() as u64;
@@ -381,16 +390,21 @@ fn file_report(done: Done) -> FileReport {
         }
         (Ok(_), hint) => hint.tablespace_kind(),
     };
+    let error = match &done.log {
+        Some(_) => done.tally.failure.clone(),
+        None => done.tally.failure.clone().or_else(|| done.head.as_ref().err().cloned()),
+    };
+    let log = done.log.as_ref();
     FileReport {
         path: shown(&done.candidate.path),
-        archive: None,
-        unit: Unit::Pages,
-        kind,
-        family: format.map(|format| family_name(format.family())),
+        archive: done.member.map(|member| member.archive),
+        unit: log.map_or(Unit::Pages, |log| log.unit),
+        kind: log.map_or(kind, |log| log.kind),
+        family: log.map_or_else(|| format.map(|format| family_name(format.family())), |log| log.family),
         space_id: format.map(|format| format.space().0),
         page_size: format.map(|format| format.physical().get()),
-        algorithm: done.tally.algorithms.name(),
-        error: done.tally.failure.clone().or_else(|| done.head.as_ref().err().cloned()).filter(|_| !done.gone),
+        algorithm: log.map_or_else(|| done.tally.algorithms.name(), |log| log.algorithm.map(str::to_owned)),
+        error: error.filter(|_| !done.gone),
         counts: done.tally.counts,
     }
 }

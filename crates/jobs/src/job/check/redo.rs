@@ -1,0 +1,381 @@
+//! Redo logs: `headers -> plan -> segments in the order of the log -> verifier -> damage with its LSN`
+//!
+//! The files of a log belong together: they are read as one, in the order in which the log runs through them, which in a ring is
+//! not the order of the files. What is found is said of the file in which it lies.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use flow::{StreamReader, WorkerCounters};
+use format::Lsn;
+use format::redo::verify_blocks::{BlockDamage, BlockEnd, BlockSummary, BlockVerifier};
+use format::redo::verify_mariadb::{self, StreamDamage, StreamEnd, StreamSummary, StreamVerifier, Verifier};
+use format::redo::verify_mysql::{self, Breach};
+use format::redo::{self, Kind, RedoError, mariadb, mysql};
+
+use super::desk::FileState;
+use super::findings::Findings;
+use super::stream::{Examined, Log};
+use super::words::about;
+use crate::out::report::{Counts, Finding, Severity, Unit};
+use crate::source::content::Content;
+use crate::source::datadir::{Candidate, plain};
+use crate::source::name::NameHint;
+
+/// Bytes read at once.
+const PIECE: u32 = 1 << 20;
+
+/// The files of one log.
+pub(super) struct RedoCheck<'c> {
+    pub files: Vec<&'c Candidate>,
+    pub counters: &'c WorkerCounters,
+    pub findings_max: usize,
+}
+
+/// A stretch of one of the files.
+#[derive(Clone, Copy)]
+struct Stretch {
+    file: usize,
+    offset: u64,
+    len: u64,
+}
+
+/// A log while it is read.
+struct Work {
+    paths: Vec<PathBuf>,
+    findings: Findings,
+    stretches: Vec<Stretch>,
+    /// LSN of the first byte of the first stretch.
+    first_lsn: Lsn,
+}
+
+impl RedoCheck<'_> {
+    /// Verifies the log. One row for each file, in order; the findings name files by their place here. The counts of the whole
+    /// log are in the row of its first file.
+    pub fn run(self) -> (Vec<Examined>, Findings) {
+        let paths: Vec<PathBuf> = self.files.iter().map(|file| file.path.clone()).collect();
+        let mut work =
+            Work { paths, findings: Findings::new(self.findings_max), stretches: Vec::new(), first_lsn: Lsn(0) };
+        let done = self.verify(&mut work);
+        let (family, unit, counts, failure) = match done {
+            Ok((family, unit, counts)) => (Some(family), unit, counts, None),
+            Err((file, error)) => {
+                let words = format!("cannot be read: {}", plain(&error));
+                let path = work.paths.get(file).cloned().unwrap_or_default();
+                work.found(file, 0, about(&path, "unreadable_file", Severity::Undecided, words.clone()));
+                (None, Unit::LogBlocks, Counts::default(), Some((file, words)))
+            }
+        };
+        let row = |(place, file): (usize, &&Candidate)| {
+            let state =
+                FileState::new(Candidate { hint: NameHint::Redo, content: Content::Redo, ..(*file).clone() }, None);
+            state.with_tally(|tally| {
+                tally.counts = if place == 0 { counts } else { Counts::default() };
+                tally.counts.bytes = file.len;
+                tally.failure = failure.clone().filter(|(file, _)| *file == place).map(|(_, words)| words);
+            });
+            let algorithm = (counts.ok > 0).then_some("crc32c");
+            let log = Log { kind: "redo log", unit, family, algorithm };
+            Examined { log: Some(log), is_cut: true, ..Examined::pages(state) }
+        };
+        (self.files.iter().enumerate().map(row).collect(), work.findings)
+    }
+
+    fn verify(&self, work: &mut Work) -> Result<(&'static str, Unit, Counts), (usize, io::Error)> {
+        let mut open = Vec::new();
+        for (place, file) in self.files.iter().enumerate() {
+            let handle = File::open(&file.path).map_err(|error| (place, error))?;
+            let header = head_of(&handle, mariadb::START_OFFSET).map_err(|error| (place, error))?;
+            open.push((handle, header, file.len));
+        }
+        let handles: Vec<&File> = open.iter().map(|(handle, ..)| handle).collect();
+        let kind = open.first().map_or(Ok(Kind::MySql), |(_, header, _)| redo::identify(header));
+        match kind {
+            Ok(Kind::MySql) => {
+                let (unit, counts) = self.mysql(work, &handles, &open)?;
+                Ok(("MySQL", unit, counts))
+            }
+            Ok(Kind::MariaDb) => {
+                let headers: Vec<(&[u8], u64)> =
+                    open.iter().map(|(_, header, len)| (header.as_slice(), *len)).collect();
+                let (unit, counts) = self.mariadb(work, &handles, &headers)?;
+                Ok(("MariaDB", unit, counts))
+            }
+            Err(error) => {
+                work.header(0, &error);
+                Ok(("MySQL", Unit::LogBlocks, Counts::default()))
+            }
+        }
+    }
+
+    fn mysql(
+        &self,
+        work: &mut Work,
+        handles: &[&File],
+        open: &[(File, Vec<u8>, u64)],
+    ) -> Result<(Unit, Counts), (usize, io::Error)> {
+        let (mut logs, mut places) = (Vec::new(), Vec::new());
+        for (place, (_, header, len)) in open.iter().enumerate() {
+            match mysql::LogFile::parse(header, *len) {
+                Ok(log) => {
+                    logs.push(log);
+                    places.push(place);
+                }
+                Err(error) => work.header(place, &error),
+            }
+        }
+        let nothing = Ok((Unit::LogBlocks, Counts::default()));
+        if logs.is_empty() {
+            return nothing;
+        }
+        let place = |file: usize| places.get(file).copied().unwrap_or(0);
+        let plan = match verify_mysql::plan(&logs) {
+            Ok(plan) => plan,
+            Err(error) => {
+                work.header(place(0), &error);
+                return nothing;
+            }
+        };
+        for breach in &plan.breaches {
+            work.breach(place(breached_file(breach, logs.len())), breach);
+        }
+        work.stretches = plan
+            .segments
+            .iter()
+            .map(|part| Stretch { file: place(part.file), offset: part.offset, len: part.len })
+            .collect();
+        let first = plan.segments.first().and_then(|part| logs.get(part.file)).filter(|log| log.format >= 6);
+        let block_start = plan.checkpoint.0 - plan.checkpoint.0 % redo::block::LOG_BLOCK_SIZE as u64;
+        work.first_lsn = first.map_or(Lsn(block_start), |log| log.start_lsn);
+        let mut verifier = plan.verifier;
+        self.read(work, handles, |work, bytes| feed_blocks(work, &mut verifier, bytes))?;
+        Ok((Unit::LogBlocks, work.end_of_blocks(verifier)))
+    }
+
+    fn mariadb(
+        &self,
+        work: &mut Work,
+        handles: &[&File],
+        headers: &[(&[u8], u64)],
+    ) -> Result<(Unit, Counts), (usize, io::Error)> {
+        let Some((header, len)) = headers.first() else { return Ok((Unit::MiniTransactions, Counts::default())) };
+        let planned = mariadb::LogFile::parse(header, *len).and_then(|log| Ok((log, verify_mariadb::plan(&log)?)));
+        let (log, plan) = match planned {
+            Ok(planned) => planned,
+            Err(error) => {
+                work.header(0, &error);
+                return Ok((Unit::MiniTransactions, Counts::default()));
+            }
+        };
+        work.stretches =
+            plan.segments.iter().map(|part| Stretch { file: 0, offset: part.offset, len: part.len }).collect();
+        work.first_lsn = log.checkpoint.lsn;
+        match plan.verifier {
+            Verifier::Blocks(mut verifier) => {
+                let in_block = log.checkpoint.lsn.0 % redo::block::LOG_BLOCK_SIZE as u64;
+                work.first_lsn = Lsn(log.checkpoint.lsn.0 - in_block);
+                self.read(work, handles, |work, bytes| feed_blocks(work, &mut verifier, bytes))?;
+                Ok((Unit::LogBlocks, work.end_of_blocks(verifier)))
+            }
+            Verifier::Stream(mut verifier) => {
+                self.read(work, handles, |work, bytes| feed_stream(work, &mut verifier, bytes))?;
+                Ok((Unit::MiniTransactions, work.end_of_stream(verifier, log.checkpoint.lsn)))
+            }
+        }
+    }
+
+    /// Reads all stretches in order.
+    fn read(
+        &self,
+        work: &mut Work,
+        handles: &[&File],
+        mut feed: impl FnMut(&mut Work, &[u8]),
+    ) -> Result<(), (usize, io::Error)> {
+        let stretches = work.stretches.clone();
+        let mut source = Stretches { handles, stretches: &stretches, now: 0, done: 0 };
+        let mut reader = StreamReader::new(&mut source, PIECE, self.counters).map_err(|error| (0, error))?;
+        let mut failed = None;
+        while let Some(piece) = reader.next() {
+            match piece {
+                Ok(piece) => feed(work, piece.bytes),
+                Err(error) => failed = Some(error),
+            }
+        }
+        drop(reader);
+        match failed {
+            Some(error) => Err((stretches.get(source.now).map_or(0, |stretch| stretch.file), error)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The stretches as one file.
+struct Stretches<'f> {
+    handles: &'f [&'f File],
+    stretches: &'f [Stretch],
+    now: usize,
+    done: u64,
+}
+
+impl Read for Stretches<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        while let Some(stretch) = self.stretches.get(self.now) {
+            let left = usize::try_from(stretch.len - self.done).unwrap_or(usize::MAX).min(into.len());
+            let into = into.get_mut(..left).unwrap_or_default();
+            let file = self.handles.get(stretch.file).ok_or(io::ErrorKind::NotFound)?;
+            let got = if left == 0 { 0 } else { file.read_at(into, stretch.offset + self.done)? };
+            if got > 0 {
+                self.done += got as u64;
+                return Ok(got);
+            }
+            (self.now, self.done) = (self.now + 1, 0);
+        }
+        Ok(0)
+    }
+}
+
+fn head_of(file: &File, len: usize) -> io::Result<Vec<u8>> {
+    let mut head = Vec::new();
+    file.take(len as u64).read_to_end(&mut head)?;
+    Ok(head)
+}
+
+fn feed_blocks(work: &mut Work, verifier: &mut BlockVerifier, mut bytes: &[u8]) {
+    while let Some(damage) = verifier.next_damage(&mut bytes) {
+        work.damaged_blocks(&damage);
+    }
+}
+
+fn feed_stream(work: &mut Work, verifier: &mut StreamVerifier, mut bytes: &[u8]) {
+    while let Some(damage) = verifier.next_damage(&mut bytes) {
+        work.damaged_stretch(&damage);
+    }
+}
+
+/// The file that a breach is said of.
+fn breached_file(breach: &Breach, files: usize) -> usize {
+    match *breach {
+        Breach::Gap { file, .. } | Breach::OtherLog { file, .. } | Breach::SizesDiffer { file, .. } => file,
+        Breach::NewestMissing { .. } => files.saturating_sub(1),
+    }
+}
+
+impl Work {
+    fn found(&mut self, file: usize, place: u64, finding: Finding) {
+        self.findings.offer_at(u32::try_from(file).unwrap_or(u32::MAX), place, finding);
+    }
+
+    /// Where the byte at `lsn` lies: file and offset.
+    fn place_of(&self, lsn: Lsn) -> (usize, u64) {
+        let mut left = lsn.0.saturating_sub(self.first_lsn.0);
+        for stretch in &self.stretches {
+            if left < stretch.len {
+                return (stretch.file, stretch.offset + left);
+            }
+            left -= stretch.len;
+        }
+        self.stretches.last().map_or((0, 0), |stretch| (stretch.file, stretch.offset + stretch.len))
+    }
+
+    fn path(&self, file: usize) -> &Path {
+        self.paths.get(file).map_or(Path::new(""), PathBuf::as_path)
+    }
+
+    /// A finding at an LSN.
+    fn at(&mut self, lsn: Lsn, reason: &'static str, severity: Severity, message: String) {
+        let (file, position) = self.place_of(lsn);
+        let finding = about(self.path(file), reason, severity, message);
+        self.found(file, lsn.0, Finding { lsn: Some(lsn.0), position: Some(position), ..finding });
+    }
+
+    fn header(&mut self, file: usize, error: &RedoError) {
+        let (reason, severity) = match error {
+            // Perhaps a server's that this program does not know.
+            RedoError::UnknownFormat { .. } => ("unknown_format", Severity::Undecided),
+            RedoError::NoCheckpoint | RedoError::CheckpointDamaged { .. } => ("redo_no_checkpoint", Severity::Damage),
+            RedoError::TooShort { .. } | RedoError::HeaderChecksum { .. } => ("redo_header", Severity::Damage),
+        };
+        let finding = about(self.path(file), reason, severity, error.to_string());
+        self.found(file, 0, finding);
+    }
+
+    fn breach(&mut self, file: usize, breach: &Breach) {
+        let lsn = match *breach {
+            Breach::Gap { expected: lsn, .. }
+            | Breach::OtherLog { start: lsn, .. }
+            | Breach::NewestMissing { end: lsn } => Some(lsn.0),
+            Breach::SizesDiffer { .. } => None,
+        };
+        let finding = about(self.path(file), "redo_files", Severity::Damage, breach.to_string());
+        self.found(file, 0, Finding { lsn, ..finding });
+    }
+
+    fn damaged_blocks(&mut self, damage: &BlockDamage) {
+        let more = match damage.blocks {
+            1 => String::new(),
+            blocks => format!(" ({blocks} blocks from there on)"),
+        };
+        let (severity, unneeded) = if damage.is_needed {
+            (Severity::Damage, "")
+        } else {
+            (Severity::Notice, "; it lies before the checkpoint: no recovery reads it")
+        };
+        let message = format!("log block at LSN {}{more}: {}{unneeded}", damage.lsn, damage.misfit);
+        self.at(damage.lsn, "log_block", severity, message);
+    }
+
+    fn damaged_stretch(&mut self, damage: &StreamDamage) {
+        let message = format!(
+            "from LSN {} to LSN {} there is no sound mini-transaction, though the log goes on behind",
+            damage.from, damage.to
+        );
+        self.at(damage.from, "mini_transaction", Severity::Damage, message);
+    }
+
+    /// An end that a cut write leaves, or damage in the last write: the log does not tell which.
+    fn torn(&mut self, end: Lsn, what: &str) {
+        let message = format!(
+            "the log ends at LSN {end} in {what}: a write that was cut, or damage in the last write; recovery ends there"
+        );
+        self.at(end, "torn_log_end", Severity::Undecided, message);
+    }
+
+    fn end_of_blocks(&mut self, verifier: BlockVerifier) -> Counts {
+        let (left, summary) = verifier.finish();
+        if let Some(damage) = left {
+            self.damaged_blocks(&damage);
+        } else if let BlockEnd::Torn(misfit) = summary.ends {
+            self.torn(summary.end, &format!("a block that is neither sound nor old ({misfit})"));
+        }
+        let BlockSummary { ok, no_checksum, unverifiable, damaged, damaged_unneeded, end, .. } = summary;
+        if no_checksum > 0 {
+            self.at(end, "no_checksum", Severity::Notice, format!("{no_checksum} log blocks carry no checksums"));
+        }
+        if unverifiable > 0 {
+            let message = format!("{unverifiable} log blocks not verifiable: encrypted, and there is no key");
+            self.at(end, "encrypted_no_key", Severity::Undecided, message);
+        }
+        let (corrupt, unverifiable) = (damaged + damaged_unneeded, no_checksum + unverifiable);
+        Counts { pages: ok + corrupt + unverifiable, ok, corrupt, unverifiable, ..Counts::default() }
+    }
+
+    fn end_of_stream(&mut self, verifier: StreamVerifier, checkpoint: Lsn) -> Counts {
+        let (left, summary) = verifier.finish();
+        for damage in &left {
+            self.damaged_stretch(damage);
+        }
+        let StreamSummary { mtrs, damaged, end, ends, names_checkpoint, .. } = summary;
+        if !names_checkpoint {
+            let message = format!(
+                "the record that names the checkpoint at LSN {checkpoint} is not there: no server starts with this log"
+            );
+            self.at(checkpoint, "redo_no_checkpoint", Severity::Damage, message);
+        }
+        if ends == StreamEnd::Torn && left.is_empty() && names_checkpoint {
+            self.torn(end, "bytes that are no mini-transaction");
+        }
+        Counts { pages: mtrs + damaged, ok: mtrs, corrupt: damaged, ..Counts::default() }
+    }
+}
