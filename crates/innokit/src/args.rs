@@ -1,5 +1,6 @@
 //! The command line: what can be asked for, in the words of the help text.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::builder::styling::{AnsiColor, Styles};
@@ -29,6 +30,9 @@ pub enum Command {
     /// Describe files: what they are, page types, space use by index, LSNs, encryption; `--map` draws a tablespace.
     #[command(after_help = INFO_EXAMPLES)]
     Info(InfoArgs),
+    /// Stand in for MySQL's innochecksum: its options, messages and exit status (also when called by that name).
+    #[command(disable_help_flag = true)]
+    Innochecksum(InnochecksumArgs),
     /// Check a small sample that is built in, with one planted damage, and see what a report looks like.
     Demo,
 }
@@ -78,6 +82,14 @@ pub struct InfoArgs {
     /// Workers [default: the cores available to the process].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
+}
+
+/// What `innochecksum` was called with, which it reads by its own rules.
+#[derive(Debug, Args)]
+pub struct InnochecksumArgs {
+    /// Options and files; `innokit innochecksum --help` lists them.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENT")]
+    pub arguments: Vec<OsString>,
 }
 
 /// Options of `check`.

@@ -6,6 +6,7 @@ mod check;
 mod demo;
 mod info;
 mod info_print;
+mod innochecksum;
 mod map;
 mod print;
 mod progress;
@@ -20,9 +21,14 @@ use args::{Cli, Command};
 const COULD_NOT: u8 = 2;
 
 fn main() -> ExitCode {
+    // Before clap, which would take the original's options for its own.
+    if let Some(call) = innochecksum::Call::find(std::env::args_os()) {
+        return ExitCode::from(call.run());
+    }
     let result = match Cli::parse().command {
         Command::Check(args) => check::run(&args),
         Command::Info(args) => info::run(&args),
+        Command::Innochecksum(args) => Ok(innochecksum::Call::new(args.arguments).run()),
         Command::Demo => demo::run(),
     };
     match result {

@@ -1,0 +1,136 @@
+//! One file, or standard input, read once from front to back.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, fcntl_lock};
+
+use super::Fault;
+
+/// Bytes asked for at once; a multiple of every page size.
+const CHUNK: usize = 1 << 20;
+
+/// What is read.
+pub struct Input {
+    name: PathBuf,
+    /// `None` for standard input.
+    file: Option<File>,
+    /// Length when it was opened; 0 for standard input.
+    len: u64,
+    buffer: Vec<u8>,
+    /// Bytes of `buffer` that were handed out.
+    used: usize,
+    /// Place in the file of the first byte of `buffer` that was not handed out.
+    offset: u64,
+    at_end: bool,
+}
+
+impl Input {
+    /// Opens `name` and locks it as the original does: shared for reading, exclusive for writing, for the whole file. Every name
+    /// that begins with a minus sign is standard input.
+    pub fn open(name: &Path, write: bool) -> Result<Self, Fault> {
+        let stdin = name.as_os_str().as_encoded_bytes().starts_with(b"-");
+        let file = if stdin { None } else { Some(locked(name, write)?) };
+        let len = file.as_ref().and_then(|file| file.metadata().ok()).map_or(0, |metadata| metadata.len());
+        Ok(Self { name: name.to_owned(), file, len, buffer: Vec::new(), used: 0, offset: 0, at_end: false })
+    }
+
+    /// As it was called on the command line.
+    pub fn name(&self) -> &Path {
+        &self.name
+    }
+
+    /// Bytes; 0 for standard input.
+    pub const fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether it is standard input.
+    pub const fn is_stdin(&self) -> bool {
+        self.file.is_none()
+    }
+
+    /// The open file; `None` for standard input.
+    pub const fn file(&self) -> Option<&File> {
+        self.file.as_ref()
+    }
+
+    /// The next `count` bytes, fewer at the end; they stay the next ones.
+    pub fn peek(&mut self, count: usize) -> Result<&[u8], Fault> {
+        self.fill(count)?;
+        let rest = self.buffer.get(self.used..).unwrap_or(&[]);
+        Ok(rest.get(..count).unwrap_or(rest))
+    }
+
+    /// The next `count` bytes, fewer at the end.
+    pub fn take(&mut self, count: usize) -> Result<&[u8], Fault> {
+        self.fill(count)?;
+        let rest = self.buffer.get(self.used..).unwrap_or(&[]);
+        let taken = rest.get(..count).unwrap_or(rest);
+        self.used += taken.len();
+        self.offset += taken.len() as u64;
+        Ok(taken)
+    }
+
+    /// Goes on at `offset`. A file may end before it, standard input may not.
+    pub fn seek(&mut self, offset: Option<u64>) -> Result<(), Fault> {
+        let offset = offset.filter(|&offset| i64::try_from(offset).is_ok()).ok_or(Fault::OffsetTooLarge)?;
+        if self.file.is_some() {
+            self.buffer.clear();
+            (self.used, self.offset, self.at_end) = (0, offset, false);
+            return Ok(());
+        }
+        while self.offset < offset {
+            let step = usize::try_from(offset - self.offset).unwrap_or(CHUNK).min(CHUNK);
+            if self.take(step)?.is_empty() {
+                return Err(Fault::StreamTooShort);
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings `count` bytes into the buffer, unless the end comes first.
+    fn fill(&mut self, count: usize) -> Result<(), Fault> {
+        if self.buffer.len() - self.used >= count || self.at_end {
+            return Ok(());
+        }
+        self.buffer.drain(..self.used);
+        self.used = 0;
+        let mut filled = self.buffer.len();
+        self.buffer.resize(count.max(CHUNK), 0);
+        while filled < self.buffer.len() && !self.at_end {
+            let place = self.offset + filled as u64;
+            let target = self.buffer.get_mut(filled..).unwrap_or_default();
+            let read = match &self.file {
+                Some(file) => file.read_at(target, place),
+                None => io::stdin().read(target),
+            };
+            match read {
+                Ok(0) => self.at_end = true,
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // The original finds nothing to read in a directory, and says so.
+                Err(error) if error.kind() == ErrorKind::IsADirectory => self.at_end = true,
+                Err(error) => return Err(Fault::Read { path: self.name.clone(), offset: place, error }),
+            }
+        }
+        self.buffer.truncate(filled);
+        Ok(())
+    }
+}
+
+fn locked(name: &Path, write: bool) -> Result<File, Fault> {
+    let path = || name.to_owned();
+    let file = OpenOptions::new().read(true).write(write).open(name).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => Fault::Missing(path()),
+        _ => Fault::Open { path: path(), error },
+    })?;
+    let operation =
+        if write { FlockOperation::NonBlockingLockExclusive } else { FlockOperation::NonBlockingLockShared };
+    match fcntl_lock(&file, operation) {
+        Ok(()) => Ok(file),
+        Err(error) => Err(Fault::Lock { path: path(), error: error.into() }),
+    }
+}

@@ -1,0 +1,120 @@
+//! One page: is it sound? The rules are those of the server that wrote it ([`format::verify_page`]); pages that a server
+//! compressed are judged as it sees them.
+
+use format::codec::{self, Compression, Context, MariaDbLayout, Scratch};
+use format::page::fil;
+use format::types::{PageId, PageNo, SpaceId};
+use format::{Algorithm, Encryption, Family, Scheme, SpaceFormat, Verdict, Why, verify_page};
+
+use super::layout::Layout;
+
+/// What became of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Sound, by this checksum.
+    Sound(Algorithm),
+    /// Nothing but zeros.
+    Empty,
+    /// Corrupt.
+    Corrupt,
+    /// It says that it is compressed, and cannot be inflated: corrupt.
+    NotInflated,
+    /// Encrypted, so that nothing can be said without the key.
+    Encrypted,
+    /// Accepted by its server whatever it holds: pages of temporary tablespaces, copies in doublewrite files.
+    Accepted,
+}
+
+/// A page and what became of it.
+#[derive(Debug)]
+pub struct Examined<'a> {
+    /// What became of it.
+    pub outcome: Outcome,
+    /// The page as its server sees it: inflated where it was compressed.
+    pub page: &'a [u8],
+    /// Whether it was compressed.
+    pub inflated: bool,
+}
+
+/// Judges the pages of one file.
+pub struct Judge {
+    layout: Layout,
+    /// Without the doublewrite area, which is left out by its place before pages come here.
+    format: SpaceFormat,
+    scratch: Scratch,
+}
+
+impl Judge {
+    /// For the pages of a file of this layout.
+    pub fn new(layout: Layout) -> Self {
+        let format = if layout.copies { layout.format } else { layout.format.with_doublewrite_area(None) };
+        Self { layout, format, scratch: Scratch::new() }
+    }
+
+    /// Judges the page at `position` (in pages of the file).
+    pub fn examine<'a>(&'a mut self, page: &'a [u8], position: u64) -> Examined<'a> {
+        let id = self.place(page, position);
+        let context = context(&self.format);
+        let steps = codec::steps(page, id, &context);
+        if !steps.inflate || steps.decrypt || self.format.scheme() == Scheme::FullCrc32 || self.layout.copies {
+            return Examined { outcome: outcome(verify_page(page, id, &self.format)), page, inflated: false };
+        }
+        match codec::open_page(page, id, &context, &mut self.scratch) {
+            Ok(opened) => Examined {
+                outcome: outcome(verify_page(opened.page, id, &self.format)),
+                page: opened.page,
+                inflated: true,
+            },
+            Err(_) => Examined { outcome: Outcome::NotInflated, page, inflated: false },
+        }
+    }
+
+    /// Where a page should be. MySQL's tool compares neither page number nor tablespace, and its server merely logs a
+    /// difference: its pages are where they say. MariaDB's refuses such pages.
+    fn place(&self, page: &[u8], position: u64) -> PageId {
+        if self.layout.copies {
+            // Any place in the doublewrite area makes the page a copy.
+            return PageId { space: SpaceId::SYSTEM, page_no: PageNo(self.format.extent_pages()) };
+        }
+        let here = u32::try_from(position).unwrap_or(u32::MAX).saturating_add(self.layout.first_page);
+        match self.format.family() {
+            Family::MariaDb => PageId { space: self.format.space(), page_no: PageNo(here) },
+            Family::MySql => PageId {
+                space: fil::space_id(page).unwrap_or(SpaceId::NONE),
+                page_no: fil::page_no(page).unwrap_or(PageNo::NONE),
+            },
+        }
+    }
+}
+
+/// Whether the page is encrypted, in any of the ways there are; its checksums are then not ours to replace.
+pub fn is_encrypted(page: &[u8], format: &SpaceFormat) -> bool {
+    let id = PageId { space: format.space(), page_no: fil::page_no(page).unwrap_or(PageNo::NONE) };
+    codec::steps(page, id, &context(format)).decrypt
+}
+
+fn context(format: &SpaceFormat) -> Context<'static> {
+    let layout = match format.scheme() {
+        Scheme::FullCrc32 => {
+            MariaDbLayout::FullCrc32 { compression: Compression::from_full_crc32_flags(format.flags()) }
+        }
+        Scheme::Classic => MariaDbLayout::Classic,
+        Scheme::Zip => MariaDbLayout::Zip,
+    };
+    match format.family() {
+        Family::MySql => Context::MySql { key: None },
+        Family::MariaDb => {
+            Context::MariaDb { layout, encrypted: format.encryption() == Encryption::MariaDb, keys: None }
+        }
+    }
+}
+
+const fn outcome(verdict: Verdict) -> Outcome {
+    match verdict {
+        Verdict::Ok(algorithm) => Outcome::Sound(algorithm),
+        Verdict::Empty => Outcome::Empty,
+        Verdict::Corrupt(_) => Outcome::Corrupt,
+        Verdict::Unverifiable(Why::EncryptedNoKey) => Outcome::Encrypted,
+        Verdict::Unverifiable(_) => Outcome::Accepted,
+    }
+}

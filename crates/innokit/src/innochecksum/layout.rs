@@ -1,0 +1,131 @@
+//! What the pages of a file look like: page 0 says so, and where it does not, the pages themselves do.
+
+use std::path::Path;
+
+use format::bytes::{be, is_zero};
+use format::{Family, NotTablespace, PageId, PageNo, PageSize, Scheme, SpaceFormat, SpaceId, Verdict, verify_page};
+
+use super::Fault;
+use super::input::Input;
+
+/// The least that there must be: the head of the smallest page.
+pub const HEAD_MIN: usize = 1024;
+/// Enough to settle the format when page 0 is sound.
+const HEAD: usize = 64 * 1024;
+/// Enough when it is not: 64 pages of the largest size.
+const LONG_HEAD: usize = 64 * 64 * 1024;
+/// Place of the flags word on page 0.
+const FLAGS: usize = 54;
+
+/// How to read a file.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    /// The format of its pages.
+    pub format: SpaceFormat,
+    /// Number of its first page: 0 but for the later files of the system tablespace.
+    pub first_page: u32,
+    /// A file of copies on their way to other files (`#ib_16384_0.dblwr`): each page names its own tablespace.
+    pub copies: bool,
+}
+
+impl Layout {
+    /// Bytes of a page.
+    pub fn page_size(&self) -> usize {
+        self.format.physical().bytes()
+    }
+
+    /// Whether the page at `position` belongs to the doublewrite area, which the original leaves out, too: the second and third
+    /// extent of the system tablespace.
+    pub fn is_doublewrite(&self, position: u64) -> bool {
+        let extent = u64::from(self.format.extent_pages());
+        self.format.space() == SpaceId::SYSTEM
+            && self.format.scheme() != Scheme::Zip
+            && !self.copies
+            && (extent..3 * extent).contains(&(position + u64::from(self.first_page)))
+    }
+
+    /// Decides it from the first bytes of `input`.
+    pub fn find(input: &mut Input, flags: Option<u32>) -> Result<Self, Fault> {
+        if let Some(size) = doublewrite_file(input.name()) {
+            let format = SpaceFormat::new(Family::MySql, Scheme::Classic, size, size, SpaceId::SYSTEM);
+            if let Some(format) = format {
+                return Ok(Self { format, first_page: 0, copies: true });
+            }
+        }
+        let name = input.name().to_owned();
+        let head = input.peek(HEAD)?;
+        if let Some(given) = flags {
+            return with_flags(head, given).map_err(|why| Fault::NotTablespace { path: name, why });
+        }
+        let stated = SpaceFormat::from_page0(head);
+        if let Ok(format) = stated
+            && first_page_is_sound(head, &format)
+        {
+            return Ok(Self { format, first_page: 0, copies: false });
+        }
+        from_pages(input.peek(LONG_HEAD)?, stated)
+            .map_err(|error| Fault::NotTablespace { path: name, why: error.to_string() })
+    }
+}
+
+/// Page 0 is damaged or missing. It is believed unless the pages behind it speak for another format.
+fn from_pages(head: &[u8], stated: Result<SpaceFormat, NotTablespace>) -> Result<Layout, NotTablespace> {
+    let guessed = SpaceFormat::guess(head, None);
+    match (stated, guessed) {
+        (Ok(format), Some(guess))
+            if guess.format.physical() == format.physical() || sound(head, &format) >= sound(head, &guess.format) =>
+        {
+            Ok(Layout { format, first_page: 0, copies: false })
+        }
+        (_, Some(guess)) => Ok(Layout { format: guess.format, first_page: guess.first_page_no.0, copies: false }),
+        (Ok(format), None) => Ok(Layout { format, first_page: 0, copies: false }),
+        // Nothing but zeros has nothing that could be wrong, whatever its page size.
+        (Err(error), None) => match blank() {
+            Some(format) if is_zero(head) => Ok(Layout { format, first_page: 0, copies: false }),
+            _ => Err(error),
+        },
+    }
+}
+
+fn blank() -> Option<SpaceFormat> {
+    let size = PageSize::DEFAULT;
+    SpaceFormat::new(Family::MySql, Scheme::Classic, size, size, SpaceId::NONE)
+}
+
+fn first_page_is_sound(head: &[u8], format: &SpaceFormat) -> bool {
+    sound(head.get(..format.physical().bytes()).unwrap_or(&[]), format) == 1
+}
+
+/// Sound pages of `head` in this format.
+fn sound(head: &[u8], format: &SpaceFormat) -> usize {
+    let is_sound = |&(position, page): &(u32, &[u8])| {
+        let id = PageId { space: format.space(), page_no: PageNo(position) };
+        matches!(verify_page(page, id, format), Verdict::Ok(_) | Verdict::Unverifiable(_))
+    };
+    (0..).zip(head.chunks_exact(format.physical().bytes())).filter(is_sound).count()
+}
+
+/// The format by flags from the command line. If the file has a page 0, it must agree.
+fn with_flags(head: &[u8], given: u32) -> Result<Layout, String> {
+    let stored = be::u32_at(head, FLAGS).unwrap_or(0);
+    let first_page = be::u32_at(head, 4).unwrap_or(0);
+    if first_page == 0 && stored != given {
+        return Err(Fault::FlagsDiffer { given, stored }.to_string());
+    }
+    let mut page0 = head.to_vec();
+    let space = be::u32_at(head, 34).unwrap_or(0);
+    // What every page 0 has: its number, its type, its tablespace twice, the flags.
+    let made = be::put_u32(&mut page0, 4, 0)
+        .and_then(|()| be::put_u16(&mut page0, 24, format::PageType::FSP_HDR.0))
+        .and_then(|()| be::put_u32(&mut page0, 38, space))
+        .and_then(|()| be::put_u32(&mut page0, FLAGS, given));
+    made.ok_or_else(|| "it is too short".to_owned())?;
+    let format = SpaceFormat::from_page0(&page0).map_err(|error| error.to_string())?;
+    Ok(Layout { format, first_page, copies: false })
+}
+
+/// The page size in a name such as `#ib_16384_0.dblwr`.
+fn doublewrite_file(name: &Path) -> Option<PageSize> {
+    let name = name.file_name()?.to_str()?.strip_prefix("#ib_")?.strip_suffix(".dblwr")?;
+    PageSize::new(name.split_once('_')?.0.parse().ok()?)
+}

@@ -1,0 +1,124 @@
+//! `innokit innochecksum`: MySQL's `innochecksum` by another hand. Options, messages, output and exit status are the original's,
+//! so that scripts need not change; where the original is wrong, `docs/innochecksum.md` says what is done here and why.
+//!
+//! ```text
+//! arguments -> Options
+//! each file: Input (open, lock) -> Layout (page size) -> pages -> Judge -> Rewriter (--write) -> Tally (-S, -D) -> report
+//! ```
+//!
+//! A file is read once, in order, by one thread, because the original's output is in page order and stops at the first file that
+//! fails. Whoever has terabytes to verify wants `innokit check`.
+
+mod explain;
+mod fault;
+mod indexes;
+mod input;
+mod journal;
+mod judge;
+mod layout;
+mod numbers;
+mod options;
+mod output;
+mod rewrite;
+mod session;
+mod types;
+mod usage;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::Path;
+
+use fault::Fault;
+use options::{Options, Parsed, Request};
+use output::Output;
+use session::Session;
+
+/// What the program is called where it takes the original's place.
+const NAME: &str = "innochecksum";
+/// All well; the original knows no third status.
+const DONE: u8 = 0;
+const FAILED: u8 = 1;
+
+/// A call of the program: the name that it was called by, and what follows.
+#[derive(Debug)]
+pub struct Call {
+    program: OsString,
+    arguments: Vec<OsString>,
+}
+
+impl Call {
+    /// The call in the process's arguments, if it is one: `innochecksum ...` or `innokit innochecksum ...`.
+    pub fn find(arguments: impl IntoIterator<Item = OsString>) -> Option<Self> {
+        let mut arguments = arguments.into_iter();
+        let program = arguments.next()?;
+        if Path::new(&program).file_name().is_some_and(|name| name == NAME) {
+            return Some(Self { program, arguments: arguments.collect() });
+        }
+        let command = arguments.next()?;
+        (command == NAME).then(|| Self::new(arguments.collect()))
+    }
+
+    /// A call as the command `innochecksum` with these arguments.
+    pub fn new(arguments: Vec<OsString>) -> Self {
+        Self { program: NAME.into(), arguments }
+    }
+
+    /// Does what is asked for; the exit status.
+    pub fn run(&self) -> u8 {
+        let program = self.program.to_string_lossy();
+        let parsed = options::parse(&program, &self.arguments);
+        match self.answer(&program, &parsed) {
+            Ok(status) => status,
+            // Whoever read our output had enough of it.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => FAILED,
+            Err(error) => {
+                // There is nobody left to tell when standard error fails too.
+                drop(writeln!(io::stderr(), "{NAME}: {error}"));
+                FAILED
+            }
+        }
+    }
+
+    fn answer(&self, program: &str, parsed: &Parsed) -> io::Result<u8> {
+        let mut stderr = io::stderr().lock();
+        for line in &parsed.lines {
+            writeln!(stderr, "{line}")?;
+        }
+        drop(stderr);
+        match &parsed.request {
+            Request::Refused => Ok(FAILED),
+            Request::Version => usage::version(program, &mut io::stdout().lock()).map(|()| DONE),
+            Request::Help => usage::help(program, &mut io::stdout().lock()).map(|()| DONE),
+            Request::NoFiles => usage::help(program, &mut io::stdout().lock()).map(|()| FAILED),
+            Request::Run(options) => match start(options) {
+                Ok(()) => Ok(DONE),
+                Err(fault) => report(&fault),
+            },
+        }
+    }
+}
+
+fn start(options: &Options) -> Result<(), Fault> {
+    if let Some(conflict) = options.conflict() {
+        return Err(conflict);
+    }
+    if options.verbose {
+        usage::variables(Some(options), &mut io::stderr().lock())?;
+    }
+    Session::new(options, Output::open(options)?).run(&options.files)
+}
+
+fn report(fault: &Fault) -> io::Result<u8> {
+    if let Fault::Output(error) = fault
+        && error.kind() == io::ErrorKind::BrokenPipe
+    {
+        return Ok(FAILED);
+    }
+    let mut stderr = io::stderr().lock();
+    write!(stderr, "{fault}")?;
+    // The one message that the original leaves without an end of line.
+    if !matches!(fault, Fault::StreamTooShort) {
+        writeln!(stderr)?;
+    }
+    Ok(FAILED)
+}

@@ -1,0 +1,425 @@
+//! The command line, by the rules of the originals' option parser: exact names (`_` and `-` alike), prefixes such as `--skip-`,
+//! clusters of letters, `--name=value` and `--name value`, and options anywhere between file names.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+use super::numbers;
+use super::{Fault, NAME};
+
+/// A checksum that can be named on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checksum {
+    /// CRC-32C.
+    Crc32,
+    /// The old formulas.
+    Innodb,
+    /// The magic number.
+    None,
+}
+
+impl Checksum {
+    /// The names in the order of the numbers by which the original lets them be called, two numbers for each.
+    pub const ALL: [Self; 3] = [Self::Crc32, Self::Innodb, Self::None];
+
+    /// As it is written on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Crc32 => "crc32",
+            Self::Innodb => "innodb",
+            Self::None => "none",
+        }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let by_name = Self::ALL.into_iter().find(|checksum| checksum.name().eq_ignore_ascii_case(text));
+        // The original counts the strict forms between them, which it does not take by name.
+        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        by_name.or_else(|| Self::ALL.get(text.parse::<usize>().ok().filter(|_| digits)? / 2).copied())
+    }
+}
+
+/// What a run is asked to do.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// `-v`
+    pub verbose: bool,
+    /// `-c`
+    pub count: bool,
+    /// `-s`
+    pub start: u64,
+    /// `-e`
+    pub end: u64,
+    /// Whether there is an end.
+    pub use_end: bool,
+    /// `-p`: shown only; start and end hold it.
+    pub page: u64,
+    /// Whether `-p` was given.
+    pub one_page: bool,
+    /// `-C`
+    pub strict: Option<Checksum>,
+    /// `-n`
+    pub no_check: bool,
+    /// `-a`
+    pub allow: u64,
+    /// `-w`
+    pub write: Option<Checksum>,
+    /// `-S`
+    pub summary: bool,
+    /// `-D`
+    pub dump: Option<PathBuf>,
+    /// `-l`
+    pub log: Option<PathBuf>,
+    /// `-i`, of MariaDB's tool.
+    pub per_page: bool,
+    /// `-f`, of MariaDB's tool.
+    pub leaf: bool,
+    /// `-m`, of MariaDB's tool.
+    pub merge: u64,
+    /// `-r`, of MariaDB's tool.
+    pub skip_freed: bool,
+    /// `--tablespace-flags`, of MariaDB's tool.
+    pub flags: Option<u32>,
+    /// What to look at, in order.
+    pub files: Vec<PathBuf>,
+}
+
+impl Options {
+    /// Options that exclude each other, in the original's order of asking.
+    pub fn conflict(&self) -> Option<Fault> {
+        if self.strict.is_some() && self.no_check {
+            Some(Fault::StrictWithoutCheck)
+        } else if self.no_check && self.write.is_none() {
+            Some(Fault::NoCheckAlone)
+        } else {
+            None
+        }
+    }
+}
+
+/// What the command line came to.
+#[derive(Debug)]
+pub struct Parsed {
+    /// Warnings and errors, for standard error.
+    pub lines: Vec<String>,
+    /// What to do.
+    pub request: Request,
+}
+
+/// What to do.
+#[derive(Debug)]
+pub enum Request {
+    /// Nothing: the last line says why.
+    Refused,
+    /// `-V`
+    Version,
+    /// `-?`
+    Help,
+    /// Help, as there is nothing to look at.
+    NoFiles,
+    /// The work.
+    Run(Box<Options>),
+}
+
+/// What an option takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Ends the parsing.
+    Now,
+    /// On or off.
+    Flag,
+    /// An unsigned number.
+    Number,
+    /// A [`Checksum`].
+    Checksum,
+    /// A file name.
+    Text,
+}
+
+/// One option: its letter (NUL for none), its name as the original's messages write it, what it takes and what it does.
+pub type Definition = (char, &'static str, Kind, &'static str);
+
+/// MySQL's options in MySQL's order, then those that only MariaDB's tool has.
+pub const DEFINITIONS: [Definition; 19] = [
+    ('?', "help", Kind::Now, "Show this and exit."),
+    ('I', "info", Kind::Now, "The same as --help."),
+    ('V', "version", Kind::Now, "Show the version and exit."),
+    ('v', "verbose", Kind::Flag, "Show the options in force; with --log also the progress."),
+    ('c', "count", Kind::Flag, "Only say how many pages the file has."),
+    ('s', "start_page", Kind::Number, "First page to look at, from 0."),
+    ('e', "end_page", Kind::Number, "Last page to look at, from 0."),
+    ('p', "page", Kind::Number, "Look at this page alone, from 0."),
+    ('C', "strict-check", Kind::Checksum, "Warn of pages with another checksum than this: crc32, innodb or none."),
+    ('n', "no-check", Kind::Flag, "Do not verify, only rewrite (with --write)."),
+    ('a', "allow-mismatches", Kind::Number, "Go on until more pages than this are corrupt."),
+    ('w', "write", Kind::Checksum, "Rewrite the checksums of all pages: crc32, innodb or none."),
+    ('S', "page-type-summary", Kind::Flag, "Count the pages of each type."),
+    ('D', "page-type-dump", Kind::Text, "Write the type of each page into this file."),
+    ('l', "log", Kind::Text, "Write what was computed for each page into this file."),
+    ('i', "per-page-details", Kind::Flag, "MariaDB: name each page; with -S also each index page's records and bytes."),
+    ('f', "leaf", Kind::Flag, "MariaDB: with -S and -m, say what merging leaf pages would save."),
+    ('m', "merge", Kind::Number, "MariaDB: how many neighbouring leaf pages to merge for -f."),
+    ('r', "skip-freed-pages", Kind::Flag, "MariaDB: leave out pages that the extent descriptors call free."),
+];
+/// The last of MariaDB's, which has no letter.
+pub const TABLESPACE_FLAGS: Definition =
+    ('\0', "tablespace-flags", Kind::Number, "MariaDB: flags of the tablespace, where the file has no page 0.");
+
+/// Reads the arguments after the program's name.
+pub fn parse(program: &str, arguments: &[OsString]) -> Parsed {
+    let mut parser = Parser { program, lines: Vec::new(), options: Options::default(), rest: arguments };
+    let request = match parser.all() {
+        Ok(()) if parser.options.files.is_empty() => Request::NoFiles,
+        Ok(()) => Request::Run(Box::new(parser.options)),
+        Err(Stop::Refused) => Request::Refused,
+        Err(Stop::Now('V')) => Request::Version,
+        Err(Stop::Now(_)) => Request::Help,
+    };
+    Parsed { lines: parser.lines, request }
+}
+
+/// The arguments are not read to their end.
+enum Stop {
+    Refused,
+    Now(char),
+}
+
+struct Parser<'a> {
+    program: &'a str,
+    lines: Vec<String>,
+    options: Options,
+    rest: &'a [OsString],
+}
+
+/// What a prefix of an option's name asks for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Prefix {
+    Plain,
+    Off,
+    On,
+    Loose,
+}
+
+const PREFIXES: [(&str, Prefix); 5] = [
+    ("skip-", Prefix::Off),
+    ("disable-", Prefix::Off),
+    ("enable-", Prefix::On),
+    ("maximum-", Prefix::Plain),
+    ("loose-", Prefix::Loose),
+];
+
+impl Parser<'_> {
+    fn all(&mut self) -> Result<(), Stop> {
+        while let Some(argument) = self.next() {
+            match argument.as_bytes() {
+                b"--" => {
+                    let files = std::mem::take(&mut self.rest);
+                    self.options.files.extend(files.iter().map(PathBuf::from));
+                }
+                [b'-', b'-', name @ ..] => self.long(&OsString::from_vec(name.to_vec()))?,
+                [b'-', letters @ ..] if !letters.is_empty() => self.letters(letters)?,
+                _ => self.options.files.push(argument.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn next(&mut self) -> Option<OsString> {
+        let (first, rest) = self.rest.split_first()?;
+        self.rest = rest;
+        Some(first.clone())
+    }
+
+    fn long(&mut self, argument: &OsString) -> Result<(), Stop> {
+        let whole = argument.to_string_lossy().into_owned();
+        let (name, value) = match argument.as_bytes().iter().position(|&byte| byte == b'=') {
+            Some(at) => {
+                let (name, value) = argument.as_bytes().split_at(at);
+                let value = value.strip_prefix(b"=").unwrap_or(value);
+                (String::from_utf8_lossy(name).into_owned(), Some(OsString::from_vec(value.to_vec())))
+            }
+            None => (whole.clone(), None),
+        };
+        let (prefix, definition) = find_long(&name);
+        let Some((letter, shown, kind, _)) = definition else {
+            let what = if value.is_some() { format!("variable '{whole}'") } else { format!("option '--{whole}'") };
+            let line = format!("unknown {what}.");
+            return if prefix == Prefix::Loose { self.warn(&line) } else { self.refuse(&line) };
+        };
+        match kind {
+            Kind::Now if value.is_some() || matches!(prefix, Prefix::Off | Prefix::On) => {
+                self.refuse_here(&format!("option '--{shown}' cannot take an argument."))
+            }
+            Kind::Now => Err(Stop::Now(letter)),
+            Kind::Flag => self.long_flag(shown, prefix, value.as_ref()),
+            Kind::Number if prefix == Prefix::Off => self.number(shown, "0"),
+            Kind::Number | Kind::Checksum if value.as_ref().is_some_and(|value| value.is_empty()) => {
+                self.refuse_here(&format!("Empty value for '{shown}' specified."))
+            }
+            _ => {
+                let missing = format!("option '--{shown}' requires an argument.");
+                let value = value.or_else(|| self.next());
+                self.value(shown, kind, value, &missing)
+            }
+        }
+    }
+
+    fn long_flag(&mut self, shown: &'static str, prefix: Prefix, value: Option<&OsString>) -> Result<(), Stop> {
+        let text = value.map(|value| value.to_string_lossy().to_ascii_lowercase());
+        let inverted = text.as_deref() == Some("0");
+        let on = match (prefix, text.as_deref()) {
+            (Prefix::Off, _) => inverted,
+            (Prefix::On, _) => !inverted,
+            (_, None | Some("1" | "on" | "true")) => true,
+            (_, Some("0" | "off" | "false")) => false,
+            (_, Some(_)) => {
+                let value = value.map(|value| value.to_string_lossy()).unwrap_or_default();
+                self.warn_here(&format!("ignoring option '--{shown}' due to invalid value '{value}'."))?;
+                false
+            }
+        };
+        self.flag(shown, on);
+        Ok(())
+    }
+
+    fn letters(&mut self, letters: &[u8]) -> Result<(), Stop> {
+        let mut letters = letters;
+        while let Some((&letter, rest)) = letters.split_first() {
+            let letter = char::from(letter);
+            letters = rest;
+            let Some((_, shown, kind, _)) = DEFINITIONS.into_iter().find(|definition| definition.0 == letter) else {
+                return self.refuse_here(&format!("unknown option '-{letter}'."));
+            };
+            match kind {
+                Kind::Now => return Err(Stop::Now(letter)),
+                Kind::Flag => self.flag(shown, true),
+                _ => {
+                    let value = if rest.is_empty() { self.next() } else { Some(OsString::from_vec(rest.to_vec())) };
+                    let missing = format!("option '-{letter}' requires an argument.");
+                    return self.value(shown, kind, value, &missing);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn flag(&mut self, name: &str, on: bool) {
+        let options = &mut self.options;
+        match name {
+            "verbose" => options.verbose = on,
+            "count" => options.count = on,
+            // As in the original, naming it is enough.
+            "no-check" => options.no_check = true,
+            "page-type-summary" => options.summary = on,
+            "per-page-details" => options.per_page = on,
+            "leaf" => options.leaf = on,
+            "skip-freed-pages" => options.skip_freed = on,
+            _ => {}
+        }
+    }
+
+    fn value(&mut self, name: &str, kind: Kind, value: Option<OsString>, missing: &str) -> Result<(), Stop> {
+        let Some(value) = value else {
+            return self.refuse_here(missing);
+        };
+        let text = value.to_string_lossy();
+        match kind {
+            Kind::Number => self.number(name, &text),
+            Kind::Checksum => match Checksum::parse(&text) {
+                Some(checksum) if name == "write" => {
+                    self.options.write = Some(checksum);
+                    Ok(())
+                }
+                Some(checksum) => {
+                    self.options.strict = Some(checksum);
+                    Ok(())
+                }
+                None => self.refuse_here(&format!("Error while setting value '{text}' to '{name}'.")),
+            },
+            Kind::Text | Kind::Now | Kind::Flag => {
+                let path = Some(PathBuf::from(&value)).filter(|path| !path.as_os_str().is_empty());
+                if name == "log" {
+                    self.options.log = path
+                } else {
+                    self.options.dump = path
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn number(&mut self, name: &str, text: &str) -> Result<(), Stop> {
+        let value = match numbers::parse(text) {
+            Ok(value) => value,
+            Err(numbers::Bad::Negative) => {
+                self.warn(&format!("option '{name}': value {text} adjusted to 0."))?;
+                0
+            }
+            Err(bad) => {
+                let why = match bad {
+                    numbers::Bad::Suffix(suffix) => {
+                        format!("Unknown suffix '{suffix}' used for variable '{name}' (value '{text}').")
+                    }
+                    _ => format!("Incorrect unsigned integer value: '{text}'."),
+                };
+                self.lines.push(format!("{NAME}: [ERROR] {why}"));
+                return self.refuse_here(&format!("Error while setting value '{text}' to '{name}'."));
+            }
+        };
+        self.set_number(name, value);
+        Ok(())
+    }
+
+    fn set_number(&mut self, name: &str, value: u64) {
+        let options = &mut self.options;
+        match name {
+            "start_page" => options.start = value,
+            "end_page" => (options.end, options.use_end) = (value, true),
+            "page" => {
+                (options.page, options.start, options.end) = (value, value, value);
+                (options.use_end, options.one_page) = (true, true);
+            }
+            "allow-mismatches" => options.allow = value,
+            "merge" => options.merge = value,
+            // The default of MariaDB's tool stands for "as page 0 says".
+            "tablespace-flags" => options.flags = u32::try_from(value).ok().filter(|&flags| flags != u32::MAX),
+            _ => {}
+        }
+    }
+
+    fn warn(&mut self, line: &str) -> Result<(), Stop> {
+        self.lines.push(format!("{NAME}: [Warning] {line}"));
+        Ok(())
+    }
+
+    fn warn_here(&mut self, line: &str) -> Result<(), Stop> {
+        self.warn(&format!("{}: {line}", self.program))
+    }
+
+    fn refuse(&mut self, line: &str) -> Result<(), Stop> {
+        self.lines.push(format!("{NAME}: [ERROR] {line}"));
+        Err(Stop::Refused)
+    }
+
+    fn refuse_here(&mut self, line: &str) -> Result<(), Stop> {
+        self.refuse(&format!("{}: {line}", self.program))
+    }
+}
+
+fn find_long(name: &str) -> (Prefix, Option<Definition>) {
+    let dashed = name.replace('_', "-");
+    let find = |name: &str| {
+        DEFINITIONS.into_iter().chain([TABLESPACE_FLAGS]).find(|definition| definition.1.replace('_', "-") == name)
+    };
+    if let Some(definition) = find(&dashed) {
+        return (Prefix::Plain, Some(definition));
+    }
+    let found = PREFIXES.into_iter().find_map(|(text, prefix)| Some((prefix, dashed.strip_prefix(text)?)));
+    found.map_or((Prefix::Plain, None), |(prefix, rest)| match find_long(rest) {
+        (inner, definition) if prefix == Prefix::Loose => {
+            (if definition.is_some() { inner } else { Prefix::Loose }, definition)
+        }
+        (_, definition) => (prefix, definition),
+    })
+}
