@@ -2,6 +2,7 @@
 
 use std::io::{self, BufWriter, Write};
 
+use jobs::out::report::{Totals, Unit, UnitTotals};
 use jobs::{Finding, Report, Severity};
 
 /// How much text.
@@ -69,13 +70,19 @@ fn files(report: &Report, out: &mut impl Write) -> io::Result<()> {
         let counts = &file.counts;
         let shape = match (file.family, file.page_size) {
             (Some(family), Some(size)) => format!("{family} {}, {} KiB pages", file.kind, f64::from(size) / 1024.0),
+            (Some(family), None) => format!("{family} {}", file.kind),
             _ => file.error.clone().unwrap_or_else(|| file.kind.to_owned()),
         };
+        if file.unit == Unit::Members {
+            writeln!(out, "{}: {shape}", file.path)?;
+            continue;
+        }
         let algorithm = file.algorithm.as_deref().unwrap_or("no checksum");
+        let (unit, examined) = (file.unit.name(), counts.pages);
         writeln!(
             out,
-            "{}: {shape}, {algorithm}: {} pages, {} ok, {} empty, {} corrupt, {} unverifiable",
-            file.path, counts.pages, counts.ok, counts.empty, counts.corrupt, counts.unverifiable
+            "{}: {shape}, {algorithm}: {examined} {unit}, {} ok, {} empty, {} corrupt, {} unverifiable",
+            file.path, counts.ok, counts.empty, counts.corrupt, counts.unverifiable
         )?;
     }
     for file in &report.skipped {
@@ -90,7 +97,9 @@ fn summary(report: &Report, out: &mut impl Write) -> io::Result<()> {
     let verdict = match report.exit_status() {
         1 => "DAMAGE FOUND",
         2 => "NOT ALL COULD BE VERIFIED",
-        _ if counts.pages == 0 => "nothing to verify",
+        _ if counts.pages + logs(totals).iter().map(|(_, units)| units.examined).sum::<u64>() == 0 => {
+            "nothing to verify"
+        }
         _ => "all well",
     };
     writeln!(out, "result  {verdict}")?;
@@ -115,10 +124,31 @@ fn summary(report: &Report, out: &mut impl Write) -> io::Result<()> {
     if counts.missing > 0 {
         write!(out, ", {} missing", grouped(counts.missing))?;
     }
-    writeln!(out, "\nbytes   {}", grouped(counts.bytes))?;
+    writeln!(out)?;
+    for (name, units) in logs(totals).into_iter().filter(|(_, units)| units.examined > 0) {
+        writeln!(
+            out,
+            "{name} {} ok, {} empty, {} corrupt, {} unverifiable",
+            grouped(units.ok),
+            grouped(units.empty),
+            grouped(units.corrupt),
+            grouped(units.unverifiable)
+        )?;
+    }
+    writeln!(out, "bytes   {}", grouped(counts.bytes))?;
     let seconds = totals.seconds.max(1e-9);
     let rate = counts.bytes as f64 / seconds;
     writeln!(out, "time    {seconds:.2} s, {}/s, {:.0}% I/O wait", human(rate), report.effort.wait_share * 100.0)
+}
+
+/// What was verified besides pages: log blocks, mini-transactions, slots of doublewrite files, events of binary logs.
+fn logs(totals: &Totals) -> [(&'static str, UnitTotals); 4] {
+    [
+        ("blocks ", totals.log_blocks),
+        ("mtrs   ", totals.mini_transactions),
+        ("slots  ", totals.slots),
+        ("events ", totals.events),
+    ]
 }
 
 /// How the bytes came: for `--verbose`, on standard error, because it differs from run to run.

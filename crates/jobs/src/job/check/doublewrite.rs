@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use format::page::checksum::crc32c;
-use format::{Family, PageId, PageNo, PageSize, Scheme, SpaceFormat, SpaceId, Verdict, verify_page};
+use format::{Encryption, Family, PageId, PageNo, PageSize, Scheme, SpaceFormat, SpaceId, Verdict, verify_page};
 
 use super::desk::{FileState, Known};
 use super::judge::Judge;
@@ -140,18 +140,19 @@ impl<'f> DoublewriteCheck<'f> {
     fn page_is_sound(&mut self, slot: &[u8], size: PageSize) -> Option<bool> {
         let id = PageId { space: SpaceId(u32_at(slot, SPACE_ID)?), page_no: PageNo(u32_at(slot, PAGE_NO)?) };
         if let Some(known) = self.spaces.get(&id.space) {
-            let (page, rest) = slot.split_at_checked(known.part.format.physical().bytes())?;
-            let verdict = self.judge.verdict(page, id, known);
-            return Some(sound(&verdict) && rest.iter().all(|byte| *byte == 0));
+            // What lies behind a compressed page, which is smaller than its slot, is left from others.
+            let page = slot.get(..known.part.format.physical().bytes())?;
+            return Some(sound(&self.judge.verdict(page, id, known)));
         }
         let whole = std::iter::once((Scheme::Classic, size));
         let compressed = PageSize::ALL.into_iter().filter(|zip| *zip <= size).map(|zip| (Scheme::Zip, zip));
         let mut formats = whole
             .chain(compressed)
-            .filter_map(|(scheme, physical)| SpaceFormat::new(Family::MySql, scheme, size, physical, id.space));
+            .filter_map(|(scheme, physical)| SpaceFormat::new(Family::MySql, scheme, size, physical, id.space))
+            .flat_map(|format| [format, format.with_encryption(Encryption::MySql)]);
         Some(formats.any(|format| {
-            let Some((page, rest)) = slot.split_at_checked(format.physical().bytes()) else { return false };
-            rest.iter().all(|byte| *byte == 0) && sound(&verify_page(page, id, &format))
+            let page = slot.get(..format.physical().bytes());
+            page.is_some_and(|page| sound(&verify_page(page, id, &format)))
         }))
     }
 

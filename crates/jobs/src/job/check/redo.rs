@@ -17,12 +17,10 @@ use format::redo::{self, Kind, RedoError, mariadb, mysql};
 
 use super::desk::FileState;
 use super::findings::Findings;
-use super::stream::{Examined, Log};
+use super::stream::{Examined, Log, Outcome};
 use super::words::about;
 use crate::out::report::{Counts, Finding, Severity, Unit};
-use crate::source::content::Content;
-use crate::source::datadir::{Candidate, plain};
-use crate::source::name::NameHint;
+use crate::source::datadir::{Candidate, Passed, plain};
 
 /// Bytes read at once.
 const PIECE: u32 = 1 << 20;
@@ -69,8 +67,7 @@ impl RedoCheck<'_> {
             }
         };
         let row = |(place, file): (usize, &&Candidate)| {
-            let state =
-                FileState::new(Candidate { hint: NameHint::Redo, content: Content::Redo, ..(*file).clone() }, None);
+            let state = FileState::new((*file).clone(), None);
             state.with_tally(|tally| {
                 tally.counts = if place == 0 { counts } else { Counts::default() };
                 tally.counts.bytes = file.len;
@@ -147,8 +144,7 @@ impl RedoCheck<'_> {
             .map(|part| Stretch { file: place(part.file), offset: part.offset, len: part.len })
             .collect();
         let first = plan.segments.first().and_then(|part| logs.get(part.file)).filter(|log| log.format >= 6);
-        let block_start = plan.checkpoint.0 - plan.checkpoint.0 % redo::block::LOG_BLOCK_SIZE as u64;
-        work.first_lsn = first.map_or(Lsn(block_start), |log| log.start_lsn);
+        work.first_lsn = first.map_or(Lsn(plan.checkpoint.0 - block_offset(plan.checkpoint)), |log| log.start_lsn);
         let mut verifier = plan.verifier;
         self.read(work, handles, |work, bytes| feed_blocks(work, &mut verifier, bytes))?;
         Ok((Unit::LogBlocks, work.end_of_blocks(verifier)))
@@ -174,8 +170,7 @@ impl RedoCheck<'_> {
         work.first_lsn = log.checkpoint.lsn;
         match plan.verifier {
             Verifier::Blocks(mut verifier) => {
-                let in_block = log.checkpoint.lsn.0 % redo::block::LOG_BLOCK_SIZE as u64;
-                work.first_lsn = Lsn(log.checkpoint.lsn.0 - in_block);
+                work.first_lsn = Lsn(log.checkpoint.lsn.0 - block_offset(log.checkpoint.lsn));
                 self.read(work, handles, |work, bytes| feed_blocks(work, &mut verifier, bytes))?;
                 Ok((Unit::LogBlocks, work.end_of_blocks(verifier)))
             }
@@ -211,6 +206,70 @@ impl RedoCheck<'_> {
     }
 }
 
+/// MariaDB's log as it comes out of an archive. Backup tools write it from its checkpoint on, without going around the file.
+pub(super) struct RedoStream {
+    work: Work,
+    verifier: Verifier,
+    checkpoint: Lsn,
+    /// Where in the file the log begins.
+    from: u64,
+    /// Bytes that came.
+    len: u64,
+}
+
+/// More than any log, so that no LSN is thought to lie a lap further.
+const UNBOUNDED: u64 = 1 << 62;
+
+impl RedoStream {
+    /// From the first bytes of the file, [`mariadb::START_OFFSET`] of them at least. `None` where that does not begin such a log.
+    pub fn new(path: &Path, head: &[u8], findings_max: usize) -> Option<Self> {
+        let log = mariadb::LogFile::parse(head, UNBOUNDED).ok()?;
+        let plan = verify_mariadb::plan(&log).ok()?;
+        let from = plan.segments.first()?.offset;
+        let in_block = if matches!(plan.verifier, Verifier::Blocks(_)) { block_offset(log.checkpoint.lsn) } else { 0 };
+        let work = Work {
+            paths: vec![path.to_path_buf()],
+            findings: Findings::new(findings_max),
+            stretches: vec![Stretch { file: 0, offset: from, len: UNBOUNDED }],
+            first_lsn: Lsn(log.checkpoint.lsn.0 - in_block),
+        };
+        Some(Self { work, verifier: plan.verifier, checkpoint: log.checkpoint.lsn, from, len: 0 })
+    }
+
+    /// Takes the next bytes, from the beginning of the file on.
+    pub fn take(&mut self, bytes: &[u8]) {
+        let before = usize::try_from(self.from.saturating_sub(self.len)).unwrap_or(usize::MAX);
+        self.len += bytes.len() as u64;
+        let bytes = bytes.get(before..).unwrap_or_default();
+        match &mut self.verifier {
+            Verifier::Blocks(verifier) => feed_blocks(&mut self.work, verifier, bytes),
+            Verifier::Stream(verifier) => feed_stream(&mut self.work, verifier, bytes),
+        }
+    }
+
+    /// The end of the file; early, if `is_broken`: then where the log ends says nothing.
+    pub fn finish(mut self, candidate: Candidate, is_broken: bool) -> Outcome {
+        let mut outcome = Outcome::new(0);
+        if self.len <= self.from && !is_broken {
+            let why = "a redo log that goes around its file, which cannot be verified in a stream".to_owned();
+            outcome.failed.push(Passed { path: candidate.path, why });
+            return outcome;
+        }
+        let (unit, mut counts) = match self.verifier {
+            Verifier::Blocks(_) | Verifier::Stream(_) if is_broken => (Unit::MiniTransactions, Counts::default()),
+            Verifier::Blocks(verifier) => (Unit::LogBlocks, self.work.end_of_blocks(verifier)),
+            Verifier::Stream(verifier) => (Unit::MiniTransactions, self.work.end_of_stream(verifier, self.checkpoint)),
+        };
+        counts.bytes = self.len;
+        let state = FileState::new(Candidate { len: self.len, ..candidate }, None);
+        state.with_tally(|tally| tally.counts = counts);
+        let algorithm = (counts.ok > 0).then_some("crc32c");
+        let log = Log { kind: "redo log", unit, family: Some("MariaDB"), algorithm };
+        outcome.rows.push(Examined { log: Some(log), ..Examined::pages(state) });
+        Outcome { findings: self.work.findings, ..outcome }
+    }
+}
+
 /// The stretches as one file.
 struct Stretches<'f> {
     handles: &'f [&'f File],
@@ -234,6 +293,11 @@ impl Read for Stretches<'_> {
         }
         Ok(0)
     }
+}
+
+/// Of an LSN within its log block.
+fn block_offset(lsn: Lsn) -> u64 {
+    lsn.0 % redo::block::LOG_BLOCK_SIZE as u64
 }
 
 fn head_of(file: &File, len: usize) -> io::Result<Vec<u8>> {

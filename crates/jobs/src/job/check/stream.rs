@@ -12,6 +12,7 @@ use super::desk::{FileState, Known};
 use super::findings::Findings;
 use super::member::PagesCheck;
 use super::packed::Unpacking;
+use super::redo::RedoStream;
 use super::words::about;
 use crate::out::report::{Finding, Severity, Unit};
 use crate::source::content::{self, Content, HEAD};
@@ -148,6 +149,7 @@ enum State {
     Head(Vec<u8>),
     Pages(Box<PagesCheck>),
     Binlog(Box<BinlogCheck>),
+    Redo(Box<RedoStream>),
     Archive(Box<Archive>),
     Packed(Unpacking),
     /// Not to be looked at, and why.
@@ -202,6 +204,7 @@ impl Stream {
         match &mut self.state {
             State::Pages(pages) => pages.take(bytes),
             State::Binlog(binlog) => binlog.take(bytes),
+            State::Redo(redo) => redo.take(bytes),
             State::Archive(archive) => archive.take(bytes),
             State::Packed(unpacking) => unpacking.take(bytes),
             State::Head(_) | State::Passed(_) => {}
@@ -220,6 +223,11 @@ impl Stream {
         if self.hint.promises_pages() {
             return pages();
         }
+        if self.hint == NameHint::Redo
+            && let Some(redo) = RedoStream::new(&self.path, head, self.context.options.findings_max)
+        {
+            return State::Redo(Box::new(redo));
+        }
         match content::recognise(head) {
             Some(Content::Pages) => pages(),
             Some(Content::Binlog) => {
@@ -236,7 +244,7 @@ impl Stream {
                 }
                 None => State::Passed("compressed more than once"),
             },
-            _ if self.hint == NameHint::Redo => State::Passed("redo log"),
+            _ if self.hint == NameHint::Redo => State::Passed("a redo log, which cannot be verified in a stream"),
             // Whoever named it wants to hear that it is no tablespace.
             _ if !self.role.is_member() => pages(),
             _ => State::Passed("not an InnoDB tablespace"),
@@ -253,9 +261,11 @@ impl Stream {
         if matches!(self.state, State::Head(_)) {
             self.decide();
         }
+        let candidate = self.candidate();
         let mut outcome = match self.state {
             State::Pages(pages) => pages.finish(),
             State::Binlog(binlog) => binlog.finish(self.broken.is_some()),
+            State::Redo(redo) => redo.finish(candidate, self.broken.is_some()),
             State::Archive(archive) => return archive.finish(self.len, self.broken),
             State::Packed(unpacking) => return unpacking.finish(&self.path),
             State::Head(_) => Outcome::new(0),

@@ -186,7 +186,7 @@ impl UsageMap {
             None => inner.lost,
         };
         Usage {
-            header: self.header.clone(),
+            header: self.header,
             lost,
             freed_damage: inner.freed_damage,
             last_with_data: inner.last_with_data,
