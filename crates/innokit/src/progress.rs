@@ -7,8 +7,11 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::args::Progress;
 
+/// What a job calls with its counters.
+type Watch = dyn Fn(&Counters) + Sync;
+
 /// A bar, or nothing where nobody would see it.
-pub struct Bar(Option<Box<dyn Fn(&Counters) + Sync>>, Option<ProgressBar>);
+pub struct Bar(Option<Box<Watch>>, Option<ProgressBar>);
 
 impl Bar {
     /// `total` in bytes, where it is known.
@@ -33,7 +36,7 @@ impl Bar {
     }
 
     /// What a job calls with its counters.
-    pub fn watch(&self) -> Option<&(dyn Fn(&Counters) + Sync)> {
+    pub fn watch(&self) -> Option<&Watch> {
         self.0.as_deref()
     }
 

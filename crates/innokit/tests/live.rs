@@ -154,7 +154,8 @@ fn a_lost_page_is_damage_unless_the_redo_log_may_still_write_it() {
             table[5 * 16384..6 * 16384].fill(0);
             let path = dir.file("shop/row_compact.ibd", &table);
             let redo = if family == "mysql" { "#innodb_redo" } else { "." };
-            for entry in std::fs::read_dir(source.join(redo)).expect("redo logs").map(|entry| entry.expect("an entry")) {
+            for entry in std::fs::read_dir(source.join(redo)).expect("redo logs").map(|entry| entry.expect("an entry"))
+            {
                 let name = entry.file_name().to_string_lossy().into_owned();
                 if name.starts_with("#ib_redo") || name.starts_with("ib_logfile") {
                     dir.file(&format!("{redo}/{name}"), &std::fs::read(entry.path()).expect("a log"));
