@@ -1,4 +1,5 @@
 //! Pages of real servers: every one is sound as it is, and no single bit of what its checksum covers can change unnoticed.
+#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::path::Path;
 use std::sync::LazyLock;

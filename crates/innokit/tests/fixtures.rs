@@ -1,4 +1,5 @@
 //! Real tablespaces: the sound ones are found sound, and every broken one is found and explained.
+#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod common;
 

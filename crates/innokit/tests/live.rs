@@ -1,5 +1,6 @@
 //! Datadirs that real servers wrote (`scripts/make-datadirs.sh`; `make test` makes them): nothing sound is called anything else,
 //! and the servers' own tools count the same pages.
+#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! Memory does not grow with the data.
+#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! The same input gives the same bytes of output, whatever the number of workers, the engine, the mode and the block size.
+#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod common;
 

@@ -1,8 +1,10 @@
 //! What the tests of the command share: running it, and real tablespaces to run it on.
 #![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -72,6 +74,21 @@ pub fn check_stdin(bytes: &[u8], options: &[&str]) -> Run {
 /// The repository.
 pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The folder of datadirs that the real servers wrote, the encrypted and page-compressed ones among them; made on first use where
+/// nobody made it before.
+pub fn all_datadirs() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let given = std::env::var_os("INNOKIT_DATADIRS").map(PathBuf::from);
+        let folder = given.unwrap_or_else(|| repository().join("target/datadirs"));
+        let script = repository().join("scripts/make-datadirs.sh");
+        let made =
+            Command::new(script).args(["--with", "encrypted,compressed"]).arg(&folder).status().expect("bash runs");
+        assert!(made.success(), "scripts/make-datadirs.sh failed");
+        folder
+    })
 }
 
 /// A file of `fixtures/`, unpacked: `fixture("mysql-9.7/dynamic-16k.ibd")`.
