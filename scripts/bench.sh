@@ -3,6 +3,7 @@
 #
 # Every comparison is in pairs, A B A B ..., in one run; what is printed is the median of the pairs' ratios, because the
 # machine's speed drifts and bare seconds mean little. "cold" needs root: the page cache is dropped before every command.
+# PAIRS=7 and PARTS='hot cold small_files cpu_per_gib' can be set.
 # shellcheck disable=SC2016 # backticks are Markdown here
 set -euo pipefail
 
@@ -77,15 +78,20 @@ cat_many() { cat "$many"/*.ibd; }
 loop_mysql() { for file in "$many"/*.ibd; do "${my[@]}" -C crc32 "$file"; done; }
 loop_mariadb() { for file in "$many"/*.ibd; do "${ma[@]}" "$file"; done; }
 
-# Bytes per second of fio's best sequential direct read of the file, over sizes and depths.
+# Bytes per second of fio's best sequential direct read of the file, over sizes and depths. Huge pages for its buffers, where they
+# can be had: with small ones a request falls apart into as many segments as the device takes, and fio loses a third and more.
 fio_rate() {
-    local file="$1" bs depth
-    for bs in 256k 1m 4m; do
-        for depth in 4 16 32; do
-            drop_caches
-            fio --name=limit --filename="$file" --readonly --rw=read --direct=1 --bs="$bs" --iodepth="$depth" \
-                --ioengine=io_uring --output-format=json 2>/dev/null |
-                awk -F: '/"bw_bytes"/ { gsub(/[ ,]/, "", $2); print $2; exit }'
+    local file="$1" bs depth memory
+    local memories=(malloc)
+    [ "$(cat /proc/sys/vm/nr_hugepages)" -eq 0 ] || memories+=(shmhuge)
+    for memory in "${memories[@]}"; do
+        for bs in 512k 1m 4m; do
+            for depth in 8 16 32; do
+                drop_caches
+                fio --name=limit --filename="$file" --readonly --rw=read --direct=1 --bs="$bs" --iodepth="$depth" \
+                    --mem="$memory" --ioengine=io_uring --output-format=json 2>/dev/null |
+                    awk -F: '/"bw_bytes"/ { gsub(/[ ,]/, "", $2); print $2; exit }'
+            done
         done
     done | sort -n | tail -1
 }
@@ -112,20 +118,23 @@ cold() {
     say
     say '| round | `fio`, best sequential direct read | innokit, the same file | share |'
     say '|---|---|---|---|'
-    local round rate seconds
-    for round in 1 2 3 4 5; do
+    local round rate seconds huge
+    huge="$(cat /proc/sys/vm/nr_hugepages)"
+    echo 160 >/proc/sys/vm/nr_hugepages || true
+    for round in 1 2 3; do
         rate="$(fio_rate "$mysql_big")"
-        for try in 1 2 3; do drop_caches; timed ours_mysql; done | sort -n | head -1 | cut -d' ' -f1 >"$work/best"
+        for _ in 1 2 3; do drop_caches; timed ours_mysql; done | sort -n | head -1 | cut -d' ' -f1 >"$work/best"
         seconds="$(cat "$work/best")"
         awk -v round="$round" -v rate="$rate" -v bytes="$(stat -c %s "$mysql_big")" -v seconds="$seconds" 'BEGIN {
             printf "| %d | 1.00 | %.2f | %.0f%% |\n", round, bytes / seconds / rate, 100 * bytes / seconds / rate }'
     done
+    echo "$huge" >/proc/sys/vm/nr_hugepages || true
 }
 
 small_files() {
     heading '5,000 tablespaces of 112 KiB in one directory, in the page cache'
     compare '`cat` of them all' hot ours_many cat_many
-    pairs=3
+    pairs=2
     compare 'a loop of MySQL `innochecksum -C crc32`' hot ours_many loop_mysql
     compare 'a loop of MariaDB `innochecksum`' hot ours_many loop_mariadb
     if [ $can_drop = yes ]; then
@@ -145,7 +154,10 @@ cpu_per_gib() {
 }
 
 say "$(nproc) cores, $(uname -m), $("$innokit" --version), $("$here/server.sh" mysql version), $("$here/server.sh" mariadb version)"
-hot
-if [ $can_drop = yes ]; then cold; else say 'Not measured cold: the page cache cannot be dropped by this user.'; fi
-small_files
-cpu_per_gib
+for part in ${PARTS:-hot cold small_files cpu_per_gib}; do
+    if [ "$part" = cold ] && [ $can_drop = no ]; then
+        say 'Not measured cold: the page cache cannot be dropped by this user.'
+    else
+        "$part"
+    fi
+done
