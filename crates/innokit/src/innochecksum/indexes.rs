@@ -64,28 +64,21 @@ impl Fill {
 }
 
 impl Indexes {
-    /// Counts a page if it is one of an index. With `details` it is also named on `out`.
+    /// Counts a page if it is one of an index, and names it on `details`. A freed page belongs to its index no longer, but is
+    /// named all the same.
     pub fn count(
         &mut self,
         page: &[u8],
         position: u64,
+        is_free: bool,
         format: &SpaceFormat,
         details: Option<&mut impl Write>,
     ) -> io::Result<()> {
         let Some(fill) = Fill::of(page, format) else {
             return Ok(());
         };
-        let logical = u64::from(format.logical().get());
-        let index = self.0.entry(fill.id).or_default();
-        index.pages += 1;
-        index.records += fill.records;
-        index.bytes += fill.bytes;
-        let bucket = if fill.bytes == 0 { 0 } else { 1 + fill.bytes * 10 / logical };
-        if let Some(counter) = index.filled.get_mut(usize::try_from(bucket).unwrap_or(BUCKETS).min(BUCKETS - 1)) {
-            *counter += 1;
-        }
-        if fill.is_leaf {
-            index.leaf(page, position, fill.bytes);
+        if !is_free {
+            self.add(fill, page, position, format);
         }
         match details {
             Some(out) => writeln!(
@@ -100,6 +93,21 @@ impl Indexes {
         }
     }
 
+    fn add(&mut self, fill: Fill, page: &[u8], position: u64, format: &SpaceFormat) {
+        let logical = u64::from(format.logical().get());
+        let index = self.0.entry(fill.id).or_default();
+        index.pages += 1;
+        index.records += fill.records;
+        index.bytes += fill.bytes;
+        let bucket = if fill.bytes == 0 { 0 } else { 1 + fill.bytes * 10 / logical };
+        if let Some(counter) = index.filled.get_mut(usize::try_from(bucket).unwrap_or(BUCKETS).min(BUCKETS - 1)) {
+            *counter += 1;
+        }
+        if fill.is_leaf {
+            index.leaf(page, position, fill.bytes);
+        }
+    }
+
     /// Prints the tables; with `merge` also what merging that many leaves would save.
     pub fn print(&self, merge: Option<u64>, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "index_id\t#pages\t\t#leaf_pages\t#recs_per_page\t#bytes_per_page")?;
@@ -111,7 +119,7 @@ impl Indexes {
         writeln!(out, "\nindex_id\tpage_data_bytes_histgram(empty,...,oversized)")?;
         for (id, index) in &self.0 {
             let counts = index.filled.map(|count| count.to_string());
-            writeln!(out, "{id}\t\t{}", counts.join("\t\t"))?;
+            writeln!(out, "{id}\t\t{}", counts.join("\t"))?;
         }
         let Some(merge) = merge else {
             return Ok(());

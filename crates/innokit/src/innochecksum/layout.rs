@@ -89,7 +89,7 @@ fn from_pages(head: &[u8], stated: Result<SpaceFormat, NotTablespace>) -> Result
 
 fn blank() -> Option<SpaceFormat> {
     let size = PageSize::DEFAULT;
-    SpaceFormat::new(Family::MySql, Scheme::Classic, size, size, SpaceId::NONE)
+    SpaceFormat::new(Family::MySql, Scheme::Classic, size, size, SpaceId::SYSTEM)
 }
 
 fn first_page_is_sound(head: &[u8], format: &SpaceFormat) -> bool {

@@ -165,14 +165,14 @@ impl<'o> Session<'o> {
         let mut told = Instant::now();
         let mut freed = Freed::default();
         loop {
-            let skip = self.options.skip_freed && freed.is_free(input, position, &work.layout);
+            let is_free = self.wants_freed() && freed.is_free(input, position, &work.layout);
             let page = input.take(size)?;
             match page.len() {
                 0 => return Ok(()),
                 read if read < size => return Err(Fault::PartialPage { read, size }),
-                _ if skip => {}
+                _ if is_free && self.options.skip_freed => {}
                 _ => {
-                    if self.page(page, position, work)? {
+                    if self.page(page, position, is_free, work)? {
                         return Ok(());
                     }
                 }
@@ -186,7 +186,7 @@ impl<'o> Session<'o> {
     }
 
     /// Checks, rewrites and counts one page; whether it is the last one asked for.
-    fn page(&mut self, page: &[u8], position: u64, work: &mut Work<'_>) -> Result<bool, Fault> {
+    fn page(&mut self, page: &[u8], position: u64, is_free: bool, work: &mut Work<'_>) -> Result<bool, Fault> {
         if self.options.per_page {
             self.say(work.stdin, &format!("page {position} "))?;
         }
@@ -208,7 +208,7 @@ impl<'o> Session<'o> {
         work.counts.tally.count(examined.page, position, area, &layout.format, self.output.dump.as_mut())?;
         if self.options.summary && self.wants_indexes() {
             let details = Some(&mut self.output.stdout).filter(|_| self.options.per_page);
-            work.counts.indexes.count(examined.page, position, &layout.format, details)?;
+            work.counts.indexes.count(examined.page, position, is_free, &layout.format, details)?;
         }
         Ok(false)
     }
@@ -278,6 +278,11 @@ impl<'o> Session<'o> {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Freed pages are left out where asked for, and in the tables of indexes, to which they no longer belong.
+    const fn wants_freed(&self) -> bool {
+        self.options.skip_freed || self.wants_indexes()
     }
 
     const fn wants_indexes(&self) -> bool {
