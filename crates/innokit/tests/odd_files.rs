@@ -157,7 +157,7 @@ fn a_program_named_as_a_tablespace_is_recognised_as_none() {
 #[test]
 fn other_files_of_a_datadir_are_skipped_and_counted() {
     let dir = dir_with_sample();
-    for name in ["aria_log_control", "shop/t.frm", "ib_buffer_pool", "shop/db.opt", "#ib_16384_0.dblwr"] {
+    for name in ["aria_log_control", "shop/t.frm", "ib_buffer_pool", "shop/db.opt", "error.log.gz"] {
         dir.file(name, &[7; 5000]);
     }
     let (document, status) = check_json(dir.path(), &[]);

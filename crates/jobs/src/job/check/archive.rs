@@ -8,6 +8,7 @@ use format::xbstream::{Error, Event, MemberId, Parser};
 
 use super::desk::FileState;
 use super::findings::Findings;
+use super::member::place_zeros;
 use super::stream::{Break, Context, Examined, Log, Member, Outcome, Role, Stream};
 use super::words::{about, shown};
 use crate::out::report::{Counts, Finding, Severity, Unit};
@@ -127,7 +128,7 @@ impl Archive {
         if is_checkpoints(&path) {
             self.checkpoints = Some(Vec::new());
         }
-        let hint = content::packed_name(&path).map_or_else(|| NameHint::of(&path), |(inner, _)| NameHint::of(inner));
+        let hint = NameHint::of(&path);
         let mut stream = Stream::new(self.context.clone(), self.shown(&name), hint, Role::Member);
         if self.open.len() >= OPEN_MAX {
             stream.broken(Break::undecided("too many files are open in the archive at a time".to_owned()));
@@ -263,6 +264,7 @@ impl Archive {
         let archive = shown(&self.path);
         let mut order: Vec<(u32, Ended)> = self.ended.into_iter().collect();
         join_system(&mut order);
+        let order = place_system(&self.context, order);
         let parts: Vec<u64> = order
             .iter()
             .flat_map(|(_, ended)| &ended.rows)
@@ -302,6 +304,23 @@ fn join_system(order: &mut [(u32, Ended)]) {
         return;
     };
     order.sort_by_key(|(number, ended)| ordinal(ended).map_or((*number, 0), |ordinal| (first, ordinal)));
+}
+
+/// Parts of the system tablespace that are nothing but zeros lie behind the parts before them.
+fn place_system(context: &Context, order: Vec<(u32, Ended)>) -> Vec<(u32, Ended)> {
+    let Some(first) = context.system.get() else { return order };
+    let mut pages = 0;
+    let mut placed = |row: Examined| {
+        let NameHint::System(_) = row.state.candidate.hint else { return row };
+        let before = u32::try_from(pages).unwrap_or(u32::MAX);
+        pages += first.part.pages_in(row.state.candidate.len);
+        if row.zeros > 0 { place_zeros(context, row, before) } else { row }
+    };
+    let all = order.into_iter().map(|(number, Ended { name, rows })| {
+        let rows = rows.into_iter().map(&mut placed).collect();
+        (number, Ended { name, rows })
+    });
+    all.collect()
 }
 
 fn own_row(path: PathBuf, len: u64, broken: Option<Break>) -> Examined {

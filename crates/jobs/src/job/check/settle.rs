@@ -76,9 +76,10 @@ pub(super) fn settle(inventory: &Inventory, rows: Vec<Examined>, findings: Findi
 }
 
 fn finished(row: Examined, live: bool) -> Done {
-    let Examined { state: file, log, is_cut, member } = row;
+    let Examined { state: file, log, is_cut, member, .. } = row;
     let tally = file.tally.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let head = file.head.into_inner().unwrap_or_else(|| Err("the file is empty".to_owned()));
+    let nothing = if file.candidate.len == 0 { "the file is empty" } else { "the file is nothing but zeros" };
+    let head = file.head.into_inner().unwrap_or_else(|| Err(nothing.to_owned()));
     let gone = live && member.is_none() && (tally.gone || std::fs::metadata(&file.candidate.path).is_err());
     Done { candidate: file.candidate, head, tally, log, is_cut, member, gone }
 }
@@ -107,7 +108,7 @@ impl Settling<'_> {
         if let Ok(known) = &done.head {
             let size = u64::from(known.part.format.physical().get());
             let tail = done.candidate.len % size;
-            if tail > 0 {
+            if tail > 0 && !done.is_cut {
                 let whole = done.candidate.len / size;
                 let message = format!(
                     "{tail} bytes follow the last whole page ({whole} pages of {size} bytes): the server ignores them"

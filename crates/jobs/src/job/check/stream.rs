@@ -59,12 +59,14 @@ pub(super) struct Examined {
     pub log: Option<Log>,
     /// The bytes ended early, and a finding says so: what depends on the file's length is not to be judged.
     pub is_cut: bool,
+    /// So many bytes, all zeros, are a later part of the system tablespace that nothing but its place tells.
+    pub zeros: u64,
     pub member: Option<Member>,
 }
 
 impl Examined {
     pub fn pages(state: FileState) -> Self {
-        Self { state, log: None, is_cut: false, member: None }
+        Self { state, log: None, is_cut: false, zeros: 0, member: None }
     }
 }
 
