@@ -90,7 +90,7 @@ fio_rate() {
                 drop_caches
                 fio --name=limit --filename="$file" --readonly --rw=read --direct=1 --bs="$bs" --iodepth="$depth" \
                     --mem="$memory" --ioengine=io_uring --output-format=json 2>/dev/null |
-                    awk -F: '/"bw_bytes"/ { gsub(/[ ,]/, "", $2); print $2; exit }'
+                    awk -F: '/"bw_bytes"/ && !seen++ { gsub(/[ ,]/, "", $2); print $2 }'
             done
         done
     done | sort -n | tail -1
