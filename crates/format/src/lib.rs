@@ -35,6 +35,6 @@ pub use page::guess::Guess;
 pub use page::seal::{SealError, seal_page};
 pub use page::space_format::{Encryption, Family, NotTablespace, Scheme, SpaceFormat};
 pub use page::verify::{Verdict, Why, verify_page};
-pub use page::verify_inside;
 pub use page::xdes::{ExtentMap, ExtentState, page_in_use};
+pub use page::{damage_inside, verify_inside};
 pub use types::{Lsn, PageId, PageNo, PageSize, SpaceId};

@@ -26,6 +26,14 @@ pub enum CodecError {
         /// Its version.
         version: u32,
     },
+    /// MariaDB: the key has opened other pages of the tablespace, so that it is this page that is wrong.
+    #[error("the page does not decrypt to a sound one with version {version} of key {key_id}, which opens other pages")]
+    DamagedCiphertext {
+        /// The key that was tried.
+        key_id: u32,
+        /// Its version.
+        version: u32,
+    },
     /// An algorithm that no known server writes.
     #[error("the page is compressed with algorithm {id}, which is unknown")]
     UnknownAlgorithm {
@@ -94,7 +102,8 @@ impl CodecError {
             Self::NoKey | Self::NoKeyVersion { .. } => ErrorKind::NoKey,
             Self::WrongKey { .. } => ErrorKind::WrongKey,
             Self::UnknownAlgorithm { .. } => ErrorKind::Unknown,
-            Self::NoAlgorithm
+            Self::DamagedCiphertext { .. }
+            | Self::NoAlgorithm
             | Self::BadHeader { .. }
             | Self::StreamBeyondPage { .. }
             | Self::Stream(_)
@@ -110,6 +119,7 @@ impl CodecError {
             Self::NoKey => "no_key",
             Self::NoKeyVersion { .. } => "no_key_version",
             Self::WrongKey { .. } => "wrong_key",
+            Self::DamagedCiphertext { .. } => "damaged_ciphertext",
             Self::UnknownAlgorithm { .. } => "unknown_compression_algorithm",
             Self::NoAlgorithm => "no_compression_algorithm",
             Self::BadHeader { .. } => "bad_compression_header",

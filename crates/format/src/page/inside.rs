@@ -2,7 +2,7 @@
 //! that the server would work on.
 
 use crate::bytes::be;
-use crate::codec::{self, Context, ErrorKind, Scratch};
+use crate::codec::{self, CodecError, Context, ErrorKind, Scratch};
 use crate::corruption::Corruption;
 use crate::page::fil::{FIL_PAGE_LSN, FIL_PAGE_SPACE_ID};
 use crate::page::space_format::{Encryption, Family, Scheme, SpaceFormat};
@@ -44,6 +44,10 @@ pub fn verify_inside(
             if proven && !matches!(inner, Verdict::Ok(_)) { Verdict::Unverifiable(Why::WrongKey) } else { inner }
         }
         Err(error) => match (error.kind(), outside) {
+            // Keys were given, and not the one that the page names: its server would not read it with them either.
+            (ErrorKind::NoKey, Verdict::Ok(_)) if matches!(error, CodecError::NoKeyVersion { .. }) => {
+                Verdict::Unverifiable(Why::EncryptedNoKey)
+            }
             (ErrorKind::NoKey, Verdict::Ok(_)) => outside,
             (ErrorKind::NoKey, _) => Verdict::Unverifiable(Why::EncryptedNoKey),
             (ErrorKind::WrongKey, _) => Verdict::Unverifiable(Why::WrongKey),
@@ -51,6 +55,30 @@ pub fn verify_inside(
             (ErrorKind::Damaged, _) => Verdict::Corrupt(Corruption::CannotBeOpened(error)),
         },
     }
+}
+
+/// What is wrong with a page that does not open with a key that opens other pages of its tablespace, which [`verify_inside`] cannot
+/// know and calls [`Why::WrongKey`]. `None` if nothing is.
+#[must_use]
+pub fn damage_inside(
+    page: &[u8],
+    id: PageId,
+    format: &SpaceFormat,
+    context: &Context<'_>,
+    scratch: &mut Scratch,
+) -> Option<Corruption> {
+    let error = match codec::open_page(page, id, context, scratch) {
+        Ok(opened) => {
+            let plain = format.with_encryption(Encryption::None).with_page_compressed(false);
+            return match verify_page(opened.page, id, &plain) {
+                Verdict::Corrupt(corruption) => Some(corruption),
+                _ => None,
+            };
+        }
+        Err(CodecError::WrongKey { key_id, version }) => CodecError::DamagedCiphertext { key_id, version },
+        Err(error) => error,
+    };
+    Some(Corruption::CannotBeOpened(error))
 }
 
 /// The checksum of a full_crc32 page is that of the stored bytes; of the image there are the LSN's two halves and the place.

@@ -15,4 +15,4 @@ pub mod space_format;
 pub mod verify;
 pub mod xdes;
 
-pub use inside::verify_inside;
+pub use inside::{damage_inside, verify_inside};

@@ -16,6 +16,8 @@ pub struct Part {
     pub header: Option<SpaceHeader>,
     /// What opens its encrypted pages.
     pub key: SpaceKey,
+    /// The key has opened a page of the file: it is the right one.
+    pub is_key_proven: bool,
     /// Number of the file's first page within the tablespace: 0 but for `ibdata2` and later files.
     pub first_page: u32,
 }
@@ -67,7 +69,7 @@ pub fn by_page0(head: &[u8], page_size: Option<u32>) -> Option<Part> {
         return None;
     }
     let header = head.get(..format.physical().bytes()).and_then(|page0| SpaceHeader::parse(page0).ok());
-    Some(Part { format, header, key: SpaceKey::None, first_page: 0 })
+    Some(Part { format, header, key: SpaceKey::None, is_key_proven: false, first_page: 0 })
 }
 
 /// Decides the format of a file without a sound page 0 from as many of its first bytes as there are. What is left of page 0 is
@@ -91,7 +93,7 @@ pub fn by_pages(head: &[u8], page_size: Option<u32>, leader: Option<(&Part, u32)
         (Err(error), None) => leader.map(|(part, next)| (part.format, next)).ok_or(error)?,
     };
     let key = leader.map(|(part, _)| part.key.clone()).unwrap_or_default();
-    Ok(Part { format, header: None, key, first_page })
+    Ok(Part { format, header: None, key, is_key_proven: false, first_page })
 }
 
 /// The format that the file at `path` states right now, if its page 0 is sound right now.

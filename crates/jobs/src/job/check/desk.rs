@@ -14,7 +14,7 @@ use format::{Algorithm, Corruption, Encryption, ExtentMap, PageId, PageNo, Space
 
 use super::CheckOptions;
 use super::findings::Findings;
-use super::judge::{Again, Judge};
+use super::judge::{self, Again, Judge, PROOF_PAGES};
 use super::usage::{Seen, UsageMap};
 use super::words;
 use crate::out::report::{AlgorithmTally, Counts, Severity};
@@ -216,7 +216,7 @@ impl<'r> Desk<'r> {
             Some(part) => part,
             // Rare enough for a second look at the file, which does not depend on how it is being read.
             None => {
-                let long = long_head(path);
+                let long = first_bytes(path, space::LONG_HEAD);
                 let head = if long.len() > short.len() { &long } else { head };
                 space::by_pages(head, self.page_size, continued).map_err(|error| error.to_string())?
             }
@@ -233,6 +233,12 @@ impl<'r> Desk<'r> {
             Some(known) if part.first_page > 0 => Arc::clone(&known.usage),
             _ => Arc::new(UsageMap::new(part.format, part.header)),
         };
+        let proof = match part.key {
+            SpaceKey::MariaDb(_) => first_bytes(path, PROOF_PAGES * part.format.physical().bytes()),
+            _ => Vec::new(),
+        };
+        // What comes as a stream cannot be read twice; its first piece will do.
+        part.is_key_proven = judge::is_key_proven(&part, if proof.is_empty() { head } else { &proof });
         Ok(Known { has_inside: part.has_inside(), part, usage, key_error })
     }
 
@@ -375,13 +381,13 @@ impl<'r> Desk<'r> {
     }
 }
 
-/// The first bytes of a file, as many as there are up to `LONG_HEAD`; nothing of what cannot be read twice.
-fn long_head(path: &Path) -> Vec<u8> {
+/// The first bytes of a file, as many as there are up to `len`; nothing of what cannot be read twice.
+fn first_bytes(path: &Path, len: usize) -> Vec<u8> {
     let mut head = Vec::new();
     let is_file = std::fs::metadata(path).is_ok_and(|meta| meta.is_file());
     if is_file && let Ok(file) = File::open(path) {
         // An error here shows as a short head, and again, named, when the file itself is read.
-        drop(file.take(space::LONG_HEAD as u64).read_to_end(&mut head));
+        drop(file.take(len as u64).read_to_end(&mut head));
     }
     head
 }

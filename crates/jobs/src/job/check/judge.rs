@@ -7,10 +7,11 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use format::codec::{self, Scratch};
-use format::{PageId, PageNo, Verdict, Why, verify_inside, verify_page};
+use format::{PageId, PageNo, Verdict, Why, damage_inside, verify_inside, verify_page};
 
 use super::desk::Known;
-use crate::source::space;
+use crate::source::keys::SpaceKey;
+use crate::source::space::{self, Part};
 
 /// Judges pages; owns the buffers that opening them takes.
 pub(super) struct Judge {
@@ -67,7 +68,14 @@ impl Judge {
 
     fn inside(&mut self, page: &[u8], id: PageId, known: &Known, outside: Verdict) -> Verdict {
         let format = &known.part.format;
-        verify_inside(page, id, format, &known.part.key.context(format), &mut self.scratch, outside)
+        let context = known.part.key.context(format);
+        match verify_inside(page, id, format, &context, &mut self.scratch, outside) {
+            Verdict::Unverifiable(Why::WrongKey) if known.part.is_key_proven => {
+                let damage = damage_inside(page, id, format, &context, &mut self.scratch);
+                damage.map_or(Verdict::Unverifiable(Why::WrongKey), Verdict::Corrupt)
+            }
+            verdict => verdict,
+        }
     }
 
     /// The page as its server would see it: decrypted and inflated, if that can be done.
@@ -110,6 +118,26 @@ impl Judge {
         }
     }
 }
+
+/// Whether the key opens some page among the first ones of a file, which `head` holds: then a page that it does not open is damaged.
+pub(super) fn is_key_proven(part: &Part, head: &[u8]) -> bool {
+    if !matches!(part.key, SpaceKey::MariaDb(_)) {
+        return false;
+    }
+    let (format, context) = (&part.format, part.key.context(&part.format));
+    let mut scratch = Scratch::new();
+    let pages = head.chunks_exact(format.physical().bytes()).zip(0..);
+    pages.skip(1).take(PROOF_PAGES - 1).any(|(page, number)| {
+        let id = PageId { space: format.space(), page_no: PageNo(number) };
+        let outside = verify_page(page, id, format);
+        codec::steps(page, id, &context).decrypt
+            && !format.is_doublewrite_slot(id)
+            && matches!(verify_inside(page, id, format, &context, &mut scratch, outside), Verdict::Ok(_))
+    })
+}
+
+/// So many pages of a file are looked at to see whether a key fits. Page 0 is never encrypted, those after it are written first.
+pub(super) const PROOF_PAGES: usize = 16;
 
 fn read_page(path: &Path, offset: u64, page: &mut [u8]) -> io::Result<()> {
     File::open(path)?.read_exact_at(page, offset)
