@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use format::redo::{self, Kind, LogState, mariadb, mysql};
 
@@ -18,6 +19,10 @@ pub struct RedoLogs {
 
 /// Levels between a tablespace and its datadir: `datadir/db/t.ibd`, `datadir/ibdata1`.
 const LEVELS_UP: usize = 2;
+
+/// A log that cannot be read is looked at so often.
+const TRIES: u32 = 4;
+const PAUSE: Duration = Duration::from_millis(25);
 
 impl RedoLogs {
     /// Notes the work still to do for a file that is not on a disk, so that no log can be looked for beside it.
@@ -51,17 +56,31 @@ fn unprepared_backup(dir: &Path) -> Option<String> {
 }
 
 fn pending_log(dir: &Path) -> Option<String> {
-    let files = log_files(dir);
-    let state = match identify(files.first()?).ok()? {
-        Kind::MySql => mysql_state(&files),
-        Kind::MariaDb => mariadb_state(files.first()?),
-    };
+    // A server that writes the log may take a file away while it is looked at.
+    let mut state = state_of(dir)?;
+    for _ in 1..TRIES {
+        if state.is_ok() {
+            break;
+        }
+        std::thread::sleep(PAUSE);
+        state = state_of(dir)?;
+    }
     match state {
         // An end that cannot be found lies beyond the checkpoint.
         Ok(LogState::NeedsRecovery | LogState::Undecided) => Some("the redo log still has work to do".to_owned()),
         // A log that cannot be read will not mend anything.
         Ok(LogState::Clean) | Err(_) => None,
     }
+}
+
+/// `None` where there is no log.
+fn state_of(dir: &Path) -> Option<io::Result<LogState>> {
+    let files = log_files(dir);
+    let first = files.first()?;
+    Some(identify(first).and_then(|kind| match kind {
+        Kind::MySql => mysql_state(&files),
+        Kind::MariaDb => mariadb_state(first),
+    }))
 }
 
 /// The log files of a datadir: `#innodb_redo/#ib_redoN` (without the unused `_tmp` ones), else `ib_logfileN`.

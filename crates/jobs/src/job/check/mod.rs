@@ -10,6 +10,7 @@ mod desk;
 mod doublewrite;
 mod findings;
 mod judge;
+mod live_log;
 mod member;
 mod packed;
 mod redo;
@@ -148,6 +149,10 @@ impl Check {
         let phase = Phase { files: &files, context: &context, read: &read, counters: &counters, throttle: &throttle };
         let outcomes =
             watched(watch, &counters, || phase.run(workers)).map_err(|error| Error::Usage(error.to_string()))?;
+        let mut outcomes = outcomes;
+        if options.live {
+            live_log::read_again(&files, &mut outcomes, counters.worker(0), options.findings_max);
+        }
         let (rows, findings) = sequential::merged(files, findings, outcomes, &mut self.inventory);
         let report = settle::settle(&self.inventory, rows, findings, options.live);
         Ok(timed(report, effort, start, &counters, &read))

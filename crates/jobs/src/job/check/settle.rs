@@ -30,6 +30,8 @@ struct Done {
     /// Its bytes ended early, which a finding says already.
     is_cut: bool,
     member: Option<Member>,
+    /// It is not a tablespace yet: its server is making it.
+    is_new: bool,
     /// Removed, replaced or cut while its server had it open, as servers do: nothing that depends on the rest of it is known.
     gone: bool,
 }
@@ -56,10 +58,12 @@ pub(super) fn settle(inventory: &Inventory, rows: Vec<Examined>, findings: Findi
     let mut settling =
         Settling { inventory, done, findings, redo: RedoLogs::default(), freed_damage: BTreeMap::new(), live };
     for passed in &inventory.failed {
-        let message = passed.why.clone();
-        settling.findings.offer(u32::MAX, None, "unreadable_file", Severity::Undecided, || {
-            about(&passed.path, "unreadable_file", Severity::Undecided, message)
-        });
+        let (reason, severity, message) = if settling.has_vanished(&passed.path) {
+            ("replaced_file", Severity::Notice, "the file vanished before it was read".to_owned())
+        } else {
+            ("unreadable_file", Severity::Undecided, passed.why.clone())
+        };
+        settling.findings.offer(u32::MAX, None, reason, severity, || about(&passed.path, reason, severity, message));
     }
     for done in &settling.done {
         if let Some(member) = &done.member {
@@ -81,10 +85,15 @@ fn finished(row: Examined, live: bool) -> Done {
     let nothing = if file.candidate.len == 0 { "the file is empty" } else { "the file is nothing but zeros" };
     let head = file.head.into_inner().unwrap_or_else(|| Err(nothing.to_owned()));
     let gone = live && member.is_none() && (tally.gone || std::fs::metadata(&file.candidate.path).is_err());
-    Done { candidate: file.candidate, head, tally, log, is_cut, member, gone }
+    Done { candidate: file.candidate, head, tally, log, is_cut, member, is_new: false, gone }
 }
 
 impl Settling<'_> {
+    /// Servers remove files all the time.
+    fn has_vanished(&self, path: &Path) -> bool {
+        self.live && std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+    }
+
     fn offer(&mut self, file: u32, finding: Finding) {
         self.findings.offer(file, finding.page, finding.reason, finding.severity, || finding);
     }
@@ -102,7 +111,11 @@ impl Settling<'_> {
             (Some(_), _) if done.is_cut => {}
             (Some(words), _) => found.push(about(&path, "unreadable_file", Severity::Undecided, words.clone())),
             (None, Err(_)) if done.log.is_some() => {}
-            (None, Err(words)) => found.push(not_a_tablespace(&done.candidate, words, &mut self.redo, self.live)),
+            (None, Err(words)) => {
+                let finding = not_a_tablespace(&done.candidate, words, &mut self.redo, self.live);
+                done.is_new = finding.severity == Severity::Notice;
+                found.push(finding);
+            }
             (None, Ok(_)) => {}
         }
         if let Ok(known) = &done.head {
@@ -272,6 +285,7 @@ impl Settling<'_> {
     }
 
     fn report(self) -> Report {
+        let failed = self.inventory.failed.iter().filter(|passed| !self.has_vanished(&passed.path)).count();
         let Self { inventory, done, findings, freed_damage, .. } = self;
         let (total, damage, undecided) = (findings.total, findings.damage, findings.undecided);
         let mut totals = Totals { findings: total, damage, undecided, ..Totals::default() };
@@ -279,7 +293,7 @@ impl Settling<'_> {
         for file in &files {
             totals.add(file);
         }
-        totals.failed_files += inventory.failed.len() as u64;
+        totals.failed_files += failed as u64;
         totals.skipped_files = inventory.skipped.len() as u64;
         let findings = findings.into_sorted().into_iter().map(|(file, finding)| {
             let usage = freed_damage.get(&file);
@@ -405,7 +419,7 @@ fn file_report(done: Done) -> FileReport {
         space_id: format.map(|format| format.space().0),
         page_size: format.map(|format| format.physical().get()),
         algorithm: log.map_or_else(|| done.tally.algorithms.name(), |log| log.algorithm.map(str::to_owned)),
-        error: error.filter(|_| !done.gone),
+        error: error.filter(|_| !done.gone && !done.is_new),
         counts: done.tally.counts,
     }
 }
