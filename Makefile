@@ -23,7 +23,7 @@ servers: ## MariaDB and MySQL, as the tests use them; quick when they are there 
 	scripts/install-servers.sh
 
 datadirs: servers ## datadirs that the real servers write, kept until the servers or the script change
-	scripts/make-datadirs.sh $(DATADIRS)
+	scripts/make-datadirs.sh --with encrypted,compressed $(DATADIRS)
 
 fixtures: servers ## make fixtures/ anew with the real servers
 	scripts/make-fixtures.sh

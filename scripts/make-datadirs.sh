@@ -6,15 +6,20 @@
 #   mariadb-16k-crc32                    the older checksum scheme, change buffering on, undo inside the system tablespace
 #   mysql-16k-innodb, mysql-16k-none     the older checksums, still written by MySQL on demand
 #   {mysql,mariadb}-16k-crashed          killed under load; the redo log still has work to do
-#   mysql-16k-tde, mariadb-16k-enc       only --with encrypted: keys of no secrecy beside them (.NAME.server/keys)
+#   mysql-16k-tde                        only --with encrypted: all that MySQL encrypts, under two master keys
+#   mariadb-16k-enc                      only --with encrypted: all that MariaDB encrypts, page-compressed or not
+#   mariadb-16k-crc32-enc                the same with the older checksum scheme, in the cipher's other mode
 #   {mysql,mariadb}-16k-compressed       only --with compressed: page compression, every algorithm
+#   mariadb-16k-crc32-compressed         the same with the older checksum scheme
 #
+# Keys of no secrecy lie beside the encrypted ones: .NAME.server/keys, and what opens them in .NAME.server/filekey.
 # All are cleanly shut down except the crashed ones: 4k, 16k and 64k slowly (purged and merged), the others fast.
 # A finished datadir is kept until this script or its server changes. Two are made at a time.
 set -euo pipefail
 
 here="$(cd "$(dirname "$0")" && pwd -P)"
 readonly here jobs_max=2 rows=20000
+readonly keys_encrypted='U2FsdGVkX19x+gtSmGQyXqFh1au+IWMVZ/VcDWjeYlJDqY1AN29RNMQljq4GNqPkqVQ3QFPxLhjaSjjn7l7eFHPeh3CdU6sos/TiRdFVY0ozZkwb3+P26iMoYOHadGoAC2j8Rl8TfcvFO1Ds7iUGqw=='
 
 die() { printf 'make-datadirs: %s\n' "$*" >&2; exit 2; }
 server() { "$here/server.sh" "$@"; }
@@ -110,6 +115,14 @@ CREATE TABLE instant (id INT PRIMARY KEY, a INT) ENGINE=InnoDB;
 INSERT INTO instant SELECT i, i%10 FROM n WHERE i < 2000;
 ALTER TABLE instant ADD COLUMN later VARCHAR(20) NOT NULL DEFAULT 'was not there', ALGORITHM=INSTANT;
 INSERT INTO instant SELECT i, i%10, LEFT(LEFT(SHA2(i, 256), 32), 20) FROM n WHERE i BETWEEN 2000 AND 2499;
+CREATE TABLE instant_dropped (id INT PRIMARY KEY, a INT, gone VARCHAR(20)) ENGINE=InnoDB;
+INSERT INTO instant_dropped SELECT i, i%10, 'soon gone' FROM n WHERE i < 2000;
+ALTER TABLE instant_dropped DROP COLUMN gone, ALGORITHM=INSTANT;
+ALTER TABLE instant_dropped ADD COLUMN came_first INT FIRST, ALGORITHM=INSTANT;
+INSERT INTO instant_dropped SELECT 1, i, i%10 FROM n WHERE i BETWEEN 2000 AND 2499;
+CREATE TABLE virtuals (id INT PRIMARY KEY, a INT, twice INT GENERATED ALWAYS AS (a*2) VIRTUAL, stored_too INT GENERATED ALWAYS AS (a+1) STORED, KEY (twice)) ENGINE=InnoDB;
+INSERT INTO virtuals (id, a) SELECT i, i%100 FROM n WHERE i < 3000;
+ALTER TABLE virtuals ADD COLUMN thrice INT GENERATED ALWAYS AS (a*3) VIRTUAL;
 CREATE TABLE `odd-name`.`tä ble-1` (id INT PRIMARY KEY) ENGINE=InnoDB;
 INSERT INTO `odd-name`.`tä ble-1` SELECT i FROM n WHERE i < 100;
 CREATE TABLE types (id BIGINT UNSIGNED AUTO_INCREMENT PRIMARY KEY, ti TINYINT, si SMALLINT UNSIGNED, mi MEDIUMINT, bi BIGINT, f FLOAT, d DOUBLE,
@@ -174,38 +187,55 @@ sql_load() {
     done
 }
 
+# Page compression by every algorithm; `prefix` goes before the tables' names.
 sql_page_compressed() {
-    sql_numbers
-    if [ "$1" = mysql ]; then
+    local kind="$1" prefix="$2" algorithm
+    if [ "$kind" = mysql ]; then
         for algorithm in zlib lz4; do
-            printf "CREATE TABLE page_%s (%s, KEY (a), KEY (b, a)) ENGINE=InnoDB COMPRESSION='%s';\n" $algorithm "$columns" $algorithm
-            sql_fill page_$algorithm 8000
+            printf "CREATE TABLE %spage_%s (%s, KEY (a), KEY (b, a)) ENGINE=InnoDB COMPRESSION='%s';\n" \
+                "$prefix" $algorithm "$columns" $algorithm
+            sql_fill "${prefix}page_$algorithm" 8000
         done
+        printf "CREATE TABLE %spage_blobs (id INT PRIMARY KEY, body LONGBLOB) ENGINE=InnoDB COMPRESSION='zlib';\n" "$prefix"
     else
         for algorithm in zlib lz4 lzo lzma bzip2 snappy; do
             printf "SET GLOBAL innodb_compression_algorithm = '%s';\n" $algorithm
-            printf 'CREATE TABLE page_%s (%s, KEY (a), KEY (b, a)) ENGINE=InnoDB PAGE_COMPRESSED=1;\n' $algorithm "$columns"
-            sql_fill page_$algorithm 8000
+            printf 'CREATE TABLE %spage_%s (%s, KEY (a), KEY (b, a)) ENGINE=InnoDB PAGE_COMPRESSED=1;\n' \
+                "$prefix" $algorithm "$columns"
+            sql_fill "${prefix}page_$algorithm" 8000
             # The algorithm is the one in force when a page is written, not when its table was made.
-            printf 'FLUSH TABLES page_%s FOR EXPORT; UNLOCK TABLES;\n' $algorithm
+            printf 'FLUSH TABLES %spage_%s FOR EXPORT; UNLOCK TABLES;\n' "$prefix" $algorithm
         done
+        printf "CREATE TABLE %spage_blobs (id INT PRIMARY KEY, body LONGBLOB) ENGINE=InnoDB PAGE_COMPRESSED=1;\n" "$prefix"
     fi
+    printf 'INSERT INTO %spage_blobs SELECT i, REPEAT(LEFT(SHA2(i, 256), 32), 10*i*i) FROM n WHERE i < 30;\n' "$prefix"
 }
 
+# Everything that the plain datadirs hold, encrypted: in MySQL by the default of new schemas and tablespaces, in MariaDB by the
+# server's settings.
 sql_encrypted() {
-    sql_numbers
-    if [ "$1" = mysql ]; then
-        printf "CREATE TABLE secret (%s, KEY (a)) ENGINE=InnoDB ENCRYPTION='Y';\n" "$columns"
-        printf "CREATE TABLE secret_page_zlib (%s, KEY (a)) ENGINE=InnoDB ENCRYPTION='Y' COMPRESSION='zlib';\n" "$columns"
-        printf "CREATE TABLE secret_zip (%s, KEY (a)) ENGINE=InnoDB ENCRYPTION='Y' ROW_FORMAT=COMPRESSED KEY_BLOCK_SIZE=8;\n" "$columns"
-    else
-        printf 'CREATE TABLE secret (%s, KEY (a)) ENGINE=InnoDB ENCRYPTED=YES ENCRYPTION_KEY_ID=2;\n' "$columns"
-        printf 'CREATE TABLE secret_page_zlib (%s, KEY (a)) ENGINE=InnoDB ENCRYPTED=YES PAGE_COMPRESSED=1;\n' "$columns"
-        printf 'CREATE TABLE secret_zip (%s, KEY (a)) ENGINE=InnoDB ENCRYPTED=YES ROW_FORMAT=COMPRESSED KEY_BLOCK_SIZE=8;\n' "$columns"
+    local kind="$1" page_kib="$2"
+    if [ "$kind" = mysql ]; then
+        printf '%s;\n' 'SET default_table_encryption = ON' 'SET GLOBAL default_table_encryption = ON' \
+            'SET GLOBAL innodb_undo_log_encrypt = ON' "ALTER TABLESPACE mysql ENCRYPTION = 'Y'"
     fi
-    local table
-    for table in secret secret_page_zlib secret_zip; do sql_fill $table 6000; done
-    printf 'CREATE TABLE plain (%s);\n' "$columns"
+    sql_numbers
+    sql_row_formats
+    # Tables made before keep their own keys, which the new master key wraps from now on.
+    if [ "$kind" = mysql ]; then printf 'ALTER INSTANCE ROTATE INNODB MASTER KEY;\n'; fi
+    sql_compressed "$page_kib"
+    sql_special
+    if [ "$kind" = mysql ]; then
+        sql_mysql_only "$page_kib"
+        sql_page_compressed mysql secret_
+        printf "CREATE TABLE plain (%s) ENCRYPTION='N';\n" "$columns"
+    else
+        sql_system_space
+        sql_page_compressed mariadb secret_
+        printf 'CREATE TABLE other_key (%s, KEY (a)) ENCRYPTED=YES ENCRYPTION_KEY_ID=2;\n' "$columns"
+        sql_fill other_key 4000
+        printf 'CREATE TABLE plain (%s) ENCRYPTED=NO;\n' "$columns"
+    fi
     sql_fill plain 1000
 }
 
@@ -214,20 +244,28 @@ sql_encrypted() {
 # Options for init, kept by server.sh for every start.
 init_options() {
     local kind="$1" page_kib="$2" variant="$3"
-    printf -- '--innodb-page-size=%sk\n' "$page_kib"
+    # MariaDB clears its folder of temporary tables when it starts, those of another server among them.
+    printf '%s\n' "--innodb-page-size=${page_kib}k" "--tmpdir=$control/tmp"
     if [ "$page_kib" -eq 8 ]; then printf '%s\n' '--innodb-data-file-path=ibdata1:12M;ibdata2:4M:autoextend'; fi
     if [ "$kind" = mariadb ] && [ "$page_kib" -ne 4 ] && [ "$variant" != crc32 ]; then printf '%s\n' --innodb-undo-tablespaces=3; fi
     case "$kind-$variant" in
-        mariadb-crc32) printf '%s\n' --innodb-checksum-algorithm=crc32 --innodb-change-buffering=all ;;
-        mariadb-compressed)
-            printf -- '--plugin-load-add=provider_%s\n' lz4 lzo lzma bzip2 snappy
-            ;;
-        mariadb-enc)
-            printf '%s\n' --plugin-load-add=file_key_management "--loose-file-key-management-filename=$keys" \
-                --innodb-encryption-threads=2 --innodb-encrypt-tables=ON --innodb-encryption-rotate-key-age=1
-            ;;
+        mariadb-crc32*) printf '%s\n' --innodb-checksum-algorithm=crc32 --innodb-change-buffering=all ;;
         mysql-innodb | mysql-none) printf -- '--innodb-checksum-algorithm=%s\n' "$variant" ;;
     esac
+    case "$kind-$variant" in
+        mariadb-*compressed | mariadb-*enc) printf -- '--plugin-load-add=provider_%s\n' lz4 lzo lzma bzip2 snappy ;;
+    esac
+    case "$kind-$variant" in
+        mariadb-*enc)
+            printf '%s\n' --plugin-load-add=file_key_management "--loose-file-key-management-filename=$keys" \
+                --innodb-encryption-threads=2 --innodb-encrypt-tables=ON --innodb-encryption-rotate-key-age=1 \
+                --innodb-encrypt-log=ON
+            ;;
+    esac
+    if [ "$variant" = crc32-enc ]; then
+        printf '%s\n' --loose-file-key-management-encryption-algorithm=aes_ctr \
+            "--loose-file-key-management-filekey=FILE:$control/filekey"
+    fi
 }
 
 # MySQL finds its keyring by manifests: one beside the program that points to the datadir's, where the component is named.
@@ -247,10 +285,16 @@ make() {
     if [ "$(cat "$control/stamp" 2>/dev/null)" = "$stamp" ] && [ -d "$datadir" ]; then return 0; fi
     server "$kind" stop "$datadir"
     rm -rf "$datadir" "$control"
-    mkdir -p "$control"
+    mkdir -p "$control/tmp"
     keys="$control/keys"
-    printf '1;770A8A65DA156D24EE2A093277530142\n2;18420B5CBA31CCDFFE9716E91EB61374D05914F3ADE23E03\n' >"$keys"
-    if [ "$kind" = mysql ]; then rm "$keys"; fi
+    case "$variant" in
+        enc) printf '1;770A8A65DA156D24EE2A093277530142\n2;18420B5CBA31CCDFFE9716E91EB61374D05914F3ADE23E03\n' >"$keys" ;;
+        crc32-enc)
+            # The same two keys, by `openssl enc -aes-256-cbc -md sha1 -pass pass:innokit`.
+            printf '%s' "$keys_encrypted" | base64 -d >"$keys"
+            printf 'innokit\n' >"$control/filekey"
+            ;;
+    esac
     mapfile -t options < <(init_options "$kind" "$page_kib" "$variant")
     # Whatever fails below leaves no server behind.
     trap 'server "$kind" stop "$datadir" || true' EXIT
@@ -258,8 +302,11 @@ make() {
     if [ "$variant" = tde ]; then mysql_keyring "$datadir"; fi
     server "$kind" start "$datadir"
     case "$variant" in
-        compressed) sql_page_compressed "$kind" ;;
-        tde | enc) sql_encrypted "$kind" ;;
+        *compressed)
+            sql_numbers
+            sql_page_compressed "$kind" ''
+            ;;
+        tde | *enc) sql_encrypted "$kind" "$page_kib" ;;
         *) sql_everything "$kind" "$page_kib" ;;
     esac >"$control/made-by.sql"
     server "$kind" sql "$datadir" <"$control/made-by.sql" || die "$name: the SQL in $control/made-by.sql failed"
@@ -305,9 +352,12 @@ wanted() {
     done
     printf '%s\n' 'mariadb 16 crc32 mariadb-16k-crc32' 'mysql 16 innodb mysql-16k-innodb' 'mysql 16 none mysql-16k-none' \
         'mysql 16 crashed mysql-16k-crashed' 'mariadb 16 crashed mariadb-16k-crashed'
-    case ",$with," in *,encrypted,*) printf '%s\n' 'mysql 16 tde mysql-16k-tde' 'mariadb 16 enc mariadb-16k-enc' ;; esac
+    case ",$with," in *,encrypted,*)
+        printf '%s\n' 'mysql 16 tde mysql-16k-tde' 'mariadb 16 enc mariadb-16k-enc' 'mariadb 16 crc32-enc mariadb-16k-crc32-enc' ;;
+    esac
     case ",$with," in *,compressed,*)
-        printf '%s\n' 'mysql 16 compressed mysql-16k-compressed' 'mariadb 16 compressed mariadb-16k-compressed' ;;
+        printf '%s\n' 'mysql 16 compressed mysql-16k-compressed' 'mariadb 16 compressed mariadb-16k-compressed' \
+            'mariadb 16 crc32-compressed mariadb-16k-crc32-compressed' ;;
     esac
 }
 
