@@ -45,6 +45,8 @@ pub struct Journal<'f> {
     /// The batch, as it will stand in the journal.
     batch: Vec<u8>,
     pages: u32,
+    /// A write or a sync failed: whatever follows is refused, and the journal stays for the next run.
+    failed: bool,
 }
 
 /// The journal that belongs to a tablespace, beside the file itself even if it was called by a link's name.
@@ -58,7 +60,7 @@ pub fn path_of(tablespace: &Path) -> PathBuf {
 impl<'f> Journal<'f> {
     /// For pages of `page_size` bytes. Nothing is created before there is something to write.
     pub fn new(tablespace: &'f File, name: &Path, page_size: usize) -> Self {
-        Self { tablespace, path: path_of(name), page_size, file: None, batch: Vec::new(), pages: 0 }
+        Self { tablespace, path: path_of(name), page_size, file: None, batch: Vec::new(), pages: 0, failed: false }
     }
 
     /// Has `page` written at `offset`, sooner or later.
@@ -81,9 +83,19 @@ impl<'f> Journal<'f> {
     }
 
     fn commit(&mut self) -> io::Result<()> {
+        if self.failed {
+            return Err(io::Error::other("an earlier write failed"));
+        }
         if self.pages == 0 {
             return Ok(());
         }
+        self.failed = true;
+        self.write_batch()?;
+        self.failed = false;
+        Ok(())
+    }
+
+    fn write_batch(&mut self) -> io::Result<()> {
         let count = be::put_u32(&mut self.batch, 12, self.pages);
         count.ok_or_else(|| io::Error::other("the batch has no header"))?;
         let checksum = crc32c(&self.batch);
@@ -221,6 +233,23 @@ mod tests {
         let bytes = fs::read(&path).expect("read");
         assert_eq!(bytes[1024..3072], [page(1, 9, 2), page(2, 9, 2)].concat());
         assert_eq!(recover(&file, &path).expect("nothing left"), None);
+    }
+
+    #[test]
+    fn after_a_failed_write_nothing_more_is_written_and_the_journal_stays() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("t.ibd");
+        fs::write(&path, page(0, 9, 1)).expect("written");
+        // The journal can be written, the tablespace cannot.
+        let file = File::open(&path).expect("opened");
+        let mut journal = Journal::new(&file, &path, 1024);
+        journal.write(0, &page(0, 9, 2)).expect("collected");
+        assert!(journal.commit().is_err());
+        journal.write(1024, &page(1, 9, 2)).expect("collected");
+        assert!(journal.finish().is_err());
+        let file = OpenOptions::new().read(true).write(true).open(&path).expect("opened");
+        assert_eq!(recover(&file, &path).expect("recovered"), Some(1));
+        assert_eq!(fs::read(&path).expect("read"), page(0, 9, 2));
     }
 
     #[test]

@@ -39,6 +39,7 @@ struct Counts {
 
 /// One file on its way.
 struct Work<'f> {
+    name: PathBuf,
     layout: Layout,
     judge: Judge,
     journal: Option<Journal<'f>>,
@@ -148,7 +149,8 @@ impl<'o> Session<'o> {
         let file = file.map_err(|error| Fault::Open { path: name.clone(), error })?;
         let journal = file.as_ref().filter(|_| self.options.write.is_some());
         let journal = journal.map(|file| Journal::new(file, &name, layout.page_size()));
-        let mut work = Work { layout, judge: Judge::new(layout), journal, stdin, counts: Counts::default() };
+        let mut work =
+            Work { name: name.clone(), layout, judge: Judge::new(layout), journal, stdin, counts: Counts::default() };
         let mut done = self.sweep(input, &mut work, pages);
         if let Some(journal) = work.journal.take() {
             // What was rewritten before a corrupt page stays rewritten, as in the original.
@@ -192,14 +194,14 @@ impl<'o> Session<'o> {
         }
         let layout = work.layout;
         let doublewrite = layout.is_doublewrite(position);
-        let mut examined = work.judge.examine(page, position);
+        let examined = work.judge.examine(page, position);
         if !doublewrite && !self.options.no_check {
             work.counts.encrypted += u64::from(examined.outcome == Outcome::Encrypted);
             self.check(&examined, position, layout)?;
         }
         if let Some(algorithm) = self.options.write {
-            let stored = Stored { page, position, untouched: doublewrite };
-            self.rewrite(&stored, &mut examined, algorithm, &layout, &mut work.journal, &mut work.counts.encrypted)?;
+            let stored = Stored { name: &work.name, page, position, untouched: doublewrite };
+            self.rewrite(&stored, &examined, algorithm, &layout, &mut work.journal, &mut work.counts.encrypted)?;
         }
         if self.options.use_end && position >= self.options.end {
             return Ok(true);
@@ -237,7 +239,7 @@ impl<'o> Session<'o> {
     fn rewrite(
         &mut self,
         stored: &Stored<'_>,
-        examined: &mut Examined<'_>,
+        examined: &Examined<'_>,
         algorithm: Checksum,
         layout: &Layout,
         journal: &mut Option<Journal<'_>>,
@@ -265,7 +267,8 @@ impl<'o> Session<'o> {
             Some(_) if page == stored.page => Ok(()),
             Some(journal) => {
                 let offset = stored.position.saturating_mul(stored.page.len() as u64);
-                Ok(journal.write(offset, &page)?)
+                let path = || stored.name.to_owned();
+                journal.write(offset, &page).map_err(|error| Fault::Write { path: path(), error })
             }
         }
     }
@@ -316,6 +319,7 @@ impl<'o> Session<'o> {
 
 /// A page as it lies in the file.
 struct Stored<'a> {
+    name: &'a Path,
     page: &'a [u8],
     position: u64,
     /// In the doublewrite area, which is left as it is.
