@@ -15,6 +15,8 @@ pub struct RedoLogs {
     by_dir: HashMap<PathBuf, Option<String>>,
     /// What was said of files that lie in no directory.
     said: HashMap<PathBuf, Option<String>>,
+    /// A server may be writing them: what is clean now need not be so at the next question.
+    live: bool,
 }
 
 /// Levels between a tablespace and its datadir: `datadir/db/t.ibd`, `datadir/ibdata1`.
@@ -25,6 +27,12 @@ const TRIES: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(25);
 
 impl RedoLogs {
+    /// Logs that a server may be writing, if `live`.
+    #[must_use]
+    pub fn new(live: bool) -> Self {
+        Self { live, ..Self::default() }
+    }
+
     /// Notes the work still to do for a file that is not on a disk, so that no log can be looked for beside it.
     pub fn say(&mut self, path: PathBuf, pending: Option<&str>) {
         self.said.insert(path, pending.map(str::to_owned));
@@ -38,7 +46,8 @@ impl RedoLogs {
         }
         let dirs: Vec<PathBuf> = path.ancestors().skip(1).take(LEVELS_UP).map(Path::to_path_buf).collect();
         for dir in &dirs {
-            if !self.by_dir.contains_key(dir) {
+            let known = self.by_dir.get(dir);
+            if known.is_none_or(|pending| self.live && pending.is_none()) {
                 let pending = unprepared_backup(dir).or_else(|| pending_log(dir));
                 self.by_dir.insert(dir.clone(), pending);
             }

@@ -212,7 +212,7 @@ impl<'r> Desk<'r> {
         let continued = leader.map(|known| (&known.part, self.pages_before(file, &known.part)));
         let short = head.get(..space::HEAD).unwrap_or(head);
         let path = &file.candidate.path;
-        let mut part = match space::by_page0(short, self.page_size).or_else(|| self.page0_later(file)) {
+        let mut part = match space::by_page0(short, self.page_size).or_else(|| self.page0_later(file, short)) {
             Some(part) => part,
             // Rare enough for a second look at the file, which does not depend on how it is being read.
             None => {
@@ -242,9 +242,10 @@ impl<'r> Desk<'r> {
         Ok(Known { has_inside: part.has_inside(), part, usage, key_error })
     }
 
-    /// Page 0 of a file that a server is just making or writing.
-    fn page0_later(&self, file: &FileState) -> Option<Part> {
-        if !self.judge.is_live() || file.leader.is_some() {
+    /// Page 0 of a file that a server is just writing. One that was never written is not waited for: that may take minutes.
+    fn page0_later(&self, file: &FileState, head: &[u8]) -> Option<Part> {
+        let is_written = head.iter().any(|byte| *byte != 0);
+        if !is_written || !self.judge.is_live() || file.leader.is_some() {
             return None;
         }
         (0..PAGE0_TRIES).find_map(|_| {

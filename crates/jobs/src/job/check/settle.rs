@@ -56,7 +56,7 @@ struct Settling<'i> {
 pub(super) fn settle(inventory: &Inventory, rows: Vec<Examined>, findings: Findings, live: bool) -> Report {
     let done = rows.into_iter().map(|file| finished(file, live)).collect();
     let mut settling =
-        Settling { inventory, done, findings, redo: RedoLogs::default(), freed_damage: BTreeMap::new(), live };
+        Settling { inventory, done, findings, redo: RedoLogs::new(live), freed_damage: BTreeMap::new(), live };
     for passed in &inventory.failed {
         let (reason, severity, message) = if settling.has_vanished(&passed.path) {
             ("replaced_file", Severity::Notice, "the file vanished before it was read".to_owned())
@@ -112,7 +112,10 @@ impl Settling<'_> {
             (Some(words), _) => found.push(about(&path, "unreadable_file", Severity::Undecided, words.clone())),
             (None, Err(_)) if done.log.is_some() => {}
             (None, Err(words)) => {
-                let finding = not_a_tablespace(&done.candidate, words, &mut self.redo, self.live);
+                let mut finding = not_a_tablespace(&done.candidate, words, &mut self.redo, self.live);
+                if self.live && space::part_now(&path).is_some() {
+                    finding = about(&path, "replaced_file", Severity::Notice, "the file was made meanwhile".to_owned());
+                }
                 done.is_new = finding.severity == Severity::Notice;
                 found.push(finding);
             }
@@ -135,8 +138,10 @@ impl Settling<'_> {
         }
         if done.tally.first_page_zero {
             let finding = first_page_lost(&path, &mut self.redo, self.live);
-            done.tally.counts.empty_turned(1, finding.severity);
-            found.push(finding);
+            if !self.live || space::part_now(&path).is_none() {
+                done.tally.counts.empty_turned(1, finding.severity);
+                found.push(finding);
+            }
         }
         for (reason, undecided) in &done.tally.undecided {
             found.push(undecided_pages(&path, reason, undecided));
@@ -204,10 +209,11 @@ impl Settling<'_> {
         let Some(file) = self.file_with(space, page) else { return };
         let Some(done) = self.done.get_mut(file as usize) else { return };
         let path = done.candidate.path.clone();
+        // The log first: pages that are still zero after it was clean are not on their way.
+        let recovery = self.redo.pending_for(&path);
         if self.live && done.head.as_ref().is_ok_and(|known| written_meanwhile(&path, &known.part, page, pages)) {
             return;
         }
-        let recovery = self.redo.pending_for(&path);
         let severity = severity_unless(recovery, self.live);
         done.tally.counts.empty_turned(u64::from(pages), severity);
         let mut message = "all zeros, but in use by the extent descriptors: the content is lost".to_owned();
