@@ -78,22 +78,31 @@ cat_many() { cat "$many"/*.ibd; }
 loop_mysql() { for file in "$many"/*.ibd; do "${my[@]}" -C crc32 "$file"; done; }
 loop_mariadb() { for file in "$many"/*.ibd; do "${ma[@]}" "$file"; done; }
 
-# Bytes per second of fio's best sequential direct read of the file, over sizes and depths. Huge pages for its buffers, where they
-# can be had: with small ones a request falls apart into as many segments as the device takes, and fio loses a third and more.
+# fio FILE MEMORY BLOCK DEPTH: bytes per second of a sequential direct read, cold, as fio itself counts them.
 fio_rate() {
-    local file="$1" bs depth memory
-    local memories=(malloc)
-    [ "$(cat /proc/sys/vm/nr_hugepages)" -eq 0 ] || memories+=(shmhuge)
-    for memory in "${memories[@]}"; do
+    drop_caches
+    fio --name=limit --filename="$1" --readonly --rw=read --direct=1 --mem="$2" --bs="$3" --iodepth="$4" \
+        --ioengine=io_uring --output-format=json 2>/dev/null |
+        awk -F: '/"bw_bytes"/ && !seen++ { gsub(/[ ,]/, "", $2); print $2 }'
+}
+
+# The best of fio's settings for the file, as "MEMORY BLOCK DEPTH". Huge pages for its buffers, where they can be had: with small
+# ones a request falls apart into as many segments as the device takes, and fio loses a third and more.
+fio_best() {
+    local file="$1" memory bs depth
+    for memory in malloc shmhuge; do
         for bs in 512k 1m 4m; do
             for depth in 8 16 32; do
-                drop_caches
-                fio --name=limit --filename="$file" --readonly --rw=read --direct=1 --bs="$bs" --iodepth="$depth" \
-                    --mem="$memory" --ioengine=io_uring --output-format=json 2>/dev/null |
-                    awk -F: '/"bw_bytes"/ && !seen++ { gsub(/[ ,]/, "", $2); print $2 }'
+                printf '%s %s %s %s\n' "$(fio_rate "$file" $memory $bs $depth)" $memory $bs $depth
             done
         done
-    done | sort -n | tail -1
+    done | sort -n | tail -1 | cut -d' ' -f2-
+}
+
+# Bytes per second of a cold check, as it counts them itself.
+our_rate() {
+    drop_caches
+    "$innokit" check --json "$1" | awk -F: -v bytes="$(stat -c %s "$1")" '/"seconds"/ { printf "%d\n", bytes / $2 }'
 }
 
 # --- The tables ----------------------------------------------------------------------------------------------------------
@@ -109,24 +118,34 @@ hot() {
 }
 
 cold() {
+    peers_cold
+    share_of_device
+}
+
+peers_cold() {
     heading 'Cold'
     compare 'MySQL `innochecksum -C crc32`, its file' cold ours_mysql mysql_crc32
     compare 'MariaDB `innochecksum`, its file' cold ours_mariadb mariadb_own
     compare '`inno checksum`' cold ours_mysql inno_mysql
-    say
-    say '### Share of the device'
-    say
-    say '| round | `fio`, best sequential direct read | innokit, the same file | share |'
-    say '|---|---|---|---|'
-    local round rate seconds huge
+}
+
+share_of_device() {
+    local file huge pair settings
     huge="$(cat /proc/sys/vm/nr_hugepages)"
     echo 160 >/proc/sys/vm/nr_hugepages || true
-    for round in 1 2 3; do
-        rate="$(fio_rate "$mysql_big")"
-        for _ in 1 2 3; do drop_caches; timed ours_mysql; done | sort -n | head -1 | cut -d' ' -f1 >"$work/best"
-        seconds="$(cat "$work/best")"
-        awk -v round="$round" -v rate="$rate" -v bytes="$(stat -c %s "$mysql_big")" -v seconds="$seconds" 'BEGIN {
-            printf "| %d | 1.00 | %.2f | %.0f%% |\n", round, bytes / seconds / rate, 100 * bytes / seconds / rate }'
+    say
+    say '### Share of the device: innokit / `fio`, bytes per second, cold, pair by pair'
+    say
+    say '| file | best settings of `fio` | lowest | median | highest |'
+    say '|---|---|---|---|---|'
+    for file in "$mysql_big" "$mariadb_big"; do
+        settings="$(fio_best "$file")"
+        for ((pair = 0; pair < pairs; pair++)); do
+            # shellcheck disable=SC2086 # three words
+            printf '%s %s\n' "$(our_rate "$file")" "$(fio_rate "$file" $settings)"
+        done | awk '{ print $1 / $2 }' | sort -n |
+            awk -v name="$(basename "$file")" -v settings="$settings" '{ v[NR] = $1 } END {
+                printf "| %s | %s | %.0f%% | %.0f%% | %.0f%% |\n", name, settings, 100 * v[1], 100 * v[int((NR + 1) / 2)], 100 * v[NR] }'
     done
     echo "$huge" >/proc/sys/vm/nr_hugepages || true
 }
