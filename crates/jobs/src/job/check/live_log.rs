@@ -1,18 +1,20 @@
-//! A redo log that a server is writing: `alarm -> the files that there are now -> RedoCheck again -> what stays the same is damage`
+//! Logs that a server is writing: `alarm -> the files that there are now -> the same check again -> what stays the same is damage`
 //!
-//! While the log is read, its server makes files, recycles them and moves the checkpoint, so that the parts do not fit together. A
+//! While a redo log is read, its server makes files, recycles them and moves the checkpoint, so that the parts do not fit together. A
 //! reading takes milliseconds where a file lasts for a second or more: one of a few readings falls between two such moments.
+//! A binary log is closed by a mark in its header, which a reader may see although the file was still growing when its length was
+//! taken.
 
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use flow::WorkerCounters;
+use flow::{ReaderError, WorkerCounters};
 
 use super::desk::FileState;
 use super::findings::Findings;
 use super::redo::RedoCheck;
-use super::sequential::Outcomes;
+use super::sequential::{Outcomes, Phase};
 use super::stream::Examined;
 use crate::out::report::{Finding, Severity};
 use crate::source::content::Content;
@@ -27,7 +29,36 @@ const PAUSE: Duration = Duration::from_millis(50);
 const OF_THE_MOMENT: [&str; 4] = ["redo_files", "redo_header", "redo_no_checkpoint", "unreadable_file"];
 
 /// Reads the logs again that did not look sound.
-pub(super) fn read_again(files: &[FileState], outcomes: &mut Outcomes, counters: &WorkerCounters, findings_max: usize) {
+///
+/// # Errors
+/// No reader could be made.
+pub(super) fn read_again(
+    phase: &Phase<'_>,
+    outcomes: &mut Outcomes,
+    counters: &WorkerCounters,
+) -> Result<(), ReaderError> {
+    let findings_max = phase.context.options.findings_max;
+    read_redo_again(phase.files, outcomes, counters, findings_max);
+    for (number, state) in (0..).zip(phase.files).filter(|(_, state)| state.candidate.content == Content::Binlog) {
+        let Some(outcome) = outcomes.get_mut(&number) else { continue };
+        for _ in 0..TRIES {
+            if outcome.findings.damage + outcome.findings.undecided == 0 {
+                break;
+            }
+            std::thread::sleep(PAUSE);
+            match fs::metadata(&state.candidate.path) {
+                Ok(meta) => {
+                    *outcome = phase.stream(&Candidate { len: meta.len(), ..state.candidate.clone() }, counters)?
+                }
+                // Purged; whoever settles the files says so.
+                Err(_) => outcome.findings = Findings::new(findings_max),
+            }
+        }
+    }
+    Ok(())
+}
+
+fn read_redo_again(files: &[FileState], outcomes: &mut Outcomes, counters: &WorkerCounters, findings_max: usize) {
     let is_log = |state: &FileState| state.candidate.content == Content::Redo;
     let numbered: Vec<(u32, &Candidate)> =
         (0..).zip(files).filter(|(_, state)| is_log(state)).map(|(number, state)| (number, &state.candidate)).collect();

@@ -151,7 +151,8 @@ impl Check {
             watched(watch, &counters, || phase.run(workers)).map_err(|error| Error::Usage(error.to_string()))?;
         let mut outcomes = outcomes;
         if options.live {
-            live_log::read_again(&files, &mut outcomes, counters.worker(0), options.findings_max);
+            live_log::read_again(&phase, &mut outcomes, counters.worker(0))
+                .map_err(|error| Error::Usage(error.to_string()))?;
         }
         let (rows, findings) = sequential::merged(files, findings, outcomes, &mut self.inventory);
         let report = settle::settle(&self.inventory, rows, findings, options.live);

@@ -102,7 +102,7 @@ impl Phase<'_> {
         Ok(outcome)
     }
 
-    fn stream(&self, candidate: &Candidate, counters: &WorkerCounters) -> Result<Outcome, ReaderError> {
+    pub(super) fn stream(&self, candidate: &Candidate, counters: &WorkerCounters) -> Result<Outcome, ReaderError> {
         let mut stream = Stream::new(self.context.clone(), candidate.path.clone(), candidate.hint, Role::Named);
         if let Some(why) = self.read(candidate, counters, |bytes| stream.take(bytes))? {
             stream.broken(why);
