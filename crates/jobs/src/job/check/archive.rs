@@ -21,7 +21,7 @@ const CHECKPOINTS: [&str; 2] = ["xtrabackup_checkpoints", "mariadb_backup_checkp
 /// More of it is not kept.
 const CHECKPOINTS_MAX: usize = 16 * 1024;
 /// More members than any backup tool copies at once: what waits of each would take too much memory.
-const OPEN_MAX: usize = 1024;
+const OPEN_MAX: usize = 256;
 
 /// An archive while it passes.
 pub(super) struct Archive {

@@ -1,6 +1,7 @@
 //! A tablespace whose bytes come one after the other: cut into pieces like those of a file, and judged by the same desk.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use flow::{FileId, Piece};
 
@@ -13,6 +14,8 @@ use crate::source::space::{self, Part};
 
 /// Pieces are multiples of the largest page.
 const PIECE_ALIGN: usize = space::HEAD;
+/// So many tablespaces with damaged first pages may wait for 4 MiB of their pages at a time.
+const LONG_HEADS_MAX: u32 = 8;
 
 /// A tablespace while it passes.
 pub(super) struct PagesCheck {
@@ -56,10 +59,18 @@ impl PagesCheck {
         self.waiting.extend_from_slice(rest);
     }
 
-    /// Without a sound page 0 the pages behind it must tell the format: the more of them the better, and as many as of a file.
+    /// Without a sound page 0 the pages behind it must tell the format: the more of them the better, and as many as of a file, unless
+    /// too many tablespaces ask for it at a time.
     fn needs_longer_head(&mut self) -> bool {
-        let short = self.offset == 0 && self.first_piece == PIECE_ALIGN;
-        if !short || self.is_later_part() || space::by_page0(&self.waiting, self.context.options.page_size).is_some() {
+        let is_short = self.offset == 0 && self.first_piece == PIECE_ALIGN;
+        if !is_short || self.is_later_part() {
+            return false;
+        }
+        if space::by_page0(&self.waiting, self.context.options.page_size).is_some() {
+            return false;
+        }
+        let has_room = |now: u32| (now < LONG_HEADS_MAX).then_some(now + 1);
+        if self.context.long_heads.fetch_update(Ordering::Relaxed, Ordering::Relaxed, has_room).is_err() {
             return false;
         }
         self.first_piece = space::LONG_HEAD;
@@ -71,6 +82,9 @@ impl PagesCheck {
         let mut waiting = std::mem::take(&mut self.waiting);
         if self.offset > 0 || self.is_placed(&waiting) {
             self.judge(&waiting);
+        }
+        if std::mem::replace(&mut self.first_piece, PIECE_ALIGN) > PIECE_ALIGN {
+            self.context.long_heads.fetch_sub(1, Ordering::Relaxed);
         }
         // The memory of a long head is given back; that of a piece is needed again.
         if waiting.capacity() <= 2 * PIECE_ALIGN {

@@ -1,6 +1,7 @@
 //! A file that comes as bytes one after the other, with or without a name: its first bytes say what it is, and who takes the rest.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
 
 use format::keyring::KeyStore;
@@ -26,13 +27,15 @@ pub(super) struct Context {
     pub keys: Arc<KeyStore>,
     /// The first file of the system tablespace of the archive at hand, once it is known: later files continue it.
     pub system: Arc<OnceLock<Known>>,
+    /// Tablespaces that wait for a long head at this moment.
+    pub long_heads: Arc<AtomicU32>,
 }
 
 impl Context {
     pub fn new(options: CheckOptions, keys: KeyStore) -> Self {
         // Nothing that comes as a stream can be read again.
         let options = CheckOptions { live: false, ..options };
-        Self { options: Arc::new(options), keys: Arc::new(keys), system: Arc::default() }
+        Self { options: Arc::new(options), keys: Arc::new(keys), system: Arc::default(), long_heads: Arc::default() }
     }
 }
 
