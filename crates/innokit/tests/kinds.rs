@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use common::{Dir, all_datadirs, check, check_json, total};
+use common::{Dir, all_datadirs, check, check_json, reasons, repository, total};
 use serde_json::Value;
 
 const ENCRYPTED: [&str; 3] = ["mysql-16k-tde", "mariadb-16k-enc", "mariadb-16k-crc32-enc"];
@@ -451,4 +451,52 @@ fn one_damaged_byte_in_any_kind_of_mariadb_page_is_found_where_it_lies() {
     let places: usize = MARIADB.iter().map(|kind| damage_each_place(kind, &mut faults)).sum();
     assert!(faults.is_empty(), "{}", faults.join("\n"));
     assert!(places > 600, "{places} places");
+}
+
+/// Their checksums lie over the encrypted bytes. Of pages that are compressed as well, under the older scheme, the server does not
+/// verify it, so that it can only speak for a page.
+#[test]
+fn without_keys_damage_to_the_encrypted_bytes_of_mariadb_is_found() {
+    let both = Kind("both", "mariadb-16k-crc32-enc/shop/secret_page_lz4.ibd", &MARIADB_BOTH, ANY);
+    let kinds = [
+        (Kind("full_crc32", "mariadb-16k-enc/shop/row_dynamic.ibd", &FULL_ENCRYPTED, ANY), 1, "checksum_mismatch"),
+        (Kind("both", "mariadb-16k-enc/shop/secret_page_lz4.ibd", &FULL_BOTH, ANY), 1, "checksum_mismatch"),
+        (Kind("crc32", "mariadb-16k-crc32-enc/shop/row_dynamic.ibd", &MARIADB_ENCRYPTED, ANY), 1, "checksum_mismatch"),
+        (Kind("zip", "mariadb-16k-crc32-enc/shop/zip_8k.ibd", &MARIADB_ENCRYPTED, INDEX), 1, "checksum_mismatch"),
+        (both, 2, "encrypted_no_key"),
+    ];
+    for (kind, expected, reason) in kinds {
+        let Kind(title, file, layout, _) = &kind;
+        let mut bytes = std::fs::read(path_of(file)).expect("a table");
+        let size = if file.contains("zip_8k") { 8192 } else { 16384 };
+        let page = pages_of(&bytes, size, &kind)[3];
+        let middle = layout.start.midpoint((layout.end)(&bytes[page * size..][..size]));
+        bytes[page * size + middle] ^= 1;
+        let dir = Dir::new();
+        let (document, status) = check_json(&dir.file("t.ibd", &bytes), &[]);
+        assert_eq!((status, reasons(&document)), (expected, vec![reason]), "{title}: {:#}", document["findings"]);
+        let named = document["findings"][0]["page"].as_u64();
+        assert_eq!(named, (expected == 1).then_some(page as u64), "{title}");
+    }
+}
+
+// --- The table of it all ---------------------------------------------------------------------------------------------------
+
+#[test]
+fn every_test_that_the_page_of_formats_names_exists() {
+    let page = std::fs::read_to_string(repository().join("docs/formats.md")).expect("docs/formats.md");
+    let quoted = page.split('`').skip(1).step_by(2);
+    let names: BTreeSet<&str> =
+        quoted.filter(|words| words.starts_with("innokit::") || words.starts_with("format::")).collect();
+    assert!(names.len() > 50, "{} tests are named", names.len());
+    for name in names {
+        let parts: Vec<&str> = name.split("::").collect();
+        let [package, file, test] = parts[..] else { panic!("{name}: crate::file::test") };
+        let source = repository().join(format!("crates/{package}/tests/{file}.rs"));
+        let source = std::fs::read_to_string(&source).unwrap_or_else(|error| panic!("{}: {error}", source.display()));
+        assert!(source.contains(&format!("fn {test}(")), "{name} does not exist");
+    }
+    let rows = page.lines().filter(|line| line.starts_with("| ") && !line.contains("---"));
+    let without = rows.filter(|row| !row.contains("::") && !row.ends_with("| test |") && !row.ends_with("| more |"));
+    assert_eq!(without.collect::<Vec<_>>(), [""; 0], "rows without a test");
 }

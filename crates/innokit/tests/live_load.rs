@@ -140,7 +140,7 @@ impl Load {
     /// Lets what was sent come to its end, but not for ever.
     fn stop(self) {
         self.stop.store(true, Ordering::Relaxed);
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + Duration::from_secs(120);
         for connection in self.connections {
             while !connection.is_finished() {
                 assert!(Instant::now() < deadline, "the server does not come to the end of its load");
