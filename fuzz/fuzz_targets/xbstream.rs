@@ -1,7 +1,7 @@
 //! The stream container over arbitrary bytes: no panic, and the same events however the bytes are cut.
 //!
-//! The first byte says how long the pieces are; bit 7 puts the chunks' magic wherever the rest has a zero byte, so that more than
-//! the first chunk is reached.
+//! The first byte says how long the pieces are; bit 7 puts the chunks' magic wherever the rest has a byte 0xFF, so that chunks
+//! are reached; lengths and offsets have no such byte.
 #![no_main]
 
 use format::xbstream::{Error, Event, MAGIC, Parser, Unfinished};
@@ -58,7 +58,7 @@ fuzz_target!(|input: &[u8]| {
     let mut stream = Vec::new();
     for byte in rest {
         match byte {
-            0 if how & 0x80 != 0 => stream.extend(MAGIC),
+            0xFF if how & 0x80 != 0 => stream.extend(MAGIC),
             _ => stream.push(*byte),
         }
     }
