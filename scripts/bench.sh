@@ -102,7 +102,7 @@ fio_best() {
 # Bytes per second of a cold check, as it counts them itself.
 our_rate() {
     drop_caches
-    "$innokit" check --json "$1" | awk -F: -v bytes="$(stat -c %s "$1")" '/"seconds"/ { printf "%d\n", bytes / $2 }'
+    "$innokit" check --json "$1" | awk -F: -v bytes="$(stat -c %s "$1")" '/"seconds"/ { printf "%.0f\n", bytes / $2 }'
 }
 
 # --- The tables ----------------------------------------------------------------------------------------------------------

@@ -42,7 +42,10 @@ Examples:
   innokit check /var/lib/mysql              a whole datadir
   innokit check backup/ -q && echo good     only findings, then the exit status
   innokit check --json t1.ibd t2.ibd        one JSON document
-  zcat t1.ibd.gz | innokit check -          a tablespace on standard input
+  innokit check backup.xb                   a backup stream, also compressed
+  mariadb-backup --backup --stream=xbstream | innokit check -
+  innokit check --live --rate 200M /var/lib/mysql
+                                            files that a server has open
 
 Exit status:
   0  all well
@@ -95,7 +98,7 @@ pub struct InnochecksumArgs {
 /// Options of `check`.
 #[derive(Debug, Args)]
 pub struct CheckArgs {
-    /// Files or directories (walked; what is not InnoDB's is skipped and counted), or `-` for standard input.
+    /// Files, directories (walked; what is not InnoDB's is skipped and counted), backup streams, or `-` for standard input.
     #[arg(required = true, value_name = "PATH")]
     pub paths: Vec<PathBuf>,
 
