@@ -58,11 +58,12 @@ locate() {
     socket="/tmp/innokit-$(id -u)-$(printf '%s' "$datadir" | cksum | cut -d' ' -f1).sock"
 }
 
-# Options of both servers: small, quiet, quick; a crash of the machine may lose the data, a crash of the server may not.
+# Options of both servers: small, quiet, quick; a crash of the machine may lose the data, a crash of the server may not. Each has a
+# temporary directory of its own: MariaDB clears what it finds there when it starts.
 common_options() {
     printf '%s\n' --no-defaults "--basedir=$tree/usr" "--lc-messages-dir=$tree/usr/share/mysql" \
         "--character-sets-dir=$tree/usr/share/mysql/charsets" "--plugin-dir=$tree/usr/lib/mysql/plugin" \
-        "--datadir=$datadir" --innodb-buffer-pool-size=64M --innodb-flush-log-at-trx-commit=0 \
+        "--datadir=$datadir" "--tmpdir=$control" --innodb-buffer-pool-size=64M --innodb-flush-log-at-trx-commit=0 \
         --innodb-buffer-pool-dump-at-shutdown=OFF --innodb-buffer-pool-load-at-startup=OFF --performance-schema=OFF \
         --innodb-fast-shutdown=1 --max-allowed-packet=64M --secure-file-priv=
     # Servers refuse to run as root unless told so. The data are root's to read in tests and of no value to anyone else.
