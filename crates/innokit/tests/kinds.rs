@@ -8,6 +8,7 @@
 mod common;
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -119,14 +120,21 @@ struct Layout {
     start: usize,
     /// The byte after what is stored.
     end: fn(&[u8]) -> usize,
-    /// Bytes of the header that matter; all flipped by [`FLIP`].
+    /// Bytes of the header that matter.
     header: &'static [usize],
     /// Bytes that name a key or an algorithm: changed, they name one that is not known here. The page is not verifiable then.
     naming: &'static [usize],
     /// Bytes that no checksum covers and that the server does not use. The first byte after `end` is one of them.
     uncovered: &'static [usize],
+    /// Bytes in a row that are damaged behind the header: one where a checksum covers each of them.
+    run: usize,
 }
 
+/// Of a compressed stream alone one bit may be read by nobody: padding behind its end, a match that copies the same bytes from
+/// another place. Of four bytes in a row some are read.
+const STREAM: usize = 4;
+
+/// What a damaged byte is changed by.
 const FLIP: u8 = 0x40;
 
 fn u16_at(page: &[u8], at: usize) -> usize {
@@ -154,6 +162,7 @@ const CLASSIC: Layout = Layout {
     header: &[0, 4, 8, 12, 16, 23, 24, 34],
     naming: &[],
     uncovered: &[26, 29, 33],
+    run: 1,
 };
 /// That of compressed row formats also leaves out the LSN, of which there is no second copy.
 const ZIP: Layout = Layout { header: &[0, 4, 8, 12, 24, 34], uncovered: &[16, 23, 26, 29, 33], ..CLASSIC };
@@ -174,6 +183,7 @@ const FULL_COMPRESSED: Layout = Layout {
     header: &[0, 4, 8, 12, 16, 24, 25],
     naming: &[],
     uncovered: &[],
+    run: 1,
 };
 const FULL_BOTH: Layout = Layout { is: |page| u32_at(page, 0) > 0 && page_type(page) & 0x8000 > 0, ..FULL_COMPRESSED };
 /// MySQL: the header is that of the page inside, whose checksum covers it; 26 to 33 describe the compression.
@@ -184,6 +194,7 @@ const MYSQL_COMPRESSED: Layout = Layout {
     header: &[0, 4, 8, 12, 16, 24, 25, 26, 27, 28, 29, 30, 31, 32, 34],
     naming: &[],
     uncovered: &[],
+    run: STREAM,
 };
 /// MySQL: 28 and 29 keep the type of the page inside.
 const MYSQL_ENCRYPTED: Layout = Layout {
@@ -213,6 +224,7 @@ const MARIADB_COMPRESSED: Layout = Layout {
     header: &[4, 24, 25, 34, 38],
     naming: &[33],
     uncovered: &[8, 12],
+    run: STREAM,
 };
 const MARIADB_BOTH: Layout = Layout {
     is: |page| page_type(page) == 37401,
@@ -221,17 +233,19 @@ const MARIADB_BOTH: Layout = Layout {
     header: &[4, 24, 25, 34, 38],
     naming: &[26, 29, 41],
     uncovered: &[8, 12],
+    run: STREAM,
 };
 
 impl Layout {
     /// The places to damage, and what must be said then.
-    fn places(&self, page: &[u8]) -> Vec<(usize, Said)> {
+    fn places(&self, page: &[u8]) -> Vec<(Range<usize>, Said)> {
         let end = (self.end)(page);
-        let inside = [self.start, self.start + (end - self.start) / 3, end - 9, end - 1];
-        let damaged = self.header.iter().copied().chain(inside).map(|at| (at, Said::Damage));
-        let naming = self.naming.iter().map(|at| (*at, Said::Undecided));
+        let inside = [self.start, self.start + (end - self.start) / 3, end - 9, end - self.run];
+        let inside = inside.map(|at| (at..at + self.run, Said::Damage));
+        let damaged = self.header.iter().map(|at| (*at..at + 1, Said::Damage)).chain(inside);
+        let naming = self.naming.iter().map(|at| (*at..at + 1, Said::Undecided));
         let after = (end < page.len()).then_some(end);
-        let uncovered = self.uncovered.iter().copied().chain(after).map(|at| (at, Said::Nothing));
+        let uncovered = self.uncovered.iter().copied().chain(after).map(|at| (at..at + 1, Said::Nothing));
         damaged.chain(naming).chain(uncovered).collect()
     }
 }
@@ -406,17 +420,19 @@ fn damage_each_place(kind: &Kind, faults: &mut Vec<String>) -> usize {
     let size = sound["files"][0]["page_size"].as_u64().expect("a size") as usize;
     let pages = pages_of(&bytes, size, kind);
     assert!(!pages.is_empty(), "{title}: no such page in {file}");
-    let flip = |page: usize, at: usize, mask: u8| {
-        let at = page * size + at;
-        copy.write_all_at(&[bytes[at] ^ mask], at as u64).expect("written");
+    let flip = |page: usize, run: &Range<usize>, mask: u8| {
+        let run = page * size + run.start..page * size + run.end;
+        let flipped: Vec<u8> = bytes[run.clone()].iter().map(|byte| byte ^ mask).collect();
+        copy.write_all_at(&flipped, run.start as u64).expect("written");
     };
     let places = layout.places(&bytes[pages[0] * size..][..size]).len();
     for first in (0..places).step_by(pages.len()) {
         // Where a page's stored part ends differs from page to page.
-        let place_of =
-            |(page, place): (&usize, usize)| Some((*page, *layout.places(&bytes[page * size..][..size]).get(place)?));
-        let chosen: Vec<(usize, (usize, Said))> = pages.iter().zip(first..places).filter_map(place_of).collect();
-        chosen.iter().for_each(|(page, (at, _))| flip(*page, *at, FLIP));
+        let place_of = |(page, place): (&usize, usize)| {
+            Some((*page, layout.places(&bytes[page * size..][..size]).get(place)?.clone()))
+        };
+        let chosen: Vec<(usize, (Range<usize>, Said))> = pages.iter().zip(first..places).filter_map(place_of).collect();
+        chosen.iter().for_each(|(page, (run, _))| flip(*page, run, FLIP));
         let (document, status) = check_with(&path, &keys);
         let damage = findings(&document).iter().filter(|finding| finding["severity"] == "damage");
         let told: BTreeSet<usize> = damage.map(|finding| finding["page"].as_u64().expect("a page") as usize).collect();
@@ -432,7 +448,7 @@ fn damage_each_place(kind: &Kind, faults: &mut Vec<String>) -> usize {
                 document["findings"]
             ));
         }
-        chosen.iter().for_each(|(page, (at, _))| flip(*page, *at, 0));
+        chosen.iter().for_each(|(page, (run, _))| flip(*page, run, 0));
     }
     places
 }
