@@ -6,9 +6,8 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
 
-use crate::common::{self, Dir, fixture, repository};
+use crate::common::{self, Dir, all_datadirs, fixture, repository};
 
 /// A file to look at.
 pub struct Case {
@@ -43,7 +42,7 @@ pub fn cases() -> Vec<Case> {
 
 /// Encrypted and page-compressed tablespaces, a later file of a system tablespace, and a doublewrite file in use.
 fn written_by_servers() -> Vec<Case> {
-    let folder = datadirs();
+    let folder = all_datadirs();
     let read = |path: &Path| std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let mut paths = smallest(&folder.join("mysql-16k-tde/shop"), "secret", 2);
     paths.extend(smallest(&folder.join("mysql-16k-tde/shop"), "zip", 2));
@@ -212,20 +211,6 @@ fn misplaced(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes.copy_within(7 * PAGE..8 * PAGE, 6 * PAGE);
     put(&mut bytes, 7, 0, &sixth);
     bytes
-}
-
-/// The folder of datadirs with encrypted and compressed tablespaces; made on first use where nobody made it before.
-pub fn datadirs() -> &'static Path {
-    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
-    FOLDER.get_or_init(|| {
-        let given = std::env::var_os("INNOKIT_DATADIRS").map(PathBuf::from);
-        let folder = given.unwrap_or_else(|| repository().join("target/datadirs"));
-        let script = repository().join("scripts/make-datadirs.sh");
-        let made =
-            Command::new(script).args(["--with", "encrypted,compressed"]).arg(&folder).status().expect("bash runs");
-        assert!(made.success(), "scripts/make-datadirs.sh failed");
-        folder
-    })
 }
 
 /// Whose program is run.
