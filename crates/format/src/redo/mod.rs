@@ -16,6 +16,7 @@ use crate::types::Lsn;
 pub mod block;
 pub mod mariadb;
 mod mtr;
+mod mtr_search;
 pub mod mysql;
 pub mod verify_blocks;
 pub mod verify_mariadb;

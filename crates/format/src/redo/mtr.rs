@@ -19,8 +19,8 @@ pub(crate) enum Parsed<'a> {
     MoreBytes,
 }
 
-/// Bytes after the record's first byte.
-fn record_rest(bytes: &[u8]) -> Option<Rest> {
+/// Bytes after the record's first byte. `None` if the bytes end first.
+pub(crate) fn record_rest(bytes: &[u8]) -> Option<Rest> {
     let first = bytes.first()?;
     match usize::from(first & 15) {
         0 => match varint(bytes.get(1..)?)? {
@@ -31,8 +31,11 @@ fn record_rest(bytes: &[u8]) -> Option<Rest> {
     }
 }
 
-enum Rest {
+/// What a record's first bytes say of its length.
+pub(crate) enum Rest {
+    /// So many bytes follow the first.
     Len(usize),
+    /// No record begins like this.
     Bad,
 }
 

@@ -16,6 +16,7 @@ use crate::redo::RedoError;
 use crate::redo::block::LOG_BLOCK_SIZE;
 use crate::redo::mariadb::{Checkpoint, Format, LogFile};
 use crate::redo::mtr::{self, MTR_SIZE_MAX, Parsed};
+use crate::redo::mtr_search::{self, Search};
 use crate::redo::verify_blocks::{BlockScheme, BlockVerifier};
 use crate::types::Lsn;
 
@@ -25,6 +26,9 @@ const WRITE_SIZE_MAX: u64 = 4096;
 /// How far behind a place that does not parse the log is searched for its continuation. The damaged mtr is at most
 /// [`MTR_SIZE_MAX`] long, so that it lies within if one mtr is damaged; and the two that prove it, if they are not both huge.
 const SEARCH_SIZE: usize = 2 * MTR_SIZE_MAX;
+/// How much of that is searched first, and by what factor it grows while nothing is found.
+const SEARCH_SIZE_FIRST: usize = 16 << 10;
+const SEARCH_GROWTH: usize = 16;
 /// High half of the first byte of a FILE_CHECKPOINT record, and its body: space and page 0, LSN.
 const FILE_CHECKPOINT: u8 = 0xF0;
 const FILE_CHECKPOINT_BODY_SIZE: usize = 10;
@@ -126,7 +130,7 @@ impl StreamSummary {
     }
 }
 
-/// Verifies a log of 10.8 or later, fed from its checkpoint on, in pieces of any size. Memory: 2 MiB.
+/// Verifies a log of 10.8 or later, fed from its checkpoint on, in pieces of any size. Memory: 2 MiB, and 8 more while the end is looked for.
 #[derive(Debug)]
 pub struct StreamVerifier {
     first_lsn: Lsn,
@@ -265,18 +269,32 @@ impl StreamVerifier {
         let is_before_end = self.at < self.checkpoint.end_lsn;
         let rest = self.bytes.get(self.done..).unwrap_or_default();
         let from = if is_before_end { 1 } else { self.to_write_end(self.at) };
-        let Some(proof) = (from..rest.len()).find(|&offset| self.goes_on(rest, offset)) else {
+        let Some(resumed) = self.resumption(rest, from) else {
             self.ends_here(is_before_end);
             return None;
         };
-        // Between the damage and the proof there may be more that parses: what leads to the proof belongs to the log.
-        let resumed = (1..proof).find(|&offset| self.leads_to(rest, offset, proof)).unwrap_or(proof);
         let damage = StreamDamage { from: self.at, to: after(self.at, resumed) };
         self.done += resumed;
         self.at = damage.to;
         self.state = State::Walk;
         self.summary.damaged += 1;
         Some(damage)
+    }
+
+    /// Where in `rest` the log goes on. Two mini-transactions, or its last, from `from` on prove it; what leads to the proof
+    /// belongs to the log as well. The proof mostly lies near, so that a few bytes are searched first.
+    fn resumption(&self, rest: &[u8], from: usize) -> Option<usize> {
+        let mut len = from.saturating_add(SEARCH_SIZE_FIRST);
+        loop {
+            let front = rest.get(..len).unwrap_or(rest);
+            let is_all = front.len() == rest.len();
+            let sequence_bit = |offset| self.sequence_bit(self.at, offset);
+            match mtr_search::resumption(front, from, self.nonce, is_all, sequence_bit) {
+                Search::Found(found) => return Some(found.resumed),
+                Search::Nowhere | Search::MoreBytes if is_all => return None,
+                Search::Nowhere | Search::MoreBytes => len = len.saturating_mul(SEARCH_GROWTH),
+            }
+        }
     }
 
     fn ends_here(&mut self, is_before_end: bool) {
@@ -305,30 +323,6 @@ impl StreamVerifier {
         self.summary.end = to;
         self.summary.damaged += 1;
         Some(StreamDamage { from, to })
-    }
-
-    /// Whether two mini-transactions, or the last one of the log, begin at `offset` of `rest`.
-    fn goes_on(&self, rest: &[u8], offset: usize) -> bool {
-        let Some(first) = self.mtr_at(rest, offset) else { return false };
-        let second = offset + first;
-        self.mtr_at(rest, second).is_some() || rest.get(second).is_some_and(|&byte| byte == 0)
-    }
-
-    /// Whether mini-transactions without a gap lead from `offset` to `target`.
-    fn leads_to(&self, rest: &[u8], mut offset: usize, target: usize) -> bool {
-        while offset < target {
-            let Some(len) = self.mtr_at(rest, offset) else { return false };
-            offset += len;
-        }
-        offset == target
-    }
-
-    fn mtr_at(&self, rest: &[u8], offset: usize) -> Option<usize> {
-        let lsn = after(self.at, offset);
-        match mtr::parse(rest.get(offset..)?, self.nonce, |within| self.sequence_bit(lsn, within)) {
-            Parsed::Mtr(_, len) => Some(len),
-            Parsed::End | Parsed::MoreBytes => None,
-        }
     }
 
     fn names_checkpoint(&self, records: &[u8]) -> bool {
