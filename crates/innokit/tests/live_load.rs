@@ -281,11 +281,13 @@ fn nothing_is_called_damaged_but_what_is(kind: &'static str, page_kib: u32) {
 
     let idle = server.datadir().join("shop/idle.ibd");
     let page = damage(&idle, page_kib);
-    let (document, status) = check_json(&server.datadir(), &["--live"]);
-    let alarms = alarms(&document);
-    assert_eq!((status, alarms.len()), (1, 1), "{title}: {alarms:#?}");
-    assert_eq!(alarms[0]["page"].as_u64(), Some(page), "{title}: {alarms:#?}");
-    assert_eq!(alarms[0]["path"].as_str(), idle.to_str(), "{title}: {alarms:#?}");
+    for io in ["auto", "direct", "buffered"] {
+        let (document, status) = check_json(&server.datadir(), &["--live", "--io", io]);
+        let alarms = alarms(&document);
+        assert_eq!((status, alarms.len()), (1, 1), "{title}, --io {io}: {alarms:#?}");
+        assert_eq!(alarms[0]["page"].as_u64(), Some(page), "{title}, --io {io}: {alarms:#?}");
+        assert_eq!(alarms[0]["path"].as_str(), idle.to_str(), "{title}, --io {io}: {alarms:#?}");
+    }
 
     load.stop();
     let (written, altered) =

@@ -228,3 +228,32 @@ fn a_damaged_first_page_does_not_hide_the_rest() {
     assert_eq!(reasons(&document), ["zero_page_in_use"]);
     assert_eq!(total(&document, "corrupt"), 1);
 }
+
+/// As a table that is being rebuilt: now under its name, now under another, now without any that a walk has seen.
+#[test]
+fn a_table_that_is_renamed_while_a_live_check_looks_is_no_alarm() {
+    let dir = Dir::new();
+    for number in 0..40 {
+        dir.file(&format!("t{number}.ibd"), &fixture(SAMPLE));
+    }
+    let (name, backup) = (dir.path().join("t20.ibd"), dir.path().join("#sql-backup-20.ibd"));
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                std::fs::rename(&name, &backup).expect("renamed");
+                std::thread::yield_now();
+                std::fs::rename(&backup, &name).expect("renamed back");
+            }
+        });
+        let runs: Vec<_> = (0..40).map(|_| check_json(dir.path(), &["--live"])).collect();
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        for (document, status) in runs {
+            assert_eq!((status, total(&document, "corrupt")), (0, 0), "{:#}", document["findings"]);
+        }
+    });
+    let gone = dir.path().join("no-such-table.ibd");
+    assert_eq!(check_json(&gone, &["--live"]).1, 2, "what the user names has to be there");
+    symlink(&gone, dir.path().join("linked.ibd")).expect("a link");
+    assert_eq!(check_json(dir.path(), &["--live"]).1, 2, "a link that leads nowhere is not on its way");
+}

@@ -42,6 +42,9 @@ pub struct Inventory {
     pub skipped: Vec<Passed>,
     /// Paths that could not be looked at: the work asked for is not wholly done.
     pub failed: Vec<Passed>,
+    /// Files that were listed in their directory and were not there a moment later. Servers remove and rename files all the time;
+    /// where none is running it is a failure like any other.
+    pub vanished: Vec<Passed>,
     seen: HashSet<(u64, u64)>,
 }
 
@@ -54,14 +57,29 @@ impl Inventory {
             match fs::metadata(path) {
                 Ok(meta) if meta.is_dir() => inventory.walk(path, &meta),
                 Ok(meta) => inventory.consider(path.clone(), &meta, true),
-                Err(error) => inventory.fail(path.clone(), &error),
+                Err(error) => inventory.failed.push(Passed { path: path.clone(), why: plain(&error) }),
             }
         }
+        inventory.look_again();
         inventory
     }
 
+    /// A table that is being rebuilt is without its name for a moment, between two renames.
+    fn look_again(&mut self) {
+        for passed in std::mem::take(&mut self.vanished) {
+            match fs::metadata(&passed.path) {
+                Ok(meta) if meta.is_file() => self.consider(passed.path, &meta, false),
+                // A link that leads nowhere stays there.
+                _ if fs::symlink_metadata(&passed.path).is_ok() => self.failed.push(passed),
+                _ => self.vanished.push(passed),
+            }
+        }
+    }
+
+    /// What a directory listed could not be looked at.
     fn fail(&mut self, path: PathBuf, error: &io::Error) {
-        self.failed.push(Passed { path, why: plain(error) });
+        let list = if error.kind() == io::ErrorKind::NotFound { &mut self.vanished } else { &mut self.failed };
+        list.push(Passed { path, why: plain(error) });
     }
 
     fn skip(&mut self, path: PathBuf, why: &str) {

@@ -57,8 +57,9 @@ pub(super) fn settle(inventory: &Inventory, rows: Vec<Examined>, findings: Findi
     let done = rows.into_iter().map(|file| finished(file, live)).collect();
     let mut settling =
         Settling { inventory, done, findings, redo: RedoLogs::new(live), freed_damage: BTreeMap::new(), live };
-    for passed in &inventory.failed {
-        let (reason, severity, message) = if settling.has_vanished(&passed.path) {
+    let vanished = inventory.vanished.iter().map(|passed| (passed, live));
+    for (passed, is_expected) in inventory.failed.iter().map(|passed| (passed, false)).chain(vanished) {
+        let (reason, severity, message) = if is_expected {
             ("replaced_file", Severity::Notice, "the file vanished before it was read".to_owned())
         } else {
             ("unreadable_file", Severity::Undecided, passed.why.clone())
@@ -89,11 +90,6 @@ fn finished(row: Examined, live: bool) -> Done {
 }
 
 impl Settling<'_> {
-    /// Servers remove files all the time.
-    fn has_vanished(&self, path: &Path) -> bool {
-        self.live && std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
-    }
-
     fn offer(&mut self, file: u32, finding: Finding) {
         self.findings.offer(file, finding.page, finding.reason, finding.severity, || finding);
     }
@@ -291,7 +287,8 @@ impl Settling<'_> {
     }
 
     fn report(self) -> Report {
-        let failed = self.inventory.failed.iter().filter(|passed| !self.has_vanished(&passed.path)).count();
+        let vanished = if self.live { 0 } else { self.inventory.vanished.len() };
+        let failed = self.inventory.failed.len() + vanished;
         let Self { inventory, done, findings, freed_damage, .. } = self;
         let (total, damage, undecided) = (findings.total, findings.damage, findings.undecided);
         let mut totals = Totals { findings: total, damage, undecided, ..Totals::default() };
