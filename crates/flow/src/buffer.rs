@@ -1,4 +1,4 @@
-//! Memory for reads: aligned for `O_DIRECT`, bounded because it is taken once, and in huge pages where the system has them.
+//! Memory for reads and writes: aligned for `O_DIRECT`, bounded because it is taken once, and in huge pages where the system has them.
 //!
 //! Why huge pages: a device takes a request with a limited number of memory segments (254 on virtio). A MiB of scattered
 //! 4 KiB pages has 256, and so becomes two requests, the second of 8 KiB; in a huge page it is one segment.
@@ -59,8 +59,8 @@ pub struct Buffer {
     index: u16,
     start: NonNull<u8>,
     len: usize,
-    /// Keeps the memory.
-    region: Arc<Region>,
+    /// Keeps the memory; none for the empty buffer.
+    region: Option<Arc<Region>>,
 }
 
 // SAFETY: a buffer is the only one to its part of the region (`carve`), like a boxed slice.
@@ -83,7 +83,7 @@ fn carve(count: u16, size: u32) -> io::Result<Vec<Buffer>> {
         // SAFETY: `skip` is at most `spare`, so that `total` bytes from there on are within the region, and `index` is
         // below `count`: the part lies within, and the parts of two indexes do not overlap.
         let start = unsafe { region.base.add(skip + usize::from(index) * size) };
-        Buffer { index, start, len: size, region: Arc::clone(&region) }
+        Buffer { index, start, len: size, region: Some(Arc::clone(&region)) }
     });
     Ok(buffers.collect())
 }
@@ -92,6 +92,12 @@ impl Buffer {
     /// One buffer by itself, of `size` bytes rounded up to whole pages of 4096.
     pub(crate) fn alone(size: u32) -> io::Result<Self> {
         carve(1, size)?.pop().ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+    }
+
+    /// A buffer without bytes, for a request that needs none; takes no memory.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self { index: u16::MAX, start: NonNull::dangling(), len: 0, region: None }
     }
 
     /// The position in its pool, for engines that register buffers with the kernel.
@@ -103,7 +109,8 @@ impl Buffer {
     /// All bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: the part of the region is ours alone, mapped as long as we hold the region, and was zeroed by the system.
+        // SAFETY: the part of the region is ours alone, mapped as long as we hold the region, and was zeroed by the system;
+        // the empty buffer's start is not null, and no byte lies there.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 
@@ -121,6 +128,15 @@ impl Buffer {
     }
 
     /// The bytes of a range, cut to the buffer's end.
+    #[must_use]
+    pub fn range(&self, range: Range<u32>) -> &[u8] {
+        let bytes = self.bytes();
+        let end = (range.end as usize).min(bytes.len());
+        let start = (range.start as usize).min(end);
+        bytes.get(start..end).unwrap_or_default()
+    }
+
+    /// The bytes of a range, to write to, cut to the buffer's end.
     pub fn range_mut(&mut self, range: Range<u32>) -> &mut [u8] {
         let bytes = self.bytes_mut();
         let end = (range.end as usize).min(bytes.len());
@@ -131,7 +147,8 @@ impl Buffer {
 
 impl std::fmt::Debug for Buffer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Buffer {{ index: {}, len: {}, of {} }}", self.index, self.len, self.region.len)
+        let of = self.region.as_ref().map_or(0, |region| region.len);
+        write!(f, "Buffer {{ index: {}, len: {}, of {of} }}", self.index, self.len)
     }
 }
 
@@ -212,8 +229,16 @@ mod tests {
     fn ranges_are_cut_to_the_buffer() {
         let mut buffer = Buffer::alone(4096).expect("memory");
         assert_eq!(buffer.range_mut(4000..5000).len(), 96);
+        assert_eq!((buffer.range(4000..5000).len(), buffer.range(5000..6000).len()), (96, 0));
         assert_eq!(buffer.range_mut(5000..6000).len(), 0);
         assert_eq!(buffer.first(10).len(), 10);
         assert_eq!(buffer.first(5000).len(), 4096);
+    }
+
+    #[test]
+    fn empty_buffer_has_no_bytes() {
+        let mut buffer = Buffer::empty();
+        assert_eq!((buffer.bytes().len(), buffer.bytes_mut().len(), buffer.range_mut(0..10).len()), (0, 0, 0));
+        assert_eq!(format!("{buffer:?}"), "Buffer { index: 65535, len: 0, of 0 }");
     }
 }

@@ -35,6 +35,8 @@ enum State {
     Shared(Weak<OpenFile>),
     /// Opening was tried and failed, for good: a million blocks of a vanished file must not try a million times.
     Failed(Arc<io::Error>),
+    /// The engine keeps the file; nothing is to be opened.
+    Engine(Arc<OpenFile>),
 }
 
 impl FileSet {
@@ -42,6 +44,13 @@ impl FileSet {
     /// that have shrunk end early.
     pub fn new(files: impl IntoIterator<Item = (PathBuf, u64)>) -> Self {
         let entry = |(path, len)| Entry { path, len, state: Mutex::new(State::Shared(Weak::new())) };
+        Self { files: files.into_iter().map(entry).collect() }
+    }
+
+    /// Files that an engine keeps itself, such as the [simulated device](crate::queue::sim::SimDevice): names for messages,
+    /// and the number of bytes to read of each. The `FileId`s are those of the engine, counted from 0.
+    pub fn of_engine(files: impl IntoIterator<Item = (PathBuf, u64)>) -> Self {
+        let entry = |(path, len)| Entry { path, len, state: Mutex::new(State::Engine(FileHandle::of_engine().file)) };
         Self { files: files.into_iter().map(entry).collect() }
     }
 
@@ -95,6 +104,7 @@ impl FileSet {
         let mut state = entry.state.lock().unwrap_or_else(PoisonError::into_inner);
         match &*state {
             State::Failed(error) => return Err(Arc::clone(error)),
+            State::Engine(file) => return Ok(Arc::clone(file)),
             State::Shared(shared) => {
                 if let Some(open) = shared.upgrade() {
                     return Ok(open);
@@ -132,16 +142,24 @@ pub(crate) struct OpenFile {
     /// Reads past the page cache were refused although opening was not.
     direct_fails: AtomicBool,
     advised: AtomicBool,
+    /// An engine keeps the file, and there is no descriptor.
+    of_engine: bool,
 }
 
 impl OpenFile {
-    fn open(path: &Path, direct: bool, counters: &WorkerCounters) -> Result<Self, Errno> {
-        let file = Self {
-            buffered: OnceLock::new(),
-            direct: OnceLock::new(),
+    /// With the handles that there are: `direct` is `Some(None)` where there will be none.
+    fn new(buffered: Option<OwnedFd>, direct: Option<Option<OwnedFd>>) -> Self {
+        Self {
+            buffered: buffered.map(OnceLock::from).unwrap_or_default(),
+            direct: direct.map(OnceLock::from).unwrap_or_default(),
             direct_fails: AtomicBool::new(false),
             advised: AtomicBool::new(false),
-        };
+            of_engine: false,
+        }
+    }
+
+    fn open(path: &Path, direct: bool, counters: &WorkerCounters) -> Result<Self, Errno> {
+        let file = Self::new(None, None);
         let handle = if direct { open_direct(path) } else { Err(Errno::INVAL) };
         match handle {
             Ok(handle) => drop(file.direct.set(Some(handle))),
@@ -201,7 +219,7 @@ impl OpenFile {
     }
 }
 
-/// One of the two handles of an open file, which stays open while a request holds it.
+/// An open file, or one of the two handles of a file that a [`FileSet`] opened; stays open while a request holds it.
 #[derive(Debug, Clone)]
 pub struct FileHandle {
     file: Arc<OpenFile>,
@@ -212,13 +230,28 @@ impl FileHandle {
     /// The handle for a request; buffered where direct is refused, so ask [`FileHandle::is_direct`] afterwards.
     pub(crate) fn new(file: &Arc<OpenFile>, direct: bool, counters: &WorkerCounters) -> io::Result<Self> {
         let direct = direct && file.direct(counters).is_some();
-        if !direct {
+        if !direct && !file.of_engine {
             file.buffered()?;
         }
         Ok(Self { file: Arc::clone(file), direct })
     }
 
-    /// Whether reads go past the page cache, and so must be aligned.
+    /// The handle for requests to a file that the caller has opened, for writing if it will be written to; `direct` says
+    /// whether it was opened with `O_DIRECT`.
+    #[must_use]
+    pub fn of_file(file: impl Into<OwnedFd>, direct: bool) -> Self {
+        let (buffered, past) = if direct { (None, Some(file.into())) } else { (Some(file.into()), None) };
+        Self { file: Arc::new(OpenFile::new(buffered, Some(past))), direct }
+    }
+
+    /// The handle for requests to an engine that keeps its files itself. There is no descriptor in it.
+    #[must_use]
+    pub fn of_engine() -> Self {
+        let file = OpenFile { of_engine: true, ..OpenFile::new(None, Some(None)) };
+        Self { file: Arc::new(file), direct: false }
+    }
+
+    /// Whether requests go past the page cache, and so must be aligned.
     #[must_use]
     pub fn is_direct(&self) -> bool {
         self.direct
@@ -228,10 +261,10 @@ impl FileHandle {
         &self.file
     }
 
-    /// The descriptor, to be read at explicit offsets only.
+    /// The descriptor, to be read and written at explicit offsets only.
     ///
     /// # Errors
-    /// None in a handle that a reader made: whoever makes one opens the descriptor first.
+    /// `EBADF` in a handle made by [`FileHandle::of_engine`]; none in others: whoever makes one opens the descriptor first.
     pub fn fd(&self) -> io::Result<BorrowedFd<'_>> {
         match self.file.direct.get() {
             Some(Some(fd)) if self.direct => Ok(fd.as_fd()),

@@ -43,6 +43,7 @@ pub mod queue;
 mod reader;
 mod split;
 mod stream;
+mod system;
 mod workers;
 
 pub use buffer::{Buffer, BufferPool};

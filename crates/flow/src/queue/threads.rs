@@ -1,14 +1,15 @@
-//! A pool of threads that `pread`: works on any Unix.
+//! A pool of threads that `pread`, `pwrite` and `fdatasync`: works on any Unix.
 
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
-use super::{Completion, OpenQueue, Queue, Request};
+use super::{Completion, OpenQueue, Operation, Queue, Request};
 use crate::Buffer;
+use crate::system::sync_data;
 
-/// The engine of `pread` threads: one thread for each request in flight.
+/// The engine of `pread` threads, which write and sync too: one thread for each request in flight.
 #[derive(Debug, Clone, Copy)]
 pub struct Threads;
 
@@ -22,12 +23,12 @@ impl OpenQueue for Threads {
             ThreadQueue { shared: Arc::default(), threads: Vec::new(), taken: Vec::new(), in_flight: 0, note: None };
         for index in 0..depth {
             let shared = Arc::clone(&pool.shared);
-            let name = format!("read-{index}");
+            let name = format!("io-{index}");
             match Builder::new().name(name).stack_size(STACK_SIZE).spawn(move || serve(&shared)) {
                 Ok(thread) => pool.threads.push(thread),
                 Err(error) if pool.threads.is_empty() => return Err(error),
                 Err(error) => {
-                    pool.note = Some(format!("{index} read threads instead of {depth}: {error}"));
+                    pool.note = Some(format!("{index} I/O threads instead of {depth}: {error}"));
                     break;
                 }
             }
@@ -36,7 +37,7 @@ impl OpenQueue for Threads {
     }
 }
 
-/// The threads call `pread` and nothing else.
+/// The threads call the system and nothing else.
 const STACK_SIZE: usize = 64 * 1024;
 
 /// What the worker and its threads share.
@@ -115,7 +116,7 @@ impl Drop for ThreadQueue {
     }
 }
 
-/// One thread: reads until the queue is dropped.
+/// One thread: works until the queue is dropped.
 fn serve(shared: &Shared) {
     loop {
         let mut todo = lock(&shared.todo);
@@ -129,18 +130,22 @@ fn serve(shared: &Shared) {
             }
         };
         drop(todo);
-        let completion = read(request);
+        let completion = perform(request);
         lock(&shared.done).push(completion);
         shared.ready.notify_one();
     }
 }
 
-/// Does the read on this thread.
-fn read(mut request: Request) -> Completion {
+/// Does the request on this thread.
+fn perform(mut request: Request) -> Completion {
     let range = request.start..request.start.saturating_add(request.len);
-    let bytes = request.buffer.range_mut(range);
-    let result = request.handle.fd().and_then(|fd| Ok(rustix::io::pread(fd, bytes, request.offset)?));
-    let result = result.map(|got| u32::try_from(got).unwrap_or(u32::MAX));
+    let (operation, offset, buffer) = (request.operation, request.offset, &mut request.buffer);
+    let result = request.handle.fd().and_then(|fd| match operation {
+        Operation::Read => Ok(rustix::io::pread(fd, buffer.range_mut(range), offset)?),
+        Operation::Write => Ok(rustix::io::pwrite(fd, buffer.range(range), offset)?),
+        Operation::Sync => sync_data(fd).map(|()| 0),
+    });
+    let result = result.map(|done| u32::try_from(done).unwrap_or(u32::MAX));
     Completion { token: request.token, buffer: request.buffer, result }
 }
 

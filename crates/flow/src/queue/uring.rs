@@ -5,16 +5,20 @@
 use std::io;
 use std::os::fd::AsRawFd;
 
-use io_uring::types::Fd;
+use io_uring::types::{Fd, FsyncFlags};
 use io_uring::{IoUring, Probe, opcode, squeue};
 use rustix::io::Errno;
 
-use super::{Completion, OpenQueue, Queue, Request};
+use super::{Completion, OpenQueue, Operation, Queue, Request};
 use crate::Buffer;
 
 /// The engine of `io_uring`, Linux 5.6 and later.
 #[derive(Debug, Clone, Copy)]
 pub struct Uring;
+
+/// What the kernel must be able to do.
+const NEEDED: [u8; 5] =
+    [opcode::Read::CODE, opcode::ReadFixed::CODE, opcode::Write::CODE, opcode::WriteFixed::CODE, opcode::Fsync::CODE];
 
 impl OpenQueue for Uring {
     fn name(&self) -> &'static str {
@@ -25,7 +29,7 @@ impl OpenQueue for Uring {
         let ring = new_ring(depth)?;
         let mut probe = Probe::new();
         ring.submitter().register_probe(&mut probe)?;
-        if !probe.is_supported(opcode::Read::CODE) || !probe.is_supported(opcode::ReadFixed::CODE) {
+        if !NEEDED.iter().all(|&code| probe.is_supported(code)) {
             return Err(Errno::NOSYS.into());
         }
         let (registered, note) = match register(&ring, buffers) {
@@ -60,8 +64,8 @@ fn register(ring: &IoUring, buffers: &[Buffer]) -> io::Result<Vec<usize>> {
         *vector = libc::iovec { iov_base: buffer.bytes().as_ptr().cast_mut().cast(), iov_len: buffer.bytes().len() };
     }
     // SAFETY: every vector describes live memory of the length it says. The kernel pins the pages, so that they stay even
-    // if the buffers were dropped first, and writes to them only for a `ReadFixed` request, which `entry` makes only for
-    // a buffer that the request owns.
+    // if the buffers were dropped first, and touches them only for a `ReadFixed` or `WriteFixed` request, which `entry`
+    // makes only for a buffer that the request owns.
     unsafe { ring.submitter().register_buffers(&vectors)? };
     Ok(addresses)
 }
@@ -155,7 +159,7 @@ impl Drop for UringQueue {
         let mut done = Vec::new();
         while self.in_flight() > 0 {
             if self.wait(&mut done).is_err() {
-                // The kernel may still write to these buffers. Lost memory is better than memory that changes by itself.
+                // The kernel may still use these buffers. Lost memory is better than memory that changes by itself.
                 std::mem::forget(std::mem::take(&mut self.flying));
                 return;
             }
@@ -166,13 +170,15 @@ impl Drop for UringQueue {
 /// The kernel's form of a request, with a registered buffer where there is one.
 fn entry(request: &mut Request, registered: &[usize]) -> squeue::Entry {
     let fd = Fd(request.handle.fd().map_or(-1, |fd| fd.as_raw_fd()));
-    let index = request.buffer.index();
-    let base = request.buffer.bytes().as_ptr() as usize;
+    let (index, offset) = (request.buffer.index(), request.offset);
+    let fixed = registered.get(usize::from(index)) == Some(&(request.buffer.bytes().as_ptr() as usize));
     let bytes = request.buffer.range_mut(request.start..request.start.saturating_add(request.len));
-    let len = u32::try_from(bytes.len()).unwrap_or(0);
-    if registered.get(usize::from(index)) == Some(&base) {
-        opcode::ReadFixed::new(fd, bytes.as_mut_ptr(), len, index).offset(request.offset).build()
-    } else {
-        opcode::Read::new(fd, bytes.as_mut_ptr(), len).offset(request.offset).build()
+    let (start, len) = (bytes.as_mut_ptr(), u32::try_from(bytes.len()).unwrap_or(0));
+    match request.operation {
+        Operation::Read if fixed => opcode::ReadFixed::new(fd, start, len, index).offset(offset).build(),
+        Operation::Read => opcode::Read::new(fd, start, len).offset(offset).build(),
+        Operation::Write if fixed => opcode::WriteFixed::new(fd, start, len, index).offset(offset).build(),
+        Operation::Write => opcode::Write::new(fd, start, len).offset(offset).build(),
+        Operation::Sync => opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build(),
     }
 }

@@ -15,7 +15,7 @@ use super::FileFailure;
 use crate::cache::PageCache;
 use crate::counters::{WorkerCounters, add};
 use crate::files::{FileHandle, OpenFile, out_of_descriptors};
-use crate::queue::{Completion, OpenQueue, Queue, Request};
+use crate::queue::{Completion, OpenQueue, Operation, Queue, Request};
 use crate::split::{Gap, SPLIT_UNIT, Splitter};
 use crate::{Block, Buffer, BufferPool, Cursor, FileId, FileSet, IoMode, ReadOptions};
 
@@ -221,9 +221,16 @@ impl<'f> Window<'f> {
         let buffer = buffer.map_err(|kind| Arc::new(kind.into()))?;
         let len = if handle.is_direct() { block.len.next_multiple_of(SPLIT_UNIT) } else { block.len };
         let token = self.first + self.slots.len() as u64;
-        let request =
-            Request { token, file: block.file, handle: handle.clone(), offset: block.offset, start: 0, len, buffer };
-        self.submit(request);
+        self.submit(Request {
+            token,
+            operation: Operation::Read,
+            file: block.file,
+            handle: handle.clone(),
+            offset: block.offset,
+            start: 0,
+            len,
+            buffer,
+        });
         Ok(handle)
     }
 
@@ -385,6 +392,7 @@ impl<'f> Window<'f> {
             add(&self.counters.retries, 1);
             self.submit(Request {
                 token: TOKEN_AGAIN,
+                operation: Operation::Read,
                 file: block.file,
                 handle: handle.clone(),
                 offset: block.offset + u64::from(range.start),

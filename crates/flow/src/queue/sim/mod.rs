@@ -1,0 +1,311 @@
+//! A device made of memory, time and misfortune: slow storage, torn writes and lost syncs in a test that runs at once.
+//!
+//! [`SimDevice`] keeps files in memory and serves them as an engine of the I/O queue ([`OpenQueue`](super::OpenQueue)) or
+//! by calls that wait ([`SimDevice::read_at`], [`SimDevice::write_at`], [`SimDevice::sync`]). What happens follows from the
+//! requests and the seed alone, as long as one thread uses the device.
+//!
+//! ```text
+//! request --crash point? error?--> in flight (latency, hands, pipe) --done--> what reads see
+//!                                                                              |  sync: what was done when it started
+//!                                                                              v
+//! power off --> each unsynced write of each 512-byte sector is kept or not --> medium, as reopen() finds it
+//! ```
+//!
+//! **Time.** A request takes the latency, waits for one of `parallel` hands, and its bytes for the pipe. Time is counted,
+//! not spent, unless [`Pace::Real`] is asked for: [`SimDevice::elapsed`] tells what the requests would have cost. Counted time
+//! does not know what the processor did meanwhile, and is the same in every run only for one thread; to compare programs
+//! of several threads, or ones that compute while they wait, spend it.
+//!
+//! **Durability.** A write is seen by reads once it is done, and is durable once a sync is done that started after that. A
+//! sync that fails leaves its writes readable and never durable, which is what Linux does. A file's length is as durable
+//! as its bytes.
+//!
+//! **Crash.** Writes and syncs count as operations, from 1. With [`SimDevice::crash_at`] the power goes off in the middle
+//! of one: all that was in flight fails, and so does all that comes later. [`SimDevice::reopen`] is the device once the
+//! power is back, one of many that the same crash could leave: its seed chooses. So a test counts the operations of a first
+//! run and then crashes at each:
+//!
+//! ```
+//! use innokit_flow::queue::sim::{SimDevice, SimOptions};
+//!
+//! let device = SimDevice::new(SimOptions::default());
+//! let file = device.add_file(vec![0; 4096]);
+//! device.write_at(file, 0, &[1; 1024])?;
+//! device.sync(file)?;
+//! device.write_at(file, 1024, &[2; 1024])?;
+//! device.crash_at(device.operations() + 1);
+//! assert!(device.sync(file).is_err());
+//!
+//! let left = device.reopen(7).contents(file);
+//! assert_eq!(left[..1024], [1; 1024], "was synced");
+//! assert!(left[1024..1536] == [0; 512] || left[1024..1536] == [2; 512], "a sector is kept whole or not at all");
+//! # Ok::<_, std::io::Error>(())
+//! ```
+
+mod device;
+mod engine;
+mod file;
+mod random;
+mod timing;
+
+use std::io;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use self::device::State;
+pub use self::file::SECTOR_SIZE;
+use super::Operation;
+use crate::{FileId, FileSet};
+
+/// Whether simulated time passes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Pace {
+    /// It is counted, and calls return at once.
+    #[default]
+    Counted,
+    /// Calls take as long as the device does.
+    Real,
+}
+
+/// How the device is. The default is storage that is wide but slow, like a volume over a network.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SimOptions {
+    /// What all chance follows from.
+    pub seed: u64,
+    /// What a read or write takes.
+    pub latency: Duration,
+    /// What chance adds to the latency at most, so that requests overtake each other.
+    pub jitter: Duration,
+    /// What a sync takes.
+    pub sync_latency: Duration,
+    /// How many reads and writes the device works on at a time, at least 1.
+    pub parallel: u32,
+    /// Bytes a second through the pipe that all reads and writes share; `u64::MAX` for no limit.
+    pub bandwidth: u64,
+    /// Whether the time passes.
+    pub pace: Pace,
+    /// One of so many reads and writes of more than a sector carries fewer bytes than asked; 0 for none.
+    pub short_one_in: u32,
+    /// The file system's block in bytes, to find hidden reads: a write that covers a block in part which is not in the cache
+    /// costs a read before it ([`SimCounts::reads_on_write`]). 0 for none: writes go to the device as they are.
+    pub cache_block: u32,
+}
+
+impl Default for SimOptions {
+    fn default() -> Self {
+        Self {
+            seed: 0,
+            latency: Duration::from_micros(500),
+            jitter: Duration::ZERO,
+            sync_latency: Duration::from_millis(10),
+            parallel: 64,
+            bandwidth: 1 << 30,
+            pace: Pace::Counted,
+            short_one_in: 0,
+            cache_block: 0,
+        }
+    }
+}
+
+/// What the device was asked to do.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct SimCounts {
+    /// Read requests.
+    pub reads: u64,
+    /// Write requests.
+    pub writes: u64,
+    /// Syncs.
+    pub syncs: u64,
+    /// Bytes read.
+    pub bytes_read: u64,
+    /// Bytes written.
+    pub bytes_written: u64,
+    /// Blocks of the file system that had to be read for a write that covered them in part; not among `reads`.
+    pub reads_on_write: u64,
+    /// The most requests that were in flight at a time, over all queues.
+    pub in_flight_max: u64,
+}
+
+impl SimCounts {
+    /// Reads, writes and syncs.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.reads + self.writes + self.syncs
+    }
+}
+
+/// The simulated device. Clones are the same device.
+#[derive(Debug, Clone)]
+pub struct SimDevice {
+    state: Arc<Mutex<State>>,
+}
+
+impl SimDevice {
+    /// A device without files.
+    #[must_use]
+    pub fn new(options: SimOptions) -> Self {
+        Self::of(State::new(options, Vec::new()))
+    }
+
+    fn of(state: State) -> Self {
+        Self { state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// A panic elsewhere leaves a device that may be in the middle of a request, as a crash does.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a file whose bytes are durable. The first is `FileId(0)`, the others follow.
+    pub fn add_file(&self, bytes: Vec<u8>) -> FileId {
+        self.lock().add_file(bytes)
+    }
+
+    /// All files, for a [`Reader`](crate::Reader) that is given this device as its engine.
+    #[must_use]
+    pub fn file_set(&self) -> FileSet {
+        let lens = self.lock().lens();
+        FileSet::of_engine(lens.into_iter().enumerate().map(|(index, len)| (format!("simulated.{index}").into(), len)))
+    }
+
+    /// The bytes of a file as reads see them; empty for a file that is not there.
+    #[must_use]
+    pub fn contents(&self, file: FileId) -> Vec<u8> {
+        self.lock().contents(file)
+    }
+
+    /// The length of a file in bytes.
+    ///
+    /// # Errors
+    /// `ENOENT` for a file that is not there; any when the power is off.
+    pub fn len(&self, file: FileId) -> io::Result<u64> {
+        let state = self.lock();
+        if state.is_off() {
+            return Err(device::power_is_off());
+        }
+        state.lens().get(file.0 as usize).copied().ok_or(Errno::NOENT.into())
+    }
+
+    /// Reads, and waits for it. Fewer bytes than asked come at the end of the file, and elsewhere as
+    /// [`SimOptions::short_one_in`] says.
+    ///
+    /// # Errors
+    /// `EIO` as told by [`SimDevice::fail`]; any when the power is off.
+    pub fn read_at(&self, file: FileId, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
+        let flight = self.lock().start(Operation::Read, file, offset, bytes.len() as u64);
+        self.sleep_until(flight.done);
+        self.lock().finish_read(&flight, bytes)
+    }
+
+    /// Writes, and waits for it; not durable before a sync.
+    ///
+    /// # Errors
+    /// `EIO` as told; any when the power goes off or is off. Any part of the sectors may have been written.
+    pub fn write_at(&self, file: FileId, offset: u64, bytes: &[u8]) -> io::Result<usize> {
+        let mut state = self.lock();
+        let flight = state.start(Operation::Write, file, offset, bytes.len() as u64);
+        if state.is_off() {
+            return state.finish_write(&flight, bytes);
+        }
+        drop(state);
+        self.sleep_until(flight.done);
+        self.lock().finish_write(&flight, bytes)
+    }
+
+    /// Makes durable what has been written to the file, and waits for it.
+    ///
+    /// # Errors
+    /// `EIO` as told; any when the power goes off or is off.
+    pub fn sync(&self, file: FileId) -> io::Result<()> {
+        let flight = self.lock().start(Operation::Sync, file, 0, 0);
+        self.sleep_until(flight.done);
+        self.lock().finish_sync(&flight)
+    }
+
+    /// Lets time pass until `time`, and what is in flight be done as far as it is due.
+    fn sleep_until(&self, time: u64) {
+        loop {
+            let left = self.lock().until(time);
+            if left.is_zero() {
+                return;
+            }
+            std::thread::sleep(left);
+        }
+    }
+
+    /// The writes and syncs so far, those that failed too.
+    #[must_use]
+    pub fn operations(&self) -> u64 {
+        self.lock().operations()
+    }
+
+    /// The power goes off in the middle of the `number`-th write or sync, counted from 1.
+    pub fn crash_at(&self, number: u64) {
+        self.lock().crash_at(number);
+    }
+
+    /// The power goes off now.
+    pub fn crash(&self) {
+        self.lock().power_off();
+    }
+
+    /// Whether the power is off.
+    #[must_use]
+    pub fn has_crashed(&self) -> bool {
+        self.lock().is_off()
+    }
+
+    /// The device once the power is back, with `seed` from now on: synced writes are there; of each sector that was written
+    /// since, the seed chooses what is left. Faults are gone, counters and time at zero. The power of this one is off.
+    #[must_use]
+    pub fn reopen(&self, seed: u64) -> Self {
+        let mut state = self.lock();
+        state.power_off();
+        Self::of(state.after_crash(seed))
+    }
+
+    /// The `number`-th write or sync, counted from 1, fails with `EIO`.
+    pub fn fail_at(&self, number: u64) {
+        self.lock().fail_at(number);
+    }
+
+    /// From now on, such requests fail with `EIO` that touch the range of the file; syncs whatever the range.
+    pub fn fail(&self, operation: Operation, file: FileId, range: Range<u64>) {
+        self.lock().fail(operation, file, range);
+    }
+
+    /// No request fails any more for what [`SimDevice::fail`] and [`SimDevice::fail_at`] said.
+    pub fn heal(&self) {
+        self.lock().heal();
+    }
+
+    /// Flips the bits of `mask` in one byte of the medium.
+    pub fn rot(&self, file: FileId, offset: u64, mask: u8) {
+        self.lock().rot(file, offset, mask);
+    }
+
+    /// Flips one bit that the seed chooses, and returns the offset of its byte; `None` if the file has no bytes.
+    pub fn rot_somewhere(&self, file: FileId) -> Option<u64> {
+        self.lock().rot_somewhere(file)
+    }
+
+    /// Empties the cache of which [`SimOptions::cache_block`] speaks.
+    pub fn drop_cache(&self) {
+        self.lock().drop_cache();
+    }
+
+    /// What the device was asked to do.
+    #[must_use]
+    pub fn counts(&self) -> SimCounts {
+        self.lock().counts()
+    }
+
+    /// The time on the device's clock, from 0 when it was made.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        Duration::from_nanos(self.lock().now())
+    }
+}

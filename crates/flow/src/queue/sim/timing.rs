@@ -1,0 +1,95 @@
+//! When a request is done: a device with so many hands, and one pipe for the bytes.
+
+use std::time::{Duration, Instant};
+
+use super::{Pace, SimOptions};
+
+/// The device's time, in nanoseconds since it was made.
+#[derive(Debug)]
+pub(super) struct Timing {
+    now: u64,
+    /// Since when time passes; `None` if it is only counted.
+    since: Option<Instant>,
+    /// When each hand is free again.
+    hands: Vec<u64>,
+    /// When the pipe is free again.
+    pipe: u64,
+    latency: u64,
+    sync_latency: u64,
+    /// Nanoseconds a byte takes in the pipe, as a fraction of 2^20.
+    byte: u64,
+}
+
+impl Timing {
+    pub(super) fn new(options: &SimOptions) -> Self {
+        Self {
+            now: 0,
+            since: (options.pace == Pace::Real).then(Instant::now),
+            hands: vec![0; options.parallel.max(1) as usize],
+            pipe: 0,
+            latency: nanos(options.latency),
+            sync_latency: nanos(options.sync_latency),
+            byte: (1_000_000_000 << 20_u32) / options.bandwidth.max(1),
+        }
+    }
+
+    pub(super) fn now(&mut self) -> u64 {
+        if let Some(since) = self.since {
+            self.now = self.now.max(nanos(since.elapsed()));
+        }
+        self.now
+    }
+
+    /// How long the caller has to sleep until it is `time`; if time is only counted, not at all: it is `time` now.
+    pub(super) fn until(&mut self, time: u64) -> Duration {
+        if self.since.is_none() {
+            self.now = self.now.max(time);
+        }
+        Duration::from_nanos(time.saturating_sub(self.now()))
+    }
+
+    /// When a read or write of `len` bytes is done that starts now and takes `longer` than usual.
+    pub(super) fn transfer(&mut self, len: u64, longer: u64) -> u64 {
+        let started = self.now();
+        let moving = ((u128::from(len) * u128::from(self.byte)) >> 20) as u64;
+        let Some(hand) = self.hands.iter_mut().min() else { return started };
+        // The pipe takes bytes in the order of the requests and never rests while there are some: who is late by chance holds
+        // up nobody else.
+        self.pipe = self.pipe.max(started) + moving;
+        let done = self.pipe.max(started.max(*hand) + self.latency + longer + moving);
+        *hand = done;
+        done
+    }
+
+    /// When a sync is done that starts now.
+    pub(super) fn sync(&mut self) -> u64 {
+        self.now() + self.sync_latency
+    }
+}
+
+pub(super) fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_requests_as_the_device_has_hands_take_as_long_as_one() {
+        let mut timing = Timing::new(&SimOptions { parallel: 4, bandwidth: u64::MAX, ..SimOptions::default() });
+        let done: Vec<u64> = (0..9).map(|_| timing.transfer(1 << 20, 0) / 1000).collect();
+        assert_eq!(done, [500, 500, 500, 500, 1000, 1000, 1000, 1000, 1500]);
+    }
+
+    #[test]
+    fn bytes_queue_for_the_pipe() {
+        let mut timing = Timing::new(&SimOptions { bandwidth: 1 << 30, ..SimOptions::default() });
+        let done: Vec<u64> = (0..3).map(|_| timing.transfer(1 << 20, 0)).collect();
+        let mib = 976_562; // a second / 1024
+        assert!(
+            done.iter().zip([500_000 + mib, 2 * mib, 3 * mib]).all(|(done, expected)| done.abs_diff(expected) < 100)
+        );
+        assert_eq!(timing.sync(), 10_000_000, "nobody has waited yet");
+    }
+}

@@ -1,0 +1,16 @@
+//! The few system calls that differ between systems.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+/// Makes durable what was written to the file, and of its metadata what is needed to find it.
+#[cfg(not(target_vendor = "apple"))]
+pub(crate) fn sync_data(fd: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(rustix::fs::fdatasync(fd)?)
+}
+
+/// `fsync` does not reach the medium here.
+#[cfg(target_vendor = "apple")]
+pub(crate) fn sync_data(fd: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(rustix::fs::fcntl_fullfsync(fd)?)
+}
