@@ -37,6 +37,7 @@ mod buffer;
 mod cache;
 mod counters;
 mod files;
+pub mod log_writer;
 mod options;
 mod plan;
 pub mod queue;

@@ -1,0 +1,89 @@
+//! What can go wrong with a log.
+
+use std::io;
+use std::sync::Arc;
+
+use super::Lsn;
+
+/// Why a log cannot be made, opened, read or written. Cheap to clone: a writer that has failed gives its first error to
+/// every caller.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum LogError {
+    /// The system failed. A writer that has met this takes nothing more: what is durable can only be told by reading the
+    /// log anew, after [`LogWriter::open`](super::LogWriter::open).
+    #[error("cannot {what} {file} at offset {offset}: {error}")]
+    Io {
+        /// What was tried: read, write, sync ...
+        what: &'static str,
+        /// The file.
+        file: String,
+        /// The offset in it, in bytes.
+        offset: u64,
+        /// What the system said.
+        error: Arc<io::Error>,
+    },
+    /// The ring has come round to bytes that nobody has released.
+    #[error("the log is full: the ring holds all from LSN {released} on, release what is no longer needed")]
+    Full {
+        /// What was released last.
+        released: Lsn,
+    },
+    /// A record is longer than a group can be.
+    #[error("the record has {len} bytes, but one record of this log can have {max} at most")]
+    RecordTooLong {
+        /// Its length in bytes.
+        len: usize,
+        /// The longest possible, in bytes.
+        max: usize,
+    },
+    /// The files are not those of one whole log.
+    #[error("{file} is no file of this log: {why}")]
+    NotThisLog {
+        /// The file.
+        file: String,
+        /// What was found.
+        why: &'static str,
+    },
+    /// There is a log already where a new one was to be made.
+    #[error("{file} is there already: a log is only written over with recycled space")]
+    Exists {
+        /// The file.
+        file: String,
+    },
+    /// Log blocks that were durable once cannot be read any more, although later ones can.
+    #[error(
+        "{file}, offset {offset}: the log block at LSN {lsn} is damaged, but later ones are there, so this is not the end of the log"
+    )]
+    Damaged {
+        /// The file.
+        file: String,
+        /// The offset of the block in it, in bytes.
+        offset: u64,
+        /// Its LSN.
+        lsn: Lsn,
+    },
+    /// The ring cannot be laid out so.
+    #[error(
+        "a log of {files} files of {file_size} bytes with blocks of {block_size} bytes cannot be made: 2 to 1000 files of at least two blocks, blocks of 4096 to 65536 bytes, a power of two"
+    )]
+    Layout {
+        /// Files in the ring.
+        files: u32,
+        /// Bytes of each.
+        file_size: u64,
+        /// Bytes of a block.
+        block_size: u32,
+    },
+    /// A group cannot be that large.
+    #[error("the largest group is {group_max} bytes, but must be a multiple of 512, at most {max} in this log")]
+    GroupMax {
+        /// What was asked for, in bytes.
+        group_max: u32,
+        /// The largest possible, in bytes.
+        max: u64,
+    },
+    /// The system does not give the memory for the buffers.
+    #[error("no memory for the log's buffers: {0}")]
+    Memory(Arc<io::Error>),
+}

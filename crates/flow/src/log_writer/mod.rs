@@ -1,0 +1,114 @@
+//! An append-only log over a ring of recycled files: many callers, one write and one sync for all that wait, no hidden read.
+//!
+//! ```text
+//! append(record) -> group (gathers while the one before is written) -> log blocks sealed -> zeros to the end of the file
+//! system's block at its first touch -> one write -> one sync -> every caller of the group has its LSN
+//! ```
+//!
+//! # What a commit costs
+//! One write and one sync, whatever the number of callers that wait for it: 512 bytes for a record of up to 480, or 4096 at the
+//! first touch of a block of the file system. No read: a write of 512 bytes into a block that is not in the page cache makes
+//! the system read that block first, in the middle of the commit; a write of the whole block does not, and
+//! from then on the block is cached. (A log that rests so long that the system evicts its last block pays one read when it
+//! goes on.) No change of metadata: the files have been written once, so neither their size nor their extents change; see
+//! [`Space`] for what else can be had. Past the page cache ([`LogOptions::direct`]) only whole blocks can be written, and
+//! what is in the last one is written once more.
+//!
+//! # What is promised
+//! * A record is acknowledged once it is durable, with the [`Lsn`] behind it. It is then handed over by every later
+//!   [`LogReader`], whole, until its file is written over, which is not before it was [released](LogWriter::release).
+//! * A record that was not acknowledged may be in the log or not, but never in part; once a reader has handed it over and
+//!   [`LogWriter::resume`] went on behind it, it is durable too.
+//! * Nothing of an earlier round of the ring, of a write that a crash tore, or of another log in the same space is ever
+//!   taken for a part of this one.
+//! * The first write or sync that fails stops the writer: every later call gets that error. A failed sync is never
+//!   repeated, because the system may have dropped what it could not write and would answer that all is well.
+//!
+//! It stands on a medium that writes each 512-byte sector whole or not at all, and does what a sync says ([`LogStorage`]).
+//! Damage to blocks that were durable is told from the end of the log wherever a later write is there
+//! ([`LogError::Damaged`]); the last write alone cannot be told from one that a crash tore.
+//!
+//! # The format, byte by byte
+//! All numbers are big-endian; checksums are CRC-32C. Each file starts with a header, in a block of the file system of its
+//! own; data follows. The log goes through the data of all files in turn, round after round: an [`Lsn`] counts its bytes,
+//! log blocks with all that is in them, file headers not. With `D` = file size - block size, LSN `n` lies in file
+//! `n / D % files` at offset `block size + n % D`.
+//!
+//! File header: two slots of 512 bytes at offsets 0 and 512, used by turns; the one that is whole and has the higher epoch
+//! counts.
+//!
+//! | offset | bytes | field | meaning |
+//! |---:|---:|---|---|
+//! | 0 | 4 | `crc` | of bytes 4 to 511 |
+//! | 4 | 4 | `version` | 1 |
+//! | 8 | 8 | `magic` | `flow log` |
+//! | 16 | 4 | `id` | of the log, by chance |
+//! | 20 | 4 | `index` | of the file, from 0 |
+//! | 24 | 4 | `files` | in the ring |
+//! | 28 | 4 | `block_size` | of the file system; where data starts |
+//! | 32 | 8 | `file_size` | bytes of the file, header included |
+//! | 40 | 4 | `epoch` | openings for writing, kept in the first file: made durable before the first write of each |
+//!
+//! Log block of 512 bytes:
+//!
+//! | offset | bytes | field | meaning |
+//! |---:|---:|---|---|
+//! | 0 | 4 | `crc` | of bytes 4 to 511 |
+//! | 4 | 4 | `epoch` | of the writer; never falls from one block to the next |
+//! | 8 | 8 | `number` | LSN / 512: the place and the round |
+//! | 16 | 4 | `id` | of the log |
+//! | 20 | 2 | `data_len` | bytes of data, 0 to 484 |
+//! | 22 | 2 | `first_record` | where in the data the first record starts that starts here, or 65535 |
+//! | 24 | 2 | `in_group` | blocks between the start of its write and this one |
+//! | 26 | 2 | | 0 |
+//! | 28 | 484 | data | records, each a length of 4 bytes and its bytes, across blocks; zeros behind them |
+//!
+//! A group starts with a new block. Where a group lies across two files, the first file's part is written and synced
+//! before the second's, so that the first block of a file proves that all before it is durable.
+//!
+//! **The end** is the first block that is not whole, not of this log, not of this place and round, or of a lower epoch than
+//! the block before: the rest of a write that a crash tore, which the next writer may leave behind its own end, has a lower one.
+//! A record that is not complete there does not count, and the next writer starts a new block. **The start** is the
+//! oldest file from which on all files follow each other; in it, the first record that starts there.
+//!
+//! # Example
+//! ```
+//! use innokit_flow::log_writer::{LogOptions, LogReader, LogWriter};
+//!
+//! # let dir = tempfile::tempdir()?;
+//! # let dir = dir.path();
+//! let options = LogOptions { files: 2, file_size: 64 << 10, group_max: 16 << 10, ..LogOptions::default() };
+//! let log = LogWriter::create(dir, &options)?;
+//! let lsn = log.append(b"is durable when append returns")?;
+//! log.submit(b"not yet")?;
+//! let last = log.submit(b"nor this one")?;
+//! log.wait(last)?;
+//! drop(log);
+//!
+//! let mut reader = LogReader::open(dir)?;
+//! while let Some(record) = reader.next() {
+//!     let record = record?;
+//!     println!("{} to {}: {} bytes", record.start, record.end, record.bytes.len());
+//! }
+//! assert!(reader.position() >= last && last > lsn);
+//! # Ok::<_, Box<dyn std::error::Error>>(())
+//! ```
+
+mod block;
+mod error;
+mod group;
+mod layout;
+mod options;
+mod reader;
+mod simulated;
+mod storage;
+mod writer;
+
+pub use block::LOG_BLOCK_SIZE;
+pub use error::LogError;
+pub use layout::Lsn;
+pub use options::{Fill, LogOptions, Recycle, Space, SyncBy};
+pub use reader::{LogReader, LogRecord};
+pub use simulated::SimLog;
+pub use storage::{LogFiles, LogStorage};
+pub use writer::{LogCounts, LogWriter};

@@ -1,0 +1,338 @@
+//! Reading a log: where it starts, where a crash has left its end, and the records between.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::block::{LOG_BLOCK_SIZE, LogBlock, POS_DATA};
+use super::group::LEN_SIZE;
+use super::layout::{FileHeader, HEADER_SIZE, Ring};
+use super::options::GROUP_MAX;
+use super::{LogError, LogFiles, LogStorage, Lsn};
+use crate::Buffer;
+
+const BLOCK: u64 = LOG_BLOCK_SIZE as u64;
+
+/// Bytes read at once.
+const CHUNK_SIZE: u32 = 256 << 10;
+
+/// One record, as it was appended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogRecord<'r> {
+    /// Where it starts in the log.
+    pub start: Lsn,
+    /// Where it ends: what [`LogWriter::append`](super::LogWriter::append) returned for it.
+    pub end: Lsn,
+    /// Its bytes.
+    pub bytes: &'r [u8],
+}
+
+/// Hands over the records of a log, from the oldest that is still whole to the last one that a crash has left.
+///
+/// Every record that was acknowledged and not yet released is among them, and none in part. The last ones may be records
+/// that were never acknowledged.
+pub struct LogReader {
+    pub(super) storage: Box<dyn LogStorage>,
+    pub(super) ring: Ring,
+    /// Of the first file.
+    pub(super) header: FileHeader,
+    pub(super) header_bytes: Vec<u8>,
+    chunk: Buffer,
+    /// The LSN of the chunk's first byte, and its length; none at all: 0.
+    chunk_at: (u64, u32),
+    /// LSN of the oldest block.
+    pub(super) start: u64,
+    /// LSN of the first block of the newest file.
+    newest: u64,
+    /// LSN of the next block.
+    next: u64,
+    epoch: u32,
+    /// The data of the block before `next` that has not been taken yet, within the block.
+    data: std::ops::Range<usize>,
+    /// The record that is being put together, with its length.
+    record: Vec<u8>,
+    record_start: u64,
+    /// The record has been handed over.
+    is_whole: bool,
+    /// Nothing of this log has been met that a record could continue.
+    is_first: bool,
+    ended: bool,
+}
+
+impl std::fmt::Debug for LogReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "LogReader {{ ring: {:?}, start: {}, next: {} }}", self.ring, self.start, self.next)
+    }
+}
+
+impl LogReader {
+    /// The log in a directory.
+    ///
+    /// # Errors
+    /// [`LogError::NotThisLog`] if the files are not those of one whole log; [`LogError::Io`].
+    pub fn open(dir: &Path) -> Result<Self, LogError> {
+        Self::open_on(LogFiles::open_to_read(dir)?)
+    }
+
+    /// The log on a storage.
+    ///
+    /// # Errors
+    /// [`LogError::NotThisLog`] if the files are not those of one whole log; [`LogError::Io`].
+    pub fn open_on(storage: impl LogStorage + 'static) -> Result<Self, LogError> {
+        let storage: Box<dyn LogStorage> = Box::new(storage);
+        let chunk = Buffer::alone(CHUNK_SIZE).map_err(|error| LogError::Memory(Arc::new(error)))?;
+        let mut reader = Self {
+            storage,
+            ring: Ring { id: 0, files: 0, file_size: 0, block_size: 0 },
+            header: FileHeader { ring: Ring { id: 0, files: 0, file_size: 0, block_size: 0 }, index: 0, epoch: 0 },
+            header_bytes: vec![0; HEADER_SIZE],
+            chunk,
+            chunk_at: (0, 0),
+            start: 0,
+            newest: 0,
+            next: 0,
+            epoch: 0,
+            data: 0..0,
+            record: Vec::new(),
+            record_start: 0,
+            is_whole: false,
+            is_first: true,
+            ended: false,
+        };
+        reader.read_headers()?;
+        reader.find_start()?;
+        Ok(reader)
+    }
+
+    /// Reads the headers, and sees to it that all files are of one log.
+    fn read_headers(&mut self) -> Result<(), LogError> {
+        for file in (0..self.storage.files()).rev() {
+            let wrong = |why| LogError::NotThisLog { file: self.storage.name(file), why };
+            let bytes = self.chunk.range_mut(0..HEADER_SIZE as u32);
+            let got = self.storage.read_at(file, 0, bytes).map_err(|error| self.failed("read", file, 0, error))?;
+            let bytes = self.chunk.first(got.min(HEADER_SIZE) as u32);
+            let header = FileHeader::parse(bytes).ok_or_else(|| wrong("it has no header of a log"))?;
+            if header.index != file || header.ring.files != self.storage.files() {
+                return Err(wrong(
+                    "its header says that it has another place, or that there is another number of files",
+                ));
+            }
+            if self.ring.files != 0 && header.ring != self.ring {
+                return Err(wrong("it belongs to another log than the files that follow it"));
+            }
+            self.ring = header.ring;
+            self.header = header;
+            self.header_bytes = bytes.to_vec();
+            self.header_bytes.resize(HEADER_SIZE, 0);
+        }
+        if self.ring.files == 0 {
+            return Err(LogError::NotThisLog { file: String::from("a log"), why: "there are no files" });
+        }
+        Ok(())
+    }
+
+    /// Finds the newest file, and the oldest from which on all files follow each other.
+    fn find_start(&mut self) -> Result<(), LogError> {
+        let mut firsts = Vec::new();
+        for file in 0..u64::from(self.ring.files) {
+            let first = self.peek(file * self.ring.in_file())?.map(|block| block.number * BLOCK);
+            firsts.extend(first.filter(|&lsn| self.ring.place(lsn) == self.ring.place(file * self.ring.in_file())));
+        }
+        self.newest = firsts.iter().copied().max().unwrap_or(0);
+        self.start = self.newest;
+        let oldest_possible = (self.newest + self.ring.in_file()).saturating_sub(self.ring.in_ring());
+        while self.start > oldest_possible && firsts.contains(&(self.start - self.ring.in_file())) {
+            self.start -= self.ring.in_file();
+        }
+        let ring_is_full = self.start + self.ring.in_ring() == self.newest + self.ring.in_file();
+        if ring_is_full && self.start < self.newest && self.is_being_recycled(self.start)? {
+            self.start += self.ring.in_file();
+        }
+        self.next = self.start;
+        Ok(())
+    }
+
+    /// Whether the file that starts with this LSN has been written over in part: by blocks of the next round, or by zeros
+    /// behind them. (Its first block was not, or the file would be the newest.)
+    fn is_being_recycled(&mut self, start: u64) -> Result<bool, LogError> {
+        for lsn in (start..start + self.ring.in_file()).step_by(LOG_BLOCK_SIZE) {
+            let number = self.peek(lsn)?.map(|block| block.number * BLOCK);
+            let is_next_round = number == Some(lsn + self.ring.in_ring());
+            if is_next_round || number.is_none() && self.block_bytes(lsn)?.iter().all(|&byte| byte == 0) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The next record; `None` at the end of the log.
+    ///
+    /// # Errors
+    /// [`LogError::Damaged`], [`LogError::Io`]; after that, `None`.
+    #[expect(clippy::should_implement_trait, reason = "a record borrows from the reader, which Iterator cannot say")]
+    pub fn next(&mut self) -> Option<Result<LogRecord<'_>, LogError>> {
+        match self.advance() {
+            Ok(true) => {
+                let start = Lsn(self.record_start);
+                let end = Lsn(self.next - BLOCK + self.data.start as u64);
+                Some(Ok(LogRecord { start, end, bytes: self.record.get(LEN_SIZE..).unwrap_or_default() }))
+            }
+            Ok(false) => None,
+            Err(error) => {
+                self.ended = true;
+                Some(Err(error))
+            }
+        }
+    }
+
+    /// The LSN of the oldest log block that is still there, from which on records are handed over.
+    #[must_use]
+    pub fn start(&self) -> Lsn {
+        Lsn(self.start)
+    }
+
+    /// Where reading stands; once [`LogReader::next`] has said `None`, where the log ends and a writer goes on.
+    #[must_use]
+    pub fn position(&self) -> Lsn {
+        Lsn(self.next)
+    }
+
+    /// Puts the next record together; `false` at the end of the log.
+    fn advance(&mut self) -> Result<bool, LogError> {
+        if self.is_whole {
+            self.record.clear();
+            self.is_whole = false;
+        }
+        while !self.ended {
+            if self.data.is_empty() && !self.next_block()? {
+                self.ended = true;
+                break;
+            }
+            if self.record.is_empty() {
+                self.record_start = self.next - BLOCK + self.data.start as u64;
+            }
+            let len = self.record_len();
+            if len > Some(GROUP_MAX as usize) {
+                return Err(self.damaged(self.next - BLOCK));
+            }
+            let wanted = len.map_or(LEN_SIZE, |len| LEN_SIZE + len) - self.record.len();
+            let taken = wanted.min(self.data.len());
+            let range = self.data.start..self.data.start + taken;
+            let bytes = block_of(&self.chunk, self.chunk_at.0, self.next - BLOCK);
+            self.record.extend_from_slice(bytes.get(range).unwrap_or_default());
+            self.data.start += taken;
+            if self.record_len().is_some_and(|len| LEN_SIZE + len == self.record.len()) {
+                self.is_whole = true;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The length of the record that is being put together, once its bytes are there.
+    fn record_len(&self) -> Option<usize> {
+        self.record.first_chunk().map(|len| u32::from_be_bytes(*len) as usize)
+    }
+
+    /// Goes to the next block with data; `false` at the end of the log.
+    fn next_block(&mut self) -> Result<bool, LogError> {
+        loop {
+            let lsn = self.next;
+            let block = self.peek(lsn)?;
+            let Some(block) = block.filter(|block| block.number * BLOCK == lsn && block.epoch >= self.epoch) else {
+                self.prove_end(lsn)?;
+                return Ok(false);
+            };
+            self.next += BLOCK;
+            if block.epoch != self.epoch {
+                // A crash has cut off what was being put together, and the writer that came next began anew.
+                self.record.clear();
+                self.epoch = block.epoch;
+            }
+            self.data = block.data_range();
+            if self.record.is_empty() {
+                match block.first_record {
+                    Some(0) => {}
+                    _ if !self.is_first => return Err(self.damaged(lsn)),
+                    // The oldest file starts in the middle of a record.
+                    Some(first) => self.data.start += usize::from(first),
+                    None => continue,
+                }
+            }
+            self.is_first = false;
+            return Ok(true);
+        }
+    }
+
+    /// A block that is not as expected is the end of the log, unless a later one shows that it had been durable: blocks of
+    /// a write are only there if all blocks before that write were durable.
+    fn prove_end(&mut self, end: u64) -> Result<(), LogError> {
+        if end < self.newest {
+            return Err(self.damaged(end));
+        }
+        for lsn in (end..end + self.ring.in_file()).step_by(LOG_BLOCK_SIZE).skip(1) {
+            let block = self.peek(lsn)?.filter(|block| block.number * BLOCK == lsn);
+            if block.is_some_and(|block| block.group_start() * BLOCK > end) {
+                return Err(self.damaged(end));
+            }
+        }
+        Ok(())
+    }
+
+    fn damaged(&self, lsn: u64) -> LogError {
+        let place = self.ring.place(lsn);
+        LogError::Damaged { file: self.storage.name(place.file), offset: place.offset, lsn: Lsn(lsn) }
+    }
+
+    fn failed(&self, what: &'static str, file: u32, offset: u64, error: io::Error) -> LogError {
+        LogError::Io { what, file: self.storage.name(file), offset, error: Arc::new(error) }
+    }
+
+    /// The block at an LSN, if it is one of this log.
+    fn peek(&mut self, lsn: u64) -> Result<Option<LogBlock>, LogError> {
+        let id = self.ring.id;
+        Ok(LogBlock::parse(self.block_bytes(lsn)?, id))
+    }
+
+    /// The bytes of the block at an LSN; zeros past the end of a file.
+    fn block_bytes(&mut self, lsn: u64) -> Result<&[u8], LogError> {
+        let (start, len) = self.chunk_at;
+        if lsn < start || lsn + BLOCK > start + u64::from(len) {
+            self.load(self.ring.align_down(lsn))?;
+        }
+        Ok(block_of(&self.chunk, self.chunk_at.0, lsn))
+    }
+
+    fn load(&mut self, lsn: u64) -> Result<(), LogError> {
+        let place = self.ring.place(lsn);
+        let len = place.rest.min(u64::from(CHUNK_SIZE)) as u32;
+        self.chunk_at = (0, 0);
+        let bytes = self.chunk.range_mut(0..len);
+        let got = self.storage.read_at(place.file, place.offset, bytes);
+        let got = got.map_err(|error| self.failed("read", place.file, place.offset, error))?;
+        self.chunk.range_mut(got as u32..len).fill(0);
+        self.chunk_at = (lsn, len);
+        Ok(())
+    }
+
+    /// Reads to the end of the log, and returns what its last block of the file system holds.
+    pub(super) fn drain(&mut self) -> Result<Vec<u8>, LogError> {
+        while let Some(record) = self.next() {
+            record?;
+        }
+        let (base, end) = (self.ring.align_down(self.next), self.next);
+        let mut tail = Vec::new();
+        for lsn in (base..end).step_by(LOG_BLOCK_SIZE) {
+            tail.extend_from_slice(self.block_bytes(lsn)?);
+        }
+        Ok(tail)
+    }
+}
+
+/// The block at an LSN in a chunk.
+fn block_of(chunk: &Buffer, chunk_start: u64, lsn: u64) -> &[u8] {
+    let start = u32::try_from(lsn.saturating_sub(chunk_start)).unwrap_or(u32::MAX);
+    chunk.range(start..start.saturating_add(LOG_BLOCK_SIZE as u32))
+}
+
+const _: () = assert!(POS_DATA < LOG_BLOCK_SIZE && CHUNK_SIZE as usize >= HEADER_SIZE && CHUNK_SIZE >= 65536);

@@ -1,0 +1,390 @@
+//! Writing a log: many callers, one of whom writes and syncs for all that wait.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::group::Group;
+use super::layout::{FileHeader, HEADER_SIZE, Ring};
+use super::reader::LogReader;
+use super::{Fill, LogError, LogFiles, LogOptions, LogStorage, Lsn, Recycle, SyncBy};
+use crate::Buffer;
+
+/// What a writer has done since it was made.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct LogCounts {
+    /// Records that were written.
+    pub records: u64,
+    /// Groups: how often records were written together.
+    pub groups: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Syncs; 0 where the writes sync themselves.
+    pub syncs: u64,
+    /// Bytes of log blocks.
+    pub bytes_of_blocks: u64,
+    /// Bytes written: log blocks, zeros, and what was written once more.
+    pub bytes_written: u64,
+}
+
+/// An append-only log for many callers. See the [module](crate::log_writer) for how it works and what it promises.
+pub struct LogWriter {
+    storage: Box<dyn LogStorage>,
+    ring: Ring,
+    options: LogOptions,
+    epoch: u32,
+    state: Mutex<State>,
+    /// Callers wait for the group being gathered on one, for the group being written on the other, by turns.
+    wake: [Condvar; 2],
+}
+
+/// What the callers share.
+struct State {
+    /// Takes records.
+    gather: Group,
+    /// The callers of `gather` wait on this one of `wake`.
+    turn: usize,
+    /// What it takes to write; whoever has taken it is the leader.
+    lane: Option<Lane>,
+    /// All before this is durable.
+    durable: u64,
+    /// All before this may be written over.
+    released: u64,
+    error: Option<LogError>,
+    counts: LogCounts,
+}
+
+/// What it takes to write: held by one caller at a time.
+struct Lane {
+    group: Group,
+    /// What the last block of the file system holds, up to the end of the log; kept for whole-block writes.
+    tail: Vec<u8>,
+    counts: LogCounts,
+}
+
+impl std::fmt::Debug for LogWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "LogWriter {{ ring: {:?}, epoch: {}, durable: {} }}", self.ring, self.epoch, self.durable())
+    }
+}
+
+impl LogWriter {
+    /// A new log in a directory.
+    ///
+    /// # Errors
+    /// Options that cannot work, a log that is there already, or what the system says.
+    pub fn create(dir: &Path, options: &LogOptions) -> Result<Self, LogError> {
+        Ring::new(0, options, block_size(options, 4096))?;
+        Self::create_on(LogFiles::create(dir, options)?, options)
+    }
+
+    /// A new log on a storage, whatever is there.
+    ///
+    /// # Errors
+    /// Options that cannot work, or what the system says.
+    pub fn create_on(storage: impl LogStorage + 'static, options: &LogOptions) -> Result<Self, LogError> {
+        let storage: Box<dyn LogStorage> = Box::new(storage);
+        let options = LogOptions { files: storage.files(), ..options.clone() };
+        let id = RandomState::new().build_hasher().finish() as u32;
+        let ring = Ring::new(id, &options, block_size(&options, storage.block_size()))?;
+        let writer = Self::new(storage, ring, &options, 1, 0, Vec::new())?;
+        // The first file last: with its header the log is there.
+        for index in (0..ring.files).rev() {
+            writer.write_header(FileHeader { ring, index, epoch: 1 }, &[0; HEADER_SIZE])?;
+        }
+        Ok(writer)
+    }
+
+    /// Goes on with the log in a directory, at the end that a crash may have left.
+    ///
+    /// # Errors
+    /// What [`LogReader`] says, a log that is open for writing elsewhere, or what the system says.
+    pub fn open(dir: &Path, options: &LogOptions) -> Result<Self, LogError> {
+        Self::open_on(LogFiles::open(dir, options)?, options)
+    }
+
+    /// Goes on with the log on a storage.
+    ///
+    /// # Errors
+    /// What [`LogReader`] says, or what the system says.
+    pub fn open_on(storage: impl LogStorage + 'static, options: &LogOptions) -> Result<Self, LogError> {
+        Self::resume(LogReader::open_on(storage)?, options)
+    }
+
+    /// Goes on with the log that a reader has read, on the reader's storage, which must be open for writing. Records that
+    /// were not read yet are skipped.
+    ///
+    /// # Errors
+    /// What [`LogReader`] says, or what the system says.
+    pub fn resume(mut reader: LogReader, options: &LogOptions) -> Result<Self, LogError> {
+        let tail = reader.drain()?;
+        let end = reader.position().0;
+        let LogReader { storage, ring, header, header_bytes, start, .. } = reader;
+        // What was read may still be in the page cache only: from now on it counts as durable.
+        for file in 0..ring.files {
+            storage.sync(file).map_err(|error| failed(&*storage, "sync", file, 0, error))?;
+        }
+        let epoch = header.epoch.wrapping_add(1);
+        let writer = Self::new(storage, ring, options, epoch, end, tail)?;
+        writer.lock().released = start;
+        // Durable before the first block: blocks of two writers must not bear the same epoch.
+        writer.write_header(FileHeader { ring, index: 0, epoch }, &header_bytes)?;
+        Ok(writer)
+    }
+
+    fn new(
+        storage: Box<dyn LogStorage>,
+        ring: Ring,
+        options: &LogOptions,
+        epoch: u32,
+        end: u64,
+        tail: Vec<u8>,
+    ) -> Result<Self, LogError> {
+        options.check_group(ring.in_file())?;
+        let group = || Group::new(&ring, end, options.group_max).map_err(|error| LogError::Memory(Arc::new(error)));
+        let lane = Some(Lane { group: group()?, tail, counts: LogCounts::default() });
+        let (gather, counts) = (group()?, LogCounts::default());
+        let state = State { gather, turn: 0, lane, durable: end, released: 0, error: None, counts };
+        let wake = [Condvar::new(), Condvar::new()];
+        Ok(Self { storage, ring, options: options.clone(), epoch, state: Mutex::new(state), wake })
+    }
+
+    /// Appends a record and returns once it is durable: the LSN behind it.
+    ///
+    /// # Errors
+    /// [`LogError::RecordTooLong`] and [`LogError::Full`] leave the log as it is. Any other is the first error of the
+    /// system, from now on given to every caller; whether the record is in the log, only reading it anew can tell.
+    pub fn append(&self, record: &[u8]) -> Result<Lsn, LogError> {
+        let (state, lsn) = self.gather(self.lock(), record)?;
+        self.wait_in(state, lsn.0)?;
+        Ok(lsn)
+    }
+
+    /// Appends a record, and returns the LSN behind it without waiting for it to be durable, for which
+    /// [`LogWriter::wait`] is there. Records become durable in the order in which they were appended.
+    ///
+    /// # Errors
+    /// As [`LogWriter::append`].
+    pub fn submit(&self, record: &[u8]) -> Result<Lsn, LogError> {
+        self.gather(self.lock(), record).map(|(_, lsn)| lsn)
+    }
+
+    /// Returns once all before an LSN is durable, which means at most all that was appended before the call.
+    ///
+    /// # Errors
+    /// The first error of the system, unless all before the LSN was durable by then.
+    pub fn wait(&self, lsn: Lsn) -> Result<(), LogError> {
+        self.wait_in(self.lock(), lsn.0)
+    }
+
+    /// All before this LSN is durable.
+    #[must_use]
+    pub fn durable(&self) -> Lsn {
+        Lsn(self.lock().durable)
+    }
+
+    /// Nobody needs the log before this LSN any more: a file may be written over once all of it lies before that.
+    /// `release(durable())` releases everything. Not remembered when the log is closed.
+    pub fn release(&self, lsn: Lsn) {
+        let mut state = self.lock();
+        state.released = state.released.max(lsn.0.min(state.durable));
+    }
+
+    /// What was done so far; a group counts when it has been written.
+    #[must_use]
+    pub fn counts(&self) -> LogCounts {
+        self.lock().counts
+    }
+
+    /// The longest record that the log takes, in bytes.
+    #[must_use]
+    pub fn record_max(&self) -> usize {
+        Group::record_max(self.options.group_max)
+    }
+
+    /// A caller that panicked has left the lists whole: nothing that can panic runs under the lock.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts a record into the group that is being gathered, as soon as there is room in one.
+    fn gather<'w>(
+        &'w self,
+        mut state: MutexGuard<'w, State>,
+        record: &[u8],
+    ) -> Result<(MutexGuard<'w, State>, Lsn), LogError> {
+        let group_max = self.options.group_max;
+        let max = Group::record_max(group_max);
+        if record.len() > max {
+            return Err(LogError::RecordTooLong { len: record.len(), max });
+        }
+        loop {
+            if let Some(error) = &state.error {
+                return Err(error.clone());
+            }
+            let Some(end) = state.gather.end_with(record.len(), group_max) else {
+                let written = state.turn ^ 1;
+                state = if state.lane.is_some() { self.lead(state) } else { self.sleep(state, written) };
+                continue;
+            };
+            if self.options.recycle == Recycle::Released && end > self.ring.limit(state.released) {
+                return Err(LogError::Full { released: Lsn(state.released) });
+            }
+            let lsn = Lsn(state.gather.push(record));
+            return Ok((state, lsn));
+        }
+    }
+
+    fn wait_in<'w>(&'w self, mut state: MutexGuard<'w, State>, lsn: u64) -> Result<(), LogError> {
+        let lsn = lsn.min(state.gather.end);
+        while state.durable < lsn {
+            if let Some(error) = &state.error {
+                return Err(error.clone());
+            }
+            let gathered = lsn > state.gather.start;
+            let turn = if gathered { state.turn } else { state.turn ^ 1 };
+            // Without a leader, the group that is being gathered is all that there is.
+            state = if state.lane.is_some() { self.lead(state) } else { self.sleep(state, turn) };
+        }
+        Ok(())
+    }
+
+    fn sleep<'w>(&'w self, state: MutexGuard<'w, State>, turn: usize) -> MutexGuard<'w, State> {
+        let [even, odd] = &self.wake;
+        let wake = if turn == 0 { even } else { odd };
+        wake.wait(state).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes what has been gathered, while the next group gathers.
+    fn lead<'w>(&'w self, mut state: MutexGuard<'w, State>) -> MutexGuard<'w, State> {
+        let Some(mut lane) = state.lane.take() else { return state };
+        std::mem::swap(&mut state.gather, &mut lane.group);
+        state.gather.reset(&self.ring, lane.group.end);
+        state.turn ^= 1;
+        drop(state);
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.write_group(&mut lane)));
+        let mut state = self.lock();
+        let (end, counts) = (lane.group.end, lane.counts);
+        state.lane = Some(lane);
+        let panic = match outcome {
+            Ok(Ok(())) => {
+                (state.durable, state.counts) = (end, counts);
+                None
+            }
+            Ok(Err(error)) => {
+                state.error.get_or_insert(error);
+                None
+            }
+            Err(panic) => {
+                let error = io::Error::other("the storage panicked");
+                state.error.get_or_insert(failed(&*self.storage, "write", 0, 0, error));
+                Some(panic)
+            }
+        };
+        self.wake_up(&state);
+        match panic {
+            None => state,
+            Some(panic) => {
+                drop(state);
+                resume_unwind(panic)
+            }
+        }
+    }
+
+    /// Wakes the callers of the group that was written, and one of the group that was gathered meanwhile, who leads next.
+    fn wake_up(&self, state: &State) {
+        let [even, odd] = &self.wake;
+        let (gathered, written) = if state.turn == 0 { (even, odd) } else { (odd, even) };
+        written.notify_all();
+        if state.error.is_some() {
+            gathered.notify_all();
+        } else {
+            gathered.notify_one();
+        }
+    }
+
+    /// Writes and syncs a group: one write and one sync, or one of each for both files if it lies across their border.
+    fn write_group(&self, lane: &mut Lane) -> Result<(), LogError> {
+        let Lane { group, tail, counts } = lane;
+        group.seal(&self.ring, self.epoch);
+        let (from, to) = self.range(group.start, group.end);
+        if from < group.start {
+            group.put_before(tail);
+        }
+        group.put_zeros(to);
+        let mut lsn = from;
+        while lsn < to {
+            let place = self.ring.place(lsn);
+            let end = to.min(lsn + place.rest);
+            counts.writes += write_all(&*self.storage, place.file, place.offset, group.bytes(lsn..end))?;
+            if self.options.sync == SyncBy::Fdatasync {
+                counts.syncs += 1;
+                let synced = self.storage.sync(place.file);
+                synced.map_err(|error| failed(&*self.storage, "sync", place.file, place.offset, error))?;
+            }
+            lsn = end;
+        }
+        counts.bytes_written += to - from;
+        counts.bytes_of_blocks += group.end - group.start;
+        counts.records += group.records;
+        counts.groups += 1;
+        if self.options.fill() == Fill::Whole {
+            tail.clear();
+            tail.extend_from_slice(group.bytes(self.ring.align_down(group.end)..group.end));
+        }
+        Ok(())
+    }
+
+    /// What is written for a group, as LSNs.
+    fn range(&self, start: u64, end: u64) -> (u64, u64) {
+        let ring = &self.ring;
+        match self.options.fill() {
+            Fill::Nothing => (start, end),
+            Fill::Whole => (ring.align_down(start), ring.align_up(end)),
+            // The block in which the group starts is cached: the write before has filled it, or opening the log has read it.
+            Fill::FirstTouch if ring.align_up(start) == ring.align_up(end) && start != ring.align_down(start) => {
+                (start, end)
+            }
+            Fill::FirstTouch => (start, ring.align_up(end)),
+        }
+    }
+
+    /// Writes and syncs a file's header; `before` is what is there, of which one slot stays.
+    fn write_header(&self, header: FileHeader, before: &[u8]) -> Result<(), LogError> {
+        let file = header.index;
+        let mut buffer = Buffer::alone(HEADER_SIZE as u32).map_err(|error| LogError::Memory(Arc::new(error)))?;
+        buffer.bytes_mut().iter_mut().zip(before).for_each(|(to, from)| *to = *from);
+        header.write(buffer.bytes_mut());
+        write_all(&*self.storage, file, 0, buffer.bytes())?;
+        self.storage.sync(file).map_err(|error| failed(&*self.storage, "sync", file, 0, error))
+    }
+}
+
+/// The file system's block: what the options say, or else the storage.
+fn block_size(options: &LogOptions, asked: u32) -> u32 {
+    if options.block_size == 0 { asked } else { options.block_size }
+}
+
+fn failed(storage: &dyn LogStorage, what: &'static str, file: u32, offset: u64, error: io::Error) -> LogError {
+    LogError::Io { what, file: storage.name(file), offset, error: Arc::new(error) }
+}
+
+/// Writes all bytes, and returns the number of writes that it took.
+fn write_all(storage: &dyn LogStorage, file: u32, mut offset: u64, mut bytes: &[u8]) -> Result<u64, LogError> {
+    let mut writes = 0;
+    while !bytes.is_empty() {
+        writes += 1;
+        match storage.write_at(file, offset, bytes) {
+            Ok(0) => return Err(failed(storage, "write", file, offset, io::ErrorKind::WriteZero.into())),
+            Ok(written) => {
+                offset += written as u64;
+                bytes = bytes.get(written..).unwrap_or_default();
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(failed(storage, "write", file, offset, error)),
+        }
+    }
+    Ok(writes)
+}
