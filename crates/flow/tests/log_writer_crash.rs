@@ -8,9 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use innokit_flow::log_writer::{
-    Fill, LogError, LogOptions, LogReader, LogWriter, Lsn, Recycle, SimLog, Space, SyncBy,
-};
+use innokit_flow::log_writer::{Fill, LogError, LogOptions, LogReader, LogWriter, Lsn, Recycle, SimLog, Space, SyncBy};
 use innokit_flow::queue::sim::{SimDevice, SimOptions};
 use innokit_flow::run_workers;
 
@@ -131,7 +129,12 @@ impl Model {
         };
         let missing = self.records[..first.min(self.acknowledged)].iter().filter(|known| known.end > needed);
         let missing: Vec<_> = missing.map(|known| known.end).collect();
-        assert_eq!(missing, [], "are needed from {needed} on; the log is {oldest} to {} of {options:?}", reader.position());
+        assert_eq!(
+            missing,
+            [],
+            "are needed from {needed} on; the log is {oldest} to {} of {options:?}",
+            reader.position()
+        );
         self.records.truncate(last);
         self.acknowledged = self.records.len();
     }

@@ -68,8 +68,9 @@
 //!
 //! **The end** is the first block that is not whole, not of this log, not of this place and round, or of a lower epoch than
 //! the block before: the rest of a write that a crash tore, which the next writer may leave behind its own end, has a lower one.
-//! A record that is not complete there does not count, and the next writer starts a new block. **The start** is the
-//! oldest file from which on all files follow each other; in it, the first record that starts there.
+//! A record that is not complete there does not count, and the next writer starts a new block. **The start** is the file
+//! after the newest, in the round before, or the one after that if a torn write has begun to write over it; in it, the
+//! first record that starts there.
 //!
 //! # Example
 //! ```

@@ -131,22 +131,19 @@ impl LogReader {
         Ok(())
     }
 
-    /// Finds the newest file, and the oldest from which on all files follow each other.
+    /// Finds the newest file, and with it the oldest: the ring is as full as it can be.
     fn find_start(&mut self) -> Result<(), LogError> {
-        let mut firsts = Vec::new();
-        for file in 0..u64::from(self.ring.files) {
-            let first = self.peek(file * self.ring.in_file())?.map(|block| block.number * BLOCK);
-            firsts.extend(first.filter(|&lsn| self.ring.place(lsn) == self.ring.place(file * self.ring.in_file())));
+        let ring = self.ring;
+        for file in 0..u64::from(ring.files) {
+            let first = self.peek(file * ring.in_file())?.map_or(0, |block| block.number * BLOCK);
+            if ring.place(first) == ring.place(file * ring.in_file()) {
+                self.newest = self.newest.max(first);
+            }
         }
-        self.newest = firsts.iter().copied().max().unwrap_or(0);
-        self.start = self.newest;
-        let oldest_possible = (self.newest + self.ring.in_file()).saturating_sub(self.ring.in_ring());
-        while self.start > oldest_possible && firsts.contains(&(self.start - self.ring.in_file())) {
-            self.start -= self.ring.in_file();
-        }
-        let ring_is_full = self.start + self.ring.in_ring() == self.newest + self.ring.in_file();
-        if ring_is_full && self.start < self.newest && self.is_being_recycled(self.start)? {
-            self.start += self.ring.in_file();
+        self.start = (self.newest + ring.in_file()).saturating_sub(ring.in_ring());
+        let ring_is_full = self.start + ring.in_ring() == self.newest + ring.in_file();
+        if ring_is_full && self.is_being_recycled(self.start)? {
+            self.start += ring.in_file();
         }
         self.next = self.start;
         Ok(())

@@ -5,12 +5,16 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::group::Group;
 use super::layout::{FileHeader, HEADER_SIZE, Ring};
 use super::reader::LogReader;
 use super::{Fill, LogError, LogFiles, LogOptions, LogStorage, Lsn, Recycle, SyncBy};
 use crate::Buffer;
+
+/// A leader waits for others at most this part of what the last write and sync took.
+const PATIENCE: u32 = 8;
 
 /// What a writer has done since it was made.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +52,12 @@ struct State {
     turn: usize,
     /// What it takes to write; whoever has taken it is the leader.
     lane: Option<Lane>,
+    /// Callers that wait for `gather`.
+    callers: u32,
+    /// Callers that there were when the last group had been written: most will soon be back.
+    expected: u32,
+    /// How long to wait for them.
+    patience: Duration,
     /// All before this is durable.
     durable: u64,
     /// All before this may be written over.
@@ -76,7 +86,7 @@ impl LogWriter {
     /// # Errors
     /// Options that cannot work, a log that is there already, or what the system says.
     pub fn create(dir: &Path, options: &LogOptions) -> Result<Self, LogError> {
-        Ring::new(0, options, block_size(options, 4096))?;
+        options.check_group(Ring::new(0, options, block_size(options, 4096))?.in_file())?;
         Self::create_on(LogFiles::create(dir, options)?, options)
     }
 
@@ -146,7 +156,18 @@ impl LogWriter {
         let group = || Group::new(&ring, end, options.group_max).map_err(|error| LogError::Memory(Arc::new(error)));
         let lane = Some(Lane { group: group()?, tail, counts: LogCounts::default() });
         let (gather, counts) = (group()?, LogCounts::default());
-        let state = State { gather, turn: 0, lane, durable: end, released: 0, error: None, counts };
+        let state = State {
+            gather,
+            turn: 0,
+            lane,
+            callers: 0,
+            expected: 0,
+            patience: Duration::ZERO,
+            durable: end,
+            released: 0,
+            error: None,
+            counts,
+        };
         let wake = [Condvar::new(), Condvar::new()];
         Ok(Self { storage, ring, options: options.clone(), epoch, state: Mutex::new(state), wake })
     }
@@ -226,7 +247,7 @@ impl LogWriter {
             }
             let Some(end) = state.gather.end_with(record.len(), group_max) else {
                 let written = state.turn ^ 1;
-                state = if state.lane.is_some() { self.lead(state) } else { self.sleep(state, written) };
+                state = if state.lane.is_some() { self.lead(state, false) } else { self.sleep(state, written) };
                 continue;
             };
             if self.options.recycle == Recycle::Released && end > self.ring.limit(state.released) {
@@ -239,6 +260,9 @@ impl LogWriter {
 
     fn wait_in<'w>(&'w self, mut state: MutexGuard<'w, State>, lsn: u64) -> Result<(), LogError> {
         let lsn = lsn.min(state.gather.end);
+        if lsn > state.gather.start {
+            state.callers += 1;
+        }
         while state.durable < lsn {
             if let Some(error) = &state.error {
                 return Err(error.clone());
@@ -246,28 +270,55 @@ impl LogWriter {
             let gathered = lsn > state.gather.start;
             let turn = if gathered { state.turn } else { state.turn ^ 1 };
             // Without a leader, the group that is being gathered is all that there is.
-            state = if state.lane.is_some() { self.lead(state) } else { self.sleep(state, turn) };
+            state = if state.lane.is_some() { self.lead(state, true) } else { self.sleep(state, turn) };
         }
         Ok(())
     }
 
     fn sleep<'w>(&'w self, state: MutexGuard<'w, State>, turn: usize) -> MutexGuard<'w, State> {
-        let [even, odd] = &self.wake;
-        let wake = if turn == 0 { even } else { odd };
-        wake.wait(state).unwrap_or_else(PoisonError::into_inner)
+        self.wake_of(turn).wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes what has been gathered, while the next group gathers.
-    fn lead<'w>(&'w self, mut state: MutexGuard<'w, State>) -> MutexGuard<'w, State> {
+    fn wake_of(&self, turn: usize) -> &Condvar {
+        let [even, odd] = &self.wake;
+        if turn == 0 { even } else { odd }
+    }
+
+    /// The callers of the group that has just been written are awake but not yet back: without them this group would be
+    /// small and they would wait for the next, by turns. One caller alone never waits here.
+    fn let_others_join<'w>(&'w self, mut state: MutexGuard<'w, State>) -> MutexGuard<'w, State> {
+        if state.callers >= state.expected {
+            return state;
+        }
+        let (started, patience) = (Instant::now(), state.patience);
+        while state.callers < state.expected && started.elapsed() < patience {
+            drop(state);
+            std::thread::yield_now();
+            state = self.lock();
+        }
+        state
+    }
+
+    /// Writes what has been gathered, while the next group gathers. With `patience`, others may join first.
+    fn lead<'w>(&'w self, mut state: MutexGuard<'w, State>, patience: bool) -> MutexGuard<'w, State> {
         let Some(mut lane) = state.lane.take() else { return state };
+        if patience {
+            state = self.let_others_join(state);
+        }
         std::mem::swap(&mut state.gather, &mut lane.group);
         state.gather.reset(&self.ring, lane.group.end);
         state.turn ^= 1;
+        let callers = std::mem::take(&mut state.callers);
+        // Who found no room while others joined.
+        self.wake_of(state.turn).notify_all();
         drop(state);
+        let started = Instant::now();
         let outcome = catch_unwind(AssertUnwindSafe(|| self.write_group(&mut lane)));
         let mut state = self.lock();
         let (end, counts) = (lane.group.end, lane.counts);
         state.lane = Some(lane);
+        state.expected = callers + state.callers;
+        state.patience = started.elapsed() / PATIENCE;
         let panic = match outcome {
             Ok(Ok(())) => {
                 (state.durable, state.counts) = (end, counts);
@@ -295,8 +346,7 @@ impl LogWriter {
 
     /// Wakes the callers of the group that was written, and one of the group that was gathered meanwhile, who leads next.
     fn wake_up(&self, state: &State) {
-        let [even, odd] = &self.wake;
-        let (gathered, written) = if state.turn == 0 { (even, odd) } else { (odd, even) };
+        let (gathered, written) = (self.wake_of(state.turn), self.wake_of(state.turn ^ 1));
         written.notify_all();
         if state.error.is_some() {
             gathered.notify_all();
