@@ -29,6 +29,9 @@
 //! });
 //! # drop(sums);
 //! ```
+//!
+//! [`log_writer`] is the other direction: an append-only log for many callers. [`queue::sim`] is a device for tests, slow
+//! and unlucky as asked, on which both can be tried.
 
 #![deny(unsafe_code)]
 

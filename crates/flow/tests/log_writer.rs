@@ -73,13 +73,19 @@ fn appends_and_reads(options: &LogOptions) {
     for number in 0..120 {
         if number % 40 == 20 {
             drop(log);
-            log = LogWriter::open(dir.path(), options).unwrap();
+            log = if number == 20 {
+                LogWriter::open(dir.path(), options).unwrap()
+            } else {
+                let mut reader = LogReader::open_on(LogFiles::open(dir.path(), options).unwrap()).unwrap();
+                assert!(reader.next().unwrap().is_ok());
+                LogWriter::resume(reader, options).unwrap()
+            };
         }
         let lsn = log.append(&record(number)).unwrap();
         assert!(lsn > before && log.durable() >= lsn);
         before = lsn;
     }
-    assert!(before > Lsn(2 * 36 << 10), "more than two rounds: {before}");
+    assert!(before > Lsn(2 * (36 << 10)), "more than two rounds: {before}");
     drop(log);
     let found = read(LogReader::open(dir.path())).unwrap();
     assert!(found.len() > 12, "more than one file of three: {}", found.len());
@@ -377,7 +383,7 @@ fn second_writer_is_refused() {
 }
 
 #[test]
-fn options_that_cannot_work_leave_no_files() {
+fn log_that_cannot_be_made_leaves_no_files() {
     let dir = dir();
     for options in [
         LogOptions { files: 1, ..small() },
@@ -388,7 +394,10 @@ fn options_that_cannot_work_leave_no_files() {
         let error = LogWriter::create(dir.path(), &options).unwrap_err();
         assert!(matches!(error, LogError::Layout { .. } | LogError::GroupMax { .. }), "{error}");
     }
-    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    fs::write(dir.path().join("log.001"), b"precious").unwrap();
+    let error = LogWriter::create(dir.path(), &small()).unwrap_err();
+    assert!(matches!(&error, LogError::Exists { file } if file.ends_with("log.001")), "{error}");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "only what was there before");
 }
 
 #[test]

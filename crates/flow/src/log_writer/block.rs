@@ -130,6 +130,25 @@ mod tests {
     }
 
     #[test]
+    fn byte_map_of_the_log_block_is_that_of_the_code() {
+        for (at, size, name) in [
+            (POS_CRC, 4, "`crc`"),
+            (POS_EPOCH, 4, "`epoch`"),
+            (POS_NUMBER, 8, "`number`"),
+            (POS_ID, 4, "`id`"),
+            (POS_DATA_LEN, 2, "`data_len`"),
+            (POS_FIRST_RECORD, 2, "`first_record`"),
+            (POS_IN_GROUP, 2, "`in_group`"),
+            (POS_RESERVED, 2, ""),
+            (POS_DATA, DATA_SIZE, "data"),
+        ] {
+            let row = format!("//! | {at} | {size} | {name} | ").replace("|  |", "| |");
+            let map = include_str!("mod.rs").split_once("Log block of 512 bytes").expect("its byte map").1;
+            assert!(map.contains(&row), "{row}");
+        }
+    }
+
+    #[test]
     fn no_flipped_bit_is_overlooked() {
         let bytes = sealed();
         for bit in 0..LOG_BLOCK_SIZE * 8 {

@@ -205,6 +205,24 @@ mod tests {
     }
 
     #[test]
+    fn byte_map_of_the_file_header_is_that_of_the_code() {
+        for (at, size, name) in [
+            (POS_CRC, 4, "crc"),
+            (POS_VERSION, 4, "version"),
+            (POS_MAGIC, MAGIC.len(), "magic"),
+            (POS_ID, 4, "id"),
+            (POS_INDEX, 4, "index"),
+            (POS_FILES, 4, "files"),
+            (POS_BLOCK_SIZE, 4, "block_size"),
+            (POS_FILE_SIZE, 8, "file_size"),
+            (POS_EPOCH, 4, "epoch"),
+        ] {
+            let row = format!("//! | {at} | {size} | `{name}` | ");
+            assert!(include_str!("mod.rs").contains(&row), "{row}");
+        }
+    }
+
+    #[test]
     fn rings_that_cannot_be_are_refused() {
         let make =
             |files, file_size, block| Ring::new(0, &LogOptions { files, file_size, ..LogOptions::default() }, block);

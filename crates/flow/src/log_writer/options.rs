@@ -53,7 +53,7 @@ pub enum Recycle {
 
 /// How a log is laid out, and how it is written.
 ///
-/// | `innokit bench log` | options |
+/// | way of writing | options |
 /// |---|---|
 /// | naive | `fill: Nothing` |
 /// | zero-fill at first touch | the default |

@@ -95,15 +95,29 @@ impl LogFiles {
     /// # Errors
     /// [`LogError::Exists`] where there is a file and the space is not recycled; [`LogError::Io`].
     pub fn create(dir: &Path, options: &LogOptions) -> Result<Self, LogError> {
+        let mut made = Vec::new();
+        let outcome = Self::create_all(dir, options, &mut made);
+        if outcome.is_err() {
+            // What was there before stays; what cannot be removed is as good as what was made.
+            made.iter().for_each(|path| drop(std::fs::remove_file(path)));
+        }
+        outcome
+    }
+
+    fn create_all(dir: &Path, options: &LogOptions, made: &mut Vec<PathBuf>) -> Result<Self, LogError> {
         let recycles = options.space == Space::Recycled;
         let mut files = Vec::new();
         for index in 0..options.files {
             let path = path_of(dir, index);
             let mut how = writing(options);
+            let is_new = !path.exists();
             let file = how.create(true).create_new(!recycles).open(&path).map_err(|error| match error.kind() {
                 io::ErrorKind::AlreadyExists => LogError::Exists { file: path.display().to_string() },
                 _ => failed("create", &path, error),
             })?;
+            if is_new {
+                made.push(path.clone());
+            }
             lock(&path, &file)?;
             make_room(&path, &file, options)?;
             files.push((path, file));
