@@ -136,6 +136,15 @@ fn crash_keeps_what_was_synced_and_any_part_of_what_was_not() {
 }
 
 #[test]
+fn device_that_forgets_nothing_keeps_what_was_not_synced() {
+    for seed in 0..20 {
+        let (device, file) = device_of(SimOptions { forgets: false, ..SimOptions::default() }, 1);
+        device.write_at(file, 512, &[1; 2 * BLOCK]).unwrap();
+        assert!(device.reopen(seed).contents(file) == [&[0; 512][..], &[1; 2 * BLOCK]].concat());
+    }
+}
+
+#[test]
 fn sync_covers_no_write_that_was_in_flight_with_it() {
     let mut lost = 0;
     for seed in 0..50 {

@@ -188,13 +188,13 @@ impl State {
         if flight.too_late {
             return outcome.map(|()| 0);
         }
-        let done = if self.is_off { NEVER } else { flight.done };
+        let (done, forgets) = (if self.is_off { NEVER } else { flight.done }, self.options.forgets);
         match (&outcome, flight.fails) {
-            (Ok(()), _) | (Err(_), None) => {
-                if let Some(file) = self.file(flight.file) {
-                    file.write(flight.offset, bytes, done);
-                }
-            }
+            (Ok(()), _) | (Err(_), None) => match self.file(flight.file) {
+                Some(file) if forgets => file.write(flight.offset, bytes, done),
+                Some(file) => file.write_for_good(flight.offset, bytes),
+                None => {}
+            },
             (Err(_), Some(_)) => self.write_some(flight, bytes, done),
         }
         outcome?;

@@ -71,8 +71,8 @@ impl SimFile {
     pub(super) fn read(&self, offset: u64, into: &mut [u8]) -> usize {
         let there = usize::try_from(offset).ok().and_then(|offset| self.bytes.get(offset..)).unwrap_or_default();
         let len = there.len().min(into.len());
-        for (to, from) in into.iter_mut().zip(there) {
-            *to = *from;
+        if let (Some(to), Some(from)) = (into.get_mut(..len), there.get(..len)) {
+            to.copy_from_slice(from);
         }
         len
     }
@@ -91,17 +91,30 @@ impl SimFile {
             }
         }
         if end > self.len() {
-            self.bytes.resize(end as usize, 0);
             self.lens.push(Unsynced { value: end, done, forgotten: false });
         }
-        if let Some(place) = self.bytes.get_mut(offset as usize..end as usize) {
-            place.copy_from_slice(bytes);
-        }
+        self.put(offset, bytes);
         for number in touched {
             let value = self.sector(number);
             if let Some(history) = self.sectors.get_mut(&number) {
                 history.since.push(Unsynced { value, done, forgotten: false });
             }
+        }
+    }
+
+    /// Writes, and keeps no memory of what was there before.
+    pub(super) fn write_for_good(&mut self, offset: u64, bytes: &[u8]) {
+        self.put(offset, bytes);
+        self.medium_len = self.len();
+    }
+
+    fn put(&mut self, offset: u64, bytes: &[u8]) {
+        let range = offset as usize..offset as usize + bytes.len();
+        if self.bytes.len() < range.end {
+            self.bytes.resize(range.end, 0);
+        }
+        if let Some(place) = self.bytes.get_mut(range) {
+            place.copy_from_slice(bytes);
         }
     }
 

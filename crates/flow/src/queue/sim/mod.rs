@@ -92,6 +92,9 @@ pub struct SimOptions {
     /// The file system's block in bytes, to find hidden reads: a write that covers a block in part which is not in the cache
     /// costs a read before it ([`SimCounts::reads_on_write`]). 0 for none: writes go to the device as they are.
     pub cache_block: u32,
+    /// Whether a crash takes what was not synced. If not, all that was written stays, and no memory is needed for what was
+    /// there before: for measuring with large files. Otherwise unsynced sectors take more than twice their size.
+    pub forgets: bool,
 }
 
 impl Default for SimOptions {
@@ -106,6 +109,7 @@ impl Default for SimOptions {
             pace: Pace::Counted,
             short_one_in: 0,
             cache_block: 0,
+            forgets: true,
         }
     }
 }
