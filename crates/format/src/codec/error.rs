@@ -135,14 +135,14 @@ impl CodecError {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum UnlockError {
     /// MySQL: the master key that wraps the tablespace key is not in the keyring.
-    #[error("the keyring does not hold the master key {name} that the tablespace asks for")]
+    #[error("the keyring does not hold the master key {name} that the file asks for")]
     NoMasterKey {
         /// Its name in the keyring.
         name: String,
     },
     /// MySQL: a key of the right name is there, but it unwraps to something whose checksum is wrong.
     #[error(
-        "the key {name} of the keyring is not the one that this tablespace was encrypted with (checksum of the tablespace \
+        "the key {name} of the keyring is not the one that this file was encrypted with (checksum of the file's own \
          key stored {stored:08x}, computed {computed:08x}); is it the keyring of another server, or an older copy?"
     )]
     WrongMasterKey {

@@ -1,6 +1,7 @@
 #![doc = include_str!("../../docs/redo-mysql.md")]
 
 use crate::bytes::be;
+use crate::codec::{EncryptionInfo, UnlockError};
 use crate::redo::block::{self, LOG_BLOCK_HDR_SIZE, LOG_BLOCK_SIZE};
 use crate::redo::{LogState, RedoError, check_crc};
 use crate::types::Lsn;
@@ -31,6 +32,9 @@ pub const LOG_CHECKPOINT_NO: usize = 0;
 pub const LOG_CHECKPOINT_LSN: usize = 8;
 /// Place of that LSN in the ring of files, in a checkpoint slot of format 5 and older. 8 bytes.
 pub const LOG_CHECKPOINT_OFFSET: usize = 16;
+
+/// Where in that block the information begins; it is of the same kind as on page 0 of an encrypted tablespace.
+const LOG_ENCRYPTION_INFO: usize = LOG_ENCRYPTION + 48;
 
 /// Bytes to read at [`CheckpointPlace::offset`] for [`state`]: two blocks, fewer only where the file ends.
 pub const CHECKPOINT_READ_SIZE: usize = 2 * LOG_BLOCK_SIZE;
@@ -153,6 +157,15 @@ impl Slot {
             offset: be::u64_at(block, LOG_CHECKPOINT_OFFSET)?,
         })
     }
+}
+
+/// The encryption information in the first [`LOG_FILE_HDR_SIZE`] bytes of a file: what its encrypted blocks are opened with
+/// (`innodb_redo_log_encrypt`). `None`: there is none. No checksum covers it but that of the key itself.
+///
+/// # Errors
+/// [`UnlockError::UnknownInfo`], [`UnlockError::Truncated`].
+pub fn encryption_info(header: &[u8]) -> Result<Option<EncryptionInfo>, UnlockError> {
+    EncryptionInfo::parse(header.get(LOG_ENCRYPTION_INFO..LOG_CHECKPOINT_2).unwrap_or_default())
 }
 
 /// The newest checkpoint of a log: of all files of `#innodb_redo` (not the spare `_tmp` ones), or of `ib_logfile0` and the

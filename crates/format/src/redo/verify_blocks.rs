@@ -9,6 +9,7 @@
 use thiserror::Error;
 
 use crate::bytes::{be, is_zero};
+use crate::codec::TablespaceKey;
 use crate::page::checksum::{NO_CHECKSUM_MAGIC, crc32c};
 use crate::pieces::{gather, take};
 use crate::redo::block::{
@@ -115,7 +116,7 @@ pub struct BlockSummary {
     pub ok: u64,
     /// Blocks without checksum (`innodb_log_checksums=OFF`); number and length are right.
     pub no_checksum: u64,
-    /// Encrypted blocks of MySQL, whose checksum is encrypted too; number, epoch and length are right.
+    /// Encrypted blocks of MySQL without a key, whose checksum is encrypted too; number, epoch and length are right.
     pub unverifiable: u64,
     /// Damaged blocks that recovery needs.
     pub damaged: u64,
@@ -132,6 +133,8 @@ pub struct BlockSummary {
 pub struct BlockVerifier {
     scheme: BlockScheme,
     checkpoint: Lsn,
+    /// What opens MySQL's encrypted blocks; a log may have been encrypted with more than one key.
+    keys: Vec<TablespaceKey>,
     /// Of the next block.
     at: Lsn,
     block: Vec<u8>,
@@ -156,7 +159,13 @@ impl BlockVerifier {
         let ends = BlockEnd::WithTheFiles;
         let summary =
             BlockSummary { ok: 0, no_checksum: 0, unverifiable: 0, damaged: 0, damaged_unneeded: 0, end: start, ends };
-        Self { scheme, checkpoint, at: start, block: Vec::new(), run: None, short: None, summary }
+        Self { scheme, checkpoint, keys: Vec::new(), at: start, block: Vec::new(), run: None, short: None, summary }
+    }
+
+    /// With the keys of MySQL's encrypted blocks: each such block is then verified with the key that fits.
+    #[must_use]
+    pub fn with_keys(self, keys: Vec<TablespaceKey>) -> Self {
+        Self { keys, ..self }
     }
 
     /// The next damage that is certain; takes what it needs off the front of `input`. `None` when `input` is used up.
@@ -264,41 +273,83 @@ impl BlockVerifier {
         }
         let is_encrypted = self.scheme != BlockScheme::MariaDb && length & ENCRYPTED_BIT != 0;
         let len = if is_encrypted { length & !ENCRYPTED_BIT } else { length };
-        let computed = crc32c(covered);
-        let is_sound = is_encrypted || stored == computed || self.may_lack(stored);
+        let sum = if is_encrypted { self.encrypted_sum(block, stored) } else { self.sum(stored, crc32c(covered)) };
         let used = usize::from(len);
         let number = if self.scheme == BlockScheme::MySqlFiles { number } else { number & !FLUSH_BIT };
         let (expected, expected_epoch) = (block_number(lsn), epoch_of(lsn));
-        if !is_sound {
-            Fit::Misfit(Misfit::Checksum { stored, computed })
-        } else if number != expected {
-            Fit::Misfit(Misfit::OtherBlock { found: number, expected })
-        } else if used != LOG_BLOCK_SIZE && !(LOG_BLOCK_HDR_SIZE..=LOG_BLOCK_CHECKSUM).contains(&used) {
-            Fit::Misfit(Misfit::Length { len })
-        } else if self.scheme == BlockScheme::MySqlFiles && epoch != expected_epoch {
-            Fit::Misfit(Misfit::OtherEpoch { found: epoch, expected: expected_epoch })
-        } else if is_encrypted && stored == plain_crc(covered, len) {
-            Fit::Misfit(Misfit::NotEncrypted)
-        } else if is_encrypted {
-            Fit::Encrypted { len }
-        } else if stored == computed {
-            Fit::Ok { len }
-        } else {
-            Fit::NoChecksum { len }
+        match sum {
+            // What is left of an encrypted log was encrypted with a key of its own: its number comes first.
+            Sum::Unfit { stored, computed } if number == expected || !is_encrypted => {
+                Fit::Misfit(Misfit::Checksum { stored, computed })
+            }
+            _ if number != expected => Fit::Misfit(Misfit::OtherBlock { found: number, expected }),
+            _ if used != LOG_BLOCK_SIZE && !(LOG_BLOCK_HDR_SIZE..=LOG_BLOCK_CHECKSUM).contains(&used) => {
+                Fit::Misfit(Misfit::Length { len })
+            }
+            _ if self.scheme == BlockScheme::MySqlFiles && epoch != expected_epoch => {
+                Fit::Misfit(Misfit::OtherEpoch { found: epoch, expected: expected_epoch })
+            }
+            Sum::Marked => Fit::Misfit(Misfit::NotEncrypted),
+            Sum::Unknown => Fit::Encrypted { len },
+            Sum::Fits => Fit::Ok { len },
+            Sum::Missing => Fit::NoChecksum { len },
+            Sum::Unfit { stored, computed } => Fit::Misfit(Misfit::Checksum { stored, computed }),
         }
     }
 
-    /// Whether the magic number may stand for a checksum: only MySQL could be told to write none.
-    fn may_lack(&self, stored: u32) -> bool {
-        stored == NO_CHECKSUM_MAGIC && self.scheme != BlockScheme::MariaDb
+    /// The checksum of a block that says that it is encrypted.
+    fn encrypted_sum(&self, block: &[u8], stored: u32) -> Sum {
+        let opened = self.keys.iter().filter_map(|key| {
+            let mut plain = without_mark(block)?;
+            key.decrypt(plain.get_mut(LOG_BLOCK_HDR_SIZE..)?);
+            let stored = be::u32_at(&plain, LOG_BLOCK_CHECKSUM)?;
+            Some(self.sum(stored, plain.get(..LOG_BLOCK_CHECKSUM).map(crc32c)?))
+        });
+        let mut unfit = Sum::Unknown;
+        for sum in opened {
+            if !matches!(sum, Sum::Unfit { .. }) {
+                return sum;
+            }
+            unfit = sum;
+        }
+        let as_it_is = without_mark(block).and_then(|plain| plain.get(..LOG_BLOCK_CHECKSUM).map(crc32c));
+        if as_it_is == Some(stored) { Sum::Marked } else { unfit }
+    }
+
+    /// Only MySQL could be told to write no checksums; a magic number stands for them.
+    fn sum(&self, stored: u32, computed: u32) -> Sum {
+        if stored == computed {
+            Sum::Fits
+        } else if stored == NO_CHECKSUM_MAGIC && self.scheme != BlockScheme::MariaDb {
+            Sum::Missing
+        } else {
+            Sum::Unfit { stored, computed }
+        }
     }
 }
 
-/// The checksum that a block marked as encrypted has if it is not: the mark is not part of it.
-fn plain_crc(covered: &[u8], len: u16) -> u32 {
-    let mut plain = covered.to_vec();
-    let cleared = be::put_u16(&mut plain, LOG_BLOCK_HDR_DATA_LEN, len);
-    cleared.map_or(0, |()| crc32c(&plain))
+/// What became of a block's checksum.
+#[derive(Debug, Clone, Copy)]
+enum Sum {
+    Fits,
+    Unfit {
+        stored: u32,
+        computed: u32,
+    },
+    /// Written without one.
+    Missing,
+    /// Encrypted, and there is no key.
+    Unknown,
+    /// It fits the block as it is, which says that it is encrypted.
+    Marked,
+}
+
+/// A block without the mark of encryption, which its checksum does not know.
+fn without_mark(block: &[u8]) -> Option<Vec<u8>> {
+    let mut plain = block.to_vec();
+    let length = be::u16_at(block, LOG_BLOCK_HDR_DATA_LEN)?;
+    be::put_u16(&mut plain, LOG_BLOCK_HDR_DATA_LEN, length & !ENCRYPTED_BIT)?;
+    Some(plain)
 }
 
 /// The epoch that a block at `lsn` names.

@@ -112,7 +112,7 @@ fn wrong_master_key_is_an_error_that_says_so() {
     store.insert_named(NAME, Secret::new(vec![9; 32]));
     let wrong = info.unlock(&store).unwrap_err();
     assert!(matches!(wrong, UnlockError::WrongMasterKey { .. }), "{wrong:?}");
-    assert!(wrong.to_string().contains("is not the one that this tablespace was encrypted with"), "{wrong}");
+    assert!(wrong.to_string().contains("is not the one that this file was encrypted with"), "{wrong}");
     store.insert_named(NAME, Secret::new(vec![9; 16]));
     let short = info.unlock(&store).unwrap_err();
     assert_eq!(short, UnlockError::KeyLength { name: NAME.into(), len: 16 });

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use flow::{ReaderError, WorkerCounters};
+use format::keyring::KeyStore;
 
 use super::desk::FileState;
 use super::findings::Findings;
@@ -38,7 +39,7 @@ pub(super) fn read_again(
     counters: &WorkerCounters,
 ) -> Result<(), ReaderError> {
     let findings_max = phase.context.options.findings_max;
-    read_redo_again(phase.files, outcomes, counters, findings_max);
+    read_redo_again(phase, outcomes, counters, findings_max);
     for (number, state) in (0..).zip(phase.files).filter(|(_, state)| state.candidate.content == Content::Binlog) {
         let Some(outcome) = outcomes.get_mut(&number) else { continue };
         for _ in 0..TRIES {
@@ -58,10 +59,13 @@ pub(super) fn read_again(
     Ok(())
 }
 
-fn read_redo_again(files: &[FileState], outcomes: &mut Outcomes, counters: &WorkerCounters, findings_max: usize) {
+fn read_redo_again(phase: &Phase<'_>, outcomes: &mut Outcomes, counters: &WorkerCounters, findings_max: usize) {
     let is_log = |state: &FileState| state.candidate.content == Content::Redo;
-    let numbered: Vec<(u32, &Candidate)> =
-        (0..).zip(files).filter(|(_, state)| is_log(state)).map(|(number, state)| (number, &state.candidate)).collect();
+    let numbered: Vec<(u32, &Candidate)> = (0..)
+        .zip(phase.files)
+        .filter(|(_, state)| is_log(state))
+        .map(|(number, state)| (number, &state.candidate))
+        .collect();
     for log in numbered.chunk_by(|(_, a), (_, b)| a.path.parent() == b.path.parent()) {
         let alarms = |number: &u32| {
             outcomes.get(number).map_or(0, |outcome| outcome.findings.damage + outcome.findings.undecided)
@@ -70,20 +74,25 @@ fn read_redo_again(files: &[FileState], outcomes: &mut Outcomes, counters: &Work
             continue;
         }
         let known: Vec<&Candidate> = log.iter().map(|(_, candidate)| *candidate).collect();
-        let (rows, findings) = settled(&known, counters, findings_max);
+        let (rows, findings) = settled(&known, counters, findings_max, &phase.context.keys);
         replace(log, outcomes, rows, &findings, findings_max);
     }
 }
 
 /// Rows and findings of the first reading that is sound, else of the last one.
-fn settled(known: &[&Candidate], counters: &WorkerCounters, findings_max: usize) -> (Vec<Examined>, Vec<Finding>) {
+fn settled(
+    known: &[&Candidate],
+    counters: &WorkerCounters,
+    findings_max: usize,
+    keys: &KeyStore,
+) -> (Vec<Examined>, Vec<Finding>) {
     let mut before: Vec<Finding> = Vec::new();
     let mut tries = 0;
     loop {
         tries += 1;
         std::thread::sleep(PAUSE);
         let now = files_now(known);
-        let (rows, findings) = RedoCheck { files: now.iter().collect(), counters, findings_max }.run();
+        let (rows, findings) = RedoCheck { files: now.iter().collect(), counters, findings_max, keys }.run();
         let sound = findings.damage + findings.undecided == 0;
         let findings: Vec<Finding> = findings.into_sorted().into_iter().map(|(_, finding)| finding).collect();
         if sound || tries == TRIES {

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 use flow::{StreamReader, WorkerCounters};
 use format::Lsn;
+use format::codec::{EncryptionInfo, TablespaceKey, UnlockError};
+use format::keyring::KeyStore;
 use format::redo::verify_blocks::{BlockDamage, BlockEnd, BlockSummary, BlockVerifier};
 use format::redo::verify_mariadb::{self, StreamDamage, StreamEnd, StreamSummary, StreamVerifier, Verifier};
 use format::redo::verify_mysql::{self, Breach};
@@ -30,6 +32,7 @@ pub(super) struct RedoCheck<'c> {
     pub files: Vec<&'c Candidate>,
     pub counters: &'c WorkerCounters,
     pub findings_max: usize,
+    pub keys: &'c KeyStore,
 }
 
 /// A stretch of one of the files.
@@ -145,9 +148,25 @@ impl RedoCheck<'_> {
             .collect();
         let first = plan.segments.first().and_then(|part| logs.get(part.file)).filter(|log| log.format >= 6);
         work.first_lsn = first.map_or(Lsn(plan.checkpoint.0 - block_offset(plan.checkpoint)), |log| log.start_lsn);
-        let mut verifier = plan.verifier;
+        let (mut verifier, mut locked) = (plan.verifier, None);
+        match self.mysql_keys(open.iter().map(|(_, header, _)| header.as_slice())) {
+            Ok(keys) => verifier = verifier.with_keys(keys),
+            Err(error) => locked = Some(error),
+        }
         self.read(work, handles, |work, bytes| feed_blocks(work, &mut verifier, bytes))?;
-        Ok((Unit::LogBlocks, work.end_of_blocks(verifier)))
+        Ok((Unit::LogBlocks, work.end_of_blocks(verifier, locked.as_ref())))
+    }
+
+    /// What opens encrypted blocks. Each file names its own key, wrapped by the master key of the time when it was made.
+    fn mysql_keys<'h>(&self, headers: impl Iterator<Item = &'h [u8]>) -> Result<Vec<TablespaceKey>, UnlockError> {
+        let mut seen: Vec<EncryptionInfo> = Vec::new();
+        let mut keys = Vec::new();
+        for header in headers.filter(|_| !self.keys.is_empty()) {
+            let Some(info) = mysql::encryption_info(header)?.filter(|info| !seen.contains(info)) else { continue };
+            keys.push(info.unlock(self.keys)?);
+            seen.push(info);
+        }
+        Ok(keys)
     }
 
     fn mariadb(
@@ -172,7 +191,7 @@ impl RedoCheck<'_> {
             Verifier::Blocks(mut verifier) => {
                 work.first_lsn = Lsn(log.checkpoint.lsn.0 - block_offset(log.checkpoint.lsn));
                 self.read(work, handles, |work, bytes| feed_blocks(work, &mut verifier, bytes))?;
-                Ok((Unit::LogBlocks, work.end_of_blocks(verifier)))
+                Ok((Unit::LogBlocks, work.end_of_blocks(verifier, None)))
             }
             Verifier::Stream(mut verifier) => {
                 self.read(work, handles, |work, bytes| feed_stream(work, &mut verifier, bytes))?;
@@ -257,7 +276,7 @@ impl RedoStream {
         }
         let (unit, mut counts) = match self.verifier {
             Verifier::Blocks(_) | Verifier::Stream(_) if is_broken => (Unit::MiniTransactions, Counts::default()),
-            Verifier::Blocks(verifier) => (Unit::LogBlocks, self.work.end_of_blocks(verifier)),
+            Verifier::Blocks(verifier) => (Unit::LogBlocks, self.work.end_of_blocks(verifier, None)),
             Verifier::Stream(verifier) => (Unit::MiniTransactions, self.work.end_of_stream(verifier, self.checkpoint)),
         };
         counts.bytes = self.len;
@@ -406,7 +425,8 @@ impl Work {
         self.at(end, "torn_log_end", Severity::Undecided, message);
     }
 
-    fn end_of_blocks(&mut self, verifier: BlockVerifier) -> Counts {
+    /// `locked`: why the keys given do not open the encrypted blocks.
+    fn end_of_blocks(&mut self, verifier: BlockVerifier, locked: Option<&UnlockError>) -> Counts {
         let (left, summary) = verifier.finish();
         if let Some(damage) = left {
             self.damaged_blocks(&damage);
@@ -418,8 +438,11 @@ impl Work {
             self.at(end, "no_checksum", Severity::Notice, format!("{no_checksum} log blocks carry no checksums"));
         }
         if unverifiable > 0 {
-            let message = format!("{unverifiable} log blocks not verifiable: encrypted, and there is no key");
-            self.at(end, "encrypted_no_key", Severity::Undecided, message);
+            let (reason, why) = match locked {
+                Some(error) => ("wrong_key", error.to_string()),
+                None => ("encrypted_no_key", "encrypted, and there is no key".to_owned()),
+            };
+            self.at(end, reason, Severity::Undecided, format!("{unverifiable} log blocks not verifiable: {why}"));
         }
         let (corrupt, unverifiable) = (damaged + damaged_unneeded, no_checksum + unverifiable);
         Counts { pages: ok + corrupt + unverifiable, ok, corrupt, unverifiable, ..Counts::default() }

@@ -73,8 +73,8 @@ impl Phase<'_> {
     }
 
     fn redo(&self, task: &Task, files: Vec<&Candidate>, counters: &WorkerCounters) -> Vec<(u32, Outcome)> {
-        let findings_max = self.context.options.findings_max;
-        let (rows, findings) = RedoCheck { files, counters, findings_max }.run();
+        let (findings_max, keys) = (self.context.options.findings_max, &*self.context.keys);
+        let (rows, findings) = RedoCheck { files, counters, findings_max, keys }.run();
         let mut outcomes: Vec<(u32, Outcome)> =
             task.iter().zip(rows).map(|(file, row)| (*file, Outcome { rows: vec![row], ..Outcome::new(0) })).collect();
         let mut by_file = findings.split(outcomes.len());
