@@ -4,7 +4,8 @@ use std::fmt;
 
 use crate::pieces::le;
 
-const POS_TYPE: usize = 4;
+pub(super) const POS_TYPE: usize = 4;
+const POS_SERVER_ID: usize = 5;
 pub(super) const POS_LEN: usize = 9;
 pub(super) const POS_NEXT: usize = 13;
 pub(super) const POS_FLAGS: usize = 17;
@@ -133,6 +134,11 @@ impl Header {
             next: le::u32_at(&bytes, POS_NEXT)?,
             flags: *bytes.get(POS_FLAGS)?,
         })
+    }
+
+    /// Of the server that the event comes from.
+    pub(super) fn server_id(&self) -> u32 {
+        le::u32_at(&self.bytes, POS_SERVER_ID).unwrap_or_default()
     }
 
     /// The bytes that a checksum covers: of a format description without the flag "in use", which changes after the writing.

@@ -10,8 +10,9 @@
 //! description is computed with the flag "in use" cleared, which stays set on disk when a server was killed. Compressed
 //! transactions (MySQL) and compressed events (MariaDB) are events with a CRC like any other.
 //!
-//! What cannot be verified without a key: MySQL's encrypted files (magic `fd "bin"`, see [`EncryptedHeader`]) behind their
-//! header, and in MariaDB's encrypted files every event behind START_ENCRYPTION, of which only the length is readable.
+//! Encrypted logs are decrypted on the way, with the keys of [`Verifier::with_keys`]. What cannot be verified without a key: MySQL's
+//! files (magic `fd "bin"`, see [`EncryptedHeader`]) behind their header, and in MariaDB's files every event behind
+//! START_ENCRYPTION, of which only the length is readable.
 //!
 //! A log without checksums is walked from event to event, which proves no more than that the lengths lead to its end.
 //!
@@ -20,6 +21,7 @@
 mod event;
 mod event_sum;
 mod format_description;
+mod opening;
 mod verify;
 
 pub use event::EventType;
@@ -165,6 +167,8 @@ pub struct Summary {
     pub in_use: bool,
     /// How it ends.
     pub tail: Tail,
+    /// The key that the log asks for and that is not among those given.
+    pub missing_key: Option<String>,
     /// The first format description, if there was one.
     pub format: Option<FormatDescription>,
 }
@@ -179,7 +183,7 @@ impl Summary {
 }
 
 /// Why a file is not verified as a binary log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Error {
     /// The magic number is missing.
     #[error("the file does not begin as a binary log does")]
@@ -187,6 +191,15 @@ pub enum Error {
     /// The header of a file that MySQL encrypted is not understood.
     #[error("the encryption header of the binary log is damaged or of an unknown version")]
     EncryptionHeader,
+    /// A key of the right name is there, but what it decrypts is no log.
+    #[error(
+        "the key {key} does not open the binary log: it is another server's, or an older copy, or the log's own \
+         information about its encryption is damaged"
+    )]
+    WrongKey {
+        /// Its name in the keyring, or its number in the key file.
+        key: String,
+    },
     /// The file ends before its first event.
     #[error("the binary log ends within its header, after {len} bytes")]
     TooShort {

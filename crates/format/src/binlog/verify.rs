@@ -1,18 +1,25 @@
 //! The walk from event to event.
 
+use std::sync::Arc;
+
 use crate::bytes::is_zero;
+use crate::keyring::KeyStore;
 use crate::pieces::{clamp, gather, take};
 
 use super::event::{CRC_LEN, EventType, FLAG_IN_USE, FLAG_RELAY, HEADER_LEN, Header};
 use super::event_sum::{EventSum, Outcome};
 use super::format_description::{EncryptedHeader, FormatDescription, LEN_MAX, LEN_MIN};
+use super::opening::{Events, Keystream, Opening, StartEncryption};
 use super::{Corruption, Error, Event, MAGIC, MAGIC_ENCRYPTED, Summary, Tail, Verdict, Why};
 
 /// Longest event: the most that a packet carries, and room for headers. What claims more is no event.
 const EVENT_LEN_MAX: u32 = (1 << 30) + (1 << 20);
 
+/// More than START_ENCRYPTION says, bytes.
+const START_ENCRYPTION_LEN_MAX: usize = 64;
+
 /// Verifies a log that arrives in pieces of any size. Feed it with [`Verifier::next_event`], close it with
-/// [`Verifier::finish`]. Memory: an event's header, and one format description.
+/// [`Verifier::end`] and [`Verifier::finish`]. Memory: an event's header, one format description, and 128 KiB where it is encrypted.
 #[derive(Debug)]
 pub struct Verifier {
     /// Bytes taken in.
@@ -30,6 +37,15 @@ pub struct Verifier {
     /// The event before was damaged, so that it is less sure that one begins here.
     after_damage: bool,
     encrypted_header: Option<EncryptedHeader>,
+    keys: Arc<KeyStore>,
+    /// Decrypts what comes.
+    opening: Option<Opening>,
+    /// What was decrypted, and how much of it was taken in.
+    plain: (Vec<u8>, usize),
+    /// Where in the file the log begins: its positions count from there.
+    base: u64,
+    /// What START_ENCRYPTION says, in a log without checksums.
+    start_encryption: Vec<u8>,
     summary: Summary,
 }
 
@@ -51,6 +67,7 @@ struct Passing {
     kind: Option<EventType>,
     len: u32,
     left: u32,
+    server_id: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,9 +84,16 @@ impl Default for Verifier {
 }
 
 impl Verifier {
-    /// A verifier at the beginning of a file.
+    /// A verifier at the beginning of a file, without keys.
     #[must_use]
-    pub const fn new() -> Self {
+    pub fn new() -> Self {
+        Self::with_keys(Arc::default())
+    }
+
+    /// A verifier at the beginning of a file, which opens it with `keys` if it is encrypted: with the replication key that MySQL's
+    /// header names, or MariaDB's key 1.
+    #[must_use]
+    pub fn with_keys(keys: Arc<KeyStore>) -> Self {
         Self {
             position: 0,
             start: 0,
@@ -80,6 +104,11 @@ impl Verifier {
             is_relay: false,
             after_damage: false,
             encrypted_header: None,
+            keys,
+            opening: None,
+            plain: (Vec::new(), 0),
+            base: 0,
+            start_encryption: Vec::new(),
             summary: Summary {
                 events: 0,
                 ok: 0,
@@ -88,13 +117,13 @@ impl Verifier {
                 corrupt: 0,
                 in_use: false,
                 tail: Tail::Whole,
+                missing_key: None,
                 format: None,
             },
         }
     }
 
-    /// The header of a file that MySQL encrypted, once it has passed. With the key, the rest can be decrypted and given to a new
-    /// verifier: it is a whole log, its magic included.
+    /// The header of a file that MySQL encrypted, once it has passed.
     #[must_use]
     pub const fn encrypted_header(&self) -> Option<&EncryptedHeader> {
         self.encrypted_header.as_ref()
@@ -104,13 +133,11 @@ impl Verifier {
     /// with more.
     ///
     /// # Errors
-    /// [`Error::NotBinlog`], [`Error::EncryptionHeader`].
+    /// [`Error::NotBinlog`], [`Error::EncryptionHeader`], [`Error::WrongKey`].
     pub fn next_event(&mut self, input: &mut &[u8]) -> Result<Option<Event>, Error> {
         loop {
-            let before = input.len();
-            let step = self.step(input);
-            self.position = self.position.saturating_add((before - input.len()) as u64);
-            match step? {
+            let step = if self.opening.is_some() { self.open_step(input)? } else { self.walk(input)? };
+            match step {
                 Step::Event(event) => {
                     self.count(event.verdict);
                     return Ok(Some(event));
@@ -121,7 +148,48 @@ impl Verifier {
         }
     }
 
-    /// The file has ended.
+    /// The file has ended: what was held back, while it was not clear how it is encrypted, comes out of [`Verifier::next_event`]
+    /// with an empty input.
+    ///
+    /// # Errors
+    /// [`Error::WrongKey`].
+    pub fn end(&mut self) -> Result<(), Error> {
+        let Some(opening) = &mut self.opening else { return Ok(()) };
+        self.plain.0.drain(..self.plain.1);
+        self.plain.1 = 0;
+        opening.finish(&mut self.plain.0)
+    }
+
+    /// Takes a step, and counts the bytes that it took.
+    fn walk(&mut self, input: &mut &[u8]) -> Result<Step, Error> {
+        let before = input.len();
+        let step = self.step(input);
+        self.position = self.position.saturating_add((before - input.len()) as u64);
+        step
+    }
+
+    /// Takes a step over what was decrypted, after decrypting more if there is none.
+    fn open_step(&mut self, input: &mut &[u8]) -> Result<Step, Error> {
+        let (mut plain, mut taken) = std::mem::take(&mut self.plain);
+        if taken == plain.len() {
+            plain.clear();
+            taken = 0;
+            let opened = self.opening.as_mut().map_or(Ok(false), |opening| opening.open(input, &mut plain))?;
+            if !opened {
+                return Ok(if input.is_empty() { Step::More } else { Step::Again });
+            }
+        }
+        let mut rest = plain.get(taken..).unwrap_or_default();
+        let step = self.walk(&mut rest);
+        taken = plain.len() - rest.len();
+        self.plain = (plain, taken);
+        Ok(match step? {
+            Step::More => Step::Again,
+            step => step,
+        })
+    }
+
+    /// The sum of it all, once all events were taken.
     ///
     /// # Errors
     /// [`Error::TooShort`] where it ends before the first event.
@@ -178,14 +246,16 @@ impl Verifier {
         if !gather(&mut self.head, input, MAGIC.len()) {
             return Ok(Step::More);
         }
-        if self.head == MAGIC_ENCRYPTED {
-            self.state = State::EncryptionHeader;
-        } else if self.head == MAGIC {
-            self.head.clear();
-            self.state = State::Header;
-        } else {
-            return Err(Error::NotBinlog);
-        }
+        self.state = match &self.encrypted_header {
+            _ if self.head == MAGIC => State::Header,
+            Some(header) => return Err(Error::WrongKey { key: header.key_id.clone() }),
+            None if self.head == MAGIC_ENCRYPTED => {
+                self.state = State::EncryptionHeader;
+                return Ok(Step::Again);
+            }
+            None => return Err(Error::NotBinlog),
+        };
+        self.head.clear();
         Ok(Step::Again)
     }
 
@@ -194,10 +264,33 @@ impl Verifier {
         if !gather(&mut self.head, input, EncryptedHeader::LEN) {
             return Ok(Step::More);
         }
-        self.encrypted_header = Some(EncryptedHeader::parse(&self.head).ok_or(Error::EncryptionHeader)?);
+        let header = EncryptedHeader::parse(&self.head).ok_or(Error::EncryptionHeader)?;
         self.start = EncryptedHeader::LEN as u64;
         self.state = State::Encrypted;
+        if let Some(key) = self.keys.by_name(&header.key_id) {
+            let stream = Keystream::new(&header, key);
+            self.opening = Some(Opening::MySql(stream.ok_or_else(|| Error::WrongKey { key: header.key_id.clone() })?));
+            self.base = self.start;
+            self.head.clear();
+            self.state = State::Magic;
+        } else {
+            self.summary.missing_key = Some(header.key_id.clone());
+        }
+        self.encrypted_header = Some(header);
         Ok(Step::Again)
+    }
+
+    /// A START_ENCRYPTION event of `len` bytes was passed.
+    fn encryption_starts(&mut self, body: &[u8], len: u32, server_id: u32) {
+        self.encrypted = true;
+        let Some(start) = StartEncryption::parse(body) else { return };
+        let Some(key) = start.key(&self.keys) else {
+            self.summary.missing_key = Some(start.key_name());
+            return;
+        };
+        let position = self.start.saturating_add(len.into());
+        self.opening = Some(Opening::MariaDb(Box::new(Events::new(start, key, position, server_id))));
+        self.encrypted = false;
     }
 
     fn header(&mut self, input: &mut &[u8]) -> Step {
@@ -222,16 +315,23 @@ impl Verifier {
             return self.give_up(&header);
         }
         let keeps = header.kind == EventType::FORMAT_DESCRIPTION || self.summary.events == 0;
+        let is_start = header.kind == EventType::START_ENCRYPTION && self.checksums != Checksums::Off;
+        self.start_encryption.clear();
         if self.checksums == Checksums::Off && !keeps {
             return self.pass_or_give_up(&header, Some(header.kind));
         }
-        self.state = State::Body(Box::new(EventSum::new(header, self.start, claimed, keeps)));
+        self.state = State::Body(Box::new(EventSum::new(header, self.log_position(), claimed, keeps || is_start)));
         Step::Again
+    }
+
+    /// Where the current event begins, as the log counts.
+    const fn log_position(&self) -> u64 {
+        self.start.saturating_sub(self.base)
     }
 
     /// The length that follows from the next position, where that is one in this file.
     fn claimed_by_position(&self, header: &Header) -> Option<u32> {
-        let start = (self.start & 0xFFFF_FFFF) as u32;
+        let start = (self.log_position() & 0xFFFF_FFFF) as u32;
         let len = header.next.wrapping_sub(start);
         let usable = !self.is_relay && header.next != 0 && (len_min()..=EVENT_LEN_MAX).contains(&len);
         usable.then_some(len)
@@ -263,7 +363,7 @@ impl Verifier {
     fn pass_or_give_up(&mut self, header: &Header, kind: Option<EventType>) -> Step {
         match header.len.checked_sub(HEADER_LEN as u32) {
             Some(left) if header.len <= EVENT_LEN_MAX => {
-                self.state = State::Passing(Passing { kind, len: header.len, left });
+                self.state = State::Passing(Passing { kind, len: header.len, left, server_id: header.server_id() });
                 Step::Again
             }
             _ => self.give_up(header),
@@ -271,13 +371,20 @@ impl Verifier {
     }
 
     fn pass(&mut self, input: &mut &[u8], mut event: Passing) -> Step {
-        let passed = take(input, clamp(event.left.into())).len();
-        event.left = event.left.saturating_sub(u32::try_from(passed).unwrap_or(u32::MAX));
+        let passed = take(input, clamp(event.left.into()));
+        event.left = event.left.saturating_sub(u32::try_from(passed.len()).unwrap_or(u32::MAX));
+        let is_start = event.kind == Some(EventType::START_ENCRYPTION);
+        if is_start && self.start_encryption.len() < START_ENCRYPTION_LEN_MAX {
+            self.start_encryption.extend_from_slice(passed.get(..START_ENCRYPTION_LEN_MAX).unwrap_or(passed));
+        }
         if event.left > 0 {
             self.state = State::Passing(event);
             return Step::More;
         }
-        self.encrypted |= event.kind == Some(EventType::START_ENCRYPTION);
+        if is_start {
+            let body = std::mem::take(&mut self.start_encryption);
+            self.encryption_starts(&body, event.len, event.server_id);
+        }
         let verdict = if event.kind.is_some() { Verdict::NoChecksum } else { Verdict::Unverifiable(Why::Encrypted) };
         self.event(event.kind, event.len, verdict)
     }
@@ -312,7 +419,9 @@ impl Verifier {
             // One event in four thousand million has a right checksum by chance.
             self.checksums = Checksums::On;
         }
-        self.encrypted |= header.kind == EventType::START_ENCRYPTION;
+        if header.kind == EventType::START_ENCRYPTION {
+            self.encryption_starts(sum.kept().get(HEADER_LEN..).unwrap_or_default(), len, header.server_id());
+        }
         self.event(Some(header.kind), len, verdict)
     }
 

@@ -6,7 +6,7 @@ use aes::cipher::{
     BlockCipherDecrypt, BlockCipherEncrypt, BlockModeDecrypt, InnerIvInit, KeyInit, StreamCipher,
     StreamCipherCoreWrapper,
 };
-use aes::{Aes128, Aes192, Aes256};
+use aes::{Aes128, Aes128Dec, Aes192, Aes192Dec, Aes256, Aes256Dec};
 
 /// Size of an AES block, bytes.
 pub(crate) const BLOCK: usize = 16;
@@ -58,4 +58,26 @@ pub(crate) fn encrypt_block_with(key: &[u8], block: &[u8; BLOCK]) -> Option<[u8;
         32 => encrypt_block(&Aes256::new_from_slice(key).ok()?, block),
         _ => return None,
     })
+}
+
+/// [`cbc_decrypt`] with a key of any length that AES has; `None` for other lengths.
+pub(crate) fn cbc_decrypt_with(key: &[u8], iv: &[u8; BLOCK], bytes: &mut [u8]) -> Option<()> {
+    match key.len() {
+        16 => cbc_decrypt(&Aes128Dec::new_from_slice(key).ok()?, iv, bytes),
+        24 => cbc_decrypt(&Aes192Dec::new_from_slice(key).ok()?, iv, bytes),
+        32 => cbc_decrypt(&Aes256Dec::new_from_slice(key).ok()?, iv, bytes),
+        _ => return None,
+    }
+    Some(())
+}
+
+/// [`ctr_apply`] with a key of any length that AES has; `None` for other lengths.
+pub(crate) fn ctr_apply_with(key: &[u8], counter: &[u8; BLOCK], bytes: &mut [u8]) -> Option<()> {
+    match key.len() {
+        16 => ctr_apply(&Aes128::new_from_slice(key).ok()?, counter, bytes),
+        24 => ctr_apply(&Aes192::new_from_slice(key).ok()?, counter, bytes),
+        32 => ctr_apply(&Aes256::new_from_slice(key).ok()?, counter, bytes),
+        _ => return None,
+    }
+    Some(())
 }

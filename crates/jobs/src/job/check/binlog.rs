@@ -1,8 +1,10 @@
 //! Binary and relay logs, event by event.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use format::binlog::{Corruption, Error, Event, Summary, Tail, Verdict, Verifier, Why};
+use format::keyring::KeyStore;
 
 use super::desk::FileState;
 use super::stream::{Examined, Log, Outcome};
@@ -16,6 +18,7 @@ use crate::source::name::NameHint;
 pub(super) struct BinlogCheck {
     path: PathBuf,
     verifier: Verifier,
+    has_keys: bool,
     outcome: Outcome,
     bytes: u64,
     /// Events that could not be verified because they are encrypted, and because nothing says whether they should be right.
@@ -25,10 +28,11 @@ pub(super) struct BinlogCheck {
 }
 
 impl BinlogCheck {
-    pub fn new(path: &Path, findings_max: usize) -> Self {
+    pub fn new(path: &Path, findings_max: usize, keys: Arc<KeyStore>) -> Self {
         Self {
             path: path.to_path_buf(),
-            verifier: Verifier::new(),
+            has_keys: !keys.is_empty(),
+            verifier: Verifier::with_keys(keys),
             outcome: Outcome::new(findings_max),
             bytes: 0,
             encrypted: 0,
@@ -80,6 +84,10 @@ impl BinlogCheck {
 
     /// The log has ended; early, if `is_broken`: then its last event says nothing.
     pub fn finish(mut self, is_broken: bool) -> Outcome {
+        if self.error.is_none() {
+            self.error = self.verifier.end().err();
+            self.take(&[]);
+        }
         let verifier = std::mem::take(&mut self.verifier);
         let summary = match self.error.take() {
             Some(error) => Err(error),
@@ -98,8 +106,12 @@ impl BinlogCheck {
                 }
             }
             Err(error) => {
-                let severity = if is_broken { Severity::Undecided } else { Severity::Damage };
-                self.found(0, about(&self.path, "log_header", severity, error.to_string()));
+                let (reason, severity) = match error {
+                    Error::WrongKey { .. } => ("wrong_key", Severity::Undecided),
+                    _ if is_broken => ("log_header", Severity::Undecided),
+                    _ => ("log_header", Severity::Damage),
+                };
+                self.found(0, about(&self.path, reason, severity, error.to_string()));
                 Counts { bytes: self.bytes, ..Counts::default() }
             }
         };
@@ -124,6 +136,16 @@ impl BinlogCheck {
         self.outcome
     }
 
+    /// Why what is encrypted was not opened: reason and words.
+    fn why_locked(&self, summary: &Summary) -> (&'static str, String) {
+        match &summary.missing_key {
+            Some(key) if self.has_keys => {
+                ("wrong_key", format!("encrypted with the key {key}, which is not among the keys given"))
+            }
+            _ => ("encrypted_no_key", "encrypted, and there is no key".to_owned()),
+        }
+    }
+
     /// What only the whole log tells.
     fn whole(&mut self, summary: &Summary, is_broken: bool) {
         let path = self.path.clone();
@@ -132,9 +154,9 @@ impl BinlogCheck {
             self.found(0, about(&path, "no_checksum", Severity::Notice, message));
         }
         if self.encrypted > 0 {
-            let message =
-                format!("{} not verifiable: encrypted, and keys of logs are not read", events(self.encrypted));
-            self.found(0, about(&path, "encrypted_no_key", Severity::Undecided, message));
+            let (reason, why) = self.why_locked(summary);
+            let message = format!("{} not verifiable: {why}", events(self.encrypted));
+            self.found(0, about(&path, reason, Severity::Undecided, message));
         }
         if self.unknown > 0 {
             let message = format!("{} not verifiable: {}", events(self.unknown), Why::UnknownFormat);
@@ -163,10 +185,9 @@ impl BinlogCheck {
                 (position, "unexamined", Severity::Undecided, message)
             }
             Tail::Encrypted { position, len } => {
-                let message = format!(
-                    "{len} bytes from position {position} on not verifiable: encrypted, and keys of logs are not read"
-                );
-                (position, "encrypted_no_key", Severity::Undecided, message)
+                let (reason, why) = self.why_locked(summary);
+                let message = format!("{len} bytes from position {position} on not verifiable: {why}");
+                (position, reason, Severity::Undecided, message)
             }
         };
         self.found(position, about(&path, reason, severity, message));

@@ -236,7 +236,8 @@ impl Stream {
         match content::recognise(head) {
             Some(Content::Pages) => pages(),
             Some(Content::Binlog) => {
-                State::Binlog(Box::new(BinlogCheck::new(&self.path, self.context.options.findings_max)))
+                let (findings_max, keys) = (self.context.options.findings_max, Arc::clone(&self.context.keys));
+                State::Binlog(Box::new(BinlogCheck::new(&self.path, findings_max, keys)))
             }
             Some(Content::Archive) if !self.role.is_member() => {
                 State::Archive(Box::new(Archive::new(self.context.clone(), self.path.clone())))
