@@ -4,6 +4,9 @@
 //! server, before the rest.
 #![no_main]
 
+use std::sync::Arc;
+
+use format::keyring::{KeyStore, Secret};
 use format::binlog::{Error, Event, MAGIC, MAGIC_ENCRYPTED, Summary, Verifier};
 use libfuzzer_sys::fuzz_target;
 
@@ -37,7 +40,10 @@ fn crc32(bytes: &[u8]) -> u32 {
 }
 
 fn read(log: &[u8], piece: usize) -> (Vec<Event>, Result<Summary, Error>) {
-    let mut verifier = Verifier::new();
+    let mut keys = KeyStore::new();
+    keys.insert_named("key", Secret::new(vec![7; 32]));
+    keys.insert_numbered(1, 1, Secret::new(vec![7; 16]));
+    let mut verifier = Verifier::with_keys(Arc::new(keys));
     let mut events = Vec::new();
     for mut piece in log.chunks(piece) {
         loop {
@@ -49,7 +55,16 @@ fn read(log: &[u8], piece: usize) -> (Vec<Event>, Result<Summary, Error>) {
         }
         assert!(piece.is_empty(), "all input is taken before more is asked for");
     }
-    (events, verifier.finish())
+    if let Err(error) = verifier.end() {
+        return (events, Err(error));
+    }
+    loop {
+        match verifier.next_event(&mut &[][..]) {
+            Ok(None) => return (events, verifier.finish()),
+            Ok(Some(event)) => events.push(event),
+            Err(error) => return (events, Err(error)),
+        }
+    }
 }
 
 fuzz_target!(|input: &[u8]| {

@@ -2,7 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 
+use std::sync::Arc;
+
 use innokit_format::binlog::{Corruption, Error, Event, EventType, Summary, Tail, Verdict, Verifier, Why};
+use innokit_format::keyring::{KeyStore, Secret};
 use proptest::prelude::*;
 
 /// A log of MySQL 9.7.4, from start to clean shutdown, whole.
@@ -40,6 +43,54 @@ const BY_MARIADB_ENCRYPTED: &str = concat!(
     "00000000000000000000000000000000000000000000000000000000000000000000000000000000041304000d0808080a0a",
     "0a017a55cfc2f107026ba4010000002800000028010000000001010000008df67c1559092e1639619ee6dce15980d6f71818",
     "4c2236a9982b0000007f7ec3b39c48ac2cd24b55dba265b20398a776290d5a8b8ded4471178f98",
+);
+
+/// Beginning of a log of MariaDB 10.11 with `encrypt_binlog=ON` and an `aes_cbc` key: six events, the log not closed.
+const BY_MARIADB_CBC: &str = concat!(
+    "fe62696e3734026b0f01000000fc000000000100000000040031302e31312e31392d4d6172696144422d302b646562313275",
+    "312d6c6f6700000000000000000000000000000000000000003734026b13380d000800120004040404120000e400041a0800",
+    "0000080808020000000a0a0a0000000000000a0a0a0000000000000000000000000000000000000000000000000000000000",
+    "0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000",
+    "00000000000000000000000000000000000000000000000000000000000000000000000000000000041304000d0808080a0a",
+    "0a0146a179543734026ba401000000280000002801000000000101000000adb73408154b52c0ab1eef2096484d42f5d32167",
+    "2d2fff73821d0000006b419daee27709901ba8821f3b5ee02463c394b6d5e7c6e16628000000747e4142992d7c7e9be1923d",
+    "17c89d62eec209efe134ec5782c9a5d16628881e2082be632a000000e83f0fbb8a8704606db5ccb229c209309f5f2be1c210",
+    "fda903fde2068e2e281ef972851d96ae57000000eeebdc666d879be4591df48091a38e5cd56d71e012bc31dc20fd57557d6f",
+    "be2956745316e8cc71a8d1ece7108849f0d8ce8b1116421e04523bf94afe1b3da6a39dbf887409637d1f054a",
+);
+
+/// Beginning of a log of MariaDB 10.11 with `encrypt_binlog=ON` and an `aes_ctr` key: six events, the log not closed.
+const BY_MARIADB_CTR: &str = concat!(
+    "fe62696e3a34026b0f01000000fc000000000100000000040031302e31312e31392d4d6172696144422d302b646562313275",
+    "312d6c6f6700000000000000000000000000000000000000003a34026b13380d000800120004040404120000e400041a0800",
+    "0000080808020000000a0a0a0000000000000a0a0a0000000000000000000000000000000000000000000000000000000000",
+    "0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000",
+    "00000000000000000000000000000000000000000000000000000000000000000000000000000000041304000d0808080a0a",
+    "0a01282612663a34026ba401000000280000002801000000000101000000d33efe8409058d13e164314c77508b55dbcfd48a",
+    "a3c9930f601d0000004f7cbe908288236f44c21db1edc6befaf2b798a51dd9e2496328000000c9920442965a2d75e1ab2474",
+    "31de696803ec09692aaa92e8dfeb9e0800ff2328bc1177b92a00000030a5d161d056d633da496fd9b6bf12545f7508d817b0",
+    "317e867ad36ce22e935e731010a68c6957000000967707fc1b2eab772442610656f8597fda69bce4ec4dff69673d768206a7",
+    "2a7bfb32001d518b4bdd79a51411528d457553359b8e914b147e0a8646315ed563888ccb29df08390da8a68f",
+);
+
+/// Header, without the zeros up to byte 512, of a log of MySQL 9.7 with `binlog_encryption=ON`.
+const HEADER_BY_MYSQL_ENCRYPTED: &str = concat!(
+    "fd62696e01013a4d7953514c5265706c69636174696f6e4b65795f37346561393063382d653630382d313166312d38636535",
+    "2d3032666330303030303030315f3102c2d8a46ff81c9ad1f05172b46937b2339b243ca342bcc172cf7237a4dec9e5240336",
+    "cd06bb49f05cda12a3ad7d38ceb674",
+);
+
+/// What follows it: five events, the log not closed.
+const BY_MYSQL_ENCRYPTED: &str = concat!(
+    "d8b6c8343742237c4b6ad85b2e8d8e8dbf488aa193ac8028d9dae59e280f43e82ab0c43d0fabea805a52d8a2e86bcef6731a",
+    "685a79aa0fe1b39c627b254fef184997cfa36031b11ed991f4aa624d889fff87447d9fef5517c484d4e4fe1e0e875ea29e31",
+    "182a365460de6c5712a73b0ed2a71d9fbc518a7d5d66c01d118fd175c19616348250b43772698979e172f90caa5f2c6e2508",
+    "bff6dadd07f44ca1dbe15711725572f600d089b14bfbdddeb6ed04d24d9af8b5acccba5455fb01147f16c688855d4242dbca",
+    "45b1bb0f9db725f008939d7fdd1a54dde049551ac1ea6faf196e0cf44529a4f178b59b0bcb5c945b19bd1b58f777953b915f",
+    "fff0d6408ed48ac6136a841bb12cf249610bf41553680eb616c593d2d2a90d25ef8dd893c7aa2ce21b6dbd47dc457792c0ee",
+    "906556b22c01bace3ed68935283a8d7e2b56d470079362a86bcbd79c358ae80a9981020af37cfd8f2b5526450a4d6c5056df",
+    "f936f27a5116f72e5da222d50aa2bd8e5029575935e0fc3bb4879a13994484f8bc7aa159d473effea3a7f59fb1bcfc212254",
+    "977d6d3244a9f59308360f37103421a16aff24df",
 );
 
 fn hex(text: &str) -> Vec<u8> {
@@ -274,5 +325,114 @@ proptest! {
         let mut log = hex(BY_MYSQL);
         log.splice(at..at, noise);
         prop_assert_eq!(read_in_pieces(&log, piece), read_in_pieces(&log, log.len()));
+    }
+}
+
+fn keys(mysql: &str, mariadb: &str) -> Arc<KeyStore> {
+    let mut keys = KeyStore::new();
+    keys.insert_named("MySQLReplicationKey_74ea90c8-e608-11f1-8ce5-02fc00000001_1", Secret::new(hex(mysql)));
+    keys.insert_numbered(1, 1, Secret::new(hex(mariadb)));
+    Arc::new(keys)
+}
+
+fn right_keys() -> Arc<KeyStore> {
+    keys("4168549F57274A4A56F3C1D8D04BB16B13E1865D834F8A65B5807F9709DD510B", "770A8A65DA156D24EE2A093277530142")
+}
+
+fn read_with(log: &[u8], piece: usize, keys: &Arc<KeyStore>) -> Result<(Vec<Event>, Summary), Error> {
+    let mut verifier = Verifier::with_keys(Arc::clone(keys));
+    let mut events = Vec::new();
+    for mut piece in log.chunks(piece) {
+        while let Some(event) = verifier.next_event(&mut piece)? {
+            events.push(event);
+        }
+        assert!(piece.is_empty());
+    }
+    verifier.end()?;
+    while let Some(event) = verifier.next_event(&mut &[][..])? {
+        events.push(event);
+    }
+    Ok((events, verifier.finish()?))
+}
+
+fn encrypted_by_mysql() -> Vec<u8> {
+    let mut log = hex(HEADER_BY_MYSQL_ENCRYPTED);
+    log.resize(512, 0);
+    log.extend(hex(BY_MYSQL_ENCRYPTED));
+    log
+}
+
+/// Encrypted logs, where their events begin, and from which byte on they are encrypted.
+fn encrypted() -> [(Vec<u8>, Vec<u64>, usize); 3] {
+    let by_mariadb = || vec![4, 256, 296, 325, 365, 407];
+    [
+        (hex(BY_MARIADB_CBC), by_mariadb(), 296),
+        (hex(BY_MARIADB_CTR), by_mariadb(), 296),
+        (encrypted_by_mysql(), [4, 127, 158, 235, 343].map(|position| position + 512).to_vec(), 516),
+    ]
+}
+
+#[test]
+fn encrypted_logs_are_verified_with_their_keys_in_any_pieces() {
+    for (log, positions, _) in encrypted() {
+        let (events, summary) = read_with(&log, log.len(), &right_keys()).unwrap();
+        assert_eq!(events.iter().map(|event| event.position).collect::<Vec<_>>(), positions);
+        assert_eq!((summary.ok, summary.events), (positions.len() as u64, positions.len() as u64));
+        assert_eq!((summary.tail, summary.missing_key.clone()), (Tail::Whole, None));
+        for piece in 1..100 {
+            assert_eq!(read_with(&log, piece, &right_keys()), Ok((events.clone(), summary.clone())), "{piece}");
+        }
+        for len in 512..log.len() {
+            let (found, summary) =
+                read_with(&log[..len], 64, &right_keys()).unwrap_or_else(|_| (events.clone(), summary.clone()));
+            assert!(found.iter().all(|event| event.verdict == Verdict::Ok), "{len} bytes");
+            assert_eq!(summary.corrupt, 0);
+        }
+    }
+}
+
+#[test]
+fn every_damaged_bit_of_an_encrypted_event_is_named_with_it() {
+    for (sound, positions, from) in encrypted() {
+        for at in from..sound.len() {
+            let hit = *positions.iter().rfind(|position| **position <= at as u64).unwrap();
+            for bit in 0..8 {
+                let mut log = sound.clone();
+                log[at] ^= 1 << bit;
+                let (found, _) = read_with(&log, log.len(), &right_keys()).unwrap();
+                let named = found.iter().find(|event| matches!(event.verdict, Verdict::Corrupt(_)));
+                // The flag of a log in use is the one bit that may change.
+                let in_use_flag = hit == 516 && at == 516 + 17 && bit == 0;
+                assert_eq!(named.map(|event| event.position), (!in_use_flag).then_some(hit), "bit {bit} of byte {at}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_wrong_key_of_a_log_is_an_error_and_a_missing_one_is_named() {
+    let wrong = keys(&"11".repeat(32), &"22".repeat(16));
+    let mut other = KeyStore::new();
+    other.insert_named("another", Secret::new(vec![7; 32]));
+    let other = Arc::new(other);
+    for (log, ..) in encrypted() {
+        assert!(matches!(read_with(&log, 100, &wrong), Err(Error::WrongKey { .. })));
+        let (events, summary) = read_with(&log, 100, &other).unwrap();
+        let without = read(&log).unwrap();
+        assert_eq!((events, &summary), (without.0, &without.1));
+        assert!(summary.missing_key.is_some() && summary.corrupt == 0);
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_of_an_encrypted_log_are_judged_without_panic_and_alike_in_any_pieces(
+        noise in proptest::collection::vec(any::<u8>(), 1..80), at in 256usize..900, piece in 1usize..300, which in 0usize..3,
+    ) {
+        let (mut log, ..) = encrypted().into_iter().nth(which).unwrap();
+        let at = at.min(log.len() - 1);
+        let end = (at + noise.len()).min(log.len());
+        log[at..end].copy_from_slice(&noise[..end - at]);
+        prop_assert_eq!(read_with(&log, piece, &right_keys()), read_with(&log, log.len(), &right_keys()));
     }
 }

@@ -42,13 +42,17 @@ fn a_torn_or_stale_slot_is_no_damage() {
 }
 
 #[test]
-fn what_follows_a_zip_page_in_its_slot_is_zero() {
+fn what_follows_a_zip_page_in_its_slot_does_not_count() {
     let zip = zip(Family::MySql, 16_384, 4096);
-    let mut slot = sealed(&zip, FOREIGN, Algorithm::Crc32);
-    slot.resize(16_384, 0);
-    assert_eq!(verdict(&slot, classic(Family::MySql, 16_384)), ok(Algorithm::Crc32));
-    slot[9000] = 1;
-    assert_eq!(verdict(&slot, classic(Family::MySql, 16_384)), unverifiable(Why::DoublewriteSlot));
+    for algorithm in [Algorithm::Crc32, Algorithm::Innodb] {
+        let mut slot = sealed(&zip, FOREIGN, algorithm);
+        slot.resize(16_384, 0);
+        assert_eq!(verdict(&slot, classic(Family::MySql, 16_384)), ok(algorithm));
+        slot[9000] = 1;
+        assert_eq!(verdict(&slot, classic(Family::MySql, 16_384)), ok(algorithm));
+        slot[2000] ^= 1;
+        assert_eq!(verdict(&slot, classic(Family::MySql, 16_384)), unverifiable(Why::DoublewriteSlot));
+    }
 }
 
 #[test]

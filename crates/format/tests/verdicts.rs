@@ -469,3 +469,19 @@ fn page_0_of_mariadb_is_never_encrypted() {
     put_u32(&mut page, 30, sum);
     assert_eq!(corruption(verify_page(&page, origin, &mariadb())).reason(), "checksum_mismatch");
 }
+
+#[test]
+fn a_page_without_checksum_whose_type_says_that_it_is_transformed_is_not_sound() {
+    let format = classic(Family::MySql, 16_384);
+    let id = PageId::new(9, 33);
+    for (kind, expected) in [
+        (14, unverifiable(Why::PageCompressed)),
+        (15, unverifiable(Why::EncryptedNoKey)),
+        (16, unverifiable(Why::EncryptedNoKey)),
+        (17, unverifiable(Why::EncryptedNoKey)),
+        (17_855, ok(Algorithm::None)),
+    ] {
+        let page = sealed_as(&format, id, Algorithm::None, kind);
+        assert_eq!(verify_page(&page, id, &format.with_space(id.space)), expected, "type {kind}");
+    }
+}

@@ -250,6 +250,176 @@ fn binary_logs_of_mariadb_are_verified_event_by_event() {
     assert_eq!((rows(&document, "relay log").len(), status), (1, 0), "{:#}", document["files"]);
 }
 
+/// Puts a keyring beside the datadir that its server is to use; the program's own manifests are those of `all_datadirs`.
+fn keyring(dir: &Dir) -> PathBuf {
+    let keys = dir.path().join("keys");
+    all_datadirs();
+    dir.file("data/mysqld.my", b"{ \"components\": \"file://component_keyring_file\" }\n");
+    let config = format!("{{ \"path\": \"{}\", \"read_only\": false }}\n", keys.display());
+    dir.file("data/component_keyring_file.cnf", config.as_bytes());
+    keys
+}
+
+/// What must hold of logs that are encrypted: with the key each unit is verified and damage is named, without it nothing is
+/// called damaged, and a wrong key is said to be one.
+fn assert_encrypted(log: &Path, option: &str, right: &Path, wrong: &Path, unit: &str) -> u64 {
+    let with = |keys: &Path| check_json(log, &[option, &keys.to_string_lossy()]);
+    let (document, status) = with(right);
+    assert_eq!((findings(&document).len(), status), (0, 0), "{}: {:#}", log.display(), document["findings"]);
+    assert_eq!(units(&document, unit, "unverifiable"), 0);
+    let (without, status) = check_json(log, &[]);
+    assert_eq!((reasons(&without), status), (vec!["encrypted_no_key"], 2), "{:#}", without["findings"]);
+    let (document_wrong, status) = with(wrong);
+    assert_eq!((reasons(&document_wrong), status), (vec!["wrong_key"], 2), "{:#}", document_wrong["findings"]);
+    assert_eq!(units(&document_wrong, unit, "corrupt"), 0);
+    units(&document, unit, "ok")
+}
+
+/// The findings with `keys` after the byte at `at` of `log` was flipped.
+fn with_flip_and_keys(log: &Path, at: usize, option: &str, keys: &Path) -> (Vec<Value>, i32) {
+    let sound = std::fs::read(log).expect("readable");
+    let mut bytes = sound.clone();
+    bytes[at] ^= 0x10;
+    std::fs::write(log, &bytes).expect("written");
+    let (document, status) = check_json(log, &[option, &keys.to_string_lossy()]);
+    std::fs::write(log, &sound).expect("written");
+    (findings(&document).clone(), status)
+}
+
+/// A keyring like `keys` with each key changed, and one without the keys asked for.
+fn wrong_keyrings(dir: &Dir, keys: &Path) -> [PathBuf; 2] {
+    let mut keyring: Value = serde_json::from_slice(&std::fs::read(keys).expect("readable")).expect("JSON");
+    for element in keyring["elements"].as_array_mut().expect("keys") {
+        let digits = element["data"].as_str().expect("digits").to_owned();
+        let digits: String = digits.chars().rev().map(|digit| if digit == '0' { '1' } else { '0' }).collect();
+        element["data"] = digits.into();
+    }
+    let changed = dir.file("changed", keyring.to_string().as_bytes());
+    for element in keyring["elements"].as_array_mut().expect("keys") {
+        element["data_id"] = "another".into();
+    }
+    [changed, dir.file("missing", keyring.to_string().as_bytes())]
+}
+
+#[test]
+fn encrypted_logs_of_mysql_are_verified_with_their_keyring() {
+    let dir = Dir::new();
+    let datadir = dir.path().join("data").to_string_lossy().into_owned();
+    server("mysql", &["init", &datadir, "--skip-disable-log-bin", "--log-bin=binlog"], "");
+    let keys = keyring(&dir);
+    server("mysql", &["start", &datadir, "--innodb-redo-log-encrypt=ON", "--binlog-encryption=ON"], "");
+    let insert = "INSERT INTO t SELECT id + (SELECT MAX(id) FROM t), REPEAT('b', 800) FROM t;\n".repeat(6);
+    let sql = format!(
+        "CREATE DATABASE shop; USE shop; CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(900)) ENGINE=InnoDB;\n\
+         INSERT INTO t VALUES (1, 'a'), (2, 'b'), (3, 'c');\n{insert}FLUSH BINARY LOGS;\n\
+         ALTER INSTANCE ROTATE INNODB MASTER KEY;\n{insert}"
+    );
+    server("mysql", &["sql", &datadir], &sql);
+    server("mysql", &["kill9", &datadir], "");
+    let wrong = wrong_keyrings(&dir, &keys);
+
+    let redo = dir.path().join("data/#innodb_redo");
+    for wrong in &wrong {
+        let blocks = assert_encrypted(&redo, "--keyring", &keys, wrong, "log_blocks");
+        assert!(blocks > 500, "{blocks} blocks");
+    }
+    // The file with the most encrypted blocks that belong where they lie.
+    let blocks_of = |path: &PathBuf| {
+        let bytes = std::fs::read(path).expect("readable");
+        let first = big_endian(&bytes, 8) / 512 + 1;
+        let is_encrypted = |block: &usize| {
+            let head = &bytes[2048 + block * 512..][..8];
+            head[4] & 0x80 != 0 && big_endian(head, 0) >> 32 == first + *block as u64
+        };
+        (0..bytes.len() / 512 - 4).filter(is_encrypted).collect::<Vec<usize>>()
+    };
+    let files = std::fs::read_dir(&redo).expect("a directory").map(|entry| entry.expect("an entry").path());
+    let files = files.filter(|path| !path.to_string_lossy().ends_with("_tmp"));
+    let (newest, encrypted) =
+        files.map(|path| (path.clone(), blocks_of(&path))).max_by_key(|(_, blocks)| blocks.len()).expect("a file");
+    let bytes = std::fs::read(&newest).expect("readable");
+    assert!(encrypted.len() > 50, "{} encrypted blocks", encrypted.len());
+    for block in encrypted.iter().step_by(encrypted.len() / 5).take(4) {
+        for within in [20, 300, 511] {
+            use std::os::unix::fs::FileExt;
+            let at = 2048 + block * 512 + within;
+            let file = std::fs::OpenOptions::new().write(true).open(&newest).expect("opens");
+            file.write_all_at(&[bytes[at] ^ 1], at as u64).expect("writes");
+            let (document, _) = check_json(&redo, &["--keyring", &keys.to_string_lossy()]);
+            file.write_all_at(&[bytes[at]], at as u64).expect("writes");
+            let lsn = big_endian(&bytes, 8) + *block as u64 * 512;
+            let named = |finding: &Value| finding["reason"] == "log_block" && finding["lsn"].as_u64() == Some(lsn);
+            assert!(findings(&document).iter().any(named), "LSN {lsn}: {:#}", document["findings"]);
+        }
+    }
+
+    let logs = binlogs(&dir);
+    let encrypted: Vec<&PathBuf> =
+        logs.iter().filter(|log| std::fs::read(log).expect("readable").starts_with(b"\xFDbin")).collect();
+    assert!(encrypted.len() >= 2, "{logs:?}");
+    for log in encrypted {
+        for wrong in &wrong {
+            let events = assert_encrypted(log, "--keyring", &keys, wrong, "events");
+            assert!(events > 20, "{events} events");
+        }
+        let len = std::fs::metadata(log).expect("a file").len();
+        for part in 1..12 {
+            let at = usize::try_from(600 + (len - 700) * part / 12).expect("small");
+            let (found, status) = with_flip_and_keys(log, at, "--keyring", &keys);
+            let position = found.first().and_then(|finding| finding["position"].as_u64()).expect("a position");
+            assert!(status == 1 && position <= at as u64, "byte {at}: {found:#?}");
+        }
+    }
+}
+
+#[test]
+fn encrypted_binary_logs_of_mariadb_are_verified_with_their_key_file() {
+    for mode in ["aes_cbc", "aes_ctr"] {
+        let dir = Dir::new();
+        let keys = dir.file("keys", b"1;770A8A65DA156D24EE2A093277530142\n");
+        let wrong = dir.file("wrong", b"1;770A8A65DA156D24EE2A093277530143\n");
+        let missing = dir.file("missing", b"2;770A8A65DA156D24EE2A093277530142\n");
+        let datadir = dir.path().join("data").to_string_lossy().into_owned();
+        let (file, algorithm) = (
+            format!("--loose-file-key-management-filename={}", keys.display()),
+            format!("--loose-file-key-management-encryption-algorithm={mode}"),
+        );
+        let plugin = "--plugin-load-add=file_key_management";
+        server(
+            "mariadb",
+            &["init", &datadir, "--log-bin=binlog", "--encrypt-binlog=ON", plugin, &file, &algorithm],
+            "",
+        );
+        server("mariadb", &["start", &datadir], "");
+        let insert =
+            "INSERT INTO t SELECT id + (SELECT MAX(id) FROM t), REPEAT('b', 800 + id % 90) FROM t;\n".repeat(5);
+        let sql = format!(
+            "CREATE DATABASE shop; USE shop; CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(1500)) ENGINE=InnoDB;\n\
+             INSERT INTO t VALUES (1, 'a'), (2, 'b'), (3, 'c');\nSET binlog_format=ROW;\n{insert}FLUSH BINARY LOGS;\n\
+             {insert}"
+        );
+        server("mariadb", &["sql", &datadir], &sql);
+        server("mariadb", &["kill9", &datadir], "");
+        let logs = binlogs(&dir);
+        assert!(logs.len() >= 2, "{logs:?}");
+        for log in &logs {
+            let bytes = std::fs::read(log).expect("readable");
+            let events = events(&bytes);
+            for wrong in [&wrong, &missing] {
+                let found = assert_encrypted(log, "--key-file", &keys, wrong, "events");
+                assert_eq!(found, events.len() as u64, "{mode}: every event");
+            }
+            for &(at, len) in events.iter().step_by(5) {
+                for within in [16, len - 1] {
+                    let (found, status) = with_flip_and_keys(log, at + within, "--key-file", &keys);
+                    let named = found.iter().any(|finding| finding["position"].as_u64() == Some(at as u64));
+                    assert!(named && status == 1, "{mode}: event at {at}, byte {within}: {found:#?}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn an_encrypted_binary_log_is_undecided_without_its_key() {
     let mut log = b"\xFDbin\x01\x01\x0Ereplication-k1\x02".to_vec();

@@ -52,7 +52,7 @@ const LOOKED_AT_MAX: usize = 64 << 10;
 /// What decrypts the rest of a log.
 #[derive(Debug)]
 pub(super) enum Opening {
-    MySql(Keystream),
+    MySql(Box<Keystream>),
     MariaDb(Box<Events>),
 }
 
@@ -192,8 +192,12 @@ impl Events {
         }
         self.decrypt(plain);
         // What is left of an event that was cut: less than a header, which would be read.
-        if self.event.is_none() {
-            self.waiting.truncate(HEADER_LEN - 1);
+        match self.event.take() {
+            None => self.waiting.truncate(HEADER_LEN - 1),
+            Some(mut body) if self.mode == Some(Mode::Ctr) => {
+                self.is_lost |= body.decrypt(self.key.bytes(), Mode::Ctr, &mut self.waiting).is_none();
+            }
+            Some(_) => {}
         }
         plain.append(&mut self.waiting);
         Ok(())
@@ -219,7 +223,7 @@ impl Events {
     /// one is where the length says; or the server is the one that began the log.
     fn makes_sense(&self, rest: &[u8], position: u64, mode: Mode) -> bool {
         let len = clamp(le::u32_at(rest, POS_LEN).unwrap_or(0).into());
-        let first = rest.get(..len.min(FIRST_LEN)).unwrap_or(rest);
+        let first = rest.get(..first_len(len)).unwrap_or(rest);
         let Some(header) = self.opened(first, position, mode).and_then(|plain| Header::parse(&plain)) else {
             return false;
         };
@@ -280,25 +284,27 @@ impl Events {
     /// Takes an event's first bytes; `None` while they are not all there.
     fn begin(&mut self, rest: &mut &mut [u8], mode: Mode, plain: &mut Vec<u8>) -> Option<Body> {
         let stored = clamp(le::u32_at(rest.get(..HEADER_LEN)?, POS_LEN)?.into());
-        if stored < HEADER_LEN {
-            self.is_lost = true;
-            return None;
-        }
-        let first = rest.get(..stored.min(FIRST_LEN))?;
+        let first = rest.get(..first_len(stored))?;
         let opened = self.opened(first, self.position, mode)?;
         let iv = self.iv(self.position);
         let chain = match mode {
             Mode::Cbc => encrypted_run(first)?.first_chunk().copied().unwrap_or(iv),
             Mode::Ctr => following(iv, 1),
         };
-        let len = self.true_len(&Header::parse(&opened)?).max(opened.len());
+        let header = Header::parse(&opened)?;
+        let len = if mode == Mode::Cbc { self.true_len(&header) } else { clamp(header.len.into()) };
+        if len < opened.len() {
+            self.is_lost = true;
+            return None;
+        }
         *rest = std::mem::take(rest).split_at_mut_checked(opened.len())?.1;
         self.position = self.position.saturating_add(len as u64);
         plain.extend_from_slice(&opened);
         Some(Body { iv, chain, left: len - opened.len() })
     }
 
-    /// The length by the next position, if that differs from the one in the header and is sound: then the header is what is wrong.
+    /// The length by the next position, if that differs from the one in the header and is sound: then the one in the header is what
+    /// is wrong, since in CBC mode a damaged next position would have changed all that was decrypted with it.
     fn true_len(&self, header: &Header) -> usize {
         let by_position = header.next.wrapping_sub(low(self.position));
         let is_sound = header.kind.is_plausible() && header.kind != EventType::FORMAT_DESCRIPTION;
@@ -310,6 +316,11 @@ impl Events {
 
 /// A length that follows from a next position is believed up to here, bytes.
 const LEN_MAX: u32 = 1 << 30;
+
+/// How much of an event is decrypted first: its first block, unless the event is but a header.
+const fn first_len(stored: usize) -> usize {
+    if stored == HEADER_LEN { HEADER_LEN } else { FIRST_LEN }
+}
 
 /// The bytes of an event, or of its front, that were encrypted, in their order.
 fn encrypted_run(event: &[u8]) -> Option<Vec<u8>> {

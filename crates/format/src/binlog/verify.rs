@@ -46,6 +46,8 @@ pub struct Verifier {
     base: u64,
     /// What START_ENCRYPTION says, in a log without checksums.
     start_encryption: Vec<u8>,
+    /// Of the server that began the log, once MariaDB's encrypted events come.
+    server_id: Option<u32>,
     summary: Summary,
 }
 
@@ -109,6 +111,7 @@ impl Verifier {
             plain: (Vec::new(), 0),
             base: 0,
             start_encryption: Vec::new(),
+            server_id: None,
             summary: Summary {
                 events: 0,
                 ok: 0,
@@ -268,7 +271,7 @@ impl Verifier {
         self.start = EncryptedHeader::LEN as u64;
         self.state = State::Encrypted;
         if let Some(key) = self.keys.by_name(&header.key_id) {
-            let stream = Keystream::new(&header, key);
+            let stream = Keystream::new(&header, key).map(Box::new);
             self.opening = Some(Opening::MySql(stream.ok_or_else(|| Error::WrongKey { key: header.key_id.clone() })?));
             self.base = self.start;
             self.head.clear();
@@ -282,6 +285,10 @@ impl Verifier {
 
     /// A START_ENCRYPTION event of `len` bytes was passed.
     fn encryption_starts(&mut self, body: &[u8], len: u32, server_id: u32) {
+        // What claims to be another one within is a damaged event.
+        if self.opening.is_some() {
+            return;
+        }
         self.encrypted = true;
         let Some(start) = StartEncryption::parse(body) else { return };
         let Some(key) = start.key(&self.keys) else {
@@ -290,7 +297,7 @@ impl Verifier {
         };
         let position = self.start.saturating_add(len.into());
         self.opening = Some(Opening::MariaDb(Box::new(Events::new(start, key, position, server_id))));
-        self.encrypted = false;
+        (self.encrypted, self.server_id) = (false, Some(server_id));
     }
 
     fn header(&mut self, input: &mut &[u8]) -> Step {
@@ -307,7 +314,7 @@ impl Verifier {
             return Step::Again;
         }
         self.head.clear();
-        let claimed = self.claimed_by_position(&header);
+        let claimed = self.claimed_by_position(&header).filter(|_| self.trusts_header(&header));
         if self.encrypted {
             return self.pass_or_give_up(&header, None);
         }
@@ -337,6 +344,11 @@ impl Verifier {
         usable.then_some(len)
     }
 
+    /// Whether a header may be believed. In an event that MariaDB encrypted, one damaged bit changes all but the length.
+    fn trusts_header(&self, header: &Header) -> bool {
+        self.server_id.is_none_or(|server_id| server_id == header.server_id() && header.kind.is_plausible())
+    }
+
     /// Whether an event can begin with this header: its length is possible, or the next position gives one that is; and the
     /// type is one, or length and next position agree. After a damaged event both must hold.
     fn begins_event(&self, header: &Header, claimed: Option<u32>) -> bool {
@@ -344,6 +356,9 @@ impl Verifier {
             || (self.checksums == Checksums::Off && header.len >= HEADER_LEN as u32);
         let agrees = claimed == Some(header.len);
         let known = header.kind.is_plausible();
+        if !self.trusts_header(header) && header.kind != EventType::FORMAT_DESCRIPTION {
+            return len_fits && (known || self.checksums == Checksums::On);
+        }
         if header.kind == EventType::FORMAT_DESCRIPTION {
             let fits = |len: u32| (LEN_MIN..=LEN_MAX).contains(&clamp(len.into()));
             return fits(header.len) || claimed.is_some_and(fits);
@@ -403,7 +418,9 @@ impl Verifier {
                 (len, Verdict::Ok)
             }
             Outcome::Repaired { len, corruption } => (len, Verdict::Corrupt(corruption)),
-            Outcome::Unsound { len, .. } if sum.is_without_checksum() => (len, Verdict::NoChecksum),
+            Outcome::Unsound { len, .. } if sum.is_without_checksum() && self.server_id.is_none() => {
+                (len, Verdict::NoChecksum)
+            }
             Outcome::Unsound { len, .. } if is_first && header.kind != EventType::FORMAT_DESCRIPTION => {
                 (len, self.not_format_description(header.kind))
             }
@@ -413,7 +430,9 @@ impl Verifier {
             Outcome::Unsound { len, .. } => (len, Verdict::Unverifiable(Why::UnknownFormat)),
             Outcome::Nowhere => return self.give_up(&header),
         };
-        if header.kind == EventType::FORMAT_DESCRIPTION {
+        // What looks like a format description within MariaDB's encrypted events may be any damaged one.
+        let is_description = header.kind == EventType::FORMAT_DESCRIPTION;
+        if is_description && (self.server_id.is_none() || verdict == Verdict::Ok) {
             self.adopt(&header, &sum, verdict);
         } else if verdict == Verdict::Ok && self.checksums == Checksums::Unknown {
             // One event in four thousand million has a right checksum by chance.

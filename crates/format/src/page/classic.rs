@@ -46,6 +46,9 @@ pub(crate) fn judge(page: &[u8], page_no: PageNo, format: &SpaceFormat, crc: u32
         (Some(Verdict::Ok(Algorithm::None)) | None, None) if skips_checksums(format) => {
             Verdict::Unverifiable(Why::NoChecksum)
         }
+        (Some(Verdict::Ok(Algorithm::None)), None) if format.family() == Family::MySql => {
+            opaque(page).map_or(Verdict::Ok(Algorithm::None), Verdict::Unverifiable)
+        }
         (Some(verdict), None) => verdict,
         (None, None) => Verdict::Corrupt(closest(page, &fields, crc)),
     }
@@ -178,6 +181,18 @@ fn transformed(page: &[u8], page_no: PageNo, format: &SpaceFormat, crc: u32, not
         Family::MySql if not_plain => mysql_transformed(page, kind, format),
         Family::MySql => None,
         Family::MariaDb => mariadb_transformed(page, page_no, kind, format, crc),
+    }
+}
+
+/// Why nothing is said by a page without checksum whose type claims that it has to be opened first: its server would try that, and
+/// judge what comes out. Its own fields look like a plain page's, so that most likely the type is damaged, which no checksum proves.
+fn opaque(page: &[u8]) -> Option<Why> {
+    match PageType(be::u16_at(page, FIL_PAGE_TYPE)?) {
+        PageType::COMPRESSED => Some(Why::PageCompressed),
+        PageType::ENCRYPTED | PageType::COMPRESSED_AND_ENCRYPTED | PageType::ENCRYPTED_RTREE => {
+            Some(Why::EncryptedNoKey)
+        }
+        _ => None,
     }
 }
 

@@ -150,7 +150,7 @@ impl BinlogCheck {
     fn whole(&mut self, summary: &Summary, is_broken: bool) {
         let path = self.path.clone();
         if summary.no_checksum > 0 {
-            let message = format!("{} were written without checksums", events(summary.no_checksum));
+            let message = format!("{} written without checksums", events(summary.no_checksum));
             self.found(0, about(&path, "no_checksum", Severity::Notice, message));
         }
         if self.encrypted > 0 {
