@@ -1,5 +1,5 @@
 # What a contributor runs. Each target installs what it needs (Debian, as root; other systems: see README.md).
-.PHONY: demo test lint bench servers fixtures datadirs
+.PHONY: demo test test-arm lint bench servers fixtures datadirs
 
 CARGO ?= cargo
 DATADIRS ?= target/datadirs
@@ -9,6 +9,9 @@ demo: ## build innokit and let it find a planted damage in real tablespaces of b
 
 test: servers datadirs ## every test, those against real servers among them
 	INNOKIT_DATADIRS=$(abspath $(DATADIRS)) $(CARGO) test --workspace
+
+test-arm: ## the tests that need no server, built for AArch64 and run under emulation; what is left out and why: the script's head
+	scripts/test-arm.sh
 
 lint: ## formatting, lints, documentation
 	$(CARGO) fmt --all --check

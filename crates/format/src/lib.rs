@@ -32,6 +32,7 @@ pub use page::checksum::Algorithm;
 pub use page::fil::{PageType, index_id};
 pub use page::fsp::SpaceHeader;
 pub use page::guess::Guess;
+pub use page::run::PageRun;
 pub use page::seal::{SealError, seal_page};
 pub use page::space_format::{Encryption, Family, NotTablespace, Scheme, SpaceFormat};
 pub use page::verify::{Verdict, Why, verify_page};

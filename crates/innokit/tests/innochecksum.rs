@@ -266,10 +266,9 @@ fn the_binary_answers_to_the_originals_name() {
     dir.file("t.ibd", &common::fixture("mysql-9.7/zip-1k.ibd"));
     let link = dir.path().join("innochecksum");
     std::os::unix::fs::symlink(common::innokit().get_program(), &link).expect("linked");
-    let output =
-        std::process::Command::new(&link).args(["-c", "t.ibd"]).current_dir(dir.path()).output().expect("runs");
+    let output = common::program(&link).args(["-c", "t.ibd"]).current_dir(dir.path()).output().expect("runs");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "Number of pages:20\n");
-    let output = std::process::Command::new(&link).arg("-i0").output().expect("runs");
+    let output = common::program(&link).arg("-i0").output().expect("runs");
     let expected = format!("innochecksum: [ERROR] {}: unknown option '-0'.\n", link.display());
     assert_eq!((String::from_utf8_lossy(&output.stderr).as_ref(), output.status.code()), (expected.as_str(), Some(1)));
 }

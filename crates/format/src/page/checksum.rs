@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+pub use crate::page::fold::{PAGES_MAX, fold, innodb_new_many};
+
 /// Stored in the place of checksums that are not computed (`innodb_checksum_algorithm=none`).
 pub const NO_CHECKSUM_MAGIC: u32 = 0xDEAD_BEEF;
 
@@ -123,16 +125,6 @@ pub fn zip_adler(page: &[u8]) -> u32 {
 
 fn body(page: &[u8]) -> Option<&[u8]> {
     page.get(38..page.len().checked_sub(8)?)
-}
-
-/// The hash of the `innodb` formulas: one step a byte, all modulo 2^32; the two constants are the server's.
-#[must_use]
-pub fn fold(bytes: &[u8]) -> u32 {
-    bytes.iter().fold(0_u32, |fold, &byte| {
-        let byte = u32::from(byte);
-        let mixed = fold ^ byte ^ 1_653_893_711;
-        ((mixed << 8).wrapping_add(fold) ^ 1_463_735_687).wrapping_add(byte)
-    })
 }
 
 fn adler(state: (u32, u32), bytes: &[u8]) -> (u32, u32) {

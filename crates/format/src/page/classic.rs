@@ -5,7 +5,7 @@ use crate::corruption::{ChecksumField, Corruption};
 use crate::page::checksum::{self, Algorithm, NO_CHECKSUM_MAGIC};
 use crate::page::fil::{FIL_PAGE_DATA, FIL_PAGE_LSN, FIL_PAGE_TYPE, PageType};
 use crate::page::space_format::{Encryption, Family, SpaceFormat};
-use crate::page::verify::{Verdict, Why, differing_halves, mismatch, zero_verdict};
+use crate::page::verify::{InnodbNew, Verdict, Why, differing_halves, mismatch, zero_verdict};
 use crate::types::PageNo;
 
 /// MySQL's compression information: version, algorithm, original type, original size, compressed size.
@@ -18,8 +18,17 @@ const COMPRESSED_SIZE: usize = 32;
 const KEY_VERSION: usize = 26;
 const POST_ENCRYPTION_CHECKSUM: usize = 30;
 
-/// Ordinary pages. `crc` is the page's [`checksum::crc32`].
-pub(crate) fn judge(page: &[u8], page_no: PageNo, format: &SpaceFormat, crc: u32) -> Verdict {
+/// Checksums of an ordinary page that others have computed, or know how to.
+pub(crate) struct Sums<'a> {
+    /// [`checksum::crc32`].
+    pub crc: u32,
+    /// [`checksum::innodb_new`].
+    pub innodb_new: &'a InnodbNew<'a>,
+}
+
+/// Ordinary pages.
+pub(crate) fn judge(page: &[u8], page_no: PageNo, format: &SpaceFormat, sums: &Sums<'_>) -> Verdict {
+    let crc = sums.crc;
     let end = page.len().saturating_sub(8);
     let fields = Fields {
         header: be::u32_at(page, 0).unwrap_or(0),
@@ -35,8 +44,8 @@ pub(crate) fn judge(page: &[u8], page_no: PageNo, format: &SpaceFormat, crc: u32
         return verdict;
     }
     let accepted = match format.family() {
-        Family::MySql => mysql_accepts(page, &fields, crc),
-        Family::MariaDb => mariadb_accepts(page, &fields, crc),
+        Family::MySql => mysql_accepts(page, &fields, sums),
+        Family::MariaDb => mariadb_accepts(page, &fields, sums),
     };
     match (accepted, halves) {
         (Some(Verdict::Ok(_)), Some((header, trailer))) => {
@@ -50,7 +59,7 @@ pub(crate) fn judge(page: &[u8], page_no: PageNo, format: &SpaceFormat, crc: u32
             opaque(page).map_or(Verdict::Ok(Algorithm::None), Verdict::Unverifiable)
         }
         (Some(verdict), None) => verdict,
-        (None, None) => Verdict::Corrupt(closest(page, &fields, crc)),
+        (None, None) => Verdict::Corrupt(closest(page, &fields, sums)),
     }
 }
 
@@ -103,16 +112,16 @@ fn big_endian(family: Family) -> Verdict {
     }
 }
 
-fn mysql_accepts(page: &[u8], fields: &Fields, crc: u32) -> Option<Verdict> {
+fn mysql_accepts(page: &[u8], fields: &Fields, sums: &Sums<'_>) -> Option<Verdict> {
     let both = |value| fields.header == value && fields.trailer == value;
-    if both(crc) {
+    if both(sums.crc) {
         return Some(Verdict::Ok(Algorithm::Crc32));
     }
     if both(NO_CHECKSUM_MAGIC) {
         return Some(Verdict::Ok(Algorithm::None));
     }
     let old = fields.trailer == high_half(fields.lsn) || fields.trailer == checksum::innodb_old(page);
-    if old && (fields.header == 0 || fields.header == checksum::innodb_new(page)) {
+    if old && (fields.header == 0 || fields.header == (sums.innodb_new)()) {
         return Some(Verdict::Ok(Algorithm::Innodb));
     }
     (fields.header == fields.trailer && both(checksum::crc32_big_endian(page)))
@@ -120,16 +129,16 @@ fn mysql_accepts(page: &[u8], fields: &Fields, crc: u32) -> Option<Verdict> {
 }
 
 /// MariaDB judges the two fields one by one, so that a page may carry two algorithms.
-fn mariadb_accepts(page: &[u8], fields: &Fields, crc: u32) -> Option<Verdict> {
+fn mariadb_accepts(page: &[u8], fields: &Fields, sums: &Sums<'_>) -> Option<Verdict> {
     let both = |value| fields.header == value && fields.trailer == value;
-    if both(crc) {
+    if both(sums.crc) {
         return Some(Verdict::Ok(Algorithm::Crc32));
     }
     if both(NO_CHECKSUM_MAGIC) {
         return Some(Verdict::Ok(Algorithm::None));
     }
     let old = fields.trailer == high_half(fields.lsn) || fields.trailer == checksum::innodb_old(page);
-    let new = fields.header == 0 || fields.header == checksum::innodb_new(page);
+    let new = fields.header == 0 || fields.header == (sums.innodb_new)();
     let trailer = old || fields.trailer == NO_CHECKSUM_MAGIC;
     let header = new || fields.header == NO_CHECKSUM_MAGIC;
     if old && new {
@@ -153,9 +162,10 @@ pub(crate) fn is_ancient(page: &[u8]) -> bool {
 }
 
 /// For a page that matches nothing: if one field is right under some algorithm, the other one is what is wrong.
-fn closest(page: &[u8], fields: &Fields, crc: u32) -> Corruption {
+fn closest(page: &[u8], fields: &Fields, sums: &Sums<'_>) -> Corruption {
+    let crc = sums.crc;
     let both = [(ChecksumField::Header, fields.header), (ChecksumField::Trailer, fields.trailer)];
-    let (new, old) = (checksum::innodb_new(page), checksum::innodb_old(page));
+    let (new, old) = ((sums.innodb_new)(), checksum::innodb_old(page));
     let header = |computed| mismatch(Algorithm::Innodb, &[(ChecksumField::Header, fields.header)], computed);
     let trailer = |computed| mismatch(Algorithm::Innodb, &[(ChecksumField::Trailer, fields.trailer)], computed);
     if fields.header == crc || fields.trailer == crc {

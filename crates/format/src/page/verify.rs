@@ -81,6 +81,15 @@ impl fmt::Display for Why {
 #[inline]
 #[must_use]
 pub fn verify_page(bytes: &[u8], id: PageId, format: &SpaceFormat) -> Verdict {
+    verify_with(bytes, id, format, &|| checksum::innodb_new(bytes))
+}
+
+/// Gives the page's [`checksum::innodb_new`] when it is asked for, which is seldom and takes long.
+pub(crate) type InnodbNew<'a> = dyn Fn() -> u32 + 'a;
+
+/// [`verify_page`], for a caller that has a faster way to a checksum.
+#[inline]
+pub(crate) fn verify_with(bytes: &[u8], id: PageId, format: &SpaceFormat, innodb_new: &InnodbNew<'_>) -> Verdict {
     let len = bytes.len();
     if len != format.physical().bytes() {
         return truncated(len, format);
@@ -91,23 +100,31 @@ pub fn verify_page(bytes: &[u8], id: PageId, format: &SpaceFormat) -> Verdict {
             let stored = be::u32_at(bytes, 0);
             let halves = be::u32_at(bytes, FIL_PAGE_LSN + 4) == be::u32_at(bytes, len - 4);
             let sound = crc != 0 && stored == Some(crc) && be::u32_at(bytes, len - 8) == stored && halves;
-            if sound && lies_at(bytes, id) { Verdict::Ok(Algorithm::Crc32) } else { judge(bytes, id, format, crc) }
+            if sound && lies_at(bytes, id) {
+                Verdict::Ok(Algorithm::Crc32)
+            } else {
+                judge(bytes, id, format, crc, innodb_new)
+            }
         }
         Scheme::Zip => {
             let crc = checksum::zip_crc32(bytes);
             let sound = crc != 0 && be::u32_at(bytes, 0) == Some(crc);
-            if sound && lies_at(bytes, id) { Verdict::Ok(Algorithm::Crc32) } else { judge(bytes, id, format, crc) }
+            if sound && lies_at(bytes, id) {
+                Verdict::Ok(Algorithm::Crc32)
+            } else {
+                judge(bytes, id, format, crc, innodb_new)
+            }
         }
         Scheme::FullCrc32 => {
             let plain =
                 be::u32_at(bytes, 0) == Some(0) && be::u16_at(bytes, FIL_PAGE_TYPE).is_some_and(|t| t & 0x8000 == 0);
             if !plain || !lies_at(bytes, id) {
-                return judge(bytes, id, format, 0);
+                return judge(bytes, id, format, 0, innodb_new);
             }
             let crc = checksum::full_crc32(bytes);
             let halves = be::u32_at(bytes, FIL_PAGE_LSN + 4) == be::u32_at(bytes, len - 8);
             let sound = crc != 0 && be::u32_at(bytes, len - 4) == Some(crc) && halves;
-            if sound { Verdict::Ok(Algorithm::FullCrc32) } else { judge(bytes, id, format, crc) }
+            if sound { Verdict::Ok(Algorithm::FullCrc32) } else { judge(bytes, id, format, crc, innodb_new) }
         }
     }
 }
@@ -128,8 +145,8 @@ fn truncated(len: usize, format: &SpaceFormat) -> Verdict {
 /// Everything but the common case. `crc` is the scheme's CRC, already computed for classic and zip pages.
 #[cold]
 #[inline(never)]
-fn judge(page: &[u8], id: PageId, format: &SpaceFormat, crc: u32) -> Verdict {
-    let content = content(page, id.page_no, format, crc);
+fn judge(page: &[u8], id: PageId, format: &SpaceFormat, crc: u32, innodb_new: &InnodbNew<'_>) -> Verdict {
+    let content = content_with(page, id.page_no, format, crc, innodb_new);
     let verdict = match content {
         Verdict::Ok(algorithm) => place(page, id, format, algorithm).map_or(content, Verdict::Corrupt),
         Verdict::Unverifiable(Why::EncryptedNoKey | Why::PageCompressed | Why::OldBigEndianChecksum) => {
@@ -145,8 +162,12 @@ fn judge(page: &[u8], id: PageId, format: &SpaceFormat, crc: u32) -> Verdict {
 
 /// The verdict on the bytes alone, wherever they lie.
 pub(crate) fn content(page: &[u8], page_no: PageNo, format: &SpaceFormat, crc: u32) -> Verdict {
+    content_with(page, page_no, format, crc, &|| checksum::innodb_new(page))
+}
+
+fn content_with(page: &[u8], page_no: PageNo, format: &SpaceFormat, crc: u32, innodb_new: &InnodbNew<'_>) -> Verdict {
     match format.scheme() {
-        Scheme::Classic => classic::judge(page, page_no, format, crc),
+        Scheme::Classic => classic::judge(page, page_no, format, &classic::Sums { crc, innodb_new }),
         Scheme::Zip => classic::judge_zip(page, page_no, format, crc),
         Scheme::FullCrc32 => full_crc32::judge(page),
     }

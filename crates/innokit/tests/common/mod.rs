@@ -37,7 +37,22 @@ impl Run {
 
 /// The built command.
 pub fn innokit() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_innokit"))
+    program(Path::new(env!("CARGO_BIN_EXE_innokit")))
+}
+
+/// A program built with these tests. The kernel cannot start it when it is for another processor: what runs these tests (cargo's
+/// runner, see `scripts/test-arm.sh`) then runs it too.
+pub fn program(path: &Path) -> Command {
+    let runner = std::env::var("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER").unwrap_or_default();
+    let mut words = runner.split_whitespace();
+    match words.next().filter(|_| cfg!(target_arch = "aarch64")) {
+        Some(emulator) => {
+            let mut command = Command::new(emulator);
+            command.args(words).arg(path);
+            command
+        }
+        None => Command::new(path),
+    }
 }
 
 /// Runs `innokit check OPTIONS PATH`.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use flow::{FileFailure, FileId, Piece};
 use format::keyring::KeyStore;
-use format::{Algorithm, Corruption, Encryption, ExtentMap, PageId, PageNo, SpaceId, Verdict, Why};
+use format::{Algorithm, Corruption, Encryption, ExtentMap, PageId, PageNo, PageRun, SpaceId, Verdict, Why};
 
 use super::CheckOptions;
 use super::findings::Findings;
@@ -270,13 +270,14 @@ impl<'r> Desk<'r> {
         let space = known.part.format.space();
         let live = self.judge.is_live();
         self.seen.restart(first);
-        for (page, number) in piece.bytes.chunks_exact(size).zip(first..) {
+        let run = PageRun::new(piece.bytes, &known.part.format);
+        for ((index, page), number) in run.pages().enumerate().zip(first..) {
             self.seen.pages += 1;
             if !piece.gaps.is_empty() && self.in_gap(piece, number - first, size, number) {
                 continue;
             }
             let id = PageId { space, page_no: PageNo(number) };
-            match self.judge.verdict(page, id, known) {
+            match self.judge.open(page, id, known, run.verify(index, id)) {
                 Verdict::Corrupt(corruption) if live => self.wrong_for_now(piece.file, page, id, known, &corruption),
                 verdict => self.count(verdict, piece.file, page, id, known),
             }

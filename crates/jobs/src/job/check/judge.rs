@@ -56,7 +56,13 @@ impl Judge {
     /// The verdict on `page`, which lies at `id`.
     #[inline]
     pub fn verdict(&mut self, page: &[u8], id: PageId, known: &Known) -> Verdict {
-        let verdict = verify_page(page, id, &known.part.format);
+        self.open(page, id, known, verify_page(page, id, &known.part.format))
+    }
+
+    /// The verdict on `page`, of which `outside` is known: the verdict on its bytes as they are stored.
+    #[inline]
+    pub fn open(&mut self, page: &[u8], id: PageId, known: &Known, outside: Verdict) -> Verdict {
+        let verdict = outside;
         let opaque = Verdict::Unverifiable(Why::EncryptedNoKey);
         match verdict {
             Verdict::Ok(_) if !known.has_inside => verdict,
