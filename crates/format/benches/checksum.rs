@@ -3,6 +3,7 @@
 //! `cargo bench -p innokit-format --bench checksum`. The bare CRC of the same bytes is beside it, for the ratio.
 #![expect(missing_docs, clippy::unwrap_used, reason = "a benchmark, not an interface")]
 
+use crc::{CRC_32_ISCSI, CRC_32_ISO_HDLC, Crc, Table};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use innokit_format::page::checksum;
 use innokit_format::{
@@ -70,5 +71,53 @@ fn kernels(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, verify, kernels);
+type CrcOf = fn(&[u8]) -> u32;
+
+/// The crate that innokit takes for its CRCs beside other well-kept ones, at every size of a page.
+fn crc_crates(c: &mut Criterion) {
+    static CASTAGNOLI: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_ISCSI);
+    static ZLIB: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_ISO_HDLC);
+    let contenders: [(&str, CrcOf); 6] = [
+        ("CRC-32C/crc-fast", checksum::crc32c),
+        ("CRC-32C/crc32c", crc32c::crc32c),
+        ("CRC-32C/crc", |page| CASTAGNOLI.checksum(page)),
+        ("CRC-32/crc-fast", crc_fast::crc32_iso_hdlc),
+        ("CRC-32/crc32fast", crc32fast::hash),
+        ("CRC-32/crc", |page| ZLIB.checksum(page)),
+    ];
+    let bytes: Vec<u8> = (0..BYTES).map(|at| (at * 31) as u8).collect();
+    let mut group = c.benchmark_group("crc crates");
+    group.throughput(Throughput::Bytes(BYTES as u64));
+    for size in PageSize::ALL {
+        for (name, crc) in contenders {
+            group.bench_function(BenchmarkId::new(name, size), |b| {
+                b.iter(|| bytes.chunks_exact(size.bytes()).fold(0, |all, page| all ^ crc(black_box(page))));
+            });
+        }
+    }
+    group.finish();
+}
+
+/// The `innodb` checksum of pages one by one, and of 4, 8 and 16 side by side.
+fn innodb(c: &mut Criterion) {
+    let bytes: Vec<u8> = (0..1 << 20).map(|at: usize| (at * 31 + at / 251) as u8).collect();
+    let mut group = c.benchmark_group("innodb");
+    group.throughput(Throughput::Bytes(bytes.len() as u64));
+    for size in PageSize::ALL.map(PageSize::bytes) {
+        group.bench_function(BenchmarkId::new("one by one", size), |b| {
+            b.iter(|| bytes.chunks_exact(size).fold(0, |all, page| all ^ checksum::innodb_new(black_box(page))));
+        });
+        for together in [4, 8, 16] {
+            group.bench_function(BenchmarkId::new(format!("{together} together"), size), |b| {
+                let groups = || bytes.chunks_exact(size * together);
+                b.iter(|| {
+                    groups().map(|pages| checksum::innodb_new_many(black_box(pages), size)).fold(0, |n, s| n ^ s[0])
+                });
+            });
+        }
+    }
+    group.finish();
+}
+
+criterion_group!(benches, verify, kernels, crc_crates, innodb);
 criterion_main!(benches);

@@ -1,4 +1,5 @@
 //! One module per job; each opens with its flow in one line.
 
+pub mod bench;
 pub mod check;
 pub mod info;

@@ -1,0 +1,258 @@
+//! bytes in the core's cache, and from memory -> each checksum, by each path that this processor has -> GB/s and bytes per cycle.
+//!
+//! Rounds go over all kernels in turn, so that a slow moment of the machine hits all alike; of a round the best of a few runs
+//! counts, of the rounds the median.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use crc::{CRC_32_ISCSI, CRC_32_ISO_HDLC, Crc, Table};
+use crc_fast::CrcAlgorithm;
+use format::bytes::is_zero;
+use format::page::checksum::{self, PAGES_MAX};
+use serde::Serialize;
+
+use super::counting::{self, Counting};
+
+/// What to measure.
+#[derive(Debug, Clone)]
+pub struct KernelsOptions {
+    /// Bytes of a page.
+    pub page_size: usize,
+    /// Bytes that stay in the core's second-level cache; rounded down to groups of 16 pages.
+    pub cached_bytes: usize,
+    /// Bytes that fit no cache.
+    pub memory_bytes: usize,
+    /// How often all is measured.
+    pub rounds: u32,
+    /// How long one kernel runs in a round, on cached bytes and again on bytes from memory.
+    pub slice: Duration,
+    /// Threads that count at the same time.
+    pub threads: usize,
+}
+
+impl Default for KernelsOptions {
+    fn default() -> Self {
+        let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Self {
+            page_size: 16_384,
+            cached_bytes: 256 << 10,
+            memory_bytes: 256 << 20,
+            rounds: 5,
+            slice: Duration::from_millis(20),
+            threads,
+        }
+    }
+}
+
+/// How fast the kernels are here.
+#[derive(Debug, Clone, Serialize)]
+pub struct KernelsReport {
+    /// `x86_64`, `aarch64`.
+    pub architecture: &'static str,
+    /// Bytes of a page.
+    pub page_size: usize,
+    /// Billions of cycles a second while this ran, from a chain of operations that take one cycle each on all current processors of
+    /// both families; not what the processor could do, but what it did.
+    pub gigahertz: f64,
+    /// One row for each kernel and path.
+    pub kernels: Vec<KernelRow>,
+    /// Counting with several threads.
+    pub counters: Counting,
+}
+
+/// One kernel by one path.
+#[derive(Debug, Clone, Serialize)]
+pub struct KernelRow {
+    /// What is computed.
+    pub kernel: &'static str,
+    /// How: `portable`, or the instructions that the path is made of.
+    pub path: String,
+    /// Whether innokit takes this path here.
+    pub taken: bool,
+    /// Billions of bytes a second, of bytes that are in the core's cache.
+    pub cached_gb_per_s: f64,
+    /// Bytes a cycle, of bytes that are in the core's cache.
+    pub cached_bytes_per_cycle: f64,
+    /// Billions of bytes a second, of bytes from memory.
+    pub memory_gb_per_s: f64,
+}
+
+/// A checksum over some pages, folded to one number so that nothing of it is left out.
+type Sum = fn(&[u8], usize) -> u32;
+
+struct Kernel {
+    name: &'static str,
+    path: String,
+    taken: bool,
+    sum: Sum,
+    /// Whether it is measured on zeros.
+    zeros: bool,
+}
+
+/// Measures all kernels. `step` hears what is measured next, how many measurements are done, and how many there are.
+pub fn kernels(options: &KernelsOptions, step: &mut dyn FnMut(&str, u64, u64)) -> KernelsReport {
+    let kernels = all();
+    let group = options.page_size.max(1) * PAGES_MAX;
+    let whole = |bytes: usize| (bytes / group).max(1) * group;
+    let noise = noise(whole(options.memory_bytes));
+    let zeros = vec![0_u8; noise.len()];
+    let cached = whole(options.cached_bytes).min(noise.len());
+    let rounds = options.rounds.max(1);
+    let expected = u64::from(rounds) * kernels.len() as u64 + counting::WAYS;
+    let mut rates = vec![(Vec::new(), Vec::new()); kernels.len()];
+    let (mut gigahertz, mut done) = (0.0_f64, 0);
+    for _ in 0..rounds {
+        for (kernel, (hot, cold)) in kernels.iter().zip(&mut rates) {
+            step(kernel.name, done, expected);
+            let bytes = if kernel.zeros { &zeros } else { &noise };
+            gigahertz = gigahertz.max(cycles_per_ns());
+            hot.push(rate(kernel.sum, bytes.get(..cached).unwrap_or(bytes), options));
+            cold.push(rate(kernel.sum, bytes, options));
+            done += 1;
+        }
+    }
+    let rows = kernels.into_iter().zip(rates).map(|(kernel, (hot, cold))| {
+        let hot = median(hot);
+        KernelRow {
+            kernel: kernel.name,
+            path: kernel.path,
+            taken: kernel.taken,
+            cached_gb_per_s: hot,
+            cached_bytes_per_cycle: hot / gigahertz,
+            memory_gb_per_s: median(cold),
+        }
+    });
+    let kernels = rows.collect();
+    let counters = counting::count(options.threads, options.slice, &mut |what| {
+        step(what, done, expected);
+        done += 1;
+    });
+    KernelsReport { architecture: std::env::consts::ARCH, page_size: options.page_size, gigahertz, kernels, counters }
+}
+
+/// Every kernel by every path that there is here: the plain one first, the one that innokit takes last.
+fn all() -> Vec<Kernel> {
+    let fast = |algorithm| crc_fast::get_calculator_target(algorithm);
+    let (castagnoli, zlib) = (fast(CrcAlgorithm::Crc32Iscsi), fast(CrcAlgorithm::Crc32IsoHdlc));
+    let tables = "portable: tables, 16 bytes at a time";
+    let kernel = |name, path: &str, taken, sum| Kernel { name, path: path.to_owned(), taken, sum, zeros: false };
+    let zeros = |path, taken, sum| Kernel { zeros: true, ..kernel("all-zero test", path, taken, sum) };
+    vec![
+        kernel("CRC-32C", tables, false, |bytes, size| each(bytes, size, |page| CASTAGNOLI.checksum(page))),
+        kernel("CRC-32C", &castagnoli, true, |bytes, size| each(bytes, size, checksum::crc32c)),
+        kernel("crc32 of a page", &castagnoli, true, |bytes, size| each(bytes, size, checksum::crc32)),
+        kernel("full_crc32 of a page", &castagnoli, true, |bytes, size| each(bytes, size, checksum::full_crc32)),
+        kernel("CRC-32 (binary logs)", tables, false, |bytes, size| each(bytes, size, |page| ZLIB.checksum(page))),
+        kernel("CRC-32 (binary logs)", &zlib, true, |bytes, size| each(bytes, size, crc_fast::crc32_iso_hdlc)),
+        kernel("innodb", "portable: one page", false, |bytes, size| each(bytes, size, checksum::innodb_new)),
+        kernel("innodb", "16 pages side by side, vectors of 128 bits", true, |bytes, size| {
+            let sums = bytes.chunks(size * PAGES_MAX).map(|group| checksum::innodb_new_many(group, size));
+            sums.flatten().fold(0, |all, sum| all ^ sum)
+        }),
+        kernel("innodb of a compressed page", "portable: Adler-32", true, |bytes, size| {
+            each(bytes, size, checksum::zip_adler)
+        }),
+        zeros("portable: byte by byte", false, |bytes, size| {
+            each(bytes, size, |page| u32::from(page.iter().all(|byte| *byte == 0)))
+        }),
+        zeros("blocks of 256 bytes", true, |bytes, size| each(bytes, size, |page| u32::from(is_zero(page)))),
+    ]
+}
+
+static CASTAGNOLI: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_ISCSI);
+static ZLIB: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_ISO_HDLC);
+
+#[inline]
+fn each(bytes: &[u8], size: usize, sum: impl Fn(&[u8]) -> u32) -> u32 {
+    bytes.chunks_exact(size).fold(0, |all, page| all ^ sum(black_box(page)))
+}
+
+/// Billions of bytes a second: the best of many runs over a window that moves through `bytes`.
+fn rate(sum: Sum, bytes: &[u8], options: &KernelsOptions) -> f64 {
+    let window = options.page_size * PAGES_MAX;
+    let (start, mut best) = (Instant::now(), 0.0_f64);
+    for part in bytes.chunks_exact(window).cycle() {
+        let run = Instant::now();
+        black_box(sum(black_box(part), options.page_size));
+        best = best.max(window as f64 / run.elapsed().as_nanos().max(1) as f64);
+        if start.elapsed() >= options.slice {
+            break;
+        }
+    }
+    best
+}
+
+/// Cycles a nanosecond, from a chain of rotations and additions, each of which waits for the one before and takes one cycle.
+fn cycles_per_ns() -> f64 {
+    const LINKS: u32 = 20_000;
+    let chain =
+        |start: u64| (0..LINKS).fold(start, |value, _| value.rotate_left(7).wrapping_add(0x9E37_79B9_7F4A_7C15));
+    let runs = (0..8_u64).map(|run| {
+        let start = Instant::now();
+        black_box(chain(black_box(run)));
+        f64::from(LINKS) * 2.0 / start.elapsed().as_nanos().max(1) as f64
+    });
+    runs.fold(0.0, f64::max)
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// Bytes in which no page is like another.
+fn noise(len: usize) -> Vec<u8> {
+    let mut state = 1_u64;
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        bytes.extend_from_slice(&(state ^ state >> 29).to_be_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_one_kernel_have_one_result() {
+        for page_size in [4096, 16_384] {
+            let bytes = noise(PAGES_MAX * 3 * page_size);
+            let mut kernels = all();
+            kernels.retain(|kernel| !kernel.zeros);
+            for pair in kernels.windows(2) {
+                if let [plain, fast] = pair
+                    && plain.name == fast.name
+                {
+                    assert_eq!((plain.sum)(&bytes, page_size), (fast.sum)(&bytes, page_size), "{}", plain.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_kernel_is_reported_with_the_path_that_innokit_takes() {
+        let options = KernelsOptions {
+            memory_bytes: 1 << 20,
+            rounds: 1,
+            slice: Duration::from_millis(1),
+            threads: 2,
+            ..KernelsOptions::default()
+        };
+        let mut steps = 0;
+        let report = kernels(&options, &mut |_, done, expected| {
+            assert!(done < expected);
+            steps += 1;
+        });
+        assert_eq!(steps, report.kernels.len() as u64 + counting::WAYS);
+        let names: Vec<_> = report.kernels.iter().filter(|row| row.taken).map(|row| row.kernel).collect();
+        let mut known: Vec<_> = all().iter().map(|kernel| kernel.name).collect();
+        known.dedup();
+        assert_eq!(names, known);
+        assert!(report.kernels.iter().all(|row| row.cached_gb_per_s > 0.0 && row.memory_gb_per_s > 0.0));
+        assert!(report.gigahertz > 0.0);
+    }
+}
