@@ -89,7 +89,7 @@ proptest! {
     ) {
         let format = format_of(kind, size);
         let size = format.physical().bytes();
-        let count = count.min(1 << (21 - size.ilog2())); // 2 MiB at most
+        let count = count.min(1 << (20 - size.ilog2())); // 1 MiB at most
         let bytes = pages(&format, count, seed);
         let bytes = &bytes[..bytes.len() - cut.min(bytes.len())];
         let run = PageRun::new(bytes, &format);
