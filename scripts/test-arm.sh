@@ -7,9 +7,9 @@
 # INNOKIT_ARM=debian asks for that way.
 #
 # What is left to `make test`, which runs the same code on this machine's own processor: tests that start real servers or compare
-# with their tools (those exist for this machine only), tests that run the command or crash a log hundreds of times (emulation would
-# take hours), the counters of the block device,
-# the command's peak of memory (it would be the emulator's), and examples in the documentation.
+# with their tools (those exist for this machine only), tests that run the command or crash a log hundreds of times (emulation
+# would take hours), those that read the counters of the block device, the command's peak of memory (it would be the emulator's),
+# and the examples in the documentation.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/debian.sh
