@@ -7,6 +7,7 @@ use thiserror::Error;
 use crate::codec::CodecError;
 use crate::page::checksum::Algorithm;
 use crate::page::inode::SEGMENT_MAGIC;
+use crate::redo::apply::ApplyError;
 use crate::types::{PageId, PageNo, SpaceId};
 
 /// Which of a page's checksum fields is meant.
@@ -114,6 +115,9 @@ pub enum Corruption {
     /// Encrypted or page-compressed, and what is inside cannot be brought out.
     #[error("{0}")]
     CannotBeOpened(CodecError),
+    /// A change in the redo log is none that this page can take.
+    #[error("{0}")]
+    RedoDoesNotApply(ApplyError),
     /// The page is not of the type that its place demands.
     #[error("page type {stored} where type {expected} must be")]
     WrongPageType {
@@ -155,6 +159,7 @@ impl Corruption {
             Self::NotZeroPage { .. } => "not_zero_page",
             Self::TruncatedPage { .. } => "truncated_page",
             Self::CannotBeOpened(error) => error.reason(),
+            Self::RedoDoesNotApply(_) => "redo_does_not_apply",
             Self::WrongPageType { .. } => "wrong_page_type",
             Self::BadExtentState { .. } => "bad_extent_state",
             Self::BadSegmentMagic { .. } => "bad_segment_magic",
@@ -179,7 +184,7 @@ impl Corruption {
             Self::TruncatedPage { len, .. } => u64::from(len),
             Self::WrongPageType { stored, .. } => u64::from(stored),
             Self::BadExtentState { state, .. } => u64::from(state),
-            Self::CannotBeOpened(_) => return None,
+            Self::CannotBeOpened(_) | Self::RedoDoesNotApply(_) => return None,
         })
     }
 
@@ -198,7 +203,7 @@ impl Corruption {
             Self::BadCompressedSize { limit, .. } => u64::from(limit),
             Self::TruncatedPage { expected, .. } => u64::from(expected),
             Self::WrongPageType { expected, .. } => u64::from(expected),
-            Self::BadExtentState { .. } | Self::CannotBeOpened(_) => return None,
+            Self::BadExtentState { .. } | Self::CannotBeOpened(_) | Self::RedoDoesNotApply(_) => return None,
             Self::BadSegmentMagic { .. } => u64::from(SEGMENT_MAGIC),
         })
     }

@@ -37,6 +37,8 @@ pub struct PageType(pub u16);
 impl PageType {
     /// Allocated, never given a type.
     pub const ALLOCATED: Self = Self(0);
+    /// Undo log.
+    pub const UNDO_LOG: Self = Self(2);
     /// Segment inodes.
     pub const INODE: Self = Self(3);
     /// Header of the tablespace: page 0.

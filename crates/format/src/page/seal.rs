@@ -4,9 +4,9 @@ use thiserror::Error;
 
 use crate::bytes::be;
 use crate::page::checksum::{self, Algorithm, NO_CHECKSUM_MAGIC};
-use crate::page::fil::{FIL_PAGE_LSN, FIL_PAGE_SPACE_OR_CHKSUM};
+use crate::page::fil::{FIL_PAGE_FILE_FLUSH_LSN, FIL_PAGE_LSN, FIL_PAGE_SPACE_OR_CHKSUM};
 use crate::page::space_format::{Scheme, SpaceFormat};
-use crate::types::Lsn;
+use crate::types::{Lsn, PageId, SpaceId};
 
 /// Why a page was not sealed. Nothing was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -40,6 +40,32 @@ pub fn seal_page(page: &mut [u8], lsn: Lsn, algorithm: Algorithm, format: &Space
         (Scheme::Classic, _) => seal_classic(page, lsn, algorithm),
     };
     sealed.ok_or(SealError::Algorithm(algorithm))
+}
+
+/// The page of the system tablespace that says where the doublewrite area is.
+const TRX_SYS_PAGE_NO: u32 = 5;
+
+/// Seals a page of MariaDB that redo was applied to, as the server would before it writes it: the LSN in its header stands, the key
+/// version of the page in the file is taken back (the page is not encrypted now), and the checksum is a CRC-32C.
+///
+/// The page is written as it is: neither encrypted nor page_compressed. A server reads plain pages in tablespaces of both
+/// kinds, but what was secret before is not any more; encrypting comes before this, and is not done here.
+///
+/// # Errors
+/// As [`seal_page`].
+pub fn seal_recovered(page: &mut [u8], id: PageId, format: &SpaceFormat) -> Result<(), SealError> {
+    let expected = format.physical().bytes();
+    let len = SealError::Length { len: page.len(), expected };
+    let lsn = Lsn(be::u64_at(page, FIL_PAGE_LSN).ok_or(len)?);
+    let is_always_plain = id.page_no.0 == 0 || (id.space == SpaceId::SYSTEM && id.page_no.0 == TRX_SYS_PAGE_NO);
+    // In an R-tree page of the older layouts this is a counter, which no server misses.
+    match format.scheme() {
+        _ if is_always_plain => {}
+        Scheme::FullCrc32 => be::put_u32(page, FIL_PAGE_SPACE_OR_CHKSUM, 0).ok_or(len)?,
+        Scheme::Classic | Scheme::Zip => be::put_u64(page, FIL_PAGE_FILE_FLUSH_LSN, 0).ok_or(len)?,
+    }
+    let algorithm = if format.scheme() == Scheme::FullCrc32 { Algorithm::FullCrc32 } else { Algorithm::Crc32 };
+    seal_page(page, lsn, algorithm, format)
 }
 
 fn seal_full(page: &mut [u8], lsn: Lsn) -> Option<()> {

@@ -13,11 +13,13 @@ use thiserror::Error;
 use crate::bytes::be;
 use crate::types::Lsn;
 
+pub mod apply;
 pub mod block;
 pub mod mariadb;
 mod mtr;
 mod mtr_search;
 pub mod mysql;
+pub mod record;
 pub mod verify_blocks;
 pub mod verify_mariadb;
 pub mod verify_mysql;
