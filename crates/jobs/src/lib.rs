@@ -3,6 +3,7 @@
 
 pub mod job;
 pub mod out;
+pub mod redo_batch;
 pub mod source;
 
 mod error;

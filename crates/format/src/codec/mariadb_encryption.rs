@@ -167,7 +167,7 @@ impl SpaceKeys {
 
 /// The modes in which MariaDB uses AES.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum CipherMode {
+pub(crate) enum CipherMode {
     /// `aes_cbc`, the default.
     Cbc,
     /// `aes_ctr`.
@@ -183,19 +183,19 @@ impl CipherMode {
     }
 }
 
-/// The key of the pages of one tablespace and key version.
+/// A key that data are encrypted with: of the pages of one tablespace and key version, or of a redo log.
 #[derive(Clone)]
-struct PageKey {
+pub(crate) struct PageKey {
     decrypt: Aes128Dec,
     encrypt: Aes128Enc,
 }
 
 impl PageKey {
-    fn new(key: &[u8; BLOCK]) -> Self {
+    pub(crate) fn new(key: &[u8; BLOCK]) -> Self {
         Self { decrypt: Aes128Dec::new(key.into()), encrypt: Aes128Enc::new(key.into()) }
     }
 
-    fn decrypt(&self, mode: CipherMode, tweak: &[u8; BLOCK], bytes: &mut [u8]) {
+    pub(crate) fn decrypt(&self, mode: CipherMode, tweak: &[u8; BLOCK], bytes: &mut [u8]) {
         if mode == CipherMode::Ctr {
             return ctr_apply(&self.encrypt, tweak, bytes);
         }

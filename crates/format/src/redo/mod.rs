@@ -15,8 +15,10 @@ use crate::types::Lsn;
 
 pub mod apply;
 pub mod block;
+pub mod log_key;
 pub mod mariadb;
 mod mtr;
+pub mod mtr_reader;
 mod mtr_search;
 pub mod mysql;
 pub mod record;

@@ -1,0 +1,209 @@
+//! The key of an encrypted redo log of MariaDB 10.5 and later.
+//!
+//! The key file's key 1, in the version that the log names, encrypts 16 bytes that the log names too; the result is the log's key.
+//! In which mode the server uses AES is stored nowhere, and a wrong key makes no checksum fail: both are found out where the log is
+//! known beforehand, at the record that names its checkpoint.
+//!
+//! | | 10.8 and later | 10.5 to 10.7, in the checkpoint's block |
+//! |---|---|---|
+//! | key id (1) | at 48, 4 bytes | |
+//! | key version | at 52, 4 bytes | at 32, 4 bytes |
+//! | message | at 56, 16 bytes | at 40, 16 bytes |
+//! | nonce | at 72, 4 bytes | at 36, 4 bytes |
+//!
+//! Source: MariaDB 10.5 to 11.8 `log0crypt.cc`; checked on logs of MariaDB 10.5, 10.11 and 11.8, but for the early format of 10.8.
+
+use thiserror::Error;
+use zeroize::Zeroizing;
+
+use crate::bytes::be;
+use crate::codec::cipher::{BLOCK, encrypt_block_with};
+use crate::codec::mariadb_encryption::{CipherMode, PageKey};
+use crate::keyring::KeyStore;
+use crate::redo::block::LOG_BLOCK_SIZE;
+use crate::redo::mariadb::{self, Format, LogFile, StreamEncryption};
+use crate::redo::mtr_reader::MtrReader;
+use crate::redo::record::{FileRecord, RedoRecord, frame, payload_of_pages};
+use crate::types::Lsn;
+
+/// The key with this number is the log's.
+const LOG_KEY_ID: u32 = 1;
+/// The checkpoint blocks of 10.5 to 10.7.
+const BLOCKS_SLOTS: [usize; 2] = [512, 1536];
+const BLOCKS_CHECKPOINT_LSN: usize = 8;
+const BLOCKS_KEY: usize = 32;
+/// In a block: what is encrypted.
+const BLOCK_ENCRYPTED: std::ops::Range<usize> = 4..504;
+const NUMBER_MASK: u32 = 0x7FFF_FFFF;
+
+/// Why the records of an encrypted log cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum LogKeyError {
+    /// The key is not among those given.
+    #[error("the redo log is encrypted with version {version} of key {LOG_KEY_ID}, which is not among the keys")]
+    NoKey {
+        /// The version that the log names.
+        version: u32,
+    },
+    /// The key is of a length that AES does not have.
+    #[error("key {LOG_KEY_ID} is {len} bytes long, which no AES key can be")]
+    KeyLength {
+        /// Its length, bytes.
+        len: usize,
+    },
+    /// Too few bytes of the header.
+    #[error("the redo log is encrypted, but its header does not say how")]
+    NoKeyInformation,
+    /// What comes out is not the record that names the checkpoint.
+    #[error(
+        "the redo log does not decrypt with version {version} of key {LOG_KEY_ID}: is it the key of this server? \
+         (Or the log is damaged at its newest checkpoint.)"
+    )]
+    WrongKey {
+        /// The version that the log names.
+        version: u32,
+    },
+}
+
+/// The key of a log. `Debug` shows nothing of it.
+#[derive(Clone)]
+pub struct LogKey {
+    key: PageKey,
+    mode: CipherMode,
+    nonce: [u8; 4],
+}
+
+impl std::fmt::Debug for LogKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LogKey").finish_non_exhaustive()
+    }
+}
+
+/// What the log says about its key.
+struct KeyInformation {
+    version: u32,
+    message: [u8; BLOCK],
+    nonce: [u8; 4],
+}
+
+impl KeyInformation {
+    fn read(file: &LogFile, header: &[u8]) -> Option<Self> {
+        if !matches!(file.format, Format::Blocks { .. }) {
+            let fields = header.get(mariadb::LOG_HEADER_KEY..)?;
+            let (message, nonce) = (*fields.get(8..)?.first_chunk()?, *fields.get(24..)?.first_chunk()?);
+            return Some(Self { version: be::u32_at(fields, 4)?, message, nonce });
+        }
+        let slots = BLOCKS_SLOTS.iter().filter_map(|&at| header.get(at..at + LOG_BLOCK_SIZE));
+        let mut newest = slots.filter(|slot| be::u64_at(slot, BLOCKS_CHECKPOINT_LSN) == Some(file.checkpoint.lsn.0));
+        let fields = newest.next()?.get(BLOCKS_KEY..)?;
+        let (nonce, message) = (*fields.get(4..)?.first_chunk()?, *fields.get(8..)?.first_chunk()?);
+        Some(Self { version: be::u32_at(fields, 0)?, message, nonce })
+    }
+}
+
+impl LogKey {
+    /// The key of the log `file`, whose first bytes are `header`. `None`: the log is not encrypted.
+    ///
+    /// `at_checkpoint` are the log's bytes from [`MtrReader::place`] of the checkpoint's end LSN on, enough to hold what the
+    /// server writes there: 1 MiB do.
+    ///
+    /// # Errors
+    /// [`LogKeyError`].
+    pub fn unlock(
+        file: &LogFile,
+        header: &[u8],
+        keys: &KeyStore,
+        at_checkpoint: &[u8],
+    ) -> Result<Option<Self>, LogKeyError> {
+        if matches!(file.format, Format::Blocks { encrypted: false } | Format::Stream { encrypted: None }) {
+            return Ok(None);
+        }
+        let information = KeyInformation::read(file, header).ok_or(LogKeyError::NoKeyInformation)?;
+        let KeyInformation { version, message, nonce } = information;
+        let key = keys.by_id(LOG_KEY_ID, version).ok_or(LogKeyError::NoKey { version })?.bytes();
+        let log_key = encrypt_block_with(key, &message).map(Zeroizing::new);
+        let log_key = log_key.ok_or(LogKeyError::KeyLength { len: key.len() })?;
+        let key = PageKey::new(&log_key);
+        let candidates = [CipherMode::Cbc, CipherMode::Ctr].map(|mode| Self { key: key.clone(), mode, nonce });
+        let found = candidates.into_iter().find(|key| key.opens(file, at_checkpoint));
+        found.map(Some).ok_or(LogKeyError::WrongKey { version })
+    }
+
+    /// Whether the log names its checkpoint where it must, read with this key. In the early format it always does: there it is the
+    /// records of pages, all that are at hand, that must make sense.
+    fn opens(&self, file: &LogFile, mut at_checkpoint: &[u8]) -> bool {
+        let is_plain = file.format == Format::Stream { encrypted: Some(StreamEncryption::PlainFileRecords) };
+        let mut is_named = false;
+        let mut reader = MtrReader::new(file, Some(self.clone()), file.checkpoint.end_lsn);
+        while let Some(mtr) = reader.next_mtr(&mut at_checkpoint) {
+            for record in mtr.records() {
+                match record {
+                    Ok(RedoRecord::File(FileRecord::Checkpoint(lsn))) => is_named |= lsn == file.checkpoint.lsn,
+                    Ok(RedoRecord::Page(_)) if !is_named => return false,
+                    Ok(_) => {}
+                    Err(_) => return false,
+                }
+            }
+            if is_named && !is_plain {
+                return true;
+            }
+        }
+        is_named
+    }
+
+    /// Decrypts the records of a mini-transaction into `plain`. `nonce` stands behind its end marker.
+    pub(super) fn open_mtr(&self, records: &[u8], nonce: [u8; 8], scheme: StreamEncryption, plain: &mut Vec<u8>) {
+        plain.clear();
+        plain.extend_from_slice(records);
+        match scheme {
+            StreamEncryption::Everything => self.open_stream(nonce, plain),
+            StreamEncryption::PlainFileRecords => {
+                for (id, range) in payload_of_pages(records) {
+                    let low = u128::from(id.space.0) << 32 | u128::from(id.page_no.0);
+                    let iv = (u128::from(u64::from_be_bytes(nonce)) << 64 | low).to_be_bytes();
+                    self.key.decrypt(self.mode, &iv, plain.get_mut(range).unwrap_or_default());
+                }
+            }
+        }
+    }
+
+    /// All but the records' types and lengths is one stream.
+    fn open_stream(&self, nonce: [u8; 8], plain: &mut [u8]) {
+        let mut iv = [0; BLOCK];
+        let mut stream = Vec::with_capacity(plain.len());
+        for (head, body) in frames(plain) {
+            if stream.is_empty() {
+                let given = nonce.iter().chain(plain.get(head).unwrap_or_default());
+                iv.iter_mut().zip(given).for_each(|(byte, given)| *byte = *given);
+            }
+            stream.extend_from_slice(plain.get(body).unwrap_or_default());
+        }
+        self.key.decrypt(self.mode, &iv, &mut stream);
+        let bodies: Vec<_> = frames(plain).map(|(_, body)| body).collect();
+        let mut rest = stream.as_slice();
+        for body in bodies {
+            let (opened, later) = rest.split_at_checked(body.len()).unwrap_or((rest, &[]));
+            plain.get_mut(body).unwrap_or_default().copy_from_slice(opened);
+            rest = later;
+        }
+    }
+
+    /// Decrypts a block of 10.5 to 10.7 that lies at `lsn`.
+    pub(super) fn open_block(&self, block: &mut [u8; LOG_BLOCK_SIZE], lsn: Lsn) {
+        let number = be::u32_at(block, 0).unwrap_or(0) & NUMBER_MASK;
+        let nonce = u32::from_be_bytes(self.nonce);
+        let iv = u128::from(number) << 96 | u128::from(nonce) << 64 | u128::from(lsn.0);
+        self.key.decrypt(self.mode, &iv.to_be_bytes(), block.get_mut(BLOCK_ENCRYPTED).unwrap_or_default());
+    }
+}
+
+/// Where the head and the body of each record lie.
+fn frames(records: &[u8]) -> impl Iterator<Item = (std::ops::Range<usize>, std::ops::Range<usize>)> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let (_, head_len, len) = frame(records.get(at..)?)?;
+        let (start, end) = (at, at.checked_add(len).filter(|&end| end <= records.len())?);
+        at = end;
+        Some((start..start + head_len, start + head_len..end))
+    })
+}

@@ -1,0 +1,262 @@
+//! From the bytes of MariaDB's redo log to its mini-transactions, decrypted.
+//!
+//! ```text
+//! MtrReader::place(file, lsn) -> where to read
+//! bytes from there on, in pieces of any size, once around the ring -> MtrReader::next_mtr -> Mtr -> records
+//! ```
+//!
+//! The reader stops before the first mini-transaction that is not whole, as a server does, and does not ask why: the
+//! [verifier](super::verify_mariadb) tells the end of the log from damage.
+
+use std::ops::Range;
+
+use crate::bytes::be;
+use crate::page::checksum::crc32c;
+use crate::pieces::{gather, take};
+use crate::redo::block::{
+    LOG_BLOCK_CHECKSUM, LOG_BLOCK_HDR_DATA_LEN, LOG_BLOCK_HDR_NO, LOG_BLOCK_HDR_SIZE, LOG_BLOCK_SIZE, block_number,
+    offset_in_block,
+};
+use crate::redo::log_key::LogKey;
+use crate::redo::mariadb::{Format, LogFile, StreamEncryption};
+use crate::redo::mtr::{self, MTR_SIZE_MAX, Parsed};
+use crate::redo::record::{Mtr, frame};
+use crate::types::Lsn;
+
+/// Bytes taken in at a time.
+const FILL_SIZE: usize = MTR_SIZE_MAX;
+/// Behind the end marker of encrypted mini-transactions.
+const NONCE_SIZE: usize = 8;
+/// What follows the payload of a block: its checksum, and the key's version where it is encrypted.
+const BLOCK_TRAILER: usize = 4;
+const BLOCK_TRAILER_ENCRYPTED: usize = 8;
+const FLUSH_BIT: u32 = 0x8000_0000;
+
+/// Reads the mini-transactions of a log, fed in the order of the log. Memory: 2 MiB.
+#[derive(Debug)]
+pub struct MtrReader {
+    framing: Framing,
+    key: Option<LogKey>,
+    /// The log's payload from `at` on, and before.
+    payload: Vec<u8>,
+    /// How much of `payload` is behind `at`.
+    done: usize,
+    /// Of the next mini-transaction.
+    at: Lsn,
+    /// No more payload will come.
+    ended: bool,
+    /// The last mini-transaction, decrypted.
+    plain: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum Framing {
+    /// 10.8 and later.
+    Stream {
+        first_lsn: Lsn,
+        /// Bytes of a lap.
+        capacity: u64,
+        encryption: Option<StreamEncryption>,
+    },
+    /// 10.5 to 10.7.
+    Blocks {
+        /// Of the next block.
+        next: Lsn,
+        /// The part of it that has come.
+        block: Vec<u8>,
+        /// Bytes behind the payload of a block.
+        trailer: usize,
+        /// Bytes at the front of the next block that lie before the reader's start.
+        skip: usize,
+    },
+}
+
+/// A mini-transaction in the payload.
+struct Frame {
+    records: Range<usize>,
+    /// Where it ends in the payload.
+    end: usize,
+}
+
+enum Step {
+    Mtr(Frame),
+    End,
+    MoreBytes,
+}
+
+impl MtrReader {
+    /// A reader that begins at `from`, where a mini-transaction begins: the log's checkpoint, or the end LSN that it names. An
+    /// encrypted log is read with its `key`; without it, mini-transactions come encrypted.
+    #[must_use]
+    pub fn new(file: &LogFile, key: Option<LogKey>, from: Lsn) -> Self {
+        let capacity = file.size.saturating_sub(file.payload_start());
+        let (framing, at) = match file.format {
+            Format::Stream { encrypted: encryption } => {
+                (Framing::Stream { first_lsn: file.first_lsn, capacity, encryption }, from)
+            }
+            Format::Blocks { encrypted } => {
+                let trailer = if encrypted { BLOCK_TRAILER_ENCRYPTED } else { BLOCK_TRAILER };
+                let skip = offset_in_block(from).max(LOG_BLOCK_HDR_SIZE);
+                let next = Lsn(from.0 - from.0 % LOG_BLOCK_SIZE as u64);
+                let at = Lsn(next.0.saturating_add(skip as u64));
+                (Framing::Blocks { next, block: Vec::new(), trailer, skip }, at)
+            }
+        };
+        Self { framing, key, payload: Vec::new(), done: 0, at, ended: false, plain: Vec::new() }
+    }
+
+    /// File offset of the first byte that a reader beginning at `lsn` wants. Where the file ends, the log goes on at
+    /// [`LogFile::payload_start`].
+    #[must_use]
+    pub fn place(file: &LogFile, lsn: Lsn) -> Option<u64> {
+        let offset = file.offset_of(lsn)?;
+        match file.format {
+            Format::Stream { .. } => Some(offset),
+            Format::Blocks { .. } => offset.checked_sub(lsn.0 % LOG_BLOCK_SIZE as u64),
+        }
+    }
+
+    /// Where the next mini-transaction begins; once [ended](Self::has_ended), the end of the log.
+    #[must_use]
+    pub const fn at(&self) -> Lsn {
+        self.at
+    }
+
+    /// Whether the log has ended: whatever follows is not read.
+    #[must_use]
+    pub const fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// The next mini-transaction; takes what it needs off the front of `input`. `None` when `input` is used up, or the log has ended.
+    pub fn next_mtr(&mut self, input: &mut &[u8]) -> Option<Mtr<'_>> {
+        let frame = loop {
+            match self.step() {
+                Step::Mtr(frame) => break frame,
+                Step::End => {
+                    self.ended = true;
+                    return None;
+                }
+                Step::MoreBytes if self.ended || input.is_empty() => return None,
+                Step::MoreBytes => self.fill(input),
+            }
+        };
+        let start = self.at;
+        self.at = self.after(frame.end - self.done);
+        self.done = frame.end;
+        let is_opened = self.open(&frame);
+        let bytes = if is_opened { Some(self.plain.as_slice()) } else { self.payload.get(frame.records) };
+        Some(Mtr { start, end: self.at, bytes: bytes.unwrap_or_default() })
+    }
+
+    /// Takes in more of the log, and drops what was read.
+    fn fill(&mut self, input: &mut &[u8]) {
+        self.payload.drain(..self.done.min(self.payload.len()));
+        self.done = 0;
+        let Framing::Blocks { next, block, trailer, skip } = &mut self.framing else {
+            self.payload.extend_from_slice(take(input, FILL_SIZE));
+            return;
+        };
+        while self.payload.len() < FILL_SIZE && gather(block, input, LOG_BLOCK_SIZE) {
+            let opened = open_block(block, *next, self.key.as_ref());
+            block.clear();
+            let Some((opened, len)) = opened else {
+                self.ended = true;
+                return;
+            };
+            let end = len.min(LOG_BLOCK_SIZE - *trailer);
+            self.payload.extend_from_slice(opened.get(*skip..end).unwrap_or_default());
+            *skip = LOG_BLOCK_HDR_SIZE;
+            *next = Lsn(next.0.saturating_add(LOG_BLOCK_SIZE as u64));
+            if len < LOG_BLOCK_SIZE {
+                self.ended = true;
+                return;
+            }
+        }
+    }
+
+    /// Looks for a mini-transaction at `done`.
+    fn step(&self) -> Step {
+        let rest = self.payload.get(self.done..).unwrap_or_default();
+        match self.framing {
+            Framing::Stream { first_lsn, capacity, encryption } => {
+                let bit = |offset| sequence_bit(first_lsn, capacity, self.at, offset);
+                match mtr::parse(rest, if encryption.is_some() { NONCE_SIZE } else { 0 }, bit) {
+                    Parsed::Mtr(records, len) => {
+                        Step::Mtr(Frame { records: self.done..self.done + records.len(), end: self.done + len })
+                    }
+                    Parsed::End => Step::End,
+                    Parsed::MoreBytes => Step::MoreBytes,
+                }
+            }
+            Framing::Blocks { .. } => match closed_by_zero(rest) {
+                Ok(Some(len)) => Step::Mtr(Frame { records: self.done..self.done + len, end: self.done + len + 1 }),
+                Ok(None) => Step::MoreBytes,
+                Err(()) => Step::End,
+            },
+        }
+    }
+
+    /// The LSN `len` bytes of payload behind `at`.
+    fn after(&self, len: usize) -> Lsn {
+        let Framing::Blocks { trailer, .. } = self.framing else {
+            return Lsn(self.at.0.saturating_add(len as u64));
+        };
+        let per_block = LOG_BLOCK_SIZE - LOG_BLOCK_HDR_SIZE - trailer;
+        let in_block = offset_in_block(self.at);
+        let payload = in_block.saturating_sub(LOG_BLOCK_HDR_SIZE) + len;
+        let offset = payload / per_block * LOG_BLOCK_SIZE + LOG_BLOCK_HDR_SIZE + payload % per_block;
+        Lsn((self.at.0 - in_block as u64).saturating_add(offset as u64))
+    }
+
+    /// Decrypts a mini-transaction that is encrypted as such; whether it was.
+    fn open(&mut self, frame: &Frame) -> bool {
+        let Framing::Stream { encryption: Some(scheme), .. } = self.framing else { return false };
+        let Some(key) = &self.key else { return false };
+        let records = self.payload.get(frame.records.clone()).unwrap_or_default();
+        let nonce = be::u64_at(&self.payload, frame.records.end + 1).unwrap_or(0);
+        key.open_mtr(records, nonce.to_be_bytes(), scheme, &mut self.plain);
+        true
+    }
+}
+
+/// The end marker that belongs `offset` bytes behind `lsn`: it changes with every lap.
+fn sequence_bit(first_lsn: Lsn, capacity: u64, lsn: Lsn, offset: usize) -> u8 {
+    let distance = lsn.0.saturating_add(offset as u64).saturating_sub(first_lsn.0);
+    u8::from(distance.checked_div(capacity).unwrap_or(0).is_multiple_of(2))
+}
+
+/// The bytes before the zero that closes a mini-transaction of 10.5 to 10.7. `None`: it lies further on.
+fn closed_by_zero(bytes: &[u8]) -> Result<Option<usize>, ()> {
+    let mut len = 0;
+    while let Some(&first) = bytes.get(len) {
+        match (first, frame(bytes.get(len..).unwrap_or_default())) {
+            (0, _) => return Ok(Some(len)),
+            (1, _) => return Err(()),
+            (_, Some((.., record))) => len += record,
+            // A length that is cut off, or none at all.
+            (_, None) if bytes.len() - len < 4 => return Ok(None),
+            (_, None) => return Err(()),
+        }
+        if len > MTR_SIZE_MAX {
+            return Err(());
+        }
+    }
+    Ok(None)
+}
+
+/// The block that lies at `lsn`, decrypted, and how much of it is used. `None` if it does not belong there.
+fn open_block(block: &[u8], lsn: Lsn, key: Option<&LogKey>) -> Option<([u8; LOG_BLOCK_SIZE], usize)> {
+    let mut bytes: [u8; LOG_BLOCK_SIZE] = *block.first_chunk()?;
+    let number = be::u32_at(&bytes, LOG_BLOCK_HDR_NO)? & !FLUSH_BIT;
+    let computed = crc32c(bytes.get(..LOG_BLOCK_CHECKSUM)?);
+    if number != block_number(lsn) || be::u32_at(&bytes, LOG_BLOCK_CHECKSUM)? != computed {
+        return None;
+    }
+    if let Some(key) = key {
+        key.open_block(&mut bytes, lsn);
+    }
+    let len = usize::from(be::u16_at(&bytes, LOG_BLOCK_HDR_DATA_LEN)?);
+    let fits = len == LOG_BLOCK_SIZE || (LOG_BLOCK_HDR_SIZE..=LOG_BLOCK_CHECKSUM).contains(&len);
+    fits.then_some((bytes, len))
+}
