@@ -10,11 +10,13 @@
     reason = "helpers of tests fail the test"
 )]
 
+mod load;
 mod replay;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use format::keyring::KeyStore;
 use replay::{Log, Seen, compare};
@@ -86,4 +88,98 @@ fn assert_same_as_server(crashed: &Path, keys: &KeyStore, options: &[&str], sett
 fn pages_of_a_crashed_server_become_what_its_own_recovery_makes_of_them() {
     let crashed = datadir("mariadb-16k-crashed");
     assert_same_as_server(&crashed, &KeyStore::new(), &[], &[]);
+}
+
+/// A server of its own for a test. Whatever fails, it does not go on running.
+struct Server(PathBuf);
+
+impl Server {
+    fn start(datadir: &Path, options: &[&str]) -> Self {
+        let server = Self(datadir.to_path_buf());
+        script("server.sh", &[&["mariadb", "init", server.path()], options].concat());
+        script("server.sh", &["mariadb", "start", server.path()]);
+        server
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().expect("a name")
+    }
+
+    /// A client that runs the statements in a file.
+    fn client(&self, sql: &str) -> Child {
+        let file = self.0.with_extension("sql");
+        fs::write(&file, sql).expect("writes");
+        let mut command = Command::new(repository().join("scripts/server.sh"));
+        command.args(["mariadb", "sql", self.path()]).stdin(fs::File::open(&file).expect("opens"));
+        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("bash runs")
+    }
+
+    /// Kills the server under the load.
+    fn crash_after(&self, time: Duration) {
+        assert!(self.client(&load::tables()).wait().expect("ends").success(), "the tables are made");
+        let mut client = self.client(&load::changes());
+        std::thread::sleep(time);
+        script("server.sh", &["mariadb", "kill9", self.path()]);
+        client.wait().expect("it loses its server");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let mut stop = Command::new(repository().join("scripts/server.sh"));
+        drop(stop.args(["mariadb", "kill9", self.path()]).stderr(Stdio::null()).status());
+    }
+}
+
+/// How long the load runs before the server is killed.
+const LOAD: Duration = Duration::from_secs(4);
+
+#[test]
+fn pages_of_every_row_format_become_what_the_server_makes_of_them() {
+    let dir = TempDir::new().expect("a directory");
+    let server =
+        Server::start(&dir.path().join("data"), &["--innodb-undo-tablespaces=3", "--innodb-log-file-size=64M"]);
+    server.crash_after(LOAD);
+    let seen = assert_same_as_server(&server.0, &KeyStore::new(), &[], &["innodb_undo_tablespaces=3"]);
+    assert!(seen.compressed > 0, "ROW_FORMAT=COMPRESSED pages were among them");
+    assert!(seen.records.contains_key("INSERT_HEAP_REDUNDANT") && seen.records.contains_key("FILE_CREATE"));
+}
+
+/// The options that encrypt log and tables by the keys in `folder`, for the server and for its backup tool.
+fn encryption(folder: &Path, cipher: &str) -> (KeyStore, Vec<String>, Vec<String>) {
+    let path = folder.join("keys");
+    let text = "1;770A8A65DA156D24EE2A093277530142\n2;18420B5CBA31CCDFFE9716E91EB61374D05914F3ADE23E03\n";
+    fs::write(&path, text).expect("writes");
+    let mut keys = KeyStore::new();
+    keys.add_mariadb_key_file(text.as_bytes(), None).expect("keys");
+    let file = format!("file-key-management-filename={}", path.display());
+    let mode = format!("file-key-management-encryption-algorithm={cipher}");
+    let options = ["plugin-load-add=file_key_management", &format!("loose-{file}"), &format!("loose-{mode}")];
+    let tool = options.map(|option| option.trim_start_matches("loose-").to_owned()).to_vec();
+    let more = ["innodb-encrypt-tables=ON", "innodb-encrypt-log=ON"];
+    let server = options.iter().chain(&more).map(|option| format!("--{option}")).collect();
+    (keys, server, tool)
+}
+
+/// An encrypted server, killed under load and replayed.
+fn assert_encrypted_same_as_server(cipher: &str, more: &[&str]) -> Seen {
+    let dir = TempDir::new().expect("a directory");
+    let (keys, options, settings) = encryption(dir.path(), cipher);
+    let options: Vec<&str> = options.iter().map(String::as_str).chain(more.iter().copied()).collect();
+    let server = Server::start(&dir.path().join("data"), &options);
+    server.crash_after(LOAD);
+    let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+    assert_same_as_server(&server.0, &keys, &[], &settings)
+}
+
+#[test]
+fn an_encrypted_log_onto_encrypted_pages_makes_what_the_server_makes() {
+    let seen = assert_encrypted_same_as_server("aes_cbc", &[]);
+    assert!(seen.encrypted > 0, "encrypted pages were among them");
+}
+
+#[test]
+fn the_other_cipher_mode_is_found_out_from_the_log_itself() {
+    let seen = assert_encrypted_same_as_server("aes_ctr", &["--innodb-checksum-algorithm=crc32"]);
+    assert!(seen.encrypted > 0, "encrypted pages were among them");
 }
