@@ -13,6 +13,9 @@ const TABLES: [(&str, &str); 6] = [
 ];
 const COLUMNS: &str = "id INT PRIMARY KEY AUTO_INCREMENT, a INT, b VARCHAR(120), c TEXT, KEY (a), KEY (b)";
 
+/// How the names of tables begin that are made after every other table was changed.
+pub const COMES_LATER: &str = "later_";
+
 pub fn tables() -> String {
     let mut sql = String::from("CREATE DATABASE shop; USE shop;\n");
     for (name, storage) in TABLES {
