@@ -1,11 +1,21 @@
 //! Redo records onto pages: the vectors of the format facts, which a real server's pages were compared with.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "helpers of tests fail the test"
+)]
 
 mod common;
 
-use common::{full, hex};
+use common::{HERE, full, hex, put, u32_at, zip};
 use innokit_format::page::checksum::crc32c;
-use innokit_format::redo::apply::apply;
-use innokit_format::redo::record::{PageRecord, RedoRecord, records};
+use innokit_format::page::seal::seal_recovered;
+use innokit_format::redo::apply::{ApplyError, Outcome, Replay, apply};
+use innokit_format::redo::record::{Mtr, PageRecord, RedoRecord, records};
+use innokit_format::{Corruption, Family, Lsn, PageId, SealError, SpaceFormat, Verdict, verify_page};
+use proptest::prelude::*;
 
 const PAGE: u32 = 16_384;
 
@@ -114,4 +124,146 @@ fn an_undo_page_gets_its_record_with_pointers_on_both_sides() {
     assert_eq!(page[75..77], [0x00, 0x38]);
     assert_eq!(page[24..26], [0, 2]);
     assert_eq!(page[44..56], hex("ffffffff0000ffffffff0000"));
+}
+
+/// A page of tablespace 5, number 4, with the LSN 1000.
+fn page_at_1000() -> Vec<u8> {
+    let mut page = vec![0; PAGE as usize];
+    put(&mut page, 16, &1000_u64.to_be_bytes());
+    page
+}
+
+fn mtr(start: u64, end: u64, bytes: &[u8]) -> Mtr<'_> {
+    Mtr { start: Lsn(start), end: Lsn(end), bytes }
+}
+
+#[test]
+fn a_mini_transaction_is_skipped_if_it_began_before_the_pages_lsn_and_only_then() {
+    let (format, mut page) = (full(PAGE), page_at_1000());
+    let [first, second, third] = ["340504407f", "340504417f", "340504427f"].map(hex);
+    let mut replay = Replay::onto(&mut page, HERE, &format).expect("a page");
+    replay.apply(&mtr(999, 1010, &first)).expect("skipped");
+    replay.apply(&mtr(1000, 1020, &second)).expect("applied");
+    replay.apply(&mtr(1010, 1030, &third)).expect("applied, though the page's LSN would be larger now");
+    assert_eq!(replay.finish(), Outcome::Changed(Lsn(1030)));
+    assert_eq!(page[0x40..0x43], [0, 0x7F, 0x7F]);
+    assert_eq!(page[16..24], 1030_u64.to_be_bytes());
+}
+
+#[test]
+fn a_page_that_has_it_all_is_left_as_it_is() {
+    let (format, mut page) = (full(PAGE), page_at_1000());
+    let before = page.clone();
+    let mut replay = Replay::onto(&mut page, HERE, &format).expect("a page");
+    replay.apply(&mtr(900, 910, &hex("340504407f"))).expect("skipped");
+    replay.apply(&mtr(1000, 1010, &hex("340604407f"))).expect("another page's");
+    assert_eq!(replay.finish(), Outcome::Unchanged);
+    assert_eq!(page, before);
+}
+
+#[test]
+fn a_freed_page_is_not_to_be_written_unless_it_is_made_anew() {
+    let (format, mut page) = (full(PAGE), page_at_1000());
+    let mut replay = Replay::onto(&mut page, HERE, &format).expect("a page");
+    replay.apply(&mtr(1000, 1010, &hex("340504407f020504"))).expect("applied");
+    assert_eq!(replay.finish(), Outcome::Freed);
+    let mut replay = Replay::onto_nothing(&mut page, HERE, &format).expect("a page");
+    replay.apply(&mtr(100, 110, &hex("020504"))).expect("applied");
+    replay.apply(&mtr(120, 130, &hex("120504b2407e"))).expect("applied, though it is older than the page was");
+    assert_eq!(replay.finish(), Outcome::Changed(Lsn(130)));
+    assert_eq!((u32_at(&page, 4), u32_at(&page, 34), page[64 + 24]), (4, 5, 0x7E));
+    assert_eq!(page[8..16], [0xFF; 8]);
+}
+
+fn refused(page: &mut [u8], format: &SpaceFormat, text: &str) -> ApplyError {
+    let bytes = hex(text);
+    let record = page_records(&bytes).next().expect("a record");
+    match apply(&record, page, format) {
+        Err(Corruption::RedoDoesNotApply(error)) => error,
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+#[test]
+fn what_does_not_fit_the_page_is_refused() {
+    let (format, compressed) = (full(PAGE), zip(Family::MariaDb, PAGE, 8192));
+    let mut page = run(&DYNAMIC);
+    let insert = DYNAMIC[1].1[0];
+    assert_eq!(refused(&mut page[..100], &format, "120504"), ApplyError::Length { len: 100, expected: 16_384 });
+    assert!(matches!(refused(&mut page, &format, "360504bf7f0101"), ApplyError::OutsidePage { offset: 16_383, .. }));
+    assert_eq!(refused(&mut page[..8192], &compressed, "23050401"), ApplyError::Compressed);
+    assert_eq!(refused(&mut page, &format, "23050201"), ApplyError::NotAnIndex(PageId::new(5, 2).page_no));
+    assert!(matches!(refused(&mut page, &format, "2405040822"), ApplyError::RowStyle(_)));
+    assert_eq!(refused(&mut page, &format, "27050409bf7f0213"), ApplyError::RecordPointer { offset: 99 + 16_383 });
+    assert!(matches!(refused(&mut page, &format, "26050409090213"), ApplyError::RecordPointer { offset: 108 }));
+    assert!(matches!(refused(&mut page, &format, "770504000000000f"), ApplyError::Checksum { stored: 15, .. }));
+    put(&mut page, 40, &16_350_u16.to_be_bytes());
+    assert!(matches!(refused(&mut page, &format, insert), ApplyError::NoRoom { offset: 16_350, .. }));
+    put(&mut page, 38, &1_u16.to_be_bytes());
+    assert_eq!(refused(&mut page, &format, insert), ApplyError::Directory { slots: 1 });
+    let mut undo = vec![0; PAGE as usize];
+    put(&mut undo, 42, &16_380_u16.to_be_bytes());
+    assert_eq!(refused(&mut undo, &format, "26050403aabbcc"), ApplyError::UndoEnd { offset: 16_380, len: 3 });
+}
+
+#[test]
+fn a_recovered_page_is_sealed_as_the_server_would_write_it() {
+    let format = full(PAGE);
+    let mut page = run(&DYNAMIC);
+    put(&mut page, 0, &[0, 0, 0, 1]);
+    put(&mut page, 16, &0x0000_0003_1234_5678_u64.to_be_bytes());
+    let id = PageId::new(8, 3);
+    seal_recovered(&mut page, id, &format).expect("seals");
+    assert!(matches!(verify_page(&page, id, &format.with_space(id.space)), Verdict::Ok(_)));
+    assert_eq!((u32_at(&page, 0), u32_at(&page, PAGE as usize - 8)), (0, 0x1234_5678), "the key's version is gone");
+    let compressed = zip(Family::MariaDb, PAGE, 8192);
+    let mut small = page[..8192].to_vec();
+    put(&mut small, 26, &[7; 8]);
+    seal_recovered(&mut small, id, &compressed).expect("seals");
+    assert!(matches!(verify_page(&small, id, &compressed.with_space(id.space)), Verdict::Ok(_)));
+    assert_eq!(small[26..34], [0; 8]);
+    put(&mut small, 26, &[7; 8]);
+    seal_recovered(&mut small, PageId::new(0, 0), &compressed).expect("seals");
+    assert_eq!(small[26..34], [7; 8], "what page 0 keeps there stays");
+    let short = seal_recovered(&mut small[..99], id, &compressed);
+    assert_eq!(short, Err(SealError::Length { len: 99, expected: 8192 }));
+}
+
+proptest! {
+    #[test]
+    fn arbitrary_records_onto_arbitrary_pages_never_panic(
+        start in 0..DYNAMIC.len(),
+        damage in proptest::collection::vec((0..PAGE as usize, any::<u8>()), 0..8),
+        bytes in proptest::collection::vec(any::<u8>(), 0..80),
+    ) {
+        let (format, mut page) = (full(PAGE), run(&DYNAMIC[..=start]));
+        for (at, byte) in damage {
+            page[at] = byte;
+        }
+        for record in records(&bytes).map_while(Result::ok) {
+            if let RedoRecord::Page(mut record) = record {
+                record.id = HERE;
+                // Either outcome is right; what counts is that there is one.
+                prop_assert!(apply(&record, &mut page, &format).is_ok() || page.len() == PAGE as usize);
+            }
+        }
+    }
+
+    #[test]
+    fn real_records_onto_damaged_pages_never_panic(
+        step in 1..DYNAMIC.len(),
+        damage in proptest::collection::vec((38_usize..400, any::<u8>()), 1..6),
+    ) {
+        let (format, mut page) = (full(PAGE), run(&DYNAMIC[..step]));
+        for (at, byte) in damage {
+            page[at] = byte;
+        }
+        let before = page.len();
+        for record in page_records(&hex(&DYNAMIC[step].1.concat())) {
+            if let Err(error) = apply(&record, &mut page, &format) {
+                prop_assert_eq!(error.reason(), "redo_does_not_apply");
+            }
+        }
+        prop_assert_eq!(page.len(), before);
+    }
 }

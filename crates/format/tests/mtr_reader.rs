@@ -1,0 +1,206 @@
+//! Mini-transactions out of logs of every framing, whole and in pieces, plain and encrypted.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "helpers of tests fail the test"
+)]
+
+mod common;
+
+use aes::Aes128;
+use aes::cipher::{BlockCipherEncrypt, KeyInit, KeyIvInit, StreamCipher};
+use common::{hex, put};
+use innokit_format::Lsn;
+use innokit_format::keyring::{KeyStore, Secret};
+use innokit_format::page::checksum::crc32c;
+use innokit_format::redo::log_key::{LogKey, LogKeyError};
+use innokit_format::redo::mariadb::LogFile;
+use innokit_format::redo::mtr_reader::MtrReader;
+use innokit_format::redo::record::{FileRecord, RedoRecord};
+
+const MASTER_KEY: &str = "00112233445566778899aabbccddeeff";
+const MESSAGE: &str = "0377d869dbcff82b88640164d6743b69";
+const FIRST_LSN: u64 = 12_288;
+
+/// Records of different lengths, some longer than a block.
+fn mtrs() -> Vec<Vec<u8>> {
+    (0..60_usize)
+        .map(|number| {
+            let data = vec![number as u8; number * number % 700 + 1];
+            // A length of two bytes, which counts itself and begins at 128 + 15.
+            let rest = 2 + 2 + 2 + data.len();
+            let padding = 143_usize.saturating_sub(rest);
+            let length = 0x8000 + (rest + padding) as u16 - 143;
+            let head = [0x30].into_iter().chain(length.to_be_bytes()).chain([1, 5, 0x80, number as u8]);
+            head.chain(data).chain(vec![0xEE; padding]).collect()
+        })
+        .collect()
+}
+
+fn seal(bytes: &mut [u8], start: usize, at: usize) {
+    let sum = crc32c(&bytes[start..start + at]);
+    put(bytes, start + at, &sum.to_be_bytes());
+}
+
+fn put_u64(bytes: &mut [u8], at: usize, value: u64) {
+    put(bytes, at, &value.to_be_bytes());
+}
+
+fn read(file: &LogFile, key: Option<LogKey>, from: Lsn, bytes: &[u8], piece: usize) -> (Vec<Vec<u8>>, Vec<u64>, bool) {
+    let mut reader = MtrReader::new(file, key, from);
+    let (mut found, mut ends) = (Vec::new(), Vec::new());
+    for mut input in bytes.chunks(piece) {
+        while let Some(mtr) = reader.next_mtr(&mut input) {
+            assert!(mtr.start < mtr.end);
+            found.push(mtr.bytes.to_vec());
+            ends.push(mtr.end.0);
+        }
+    }
+    (found, ends, reader.has_ended())
+}
+
+/// A log of 10.8 or later whose ring was gone around once before.
+fn stream(mtrs: &[Vec<u8>]) -> (Vec<u8>, LogFile) {
+    const CAPACITY: usize = 32_768;
+    let mut bytes = vec![0; 12_288 + CAPACITY];
+    put(&mut bytes, 0, b"Phys");
+    put_u64(&mut bytes, 8, FIRST_LSN);
+    seal(&mut bytes, 0, 508);
+    let start = FIRST_LSN + CAPACITY as u64 - 1000;
+    put_u64(&mut bytes, 4096, start);
+    put_u64(&mut bytes, 4104, start);
+    seal(&mut bytes, 4096, 60);
+    let mut at = (start - FIRST_LSN) as usize;
+    for records in mtrs {
+        let marker = u8::from((at + records.len()) / CAPACITY % 2 == 0);
+        for byte in records.iter().chain(&[marker]).chain(&crc32c(records).to_be_bytes()) {
+            bytes[12_288 + at % CAPACITY] = *byte;
+            at += 1;
+        }
+    }
+    let file = LogFile::parse(&bytes, bytes.len() as u64).expect("a log");
+    (bytes, file)
+}
+
+#[test]
+fn a_stream_is_read_around_the_ring_however_it_is_cut() {
+    let mtrs = mtrs();
+    let (bytes, file) = stream(&mtrs);
+    let place = MtrReader::place(&file, file.checkpoint.lsn).expect("within") as usize;
+    let ring = [&bytes[place..], &bytes[12_288..place]].concat();
+    let whole = read(&file, None, file.checkpoint.lsn, &ring, ring.len());
+    assert!(whole.0 == mtrs, "every mini-transaction, as it was");
+    assert_eq!(whole.1[0], file.checkpoint.lsn.0 + mtrs[0].len() as u64 + 5);
+    for piece in [1, 7, 500, 4096] {
+        assert!(read(&file, None, file.checkpoint.lsn, &ring, piece) == whole, "pieces of {piece}");
+    }
+    let mut flipped = ring;
+    let middle = (whole.1[29] - file.checkpoint.lsn.0) as usize + 3;
+    flipped[middle] ^= 1;
+    let (found, _, ended) = read(&file, None, file.checkpoint.lsn, &flipped, 1000);
+    assert_eq!((found.len(), ended), (30, true), "nothing is read behind a mini-transaction that is not whole");
+}
+
+const BLOCK_START: u64 = 8704;
+
+/// A log of 10.5: each mini-transaction closed by a zero, in blocks of 512 bytes, encrypted with `key` where there is one.
+fn blocks(mtrs: &[Vec<u8>], key: Option<&[u8; 16]>) -> (Vec<u8>, LogFile) {
+    let trailer = if key.is_some() { 8 } else { 4 };
+    let payload: Vec<u8> = mtrs.iter().flat_map(|records| records.iter().copied().chain([0])).collect();
+    let mut bytes = vec![0; 2048];
+    put(&mut bytes, 0, if key.is_some() { b"\xD0HYS" } else { b"PHYS" });
+    put_u64(&mut bytes, 8, BLOCK_START);
+    seal(&mut bytes, 0, 508);
+    for (at, lsn) in [(8, BLOCK_START + 12), (16, 2060), (496, BLOCK_START + 12)] {
+        put_u64(&mut bytes, 512 + at, lsn);
+    }
+    put(&mut bytes, 512 + 32, &[0, 0, 0, 1, 0xA, 0xB, 0xC, 0xD]);
+    put(&mut bytes, 512 + 40, &hex(MESSAGE));
+    seal(&mut bytes, 512, 508);
+    for (number, part) in payload.chunks(500 - trailer).enumerate() {
+        let lsn = BLOCK_START + 512 * number as u64;
+        let mut block = [0; 512];
+        put(&mut block, 0, &((lsn / 512) as u32 + 1).to_be_bytes());
+        let used = if part.len() == 500 - trailer { 512 } else { 12 + part.len() as u16 };
+        put(&mut block, 4, &used.to_be_bytes());
+        put(&mut block, 12, part);
+        if let Some(key) = key {
+            let mut iv = block[..4].to_vec();
+            iv.extend([0xA, 0xB, 0xC, 0xD]);
+            iv.extend(lsn.to_be_bytes());
+            let iv: [u8; 16] = iv.try_into().expect("16 bytes");
+            ctr::Ctr128BE::<Aes128>::new(key.into(), &iv.into()).apply_keystream(&mut block[4..504]);
+        }
+        seal(&mut block, 0, 508);
+        bytes.extend(block);
+    }
+    bytes.extend([0; 1024]);
+    let file = LogFile::parse(&bytes, bytes.len() as u64).expect("a log");
+    (bytes, file)
+}
+
+#[test]
+fn blocks_are_read_however_they_are_cut() {
+    let mtrs = mtrs();
+    let (bytes, file) = blocks(&mtrs, None);
+    let from = file.checkpoint.lsn;
+    assert_eq!(MtrReader::place(&file, from), Some(2048));
+    let whole = read(&file, None, from, &bytes[2048..], bytes.len());
+    assert!(whole.0 == mtrs, "every mini-transaction, as it was");
+    let payload = mtrs.iter().map(|records| records.len() + 1).sum::<usize>() as u64;
+    let end = BLOCK_START + payload / 496 * 512 + 12 + payload % 496;
+    assert_eq!(whole.1.last(), Some(&end), "LSNs count the blocks' headers and trailers");
+    for piece in [1, 511, 513] {
+        assert!(read(&file, None, from, &bytes[2048..], piece) == whole, "pieces of {piece}");
+    }
+}
+
+fn keys(key: &str) -> KeyStore {
+    let mut keys = KeyStore::new();
+    keys.insert_numbered(1, 1, Secret::new(hex(key)));
+    keys
+}
+
+#[test]
+fn encrypted_blocks_are_opened_in_the_mode_that_the_checkpoint_proves() {
+    let mut log_key: [u8; 16] = hex(MESSAGE).try_into().expect("16 bytes");
+    let master: [u8; 16] = hex(MASTER_KEY).try_into().expect("16 bytes");
+    Aes128::new((&master).into()).encrypt_block((&mut log_key).into());
+    let mut mtrs = mtrs();
+    mtrs.insert(0, [vec![0xFA, 0, 0], (BLOCK_START + 12).to_be_bytes().to_vec()].concat());
+    let (bytes, file) = blocks(&mtrs, Some(&log_key));
+    let key = LogKey::unlock(&file, &bytes[..2048], &keys(MASTER_KEY), &bytes[2048..]).expect("fits");
+    assert!(key.is_some());
+    assert!(read(&file, key, file.checkpoint.lsn, &bytes[2048..], 100).0 == mtrs, "every mini-transaction");
+    let wrong = LogKey::unlock(&file, &bytes[..2048], &keys(MESSAGE), &bytes[2048..]);
+    assert_eq!(wrong.expect_err("another key"), LogKeyError::WrongKey { version: 1 });
+}
+
+#[test]
+fn an_encrypted_mini_transaction_of_a_real_server_is_opened() {
+    let mut bytes = vec![0; 12_288];
+    put(&mut bytes, 0, &hex("f09f979d"));
+    put_u64(&mut bytes, 8, FIRST_LSN);
+    put(&mut bytes, 48, &[0, 0, 0, 1, 0, 0, 0, 1]);
+    put(&mut bytes, 56, &hex(MESSAGE));
+    seal(&mut bytes, 0, 508);
+    put_u64(&mut bytes, 4096, FIRST_LSN);
+    put_u64(&mut bytes, 4104, FIRST_LSN);
+    seal(&mut bytes, 4096, 60);
+    bytes.extend(hex("fa379671b02137021ea71301000000000000300041c31e0000"));
+    let file = LogFile::parse(&bytes, 1 << 20).expect("a log");
+    let payload = &bytes[12_288..];
+    let key = LogKey::unlock(&file, &bytes, &keys(MASTER_KEY), payload).expect("fits");
+    assert!(!format!("{key:?}").contains("e7"), "the key is not shown");
+    let mut reader = MtrReader::new(&file, key, file.checkpoint.lsn);
+    let mtr = reader.next_mtr(&mut &payload[..]).expect("a mini-transaction");
+    assert_eq!(mtr.bytes, hex("fa00000000000000003000"));
+    let checkpoint = RedoRecord::File(FileRecord::Checkpoint(Lsn(FIRST_LSN)));
+    assert_eq!(mtr.records().collect::<Vec<_>>(), [Ok(checkpoint)]);
+    let unlock = |keys: &KeyStore| LogKey::unlock(&file, &bytes, keys, payload).expect_err("no key");
+    assert_eq!(unlock(&KeyStore::new()), LogKeyError::NoKey { version: 1 });
+    assert_eq!(unlock(&keys(MESSAGE)), LogKeyError::WrongKey { version: 1 });
+    assert_eq!(unlock(&keys("00")), LogKeyError::KeyLength { len: 1 });
+}
