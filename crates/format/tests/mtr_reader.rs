@@ -74,7 +74,7 @@ fn stream(mtrs: &[Vec<u8>]) -> (Vec<u8>, LogFile) {
     seal(&mut bytes, 4096, 60);
     let mut at = (start - FIRST_LSN) as usize;
     for records in mtrs {
-        let marker = u8::from((at + records.len()) / CAPACITY % 2 == 0);
+        let marker = u8::from(((at + records.len()) / CAPACITY).is_multiple_of(2));
         for byte in records.iter().chain(&[marker]).chain(&crc32c(records).to_be_bytes()) {
             bytes[12_288 + at % CAPACITY] = *byte;
             at += 1;

@@ -152,6 +152,18 @@ fn pages_of_every_row_format_become_what_the_server_makes_of_them() {
     assert!(seen.records.contains_key("INSERT_HEAP_REDUNDANT"), "and those of the oldest row format");
 }
 
+#[test]
+fn pages_of_every_other_size_become_what_the_server_makes_of_them() {
+    for size in ["4k", "8k", "32k", "64k"] {
+        let dir = TempDir::new().expect("a directory");
+        let setting = format!("innodb_page_size={size}");
+        // The largest pages cannot be compressed: those tables are made without it.
+        let server = Server::start(&dir.path().join("data"), &[&format!("--{setting}"), "--innodb-strict-mode=OFF"]);
+        server.crash();
+        assert_same_as_server(&server.0, &KeyStore::new(), &[&setting]);
+    }
+}
+
 /// The options that encrypt log and tables by the keys in `folder`, for the server and for its backup tool.
 fn encryption(folder: &Path, cipher: &str) -> (KeyStore, Vec<String>, Vec<String>) {
     let path = folder.join("keys");
