@@ -10,12 +10,13 @@ mod innochecksum;
 mod map;
 mod print;
 mod progress;
+mod redo;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
-use args::{Cli, Command};
+use args::{Cli, Command, RedoCommand};
 
 /// The work could not be done; clap uses the same status for unusable arguments.
 const COULD_NOT: u8 = 2;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Check(args) => check::run(&args),
         Command::Info(args) => info::run(&args),
+        Command::Redo { command: RedoCommand::Info(args) } => redo::run(&args),
         Command::Innochecksum(args) => Ok(innochecksum::Call::new(args.arguments).run()),
         Command::Demo => demo::run(),
     };

@@ -12,4 +12,6 @@ pub use error::Error;
 pub use job::check::{Check, CheckOptions};
 pub use job::info::report::{FileInfo, InfoReport, Tablespace};
 pub use job::info::{InfoOptions, info};
+pub use job::redo_info::report::RedoInfo;
+pub use job::redo_info::{RedoInfoOptions, redo_info};
 pub use out::report::{Counts, FileReport, Finding, Report, Severity};

@@ -93,7 +93,7 @@ fn state_of(dir: &Path) -> Option<io::Result<LogState>> {
 }
 
 /// The log files of a datadir: `#innodb_redo/#ib_redoN` (without the unused `_tmp` ones), else `ib_logfileN`.
-fn log_files(dir: &Path) -> Vec<PathBuf> {
+pub(crate) fn log_files(dir: &Path) -> Vec<PathBuf> {
     let in_dir = |dir: &Path, prefix: &str| -> Vec<PathBuf> {
         let entries = fs::read_dir(dir).into_iter().flatten().flatten();
         let names = entries.map(|entry| entry.path());
