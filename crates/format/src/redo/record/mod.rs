@@ -209,6 +209,12 @@ impl<'a> Iterator for Records<'a> {
 }
 
 impl<'a> Records<'a> {
+    /// Bytes of the records so far: where the next one begins.
+    #[must_use]
+    pub const fn position(&self) -> usize {
+        self.at
+    }
+
     fn record(&mut self, rest: &'a [u8]) -> Result<RedoRecord<'a>, RecordFault> {
         let (first, head_len, len) = frame(rest).ok_or(RecordFault::Length)?;
         let bytes = rest.get(..len).ok_or(RecordFault::Length)?;

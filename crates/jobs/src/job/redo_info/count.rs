@@ -36,24 +36,21 @@ impl Count {
         if !is_readable {
             return Ok(());
         }
-        // Records of files come first, of one name mostly; what the pages' records leave of the bytes is theirs.
-        let (mut left, mut file) = (mtr.bytes.len(), None);
-        for record in mtr.records() {
-            match record? {
+        let (mut records, mut at) = (mtr.records(), 0);
+        while let Some(record) = records.next() {
+            let size = records.position() - at;
+            at = records.position();
+            let name = match record? {
                 RedoRecord::Page(record) => {
-                    left = left.saturating_sub(record.bytes.len());
-                    self.by_type.entry(record.change.name()).or_default().add(record.bytes.len());
-                    self.by_page.entry(record.id).or_default().add(record.bytes.len());
+                    self.by_page.entry(record.id).or_default().add(size);
+                    record.change.name()
                 }
                 RedoRecord::File(record) => {
                     self.note_name(&record);
-                    file = Some(record.name());
-                    self.by_type.entry(record.name()).or_default().records += 1;
+                    record.name()
                 }
-            }
-        }
-        if let Some(sum) = file.and_then(|name| self.by_type.get_mut(name)) {
-            sum.bytes += left as u64;
+            };
+            self.by_type.entry(name).or_default().add(size);
         }
         Ok(())
     }
