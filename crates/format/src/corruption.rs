@@ -6,6 +6,7 @@ use thiserror::Error;
 
 use crate::codec::CodecError;
 use crate::page::checksum::Algorithm;
+use crate::page::index::IndexFinding;
 use crate::page::inode::SEGMENT_MAGIC;
 use crate::redo::apply::ApplyError;
 use crate::types::{PageId, PageNo, SpaceId};
@@ -142,6 +143,9 @@ pub enum Corruption {
         /// The number in the slot.
         stored: u32,
     },
+    /// A rule of index pages does not hold.
+    #[error("{0}")]
+    Index(IndexFinding),
 }
 
 impl Corruption {
@@ -163,6 +167,7 @@ impl Corruption {
             Self::WrongPageType { .. } => "wrong_page_type",
             Self::BadExtentState { .. } => "bad_extent_state",
             Self::BadSegmentMagic { .. } => "bad_segment_magic",
+            Self::Index(finding) => finding.rule.name(),
         }
     }
 
@@ -184,6 +189,7 @@ impl Corruption {
             Self::TruncatedPage { len, .. } => u64::from(len),
             Self::WrongPageType { stored, .. } => u64::from(stored),
             Self::BadExtentState { state, .. } => u64::from(state),
+            Self::Index(finding) => finding.found,
             Self::CannotBeOpened(_) | Self::RedoDoesNotApply(_) => return None,
         })
     }
@@ -205,6 +211,7 @@ impl Corruption {
             Self::WrongPageType { expected, .. } => u64::from(expected),
             Self::BadExtentState { .. } | Self::CannotBeOpened(_) | Self::RedoDoesNotApply(_) => return None,
             Self::BadSegmentMagic { .. } => u64::from(SEGMENT_MAGIC),
+            Self::Index(finding) => finding.expected,
         })
     }
 }

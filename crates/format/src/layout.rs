@@ -1,6 +1,7 @@
 //! One table of fields for each structure: what dumps print, and what the byte maps in `docs/` are tested against.
 
-use crate::page::{fil, fsp, inode, xdes};
+use crate::page::{fil, fsp, index, inode, xdes};
+use crate::record;
 use crate::redo::{block, mariadb, mysql};
 
 /// A field of a structure.
@@ -62,6 +63,29 @@ pub const SEGMENT_INODE: Structure = Structure {
         FSEG_ID Some(8), FSEG_NOT_FULL_N_USED Some(4), FSEG_FREE Some(16), FSEG_NOT_FULL Some(16), FSEG_FULL Some(16),
         FSEG_MAGIC_N Some(4), FSEG_FRAG_ARR None,
     ],
+};
+
+/// Header of index pages.
+pub const PAGE_HEADER: Structure = Structure {
+    name: "index page header",
+    fields: fields![index:
+        PAGE_N_DIR_SLOTS Some(2), PAGE_HEAP_TOP Some(2), PAGE_N_HEAP Some(2), PAGE_FREE Some(2), PAGE_GARBAGE Some(2),
+        PAGE_LAST_INSERT Some(2), PAGE_DIRECTION Some(2), PAGE_N_DIRECTION Some(2), PAGE_N_RECS Some(2),
+        PAGE_MAX_TRX_ID Some(8), PAGE_LEVEL Some(2), PAGE_INDEX_ID Some(8), PAGE_BTR_SEG_LEAF Some(10),
+        PAGE_BTR_SEG_TOP Some(10), PAGE_DATA None,
+    ],
+};
+
+/// Fixed header of compact records.
+pub const COMPACT_RECORD: Structure = Structure {
+    name: "compact record header",
+    fields: fields![record: REC_NEW_INFO_BITS Some(1), REC_NEW_HEAP_NO Some(2), REC_NEW_NEXT Some(2)],
+};
+
+/// Fixed header of REDUNDANT records.
+pub const REDUNDANT_RECORD: Structure = Structure {
+    name: "REDUNDANT record header",
+    fields: fields![record: REC_OLD_INFO_BITS Some(1), REC_OLD_HEAP_NO Some(3), REC_OLD_NEXT Some(2)],
 };
 
 /// Log block.

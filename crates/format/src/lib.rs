@@ -22,8 +22,9 @@ pub mod keyring;
 pub mod layout;
 pub mod page;
 mod pieces;
+pub mod record;
 pub mod redo;
-
+pub mod schema;
 pub mod types;
 pub mod xbstream;
 

@@ -3,14 +3,17 @@
 use std::collections::BTreeMap;
 
 use innokit_format::layout::{self, Field, Structure};
+use innokit_format::page::index::IndexRule;
 
-const MAPS: [(&str, &str, &[Structure]); 5] = [
+const MAPS: [(&str, &str, &[Structure]); 7] = [
     ("page.md", include_str!("../docs/page.md"), &[layout::FIL_HEADER]),
     (
         "fsp.md",
         include_str!("../docs/fsp.md"),
         &[layout::SPACE_HEADER, layout::EXTENT_DESCRIPTOR, layout::SEGMENT_INODE],
     ),
+    ("index.md", include_str!("../docs/index.md"), &[layout::PAGE_HEADER]),
+    ("record.md", include_str!("../docs/record.md"), &[layout::COMPACT_RECORD, layout::REDUNDANT_RECORD]),
     ("log-block.md", include_str!("../docs/log-block.md"), &[layout::LOG_BLOCK]),
     ("redo-mysql.md", include_str!("../docs/redo-mysql.md"), &[layout::MYSQL_LOG_HEADER, layout::MYSQL_CHECKPOINT]),
     (
@@ -50,4 +53,13 @@ fn fields_do_not_overlap() {
             assert!(end <= second.offset, "{}: {} and {}", structure.name, first.name, second.name);
         }
     }
+}
+
+#[test]
+fn every_rule_of_index_pages_is_in_their_map() {
+    let map = include_str!("../docs/index.md");
+    let rows = map.lines().skip_while(|line| !line.starts_with("# Rules")).filter(|line| line.starts_with("| "));
+    let documented: Vec<&str> = rows.skip(1).collect();
+    let rules = IndexRule::ALL.iter().map(|rule| format!("| {} | {} |", rule.name(), rule.text()));
+    assert_eq!(documented, rules.collect::<Vec<_>>());
 }

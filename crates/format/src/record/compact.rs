@@ -1,0 +1,211 @@
+//! Records of COMPACT, DYNAMIC and unpacked COMPRESSED pages: the header grows down from the origin, the data up.
+
+use super::layout::Present;
+use super::{
+    FieldLayout, Instant, Layout, REC_INFO_DELETED, REC_INFO_INSTANT, REC_INFO_VERSION, REC_N_NEW_EXTRA_BYTES, Record,
+    RecordFields, Slot, Status, Storage, Stored,
+};
+use crate::page::index::{IndexFinding, IndexRule};
+
+/// Bytes of a reference to an off-page value.
+pub(crate) const REFERENCE_BYTES: usize = 20;
+/// In the first of two length bytes: two it is.
+const LENGTH_TWO_BYTES: u8 = 0x80;
+/// In the first of two length bytes: the value goes on elsewhere.
+const LENGTH_EXTERN: u8 = 0x40;
+
+/// See [`Layout::locate`].
+pub(super) fn locate(layout: &Layout, record: &Record<'_>, fields: &mut RecordFields) -> Result<(), IndexFinding> {
+    fields.reset(record.origin());
+    let node = record.status() == Status::NodePointer;
+    let Head { present, mut below, hole } = head(layout, record)?;
+    let (count, null_bytes) = if node {
+        (layout.key_fields(), layout.node_null_bytes())
+    } else {
+        (layout.fields().len(), null_bytes(layout, present))
+    };
+    let mut walk = Walk { record, end: usize::from(record.origin()), bitmap: Bitmap::new(below), lengths: below };
+    walk.lengths += null_bytes;
+    let mut unversioned = 0;
+    for (number, field) in layout.fields().iter().take(count).enumerate() {
+        let slot = if present.has(field, number, unversioned) { walk.field(field)? } else { Slot::MISSING };
+        unversioned += usize::from(field.added == 0);
+        fields.slots.push(slot);
+        if hole == Some(number) {
+            walk.end += REFERENCE_BYTES;
+        }
+    }
+    below = walk.lengths;
+    let start = usize::from(record.origin()).checked_sub(below - 1);
+    let start =
+        start.ok_or_else(|| record.finding(IndexRule::RecordHeader, below as u64, u64::from(record.origin())))?;
+    fields.start = start as u32;
+    fields.end = walk.end as u32;
+    if node {
+        fields.take_child(record.page()).ok_or_else(|| walk.beyond(4))?;
+    }
+    Ok(())
+}
+
+/// What the fixed header says about the rest of the header.
+struct Head {
+    present: Present,
+    /// Distance from the origin down to the first byte of the null bitmap.
+    below: usize,
+    /// The field after which 20 bytes lie that belong to none.
+    hole: Option<usize>,
+}
+
+fn head(layout: &Layout, record: &Record<'_>) -> Result<Head, IndexFinding> {
+    let below = REC_N_NEW_EXTRA_BYTES + 1;
+    let plain = |present| Ok(Head { present, below, hole: None });
+    match record.status() {
+        Status::NodePointer => return plain(Present::All),
+        Status::Ordinary | Status::Instant => {}
+        other => return Err(record.finding(IndexRule::RecordStatus, u64::from(other.bits()), 0)),
+    }
+    match layout.instant() {
+        Instant::None if record.status() == Status::Ordinary => plain(Present::All),
+        Instant::MySql { core } if record.status() == Status::Ordinary => mysql_head(layout, record, core),
+        Instant::MariaDb { core, .. } if record.status() == Status::Ordinary => {
+            plain(Present::First(usize::from(core)))
+        }
+        Instant::MariaDb { core, .. } => mariadb_head(layout, record, usize::from(core)),
+        _ => Err(record.finding(IndexRule::RecordStatus, u64::from(record.status().bits()), 0)),
+    }
+}
+
+fn mysql_head(layout: &Layout, record: &Record<'_>, core: Option<u16>) -> Result<Head, IndexFinding> {
+    let below = REC_N_NEW_EXTRA_BYTES + 1;
+    let byte = |at: usize| record.below(at).ok_or_else(|| record.finding(IndexRule::RecordHeader, at as u64, 0));
+    if record.info() & REC_INFO_VERSION != 0 {
+        let version = u16::from(byte(below)?);
+        return Ok(Head { present: Present::Version(version), below: below + 1, hole: None });
+    }
+    if record.info() & REC_INFO_INSTANT != 0 {
+        let first = byte(below)?;
+        let (count, taken) = match first & 0x80 {
+            0 => (u16::from(first), 1),
+            _ => (u16::from(first & 0x7F) << 8 | u16::from(byte(below + 1)?), 2),
+        };
+        let present = Present::FirstUnversioned(field_count(layout, record, usize::from(count))?);
+        return Ok(Head { present, below: below + taken, hole: None });
+    }
+    let present = match core {
+        Some(core) => Present::FirstUnversioned(usize::from(core)),
+        None => Present::Version(0),
+    };
+    Ok(Head { present, below, hole: None })
+}
+
+fn mariadb_head(layout: &Layout, record: &Record<'_>, core: usize) -> Result<Head, IndexFinding> {
+    let below = REC_N_NEW_EXTRA_BYTES + 1;
+    let byte = |at: usize| record.below(at).ok_or_else(|| record.finding(IndexRule::RecordHeader, at as u64, 0));
+    let first = byte(below)?;
+    let (added, taken) = match first & 0x80 {
+        0 => (usize::from(first), 1),
+        _ => (usize::from(first & 0x7F) | usize::from(byte(below + 1)?) << 7, 2),
+    };
+    let has_map = record.is_min_rec() && record.info() & REC_INFO_DELETED != 0;
+    let count = core + added + 1 - usize::from(has_map);
+    let present = Present::First(field_count(layout, record, count)?);
+    let hole = if has_map { layout.trx_id().map(|at| at + 1) } else { None };
+    Ok(Head { present, below: below + taken, hole })
+}
+
+fn field_count(layout: &Layout, record: &Record<'_>, count: usize) -> Result<usize, IndexFinding> {
+    let limit = layout.fields().len();
+    if count > limit {
+        return Err(record.finding(IndexRule::FieldCount, count as u64, limit as u64));
+    }
+    Ok(count)
+}
+
+fn null_bytes(layout: &Layout, present: Present) -> usize {
+    if present == Present::All {
+        return layout.leaf_null_bytes();
+    }
+    let (mut unversioned, mut nullable) = (0, 0_usize);
+    for (number, field) in layout.fields().iter().enumerate() {
+        nullable += usize::from(field.nullable && present.has(field, number, unversioned));
+        unversioned += usize::from(field.added == 0);
+    }
+    nullable.div_ceil(8)
+}
+
+/// The null bitmap, one bit after the other; its first byte is the one nearest to the header.
+struct Bitmap {
+    below: usize,
+    mask: u8,
+}
+
+impl Bitmap {
+    const fn new(below: usize) -> Self {
+        Self { below, mask: 1 }
+    }
+
+    /// The next bit; `None` where its byte lies before the page.
+    fn next(&mut self, record: &Record<'_>) -> Option<bool> {
+        let bit = record.below(self.below)? & self.mask != 0;
+        self.mask = self.mask.rotate_left(1);
+        self.below += usize::from(self.mask == 1);
+        Some(bit)
+    }
+}
+
+/// The way down through the lengths and up through the data.
+struct Walk<'r, 'a> {
+    record: &'r Record<'a>,
+    /// End of the data so far.
+    end: usize,
+    bitmap: Bitmap,
+    /// Distance from the origin down to the next length.
+    lengths: usize,
+}
+
+impl Walk<'_, '_> {
+    #[inline]
+    fn field(&mut self, field: &FieldLayout) -> Result<Slot, IndexFinding> {
+        if field.nullable && self.bitmap.next(self.record).ok_or_else(|| self.header_leaves())? {
+            return Ok(Slot { start: self.end as u32, len: 0, stored: Stored::Null });
+        }
+        let (len, stored) = match field.storage {
+            Storage::Fixed(len) => (usize::from(len), Stored::Inline),
+            Storage::Variable { big } => self.length(big)?,
+        };
+        if stored == Stored::Extern && len < REFERENCE_BYTES {
+            return Err(self.record.finding(IndexRule::ExternReference, len as u64, REFERENCE_BYTES as u64));
+        }
+        let start = self.end;
+        self.end += len;
+        if self.end > self.record.page().len() {
+            return Err(self.beyond(0));
+        }
+        Ok(Slot { start: start as u32, len: len as u32, stored })
+    }
+
+    #[inline]
+    fn length(&mut self, big: bool) -> Result<(usize, Stored), IndexFinding> {
+        let first = self.take()?;
+        if !big || first & LENGTH_TWO_BYTES == 0 {
+            return Ok((usize::from(first), Stored::Inline));
+        }
+        let len = usize::from(first & 0x3F) << 8 | usize::from(self.take()?);
+        Ok((len, if first & LENGTH_EXTERN != 0 { Stored::Extern } else { Stored::Inline }))
+    }
+
+    #[inline]
+    fn take(&mut self) -> Result<u8, IndexFinding> {
+        let byte = self.record.below(self.lengths).ok_or_else(|| self.header_leaves())?;
+        self.lengths += 1;
+        Ok(byte)
+    }
+
+    fn header_leaves(&self) -> IndexFinding {
+        self.record.finding(IndexRule::RecordHeader, self.lengths as u64, u64::from(self.record.origin()))
+    }
+
+    fn beyond(&self, more: usize) -> IndexFinding {
+        self.record.finding(IndexRule::RecordEnd, (self.end + more) as u64, self.record.page().len() as u64)
+    }
+}

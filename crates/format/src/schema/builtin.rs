@@ -1,0 +1,54 @@
+//! Indexes whose fields are the same on every server: the tree of serialised dictionary information (SDI), and the tables of the
+//! dictionary that MySQL up to 5.7 and MariaDB keep in the system tablespace.
+
+use super::fields::{self, IndexParts, Part};
+use super::{ColumnDef, IndexDef, SqlType, Visibility, charset};
+use crate::record::Instant;
+
+fn column(name: &str, sql_type: SqlType) -> ColumnDef {
+    ColumnDef {
+        name: name.to_owned(),
+        sql_type,
+        collation: charset::BINARY,
+        nullable: false,
+        is_virtual: false,
+        visibility: Visibility::Visible,
+        added: 0,
+        dropped: None,
+        physical_pos: None,
+        instant_default: None,
+    }
+}
+
+fn index(name: &str, columns: &[ColumnDef], key_len: usize) -> Option<IndexDef> {
+    let part = |column| Part { column, prefix: None, descending: false };
+    let parts = IndexParts {
+        name: name.to_owned(),
+        unique: true,
+        spatial: false,
+        is_multi_valued: false,
+        root: None,
+        parts: (0..key_len).map(part).collect(),
+    };
+    // The types above are all known, so that this never fails.
+    fields::build(columns, &[parts], Instant::None, None).ok()?.pop()
+}
+
+const INT: SqlType = SqlType::Int { bytes: 4, unsigned: true };
+const BIGINT: SqlType = SqlType::Int { bytes: 8, unsigned: true };
+
+/// Place of the compressed JSON among the fields of [`sdi`].
+pub const SDI_DATA_FIELD: usize = 6;
+
+/// The clustered index of SDI records: type, id, DB_TRX_ID, DB_ROLL_PTR, length of the JSON, length compressed, compressed JSON.
+#[must_use]
+pub fn sdi() -> Option<IndexDef> {
+    let columns = [
+        column("type", INT),
+        column("id", BIGINT),
+        column("uncompressed_len", INT),
+        column("compressed_len", INT),
+        column("data", SqlType::Blob(4)),
+    ];
+    index("SDI", &columns, 2)
+}

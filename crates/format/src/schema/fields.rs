@@ -1,0 +1,243 @@
+//! From columns and declared keys to the fields of each index, in the order in which records store them.
+
+use thiserror::Error;
+
+use super::order::KeyOrder;
+use super::{ColumnDef, FieldDef, FieldSource, IndexDef, IndexKind, IndexRoot, SqlType, charset};
+use crate::record::{FieldLayout, Instant, Layout, RecordStyle, Storage};
+
+/// A declared part of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    /// The column: its place in the table.
+    pub column: usize,
+    /// Bytes of its beginning; `None` = all of it.
+    pub prefix: Option<u32>,
+    /// Whether greater values come first.
+    pub descending: bool,
+}
+
+/// An index as declared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IndexParts {
+    /// Its name.
+    pub name: String,
+    /// Whether it is declared as unique, or is the primary key.
+    pub unique: bool,
+    /// Whether it is an R-tree.
+    pub spatial: bool,
+    /// Several entries for one row.
+    pub is_multi_valued: bool,
+    /// Where it begins, if that is known.
+    pub root: Option<IndexRoot>,
+    /// The declared parts. None in a clustered index: its key is DB_ROW_ID.
+    pub parts: Vec<Part>,
+}
+
+/// Why the indexes of a table could not be built. Nothing about its files is said by that.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum BuildError {
+    /// A type of a newer server, perhaps, or of a plugin.
+    #[error("column {column} has a type (number {number}) that innokit does not know")]
+    UnknownType {
+        /// Name of the column.
+        column: String,
+        /// The number of its type.
+        number: u8,
+    },
+    /// A key names a column that the table does not have.
+    #[error("index {index} names column number {column}, the table has {columns}")]
+    NoColumn {
+        /// Name of the index.
+        index: String,
+        /// The number, from 0.
+        column: usize,
+        /// Columns of the table.
+        columns: usize,
+    },
+    /// A table without any index cannot be: its rows are one.
+    #[error("the definition names no index")]
+    NoIndex,
+    /// Fields and positions that do not go together.
+    #[error("the positions of the columns in the rows contradict each other")]
+    Positions,
+}
+
+/// A field with its bytes and its meaning.
+#[derive(Debug, Clone, Copy)]
+struct Field {
+    def: FieldDef,
+    layout: FieldLayout,
+}
+
+const ROW_ID_BYTES: u16 = 6;
+const TRX_ID_BYTES: u16 = 6;
+const ROLL_PTR_BYTES: u16 = 7;
+/// A minimum bounding rectangle: four doubles.
+const MBR_BYTES: u32 = 32;
+/// In `physical_pos`: the column is both part of the key, by its beginning, and a field of its own.
+const PREFIX_POSITION: u32 = 0x8000;
+
+fn system(source: FieldSource, bytes: u16) -> Field {
+    let def = FieldDef {
+        source,
+        prefix: None,
+        descending: false,
+        order: KeyOrder::Bytes,
+        redundant_len: Some(bytes),
+        max_len: None,
+    };
+    Field { def, layout: FieldLayout::new(Storage::Fixed(bytes), false) }
+}
+
+fn field(columns: &[ColumnDef], part: Part, index: &str) -> Result<Field, BuildError> {
+    let missing = || BuildError::NoColumn { index: index.to_owned(), column: part.column, columns: columns.len() };
+    let column = columns.get(part.column).ok_or_else(missing)?;
+    let unknown = |number| BuildError::UnknownType { column: column.name.clone(), number };
+    let number = if let SqlType::Unknown(number) = column.sql_type { number } else { 0 };
+    let room = column.sql_type.room(column.collation, part.prefix).ok_or_else(|| unknown(number))?;
+    let def = FieldDef {
+        source: FieldSource::Column(part.column),
+        prefix: part.prefix,
+        descending: part.descending,
+        order: order_of(column),
+        redundant_len: room.redundant,
+        max_len: room.max_len,
+    };
+    let layout =
+        FieldLayout { storage: room.compact, nullable: column.nullable, added: column.added, dropped: column.dropped };
+    Ok(Field { def, layout })
+}
+
+fn order_of(column: &ColumnDef) -> KeyOrder {
+    match column.sql_type {
+        SqlType::Float => KeyOrder::Float,
+        SqlType::Double => KeyOrder::Double,
+        SqlType::Char(_) | SqlType::Varchar(_) | SqlType::Blob(_) => charset::text_order(column.collation),
+        SqlType::Json | SqlType::Geometry | SqlType::Vector | SqlType::Unknown(_) => KeyOrder::Unknown,
+        _ => KeyOrder::Bytes,
+    }
+}
+
+/// Builds all indexes of a table; the first of `parts` is the clustered one.
+pub(super) fn build(
+    columns: &[ColumnDef],
+    parts: &[IndexParts],
+    instant: Instant,
+    style: Option<RecordStyle>,
+) -> Result<Vec<IndexDef>, BuildError> {
+    let (first, others) = parts.split_first().ok_or(BuildError::NoIndex)?;
+    let (key, rest) = clustered_fields(columns, first)?;
+    let mut indexes = vec![clustered(columns, first, &key, rest, instant)?];
+    for declared in others {
+        indexes.push(secondary(columns, declared, &key)?);
+    }
+    indexes.iter_mut().for_each(|index| index.style = style);
+    Ok(indexes)
+}
+
+/// The key of the clustered index, and what follows it.
+fn clustered_fields(columns: &[ColumnDef], declared: &IndexParts) -> Result<(Vec<Field>, Vec<Field>), BuildError> {
+    let declared_key = declared.parts.iter().map(|part| field(columns, *part, &declared.name));
+    let mut key = declared_key.collect::<Result<Vec<_>, _>>()?;
+    if key.is_empty() {
+        key.push(system(FieldSource::RowId, ROW_ID_BYTES));
+    }
+    let mut rest = vec![system(FieldSource::TrxId, TRX_ID_BYTES), system(FieldSource::RollPtr, ROLL_PTR_BYTES)];
+    for (number, column) in columns.iter().enumerate() {
+        let whole = |part: &Part| part.column == number && part.prefix.is_none();
+        if !column.is_virtual && !declared.parts.iter().any(whole) {
+            rest.push(field(columns, Part { column: number, prefix: None, descending: false }, &declared.name)?);
+        }
+    }
+    Ok((key, rest))
+}
+
+fn clustered(
+    columns: &[ColumnDef],
+    declared: &IndexParts,
+    key: &[Field],
+    rest: Vec<Field>,
+    instant: Instant,
+) -> Result<IndexDef, BuildError> {
+    let mut fields = [key, &rest].concat();
+    if columns.iter().any(|column| column.physical_pos.is_some()) {
+        sort_by_position(columns, &mut fields, key.len())?;
+    }
+    let trx_id = fields.iter().position(|field| field.def.source == FieldSource::TrxId);
+    Ok(assemble(declared, IndexKind::Clustered, fields, key.len(), trx_id, instant))
+}
+
+/// MySQL stores where each column lies in a row, once that is not the order of the table any more. System columns are not among
+/// the columns here: they follow the key, as ever.
+fn sort_by_position(columns: &[ColumnDef], fields: &mut [Field], key_len: usize) -> Result<(), BuildError> {
+    let position = |number: usize, field: &Field| -> Option<u32> {
+        let FieldSource::Column(column) = field.def.source else { return Some(number as u32) };
+        let stored = columns.get(column)?.physical_pos?;
+        Some(match (stored >= PREFIX_POSITION, number < key_len) {
+            (true, true) => stored >> 16,
+            (true, false) => stored & (PREFIX_POSITION - 1),
+            (false, _) => stored,
+        })
+    };
+    let mut placed = Vec::with_capacity(fields.len());
+    for (number, field) in fields.iter().enumerate() {
+        placed.push((position(number, field).ok_or(BuildError::Positions)?, *field));
+    }
+    placed.sort_by_key(|(position, _)| *position);
+    if placed.windows(2).any(|pair| matches!(pair, [(a, _), (b, _)] if a == b)) {
+        return Err(BuildError::Positions);
+    }
+    for (field, (_, sorted)) in fields.iter_mut().zip(placed) {
+        *field = sorted;
+    }
+    Ok(())
+}
+
+/// The declared parts, then of the clustered key what they do not hold as a whole.
+fn secondary(columns: &[ColumnDef], declared: &IndexParts, key: &[Field]) -> Result<IndexDef, BuildError> {
+    let own = declared.parts.iter().map(|part| field(columns, *part, &declared.name));
+    let mut fields = own.collect::<Result<Vec<_>, _>>()?;
+    if declared.spatial {
+        for field in &mut fields {
+            field.layout.storage = Storage::Variable { big: true };
+            field.def = FieldDef { order: KeyOrder::Unknown, max_len: Some(MBR_BYTES), prefix: None, ..field.def };
+        }
+    }
+    let covered = |field: &Field| {
+        let whole = |part: &Part| field.def.source == FieldSource::Column(part.column) && part.prefix.is_none();
+        !declared.spatial && declared.parts.iter().any(whole)
+    };
+    // In a secondary index the key's own direction is kept; row versions matter to rows alone.
+    fields.extend(key.iter().filter(|field| !covered(field)));
+    for field in &mut fields {
+        (field.layout.added, field.layout.dropped) = (0, None);
+    }
+    let count = fields.len();
+    let kind = if declared.spatial { IndexKind::Spatial } else { IndexKind::Secondary };
+    // The node pointers of an R-tree carry the rectangle alone.
+    let key_fields = if declared.spatial { 1 } else { count };
+    Ok(assemble(declared, kind, fields, key_fields, None, Instant::None))
+}
+
+fn assemble(
+    declared: &IndexParts,
+    kind: IndexKind,
+    fields: Vec<Field>,
+    key_fields: usize,
+    trx_id: Option<usize>,
+    instant: Instant,
+) -> IndexDef {
+    let (defs, layouts) = fields.into_iter().map(|field| (field.def, field.layout)).unzip();
+    IndexDef {
+        name: declared.name.clone(),
+        kind,
+        unique: declared.unique,
+        declared_parts: declared.parts.len(),
+        root: declared.root,
+        style: None,
+        is_multi_valued: declared.is_multi_valued,
+        fields: defs,
+        layout: Layout::new(layouts, key_fields, trx_id, instant),
+    }
+}

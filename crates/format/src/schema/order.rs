@@ -1,0 +1,130 @@
+//! The order of keys, as far as it can be told without the servers' tables of collations.
+
+use std::cmp::Ordering;
+
+use super::IndexDef;
+use crate::record::{RecordFields, Slot, Stored};
+
+/// How the stored bytes of a field compare.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum KeyOrder {
+    /// Byte by byte, shorter first: integers, decimals, times, binary strings.
+    Bytes,
+    /// Byte by byte, the shorter one as if it went on with spaces.
+    PaddedBytes,
+    /// FLOAT: a number, stored little-endian.
+    Float,
+    /// DOUBLE: a number, stored little-endian.
+    Double,
+    /// ASCII letters without regard to case, the shorter one as if it went on with spaces. Values with other bytes than ASCII up
+    /// to the first difference cannot be ordered.
+    AsciiNoCase,
+    /// Space, digits and ASCII letters without regard to case, shorter first. Others cannot be ordered.
+    Uca0900Letters,
+    /// By rules that are not known here.
+    Unknown,
+}
+
+/// Compares the keys of two records of an index, on the pages (or page) that they lie on.
+///
+/// Compared are the first `count` fields of the key: [`Layout::key_fields`](crate::record::Layout::key_fields) of them decide the
+/// order of records. `None` where the order cannot be told: a collation that is not known here, or a field that is not there.
+#[must_use]
+pub fn compare_keys(
+    index: &IndexDef,
+    count: usize,
+    (a_page, a): (&[u8], &RecordFields),
+    (b_page, b): (&[u8], &RecordFields),
+) -> Option<Ordering> {
+    let slots = a.slots().iter().zip(b.slots());
+    for (field, (a, b)) in index.fields.iter().take(count).zip(slots) {
+        let order = match (a.stored, b.stored) {
+            (Stored::Null, Stored::Null) => Ordering::Equal,
+            (Stored::Null, Stored::Inline) => Ordering::Less,
+            (Stored::Inline, Stored::Null) => Ordering::Greater,
+            (Stored::Inline, Stored::Inline) => field.order.compare(value(a_page, a)?, value(b_page, b)?)?,
+            _ => return None,
+        };
+        match order {
+            Ordering::Equal => {}
+            order => return Some(if field.descending { order.reverse() } else { order }),
+        }
+    }
+    (a.slots().len() >= count && b.slots().len() >= count && index.fields.len() >= count).then_some(Ordering::Equal)
+}
+
+#[inline]
+fn value<'p>(page: &'p [u8], slot: &Slot) -> Option<&'p [u8]> {
+    page.get(slot.start as usize..slot.start as usize + slot.len as usize)
+}
+
+impl KeyOrder {
+    /// Compares two values; `None` where their order is not known.
+    #[must_use]
+    pub fn compare(self, a: &[u8], b: &[u8]) -> Option<Ordering> {
+        match self {
+            Self::Bytes => Some(a.cmp(b)),
+            Self::PaddedBytes => Some(compare_padded(a, b, |byte| byte)),
+            Self::AsciiNoCase => compare_ascii(a, b),
+            Self::Uca0900Letters => compare_letters(a, b),
+            Self::Float => compare_numbers(float(a)?, float(b)?),
+            Self::Double => compare_numbers(double(a)?, double(b)?),
+            // The same bytes are the same value in any collation.
+            Self::Unknown => (a == b).then_some(Ordering::Equal),
+        }
+    }
+}
+
+fn compare_padded(a: &[u8], b: &[u8], weight: impl Fn(u8) -> u8) -> Ordering {
+    let len = a.len().max(b.len());
+    let padded = |bytes: &[u8], at: usize| weight(bytes.get(at).copied().unwrap_or(b' '));
+    let common = a.iter().zip(b).take_while(|(a, b)| a == b).count();
+    (common..len).map(|at| padded(a, at).cmp(&padded(b, at))).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+}
+
+/// The first character that is not ASCII may begin a character that compares like ASCII ones before it.
+fn compare_ascii(a: &[u8], b: &[u8]) -> Option<Ordering> {
+    if a == b {
+        return Some(Ordering::Equal);
+    }
+    let ascii = |bytes: &[u8]| bytes.iter().take_while(|byte| byte.is_ascii()).count();
+    let upper = |byte: u8| byte.to_ascii_uppercase();
+    let (a_ascii, b_ascii) = (ascii(a), ascii(b));
+    if a_ascii == a.len() && b_ascii == b.len() {
+        return Some(compare_padded(a, b, upper));
+    }
+    let known = a_ascii.min(b_ascii);
+    let pairs = a.iter().zip(b).take(known);
+    pairs.map(|(a, b)| upper(*a).cmp(&upper(*b))).find(|order| order.is_ne())
+}
+
+/// Primary weights of the root collation of UCA 9.0.0: space, then digits, then letters.
+fn letter_weight(byte: u8) -> Option<u8> {
+    matches!(byte, b' ' | b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z').then_some(byte.to_ascii_uppercase())
+}
+
+fn compare_letters(a: &[u8], b: &[u8]) -> Option<Ordering> {
+    if a == b {
+        return Some(Ordering::Equal);
+    }
+    // A character that is not known here may be part of a longer one, or be none at all to the collation.
+    if !a.iter().chain(b).all(|byte| letter_weight(*byte).is_some()) {
+        return None;
+    }
+    Some(a.iter().map(u8::to_ascii_uppercase).cmp(b.iter().map(u8::to_ascii_uppercase)))
+}
+
+#[expect(clippy::little_endian_bytes, reason = "FLOAT is stored little-endian")]
+fn float(bytes: &[u8]) -> Option<f64> {
+    bytes.first_chunk().map(|bytes| f64::from(f32::from_le_bytes(*bytes)))
+}
+
+#[expect(clippy::little_endian_bytes, reason = "DOUBLE is stored little-endian")]
+fn double(bytes: &[u8]) -> Option<f64> {
+    bytes.first_chunk().map(|bytes| f64::from_le_bytes(*bytes))
+}
+
+/// No server stores a NaN.
+fn compare_numbers(a: f64, b: f64) -> Option<Ordering> {
+    a.partial_cmp(&b)
+}

@@ -1,0 +1,176 @@
+//! Tablespaces of a datadir, whole in memory, and the definitions of the indexes in them.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use format::bytes::be;
+use format::codec::{self, Scratch};
+use format::page::fil::{self, PageType};
+use format::page::index::IndexPage;
+use format::page::sdi::{self, SdiKind, SdiRecord};
+use format::record::RecordFields;
+use format::schema::{IndexDef, TableDef, builtin};
+use format::{
+    ExtentMap, PageId, PageNo, Scheme, SpaceFormat, SpaceHeader, Verdict, page_in_use, verify_inside, verify_page,
+};
+use jobs::source::keys::{KeyFiles, SpaceKey};
+
+/// A tablespace.
+pub struct Space {
+    pub name: String,
+    pub path: PathBuf,
+    pub format: SpaceFormat,
+    pub bytes: Vec<u8>,
+    key: SpaceKey,
+}
+
+/// The tablespaces of a datadir, opened with its keys.
+pub fn open_datadir(datadir: &Path) -> Vec<Space> {
+    let name = datadir.file_name().expect("a name").to_string_lossy().into_owned();
+    let control = datadir.with_file_name(format!(".{name}.server"));
+    let (keys, filekey) = (control.join("keys"), control.join("filekey"));
+    let opener = filekey.exists().then(|| format!("FILE:{}", filekey.display()));
+    let mut files = KeyFiles::default();
+    if keys.exists() && name.starts_with("mysql") {
+        files.keyrings.push(keys);
+    } else if keys.exists() {
+        files.key_file = Some((keys, opener));
+    }
+    let store = files.read().expect("keys");
+    let mut paths = Vec::new();
+    collect(datadir, &mut paths);
+    paths.sort();
+    paths.iter().filter_map(|path| open(path, &store)).collect()
+}
+
+fn collect(folder: &Path, out: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()) {
+        if entry.is_dir() {
+            collect(&entry, out);
+        } else if entry.extension().is_some_and(|kind| kind == "ibd") || entry.ends_with("ibdata1") {
+            out.push(entry);
+        }
+    }
+}
+
+fn open(path: &Path, keys: &format::keyring::KeyStore) -> Option<Space> {
+    let mut bytes = std::fs::read(path).expect("a file");
+    if path.ends_with("ibdata1") && path.with_file_name("ibdata2").exists() {
+        bytes.extend(std::fs::read(path.with_file_name("ibdata2")).expect("a file"));
+    }
+    // A crashed server may leave a file behind that it has just begun.
+    let format = SpaceFormat::from_page0(&bytes).ok()?;
+    let key = SpaceKey::unlock(&bytes, &format, keys).expect("a key");
+    let parts: Vec<_> = path.components().rev().take(2).map(|part| part.as_os_str().to_string_lossy()).collect();
+    Some(Space { name: format!("{}/{}", parts[1], parts[0]), path: path.to_path_buf(), format, bytes, key })
+}
+
+impl Space {
+    fn stored(&self, number: u32) -> Option<&[u8]> {
+        let size = self.format.physical().bytes();
+        self.bytes.get(number as usize * size..(number as usize + 1) * size)
+    }
+
+    /// The page, decrypted and inflated; `None` where it is not sound.
+    pub fn page(&self, number: u32) -> Option<Vec<u8>> {
+        let stored = self.stored(number)?;
+        let id = PageId { space: self.format.space(), page_no: PageNo(number) };
+        let (context, mut scratch) = (self.key.context(&self.format), Scratch::new());
+        let verdict = verify_page(stored, id, &self.format);
+        let verdict = verify_inside(stored, id, &self.format, &context, &mut scratch, verdict);
+        if !matches!(verdict, Verdict::Ok(_)) {
+            return None;
+        }
+        codec::open_page(stored, id, &context, &mut scratch).ok().map(|opened| opened.page.to_vec())
+    }
+
+    /// The page as its server sees it, if it is one of an index.
+    pub fn index_page(&self, number: u32) -> Option<Vec<u8>> {
+        let page = self.page(number)?;
+        let kind = PageType(be::u16_at(&page, fil::FIL_PAGE_TYPE)?);
+        if !kind.is_index(self.format.family()) {
+            return None;
+        }
+        if self.format.scheme() == Scheme::Zip {
+            return None;
+        }
+        Some(page)
+    }
+
+    /// Numbers of the pages that belong to anything.
+    pub fn pages_in_use(&self) -> Vec<u32> {
+        let Some(page0) = self.page(0) else { return Vec::new() };
+        let header = SpaceHeader::parse(&page0).expect("a header");
+        let size = self.format.physical().get();
+        let pages = (self.bytes.len() / self.format.physical().bytes()) as u32;
+        let mut used = Vec::new();
+        for first in (0..pages).step_by(size as usize) {
+            let Some(page) = self.page(first) else { continue };
+            let Ok(map) = ExtentMap::parse(&page, PageNo(first), &self.format) else { continue };
+            let numbers = first..pages.min(first + size);
+            used.extend(numbers.filter(|number| {
+                let id = PageId { space: self.format.space(), page_no: PageNo(*number) };
+                page_in_use(PageNo(*number), &header, &map) == Some(true) && !self.format.is_doublewrite_slot(id)
+            }));
+        }
+        used
+    }
+
+    /// The tables that the tablespace describes itself (MySQL).
+    pub fn tables(&self) -> Vec<TableDef> {
+        let Some(root) = self.page(0).and_then(|page0| sdi::root(&page0, &self.format)) else { return Vec::new() };
+        let index = builtin::sdi().expect("built in");
+        let (mut tables, mut fields) = (Vec::new(), RecordFields::new());
+        let mut number = Some(self.leftmost_leaf(root, &index));
+        while let Some(PageNo(leaf)) = number {
+            let image = self.index_page(leaf).expect("a page of the SDI");
+            let page = IndexPage::parse(&image, &self.format).expect("an index page");
+            for record in page.records().map(|record| record.expect("a record")) {
+                index.layout.locate(&record, &mut fields).expect("fields");
+                let object = SdiRecord::read(&record, &fields).expect("an object");
+                if object.kind == SdiKind::Table && !record.is_deleted() {
+                    let json = object.json(&self.whole(&object)).expect("JSON");
+                    tables.push(format::schema::sdi::from_sdi(&json).expect("a table"));
+                }
+            }
+            number = page.next();
+        }
+        tables
+    }
+
+    fn leftmost_leaf(&self, root: PageNo, index: &IndexDef) -> PageNo {
+        let (mut number, mut fields) = (root, RecordFields::new());
+        loop {
+            let image = self.index_page(number.0).expect("a page of the SDI");
+            let page = IndexPage::parse(&image, &self.format).expect("an index page");
+            if page.is_leaf() {
+                return number;
+            }
+            let first = page.records().next().expect("a record").expect("a record");
+            index.layout.locate(&first, &mut fields).expect("fields");
+            number = fields.child().expect("a child");
+        }
+    }
+
+    fn whole(&self, object: &SdiRecord<'_>) -> Vec<u8> {
+        let mut packed = object.packed.to_vec();
+        let mut next = object.reference.and_then(|reference| be::u32_at(reference, 4)).unwrap_or(u32::MAX);
+        while next != u32::MAX {
+            let page = self.page(next).expect("a part of the SDI");
+            let len = be::u32_at(&page, 38).expect("a length") as usize;
+            next = be::u32_at(&page, 42).expect("a number");
+            packed.extend_from_slice(&page[46..46 + len]);
+        }
+        packed
+    }
+}
+
+/// All indexes that are described anywhere in a datadir, by their ids.
+pub fn definitions(spaces: &[Space]) -> BTreeMap<u64, IndexDef> {
+    let mut indexes = BTreeMap::new();
+    for table in spaces.iter().filter(|space| space.format.scheme() != Scheme::Zip).flat_map(Space::tables) {
+        indexes.extend(table.trees().map(|(_, index)| (index.root.expect("a root").id, index)));
+    }
+    indexes
+}
