@@ -9,6 +9,7 @@ use crate::page::checksum::Algorithm;
 use crate::page::index::IndexFinding;
 use crate::page::inode::SEGMENT_MAGIC;
 use crate::redo::apply::ApplyError;
+use crate::page::zip::ZipDamage;
 use crate::types::{PageId, PageNo, SpaceId};
 
 /// Which of a page's checksum fields is meant.
@@ -146,6 +147,9 @@ pub enum Corruption {
     /// A rule of index pages does not hold.
     #[error("{0}")]
     Index(IndexFinding),
+    /// A page of ROW_FORMAT=COMPRESSED cannot be unpacked.
+    #[error("{0}")]
+    Zip(ZipDamage),
 }
 
 impl Corruption {
@@ -168,6 +172,7 @@ impl Corruption {
             Self::BadExtentState { .. } => "bad_extent_state",
             Self::BadSegmentMagic { .. } => "bad_segment_magic",
             Self::Index(finding) => finding.rule.name(),
+            Self::Zip(_) => "cannot_be_unpacked",
         }
     }
 
@@ -190,7 +195,7 @@ impl Corruption {
             Self::WrongPageType { stored, .. } => u64::from(stored),
             Self::BadExtentState { state, .. } => u64::from(state),
             Self::Index(finding) => finding.found,
-            Self::CannotBeOpened(_) | Self::RedoDoesNotApply(_) => return None,
+            Self::CannotBeOpened(_) | Self::RedoDoesNotApply(_) | Self::Zip(_) => return None,
         })
     }
 
@@ -209,7 +214,7 @@ impl Corruption {
             Self::BadCompressedSize { limit, .. } => u64::from(limit),
             Self::TruncatedPage { expected, .. } => u64::from(expected),
             Self::WrongPageType { expected, .. } => u64::from(expected),
-            Self::BadExtentState { .. } | Self::CannotBeOpened(_) | Self::RedoDoesNotApply(_) => return None,
+            Self::BadExtentState { .. } | Self::CannotBeOpened(_) | Self::RedoDoesNotApply(_) | Self::Zip(_) => return None,
             Self::BadSegmentMagic { .. } => u64::from(SEGMENT_MAGIC),
             Self::Index(finding) => finding.expected,
         })

@@ -1,6 +1,6 @@
 //! One table of fields for each structure: what dumps print, and what the byte maps in `docs/` are tested against.
 
-use crate::page::{fil, fsp, index, inode, xdes};
+use crate::page::{fil, fsp, index, inode, lob, xdes};
 use crate::record;
 use crate::redo::{block, mariadb, mysql};
 
@@ -87,6 +87,41 @@ pub const REDUNDANT_RECORD: Structure = Structure {
     name: "REDUNDANT record header",
     fields: fields![record: REC_OLD_INFO_BITS Some(1), REC_OLD_HEAP_NO Some(3), REC_OLD_NEXT Some(2)],
 };
+
+/// Reference to an off-page value.
+pub const REFERENCE: Structure = Structure {
+    name: "reference",
+    fields: fields![lob:
+        BTR_EXTERN_SPACE_ID Some(4), BTR_EXTERN_PAGE_NO Some(4), BTR_EXTERN_OFFSET Some(4), BTR_EXTERN_LEN Some(8),
+    ],
+};
+
+/// Header of a part of an off-page value.
+pub const BLOB_PART: Structure = Structure {
+    name: "BLOB part",
+    fields: fields![lob: BTR_BLOB_HDR_PART_LEN Some(4), BTR_BLOB_HDR_NEXT_PAGE_NO Some(4), BTR_BLOB_HDR_SIZE None],
+};
+
+/// First page of an off-page value of MySQL 8.
+pub const LOB_FIRST: Structure = Structure {
+    name: "LOB first page",
+    fields: fields![lob:
+        LOB_FIRST_VERSION Some(4), LOB_FIRST_DATA_LEN Some(4), LOB_FIRST_INDEX_LIST Some(16), LOB_FIRST_DATA None,
+    ],
+};
+
+/// Entry of the list of pieces of such a value.
+pub const LOB_ENTRY: Structure = Structure {
+    name: "LOB entry",
+    fields: fields![lob:
+        LOB_ENTRY_NEXT Some(6), LOB_ENTRY_VERSIONS Some(16), LOB_ENTRY_PAGE_NO Some(4), LOB_ENTRY_DATA_LEN Some(4),
+        LOB_ENTRY_VERSION Some(4), LOB_ENTRY_SIZE None,
+    ],
+};
+
+/// Page with a piece of such a value.
+pub const LOB_DATA_PAGE: Structure =
+    Structure { name: "LOB data page", fields: fields![lob: LOB_DATA_LEN Some(4), LOB_DATA None] };
 
 /// Log block.
 pub const LOG_BLOCK: Structure = Structure {

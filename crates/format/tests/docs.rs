@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use innokit_format::layout::{self, Field, Structure};
 use innokit_format::page::index::IndexRule;
 
-const MAPS: [(&str, &str, &[Structure]); 7] = [
+const MAPS: [(&str, &str, &[Structure]); 8] = [
     ("page.md", include_str!("../docs/page.md"), &[layout::FIL_HEADER]),
     (
         "fsp.md",
@@ -14,6 +14,11 @@ const MAPS: [(&str, &str, &[Structure]); 7] = [
     ),
     ("index.md", include_str!("../docs/index.md"), &[layout::PAGE_HEADER]),
     ("record.md", include_str!("../docs/record.md"), &[layout::COMPACT_RECORD, layout::REDUNDANT_RECORD]),
+    (
+        "lob.md",
+        include_str!("../docs/lob.md"),
+        &[layout::REFERENCE, layout::BLOB_PART, layout::LOB_FIRST, layout::LOB_ENTRY, layout::LOB_DATA_PAGE],
+    ),
     ("log-block.md", include_str!("../docs/log-block.md"), &[layout::LOG_BLOCK]),
     ("redo-mysql.md", include_str!("../docs/redo-mysql.md"), &[layout::MYSQL_LOG_HEADER, layout::MYSQL_CHECKPOINT]),
     (

@@ -12,11 +12,13 @@ pub mod index;
 pub mod inode;
 mod inside;
 pub mod run;
+pub mod lob;
 pub mod sdi;
 pub mod seal;
 mod slot;
 pub mod space_format;
 pub mod verify;
 pub mod xdes;
+pub mod zip;
 
 pub use inside::{damage_inside, verify_inside};

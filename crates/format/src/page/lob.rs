@@ -1,0 +1,218 @@
+#![doc = include_str!("../../docs/lob.md")]
+
+use crate::bytes::be;
+use crate::page::fil::{FIL_PAGE_DATA, FIL_PAGE_NEXT, FIL_PAGE_TYPE, PageType};
+use crate::page::fsp::{FileAddress, ListBase};
+use crate::page::space_format::Family;
+use crate::types::{PageNo, SpaceId};
+
+/// Tablespace. 4 bytes.
+pub const BTR_EXTERN_SPACE_ID: usize = 0;
+/// First page. 4 bytes.
+pub const BTR_EXTERN_PAGE_NO: usize = 4;
+/// Offset of the part's header on that page, or version of the value. 4 bytes.
+pub const BTR_EXTERN_OFFSET: usize = 8;
+/// Flags and length. 8 bytes.
+pub const BTR_EXTERN_LEN: usize = 12;
+/// Bytes of a reference: the last ones of the field.
+pub const BTR_EXTERN_FIELD_REF_SIZE: usize = 20;
+
+const NOT_OWNER: u64 = 1 << 63;
+const INHERITED: u64 = 1 << 62;
+const BEING_MODIFIED: u64 = 1 << 61;
+
+/// Length of the part. 4 bytes.
+pub const BTR_BLOB_HDR_PART_LEN: usize = 0;
+/// Page of the next part. 4 bytes.
+pub const BTR_BLOB_HDR_NEXT_PAGE_NO: usize = 4;
+/// The part begins.
+pub const BTR_BLOB_HDR_SIZE: usize = 8;
+
+/// Version of the value. 4 bytes.
+pub const LOB_FIRST_VERSION: usize = 40;
+/// Data on the first page. 4 bytes.
+pub const LOB_FIRST_DATA_LEN: usize = 54;
+/// List of the value's pieces in use. 16 bytes.
+pub const LOB_FIRST_INDEX_LIST: usize = 64;
+/// The data of the first page.
+pub const LOB_FIRST_DATA: usize = 696;
+
+/// Next piece. 6 bytes.
+pub const LOB_ENTRY_NEXT: usize = 6;
+/// List of the piece's older versions. 16 bytes.
+pub const LOB_ENTRY_VERSIONS: usize = 12;
+/// Page of the piece. 4 bytes.
+pub const LOB_ENTRY_PAGE_NO: usize = 48;
+/// Bytes of the piece. 4 bytes.
+pub const LOB_ENTRY_DATA_LEN: usize = 52;
+/// Version that wrote the piece. 4 bytes.
+pub const LOB_ENTRY_VERSION: usize = 56;
+/// The next entry.
+pub const LOB_ENTRY_SIZE: usize = 60;
+
+/// Length of the data. 4 bytes.
+pub const LOB_DATA_LEN: usize = 39;
+/// The data.
+pub const LOB_DATA: usize = 49;
+
+/// Where the rest of a field lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Reference {
+    /// Tablespace: that of the row.
+    pub space: SpaceId,
+    /// First page.
+    pub page_no: PageNo,
+    /// Offset of the part's header on that page; for values of type LOB and ZLOB the version of the value.
+    pub offset: u32,
+    /// Bytes that lie elsewhere, unpacked.
+    pub len: u32,
+    /// Whether another row has it: purge must not free it.
+    pub not_owner: bool,
+    /// Whether it came from an earlier version of the row: rollback must not free it.
+    pub inherited: bool,
+    /// MySQL 8: whether it is being written.
+    pub being_modified: bool,
+}
+
+impl Reference {
+    /// Reads a reference; `None` for fewer bytes.
+    #[must_use]
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let len = be::u64_at(bytes, BTR_EXTERN_LEN)?;
+        Some(Self {
+            space: SpaceId(be::u32_at(bytes, BTR_EXTERN_SPACE_ID)?),
+            page_no: PageNo(be::u32_at(bytes, BTR_EXTERN_PAGE_NO)?),
+            offset: be::u32_at(bytes, BTR_EXTERN_OFFSET)?,
+            len: (len & u64::from(u32::MAX)) as u32,
+            not_owner: len & NOT_OWNER != 0,
+            inherited: len & INHERITED != 0,
+            being_modified: len & BEING_MODIFIED != 0,
+        })
+    }
+
+    /// Whether it is all zero: the row was written, and what lies elsewhere not yet.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.space.0 == 0 && self.page_no.0 == 0 && self.offset == 0 && self.len == 0
+    }
+}
+
+/// How the pages of an off-page value hang together; the type of the first one tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Chain {
+    /// Each page has a part and the number of the next: [`Part`]. All of MariaDB's, MySQL's up to 5.7, and large SDI records.
+    Parts,
+    /// One zlib stream over pages that are linked by [`FIL_PAGE_NEXT`]: ROW_FORMAT=COMPRESSED; [`zip_part`].
+    Zip,
+    /// MySQL 8: the first page lists the pieces: [`LobFirst`].
+    Lob,
+    /// MySQL 8, ROW_FORMAT=COMPRESSED, large values.
+    ZipLob,
+}
+
+impl Chain {
+    /// By the type of the first page; `None` for a page that begins no value.
+    #[must_use]
+    pub fn of(page: &[u8], family: Family) -> Option<Self> {
+        match be::u16_at(page, FIL_PAGE_TYPE)? {
+            10 => Some(Self::Parts),
+            kind if kind == PageType::INSTANT.0 && family == Family::MySql => Some(Self::Parts),
+            11 | 12 | 19 => Some(Self::Zip),
+            24 => Some(Self::Lob),
+            25 => Some(Self::ZipLob),
+            _ => None,
+        }
+    }
+}
+
+/// A page's part of a value that is stored as [`Chain::Parts`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part<'a> {
+    /// The bytes.
+    pub data: &'a [u8],
+    /// The page of the next part; `None` at the end.
+    pub next: Option<PageNo>,
+}
+
+impl<'a> Part<'a> {
+    /// Reads the part whose header lies at `offset`: what the reference says on the first page, [`FIL_PAGE_DATA`] on later ones. `None`
+    /// where it leaves the page.
+    #[must_use]
+    pub fn read(page: &'a [u8], offset: usize) -> Option<Self> {
+        let header = page.get(offset..)?;
+        let len = be::u32_at(header, BTR_BLOB_HDR_PART_LEN)? as usize;
+        let next = PageNo(be::u32_at(header, BTR_BLOB_HDR_NEXT_PAGE_NO)?);
+        let data = header.get(BTR_BLOB_HDR_SIZE..)?.get(..len)?;
+        Some(Self { data, next: (next != PageNo::NONE).then_some(next) })
+    }
+}
+
+/// A page's part of a value that is stored as [`Chain::Zip`]: bytes of the zlib stream, which tells its own end. `offset` is what the
+/// reference says on the first page, `FIL_PAGE_NEXT` (12) on later ones.
+#[must_use]
+pub fn zip_part(page: &[u8], offset: usize) -> Option<Part<'_>> {
+    let next = PageNo(be::u32_at(page, offset)?);
+    let start = if offset == FIL_PAGE_NEXT { FIL_PAGE_DATA } else { offset + 4 };
+    Some(Part { data: page.get(start..)?, next: (next != PageNo::NONE && next.0 != 0).then_some(next) })
+}
+
+/// First page of a value that is stored as [`Chain::Lob`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LobFirst<'a> {
+    /// Version of the value.
+    pub version: u32,
+    /// The first piece's bytes, which lie here.
+    pub data: &'a [u8],
+    /// The pieces in their order: nodes of [`LobEntry`], on this page and on pages of type 22.
+    pub entries: ListBase,
+}
+
+impl<'a> LobFirst<'a> {
+    /// Reads the first page; `None` where its data would leave it.
+    #[must_use]
+    pub fn read(page: &'a [u8]) -> Option<Self> {
+        let len = be::u32_at(page, LOB_FIRST_DATA_LEN)? as usize;
+        Some(Self {
+            version: be::u32_at(page, LOB_FIRST_VERSION)?,
+            data: page.get(LOB_FIRST_DATA..)?.get(..len)?,
+            entries: ListBase::read(page, LOB_FIRST_INDEX_LIST)?,
+        })
+    }
+}
+
+/// A piece of a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LobEntry {
+    /// The next piece's entry; its page is [`PageNo::NONE`] at the end.
+    pub next: FileAddress,
+    /// Older versions of this piece.
+    pub versions: ListBase,
+    /// Where its bytes lie: the first page itself, or a page of type 23.
+    pub page_no: PageNo,
+    /// How many.
+    pub len: u32,
+    /// The version of the value that wrote it.
+    pub version: u32,
+}
+
+impl LobEntry {
+    /// Reads the entry at `offset` of a page.
+    #[must_use]
+    pub fn read(page: &[u8], offset: u16) -> Option<Self> {
+        let entry = page.get(usize::from(offset)..)?.get(..LOB_ENTRY_SIZE)?;
+        Some(Self {
+            next: FileAddress::read(entry, LOB_ENTRY_NEXT)?,
+            versions: ListBase::read(entry, LOB_ENTRY_VERSIONS)?,
+            page_no: PageNo(be::u32_at(entry, LOB_ENTRY_PAGE_NO)?),
+            len: be::u32_at(entry, LOB_ENTRY_DATA_LEN)?,
+            version: be::u32_at(entry, LOB_ENTRY_VERSION)?,
+        })
+    }
+}
+
+/// The bytes on a page of type 23; `None` where they would leave it.
+#[must_use]
+pub fn lob_data(page: &[u8]) -> Option<&[u8]> {
+    let len = be::u32_at(page, LOB_DATA_LEN)? as usize;
+    page.get(LOB_DATA..)?.get(..len)
+}
