@@ -8,6 +8,7 @@ use format::bytes::be;
 use format::codec::{self, Scratch};
 use format::page::fil::{self, PageType};
 use format::page::index::IndexPage;
+use format::page::lob::{LobReader, Reference};
 use format::page::sdi::{self, SdiKind, SdiRecord};
 use format::page::zip::Unpacker;
 use format::record::RecordFields;
@@ -159,16 +160,21 @@ impl Space {
 
     fn whole(&self, object: &SdiRecord<'_>) -> Vec<u8> {
         let mut packed = object.packed.to_vec();
-        // Compressed tablespaces keep such parts in another way; none of theirs is large enough.
-        assert!(object.reference.is_none() || self.format.scheme() != Scheme::Zip);
-        let mut next = object.reference.and_then(|reference| be::u32_at(reference, 4)).unwrap_or(u32::MAX);
-        while next != u32::MAX {
-            let page = self.page(next).expect("a part of the SDI");
-            let len = be::u32_at(&page, 38).expect("a length") as usize;
-            next = be::u32_at(&page, 42).expect("a number");
-            packed.extend_from_slice(&page[46..46 + len]);
+        if let Some(reference) = object.reference {
+            let reference = Reference::parse(reference).expect("a reference");
+            packed.extend(self.value(reference));
         }
         packed
+    }
+
+    /// The off-page value behind a reference.
+    pub fn value(&self, reference: Reference) -> Vec<u8> {
+        let mut reader = LobReader::new(reference, self.format.family(), true);
+        while let Some(PageNo(number)) = reader.wants() {
+            let page = self.page(number).expect("a page of the value");
+            reader.take(&page).unwrap_or_else(|damage| panic!("{}: {reference:?}: {damage}", self.name));
+        }
+        reader.into_value()
     }
 }
 

@@ -1,10 +1,14 @@
-#![doc = include_str!("../../docs/lob.md")]
+#![doc = include_str!("../../../docs/lob.md")]
+
+mod reader;
 
 use crate::bytes::be;
 use crate::page::fil::{FIL_PAGE_DATA, FIL_PAGE_NEXT, FIL_PAGE_TYPE, PageType};
 use crate::page::fsp::{FileAddress, ListBase};
 use crate::page::space_format::Family;
 use crate::types::{PageNo, SpaceId};
+
+pub use reader::{LobDamage, LobReader};
 
 /// Tablespace. 4 bytes.
 pub const BTR_EXTERN_SPACE_ID: usize = 0;

@@ -1,0 +1,252 @@
+//! Following an off-page value from page to page, without reading any: the caller brings the pages that are asked for.
+
+use flate2::{Decompress, FlushDecompress, Status};
+use thiserror::Error;
+
+use super::{Chain, LobEntry, LobFirst, Part, Reference, lob_data, zip_part};
+use crate::bytes::be;
+use crate::page::fil::{FIL_PAGE_DATA, FIL_PAGE_NEXT, FIL_PAGE_TYPE};
+use crate::page::fsp::FileAddress;
+use crate::page::space_format::Family;
+use crate::types::PageNo;
+
+/// Why an off-page value cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Error)]
+pub enum LobDamage {
+    /// The first page begins no value.
+    #[error("page {page_no} begins no off-page value, its type is {stored}")]
+    NotAValue {
+        /// The page.
+        page_no: PageNo,
+        /// Its type.
+        stored: u16,
+    },
+    /// A page without a part of the value.
+    #[error("page {page_no} holds no part of the off-page value")]
+    NotAPart {
+        /// The page.
+        page_no: PageNo,
+    },
+    /// The value ends too early or too late.
+    #[error("the off-page value has {found} bytes, its row says {expected}")]
+    Length {
+        /// Bytes that came.
+        found: u64,
+        /// Bytes that the reference names.
+        expected: u64,
+    },
+    /// The zlib stream is damaged.
+    #[error("the off-page value cannot be inflated at page {page_no}")]
+    Stream {
+        /// The page at which it breaks.
+        page_no: PageNo,
+    },
+    /// The value is kept in a way that is not followed here: MySQL 8's large values in ROW_FORMAT=COMPRESSED.
+    #[error("the off-page value that begins at page {page_no} is compressed in pieces, which innokit does not follow")]
+    Unsupported {
+        /// The first page.
+        page_no: PageNo,
+    },
+}
+
+/// The piece of so many bytes on a first page or on a page of pieces.
+fn piece(page: &[u8], len: u32) -> Option<&[u8]> {
+    let data = match be::u16_at(page, FIL_PAGE_TYPE)? {
+        24 => LobFirst::read(page)?.data,
+        _ => lob_data(page)?,
+    };
+    (data.len() == len as usize).then_some(data)
+}
+
+/// Follows one value. Ask [`LobReader::wants`], bring that page to [`LobReader::take`], until nothing is wanted.
+///
+/// Every page adds at least one byte, and the value is as long as its reference says, so that no damage leads in circles.
+pub struct LobReader {
+    reference: Reference,
+    family: Family,
+    value: Option<Vec<u8>>,
+    found: u64,
+    state: State,
+}
+
+enum State {
+    First,
+    /// The next part.
+    Parts(PageNo),
+    /// The next page of the stream.
+    Zip(PageNo, Box<Decompress>),
+    /// Pieces still to read, the last one first, and where the entries after them lie.
+    Pieces {
+        pieces: Vec<(PageNo, u32)>,
+        next: FileAddress,
+    },
+    Done,
+}
+
+impl std::fmt::Debug for LobReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LobReader")
+            .field("reference", &self.reference)
+            .field("found", &self.found)
+            .finish_non_exhaustive()
+    }
+}
+
+impl LobReader {
+    /// Follows `reference`. With `keep` the value is gathered, up to the length that the reference names: as much memory as that.
+    #[must_use]
+    pub fn new(reference: Reference, family: Family, keep: bool) -> Self {
+        Self { reference, family, value: keep.then(Vec::new), found: 0, state: State::First }
+    }
+
+    /// The page that comes next; `None` at the end.
+    #[must_use]
+    pub fn wants(&self) -> Option<PageNo> {
+        match &self.state {
+            State::First => Some(self.reference.page_no),
+            State::Parts(page_no) | State::Zip(page_no, _) => Some(*page_no),
+            State::Pieces { pieces, next } => Some(pieces.last().map_or(next.page_no, |(page_no, _)| *page_no)),
+            State::Done => None,
+        }
+    }
+
+    /// Bytes of the value so far.
+    #[must_use]
+    pub const fn found(&self) -> u64 {
+        self.found
+    }
+
+    /// The bytes that were kept.
+    #[must_use]
+    pub fn into_value(self) -> Vec<u8> {
+        self.value.unwrap_or_default()
+    }
+
+    /// Takes the page that is wanted: as it lies in the file, but decrypted and inflated where it is page-compressed.
+    ///
+    /// # Errors
+    /// The page is not what the value leads to, or the value's length is wrong.
+    pub fn take(&mut self, page: &[u8]) -> Result<(), LobDamage> {
+        let Some(page_no) = self.wants() else { return Ok(()) };
+        match std::mem::replace(&mut self.state, State::Done) {
+            State::First => self.first(page, page_no)?,
+            State::Parts(_) => self.part(page, page_no, FIL_PAGE_DATA)?,
+            State::Zip(_, zlib) => self.packed(page, page_no, FIL_PAGE_NEXT, zlib)?,
+            State::Pieces { mut pieces, next } => match pieces.pop() {
+                Some((_, len)) => {
+                    self.add(piece(page, len).ok_or(LobDamage::NotAPart { page_no })?)?;
+                    self.state = State::Pieces { pieces, next };
+                }
+                None => self.entries(page, page_no, next)?,
+            },
+            State::Done => {}
+        }
+        self.settle()
+    }
+
+    /// Ends the walk where nothing is left; the length must be right then.
+    fn settle(&mut self) -> Result<(), LobDamage> {
+        if let State::Pieces { pieces, next } = &self.state
+            && pieces.is_empty()
+            && next.page_no == PageNo::NONE
+        {
+            self.state = State::Done;
+        }
+        let expected = u64::from(self.reference.len);
+        match self.state {
+            State::Done if self.found != expected => Err(LobDamage::Length { found: self.found, expected }),
+            _ => Ok(()),
+        }
+    }
+
+    fn first(&mut self, page: &[u8], page_no: PageNo) -> Result<(), LobDamage> {
+        let stored = be::u16_at(page, FIL_PAGE_TYPE).unwrap_or(0);
+        let offset = self.reference.offset as usize;
+        match Chain::of(page, self.family).ok_or(LobDamage::NotAValue { page_no, stored })? {
+            Chain::Parts => self.part(page, page_no, offset),
+            Chain::Zip => self.packed(page, page_no, offset, Box::new(Decompress::new(true))),
+            Chain::ZipLob => Err(LobDamage::Unsupported { page_no }),
+            Chain::Lob => {
+                let first = LobFirst::read(page).ok_or(LobDamage::NotAPart { page_no })?;
+                self.entries(page, page_no, first.entries.first)
+            }
+        }
+    }
+
+    fn part(&mut self, page: &[u8], page_no: PageNo, offset: usize) -> Result<(), LobDamage> {
+        let part = Part::read(page, offset).filter(|part| !part.data.is_empty());
+        let part = part.ok_or(LobDamage::NotAPart { page_no })?;
+        self.add(part.data)?;
+        self.state = part.next.map_or(State::Done, State::Parts);
+        Ok(())
+    }
+
+    fn packed(
+        &mut self,
+        page: &[u8],
+        page_no: PageNo,
+        offset: usize,
+        mut zlib: Box<Decompress>,
+    ) -> Result<(), LobDamage> {
+        let part = zip_part(page, offset).ok_or(LobDamage::NotAPart { page_no })?;
+        let mut buffer = [0; 4096];
+        let mut input = part.data;
+        loop {
+            let (before_in, before_out) = (zlib.total_in(), zlib.total_out());
+            let status = zlib.decompress(input, &mut buffer, FlushDecompress::None);
+            let status = status.map_err(|_| LobDamage::Stream { page_no })?;
+            let (taken, given) = ((zlib.total_in() - before_in) as usize, (zlib.total_out() - before_out) as usize);
+            input = input.get(taken..).unwrap_or(&[]);
+            self.add(buffer.get(..given).unwrap_or(&[]))?;
+            if status == Status::StreamEnd {
+                return Ok(());
+            }
+            if taken == 0 && given == 0 || input.is_empty() && given < buffer.len() {
+                break;
+            }
+        }
+        // A stream can take bytes without giving any, but no server's stream takes more than a little above what it gives.
+        let len = u64::from(self.reference.len);
+        let more = zlib.total_in() <= len + len / 64 + 4096;
+        let next = part.next.filter(|_| input.is_empty() && more).ok_or(LobDamage::Stream { page_no })?;
+        self.state = State::Zip(next, zlib);
+        Ok(())
+    }
+
+    /// The entries from `at` on, as far as they lie on this page.
+    fn entries(&mut self, page: &[u8], page_no: PageNo, at: FileAddress) -> Result<(), LobDamage> {
+        let mut next = at;
+        let mut pieces = Vec::new();
+        let mut total = self.found;
+        while next.page_no == page_no {
+            let entry = LobEntry::read(page, next.offset).filter(|entry| entry.len > 0);
+            let entry = entry.ok_or(LobDamage::NotAPart { page_no })?;
+            total += u64::from(entry.len);
+            self.limit(total)?;
+            if pieces.is_empty() && entry.page_no == page_no {
+                // The first piece lies beside the first entries.
+                self.add(piece(page, entry.len).ok_or(LobDamage::NotAPart { page_no })?)?;
+            } else {
+                pieces.push((entry.page_no, entry.len));
+            }
+            next = entry.next;
+        }
+        pieces.reverse();
+        self.state = State::Pieces { pieces, next };
+        Ok(())
+    }
+
+    fn add(&mut self, data: &[u8]) -> Result<(), LobDamage> {
+        self.found += data.len() as u64;
+        self.limit(self.found)?;
+        if let Some(value) = &mut self.value {
+            value.extend_from_slice(data);
+        }
+        Ok(())
+    }
+
+    const fn limit(&self, found: u64) -> Result<(), LobDamage> {
+        let expected = self.reference.len as u64;
+        if found > expected { Err(LobDamage::Length { found, expected }) } else { Ok(()) }
+    }
+}
