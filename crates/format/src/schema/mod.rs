@@ -12,7 +12,10 @@
 
 pub mod builtin;
 pub mod charset;
+pub mod dictionary;
 mod fields;
+pub mod frm;
+pub mod instant;
 mod order;
 pub mod sdi;
 pub mod types;
@@ -173,6 +176,8 @@ pub enum FieldSource {
     TrxId,
     /// DB_ROLL_PTR, the way to the row's earlier version.
     RollPtr,
+    /// MariaDB: a column that was dropped, of which nothing else is known.
+    Dropped,
 }
 
 impl IndexDef {

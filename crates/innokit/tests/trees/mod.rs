@@ -11,7 +11,10 @@ use format::page::index::IndexPage;
 use format::page::lob::{LobReader, Reference};
 use format::page::sdi::{self, SdiKind, SdiRecord};
 use format::page::zip::Unpacker;
-use format::record::RecordFields;
+use format::record::{Record, RecordFields, redundant};
+use format::schema::dictionary::{DictionaryRoots, SysIndex, SysTable};
+use format::schema::frm::from_frm;
+use format::schema::instant::{self, Metadata};
 use format::schema::{IndexDef, TableDef, builtin};
 use format::{
     ExtentMap, PageId, PageNo, Scheme, SpaceFormat, SpaceHeader, Verdict, page_in_use, verify_inside, verify_page,
@@ -184,5 +187,78 @@ pub fn definitions(spaces: &[Space]) -> BTreeMap<u64, IndexDef> {
     for table in spaces.iter().flat_map(Space::tables) {
         indexes.extend(table.trees().map(|(_, index)| (index.root.expect("a root").id, index)));
     }
+    let system = spaces.iter().find(|space| space.path.ends_with("ibdata1")).expect("a system tablespace");
+    let roots = if indexes.is_empty() { DictionaryRoots::read(&system.page(7).expect("page 7")) } else { None };
+    if let Some(roots) = roots {
+        for (table, index) in old_definitions(system, roots) {
+            let root = index.root.expect("a root");
+            let space = spaces.iter().find(|space| Some(space.format.space()) == root.space);
+            indexes.insert(root.id, space.map_or(index.clone(), |space| space.altered(&table, index)));
+        }
+    }
     indexes
+}
+
+/// Tables by their `.frm` files, indexes with the roots that the dictionary of the system tablespace names.
+fn old_definitions(system: &Space, roots: DictionaryRoots) -> Vec<(TableDef, IndexDef)> {
+    let tables = system.leaf_records(roots.tables, |record, fields| SysTable::read(record, fields).expect("a table"));
+    let entries =
+        system.leaf_records(roots.indexes, |record, fields| SysIndex::read(record, fields).expect("an index"));
+    let datadir = system.path.parent().expect("a folder");
+    let mut indexes = Vec::new();
+    for table in tables {
+        let name = table.name.split("#P#").next().expect("a name");
+        let Ok(frm) = std::fs::read(datadir.join(name).with_extension("frm")) else { continue };
+        let def = from_frm(&frm).unwrap_or_else(|error| panic!("{name}: {error}"));
+        for index in &def.indexes {
+            let entry = entries.iter().find(|entry| entry.table_id == table.id && entry.name == index.name);
+            let root = entry.unwrap_or_else(|| panic!("{name}: no index {}", index.name)).root;
+            indexes.push((def.clone(), index.clone().at(root)));
+        }
+    }
+    indexes
+}
+
+impl Space {
+    /// What `read` makes of the leaf records of a REDUNDANT tree whose node pointers hold their child as every one does.
+    fn leaf_records<T>(&self, root: PageNo, read: impl Fn(&Record<'_>, &RecordFields) -> T) -> Vec<T> {
+        let (mut out, mut fields, mut number) = (Vec::new(), RecordFields::new(), Some(root));
+        while let Some(PageNo(at)) = number {
+            let image = self.index_page(at).expect("a page of the dictionary");
+            let page = IndexPage::parse(&image, &self.format).expect("an index page");
+            number = page.next();
+            for record in page.records().map(|record| record.expect("a record")) {
+                redundant::locate_stored(&record, &mut fields).expect("fields");
+                if let Some(child) = fields.child() {
+                    number = Some(child);
+                    break;
+                }
+                if !record.is_deleted() {
+                    out.push(read(&record, &fields));
+                }
+            }
+        }
+        out
+    }
+
+    /// The clustered index of an instantly altered table of MariaDB, as its rows are.
+    fn altered(&self, table: &TableDef, index: IndexDef) -> IndexDef {
+        let root = index.root.expect("a root");
+        let image = self.index_page(root.root.0);
+        let Some(image) = image.filter(|_| index.is_clustered()) else { return index };
+        let Some(core) = IndexPage::parse(&image, &self.format).expect("a page").instant_core() else { return index };
+        let leaf = self.pages_in_use().into_iter().find_map(|number| {
+            let image = self.index_page(number)?;
+            let page = IndexPage::parse(&image, &self.format).ok()?;
+            (page.index_id() == root.id && page.is_leaf() && page.prev().is_none()).then_some(image)
+        });
+        let leaf = leaf.expect("a leftmost leaf");
+        let leaf = IndexPage::parse(&leaf, &self.format).expect("a page");
+        let altered = match instant::metadata(&leaf, &index).expect("metadata") {
+            Metadata::None => return index,
+            Metadata::Added => instant::altered(table, core, None),
+            Metadata::Map(reference) => instant::altered(table, core, Some(&self.value(reference))),
+        };
+        altered.expect("a table").at(root)
+    }
 }
