@@ -15,7 +15,10 @@ use std::collections::BTreeMap;
 use common::all_datadirs;
 use format::page::fil::PageType;
 use format::page::index::{IndexChecker, IndexPage, PageCounts, Place};
+use format::page::lob::Reference;
+use format::record::{Record, RecordFields};
 use format::schema::IndexDef;
+use sha2::{Digest, Sha256};
 use trees::{Space, definitions, open_datadir};
 
 /// The datadirs, and what at least must have been seen in each: pages, with their fields known, pairs of records in order.
@@ -101,4 +104,70 @@ fn every_index_page_of_the_servers_keeps_every_rule() {
         wrong.extend(seen.findings.into_iter().map(|finding| format!("{name} {finding}")));
     }
     assert!(wrong.is_empty(), "{} findings:\n{}", wrong.len(), wrong[..wrong.len().min(100)].join("\n"));
+}
+
+/// A row of the compressed tables: id, a, b, c as they are stored.
+type Row = (u32, u32, Vec<u8>, Vec<u8>);
+
+/// The server's `LEFT(SHA2(number, 256), 32)`.
+fn letters(number: u32) -> String {
+    Sha256::digest(number.to_string()).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What `scripts/make-datadirs.sh` leaves in every compressed table.
+fn expected_rows() -> Vec<Row> {
+    let row = |id: u32| {
+        let b = if id % 4 == 0 { format!("new {}", letters(id * 3)) } else { format!("name {}", letters(id)) };
+        let c = letters(id + 1).repeat(1 + id as usize % 6);
+        (id, id * 7919 % 10007, b.into_bytes(), c.into_bytes())
+    };
+    (0..4000).filter(|id| id % 3 != 0).map(row).collect()
+}
+
+fn row(space: &Space, record: &Record<'_>, fields: &RecordFields) -> Row {
+    let bytes = |number: usize| fields.bytes(record.page(), number).expect("a value");
+    let number = |at: usize| u32::from_be_bytes(bytes(at).try_into().expect("four bytes")) ^ 0x8000_0000;
+    let mut c = bytes(5).to_vec();
+    if let Some((_, reference)) = fields.references(record.page()).next() {
+        c.truncate(c.len() - reference.len());
+        c.extend(space.value(Reference::parse(reference).expect("a reference")));
+    }
+    (number(0), number(3), bytes(4).to_vec(), c)
+}
+
+fn rows_of(space: &Space, index: &IndexDef) -> Vec<Row> {
+    let (mut rows, mut fields) = (Vec::new(), RecordFields::new());
+    for number in space.pages_in_use() {
+        let Some(image) = space.index_page(number) else { continue };
+        let page = IndexPage::parse(&image, &space.format).expect("an index page");
+        if !page.is_leaf() || Some(page.index_id()) != index.root.map(|root| root.id) {
+            continue;
+        }
+        for record in page.records().map(|record| record.expect("a record")).filter(|record| !record.is_deleted()) {
+            index.layout.locate(&record, &mut fields).expect("fields");
+            rows.push(row(space, &record, &fields));
+        }
+    }
+    rows.sort();
+    rows
+}
+
+#[test]
+fn the_rows_of_compressed_tables_are_those_that_were_written() {
+    let expected = expected_rows();
+    for name in ["mysql-4k", "mysql-16k", "mysql-16k-tde", "mariadb-4k", "mariadb-16k", "mariadb-16k-crc32-enc"] {
+        let spaces = open_datadir(&all_datadirs().join(name));
+        let indexes = definitions(&spaces);
+        let compressed =
+            spaces.iter().filter(|space| space.name.starts_with("shop/zip_") && !space.name.contains("blobs"));
+        let mut tables = 0;
+        for space in compressed {
+            let mut own = indexes.values().filter(|index| index.is_clustered());
+            let root = |index: &&IndexDef| index.root.and_then(|root| root.space) == Some(space.format.space());
+            let index = own.find(root).expect("a clustered index");
+            assert!(rows_of(space, index) == expected, "{name} {}: other rows", space.name);
+            tables += 1;
+        }
+        assert!(tables >= 3, "{name}: {tables} compressed tables");
+    }
 }

@@ -2,23 +2,8 @@
 //! dictionary that MySQL up to 5.7 and MariaDB keep in the system tablespace.
 
 use super::fields::{self, IndexParts, Part};
-use super::{ColumnDef, IndexDef, SqlType, Visibility, charset};
+use super::{ColumnDef, IndexDef, SqlType};
 use crate::record::Instant;
-
-fn column(name: &str, sql_type: SqlType) -> ColumnDef {
-    ColumnDef {
-        name: name.to_owned(),
-        sql_type,
-        collation: charset::BINARY,
-        nullable: false,
-        is_virtual: false,
-        visibility: Visibility::Visible,
-        added: 0,
-        dropped: None,
-        physical_pos: None,
-        instant_default: None,
-    }
-}
 
 fn index(name: &str, columns: &[ColumnDef], key_len: usize) -> Option<IndexDef> {
     let part = |column| Part { column, prefix: None, descending: false };
@@ -44,11 +29,11 @@ pub const SDI_DATA_FIELD: usize = 6;
 #[must_use]
 pub fn sdi() -> Option<IndexDef> {
     let columns = [
-        column("type", INT),
-        column("id", BIGINT),
-        column("uncompressed_len", INT),
-        column("compressed_len", INT),
-        column("data", SqlType::Blob(4)),
+        ColumnDef::plain("type", INT),
+        ColumnDef::plain("id", BIGINT),
+        ColumnDef::plain("uncompressed_len", INT),
+        ColumnDef::plain("compressed_len", INT),
+        ColumnDef::plain("data", SqlType::Blob(4)),
     ];
     index("SDI", &columns, 2)
 }

@@ -12,7 +12,7 @@ use thiserror::Error;
 
 use self::reader::Reader;
 use super::fields::{self, BuildError, IndexParts, Part};
-use super::{ColumnDef, SqlType, TableDef};
+use super::{ColumnDef, SqlType, TableDef, Visibility};
 use crate::page::space_format::Family;
 use crate::record::{Instant, RecordStyle};
 
@@ -40,6 +40,11 @@ pub enum FrmError {
     #[error(transparent)]
     Build(#[from] BuildError),
 }
+
+/// The column that numbers the rows of a table with full-text indexes.
+const DOC_ID: &str = "FTS_DOC_ID";
+/// The index over it.
+pub const DOC_ID_INDEX: &str = "FTS_DOC_ID_INDEX";
 
 const MAGIC: [u8; 2] = [0xFE, 0x01];
 /// From here on the servers' versions are MariaDB's.
@@ -75,18 +80,25 @@ struct KeyPart {
 
 /// Reads a `.frm` file. The names of the table and of its database are those of the file and its folder: they are left empty.
 ///
+/// A table that has or had a full-text index numbers its rows in a hidden column that the file does not mention. It is added where
+/// the file has such an index, and where `has_doc_id` says that the dictionary names an index [`DOC_ID_INDEX`] for the table.
+///
 /// # Errors
 /// The file is not the definition of a table, is damaged, or has what is not known here.
-pub fn from_frm(bytes: &[u8]) -> Result<TableDef, FrmError> {
+pub fn from_frm(bytes: &[u8], has_doc_id: bool) -> Result<TableDef, FrmError> {
     if !bytes.starts_with(&MAGIC) {
         return Err(FrmError::NotATable);
     }
     let frm = Reader(bytes);
     let version = frm.u32(51, "version")?;
     let family = if version >= FIRST_MARIADB { Family::MariaDb } else { Family::MySql };
-    let columns = field::columns(&frm, family)?;
+    let mut columns = field::columns(&frm, family)?;
     let keys = keys(&frm)?;
-    let parts = index_parts(keys, &columns);
+    let has_doc_id = has_doc_id || keys.iter().any(|key| key.flags & KEY_FULLTEXT != 0);
+    let mut parts = index_parts(keys, &columns);
+    if has_doc_id {
+        add_doc_id(&mut columns, &mut parts);
+    }
     let style = match frm.u8(40, "row format")? {
         // The server's default, which may have been any.
         0 => None,
@@ -96,6 +108,26 @@ pub fn from_frm(bytes: &[u8]) -> Result<TableDef, FrmError> {
     let indexes = fields::build(&columns, &parts, Instant::None, style)?;
     let (schema, name) = (String::new(), String::new());
     Ok(TableDef { schema, name, family, style, columns, indexes, partitions: Vec::new() })
+}
+
+/// Unless the user made the column.
+fn add_doc_id(columns: &mut Vec<ColumnDef>, parts: &mut Vec<IndexParts>) {
+    let existing = columns.iter().position(|column| column.name == DOC_ID);
+    let column = existing.unwrap_or(columns.len());
+    if existing.is_none() {
+        let bigint = SqlType::Int { bytes: 8, unsigned: true };
+        columns.push(ColumnDef { visibility: Visibility::Hidden, ..ColumnDef::plain(DOC_ID, bigint) });
+    }
+    if !parts.iter().any(|index| index.name == DOC_ID_INDEX) {
+        parts.push(IndexParts {
+            name: DOC_ID_INDEX.to_owned(),
+            unique: true,
+            spatial: false,
+            is_multi_valued: false,
+            root: None,
+            parts: vec![Part { column, prefix: None, descending: false }],
+        });
+    }
 }
 
 fn keys(frm: &Reader<'_>) -> Result<Vec<Key>, FrmError> {

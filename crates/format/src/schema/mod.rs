@@ -94,6 +94,25 @@ pub struct ColumnDef {
     pub instant_default: Option<InstantDefault>,
 }
 
+impl ColumnDef {
+    /// A column that is NOT NULL, no text, and nothing special.
+    #[must_use]
+    pub fn plain(name: &str, sql_type: SqlType) -> Self {
+        Self {
+            name: name.to_owned(),
+            sql_type,
+            collation: charset::BINARY,
+            nullable: false,
+            is_virtual: false,
+            visibility: Visibility::Visible,
+            added: 0,
+            dropped: None,
+            physical_pos: None,
+            instant_default: None,
+        }
+    }
+}
+
 /// Who sees a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Visibility {

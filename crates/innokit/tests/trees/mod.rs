@@ -13,7 +13,7 @@ use format::page::sdi::{self, SdiKind, SdiRecord};
 use format::page::zip::Unpacker;
 use format::record::{Record, RecordFields, redundant};
 use format::schema::dictionary::{DictionaryRoots, SysIndex, SysTable};
-use format::schema::frm::from_frm;
+use format::schema::frm::{DOC_ID_INDEX, from_frm};
 use format::schema::instant::{self, Metadata};
 use format::schema::{IndexDef, TableDef, builtin};
 use format::{
@@ -209,7 +209,8 @@ fn old_definitions(system: &Space, roots: DictionaryRoots) -> Vec<(TableDef, Ind
     for table in tables {
         let name = table.name.split("#P#").next().expect("a name");
         let Ok(frm) = std::fs::read(datadir.join(name).with_extension("frm")) else { continue };
-        let def = from_frm(&frm).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let has_doc_id = entries.iter().any(|entry| entry.table_id == table.id && entry.name == DOC_ID_INDEX);
+        let def = from_frm(&frm, has_doc_id).unwrap_or_else(|error| panic!("{name}: {error}"));
         for index in &def.indexes {
             let entry = entries.iter().find(|entry| entry.table_id == table.id && entry.name == index.name);
             let root = entry.unwrap_or_else(|| panic!("{name}: no index {}", index.name)).root;

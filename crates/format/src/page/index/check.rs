@@ -54,6 +54,8 @@ pub struct IndexChecker {
     numbers: Bits,
     /// One bit for the origin of each record in the chain.
     origins: Bits,
+    /// The same for the list of free ones.
+    free: Bits,
     /// First byte, end and origin of each record.
     extents: Vec<(u32, u32, u16)>,
     fields: RecordFields,
@@ -79,6 +81,7 @@ impl IndexChecker {
     ) -> PageCounts {
         self.numbers.0.clear();
         self.origins.0.clear();
+        self.free.0.clear();
         self.extents.clear();
         let limit = findings.len() + FINDINGS_MAX;
         let mut check = Check { page, index, findings, limit, counts: PageCounts::default() };
@@ -268,9 +271,13 @@ impl Check<'_, '_> {
                 }
             };
             walked.records += 1;
+            if !memory.origins.insert(record.origin()) {
+                let heap = u64::from(page.heap_count().saturating_sub(2));
+                self.push(record.finding(IndexRule::ChainLoop, walked.records - 1, heap));
+                return walked;
+            }
             self.directory(&mut directory, &record);
             self.number(memory, &record);
-            memory.origins.insert(record.origin());
             let is_first = walked.records == 1;
             self.flags(&record, is_first);
             let located = self.locate(memory, &record);
@@ -460,6 +467,11 @@ impl Check<'_, '_> {
                     walked.records += 1;
                     if memory.origins.contains(record.origin()) {
                         self.push(record.finding(IndexRule::FreeLive, 0, 0));
+                        return walked;
+                    }
+                    if !memory.free.insert(record.origin()) {
+                        let heap = u64::from(self.page.heap_count().saturating_sub(2));
+                        self.push(record.finding(IndexRule::FreeLoop, walked.records - 1, heap));
                         return walked;
                     }
                     self.number(memory, &record);
