@@ -82,11 +82,14 @@ fn the_fields_of_the_dictionary_information() {
     assert_eq!((index.fields.len(), index.layout.key_fields(), index.layout.trx_id()), (7, 2, Some(2)));
 }
 
+/// How to compare, two values, and their order.
+type Case<'v> = (KeyOrder, &'v [u8], &'v [u8], Option<Ordering>);
+
 #[test]
 fn keys_are_in_the_order_of_their_server_or_in_none() {
     use KeyOrder::{AsciiNoCase, Bytes, Double, Float, PaddedBytes, Uca0900Letters, Unknown};
     use Ordering::{Equal, Greater, Less};
-    let cases: &[(KeyOrder, &[u8], &[u8], Option<Ordering>)] = &[
+    let cases: &[Case<'_>] = &[
         (Bytes, b"\x7f\xff\xff\xff", b"\x80\0\0\0", Some(Less)),
         (Bytes, b"a", b"a\0", Some(Less)),
         (PaddedBytes, b"a", b"a ", Some(Equal)),

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use super::bits::Bits;
 use super::{IndexFinding, IndexPage, IndexRule, PAGE_DIR_SLOT_MAX_N_OWNED, SegmentHeader};
 use crate::bytes::{be, is_zero};
 use crate::page::fil::PageType;
@@ -79,9 +80,9 @@ impl IndexChecker {
         place: Place,
         findings: &mut Vec<IndexFinding>,
     ) -> PageCounts {
-        self.numbers.0.clear();
-        self.origins.0.clear();
-        self.free.0.clear();
+        self.numbers.clear();
+        self.origins.clear();
+        self.free.clear();
         self.extents.clear();
         let limit = findings.len() + FINDINGS_MAX;
         let mut check = Check { page, index, findings, limit, counts: PageCounts::default() };
@@ -97,28 +98,6 @@ impl IndexChecker {
         let free = check.free_list(self);
         check.totals(chain, free, self);
         check.counts
-    }
-}
-
-/// A set of small numbers.
-#[derive(Debug, Default)]
-struct Bits(Vec<u64>);
-
-impl Bits {
-    /// Puts a number in; whether it is new.
-    fn insert(&mut self, number: u16) -> bool {
-        let (at, bit) = (usize::from(number / 64), 1 << (number % 64));
-        if self.0.len() <= at {
-            self.0.resize(at + 1, 0);
-        }
-        let Some(word) = self.0.get_mut(at) else { return true };
-        let new = *word & bit == 0;
-        *word |= bit;
-        new
-    }
-
-    fn contains(&self, number: u16) -> bool {
-        self.0.get(usize::from(number / 64)).is_some_and(|word| word & (1 << (number % 64)) != 0)
     }
 }
 

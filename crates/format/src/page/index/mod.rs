@@ -1,5 +1,6 @@
 #![doc = include_str!("../../../docs/index.md")]
 
+mod bits;
 mod check;
 mod rule;
 mod walk;
