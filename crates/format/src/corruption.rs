@@ -8,8 +8,8 @@ use crate::codec::CodecError;
 use crate::page::checksum::Algorithm;
 use crate::page::index::IndexFinding;
 use crate::page::inode::SEGMENT_MAGIC;
-use crate::redo::apply::ApplyError;
 use crate::page::zip::ZipDamage;
+use crate::redo::apply::ApplyError;
 use crate::types::{PageId, PageNo, SpaceId};
 
 /// Which of a page's checksum fields is meant.
@@ -214,7 +214,9 @@ impl Corruption {
             Self::BadCompressedSize { limit, .. } => u64::from(limit),
             Self::TruncatedPage { expected, .. } => u64::from(expected),
             Self::WrongPageType { expected, .. } => u64::from(expected),
-            Self::BadExtentState { .. } | Self::CannotBeOpened(_) | Self::RedoDoesNotApply(_) | Self::Zip(_) => return None,
+            Self::BadExtentState { .. } | Self::CannotBeOpened(_) | Self::RedoDoesNotApply(_) | Self::Zip(_) => {
+                return None;
+            }
             Self::BadSegmentMagic { .. } => u64::from(SEGMENT_MAGIC),
             Self::Index(finding) => finding.expected,
         })
