@@ -70,7 +70,32 @@ impl PageCache {
             self.refused = true;
             return false;
         }
-        mincore(fd, offset, pages, self.page_size, &mut self.residency)
+        mincore(fd, offset, pages, self.page_size, &mut self.residency) == Some(pages)
+    }
+
+    /// How many pages of `len` bytes from `offset` on are in the page cache, the last one perhaps a part of a page; `None` when
+    /// nobody can tell.
+    pub fn pages_held(&mut self, fd: BorrowedFd<'_>, offset: u64, len: u64) -> Option<u64> {
+        /// Bytes asked about at once by `mincore(2)`, which wants a byte of memory for each page.
+        const STEP: u64 = 1 << 30;
+        let (start, end) = (offset / self.page_size * self.page_size, offset + len);
+        if self.way == Way::Cachestat {
+            match cachestat(fd, start, end - start) {
+                Ok(0) if on_overlay(fd) => {}
+                Ok(cached) => return Some(cached),
+                Err(Errno::NOSYS | Errno::PERM) => {}
+                Err(_) => return None,
+            }
+        }
+        if !owned(fd) {
+            return None;
+        }
+        let mut sum = 0;
+        for at in (start..end).step_by(STEP as usize) {
+            let pages = (end - at).min(STEP).div_ceil(self.page_size);
+            sum += mincore(fd, at, pages, self.page_size, &mut self.residency)?;
+        }
+        Some(sum)
     }
 
     /// Whether the kernel has refused to tell this process about a file, because it belongs to somebody else.
@@ -107,15 +132,15 @@ fn cachestat(fd: BorrowedFd<'_>, offset: u64, len: u64) -> Result<u64, Errno> {
     if status == 0 { Ok(stat[0]) } else { Err(last_errno()) }
 }
 
-/// Whether all pages of a range are in the page cache, by a mapping that lives for the moment.
-fn mincore(fd: BorrowedFd<'_>, offset: u64, pages: u64, page_size: u64, residency: &mut Vec<u8>) -> bool {
+/// The number of pages of a range that are in the page cache, by a mapping that lives for the moment; `None` if the system refuses.
+fn mincore(fd: BorrowedFd<'_>, offset: u64, pages: u64, page_size: u64, residency: &mut Vec<u8>) -> Option<u64> {
     use std::os::fd::AsRawFd;
     use std::ptr::null_mut;
 
     let (Ok(len), Ok(start), Ok(count)) =
         (usize::try_from(pages * page_size), libc::off_t::try_from(offset), usize::try_from(pages))
     else {
-        return false;
+        return None;
     };
     residency.clear();
     residency.resize(count, 0);
@@ -123,13 +148,14 @@ fn mincore(fd: BorrowedFd<'_>, offset: u64, pages: u64, page_size: u64, residenc
     // shrinks meanwhile cannot raise a signal.
     let map = unsafe { libc::mmap(null_mut(), len, libc::PROT_READ, libc::MAP_SHARED, fd.as_raw_fd(), start) };
     if map == libc::MAP_FAILED {
-        return false;
+        return None;
     }
     // SAFETY: the mapping of `len` bytes is ours, and `residency` has one byte for each of its pages.
     let status = unsafe { libc::mincore(map, len, residency.as_mut_ptr()) };
     // SAFETY: the mapping is ours, no reference into it exists, and it is not used after this.
     let unmapped = unsafe { libc::munmap(map, len) };
-    status == 0 && unmapped == 0 && residency.iter().all(|page| page & 1 == 1)
+    let held = residency.iter().filter(|&page| page & 1 == 1).count() as u64;
+    (status == 0 && unmapped == 0).then_some(held)
 }
 
 fn last_errno() -> Errno {
@@ -161,6 +187,12 @@ mod tests {
             assert!(cache.holds(fd, &block(0, LEN)), "just written: {cache:?}");
             rustix::fs::fadvise(fd, 65536, None, Advice::DontNeed).expect("drops all but the first 64 KiB");
             assert!(cache.holds(fd, &block(0, 65536)), "{cache:?}");
+            let (left, page) = (cache.pages_held(fd, 0, LEN.into()), cache.page_size);
+            assert!(
+                left.is_some_and(|pages| (65536 / page..u64::from(LEN) / page).contains(&pages)),
+                "{left:?}: {cache:?}"
+            );
+            assert_eq!(cache.pages_held(fd, 65536 * 3, 65536), Some(0), "{cache:?}");
             assert!(!cache.holds(fd, &block(0, LEN)), "{cache:?}");
             assert!(!cache.holds(fd, &block(65536, LEN - 65536)), "{cache:?}");
             assert!(!cache.holds(fd, &block(0, LEN)), "asking brings nothing into the cache: {cache:?}");

@@ -20,6 +20,11 @@ impl PageCache {
         false
     }
 
+    /// `None`: nobody can tell.
+    pub fn pages_held(&mut self, _fd: BorrowedFd<'_>, _offset: u64, _len: u64) -> Option<u64> {
+        None
+    }
+
     /// `false`: there was nobody to refuse.
     #[must_use]
     pub fn was_refused(&self) -> bool {

@@ -6,6 +6,9 @@ use std::path::PathBuf;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
+use crate::bench::args::BenchArgs;
+use crate::picture;
+
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
     .usage(AnsiColor::Green.on_default().bold())
@@ -39,6 +42,8 @@ pub enum Command {
     /// Stand in for MySQL's innochecksum: its options, messages and exit status (also when called by that name).
     #[command(disable_help_flag = true)]
     Innochecksum(InnochecksumArgs),
+    /// Measure what this machine can do, and what patterns of databases get of it.
+    Bench(BenchArgs),
     /// Check a small sample that is built in, with one planted damage, and see what a report looks like.
     Demo,
 }
@@ -116,7 +121,7 @@ pub struct InfoArgs {
     pub files: Vec<PathBuf>,
 
     /// Draw the (one) tablespace into this file, which is replaced: .svg or .png.
-    #[arg(long, value_name = "FILE", value_parser = map_file)]
+    #[arg(long, value_name = "FILE", value_parser = picture::named)]
     pub map: Option<PathBuf>,
 
     /// Print one JSON document instead of text.
@@ -242,17 +247,23 @@ pub enum Progress {
 }
 
 /// `65536`, `64K`, `1M`, `1MiB`.
-fn size(text: &str) -> Result<u32, String> {
+pub fn size(text: &str) -> Result<u32, String> {
+    u32::try_from(bytes(text)?).map_err(|_| "more than 4 GiB".to_owned())
+}
+
+/// The same without a limit: `100G`, `2T`.
+pub fn bytes(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let shift = match text.get(digits.len()..).unwrap_or_default().to_ascii_lowercase().as_str() {
         "" | "b" => 0,
         "k" | "kb" | "kib" => 10,
         "m" | "mb" | "mib" => 20,
         "g" | "gb" | "gib" => 30,
-        unit => return Err(format!("`{unit}` is not a unit: K, M or G")),
+        "t" | "tb" | "tib" => 40,
+        unit => return Err(format!("`{unit}` is not a unit: K, M, G or T")),
     };
-    let number: u32 = digits.parse().map_err(|_| "expected a number of bytes such as 65536, 64K or 1M".to_owned())?;
-    number.checked_mul(1 << shift).ok_or_else(|| "more than 4 GiB".to_owned())
+    let number: u64 = digits.parse().map_err(|_| "expected a number of bytes such as 65536, 64K or 1M".to_owned())?;
+    number.checked_mul(1 << shift).ok_or_else(|| "more than 16 EiB".to_owned())
 }
 
 fn rate(text: &str) -> Result<u64, String> {
@@ -268,16 +279,6 @@ fn key_file(text: &str) -> Result<(PathBuf, Option<String>), String> {
         Some((path, key)) => (PathBuf::from(path), Some(key.to_owned())),
         None => (PathBuf::from(text), None),
     })
-}
-
-/// The extension decides the format, and keeps a tablespace from being named by mistake.
-fn map_file(text: &str) -> Result<PathBuf, String> {
-    let path = PathBuf::from(text);
-    let extension = path.extension().map(|extension| extension.to_ascii_lowercase());
-    match extension.as_deref().and_then(|extension| extension.to_str()) {
-        Some("svg" | "png") => Ok(path),
-        _ => Err("a map is drawn as .svg or .png".to_owned()),
-    }
 }
 
 fn page_size(text: &str) -> Result<u32, String> {
@@ -308,7 +309,7 @@ mod tests {
 
     #[test]
     fn a_map_is_an_svg_or_a_png_and_never_a_tablespace() {
-        assert!(map_file("a.svg").is_ok() && map_file("dir/a.PNG").is_ok());
-        assert!(map_file("t.ibd").is_err() && map_file("svg").is_err());
+        assert!(picture::named("a.svg").is_ok() && picture::named("dir/a.PNG").is_ok());
+        assert!(picture::named("t.ibd").is_err() && picture::named("svg").is_err());
     }
 }

@@ -2,12 +2,14 @@
 //! 0 all well, 1 damage found, 2 could not do the work asked for.
 
 mod args;
+mod bench;
 mod check;
 mod demo;
 mod info;
 mod info_print;
 mod innochecksum;
 mod map;
+mod picture;
 mod print;
 mod progress;
 mod redo;
@@ -31,6 +33,7 @@ fn main() -> ExitCode {
         Command::Info(args) => info::run(&args),
         Command::Redo { command: RedoCommand::Info(args) } => redo::run(&args),
         Command::Innochecksum(args) => Ok(innochecksum::Call::new(args.arguments).run()),
+        Command::Bench(args) => bench::run(&args),
         Command::Demo => demo::run(),
     };
     match result {

@@ -16,12 +16,7 @@ pub struct Bar(Option<Box<Watch>>, Option<ProgressBar>);
 impl Bar {
     /// `total` in bytes, where it is known.
     pub fn new(when: Progress, total: Option<u64>) -> Self {
-        let wanted = match when {
-            Progress::Auto => io::stderr().is_terminal(),
-            Progress::Always => true,
-            Progress::Never => false,
-        };
-        if !wanted {
+        if !is_wanted(when) {
             return Self(None, None);
         }
         let bar = match total {
@@ -48,7 +43,16 @@ impl Bar {
     }
 }
 
+/// Whether somebody would see a bar.
+pub fn is_wanted(when: Progress) -> bool {
+    match when {
+        Progress::Auto => io::stderr().is_terminal(),
+        Progress::Always => true,
+        Progress::Never => false,
+    }
+}
+
 /// A template that indicatif refuses would only be a plainer bar.
-fn style(template: &str) -> ProgressStyle {
+pub fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }

@@ -16,6 +16,9 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
+    /// Somebody asked for the end, before the work was done.
+    #[error("interrupted; what was made for the work has been removed")]
+    Interrupted,
     /// The options contradict each other or the machine.
     #[error("{0}")]
     Usage(String),

@@ -4,42 +4,11 @@
 use jobs::job::info::grid::{Cell, Class, Grid};
 use jobs::{FileInfo, Tablespace};
 
+use crate::picture::{FAINT, INK, LETTER, Rgb, Scene, Shape, Weight};
 use crate::print::grouped;
 
-/// Red, green, blue.
-pub type Rgb = (u8, u8, u8);
-
-/// Something to draw; coordinates in pixels from the top left corner.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Shape {
-    /// A filled rectangle: left, top, and the first pixels that are no longer in it.
-    Rect(i32, i32, i32, i32, Rgb),
-    /// A line of text with its top left corner.
-    Text(i32, i32, Weight, Rgb, String),
-}
-
-/// How a line of text looks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Weight {
-    /// The name of the file.
-    Title,
-    /// The name of a band.
-    Heading,
-    /// Everything else.
-    Plain,
-}
-
-/// A picture.
-#[derive(Clone, Debug, Default)]
-pub struct Scene {
-    /// Pixels.
-    pub height: i32,
-    /// In the order of drawing.
-    pub shapes: Vec<Shape>,
-}
-
 /// Pixels of every picture.
-pub const WIDTH: i32 = 1280;
+const WIDTH: i32 = 1280;
 /// Room around, with the page numbers at the left of the cells.
 const LEFT: i32 = 104;
 const RIGHT: i32 = 32;
@@ -50,11 +19,7 @@ const CELL_MAX: i32 = 26;
 /// Cells at least this large stand apart from each other; smaller ones would be nothing but gaps.
 const CELL_WITH_GAP: i32 = 7;
 const LINE: i32 = 22;
-/// Width of a letter of plain text, near enough to place what follows it.
-const LETTER: i32 = 8;
 
-const INK: Rgb = (31, 41, 55);
-const FAINT: Rgb = (107, 114, 128);
 const NOTHING: Rgb = (236, 238, 241);
 const DAMAGE: Rgb = (220, 20, 20);
 
@@ -67,7 +32,7 @@ const STEPS: f64 = 48.0;
 
 /// Lays the picture out.
 pub fn scene(file: &FileInfo, space: &Tablespace, grid: &Grid) -> Scene {
-    let mut scene = Scene { height: TOP, shapes: Vec::new() };
+    let mut scene = Scene { width: WIDTH, height: TOP, shapes: Vec::new() };
     scene.titles(file, space, grid);
     let layout = Layout::of(grid.cells.len());
     scene.band("Page types", grid, layout, |cell| colour(cell.class()));
@@ -105,10 +70,6 @@ impl Layout {
 }
 
 impl Scene {
-    fn text(&mut self, x: i32, y: i32, weight: Weight, colour: Rgb, text: impl Into<String>) {
-        self.shapes.push(Shape::Text(x, y, weight, colour, text.into()));
-    }
-
     fn titles(&mut self, file: &FileInfo, space: &Tablespace, grid: &Grid) {
         let name = file.path.rsplit('/').next().unwrap_or(&file.path);
         self.text(LEFT, self.height, Weight::Title, INK, shortened(name, 70));

@@ -1,0 +1,132 @@
+//! `innokit bench`: what can be asked for.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use crate::args::{Progress, bytes, size};
+use crate::picture;
+
+const EXAMPLES: &str = "\
+Examples:
+  innokit bench device /var/lib/mysql                what the disk can do, and what patterns get of it
+  innokit bench device /data --order random --depth 1 --threads 1
+                                                     one query at a time
+
+Exit status:
+  0    measured
+  2    could not be measured
+  130  interrupted; nothing is left behind";
+
+/// Options of `bench`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct BenchArgs {
+    /// What to measure.
+    #[command(subcommand)]
+    pub what: What,
+
+    /// How to show it.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// What all benches have.
+#[derive(Debug, Args)]
+pub struct OutputArgs {
+    /// Print one JSON document instead of text.
+    #[arg(long, global = true, help_heading = "Output")]
+    pub json: bool,
+
+    /// Also draw the figures into this new file: .svg or .png.
+    #[arg(long, global = true, value_name = "FILE", value_parser = picture::named, help_heading = "Output")]
+    pub chart: Option<PathBuf>,
+
+    /// Show a bar: `auto` when standard error is a terminal.
+    #[arg(long, global = true, value_enum, default_value_t = Progress::Auto, value_name = "WHEN", help_heading = "Output")]
+    pub progress: Progress,
+}
+
+/// The benches.
+#[derive(Debug, Subcommand)]
+pub enum What {
+    /// Find the limits of the device below a directory, on a file that is made there and leaves no trace.
+    Device(DeviceArgs),
+}
+
+/// Options of `bench device`. What is given is fixed, what is not is searched.
+#[derive(Debug, Args)]
+pub struct DeviceArgs {
+    /// A directory of the file system to measure.
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+
+    /// Bytes of the file that is read and written: more than caches below the file system hold says more about the device.
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = bytes)]
+    pub size: u64,
+
+    /// Time of one measurement; there are some hundred.
+    #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = seconds)]
+    pub seconds: Duration,
+
+    /// Only this order of blocks.
+    #[arg(long, value_enum, value_name = "ORDER")]
+    pub order: Option<Order>,
+
+    /// Only this way.
+    #[arg(long, value_enum, value_name = "MODE")]
+    pub io: Option<Io>,
+
+    /// Only this engine.
+    #[arg(long, value_enum, value_name = "ENGINE")]
+    pub engine: Option<Engine>,
+
+    /// Only requests of this many bytes [default: searched; random order: 16K].
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub block_size: Option<u32>,
+
+    /// Only so many requests in flight for each thread.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub depth: Option<u32>,
+
+    /// Only so many threads.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub threads: Option<u32>,
+}
+
+/// `--order`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Order {
+    /// One block after the other.
+    Sequential,
+    /// All over the file.
+    Random,
+}
+
+/// `--io`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Io {
+    /// Past the page cache.
+    Direct,
+    /// Through the page cache.
+    Buffered,
+}
+
+/// `--engine`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Engine {
+    /// io_uring.
+    Uring,
+    /// A thread for each request.
+    Threads,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let number: f64 = text.parse().map_err(|_| "expected seconds such as 0.5 or 10".to_owned())?;
+    if (0.001..=3600.0).contains(&number) {
+        Ok(Duration::from_secs_f64(number))
+    } else {
+        Err("0.001 to 3600 seconds".to_owned())
+    }
+}

@@ -1,0 +1,184 @@
+//! Charts: panels one below the other, of bars or of lines, laid out as a [`Scene`]. Room for words is made from their letters, so
+//! that none lies on another.
+
+mod axis;
+mod bars;
+mod lines;
+
+pub use axis::Axis;
+pub use bars::{Bar, Bars};
+pub use lines::{Lines, Series};
+
+use crate::picture::{FAINT, INK, LETTER, Rgb, Scene, Shape, Weight};
+
+/// A picture of figures.
+pub struct Chart {
+    /// What it is about.
+    pub title: String,
+    /// What the figures were measured on.
+    pub notes: Vec<String>,
+    /// From top to bottom.
+    pub panels: Vec<Panel>,
+}
+
+/// A part of a chart.
+pub enum Panel {
+    /// Bars from left to right.
+    Bars(Bars),
+    /// Lines.
+    Lines(Lines),
+}
+
+/// Pixels of every chart.
+const WIDTH: i32 = 1240;
+/// Room around.
+const MARGIN: i32 = 32;
+/// From one line of text to the next.
+const LINE: i32 = 22;
+/// Lines behind the figures.
+const GRID: Rgb = (226, 230, 235);
+/// The palette of Okabe and Ito without its yellow: told apart also by the colour-blind.
+const COLOURS: [Rgb; 7] =
+    [(0, 114, 178), (230, 159, 0), (0, 158, 115), (204, 121, 167), (213, 94, 0), (86, 180, 233), (90, 90, 90)];
+
+fn colour(class: usize) -> Rgb {
+    COLOURS.get(class % COLOURS.len()).copied().unwrap_or(INK)
+}
+
+impl Chart {
+    /// Lays it out.
+    pub fn scene(&self) -> Scene {
+        let mut scene = Scene { width: WIDTH, height: MARGIN, shapes: Vec::new() };
+        scene.text(MARGIN, scene.height, Weight::Title, INK, cut(&self.title, (WIDTH - 2 * MARGIN) / 14));
+        scene.height += 36;
+        for note in &self.notes {
+            scene.text(MARGIN, scene.height, Weight::Plain, FAINT, cut(note, (WIDTH - 2 * MARGIN) / LETTER));
+            scene.height += LINE;
+        }
+        for panel in &self.panels {
+            scene.height += 20;
+            match panel {
+                Panel::Bars(bars) => bars.lay_out(&mut scene),
+                Panel::Lines(lines) => lines.lay_out(&mut scene),
+            }
+        }
+        scene.height += MARGIN;
+        scene
+    }
+}
+
+fn heading(scene: &mut Scene, text: &str) {
+    scene.text(MARGIN, scene.height, Weight::Heading, INK, text);
+    scene.height += LINE + 6;
+}
+
+/// Pixels of a word.
+fn width(text: &str) -> i32 {
+    LETTER * i32::try_from(text.chars().count()).unwrap_or(0)
+}
+
+/// The widest of some words, pixels.
+fn widest<'t>(texts: impl Iterator<Item = &'t str>) -> i32 {
+    texts.map(width).max().unwrap_or(0)
+}
+
+/// Words that would run out of their room lose their end.
+fn cut(text: &str, letters: i32) -> String {
+    let letters = usize::try_from(letters).unwrap_or(0);
+    if text.chars().count() <= letters {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(letters.saturating_sub(3)).collect();
+    format!("{kept}...")
+}
+
+/// A line from point to point.
+fn line(scene: &mut Scene, points: Vec<(i32, i32)>, thickness: u32, colour: Rgb) {
+    scene.shapes.push(Shape::Path(points, thickness, colour));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Left, top, right, bottom of a text.
+    fn room((x, y, text): (i32, i32, &str)) -> [i32; 4] {
+        [x, y, x + width(text), y + 16]
+    }
+
+    fn overlap(a: [i32; 4], b: [i32; 4]) -> bool {
+        a[0] < b[2] && b[0] < a[2] && a[1] < b[3] && b[1] < a[3]
+    }
+
+    fn sample() -> Chart {
+        let bar = |label: &str, value, class| Bar {
+            label: label.to_owned(),
+            class,
+            value,
+            text: format!("{value} MB/s of it"),
+        };
+        let bars = Bars {
+            heading: "Bars".to_owned(),
+            axis: "MB/s".to_owned(),
+            classes: vec!["read".to_owned(), "written".to_owned()],
+            rows: vec![
+                bar("nothing at all", 0.0, 0),
+                bar("a long label that says what it is", 1234.5, 1),
+                bar("b", 7.0, 0),
+            ],
+            mark: Some((1100.0, "the limit".to_owned())),
+        };
+        let series = |name: &str, factor: f64| Series {
+            name: name.to_owned(),
+            points: (0..12).map(|bits| (f64::from(1 << bits), factor * f64::from(bits + 1))).collect(),
+        };
+        let lines = |y: Axis| Lines {
+            heading: "Lines".to_owned(),
+            x: Axis::powers_of_two("callers"),
+            y,
+            series: vec![series("one", 1.0), series("ten thousand", 10_000.0)],
+        };
+        let panels = vec![
+            Panel::Bars(bars),
+            Panel::Lines(lines(Axis::linear("MB/s"))),
+            Panel::Lines(lines(Axis::logarithmic("commits/s"))),
+        ];
+        Chart { title: "A chart".to_owned(), notes: vec!["2 cores".to_owned()], panels }
+    }
+
+    #[test]
+    fn no_label_lies_on_another_and_none_outside() {
+        let scene = sample().scene();
+        let texts: Vec<_> = scene
+            .shapes
+            .iter()
+            .filter_map(|shape| match shape {
+                Shape::Text(x, y, Weight::Plain | Weight::Heading, _, text) => Some((*x, *y, text.as_str())),
+                _ => None,
+            })
+            .collect();
+        assert!(texts.len() > 30, "{}", texts.len());
+        for (index, &one) in texts.iter().enumerate() {
+            let [left, top, right, bottom] = room(one);
+            assert!(left >= 0 && top >= 0 && right <= scene.width && bottom <= scene.height, "{one:?}");
+            for &other in texts.iter().skip(index + 1) {
+                assert!(!overlap(room(one), room(other)), "{one:?} lies on {other:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn larger_figures_have_longer_bars() {
+        let scene = sample().scene();
+        let bars: Vec<_> = scene
+            .shapes
+            .iter()
+            .filter_map(|shape| match shape {
+                Shape::Rect(left, top, right, bottom, _) if bottom - top > 12 => Some(right - left),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(bars.len(), 3, "one bar for each row");
+        assert!(bars[1] > 100 * bars[2].min(3) && bars[2] >= 1 && bars[0] <= bars[2], "{bars:?}");
+    }
+}

@@ -1,0 +1,91 @@
+//! Bars from left to right, a row each.
+
+use super::{FAINT, GRID, INK, LINE, MARGIN, WIDTH, colour, cut, heading, line, widest, width};
+use crate::bench::chart::Axis;
+use crate::picture::{LETTER, Scene, Shape, Weight};
+
+/// Rows of one measure.
+pub struct Bars {
+    /// What they show.
+    pub heading: String,
+    /// The measure, with its unit.
+    pub axis: String,
+    /// Names of the colours.
+    pub classes: Vec<String>,
+    /// From top to bottom.
+    pub rows: Vec<Bar>,
+    /// A figure to compare with, and what it is.
+    pub mark: Option<(f64, String)>,
+}
+
+/// One row.
+pub struct Bar {
+    /// At its left.
+    pub label: String,
+    /// Index of its colour.
+    pub class: usize,
+    /// Its length.
+    pub value: f64,
+    /// At its right.
+    pub text: String,
+}
+
+/// From one row to the next.
+const ROW: i32 = 24;
+/// Letters of the longest label.
+const LABEL_MAX: i32 = 48;
+
+impl Bars {
+    /// Adds the panel to a picture.
+    pub fn lay_out(&self, scene: &mut Scene) {
+        heading(scene, &self.heading);
+        self.legend(scene);
+        let labels: Vec<String> = self.rows.iter().map(|row| cut(&row.label, LABEL_MAX)).collect();
+        let left = MARGIN + widest(labels.iter().map(String::as_str)) + 12;
+        let right = (WIDTH - MARGIN - 8 - widest(self.rows.iter().map(|row| row.text.as_str()))).max(left + 120);
+        let mark = self.mark.as_ref().map(|(value, _)| *value);
+        let fitted = Axis::linear(&self.axis).fit(self.rows.iter().map(|row| row.value).chain(mark));
+        let x = |value: f64| left + (fitted.place(value) * f64::from(right - left)).round() as i32;
+        if let Some((value, name)) = &self.mark {
+            let at = (x(*value) - width(name) / 2).clamp(left, WIDTH - MARGIN - width(name));
+            scene.text(at, scene.height, Weight::Plain, INK, name.as_str());
+            scene.height += LINE;
+        }
+        let (top, bottom) = (scene.height, scene.height + ROW * i32::try_from(self.rows.len()).unwrap_or(0));
+        for (value, label) in fitted.ticks(((right - left) / (LETTER * 9)).unsigned_abs() as usize) {
+            line(scene, vec![(x(value), top), (x(value), bottom)], 1, GRID);
+            scene.text(x(value) - width(&label) / 2, bottom + 6, Weight::Plain, FAINT, label);
+        }
+        for ((row, label), y) in self.rows.iter().zip(&labels).zip((top..).step_by(ROW as usize)) {
+            scene.text(left - 12 - width(label), y + 4, Weight::Plain, INK, label.as_str());
+            let end = x(row.value).max(left + i32::from(row.value > 0.0));
+            scene.shapes.push(Shape::Rect(left, y + 4, end, y + ROW - 4, colour(row.class)));
+            scene.text(end + 8, y + 4, Weight::Plain, INK, row.text.as_str());
+        }
+        if let Some(value) = mark {
+            line(scene, vec![(x(value), top - 2), (x(value), bottom)], 2, INK);
+        }
+        scene.height = bottom + 6 + LINE;
+        scene.text((left + right - width(&self.axis)) / 2, scene.height, Weight::Plain, FAINT, self.axis.as_str());
+        scene.height += LINE;
+    }
+
+    /// The colours with their names, where there is more than one.
+    fn legend(&self, scene: &mut Scene) {
+        let mut x = MARGIN;
+        let used = self.classes.iter().enumerate().filter(|(class, _)| self.rows.iter().any(|row| row.class == *class));
+        for (class, name) in used {
+            let end = x + 22 + width(name);
+            if end > WIDTH - MARGIN {
+                x = MARGIN;
+                scene.height += LINE;
+            }
+            scene.shapes.push(Shape::Rect(x, scene.height + 3, x + 14, scene.height + 15, colour(class)));
+            scene.text(x + 22, scene.height, Weight::Plain, INK, name.as_str());
+            x += 22 + width(name) + 24;
+        }
+        if x > MARGIN {
+            scene.height += LINE + 8;
+        }
+    }
+}

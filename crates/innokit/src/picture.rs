@@ -1,0 +1,209 @@
+//! Pictures as SVG or PNG: rectangles, lines and text at given pixels, from `info --map` and `bench --chart`. Nothing depends on fonts
+//! of the machine: an SVG leaves its text to the viewer, a PNG gets letters that are built in.
+
+use std::error::Error;
+use std::fs::Permissions;
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use noto_sans_mono_bitmap::{FontWeight, RasterHeight, get_raster};
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use tempfile::NamedTempFile;
+
+/// Red, green, blue.
+pub type Rgb = (u8, u8, u8);
+
+/// Text, and everything that should be seen first.
+pub const INK: Rgb = (31, 41, 55);
+/// Text that explains.
+pub const FAINT: Rgb = (107, 114, 128);
+
+/// Width of a letter of plain text and of headings, near enough to place what follows it.
+pub const LETTER: i32 = 8;
+
+/// Something to draw; coordinates in pixels from the top left corner.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Shape {
+    /// A filled rectangle: left, top, and the first pixels that are no longer in it.
+    Rect(i32, i32, i32, i32, Rgb),
+    /// A line of text with its top left corner.
+    Text(i32, i32, Weight, Rgb, String),
+    /// Straight lines from point to point, so many pixels wide.
+    Path(Vec<(i32, i32)>, u32, Rgb),
+    /// A filled circle: centre and radius.
+    Dot(i32, i32, i32, Rgb),
+}
+
+/// How a line of text looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weight {
+    /// The name of the whole.
+    Title,
+    /// The name of a part.
+    Heading,
+    /// Everything else.
+    Plain,
+}
+
+/// A picture.
+#[derive(Clone, Debug, Default)]
+pub struct Scene {
+    /// Pixels.
+    pub width: i32,
+    /// Pixels.
+    pub height: i32,
+    /// In the order of drawing.
+    pub shapes: Vec<Shape>,
+}
+
+impl Scene {
+    /// Adds a line of text with its top left corner.
+    pub fn text(&mut self, x: i32, y: i32, weight: Weight, colour: Rgb, text: impl Into<String>) {
+        self.shapes.push(Shape::Text(x, y, weight, colour, text.into()));
+    }
+}
+
+/// Whether a picture may be called so: the extension decides the format, and keeps a tablespace from being named by mistake.
+///
+/// # Errors
+/// What the name must end in.
+pub fn named(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    let extension = path.extension().map(|extension| extension.to_ascii_lowercase());
+    match extension.as_deref().and_then(|extension| extension.to_str()) {
+        Some("svg" | "png") => Ok(path),
+        _ => Err("a picture is drawn as .svg or .png".to_owned()),
+    }
+}
+
+/// Draws into `target`, whose extension says how. The target is replaced in one step, once the picture is done.
+pub fn replace(scene: &Scene, target: &Path) -> Result<(), Box<dyn Error>> {
+    beside(target, &bytes(scene, target)?)?.persist(target)?;
+    Ok(())
+}
+
+/// The same, but a file that is already there is left alone.
+pub fn create(scene: &Scene, target: &Path) -> Result<(), Box<dyn Error>> {
+    beside(target, &bytes(scene, target)?)?.persist_noclobber(target)?;
+    Ok(())
+}
+
+fn bytes(scene: &Scene, target: &Path) -> Result<Vec<u8>, Box<dyn Error>> {
+    let png = target.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("png"));
+    if png { as_png(scene) } else { Ok(as_svg(scene)?.into_bytes()) }
+}
+
+/// A temporary file in the directory of `target`.
+fn beside(target: &Path, bytes: &[u8]) -> io::Result<NamedTempFile> {
+    let dir = target.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // As any other file that a command makes: the user's umask decides.
+    let mut file = tempfile::Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(dir)?;
+    file.write_all(bytes)?;
+    Ok(file)
+}
+
+fn size(scene: &Scene) -> (u32, u32) {
+    (scene.width.unsigned_abs().max(1), scene.height.unsigned_abs().max(1))
+}
+
+fn as_svg(scene: &Scene) -> Result<String, Box<dyn Error>> {
+    let mut text = String::new();
+    {
+        let area = SVGBackend::with_string(&mut text, size(scene)).into_drawing_area();
+        paint(&area, scene, svg_text).map_err(|error| error.to_string())?;
+        area.present().map_err(|error| error.to_string())?;
+    }
+    Ok(text)
+}
+
+fn as_png(scene: &Scene) -> Result<Vec<u8>, Box<dyn Error>> {
+    let (width, height) = size(scene);
+    let mut pixels = vec![0; width as usize * height as usize * 3];
+    {
+        let area = BitMapBackend::with_buffer(&mut pixels, (width, height)).into_drawing_area();
+        paint(&area, scene, pixel_text).map_err(|error| error.to_string())?;
+        area.present().map_err(|error| error.to_string())?;
+    }
+    let mut bytes = Vec::new();
+    let mut encoder = png::Encoder::new(&mut bytes, width, height);
+    encoder.set_color(png::ColorType::Rgb);
+    encoder.set_depth(png::BitDepth::Eight);
+    let mut writer = encoder.write_header()?;
+    writer.write_image_data(&pixels)?;
+    writer.finish()?;
+    Ok(bytes)
+}
+
+/// What drawing comes to.
+type Drawn<DB> = Result<(), DrawingAreaErrorKind<<DB as DrawingBackend>::ErrorType>>;
+
+/// A line of text as somebody wants it drawn.
+struct Line<'t> {
+    at: (i32, i32),
+    weight: Weight,
+    colour: RGBColor,
+    text: &'t str,
+}
+
+fn paint<DB: DrawingBackend>(
+    area: &DrawingArea<DB, Shift>,
+    scene: &Scene,
+    write: impl Fn(&DrawingArea<DB, Shift>, &Line<'_>) -> Drawn<DB>,
+) -> Drawn<DB> {
+    area.fill(&WHITE)?;
+    for shape in &scene.shapes {
+        match shape {
+            Shape::Rect(left, top, right, bottom, colour) => {
+                area.draw(&Rectangle::new([(*left, *top), (*right, *bottom)], rgb(*colour).filled()))?;
+            }
+            Shape::Text(x, y, weight, colour, text) => {
+                write(area, &Line { at: (*x, *y), weight: *weight, colour: rgb(*colour), text })?;
+            }
+            Shape::Path(points, width, colour) => {
+                area.draw(&PathElement::new(points.clone(), rgb(*colour).stroke_width(*width)))?;
+            }
+            Shape::Dot(x, y, radius, colour) => {
+                area.draw(&Circle::new((*x, *y), *radius, rgb(*colour).filled()))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+const fn rgb((red, green, blue): Rgb) -> RGBColor {
+    RGBColor(red, green, blue)
+}
+
+/// Text as text, in whatever the viewer has.
+fn svg_text<DB: DrawingBackend>(area: &DrawingArea<DB, Shift>, line: &Line<'_>) -> Drawn<DB> {
+    let (size, style) = match line.weight {
+        Weight::Title => (20.0, FontStyle::Bold),
+        Weight::Heading => (13.5, FontStyle::Bold),
+        Weight::Plain => (13.5, FontStyle::Normal),
+    };
+    let font = FontDesc::new(FontFamily::Monospace, size, style);
+    area.draw_text(line.text, &TextStyle::from(font).color(&line.colour), line.at)
+}
+
+/// Text as pixels of built-in letters, softened at their edges. What these do not have becomes a question mark.
+fn pixel_text<DB: DrawingBackend>(area: &DrawingArea<DB, Shift>, line: &Line<'_>) -> Drawn<DB> {
+    let (weight, height) = match line.weight {
+        Weight::Title => (FontWeight::Bold, RasterHeight::Size24),
+        Weight::Heading => (FontWeight::Bold, RasterHeight::Size16),
+        Weight::Plain => (FontWeight::Regular, RasterHeight::Size16),
+    };
+    let (mut x, top) = line.at;
+    for letter in line.text.chars() {
+        let raster = get_raster(letter, weight, height).or_else(|| get_raster('?', weight, height));
+        let Some(raster) = raster else { continue };
+        for (y, row) in (top..).zip(raster.raster()) {
+            for (x, shade) in (x..).zip(*row).filter(|(_, shade)| **shade > 0) {
+                area.draw_pixel((x, y), &line.colour.mix(f64::from(*shade) / 255.0))?;
+            }
+        }
+        x += i32::try_from(raster.width()).unwrap_or(0);
+    }
+    Ok(())
+}
