@@ -7,9 +7,10 @@ use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use noto_sans_mono_bitmap::{FontWeight, RasterHeight, get_raster};
+use noto_sans_mono_bitmap::{FontWeight, RasterHeight, get_raster, get_raster_width};
 use plotters::coord::Shift;
 use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 use tempfile::NamedTempFile;
 
 /// Red, green, blue.
@@ -30,10 +31,21 @@ pub enum Shape {
     Rect(i32, i32, i32, i32, Rgb),
     /// A line of text with its top left corner.
     Text(i32, i32, Weight, Rgb, String),
+    /// A line of plain text whose right or middle is given, and its top.
+    Label(i32, i32, Anchor, Rgb, String),
     /// Straight lines from point to point, so many pixels wide.
     Path(Vec<(i32, i32)>, u32, Rgb),
     /// A filled circle: centre and radius.
     Dot(i32, i32, i32, Rgb),
+}
+
+/// What of a label is where it shall be. Fonts differ in width, so only whoever draws knows where it begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Anchor {
+    /// Its middle.
+    Middle,
+    /// Its end.
+    End,
 }
 
 /// How a line of text looks.
@@ -62,6 +74,11 @@ impl Scene {
     /// Adds a line of text with its top left corner.
     pub fn text(&mut self, x: i32, y: i32, weight: Weight, colour: Rgb, text: impl Into<String>) {
         self.shapes.push(Shape::Text(x, y, weight, colour, text.into()));
+    }
+
+    /// Adds a line of plain text whose middle or end is given.
+    pub fn label(&mut self, x: i32, y: i32, anchor: Anchor, colour: Rgb, text: impl Into<String>) {
+        self.shapes.push(Shape::Label(x, y, anchor, colour, text.into()));
     }
 }
 
@@ -142,6 +159,8 @@ type Drawn<DB> = Result<(), DrawingAreaErrorKind<<DB as DrawingBackend>::ErrorTy
 /// A line of text as somebody wants it drawn.
 struct Line<'t> {
     at: (i32, i32),
+    /// Of `at`; the left, if there is none.
+    anchor: Option<Anchor>,
     weight: Weight,
     colour: RGBColor,
     text: &'t str,
@@ -159,7 +178,11 @@ fn paint<DB: DrawingBackend>(
                 area.draw(&Rectangle::new([(*left, *top), (*right, *bottom)], rgb(*colour).filled()))?;
             }
             Shape::Text(x, y, weight, colour, text) => {
-                write(area, &Line { at: (*x, *y), weight: *weight, colour: rgb(*colour), text })?;
+                write(area, &Line { at: (*x, *y), anchor: None, weight: *weight, colour: rgb(*colour), text })?;
+            }
+            Shape::Label(x, y, anchor, colour, text) => {
+                let (anchor, weight) = (Some(*anchor), Weight::Plain);
+                write(area, &Line { at: (*x, *y), anchor, weight, colour: rgb(*colour), text })?;
             }
             Shape::Path(points, width, colour) => {
                 area.draw(&PathElement::new(points.clone(), rgb(*colour).stroke_width(*width)))?;
@@ -184,7 +207,13 @@ fn svg_text<DB: DrawingBackend>(area: &DrawingArea<DB, Shift>, line: &Line<'_>) 
         Weight::Plain => (13.5, FontStyle::Normal),
     };
     let font = FontDesc::new(FontFamily::Monospace, size, style);
-    area.draw_text(line.text, &TextStyle::from(font).color(&line.colour), line.at)
+    let across = match line.anchor {
+        None => HPos::Left,
+        Some(Anchor::Middle) => HPos::Center,
+        Some(Anchor::End) => HPos::Right,
+    };
+    let style = TextStyle::from(font).color(&line.colour).pos(Pos::new(across, VPos::Top));
+    area.draw_text(line.text, &style, line.at)
 }
 
 /// Text as pixels of built-in letters, softened at their edges. What these do not have becomes a question mark.
@@ -195,6 +224,13 @@ fn pixel_text<DB: DrawingBackend>(area: &DrawingArea<DB, Shift>, line: &Line<'_>
         Weight::Plain => (FontWeight::Regular, RasterHeight::Size16),
     };
     let (mut x, top) = line.at;
+    let letters = i32::try_from(line.text.chars().count()).unwrap_or(0);
+    let width = letters * i32::try_from(get_raster_width(weight, height)).unwrap_or(0);
+    x -= match line.anchor {
+        None => 0,
+        Some(Anchor::Middle) => width / 2,
+        Some(Anchor::End) => width,
+    };
     for letter in line.text.chars() {
         let raster = get_raster(letter, weight, height).or_else(|| get_raster('?', weight, height));
         let Some(raster) = raster else { continue };

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
+use jobs::job::bench::check::Peer;
 
 use crate::args::{Progress, bytes, size};
 use crate::picture;
@@ -13,6 +14,8 @@ Examples:
   innokit bench device /var/lib/mysql                what the disk can do, and what patterns get of it
   innokit bench device /data --order random --depth 1 --threads 1
                                                      one query at a time
+  innokit bench check shop/orders.ibd --chart check.svg
+                                                     what large blocks, overlap, direct I/O and workers each bring
 
 Exit status:
   0    measured
@@ -53,6 +56,32 @@ pub struct OutputArgs {
 pub enum What {
     /// Find the limits of the device below a directory, on a file that is made there and leaves no trace.
     Device(DeviceArgs),
+    /// Verify one tablespace in many ways, cold each time, and compare each with what the device gives.
+    Check(CheckBenchArgs),
+}
+
+/// Options of `bench check`.
+#[derive(Debug, Args)]
+pub struct CheckBenchArgs {
+    /// A tablespace; it is read only. Some hundred megabytes and more give steady figures.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+
+    /// Measure each row so often, in rounds over all rows.
+    #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u16).range(1..=100))]
+    pub rounds: u16,
+
+    /// Time of one measurement in the search for the device's limit.
+    #[arg(long, value_name = "SECONDS", default_value = "0.3", value_parser = seconds)]
+    pub seconds: Duration,
+
+    /// Also measure this tool, which gets FILE as its last argument (may be given several times).
+    #[arg(long, value_name = "NAME=COMMAND", value_parser = Peer::parse)]
+    pub peer: Vec<Peer>,
+
+    /// Do not look for innochecksum, inno and fio.
+    #[arg(long)]
+    pub no_peers: bool,
 }
 
 /// Options of `bench device`. What is given is fixed, what is not is searched.

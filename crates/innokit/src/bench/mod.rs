@@ -3,6 +3,7 @@
 pub mod args;
 
 mod chart;
+mod check;
 mod device;
 mod table;
 mod units;
@@ -34,6 +35,7 @@ pub fn run(args: &BenchArgs) -> Result<u8, Box<dyn Error>> {
     let stop = on_signals()?;
     let done = match &args.what {
         What::Device(device) => device::run(device, &args.output, &stop),
+        What::Check(check) => check::run(check, &args.output, &stop),
     };
     match done {
         Err(error) if matches!(error.downcast_ref(), Some(jobs::Error::Interrupted)) => {

@@ -47,7 +47,7 @@ impl Axis {
         let low = values.filter(above).fold(f64::INFINITY, f64::min);
         let (low, high) = if high.is_finite() { (low, high) } else { (1.0, 1.0) };
         let (low, high) = match self.scale {
-            Scale::Linear => (0.0, nice_above(high)),
+            Scale::Linear => (0.0, nice_above(high, &[1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0])),
             Scale::Decades => (10_f64.powf(low.log10().floor()), 10_f64.powf(high.log10().ceil())),
             Scale::Doublings => (2_f64.powf(low.log2().floor()), 2_f64.powf(high.log2().ceil())),
         };
@@ -71,8 +71,8 @@ impl Fitted {
         let most = most.max(2);
         match self.scale {
             Scale::Linear => {
-                let step = nice_above((self.high - self.low) / most as f64);
-                let count = ((self.high - self.low) / step).floor() as u32;
+                let step = nice_above((self.high - self.low) / most as f64, &[1.0, 2.0, 2.5, 5.0, 10.0]);
+                let count = ((self.high - self.low) / step + 1e-6).floor() as u32;
                 (0..=count)
                     .map(|index| self.low + f64::from(index) * step)
                     .map(|value| (value, number(value)))
@@ -91,17 +91,13 @@ impl Fitted {
     }
 }
 
-/// The smallest of 1, 2, 2.5, 5 times a power of ten that is not below the value.
-fn nice_above(value: f64) -> f64 {
+/// The smallest of the factors times a power of ten that is not below the value.
+fn nice_above(value: f64, factors: &[f64]) -> f64 {
     if value <= 0.0 || !value.is_finite() {
         return 1.0;
     }
     let power = 10_f64.powf(value.log10().floor());
-    [1.0, 2.0, 2.5, 5.0, 10.0]
-        .into_iter()
-        .map(|factor| factor * power)
-        .find(|nice| *nice >= value * 0.999_999)
-        .unwrap_or(value)
+    factors.iter().map(|factor| factor * power).find(|nice| *nice >= value * 0.999_999).unwrap_or(value)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::{FAINT, GRID, INK, LINE, MARGIN, WIDTH, colour, cut, heading, line, widest, width};
 use crate::bench::chart::Axis;
-use crate::picture::{LETTER, Scene, Shape, Weight};
+use crate::picture::{Anchor, LETTER, Scene, Shape, Weight};
 
 /// Rows of one measure.
 pub struct Bars {
@@ -47,17 +47,17 @@ impl Bars {
         let fitted = Axis::linear(&self.axis).fit(self.rows.iter().map(|row| row.value).chain(mark));
         let x = |value: f64| left + (fitted.place(value) * f64::from(right - left)).round() as i32;
         if let Some((value, name)) = &self.mark {
-            let at = (x(*value) - width(name) / 2).clamp(left, WIDTH - MARGIN - width(name));
-            scene.text(at, scene.height, Weight::Plain, INK, name.as_str());
+            let middle = x(*value).min(WIDTH - MARGIN - width(name) / 2);
+            scene.label(middle, scene.height, Anchor::Middle, INK, name.as_str());
             scene.height += LINE;
         }
         let (top, bottom) = (scene.height, scene.height + ROW * i32::try_from(self.rows.len()).unwrap_or(0));
         for (value, label) in fitted.ticks(((right - left) / (LETTER * 9)).unsigned_abs() as usize) {
             line(scene, vec![(x(value), top), (x(value), bottom)], 1, GRID);
-            scene.text(x(value) - width(&label) / 2, bottom + 6, Weight::Plain, FAINT, label);
+            scene.label(x(value), bottom + 6, Anchor::Middle, FAINT, label);
         }
         for ((row, label), y) in self.rows.iter().zip(&labels).zip((top..).step_by(ROW as usize)) {
-            scene.text(left - 12 - width(label), y + 4, Weight::Plain, INK, label.as_str());
+            scene.label(left - 12, y + 4, Anchor::End, INK, label.as_str());
             let end = x(row.value).max(left + i32::from(row.value > 0.0));
             scene.shapes.push(Shape::Rect(left, y + 4, end, y + ROW - 4, colour(row.class)));
             scene.text(end + 8, y + 4, Weight::Plain, INK, row.text.as_str());
@@ -66,7 +66,7 @@ impl Bars {
             line(scene, vec![(x(value), top - 2), (x(value), bottom)], 2, INK);
         }
         scene.height = bottom + 6 + LINE;
-        scene.text((left + right - width(&self.axis)) / 2, scene.height, Weight::Plain, FAINT, self.axis.as_str());
+        scene.label((left + right) / 2, scene.height, Anchor::Middle, FAINT, self.axis.as_str());
         scene.height += LINE;
     }
 

@@ -1,7 +1,7 @@
 //! Lines over an axis, their names at the right.
 
-use super::{Axis, FAINT, GRID, INK, LINE, MARGIN, WIDTH, colour, cut, heading, line, widest, width};
-use crate::picture::{LETTER, Scene, Shape, Weight};
+use super::{Axis, FAINT, GRID, INK, LINE, MARGIN, WIDTH, colour, cut, heading, line, widest};
+use crate::picture::{Anchor, LETTER, Scene, Shape, Weight};
 
 /// Several series over the same axes.
 pub struct Lines {
@@ -47,11 +47,11 @@ impl Lines {
         let y = |value: f64| bottom - (up.place(value) * f64::from(HEIGHT)).round() as i32;
         for (value, label) in y_ticks {
             line(scene, vec![(left, y(value)), (right, y(value))], 1, GRID);
-            scene.text(left - 10 - width(&label), y(value) - 8, Weight::Plain, FAINT, label);
+            scene.label(left - 10, y(value) - 8, Anchor::End, FAINT, label);
         }
         for (value, label) in across.ticks(((right - left) / (LETTER * 7)).unsigned_abs() as usize) {
             line(scene, vec![(x(value), top), (x(value), bottom)], 1, GRID);
-            scene.text(x(value) - width(&label) / 2, bottom + 14, Weight::Plain, FAINT, label);
+            scene.label(x(value), bottom + 14, Anchor::Middle, FAINT, label);
         }
         for (class, series) in self.series.iter().enumerate() {
             let points: Vec<_> = series.points.iter().map(|&(across, up)| (x(across), y(up))).collect();
@@ -66,7 +66,7 @@ impl Lines {
         }
         let legend = LINE * i32::try_from(names.len()).unwrap_or(0);
         scene.height = (bottom + 14 + LINE).max(top + legend);
-        scene.text((left + right - width(&self.x.name)) / 2, scene.height, Weight::Plain, FAINT, self.x.name.as_str());
+        scene.label((left + right) / 2, scene.height, Anchor::Middle, FAINT, self.x.name.as_str());
         scene.height += LINE;
     }
 }

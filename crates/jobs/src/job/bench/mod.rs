@@ -1,10 +1,12 @@
 //! `bench`: what this machine can do, and what each of innokit's ways of moving bytes brings on it.
 //!
 //! * [`device`]: pattern -> queue -> rate; a search over engine, block size, depth and threads finds the device's limit.
+//! * [`check`]: one file, verified in many ways, each beside the limit that was found on the same file in the same run.
 //!
 //! What holds for all of them: figures come with their repetitions, ratios are taken within one round, and a report says what was
 //! cold and what was cached. Files are made in a directory of the run's own and have no name while they are used.
 
+pub mod check;
 pub mod cold;
 pub mod device;
 pub mod machine;

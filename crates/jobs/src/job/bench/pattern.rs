@@ -206,14 +206,20 @@ fn scattered(index: u64, count: u64) -> u64 {
     loop {
         let (mut left, mut right) = (value >> half, value & mask);
         for round in 1..=4_u64 {
-            let mixed = (right ^ (round << 32)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-            (left, right) = (right, left ^ ((mixed >> 29) & mask));
+            (left, right) = (right, left ^ (mixed(right ^ (round << 56)) & mask));
         }
         value = (left << half) | right;
         if value < count {
             return value;
         }
     }
+}
+
+/// Every bit of the input in every bit of the output, as the finish of SplitMix64 has it.
+fn mixed(value: u64) -> u64 {
+    let value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    value ^ (value >> 31)
 }
 
 /// A thread's queue and what it has seen.

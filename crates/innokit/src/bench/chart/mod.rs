@@ -100,10 +100,17 @@ fn line(scene: &mut Scene, points: Vec<(i32, i32)>, thickness: u32, colour: Rgb)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::picture::Anchor;
 
-    /// Left, top, right, bottom of a text.
-    fn room((x, y, text): (i32, i32, &str)) -> [i32; 4] {
-        [x, y, x + width(text), y + 16]
+    /// A text, and the left, top, right, bottom of its room.
+    fn text(shape: &Shape) -> Option<(&str, [i32; 4])> {
+        let (x, y, before, text) = match shape {
+            Shape::Text(x, y, Weight::Plain | Weight::Heading, _, text) => (x, y, 0, text),
+            Shape::Label(x, y, Anchor::Middle, _, text) => (x, y, width(text) / 2, text),
+            Shape::Label(x, y, Anchor::End, _, text) => (x, y, width(text), text),
+            _ => return None,
+        };
+        Some((text, [x - before, *y, x - before + width(text), y + 16]))
     }
 
     fn overlap(a: [i32; 4], b: [i32; 4]) -> bool {
@@ -149,20 +156,13 @@ mod tests {
     #[test]
     fn no_label_lies_on_another_and_none_outside() {
         let scene = sample().scene();
-        let texts: Vec<_> = scene
-            .shapes
-            .iter()
-            .filter_map(|shape| match shape {
-                Shape::Text(x, y, Weight::Plain | Weight::Heading, _, text) => Some((*x, *y, text.as_str())),
-                _ => None,
-            })
-            .collect();
+        let texts: Vec<_> = scene.shapes.iter().filter_map(text).collect();
         assert!(texts.len() > 30, "{}", texts.len());
         for (index, &one) in texts.iter().enumerate() {
-            let [left, top, right, bottom] = room(one);
+            let [left, top, right, bottom] = one.1;
             assert!(left >= 0 && top >= 0 && right <= scene.width && bottom <= scene.height, "{one:?}");
             for &other in texts.iter().skip(index + 1) {
-                assert!(!overlap(room(one), room(other)), "{one:?} lies on {other:?}");
+                assert!(!overlap(one.1, other.1), "{one:?} lies on {other:?}");
             }
         }
     }
