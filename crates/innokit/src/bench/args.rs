@@ -99,6 +99,10 @@ pub struct DeviceArgs {
     #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = seconds)]
     pub seconds: Duration,
 
+    /// Only reading, or only writing.
+    #[arg(long, value_enum, value_name = "ACCESS")]
+    pub access: Option<Access>,
+
     /// Only this order of blocks.
     #[arg(long, value_enum, value_name = "ORDER")]
     pub order: Option<Order>,
@@ -122,6 +126,15 @@ pub struct DeviceArgs {
     /// Only so many threads.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub threads: Option<u32>,
+}
+
+/// `--access`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Access {
+    /// Blocks are read.
+    Read,
+    /// Blocks are written over, and synced at the end.
+    Write,
 }
 
 /// `--order`.

@@ -4,13 +4,14 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::sync::atomic::AtomicBool;
 
-use jobs::job::bench::device::{DeviceOptions, DeviceReport, Limit, Tried, device};
-use jobs::job::bench::pattern::{Carrier, Order, Setting, Way};
+use jobs::job::bench::device::{DeviceOptions, DeviceReport, Limit, Tried, Write as Written, WriteKind, device};
+use jobs::job::bench::pattern::{Access, Carrier, Order, Setting, Way};
 
 use super::args::{self, DeviceArgs, OutputArgs};
 use super::chart::{Axis, Bar, Bars, Chart, Lines, Panel, Series};
 use super::table::Table;
 use super::units::{megabytes, number, percent, size};
+use crate::print::grouped;
 
 /// Measures, prints, draws.
 pub fn run(args: &DeviceArgs, output: &OutputArgs, stop: &AtomicBool) -> Result<(), Box<dyn Error>> {
@@ -24,6 +25,10 @@ fn options(args: &DeviceArgs) -> DeviceOptions {
     DeviceOptions {
         size: args.size,
         time: args.seconds,
+        accesses: args.access.map_or(defaults.accesses, |access| match access {
+            args::Access::Read => vec![Access::Read],
+            args::Access::Write => vec![Access::Write],
+        }),
         orders: args.order.map_or(defaults.orders, |order| match order {
             args::Order::Sequential => vec![Order::Sequential],
             args::Order::Random => vec![Order::Random],
@@ -39,6 +44,13 @@ fn options(args: &DeviceArgs) -> DeviceOptions {
         block_size: args.block_size,
         depth: args.depth,
         threads: args.threads,
+    }
+}
+
+const fn access(access: Access) -> &'static str {
+    match access {
+        Access::Read => "read",
+        Access::Write => "write",
     }
 }
 
@@ -80,6 +92,13 @@ fn text(report: &DeviceReport, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "\nPatterns, and what they get of the limit of their order")?;
         patterns.print(out)?;
     }
+    if !report.writes.is_empty() {
+        writeln!(out, "\nWriting a file from start to end, the sync at the end included")?;
+        writes(report).print(out)?;
+        if report.storage.device.is_none() {
+            writeln!(out, "(what the device did is not available: the file system has no block device of its own)")?;
+        }
+    }
     for note in &report.notes {
         writeln!(out, "\nnote: {note}")?;
     }
@@ -89,7 +108,7 @@ fn text(report: &DeviceReport, out: &mut dyn Write) -> io::Result<()> {
 fn limits(report: &DeviceReport) -> Table {
     let headings =
         ["read", "way", "engine", "block", "depth", "threads", "MB/s", "+-", "requests/s", "p50 us", "p99 us", "tried"];
-    let mut table = Table::new(3, &headings);
+    let mut table = Table::new(4, &headings);
     for limit in &report.limits {
         let rate = &limit.bytes_per_second;
         let figures = [
@@ -100,19 +119,31 @@ fn limits(report: &DeviceReport) -> Table {
             number(limit.latency.p99_us),
             limit.tried.len().to_string(),
         ];
-        let words = [order(limit.order).to_owned(), way(limit.way).to_owned()];
+        let words = [access(limit.access), order(limit.order), way(limit.way)].map(str::to_owned);
         table.row(words.into_iter().chain(setting(&limit.setting)).chain(figures));
     }
     table
 }
 
 fn patterns(report: &DeviceReport) -> Table {
-    let headings =
-        ["who reads so", "read", "way", "block", "depth", "MB/s", "requests/s", "p50 us", "p99 us", "of the limit"];
-    let mut table = Table::new(3, &headings);
+    let headings = [
+        "who does so",
+        "access",
+        "order",
+        "way",
+        "block",
+        "depth",
+        "MB/s",
+        "requests/s",
+        "p50 us",
+        "p99 us",
+        "of the limit",
+    ];
+    let mut table = Table::new(4, &headings);
     for row in &report.patterns {
         table.row([
             row.name.to_owned(),
+            access(row.pattern.access).to_owned(),
             order(row.pattern.order).to_owned(),
             way(row.pattern.way).to_owned(),
             size(row.pattern.setting.block_size.into()),
@@ -127,67 +158,116 @@ fn patterns(report: &DeviceReport) -> Table {
     table
 }
 
+/// What a row of writes is, for people.
+fn kind(row: &Written) -> String {
+    let block = size(row.block_size.into());
+    match row.kind {
+        WriteKind::Growing => "a growing file".to_owned(),
+        WriteKind::Fallocated => "fallocated, never written".to_owned(),
+        WriteKind::Recycled => "written over (recycled)".to_owned(),
+        WriteKind::Small => format!("growing, {block} by {block}"),
+        WriteKind::Gathered => format!("growing, 4K gathered to {block}"),
+    }
+}
+
+fn writes(report: &DeviceReport) -> Table {
+    let headings =
+        ["space", "way", "block", "depth", "MB/s", "+-", "device writes", "flushes", "device reads", "written / bytes"];
+    let mut table = Table::new(2, &headings);
+    for row in &report.writes {
+        let device = row.device.map_or_else(
+            || std::array::from_fn(|_| "n/a".to_owned()),
+            |counts| {
+                let share = counts.written_bytes as f64 / row.bytes.max(1) as f64;
+                [grouped(counts.writes), grouped(counts.flushes), grouped(counts.reads), number(share)]
+            },
+        );
+        let words = [kind(row), way(row.way).to_owned(), size(row.block_size.into()), row.depth.to_string()];
+        let rate = &row.bytes_per_second;
+        let figures = [megabytes(rate.median), percent(rate.noise())];
+        table.row(words.into_iter().chain(figures).chain(device));
+    }
+    table
+}
+
+/// The class of a bar, in the order of [`CLASSES`].
+fn class(access: Access, order: Order) -> usize {
+    2 * usize::from(access == Access::Write) + usize::from(order == Order::Random)
+}
+
+const CLASSES: [&str; 4] =
+    ["sequential read", "random read, a page each", "sequential write", "random write, a page each"];
+
 fn chart(report: &DeviceReport) -> Chart {
-    let bars = report.limits.iter().map(|limit| Bar {
-        label: format!("{} {}", order(limit.order), way(limit.way)),
-        class: usize::from(limit.order == Order::Random),
+    let limits = report.limits.iter().map(|limit| Bar {
+        label: format!("{} {} {}", access(limit.access), order(limit.order), way(limit.way)),
+        class: class(limit.access, limit.order),
         value: limit.bytes_per_second.median / 1e6,
         text: format!("{} MB/s: {}", megabytes(limit.bytes_per_second.median), setting(&limit.setting).join(" x ")),
     });
     let patterns = report.patterns.iter().map(|row| Bar {
         label: row.name.to_owned(),
-        class: usize::from(row.pattern.order == Order::Random),
+        class: class(row.pattern.access, row.pattern.order),
         value: row.bytes_per_second.median / 1e6,
-        text: format!(
-            "{} MB/s, {} of the limit",
-            megabytes(row.bytes_per_second.median),
-            row.share_of_limit.map_or_else(String::new, percent)
-        ),
+        text: match row.share_of_limit {
+            Some(share) => format!("{} MB/s, {} of the limit", megabytes(row.bytes_per_second.median), percent(share)),
+            None => format!("{} MB/s", megabytes(row.bytes_per_second.median)),
+        },
     });
-    let classes = vec!["sequential".to_owned(), "random, 16 KiB pages".to_owned()];
-    let mut panels = vec![Panel::Bars(Bars {
-        heading: "Reading: limits (engine x block x depth x threads), and patterns".to_owned(),
-        axis: "MB/s".to_owned(),
-        classes,
-        rows: bars.chain(patterns).collect(),
-        mark: None,
-    })];
-    panels.push(section(
+    let writes = report.writes.iter().map(|row| Bar {
+        label: format!("{}, {}", kind(row), way(row.way)),
+        class: class(Access::Write, Order::Sequential),
+        value: row.bytes_per_second.median / 1e6,
+        text: format!("{} MB/s", megabytes(row.bytes_per_second.median)),
+    });
+    let bars = |heading: &str, rows: Vec<Bar>| {
+        let (heading, classes) = (heading.to_owned(), CLASSES.map(str::to_owned).to_vec());
+        Panel::Bars(Bars { heading, axis: "MB/s".to_owned(), classes, rows, mark: None })
+    };
+    let depths = section(
         report,
         "By requests in flight for each thread",
         "requests in flight",
         |limit| &limit.by_depth,
         |at| at.depth,
-    ));
-    panels.push(section(
-        report,
-        "By block size",
-        "bytes of a request",
-        |limit| &limit.by_block_size,
-        |at| at.block_size,
-    ));
+    );
+    let sizes =
+        section(report, "By block size", "bytes of a request", |limit| &limit.by_block_size, |at| at.block_size);
+    let panels = [
+        Some(bars("Limits: engine x block x depth x threads", limits.collect())),
+        depths,
+        sizes,
+        (!report.patterns.is_empty()).then(|| bars("Patterns of databases and tools", patterns.collect())),
+        (!report.writes.is_empty())
+            .then(|| bars("Writing a file from start to end, with the sync at the end", writes.collect())),
+    ];
+    let notes = super::notes(&report.machine, &report.storage);
     Chart {
         title: format!("bench device {}", report.storage.path),
-        notes: super::notes(&report.machine, &report.storage),
-        panels,
+        notes,
+        panels: panels.into_iter().flatten().collect(),
     }
 }
 
+/// Lines through the limits; none if only one point of each was measured.
 fn section(
     report: &DeviceReport,
     heading: &str,
     x: &str,
     line: impl Fn(&Limit) -> &Vec<Tried>,
     at: impl Fn(&Setting) -> u32,
-) -> Panel {
+) -> Option<Panel> {
     let series = report.limits.iter().filter(|limit| line(limit).len() > 1).map(|limit| Series {
-        name: format!("{} {}", order(limit.order), way(limit.way)),
+        name: format!("{} {} {}", access(limit.access), order(limit.order), way(limit.way)),
         points: line(limit).iter().map(|tried| (f64::from(at(&tried.setting)), tried.bytes_per_second / 1e6)).collect(),
     });
-    Panel::Lines(Lines {
-        heading: format!("{heading}, all else as at the limit"),
-        x: Axis::powers_of_two(x),
-        y: Axis::linear("MB/s"),
-        series: series.collect(),
+    let series: Vec<Series> = series.collect();
+    (!series.is_empty()).then(|| {
+        Panel::Lines(Lines {
+            heading: format!("{heading}, all else as at the limit"),
+            x: Axis::powers_of_two(x),
+            y: Axis::linear("MB/s"),
+            series,
+        })
     })
 }

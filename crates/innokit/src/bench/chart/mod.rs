@@ -38,8 +38,16 @@ const LINE: i32 = 22;
 /// Lines behind the figures.
 const GRID: Rgb = (226, 230, 235);
 /// The palette of Okabe and Ito without its yellow: told apart also by the colour-blind.
-const COLOURS: [Rgb; 7] =
-    [(0, 114, 178), (230, 159, 0), (0, 158, 115), (204, 121, 167), (213, 94, 0), (86, 180, 233), (90, 90, 90)];
+const COLOURS: [Rgb; 8] = [
+    (0, 114, 178),
+    (230, 159, 0),
+    (0, 158, 115),
+    (204, 121, 167),
+    (213, 94, 0),
+    (86, 180, 233),
+    (90, 90, 90),
+    (160, 130, 20),
+];
 
 fn colour(class: usize) -> Rgb {
     COLOURS.get(class % COLOURS.len()).copied().unwrap_or(INK)

@@ -8,12 +8,22 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use flow::queue::{Completion, Queue, Request};
+use flow::queue::{Completion, Operation, Queue, Request};
 use flow::{BufferPool, Engine, FileHandle, FileId, run_workers};
 use serde::Serialize;
 
 use super::stats::Latency;
 use super::target::Target;
+
+/// What is done with the blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Access {
+    /// They are read.
+    Read,
+    /// They are written with random bytes, and one sync at the end, whose time counts, makes all of them durable.
+    Write,
+}
 
 /// The order of the blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -80,6 +90,8 @@ pub struct Setting {
 /// One way of moving bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Pattern {
+    /// What is done with the blocks.
+    pub access: Access,
     /// The order of the blocks.
     pub order: Order,
     /// Which way they take.
@@ -116,7 +128,7 @@ impl Sample {
     }
 }
 
-/// Runs a pattern for `time`, or until the file has been read once where the page cache would answer the second time.
+/// Runs a pattern for `time`, or until the file has been gone through once where the page cache would answer the second time.
 ///
 /// # Errors
 /// The file system refuses the way, the engine does not work, or the device fails.
@@ -127,7 +139,7 @@ pub fn run(pattern: &Pattern, target: &Target, time: Duration, stop: &AtomicBool
     let blocks = Blocks::of(pattern, target);
     let ready = Barrier::new(threads as usize);
     let outcomes = run_workers(threads as usize, |_| {
-        let lane = Lane::open(&pattern.setting);
+        let lane = Lane::open(pattern.access, &pattern.setting);
         // Whoever could not open must not leave the others waiting.
         ready.wait();
         let start = Instant::now();
@@ -138,7 +150,11 @@ pub fn run(pattern: &Pattern, target: &Target, time: Duration, stop: &AtomicBool
     let outcomes = outcomes.into_iter().collect::<io::Result<Vec<_>>>()?;
     target.position.store(blocks.next.load(Ordering::Relaxed).saturating_mul(blocks.block_size), Ordering::Relaxed);
     let start = outcomes.iter().map(|outcome| outcome.start).min();
-    let end = outcomes.iter().map(|outcome| outcome.end).max();
+    let mut end = outcomes.iter().map(|outcome| outcome.end).max();
+    if pattern.access == Access::Write {
+        rustix::fs::fdatasync(target.file())?;
+        end = Some(Instant::now());
+    }
     let seconds = start.zip(end).map_or(0.0, |(start, end)| (end - start).as_secs_f64());
     let bytes = outcomes.iter().map(|outcome| outcome.bytes).sum();
     let times: Vec<u32> = outcomes.into_iter().flat_map(|outcome| outcome.times).collect();
@@ -182,7 +198,7 @@ impl Blocks {
         let block_size = u64::from(pattern.setting.block_size.max(1));
         let count = target.len / block_size;
         let first = (target.position.load(Ordering::Relaxed) / block_size).checked_rem(count).unwrap_or(0);
-        let end = if pattern.way == Way::Direct { u64::MAX } else { first + count };
+        let end = if pattern.way == Way::Direct && !target.once { u64::MAX } else { first + count };
         Self { order: pattern.order, block_size, count, end, next: AtomicU64::new(first) }
     }
 
@@ -215,6 +231,35 @@ fn scattered(index: u64, count: u64) -> u64 {
     }
 }
 
+/// Random bytes into every buffer, so that no device can shrink what is written.
+fn scramble(pool: &mut BufferPool) {
+    let mut buffers: Vec<_> = std::iter::from_fn(|| pool.take()).collect();
+    let mut random = Random::default();
+    buffers.iter_mut().for_each(|buffer| random.fill(buffer.bytes_mut()));
+    buffers.into_iter().for_each(|buffer| pool.give_back(buffer));
+}
+
+/// Xorshift: bytes without a pattern, at the speed of memory.
+pub struct Random(u64);
+
+impl Default for Random {
+    fn default() -> Self {
+        Self(0x2545_F491_4F6C_DD1D)
+    }
+}
+
+impl Random {
+    /// The next bytes; up to seven at the end stay as they are.
+    pub fn fill(&mut self, bytes: &mut [u8]) {
+        for word in bytes.chunks_exact_mut(8) {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            word.copy_from_slice(&self.0.to_be_bytes());
+        }
+    }
+}
+
 /// Every bit of the input in every bit of the output, as the finish of SplitMix64 has it.
 fn mixed(value: u64) -> u64 {
     let value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -224,6 +269,7 @@ fn mixed(value: u64) -> u64 {
 
 /// A thread's queue and what it has seen.
 struct Lane {
+    operation: Operation,
     queue: Box<dyn Queue>,
     pool: BufferPool,
     depth: usize,
@@ -241,14 +287,21 @@ fn open(engine: Carrier, depth: u32, pool: &BufferPool) -> io::Result<Box<dyn Qu
 }
 
 impl Lane {
-    fn open(setting: &Setting) -> io::Result<Self> {
+    fn open(access: Access, setting: &Setting) -> io::Result<Self> {
         let depth = u16::try_from(setting.depth.max(1)).map_err(|_| io::ErrorKind::InvalidInput)?;
-        let pool = BufferPool::new(depth, setting.block_size)?;
+        let mut pool = BufferPool::new(depth, setting.block_size)?;
+        let operation = match access {
+            Access::Read => Operation::Read,
+            Access::Write => {
+                scramble(&mut pool);
+                Operation::Write
+            }
+        };
         let queue = open(setting.engine, u32::from(depth), &pool)?;
         let depth = usize::from(depth);
         let now = Instant::now();
         let (since, free) = (vec![now; depth], (0..depth).collect());
-        Ok(Self { queue, pool, depth, since, free, bytes: 0, times: Vec::with_capacity(1 << 16) })
+        Ok(Self { operation, queue, pool, depth, since, free, bytes: 0, times: Vec::with_capacity(1 << 16) })
     }
 
     fn run(&mut self, blocks: &Blocks, handle: &FileHandle, deadline: &Deadline<'_>) -> io::Result<()> {
@@ -280,7 +333,8 @@ impl Lane {
             *since = now;
         }
         let handle = handle.clone();
-        self.queue.submit(Request { token: token as u64, file: FileId(0), handle, offset, start: 0, len, buffer });
+        let (token, operation, file) = (token as u64, self.operation, FileId(0));
+        self.queue.submit(Request { token, operation, file, handle, offset, start: 0, len, buffer });
     }
 
     fn complete(&mut self, completion: Completion, len: u32, now: Instant) -> io::Result<()> {
@@ -290,7 +344,10 @@ impl Lane {
         self.pool.give_back(completion.buffer);
         let moved = completion.result?;
         if moved < len {
-            return Err(io::ErrorKind::UnexpectedEof.into());
+            return Err(match self.operation {
+                Operation::Write => io::ErrorKind::WriteZero.into(),
+                _ => io::ErrorKind::UnexpectedEof.into(),
+            });
         }
         self.bytes += u64::from(moved);
         self.times.push(u32::try_from(now.duration_since(since).as_nanos()).unwrap_or(u32::MAX));
@@ -321,7 +378,7 @@ mod tests {
         let target = Target::open(&path, 1 << 20, false).expect("opens");
         let setting = Setting { engine: Carrier::Threads, block_size: 16384, depth: 3, threads: 2 };
         for order in [Order::Sequential, Order::Random] {
-            let pattern = Pattern { order, way: Way::Buffered, setting };
+            let pattern = Pattern { access: Access::Read, order, way: Way::Buffered, setting };
             let sample = run(&pattern, &target, Duration::from_secs(60), &AtomicBool::new(false)).expect("reads");
             assert_eq!(
                 (sample.bytes, sample.requests),
@@ -330,5 +387,20 @@ mod tests {
             );
             assert!(sample.latency.p50_us > 0.0 && sample.latency.max_us >= sample.latency.p99_us);
         }
+    }
+
+    #[test]
+    fn what_is_written_covers_the_file_with_random_bytes() {
+        let dir = tempfile::tempdir_in(".").expect("temporary directory");
+        let path = dir.path().join("file");
+        std::fs::write(&path, vec![0; 1 << 20]).expect("write");
+        let target = Target::open(&path, 1 << 20, true).expect("opens");
+        let setting = Setting { engine: Carrier::Threads, block_size: 65536, depth: 2, threads: 1 };
+        let pattern = Pattern { access: Access::Write, order: Order::Random, way: Way::Buffered, setting };
+        let sample = run(&pattern, &target, Duration::from_secs(60), &AtomicBool::new(false)).expect("writes");
+        assert_eq!((sample.bytes, sample.requests), (1 << 20, 16));
+        let bytes = std::fs::read(&path).expect("reads");
+        assert_eq!(bytes.len(), 1 << 20, "the file does not grow");
+        assert!(bytes.chunks(8).all(|word| word != [0; 8]), "no hole is left");
     }
 }

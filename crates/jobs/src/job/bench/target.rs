@@ -25,6 +25,8 @@ pub struct Target {
     pub len: u64,
     /// Where the last pattern ended, bytes.
     pub position: AtomicU64,
+    /// A pattern ends when it has gone through the file, even if there is time left.
+    pub once: bool,
     buffered: FileHandle,
     /// `Err`: the file system refuses, in its own words.
     direct: Result<FileHandle, String>,
@@ -48,7 +50,7 @@ impl Target {
             Ok(file) => Ok(FileHandle::of_file(OwnedFd::from(file), true)),
             Err(error) => Err(error.to_string()),
         };
-        Ok(Self { file, len, position: AtomicU64::new(0), buffered, direct })
+        Ok(Self { file, len, position: AtomicU64::new(0), once: false, buffered, direct })
     }
 
     /// The handle for requests.

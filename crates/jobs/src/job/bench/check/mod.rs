@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::cold::Emptied;
 use super::machine::{Machine, Storage};
-use super::pattern::{self, Carrier, Order, Pattern, Setting, Way};
+use super::pattern::{self, Access, Carrier, Order, Pattern, Setting, Way};
 use super::search::{self, Space};
 use super::stats::Repeated;
 use super::target::Target;
@@ -340,7 +340,7 @@ impl Bench<'_> {
     }
 
     fn raw(&self, setting: Setting, way: Way) -> Result<f64, Error> {
-        let pattern = Pattern { order: Order::Sequential, way, setting };
+        let pattern = Pattern { access: Access::Read, order: Order::Sequential, way, setting };
         let sample = pattern::run(&pattern, &self.target, self.options.time, self.watch.stop);
         self.watch.go_on()?;
         Ok(sample.map_err(failed(self.path, "reading"))?.rate())

@@ -3,9 +3,12 @@
 //! A device has no one speed. For each order and way the search (`search.rs`) turns engine, block size, depth and threads until nothing
 //! is better by more than noise; that is the limit. Beside it stand patterns as databases and tools produce them, each with its share.
 
+mod typical;
+mod writes;
+
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::Write;
+use std::io::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -13,13 +16,15 @@ use serde::Serialize;
 
 use super::cold::Emptied;
 use super::machine::{Machine, Storage};
-use super::pattern::{self, Carrier, Order, Pattern, Sample, Setting, Way};
+use super::pattern::{self, Access, Carrier, Order, Pattern, Random, Sample, Setting, Way};
 use super::scratch::{Nameless, Scratch};
 use super::search::{self, Space};
 use super::stats::{Latency, Repeated};
 use super::target::Target;
 use super::{Step, Watch, failed};
 use crate::Error;
+use typical::TYPICAL;
+pub use writes::{Write, WriteKind};
 
 /// What to measure, and how long.
 #[derive(Clone, Debug)]
@@ -28,6 +33,8 @@ pub struct DeviceOptions {
     pub size: u64,
     /// Time of one measurement.
     pub time: Duration,
+    /// What to do with the blocks.
+    pub accesses: Vec<Access>,
     /// Orders to measure.
     pub orders: Vec<Order>,
     /// Ways to measure.
@@ -47,6 +54,7 @@ impl Default for DeviceOptions {
         Self {
             size: 1 << 30,
             time: Duration::from_millis(500),
+            accesses: vec![Access::Read, Access::Write],
             orders: vec![Order::Sequential, Order::Random],
             ways: vec![Way::Direct, Way::Buffered],
             engine: None,
@@ -74,6 +82,8 @@ pub struct DeviceReport {
     pub limits: Vec<Limit>,
     /// Patterns of databases and tools.
     pub patterns: Vec<Typical>,
+    /// Kinds of space, and small writes by themselves and gathered.
+    pub writes: Vec<Write>,
     /// What was not measured, and why.
     pub notes: Vec<String>,
 }
@@ -81,6 +91,8 @@ pub struct DeviceReport {
 /// The best that was found for one order and way.
 #[derive(Clone, Debug, Serialize)]
 pub struct Limit {
+    /// What was done with the blocks.
+    pub access: Access,
     /// The order of the blocks.
     pub order: Order,
     /// Which way they took.
@@ -144,15 +156,18 @@ const REPEATS: usize = 3;
 /// There is no room, the file cannot be made, the device fails, or the run was interrupted.
 pub fn device(dir: &Path, options: &DeviceOptions, watch: Watch<'_>) -> Result<DeviceReport, Error> {
     validate(options)?;
-    let scratch = Scratch::new(dir, options.size)?;
+    let scratch = Scratch::new(dir, options.size + writes::space(options))?;
     let storage = Storage::below(dir).map_err(failed(dir, "asking about the file system"))?;
     let file = scratch.file("data")?;
     fill(&file, options.size, watch)?;
     let target =
-        Target::open(&file.again(), options.size, false).map_err(failed(dir, "opening the file of the bench"))?;
+        Target::open(&file.again(), options.size, true).map_err(failed(dir, "opening the file of the bench"))?;
     let mut bench = Bench::new(dir, options, &target, watch);
     bench.limits()?;
-    bench.typical()?;
+    if bench.is_searched() {
+        bench.typical()?;
+        bench.writes(&scratch, &storage)?;
+    }
     Ok(DeviceReport {
         machine: Machine::here(),
         storage,
@@ -161,6 +176,7 @@ pub fn device(dir: &Path, options: &DeviceOptions, watch: Watch<'_>) -> Result<D
         cache: bench.cache,
         limits: bench.limits,
         patterns: bench.patterns,
+        writes: bench.writes,
         notes: bench.notes,
     })
 }
@@ -182,7 +198,7 @@ fn validate(options: &DeviceOptions) -> Result<(), Error> {
 /// Writes random bytes, which no device can shrink or share, and syncs them.
 fn fill(file: &Nameless, size: u64, watch: Watch<'_>) -> Result<(), Error> {
     const CHUNK: u64 = 4 << 20;
-    let mut random = Random(0x2545_F491_4F6C_DD1D);
+    let mut random = Random::default();
     let mut chunk = vec![0; CHUNK as usize];
     let mut out: &File = &file.file;
     for start in (0..size).step_by(CHUNK as usize) {
@@ -200,20 +216,6 @@ fn fill(file: &Nameless, size: u64, watch: Watch<'_>) -> Result<(), Error> {
     file.file.sync_all().map_err(failed(&file.path, "syncing the file of the bench"))
 }
 
-/// Xorshift: bytes without a pattern, at the speed of memory.
-struct Random(u64);
-
-impl Random {
-    fn fill(&mut self, bytes: &mut [u8]) {
-        for word in bytes.chunks_exact_mut(8) {
-            self.0 ^= self.0 << 13;
-            self.0 ^= self.0 >> 7;
-            self.0 ^= self.0 << 17;
-            word.copy_from_slice(&self.0.to_be_bytes());
-        }
-    }
-}
-
 struct Bench<'b> {
     dir: &'b Path,
     options: &'b DeviceOptions,
@@ -225,6 +227,7 @@ struct Bench<'b> {
     cache: Emptied,
     limits: Vec<Limit>,
     patterns: Vec<Typical>,
+    writes: Vec<Write>,
     notes: Vec<String>,
 }
 
@@ -246,7 +249,7 @@ impl<'b> Bench<'b> {
                 false
             }
         });
-        let searches = ways.count() * options.orders.len();
+        let searches = ways.count() * options.orders.len() * options.accesses.len();
         Self {
             dir,
             options,
@@ -254,20 +257,30 @@ impl<'b> Bench<'b> {
             watch,
             engines,
             done: 0,
-            expected: searches as u64 * SEARCH_EXPECTED + (TYPICAL.len() * REPEATS) as u64,
+            expected: searches as u64 * SEARCH_EXPECTED + (TYPICAL.len() * REPEATS) as u64 + writes::EXPECTED,
             cache: Emptied::default(),
             limits: Vec::new(),
             patterns: Vec::new(),
+            writes: Vec::new(),
             notes,
         }
     }
 
+    /// Whether nothing is fixed, so that the whole picture is wanted.
+    fn is_searched(&self) -> bool {
+        let options = self.options;
+        options.block_size.is_none() && options.depth.is_none() && options.threads.is_none()
+    }
+
     fn limits(&mut self) -> Result<(), Error> {
-        for order in self.options.orders.clone() {
-            for way in self.options.ways.clone() {
-                if self.target.handle(way == Way::Direct).is_ok() {
-                    let limit = self.limit(order, way)?;
-                    self.limits.push(limit);
+        let options = self.options;
+        for &access in &options.accesses {
+            for &order in &options.orders {
+                for &way in &options.ways {
+                    if self.target.handle(way == Way::Direct).is_ok() {
+                        let limit = self.limit(access, order, way)?;
+                        self.limits.push(limit);
+                    }
                 }
             }
         }
@@ -297,22 +310,23 @@ impl<'b> Bench<'b> {
         }
     }
 
-    fn limit(&mut self, order: Order, way: Way) -> Result<Limit, Error> {
+    fn limit(&mut self, access: Access, order: Order, way: Way) -> Result<Limit, Error> {
         let space = self.space(order);
         let mut samples: HashMap<Setting, Sample> = HashMap::new();
         let found = search::climb(&space, &mut |setting| {
-            let sample = self.measure(&Pattern { order, way, setting })?;
+            let sample = self.measure(&Pattern { access, order, way, setting })?;
             let rate = sample.rate();
             samples.insert(setting, sample);
             Ok(rate)
         })?;
         let best = found.setting;
         let depths = space.depths.iter().map(|&depth| Setting { depth, ..best });
-        let by_depth = self.section(order, way, &samples, depths)?;
+        let by_depth = self.section((access, order, way), &samples, depths)?;
         let sizes = space.block_sizes.iter().map(|&block_size| Setting { block_size, ..best });
-        let by_block_size = self.section(order, way, &samples, sizes)?;
+        let by_block_size = self.section((access, order, way), &samples, sizes)?;
         let sample = samples.get(&best);
         Ok(Limit {
+            access,
             order,
             way,
             setting: best,
@@ -332,8 +346,7 @@ impl<'b> Bench<'b> {
     /// A line through the best point: what was measured on it, and what was not is measured now.
     fn section(
         &mut self,
-        order: Order,
-        way: Way,
+        (access, order, way): (Access, Order, Way),
         samples: &HashMap<Setting, Sample>,
         settings: impl Iterator<Item = Setting>,
     ) -> Result<Vec<Tried>, Error> {
@@ -345,7 +358,7 @@ impl<'b> Bench<'b> {
             .map(|setting| {
                 let bytes_per_second = match samples.get(&setting) {
                     Some(sample) => sample.rate(),
-                    None => self.measure(&Pattern { order, way, setting })?.rate(),
+                    None => self.measure(&Pattern { access, order, way, setting })?.rate(),
                 };
                 Ok(Tried { setting, bytes_per_second })
             })
@@ -363,63 +376,9 @@ impl<'b> Bench<'b> {
         }
         let sample = pattern::run(pattern, self.target, self.options.time, self.watch.stop);
         self.watch.go_on()?;
-        sample.map_err(failed(self.dir, "reading the file of the bench"))
-    }
-
-    /// Patterns of databases and tools, round by round so that each meets the same weather.
-    fn typical(&mut self) -> Result<(), Error> {
-        let Some(&engine) = self.engines.first() else { return Ok(()) };
-        let options = self.options;
-        let is_searched = options.block_size.is_none() && options.depth.is_none() && options.threads.is_none();
-        let wanted: Vec<(&'static str, Pattern)> = TYPICAL
-            .iter()
-            .filter(|_| is_searched)
-            .map(|row| {
-                (
-                    row.0,
-                    Pattern {
-                        order: row.1,
-                        way: row.2,
-                        setting: Setting { engine, block_size: row.3, depth: row.4, threads: 1 },
-                    },
-                )
-            })
-            .filter(|(_, pattern)| options.orders.contains(&pattern.order) && options.ways.contains(&pattern.way))
-            .filter(|(_, pattern)| self.target.handle(pattern.way == Way::Direct).is_ok())
-            .collect();
-        let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); wanted.len()];
-        for _ in 0..REPEATS {
-            for ((_, pattern), samples) in wanted.iter().zip(&mut samples) {
-                samples.push(self.measure(pattern)?);
-            }
-        }
-        for ((name, pattern), samples) in wanted.into_iter().zip(samples) {
-            let rates: Vec<f64> = samples.iter().map(Sample::rate).collect();
-            let rate = Repeated::of(&rates);
-            let limit = self.limits.iter().filter(|limit| limit.order == pattern.order);
-            let limit = limit.map(|limit| limit.bytes_per_second.median).fold(0.0, f64::max);
-            self.patterns.push(Typical {
-                name,
-                pattern,
-                requests_per_second: rate.median / f64::from(pattern.setting.block_size),
-                share_of_limit: (limit > 0.0).then(|| rate.median / limit),
-                bytes_per_second: rate,
-                latency: samples.last().map(|sample| sample.latency).unwrap_or_default(),
-            });
-        }
-        Ok(())
+        sample.map_err(failed(self.dir, "reading and writing the file of the bench"))
     }
 }
-
-/// Who reads so: order, way, bytes of a request, requests in flight.
-const TYPICAL: [(&str, Order, Way, u32, u32); 6] = [
-    ("a tool that reads page by page", Order::Sequential, Way::Buffered, PAGE, 1),
-    ("the same past the page cache", Order::Sequential, Way::Direct, PAGE, 1),
-    ("innokit check, one worker", Order::Sequential, Way::Direct, 1 << 20, 8),
-    ("one query, page after page", Order::Random, Way::Direct, PAGE, 1),
-    ("eight queries", Order::Random, Way::Direct, PAGE, 8),
-    ("pages known beforehand", Order::Random, Way::Direct, PAGE, 64),
-];
 
 /// What the kernel reads ahead depends on what it is told.
 #[cfg(target_os = "linux")]
@@ -438,8 +397,9 @@ fn advise(_file: &File, _order: Order) {}
 /// For the progress bar.
 fn words(pattern: &Pattern) -> String {
     let Setting { engine, block_size, depth, threads } = pattern.setting;
+    let access = if pattern.access == Access::Read { "read" } else { "write" };
     let order = if pattern.order == Order::Sequential { "sequential" } else { "random" };
     let way = if pattern.way == Way::Direct { "direct" } else { "buffered" };
     let engine = if engine == Carrier::Uring { "io_uring" } else { "threads" };
-    format!("read {order} {way} {engine} {} KiB x {depth} x {threads}", block_size >> 10)
+    format!("{access} {order} {way} {engine} {} KiB x {depth} x {threads}", block_size >> 10)
 }
