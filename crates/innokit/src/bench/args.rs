@@ -16,6 +16,7 @@ Examples:
                                                      one query at a time
   innokit bench check shop/orders.ibd --chart check.svg
                                                      what large blocks, overlap, direct I/O and workers each bring
+  innokit bench log /var/lib/mysql                   what a commit costs, by the way it is written
 
 Exit status:
   0    measured
@@ -58,6 +59,36 @@ pub enum What {
     Device(DeviceArgs),
     /// Verify one tablespace in many ways, cold each time, and compare each with what the device gives.
     Check(CheckBenchArgs),
+    /// Commit to logs written in different ways into different kinds of space, and count what the device does for a commit.
+    Log(LogArgs),
+}
+
+/// Options of `bench log`.
+#[derive(Debug, Args)]
+pub struct LogArgs {
+    /// A directory of the file system to measure.
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+
+    /// Bytes of each log.
+    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = bytes)]
+    pub size: u64,
+
+    /// Time of one measurement.
+    #[arg(long, value_name = "SECONDS", default_value = "0.3", value_parser = seconds)]
+    pub seconds: Duration,
+
+    /// Measure each row so often, in rounds over all rows.
+    #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u16).range(1..=100))]
+    pub rounds: u16,
+
+    /// Bytes of a record.
+    #[arg(long, value_name = "BYTES", default_value = "400", value_parser = clap::value_parser!(u16).range(1..=480))]
+    pub record: u16,
+
+    /// Numbers of callers [default: 1,2,4,8,16,32,64].
+    #[arg(long, value_name = "N,...", value_delimiter = ',')]
+    pub callers: Vec<usize>,
 }
 
 /// Options of `bench check`.

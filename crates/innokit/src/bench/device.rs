@@ -266,7 +266,7 @@ fn section(
         Panel::Lines(Lines {
             heading: format!("{heading}, all else as at the limit"),
             x: Axis::powers_of_two(x),
-            y: Axis::linear("MB/s"),
+            y: Axis::logarithmic("MB/s"),
             series,
         })
     })

@@ -9,6 +9,7 @@
 pub mod check;
 pub mod cold;
 pub mod device;
+pub mod log;
 pub mod machine;
 pub mod pattern;
 pub mod search;

@@ -42,7 +42,6 @@ impl Scratch {
     }
 
     /// The directory.
-    #[cfg(test)]
     pub fn path(&self) -> &Path {
         self.dir.path()
     }

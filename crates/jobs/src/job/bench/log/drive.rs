@@ -84,7 +84,10 @@ fn commits(
         }
         Ok((start, now, times))
     });
-    let outcomes: Vec<_> = outcomes.into_iter().collect::<Result<_, flow::log_writer::LogError>>().map_err(|error| Error::Usage(error.to_string()))?;
+    let outcomes: Vec<_> = outcomes
+        .into_iter()
+        .collect::<Result<_, flow::log_writer::LogError>>()
+        .map_err(|error| Error::Usage(error.to_string()))?;
     let start = outcomes.iter().map(|(start, ..)| *start).min();
     let stop = outcomes.iter().map(|(_, end, _)| *end).max();
     let seconds = start.zip(stop).map_or(0.0, |(start, stop)| (stop - start).as_secs_f64());
@@ -92,7 +95,12 @@ fn commits(
 }
 
 /// The shortest way to a durable 512 bytes: write them, sync them. No record, no checksum, no lock.
-fn bare_loop(scratch: &Scratch, storage: &Storage, options: &LogBenchOptions, watch: Watch<'_>) -> Result<Outcome, Error> {
+fn bare_loop(
+    scratch: &Scratch,
+    storage: &Storage,
+    options: &LogBenchOptions,
+    watch: Watch<'_>,
+) -> Result<Outcome, Error> {
     const BLOCK: usize = 512;
     let path = scratch.path().join("bare");
     let file = space::old(&path, options.size)?;

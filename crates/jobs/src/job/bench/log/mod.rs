@@ -14,10 +14,10 @@ use serde::Serialize;
 
 use super::Watch;
 use super::cold::Emptied;
+use super::failed;
 use super::machine::{Machine, Storage};
 use super::scratch::Scratch;
 use super::stats::{Latency, Repeated, median};
-use super::failed;
 use crate::Error;
 use drive::Outcome;
 
@@ -262,7 +262,8 @@ const RECORD_MAX: usize = 480;
 fn plans(options: &LogBenchOptions, direct: bool) -> Vec<Plan> {
     let methods = || Method::ALL.into_iter().filter(move |method| direct || !method.direct());
     let one = methods().flat_map(|method| {
-        let grounds = Ground::ALL.into_iter().filter(move |ground| method != Method::BareLoop || *ground == Ground::Recycled);
+        let grounds =
+            Ground::ALL.into_iter().filter(move |ground| method != Method::BareLoop || *ground == Ground::Recycled);
         grounds.map(move |ground| Plan { method, ground, callers: 1 })
     });
     let many = methods().filter(|method| GROUP_METHODS.contains(method)).flat_map(|method| {
@@ -284,7 +285,9 @@ impl Plan {
         };
         let rates: Vec<f64> = outcomes.iter().map(Outcome::rate).collect();
         let device = |figure: fn(&super::machine::DeviceCounts) -> u64| {
-            over_rounds(&move |outcome| outcome.device.as_ref().map(|counts| figure(counts) as f64 / outcome.commits.max(1) as f64))
+            over_rounds(&move |outcome| {
+                outcome.device.as_ref().map(|counts| figure(counts) as f64 / outcome.commits.max(1) as f64)
+            })
         };
         Row {
             method: self.method,
@@ -292,12 +295,15 @@ impl Plan {
             callers: self.callers,
             commits_per_second: Repeated::of(&rates),
             latency: outcomes.last().map(|outcome| outcome.latency).unwrap_or_default(),
-            commits_per_group: over_rounds(&|outcome| Some(outcome.commits as f64 / outcome.groups.max(1) as f64)).unwrap_or(0.0),
+            commits_per_group: over_rounds(&|outcome| Some(outcome.commits as f64 / outcome.groups.max(1) as f64))
+                .unwrap_or(0.0),
             per_commit: PerCommit {
                 device_reads: device(|counts| counts.reads),
                 device_writes: device(|counts| counts.writes),
                 device_flushes: device(|counts| counts.flushes),
-                own_reads: over_rounds(&|outcome| outcome.own_read_bytes.map(|bytes| bytes as f64 / block / outcome.commits.max(1) as f64)),
+                own_reads: over_rounds(&|outcome| {
+                    outcome.own_read_bytes.map(|bytes| bytes as f64 / block / outcome.commits.max(1) as f64)
+                }),
             },
         }
     }

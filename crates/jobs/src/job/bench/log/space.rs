@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use flow::log_writer::{LogOptions, LogWriter, Recycle};
 
 use super::super::cold::{self, Emptied};
+use super::super::failed;
 use super::super::pattern::Random;
 use super::super::scratch::Scratch;
 use super::super::target::Target;
-use super::super::failed;
 use super::{Ground, LogBenchOptions, Plan};
 use crate::Error;
 
@@ -45,7 +45,8 @@ pub(super) fn log(scratch: &Scratch, plan: Plan, options: &LogBenchOptions) -> R
             old(&dir.join(format!("log.{index:03}")), log_options.file_size)?;
         }
     }
-    let log = LogWriter::create(dir, &log_options).map_err(|error| Error::Usage(format!("the log cannot be made: {error}")));
+    let log =
+        LogWriter::create(dir, &log_options).map_err(|error| Error::Usage(format!("the log cannot be made: {error}")));
     let emptied = nameless(dir, log_options.file_size).map_err(failed(dir, "making the log cold"))?;
     Ok((log?, emptied))
 }

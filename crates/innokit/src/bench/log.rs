@@ -1,0 +1,208 @@
+//! `innokit bench log`.
+
+use std::error::Error;
+use std::io::{self, Write};
+use std::sync::atomic::AtomicBool;
+
+use jobs::job::bench::log::{Ground, LogBenchOptions, LogBenchReport, Method, Row, log};
+
+use super::args::{LogArgs, OutputArgs};
+use super::chart::{Axis, Bar, Bars, Chart, Lines, Panel, Series};
+use super::table::Table;
+use super::units::{number, percent};
+
+/// Measures, prints, draws.
+pub fn run(args: &LogArgs, output: &OutputArgs, stop: &AtomicBool) -> Result<(), Box<dyn Error>> {
+    let defaults = LogBenchOptions::default();
+    let options = LogBenchOptions {
+        rounds: usize::from(args.rounds),
+        time: args.seconds,
+        size: args.size,
+        record: usize::from(args.record),
+        callers: if args.callers.is_empty() { defaults.callers } else { args.callers.clone() },
+    };
+    let report = super::watched(output, stop, |watch| log(&args.dir, &options, watch))?;
+    super::show(&report, output, text, chart)
+}
+
+const fn method(method: Method) -> &'static str {
+    match method {
+        Method::BareLoop => "bare pwrite + fdatasync loop",
+        Method::Naive => "naive, 512 bytes",
+        Method::ZeroFill => "zero-fill at first touch",
+        Method::Whole => "always whole blocks",
+        Method::Direct => "direct",
+        Method::Dsync => "O_DSYNC, zero-fill",
+        Method::DirectDsync => "direct, O_DSYNC",
+    }
+}
+
+const fn ground(ground: Ground) -> &'static str {
+    match ground {
+        Ground::Growing => "growing",
+        Ground::Fallocated => "fallocated",
+        Ground::Zeroed => "zeroed before",
+        Ground::Recycled => "recycled",
+    }
+}
+
+fn text(report: &LogBenchReport, out: &mut dyn Write) -> io::Result<()> {
+    super::heading(&report.machine, &report.storage, out)?;
+    let rounds =
+        if report.rounds == 1 { "one round".to_owned() } else { format!("medians of {} rounds", report.rounds) };
+    writeln!(
+        out,
+        "commits  records of {} bytes, {} s a measurement, {rounds}",
+        report.record_bytes, report.seconds_each
+    )?;
+    writeln!(out, "cache    {}", report.cache.words())?;
+    writeln!(out, "\nOne caller; reads, writes and flushes are those of a commit")?;
+    rows(&report.one_caller, false).print(out)?;
+    if !report.callers.is_empty() {
+        writeln!(out, "\nGroup commit: several callers, recycled space")?;
+        rows(&report.callers, true).print(out)?;
+    }
+    writeln!(
+        out,
+        "\nown reads: what this process made the system read, in blocks of the file system; the device counts for everybody"
+    )?;
+    if report.storage.device.is_none() {
+        writeln!(out, "n/a: not available; the file system has no block device of its own")?;
+    }
+    writeln!(out)?;
+    for line in findings(report) {
+        writeln!(out, "{line}")?;
+    }
+    for note in &report.notes {
+        writeln!(out, "\nnote: {note}")?;
+    }
+    Ok(())
+}
+
+fn rows(rows: &[Row], group: bool) -> Table {
+    let what = if group { "callers" } else { "space" };
+    let shared = if group { "commits a sync" } else { "+-" };
+    let headings =
+        ["log", what, "commits/s", shared, "p50 us", "p99 us", "own reads", "device reads", "device writes", "flushes"];
+    let mut table = Table::new(if group { 1 } else { 2 }, &headings);
+    let counted = |figure: Option<f64>| figure.map_or_else(|| "n/a".to_owned(), |figure| format!("{figure:.3}"));
+    for row in rows {
+        let storage = &row.per_commit;
+        table.row([
+            method(row.method).to_owned(),
+            if group { row.callers.to_string() } else { ground(row.ground).to_owned() },
+            number(row.commits_per_second.median),
+            if group { number(row.commits_per_group) } else { percent(row.commits_per_second.noise()) },
+            number(row.latency.p50_us),
+            number(row.latency.p99_us),
+            counted(storage.own_reads),
+            counted(storage.device_reads),
+            counted(storage.device_writes),
+            counted(storage.device_flushes),
+        ]);
+    }
+    table
+}
+
+/// What the rows say when held against each other.
+fn findings(report: &LogBenchReport) -> Vec<String> {
+    let row = |method: Method, ground: Ground| {
+        report.one_caller.iter().find(|row| row.method == method && row.ground == ground)
+    };
+    let writes = |ground: Ground| {
+        let row = row(Method::ZeroFill, ground)?;
+        Some(format!("{:.2} writes of the device a commit", row.per_commit.device_writes?))
+    };
+    let against = |ratio: Option<f64>, ground: Ground, name: &str| {
+        let words =
+            ratio.map(|ratio| format!("recycled space against {name}: {} times the commits/s", number(ratio)))?;
+        Some(match (writes(Ground::Recycled), writes(ground)) {
+            (Some(ours), Some(theirs)) => format!("{words} ({ours} against {theirs}: what is more is the journal's)"),
+            _ => words,
+        })
+    };
+    let ratios = &report.ratios;
+    let reads = |method: Method| row(method, Ground::Recycled).and_then(|row| row.per_commit.own_reads);
+    let hidden = reads(Method::Naive).zip(reads(Method::ZeroFill)).map(|(naive, ours)| {
+        format!("hidden reads on recycled space: naive {naive:.3} a commit, zero-fill at first touch {ours:.3}")
+    });
+    let group = report.callers.iter().map(|row| row.callers).filter(|callers| *callers <= 32).max();
+    let lines = [
+        hidden,
+        against(ratios.recycled_to_growing, Ground::Growing, "a growing file"),
+        against(ratios.recycled_to_fallocated, Ground::Fallocated, "fallocated space"),
+        ratios.many_callers_to_one.zip(group).map(|(ratio, callers)| {
+            format!("group commit: {callers} callers make {} times the commits/s of one", number(ratio))
+        }),
+        ratios.writer_to_bare_loop.map(|ratio| {
+            format!("one caller pays {} times the time of a bare loop of pwrite and fdatasync", number(ratio))
+        }),
+    ];
+    lines.into_iter().flatten().collect()
+}
+
+fn chart(report: &LogBenchReport) -> Chart {
+    let grounds = [Ground::Growing, Ground::Fallocated, Ground::Zeroed, Ground::Recycled];
+    let classes: Vec<String> = grounds.iter().map(|one| ground(*one).to_owned()).collect();
+    let bars = |heading: &str, axis: &str, figure: &dyn Fn(&Row) -> Option<(f64, String)>| {
+        let rows = report.one_caller.iter().filter_map(|row| {
+            let (value, text) = figure(row)?;
+            let class = grounds.iter().position(|ground| *ground == row.ground).unwrap_or(0);
+            Some(Bar { label: format!("{}, {}", method(row.method), ground(row.ground)), class, value, text })
+        });
+        let (heading, axis, classes) = (heading.to_owned(), axis.to_owned(), classes.clone());
+        Panel::Bars(Bars { heading, axis, classes, rows: rows.collect(), mark: None })
+    };
+    let commits = bars("One caller", "commits/s", &|row| {
+        let rate = row.commits_per_second.median;
+        Some((rate, format!("{} /s, p99 {} us", number(rate), number(row.latency.p99_us))))
+    });
+    let writes =
+        bars("Writes of the device for each commit: the log's own, and the journal's", "writes a commit", &|row| {
+            let writes = row.per_commit.device_writes?;
+            let flushes = row.per_commit.device_flushes.unwrap_or(0.0);
+            Some((writes, format!("{writes:.2}, {flushes:.2} flushes")))
+        });
+    let reads = bars("Hidden reads for each commit", "blocks of the file system read a commit", &|row| {
+        let reads = row.per_commit.own_reads?;
+        Some((reads, format!("{reads:.3}")))
+    });
+    let has_counters = report.one_caller.iter().any(|row| row.per_commit.device_writes.is_some());
+    let has_reads = report.one_caller.iter().any(|row| row.per_commit.own_reads.is_some());
+    let lines = |heading: &str, axis: &str, figure: &dyn Fn(&Row) -> f64| {
+        let series = series(report, figure);
+        (!series.is_empty()).then(|| {
+            Panel::Lines(Lines {
+                heading: heading.to_owned(),
+                x: Axis::powers_of_two("callers"),
+                y: Axis::logarithmic(axis),
+                series,
+            })
+        })
+    };
+    let panels = [
+        Some(commits),
+        lines("Group commit, recycled space", "commits/s", &|row| row.commits_per_second.median),
+        lines("Time of a commit, recycled space", "p99, microseconds", &|row| row.latency.p99_us),
+        has_reads.then_some(reads),
+        has_counters.then_some(writes),
+    ];
+    let mut notes = super::notes(&report.machine, &report.storage);
+    notes.push(report.cache.words().to_owned());
+    Chart { title: format!("bench log {}", report.storage.path), notes, panels: panels.into_iter().flatten().collect() }
+}
+
+/// By the number of callers: one of the first table, and those of the second.
+fn series(report: &LogBenchReport, figure: &dyn Fn(&Row) -> f64) -> Vec<Series> {
+    let mut methods: Vec<Method> = report.callers.iter().map(|row| row.method).collect();
+    methods.dedup();
+    let one = |wanted: Method| {
+        report.one_caller.iter().find(move |row| row.method == wanted && row.ground == Ground::Recycled)
+    };
+    let line = |wanted: Method| {
+        let rows = one(wanted).into_iter().chain(report.callers.iter().filter(move |row| row.method == wanted));
+        let points = rows.map(|row| (row.callers as f64, figure(row))).collect();
+        Series { name: method(wanted).to_owned(), points }
+    };
+    methods.into_iter().map(line).collect()
+}
