@@ -3,7 +3,7 @@
 #
 # Every comparison is in pairs, A B A B ..., in one run; what is printed is the median of the pairs' ratios, because the
 # machine's speed drifts and bare seconds mean little. "cold" needs root: the page cache is dropped before every command.
-# PAIRS=7 and PARTS='hot cold small_files cpu_per_gib' can be set.
+# PAIRS=7 and PARTS='hot cold small_files cpu_per_gib device' can be set; `device` alone needs neither servers nor their data.
 # shellcheck disable=SC2016 # backticks are Markdown here
 set -euo pipefail
 
@@ -18,11 +18,14 @@ trap 'rm -rf "$work"' EXIT
 
 say() { printf '%s\n' "$*"; }
 
-"$here/install-servers.sh"
-"$here/install-bench-tools.sh"
-"$here/make-bench-data.sh" "$data"
-read -ra my <<<"$("$here/server.sh" mysql command innochecksum)"
-read -ra ma <<<"$("$here/server.sh" mariadb command innochecksum)"
+parts="${PARTS:-hot cold small_files cpu_per_gib device}"
+if [ "$parts" != device ]; then
+    "$here/install-servers.sh"
+    "$here/install-bench-tools.sh"
+    "$here/make-bench-data.sh" "$data"
+    read -ra my <<<"$("$here/server.sh" mysql command innochecksum)"
+    read -ra ma <<<"$("$here/server.sh" mariadb command innochecksum)"
+fi
 readonly inno="${INNOKIT_SERVERS:-$HOME/.cache/innokit}/inno/bin/inno"
 readonly mysql_big="$data/mysql-big.ibd" mariadb_big="$data/mariadb-big.ibd" many="$data/many"
 
@@ -172,8 +175,63 @@ cpu_per_gib() {
         printf "%.3f CPU seconds per GiB, user and system, median of %d runs with `--io direct`\n", v[int((NR + 1) / 2)] / (bytes / 2^30), NR }' "$work/cpu"
 }
 
-say "$(nproc) cores, $(uname -m), $("$innokit" --version), $("$here/server.sh" mysql version), $("$here/server.sh" mariadb version)"
-for part in ${PARTS:-hot cold small_files cpu_per_gib}; do
+# The median, and the lowest and the highest, of one number a line.
+spread() {
+    sort -n | awk '{ v[NR] = $1 } END { printf "%.0f%% | %.0f%% | %.0f%%", 100 * v[1], 100 * v[int((NR + 1) / 2)], 100 * v[NR] }'
+}
+
+# our_pattern DIR ACCESS ORDER BLOCK DEPTH: bytes per second, as `bench device` counts them.
+our_pattern() {
+    "$innokit" bench device "$1" --json --size 1G --seconds 1 --io direct --engine uring --threads 1 \
+        --access "$2" --order "$3" --block-size "$4" --depth "$5" |
+        awk -F: '/"bytes_per_second": \{/ { inside = 1 } inside && /"median"/ { gsub(/[ ,]/, "", $2); print $2; exit }'
+}
+
+# fio_pattern FILE MEMORY ACCESS ORDER BLOCK DEPTH: the same by fio, for as long: three times a second.
+fio_pattern() {
+    local rw="$3"
+    [ "$4" = sequential ] || rw="rand$3"
+    fio --name=pattern --filename="$1" --size=1G --rw="$rw" --direct=1 --mem="$2" --bs="$5" --iodepth="$6" --ioengine=io_uring \
+        --runtime=3 --time_based --end_fsync=1 --randrepeat=0 --output-format=json 2>/dev/null |
+        awk -F: -v access="$3" '$1 ~ "\"" access "\"" { inside = 1 } inside && /"bw_bytes"/ { gsub(/[ ,]/, "", $2); print $2; exit }'
+}
+
+# `bench device` and fio, pair by pair, with the same pattern on files of the same size in the same directory. Buffers of both are in huge
+# pages where these can be had: that decides how many requests a block becomes.
+device() {
+    local dir="$data/device" huge memory=malloc access order block depth pair
+    command -v fio >/dev/null || { say 'Not measured against fio: it is not installed.'; return; }
+    mkdir -p "$dir"
+    huge="$(cat /proc/sys/vm/nr_hugepages)"
+    if { echo 160 >/proc/sys/vm/nr_hugepages; } 2>/dev/null; then memory=shmhuge; fi
+    head -c 1G /dev/urandom >"$dir/fio-file" && sync
+    say
+    say "### \`innokit bench device\` / \`fio\` on the same pattern: 1 GiB, direct, io_uring, one thread, fio's buffers: $memory"
+    say
+    say '| pattern | block | depth | lowest | median | highest |'
+    say '|---|---|---|---|---|---|'
+    while read -r access order block depth; do
+        for ((pair = 0; pair < pairs; pair++)); do
+            printf '%s %s\n' "$(our_pattern "$dir" "$access" "$order" "$block" "$depth")" \
+                "$(fio_pattern "$dir/fio-file" $memory "$access" "$order" "$block" "$depth")"
+        done | awk '{ print $1 / $2 }' | spread >"$work/row"
+        say "| $order $access | $block | $depth | $(cat "$work/row") |"
+    done <<<'read sequential 1M 16
+read sequential 64K 8
+read random 16K 1
+read random 16K 32
+write sequential 1M 16
+write random 16K 32'
+    rm -rf "$dir"
+    echo "$huge" 2>/dev/null >/proc/sys/vm/nr_hugepages || true
+}
+
+if [ "$parts" = device ]; then
+    say "$(nproc) cores, $(uname -m), $("$innokit" --version), $(fio --version 2>/dev/null || true)"
+else
+    say "$(nproc) cores, $(uname -m), $("$innokit" --version), $("$here/server.sh" mysql version), $("$here/server.sh" mariadb version)"
+fi
+for part in $parts; do
     if [ "$part" = cold ] && [ $can_drop = no ]; then
         say 'Not measured cold: the page cache cannot be dropped by this user.'
     else

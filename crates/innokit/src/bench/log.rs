@@ -56,7 +56,7 @@ fn text(report: &LogBenchReport, out: &mut dyn Write) -> io::Result<()> {
         report.record_bytes, report.seconds_each
     )?;
     writeln!(out, "cache    {}", report.cache.words())?;
-    writeln!(out, "\nOne caller; reads, writes and flushes are those of a commit")?;
+    writeln!(out, "\nOne caller; reads, writes, KiB written and flushes are those of the device for each commit")?;
     rows(&report.one_caller, false).print(out)?;
     if !report.callers.is_empty() {
         writeln!(out, "\nGroup commit: several callers, recycled space")?;
@@ -83,7 +83,7 @@ fn rows(rows: &[Row], group: bool) -> Table {
     let what = if group { "callers" } else { "space" };
     let shared = if group { "commits a sync" } else { "+-" };
     let headings =
-        ["log", what, "commits/s", shared, "p50 us", "p99 us", "own reads", "device reads", "device writes", "flushes"];
+        ["log", what, "commits/s", shared, "p50 us", "p99 us", "own reads", "device reads", "writes", "KiB", "flushes"];
     let mut table = Table::new(if group { 1 } else { 2 }, &headings);
     let counted = |figure: Option<f64>| figure.map_or_else(|| "n/a".to_owned(), |figure| format!("{figure:.3}"));
     for row in rows {
@@ -98,6 +98,7 @@ fn rows(rows: &[Row], group: bool) -> Table {
             counted(storage.own_reads),
             counted(storage.device_reads),
             counted(storage.device_writes),
+            storage.device_written_bytes.map_or_else(|| "n/a".to_owned(), |bytes| number(bytes / 1024.0)),
             counted(storage.device_flushes),
         ]);
     }
@@ -109,15 +110,21 @@ fn findings(report: &LogBenchReport) -> Vec<String> {
     let row = |method: Method, ground: Ground| {
         report.one_caller.iter().find(|row| row.method == method && row.ground == ground)
     };
-    let writes = |ground: Ground| {
-        let row = row(Method::ZeroFill, ground)?;
-        Some(format!("{:.2} writes of the device a commit", row.per_commit.device_writes?))
+    let written = |ground: Ground| {
+        let storage = &row(Method::ZeroFill, ground)?.per_commit;
+        Some(format!(
+            "{} writes, {} KiB",
+            number(storage.device_writes?),
+            number(storage.device_written_bytes? / 1024.0)
+        ))
     };
     let against = |ratio: Option<f64>, ground: Ground, name: &str| {
         let words =
             ratio.map(|ratio| format!("recycled space against {name}: {} times the commits/s", number(ratio)))?;
-        Some(match (writes(Ground::Recycled), writes(ground)) {
-            (Some(ours), Some(theirs)) => format!("{words} ({ours} against {theirs}: what is more is the journal's)"),
+        Some(match (written(Ground::Recycled), written(ground)) {
+            (Some(ours), Some(theirs)) => {
+                format!("{words} (a commit costs the device {ours} against {theirs} with the journal)")
+            }
             _ => words,
         })
     };

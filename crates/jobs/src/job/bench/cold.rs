@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 use flow::PageCache;
 use serde::Serialize;
@@ -43,6 +44,10 @@ impl Emptied {
     }
 }
 
+/// How often pages are dropped that would not go, and how long is waited between.
+const TRIES: u32 = 10;
+const PAUSE: Duration = Duration::from_millis(2);
+
 /// Drops the file's pages. What is written and not yet on the device is written first.
 ///
 /// # Errors
@@ -50,11 +55,12 @@ impl Emptied {
 pub fn empty(file: &File, len: u64) -> io::Result<Emptied> {
     // On a file that is open for reading only, too, this writes what others have left dirty.
     rustix::fs::fdatasync(file)?;
-    // Pages that another core has just let go of are missed at times, and found by the next try.
-    for _ in 0..3 {
+    // Pages that the kernel itself is moving or writing are passed over, and found by a later try.
+    for _ in 0..TRIES {
         drop_pages(file);
-        if pages_left(file, len) == Some(0) {
-            break;
+        match pages_left(file, len) {
+            Some(0) | None => break,
+            Some(_) => std::thread::sleep(PAUSE),
         }
     }
     match pages_left(file, len) {

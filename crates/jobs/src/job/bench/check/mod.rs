@@ -351,7 +351,7 @@ impl Bench<'_> {
         let start = Instant::now();
         let report = Check::plan(&[PathBuf::from(self.path)], options)?.run(None)?;
         let time = start.elapsed();
-        self.agree(report.totals.counts.clone())?;
+        self.agree(report.totals.counts)?;
         Ok(time)
     }
 
@@ -370,7 +370,7 @@ impl Bench<'_> {
 
     /// Rows that find different things did different work.
     fn agree(&mut self, counts: Counts) -> Result<(), Error> {
-        let first = self.counts.get_or_insert_with(|| counts.clone());
+        let first = self.counts.get_or_insert(counts);
         if first.pages == 0 {
             return Err(Error::Usage(format!("{} has no pages to verify: is it a tablespace?", self.path.display())));
         }

@@ -168,8 +168,10 @@ pub struct Row {
 pub struct PerCommit {
     /// Reads of the device; null where nobody counts.
     pub device_reads: Option<f64>,
-    /// Writes of the device: the log's own, and those of the file system's journal.
+    /// Writes of the device: the log's own, those of the file system's journal, and each flush that comes without bytes.
     pub device_writes: Option<f64>,
+    /// Bytes written to the device: whole blocks of the log's file, and the journal.
+    pub device_written_bytes: Option<f64>,
     /// Flushes of the device's cache.
     pub device_flushes: Option<f64>,
     /// Bytes that this process alone made the system read, in blocks of the file system; null where nobody counts.
@@ -185,7 +187,7 @@ pub struct Ratios {
     pub recycled_to_fallocated: Option<f64>,
     /// Commits a second with 32 callers (or the most) to those with one, zero-filled.
     pub many_callers_to_one: Option<f64>,
-    /// Time of a commit, naive writer to bare loop, both with one caller on recycled space.
+    /// Time of a commit (half of the commits took no longer), naive writer to bare loop, both with one caller on recycled space.
     pub writer_to_bare_loop: Option<f64>,
 }
 
@@ -300,6 +302,7 @@ impl Plan {
             per_commit: PerCommit {
                 device_reads: device(|counts| counts.reads),
                 device_writes: device(|counts| counts.writes),
+                device_written_bytes: device(|counts| counts.written_bytes),
                 device_flushes: device(|counts| counts.flushes),
                 own_reads: over_rounds(&|outcome| {
                     outcome.own_read_bytes.map(|bytes| bytes as f64 / block / outcome.commits.max(1) as f64)
@@ -314,10 +317,11 @@ fn ratios(plans: &[Plan], outcomes: &[Vec<Outcome>]) -> Ratios {
         let at = plans.iter().position(|plan| *plan == Plan { method, ground, callers })?;
         outcomes.get(at)
     };
-    let ratio = |a: Option<&Vec<Outcome>>, b: Option<&Vec<Outcome>>| {
-        let ratios: Vec<f64> = a?.iter().zip(b?).map(|(a, b)| a.rate() / b.rate().max(1e-9)).collect();
+    let pairs = |a: Option<&Vec<Outcome>>, b: Option<&Vec<Outcome>>, figure: fn(&Outcome) -> f64| {
+        let ratios: Vec<f64> = a?.iter().zip(b?).map(|(a, b)| figure(a) / figure(b).max(1e-9)).collect();
         Some(median(&ratios))
     };
+    let ratio = |a, b| pairs(a, b, Outcome::rate);
     let zero_fill = |ground| of(Method::ZeroFill, ground, 1);
     let recycled = zero_fill(Ground::Recycled);
     let callers = plans.iter().filter(|plan| plan.method == Method::ZeroFill).map(|plan| plan.callers);
@@ -326,6 +330,10 @@ fn ratios(plans: &[Plan], outcomes: &[Vec<Outcome>]) -> Ratios {
         recycled_to_growing: ratio(recycled, zero_fill(Ground::Growing)),
         recycled_to_fallocated: ratio(recycled, zero_fill(Ground::Fallocated)),
         many_callers_to_one: many.and_then(|many| ratio(of(Method::ZeroFill, Ground::Recycled, many), recycled)),
-        writer_to_bare_loop: ratio(of(Method::BareLoop, Ground::Recycled, 1), of(Method::Naive, Ground::Recycled, 1)),
+        writer_to_bare_loop: pairs(
+            of(Method::Naive, Ground::Recycled, 1),
+            of(Method::BareLoop, Ground::Recycled, 1),
+            |outcome| outcome.latency.p50_us,
+        ),
     }
 }

@@ -1,0 +1,296 @@
+//! `innokit bench`: small runs. What is asserted is what holds on every machine: the shape of the documents, counts, files that go and
+//! files that stay; never a speed.
+
+#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail tests")]
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{fixture, innokit};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A directory on the file system that holds the build, not in memory: benches want a device below them where there is one.
+fn dir() -> TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("temporary directory")
+}
+
+fn bench(arguments: &[&str], path: &Path) -> Output {
+    innokit().arg("bench").args(arguments).arg(path).output().expect("innokit runs")
+}
+
+fn document(output: &Output) -> Value {
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+fn text(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout.clone()).expect("UTF-8")
+}
+
+fn entries(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).expect("is there");
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.expect("entry").file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+fn rows<'v>(document: &'v Value, list: &str) -> &'v Vec<Value> {
+    document[list].as_array().unwrap_or_else(|| panic!("no list {list}"))
+}
+
+/// A rate that was measured `times` times, and is one.
+fn is_rate(rate: &Value, times: usize) {
+    let values: Vec<f64> = rate["values"].as_array().expect("values").iter().filter_map(Value::as_f64).collect();
+    assert!(values.len() >= times && values.iter().all(|value| *value > 0.0), "{rate}");
+    let of = |name: &str| rate[name].as_f64().expect("a number");
+    assert!(of("low") <= of("median") && of("median") <= of("high"), "{rate}");
+}
+
+/// The device is measured with everything fixed but what the test is about: a handful of measurements.
+const DEVICE: [&str; 5] = ["device", "--size=4M", "--seconds=0.01", "--engine=threads", "--block-size=64K"];
+
+#[test]
+fn a_search_ends_with_a_limit_and_everything_that_it_tried() {
+    let dir = dir();
+    let arguments = [&DEVICE[..], &["--json", "--order=sequential", "--io=buffered", "--threads=1"]].concat();
+    let report = document(&bench(&arguments, dir.path()));
+    assert_eq!(report["size"], 4 << 20);
+    let limits = rows(&report, "limits");
+    let accesses: Vec<_> = limits.iter().filter_map(|limit| limit["access"].as_str()).collect();
+    assert_eq!(accesses, ["read", "write"]);
+    for limit in limits {
+        assert_eq!((&limit["setting"]["engine"], &limit["setting"]["block_size"]), (&"threads".into(), &65536.into()));
+        is_rate(&limit["bytes_per_second"], 3);
+        assert!(limit["latency"]["p50_us"].as_f64() > Some(0.0));
+        let best = &limit["setting"]["depth"];
+        let tried = rows(limit, "tried");
+        assert!(tried.len() >= 3 && tried.iter().any(|one| &one["depth"] == best), "{limit}");
+        let depths: Vec<_> = rows(limit, "by_depth").iter().filter_map(|one| one["depth"].as_u64()).collect();
+        assert_eq!(depths, [1, 2, 4, 8, 16, 32, 64, 128]);
+    }
+    assert!(entries(dir.path()).is_empty(), "nothing is left behind");
+}
+
+#[test]
+fn a_fixed_pattern_is_measured_as_it_is_and_without_the_rest() {
+    let dir = dir();
+    let fixed = ["--json", "--access=read", "--order=random", "--depth=2", "--threads=2"];
+    let report = document(&bench(&[&DEVICE[..], &fixed].concat(), dir.path()));
+    for limit in rows(&report, "limits") {
+        let setting = &limit["setting"];
+        assert_eq!(
+            (&setting["depth"], &setting["threads"], &setting["block_size"]),
+            (&2.into(), &2.into(), &65536.into())
+        );
+        assert_eq!((&limit["access"], &limit["order"]), (&"read".into(), &"random".into()));
+    }
+    assert!(rows(&report, "patterns").is_empty() && rows(&report, "writes").is_empty());
+}
+
+#[test]
+fn kinds_of_space_and_portions_are_written_and_the_text_says_what_was_cold() {
+    let dir = dir();
+    let run = bench(&["device", "--size=2M", "--seconds=0.002", "--io=buffered", "--order=sequential"], dir.path());
+    let text = text(&run);
+    for words in ["Limits", "Patterns", "growing file", "fallocated", "recycled", "gathered", "cache    "] {
+        assert!(text.contains(words), "{words} is missing in {text}");
+    }
+    assert!(entries(dir.path()).is_empty());
+}
+
+/// A real tablespace, made longer by what a server would put behind its last used page: nothing.
+fn tablespace(dir: &Path) -> std::path::PathBuf {
+    let path = dir.join("sample.ibd");
+    fs::write(&path, fixture("mysql-9.7/dynamic-16k.ibd")).expect("write");
+    path
+}
+
+#[test]
+fn every_idea_every_way_and_every_peer_has_a_share_of_the_limit() {
+    let dir = dir();
+    let file = tablespace(dir.path());
+    let before = fs::read(&file).expect("read");
+    let options = ["check", "--json", "--rounds=1", "--seconds=0.005", "--no-peers", "--peer", "reading=cat"];
+    let report = document(&bench(&options, &file));
+    assert_eq!(report["bytes"], before.len());
+    assert_eq!((&report["counts"]["pages"], &report["counts"]["corrupt"]), (&(before.len() / 16384).into(), &0.into()));
+    is_rate(&report["limit"]["bytes_per_second"], 1);
+    for list in ["ideas", "table", "peers"] {
+        assert!(!rows(&report, list).is_empty(), "{list}");
+        for row in rows(&report, list) {
+            is_rate(&row["bytes_per_second"], 1);
+            is_rate(&row["share_of_limit"], 1);
+        }
+    }
+    assert_eq!(rows(&report, "peers")[0]["name"], "reading");
+    let ideas: Vec<_> = rows(&report, "ideas").iter().filter_map(|row| row["name"].as_str()).collect();
+    assert_eq!((ideas[0], ideas[ideas.len() - 1]), ("a page at a time, one thread", "innokit check as it comes"));
+    assert_eq!(fs::read(&file).expect("read"), before, "the file is read only");
+    assert_eq!(entries(dir.path()), ["sample.ibd"]);
+}
+
+#[test]
+fn a_peer_that_cannot_do_the_work_is_named_and_the_others_are_measured() {
+    let dir = dir();
+    let options = ["check", "--rounds=1", "--seconds=0.005", "--no-peers", "--peer", "broken=ls --no-such-option"];
+    let text = text(&bench(&options, &tablespace(dir.path())));
+    assert!(text.contains("broken was not measured") && text.contains("Idea by idea"), "{text}");
+}
+
+#[test]
+fn what_is_no_tablespace_is_not_measured() {
+    let dir = dir();
+    let path = dir.path().join("notes.txt");
+    fs::write(&path, "not a page in here").expect("write");
+    let run = bench(&["check", "--rounds=1", "--seconds=0.005", "--no-peers"], &path);
+    assert_eq!(run.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&run.stderr).contains("tablespace"), "{run:?}");
+}
+
+const LOG: [&str; 5] = ["log", "--size=4M", "--seconds=0.02", "--rounds=1", "--callers=1,4"];
+
+#[test]
+fn logs_are_measured_on_every_ground_and_with_every_number_of_callers() {
+    let dir = dir();
+    let report = document(&bench(&[&LOG[..], &["--json"]].concat(), dir.path()));
+    let one = rows(&report, "one_caller");
+    let of = |method: &str, ground: &str| {
+        let row = one.iter().find(|row| row["method"] == method && row["ground"] == ground);
+        row.unwrap_or_else(|| panic!("no row {method} on {ground}"))
+    };
+    for ground in ["growing", "fallocated", "zeroed", "recycled"] {
+        for method in ["naive", "zero_fill", "whole", "dsync"] {
+            let row = of(method, ground);
+            is_rate(&row["commits_per_second"], 1);
+            assert_eq!(row["commits_per_group"], 1.0, "one caller shares with nobody");
+        }
+    }
+    is_rate(&of("bare_loop", "recycled")["commits_per_second"], 1);
+    let callers = rows(&report, "callers");
+    assert!(!callers.is_empty() && callers.iter().all(|row| row["callers"] == 4 && row["ground"] == "recycled"));
+    assert!(report["ratios"]["recycled_to_growing"].as_f64() > Some(0.0));
+    assert!(entries(dir.path()).is_empty(), "nothing is left behind");
+}
+
+/// The system counts for this process alone, so that others on the machine do not matter. Where it does not count, or where the space
+/// could not be made cold, there is nothing to see.
+#[test]
+fn naive_commits_read_a_block_for_every_eight_and_zero_filled_ones_none() {
+    let dir = dir();
+    let report =
+        document(&bench(&["log", "--json", "--size=4M", "--seconds=0.2", "--rounds=1", "--callers=1"], dir.path()));
+    let reads = |method: &str| {
+        let rows = rows(&report, "one_caller").iter();
+        let row = rows.filter(|row| row["method"] == method).find(|row| row["ground"] == "recycled").expect("is there");
+        row["per_commit"]["own_reads"].as_f64()
+    };
+    let is_disk = matches!(report["storage"]["file_system"].as_str(), Some("ext4" | "xfs"));
+    if !is_disk || report["storage"]["file_system_block"] != 4096 || report["cache"] != "file" {
+        return;
+    }
+    if let (Some(naive), Some(ours)) = (reads("naive"), reads("zero_fill")) {
+        assert!((0.1..=0.2).contains(&naive), "{naive} reads for each naive commit of 512 bytes");
+        assert!(ours < 0.01, "{ours} reads for each commit of ours");
+    }
+}
+
+#[test]
+fn charts_are_pictures_with_something_in_them() {
+    let dir = dir();
+    for (name, arguments) in
+        [("device", &[&DEVICE[..], &["--io=buffered", "--threads=1"]].concat()[..]), ("log", &LOG[..])]
+    {
+        let target = dir.path().join(format!("{name}.png"));
+        let chart = target.to_str().expect("UTF-8");
+        text(&bench(&[arguments, &["--chart", chart]].concat(), dir.path()));
+        let decoder = png::Decoder::new(std::io::BufReader::new(fs::File::open(&target).expect("drawn")));
+        let mut reader = decoder.read_info().expect("PNG");
+        let mut pixels = vec![0; reader.output_buffer_size().expect("fits")];
+        let frame = reader.next_frame(&mut pixels).expect("whole");
+        assert!(frame.width > 1000 && frame.height > 500, "{name}: {} x {}", frame.width, frame.height);
+        let coloured = pixels.chunks(3).filter(|pixel| pixel[0].abs_diff(pixel[2]) > 60).count();
+        assert!(coloured > 1000, "{name}: {coloured} pixels have a colour");
+        fs::remove_file(&target).expect("ours");
+    }
+    let file = tablespace(dir.path());
+    let target = dir.path().join("check.svg");
+    let options = ["check", "--rounds=1", "--seconds=0.005", "--no-peers", "--chart", target.to_str().expect("UTF-8")];
+    text(&bench(&options, &file));
+    let svg = fs::read_to_string(&target).expect("drawn");
+    assert!(svg.starts_with("<svg ") && svg.trim_end().ends_with("</svg>"), "{svg}");
+    for words in ["Idea by idea", "MB/s of the file", "limit of the device", "buffered, 1 worker"] {
+        assert!(svg.contains(words), "{words} is missing");
+    }
+    assert_eq!(svg.matches("<text").count(), svg.matches("</text>").count());
+}
+
+#[test]
+fn a_chart_is_never_drawn_over_a_file() {
+    let dir = dir();
+    let target = dir.path().join("mine.svg");
+    fs::write(&target, "mine").expect("write");
+    let arguments = [&LOG[..], &["--chart", target.to_str().expect("UTF-8")]].concat();
+    let run = bench(&arguments, dir.path());
+    assert_eq!(run.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&run.stderr).contains("is there already"), "{run:?}");
+    assert_eq!(fs::read(&target).expect("still there"), b"mine");
+}
+
+#[test]
+fn files_of_others_are_left_alone() {
+    let dir = dir();
+    for name in ["log.000", "data", "written", "bare"] {
+        fs::write(dir.path().join(name), name).expect("write");
+    }
+    text(&bench(&LOG, dir.path()));
+    text(&bench(&[&DEVICE[..], &["--order=random", "--io=buffered", "--depth=1"]].concat(), dir.path()));
+    assert_eq!(entries(dir.path()), ["bare", "data", "log.000", "written"]);
+    for name in ["log.000", "data", "written", "bare"] {
+        assert_eq!(fs::read_to_string(dir.path().join(name)).expect("still there"), name);
+    }
+}
+
+#[test]
+fn a_directory_that_has_no_room_or_is_not_there_is_refused() {
+    let dir = dir();
+    let run = bench(&["device", "--size=4000000T"], dir.path());
+    assert_eq!(run.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&run.stderr).contains("MiB free"), "{run:?}");
+    let run = bench(&["log"], &dir.path().join("nowhere"));
+    assert_eq!(run.status.code(), Some(2));
+    assert!(entries(dir.path()).is_empty());
+}
+
+/// Starts a bench that would take minutes, and waits until it has made something in the directory.
+fn started(dir: &Path) -> std::process::Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_innokit"));
+    command.args(["bench", "log", "--size=64M", "--seconds=60"]).arg(dir);
+    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("starts");
+    let start = Instant::now();
+    while entries(dir).is_empty() && start.elapsed() < Duration::from_secs(30) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(!entries(dir).is_empty(), "nothing was made within half a minute");
+    child
+}
+
+#[test]
+fn an_interrupted_bench_leaves_nothing_behind() {
+    for signal in [rustix::process::Signal::INT, rustix::process::Signal::TERM] {
+        let dir = dir();
+        let child = started(dir.path());
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, signal).expect("is alive");
+        let output = child.wait_with_output().expect("ends");
+        assert_eq!(output.status.code(), Some(130), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("interrupted"), "{output:?}");
+        assert!(entries(dir.path()).is_empty(), "{:?}", entries(dir.path()));
+    }
+}
