@@ -179,26 +179,41 @@ fn logs_are_measured_on_every_ground_and_with_every_number_of_callers() {
     assert!(entries(dir.path()).is_empty(), "nothing is left behind");
 }
 
-/// The system counts for this process alone, so that others on the machine do not matter. Where it does not count, or where the space
-/// could not be made cold, there is nothing to see.
+/// The system counts for this process alone, so that others on the machine do not matter, but for those that push the pages of its
+/// program out of memory, which are read again then: more than one try may be needed to see none. Where the system does not count,
+/// or the space could not be made cold, there is nothing to see.
 #[test]
 fn naive_commits_read_a_block_for_every_eight_and_zero_filled_ones_none() {
-    let dir = dir();
-    let report =
-        document(&bench(&["log", "--json", "--size=4M", "--seconds=0.2", "--rounds=1", "--callers=1"], dir.path()));
-    let reads = |method: &str| {
-        let rows = rows(&report, "one_caller").iter();
-        let row = rows.filter(|row| row["method"] == method).find(|row| row["ground"] == "recycled").expect("is there");
-        row["per_commit"]["own_reads"].as_f64()
-    };
-    let is_disk = matches!(report["storage"]["file_system"].as_str(), Some("ext4" | "xfs"));
-    if !is_disk || report["storage"]["file_system_block"] != 4096 || report["cache"] != "file" {
-        return;
+    const TRIES: usize = 5;
+    let mut seen = Vec::new();
+    for _ in 0..TRIES {
+        let dir = dir();
+        let report = document(&bench(
+            &["log", "--json", "--size=4M", "--seconds=0.05", "--rounds=1", "--callers=1"],
+            dir.path(),
+        ));
+        let reads = |method: &str| {
+            let rows = rows(&report, "one_caller").iter();
+            let row =
+                rows.filter(|row| row["method"] == method).find(|row| row["ground"] == "recycled").expect("is there");
+            row["per_commit"]["own_reads"].as_f64()
+        };
+        let is_disk = matches!(report["storage"]["file_system"].as_str(), Some("ext4" | "xfs"));
+        let (true, Some(naive), Some(ours)) =
+            (is_disk && report["cache"] == "file", reads("naive"), reads("zero_fill"))
+        else {
+            return;
+        };
+        if report["storage"]["file_system_block"] != 4096 {
+            return;
+        }
+        assert!(naive > 0.12, "{naive} reads for each naive commit of 512 bytes");
+        if ours < 0.01 {
+            return;
+        }
+        seen.push(ours);
     }
-    if let (Some(naive), Some(ours)) = (reads("naive"), reads("zero_fill")) {
-        assert!((0.1..=0.2).contains(&naive), "{naive} reads for each naive commit of 512 bytes");
-        assert!(ours < 0.01, "{ours} reads for each commit of ours");
-    }
+    panic!("reads for each commit of ours: {seen:?}");
 }
 
 #[test]

@@ -155,6 +155,8 @@ pub fn check(path: &Path, options: &CheckBenchOptions, watch: Watch<'_>) -> Resu
         expected: 0,
         notes: Vec::new(),
     };
+    // Before anything is measured: whether there is something to verify.
+    bench.verify(&ReadOptions::default(), Machine::here().cores)?;
     let plans = bench.plans()?;
     let figures = bench.rounds(&plans)?;
     let limits =
@@ -277,7 +279,7 @@ impl Bench<'_> {
     fn limit(&mut self, way: Way) -> Result<Setting, Error> {
         let engines = [Carrier::Uring, Carrier::Threads].into_iter().filter(|engine| engine.works().is_ok());
         let cores = u32::try_from(Machine::here().cores).unwrap_or(1).next_power_of_two();
-        let block_sizes = (16..=22).map(|bits| 1_u32 << bits).filter(|size| u64::from(*size) <= self.target.len);
+        let block_sizes = (12..=22).map(|bits| 1_u32 << bits).filter(|size| u64::from(*size) <= self.target.len);
         let space = Space {
             // Threads are for systems without io_uring: they cost more and bring nothing where that is there.
             engines: engines.take(1).collect(),
