@@ -54,7 +54,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// The file could not be synced.
 pub fn empty(file: &File, len: u64) -> io::Result<Emptied> {
     // On a file that is open for reading only, too, this writes what others have left dirty.
-    rustix::fs::fdatasync(file)?;
+    file.sync_data()?;
     // Pages that the kernel itself is moving or writing are passed over, and found by a later try.
     for _ in 0..TRIES {
         drop_pages(file);

@@ -152,7 +152,7 @@ pub fn run(pattern: &Pattern, target: &Target, time: Duration, stop: &AtomicBool
     let start = outcomes.iter().map(|outcome| outcome.start).min();
     let mut end = outcomes.iter().map(|outcome| outcome.end).max();
     if pattern.access == Access::Write {
-        rustix::fs::fdatasync(target.file())?;
+        target.file().sync_data()?;
         end = Some(Instant::now());
     }
     let seconds = start.zip(end).map_or(0.0, |(start, end)| (end - start).as_secs_f64());

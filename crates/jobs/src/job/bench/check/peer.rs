@@ -72,10 +72,26 @@ pub(super) fn has_fio() -> bool {
     find("fio").is_some()
 }
 
+/// Huge pages for the buffers of fio, as ours have them, where the administrator has set some aside: in small ones a request falls
+/// apart into as many as the device takes.
+fn memory(bytes: u64) -> &'static str {
+    let figure = |text: &str, name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim_start_matches(':').trim().trim_end_matches(" kB").parse::<u64>().ok()
+    };
+    let is_enough = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
+        let free = figure(&text, "HugePages_Free")? * (figure(&text, "Hugepagesize")? << 10);
+        // Each thread has a segment of its own, rounded up to whole huge pages.
+        Some(free >= bytes * 2 + (64 << 20))
+    });
+    if is_enough == Some(true) { "shmhuge" } else { "malloc" }
+}
+
 /// Bytes a second of `fio` with the same setting, as it counts them itself.
 pub(super) fn fio(file: &Path, len: u64, setting: &Setting, notes: &mut Vec<String>) -> Option<f64> {
     let each = len / u64::from(setting.threads) / u64::from(setting.block_size) * u64::from(setting.block_size);
     let engine = if setting.engine == Carrier::Uring { "io_uring" } else { "psync" };
+    let in_flight = u64::from(setting.block_size) * u64::from(setting.depth) * u64::from(setting.threads);
     let output = Command::new("fio")
         .args([
             "--name=limit",
@@ -89,6 +105,7 @@ pub(super) fn fio(file: &Path, len: u64, setting: &Setting, notes: &mut Vec<Stri
         // A colon separates files there.
         .arg(format!("--filename={}", file.display().to_string().replace(':', "\\:")))
         .arg(format!("--ioengine={engine}"))
+        .arg(format!("--mem={}", memory(in_flight)))
         .arg(format!("--bs={}", setting.block_size))
         .arg(format!("--iodepth={}", setting.depth))
         .arg(format!("--numjobs={}", setting.threads))

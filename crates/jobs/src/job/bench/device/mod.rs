@@ -163,6 +163,9 @@ pub fn device(dir: &Path, options: &DeviceOptions, watch: Watch<'_>) -> Result<D
     let target =
         Target::open(&file.again(), options.size, true).map_err(failed(dir, "opening the file of the bench"))?;
     let mut bench = Bench::new(dir, options, &target, watch);
+    if bench.engines.is_empty() {
+        return Err(Error::Usage(bench.notes.join("; ")));
+    }
     bench.limits()?;
     if bench.is_searched() {
         bench.typical()?;

@@ -111,7 +111,7 @@ impl Bench<'_> {
             (WriteKind::Small | WriteKind::Gathered, _) | (_, None) => {
                 let handle = target.handle(row.way == Way::Direct).map_err(io::Error::other)?;
                 one_by_one(handle, row)?;
-                rustix::fs::fdatasync(target.file())?;
+                target.file().sync_data()?;
                 start.elapsed()
             }
             (_, Some(&engine)) => {

@@ -116,7 +116,7 @@ fn bare_loop(
         if now.duration_since(start) >= options.time || watch.stop.load(Ordering::Relaxed) {
             break;
         }
-        let write = file.write_all_at(&block, offset).and_then(|()| Ok(rustix::fs::fdatasync(&file)?));
+        let write = file.write_all_at(&block, offset).and_then(|()| file.sync_data());
         write.map_err(failed(&path, "writing"))?;
         let after = Instant::now();
         times.push(nanos(after.duration_since(now)));
