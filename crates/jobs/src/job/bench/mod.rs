@@ -2,13 +2,17 @@
 //!
 //! * [`device`]: pattern -> queue -> rate; a search over engine, block size, depth and threads finds the device's limit.
 //! * [`check`]: one file, verified in many ways, each beside the limit that was found on the same file in the same run.
+//! * [`log`]: commits to logs written in different ways, with what the device did for each.
+//! * [`kernels`]: every checksum by every path that the processor has.
 //!
 //! What holds for all of them: figures come with their repetitions, ratios are taken within one round, and a report says what was
 //! cold and what was cached. Files are made in a directory of the run's own and have no name while they are used.
 
 pub mod check;
 pub mod cold;
+pub mod counting;
 pub mod device;
+pub mod kernels;
 pub mod log;
 pub mod machine;
 pub mod pattern;
