@@ -217,6 +217,24 @@ fn naive_commits_read_a_block_for_every_eight_and_zero_filled_ones_none() {
 }
 
 #[test]
+fn kernels_are_measured_by_every_path_and_named_in_text_and_picture() {
+    let dir = dir();
+    let target = dir.path().join("kernels.svg");
+    let options = ["bench", "kernels", "--rounds=1", "--seconds=0.001", "--threads=2"];
+    let run = innokit().args(options).args(["--json", "--chart"]).arg(&target).output().expect("innokit runs");
+    let report = document(&run);
+    let kernels = rows(&report, "kernels");
+    assert!(kernels.len() > 3 && kernels.iter().all(|row| row["cached_gb_per_s"].as_f64() > Some(0.0)), "{report}");
+    let svg = fs::read_to_string(&target).expect("drawn");
+    roxmltree::Document::parse(&svg).expect("XML");
+    let text = text(&innokit().args(options).output().expect("innokit runs"));
+    for row in kernels {
+        let name = row["kernel"].as_str().expect("a name");
+        assert!(text.contains(name) && svg.contains(name), "{name} is missing");
+    }
+}
+
+#[test]
 fn charts_are_pictures_with_something_in_them() {
     let dir = dir();
     for (name, arguments) in

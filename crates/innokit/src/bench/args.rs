@@ -17,6 +17,7 @@ Examples:
   innokit bench check shop/orders.ibd --chart check.svg
                                                      what large blocks, overlap, direct I/O and workers each bring
   innokit bench log /var/lib/mysql                   what a commit costs, by the way it is written
+  innokit bench kernels                              how fast the processor computes checksums
 
 Exit status:
   0    measured
@@ -61,6 +62,28 @@ pub enum What {
     Check(CheckBenchArgs),
     /// Commit to logs written in different ways into different kinds of space, and count what the device does for a commit.
     Log(LogArgs),
+    /// Run every checksum by every path that this processor has, and count with several threads.
+    Kernels(KernelsArgs),
+}
+
+/// Options of `bench kernels`.
+#[derive(Debug, Args)]
+pub struct KernelsArgs {
+    /// Bytes of a page: 1K to 64K.
+    #[arg(long, value_name = "SIZE", default_value = "16K", value_parser = page_size)]
+    pub page_size: u32,
+
+    /// Measure each row so often, in rounds over all rows.
+    #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u16).range(1..=100))]
+    pub rounds: u16,
+
+    /// Time of one measurement.
+    #[arg(long, value_name = "SECONDS", default_value = "0.02", value_parser = seconds)]
+    pub seconds: Duration,
+
+    /// Threads that count at the same time [default: the cores available to the process].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: Option<u16>,
 }
 
 /// Options of `bench log`.
@@ -193,6 +216,13 @@ pub enum Engine {
     Uring,
     /// A thread for each request.
     Threads,
+}
+
+fn page_size(text: &str) -> Result<u32, String> {
+    match size(text)? {
+        size if size.is_power_of_two() && (1024..=65536).contains(&size) => Ok(size),
+        _ => Err("a page is 1K, 2K, 4K, 8K, 16K, 32K or 64K".to_owned()),
+    }
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

@@ -5,6 +5,7 @@ pub mod args;
 mod chart;
 mod check;
 mod device;
+mod kernels;
 mod log;
 mod table;
 mod units;
@@ -37,6 +38,7 @@ pub fn run(args: &BenchArgs) -> Result<u8, Box<dyn Error>> {
     let done = match &args.what {
         What::Device(device) => device::run(device, &args.output, &stop),
         What::Check(check) => check::run(check, &args.output, &stop),
+        What::Kernels(kernels) => kernels::run(kernels, &args.output, &stop),
         What::Log(log) => log::run(log, &args.output, &stop),
     };
     match done {
