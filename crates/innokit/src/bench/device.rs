@@ -106,8 +106,8 @@ fn text(report: &DeviceReport, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn limits(report: &DeviceReport) -> Table {
-    let headings =
-        ["read", "way", "engine", "block", "depth", "threads", "MB/s", "+-", "requests/s", "p50 us", "p99 us", "tried"];
+    let figures = ["MB/s", "+-", "requests/s", "p50 us", "p99 us", "tried"];
+    let headings = [&["access", "order", "way", "engine", "block", "depth", "threads"], &figures[..]].concat();
     let mut table = Table::new(4, &headings);
     for limit in &report.limits {
         let rate = &limit.bytes_per_second;

@@ -110,18 +110,18 @@ fn findings(report: &LogBenchReport) -> Vec<String> {
     let row = |method: Method, ground: Ground| {
         report.one_caller.iter().find(|row| row.method == method && row.ground == ground)
     };
-    let written = |ground: Ground| {
-        let storage = &row(Method::ZeroFill, ground)?.per_commit;
+    let written = |method: Method, ground: Ground| {
+        let storage = &row(method, ground)?.per_commit;
         Some(format!(
             "{} writes, {} KiB",
             number(storage.device_writes?),
             number(storage.device_written_bytes? / 1024.0)
         ))
     };
-    let against = |ratio: Option<f64>, ground: Ground, name: &str| {
+    let against = |ratio: Option<f64>, (method, ground): (Method, Ground), name: &str| {
         let words =
             ratio.map(|ratio| format!("recycled space against {name}: {} times the commits/s", number(ratio)))?;
-        Some(match (written(Ground::Recycled), written(ground)) {
+        Some(match (written(Method::ZeroFill, Ground::Recycled), written(method, ground)) {
             (Some(ours), Some(theirs)) => {
                 format!("{words} (a commit costs the device {ours} against {theirs} with the journal)")
             }
@@ -136,8 +136,13 @@ fn findings(report: &LogBenchReport) -> Vec<String> {
     let group = report.callers.iter().map(|row| row.callers).filter(|callers| *callers <= 32).max();
     let lines = [
         hidden,
-        against(ratios.recycled_to_growing, Ground::Growing, "a growing file"),
-        against(ratios.recycled_to_fallocated, Ground::Fallocated, "fallocated space"),
+        against(ratios.recycled_to_append, (Method::Naive, Ground::Growing), "512 bytes appended to a growing file"),
+        against(ratios.recycled_to_growing, (Method::ZeroFill, Ground::Growing), "a growing file, zero-filled too"),
+        against(
+            ratios.recycled_to_fallocated,
+            (Method::ZeroFill, Ground::Fallocated),
+            "fallocated space, zero-filled too",
+        ),
         ratios.many_callers_to_one.zip(group).map(|(ratio, callers)| {
             format!("group commit: {callers} callers make {} times the commits/s of one", number(ratio))
         }),

@@ -18,7 +18,9 @@ impl Table {
 
     /// Adds a row.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.rows.push(cells.into_iter().collect());
+        let cells: Vec<String> = cells.into_iter().collect();
+        debug_assert_eq!(cells.len(), self.headings.len(), "a cell for each heading: {cells:?}");
+        self.rows.push(cells);
     }
 
     /// Whether it has no row.

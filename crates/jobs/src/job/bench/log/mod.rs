@@ -181,6 +181,9 @@ pub struct PerCommit {
 /// Rows held against each other, each ratio within one round, medians over the rounds.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Ratios {
+    /// Commits a second: zero-filled on recycled space, to 512 bytes appended to a growing file, as a log that knows nothing better
+    /// does it.
+    pub recycled_to_append: Option<f64>,
     /// Commits a second, zero-filled: recycled space to a growing file.
     pub recycled_to_growing: Option<f64>,
     /// The same: recycled to fallocated space.
@@ -327,6 +330,7 @@ fn ratios(plans: &[Plan], outcomes: &[Vec<Outcome>]) -> Ratios {
     let callers = plans.iter().filter(|plan| plan.method == Method::ZeroFill).map(|plan| plan.callers);
     let many = callers.filter(|callers| *callers <= 32).max().filter(|callers| *callers > 1);
     Ratios {
+        recycled_to_append: ratio(recycled, of(Method::Naive, Ground::Growing, 1)),
         recycled_to_growing: ratio(recycled, zero_fill(Ground::Growing)),
         recycled_to_fallocated: ratio(recycled, zero_fill(Ground::Fallocated)),
         many_callers_to_one: many.and_then(|many| ratio(of(Method::ZeroFill, Ground::Recycled, many), recycled)),
