@@ -1,4 +1,4 @@
-//! `bench`: what this machine can do, and what each of innokit's ways of moving bytes brings on it.
+//! `bench`: what this machine can do, and what each of innokit's ways of moving and judging bytes brings on it.
 //!
 //! * [`device`]: pattern -> queue -> rate; a search over engine, block size, depth and threads finds the device's limit.
 //! * [`check`]: one file, verified in many ways, each beside the limit that was found on the same file in the same run.
