@@ -169,16 +169,18 @@ fn chart(report: &LogBenchReport) -> Chart {
         let rate = row.commits_per_second.median;
         Some((rate, format!("{} /s, p99 {} us", number(rate), number(row.latency.p99_us))))
     });
-    let writes =
-        bars("Writes of the device for each commit: the log's own, and the journal's", "writes a commit", &|row| {
-            let writes = row.per_commit.device_writes?;
-            let flushes = row.per_commit.device_flushes.unwrap_or(0.0);
-            Some((writes, format!("{writes:.2}, {flushes:.2} flushes")))
-        });
-    let reads = bars("Hidden reads for each commit", "blocks of the file system read a commit", &|row| {
-        let reads = row.per_commit.own_reads?;
-        Some((reads, format!("{reads:.3}")))
+    let is_telling = |row: &Row| matches!(row.method, Method::ZeroFill | Method::Direct | Method::Dsync);
+    let heading = "What the device wrote for each commit: the log's blocks, and the journal's";
+    let writes = bars(heading, "KiB a commit", &|row| {
+        let kib = row.per_commit.device_written_bytes.filter(|_| is_telling(row))? / 1024.0;
+        let (writes, flushes) = (row.per_commit.device_writes?, row.per_commit.device_flushes?);
+        Some((kib, format!("{} KiB, {} writes, {} flushes", number(kib), number(writes), number(flushes))))
     });
+    let reads =
+        bars("Hidden reads for each commit, recycled space", "blocks of the file system read a commit", &|row| {
+            let reads = row.per_commit.own_reads.filter(|_| row.ground == Ground::Recycled)?;
+            Some((reads, format!("{reads:.3}")))
+        });
     let has_counters = report.one_caller.iter().any(|row| row.per_commit.device_writes.is_some());
     let has_reads = report.one_caller.iter().any(|row| row.per_commit.own_reads.is_some());
     let lines = |heading: &str, axis: &str, figure: &dyn Fn(&Row) -> f64| {
