@@ -96,7 +96,9 @@ pub fn kernels(options: &KernelsOptions, step: &mut dyn FnMut(&str, u64, u64)) -
     let group = options.page_size.max(1) * PAGES_MAX;
     let whole = |bytes: usize| (bytes / group).max(1) * group;
     let noise = noise(whole(options.memory_bytes));
-    let zeros = vec![0_u8; noise.len()];
+    // Written, not only asked for: memory that was never touched is one page of zeros many times over.
+    let mut zeros = noise.clone();
+    black_box(&mut zeros).fill(0);
     let cached = whole(options.cached_bytes).min(noise.len());
     let rounds = options.rounds.max(1);
     let expected = u64::from(rounds) * kernels.len() as u64 + counting::WAYS;
@@ -107,8 +109,8 @@ pub fn kernels(options: &KernelsOptions, step: &mut dyn FnMut(&str, u64, u64)) -
             step(kernel.name, done, expected);
             let bytes = if kernel.zeros { &zeros } else { &noise };
             gigahertz = gigahertz.max(cycles_per_ns());
-            hot.push(rate(kernel.sum, bytes.get(..cached).unwrap_or(bytes), options));
-            cold.push(rate(kernel.sum, bytes, options));
+            hot.push(best_rate(kernel.sum, bytes.get(..cached).unwrap_or(bytes), options));
+            cold.push(mean_rate(kernel.sum, bytes, options));
             done += 1;
         }
     }
@@ -169,18 +171,30 @@ fn each(bytes: &[u8], size: usize, sum: impl Fn(&[u8]) -> u32) -> u32 {
 }
 
 /// Billions of bytes a second: the best of many runs over a window that moves through `bytes`.
-fn rate(sum: Sum, bytes: &[u8], options: &KernelsOptions) -> f64 {
+fn best_rate(sum: Sum, bytes: &[u8], options: &KernelsOptions) -> f64 {
+    windows(sum, bytes, options).map(|(len, nanoseconds)| len / nanoseconds).fold(0.0, f64::max)
+}
+
+/// Billions of bytes a second over all windows: the best one of them might have been in the cache.
+fn mean_rate(sum: Sum, bytes: &[u8], options: &KernelsOptions) -> f64 {
+    let (len, nanoseconds) = windows(sum, bytes, options).fold((0.0, 0.0), |all, one| (all.0 + one.0, all.1 + one.1));
+    len / nanoseconds
+}
+
+/// Bytes and nanoseconds of each window, round after round, until the time is over; at least one.
+fn windows(sum: Sum, bytes: &[u8], options: &KernelsOptions) -> impl Iterator<Item = (f64, f64)> {
     let window = options.page_size * PAGES_MAX;
-    let (start, mut best) = (Instant::now(), 0.0_f64);
-    for part in bytes.chunks_exact(window).cycle() {
-        let run = Instant::now();
-        black_box(sum(black_box(part), options.page_size));
-        best = best.max(window as f64 / run.elapsed().as_nanos().max(1) as f64);
-        if start.elapsed() >= options.slice {
-            break;
+    let (page_size, slice, start) = (options.page_size, options.slice, Instant::now());
+    let mut is_over = false;
+    bytes.chunks_exact(window).cycle().map_while(move |part| {
+        if is_over {
+            return None;
         }
-    }
-    best
+        let run = Instant::now();
+        black_box(sum(black_box(part), page_size));
+        is_over = start.elapsed() >= slice;
+        Some((window as f64, run.elapsed().as_nanos().max(1) as f64))
+    })
 }
 
 /// Cycles a nanosecond, from a chain of rotations and additions, each of which waits for the one before and takes one cycle.
