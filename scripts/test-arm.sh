@@ -6,10 +6,10 @@
 # is Debian's (testing), unpacked into ${INNOKIT_SERVERS:-~/.cache/innokit}/arm and entered with chroot, which needs root too.
 # INNOKIT_ARM=debian asks for that way.
 #
-# What is left to `make test`, which runs the same code on this machine's own processor: tests that start real servers or compare
-# with their tools (those exist for this machine only), tests that run the command or crash a log hundreds of times (emulation
-# would take hours), those that read the counters of the block device, the command's peak of memory (it would be the emulator's),
-# and the examples in the documentation.
+# What is left to `make test`, which runs the same code on this machine's own processor: tests that start real servers, read what
+# they wrote or compare with their tools (those exist for this machine only), benchmarks (they would measure the emulator), tests
+# that run the command or crash a log hundreds of times (emulation would take hours), those that read the counters of the block
+# device, the command's peak of memory (it would be the emulator's), and the examples in the documentation.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/debian.sh
@@ -18,7 +18,8 @@ cd "$(dirname "$0")/.."
 readonly target=aarch64-unknown-linux-gnu
 readonly root="${INNOKIT_SERVERS:-$HOME/.cache/innokit}"
 readonly recipe=1 # raise it when the list of Debian's packages changes
-readonly left_out=" innochecksum innochecksum_crash kinds live live_load log_writer_crash log_writer_reads logs memory same_answer streams "
+readonly left_out=" bench index_pages innochecksum innochecksum_crash kinds live live_load log_writer_crash log_writer_reads logs \
+memory redo_info same_answer streams table table_damage "
 
 # Whether the toolchain in use can build for the target, after fetching what it lacks.
 has_target() {
