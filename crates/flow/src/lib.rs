@@ -30,6 +30,8 @@
 //! # drop(sums);
 //! ```
 //!
+//! A [`Gather`] reads what somebody asks for piece by piece, such as the leaves of a tree, through the same [`Reader`].
+//!
 //! [`log_writer`] is the other direction: an append-only log for many callers. [`queue::sim`] is a device for tests, slow
 //! and unlucky as asked, on which both can be tried.
 
@@ -40,6 +42,7 @@ mod buffer;
 mod cache;
 mod counters;
 mod files;
+mod gather;
 pub mod log_writer;
 mod options;
 mod plan;
@@ -54,8 +57,9 @@ pub use buffer::{Buffer, BufferPool};
 pub use cache::PageCache;
 pub use counters::{Counters, Counts, WorkerCounters};
 pub use files::{FileHandle, FileSet};
+pub use gather::{Gather, GatherPlan, Gathered, ReadAhead, Want};
 pub use options::{Engine, IoMode, OptionsError, ReadOptions};
-pub use plan::{BLOCK_ALIGN, Block, Cursor, FileId};
+pub use plan::{BLOCK_ALIGN, Block, Cursor, FileId, Plan};
 pub use reader::{FileFailure, Piece, Reader, ReaderError};
 pub use split::{Gap, SPLIT_UNIT};
 pub use stream::StreamReader;

@@ -1,4 +1,7 @@
 //! What to read next, as data: blocks, and the cursor from which all workers take them.
+//!
+//! A [`Reader`](crate::Reader) does not care where its blocks come from: a [`Cursor`] goes through whole files, a
+//! [`GatherPlan`](crate::GatherPlan) through what somebody asked for.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,10 +20,32 @@ pub struct FileId(pub u32);
 pub struct Block {
     /// The file.
     pub file: FileId,
-    /// Where the block starts, in bytes; a multiple of [`BLOCK_ALIGN`].
+    /// Where the block starts, in bytes; a multiple of [`BLOCK_ALIGN`] where files are read whole, else of
+    /// [`SPLIT_UNIT`](crate::SPLIT_UNIT).
     pub offset: u64,
     /// Its length in bytes, 1 to the block size; shorter than the block size only at the end of the file.
     pub len: u32,
+}
+
+/// Where a reader takes its blocks from.
+///
+/// Every implementation promises blocks that are not empty, not longer than [`Plan::block_size`], and inside their files.
+pub trait Plan {
+    /// The next block; `None` when there is none for now.
+    fn next(&self) -> Option<Block>;
+
+    /// The largest block that will come, in bytes: a multiple of [`BLOCK_ALIGN`].
+    fn block_size(&self) -> u32;
+}
+
+impl Plan for Cursor<'_> {
+    fn next(&self) -> Option<Block> {
+        Cursor::next(self)
+    }
+
+    fn block_size(&self) -> u32 {
+        Cursor::block_size(self)
+    }
 }
 
 /// The next block for whoever asks: the one thing that workers share.

@@ -28,7 +28,7 @@ use crate::files::OpenFile;
 use crate::options::OptionsError;
 use crate::queue::OpenQueue;
 use crate::split::{Gap, Splitter};
-use crate::{Block, Buffer, Cursor, Engine, FileId, FileSet, ReadOptions};
+use crate::{Block, Buffer, Engine, FileId, FileSet, Plan, ReadOptions};
 use window::{Front, Read, Window};
 
 /// Bytes of one block, in ascending order: a block comes in one piece, or in several.
@@ -38,7 +38,7 @@ use window::{Front, Read, Window};
 pub struct Piece<'b> {
     /// The file.
     pub file: FileId,
-    /// Where the piece starts in the file, in bytes; a multiple of [`BLOCK_ALIGN`](crate::BLOCK_ALIGN).
+    /// Where the piece starts in the file, in bytes; a multiple of [`BLOCK_ALIGN`](crate::BLOCK_ALIGN) from its block's start.
     pub offset: u64,
     /// The bytes; zeros in gaps.
     pub bytes: &'b [u8],
@@ -114,7 +114,7 @@ impl<'f> Reader<'f> {
     /// Sizes that make no sense; `io_uring` asked for by name where it does not work.
     pub fn new(
         files: &'f FileSet,
-        cursor: &'f Cursor<'f>,
+        cursor: &'f dyn Plan,
         options: &ReadOptions,
         counters: &'f WorkerCounters,
     ) -> Result<Self, ReaderError> {
@@ -131,7 +131,7 @@ impl<'f> Reader<'f> {
     /// Sizes that make no sense.
     pub fn with_engines(
         files: &'f FileSet,
-        cursor: &'f Cursor<'f>,
+        cursor: &'f dyn Plan,
         options: &ReadOptions,
         counters: &'f WorkerCounters,
         engines: &'f [&'f dyn OpenQueue],

@@ -17,7 +17,7 @@ use crate::counters::{WorkerCounters, add};
 use crate::files::{FileHandle, OpenFile, out_of_descriptors};
 use crate::queue::{Completion, OpenQueue, Operation, Queue, Request};
 use crate::split::{Gap, SPLIT_UNIT, Splitter};
-use crate::{Block, Buffer, BufferPool, Cursor, FileId, FileSet, IoMode, ReadOptions};
+use crate::{Block, Buffer, BufferPool, FileId, FileSet, IoMode, Plan, ReadOptions};
 
 /// The token of requests that read a part of the front block again. Others count up from 0.
 const TOKEN_AGAIN: u64 = u64::MAX;
@@ -60,7 +60,7 @@ struct Lane {
 
 pub(super) struct Window<'f> {
     files: &'f FileSet,
-    cursor: &'f Cursor<'f>,
+    cursor: &'f dyn Plan,
     counters: &'f WorkerCounters,
     engines: &'f [&'f dyn OpenQueue],
     io: IoMode,
@@ -87,7 +87,7 @@ pub(super) struct Window<'f> {
 impl<'f> Window<'f> {
     pub(super) fn new(
         files: &'f FileSet,
-        cursor: &'f Cursor<'f>,
+        cursor: &'f dyn Plan,
         options: &ReadOptions,
         counters: &'f WorkerCounters,
         engines: &'f [&'f dyn OpenQueue],
