@@ -39,6 +39,9 @@ pub enum Command {
         #[command(subcommand)]
         command: RedoCommand,
     },
+    /// Look at tables: every page of every index against every rule, or rows counted, without a server.
+    #[command(subcommand)]
+    Table(TableCommand),
     /// Stand in for MySQL's innochecksum: its options, messages and exit status (also when called by that name).
     #[command(disable_help_flag = true)]
     Innochecksum(InnochecksumArgs),
@@ -137,6 +140,82 @@ pub struct InfoArgs {
     pub threads: Option<u16>,
 }
 
+const TABLE_EXAMPLES: &str = "\
+Examples:
+  innokit table check shop/orders.ibd           every index of one table
+  innokit table check /var/lib/mysql -q         a datadir or a backup: findings only
+  innokit table check --json backup/shop        one JSON document
+  innokit table count shop/orders.ibd           rows, by index
+
+Exit status:
+  0  all well
+  1  damage found
+  2  some of the work could not be done: a file could not be read, a finding hangs on recovery to come";
+
+/// The commands of `table`.
+#[derive(Debug, Subcommand)]
+pub enum TableCommand {
+    /// Check the structure of every index: levels, neighbours, node pointers, order of keys, records, segments, off-page values, and
+    /// rows against entries.
+    #[command(after_help = TABLE_EXAMPLES)]
+    Check(TableArgs),
+    /// Count the rows of every index, and the deleted ones that wait for purge.
+    #[command(after_help = TABLE_EXAMPLES)]
+    Count(TableArgs),
+}
+
+/// Options of `table`.
+#[derive(Debug, Args)]
+pub struct TableArgs {
+    /// Files and directories: tablespaces (walked; what holds no tables is skipped and counted).
+    #[arg(required = true, value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
+
+    /// Where bytes come from: `auto` takes what the page cache has and reads the rest around it.
+    #[arg(long, value_enum, default_value_t = Io::Auto, value_name = "MODE", help_heading = "Reading")]
+    pub io: Io,
+
+    /// How far ahead of need pages are read: `logical` by what the parents say.
+    #[arg(long, value_enum, default_value_t = Ahead::Logical, value_name = "POLICY", help_heading = "Reading")]
+    pub read_ahead: Ahead,
+
+    /// Workers, each walking one index at a time [default: the cores available to the process].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "Reading")]
+    pub threads: Option<u16>,
+
+    /// Read requests in flight for each worker [default: 32].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024), help_heading = "Reading")]
+    pub depth: Option<u32>,
+
+    /// Take this page size (4K to 64K) in place of what the files say.
+    #[arg(long, value_name = "SIZE", value_parser = page_size, help_heading = "Reading")]
+    pub page_size: Option<u32>,
+
+    /// MySQL's keyring: the data file of component_keyring_file or of the keyring_file plugin (may be given several times).
+    #[arg(long, value_name = "FILE", help_heading = "Keys")]
+    pub keyring: Vec<PathBuf>,
+
+    /// MariaDB's key file (file_key_management), and what opens it if it is encrypted: the key, or `FILE:` and a path.
+    #[arg(long, value_name = "FILE[,FILEKEY]", value_parser = key_file, help_heading = "Keys")]
+    pub key_file: Option<(PathBuf, Option<String>)>,
+
+    /// Print one JSON document instead of text.
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+
+    /// List at most N findings (all are counted).
+    #[arg(long, value_name = "N", default_value_t = 1000, help_heading = "Output")]
+    pub max_findings: usize,
+
+    /// Also list each index, what was left out, each skipped file, and how the bytes came.
+    #[arg(short, long, action = ArgAction::SetTrue, conflicts_with = "quiet", help_heading = "Output")]
+    pub verbose: bool,
+
+    /// Print findings only.
+    #[arg(short, long, action = ArgAction::SetTrue, help_heading = "Output")]
+    pub quiet: bool,
+}
+
 /// What `innochecksum` was called with, which it reads by its own rules.
 #[derive(Debug, Args)]
 pub struct InnochecksumArgs {
@@ -184,6 +263,11 @@ pub struct CheckArgs {
     #[arg(long, value_name = "FILE[,FILEKEY]", value_parser = key_file, help_heading = "Keys")]
     pub key_file: Option<(PathBuf, Option<String>)>,
 
+    /// How closely to look: `structure` also checks every index as `innokit table check` does (not on standard input, not on files
+    /// that a server has open).
+    #[arg(long, value_enum, default_value_t = Level::Pages, value_name = "LEVEL", conflicts_with = "live")]
+    pub level: Level,
+
     /// A server has the files open: what looks wrong is read again before it is called so.
     #[arg(long, help_heading = "Reading")]
     pub live: bool,
@@ -222,6 +306,24 @@ pub enum Io {
     Direct,
     /// Always through the page cache.
     Buffered,
+}
+
+/// `--level`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Level {
+    /// Every page by itself.
+    Pages,
+    /// Also the indexes that the pages make up.
+    Structure,
+}
+
+/// `--read-ahead`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Ahead {
+    /// One page at a time.
+    None,
+    /// The pages that the parents name, sorted and joined, many in flight.
+    Logical,
 }
 
 /// `--engine`.

@@ -13,6 +13,8 @@ mod picture;
 mod print;
 mod progress;
 mod redo;
+mod table;
+mod table_print;
 
 use std::process::ExitCode;
 
@@ -32,6 +34,7 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(&args),
         Command::Info(args) => info::run(&args),
         Command::Redo { command: RedoCommand::Info(args) } => redo::run(&args),
+        Command::Table(command) => table::run(&command),
         Command::Innochecksum(args) => Ok(innochecksum::Call::new(args.arguments).run()),
         Command::Bench(args) => bench::run(&args),
         Command::Demo => demo::run(),

@@ -15,7 +15,7 @@ pub struct Style {
 }
 
 /// The document of `docs/check.md`.
-pub fn json(report: &Report, out: &mut impl Write) -> io::Result<()> {
+pub fn json(report: &impl serde::Serialize, out: &mut impl Write) -> io::Result<()> {
     let mut out = BufWriter::new(out);
     serde_json::to_writer_pretty(&mut out, report)?;
     writeln!(out)?;

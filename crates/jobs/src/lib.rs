@@ -5,6 +5,7 @@ pub mod job;
 pub mod out;
 pub mod redo_batch;
 pub mod source;
+pub mod tree;
 
 mod error;
 
@@ -14,4 +15,5 @@ pub use job::info::report::{FileInfo, InfoReport, Tablespace};
 pub use job::info::{InfoOptions, info};
 pub use job::redo_info::report::RedoInfo;
 pub use job::redo_info::{RedoInfoOptions, redo_info};
+pub use job::table::{TableOptions, TableReport, tables};
 pub use out::report::{Counts, FileReport, Finding, Report, Severity};

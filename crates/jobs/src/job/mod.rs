@@ -4,3 +4,4 @@ pub mod bench;
 pub mod check;
 pub mod info;
 pub mod redo_info;
+pub mod table;

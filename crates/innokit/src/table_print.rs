@@ -1,0 +1,171 @@
+//! What `innokit table` says, as text: first what is wrong, one line each, then the indexes, then the sums.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use jobs::job::table::{IndexReport, TableFinding};
+use jobs::{Severity, TableReport};
+
+use crate::print::{grouped, human};
+
+/// Findings, with `verbose` every index, and the summary unless `quiet`.
+pub fn check(report: &TableReport, (quiet, verbose): (bool, bool), out: &mut impl Write) -> io::Result<()> {
+    findings(report, out)?;
+    if verbose {
+        indexes(report, out)?;
+        left_out(report, out)?;
+        for file in &report.skipped {
+            writeln!(out, "{}: skipped: {}", file.path, file.why)?;
+        }
+    }
+    if quiet {
+        return Ok(());
+    }
+    if report.totals.findings > 0 || verbose {
+        writeln!(out)?;
+    }
+    summary(report, verbose, out)
+}
+
+/// Every index with its rows, and what kept some from being counted.
+pub fn counts(report: &TableReport, quiet: bool, out: &mut impl Write) -> io::Result<()> {
+    findings(report, out)?;
+    indexes(report, out)?;
+    if !quiet {
+        writeln!(out, "time    {:.2} s", report.totals.seconds)?;
+    }
+    Ok(())
+}
+
+fn findings(report: &TableReport, out: &mut impl Write) -> io::Result<()> {
+    for finding in &report.findings {
+        writeln!(out, "{}", line(finding))?;
+    }
+    let hidden = report.totals.findings - report.findings.len() as u64;
+    if hidden > 0 {
+        writeln!(out, "... and {} more findings (see --max-findings)", grouped(hidden))?;
+    }
+    for file in &report.files {
+        if let Some(error) = &file.error {
+            writeln!(out, "{}: {error}", file.path)?;
+        }
+    }
+    Ok(())
+}
+
+/// `shop/t.ibd: index b of shop.t: page 7, record at byte 126: what is wrong [rule]`.
+fn line(finding: &TableFinding) -> String {
+    let index = match (&finding.index, finding.index_id) {
+        (Some(name), _) => format!(" index {name}"),
+        (None, Some(id)) => format!(" index {id}"),
+        (None, None) => String::new(),
+    };
+    let table = finding.table.as_ref().map(|table| format!(" of {table}")).unwrap_or_default();
+    let named = if index.is_empty() { String::new() } else { format!("{index}{table}:") };
+    let page = match (finding.page, finding.record) {
+        (Some(page), Some(record)) => format!(" page {page}, record at byte {record}:"),
+        (Some(page), None) => format!(" page {page}:"),
+        (None, _) => String::new(),
+    };
+    let weight = if finding.severity == Severity::Undecided { " undecided:" } else { "" };
+    format!("{}:{named}{page}{weight} {} [{}]", finding.path, finding.message, finding.rule)
+}
+
+fn indexes(report: &TableReport, out: &mut impl Write) -> io::Result<()> {
+    for file in report.files.iter().filter(|file| file.error.is_none()) {
+        for index in &file.indexes {
+            let incomplete = if index.complete { "" } else { ", and more that could not be seen" };
+            writeln!(
+                out,
+                "{}: {}: {} rows, {} deleted, {} pages on {} {}, {:.3} s{incomplete}",
+                file.path,
+                title(index),
+                grouped(index.rows),
+                grouped(index.deleted),
+                grouped(index.pages),
+                index.levels,
+                if index.levels == 1 { "level" } else { "levels" },
+                index.seconds
+            )?;
+        }
+    }
+    Ok(())
+}
+
+fn title(index: &IndexReport) -> String {
+    let name = index.name.clone().unwrap_or_else(|| index.id.to_string());
+    let table = index.table.as_ref().map(|table| format!(" of {table}")).unwrap_or_default();
+    match index.kind {
+        "clustered" | "spatial" => format!("{} index {name}{table}", index.kind),
+        _ => format!("index {name}{table}"),
+    }
+}
+
+/// What was not checked, with the number of indexes for which that is so.
+fn left_out(report: &TableReport, out: &mut impl Write) -> io::Result<()> {
+    for (clause, (indexes, first)) in left_out_clauses(report) {
+        let where_it_is = if indexes == 1 { first } else { format!("{first} and {} more", grouped(indexes - 1)) };
+        writeln!(out, "not checked: {clause} ({where_it_is})")?;
+    }
+    Ok(())
+}
+
+fn left_out_clauses(report: &TableReport) -> BTreeMap<&str, (u64, String)> {
+    let mut clauses: BTreeMap<&str, (u64, String)> = BTreeMap::new();
+    for file in &report.files {
+        let of_indexes =
+            file.indexes.iter().flat_map(|index| index.left_out.iter().map(move |clause| (clause, Some(index))));
+        for (clause, index) in of_indexes.chain(file.left_out.iter().map(|clause| (clause, None))) {
+            let place = match index {
+                Some(index) => format!("{}, {}", file.path, title(index)),
+                None => file.path.clone(),
+            };
+            clauses.entry(clause).or_insert((0, place)).0 += 1;
+        }
+    }
+    clauses
+}
+
+fn summary(report: &TableReport, verbose: bool, out: &mut impl Write) -> io::Result<()> {
+    let totals = &report.totals;
+    let verdict = match report.exit_status() {
+        1 => "DAMAGE FOUND",
+        2 => "NOT ALL COULD BE CHECKED",
+        _ if totals.indexes == 0 => "nothing to check",
+        _ => "all well",
+    };
+    writeln!(out, "result  {verdict}")?;
+    writeln!(
+        out,
+        "files   {} checked, {} skipped, {} failed",
+        grouped(totals.files - totals.failed_files),
+        grouped(totals.skipped_files),
+        grouped(totals.failed_files)
+    )?;
+    writeln!(
+        out,
+        "trees   {} indexes, {} pages, {} entries",
+        grouped(totals.indexes),
+        grouped(totals.pages),
+        grouped(totals.entries)
+    )?;
+    let clauses = left_out_clauses(report).len();
+    if clauses > 0 && !verbose {
+        writeln!(out, "left    {clauses} kinds of checks left out for some indexes (see --verbose)")?;
+    }
+    let (bytes, seconds) = (report.effort.bytes as f64, totals.seconds.max(1e-9));
+    writeln!(out, "time    {:.2} s, {}/s", totals.seconds, human(bytes / seconds))
+}
+
+/// How the bytes came: for `--verbose`, on standard error, because it differs from run to run.
+pub fn effort(report: &TableReport, out: &mut impl Write) -> io::Result<()> {
+    let effort = &report.effort;
+    writeln!(
+        out,
+        "innokit: {} workers, {} requests, at most {} in flight for a worker; {} read",
+        effort.workers,
+        grouped(effort.requests),
+        effort.in_flight_max,
+        human(effort.bytes as f64)
+    )
+}

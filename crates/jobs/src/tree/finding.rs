@@ -1,0 +1,153 @@
+//! What is wrong with a tree: the rules that only several pages together can break, beside those of one page
+//! ([`format::page::index::IndexRule`]).
+
+use format::Corruption;
+use format::page::index::IndexFinding;
+
+macro_rules! rules {
+    ($($variant:ident $name:literal $text:literal)+) => {
+        /// A rule that a tree, a segment or a table breaks.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Rule {
+            $(#[doc = concat!("`", $name, "`: ", $text, ".")] $variant,)+
+        }
+
+        impl Rule {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// A stable code for programs, in snake case.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)+ }
+            }
+
+            /// The sentence for a person, with `{found}` and `{expected}` in it where a finding has them.
+            #[must_use]
+            pub const fn text(self) -> &'static str {
+                match self { $(Self::$variant => $text,)+ }
+            }
+        }
+    };
+}
+
+rules! {
+    Unreadable "unreadable_page" "the page cannot be read"
+    ZeroPage "zero_page" "the page is all zero, and the tree needs it"
+    MissingPage "missing_page" "the tree leads to page {found}, the files end before page {expected}"
+    NoImage "unopened_page" "the page cannot be opened"
+    NotIndex "not_an_index_page" "the page has type {found}, the tree needs a page of an index"
+    Level "page_level" "the page says that it is at level {found}, it hangs at level {expected}"
+    OtherIndex "index_id" "the page says that it is of index {found}, it hangs in index {expected}"
+    SiblingPrev "sibling_prev" "the page names page {found} as the one before it, that is page {expected}"
+    SiblingNext "sibling_next" "the page names page {found} as the one after it, that is page {expected}"
+    TwiceLinked "twice_linked" "the tree leads to page {found} twice"
+    FatherKey "father_key" "the key of the node pointer on page {found} is greater than the first key of the page that it leads to"
+    FatherOrder "father_order" "the node pointer on page {found} does not lie above the keys of the page before the one that it leads to"
+    PageOrder "page_order" "the first key is not greater than the last key of page {found}, the page before"
+    NodePointer "node_pointer" "the node pointer's fields cannot be found, nor the page that it leads to"
+    FreedPage "freed_page" "the tree needs the page, which the extent descriptors have as free"
+    OtherSegment "other_segment" "the page belongs to segment {found}, it hangs in the tree of segment {expected}"
+    LostPage "lost_page" "the page belongs to segment {expected} and nothing in its tree leads to it"
+    SegmentHeader "segment_missing" "the root names a segment that is not there"
+    SegmentTwice "segment_page_twice" "the page is among the single pages of segment {found} and of segment {expected}"
+    SegmentFreed "segment_page_free" "segment {found} has the page among its single pages, the extent descriptors have it as free"
+    SegmentExtents "segment_extents" "segment {found} counts another number of extents than have it as their owner, {expected}"
+    NoRoot "segment_without_root" "no root of an index names segment {found}, which has pages"
+    SpaceSize "space_size" "the space header counts {found} pages, page {expected} is in use"
+    Truncated "truncated" "the space header counts {found} pages, the files have {expected}"
+    Descriptors "descriptors" "the extent descriptors on this page cannot be read"
+    OffPage "off_page" "an off-page value cannot be followed"
+    OffPageFreed "off_page_freed" "an off-page value needs page {found}, which the extent descriptors have as free"
+    OffPageTwice "off_page_twice" "an off-page value needs page {found}, which another one has"
+    RowCount "row_count" "the index has {found} entries that are not deleted, the table has {expected} rows"
+    RootLost "root_lost" "the dictionary names the page as the root of the index, and it is none"
+}
+
+/// One broken rule, at one place of one index.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TreeFinding {
+    /// The page.
+    pub page_no: Option<u32>,
+    /// Origin of the record on the page, bytes.
+    pub record: Option<u16>,
+    /// Level of the page in its tree.
+    pub level: Option<u16>,
+    /// Stable code.
+    pub rule: &'static str,
+    /// A sentence for a person.
+    pub message: String,
+    /// What is there, where the finding is about one number.
+    pub found: Option<u64>,
+    /// What should be there.
+    pub expected: Option<u64>,
+}
+
+impl TreeFinding {
+    /// A finding of this rule about a page.
+    #[must_use]
+    pub fn new(rule: Rule, page_no: u32, found: u64, expected: u64) -> Self {
+        let text = rule.text();
+        let page = |number: u64| if number == u64::from(u32::MAX) { "none".to_owned() } else { number.to_string() };
+        let message = text.replace("{found}", &page(found)).replace("{expected}", &page(expected));
+        let number = |name: &str, number| text.contains(name).then_some(number);
+        Self {
+            page_no: Some(page_no),
+            record: None,
+            level: None,
+            rule: rule.name(),
+            message: message
+                .replace("page none as the one", "no page as the one")
+                .replace("that is page none", "there is none"),
+            found: number("{found}", found),
+            expected: number("{expected}", expected),
+        }
+    }
+
+    /// The same, about the record at `origin`.
+    #[must_use]
+    pub fn at(mut self, origin: u16) -> Self {
+        self.record = Some(origin);
+        self
+    }
+
+    /// The same, with more to say.
+    #[must_use]
+    pub fn because(mut self, why: &str) -> Self {
+        self.message = format!("{}: {why}", self.message);
+        self
+    }
+
+    /// Of a rule of one page.
+    #[must_use]
+    pub fn of_page(finding: &IndexFinding, page_no: u32) -> Self {
+        let text = finding.rule.text();
+        let number = |name: &str, number| text.contains(name).then_some(number);
+        let hidden = finding.record.map(|origin| format!("record at byte {origin}: "));
+        let message = finding.to_string();
+        let message = hidden.and_then(|prefix| message.strip_prefix(&prefix).map(str::to_owned)).unwrap_or(message);
+        Self {
+            page_no: Some(page_no),
+            record: finding.record,
+            level: None,
+            rule: finding.rule.name(),
+            message,
+            found: number("{found}", finding.found),
+            expected: number("{expected}", finding.expected),
+        }
+    }
+
+    /// Of the checksum, or of the place of a page.
+    #[must_use]
+    pub fn of_corruption(corruption: &Corruption, page_no: u32) -> Self {
+        Self {
+            page_no: Some(page_no),
+            record: None,
+            level: None,
+            rule: corruption.reason(),
+            message: corruption.to_string(),
+            found: None,
+            expected: None,
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Trees of pages: from the root, level by level, to the leaves, whose numbers the parents tell ahead of need.
+//!
+//! ```text
+//! Space (files, format, key) -> SpaceMap (extents, segments) -> roots -> Walk: parents -> gather -> pages in key order -> rules
+//! ```
+//!
+//! Damage is data: a walk goes on after a finding, visits no page twice, and holds a bounded number of pages whatever the size of the
+//! table ([`walk`]).
+
+pub mod finding;
+pub mod links;
+pub mod map;
+pub mod page;
+pub mod roots;
+pub mod space;
+pub mod walk;
+
+pub use finding::{Rule, TreeFinding};
+pub use map::SpaceMap;
+pub use page::{Opened, Opener};
+pub use roots::Root;
+pub use space::Space;
+pub use walk::{TreeCounts, TreeReport, Walk};

@@ -1,0 +1,54 @@
+//! A page from its stored bytes to what the server works on: verified, decrypted, inflated, unpacked.
+
+use std::sync::Arc;
+
+use format::bytes::be;
+use format::codec::{self, Scratch};
+use format::page::fil::{self, PageType};
+use format::page::zip::Unpacker;
+use format::{Scheme, Verdict, verify_inside, verify_page};
+
+use super::Space;
+
+/// What became of a page.
+#[derive(Debug)]
+pub struct Opened {
+    /// The verdict of its checksum and its place.
+    pub verdict: Verdict,
+    /// The page as the server works on it, whatever the verdict; or why there is none, as a clause.
+    pub image: Result<Arc<[u8]>, String>,
+}
+
+/// Opens pages; owns the buffers that this takes.
+#[derive(Debug, Default)]
+pub struct Opener {
+    scratch: Scratch,
+    unpacker: Unpacker,
+}
+
+impl Opener {
+    /// One that has opened nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Opens the page `page_no`, whose stored bytes these are. Pages of indexes are unpacked where they are of ROW_FORMAT=COMPRESSED.
+    pub fn open(&mut self, stored: &[u8], page_no: u32, space: &Space) -> Opened {
+        let (id, format) = (space.id(page_no), &space.format);
+        let context = space.key.context(format);
+        let outside = verify_page(stored, id, format);
+        let verdict = verify_inside(stored, id, format, &context, &mut self.scratch, outside);
+        let plain = match codec::open_page(stored, id, &context, &mut self.scratch) {
+            Ok(opened) => opened.page,
+            Err(error) => return Opened { verdict, image: Err(error.to_string()) },
+        };
+        let kind = PageType(be::u16_at(plain, fil::FIL_PAGE_TYPE).unwrap_or(0));
+        if format.scheme() != Scheme::Zip || !kind.is_index(format.family()) {
+            return Opened { verdict, image: Ok(Arc::from(plain)) };
+        }
+        let mut image = vec![0; format.logical().bytes()];
+        let unpacked = self.unpacker.unpack(plain, format, &mut image);
+        Opened { verdict, image: unpacked.map(|()| Arc::from(image)).map_err(|damage| damage.to_string()) }
+    }
+}

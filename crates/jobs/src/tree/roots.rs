@@ -1,0 +1,95 @@
+//! Where trees begin: the first page of a segment that names this very segment as its own.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use format::page::index::{IndexPage, SegmentHeader};
+
+use super::{Opener, Rule, Space, SpaceMap, TreeFinding};
+
+/// A root.
+#[derive(Debug, Clone)]
+pub struct Root {
+    /// Its page.
+    pub page_no: u32,
+    /// The index.
+    pub index_id: u64,
+    /// Its level: levels of the tree less one.
+    pub level: u16,
+    /// The segment of the leaves.
+    pub leaf_segment: Option<u64>,
+    /// The segment of the other pages; the root is one of them, whatever its level.
+    pub top_segment: Option<u64>,
+    /// Pages of both.
+    pub pages: u64,
+    /// The page.
+    pub image: Arc<[u8]>,
+}
+
+/// The roots of a tablespace, ascending; what is wrong goes to `findings`. `named` are pages that a dictionary has as roots.
+#[must_use]
+pub fn find(
+    space: &Space,
+    map: &SpaceMap,
+    named: &[u32],
+    opener: &mut Opener,
+    findings: &mut Vec<TreeFinding>,
+) -> Vec<Root> {
+    let firsts = map.segments.values().filter_map(|placed| placed.segment.fragments.first()).map(|page_no| page_no.0);
+    let candidates: BTreeSet<u32> = firsts.chain(named.iter().copied()).collect();
+    let mut roots = Vec::new();
+    let mut owned = BTreeSet::new();
+    for page_no in candidates {
+        let named = named.contains(&page_no);
+        match root_at(space, map, page_no, named, opener) {
+            Ok(Some(root)) => {
+                owned.extend(root.leaf_segment.into_iter().chain(root.top_segment));
+                if root.leaf_segment.is_none() || root.top_segment.is_none() {
+                    findings.push(TreeFinding::new(Rule::SegmentHeader, page_no, 0, 0));
+                }
+                roots.push(root);
+            }
+            Ok(None) if named => findings.push(TreeFinding::new(Rule::RootLost, page_no, 0, 0)),
+            Err(why) if named => findings.push(TreeFinding::new(Rule::RootLost, page_no, 0, 0).because(&why)),
+            _ => {}
+        }
+    }
+    // The system tablespace and undo tablespaces have segments of other kinds.
+    if space.format.space().0 != 0 && !roots.is_empty() {
+        for (id, placed) in &map.segments {
+            let page = placed.segment.fragments.first().map(|page_no| page_no.0);
+            if let Some(page_no) = page.filter(|_| !owned.contains(id)) {
+                findings.push(TreeFinding::new(Rule::NoRoot, page_no, *id, 0));
+            }
+        }
+    }
+    roots
+}
+
+/// The root on this page. A page whose checksum is wrong is believed as far as its segments go.
+fn root_at(
+    space: &Space,
+    map: &SpaceMap,
+    page_no: u32,
+    named: bool,
+    opener: &mut Opener,
+) -> Result<Option<Root>, String> {
+    let stored = space.stored(page_no)?;
+    let image = opener.open(&stored, page_no, space).image?;
+    let Ok(page) = IndexPage::parse(&image, &space.format) else { return Ok(None) };
+    let Some((leaf, top)) = page.segments() else { return Ok(None) };
+    let segment = |header: SegmentHeader| map.segment_at((header.inode.page_no.0, header.inode.offset));
+    let (leaf, top) = (segment(leaf), segment(top));
+    let is_first = |page: u32| top.is_some_and(|top| top.fragments.first().is_some_and(|first| first.0 == page));
+    if !named && !is_first(page_no) {
+        return Ok(None);
+    }
+    let (leaf_segment, top_segment) = (leaf.map(|segment| segment.id), top.map(|segment| segment.id));
+    let size = |list: format::page::fsp::ListBase| u64::from(list.len) * u64::from(space.format.extent_pages());
+    let pages = leaf
+        .into_iter()
+        .chain(top)
+        .map(|segment| segment.fragments.len() as u64 + size(segment.not_full) + size(segment.full));
+    let (index_id, level, pages) = (page.index_id(), page.level(), pages.sum());
+    Ok(Some(Root { page_no, index_id, level, leaf_segment, top_segment, pages, image }))
+}

@@ -1,0 +1,529 @@
+//! One tree from its root to its leaves: each page once, held against its own rules, its parent, its neighbours and its segment.
+//!
+//! ```text
+//! root -> queue of level n -> ... -> queue of level 0      a page's children join the queue of the level below
+//!            \______ gather: the lowest queue first, the one above as soon as it runs low ______/
+//! ```
+//!
+//! Pages of a level come in key order, so that a page needs only the one before it. Memory: the pages of a few parents, whose children
+//! are still to come, and one bit for each page of the tablespace.
+
+mod order;
+mod values;
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+
+use flow::Gather;
+use format::bytes::be;
+use format::page::fil::{FIL_PAGE_TYPE, PageType};
+use format::page::index::{IndexChecker, IndexPage, Place};
+use format::page::lob::LobReader;
+use format::record::{RecordFields, RecordStyle, redundant};
+use format::schema::{IndexDef, IndexKind};
+use format::{PageNo, Verdict};
+
+use super::{Opened, Opener, Root, Rule, Space, SpaceMap, TreeFinding};
+
+/// A tree is never higher: with two entries a page, this many levels have more pages than a tablespace can.
+const LEVELS_MAX: u16 = 32;
+/// The level above is read when fewer pages than this are known of a level.
+const LOW: usize = 1024;
+/// So many pages of the level above are read at a time then.
+const PARENTS_MAX: usize = 16;
+
+/// Type of the first page of an off-page value of MySQL 8.0 and later.
+const LOB_FIRST: u16 = 24;
+
+/// How closely to look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Depth {
+    /// Everything is held against everything.
+    Check,
+    /// Records are counted.
+    Count,
+}
+
+/// What a tree was found to hold.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TreeCounts {
+    /// Pages, the root among them.
+    pub pages: u64,
+    /// Of these, leaves.
+    pub leaves: u64,
+    /// Records of the leaves, but for MariaDB's metadata record.
+    pub records: u64,
+    /// Of these, marked as deleted.
+    pub deleted: u64,
+    /// Off-page values followed.
+    pub off_page: u64,
+    /// Pairs of neighbours whose order was compared.
+    pub ordered: u64,
+    /// Pairs of neighbours whose order cannot be told.
+    pub unordered: u64,
+    /// Pages that are encrypted and have no key.
+    pub unverifiable: u64,
+}
+
+/// What came of one tree.
+#[derive(Debug, Clone, Default)]
+pub struct TreeReport {
+    /// What it holds.
+    pub counts: TreeCounts,
+    /// The first findings.
+    pub findings: Vec<TreeFinding>,
+    /// All findings.
+    pub findings_total: u64,
+    /// Whether every page of it was seen: only then its counts are those of the index.
+    pub is_complete: bool,
+    /// What was not checked, as clauses.
+    pub left_out: Vec<&'static str>,
+}
+
+/// What a walk needs for its work, one for each worker.
+#[derive(Debug, Default)]
+pub struct Tools {
+    /// Opens pages.
+    pub opener: Opener,
+    /// Holds pages against their own rules.
+    pub checker: IndexChecker,
+    fields: [RecordFields; 2],
+}
+
+/// The node pointer that leads to a page.
+#[derive(Debug, Clone)]
+struct Father {
+    page_no: u32,
+    origin: u16,
+    image: Arc<[u8]>,
+}
+
+#[derive(Debug)]
+struct Task {
+    page_no: u32,
+    father: Option<Father>,
+}
+
+/// What comes next on a level: a page, or pages that cannot be had.
+#[derive(Debug)]
+enum Step {
+    Page(Task),
+    Hole,
+}
+
+/// The page before, on the same level.
+#[derive(Debug)]
+enum Before {
+    Start,
+    Unknown,
+    Page { page_no: u32, next: u32, image: Arc<[u8]>, last: Option<u16> },
+}
+
+#[derive(Debug)]
+struct Level {
+    queue: VecDeque<Step>,
+    asked: usize,
+    before: Before,
+}
+
+/// An off-page value on its way.
+struct Value {
+    reader: LobReader,
+    /// The row.
+    page_no: u32,
+    origin: u16,
+    own: HashSet<u32>,
+}
+
+/// What was asked for, in the order in which it comes.
+enum Flight {
+    Page(usize, Task),
+    Hole(usize),
+    Value(Box<Value>),
+    /// A page of the tree's segments that nothing led to.
+    Stray(u32, u64),
+}
+
+/// A walk over one tree.
+pub struct Walk<'w> {
+    space: &'w Space,
+    map: &'w SpaceMap,
+    root: &'w Root,
+    index: Option<&'w IndexDef>,
+    depth: Depth,
+    findings_max: usize,
+    levels: Vec<Level>,
+    values: VecDeque<Box<Value>>,
+    flight: VecDeque<Flight>,
+    reached: Vec<u64>,
+    report: TreeReport,
+}
+
+impl<'w> Walk<'w> {
+    /// A walk from `root`. Without `index` the rules that need to know the fields of records are left out.
+    #[must_use]
+    pub fn new(
+        (space, map): (&'w Space, &'w SpaceMap),
+        root: &'w Root,
+        index: Option<&'w IndexDef>,
+        depth: Depth,
+        findings_max: usize,
+    ) -> Self {
+        let level = || Level { queue: VecDeque::new(), asked: 0, before: Before::Start };
+        let levels = (0..=root.level.min(LEVELS_MAX)).map(|_| level()).collect();
+        let (values, flight, reached) = (VecDeque::new(), VecDeque::new(), vec![0; space.pages() as usize / 64 + 1]);
+        let report = TreeReport { is_complete: true, ..TreeReport::default() };
+        Self { space, map, root, index, depth, findings_max, levels, values, flight, reached, report }
+    }
+
+    /// Whether the parents' words can be read: records of the newer formats do not say where their fields end.
+    #[must_use]
+    pub fn can_descend(root: &Root, index: Option<&IndexDef>, space: &Space) -> bool {
+        let style = IndexPage::parse(&root.image, &space.format).map(|page| page.style());
+        root.level == 0 || index.is_some() || style == Ok(RecordStyle::Redundant)
+    }
+
+    /// Goes through the tree.
+    #[must_use]
+    pub fn run(mut self, gather: &mut Gather<'_>, tools: &mut Tools) -> TreeReport {
+        if self.root.level > LEVELS_MAX {
+            let (found, most) = (u64::from(self.root.level), u64::from(LEVELS_MAX));
+            self.report(TreeFinding::new(Rule::Level, self.root.page_no, found, most));
+            self.report.is_complete = false;
+            return self.report;
+        }
+        let top = usize::from(self.root.level);
+        self.hang(top, Task { page_no: self.root.page_no, father: None });
+        self.drain(gather, tools);
+        for level in 0..=top {
+            self.end_level(level);
+        }
+        if self.depth == Depth::Check {
+            self.strays(gather, tools);
+            self.say_what_was_left_out();
+        }
+        self.report
+    }
+
+    fn drain(&mut self, gather: &mut Gather<'_>, tools: &mut Tools) {
+        loop {
+            self.feed(gather);
+            let Some(flight) = self.flight.pop_front() else { return };
+            if let Flight::Hole(level) = flight {
+                self.hole(level);
+                continue;
+            }
+            let Some(item) = gather.next() else { return };
+            let lost = item.lost.map(|error| crate::source::datadir::plain(error));
+            match flight {
+                Flight::Page(level, task) => self.arrive(level, &task, item.bytes, lost.as_deref(), tools),
+                Flight::Value(value) => self.value(value, item.bytes, lost.as_deref(), tools),
+                Flight::Stray(page_no, segment) => self.stray(page_no, segment, item.bytes, tools),
+                Flight::Hole(_) => {}
+            }
+        }
+    }
+
+    fn report(&mut self, finding: TreeFinding) {
+        self.report.findings_total += 1;
+        if self.report.findings.len() < self.findings_max {
+            self.report.findings.push(finding);
+        }
+    }
+
+    fn feed(&mut self, gather: &mut Gather<'_>) {
+        while gather.has_room() {
+            if let Some(value) = self.values.pop_front() {
+                if let Some(want) = value.reader.wants().and_then(|page_no| self.space.want(page_no.0)) {
+                    gather.ask(want);
+                    self.flight.push_back(Flight::Value(value));
+                }
+                continue;
+            }
+            let Some(number) = self.pick(0) else { return };
+            let Some(level) = self.levels.get_mut(number) else { return };
+            match level.queue.pop_front() {
+                Some(Step::Page(task)) => {
+                    if let Some(want) = self.space.want(task.page_no) {
+                        level.asked += 1;
+                        gather.ask(want);
+                        self.flight.push_back(Flight::Page(number, task));
+                    }
+                }
+                Some(Step::Hole) => self.flight.push_back(Flight::Hole(number)),
+                None => return,
+            }
+        }
+    }
+
+    /// The level from which the next page is to be read: this one, or one above that must come first.
+    fn pick(&self, number: usize) -> Option<usize> {
+        let level = self.levels.get(number)?;
+        let above = self.levels.get(number + 1).filter(|above| above.asked < PARENTS_MAX);
+        if level.queue.len() < LOW && above.is_some() {
+            let picked = self.pick(number + 1);
+            if picked.is_some() {
+                return picked;
+            }
+        }
+        (!level.queue.is_empty()).then_some(number)
+    }
+
+    /// Puts a page below its father, if it can be one: no page is visited twice, so that no damage leads in circles.
+    fn hang(&mut self, number: usize, task: Task) {
+        let page_no = task.page_no;
+        let (at, origin) = task.father.as_ref().map_or((page_no, None), |father| (father.page_no, Some(father.origin)));
+        let about = |rule, expected| {
+            let finding = TreeFinding::new(rule, at, u64::from(page_no), expected);
+            if let Some(origin) = origin { finding.at(origin) } else { finding }
+        };
+        let wrong = if page_no >= self.space.pages() {
+            Some(about(Rule::MissingPage, u64::from(self.space.pages())))
+        } else if !self.reach(page_no) {
+            Some(about(Rule::TwiceLinked, 0))
+        } else {
+            None
+        };
+        let step = match wrong {
+            Some(finding) => {
+                self.report(finding);
+                Step::Hole
+            }
+            None => {
+                self.belongs(number, page_no);
+                Step::Page(task)
+            }
+        };
+        if let Some(level) = self.levels.get_mut(number) {
+            level.queue.push_back(step);
+        }
+    }
+
+    /// Marks a page; whether it is met for the first time.
+    fn reach(&mut self, page_no: u32) -> bool {
+        let Some(word) = self.reached.get_mut(page_no as usize / 64) else { return false };
+        let bit = 1 << (page_no % 64);
+        let new = *word & bit == 0;
+        *word |= bit;
+        new
+    }
+
+    fn is_reached(&self, page_no: u32) -> bool {
+        self.reached.get(page_no as usize / 64).is_some_and(|word| word >> (page_no % 64) & 1 == 1)
+    }
+
+    /// The page's segment against the tree's.
+    fn belongs(&mut self, level: usize, page_no: u32) {
+        if self.depth == Depth::Count {
+            return;
+        }
+        match self.map.is_free(page_no) {
+            None => return,
+            Some(true) => return self.report(TreeFinding::new(Rule::FreedPage, page_no, 0, 0)),
+            Some(false) => {}
+        }
+        let is_leaf = level == 0 && page_no != self.root.page_no;
+        let expected = if is_leaf { self.root.leaf_segment } else { self.root.top_segment };
+        let Some(expected) = expected else { return };
+        let owner = self.map.owner(page_no);
+        if owner != Some(expected) {
+            self.report(TreeFinding::new(Rule::OtherSegment, page_no, owner.unwrap_or(0), expected));
+        }
+    }
+
+    /// Pages of a level that cannot be had, and all below them.
+    fn hole(&mut self, number: usize) {
+        self.report.is_complete = false;
+        if let Some(level) = self.levels.get_mut(number) {
+            level.before = Before::Unknown;
+        }
+        let below = number.checked_sub(1).and_then(|below| self.levels.get_mut(below));
+        if let Some(below) = below {
+            below.queue.push_back(Step::Hole);
+        }
+    }
+
+    fn end_level(&mut self, number: usize) {
+        let Some(level) = self.levels.get_mut(number) else { return };
+        let before = std::mem::replace(&mut level.before, Before::Unknown);
+        let is_rtree = self.index.is_some_and(|index| index.kind == IndexKind::Spatial);
+        if let Before::Page { page_no, next, .. } = before
+            && next != PageNo::NONE.0
+            && self.depth == Depth::Check
+            && !is_rtree
+            && !self.root_is_rtree()
+        {
+            let finding = TreeFinding::new(Rule::SiblingNext, page_no, u64::from(next), u64::from(PageNo::NONE.0));
+            self.report(finding);
+        }
+    }
+
+    fn root_is_rtree(&self) -> bool {
+        be::u16_at(&self.root.image, FIL_PAGE_TYPE) == Some(PageType::RTREE.0)
+    }
+
+    fn arrive(&mut self, number: usize, task: &Task, bytes: &[u8], lost: Option<&str>, tools: &mut Tools) {
+        if let Some(level) = self.levels.get_mut(number) {
+            level.asked = level.asked.saturating_sub(1);
+        }
+        let page_no = task.page_no;
+        let Some((image, is_sound)) = self.open(page_no, bytes, lost, tools) else { return self.hole(number) };
+        let Ok(page) = IndexPage::parse(&image, &self.space.format) else {
+            let kind = be::u16_at(&image, FIL_PAGE_TYPE).unwrap_or(0);
+            if is_sound {
+                self.report(TreeFinding::new(Rule::NotIndex, page_no, u64::from(kind), 0));
+            }
+            return self.hole(number);
+        };
+        if usize::from(page.level()) != number || page.index_id() != self.root.index_id {
+            if is_sound && usize::from(page.level()) != number {
+                self.report(TreeFinding::new(Rule::Level, page_no, u64::from(page.level()), number as u64));
+            }
+            if is_sound && page.index_id() != self.root.index_id {
+                let finding = TreeFinding::new(Rule::OtherIndex, page_no, page.index_id(), self.root.index_id);
+                self.report(finding);
+            }
+            return self.hole(number);
+        }
+        self.report.counts.pages += 1;
+        if !self.contents(number, &page, is_sound, tools) {
+            return self.hole(number);
+        }
+        if self.depth == Depth::Check {
+            self.neighbours(number, task, &page, tools);
+        }
+        let last = page.records().filter_map(Result::ok).last();
+        let last = last.filter(|last| !last.is_metadata() && !last.is_min_rec()).map(|last| last.origin());
+        let next = page.next().map_or(PageNo::NONE.0, |next| next.0);
+        if number > 0 {
+            self.children(number, page_no, &image, &page, tools);
+        }
+        if let Some(level) = self.levels.get_mut(number) {
+            level.before = Before::Page { page_no, next, image, last };
+        }
+    }
+
+    /// The page as the server works on it, and whether its checksum and place are right.
+    fn open(&mut self, page_no: u32, bytes: &[u8], lost: Option<&str>, tools: &mut Tools) -> Option<(Arc<[u8]>, bool)> {
+        if let Some(why) = lost {
+            self.report(TreeFinding::new(Rule::Unreadable, page_no, 0, 0).because(why));
+            return None;
+        }
+        let Opened { verdict, image } = tools.opener.open(bytes, page_no, self.space);
+        match verdict {
+            Verdict::Empty => {
+                self.report(TreeFinding::new(Rule::ZeroPage, page_no, 0, 0));
+                return None;
+            }
+            Verdict::Corrupt(corruption) => self.report(TreeFinding::of_corruption(&corruption, page_no)),
+            Verdict::Unverifiable(_) if image.is_err() => {
+                self.report.counts.unverifiable += 1;
+                return None;
+            }
+            Verdict::Ok(_) | Verdict::Unverifiable(_) => {}
+        }
+        let is_sound = !matches!(verdict, Verdict::Corrupt(_));
+        match image {
+            Ok(image) => Some((image, is_sound)),
+            Err(why) => {
+                if is_sound {
+                    self.report(TreeFinding::new(Rule::NoImage, page_no, 0, 0).because(&why));
+                }
+                None
+            }
+        }
+    }
+
+    /// What lies on the page; whether it can be believed.
+    fn contents(&mut self, number: usize, page: &IndexPage<'_>, is_sound: bool, tools: &mut Tools) -> bool {
+        let page_no = page.page_no().0;
+        let (mut records, mut deleted) = (0, 0);
+        if self.depth == Depth::Check {
+            let mut found = Vec::new();
+            let place = if page_no == self.root.page_no { Place::Root } else { Place::BelowRoot };
+            let counts = tools.checker.check(page, self.index, place, &mut found);
+            // What a wrong checksum has announced need not be told rule by rule.
+            if !is_sound && !found.is_empty() {
+                return false;
+            }
+            for finding in &found {
+                let mut finding = TreeFinding::of_page(finding, page_no);
+                finding.level = u16::try_from(number).ok();
+                self.report(finding);
+            }
+            (records, deleted) = (u64::from(counts.records), u64::from(counts.deleted));
+            self.report.counts.ordered += u64::from(counts.ordered);
+            self.report.counts.unordered += u64::from(counts.unordered);
+        } else {
+            for record in page.records() {
+                match record {
+                    Ok(record) if record.is_metadata() => {}
+                    Ok(record) => {
+                        records += 1;
+                        deleted += u64::from(record.is_deleted());
+                    }
+                    Err(corruption) => {
+                        self.report(TreeFinding::of_corruption(&corruption, page_no));
+                        return false;
+                    }
+                }
+            }
+        }
+        if number == 0 {
+            self.report.counts.leaves += 1;
+            self.report.counts.records += records;
+            self.report.counts.deleted += deleted;
+            if self.depth == Depth::Check {
+                self.references(page, tools);
+            }
+        }
+        true
+    }
+
+    fn children(&mut self, number: usize, page_no: u32, image: &Arc<[u8]>, page: &IndexPage<'_>, tools: &mut Tools) {
+        let mut records = page.records();
+        let mut is_whole = true;
+        for record in &mut records {
+            // Where the chain breaks, the page's own rules have said so.
+            let Ok(record) = record else {
+                is_whole = false;
+                break;
+            };
+            let [fields, _] = &mut tools.fields;
+            let located = match self.index {
+                Some(index) => index.layout.locate(&record, fields),
+                None => redundant::locate_stored(&record, fields),
+            };
+            let child = located.ok().and_then(|()| fields.child());
+            match child {
+                Some(child) => {
+                    let father = Father { page_no, origin: record.origin(), image: Arc::clone(image) };
+                    self.hang(number - 1, Task { page_no: child.0, father: Some(father) });
+                }
+                None => {
+                    self.report(TreeFinding::new(Rule::NodePointer, page_no, 0, 0).at(record.origin()));
+                    is_whole = false;
+                }
+            }
+        }
+        if !is_whole && let Some(below) = self.levels.get_mut(number - 1) {
+            below.queue.push_back(Step::Hole);
+        }
+    }
+
+    fn leave_out(&mut self, what: &'static str) {
+        if !self.report.left_out.contains(&what) {
+            self.report.left_out.push(what);
+        }
+    }
+
+    fn say_what_was_left_out(&mut self) {
+        if self.root_is_rtree() {
+            self.leave_out("the rectangles of the R-tree");
+        } else if self.index.is_none() {
+            self.leave_out("fields and the order of keys: no definition of the table was found");
+        } else if self.report.counts.unordered > 0 {
+            self.leave_out("the order of some keys: their collation is not known to innokit");
+        }
+    }
+}
