@@ -1,0 +1,130 @@
+//! A tablespace in memory whose pages can be broken, with checksums that are right all the same.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(clippy::expect_used, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
+
+use std::collections::BTreeMap;
+
+use format::page::index::IndexPage;
+use format::{Algorithm, Lsn, SpaceFormat, seal_page};
+
+/// A tablespace of MySQL with one table.
+pub struct Ibd {
+    pub bytes: Vec<u8>,
+    pub original: Vec<u8>,
+    pub format: SpaceFormat,
+    ids: BTreeMap<String, u64>,
+}
+
+impl Ibd {
+    /// The tablespace as its server left it.
+    pub fn new(bytes: Vec<u8>) -> Self {
+        let format = SpaceFormat::from_page0(&bytes).expect("a tablespace");
+        let mut ibd = Self { original: bytes.clone(), bytes, format, ids: BTreeMap::new() };
+        ibd.ids = ibd.index_ids();
+        ibd
+    }
+
+    /// Ids of the indexes by their names.
+    fn index_ids(&self) -> BTreeMap<String, u64> {
+        let dir = tempfile::TempDir::new().expect("a directory");
+        let path = dir.path().join("sound.ibd");
+        std::fs::write(&path, &self.bytes).expect("written");
+        let report = jobs::tables(&[path], &jobs::TableOptions::default()).expect("a report");
+        report.files[0].indexes.iter().filter_map(|index| Some((index.name.clone()?, index.id))).collect()
+    }
+
+    fn size(&self) -> usize {
+        self.format.physical().bytes()
+    }
+
+    pub fn stored(&self, number: u32) -> &[u8] {
+        let size = self.size();
+        &self.bytes[number as usize * size..][..size]
+    }
+
+    pub fn page(&mut self, number: u32) -> &mut [u8] {
+        let size = self.size();
+        &mut self.bytes[number as usize * size..][..size]
+    }
+
+    pub fn pages(&self) -> u32 {
+        (self.bytes.len() / self.size()) as u32
+    }
+
+    fn pages_at(&self, index: &str, level: u16) -> Vec<u32> {
+        let id = self.ids[index];
+        let mut links = BTreeMap::new();
+        for number in 0..self.pages() {
+            let Ok(page) = IndexPage::parse(self.stored(number), &self.format) else { continue };
+            // Freed pages keep what was on them.
+            if page.index_id() == id && page.level() == level && !self.is_free(number) {
+                links.insert(page.prev().map(|prev| prev.0), number);
+            }
+        }
+        let mut chain: Vec<u32> = Vec::new();
+        while let Some(next) = links.get(&chain.last().copied()) {
+            chain.push(*next);
+        }
+        chain
+    }
+
+    /// The leaves of an index in the order of their keys.
+    pub fn leaves(&self, index: &str) -> Vec<u32> {
+        self.pages_at(index, 0)
+    }
+
+    /// The root of an index of two levels.
+    pub fn root(&self, index: &str) -> u32 {
+        self.pages_at(index, 1)[0]
+    }
+
+    /// The origins of a page's records.
+    pub fn records(&self, number: u32) -> Vec<usize> {
+        let page = IndexPage::parse(self.stored(number), &self.format).expect("an index page");
+        page.records().map(|record| usize::from(record.expect("a record").origin())).collect()
+    }
+
+    /// Page and byte of the inode of an index's segment: that of its leaves, or the other one.
+    pub fn inode(&self, index: &str, leaves: bool) -> (u32, usize) {
+        let page = IndexPage::parse(self.stored(self.root(index)), &self.format).expect("an index page");
+        let (leaf, top) = page.segments().expect("segments");
+        let header = if leaves { leaf } else { top };
+        (header.inode.page_no.0, usize::from(header.inode.offset))
+    }
+
+    /// Whether the page lies in an extent whose pages are given out one by one, and some are free.
+    pub fn gives_single_pages(&self, number: u32) -> bool {
+        let extent = self.format.extent_pages();
+        let entry = 150 + (number / extent) as usize * (24 + extent as usize / 4);
+        self.bytes[entry + 20..entry + 24] == [0, 0, 0, 2]
+    }
+
+    /// Whether the extent descriptors have the page as free.
+    pub fn is_free(&self, number: u32) -> bool {
+        let extent = self.format.extent_pages();
+        let entry = 150 + (number / extent) as usize * (24 + extent as usize / 4) + 24;
+        self.bytes[entry + (number % extent / 4) as usize] >> (2 * (number % 4)) & 1 == 1
+    }
+
+    /// Marks a page as free, or as used, in the extent descriptors of the first extents.
+    pub fn set_free(&mut self, number: u32, free: bool) {
+        let extent = self.format.extent_pages();
+        let entry = 150 + (number / extent) as usize * (24 + extent as usize / 4) + 24;
+        let (byte, bit) = ((number % extent / 4) as usize, 2 * (number % 4));
+        let byte = &mut self.page(0)[entry + byte];
+        *byte = if free { *byte | 1 << bit } else { *byte & !(1 << bit) };
+    }
+
+    /// The bytes, with the checksums of all pages that were changed made right.
+    pub fn sealed(mut self) -> Vec<u8> {
+        let size = self.size();
+        let format = self.format;
+        for (page, before) in self.bytes.chunks_exact_mut(size).zip(self.original.chunks_exact(size)) {
+            if page != before && page.iter().any(|byte| *byte != 0) {
+                let lsn = Lsn(u64::from_be_bytes(page[16..24].try_into().expect("8 bytes")));
+                seal_page(page, lsn, Algorithm::Crc32, &format).expect("sealed");
+            }
+        }
+        self.bytes
+    }
+}

@@ -1,0 +1,185 @@
+//! `innokit table`: sound tables of both servers have no finding and the rows that were put in; each damage is found and named.
+#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
+
+mod broken_table;
+mod common;
+
+use std::path::Path;
+
+use broken_table::Ibd;
+use common::{Dir, Run, all_datadirs, fixture, innokit};
+use serde_json::Value;
+
+/// Runs `innokit table COMMAND OPTIONS PATH`.
+fn table(command: &str, path: &Path, options: &[&str]) -> Run {
+    let output = innokit().args(["table", command]).args(options).arg(path).output().expect("innokit runs");
+    Run::of(&output)
+}
+
+/// The options that open the encrypted pages of a datadir.
+fn keys_of(datadir: &Path) -> Vec<String> {
+    let name = datadir.file_name().expect("a name").to_string_lossy().into_owned();
+    let control = datadir.with_file_name(format!(".{name}.server"));
+    let (keys, opener) = (control.join("keys"), control.join("filekey"));
+    match (keys.exists(), name.starts_with("mysql")) {
+        (false, _) => Vec::new(),
+        (true, true) => vec!["--keyring".to_owned(), keys.display().to_string()],
+        (true, false) if opener.exists() => {
+            vec!["--key-file".to_owned(), format!("{},FILE:{}", keys.display(), opener.display())]
+        }
+        (true, false) => vec!["--key-file".to_owned(), keys.display().to_string()],
+    }
+}
+
+const SOUND: [&str; 19] = [
+    "mysql-4k",
+    "mysql-8k",
+    "mysql-16k",
+    "mysql-32k",
+    "mysql-64k",
+    "mysql-16k-innodb",
+    "mysql-16k-none",
+    "mysql-16k-tde",
+    "mysql-16k-compressed",
+    "mariadb-4k",
+    "mariadb-8k",
+    "mariadb-16k",
+    "mariadb-32k",
+    "mariadb-64k",
+    "mariadb-16k-crc32",
+    "mariadb-16k-crc32-enc",
+    "mariadb-16k-crc32-compressed",
+    "mariadb-16k-enc",
+    "mariadb-16k-compressed",
+];
+
+/// What the statements of `make-datadirs.sh` leave in tables, in every datadir that has all kinds of tables.
+const ROWS: [(&str, u64); 13] = [
+    ("n", 20_000),
+    ("digits", 10),
+    ("row_redundant", 3200),
+    ("row_compact", 3200),
+    ("row_dynamic", 16_000),
+    ("words", 445),
+    ("places", 2500),
+    ("churn", 2999),
+    ("emptied", 0),
+    ("deleted", 0),
+    ("instant", 2500),
+    ("instant_dropped", 2500),
+    ("virtuals", 3000),
+];
+
+#[test]
+fn every_table_of_the_servers_is_sound() {
+    for name in SOUND {
+        let datadir = all_datadirs().join(name);
+        let keys = keys_of(&datadir);
+        let options: Vec<&str> = keys.iter().map(String::as_str).collect();
+        let run = table("check", &datadir, &[&["-v"], &options[..]].concat());
+        assert_eq!(run.status, 0, "{name}:\n{}{}", run.text, run.errors);
+        assert!(run.text.contains("result  all well"), "{name}:\n{}", run.text);
+    }
+}
+
+#[test]
+fn tables_that_recovery_will_yet_mend_are_not_called_damaged() {
+    for name in ["mysql-16k-crashed", "mariadb-16k-crashed"] {
+        let run = table("check", &all_datadirs().join(name), &["-q"]);
+        assert_ne!(run.status, 1, "{name}:\n{}", run.text);
+        let sentence = "the redo log still has work to do";
+        // A file that the server had just begun has no finding, but a line of its own.
+        let mut findings = run.text.lines().filter(|line| line.ends_with(']'));
+        assert!(findings.all(|line| line.contains(sentence)), "{name}:\n{}", run.text);
+    }
+}
+
+#[test]
+fn every_index_counts_the_rows_that_were_put_in() {
+    for name in ["mysql-4k", "mysql-16k", "mysql-64k", "mariadb-4k", "mariadb-16k", "mariadb-64k"] {
+        for (file, rows) in ROWS {
+            let path = all_datadirs().join(name).join("shop").join(format!("{file}.ibd"));
+            let document = table("count", &path, &["--json"]).json();
+            let indexes = document["files"][0]["indexes"].as_array().expect("indexes");
+            let of_table = |index: &&Value| index["table"] == format!("shop.{file}");
+            let counts: Vec<_> = indexes.iter().filter(of_table).map(|index| index["rows"].as_u64()).collect();
+            assert!(!counts.is_empty(), "{name} {file}: {document}");
+            assert!(counts.iter().all(|count| *count == Some(rows)), "{name} {file}: {counts:?}, not {rows}");
+        }
+    }
+}
+
+#[test]
+fn a_table_of_mariadb_alone_is_walked_along_its_links() {
+    let dir = Dir::new();
+    let path = dir.file("dynamic.ibd", &fixture("mariadb-10.11/dynamic-16k.ibd"));
+    let run = table("check", &path, &["-v"]);
+    assert_eq!(run.status, 0, "{}", run.text);
+    assert!(run.text.contains("no definition of the table was found"), "{}", run.text);
+    let document = table("count", &path, &["--json"]).json();
+    let rows: Vec<_> =
+        document["files"][0]["indexes"].as_array().expect("indexes").iter().map(|i| &i["rows"]).collect();
+    assert!(rows.len() == 3 && rows.iter().all(|count| **count == 720), "{rows:?}");
+}
+
+#[test]
+fn text_names_index_page_and_rule_and_json_has_the_same() {
+    let dir = Dir::new();
+    let mut ibd = Ibd::new(std::fs::read(all_datadirs().join("mysql-16k/shop/row_compact.ibd")).expect("a table"));
+    let leaf = ibd.leaves("b")[1];
+    ibd.page(leaf)[64..66].copy_from_slice(&[0, 1]);
+    let path = dir.file("dyn.ibd", &ibd.sealed());
+    let run = table("check", &path, &[]);
+    let expected = format!(
+        "index b of shop.row_compact: page {leaf}: the page says that it is at level 1, it hangs at level 0 [page_level]"
+    );
+    assert!(run.text.contains(&expected) && run.status == 1, "{}", run.text);
+    assert!(run.text.contains("result  DAMAGE FOUND"), "{}", run.text);
+    let document = table("check", &path, &["--json"]).json();
+    let finding = &document["findings"][0];
+    assert_eq!((&finding["rule"], &finding["index"]), (&"page_level".into(), &"b".into()));
+    assert_eq!((&finding["page"], &finding["found"], &finding["expected"]), (&leaf.into(), &1.into(), &0.into()));
+}
+
+#[test]
+fn what_is_no_table_is_passed_over_and_what_is_missing_is_said() {
+    let dir = Dir::new();
+    dir.file("readme.txt", b"nothing");
+    let run = table("check", dir.path(), &[]);
+    assert_eq!(run.status, 0, "{}", run.text);
+    assert!(run.text.contains("nothing to check"), "{}", run.text);
+    let run = table("check", &dir.path().join("missing.ibd"), &[]);
+    assert_eq!(run.status, 2, "{}", run.text);
+}
+
+#[test]
+fn the_answer_does_not_hang_on_workers_nor_on_read_ahead() {
+    let datadir = all_datadirs().join("mysql-16k-crashed");
+    let one = table("check", &datadir, &["-q", "--threads", "1"]);
+    for options in [["-q", "--threads", "5"], ["-q", "--read-ahead", "none"], ["-q", "--io", "direct"]] {
+        let other = table("check", &datadir, &[&options[..1], &options[1..]].concat());
+        assert!(one.text == other.text && one.status == other.status, "{options:?}");
+    }
+}
+
+#[test]
+fn check_at_the_level_of_structure_says_both() {
+    let dir = Dir::new();
+    let mut ibd = Ibd::new(std::fs::read(all_datadirs().join("mysql-16k/shop/row_compact.ibd")).expect("a table"));
+    let leaf = ibd.leaves("b")[1];
+    ibd.page(leaf)[64..66].copy_from_slice(&[0, 1]);
+    let path = dir.file("t.ibd", &ibd.sealed());
+    let run = |options: &[&str]| {
+        let output = innokit().arg("check").args(options).arg(&path).output().expect("innokit runs");
+        Run::of(&output)
+    };
+    assert_eq!(run(&[]).status, 0, "no checksum shows it");
+    let both = run(&["--level", "structure"]);
+    assert_eq!(both.status, 1, "{}", both.text);
+    assert!(both.text.contains("result  all well") && both.text.contains("[page_level]"), "{}", both.text);
+    let document = run(&["--level", "structure", "--json"]).json();
+    assert_eq!(document["totals"]["corrupt"], 0);
+    assert_eq!(document["tables"]["findings"][0]["rule"], "page_level");
+    let output = innokit().args(["check", "--level", "structure", "-"]).output().expect("innokit runs");
+    assert_eq!(Run::of(&output).status, 2, "a stream has no order of its own");
+}
