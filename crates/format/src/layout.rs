@@ -114,7 +114,7 @@ pub const LOB_FIRST: Structure = Structure {
 pub const LOB_ENTRY: Structure = Structure {
     name: "LOB entry",
     fields: fields![lob:
-        LOB_ENTRY_NEXT Some(6), LOB_ENTRY_VERSIONS Some(16), LOB_ENTRY_PAGE_NO Some(4), LOB_ENTRY_DATA_LEN Some(4),
+        LOB_ENTRY_NEXT Some(6), LOB_ENTRY_VERSIONS Some(16), LOB_ENTRY_PAGE_NO Some(4), LOB_ENTRY_DATA_LEN Some(2),
         LOB_ENTRY_VERSION Some(4), LOB_ENTRY_SIZE None,
     ],
 };

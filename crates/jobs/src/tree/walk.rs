@@ -32,9 +32,6 @@ const LOW: usize = 1024;
 /// So many pages of the level above are read at a time then.
 const PARENTS_MAX: usize = 16;
 
-/// Type of the first page of an off-page value of MySQL 8.0 and later.
-const LOB_FIRST: u16 = 24;
-
 /// How closely to look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Depth {

@@ -47,7 +47,7 @@ pub const LOB_ENTRY_NEXT: usize = 6;
 pub const LOB_ENTRY_VERSIONS: usize = 12;
 /// Page of the piece. 4 bytes.
 pub const LOB_ENTRY_PAGE_NO: usize = 48;
-/// Bytes of the piece. 4 bytes.
+/// Bytes of the piece. 2 bytes; the server leaves the 2 behind them unused.
 pub const LOB_ENTRY_DATA_LEN: usize = 52;
 /// Version that wrote the piece. 4 bytes.
 pub const LOB_ENTRY_VERSION: usize = 56;
@@ -208,7 +208,7 @@ impl LobEntry {
             next: FileAddress::read(entry, LOB_ENTRY_NEXT)?,
             versions: ListBase::read(entry, LOB_ENTRY_VERSIONS)?,
             page_no: PageNo(be::u32_at(entry, LOB_ENTRY_PAGE_NO)?),
-            len: be::u32_at(entry, LOB_ENTRY_DATA_LEN)?,
+            len: be::u16_at(entry, LOB_ENTRY_DATA_LEN)?.into(),
             version: be::u32_at(entry, LOB_ENTRY_VERSION)?,
         })
     }

@@ -10,7 +10,7 @@ use format::page::lob::{LobDamage, LobReader, Reference};
 use format::record::Storage;
 use format::{PageNo, Verdict};
 
-use super::{Flight, LOB_FIRST, Opened, Rule, Tools, TreeFinding, Value, Walk};
+use super::{Flight, Opened, Rule, Tools, TreeFinding, Value, Walk};
 
 impl Walk<'_> {
     /// Sends for the off-page values of a leaf's rows.
@@ -64,9 +64,6 @@ impl Walk<'_> {
     pub(super) fn value(&mut self, mut value: Box<Value>, bytes: &[u8], lost: Option<&str>, tools: &mut Tools) {
         let Some(page_no) = value.reader.wants() else { return };
         let Some((image, _)) = self.open(page_no.0, bytes, lost, tools) else { return };
-        if be::u16_at(&image, FIL_PAGE_TYPE) == Some(LOB_FIRST) {
-            return self.leave_out("off-page values that MySQL 8.0 and later keep in pieces");
-        }
         // A page can hold several pieces of the value.
         while value.reader.wants() == Some(page_no) {
             match value.reader.take(&image) {
