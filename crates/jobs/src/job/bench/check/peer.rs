@@ -143,6 +143,9 @@ mod tests {
         assert!(run("good=cat", &mut notes).expect("starts").is_some() && notes.is_empty());
         // `ls` reports a file that is not there with 2.
         assert!(run("bad=ls /nowhere/to/be/found", &mut notes).expect("starts").is_none() && notes.len() == 1);
-        run("none=/nowhere/to/be/found", &mut notes).expect_err("does not start");
+        let missing = run("none=/nowhere/to/be/found", &mut notes);
+        // Emulators start whatever they are told to, and end with the shell's status for a program that is not there.
+        let is_emulated = env::var_os("INNOKIT_EMULATED").is_some();
+        assert!(if is_emulated { matches!(missing, Ok(None)) } else { missing.is_err() }, "{missing:?}");
     }
 }
