@@ -32,7 +32,8 @@
 //!
 //! A [`Gather`] reads what somebody asks for piece by piece, such as the leaves of a tree, through the same [`Reader`].
 //!
-//! [`log_writer`] is the other direction: an append-only log for many callers. [`queue::sim`] is a device for tests, slow
+//! [`log_writer`] is the other direction: an append-only log for many callers; [`write_back`] puts changed blocks back in place.
+//! [`queue::sim`] is a device for tests, slow
 //! and unlucky as asked, on which both can be tried.
 
 #![deny(unsafe_code)]
@@ -52,6 +53,7 @@ mod split;
 mod stream;
 mod system;
 mod workers;
+pub mod write_back;
 
 pub use buffer::{Buffer, BufferPool};
 pub use cache::PageCache;
