@@ -210,7 +210,7 @@ impl LogFile {
     }
 
     /// The end marker of a mini-transaction whose marker lies at `lsn`: it changes at every lap around the file.
-    fn sequence_bit(&self, lsn: u64) -> u8 {
+    pub(super) fn sequence_bit(&self, lsn: u64) -> u8 {
         let laps = lsn.saturating_sub(self.first_lsn.0).checked_div(self.capacity()).unwrap_or(0);
         u8::from(laps.is_multiple_of(2))
     }

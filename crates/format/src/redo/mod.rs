@@ -15,6 +15,7 @@ use crate::types::Lsn;
 
 pub mod apply;
 pub mod block;
+pub mod checkpoint;
 pub mod log_key;
 pub mod mariadb;
 mod mtr;
