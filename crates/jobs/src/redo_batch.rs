@@ -92,6 +92,12 @@ impl<T: Copy> Runs<T> {
         self.runs.len() * self.run_len * size_of::<T>()
     }
 
+    /// What holds items, in bytes: memory that was kept and is free again does not count.
+    const fn in_use(&self) -> usize {
+        let runs = if self.runs.is_empty() { 0 } else { self.current + 1 };
+        runs * self.run_len * size_of::<T>()
+    }
+
     fn clear(&mut self) {
         self.runs.iter_mut().for_each(Vec::clear);
         self.current = 0;
@@ -272,7 +278,8 @@ impl RedoBatch {
     #[must_use]
     pub fn is_full(&self) -> bool {
         let more = RUN_SIZE + RUN_ENTRIES * size_of::<Entry>();
-        self.memory() + more >= self.memory_max || self.bytes.current >= RUNS_MAX
+        let used = self.bytes.in_use() + self.entries.in_use() + self.pages.capacity() * PLACE_SIZE;
+        used + more >= self.memory_max || self.bytes.current >= RUNS_MAX
     }
 
     /// What the log said about files.

@@ -108,6 +108,15 @@ fn a_full_batch_has_used_no_more_than_it_may() {
     let before = batch.memory();
     batch.clear();
     assert_eq!((batch.memory(), batch.pages().len()), (before, 0), "memory is kept for the next round");
+    assert!(!batch.is_full(), "memory that is kept is room");
+    let mut again = 0;
+    while !batch.is_full() {
+        large[5] = (again % 100) as u8;
+        add(&mut batch, again * 100_000, &[large.clone()]);
+        again += 1;
+    }
+    assert_eq!((again, batch.memory()), (added, before), "a batch takes as much again");
+    batch.clear();
     add(&mut batch, 0, &[write(5, 4, 1)]);
     assert_eq!(redo(&batch, PageId::new(5, 4)), [(0, vec![1])]);
 }
