@@ -8,7 +8,7 @@
 #
 # What is left to `make test`, which runs the same code on this machine's own processor: tests that start real servers, read what
 # they wrote or compare with their tools (those exist for this machine only), benchmarks (they would measure the emulator), tests
-# that run the command or crash a log hundreds of times (emulation would take hours), those that read the counters of the block
+# that run the command or crash a device hundreds of times (emulation would take hours), those that read the counters of the block
 # device, the command's peak of memory (it would be the emulator's), and the examples in the documentation.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -19,7 +19,7 @@ readonly target=aarch64-unknown-linux-gnu
 readonly root="${INNOKIT_SERVERS:-$HOME/.cache/innokit}"
 readonly recipe=1 # raise it when the list of Debian's packages changes
 readonly left_out=" bench index_pages innochecksum innochecksum_crash kinds live live_load log_writer_crash log_writer_reads logs \
-memory redo_info same_answer streams table table_damage "
+memory redo_info same_answer streams table table_damage write_back "
 
 # Whether the toolchain in use can build for the target, after fetching what it lacks.
 has_target() {

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use format::bytes::{be, is_zero};
+use format::page::fil;
 use format::{Family, NotTablespace, PageId, PageNo, PageSize, Scheme, SpaceFormat, SpaceId, Verdict, verify_page};
 
 use super::Fault;
@@ -63,9 +64,33 @@ impl Layout {
         {
             return Ok(Self { format, first_page: 0, copies: false });
         }
-        from_pages(input.peek(LONG_HEAD)?, stated)
-            .map_err(|error| Fault::NotTablespace { path: name, why: error.to_string() })
+        let head = input.peek(LONG_HEAD)?;
+        let layout = from_pages(head, stated);
+        if let Some(plain) = plain_pages(head)
+            && layout.as_ref().map_or(0, |layout| sound_anywhere(head, &layout.format)) < sound_anywhere(head, &plain)
+        {
+            return Ok(Self { format: plain, first_page: 0, copies: false });
+        }
+        layout.map_err(|error| Fault::NotTablespace { path: name, why: error.to_string() })
     }
+}
+
+/// Pages of many tablespaces, as from a doublewrite file without its name: no page says what they have in common, but they are
+/// sound at one size only.
+fn plain_pages(head: &[u8]) -> Option<SpaceFormat> {
+    let sizes = [4096, 8192, 16_384, 32_768, 65_536].into_iter().filter_map(PageSize::new);
+    let formats = sizes.filter_map(|size| SpaceFormat::new(Family::MySql, Scheme::Classic, size, size, SpaceId::NONE));
+    formats.max_by_key(|format| sound_anywhere(head, format))
+}
+
+/// Pages of `head` that are sound in this format where they say that they belong.
+fn sound_anywhere(head: &[u8], format: &SpaceFormat) -> usize {
+    let is_sound = |page: &&[u8]| {
+        let space = fil::space_id(page).unwrap_or(SpaceId::NONE);
+        let id = PageId { space, page_no: fil::page_no(page).unwrap_or(PageNo::NONE) };
+        matches!(verify_page(page, id, format), Verdict::Ok(_))
+    };
+    head.chunks_exact(format.physical().bytes()).filter(is_sound).count()
 }
 
 /// Page 0 is damaged or missing. It is believed unless the pages behind it speak for another format.
