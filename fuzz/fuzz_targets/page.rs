@@ -10,15 +10,6 @@ use format::{
 };
 use libfuzzer_sys::fuzz_target;
 
-const ALGORITHMS: [Algorithm; 6] = [
-    Algorithm::Crc32,
-    Algorithm::Crc32BigEndian,
-    Algorithm::Innodb,
-    Algorithm::None,
-    Algorithm::FullCrc32,
-    Algorithm::Mixed,
-];
-
 fn size(choice: u8) -> PageSize {
     PageSize::ALL[usize::from(choice) % PageSize::ALL.len()]
 }
@@ -42,7 +33,7 @@ fuzz_target!(|input: &[u8]| {
     let _ = verify_page(bytes, id, &format);
     let mut page = bytes.to_vec();
     page.resize(format.physical().bytes(), how);
-    let algorithm = ALGORITHMS[usize::from(how >> 1) % ALGORITHMS.len()];
+    let algorithm = Algorithm::ALL[usize::from(how >> 1) % Algorithm::ALL.len()];
     let sealed = how & 1 != 0 && seal_page(&mut page, Lsn(u64::from(how) << 20 | 1), algorithm, &format).is_ok();
     let verdict = verify_page(&page, id, &format);
     if let Verdict::Corrupt(corruption) = verdict {

@@ -24,6 +24,7 @@ pub mod page;
 mod pieces;
 pub mod record;
 pub mod redo;
+mod rules;
 pub mod schema;
 pub mod types;
 pub mod xbstream;

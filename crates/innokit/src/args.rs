@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use jobs::source::keys::KeyFiles;
 
 use crate::bench::args::BenchArgs;
 use crate::picture;
@@ -116,6 +117,25 @@ pub struct RedoInfoArgs {
     pub key_file: Option<(PathBuf, Option<String>)>,
 }
 
+/// Options that name what opens encrypted files.
+#[derive(Debug, Args)]
+pub struct KeyArgs {
+    /// MySQL's keyring: the data file of component_keyring_file or of the keyring_file plugin (may be given several times).
+    #[arg(long, value_name = "FILE", help_heading = "Keys")]
+    pub keyring: Vec<PathBuf>,
+
+    /// MariaDB's key file (file_key_management), and what opens it if it is encrypted: the key, or `FILE:` and a path.
+    #[arg(long, value_name = "FILE[,FILEKEY]", value_parser = key_file, help_heading = "Keys")]
+    pub key_file: Option<(PathBuf, Option<String>)>,
+}
+
+impl KeyArgs {
+    /// The files that were named.
+    pub fn files(&self) -> KeyFiles {
+        KeyFiles { keyrings: self.keyring.clone(), key_file: self.key_file.clone() }
+    }
+}
+
 /// Options of `info`.
 #[derive(Debug, Args)]
 pub struct InfoArgs {
@@ -191,13 +211,8 @@ pub struct TableArgs {
     #[arg(long, value_name = "SIZE", value_parser = page_size, help_heading = "Reading")]
     pub page_size: Option<u32>,
 
-    /// MySQL's keyring: the data file of component_keyring_file or of the keyring_file plugin (may be given several times).
-    #[arg(long, value_name = "FILE", help_heading = "Keys")]
-    pub keyring: Vec<PathBuf>,
-
-    /// MariaDB's key file (file_key_management), and what opens it if it is encrypted: the key, or `FILE:` and a path.
-    #[arg(long, value_name = "FILE[,FILEKEY]", value_parser = key_file, help_heading = "Keys")]
-    pub key_file: Option<(PathBuf, Option<String>)>,
+    #[command(flatten)]
+    pub keys: KeyArgs,
 
     /// Print one JSON document instead of text.
     #[arg(long, help_heading = "Output")]
@@ -255,13 +270,8 @@ pub struct CheckArgs {
     #[arg(long, value_name = "SIZE", value_parser = page_size, help_heading = "Reading")]
     pub page_size: Option<u32>,
 
-    /// MySQL's keyring: the data file of component_keyring_file or of the keyring_file plugin (may be given several times).
-    #[arg(long, value_name = "FILE", help_heading = "Keys")]
-    pub keyring: Vec<PathBuf>,
-
-    /// MariaDB's key file (file_key_management), and what opens it if it is encrypted: the key, or `FILE:` and a path.
-    #[arg(long, value_name = "FILE[,FILEKEY]", value_parser = key_file, help_heading = "Keys")]
-    pub key_file: Option<(PathBuf, Option<String>)>,
+    #[command(flatten)]
+    pub keys: KeyArgs,
 
     /// How closely to look: `structure` also checks every index as `innokit table check` does (not on standard input, not on files
     /// that a server has open).

@@ -5,7 +5,6 @@ use std::io;
 use std::path::Path;
 
 use flow::ReadOptions;
-use jobs::source::keys::KeyFiles;
 use jobs::{Check, CheckOptions, Report, TableOptions, TableReport};
 use serde::Serialize;
 
@@ -112,7 +111,7 @@ fn options(args: &CheckArgs) -> CheckOptions {
         workers: args.threads.map_or(defaults.workers, usize::from),
         findings_max: args.max_findings,
         page_size: args.page_size,
-        keys: KeyFiles { keyrings: args.keyring.clone(), key_file: args.key_file.clone() },
+        keys: args.keys.files(),
         live: args.live,
         rate: args.rate,
     }

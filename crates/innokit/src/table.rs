@@ -4,7 +4,6 @@ use std::error::Error;
 use std::io::{self, BufWriter, Write};
 
 use flow::{ReadAhead, ReadOptions};
-use jobs::source::keys::KeyFiles;
 use jobs::tree::walk::Depth;
 use jobs::{TableOptions, TableReport};
 
@@ -61,7 +60,7 @@ fn options(args: &TableArgs, depth: Depth) -> TableOptions {
         workers: args.threads.map_or(defaults.workers, usize::from),
         findings_max: args.max_findings,
         page_size: args.page_size,
-        keys: KeyFiles { keyrings: args.keyring.clone(), key_file: args.key_file.clone() },
+        keys: args.keys.files(),
         depth,
     }
 }

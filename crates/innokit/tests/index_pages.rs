@@ -12,7 +12,7 @@ mod trees;
 
 use std::collections::BTreeMap;
 
-use common::all_datadirs;
+use common::{CRASHED, SOUND, all_datadirs};
 use format::page::fil::PageType;
 use format::page::index::{IndexChecker, IndexPage, PageCounts, Place};
 use format::page::lob::Reference;
@@ -22,30 +22,6 @@ use sha2::{Digest, Sha256};
 use trees::{Space, definitions, open_datadir};
 
 /// All datadirs that are made.
-const DATADIRS: [&str; 21] = [
-    "mysql-4k",
-    "mysql-8k",
-    "mysql-16k",
-    "mysql-32k",
-    "mysql-64k",
-    "mysql-16k-innodb",
-    "mysql-16k-none",
-    "mysql-16k-tde",
-    "mysql-16k-compressed",
-    "mysql-16k-crashed",
-    "mariadb-4k",
-    "mariadb-8k",
-    "mariadb-16k",
-    "mariadb-32k",
-    "mariadb-64k",
-    "mariadb-16k-crc32",
-    "mariadb-16k-crc32-enc",
-    "mariadb-16k-crc32-compressed",
-    "mariadb-16k-enc",
-    "mariadb-16k-compressed",
-    "mariadb-16k-crashed",
-];
-
 #[derive(Debug, Default)]
 struct Seen {
     pages: u64,
@@ -90,7 +66,7 @@ fn sweep(space: &Space, indexes: &BTreeMap<u64, IndexDef>, checker: &mut IndexCh
 #[test]
 fn every_index_page_of_the_servers_keeps_every_rule() {
     let mut wrong = Vec::new();
-    for name in DATADIRS {
+    for name in SOUND.iter().chain(&CRASHED) {
         let spaces = open_datadir(&all_datadirs().join(name));
         let indexes = definitions(&spaces);
         let (mut seen, mut checker) = (Seen::default(), IndexChecker::new());

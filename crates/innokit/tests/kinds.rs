@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use common::{Dir, all_datadirs, check, check_json, reasons, repository, total};
+use common::{Dir, all_datadirs, check, check_json, keys_of, reasons, repository, total};
 use kinds_layouts::{
     ANY, FLIP, FULL_BOTH, FULL_ENCRYPTED, INDEX, Kind, MARIADB, MARIADB_BOTH, MARIADB_ENCRYPTED, MYSQL, Said, page_type,
 };
@@ -21,20 +21,6 @@ use serde_json::Value;
 
 const ENCRYPTED: [&str; 3] = ["mysql-16k-tde", "mariadb-16k-enc", "mariadb-16k-crc32-enc"];
 const COMPRESSED: [&str; 3] = ["mysql-16k-compressed", "mariadb-16k-compressed", "mariadb-16k-crc32-compressed"];
-
-/// The options that give `check` the keys of the datadir `name`.
-fn keys_of(name: &str) -> Vec<String> {
-    let control = all_datadirs().join(format!(".{name}.server"));
-    let keys = control.join("keys").display().to_string();
-    match name {
-        "mysql-16k-tde" => vec!["--keyring".into(), keys],
-        "mariadb-16k-enc" => vec!["--key-file".into(), keys],
-        "mariadb-16k-crc32-enc" => {
-            vec!["--key-file".into(), format!("{keys},FILE:{}", control.join("filekey").display())]
-        }
-        _ => Vec::new(),
-    }
-}
 
 fn check_with(path: &Path, options: &[String]) -> (Value, i32) {
     check_json(path, &options.iter().map(String::as_str).collect::<Vec<_>>())

@@ -7,7 +7,7 @@ mod common;
 use std::path::Path;
 
 use broken_table::Ibd;
-use common::{Dir, Run, all_datadirs, fixture, innokit};
+use common::{CRASHED, Dir, Run, SOUND, all_datadirs, fixture, innokit, keys_of};
 use serde_json::Value;
 
 /// Runs `innokit table COMMAND OPTIONS PATH`.
@@ -15,43 +15,6 @@ fn table(command: &str, path: &Path, options: &[&str]) -> Run {
     let output = innokit().args(["table", command]).args(options).arg(path).output().expect("innokit runs");
     Run::of(&output)
 }
-
-/// The options that open the encrypted pages of a datadir.
-fn keys_of(datadir: &Path) -> Vec<String> {
-    let name = datadir.file_name().expect("a name").to_string_lossy().into_owned();
-    let control = datadir.with_file_name(format!(".{name}.server"));
-    let (keys, opener) = (control.join("keys"), control.join("filekey"));
-    match (keys.exists(), name.starts_with("mysql")) {
-        (false, _) => Vec::new(),
-        (true, true) => vec!["--keyring".to_owned(), keys.display().to_string()],
-        (true, false) if opener.exists() => {
-            vec!["--key-file".to_owned(), format!("{},FILE:{}", keys.display(), opener.display())]
-        }
-        (true, false) => vec!["--key-file".to_owned(), keys.display().to_string()],
-    }
-}
-
-const SOUND: [&str; 19] = [
-    "mysql-4k",
-    "mysql-8k",
-    "mysql-16k",
-    "mysql-32k",
-    "mysql-64k",
-    "mysql-16k-innodb",
-    "mysql-16k-none",
-    "mysql-16k-tde",
-    "mysql-16k-compressed",
-    "mariadb-4k",
-    "mariadb-8k",
-    "mariadb-16k",
-    "mariadb-32k",
-    "mariadb-64k",
-    "mariadb-16k-crc32",
-    "mariadb-16k-crc32-enc",
-    "mariadb-16k-crc32-compressed",
-    "mariadb-16k-enc",
-    "mariadb-16k-compressed",
-];
 
 /// What the statements of `make-datadirs.sh` leave in tables, in every datadir that has all kinds of tables.
 const ROWS: [(&str, u64); 13] = [
@@ -74,7 +37,7 @@ const ROWS: [(&str, u64); 13] = [
 fn every_table_of_the_servers_is_sound() {
     for name in SOUND {
         let datadir = all_datadirs().join(name);
-        let keys = keys_of(&datadir);
+        let keys = keys_of(name);
         let options: Vec<&str> = keys.iter().map(String::as_str).collect();
         let run = table("check", &datadir, &[&["-v"], &options[..]].concat());
         assert_eq!(run.status, 0, "{name}:\n{}{}", run.text, run.errors);
@@ -84,7 +47,7 @@ fn every_table_of_the_servers_is_sound() {
 
 #[test]
 fn tables_that_recovery_will_yet_mend_are_not_called_damaged() {
-    for name in ["mysql-16k-crashed", "mariadb-16k-crashed"] {
+    for name in CRASHED {
         let run = table("check", &all_datadirs().join(name), &["-q"]);
         assert_ne!(run.status, 1, "{name}:\n{}", run.text);
         let sentence = "the redo log still has work to do";

@@ -27,6 +27,10 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
+    /// Every algorithm, at the index of its discriminant.
+    pub const ALL: [Self; 6] =
+        [Self::Crc32, Self::Crc32BigEndian, Self::Innodb, Self::None, Self::FullCrc32, Self::Mixed];
+
     /// The server's name of the algorithm; stable.
     #[must_use]
     pub const fn name(self) -> &'static str {

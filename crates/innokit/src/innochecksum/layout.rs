@@ -78,7 +78,7 @@ impl Layout {
 /// Pages of many tablespaces, as from a doublewrite file without its name: no page says what they have in common, but they are
 /// sound at one size only.
 fn plain_pages(head: &[u8]) -> Option<SpaceFormat> {
-    let sizes = [4096, 8192, 16_384, 32_768, 65_536].into_iter().filter_map(PageSize::new);
+    let sizes = PageSize::ALL.into_iter().filter(|size| size.bytes() >= 4096);
     let formats = sizes.filter_map(|size| SpaceFormat::new(Family::MySql, Scheme::Classic, size, size, SpaceId::NONE));
     formats.max_by_key(|format| sound_anywhere(head, format))
 }

@@ -106,6 +106,46 @@ pub fn all_datadirs() -> &'static Path {
     })
 }
 
+/// Those that were cleanly stopped.
+pub const SOUND: [&str; 19] = [
+    "mysql-4k",
+    "mysql-8k",
+    "mysql-16k",
+    "mysql-32k",
+    "mysql-64k",
+    "mysql-16k-innodb",
+    "mysql-16k-none",
+    "mysql-16k-tde",
+    "mysql-16k-compressed",
+    "mariadb-4k",
+    "mariadb-8k",
+    "mariadb-16k",
+    "mariadb-32k",
+    "mariadb-64k",
+    "mariadb-16k-crc32",
+    "mariadb-16k-crc32-enc",
+    "mariadb-16k-crc32-compressed",
+    "mariadb-16k-enc",
+    "mariadb-16k-compressed",
+];
+
+/// Those whose servers were killed.
+pub const CRASHED: [&str; 2] = ["mysql-16k-crashed", "mariadb-16k-crashed"];
+
+/// The options that give innokit the keys of the datadir `name`.
+pub fn keys_of(name: &str) -> Vec<String> {
+    let control = all_datadirs().join(format!(".{name}.server"));
+    let (keys, opener) = (control.join("keys"), control.join("filekey"));
+    match (keys.exists(), name.starts_with("mysql")) {
+        (false, _) => Vec::new(),
+        (true, true) => vec!["--keyring".to_owned(), keys.display().to_string()],
+        (true, false) if opener.exists() => {
+            vec!["--key-file".to_owned(), format!("{},FILE:{}", keys.display(), opener.display())]
+        }
+        (true, false) => vec!["--key-file".to_owned(), keys.display().to_string()],
+    }
+}
+
 /// A file of `fixtures/`, unpacked: `fixture("mysql-9.7/dynamic-16k.ibd")`.
 pub fn fixture(name: &str) -> Vec<u8> {
     let path = repository().join("fixtures").join(format!("{name}.zst"));

@@ -4,34 +4,9 @@
 use format::Corruption;
 use format::page::index::IndexFinding;
 
-macro_rules! rules {
-    ($($variant:ident $name:literal $text:literal)+) => {
-        /// A rule that a tree, a segment or a table breaks.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum Rule {
-            $(#[doc = concat!("`", $name, "`: ", $text, ".")] $variant,)+
-        }
-
-        impl Rule {
-            /// All of them.
-            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
-
-            /// A stable code for programs, in snake case.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)+ }
-            }
-
-            /// The sentence for a person, with `{found}` and `{expected}` in it where a finding has them.
-            #[must_use]
-            pub const fn text(self) -> &'static str {
-                match self { $(Self::$variant => $text,)+ }
-            }
-        }
-    };
-}
-
-rules! {
+format::rules! {
+    /// A rule that a tree, a segment or a table breaks.
+    Rule:
     Unreadable "unreadable_page" "the page cannot be read"
     ZeroPage "zero_page" "the page is all zero, and the tree needs it"
     MissingPage "missing_page" "the tree leads to page {found}, the files end before page {expected}"

@@ -29,34 +29,9 @@ impl fmt::Display for IndexFinding {
 
 impl std::error::Error for IndexFinding {}
 
-macro_rules! rules {
-    ($($variant:ident $name:literal $text:literal)+) => {
-        /// A rule of index pages.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum IndexRule {
-            $(#[doc = concat!("`", $name, "`: ", $text, ".")] $variant,)+
-        }
-
-        impl IndexRule {
-            /// All of them.
-            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
-
-            /// A stable code for programs, in snake case.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)+ }
-            }
-
-            /// The sentence for a person, with `{found}` and `{expected}` in it where a finding has them.
-            #[must_use]
-            pub const fn text(self) -> &'static str {
-                match self { $(Self::$variant => $text,)+ }
-            }
-        }
-    };
-}
-
-rules! {
+crate::rules! {
+    /// A rule of index pages.
+    IndexRule:
     RecordStyle "record_style" "the page's records have format {found} (0 REDUNDANT, 1 newer), the table has {expected}"
     IndexId "index_id" "the page says that it is of index {found}, it lies in index {expected}"
     HeapTop "heap_top" "the record heap ends at byte {found}, its limit is byte {expected}"

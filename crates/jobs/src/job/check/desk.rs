@@ -106,16 +106,6 @@ impl FileState {
     }
 }
 
-/// Every algorithm, at the index of its discriminant.
-const ALGORITHMS: [Algorithm; 6] = [
-    Algorithm::Crc32,
-    Algorithm::Crc32BigEndian,
-    Algorithm::Innodb,
-    Algorithm::None,
-    Algorithm::FullCrc32,
-    Algorithm::Mixed,
-];
-
 /// How often, and how far apart, a live file is asked again for a sound page 0.
 const PAGE0_TRIES: u32 = 10;
 const PAGE0_PAUSE: Duration = Duration::from_millis(100);
@@ -131,7 +121,7 @@ pub(super) struct Desk<'r> {
     judge: Judge,
     tally: FileTally,
     seen: Seen,
-    algorithms: [u64; ALGORITHMS.len()],
+    algorithms: [u64; Algorithm::ALL.len()],
     pub findings: Findings,
 }
 
@@ -144,7 +134,7 @@ impl<'r> Desk<'r> {
             judge: Judge::new(options.live),
             tally: FileTally::default(),
             seen: Seen::default(),
-            algorithms: [0; ALGORITHMS.len()],
+            algorithms: [0; Algorithm::ALL.len()],
             findings: Findings::new(options.findings_max),
         }
     }
@@ -195,7 +185,7 @@ impl<'r> Desk<'r> {
     }
 
     fn hand_in(&mut self, file: &FileState) {
-        for (count, algorithm) in self.algorithms.iter_mut().zip(ALGORITHMS) {
+        for (count, algorithm) in self.algorithms.iter_mut().zip(Algorithm::ALL) {
             if *count > 0 {
                 self.tally.counts.ok += *count;
                 self.tally.algorithms.add(algorithm.name(), *count);
@@ -400,7 +390,7 @@ mod tests {
 
     #[test]
     fn every_algorithm_is_counted_under_its_own_name() {
-        for (index, algorithm) in ALGORITHMS.into_iter().enumerate() {
+        for (index, algorithm) in Algorithm::ALL.into_iter().enumerate() {
             assert_eq!(algorithm as usize, index, "{algorithm}");
         }
     }
