@@ -174,10 +174,16 @@ sql_everything() {
     if [ "$kind" = mysql ]; then sql_mysql_only "$page_kib"; fi
 }
 
-# A load without end, to be killed under: changes everywhere, small commits, tables that come and go.
+# A load without end, to be killed under: changes everywhere, small commits, tables that come and go. Before each round it says how far
+# the log and its checkpoint are.
 sql_load() {
-    local i
+    local i lsns
+    printf -v lsns "'Innodb_%s'," lsn_current lsn_last_checkpoint redo_log_current_lsn redo_log_checkpoint_lsn
+    printf 'SET GLOBAL innodb_flush_log_at_trx_commit = 1;\n'
+    # Pages are written when they must be, not when there is time: else all of them may have been when the server is killed.
+    printf 'SET GLOBAL innodb_adaptive_flushing = OFF, GLOBAL innodb_max_dirty_pages_pct = 99, GLOBAL innodb_max_dirty_pages_pct_lwm = 98;\n'
     for ((i = 1; i <= 3000; i++)); do
+        printf "SHOW STATUS WHERE Variable_name IN (%s); DO SLEEP(0.05);\n" "${lsns%,}"
         printf "UPDATE row_dynamic SET a = a+1, c = REPEAT(LEFT(SHA2(a, 256), 32), 1+a%%9) WHERE id BETWEEN %s AND %s;\n" $((i * 37 % rows)) $((i * 37 % rows + 300))
         printf 'DELETE FROM row_compact WHERE id%%97 = %s;\n' $((i % 97))
         printf 'INSERT INTO churn SELECT i+%s, i, LEFT(SHA2(i, 256), 32), REPEAT(LEFT(SHA2(i, 256), 32), 5) FROM n WHERE i < 400;\n' $((100000 + i * 400))
@@ -321,16 +327,19 @@ make() {
     printf 'make-datadirs: %s made, %s\n' "$name" "$(du -sh "$datadir" | cut -f1)"
 }
 
-# Kills the server in the middle of a load. The log is written at each commit, so that recovery has something to read.
+# Kills the server in the middle of a load, with half its log to recover from: not so full that it must write its pages before it dies.
 crash() {
-    local kind="$1" datadir="$2" load
-    server "$kind" sql "$datadir" -e 'SET GLOBAL innodb_flush_log_at_trx_commit = 1'
-    sql_load | server "$kind" sql "$datadir" shop >/dev/null 2>&1 &
-    load=$!
-    sleep 4
-    kill -0 "$load" 2>/dev/null || die "$datadir: the load ended before the crash"
+    local kind="$1" datadir="$2" name value current='' checkpoint=''
+    server "$kind" stop "$datadir" # its log is empty then
+    server "$kind" start "$datadir"
+    exec {load}< <(sql_load | server "$kind" sql "$datadir" --unbuffered --skip-column-names shop 2>/dev/null)
+    until [ "${checkpoint:+$current}" ] && [ $((current - checkpoint)) -ge $((6 * 1024 * 1024)) ]; do
+        read -r name value <&"$load" || die "$datadir: the load ended before the crash"
+        case "$name" in *checkpoint*) checkpoint="$value" ;; *) current="$value" ;; esac
+    done
     server "$kind" kill9 "$datadir"
-    wait "$load" || true # it loses its server
+    cat <&"$load" >/dev/null # it loses its server
+    exec {load}<&-
 }
 
 # Runs `make` with at most jobs_max at a time; the first failure ends the run.
