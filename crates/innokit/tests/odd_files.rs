@@ -143,6 +143,16 @@ fn random_bytes_named_as_a_tablespace_are_damage() {
 }
 
 #[test]
+fn a_temporary_tablespace_that_was_never_written_harms_nobody() {
+    let dir = dir_with_sample();
+    dir.file("ibtmp1", &[0; 12 << 20]);
+    let (document, status) = check_json(dir.path(), &[]);
+    assert_eq!((reasons(&document), status), (vec!["temporary_tablespace"], 0));
+    assert_eq!(total(&document, "failed_files"), 0);
+    assert_eq!(total(&document, "pages"), sample_pages());
+}
+
+#[test]
 fn a_program_named_as_a_tablespace_is_recognised_as_none() {
     let dir = dir_with_sample();
     let program = std::fs::read(std::env::current_exe().expect("this test")).expect("readable");

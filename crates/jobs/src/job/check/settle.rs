@@ -363,6 +363,10 @@ fn not_a_tablespace(candidate: &Candidate, words: &str, redo: &mut RedoLogs, liv
     if !candidate.hint.promises_pages() {
         return about(path, "not_a_tablespace", Severity::Undecided, words.to_owned());
     }
+    if candidate.hint == NameHint::Temporary {
+        let message = format!("{words}; that harms nobody: the server makes this file anew whenever it starts");
+        return about(path, "temporary_tablespace", Severity::Notice, message);
+    }
     let recovery = redo.pending_for(path);
     let mut message = words.to_owned();
     append(&mut message, recovery, "crash recovery may yet create the tablespace");
