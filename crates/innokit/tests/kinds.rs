@@ -229,13 +229,13 @@ fn without_keys_damage_to_the_encrypted_bytes_of_mariadb_is_found() {
 
 // --- The table of it all ---------------------------------------------------------------------------------------------------
 
-#[test]
-fn every_test_that_the_page_of_formats_names_exists() {
-    let page = std::fs::read_to_string(repository().join("docs/formats.md")).expect("docs/formats.md");
+/// The tests that a page of the documentation names: each exists, and each row of its tables names one.
+fn assert_tests_of_page(page: &str, at_least: usize) {
+    let page = std::fs::read_to_string(repository().join(page)).expect(page);
     let quoted = page.split('`').skip(1).step_by(2);
-    let names: BTreeSet<&str> =
-        quoted.filter(|words| words.starts_with("innokit::") || words.starts_with("format::")).collect();
-    assert!(names.len() > 50, "{} tests are named", names.len());
+    let is_test = |words: &&str| ["innokit::", "format::", "flow::"].iter().any(|crate_| words.starts_with(crate_));
+    let names: BTreeSet<&str> = quoted.filter(is_test).collect();
+    assert!(names.len() >= at_least, "{} tests are named", names.len());
     for name in names {
         let parts: Vec<&str> = name.split("::").collect();
         let [package, file, test] = parts[..] else { panic!("{name}: crate::file::test") };
@@ -246,4 +246,14 @@ fn every_test_that_the_page_of_formats_names_exists() {
     let rows = page.lines().filter(|line| line.starts_with("| ") && !line.contains("---"));
     let without = rows.filter(|row| !row.contains("::") && !row.ends_with("| test |") && !row.ends_with("| more |"));
     assert_eq!(without.collect::<Vec<_>>(), [""; 0], "rows without a test");
+}
+
+#[test]
+fn every_test_that_the_page_of_formats_names_exists() {
+    assert_tests_of_page("docs/formats.md", 50);
+}
+
+#[test]
+fn every_test_that_the_page_of_faults_names_exists() {
+    assert_tests_of_page("docs/faults.md", 25);
 }
