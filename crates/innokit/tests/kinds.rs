@@ -257,3 +257,12 @@ fn every_test_that_the_page_of_formats_names_exists() {
 fn every_test_that_the_page_of_faults_names_exists() {
     assert_tests_of_page("docs/faults.md", 25);
 }
+
+#[test]
+fn every_test_that_a_decision_names_exists() {
+    let folder = std::fs::read_dir(repository().join("docs/decisions")).expect("docs/decisions");
+    for entry in folder {
+        let name = entry.expect("an entry").file_name();
+        assert_tests_of_page(&format!("docs/decisions/{}", name.to_string_lossy()), 1);
+    }
+}
