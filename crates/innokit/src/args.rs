@@ -158,6 +158,9 @@ pub struct InfoArgs {
     /// Workers [default: the cores available to the process].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
+
+    #[command(flatten)]
+    pub keys: KeyArgs,
 }
 
 const TABLE_EXAMPLES: &str = "\

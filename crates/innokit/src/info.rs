@@ -18,6 +18,7 @@ pub fn run(args: &InfoArgs) -> Result<u8, Box<dyn Error>> {
     let options = InfoOptions {
         workers: args.threads.map_or(defaults.workers, usize::from),
         page_size: args.page_size,
+        keys: args.keys.files(),
         grid: args.map.is_some(),
         ..defaults
     };

@@ -267,8 +267,9 @@ fn indexes(space: &Tablespace, out: &mut impl Write) -> io::Result<()> {
     if space.indexes_not_listed > 0 {
         writeln!(out, "  ... and {} pages of further indexes", grouped(space.indexes_not_listed))?;
     }
-    if space.pages.compressed > 0 || space.encryption.pages > 0 {
-        writeln!(out, "  (compressed and encrypted pages are not opened, so their records are not counted)")?;
+    if space.pages.unopened > 0 {
+        let pages = grouped(space.pages.unopened);
+        writeln!(out, "  (without the key {pages} encrypted pages are not opened, so their records are not counted)")?;
     }
     if space.page_format == "zip" {
         writeln!(out, "  (used, free and fill are those of the inflated pages)")?;

@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use common::{Dir, all_datadirs, check, check_json, keys_of, reasons, repository, total};
+use common::{Dir, all_datadirs, check, check_json, innokit, keys_of, reasons, repository, total};
 use kinds_layouts::{
     ANY, FLIP, FULL_BOTH, FULL_ENCRYPTED, INDEX, Kind, MARIADB, MARIADB_BOTH, MARIADB_ENCRYPTED, MYSQL, Said, page_type,
 };
@@ -224,6 +224,51 @@ fn without_keys_damage_to_the_encrypted_bytes_of_mariadb_is_found() {
         assert_eq!((status, reasons(&document)), (expected, vec![reason]), "{title}: {:#}", document["findings"]);
         let named = document["findings"][0]["page"].as_u64();
         assert_eq!(named, (expected == 1).then_some(page as u64), "{title}");
+    }
+}
+
+// --- What is told of what was opened ---------------------------------------------------------------------------------------
+
+/// For each index that has an id, its records (with delete-marked ones): by `info`, which adds up page headers, and by `table count`,
+/// which walks the tree.
+fn records(path: &Path, keys: &[String]) -> [Vec<(u64, u64)>; 2] {
+    let run = |command: &[&str]| -> Value {
+        let output = innokit().args(command).arg("--json").args(keys).arg(path).output().expect("innokit runs");
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    };
+    let (info, count) = (run(&["info"]), run(&["table", "count"]));
+    let tablespace = &info["files"][0]["tablespace"];
+    assert_eq!(tablespace["pages"]["unopened"], 0, "{}", path.display());
+    let number = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("{}: no number: {info:#}", path.display()));
+    let rows = |list: &Value, id: &str, sum: &[&str]| {
+        let rows = list.as_array().expect("rows").iter();
+        let mut rows: Vec<_> =
+            rows.map(|row| (number(&row[id]), sum.iter().map(|field| number(&row[*field])).sum())).collect();
+        rows.sort_unstable();
+        rows
+    };
+    [
+        rows(&tablespace["indexes"], "index_id", &["records"]),
+        rows(&count["files"][0]["indexes"], "id", &["rows", "deleted"]),
+    ]
+}
+
+#[test]
+fn with_their_keys_files_are_described_as_if_they_were_plain() {
+    for name in ENCRYPTED.iter().chain(&COMPRESSED) {
+        let mut tables = 0;
+        for entry in std::fs::read_dir(all_datadirs().join(name).join("shop")).expect("a directory") {
+            let path = entry.expect("an entry").path();
+            // The headers of ROW_FORMAT=COMPRESSED pages are those of their inflated images, but its dictionary is not opened.
+            let is_table = path.extension().is_some_and(|extension| extension == "ibd");
+            if is_table && !path.to_string_lossy().contains("zip_") {
+                let [info, count] = records(&path, &keys_of(name));
+                assert_eq!(info, count, "{}", path.display());
+                tables += 1;
+            }
+        }
+        assert!(tables > 3, "{name}: {tables} tables");
     }
 }
 

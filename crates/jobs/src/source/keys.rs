@@ -92,6 +92,19 @@ impl SpaceKey {
         }
     }
 
+    /// The same, and where the keys at hand say nothing, what an export left beside the tablespace at `path`.
+    ///
+    /// # Errors
+    /// As [`SpaceKey::unlock`].
+    pub fn find(page0: &[u8], path: &Path, format: &SpaceFormat, keys: &KeyStore) -> Result<Self, UnlockError> {
+        match Self::unlock(page0, format, keys)? {
+            Self::None if format.encryption() != Encryption::None => {
+                Ok(Self::exported_beside(path).unwrap_or_default())
+            }
+            key => Ok(key),
+        }
+    }
+
     /// The key that `FLUSH TABLES ... FOR EXPORT` left in a `.cfp` file beside the tablespace, if there is one.
     #[must_use]
     pub fn exported_beside(tablespace: &Path) -> Option<Self> {

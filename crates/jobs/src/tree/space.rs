@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use flow::{FileId, Want};
 use format::keyring::KeyStore;
-use format::{Encryption, PageId, PageNo, SpaceFormat, SpaceHeader, Verdict};
+use format::{PageId, PageNo, SpaceFormat, SpaceHeader, Verdict};
 
 use super::page::{Opened, Opener};
 use crate::source::datadir::plain;
@@ -54,13 +54,7 @@ impl Space {
                 space::by_pages(&first_bytes(path, LONG_HEAD)?, page_size, None).map_err(|error| error.to_string())?
             }
         };
-        let mut key = part.key;
-        if part.format.encryption() != Encryption::None {
-            key = SpaceKey::unlock(&head, &part.format, keys).map_err(|error| error.to_string())?;
-            if matches!(key, SpaceKey::None) {
-                key = SpaceKey::exported_beside(path).unwrap_or_default();
-            }
-        }
+        let key = SpaceKey::find(&head, path, &part.format, keys).map_err(|error| error.to_string())?;
         let mut space = Self { format: part.format, header: part.header, key, files: Vec::new() };
         for (path, file, len) in files {
             let pages = len / u64::from(space.format.physical().get());

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use flow::{FileFailure, FileId, Piece};
 use format::keyring::KeyStore;
-use format::{Algorithm, Corruption, Encryption, ExtentMap, PageId, PageNo, PageRun, SpaceId, Verdict, Why};
+use format::{Algorithm, Corruption, ExtentMap, PageId, PageNo, PageRun, SpaceId, Verdict, Why};
 
 use super::CheckOptions;
 use super::findings::Findings;
@@ -212,9 +212,8 @@ impl<'r> Desk<'r> {
             }
         };
         let mut key_error = None;
-        if part.first_page == 0 && part.format.encryption() != Encryption::None {
-            match SpaceKey::unlock(short, &part.format, self.keys) {
-                Ok(SpaceKey::None) => part.key = SpaceKey::exported_beside(path).unwrap_or_default(),
+        if part.first_page == 0 {
+            match SpaceKey::find(short, path, &part.format, self.keys) {
                 Ok(key) => part.key = key,
                 Err(error) => key_error = Some(error.to_string().into()),
             }

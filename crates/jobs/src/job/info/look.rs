@@ -1,10 +1,12 @@
-//! What one page tells about itself without being opened up: verdict, type, LSN, index, fill, encryption, compression.
+//! What one page tells about itself, opened up where it is compressed, or encrypted and the key is at hand: verdict, type, LSN, index, fill, encryption, compression.
 
 use format::bytes::be;
+use format::codec::{self, Scratch};
 use format::page::fil::{self, FIL_PAGE_DATA, FIL_PAGE_FILE_FLUSH_LSN, FIL_PAGE_NEXT, FIL_PAGE_PREV, PageType};
-use format::{Encryption, Family, PageId, PageNo, Scheme, SpaceFormat, Verdict, index_id, verify_page};
+use format::{Encryption, Family, PageId, PageNo, Scheme, SpaceFormat, Verdict, verify_inside, verify_page};
 
 use super::grid::{Class, Dab};
+use crate::source::space::Part;
 
 /// What the extent descriptors say about a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +24,7 @@ pub(super) struct Look {
     pub verdict: Verdict,
     pub in_use: Use,
     pub page_type: PageType,
-    /// The type behind MySQL's compression or encryption.
+    /// The type behind compression or encryption, where it is another and known.
     pub inside: Option<PageType>,
     /// LSN of a sound page that is no copy in the doublewrite area; 0 for all others.
     pub lsn: u64,
@@ -30,6 +32,8 @@ pub(super) struct Look {
     pub encrypted: bool,
     /// Algorithm and bytes with data.
     pub compressed: Option<(&'static str, u64)>,
+    /// Encrypted or compressed, and not opened: its records and its index are not known.
+    pub closed: bool,
 }
 
 /// The page header of an index page.
@@ -44,6 +48,11 @@ pub(super) struct IndexLook {
     pub alone: bool,
 }
 
+impl IndexLook {
+    /// Of a page that is not opened.
+    const HIDDEN: Self = Self { id: None, level: 0, records: 0, used: 0, free: 0, alone: false };
+}
+
 /// Fields of the page header of index pages, bytes from the start of the page (facts: MySQL's page0types, MariaDB's the same).
 const PAGE_N_DIR_SLOTS: usize = FIL_PAGE_DATA;
 const PAGE_HEAP_TOP: usize = FIL_PAGE_DATA + 2;
@@ -51,6 +60,7 @@ const PAGE_N_HEAP: usize = FIL_PAGE_DATA + 4;
 const PAGE_GARBAGE: usize = FIL_PAGE_DATA + 8;
 const PAGE_N_RECS: usize = FIL_PAGE_DATA + 16;
 const PAGE_LEVEL: usize = FIL_PAGE_DATA + 26;
+const PAGE_INDEX_ID: usize = FIL_PAGE_DATA + 28;
 /// In N_HEAP: records in the compact format.
 const COMPACT: u16 = 0x8000;
 /// Where records begin, behind the infimum and supremum of each format.
@@ -69,28 +79,49 @@ const MARIADB_ENCRYPTED_ALGORITHM: usize = FIL_PAGE_DATA + 2;
 const FULL_CRC32_SIZE_MASK: u16 = 0x7FFF;
 
 /// Looks at the page `bytes` that lies at `page_no`.
-pub(super) fn look(bytes: &[u8], page_no: u32, format: &SpaceFormat, in_use: Use) -> Look {
+pub(super) fn look(bytes: &[u8], page_no: u32, part: &Part, in_use: Use, scratch: &mut Scratch) -> Look {
+    let (format, context) = (&part.format, part.key.context(&part.format));
     let id = PageId { space: format.space(), page_no: PageNo(page_no) };
-    let verdict = verify_page(bytes, id, format);
+    let verdict = verify_inside(bytes, id, format, &context, scratch, verify_page(bytes, id, format));
     let page_type = fil::page_type(bytes, format).unwrap_or(PageType::ALLOCATED);
     let sound = matches!(verdict, Verdict::Ok(_) | Verdict::Unverifiable(_));
     let believed = sound && !format.is_doublewrite_slot(id);
     let lsn = fil::lsn(bytes).filter(|_| believed).map_or(0, |lsn| lsn.0);
-    let mysql_type = if format.family() == Family::MySql { page_type.0 } else { 0 };
+    let (encrypted, compressed) = if believed {
+        (is_encrypted(bytes, page_type, format), compressed(bytes, page_type, format))
+    } else {
+        (false, None)
+    };
+    let sealed = encrypted || compressed.is_some();
+    let opened =
+        if sealed { codec::open_page(bytes, id, &context, scratch).ok().map(|opened| opened.page) } else { None };
+    let plain = format.with_encryption(Encryption::None).with_page_compressed(false);
+    let type_inside = opened.and_then(|page| fil::page_type(page, &plain));
     Look {
         page_no,
         verdict,
         in_use,
         page_type,
-        inside: match mysql_type {
-            14..=16 => be::u16_at(bytes, MYSQL_ORIGINAL_TYPE).map(PageType),
-            17 => Some(PageType::RTREE),
+        inside: type_inside.or_else(|| type_behind(bytes, page_type, format)).filter(|inside| *inside != page_type),
+        lsn,
+        index: match (opened, type_inside) {
+            (Some(page), Some(page_type)) => index(page, page_type, &plain),
+            _ if sealed => page_type.is_index(format.family()).then_some(IndexLook::HIDDEN),
+            _ if believed => index(bytes, page_type, format),
             _ => None,
         },
-        lsn,
-        index: if believed { index(bytes, page_type, format) } else { None },
-        encrypted: believed && is_encrypted(bytes, page_type, format),
-        compressed: if believed { compressed(bytes, page_type, format) } else { None },
+        encrypted,
+        compressed,
+        closed: sealed && opened.is_none(),
+    }
+}
+
+/// MySQL keeps the type of an encrypted or compressed page beside it.
+fn type_behind(page: &[u8], page_type: PageType, format: &SpaceFormat) -> Option<PageType> {
+    match page_type.0 {
+        14..=16 if format.family() == Family::MySql => be::u16_at(page, MYSQL_ORIGINAL_TYPE).map(PageType),
+        17 if format.family() == Family::MySql => Some(PageType::RTREE),
+        _ => None,
     }
 }
 
@@ -158,10 +189,6 @@ fn index(page: &[u8], page_type: PageType, format: &SpaceFormat) -> Option<Index
     if !page_type.is_index(format.family()) {
         return None;
     }
-    let hidden = IndexLook { id: None, level: 0, records: 0, used: 0, free: 0, alone: false };
-    if is_encrypted(page, page_type, format) {
-        return Some(hidden);
-    }
     let half = |offset| be::u16_at(page, offset).unwrap_or(0);
     let compact = half(PAGE_N_HEAP) & COMPACT != 0;
     let start = if compact { HEAP_START_COMPACT } else { HEAP_START_REDUNDANT };
@@ -172,7 +199,7 @@ fn index(page: &[u8], page_type: PageType, format: &SpaceFormat) -> Option<Index
     let used = (heap.saturating_sub(u64::from(half(PAGE_GARBAGE))) + directory).min(room);
     let none = |offset| be::u32_at(page, offset) == Some(PageNo::NONE.0);
     Some(IndexLook {
-        id: index_id(page, format),
+        id: be::u64_at(page, PAGE_INDEX_ID),
         level: half(PAGE_LEVEL),
         records: half(PAGE_N_RECS),
         used,

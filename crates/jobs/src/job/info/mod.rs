@@ -20,10 +20,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use flow::{Counters, Cursor, FileFailure, FileSet, Piece, ReadOptions, Reader, run_workers};
+use format::codec::Scratch;
+use format::keyring::KeyStore;
 use format::{Encryption, Family, PageSize, Scheme, SpaceId};
 
 use crate::Error;
 use crate::source::datadir::plain;
+use crate::source::keys::{KeyFiles, SpaceKey};
 use crate::source::name::NameHint;
 use crate::source::redo_log::RedoLogs;
 use crate::source::space::{self, Part};
@@ -42,6 +45,8 @@ pub struct InfoOptions {
     pub workers: usize,
     /// Logical page size in bytes, in place of what the files say.
     pub page_size: Option<u32>,
+    /// What opens encrypted pages.
+    pub keys: KeyFiles,
     /// Also lay each file out as a [`Grid`].
     pub grid: bool,
 }
@@ -49,7 +54,7 @@ pub struct InfoOptions {
 impl Default for InfoOptions {
     fn default() -> Self {
         let workers = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        Self { read: ReadOptions::default(), workers, page_size: None, grid: false }
+        Self { read: ReadOptions::default(), workers, page_size: None, keys: KeyFiles::default(), grid: false }
     }
 }
 
@@ -65,16 +70,25 @@ struct Target {
     sums: Mutex<Sums>,
 }
 
+/// What a worker keeps from piece to piece.
+#[derive(Default)]
+struct Desk {
+    looks: Vec<Look>,
+    descriptors: Descriptors,
+    scratch: Scratch,
+}
+
 /// Says what each of `paths` is.
 ///
 /// # Errors
-/// Options that cannot work. Files that cannot be read are in the report.
+/// Options that cannot work, keys that cannot be read. Files that cannot be read are in the report.
 pub fn info(paths: &[PathBuf], options: &InfoOptions) -> Result<InfoReport, Error> {
     options.read.validate().map_err(|error| Error::Usage(error.to_string()))?;
+    let keys = options.keys.read()?;
     let mut files = Vec::with_capacity(paths.len());
     let mut targets = Vec::new();
     for path in paths {
-        let (file, target) = recognise(path, files.len(), options);
+        let (file, target) = recognise(path, files.len(), options, &keys);
         files.push(file);
         targets.extend(target);
     }
@@ -94,12 +108,12 @@ fn sweep(targets: &[Target], options: &InfoOptions) -> Result<(), Error> {
     let counters = Counters::new(workers);
     let outcomes = run_workers(workers, |worker| {
         let mut reader = Reader::new(&set, &cursor, &options.read, counters.worker(worker))?;
-        let (mut looks, mut descriptors) = (Vec::new(), Descriptors::default());
+        let mut desk = Desk::default();
         while let Some(item) = reader.next() {
             let file = item.as_ref().map_or_else(|failure| failure.file, |piece| piece.file);
             let Some(target) = targets.get(file.0 as usize) else { continue };
             match item {
-                Ok(piece) => target.piece(&piece, &mut looks, &mut descriptors),
+                Ok(piece) => target.piece(&piece, &mut desk),
                 Err(failure) => target.failure(&failure),
             }
         }
@@ -109,7 +123,7 @@ fn sweep(targets: &[Target], options: &InfoOptions) -> Result<(), Error> {
 }
 
 /// What a path is, as far as its first bytes tell, and what is to be read if it is a tablespace.
-fn recognise(path: &Path, file: usize, options: &InfoOptions) -> (FileInfo, Option<Target>) {
+fn recognise(path: &Path, file: usize, options: &InfoOptions, keys: &KeyStore) -> (FileInfo, Option<Target>) {
     let mut info = FileInfo { path: path.to_string_lossy().into_owned(), ..FileInfo::default() };
     let (meta, len) = match measure(path) {
         Ok(found) => found,
@@ -129,8 +143,9 @@ fn recognise(path: &Path, file: usize, options: &InfoOptions) -> (FileInfo, Opti
             return (info, None);
         }
     };
-    match tablespace(path, &head, len, options) {
-        Some((part, pages)) => {
+    match tablespace(path, &head, len, options, keys) {
+        Some((part, pages, wrong_key)) => {
+            info.error = wrong_key;
             let grid = options.grid.then(|| Grid::new(part.first_page, part.pages_in(len)));
             let head = head.get(..space::HEAD).unwrap_or(&head).to_vec();
             let sums = Mutex::new(Sums::new(grid));
@@ -176,12 +191,21 @@ fn measure(path: &Path) -> Result<(Metadata, u64), String> {
     len.map(|len| (meta, len)).map_err(|error| plain(&error))
 }
 
-/// The format of a file that is a tablespace, or a part of one.
-fn tablespace(path: &Path, head: &[u8], len: u64, options: &InfoOptions) -> Option<(Part, Pages)> {
+/// The format of a file that is a tablespace, or a part of one; and why the keys at hand do not open it, if that is so.
+fn tablespace(
+    path: &Path,
+    head: &[u8],
+    len: u64,
+    options: &InfoOptions,
+    keys: &KeyStore,
+) -> Option<(Part, Pages, Option<String>)> {
     let short = head.get(..space::HEAD).unwrap_or(head);
-    if let Some(part) = space::by_page0(short, options.page_size) {
+    if let Some(mut part) = space::by_page0(short, options.page_size) {
+        let found = SpaceKey::find(short, path, &part.format, keys);
+        let wrong_key = found.as_ref().err().map(ToString::to_string);
+        part.key = found.unwrap_or_default();
         let pages = Pages::new(path, len, &part);
-        return Some((part, pages));
+        return Some((part, pages, wrong_key));
     }
     let hint = NameHint::of(path);
     // Pages in a doublewrite file carry numbers too, but it is no tablespace.
@@ -189,7 +213,7 @@ fn tablespace(path: &Path, head: &[u8], len: u64, options: &InfoOptions) -> Opti
     if !expected {
         return None;
     }
-    let before = Pages::before(path, options.page_size);
+    let before = Pages::before(path, options.page_size, keys);
     let leader = before.as_ref().map(|(_, part, next)| (part, *next));
     let part = space::by_pages(head, options.page_size, leader).ok()?;
     let pages = match before {
@@ -199,7 +223,7 @@ fn tablespace(path: &Path, head: &[u8], len: u64, options: &InfoOptions) -> Opti
         }
         _ => Pages::new(path, len, &part),
     };
-    Some((part, pages))
+    Some((part, pages, None))
 }
 
 impl Target {
@@ -208,7 +232,8 @@ impl Target {
     }
 
     /// Looks at the pages of a piece, then adds them up in one go.
-    fn piece(&self, piece: &Piece<'_>, looks: &mut Vec<Look>, descriptors: &mut Descriptors) {
+    fn piece(&self, piece: &Piece<'_>, desk: &mut Desk) {
+        let Desk { looks, descriptors, scratch } = desk;
         let size = self.part.format.physical().bytes();
         let first = self.part.page_at(piece.offset);
         let mut unreadable = Vec::new();
@@ -225,7 +250,7 @@ impl Target {
                     let words = format!("the device does not give byte {}: {}", gap.offset, plain(&gap.error));
                     unreadable.push((number, in_use, words));
                 }
-                None => looks.push(look(bytes, number, &self.part.format, in_use)),
+                None => looks.push(look(bytes, number, &self.part, in_use, scratch)),
             }
         }
         let short = piece.bytes.len() < piece.asked as usize;
@@ -297,7 +322,7 @@ impl Target {
         };
         file.kind = Some("tablespace");
         file.what = words(&self.path, &self.part, &space);
-        file.error = sums.failure;
+        file.error = sums.failure.or(file.error.take());
         file.grid = sums.grid;
         file.tablespace = Some(space);
     }

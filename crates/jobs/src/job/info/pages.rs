@@ -6,10 +6,13 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use format::codec::{self, Scratch};
+use format::keyring::KeyStore;
 use format::{ExtentMap, PageId, PageNo, SpaceFormat, SpaceHeader, Verdict, verify_page};
 
 use super::look::Use;
 use crate::source::datadir::plain;
+use crate::source::keys::SpaceKey;
 use crate::source::name::NameHint;
 use crate::source::space::{self, Part};
 
@@ -19,6 +22,7 @@ pub(super) struct Pages {
     format: SpaceFormat,
     /// The space header, from whichever file holds page 0.
     header: Option<SpaceHeader>,
+    key: SpaceKey,
     files: Vec<Span>,
 }
 
@@ -38,16 +42,18 @@ impl Pages {
     /// One file of its own.
     pub fn new(path: &Path, len: u64, part: &Part) -> Self {
         let span = Span { path: path.to_path_buf(), first: part.first_page, pages: part.pages_in(len) };
-        Self { format: part.format, header: part.header, files: vec![span] }
+        Self { format: part.format, header: part.header, key: part.key.clone(), files: vec![span] }
     }
 
     /// The files of the system tablespace before `path`, if it is `ibdata2` or a later one: what is known of them, and the number
     /// of the page that follows them.
-    pub fn before(path: &Path, page_size: Option<u32>) -> Option<(Self, Part, u32)> {
+    pub fn before(path: &Path, page_size: Option<u32>, keys: &KeyStore) -> Option<(Self, Part, u32)> {
         let NameHint::System(number @ 2..) = NameHint::of(path) else { return None };
         let sibling = |number: u32| path.with_file_name(format!("ibdata{number}"));
         let first = sibling(1);
-        let part = space::by_page0(&head(&first, space::HEAD).ok()?, page_size)?;
+        let page0 = head(&first, space::HEAD).ok()?;
+        let mut part = space::by_page0(&page0, page_size)?;
+        part.key = SpaceKey::find(&page0, &first, &part.format, keys).unwrap_or_default();
         let mut pages = Self::new(&first, std::fs::metadata(&first).ok()?.len(), &part);
         for earlier in 2..number {
             let path = sibling(earlier);
@@ -77,7 +83,7 @@ impl Pages {
         self.header.as_ref()
     }
 
-    /// The page `number`, if it is sound.
+    /// The page `number`, if it is sound: opened, if that can be done.
     ///
     /// # Errors
     /// Why not, as a clause.
@@ -90,7 +96,11 @@ impl Pages {
         read.map_err(|error| format!("page {number} cannot be read: {}", plain(&error)))?;
         let id = PageId { space: self.format.space(), page_no: PageNo(number) };
         match verify_page(&page, id, &self.format) {
-            Verdict::Ok(_) | Verdict::Unverifiable(_) => Ok(page),
+            Verdict::Ok(_) | Verdict::Unverifiable(_) => {
+                let (context, mut scratch) = (self.key.context(&self.format), Scratch::new());
+                let opened = codec::open_page(&page, id, &context, &mut scratch);
+                Ok(opened.map_or_else(|_| page.clone(), |opened| opened.page.to_vec()))
+            }
             Verdict::Empty => Err(format!("page {number} is all zero")),
             Verdict::Corrupt(why) => Err(format!("page {number} is damaged: {why}")),
         }

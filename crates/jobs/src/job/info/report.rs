@@ -157,6 +157,8 @@ pub struct PageCounts {
     pub encrypted: u64,
     /// Page-compressed pages.
     pub compressed: u64,
+    /// Pages among these two that could not be opened: their records and their index are not known.
+    pub unopened: u64,
 }
 
 /// Smallest and largest LSN of the sound pages (without the doublewrite area).

@@ -1,5 +1,5 @@
 //! Names out of a tablespace's own dictionary information (SDI), which MySQL 8.0 and later keep in a B-tree of JSON objects,
-//! compressed with zlib. Read are plain pages only: not zip, not encrypted, not page-compressed.
+//! compressed with zlib. Not read are zip pages, and encrypted ones without their key.
 //!
 //! Record: type 4, id 8, transaction 6, roll pointer 7, plain length 4, zlib length 4, zlib bytes, or a part of them and a
 //! reference to off-page parts (facts: the public sources of MySQL 8.0, dict0sdi and ibd2sdi).

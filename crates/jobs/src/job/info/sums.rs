@@ -69,6 +69,7 @@ impl Sums {
         }
         *self.types.entry((look.page_type, look.inside)).or_default() += 1;
         self.counts.encrypted += u64::from(look.encrypted);
+        self.counts.unopened += u64::from(look.closed);
         if let Some((algorithm, bytes)) = look.compressed {
             self.counts.compressed += 1;
             *self.compression.algorithms.entry(algorithm).or_default() += 1;
@@ -139,7 +140,7 @@ impl Sums {
     }
 
     fn add_index(&mut self, look: &Look, index: IndexLook) {
-        let tree = match look.page_type {
+        let tree = match look.inside.unwrap_or(look.page_type) {
             PageType::SDI => "SDI",
             PageType::RTREE => "R-tree",
             _ => "B-tree",
