@@ -260,9 +260,9 @@ fn with_their_keys_files_are_described_as_if_they_were_plain() {
         let mut tables = 0;
         for entry in std::fs::read_dir(all_datadirs().join(name).join("shop")).expect("a directory") {
             let path = entry.expect("an entry").path();
-            // The headers of ROW_FORMAT=COMPRESSED pages are those of their inflated images, but its dictionary is not opened.
+            // MariaDB keeps the definition of columns that were added or dropped instantly as one record more.
             let is_table = path.extension().is_some_and(|extension| extension == "ibd");
-            if is_table && !path.to_string_lossy().contains("zip_") {
+            if is_table && !path.to_string_lossy().contains("/instant") {
                 let [info, count] = records(&path, &keys_of(name));
                 assert_eq!(info, count, "{}", path.display());
                 tables += 1;
