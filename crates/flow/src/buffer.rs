@@ -68,10 +68,11 @@ unsafe impl Send for Buffer {}
 // SAFETY: through a shared buffer its bytes can only be read.
 unsafe impl Sync for Buffer {}
 
-/// `count` buffers of `size` bytes, rounded up to whole pages of 4096, side by side in one region.
-fn carve(count: u16, size: u32) -> io::Result<Vec<Buffer>> {
+/// `count` buffers of `size` bytes, rounded up to whole pages of 4096, side by side in one region of at least `least` bytes.
+fn carve(count: u16, size: u32, least: usize) -> io::Result<Vec<Buffer>> {
     let size = (size as usize).next_multiple_of(MEMORY_ALIGN).max(MEMORY_ALIGN);
     let total = size.checked_mul(usize::from(count)).ok_or(io::ErrorKind::OutOfMemory)?.max(MEMORY_ALIGN);
+    let total = total.max(least);
     // Room to start at the border of a huge page. What lies outside the buffers is never touched, so it costs nothing.
     let spare = if total >= HUGE_PAGE { HUGE_PAGE } else { 0 };
     let region = Arc::new(Region::new(total.next_multiple_of(MEMORY_ALIGN) + spare)?);
@@ -91,7 +92,7 @@ fn carve(count: u16, size: u32) -> io::Result<Vec<Buffer>> {
 impl Buffer {
     /// One buffer by itself, of `size` bytes rounded up to whole pages of 4096.
     pub(crate) fn alone(size: u32) -> io::Result<Self> {
-        carve(1, size)?.pop().ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+        carve(1, size, 0)?.pop().ok_or_else(|| io::ErrorKind::OutOfMemory.into())
     }
 
     /// A buffer without bytes, for a request that needs none; takes no memory.
@@ -164,7 +165,16 @@ impl BufferPool {
     /// # Errors
     /// `OutOfMemory` when the system does not give that much.
     pub fn new(count: u16, size: u32) -> io::Result<Self> {
-        Ok(Self { free: carve(count, size)? })
+        Ok(Self { free: carve(count, size, 0)? })
+    }
+
+    /// The same, in a huge page even if the buffers are far smaller than one, where the system has them: each buffer is then one
+    /// segment of memory to the device, and not one for each 4096 bytes. Takes a whole huge page of memory (2 MiB) at least.
+    ///
+    /// # Errors
+    /// `OutOfMemory` when the system does not give that much.
+    pub fn in_huge_pages(count: u16, size: u32) -> io::Result<Self> {
+        Ok(Self { free: carve(count, size, HUGE_PAGE)? })
     }
 
     /// The buffers that are not in use.
@@ -214,6 +224,22 @@ mod tests {
         }
         let first = buffers.iter().map(|buffer| buffer.bytes().as_ptr() as usize).min().expect("five");
         assert_eq!(first % HUGE_PAGE, 0);
+    }
+
+    #[test]
+    fn small_buffers_lie_in_one_huge_page_if_asked() {
+        let mut pool = BufferPool::in_huge_pages(3, 16384).expect("memory");
+        let mut starts: Vec<_> = pool.free().iter().map(|buffer| buffer.bytes().as_ptr() as usize).collect();
+        starts.sort_unstable();
+        assert_eq!(starts[0] % HUGE_PAGE, 0);
+        assert_eq!([starts[1] - starts[0], starts[2] - starts[1]], [16384; 2]);
+        let mut buffer = pool.take().expect("three are free");
+        // The whole huge page is the pool's: a page that lies partly in memory of others cannot be huge.
+        let region = buffer.region.as_ref().expect("has memory");
+        let base = region.base.as_ptr() as usize;
+        assert!(base <= starts[0] && starts[0] + HUGE_PAGE <= base + region.len);
+        buffer.bytes_mut().fill(1);
+        assert!(pool.free().iter().all(|buffer| buffer.bytes().iter().all(|&byte| byte == 0)));
     }
 
     #[test]

@@ -26,28 +26,49 @@ impl OpenQueue for Uring {
     }
 
     fn open(&self, depth: u32, buffers: &[Buffer]) -> io::Result<Box<dyn Queue>> {
-        let ring = new_ring(depth)?;
-        let mut probe = Probe::new();
-        ring.submitter().register_probe(&mut probe)?;
-        if !NEEDED.iter().all(|&code| probe.is_supported(code)) {
-            return Err(Errno::NOSYS.into());
-        }
-        let (registered, note) = match register(&ring, buffers) {
-            Ok(registered) => (registered, None),
-            Err(error) => (Vec::new(), Some(format!("buffers are not registered with io_uring: {error}"))),
-        };
-        let flying = (0..depth).map(|_| None).collect();
-        Ok(Box::new(UringQueue { ring, flying, free: (0..depth).collect(), registered, note }))
+        let ring = leanest(|setup| setup.build(depth))?;
+        Ok(Box::new(UringQueue::new(ring, depth, buffers)?))
     }
 }
 
-/// A ring for one thread, whose completions are worked on when that thread asks (Linux 6.1), or a plain one.
-fn new_ring(depth: u32) -> io::Result<IoUring> {
-    let lean = IoUring::builder().dontfork().setup_single_issuer().setup_defer_taskrun().build(depth);
-    match lean {
-        Err(error) if Errno::from_io_error(&error) == Some(Errno::INVAL) => IoUring::builder().dontfork().build(depth),
-        lean => lean,
+/// When the kernel finishes a request whose data has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Setup {
+    /// When the one thread that may use the ring waits for completions: all that have come, at once (Linux 6.1).
+    Deferred,
+    /// When the thread enters the kernel for whatever reason; it is not interrupted (Linux 5.19).
+    Cooperative,
+    /// At once: the thread is interrupted for it.
+    Plain,
+}
+
+impl Setup {
+    /// The leanest first.
+    const ALL: [Self; 3] = [Self::Deferred, Self::Cooperative, Self::Plain];
+
+    fn build(self, depth: u32) -> io::Result<IoUring> {
+        let mut builder = IoUring::builder();
+        builder.dontfork();
+        match self {
+            Self::Deferred => builder.setup_single_issuer().setup_defer_taskrun(),
+            Self::Cooperative => builder.setup_coop_taskrun(),
+            Self::Plain => &mut builder,
+        };
+        builder.build(depth)
     }
+}
+
+/// What comes of the leanest setup that the kernel knows: it answers `EINVAL` to flags that are younger than itself.
+fn leanest<R>(mut build: impl FnMut(Setup) -> io::Result<R>) -> io::Result<R> {
+    let mut outcome = Err(Errno::INVAL.into());
+    for setup in Setup::ALL {
+        outcome = build(setup);
+        match &outcome {
+            Err(error) if Errno::from_io_error(error) == Some(Errno::INVAL) => {}
+            _ => break,
+        }
+    }
+    outcome
 }
 
 /// Registers the buffers, so that the kernel need not find and pin their pages for each request; returns the address of
@@ -83,6 +104,20 @@ struct UringQueue {
 }
 
 impl UringQueue {
+    fn new(ring: IoUring, depth: u32, buffers: &[Buffer]) -> io::Result<Self> {
+        let mut probe = Probe::new();
+        ring.submitter().register_probe(&mut probe)?;
+        if !NEEDED.iter().all(|&code| probe.is_supported(code)) {
+            return Err(Errno::NOSYS.into());
+        }
+        let (registered, note) = match register(&ring, buffers) {
+            Ok(registered) => (registered, None),
+            Err(error) => (Vec::new(), Some(format!("buffers are not registered with io_uring: {error}"))),
+        };
+        let flying = (0..depth).map(|_| None).collect();
+        Ok(Self { ring, flying, free: (0..depth).collect(), registered, note })
+    }
+
     fn in_flight(&self) -> usize {
         self.flying.len() - self.free.len()
     }
@@ -180,5 +215,95 @@ fn entry(request: &mut Request, registered: &[usize]) -> squeue::Entry {
         Operation::Write if fixed => opcode::WriteFixed::new(fd, start, len, index).offset(offset).build(),
         Operation::Write => opcode::Write::new(fd, start, len).offset(offset).build(),
         Operation::Sync => opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+    use crate::{BufferPool, FileHandle, FileId};
+
+    /// The setups that are asked for on a kernel that answers with `refusals` first.
+    fn asked(refusals: &[Errno]) -> (Vec<Setup>, io::Result<Setup>) {
+        let mut asked = Vec::new();
+        let outcome = leanest(|setup| {
+            let refusal = refusals.get(asked.len());
+            asked.push(setup);
+            refusal.map_or(Ok(setup), |&refusal| Err(refusal.into()))
+        });
+        (asked, outcome)
+    }
+
+    #[test]
+    fn an_old_kernel_is_asked_for_less_step_by_step() {
+        for known in 0..Setup::ALL.len() {
+            let (asked, outcome) = asked(&vec![Errno::INVAL; known]);
+            assert_eq!(asked, Setup::ALL[..=known]);
+            assert_eq!(outcome.expect("the last setup asked for is known"), Setup::ALL[known]);
+        }
+        let (_, outcome) = asked(&[Errno::INVAL; 3]);
+        assert_eq!(Errno::from_io_error(&outcome.expect_err("nothing is known")), Some(Errno::INVAL));
+    }
+
+    #[test]
+    fn a_kernel_that_forbids_or_lacks_memory_is_not_asked_again() {
+        for refusal in [Errno::PERM, Errno::NOSYS, Errno::NOMEM, Errno::MFILE] {
+            let (asked, outcome) = asked(&[refusal]);
+            assert_eq!(asked, [Setup::Deferred]);
+            assert_eq!(Errno::from_io_error(&outcome.expect_err("is refused")), Some(refusal));
+        }
+    }
+
+    /// Reads `bytes` of a file, twice as many blocks as can be in flight.
+    fn read_by(ring: IoUring, depth: u32, bytes: &[u8], handle: &FileHandle) -> io::Result<Vec<u8>> {
+        const BLOCK: usize = 4096;
+        let mut pool = BufferPool::new(depth as u16, BLOCK as u32)?;
+        let mut queue = UringQueue::new(ring, depth, pool.free())?;
+        let mut found = vec![0; bytes.len()];
+        let mut offsets = (0..bytes.len()).step_by(BLOCK);
+        let mut done = Vec::new();
+        loop {
+            while let Some(buffer) = pool.take() {
+                let Some(offset) = offsets.next() else { break };
+                let (token, operation, len) = (offset as u64, Operation::Read, BLOCK as u32);
+                let (file, handle, offset) = (FileId(0), handle.clone(), offset as u64);
+                queue.submit(Request { token, operation, file, handle, offset, start: 0, len, buffer });
+            }
+            if queue.in_flight() == 0 {
+                return Ok(found);
+            }
+            queue.wait(&mut done)?;
+            for Completion { token, buffer, result } in done.drain(..) {
+                let start = token as usize;
+                found[start..start + BLOCK].copy_from_slice(buffer.first(result?));
+                pool.give_back(buffer);
+            }
+        }
+    }
+
+    #[test]
+    fn every_setup_that_the_kernel_knows_reads_the_same_bytes() {
+        let depth = 4;
+        if let Err(error) = Setup::Plain.build(depth) {
+            eprintln!("io_uring is left out, it does not work here: {error}");
+            return;
+        }
+        let bytes: Vec<u8> = (0..8 * 4096_u32).map(|at| (at % 251) as u8).collect();
+        let mut file = tempfile::tempfile().expect("temporary file");
+        file.write_all(&bytes).expect("write");
+        let handle = FileHandle::of_file(file, false);
+        for setup in Setup::ALL {
+            match setup.build(depth) {
+                Ok(ring) => {
+                    assert!(read_by(ring, depth, &bytes, &handle).expect("reads") == bytes, "{setup:?}");
+                }
+                Err(error) => {
+                    assert_eq!(Errno::from_io_error(&error), Some(Errno::INVAL), "{setup:?}");
+                    assert_ne!(setup, Setup::Plain);
+                }
+            }
+        }
     }
 }

@@ -289,7 +289,7 @@ fn open(engine: Carrier, depth: u32, pool: &BufferPool) -> io::Result<Box<dyn Qu
 impl Lane {
     fn open(access: Access, setting: &Setting) -> io::Result<Self> {
         let depth = u16::try_from(setting.depth.max(1)).map_err(|_| io::ErrorKind::InvalidInput)?;
-        let mut pool = BufferPool::new(depth, setting.block_size)?;
+        let mut pool = BufferPool::in_huge_pages(depth, setting.block_size)?;
         let operation = match access {
             Access::Read => Operation::Read,
             Access::Write => {
