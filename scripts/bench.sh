@@ -180,31 +180,53 @@ spread() {
     sort -n | awk '{ v[NR] = $1 } END { printf "%.0f%% | %.0f%% | %.0f%%", 100 * v[1], 100 * v[int((NR + 1) / 2)], 100 * v[NR] }'
 }
 
+# What comes before both commands of the comparison with fio, where it may be used: other programs shall not keep either from the processor.
+first=(env)
+if chrt -f 10 true 2>/dev/null; then first=(chrt -f 10); fi
+readonly first
+
 # our_pattern DIR ACCESS ORDER BLOCK DEPTH: bytes per second, as `bench device` counts them.
 our_pattern() {
-    "$innokit" bench device "$1" --json --size 1G --seconds 1 --io direct --engine uring --threads 1 \
+    "${first[@]}" "$innokit" bench device "$1" --json --size 1G --seconds 1 --io direct --engine uring --threads 1 \
         --access "$2" --order "$3" --block-size "$4" --depth "$5" |
         awk -F: '/"bytes_per_second": \{/ { inside = 1 } inside && /"median"/ { gsub(/[ ,]/, "", $2); print $2; exit }'
 }
 
-# fio_pattern FILE MEMORY ACCESS ORDER BLOCK DEPTH: the same by fio, for as long: three times a second.
+# fio_pattern DIR MEMORY ACCESS ORDER BLOCK DEPTH: the same by fio, and in the same way: a file just written, three measurements of a
+# second, the one in the middle; buffers are registered with the kernel; what has come is taken together and asked for anew together. (By
+# itself fio takes one at a time. Then sequential blocks reach the device one by one, while ours are joined by the kernel.)
 fio_pattern() {
-    local rw="$3"
+    local file="$1/fio-file" rw="$3" run
     [ "$4" = sequential ] || rw="rand$3"
-    fio --name=pattern --filename="$1" --size=1G --rw="$rw" --direct=1 --mem="$2" --bs="$5" --iodepth="$6" --ioengine=io_uring \
-        --runtime=3 --time_based --end_fsync=1 --randrepeat=0 --output-format=json 2>/dev/null |
-        awk -F: -v access="$3" '$1 ~ "\"" access "\"" { inside = 1 } inside && /"bw_bytes"/ { gsub(/[ ,]/, "", $2); print $2; exit }'
+    dd if="$1/random" of="$file" bs=4M conv=fsync status=none
+    for run in 1 2 3; do
+        "${first[@]}" fio --name="pattern-$run" --filename="$file" --size=1G --rw="$rw" --direct=1 --mem="$2" --bs="$5" --iodepth="$6" \
+            --iodepth_batch="$6" --iodepth_batch_complete_min=1 --iodepth_batch_complete_max="$6" --ioengine=io_uring --fixedbufs \
+            --runtime=1 --time_based --end_fsync=1 --randrepeat=0 --output-format=json 2>/dev/null |
+            awk -F: -v access="$3" '$1 ~ "\"" access "\"" { inside = 1 } inside && /"bw_bytes"/ { gsub(/[ ,]/, "", $2); print $2; exit }'
+    done | sort -n | sed -n 2p
+    rm -f "$file"
+}
+
+# device_pair NUMBER DIR MEMORY ACCESS ORDER BLOCK DEPTH: innokit / fio; each goes first in every other pair.
+device_pair() {
+    local number="$1" dir="$2" memory="$3" ours fios
+    shift 3
+    [ $((number % 2)) = 1 ] || ours="$(our_pattern "$dir" "$@")"
+    fios="$(fio_pattern "$dir" "$memory" "$@")"
+    [ $((number % 2)) = 0 ] || ours="$(our_pattern "$dir" "$@")"
+    awk -v ours="$ours" -v fios="$fios" 'BEGIN { if (fios + 0 == 0) exit 1; print ours / fios }'
 }
 
 # `bench device` and fio, pair by pair, with the same pattern on files of the same size in the same directory. Buffers of both are in huge
-# pages where these can be had: that decides how many requests a block becomes.
+# pages where these can be had: that decides how many segments of memory a block is to the device.
 device() {
     local dir="$data/device" huge memory=malloc access order block depth pair
     command -v fio >/dev/null || { say 'Not measured against fio: it is not installed.'; return; }
     mkdir -p "$dir"
     huge="$(cat /proc/sys/vm/nr_hugepages)"
     if { echo 160 >/proc/sys/vm/nr_hugepages; } 2>/dev/null; then memory=shmhuge; fi
-    head -c 1G /dev/urandom >"$dir/fio-file" && sync
+    head -c 1G /dev/urandom >"$dir/random" && sync
     say
     say "### \`innokit bench device\` / \`fio\` on the same pattern: 1 GiB, direct, io_uring, one thread, fio's buffers: $memory"
     say
@@ -212,9 +234,8 @@ device() {
     say '|---|---|---|---|---|---|'
     while read -r access order block depth; do
         for ((pair = 0; pair < pairs; pair++)); do
-            printf '%s %s\n' "$(our_pattern "$dir" "$access" "$order" "$block" "$depth")" \
-                "$(fio_pattern "$dir/fio-file" $memory "$access" "$order" "$block" "$depth")"
-        done | awk '{ print $1 / $2 }' | spread >"$work/row"
+            device_pair "$pair" "$dir" $memory "$access" "$order" "$block" "$depth"
+        done | spread >"$work/row"
         say "| $order $access | $block | $depth | $(cat "$work/row") |"
     done <<<'read sequential 1M 16
 read sequential 64K 8
