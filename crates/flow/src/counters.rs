@@ -70,6 +70,10 @@ counters! {
     retries,
     /// Nanoseconds in which the worker had nothing to do but wait for the queue.
     wait_ns,
+    /// Of these, requests of the queue.
+    queued,
+    /// The sum, over the requests of the queue, of how many of one worker's were in flight once each had been submitted.
+    in_flight_sum,
     /// The most requests of one worker that were in flight at a time (the largest over the workers in a total).
     in_flight_max,
     /// Files opened.
@@ -89,11 +93,19 @@ impl Counts {
             requests: self.requests + other.requests,
             retries: self.retries + other.retries,
             wait_ns: self.wait_ns + other.wait_ns,
+            queued: self.queued + other.queued,
+            in_flight_sum: self.in_flight_sum + other.in_flight_sum,
             in_flight_max: self.in_flight_max.max(other.in_flight_max),
             opens: self.opens + other.opens,
             direct_refused: self.direct_refused + other.direct_refused,
             pieces_with_gaps: self.pieces_with_gaps + other.pieces_with_gaps,
         }
+    }
+
+    /// How many requests of a worker were in flight, itself included, when one was submitted: their mean, 0 without a request.
+    #[must_use]
+    pub fn in_flight_mean(&self) -> f64 {
+        self.in_flight_sum as f64 / self.queued.max(1) as f64
     }
 
     /// The time of [`Counts::wait_ns`].

@@ -46,6 +46,13 @@ pub struct Want {
 pub enum ReadAhead {
     /// Not at all: one stretch at a time, as a server does that reads a page when it needs it.
     None,
+    /// Not at all, unless more is asked for although there is no room: by somebody who guesses what comes next, as a server's linear
+    /// read-ahead does. That is then sorted, joined and read together, up to so many bytes; the next stretches are read when these
+    /// have been handed over.
+    Linear {
+        /// Bytes read together; at least one stretch is.
+        bytes: u64,
+    },
     /// By what was asked for: up to so many bytes of it at a time are sorted and joined, and read while the bytes before them are
     /// worked on.
     Logical {
@@ -58,10 +65,19 @@ impl ReadAhead {
     /// 8 MiB ahead.
     pub const LOGICAL: Self = Self::Logical { bytes: 8 << 20 };
 
-    fn bytes(self) -> u64 {
+    /// Bytes that may be asked for before they are needed.
+    fn room(self) -> u64 {
+        match self {
+            Self::None | Self::Linear { .. } => 0,
+            Self::Logical { bytes } => bytes,
+        }
+    }
+
+    /// Bytes that are read together.
+    fn batch(self) -> u64 {
         match self {
             Self::None => 0,
-            Self::Logical { bytes } => bytes,
+            Self::Linear { bytes } | Self::Logical { bytes } => bytes,
         }
     }
 }
@@ -189,7 +205,13 @@ impl<'f> Gather<'f> {
     /// Whether more would have to be asked for to use the whole look-ahead.
     #[must_use]
     pub fn has_room(&self) -> bool {
-        self.asked.is_empty() || self.asked_bytes < self.ahead.bytes()
+        self.asked.is_empty() || self.asked_bytes < self.ahead.room()
+    }
+
+    /// How far ahead of need it reads.
+    #[must_use]
+    pub fn ahead(&self) -> ReadAhead {
+        self.ahead
     }
 
     /// Stretches asked for and not handed over yet.
@@ -233,7 +255,7 @@ impl<'f> Gather<'f> {
     /// The most memory that reading takes, in bytes: the reader's buffers and the batches.
     #[must_use]
     pub fn memory_max(&self) -> u64 {
-        self.reader.memory_max() + BATCHES as u64 * self.ahead.bytes().max(u64::from(BLOCK_ALIGN))
+        self.reader.memory_max() + BATCHES as u64 * self.ahead.batch().max(u64::from(BLOCK_ALIGN))
     }
 
     /// Makes batches of what was asked for. One that fills the look-ahead is made at once, a smaller one when the batch before it is
@@ -253,7 +275,7 @@ impl<'f> Gather<'f> {
             }
             let mut batch = self.spare.pop().unwrap_or_default();
             batch.clear();
-            let limit = self.ahead.bytes();
+            let limit = self.ahead.batch();
             while let Some(want) = self.asked.front().copied().filter(|want| batch.fits(want, limit)) {
                 self.asked.pop_front();
                 self.asked_bytes -= u64::from(want.len);

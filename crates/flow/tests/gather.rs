@@ -129,6 +129,32 @@ fn reading_ahead_hides_the_latency_that_reading_one_by_one_pays() {
 }
 
 #[test]
+fn what_is_guessed_ahead_is_read_together_and_all_else_one_by_one() {
+    let device = SimDevice::new(SimOptions { bandwidth: u64::MAX, ..SimOptions::default() });
+    device.add_file(bytes_of(1, 256 * PAGE as usize));
+    let (files, plan, counters) = (device.file_set(), GatherPlan::new(256 << 10), Counters::new(1));
+    let (options, engines): (_, [&dyn OpenQueue; 1]) = (options(IoMode::Direct, 32), [&device]);
+    let ahead = ReadAhead::Linear { bytes: 64 * PAGE };
+    let mut gather = Gather::with_engines(&files, &plan, &options, ahead, counters.worker(0), &engines).unwrap();
+    let pages: Vec<u64> = shuffled(8).into_iter().map(|page| 3 * page).chain(64..200).collect();
+    let (mut asked, mut came) = (0, Vec::new());
+    loop {
+        // From page 64 on somebody guesses; no more is asked for otherwise than there is room.
+        while asked < pages.len() && (gather.has_room() || pages[asked] >= 64) {
+            gather.ask(want(0, pages[asked]));
+            asked += 1;
+        }
+        let Some(item) = gather.next() else { break };
+        came.push(item.want.tag);
+    }
+    assert_eq!(came, pages, "in the order asked");
+    let counts = device.counts();
+    // Eight one by one, the last of them with what is guessed; then 64 pages at a time in requests of 16.
+    assert_eq!((counts.reads, counts.in_flight_max), (7 + 1 + 4 + 4 + 1, 5), "{counts:?}");
+    assert_eq!(device.elapsed(), Duration::from_micros(500) * (7 + 3));
+}
+
+#[test]
 fn every_engine_and_mode_gives_the_same_bytes_from_several_files() {
     let files = Files::new(&[40 * PAGE as usize, 0, 33 * PAGE as usize + 5000, 7]);
     let mut wants: Vec<_> = shuffled(120).into_iter().map(|at| want((at % 3) as u32, at / 3)).collect();
@@ -140,7 +166,12 @@ fn every_engine_and_mode_gives_the_same_bytes_from_several_files() {
     wants.push(wants[0]);
     for hot in [true, false] {
         for io in [IoMode::Auto, IoMode::Direct, IoMode::Buffered] {
-            for ahead in [ReadAhead::None, ReadAhead::LOGICAL, ReadAhead::Logical { bytes: 5 * PAGE }] {
+            for ahead in [
+                ReadAhead::None,
+                ReadAhead::LOGICAL,
+                ReadAhead::Linear { bytes: 5 * PAGE },
+                ReadAhead::Logical { bytes: 5 * PAGE },
+            ] {
                 if !hot {
                     files.make_cold();
                 }

@@ -239,6 +239,8 @@ impl<'f> Window<'f> {
             lane.queue.submit(request);
             self.in_flight += 1;
             add(&self.counters.requests, 1);
+            add(&self.counters.queued, 1);
+            add(&self.counters.in_flight_sum, u64::from(self.in_flight));
             self.counters.in_flight_max.fetch_max(u64::from(self.in_flight), Ordering::Relaxed);
         }
     }

@@ -45,6 +45,7 @@
 mod device;
 mod engine;
 mod file;
+mod over;
 mod random;
 mod timing;
 
@@ -57,6 +58,7 @@ use rustix::io::Errno;
 
 use self::device::State;
 pub use self::file::SECTOR_SIZE;
+pub use self::over::SimTime;
 use super::Operation;
 use crate::{FileId, FileSet};
 

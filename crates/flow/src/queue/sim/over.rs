@@ -1,0 +1,147 @@
+//! Real files behind simulated latency: how long the same requests would have taken on another device.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::timing::Timing;
+use super::{Pace, SimCounts, SimOptions};
+use crate::Buffer;
+use crate::queue::{Completion, OpenQueue, Operation, Queue, Request};
+
+/// An engine that reads real files at once and counts, on a clock of its own, the time that a device would have taken: latency,
+/// hands and pipe of [`SimOptions`], of which nothing else matters here. For files that do not fit into memory; writes and syncs
+/// are refused. Clones are the same clock.
+#[derive(Debug, Clone)]
+pub struct SimTime {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug)]
+struct State {
+    timing: Timing,
+    counts: SimCounts,
+    in_flight: u64,
+}
+
+impl SimTime {
+    /// A clock at 0. Time is counted, whatever [`SimOptions::pace`] says.
+    #[must_use]
+    pub fn new(options: &SimOptions) -> Self {
+        let timing = Timing::new(&SimOptions { pace: Pace::Counted, ..options.clone() });
+        Self { state: Arc::new(Mutex::new(State { timing, counts: SimCounts::default(), in_flight: 0 })) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The time on the clock.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        Duration::from_nanos(self.lock().timing.now())
+    }
+
+    /// What was asked for.
+    #[must_use]
+    pub fn counts(&self) -> SimCounts {
+        self.lock().counts
+    }
+}
+
+impl OpenQueue for SimTime {
+    fn name(&self) -> &'static str {
+        "simulated latency"
+    }
+
+    fn open(&self, _depth: u32, _buffers: &[Buffer]) -> io::Result<Box<dyn Queue>> {
+        Ok(Box::new(TimedQueue { clock: self.clone(), taken: Vec::new(), started: VecDeque::new() }))
+    }
+}
+
+struct TimedQueue {
+    clock: SimTime,
+    /// Taken, but not yet started.
+    taken: Vec<Request>,
+    /// When each is done, and the request.
+    started: VecDeque<(u64, Request)>,
+}
+
+impl Queue for TimedQueue {
+    fn submit(&mut self, request: Request) {
+        self.taken.push(request);
+    }
+
+    fn kick(&mut self) -> io::Result<()> {
+        let mut state = self.clock.lock();
+        for request in self.taken.drain(..) {
+            let done = state.timing.transfer(u64::from(request.len), 0);
+            state.in_flight += 1;
+            state.counts.in_flight_max = state.counts.in_flight_max.max(state.in_flight);
+            self.started.push_back((done, request));
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, done: &mut Vec<Completion>) -> io::Result<()> {
+        self.kick()?;
+        let Some(next) = self.started.iter().map(|(done, _)| *done).min() else { return Ok(()) };
+        let mut state = self.clock.lock();
+        state.timing.until(next);
+        let now = state.timing.now();
+        let mut left = VecDeque::with_capacity(self.started.len());
+        for (due, mut request) in self.started.drain(..) {
+            if due > now {
+                left.push_back((due, request));
+                continue;
+            }
+            let result = read(&mut request);
+            state.in_flight -= 1;
+            state.counts.reads += 1;
+            state.counts.bytes_read += u64::from(*result.as_ref().unwrap_or(&0));
+            done.push(Completion { token: request.token, buffer: request.buffer, result });
+        }
+        self.started = left;
+        Ok(())
+    }
+}
+
+fn read(request: &mut Request) -> io::Result<u32> {
+    if request.operation != Operation::Read {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    let fd = request.handle.fd()?;
+    let target = request.buffer.range_mut(request.start..request.start + request.len);
+    Ok(rustix::io::pread(fd, target, request.offset)? as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Counters, FileId, FileSet, Gather, GatherPlan, IoMode, ReadAhead, ReadOptions, Want};
+
+    #[test]
+    fn the_clock_counts_the_latency_and_the_bytes_are_the_files() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let path = dir.path().join("file");
+        let bytes: Vec<u8> = (0..64 * 4096_u32).map(|at| (at / 4096) as u8).collect();
+        std::fs::write(&path, &bytes).expect("write");
+        let files = FileSet::new([(path, bytes.len() as u64)]);
+        let clock = SimTime::new(&SimOptions { bandwidth: u64::MAX, ..SimOptions::default() });
+        let (plan, counters) = (GatherPlan::new(1 << 16), Counters::new(1));
+        // Direct, so that none is taken from the page cache; where the file system refuses, the queue reads through it.
+        let options = ReadOptions { io: IoMode::Direct, block_size: 1 << 16, depth: 4, ..ReadOptions::default() };
+        let engines: [&dyn OpenQueue; 1] = [&clock];
+        let mut gather = Gather::with_engines(&files, &plan, &options, ReadAhead::None, counters.worker(0), &engines)
+            .expect("sizes");
+        for page in [9, 3, 60, 3] {
+            gather.ask(Want { file: FileId(0), offset: page * 4096, len: 4096, tag: page });
+            let got = gather.next().expect("asked for");
+            assert_eq!(got.bytes, [page as u8; 4096]);
+        }
+        assert_eq!(clock.elapsed(), Duration::from_micros(2000));
+        let counts = clock.counts();
+        assert_eq!((counts.reads, counts.bytes_read, counts.in_flight_max), (4, 4 * 4096, 1));
+    }
+}
