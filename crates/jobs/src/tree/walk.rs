@@ -9,6 +9,7 @@
 //! are still to come, and one bit for each page of the tablespace.
 
 mod order;
+mod sweep;
 mod values;
 
 use std::collections::{HashSet, VecDeque};
@@ -139,6 +140,8 @@ enum Flight {
     Value(Box<Value>),
     /// A page of the tree's segments that nothing led to.
     Stray(u32, u64),
+    /// A leaf of a sweep, by its place in the stretch.
+    Leaf(u32),
 }
 
 /// A walk over one tree.
@@ -154,6 +157,8 @@ pub struct Walk<'w> {
     flight: VecDeque<Flight>,
     reached: Vec<u64>,
     report: TreeReport,
+    /// Leaves are not read one after the other.
+    sweep: Option<sweep::Sweep>,
 }
 
 impl<'w> Walk<'w> {
@@ -170,7 +175,7 @@ impl<'w> Walk<'w> {
         let levels = (0..=root.level.min(LEVELS_MAX)).map(|_| level()).collect();
         let (values, flight, reached) = (VecDeque::new(), VecDeque::new(), vec![0; space.pages() as usize / 64 + 1]);
         let report = TreeReport { is_complete: true, ..TreeReport::default() };
-        Self { space, map, root, index, depth, findings_max, levels, values, flight, reached, report }
+        Self { space, map, root, index, depth, findings_max, levels, values, flight, reached, report, sweep: None }
     }
 
     /// Whether the parents' words can be read: records of the newer formats do not say where their fields end.
@@ -216,7 +221,7 @@ impl<'w> Walk<'w> {
                 Flight::Page(level, task) => self.arrive(level, &task, item.bytes, lost.as_deref(), tools),
                 Flight::Value(value) => self.value(value, item.bytes, lost.as_deref(), tools),
                 Flight::Stray(page_no, segment) => self.stray(page_no, segment, item.bytes, tools),
-                Flight::Hole(_) => {}
+                Flight::Hole(_) | Flight::Leaf(_) => {}
             }
         }
     }
@@ -230,14 +235,10 @@ impl<'w> Walk<'w> {
 
     fn feed(&mut self, gather: &mut Gather<'_>) {
         while gather.has_room() {
-            if let Some(value) = self.values.pop_front() {
-                if let Some(want) = value.reader.wants().and_then(|page_no| self.space.want(page_no.0)) {
-                    gather.ask(want);
-                    self.flight.push_back(Flight::Value(value));
-                }
+            if self.ask_for_value(gather) {
                 continue;
             }
-            let Some(number) = self.pick(0) else { return };
+            let Some(number) = self.pick(0).filter(|number| *number > 0 || self.sweep.is_none()) else { return };
             let Some(level) = self.levels.get_mut(number) else { return };
             match level.queue.pop_front() {
                 Some(Step::Page(task)) => {
@@ -257,7 +258,11 @@ impl<'w> Walk<'w> {
     fn pick(&self, number: usize) -> Option<usize> {
         let level = self.levels.get(number)?;
         let above = self.levels.get(number + 1).filter(|above| above.asked < PARENTS_MAX);
-        if level.queue.len() < LOW && above.is_some() {
+        let is_enough = match &self.sweep {
+            Some(sweep) if number == 0 => self.is_stretched(sweep, level.queue.len()),
+            _ => level.queue.len() >= LOW,
+        };
+        if !is_enough && above.is_some() {
             let picked = self.pick(number + 1);
             if picked.is_some() {
                 return picked;

@@ -64,6 +64,9 @@ impl Default for TableOptions {
 /// Memory of all workers' windows together, bytes.
 const MEMORY_MAX: u64 = 96 << 20;
 
+/// Memory of all workers for what is known of leaves before they are read, bytes.
+const SWEEP_MEMORY: u64 = 64 << 20;
+
 /// A tablespace with all that is known of it before its trees are walked.
 struct Subject {
     path: PathBuf,
@@ -236,7 +239,12 @@ fn walk(
     let index = named.and_then(|named| named.index.as_ref());
     let place = (&known.space, &known.map);
     if Walk::can_descend(root, index, &known.space) {
-        Walk::new(place, root, index, options.depth, options.findings_max).run(gather, tools)
+        let walk = || Walk::new(place, root, index, options.depth, options.findings_max);
+        let swept = match gather.ahead() {
+            ReadAhead::Logical { .. } => walk().sweep(gather, tools, SWEEP_MEMORY / options.workers.max(1) as u64),
+            ReadAhead::None | ReadAhead::Linear { .. } => None,
+        };
+        swept.unwrap_or_else(|| walk().run(gather, tools))
     } else {
         links::run(place, root, (options.depth, options.findings_max), gather, tools)
     }
@@ -247,6 +255,7 @@ fn windows(options: &TableOptions, workers: usize) -> (ReadOptions, ReadAhead) {
     let share = MEMORY_MAX / workers as u64;
     let ahead = match options.ahead {
         ReadAhead::None => ReadAhead::None,
+        ReadAhead::Linear { bytes } => ReadAhead::Linear { bytes: bytes.min(share / 3).max(64 << 10) },
         ReadAhead::Logical { bytes } => ReadAhead::Logical { bytes: bytes.min(share / 3).max(64 << 10) },
     };
     (options.read.clone().within(workers, MEMORY_MAX / 3), ahead)

@@ -61,6 +61,16 @@ impl Walk<'_> {
         self.values.push_back(value);
     }
 
+    /// Asks for the next page of a value, if one waits; whether there was one.
+    pub(super) fn ask_for_value(&mut self, gather: &mut Gather<'_>) -> bool {
+        let Some(value) = self.values.pop_front() else { return false };
+        if let Some(want) = value.reader.wants().and_then(|page_no| self.space.want(page_no.0)) {
+            gather.ask(want);
+            self.flight.push_back(Flight::Value(value));
+        }
+        true
+    }
+
     pub(super) fn value(&mut self, mut value: Box<Value>, bytes: &[u8], lost: Option<&str>, tools: &mut Tools) {
         let Some(page_no) = value.reader.wants() else { return };
         let Some((image, _)) = self.open(page_no.0, bytes, lost, tools) else { return };
