@@ -333,8 +333,10 @@ pub enum Level {
 /// `--read-ahead`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Ahead {
-    /// One page at a time.
+    /// One page at a time, in the order of the key.
     None,
+    /// As the servers do: when most of 64 pages were read in order, the next 64.
+    Linear,
     /// The pages that the parents name, sorted and joined, many in flight.
     Logical,
 }

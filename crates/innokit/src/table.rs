@@ -4,6 +4,7 @@ use std::error::Error;
 use std::io::{self, BufWriter, Write};
 
 use flow::{ReadAhead, ReadOptions};
+use jobs::tree::linear;
 use jobs::tree::walk::Depth;
 use jobs::{TableOptions, TableReport};
 
@@ -55,6 +56,7 @@ fn options(args: &TableArgs, depth: Depth) -> TableOptions {
         },
         ahead: match args.read_ahead {
             Ahead::None => ReadAhead::None,
+            Ahead::Linear => linear::LINEAR,
             Ahead::Logical => defaults.ahead,
         },
         workers: args.threads.map_or(defaults.workers, usize::from),

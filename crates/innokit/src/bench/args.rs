@@ -16,6 +16,8 @@ Examples:
                                                      one query at a time
   innokit bench check shop/orders.ibd --chart check.svg
                                                      what large blocks, overlap, direct I/O and workers each bring
+  innokit bench scan shop/orders.ibd --chart scan.svg
+                                                     what each kind of read-ahead gets of a tree, direct and buffered
   innokit bench log /var/lib/mysql                   what a commit costs, by the way it is written
   innokit bench kernels                              how fast the processor computes checksums
 
@@ -60,6 +62,8 @@ pub enum What {
     Device(DeviceArgs),
     /// Verify one tablespace in many ways, cold each time, and compare each with what the device gives.
     Check(CheckBenchArgs),
+    /// Scan the indexes of one tablespace with each kind of read-ahead, past the page cache and through it, cold each time.
+    Scan(ScanArgs),
     /// Commit to logs written in different ways into different kinds of space, and count what the device does for a commit.
     Log(LogArgs),
     /// Run every checksum by every path that this processor has, and count with several threads.
@@ -136,6 +140,27 @@ pub struct CheckBenchArgs {
     /// Do not look for innochecksum, inno and fio.
     #[arg(long)]
     pub no_peers: bool,
+}
+
+/// Options of `bench scan`.
+#[derive(Debug, Args)]
+pub struct ScanArgs {
+    /// A tablespace; it is read only. Beside it lies what says which fields its records have: nothing more with MySQL 8.0 and later,
+    /// the .frm file and ../ibdata1 with MariaDB.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+
+    /// Only this index [default: the clustered one, and the largest secondary one].
+    #[arg(long, value_name = "NAME")]
+    pub index: Option<String>,
+
+    /// Measure each row so often, in rounds over all rows.
+    #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u16).range(1..=100))]
+    pub rounds: u16,
+
+    /// Also count how long a device would take on which each request takes so long; 0 for no such rows.
+    #[arg(long, value_name = "MILLISECONDS", default_value = "0.5", value_parser = milliseconds)]
+    pub simulate: Duration,
 }
 
 /// Options of `bench device`. What is given is fixed, what is not is searched.
@@ -222,6 +247,16 @@ fn page_size(text: &str) -> Result<u32, String> {
     match size(text)? {
         size if size.is_power_of_two() && (1024..=65536).contains(&size) => Ok(size),
         _ => Err("a page is 1K, 2K, 4K, 8K, 16K, 32K or 64K".to_owned()),
+    }
+}
+
+fn milliseconds(text: &str) -> Result<Duration, String> {
+    let number = text.strip_suffix("ms").unwrap_or(text).trim().parse::<f64>();
+    let number = number.map_err(|_| "expected milliseconds such as 0.5".to_owned())?;
+    if (0.0..=1000.0).contains(&number) {
+        Ok(Duration::from_secs_f64(number / 1000.0))
+    } else {
+        Err("0 to 1000 milliseconds".to_owned())
     }
 }
 

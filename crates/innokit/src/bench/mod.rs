@@ -7,6 +7,7 @@ mod check;
 mod device;
 mod kernels;
 mod log;
+mod scan;
 mod table;
 mod units;
 
@@ -38,6 +39,7 @@ pub fn run(args: &BenchArgs) -> Result<u8, Box<dyn Error>> {
     let done = match &args.what {
         What::Device(device) => device::run(device, &args.output, &stop),
         What::Check(check) => check::run(check, &args.output, &stop),
+        What::Scan(scan) => scan::run(scan, &args.output, &stop),
         What::Kernels(kernels) => kernels::run(kernels, &args.output, &stop),
         What::Log(log) => log::run(log, &args.output, &stop),
     };

@@ -8,6 +8,7 @@
 //! table ([`walk`]).
 
 pub mod finding;
+pub mod linear;
 pub mod links;
 pub mod map;
 pub mod page;

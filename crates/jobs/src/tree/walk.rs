@@ -24,6 +24,7 @@ use format::record::{RecordFields, RecordStyle, redundant};
 use format::schema::{IndexDef, IndexKind};
 use format::{PageNo, Verdict};
 
+use super::linear::Linear;
 use super::{Opened, Opener, Root, Rule, Space, SpaceMap, TreeFinding};
 
 /// A tree is never higher: with two entries a page, this many levels have more pages than a tablespace can.
@@ -159,6 +160,8 @@ pub struct Walk<'w> {
     report: TreeReport,
     /// Leaves are not read one after the other.
     sweep: Option<sweep::Sweep>,
+    /// Guesses what comes next, where that is asked for.
+    linear: Option<Linear>,
 }
 
 impl<'w> Walk<'w> {
@@ -175,7 +178,21 @@ impl<'w> Walk<'w> {
         let levels = (0..=root.level.min(LEVELS_MAX)).map(|_| level()).collect();
         let (values, flight, reached) = (VecDeque::new(), VecDeque::new(), vec![0; space.pages() as usize / 64 + 1]);
         let report = TreeReport { is_complete: true, ..TreeReport::default() };
-        Self { space, map, root, index, depth, findings_max, levels, values, flight, reached, report, sweep: None }
+        Self {
+            space,
+            map,
+            root,
+            index,
+            depth,
+            findings_max,
+            levels,
+            values,
+            flight,
+            reached,
+            report,
+            sweep: None,
+            linear: None,
+        }
     }
 
     /// Whether the parents' words can be read: records of the newer formats do not say where their fields end.
@@ -194,6 +211,7 @@ impl<'w> Walk<'w> {
             self.report.is_complete = false;
             return self.report;
         }
+        self.linear = Linear::of(gather.ahead());
         let top = usize::from(self.root.level);
         self.hang(top, Task { page_no: self.root.page_no, father: None });
         self.drain(gather, tools);
@@ -234,7 +252,7 @@ impl<'w> Walk<'w> {
     }
 
     fn feed(&mut self, gather: &mut Gather<'_>) {
-        while gather.has_room() {
+        while gather.has_room() || self.is_guessed() {
             if self.ask_for_value(gather) {
                 continue;
             }
@@ -252,6 +270,13 @@ impl<'w> Walk<'w> {
                 None => return,
             }
         }
+    }
+
+    /// Whether the page that comes next was guessed, so that it is read before it is needed.
+    fn is_guessed(&self) -> bool {
+        let Some(linear) = &self.linear else { return false };
+        let next = self.pick(0).and_then(|number| self.levels.get(number)?.queue.front());
+        matches!(next, Some(Step::Page(task)) if linear.has_guessed(task.page_no))
     }
 
     /// The level from which the next page is to be read: this one, or one above that must come first.
@@ -388,6 +413,9 @@ impl<'w> Walk<'w> {
             return self.hole(number);
         }
         self.report.counts.pages += 1;
+        if let Some(linear) = &mut self.linear {
+            linear.accessed(page_no, page.prev().map(|prev| prev.0), page.next().map(|next| next.0));
+        }
         if !self.contents(number, &page, is_sound, tools) {
             return self.hole(number);
         }

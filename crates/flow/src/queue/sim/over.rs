@@ -1,21 +1,23 @@
 //! Real files behind simulated latency: how long the same requests would have taken on another device.
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::timing::Timing;
 use super::{Pace, SimCounts, SimOptions};
-use crate::Buffer;
 use crate::queue::{Completion, OpenQueue, Operation, Queue, Request};
+use crate::{Buffer, FileSet};
 
-/// An engine that reads real files at once and counts, on a clock of its own, the time that a device would have taken: latency,
-/// hands and pipe of [`SimOptions`], of which nothing else matters here. For files that do not fit into memory; writes and syncs
-/// are refused. Clones are the same clock.
+/// An engine that reads real files, through the page cache, and counts, on a clock of its own, the time that a device would have
+/// taken: latency, hands and pipe of [`SimOptions`], of which nothing else matters here. For files that do not fit into memory; writes
+/// and syncs are refused. Clones are the same clock.
 #[derive(Debug, Clone)]
 pub struct SimTime {
     state: Arc<Mutex<State>>,
+    files: Arc<[(File, u64)]>,
 }
 
 #[derive(Debug)]
@@ -26,11 +28,19 @@ struct State {
 }
 
 impl SimTime {
-    /// A clock at 0. Time is counted, whatever [`SimOptions::pace`] says.
+    /// A clock at 0, for files with their lengths in bytes: `FileId(0)` and on. Time is counted, whatever [`SimOptions::pace`] says.
     #[must_use]
-    pub fn new(options: &SimOptions) -> Self {
+    pub fn new(options: &SimOptions, files: impl IntoIterator<Item = (File, u64)>) -> Self {
         let timing = Timing::new(&SimOptions { pace: Pace::Counted, ..options.clone() });
-        Self { state: Arc::new(Mutex::new(State { timing, counts: SimCounts::default(), in_flight: 0 })) }
+        let state = State { timing, counts: SimCounts::default(), in_flight: 0 };
+        Self { state: Arc::new(Mutex::new(state)), files: files.into_iter().collect() }
+    }
+
+    /// All files, for a [`Reader`](crate::Reader) that is given this as its engine and reads [direct](crate::IoMode::Direct).
+    #[must_use]
+    pub fn file_set(&self) -> FileSet {
+        let name = |(number, (_, len)): (usize, &(File, u64))| (format!("timed.{number}").into(), *len);
+        FileSet::of_engine(self.files.iter().enumerate().map(name))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -96,7 +106,7 @@ impl Queue for TimedQueue {
                 left.push_back((due, request));
                 continue;
             }
-            let result = read(&mut request);
+            let result = read(&self.clock.files, &mut request);
             state.in_flight -= 1;
             state.counts.reads += 1;
             state.counts.bytes_read += u64::from(*result.as_ref().unwrap_or(&0));
@@ -107,19 +117,17 @@ impl Queue for TimedQueue {
     }
 }
 
-fn read(request: &mut Request) -> io::Result<u32> {
-    if request.operation != Operation::Read {
-        return Err(io::ErrorKind::Unsupported.into());
-    }
-    let fd = request.handle.fd()?;
+fn read(files: &[(File, u64)], request: &mut Request) -> io::Result<u32> {
+    let file = files.get(request.file.0 as usize).filter(|_| request.operation == Operation::Read);
+    let (file, _) = file.ok_or(io::ErrorKind::Unsupported)?;
     let target = request.buffer.range_mut(request.start..request.start + request.len);
-    Ok(rustix::io::pread(fd, target, request.offset)? as u32)
+    Ok(rustix::io::pread(file, target, request.offset)? as u32)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Counters, FileId, FileSet, Gather, GatherPlan, IoMode, ReadAhead, ReadOptions, Want};
+    use crate::{Counters, FileId, Gather, GatherPlan, IoMode, ReadAhead, ReadOptions, Want};
 
     #[test]
     fn the_clock_counts_the_latency_and_the_bytes_are_the_files() {
@@ -127,10 +135,9 @@ mod tests {
         let path = dir.path().join("file");
         let bytes: Vec<u8> = (0..64 * 4096_u32).map(|at| (at / 4096) as u8).collect();
         std::fs::write(&path, &bytes).expect("write");
-        let files = FileSet::new([(path, bytes.len() as u64)]);
-        let clock = SimTime::new(&SimOptions { bandwidth: u64::MAX, ..SimOptions::default() });
-        let (plan, counters) = (GatherPlan::new(1 << 16), Counters::new(1));
-        // Direct, so that none is taken from the page cache; where the file system refuses, the queue reads through it.
+        let file = (File::open(&path).expect("opens"), bytes.len() as u64);
+        let clock = SimTime::new(&SimOptions { bandwidth: u64::MAX, ..SimOptions::default() }, [file]);
+        let (files, plan, counters) = (clock.file_set(), GatherPlan::new(1 << 16), Counters::new(1));
         let options = ReadOptions { io: IoMode::Direct, block_size: 1 << 16, depth: 4, ..ReadOptions::default() };
         let engines: [&dyn OpenQueue; 1] = [&clock];
         let mut gather = Gather::with_engines(&files, &plan, &options, ReadAhead::None, counters.worker(0), &engines)

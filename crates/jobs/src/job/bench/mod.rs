@@ -3,6 +3,7 @@
 //! * [`device`]: pattern -> queue -> rate; a search over engine, block size, depth and threads finds the device's limit.
 //! * [`check`]: one file, verified in many ways, each beside the limit that was found on the same file in the same run.
 //! * [`log`]: commits to logs written in different ways, with what the device did for each.
+//! * [`scan`]: the trees of a tablespace, read with each kind of read-ahead, past the page cache and through it.
 //! * [`kernels`]: every checksum by every path that the processor has.
 //!
 //! What holds for all of them: figures come with their repetitions, ratios are taken within one round, and a report says what was
@@ -16,6 +17,7 @@ pub mod kernels;
 pub mod log;
 pub mod machine;
 pub mod pattern;
+pub mod scan;
 pub mod search;
 pub mod stats;
 

@@ -20,7 +20,7 @@ use crate::tree::{Opener, Root, Space, SpaceMap};
 
 /// An index and what is known of it.
 #[derive(Debug, Clone)]
-pub(super) struct Named {
+pub(crate) struct Named {
     /// `schema.table`, with the partition, if it is one.
     pub table: Option<String>,
     /// Name of the index.

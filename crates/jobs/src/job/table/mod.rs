@@ -4,6 +4,7 @@
 //! side on all workers. Memory is that of the windows (below 100 MiB), a few parents of each tree, and the maps of the tablespaces.
 
 mod definitions;
+pub(crate) mod one;
 mod report;
 mod settle;
 

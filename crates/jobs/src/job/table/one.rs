@@ -1,0 +1,54 @@
+//! One tablespace, opened for somebody who walks its trees himself.
+
+use std::fs;
+use std::path::Path;
+
+use flow::{FileId, FileSet};
+use format::keyring::KeyStore;
+
+use super::definitions::{Definitions, Named};
+use super::{Known, know};
+use crate::Error;
+use crate::tree::{Opener, Root, Space, SpaceMap};
+
+/// A tablespace of one file.
+pub(crate) struct One {
+    pub space: Space,
+    pub map: SpaceMap,
+    pub trees: Vec<NamedTree>,
+    /// The file, under the number that the space has for it.
+    pub set: FileSet,
+    /// Bytes of it.
+    pub len: u64,
+}
+
+/// A tree and what is known of it.
+pub(crate) struct NamedTree {
+    pub root: Root,
+    /// `None`: no definition was found.
+    pub named: Option<Named>,
+}
+
+impl One {
+    /// Opens the tablespace in `path`.
+    ///
+    /// # Errors
+    /// It cannot be read, or is no tablespace, or its maps are damaged.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let failed = |source| Error::Io { path: path.to_path_buf(), action: "asking for its size", source };
+        let len = fs::metadata(path).map_err(failed)?.len();
+        let keys = KeyStore::default();
+        let refused = |why: String| Error::Usage(format!("{}: {why}", path.display()));
+        let space = Space::open(&[(path.to_path_buf(), FileId(0), len)], &keys, None).map_err(refused)?;
+        let definitions = Definitions::read([&space].into_iter(), &keys);
+        let Known { map, roots, findings, .. } = know(&space, &definitions);
+        if let Some(finding) = findings.first() {
+            return Err(refused(format!("is damaged ({}): see innokit table check", finding.message)));
+        }
+        let mut opener = Opener::new();
+        let name = |root: Root| NamedTree { named: definitions.named(&space, &root, &map, &mut opener), root };
+        let trees = roots.into_iter().map(name).collect();
+        let set = FileSet::new([(path.to_path_buf(), len)]);
+        Ok(Self { space, map, trees, set, len })
+    }
+}

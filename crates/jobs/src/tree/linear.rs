@@ -1,0 +1,105 @@
+//! Linear read-ahead as the servers do it, for comparison: from what was read before they guess what comes next.
+//!
+//! InnoDB looks at areas of 64 pages, aligned in the tablespace. When a page at the border of an area is accessed for the first time,
+//! and at least `innodb_read_ahead_threshold` (56) of the area's pages have been accessed in one direction, the page's link to its
+//! neighbour in that direction (`FIL_PAGE_NEXT` or `FIL_PAGE_PREV`) names the area that is read next, as a whole and asynchronously; but
+//! only if the neighbour lies at a border of its own area. (MySQL manual, "Configuring InnoDB Buffer Pool Prefetching"; `buf0rea.cc` of
+//! MySQL and MariaDB.)
+//!
+//! One thing is kinder here than in a server: of the area that is guessed, only pages are read that the scan comes to next.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use flow::ReadAhead;
+
+/// Pages that are looked at together, and read ahead together.
+pub const AREA: u32 = 64;
+/// Default of `innodb_read_ahead_threshold`.
+const THRESHOLD: u32 = 56;
+
+/// The policy, with room for an area of the largest pages.
+pub const LINEAR: ReadAhead = ReadAhead::Linear { bytes: (AREA as u64) << 16 };
+
+/// What was read of an area.
+#[derive(Debug, Default)]
+struct Area {
+    last: Option<u32>,
+    ascending: u32,
+    descending: u32,
+}
+
+/// Watches a scan and guesses.
+#[derive(Debug, Default)]
+pub struct Linear {
+    areas: HashMap<u32, Area>,
+    guessed: Range<u32>,
+}
+
+impl Linear {
+    /// One that has seen nothing, where `ahead` asks for it.
+    #[must_use]
+    pub fn of(ahead: ReadAhead) -> Option<Self> {
+        matches!(ahead, ReadAhead::Linear { .. }).then(Self::default)
+    }
+
+    /// Whether the page is in the area that was guessed.
+    #[must_use]
+    pub fn has_guessed(&self, page_no: u32) -> bool {
+        self.guessed.contains(&page_no)
+    }
+
+    /// Takes note of a page that the scan has come to, with the pages that it names as its neighbours.
+    pub fn accessed(&mut self, page_no: u32, prev: Option<u32>, next: Option<u32>) {
+        let first = page_no / AREA * AREA;
+        let area = self.areas.entry(first).or_default();
+        // The first of an area is in order, whatever the order is.
+        area.ascending += u32::from(area.last.is_none_or(|last| page_no > last));
+        area.descending += u32::from(area.last.is_none_or(|last| page_no < last));
+        area.last = Some(page_no);
+        let neighbour = if page_no == first + (AREA - 1) && area.ascending >= THRESHOLD {
+            next
+        } else if page_no == first && area.descending >= THRESHOLD {
+            prev
+        } else {
+            None
+        };
+        if let Some(neighbour) = neighbour.filter(|neighbour| matches!(neighbour % AREA, 0 | 63)) {
+            let first = neighbour / AREA * AREA;
+            self.guessed = first..first.saturating_add(AREA);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is guessed after a scan over `pages`, each linked to the one after it.
+    fn guessed(pages: &[u32]) -> Range<u32> {
+        let mut linear = Linear::of(LINEAR).expect("linear");
+        for (at, page) in pages.iter().enumerate() {
+            let prev = at.checked_sub(1).and_then(|at| pages.get(at)).copied();
+            linear.accessed(*page, prev, pages.get(at + 1).copied());
+        }
+        linear.guessed
+    }
+
+    #[test]
+    fn an_area_read_in_order_is_followed_by_the_next_one() {
+        assert_eq!(guessed(&(64..129).collect::<Vec<_>>()), 128..192);
+        let all_but_eight: Vec<u32> = (72..128).chain([640]).collect();
+        assert_eq!(guessed(&all_but_eight), 640..704, "where the link leads, not what comes next in the file");
+        let down: Vec<u32> = (128..192).rev().chain([127]).collect();
+        assert_eq!(guessed(&down), 64..128);
+    }
+
+    #[test]
+    fn too_few_pages_or_no_order_or_no_border_is_no_guess() {
+        assert_eq!(guessed(&(73..129).collect::<Vec<_>>()), 0..0, "55 pages");
+        assert_eq!(guessed(&(64..128).chain([200]).collect::<Vec<_>>()), 0..0, "the neighbour lies inside its area");
+        let scattered: Vec<u32> = (64..127).map(|page| page ^ 1).chain([127, 128]).collect();
+        assert_eq!(guessed(&scattered), 0..0, "every other page is out of order");
+        assert!(Linear::of(ReadAhead::LOGICAL).is_none());
+    }
+}
