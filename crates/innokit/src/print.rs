@@ -168,6 +168,11 @@ pub fn effort(report: &Report, out: &mut impl Write) -> io::Result<()> {
         human(effort.bytes_direct as f64),
         human(effort.buffer_bytes as f64)
     )?;
+    peak_memory(out)
+}
+
+/// The process's peak of memory, where the kernel counts it.
+pub fn peak_memory(out: &mut impl Write) -> io::Result<()> {
     match peak_memory_mib() {
         Some(peak) => writeln!(out, "innokit: peak memory {peak} MiB"),
         None => Ok(()),

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use jobs::job::table::{IndexReport, TableFinding};
 use jobs::{Severity, TableReport};
 
-use crate::print::{grouped, human};
+use crate::print::{grouped, human, peak_memory};
 
 /// Findings, with `verbose` every index, and the summary unless `quiet`.
 pub fn check(report: &TableReport, (quiet, verbose): (bool, bool), out: &mut impl Write) -> io::Result<()> {
@@ -167,5 +167,6 @@ pub fn effort(report: &TableReport, out: &mut impl Write) -> io::Result<()> {
         grouped(effort.requests),
         effort.in_flight_max,
         human(effort.bytes as f64)
-    )
+    )?;
+    peak_memory(out)
 }

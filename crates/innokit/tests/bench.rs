@@ -154,6 +154,64 @@ fn what_is_no_tablespace_is_not_measured() {
     assert!(String::from_utf8_lossy(&run.stderr).contains("tablespace"), "{run:?}");
 }
 
+/// A table of a server's whose leaves lie all over the file.
+fn scattered(dir: &Path) -> std::path::PathBuf {
+    let path = dir.join("scattered.ibd");
+    fs::write(&path, fixture("scattered/scattered-16k.ibd")).expect("write");
+    path
+}
+
+#[test]
+fn every_read_ahead_scans_every_page_once_in_the_requests_that_it_stands_for() {
+    let dir = dir();
+    let file = scattered(dir.path());
+    let report = document(&bench(&["scan", "--json", "--rounds=2", "--simulate=0.5ms"], &file));
+    let indexes = rows(&report, "indexes");
+    let names: Vec<_> = indexes.iter().filter_map(|index| index["name"].as_str()).collect();
+    assert_eq!(names, ["PRIMARY", "a_b"]);
+    for index in indexes {
+        assert_eq!(index["records"], 10_000);
+        let number = |row: &Value, name: &str| row[name].as_u64().expect("a number");
+        let pages = number(index, "pages");
+        let measured = rows(index, "rows");
+        assert!(measured.len() == 8 || measured.len() == 4, "a file system that refuses direct I/O has half of them");
+        for row in measured {
+            is_rate(&row["bytes_per_second"], 2);
+            is_rate(&row["share_of_best"], 2);
+            assert_eq!(number(row, "bytes"), pages * 16384, "each page once: {row}");
+            let one_by_one = matches!(row["policy"].as_str(), Some("none" | "linear"));
+            assert_eq!(number(row, "requests") == pages, one_by_one, "{row}");
+            assert!(!rows(row, "over_time").is_empty());
+            if row["way"] == "direct" {
+                assert_eq!(number(row, "in_flight_max") == 1, one_by_one, "{row}");
+            }
+        }
+        let simulated = rows(&index["simulated"], "rows");
+        let policies: Vec<_> = simulated.iter().filter_map(|row| row["policy"].as_str()).collect();
+        assert_eq!(policies, ["none", "linear", "logical", "file_order"]);
+        assert!(simulated[2]["times_none"].as_f64() >= Some(3.0), "{index}");
+    }
+    assert_eq!(entries(dir.path()), ["scattered.ibd"], "nothing is left behind");
+}
+
+#[test]
+fn one_index_is_scanned_if_named_and_the_text_and_the_chart_say_what_it_is() {
+    let dir = dir();
+    let (file, target) = (scattered(dir.path()), dir.path().join("scan.svg"));
+    let chart = target.to_str().expect("UTF-8");
+    let text = text(&bench(&["scan", "--rounds=1", "--index=a_b", "--simulate=0", "--chart", chart], &file));
+    for words in ["cache    ", "Index a_b of fx.scattered", "logical, file order", "10,000 records"] {
+        assert!(text.contains(words), "{words} is missing in {text}");
+    }
+    assert!(!text.contains("PRIMARY") && !text.contains("simulated"), "{text}");
+    let svg = fs::read_to_string(&target).expect("drawn");
+    roxmltree::Document::parse(&svg).expect("XML");
+    assert!(svg.contains("rate over the run") && svg.contains("requests over the run"));
+    let none = bench(&["scan", "--rounds=1", "--index=nobody"], &file);
+    assert_eq!(none.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&none.stderr).contains("there are: SDI, PRIMARY, a_b"), "{none:?}");
+}
+
 const LOG: [&str; 5] = ["log", "--size=4M", "--seconds=0.02", "--rounds=1", "--callers=1,4"];
 
 #[test]

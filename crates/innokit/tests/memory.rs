@@ -11,10 +11,16 @@ use common::{Dir, fixture};
 
 const LIMIT_MIB: u64 = 200;
 
+/// What `table check` may take, whatever the table.
+const TABLE_LIMIT_MIB: u64 = 256;
+
 /// Checks a file with the defaults; the process's peak of resident memory, MiB, as it says itself from the kernel's count.
 fn peak_of(path: &std::path::Path) -> (u64, String) {
-    let output =
-        common::innokit().args(["check", "--verbose"]).arg(path).stdout(Stdio::piped()).output().expect("innokit runs");
+    peak(&["check", "--verbose"], path)
+}
+
+fn peak(arguments: &[&str], path: &std::path::Path) -> (u64, String) {
+    let output = common::innokit().args(arguments).arg(path).stdout(Stdio::piped()).output().expect("innokit runs");
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     let line = output.stderr.lines().map_while(Result::ok).find(|line| line.contains("peak memory")).expect(&errors);
     let number = line.split("peak memory ").nth(1).and_then(|rest| rest.split(' ').next()).expect("a number");
@@ -43,4 +49,19 @@ fn damage_on_every_page_takes_less_than_200_mib() {
     let (peak, text) = peak_of(&dir.file("wrecked.ibd", &bytes));
     assert!(text.contains("DAMAGE FOUND"), "{text}");
     assert!(peak < LIMIT_MIB, "{peak} MiB");
+}
+
+/// Its leaves are read in the order of the file, with all parents in memory, and in the order of the key.
+#[test]
+fn a_scattered_table_takes_less_than_256_mib_in_any_order() {
+    let dir = Dir::new();
+    let path = dir.file("scattered.ibd", &fixture("scattered/scattered-16k.ibd"));
+    for ahead in ["logical", "none"] {
+        for threads in ["1", "64"] {
+            let options = ["table", "check", "--verbose", "--threads", threads, "--read-ahead", ahead];
+            let (peak, text) = peak(&options, &path);
+            assert!(text.contains("all well") && text.contains("20,002 entries"), "{text}");
+            assert!(peak < TABLE_LIMIT_MIB, "{peak} MiB with {threads} threads, {ahead}");
+        }
+    }
 }

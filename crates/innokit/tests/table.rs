@@ -119,7 +119,12 @@ fn what_is_no_table_is_passed_over_and_what_is_missing_is_said() {
 fn the_answer_does_not_hang_on_workers_nor_on_read_ahead() {
     let datadir = all_datadirs().join("mysql-16k-crashed");
     let one = table("check", &datadir, &["-q", "--threads", "1"]);
-    for options in [["-q", "--threads", "5"], ["-q", "--read-ahead", "none"], ["-q", "--io", "direct"]] {
+    for options in [
+        ["-q", "--threads", "5"],
+        ["-q", "--read-ahead", "none"],
+        ["-q", "--read-ahead", "linear"],
+        ["-q", "--io", "direct"],
+    ] {
         let other = table("check", &datadir, &[&options[..1], &options[1..]].concat());
         assert!(one.text == other.text && one.status == other.status, "{options:?}");
     }

@@ -23,7 +23,8 @@ use crate::source::keys::{KeyFiles, SpaceKey};
 use crate::source::name::NameHint;
 use crate::tree::walk::{Depth, Tools};
 use crate::tree::{Opener, Root, Space, SpaceMap, TreeFinding, TreeReport, Walk, links, roots};
-use definitions::{Definitions, Named};
+use definitions::Definitions;
+pub(crate) use definitions::Named;
 
 pub use report::{IndexReport, TableFile, TableFinding, TableReport, TableTotals};
 

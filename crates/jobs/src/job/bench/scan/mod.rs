@@ -4,6 +4,8 @@
 //! another kind would have made of the same requests is counted on a simulated clock.
 
 mod pass;
+#[cfg(test)]
+mod tests;
 
 use std::fs::File;
 use std::path::Path;

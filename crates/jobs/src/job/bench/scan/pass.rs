@@ -111,7 +111,7 @@ impl Place<'_> {
         Ok(counts?.map(|counts| Pass { time, effort, counts, over_time: thinned(&looks) }))
     }
 
-    fn walk(
+    pub(super) fn walk(
         &self,
         set: &FileSet,
         options: &ReadOptions,
