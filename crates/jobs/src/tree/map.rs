@@ -3,6 +3,7 @@
 //! Memory is 12 bytes for each extent, two bits of them for each page of 16 KiB: 20 MiB for a terabyte.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use format::bytes::be;
 use format::page::fil::{FIL_PAGE_DATA, FIL_PAGE_TYPE};
@@ -72,26 +73,36 @@ impl SpaceMap {
     fn read_extents(&mut self, space: &Space, header: &SpaceHeader, opener: &mut Opener) {
         let size = space.format.physical().get();
         let end = space.pages().min(header.free_limit.0.max(1));
-        for first in (0..end).step_by(size as usize) {
-            let page = space.sound(first, opener);
-            let map = page
-                .as_ref()
-                .map_err(String::clone)
-                .and_then(|page| ExtentMap::parse(page, PageNo(first), &space.format).map_err(|why| why.to_string()));
-            match (page, map) {
-                (Ok(page), Ok(map)) => self.add(&page, &map, space),
-                (_, Err(why)) | (Err(why), _) => {
-                    let extents = size / self.extent_pages;
-                    self.owners.resize(self.owners.len() + extents as usize, 0);
-                    self.free.resize(self.free.len() + size as usize / 64, 0);
-                    self.unknown.push((first, first.saturating_add(size)));
-                    self.findings.push(TreeFinding::new(Rule::Descriptors, first, 0, 0).because(&why));
-                }
+        let firsts = (0..end).step_by(size as usize);
+        // The bitmap lies behind the descriptors, so that both are one request.
+        let pages: Vec<u32> = firsts.flat_map(|first| [first, first + 1]).collect();
+        space.each_stored(&pages, |page_no, stored| {
+            let page = stored.and_then(|stored| space.opened(page_no, stored, opener));
+            if page_no.is_multiple_of(size) {
+                self.descriptors(page_no, page, space);
+                return;
             }
-            let bitmap = space.sound(first + 1, opener);
-            let bits = bitmap.as_ref().ok().filter(|page| be::u16_at(page, FIL_PAGE_TYPE) == Some(5));
+            let bits = page.as_ref().ok().filter(|page| be::u16_at(page, FIL_PAGE_TYPE) == Some(5));
             let bits = bits.and_then(|page| page.get(IBUF_BITMAP..)?.get(..size as usize / 2));
             self.has_buffered_changes |= bits.is_some_and(|bits| bits.iter().any(|byte| byte & IBUF_BUFFERED != 0));
+        });
+    }
+
+    fn descriptors(&mut self, first: u32, page: Result<Arc<[u8]>, String>, space: &Space) {
+        let map = page
+            .as_ref()
+            .map_err(String::clone)
+            .and_then(|page| ExtentMap::parse(page, PageNo(first), &space.format).map_err(|why| why.to_string()));
+        match (page, map) {
+            (Ok(page), Ok(map)) => self.add(&page, &map, space),
+            (_, Err(why)) | (Err(why), _) => {
+                let size = space.format.physical().get();
+                let extents = size / self.extent_pages;
+                self.owners.resize(self.owners.len() + extents as usize, 0);
+                self.free.resize(self.free.len() + size as usize / 64, 0);
+                self.unknown.push((first, first.saturating_add(size)));
+                self.findings.push(TreeFinding::new(Rule::Descriptors, first, 0, 0).because(&why));
+            }
         }
     }
 

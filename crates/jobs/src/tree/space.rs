@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use flow::{FileId, Want};
+use flow::{BLOCK_ALIGN, Counters, FileId, FileSet, Gather, GatherPlan, ReadAhead, ReadOptions, Want};
 use format::keyring::KeyStore;
 use format::{PageId, PageNo, SpaceFormat, SpaceHeader, Verdict};
 
@@ -13,6 +13,9 @@ use super::page::{Opened, Opener};
 use crate::source::datadir::plain;
 use crate::source::keys::SpaceKey;
 use crate::source::space::{self, HEAD, LONG_HEAD};
+
+/// Pages that are read one by one: opening a queue takes longer.
+const FEW: usize = 2;
 
 /// One file of a tablespace.
 #[derive(Clone, Debug)]
@@ -82,9 +85,16 @@ impl Space {
         PageId { space: self.format.space(), page_no: PageNo(page_no) }
     }
 
+    /// Which of its files has the page, and where, bytes.
+    fn place_of(&self, page_no: u32) -> Option<(usize, u64)> {
+        let has_it = |file: &SpaceFile| page_no.checked_sub(file.first).filter(|at| *at < file.pages);
+        let (number, at) = self.files.iter().enumerate().find_map(|(number, file)| Some((number, has_it(file)?)))?;
+        Some((number, u64::from(at) * u64::from(self.format.physical().get())))
+    }
+
     fn file_of(&self, page_no: u32) -> Option<(&SpaceFile, u64)> {
-        let file = self.files.iter().find(|file| page_no.checked_sub(file.first).is_some_and(|at| at < file.pages))?;
-        Some((file, u64::from(page_no - file.first) * u64::from(self.format.physical().get())))
+        let (number, offset) = self.place_of(page_no)?;
+        Some((self.files.get(number)?, offset))
     }
 
     /// What to ask a gatherer for to get the page; `None` where the files end before it.
@@ -99,11 +109,50 @@ impl Space {
     /// # Errors
     /// Why it cannot be read, as a clause.
     pub fn stored(&self, page_no: u32) -> Result<Vec<u8>, String> {
-        let (file, offset) = self.file_of(page_no).ok_or_else(|| format!("page {page_no} is not in the file"))?;
+        let (file, offset) = self.file_of(page_no).ok_or_else(|| not_there(page_no))?;
         let mut page = vec![0; self.format.physical().bytes()];
         let read = File::open(&file.path).and_then(|file| file.read_exact_at(&mut page, offset));
         read.map_err(|error| format!("page {page_no} cannot be read: {}", plain(&error)))?;
         Ok(page)
+    }
+
+    /// Reads pages, many at a time, and hands over each, or why it cannot be read, in the order of the list.
+    pub fn each_stored(&self, pages: &[u32], mut take: impl FnMut(u32, Result<&[u8], String>)) {
+        let (set, page) = (self.own_set(), self.format.physical().get());
+        let options = ReadOptions { block_size: 2 * BLOCK_ALIGN, depth: 32, ..ReadOptions::default() };
+        let (plan, counters) = (GatherPlan::new(options.block_size), Counters::new(1));
+        let ahead = ReadAhead::Logical { bytes: 64 * u64::from(BLOCK_ALIGN) };
+        // So few are read before a queue is opened.
+        let gather = (pages.len() > FEW).then(|| Gather::new(&set, &plan, &options, ahead, counters.worker(0)));
+        let Some(Ok(mut gather)) = gather else {
+            pages.iter().for_each(|page_no| take(*page_no, self.stored(*page_no).as_deref().map_err(String::clone)));
+            return;
+        };
+        let mut left = pages.iter();
+        loop {
+            while gather.has_room() {
+                let Some(page_no) = left.next() else { break };
+                // Of what lies beyond the end nothing comes, whichever file is asked.
+                let beyond = Want { file: FileId(0), offset: u64::MAX / 2, len: page, tag: 0 };
+                let want =
+                    self.place_of(*page_no).map(|(at, offset)| Want { file: FileId(at as u32), offset, ..beyond });
+                gather.ask(Want { tag: u64::from(*page_no), ..want.unwrap_or(beyond) });
+            }
+            let Some(item) = gather.next() else { return };
+            let page_no = item.want.tag as u32;
+            let read = match item.lost {
+                Some(error) => Err(format!("page {page_no} cannot be read: {}", plain(error))),
+                None if item.bytes.len() < page as usize => Err(not_there(page_no)),
+                None => Ok(item.bytes),
+            };
+            take(page_no, read);
+        }
+    }
+
+    /// The files by their places in this tablespace, not in the run.
+    fn own_set(&self) -> FileSet {
+        let page = u64::from(self.format.physical().get());
+        FileSet::new(self.files.iter().map(|file| (file.path.clone(), u64::from(file.pages) * page)))
     }
 
     /// Reads and opens one page that must be sound.
@@ -111,8 +160,15 @@ impl Space {
     /// # Errors
     /// Why it cannot be had, as a clause.
     pub fn sound(&self, page_no: u32, opener: &mut Opener) -> Result<Arc<[u8]>, String> {
-        let stored = self.stored(page_no)?;
-        let Opened { verdict, image } = opener.open(&stored, page_no, self);
+        self.opened(page_no, &self.stored(page_no)?, opener)
+    }
+
+    /// Opens one page that must be sound, from its stored bytes.
+    ///
+    /// # Errors
+    /// Why it cannot be had, as a clause.
+    pub fn opened(&self, page_no: u32, stored: &[u8], opener: &mut Opener) -> Result<Arc<[u8]>, String> {
+        let Opened { verdict, image } = opener.open(stored, page_no, self);
         match (verdict, image) {
             (Verdict::Corrupt(why), _) => Err(format!("page {page_no} is damaged: {why}")),
             (Verdict::Empty, _) => Err(format!("page {page_no} is all zero")),
@@ -122,10 +178,43 @@ impl Space {
     }
 }
 
+fn not_there(page_no: u32) -> String {
+    format!("page {page_no} is not in the file")
+}
+
 fn first_bytes(path: &Path, len: usize) -> Result<Vec<u8>, String> {
     use std::io::Read;
     let mut head = Vec::new();
     let read = File::open(path).and_then(|file| file.take(len as u64).read_to_end(&mut head));
     read.map_err(|error| format!("cannot be read: {}", plain(&error)))?;
     Ok(head)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_read_together_are_those_read_one_by_one() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let packed = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/scattered/scattered-16k.ibd.zst");
+        let bytes = zstd::decode_all(File::open(packed).expect("the fixture")).expect("fixtures are zstd");
+        // One tablespace of two files, as the system tablespace can be.
+        let (one, other) = bytes.split_at(1000 * 16384);
+        let part = |name: &str, number: u32, bytes: &[u8]| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, bytes).expect("written");
+            (path, FileId(number), bytes.len() as u64)
+        };
+        let files = [part("one", 7, one), part("other", 3, other)];
+        let space = Space::open(&files, &KeyStore::default(), None).expect("a tablespace");
+        let pages: Vec<u32> = (0..space.pages() + 2).map(|number| number * 1009 % (space.pages() + 2)).collect();
+        let (mut came, mut missing) = (Vec::new(), 0);
+        space.each_stored(&pages, |page_no, read| {
+            assert_eq!(read.map(<[u8]>::to_vec), space.stored(page_no), "page {page_no}");
+            missing += u32::from(page_no >= space.pages());
+            came.push(page_no);
+        });
+        assert_eq!((came, missing), (pages, 2));
+    }
 }
