@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# The table of docs/benchmarks.md, on this machine: bench.sh [DATA] (default target/bench, made on first use; 7 GB of disk).
+# The table of docs/benchmarks.md, on this machine: bench.sh [DATA] (default target/bench, made on first use; 12 GB of disk).
 #
 # Every comparison is in pairs, A B A B ..., in one run; what is printed is the median of the pairs' ratios, because the
 # machine's speed drifts and bare seconds mean little. "cold" needs root: the page cache is dropped before every command.
-# PAIRS=7 and PARTS='hot cold small_files cpu_per_gib device' can be set; `device` alone needs neither servers nor their data.
+# PAIRS=7 and PARTS='hot cold small_files cpu_per_gib table scan device' can be set; `device` alone needs neither
+# servers nor their data, `table` and `scan` need the fragmented tables only.
 # shellcheck disable=SC2016 # backticks are Markdown here
 set -euo pipefail
 
@@ -18,11 +19,15 @@ trap 'rm -rf "$work"' EXIT
 
 say() { printf '%s\n' "$*"; }
 
-parts="${PARTS:-hot cold small_files cpu_per_gib device}"
+parts="${PARTS:-hot cold small_files cpu_per_gib table scan device}"
 if [ "$parts" != device ]; then
     "$here/install-servers.sh"
-    "$here/install-bench-tools.sh"
-    "$here/make-bench-data.sh" "$data"
+    case " $parts " in *' table '* | *' scan '*) "$here/make-frag-data.sh" "$data" ;; esac
+    case " $parts " in *' hot '* | *' cold '* | *' small_files '* | *' cpu_per_gib '*)
+        "$here/install-bench-tools.sh"
+        "$here/make-bench-data.sh" "$data"
+        ;;
+    esac
     read -ra my <<<"$("$here/server.sh" mysql command innochecksum)"
     read -ra ma <<<"$("$here/server.sh" mariadb command innochecksum)"
 fi
@@ -54,7 +59,12 @@ compare() {
         [ "$state" = hot ] || drop_caches
         printf '%s %s\n' "$row" "$(timed "$b")" >>"$work/rows"
     done
-    awk -v name="$name" '
+    row_of "$name"
+}
+
+# The medians of the ratios of the lines "wall cpu wall cpu" in $work/rows.
+row_of() {
+    awk -v name="$1" '
         { wall[NR] = $1 / ($3 > 0 ? $3 : 0.001); cpu[NR] = $2 / ($4 > 0 ? $4 : 0.001); a[NR] = $1; b[NR] = $3 }
         function median(v, n,   i, j, t) {
             for (i = 2; i <= n; i++) for (j = i; j > 1 && v[j] < v[j-1]; j--) { t = v[j]; v[j] = v[j-1]; v[j-1] = t }
@@ -173,6 +183,54 @@ cpu_per_gib() {
     for ((run = 0; run < pairs; run++)); do timed ours_direct; done | awk '{ print $2 }' | sort -n >"$work/cpu"
     awk -v bytes="$(stat -c %s "$mysql_big")" '{ v[NR] = $1 } END {
         printf "%.3f CPU seconds per GiB, user and system, median of %d runs with `--io direct`\n", v[int((NR + 1) / 2)] / (bytes / 2^30), NR }' "$work/cpu"
+}
+
+# CPU seconds of a process so far, user and system.
+cpu_of() { awk -v tick="$(getconf CLK_TCK)" '{ sub(/.*\) /, ""); print ($12 + $13) / tick }' "/proc/$1/stat"; }
+
+# One CHECK TABLE by a server that has just started, cold: "wall cpu", the server's own.
+server_check() {
+    local kind="$1" datadir="$data/.frag/$1" pid before wall
+    "$here/server.sh" "$kind" start "$datadir" --innodb-buffer-pool-size=1G
+    pid="$(cat "$data/.frag/.$kind.server/pid")"
+    before="$(cpu_of "$pid")"
+    drop_caches
+    wall="$(timed "$here/server.sh" "$kind" sql "$datadir" -e 'CHECK TABLE bench.frag' | cut -d' ' -f1)"
+    printf '%s %s\n' "$wall" "$(awk -v a="$(cpu_of "$pid")" -v b="$before" 'BEGIN { print a - b }')"
+    "$here/server.sh" "$kind" sql "$datadir" -e 'CHECK TABLE bench.digit' | grep -q OK
+    "$here/server.sh" "$kind" stop "$datadir"
+}
+
+ours_frag() { "$innokit" table check "$data/.frag/$frag_kind/bench/frag.ibd"; }
+
+# `table check` against each server's CHECK TABLE on that server's own fragmented table, cold.
+table() {
+    local frag_kind pair row peak
+    [ $can_drop = yes ] || { say 'Not measured: the page cache cannot be dropped by this user.'; return; }
+    heading "\`innokit table check\` of a fragmented table: $(stat -c %s "$data/mysql-frag.ibd") bytes (MySQL's file), $(stat -c %s "$data/mariadb-frag.ibd") bytes (MariaDB's), cold"
+    for frag_kind in mysql mariadb; do
+        : >"$work/rows"
+        for ((pair = 0; pair < pairs; pair++)); do
+            drop_caches
+            row="$(timed ours_frag)"
+            printf '%s %s\n' "$row" "$(server_check $frag_kind)" >>"$work/rows"
+        done
+        row_of "\`CHECK TABLE\` of $frag_kind"
+    done
+    say
+    for frag_kind in mysql mariadb; do
+        peak="$("$innokit" table check -v "$data/.frag/$frag_kind/bench/frag.ibd" 2>&1 >/dev/null | sed -n 's/.*peak memory \([0-9]*\) MiB/\1/p')"
+        say "Peak memory of \`table check\` on $frag_kind's: $peak MiB"
+        [ "$peak" -lt 256 ] || { say 'bench: that is not below 256 MiB' >&2; exit 1; }
+    done
+}
+
+# Every kind of read-ahead on MySQL's fragmented table.
+scan() {
+    say
+    say '### `innokit bench scan`'
+    say
+    "$innokit" bench scan --progress never --rounds "$pairs" "$data/.frag/mysql/bench/frag.ibd" | sed 's/^/    /'
 }
 
 # The median, and the lowest and the highest, of one number a line.

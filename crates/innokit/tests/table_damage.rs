@@ -33,7 +33,7 @@ fn check(bytes: &[u8]) -> TableReport {
     let dir = Dir::new();
     let path = dir.file("dyn.ibd", bytes);
     let options = TableOptions { workers: 1, ..TableOptions::default() };
-    let report = jobs::tables(&[path.clone()], &options).expect("a report");
+    let report = jobs::tables(std::slice::from_ref(&path), &options).expect("a report");
     let in_key_order = jobs::tables(&[path], &TableOptions { ahead: ReadAhead::None, ..options }).expect("a report");
     assert_eq!(told(&report), told(&in_key_order));
     report
