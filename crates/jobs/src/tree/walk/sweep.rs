@@ -25,6 +25,9 @@ use super::{Depth, Father, Flight, LEVELS_MAX, Step, Task, Tools, TreeReport, Wa
 /// What is known of a leaf before it is read: its task, in the queue and in the stretch, and its place in the order.
 const LEAF_BYTES: usize = 2 * size_of::<Step>() + size_of::<(u32, u32)>();
 
+/// Parents that are held even where memory is short: one of each level of a tree of four.
+const PARENTS_MIN: u64 = 3;
+
 /// How much of the level above is taken at a time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sweep {
@@ -64,7 +67,7 @@ impl Walk<'_> {
     fn swept(&mut self, gather: &mut Gather<'_>, tools: &mut Tools, memory: u64) -> bool {
         let page = u64::from(self.space.format.logical().get());
         let leaves_max = usize::try_from(memory / 2 / LEAF_BYTES as u64).unwrap_or(usize::MAX).max(64);
-        self.sweep = Some(Sweep { leaves_max, parents_max: (memory / 2 / page).max(16), parents_before: 0 });
+        self.sweep = Some(Sweep { leaves_max, parents_max: (memory / 2 / page).max(PARENTS_MIN), parents_before: 0 });
         let top = usize::from(self.root.level);
         self.hang(top, Task { page_no: self.root.page_no, father: None });
         let mut before = None;
@@ -103,7 +106,8 @@ impl Walk<'_> {
 
     /// Whether enough leaves are known for a sweep over them.
     pub(super) fn is_stretched(&self, sweep: &Sweep, leaves: usize) -> bool {
-        leaves >= sweep.leaves_max || self.parents() - sweep.parents_before >= sweep.parents_max
+        let asked = self.levels.get(1).map_or(0, |level| level.asked as u64);
+        leaves >= sweep.leaves_max || self.parents() + asked - sweep.parents_before >= sweep.parents_max
     }
 
     /// All leaves that are known; `None` where some are not.
@@ -123,7 +127,7 @@ impl Walk<'_> {
             .collect();
         let tasks = tasks?;
         let count = if more { tasks.len().checked_sub(1)? } else { tasks.len() };
-        // A parent of one leaf and no other would go round for ever.
+        // Where nothing but the last one is known, it would go round for ever.
         (count > 0 || !more).then_some(Stretch { tasks, before, count })
     }
 

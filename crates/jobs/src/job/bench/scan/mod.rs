@@ -270,7 +270,8 @@ impl<'b> Bench<'b> {
 
     fn index(&mut self, tree: &'b NamedTree, ways: &[Way], notes: &mut Vec<String>) -> Result<IndexRows, Error> {
         let index = tree.named.as_ref().and_then(|named| named.index.as_ref());
-        let place = Place { space: &self.one.space, map: &self.one.map, root: &tree.root, index };
+        let place =
+            Place { space: &self.one.space, map: &self.one.map, root: &tree.root, index, memory: pass::SWEEP_MEMORY };
         let title = index.map_or_else(|| tree.root.index_id.to_string(), |index| index.name.clone());
         let plans: Vec<(Way, Policy)> =
             ways.iter().flat_map(|way| POLICIES.iter().map(move |policy| (*way, *policy))).collect();

@@ -21,8 +21,8 @@ use crate::tree::{Root, Space, SpaceMap, TreeCounts, Walk};
 pub(super) const DEPTH: u32 = 32;
 /// Bytes of a request, as `table check` has them.
 pub(super) const BLOCK: u32 = 256 << 10;
-/// For what is known of leaves before they are read, as `table check` has it with two workers, bytes.
-const SWEEP_MEMORY: u64 = 32 << 20;
+/// [`Place::memory`], as `table check` has it with two workers.
+pub(super) const SWEEP_MEMORY: u64 = 32 << 20;
 /// From one look at the counters to the next.
 const PACE: Duration = Duration::from_millis(2);
 /// Points of a line over the time of a scan.
@@ -45,6 +45,8 @@ pub(super) struct Place<'p> {
     pub map: &'p SpaceMap,
     pub root: &'p Root,
     pub index: Option<&'p IndexDef>,
+    /// For what is known of leaves before they are read, bytes.
+    pub memory: u64,
 }
 
 /// Where the bytes come from.
@@ -130,7 +132,7 @@ impl Place<'_> {
         let mut tools = Tools::default();
         let walk = Walk::new((self.space, self.map), self.root, self.index, Depth::Count, 1);
         let report = if policy == Policy::FileOrder {
-            let Some(report) = walk.sweep(&mut gather, &mut tools, SWEEP_MEMORY) else { return Ok(None) };
+            let Some(report) = walk.sweep(&mut gather, &mut tools, self.memory) else { return Ok(None) };
             report
         } else {
             walk.run(&mut gather, &mut tools)

@@ -10,7 +10,7 @@ use flow::queue::sim::{SimOptions, SimTime};
 use flow::queue::{Completion, OpenQueue, Queue, Request};
 use flow::{Buffer, Counters, IoMode, ReadOptions};
 
-use super::pass::{BLOCK, DEPTH, Place};
+use super::pass::{BLOCK, DEPTH, Place, SWEEP_MEMORY};
 use super::{POLICIES, Policy};
 use crate::job::table::one::One;
 
@@ -79,10 +79,14 @@ fn table() -> (tempfile::TempDir, One) {
 }
 
 fn scan(dir: &tempfile::TempDir, one: &One, index: &str, policy: Policy) -> Scan {
+    scan_within(SWEEP_MEMORY, dir, one, index, policy)
+}
+
+fn scan_within(memory: u64, dir: &tempfile::TempDir, one: &One, index: &str, policy: Policy) -> Scan {
     let is_it = |named: &crate::job::table::Named| named.name.as_deref() == Some(index);
     let tree = one.trees.iter().find(|tree| tree.named.as_ref().is_some_and(is_it)).expect("the index");
     let index = tree.named.as_ref().and_then(|named| named.index.as_ref());
-    let place = Place { space: &one.space, map: &one.map, root: &tree.root, index };
+    let place = Place { space: &one.space, map: &one.map, root: &tree.root, index, memory };
     let file = File::open(dir.path().join("scattered.ibd")).expect("opens");
     let device = SimOptions { bandwidth: u64::MAX, ..SimOptions::default() };
     let logged = Logged(SimTime::new(&device, [(file, one.len)]), Log::default());
@@ -121,6 +125,23 @@ fn every_policy_reads_each_page_of_an_index_once() {
             all = once;
         }
     }
+}
+
+#[test]
+fn with_little_memory_the_leaves_come_in_several_sweeps() {
+    let (dir, one) = table();
+    // It has five parents below its root.
+    let sweeps = |memory| {
+        let scan = scan_within(memory, &dir, &one, "a_b", Policy::FileOrder);
+        let pages = scan.pages();
+        let once: BTreeSet<u64> = pages.iter().copied().collect();
+        assert_eq!((once.len() as u64, pages.len() as u64), (scan.pages, scan.pages), "each once");
+        // From sweep to sweep the device goes back, by most of the pages' room.
+        let room = once.last().zip(once.first()).map_or(0, |(last, first)| last - first);
+        1 + pages.windows(2).filter(|pair| pair[1] + room / 2 < pair[0]).count()
+    };
+    let (one_sweep, several) = (sweeps(SWEEP_MEMORY), sweeps(0));
+    assert!(several > one_sweep, "{several} with little memory, {one_sweep} with enough");
 }
 
 #[test]
