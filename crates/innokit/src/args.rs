@@ -167,6 +167,7 @@ const TABLE_EXAMPLES: &str = "\
 Examples:
   innokit table check shop/orders.ibd           every index of one table
   innokit table check /var/lib/mysql -q         a datadir or a backup: findings only
+  innokit table check --extended shop           and every entry against its row
   innokit table check --json backup/shop        one JSON document
   innokit table count shop/orders.ibd           rows, by index
 
@@ -181,10 +182,22 @@ pub enum TableCommand {
     /// Check the structure of every index: levels, neighbours, node pointers, order of keys, records, segments, off-page values, and
     /// rows against entries.
     #[command(after_help = TABLE_EXAMPLES)]
-    Check(TableArgs),
+    Check(TableCheckArgs),
     /// Count the rows of every index, and the deleted ones that wait for purge.
     #[command(after_help = TABLE_EXAMPLES)]
     Count(TableArgs),
+}
+
+/// Options of `table check`.
+#[derive(Debug, Args)]
+pub struct TableCheckArgs {
+    /// Also hold every entry of every secondary index against its row, and every row against its entries.
+    #[arg(long)]
+    pub extended: bool,
+
+    /// The others.
+    #[command(flatten)]
+    pub table: TableArgs,
 }
 
 /// Options of `table`.

@@ -13,11 +13,11 @@ use crate::table_print;
 
 /// Looks at the tables and prints the report; the exit status.
 pub fn run(command: &TableCommand) -> Result<u8, Box<dyn Error>> {
-    let (args, depth) = match command {
-        TableCommand::Check(args) => (args, Depth::Check),
-        TableCommand::Count(args) => (args, Depth::Count),
+    let (args, depth, extended) = match command {
+        TableCommand::Check(args) => (&args.table, Depth::Check, args.extended),
+        TableCommand::Count(args) => (args, Depth::Count, false),
     };
-    let report = jobs::tables(&args.paths, &options(args, depth))?;
+    let report = jobs::tables(&args.paths, &TableOptions { extended, ..options(args, depth) })?;
     if args.verbose {
         table_print::effort(&report, &mut io::stderr().lock())?;
     }
@@ -64,5 +64,6 @@ fn options(args: &TableArgs, depth: Depth) -> TableOptions {
         page_size: args.page_size,
         keys: args.keys.files(),
         depth,
+        ..defaults
     }
 }

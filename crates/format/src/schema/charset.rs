@@ -30,6 +30,33 @@ pub const fn character_bytes(collation: u16) -> (u8, u8) {
     }
 }
 
+/// Bytes of the first `count` characters of a value, of all of it where it has fewer. `None` for charsets of characters of several
+/// lengths other than UTF-8 and UTF-16. What is no character counts as one of the shortest.
+#[must_use]
+pub fn prefix_bytes(collation: u16, value: &[u8], count: usize) -> Option<usize> {
+    let length: fn(&[u8]) -> usize = match (character_bytes(collation), collation) {
+        ((fewest, most), _) if fewest == most => return Some(value.len().min(count.saturating_mul(usize::from(most)))),
+        (_, 248..=250) => return None,
+        ((1, 3 | 4), _) if !matches!(collation, 12 | 91 | 1036 | 1115 | 97..=98 | 1121..=1122) => |rest| match rest {
+            [0xC2..=0xDF, ..] => 2,
+            [0xE0..=0xEF, ..] => 3,
+            [0xF0..=0xF4, ..] => 4,
+            _ => 1,
+        },
+        (_, 56 | 62 | 1080 | 1086) => |rest| if matches!(rest, [_, 0xD8..=0xDB, ..]) { 4 } else { 2 },
+        ((2, 4), _) => |rest| if matches!(rest, [0xD8..=0xDB, ..]) { 4 } else { 2 },
+        _ => return None,
+    };
+    let mut at = 0;
+    for _ in 0..count {
+        match value.get(at..) {
+            Some(rest) if !rest.is_empty() => at += length(rest),
+            _ => break,
+        }
+    }
+    Some(at.min(value.len()))
+}
+
 /// How values of a text column compare.
 #[must_use]
 pub(super) const fn text_order(collation: u16) -> KeyOrder {

@@ -4,7 +4,7 @@
 //! SDI (MySQL 8.0 and later)  -> from_sdi  ┐
 //! .frm (MariaDB, MySQL 5.7)  -> from_frm  ├-> TableDef { columns, indexes: IndexDef { fields, layout, id, root } }
 //! known to every server      -> builtin   ┘
-//! IndexDef + Record -> Layout::locate -> RecordFields -> compare_keys
+//! IndexDef + Record -> Layout::locate -> RecordFields -> compare_keys, EntryPlan
 //! ```
 //!
 //! Facts: field lists of clustered and secondary indexes after `dict0dict.cc` and `dict0dd.cc` (MySQL 8.0) and `dict0mem.cc`
@@ -13,17 +13,20 @@
 pub mod builtin;
 pub mod charset;
 pub mod dictionary;
+pub mod entry;
 mod fields;
 pub mod frm;
 pub mod instant;
 mod order;
 pub mod sdi;
+pub mod show;
 pub mod types;
 
 use crate::page::space_format::Family;
 use crate::record::{Instant, Layout, RecordStyle};
 use crate::types::{PageNo, SpaceId};
 
+pub use entry::{EntryImage, EntryPlan, RowDefaults};
 pub use fields::{BuildError, IndexParts, Part};
 pub use order::{KeyOrder, compare_keys};
 pub use types::SqlType;

@@ -36,6 +36,10 @@ format::rules! {
     OffPageFreed "off_page_freed" "an off-page value needs page {found}, which the extent descriptors have as free"
     OffPageTwice "off_page_twice" "an off-page value needs page {found}, which another one has"
     RowCount "row_count" "the index has {found} entries that are not deleted, the table has {expected} rows"
+    EntryWithoutRow "entry_without_row" "no row goes with the entry"
+    RowWithoutEntry "row_without_entry" "the row has no entry in an index"
+    EntryDiffers "entry_differs" "the entry is not what its row says"
+    EntriesUnmatched "entries_unmatched" "entries and rows differ in {found} of {expected} parts of the index, and are not listed here"
     RootLost "root_lost" "the dictionary names the page as the root of the index, and it is none"
 }
 

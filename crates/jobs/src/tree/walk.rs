@@ -75,8 +75,16 @@ pub struct TreeReport {
     pub findings_total: u64,
     /// Whether every page of it was seen: only then its counts are those of the index.
     pub is_complete: bool,
+    /// Entries found to be those of a row; `None` where they were not held against rows.
+    pub matched: Option<u64>,
     /// What was not checked, as clauses.
     pub left_out: Vec<&'static str>,
+}
+
+/// Somebody who looks at the leaves of a walk, in the order of their keys.
+pub trait Leaves {
+    /// A leaf whose records have been looked at, and believed.
+    fn leaf(&mut self, page: &IndexPage<'_>, space: &Space, opener: &mut Opener);
 }
 
 /// What a walk needs for its work, one for each worker.
@@ -157,6 +165,7 @@ pub struct Walk<'w> {
     values: VecDeque<Box<Value>>,
     flight: VecDeque<Flight>,
     reached: Vec<u64>,
+    leaves: Option<Box<dyn Leaves + 'w>>,
     report: TreeReport,
     /// Leaves are not read one after the other.
     sweep: Option<sweep::Sweep>,
@@ -189,10 +198,18 @@ impl<'w> Walk<'w> {
             values,
             flight,
             reached,
+            leaves: None,
             report,
             sweep: None,
             linear: None,
         }
+    }
+
+    /// The same walk, with somebody who looks at its leaves.
+    #[must_use]
+    pub fn seen_by(mut self, leaves: Option<Box<dyn Leaves + 'w>>) -> Self {
+        self.leaves = leaves;
+        self
     }
 
     /// Whether the parents' words can be read: records of the newer formats do not say where their fields end.
@@ -505,6 +522,9 @@ impl<'w> Walk<'w> {
             self.report.counts.deleted += deleted;
             if self.depth == Depth::Check {
                 self.references(page, tools);
+            }
+            if let Some(leaves) = &mut self.leaves {
+                leaves.leaf(page, self.space, &mut tools.opener);
             }
         }
         true

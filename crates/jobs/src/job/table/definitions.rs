@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use flow::FileId;
 use format::keyring::KeyStore;
@@ -27,6 +28,8 @@ pub(crate) struct Named {
     pub name: Option<String>,
     /// Its fields.
     pub index: Option<IndexDef>,
+    /// The whole table.
+    pub whole: Option<Arc<TableDef>>,
 }
 
 /// Where an index is described, as far as it tells servers apart: a folder, a tablespace, an id.
@@ -43,8 +46,7 @@ struct Entry {
     table: String,
     root: u32,
     index: IndexDef,
-    /// The whole table, where its rows may have been altered without its definition telling how.
-    whole: Option<TableDef>,
+    whole: Arc<TableDef>,
 }
 
 impl Definitions {
@@ -55,7 +57,7 @@ impl Definitions {
         let mut opener = Opener::new();
         for space in spaces {
             for table in own_tables(space, &mut opener).unwrap_or_default() {
-                definitions.add_own(space, &table);
+                definitions.add_own(space, &Arc::new(table));
             }
             let has_own = space.header.is_some_and(|header| header.flags & 1 << 14 != 0);
             if space.format.family() == Family::MariaDb || !has_own {
@@ -83,13 +85,13 @@ impl Definitions {
         definitions
     }
 
-    fn add_own(&mut self, space: &Space, table: &TableDef) {
+    fn add_own(&mut self, space: &Space, table: &Arc<TableDef>) {
         for (part, index) in table.trees() {
             let Some(root) = index.root else { continue };
             let part = part.map(|part| format!(" partition {}", part.name)).unwrap_or_default();
             let name = format!("{}.{}{part}", table.schema, table.name);
             let key = (folder(space), root.space.unwrap_or(space.format.space()).0, root.id);
-            self.by_key.insert(key, Entry { table: name, root: root.root.0, index, whole: None });
+            self.by_key.insert(key, Entry { table: name, root: root.root.0, index, whole: Arc::clone(table) });
         }
     }
 
@@ -109,14 +111,14 @@ impl Definitions {
             let frm = std::fs::read(datadir.join(format!("{whole}.frm"))).ok();
             let entries = indexes.get(&table.id).map_or(&[][..], Vec::as_slice);
             let has_doc_id = entries.iter().any(|entry| entry.name == DOC_ID_INDEX);
-            let Some(def) = frm.and_then(|frm| from_frm(&frm, has_doc_id).ok()) else { continue };
+            let Some(def) = frm.and_then(|frm| from_frm(&frm, has_doc_id).ok()).map(Arc::new) else { continue };
             for entry in entries {
                 let Some(index) = def.indexes.iter().find(|index| index.name == entry.name) else { continue };
                 let name = table.name.replacen('/', ".", 1).replacen("#P#", " partition ", 1);
                 let key = (datadir.to_path_buf(), table.space.0, entry.root.id);
                 let index = index.clone().at(entry.root);
                 let root = entry.root.root.0;
-                self.by_key.insert(key, Entry { table: name, root, index, whole: Some(def.clone()) });
+                self.by_key.insert(key, Entry { table: name, root, index, whole: Arc::clone(&def) });
             }
         }
     }
@@ -151,16 +153,18 @@ impl Definitions {
     pub fn named(&self, space: &Space, root: &Root, map: &SpaceMap, opener: &mut Opener) -> Option<Named> {
         let page = IndexPage::parse(&root.image, &space.format).ok()?;
         if page.page_type() == format::page::fil::PageType::SDI {
-            return Some(Named { table: None, name: Some("SDI".to_owned()), index: builtin::sdi() });
+            return Some(Named { table: None, name: Some("SDI".to_owned()), index: builtin::sdi(), whole: None });
         }
         let entry = self.get(space, root.index_id)?;
-        let index = match (&entry.whole, page.instant_core()) {
-            (Some(table), Some(core)) if entry.index.is_clustered() => {
-                altered(space, (root, map), table, &entry.index, core, opener)
+        // MariaDB's definition does not tell how rows were altered, MySQL's does.
+        let index = match page.instant_core() {
+            Some(core) if entry.index.is_clustered() => {
+                altered(space, (root, map), &entry.whole, &entry.index, core, opener)
             }
             _ => Some(entry.index.clone()),
         };
-        Some(Named { table: Some(entry.table.clone()), name: Some(entry.index.name.clone()), index })
+        let (table, name) = (Some(entry.table.clone()), Some(entry.index.name.clone()));
+        Some(Named { table, name, index, whole: Some(Arc::clone(&entry.whole)) })
     }
 }
 

@@ -4,6 +4,7 @@
 //! side on all workers. Memory is that of the windows (below 100 MiB), a few parents of each tree, and the maps of the tablespaces.
 
 mod definitions;
+mod matching;
 pub(crate) mod one;
 mod report;
 mod settle;
@@ -22,9 +23,10 @@ use crate::source::datadir::{Candidate, Inventory};
 use crate::source::keys::{KeyFiles, SpaceKey};
 use crate::source::name::NameHint;
 use crate::tree::walk::{Depth, Tools};
-use crate::tree::{Opener, Root, Space, SpaceMap, TreeFinding, TreeReport, Walk, links, roots};
+use crate::tree::{Leaves, Opener, Root, Space, SpaceMap, TreeFinding, TreeReport, Walk, links, roots};
 use definitions::Definitions;
 pub(crate) use definitions::Named;
+use matching::Matches;
 
 pub use report::{IndexReport, TableFile, TableFinding, TableReport, TableTotals};
 
@@ -45,6 +47,8 @@ pub struct TableOptions {
     pub keys: KeyFiles,
     /// Whether to hold everything against everything, or just to count.
     pub depth: Depth,
+    /// Whether every entry of a secondary index is held against its row, and every row against its entries.
+    pub extended: bool,
 }
 
 impl Default for TableOptions {
@@ -59,6 +63,7 @@ impl Default for TableOptions {
             page_size: None,
             keys: KeyFiles::default(),
             depth: Depth::Check,
+            extended: false,
         }
     }
 }
@@ -108,7 +113,9 @@ pub fn tables(paths: &[PathBuf], options: &TableOptions) -> Result<TableReport, 
         opened: opened.as_ref().map(|space| know(space, &definitions)).map_err(String::clone),
     });
     let counters = Counters::new(workers);
-    let walked = walk_all(&subjects, &definitions, &set, options, &counters)?;
+    let matches = if options.extended { Matches::plan(&subjects, &definitions) } else { Matches::default() };
+    let mut walked = walk_all(&subjects, (&definitions, &matches), &set, options, &counters)?;
+    matches.settle(&subjects, &set, options, &counters, &mut walked)?;
     let mut report = settle::settle(&subjects, &definitions, &walked, &inventory, options);
     report.effort = report::Effort {
         elapsed: start.elapsed(),
@@ -186,7 +193,7 @@ fn in_parallel<I: Sync, T: Send + Sync>(workers: usize, items: &[I], act: impl F
 /// Walks every tree; the results are in the order of the subjects and their roots.
 fn walk_all(
     subjects: &[Subject],
-    definitions: &Definitions,
+    (definitions, matches): (&Definitions, &Matches),
     set: &FileSet,
     options: &TableOptions,
     counters: &Counters,
@@ -211,7 +218,8 @@ fn walk_all(
             };
             let start = Instant::now();
             let named = definitions.named(&known.space, root, &known.map, &mut tools.opener);
-            let report = walk(known, root, named.as_ref(), options, &mut gather, &mut tools);
+            let place = (known, root, named.as_ref());
+            let report = walk(place, matches.eyes(at, tree), options, &mut gather, &mut tools);
             walked.push(((at, tree), Walked { report, elapsed: start.elapsed() }));
         }
         Ok::<_, flow::ReaderError>(walked)
@@ -230,10 +238,9 @@ fn walk_all(
     Ok(rows)
 }
 
-fn walk(
-    known: &Known,
-    root: &Root,
-    named: Option<&Named>,
+fn walk<'w>(
+    (known, root, named): (&'w Known, &'w Root, Option<&'w Named>),
+    eyes: Option<Box<dyn Leaves + 'w>>,
     options: &TableOptions,
     gather: &mut Gather<'_>,
     tools: &mut Tools,
@@ -242,11 +249,14 @@ fn walk(
     let place = (&known.space, &known.map);
     if Walk::can_descend(root, index, &known.space) {
         let walk = || Walk::new(place, root, index, options.depth, options.findings_max);
+        // Who looks at leaves wants each of them once, in the order of their keys.
         let swept = match gather.ahead() {
-            ReadAhead::Logical { .. } => walk().sweep(gather, tools, SWEEP_MEMORY / options.workers.max(1) as u64),
-            ReadAhead::None | ReadAhead::Linear { .. } => None,
+            ReadAhead::Logical { .. } if eyes.is_none() => {
+                walk().sweep(gather, tools, SWEEP_MEMORY / options.workers.max(1) as u64)
+            }
+            _ => None,
         };
-        swept.unwrap_or_else(|| walk().run(gather, tools))
+        swept.unwrap_or_else(|| walk().seen_by(eyes).run(gather, tools))
     } else {
         links::run(place, root, (options.depth, options.findings_max), gather, tools)
     }

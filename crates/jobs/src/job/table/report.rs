@@ -60,6 +60,8 @@ pub struct IndexReport {
     pub off_page: u64,
     /// Whether every page was seen; if not, the counts are too low.
     pub complete: bool,
+    /// Entries that were found to be those of a row; none where entries were not held against rows.
+    pub matched: Option<u64>,
     /// Findings.
     pub findings: u64,
     /// What was not checked, as clauses.

@@ -281,6 +281,7 @@ fn index_row(tree: &Tree<'_>) -> IndexReport {
         deleted: report.counts.deleted,
         off_page: report.counts.off_page,
         complete: report.is_complete,
+        matched: report.matched,
         findings: report.findings_total + u64::from(tree.is_miscounted.get()),
         left_out: report.left_out.iter().map(|clause| (*clause).to_owned()).collect(),
         seconds: tree.walked.elapsed.as_secs_f64(),

@@ -1,0 +1,392 @@
+//! Rows against the entries of secondary indexes, both ways, in bounded memory.
+//!
+//! ```text
+//! row   -> EntryImage ─ hash of the row's key: which bucket ┐
+//!                     └ hash of all of it: added            ├-> a bucket is 0 when as many entries came as rows, and the same ones
+//! entry -> EntryImage ─ which bucket, and subtracted        ┘
+//! ```
+//!
+//! Sums know no order: clustered and secondary index are walked side by side, each on its own worker, while their pages are checked
+//! anyway, so that the first look costs no reading of its own and 8 bytes a bucket. Only where a bucket is not 0, and there is damage,
+//! both trees are read once more and the images that fall into such buckets are kept and paired ([`Suspects`]). An external sort would
+//! write as much as the indexes have; a filter as PostgreSQL's `heapallindexed` uses looks one way only.
+//!
+//! Hashes have 64 bits: a difference goes unnoticed once in 2^64 buckets that differ.
+//!
+//! What is compared are the rows and entries that are not marked as deleted, whoever wrote them: a server changes a row and its entries
+//! in one step of a transaction, so that they go together before it is committed too, and what purge has not taken away yet is marked.
+//! They do not go together in the middle of such a step, which only a crash, or a shutdown during a rollback, can leave in the files.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use format::page::index::IndexPage;
+use format::page::lob::{LobReader, Reference};
+use format::record::{Instant, RecordFields};
+use format::schema::{EntryImage, EntryPlan, IndexDef, RowDefaults, TableDef};
+
+use super::{Leaves, Opener, Space};
+
+/// Memory of the buckets of all indexes together, bytes.
+const BUCKETS_MAX: u64 = 64 << 20;
+/// Buckets for each page of an index: a few entries in each.
+const BUCKETS_PER_PAGE: u64 = 64;
+/// Images that are kept at a time while they are paired; about 80 bytes each.
+const SUSPECTS_MAX: usize = 256 << 10;
+
+fn hash(bytes: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(bytes);
+    hasher.finish()
+}
+
+/// Two hashes of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Print {
+    /// Of the row's key.
+    key: u64,
+    /// Of all of it.
+    whole: u64,
+}
+
+impl Print {
+    fn of(image: &EntryImage) -> Self {
+        Self { key: hash(image.key()), whole: hash(image.bytes()) }
+    }
+}
+
+/// Sums of hashes, by the row's key.
+#[derive(Debug)]
+pub struct Buckets {
+    sums: Box<[AtomicU64]>,
+}
+
+impl Buckets {
+    /// For an index of so many pages, when all indexes of the run have `pages_total`.
+    #[must_use]
+    pub fn new(pages: u64, pages_total: u64) -> Self {
+        let room = BUCKETS_MAX / 8 / 2;
+        let fair = u128::from(pages) * u128::from(room) / u128::from(pages_total.max(1));
+        let count = (pages * BUCKETS_PER_PAGE).min(u64::try_from(fair).unwrap_or(room)).clamp(1, room);
+        Self { sums: (0..count.next_power_of_two()).map(|_| AtomicU64::new(0)).collect() }
+    }
+
+    fn number(&self, print: Print) -> usize {
+        print.key as usize & (self.sums.len() - 1)
+    }
+
+    fn sum(&self, print: Print) -> Option<&AtomicU64> {
+        self.sums.get(self.number(print))
+    }
+
+    fn add(&self, print: Print) {
+        if let Some(sum) = self.sum(print) {
+            sum.fetch_add(print.whole, Ordering::Relaxed);
+        }
+    }
+
+    fn subtract(&self, print: Print) {
+        if let Some(sum) = self.sum(print) {
+            sum.fetch_sub(print.whole, Ordering::Relaxed);
+        }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.sums.len()
+    }
+
+    /// Whether there are none, which never is.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.sums.is_empty()
+    }
+
+    /// How many are not 0.
+    #[must_use]
+    pub fn uneven(&self) -> usize {
+        self.sums.iter().filter(|sum| sum.load(Ordering::Relaxed) != 0).count()
+    }
+}
+
+/// A secondary index beside the rows of its table.
+#[derive(Debug)]
+pub struct Pair {
+    /// Its fields.
+    pub entry: IndexDef,
+    /// How entries are held against rows.
+    pub plan: EntryPlan,
+    /// What came so far.
+    pub buckets: Buckets,
+    /// Whether a value could not be had: nothing can be said then.
+    is_blind: AtomicBool,
+}
+
+impl Pair {
+    /// Whether every row and every entry was looked at.
+    #[must_use]
+    pub fn has_seen_all(&self) -> bool {
+        !self.is_blind.load(Ordering::Relaxed)
+    }
+
+    fn blind(&self) {
+        self.is_blind.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A table's rows and those of its secondary indexes that can be held against them.
+#[derive(Debug)]
+pub struct Pairs {
+    /// The table.
+    pub table: Arc<TableDef>,
+    /// Its clustered index.
+    pub row: IndexDef,
+    /// The secondary ones.
+    pub pairs: Vec<Pair>,
+}
+
+impl Pair {
+    /// An index of so many pages, when all indexes of the run have `pages_total`.
+    #[must_use]
+    pub fn new(entry: IndexDef, plan: EntryPlan, (pages, pages_total): (u64, u64)) -> Self {
+        let buckets = Buckets::new(pages, pages_total);
+        Self { entry, plan, buckets, is_blind: AtomicBool::new(false) }
+    }
+}
+
+/// What is done with an image: the number of its pair, its page and origin.
+trait Taker {
+    fn take(&mut self, pair: usize, print: Print, at: (u32, u16));
+
+    /// Whether the pair's images are of any use.
+    fn wants(&self, pair: usize) -> bool;
+}
+
+/// Adds up what comes.
+struct Summing<'p>(&'p Pairs, bool);
+
+impl Taker for Summing<'_> {
+    fn take(&mut self, pair: usize, print: Print, _: (u32, u16)) {
+        let Some(pair) = self.0.pairs.get(pair) else { return };
+        if self.1 { pair.buckets.add(print) } else { pair.buckets.subtract(print) }
+    }
+
+    fn wants(&self, _: usize) -> bool {
+        true
+    }
+}
+
+/// Makes images of rows.
+struct Rows<'p, T> {
+    pairs: &'p Pairs,
+    defaults: RowDefaults,
+    fields: RecordFields,
+    image: EntryImage,
+    taker: T,
+}
+
+/// Makes images of the entries of one index.
+struct Entries<'p, T> {
+    pair: &'p Pair,
+    number: usize,
+    fields: RecordFields,
+    image: EntryImage,
+    taker: T,
+}
+
+impl Pairs {
+    /// Adds up the rows.
+    #[must_use]
+    pub fn rows(&self) -> Box<dyn Leaves + '_> {
+        Box::new(self.rows_for(Summing(self, true)))
+    }
+
+    /// Takes away the entries of the pair with this number.
+    #[must_use]
+    pub fn entries(&self, number: usize) -> Option<Box<dyn Leaves + '_>> {
+        Some(Box::new(self.entries_for(number, Summing(self, false))?))
+    }
+
+    fn rows_for<T: Taker>(&self, taker: T) -> Rows<'_, T> {
+        let defaults = RowDefaults::of_columns(&self.table.columns, &self.row);
+        Rows { pairs: self, defaults, fields: RecordFields::new(), image: EntryImage::new(), taker }
+    }
+
+    fn entries_for<T: Taker>(&self, number: usize, taker: T) -> Option<Entries<'_, T>> {
+        let pair = self.pairs.get(number)?;
+        Some(Entries { pair, number, fields: RecordFields::new(), image: EntryImage::new(), taker })
+    }
+}
+
+impl<T: Taker> Leaves for Rows<'_, T> {
+    fn leaf(&mut self, page: &IndexPage<'_>, space: &Space, opener: &mut Opener) {
+        let mut outside = |reference: &[u8], bytes: usize| beginning(space, reference, bytes, opener);
+        for record in page.records().map_while(Result::ok) {
+            if self.pairs.row.layout.locate(&record, &mut self.fields).is_err() {
+                // A rule of the page says so; the row may be anybody's.
+                self.pairs.pairs.iter().for_each(Pair::blind);
+                continue;
+            }
+            if record.is_metadata() {
+                if matches!(self.pairs.row.layout.instant(), Instant::MariaDb { .. }) {
+                    self.defaults = RowDefaults::of_metadata(page.bytes(), &self.fields);
+                }
+                continue;
+            }
+            if record.is_deleted() {
+                continue;
+            }
+            let (bytes, fields) = (page.bytes(), &self.fields);
+            for (number, pair) in self.pairs.pairs.iter().enumerate() {
+                if !self.taker.wants(number) {
+                    continue;
+                }
+                match pair.plan.of_row(bytes, fields, &self.defaults, &mut outside, &mut self.image) {
+                    Some(()) => {
+                        self.taker.take(number, Print::of(&self.image), (page.page_no().0, record.origin()));
+                    }
+                    None => pair.blind(),
+                }
+            }
+        }
+    }
+}
+
+impl<T: Taker> Leaves for Entries<'_, T> {
+    fn leaf(&mut self, page: &IndexPage<'_>, _: &Space, _: &mut Opener) {
+        for record in page.records().map_while(Result::ok).filter(|record| !record.is_deleted()) {
+            let located = self.pair.entry.layout.locate(&record, &mut self.fields);
+            let image =
+                located.ok().and_then(|()| self.pair.plan.of_entry(page.bytes(), &self.fields, &mut self.image));
+            match image {
+                Some(()) => self.taker.take(self.number, Print::of(&self.image), (page.page_no().0, record.origin())),
+                None => self.pair.blind(),
+            }
+        }
+    }
+}
+
+/// The first `bytes` bytes of an off-page value, read page by page: entries hold no more of it.
+fn beginning(space: &Space, reference: &[u8], bytes: usize, opener: &mut Opener) -> Option<Vec<u8>> {
+    let reference = Reference::parse(reference)?;
+    let mut reader = LobReader::new(reference, space.format.family(), true);
+    while reader.found() < bytes as u64 {
+        let Some(page_no) = reader.wants() else { break };
+        reader.take(&space.sound(page_no.0, opener).ok()?).ok()?;
+    }
+    Some(reader.into_value())
+}
+
+/// An image without its like on the other side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Odd {
+    /// Page and origin of the row or the entry.
+    pub at: (u32, u16),
+    /// Whether it is a row.
+    pub is_row: bool,
+    /// Hash of the row's key.
+    pub key: u64,
+}
+
+/// The images of some uneven buckets, of rows and entries, until each has found its like.
+pub struct Suspects<'p> {
+    pairs: &'p Pairs,
+    /// Of each pair, the uneven buckets that are looked at.
+    chosen: Vec<Vec<bool>>,
+    images: HashMap<(usize, Print), (i64, Odd)>,
+    is_full: bool,
+}
+
+impl<'p> Suspects<'p> {
+    /// Chooses among the uneven buckets so many that their images can be kept. `records` are the live entries of each pair, 0 for one
+    /// that is to be left alone.
+    #[must_use]
+    pub fn choose(pairs: &'p Pairs, records: &[u64]) -> Self {
+        let count = records.iter().filter(|records| **records > 0).count().max(1);
+        let chosen = pairs.pairs.iter().zip(records).map(|(pair, records)| {
+            if *records == 0 {
+                return Vec::new();
+            }
+            // Twice the average of entries and of rows each.
+            let of_bucket = 4 * (*records as usize / pair.buckets.len() + 1);
+            let mut room = (SUSPECTS_MAX / count / of_bucket).max(1);
+            let take = |sum: &AtomicU64| {
+                let taken = room > 0 && sum.load(Ordering::Relaxed) != 0;
+                room -= usize::from(taken);
+                taken
+            };
+            pair.buckets.sums.iter().map(take).collect()
+        });
+        Self { pairs, chosen: chosen.collect(), images: HashMap::new(), is_full: false }
+    }
+
+    /// Pairs with buckets to look at.
+    #[must_use]
+    pub fn wanted(&self) -> Vec<usize> {
+        (0..self.chosen.len()).filter(|number| self.wants(*number)).collect()
+    }
+
+    /// How many buckets of the pair are looked at.
+    #[must_use]
+    pub fn chosen(&self, number: usize) -> usize {
+        self.chosen.get(number).map_or(0, |chosen| chosen.iter().filter(|taken| **taken).count())
+    }
+
+    /// Takes the entries of a pair.
+    pub fn entries(&mut self, number: usize) -> Option<Box<dyn Leaves + '_>> {
+        let pairs = self.pairs;
+        Some(Box::new(pairs.entries_for(number, Collecting(self, false))?))
+    }
+
+    /// Takes the rows.
+    pub fn rows(&mut self) -> Box<dyn Leaves + '_> {
+        let pairs = self.pairs;
+        Box::new(pairs.rows_for(Collecting(self, true)))
+    }
+
+    /// What is left of a pair, by place; `None` where there was more than can be kept.
+    #[must_use]
+    pub fn odd(&self, number: usize) -> Option<Vec<Odd>> {
+        if self.is_full {
+            return None;
+        }
+        let of_it = self.images.iter().filter(|((pair, _), _)| *pair == number);
+        let mut odd: Vec<_> = of_it.map(|(_, (_, odd))| *odd).collect();
+        odd.sort_unstable();
+        Some(odd)
+    }
+
+    fn wants(&self, number: usize) -> bool {
+        self.chosen.get(number).is_some_and(|chosen| !chosen.is_empty())
+    }
+}
+
+struct Collecting<'s, 'p>(&'s mut Suspects<'p>, bool);
+
+impl Taker for Collecting<'_, '_> {
+    fn take(&mut self, number: usize, print: Print, at: (u32, u16)) {
+        let Self(suspects, is_row) = self;
+        let Some(pair) = suspects.pairs.pairs.get(number) else { return };
+        let bucket = pair.buckets.number(print);
+        if !suspects.chosen.get(number).and_then(|chosen| chosen.get(bucket)).is_some_and(|taken| *taken) {
+            return;
+        }
+        if suspects.images.len() >= SUSPECTS_MAX && !suspects.images.contains_key(&(number, print)) {
+            suspects.is_full = true;
+            return;
+        }
+        let odd = Odd { at, is_row: *is_row, key: print.key };
+        let (balance, _) = suspects.images.entry((number, print)).or_insert((0, odd));
+        *balance += if *is_row { 1 } else { -1 };
+        if *balance == 0 {
+            suspects.images.remove(&(number, print));
+        }
+    }
+
+    fn wants(&self, number: usize) -> bool {
+        self.0.wants(number)
+    }
+}
