@@ -101,7 +101,8 @@ fn field(columns: &[ColumnDef], part: Part, index: &str) -> Result<Field, BuildE
         prefix: part.prefix,
         descending: part.descending,
         order: order_of(column),
-        redundant_len: room.redundant,
+        // A beginning has as many bytes as its characters, and its NULL as many as the whole column's.
+        redundant_len: room.redundant.filter(|_| part.prefix.is_none()),
         max_len: room.max_len,
     };
     let layout =

@@ -1,0 +1,11 @@
+-- What only MariaDB has.
+USE more;
+CREATE TABLE versioned (id INT PRIMARY KEY, a INT, KEY (a)) ENGINE=InnoDB WITH SYSTEM VERSIONING;
+INSERT INTO versioned SELECT i, i%10 FROM shop.n WHERE i < 1000;
+UPDATE versioned SET a = a + 1 WHERE id%3 = 0;
+CREATE TABLE addresses (id UUID PRIMARY KEY, a INET6, KEY (a)) ENGINE=InnoDB;
+INSERT INTO addresses SELECT UUID(), CONCAT('fe80::', HEX(i)) FROM shop.n WHERE i < 1000;
+CREATE TABLE hashed (id INT PRIMARY KEY, b BLOB, UNIQUE KEY (b)) ENGINE=InnoDB;
+INSERT INTO hashed SELECT i, SHA2(i, 256) FROM shop.n WHERE i < 1000;
+CREATE TABLE packed (id INT PRIMARY KEY, b VARCHAR(300) COMPRESSED, a INT, KEY (a)) ENGINE=InnoDB;
+INSERT INTO packed SELECT i, REPEAT('x', i%300), i%10 FROM shop.n WHERE i < 1000;
