@@ -3,11 +3,12 @@
 #![allow(clippy::expect_used, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use format::page::index::IndexPage;
-use format::{Algorithm, Lsn, SpaceFormat, seal_page};
+use format::{Algorithm, Lsn, Scheme, SpaceFormat, seal_page};
 
-/// A tablespace of MySQL with one table.
+/// A tablespace with one table.
 pub struct Ibd {
     pub bytes: Vec<u8>,
     pub original: Vec<u8>,
@@ -16,21 +17,22 @@ pub struct Ibd {
 }
 
 impl Ibd {
-    /// The tablespace as its server left it.
+    /// The tablespace as its server left it, which describes its table itself (MySQL).
     pub fn new(bytes: Vec<u8>) -> Self {
-        let format = SpaceFormat::from_page0(&bytes).expect("a tablespace");
-        let mut ibd = Self { original: bytes.clone(), bytes, format, ids: BTreeMap::new() };
-        ibd.ids = ibd.index_ids();
-        ibd
-    }
-
-    /// Ids of the indexes by their names.
-    fn index_ids(&self) -> BTreeMap<String, u64> {
         let dir = tempfile::TempDir::new().expect("a directory");
         let path = dir.path().join("sound.ibd");
-        std::fs::write(&path, &self.bytes).expect("written");
-        let report = jobs::tables(&[path], &jobs::TableOptions::default()).expect("a report");
-        report.files[0].indexes.iter().filter_map(|index| Some((index.name.clone()?, index.id))).collect()
+        std::fs::write(&path, bytes).expect("written");
+        Self::at(&path)
+    }
+
+    /// The tablespace in this file, described there or beside it.
+    pub fn at(path: &Path) -> Self {
+        let bytes = std::fs::read(path).expect("a file");
+        let format = SpaceFormat::from_page0(&bytes).expect("a tablespace");
+        let report = jobs::tables(&[path.to_path_buf()], &jobs::TableOptions::default()).expect("a report");
+        let named = |index: &jobs::job::table::IndexReport| Some((index.name.clone()?, index.id));
+        let ids = report.files[0].indexes.iter().filter_map(named).collect();
+        Self { original: bytes.clone(), bytes, format, ids }
     }
 
     fn size(&self) -> usize {
@@ -119,10 +121,11 @@ impl Ibd {
     pub fn sealed(mut self) -> Vec<u8> {
         let size = self.size();
         let format = self.format;
+        let algorithm = if format.scheme() == Scheme::FullCrc32 { Algorithm::FullCrc32 } else { Algorithm::Crc32 };
         for (page, before) in self.bytes.chunks_exact_mut(size).zip(self.original.chunks_exact(size)) {
             if page != before && page.iter().any(|byte| *byte != 0) {
                 let lsn = Lsn(u64::from_be_bytes(page[16..24].try_into().expect("8 bytes")));
-                seal_page(page, lsn, Algorithm::Crc32, &format).expect("sealed");
+                seal_page(page, lsn, algorithm, &format).expect("sealed");
             }
         }
         self.bytes

@@ -33,8 +33,8 @@ use super::{Leaves, Opener, Space};
 const BUCKETS_MAX: u64 = 64 << 20;
 /// Buckets for each page of an index: a few entries in each.
 const BUCKETS_PER_PAGE: u64 = 64;
-/// Images that are kept at a time while they are paired; about 80 bytes each.
-const SUSPECTS_MAX: usize = 256 << 10;
+/// Images that are kept at a time while they are paired, if nothing else is asked for; about 80 bytes each.
+pub const IMAGES_MAX: usize = 256 << 10;
 
 fn hash(bytes: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
@@ -297,14 +297,15 @@ pub struct Suspects<'p> {
     /// Of each pair, the uneven buckets that are looked at.
     chosen: Vec<Vec<bool>>,
     images: HashMap<(usize, Print), (i64, Odd)>,
+    images_max: usize,
     is_full: bool,
 }
 
 impl<'p> Suspects<'p> {
-    /// Chooses among the uneven buckets so many that their images can be kept. `records` are the live entries of each pair, 0 for one
-    /// that is to be left alone.
+    /// Chooses among the uneven buckets so many that their images can be kept, of which there may be `images_max`. `records` are the live
+    /// entries of each pair, 0 for one that is to be left alone.
     #[must_use]
-    pub fn choose(pairs: &'p Pairs, records: &[u64]) -> Self {
+    pub fn choose(pairs: &'p Pairs, records: &[u64], images_max: usize) -> Self {
         let count = records.iter().filter(|records| **records > 0).count().max(1);
         let chosen = pairs.pairs.iter().zip(records).map(|(pair, records)| {
             if *records == 0 {
@@ -312,7 +313,7 @@ impl<'p> Suspects<'p> {
             }
             // Twice the average of entries and of rows each.
             let of_bucket = 4 * (*records as usize / pair.buckets.len() + 1);
-            let mut room = (SUSPECTS_MAX / count / of_bucket).max(1);
+            let mut room = images_max / count / of_bucket;
             let take = |sum: &AtomicU64| {
                 let taken = room > 0 && sum.load(Ordering::Relaxed) != 0;
                 room -= usize::from(taken);
@@ -320,7 +321,7 @@ impl<'p> Suspects<'p> {
             };
             pair.buckets.sums.iter().map(take).collect()
         });
-        Self { pairs, chosen: chosen.collect(), images: HashMap::new(), is_full: false }
+        Self { pairs, chosen: chosen.collect(), images: HashMap::new(), images_max, is_full: false }
     }
 
     /// Pairs with buckets to look at.
@@ -374,7 +375,7 @@ impl Taker for Collecting<'_, '_> {
         if !suspects.chosen.get(number).and_then(|chosen| chosen.get(bucket)).is_some_and(|taken| *taken) {
             return;
         }
-        if suspects.images.len() >= SUSPECTS_MAX && !suspects.images.contains_key(&(number, print)) {
+        if suspects.images.len() >= suspects.images_max && !suspects.images.contains_key(&(number, print)) {
             suspects.is_full = true;
             return;
         }

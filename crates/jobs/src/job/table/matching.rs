@@ -184,7 +184,7 @@ impl Match {
         if uneven.iter().all(|entries| *entries == 0) {
             return;
         }
-        let mut suspects = Suspects::choose(&self.pairs, &uneven);
+        let mut suspects = Suspects::choose(&self.pairs, &uneven, options.images_max);
         for number in suspects.wanted() {
             if let (Some(tree), Some(pair)) = (self.entries.get(number), self.pairs.pairs.get(number)) {
                 look((known, *tree, &pair.entry), suspects.entries(number), gather, tools);

@@ -22,6 +22,7 @@ use crate::source::content::Content;
 use crate::source::datadir::{Candidate, Inventory};
 use crate::source::keys::{KeyFiles, SpaceKey};
 use crate::source::name::NameHint;
+use crate::tree::matching as pairing;
 use crate::tree::walk::{Depth, Tools};
 use crate::tree::{Leaves, Opener, Root, Space, SpaceMap, TreeFinding, TreeReport, Walk, links, roots};
 use definitions::Definitions;
@@ -49,6 +50,8 @@ pub struct TableOptions {
     pub depth: Depth,
     /// Whether every entry of a secondary index is held against its row, and every row against its entries.
     pub extended: bool,
+    /// How many entries and rows that differ are kept at a time to be named; there may be more, which are counted.
+    pub images_max: usize,
 }
 
 impl Default for TableOptions {
@@ -64,6 +67,7 @@ impl Default for TableOptions {
             keys: KeyFiles::default(),
             depth: Depth::Check,
             extended: false,
+            images_max: pairing::IMAGES_MAX,
         }
     }
 }
