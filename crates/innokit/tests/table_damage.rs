@@ -4,9 +4,13 @@
 mod broken_table;
 mod common;
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
 use broken_table::Ibd;
 use common::{Dir, all_datadirs, fixture};
 use flow::ReadAhead;
+use jobs::tree::Rule;
 use jobs::{TableOptions, TableReport};
 
 /// Rows of the table.
@@ -30,9 +34,13 @@ fn on(rule: &'static str, index: &'static str, page: u32) -> Expected {
 
 /// The report, which is the same whether leaves are read in the order of the file or one by one in the order of the key.
 fn check(bytes: &[u8]) -> TableReport {
+    check_with(bytes, TableOptions::default())
+}
+
+fn check_with(bytes: &[u8], options: TableOptions) -> TableReport {
     let dir = Dir::new();
     let path = dir.file("dyn.ibd", bytes);
-    let options = TableOptions { workers: 1, ..TableOptions::default() };
+    let options = TableOptions { workers: 1, ..options };
     let report = jobs::tables(std::slice::from_ref(&path), &options).expect("a report");
     let in_key_order = jobs::tables(&[path], &TableOptions { ahead: ReadAhead::None, ..options }).expect("a report");
     assert_eq!(told(&report), told(&in_key_order));
@@ -49,6 +57,25 @@ fn told(report: &TableReport) -> serde_json::Value {
     serde_json::to_value(report).expect("JSON")
 }
 
+thread_local! {
+    /// The rules that this thread has seen broken and named.
+    static NAMED: RefCell<BTreeSet<&'static str>> = RefCell::default();
+}
+
+/// Asserts that the rule is among the findings, of that index and on that page.
+fn assert_named(report: &TableReport, name: &str, expected: &Expected) {
+    let is_it = |finding: &&jobs::job::table::TableFinding| {
+        finding.rule == expected.rule
+            && finding.index.as_deref() == expected.index
+            && (expected.page.is_none() || finding.page == expected.page)
+    };
+    let found = report.findings.iter().find(is_it);
+    let all: Vec<_> = report.findings.iter().map(|f| (&f.index, f.page, f.rule, &f.message)).collect();
+    assert!(found.is_some(), "{name}: no {} of {:?} on {:?}: {all:#?}", expected.rule, expected.index, expected.page);
+    assert_eq!(report.exit_status(), 1, "{name}");
+    NAMED.with_borrow_mut(|named| named.insert(expected.rule));
+}
+
 fn put(page: &mut [u8], at: usize, bytes: &[u8]) {
     page[at..at + bytes.len()].copy_from_slice(bytes);
 }
@@ -59,15 +86,7 @@ fn damage(name: &str, sealed: bool, act: impl FnOnce(&mut Ibd) -> Expected) {
     let expected = act(&mut ibd);
     let bytes = if sealed { ibd.sealed() } else { ibd.bytes };
     let report = check(&bytes);
-    let is_it = |finding: &&jobs::job::table::TableFinding| {
-        finding.rule == expected.rule
-            && finding.index.as_deref() == expected.index
-            && (expected.page.is_none() || finding.page == expected.page)
-    };
-    let found = report.findings.iter().find(is_it);
-    let all: Vec<_> = report.findings.iter().map(|f| (&f.index, f.page, f.rule, &f.message)).collect();
-    assert!(found.is_some(), "{name}: no {} of {:?} on {:?}: {all:#?}", expected.rule, expected.index, expected.page);
-    assert_eq!(report.exit_status(), 1, "{name}");
+    assert_named(&report, name, &expected);
     // What is sound is still counted.
     let sound = report.files[0].indexes.iter().filter(|index| index.complete && index.findings == 0);
     assert!(sound.clone().count() > 0 && sound.filter(|i| i.kind != "sdi").all(|i| i.rows == ROWS), "{name}");
@@ -295,13 +314,151 @@ fn damage_of_segments_and_descriptors_is_named() {
     });
 }
 
+/// Breaks a table of the fixtures, with checksums that are right.
+fn damage_of(fixture_name: &str, options: TableOptions, act: impl FnOnce(&mut Ibd) -> Expected) {
+    let mut ibd = Ibd::new(fixture(fixture_name));
+    let expected = act(&mut ibd);
+    assert_named(&check_with(&ibd.sealed(), options), expected.rule, &expected);
+}
+
+#[test]
+fn damage_that_hides_what_should_be_known_is_named() {
+    damage("a node pointer that is none", true, |ibd| {
+        let root = ibd.root("b");
+        let pointer = ibd.records(root)[1];
+        // An ordinary record it says it is.
+        ibd.page(root)[pointer - 3] &= !7;
+        on("node_pointer", "b", root)
+    });
+    damage("the root names no segment, whose pages are there", true, |ibd| {
+        let root = ibd.root("b");
+        ibd.page(root)[82] ^= 0x7F;
+        Expected { rule: "segment_without_root", index: None, page: None }
+    });
+    let lost_map = |ibd: &mut Ibd| {
+        // The state of the second extent: there is no such.
+        put(ibd.page(0), 150 + 40 + 20, &[0, 0, 0, 9]);
+        Expected { rule: "descriptors", index: None, page: Some(0) }
+    };
+    damage_of("mysql-9.7/dynamic-16k.ibd", TableOptions::default(), lost_map);
+    damage_of("mysql-9.7/dynamic-16k.ibd", TableOptions::default(), |ibd| {
+        // The page of the segments.
+        ibd.page(2).fill(0);
+        Expected { rule: "unreadable_page", index: None, page: Some(2) }
+    });
+    damage_of("mysql-9.7/zip-8k.ibd", TableOptions::default(), |ibd| {
+        let is_leaf = |page: &[u8]| page[24..26] == [0x45, 0xBF] && page[64..66] == [0, 0] && page[12..16] != [0xFF; 4];
+        let leaf =
+            (4..ibd.pages()).find(|number| is_leaf(ibd.stored(*number)) && !ibd.is_free(*number)).expect("a leaf");
+        ibd.page(leaf)[94..4000].fill(0x55);
+        let id = u64::from_be_bytes(ibd.stored(leaf)[66..74].try_into().expect("8 bytes"));
+        let index = ibd.name_of(id);
+        Expected { rule: "unopened_page", index: Some(index.leak()), page: Some(leaf) }
+    });
+}
+
+/// Rows of a table with values off page: the leaf, the origins of the rows, and where their references lie.
+fn references(ibd: &Ibd) -> (u32, Vec<(usize, usize)>) {
+    let (format, leaf) = (ibd.format, ibd.leaves("PRIMARY")[0]);
+    let page = ibd.stored(leaf);
+    // The end of a reference: its space, and a page of the file.
+    let space = format.space().0.to_be_bytes();
+    let is_one = |at: usize| {
+        let page_no = u32::from_be_bytes(page[at + 4..at + 8].try_into().expect("4 bytes"));
+        page[at..at + 4] == space && (4..ibd.pages()).contains(&page_no) && page[at + 12..at + 16] == [0; 4]
+    };
+    let records = ibd.records(leaf);
+    let owner = |at: usize| records.iter().copied().filter(|origin| *origin < at).max();
+    let found = (120..page.len() - 40).filter(|at| is_one(*at)).filter_map(|at| Some((owner(at)?, at))).collect();
+    (leaf, found)
+}
+
+#[test]
+fn damage_of_off_page_values_is_named() {
+    let first_page = |ibd: &Ibd, at: usize, leaf: u32| {
+        u32::from_be_bytes(ibd.stored(leaf)[at + 4..at + 8].try_into().expect("4 bytes"))
+    };
+    let blobs = "mysql-9.7/blobs-16k.ibd";
+    damage_of(blobs, TableOptions::default(), |ibd| {
+        let (leaf, found) = references(ibd);
+        let first = first_page(ibd, found[0].1, leaf);
+        put(ibd.page(first), 24, &[0, 2]);
+        on("off_page", "PRIMARY", leaf)
+    });
+    damage_of(blobs, TableOptions::default(), |ibd| {
+        let (leaf, found) = references(ibd);
+        let first = first_page(ibd, found[0].1, leaf);
+        ibd.set_free(first, true);
+        on("off_page_freed", "PRIMARY", leaf)
+    });
+    damage_of(blobs, TableOptions::default(), |ibd| {
+        let (leaf, found) = references(ibd);
+        let (from, to) = (found[0].1, found[1].1);
+        let copy = ibd.stored(leaf)[from..from + 20].to_vec();
+        put(ibd.page(leaf), to, &copy);
+        on("off_page_twice", "PRIMARY", leaf)
+    });
+}
+
+#[test]
+fn damage_between_rows_and_entries_is_named() {
+    let extended = || TableOptions { extended: true, ..TableOptions::default() };
+    let dynamic = "mysql-9.7/dynamic-16k.ibd";
+    let hide = |index: &'static str| {
+        move |ibd: &mut Ibd| {
+            let leaf = ibd.leaves(index)[0];
+            let record = ibd.records(leaf)[3];
+            ibd.page(leaf)[record - 5] |= 0x20;
+        }
+    };
+    let sound = Ibd::new(fixture(dynamic));
+    let secondary = sound.names().into_iter().find(|name| name != "PRIMARY" && name != "SDI").expect("an index").leak();
+    damage_of(dynamic, extended(), |ibd| {
+        hide("PRIMARY")(ibd);
+        Expected { rule: "entry_without_row", index: Some(secondary), page: None }
+    });
+    damage_of(dynamic, extended(), |ibd| {
+        hide(secondary)(ibd);
+        Expected { rule: "row_without_entry", index: Some("PRIMARY"), page: None }
+    });
+    damage_of(dynamic, TableOptions { images_max: 0, ..extended() }, |ibd| {
+        hide(secondary)(ibd);
+        Expected { rule: "entries_unmatched", index: Some(secondary), page: None }
+    });
+    let mut ibd = Ibd::new(whole_table());
+    let leaf = ibd.leaves("b")[0];
+    let record = ibd.records(leaf)[9];
+    let page = ibd.page(leaf);
+    // The last byte of a, which follows b, whose length is below the bitmap.
+    page[record + usize::from(page[record - 7]) + 3] ^= 1;
+    assert_named(&check_with(&ibd.sealed(), extended()), "entry_differs", &on("entry_differs", "b", leaf));
+}
+
+#[test]
+fn every_rule_of_trees_has_a_table_that_breaks_it() {
+    damage_of_whole_pages_is_named();
+    damage_of_page_headers_is_named();
+    damage_of_records_is_named();
+    damage_of_node_pointers_leads_nowhere_twice();
+    damage_of_segments_and_descriptors_is_named();
+    damage_that_hides_what_should_be_known_is_named();
+    damage_of_off_page_values_is_named();
+    damage_between_rows_and_entries_is_named();
+    truncated_table_names_what_is_gone();
+    let named = NAMED.with_borrow(BTreeSet::clone);
+    let missing: Vec<_> = Rule::ALL.iter().map(|rule| rule.name()).filter(|name| !named.contains(name)).collect();
+    assert!(missing.is_empty(), "rules without a table that breaks them: {missing:?}");
+}
+
 #[test]
 fn truncated_table_names_what_is_gone() {
     let bytes = whole_table();
     let rules = |pages: usize| {
         let report = check(&bytes[..pages * 16384]);
         assert_eq!(report.exit_status(), 1, "{pages} pages");
-        report.findings.iter().map(|finding| finding.rule).collect::<Vec<_>>()
+        let rules: Vec<_> = report.findings.iter().map(|finding| finding.rule).collect();
+        NAMED.with_borrow_mut(|named| named.extend(&rules));
+        rules
     };
     assert_eq!(rules(bytes.len() / 16384 - 10), ["truncated"], "none of them was in use");
     let rules = rules(100);

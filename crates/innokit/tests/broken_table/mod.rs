@@ -35,6 +35,16 @@ impl Ibd {
         Self { original: bytes.clone(), bytes, format, ids }
     }
 
+    /// The names of the indexes.
+    pub fn names(&self) -> Vec<String> {
+        self.ids.keys().cloned().collect()
+    }
+
+    /// The name of the index with this number.
+    pub fn name_of(&self, id: u64) -> String {
+        self.ids.iter().find(|(_, other)| **other == id).expect("an index").0.clone()
+    }
+
     fn size(&self) -> usize {
         self.format.physical().bytes()
     }
