@@ -123,6 +123,23 @@ pub const LOB_ENTRY: Structure = Structure {
 pub const LOB_DATA_PAGE: Structure =
     Structure { name: "LOB data page", fields: fields![lob: LOB_DATA_LEN Some(4), LOB_DATA None] };
 
+/// First page of a value that is kept in compressed pieces.
+pub const ZLOB_FIRST: Structure = Structure {
+    name: "ZLOB first page",
+    fields: fields![lob:
+        ZLOB_FIRST_DATA_LEN Some(4), ZLOB_FIRST_INDEX_LIST Some(16), ZLOB_FIRST_ENTRIES None,
+    ],
+};
+
+/// Entry of the list of pieces of such a value.
+pub const ZLOB_ENTRY: Structure = Structure {
+    name: "ZLOB entry",
+    fields: fields![lob:
+        ZLOB_ENTRY_PAGE_NO Some(4), ZLOB_ENTRY_FRAGMENT Some(2), ZLOB_ENTRY_DATA_LEN Some(4),
+        ZLOB_ENTRY_ZLIB_LEN Some(4), ZLOB_ENTRY_SIZE None,
+    ],
+};
+
 /// Log block.
 pub const LOG_BLOCK: Structure = Structure {
     name: "log block",

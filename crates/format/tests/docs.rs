@@ -17,7 +17,15 @@ const MAPS: [(&str, &str, &[Structure]); 8] = [
     (
         "lob.md",
         include_str!("../docs/lob.md"),
-        &[layout::REFERENCE, layout::BLOB_PART, layout::LOB_FIRST, layout::LOB_ENTRY, layout::LOB_DATA_PAGE],
+        &[
+            layout::REFERENCE,
+            layout::BLOB_PART,
+            layout::LOB_FIRST,
+            layout::LOB_ENTRY,
+            layout::LOB_DATA_PAGE,
+            layout::ZLOB_FIRST,
+            layout::ZLOB_ENTRY,
+        ],
     ),
     ("log-block.md", include_str!("../docs/log-block.md"), &[layout::LOG_BLOCK]),
     ("redo-mysql.md", include_str!("../docs/redo-mysql.md"), &[layout::MYSQL_LOG_HEADER, layout::MYSQL_CHECKPOINT]),

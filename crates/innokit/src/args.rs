@@ -234,6 +234,10 @@ pub struct TableArgs {
     #[arg(long, help_heading = "Output")]
     pub json: bool,
 
+    /// Show a bar with bytes, rate and time left: `auto` when standard error is a terminal.
+    #[arg(long, value_enum, default_value_t = Progress::Auto, value_name = "WHEN", help_heading = "Output")]
+    pub progress: Progress,
+
     /// List at most N findings (all are counted).
     #[arg(long, value_name = "N", default_value_t = 1000, help_heading = "Output")]
     pub max_findings: usize,

@@ -28,7 +28,7 @@ pub fn run(args: &CheckArgs) -> Result<u8, Box<dyn Error>> {
         return Err("`--level structure` needs files: standard input cannot be read out of order".into());
     }
     let report = examine(args)?;
-    let tables = structure.then(|| jobs::tables(&args.paths, &table_options(args))).transpose()?;
+    let tables = structure.then(|| tables(args)).transpose()?;
     if args.verbose {
         print::effort(&report, &mut io::stderr().lock())?;
     }
@@ -57,6 +57,13 @@ fn print(args: &CheckArgs, report: &Report, tables: Option<&TableReport>) -> io:
             tables.map_or(Ok(()), |tables| table_print::check(tables, (args.quiet, args.verbose), &mut out))
         }
     }
+}
+
+fn tables(args: &CheckArgs) -> Result<TableReport, jobs::Error> {
+    let bar = Bar::new(args.progress, Some(0));
+    let report = jobs::tables_watched(&args.paths, &table_options(args), bar.watch_total().as_deref())?;
+    bar.finish();
+    Ok(report)
 }
 
 fn table_options(args: &CheckArgs) -> TableOptions {

@@ -9,6 +9,8 @@ use crate::args::Progress;
 
 /// What a job calls with its counters.
 type Watch = dyn Fn(&Counters) + Sync;
+/// What a job calls that finds out by itself how many bytes there are to read.
+type TotalWatch = dyn Fn(u64, &Counters) + Sync;
 
 /// A bar, or nothing where nobody would see it.
 pub struct Bar(Option<Box<Watch>>, Option<ProgressBar>);
@@ -33,6 +35,16 @@ impl Bar {
     /// What a job calls with its counters.
     pub fn watch(&self) -> Option<&Watch> {
         self.0.as_deref()
+    }
+
+    /// What a job calls with the bytes there are to read, and its counters. Pages that nobody needs are in the number too.
+    pub fn watch_total(&self) -> Option<Box<TotalWatch>> {
+        let shown = self.1.clone()?;
+        Some(Box::new(move |total, counters| {
+            let read = counters.total().bytes_read;
+            shown.set_length(total.max(read));
+            shown.set_position(read);
+        }))
     }
 
     /// Takes the bar off the screen, before findings are printed.

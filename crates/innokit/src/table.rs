@@ -9,6 +9,7 @@ use jobs::tree::walk::Depth;
 use jobs::{TableOptions, TableReport};
 
 use crate::args::{Ahead, Io, TableArgs, TableCommand};
+use crate::progress::Bar;
 use crate::table_print;
 
 /// Looks at the tables and prints the report; the exit status.
@@ -17,7 +18,10 @@ pub fn run(command: &TableCommand) -> Result<u8, Box<dyn Error>> {
         TableCommand::Check(args) => (&args.table, Depth::Check, args.extended),
         TableCommand::Count(args) => (args, Depth::Count, false),
     };
-    let report = jobs::tables(&args.paths, &TableOptions { extended, ..options(args, depth) })?;
+    let bar = Bar::new(args.progress, Some(0));
+    let options = TableOptions { extended, ..options(args, depth) };
+    let report = jobs::tables_watched(&args.paths, &options, bar.watch_total().as_deref())?;
+    bar.finish();
     if args.verbose {
         table_print::effort(&report, &mut io::stderr().lock())?;
     }

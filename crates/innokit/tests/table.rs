@@ -116,6 +116,18 @@ fn what_is_no_table_is_passed_over_and_what_is_missing_is_said() {
 }
 
 #[test]
+fn a_bar_is_drawn_for_who_asks_for_it_and_says_nothing_on_standard_output() {
+    let path = all_datadirs().join("mysql-16k/shop/row_compact.ibd");
+    for command in ["check", "count"] {
+        let plain = table(command, &path, &["--json"]).json();
+        let with_bar = table(command, &path, &["--json", "--progress", "always"]).json();
+        assert_eq!(plain["totals"]["entries"], with_bar["totals"]["entries"], "{command}");
+        let never = table(command, &path, &["--progress", "never"]);
+        assert_eq!(never.errors, "", "{command}");
+    }
+}
+
+#[test]
 fn the_answer_does_not_hang_on_workers_nor_on_read_ahead() {
     let datadir = all_datadirs().join("mysql-16k-crashed");
     let one = table("check", &datadir, &["-q", "--threads", "1"]);

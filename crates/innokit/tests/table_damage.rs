@@ -1,5 +1,6 @@
 //! Each damage that a checksum does not show is found, and named by index, page and rule; and no damage stops the check.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
+#![allow(clippy::little_endian_bytes, reason = "coordinates are stored little-endian")]
 
 mod broken_table;
 mod common;
@@ -262,6 +263,17 @@ fn damage_of_node_pointers_leads_nowhere_twice() {
 }
 
 #[test]
+fn damage_of_rectangles_is_named() {
+    let mut ibd = Ibd::new(std::fs::read(all_datadirs().join("mysql-16k/shop/places.ibd")).expect("a table"));
+    let root = ibd.root("place");
+    let pointer = ibd.records(root)[1];
+    // The highest x, behind the lowest: lower than all.
+    put(ibd.page(root), pointer + 8, &(-1000_f64).to_le_bytes());
+    let expected = Expected { rule: "father_rectangle", index: Some("place"), page: None };
+    assert_named(&check(&ibd.sealed()), "a rectangle too small", &expected);
+}
+
+#[test]
 fn damage_of_segments_and_descriptors_is_named() {
     damage("FSP_SIZE=5", true, |ibd| {
         put(ibd.page(0), 46, &5_u32.to_be_bytes());
@@ -440,6 +452,7 @@ fn every_rule_of_trees_has_a_table_that_breaks_it() {
     damage_of_page_headers_is_named();
     damage_of_records_is_named();
     damage_of_node_pointers_leads_nowhere_twice();
+    damage_of_rectangles_is_named();
     damage_of_segments_and_descriptors_is_named();
     damage_that_hides_what_should_be_known_is_named();
     damage_of_off_page_values_is_named();

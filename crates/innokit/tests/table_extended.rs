@@ -48,8 +48,10 @@ fn extended() -> TableOptions {
     TableOptions { workers: 2, extended: true, ..TableOptions::default() }
 }
 
-/// `index rule page record message` of each finding.
-fn told(report: &TableReport) -> Vec<(String, &'static str, Option<u32>, Option<u16>, String)> {
+/// A finding: index, rule, page, record, message.
+type Told = (String, &'static str, Option<u32>, Option<u16>, String);
+
+fn told(report: &TableReport) -> Vec<Told> {
     let findings = report.findings.iter();
     findings.map(|f| (f.index.clone().unwrap_or_default(), f.rule, f.page, f.record, f.message.clone())).collect()
 }
@@ -205,7 +207,7 @@ fn more_differences_than_can_be_kept_are_counted() {
         for leaf in ibd.leaves("b") {
             // The first and the last one have to do with the parents and the neighbours.
             let records = ibd.records(leaf);
-            for record in records[1..records.len() - 1].to_vec() {
+            for &record in &records[1..records.len() - 1] {
                 broken += 1;
                 let page = ibd.page(leaf);
                 let end_of_b = record + usize::from(page[record - 7]);

@@ -15,5 +15,5 @@ pub use job::info::report::{FileInfo, InfoReport, Tablespace};
 pub use job::info::{InfoOptions, info};
 pub use job::redo_info::report::RedoInfo;
 pub use job::redo_info::{RedoInfoOptions, redo_info};
-pub use job::table::{TableOptions, TableReport, tables};
+pub use job::table::{TableOptions, TableReport, tables, tables_watched};
 pub use out::report::{Counts, FileReport, Finding, Report, Severity};

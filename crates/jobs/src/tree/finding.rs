@@ -19,6 +19,7 @@ format::rules! {
     TwiceLinked "twice_linked" "the tree leads to page {found} twice"
     FatherKey "father_key" "the key of the node pointer on page {found} is greater than the first key of the page that it leads to"
     FatherOrder "father_order" "the node pointer on page {found} does not lie above the keys of the page before the one that it leads to"
+    FatherRectangle "father_rectangle" "the rectangle of the node pointer on page {found} does not hold that of the record"
     PageOrder "page_order" "the first key is not greater than the last key of page {found}, the page before"
     NodePointer "node_pointer" "the node pointer's fields cannot be found, nor the page that it leads to"
     FreedPage "freed_page" "the tree needs the page, which the extent descriptors have as free"

@@ -9,6 +9,7 @@
 //! are still to come, and one bit for each page of the tablespace.
 
 mod order;
+mod rectangles;
 mod sweep;
 mod values;
 
@@ -568,11 +569,9 @@ impl<'w> Walk<'w> {
     }
 
     fn say_what_was_left_out(&mut self) {
-        if self.root_is_rtree() {
-            self.leave_out("the rectangles of the R-tree");
-        } else if self.index.is_none() {
+        if self.index.is_none() {
             self.leave_out("fields and the order of keys: no definition of the table was found");
-        } else if self.report.counts.unordered > 0 {
+        } else if self.report.counts.unordered > 0 && !self.root_is_rtree() {
             self.leave_out("the order of some keys: their collation is not known to innokit");
         }
     }

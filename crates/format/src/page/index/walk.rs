@@ -113,11 +113,10 @@ impl Bounds {
             RecordStyle::Redundant => 7,
         };
         let directory = u16::try_from(page.directory_start()).unwrap_or(u16::MAX);
-        Self {
-            first: page.style().heap_start() + header,
-            end: page.heap_top().min(directory),
-            records: page.heap_count().saturating_sub(2),
-        }
+        let (start, end) = (page.style().heap_start(), page.heap_top().min(directory));
+        // The page header may count more records than there is room for.
+        let room = end.saturating_sub(start) / header;
+        Self { first: start + header, end, records: page.heap_count().saturating_sub(2).min(room) }
     }
 
     /// An entry can be without data, so that its origin is the end of the heap.

@@ -1,6 +1,7 @@
 #![doc = include_str!("../../../docs/lob.md")]
 
 mod reader;
+mod zip_pieces;
 
 use crate::bytes::be;
 use crate::page::fil::{FIL_PAGE_DATA, FIL_PAGE_NEXT, FIL_PAGE_TYPE, PageType};
@@ -59,6 +60,35 @@ pub const LOB_DATA_LEN: usize = 39;
 /// The data.
 pub const LOB_DATA: usize = 49;
 
+/// First page of a value that is compressed in pieces: data on it. 4 bytes.
+pub const ZLOB_FIRST_DATA_LEN: usize = 54;
+/// List of the value's pieces in use. 16 bytes.
+pub const ZLOB_FIRST_INDEX_LIST: usize = 88;
+/// Entries of pieces begin, then those of fragments, then data.
+pub const ZLOB_FIRST_ENTRIES: usize = 136;
+/// Bytes of an entry of a fragment.
+pub const ZLOB_FRAG_ENTRY_SIZE: usize = 24;
+
+/// Page where the piece's stream begins. 4 bytes.
+pub const ZLOB_ENTRY_PAGE_NO: usize = 48;
+/// Number of the fragment that holds the end of the stream, on its page. 2 bytes.
+pub const ZLOB_ENTRY_FRAGMENT: usize = 52;
+/// Bytes of the piece, inflated. 4 bytes.
+pub const ZLOB_ENTRY_DATA_LEN: usize = 54;
+/// Bytes of its stream. 4 bytes.
+pub const ZLOB_ENTRY_ZLIB_LEN: usize = 58;
+/// The next entry.
+pub const ZLOB_ENTRY_SIZE: usize = 66;
+
+/// Fragments of a page, counted from its end. 2 bytes.
+const ZLOB_FRAGMENTS_FROM_END: usize = 10;
+/// The first fragment's offset, counted from the page's end; the others' lie below. 2 bytes.
+const ZLOB_FRAGMENT_0_FROM_END: usize = 12;
+/// In a fragment: its bytes, these ones among them. 2 bytes.
+const ZLOB_FRAGMENT_LEN: usize = 4;
+/// In a fragment: its data.
+const ZLOB_FRAGMENT_DATA: usize = 8;
+
 /// Where the rest of a field lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Reference {
@@ -110,7 +140,7 @@ pub enum Chain {
     Zip,
     /// MySQL 8: the first page lists the pieces: [`LobFirst`].
     Lob,
-    /// MySQL 8, ROW_FORMAT=COMPRESSED, large values.
+    /// MySQL 8, ROW_FORMAT=COMPRESSED, large values: pieces that are compressed each on its own, [`ZipEntry`].
     ZipLob,
 }
 
@@ -219,4 +249,66 @@ impl LobEntry {
 pub fn lob_data(page: &[u8]) -> Option<&[u8]> {
     let len = be::u32_at(page, LOB_DATA_LEN)? as usize;
     page.get(LOB_DATA..)?.get(..len)
+}
+
+/// A piece of a value that is stored as [`Chain::ZipLob`]: a zlib stream of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ZipEntry {
+    /// The next piece's entry; its page is [`PageNo::NONE`] at the end.
+    pub next: FileAddress,
+    /// Where its stream begins.
+    pub page_no: PageNo,
+    /// Number of its fragment, where its stream ends in one.
+    pub fragment: u16,
+    /// Bytes of the piece.
+    pub len: u32,
+    /// Bytes of its stream.
+    pub zlib_len: u32,
+}
+
+impl ZipEntry {
+    /// Reads the entry at `offset` of a page.
+    #[must_use]
+    pub fn read(page: &[u8], offset: u16) -> Option<Self> {
+        let entry = page.get(usize::from(offset)..)?.get(..ZLOB_ENTRY_SIZE)?;
+        Some(Self {
+            next: FileAddress::read(entry, LOB_ENTRY_NEXT)?,
+            page_no: PageNo(be::u32_at(entry, ZLOB_ENTRY_PAGE_NO)?),
+            fragment: be::u16_at(entry, ZLOB_ENTRY_FRAGMENT)?,
+            len: be::u32_at(entry, ZLOB_ENTRY_DATA_LEN)?,
+            zlib_len: be::u32_at(entry, ZLOB_ENTRY_ZLIB_LEN)?,
+        })
+    }
+}
+
+/// How many entries of pieces and of fragments a first page of so many bytes has.
+const fn zip_first_entries(page_len: usize) -> (usize, usize) {
+    match page_len {
+        16_384.. => (100, 200),
+        8192.. => (80, 100),
+        4096.. => (40, 40),
+        2048.. => (20, 20),
+        _ => (5, 5),
+    }
+}
+
+/// The bytes of a stream on a page: on the first page of the value, on a page of type 26, or the fragment with that number on a page of
+/// type 28. `None` for other pages, and where they would leave it.
+#[must_use]
+pub fn zip_lob_data(page: &[u8], fragment: u16) -> Option<&[u8]> {
+    match be::u16_at(page, FIL_PAGE_TYPE)? {
+        25 => {
+            let (pieces, fragments) = zip_first_entries(page.len());
+            let start = ZLOB_FIRST_ENTRIES + pieces * ZLOB_ENTRY_SIZE + fragments * ZLOB_FRAG_ENTRY_SIZE;
+            page.get(start..)?.get(..be::u32_at(page, ZLOB_FIRST_DATA_LEN)? as usize)
+        }
+        26 => lob_data(page),
+        28 => {
+            let count = be::u16_at(page, page.len().checked_sub(ZLOB_FRAGMENTS_FROM_END)?)?;
+            let slot = page.len().checked_sub(ZLOB_FRAGMENT_0_FROM_END + 2 * usize::from(fragment))?;
+            let node = page.get(usize::from(be::u16_at(page, slot)?)..).filter(|_| fragment < count)?;
+            node.get(ZLOB_FRAGMENT_DATA..usize::from(be::u16_at(node, ZLOB_FRAGMENT_LEN)?))
+        }
+        _ => None,
+    }
 }

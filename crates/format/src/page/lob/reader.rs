@@ -3,10 +3,11 @@
 use flate2::{Decompress, FlushDecompress, Status};
 use thiserror::Error;
 
-use super::{Chain, LobEntry, LobFirst, Part, Reference, lob_data, zip_part};
+use super::zip_pieces::ZipPieces;
+use super::{Chain, LobEntry, LobFirst, Part, Reference, ZLOB_FIRST_INDEX_LIST, lob_data, zip_part};
 use crate::bytes::be;
 use crate::page::fil::{FIL_PAGE_DATA, FIL_PAGE_NEXT, FIL_PAGE_TYPE};
-use crate::page::fsp::FileAddress;
+use crate::page::fsp::{FileAddress, ListBase};
 use crate::page::space_format::Family;
 use crate::types::PageNo;
 
@@ -39,12 +40,6 @@ pub enum LobDamage {
     #[error("the off-page value cannot be inflated at page {page_no}")]
     Stream {
         /// The page at which it breaks.
-        page_no: PageNo,
-    },
-    /// The value is kept in a way that is not followed here: MySQL 8's large values in ROW_FORMAT=COMPRESSED.
-    #[error("the off-page value that begins at page {page_no} is compressed in pieces, which innokit does not follow")]
-    Unsupported {
-        /// The first page.
         page_no: PageNo,
     },
 }
@@ -80,6 +75,8 @@ enum State {
         pieces: Vec<(PageNo, u32)>,
         next: FileAddress,
     },
+    /// Pieces that are compressed each on its own.
+    ZipPieces(Box<ZipPieces>),
     Done,
 }
 
@@ -106,6 +103,7 @@ impl LobReader {
             State::First => Some(self.reference.page_no),
             State::Parts(page_no) | State::Zip(page_no, _) => Some(*page_no),
             State::Pieces { pieces, next } => Some(pieces.last().map_or(next.page_no, |(page_no, _)| *page_no)),
+            State::ZipPieces(pieces) => Some(pieces.wants()),
             State::Done => None,
         }
     }
@@ -139,6 +137,7 @@ impl LobReader {
                 }
                 None => self.entries(page, page_no, next)?,
             },
+            State::ZipPieces(pieces) => self.zip_pieces(page, page_no, pieces)?,
             State::Done => {}
         }
         self.settle()
@@ -165,7 +164,10 @@ impl LobReader {
         match Chain::of(page, self.family).ok_or(LobDamage::NotAValue { page_no, stored })? {
             Chain::Parts => self.part(page, page_no, offset),
             Chain::Zip => self.packed(page, page_no, offset, Box::new(Decompress::new(true))),
-            Chain::ZipLob => Err(LobDamage::Unsupported { page_no }),
+            Chain::ZipLob => {
+                let list = ListBase::read(page, ZLOB_FIRST_INDEX_LIST).ok_or(LobDamage::NotAPart { page_no })?;
+                self.zip_pieces(page, page_no, Box::new(ZipPieces::from(list.first)))
+            }
             Chain::Lob => {
                 let first = LobFirst::read(page).ok_or(LobDamage::NotAPart { page_no })?;
                 self.entries(page, page_no, first.entries.first)
@@ -233,6 +235,18 @@ impl LobReader {
         }
         pieces.reverse();
         self.state = State::Pieces { pieces, next };
+        Ok(())
+    }
+
+    /// What a page has of the entries and of the streams, whichever is wanted.
+    fn zip_pieces(&mut self, page: &[u8], page_no: PageNo, mut pieces: Box<ZipPieces>) -> Result<(), LobDamage> {
+        if pieces.is_at_entries() {
+            let room = u64::from(self.reference.len) - self.found;
+            pieces.read_entries(page, page_no, room).ok_or(LobDamage::NotAPart { page_no })?;
+        } else if let Some(inflated) = pieces.take_data(page, page_no)? {
+            self.add(&inflated)?;
+        }
+        self.state = if pieces.is_done() { State::Done } else { State::ZipPieces(pieces) };
         Ok(())
     }
 

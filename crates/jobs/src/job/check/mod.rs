@@ -233,7 +233,11 @@ impl Throttle {
 }
 
 /// Runs `work` and, when somebody watches, a thread that shows them the counters until it ends.
-fn watched<T>(watch: Option<&(dyn Fn(&Counters) + Sync)>, counters: &Counters, work: impl FnOnce() -> T) -> T {
+pub(crate) fn watched<T>(
+    watch: Option<&(dyn Fn(&Counters) + Sync)>,
+    counters: &Counters,
+    work: impl FnOnce() -> T,
+) -> T {
     let Some(watch) = watch else { return work() };
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {

@@ -18,6 +18,7 @@ use flow::{Counters, FileId, FileSet, Gather, GatherPlan, ReadAhead, ReadOptions
 use format::keyring::KeyStore;
 
 use crate::Error;
+use crate::job::check::watched;
 use crate::source::content::Content;
 use crate::source::datadir::{Candidate, Inventory};
 use crate::source::keys::{KeyFiles, SpaceKey};
@@ -98,11 +99,26 @@ struct Walked {
     elapsed: Duration,
 }
 
+/// What somebody who watches is told now and then: about how many bytes there are to read in all, and the counters.
+pub type TableWatch<'w> = &'w (dyn Fn(u64, &Counters) + Sync);
+
 /// Looks at the tables of all tablespaces in `paths`.
 ///
 /// # Errors
 /// Options that cannot work, keys that cannot be read. Damage and unreadable files are in the report.
 pub fn tables(paths: &[PathBuf], options: &TableOptions) -> Result<TableReport, Error> {
+    tables_watched(paths, options, None)
+}
+
+/// The same, with somebody who watches.
+///
+/// # Errors
+/// As [`tables`].
+pub fn tables_watched(
+    paths: &[PathBuf],
+    options: &TableOptions,
+    watch: Option<TableWatch<'_>>,
+) -> Result<TableReport, Error> {
     let start = Instant::now();
     options.read.validate().map_err(|error| Error::Usage(error.to_string()))?;
     let keys = options.keys.read()?;
@@ -118,8 +134,14 @@ pub fn tables(paths: &[PathBuf], options: &TableOptions) -> Result<TableReport, 
     });
     let counters = Counters::new(workers);
     let matches = if options.extended { Matches::plan(&subjects, &definitions) } else { Matches::default() };
-    let mut walked = walk_all(&subjects, (&definitions, &matches), &set, options, &counters)?;
-    matches.settle(&subjects, &set, options, &counters, &mut walked)?;
+    let total = bytes_of(&subjects);
+    let tell = watch.map(|watch| move |counters: &Counters| watch(total, counters));
+    let watch = tell.as_ref().map(|tell| tell as &(dyn Fn(&Counters) + Sync));
+    let walked = watched(watch, &counters, || {
+        let mut walked = walk_all(&subjects, (&definitions, &matches), &set, options, &counters)?;
+        matches.settle(&subjects, &set, options, &counters, &mut walked)?;
+        Ok::<_, Error>(walked)
+    })?;
     let mut report = settle::settle(&subjects, &definitions, &walked, &inventory, options);
     report.effort = report::Effort {
         elapsed: start.elapsed(),
@@ -130,6 +152,16 @@ pub fn tables(paths: &[PathBuf], options: &TableOptions) -> Result<TableReport, 
     };
     report.totals.seconds = start.elapsed().as_secs_f64();
     Ok(report)
+}
+
+/// Bytes of the pages of all trees, as their segments count them.
+fn bytes_of(subjects: &[Subject]) -> u64 {
+    let known = subjects.iter().filter_map(|subject| subject.opened.as_ref().ok());
+    let bytes = |known: &Known| {
+        let pages: u64 = known.roots.iter().map(|root| root.pages).sum();
+        pages * u64::from(known.space.format.physical().get())
+    };
+    known.map(bytes).sum()
 }
 
 type Files = Vec<(PathBuf, FileId, u64)>;

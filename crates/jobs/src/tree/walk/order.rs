@@ -13,7 +13,7 @@ impl Walk<'_> {
     pub(super) fn neighbours(&mut self, number: usize, task: &Task, page: &IndexPage<'_>, tools: &mut Tools) {
         if page.page_type() == PageType::RTREE {
             // Its levels are linked in the order in which their pages were split.
-            return;
+            return self.rectangles(task, page, tools);
         }
         let Some(level) = self.levels.get_mut(number) else { return };
         let before = std::mem::replace(&mut level.before, Before::Unknown);

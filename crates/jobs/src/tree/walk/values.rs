@@ -6,7 +6,7 @@ use flow::Gather;
 use format::bytes::be;
 use format::page::fil::{FIL_PAGE_TYPE, PageType};
 use format::page::index::IndexPage;
-use format::page::lob::{LobDamage, LobReader, Reference};
+use format::page::lob::{LobReader, Reference};
 use format::record::Storage;
 use format::{PageNo, Verdict};
 
@@ -78,9 +78,6 @@ impl Walk<'_> {
         while value.reader.wants() == Some(page_no) {
             match value.reader.take(&image) {
                 Ok(()) => {}
-                Err(LobDamage::Unsupported { .. }) => {
-                    return self.leave_out("off-page values that MySQL compresses in pieces");
-                }
                 Err(damage) => {
                     let finding = TreeFinding::new(Rule::OffPage, value.page_no, 0, 0).at(value.origin);
                     return self.report(finding.because(&damage.to_string()));
