@@ -28,7 +28,7 @@ impl Walk<'_> {
     }
 }
 
-#[expect(clippy::little_endian_bytes, reason = "coordinates are stored little-endian")]
+/// Coordinates are stored little-endian.
 fn rectangle(index: &IndexDef, record: &Record<'_>, fields: &mut RecordFields) -> Option<Rectangle> {
     index.layout.locate(record, fields).ok()?;
     let (doubles, []) = fields.bytes(record.page(), 0)?.as_chunks::<8>() else { return None };
