@@ -15,7 +15,6 @@ use std::cmp::Ordering;
 
 use flow::Gather;
 use format::PageNo;
-use format::page::fil::PageType;
 use format::page::index::IndexPage;
 use format::record::Record;
 use format::schema::{IndexDef, compare_keys};
@@ -54,7 +53,8 @@ impl Walk<'_> {
     /// find out what.
     #[must_use]
     pub fn sweep(mut self, gather: &mut Gather<'_>, tools: &mut Tools, memory: u64) -> Option<TreeReport> {
-        if self.root.level == 0 || self.root.level > LEVELS_MAX {
+        // The rectangles of an R-tree are held against the parent of each page, whose leaves have no order.
+        if self.root.level == 0 || self.root.level > LEVELS_MAX || self.root_is_rtree() {
             return None;
         }
         let swept = self.swept(gather, tools, memory);
@@ -176,7 +176,7 @@ impl Walk<'_> {
         if !self.contents(0, &page, true, tools) {
             return false;
         }
-        if self.depth == Depth::Count || page.page_type() == PageType::RTREE {
+        if self.depth == Depth::Count {
             return true;
         }
         let before = at.checked_sub(1).and_then(|at| stretch.tasks.get(at)).map(|task| task.page_no);
