@@ -13,6 +13,7 @@ pub use error::Error;
 pub use job::check::{Check, CheckOptions};
 pub use job::info::report::{FileInfo, InfoReport, Tablespace};
 pub use job::info::{InfoOptions, info};
+pub use job::recover::{RecoverError, RecoverOptions, Recovered, recover};
 pub use job::redo_info::report::RedoInfo;
 pub use job::redo_info::{RedoInfoOptions, redo_info};
 pub use job::table::{TableOptions, TableReport, tables, tables_watched};

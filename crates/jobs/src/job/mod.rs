@@ -3,5 +3,6 @@
 pub mod bench;
 pub mod check;
 pub mod info;
+pub mod recover;
 pub mod redo_info;
 pub mod table;
