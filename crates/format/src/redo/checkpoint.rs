@@ -10,30 +10,73 @@ use crate::page::checksum::crc32c;
 use crate::redo::mariadb::{
     CHECKPOINT_1, CHECKPOINT_2, CHECKPOINT_CHECKSUM, CHECKPOINT_END_LSN, CHECKPOINT_LSN, Format, LogFile,
 };
-use crate::types::Lsn;
+use crate::types::{Lsn, SpaceId};
 
 /// Bytes of a checkpoint slot.
 pub const SLOT_SIZE: usize = 64;
-/// First byte of FILE_CHECKPOINT, the numbers of tablespace and page, LSN.
-const RECORD_SIZE: usize = 11;
-/// The record, end marker and checksum, and a zero behind it, so that what lies there is no mini-transaction.
-pub const CLOSING_SIZE: usize = RECORD_SIZE + 1 + 4 + 1;
-const FILE_CHECKPOINT: u8 = 0xF0 | (RECORD_SIZE as u8 - 1);
+const FILE_MODIFY: u8 = 0xB0;
+const FILE_CHECKPOINT: u8 = 0xF0;
+/// Lengths to this one stand in a record's first byte.
+const SHORT_MAX: usize = 15;
 
-/// What closes a log that ends at `end`: a mini-transaction that names `end` as the checkpoint, and a zero behind it. It may wrap, as
-/// all of the log does. `None` for formats that are closed otherwise: encrypted ones and those before 10.8.
+/// What closes a log that ends at `end`: for each tablespace of `named` a mini-transaction that says that its file has this name
+/// (`./db/t.ibd`), then one that names `end` as the checkpoint, and a zero behind it, so that what lies there is no
+/// mini-transaction. It may wrap, as all of the log does. `None` for formats that are closed otherwise: encrypted ones and those
+/// before 10.8.
+///
+/// A tablespace is to be named if the log made or renamed its file: where the transaction that wanted this had not ended, the server
+/// will undo it, and the dictionary does not tell it what the file is called meanwhile.
 #[must_use]
-pub fn closing(file: &LogFile, end: Lsn) -> Option<[u8; CLOSING_SIZE]> {
+pub fn closing<'n>(file: &LogFile, end: Lsn, named: impl IntoIterator<Item = (SpaceId, &'n [u8])>) -> Option<Vec<u8>> {
     if file.format != (Format::Stream { encrypted: None }) || end < file.first_lsn {
         return None;
     }
-    let mut bytes = [0; CLOSING_SIZE];
-    *bytes.first_mut()? = FILE_CHECKPOINT;
-    be::put_u64(&mut bytes, 3, end.0)?;
-    *bytes.get_mut(RECORD_SIZE)? = file.sequence_bit(end.0.checked_add(RECORD_SIZE as u64)?);
-    let crc = crc32c(bytes.get(..RECORD_SIZE)?);
-    be::put_u32(&mut bytes, RECORD_SIZE + 1, crc)?;
+    let mut bytes = Vec::new();
+    for (space, name) in named {
+        put_mtr(&mut bytes, file, end, &record(FILE_MODIFY, space, name)?)?;
+    }
+    put_mtr(&mut bytes, file, end, &record(FILE_CHECKPOINT, SpaceId::SYSTEM, &end.0.to_be_bytes())?)?;
+    bytes.push(0);
     Some(bytes)
+}
+
+/// A record about a file: type and length, tablespace, page 0, and the rest.
+fn record(kind: u8, space: SpaceId, rest: &[u8]) -> Option<Vec<u8>> {
+    let mut body = varint(space.0)?;
+    body.push(0);
+    body.extend_from_slice(rest);
+    let mut record = vec![kind];
+    if body.len() <= SHORT_MAX {
+        *record.first_mut()? |= u8::try_from(body.len()).ok()?;
+    } else {
+        // The length counts its own bytes.
+        let lens = (1..=3).filter_map(|own| varint(u32::try_from(body.len() + own - SHORT_MAX).ok()?));
+        record.extend(lens.zip(1..).find(|(len, own)| len.len() == *own)?.0);
+    }
+    record.extend(body);
+    Some(record)
+}
+
+/// A number in the shortest of its forms, each of which begins where the one before ends.
+fn varint(value: u32) -> Option<Vec<u8>> {
+    const FORMS: [(u8, u32); 5] = [(0, 0), (0x80, 128), (0xC0, 16512), (0xE0, 2_113_664), (0xF0, 270_549_120)];
+    let (number, (mark, from)) = FORMS.into_iter().enumerate().rfind(|&(_, (_, from))| value >= from)?;
+    let len = number + 1;
+    let mut bytes = (value - from).to_be_bytes().to_vec();
+    if len > bytes.len() {
+        bytes.insert(0, 0);
+    }
+    let mut bytes = bytes.split_off(bytes.len() - len);
+    *bytes.first_mut()? |= mark;
+    Some(bytes)
+}
+
+/// Puts a mini-transaction behind `bytes`, which follow `end`.
+fn put_mtr(bytes: &mut Vec<u8>, file: &LogFile, end: Lsn, records: &[u8]) -> Option<()> {
+    bytes.extend_from_slice(records);
+    bytes.push(file.sequence_bit(end.0.checked_add(bytes.len() as u64)?));
+    bytes.extend(crc32c(records).to_be_bytes());
+    Some(())
 }
 
 /// A checkpoint slot for a log that ends where its checkpoint is.
@@ -82,12 +125,45 @@ mod tests {
     fn a_closed_log_is_byte_for_byte_a_servers() {
         let bytes = log(12288, [12288, 12288], 8 << 20);
         let file = LogFile::parse(&bytes, 8 << 20).expect("a log");
-        let close = |lsn| closing(&file, Lsn(lsn)).expect("closes")[..16].to_vec();
+        let close = |lsn| closing(&file, Lsn(lsn), []).expect("closes")[..16].to_vec();
         assert_eq!(close(12288)[..11], [0xFA, 0, 0, 0, 0, 0, 0, 0, 0, 0x30, 0]);
         assert_eq!(close(12288)[11..], [1, 0x1F, 0xEC, 0x1A, 0x80]);
         assert_eq!(close(45495)[11..], [1, 0x91, 0x52, 0x6E, 0x2C]);
         assert_eq!(clean_slot(Lsn(45463)).expect("a slot")[60..], [0xC9, 0xFD, 0xCC, 0x34]);
         assert_eq!(clean_slot(Lsn(45313)).expect("a slot")[60..], [0xAB, 0x0A, 0x53, 0x15]);
+    }
+
+    #[test]
+    fn names_are_recorded_byte_for_byte_as_a_server_does() {
+        let bytes = log(12288, [12288, 12288], 8 << 20);
+        let file = LogFile::parse(&bytes, 8 << 20).expect("a log");
+        let named = [(SpaceId(8), b"./v/d.ibd".as_slice())];
+        let closed = closing(&file, Lsn(12288), named).expect("closes");
+        let server = [&[0xBB, 8, 0], b"./v/d.ibd".as_slice(), &[1, 0x32, 0x04, 0xA8, 0x8B]].concat();
+        assert_eq!(closed[..17], server);
+        // The checkpoint is where the names begin.
+        assert_eq!(closed[17..20], [0xFA, 0, 0]);
+        assert_eq!(closed[20..28], 12288_u64.to_be_bytes());
+        let long = record(0x90, SpaceId(50), b"./w/x_1_79.ibd").expect("a record");
+        assert_eq!(long[..4], [0x90, 2, 0x32, 0]);
+    }
+
+    #[test]
+    fn numbers_are_written_as_the_server_reads_them() {
+        let cases: [(u32, &[u8]); 9] = [
+            (127, &[0x7F]),
+            (128, &[0x80, 0]),
+            (16511, &[0xBF, 0xFF]),
+            (16512, &[0xC0, 0, 0]),
+            (2_113_663, &[0xDF, 0xFF, 0xFF]),
+            (2_113_664, &[0xE0, 0, 0, 0]),
+            (270_549_119, &[0xEF, 0xFF, 0xFF, 0xFF]),
+            (270_549_120, &[0xF0, 0, 0, 0, 0]),
+            (4_294_967_294, &[0xF0, 0xEF, 0xDF, 0xBF, 0x7E]),
+        ];
+        for (value, bytes) in cases {
+            assert_eq!(varint(value).as_deref(), Some(bytes), "{value}");
+        }
     }
 
     #[test]
@@ -97,7 +173,8 @@ mod tests {
             let mut bytes = log(12288, [12300, 12288], SIZE);
             let file = LogFile::parse(&bytes, SIZE as u64).expect("a log");
             let mut at = file.offset_of(Lsn(end)).expect("a place") as usize;
-            for byte in closing(&file, Lsn(end)).expect("closes") {
+            let named = [(SpaceId(34), b"./shop/#sql-ib48.ibd".as_slice())];
+            for byte in closing(&file, Lsn(end), named.into_iter().take(end as usize % 2)).expect("closes") {
                 bytes[at] = byte;
                 at = if at + 1 == SIZE { START_OFFSET } else { at + 1 };
             }

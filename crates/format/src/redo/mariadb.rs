@@ -42,6 +42,8 @@ const BLOCKS_CHECKPOINT_LSN: usize = 8;
 const BLOCKS_CHECKPOINT_OFFSET: usize = 16;
 const BLOCKS_END_LSN: usize = 496;
 
+/// High half of the first byte of a FILE_MODIFY record.
+const FILE_MODIFY: u8 = 0xB0;
 /// High half of the first byte of a FILE_CHECKPOINT record.
 const FILE_CHECKPOINT: u8 = 0xF0;
 /// The record that names checkpoint `lsn`: its first byte, space and page 0, the LSN.
@@ -193,17 +195,19 @@ impl LogFile {
         let lsn = self.checkpoint.lsn;
         let nonce = if encrypted.is_some() { NONCE_SIZE } else { 0 };
         let readable = encrypted != Some(StreamEncryption::Everything);
-        let mut at = 0;
+        let (mut at, mut is_named) = (0, false);
         loop {
             let rest = bytes.get(at..).unwrap_or(&[]);
             let sequence_bit = |offset| self.sequence_bit(lsn.0.saturating_add((at + offset) as u64));
             match mtr::parse(rest, nonce, sequence_bit) {
+                // What files are called stands before the checkpoint's record, and is nothing to recover.
+                Parsed::Mtr(records, len) if !is_named && is_names(records) => at += len,
                 Parsed::Mtr(records, _) if !is_checkpoint(records, lsn, readable) => {
                     return Ok(LogState::NeedsRecovery);
                 }
-                Parsed::Mtr(_, len) => at += len,
+                Parsed::Mtr(_, len) => (at, is_named) = (at + len, true),
                 Parsed::MoreBytes if bytes.len() < READ_SIZE_MAX => return Ok(LogState::Undecided),
-                Parsed::End | Parsed::MoreBytes if at == 0 => return Err(RedoError::CheckpointDamaged { lsn }),
+                Parsed::End | Parsed::MoreBytes if !is_named => return Err(RedoError::CheckpointDamaged { lsn }),
                 Parsed::End | Parsed::MoreBytes => return Ok(LogState::Clean),
             }
         }
@@ -214,6 +218,11 @@ impl LogFile {
         let laps = lsn.saturating_sub(self.first_lsn.0).checked_div(self.capacity()).unwrap_or(0);
         u8::from(laps.is_multiple_of(2))
     }
+}
+
+/// Whether a mini-transaction consists of FILE_MODIFY records.
+fn is_names(records: &[u8]) -> bool {
+    mtr::records(records).all(|(first, _)| first & 0xF0 == FILE_MODIFY)
 }
 
 /// Whether a mini-transaction consists of FILE_CHECKPOINT records of this checkpoint, or of padding.

@@ -56,12 +56,7 @@ struct Item<'w> {
 }
 
 impl<'w> Work<'w> {
-    pub fn new(
-        plan: &'w Plan,
-        files: &'w Files,
-        engine: &dyn OpenQueue,
-        writer: Option<WriteBack>,
-    ) -> Result<Self> {
+    pub fn new(plan: &'w Plan, files: &'w Files, engine: &dyn OpenQueue, writer: Option<WriteBack>) -> Result<Self> {
         let reader = PageReader::open(engine).map_err(failed("the tablespaces".as_ref(), "preparing to read"))?;
         Ok(Self { plan, files, reader, writer, restores: HashMap::new(), counts: Counts::default() })
     }
@@ -318,7 +313,9 @@ fn in_the_past(bytes: &[u8], id: PageId, space: &Space, end: Lsn) -> Result<()> 
         return Ok(());
     }
     let (name, page) = (space.path.display(), id.page_no);
-    damaged(format!("{name}: page {page} was written at LSN {lsn}, but the redo log ends at LSN {end}: it lost its end"))
+    damaged(format!(
+        "{name}: page {page} was written at LSN {lsn}, but the redo log ends at LSN {end}: it lost its end"
+    ))
 }
 
 /// Makes of a page as it lies in its file what the server works on.

@@ -5,13 +5,13 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use format::Lsn;
-use format::redo::checkpoint::{CLOSING_SIZE, clean_slot, closing, spare_slot};
+use format::redo::checkpoint::{clean_slot, closing, spare_slot};
 use format::redo::mariadb::{Format, LogFile, START_OFFSET};
 use format::redo::mtr_reader::MtrReader;
 use format::redo::record::Mtr;
 use format::redo::verify_mariadb::{self, StreamVerifier, Verifier};
 use format::redo::{self, Kind};
+use format::{Lsn, SpaceId};
 
 use super::error::{Result, damaged, failed, refused};
 
@@ -101,26 +101,34 @@ impl RedoLog {
         Ok(())
     }
 
-    /// Whether a log that ends at `end` has room for what closes it, without touching what is needed until then.
-    pub fn has_room(&self, end: Lsn) -> bool {
+    /// What closes a log that ends at `end`, after which these tablespaces are named. Fails if there is no room for it but where the
+    /// log is needed until then.
+    pub fn closing(&self, end: Lsn, named: &[(SpaceId, Vec<u8>)]) -> Result<Vec<u8>> {
+        let named = named.iter().map(|(space, name)| (*space, name.as_slice()));
+        let Some(bytes) = closing(&self.parsed, end, named) else { return refused("the redo log cannot be closed") };
         let capacity = self.parsed.size - self.parsed.payload_start();
-        end.0 - self.parsed.checkpoint.lsn.0 + CLOSING_SIZE as u64 <= capacity
+        if end.0 - self.parsed.checkpoint.lsn.0 + bytes.len() as u64 > capacity {
+            return refused("the redo log is full, and has no room for the record that closes it");
+        }
+        Ok(bytes)
     }
 
     /// Says that everything up to `end` is in the data files: the server starts there, without recovery.
-    pub fn close(&self, end: Lsn) -> Result<()> {
-        let parts = closing(&self.parsed, end).zip(clean_slot(end)).zip(spare_slot(&self.header, &self.parsed));
-        let Some(((bytes, slot), slot_at)) = parts else { return refused("the redo log cannot be closed") };
-        self.write_closing(&bytes, end).map_err(failed(&self.path, "closing the redo log"))?;
+    pub fn close(&self, end: Lsn, closing: &[u8]) -> Result<()> {
+        let Some((slot, slot_at)) = clean_slot(end).zip(spare_slot(&self.header, &self.parsed)) else {
+            return refused("the redo log has no place for a checkpoint");
+        };
+        self.write_closing(closing, end).map_err(failed(&self.path, "closing the redo log"))?;
         let write = self.file.write_all_at(&slot, slot_at as u64).and_then(|()| self.file.sync_all());
         write.map_err(failed(&self.path, "writing the checkpoint"))
     }
 
     fn write_closing(&self, bytes: &[u8], end: Lsn) -> io::Result<()> {
-        for (byte, lsn) in bytes.iter().zip(end.0..) {
-            let offset = self.parsed.offset_of(Lsn(lsn)).ok_or(io::ErrorKind::InvalidInput)?;
-            self.file.write_all_at(&[*byte], offset)?;
-        }
+        let offset = self.parsed.offset_of(end).ok_or(io::ErrorKind::InvalidInput)?;
+        let to_file_end = usize::try_from(self.parsed.size - offset).unwrap_or(usize::MAX).min(bytes.len());
+        let (before, after) = bytes.split_at(to_file_end);
+        self.file.write_all_at(before, offset)?;
+        self.file.write_all_at(after, self.parsed.payload_start())?;
         self.file.sync_all()
     }
 }

@@ -168,6 +168,7 @@ fn dry_run(datadir: &Path, budget: Budget) -> Result<Recovered> {
     if plan.wanted.is_clean {
         return Ok(summary(&plan, Counts::default(), Done::default(), 0));
     }
+    log.closing(plan.wanted.end, &plan.named())?;
     let (files, done) = Files::as_they_are(datadir, &plan)?;
     let mut work = Work::new(&plan, &files, PageReader::engine(), None)?;
     work.restore()?;
@@ -185,6 +186,7 @@ fn recover_in_place(datadir: &Path, budget: Budget) -> Result<Recovered> {
     if plan.wanted.is_clean {
         return Ok(summary(&plan, Counts::default(), Done::default(), replayed));
     }
+    let closing = log.closing(plan.wanted.end, &plan.named())?;
     let mut done = Done::default();
     let files = Files::as_they_should_be(datadir, &plan, &mut done)?;
     let mut writer = WriteBack::open(PageReader::engine(), shadow(datadir, true)?, options)?;
@@ -195,7 +197,7 @@ fn recover_in_place(datadir: &Path, budget: Budget) -> Result<Recovered> {
     let counts = work.finish()?;
     files.sync()?;
     remove_shadow(datadir)?;
-    log.close(plan.wanted.end)?;
+    log.close(plan.wanted.end, &closing)?;
     Ok(summary(&plan, counts, done, replayed))
 }
 

@@ -27,6 +27,10 @@ pub(super) struct Wanted {
     pub mtrs: u64,
     /// Names of a tablespace, in the order of the log; none twice in a row.
     names: HashMap<SpaceId, Vec<PathBuf>>,
+    /// Which tablespace had a name last.
+    owners: HashMap<PathBuf, SpaceId>,
+    /// Where the log ends with nothing but names: where those begin.
+    named_from: Option<Lsn>,
     /// Tablespaces with redo.
     changed: BTreeMap<SpaceId, ()>,
     /// From these mini-transactions on, what came before is worthless.
@@ -58,6 +62,14 @@ pub(super) struct Space {
     pub len: u64,
     /// Whether the file ends there.
     pub is_trimmed: bool,
+}
+
+impl Plan {
+    /// What the server is to be told of the files of tables.
+    pub fn named(&self) -> Vec<(SpaceId, Vec<u8>)> {
+        let tables = self.spaces.iter().filter(|(id, _)| self.wanted.names.contains_key(id));
+        tables.map(|(id, space)| (*id, [b"./", space.path.as_os_str().as_bytes()].concat())).collect()
+    }
 }
 
 impl Space {
@@ -107,6 +119,8 @@ impl Wanted {
             end: checkpoint.lsn,
             mtrs: 0,
             names: HashMap::new(),
+            owners: HashMap::new(),
+            named_from: None,
             changed: BTreeMap::new(),
             trimmed: HashMap::new(),
             deleted: HashMap::new(),
@@ -120,14 +134,18 @@ impl Wanted {
         let mut scan = log.scan();
         scan.run(&mut |mtr| {
             wanted.mtrs += 1;
-            closed_at = wanted.add(mtr, checkpoint.lsn)?.then_some(mtr.start);
+            closed_at = wanted.add(mtr, checkpoint.lsn)?;
             if wanted.memory() > memory {
-                return refused(format!("what the redo log says of pages and tablespaces takes more than {} MiB: give it more memory", memory >> 20));
+                return refused(format!(
+                    "what the redo log says of pages and tablespaces takes more than {} MiB: give it more memory",
+                    memory >> 20
+                ));
             }
             Ok(true)
         })?;
-        // A run that was interrupted after it had closed the log closes it in the same place.
-        wanted.end = closed_at.filter(|&at| at > checkpoint.end_lsn).unwrap_or(scan.at());
+        // A run that was interrupted while it closed the log closes it in the same place.
+        let closed_at = wanted.named_from.or(closed_at).filter(|&at| at > checkpoint.end_lsn);
+        wanted.end = closed_at.unwrap_or(scan.at());
         if wanted.end < checkpoint.end_lsn {
             return damaged(format!(
                 "the redo log ends at LSN {}, before the end that its checkpoint names",
@@ -136,9 +154,6 @@ impl Wanted {
         }
         if !wanted.names_checkpoint {
             return damaged("the redo log does not name its checkpoint");
-        }
-        if !log.has_room(wanted.end) {
-            return refused("the redo log is full to the last byte, and cannot be closed");
         }
         Ok(wanted)
     }
@@ -152,20 +167,27 @@ impl Wanted {
         self.heads.memory() + self.voids.memory()
     }
 
-    /// Whether the mini-transaction closes a log that ended where it begins.
-    fn add(&mut self, mtr: &Mtr<'_>, checkpoint: Lsn) -> Result<bool> {
+    /// If the mini-transaction closes a log: where that ended.
+    fn add(&mut self, mtr: &Mtr<'_>, checkpoint: Lsn) -> Result<Option<Lsn>> {
         let mut of_heads = Vec::new();
-        let mut closes = false;
+        let mut closes = None;
+        // A run of mini-transactions that do nothing but say what files are called.
+        let named_from = self.named_from.take().unwrap_or(mtr.start);
+        let mut only_names = true;
         for record in mtr.records() {
             match record {
                 Err(error) => return damaged(format!("the redo log at LSN {}: {error}", mtr.start)),
                 Ok(RedoRecord::File(FileRecord::Checkpoint(lsn))) => {
                     self.names_checkpoint |= lsn == checkpoint;
-                    closes = lsn == mtr.start;
+                    closes = (only_names && lsn == named_from).then_some(lsn);
+                    only_names = false;
                 }
-                Ok(RedoRecord::File(record)) => self.add_file(&record),
+                Ok(RedoRecord::File(record)) => {
+                    only_names &= matches!(record, FileRecord::Modify { .. });
+                    self.add_file(&record);
+                }
                 Ok(RedoRecord::Page(record)) => {
-                    self.is_clean = false;
+                    (self.is_clean, only_names) = (false, false);
                     self.changed.insert(record.id.space, ());
                     if record.change.voids_page() {
                         self.voids.add(record.id, mtr.start);
@@ -187,11 +209,12 @@ impl Wanted {
             let added = self.heads.add(&Mtr { start: mtr.start, end: mtr.end, bytes: &of_heads });
             added.or_else(|error| damaged(format!("the redo log at LSN {}: {error}", mtr.start)))?;
         }
+        self.named_from = only_names.then_some(named_from);
         Ok(closes)
     }
 
     fn add_file(&mut self, record: &FileRecord<'_>) {
-        self.is_clean &= matches!(record, FileRecord::Padding);
+        self.is_clean &= matches!(record, FileRecord::Modify { .. } | FileRecord::Padding);
         match *record {
             FileRecord::Create { space, name } | FileRecord::Modify { space, name } => self.add_name(space, name),
             FileRecord::Rename { space, from, to } => {
@@ -212,6 +235,7 @@ impl Wanted {
         if path.components().any(|part| !matches!(part, Component::Normal(_))) {
             self.outside = Some((space, path.display().to_string()));
         }
+        self.owners.insert(path.to_path_buf(), space);
         let names = self.names.entry(space).or_default();
         if names.last().map(PathBuf::as_path) != Some(path) {
             names.push(path.to_path_buf());
@@ -241,20 +265,23 @@ impl Find<'_> {
         let found = self.survey.files.get(&space).map(Vec::as_slice).unwrap_or_default();
         if let (true, [one, other, ..]) = (names.is_empty(), found) {
             let (one, other) = (one.display(), other.display());
-            return refused(format!("tablespace {space} is both {one} and {other}: take away the one that is not in use"));
+            return refused(format!(
+                "tablespace {space} is both {one} and {other}: take away the one that is not in use"
+            ));
         }
         let Some(path) = names.last().or(found.first()) else {
             return refused(format!("tablespace {space} is missing: the log changes it, and no file has its number"));
         };
-        let here = found.iter().find(|file| *file == path).or(found.iter().find(|file| names.contains(file)));
-        if here.is_none() && !found.is_empty() {
+        let by_number = found.iter().find(|file| *file == path).or(found.iter().find(|file| names.contains(file)));
+        if by_number.is_none() && !found.is_empty() {
             let list: Vec<String> = found.iter().map(|path| path.display().to_string()).collect();
             let (name, list) = (path.display(), list.join(", "));
             return refused(format!("tablespace {space} should be {name}, but lies in {list}"));
         }
-        let head = match here {
+        let here = by_number.or(names.iter().rev().find(|name| self.is_unwritten(space, name)));
+        let head = match by_number {
             Some(file) => Head::read(&self.datadir.join(file))?,
-            None => self.head_elsewhere(space, path, logical)?,
+            None => self.head_elsewhere(space, here.unwrap_or(path), logical)?,
         };
         let renamed_from = here.filter(|file| *file != path).cloned();
         if renamed_from.is_some() && self.is_taken(path)? {
@@ -268,6 +295,12 @@ impl Find<'_> {
         let len = u64::from(header.size) * format.physical().bytes() as u64;
         let is_trimmed = self.wanted.trimmed.contains_key(&space);
         Ok(Space { path: path.clone(), renamed_from, is_new, format, len, is_trimmed })
+    }
+
+    /// Whether the file of this name is that of the tablespace though its first page does not say so: it was not written yet.
+    fn is_unwritten(&self, space: SpaceId, name: &Path) -> bool {
+        let path = self.datadir.join(name);
+        self.wanted.owners.get(name) == Some(&space) && path.is_file() && matches!(Head::read(&path), Ok(None))
     }
 
     /// Whether a file of this name holds a tablespace that stays there.
