@@ -40,6 +40,9 @@ pub enum Command {
         #[command(subcommand)]
         command: RedoCommand,
     },
+    /// Recover a datadir of MariaDB that a crash or a snapshot left, so that its server starts at once.
+    #[command(after_help = RECOVER_EXAMPLES)]
+    Recover(RecoverArgs),
     /// Look at tables: every page of every index against every rule, or rows counted, without a server.
     #[command(subcommand)]
     Table(TableCommand),
@@ -96,6 +99,44 @@ Exit status:
   0  described
   1  the log is damaged at its newest checkpoint
   2  it could not be read, or is no redo log";
+
+const RECOVER_EXAMPLES: &str = "\
+Examples:
+  innokit recover --to /srv/recovered /mnt/snapshot   recover a copy, leave the snapshot as it is
+  innokit recover --dry-run /mnt/snapshot             say what would be done
+  innokit recover /srv/datadir                        in place; killed at any moment, a second run goes on
+
+For MariaDB 10.8 and later. What unfinished transactions did is undone by the server when it starts.
+Refused before anything is written: encrypted logs and tablespaces, and logs of MariaDB 10.5 to 10.7.
+
+Exit status:
+  0  recovered, or there was nothing to do
+  1  the log, or a page that it changes, is damaged
+  2  it could not be done";
+
+/// Options of `recover`.
+#[derive(Debug, Args)]
+pub struct RecoverArgs {
+    /// A datadir on which no server runs.
+    #[arg(value_name = "DATADIR")]
+    pub datadir: PathBuf,
+
+    /// Recover a copy, made here (blocks are shared where the file system can), and leave the datadir as it is.
+    #[arg(long, value_name = "DIR")]
+    pub to: Option<PathBuf>,
+
+    /// Do everything but write, and say what would be done.
+    #[arg(long)]
+    pub dry_run: bool,
+
+    /// Bytes of memory to work in, at least 64M. A log with more redo than fits is worked through in rounds.
+    #[arg(long, value_name = "SIZE", value_parser = bytes, default_value = "512M")]
+    pub memory: u64,
+
+    /// Print one JSON document instead of text.
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// Options of `redo info`.
 #[derive(Debug, Args)]

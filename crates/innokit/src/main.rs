@@ -12,6 +12,7 @@ mod map;
 mod picture;
 mod print;
 mod progress;
+mod recover;
 mod redo;
 mod table;
 mod table_print;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(&args),
         Command::Info(args) => info::run(&args),
         Command::Redo { command: RedoCommand::Info(args) } => redo::run(&args),
+        Command::Recover(args) => recover::run(&args),
         Command::Table(command) => table::run(&command),
         Command::Innochecksum(args) => Ok(innochecksum::Call::new(args.arguments).run()),
         Command::Bench(args) => bench::run(&args),

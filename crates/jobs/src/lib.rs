@@ -13,6 +13,8 @@ pub use error::Error;
 pub use job::check::{Check, CheckOptions};
 pub use job::info::report::{FileInfo, InfoReport, Tablespace};
 pub use job::info::{InfoOptions, info};
+#[doc(hidden)]
+pub use job::recover::Simulated;
 pub use job::recover::{RecoverError, RecoverOptions, Recovered, recover};
 pub use job::redo_info::report::RedoInfo;
 pub use job::redo_info::{RedoInfoOptions, redo_info};

@@ -81,13 +81,14 @@ impl<'w> Work<'w> {
         Ok(())
     }
 
-    /// All rounds, each as much of the log as fits into the memory.
-    pub fn run(&mut self, log: &RedoLog, memory: usize) -> Result<()> {
+    /// All rounds, each as much of the log as fits into the memory, and `round` bytes at most.
+    pub fn run(&mut self, log: &RedoLog, memory: usize, round: u64) -> Result<()> {
         let mut scan = log.scan();
         loop {
+            let until = Lsn(scan.at().0.saturating_add(round));
             // A new one each time: what a batch has taken once it counts as used from then on.
             let mut batch = RedoBatch::new(memory);
-            let goes_on = gather(&mut batch, &mut scan, self.plan, |_| true)?;
+            let goes_on = gather(&mut batch, &mut scan, self.plan, until, |_| true)?;
             self.round(&batch)?;
             self.counts.rounds += 1;
             if !goes_on {
@@ -101,7 +102,7 @@ impl<'w> Work<'w> {
         let mut parts = vec![Part::ALL];
         while let Some(part) = parts.pop() {
             let mut batch = RedoBatch::new(memory);
-            if gather(&mut batch, &mut log.scan(), self.plan, |id| part.has(id))? {
+            if gather(&mut batch, &mut log.scan(), self.plan, Lsn(u64::MAX), |id| part.has(id))? {
                 parts.extend(part.split()?);
                 continue;
             }
@@ -219,13 +220,19 @@ impl Part {
     }
 }
 
-/// Takes in redo until the batch is full; whether the log goes on.
-fn gather(batch: &mut RedoBatch, scan: &mut Scan<'_>, plan: &Plan, takes: impl Fn(PageId) -> bool) -> Result<bool> {
+/// Takes in redo until the batch is full, or the log has come to `until`; whether the log goes on.
+fn gather(
+    batch: &mut RedoBatch,
+    scan: &mut Scan<'_>,
+    plan: &Plan,
+    until: Lsn,
+    takes: impl Fn(PageId) -> bool,
+) -> Result<bool> {
     scan.run(&mut |mtr| {
         if mtr.start < plan.wanted.end {
             add(batch, mtr, plan, &takes)?;
         }
-        Ok(!batch.is_full())
+        Ok(!batch.is_full() && mtr.end < until)
     })
 }
 

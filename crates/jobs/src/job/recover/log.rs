@@ -19,6 +19,7 @@ use super::error::{Result, damaged, failed, refused};
 const PIECE: usize = 8 << 20;
 
 /// The log of a server of 10.8 or later, not encrypted.
+#[derive(Debug)]
 pub(super) struct RedoLog {
     path: PathBuf,
     file: File,

@@ -25,6 +25,7 @@ mod log;
 mod pages;
 mod place;
 mod plan;
+mod simulated;
 mod survey;
 mod voids;
 
@@ -44,6 +45,8 @@ use self::log::RedoLog;
 use self::pages::PageReader;
 use self::place::Lock;
 use self::plan::{Plan, Wanted};
+#[doc(hidden)]
+pub use self::simulated::Simulated;
 
 /// Holds pages while they are written in place.
 pub const SHADOW_NAME: &str = "innokit-recover.shadow";
@@ -82,11 +85,14 @@ pub struct RecoverOptions {
     pub dry_run: bool,
     /// Bytes of memory to work in; at least 64 MiB are taken. A log with more redo than fits is worked through in rounds.
     pub memory: usize,
+    /// Bytes of the log in a round at most, however many fit. Tests want more rounds than their logs need.
+    #[doc(hidden)]
+    pub round: u64,
 }
 
 impl Default for RecoverOptions {
     fn default() -> Self {
-        Self { to: None, dry_run: false, memory: 512 << 20 }
+        Self { to: None, dry_run: false, memory: 512 << 20, round: u64::MAX }
     }
 }
 
@@ -138,10 +144,10 @@ pub fn recover(datadir: &Path, options: &RecoverOptions) -> Result<Recovered> {
     match &options.to {
         Some(to) if !options.dry_run => {
             check_and_copy(datadir, to, budget)?;
-            recover_in_place(to, budget)
+            recover_in_place(to, budget, options.round)
         }
         _ if options.dry_run => dry_run(datadir, budget),
-        _ => recover_in_place(datadir, budget),
+        _ => recover_in_place(datadir, budget, options.round),
     }
 }
 
@@ -176,7 +182,7 @@ fn dry_run(datadir: &Path, budget: Budget) -> Result<Recovered> {
     Ok(summary(&plan, work.counts, done, 0))
 }
 
-fn recover_in_place(datadir: &Path, budget: Budget) -> Result<Recovered> {
+fn recover_in_place(datadir: &Path, budget: Budget, round: u64) -> Result<Recovered> {
     let _lock = Lock::take(datadir, true)?;
     let log = RedoLog::open(datadir, true)?;
     let wanted = Wanted::read(&log, budget.plan)?;
@@ -193,7 +199,7 @@ fn recover_in_place(datadir: &Path, budget: Budget) -> Result<Recovered> {
     files.targets().for_each(|target| writer.add_file(target));
     let mut work = Work::new(&plan, &files, PageReader::engine(), Some(writer))?;
     work.restore()?;
-    work.run(&log, budget.redo)?;
+    work.run(&log, budget.redo, round)?;
     let counts = work.finish()?;
     files.sync()?;
     remove_shadow(datadir)?;

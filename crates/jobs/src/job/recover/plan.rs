@@ -17,6 +17,9 @@ use super::survey::{Head, Survey};
 use super::voids::Voids;
 use crate::redo_batch::RedoBatch;
 
+/// Pages of the server's size that a table's file has at least, however small its own pages are: the server refuses a shorter one.
+const TABLE_SIZE_MIN: u64 = 4;
+
 /// What the log says of the tablespaces.
 #[derive(Debug)]
 pub(super) struct Wanted {
@@ -292,7 +295,10 @@ impl Find<'_> {
         if format.encryption() != Encryption::None {
             return refused(format!("{}: the log changes an encrypted tablespace: not recovered yet", path.display()));
         }
-        let len = u64::from(header.size) * format.physical().bytes() as u64;
+        let mut len = u64::from(header.size) * format.physical().bytes() as u64;
+        if !names.is_empty() {
+            len = len.max(TABLE_SIZE_MIN * logical.bytes() as u64);
+        }
         let is_trimmed = self.wanted.trimmed.contains_key(&space);
         Ok(Space { path: path.clone(), renamed_from, is_new, format, len, is_trimmed })
     }

@@ -1,0 +1,63 @@
+//! `innokit recover`: options in, what was done out.
+
+use std::error::Error;
+use std::io::{self, Write};
+
+use jobs::{RecoverOptions, Recovered};
+
+use crate::args::RecoverArgs;
+use crate::print::grouped;
+
+/// Damage kept it from being done.
+const DAMAGED: u8 = 1;
+
+/// Recovers the datadir; the exit status.
+pub fn run(args: &RecoverArgs) -> Result<u8, Box<dyn Error>> {
+    let memory = usize::try_from(args.memory).unwrap_or(usize::MAX);
+    let options = RecoverOptions { to: args.to.clone(), dry_run: args.dry_run, memory, ..RecoverOptions::default() };
+    let done = match jobs::recover(&args.datadir, &options) {
+        Ok(done) => done,
+        Err(error) if error.is_damage() => {
+            eprintln!("innokit: {error}");
+            return Ok(DAMAGED);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    match print(&done, args) {
+        // Whoever read our output had enough of it.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+        other => other?,
+    }
+    Ok(0)
+}
+
+fn print(done: &Recovered, args: &RecoverArgs) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    if args.json {
+        serde_json::to_writer_pretty(&mut out, done)?;
+        return writeln!(out);
+    }
+    if done.was_clean {
+        return writeln!(out, "nothing to recover: the log ends at its checkpoint, LSN {}", done.checkpoint_lsn);
+    }
+    let would = if args.dry_run { "would be " } else { "" };
+    let (mtrs, from, to) = (grouped(done.mtrs), done.checkpoint_lsn, done.end_lsn);
+    writeln!(out, "redo      {mtrs} mini-transactions, LSN {from} to {to}")?;
+    let (changed, spaces) = (grouped(done.pages_changed), grouped(done.tablespaces));
+    let rounds = if done.rounds > 1 { format!(", in {} rounds", grouped(done.rounds)) } else { String::new() };
+    writeln!(out, "pages     {changed} {would}changed in {spaces} tablespaces{rounds}")?;
+    let have = grouped(done.pages_unchanged);
+    writeln!(out, "          {have} had their redo already, {} are not in use any more", grouped(done.pages_freed))?;
+    if done.pages_restored + done.pages_replayed > 0 {
+        let (torn, cut_off) = (grouped(done.pages_restored), grouped(done.pages_replayed));
+        writeln!(out, "          {torn} torn ones {would}restored, {cut_off} of an interrupted run written again")?;
+    }
+    let (renamed, made, resized) = (done.files_renamed, done.files_made, done.files_resized);
+    if renamed + made + resized > 0 {
+        writeln!(out, "files     {renamed} {would}renamed, {made} {would}made, {resized} {would}given another size")?;
+    }
+    if !args.dry_run {
+        writeln!(out, "The server starts without crash recovery. It will roll back what was not committed.")?;
+    }
+    Ok(())
+}

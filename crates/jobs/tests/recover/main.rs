@@ -1,0 +1,164 @@
+//! Datadirs of servers that were killed under load, recovered without a server and held against the server's own recovery.
+//!
+//! One crash is recovered twice: a copy by this program, another by the server. On the first the server must start without crash
+//! recovery; both must hold the same tables with the same rows. `INNOKIT_RECOVER_CRASHES=n` sets how many crashes are tried (4 if it is
+//! not set), at moments that differ; every fifth is of a server with hundreds of MB of redo. `INNOKIT_RECOVER_KEEP=DIR` keeps the
+//! datadirs of crashes that were not recovered as they should be.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "helpers of tests fail the test"
+)]
+
+#[path = "../redo_apply/load.rs"]
+mod load;
+mod mishaps;
+mod server;
+mod simulated;
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use crc_fast::{CrcAlgorithm, checksum};
+use innokit_jobs::{Check, CheckOptions, RecoverOptions, Recovered, Severity, recover};
+use server::{Server, copy};
+use tempfile::TempDir;
+
+fn crashes() -> u32 {
+    std::env::var("INNOKIT_RECOVER_CRASHES").ok().and_then(|number| number.parse().ok()).unwrap_or(4)
+}
+
+/// The settings of the server that differ from crash to crash.
+const SETTINGS: [&[&str]; 5] = [
+    &["--innodb-undo-tablespaces=3", "--innodb-log-file-size=64M"],
+    &["--innodb-log-file-size=8M", "--innodb-undo-log-truncate=ON", "--innodb-max-undo-log-size=10M"],
+    &["--innodb-checksum-algorithm=crc32", "--innodb-log-file-size=32M"],
+    &["--innodb-page-size=8k", "--innodb-log-file-size=32M"],
+    // Writes no changed page before it must, so that its redo piles up.
+    &[
+        "--innodb-log-file-size=512M",
+        "--innodb-adaptive-flushing=OFF",
+        "--innodb-max-dirty-pages-pct=99",
+        "--innodb-max-dirty-pages-pct-lwm=98",
+        "--innodb-buffer-pool-size=768M",
+    ],
+];
+const LARGE: usize = 4;
+
+/// Every table of the load, with the number of its rows, their checksum and the server's opinion, after the server undid what was
+/// unfinished. What cannot be asked is told as well: a table may be half made on both sides.
+fn content(server: &Server) -> String {
+    let tables = server.ask("SELECT table_name FROM information_schema.tables WHERE table_schema='shop' ORDER BY 1");
+    let mut text = String::new();
+    for table in tables.lines() {
+        for question in ["SELECT COUNT(*) FROM", "CHECKSUM TABLE", "CHECK TABLE"] {
+            text.push_str(&server.try_ask(&format!("{question} shop.`{table}`")));
+        }
+    }
+    for table in load::names() {
+        assert!(text.contains(&format!("shop.{table}\tcheck\tstatus\tOK")), "{table}: {text}");
+    }
+    text
+}
+
+fn assert_started_without_recovery(server: &Server) {
+    let log = server.log();
+    assert!(!log.contains("Starting crash recovery"), "{log}");
+    assert!(log.contains("ready for connections"), "{log}");
+}
+
+/// Nothing in the datadir is damaged.
+fn assert_sound(datadir: &Path) {
+    let check = Check::plan(&[datadir.to_path_buf()], CheckOptions::default()).expect("options");
+    let report = check.run(None).expect("checks");
+    // The temporary tablespace is made anew by every start; and a file that was made just before the crash is empty if its redo
+    // did not reach the log, which the server's own recovery leaves there as well.
+    let findings = report.findings.iter().filter(|finding| finding.reason != "not_a_tablespace");
+    let damage: Vec<_> = findings.filter(|finding| finding.severity == Severity::Damage).collect();
+    assert!(damage.is_empty(), "{damage:?}");
+}
+
+/// Files by their names below `dir`, with their lengths and checksums.
+fn files_of(dir: &Path) -> Vec<(String, u64, u64)> {
+    let mut found = Vec::new();
+    let mut below = vec![dir.to_path_buf()];
+    while let Some(folder) = below.pop() {
+        for entry in fs::read_dir(folder).expect("a directory").flatten() {
+            if entry.path().is_dir() {
+                below.push(entry.path());
+            } else {
+                let name = entry.path().strip_prefix(dir).expect("below it").display().to_string();
+                let bytes = fs::read(entry.path()).expect("reads");
+                found.push((name, bytes.len() as u64, checksum(CrcAlgorithm::Crc64Nvme, &bytes)));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Keeps the datadir of a crash if what is tried with it fails.
+struct KeptOnFailure<'p>(&'p Path, u32);
+
+impl Drop for KeptOnFailure<'_> {
+    fn drop(&mut self) {
+        if let Some(folder) = std::env::var_os("INNOKIT_RECOVER_KEEP").filter(|_| std::thread::panicking()) {
+            copy(self.0, &Path::new(&folder).join(format!("crash-{}", self.1)));
+        }
+    }
+}
+
+/// Recovers the crash into `to`, in one round and in many, which must come to the same.
+fn recover_both_ways(crashed: &Path, to: &Path, number: u32) -> Recovered {
+    let before = files_of(crashed);
+    let run = |options: RecoverOptions| {
+        recover(crashed, &options).unwrap_or_else(|error| panic!("crash {number}, {options:?}: {error}"))
+    };
+    let dry = run(RecoverOptions { dry_run: true, ..RecoverOptions::default() });
+    let many = to.with_extension("rounds");
+    let rounds = run(RecoverOptions { to: Some(many.clone()), memory: 0, round: 1 << 20, ..RecoverOptions::default() });
+    println!("crash {number}: {rounds:?}");
+    let of_rounds = files_of(&many);
+    fs::remove_dir_all(many).expect("removes");
+    let done = run(RecoverOptions { to: Some(to.to_path_buf()), ..RecoverOptions::default() });
+    println!("crash {number}: {done:?}");
+    assert_eq!(files_of(crashed), before, "the input is as it was");
+    assert_eq!(of_rounds, files_of(to), "many rounds come to what one does");
+    assert_eq!(dry.end_lsn, done.end_lsn);
+    assert!(
+        done.rounds > 1 || (dry.pages_changed, dry.pages_freed) == (done.pages_changed, done.pages_freed),
+        "{dry:?}"
+    );
+    done
+}
+
+fn try_crash(number: u32) {
+    let dir = TempDir::new().expect("a directory");
+    let kind = number as usize % SETTINGS.len();
+    let server = Server::start(&dir.path().join("crashed"), SETTINGS[kind]);
+    if kind == LARGE {
+        server.run(&load::bulk(1 + number % 3));
+    }
+    server.crash(Duration::from_millis(u64::from(500 + number * 977 % 4000)));
+    let _kept = KeptOnFailure(&server.0, number);
+    let (ours, theirs) = (dir.path().join("ours"), dir.path().join("theirs"));
+    copy(&server.0, &theirs);
+    recover_both_ways(&server.0, &ours, number);
+    let again = recover(&ours, &RecoverOptions::default()).expect("there is nothing to do");
+    assert!(again.was_clean);
+    assert_sound(&ours);
+    server.lend_options(&ours);
+    server.lend_options(&theirs);
+    let ours = Server::again(&ours);
+    assert_started_without_recovery(&ours);
+    let theirs = Server::again(&theirs);
+    assert_eq!(content(&ours), content(&theirs), "crash {number}");
+}
+
+#[test]
+fn the_server_starts_at_once_and_finds_what_its_own_recovery_finds() {
+    (0..crashes()).for_each(try_crash);
+}

@@ -1,0 +1,210 @@
+//! What may go wrong: recovery that is killed, damage, files that are missing, a full disk, a server that runs.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use innokit_jobs::{RecoverError, RecoverOptions, RedoInfo, RedoInfoOptions, recover, redo_info};
+use tempfile::TempDir;
+
+use crate::files_of;
+use crate::server::{Server, copy, repository, script};
+
+/// The datadir that a child process recovers.
+const CHILD: &str = "INNOKIT_TEST_RECOVERS";
+const SHADOW: &str = "innokit-recover.shadow";
+
+/// `INNOKIT_RECOVER_KILLS`; 6 if it is not set.
+fn kills() -> u32 {
+    std::env::var("INNOKIT_RECOVER_KILLS").ok().and_then(|number| number.parse().ok()).unwrap_or(6)
+}
+
+/// A datadir that a killed server left, in a folder that the tests share.
+fn crashed() -> PathBuf {
+    let given = std::env::var_os("INNOKIT_DATADIRS").map(PathBuf::from);
+    let folder = given.unwrap_or_else(|| repository().join("target/datadirs"));
+    script("make-datadirs.sh", &[folder.to_str().expect("a name")]);
+    folder.join("mariadb-16k-crashed")
+}
+
+fn copy_of_crashed() -> TempDir {
+    let dir = TempDir::new().expect("a directory");
+    copy(&crashed(), dir.path());
+    dir
+}
+
+/// In as little memory as there may be, and in more rounds than are needed.
+fn in_place(datadir: &Path) -> Result<innokit_jobs::Recovered, RecoverError> {
+    recover(datadir, &RecoverOptions { memory: 0, round: 256 << 10, ..RecoverOptions::default() })
+}
+
+fn dry_run(datadir: &Path) -> Result<innokit_jobs::Recovered, RecoverError> {
+    recover(datadir, &RecoverOptions { dry_run: true, memory: 0, ..RecoverOptions::default() })
+}
+
+/// Does the work of a child process, and nothing in any other.
+#[test]
+fn child() {
+    if let Some(datadir) = std::env::var_os(CHILD) {
+        in_place(Path::new(&datadir)).expect("recovers");
+    }
+}
+
+fn child_on(datadir: &Path) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("this test"));
+    command.args(["--exact", "mishaps::child"]).env(CHILD, datadir).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+#[test]
+fn recovery_that_is_killed_goes_on_and_ends_in_the_same_bytes() {
+    let undisturbed = copy_of_crashed();
+    let start = Instant::now();
+    assert!(child_on(undisturbed.path()).status().expect("starts").success());
+    let took = start.elapsed();
+    let expected = files_of(undisturbed.path());
+    let (mut cut_off, mut shadows) = (0, 0);
+    for number in 0..kills() {
+        let dir = copy_of_crashed();
+        for kill in 0..2 {
+            let mut child = child_on(dir.path()).spawn().expect("starts");
+            std::thread::sleep(took * (number + kill) / kills());
+            // It may be done already.
+            drop(child.kill());
+            cut_off += u32::from(!child.wait().expect("ends").success());
+            shadows += u32::from(dir.path().join(SHADOW).exists());
+        }
+        in_place(dir.path()).unwrap_or_else(|error| panic!("kill {number}: {error}"));
+        assert_eq!(files_of(dir.path()), expected, "kill {number}");
+    }
+    println!("{cut_off} runs cut off, {shadows} of them while they wrote; undisturbed it takes {took:?}");
+}
+
+fn assert_refused_unchanged(dir: &Path, is_damage: bool, says: &str) {
+    let before = files_of(dir);
+    let error = in_place(dir).expect_err("cannot be recovered");
+    assert!(error.is_damage() == is_damage && error.to_string().contains(says), "{error}");
+    assert_eq!(files_of(dir), before, "{error}");
+}
+
+/// Changes a byte of a file.
+fn change(path: &Path, offset: u64, mask: u8) {
+    let file = File::options().read(true).write(true).open(path).expect("opens");
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, offset).expect("reads");
+    file.write_all_at(&[byte[0] ^ mask], offset).expect("writes");
+}
+
+fn info_of(log: &Path) -> RedoInfo {
+    redo_info(log, &RedoInfoOptions::default()).expect("a log")
+}
+
+#[test]
+fn a_damaged_log_is_refused_before_anything_is_written() {
+    let dir = copy_of_crashed();
+    let log = dir.path().join("ib_logfile0");
+    let info = info_of(&log);
+    let (from, end) = (info.checkpoint.lsn, info.end_lsn);
+    let place = 12288 + (from + (end - from) / 2 - info.files[0].first_lsn) % info.capacity.expect("a ring");
+    change(&log, place, 0x10);
+    assert_refused_unchanged(dir.path(), true, "damaged");
+    change(&log, place, 0x10);
+    change(&log, 9, 1);
+    assert_refused_unchanged(dir.path(), true, "ib_logfile0");
+    change(&log, 9, 1);
+    for slot in [4096, 8192] {
+        change(&log, slot + 3, 0xFF);
+    }
+    assert_refused_unchanged(dir.path(), true, "checkpoint");
+    fs::write(&log, []).expect("writes");
+    assert_refused_unchanged(dir.path(), true, "ib_logfile0");
+    fs::remove_file(&log).expect("removes");
+    assert_refused_unchanged(dir.path(), false, "no datadir");
+}
+
+#[test]
+fn a_log_that_was_cut_off_is_not_taken_for_a_shorter_one() {
+    let dir = copy_of_crashed();
+    let log = dir.path().join("ib_logfile0");
+    let len = fs::metadata(&log).expect("a log").len();
+    File::options().write(true).open(&log).expect("opens").set_len(len / 2 - 100).expect("cuts");
+    assert_refused_unchanged(dir.path(), true, "ib_logfile0");
+}
+
+#[test]
+fn a_missing_tablespace_is_refused_before_anything_is_written() {
+    let dir = copy_of_crashed();
+    // The log of every load changes undo tablespaces.
+    for undo in ["undo001", "undo002", "undo003"] {
+        fs::remove_file(dir.path().join(undo)).expect("removes");
+    }
+    assert_refused_unchanged(dir.path(), false, "missing");
+    fs::remove_file(dir.path().join("ibdata1")).expect("removes");
+    assert_refused_unchanged(dir.path(), false, "no datadir");
+}
+
+#[test]
+fn damaged_pages_that_need_redo_stop_it_and_leave_the_checkpoint() {
+    let dir = copy_of_crashed();
+    let dry = dry_run(dir.path()).expect("a dry run");
+    let mut names: Vec<String> = files_of(dir.path()).into_iter().map(|(name, ..)| name).collect();
+    names.retain(|name| name.ends_with(".ibd") || name.contains("undo"));
+    for path in names.iter().map(|name| dir.path().join(name)) {
+        let pages = fs::metadata(&path).expect("a file").len() / 16384;
+        (1..pages).for_each(|page| change(&path, page * 16384 + 5000, 1));
+    }
+    let log = fs::read(dir.path().join("ib_logfile0")).expect("reads");
+    match in_place(dir.path()) {
+        Err(error) => {
+            assert!(error.is_damage() && error.to_string().contains("page"), "{error}");
+            assert!(fs::read(dir.path().join("ib_logfile0")).expect("reads") == log, "the checkpoint stays");
+        }
+        // The server had written all of them.
+        Ok(done) => assert!(dry.pages_read < 3 + done.pages_read, "{dry:?} {done:?}"),
+    }
+}
+
+/// A file system that takes no file longer than 1 MiB is as good as full.
+#[test]
+fn a_disk_that_takes_no_more_stops_it_and_the_next_run_ends_in_the_same_bytes() {
+    let (undisturbed, dir) = (copy_of_crashed(), copy_of_crashed());
+    in_place(undisturbed.path()).expect("recovers");
+    let mut limited = Command::new("bash");
+    limited.args(["-c", "trap '' XFSZ; ulimit -f 1024; exec \"$0\" \"$@\""]);
+    let child = child_on(dir.path());
+    limited.arg(child.get_program()).args(child.get_args()).env(CHILD, dir.path());
+    let output = limited.stdout(Stdio::piped()).stderr(Stdio::piped()).output().expect("bash runs");
+    let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(!output.status.success() && text.contains("File too large"), "{text}");
+    in_place(dir.path()).expect("recovers");
+    assert_eq!(files_of(dir.path()), files_of(undisturbed.path()));
+}
+
+#[test]
+fn a_server_that_runs_is_noticed() {
+    let dir = TempDir::new().expect("a directory");
+    let server = Server::start(&dir.path().join("data"), &[]);
+    let to = dir.path().join("copy");
+    for options in [
+        RecoverOptions::default(),
+        RecoverOptions { dry_run: true, ..RecoverOptions::default() },
+        RecoverOptions { to: Some(to.clone()), ..RecoverOptions::default() },
+    ] {
+        let error = recover(&server.0, &options).expect_err("a server runs");
+        assert!(!error.is_damage() && error.to_string().contains("server"), "{error}");
+    }
+    assert!(!to.exists());
+    assert_eq!(server.ask("SELECT 1").trim(), "1", "and does not mind");
+}
+
+#[test]
+fn a_copy_goes_only_where_nothing_is() {
+    let dir = TempDir::new().expect("a directory");
+    fs::write(dir.path().join("precious"), "x").expect("writes");
+    let options = RecoverOptions { to: Some(dir.path().to_path_buf()), ..RecoverOptions::default() };
+    let error = recover(&crashed(), &options).expect_err("something is there");
+    assert!(error.to_string().contains("something"), "{error}");
+    assert_eq!(files_of(dir.path()).len(), 1);
+}

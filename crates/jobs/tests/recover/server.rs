@@ -1,0 +1,125 @@
+//! A server of a test's own.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use crate::load;
+
+pub fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository")
+}
+
+/// Runs a script of the repository; what it printed.
+pub fn script(name: &str, args: &[&str]) -> String {
+    let mut command = Command::new(repository().join("scripts").join(name));
+    let output = command.args(args).output().expect("bash runs");
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    assert!(output.status.success(), "{name} {args:?}: {text}");
+    text
+}
+
+pub fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("makes the directory");
+    for entry in fs::read_dir(from).expect("a directory") {
+        let (source, name) = entry.map(|entry| (entry.path(), entry.file_name())).expect("an entry");
+        if source.is_dir() {
+            copy(&source, &to.join(name));
+        } else {
+            fs::copy(&source, to.join(name)).expect("copies");
+        }
+    }
+}
+
+/// A server of its own for a test. Whatever fails, it does not go on running.
+pub struct Server(pub PathBuf);
+
+impl Server {
+    pub fn start(datadir: &Path, options: &[&str]) -> Self {
+        let server = Self(datadir.to_path_buf());
+        script("server.sh", &[&["mariadb", "init", server.path()], options].concat());
+        script("server.sh", &["mariadb", "start", server.path()]);
+        server
+    }
+
+    /// Starts on what is there already.
+    pub fn again(datadir: &Path) -> Self {
+        let server = Self(datadir.to_path_buf());
+        script("server.sh", &["mariadb", "start", server.path()]);
+        server
+    }
+
+    pub fn path(&self) -> &str {
+        self.0.to_str().expect("a name")
+    }
+
+    /// What belongs to running it lies beside the datadir.
+    fn control(datadir: &Path) -> PathBuf {
+        let name = datadir.file_name().expect("a name").to_string_lossy();
+        datadir.with_file_name(format!(".{name}.server"))
+    }
+
+    /// Another datadir is run with the same options.
+    pub fn lend_options(&self, to: &Path) {
+        fs::create_dir_all(Self::control(to)).expect("makes the directory");
+        fs::copy(Self::control(&self.0).join("options"), Self::control(to).join("options")).expect("copies");
+    }
+
+    pub fn log(&self) -> String {
+        let bytes = fs::read(Self::control(&self.0).join("log")).expect("a log");
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// What a statement returns, without headings.
+    pub fn ask(&self, sql: &str) -> String {
+        script("server.sh", &["mariadb", "sql", self.path(), "-N", "-B", "-e", sql])
+    }
+
+    /// The same, or what the server says instead.
+    pub fn try_ask(&self, sql: &str) -> String {
+        let mut command = Command::new(repository().join("scripts/server.sh"));
+        let output = command.args(["mariadb", "sql", self.path(), "-N", "-B", "-e", sql]).output().expect("bash runs");
+        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+    }
+
+    /// Runs statements to their end.
+    pub fn run(&self, sql: &str) {
+        assert!(self.client(sql).wait().expect("ends").success(), "the statements run");
+    }
+
+    /// A client that runs the statements in a file.
+    fn client(&self, sql: &str) -> Child {
+        let file = self.0.with_extension("sql");
+        fs::write(&file, sql).expect("writes");
+        let mut command = Command::new(repository().join("scripts/server.sh"));
+        command.args(["mariadb", "sql", self.path()]).stdin(fs::File::open(&file).expect("opens"));
+        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("bash runs")
+    }
+
+    /// Kills the server under the load: not before that has changed every table and gone on for some time.
+    pub fn crash(&self, after: Duration) {
+        self.run(&load::tables());
+        let mut client = self.client(&load::changes());
+        let has_begun = || {
+            let names =
+                fs::read_dir(self.0.join("shop")).expect("a directory").flatten().map(|entry| entry.file_name());
+            names.into_iter().any(|name| name.to_string_lossy().starts_with(load::COMES_LATER))
+        };
+        while !has_begun() {
+            assert!(client.try_wait().expect("is a process").is_none(), "the load ended before it was under way");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        std::thread::sleep(after);
+        script("server.sh", &["mariadb", "kill9", self.path()]);
+        client.wait().expect("it loses its server");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let mut stop = Command::new(repository().join("scripts/server.sh"));
+        drop(stop.args(["mariadb", "kill9", self.path()]).stderr(Stdio::null()).status());
+    }
+}
