@@ -133,6 +133,10 @@ pub struct RecoverArgs {
     #[arg(long, value_name = "SIZE", value_parser = bytes, default_value = "512M")]
     pub memory: u64,
 
+    /// Say on standard error how much memory was used.
+    #[arg(short, long)]
+    pub verbose: bool,
+
     /// Print one JSON document instead of text.
     #[arg(long)]
     pub json: bool,

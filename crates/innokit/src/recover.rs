@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use jobs::{RecoverOptions, Recovered};
 
 use crate::args::RecoverArgs;
-use crate::print::grouped;
+use crate::print::{grouped, peak_memory};
 
 /// Damage kept it from being done.
 const DAMAGED: u8 = 1;
@@ -23,6 +23,9 @@ pub fn run(args: &RecoverArgs) -> Result<u8, Box<dyn Error>> {
         }
         Err(error) => return Err(error.into()),
     };
+    if args.verbose {
+        peak_memory(&mut io::stderr())?;
+    }
     match print(&done, args) {
         // Whoever read our output had enough of it.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
@@ -44,7 +47,8 @@ fn print(done: &Recovered, args: &RecoverArgs) -> io::Result<()> {
     let (mtrs, from, to) = (grouped(done.mtrs), done.checkpoint_lsn, done.end_lsn);
     writeln!(out, "redo      {mtrs} mini-transactions, LSN {from} to {to}")?;
     let (changed, spaces) = (grouped(done.pages_changed), grouped(done.tablespaces));
-    let rounds = if done.rounds > 1 { format!(", in {} rounds", grouped(done.rounds)) } else { String::new() };
+    let rounds =
+        if done.rounds > 1 && !args.dry_run { format!(", in {} rounds", grouped(done.rounds)) } else { String::new() };
     writeln!(out, "pages     {changed} {would}changed in {spaces} tablespaces{rounds}")?;
     let have = grouped(done.pages_unchanged);
     writeln!(out, "          {have} had their redo already, {} are not in use any more", grouped(done.pages_freed))?;

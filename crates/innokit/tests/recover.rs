@@ -35,11 +35,29 @@ fn a_copy_is_recovered_once_and_is_clean_then() {
 }
 
 #[test]
+fn it_takes_no_more_memory_than_it_may() {
+    let crashed = all_datadirs().join("mariadb-16k-crashed");
+    let dir = TempDir::new().expect("a directory");
+    let to = dir.path().join("copy");
+    for options in [vec!["--dry-run"], vec!["--to", to.to_str().expect("a name")]] {
+        let (text, errors, status) = recover(&crashed, &[&options[..], &["--verbose", "--memory", "64M"]].concat());
+        assert_eq!(status, Some(0), "{text}{errors}");
+        let peak = errors.split("peak memory ").nth(1).and_then(|rest| rest.split(' ').next()).expect("a number");
+        let peak: u64 = peak.parse().expect("MiB");
+        assert!(peak <= 64, "{errors}");
+    }
+}
+
+#[test]
 fn what_is_not_recovered_is_refused_with_a_reason() {
     let dir = TempDir::new().expect("a directory");
-    for (datadir, why) in
-        [(dir.path().to_path_buf(), "no datadir"), (all_datadirs().join("mysql-16k-crashed"), "datadir")]
-    {
+    let made = all_datadirs();
+    for (datadir, why) in [
+        (dir.path().to_path_buf(), "no datadir"),
+        (made.join("mysql-16k-crashed"), "datadir"),
+        (made.join("mariadb-16k-enc"), "encrypted"),
+        (made.join("mariadb-16k-crc32-enc"), "encrypted"),
+    ] {
         let (text, errors, status) = recover(&datadir, &["--dry-run"]);
         assert!(status == Some(2) && errors.contains(why) && text.is_empty(), "{text}{errors}");
     }

@@ -1,7 +1,7 @@
 //! Datadirs of servers that were killed under load, recovered without a server and held against the server's own recovery.
 //!
 //! One crash is recovered twice: a copy by this program, another by the server. On the first the server must start without crash
-//! recovery; both must hold the same tables with the same rows. `INNOKIT_RECOVER_CRASHES=n` sets how many crashes are tried (4 if it is
+//! recovery; both must hold the same tables with the same rows. `INNOKIT_RECOVER_CRASHES=n` sets how many crashes are tried (3 if it is
 //! not set), at moments that differ; every fifth is of a server with hundreds of MB of redo. `INNOKIT_RECOVER_KEEP=DIR` keeps the
 //! datadirs of crashes that were not recovered as they should be.
 #![allow(
@@ -28,7 +28,7 @@ use server::{Server, copy};
 use tempfile::TempDir;
 
 fn crashes() -> u32 {
-    std::env::var("INNOKIT_RECOVER_CRASHES").ok().and_then(|number| number.parse().ok()).unwrap_or(4)
+    std::env::var("INNOKIT_RECOVER_CRASHES").ok().and_then(|number| number.parse().ok()).unwrap_or(3)
 }
 
 /// The settings of the server that differ from crash to crash.

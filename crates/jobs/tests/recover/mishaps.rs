@@ -16,9 +16,9 @@ use crate::server::{Server, copy, repository, script};
 const CHILD: &str = "INNOKIT_TEST_RECOVERS";
 const SHADOW: &str = "innokit-recover.shadow";
 
-/// `INNOKIT_RECOVER_KILLS`; 6 if it is not set.
+/// `INNOKIT_RECOVER_KILLS`; 4 if it is not set.
 fn kills() -> u32 {
-    std::env::var("INNOKIT_RECOVER_KILLS").ok().and_then(|number| number.parse().ok()).unwrap_or(6)
+    std::env::var("INNOKIT_RECOVER_KILLS").ok().and_then(|number| number.parse().ok()).unwrap_or(4)
 }
 
 /// A datadir that a killed server left, in a folder that the tests share.

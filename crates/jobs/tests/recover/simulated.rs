@@ -11,9 +11,9 @@ use tempfile::TempDir;
 
 use crate::server::Server;
 
-/// `INNOKIT_RECOVER_POWER_CUTS`; 40 if it is not set.
+/// `INNOKIT_RECOVER_POWER_CUTS`; 20 if it is not set.
 fn power_cuts() -> u64 {
-    std::env::var("INNOKIT_RECOVER_POWER_CUTS").ok().and_then(|number| number.parse().ok()).unwrap_or(40)
+    std::env::var("INNOKIT_RECOVER_POWER_CUTS").ok().and_then(|number| number.parse().ok()).unwrap_or(20)
 }
 
 /// A few pages at a time, so that there are many writes and syncs to be cut off.

@@ -44,7 +44,30 @@ pub(super) struct Work<'w> {
     pub writer: Option<WriteBack>,
     /// Whole copies of pages that are torn in their file.
     pub restores: HashMap<PageId, Vec<u8>>,
+    made: Made,
     pub counts: Counts,
+}
+
+/// In a dry run: what pages would be by now.
+#[derive(Default)]
+struct Made {
+    pages: HashMap<PageId, Vec<u8>>,
+    bytes: usize,
+    bytes_max: usize,
+    /// More did not fit.
+    is_full: bool,
+}
+
+impl Made {
+    fn keep(&mut self, id: PageId, bytes: Vec<u8>) {
+        let is_new = !self.pages.contains_key(&id);
+        // One page always fits.
+        self.is_full |= is_new && self.bytes > 0 && self.bytes + bytes.len() > self.bytes_max;
+        if !self.is_full {
+            self.bytes += if is_new { bytes.len() } else { 0 };
+            self.pages.insert(id, bytes);
+        }
+    }
 }
 
 /// A page on its way.
@@ -58,7 +81,15 @@ struct Item<'w> {
 impl<'w> Work<'w> {
     pub fn new(plan: &'w Plan, files: &'w Files, engine: &dyn OpenQueue, writer: Option<WriteBack>) -> Result<Self> {
         let reader = PageReader::open(engine).map_err(failed("the tablespaces".as_ref(), "preparing to read"))?;
-        Ok(Self { plan, files, reader, writer, restores: HashMap::new(), counts: Counts::default() })
+        Ok(Self {
+            plan,
+            files,
+            reader,
+            writer,
+            restores: HashMap::new(),
+            made: Made::default(),
+            counts: Counts::default(),
+        })
     }
 
     /// Finds the pages that the server tore and has a copy of, and has them written.
@@ -97,15 +128,29 @@ impl<'w> Work<'w> {
         }
     }
 
-    /// Without writing, a page must get all of its redo at once: each pass over the log takes another part of the pages.
-    pub fn run_dry(&mut self, log: &RedoLog, memory: usize) -> Result<()> {
+    /// Without writing, what rounds make of pages is kept, in `memory` bytes: each pass over the log takes another part of the pages.
+    pub fn run_dry(&mut self, log: &RedoLog, redo: usize, memory: usize) -> Result<()> {
         let mut parts = vec![Part::ALL];
         while let Some(part) = parts.pop() {
-            let mut batch = RedoBatch::new(memory);
-            if gather(&mut batch, &mut log.scan(), self.plan, Lsn(u64::MAX), |id| part.has(id))? {
-                parts.extend(part.split()?);
-                continue;
+            let before = self.counts;
+            self.made = Made { bytes_max: memory, ..Made::default() };
+            self.pass(part, log, redo)?;
+            self.counts.changed = before.changed + self.made.pages.len() as u64;
+            if self.made.is_full {
+                self.counts = before;
+                parts.extend(part.split());
             }
+        }
+        Ok(())
+    }
+
+    /// All rounds for a part of the pages, unless what becomes of them does not fit.
+    fn pass(&mut self, part: Part, log: &RedoLog, redo: usize) -> Result<()> {
+        let mut scan = log.scan();
+        let mut goes_on = true;
+        while goes_on && !self.made.is_full {
+            let mut batch = RedoBatch::new(redo);
+            goes_on = gather(&mut batch, &mut scan, self.plan, Lsn(u64::MAX), |id| part.has(id))?;
             self.round(&batch)?;
             self.counts.rounds += 1;
         }
@@ -137,6 +182,9 @@ impl<'w> Work<'w> {
             let Some(space) = self.plan.spaces.get(&id.space) else { continue };
             bytes += space.format.physical().bytes();
             chunk.push(Item { id, space, is_void: batch.redo(id).is_void, bytes: Vec::new() });
+            if self.made.is_full {
+                return Ok(());
+            }
             if bytes >= CHUNK {
                 self.chunk(std::mem::take(&mut chunk), batch)?;
                 bytes = 0;
@@ -156,8 +204,11 @@ impl<'w> Work<'w> {
                 Outcome::Freed => self.counts.freed += 1,
                 Outcome::Changed(_) => {
                     self.counts.changed += 1;
-                    if let (Some(writer), Some(open)) = (&mut self.writer, self.files.get(item.id.space)) {
-                        writer.put(open.id, offset_of(item.id, &item.space.format), &item.bytes)?;
+                    match (&mut self.writer, self.files.get(item.id.space)) {
+                        (Some(writer), Some(open)) => {
+                            writer.put(open.id, offset_of(item.id, &item.space.format), &item.bytes)?;
+                        }
+                        _ => self.made.keep(item.id, item.bytes),
                     }
                 }
             }
@@ -174,9 +225,10 @@ impl<'w> Work<'w> {
                 item.bytes = vec![0; item.space.format.physical().bytes()];
                 continue;
             }
-            // Only until the page is changed: in later rounds it is read from where it was written to.
-            let restored = if self.writer.is_some() { None } else { self.restores.get(&item.id) };
-            if let Some(copy) = restored {
+            // Otherwise it is read from where it was written to.
+            let is_dry = self.writer.is_none();
+            let kept = self.made.pages.get(&item.id).or(self.restores.get(&item.id)).filter(|_| is_dry);
+            if let Some(copy) = kept {
                 item.bytes.clone_from(copy);
             } else if let Some(open) = self.files.get(item.id.space) {
                 wanted.push(open.wanted(item.id, &item.space.format));
@@ -211,12 +263,9 @@ impl Part {
         all.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32 & (self.of - 1) == self.number
     }
 
-    fn split(self) -> Result<[Self; 2]> {
-        if self.of > 1 << 20 {
-            return refused("a page has more redo than fits into the memory: a dry run needs more");
-        }
+    const fn split(self) -> [Self; 2] {
         let of = self.of * 2;
-        Ok([Self { of, ..self }, Self { number: self.number + self.of, of }])
+        [Self { of, ..self }, Self { number: self.number + self.of, of }]
     }
 }
 

@@ -178,7 +178,7 @@ fn dry_run(datadir: &Path, budget: Budget) -> Result<Recovered> {
     let (files, done) = Files::as_they_are(datadir, &plan)?;
     let mut work = Work::new(&plan, &files, PageReader::engine(), None)?;
     work.restore()?;
-    work.run_dry(&log, budget.redo)?;
+    work.run_dry(&log, budget.redo, budget.pages)?;
     Ok(summary(&plan, work.counts, done, 0))
 }
 
