@@ -11,7 +11,7 @@
 //! place of the log, and finds every page whole. What unfinished transactions did is undone by the server at its next start.
 //!
 //! A round takes as much of the log as fits into memory, whole mini-transactions. What it may apply depends on the rest of the log too
-//! ([`voids`]), which the plan has read; so the bytes at the end are the same for every size of the rounds.
+//! (`voids`), which the plan has read; so the bytes at the end are the same for every size of the rounds.
 //!
 //! Not recovered, and refused before anything is written: logs of MariaDB 10.5 to 10.7, encrypted logs, encrypted tablespaces
 //! that the log changes, tablespaces outside of the datadir, system tablespaces of several files. Pages of page_compressed
