@@ -257,11 +257,14 @@ fn a_mariadb_log_without_its_checkpoint_record_is_damaged() {
     assert_eq!(log.state(&[]), Ok(LogState::Undecided));
     let of_another = [hex("fa00000000000005615ca2012a992a4b"), vec![0]].concat();
     assert_eq!(log.state(&of_another), Ok(LogState::NeedsRecovery), "a later checkpoint's record");
-    // A record that names a file changed since then is work to do.
+    // A record that says what a file is called stands before the checkpoint's own, and is no work to do; behind it, it is.
     let modify = hex("bb08002e2f762f642e69626401");
     let modify = [&modify[..], &crc32c(&modify[..12]).to_be_bytes()].concat();
     assert_eq!(u32_at(&modify, 13), 0x3204_A88B);
-    assert_eq!(log.state(&modify), Ok(LogState::NeedsRecovery));
+    assert_eq!(log.state(&modify), Ok(LogState::Undecided));
+    assert_eq!(log.state(&[&modify[..], &[0; 64]].concat()), damaged);
+    assert_eq!(log.state(&[&modify[..], &hex(FRESH), &[0]].concat()), Ok(LogState::Clean));
+    assert_eq!(log.state(&[&hex(FRESH)[..], &modify, &[0]].concat()), Ok(LogState::NeedsRecovery));
 }
 
 #[test]

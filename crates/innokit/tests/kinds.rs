@@ -48,7 +48,7 @@ fn without_keys_nothing_is_called_corrupt_and_what_cannot_be_verified_says_why()
     for (name, expected) in [("mysql-16k-tde", 2), ("mariadb-16k-enc", 0), ("mariadb-16k-crc32-enc", 0)] {
         let (document, status) = check_with(&all_datadirs().join(name), &[]);
         assert_eq!((status, total(&document, "corrupt")), (expected, 0), "{name}: {:#}", document["findings"]);
-        assert_eq!(total(&document, "unverifiable") > 5000, expected == 2, "{name}: {:#}", document["totals"]);
+        assert_eq!(total(&document, "unverifiable") > 1000, expected == 2, "{name}: {:#}", document["totals"]);
         for finding in findings(&document) {
             assert_eq!(finding["severity"], "undecided", "{name}: {finding:#}");
             assert_eq!(finding["reason"], "encrypted_no_key", "{name}: {finding:#}");
@@ -72,10 +72,10 @@ fn a_wrong_key_is_an_error_that_says_so_and_never_damage() {
         let options = [option.to_owned(), keys.display().to_string()];
         let (document, status) = check_with(&all_datadirs().join(name), &options);
         assert_eq!((status, total(&document, "corrupt")), (2, 0), "{name}: {:#}", document["findings"]);
-        assert!(total(&document, "unverifiable") > 4000, "{name}: {:#}", document["totals"]);
+        assert!(total(&document, "unverifiable") > 1000, "{name}: {:#}", document["totals"]);
         let wrong = findings(&document).iter().filter(|finding| finding["reason"] == "wrong_key");
         let words: Vec<_> = wrong.map(|finding| finding["message"].as_str().expect("a message")).collect();
-        assert!(words.len() > 40, "{name}: {} findings of a wrong key", words.len());
+        assert!(words.len() > 20, "{name}: {} findings of a wrong key", words.len());
         let say_so = |words: &&str| words.contains("does not open it") || words.contains("is not the one");
         assert!(words.iter().all(say_so), "{name}: {words:?}");
     }

@@ -85,7 +85,7 @@ fn redo_logs_of_killed_servers_are_sound() {
         let (document, status) = check_json(dir.path(), &[]);
         assert_eq!((findings(&document).len(), status), (0, 0), "{datadir}: {:#}", document["findings"]);
         assert_eq!(rows(&document, "redo log").len(), copies.len());
-        assert!(units(&document, unit, "ok") > 10_000, "{:#}", document["totals"]);
+        assert!(units(&document, unit, "ok") > 1000, "{:#}", document["totals"]);
         assert_eq!(units(&document, unit, "ok"), units(&document, unit, "examined"));
         assert_eq!(total(&document, "pages"), 0, "pages are those of tablespaces");
     }
@@ -321,7 +321,7 @@ fn encrypted_logs_of_mysql_are_verified_with_their_keyring() {
     let redo = dir.path().join("data/#innodb_redo");
     for wrong in &wrong {
         let blocks = assert_encrypted(&redo, "--keyring", &keys, wrong, "log_blocks");
-        assert!(blocks > 500, "{blocks} blocks");
+        assert!(blocks > 100, "{blocks} blocks");
     }
     // The file with the most encrypted blocks that belong where they lie.
     let blocks_of = |path: &PathBuf| {
@@ -338,7 +338,7 @@ fn encrypted_logs_of_mysql_are_verified_with_their_keyring() {
     let (newest, encrypted) =
         files.map(|path| (path.clone(), blocks_of(&path))).max_by_key(|(_, blocks)| blocks.len()).expect("a file");
     let bytes = std::fs::read(&newest).expect("readable");
-    assert!(encrypted.len() > 50, "{} encrypted blocks", encrypted.len());
+    assert!(encrypted.len() > 20, "{} encrypted blocks", encrypted.len());
     for block in encrypted.iter().step_by(encrypted.len() / 5).take(4) {
         for within in [20, 300, 511] {
             use std::os::unix::fs::FileExt;
@@ -441,7 +441,7 @@ fn copies_of_pages_are_judged_by_their_own_tablespaces_and_a_stale_one_is_a_note
         let (document, _) = check_json(&all_datadirs().join(datadir), &[]);
         let rows = rows(&document, "doublewrite file");
         assert_eq!(rows.len(), 2, "{rows:#?}");
-        assert!(units(&document, "slots", "ok") > 100, "{:#}", document["totals"]);
+        assert!(units(&document, "slots", "ok") > 20, "{:#}", document["totals"]);
         assert_eq!(units(&document, "slots", "unverifiable"), 0, "{datadir}: {:#}", document["totals"]);
     }
     let dir = Dir::new();
