@@ -278,14 +278,17 @@ fn with_their_keys_files_are_described_as_if_they_were_plain() {
 fn assert_tests_of_page(page: &str, at_least: usize) {
     let page = std::fs::read_to_string(repository().join(page)).expect(page);
     let quoted = page.split('`').skip(1).step_by(2);
-    let is_test = |words: &&str| ["innokit::", "format::", "flow::"].iter().any(|crate_| words.starts_with(crate_));
+    let is_test =
+        |words: &&str| ["innokit::", "format::", "flow::", "jobs::"].iter().any(|crate_| words.starts_with(crate_));
     let names: BTreeSet<&str> = quoted.filter(is_test).collect();
     assert!(names.len() >= at_least, "{} tests are named", names.len());
     for name in names {
         let parts: Vec<&str> = name.split("::").collect();
         let [package, file, test] = parts[..] else { panic!("{name}: crate::file::test") };
-        let source = repository().join(format!("crates/{package}/tests/{file}.rs"));
-        let source = std::fs::read_to_string(&source).unwrap_or_else(|error| panic!("{}: {error}", source.display()));
+        let tests = repository().join(format!("crates/{package}/tests"));
+        let places = [tests.join(file).with_extension("rs"), tests.join(file).join("main.rs")];
+        let source = places.iter().find_map(|path| std::fs::read_to_string(path).ok());
+        let source = source.unwrap_or_else(|| panic!("{name}: {places:?}"));
         assert!(source.contains(&format!("fn {test}(")), "{name} does not exist");
     }
     let rows = page.lines().filter(|line| line.starts_with("| ") && !line.contains("---"));
