@@ -4,7 +4,7 @@
 
 mod common;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -137,6 +137,9 @@ fn every_count_is_the_servers(kind: &'static str, datadir: &str, own: &str) {
     for (place, rows) in &expected {
         assert_eq!(counted.get(place), Some(rows), "{kind}: {place:?}");
     }
+
+    let levels = indexes(&document).iter().filter_map(|(.., index)| index["levels"].as_u64()).collect::<BTreeSet<_>>();
+    assert!(levels.last() >= Some(&4), "{kind}: trees of {levels:?} levels");
 
     let run = innokit_table(&["check", "--extended", "--json", "--max-findings", "10"], &server.datadir());
     let document = run.json();

@@ -1,5 +1,6 @@
 -- Changes of every kind; what they delete stays in the pages as long as somebody may look at it.
 USE more;
+DELETE FROM deep WHERE a%13 = 5;
 DELETE FROM plain WHERE id*31%7 = 0;
 UPDATE plain SET a = a*13%9973, b = REVERSE(b) WHERE id*17%5 = 1;
 UPDATE plain SET id = id + 100000 WHERE id%11 = 3;

@@ -4,6 +4,10 @@ USE more;
 CREATE TABLE plain (id INT PRIMARY KEY, a INT, b VARCHAR(60), KEY (a), KEY down (b DESC, a)) ENGINE=InnoDB;
 INSERT INTO plain SELECT i, i*7919%10007, LEFT(SHA2(i, 256), 1+i%60) FROM shop.n WHERE i < 6000;
 
+-- Keys so long that a page has five: five levels.
+CREATE TABLE deep (k VARBINARY(3000) NOT NULL PRIMARY KEY, a INT, KEY (a)) ENGINE=InnoDB;
+INSERT INTO deep SELECT REPEAT(UNHEX(SHA2(i, 256)), 93), i FROM shop.n WHERE i < 700;
+
 -- Values that are equal to the collation and are other bytes: in the row's key, in unique and in other keys.
 CREATE TABLE cases (name VARCHAR(40) NOT NULL PRIMARY KEY, other VARCHAR(40), fixed CHAR(20), UNIQUE KEY (other), KEY (fixed, other)) ENGINE=InnoDB;
 INSERT INTO cases SELECT CONCAT('name ', LEFT(SHA2(i, 256), 24)), CONCAT('émile ', i), CONCAT('c', i%17) FROM shop.n WHERE i < 2000;
