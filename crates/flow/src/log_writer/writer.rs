@@ -4,7 +4,8 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::group::Group;
@@ -40,16 +41,22 @@ pub struct LogWriter {
     options: LogOptions,
     epoch: u32,
     state: Mutex<State>,
-    /// Callers wait for the group being gathered on one, for the group being written on the other, by turns.
-    wake: [Condvar; 2],
+    /// Callers sleep on one of these for the group being gathered, on the other for the group being written, by turns; counts on
+    /// whenever sleepers are woken. No condition variable: it would have all who wake up queue for the lock just to find that they
+    /// are done.
+    turns: [AtomicU32; 2],
+    /// What `State::durable` is, for those who wake up.
+    durable: AtomicU64,
 }
 
 /// What the callers share.
 struct State {
     /// Takes records.
     gather: Group,
-    /// The callers of `gather` wait on this one of `wake`.
+    /// The callers of `gather` sleep on this one of `turns`.
     turn: usize,
+    /// How many sleep on each.
+    sleepers: [u32; 2],
     /// What it takes to write; whoever has taken it is the leader.
     lane: Option<Lane>,
     /// Callers that wait for `gather`.
@@ -64,6 +71,12 @@ struct State {
     released: u64,
     error: Option<LogError>,
     counts: LogCounts,
+}
+
+/// Whom to wake: nobody if there is no turn.
+struct Sleepers {
+    turn: Option<usize>,
+    all: bool,
 }
 
 /// What it takes to write: held by one caller at a time.
@@ -159,6 +172,7 @@ impl LogWriter {
         let state = State {
             gather,
             turn: 0,
+            sleepers: [0; 2],
             lane,
             callers: 0,
             expected: 0,
@@ -168,8 +182,8 @@ impl LogWriter {
             error: None,
             counts,
         };
-        let wake = [Condvar::new(), Condvar::new()];
-        Ok(Self { storage, ring, options: options.clone(), epoch, state: Mutex::new(state), wake })
+        let (turns, durable, options) = ([AtomicU32::new(0), AtomicU32::new(0)], AtomicU64::new(end), options.clone());
+        Ok(Self { storage, ring, options, epoch, state: Mutex::new(state), turns, durable })
     }
 
     /// Appends a record and returns once it is durable: the LSN behind it.
@@ -247,7 +261,12 @@ impl LogWriter {
             }
             let Some(end) = state.gather.end_with(record.len(), group_max) else {
                 let written = state.turn ^ 1;
-                state = if state.lane.is_some() { self.lead(state, false) } else { self.sleep(state, written) };
+                if state.lane.is_some() {
+                    state = self.lead(state, false);
+                } else {
+                    self.sleep(state, written);
+                    state = self.lock();
+                }
                 continue;
             };
             if self.options.recycle == Recycle::Released && end > self.ring.limit(state.released) {
@@ -270,18 +289,42 @@ impl LogWriter {
             let gathered = lsn > state.gather.start;
             let turn = if gathered { state.turn } else { state.turn ^ 1 };
             // Without a leader, the group that is being gathered is all that there is.
-            state = if state.lane.is_some() { self.lead(state, true) } else { self.sleep(state, turn) };
+            if state.lane.is_some() {
+                state = self.lead(state, true);
+                continue;
+            }
+            self.sleep(state, turn);
+            if self.durable.load(Ordering::Acquire) >= lsn {
+                return Ok(());
+            }
+            state = self.lock();
         }
         Ok(())
     }
 
-    fn sleep<'w>(&'w self, state: MutexGuard<'w, State>, turn: usize) -> MutexGuard<'w, State> {
-        self.wake_of(turn).wait(state).unwrap_or_else(PoisonError::into_inner)
+    /// Until somebody wakes the sleepers of this turn.
+    fn sleep(&self, mut state: MutexGuard<'_, State>, turn: usize) {
+        let (Some(sleepers), Some(at)) = (state.sleepers.get_mut(turn), self.turns.get(turn)) else { return };
+        *sleepers += 1;
+        // Read under the lock: whoever wakes this turn later counts it on.
+        let seen = at.load(Ordering::Relaxed);
+        drop(state);
+        atomic_wait::wait(at, seen);
     }
 
-    fn wake_of(&self, turn: usize) -> &Condvar {
-        let [even, odd] = &self.wake;
-        if turn == 0 { even } else { odd }
+    /// Whom to wake of those who sleep on a turn, once the lock is given up: all, or one.
+    fn sleepers(state: &mut State, turn: usize, all: bool) -> Sleepers {
+        let Some(sleepers) = state.sleepers.get_mut(turn).filter(|sleepers| **sleepers > 0) else {
+            return Sleepers { turn: None, all };
+        };
+        *sleepers = if all { 0 } else { *sleepers - 1 };
+        Sleepers { turn: Some(turn), all }
+    }
+
+    fn wake(&self, sleepers: Sleepers) {
+        let Some(at) = sleepers.turn.and_then(|turn| self.turns.get(turn)) else { return };
+        at.fetch_add(1, Ordering::Release);
+        if sleepers.all { atomic_wait::wake_all(at) } else { atomic_wait::wake_one(at) }
     }
 
     /// The callers of the group that has just been written are awake but not yet back: without them this group would be
@@ -310,8 +353,10 @@ impl LogWriter {
         state.turn ^= 1;
         let callers = std::mem::take(&mut state.callers);
         // Who found no room while others joined.
-        self.wake_of(state.turn).notify_all();
+        let turn = state.turn;
+        let sleepers = Self::sleepers(&mut state, turn, true);
         drop(state);
+        self.wake(sleepers);
         let started = Instant::now();
         let outcome = catch_unwind(AssertUnwindSafe(|| self.write_group(&mut lane)));
         let mut state = self.lock();
@@ -322,6 +367,7 @@ impl LogWriter {
         let panic = match outcome {
             Ok(Ok(())) => {
                 (state.durable, state.counts) = (end, counts);
+                self.durable.store(end, Ordering::Release);
                 None
             }
             Ok(Err(error)) => {
@@ -334,25 +380,22 @@ impl LogWriter {
                 Some(panic)
             }
         };
-        self.wake_up(&state);
+        self.wake_up(state);
         match panic {
-            None => state,
-            Some(panic) => {
-                drop(state);
-                resume_unwind(panic)
-            }
+            None => self.lock(),
+            Some(panic) => resume_unwind(panic),
         }
     }
 
-    /// Wakes the callers of the group that was written, and one of the group that was gathered meanwhile, who leads next.
-    fn wake_up(&self, state: &State) {
-        let (gathered, written) = (self.wake_of(state.turn), self.wake_of(state.turn ^ 1));
-        written.notify_all();
-        if state.error.is_some() {
-            gathered.notify_all();
-        } else {
-            gathered.notify_one();
-        }
+    /// Wakes one of the group that was gathered meanwhile, who leads next, and then the callers of the group that was written.
+    fn wake_up(&self, mut state: MutexGuard<'_, State>) {
+        let (gathered, written) = (state.turn, state.turn ^ 1);
+        let has_failed = state.error.is_some();
+        let leaders = Self::sleepers(&mut state, gathered, has_failed);
+        let done = Self::sleepers(&mut state, written, true);
+        drop(state);
+        self.wake(leaders);
+        self.wake(done);
     }
 
     /// Writes and syncs a group: one write and one sync, or one of each for both files if it lies across their border.
