@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
-# Fetches the two real servers that tests, fixtures and benchmarks use:
-#   MySQL 9.7 from Debian sid, MariaDB 10.11 from Debian bookworm.
+# Fetches the real servers that tests, fixtures and benchmarks use:
+#   mysql       MySQL 9.7 from Debian sid
+#   mariadb     MariaDB 10.11 from bookworm
+#   mariadb105  MariaDB 10.5 from bullseye: the redo log before 10.8
+#   mariadb118  MariaDB 11.8 from trixie
 #
-# Each server is unpacked, not installed, into ${INNOKIT_SERVERS:-~/.cache/innokit}/{mysql,mariadb}, with every library that
-# it links to, its own C library included. scripts/server.sh starts it through that tree's own loader, so that two releases
-# of Debian live side by side on any host that has apt: no chroot, no mounts, no service, nothing of the host is changed,
-# and no root is needed. The mirror is the one that the host's own apt uses.
+# Each server is unpacked, not installed, into ${INNOKIT_SERVERS:-~/.cache/innokit}/NAME, with every library that it links
+# to, its own C library included. scripts/server.sh starts it through that tree's own loader, so that several releases of
+# Debian live side by side on any host that has apt: no chroot, no mounts, no service, nothing of the host is changed, and
+# no root is needed. The mirror is the one that the host's own apt uses.
 #
 # Safe to run again: a finished tree has a stamp and is left alone, an interrupted one is resumed from the packages it has.
 set -euo pipefail
@@ -15,6 +18,21 @@ readonly recipe=1 # raise it when the lists below change: older trees are then m
 # shellcheck source=scripts/debian.sh
 . "$(dirname "$0")/debian.sh"
 
+# fetch_packages NAME APT "packages with all they need" "packages alone": into the cache of that apt. What fails is in apt.log.
+fetch_packages() {
+    local name="$1" apt="$2" with_libraries="$3" alone="$4"
+    say "$name: reading Debian's package lists"
+    APT_CONFIG="$apt/apt.conf" apt-get -qq update >"$apt/apt.log" 2>&1 || true # what matters is missed below
+    say "$name: fetching packages"
+    # shellcheck disable=SC2086 # both are lists of words
+    APT_CONFIG="$apt/apt.conf" apt-get -qq install --download-only $with_libraries >/dev/null 2>>"$apt/apt.log" || return 1
+    if [ -n "$alone" ]; then
+        # shellcheck disable=SC2086
+        (cd "$apt/cache/archives" && APT_CONFIG="$apt/apt.conf" apt-get -qq download $alone >/dev/null 2>>"$apt/apt.log") ||
+            return 1
+    fi
+}
+
 # fetch NAME RELEASE "packages with all they need" "packages alone"
 fetch() {
     local name="$1" release="$2" with_libraries="$3" alone="$4"
@@ -22,19 +40,14 @@ fetch() {
     if [ "$(cat "$stamp" 2>/dev/null)" = "$recipe" ]; then
         return 0
     fi
-    say "$name: reading Debian's $release package lists"
     private_apt "$apt" "$release"
-    APT_CONFIG="$apt/apt.conf" apt-get -qq update 2>"$apt/update.log" || true # what matters is missed below
-    say "$name: fetching packages"
-    # shellcheck disable=SC2086 # both are lists of words
-    APT_CONFIG="$apt/apt.conf" apt-get -qq install --download-only $with_libraries >/dev/null ||
-        die "$name: apt could not fetch $with_libraries; $(cat "$apt/update.log")"
-    if [ -n "$alone" ]; then
-        # shellcheck disable=SC2086
-        (cd "$apt/cache/archives" && APT_CONFIG="$apt/apt.conf" apt-get -qq download $alone >/dev/null) ||
-            die "$name: apt could not fetch $alone"
+    if ! fetch_packages "$name" "$apt" "$with_libraries" "$alone"; then
+        # An old release's security archive may name packages that it has not got any more; the release itself is complete.
+        say "$name: not all of it could be fetched; trying without security updates"
+        sed -i '/-security /d' "$apt/sources.list"
+        fetch_packages "$name" "$apt" "$with_libraries" "$alone" || die "$name: $(cat "$apt/apt.log")"
     fi
-    # An interrupted run may have left packages that the mirror has replaced since.
+    # A run before may have left packages that the mirror has replaced since, or that are not wanted now.
     APT_CONFIG="$apt/apt.conf" apt-get -qq autoclean >/dev/null
     say "$name: unpacking"
     unpack "$apt" "$tree.new"
@@ -51,6 +64,8 @@ main() {
     exec 9>"$root/.lock"
     flock 9 # two runs at once: the second finds the work done
     fetch mysql sid "mysql-server-core mysql-client-core" ""
+    fetch mariadb105 bullseye "mariadb-server-core-10.5 mariadb-client-core-10.5 mariadb-backup" "mariadb-server-10.5"
+    fetch mariadb118 trixie "mariadb-server-core mariadb-client-core mariadb-backup" "mariadb-server"
     fetch mariadb bookworm \
         "mariadb-server-core mariadb-client-core mariadb-backup liblz4-1 liblzo2-2 libsnappy1v5 libbz2-1.0 liblzma5" \
         "mariadb-server mariadb-plugin-provider-bzip2 mariadb-plugin-provider-lz4 mariadb-plugin-provider-lzma mariadb-plugin-provider-lzo mariadb-plugin-provider-snappy"

@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
 # Runs the real servers that scripts/install-servers.sh fetched, each on a datadir of its own.
 #
-#   server.sh mysql|mariadb init   DATADIR [server options]   make a datadir; the options are kept for every start
-#   server.sh mysql|mariadb start  DATADIR [server options]   returns when it answers; silent unless it fails
-#   server.sh mysql|mariadb sql    DATADIR [client options]   statements from standard input, or -e 'SQL'
-#   server.sh mysql|mariadb stop   DATADIR [0|1|2]            clean shutdown, with that innodb_fast_shutdown
-#   server.sh mysql|mariadb kill9  DATADIR                    as a power cut would
-#   server.sh mysql|mariadb innochecksum ARGS                 the server's own tool, on paths of this host
-#   server.sh mysql|mariadb tool NAME ARGS                    any other program of that server (ibd2sdi, mariadb-backup)
-#   server.sh mysql|mariadb command NAME                      the words that run that program, for use without this script
-#   server.sh mysql|mariadb version                           one line
+#   server.sh KIND init   DATADIR [server options]   make a datadir; the options are kept for every start
+#   server.sh KIND start  DATADIR [server options]   returns when it answers; silent unless it fails
+#   server.sh KIND sql    DATADIR [client options]   statements from standard input, or -e 'SQL'
+#   server.sh KIND stop   DATADIR [0|1|2]            clean shutdown, with that innodb_fast_shutdown
+#   server.sh KIND kill9  DATADIR                    as a power cut would
+#   server.sh KIND innochecksum ARGS                 the server's own tool, on paths of this host
+#   server.sh KIND tool NAME ARGS                    any other program of that server (ibd2sdi, mariadb-backup)
+#   server.sh KIND command NAME                      the words that run that program, for use without this script
+#   server.sh KIND version                           one line
+#
+# KIND is mysql, mariadb (10.11), mariadb105 or mariadb118.
 #
 # A server listens on a socket in /tmp only and is stopped by its pid. What belongs to running it (options, pid, log) lies
 # beside the datadir in .NAME.server, so that the datadir holds nothing but the server's own files.
@@ -25,15 +27,20 @@ usage() { sed -n '2,/^set -/{s/^# \{0,1\}//;/^set -/!p}' "$0" >&2; exit 2; }
 [ $# -ge 2 ] || usage
 readonly kind="$1" action="$2"
 shift 2
-case "$kind" in mysql | mariadb) ;; *) usage ;; esac
+case "$kind" in mysql | mariadb | mariadb105 | mariadb118) ;; *) usage ;; esac
 readonly tree="$root/$kind"
 [ -e "$tree/.stamp" ] || die "$kind is not here: run scripts/install-servers.sh first"
 
-# Runs a program of the server's tree through that tree's own loader and libraries.
-loader=("$tree"/lib64/ld-linux*.so.* "$tree"/lib/ld-linux*.so.*)
-for candidate in "${loader[@]}"; do [ -e "$candidate" ] && break; done
+# Runs a program of the server's tree through that tree's own loader and libraries. The loader's other name, in lib64, may be a link
+# that leads to the host's.
 libraries=("$tree"/usr/lib/*-linux-gnu)
+loader=("${libraries[0]}"/ld-linux*.so.* "$tree"/lib64/ld-linux*.so.* "$tree"/lib/ld-linux*.so.*)
+for candidate in "${loader[@]}"; do [ -e "$candidate" ] && break; done
 readonly via=("$candidate" --library-path "${libraries[0]}:$tree/usr/lib")
+# MariaDB 11 calls the folder of messages and of SQL by its own name.
+share="$tree/usr/share/mysql"
+[ -d "$share" ] || share="$tree/usr/share/mariadb"
+readonly share
 
 program() {
     local name="$1" dir
@@ -61,8 +68,8 @@ locate() {
 # Options of both servers: small, quiet, quick; a crash of the machine may lose the data, a crash of the server may not. Each has a
 # temporary directory of its own: MariaDB clears what it finds there when it starts.
 common_options() {
-    printf '%s\n' --no-defaults "--basedir=$tree/usr" "--lc-messages-dir=$tree/usr/share/mysql" \
-        "--character-sets-dir=$tree/usr/share/mysql/charsets" "--plugin-dir=$tree/usr/lib/mysql/plugin" \
+    printf '%s\n' --no-defaults "--basedir=$tree/usr" "--lc-messages-dir=$share" \
+        "--character-sets-dir=$share/charsets" "--plugin-dir=$tree/usr/lib/mysql/plugin" \
         "--datadir=$datadir" "--tmpdir=$control" --innodb-buffer-pool-size=64M --innodb-flush-log-at-trx-commit=0 \
         --innodb-buffer-pool-dump-at-shutdown=OFF --innodb-buffer-pool-load-at-startup=OFF --performance-schema=OFF \
         --innodb-fast-shutdown=1 --max-allowed-packet=64M --secure-file-priv=
@@ -97,10 +104,21 @@ running_pid() {
     fi
 }
 
+# Whether the process $1 still has its files, and with them its locks: when it dies, its command line goes first, and its first thread
+# may be a zombie before the others are.
+has_files() {
+    local task state
+    for task in "/proc/$1/task"/*/stat; do
+        state="$(sed 's/.*) //; s/ .*//' "$task" 2>/dev/null || true)"
+        if [ -n "$state" ] && [ "$state" != Z ] && [ "$state" != X ]; then return 0; fi
+    done
+    return 1
+}
+
 # Waits until the process $1 is gone, at most $2 seconds.
 wait_gone() {
     local pid="$1" tenths=$(($2 * 10))
-    while [ -n "$(running_pid)" ] && kill -0 "$pid" 2>/dev/null; do
+    while has_files "$pid"; do
         tenths=$((tenths - 1))
         [ "$tenths" -gt 0 ] || return 1
         sleep 0.1
@@ -111,14 +129,15 @@ client() {
     local name=mysql
     [ "$kind" = mysql ] || name=mariadb
     "${via[@]}" "$(program "$name")" --no-defaults --socket="$socket" --user=root \
-        --default-character-set=utf8mb4 --character-sets-dir="$tree/usr/share/mysql/charsets" "$@"
+        --default-character-set=utf8mb4 --character-sets-dir="$share/charsets" "$@"
 }
 
 # MariaDB's own init script assumes an installed server; these are the files that it feeds to one.
 mariadb_system_tables() {
-    local share="$tree/usr/share/mysql"
+    local prefix="$share/mysql"
+    [ -e "${prefix}_system_tables.sql" ] || prefix="$share/mariadb"
     printf '%s\n' 'CREATE DATABASE IF NOT EXISTS mysql;' 'USE mysql;' 'SET @auth_root_socket=NULL;'
-    cat "$share/mysql_system_tables.sql" "$share/mysql_performance_tables.sql" "$share/mysql_system_tables_data.sql" \
+    cat "${prefix}_system_tables.sql" "${prefix}_performance_tables.sql" "${prefix}_system_tables_data.sql" \
         "$share/maria_add_gis_sp_bootstrap.sql"
 }
 
