@@ -179,3 +179,12 @@ pub const MARIADB_CHECKPOINT: Structure = Structure {
     name: "MariaDB checkpoint",
     fields: fields![mariadb: CHECKPOINT_LSN Some(8), CHECKPOINT_END_LSN Some(8), CHECKPOINT_CHECKSUM Some(4)],
 };
+
+/// Checkpoint slot of the redo log file of MariaDB 10.5 to 10.7.
+pub const MARIADB_BLOCKS_CHECKPOINT: Structure = Structure {
+    name: "MariaDB 10.5 checkpoint",
+    fields: fields![mariadb:
+        BLOCKS_CHECKPOINT_NO Some(8), BLOCKS_CHECKPOINT_LSN Some(8), BLOCKS_CHECKPOINT_OFFSET Some(8),
+        BLOCKS_END_LSN Some(8), BLOCKS_CHECKPOINT_CHECKSUM Some(4),
+    ],
+};

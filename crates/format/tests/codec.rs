@@ -7,6 +7,8 @@ mod build;
 mod keys;
 #[path = "codec/robust.rs"]
 mod robust;
+#[path = "codec/sealed.rs"]
+mod sealed;
 #[path = "codec/vectors.rs"]
 mod vectors;
 

@@ -32,7 +32,7 @@ const MAPS: [(&str, &str, &[Structure]); 8] = [
     (
         "redo-mariadb.md",
         include_str!("../docs/redo-mariadb.md"),
-        &[layout::MARIADB_LOG_HEADER, layout::MARIADB_CHECKPOINT],
+        &[layout::MARIADB_LOG_HEADER, layout::MARIADB_CHECKPOINT, layout::MARIADB_BLOCKS_CHECKPOINT],
     ),
 ];
 

@@ -12,13 +12,14 @@ mod common;
 use aes::Aes128;
 use aes::cipher::{BlockCipherEncrypt, KeyInit, KeyIvInit, StreamCipher};
 use common::{hex, put};
-use innokit_format::Lsn;
 use innokit_format::keyring::{KeyStore, Secret};
 use innokit_format::page::checksum::crc32c;
+use innokit_format::redo::checkpoint::closing;
 use innokit_format::redo::log_key::{LogKey, LogKeyError};
 use innokit_format::redo::mariadb::LogFile;
 use innokit_format::redo::mtr_reader::MtrReader;
 use innokit_format::redo::record::{FileRecord, RedoRecord};
+use innokit_format::{Lsn, SpaceId};
 
 const MASTER_KEY: &str = "00112233445566778899aabbccddeeff";
 const MESSAGE: &str = "0377d869dbcff82b88640164d6743b69";
@@ -193,14 +194,71 @@ fn an_encrypted_mini_transaction_of_a_real_server_is_opened() {
     let file = LogFile::parse(&bytes, 1 << 20).expect("a log");
     let payload = &bytes[12_288..];
     let key = LogKey::unlock(&file, &bytes, &keys(MASTER_KEY), payload).expect("fits");
+    assert_eq!(key.as_ref().map(LogKey::mode), Some(None), "so few bytes are the same in both modes");
     assert!(!format!("{key:?}").contains("e7"), "the key is not shown");
     let mut reader = MtrReader::new(&file, key, file.checkpoint.lsn);
     let mtr = reader.next_mtr(&mut &payload[..]).expect("a mini-transaction");
     assert_eq!(mtr.bytes, hex("fa00000000000000003000"));
     let checkpoint = RedoRecord::File(FileRecord::Checkpoint(Lsn(FIRST_LSN)));
     assert_eq!(mtr.records().collect::<Vec<_>>(), [Ok(checkpoint)]);
+    // A log that ends where it begins is closed by the same mini-transaction.
+    let key = LogKey::unlock(&file, &bytes, &keys(MASTER_KEY), payload).expect("fits");
+    assert_eq!(closing(&file, key.as_ref(), Lsn(FIRST_LSN), []).expect("closes"), payload);
+    assert_eq!(closing(&file, None, Lsn(FIRST_LSN), []), None, "not without its key");
     let unlock = |keys: &KeyStore| LogKey::unlock(&file, &bytes, keys, payload).expect_err("no key");
     assert_eq!(unlock(&KeyStore::new()), LogKeyError::NoKey { version: 1 });
     assert_eq!(unlock(&keys(MESSAGE)), LogKeyError::WrongKey { version: 1 });
     assert_eq!(unlock(&keys("00")), LogKeyError::KeyLength { len: 1 });
+}
+
+/// A log in either of the two encrypted formats, whose checkpoint's record `closing` wrote.
+fn closed(magic: &[u8; 4], named: &[(SpaceId, &[u8])], end: u64) -> (Vec<u8>, LogFile) {
+    const CAPACITY: usize = 4096;
+    let mut bytes = vec![0; 12_288 + CAPACITY];
+    put(&mut bytes, 0, magic);
+    put_u64(&mut bytes, 8, FIRST_LSN);
+    put(&mut bytes, 48, &[0, 0, 0, 1, 0, 0, 0, 1]);
+    put(&mut bytes, 56, &hex(MESSAGE));
+    seal(&mut bytes, 0, 508);
+    put_u64(&mut bytes, 4096, end);
+    put_u64(&mut bytes, 4104, end);
+    seal(&mut bytes, 4096, 60);
+    let file = LogFile::parse(&bytes, bytes.len() as u64).expect("a log");
+    // Any log that opens with the key gives the key, which is the same for all of them.
+    let mut other = bytes[..12_288].to_vec();
+    put(&mut other, 0, &hex("f09f979d"));
+    put_u64(&mut other, 4096, FIRST_LSN);
+    put_u64(&mut other, 4104, FIRST_LSN);
+    seal(&mut other, 0, 508);
+    seal(&mut other, 4096, 60);
+    other.extend(hex("fa379671b02137021ea71301000000000000300041c31e0000"));
+    let of_server = LogFile::parse(&other, 1 << 20).expect("a log");
+    let key = LogKey::unlock(&of_server, &other, &keys(MASTER_KEY), &other[12_288..]).expect("fits");
+    let closing = closing(&file, key.as_ref(), Lsn(end), named.iter().copied()).expect("closes");
+    for (at, byte) in ((end - FIRST_LSN) as usize..).zip(closing) {
+        bytes[12_288 + at % CAPACITY] = byte;
+    }
+    (bytes, file)
+}
+
+#[test]
+fn an_encrypted_log_that_was_closed_is_read_with_its_key_wherever_it_ends() {
+    let name = b"./shop/#sql-ib48.ibd";
+    // In the early format u32 48 of the header says so, and records about files are plain.
+    for magic in [*b"\xF0\x9F\x97\x9D", *b"Phys"] {
+        for end in (FIRST_LSN + 4000..FIRST_LSN + 9000).step_by(37) {
+            let (bytes, file) = closed(&magic, &[(SpaceId(34), name)], end);
+            let place = MtrReader::place(&file, Lsn(end)).expect("within") as usize;
+            let ring = [&bytes[place..], &bytes[12_288..place]].concat();
+            let key = LogKey::unlock(&file, &bytes, &keys(MASTER_KEY), &ring).expect("fits");
+            assert!(key.is_some());
+            let (mtrs, _, ended) = read(&file, key, Lsn(end), &ring, 700);
+            assert!(ended, "{end}");
+            let [modify, checkpoint] = mtrs.as_slice() else { panic!("{end}: {mtrs:?}") };
+            assert!(modify.ends_with(name), "{end}: {modify:?}");
+            assert_eq!(checkpoint[..], [&[0xFA, 0, 0], end.to_be_bytes().as_slice()].concat());
+            let is_plain = ring.windows(name.len()).any(|window| window == name);
+            assert_eq!(is_plain, magic == *b"Phys", "what is encrypted cannot be read without the key");
+        }
+    }
 }

@@ -7,6 +7,7 @@ use common::{hex, put, put_u32, u32_at};
 use innokit_format::Lsn;
 use innokit_format::page::checksum::crc32c;
 use innokit_format::redo::block::{LogBlock, block_number};
+use innokit_format::redo::close_blocks::{clean_slot, last_block};
 use innokit_format::redo::{Kind, LogState, RedoError, identify, mariadb, mysql};
 
 fn put_u64(bytes: &mut [u8], at: usize, value: u64) {
@@ -348,6 +349,66 @@ fn a_log_of_mariadb_10_5_is_clean_if_its_last_block_ends_with_the_checkpoint_rec
     assert_eq!(log.state(&[0; 512]), Err(RedoError::CheckpointDamaged { lsn: Lsn(lsn) }));
     assert_eq!(blocks_log(lsn, lsn + 1).state(&clean), Ok(LogState::NeedsRecovery));
     assert_eq!(log.state(&clean[..500]), Ok(LogState::Undecided));
+}
+
+#[test]
+fn a_log_of_mariadb_10_5_is_clean_if_nothing_follows_its_checkpoint() {
+    let lsn = 9216 + 40_u64;
+    let log = blocks_log(lsn, lsn);
+    assert_eq!(log.state(&block(9216, 40, &[0x20; 28])), Ok(LogState::Clean));
+    let older = block(9216, 39, &[0x20; 27]);
+    assert_eq!(
+        log.state(&older),
+        Err(RedoError::CheckpointDamaged { lsn: Lsn(lsn) }),
+        "it does not reach the checkpoint"
+    );
+    // What a server that has just started writes.
+    let started = blocks_log(lsn, 0);
+    assert_eq!((started.checkpoint.lsn, started.checkpoint.end_lsn), (Lsn(lsn), Lsn(lsn)));
+}
+
+/// The header of `blocks_log` as bytes.
+fn blocks_header() -> Vec<u8> {
+    let mut header = vec![0; 2048];
+    put(&mut header, 0, b"PHYS");
+    put_u64(&mut header, 8, 8704);
+    seal_block(&mut header, 0);
+    for (start, number) in [(512, 12), (1536, 13)] {
+        put_u64(&mut header, start, number);
+        put_u64(&mut header, start + 8, 8716);
+        put_u64(&mut header, start + 16, 2060);
+        put_u64(&mut header, start + 24, 16 << 20);
+        seal_block(&mut header, start);
+    }
+    header
+}
+
+#[test]
+fn a_log_of_blocks_is_closed_by_a_slot_and_by_what_its_last_block_holds() {
+    let mut header = blocks_header();
+    let file = mariadb::LogFile::parse(&header, 1 << 20).expect("a header");
+    for end in (9216..9216 + 508).filter(|end| end % 512 >= 12) {
+        let (slot, at) = clean_slot(&header, &file, Lsn(end)).expect("a slot");
+        assert_eq!(at, 512, "the newest stays");
+        assert_eq!(slot[24..32], (16_u64 << 20).to_be_bytes(), "what else it says stays");
+        header[at..at + 512].copy_from_slice(&slot);
+        let closed = mariadb::LogFile::parse(&header, 1 << 20).expect("a header");
+        assert_eq!((closed.checkpoint.lsn, closed.checkpoint.end_lsn), (Lsn(end), Lsn(end)));
+        assert_eq!(closed.offset_of(Lsn(end)), file.offset_of(Lsn(end)));
+        header = blocks_header();
+        let whole: [u8; 512] = block(9216, 512, &[0x20; 496]).try_into().expect("a block");
+        let last = last_block(&whole, Lsn(end), &header).expect("a block");
+        let used = end as usize % 512;
+        assert!(last[12..used].iter().all(|&byte| byte == 0x20) && last[used..508].iter().all(|&byte| byte == 0));
+        assert_eq!(closed.state(&last), Ok(LogState::Clean), "end {end}");
+        assert_eq!(last_block(&last, Lsn(end), &header), Some(last), "once is enough");
+        // Only where the log ends with a whole block there may be none behind it yet.
+        let stale: [u8; 512] = block(8704, 512, &[0x20; 496]).try_into().expect("a block");
+        match last_block(&stale, Lsn(end), &header) {
+            Some(fresh) => assert_eq!((used, closed.state(&fresh)), (12, Ok(LogState::Clean))),
+            None => assert_ne!(used, 12),
+        }
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use aes::cipher::array::Array;
 use aes::cipher::consts::U16;
 use aes::cipher::{
-    BlockCipherDecrypt, BlockCipherEncrypt, BlockModeDecrypt, InnerIvInit, KeyInit, StreamCipher,
+    BlockCipherDecrypt, BlockCipherEncrypt, BlockModeDecrypt, BlockModeEncrypt, InnerIvInit, KeyInit, StreamCipher,
     StreamCipherCoreWrapper,
 };
 use aes::{Aes128, Aes128Dec, Aes192, Aes192Dec, Aes256, Aes256Dec};
@@ -20,6 +20,15 @@ where
 {
     let (blocks, _) = Block::slice_as_chunks_mut(bytes);
     cbc::Decryptor::inner_iv_init(cipher, &Block::from(*iv)).decrypt_blocks(blocks);
+}
+
+/// Encrypts all whole blocks of `bytes` in CBC mode; what is left after them stays as it is.
+pub(crate) fn cbc_encrypt<C>(cipher: &C, iv: &[u8; BLOCK], bytes: &mut [u8])
+where
+    C: BlockCipherEncrypt<BlockSize = U16>,
+{
+    let (blocks, _) = Block::slice_as_chunks_mut(bytes);
+    cbc::Encryptor::inner_iv_init(cipher, &Block::from(*iv)).encrypt_blocks(blocks);
 }
 
 /// Decrypts all whole blocks of `bytes`, each by itself.

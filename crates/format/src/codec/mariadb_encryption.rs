@@ -32,7 +32,7 @@ use aes::cipher::KeyInit;
 use aes::{Aes128Dec, Aes128Enc};
 use zeroize::Zeroizing;
 
-use super::cipher::{BLOCK, cbc_decrypt, ctr_apply, encrypt_block, encrypt_block_with};
+use super::cipher::{BLOCK, cbc_decrypt, cbc_encrypt, ctr_apply, encrypt_block, encrypt_block_with};
 use super::inflate::Inflater;
 use super::mariadb_compression::{
     self, ClassicHeader, FIL_PAGE_PAGE_COMPRESSED, FIL_PAGE_PAGE_COMPRESSED_ENCRYPTED, FULL_CRC32_COMPRESSED,
@@ -45,6 +45,7 @@ use super::{
 use crate::bytes::be;
 use crate::keyring::KeyStore;
 use crate::page::checksum;
+use crate::page::space_format::Scheme;
 use crate::types::{PageId, SpaceId};
 
 /// Distance of the crypt data from the end of the extent descriptors on page 0, bytes.
@@ -163,11 +164,16 @@ impl SpaceKeys {
         let found = self.versions.iter().find(|(have, _)| *have == version);
         found.map(|(_, key)| key).ok_or(CodecError::NoKeyVersion { key_id: self.key_id, version })
     }
+
+    /// The version that the server encrypts with, which is the newest that it has.
+    fn newest(&self) -> Option<(u32, &PageKey)> {
+        self.versions.last().map(|(version, key)| (*version, key))
+    }
 }
 
 /// The modes in which MariaDB uses AES.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum CipherMode {
+pub enum CipherMode {
     /// `aes_cbc`, the default.
     Cbc,
     /// `aes_ctr`.
@@ -200,9 +206,49 @@ impl PageKey {
             return ctr_apply(&self.encrypt, tweak, bytes);
         }
         cbc_decrypt(&self.decrypt, tweak, bytes);
+        self.mask_tail(tweak, bytes);
+    }
+
+    pub(crate) fn encrypt(&self, mode: CipherMode, tweak: &[u8; BLOCK], bytes: &mut [u8]) {
+        if mode == CipherMode::Ctr {
+            return ctr_apply(&self.encrypt, tweak, bytes);
+        }
+        cbc_encrypt(&self.encrypt, tweak, bytes);
+        self.mask_tail(tweak, bytes);
+    }
+
+    /// What CBC leaves after the whole blocks; the same in both directions.
+    fn mask_tail(&self, tweak: &[u8; BLOCK], bytes: &mut [u8]) {
         let mask = encrypt_block(&self.encrypt, tweak);
         let (_, tail) = bytes.as_chunks_mut::<BLOCK>();
         tail.iter_mut().zip(mask).for_each(|(byte, mask)| *byte ^= mask);
+    }
+}
+
+/// Encrypts a page that is sealed but for that, with the newest of `keys`, as a server with these keys does. `None`, and nothing was
+/// done, if there is no key, or the bytes are no page that could be encrypted.
+pub(crate) fn encrypt(page: &mut [u8], id: PageId, scheme: Scheme, keys: &SpaceKeys, mode: CipherMode) -> Option<()> {
+    let (version, key) = keys.newest()?;
+    let layout = match scheme {
+        Scheme::FullCrc32 => MariaDbLayout::FullCrc32 { compression: None },
+        Scheme::Classic => MariaDbLayout::Classic,
+        Scheme::Zip => MariaDbLayout::Zip,
+    };
+    let job = Job::new(page, id, Steps::default(), layout).ok()?;
+    let ((start, end), tweak) = (job.encrypted_range().ok()?, job.tweak());
+    key.encrypt(mode, &tweak, page.get_mut(start..end)?);
+    match scheme {
+        Scheme::FullCrc32 => {
+            be::put_u32(page, FIL_PAGE_FCRC32_KEY_VERSION, version)?;
+            let checksum = checksum::full_crc32(page);
+            be::put_u32(page, page.len().checked_sub(FULL_CRC32_TRAILER)?, checksum)
+        }
+        Scheme::Classic | Scheme::Zip => {
+            let sum = if scheme == Scheme::Zip { checksum::zip_crc32 } else { checksum::crc32 };
+            let checksum = sum(page);
+            be::put_u32(page, FIL_PAGE_FILE_FLUSH_LSN, version)?;
+            be::put_u32(page, FIL_PAGE_FILE_FLUSH_LSN + 4, checksum)
+        }
     }
 }
 

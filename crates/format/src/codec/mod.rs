@@ -26,11 +26,13 @@ pub mod mariadb_encryption;
 pub mod mysql_compression;
 pub mod mysql_encryption;
 
+use crate::bytes::be;
+use crate::page::checksum::NO_CHECKSUM_MAGIC;
 use crate::types::PageId;
 
 pub use error::{CodecError, ErrorKind, UnlockError};
 pub use inflate::{Compression, Inflater};
-pub use mariadb_encryption::{CryptData, CryptMode, SpaceKeys};
+pub use mariadb_encryption::{CipherMode, CryptData, CryptMode, SpaceKeys};
 pub use mysql_encryption::{EncryptionInfo, InfoVersion, TablespaceKey};
 
 /// The largest page there is, bytes.
@@ -125,7 +127,7 @@ pub struct Scratch {
     image: Box<[u8]>,
     inflater: Inflater,
     /// MariaDB's cipher mode is not stored anywhere: the one that fitted last is tried first.
-    mode: mariadb_encryption::CipherMode,
+    mode: CipherMode,
 }
 
 impl Scratch {
@@ -136,7 +138,7 @@ impl Scratch {
             plain: vec![0; PAGE_SIZE_MAX].into_boxed_slice(),
             image: vec![0; PAGE_SIZE_MAX].into_boxed_slice(),
             inflater: Inflater::new(),
-            mode: mariadb_encryption::CipherMode::Cbc,
+            mode: CipherMode::Cbc,
         }
     }
 }
@@ -188,6 +190,25 @@ pub fn open_page<'a>(
         Context::MySql { key } => mysql_encryption::open(page, steps, key, scratch),
         Context::MariaDb { layout, keys, .. } => mariadb_encryption::open(page, id, steps, layout, keys, scratch),
     }
+}
+
+/// In which mode MariaDB's server encrypted `page`. `None` where it did not, or where the page does not tell.
+///
+/// # Errors
+/// As [`open_page`].
+pub fn cipher_mode(
+    page: &[u8],
+    id: PageId,
+    context: &Context<'_>,
+    scratch: &mut Scratch,
+) -> Result<Option<CipherMode>, CodecError> {
+    let Context::MariaDb { layout, .. } = *context else { return Ok(None) };
+    let opened = open_page(page, id, context, scratch)?;
+    // Without a checksum inside, whatever was tried first is believed.
+    let is_full = matches!(layout, MariaDbLayout::FullCrc32 { .. });
+    let is_sure = is_full || opened.inflated.is_some() || be::u32_at(opened.page, 0) != Some(NO_CHECKSUM_MAGIC);
+    let tells = opened.decrypted && is_sure;
+    Ok(tells.then_some(scratch.mode))
 }
 
 /// The first `len` bytes of a buffer of [`Scratch`], which all page sizes fit.

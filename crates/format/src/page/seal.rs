@@ -3,8 +3,10 @@
 use thiserror::Error;
 
 use crate::bytes::be;
+use crate::codec::mariadb_encryption;
+use crate::codec::{CipherMode, SpaceKeys};
 use crate::page::checksum::{self, Algorithm, NO_CHECKSUM_MAGIC};
-use crate::page::fil::{FIL_PAGE_FILE_FLUSH_LSN, FIL_PAGE_LSN, FIL_PAGE_SPACE_OR_CHKSUM};
+use crate::page::fil::{FIL_PAGE_FILE_FLUSH_LSN, FIL_PAGE_LSN, FIL_PAGE_SPACE_OR_CHKSUM, FIL_PAGE_TYPE, PageType};
 use crate::page::space_format::{Scheme, SpaceFormat};
 use crate::types::{Lsn, PageId, SpaceId};
 
@@ -22,6 +24,9 @@ pub enum SealError {
     /// The tablespace's pages cannot carry this checksum.
     #[error("a page of this tablespace cannot carry a checksum of the kind {0}")]
     Algorithm(Algorithm),
+    /// There is nothing to encrypt it with.
+    #[error("there is no key to encrypt the page with")]
+    NoKey,
 }
 
 /// Writes `lsn` into header and trailer, then the checksum. Encryption and compression come before and are not its business.
@@ -49,23 +54,71 @@ const TRX_SYS_PAGE_NO: u32 = 5;
 /// version of the page in the file is taken back (the page is not encrypted now), and the checksum is a CRC-32C.
 ///
 /// The page is written as it is: neither encrypted nor page_compressed. A server reads plain pages in tablespaces of both
-/// kinds, but what was secret before is not any more; encrypting comes before this, and is not done here.
+/// kinds, but what was secret before is not any more: [`seal_encrypted`] keeps it so.
 ///
 /// # Errors
 /// As [`seal_page`].
 pub fn seal_recovered(page: &mut [u8], id: PageId, format: &SpaceFormat) -> Result<(), SealError> {
     let expected = format.physical().bytes();
     let len = SealError::Length { len: page.len(), expected };
+    if page.len() != expected {
+        return Err(len);
+    }
     let lsn = Lsn(be::u64_at(page, FIL_PAGE_LSN).ok_or(len)?);
-    let is_always_plain = id.page_no.0 == 0 || (id.space == SpaceId::SYSTEM && id.page_no.0 == TRX_SYS_PAGE_NO);
     // In an R-tree page of the older layouts this is a counter, which no server misses.
     match format.scheme() {
-        _ if is_always_plain => {}
+        _ if is_always_plain(id) => {}
         Scheme::FullCrc32 => be::put_u32(page, FIL_PAGE_SPACE_OR_CHKSUM, 0).ok_or(len)?,
         Scheme::Classic | Scheme::Zip => be::put_u64(page, FIL_PAGE_FILE_FLUSH_LSN, 0).ok_or(len)?,
     }
     let algorithm = if format.scheme() == Scheme::FullCrc32 { Algorithm::FullCrc32 } else { Algorithm::Crc32 };
     seal_page(page, lsn, algorithm, format)
+}
+
+/// Says in the first page of MariaDB's system tablespace that all files have everything up to `flushed`, and seals it. Servers before
+/// 10.8 read this when they start, and write it when they are shut down. The page's own LSN stays as it is.
+///
+/// # Errors
+/// As [`seal_page`].
+pub fn seal_flush_lsn(page: &mut [u8], flushed: Lsn, format: &SpaceFormat) -> Result<(), SealError> {
+    let expected = format.physical().bytes();
+    let len = SealError::Length { len: page.len(), expected };
+    be::put_u64(page, FIL_PAGE_FILE_FLUSH_LSN, flushed.0).ok_or(len)?;
+    // No other checksum covers the field.
+    if format.scheme() != Scheme::FullCrc32 {
+        return Ok(());
+    }
+    let lsn = Lsn(be::u64_at(page, FIL_PAGE_LSN).ok_or(len)?);
+    seal_page(page, lsn, Algorithm::FullCrc32, format)
+}
+
+/// Pages that no setting encrypts or compresses: servers read them before they know how.
+fn is_always_plain(id: PageId) -> bool {
+    id.page_no.0 == 0 || (id.space == SpaceId::SYSTEM && id.page_no.0 == TRX_SYS_PAGE_NO)
+}
+
+/// [`seal_recovered`] for a page of an encrypted tablespace: it is encrypted with the newest of `keys`, which is what the server
+/// would do with the page and these keys. Equal pages become equal bytes: the LSN is what makes encrypted pages differ. Pages that
+/// servers leave plain are left plain. Not page_compressed either.
+///
+/// # Errors
+/// As [`seal_page`]; [`SealError::NoKey`] if there is none.
+pub fn seal_encrypted(
+    page: &mut [u8],
+    id: PageId,
+    format: &SpaceFormat,
+    keys: &SpaceKeys,
+    mode: CipherMode,
+) -> Result<(), SealError> {
+    seal_recovered(page, id, format)?;
+    let page_type = PageType(be::u16_at(page, FIL_PAGE_TYPE).unwrap_or(0));
+    let describes_space = matches!(page_type, PageType::FSP_HDR | PageType::XDES);
+    // Where others have the key version, such a page of the older layouts has a counter.
+    let has_no_room = page_type == PageType::RTREE && format.scheme() != Scheme::FullCrc32;
+    if is_always_plain(id) || describes_space || has_no_room {
+        return Ok(());
+    }
+    mariadb_encryption::encrypt(page, id, format.scheme(), keys, mode).ok_or(SealError::NoKey)
 }
 
 fn seal_full(page: &mut [u8], lsn: Lsn) -> Option<()> {

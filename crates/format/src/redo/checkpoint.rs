@@ -7,8 +7,10 @@
 
 use crate::bytes::be;
 use crate::page::checksum::crc32c;
+use crate::redo::log_key::LogKey;
 use crate::redo::mariadb::{
-    CHECKPOINT_1, CHECKPOINT_2, CHECKPOINT_CHECKSUM, CHECKPOINT_END_LSN, CHECKPOINT_LSN, Format, LogFile,
+    CHECKPOINT_1, CHECKPOINT_2, CHECKPOINT_CHECKSUM, CHECKPOINT_END_LSN, CHECKPOINT_LSN, Format, LOG_HEADER_CHECKSUM,
+    LOG_HEADER_START_LSN, LogFile, START_OFFSET,
 };
 use crate::types::{Lsn, SpaceId};
 
@@ -21,21 +23,26 @@ const SHORT_MAX: usize = 15;
 
 /// What closes a log that ends at `end`: for each tablespace of `named` a mini-transaction that says that its file has this name
 /// (`./db/t.ibd`), then one that names `end` as the checkpoint, and a zero behind it, so that what lies there is no
-/// mini-transaction. It may wrap, as all of the log does. `None` for formats that are closed otherwise: encrypted ones and those
-/// before 10.8.
+/// mini-transaction. It may wrap, as all of the log does. An encrypted log is closed with its `key`. `None` for formats that are
+/// closed otherwise, those before 10.8, and for an encrypted log without its key.
 ///
 /// A tablespace is to be named if the log made or renamed its file: where the transaction that wanted this had not ended, the server
 /// will undo it, and the dictionary does not tell it what the file is called meanwhile.
 #[must_use]
-pub fn closing<'n>(file: &LogFile, end: Lsn, named: impl IntoIterator<Item = (SpaceId, &'n [u8])>) -> Option<Vec<u8>> {
-    if file.format != (Format::Stream { encrypted: None }) || end < file.first_lsn {
+pub fn closing<'n>(
+    file: &LogFile,
+    key: Option<&LogKey>,
+    end: Lsn,
+    named: impl IntoIterator<Item = (SpaceId, &'n [u8])>,
+) -> Option<Vec<u8>> {
+    if end < file.first_lsn {
         return None;
     }
     let mut bytes = Vec::new();
     for (space, name) in named {
-        put_mtr(&mut bytes, file, end, &record(FILE_MODIFY, space, name)?)?;
+        put_mtr(&mut bytes, file, key, end, &record(FILE_MODIFY, space, name)?)?;
     }
-    put_mtr(&mut bytes, file, end, &record(FILE_CHECKPOINT, SpaceId::SYSTEM, &end.0.to_be_bytes())?)?;
+    put_mtr(&mut bytes, file, key, end, &record(FILE_CHECKPOINT, SpaceId::SYSTEM, &end.0.to_be_bytes())?)?;
     bytes.push(0);
     Some(bytes)
 }
@@ -72,10 +79,20 @@ fn varint(value: u32) -> Option<Vec<u8>> {
 }
 
 /// Puts a mini-transaction behind `bytes`, which follow `end`.
-fn put_mtr(bytes: &mut Vec<u8>, file: &LogFile, end: Lsn, records: &[u8]) -> Option<()> {
-    bytes.extend_from_slice(records);
+fn put_mtr(bytes: &mut Vec<u8>, file: &LogFile, key: Option<&LogKey>, end: Lsn, records: &[u8]) -> Option<()> {
+    let Format::Stream { encrypted } = file.format else { return None };
+    let start = end.0.checked_add(bytes.len() as u64)?;
+    // As unique as the server's, which are LSNs too, of what was durable then: all of them are less.
+    let nonce = start.to_be_bytes();
+    let (mut covered, nonce) = match encrypted {
+        None => (records.to_vec(), [].as_slice()),
+        Some(scheme) => (key?.seal_mtr(records, nonce, scheme), nonce.as_slice()),
+    };
+    bytes.extend_from_slice(&covered);
     bytes.push(file.sequence_bit(end.0.checked_add(bytes.len() as u64)?));
-    bytes.extend(crc32c(records).to_be_bytes());
+    bytes.extend_from_slice(nonce);
+    covered.extend_from_slice(nonce);
+    bytes.extend(crc32c(&covered).to_be_bytes());
     Some(())
 }
 
@@ -88,6 +105,19 @@ pub fn clean_slot(lsn: Lsn) -> Option<[u8; SLOT_SIZE]> {
     let crc = crc32c(slot.get(..CHECKPOINT_CHECKSUM)?);
     be::put_u32(&mut slot, CHECKPOINT_CHECKSUM, crc)?;
     Some(slot)
+}
+
+/// The first [`START_OFFSET`] bytes of a log that begins at `lsn`, where its checkpoint is, and is otherwise as the one with this `header`.
+/// What [closes](closing) it at `lsn` belongs behind them.
+#[must_use]
+pub fn restarted(header: &[u8], lsn: Lsn) -> Option<Vec<u8>> {
+    let mut new = header.get(..START_OFFSET)?.to_vec();
+    be::put_u64(&mut new, LOG_HEADER_START_LSN, lsn.0)?;
+    let crc = crc32c(new.get(..LOG_HEADER_CHECKSUM)?);
+    be::put_u32(&mut new, LOG_HEADER_CHECKSUM, crc)?;
+    new.get_mut(CHECKPOINT_1..)?.fill(0);
+    new.get_mut(CHECKPOINT_1..CHECKPOINT_1 + SLOT_SIZE)?.copy_from_slice(&clean_slot(lsn)?);
+    Some(new)
 }
 
 /// File offset of the slot that does not hold the newest checkpoint, given the file's header.
@@ -106,7 +136,6 @@ pub fn spare_slot(header: &[u8], file: &LogFile) -> Option<usize> {
 mod tests {
     use super::*;
     use crate::redo::LogState;
-    use crate::redo::mariadb::{LOG_HEADER_CHECKSUM, LOG_HEADER_START_LSN, START_OFFSET};
 
     fn log(first_lsn: u64, slots: [u64; 2], size: usize) -> Vec<u8> {
         let mut bytes = vec![0xEE; size];
@@ -125,7 +154,7 @@ mod tests {
     fn a_closed_log_is_byte_for_byte_a_servers() {
         let bytes = log(12288, [12288, 12288], 8 << 20);
         let file = LogFile::parse(&bytes, 8 << 20).expect("a log");
-        let close = |lsn| closing(&file, Lsn(lsn), []).expect("closes")[..16].to_vec();
+        let close = |lsn| closing(&file, None, Lsn(lsn), []).expect("closes")[..16].to_vec();
         assert_eq!(close(12288)[..11], [0xFA, 0, 0, 0, 0, 0, 0, 0, 0, 0x30, 0]);
         assert_eq!(close(12288)[11..], [1, 0x1F, 0xEC, 0x1A, 0x80]);
         assert_eq!(close(45495)[11..], [1, 0x91, 0x52, 0x6E, 0x2C]);
@@ -138,7 +167,7 @@ mod tests {
         let bytes = log(12288, [12288, 12288], 8 << 20);
         let file = LogFile::parse(&bytes, 8 << 20).expect("a log");
         let named = [(SpaceId(8), b"./v/d.ibd".as_slice())];
-        let closed = closing(&file, Lsn(12288), named).expect("closes");
+        let closed = closing(&file, None, Lsn(12288), named).expect("closes");
         let server = [&[0xBB, 8, 0], b"./v/d.ibd".as_slice(), &[1, 0x32, 0x04, 0xA8, 0x8B]].concat();
         assert_eq!(closed[..17], server);
         // The checkpoint is where the names begin.
@@ -167,6 +196,18 @@ mod tests {
     }
 
     #[test]
+    fn a_log_begins_anew_at_any_lsn() {
+        const SIZE: usize = START_OFFSET + 4096;
+        for lsn in [12288, 45463, 90_266_787] {
+            let header = restarted(&log(12288, [12300, 12288], SIZE), Lsn(lsn)).expect("a header");
+            let file = LogFile::parse(&header, SIZE as u64).expect("a log");
+            assert_eq!((file.first_lsn, file.checkpoint.lsn, file.checkpoint.end_lsn), (Lsn(lsn), Lsn(lsn), Lsn(lsn)));
+            assert_eq!(file.checkpoint_place(), Some(START_OFFSET as u64));
+            assert_eq!(file.state(&closing(&file, None, Lsn(lsn), []).expect("closes")), Ok(LogState::Clean));
+        }
+    }
+
+    #[test]
     fn closing_makes_a_log_clean_wherever_it_ends() {
         const SIZE: usize = START_OFFSET + 4096;
         for end in 12288 + 4000..12288 + 9000 {
@@ -174,7 +215,7 @@ mod tests {
             let file = LogFile::parse(&bytes, SIZE as u64).expect("a log");
             let mut at = file.offset_of(Lsn(end)).expect("a place") as usize;
             let named = [(SpaceId(34), b"./shop/#sql-ib48.ibd".as_slice())];
-            for byte in closing(&file, Lsn(end), named.into_iter().take(end as usize % 2)).expect("closes") {
+            for byte in closing(&file, None, Lsn(end), named.into_iter().take(end as usize % 2)).expect("closes") {
                 bytes[at] = byte;
                 at = if at + 1 == SIZE { START_OFFSET } else { at + 1 };
             }

@@ -28,6 +28,7 @@ use crate::types::Lsn;
 
 /// The key with this number is the log's.
 const LOG_KEY_ID: u32 = 1;
+const MODES: [CipherMode; 2] = [CipherMode::Cbc, CipherMode::Ctr];
 /// The checkpoint blocks of 10.5 to 10.7.
 const BLOCKS_SLOTS: [usize; 2] = [512, 1536];
 const BLOCKS_CHECKPOINT_LSN: usize = 8;
@@ -70,6 +71,8 @@ pub enum LogKeyError {
 pub struct LogKey {
     key: PageKey,
     mode: CipherMode,
+    /// Whether the other mode makes no sense of what was read.
+    is_sure: bool,
     nonce: [u8; 4],
 }
 
@@ -124,15 +127,44 @@ impl LogKey {
         let log_key = encrypt_block_with(key, &message).map(Zeroizing::new);
         let log_key = log_key.ok_or(LogKeyError::KeyLength { len: key.len() })?;
         let key = PageKey::new(&log_key);
-        let candidates = [CipherMode::Cbc, CipherMode::Ctr].map(|mode| Self { key: key.clone(), mode, nonce });
-        let found = candidates.into_iter().find(|key| key.opens(file, at_checkpoint));
-        found.map(Some).ok_or(LogKeyError::WrongKey { version })
+        let candidates = MODES.map(|mode| Self { key: key.clone(), mode, is_sure: false, nonce });
+        let mut found = candidates.into_iter().filter(|key| key.opens(file, at_checkpoint));
+        let first = found.next().ok_or(LogKeyError::WrongKey { version })?;
+        let is_sure = found.next().is_none();
+        Ok(Some(Self { is_sure, ..first }))
     }
 
-    /// Whether the log names its checkpoint where it must, read with this key. In the early format it always does: there it is the
-    /// records of pages, all that are at hand, that must make sense.
+    /// Finds out the mode by more of the log, its bytes from [`MtrReader::place`] of `from` on, where that is not known yet: both modes
+    /// encrypt fewer than 16 bytes in the same way, which may be all that the server wrote at the checkpoint.
+    #[must_use]
+    pub fn settle(self, file: &LogFile, from: Lsn, bytes: &[u8]) -> Self {
+        let makes_sense = |mode| {
+            let (key, mut bytes) = (Self { mode, ..self.clone() }, bytes);
+            let mut reader = MtrReader::new(file, Some(key), from);
+            while let Some(mtr) = reader.next_mtr(&mut bytes) {
+                if mtr.records().any(|record| record.is_err()) {
+                    return false;
+                }
+            }
+            true
+        };
+        match MODES.map(makes_sense) {
+            _ if self.is_sure => self,
+            [true, false] => Self { mode: CipherMode::Cbc, is_sure: true, ..self },
+            [false, true] => Self { mode: CipherMode::Ctr, is_sure: true, ..self },
+            _ => self,
+        }
+    }
+
+    /// In which mode the server uses AES, in its tablespaces too. `None` if what was read of the log is the same in both.
+    #[must_use]
+    pub fn mode(&self) -> Option<CipherMode> {
+        self.is_sure.then_some(self.mode)
+    }
+
+    /// Whether the log names its checkpoint where it must, read with this key. In the early format it always does, and a record that is
+    /// shorter than 16 bytes does in either mode: all records that are at hand must make sense.
     fn opens(&self, file: &LogFile, mut at_checkpoint: &[u8]) -> bool {
-        let is_plain = file.format == Format::Stream { encrypted: Some(StreamEncryption::PlainFileRecords) };
         let mut is_named = false;
         let mut reader = MtrReader::new(file, Some(self.clone()), file.checkpoint.end_lsn);
         while let Some(mtr) = reader.next_mtr(&mut at_checkpoint) {
@@ -144,7 +176,8 @@ impl LogKey {
                     Err(_) => return false,
                 }
             }
-            if is_named && !is_plain {
+            // A whole block makes sense in one mode only.
+            if is_named && matches!(file.format, Format::Blocks { .. }) {
                 return true;
             }
         }
@@ -155,37 +188,15 @@ impl LogKey {
     pub(super) fn open_mtr(&self, records: &[u8], nonce: [u8; 8], scheme: StreamEncryption, plain: &mut Vec<u8>) {
         plain.clear();
         plain.extend_from_slice(records);
-        match scheme {
-            StreamEncryption::Everything => self.open_stream(nonce, plain),
-            StreamEncryption::PlainFileRecords => {
-                for (id, range) in payload_of_pages(records) {
-                    let low = u128::from(id.space.0) << 32 | u128::from(id.page_no.0);
-                    let iv = (u128::from(u64::from_be_bytes(nonce)) << 64 | low).to_be_bytes();
-                    self.key.decrypt(self.mode, &iv, plain.get_mut(range).unwrap_or_default());
-                }
-            }
-        }
+        transform(plain, nonce, scheme, |iv, bytes| self.key.decrypt(self.mode, iv, bytes));
     }
 
-    /// All but the records' types and lengths is one stream.
-    fn open_stream(&self, nonce: [u8; 8], plain: &mut [u8]) {
-        let mut iv = [0; BLOCK];
-        let mut stream = Vec::with_capacity(plain.len());
-        for (head, body) in frames(plain) {
-            if stream.is_empty() {
-                let given = nonce.iter().chain(plain.get(head).unwrap_or_default());
-                iv.iter_mut().zip(given).for_each(|(byte, given)| *byte = *given);
-            }
-            stream.extend_from_slice(plain.get(body).unwrap_or_default());
-        }
-        self.key.decrypt(self.mode, &iv, &mut stream);
-        let bodies: Vec<_> = frames(plain).map(|(_, body)| body).collect();
-        let mut rest = stream.as_slice();
-        for body in bodies {
-            let (opened, later) = rest.split_at_checked(body.len()).unwrap_or((rest, &[]));
-            plain.get_mut(body).unwrap_or_default().copy_from_slice(opened);
-            rest = later;
-        }
+    /// Encrypts the records of a mini-transaction; the other direction of [`open_mtr`](Self::open_mtr).
+    pub(super) fn seal_mtr(&self, records: &[u8], nonce: [u8; 8], scheme: StreamEncryption) -> Vec<u8> {
+        let mut sealed = records.to_vec();
+        let encrypt = |iv: &[u8; BLOCK], bytes: &mut [u8]| self.key.encrypt(self.mode, iv, bytes);
+        transform(&mut sealed, nonce, scheme, encrypt);
+        sealed
     }
 
     /// Decrypts a block of 10.5 to 10.7 that lies at `lsn`.
@@ -194,6 +205,42 @@ impl LogKey {
         let nonce = u32::from_be_bytes(self.nonce);
         let iv = u128::from(number) << 96 | u128::from(nonce) << 64 | u128::from(lsn.0);
         self.key.decrypt(self.mode, &iv.to_be_bytes(), block.get_mut(BLOCK_ENCRYPTED).unwrap_or_default());
+    }
+}
+
+/// Encrypts or decrypts the records of a mini-transaction: `change` does it to one stretch, with its initialisation vector.
+fn transform(records: &mut [u8], nonce: [u8; 8], scheme: StreamEncryption, change: impl Fn(&[u8; BLOCK], &mut [u8])) {
+    match scheme {
+        StreamEncryption::Everything => transform_stream(records, nonce, change),
+        StreamEncryption::PlainFileRecords => {
+            let pages: Vec<_> = payload_of_pages(records).collect();
+            for (id, range) in pages {
+                let low = u128::from(id.space.0) << 32 | u128::from(id.page_no.0);
+                let iv = (u128::from(u64::from_be_bytes(nonce)) << 64 | low).to_be_bytes();
+                change(&iv, records.get_mut(range).unwrap_or_default());
+            }
+        }
+    }
+}
+
+/// All but the records' types and lengths is one stream.
+fn transform_stream(records: &mut [u8], nonce: [u8; 8], change: impl Fn(&[u8; BLOCK], &mut [u8])) {
+    let mut iv = [0; BLOCK];
+    let mut stream = Vec::with_capacity(records.len());
+    for (head, body) in frames(records) {
+        if stream.is_empty() {
+            let given = nonce.iter().chain(records.get(head).unwrap_or_default());
+            iv.iter_mut().zip(given).for_each(|(byte, given)| *byte = *given);
+        }
+        stream.extend_from_slice(records.get(body).unwrap_or_default());
+    }
+    change(&iv, &mut stream);
+    let bodies: Vec<_> = frames(records).map(|(_, body)| body).collect();
+    let mut rest = stream.as_slice();
+    for body in bodies {
+        let (changed, later) = rest.split_at_checked(body.len()).unwrap_or((rest, &[]));
+        records.get_mut(body).unwrap_or_default().copy_from_slice(changed);
+        rest = later;
     }
 }
 

@@ -1,7 +1,7 @@
 #![doc = include_str!("../../docs/redo-mariadb.md")]
 
 use crate::bytes::{be, is_zero};
-use crate::redo::block::{self, LOG_BLOCK_CHECKSUM, LOG_BLOCK_SIZE};
+use crate::redo::block::{self, LOG_BLOCK_CHECKSUM, LOG_BLOCK_SIZE, LogBlock, offset_in_block};
 use crate::redo::mtr::{self, Parsed};
 use crate::redo::{LogState, RedoError, check_crc};
 use crate::types::Lsn;
@@ -36,11 +36,17 @@ pub const READ_SIZE_MAX: usize = 2 * mtr::MTR_SIZE_MAX;
 
 /// The 10.5 format: header size, checkpoint slots, and where in a slot things are.
 const BLOCKS_START: u64 = 2048;
-const BLOCKS_SLOTS: [usize; 2] = [512, 1536];
-const BLOCKS_CHECKPOINT_NO: usize = 0;
-const BLOCKS_CHECKPOINT_LSN: usize = 8;
-const BLOCKS_CHECKPOINT_OFFSET: usize = 16;
-const BLOCKS_END_LSN: usize = 496;
+pub(super) const BLOCKS_SLOTS: [usize; 2] = [512, 1536];
+/// The larger one counts. 8 bytes.
+pub const BLOCKS_CHECKPOINT_NO: usize = 0;
+/// LSN of the checkpoint. 8 bytes.
+pub const BLOCKS_CHECKPOINT_LSN: usize = 8;
+/// Where that is in the file. 8 bytes.
+pub const BLOCKS_CHECKPOINT_OFFSET: usize = 16;
+/// Where the log ended when the checkpoint was made; zero if the server had just started. 8 bytes.
+pub const BLOCKS_END_LSN: usize = 496;
+/// CRC-32C of the slot. 4 bytes.
+pub const BLOCKS_CHECKPOINT_CHECKSUM: usize = LOG_BLOCK_CHECKSUM;
 
 /// High half of the first byte of a FILE_MODIFY record.
 const FILE_MODIFY: u8 = 0xB0;
@@ -252,14 +258,16 @@ fn blocks_checkpoint(header: &[u8]) -> Option<(Checkpoint, u64)> {
         let slot = header.get(at..at + LOG_BLOCK_SIZE)?;
         check_crc(slot, LOG_BLOCK_CHECKSUM).ok()?;
         let lsn = Lsn(be::u64_at(slot, BLOCKS_CHECKPOINT_LSN)?);
-        let end_lsn = Lsn(be::u64_at(slot, BLOCKS_END_LSN)?);
+        // A server that has just started writes zero.
+        let end_lsn = Lsn(be::u64_at(slot, BLOCKS_END_LSN)?).max(lsn);
         let number = be::u64_at(slot, BLOCKS_CHECKPOINT_NO)?;
         Some((number, Checkpoint { lsn, end_lsn }, be::u64_at(slot, BLOCKS_CHECKPOINT_OFFSET)?))
     });
     slots.max_by_key(|&(number, ..)| number).map(|(_, checkpoint, offset)| (checkpoint, offset))
 }
 
-/// A clean log of the 10.5 format holds one mini-transaction after the checkpoint: FILE_CHECKPOINT and its end marker.
+/// After the checkpoint of a clean log of the 10.5 format there is nothing, or one mini-transaction: FILE_CHECKPOINT and its end
+/// marker. The former is what a shutdown leaves, the latter a server that was killed before it did anything.
 fn blocks_state(blocks: &[u8], lsn: Lsn, encrypted: bool) -> Result<LogState, RedoError> {
     const MTR_SIZE: usize = 1 + FILE_CHECKPOINT_BODY_SIZE + 1;
     let trailer = if encrypted { 8 } else { 4 };
@@ -269,6 +277,12 @@ fn blocks_state(blocks: &[u8], lsn: Lsn, encrypted: bool) -> Result<LogState, Re
     }
     if !tail.first_block_valid {
         return Err(RedoError::CheckpointDamaged { lsn });
+    }
+    if tail.ended && tail.payload.is_empty() {
+        // Unless the block ends before the checkpoint: then it is an older one than there was.
+        let used = blocks.first_chunk().and_then(|block| LogBlock::parse(block, lsn)).map(|block| block.data_len);
+        let reaches = used.is_some_and(|used| usize::from(used) >= offset_in_block(lsn));
+        return if reaches { Ok(LogState::Clean) } else { Err(RedoError::CheckpointDamaged { lsn }) };
     }
     let mut record = [0; MTR_SIZE];
     if let Some(first) = record.first_mut() {

@@ -16,6 +16,7 @@ use crate::types::Lsn;
 pub mod apply;
 pub mod block;
 pub mod checkpoint;
+pub mod close_blocks;
 pub mod log_key;
 pub mod mariadb;
 mod mtr;

@@ -45,6 +45,8 @@ pub struct MtrReader {
     at: Lsn,
     /// No more payload will come.
     ended: bool,
+    /// See [`MtrReader::is_garbled`].
+    is_garbled: bool,
     /// The last mini-transaction, decrypted.
     plain: Vec<u8>,
 }
@@ -102,7 +104,7 @@ impl MtrReader {
                 (Framing::Blocks { next, block: Vec::new(), trailer, skip }, at)
             }
         };
-        Self { framing, key, payload: Vec::new(), done: 0, at, ended: false, plain: Vec::new() }
+        Self { framing, key, payload: Vec::new(), done: 0, at, ended: false, is_garbled: false, plain: Vec::new() }
     }
 
     /// File offset of the first byte that a reader beginning at `lsn` wants. Where the file ends, the log goes on at
@@ -128,6 +130,13 @@ impl MtrReader {
         self.ended
     }
 
+    /// Whether the log ended in bytes that are no records although their blocks are sound. In the format without blocks that is how
+    /// every log ends.
+    #[must_use]
+    pub const fn is_garbled(&self) -> bool {
+        self.is_garbled
+    }
+
     /// The next mini-transaction; takes what it needs off the front of `input`. `None` when `input` is used up, or the log has ended.
     pub fn next_mtr(&mut self, input: &mut &[u8]) -> Option<Mtr<'_>> {
         let frame = loop {
@@ -135,6 +144,7 @@ impl MtrReader {
                 Step::Mtr(frame) => break frame,
                 Step::End => {
                     self.ended = true;
+                    self.is_garbled = matches!(self.framing, Framing::Blocks { .. });
                     return None;
                 }
                 Step::MoreBytes if self.ended || input.is_empty() => return None,

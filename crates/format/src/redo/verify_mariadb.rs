@@ -163,8 +163,13 @@ impl StreamVerifier {
     /// A verifier at the checkpoint of the log.
     #[must_use]
     pub fn new(file: &LogFile) -> Self {
+        Self::at(file, file.checkpoint.lsn)
+    }
+
+    /// A verifier at any place where a mini-transaction begins or the log ends: fed from there on, it tells whether that is its end.
+    #[must_use]
+    pub fn at(file: &LogFile, at: Lsn) -> Self {
         let encrypted = !matches!(file.format, Format::Stream { encrypted: None });
-        let at = file.checkpoint.lsn;
         let summary =
             StreamSummary { mtrs: 0, bytes: 0, damaged: 0, end: at, ends: StreamEnd::Full, names_checkpoint: false };
         Self {
@@ -202,6 +207,12 @@ impl StreamVerifier {
                 return None;
             }
         }
+    }
+
+    /// Whether the end was found: no more bytes are needed.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.state == State::Done
     }
 
     /// The log has been given whole: what is left of damage, and the sum of it all.

@@ -1,0 +1,83 @@
+//! Making a log of MariaDB 10.5 to 10.7 clean, as a shutdown does: its newest checkpoint is its end, and nothing follows.
+//!
+//! ```text
+//! blocks behind the last one, if the log ends within a mini-transaction: away with them, the last one first
+//!   -> last_block, at the end -> clean_slot, which is one sector
+//! ```
+//!
+//! Until the slot is written the log is as it was, and ends where it ended: what is taken away is a mini-transaction that was
+//! never whole. The first page of the system tablespace must name the same LSN ([`seal_flush_lsn`](crate::page::seal::seal_flush_lsn)):
+//! where the two differ, a server recovers.
+//!
+//! Source: logs that servers of 10.5 left when they were shut down; such a server starts on a log closed here without recovery.
+
+use crate::bytes::be;
+use crate::page::checksum::crc32c;
+use crate::redo::block::{
+    LOG_BLOCK_CHECKSUM, LOG_BLOCK_EPOCH_NO, LOG_BLOCK_FIRST_REC_GROUP, LOG_BLOCK_HDR_DATA_LEN, LOG_BLOCK_HDR_NO,
+    LOG_BLOCK_HDR_SIZE, LOG_BLOCK_SIZE, LogBlock, block_number, offset_in_block,
+};
+use crate::redo::check_crc;
+use crate::redo::mariadb::{
+    BLOCKS_CHECKPOINT_LSN, BLOCKS_CHECKPOINT_NO, BLOCKS_CHECKPOINT_OFFSET, BLOCKS_END_LSN, BLOCKS_SLOTS, LogFile,
+};
+use crate::types::Lsn;
+
+/// The top bit of a block's number says that a write began with it.
+const FLUSH_BIT: u32 = 0x8000_0000;
+
+/// The block in which the log ends at `end`, given the block that lies there: it holds nothing behind the end. Where the log ends with a
+/// whole block there may be none yet, since the end is the next one's first payload byte. `header` is that of the file.
+#[must_use]
+pub fn last_block(found: &[u8; LOG_BLOCK_SIZE], end: Lsn, header: &[u8]) -> Option<[u8; LOG_BLOCK_SIZE]> {
+    let used = offset_in_block(end);
+    let block = match LogBlock::parse(found, end) {
+        Some(block) if usize::from(block.data_len) == used => return Some(*found),
+        Some(block) if usize::from(block.data_len) > used => Some(block),
+        _ if used == LOG_BLOCK_HDR_SIZE => None,
+        _ => return None,
+    };
+    let len = u16::try_from(used).ok()?;
+    let mut bytes = [0; LOG_BLOCK_SIZE];
+    if block.is_some() {
+        bytes.get_mut(..used)?.copy_from_slice(found.get(..used)?);
+    } else {
+        let (_, number) = newest_slot(header)?;
+        be::put_u32(&mut bytes, LOG_BLOCK_HDR_NO, block_number(end) | FLUSH_BIT)?;
+        be::put_u16(&mut bytes, LOG_BLOCK_FIRST_REC_GROUP, len)?;
+        be::put_u32(&mut bytes, LOG_BLOCK_EPOCH_NO, u32::try_from(number & u64::from(u32::MAX)).ok()?)?;
+    }
+    be::put_u16(&mut bytes, LOG_BLOCK_HDR_DATA_LEN, len)?;
+    seal(&mut bytes)?;
+    Some(bytes)
+}
+
+/// The checkpoint that says that the log ends at `end` with nothing to recover, and its file offset: the slot that does not hold the
+/// newest checkpoint. `header` is that of the file.
+#[must_use]
+pub fn clean_slot(header: &[u8], file: &LogFile, end: Lsn) -> Option<([u8; LOG_BLOCK_SIZE], usize)> {
+    let (newest, number) = newest_slot(header)?;
+    let spare = BLOCKS_SLOTS.into_iter().find(|&at| at != newest)?;
+    let mut slot: [u8; LOG_BLOCK_SIZE] = *header.get(newest..)?.first_chunk()?;
+    be::put_u64(&mut slot, BLOCKS_CHECKPOINT_NO, number.checked_add(1)?)?;
+    be::put_u64(&mut slot, BLOCKS_CHECKPOINT_LSN, end.0)?;
+    be::put_u64(&mut slot, BLOCKS_CHECKPOINT_OFFSET, file.offset_of(end)?)?;
+    be::put_u64(&mut slot, BLOCKS_END_LSN, end.0)?;
+    seal(&mut slot)?;
+    Some((slot, spare))
+}
+
+/// Where the newest checkpoint lies, and its number.
+fn newest_slot(header: &[u8]) -> Option<(usize, u64)> {
+    let slots = BLOCKS_SLOTS.into_iter().filter_map(|at| {
+        let slot = header.get(at..at + LOG_BLOCK_SIZE)?;
+        check_crc(slot, LOG_BLOCK_CHECKSUM).ok()?;
+        Some((at, be::u64_at(slot, BLOCKS_CHECKPOINT_NO)?))
+    });
+    slots.max_by_key(|&(_, number)| number)
+}
+
+fn seal(block: &mut [u8; LOG_BLOCK_SIZE]) -> Option<()> {
+    let crc = crc32c(block.get(..LOG_BLOCK_CHECKSUM)?);
+    be::put_u32(block, LOG_BLOCK_CHECKSUM, crc)
+}
