@@ -3,8 +3,8 @@
 #
 # Every comparison is in pairs, A B A B ..., in one run; what is printed is the median of the pairs' ratios, because the
 # machine's speed drifts and bare seconds mean little. "cold" needs root: the page cache is dropped before every command.
-# PAIRS=7 and PARTS='hot cold small_files cpu_per_gib table scan device' can be set; `device` alone needs neither
-# servers nor their data, `table` and `scan` need the fragmented tables only.
+# PAIRS=7 and PARTS='hot cold small_files cpu_per_gib table scan recover device' can be set; `device` alone needs neither
+# servers nor their data, `table` and `scan` need the fragmented tables only, `recover` the crashed datadir.
 # shellcheck disable=SC2016 # backticks are Markdown here
 set -euo pipefail
 
@@ -19,10 +19,11 @@ trap 'rm -rf "$work"' EXIT
 
 say() { printf '%s\n' "$*"; }
 
-parts="${PARTS:-hot cold small_files cpu_per_gib table scan device}"
+parts="${PARTS:-hot cold small_files cpu_per_gib table scan recover device}"
 if [ "$parts" != device ]; then
     "$here/install-servers.sh"
     case " $parts " in *' table '* | *' scan '*) "$here/make-frag-data.sh" "$data" ;; esac
+    case " $parts " in *' recover '*) "$here/make-crash-data.sh" "$data" ;; esac
     case " $parts " in *' hot '* | *' cold '* | *' small_files '* | *' cpu_per_gib '*)
         "$here/install-bench-tools.sh"
         "$here/make-bench-data.sh" "$data"
@@ -223,6 +224,44 @@ table() {
         say "Peak memory of \`table check\` on $frag_kind's: $peak MiB"
         [ "$peak" -lt 256 ] || { say 'bench: that is not below 256 MiB' >&2; exit 1; }
     done
+}
+
+# A cold copy of the crashed datadir, in $data/.crash/$1.
+crashed_copy() {
+    rm -rf "$data/.crash/$1"
+    cp -r --sparse=always "$data/.crash/mariadb" "$data/.crash/$1"
+    drop_caches
+}
+
+ours_recover() { "$innokit" recover --memory "$recover_memory" "$data/.crash/ours"; }
+# From its start until it answers; with the log's size that it was killed with.
+server_recover() {
+    "$here/server.sh" mariadb start "$data/.crash/theirs" --innodb-log-file-size=1G --innodb-buffer-pool-size="$recover_memory"
+}
+
+# `recover` against the server's own recovery of copies of one crashed datadir, each with the same memory; then idea by idea.
+recover() {
+    local recover_memory pair row wall
+    [ $can_drop = yes ] || { say 'Not measured: the page cache cannot be dropped by this user.'; return; }
+    heading "\`innokit recover\` of a crashed datadir: $("$innokit" redo info "$data/.crash/mariadb" | sed -n 's/^state *to recover: //p'), $("$innokit" redo info "$data/.crash/mariadb" | sed -n 's/^after it *//p')"
+    for recover_memory in 512M 1G 3G; do
+        : >"$work/rows"
+        for ((pair = 0; pair < pairs; pair++)); do
+            crashed_copy ours
+            row="$(timed ours_recover)"
+            crashed_copy theirs
+            wall="$(timed server_recover | cut -d' ' -f1)"
+            printf '%s %s %s\n' "$row" "$wall" "$(cpu_of "$(cat "$data/.crash/.theirs.server/pid")")" >>"$work/rows"
+            "$here/server.sh" mariadb kill9 "$data/.crash/theirs"
+        done
+        say "$(awk '{ printf "%s%.1f s to %.1f s", (NR > 1 ? ", " : "`recover` to the server: "), $1, $3 }' "$work/rows")" >&2
+        row_of "start of the server, both with $recover_memory of memory"
+    done
+    rm -rf "$data/.crash/ours" "$data/.crash/theirs"
+    say
+    say '### `innokit bench recover`'
+    say
+    "$innokit" bench recover --progress never --on-device "$data/.crash" "$data/.crash/mariadb" | sed 's/^/    /'
 }
 
 # Every kind of read-ahead on MySQL's fragmented table.

@@ -19,7 +19,7 @@ readonly target=aarch64-unknown-linux-gnu
 readonly root="${INNOKIT_SERVERS:-$HOME/.cache/innokit}"
 readonly recipe=1 # raise it when the list of Debian's packages changes
 readonly left_out=" bench index_pages innochecksum innochecksum_crash kinds live live_load log_writer_crash log_writer_reads logs \
-memory recover redo_info same_answer streams table table_damage table_extended table_servers write_back "
+memory recover redo_info same_answer streams table table_damage table_extended table_servers rewrite "
 
 # Whether the toolchain in use can build for the target, after fetching what it lacks.
 has_target() {

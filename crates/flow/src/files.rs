@@ -244,6 +244,17 @@ impl FileHandle {
         Self { file: Arc::new(OpenFile::new(buffered, Some(past))), direct }
     }
 
+    /// The same, past the page cache where the file system can; the file was opened through it, for writing too if that is asked for.
+    #[must_use]
+    pub fn past_cache(file: impl Into<OwnedFd>, for_writing: bool) -> Self {
+        let file = file.into();
+        let access = if for_writing { OFlags::RDWR } else { OFlags::RDONLY };
+        match reopen_direct(&same_file(&file), access) {
+            Ok(direct) => Self::of_file(direct, true),
+            Err(_) => Self::of_file(file, false),
+        }
+    }
+
     /// The handle for requests to an engine that keeps its files itself. There is no descriptor in it.
     #[must_use]
     pub fn of_engine() -> Self {
@@ -285,14 +296,18 @@ fn open_buffered(path: &Path) -> Result<OwnedFd, Errno> {
 }
 
 #[cfg(target_os = "linux")]
-fn open_direct(path: &Path) -> Result<OwnedFd, Errno> {
-    rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECT, Mode::empty())
+fn reopen_direct(path: &Path, access: OFlags) -> Result<OwnedFd, Errno> {
+    rustix::fs::open(path, access | OFlags::CLOEXEC | OFlags::DIRECT, Mode::empty())
 }
 
 /// Other systems have no `O_DIRECT`; the answer is that of a file system that refuses it.
 #[cfg(not(target_os = "linux"))]
-fn open_direct(_path: &Path) -> Result<OwnedFd, Errno> {
+fn reopen_direct(_path: &Path, _access: OFlags) -> Result<OwnedFd, Errno> {
     Err(Errno::INVAL)
+}
+
+fn open_direct(path: &Path) -> Result<OwnedFd, Errno> {
+    reopen_direct(path, OFlags::RDONLY)
 }
 
 #[cfg(target_os = "linux")]

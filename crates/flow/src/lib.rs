@@ -32,7 +32,7 @@
 //!
 //! A [`Gather`] reads what somebody asks for piece by piece, such as the leaves of a tree, through the same [`Reader`].
 //!
-//! [`log_writer`] is the other direction: an append-only log for many callers; [`write_back`] puts changed blocks back in place.
+//! [`log_writer`] is the other direction: an append-only log for many callers; [`rewrite`] changes blocks in place.
 //! [`queue::sim`] is a device for tests, slow
 //! and unlucky as asked, on which both can be tried.
 
@@ -49,11 +49,11 @@ mod options;
 mod plan;
 pub mod queue;
 mod reader;
+pub mod rewrite;
 mod split;
 mod stream;
 mod system;
 mod workers;
-pub mod write_back;
 
 pub use buffer::{Buffer, BufferPool};
 pub use cache::PageCache;

@@ -105,9 +105,11 @@ Examples:
   innokit recover --to /srv/recovered /mnt/snapshot   recover a copy, leave the snapshot as it is
   innokit recover --dry-run /mnt/snapshot             say what would be done
   innokit recover /srv/datadir                        in place; killed at any moment, a second run goes on
+  innokit recover --until 80703969 --to new /mnt/snap  what was committed by that LSN, if no file is later
+  innokit recover --key-file keys.txt /srv/datadir    an encrypted one, with the server's keys
 
-For MariaDB 10.8 and later. What unfinished transactions did is undone by the server when it starts.
-Refused before anything is written: encrypted logs and tablespaces, and logs of MariaDB 10.5 to 10.7.
+For MariaDB 10.5 and later. What unfinished transactions did is undone by the server when it starts.
+Refused before anything is written: what is encrypted without its keys, and encrypted logs of 10.5 to 10.7.
 
 Exit status:
   0  recovered, or there was nothing to do
@@ -129,7 +131,11 @@ pub struct RecoverArgs {
     #[arg(long)]
     pub dry_run: bool,
 
-    /// Bytes of memory to work in, at least 64M. A log with more redo than fits is worked through in rounds.
+    /// End at this LSN, as if the server had died there, and drop what is behind it in the log. Refused where files are later.
+    #[arg(long, value_name = "LSN")]
+    pub until: Option<u64>,
+
+    /// Bytes of memory to work in, at least 64M. If the redo does not fit, the log is read several times.
     #[arg(long, value_name = "SIZE", value_parser = bytes, default_value = "512M")]
     pub memory: u64,
 
@@ -140,6 +146,11 @@ pub struct RecoverArgs {
     /// Print one JSON document instead of text.
     #[arg(long)]
     pub json: bool,
+
+    /// The server's key file (file_key_management), and what opens it if it is encrypted: the key, or `FILE:` and a path. Encrypted
+    /// logs and tablespaces are recovered with it, and stay encrypted.
+    #[arg(long, value_name = "FILE[,FILEKEY]", value_parser = key_file)]
+    pub key_file: Option<(PathBuf, Option<String>)>,
 }
 
 /// Options of `redo info`.

@@ -3,6 +3,8 @@
 use std::error::Error;
 use std::io::{self, Write};
 
+use format::Lsn;
+use jobs::source::keys::KeyFiles;
 use jobs::{RecoverOptions, Recovered};
 
 use crate::args::RecoverArgs;
@@ -14,7 +16,9 @@ const DAMAGED: u8 = 1;
 /// Recovers the datadir; the exit status.
 pub fn run(args: &RecoverArgs) -> Result<u8, Box<dyn Error>> {
     let memory = usize::try_from(args.memory).unwrap_or(usize::MAX);
-    let options = RecoverOptions { to: args.to.clone(), dry_run: args.dry_run, memory, ..RecoverOptions::default() };
+    let (to, until) = (args.to.clone(), args.until.map(Lsn));
+    let keys = KeyFiles { keyrings: Vec::new(), key_file: args.key_file.clone() };
+    let options = RecoverOptions { to, dry_run: args.dry_run, until, keys, memory, ..RecoverOptions::default() };
     let done = match jobs::recover(&args.datadir, &options) {
         Ok(done) => done,
         Err(error) if error.is_damage() => {
@@ -46,15 +50,21 @@ fn print(done: &Recovered, args: &RecoverArgs) -> io::Result<()> {
     let would = if args.dry_run { "would be " } else { "" };
     let (mtrs, from, to) = (grouped(done.mtrs), done.checkpoint_lsn, done.end_lsn);
     writeln!(out, "redo      {mtrs} mini-transactions, LSN {from} to {to}")?;
+    if done.mtrs_dropped > 0 {
+        writeln!(out, "          {} later ones {would}dropped", grouped(done.mtrs_dropped))?;
+    }
     let (changed, spaces) = (grouped(done.pages_changed), grouped(done.tablespaces));
     let rounds =
-        if done.rounds > 1 && !args.dry_run { format!(", in {} rounds", grouped(done.rounds)) } else { String::new() };
+        if done.rounds > 1 && !args.dry_run { format!(", in {} parts", grouped(done.rounds)) } else { String::new() };
     writeln!(out, "pages     {changed} {would}changed in {spaces} tablespaces{rounds}")?;
     let have = grouped(done.pages_unchanged);
     writeln!(out, "          {have} had their redo already, {} are not in use any more", grouped(done.pages_freed))?;
-    if done.pages_restored + done.pages_replayed > 0 {
-        let (torn, cut_off) = (grouped(done.pages_restored), grouped(done.pages_replayed));
-        writeln!(out, "          {torn} torn ones {would}restored, {cut_off} of an interrupted run written again")?;
+    if done.pages_restored + done.pieces_replayed > 0 {
+        let (torn, cut_off) = (grouped(done.pages_restored), grouped(done.pieces_replayed));
+        writeln!(
+            out,
+            "          {torn} torn ones {would}restored, {cut_off} pieces of an interrupted run written again"
+        )?;
     }
     let (renamed, made, resized) = (done.files_renamed, done.files_made, done.files_resized);
     if renamed + made + resized > 0 {

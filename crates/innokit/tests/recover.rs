@@ -3,9 +3,10 @@
 
 mod common;
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 
-use common::{all_datadirs, innokit};
+use common::{Dir, all_datadirs, innokit, keys_of};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -30,8 +31,29 @@ fn a_copy_is_recovered_once_and_is_clean_then() {
     assert!(done["pages_changed"].as_u64() > Some(0) && done["was_clean"] == false, "{text}");
     let (text, errors, status) = recover(&copy, &[]);
     assert!(status == Some(0) && text.starts_with("nothing to recover"), "{text}{errors}");
+    let (_, errors, status) = recover(&crashed, &["--dry-run", "--until", "1"]);
+    assert!(status == Some(2) && errors.contains("checkpoint"), "{errors}");
+    let (text, errors, status) = recover(&crashed, &["--dry-run", "--until", &u64::MAX.to_string(), "--json"]);
+    assert_eq!(status, Some(0), "{errors}");
+    let all: Value = serde_json::from_str(&text).expect("JSON");
+    assert!(all["end_lsn"] == done["end_lsn"] && all["mtrs_dropped"] == 0, "{text}");
     let (_, errors, status) = recover(&crashed, &["--to", to]);
     assert!(status == Some(2) && errors.contains("something"), "{errors}");
+}
+
+#[test]
+fn an_encrypted_datadir_is_read_with_its_key_file_plain_or_encrypted() {
+    for name in ["mariadb-16k-enc", "mariadb-16k-crc32-enc"] {
+        let keys = keys_of(name);
+        let options: Vec<&str> = ["--dry-run"].into_iter().chain(keys.iter().map(String::as_str)).collect();
+        let (text, errors, status) = recover(&all_datadirs().join(name), &options);
+        assert!(status == Some(0) && text.starts_with("nothing to recover"), "{text}{errors}");
+        let dir = Dir::new();
+        let wrong = dir.file("keys", b"1;00000000000000000000000000000001\n");
+        let wrong = ["--dry-run", "--key-file", wrong.to_str().expect("a name")];
+        let (text, errors, status) = recover(&all_datadirs().join(name), &wrong);
+        assert!(status == Some(2) && errors.contains("is it the key of this server?"), "{text}{errors}");
+    }
 }
 
 #[test]
@@ -61,4 +83,48 @@ fn what_is_not_recovered_is_refused_with_a_reason() {
         let (text, errors, status) = recover(&datadir, &["--dry-run"]);
         assert!(status == Some(2) && errors.contains(why) && text.is_empty(), "{text}{errors}");
     }
+}
+
+/// Path and bytes of every file below a directory.
+fn contents(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(dir).expect("a directory").flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            all.extend(contents(&path));
+        } else {
+            all.push((path.clone(), fs::read(&path).expect("reads")));
+        }
+    }
+    all.sort();
+    all
+}
+
+#[test]
+fn each_idea_of_recovery_is_measured_and_the_datadir_is_only_read() {
+    let crashed = all_datadirs().join("mariadb-16k-crashed");
+    let before = contents(&crashed);
+    let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let chart = dir.path().join("recover.svg");
+    let on_device = dir.path().join("device");
+    fs::create_dir(&on_device).expect("a directory");
+    let mut bench = innokit();
+    bench.args(["bench", "recover", "--json", "--rounds=1", "--chart"]).arg(&chart);
+    let output = bench.arg("--on-device").arg(&on_device).arg(&crashed).output().expect("innokit runs");
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let steps = report["steps"].as_array().expect("steps");
+    assert_eq!(steps.len(), 6);
+    let number = |step: &Value, name: &str| step["simulated"][name].as_f64().expect("a number");
+    let (serial, all) = (&steps[0], &steps[5]);
+    assert!(number(serial, "in_flight_max") <= 1.0 && number(all, "in_flight_max") > 8.0, "{report}");
+    assert!(number(all, "reads") < number(serial, "reads") / 2.0, "neighbours share a request: {report}");
+    assert!(number(all, "times_serial") >= 3.0, "{report}");
+    assert!(steps.iter().all(|step| step["seconds"]["median"].as_f64() > Some(0.0)), "{report}");
+    roxmltree::Document::parse(&fs::read_to_string(&chart).expect("drawn")).expect("XML");
+    assert_eq!(fs::read_dir(&on_device).expect("is there").count(), 0, "nothing is left behind");
+    assert!(contents(&crashed) == before, "the datadir was only read");
+    let clean = innokit().args(["bench", "recover"]).arg(all_datadirs().join("mariadb-16k")).output().expect("runs");
+    assert_eq!(clean.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&clean.stderr).contains("nothing to recover"), "{clean:?}");
 }

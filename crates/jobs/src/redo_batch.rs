@@ -117,10 +117,20 @@ struct Chain {
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     start: Lsn,
-    end: Lsn,
+    /// Bytes of the log from there to the mini-transaction's end.
+    lsns: u32,
     offset: u32,
     len: u32,
     next: Index,
+}
+
+/// A mini-transaction that is being taken in.
+#[derive(Debug)]
+pub struct Adding {
+    start: Lsn,
+    end: Lsn,
+    /// The entry that the last record went to.
+    open: Option<(PageId, usize)>,
 }
 
 /// What the log says about a file or the size of a tablespace, in the order of the log.
@@ -176,11 +186,24 @@ impl<'b> Iterator for PageRedo<'b> {
         let entry = self.batch.entries.get(self.next as usize, 1)?.first()?;
         self.next = entry.next;
         let bytes = self.batch.bytes.get(entry.offset as usize, entry.len as usize)?;
-        Some(Mtr { start: entry.start, end: entry.end, bytes })
+        let end = Lsn(entry.start.0.saturating_add(u64::from(entry.lsns)));
+        Some(Mtr { start: entry.start, end, bytes })
     }
 }
 
 impl RedoBatch {
+    /// What a record takes besides its own bytes, about.
+    pub const RECORD_COST: usize = size_of::<Entry>() + PLACE_SIZE / 8;
+    /// What is left free of the memory of a batch that is [full](Self::is_full).
+    const SPARE: usize = RUN_SIZE + RUN_ENTRIES * size_of::<Entry>();
+
+    /// Bytes of records, with what they cost besides, for which a batch with so much memory surely has room.
+    #[must_use]
+    pub const fn room_in(memory_max: usize) -> usize {
+        // Mini-transactions leave something over at the end of each run.
+        (memory_max - memory_max / 16).saturating_sub(Self::SPARE)
+    }
+
     /// An empty batch that is full when it uses `memory_max` bytes.
     #[must_use]
     pub fn new(memory_max: usize) -> Self {
@@ -194,32 +217,43 @@ impl RedoBatch {
     /// [`RecordError`]: it holds what is no record. Records before that one were taken in; the log can be applied no further than
     /// to the mini-transaction before.
     pub fn add(&mut self, mtr: &Mtr<'_>) -> Result<(), RecordError> {
-        let mut open: Option<(PageId, usize)> = None;
-        self.bytes.reserve(mtr.bytes.len());
+        let mut adding = self.begin_mtr(mtr);
         for record in mtr.records() {
-            match record? {
-                RedoRecord::File(record) => self.add_file(&record),
-                RedoRecord::Page(PageRecord { id, change: Change::Trim, .. }) => {
-                    self.trim(id);
-                    open = None;
-                }
-                RedoRecord::Page(record) => {
-                    let continued = open.filter(|&(id, _)| id == record.id && !record.change.voids_page());
-                    let entry = continued.map_or_else(|| self.begin(&record, mtr), |(_, entry)| entry);
-                    self.extend(entry, record.bytes);
-                    open = Some((record.id, entry));
-                }
-            }
+            self.add_record(&mut adding, &record?);
         }
         Ok(())
     }
 
+    /// Takes in a mini-transaction record by record: those that are [added](Self::add_record) until the next begins.
+    pub fn begin_mtr(&mut self, mtr: &Mtr<'_>) -> Adding {
+        self.bytes.reserve(mtr.bytes.len());
+        Adding { start: mtr.start, end: mtr.end, open: None }
+    }
+
+    /// Takes in a record of the mini-transaction that was begun last.
+    pub fn add_record(&mut self, adding: &mut Adding, record: &RedoRecord<'_>) {
+        match record {
+            RedoRecord::File(record) => self.add_file(record),
+            RedoRecord::Page(PageRecord { id, change: Change::Trim, .. }) => {
+                self.trim(*id);
+                adding.open = None;
+            }
+            RedoRecord::Page(record) => {
+                let continued = adding.open.filter(|&(id, _)| id == record.id && !record.change.voids_page());
+                let entry = continued.map_or_else(|| self.begin(record, adding), |(_, entry)| entry);
+                self.extend(entry, record.bytes);
+                adding.open = Some((record.id, entry));
+            }
+        }
+    }
+
     /// A new entry at the end of the page's chain.
-    fn begin(&mut self, record: &PageRecord<'_>, mtr: &Mtr<'_>) -> usize {
+    fn begin(&mut self, record: &PageRecord<'_>, mtr: &Adding) -> usize {
         let number = self.entries.reserve(1);
         let index = Index::try_from(number).unwrap_or(NO_ENTRY);
         let offset = u32::try_from(self.bytes.len()).unwrap_or(u32::MAX);
-        self.entries.extend(&[Entry { start: mtr.start, end: mtr.end, offset, len: 0, next: NO_ENTRY }]);
+        let lsns = u32::try_from(mtr.end.0.saturating_sub(mtr.start.0)).unwrap_or(u32::MAX);
+        self.entries.extend(&[Entry { start: mtr.start, lsns, offset, len: 0, next: NO_ENTRY }]);
         let new = Chain { first: index, last: index, is_void: record.change.voids_page() };
         match self.pages.get_mut(&record.id) {
             Some(chain) if !new.is_void => {
@@ -277,9 +311,8 @@ impl RedoBatch {
     /// adding, so that even the smallest batch takes one.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        let more = RUN_SIZE + RUN_ENTRIES * size_of::<Entry>();
         let used = self.bytes.in_use() + self.entries.in_use() + self.pages.capacity() * PLACE_SIZE;
-        used + more >= self.memory_max || self.bytes.current >= RUNS_MAX
+        used + Self::SPARE >= self.memory_max || self.bytes.current >= RUNS_MAX
     }
 
     /// What the log said about files.

@@ -18,6 +18,8 @@ Examples:
                                                      what large blocks, overlap, direct I/O and workers each bring
   innokit bench scan shop/orders.ibd --chart scan.svg
                                                      what each kind of read-ahead gets of a tree, direct and buffered
+  innokit bench recover /mnt/snapshot --on-device /data
+                                                     what reading ahead, neighbours and fewer syncs bring to crash recovery
   innokit bench log /var/lib/mysql                   what a commit costs, by the way it is written
   innokit bench kernels                              how fast the processor computes checksums
 
@@ -62,6 +64,8 @@ pub enum What {
     Device(DeviceArgs),
     /// Verify one tablespace in many ways, cold each time, and compare each with what the device gives.
     Check(CheckBenchArgs),
+    /// Recover a crashed datadir in one way after the other, each with one idea more, and count what a slow and wide device would take.
+    Recover(RecoverBenchArgs),
     /// Scan the indexes of one tablespace with each kind of read-ahead, past the page cache and through it, cold each time.
     Scan(ScanArgs),
     /// Commit to logs written in different ways into different kinds of space, and count what the device does for a commit.
@@ -161,6 +165,34 @@ pub struct ScanArgs {
     /// Also count how long a device would take on which each request takes so long; 0 for no such rows.
     #[arg(long, value_name = "MILLISECONDS", default_value = "0.5", value_parser = milliseconds)]
     pub simulate: Duration,
+}
+
+/// Options of `bench recover`.
+#[derive(Debug, Args)]
+pub struct RecoverBenchArgs {
+    /// A datadir of MariaDB as a crash left it; it is read only.
+    #[arg(value_name = "DATADIR")]
+    pub datadir: PathBuf,
+
+    /// Also recover copies of it, made in this directory and removed again, each cold.
+    #[arg(long, value_name = "DIR")]
+    pub on_device: Option<PathBuf>,
+
+    /// Recover so many copies in each way, in rounds over all ways.
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=100))]
+    pub rounds: u16,
+
+    /// Bytes of memory to work in, at least 64M.
+    #[arg(long, value_name = "SIZE", value_parser = bytes, default_value = "512M")]
+    pub memory: u64,
+
+    /// Count how long a device would take on which each read and write takes so long; 0 for no such figures.
+    #[arg(long, value_name = "MILLISECONDS", default_value = "0.5", value_parser = milliseconds)]
+    pub simulate: Duration,
+
+    /// What a sync takes on that device.
+    #[arg(long, value_name = "MILLISECONDS", default_value = "10", value_parser = milliseconds)]
+    pub sync: Duration,
 }
 
 /// Options of `bench device`. What is given is fixed, what is not is searched.

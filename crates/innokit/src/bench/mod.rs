@@ -7,6 +7,7 @@ mod check;
 mod device;
 mod kernels;
 mod log;
+mod recover;
 mod scan;
 mod table;
 mod units;
@@ -39,6 +40,7 @@ pub fn run(args: &BenchArgs) -> Result<u8, Box<dyn Error>> {
     let done = match &args.what {
         What::Device(device) => device::run(device, &args.output, &stop),
         What::Check(check) => check::run(check, &args.output, &stop),
+        What::Recover(recover) => recover::run(recover, &args.output, &stop),
         What::Scan(scan) => scan::run(scan, &args.output, &stop),
         What::Kernels(kernels) => kernels::run(kernels, &args.output, &stop),
         What::Log(log) => log::run(log, &args.output, &stop),
@@ -64,11 +66,7 @@ fn on_signals() -> io::Result<Arc<AtomicBool>> {
 }
 
 /// Does the work under a progress bar.
-fn watched<R>(
-    output: &OutputArgs,
-    stop: &AtomicBool,
-    work: impl FnOnce(Watch<'_>) -> Result<R, jobs::Error>,
-) -> Result<R, jobs::Error> {
+fn watched<R, E>(output: &OutputArgs, stop: &AtomicBool, work: impl FnOnce(Watch<'_>) -> Result<R, E>) -> Result<R, E> {
     let bar = if progress::is_wanted(output.progress) { ProgressBar::new(1) } else { ProgressBar::hidden() };
     bar.set_style(progress::style("{bar:24.cyan/dim} {pos}/{len}  {elapsed}  {msg}"));
     if progress::is_wanted(output.progress) {

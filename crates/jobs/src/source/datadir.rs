@@ -1,13 +1,16 @@
 //! Paths to files: walks directories, decides which files are worth reading, and says of every other one why not.
 
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
 use std::io;
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use super::content::{self, Content};
 use super::name::NameHint;
+use super::read_up_to;
 
 /// A file to check: it holds, or by its name should hold, InnoDB pages, or a log, or an archive of these.
 #[derive(Clone, Debug)]
@@ -155,11 +158,8 @@ impl Inventory {
 
     /// A link file names a tablespace elsewhere; a file that is gone is the user's to know.
     fn follow(&mut self, link: PathBuf) {
-        let target = match fs::read(&link) {
-            Ok(text) => {
-                let end = text.iter().rposition(|byte| *byte > 0x20).map_or(0, |last| last + 1);
-                PathBuf::from(String::from_utf8_lossy(text.get(..end).unwrap_or_default()).into_owned())
-            }
+        let target = match link_target(&link) {
+            Ok(target) => target,
             Err(error) => return self.fail(link, &error),
         };
         match fs::metadata(&target) {
@@ -175,6 +175,13 @@ impl Inventory {
             }
         }
     }
+}
+
+/// The path that a link file holds.
+pub(crate) fn link_target(link: &Path) -> io::Result<PathBuf> {
+    let text = fs::read(link)?;
+    let end = text.iter().rposition(|byte| *byte > 0x20).map_or(0, |last| last + 1);
+    Ok(PathBuf::from(OsStr::from_bytes(text.get(..end).unwrap_or_default())))
 }
 
 /// Length in bytes of something with bytes in it; `None` for sockets, pipes and the like. A block device (a raw system
@@ -199,17 +206,7 @@ fn is_spare_log(path: &Path) -> bool {
 /// What a file with a name that promises nothing holds.
 fn probe(path: &Path) -> io::Result<Option<Content>> {
     let file = File::open(path)?;
-    let mut head = vec![0; content::HEAD];
-    let mut filled = 0;
-    while let Some(rest) = head.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-        match file.read_at(rest, filled as u64) {
-            Ok(0) => break,
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    head.truncate(filled);
+    let head = read_up_to(&file, 0, content::HEAD)?;
     Ok(content::recognise(&head))
 }
 

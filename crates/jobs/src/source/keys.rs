@@ -13,7 +13,7 @@ use format::{Encryption, Family, Scheme, SpaceFormat};
 use crate::Error;
 
 /// MariaDB's crypt data lie so many bytes behind the extent descriptors of page 0.
-const CRYPT_DATA_AFTER_XDES: usize = format::codec::mariadb_encryption::CRYPT_DATA_AFTER_XDES;
+pub(crate) const CRYPT_DATA_AFTER_XDES: usize = format::codec::mariadb_encryption::CRYPT_DATA_AFTER_XDES;
 
 /// The files with keys that the user names.
 #[derive(Clone, Debug, Default)]

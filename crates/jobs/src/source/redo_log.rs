@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use format::redo::{self, Kind, LogState, mariadb, mysql};
+
+use super::read_up_to;
 
 /// Redo logs near the files of a run, each looked at once and only when a finding depends on it.
 #[derive(Debug, Default)]
@@ -111,7 +112,7 @@ pub(crate) fn log_files(dir: &Path) -> Vec<PathBuf> {
 }
 
 fn identify(path: &Path) -> io::Result<Kind> {
-    redo::identify(&read(&File::open(path)?, 0, mysql::LOG_FILE_HDR_SIZE)?).map_err(io::Error::other)
+    redo::identify(&read_up_to(&File::open(path)?, 0, mysql::LOG_FILE_HDR_SIZE)?).map_err(io::Error::other)
 }
 
 fn mysql_state(paths: &[PathBuf]) -> io::Result<LogState> {
@@ -119,7 +120,7 @@ fn mysql_state(paths: &[PathBuf]) -> io::Result<LogState> {
     let mut logs = Vec::new();
     for path in paths {
         let file = File::open(path)?;
-        let header = read(&file, 0, mysql::LOG_FILE_HDR_SIZE)?;
+        let header = read_up_to(&file, 0, mysql::LOG_FILE_HDR_SIZE)?;
         // A spare file that was never used has no header; it holds no changes either.
         if let Ok(log) = mysql::LogFile::parse(&header, file.metadata()?.len()) {
             logs.push(log);
@@ -128,40 +129,24 @@ fn mysql_state(paths: &[PathBuf]) -> io::Result<LogState> {
     }
     let place = mysql::newest_checkpoint(&logs).map_err(io::Error::other)?;
     let file = files.get(place.file).ok_or_else(|| io::Error::other("the checkpoint lies in no file"))?;
-    let blocks = read(file, place.offset, mysql::CHECKPOINT_READ_SIZE)?;
+    let blocks = read_up_to(file, place.offset, mysql::CHECKPOINT_READ_SIZE)?;
     mysql::state(&place, &blocks).map_err(io::Error::other)
 }
 
 fn mariadb_state(path: &Path) -> io::Result<LogState> {
     let file = File::open(path)?;
     let size = file.metadata()?.len();
-    let log = mariadb::LogFile::parse(&read(&file, 0, mariadb::START_OFFSET)?, size).map_err(io::Error::other)?;
+    let log = mariadb::LogFile::parse(&read_up_to(&file, 0, mariadb::START_OFFSET)?, size).map_err(io::Error::other)?;
     let place = log.checkpoint_place().ok_or_else(|| io::Error::other("the checkpoint lies outside the file"))?;
     for len in [mariadb::READ_SIZE, mariadb::READ_SIZE_MAX] {
-        let mut bytes = read(&file, place, len)?;
+        let mut bytes = read_up_to(&file, place, len)?;
         // The log is a ring: what does not fit behind the place goes on at the start.
         let rest = len - bytes.len();
-        bytes.extend(read(&file, log.payload_start(), rest.min((place - log.payload_start()) as usize))?);
+        bytes.extend(read_up_to(&file, log.payload_start(), rest.min((place - log.payload_start()) as usize))?);
         match log.state(&bytes).map_err(io::Error::other)? {
             LogState::Undecided => {}
             decided => return Ok(decided),
         }
     }
     Ok(LogState::Undecided)
-}
-
-/// Up to `len` bytes at `offset`; fewer where the file ends.
-fn read(file: &File, offset: u64, len: usize) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; len];
-    let mut filled = 0;
-    while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-        match file.read_at(rest, offset + filled as u64) {
-            Ok(0) => break,
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    bytes.truncate(filled);
-    Ok(bytes)
 }

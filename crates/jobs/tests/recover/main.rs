@@ -1,8 +1,8 @@
 //! Datadirs of servers that were killed under load, recovered without a server and held against the server's own recovery.
 //!
 //! One crash is recovered twice: a copy by this program, another by the server. On the first the server must start without crash
-//! recovery; both must hold the same tables with the same rows. `INNOKIT_RECOVER_CRASHES=n` sets how many crashes are tried (3 if it is
-//! not set), at moments that differ; every fifth is of a server with hundreds of MB of redo. `INNOKIT_RECOVER_KEEP=DIR` keeps the
+//! recovery; both must hold the same tables with the same rows. `INNOKIT_RECOVER_CRASHES=n` sets how many crashes are tried of each
+//! version of the server (3 of 10.11 and 1 of each other one if it is not set), at moments that differ; every fifth is of a server with hundreds of MB of redo. `INNOKIT_RECOVER_KEEP=DIR` keeps the
 //! datadirs of crashes that were not recovered as they should be.
 #![allow(
     clippy::expect_used,
@@ -12,29 +12,36 @@
     reason = "helpers of tests fail the test"
 )]
 
+mod encrypted;
 #[path = "../redo_apply/load.rs"]
 mod load;
 mod mishaps;
+mod places;
+#[path = "../redo_apply/server.rs"]
 mod server;
 mod simulated;
+mod versions;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
 use crc_fast::{CrcAlgorithm, checksum};
-use innokit_jobs::{Check, CheckOptions, RecoverOptions, Recovered, Severity, recover};
+use innokit_jobs::source::keys::KeyFiles;
+use innokit_jobs::{Check, CheckOptions, Finding, RecoverOptions, Recovered, Severity, recover};
 use server::{Server, copy};
 use tempfile::TempDir;
 
-fn crashes() -> u32 {
-    std::env::var("INNOKIT_RECOVER_CRASHES").ok().and_then(|number| number.parse().ok()).unwrap_or(3)
+fn crashes(otherwise: u32) -> u32 {
+    std::env::var("INNOKIT_RECOVER_CRASHES").ok().and_then(|number| number.parse().ok()).unwrap_or(otherwise)
 }
 
 /// The settings of the server that differ from crash to crash.
 const SETTINGS: [&[&str]; 5] = [
     &["--innodb-undo-tablespaces=3", "--innodb-log-file-size=64M"],
-    &["--innodb-log-file-size=8M", "--innodb-undo-log-truncate=ON", "--innodb-max-undo-log-size=10M"],
+    // Undo lies in the system tablespace, and most of that in its second file.
+    &["--innodb-log-file-size=8M", "--innodb-data-file-path=ibdata1:4M;ibdata2:8M:autoextend"],
     &["--innodb-checksum-algorithm=crc32", "--innodb-log-file-size=32M"],
     &["--innodb-page-size=8k", "--innodb-log-file-size=32M"],
     // Writes no changed page before it must, so that its redo piles up.
@@ -50,18 +57,40 @@ const LARGE: usize = 4;
 
 /// Every table of the load, with the number of its rows, their checksum and the server's opinion, after the server undid what was
 /// unfinished. What cannot be asked is told as well: a table may be half made on both sides.
-fn content(server: &Server) -> String {
+fn content(server: &Server) -> BTreeMap<String, String> {
     let tables = server.ask("SELECT table_name FROM information_schema.tables WHERE table_schema='shop' ORDER BY 1");
-    let mut text = String::new();
-    for table in tables.lines() {
-        for question in ["SELECT COUNT(*) FROM", "CHECKSUM TABLE", "CHECK TABLE"] {
-            text.push_str(&server.try_ask(&format!("{question} shop.`{table}`")));
-        }
-    }
+    let questions = ["SELECT COUNT(*) FROM", "CHECKSUM TABLE", "CHECK TABLE"];
+    let answers =
+        |table: &str| questions.map(|question| server.try_ask(&format!("{question} shop.`{table}`"))).concat();
+    let content: BTreeMap<_, _> = tables.lines().map(|table| (table.to_owned(), answers(table))).collect();
     for table in load::names() {
+        let text = content.get(table).map(String::as_str).unwrap_or_default();
         assert!(text.contains(&format!("shop.{table}\tcheck\tstatus\tOK")), "{table}: {text}");
     }
-    text
+    content
+}
+
+/// Both hold the same. But a server before 10.6 that was killed within an ALTER may lose that table in its own recovery: it undoes the
+/// change to the dictionary and leaves the file with the name that it had meanwhile.
+fn assert_same_content(ours: &Server, theirs: &Server, number: u32) {
+    let is_old = theirs.1 == versions::OLD;
+    let (mut ours, mut theirs) = (content(ours), content(theirs));
+    let lost: Vec<String> = theirs
+        .iter()
+        .filter(|(_, text)| text.contains("Tablespace is missing"))
+        .map(|(table, _)| table.clone())
+        .collect();
+    if is_old && !lost.is_empty() && ours != theirs {
+        println!("crash {number}: the server lost {lost:?}");
+        assert!(
+            lost.len() == 1 && lost[0].starts_with("late"),
+            "the load changes the definition of one table at a time"
+        );
+        for content in [&mut ours, &mut theirs] {
+            content.remove(&lost[0]);
+        }
+    }
+    assert_eq!(ours, theirs, "crash {number}");
 }
 
 fn assert_started_without_recovery(server: &Server) {
@@ -71,12 +100,17 @@ fn assert_started_without_recovery(server: &Server) {
 }
 
 /// Nothing in the datadir is damaged.
-fn assert_sound(datadir: &Path) {
-    let check = Check::plan(&[datadir.to_path_buf()], CheckOptions::default()).expect("options");
+fn assert_sound(datadir: &Path, keys: &KeyFiles) {
+    let options = CheckOptions { keys: keys.clone(), ..CheckOptions::default() };
+    let check = Check::plan(&[datadir.to_path_buf()], options).expect("options");
     let report = check.run(None).expect("checks");
     // The temporary tablespace is made anew by every start; and a file that was made just before the crash is empty if its redo
-    // did not reach the log, which the server's own recovery leaves there as well.
-    let findings = report.findings.iter().filter(|finding| finding.reason != "not_a_tablespace");
+    // did not reach the log, or has an empty header (10.5), which the server's own recovery leaves there as well.
+    let is_unfinished = |finding: &Finding| {
+        finding.reason == "not_a_tablespace"
+            || (finding.reason == "data_beyond_space_size" && finding.stored == Some(0))
+    };
+    let findings = report.findings.iter().filter(|finding| !is_unfinished(finding));
     let damage: Vec<_> = findings.filter(|finding| finding.severity == Severity::Damage).collect();
     assert!(damage.is_empty(), "{damage:?}");
 }
@@ -112,9 +146,10 @@ impl Drop for KeptOnFailure<'_> {
 }
 
 /// Recovers the crash into `to`, in one round and in many, which must come to the same.
-fn recover_both_ways(crashed: &Path, to: &Path, number: u32) -> Recovered {
+fn recover_both_ways(crashed: &Path, to: &Path, number: u32, keys: &KeyFiles) -> Recovered {
     let before = files_of(crashed);
     let run = |options: RecoverOptions| {
+        let options = RecoverOptions { keys: keys.clone(), ..options };
         recover(crashed, &options).unwrap_or_else(|error| panic!("crash {number}, {options:?}: {error}"))
     };
     let dry = run(RecoverOptions { dry_run: true, ..RecoverOptions::default() });
@@ -135,30 +170,35 @@ fn recover_both_ways(crashed: &Path, to: &Path, number: u32) -> Recovered {
     done
 }
 
-fn try_crash(number: u32) {
+fn try_crash(kind: &'static str, number: u32) {
     let dir = TempDir::new().expect("a directory");
-    let kind = number as usize % SETTINGS.len();
-    let server = Server::start(&dir.path().join("crashed"), SETTINGS[kind]);
-    if kind == LARGE {
+    let settings = number as usize % SETTINGS.len();
+    let server = Server::start_kind(kind, &dir.path().join("crashed"), SETTINGS[settings]);
+    if settings == LARGE {
         server.run(&load::bulk(1 + number % 3));
     }
     server.crash(Duration::from_millis(u64::from(500 + number * 977 % 4000)));
+    assert_recovered_as_by_the_server(&server, dir.path(), number, &KeyFiles::default());
+}
+
+fn assert_recovered_as_by_the_server(server: &Server, dir: &Path, number: u32, keys: &KeyFiles) {
     let _kept = KeptOnFailure(&server.0, number);
-    let (ours, theirs) = (dir.path().join("ours"), dir.path().join("theirs"));
+    let (ours, theirs) = (dir.join("ours"), dir.join("theirs"));
     copy(&server.0, &theirs);
-    recover_both_ways(&server.0, &ours, number);
-    let again = recover(&ours, &RecoverOptions::default()).expect("there is nothing to do");
+    recover_both_ways(&server.0, &ours, number, keys);
+    let options = RecoverOptions { keys: keys.clone(), ..RecoverOptions::default() };
+    let again = recover(&ours, &options).expect("there is nothing to do");
     assert!(again.was_clean);
-    assert_sound(&ours);
+    assert_sound(&ours, keys);
     server.lend_options(&ours);
     server.lend_options(&theirs);
-    let ours = Server::again(&ours);
+    let ours = Server::again_kind(server.1, &ours);
     assert_started_without_recovery(&ours);
-    let theirs = Server::again(&theirs);
-    assert_eq!(content(&ours), content(&theirs), "crash {number}");
+    let theirs = Server::again_kind(server.1, &theirs);
+    assert_same_content(&ours, &theirs, number);
 }
 
 #[test]
 fn the_server_starts_at_once_and_finds_what_its_own_recovery_finds() {
-    (0..crashes()).for_each(try_crash);
+    (0..crashes(3)).for_each(|number| try_crash("mariadb", number));
 }

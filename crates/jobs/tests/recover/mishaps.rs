@@ -2,18 +2,20 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
+use format::Lsn;
 use innokit_jobs::{RecoverError, RecoverOptions, RedoInfo, RedoInfoOptions, recover, redo_info};
 use tempfile::TempDir;
 
 use crate::files_of;
-use crate::server::{Server, copy, repository, script};
+use crate::server::{Server, copy, datadir};
 
-/// The datadir that a child process recovers.
+/// The datadir that a child process recovers, and until which LSN.
 const CHILD: &str = "INNOKIT_TEST_RECOVERS";
+const UNTIL: &str = "INNOKIT_TEST_RECOVERS_UNTIL";
 const SHADOW: &str = "innokit-recover.shadow";
 
 /// `INNOKIT_RECOVER_KILLS`; 4 if it is not set.
@@ -21,23 +23,19 @@ fn kills() -> u32 {
     std::env::var("INNOKIT_RECOVER_KILLS").ok().and_then(|number| number.parse().ok()).unwrap_or(4)
 }
 
-/// A datadir that a killed server left, in a folder that the tests share.
-fn crashed() -> PathBuf {
-    let given = std::env::var_os("INNOKIT_DATADIRS").map(PathBuf::from);
-    let folder = given.unwrap_or_else(|| repository().join("target/datadirs"));
-    script("make-datadirs.sh", &[folder.to_str().expect("a name")]);
-    folder.join("mariadb-16k-crashed")
-}
-
 fn copy_of_crashed() -> TempDir {
     let dir = TempDir::new().expect("a directory");
-    copy(&crashed(), dir.path());
+    copy(&datadir("mariadb-16k-crashed"), dir.path());
     dir
 }
 
 /// In as little memory as there may be, and in more rounds than are needed.
 fn in_place(datadir: &Path) -> Result<innokit_jobs::Recovered, RecoverError> {
-    recover(datadir, &RecoverOptions { memory: 0, round: 256 << 10, ..RecoverOptions::default() })
+    in_place_until(datadir, None)
+}
+
+pub fn in_place_until(datadir: &Path, until: Option<Lsn>) -> Result<innokit_jobs::Recovered, RecoverError> {
+    recover(datadir, &RecoverOptions { until, memory: 0, round: 256 << 10, ..RecoverOptions::default() })
 }
 
 fn dry_run(datadir: &Path) -> Result<innokit_jobs::Recovered, RecoverError> {
@@ -48,8 +46,16 @@ fn dry_run(datadir: &Path) -> Result<innokit_jobs::Recovered, RecoverError> {
 #[test]
 fn child() {
     if let Some(datadir) = std::env::var_os(CHILD) {
-        in_place(Path::new(&datadir)).expect("recovers");
+        let until = std::env::var(UNTIL).ok().map(|lsn| Lsn(lsn.parse().expect("a number")));
+        in_place_until(Path::new(&datadir), until).expect("recovers");
     }
+}
+
+/// A process that recovers the datadir until an LSN.
+pub fn child_until(datadir: &Path, until: Lsn) -> Command {
+    let mut command = child_on(datadir);
+    command.env(UNTIL, until.0.to_string());
+    command
 }
 
 fn child_on(datadir: &Path) -> Command {
@@ -58,16 +64,21 @@ fn child_on(datadir: &Path) -> Command {
     command
 }
 
-#[test]
-fn recovery_that_is_killed_goes_on_and_ends_in_the_same_bytes() {
-    let undisturbed = copy_of_crashed();
+/// Recovers copies of a datadir, kills that again and again, and compares with a run that nobody disturbed.
+pub fn assert_killed_runs_end_in_the_same_bytes(crashed: &Path) {
+    let copied = || {
+        let dir = TempDir::new().expect("a directory");
+        copy(crashed, dir.path());
+        dir
+    };
+    let undisturbed = copied();
     let start = Instant::now();
     assert!(child_on(undisturbed.path()).status().expect("starts").success());
     let took = start.elapsed();
     let expected = files_of(undisturbed.path());
     let (mut cut_off, mut shadows) = (0, 0);
     for number in 0..kills() {
-        let dir = copy_of_crashed();
+        let dir = copied();
         for kill in 0..2 {
             let mut child = child_on(dir.path()).spawn().expect("starts");
             std::thread::sleep(took * (number + kill) / kills());
@@ -82,7 +93,12 @@ fn recovery_that_is_killed_goes_on_and_ends_in_the_same_bytes() {
     println!("{cut_off} runs cut off, {shadows} of them while they wrote; undisturbed it takes {took:?}");
 }
 
-fn assert_refused_unchanged(dir: &Path, is_damage: bool, says: &str) {
+#[test]
+fn recovery_that_is_killed_goes_on_and_ends_in_the_same_bytes() {
+    assert_killed_runs_end_in_the_same_bytes(&datadir("mariadb-16k-crashed"));
+}
+
+pub fn assert_refused_unchanged(dir: &Path, is_damage: bool, says: &str) {
     let before = files_of(dir);
     let error = in_place(dir).expect_err("cannot be recovered");
     assert!(error.is_damage() == is_damage && error.to_string().contains(says), "{error}");
@@ -90,14 +106,14 @@ fn assert_refused_unchanged(dir: &Path, is_damage: bool, says: &str) {
 }
 
 /// Changes a byte of a file.
-fn change(path: &Path, offset: u64, mask: u8) {
+pub fn change(path: &Path, offset: u64, mask: u8) {
     let file = File::options().read(true).write(true).open(path).expect("opens");
     let mut byte = [0];
     file.read_exact_at(&mut byte, offset).expect("reads");
     file.write_all_at(&[byte[0] ^ mask], offset).expect("writes");
 }
 
-fn info_of(log: &Path) -> RedoInfo {
+pub fn info_of(log: &Path) -> RedoInfo {
     redo_info(log, &RedoInfoOptions::default()).expect("a log")
 }
 
@@ -204,7 +220,7 @@ fn a_copy_goes_only_where_nothing_is() {
     let dir = TempDir::new().expect("a directory");
     fs::write(dir.path().join("precious"), "x").expect("writes");
     let options = RecoverOptions { to: Some(dir.path().to_path_buf()), ..RecoverOptions::default() };
-    let error = recover(&crashed(), &options).expect_err("something is there");
+    let error = recover(&datadir("mariadb-16k-crashed"), &options).expect_err("something is there");
     assert!(error.to_string().contains("something"), "{error}");
     assert_eq!(files_of(dir.path()).len(), 1);
 }

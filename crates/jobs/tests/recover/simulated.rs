@@ -5,10 +5,12 @@ use std::time::Duration;
 use flow::FileId;
 use flow::queue::Operation;
 use flow::queue::sim::{SimDevice, SimOptions};
-use flow::write_back::WriteBackOptions;
+use flow::rewrite::RewriteOptions;
 use innokit_jobs::Simulated;
+use innokit_jobs::source::keys::KeyFiles;
 use tempfile::TempDir;
 
+use crate::encrypted;
 use crate::server::Server;
 
 /// `INNOKIT_RECOVER_POWER_CUTS`; 20 if it is not set.
@@ -17,7 +19,15 @@ fn power_cuts() -> u64 {
 }
 
 /// A few pages at a time, so that there are many writes and syncs to be cut off.
-const WRITING: WriteBackOptions = WriteBackOptions { memory: 512 << 10, depth: 4, write_max: 64 << 10, tag: 0 };
+const WRITING: RewriteOptions = RewriteOptions {
+    memory: 512 << 10,
+    stretch_max: 64 << 10,
+    depth: 4,
+    workers: 0,
+    overlap: true,
+    shadow_max: 256 << 10,
+    tag: 0,
+};
 /// Bytes of the log in a round.
 const ROUND: u64 = 512 << 10;
 
@@ -40,18 +50,29 @@ fn recovery_that_loses_power_at_any_write_goes_on_and_ends_in_the_same_bytes() {
     let dir = TempDir::new().expect("a directory");
     let server = Server::start(&dir.path().join("crashed"), &["--innodb-log-file-size=64M"]);
     server.crash(Duration::from_millis(300));
-    let job = Simulated::plan(&server.0).expect("a plan");
-    let undisturbed = device(&job, 0);
+    assert_survives_power_cuts(&Simulated::plan(&server.0, &KeyFiles::default()).expect("a plan"), power_cuts());
+}
+
+#[test]
+fn so_does_recovery_of_what_is_encrypted() {
+    let dir = TempDir::new().expect("a directory");
+    let (server, keys) = encrypted::start(dir.path(), &encrypted::EVERYTHING);
+    server.crash(Duration::from_millis(300));
+    assert_survives_power_cuts(&Simulated::plan(&server.0, &keys).expect("a plan"), power_cuts().div_ceil(4));
+}
+
+fn assert_survives_power_cuts(job: &Simulated, cuts: u64) {
+    let undisturbed = device(job, 0);
     job.recover_pages(&undisturbed, WRITING, ROUND).expect("recovers");
     let operations = undisturbed.operations();
     let expected: Vec<Vec<u8>> =
         (0..).take(job.contents.len()).map(|file| undisturbed.contents(FileId(file))).collect();
-    let at_once = device(&job, 0);
-    job.recover_pages(&at_once, WriteBackOptions::default(), u64::MAX).expect("recovers");
+    let at_once = device(job, 0);
+    job.recover_pages(&at_once, RewriteOptions { workers: 0, ..RewriteOptions::default() }, u64::MAX)
+        .expect("recovers");
     assert_recovered(&at_once, &expected, "in one round");
-    let cuts = power_cuts();
     for cut in 0..cuts {
-        let before = device(&job, cut);
+        let before = device(job, cut);
         // Spread over all operations, each time a little elsewhere, and twice in a row.
         before.crash_at(1 + (cut * operations / cuts + cut) % operations.max(1));
         drop(job.recover_pages(&before, WRITING, ROUND));
@@ -66,7 +87,7 @@ fn recovery_that_loses_power_at_any_write_goes_on_and_ends_in_the_same_bytes() {
     println!("{} power cuts, {operations} operations in an undisturbed run", 2 * cuts);
     // A device that fails and is mended.
     for (number, operation) in (0..4).flat_map(|file| [(file, Operation::Write), (file, Operation::Sync)]) {
-        let failing = device(&job, number);
+        let failing = device(job, number);
         let file = FileId(number as u32);
         failing.fail(operation, file, 0..u64::MAX);
         drop(job.recover_pages(&failing, WRITING, ROUND));

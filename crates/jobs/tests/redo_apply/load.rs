@@ -53,8 +53,13 @@ pub fn tables() -> String {
 
 /// More of it than any server gets through before it is killed.
 pub fn changes() -> String {
+    rounds(1..20_000)
+}
+
+/// Some of it.
+pub fn rounds(rounds: std::ops::Range<u32>) -> String {
     let mut sql = String::from("USE shop;\n");
-    for round in 1..20_000 {
+    for round in rounds {
         for (name, _) in TABLES {
             changes_to(&mut sql, name, round).expect("writes");
         }

@@ -5,9 +5,9 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use format::codec::{Scratch, open_page};
+use format::codec::{Opened, Scratch, cipher_mode, open_page};
 use format::keyring::KeyStore;
-use format::page::seal::seal_recovered;
+use format::page::seal::{seal_encrypted, seal_flush_lsn, seal_recovered};
 use format::redo::apply::{Outcome, Replay};
 use format::redo::log_key::LogKey;
 use format::redo::mariadb::{LogFile, START_OFFSET};
@@ -37,6 +37,8 @@ pub struct Seen {
     pub compressed: u64,
     pub page_compressed: u64,
     pub encrypted: u64,
+    /// Of these, which were encrypted here once more, and came to the server's bytes.
+    pub encrypted_again: u64,
     /// What differs.
     pub different: Vec<String>,
 }
@@ -149,8 +151,15 @@ impl Space {
         let size = self.format.physical().bytes();
         let offset = u64::from(id.page_no.0) * size as u64;
         let stored = self.file.as_ref().map_or_else(|| vec![0; size], |file| read(file, offset, size));
-        let opened = open_page(&stored, id, &self.key.context(&self.format), scratch);
-        let opened = opened.unwrap_or_else(|error| panic!("{id}: {error}"));
+        let context = self.key.context(&self.format);
+        let mode = cipher_mode(&stored, id, &context, scratch).unwrap_or_else(|error| panic!("{id}: {error}"));
+        let opened = open_page(&stored, id, &context, scratch).unwrap_or_else(|error| panic!("{id}: {error}"));
+        if let (SpaceKey::MariaDb(keys), Some(mode), Opened { inflated: None, .. }) = (&self.key, mode, &opened) {
+            let mut again = opened.page.to_vec();
+            seal_encrypted(&mut again, id, &self.format, keys, mode).expect("seals");
+            assert!(again == stored, "{id} is encrypted as the server does it");
+            seen.encrypted_again += 1;
+        }
         seen.encrypted += u64::from(opened.decrypted);
         seen.page_compressed += u64::from(opened.inflated.is_some());
         (opened.page.to_vec(), opened.decrypted || opened.inflated.is_some())
@@ -224,6 +233,11 @@ fn compare_page(id: PageId, redo: &PageRedo<'_>, ours: &Space, theirs: &Space, s
             let (mut other, was_closed) = theirs.page(id, scratch, seen);
             if was_closed {
                 seal_recovered(&mut other, id, format).expect("seals");
+            }
+            // Servers before 10.8 say there that nothing is left to recover, which no redo does.
+            if id == PageId::new(SpaceId::SYSTEM.0, 0) {
+                let flushed = other[26..34].try_into().map(u64::from_be_bytes).expect("8 bytes");
+                seal_flush_lsn(&mut page, Lsn(flushed), format).expect("seals");
             }
             if page == other {
                 seen.equal += 1;

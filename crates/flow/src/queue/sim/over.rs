@@ -12,8 +12,8 @@ use crate::queue::{Completion, OpenQueue, Operation, Queue, Request};
 use crate::{Buffer, FileSet};
 
 /// An engine that reads real files, through the page cache, and counts, on a clock of its own, the time that a device would have
-/// taken: latency, hands and pipe of [`SimOptions`], of which nothing else matters here. For files that do not fit into memory; writes
-/// and syncs are refused. Clones are the same clock.
+/// taken: latency, hands, pipe and syncs of [`SimOptions`], of which nothing else matters here. For files that do not fit into memory.
+/// What is written takes its time and is dropped: the files stay as they are. Clones are the same clock.
 #[derive(Debug, Clone)]
 pub struct SimTime {
     state: Arc<Mutex<State>>,
@@ -78,6 +78,14 @@ struct TimedQueue {
     started: VecDeque<(u64, Request)>,
 }
 
+impl Drop for TimedQueue {
+    /// What nobody waited for is not in flight any more.
+    fn drop(&mut self) {
+        let left = self.started.len() as u64;
+        self.clock.lock().in_flight -= left;
+    }
+}
+
 impl Queue for TimedQueue {
     fn submit(&mut self, request: Request) {
         self.taken.push(request);
@@ -86,7 +94,10 @@ impl Queue for TimedQueue {
     fn kick(&mut self) -> io::Result<()> {
         let mut state = self.clock.lock();
         for request in self.taken.drain(..) {
-            let done = state.timing.transfer(u64::from(request.len), 0);
+            let done = match request.operation {
+                Operation::Sync => state.timing.sync(),
+                Operation::Read | Operation::Write => state.timing.transfer(u64::from(request.len), 0),
+            };
             state.in_flight += 1;
             state.counts.in_flight_max = state.counts.in_flight_max.max(state.in_flight);
             self.started.push_back((done, request));
@@ -106,10 +117,16 @@ impl Queue for TimedQueue {
                 left.push_back((due, request));
                 continue;
             }
-            let result = read(&self.clock.files, &mut request);
+            let result = serve(&self.clock.files, &mut request);
             state.in_flight -= 1;
-            state.counts.reads += 1;
-            state.counts.bytes_read += u64::from(*result.as_ref().unwrap_or(&0));
+            let (bytes, counts) = (u64::from(*result.as_ref().unwrap_or(&0)), &mut state.counts);
+            match request.operation {
+                Operation::Read => (counts.reads, counts.bytes_read) = (counts.reads + 1, counts.bytes_read + bytes),
+                Operation::Write => {
+                    (counts.writes, counts.bytes_written) = (counts.writes + 1, counts.bytes_written + bytes)
+                }
+                Operation::Sync => counts.syncs += 1,
+            }
             done.push(Completion { token: request.token, buffer: request.buffer, result });
         }
         self.started = left;
@@ -117,9 +134,13 @@ impl Queue for TimedQueue {
     }
 }
 
-fn read(files: &[(File, u64)], request: &mut Request) -> io::Result<u32> {
-    let file = files.get(request.file.0 as usize).filter(|_| request.operation == Operation::Read);
-    let (file, _) = file.ok_or(io::ErrorKind::Unsupported)?;
+fn serve(files: &[(File, u64)], request: &mut Request) -> io::Result<u32> {
+    match request.operation {
+        Operation::Write => return Ok(request.len),
+        Operation::Sync => return Ok(0),
+        Operation::Read => {}
+    }
+    let (file, _) = files.get(request.file.0 as usize).ok_or(io::ErrorKind::NotFound)?;
     let target = request.buffer.range_mut(request.start..request.start + request.len);
     Ok(rustix::io::pread(file, target, request.offset)? as u32)
 }

@@ -4,6 +4,7 @@
 //! * [`check`]: one file, verified in many ways, each beside the limit that was found on the same file in the same run.
 //! * [`log`]: commits to logs written in different ways, with what the device did for each.
 //! * [`scan`]: the trees of a tablespace, read with each kind of read-ahead, past the page cache and through it.
+//! * [`recover`]: a crashed datadir, recovered with one idea more each time, on the device at hand and on a simulated one.
 //! * [`kernels`]: every checksum by every path that the processor has.
 //!
 //! What holds for all of them: figures come with their repetitions, ratios are taken within one round, and a report says what was
@@ -17,6 +18,7 @@ pub mod kernels;
 pub mod log;
 pub mod machine;
 pub mod pattern;
+pub mod recover;
 pub mod scan;
 pub mod search;
 pub mod stats;

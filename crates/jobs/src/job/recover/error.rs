@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use flow::write_back::WriteBackError;
+use flow::rewrite::RewriteError;
 
 use crate::Error;
 
@@ -22,7 +22,7 @@ pub enum RecoverError {
     Job(#[from] Error),
     /// Writing failed.
     #[error("{0}")]
-    Write(#[from] WriteBackError),
+    Write(#[from] RewriteError),
 }
 
 impl RecoverError {

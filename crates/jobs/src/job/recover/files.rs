@@ -1,33 +1,43 @@
 //! The files of the tablespaces: renamed, made and sized as the log says, and open.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::path::{Component, Path, PathBuf};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
-use flow::write_back::Target;
+use flow::rewrite::Target;
 use flow::{FileHandle, FileId};
 use format::{PageId, SpaceFormat, SpaceId};
 
 use super::apply::offset_of;
 use super::error::{Result, failed, refused};
-use super::pages::Wanted as WantedPage;
+use super::outside::{self, Outside};
 use super::place::sync_directory_of;
-use super::plan::{Plan, Space};
+use super::plan::{Part, Plan, Space};
 
-/// An open tablespace.
+/// Past the page cache a request must be a multiple of this.
+const DIRECT_ALIGN: usize = 4096;
+
+/// A file of a tablespace.
 #[derive(Debug)]
-pub(super) struct OpenSpace {
-    pub id: FileId,
-    pub path: PathBuf,
-    pub handle: FileHandle,
+struct SpaceFile {
+    id: FileId,
+    path: PathBuf,
+    /// `None` if it is not there.
+    handle: Option<FileHandle>,
+    /// Of its first byte, in the tablespace.
+    start: u64,
 }
 
-impl OpenSpace {
-    /// A page of it, to be read.
-    pub fn wanted(&self, id: PageId, format: &SpaceFormat) -> WantedPage {
-        let (offset, len) = (offset_of(id, format), format.physical().bytes());
-        WantedPage { file: self.id, handle: self.handle.clone(), offset, len }
-    }
+/// Where a page lies.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PagePlace {
+    pub file: FileId,
+    /// In the file, bytes.
+    pub offset: u64,
+    /// Whether the file is there.
+    pub is_there: bool,
 }
 
 /// What was done to files.
@@ -41,7 +51,10 @@ pub(super) struct Done {
 /// All tablespaces that the log changes; those that are not there yet are missing in a dry run.
 #[derive(Debug, Default)]
 pub(super) struct Files {
-    open: BTreeMap<SpaceId, OpenSpace>,
+    /// By tablespace, in the order of their bytes: all but the system tablespace have one.
+    files: BTreeMap<SpaceId, Vec<SpaceFile>>,
+    /// Files in all.
+    count: u32,
     to_sync: Vec<(PathBuf, File)>,
 }
 
@@ -49,17 +62,21 @@ impl Files {
     /// Opens them as they are, for reading; and what would be done to them.
     pub fn as_they_are(datadir: &Path, plan: &Plan) -> Result<(Self, Done)> {
         let (mut files, mut done) = (Self::default(), Done::default());
-        for (number, (&id, space)) in (0..).zip(&plan.spaces) {
+        for (&id, space) in &plan.spaces {
             done.renamed += u64::from(space.renamed_from.is_some());
             done.made += u64::from(space.is_new);
-            let path = datadir.join(space.renamed_from.as_ref().unwrap_or(&space.path));
-            let mut len = 0;
-            if path.exists() {
-                let file = File::open(&path).map_err(failed(&path, "opening the tablespace"))?;
-                len = len_of(&file, &path)?;
-                files.add(id, FileId(number), space, FileHandle::of_file(file, false));
+            let mut end = 0;
+            for part in space.parts_now() {
+                let path = datadir.join(&part.path);
+                let mut handle = None;
+                if path.exists() {
+                    let file = File::open(&path).map_err(failed(&path, "opening the tablespace"))?;
+                    end = part.start + len_of(&file, &path)?;
+                    handle = Some(handle_of(file, space, false));
+                }
+                files.add(id, part, handle);
             }
-            done.resized += u64::from(space.needs_resizing(len));
+            done.resized += u64::from(space.needs_resizing(end));
         }
         Ok((files, done))
     }
@@ -68,47 +85,64 @@ impl Files {
     pub fn as_they_should_be(datadir: &Path, plan: &Plan, done: &mut Done) -> Result<Self> {
         rename_all(datadir, plan, done)?;
         let mut files = Self::default();
-        for (number, (&id, space)) in (0..).zip(&plan.spaces) {
-            let path = datadir.join(&space.path);
-            let file = File::options().read(true).write(true).create(space.is_new).truncate(false).open(&path);
-            let file = file.map_err(failed(&path, "opening the tablespace"))?;
-            let len = len_of(&file, &path)?;
-            if space.is_new {
-                done.made += 1;
-                sync_directory_of(&path)?;
+        for (&id, space) in &plan.spaces {
+            let parts = space.parts();
+            let count = parts.len();
+            for (part, is_last) in parts.into_iter().zip((1..).map(|number| number == count)) {
+                let path = datadir.join(&part.path);
+                if space.is_new {
+                    outside::prepare(datadir, &part.path)?;
+                    done.made += 1;
+                }
+                let file = File::options().read(true).write(true).create(space.is_new).truncate(false).open(&path);
+                let file = file.map_err(failed(&path, "opening the tablespace"))?;
+                if space.is_new {
+                    sync_directory_of(&path)?;
+                }
+                if is_last && space.needs_resizing(part.start + len_of(&file, &path)?) {
+                    let len = space.len.saturating_sub(part.start);
+                    file.set_len(len).map_err(failed(&path, "giving the file its size"))?;
+                    done.resized += 1;
+                }
+                let for_handle = file.try_clone().map_err(failed(&path, "opening the tablespace"))?;
+                files.to_sync.push((part.path.clone(), file));
+                files.add(id, part, Some(handle_of(for_handle, space, true)));
             }
-            if space.needs_resizing(len) {
-                file.set_len(space.len).map_err(failed(&path, "giving the file its size"))?;
-                done.resized += 1;
-            }
-            let for_handle = file.try_clone().map_err(failed(&path, "opening the tablespace"))?;
-            files.add(id, FileId(number), space, FileHandle::of_file(for_handle, false));
-            files.to_sync.push((space.path.clone(), file));
         }
         Ok(files)
     }
 
-    /// Files of an engine that keeps its own, numbered as the plan's tablespaces are.
+    /// Files of an engine that keeps its own, numbered as the files of the plan's tablespaces are.
     pub fn of_engine(plan: &Plan) -> Self {
         let mut files = Self::default();
-        for (number, (&id, space)) in (0..).zip(&plan.spaces) {
-            files.add(id, FileId(number), space, FileHandle::of_engine());
+        for (&id, space) in &plan.spaces {
+            space.parts().into_iter().for_each(|part| files.add(id, part, Some(FileHandle::of_engine())));
         }
         files
     }
 
-    fn add(&mut self, id: SpaceId, number: FileId, space: &Space, handle: FileHandle) {
-        self.open.insert(id, OpenSpace { id: number, path: space.path.clone(), handle });
+    fn add(&mut self, id: SpaceId, part: Part, handle: Option<FileHandle>) {
+        let file = SpaceFile { id: FileId(self.count), path: part.path, handle, start: part.start };
+        self.count += 1;
+        self.files.entry(id).or_default().push(file);
     }
 
-    pub fn get(&self, id: SpaceId) -> Option<&OpenSpace> {
-        self.open.get(&id)
+    /// Where a page lies, in whichever file of its tablespace.
+    pub fn place_of(&self, id: PageId, format: &SpaceFormat) -> Option<PagePlace> {
+        let offset = offset_of(id, format);
+        let file = self.files.get(&id.space)?.iter().rfind(|file| file.start <= offset)?;
+        Some(PagePlace { file: file.id, offset: offset - file.start, is_there: file.handle.is_some() })
+    }
+
+    /// Whether there is a file of this tablespace.
+    pub fn has(&self, id: SpaceId) -> bool {
+        self.files.get(&id).and_then(|files| files.first()).is_some_and(|file| file.handle.is_some())
     }
 
     pub fn targets(&self) -> impl Iterator<Item = Target> {
-        self.open.values().map(|space| {
-            let name = space.path.as_os_str().as_encoded_bytes().to_vec();
-            Target { file: space.id, handle: space.handle.clone(), name }
+        self.files.values().flatten().filter_map(|file| {
+            let name = file.path.as_os_str().as_encoded_bytes().to_vec();
+            Some(Target { file: file.id, handle: file.handle.clone()?, name })
         })
     }
 
@@ -119,29 +153,34 @@ impl Files {
     }
 }
 
+/// Pages need not be copied through the page cache if they are large enough to go past it.
+fn handle_of(file: File, space: &Space, for_writing: bool) -> FileHandle {
+    let is_aligned = space.format.physical().bytes() >= DIRECT_ALIGN;
+    if is_aligned { FileHandle::past_cache(file, for_writing) } else { FileHandle::of_file(file, false) }
+}
+
 fn len_of(file: &File, path: &Path) -> Result<u64> {
     Ok(file.metadata().map_err(failed(path, "looking at the file"))?.len())
 }
 
-/// A file that was named by an interrupted run: below the datadir, and there.
-pub(super) fn resolve(datadir: &Path, name: &[u8], number: u32) -> Option<Target> {
-    let text = std::str::from_utf8(name).ok()?;
-    if !Path::new(text).components().all(|part| matches!(part, Component::Normal(_))) {
-        return None;
-    }
-    let file = File::options().read(true).write(true).open(datadir.join(text)).ok()?;
+/// A file that was named by an interrupted run, and is there.
+pub(super) fn resolve(datadir: &Path, outside: Outside, name: &[u8], number: u32) -> Option<Target> {
+    let path = outside.path_of(Path::new(OsStr::from_bytes(name)))?;
+    let file = File::options().read(true).write(true).open(datadir.join(path)).ok()?;
     Some(Target { file: FileId(number), handle: FileHandle::of_file(file, false), name: name.to_vec() })
 }
 
 /// A name may be free only once another file has left it.
 fn rename_all(datadir: &Path, plan: &Plan, done: &mut Done) -> Result<()> {
     let renames = plan.spaces.values().filter_map(|space| Some((space.renamed_from.as_ref()?, &space.path)));
-    let mut left: Vec<(PathBuf, PathBuf)> = renames.map(|(from, to)| (datadir.join(from), datadir.join(to))).collect();
+    let mut left: Vec<_> = renames.collect();
     while !left.is_empty() {
-        let free = left.iter().position(|(_, to)| !to.exists());
+        let free = left.iter().position(|(_, to)| !datadir.join(to).exists());
         let Some((from, to)) = free.map(|place| left.remove(place)) else {
             return refused("the log renames tablespaces in a circle");
         };
+        outside::relink(datadir, from, to)?;
+        let (from, to) = (datadir.join(from), datadir.join(to));
         fs::rename(&from, &to).map_err(failed(&from, "renaming the tablespace"))?;
         sync_directory_of(&from)?;
         sync_directory_of(&to)?;

@@ -1,35 +1,62 @@
 //! The redo log of a datadir: read from its checkpoint on, and closed when all of it is in the data files.
 
+mod blocks;
+
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use flow::queue::OpenQueue;
+use flow::queue::sim::SimTime;
+use flow::{BLOCK_ALIGN, Block, Counters, FileId, FileSet, IoMode, ReadOptions, Reader};
+
+use format::codec::CipherMode;
+use format::keyring::KeyStore;
 use format::redo::checkpoint::{clean_slot, closing, spare_slot};
+use format::redo::log_key::{LogKey, LogKeyError};
 use format::redo::mariadb::{Format, LogFile, START_OFFSET};
 use format::redo::mtr_reader::MtrReader;
 use format::redo::record::Mtr;
-use format::redo::verify_mariadb::{self, StreamVerifier, Verifier};
+use format::redo::verify_mariadb::{self, StreamDamage, StreamVerifier, Verifier};
 use format::redo::{self, Kind};
 use format::{Lsn, SpaceId};
 
+use super::Tuning;
 use super::error::{Result, damaged, failed, refused};
+use super::outside::Outside;
+use crate::source::read_up_to;
 
-/// Bytes asked for at once: a device serves one large request as fast as it can serve anything.
-const PIECE: usize = 8 << 20;
+/// Bytes of the log's end that are read at once.
+const PIECE: usize = 2 << 20;
+/// Bytes around the checkpoint's record that prove a key.
+const AT_CHECKPOINT: usize = 1 << 20;
 
-/// The log of a server of 10.8 or later, not encrypted.
+/// The log of a server of 10.5 or later.
 #[derive(Debug)]
 pub(super) struct RedoLog {
-    path: PathBuf,
+    pub path: PathBuf,
     file: File,
-    header: Vec<u8>,
+    /// The same file, to be read ahead.
+    files: FileSet,
+    /// How to do that.
+    options: ReadOptions,
+    /// The device, if it is not the file's own.
+    clock: Option<SimTime>,
+    pub header: Vec<u8>,
     pub parsed: LogFile,
+    /// What names mean that lead out of the datadir.
+    pub outside: Outside,
+    /// What decrypts it, if it is encrypted.
+    key: Option<LogKey>,
 }
 
 impl RedoLog {
     /// Opens the log of a datadir; `for_writing` if it is to be closed.
-    pub fn open(datadir: &Path, for_writing: bool) -> Result<Self> {
+    pub fn open(datadir: &Path, for_writing: bool, keys: &KeyStore) -> Result<Self> {
         let path = datadir.join("ib_logfile0");
         if datadir.join("#innodb_redo").is_dir() {
             return refused(format!("{} is a datadir of MySQL: only MariaDB's are recovered", datadir.display()));
@@ -37,64 +64,142 @@ impl RedoLog {
         let opened = File::options().read(true).write(for_writing).open(&path);
         let file = opened.map_err(failed(&path, "opening the redo log"))?;
         let len = file.metadata().map_err(failed(&path, "reading the redo log"))?.len();
-        let header = read(&file, 0, START_OFFSET).map_err(failed(&path, "reading the redo log"))?;
+        let header = read_up_to(&file, 0, START_OFFSET).map_err(failed(&path, "reading the redo log"))?;
         let parsed = match redo::identify(&header).and_then(|kind| Ok((kind, LogFile::parse(&header, len)?))) {
             Ok((Kind::MariaDb, parsed)) => parsed,
             Ok((Kind::MySql, _)) => return refused(format!("{}: a redo log of MySQL", path.display())),
             Err(error) => return damaged(format!("{}: {error}", path.display())),
         };
-        let why = match parsed.format {
-            Format::Stream { encrypted: None } => return Ok(Self { path, file, header, parsed }),
-            Format::Stream { .. } => "is encrypted, which cannot be recovered yet",
-            Format::Blocks { .. } => "is of MariaDB 10.5 to 10.7, which cannot be recovered yet",
-        };
-        refused(format!("{}: the redo log {why}", path.display()))
-    }
-
-    /// Reads on from the checkpoint.
-    pub fn scan(&self) -> Scan<'_> {
-        let from = self.parsed.offset_of(self.parsed.checkpoint.lsn).unwrap_or(START_OFFSET as u64);
-        let start = self.parsed.payload_start();
-        Scan {
-            log: self,
-            reader: MtrReader::new(&self.parsed, None, self.parsed.checkpoint.lsn),
-            stretches: [(from, self.parsed.size), (start, from)],
-            piece: Vec::new(),
-            used: 0,
+        if parsed.format == (Format::Blocks { encrypted: true }) {
+            let why = "is an encrypted one of MariaDB 10.5 to 10.7, which cannot be recovered yet";
+            return refused(format!("{}: the redo log {why}", path.display()));
         }
+        let (files, options) = (FileSet::new([(path.clone(), len)]), ReadOptions::default());
+        let outside = Outside::of(datadir);
+        let log = Self { path, file, files, options, clock: None, header, parsed, outside, key: None };
+        log.tuned(&Tuning::default()).unlock(keys)
     }
 
-    /// Fails if the log is damaged, or if there is no room left to close it.
+    /// Finds the key of an encrypted log, and that it is the right one.
+    fn unlock(mut self, keys: &KeyStore) -> Result<Self> {
+        if self.is_of_blocks() || self.parsed.format == (Format::Stream { encrypted: None }) {
+            return Ok(self);
+        }
+        let start = self.parsed.payload_start();
+        let at = MtrReader::place(&self.parsed, self.parsed.checkpoint.end_lsn).unwrap_or(start);
+        let read =
+            |offset, len| read_up_to(&self.file, offset, len).map_err(failed(&self.path, "reading the redo log"));
+        let mut at_checkpoint = read(at, AT_CHECKPOINT)?;
+        let missing = AT_CHECKPOINT.saturating_sub(at_checkpoint.len());
+        at_checkpoint.extend(read(start, missing.min(usize::try_from(at.saturating_sub(start)).unwrap_or(0)))?);
+        let name = self.path.display();
+        match LogKey::unlock(&self.parsed, &self.header, keys, &at_checkpoint) {
+            Ok(key) => {
+                let from = self.parsed.checkpoint.lsn;
+                let place = MtrReader::place(&self.parsed, from).unwrap_or(start);
+                let bytes = read(place, AT_CHECKPOINT)?;
+                self.key = key.map(|key| key.settle(&self.parsed, from, &bytes));
+            }
+            Err(error) => {
+                // Which of the two it is, damage or a wrong key, is known without any.
+                self.check()?;
+                let hint = if matches!(error, LogKeyError::NoKey { .. }) {
+                    ": name the server's key file (--key-file)"
+                } else {
+                    ""
+                };
+                return refused(format!("{name}: {error}{hint}"));
+            }
+        }
+        Ok(self)
+    }
+
+    pub const fn is_encrypted(&self) -> bool {
+        self.key.is_some()
+    }
+
+    /// In which mode the server encrypts, if the log tells.
+    pub fn cipher_mode(&self) -> Option<CipherMode> {
+        self.key.as_ref().and_then(LogKey::mode)
+    }
+
+    /// To be read with so many requests of that size in flight.
+    pub fn tuned(mut self, tuning: &Tuning) -> Self {
+        self.options.block_size = tuning.log_block;
+        self.options.depth = tuning.log_ahead;
+        self
+    }
+
+    /// To be read on another device than its file's, of which this log is the first file.
+    pub fn on_clock(mut self, clock: &SimTime) -> Self {
+        (self.files, self.clock, self.options.io) = (clock.file_set(), Some(clock.clone()), IoMode::Direct);
+        self
+    }
+
+    /// What there is to read from the checkpoint on, once around the file.
+    pub fn source(&self) -> Source<'_> {
+        let from = MtrReader::place(&self.parsed, self.parsed.checkpoint.lsn).unwrap_or(START_OFFSET as u64);
+        let lap = [from..self.parsed.size, self.parsed.payload_start()..from];
+        let stretches: Vec<_> = lap.into_iter().filter(|stretch| !stretch.is_empty()).collect();
+        let plan = LogPlan::new(&stretches, self.options.block_size);
+        let engines = self.clock.iter().map(|clock| clock as &dyn OpenQueue).collect();
+        Source { log: self, stretches, plan, engines, counters: Counters::new(1) }
+    }
+
+    /// Fails if the log is damaged: all of it is read for that.
     pub fn check(&self) -> Result<()> {
         let damage = |error: &dyn std::fmt::Display| damaged(format!("{}: {error}", self.path.display()));
         let plan = match verify_mariadb::plan(&self.parsed) {
             Ok(plan) => plan,
             Err(error) => return damage(&error),
         };
-        let Verifier::Stream(mut verifier) = plan.verifier else { return refused("the redo log has blocks") };
+        let mut verifier = match plan.verifier {
+            Verifier::Stream(verifier) => verifier,
+            Verifier::Blocks(verifier) => return self.check_blocks(&plan.segments, verifier),
+        };
         for segment in &plan.segments {
             self.verify(segment.offset, segment.offset + segment.len, &mut verifier)?;
         }
         let (last, summary) = verifier.finish();
-        if let Some(found) = last.first() {
-            return damage(&format!("the redo log is damaged from LSN {} to LSN {}", found.from, found.to));
+        match last.first() {
+            Some(found) => self.damaged_between(found),
+            None if summary.is_damaged() => damage(&"the record that belongs to the newest checkpoint is missing"),
+            None => Ok(()),
         }
-        if summary.is_damaged() {
-            return damage(&"the record that belongs to the newest checkpoint is missing");
+    }
+
+    /// Fails if the log goes on behind `end`, where its mini-transactions ended: then it is damaged there.
+    pub fn check_end(&self, end: Lsn) -> Result<()> {
+        let (start, first) = (self.parsed.payload_start(), self.parsed.offset_of(self.parsed.checkpoint.lsn));
+        let (Some(from), Some(first)) = (self.parsed.offset_of(end), first) else { return Ok(()) };
+        let mut verifier = StreamVerifier::at(&self.parsed, end);
+        // Where the ring is full, it ends where it begins.
+        let is_around = from < first || (from == first && end > self.parsed.checkpoint.lsn);
+        let stretches = if is_around { [from..first, 0..0] } else { [from..self.parsed.size, start..first] };
+        for stretch in stretches {
+            self.verify(stretch.start, stretch.end, &mut verifier)?;
         }
-        Ok(())
+        let (last, _) = verifier.finish();
+        match last.first() {
+            Some(found) => self.damaged_between(found),
+            None => Ok(()),
+        }
+    }
+
+    fn damaged_between(&self, found: &StreamDamage) -> Result<()> {
+        let range = format!("from LSN {} to LSN {}", found.from, found.to);
+        damaged(format!("{}: the redo log is damaged {range}", self.path.display()))
     }
 
     fn verify(&self, mut offset: u64, end: u64, verifier: &mut StreamVerifier) -> Result<()> {
         while offset < end {
             let len = usize::try_from(end - offset).unwrap_or(PIECE).min(PIECE);
-            let bytes = read(&self.file, offset, len).map_err(failed(&self.path, "reading the redo log"))?;
+            let bytes = read_up_to(&self.file, offset, len).map_err(failed(&self.path, "reading the redo log"))?;
             let mut piece = bytes.as_slice();
             if let Some(found) = verifier.next_damage(&mut piece) {
-                let range = format!("from LSN {} to LSN {}", found.from, found.to);
-                return damaged(format!("{}: the redo log is damaged {range}", self.path.display()));
+                return self.damaged_between(&found);
             }
-            if bytes.is_empty() {
+            if bytes.is_empty() || verifier.is_done() {
                 break;
             }
             offset += bytes.len() as u64;
@@ -105,8 +210,13 @@ impl RedoLog {
     /// What closes a log that ends at `end`, after which these tablespaces are named. Fails if there is no room for it but where the
     /// log is needed until then.
     pub fn closing(&self, end: Lsn, named: &[(SpaceId, Vec<u8>)]) -> Result<Vec<u8>> {
+        if self.is_of_blocks() {
+            return self.closing_block(end);
+        }
         let named = named.iter().map(|(space, name)| (*space, name.as_slice()));
-        let Some(bytes) = closing(&self.parsed, end, named) else { return refused("the redo log cannot be closed") };
+        let Some(bytes) = closing(&self.parsed, self.key.as_ref(), end, named) else {
+            return refused("the redo log cannot be closed");
+        };
         let capacity = self.parsed.size - self.parsed.payload_start();
         if end.0 - self.parsed.checkpoint.lsn.0 + bytes.len() as u64 > capacity {
             return refused("the redo log is full, and has no room for the record that closes it");
@@ -116,6 +226,9 @@ impl RedoLog {
 
     /// Says that everything up to `end` is in the data files: the server starts there, without recovery.
     pub fn close(&self, end: Lsn, closing: &[u8]) -> Result<()> {
+        if self.is_of_blocks() {
+            return self.close_blocks(end, closing);
+        }
         let Some((slot, slot_at)) = clean_slot(end).zip(spare_slot(&self.header, &self.parsed)) else {
             return refused("the redo log has no place for a checkpoint");
         };
@@ -134,12 +247,77 @@ impl RedoLog {
     }
 }
 
-/// A log while it is read.
-pub(super) struct Scan<'l> {
+/// Stretches of the log's file in blocks, in the order of the log.
+struct LogPlan {
+    block_size: u32,
+    blocks: Vec<Block>,
+    next: AtomicUsize,
+}
+
+impl LogPlan {
+    fn new(stretches: &[Range<u64>], block_size: u32) -> Self {
+        let (size, align) = (u64::from(block_size), u64::from(BLOCK_ALIGN));
+        let blocks = stretches.iter().flat_map(|stretch| {
+            let from = stretch.start - stretch.start % align;
+            let end = stretch.end;
+            (from..end).step_by(block_size as usize).map(move |offset| {
+                let len = u32::try_from((end - offset).min(size)).unwrap_or(block_size);
+                Block { file: FileId(0), offset, len }
+            })
+        });
+        Self { block_size, blocks: blocks.collect(), next: AtomicUsize::new(0) }
+    }
+}
+
+impl flow::Plan for LogPlan {
+    fn next(&self) -> Option<Block> {
+        self.blocks.get(self.next.fetch_add(1, Ordering::Relaxed)).copied()
+    }
+
+    fn block_size(&self) -> u32 {
+        self.block_size
+    }
+}
+
+/// A log that is to be read.
+pub(super) struct Source<'l> {
     log: &'l RedoLog,
-    reader: MtrReader,
-    /// What is left to read, as file offsets.
-    stretches: [(u64, u64); 2],
+    stretches: Vec<Range<u64>>,
+    plan: LogPlan,
+    /// Those of the log's own device, if there are none here.
+    engines: Vec<&'l dyn OpenQueue>,
+    counters: Counters,
+}
+
+impl Source<'_> {
+    /// Reads on from the checkpoint, with many blocks asked for ahead. Once.
+    pub fn scan(&self) -> Result<Scan<'_>> {
+        let (log, counters) = (self.log, self.counters.worker(0));
+        let reader = match self.engines.as_slice() {
+            [] => Reader::new(&log.files, &self.plan, &log.options, counters),
+            engines => Reader::with_engines(&log.files, &self.plan, &log.options, counters, engines),
+        };
+        let reader = reader.map_err(|error| failed(&self.log.path, "reading the redo log")(io::Error::other(error)))?;
+        Ok(Scan {
+            log: self.log,
+            stretches: &self.stretches,
+            stretch: 0,
+            reader,
+            mtrs: MtrReader::new(&self.log.parsed, self.log.key.clone(), self.log.parsed.checkpoint.lsn),
+            piece: Vec::new(),
+            used: 0,
+        })
+    }
+}
+
+/// A log while it is read.
+pub(super) struct Scan<'s> {
+    log: &'s RedoLog,
+    stretches: &'s [Range<u64>],
+    /// Of these, the one that is being read.
+    stretch: usize,
+    reader: Reader<'s>,
+    mtrs: MtrReader,
     piece: Vec<u8>,
     used: usize,
 }
@@ -149,48 +327,44 @@ impl Scan<'_> {
     pub fn run(&mut self, take: &mut dyn FnMut(&Mtr<'_>) -> Result<bool>) -> Result<bool> {
         loop {
             let mut input = self.piece.get(self.used..).unwrap_or_default();
-            while let Some(mtr) = self.reader.next_mtr(&mut input) {
+            while let Some(mtr) = self.mtrs.next_mtr(&mut input) {
                 let goes_on = take(&mtr)?;
                 self.used = self.piece.len() - input.len();
                 if !goes_on {
                     return Ok(true);
                 }
             }
-            if self.reader.has_ended() || !self.refill()? {
+            if self.mtrs.has_ended() || !self.refill()? {
                 return Ok(false);
             }
         }
     }
 
     fn refill(&mut self) -> Result<bool> {
-        let Some((at, end)) = self.stretches.iter_mut().find_map(|(at, end)| (*at < *end).then_some((at, end))) else {
-            return Ok(false);
-        };
-        let len = usize::try_from(*end - *at).unwrap_or(PIECE).min(PIECE);
-        self.piece = read(&self.log.file, *at, len).map_err(failed(&self.log.path, "reading the redo log"))?;
+        let failed = |error| failed(&self.log.path, "reading the redo log")(io::Error::other(error));
         self.used = 0;
-        *at += self.piece.len() as u64;
-        Ok(!self.piece.is_empty())
+        self.piece.clear();
+        let Some(piece) = self.reader.next() else { return Ok(false) };
+        let piece = piece.map_err(|failure| failed(failure.error))?;
+        if let Some(gap) = piece.gaps.first() {
+            return Err(failed(Arc::clone(&gap.error)));
+        }
+        let Some(stretch) = self.stretches.get(self.stretch) else { return Ok(false) };
+        // Blocks begin where the device wants it.
+        let from = usize::try_from(stretch.start.saturating_sub(piece.offset)).unwrap_or(usize::MAX);
+        self.piece.extend_from_slice(piece.bytes.get(from..).unwrap_or_default());
+        let end = piece.offset + piece.bytes.len() as u64;
+        self.stretch += usize::from(end >= stretch.end || piece.bytes.len() < piece.asked as usize);
+        Ok(true)
     }
 
     /// Where the log ends, once it has.
     pub fn at(&self) -> Lsn {
-        self.reader.at()
+        self.mtrs.at()
     }
-}
 
-/// Up to `len` bytes at `offset`; fewer where the file ends.
-pub(super) fn read(file: &File, offset: u64, len: usize) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; len];
-    let mut filled = 0;
-    while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-        match file.read_at(rest, offset + filled as u64) {
-            Ok(0) => break,
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
+    /// Whether that is where it makes no sense any more.
+    pub fn is_garbled(&self) -> bool {
+        self.mtrs.is_garbled()
     }
-    bytes.truncate(filled);
-    Ok(bytes)
 }

@@ -3,50 +3,67 @@
 //! ```text
 //! lock -> shadow of an interrupted run, replayed -> plan: whole log read and verified, first pages, names (nothing is written before)
 //!   -> files renamed, made, sized -> torn pages from their doublewrite copies
-//!   -> rounds: log -> RedoBatch -> pages read, sorted and coalesced -> Replay on all cores -> sealed -> WriteBack
+//!   -> parts of the pages: log -> RedoBatch -> stretches read, changed by all cores (Replay), sealed, written: flow::rewrite, all at once
 //!   -> files synced -> the log closed: its checkpoint is its end now
 //! ```
 //!
 //! The checkpoint is advanced once, behind everything: whoever starts before that, this program or the server, begins at the same
 //! place of the log, and finds every page whole. What unfinished transactions did is undone by the server at its next start.
 //!
-//! A round takes as much of the log as fits into memory, whole mini-transactions. What it may apply depends on the rest of the log too
-//! (`voids`), which the plan has read; so the bytes at the end are the same for every size of the rounds.
+//! A log whose redo does not fit into memory is read once for each part of the pages (`load`), so that each page is read and written
+//! once. Only where not even the redo of a few pages fits, a part takes several rounds, each of as many mini-transactions as fit. What
+//! a round may apply depends on the rest of the log too (`voids`), which the plan has read; so the bytes at the end are always the same.
 //!
-//! Not recovered, and refused before anything is written: logs of MariaDB 10.5 to 10.7, encrypted logs, encrypted tablespaces
-//! that the log changes, tablespaces outside of the datadir, system tablespaces of several files. Pages of page_compressed
-//! tablespaces are written uncompressed, which the server reads, and compresses again when it writes them.
+//! Encrypted logs and tablespaces are recovered with the server's keys, and stay encrypted (`crypt`). Ending before the log does:
+//! `until`. Files outside of the datadir: `outside`. Pages of page_compressed tablespaces are written uncompressed, which the server
+//! reads, and compresses again when it writes them.
 
 mod apply;
+mod crypt;
 mod doublewrite;
 mod error;
 mod files;
+mod load;
 mod log;
-mod pages;
+mod outside;
 mod place;
 mod plan;
 mod simulated;
+mod stretches;
 mod survey;
+mod system;
+mod timed;
+mod until;
 mod voids;
+mod wanted;
 
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use flow::write_back::{Replayed, Target, WriteBack, WriteBackOptions};
-use flow::{FileHandle, FileId};
+use flow::queue::{OpenQueue, Threads};
+use flow::rewrite::{Replayed, RewriteOptions, Target, replay};
+use flow::{Engine, FileHandle, FileId};
+use format::Lsn;
+use format::keyring::KeyStore;
 
 use self::apply::{Counts, Work};
 pub use self::error::RecoverError;
 use self::error::{Result, failed, refused};
 use self::files::{Done, Files, resolve};
 use self::log::RedoLog;
-use self::pages::PageReader;
+use self::outside::Outside;
 use self::place::Lock;
-use self::plan::{Plan, Wanted};
+pub(crate) use self::place::copy as copy_datadir;
+use self::plan::Plan;
 #[doc(hidden)]
 pub use self::simulated::Simulated;
+use self::survey::Survey;
+pub(crate) use self::timed::{Clocked, on_clock};
+use self::until::Ending;
+use self::wanted::Wanted;
+use crate::source::keys::KeyFiles;
 
 /// Holds pages while they are written in place.
 pub const SHADOW_NAME: &str = "innokit-recover.shadow";
@@ -55,24 +72,60 @@ const MEMORY_FIXED: usize = 32 << 20;
 /// The least memory that a round can do with.
 const MEMORY_MIN: usize = 64 << 20;
 
-/// A few large writes keep any device busy.
-const WRITING: WriteBackOptions = WriteBackOptions { memory: 0, depth: 8, write_max: 512 << 10, tag: 0 };
+/// Bytes of pages in memory at a time, at most: more does not keep a device any busier.
+const PAGES_MAX: usize = 96 << 20;
+/// What the plan takes at most: some 50 bytes of each page that is freed or made anew.
+const PLAN_MAX: usize = 256 << 20;
+/// How the device is used. Each of these can be taken back, to see what it brings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tuning {
+    /// Bytes of a request to the log: a multiple of 64 KiB.
+    pub log_block: u32,
+    /// Such requests in flight.
+    pub log_ahead: u32,
+    /// Requests to pages in flight.
+    pub depth: u32,
+    /// Bytes of such a request at most, but one page is always read at once; `None`: long ones, as long as there is memory for enough of them.
+    pub stretch_max: Option<u32>,
+    /// Bytes of the shadow, after which every file is synced.
+    pub shadow_max: u64,
+    /// Whether pages are read while others are changed and written.
+    pub overlap: bool,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        let (log_block, log_ahead) = (512 << 10, 32);
+        Self { log_block, log_ahead, depth: 64, stretch_max: None, shadow_max: 256 << 20, overlap: true }
+    }
+}
 
 /// How the memory is shared out, in bytes.
 #[derive(Debug, Clone, Copy)]
 struct Budget {
-    /// The redo of a round.
-    redo: usize,
-    /// Pages until they are written.
+    /// Pages on their way.
     pages: usize,
     /// What the plan knows of tablespaces and pages.
     plan: usize,
+    /// The redo of a part of the pages.
+    redo: usize,
 }
 
 impl Budget {
     fn of(memory: usize) -> Self {
-        let free = memory.max(MEMORY_MIN) - MEMORY_FIXED;
-        Self { redo: free / 2, pages: free / 4, plan: free / 4 }
+        let all = memory.max(MEMORY_MIN) - MEMORY_FIXED;
+        let (pages, plan) = ((all / 4).min(PAGES_MAX), (all / 4).min(PLAN_MAX));
+        Self { pages, plan, redo: all - pages - plan }
+    }
+
+    /// Long stretches, as long as there is room for enough of them.
+    fn rewrite(&self, plan: &Plan, tuning: &Tuning) -> RewriteOptions {
+        let stretch_max = tuning.stretch_max.unwrap_or(if self.pages < 64 << 20 { 128 << 10 } else { 512 << 10 });
+        let page = plan.spaces.values().map(|space| space.format.physical().get()).max();
+        let (stretch_max, tag) = (stretch_max.max(page.unwrap_or(0)), plan.wanted.tag());
+        let workers = std::thread::available_parallelism().map_or(1, usize::from);
+        let Tuning { depth, shadow_max, overlap, .. } = *tuning;
+        RewriteOptions { memory: self.pages, stretch_max, depth, workers, overlap, shadow_max, tag }
     }
 }
 
@@ -83,16 +136,24 @@ pub struct RecoverOptions {
     pub to: Option<PathBuf>,
     /// Do everything but write.
     pub dry_run: bool,
+    /// End with the last mini-transaction that ends at this LSN or before, as if the server had died there. Refused where files are
+    /// later than that.
+    pub until: Option<Lsn>,
+    /// What opens encrypted logs and tablespaces.
+    pub keys: KeyFiles,
     /// Bytes of memory to work in; at least 64 MiB are taken. A log with more redo than fits is worked through in rounds.
     pub memory: usize,
     /// Bytes of the log in a round at most, however many fit. Tests want more rounds than their logs need.
     #[doc(hidden)]
     pub round: u64,
+    /// How the device is used.
+    pub tuning: Tuning,
 }
 
 impl Default for RecoverOptions {
     fn default() -> Self {
-        Self { to: None, dry_run: false, memory: 512 << 20, round: u64::MAX }
+        let (memory, round, tuning) = (512 << 20, u64::MAX, Tuning::default());
+        Self { to: None, dry_run: false, until: None, keys: KeyFiles::default(), memory, round, tuning }
     }
 }
 
@@ -107,6 +168,8 @@ pub struct Recovered {
     pub was_clean: bool,
     /// Mini-transactions since the checkpoint.
     pub mtrs: u64,
+    /// Later ones, which were left out.
+    pub mtrs_dropped: u64,
     /// Tablespaces that they change.
     pub tablespaces: u64,
     /// Parts in which the log was worked through.
@@ -121,8 +184,8 @@ pub struct Recovered {
     pub pages_freed: u64,
     /// Pages that were torn, and of which the server had kept a copy.
     pub pages_restored: u64,
-    /// Pages that an interrupted run had not finished writing.
-    pub pages_replayed: u64,
+    /// Pieces of pages that an interrupted run was writing, and that were written again.
+    pub pieces_replayed: u64,
     /// Tablespaces renamed.
     pub files_renamed: u64,
     /// Tablespaces made.
@@ -131,7 +194,7 @@ pub struct Recovered {
     pub files_resized: u64,
 }
 
-/// Recovers a datadir of MariaDB 10.8 or later.
+/// Recovers a datadir of MariaDB 10.5 or later.
 ///
 /// # Errors
 /// [`RecoverError`]. If it [is damage](RecoverError::is_damage), of the log or of a page, the server would meet it too. What was
@@ -140,70 +203,79 @@ pub fn recover(datadir: &Path, options: &RecoverOptions) -> Result<Recovered> {
     if !datadir.join("ibdata1").is_file() || !datadir.join("ib_logfile0").is_file() {
         return refused(format!("{}: no datadir: ibdata1 or ib_logfile0 is not there", datadir.display()));
     }
-    let budget = Budget::of(options.memory);
+    let keys = options.keys.read()?;
     match &options.to {
         Some(to) if !options.dry_run => {
-            check_and_copy(datadir, to, budget)?;
-            recover_in_place(to, budget, options.round)
+            check_and_copy(datadir, to, options, &keys)?;
+            recover_in_place(to, options, &keys)
         }
-        _ if options.dry_run => dry_run(datadir, budget),
-        _ => recover_in_place(datadir, budget, options.round),
+        _ if options.dry_run => dry_run(datadir, options, &keys),
+        _ => recover_in_place(datadir, options, &keys),
     }
 }
 
 /// The copy may be large: what cannot be recovered should be known before.
-fn check_and_copy(datadir: &Path, to: &Path, budget: Budget) -> Result<()> {
+fn check_and_copy(datadir: &Path, to: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<()> {
     let lock = Lock::take(datadir, false)?;
-    let wanted = Wanted::read(&RedoLog::open(datadir, false)?, budget.plan)?;
-    if !datadir.join(SHADOW_NAME).exists() {
-        Plan::make(datadir, wanted)?;
-    }
-    place::copy(datadir, to)?;
+    let memory = Budget::of(options.memory).plan;
+    let wanted = Wanted::read(&RedoLog::open(datadir, false, keys)?, memory, 0, options.until)?;
+    let outside = if datadir.join(SHADOW_NAME).exists() {
+        Survey::take(datadir, &wanted)?.outside
+    } else {
+        Plan::make(datadir, wanted, keys)?.outside
+    };
+    place::copy(datadir, to, &outside)?;
     drop(lock);
     // Copying closes files, which gives up their locks: a server that was started meanwhile has them now.
     Lock::take(datadir, false).map(drop)
 }
 
-fn dry_run(datadir: &Path, budget: Budget) -> Result<Recovered> {
+fn dry_run(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<Recovered> {
+    let budget = Budget::of(options.memory);
     let _lock = Lock::take(datadir, false)?;
     if datadir.join(SHADOW_NAME).exists() {
         return refused("an interrupted run is to be finished first: what would be done is known only after that");
     }
-    let log = RedoLog::open(datadir, false)?;
-    let plan = Plan::make(datadir, Wanted::read(&log, budget.plan)?)?;
+    let log = RedoLog::open(datadir, false, keys)?;
+    let plan = Plan::make(datadir, Wanted::read(&log, budget.plan, budget.redo, options.until)?, keys)?;
     if plan.wanted.is_clean {
         return Ok(summary(&plan, Counts::default(), Done::default(), 0));
     }
-    log.closing(plan.wanted.end, &plan.named())?;
+    Ending::of(&log, &plan)?;
     let (files, done) = Files::as_they_are(datadir, &plan)?;
-    let mut work = Work::new(&plan, &files, PageReader::engine(), None)?;
+    let mut work = Work::new(&plan, &files, engine(), None, budget.rewrite(&plan, &options.tuning))?;
     work.restore()?;
-    work.run_dry(&log, budget.redo, budget.pages)?;
-    Ok(summary(&plan, work.counts, done, 0))
+    work.run(&log, budget.redo, None)?;
+    Ok(summary(&plan, work.finish()?, done, 0))
 }
 
-fn recover_in_place(datadir: &Path, budget: Budget, round: u64) -> Result<Recovered> {
+fn recover_in_place(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<Recovered> {
+    let (budget, tuning) = (Budget::of(options.memory), &options.tuning);
     let _lock = Lock::take(datadir, true)?;
-    let log = RedoLog::open(datadir, true)?;
-    let wanted = Wanted::read(&log, budget.plan)?;
-    let options = WriteBackOptions { memory: budget.pages, tag: wanted.tag(), ..WRITING };
-    let replayed = finish_interrupted(datadir, options)?;
-    let plan = Plan::make(datadir, wanted)?;
+    let log = RedoLog::open(datadir, true, keys)?.tuned(tuning);
+    let at_once = if options.round == u64::MAX { budget.redo } else { 0 };
+    let wanted = Wanted::read(&log, budget.plan, at_once, options.until)?;
+    let replayed = finish_interrupted(datadir, wanted.tag())?;
+    let plan = Plan::make(datadir, wanted, keys)?;
     if plan.wanted.is_clean {
+        outside::unmark(datadir)?;
         return Ok(summary(&plan, Counts::default(), Done::default(), replayed));
     }
-    let closing = log.closing(plan.wanted.end, &plan.named())?;
+    let ending = Ending::of(&log, &plan)?;
     let mut done = Done::default();
     let files = Files::as_they_should_be(datadir, &plan, &mut done)?;
-    let mut writer = WriteBack::open(PageReader::engine(), shadow(datadir, true)?, options)?;
-    files.targets().for_each(|target| writer.add_file(target));
-    let mut work = Work::new(&plan, &files, PageReader::engine(), Some(writer))?;
+    let mut work = Work::new(&plan, &files, engine(), Some(shadow(datadir, true)?), budget.rewrite(&plan, tuning))?;
+    work.forget_later_copies()?;
     work.restore()?;
-    work.run(&log, budget.redo, round)?;
+    work.run(&log, budget.redo, Some(options.round))?;
+    if log.is_of_blocks() {
+        work.put_flush_lsn(plan.wanted.end)?;
+    }
     let counts = work.finish()?;
     files.sync()?;
     remove_shadow(datadir)?;
-    log.close(plan.wanted.end, &closing)?;
+    ending.write(&log, plan.wanted.end)?;
+    outside::unmark(datadir)?;
     Ok(summary(&plan, counts, done, replayed))
 }
 
@@ -217,19 +289,25 @@ fn shadow(datadir: &Path, make: bool) -> Result<Target> {
     Ok(Target { file: FileId(u32::MAX), handle: FileHandle::of_file(file, false), name })
 }
 
-/// Writes what an interrupted run was writing; pages written. A shadow of another checkpoint is of no use: the server went on since.
-fn finish_interrupted(datadir: &Path, options: WriteBackOptions) -> Result<u64> {
+/// The engine that works here.
+fn engine() -> &'static dyn OpenQueue {
+    let works = |engine: &&&dyn OpenQueue| engine.open(1, &[]).is_ok();
+    Engine::Auto.candidates().iter().find(works).copied().unwrap_or(&Threads)
+}
+
+/// Makes whole what an interrupted run was writing; pieces of pages. A shadow of another checkpoint is of no use: the server went on
+/// since.
+fn finish_interrupted(datadir: &Path, tag: u64) -> Result<u64> {
     if !datadir.join(SHADOW_NAME).exists() {
         return Ok(0);
     }
-    let mut writer = WriteBack::open(PageReader::engine(), shadow(datadir, false)?, options)?;
     let mut number = 0;
-    let replayed = writer.replay(|name| {
+    let replayed = replay(engine(), &shadow(datadir, false)?, tag, |name| {
         number += 1;
-        resolve(datadir, name, number)
+        resolve(datadir, Outside::of(datadir), name, number)
     })?;
     remove_shadow(datadir)?;
-    Ok(if let Replayed::Blocks(blocks) = replayed { blocks } else { 0 })
+    Ok(if let Replayed::Pieces(pieces) = replayed { pieces } else { 0 })
 }
 
 fn remove_shadow(datadir: &Path) -> Result<()> {
@@ -246,6 +324,7 @@ fn summary(plan: &Plan, counts: Counts, done: Done, replayed: u64) -> Recovered 
         end_lsn: plan.wanted.end.0,
         was_clean: plan.wanted.is_clean,
         mtrs: plan.wanted.mtrs,
+        mtrs_dropped: plan.wanted.rest.as_ref().map_or(0, |rest| rest.mtrs),
         tablespaces: plan.spaces.len() as u64,
         rounds: counts.rounds,
         pages_read: counts.read,
@@ -253,7 +332,7 @@ fn summary(plan: &Plan, counts: Counts, done: Done, replayed: u64) -> Recovered 
         pages_unchanged: counts.unchanged,
         pages_freed: counts.freed,
         pages_restored: counts.restored,
-        pages_replayed: replayed,
+        pieces_replayed: replayed,
         files_renamed: done.renamed,
         files_made: done.made,
         files_resized: done.resized,

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, fcntl_lock, syncfs};
 
 use super::error::{Result, failed, refused};
+use super::outside;
+use crate::source::name::NameHint;
 
 const LOG: &str = "ib_logfile0";
 /// The files that a running server has locked.
@@ -44,8 +46,8 @@ impl Lock {
     }
 }
 
-/// Copies a datadir, sharing its blocks where the file system can.
-pub(super) fn copy(from: &Path, to: &Path) -> Result<()> {
+/// Copies a datadir, sharing its blocks where the file system can. What lies `outside` of it comes to lie inside, without link files.
+pub(crate) fn copy(from: &Path, to: &Path, outside: &[PathBuf]) -> Result<()> {
     let is_empty = fs::read_dir(to).map(|mut entries| entries.next().is_none()).unwrap_or(!to.exists());
     if !is_empty {
         return refused(format!("{}: there is something already", to.display()));
@@ -57,12 +59,34 @@ pub(super) fn copy(from: &Path, to: &Path) -> Result<()> {
     {
         return refused(format!("{}: the copy cannot lie in the datadir itself", to.display()));
     }
+    let moves = moves(from, outside)?;
     copy_below(from, to, from)?;
+    for (source, target) in moves {
+        fs::copy(source, to.join(target)).map_err(failed(source, "copying the file"))?;
+    }
+    outside::mark(to)?;
     sync_all_below(to)?;
     // Without its log a datadir is none: a copy that was interrupted is not taken for one.
     let (log, copied) = (from.join(LOG), to.join(LOG));
     fs::copy(&log, &copied).map_err(failed(&log, "copying the file"))?;
     sync_all_below(to)
+}
+
+/// Files from outside, and their places in the copy.
+fn moves<'p>(from: &Path, outside: &'p [PathBuf]) -> Result<Vec<(&'p PathBuf, PathBuf)>> {
+    let mut moves: Vec<(&PathBuf, PathBuf)> = Vec::new();
+    for source in outside {
+        let target = outside::inside(source).filter(|target| {
+            let is_new = moves.iter().all(|(_, other)| other != target);
+            is_new && !from.join(target).exists() && target.parent().is_some_and(|dir| from.join(dir).is_dir())
+        });
+        let Some(target) = target else {
+            let name = source.display();
+            return refused(format!("{name} lies outside of the datadir, and a copy has no place for it that is free"));
+        };
+        moves.push((source, target));
+    }
+    Ok(moves)
 }
 
 fn sync_all_below(to: &Path) -> Result<()> {
@@ -79,7 +103,7 @@ fn copy_below(from: &Path, to: &Path, datadir: &Path) -> Result<()> {
         let metadata = fs::metadata(&source).map_err(failed(&source, "looking at the file"))?;
         if metadata.is_dir() {
             copy_below(&source, &target, datadir)?;
-        } else if metadata.is_file() && source != datadir.join(LOG) {
+        } else if metadata.is_file() && source != datadir.join(LOG) && NameHint::of(&source) != NameHint::Link {
             fs::copy(&source, &target).map_err(failed(&source, "copying the file"))?;
         }
     }

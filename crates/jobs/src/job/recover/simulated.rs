@@ -4,15 +4,17 @@ use std::fs;
 use std::path::Path;
 
 use flow::queue::OpenQueue;
-use flow::write_back::{Target, WriteBack, WriteBackOptions};
+use flow::rewrite::{RewriteOptions, Target, replay};
 use flow::{FileHandle, FileId};
 
 use super::apply::Work;
 use super::error::{Result, failed};
 use super::files::Files;
 use super::log::RedoLog;
-use super::plan::{Plan, Wanted};
+use super::plan::Plan;
+use super::wanted::Wanted;
 use super::{Budget, MEMORY_MIN, SHADOW_NAME};
+use crate::source::keys::KeyFiles;
 
 /// What is to be done to a datadir, on a device that keeps its files itself.
 #[doc(hidden)]
@@ -30,17 +32,23 @@ impl Simulated {
     ///
     /// # Errors
     /// As [`recover`](super::recover).
-    pub fn plan(datadir: &Path) -> Result<Self> {
-        let log = RedoLog::open(datadir, false)?;
-        let plan = Plan::make(datadir, Wanted::read(&log, Budget::of(MEMORY_MIN).plan)?)?;
+    pub fn plan(datadir: &Path, keys: &KeyFiles) -> Result<Self> {
+        let keys = keys.read()?;
+        let log = RedoLog::open(datadir, false, &keys)?;
+        let plan = Plan::make(datadir, Wanted::read(&log, Budget::of(MEMORY_MIN).plan, 0, None)?, &keys)?;
         let mut contents = Vec::new();
         for space in plan.spaces.values() {
-            let path = datadir.join(space.renamed_from.as_ref().unwrap_or(&space.path));
-            let mut bytes = if path.exists() { fs::read(&path).map_err(failed(&path, "reading"))? } else { Vec::new() };
-            if space.needs_resizing(bytes.len() as u64) {
-                bytes.resize(usize::try_from(space.len).unwrap_or(0), 0);
+            let parts = space.parts_now();
+            let count = parts.len();
+            for (part, is_last) in parts.into_iter().zip((1..).map(|number| number == count)) {
+                let path = datadir.join(part.path);
+                let mut bytes =
+                    if path.exists() { fs::read(&path).map_err(failed(&path, "reading"))? } else { Vec::new() };
+                if is_last && space.needs_resizing(part.start + bytes.len() as u64) {
+                    bytes.resize(usize::try_from(space.len - part.start).unwrap_or(0), 0);
+                }
+                contents.push(bytes);
             }
-            contents.push(bytes);
         }
         let files = Files::of_engine(&plan);
         Ok(Self { log, plan, files, contents })
@@ -50,17 +58,15 @@ impl Simulated {
     ///
     /// # Errors
     /// As [`recover`](super::recover).
-    pub fn recover_pages(&self, device: &dyn OpenQueue, options: WriteBackOptions, round: u64) -> Result<()> {
-        let options = WriteBackOptions { tag: self.plan.wanted.tag(), ..options };
+    pub fn recover_pages(&self, device: &dyn OpenQueue, options: RewriteOptions, round: u64) -> Result<()> {
+        let options = RewriteOptions { tag: self.plan.wanted.tag(), ..options };
         let number = u32::try_from(self.contents.len()).unwrap_or(u32::MAX);
         let name = SHADOW_NAME.as_bytes().to_vec();
         let shadow = Target { file: FileId(number), handle: FileHandle::of_engine(), name };
-        let mut writer = WriteBack::open(device, shadow, options)?;
-        writer.replay(|name| self.files.targets().find(|target| target.name == name))?;
-        self.files.targets().for_each(|target| writer.add_file(target));
-        let mut work = Work::new(&self.plan, &self.files, device, Some(writer))?;
+        replay(device, &shadow, options.tag, |name| self.files.targets().find(|target| target.name == name))?;
+        let mut work = Work::new(&self.plan, &self.files, device, Some(shadow), options)?;
         work.restore()?;
-        work.run(&self.log, Budget::of(MEMORY_MIN).redo, round)?;
+        work.run(&self.log, Budget::of(MEMORY_MIN).redo, Some(round))?;
         work.finish().map(drop)
     }
 }

@@ -1,23 +1,33 @@
 //! The tablespaces of a datadir, as their first pages tell.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use format::{PageId, SpaceFormat, SpaceId, Verdict, verify_page};
 
-use super::error::{Result, failed, refused};
-use super::log::read;
+use super::error::{Result, failed};
+use super::outside::refuse_open;
+use super::system::SystemFiles;
+use super::wanted::Wanted;
+use crate::source::datadir::link_target;
 use crate::source::name::NameHint;
+use crate::source::read_up_to;
 
 /// The largest page.
 const HEAD: usize = 1 << 16;
 
 /// What lies in a datadir.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Survey {
-    /// Files whose first page is sound, by tablespace; relative to the datadir.
+    /// Files whose first page is sound, by tablespace; relative to the datadir, or absolute if they lie outside.
     pub files: HashMap<SpaceId, Vec<PathBuf>>,
+    /// Files outside of the datadir that belong to it, sound or not.
+    pub outside: Vec<PathBuf>,
+    pub system: SystemFiles,
+    /// Link files, relative to the datadir.
+    links: Vec<PathBuf>,
 }
 
 /// The head of a file, if its first page is sound.
@@ -30,7 +40,7 @@ pub(super) struct Head {
 impl Head {
     /// Reads the head of the file; `None` where the first page is not sound.
     pub fn read(path: &Path) -> Result<Option<Self>> {
-        let bytes = File::open(path).and_then(|file| read(&file, 0, HEAD));
+        let bytes = File::open(path).and_then(|file| read_up_to(&file, 0, HEAD));
         Ok(Self::parse(&bytes.map_err(failed(path, "reading the first page"))?))
     }
 
@@ -46,19 +56,35 @@ impl Head {
 fn is_of_server(hint: NameHint, below: &Path) -> bool {
     match hint {
         NameHint::Table => true,
-        NameHint::System(_) | NameHint::Undo => below.as_os_str().is_empty(),
+        // The first page of the others is not the tablespace's first.
+        NameHint::System(1) | NameHint::Undo => below.as_os_str().is_empty(),
         _ => false,
     }
 }
 
 impl Survey {
-    /// Looks at every file that should be a tablespace by its name.
-    pub fn take(datadir: &Path) -> Result<Self> {
-        let mut survey = Self::default();
+    /// Looks at every file that should be a tablespace by its name, and at those outside that the log or a link file names.
+    pub fn take(datadir: &Path, wanted: &Wanted) -> Result<Self> {
+        let system = SystemFiles::find(datadir)?;
+        let mut survey = Self { files: HashMap::new(), outside: Vec::new(), system, links: Vec::new() };
         survey.walk(datadir, Path::new(""))?;
-        if datadir.join("ibdata2").exists() {
-            return refused("the system tablespace has several files, which cannot be recovered yet");
+        let links = std::mem::take(&mut survey.links).into_iter();
+        let linked = links.filter_map(|link| link_target(&datadir.join(link)).ok());
+        let named = wanted.names_outside().cloned();
+        let mut seen = HashSet::new();
+        for path in named.chain(linked.filter(|path| path.is_absolute())) {
+            // A link that leads nowhere was left by a table that is no more.
+            let Ok(file) = fs::metadata(&path) else { continue };
+            if !file.is_file() || !seen.insert((file.dev(), file.ino())) {
+                continue;
+            }
+            if let Some(head) = Head::read(&path)? {
+                survey.files.entry(head.format.space()).or_default().push(path.clone());
+            }
+            survey.outside.push(path);
         }
+        survey.outside.sort();
+        refuse_open(&survey.outside)?;
         Ok(survey)
     }
 
@@ -73,6 +99,8 @@ impl Survey {
             let hint = NameHint::of(&name);
             if metadata.is_dir() {
                 self.walk(datadir, &name)?;
+            } else if hint == NameHint::Link {
+                self.links.push(name);
             } else if is_of_server(hint, below)
                 && let Some(head) = Head::read(&path)?
             {

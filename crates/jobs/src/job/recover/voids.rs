@@ -7,29 +7,51 @@
 use std::collections::HashMap;
 use std::mem::size_of;
 
-use format::{Lsn, PageId};
+use format::{Lsn, PageId, PageNo, SpaceId};
 
 /// Bytes that a page takes here: what the map holds and, until that grows again, about as much that is empty.
 const PLACE_SIZE: usize = 2 * (size_of::<(PageId, Lsn)>() + 1);
 
-/// The mini-transactions that freed pages, or made them anew, for the last time.
+/// The mini-transactions that made worthless what pages held before.
 #[derive(Debug, Default)]
-pub(super) struct Voids(HashMap<PageId, Lsn>);
+pub(super) struct Voids {
+    /// Those that freed pages, or made them anew, for the last time.
+    pages: HashMap<PageId, Lsn>,
+    /// Those that cut down a tablespace, with the first page that is gone.
+    trims: HashMap<SpaceId, Vec<(Lsn, PageNo)>>,
+}
 
 impl Voids {
     /// The mini-transaction that began at `start` voids the page.
     pub fn add(&mut self, id: PageId, start: Lsn) {
-        self.0.insert(id, start);
+        self.pages.insert(id, start);
+    }
+
+    /// The mini-transaction that began at `start` cuts a tablespace down to so many pages; undo tablespaces are made anew then.
+    pub fn trim(&mut self, id: PageId, start: Lsn) {
+        let from = if id.space == SpaceId::SYSTEM { id.page_no } else { PageNo(0) };
+        self.trims.entry(id.space).or_default().push((start, from));
+    }
+
+    /// Whether the tablespace is cut down.
+    pub fn is_trimmed(&self, space: SpaceId) -> bool {
+        self.trims.contains_key(&space)
     }
 
     /// Whether redo of the mini-transaction that began at `start` is of use for the page.
     pub fn spare(&self, id: PageId, start: Lsn) -> bool {
-        self.0.get(&id).is_none_or(|&from| start >= from)
+        self.pages.get(&id).is_none_or(|&from| start >= from)
+            && self.trims.get(&id.space).into_iter().flatten().all(|&(from, first)| start >= from || id.page_no < first)
+    }
+
+    /// The pages.
+    pub fn pages(&self) -> impl Iterator<Item = PageId> {
+        self.pages.keys().copied()
     }
 
     /// Bytes that are in use.
     pub fn memory(&self) -> usize {
-        self.0.capacity() * PLACE_SIZE
+        self.pages.capacity() * PLACE_SIZE
     }
 }
 
@@ -46,5 +68,16 @@ mod tests {
         assert!(!voids.spare(page, Lsn(150)));
         assert!(voids.spare(page, Lsn(200)) && voids.spare(page, Lsn(201)) && voids.spare(other, Lsn(1)));
         assert!(voids.memory() > 0);
+    }
+
+    #[test]
+    fn of_a_tablespace_that_is_cut_down_redo_from_before_counts_only_for_what_is_left() {
+        let mut voids = Voids::default();
+        voids.trim(PageId::new(0, 768), Lsn(100));
+        voids.trim(PageId::new(3, 640), Lsn(200));
+        assert!(voids.is_trimmed(SpaceId(0)) && voids.is_trimmed(SpaceId(3)) && !voids.is_trimmed(SpaceId(1)));
+        assert!(voids.spare(PageId::new(0, 767), Lsn(50)) && voids.spare(PageId::new(0, 768), Lsn(100)));
+        assert!(!voids.spare(PageId::new(0, 768), Lsn(99)), "the page was made again later, if at all");
+        assert!(!voids.spare(PageId::new(3, 1), Lsn(199)), "undo tablespaces are made anew");
     }
 }

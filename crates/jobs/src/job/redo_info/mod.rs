@@ -7,7 +7,6 @@ pub mod report;
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use format::bytes::be;
@@ -24,6 +23,7 @@ use self::count::Count;
 use self::report::{CheckpointInfo, LogFileInfo, RedoInfo};
 use crate::Error;
 use crate::source::keys::KeyFiles;
+use crate::source::read_up_to;
 use crate::source::redo_log::log_files;
 
 /// Bytes read at once.
@@ -81,18 +81,7 @@ impl Log {
 
     /// Up to `len` bytes at `offset`; fewer where the file ends.
     fn read(&self, offset: u64, len: usize) -> Result<Vec<u8>, Error> {
-        let mut bytes = vec![0; len];
-        let mut filled = 0;
-        while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-            match self.file.read_at(rest, offset + filled as u64) {
-                Ok(0) => break,
-                Ok(count) => filled += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(source) => return Err(failed(&self.path, source)),
-            }
-        }
-        bytes.truncate(filled);
-        Ok(bytes)
+        read_up_to(&self.file, offset, len).map_err(|source| failed(&self.path, source))
     }
 
     /// Hands the bytes of the stretch to `take`, in pieces, until that has enough.

@@ -1,4 +1,5 @@
-//! A server of a test's own.
+//! A server of a test's own, and what lies around it.
+#![allow(dead_code, reason = "each test uses a part of it")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,6 +22,14 @@ pub fn script(name: &str, args: &[&str]) -> String {
     text
 }
 
+/// A datadir of the folder that the tests share.
+pub fn datadir(name: &str) -> PathBuf {
+    let given = std::env::var_os("INNOKIT_DATADIRS").map(PathBuf::from);
+    let folder = given.unwrap_or_else(|| repository().join("target/datadirs"));
+    script("make-datadirs.sh", &[folder.to_str().expect("a name")]);
+    folder.join(name)
+}
+
 pub fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).expect("makes the directory");
     for entry in fs::read_dir(from).expect("a directory") {
@@ -33,22 +42,35 @@ pub fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// A server of its own for a test. Whatever fails, it does not go on running.
-pub struct Server(pub PathBuf);
+/// A server of its own for a test: its datadir, and the kind of `server.sh`. Whatever fails, it does not go on running.
+pub struct Server(pub PathBuf, pub &'static str);
 
 impl Server {
     pub fn start(datadir: &Path, options: &[&str]) -> Self {
-        let server = Self(datadir.to_path_buf());
-        script("server.sh", &[&["mariadb", "init", server.path()], options].concat());
-        script("server.sh", &["mariadb", "start", server.path()]);
+        Self::start_kind("mariadb", datadir, options)
+    }
+
+    pub fn start_kind(kind: &'static str, datadir: &Path, options: &[&str]) -> Self {
+        let server = Self(datadir.to_path_buf(), kind);
+        script("server.sh", &[&[kind, "init", server.path()], options].concat());
+        script("server.sh", &[kind, "start", server.path()]);
         server
     }
 
     /// Starts on what is there already.
     pub fn again(datadir: &Path) -> Self {
-        let server = Self(datadir.to_path_buf());
-        script("server.sh", &["mariadb", "start", server.path()]);
+        Self::again_kind("mariadb", datadir)
+    }
+
+    pub fn again_kind(kind: &'static str, datadir: &Path) -> Self {
+        let server = Self(datadir.to_path_buf(), kind);
+        script("server.sh", &[kind, "start", server.path()]);
         server
+    }
+
+    /// Shuts the server down, with everything purged.
+    pub fn stop(&self) {
+        script("server.sh", &[self.1, "stop", self.path(), "0"]);
     }
 
     pub fn path(&self) -> &str {
@@ -74,13 +96,13 @@ impl Server {
 
     /// What a statement returns, without headings.
     pub fn ask(&self, sql: &str) -> String {
-        script("server.sh", &["mariadb", "sql", self.path(), "-N", "-B", "-e", sql])
+        script("server.sh", &[self.1, "sql", self.path(), "-N", "-B", "-e", sql])
     }
 
     /// The same, or what the server says instead.
     pub fn try_ask(&self, sql: &str) -> String {
         let mut command = Command::new(repository().join("scripts/server.sh"));
-        let output = command.args(["mariadb", "sql", self.path(), "-N", "-B", "-e", sql]).output().expect("bash runs");
+        let output = command.args([self.1, "sql", self.path(), "-N", "-B", "-e", sql]).output().expect("bash runs");
         String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
     }
 
@@ -94,8 +116,13 @@ impl Server {
         let file = self.0.with_extension("sql");
         fs::write(&file, sql).expect("writes");
         let mut command = Command::new(repository().join("scripts/server.sh"));
-        command.args(["mariadb", "sql", self.path()]).stdin(fs::File::open(&file).expect("opens"));
+        command.args([self.1, "sql", self.path()]).stdin(fs::File::open(&file).expect("opens"));
         command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("bash runs")
+    }
+
+    /// Kills the server as it is.
+    pub fn kill(&self) {
+        script("server.sh", &["mariadb", "kill9", self.path()]);
     }
 
     /// Kills the server under the load: not before that has changed every table and gone on for some time.
@@ -112,7 +139,7 @@ impl Server {
             std::thread::sleep(Duration::from_millis(20));
         }
         std::thread::sleep(after);
-        script("server.sh", &["mariadb", "kill9", self.path()]);
+        self.kill();
         client.wait().expect("it loses its server");
     }
 }
@@ -120,6 +147,6 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         let mut stop = Command::new(repository().join("scripts/server.sh"));
-        drop(stop.args(["mariadb", "kill9", self.path()]).stderr(Stdio::null()).status());
+        drop(stop.args([self.1, "kill9", self.path()]).stderr(Stdio::null()).status());
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use super::{Target, WriteBackError};
+use super::{RewriteError, Target};
 use crate::queue::{Completion, OpenQueue, Operation, Queue, Request};
 use crate::{Buffer, BufferPool};
 
@@ -29,14 +29,14 @@ struct Pending {
 }
 
 impl Pending {
-    fn failed(&self, source: io::Error) -> WriteBackError {
+    fn failed(&self, source: io::Error) -> RewriteError {
         let action = match self.operation {
             Operation::Read => "reading",
             Operation::Write => "writing",
             Operation::Sync => "making durable what was written",
         };
         let name = String::from_utf8_lossy(&self.target.name).into_owned();
-        WriteBackError::Io { name, action, source: Arc::new(source) }
+        RewriteError::Io { name, action, source: Arc::new(source) }
     }
 }
 
@@ -54,13 +54,8 @@ impl Channel {
         Ok(Self { queue, pool, in_flight, write_max: write_max as usize, done: Vec::new() })
     }
 
-    /// Bytes of a write at most.
-    pub const fn write_max(&self) -> usize {
-        self.write_max
-    }
-
     /// Starts writing a copy of `bytes`; waits while too much is in flight. Neither done nor durable when it returns.
-    pub fn write(&mut self, target: &Target, offset: u64, bytes: &[u8]) -> Result<(), WriteBackError> {
+    pub fn write(&mut self, target: &Target, offset: u64, bytes: &[u8]) -> Result<(), RewriteError> {
         let mut at = offset;
         for part in bytes.chunks(self.write_max) {
             let mut buffer = self.free_buffer()?;
@@ -74,7 +69,7 @@ impl Channel {
     }
 
     /// Waits until all writes are done.
-    pub fn drain(&mut self) -> Result<(), WriteBackError> {
+    pub fn drain(&mut self) -> Result<(), RewriteError> {
         while self.in_flight.iter().any(Option::is_some) {
             self.wait(&mut |_, _| {})?;
         }
@@ -82,7 +77,7 @@ impl Channel {
     }
 
     /// Makes the files durable, all at the same time as far as there are places.
-    pub fn sync<'t>(&mut self, targets: impl IntoIterator<Item = &'t Target>) -> Result<(), WriteBackError> {
+    pub fn sync<'t>(&mut self, targets: impl IntoIterator<Item = &'t Target>) -> Result<(), RewriteError> {
         for target in targets {
             let buffer = self.free_buffer()?;
             let (target, operation) = (target.clone(), Operation::Sync);
@@ -92,7 +87,7 @@ impl Channel {
     }
 
     /// Up to `len` bytes: fewer where the file ends. Nothing else is in flight.
-    pub fn read(&mut self, target: &Target, offset: u64, len: usize) -> Result<Vec<u8>, WriteBackError> {
+    pub fn read(&mut self, target: &Target, offset: u64, len: usize) -> Result<Vec<u8>, RewriteError> {
         let mut bytes = Vec::new();
         while bytes.len() < len {
             let (before, wanted) = (bytes.len(), (len - bytes.len()).min(self.write_max));
@@ -110,7 +105,7 @@ impl Channel {
         Ok(bytes)
     }
 
-    fn free_buffer(&mut self) -> Result<Buffer, WriteBackError> {
+    fn free_buffer(&mut self) -> Result<Buffer, RewriteError> {
         loop {
             if let Some(buffer) = self.pool.take() {
                 return Ok(buffer);
@@ -139,9 +134,9 @@ impl Channel {
     }
 
     /// Waits for at least one completion; `read` takes what a read brought.
-    fn wait(&mut self, read: &mut dyn FnMut(&Buffer, u32)) -> Result<(), WriteBackError> {
+    fn wait(&mut self, read: &mut dyn FnMut(&Buffer, u32)) -> Result<(), RewriteError> {
         let mut done = std::mem::take(&mut self.done);
-        self.queue.wait(&mut done).map_err(|error| WriteBackError::Setup(Arc::new(error)))?;
+        self.queue.wait(&mut done).map_err(|error| RewriteError::Setup(Arc::new(error)))?;
         let mut outcome = Ok(());
         for completion in done.drain(..) {
             let place = usize::try_from(completion.token).ok().and_then(|token| self.in_flight.get_mut(token));
@@ -158,7 +153,7 @@ impl Channel {
         mut pending: Pending,
         completion: Completion,
         read: &mut dyn FnMut(&Buffer, u32),
-    ) -> Result<(), WriteBackError> {
+    ) -> Result<(), RewriteError> {
         match completion.result {
             Err(error) if error.kind() == io::ErrorKind::Interrupted && pending.operation != Operation::Sync => {
                 self.submit(pending, completion.buffer);

@@ -1,0 +1,140 @@
+//! What was changed of a stretch: which of its bytes are to be written, and which of them differ from what was there.
+
+use std::ops::Range;
+
+/// Bytes that are compared at once.
+const UNIT: usize = 16;
+/// Equal bytes between two pieces that are saved along: a piece of its own costs an entry of the directory.
+const GAP_MAX: usize = 2 * UNIT;
+
+/// Collects what was changed of one stretch, block by block in ascending order.
+#[derive(Debug, Default)]
+pub struct Changes {
+    /// What is written in place, from the stretch's start; neighbours are one.
+    dirty: Vec<Range<u32>>,
+    /// What differs: where in the stretch, and how many of `bytes`.
+    pieces: Vec<(u32, u32)>,
+    bytes: Vec<u8>,
+}
+
+impl Changes {
+    /// The block at `start` of the stretch was `before`, which is what its place in the file holds, and is `after` now.
+    pub fn changed(&mut self, start: u32, before: &[u8], after: &[u8]) {
+        self.made(start..start.saturating_add(len_of(after)));
+        let mut piece: Option<Range<usize>> = None;
+        let mut differs = |at: usize, len: usize| match &mut piece {
+            Some(open) if at - open.end <= GAP_MAX => open.end = at + len,
+            _ => self.save(start, after, piece.replace(at..at + len)),
+        };
+        // Arrays are compared in a register.
+        let ((old, old_rest), (new, new_rest)) = (before.as_chunks::<UNIT>(), after.as_chunks::<UNIT>());
+        let units = old.iter().zip(new).enumerate();
+        units.filter(|(_, (old, new))| old != new).for_each(|(number, _)| differs(number * UNIT, UNIT));
+        if old_rest != new_rest {
+            differs(new.len() * UNIT, new_rest.len());
+        }
+        self.save(start, after, piece);
+    }
+
+    /// These bytes of the stretch are made anew by whoever repeats the run, without looking at what is there: they are written, and
+    /// need not be saved before.
+    pub fn made(&mut self, range: Range<u32>) {
+        match self.dirty.last_mut() {
+            Some(last) if last.end == range.start => last.end = range.end,
+            _ => self.dirty.push(range),
+        }
+    }
+
+    fn save(&mut self, start: u32, after: &[u8], piece: Option<Range<usize>>) {
+        let Some(piece) = piece else { return };
+        let at = start.saturating_add(u32::try_from(piece.start).unwrap_or(u32::MAX));
+        let bytes = after.get(piece).unwrap_or_default();
+        self.pieces.push((at, len_of(bytes)));
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Nothing was changed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.dirty.is_empty()
+    }
+
+    /// What is to be written in place.
+    pub(super) fn dirty(&self) -> &[Range<u32>] {
+        &self.dirty
+    }
+
+    /// What differs, and where.
+    pub(super) fn pieces(&self) -> impl Iterator<Item = (u32, &[u8])> + Clone {
+        let mut at = 0;
+        self.pieces.iter().map(move |&(start, len)| {
+            let end = at + len as usize;
+            let bytes = self.bytes.get(at..end).unwrap_or_default();
+            at = end;
+            (start, bytes)
+        })
+    }
+
+    /// Bytes that it takes to save this.
+    pub(super) fn saved_len(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+fn len_of(bytes: &[u8]) -> u32 {
+    u32::try_from(bytes.len()).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_over_the_old_bytes_make_the_new() {
+        // Any mix of old and new bytes must become the new ones.
+        let mut state = 1_u64;
+        let mut random = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize
+        };
+        for round in 0..200 {
+            let len = [1024, 4096, 1000][round % 3];
+            let before: Vec<u8> = (0..len).map(|_| (random() % 3) as u8).collect();
+            let mut after = before.clone();
+            for _ in 0..random() % 20 {
+                let at = random() % len;
+                let end = (at + random() % 60).min(len);
+                after[at..end].iter_mut().for_each(|byte| *byte = (random() % 3) as u8);
+            }
+            let mut changes = Changes::default();
+            changes.changed(4096, &before, &after);
+            let mut torn: Vec<u8> =
+                before.iter().zip(&after).map(|(old, new)| if random() % 2 == 0 { *old } else { *new }).collect();
+            for (at, bytes) in changes.pieces() {
+                let at = at as usize - 4096;
+                torn[at..at + bytes.len()].copy_from_slice(bytes);
+            }
+            assert!(torn == after, "round {round}");
+            let whole = 4096..4096 + len as u32;
+            assert_eq!(changes.dirty(), std::slice::from_ref(&whole));
+            assert_eq!(changes.pieces().map(|(_, bytes)| bytes.len()).sum::<usize>(), changes.saved_len());
+        }
+    }
+
+    #[test]
+    fn little_is_saved_of_a_block_that_changed_a_little() {
+        let before = vec![7; 16384];
+        let mut after = before.clone();
+        for at in [20, 700, 16380] {
+            after[at] = 8;
+        }
+        let mut changes = Changes::default();
+        changes.changed(0, &before, &after);
+        assert_eq!((changes.pieces().count(), changes.saved_len()), (3, 3 * UNIT));
+        changes.made(16384..32768);
+        changes.made(65536..81920);
+        assert_eq!(changes.dirty(), [0..32768, 65536..81920], "neighbours are one write");
+        assert_eq!(changes.saved_len(), 3 * UNIT, "what is made anew is not saved");
+        assert!(Changes::default().is_empty());
+    }
+}

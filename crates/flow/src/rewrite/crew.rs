@@ -1,0 +1,107 @@
+//! The threads that change stretches.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::Scope;
+
+use super::{Change, Changes, Stretch};
+use crate::Buffer;
+
+/// A stretch in memory.
+pub(super) struct Job {
+    pub stretch: Stretch,
+    pub buffer: Buffer,
+}
+
+/// A stretch that was changed.
+pub(super) struct Done<E> {
+    pub job: Job,
+    /// `None`: it ended in a panic.
+    pub outcome: Option<Result<Changes, E>>,
+}
+
+/// Who changes stretches.
+pub(super) struct Crew<'c, E> {
+    /// Given to the threads, and not taken back yet.
+    busy: usize,
+    jobs: Option<Sender<Job>>,
+    results: Option<Receiver<Done<E>>>,
+    /// Without threads: does it at once.
+    alone: Option<Box<dyn FnMut(Job) -> Done<E> + 'c>>,
+    done: VecDeque<Done<E>>,
+}
+
+impl<'c, E: Send + 'c> Crew<'c, E> {
+    /// Starts so many threads; they end when the crew is dropped.
+    pub fn hire<'s, C>(scope: &'s Scope<'s, 'c>, workers: usize, change: &'c C) -> Self
+    where
+        C: Change<Error = E>,
+    {
+        if workers == 0 {
+            let mut scratch = C::Scratch::default();
+            let alone: Box<dyn FnMut(Job) -> Done<E> + 'c> = Box::new(move |job| work(change, job, &mut scratch));
+            return Self { busy: 0, jobs: None, results: None, alone: Some(alone), done: VecDeque::new() };
+        }
+        let ((jobs, to_do), (report, results)) = (channel::<Job>(), channel());
+        let to_do = Arc::new(Mutex::new(to_do));
+        for _ in 0..workers {
+            let (to_do, report) = (Arc::clone(&to_do), report.clone());
+            scope.spawn(move || {
+                let mut scratch = C::Scratch::default();
+                loop {
+                    let job = to_do.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                    let Ok(job) = job else { return };
+                    if report.send(work(change, job, &mut scratch)).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        Self { busy: 0, jobs: Some(jobs), results: Some(results), alone: None, done: VecDeque::new() }
+    }
+
+    /// For a run without stretches.
+    pub fn none() -> Self {
+        Self { busy: 0, jobs: None, results: None, alone: None, done: VecDeque::new() }
+    }
+
+    pub fn is_idle(&self) -> bool {
+        self.busy == 0 && self.done.is_empty()
+    }
+
+    pub fn give(&mut self, job: Job) {
+        if let Some(alone) = &mut self.alone {
+            self.done.push_back(alone(job));
+        } else if let Some(jobs) = &self.jobs {
+            self.busy += usize::from(jobs.send(job).is_ok());
+        }
+    }
+
+    /// One that is done, if there is one.
+    pub fn try_take(&mut self) -> Option<Done<E>> {
+        let done = self.results.as_ref().and_then(|results| results.try_recv().ok());
+        self.busy -= usize::from(done.is_some());
+        done.or_else(|| self.done.pop_front())
+    }
+
+    /// Waits for one that is done; `None` if there will be none.
+    pub fn take(&mut self) -> Option<Done<E>> {
+        if self.busy == 0 {
+            return self.done.pop_front();
+        }
+        let done = self.results.as_ref().and_then(|results| results.recv().ok());
+        self.busy -= 1;
+        done
+    }
+}
+
+fn work<C: Change>(change: &C, mut job: Job, scratch: &mut C::Scratch) -> Done<C::Error> {
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        let mut changes = Changes::default();
+        let bytes = job.buffer.range_mut(0..job.stretch.len);
+        change.change(&job.stretch, bytes, &mut changes, scratch).map(|()| changes)
+    }));
+    Done { job, outcome: outcome.ok() }
+}

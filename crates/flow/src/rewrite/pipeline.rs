@@ -1,0 +1,489 @@
+//! A run: which request goes out next, and what follows from each that comes back.
+
+use std::collections::VecDeque;
+use std::io;
+use std::iter::Peekable;
+use std::sync::Arc;
+
+use super::crew::{Crew, Done, Job};
+use super::shadow::{self, Block, Place};
+use super::{Changes, RESERVE, RewriteError, Rewriter, RunError, Stretch, Target, new_chain};
+use crate::queue::{Completion, Operation, Request};
+use crate::{Buffer, FileId};
+
+/// The sync after which a batch of the shadow is durable.
+const BATCH_SYNCED: u64 = u64::MAX;
+/// The sync of a file.
+const FILE_SYNCED: u64 = u64::MAX - 1;
+/// What a direct request must be a multiple of.
+const DIRECT_ALIGN: u32 = 4096;
+/// A batch is begun when one of so many buffers waits for it.
+const BATCH_PART: usize = 4;
+
+type Result<T, E> = std::result::Result<T, RunError<E>>;
+
+/// What a buffer is used for, by its place in the pool.
+enum Slot {
+    Free,
+    /// Being read: the stretch, and the bytes that have come.
+    Reading(Stretch, u32),
+    /// With the crew.
+    Changing,
+    /// Waits to be written in place.
+    Changed(Changed),
+    /// Being written in place: which of the dirty ranges, and the bytes of it that were written.
+    Writing(Stretch, Changes, usize, u32),
+    /// A part of a batch, by its place in the shadow and its length; and the bytes of it that were written.
+    Saving(u64, u32, u32),
+}
+
+struct Changed {
+    stretch: Stretch,
+    changes: Changes,
+    buffer: Buffer,
+}
+
+/// A batch on its way into the shadow.
+struct Saving {
+    bytes: Vec<u8>,
+    /// Where it begins in the shadow.
+    at: u64,
+    /// Bytes that were handed to the queue.
+    sent: usize,
+    parts_in_flight: usize,
+    is_syncing: bool,
+    /// What may be written in place afterwards.
+    slots: Vec<usize>,
+}
+
+pub(super) struct Pipeline<'r, 'c, I: Iterator<Item = Stretch>, E> {
+    rewriter: &'r mut Rewriter,
+    crew: Crew<'c, E>,
+    stretches: Peekable<I>,
+    slots: Vec<Slot>,
+    in_flight: u32,
+    reads_in_flight: u32,
+    syncs_in_flight: u32,
+    /// Stretches that are being written in place.
+    writing: usize,
+    /// Changed, and not in any batch yet.
+    gathered: Vec<usize>,
+    saving: Option<Saving>,
+    /// Their batch is durable.
+    safe: VecDeque<usize>,
+    done: Vec<Completion>,
+}
+
+impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
+    pub fn new(rewriter: &'r mut Rewriter, stretches: I, crew: Crew<'c, E>) -> Self {
+        let slots = rewriter.pool.free().iter().map(|_| Slot::Free).collect();
+        Self {
+            rewriter,
+            crew,
+            stretches: stretches.peekable(),
+            slots,
+            in_flight: 0,
+            reads_in_flight: 0,
+            syncs_in_flight: 0,
+            writing: 0,
+            gathered: Vec::new(),
+            saving: None,
+            safe: VecDeque::new(),
+            done: Vec::new(),
+        }
+    }
+
+    /// Until everything is written in place.
+    pub fn run(mut self) -> Result<(), E> {
+        while !self.is_done() {
+            self.start_writes();
+            if self.should_save() {
+                self.save()?;
+            }
+            self.send_parts();
+            self.start_reads()?;
+            self.wait()?;
+        }
+        Ok(())
+    }
+
+    /// Makes durable what was written, and empties the shadow.
+    pub fn finish(mut self) -> std::result::Result<(), RewriteError> {
+        let is_used = self.rewriter.shadow.as_ref().is_some_and(|it| it.chain != 0 || !it.touched.is_empty());
+        match if is_used { self.new_chain() } else { Ok(()) } {
+            Err(RunError::Rewrite(error)) => Err(error),
+            Ok(()) | Err(RunError::Change(_)) => Ok(()),
+        }
+    }
+
+    fn is_done(&mut self) -> bool {
+        self.in_flight == 0
+            && self.crew.is_idle()
+            && self.saving.is_none()
+            && self.gathered.is_empty()
+            && self.safe.is_empty()
+            && self.stretches.peek().is_none()
+    }
+
+    fn has_room(&self) -> bool {
+        self.in_flight < self.rewriter.options.depth
+    }
+
+    fn submit(&mut self, token: u64, operation: Operation, target: &Target, place: (u64, u32, u32), buffer: Buffer) {
+        let (offset, start, len) = place;
+        let (file, handle) = (target.file, target.handle.clone());
+        self.in_flight += 1;
+        self.rewriter.queue.submit(Request { token, operation, file, handle, offset, start, len, buffer });
+    }
+
+    fn target(&self, file: FileId) -> Result<Target, E> {
+        self.rewriter.targets.get(&file).cloned().ok_or(RunError::Rewrite(RewriteError::Fault))
+    }
+
+    // --- Reading -----------------------------------------------------------------------------------------------------
+
+    fn start_reads(&mut self) -> Result<(), E> {
+        let is_writing = self.saving.is_some() || self.writing > 0 || !self.safe.is_empty();
+        if is_writing && !self.rewriter.options.overlap {
+            return Ok(());
+        }
+        while self.has_room() && self.rewriter.pool.free().len() > RESERVE {
+            let Some(stretch) = self.stretches.next() else { break };
+            let Some(mut buffer) = self.rewriter.pool.take() else { break };
+            let slot = usize::from(buffer.index());
+            if buffer.bytes().len() < stretch.len as usize || slot >= self.slots.len() {
+                return Err(RewriteError::Fault.into());
+            }
+            if stretch.is_read {
+                let target = self.target(stretch.file)?;
+                self.reads_in_flight += 1;
+                self.set(slot, Slot::Reading(stretch, 0));
+                self.submit(slot as u64, Operation::Read, &target, (stretch.offset, 0, stretch.len), buffer);
+            } else {
+                buffer.range_mut(0..stretch.len).fill(0);
+                self.set(slot, Slot::Changing);
+                self.crew.give(Job { stretch, buffer });
+            }
+        }
+        Ok(())
+    }
+
+    fn was_read(
+        &mut self,
+        slot: usize,
+        stretch: Stretch,
+        filled: u32,
+        count: u32,
+        mut buffer: Buffer,
+    ) -> Result<(), E> {
+        let target = self.target(stretch.file)?;
+        let filled = filled + count;
+        let is_odd = target.handle.is_direct() && !filled.is_multiple_of(DIRECT_ALIGN);
+        if count > 0 && filled < stretch.len && !is_odd {
+            self.set(slot, Slot::Reading(stretch, filled));
+            let place = (stretch.offset + u64::from(filled), filled, stretch.len - filled);
+            self.submit(slot as u64, Operation::Read, &target, place, buffer);
+            return Ok(());
+        }
+        self.reads_in_flight -= 1;
+        // Behind the end of the file.
+        buffer.range_mut(filled..stretch.len).fill(0);
+        self.set(slot, Slot::Changing);
+        self.crew.give(Job { stretch, buffer });
+        Ok(())
+    }
+
+    fn was_changed(&mut self, done: Done<E>) -> Result<(), E> {
+        let Job { stretch, buffer } = done.job;
+        let slot = usize::from(buffer.index());
+        let changes = done.outcome.ok_or(RewriteError::Fault)?.map_err(RunError::Change)?;
+        if changes.is_empty() || self.rewriter.shadow.is_none() {
+            self.free(slot, buffer);
+            return Ok(());
+        }
+        self.gathered.push(slot);
+        self.set(slot, Slot::Changed(Changed { stretch, changes, buffer }));
+        Ok(())
+    }
+
+    // --- The shadow --------------------------------------------------------------------------------------------------
+
+    /// When much waits for it, or when nothing else goes on.
+    fn should_save(&mut self) -> bool {
+        if self.saving.is_some() || self.gathered.is_empty() {
+            return false;
+        }
+        let is_much = self.rewriter.options.overlap && self.gathered.len() >= self.slots.len() / BATCH_PART;
+        let more_comes = self.reads_in_flight > 0 || !self.crew.is_idle() || self.writing > 0 || !self.safe.is_empty();
+        let can_read = self.stretches.peek().is_some() && self.rewriter.pool.free().len() > RESERVE;
+        is_much || !(more_comes || can_read)
+    }
+
+    /// Begins a batch of all that was gathered.
+    fn save(&mut self) -> Result<(), E> {
+        let slots = std::mem::take(&mut self.gathered);
+        if slots.iter().all(|slot| self.changed(*slot).is_none_or(|it| it.changes.saved_len() == 0)) {
+            self.touch(&slots);
+            self.safe.extend(slots);
+            return Ok(());
+        }
+        if self.is_full(&slots) {
+            self.new_chain()?;
+        }
+        self.touch(&slots);
+        let Some(shadow) = &self.rewriter.shadow else { return Ok(()) };
+        let place = Place { tag: self.rewriter.options.tag, chain: shadow.chain, number: shadow.number };
+        let all = slots.iter().filter_map(|slot| self.changed(*slot));
+        let mut files: Vec<FileId> = all.clone().map(|it| it.stretch.file).collect();
+        files.sort_unstable();
+        files.dedup();
+        let names = files.iter().filter_map(|file| Some((*file, self.rewriter.targets.get(file)?.name.as_slice())));
+        let pieces = all.flat_map(|it| {
+            let Stretch { file, offset, .. } = it.stretch;
+            it.changes.pieces().map(move |(at, bytes)| Block { file, offset: offset + u64::from(at), bytes })
+        });
+        let bytes = shadow::batch(place, names, pieces);
+        self.begin(bytes, slots);
+        Ok(())
+    }
+
+    fn changed(&self, slot: usize) -> Option<&Changed> {
+        match self.slots.get(slot) {
+            Some(Slot::Changed(changed)) => Some(changed),
+            _ => None,
+        }
+    }
+
+    /// These files will have writes that are not synced.
+    fn touch(&mut self, slots: &[usize]) {
+        let files: Vec<FileId> = slots.iter().filter_map(|slot| Some(self.changed(*slot)?.stretch.file)).collect();
+        if let Some(shadow) = &mut self.rewriter.shadow {
+            shadow.touched.extend(files);
+        }
+    }
+
+    fn is_full(&self, slots: &[usize]) -> bool {
+        let len: usize = slots.iter().filter_map(|slot| Some(self.changed(*slot)?.changes.saved_len())).sum();
+        let max = self.rewriter.options.shadow_max;
+        let is_full = |at, number| number > 1 && at + len as u64 > max;
+        self.rewriter.shadow.as_ref().is_some_and(|it| it.chain == 0 || is_full(it.at, it.number))
+    }
+
+    fn begin(&mut self, bytes: Vec<u8>, slots: Vec<usize>) {
+        let Some(shadow) = &mut self.rewriter.shadow else { return };
+        let at = shadow.at;
+        shadow.at += bytes.len() as u64;
+        shadow.number += 1;
+        self.saving = Some(Saving { bytes, at, sent: 0, parts_in_flight: 0, is_syncing: false, slots });
+    }
+
+    /// Makes durable what was written in place, and what was there before the first write; then the shadow is begun anew.
+    fn new_chain(&mut self) -> Result<(), E> {
+        while self.writing > 0 || !self.safe.is_empty() {
+            self.start_writes();
+            self.wait()?;
+        }
+        let Some(shadow) = &mut self.rewriter.shadow else { return Ok(()) };
+        let touched = std::mem::take(&mut shadow.touched);
+        let is_first = shadow.chain == 0;
+        (shadow.chain, shadow.number, shadow.at) = (new_chain(), 0, 0);
+        let place = Place { tag: self.rewriter.options.tag, chain: shadow.chain, number: 0 };
+        let files = self.rewriter.targets.values().filter(|it| is_first || touched.contains(&it.file));
+        for target in files.cloned().collect::<Vec<_>>() {
+            while !self.has_room() {
+                self.wait()?;
+            }
+            self.syncs_in_flight += 1;
+            self.submit(FILE_SYNCED, Operation::Sync, &target, (0, 0, 0), Buffer::empty());
+        }
+        while self.syncs_in_flight > 0 {
+            self.wait()?;
+        }
+        self.begin(shadow::batch(place, std::iter::empty(), std::iter::empty()), Vec::new());
+        while self.saving.is_some() {
+            self.send_parts();
+            self.wait()?;
+        }
+        Ok(())
+    }
+
+    /// Hands the batch to the queue, as far as there is room; when all of it is written, its sync.
+    fn send_parts(&mut self) {
+        let Some(target) = self.rewriter.shadow.as_ref().map(|shadow| shadow.target.clone()) else { return };
+        while self.has_room()
+            && let Some(saving) = &mut self.saving
+        {
+            if saving.sent == saving.bytes.len() {
+                if saving.parts_in_flight == 0 && !saving.is_syncing {
+                    saving.is_syncing = true;
+                    self.submit(BATCH_SYNCED, Operation::Sync, &target, (0, 0, 0), Buffer::empty());
+                }
+                break;
+            }
+            let Some(mut buffer) = self.rewriter.pool.take() else { break };
+            let rest = saving.bytes.get(saving.sent..).unwrap_or_default();
+            let part = rest.get(..buffer.bytes().len()).unwrap_or(rest);
+            let (at, len) = (saving.at + saving.sent as u64, u32::try_from(part.len()).unwrap_or(0));
+            buffer.range_mut(0..len).copy_from_slice(part);
+            saving.sent += part.len();
+            saving.parts_in_flight += 1;
+            let slot = usize::from(buffer.index());
+            self.set(slot, Slot::Saving(at, len, 0));
+            self.submit(slot as u64, Operation::Write, &target, (at, 0, len), buffer);
+        }
+    }
+
+    fn was_saved(&mut self, slot: usize, part: (u64, u32, u32), count: u32, buffer: Buffer) {
+        let (at, len, written) = part;
+        let Some(target) = self.rewriter.shadow.as_ref().map(|shadow| shadow.target.clone()) else { return };
+        let written = aligned(&target, written + count, len);
+        if written < len {
+            self.set(slot, Slot::Saving(at, len, written));
+            let place = (at + u64::from(written), written, len - written);
+            return self.submit(slot as u64, Operation::Write, &target, place, buffer);
+        }
+        if let Some(saving) = &mut self.saving {
+            saving.parts_in_flight -= 1;
+        }
+        self.free(slot, buffer);
+    }
+
+    // --- In place ----------------------------------------------------------------------------------------------------
+
+    fn start_writes(&mut self) {
+        while self.has_room()
+            && let Some(slot) = self.safe.pop_front()
+        {
+            if let Slot::Changed(changed) = self.set(slot, Slot::Free) {
+                self.writing += 1;
+                self.write(slot, (changed.stretch, changed.changes), 0, 0, changed.buffer);
+            }
+        }
+    }
+
+    /// Writes on, from a dirty range of the stretch, of which a part was written.
+    fn write(&mut self, slot: usize, what: (Stretch, Changes), range: usize, written: u32, buffer: Buffer) {
+        let (stretch, changes) = what;
+        let target = self.rewriter.targets.get(&stretch.file).cloned();
+        let (Some(target), Some(dirty)) = (target, changes.dirty().get(range).cloned()) else {
+            self.writing -= 1;
+            return self.free(slot, buffer);
+        };
+        let start = dirty.start + written;
+        let place = (stretch.offset + u64::from(start), start, dirty.end - start);
+        self.set(slot, Slot::Writing(stretch, changes, range, written));
+        self.submit(slot as u64, Operation::Write, &target, place, buffer);
+    }
+
+    fn was_written(&mut self, slot: usize, what: (Stretch, Changes), part: (usize, u32), count: u32, buffer: Buffer) {
+        let (stretch, changes) = what;
+        let (range, written) = part;
+        let len = changes.dirty().get(range).map_or(0, |dirty| dirty.end - dirty.start);
+        let target = self.rewriter.targets.get(&stretch.file);
+        let written = target.map_or(len, |target| aligned(target, written + count, len));
+        if written < len {
+            self.write(slot, (stretch, changes), range, written, buffer);
+        } else {
+            self.write(slot, (stretch, changes), range + 1, 0, buffer);
+        }
+    }
+
+    // --- What comes back ---------------------------------------------------------------------------------------------
+
+    /// Waits until something is done, and draws the consequences.
+    fn wait(&mut self) -> Result<(), E> {
+        let mut any = false;
+        while let Some(done) = self.crew.try_take() {
+            self.was_changed(done)?;
+            any = true;
+        }
+        if any {
+            return Ok(());
+        }
+        if self.in_flight == 0 {
+            return self.crew.take().map_or(Ok(()), |done| self.was_changed(done));
+        }
+        let mut done = std::mem::take(&mut self.done);
+        self.rewriter.queue.wait(&mut done).map_err(|error| RewriteError::Setup(Arc::new(error)))?;
+        let mut outcome = Ok(());
+        for completion in done.drain(..) {
+            self.in_flight -= 1;
+            let settled = self.settle(completion);
+            outcome = outcome.and(settled);
+        }
+        self.done = done;
+        outcome
+    }
+
+    fn settle(&mut self, completion: Completion) -> Result<(), E> {
+        let Completion { token, buffer, result } = completion;
+        if token == BATCH_SYNCED || token == FILE_SYNCED {
+            return self.was_synced(token, result);
+        }
+        let slot = usize::try_from(token).unwrap_or(usize::MAX);
+        let is_read = matches!(self.slots.get(slot), Some(Slot::Reading(..)));
+        let count = match result {
+            Ok(0) if !is_read => return Err(self.failed(slot, io::ErrorKind::WriteZero.into())),
+            Ok(count) => Some(count),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => None,
+            Err(error) => return Err(self.failed(slot, error)),
+        };
+        // One that was interrupted is asked for again: as if nothing of it had come, which of a read would be its end.
+        match (self.set(slot, Slot::Free), count) {
+            (Slot::Reading(stretch, filled), Some(count)) => self.was_read(slot, stretch, filled, count, buffer)?,
+            (Slot::Reading(stretch, filled), None) => {
+                let target = self.target(stretch.file)?;
+                self.set(slot, Slot::Reading(stretch, filled));
+                let place = (stretch.offset + u64::from(filled), filled, stretch.len - filled);
+                self.submit(token, Operation::Read, &target, place, buffer);
+            }
+            (Slot::Writing(stretch, changes, range, written), count) => {
+                self.was_written(slot, (stretch, changes), (range, written), count.unwrap_or(0), buffer);
+            }
+            (Slot::Saving(at, len, written), count) => {
+                self.was_saved(slot, (at, len, written), count.unwrap_or(0), buffer);
+            }
+            (Slot::Free | Slot::Changing | Slot::Changed(_), _) => return Err(RewriteError::Fault.into()),
+        }
+        Ok(())
+    }
+
+    fn was_synced(&mut self, token: u64, result: io::Result<u32>) -> Result<(), E> {
+        if let Err(source) = result {
+            let (name, action) = ("a file".to_owned(), "making durable what was written");
+            return Err(RewriteError::Io { name, action, source: Arc::new(source) }.into());
+        }
+        if token == FILE_SYNCED {
+            self.syncs_in_flight -= 1;
+        } else if let Some(saving) = self.saving.take() {
+            self.safe.extend(saving.slots);
+        }
+        Ok(())
+    }
+
+    fn failed(&self, slot: usize, source: io::Error) -> RunError<E> {
+        let shadow = || self.rewriter.shadow.as_ref().map(|shadow| &shadow.target);
+        let (target, action) = match self.slots.get(slot) {
+            Some(Slot::Reading(stretch, _)) => (self.rewriter.targets.get(&stretch.file), "reading"),
+            Some(Slot::Writing(stretch, ..)) => (self.rewriter.targets.get(&stretch.file), "writing"),
+            _ => (shadow(), "writing"),
+        };
+        let name = target.map(|target| String::from_utf8_lossy(&target.name).into_owned()).unwrap_or_default();
+        RewriteError::Io { name, action, source: Arc::new(source) }.into()
+    }
+
+    fn set(&mut self, slot: usize, to: Slot) -> Slot {
+        self.slots.get_mut(slot).map_or(Slot::Free, |slot| std::mem::replace(slot, to))
+    }
+
+    fn free(&mut self, slot: usize, buffer: Buffer) {
+        self.set(slot, Slot::Free);
+        self.rewriter.pool.give_back(buffer);
+    }
+}
+
+/// How much was written, as far as a direct write can go on from.
+fn aligned(target: &Target, written: u32, len: u32) -> u32 {
+    let is_odd = target.handle.is_direct() && written < len;
+    if is_odd { written - written % DIRECT_ALIGN } else { written }
+}

@@ -1,0 +1,122 @@
+//! Logs of MariaDB 10.5 to 10.7, which are made of blocks: verified, and closed as a shutdown closes them.
+
+use std::os::unix::fs::FileExt;
+
+use format::bytes::be;
+use format::page::fil::FIL_PAGE_FILE_FLUSH_LSN;
+use format::redo::block::{LOG_BLOCK_SIZE, LogBlock};
+use format::redo::close_blocks::{clean_slot, last_block};
+use format::redo::mariadb::Format;
+use format::redo::mtr_reader::MtrReader;
+use format::redo::verify_blocks::BlockVerifier;
+use format::redo::verify_mariadb::Segment;
+
+use super::super::error::{Result, damaged, failed, refused};
+use super::{Lsn, PIECE, RedoLog};
+use crate::source::read_up_to;
+
+const BLOCK: u64 = LOG_BLOCK_SIZE as u64;
+
+impl RedoLog {
+    /// Whether the log is of a server before 10.8.
+    pub fn is_of_blocks(&self) -> bool {
+        matches!(self.parsed.format, Format::Blocks { .. })
+    }
+
+    /// Whether the log is closed at `end`: the server left it so when it was shut down, or this program. The first page of the system
+    /// tablespace must say the same, or the server begins a recovery however little there is to recover.
+    pub fn is_closed_at(&self, end: Lsn) -> Result<bool> {
+        let path = self.path.with_file_name("ibdata1");
+        let page0 = std::fs::File::open(&path).and_then(|file| read_up_to(&file, 0, FIL_PAGE_FILE_FLUSH_LSN + 8));
+        let page0 = page0.map_err(failed(&path, "reading the first page"))?;
+        let flushed = be::u64_at(&page0, FIL_PAGE_FILE_FLUSH_LSN).map(Lsn);
+        Ok(self.parsed.checkpoint.lsn == end && flushed == Some(end))
+    }
+
+    /// Fails if blocks are damaged that are needed, or missing.
+    pub(super) fn check_blocks(&self, segments: &[Segment], mut verifier: BlockVerifier) -> Result<()> {
+        for segment in segments {
+            let end = segment.offset + segment.len;
+            let mut offset = segment.offset;
+            while offset < end {
+                let len = usize::try_from(end - offset).unwrap_or(PIECE).min(PIECE);
+                let bytes = read_up_to(&self.file, offset, len).map_err(failed(&self.path, "reading the redo log"))?;
+                let mut piece = bytes.as_slice();
+                while let Some(found) = verifier.next_damage(&mut piece) {
+                    if found.is_needed {
+                        return self.damaged_at(found.lsn, &found.misfit);
+                    }
+                }
+                if bytes.is_empty() {
+                    break;
+                }
+                offset += bytes.len() as u64;
+            }
+        }
+        match verifier.finish() {
+            (Some(found), _) if found.is_needed => self.damaged_at(found.lsn, &found.misfit),
+            (_, summary) if summary.end < self.parsed.checkpoint.lsn => {
+                self.damaged_at(summary.end, &"it ends before its newest checkpoint")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn damaged_at(&self, lsn: Lsn, why: &dyn std::fmt::Display) -> Result<()> {
+        damaged(format!("{}: the redo log is damaged at LSN {lsn}: {why}", self.path.display()))
+    }
+
+    /// The block that a log closed at `end` ends with.
+    pub(super) fn closing_block(&self, end: Lsn) -> Result<Vec<u8>> {
+        let capacity = self.parsed.size - self.parsed.payload_start();
+        let checkpoint = self.parsed.checkpoint.lsn.0;
+        if end.0 - end.0 % BLOCK + BLOCK - (checkpoint - checkpoint % BLOCK) > capacity {
+            return refused("the redo log is full, and has no room for the block that closes it");
+        }
+        let block = self.read_block(end)?.and_then(|(_, found)| last_block(&found, end, &self.header));
+        block.map_or_else(|| refused("the redo log cannot be closed"), |block| Ok(block.to_vec()))
+    }
+
+    /// Says that everything up to `end` is in the data files: the server starts there, without recovery.
+    pub(super) fn close_blocks(&self, end: Lsn, closing: &[u8]) -> Result<()> {
+        let Some((slot, slot_at)) = clean_slot(&self.header, &self.parsed, end) else {
+            return refused("the redo log has no place for a checkpoint");
+        };
+        // The last one first: however far this gets, the log is whole up to its end, and ends there.
+        for offset in self.blocks_behind(end)?.into_iter().rev() {
+            self.write(&[0; LOG_BLOCK_SIZE], offset)?;
+        }
+        match self.read_block(end)? {
+            Some((offset, found)) if found != *closing => self.write(closing, offset)?,
+            _ => {}
+        }
+        self.write(&slot, slot_at as u64)
+    }
+
+    /// Durably, before anything else is written.
+    fn write(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        let written = self.file.write_all_at(bytes, offset).and_then(|()| self.file.sync_all());
+        written.map_err(failed(&self.path, "closing the redo log"))
+    }
+
+    /// Where the blocks are that follow the one in which the log ends: they hold the front of a mini-transaction that was never whole.
+    fn blocks_behind(&self, end: Lsn) -> Result<Vec<u64>> {
+        let mut offsets = Vec::new();
+        let mut lsn = end;
+        loop {
+            lsn = Lsn(lsn.0.saturating_add(BLOCK));
+            match self.read_block(lsn)? {
+                Some((offset, found)) if LogBlock::parse(&found, lsn).is_some() => offsets.push(offset),
+                _ => return Ok(offsets),
+            }
+        }
+    }
+
+    /// The block of an LSN, and its file offset.
+    fn read_block(&self, lsn: Lsn) -> Result<Option<(u64, [u8; LOG_BLOCK_SIZE])>> {
+        let Some(offset) = MtrReader::place(&self.parsed, lsn) else { return Ok(None) };
+        let bytes = read_up_to(&self.file, offset, LOG_BLOCK_SIZE);
+        let bytes = bytes.map_err(failed(&self.path, "reading the redo log"))?;
+        Ok(bytes.first_chunk().map(|block| (offset, *block)))
+    }
+}

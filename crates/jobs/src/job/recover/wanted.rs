@@ -1,0 +1,294 @@
+//! What a log says of tablespaces and pages: read once, before anything else.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use format::codec::CipherMode;
+use format::redo::record::{Change, FileRecord, Mtr, RedoRecord};
+use format::{Lsn, PageId, SpaceId};
+
+use super::error::{Result, damaged, refused};
+use super::load::Load;
+use super::log::{RedoLog, Scan};
+use super::outside::Outside;
+use super::until::{Anew, Rest};
+use super::voids::Voids;
+use crate::redo_batch::RedoBatch;
+
+/// What the log says of the tablespaces.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    /// Where it begins to count.
+    pub checkpoint: Lsn,
+    /// Where the recovery ends: with the log, or before.
+    pub end: Lsn,
+    /// Where the log ends.
+    pub log_end: Lsn,
+    /// What the log says behind the end, if the recovery ends before it does.
+    pub rest: Option<Rest>,
+    /// If it may end before: pages that need not be as they were then.
+    pub anew: Anew,
+    may_end_before: bool,
+    pub mtrs: u64,
+    /// Names of a tablespace, in the order of the log; none twice in a row.
+    pub names: HashMap<SpaceId, Vec<PathBuf>>,
+    /// Which tablespace had a name last.
+    pub owners: HashMap<PathBuf, SpaceId>,
+    /// Where the log ends with nothing but names: where those begin.
+    named_from: Option<Lsn>,
+    /// Tablespaces with redo.
+    pub changed: BTreeMap<SpaceId, ()>,
+    pub deleted: HashMap<SpaceId, ()>,
+    /// From where on the redo of a page counts.
+    pub voids: Voids,
+    /// All of it, if it fits into memory.
+    pub redo: Option<RedoBatch>,
+    /// How much there is for which pages.
+    pub load: Load,
+    /// The redo of first pages.
+    pub heads: RedoBatch,
+    names_checkpoint: bool,
+    /// Nothing follows the checkpoint but its own record.
+    pub is_clean: bool,
+    /// What names mean that lead out of the datadir.
+    outside: Outside,
+    /// A name that no server gives.
+    pub strange: Option<(SpaceId, String)>,
+    /// In which mode the log is encrypted.
+    pub cipher: Option<CipherMode>,
+}
+
+impl Wanted {
+    /// Reads the whole log, of which mini-transactions count that end at `until` or before. What is kept of it may take `memory` bytes; and
+    /// all of its redo as well, if that takes no more than `for_redo` bytes: then the log need not be read again.
+    pub fn read(log: &RedoLog, memory: usize, for_redo: usize, until: Option<Lsn>) -> Result<Self> {
+        if log.is_of_blocks() {
+            log.check()?;
+            if until.is_some() {
+                return refused("a log of MariaDB 10.5 to 10.7 can be recovered to its end only");
+            }
+        }
+        if until.is_some() && log.is_encrypted() {
+            return refused("an encrypted redo log can be recovered to its end only");
+        }
+        let (mut wanted, checkpoint) = (Self::new(log, until.is_some()), log.parsed.checkpoint);
+        let mut closed_at = None;
+        let mut redo = Some(RedoBatch::new(for_redo));
+        let source = log.source();
+        let mut scan = source.scan()?;
+        scan.run(&mut |mtr| {
+            if let Some(until) = until.filter(|&until| mtr.end > until) {
+                let outside = wanted.outside;
+                wanted.rest.get_or_insert_with(|| Rest::new(until)).add(mtr, checkpoint.lsn, outside)?;
+            } else {
+                wanted.mtrs += 1;
+                closed_at = wanted.add(mtr, checkpoint.lsn, redo.as_mut())?;
+                wanted.end = mtr.end;
+                redo = redo.take().filter(|redo| !redo.is_full());
+            }
+            if wanted.memory() > memory {
+                return refused(format!(
+                    "what the redo log says of pages and tablespaces takes more than {} MiB: give it more memory",
+                    memory >> 20
+                ));
+            }
+            Ok(true)
+        })?;
+        let end = scan.at();
+        if log.is_of_blocks() {
+            closed_at = None;
+            wanted.end_of_blocks(log, &scan)?;
+        } else {
+            drop(scan);
+            log.check_end(end)?;
+        }
+        wanted.redo = redo;
+        wanted.settle(log, closed_at, end)?;
+        Ok(wanted)
+    }
+
+    /// Where the log ends, and the recovery; `closed_at` is where the log was closed, and `end` where its mini-transactions ended.
+    fn settle(&mut self, log: &RedoLog, closed_at: Option<Lsn>, end: Lsn) -> Result<()> {
+        let (checkpoint_end, name) = (log.parsed.checkpoint.end_lsn, log.path.display());
+        // A run that was interrupted while it closed the log closes it in the same place.
+        let closed_at = self.named_from.or(closed_at).filter(|&at| at > checkpoint_end);
+        self.log_end = if self.rest.is_none() { closed_at.unwrap_or(end) } else { end };
+        if self.log_end < checkpoint_end {
+            return damaged(format!(
+                "{name}: the redo log ends at LSN {}, before the end that its checkpoint names",
+                self.log_end
+            ));
+        }
+        // An earlier run has ended there already: what follows is how it closed the log.
+        if self.is_clean
+            && !self.names_checkpoint
+            && self.rest.as_ref().is_some_and(|rest| rest.only_closes(self.checkpoint))
+        {
+            (self.rest, self.names_checkpoint) = (None, true);
+        }
+        match &self.rest {
+            Some(rest) if !self.names_checkpoint => return rest.refuse_before_checkpoint(),
+            Some(_) => self.is_clean = false,
+            None => self.end = self.log_end,
+        }
+        if !self.names_checkpoint {
+            return damaged(format!("{name}: the redo log does not name its checkpoint"));
+        }
+        Ok(())
+    }
+
+    fn new(log: &RedoLog, may_end_before: bool) -> Self {
+        let checkpoint = log.parsed.checkpoint;
+        Self {
+            checkpoint: checkpoint.lsn,
+            end: checkpoint.lsn,
+            log_end: checkpoint.lsn,
+            rest: None,
+            anew: Anew::default(),
+            may_end_before,
+            mtrs: 0,
+            names: HashMap::new(),
+            owners: HashMap::new(),
+            named_from: None,
+            changed: BTreeMap::new(),
+            deleted: HashMap::new(),
+            voids: Voids::default(),
+            redo: None,
+            load: Load::default(),
+            heads: RedoBatch::new(usize::MAX),
+            names_checkpoint: false,
+            is_clean: checkpoint.lsn == checkpoint.end_lsn,
+            outside: log.outside,
+            strange: None,
+            cipher: log.cipher_mode(),
+        }
+    }
+
+    /// A log of 10.5 to 10.7 is clean if nothing follows its checkpoint, not even the record of that, and the system tablespace says so
+    /// too. Otherwise that is what closing it changes, whatever else there is to do.
+    fn end_of_blocks(&mut self, log: &RedoLog, scan: &Scan<'_>) -> Result<()> {
+        if scan.is_garbled() {
+            return damaged(format!("the redo log is damaged at LSN {}: there is no record", scan.at()));
+        }
+        self.named_from = None;
+        self.is_clean = self.mtrs == 0 && log.is_closed_at(scan.at())?;
+        self.names_checkpoint |= self.is_clean;
+        if !self.is_clean {
+            self.changed.insert(SpaceId::SYSTEM, ());
+        }
+        Ok(())
+    }
+
+    /// What a shadow file is named after: it is of use only while the log is as it was.
+    pub const fn tag(&self) -> u64 {
+        self.checkpoint.0.rotate_left(32) ^ self.log_end.0
+    }
+
+    /// Bytes that are in use.
+    pub fn memory(&self) -> usize {
+        let rest = self.rest.as_ref().map_or(0, Rest::memory);
+        self.heads.memory() + self.voids.memory() + self.load.memory() + self.anew.memory() + rest
+    }
+
+    /// If the mini-transaction closes a log: where that ended.
+    fn add(&mut self, mtr: &Mtr<'_>, checkpoint: Lsn, mut redo: Option<&mut RedoBatch>) -> Result<Option<Lsn>> {
+        let mut of_heads = Vec::new();
+        let mut closes = None;
+        // A run of mini-transactions that do nothing but say what files are called.
+        let named_from = self.named_from.take().unwrap_or(mtr.start);
+        let mut only_names = true;
+        let mut adding = redo.as_mut().map(|redo| redo.begin_mtr(mtr));
+        for record in mtr.records() {
+            if let (Some(redo), Some(adding), Ok(record)) = (&mut redo, &mut adding, &record) {
+                redo.add_record(adding, record);
+            }
+            match record {
+                Err(error) => return damaged(format!("the redo log at LSN {}: {error}", mtr.start)),
+                Ok(RedoRecord::File(FileRecord::Checkpoint(lsn))) => {
+                    self.names_checkpoint |= lsn == checkpoint;
+                    closes = (only_names && lsn == named_from).then_some(lsn);
+                    only_names = false;
+                }
+                Ok(RedoRecord::File(record)) => {
+                    only_names &= matches!(record, FileRecord::Modify { .. });
+                    self.add_file(&record);
+                }
+                Ok(RedoRecord::Page(record)) => {
+                    (self.is_clean, only_names) = (false, false);
+                    self.changed.insert(record.id.space, ());
+                    self.load.add(record.id, record.bytes.len());
+                    if self.may_end_before {
+                        self.anew.add(record.id, &record.change);
+                    }
+                    if record.change.voids_page() {
+                        self.voids.add(record.id, mtr.start);
+                    }
+                    let is_trim = matches!(record.change, Change::Trim);
+                    if is_trim {
+                        self.voids.trim(record.id, mtr.start);
+                    }
+                    if is_trim || record.id.page_no.0 == 0 {
+                        of_heads.extend_from_slice(record.bytes);
+                    }
+                }
+            }
+        }
+        if !of_heads.is_empty() {
+            let added = self.heads.add(&Mtr { start: mtr.start, end: mtr.end, bytes: &of_heads });
+            added.or_else(|error| damaged(format!("the redo log at LSN {}: {error}", mtr.start)))?;
+        }
+        self.named_from = only_names.then_some(named_from);
+        Ok(closes)
+    }
+
+    fn add_file(&mut self, record: &FileRecord<'_>) {
+        self.is_clean &= matches!(record, FileRecord::Modify { .. } | FileRecord::Padding);
+        match *record {
+            FileRecord::Create { space, name } | FileRecord::Modify { space, name } => self.add_name(space, name),
+            FileRecord::Rename { space, from, to } => {
+                self.changed.insert(space, ());
+                self.add_name(space, from);
+                self.add_name(space, to);
+            }
+            FileRecord::Delete { space, .. } => {
+                self.deleted.insert(space, ());
+            }
+            FileRecord::Checkpoint(_) | FileRecord::Padding => {}
+        }
+    }
+
+    fn add_name(&mut self, space: SpaceId, name: &[u8]) {
+        let name = Path::new(OsStr::from_bytes(name));
+        let Some(path) = self.outside.path_of(name) else {
+            self.strange = Some((space, name.display().to_string()));
+            return;
+        };
+        self.owners.insert(path.clone(), space);
+        let names = self.names.entry(space).or_default();
+        if names.last() != Some(&path) {
+            names.push(path);
+        }
+    }
+
+    /// The names of files outside of the datadir.
+    pub fn names_outside(&self) -> impl Iterator<Item = &PathBuf> {
+        self.names.values().flatten().filter(|path| path.is_absolute())
+    }
+
+    /// The names of a tablespace, in the order of the log.
+    pub fn names_of(&self, space: SpaceId) -> &[PathBuf] {
+        self.names.get(&space).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// Pages that the log frees or makes anew.
+    pub fn voided(&self) -> impl Iterator<Item = PageId> {
+        self.voids.pages()
+    }
+
+    /// Whether the redo of the mini-transaction that began at `start` is of use for a page.
+    pub fn is_of_use(&self, id: PageId, start: Lsn) -> bool {
+        !self.deleted.contains_key(&id.space) && self.voids.spare(id, start)
+    }
+}
