@@ -70,11 +70,14 @@ impl Inventory {
     /// A table that is being rebuilt is without its name for a moment, between two renames.
     fn look_again(&mut self) {
         for passed in std::mem::take(&mut self.vanished) {
-            match fs::metadata(&passed.path) {
+            let followed = fs::metadata(&passed.path);
+            // Without its target's metadata it is either gone or a link; or it has come back since, as what it was.
+            match followed.or_else(|_| fs::symlink_metadata(&passed.path)) {
                 Ok(meta) if meta.is_file() => self.consider(passed.path, &meta, false),
+                Ok(meta) if meta.is_dir() => self.walk(&passed.path, &meta),
                 // A link that leads nowhere stays there.
-                _ if fs::symlink_metadata(&passed.path).is_ok() => self.failed.push(passed),
-                _ => self.vanished.push(passed),
+                Ok(_) => self.failed.push(passed),
+                Err(_) => self.vanished.push(passed),
             }
         }
     }
