@@ -12,9 +12,10 @@
 //! What voids a page (FREE_PAGE, INIT_PAGE, TRIM_PAGES) makes its records before it worthless: they are given back to no one, but
 //! their bytes stay until the batch is [cleared](RedoBatch::clear).
 
-use std::collections::HashMap;
+use std::collections::hash_map::Entry as Slot;
 use std::mem::size_of;
 
+use foldhash::{HashMap, HashMapExt};
 use format::redo::record::{Change, FileRecord, Mtr, PageRecord, RecordError, RedoRecord};
 use format::{Lsn, PageId, SpaceId};
 
@@ -107,7 +108,6 @@ impl<T: Copy> Runs<T> {
 /// The records of a page.
 #[derive(Debug, Clone, Copy)]
 struct Chain {
-    first: Index,
     last: Index,
     /// What the page held before need not be read.
     is_void: bool,
@@ -121,7 +121,8 @@ struct Entry {
     lsns: u32,
     offset: u32,
     len: u32,
-    next: Index,
+    /// The one before of its page. To link the other way round, the one before would have to be touched: a cache miss for each record.
+    before: Index,
 }
 
 /// A mini-transaction that is being taken in.
@@ -174,7 +175,10 @@ pub enum FileEvent {
 #[derive(Debug, Clone)]
 pub struct PageRedo<'b> {
     batch: &'b RedoBatch,
-    next: Index,
+    /// The last entry, until the first is asked for.
+    last: Index,
+    /// What is left of the entries, the next one last.
+    left: Vec<Index>,
     /// Whether the page is made anew: what lies in its place need not be read.
     pub is_void: bool,
 }
@@ -183,8 +187,12 @@ impl<'b> Iterator for PageRedo<'b> {
     type Item = Mtr<'b>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let entry = self.batch.entries.get(self.next as usize, 1)?.first()?;
-        self.next = entry.next;
+        let mut number = std::mem::replace(&mut self.last, NO_ENTRY);
+        while let Some(entry) = self.batch.entry(number) {
+            self.left.push(number);
+            number = entry.before;
+        }
+        let entry = self.batch.entry(self.left.pop()?)?;
         let bytes = self.batch.bytes.get(entry.offset as usize, entry.len as usize)?;
         let end = Lsn(entry.start.0.saturating_add(u64::from(entry.lsns)));
         Some(Mtr { start: entry.start, end, bytes })
@@ -253,19 +261,15 @@ impl RedoBatch {
         let index = Index::try_from(number).unwrap_or(NO_ENTRY);
         let offset = u32::try_from(self.bytes.len()).unwrap_or(u32::MAX);
         let lsns = u32::try_from(mtr.end.0.saturating_sub(mtr.start.0)).unwrap_or(u32::MAX);
-        self.entries.extend(&[Entry { start: mtr.start, lsns, offset, len: 0, next: NO_ENTRY }]);
-        let new = Chain { first: index, last: index, is_void: record.change.voids_page() };
-        match self.pages.get_mut(&record.id) {
-            Some(chain) if !new.is_void => {
-                if let Some(last) = self.entries.get_mut(chain.last as usize) {
-                    last.next = index;
-                }
-                chain.last = index;
+        let is_void = record.change.voids_page();
+        let before = match self.pages.entry(record.id) {
+            Slot::Occupied(mut chain) if !is_void => std::mem::replace(&mut chain.get_mut().last, index),
+            slot => {
+                slot.insert_entry(Chain { last: index, is_void });
+                NO_ENTRY
             }
-            _ => {
-                self.pages.insert(record.id, new);
-            }
-        }
+        };
+        self.entries.extend(&[Entry { start: mtr.start, lsns, offset, len: 0, before }]);
         number
     }
 
@@ -335,9 +339,14 @@ impl RedoBatch {
         let chain = self.pages.get(&id);
         PageRedo {
             batch: self,
-            next: chain.map_or(NO_ENTRY, |chain| chain.first),
+            last: chain.map_or(NO_ENTRY, |chain| chain.last),
+            left: Vec::new(),
             is_void: chain.is_some_and(|chain| chain.is_void),
         }
+    }
+
+    fn entry(&self, number: Index) -> Option<&Entry> {
+        self.entries.get(number as usize, 1)?.first()
     }
 
     /// Forgets everything, and keeps the memory.

@@ -4,6 +4,7 @@
 use crc_fast::{CrcAlgorithm, Digest};
 
 use crate::bytes::be;
+use crate::page::checksum::crc32c;
 
 /// The largest mini-transaction; anything longer is the end of the log.
 pub(crate) const MTR_SIZE_MAX: usize = 1 << 20;
@@ -83,10 +84,18 @@ pub(crate) fn parse(bytes: &[u8], nonce: usize, sequence_bit: impl Fn(usize) -> 
     let (Some(nonce_bytes), Some(stored)) = (rest.get(1..1 + nonce), be::u32_at(rest, 1 + nonce)) else {
         return Parsed::MoreBytes;
     };
+    if checksum(records, nonce_bytes) == stored { Parsed::Mtr(records, end + 5 + nonce) } else { Parsed::End }
+}
+
+/// The end marker is not covered.
+fn checksum(records: &[u8], nonce: &[u8]) -> u32 {
+    if nonce.is_empty() {
+        return crc32c(records);
+    }
     let mut crc = Digest::new(CrcAlgorithm::Crc32Iscsi);
     crc.update(records);
-    crc.update(nonce_bytes);
-    if crc.finalize() == u64::from(stored) { Parsed::Mtr(records, end + 5 + nonce) } else { Parsed::End }
+    crc.update(nonce);
+    u32::try_from(crc.finalize()).unwrap_or(0)
 }
 
 /// First byte and body (identifiers included) of each record.

@@ -23,8 +23,10 @@ use crate::redo::mtr::{self, MTR_SIZE_MAX, Parsed};
 use crate::redo::record::{Mtr, frame};
 use crate::types::Lsn;
 
-/// Bytes taken in at a time.
+/// Bytes of blocks taken in at a time.
 const FILL_SIZE: usize = MTR_SIZE_MAX;
+/// Bytes taken in at a time, at least, of a mini-transaction that began in the piece before.
+const CARRY_MIN: usize = 4 << 10;
 /// Behind the end marker of encrypted mini-transactions.
 const NONCE_SIZE: usize = 8;
 /// What follows the payload of a block: its checksum, and the key's version where it is encrypted.
@@ -32,12 +34,13 @@ const BLOCK_TRAILER: usize = 4;
 const BLOCK_TRAILER_ENCRYPTED: usize = 8;
 const FLUSH_BIT: u32 = 0x8000_0000;
 
-/// Reads the mini-transactions of a log, fed in the order of the log. Memory: 2 MiB.
+/// Reads the mini-transactions of a log, fed in the order of the log. Those of 10.8 and later are handed out as they stand in the piece,
+/// without a copy, unless they are encrypted or began in the piece before. Memory: that of the longest mini-transaction, 3 MiB.
 #[derive(Debug)]
 pub struct MtrReader {
     framing: Framing,
-    key: Option<LogKey>,
-    /// The log's payload from `at` on, and before.
+    opener: Opener,
+    /// The payload of blocks from `at` on, and before; without blocks, what is carried over from one piece to the next.
     payload: Vec<u8>,
     /// How much of `payload` is behind `at`.
     done: usize,
@@ -47,6 +50,12 @@ pub struct MtrReader {
     ended: bool,
     /// See [`MtrReader::is_garbled`].
     is_garbled: bool,
+}
+
+/// What decrypts.
+#[derive(Debug)]
+struct Opener {
+    key: Option<LogKey>,
     /// The last mini-transaction, decrypted.
     plain: Vec<u8>,
 }
@@ -54,12 +63,7 @@ pub struct MtrReader {
 #[derive(Debug)]
 enum Framing {
     /// 10.8 and later.
-    Stream {
-        first_lsn: Lsn,
-        /// Bytes of a lap.
-        capacity: u64,
-        encryption: Option<StreamEncryption>,
-    },
+    Stream(Stream),
     /// 10.5 to 10.7.
     Blocks {
         /// Of the next block.
@@ -73,7 +77,36 @@ enum Framing {
     },
 }
 
-/// A mini-transaction in the payload.
+/// How mini-transactions are framed in 10.8 and later.
+#[derive(Debug, Clone, Copy)]
+struct Stream {
+    first_lsn: Lsn,
+    /// Bytes of a lap.
+    capacity: u64,
+    encryption: Option<StreamEncryption>,
+}
+
+impl Stream {
+    /// Looks for the mini-transaction that begins at `lsn`, and `bytes` with it.
+    fn parse(self, bytes: &[u8], lsn: Lsn) -> Parsed<'_> {
+        let nonce = if self.encryption.is_some() { NONCE_SIZE } else { 0 };
+        mtr::parse(bytes, nonce, |offset| sequence_bit(self.first_lsn, self.capacity, lsn, offset))
+    }
+}
+
+impl Opener {
+    /// The records, `len` bytes, of a mini-transaction, of which `whole` is everything; decrypted, if they are encrypted as such and there
+    /// is a key.
+    fn records<'a>(&'a mut self, stream: Stream, whole: &'a [u8], len: usize) -> &'a [u8] {
+        let records = whole.get(..len).unwrap_or_default();
+        let (Some(scheme), Some(key)) = (stream.encryption, &self.key) else { return records };
+        let nonce = be::u64_at(whole, len + 1).unwrap_or(0);
+        key.open_mtr(records, nonce.to_be_bytes(), scheme, &mut self.plain);
+        &self.plain
+    }
+}
+
+/// A mini-transaction in the payload of blocks.
 struct Frame {
     records: Range<usize>,
     /// Where it ends in the payload.
@@ -94,7 +127,7 @@ impl MtrReader {
         let capacity = file.size.saturating_sub(file.payload_start());
         let (framing, at) = match file.format {
             Format::Stream { encrypted: encryption } => {
-                (Framing::Stream { first_lsn: file.first_lsn, capacity, encryption }, from)
+                (Framing::Stream(Stream { first_lsn: file.first_lsn, capacity, encryption }), from)
             }
             Format::Blocks { encrypted } => {
                 let trailer = if encrypted { BLOCK_TRAILER_ENCRYPTED } else { BLOCK_TRAILER };
@@ -104,7 +137,8 @@ impl MtrReader {
                 (Framing::Blocks { next, block: Vec::new(), trailer, skip }, at)
             }
         };
-        Self { framing, key, payload: Vec::new(), done: 0, at, ended: false, is_garbled: false, plain: Vec::new() }
+        let opener = Opener { key, plain: Vec::new() };
+        Self { framing, opener, payload: Vec::new(), done: 0, at, ended: false, is_garbled: false }
     }
 
     /// File offset of the first byte that a reader beginning at `lsn` wants. Where the file ends, the log goes on at
@@ -138,13 +172,71 @@ impl MtrReader {
     }
 
     /// The next mini-transaction; takes what it needs off the front of `input`. `None` when `input` is used up, or the log has ended.
-    pub fn next_mtr(&mut self, input: &mut &[u8]) -> Option<Mtr<'_>> {
+    pub fn next_mtr<'a, 'i: 'a>(&'a mut self, input: &mut &'i [u8]) -> Option<Mtr<'a>> {
+        match self.framing {
+            Framing::Stream(_) if self.ended => None,
+            Framing::Stream(stream) => self.next_of_stream(stream, input),
+            Framing::Blocks { .. } => self.next_of_blocks(input),
+        }
+    }
+
+    fn next_of_stream<'a, 'i: 'a>(&'a mut self, stream: Stream, input: &mut &'i [u8]) -> Option<Mtr<'a>> {
+        if self.done > 0 {
+            self.payload.clear();
+            self.done = 0;
+        }
+        let start = self.at;
+        let (whole, len) = if self.payload.is_empty() {
+            match stream.parse(input, start) {
+                Parsed::Mtr(records, len) => (take(input, len), records.len()),
+                Parsed::End => {
+                    self.ended = true;
+                    return None;
+                }
+                Parsed::MoreBytes => {
+                    self.payload.extend_from_slice(take(input, input.len()));
+                    return None;
+                }
+            }
+        } else {
+            let len = self.carry_on(stream, input)?;
+            (self.payload.get(..self.done).unwrap_or_default(), len)
+        };
+        self.at = Lsn(start.0.saturating_add(whole.len() as u64));
+        Some(Mtr { start, end: self.at, bytes: self.opener.records(stream, whole, len) })
+    }
+
+    /// Takes in the rest of the mini-transaction that was carried over: the length of its records. It is done with then.
+    fn carry_on(&mut self, stream: Stream, input: &mut &[u8]) -> Option<usize> {
+        let (whole, carried) = (*input, self.payload.len());
+        loop {
+            let more = take(input, self.payload.len().max(CARRY_MIN));
+            if more.is_empty() {
+                return None;
+            }
+            self.payload.extend_from_slice(more);
+            match stream.parse(&self.payload, self.at) {
+                Parsed::Mtr(records, len) => {
+                    self.done = len;
+                    // What was taken in beyond it is given back.
+                    *input = whole.get(len.saturating_sub(carried)..).unwrap_or_default();
+                    return Some(records.len());
+                }
+                Parsed::End => {
+                    self.ended = true;
+                    return None;
+                }
+                Parsed::MoreBytes => {}
+            }
+        }
+    }
+
+    fn next_of_blocks(&mut self, input: &mut &[u8]) -> Option<Mtr<'_>> {
         let frame = loop {
             match self.step() {
                 Step::Mtr(frame) => break frame,
                 Step::End => {
-                    self.ended = true;
-                    self.is_garbled = matches!(self.framing, Framing::Blocks { .. });
+                    (self.ended, self.is_garbled) = (true, true);
                     return None;
                 }
                 Step::MoreBytes if self.ended || input.is_empty() => return None,
@@ -154,21 +246,16 @@ impl MtrReader {
         let start = self.at;
         self.at = self.after(frame.end - self.done);
         self.done = frame.end;
-        let is_opened = self.open(&frame);
-        let bytes = if is_opened { Some(self.plain.as_slice()) } else { self.payload.get(frame.records) };
-        Some(Mtr { start, end: self.at, bytes: bytes.unwrap_or_default() })
+        Some(Mtr { start, end: self.at, bytes: self.payload.get(frame.records).unwrap_or_default() })
     }
 
-    /// Takes in more of the log, and drops what was read.
+    /// Takes in more blocks, and drops what was read.
     fn fill(&mut self, input: &mut &[u8]) {
         self.payload.drain(..self.done.min(self.payload.len()));
         self.done = 0;
-        let Framing::Blocks { next, block, trailer, skip } = &mut self.framing else {
-            self.payload.extend_from_slice(take(input, FILL_SIZE));
-            return;
-        };
+        let Framing::Blocks { next, block, trailer, skip } = &mut self.framing else { return };
         while self.payload.len() < FILL_SIZE && gather(block, input, LOG_BLOCK_SIZE) {
-            let opened = open_block(block, *next, self.key.as_ref());
+            let opened = open_block(block, *next, self.opener.key.as_ref());
             block.clear();
             let Some((opened, len)) = opened else {
                 self.ended = true;
@@ -185,25 +272,12 @@ impl MtrReader {
         }
     }
 
-    /// Looks for a mini-transaction at `done`.
+    /// Looks for a mini-transaction of blocks at `done`.
     fn step(&self) -> Step {
-        let rest = self.payload.get(self.done..).unwrap_or_default();
-        match self.framing {
-            Framing::Stream { first_lsn, capacity, encryption } => {
-                let bit = |offset| sequence_bit(first_lsn, capacity, self.at, offset);
-                match mtr::parse(rest, if encryption.is_some() { NONCE_SIZE } else { 0 }, bit) {
-                    Parsed::Mtr(records, len) => {
-                        Step::Mtr(Frame { records: self.done..self.done + records.len(), end: self.done + len })
-                    }
-                    Parsed::End => Step::End,
-                    Parsed::MoreBytes => Step::MoreBytes,
-                }
-            }
-            Framing::Blocks { .. } => match closed_by_zero(rest) {
-                Ok(Some(len)) => Step::Mtr(Frame { records: self.done..self.done + len, end: self.done + len + 1 }),
-                Ok(None) => Step::MoreBytes,
-                Err(()) => Step::End,
-            },
+        match closed_by_zero(self.payload.get(self.done..).unwrap_or_default()) {
+            Ok(Some(len)) => Step::Mtr(Frame { records: self.done..self.done + len, end: self.done + len + 1 }),
+            Ok(None) => Step::MoreBytes,
+            Err(()) => Step::End,
         }
     }
 
@@ -217,16 +291,6 @@ impl MtrReader {
         let payload = in_block.saturating_sub(LOG_BLOCK_HDR_SIZE) + len;
         let offset = payload / per_block * LOG_BLOCK_SIZE + LOG_BLOCK_HDR_SIZE + payload % per_block;
         Lsn((self.at.0 - in_block as u64).saturating_add(offset as u64))
-    }
-
-    /// Decrypts a mini-transaction that is encrypted as such; whether it was.
-    fn open(&mut self, frame: &Frame) -> bool {
-        let Framing::Stream { encryption: Some(scheme), .. } = self.framing else { return false };
-        let Some(key) = &self.key else { return false };
-        let records = self.payload.get(frame.records.clone()).unwrap_or_default();
-        let nonce = be::u64_at(&self.payload, frame.records.end + 1).unwrap_or(0);
-        key.open_mtr(records, nonce.to_be_bytes(), scheme, &mut self.plain);
-        true
     }
 }
 

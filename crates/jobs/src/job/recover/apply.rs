@@ -130,16 +130,17 @@ impl<'w> Work<'w> {
         }
         let (parts_max, batch_max) = if round.is_some() { (PARTS_MAX, memory) } else { (usize::MAX, usize::MAX) };
         for part in self.plan.wanted.load.parts(memory, parts_max) {
-            let source = log.source();
-            let mut scan = source.scan()?;
-            let mut goes_on = true;
-            while goes_on {
-                let until = Lsn(scan.at().0.saturating_add(round.unwrap_or(u64::MAX)));
-                // A new one each time: what a batch has taken once it counts as used from then on.
-                let mut batch = RedoBatch::new(batch_max);
-                goes_on = gather(&mut batch, &mut scan, self.plan, until, part)?;
-                self.round(&batch)?;
-            }
+            log.scan(|scan| {
+                let mut goes_on = true;
+                while goes_on {
+                    let until = Lsn(scan.at().0.saturating_add(round.unwrap_or(u64::MAX)));
+                    // A new one each time: what a batch has taken once it counts as used from then on.
+                    let mut batch = RedoBatch::new(batch_max);
+                    goes_on = gather(&mut batch, scan, self.plan, until, part)?;
+                    self.round(&batch)?;
+                }
+                Ok(())
+            })?;
         }
         Ok(())
     }

@@ -2,9 +2,9 @@
 //!
 //! To read and write a page costs far more than to read the log once more: each page should have all of its redo at once.
 
-use std::collections::HashMap;
 use std::mem::size_of;
 
+use foldhash::HashMap;
 use format::{PageId, SpaceId};
 
 use crate::redo_batch::RedoBatch;

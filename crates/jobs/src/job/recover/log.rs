@@ -1,18 +1,15 @@
 //! The redo log of a datadir: read from its checkpoint on, and closed when all of it is in the data files.
 
 mod blocks;
+mod scan;
 
 use std::fs::File;
 use std::io;
-use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use flow::queue::OpenQueue;
 use flow::queue::sim::SimTime;
-use flow::{BLOCK_ALIGN, Block, Counters, FileId, FileSet, IoMode, ReadOptions, Reader};
+use flow::{FileSet, IoMode, ReadOptions};
 
 use format::codec::CipherMode;
 use format::keyring::KeyStore;
@@ -20,11 +17,11 @@ use format::redo::checkpoint::{clean_slot, closing, spare_slot};
 use format::redo::log_key::{LogKey, LogKeyError};
 use format::redo::mariadb::{Format, LogFile, START_OFFSET};
 use format::redo::mtr_reader::MtrReader;
-use format::redo::record::Mtr;
 use format::redo::verify_mariadb::{self, StreamDamage, StreamVerifier, Verifier};
 use format::redo::{self, Kind};
 use format::{Lsn, SpaceId};
 
+pub(super) use self::scan::Scan;
 use super::Tuning;
 use super::error::{Result, damaged, failed, refused};
 use super::outside::Outside;
@@ -136,16 +133,6 @@ impl RedoLog {
         self
     }
 
-    /// What there is to read from the checkpoint on, once around the file.
-    pub fn source(&self) -> Source<'_> {
-        let from = MtrReader::place(&self.parsed, self.parsed.checkpoint.lsn).unwrap_or(START_OFFSET as u64);
-        let lap = [from..self.parsed.size, self.parsed.payload_start()..from];
-        let stretches: Vec<_> = lap.into_iter().filter(|stretch| !stretch.is_empty()).collect();
-        let plan = LogPlan::new(&stretches, self.options.block_size);
-        let engines = self.clock.iter().map(|clock| clock as &dyn OpenQueue).collect();
-        Source { log: self, stretches, plan, engines, counters: Counters::new(1) }
-    }
-
     /// Fails if the log is damaged: all of it is read for that.
     pub fn check(&self) -> Result<()> {
         let damage = |error: &dyn std::fmt::Display| damaged(format!("{}: {error}", self.path.display()));
@@ -244,127 +231,5 @@ impl RedoLog {
         self.file.write_all_at(before, offset)?;
         self.file.write_all_at(after, self.parsed.payload_start())?;
         self.file.sync_all()
-    }
-}
-
-/// Stretches of the log's file in blocks, in the order of the log.
-struct LogPlan {
-    block_size: u32,
-    blocks: Vec<Block>,
-    next: AtomicUsize,
-}
-
-impl LogPlan {
-    fn new(stretches: &[Range<u64>], block_size: u32) -> Self {
-        let (size, align) = (u64::from(block_size), u64::from(BLOCK_ALIGN));
-        let blocks = stretches.iter().flat_map(|stretch| {
-            let from = stretch.start - stretch.start % align;
-            let end = stretch.end;
-            (from..end).step_by(block_size as usize).map(move |offset| {
-                let len = u32::try_from((end - offset).min(size)).unwrap_or(block_size);
-                Block { file: FileId(0), offset, len }
-            })
-        });
-        Self { block_size, blocks: blocks.collect(), next: AtomicUsize::new(0) }
-    }
-}
-
-impl flow::Plan for LogPlan {
-    fn next(&self) -> Option<Block> {
-        self.blocks.get(self.next.fetch_add(1, Ordering::Relaxed)).copied()
-    }
-
-    fn block_size(&self) -> u32 {
-        self.block_size
-    }
-}
-
-/// A log that is to be read.
-pub(super) struct Source<'l> {
-    log: &'l RedoLog,
-    stretches: Vec<Range<u64>>,
-    plan: LogPlan,
-    /// Those of the log's own device, if there are none here.
-    engines: Vec<&'l dyn OpenQueue>,
-    counters: Counters,
-}
-
-impl Source<'_> {
-    /// Reads on from the checkpoint, with many blocks asked for ahead. Once.
-    pub fn scan(&self) -> Result<Scan<'_>> {
-        let (log, counters) = (self.log, self.counters.worker(0));
-        let reader = match self.engines.as_slice() {
-            [] => Reader::new(&log.files, &self.plan, &log.options, counters),
-            engines => Reader::with_engines(&log.files, &self.plan, &log.options, counters, engines),
-        };
-        let reader = reader.map_err(|error| failed(&self.log.path, "reading the redo log")(io::Error::other(error)))?;
-        Ok(Scan {
-            log: self.log,
-            stretches: &self.stretches,
-            stretch: 0,
-            reader,
-            mtrs: MtrReader::new(&self.log.parsed, self.log.key.clone(), self.log.parsed.checkpoint.lsn),
-            piece: Vec::new(),
-            used: 0,
-        })
-    }
-}
-
-/// A log while it is read.
-pub(super) struct Scan<'s> {
-    log: &'s RedoLog,
-    stretches: &'s [Range<u64>],
-    /// Of these, the one that is being read.
-    stretch: usize,
-    reader: Reader<'s>,
-    mtrs: MtrReader,
-    piece: Vec<u8>,
-    used: usize,
-}
-
-impl Scan<'_> {
-    /// Hands mini-transactions to `take` until that returns `false`; whether the log goes on.
-    pub fn run(&mut self, take: &mut dyn FnMut(&Mtr<'_>) -> Result<bool>) -> Result<bool> {
-        loop {
-            let mut input = self.piece.get(self.used..).unwrap_or_default();
-            while let Some(mtr) = self.mtrs.next_mtr(&mut input) {
-                let goes_on = take(&mtr)?;
-                self.used = self.piece.len() - input.len();
-                if !goes_on {
-                    return Ok(true);
-                }
-            }
-            if self.mtrs.has_ended() || !self.refill()? {
-                return Ok(false);
-            }
-        }
-    }
-
-    fn refill(&mut self) -> Result<bool> {
-        let failed = |error| failed(&self.log.path, "reading the redo log")(io::Error::other(error));
-        self.used = 0;
-        self.piece.clear();
-        let Some(piece) = self.reader.next() else { return Ok(false) };
-        let piece = piece.map_err(|failure| failed(failure.error))?;
-        if let Some(gap) = piece.gaps.first() {
-            return Err(failed(Arc::clone(&gap.error)));
-        }
-        let Some(stretch) = self.stretches.get(self.stretch) else { return Ok(false) };
-        // Blocks begin where the device wants it.
-        let from = usize::try_from(stretch.start.saturating_sub(piece.offset)).unwrap_or(usize::MAX);
-        self.piece.extend_from_slice(piece.bytes.get(from..).unwrap_or_default());
-        let end = piece.offset + piece.bytes.len() as u64;
-        self.stretch += usize::from(end >= stretch.end || piece.bytes.len() < piece.asked as usize);
-        Ok(true)
-    }
-
-    /// Where the log ends, once it has.
-    pub fn at(&self) -> Lsn {
-        self.mtrs.at()
-    }
-
-    /// Whether that is where it makes no sense any more.
-    pub fn is_garbled(&self) -> bool {
-        self.mtrs.is_garbled()
     }
 }

@@ -4,9 +4,9 @@
 //! nothing. Redo from before a page was freed or made anew for the last time therefore need not fit what the file holds, and must not
 //! be applied, even where the page is freed only in a later round.
 
-use std::collections::HashMap;
 use std::mem::size_of;
 
+use foldhash::HashMap;
 use format::{Lsn, PageId, PageNo, SpaceId};
 
 /// Bytes that a page takes here: what the map holds and, until that grows again, about as much that is empty.

@@ -17,6 +17,9 @@ use super::until::{Anew, Rest};
 use super::voids::Voids;
 use crate::redo_batch::RedoBatch;
 
+/// Mini-transactions after which it is looked at how much memory is used.
+const MTRS_A_LOOK: u64 = 256;
+
 /// What the log says of the tablespaces.
 #[derive(Debug)]
 pub(super) struct Wanted {
@@ -76,32 +79,32 @@ impl Wanted {
         let (mut wanted, checkpoint) = (Self::new(log, until.is_some()), log.parsed.checkpoint);
         let mut closed_at = None;
         let mut redo = Some(RedoBatch::new(for_redo));
-        let source = log.source();
-        let mut scan = source.scan()?;
-        scan.run(&mut |mtr| {
-            if let Some(until) = until.filter(|&until| mtr.end > until) {
-                let outside = wanted.outside;
-                wanted.rest.get_or_insert_with(|| Rest::new(until)).add(mtr, checkpoint.lsn, outside)?;
-            } else {
-                wanted.mtrs += 1;
-                closed_at = wanted.add(mtr, checkpoint.lsn, redo.as_mut())?;
-                wanted.end = mtr.end;
-                redo = redo.take().filter(|redo| !redo.is_full());
+        let mut number = 0_u64;
+        let end = log.scan(|scan| {
+            scan.run(&mut |mtr| {
+                if let Some(until) = until.filter(|&until| mtr.end > until) {
+                    let outside = wanted.outside;
+                    wanted.rest.get_or_insert_with(|| Rest::new(until)).add(mtr, checkpoint.lsn, outside)?;
+                } else {
+                    wanted.mtrs += 1;
+                    closed_at = wanted.add(mtr, checkpoint.lsn, redo.as_mut())?;
+                    wanted.end = mtr.end;
+                    redo = redo.take().filter(|redo| !redo.is_full());
+                }
+                number += 1;
+                if number.is_multiple_of(MTRS_A_LOOK) {
+                    wanted.fits(memory)?;
+                }
+                Ok(true)
+            })?;
+            if log.is_of_blocks() {
+                closed_at = None;
+                wanted.end_of_blocks(log, scan)?;
             }
-            if wanted.memory() > memory {
-                return refused(format!(
-                    "what the redo log says of pages and tablespaces takes more than {} MiB: give it more memory",
-                    memory >> 20
-                ));
-            }
-            Ok(true)
+            Ok(scan.at())
         })?;
-        let end = scan.at();
-        if log.is_of_blocks() {
-            closed_at = None;
-            wanted.end_of_blocks(log, &scan)?;
-        } else {
-            drop(scan);
+        wanted.fits(memory)?;
+        if !log.is_of_blocks() {
             log.check_end(end)?;
         }
         wanted.redo = redo;
@@ -186,8 +189,19 @@ impl Wanted {
         self.checkpoint.0.rotate_left(32) ^ self.log_end.0
     }
 
+    /// Fails if what is kept takes more than `memory` bytes.
+    fn fits(&self, memory: usize) -> Result<()> {
+        if self.memory() <= memory {
+            return Ok(());
+        }
+        refused(format!(
+            "what the redo log says of pages and tablespaces takes more than {} MiB: give it more memory",
+            memory >> 20
+        ))
+    }
+
     /// Bytes that are in use.
-    pub fn memory(&self) -> usize {
+    fn memory(&self) -> usize {
         let rest = self.rest.as_ref().map_or(0, Rest::memory);
         self.heads.memory() + self.voids.memory() + self.load.memory() + self.anew.memory() + rest
     }
