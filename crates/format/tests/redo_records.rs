@@ -11,7 +11,7 @@ mod common;
 
 use common::hex;
 use innokit_format::redo::record::{
-    Change, Delete, FileRecord, Place, RecordError, RecordFault, RedoRecord, RowStyle, records,
+    Change, Delete, FileRecord, Place, RecordError, RecordFault, RedoRecord, RowStyle, records, subjects,
 };
 use innokit_format::{Lsn, PageId, SpaceId};
 use proptest::prelude::*;
@@ -189,4 +189,31 @@ proptest! {
         }
         prop_assert!(end <= bytes.len());
     }
+
+    #[test]
+    fn what_records_are_about_is_what_they_are_read_as(
+        chosen in proptest::collection::vec(0..SAMPLES.len(), 1..12),
+        rest in proptest::collection::vec(any::<u8>(), 0..40),
+    ) {
+        let mut bytes = hex(&chosen.iter().map(|&sample| SAMPLES[sample]).collect::<String>());
+        bytes.extend(rest);
+        let (mut found, mut all, mut at) = (subjects(&bytes), records(&bytes), 0);
+        while let Some(Ok(record)) = all.next() {
+            let place = std::mem::replace(&mut at, all.position())..all.position();
+            prop_assert_eq!(found.next(), Some((record.subject(), place)));
+        }
+    }
 }
+
+/// A record of each kind, with and without a page of its own.
+const SAMPLES: [&str; 9] = [
+    "bb08002e2f762f642e696264",
+    "020105",
+    "120105",
+    "1203c00000",
+    "2301050a",
+    "26010503aabbcc",
+    "38010030aabbccddee",
+    "b305aabb",
+    "a403aabbcc",
+];

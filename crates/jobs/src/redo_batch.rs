@@ -242,27 +242,32 @@ impl RedoBatch {
     pub fn add_record(&mut self, adding: &mut Adding, record: &RedoRecord<'_>) {
         match record {
             RedoRecord::File(record) => self.add_file(record),
-            RedoRecord::Page(PageRecord { id, change: Change::Trim, .. }) => {
-                self.trim(*id);
-                adding.open = None;
-            }
-            RedoRecord::Page(record) => {
-                let continued = adding.open.filter(|&(id, _)| id == record.id && !record.change.voids_page());
-                let entry = continued.map_or_else(|| self.begin(record, adding), |(_, entry)| entry);
-                self.extend(entry, record.bytes);
-                adding.open = Some((record.id, entry));
-            }
+            RedoRecord::Page(PageRecord { id, change: Change::Trim, .. }) => self.add_trim(adding, *id),
+            RedoRecord::Page(record) => self.add_change(adding, record.id, record.change.voids_page(), record.bytes),
         }
     }
 
+    /// Takes in the bytes of a record about a page, by which it may be made void.
+    pub fn add_change(&mut self, adding: &mut Adding, id: PageId, is_void: bool, bytes: &[u8]) {
+        let continued = adding.open.filter(|&(open, _)| open == id && !is_void);
+        let entry = continued.map_or_else(|| self.begin(id, is_void, adding), |(_, entry)| entry);
+        self.extend(entry, bytes);
+        adding.open = Some((id, entry));
+    }
+
+    /// Takes in that the tablespace is cut down to the pages before this one.
+    pub fn add_trim(&mut self, adding: &mut Adding, id: PageId) {
+        self.trim(id);
+        adding.open = None;
+    }
+
     /// A new entry at the end of the page's chain.
-    fn begin(&mut self, record: &PageRecord<'_>, mtr: &Adding) -> usize {
+    fn begin(&mut self, id: PageId, is_void: bool, mtr: &Adding) -> usize {
         let number = self.entries.reserve(1);
         let index = Index::try_from(number).unwrap_or(NO_ENTRY);
         let offset = u32::try_from(self.bytes.len()).unwrap_or(u32::MAX);
         let lsns = u32::try_from(mtr.end.0.saturating_sub(mtr.start.0)).unwrap_or(u32::MAX);
-        let is_void = record.change.voids_page();
-        let before = match self.pages.entry(record.id) {
+        let before = match self.pages.entry(id) {
             Slot::Occupied(mut chain) if !is_void => std::mem::replace(&mut chain.get_mut().last, index),
             slot => {
                 slot.insert_entry(Chain { last: index, is_void });

@@ -3,6 +3,7 @@
 mod cursor;
 mod extended;
 mod file;
+mod subject;
 
 use thiserror::Error;
 
@@ -11,6 +12,7 @@ use cursor::Cursor;
 
 pub use extended::{Delete, Insert, Place, RowStyle};
 pub use file::FileRecord;
+pub use subject::{Effect, Subject, Subjects, subjects};
 
 /// Bytes before this offset (checksum and page number) are no record's business.
 pub const WRITE_OFFSET_MIN: usize = 8;
@@ -311,6 +313,7 @@ fn moved_from(target: usize, code: usize) -> Result<usize, RecordFault> {
 }
 
 /// First byte, bytes before the body, and bytes of the whole record. `None` if the bytes end first or there is no such length.
+#[inline]
 pub(super) fn frame(bytes: &[u8]) -> Option<(u8, usize, usize)> {
     let (&first, rest) = bytes.split_first()?;
     let short = usize::from(first & 15);

@@ -10,12 +10,11 @@ use format::codec::{Scratch, open_page};
 use format::page::fil::FIL_PAGE_LSN;
 use format::page::seal::seal_flush_lsn;
 use format::redo::apply::{Outcome, Replay};
-use format::redo::record::{Mtr, RedoRecord};
+use format::redo::record::Subject;
 use format::{Encryption, Lsn, PageId, SpaceFormat, SpaceId, Verdict, verify_inside, verify_page};
 
 use super::error::{RecoverError, Result, damaged, refused};
 use super::files::Files;
-use super::load::PageRange;
 use super::log::{RedoLog, Scan};
 use super::plan::{Plan, Space};
 use super::stretches::{Planned, stretches};
@@ -130,13 +129,15 @@ impl<'w> Work<'w> {
         }
         let (parts_max, batch_max) = if round.is_some() { (PARTS_MAX, memory) } else { (usize::MAX, usize::MAX) };
         for part in self.plan.wanted.load.parts(memory, parts_max) {
-            log.scan(|scan| {
+            let plan = self.plan;
+            let is_wanted = |id, start| start < plan.wanted.end && part.has(id) && plan.wanted.is_of_use(id, start);
+            log.scan(Some(&is_wanted), |scan| {
                 let mut goes_on = true;
                 while goes_on {
                     let until = Lsn(scan.at().0.saturating_add(round.unwrap_or(u64::MAX)));
                     // A new one each time: what a batch has taken once it counts as used from then on.
                     let mut batch = RedoBatch::new(batch_max);
-                    goes_on = gather(&mut batch, scan, self.plan, until, part)?;
+                    goes_on = gather(&mut batch, scan, until)?;
                     self.round(&batch)?;
                 }
                 Ok(())
@@ -173,32 +174,17 @@ impl<'w> Work<'w> {
     }
 }
 
-/// Takes in the redo of a part of the pages until the batch is full, or the log has come to `until`; whether the log goes on.
-fn gather(batch: &mut RedoBatch, scan: &mut Scan<'_>, plan: &Plan, until: Lsn, part: PageRange) -> Result<bool> {
-    scan.run(&mut |mtr| {
-        if mtr.start < plan.wanted.end {
-            add(batch, mtr, plan, part)?;
-        }
-        Ok(!batch.is_full() && mtr.end < until)
-    })
-}
-
-/// Takes in what is of use of a mini-transaction.
-fn add(batch: &mut RedoBatch, mtr: &Mtr<'_>, plan: &Plan, part: PageRange) -> Result<()> {
-    let mut adding = batch.begin_mtr(mtr);
-    for record in mtr.records() {
-        match record {
-            Ok(record @ RedoRecord::Page(of_page))
-                if part.has(of_page.id) && plan.wanted.is_of_use(of_page.id, mtr.start) =>
-            {
-                batch.add_record(&mut adding, &record);
+/// Takes in redo until the batch is full, or the log has come to `until`; whether the log goes on.
+fn gather(batch: &mut RedoBatch, scan: &mut Scan<'_>, until: Lsn) -> Result<bool> {
+    scan.run(&mut |scanned| {
+        let mut adding = batch.begin_mtr(&scanned.mtr);
+        for (subject, bytes) in scanned.records() {
+            if let Subject::Page(id, effect) = subject {
+                batch.add_change(&mut adding, id, effect.voids_page(), bytes);
             }
-            // What it says of files was done before.
-            Ok(_) => {}
-            Err(error) => return damaged(format!("the redo log at LSN {}: {error}", mtr.start)),
         }
-    }
-    Ok(())
+        Ok(!batch.is_full() && scanned.mtr.end < until)
+    })
 }
 
 /// What is done to a page.

@@ -21,7 +21,7 @@ use flow::rewrite::RewriteOptions;
 use format::codec::Scratch;
 use format::redo::checkpoint::{closing, restarted};
 use format::redo::mariadb::LogFile;
-use format::redo::record::{Change, FileRecord, Mtr, RedoRecord};
+use format::redo::record::{Change, Effect, FileRecord, Mtr, RedoRecord};
 use format::{Lsn, PageId, SpaceId, Verdict};
 use rustix::fs::{FallocateFlags, fallocate};
 
@@ -308,12 +308,12 @@ fn replace(log: &RedoLog, bytes: &[u8]) -> Result<()> {
 pub(super) struct Anew(HashSet<PageId>);
 
 impl Anew {
-    pub fn add(&mut self, id: PageId, change: &Change<'_>) {
-        match change {
-            Change::Init => drop(self.0.insert(id)),
-            Change::Free => drop(self.0.remove(&id)),
-            Change::Trim => self.0.retain(|page| page.space != id.space),
-            _ => {}
+    pub fn add(&mut self, id: PageId, effect: Effect) {
+        match effect {
+            Effect::Inits => drop(self.0.insert(id)),
+            Effect::Frees => drop(self.0.remove(&id)),
+            Effect::Trims => self.0.retain(|page| page.space != id.space),
+            Effect::Changes => {}
         }
     }
 

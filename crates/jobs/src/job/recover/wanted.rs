@@ -6,12 +6,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use format::codec::CipherMode;
-use format::redo::record::{Change, FileRecord, Mtr, RedoRecord};
+use format::redo::record::{Effect, FileRecord, Mtr, RedoRecord, Subject, records};
 use format::{Lsn, PageId, SpaceId};
 
 use super::error::{Result, damaged, refused};
 use super::load::Load;
-use super::log::{RedoLog, Scan};
+use super::log::{RedoLog, Scan, Scanned};
 use super::outside::Outside;
 use super::until::{Anew, Rest};
 use super::voids::Voids;
@@ -80,14 +80,15 @@ impl Wanted {
         let mut closed_at = None;
         let mut redo = Some(RedoBatch::new(for_redo));
         let mut number = 0_u64;
-        let end = log.scan(|scan| {
-            scan.run(&mut |mtr| {
+        let end = log.scan(None, |scan| {
+            scan.run(&mut |scanned| {
+                let mtr = &scanned.mtr;
                 if let Some(until) = until.filter(|&until| mtr.end > until) {
                     let outside = wanted.outside;
                     wanted.rest.get_or_insert_with(|| Rest::new(until)).add(mtr, checkpoint.lsn, outside)?;
                 } else {
                     wanted.mtrs += 1;
-                    closed_at = wanted.add(mtr, checkpoint.lsn, redo.as_mut())?;
+                    closed_at = wanted.add(scanned, checkpoint.lsn, redo.as_mut())?;
                     wanted.end = mtr.end;
                     redo = redo.take().filter(|redo| !redo.is_full());
                 }
@@ -207,44 +208,40 @@ impl Wanted {
     }
 
     /// If the mini-transaction closes a log: where that ended.
-    fn add(&mut self, mtr: &Mtr<'_>, checkpoint: Lsn, mut redo: Option<&mut RedoBatch>) -> Result<Option<Lsn>> {
+    fn add(&mut self, scanned: &Scanned<'_>, checkpoint: Lsn, mut redo: Option<&mut RedoBatch>) -> Result<Option<Lsn>> {
+        let mtr = &scanned.mtr;
         let mut of_heads = Vec::new();
         let mut closes = None;
         // A run of mini-transactions that do nothing but say what files are called.
         let named_from = self.named_from.take().unwrap_or(mtr.start);
         let mut only_names = true;
         let mut adding = redo.as_mut().map(|redo| redo.begin_mtr(mtr));
-        for record in mtr.records() {
-            if let (Some(redo), Some(adding), Ok(record)) = (&mut redo, &mut adding, &record) {
-                redo.add_record(adding, record);
-            }
-            match record {
-                Err(error) => return damaged(format!("the redo log at LSN {}: {error}", mtr.start)),
-                Ok(RedoRecord::File(FileRecord::Checkpoint(lsn))) => {
-                    self.names_checkpoint |= lsn == checkpoint;
-                    closes = (only_names && lsn == named_from).then_some(lsn);
-                    only_names = false;
-                }
-                Ok(RedoRecord::File(record)) => {
+        for (subject, bytes) in scanned.records() {
+            match subject {
+                Subject::File => {
+                    let Some(Ok(RedoRecord::File(record))) = records(bytes).next() else { continue };
+                    if let (Some(redo), Some(adding)) = (&mut redo, &mut adding) {
+                        redo.add_record(adding, &RedoRecord::File(record));
+                    }
+                    if let FileRecord::Checkpoint(lsn) = record {
+                        self.names_checkpoint |= lsn == checkpoint;
+                        closes = (only_names && lsn == named_from).then_some(lsn);
+                    } else {
+                        self.add_file(&record);
+                    }
                     only_names &= matches!(record, FileRecord::Modify { .. });
-                    self.add_file(&record);
                 }
-                Ok(RedoRecord::Page(record)) => {
+                Subject::Page(id, effect) => {
                     (self.is_clean, only_names) = (false, false);
-                    self.changed.insert(record.id.space, ());
-                    self.load.add(record.id, record.bytes.len());
-                    if self.may_end_before {
-                        self.anew.add(record.id, &record.change);
+                    self.add_change(id, effect, mtr.start, bytes.len());
+                    if let (Some(redo), Some(adding)) = (&mut redo, &mut adding) {
+                        match effect {
+                            Effect::Trims => redo.add_trim(adding, id),
+                            _ => redo.add_change(adding, id, effect.voids_page(), bytes),
+                        }
                     }
-                    if record.change.voids_page() {
-                        self.voids.add(record.id, mtr.start);
-                    }
-                    let is_trim = matches!(record.change, Change::Trim);
-                    if is_trim {
-                        self.voids.trim(record.id, mtr.start);
-                    }
-                    if is_trim || record.id.page_no.0 == 0 {
-                        of_heads.extend_from_slice(record.bytes);
+                    if effect == Effect::Trims || id.page_no.0 == 0 {
+                        of_heads.extend_from_slice(bytes);
                     }
                 }
             }
@@ -255,6 +252,21 @@ impl Wanted {
         }
         self.named_from = only_names.then_some(named_from);
         Ok(closes)
+    }
+
+    /// A record of `len` bytes is about a page.
+    fn add_change(&mut self, id: PageId, effect: Effect, start: Lsn, len: usize) {
+        self.changed.insert(id.space, ());
+        self.load.add(id, len);
+        if self.may_end_before {
+            self.anew.add(id, effect);
+        }
+        if effect.voids_page() {
+            self.voids.add(id, start);
+        }
+        if effect == Effect::Trims {
+            self.voids.trim(id, start);
+        }
     }
 
     fn add_file(&mut self, record: &FileRecord<'_>) {
