@@ -200,16 +200,21 @@ impl<'b> Iterator for PageRedo<'b> {
 }
 
 impl RedoBatch {
-    /// What a record takes besides its own bytes, about.
-    pub const RECORD_COST: usize = size_of::<Entry>() + PLACE_SIZE / 8;
+    /// What records of one page that stand one behind the other in their mini-transaction take besides their own bytes.
+    pub const ENTRY_COST: usize = size_of::<Entry>();
+    /// What a page takes besides its records.
+    pub const PAGE_COST: usize = PLACE_SIZE;
+    /// A batch is full then, whatever it may use.
+    const MEMORY_MAX: usize = RUNS_MAX * RUN_SIZE;
     /// What is left free of the memory of a batch that is [full](Self::is_full).
     const SPARE: usize = RUN_SIZE + RUN_ENTRIES * size_of::<Entry>();
 
     /// Bytes of records, with what they cost besides, for which a batch with so much memory surely has room.
     #[must_use]
     pub const fn room_in(memory_max: usize) -> usize {
+        let memory = if memory_max < Self::MEMORY_MAX { memory_max } else { Self::MEMORY_MAX };
         // Mini-transactions leave something over at the end of each run.
-        (memory_max - memory_max / 16).saturating_sub(Self::SPARE)
+        (memory - memory / 16).saturating_sub(Self::SPARE)
     }
 
     /// An empty batch that is full when it uses `memory_max` bytes.
@@ -320,8 +325,14 @@ impl RedoBatch {
     /// adding, so that even the smallest batch takes one.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        let used = self.bytes.in_use() + self.entries.in_use() + self.pages.capacity() * PLACE_SIZE;
-        used + Self::SPARE >= self.memory_max || self.bytes.current >= RUNS_MAX
+        self.is_full_beside(0)
+    }
+
+    /// The same, if others use so many bytes of its memory.
+    #[must_use]
+    pub fn is_full_beside(&self, others: usize) -> bool {
+        let in_use = self.bytes.in_use() + self.entries.in_use() + self.pages.capacity() * PLACE_SIZE;
+        in_use + others + Self::SPARE >= self.memory_max || self.bytes.current >= RUNS_MAX
     }
 
     /// What the log said about files.

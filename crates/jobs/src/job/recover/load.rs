@@ -12,14 +12,37 @@ use crate::redo_batch::RedoBatch;
 /// Pages whose redo is counted together, as a power of two.
 const GROUP_BITS: u32 = 6;
 /// Bytes that a group takes here: what the map holds and, until that grows again, about as much that is empty.
-const PLACE_SIZE: usize = 2 * (size_of::<((SpaceId, u32), u64)>() + 1);
+const PLACE_SIZE: usize = 2 * (size_of::<(GroupId, Group)>() + 1);
 
-/// Bytes of memory that the redo of groups of pages takes.
+/// Pages that lie near each other: the tablespace, and their number without its last bits.
+type GroupId = (SpaceId, u32);
+
+/// The redo of pages that lie near each other.
+#[derive(Debug, Default, Clone, Copy)]
+struct Group {
+    /// Bytes of memory that it takes, without what each page costs.
+    bytes: u64,
+    /// A bit for each page that has redo.
+    pages: u64,
+}
+
+impl Group {
+    fn add(&mut self, more: Self) {
+        self.bytes += more.bytes;
+        self.pages |= more.pages;
+    }
+
+    const fn memory(self) -> u64 {
+        self.bytes + self.pages.count_ones() as u64 * RedoBatch::PAGE_COST as u64
+    }
+}
+
+/// How much redo there is for which pages.
 #[derive(Debug, Default)]
 pub(super) struct Load {
-    groups: HashMap<(SpaceId, u32), u64>,
+    groups: HashMap<GroupId, Group>,
     /// The group of the last record, and what is not yet counted of it: a mini-transaction mostly changes what the one before did.
-    last: Option<((SpaceId, u32), u64)>,
+    last: Option<(GroupId, Group)>,
 }
 
 /// A part of all pages: those from one up to another, in the order of tablespaces and numbers.
@@ -37,15 +60,16 @@ impl PageRange {
 }
 
 impl Load {
-    /// The page has a record of `len` bytes.
-    pub fn add(&mut self, id: PageId, len: usize) {
+    /// The page has a record of `len` bytes, which may go on with the one before of its mini-transaction.
+    pub fn add(&mut self, id: PageId, len: usize, goes_on: bool) {
         let group = (id.space, id.page_no.0 >> GROUP_BITS);
-        let bytes = (len + RedoBatch::RECORD_COST) as u64;
+        let cost = if goes_on { 0 } else { RedoBatch::ENTRY_COST };
+        let more = Group { bytes: (len + cost) as u64, pages: 1 << (id.page_no.0 % (1 << GROUP_BITS)) };
         match &mut self.last {
-            Some((last, sum)) if *last == group => *sum += bytes,
+            Some((last, sum)) if *last == group => sum.add(more),
             last => {
-                if let Some((group, sum)) = last.replace((group, bytes)) {
-                    *self.groups.entry(group).or_default() += sum;
+                if let Some((group, sum)) = last.replace((group, more)) {
+                    self.groups.entry(group).or_default().add(sum);
                 }
             }
         }
@@ -59,8 +83,8 @@ impl Load {
     /// Parts of the pages that have redo, each of `memory` bytes at most if its groups allow it. One of all pages if there would be more
     /// than `parts_max`: then the log is worked through piece by piece.
     pub fn parts(&self, memory: usize, parts_max: usize) -> Vec<PageRange> {
-        let mut groups: Vec<_> = self.groups.iter().map(|(group, bytes)| (*group, *bytes)).collect();
-        groups.extend(self.last);
+        let mut groups: Vec<_> = self.groups.iter().map(|(id, group)| (*id, group.memory())).collect();
+        groups.extend(self.last.map(|(id, group)| (id, group.memory())));
         groups.sort_unstable();
         let all = PageRange { from: PageId::new(0, 0), to: None };
         let mut parts = vec![all];
@@ -89,12 +113,16 @@ mod tests {
     fn parts_cover_every_page_once_and_fit_into_memory() {
         let mut load = Load::default();
         let pages: Vec<PageId> = (0..5000).map(|number| PageId::new(number % 3, number * 37)).collect();
-        pages.iter().for_each(|id| load.add(*id, 10_000));
+        pages.iter().for_each(|id| load.add(*id, 10_000, false));
         let memory = 24 << 20;
         let parts = load.parts(memory, usize::MAX);
         assert!(parts.len() > 1);
         for part in &parts {
-            let bytes: usize = pages.iter().filter(|id| part.has(**id)).map(|_| 10_000 + RedoBatch::RECORD_COST).sum();
+            let bytes: usize = pages
+                .iter()
+                .filter(|id| part.has(**id))
+                .map(|_| 10_000 + RedoBatch::ENTRY_COST + RedoBatch::PAGE_COST)
+                .sum();
             assert!(bytes > 0 && bytes <= memory, "{part:?}: {bytes}");
         }
         for id in pages.iter().chain([&PageId::new(0, 0), &PageId::new(9, 9)]) {

@@ -67,11 +67,13 @@ use crate::source::keys::KeyFiles;
 
 /// Holds pages while they are written in place.
 pub const SHADOW_NAME: &str = "innokit-recover.shadow";
-/// What the program takes whatever there is to recover: buffers of both queues, a piece of the log, pages while they are changed.
+/// What the program takes whatever there is to recover: itself, buffers of the log, chunks of it, pages while they are changed.
 const MEMORY_FIXED: usize = 32 << 20;
 /// The least memory that a round can do with.
 const MEMORY_MIN: usize = 64 << 20;
 
+/// The part of the memory that the log may take while it is read ahead.
+const LOG_PART: usize = 32;
 /// Bytes of pages in memory at a time, at most: more does not keep a device any busier.
 const PAGES_MAX: usize = 96 << 20;
 /// What the plan takes at most: some 50 bytes of each page that is freed or made anew.
@@ -100,22 +102,35 @@ impl Default for Tuning {
     }
 }
 
+impl Tuning {
+    /// The same, but for what the log takes of the memory while it is read ahead.
+    fn within(self, memory: usize) -> Self {
+        let ahead = memory.max(MEMORY_MIN) / LOG_PART / self.log_block.max(1) as usize;
+        Self { log_ahead: self.log_ahead.min(u32::try_from(ahead).unwrap_or(u32::MAX)).max(1), ..self }
+    }
+}
+
 /// How the memory is shared out, in bytes.
 #[derive(Debug, Clone, Copy)]
 struct Budget {
     /// Pages on their way.
     pages: usize,
-    /// What the plan knows of tablespaces and pages.
+    /// What the plan knows of tablespaces and pages, at most.
     plan: usize,
-    /// The redo of a part of the pages.
-    redo: usize,
+    /// That, and the redo of a part of the pages.
+    plan_and_redo: usize,
 }
 
 impl Budget {
     fn of(memory: usize) -> Self {
         let all = memory.max(MEMORY_MIN) - MEMORY_FIXED;
         let (pages, plan) = ((all / 4).min(PAGES_MAX), (all / 4).min(PLAN_MAX));
-        Self { pages, plan, redo: all - pages - plan }
+        Self { pages, plan, plan_and_redo: all - pages }
+    }
+
+    /// What is left for the redo of a part of the pages.
+    fn redo(&self, plan: &Plan) -> usize {
+        self.plan_and_redo.saturating_sub(plan.wanted.memory())
     }
 
     /// Long stretches, as long as there is room for enough of them.
@@ -218,7 +233,8 @@ pub fn recover(datadir: &Path, options: &RecoverOptions) -> Result<Recovered> {
 fn check_and_copy(datadir: &Path, to: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<()> {
     let lock = Lock::take(datadir, false)?;
     let memory = Budget::of(options.memory).plan;
-    let wanted = Wanted::read(&RedoLog::open(datadir, false, keys)?, memory, 0, options.until)?;
+    let log = RedoLog::open(datadir, false, keys)?.tuned(&options.tuning.within(options.memory));
+    let wanted = Wanted::read(&log, memory, 0, options.until)?;
     let outside = if datadir.join(SHADOW_NAME).exists() {
         Survey::take(datadir, &wanted)?.outside
     } else {
@@ -236,24 +252,25 @@ fn dry_run(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<
     if datadir.join(SHADOW_NAME).exists() {
         return refused("an interrupted run is to be finished first: what would be done is known only after that");
     }
-    let log = RedoLog::open(datadir, false, keys)?;
-    let plan = Plan::make(datadir, Wanted::read(&log, budget.plan, budget.redo, options.until)?, keys)?;
+    let tuning = options.tuning.within(options.memory);
+    let log = RedoLog::open(datadir, false, keys)?.tuned(&tuning);
+    let plan = Plan::make(datadir, Wanted::read(&log, budget.plan, budget.plan_and_redo, options.until)?, keys)?;
     if plan.wanted.is_clean {
         return Ok(summary(&plan, Counts::default(), Done::default(), 0));
     }
     Ending::of(&log, &plan)?;
     let (files, done) = Files::as_they_are(datadir, &plan)?;
-    let mut work = Work::new(&plan, &files, engine(), None, budget.rewrite(&plan, &options.tuning))?;
+    let mut work = Work::new(&plan, &files, engine(), None, budget.rewrite(&plan, &tuning))?;
     work.restore()?;
-    work.run(&log, budget.redo, None)?;
+    work.run(&log, budget.redo(&plan), None)?;
     Ok(summary(&plan, work.finish()?, done, 0))
 }
 
 fn recover_in_place(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<Recovered> {
-    let (budget, tuning) = (Budget::of(options.memory), &options.tuning);
+    let (budget, tuning) = (Budget::of(options.memory), options.tuning.within(options.memory));
     let _lock = Lock::take(datadir, true)?;
-    let log = RedoLog::open(datadir, true, keys)?.tuned(tuning);
-    let at_once = if options.round == u64::MAX { budget.redo } else { 0 };
+    let log = RedoLog::open(datadir, true, keys)?.tuned(&tuning);
+    let at_once = if options.round == u64::MAX { budget.plan_and_redo } else { 0 };
     let wanted = Wanted::read(&log, budget.plan, at_once, options.until)?;
     let replayed = finish_interrupted(datadir, wanted.tag())?;
     let plan = Plan::make(datadir, wanted, keys)?;
@@ -264,10 +281,10 @@ fn recover_in_place(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -
     let ending = Ending::of(&log, &plan)?;
     let mut done = Done::default();
     let files = Files::as_they_should_be(datadir, &plan, &mut done)?;
-    let mut work = Work::new(&plan, &files, engine(), Some(shadow(datadir, true)?), budget.rewrite(&plan, tuning))?;
+    let mut work = Work::new(&plan, &files, engine(), Some(shadow(datadir, true)?), budget.rewrite(&plan, &tuning))?;
     work.forget_later_copies()?;
     work.restore()?;
-    work.run(&log, budget.redo, Some(options.round))?;
+    work.run(&log, budget.redo(&plan), Some(options.round))?;
     if log.is_of_blocks() {
         work.put_flush_lsn(plan.wanted.end)?;
     }

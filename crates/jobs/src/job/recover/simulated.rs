@@ -66,7 +66,7 @@ impl Simulated {
         replay(device, &shadow, options.tag, |name| self.files.targets().find(|target| target.name == name))?;
         let mut work = Work::new(&self.plan, &self.files, device, Some(shadow), options)?;
         work.restore()?;
-        work.run(&self.log, Budget::of(MEMORY_MIN).redo, Some(round))?;
+        work.run(&self.log, Budget::of(MEMORY_MIN).redo(&self.plan), Some(round))?;
         work.finish().map(drop)
     }
 }

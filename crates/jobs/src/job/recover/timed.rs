@@ -44,7 +44,7 @@ pub(crate) fn on_clock(
     let (len, file) = file.map_err(failed(&path, "opening the redo log"))?;
     let log_clock = SimTime::new(sim, [(file, len)]);
     let log = RedoLog::open(datadir, false, &keys)?.tuned(tuning).on_clock(&log_clock);
-    let plan = Plan::make(datadir, Wanted::read(&log, budget.plan, budget.redo, None)?, &keys)?;
+    let plan = Plan::make(datadir, Wanted::read(&log, budget.plan, budget.plan_and_redo, None)?, &keys)?;
     if plan.wanted.is_clean {
         return refused(format!("{}: there is nothing to recover", datadir.display()));
     }
@@ -64,7 +64,7 @@ pub(crate) fn on_clock(
     let options = RewriteOptions { workers: 0, ..budget.rewrite(&plan, tuning) };
     let mut work = Work::new(&plan, &files, &page_clock, Some(shadow), options)?;
     work.restore()?;
-    work.run(&log, budget.redo, None)?;
+    work.run(&log, budget.redo(&plan), None)?;
     let counts: Counts = work.finish()?;
     let clocked = Clocked {
         log: log_clock.elapsed(),

@@ -17,8 +17,8 @@ use super::until::{Anew, Rest};
 use super::voids::Voids;
 use crate::redo_batch::RedoBatch;
 
-/// Mini-transactions after which it is looked at how much memory is used.
-const MTRS_A_LOOK: u64 = 256;
+/// Bytes of the log after which it is looked at how much memory is used.
+const BYTES_A_LOOK: usize = 64 << 10;
 
 /// What the log says of the tablespaces.
 #[derive(Debug)]
@@ -64,9 +64,9 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    /// Reads the whole log, of which mini-transactions count that end at `until` or before. What is kept of it may take `memory` bytes; and
-    /// all of its redo as well, if that takes no more than `for_redo` bytes: then the log need not be read again.
-    pub fn read(log: &RedoLog, memory: usize, for_redo: usize, until: Option<Lsn>) -> Result<Self> {
+    /// Reads the whole log, of which mini-transactions count that end at `until` or before. What is kept of it may take `memory` bytes; all
+    /// of its redo is kept as well, if both take no more than `with_redo` bytes: then the log need not be read again.
+    pub fn read(log: &RedoLog, memory: usize, with_redo: usize, until: Option<Lsn>) -> Result<Self> {
         if log.is_of_blocks() {
             log.check()?;
             if until.is_some() {
@@ -78,8 +78,8 @@ impl Wanted {
         }
         let (mut wanted, checkpoint) = (Self::new(log, until.is_some()), log.parsed.checkpoint);
         let mut closed_at = None;
-        let mut redo = Some(RedoBatch::new(for_redo));
-        let mut number = 0_u64;
+        let mut redo = Some(RedoBatch::new(with_redo));
+        let mut unseen = 0;
         let end = log.scan(None, |scan| {
             scan.run(&mut |scanned| {
                 let mtr = &scanned.mtr;
@@ -90,11 +90,14 @@ impl Wanted {
                     wanted.mtrs += 1;
                     closed_at = wanted.add(scanned, checkpoint.lsn, redo.as_mut())?;
                     wanted.end = mtr.end;
-                    redo = redo.take().filter(|redo| !redo.is_full());
                 }
-                number += 1;
-                if number.is_multiple_of(MTRS_A_LOOK) {
+                unseen += mtr.bytes.len();
+                if unseen >= BYTES_A_LOOK {
+                    unseen = 0;
                     wanted.fits(memory)?;
+                    if redo.as_ref().is_some_and(|redo| redo.is_full_beside(wanted.memory())) {
+                        redo = None;
+                    }
                 }
                 Ok(true)
             })?;
@@ -202,7 +205,7 @@ impl Wanted {
     }
 
     /// Bytes that are in use.
-    fn memory(&self) -> usize {
+    pub fn memory(&self) -> usize {
         let rest = self.rest.as_ref().map_or(0, Rest::memory);
         self.heads.memory() + self.voids.memory() + self.load.memory() + self.anew.memory() + rest
     }
@@ -216,6 +219,7 @@ impl Wanted {
         let named_from = self.named_from.take().unwrap_or(mtr.start);
         let mut only_names = true;
         let mut adding = redo.as_mut().map(|redo| redo.begin_mtr(mtr));
+        let mut page_before = None;
         for (subject, bytes) in scanned.records() {
             match subject {
                 Subject::File => {
@@ -233,7 +237,9 @@ impl Wanted {
                 }
                 Subject::Page(id, effect) => {
                     (self.is_clean, only_names) = (false, false);
-                    self.add_change(id, effect, mtr.start, bytes.len());
+                    let goes_on = page_before.replace(id) == Some(id) && !effect.voids_page();
+                    self.load.add(id, bytes.len(), goes_on);
+                    self.add_change(id, effect, mtr.start);
                     if let (Some(redo), Some(adding)) = (&mut redo, &mut adding) {
                         match effect {
                             Effect::Trims => redo.add_trim(adding, id),
@@ -254,10 +260,8 @@ impl Wanted {
         Ok(closes)
     }
 
-    /// A record of `len` bytes is about a page.
-    fn add_change(&mut self, id: PageId, effect: Effect, start: Lsn, len: usize) {
+    fn add_change(&mut self, id: PageId, effect: Effect, start: Lsn) {
         self.changed.insert(id.space, ());
-        self.load.add(id, len);
         if self.may_end_before {
             self.anew.add(id, effect);
         }

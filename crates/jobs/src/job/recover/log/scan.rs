@@ -25,7 +25,7 @@ use super::super::error::{RecoverError, Result, damaged, failed, refused};
 use super::RedoLog;
 
 /// Chunks on their way between the threads; each is that of a block of the log.
-const CHUNKS: usize = 8;
+const CHUNKS: usize = 4;
 
 /// Which records are wanted of a page, by the LSN at which their mini-transaction begins; of a log that was read before.
 pub(super) type Filter<'f> = &'f (dyn Fn(PageId, Lsn) -> bool + Sync);
