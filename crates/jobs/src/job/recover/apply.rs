@@ -21,7 +21,7 @@ use super::stretches::{Planned, stretches};
 use crate::redo_batch::RedoBatch;
 
 /// Parts of the pages at most. To read a page again costs less than to read the log for the hundredth time.
-const PARTS_MAX: usize = 16;
+const PARTS_MAX: usize = 64;
 
 /// What became of pages.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
