@@ -42,6 +42,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use flow::lock::Sharing;
 use flow::queue::{OpenQueue, Threads};
 use flow::rewrite::{Replayed, RewriteOptions, Target, replay};
 use flow::{Engine, FileHandle, FileId};
@@ -71,11 +72,11 @@ pub const SHADOW_NAME: &str = "innokit-recover.shadow";
 const MEMORY_FIXED: usize = 32 << 20;
 /// The least memory that a round can do with.
 const MEMORY_MIN: usize = 64 << 20;
-
 /// Bytes of pages in memory at a time, at most: more does not keep a device any busier.
 const PAGES_MAX: usize = 96 << 20;
 /// What the plan takes at most: some 50 bytes of each page that is freed or made anew.
 const PLAN_MAX: usize = 256 << 20;
+
 /// How the device is used. Each of these can be taken back, to see what it brings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tuning {
@@ -125,7 +126,10 @@ impl Budget {
         let (stretch_max, tag) = (stretch_max.max(page.unwrap_or(0)), plan.wanted.tag());
         let workers = std::thread::available_parallelism().map_or(1, usize::from);
         let Tuning { depth, shadow_max, overlap, .. } = *tuning;
-        RewriteOptions { memory: self.pages, stretch_max, depth, workers, overlap, shadow_max, tag }
+        // Of pages that are encrypted anew every byte differs, and is in memory again on its way to the shadow.
+        let is_saved_whole = plan.spaces.values().any(|space| space.crypt.encrypts());
+        let memory = if is_saved_whole { self.pages / 2 } else { self.pages };
+        RewriteOptions { memory, stretch_max, depth, workers, overlap, shadow_max, tag }
     }
 }
 
@@ -216,7 +220,7 @@ pub fn recover(datadir: &Path, options: &RecoverOptions) -> Result<Recovered> {
 
 /// The copy may be large: what cannot be recovered should be known before.
 fn check_and_copy(datadir: &Path, to: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<()> {
-    let lock = Lock::take(datadir, false)?;
+    let _lock = Lock::take(datadir, Sharing::Shared)?;
     let memory = Budget::of(options.memory).plan;
     let wanted = Wanted::read(&RedoLog::open(datadir, false, keys)?, memory, 0, options.until)?;
     let outside = if datadir.join(SHADOW_NAME).exists() {
@@ -224,15 +228,12 @@ fn check_and_copy(datadir: &Path, to: &Path, options: &RecoverOptions, keys: &Ke
     } else {
         Plan::make(datadir, wanted, keys)?.outside
     };
-    place::copy(datadir, to, &outside)?;
-    drop(lock);
-    // Copying closes files, which gives up their locks: a server that was started meanwhile has them now.
-    Lock::take(datadir, false).map(drop)
+    place::copy(datadir, to, &outside)
 }
 
 fn dry_run(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<Recovered> {
     let budget = Budget::of(options.memory);
-    let _lock = Lock::take(datadir, false)?;
+    let _lock = Lock::take(datadir, Sharing::Shared)?;
     if datadir.join(SHADOW_NAME).exists() {
         return refused("an interrupted run is to be finished first: what would be done is known only after that");
     }
@@ -251,7 +252,7 @@ fn dry_run(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<
 
 fn recover_in_place(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<Recovered> {
     let (budget, tuning) = (Budget::of(options.memory), &options.tuning);
-    let _lock = Lock::take(datadir, true)?;
+    let _lock = Lock::take(datadir, Sharing::Exclusive)?;
     let log = RedoLog::open(datadir, true, keys)?.tuned(tuning);
     let at_once = if options.round == u64::MAX { budget.redo } else { 0 };
     let wanted = Wanted::read(&log, budget.plan, at_once, options.until)?;
