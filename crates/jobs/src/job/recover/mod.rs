@@ -56,7 +56,7 @@ use self::files::{Done, Files, resolve};
 use self::log::RedoLog;
 use self::outside::Outside;
 use self::place::Lock;
-pub(crate) use self::place::copy as copy_datadir;
+pub(crate) use self::place::{copy as copy_datadir, walk as walk_datadir};
 use self::plan::Plan;
 #[doc(hidden)]
 pub use self::simulated::Simulated;

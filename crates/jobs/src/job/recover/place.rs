@@ -49,7 +49,7 @@ impl Lock {
 
 /// Hands over what lies below a datadir, by its name there, a directory before what is in it. Links are followed, but not back to where
 /// they came from; those that lead nowhere are left out.
-pub(super) fn walk(datadir: &Path, visit: &mut dyn FnMut(&Path, &Metadata) -> Result<()>) -> Result<()> {
+pub(crate) fn walk(datadir: &Path, visit: &mut dyn FnMut(&Path, &Metadata) -> Result<()>) -> Result<()> {
     let root = fs::metadata(datadir).map_err(failed(datadir, "looking at the directory"))?;
     walk_below(datadir, Path::new(""), &mut vec![identity(&root)], visit)
 }
