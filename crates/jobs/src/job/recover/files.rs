@@ -13,7 +13,7 @@ use format::{PageId, SpaceFormat, SpaceId};
 use super::apply::offset_of;
 use super::error::{Result, failed, refused};
 use super::outside::{self, Outside};
-use super::place::{make_like, sync_directory_of};
+use super::place::{make_directories, make_like, sync_directory_of};
 use super::plan::{Part, Plan, Space};
 
 /// Past the page cache a request must be a multiple of this.
@@ -183,6 +183,9 @@ fn rename_all(datadir: &Path, plan: &Plan, done: &mut Done) -> Result<()> {
         };
         outside::relink(datadir, from, to)?;
         let (from, to) = (datadir.join(from), datadir.join(to));
+        if let Some(dir) = to.parent() {
+            make_directories(dir, datadir)?;
+        }
         fs::rename(&from, &to).map_err(failed(&from, "renaming the tablespace"))?;
         sync_directory_of(&from)?;
         sync_directory_of(&to)?;
