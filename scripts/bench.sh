@@ -257,7 +257,7 @@ recover() {
         say "$(awk '{ printf "%s%.1f s to %.1f s", (NR > 1 ? ", " : "`recover` to the server: "), $1, $3 }' "$work/rows")" >&2
         row_of "start of the server, both with $recover_memory of memory"
     done
-    rm -rf "$data/.crash/ours" "$data/.crash/theirs"
+    rm -rf "$data/.crash/ours" "$data/.crash/theirs" "$data/.crash/.theirs.server"
     say
     say '### `innokit bench recover`'
     say

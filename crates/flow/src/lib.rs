@@ -33,8 +33,7 @@
 //! A [`Gather`] reads what somebody asks for piece by piece, such as the leaves of a tree, through the same [`Reader`].
 //!
 //! [`log_writer`] is the other direction: an append-only log for many callers; [`rewrite`] changes blocks in place.
-//! [`queue::sim`] is a device for tests, slow
-//! and unlucky as asked, on which both can be tried.
+//! [`queue::sim`] is a device for tests, slow and unlucky as asked, on which both can be tried.
 
 #![deny(unsafe_code)]
 
@@ -44,6 +43,7 @@ mod cache;
 mod counters;
 mod files;
 mod gather;
+pub mod lock;
 pub mod log_writer;
 mod options;
 mod plan;

@@ -134,13 +134,13 @@ impl LogStorage for Slow {
     }
 
     fn sync(&self, file: u32) -> io::Result<()> {
-        thread::sleep(Duration::from_millis(4));
+        thread::sleep(Duration::from_millis(20));
         self.0.sync(file)
     }
 }
 
-/// The commits for each sync with so many callers, on files whose sync takes at least four milliseconds, so that a busy
-/// machine has the time to let all callers run.
+/// The commits for each sync with so many callers, on files whose sync takes at least twenty milliseconds, so that a busy machine, or an
+/// emulated one, has the time to let all callers run.
 fn commits_per_sync(callers: usize) -> u64 {
     let dir = dir();
     let options = LogOptions { file_size: 4 << 20, group_max: 256 << 10, ..small() };

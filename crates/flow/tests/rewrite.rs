@@ -310,7 +310,10 @@ fn after_a_failure_nothing_more_is_written() {
             device.fail(fails, file, 0..u64::MAX);
             let mut rewriter = rewriter(&device, options(1));
             let failure = rewriter.run(round.stretches(), &round).unwrap_err();
-            assert!(matches!(failure, RunError::Rewrite(RewriteError::Io { .. })), "{fails:?} {file:?}: {failure}");
+            let name = String::from_utf8(target(file).name).unwrap();
+            let is_named =
+                matches!(&failure, RunError::Rewrite(RewriteError::Io { name: found, .. }) if *found == name);
+            assert!(is_named, "{fails:?} {file:?}: {failure}");
             device.heal();
             let operations = device.operations();
             let latched = rewriter.run(round.stretches(), &round).unwrap_err();

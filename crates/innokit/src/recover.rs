@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use format::Lsn;
 use jobs::source::keys::KeyFiles;
 use jobs::{RecoverOptions, Recovered};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::args::RecoverArgs;
 use crate::print::{grouped, peak_memory};
@@ -13,8 +14,16 @@ use crate::print::{grouped, peak_memory};
 /// Damage kept it from being done.
 const DAMAGED: u8 = 1;
 
+/// Every tablespace that a log changes is open at a time: this process shall have as many files open as the system lets it.
+pub fn raise_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    // Where it stays as it is, it may be enough.
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).ok();
+}
+
 /// Recovers the datadir; the exit status.
 pub fn run(args: &RecoverArgs) -> Result<u8, Box<dyn Error>> {
+    raise_open_files();
     let memory = usize::try_from(args.memory).unwrap_or(usize::MAX);
     let (to, until) = (args.to.clone(), args.until.map(Lsn));
     let keys = KeyFiles { keyrings: Vec::new(), key_file: args.key_file.clone() };

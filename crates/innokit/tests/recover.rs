@@ -5,6 +5,7 @@ mod common;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use common::{Dir, all_datadirs, innokit, keys_of};
 use serde_json::Value;
@@ -83,6 +84,21 @@ fn what_is_not_recovered_is_refused_with_a_reason() {
         let (text, errors, status) = recover(&datadir, &["--dry-run"]);
         assert!(status == Some(2) && errors.contains(why) && text.is_empty(), "{text}{errors}");
     }
+}
+
+#[test]
+fn more_tablespaces_than_a_process_may_have_open_at_first_are_recovered() {
+    let crashed = all_datadirs().join("mariadb-16k-crashed");
+    let (text, errors, status) = recover(&crashed, &["--dry-run", "--json"]);
+    assert_eq!(status, Some(0), "{errors}");
+    let done: Value = serde_json::from_str(&text).expect("JSON");
+    let few = done["tablespaces"].as_u64().expect("a number");
+    let mut limited = Command::new("bash");
+    limited.args(["-c", &format!("ulimit -Sn {few}; exec \"$0\" \"$@\"")]);
+    limited.arg(env!("CARGO_BIN_EXE_innokit")).args(["recover", "--dry-run", "--json"]).arg(&crashed);
+    let output = limited.output().expect("bash runs");
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), text);
 }
 
 /// Path and bytes of every file below a directory.

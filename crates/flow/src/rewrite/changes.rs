@@ -12,19 +12,19 @@ const GAP_MAX: usize = 2 * UNIT;
 pub struct Changes {
     /// What is written in place, from the stretch's start; neighbours are one.
     dirty: Vec<Range<u32>>,
-    /// What differs: where in the stretch, and how many of `bytes`.
-    pieces: Vec<(u32, u32)>,
-    bytes: Vec<u8>,
+    /// What differs, from the stretch's start. The bytes are those of the stretch.
+    pieces: Vec<Range<u32>>,
 }
 
 impl Changes {
-    /// The block at `start` of the stretch was `before`, which is what its place in the file holds, and is `after` now.
+    /// The block at `start` of the stretch was `before`, which is what its place in the file holds, and is `after` now: these are the
+    /// stretch's bytes.
     pub fn changed(&mut self, start: u32, before: &[u8], after: &[u8]) {
         self.made(start..start.saturating_add(len_of(after)));
         let mut piece: Option<Range<usize>> = None;
         let mut differs = |at: usize, len: usize| match &mut piece {
             Some(open) if at - open.end <= GAP_MAX => open.end = at + len,
-            _ => self.save(start, after, piece.replace(at..at + len)),
+            _ => self.save(start, piece.replace(at..at + len)),
         };
         // Arrays are compared in a register.
         let ((old, old_rest), (new, new_rest)) = (before.as_chunks::<UNIT>(), after.as_chunks::<UNIT>());
@@ -33,7 +33,7 @@ impl Changes {
         if old_rest != new_rest {
             differs(new.len() * UNIT, new_rest.len());
         }
-        self.save(start, after, piece);
+        self.save(start, piece);
     }
 
     /// These bytes of the stretch are made anew by whoever repeats the run, without looking at what is there: they are written, and
@@ -45,12 +45,9 @@ impl Changes {
         }
     }
 
-    fn save(&mut self, start: u32, after: &[u8], piece: Option<Range<usize>>) {
-        let Some(piece) = piece else { return };
-        let at = start.saturating_add(u32::try_from(piece.start).unwrap_or(u32::MAX));
-        let bytes = after.get(piece).unwrap_or_default();
-        self.pieces.push((at, len_of(bytes)));
-        self.bytes.extend_from_slice(bytes);
+    fn save(&mut self, start: u32, piece: Option<Range<usize>>) {
+        let place = |at: usize| start.saturating_add(u32::try_from(at).unwrap_or(u32::MAX));
+        self.pieces.extend(piece.map(|piece| place(piece.start)..place(piece.end)));
     }
 
     /// Nothing was changed.
@@ -64,20 +61,14 @@ impl Changes {
         &self.dirty
     }
 
-    /// What differs, and where.
-    pub(super) fn pieces(&self) -> impl Iterator<Item = (u32, &[u8])> + Clone {
-        let mut at = 0;
-        self.pieces.iter().map(move |&(start, len)| {
-            let end = at + len as usize;
-            let bytes = self.bytes.get(at..end).unwrap_or_default();
-            at = end;
-            (start, bytes)
-        })
+    /// What differs.
+    pub(super) fn pieces(&self) -> &[Range<u32>] {
+        &self.pieces
     }
 
     /// Bytes that it takes to save this.
     pub(super) fn saved_len(&self) -> usize {
-        self.bytes.len()
+        self.pieces.iter().map(ExactSizeIterator::len).sum()
     }
 }
 
@@ -110,14 +101,14 @@ mod tests {
             changes.changed(4096, &before, &after);
             let mut torn: Vec<u8> =
                 before.iter().zip(&after).map(|(old, new)| if random() % 2 == 0 { *old } else { *new }).collect();
-            for (at, bytes) in changes.pieces() {
-                let at = at as usize - 4096;
-                torn[at..at + bytes.len()].copy_from_slice(bytes);
+            for piece in changes.pieces() {
+                let piece = piece.start as usize - 4096..piece.end as usize - 4096;
+                torn[piece.clone()].copy_from_slice(&after[piece]);
             }
             assert!(torn == after, "round {round}");
             let whole = 4096..4096 + len as u32;
             assert_eq!(changes.dirty(), std::slice::from_ref(&whole));
-            assert_eq!(changes.pieces().map(|(_, bytes)| bytes.len()).sum::<usize>(), changes.saved_len());
+            assert!(changes.saved_len() <= len, "nothing is saved twice");
         }
     }
 
@@ -130,7 +121,7 @@ mod tests {
         }
         let mut changes = Changes::default();
         changes.changed(0, &before, &after);
-        assert_eq!((changes.pieces().count(), changes.saved_len()), (3, 3 * UNIT));
+        assert_eq!((changes.pieces().len(), changes.saved_len()), (3, 3 * UNIT));
         changes.made(16384..32768);
         changes.made(65536..81920);
         assert_eq!(changes.dirty(), [0..32768, 65536..81920], "neighbours are one write");

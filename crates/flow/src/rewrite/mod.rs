@@ -261,12 +261,12 @@ impl Rewriter {
 }
 
 /// A chain's number: whatever lies behind a new chain is not of it.
-fn new_chain() -> u64 {
+fn chain_number() -> u64 {
     RandomState::new().build_hasher().finish() | 1
 }
 
-/// Ends the work of an interrupted run, through the page cache: if its shadow holds a chain with this tag, the pieces are written in place. `resolve` finds a
-/// file by its name; what is of one that it does not know is passed over.
+/// Ends the work of an interrupted run, through the page cache: if its shadow holds a chain with this tag, the pieces are written in
+/// place. `resolve` finds a file by its name; what is of one that it does not know is passed over.
 ///
 /// # Errors
 /// A request failed: to be tried again.
@@ -310,7 +310,7 @@ pub fn replay(
         return Ok(Replayed::Nothing);
     }
     channel.sync(files.values().flatten())?;
-    let place = shadow::Place { tag, chain: new_chain(), number: 0 };
+    let place = shadow::Place { tag, chain: chain_number(), number: 0 };
     channel.write(shadow, 0, &shadow::batch(place, std::iter::empty(), std::iter::empty()))?;
     channel.drain()?;
     channel.sync([shadow])?;

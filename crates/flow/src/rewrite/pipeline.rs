@@ -3,18 +3,19 @@
 use std::collections::VecDeque;
 use std::io;
 use std::iter::Peekable;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::crew::{Crew, Done, Job};
 use super::shadow::{self, Block, Place};
-use super::{Changes, RESERVE, RewriteError, Rewriter, RunError, Stretch, Target, new_chain};
+use super::{Changes, RESERVE, RewriteError, Rewriter, RunError, Stretch, Target, chain_number};
 use crate::queue::{Completion, Operation, Request};
 use crate::{Buffer, FileId};
 
-/// The sync after which a batch of the shadow is durable.
+/// The token of the sync after which a batch of the shadow is durable.
 const BATCH_SYNCED: u64 = u64::MAX;
-/// The sync of a file.
-const FILE_SYNCED: u64 = u64::MAX - 1;
+/// The token of the sync of a file is this and its number: below are those of the slots.
+const FILE_SYNCED: u64 = 1 << 32;
 /// What a direct request must be a multiple of.
 const DIRECT_ALIGN: u32 = 4096;
 /// A batch is begun when one of so many buffers waits for it.
@@ -25,22 +26,48 @@ type Result<T, E> = std::result::Result<T, RunError<E>>;
 /// What a buffer is used for, by its place in the pool.
 enum Slot {
     Free,
-    /// Being read: the stretch, and the bytes that have come.
-    Reading(Stretch, u32),
+    /// Being read, `filled` bytes of it so far.
+    Reading {
+        stretch: Stretch,
+        filled: u32,
+    },
     /// With the crew.
     Changing,
     /// Waits to be written in place.
     Changed(Changed),
-    /// Being written in place: which of the dirty ranges, and the bytes of it that were written.
-    Writing(Stretch, Changes, usize, u32),
-    /// A part of a batch, by its place in the shadow and its length; and the bytes of it that were written.
-    Saving(u64, u32, u32),
+    /// Being written in place.
+    Writing(Writing),
+    /// A part of a batch on its way into the shadow.
+    Saving(SavedPart),
 }
 
 struct Changed {
     stretch: Stretch,
     changes: Changes,
     buffer: Buffer,
+}
+
+struct Writing {
+    stretch: Stretch,
+    changes: Changes,
+    /// Which of the dirty ranges, and the bytes of it that were written.
+    range: usize,
+    written: u32,
+}
+
+struct SavedPart {
+    /// In the shadow.
+    offset: u64,
+    len: u32,
+    written: u32,
+}
+
+/// What a request is about: `len` bytes of the file at `offset`, and of the buffer at `start`. Nothing in a sync.
+#[derive(Default)]
+struct Span {
+    offset: u64,
+    start: u32,
+    len: u32,
 }
 
 /// A batch on its way into the shadow.
@@ -110,7 +137,7 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
     /// Makes durable what was written, and empties the shadow.
     pub fn finish(mut self) -> std::result::Result<(), RewriteError> {
         let is_used = self.rewriter.shadow.as_ref().is_some_and(|it| it.chain != 0 || !it.touched.is_empty());
-        match if is_used { self.new_chain() } else { Ok(()) } {
+        match if is_used { self.begin_chain() } else { Ok(()) } {
             Err(RunError::Rewrite(error)) => Err(error),
             Ok(()) | Err(RunError::Change(_)) => Ok(()),
         }
@@ -129,8 +156,8 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
         self.in_flight < self.rewriter.options.depth
     }
 
-    fn submit(&mut self, token: u64, operation: Operation, target: &Target, place: (u64, u32, u32), buffer: Buffer) {
-        let (offset, start, len) = place;
+    fn submit(&mut self, token: u64, operation: Operation, target: &Target, span: Span, buffer: Buffer) {
+        let Span { offset, start, len } = span;
         let (file, handle) = (target.file, target.handle.clone());
         self.in_flight += 1;
         self.rewriter.queue.submit(Request { token, operation, file, handle, offset, start, len, buffer });
@@ -155,16 +182,23 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
                 return Err(RewriteError::Fault.into());
             }
             if stretch.is_read {
-                let target = self.target(stretch.file)?;
                 self.reads_in_flight += 1;
-                self.set(slot, Slot::Reading(stretch, 0));
-                self.submit(slot as u64, Operation::Read, &target, (stretch.offset, 0, stretch.len), buffer);
+                self.read(slot, stretch, 0, buffer)?;
             } else {
                 buffer.range_mut(0..stretch.len).fill(0);
                 self.set(slot, Slot::Changing);
                 self.crew.give(Job { stretch, buffer });
             }
         }
+        Ok(())
+    }
+
+    /// Reads on, behind what has come.
+    fn read(&mut self, slot: usize, stretch: Stretch, filled: u32, buffer: Buffer) -> Result<(), E> {
+        let target = self.target(stretch.file)?;
+        let span = Span { offset: stretch.offset + u64::from(filled), start: filled, len: stretch.len - filled };
+        self.set(slot, Slot::Reading { stretch, filled });
+        self.submit(slot as u64, Operation::Read, &target, span, buffer);
         Ok(())
     }
 
@@ -180,10 +214,7 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
         let filled = filled + count;
         let is_odd = target.handle.is_direct() && !filled.is_multiple_of(DIRECT_ALIGN);
         if count > 0 && filled < stretch.len && !is_odd {
-            self.set(slot, Slot::Reading(stretch, filled));
-            let place = (stretch.offset + u64::from(filled), filled, stretch.len - filled);
-            self.submit(slot as u64, Operation::Read, &target, place, buffer);
-            return Ok(());
+            return self.read(slot, stretch, filled, buffer);
         }
         self.reads_in_flight -= 1;
         // Behind the end of the file.
@@ -228,7 +259,7 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
             return Ok(());
         }
         if self.is_full(&slots) {
-            self.new_chain()?;
+            self.begin_chain()?;
         }
         self.touch(&slots);
         let Some(shadow) = &self.rewriter.shadow else { return Ok(()) };
@@ -240,7 +271,11 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
         let names = files.iter().filter_map(|file| Some((*file, self.rewriter.targets.get(file)?.name.as_slice())));
         let pieces = all.flat_map(|it| {
             let Stretch { file, offset, .. } = it.stretch;
-            it.changes.pieces().map(move |(at, bytes)| Block { file, offset: offset + u64::from(at), bytes })
+            let piece = move |piece: &Range<u32>| {
+                let bytes = it.buffer.bytes().get(piece.start as usize..piece.end as usize).unwrap_or_default();
+                Block { file, offset: offset + u64::from(piece.start), bytes }
+            };
+            it.changes.pieces().iter().map(piece)
         });
         let bytes = shadow::batch(place, names, pieces);
         self.begin(bytes, slots);
@@ -278,7 +313,7 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
     }
 
     /// Makes durable what was written in place, and what was there before the first write; then the shadow is begun anew.
-    fn new_chain(&mut self) -> Result<(), E> {
+    fn begin_chain(&mut self) -> Result<(), E> {
         while self.writing > 0 || !self.safe.is_empty() {
             self.start_writes();
             self.wait()?;
@@ -286,7 +321,7 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
         let Some(shadow) = &mut self.rewriter.shadow else { return Ok(()) };
         let touched = std::mem::take(&mut shadow.touched);
         let is_first = shadow.chain == 0;
-        (shadow.chain, shadow.number, shadow.at) = (new_chain(), 0, 0);
+        (shadow.chain, shadow.number, shadow.at) = (chain_number(), 0, 0);
         let place = Place { tag: self.rewriter.options.tag, chain: shadow.chain, number: 0 };
         let files = self.rewriter.targets.values().filter(|it| is_first || touched.contains(&it.file));
         for target in files.cloned().collect::<Vec<_>>() {
@@ -294,7 +329,8 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
                 self.wait()?;
             }
             self.syncs_in_flight += 1;
-            self.submit(FILE_SYNCED, Operation::Sync, &target, (0, 0, 0), Buffer::empty());
+            let token = FILE_SYNCED + u64::from(target.file.0);
+            self.submit(token, Operation::Sync, &target, Span::default(), Buffer::empty());
         }
         while self.syncs_in_flight > 0 {
             self.wait()?;
@@ -316,31 +352,35 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
             if saving.sent == saving.bytes.len() {
                 if saving.parts_in_flight == 0 && !saving.is_syncing {
                     saving.is_syncing = true;
-                    self.submit(BATCH_SYNCED, Operation::Sync, &target, (0, 0, 0), Buffer::empty());
+                    self.submit(BATCH_SYNCED, Operation::Sync, &target, Span::default(), Buffer::empty());
                 }
                 break;
             }
             let Some(mut buffer) = self.rewriter.pool.take() else { break };
             let rest = saving.bytes.get(saving.sent..).unwrap_or_default();
             let part = rest.get(..buffer.bytes().len()).unwrap_or(rest);
-            let (at, len) = (saving.at + saving.sent as u64, u32::try_from(part.len()).unwrap_or(0));
+            let (offset, len) = (saving.at + saving.sent as u64, u32::try_from(part.len()).unwrap_or(0));
             buffer.range_mut(0..len).copy_from_slice(part);
             saving.sent += part.len();
             saving.parts_in_flight += 1;
             let slot = usize::from(buffer.index());
-            self.set(slot, Slot::Saving(at, len, 0));
-            self.submit(slot as u64, Operation::Write, &target, (at, 0, len), buffer);
+            self.write_part(slot, SavedPart { offset, len, written: 0 }, &target, buffer);
         }
     }
 
-    fn was_saved(&mut self, slot: usize, part: (u64, u32, u32), count: u32, buffer: Buffer) {
-        let (at, len, written) = part;
+    /// Writes on, behind what was written.
+    fn write_part(&mut self, slot: usize, part: SavedPart, target: &Target, buffer: Buffer) {
+        let SavedPart { offset, len, written } = part;
+        let span = Span { offset: offset + u64::from(written), start: written, len: len - written };
+        self.set(slot, Slot::Saving(part));
+        self.submit(slot as u64, Operation::Write, target, span, buffer);
+    }
+
+    fn was_saved(&mut self, slot: usize, part: SavedPart, count: u32, buffer: Buffer) {
         let Some(target) = self.rewriter.shadow.as_ref().map(|shadow| shadow.target.clone()) else { return };
-        let written = aligned(&target, written + count, len);
-        if written < len {
-            self.set(slot, Slot::Saving(at, len, written));
-            let place = (at + u64::from(written), written, len - written);
-            return self.submit(slot as u64, Operation::Write, &target, place, buffer);
+        let written = aligned(&target, part.written + count, part.len);
+        if written < part.len {
+            return self.write_part(slot, SavedPart { written, ..part }, &target, buffer);
         }
         if let Some(saving) = &mut self.saving {
             saving.parts_in_flight -= 1;
@@ -354,38 +394,36 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
         while self.has_room()
             && let Some(slot) = self.safe.pop_front()
         {
-            if let Slot::Changed(changed) = self.set(slot, Slot::Free) {
+            if let Slot::Changed(Changed { stretch, changes, buffer }) = self.set(slot, Slot::Free) {
                 self.writing += 1;
-                self.write(slot, (changed.stretch, changed.changes), 0, 0, changed.buffer);
+                self.write(slot, Writing { stretch, changes, range: 0, written: 0 }, buffer);
             }
         }
     }
 
-    /// Writes on, from a dirty range of the stretch, of which a part was written.
-    fn write(&mut self, slot: usize, what: (Stretch, Changes), range: usize, written: u32, buffer: Buffer) {
-        let (stretch, changes) = what;
-        let target = self.rewriter.targets.get(&stretch.file).cloned();
-        let (Some(target), Some(dirty)) = (target, changes.dirty().get(range).cloned()) else {
+    /// Writes on: the rest of a dirty range, if there is one.
+    fn write(&mut self, slot: usize, writing: Writing, buffer: Buffer) {
+        let target = self.rewriter.targets.get(&writing.stretch.file).cloned();
+        let (Some(target), Some(dirty)) = (target, writing.changes.dirty().get(writing.range)) else {
             self.writing -= 1;
             return self.free(slot, buffer);
         };
-        let start = dirty.start + written;
-        let place = (stretch.offset + u64::from(start), start, dirty.end - start);
-        self.set(slot, Slot::Writing(stretch, changes, range, written));
-        self.submit(slot as u64, Operation::Write, &target, place, buffer);
+        let start = dirty.start + writing.written;
+        let span = Span { offset: writing.stretch.offset + u64::from(start), start, len: dirty.end - start };
+        self.set(slot, Slot::Writing(writing));
+        self.submit(slot as u64, Operation::Write, &target, span, buffer);
     }
 
-    fn was_written(&mut self, slot: usize, what: (Stretch, Changes), part: (usize, u32), count: u32, buffer: Buffer) {
-        let (stretch, changes) = what;
-        let (range, written) = part;
-        let len = changes.dirty().get(range).map_or(0, |dirty| dirty.end - dirty.start);
-        let target = self.rewriter.targets.get(&stretch.file);
-        let written = target.map_or(len, |target| aligned(target, written + count, len));
-        if written < len {
-            self.write(slot, (stretch, changes), range, written, buffer);
+    fn was_written(&mut self, slot: usize, writing: Writing, count: u32, buffer: Buffer) {
+        let len = writing.changes.dirty().get(writing.range).map_or(0, |dirty| dirty.end - dirty.start);
+        let target = self.rewriter.targets.get(&writing.stretch.file);
+        let written = target.map_or(len, |target| aligned(target, writing.written + count, len));
+        let on = if written < len {
+            Writing { written, ..writing }
         } else {
-            self.write(slot, (stretch, changes), range + 1, 0, buffer);
-        }
+            Writing { range: writing.range + 1, written: 0, ..writing }
+        };
+        self.write(slot, on, buffer);
     }
 
     // --- What comes back ---------------------------------------------------------------------------------------------
@@ -417,11 +455,11 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
 
     fn settle(&mut self, completion: Completion) -> Result<(), E> {
         let Completion { token, buffer, result } = completion;
-        if token == BATCH_SYNCED || token == FILE_SYNCED {
+        if token >= FILE_SYNCED {
             return self.was_synced(token, result);
         }
         let slot = usize::try_from(token).unwrap_or(usize::MAX);
-        let is_read = matches!(self.slots.get(slot), Some(Slot::Reading(..)));
+        let is_read = matches!(self.slots.get(slot), Some(Slot::Reading { .. }));
         let count = match result {
             Ok(0) if !is_read => return Err(self.failed(slot, io::ErrorKind::WriteZero.into())),
             Ok(count) => Some(count),
@@ -430,30 +468,23 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
         };
         // One that was interrupted is asked for again: as if nothing of it had come, which of a read would be its end.
         match (self.set(slot, Slot::Free), count) {
-            (Slot::Reading(stretch, filled), Some(count)) => self.was_read(slot, stretch, filled, count, buffer)?,
-            (Slot::Reading(stretch, filled), None) => {
-                let target = self.target(stretch.file)?;
-                self.set(slot, Slot::Reading(stretch, filled));
-                let place = (stretch.offset + u64::from(filled), filled, stretch.len - filled);
-                self.submit(token, Operation::Read, &target, place, buffer);
-            }
-            (Slot::Writing(stretch, changes, range, written), count) => {
-                self.was_written(slot, (stretch, changes), (range, written), count.unwrap_or(0), buffer);
-            }
-            (Slot::Saving(at, len, written), count) => {
-                self.was_saved(slot, (at, len, written), count.unwrap_or(0), buffer);
-            }
+            (Slot::Reading { stretch, filled }, Some(count)) => self.was_read(slot, stretch, filled, count, buffer)?,
+            (Slot::Reading { stretch, filled }, None) => self.read(slot, stretch, filled, buffer)?,
+            (Slot::Writing(writing), count) => self.was_written(slot, writing, count.unwrap_or(0), buffer),
+            (Slot::Saving(part), count) => self.was_saved(slot, part, count.unwrap_or(0), buffer),
             (Slot::Free | Slot::Changing | Slot::Changed(_), _) => return Err(RewriteError::Fault.into()),
         }
         Ok(())
     }
 
     fn was_synced(&mut self, token: u64, result: io::Result<u32>) -> Result<(), E> {
+        let file = token.checked_sub(FILE_SYNCED).and_then(|number| u32::try_from(number).ok()).map(FileId);
         if let Err(source) = result {
-            let (name, action) = ("a file".to_owned(), "making durable what was written");
-            return Err(RewriteError::Io { name, action, source: Arc::new(source) }.into());
+            let shadow = self.rewriter.shadow.as_ref().map(|shadow| &shadow.target);
+            let target = file.map_or(shadow, |file| self.rewriter.targets.get(&file));
+            return Err(io_error(target, "making durable what was written", source));
         }
-        if token == FILE_SYNCED {
+        if file.is_some() {
             self.syncs_in_flight -= 1;
         } else if let Some(saving) = self.saving.take() {
             self.safe.extend(saving.slots);
@@ -462,14 +493,13 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
     }
 
     fn failed(&self, slot: usize, source: io::Error) -> RunError<E> {
-        let shadow = || self.rewriter.shadow.as_ref().map(|shadow| &shadow.target);
+        let targets = &self.rewriter.targets;
         let (target, action) = match self.slots.get(slot) {
-            Some(Slot::Reading(stretch, _)) => (self.rewriter.targets.get(&stretch.file), "reading"),
-            Some(Slot::Writing(stretch, ..)) => (self.rewriter.targets.get(&stretch.file), "writing"),
-            _ => (shadow(), "writing"),
+            Some(Slot::Reading { stretch, .. }) => (targets.get(&stretch.file), "reading"),
+            Some(Slot::Writing(writing)) => (targets.get(&writing.stretch.file), "writing"),
+            _ => (self.rewriter.shadow.as_ref().map(|shadow| &shadow.target), "writing"),
         };
-        let name = target.map(|target| String::from_utf8_lossy(&target.name).into_owned()).unwrap_or_default();
-        RewriteError::Io { name, action, source: Arc::new(source) }.into()
+        io_error(target, action, source)
     }
 
     fn set(&mut self, slot: usize, to: Slot) -> Slot {
@@ -480,6 +510,11 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
         self.set(slot, Slot::Free);
         self.rewriter.pool.give_back(buffer);
     }
+}
+
+fn io_error<E>(target: Option<&Target>, action: &'static str, source: io::Error) -> RunError<E> {
+    let name = target.map(|target| String::from_utf8_lossy(&target.name).into_owned()).unwrap_or_default();
+    RewriteError::Io { name, action, source: Arc::new(source) }.into()
 }
 
 /// How much was written, as far as a direct write can go on from.

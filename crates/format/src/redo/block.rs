@@ -21,7 +21,8 @@ pub const LOG_BLOCK_CHECKSUM: usize = 508;
 
 /// In the length: the payload is encrypted (MySQL).
 const ENCRYPTED_BIT: u16 = 0x8000;
-const NUMBER_MASK: u32 = 0x7FFF_FFFF;
+/// In the number: a write began with this block. It is not part of the number.
+pub(super) const FLUSH_BIT: u32 = 0x8000_0000;
 
 /// A log block that belongs where it lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +57,7 @@ impl<'a> LogBlock<'a> {
             epoch: be::u32_at(bytes, LOG_BLOCK_EPOCH_NO)?,
             encrypted: length & ENCRYPTED_BIT != 0,
         };
-        let number = be::u32_at(bytes, LOG_BLOCK_HDR_NO)? & NUMBER_MASK;
+        let number = be::u32_at(bytes, LOG_BLOCK_HDR_NO)? & !FLUSH_BIT;
         let used = usize::from(block.data_len);
         let fits = used == LOG_BLOCK_SIZE || (LOG_BLOCK_HDR_SIZE..=LOG_BLOCK_CHECKSUM).contains(&used);
         (number == block_number(lsn) && fits && block.checksum_fits()).then_some(block)

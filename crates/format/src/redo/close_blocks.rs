@@ -14,17 +14,14 @@
 use crate::bytes::be;
 use crate::page::checksum::crc32c;
 use crate::redo::block::{
-    LOG_BLOCK_CHECKSUM, LOG_BLOCK_EPOCH_NO, LOG_BLOCK_FIRST_REC_GROUP, LOG_BLOCK_HDR_DATA_LEN, LOG_BLOCK_HDR_NO,
-    LOG_BLOCK_HDR_SIZE, LOG_BLOCK_SIZE, LogBlock, block_number, offset_in_block,
+    FLUSH_BIT, LOG_BLOCK_CHECKSUM, LOG_BLOCK_EPOCH_NO, LOG_BLOCK_FIRST_REC_GROUP, LOG_BLOCK_HDR_DATA_LEN,
+    LOG_BLOCK_HDR_NO, LOG_BLOCK_HDR_SIZE, LOG_BLOCK_SIZE, LogBlock, block_number, offset_in_block,
 };
 use crate::redo::check_crc;
 use crate::redo::mariadb::{
     BLOCKS_CHECKPOINT_LSN, BLOCKS_CHECKPOINT_NO, BLOCKS_CHECKPOINT_OFFSET, BLOCKS_END_LSN, BLOCKS_SLOTS, LogFile,
 };
 use crate::types::Lsn;
-
-/// The top bit of a block's number says that a write began with it.
-const FLUSH_BIT: u32 = 0x8000_0000;
 
 /// The block in which the log ends at `end`, given the block that lies there: it holds nothing behind the end. Where the log ends with a
 /// whole block there may be none yet, since the end is the next one's first payload byte. `header` is that of the file.

@@ -20,8 +20,8 @@ use crate::bytes::be;
 use crate::codec::cipher::{BLOCK, encrypt_block_with};
 use crate::codec::mariadb_encryption::{CipherMode, PageKey};
 use crate::keyring::KeyStore;
-use crate::redo::block::LOG_BLOCK_SIZE;
-use crate::redo::mariadb::{self, Format, LogFile, StreamEncryption};
+use crate::redo::block::{FLUSH_BIT, LOG_BLOCK_SIZE};
+use crate::redo::mariadb::{self, BLOCKS_CHECKPOINT_LSN, BLOCKS_SLOTS, Format, LogFile, StreamEncryption};
 use crate::redo::mtr_reader::MtrReader;
 use crate::redo::record::{FileRecord, RedoRecord, frame, payload_of_pages};
 use crate::types::Lsn;
@@ -29,13 +29,10 @@ use crate::types::Lsn;
 /// The key with this number is the log's.
 const LOG_KEY_ID: u32 = 1;
 const MODES: [CipherMode; 2] = [CipherMode::Cbc, CipherMode::Ctr];
-/// The checkpoint blocks of 10.5 to 10.7.
-const BLOCKS_SLOTS: [usize; 2] = [512, 1536];
-const BLOCKS_CHECKPOINT_LSN: usize = 8;
+/// In a checkpoint block of 10.5 to 10.7.
 const BLOCKS_KEY: usize = 32;
 /// In a block: what is encrypted.
 const BLOCK_ENCRYPTED: std::ops::Range<usize> = 4..504;
-const NUMBER_MASK: u32 = 0x7FFF_FFFF;
 
 /// Why the records of an encrypted log cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -201,7 +198,7 @@ impl LogKey {
 
     /// Decrypts a block of 10.5 to 10.7 that lies at `lsn`.
     pub(super) fn open_block(&self, block: &mut [u8; LOG_BLOCK_SIZE], lsn: Lsn) {
-        let number = be::u32_at(block, 0).unwrap_or(0) & NUMBER_MASK;
+        let number = be::u32_at(block, 0).unwrap_or(0) & !FLUSH_BIT;
         let nonce = u32::from_be_bytes(self.nonce);
         let iv = u128::from(number) << 96 | u128::from(nonce) << 64 | u128::from(lsn.0);
         self.key.decrypt(self.mode, &iv.to_be_bytes(), block.get_mut(BLOCK_ENCRYPTED).unwrap_or_default());

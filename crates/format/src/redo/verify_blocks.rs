@@ -13,13 +13,11 @@ use crate::codec::TablespaceKey;
 use crate::page::checksum::{NO_CHECKSUM_MAGIC, crc32c};
 use crate::pieces::{gather, take};
 use crate::redo::block::{
-    LOG_BLOCK_CHECKSUM, LOG_BLOCK_EPOCH_NO, LOG_BLOCK_HDR_DATA_LEN, LOG_BLOCK_HDR_NO, LOG_BLOCK_HDR_SIZE,
+    FLUSH_BIT, LOG_BLOCK_CHECKSUM, LOG_BLOCK_EPOCH_NO, LOG_BLOCK_HDR_DATA_LEN, LOG_BLOCK_HDR_NO, LOG_BLOCK_HDR_SIZE,
     LOG_BLOCK_SIZE, block_number, offset_in_block,
 };
 use crate::types::Lsn;
 
-/// The top bit of a block's number says that a write began with it; it is not part of the number.
-const FLUSH_BIT: u32 = 0x8000_0000;
 /// In the length (MySQL): the payload and the checksum are encrypted.
 const ENCRYPTED_BIT: u16 = 0x8000;
 /// Blocks of an epoch.

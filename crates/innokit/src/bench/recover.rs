@@ -12,9 +12,11 @@ use super::chart::{Bar, Bars, Chart, Panel};
 use super::table::Table;
 use super::units::{megabytes, number, percent, size};
 use crate::print::grouped;
+use crate::recover::raise_open_files;
 
 /// Measures, prints, draws.
 pub fn run(args: &RecoverBenchArgs, output: &OutputArgs, stop: &AtomicBool) -> Result<(), Box<dyn Error>> {
+    raise_open_files();
     let options = RecoverBenchOptions {
         rounds: usize::from(args.rounds),
         memory: usize::try_from(args.memory).unwrap_or(usize::MAX),

@@ -2,8 +2,8 @@
 //!
 //! One crash is recovered twice: a copy by this program, another by the server. On the first the server must start without crash
 //! recovery; both must hold the same tables with the same rows. `INNOKIT_RECOVER_CRASHES=n` sets how many crashes are tried of each
-//! version of the server (3 of 10.11 and 1 of each other one if it is not set), at moments that differ; every fifth is of a server with hundreds of MB of redo. `INNOKIT_RECOVER_KEEP=DIR` keeps the
-//! datadirs of crashes that were not recovered as they should be.
+//! version of the server (3 of 10.11 and 1 of each other one if it is not set), at moments that differ; every fifth is of a server with
+//! hundreds of MB of redo. `INNOKIT_RECOVER_KEEP=DIR` keeps the datadirs of crashes that were not recovered as they should be.
 #![allow(
     clippy::expect_used,
     clippy::panic,

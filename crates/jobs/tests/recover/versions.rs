@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use format::Lsn;
 use format::page::checksum::crc32c;
-use format::redo::block::{LOG_BLOCK_SIZE, block_number};
+use format::redo::block::{LOG_BLOCK_SIZE, LogBlock, block_number};
 use format::redo::mariadb::{LogFile, START_OFFSET};
 use format::redo::mtr_reader::MtrReader;
 use innokit_jobs::source::keys::KeyFiles;
@@ -33,7 +33,7 @@ fn a_server_of_11_8_starts_at_once_and_finds_what_its_own_recovery_finds() {
 /// A server of 10.5 that was killed with much to recover.
 fn crashed(dir: &Path) -> Server {
     let options =
-        ["--innodb-log-file-size=64M", "--innodb-max-dirty-pages-pct=99", "--innodb-max-dirty-pages-pct-lwm=98"];
+        ["--innodb-log-file-size=64M", "--innodb-max-dirty-pages-pct=99", "--innodb-max-dirty-pages-pct-lwm=0"];
     let server = Server::start_kind(OLD, &dir.join("crashed"), &options);
     server.crash(Duration::from_millis(300));
     server
@@ -49,6 +49,15 @@ fn append(datadir: &Path, payload: &[u8]) {
     let mut bytes = fs::read(&path).expect("a log");
     let file = LogFile::parse(&bytes[..START_OFFSET], bytes.len() as u64).expect("a log");
     let mut end = info_of(&path).end_lsn;
+    // The front of a mini-transaction that the server was writing when it was killed would be taken to go on from here.
+    for lsn in (end - end % LOG_BLOCK_SIZE as u64..).step_by(LOG_BLOCK_SIZE).skip(1).map(Lsn) {
+        let place = MtrReader::place(&file, lsn).expect("within the file") as usize;
+        let block = &mut bytes[place..place + LOG_BLOCK_SIZE];
+        if LogBlock::parse((&*block).try_into().expect("a block"), lsn).is_none() {
+            break;
+        }
+        block.fill(0);
+    }
     let mut left = payload;
     while !left.is_empty() {
         let place = MtrReader::place(&file, Lsn(end)).expect("within the file") as usize;

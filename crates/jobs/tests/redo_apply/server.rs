@@ -122,7 +122,7 @@ impl Server {
 
     /// Kills the server as it is.
     pub fn kill(&self) {
-        script("server.sh", &["mariadb", "kill9", self.path()]);
+        script("server.sh", &[self.1, "kill9", self.path()]);
     }
 
     /// Kills the server under the load: not before that has changed every table and gone on for some time.

@@ -4,7 +4,6 @@
 //! device at hand a copy is recovered, cold each time.
 
 use std::fs::{self, File};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -17,7 +16,9 @@ use super::scratch::Scratch;
 use super::stats::Repeated;
 use super::{Watch, failed};
 use crate::Error;
-use crate::job::recover::{Clocked, RecoverError, RecoverOptions, Tuning, copy_datadir, on_clock, recover};
+use crate::job::recover::{
+    Clocked, RecoverError, RecoverOptions, Tuning, copy_datadir, on_clock, recover, walk_datadir,
+};
 
 /// What to measure, and how often.
 #[derive(Clone, Debug)]
@@ -234,23 +235,12 @@ impl Bench<'_> {
     }
 }
 
-fn files_below(dir: &Path) -> Result<Vec<(PathBuf, u64)>, Error> {
-    let list = || -> io::Result<Vec<(PathBuf, u64, bool)>> {
-        let entry = |entry: io::Result<fs::DirEntry>| {
-            let path = entry?.path();
-            let metadata = fs::metadata(&path)?;
-            Ok((path, metadata.len(), metadata.is_dir()))
-        };
-        fs::read_dir(dir)?.map(entry).collect()
-    };
+fn files_below(dir: &Path) -> Result<Vec<(PathBuf, u64)>, RecoverError> {
     let mut files = Vec::new();
-    for (path, len, is_dir) in list().map_err(failed(dir, "reading the directory"))? {
-        if is_dir {
-            files.extend(files_below(&path)?);
-        } else {
-            files.push((path, len));
-        }
-    }
+    walk_datadir(dir, &mut |name, metadata| {
+        files.extend(metadata.is_file().then(|| (dir.join(name), metadata.len())));
+        Ok(())
+    })?;
     Ok(files)
 }
 

@@ -99,6 +99,8 @@ impl<'w> Work<'w> {
         let later = self.plan.copies.later_than(self.plan.wanted.end);
         let mut pages: Vec<PageId> = later.iter().map(|page_no| PageId::new(SpaceId::SYSTEM.0, page_no.0)).collect();
         pages.sort_unstable();
+        // Both halves of the area may be said to lie in one place.
+        pages.dedup();
         self.each(&pages, |_| false, &Wipe)
     }
 

@@ -86,6 +86,11 @@ impl SpaceCrypt {
         }
     }
 
+    /// Whether pages are encrypted before they are written.
+    pub const fn encrypts(&self) -> bool {
+        self.encrypts
+    }
+
     fn keys(&self) -> Option<&SpaceKeys> {
         match &self.key {
             SpaceKey::MariaDb(keys) => Some(keys),

@@ -32,9 +32,10 @@ impl Copies {
         let mut copies = Vec::new();
         for first in [area.block1, area.block2] {
             let bytes = run(first, pages)?;
-            let slots = (first.0..).map(PageNo).zip(bytes.chunks_exact(size));
-            let used = slots.filter(|(_, slot)| be::u64_at(slot, PAGE_LSN) != Some(0));
-            copies.extend(used.map(|(place, slot)| (place, slot.to_vec())));
+            // A damaged page may name the last number there is as the first, and then there are no bytes.
+            let slots = bytes.chunks_exact(size).zip((first.0..).map(PageNo));
+            let used = slots.filter(|(slot, _)| be::u64_at(slot, PAGE_LSN) != Some(0));
+            copies.extend(used.map(|(slot, place)| (place, slot.to_vec())));
         }
         Ok(Self(copies))
     }

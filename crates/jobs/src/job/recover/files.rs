@@ -13,7 +13,7 @@ use format::{PageId, SpaceFormat, SpaceId};
 use super::apply::offset_of;
 use super::error::{Result, failed, refused};
 use super::outside::{self, Outside};
-use super::place::sync_directory_of;
+use super::place::{make_directories, make_like, sync_directory_of};
 use super::plan::{Part, Plan, Space};
 
 /// Past the page cache a request must be a multiple of this.
@@ -55,7 +55,6 @@ pub(super) struct Files {
     files: BTreeMap<SpaceId, Vec<SpaceFile>>,
     /// Files in all.
     count: u32,
-    to_sync: Vec<(PathBuf, File)>,
 }
 
 impl Files {
@@ -85,18 +84,22 @@ impl Files {
     pub fn as_they_should_be(datadir: &Path, plan: &Plan, done: &mut Done) -> Result<Self> {
         rename_all(datadir, plan, done)?;
         let mut files = Self::default();
+        let system = datadir.join("ibdata1");
+        let of_server = fs::metadata(&system).map_err(failed(&system, "looking at the file"))?;
         for (&id, space) in &plan.spaces {
             let parts = space.parts();
             let count = parts.len();
             for (part, is_last) in parts.into_iter().zip((1..).map(|number| number == count)) {
                 let path = datadir.join(&part.path);
+                let is_there = path.exists();
                 if space.is_new {
                     outside::prepare(datadir, &part.path)?;
                     done.made += 1;
                 }
                 let file = File::options().read(true).write(true).create(space.is_new).truncate(false).open(&path);
                 let file = file.map_err(failed(&path, "opening the tablespace"))?;
-                if space.is_new {
+                if space.is_new && !is_there {
+                    make_like(&path, &of_server)?;
                     sync_directory_of(&path)?;
                 }
                 if is_last && space.needs_resizing(part.start + len_of(&file, &path)?) {
@@ -104,9 +107,7 @@ impl Files {
                     file.set_len(len).map_err(failed(&path, "giving the file its size"))?;
                     done.resized += 1;
                 }
-                let for_handle = file.try_clone().map_err(failed(&path, "opening the tablespace"))?;
-                files.to_sync.push((part.path.clone(), file));
-                files.add(id, part, Some(handle_of(for_handle, space, true)));
+                files.add(id, part, Some(handle_of(file, space, true)));
             }
         }
         Ok(files)
@@ -148,8 +149,9 @@ impl Files {
 
     /// Makes contents and sizes durable.
     pub fn sync(&self) -> Result<()> {
-        let sync = |(path, file): &(PathBuf, File)| file.sync_all().map_err(failed(path, "making the file durable"));
-        self.to_sync.iter().try_for_each(sync)
+        let sync = |handle: &FileHandle| Ok(rustix::fs::fsync(handle.fd()?)?);
+        let mut files = self.files.values().flatten().filter_map(|file| Some((&file.path, file.handle.as_ref()?)));
+        files.try_for_each(|(path, handle)| sync(handle).map_err(failed(path, "making the file durable")))
     }
 }
 
@@ -181,6 +183,9 @@ fn rename_all(datadir: &Path, plan: &Plan, done: &mut Done) -> Result<()> {
         };
         outside::relink(datadir, from, to)?;
         let (from, to) = (datadir.join(from), datadir.join(to));
+        if let Some(dir) = to.parent() {
+            make_directories(dir, datadir)?;
+        }
         fs::rename(&from, &to).map_err(failed(&from, "renaming the tablespace"))?;
         sync_directory_of(&from)?;
         sync_directory_of(&to)?;

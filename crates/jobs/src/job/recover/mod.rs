@@ -42,6 +42,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use flow::lock::Sharing;
 use flow::queue::{OpenQueue, Threads};
 use flow::rewrite::{Replayed, RewriteOptions, Target, replay};
 use flow::{Engine, FileHandle, FileId};
@@ -55,7 +56,7 @@ use self::files::{Done, Files, resolve};
 use self::log::RedoLog;
 use self::outside::Outside;
 use self::place::Lock;
-pub(crate) use self::place::copy as copy_datadir;
+pub(crate) use self::place::{copy as copy_datadir, walk as walk_datadir};
 use self::plan::Plan;
 #[doc(hidden)]
 pub use self::simulated::Simulated;
@@ -78,6 +79,7 @@ const LOG_PART: usize = 32;
 const PAGES_MAX: usize = 96 << 20;
 /// What the plan takes at most: some 50 bytes of each page that is freed or made anew.
 const PLAN_MAX: usize = 256 << 20;
+
 /// How the device is used. Each of these can be taken back, to see what it brings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tuning {
@@ -140,7 +142,10 @@ impl Budget {
         let (stretch_max, tag) = (stretch_max.max(page.unwrap_or(0)), plan.wanted.tag());
         let workers = std::thread::available_parallelism().map_or(1, usize::from);
         let Tuning { depth, shadow_max, overlap, .. } = *tuning;
-        RewriteOptions { memory: self.pages, stretch_max, depth, workers, overlap, shadow_max, tag }
+        // Of pages that are encrypted anew every byte differs, and is in memory again on its way to the shadow.
+        let is_saved_whole = plan.spaces.values().any(|space| space.crypt.encrypts());
+        let memory = if is_saved_whole { self.pages / 2 } else { self.pages };
+        RewriteOptions { memory, stretch_max, depth, workers, overlap, shadow_max, tag }
     }
 }
 
@@ -231,7 +236,7 @@ pub fn recover(datadir: &Path, options: &RecoverOptions) -> Result<Recovered> {
 
 /// The copy may be large: what cannot be recovered should be known before.
 fn check_and_copy(datadir: &Path, to: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<()> {
-    let lock = Lock::take(datadir, false)?;
+    let _lock = Lock::take(datadir, Sharing::Shared)?;
     let memory = Budget::of(options.memory).plan;
     let log = RedoLog::open(datadir, false, keys)?.tuned(&options.tuning.within(options.memory));
     let wanted = Wanted::read(&log, memory, 0, options.until)?;
@@ -240,15 +245,12 @@ fn check_and_copy(datadir: &Path, to: &Path, options: &RecoverOptions, keys: &Ke
     } else {
         Plan::make(datadir, wanted, keys)?.outside
     };
-    place::copy(datadir, to, &outside)?;
-    drop(lock);
-    // Copying closes files, which gives up their locks: a server that was started meanwhile has them now.
-    Lock::take(datadir, false).map(drop)
+    place::copy(datadir, to, &outside)
 }
 
 fn dry_run(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<Recovered> {
     let budget = Budget::of(options.memory);
-    let _lock = Lock::take(datadir, false)?;
+    let _lock = Lock::take(datadir, Sharing::Shared)?;
     if datadir.join(SHADOW_NAME).exists() {
         return refused("an interrupted run is to be finished first: what would be done is known only after that");
     }
@@ -268,7 +270,7 @@ fn dry_run(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<
 
 fn recover_in_place(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<Recovered> {
     let (budget, tuning) = (Budget::of(options.memory), options.tuning.within(options.memory));
-    let _lock = Lock::take(datadir, true)?;
+    let _lock = Lock::take(datadir, Sharing::Exclusive)?;
     let log = RedoLog::open(datadir, true, keys)?.tuned(&tuning);
     let at_once = if options.round == u64::MAX { budget.plan_and_redo } else { 0 };
     let wanted = Wanted::read(&log, budget.plan, at_once, options.until)?;

@@ -13,7 +13,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use super::error::{Result, failed, refused};
-use super::place::sync_directory_of;
+use super::place::{make_directories, make_like, sync_directory_of};
 
 /// Says of a copy that what lay outside of the original is inside.
 pub(super) const MARKER: &str = "innokit-recover.moved";
@@ -57,10 +57,11 @@ fn link_of(datadir: &Path, path: &Path) -> Option<PathBuf> {
     path.is_absolute().then(|| inside(path).map(|path| datadir.join(path).with_extension("isl"))).flatten()
 }
 
-/// Makes what a tablespace needs before its file is made.
+/// Makes what a tablespace needs before its file is made: its directory, and the link to it from the datadir.
 pub(super) fn prepare(datadir: &Path, path: &Path) -> Result<()> {
-    let Some(dir) = path.parent().filter(|_| path.is_absolute()) else { return Ok(()) };
-    fs::create_dir_all(dir).map_err(failed(dir, "making the directory"))?;
+    if let Some(dir) = datadir.join(path).parent() {
+        make_directories(dir, datadir)?;
+    }
     link(datadir, path)
 }
 
@@ -79,11 +80,17 @@ pub(super) fn relink(datadir: &Path, from: &Path, to: &Path) -> Result<()> {
 
 fn link(datadir: &Path, path: &Path) -> Result<()> {
     let Some(link) = link_of(datadir, path) else { return Ok(()) };
+    let like = datadir.join("ibdata1");
+    let like = fs::metadata(&like).map_err(failed(&like, "looking at the file"))?;
+    if let Some(dir) = link.parent() {
+        make_directories(dir, datadir)?;
+    }
     let file = File::create(&link).and_then(|mut file| {
         file.write_all(path.as_os_str().as_bytes())?;
         file.sync_all()
     });
     file.map_err(failed(&link, "writing the link file"))?;
+    make_like(&link, &like)?;
     sync_directory_of(&link)
 }
 
@@ -145,7 +152,7 @@ mod tests {
     #[test]
     fn links_follow_a_renamed_file() {
         let dir = tempfile::tempdir().expect("a directory");
-        fs::create_dir(dir.path().join("db")).expect("made");
+        fs::write(dir.path().join("ibdata1"), "").expect("written");
         link(dir.path(), Path::new("/else/db/a.ibd")).expect("linked");
         relink(dir.path(), Path::new("/else/db/a.ibd"), Path::new("/else/db/b.ibd")).expect("linked");
         assert_eq!(fs::read(dir.path().join("db/b.isl")).expect("a link"), b"/else/db/b.ibd");

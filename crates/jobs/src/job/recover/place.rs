@@ -1,10 +1,12 @@
 //! The directory as such: is a server running on it, a copy of it, and names that are to be durable.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io;
+use std::os::unix::fs::{MetadataExt, chown};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, fcntl_lock, syncfs};
+use flow::lock::{Sharing, try_lock};
+use rustix::fs::syncfs;
 
 use super::error::{Result, failed, refused};
 use super::outside;
@@ -13,28 +15,27 @@ use crate::source::name::NameHint;
 const LOG: &str = "ib_logfile0";
 /// The files that a running server has locked.
 const LOCKED: [&str; 2] = ["aria_log_control", "ibdata1"];
+/// What a file system's check finds, which only root may read: no server's.
+const LOST: &str = "lost+found";
 
 /// Keeps servers away from a datadir. They hold such locks themselves while they run.
 #[derive(Debug)]
 pub(super) struct Lock {
-    /// A process loses its locks on a file when it closes any descriptor of it: nobody else here opens the first of these.
     _files: Vec<File>,
 }
 
 impl Lock {
-    /// Locks the datadir, or finds that a server runs on it. `for_writing` keeps other readers away too.
-    pub fn take(datadir: &Path, for_writing: bool) -> Result<Self> {
+    /// Locks the datadir, or finds that a server runs on it. Who writes keeps other readers away too.
+    pub fn take(datadir: &Path, sharing: Sharing) -> Result<Self> {
         let mut files = Vec::new();
         for name in LOCKED {
             let path = datadir.join(name);
-            let file = match File::options().read(true).write(for_writing).open(&path) {
+            let file = match File::options().read(true).write(sharing == Sharing::Exclusive).open(&path) {
                 Ok(file) => file,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(failed(&path, "opening the file")(error)),
             };
-            let exclusive = FlockOperation::NonBlockingLockExclusive;
-            let operation = if for_writing { exclusive } else { FlockOperation::NonBlockingLockShared };
-            if fcntl_lock(&file, operation).is_err() {
+            if !try_lock(&file, sharing).map_err(failed(&path, "locking the file"))? {
                 return refused(format!(
                     "{}: a server runs on this datadir ({name} is locked): stop it first, or recover a copy",
                     datadir.display()
@@ -44,6 +45,73 @@ impl Lock {
         }
         Ok(Self { _files: files })
     }
+}
+
+/// Hands over what lies below a datadir, by its name there, a directory before what is in it. Links are followed, but not back to where
+/// they came from; those that lead nowhere are left out.
+pub(crate) fn walk(datadir: &Path, visit: &mut dyn FnMut(&Path, &Metadata) -> Result<()>) -> Result<()> {
+    let root = fs::metadata(datadir).map_err(failed(datadir, "looking at the directory"))?;
+    walk_below(datadir, Path::new(""), &mut vec![identity(&root)], visit)
+}
+
+fn walk_below(
+    datadir: &Path,
+    below: &Path,
+    above: &mut Vec<(u64, u64)>,
+    visit: &mut dyn FnMut(&Path, &Metadata) -> Result<()>,
+) -> Result<()> {
+    let dir = datadir.join(below);
+    let names = fs::read_dir(&dir).and_then(|entries| entries.map(|entry| Ok(entry?.file_name())).collect());
+    let mut names: Vec<_> = names.map_err(failed(&dir, "reading the directory"))?;
+    names.sort_unstable();
+    for name in names {
+        let name = below.join(name);
+        let path = datadir.join(&name);
+        let metadata = match fs::metadata(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            other => other.map_err(failed(&path, "looking at the file"))?,
+        };
+        if !metadata.is_dir() {
+            visit(&name, &metadata)?;
+        } else if name != Path::new(LOST) && !above.contains(&identity(&metadata)) {
+            visit(&name, &metadata)?;
+            above.push(identity(&metadata));
+            walk_below(datadir, &name, above, visit)?;
+            above.pop();
+        }
+    }
+    Ok(())
+}
+
+fn identity(metadata: &Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
+}
+
+/// Gives what was made here the owner and the mode of what it is a copy of, or lies beside: the server must be able to use it.
+pub(super) fn make_like(made: &Path, like: &Metadata) -> Result<()> {
+    let own = fs::metadata(made).map_err(failed(made, "looking at the file"))?;
+    if (own.uid(), own.gid()) != (like.uid(), like.gid()) {
+        match chown(made, Some(like.uid()), Some(like.gid())) {
+            // Only root can give files away: what others make stays theirs.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+            other => other.map_err(failed(made, "giving the file its owner"))?,
+        }
+    }
+    fs::set_permissions(made, like.permissions()).map_err(failed(made, "giving the file its mode"))
+}
+
+/// Makes those directories that are missing, as a server would that owns the datadir, durably.
+pub(super) fn make_directories(dir: &Path, datadir: &Path) -> Result<()> {
+    if dir.is_dir() {
+        return Ok(());
+    }
+    if let Some(parent) = dir.parent() {
+        make_directories(parent, datadir)?;
+    }
+    let like = fs::metadata(datadir).map_err(failed(datadir, "looking at the directory"))?;
+    fs::create_dir(dir).map_err(failed(dir, "making the directory"))?;
+    make_like(dir, &like)?;
+    sync_directory_of(dir)
 }
 
 /// Copies a datadir, sharing its blocks where the file system can. What lies `outside` of it comes to lie inside, without link files.
@@ -60,15 +128,22 @@ pub(crate) fn copy(from: &Path, to: &Path, outside: &[PathBuf]) -> Result<()> {
         return refused(format!("{}: the copy cannot lie in the datadir itself", to.display()));
     }
     let moves = moves(from, outside)?;
-    copy_below(from, to, from)?;
+    // All of it is known before the copy is begun, which may come to lie where a link in the datadir leads.
+    let mut inside = Vec::new();
+    walk(from, &mut |name, metadata| {
+        inside.push((name.to_path_buf(), metadata.clone()));
+        Ok(())
+    })?;
+    make_directories(&std::path::absolute(to).map_err(failed(to, "making the directory"))?, from)?;
+    copy_all(from, to, &inside)?;
     for (source, target) in moves {
-        fs::copy(source, to.join(target)).map_err(failed(source, "copying the file"))?;
+        copy_file(source, &to.join(target))?;
     }
     outside::mark(to)?;
     sync_all_below(to)?;
     // Without its log a datadir is none: a copy that was interrupted is not taken for one.
     let (log, copied) = (from.join(LOG), to.join(LOG));
-    fs::copy(&log, &copied).map_err(failed(&log, "copying the file"))?;
+    copy_file(&log, &copied)?;
     sync_all_below(to)
 }
 
@@ -94,20 +169,24 @@ fn sync_all_below(to: &Path) -> Result<()> {
     syncfs(dir).map_err(|error| failed(to, "making the copy durable")(error.into()))
 }
 
-/// Everything but the log of `datadir`.
-fn copy_below(from: &Path, to: &Path, datadir: &Path) -> Result<()> {
-    fs::create_dir_all(to).map_err(failed(to, "making the directory"))?;
-    for entry in fs::read_dir(from).map_err(failed(from, "reading the directory"))? {
-        let entry = entry.map_err(failed(from, "reading the directory"))?;
-        let (source, target) = (entry.path(), to.join(entry.file_name()));
-        let metadata = fs::metadata(&source).map_err(failed(&source, "looking at the file"))?;
+/// Everything but the log.
+fn copy_all(from: &Path, to: &Path, inside: &[(PathBuf, Metadata)]) -> Result<()> {
+    for (name, metadata) in inside {
+        let target = to.join(name);
         if metadata.is_dir() {
-            copy_below(&source, &target, datadir)?;
-        } else if metadata.is_file() && source != datadir.join(LOG) && NameHint::of(&source) != NameHint::Link {
-            fs::copy(&source, &target).map_err(failed(&source, "copying the file"))?;
+            fs::create_dir(&target).map_err(failed(&target, "making the directory"))?;
+        } else if metadata.is_file() && name != Path::new(LOG) && NameHint::of(name) != NameHint::Link {
+            copy_file(&from.join(name), &target)?;
         }
     }
-    Ok(())
+    // Only now: what their owner may not write, neither could be filled.
+    let mut directories = inside.iter().filter(|(_, metadata)| metadata.is_dir());
+    directories.try_for_each(|(name, like)| make_like(&to.join(name), like))
+}
+
+fn copy_file(from: &Path, to: &Path) -> Result<()> {
+    fs::copy(from, to).map_err(failed(from, "copying the file"))?;
+    make_like(to, &fs::metadata(from).map_err(failed(from, "looking at the file"))?)
 }
 
 /// Makes the names in a file's directory durable.
@@ -115,4 +194,96 @@ pub(super) fn sync_directory_of(path: &Path) -> Result<()> {
     let dir = path.parent().map_or_else(|| PathBuf::from("."), Path::to_path_buf);
     let synced = File::open(&dir).and_then(|dir| dir.sync_all());
     synced.map_err(failed(&dir, "making names durable"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use rustix::fs::{FlockOperation, fcntl_lock};
+
+    use super::*;
+
+    fn datadir() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().expect("a directory");
+        for name in ["ibdata1", LOG] {
+            fs::write(dir.path().join(name), name).expect("written");
+        }
+        dir
+    }
+
+    #[test]
+    fn a_datadir_stays_locked_whatever_is_read_of_it() {
+        let dir = datadir();
+        let system = dir.path().join("ibdata1");
+        let lock = Lock::take(dir.path(), Sharing::Exclusive).expect("nobody has it");
+        fs::read(&system).expect("read");
+        let server = File::options().read(true).write(true).open(&system).expect("opens");
+        fcntl_lock(&server, FlockOperation::NonBlockingLockExclusive).expect_err("as a server would");
+        assert!(Lock::take(dir.path(), Sharing::Shared).is_err());
+        drop(lock);
+        fcntl_lock(&server, FlockOperation::NonBlockingLockExclusive).expect("is free");
+        let error = Lock::take(dir.path(), Sharing::Shared).map(drop);
+        // The same process has it: only locks of open files see that.
+        assert!(error.is_err_and(|error| error.to_string().contains("a server runs")));
+    }
+
+    #[test]
+    fn links_that_lead_nowhere_or_back_and_lost_files_are_no_part_of_a_datadir() {
+        let dir = datadir();
+        fs::create_dir_all(dir.path().join("db")).expect("made");
+        fs::create_dir_all(dir.path().join(LOST).join("db")).expect("made");
+        let outside = tempfile::tempdir().expect("a directory");
+        fs::write(outside.path().join("t.ibd"), "t").expect("written");
+        for (target, link) in [(Path::new("."), "db/self"), (dir.path(), "db/back"), (outside.path(), "linked")] {
+            symlink(target, dir.path().join(link)).expect("linked");
+        }
+        symlink("nowhere", dir.path().join("dangling.ibd")).expect("linked");
+        let mut seen = Vec::new();
+        walk(dir.path(), &mut |name, _| {
+            seen.push(name.display().to_string());
+            Ok(())
+        })
+        .expect("walked");
+        assert_eq!(seen, ["db", LOG, "ibdata1", "linked", "linked/t.ibd"]);
+        let to = outside.path().join("made/copy");
+        copy(dir.path(), &to, &[]).expect("copied");
+        assert_eq!(fs::read(to.join("linked/t.ibd")).expect("copied"), b"t");
+        assert!(to.join(LOG).is_file() && !to.join(LOST).exists());
+    }
+
+    #[test]
+    fn a_copy_has_the_modes_and_for_root_the_owners_of_the_original() {
+        let (dir, to) = (datadir(), tempfile::tempdir().expect("a directory"));
+        fs::create_dir(dir.path().join("db")).expect("made");
+        fs::write(dir.path().join("db/t.ibd"), "t").expect("written");
+        let names = ["", "db", "db/t.ibd", "ibdata1", LOG];
+        let modes = [0o750, 0o700, 0o660, 0o640, 0o600];
+        let may_give = chown(dir.path().join("db"), Some(1234), Some(4321)).is_ok();
+        for (name, mode) in names.into_iter().zip(modes) {
+            let path = dir.path().join(name);
+            if may_give {
+                chown(&path, Some(1234), Some(4321)).expect("given away");
+            }
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("a mode");
+        }
+        let to = to.path().join("copy");
+        copy(dir.path(), &to, &[]).expect("copied");
+        for name in names {
+            let [original, copied] = [dir.path(), &to].map(|dir| fs::metadata(dir.join(name)).expect("is there"));
+            assert_eq!(copied.mode(), original.mode(), "{name}");
+            assert!(!may_give || (copied.uid(), copied.gid()) == (1234, 4321), "{name}");
+        }
+    }
+
+    #[test]
+    fn directories_are_made_where_they_are_missing() {
+        let dir = datadir();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o750)).expect("a mode");
+        for _ in 0..2 {
+            make_directories(&dir.path().join("a/b"), dir.path()).expect("made");
+        }
+        let mode = fs::metadata(dir.path().join("a/b")).expect("is there").mode();
+        assert_eq!(mode & 0o777, 0o750);
+    }
 }

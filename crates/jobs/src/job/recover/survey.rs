@@ -9,6 +9,7 @@ use format::{PageId, SpaceFormat, SpaceId, Verdict, verify_page};
 
 use super::error::{Result, failed};
 use super::outside::refuse_open;
+use super::place::walk;
 use super::system::SystemFiles;
 use super::wanted::Wanted;
 use crate::source::datadir::link_target;
@@ -53,11 +54,11 @@ impl Head {
 }
 
 /// The log names the files of tables. Those of the others it does not name: they lie at the top, and further down are copies.
-fn is_of_server(hint: NameHint, below: &Path) -> bool {
+fn is_of_server(hint: NameHint, name: &Path) -> bool {
     match hint {
         NameHint::Table => true,
         // The first page of the others is not the tablespace's first.
-        NameHint::System(1) | NameHint::Undo => below.as_os_str().is_empty(),
+        NameHint::System(1) | NameHint::Undo => name.components().count() == 1,
         _ => false,
     }
 }
@@ -67,7 +68,9 @@ impl Survey {
     pub fn take(datadir: &Path, wanted: &Wanted) -> Result<Self> {
         let system = SystemFiles::find(datadir)?;
         let mut survey = Self { files: HashMap::new(), outside: Vec::new(), system, links: Vec::new() };
-        survey.walk(datadir, Path::new(""))?;
+        walk(datadir, &mut |name, metadata| {
+            if metadata.is_file() { survey.look_at(datadir, name) } else { Ok(()) }
+        })?;
         let links = std::mem::take(&mut survey.links).into_iter();
         let linked = links.filter_map(|link| link_target(&datadir.join(link)).ok());
         let named = wanted.names_outside().cloned();
@@ -88,24 +91,14 @@ impl Survey {
         Ok(survey)
     }
 
-    fn walk(&mut self, datadir: &Path, below: &Path) -> Result<()> {
-        let dir = datadir.join(below);
-        let entries = fs::read_dir(&dir).map_err(failed(&dir, "reading the directory"))?;
-        for entry in entries {
-            let entry = entry.map_err(failed(&dir, "reading the directory"))?;
-            let name = below.join(entry.file_name());
-            let path = datadir.join(&name);
-            let metadata = fs::metadata(&path).map_err(failed(&path, "looking at the file"))?;
-            let hint = NameHint::of(&name);
-            if metadata.is_dir() {
-                self.walk(datadir, &name)?;
-            } else if hint == NameHint::Link {
-                self.links.push(name);
-            } else if is_of_server(hint, below)
-                && let Some(head) = Head::read(&path)?
-            {
-                self.files.entry(head.format.space()).or_default().push(name);
-            }
+    fn look_at(&mut self, datadir: &Path, name: &Path) -> Result<()> {
+        let hint = NameHint::of(name);
+        if hint == NameHint::Link {
+            self.links.push(name.to_path_buf());
+        } else if is_of_server(hint, name)
+            && let Some(head) = Head::read(&datadir.join(name))?
+        {
+            self.files.entry(head.format.space()).or_default().push(name.to_path_buf());
         }
         Ok(())
     }

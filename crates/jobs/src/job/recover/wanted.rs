@@ -27,7 +27,7 @@ pub(super) struct Wanted {
     pub checkpoint: Lsn,
     /// Where the recovery ends: with the log, or before.
     pub end: Lsn,
-    /// Where the log ends.
+    /// Where the log ends, with what closes it if that is there already.
     pub log_end: Lsn,
     /// What the log says behind the end, if the recovery ends before it does.
     pub rest: Option<Rest>,
@@ -121,11 +121,10 @@ impl Wanted {
         let (checkpoint_end, name) = (log.parsed.checkpoint.end_lsn, log.path.display());
         // A run that was interrupted while it closed the log closes it in the same place.
         let closed_at = self.named_from.or(closed_at).filter(|&at| at > checkpoint_end);
-        self.log_end = if self.rest.is_none() { closed_at.unwrap_or(end) } else { end };
-        if self.log_end < checkpoint_end {
+        self.log_end = end;
+        if end < checkpoint_end {
             return damaged(format!(
-                "{name}: the redo log ends at LSN {}, before the end that its checkpoint names",
-                self.log_end
+                "{name}: the redo log ends at LSN {end}, before the end that its checkpoint names"
             ));
         }
         // An earlier run has ended there already: what follows is how it closed the log.
@@ -138,7 +137,7 @@ impl Wanted {
         match &self.rest {
             Some(rest) if !self.names_checkpoint => return rest.refuse_before_checkpoint(),
             Some(_) => self.is_clean = false,
-            None => self.end = self.log_end,
+            None => self.end = closed_at.unwrap_or(end),
         }
         if !self.names_checkpoint {
             return damaged(format!("{name}: the redo log does not name its checkpoint"));
@@ -188,7 +187,7 @@ impl Wanted {
         Ok(())
     }
 
-    /// What a shadow file is named after: it is of use only while the log is as it was.
+    /// What a shadow file is named after: it is of use while the log is as it was, wherever a run ends.
     pub const fn tag(&self) -> u64 {
         self.checkpoint.0.rotate_left(32) ^ self.log_end.0
     }

@@ -1,0 +1,99 @@
+//! Locks on whole files that keep away who locks by POSIX, as servers lock their data files.
+//!
+//! A lock of POSIX belongs to the process, which loses it when it closes any descriptor of the file, whoever opened that. On Linux these
+//! belong to the open file instead: they last until that is closed. (`flock`, and so [`File::lock`], is no help: locks of POSIX do not
+//! see it.)
+
+#![cfg_attr(target_os = "linux", expect(unsafe_code, reason = "a system call without a safe wrapper"))]
+
+use std::fs::File;
+use std::io;
+
+use rustix::fs::{FlockOperation, fcntl_lock};
+use rustix::io::Errno;
+
+/// Whom a lock keeps away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sharing {
+    /// Everybody who locks; the file is open for writing.
+    Exclusive,
+    /// Whoever locks exclusively; the file is open for reading.
+    Shared,
+}
+
+/// Locks all of a file, without waiting, until it is closed; `false` if somebody else has locked it.
+///
+/// # Errors
+/// The system's.
+pub fn try_lock(file: &File, sharing: Sharing) -> io::Result<bool> {
+    let locked = match of_open_file(file, sharing) {
+        // A kernel that does not know such locks.
+        Err(Errno::INVAL | Errno::NOSYS) => of_process(file, sharing),
+        other => other,
+    };
+    match locked {
+        Ok(()) => Ok(true),
+        Err(Errno::AGAIN | Errno::ACCESS) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn of_process(file: &File, sharing: Sharing) -> Result<(), Errno> {
+    let operation = match sharing {
+        Sharing::Exclusive => FlockOperation::NonBlockingLockExclusive,
+        Sharing::Shared => FlockOperation::NonBlockingLockShared,
+    };
+    fcntl_lock(file, operation)
+}
+
+#[cfg(target_os = "linux")]
+fn of_open_file(file: &File, sharing: Sharing) -> Result<(), Errno> {
+    use std::os::fd::AsRawFd;
+
+    let kind = match sharing {
+        Sharing::Exclusive => libc::F_WRLCK,
+        Sharing::Shared => libc::F_RDLCK,
+    };
+    let whole = libc::flock {
+        l_type: libc::c_short::try_from(kind).unwrap_or_default(),
+        l_whence: libc::c_short::try_from(libc::SEEK_SET).unwrap_or_default(),
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    };
+    // SAFETY: the descriptor is open as long as `file` is borrowed, and the call reads the structure it is given, only during the call.
+    let status = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const whole) };
+    if status == 0 { Ok(()) } else { Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)) }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn of_open_file(_: &File, _: Sharing) -> Result<(), Errno> {
+    Err(Errno::NOSYS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_keeps_others_away_until_its_file_is_closed() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("file");
+        let open = || File::options().read(true).write(true).create(true).truncate(false).open(&path).expect("opens");
+        let lock = |sharing| {
+            let file = open();
+            try_lock(&file, sharing).expect("locks").then_some(file)
+        };
+        let first = lock(Sharing::Shared);
+        assert!(first.is_some() && lock(Sharing::Shared).is_some());
+        if cfg!(target_os = "linux") {
+            assert!(lock(Sharing::Exclusive).is_none());
+            // Where a server's lock would be gone.
+            drop(open());
+            assert!(of_process(&open(), Sharing::Exclusive).is_err(), "those of POSIX are kept away too");
+        }
+        drop(first);
+        assert!(lock(Sharing::Exclusive).is_some());
+        assert!(of_process(&open(), Sharing::Exclusive).is_ok());
+    }
+}
