@@ -397,14 +397,14 @@ fn a_log_of_blocks_is_closed_by_a_slot_and_by_what_its_last_block_holds() {
         assert_eq!(closed.offset_of(Lsn(end)), file.offset_of(Lsn(end)));
         header = blocks_header();
         let whole: [u8; 512] = block(9216, 512, &[0x20; 496]).try_into().expect("a block");
-        let last = last_block(&whole, Lsn(end), &header).expect("a block");
+        let last = last_block(&whole, Lsn(end), &header, None).expect("a block");
         let used = end as usize % 512;
         assert!(last[12..used].iter().all(|&byte| byte == 0x20) && last[used..508].iter().all(|&byte| byte == 0));
         assert_eq!(closed.state(&last), Ok(LogState::Clean), "end {end}");
-        assert_eq!(last_block(&last, Lsn(end), &header), Some(last), "once is enough");
+        assert_eq!(last_block(&last, Lsn(end), &header, None), Some(last), "once is enough");
         // Only where the log ends with a whole block there may be none behind it yet.
         let stale: [u8; 512] = block(8704, 512, &[0x20; 496]).try_into().expect("a block");
-        match last_block(&stale, Lsn(end), &header) {
+        match last_block(&stale, Lsn(end), &header, None) {
             Some(fresh) => assert_eq!((used, closed.state(&fresh)), (12, Ok(LogState::Clean))),
             None => assert_ne!(used, 12),
         }

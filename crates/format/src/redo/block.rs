@@ -21,7 +21,8 @@ pub const LOG_BLOCK_CHECKSUM: usize = 508;
 
 /// In the length: the payload is encrypted (MySQL).
 const ENCRYPTED_BIT: u16 = 0x8000;
-const NUMBER_MASK: u32 = 0x7FFF_FFFF;
+/// In a block's number: what is not the mark of a write's first block.
+pub(super) const NUMBER_MASK: u32 = 0x7FFF_FFFF;
 
 /// A log block that belongs where it lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,6 +9,9 @@
 //! never whole. The first page of the system tablespace must name the same LSN ([`seal_flush_lsn`](crate::page::seal::seal_flush_lsn)):
 //! where the two differ, a server recovers.
 //!
+//! What is encrypted stays so: a block by the log's key, in the version that the checkpoint names; a checkpoint is plain, and names
+//! the key as the one before did.
+//!
 //! Source: logs that servers of 10.5 left when they were shut down; such a server starts on a log closed here without recovery.
 
 use crate::bytes::be;
@@ -18,6 +21,7 @@ use crate::redo::block::{
     LOG_BLOCK_HDR_SIZE, LOG_BLOCK_SIZE, LogBlock, block_number, offset_in_block,
 };
 use crate::redo::check_crc;
+use crate::redo::log_key::LogKey;
 use crate::redo::mariadb::{
     BLOCKS_CHECKPOINT_LSN, BLOCKS_CHECKPOINT_NO, BLOCKS_CHECKPOINT_OFFSET, BLOCKS_END_LSN, BLOCKS_SLOTS, LogFile,
 };
@@ -26,12 +30,32 @@ use crate::types::Lsn;
 /// The top bit of a block's number says that a write began with it.
 const FLUSH_BIT: u32 = 0x8000_0000;
 
-/// The block in which the log ends at `end`, given the block that lies there: it holds nothing behind the end. Where the log ends with a
-/// whole block there may be none yet, since the end is the next one's first payload byte. `header` is that of the file.
+/// A block of a log that may be encrypted as it would be if that were not: what [`LogBlock::parse`] reads. `lsn` is that of its first byte
+/// or any other. `None` if its checksum, which covers what is encrypted, does not fit.
 #[must_use]
-pub fn last_block(found: &[u8; LOG_BLOCK_SIZE], end: Lsn, header: &[u8]) -> Option<[u8; LOG_BLOCK_SIZE]> {
+pub fn plain_block(found: &[u8; LOG_BLOCK_SIZE], lsn: Lsn, key: Option<&LogKey>) -> Option<[u8; LOG_BLOCK_SIZE]> {
+    let mut plain = *found;
+    if let Some(key) = key {
+        check_crc(found, LOG_BLOCK_CHECKSUM).ok()?;
+        key.open_block(&mut plain, start_of(lsn));
+        seal(&mut plain)?;
+    }
+    Some(plain)
+}
+
+/// The block in which the log ends at `end`, given the block that lies there: it holds nothing behind the end. Where the log ends with a
+/// whole block there may be none yet, since the end is the next one's first payload byte. `header` is that of the file, `key` that of
+/// the log if it is encrypted, and then of both blocks.
+#[must_use]
+pub fn last_block(
+    found: &[u8; LOG_BLOCK_SIZE],
+    end: Lsn,
+    header: &[u8],
+    key: Option<&LogKey>,
+) -> Option<[u8; LOG_BLOCK_SIZE]> {
     let used = offset_in_block(end);
-    let block = match LogBlock::parse(found, end) {
+    let plain = plain_block(found, end, key).unwrap_or([0; LOG_BLOCK_SIZE]);
+    let block = match LogBlock::parse(&plain, end) {
         Some(block) if usize::from(block.data_len) == used => return Some(*found),
         Some(block) if usize::from(block.data_len) > used => Some(block),
         _ if used == LOG_BLOCK_HDR_SIZE => None,
@@ -40,7 +64,7 @@ pub fn last_block(found: &[u8; LOG_BLOCK_SIZE], end: Lsn, header: &[u8]) -> Opti
     let len = u16::try_from(used).ok()?;
     let mut bytes = [0; LOG_BLOCK_SIZE];
     if block.is_some() {
-        bytes.get_mut(..used)?.copy_from_slice(found.get(..used)?);
+        bytes.get_mut(..used)?.copy_from_slice(plain.get(..used)?);
     } else {
         let (_, number) = newest_slot(header)?;
         be::put_u32(&mut bytes, LOG_BLOCK_HDR_NO, block_number(end) | FLUSH_BIT)?;
@@ -48,6 +72,9 @@ pub fn last_block(found: &[u8; LOG_BLOCK_SIZE], end: Lsn, header: &[u8]) -> Opti
         be::put_u32(&mut bytes, LOG_BLOCK_EPOCH_NO, u32::try_from(number & u64::from(u32::MAX)).ok()?)?;
     }
     be::put_u16(&mut bytes, LOG_BLOCK_HDR_DATA_LEN, len)?;
+    if let Some(key) = key {
+        key.seal_block(&mut bytes, start_of(end))?;
+    }
     seal(&mut bytes)?;
     Some(bytes)
 }
@@ -68,13 +95,18 @@ pub fn clean_slot(header: &[u8], file: &LogFile, end: Lsn) -> Option<([u8; LOG_B
 }
 
 /// Where the newest checkpoint lies, and its number.
-fn newest_slot(header: &[u8]) -> Option<(usize, u64)> {
+pub(super) fn newest_slot(header: &[u8]) -> Option<(usize, u64)> {
     let slots = BLOCKS_SLOTS.into_iter().filter_map(|at| {
         let slot = header.get(at..at + LOG_BLOCK_SIZE)?;
         check_crc(slot, LOG_BLOCK_CHECKSUM).ok()?;
         Some((at, be::u64_at(slot, BLOCKS_CHECKPOINT_NO)?))
     });
     slots.max_by_key(|&(_, number)| number)
+}
+
+/// Of the block in which an LSN lies.
+const fn start_of(lsn: Lsn) -> Lsn {
+    Lsn(lsn.0 - lsn.0 % LOG_BLOCK_SIZE as u64)
 }
 
 fn seal(block: &mut [u8; LOG_BLOCK_SIZE]) -> Option<()> {

@@ -20,7 +20,8 @@ use crate::bytes::be;
 use crate::codec::cipher::{BLOCK, encrypt_block_with};
 use crate::codec::mariadb_encryption::{CipherMode, PageKey};
 use crate::keyring::KeyStore;
-use crate::redo::block::LOG_BLOCK_SIZE;
+use crate::redo::block::{LOG_BLOCK_HDR_SIZE, LOG_BLOCK_SIZE, LogBlock, NUMBER_MASK, offset_in_block};
+use crate::redo::close_blocks::{newest_slot, plain_block};
 use crate::redo::mariadb::{self, Format, LogFile, StreamEncryption};
 use crate::redo::mtr_reader::MtrReader;
 use crate::redo::record::{FileRecord, RedoRecord, frame, payload_of_pages};
@@ -34,8 +35,9 @@ const BLOCKS_SLOTS: [usize; 2] = [512, 1536];
 const BLOCKS_CHECKPOINT_LSN: usize = 8;
 const BLOCKS_KEY: usize = 32;
 /// In a block: what is encrypted.
-const BLOCK_ENCRYPTED: std::ops::Range<usize> = 4..504;
-const NUMBER_MASK: u32 = 0x7FFF_FFFF;
+const BLOCK_ENCRYPTED: std::ops::Range<usize> = 4..BLOCK_KEY_VERSION;
+/// In a block: the version of the key that encrypts it. 4 bytes.
+const BLOCK_KEY_VERSION: usize = 504;
 
 /// Why the records of an encrypted log cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -74,6 +76,7 @@ pub struct LogKey {
     /// Whether the other mode makes no sense of what was read.
     is_sure: bool,
     nonce: [u8; 4],
+    version: u32,
 }
 
 impl std::fmt::Debug for LogKey {
@@ -127,8 +130,8 @@ impl LogKey {
         let log_key = encrypt_block_with(key, &message).map(Zeroizing::new);
         let log_key = log_key.ok_or(LogKeyError::KeyLength { len: key.len() })?;
         let key = PageKey::new(&log_key);
-        let candidates = MODES.map(|mode| Self { key: key.clone(), mode, is_sure: false, nonce });
-        let mut found = candidates.into_iter().filter(|key| key.opens(file, at_checkpoint));
+        let candidates = MODES.map(|mode| Self { key: key.clone(), mode, is_sure: false, nonce, version });
+        let mut found = candidates.into_iter().filter(|key| key.opens(file, header, at_checkpoint));
         let first = found.next().ok_or(LogKeyError::WrongKey { version })?;
         let is_sure = found.next().is_none();
         Ok(Some(Self { is_sure, ..first }))
@@ -164,7 +167,10 @@ impl LogKey {
 
     /// Whether the log names its checkpoint where it must, read with this key. In the early format it always does, and a record that is
     /// shorter than 16 bytes does in either mode: all records that are at hand must make sense.
-    fn opens(&self, file: &LogFile, mut at_checkpoint: &[u8]) -> bool {
+    fn opens(&self, file: &LogFile, header: &[u8], mut at_checkpoint: &[u8]) -> bool {
+        if matches!(file.format, Format::Blocks { .. }) && self.opens_last_block(file, header, at_checkpoint) {
+            return true;
+        }
         let mut is_named = false;
         let mut reader = MtrReader::new(file, Some(self.clone()), file.checkpoint.end_lsn);
         while let Some(mtr) = reader.next_mtr(&mut at_checkpoint) {
@@ -184,6 +190,31 @@ impl LogKey {
         is_named
     }
 
+    /// Whether the log of blocks ends at its checkpoint, as a shutdown leaves it: then no record names that, and what is known
+    /// beforehand is the head of the block. With another key the length alone is right once in 65536 times.
+    fn opens_last_block(&self, file: &LogFile, header: &[u8], at_checkpoint: &[u8]) -> bool {
+        let end = file.checkpoint.end_lsn;
+        let plain = at_checkpoint.first_chunk().and_then(|found| plain_block(found, end, Some(self)));
+        let Some((plain, (_, number))) = plain.zip(newest_slot(header)) else { return false };
+        let Some(block) = LogBlock::parse(&plain, end) else { return false };
+        let first = usize::from(block.first_rec_group);
+        let is_first_within = first == 0 || (LOG_BLOCK_HDR_SIZE..=offset_in_block(end)).contains(&first);
+        let is_at_end = usize::from(block.data_len) == offset_in_block(end);
+        // A block names the checkpoint that was to come when it was begun.
+        is_at_end && is_first_within && u64::from(block.epoch) <= number.saturating_add(1)
+    }
+
+    /// The version of the key that encrypts a block of 10.5 to 10.7, if it is not this one.
+    pub(super) fn other_version(&self, block: &[u8]) -> Option<u32> {
+        be::u32_at(block, BLOCK_KEY_VERSION).filter(|&version| version != self.version)
+    }
+
+    /// The version of the key.
+    #[must_use]
+    pub const fn version(&self) -> u32 {
+        self.version
+    }
+
     /// Decrypts the records of a mini-transaction into `plain`. `nonce` stands behind its end marker.
     pub(super) fn open_mtr(&self, records: &[u8], nonce: [u8; 8], scheme: StreamEncryption, plain: &mut Vec<u8>) {
         plain.clear();
@@ -199,12 +230,23 @@ impl LogKey {
         sealed
     }
 
-    /// Decrypts a block of 10.5 to 10.7 that lies at `lsn`.
+    /// Decrypts a block of 10.5 to 10.7 that begins at `lsn`.
     pub(super) fn open_block(&self, block: &mut [u8; LOG_BLOCK_SIZE], lsn: Lsn) {
+        let iv = self.block_iv(block, lsn);
+        self.key.decrypt(self.mode, &iv, block.get_mut(BLOCK_ENCRYPTED).unwrap_or_default());
+    }
+
+    /// Encrypts a block of 10.5 to 10.7 that begins at `lsn`; its checksum is still to come.
+    pub(super) fn seal_block(&self, block: &mut [u8; LOG_BLOCK_SIZE], lsn: Lsn) -> Option<()> {
+        let iv = self.block_iv(block, lsn);
+        self.key.encrypt(self.mode, &iv, block.get_mut(BLOCK_ENCRYPTED)?);
+        be::put_u32(block, BLOCK_KEY_VERSION, self.version)
+    }
+
+    fn block_iv(&self, block: &[u8; LOG_BLOCK_SIZE], lsn: Lsn) -> [u8; BLOCK] {
         let number = be::u32_at(block, 0).unwrap_or(0) & NUMBER_MASK;
         let nonce = u32::from_be_bytes(self.nonce);
-        let iv = u128::from(number) << 96 | u128::from(nonce) << 64 | u128::from(lsn.0);
-        self.key.decrypt(self.mode, &iv.to_be_bytes(), block.get_mut(BLOCK_ENCRYPTED).unwrap_or_default());
+        (u128::from(number) << 96 | u128::from(nonce) << 64 | u128::from(lsn.0)).to_be_bytes()
     }
 }
 

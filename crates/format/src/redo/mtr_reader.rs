@@ -28,8 +28,8 @@ const FILL_SIZE: usize = MTR_SIZE_MAX;
 /// Behind the end marker of encrypted mini-transactions.
 const NONCE_SIZE: usize = 8;
 /// What follows the payload of a block: its checksum, and the key's version where it is encrypted.
-const BLOCK_TRAILER: usize = 4;
-const BLOCK_TRAILER_ENCRYPTED: usize = 8;
+pub(super) const BLOCK_TRAILER: usize = 4;
+pub(super) const BLOCK_TRAILER_ENCRYPTED: usize = 8;
 const FLUSH_BIT: u32 = 0x8000_0000;
 
 /// Reads the mini-transactions of a log, fed in the order of the log. Memory: 2 MiB.

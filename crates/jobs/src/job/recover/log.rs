@@ -70,10 +70,6 @@ impl RedoLog {
             Ok((Kind::MySql, _)) => return refused(format!("{}: a redo log of MySQL", path.display())),
             Err(error) => return damaged(format!("{}: {error}", path.display())),
         };
-        if parsed.format == (Format::Blocks { encrypted: true }) {
-            let why = "is an encrypted one of MariaDB 10.5 to 10.7, which cannot be recovered yet";
-            return refused(format!("{}: the redo log {why}", path.display()));
-        }
         let (files, options) = (FileSet::new([(path.clone(), len)]), ReadOptions::default());
         let outside = Outside::of(datadir);
         let log = Self { path, file, files, options, clock: None, header, parsed, outside, key: None };
@@ -82,7 +78,7 @@ impl RedoLog {
 
     /// Finds the key of an encrypted log, and that it is the right one.
     fn unlock(mut self, keys: &KeyStore) -> Result<Self> {
-        if self.is_of_blocks() || self.parsed.format == (Format::Stream { encrypted: None }) {
+        if matches!(self.parsed.format, Format::Blocks { encrypted: false } | Format::Stream { encrypted: None }) {
             return Ok(self);
         }
         let start = self.parsed.payload_start();
@@ -155,7 +151,9 @@ impl RedoLog {
         };
         let mut verifier = match plan.verifier {
             Verifier::Stream(verifier) => verifier,
-            Verifier::Blocks(verifier) => return self.check_blocks(&plan.segments, verifier),
+            Verifier::Blocks(verifier) => {
+                return self.check_blocks(&plan.segments, verifier.with_log_key(self.key.clone()));
+            }
         };
         for segment in &plan.segments {
             self.verify(segment.offset, segment.offset + segment.len, &mut verifier)?;
