@@ -14,8 +14,8 @@ use aes::cipher::{BlockCipherEncrypt, KeyInit, KeyIvInit, StreamCipher};
 use common::{hex, put};
 use innokit_format::keyring::{KeyStore, Secret};
 use innokit_format::page::checksum::crc32c;
-use innokit_format::redo::checkpoint::closing;
-use innokit_format::redo::close_blocks::{clean_slot, last_block, plain_block};
+use innokit_format::redo::checkpoint::{closing, restarted};
+use innokit_format::redo::close_blocks::{clean_slot, last_block, plain_block, restarted_blocks};
 use innokit_format::redo::log_key::{LogKey, LogKeyError};
 use innokit_format::redo::mariadb::LogFile;
 use innokit_format::redo::mtr_reader::MtrReader;
@@ -225,6 +225,56 @@ fn an_encrypted_log_of_blocks_is_closed_wherever_it_ends_and_opens_with_its_key(
     assert_eq!(last_block(&[0; 512], Lsn(start + 13), &bytes, Some(&key)), None);
     bytes[2048 + 100] ^= 1;
     assert!(matches!(file.state(&bytes[2048..]), Err(RedoError::CheckpointDamaged { .. })));
+}
+
+#[test]
+fn an_encrypted_log_of_blocks_begins_anew_wherever_it_ends_with_a_key_of_its_own() {
+    let (bytes, file, mtrs) = encrypted_blocks();
+    let (right, size) = (keys(MASTER_KEY), bytes.len() as u64);
+    let old = LogKey::unlock(&file, &bytes[..2048], &right, &bytes[2048..]).expect("fits").expect("is encrypted");
+    let (_, ends, _) = read(&file, Some(old.clone()), file.checkpoint.lsn, &bytes[2048..], 4096);
+    assert_eq!(ends.len(), mtrs.len());
+    for end in ends {
+        let renewed = old.renewed(&right, Lsn(end)).expect("a key");
+        let place = MtrReader::place(&file, Lsn(end)).expect("within") as usize;
+        let found = bytes[place..place + 512].try_into().expect("a block");
+        let keys = Some((&old, &renewed));
+        let new = restarted_blocks(&bytes[..2048], &found, Lsn(end), keys).expect("a log");
+        assert_eq!((new.len(), &new[..4]), (2048 + 512, &b"\xD0HYS"[..]));
+        assert!(!new.windows(16).any(|window| window == hex(MESSAGE)), "the message is another");
+        let parsed = LogFile::parse(&new[..2048], size).expect("a log");
+        assert_eq!((parsed.checkpoint.lsn, parsed.checkpoint.end_lsn), (Lsn(end), Lsn(end)));
+        assert_eq!(parsed.checkpoint_place(), Some(2048));
+        let key = LogKey::unlock(&parsed, &new[..2048], &right, &new[2048..]).expect("fits");
+        assert_eq!(parsed.state_with(&new[2048..], key.as_ref()), Ok(LogState::Clean), "end {end}");
+        let before = plain_block(&found, Lsn(end), Some(&old)).expect("sound");
+        let after = plain_block(new[2048..].first_chunk().expect("a block"), Lsn(end), key.as_ref()).expect("sound");
+        let used = (end % 512) as usize;
+        assert_eq!((&before[12..used], usize::from(after[5])), (&after[12..used], used & 0xFF));
+        assert_ne!(found[12..504], new[2048 + 12..2048 + 504], "nor is the ciphertext what it was");
+    }
+    let none = old.renewed(&KeyStore::new(), Lsn(9000)).expect_err("no key");
+    assert_eq!(none, LogKeyError::NoKey { version: 1 });
+}
+
+#[test]
+fn an_encrypted_stream_begins_anew_with_a_key_of_its_own() {
+    let end = Lsn(FIRST_LSN + 1000);
+    let (bytes, file) = closed(b"\xF0\x9F\x97\x9D", &[], end.0);
+    let place = MtrReader::place(&file, end).expect("within") as usize;
+    let right = keys(MASTER_KEY);
+    let old = LogKey::unlock(&file, &bytes, &right, &bytes[place..]).expect("fits").expect("is encrypted");
+    let renewed = old.renewed(&right, end).expect("a key");
+    let new = restarted(&bytes, end, Some(&renewed)).expect("a header");
+    let parsed = LogFile::parse(&new, bytes.len() as u64).expect("a log");
+    let payload = closing(&parsed, Some(&renewed), end, []).expect("closes");
+    let key = LogKey::unlock(&parsed, &new, &right, &payload).expect("fits");
+    let (mtrs, ..) = read(&parsed, key, end, &payload, 700);
+    assert_eq!(mtrs, [[&[0xFA, 0, 0], end.0.to_be_bytes().as_slice()].concat()]);
+    assert_eq!(parsed.state(&payload), Ok(LogState::Clean));
+    assert_ne!(payload, bytes[place..place + payload.len()], "the same record with the same nonce");
+    let kept = restarted(&bytes, end, None).expect("a header");
+    assert!(LogKey::unlock(&parsed, &kept, &right, &payload).is_err(), "which the old message does not open");
 }
 
 /// All damage of an encrypted log, and where that ends.

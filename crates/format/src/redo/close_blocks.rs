@@ -5,6 +5,8 @@
 //!   -> last_block, at the end -> clean_slot, which is one sector
 //! ```
 //!
+//! Or a log of its own takes its place, which begins with that block: `restarted_blocks`.
+//!
 //! Until the slot is written the log is as it was, and ends where it ended: what is taken away is a mini-transaction that was
 //! never whole. The first page of the system tablespace must name the same LSN ([`seal_flush_lsn`](crate::page::seal::seal_flush_lsn)):
 //! where the two differ, a server recovers.
@@ -21,9 +23,10 @@ use crate::redo::block::{
     LOG_BLOCK_HDR_SIZE, LOG_BLOCK_SIZE, LogBlock, block_number, offset_in_block,
 };
 use crate::redo::check_crc;
-use crate::redo::log_key::LogKey;
+use crate::redo::log_key::{BLOCKS_KEY, LogKey};
 use crate::redo::mariadb::{
-    BLOCKS_CHECKPOINT_LSN, BLOCKS_CHECKPOINT_NO, BLOCKS_CHECKPOINT_OFFSET, BLOCKS_END_LSN, BLOCKS_SLOTS, LogFile,
+    BLOCKS_CHECKPOINT_LSN, BLOCKS_CHECKPOINT_NO, BLOCKS_CHECKPOINT_OFFSET, BLOCKS_END_LSN, BLOCKS_SLOTS, BLOCKS_START,
+    LOG_HEADER_START_LSN, LogFile,
 };
 use crate::types::Lsn;
 
@@ -73,7 +76,7 @@ pub fn last_block(
     }
     be::put_u16(&mut bytes, LOG_BLOCK_HDR_DATA_LEN, len)?;
     if let Some(key) = key {
-        key.seal_block(&mut bytes, start_of(end))?;
+        key.seal_block(&mut bytes, start_of(end));
     }
     seal(&mut bytes)?;
     Some(bytes)
@@ -83,14 +86,47 @@ pub fn last_block(
 /// newest checkpoint. `header` is that of the file.
 #[must_use]
 pub fn clean_slot(header: &[u8], file: &LogFile, end: Lsn) -> Option<([u8; LOG_BLOCK_SIZE], usize)> {
+    let (mut slot, spare) = next_slot(header, end, file.offset_of(end)?)?;
+    seal(&mut slot)?;
+    Some((slot, spare))
+}
+
+/// The first bytes of a log that begins with the block of `end`, where its checkpoint and its end are, and is otherwise as the one with this
+/// `header`, in which that block is `found`. An encrypted log has a key before and another one [then](LogKey::renewed).
+#[must_use]
+pub fn restarted_blocks(
+    header: &[u8],
+    found: &[u8; LOG_BLOCK_SIZE],
+    end: Lsn,
+    keys: Option<(&LogKey, &LogKey)>,
+) -> Option<Vec<u8>> {
+    let (old, renewed) = keys.unzip();
+    let mut new = header.get(..LOG_BLOCK_SIZE)?.to_vec();
+    be::put_u64(&mut new, LOG_HEADER_START_LSN, start_of(end).0)?;
+    seal(new.first_chunk_mut()?)?;
+    new.resize(BLOCKS_START as usize, 0);
+    let (mut slot, at) = next_slot(header, end, BLOCKS_START + offset_in_block(end) as u64)?;
+    let mut block = plain_block(&last_block(found, end, header, old)?, end, old)?;
+    if let Some(key) = renewed {
+        key.put_message(&mut slot, BLOCKS_KEY)?;
+        key.seal_block(&mut block, start_of(end));
+    }
+    seal(&mut slot)?;
+    seal(&mut block)?;
+    new.get_mut(at..at + LOG_BLOCK_SIZE)?.copy_from_slice(&slot);
+    new.extend_from_slice(&block);
+    Some(new)
+}
+
+/// The checkpoint that follows the newest one and is `end`, which lies at that file offset; without its checksum. And where it belongs.
+fn next_slot(header: &[u8], end: Lsn, offset: u64) -> Option<([u8; LOG_BLOCK_SIZE], usize)> {
     let (newest, number) = newest_slot(header)?;
     let spare = BLOCKS_SLOTS.into_iter().find(|&at| at != newest)?;
     let mut slot: [u8; LOG_BLOCK_SIZE] = *header.get(newest..)?.first_chunk()?;
     be::put_u64(&mut slot, BLOCKS_CHECKPOINT_NO, number.checked_add(1)?)?;
     be::put_u64(&mut slot, BLOCKS_CHECKPOINT_LSN, end.0)?;
-    be::put_u64(&mut slot, BLOCKS_CHECKPOINT_OFFSET, file.offset_of(end)?)?;
+    be::put_u64(&mut slot, BLOCKS_CHECKPOINT_OFFSET, offset)?;
     be::put_u64(&mut slot, BLOCKS_END_LSN, end.0)?;
-    seal(&mut slot)?;
     Some((slot, spare))
 }
 

@@ -20,7 +20,7 @@ use crate::bytes::be;
 use crate::codec::cipher::{BLOCK, encrypt_block_with};
 use crate::codec::mariadb_encryption::{CipherMode, PageKey};
 use crate::keyring::KeyStore;
-use crate::redo::block::{LOG_BLOCK_HDR_SIZE, LOG_BLOCK_SIZE, LogBlock, NUMBER_MASK, offset_in_block};
+use crate::redo::block::{LOG_BLOCK_CHECKSUM, LOG_BLOCK_HDR_SIZE, LOG_BLOCK_SIZE, LogBlock, NUMBER_MASK, offset_in_block};
 use crate::redo::close_blocks::{newest_slot, plain_block};
 use crate::redo::mariadb::{self, Format, LogFile, StreamEncryption};
 use crate::redo::mtr_reader::MtrReader;
@@ -33,7 +33,9 @@ const MODES: [CipherMode; 2] = [CipherMode::Cbc, CipherMode::Ctr];
 /// The checkpoint blocks of 10.5 to 10.7.
 const BLOCKS_SLOTS: [usize; 2] = [512, 1536];
 const BLOCKS_CHECKPOINT_LSN: usize = 8;
-const BLOCKS_KEY: usize = 32;
+pub(super) const BLOCKS_KEY: usize = 32;
+/// In what a log says about its key, whichever its format: the message.
+pub(super) const KEY_MESSAGE: usize = 8;
 /// In a block: what is encrypted.
 const BLOCK_ENCRYPTED: std::ops::Range<usize> = 4..BLOCK_KEY_VERSION;
 /// In a block: the version of the key that encrypts it. 4 bytes.
@@ -77,6 +79,7 @@ pub struct LogKey {
     is_sure: bool,
     nonce: [u8; 4],
     version: u32,
+    message: [u8; BLOCK],
 }
 
 impl std::fmt::Debug for LogKey {
@@ -96,13 +99,13 @@ impl KeyInformation {
     fn read(file: &LogFile, header: &[u8]) -> Option<Self> {
         if !matches!(file.format, Format::Blocks { .. }) {
             let fields = header.get(mariadb::LOG_HEADER_KEY..)?;
-            let (message, nonce) = (*fields.get(8..)?.first_chunk()?, *fields.get(24..)?.first_chunk()?);
+            let (message, nonce) = (*fields.get(KEY_MESSAGE..)?.first_chunk()?, *fields.get(24..)?.first_chunk()?);
             return Some(Self { version: be::u32_at(fields, 4)?, message, nonce });
         }
         let slots = BLOCKS_SLOTS.iter().filter_map(|&at| header.get(at..at + LOG_BLOCK_SIZE));
         let mut newest = slots.filter(|slot| be::u64_at(slot, BLOCKS_CHECKPOINT_LSN) == Some(file.checkpoint.lsn.0));
         let fields = newest.next()?.get(BLOCKS_KEY..)?;
-        let (nonce, message) = (*fields.get(4..)?.first_chunk()?, *fields.get(8..)?.first_chunk()?);
+        let (nonce, message) = (*fields.get(4..)?.first_chunk()?, *fields.get(KEY_MESSAGE..)?.first_chunk()?);
         Some(Self { version: be::u32_at(fields, 0)?, message, nonce })
     }
 }
@@ -126,15 +129,30 @@ impl LogKey {
         }
         let information = KeyInformation::read(file, header).ok_or(LogKeyError::NoKeyInformation)?;
         let KeyInformation { version, message, nonce } = information;
-        let key = keys.by_id(LOG_KEY_ID, version).ok_or(LogKeyError::NoKey { version })?.bytes();
-        let log_key = encrypt_block_with(key, &message).map(Zeroizing::new);
-        let log_key = log_key.ok_or(LogKeyError::KeyLength { len: key.len() })?;
-        let key = PageKey::new(&log_key);
-        let candidates = MODES.map(|mode| Self { key: key.clone(), mode, is_sure: false, nonce, version });
+        let key = derive(keys, version, &message)?;
+        let candidates = MODES.map(|mode| Self { key: key.clone(), mode, is_sure: false, nonce, version, message });
         let mut found = candidates.into_iter().filter(|key| key.opens(file, header, at_checkpoint));
         let first = found.next().ok_or(LogKeyError::WrongKey { version })?;
         let is_sure = found.next().is_none();
         Ok(Some(Self { is_sure, ..first }))
+    }
+
+    /// The key of a log that begins anew at `lsn`, in the place of this key's log. A server will use the same LSNs again, and with them the
+    /// same initialisation vectors, for other records than there were: so it is another key, made of the same one of `keys` by
+    /// a message that no log had before. Equal logs that begin anew at the same LSN get the same one.
+    ///
+    /// # Errors
+    /// [`LogKeyError::NoKey`], [`LogKeyError::KeyLength`].
+    pub fn renewed(&self, keys: &KeyStore, lsn: Lsn) -> Result<Self, LogKeyError> {
+        let mut message = (u128::from_be_bytes(self.message) ^ u128::from(lsn.0)).to_be_bytes();
+        self.key.encrypt(CipherMode::Cbc, &[0; BLOCK], &mut message);
+        Ok(Self { key: derive(keys, self.version, &message)?, message, ..self.clone() })
+    }
+
+    /// Says in what a log tells about its key, which begins at `at` in `bytes`, that this is it. All but the message is as it was.
+    pub(super) fn put_message(&self, bytes: &mut [u8], at: usize) -> Option<()> {
+        bytes.get_mut(at + KEY_MESSAGE..)?.get_mut(..BLOCK)?.copy_from_slice(&self.message);
+        Some(())
     }
 
     /// Finds out the mode by more of the log, its bytes from [`MtrReader::place`] of `from` on, where that is not known yet: both modes
@@ -237,10 +255,12 @@ impl LogKey {
     }
 
     /// Encrypts a block of 10.5 to 10.7 that begins at `lsn`; its checksum is still to come.
-    pub(super) fn seal_block(&self, block: &mut [u8; LOG_BLOCK_SIZE], lsn: Lsn) -> Option<()> {
+    pub fn seal_block(&self, block: &mut [u8; LOG_BLOCK_SIZE], lsn: Lsn) {
         let iv = self.block_iv(block, lsn);
-        self.key.encrypt(self.mode, &iv, block.get_mut(BLOCK_ENCRYPTED)?);
-        be::put_u32(block, BLOCK_KEY_VERSION, self.version)
+        self.key.encrypt(self.mode, &iv, block.get_mut(BLOCK_ENCRYPTED).unwrap_or_default());
+        if let Some(version) = block.get_mut(BLOCK_KEY_VERSION..LOG_BLOCK_CHECKSUM) {
+            version.copy_from_slice(&self.version.to_be_bytes());
+        }
     }
 
     fn block_iv(&self, block: &[u8; LOG_BLOCK_SIZE], lsn: Lsn) -> [u8; BLOCK] {
@@ -248,6 +268,14 @@ impl LogKey {
         let nonce = u32::from_be_bytes(self.nonce);
         (u128::from(number) << 96 | u128::from(nonce) << 64 | u128::from(lsn.0)).to_be_bytes()
     }
+}
+
+/// The key that a message becomes when it is encrypted with the server's.
+fn derive(keys: &KeyStore, version: u32, message: &[u8; BLOCK]) -> Result<PageKey, LogKeyError> {
+    let key = keys.by_id(LOG_KEY_ID, version).ok_or(LogKeyError::NoKey { version })?.bytes();
+    let log_key = encrypt_block_with(key, message).map(Zeroizing::new);
+    let log_key = log_key.ok_or(LogKeyError::KeyLength { len: key.len() })?;
+    Ok(PageKey::new(&log_key))
 }
 
 /// Encrypts or decrypts the records of a mini-transaction: `change` does it to one stretch, with its initialisation vector.

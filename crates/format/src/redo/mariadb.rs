@@ -40,7 +40,7 @@ pub const READ_SIZE: usize = 4096;
 pub const READ_SIZE_MAX: usize = 2 * mtr::MTR_SIZE_MAX;
 
 /// The 10.5 format: header size, checkpoint slots, and where in a slot things are.
-const BLOCKS_START: u64 = 2048;
+pub(super) const BLOCKS_START: u64 = 2048;
 pub(super) const BLOCKS_SLOTS: [usize; 2] = [512, 1536];
 /// The larger one counts. 8 bytes.
 pub const BLOCKS_CHECKPOINT_NO: usize = 0;

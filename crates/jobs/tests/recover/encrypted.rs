@@ -21,11 +21,11 @@ fn crashes() -> u32 {
 }
 
 const KEYS: &str = "1;770A8A65DA156D24EE2A093277530142\n2;18420B5CBA31CCDFFE9716E91EB61374D05914F3ADE23E03\n";
-const LOG: &str = "--innodb-encrypt-log=ON";
-const TABLES: &str = "--innodb-encrypt-tables=ON";
+pub const LOG: &str = "--innodb-encrypt-log=ON";
+pub const TABLES: &str = "--innodb-encrypt-tables=ON";
 /// Threads that encrypt what is not, and decrypt what should not be.
 const THREADS: &str = "--innodb-encryption-threads=2";
-const CTR: &str = "--loose-file-key-management-encryption-algorithm=aes_ctr";
+pub const CTR: &str = "--loose-file-key-management-encryption-algorithm=aes_ctr";
 const OLDER_LAYOUT: &str = "--innodb-checksum-algorithm=crc32";
 const UNDO: &str = "--innodb-undo-tablespaces=3";
 

@@ -16,7 +16,7 @@ use flow::{BLOCK_ALIGN, Block, Counters, FileId, FileSet, IoMode, ReadOptions, R
 
 use format::codec::CipherMode;
 use format::keyring::KeyStore;
-use format::redo::checkpoint::{clean_slot, closing, spare_slot};
+use format::redo::checkpoint::{clean_slot, closing, restarted, spare_slot};
 use format::redo::log_key::{LogKey, LogKeyError};
 use format::redo::mariadb::{Format, LogFile, START_OFFSET};
 use format::redo::mtr_reader::MtrReader;
@@ -108,10 +108,6 @@ impl RedoLog {
             }
         }
         Ok(self)
-    }
-
-    pub const fn is_encrypted(&self) -> bool {
-        self.key.is_some()
     }
 
     /// In which mode the server encrypts, if the log tells.
@@ -220,6 +216,23 @@ impl RedoLog {
             return refused("the redo log is full, and has no room for the record that closes it");
         }
         Ok(bytes)
+    }
+
+    /// The first bytes of a log that takes the place of this one: it begins and ends at `end`, where these tablespaces are named.
+    pub fn restarted(&self, end: Lsn, named: &[(SpaceId, Vec<u8>)], keys: &KeyStore) -> Result<Vec<u8>> {
+        let renewed = self.key.as_ref().map(|key| key.renewed(keys, end)).transpose();
+        let renewed = renewed.or_else(|error| refused(format!("{}: {error}", self.path.display())))?;
+        let bytes = if self.is_of_blocks() {
+            self.restarted_block(end, renewed.as_ref())?
+        } else {
+            let header = restarted(&self.header, end, renewed.as_ref());
+            let parsed = header.as_ref().and_then(|header| LogFile::parse(header, self.parsed.size).ok());
+            let named = named.iter().map(|(space, name)| (*space, name.as_slice()));
+            let closing = parsed.and_then(|parsed| closing(&parsed, renewed.as_ref(), end, named));
+            header.zip(closing).map(|(header, closing)| [header, closing].concat())
+        };
+        let fitting = bytes.filter(|bytes| bytes.len() as u64 <= self.parsed.size);
+        fitting.map_or_else(|| refused("a redo log that ends there cannot be made"), Ok)
     }
 
     /// Says that everything up to `end` is in the data files: the server starts there, without recovery.

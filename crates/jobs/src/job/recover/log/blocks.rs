@@ -5,7 +5,8 @@ use std::os::unix::fs::FileExt;
 use format::bytes::be;
 use format::page::fil::FIL_PAGE_FILE_FLUSH_LSN;
 use format::redo::block::{LOG_BLOCK_SIZE, LogBlock};
-use format::redo::close_blocks::{clean_slot, last_block, plain_block};
+use format::redo::close_blocks::{clean_slot, last_block, plain_block, restarted_blocks};
+use format::redo::log_key::LogKey;
 use format::redo::mariadb::Format;
 use format::redo::mtr_reader::MtrReader;
 use format::redo::verify_blocks::{BlockVerifier, Misfit};
@@ -80,6 +81,12 @@ impl RedoLog {
         }
         let block = self.read_block(end)?.and_then(|(_, found)| last_block(&found, end, &self.header, self.key.as_ref()));
         block.map_or_else(|| refused("the redo log cannot be closed"), |block| Ok(block.to_vec()))
+    }
+
+    /// The first bytes of a log that begins with the block of `end`, which that ends.
+    pub(super) fn restarted_block(&self, end: Lsn, renewed: Option<&LogKey>) -> Result<Option<Vec<u8>>> {
+        let keys = self.key.as_ref().zip(renewed);
+        Ok(self.read_block(end)?.and_then(|(_, found)| restarted_blocks(&self.header, &found, end, keys)))
     }
 
     /// Says that everything up to `end` is in the data files: the server starts there, without recovery.
