@@ -20,7 +20,9 @@ use crate::bytes::be;
 use crate::codec::cipher::{BLOCK, encrypt_block_with};
 use crate::codec::mariadb_encryption::{CipherMode, PageKey};
 use crate::keyring::KeyStore;
-use crate::redo::block::{LOG_BLOCK_CHECKSUM, LOG_BLOCK_HDR_SIZE, LOG_BLOCK_SIZE, LogBlock, NUMBER_MASK, offset_in_block};
+use crate::redo::block::{
+    LOG_BLOCK_CHECKSUM, LOG_BLOCK_HDR_SIZE, LOG_BLOCK_SIZE, LogBlock, NUMBER_MASK, offset_in_block,
+};
 use crate::redo::close_blocks::{newest_slot, plain_block};
 use crate::redo::mariadb::{self, Format, LogFile, StreamEncryption};
 use crate::redo::mtr_reader::MtrReader;

@@ -86,7 +86,9 @@ pub enum Misfit {
     #[error("the log block is marked as encrypted and is not")]
     NotEncrypted,
     /// The block is encrypted with a version of the key that is not the one that the checkpoint names.
-    #[error("the log block is encrypted with version {found} of the key, and the newest checkpoint with version {expected}")]
+    #[error(
+        "the log block is encrypted with version {found} of the key, and the newest checkpoint with version {expected}"
+    )]
     OtherKey {
         /// The version that the block names.
         found: u32,
@@ -154,7 +156,7 @@ pub struct BlockVerifier {
     /// What opens MySQL's encrypted blocks; a log may have been encrypted with more than one key.
     keys: Vec<TablespaceKey>,
     /// What opens MariaDB's.
-    log_key: Option<LogKey>,
+    log_key: Option<Box<LogKey>>,
     /// Of the next block.
     at: Lsn,
     block: Vec<u8>,
@@ -201,7 +203,7 @@ impl BlockVerifier {
     /// With the key of an encrypted log of MariaDB: then the lengths of blocks are known.
     #[must_use]
     pub fn with_log_key(self, log_key: Option<LogKey>) -> Self {
-        Self { log_key, ..self }
+        Self { log_key: log_key.map(Box::new), ..self }
     }
 
     /// The next damage that is certain; takes what it needs off the front of `input`. `None` when `input` is used up.

@@ -267,10 +267,14 @@ fn a_server_that_was_shut_down_has_nothing_to_recover_and_no_damage() {
         assert!(done.was_clean && done.pages_changed == 0, "{kind}: {done:?}");
         assert!(info_with(&server.0, &keys).state.starts_with("clean"), "{kind}");
         let paths = [server.0.clone()];
-        let check = Check::plan(&paths, CheckOptions { keys: keys.clone(), ..CheckOptions::default() }).expect("options").run(None).expect("checks");
+        let check = Check::plan(&paths, CheckOptions { keys: keys.clone(), ..CheckOptions::default() })
+            .expect("options")
+            .run(None)
+            .expect("checks");
         assert_eq!((check.findings.as_slice(), check.exit_status()), ([].as_slice(), 0), "{kind}");
         for extended in [false, true] {
-            let report = tables(&paths, &TableOptions { extended, keys: keys.clone(), ..TableOptions::default() }).expect("checks");
+            let report = tables(&paths, &TableOptions { extended, keys: keys.clone(), ..TableOptions::default() })
+                .expect("checks");
             assert_eq!((report.totals.findings, report.totals.failed_files), (0, 0), "{kind}: {:?}", report.findings);
             assert!(report.totals.entries > 1000, "{kind}: there were tables to check");
         }

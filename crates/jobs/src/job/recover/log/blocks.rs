@@ -79,7 +79,8 @@ impl RedoLog {
         if end.0 - end.0 % BLOCK + BLOCK - (checkpoint - checkpoint % BLOCK) > capacity {
             return refused("the redo log is full, and has no room for the block that closes it");
         }
-        let block = self.read_block(end)?.and_then(|(_, found)| last_block(&found, end, &self.header, self.key.as_ref()));
+        let block =
+            self.read_block(end)?.and_then(|(_, found)| last_block(&found, end, &self.header, self.key.as_ref()));
         block.map_or_else(|| refused("the redo log cannot be closed"), |block| Ok(block.to_vec()))
     }
 
