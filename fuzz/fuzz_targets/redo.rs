@@ -85,7 +85,9 @@ fn mariadb_log(mut file: Vec<u8>, format: u32, piece: usize) {
     match plan.verifier {
         Verifier::Blocks(_) => {
             let start = Lsn(log.checkpoint.lsn.0 - log.checkpoint.lsn.0 % 512);
-            blocks(|| BlockVerifier::new(BlockScheme::MariaDb, start, log.checkpoint.lsn), &body, piece);
+            let is_encrypted = log.format == mariadb::Format::Blocks { encrypted: true };
+            let scheme = if is_encrypted { BlockScheme::MariaDbEncrypted } else { BlockScheme::MariaDb };
+            blocks(|| BlockVerifier::new(scheme, start, log.checkpoint.lsn), &body, piece);
         }
         Verifier::Stream(_) => stream(&log, &body, piece),
     }

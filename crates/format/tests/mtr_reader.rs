@@ -14,11 +14,15 @@ use aes::cipher::{BlockCipherEncrypt, KeyInit, KeyIvInit, StreamCipher};
 use common::{hex, put};
 use innokit_format::keyring::{KeyStore, Secret};
 use innokit_format::page::checksum::crc32c;
-use innokit_format::redo::checkpoint::closing;
+use innokit_format::redo::checkpoint::{closing, restarted};
+use innokit_format::redo::close_blocks::{clean_slot, last_block, plain_block, restarted_blocks};
 use innokit_format::redo::log_key::{LogKey, LogKeyError};
 use innokit_format::redo::mariadb::LogFile;
 use innokit_format::redo::mtr_reader::MtrReader;
 use innokit_format::redo::record::{FileRecord, RedoRecord};
+use innokit_format::redo::verify_blocks::{BlockDamage, BlockEnd, BlockSummary, Misfit};
+use innokit_format::redo::verify_mariadb::{self, Verifier};
+use innokit_format::redo::{LogState, RedoError};
 use innokit_format::{Lsn, SpaceId};
 
 const MASTER_KEY: &str = "00112233445566778899aabbccddeeff";
@@ -133,6 +137,7 @@ fn blocks(mtrs: &[Vec<u8>], key: Option<&[u8; 16]>) -> (Vec<u8>, LogFile) {
             iv.extend(lsn.to_be_bytes());
             let iv: [u8; 16] = iv.try_into().expect("16 bytes");
             ctr::Ctr128BE::<Aes128>::new(key.into(), &iv.into()).apply_keystream(&mut block[4..504]);
+            put(&mut block, 504, &[0, 0, 0, 1]);
         }
         seal(&mut block, 0, 508);
         bytes.extend(block);
@@ -164,19 +169,174 @@ fn keys(key: &str) -> KeyStore {
     keys
 }
 
-#[test]
-fn encrypted_blocks_are_opened_in_the_mode_that_the_checkpoint_proves() {
+/// An encrypted log of 10.5, and what is in it.
+fn encrypted_blocks() -> (Vec<u8>, LogFile, Vec<Vec<u8>>) {
     let mut log_key: [u8; 16] = hex(MESSAGE).try_into().expect("16 bytes");
     let master: [u8; 16] = hex(MASTER_KEY).try_into().expect("16 bytes");
     Aes128::new((&master).into()).encrypt_block((&mut log_key).into());
     let mut mtrs = mtrs();
     mtrs.insert(0, [vec![0xFA, 0, 0], (BLOCK_START + 12).to_be_bytes().to_vec()].concat());
     let (bytes, file) = blocks(&mtrs, Some(&log_key));
+    (bytes, file, mtrs)
+}
+
+#[test]
+fn encrypted_blocks_are_opened_in_the_mode_that_the_checkpoint_proves() {
+    let (bytes, file, mtrs) = encrypted_blocks();
     let key = LogKey::unlock(&file, &bytes[..2048], &keys(MASTER_KEY), &bytes[2048..]).expect("fits");
     assert!(key.is_some());
     assert!(read(&file, key, file.checkpoint.lsn, &bytes[2048..], 100).0 == mtrs, "every mini-transaction");
     let wrong = LogKey::unlock(&file, &bytes[..2048], &keys(MESSAGE), &bytes[2048..]);
     assert_eq!(wrong.expect_err("another key"), LogKeyError::WrongKey { version: 1 });
+}
+
+#[test]
+fn an_encrypted_log_of_blocks_is_closed_wherever_it_ends_and_opens_with_its_key() {
+    let (mut bytes, file, _) = encrypted_blocks();
+    let right = keys(MASTER_KEY);
+    let key = LogKey::unlock(&file, &bytes[..2048], &right, &bytes[2048..]).expect("fits").expect("is encrypted");
+    let start = BLOCK_START + 3 * 512;
+    let whole: [u8; 512] = bytes[2048 + 3 * 512..][..512].try_into().expect("a block");
+    assert_eq!(last_block(&whole, Lsn(start + 100), &bytes, None), None, "not without its key");
+    for end in start + 12..start + 504 {
+        let last = last_block(&whole, Lsn(end), &bytes, Some(&key)).expect("a block");
+        assert_eq!(last_block(&last, Lsn(end), &bytes, Some(&key)), Some(last), "once is enough");
+        assert_eq!(last[504..508], [0, 0, 0, 1], "the version of the key");
+        let used = (end - start) as usize;
+        let opened = [whole, last].map(|block| plain_block(&block, Lsn(end), Some(&key)).expect("sound"));
+        assert_eq!(opened[0][12..used], opened[1][12..used], "what was before the end stays");
+        assert!(opened[1][used..504].iter().all(|&byte| byte == 0) && last[used..504] != opened[1][used..504]);
+        let (slot, at) = clean_slot(&bytes, &file, Lsn(end)).expect("a slot");
+        let mut closed = bytes.clone();
+        closed[at..at + 512].copy_from_slice(&slot);
+        let parsed = LogFile::parse(&closed[..2048], closed.len() as u64).expect("a log");
+        let key = LogKey::unlock(&parsed, &closed[..2048], &right, &last).expect("fits");
+        assert!(key.as_ref().is_some_and(|key| key.mode().is_some()), "the head of the block proves it");
+        assert_eq!(parsed.state_with(&last, key.as_ref()), Ok(LogState::Clean), "end {end}");
+        assert_eq!(parsed.state(&last), Ok(LogState::NeedsRecovery), "how long the block is takes the key");
+        assert_ne!(parsed.state_with(&whole, key.as_ref()), Ok(LogState::Clean), "the log goes on");
+        let wrong = LogKey::unlock(&parsed, &closed[..2048], &keys(MESSAGE), &last);
+        assert_eq!(wrong.expect_err("another key"), LogKeyError::WrongKey { version: 1 });
+    }
+    // Where the log ends with a whole block there is none behind it yet.
+    let fresh = last_block(&[0; 512], Lsn(start + 12), &bytes, Some(&key)).expect("a block");
+    let opened = plain_block(&fresh, Lsn(start), Some(&key)).expect("sound");
+    assert_eq!(opened[4..8], [0, 12, 0, 12], "with room for nothing but its head");
+    assert_eq!(last_block(&[0; 512], Lsn(start + 13), &bytes, Some(&key)), None);
+    bytes[2048 + 100] ^= 1;
+    assert!(matches!(file.state(&bytes[2048..]), Err(RedoError::CheckpointDamaged { .. })));
+}
+
+#[test]
+fn an_encrypted_log_of_blocks_begins_anew_wherever_it_ends_with_a_key_of_its_own() {
+    let (bytes, file, mtrs) = encrypted_blocks();
+    let (right, size) = (keys(MASTER_KEY), bytes.len() as u64);
+    let old = LogKey::unlock(&file, &bytes[..2048], &right, &bytes[2048..]).expect("fits").expect("is encrypted");
+    let (_, ends, _) = read(&file, Some(old.clone()), file.checkpoint.lsn, &bytes[2048..], 4096);
+    assert_eq!(ends.len(), mtrs.len());
+    for end in ends {
+        let renewed = old.renewed(&right, Lsn(end)).expect("a key");
+        let place = MtrReader::place(&file, Lsn(end)).expect("within") as usize;
+        let found = bytes[place..place + 512].try_into().expect("a block");
+        let keys = Some((&old, &renewed));
+        let new = restarted_blocks(&bytes[..2048], &found, Lsn(end), keys).expect("a log");
+        assert_eq!((new.len(), &new[..4]), (2048 + 512, &b"\xD0HYS"[..]));
+        assert!(!new.windows(16).any(|window| window == hex(MESSAGE)), "the message is another");
+        let parsed = LogFile::parse(&new[..2048], size).expect("a log");
+        assert_eq!((parsed.checkpoint.lsn, parsed.checkpoint.end_lsn), (Lsn(end), Lsn(end)));
+        assert_eq!(parsed.checkpoint_place(), Some(2048));
+        let key = LogKey::unlock(&parsed, &new[..2048], &right, &new[2048..]).expect("fits");
+        assert_eq!(parsed.state_with(&new[2048..], key.as_ref()), Ok(LogState::Clean), "end {end}");
+        let before = plain_block(&found, Lsn(end), Some(&old)).expect("sound");
+        let after = plain_block(new[2048..].first_chunk().expect("a block"), Lsn(end), key.as_ref()).expect("sound");
+        let used = (end % 512) as usize;
+        assert_eq!((&before[12..used], usize::from(after[5])), (&after[12..used], used & 0xFF));
+        assert_ne!(found[12..504], new[2048 + 12..2048 + 504], "nor is the ciphertext what it was");
+    }
+    let none = old.renewed(&KeyStore::new(), Lsn(9000)).expect_err("no key");
+    assert_eq!(none, LogKeyError::NoKey { version: 1 });
+}
+
+#[test]
+fn an_encrypted_stream_begins_anew_with_a_key_of_its_own() {
+    let end = Lsn(FIRST_LSN + 1000);
+    let (bytes, file) = closed(b"\xF0\x9F\x97\x9D", &[], end.0);
+    let place = MtrReader::place(&file, end).expect("within") as usize;
+    let right = keys(MASTER_KEY);
+    let old = LogKey::unlock(&file, &bytes, &right, &bytes[place..]).expect("fits").expect("is encrypted");
+    let renewed = old.renewed(&right, end).expect("a key");
+    let new = restarted(&bytes, end, Some(&renewed)).expect("a header");
+    let parsed = LogFile::parse(&new, bytes.len() as u64).expect("a log");
+    let payload = closing(&parsed, Some(&renewed), end, []).expect("closes");
+    let key = LogKey::unlock(&parsed, &new, &right, &payload).expect("fits");
+    let (mtrs, ..) = read(&parsed, key, end, &payload, 700);
+    assert_eq!(mtrs, [[&[0xFA, 0, 0], end.0.to_be_bytes().as_slice()].concat()]);
+    assert_eq!(parsed.state(&payload), Ok(LogState::Clean));
+    assert_ne!(payload, bytes[place..place + payload.len()], "the same record with the same nonce");
+    let kept = restarted(&bytes, end, None).expect("a header");
+    assert!(LogKey::unlock(&parsed, &kept, &right, &payload).is_err(), "which the old message does not open");
+}
+
+/// All damage of an encrypted log, and where that ends.
+fn verified(bytes: &[u8], file: &LogFile, key: Option<&LogKey>) -> (Vec<BlockDamage>, BlockSummary) {
+    let plan = verify_mariadb::plan(file).expect("a plan");
+    let Verifier::Blocks(verifier) = plan.verifier else { panic!("blocks") };
+    let mut verifier = verifier.with_log_key(key.cloned());
+    let mut damage = Vec::new();
+    let mut rest = &bytes[2048..];
+    while let Some(found) = verifier.next_damage(&mut rest) {
+        damage.push(found);
+    }
+    let (left, summary) = verifier.finish();
+    damage.extend(left);
+    (damage, summary)
+}
+
+#[test]
+fn encrypted_blocks_are_verified_without_the_key_and_with_it_their_lengths_too() {
+    let (bytes, file, mtrs) = encrypted_blocks();
+    let key = LogKey::unlock(&file, &bytes[..2048], &keys(MASTER_KEY), &bytes[2048..]).expect("fits");
+    let payload = mtrs.iter().map(|records| records.len() + 1).sum::<usize>() as u64;
+    let blocks = payload.div_ceil(492);
+    let (damage, summary) = verified(&bytes, &file, None);
+    assert_eq!((damage, summary.ok, summary.end), (vec![], blocks, Lsn(BLOCK_START + blocks * 512)));
+    let (damage, summary) = verified(&bytes, &file, key.as_ref());
+    let end = BLOCK_START + payload / 492 * 512 + 12 + payload % 492;
+    assert_eq!((damage, summary.ok, summary.end), (vec![], blocks, Lsn(end)));
+    assert_eq!(summary.ends, BlockEnd::InBlock);
+    // A flipped bit is damage, with the key or without.
+    let mut flipped = bytes.clone();
+    flipped[2048 + 4 * 512 + 77] ^= 4;
+    for key in [None, key.as_ref()] {
+        let (damage, _) = verified(&flipped, &file, key);
+        assert!(matches!(damage[..], [BlockDamage { misfit: Misfit::Checksum { .. }, is_needed: true, .. }]));
+    }
+    // An old version of a block is sound: that the log goes on behind it takes the key.
+    let mut old = bytes.clone();
+    let place = 2048 + 4 * 512;
+    let whole = bytes[place..place + 512].try_into().expect("a block");
+    let cut = last_block(&whole, Lsn(BLOCK_START + 4 * 512 + 50), &bytes, key.as_ref()).expect("a block");
+    old[place..place + 512].copy_from_slice(&cut);
+    assert_eq!(verified(&old, &file, None).0, []);
+    let (damage, _) = verified(&old, &file, key.as_ref());
+    assert!(matches!(damage[..], [BlockDamage { misfit: Misfit::OldVersion { len: 50 }, .. }]), "{damage:?}");
+}
+
+#[test]
+fn a_block_that_another_version_of_the_key_encrypts_is_not_where_the_log_ends() {
+    let (mut bytes, file, mtrs) = encrypted_blocks();
+    let key = LogKey::unlock(&file, &bytes[..2048], &keys(MASTER_KEY), &bytes[2048..]).expect("fits");
+    let blocks = mtrs.iter().map(|records| records.len() + 1).sum::<usize>().div_ceil(492);
+    // From some block on to the end.
+    for number in 20..blocks {
+        put(&mut bytes, 2048 + number * 512 + 504, &[0, 0, 0, 2]);
+        seal(&mut bytes, 2048 + number * 512, 508);
+    }
+    let (damage, _) = verified(&bytes, &file, key.as_ref());
+    let misfit = Misfit::OtherKey { found: 2, expected: 1 };
+    let first = BlockDamage { lsn: Lsn(BLOCK_START + 20 * 512), blocks: 1, misfit, is_needed: true };
+    assert_eq!((damage.len(), damage[0]), (blocks - 20, first));
+    assert_eq!(verified(&bytes, &file, None).0, [], "which makes no difference to checksums");
 }
 
 #[test]

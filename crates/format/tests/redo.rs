@@ -7,7 +7,7 @@ use common::{hex, put, put_u32, u32_at};
 use innokit_format::Lsn;
 use innokit_format::page::checksum::crc32c;
 use innokit_format::redo::block::{LogBlock, block_number};
-use innokit_format::redo::close_blocks::{clean_slot, last_block};
+use innokit_format::redo::close_blocks::{clean_slot, last_block, restarted_blocks};
 use innokit_format::redo::{Kind, LogState, RedoError, identify, mariadb, mysql};
 
 fn put_u64(bytes: &mut [u8], at: usize, value: u64) {
@@ -397,17 +397,36 @@ fn a_log_of_blocks_is_closed_by_a_slot_and_by_what_its_last_block_holds() {
         assert_eq!(closed.offset_of(Lsn(end)), file.offset_of(Lsn(end)));
         header = blocks_header();
         let whole: [u8; 512] = block(9216, 512, &[0x20; 496]).try_into().expect("a block");
-        let last = last_block(&whole, Lsn(end), &header).expect("a block");
+        let last = last_block(&whole, Lsn(end), &header, None).expect("a block");
         let used = end as usize % 512;
         assert!(last[12..used].iter().all(|&byte| byte == 0x20) && last[used..508].iter().all(|&byte| byte == 0));
         assert_eq!(closed.state(&last), Ok(LogState::Clean), "end {end}");
-        assert_eq!(last_block(&last, Lsn(end), &header), Some(last), "once is enough");
+        assert_eq!(last_block(&last, Lsn(end), &header, None), Some(last), "once is enough");
         // Only where the log ends with a whole block there may be none behind it yet.
         let stale: [u8; 512] = block(8704, 512, &[0x20; 496]).try_into().expect("a block");
-        match last_block(&stale, Lsn(end), &header) {
+        match last_block(&stale, Lsn(end), &header, None) {
             Some(fresh) => assert_eq!((used, closed.state(&fresh)), (12, Ok(LogState::Clean))),
             None => assert_ne!(used, 12),
         }
+    }
+}
+
+#[test]
+fn a_log_of_blocks_begins_anew_wherever_it_ends() {
+    let header = blocks_header();
+    for end in (9216..9216 + 508).filter(|end| end % 512 >= 12) {
+        let whole: [u8; 512] = block(9216, 512, &[0x20; 496]).try_into().expect("a block");
+        let new = restarted_blocks(&header, &whole, Lsn(end), None).expect("a log");
+        let (used, len) = (end as usize % 512, new.len());
+        assert_eq!(len, 2048 + 512);
+        let file = mariadb::LogFile::parse(&new[..2048], 1 << 20).expect("a header");
+        assert_eq!((file.first_lsn, file.checkpoint.lsn, file.checkpoint.end_lsn), (Lsn(9216), Lsn(end), Lsn(end)));
+        assert_eq!((file.checkpoint_place(), file.state(&new[2048..])), (Some(2048), Ok(LogState::Clean)), "{end}");
+        assert_eq!(file.offset_of(Lsn(end)), Some(2048 + used as u64));
+        assert!(new[2048 + 12..2048 + used].iter().all(|&byte| byte == 0x20), "what was before the end stays");
+        assert!(new[2048 + used..len - 4].iter().all(|&byte| byte == 0), "and nothing else");
+        assert_eq!(new[512 + 24..512 + 32], (16_u64 << 20).to_be_bytes(), "as does what else the checkpoint says");
+        assert!(new[1536..2048].iter().all(|&byte| byte == 0), "no checkpoint of the old log");
     }
 }
 

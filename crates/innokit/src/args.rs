@@ -109,7 +109,7 @@ Examples:
   innokit recover --key-file keys.txt /srv/datadir    an encrypted one, with the server's keys
 
 For MariaDB 10.5 and later. What unfinished transactions did is undone by the server when it starts.
-Refused before anything is written: what is encrypted without its keys, and encrypted logs of 10.5 to 10.7.
+Refused before anything is written: what is encrypted, without its keys.
 
 Exit status:
   0  recovered, or there was nothing to do

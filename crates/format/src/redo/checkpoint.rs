@@ -10,7 +10,7 @@ use crate::page::checksum::crc32c;
 use crate::redo::log_key::LogKey;
 use crate::redo::mariadb::{
     CHECKPOINT_1, CHECKPOINT_2, CHECKPOINT_CHECKSUM, CHECKPOINT_END_LSN, CHECKPOINT_LSN, Format, LOG_HEADER_CHECKSUM,
-    LOG_HEADER_START_LSN, LogFile, START_OFFSET,
+    LOG_HEADER_KEY, LOG_HEADER_START_LSN, LogFile, START_OFFSET,
 };
 use crate::types::{Lsn, SpaceId};
 
@@ -108,11 +108,14 @@ pub fn clean_slot(lsn: Lsn) -> Option<[u8; SLOT_SIZE]> {
 }
 
 /// The first [`START_OFFSET`] bytes of a log that begins at `lsn`, where its checkpoint is, and is otherwise as the one with this `header`.
-/// What [closes](closing) it at `lsn` belongs behind them.
+/// What [closes](closing) it at `lsn` belongs behind them, which an encrypted one's new `key` is to encrypt: [`LogKey::renewed`].
 #[must_use]
-pub fn restarted(header: &[u8], lsn: Lsn) -> Option<Vec<u8>> {
+pub fn restarted(header: &[u8], lsn: Lsn, key: Option<&LogKey>) -> Option<Vec<u8>> {
     let mut new = header.get(..START_OFFSET)?.to_vec();
     be::put_u64(&mut new, LOG_HEADER_START_LSN, lsn.0)?;
+    if let Some(key) = key {
+        key.put_message(&mut new, LOG_HEADER_KEY)?;
+    }
     let crc = crc32c(new.get(..LOG_HEADER_CHECKSUM)?);
     be::put_u32(&mut new, LOG_HEADER_CHECKSUM, crc)?;
     new.get_mut(CHECKPOINT_1..)?.fill(0);
@@ -199,7 +202,7 @@ mod tests {
     fn a_log_begins_anew_at_any_lsn() {
         const SIZE: usize = START_OFFSET + 4096;
         for lsn in [12288, 45463, 90_266_787] {
-            let header = restarted(&log(12288, [12300, 12288], SIZE), Lsn(lsn)).expect("a header");
+            let header = restarted(&log(12288, [12300, 12288], SIZE), Lsn(lsn), None).expect("a header");
             let file = LogFile::parse(&header, SIZE as u64).expect("a log");
             assert_eq!((file.first_lsn, file.checkpoint.lsn, file.checkpoint.end_lsn), (Lsn(lsn), Lsn(lsn), Lsn(lsn)));
             assert_eq!(file.checkpoint_place(), Some(START_OFFSET as u64));

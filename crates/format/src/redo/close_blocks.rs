@@ -5,9 +5,14 @@
 //!   -> last_block, at the end -> clean_slot, which is one sector
 //! ```
 //!
+//! Or a log of its own takes its place, which begins with that block: `restarted_blocks`.
+//!
 //! Until the slot is written the log is as it was, and ends where it ended: what is taken away is a mini-transaction that was
 //! never whole. The first page of the system tablespace must name the same LSN ([`seal_flush_lsn`](crate::page::seal::seal_flush_lsn)):
 //! where the two differ, a server recovers.
+//!
+//! What is encrypted stays so: a block by the log's key, in the version that the checkpoint names; a checkpoint is plain, and names
+//! the key as the one before did.
 //!
 //! Source: logs that servers of 10.5 left when they were shut down; such a server starts on a log closed here without recovery.
 
@@ -18,17 +23,39 @@ use crate::redo::block::{
     LOG_BLOCK_HDR_NO, LOG_BLOCK_HDR_SIZE, LOG_BLOCK_SIZE, LogBlock, block_number, offset_in_block,
 };
 use crate::redo::check_crc;
+use crate::redo::log_key::{BLOCKS_KEY, LogKey};
 use crate::redo::mariadb::{
-    BLOCKS_CHECKPOINT_LSN, BLOCKS_CHECKPOINT_NO, BLOCKS_CHECKPOINT_OFFSET, BLOCKS_END_LSN, BLOCKS_SLOTS, LogFile,
+    BLOCKS_CHECKPOINT_LSN, BLOCKS_CHECKPOINT_NO, BLOCKS_CHECKPOINT_OFFSET, BLOCKS_END_LSN, BLOCKS_SLOTS, BLOCKS_START,
+    LOG_HEADER_START_LSN, LogFile,
 };
 use crate::types::Lsn;
 
-/// The block in which the log ends at `end`, given the block that lies there: it holds nothing behind the end. Where the log ends with a
-/// whole block there may be none yet, since the end is the next one's first payload byte. `header` is that of the file.
+/// A block of a log that may be encrypted as it would be if that were not: what [`LogBlock::parse`] reads. `lsn` is that of its first byte
+/// or any other. `None` if its checksum, which covers what is encrypted, does not fit.
 #[must_use]
-pub fn last_block(found: &[u8; LOG_BLOCK_SIZE], end: Lsn, header: &[u8]) -> Option<[u8; LOG_BLOCK_SIZE]> {
+pub fn plain_block(found: &[u8; LOG_BLOCK_SIZE], lsn: Lsn, key: Option<&LogKey>) -> Option<[u8; LOG_BLOCK_SIZE]> {
+    let mut plain = *found;
+    if let Some(key) = key {
+        check_crc(found, LOG_BLOCK_CHECKSUM).ok()?;
+        key.open_block(&mut plain, start_of(lsn));
+        seal(&mut plain)?;
+    }
+    Some(plain)
+}
+
+/// The block in which the log ends at `end`, given the block that lies there: it holds nothing behind the end. Where the log ends with a
+/// whole block there may be none yet, since the end is the next one's first payload byte. `header` is that of the file, `key` that of
+/// the log if it is encrypted, and then of both blocks.
+#[must_use]
+pub fn last_block(
+    found: &[u8; LOG_BLOCK_SIZE],
+    end: Lsn,
+    header: &[u8],
+    key: Option<&LogKey>,
+) -> Option<[u8; LOG_BLOCK_SIZE]> {
     let used = offset_in_block(end);
-    let block = match LogBlock::parse(found, end) {
+    let plain = plain_block(found, end, key).unwrap_or([0; LOG_BLOCK_SIZE]);
+    let block = match LogBlock::parse(&plain, end) {
         Some(block) if usize::from(block.data_len) == used => return Some(*found),
         Some(block) if usize::from(block.data_len) > used => Some(block),
         _ if used == LOG_BLOCK_HDR_SIZE => None,
@@ -37,7 +64,7 @@ pub fn last_block(found: &[u8; LOG_BLOCK_SIZE], end: Lsn, header: &[u8]) -> Opti
     let len = u16::try_from(used).ok()?;
     let mut bytes = [0; LOG_BLOCK_SIZE];
     if block.is_some() {
-        bytes.get_mut(..used)?.copy_from_slice(found.get(..used)?);
+        bytes.get_mut(..used)?.copy_from_slice(plain.get(..used)?);
     } else {
         let (_, number) = newest_slot(header)?;
         be::put_u32(&mut bytes, LOG_BLOCK_HDR_NO, block_number(end) | FLUSH_BIT)?;
@@ -45,6 +72,9 @@ pub fn last_block(found: &[u8; LOG_BLOCK_SIZE], end: Lsn, header: &[u8]) -> Opti
         be::put_u32(&mut bytes, LOG_BLOCK_EPOCH_NO, u32::try_from(number & u64::from(u32::MAX)).ok()?)?;
     }
     be::put_u16(&mut bytes, LOG_BLOCK_HDR_DATA_LEN, len)?;
+    if let Some(key) = key {
+        key.seal_block(&mut bytes, start_of(end));
+    }
     seal(&mut bytes)?;
     Some(bytes)
 }
@@ -53,25 +83,63 @@ pub fn last_block(found: &[u8; LOG_BLOCK_SIZE], end: Lsn, header: &[u8]) -> Opti
 /// newest checkpoint. `header` is that of the file.
 #[must_use]
 pub fn clean_slot(header: &[u8], file: &LogFile, end: Lsn) -> Option<([u8; LOG_BLOCK_SIZE], usize)> {
+    let (mut slot, spare) = next_slot(header, end, file.offset_of(end)?)?;
+    seal(&mut slot)?;
+    Some((slot, spare))
+}
+
+/// The first bytes of a log that begins with the block of `end`, where its checkpoint and its end are, and is otherwise as the one with this
+/// `header`, in which that block is `found`. An encrypted log has a key before and another one [then](LogKey::renewed).
+#[must_use]
+pub fn restarted_blocks(
+    header: &[u8],
+    found: &[u8; LOG_BLOCK_SIZE],
+    end: Lsn,
+    keys: Option<(&LogKey, &LogKey)>,
+) -> Option<Vec<u8>> {
+    let (old, renewed) = keys.unzip();
+    let mut new = header.get(..LOG_BLOCK_SIZE)?.to_vec();
+    be::put_u64(&mut new, LOG_HEADER_START_LSN, start_of(end).0)?;
+    seal(new.first_chunk_mut()?)?;
+    new.resize(BLOCKS_START as usize, 0);
+    let (mut slot, at) = next_slot(header, end, BLOCKS_START + offset_in_block(end) as u64)?;
+    let mut block = plain_block(&last_block(found, end, header, old)?, end, old)?;
+    if let Some(key) = renewed {
+        key.put_message(&mut slot, BLOCKS_KEY)?;
+        key.seal_block(&mut block, start_of(end));
+    }
+    seal(&mut slot)?;
+    seal(&mut block)?;
+    new.get_mut(at..at + LOG_BLOCK_SIZE)?.copy_from_slice(&slot);
+    new.extend_from_slice(&block);
+    Some(new)
+}
+
+/// The checkpoint that follows the newest one and is `end`, which lies at that file offset; without its checksum. And where it belongs.
+fn next_slot(header: &[u8], end: Lsn, offset: u64) -> Option<([u8; LOG_BLOCK_SIZE], usize)> {
     let (newest, number) = newest_slot(header)?;
     let spare = BLOCKS_SLOTS.into_iter().find(|&at| at != newest)?;
     let mut slot: [u8; LOG_BLOCK_SIZE] = *header.get(newest..)?.first_chunk()?;
     be::put_u64(&mut slot, BLOCKS_CHECKPOINT_NO, number.checked_add(1)?)?;
     be::put_u64(&mut slot, BLOCKS_CHECKPOINT_LSN, end.0)?;
-    be::put_u64(&mut slot, BLOCKS_CHECKPOINT_OFFSET, file.offset_of(end)?)?;
+    be::put_u64(&mut slot, BLOCKS_CHECKPOINT_OFFSET, offset)?;
     be::put_u64(&mut slot, BLOCKS_END_LSN, end.0)?;
-    seal(&mut slot)?;
     Some((slot, spare))
 }
 
 /// Where the newest checkpoint lies, and its number.
-fn newest_slot(header: &[u8]) -> Option<(usize, u64)> {
+pub(super) fn newest_slot(header: &[u8]) -> Option<(usize, u64)> {
     let slots = BLOCKS_SLOTS.into_iter().filter_map(|at| {
         let slot = header.get(at..at + LOG_BLOCK_SIZE)?;
         check_crc(slot, LOG_BLOCK_CHECKSUM).ok()?;
         Some((at, be::u64_at(slot, BLOCKS_CHECKPOINT_NO)?))
     });
     slots.max_by_key(|&(_, number)| number)
+}
+
+/// Of the block in which an LSN lies.
+const fn start_of(lsn: Lsn) -> Lsn {
+    Lsn(lsn.0 - lsn.0 % LOG_BLOCK_SIZE as u64)
 }
 
 fn seal(block: &mut [u8; LOG_BLOCK_SIZE]) -> Option<()> {

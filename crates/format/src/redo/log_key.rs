@@ -20,7 +20,10 @@ use crate::bytes::be;
 use crate::codec::cipher::{BLOCK, encrypt_block_with};
 use crate::codec::mariadb_encryption::{CipherMode, PageKey};
 use crate::keyring::KeyStore;
-use crate::redo::block::{FLUSH_BIT, LOG_BLOCK_SIZE};
+use crate::redo::block::{
+    FLUSH_BIT, LOG_BLOCK_CHECKSUM, LOG_BLOCK_HDR_SIZE, LOG_BLOCK_SIZE, LogBlock, offset_in_block,
+};
+use crate::redo::close_blocks::{newest_slot, plain_block};
 use crate::redo::mariadb::{self, BLOCKS_CHECKPOINT_LSN, BLOCKS_SLOTS, Format, LogFile, StreamEncryption};
 use crate::redo::mtr_reader::MtrReader;
 use crate::redo::record::{FileRecord, RedoRecord, frame, payload_of_pages};
@@ -30,9 +33,13 @@ use crate::types::Lsn;
 const LOG_KEY_ID: u32 = 1;
 const MODES: [CipherMode; 2] = [CipherMode::Cbc, CipherMode::Ctr];
 /// In a checkpoint block of 10.5 to 10.7.
-const BLOCKS_KEY: usize = 32;
+pub(super) const BLOCKS_KEY: usize = 32;
+/// In what a log says about its key, whichever its format: the message.
+pub(super) const KEY_MESSAGE: usize = 8;
 /// In a block: what is encrypted.
-const BLOCK_ENCRYPTED: std::ops::Range<usize> = 4..504;
+const BLOCK_ENCRYPTED: std::ops::Range<usize> = 4..BLOCK_KEY_VERSION;
+/// In a block: the version of the key that encrypts it. 4 bytes.
+const BLOCK_KEY_VERSION: usize = 504;
 
 /// Why the records of an encrypted log cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -71,6 +78,8 @@ pub struct LogKey {
     /// Whether the other mode makes no sense of what was read.
     is_sure: bool,
     nonce: [u8; 4],
+    version: u32,
+    message: [u8; BLOCK],
 }
 
 impl std::fmt::Debug for LogKey {
@@ -90,13 +99,13 @@ impl KeyInformation {
     fn read(file: &LogFile, header: &[u8]) -> Option<Self> {
         if !matches!(file.format, Format::Blocks { .. }) {
             let fields = header.get(mariadb::LOG_HEADER_KEY..)?;
-            let (message, nonce) = (*fields.get(8..)?.first_chunk()?, *fields.get(24..)?.first_chunk()?);
+            let (message, nonce) = (*fields.get(KEY_MESSAGE..)?.first_chunk()?, *fields.get(24..)?.first_chunk()?);
             return Some(Self { version: be::u32_at(fields, 4)?, message, nonce });
         }
         let slots = BLOCKS_SLOTS.iter().filter_map(|&at| header.get(at..at + LOG_BLOCK_SIZE));
         let mut newest = slots.filter(|slot| be::u64_at(slot, BLOCKS_CHECKPOINT_LSN) == Some(file.checkpoint.lsn.0));
         let fields = newest.next()?.get(BLOCKS_KEY..)?;
-        let (nonce, message) = (*fields.get(4..)?.first_chunk()?, *fields.get(8..)?.first_chunk()?);
+        let (nonce, message) = (*fields.get(4..)?.first_chunk()?, *fields.get(KEY_MESSAGE..)?.first_chunk()?);
         Some(Self { version: be::u32_at(fields, 0)?, message, nonce })
     }
 }
@@ -120,15 +129,30 @@ impl LogKey {
         }
         let information = KeyInformation::read(file, header).ok_or(LogKeyError::NoKeyInformation)?;
         let KeyInformation { version, message, nonce } = information;
-        let key = keys.by_id(LOG_KEY_ID, version).ok_or(LogKeyError::NoKey { version })?.bytes();
-        let log_key = encrypt_block_with(key, &message).map(Zeroizing::new);
-        let log_key = log_key.ok_or(LogKeyError::KeyLength { len: key.len() })?;
-        let key = PageKey::new(&log_key);
-        let candidates = MODES.map(|mode| Self { key: key.clone(), mode, is_sure: false, nonce });
-        let mut found = candidates.into_iter().filter(|key| key.opens(file, at_checkpoint));
+        let key = derive(keys, version, &message)?;
+        let candidates = MODES.map(|mode| Self { key: key.clone(), mode, is_sure: false, nonce, version, message });
+        let mut found = candidates.into_iter().filter(|key| key.opens(file, header, at_checkpoint));
         let first = found.next().ok_or(LogKeyError::WrongKey { version })?;
         let is_sure = found.next().is_none();
         Ok(Some(Self { is_sure, ..first }))
+    }
+
+    /// The key of a log that begins anew at `lsn`, in the place of this key's log. A server will use the same LSNs again, and with them the
+    /// same initialisation vectors, for other records than there were: so it is another key, made of the same one of `keys` by
+    /// a message that no log had before. Equal logs that begin anew at the same LSN get the same one.
+    ///
+    /// # Errors
+    /// [`LogKeyError::NoKey`], [`LogKeyError::KeyLength`].
+    pub fn renewed(&self, keys: &KeyStore, lsn: Lsn) -> Result<Self, LogKeyError> {
+        let mut message = (u128::from_be_bytes(self.message) ^ u128::from(lsn.0)).to_be_bytes();
+        self.key.encrypt(CipherMode::Cbc, &[0; BLOCK], &mut message);
+        Ok(Self { key: derive(keys, self.version, &message)?, message, ..self.clone() })
+    }
+
+    /// Says in what a log tells about its key, which begins at `at` in `bytes`, that this is it. All but the message is as it was.
+    pub(super) fn put_message(&self, bytes: &mut [u8], at: usize) -> Option<()> {
+        bytes.get_mut(at + KEY_MESSAGE..)?.get_mut(..BLOCK)?.copy_from_slice(&self.message);
+        Some(())
     }
 
     /// Finds out the mode by more of the log, its bytes from [`MtrReader::place`] of `from` on, where that is not known yet: both modes
@@ -161,7 +185,10 @@ impl LogKey {
 
     /// Whether the log names its checkpoint where it must, read with this key. In the early format it always does, and a record that is
     /// shorter than 16 bytes does in either mode: all records that are at hand must make sense.
-    fn opens(&self, file: &LogFile, mut at_checkpoint: &[u8]) -> bool {
+    fn opens(&self, file: &LogFile, header: &[u8], mut at_checkpoint: &[u8]) -> bool {
+        if matches!(file.format, Format::Blocks { .. }) && self.opens_last_block(file, header, at_checkpoint) {
+            return true;
+        }
         let mut is_named = false;
         let mut reader = MtrReader::new(file, Some(self.clone()), file.checkpoint.end_lsn);
         while let Some(mtr) = reader.next_mtr(&mut at_checkpoint) {
@@ -181,6 +208,31 @@ impl LogKey {
         is_named
     }
 
+    /// Whether the log of blocks ends at its checkpoint, as a shutdown leaves it: then no record names that, and what is known
+    /// beforehand is the head of the block. With another key the length alone is right once in 65536 times.
+    fn opens_last_block(&self, file: &LogFile, header: &[u8], at_checkpoint: &[u8]) -> bool {
+        let end = file.checkpoint.end_lsn;
+        let plain = at_checkpoint.first_chunk().and_then(|found| plain_block(found, end, Some(self)));
+        let Some((plain, (_, number))) = plain.zip(newest_slot(header)) else { return false };
+        let Some(block) = LogBlock::parse(&plain, end) else { return false };
+        let first = usize::from(block.first_rec_group);
+        let is_first_within = first == 0 || (LOG_BLOCK_HDR_SIZE..=offset_in_block(end)).contains(&first);
+        let is_at_end = usize::from(block.data_len) == offset_in_block(end);
+        // A block names the checkpoint that was to come when it was begun.
+        is_at_end && is_first_within && u64::from(block.epoch) <= number.saturating_add(1)
+    }
+
+    /// The version of the key that encrypts a block of 10.5 to 10.7, if it is not this one.
+    pub(super) fn other_version(&self, block: &[u8]) -> Option<u32> {
+        be::u32_at(block, BLOCK_KEY_VERSION).filter(|&version| version != self.version)
+    }
+
+    /// The version of the key.
+    #[must_use]
+    pub const fn version(&self) -> u32 {
+        self.version
+    }
+
     /// Decrypts the records of a mini-transaction into `plain`. `nonce` stands behind its end marker.
     pub(super) fn open_mtr(&self, records: &[u8], nonce: [u8; 8], scheme: StreamEncryption, plain: &mut Vec<u8>) {
         plain.clear();
@@ -196,13 +248,34 @@ impl LogKey {
         sealed
     }
 
-    /// Decrypts a block of 10.5 to 10.7 that lies at `lsn`.
+    /// Decrypts a block of 10.5 to 10.7 that begins at `lsn`.
     pub(super) fn open_block(&self, block: &mut [u8; LOG_BLOCK_SIZE], lsn: Lsn) {
+        let iv = self.block_iv(block, lsn);
+        self.key.decrypt(self.mode, &iv, block.get_mut(BLOCK_ENCRYPTED).unwrap_or_default());
+    }
+
+    /// Encrypts a block of 10.5 to 10.7 that begins at `lsn`; its checksum is still to come.
+    pub fn seal_block(&self, block: &mut [u8; LOG_BLOCK_SIZE], lsn: Lsn) {
+        let iv = self.block_iv(block, lsn);
+        self.key.encrypt(self.mode, &iv, block.get_mut(BLOCK_ENCRYPTED).unwrap_or_default());
+        if let Some(version) = block.get_mut(BLOCK_KEY_VERSION..LOG_BLOCK_CHECKSUM) {
+            version.copy_from_slice(&self.version.to_be_bytes());
+        }
+    }
+
+    fn block_iv(&self, block: &[u8; LOG_BLOCK_SIZE], lsn: Lsn) -> [u8; BLOCK] {
         let number = be::u32_at(block, 0).unwrap_or(0) & !FLUSH_BIT;
         let nonce = u32::from_be_bytes(self.nonce);
-        let iv = u128::from(number) << 96 | u128::from(nonce) << 64 | u128::from(lsn.0);
-        self.key.decrypt(self.mode, &iv.to_be_bytes(), block.get_mut(BLOCK_ENCRYPTED).unwrap_or_default());
+        (u128::from(number) << 96 | u128::from(nonce) << 64 | u128::from(lsn.0)).to_be_bytes()
     }
+}
+
+/// The key that a message becomes when it is encrypted with the server's.
+fn derive(keys: &KeyStore, version: u32, message: &[u8; BLOCK]) -> Result<PageKey, LogKeyError> {
+    let key = keys.by_id(LOG_KEY_ID, version).ok_or(LogKeyError::NoKey { version })?.bytes();
+    let log_key = encrypt_block_with(key, message).map(Zeroizing::new);
+    let log_key = log_key.ok_or(LogKeyError::KeyLength { len: key.len() })?;
+    Ok(PageKey::new(&log_key))
 }
 
 /// Encrypts or decrypts the records of a mini-transaction: `change` does it to one stretch, with its initialisation vector.

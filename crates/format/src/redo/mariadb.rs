@@ -1,8 +1,13 @@
 #![doc = include_str!("../../docs/redo-mariadb.md")]
 
 use crate::bytes::{be, is_zero};
-use crate::redo::block::{self, LOG_BLOCK_CHECKSUM, LOG_BLOCK_SIZE, LogBlock, offset_in_block};
+use crate::redo::block::{
+    self, FLUSH_BIT, LOG_BLOCK_CHECKSUM, LOG_BLOCK_HDR_NO, LOG_BLOCK_SIZE, LogBlock, block_number, offset_in_block,
+};
+use crate::redo::close_blocks::plain_block;
+use crate::redo::log_key::LogKey;
 use crate::redo::mtr::{self, Parsed};
+use crate::redo::mtr_reader::{BLOCK_TRAILER, BLOCK_TRAILER_ENCRYPTED};
 use crate::redo::{LogState, RedoError, check_crc};
 use crate::types::Lsn;
 
@@ -35,7 +40,7 @@ pub const READ_SIZE: usize = 4096;
 pub const READ_SIZE_MAX: usize = 2 * mtr::MTR_SIZE_MAX;
 
 /// The 10.5 format: header size, checkpoint slots, and where in a slot things are.
-const BLOCKS_START: u64 = 2048;
+pub(super) const BLOCKS_START: u64 = 2048;
 pub(super) const BLOCKS_SLOTS: [usize; 2] = [512, 1536];
 /// The larger one counts. 8 bytes.
 pub const BLOCKS_CHECKPOINT_NO: usize = 0;
@@ -189,10 +194,23 @@ impl LogFile {
     /// # Errors
     /// [`RedoError::CheckpointDamaged`] if the record that belongs to the checkpoint is not there.
     pub fn state(&self, bytes: &[u8]) -> Result<LogState, RedoError> {
+        self.state_with(bytes, None)
+    }
+
+    /// The same with the key of an encrypted log. Without it, one of 10.5 to 10.7 is never said to be clean: how much of its last block
+    /// is in use is encrypted too.
+    ///
+    /// # Errors
+    /// Those of [`LogFile::state`].
+    pub fn state_with(&self, bytes: &[u8], key: Option<&LogKey>) -> Result<LogState, RedoError> {
         let Checkpoint { lsn, end_lsn } = self.checkpoint;
         match self.format {
             _ if end_lsn > lsn => Ok(LogState::NeedsRecovery),
-            Format::Blocks { encrypted } => blocks_state(bytes, lsn, encrypted),
+            Format::Blocks { encrypted: false } => blocks_state(bytes, lsn, BLOCK_TRAILER),
+            Format::Blocks { encrypted: true } => match key {
+                Some(key) => blocks_state(&plain_blocks(bytes, lsn, key), lsn, BLOCK_TRAILER_ENCRYPTED),
+                None => locked_state(bytes, lsn),
+            },
             Format::Stream { encrypted } => self.stream_state(bytes, encrypted),
         }
     }
@@ -266,11 +284,25 @@ fn blocks_checkpoint(header: &[u8]) -> Option<(Checkpoint, u64)> {
     slots.max_by_key(|&(number, ..)| number).map(|(_, checkpoint, offset)| (checkpoint, offset))
 }
 
+/// Blocks from that of `lsn` on as they would be if they were not encrypted; zeros where they are not sound.
+fn plain_blocks(blocks: &[u8], lsn: Lsn, key: &LogKey) -> Vec<u8> {
+    let lsns = (lsn.0..).step_by(LOG_BLOCK_SIZE).map(Lsn);
+    let blocks = blocks.as_chunks::<LOG_BLOCK_SIZE>().0.iter().zip(lsns);
+    blocks.flat_map(|(block, lsn)| plain_block(block, lsn, Some(key)).unwrap_or([0; LOG_BLOCK_SIZE])).collect()
+}
+
+/// What an encrypted log says without its key: whether the block of its checkpoint is there.
+fn locked_state(blocks: &[u8], lsn: Lsn) -> Result<LogState, RedoError> {
+    let Some(block) = blocks.first_chunk::<LOG_BLOCK_SIZE>() else { return Ok(LogState::Undecided) };
+    let has_number = be::u32_at(block, LOG_BLOCK_HDR_NO).map(|number| number & !FLUSH_BIT) == Some(block_number(lsn));
+    let is_there = has_number && check_crc(block, LOG_BLOCK_CHECKSUM).is_ok();
+    if is_there { Ok(LogState::NeedsRecovery) } else { Err(RedoError::CheckpointDamaged { lsn }) }
+}
+
 /// After the checkpoint of a clean log of the 10.5 format there is nothing, or one mini-transaction: FILE_CHECKPOINT and its end
 /// marker. The former is what a shutdown leaves, the latter a server that was killed before it did anything.
-fn blocks_state(blocks: &[u8], lsn: Lsn, encrypted: bool) -> Result<LogState, RedoError> {
+fn blocks_state(blocks: &[u8], lsn: Lsn, trailer: usize) -> Result<LogState, RedoError> {
     const MTR_SIZE: usize = 1 + FILE_CHECKPOINT_BODY_SIZE + 1;
-    let trailer = if encrypted { 8 } else { 4 };
     let tail = block::tail(blocks, lsn, trailer, MTR_SIZE);
     if blocks.len() < LOG_BLOCK_SIZE {
         return Ok(LogState::Undecided);
@@ -290,7 +322,7 @@ fn blocks_state(blocks: &[u8], lsn: Lsn, encrypted: bool) -> Result<LogState, Re
     }
     let written = be::put_u64(&mut record, 3, lsn.0).is_some();
     Ok(match (tail.payload.len(), tail.ended) {
-        (MTR_SIZE, true) if encrypted || (written && tail.payload == record) => LogState::Clean,
+        (MTR_SIZE, true) if written && tail.payload == record => LogState::Clean,
         (0..=MTR_SIZE, false) => LogState::Undecided,
         _ => LogState::NeedsRecovery,
     })

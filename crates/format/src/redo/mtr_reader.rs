@@ -14,8 +14,8 @@ use crate::bytes::be;
 use crate::page::checksum::crc32c;
 use crate::pieces::{gather, take};
 use crate::redo::block::{
-    LOG_BLOCK_CHECKSUM, LOG_BLOCK_HDR_DATA_LEN, LOG_BLOCK_HDR_NO, LOG_BLOCK_HDR_SIZE, LOG_BLOCK_SIZE, block_number,
-    offset_in_block,
+    FLUSH_BIT, LOG_BLOCK_CHECKSUM, LOG_BLOCK_HDR_DATA_LEN, LOG_BLOCK_HDR_NO, LOG_BLOCK_HDR_SIZE, LOG_BLOCK_SIZE,
+    block_number, offset_in_block,
 };
 use crate::redo::log_key::LogKey;
 use crate::redo::mariadb::{Format, LogFile, StreamEncryption};
@@ -30,9 +30,8 @@ const CARRY_MIN: usize = 4 << 10;
 /// Behind the end marker of encrypted mini-transactions.
 const NONCE_SIZE: usize = 8;
 /// What follows the payload of a block: its checksum, and the key's version where it is encrypted.
-const BLOCK_TRAILER: usize = 4;
-const BLOCK_TRAILER_ENCRYPTED: usize = 8;
-const FLUSH_BIT: u32 = 0x8000_0000;
+pub(super) const BLOCK_TRAILER: usize = 4;
+pub(super) const BLOCK_TRAILER_ENCRYPTED: usize = 8;
 
 /// Reads the mini-transactions of a log, fed in the order of the log. Those of 10.8 and later are handed out as they stand in the piece,
 /// without a copy, unless they are encrypted or began in the piece before. Memory: that of the longest mini-transaction, 3 MiB.

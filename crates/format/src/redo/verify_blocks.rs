@@ -16,6 +16,7 @@ use crate::redo::block::{
     FLUSH_BIT, LOG_BLOCK_CHECKSUM, LOG_BLOCK_EPOCH_NO, LOG_BLOCK_HDR_DATA_LEN, LOG_BLOCK_HDR_NO, LOG_BLOCK_HDR_SIZE,
     LOG_BLOCK_SIZE, block_number, offset_in_block,
 };
+use crate::redo::log_key::LogKey;
 use crate::types::Lsn;
 
 /// In the length (MySQL): the payload and the checksum are encrypted.
@@ -30,8 +31,17 @@ pub enum BlockScheme {
     MySqlRing,
     /// MySQL 8.0.30 and later (format 6): blocks name their epoch.
     MySqlFiles,
-    /// MariaDB 10.5 to 10.7. Encrypted or not: the checksum covers what is on disk.
+    /// MariaDB 10.5 to 10.7.
     MariaDb,
+    /// The same, encrypted. The checksum covers what is on disk, so that it is verified without a key; lengths are encrypted: without
+    /// the key all blocks pass for full ones.
+    MariaDbEncrypted,
+}
+
+impl BlockScheme {
+    const fn is_mysql(self) -> bool {
+        matches!(self, Self::MySqlRing | Self::MySqlFiles)
+    }
 }
 
 /// Why a block does not belong where it lies.
@@ -73,6 +83,16 @@ pub enum Misfit {
     /// The block says that it is encrypted, and its checksum proves that it is not.
     #[error("the log block is marked as encrypted and is not")]
     NotEncrypted,
+    /// The block is encrypted with a version of the key that is not the one that the checkpoint names.
+    #[error(
+        "the log block is encrypted with version {found} of the key, and the newest checkpoint with version {expected}"
+    )]
+    OtherKey {
+        /// The version that the block names.
+        found: u32,
+        /// The version that the checkpoint names.
+        expected: u32,
+    },
     /// The block is sound and not full, and yet the log goes on behind it: a later version of it was lost.
     #[error("the log block is an old version: it ends after {len} bytes, and the log goes on behind it")]
     OldVersion {
@@ -133,6 +153,8 @@ pub struct BlockVerifier {
     checkpoint: Lsn,
     /// What opens MySQL's encrypted blocks; a log may have been encrypted with more than one key.
     keys: Vec<TablespaceKey>,
+    /// What opens MariaDB's.
+    log_key: Option<Box<LogKey>>,
     /// Of the next block.
     at: Lsn,
     block: Vec<u8>,
@@ -157,13 +179,29 @@ impl BlockVerifier {
         let ends = BlockEnd::WithTheFiles;
         let summary =
             BlockSummary { ok: 0, no_checksum: 0, unverifiable: 0, damaged: 0, damaged_unneeded: 0, end: start, ends };
-        Self { scheme, checkpoint, keys: Vec::new(), at: start, block: Vec::new(), run: None, short: None, summary }
+        Self {
+            scheme,
+            checkpoint,
+            keys: Vec::new(),
+            log_key: None,
+            at: start,
+            block: Vec::new(),
+            run: None,
+            short: None,
+            summary,
+        }
     }
 
     /// With the keys of MySQL's encrypted blocks: each such block is then verified with the key that fits.
     #[must_use]
     pub fn with_keys(self, keys: Vec<TablespaceKey>) -> Self {
         Self { keys, ..self }
+    }
+
+    /// With the key of an encrypted log of MariaDB: then the lengths of blocks are known.
+    #[must_use]
+    pub fn with_log_key(self, log_key: Option<LogKey>) -> Self {
+        Self { log_key: log_key.map(Box::new), ..self }
     }
 
     /// The next damage that is certain; takes what it needs off the front of `input`. `None` when `input` is used up.
@@ -202,6 +240,13 @@ impl BlockVerifier {
         let lsn = self.at;
         self.at = Lsn(lsn.0.saturating_add(LOG_BLOCK_SIZE as u64));
         let (count, len) = match self.fit(block, lsn) {
+            // It is of this log all the same, which goes on here.
+            Fit::Misfit(misfit @ Misfit::OtherKey { .. }) => {
+                (self.short, self.summary.end) = (None, self.at);
+                let first = BlockDamage { lsn, blocks: 1, misfit, is_needed: true };
+                let damage = self.run.take().unwrap_or(first);
+                return Some(self.damaged(damage));
+            }
             Fit::Misfit(misfit) => {
                 let run = self.run.get_or_insert(BlockDamage { lsn, blocks: 0, misfit, is_needed: true });
                 run.blocks += 1;
@@ -269,7 +314,8 @@ impl BlockVerifier {
         if is_zero(block) {
             return Fit::Misfit(Misfit::Zero);
         }
-        let is_encrypted = self.scheme != BlockScheme::MariaDb && length & ENCRYPTED_BIT != 0;
+        let is_encrypted = self.scheme.is_mysql() && length & ENCRYPTED_BIT != 0;
+        let length = if self.scheme == BlockScheme::MariaDbEncrypted { self.opened_length(block, lsn) } else { length };
         let len = if is_encrypted { length & !ENCRYPTED_BIT } else { length };
         let sum = if is_encrypted { self.encrypted_sum(block, stored) } else { self.sum(stored, crc32c(covered)) };
         let used = usize::from(len);
@@ -289,10 +335,26 @@ impl BlockVerifier {
             }
             Sum::Marked => Fit::Misfit(Misfit::NotEncrypted),
             Sum::Unknown => Fit::Encrypted { len },
-            Sum::Fits => Fit::Ok { len },
+            Sum::Fits => self.other_key(block).map_or(Fit::Ok { len }, Fit::Misfit),
             Sum::Missing => Fit::NoChecksum { len },
             Sum::Unfit { stored, computed } => Fit::Misfit(Misfit::Checksum { stored, computed }),
         }
+    }
+
+    /// The length of a block of which all but the number is encrypted: that of a full one, where it is not known.
+    fn opened_length(&self, block: &[u8], lsn: Lsn) -> u16 {
+        let key = self.log_key.as_ref().filter(|key| key.other_version(block).is_none());
+        let opened = key.and_then(|key| {
+            let mut plain = *block.first_chunk()?;
+            key.open_block(&mut plain, lsn);
+            be::u16_at(&plain, LOG_BLOCK_HDR_DATA_LEN)
+        });
+        opened.unwrap_or(LOG_BLOCK_SIZE as u16)
+    }
+
+    fn other_key(&self, block: &[u8]) -> Option<Misfit> {
+        let key = self.log_key.as_ref()?;
+        Some(Misfit::OtherKey { found: key.other_version(block)?, expected: key.version() })
     }
 
     /// The checksum of a block that says that it is encrypted.
@@ -318,7 +380,7 @@ impl BlockVerifier {
     fn sum(&self, stored: u32, computed: u32) -> Sum {
         if stored == computed {
             Sum::Fits
-        } else if stored == NO_CHECKSUM_MAGIC && self.scheme != BlockScheme::MariaDb {
+        } else if stored == NO_CHECKSUM_MAGIC && self.scheme.is_mysql() {
             Sum::Missing
         } else {
             Sum::Unfit { stored, computed }

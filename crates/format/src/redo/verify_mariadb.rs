@@ -69,10 +69,11 @@ pub fn plan(file: &LogFile) -> Result<Plan, RedoError> {
     let offset = file.offset_of(lsn).ok_or(RedoError::NoCheckpoint)?;
     let start = file.payload_start();
     let (from, verifier) = match file.format {
-        Format::Blocks { .. } => {
+        Format::Blocks { encrypted } => {
+            let scheme = if encrypted { BlockScheme::MariaDbEncrypted } else { BlockScheme::MariaDb };
             let in_block = lsn.0 % LOG_BLOCK_SIZE as u64;
             let first = Lsn(lsn.0 - in_block);
-            let verifier = BlockVerifier::new(BlockScheme::MariaDb, first, lsn);
+            let verifier = BlockVerifier::new(scheme, first, lsn);
             (offset.saturating_sub(in_block).max(start), Verifier::Blocks(verifier))
         }
         Format::Stream { .. } => (offset, Verifier::Stream(StreamVerifier::new(file))),

@@ -12,6 +12,7 @@ use tempfile::TempDir;
 
 use crate::mishaps::change;
 use crate::server::{Server, copy, repository};
+use crate::versions::OLD;
 use crate::{assert_recovered_as_by_the_server, files_of, load};
 
 /// `INNOKIT_RECOVER_ENCRYPTED`: crashes of encrypted servers; 2 if it is not set.
@@ -20,11 +21,11 @@ fn crashes() -> u32 {
 }
 
 const KEYS: &str = "1;770A8A65DA156D24EE2A093277530142\n2;18420B5CBA31CCDFFE9716E91EB61374D05914F3ADE23E03\n";
-const LOG: &str = "--innodb-encrypt-log=ON";
-const TABLES: &str = "--innodb-encrypt-tables=ON";
+pub const LOG: &str = "--innodb-encrypt-log=ON";
+pub const TABLES: &str = "--innodb-encrypt-tables=ON";
 /// Threads that encrypt what is not, and decrypt what should not be.
 const THREADS: &str = "--innodb-encryption-threads=2";
-const CTR: &str = "--loose-file-key-management-encryption-algorithm=aes_ctr";
+pub const CTR: &str = "--loose-file-key-management-encryption-algorithm=aes_ctr";
 const OLDER_LAYOUT: &str = "--innodb-checksum-algorithm=crc32";
 const UNDO: &str = "--innodb-undo-tablespaces=3";
 
@@ -45,12 +46,16 @@ const TURNED_FROM: u32 = 2;
 
 /// A server with keys; the file that holds them.
 pub fn start(dir: &Path, options: &[&str]) -> (Server, KeyFiles) {
+    start_kind("mariadb", dir, options)
+}
+
+pub fn start_kind(kind: &'static str, dir: &Path, options: &[&str]) -> (Server, KeyFiles) {
     fs::create_dir_all(dir).expect("makes the directory");
     let path = dir.join("keys");
     fs::write(&path, KEYS).expect("writes");
     let file = format!("--loose-file-key-management-filename={}", path.display());
     let plugin = ["--plugin-load-add=file_key_management", &file, "--innodb-encryption-rotate-key-age=1"];
-    let server = Server::start(&dir.join("crashed"), &[&plugin, options].concat());
+    let server = Server::start_kind(kind, &dir.join("crashed"), &[&plugin, options].concat());
     (server, keys(path))
 }
 
@@ -76,14 +81,13 @@ fn tables_of_their_own() -> String {
 fn turn(server: &Server) -> Child {
     let one = "SET GLOBAL innodb_encrypt_tables=OFF; SELECT SLEEP(0.7); SET GLOBAL innodb_encrypt_tables=ON; SELECT SLEEP(0.4);";
     let mut command = Command::new(repository().join("scripts/server.sh"));
-    command.args(["mariadb", "sql", server.path(), "-e", &one.repeat(500)]);
+    command.args([server.1, "sql", server.path(), "-e", &one.repeat(500)]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("bash runs")
 }
 
-fn try_crash(number: u32) {
+fn try_crash(kind: &'static str, settings: &[&str], number: u32) {
     let dir = TempDir::new().expect("a directory");
-    let settings = SETTINGS[number as usize % SETTINGS.len()];
-    let (server, keys) = start(dir.path(), settings);
+    let (server, keys) = start_kind(kind, dir.path(), settings);
     server.run(&tables_of_their_own());
     let turns = number >= TURNED_FROM && number % 2 == 1;
     let client = turns.then(|| turn(&server));
@@ -94,7 +98,22 @@ fn try_crash(number: u32) {
 
 #[test]
 fn the_server_starts_at_once_on_what_was_encrypted_and_finds_what_its_own_recovery_finds() {
-    (0..crashes()).for_each(try_crash);
+    (0..crashes()).for_each(|number| try_crash("mariadb", SETTINGS[number as usize % SETTINGS.len()], number));
+}
+
+/// The settings of servers of 10.5: their log is encrypted in each, block by block.
+const SETTINGS_OF_BLOCKS: [&[&str]; 4] = [
+    &[LOG],
+    &[LOG, TABLES, THREADS, CTR, OLDER_LAYOUT],
+    // Goes around several times.
+    &[LOG, TABLES, THREADS, UNDO, "--innodb-log-file-size=8M"],
+    &[LOG, CTR, "--innodb-page-size=8k"],
+];
+
+#[test]
+fn a_server_of_10_5_starts_at_once_on_what_was_encrypted_and_finds_what_its_own_recovery_finds() {
+    let settings = |number: u32| SETTINGS_OF_BLOCKS[number as usize % SETTINGS_OF_BLOCKS.len()];
+    (0..crashes()).for_each(|number| try_crash(OLD, settings(number), number));
 }
 
 fn in_place(datadir: &Path, keys: &KeyFiles) -> Result<Recovered, innokit_jobs::RecoverError> {
@@ -134,7 +153,11 @@ const UNWRITTEN: [&str; 4] = [
 
 /// A server with rows that no one but it should be able to read, killed before it wrote their pages.
 fn with_a_secret(dir: &Path, options: &[&str]) -> (PathBuf, KeyFiles) {
-    let (server, keys) = start(dir, &[options, &UNWRITTEN].concat());
+    with_a_secret_of("mariadb", dir, options)
+}
+
+fn with_a_secret_of(kind: &'static str, dir: &Path, options: &[&str]) -> (PathBuf, KeyFiles) {
+    let (server, keys) = start_kind(kind, dir, &[options, &UNWRITTEN].concat());
     server.run(&load::tables());
     let rows = format!("SELECT seq, '{SECRET}', REPEAT(SHA1(seq), 3) FROM seq_1_to_3000");
     for table in WITH_SECRETS {
@@ -146,9 +169,16 @@ fn with_a_secret(dir: &Path, options: &[&str]) -> (PathBuf, KeyFiles) {
 
 #[test]
 fn without_its_keys_or_with_others_nothing_is_written_and_nothing_is_called_damage() {
-    for options in [[LOG, TABLES].as_slice(), &[LOG], &[TABLES, OLDER_LAYOUT]] {
+    let cases = [
+        ("mariadb", [LOG, TABLES].as_slice()),
+        ("mariadb", &[LOG]),
+        ("mariadb", &[TABLES, OLDER_LAYOUT]),
+        (OLD, &[LOG, TABLES]),
+        (OLD, &[LOG, CTR]),
+    ];
+    for (kind, options) in cases {
         let dir = TempDir::new().expect("a directory");
-        let (crashed, right) = with_a_secret(dir.path(), options);
+        let (crashed, right) = with_a_secret_of(kind, dir.path(), options);
         assert_refused_unchanged(&crashed, &KeyFiles::default(), "key");
         let write = |name: &str, text: &str| {
             let path = dir.path().join(name);

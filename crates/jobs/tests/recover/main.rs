@@ -20,6 +20,7 @@ mod places;
 #[path = "../redo_apply/server.rs"]
 mod server;
 mod simulated;
+mod until;
 mod versions;
 
 use std::collections::BTreeMap;

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use format::Lsn;
+use innokit_jobs::source::keys::KeyFiles;
 use innokit_jobs::{RecoverError, RecoverOptions, RedoInfo, RedoInfoOptions, recover, redo_info};
 use tempfile::TempDir;
 
@@ -16,6 +17,8 @@ use crate::server::{Server, copy, datadir};
 /// The datadir that a child process recovers, and until which LSN.
 const CHILD: &str = "INNOKIT_TEST_RECOVERS";
 const UNTIL: &str = "INNOKIT_TEST_RECOVERS_UNTIL";
+/// The server's key file.
+const KEYS: &str = "INNOKIT_TEST_RECOVERS_WITH";
 const SHADOW: &str = "innokit-recover.shadow";
 
 /// `INNOKIT_RECOVER_KILLS`; 4 if it is not set.
@@ -35,7 +38,16 @@ fn in_place(datadir: &Path) -> Result<innokit_jobs::Recovered, RecoverError> {
 }
 
 pub fn in_place_until(datadir: &Path, until: Option<Lsn>) -> Result<innokit_jobs::Recovered, RecoverError> {
-    recover(datadir, &RecoverOptions { until, memory: 0, round: 256 << 10, ..RecoverOptions::default() })
+    in_place_with(datadir, until, &KeyFiles::default())
+}
+
+pub fn in_place_with(
+    datadir: &Path,
+    until: Option<Lsn>,
+    keys: &KeyFiles,
+) -> Result<innokit_jobs::Recovered, RecoverError> {
+    let keys = keys.clone();
+    recover(datadir, &RecoverOptions { until, keys, memory: 0, round: 256 << 10, ..RecoverOptions::default() })
 }
 
 /// Does the work of a child process, and nothing in any other.
@@ -43,14 +55,21 @@ pub fn in_place_until(datadir: &Path, until: Option<Lsn>) -> Result<innokit_jobs
 fn child() {
     if let Some(datadir) = std::env::var_os(CHILD) {
         let until = std::env::var(UNTIL).ok().map(|lsn| Lsn(lsn.parse().expect("a number")));
-        in_place_until(Path::new(&datadir), until).expect("recovers");
+        let key_file = std::env::var_os(KEYS).map(|path| (path.into(), None));
+        in_place_with(Path::new(&datadir), until, &KeyFiles { key_file, ..KeyFiles::default() }).expect("recovers");
     }
 }
 
 /// A process that recovers the datadir until an LSN.
-pub fn child_until(datadir: &Path, until: Lsn) -> Command {
-    let mut command = child_on(datadir);
+pub fn child_until(datadir: &Path, until: Lsn, keys: &KeyFiles) -> Command {
+    let mut command = child_with(datadir, keys);
     command.env(UNTIL, until.0.to_string());
+    command
+}
+
+fn child_with(datadir: &Path, keys: &KeyFiles) -> Command {
+    let mut command = child_on(datadir);
+    command.envs(keys.key_file.iter().map(|(path, _)| (KEYS, path)));
     command
 }
 
@@ -61,7 +80,7 @@ fn child_on(datadir: &Path) -> Command {
 }
 
 /// Recovers copies of a datadir, kills that again and again, and compares with a run that nobody disturbed.
-pub fn assert_killed_runs_end_in_the_same_bytes(crashed: &Path) {
+pub fn assert_killed_runs_end_in_the_same_bytes(crashed: &Path, keys: &KeyFiles) {
     let copied = || {
         let dir = TempDir::new().expect("a directory");
         copy(crashed, dir.path());
@@ -69,21 +88,21 @@ pub fn assert_killed_runs_end_in_the_same_bytes(crashed: &Path) {
     };
     let undisturbed = copied();
     let start = Instant::now();
-    assert!(child_on(undisturbed.path()).status().expect("starts").success());
+    assert!(child_with(undisturbed.path(), keys).status().expect("starts").success());
     let took = start.elapsed();
     let expected = files_of(undisturbed.path());
     let (mut cut_off, mut shadows) = (0, 0);
     for number in 0..kills() {
         let dir = copied();
         for kill in 0..2 {
-            let mut child = child_on(dir.path()).spawn().expect("starts");
+            let mut child = child_with(dir.path(), keys).spawn().expect("starts");
             std::thread::sleep(took * (number + kill) / kills());
             // It may be done already.
             drop(child.kill());
             cut_off += u32::from(!child.wait().expect("ends").success());
             shadows += u32::from(dir.path().join(SHADOW).exists());
         }
-        in_place(dir.path()).unwrap_or_else(|error| panic!("kill {number}: {error}"));
+        in_place_with(dir.path(), None, keys).unwrap_or_else(|error| panic!("kill {number}: {error}"));
         assert_eq!(files_of(dir.path()), expected, "kill {number}");
     }
     println!("{cut_off} runs cut off, {shadows} of them while they wrote; undisturbed it takes {took:?}");
@@ -91,12 +110,16 @@ pub fn assert_killed_runs_end_in_the_same_bytes(crashed: &Path) {
 
 #[test]
 fn recovery_that_is_killed_goes_on_and_ends_in_the_same_bytes() {
-    assert_killed_runs_end_in_the_same_bytes(&datadir("mariadb-16k-crashed"));
+    assert_killed_runs_end_in_the_same_bytes(&datadir("mariadb-16k-crashed"), &KeyFiles::default());
 }
 
 pub fn assert_refused_unchanged(dir: &Path, is_damage: bool, says: &str) {
+    assert_refused_unchanged_with(dir, &KeyFiles::default(), is_damage, says);
+}
+
+pub fn assert_refused_unchanged_with(dir: &Path, keys: &KeyFiles, is_damage: bool, says: &str) {
     let before = files_of(dir);
-    let error = in_place(dir).expect_err("cannot be recovered");
+    let error = in_place_with(dir, None, keys).expect_err("cannot be recovered");
     assert!(error.is_damage() == is_damage && error.to_string().contains(says), "{error}");
     assert_eq!(files_of(dir), before, "{error}");
 }
@@ -110,7 +133,11 @@ pub fn change(path: &Path, offset: u64, mask: u8) {
 }
 
 pub fn info_of(log: &Path) -> RedoInfo {
-    redo_info(log, &RedoInfoOptions::default()).expect("a log")
+    info_with(log, &KeyFiles::default())
+}
+
+pub fn info_with(log: &Path, keys: &KeyFiles) -> RedoInfo {
+    redo_info(log, &RedoInfoOptions { keys: keys.clone(), ..RedoInfoOptions::default() }).expect("a log")
 }
 
 #[test]

@@ -16,7 +16,7 @@ use crate::{assert_sound, assert_started_without_recovery, files_of};
 
 /// A server that writes no changed page before it must, not even when it has nothing else to do (`lwm=0`), loses nothing that was
 /// committed, and has a system tablespace of two files.
-const OPTIONS: [&str; 7] = [
+pub const OPTIONS: [&str; 7] = [
     "--innodb-log-file-size=256M",
     "--innodb-adaptive-flushing=OFF",
     "--innodb-max-dirty-pages-pct=99",
@@ -26,18 +26,18 @@ const OPTIONS: [&str; 7] = [
     "--innodb-data-file-path=ibdata1:4M;ibdata2:8M:autoextend",
 ];
 /// How often a crash is made until one leaves pages unwritten.
-const TRIES: u32 = 20;
-const NEWER_CHECKPOINT: &str = "newest checkpoint";
+pub const TRIES: u32 = 20;
+pub const NEWER_CHECKPOINT: &str = "newest checkpoint";
 /// Of the table that was flushed, or of another that the server wrote besides.
 const A_PAGE: &str = ": page ";
-const TABLES: [&str; 3] = ["near", "far", "kept"];
+pub const TABLES: [&str; 3] = ["near", "far", "kept"];
 
-fn lsn(server: &Server) -> Lsn {
+pub fn lsn(server: &Server) -> Lsn {
     let row = server.ask("SHOW GLOBAL STATUS LIKE 'Innodb_lsn_current'");
     Lsn(row.split_whitespace().last().and_then(|number| number.parse().ok()).expect("a number"))
 }
 
-fn insert(server: &Server, rows: u32) {
+pub fn insert(server: &Server, rows: u32) {
     for table in TABLES {
         server.ask(&format!(
             "USE shop; INSERT INTO {table} (c) SELECT REPEAT(SHA1(seq), 1+seq%20) FROM seq_1_to_{rows};
@@ -47,7 +47,7 @@ fn insert(server: &Server, rows: u32) {
 }
 
 /// The tables' rows and checksums; the server agrees with each.
-fn rows(server: &Server) -> String {
+pub fn rows(server: &Server) -> String {
     let mut text = String::new();
     for table in TABLES {
         let status = server.ask(&format!("CHECK TABLE shop.{table} EXTENDED"));
@@ -57,9 +57,9 @@ fn rows(server: &Server) -> String {
     text
 }
 
-fn run_on(datadir: &Path, lender: &Server) -> Server {
+pub fn run_on(datadir: &Path, lender: &Server) -> Server {
     lender.lend_options(datadir);
-    let server = Server::again(datadir);
+    let server = Server::again_kind(lender.1, datadir);
     assert_started_without_recovery(&server);
     server
 }
@@ -278,12 +278,12 @@ fn files_that_are_not_those_of_the_system_tablespace_are_refused(crash: &Crash) 
 fn killed_before_its_end_it_goes_on_to_the_same_bytes(crash: &Crash) {
     let undisturbed = crash.begun_copy("undisturbed");
     let start = Instant::now();
-    assert!(child_until(&undisturbed, crash.between).status().expect("starts").success());
+    assert!(child_until(&undisturbed, crash.between, &KeyFiles::default()).status().expect("starts").success());
     let took = start.elapsed();
     let expected = files_of(&undisturbed);
     for number in 1..4 {
         let killed = crash.begun_copy("killed");
-        let mut child = child_until(&killed, crash.between).spawn().expect("starts");
+        let mut child = child_until(&killed, crash.between, &KeyFiles::default()).spawn().expect("starts");
         std::thread::sleep(took * number / 4);
         // It may be done already.
         drop(child.kill());

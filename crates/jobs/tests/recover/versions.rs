@@ -1,19 +1,24 @@
 //! Servers of other versions: 10.5, whose log is made of blocks, and 11.8.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use format::Lsn;
 use format::page::checksum::crc32c;
 use format::redo::block::{LOG_BLOCK_SIZE, LogBlock, block_number};
+use format::redo::close_blocks::plain_block;
+use format::redo::log_key::LogKey;
 use format::redo::mariadb::{LogFile, START_OFFSET};
 use format::redo::mtr_reader::MtrReader;
 use innokit_jobs::source::keys::KeyFiles;
 use innokit_jobs::{Check, CheckOptions, RecoverOptions, TableOptions, recover, tables};
 use tempfile::TempDir;
 
-use crate::mishaps::{assert_killed_runs_end_in_the_same_bytes, assert_refused_unchanged, change, info_of};
+use crate::encrypted;
+use crate::mishaps::{
+    assert_killed_runs_end_in_the_same_bytes, assert_refused_unchanged_with, change, in_place_with, info_with,
+};
 use crate::server::{Server, copy};
 use crate::{assert_recovered_as_by_the_server, assert_started_without_recovery, crashes, files_of, try_crash};
 
@@ -30,53 +35,104 @@ fn a_server_of_11_8_starts_at_once_and_finds_what_its_own_recovery_finds() {
     (0..crashes(1)).for_each(|number| try_crash(NEW, number));
 }
 
-/// A server of 10.5 that was killed with much to recover.
-fn crashed(dir: &Path) -> Server {
+/// A server of 10.5 that was killed with much to recover, and its keys.
+fn crashed(dir: &Path, is_encrypted: bool) -> (Server, KeyFiles) {
     let options =
         ["--innodb-log-file-size=64M", "--innodb-max-dirty-pages-pct=99", "--innodb-max-dirty-pages-pct-lwm=0"];
-    let server = Server::start_kind(OLD, &dir.join("crashed"), &options);
+    let (server, keys) = if is_encrypted {
+        encrypted::start_kind(OLD, dir, &[&options[..], &encrypted::EVERYTHING].concat())
+    } else {
+        (Server::start_kind(OLD, &dir.join("crashed"), &options), KeyFiles::default())
+    };
     server.crash(Duration::from_millis(300));
-    server
+    (server, keys)
 }
 
-/// Bytes of payload in a block, behind its header and before its checksum.
+/// Bytes of payload in a block, behind its header and before its checksum, or before the version of the key.
 const HEADER: usize = 12;
 const CHECKSUM: usize = 508;
+const KEY_VERSION: usize = 504;
+
+/// The log of a datadir of 10.5.
+struct Log {
+    path: PathBuf,
+    bytes: Vec<u8>,
+    file: LogFile,
+    key: Option<LogKey>,
+    /// LSNs of its checkpoint and of its end.
+    from: u64,
+    end: u64,
+}
+
+impl Log {
+    fn of(datadir: &Path, keys: &KeyFiles) -> Self {
+        let path = datadir.join("ib_logfile0");
+        let bytes = fs::read(&path).expect("a log");
+        let file = LogFile::parse(&bytes[..START_OFFSET], bytes.len() as u64).expect("a log");
+        let at_end = MtrReader::place(&file, file.checkpoint.end_lsn).expect("within the file") as usize;
+        let store = keys.read().expect("keys");
+        let key = LogKey::unlock(&file, &bytes[..START_OFFSET], &store, &bytes[at_end..]).expect("opens");
+        let info = info_with(&path, keys);
+        Self { path, bytes, file, key, from: info.checkpoint.lsn, end: info.end_lsn }
+    }
+
+    fn place(&self, lsn: u64) -> usize {
+        MtrReader::place(&self.file, Lsn(lsn)).expect("within the file") as usize
+    }
+
+    /// Where payload ends in a block.
+    fn payload_end(&self) -> usize {
+        if self.key.is_some() { KEY_VERSION } else { CHECKSUM }
+    }
+
+    /// The block of an LSN, not encrypted.
+    fn block(&self, lsn: u64) -> [u8; LOG_BLOCK_SIZE] {
+        let found = self.bytes[self.place(lsn)..].first_chunk().expect("a block");
+        plain_block(found, Lsn(lsn), self.key.as_ref()).unwrap_or([0; LOG_BLOCK_SIZE])
+    }
+
+    /// Puts it back, encrypted if the log is.
+    fn put(&mut self, lsn: u64, mut block: [u8; LOG_BLOCK_SIZE]) {
+        if let Some(key) = &self.key {
+            key.seal_block(&mut block, Lsn(lsn - lsn % LOG_BLOCK_SIZE as u64));
+        }
+        let crc = crc32c(&block[..CHECKSUM]);
+        block[CHECKSUM..].copy_from_slice(&crc.to_be_bytes());
+        let place = self.place(lsn);
+        self.bytes[place..place + LOG_BLOCK_SIZE].copy_from_slice(&block);
+    }
+
+    fn write(&self) {
+        fs::write(&self.path, &self.bytes).expect("writes");
+    }
+}
 
 /// Puts bytes behind the end of the log of a datadir, as its server would have written them.
-fn append(datadir: &Path, payload: &[u8]) {
-    let path = datadir.join("ib_logfile0");
-    let mut bytes = fs::read(&path).expect("a log");
-    let file = LogFile::parse(&bytes[..START_OFFSET], bytes.len() as u64).expect("a log");
-    let mut end = info_of(&path).end_lsn;
+fn append(datadir: &Path, keys: &KeyFiles, payload: &[u8]) {
+    let mut log = Log::of(datadir, keys);
+    let (mut end, payload_end) = (log.end, log.payload_end());
     // The front of a mini-transaction that the server was writing when it was killed would be taken to go on from here.
-    for lsn in (end - end % LOG_BLOCK_SIZE as u64..).step_by(LOG_BLOCK_SIZE).skip(1).map(Lsn) {
-        let place = MtrReader::place(&file, lsn).expect("within the file") as usize;
-        let block = &mut bytes[place..place + LOG_BLOCK_SIZE];
-        if LogBlock::parse((&*block).try_into().expect("a block"), lsn).is_none() {
+    for lsn in (end - end % LOG_BLOCK_SIZE as u64..).step_by(LOG_BLOCK_SIZE).skip(1) {
+        if LogBlock::parse(&log.block(lsn), Lsn(lsn)).is_none() {
             break;
         }
-        block.fill(0);
+        let place = log.place(lsn);
+        log.bytes[place..place + LOG_BLOCK_SIZE].fill(0);
     }
     let mut left = payload;
     while !left.is_empty() {
-        let place = MtrReader::place(&file, Lsn(end)).expect("within the file") as usize;
-        let block = &mut bytes[place..place + LOG_BLOCK_SIZE];
         let at = end as usize % LOG_BLOCK_SIZE;
-        let (now, later) = left.split_at(left.len().min(CHECKSUM - at));
-        if at == HEADER {
-            block.fill(0);
-        }
+        let (now, later) = left.split_at(left.len().min(payload_end - at));
+        let mut block = if at == HEADER { [0; LOG_BLOCK_SIZE] } else { log.block(end) };
         block[..4].copy_from_slice(&block_number(Lsn(end)).to_be_bytes());
         block[at..at + now.len()].copy_from_slice(now);
-        let used = if at + now.len() == CHECKSUM { LOG_BLOCK_SIZE } else { at + now.len() };
+        let used = if at + now.len() == payload_end { LOG_BLOCK_SIZE } else { at + now.len() };
         block[4..6].copy_from_slice(&(used as u16).to_be_bytes());
-        let crc = crc32c(&block[..CHECKSUM]);
-        block[CHECKSUM..].copy_from_slice(&crc.to_be_bytes());
+        log.put(end, block);
         end += if used == LOG_BLOCK_SIZE { LOG_BLOCK_SIZE - at + HEADER } else { now.len() } as u64;
         left = later;
     }
-    fs::write(&path, bytes).expect("writes");
+    log.write();
 }
 
 /// The front of a record of the longest kind: it says that it is longer than what follows.
@@ -88,17 +144,15 @@ fn cut_off() -> Vec<u8> {
 }
 
 /// Payload that ends with the block in which the log ends: mini-transactions that do nothing.
-fn up_to_the_next_block(datadir: &Path) -> Vec<u8> {
-    let end = info_of(&datadir.join("ib_logfile0")).end_lsn as usize;
-    vec![0; CHECKSUM - end % LOG_BLOCK_SIZE]
+fn up_to_the_next_block(log: &Log) -> Vec<u8> {
+    vec![0; log.payload_end() - log.end as usize % LOG_BLOCK_SIZE]
 }
 
-#[test]
-fn a_log_of_blocks_is_closed_wherever_it_ends() {
+fn assert_closed_wherever_it_ends(is_encrypted: bool) {
     let dir = TempDir::new().expect("a directory");
-    let server = crashed(dir.path());
-    let end = info_of(&server.0).end_lsn;
-    let whole = up_to_the_next_block(&server.0);
+    let (server, keys) = crashed(dir.path(), is_encrypted);
+    let log = Log::of(&server.0, &keys);
+    let (end, whole) = (log.end, up_to_the_next_block(&log));
     let next = end - end % 512 + 512 + HEADER as u64;
     // At the end of a block, behind which there is none yet; within a mini-transaction, which then was never there; both.
     let ends = [(whole.clone(), next), (cut_off(), end), ([whole, cut_off()].concat(), next)];
@@ -107,20 +161,46 @@ fn a_log_of_blocks_is_closed_wherever_it_ends() {
         let variant = Server(folder.join("crashed"), OLD);
         copy(&server.0, &variant.0);
         server.lend_options(&variant.0);
-        append(&variant.0, &payload);
-        let dry = recover(&variant.0, &RecoverOptions { dry_run: true, ..RecoverOptions::default() });
-        assert_eq!(dry.expect("recovers").end_lsn, end, "variant {number}");
-        assert_closing_may_be_interrupted(&variant.0);
-        assert_recovered_as_by_the_server(&variant, &folder, number, &KeyFiles::default());
+        append(&variant.0, &keys, &payload);
+        let options = RecoverOptions { dry_run: true, keys: keys.clone(), ..RecoverOptions::default() };
+        assert_eq!(recover(&variant.0, &options).expect("recovers").end_lsn, end, "variant {number}");
+        assert_closing_may_be_interrupted(&variant.0, &keys);
+        assert_recovered_as_by_the_server(&variant, &folder, number, &keys);
     }
-    assert_killed_runs_end_in_the_same_bytes(&server.0);
+    assert_killed_runs_end_in_the_same_bytes(&server.0, &keys);
+}
+
+#[test]
+fn a_log_of_blocks_is_closed_wherever_it_ends() {
+    assert_closed_wherever_it_ends(false);
+}
+
+#[test]
+fn an_encrypted_log_of_blocks_is_closed_wherever_it_ends() {
+    assert_closed_wherever_it_ends(true);
+}
+
+#[test]
+fn a_server_goes_on_with_an_encrypted_log_of_blocks_that_was_closed() {
+    let dir = TempDir::new().expect("a directory");
+    let (server, keys) = crashed(dir.path(), true);
+    in_place_with(&server.0, None, &keys).expect("recovers");
+    let server = Server::again_kind(OLD, &server.0);
+    assert_started_without_recovery(&server);
+    let before = fs::read(server.0.join("ib_logfile0")).expect("a log");
+    server.run("USE shop; INSERT INTO dynamic (a, b) SELECT seq, REPEAT(SHA1(seq), 3) FROM seq_1_to_20000");
+    server.kill();
+    let after = fs::read(server.0.join("ib_logfile0")).expect("a log");
+    assert_eq!(before[..512], after[..512], "it is the same log");
+    assert_recovered_as_by_the_server(&server, dir.path(), 0, &keys);
 }
 
 /// Recovers a datadir whose log lies as it does at each moment while it is closed: all that is needed is still there.
-fn assert_closing_may_be_interrupted(crashed: &Path) {
+fn assert_closing_may_be_interrupted(crashed: &Path, keys: &KeyFiles) {
     let dir = TempDir::new().expect("a directory");
     let done = dir.path().join("done");
-    recover(crashed, &RecoverOptions { to: Some(done.clone()), ..RecoverOptions::default() }).expect("recovers");
+    let options = RecoverOptions { keys: keys.clone(), ..RecoverOptions::default() };
+    recover(crashed, &RecoverOptions { to: Some(done.clone()), ..options.clone() }).expect("recovers");
     let expected = files_of(&done);
     let read = |datadir: &Path| fs::read(datadir.join("ib_logfile0")).expect("a log");
     let (before, after) = (read(crashed), read(&done));
@@ -133,51 +213,76 @@ fn assert_closing_may_be_interrupted(crashed: &Path) {
     let mut log = before;
     for (count, number) in changed.iter().enumerate() {
         fs::write(done.join("ib_logfile0"), &log).expect("writes");
-        recover(&done, &RecoverOptions::default()).unwrap_or_else(|error| panic!("after {count} blocks: {error}"));
+        recover(&done, &options).unwrap_or_else(|error| panic!("after {count} blocks: {error}"));
         assert_eq!(files_of(&done), expected, "after {count} blocks of {changed:?}");
         log[number * LOG_BLOCK_SIZE..][..LOG_BLOCK_SIZE].copy_from_slice(&block(&after, *number));
     }
     assert!(log == after);
 }
 
+fn assert_damage_is_refused(is_encrypted: bool) {
+    let dir = TempDir::new().expect("a directory");
+    let (server, keys) = crashed(dir.path(), is_encrypted);
+    let [whole, mut log] = [(); 2].map(|()| Log::of(&server.0, &keys));
+    let refused = |is_damage, says| assert_refused_unchanged_with(&server.0, &keys, is_damage, says);
+    let middle = whole.from + (whole.end - whole.from) / 2;
+    change(&whole.path, whole.place(middle) as u64 + 100, 0x10);
+    refused(true, "damaged");
+    // A block as it was before it was full; or of another version of the key.
+    let mut block = log.block(middle);
+    block[4..6].copy_from_slice(&100_u16.to_be_bytes());
+    log.put(middle, block);
+    log.write();
+    refused(true, "old version");
+    if is_encrypted {
+        let place = whole.place(middle);
+        log.bytes.clone_from(&whole.bytes);
+        log.bytes[place + KEY_VERSION..place + CHECKSUM].copy_from_slice(&2_u32.to_be_bytes());
+        let crc = crc32c(&log.bytes[place..place + CHECKSUM]);
+        log.bytes[place + CHECKSUM..place + LOG_BLOCK_SIZE].copy_from_slice(&crc.to_be_bytes());
+        log.write();
+        refused(false, "with version 2 of the key");
+    }
+    // The log is cut off at its checkpoint: this must not pass for one with nothing to recover.
+    log.bytes.clone_from(&whole.bytes);
+    log.bytes[whole.place(whole.from)..].fill(0);
+    log.write();
+    refused(true, "log");
+    fs::write(&whole.path, []).expect("writes");
+    refused(true, "ib_logfile0");
+}
+
 #[test]
 fn a_damaged_log_of_blocks_is_refused_before_anything_is_written() {
-    let dir = TempDir::new().expect("a directory");
-    let server = crashed(dir.path());
-    let log = server.0.join("ib_logfile0");
-    let info = info_of(&log);
-    let (from, end) = (info.checkpoint.lsn, info.end_lsn);
-    let bytes = fs::read(&log).expect("a log");
-    let file = LogFile::parse(&bytes[..START_OFFSET], bytes.len() as u64).expect("a log");
-    let place = |lsn| MtrReader::place(&file, Lsn(lsn)).expect("within");
-    change(&log, place(from + (end - from) / 2) + 100, 0x10);
-    assert_refused_unchanged(&server.0, true, "damaged");
-    fs::write(&log, &bytes).expect("writes");
-    // The log is cut off at its checkpoint: this must not pass for one with nothing to recover.
-    let mut cut = bytes.clone();
-    cut[place(from) as usize..].fill(0);
-    fs::write(&log, &cut).expect("writes");
-    assert_refused_unchanged(&server.0, true, "log");
-    fs::write(&log, []).expect("writes");
-    assert_refused_unchanged(&server.0, true, "ib_logfile0");
+    assert_damage_is_refused(false);
+}
+
+#[test]
+fn a_damaged_encrypted_log_of_blocks_is_refused_before_anything_is_written() {
+    assert_damage_is_refused(true);
 }
 
 #[test]
 fn a_server_that_was_shut_down_has_nothing_to_recover_and_no_damage() {
-    for kind in [OLD, NEW] {
+    for (kind, options) in [(OLD, &[][..]), (NEW, &[]), (OLD, &encrypted::EVERYTHING)] {
         let dir = TempDir::new().expect("a directory");
-        let server = Server::start_kind(kind, &dir.path().join("data"), &[]);
+        let (server, keys) = encrypted::start_kind(kind, dir.path(), options);
         server.run(&crate::load::tables());
         server.run(&crate::load::rounds(1..12));
         server.stop();
-        let done = recover(&server.0, &RecoverOptions::default()).expect("nothing to do");
+        let options = RecoverOptions { keys: keys.clone(), ..RecoverOptions::default() };
+        let done = recover(&server.0, &options).expect("nothing to do");
         assert!(done.was_clean && done.pages_changed == 0, "{kind}: {done:?}");
-        assert!(info_of(&server.0).state.starts_with("clean"), "{kind}");
+        assert!(info_with(&server.0, &keys).state.starts_with("clean"), "{kind}");
         let paths = [server.0.clone()];
-        let check = Check::plan(&paths, CheckOptions::default()).expect("options").run(None).expect("checks");
+        let check = Check::plan(&paths, CheckOptions { keys: keys.clone(), ..CheckOptions::default() })
+            .expect("options")
+            .run(None)
+            .expect("checks");
         assert_eq!((check.findings.as_slice(), check.exit_status()), ([].as_slice(), 0), "{kind}");
         for extended in [false, true] {
-            let report = tables(&paths, &TableOptions { extended, ..TableOptions::default() }).expect("checks");
+            let report = tables(&paths, &TableOptions { extended, keys: keys.clone(), ..TableOptions::default() })
+                .expect("checks");
             assert_eq!((report.totals.findings, report.totals.failed_files), (0, 0), "{kind}: {:?}", report.findings);
             assert!(report.totals.entries > 1000, "{kind}: there were tables to check");
         }

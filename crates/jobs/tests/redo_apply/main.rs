@@ -85,7 +85,11 @@ const LOAD: Duration = Duration::from_secs(3);
 
 /// A server that was killed while pages that it had changed were still to be written.
 fn crashed(datadir: &Path, options: &[&str]) -> Server {
-    let server = Server::start(datadir, &[&LEAVES_PAGES_UNWRITTEN, options].concat());
+    crashed_kind("mariadb", datadir, options)
+}
+
+fn crashed_kind(kind: &'static str, datadir: &Path, options: &[&str]) -> Server {
+    let server = Server::start_kind(kind, datadir, &[&LEAVES_PAGES_UNWRITTEN, options].concat());
     server.crash(LOAD);
     server
 }
@@ -102,8 +106,7 @@ fn pages_of_every_row_format_become_what_the_server_makes_of_them() {
 #[test]
 fn pages_of_a_server_of_10_5_become_what_it_makes_of_them() {
     let dir = TempDir::new().expect("a directory");
-    let server = Server::start_kind(OLD, &dir.path().join("data"), &LEAVES_PAGES_UNWRITTEN);
-    server.crash(LOAD);
+    let server = crashed_kind(OLD, &dir.path().join("data"), &[]);
     let seen = assert_same_as(OLD, &server.0, &KeyStore::new(), &[]);
     assert!(seen.compressed > 0 && seen.records.contains_key("INSERT_HEAP_REDUNDANT"), "of every row format");
 }
@@ -121,7 +124,7 @@ fn pages_of_every_other_size_become_what_the_server_makes_of_them() {
 }
 
 /// The options that encrypt log and tables by the keys in `folder`, for the server and for its backup tool.
-fn encryption(folder: &Path, cipher: &str) -> (KeyStore, Vec<String>, Vec<String>) {
+fn encryption(kind: &str, folder: &Path, cipher: &str) -> (KeyStore, Vec<String>, Vec<String>) {
     let path = folder.join("keys");
     let text = "1;770A8A65DA156D24EE2A093277530142\n2;18420B5CBA31CCDFFE9716E91EB61374D05914F3ADE23E03\n";
     fs::write(&path, text).expect("writes");
@@ -134,7 +137,7 @@ fn encryption(folder: &Path, cipher: &str) -> (KeyStore, Vec<String>, Vec<String
         .into_iter()
         .chain([format!("loose-{file}"), format!("loose-{mode}")])
         .map(|option| format!("--{option}"));
-    let program = script("server.sh", &["mariadb", "command", "mariadb-backup"]);
+    let program = script("server.sh", &[kind, "command", "mariadb-backup"]);
     let tree = program.trim_end().rsplit(' ').next().and_then(|path| path.strip_suffix("/bin/mariadb-backup"));
     let plugins = format!("plugin_dir={}/lib/mysql/plugin", tree.expect("the tool's path"));
     let tool =
@@ -145,12 +148,22 @@ fn encryption(folder: &Path, cipher: &str) -> (KeyStore, Vec<String>, Vec<String
 
 /// An encrypted server, killed under load and replayed.
 fn assert_encrypted_same_as_server(cipher: &str, more: &[&str]) -> Seen {
+    assert_encrypted_same_as("mariadb", cipher, more)
+}
+
+fn assert_encrypted_same_as(kind: &'static str, cipher: &str, more: &[&str]) -> Seen {
     let dir = TempDir::new().expect("a directory");
-    let (keys, options, settings) = encryption(dir.path(), cipher);
+    let (keys, options, settings) = encryption(kind, dir.path(), cipher);
     let options: Vec<&str> = options.iter().map(String::as_str).chain(more.iter().copied()).collect();
-    let server = crashed(&dir.path().join("data"), &options);
+    let server = crashed_kind(kind, &dir.path().join("data"), &options);
     let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
-    assert_same_as_server(&server.0, &keys, &settings)
+    assert_same_as(kind, &server.0, &keys, &settings)
+}
+
+#[test]
+fn an_encrypted_log_of_10_5_onto_encrypted_pages_makes_what_the_server_makes() {
+    let seen = assert_encrypted_same_as(OLD, "aes_cbc", &[]);
+    assert!(seen.encrypted_again > 0, "encrypted pages were among them");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use flow::{FileSet, IoMode, ReadOptions};
 
 use format::codec::CipherMode;
 use format::keyring::KeyStore;
-use format::redo::checkpoint::{clean_slot, closing, spare_slot};
+use format::redo::checkpoint::{clean_slot, closing, restarted, spare_slot};
 use format::redo::log_key::{LogKey, LogKeyError};
 use format::redo::mariadb::{Format, LogFile, START_OFFSET};
 use format::redo::mtr_reader::MtrReader;
@@ -67,10 +67,6 @@ impl RedoLog {
             Ok((Kind::MySql, _)) => return refused(format!("{}: a redo log of MySQL", path.display())),
             Err(error) => return damaged(format!("{}: {error}", path.display())),
         };
-        if parsed.format == (Format::Blocks { encrypted: true }) {
-            let why = "is an encrypted one of MariaDB 10.5 to 10.7, which cannot be recovered yet";
-            return refused(format!("{}: the redo log {why}", path.display()));
-        }
         let (files, options) = (FileSet::new([(path.clone(), len)]), ReadOptions::default());
         let outside = Outside::of(datadir);
         let log = Self { path, file, files, options, clock: None, header, parsed, outside, key: None };
@@ -79,7 +75,7 @@ impl RedoLog {
 
     /// Finds the key of an encrypted log, and that it is the right one.
     fn unlock(mut self, keys: &KeyStore) -> Result<Self> {
-        if self.is_of_blocks() || self.parsed.format == (Format::Stream { encrypted: None }) {
+        if matches!(self.parsed.format, Format::Blocks { encrypted: false } | Format::Stream { encrypted: None }) {
             return Ok(self);
         }
         let start = self.parsed.payload_start();
@@ -111,10 +107,6 @@ impl RedoLog {
         Ok(self)
     }
 
-    pub const fn is_encrypted(&self) -> bool {
-        self.key.is_some()
-    }
-
     /// In which mode the server encrypts, if the log tells.
     pub fn cipher_mode(&self) -> Option<CipherMode> {
         self.key.as_ref().and_then(LogKey::mode)
@@ -142,7 +134,9 @@ impl RedoLog {
         };
         let mut verifier = match plan.verifier {
             Verifier::Stream(verifier) => verifier,
-            Verifier::Blocks(verifier) => return self.check_blocks(&plan.segments, verifier),
+            Verifier::Blocks(verifier) => {
+                return self.check_blocks(&plan.segments, verifier.with_log_key(self.key.clone()));
+            }
         };
         for segment in &plan.segments {
             self.verify(segment.offset, segment.offset + segment.len, &mut verifier)?;
@@ -209,6 +203,23 @@ impl RedoLog {
             return refused("the redo log is full, and has no room for the record that closes it");
         }
         Ok(bytes)
+    }
+
+    /// The first bytes of a log that takes the place of this one: it begins and ends at `end`, where these tablespaces are named.
+    pub fn restarted(&self, end: Lsn, named: &[(SpaceId, Vec<u8>)], keys: &KeyStore) -> Result<Vec<u8>> {
+        let renewed = self.key.as_ref().map(|key| key.renewed(keys, end)).transpose();
+        let renewed = renewed.or_else(|error| refused(format!("{}: {error}", self.path.display())))?;
+        let bytes = if self.is_of_blocks() {
+            self.restarted_block(end, renewed.as_ref())?
+        } else {
+            let header = restarted(&self.header, end, renewed.as_ref());
+            let parsed = header.as_ref().and_then(|header| LogFile::parse(header, self.parsed.size).ok());
+            let named = named.iter().map(|(space, name)| (*space, name.as_slice()));
+            let closing = parsed.and_then(|parsed| closing(&parsed, renewed.as_ref(), end, named));
+            header.zip(closing).map(|(header, closing)| [header, closing].concat())
+        };
+        let fitting = bytes.filter(|bytes| bytes.len() as u64 <= self.parsed.size);
+        fitting.map_or_else(|| refused("a redo log that ends there cannot be made"), Ok)
     }
 
     /// Says that everything up to `end` is in the data files: the server starts there, without recovery.

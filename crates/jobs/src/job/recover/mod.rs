@@ -260,7 +260,7 @@ fn dry_run(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<
     if plan.wanted.is_clean {
         return Ok(summary(&plan, Counts::default(), Done::default(), 0));
     }
-    Ending::of(&log, &plan)?;
+    Ending::of(&log, &plan, keys)?;
     let (files, done) = Files::as_they_are(datadir, &plan)?;
     let mut work = Work::new(&plan, &files, engine(), None, budget.rewrite(&plan, &tuning))?;
     work.restore()?;
@@ -280,7 +280,7 @@ fn recover_in_place(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -
         outside::unmark(datadir)?;
         return Ok(summary(&plan, Counts::default(), Done::default(), replayed));
     }
-    let ending = Ending::of(&log, &plan)?;
+    let ending = Ending::of(&log, &plan, keys)?;
     let mut done = Done::default();
     let files = Files::as_they_should_be(datadir, &plan, &mut done)?;
     let mut work = Work::new(&plan, &files, engine(), Some(shadow(datadir, true)?), budget.rewrite(&plan, &tuning))?;

@@ -19,8 +19,7 @@ use std::path::{Path, PathBuf};
 
 use flow::rewrite::RewriteOptions;
 use format::codec::Scratch;
-use format::redo::checkpoint::{closing, restarted};
-use format::redo::mariadb::LogFile;
+use format::keyring::KeyStore;
 use format::redo::record::{Change, Effect, FileRecord, Mtr, RedoRecord};
 use format::{Lsn, PageId, SpaceId, Verdict};
 use rustix::fs::{FallocateFlags, fallocate};
@@ -254,22 +253,12 @@ pub(super) enum Ending {
 }
 
 impl Ending {
-    pub fn of(log: &RedoLog, plan: &Plan) -> Result<Self> {
+    pub fn of(log: &RedoLog, plan: &Plan, keys: &KeyStore) -> Result<Self> {
         let (end, named) = (plan.wanted.end, plan.named());
         if plan.wanted.rest.is_none() {
             return Ok(Self::InPlace(log.closing(end, &named)?));
         }
-        let size = log.parsed.size;
-        let header = restarted(&log.header, end);
-        let parsed = header.as_ref().and_then(|header| LogFile::parse(header, size).ok());
-        let named = named.iter().map(|(space, name)| (*space, name.as_slice()));
-        let closing = parsed.and_then(|parsed| closing(&parsed, None, end, named));
-        match header.zip(closing) {
-            Some((header, closing)) if header.len() as u64 + closing.len() as u64 <= size => {
-                Ok(Self::NewLog([header, closing].concat()))
-            }
-            _ => refused("a redo log that ends there cannot be made"),
-        }
+        Ok(Self::NewLog(log.restarted(end, &named, keys)?))
     }
 
     pub fn write(&self, log: &RedoLog, end: Lsn) -> Result<()> {

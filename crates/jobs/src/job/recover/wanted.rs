@@ -69,12 +69,6 @@ impl Wanted {
     pub fn read(log: &RedoLog, memory: usize, with_redo: usize, until: Option<Lsn>) -> Result<Self> {
         if log.is_of_blocks() {
             log.check()?;
-            if until.is_some() {
-                return refused("a log of MariaDB 10.5 to 10.7 can be recovered to its end only");
-            }
-        }
-        if until.is_some() && log.is_encrypted() {
-            return refused("an encrypted redo log can be recovered to its end only");
         }
         let (mut wanted, checkpoint) = (Self::new(log, until.is_some()), log.parsed.checkpoint);
         let mut closed_at = None;

@@ -131,7 +131,7 @@ fn mariadb_info(log: &Log, options: &RedoInfoOptions) -> Result<RedoInfo, Error>
     at_checkpoint.extend(log.read(start, missing.min(usize::try_from(at_end - start).unwrap_or(0)))?);
     let key = unlock(log, &file, &keys, &at_checkpoint)?;
     let is_readable = key.is_some() || !info.encrypted;
-    let mut reader = MtrReader::new(&file, key, file.checkpoint.lsn);
+    let mut reader = MtrReader::new(&file, key.clone(), file.checkpoint.lsn);
     let mut count = Count::default();
     let mut take = |mut piece: &[u8]| {
         while let Some(mtr) = reader.next_mtr(&mut piece) {
@@ -141,7 +141,7 @@ fn mariadb_info(log: &Log, options: &RedoInfoOptions) -> Result<RedoInfo, Error>
     };
     log.pieces(from, log.len - from, &mut take)?;
     log.pieces(start, from - start, &mut take)?;
-    info.settle(reader.at(), file.state(&at_checkpoint));
+    info.settle(reader.at(), file.state_with(&at_checkpoint, key.as_ref()));
     if !is_readable {
         info.note = Some("the log is encrypted, and no key was given: its records cannot be told apart".to_owned());
     }

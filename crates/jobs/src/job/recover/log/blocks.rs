@@ -1,14 +1,15 @@
-//! Logs of MariaDB 10.5 to 10.7, which are made of blocks: verified, and closed as a shutdown closes them.
+//! Logs of MariaDB 10.5 to 10.7, which are made of blocks, encrypted or not: verified, and closed as a shutdown closes them.
 
 use std::os::unix::fs::FileExt;
 
 use format::bytes::be;
 use format::page::fil::FIL_PAGE_FILE_FLUSH_LSN;
 use format::redo::block::{LOG_BLOCK_SIZE, LogBlock};
-use format::redo::close_blocks::{clean_slot, last_block};
+use format::redo::close_blocks::{clean_slot, last_block, plain_block, restarted_blocks};
+use format::redo::log_key::LogKey;
 use format::redo::mariadb::Format;
 use format::redo::mtr_reader::MtrReader;
-use format::redo::verify_blocks::BlockVerifier;
+use format::redo::verify_blocks::{BlockVerifier, Misfit};
 use format::redo::verify_mariadb::Segment;
 
 use super::super::error::{Result, damaged, failed, refused};
@@ -44,7 +45,7 @@ impl RedoLog {
                 let mut piece = bytes.as_slice();
                 while let Some(found) = verifier.next_damage(&mut piece) {
                     if found.is_needed {
-                        return self.damaged_at(found.lsn, &found.misfit);
+                        return self.damaged_at(found.lsn, found.misfit);
                     }
                 }
                 if bytes.is_empty() {
@@ -54,15 +55,20 @@ impl RedoLog {
             }
         }
         match verifier.finish() {
-            (Some(found), _) if found.is_needed => self.damaged_at(found.lsn, &found.misfit),
+            (Some(found), _) if found.is_needed => self.damaged_at(found.lsn, found.misfit),
             (_, summary) if summary.end < self.parsed.checkpoint.lsn => {
-                self.damaged_at(summary.end, &"it ends before its newest checkpoint")
+                let (name, end) = (self.path.display(), summary.end);
+                damaged(format!("{name}: the redo log is damaged at LSN {end}: it ends before its newest checkpoint"))
             }
             _ => Ok(()),
         }
     }
 
-    fn damaged_at(&self, lsn: Lsn, why: &dyn std::fmt::Display) -> Result<()> {
+    fn damaged_at(&self, lsn: Lsn, why: Misfit) -> Result<()> {
+        // The server was given another version of its key, which says nothing against the log.
+        if matches!(why, Misfit::OtherKey { .. }) {
+            return refused(format!("{}: the redo log cannot be read from LSN {lsn} on: {why}", self.path.display()));
+        }
         damaged(format!("{}: the redo log is damaged at LSN {lsn}: {why}", self.path.display()))
     }
 
@@ -73,8 +79,15 @@ impl RedoLog {
         if end.0 - end.0 % BLOCK + BLOCK - (checkpoint - checkpoint % BLOCK) > capacity {
             return refused("the redo log is full, and has no room for the block that closes it");
         }
-        let block = self.read_block(end)?.and_then(|(_, found)| last_block(&found, end, &self.header));
+        let block =
+            self.read_block(end)?.and_then(|(_, found)| last_block(&found, end, &self.header, self.key.as_ref()));
         block.map_or_else(|| refused("the redo log cannot be closed"), |block| Ok(block.to_vec()))
+    }
+
+    /// The first bytes of a log that begins with the block of `end`, which that ends.
+    pub(super) fn restarted_block(&self, end: Lsn, renewed: Option<&LogKey>) -> Result<Option<Vec<u8>>> {
+        let keys = self.key.as_ref().zip(renewed);
+        Ok(self.read_block(end)?.and_then(|(_, found)| restarted_blocks(&self.header, &found, end, keys)))
     }
 
     /// Says that everything up to `end` is in the data files: the server starts there, without recovery.
@@ -106,13 +119,18 @@ impl RedoLog {
         loop {
             lsn = Lsn(lsn.0.saturating_add(BLOCK));
             match self.read_block(lsn)? {
-                Some((offset, found)) if LogBlock::parse(&found, lsn).is_some() => offsets.push(offset),
+                Some((offset, found)) if self.is_of_log(&found, lsn) => offsets.push(offset),
                 _ => return Ok(offsets),
             }
         }
     }
 
-    /// The block of an LSN, and its file offset.
+    fn is_of_log(&self, found: &[u8; LOG_BLOCK_SIZE], lsn: Lsn) -> bool {
+        let plain = plain_block(found, lsn, self.key.as_ref());
+        plain.is_some_and(|plain| LogBlock::parse(&plain, lsn).is_some())
+    }
+
+    /// The block of an LSN, and its file offset, as it is there: encrypted, if the log is.
     fn read_block(&self, lsn: Lsn) -> Result<Option<(u64, [u8; LOG_BLOCK_SIZE])>> {
         let Some(offset) = MtrReader::place(&self.parsed, lsn) else { return Ok(None) };
         let bytes = read_up_to(&self.file, offset, LOG_BLOCK_SIZE);
