@@ -114,7 +114,7 @@ impl Plan {
         };
         let copies = Copies::read(datadir, &survey.system, &system.format)?;
         if wanted.rest.is_some() && !copies.later_than(wanted.end).is_empty() {
-            wanted.changed.insert(SpaceId::SYSTEM, ());
+            wanted.changed.insert(SpaceId::SYSTEM);
         }
         let rest = wanted.rest.as_ref();
         rest.map_or(Ok(()), |rest| rest.check_files(datadir, &wanted, &survey))?;
@@ -122,14 +122,14 @@ impl Plan {
         let mut spaces = BTreeMap::new();
         // Also those that change later only: are they as they should be?
         let later = rest.map(Rest::spaces).unwrap_or_default();
-        for &space in wanted.changed.keys().chain(&later).filter(|space| !wanted.deleted.contains_key(space)) {
+        for &space in wanted.changed.iter().chain(&later).filter(|space| !wanted.deleted.contains(space)) {
             spaces.insert(space, find.space(space, system.format.logical())?);
         }
         crypt::prove(datadir, spaces.values_mut(), survey.files.values().flatten(), wanted.cipher, keys)?;
         let mut plan = Self { wanted, spaces, copies, checkpoint, outside: survey.outside };
         plan.wanted.rest.as_ref().map_or(Ok(()), |rest| rest.check_pages(datadir, &plan))?;
         let changed = &plan.wanted.changed;
-        plan.spaces.retain(|space, _| changed.contains_key(space));
+        plan.spaces.retain(|space, _| changed.contains(space));
         check_outside(datadir, &plan)?;
         Ok(plan)
     }

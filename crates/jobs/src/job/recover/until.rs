@@ -14,7 +14,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::mem::size_of;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt, fchown};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use flow::rewrite::RewriteOptions;
@@ -30,7 +30,7 @@ use super::error::{Result, damaged, failed, refused};
 use super::files::Files;
 use super::log::RedoLog;
 use super::outside::Outside;
-use super::place::sync_directory_of;
+use super::place::{make_like, sync_directory_of};
 use super::plan::{Plan, Space};
 use super::survey::{Head, Survey};
 use super::wanted::Wanted;
@@ -273,12 +273,11 @@ impl Ending {
 fn replace(log: &RedoLog, bytes: &[u8]) -> Result<()> {
     // Where the name is a link, the file is replaced, not the link.
     let old = fs::canonicalize(&log.path).map_err(failed(&log.path, "looking for the redo log"))?;
-    let owner = fs::metadata(&old).map_err(failed(&old, "looking at the redo log"))?;
+    let like = fs::metadata(&old).map_err(failed(&old, "looking at the redo log"))?;
     let new = old.with_file_name(NEW_LOG);
-    let make = || {
-        let file = File::create(&new)?;
-        fchown(&file, Some(owner.uid()), Some(owner.gid()))?;
-        file.set_permissions(owner.permissions())?;
+    let file = File::create(&new).map_err(failed(&new, "making the new redo log"))?;
+    make_like(&new, &like)?;
+    let write = || {
         // Where space cannot be reserved the file has its length all the same.
         if fallocate(&file, FallocateFlags::empty(), 0, log.parsed.size) == Err(rustix::io::Errno::NOSPC) {
             return Err(rustix::io::Errno::NOSPC.into());
@@ -287,7 +286,7 @@ fn replace(log: &RedoLog, bytes: &[u8]) -> Result<()> {
         file.write_all_at(bytes, 0)?;
         file.sync_all()
     };
-    make().map_err(failed(&new, "writing the new redo log"))?;
+    write().map_err(failed(&new, "writing the new redo log"))?;
     fs::rename(&new, &old).map_err(failed(&old, "replacing the redo log"))?;
     sync_directory_of(&old)
 }

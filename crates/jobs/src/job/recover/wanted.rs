@@ -1,6 +1,6 @@
 //! What a log says of tablespaces and pages: read once, before anything else.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -42,8 +42,8 @@ pub(super) struct Wanted {
     /// Where the log ends with nothing but names: where those begin.
     named_from: Option<Lsn>,
     /// Tablespaces with redo.
-    pub changed: BTreeMap<SpaceId, ()>,
-    pub deleted: HashMap<SpaceId, ()>,
+    pub changed: BTreeSet<SpaceId>,
+    pub deleted: HashSet<SpaceId>,
     /// From where on the redo of a page counts.
     pub voids: Voids,
     /// All of it, if it fits into memory.
@@ -152,8 +152,8 @@ impl Wanted {
             names: HashMap::new(),
             owners: HashMap::new(),
             named_from: None,
-            changed: BTreeMap::new(),
-            deleted: HashMap::new(),
+            changed: BTreeSet::new(),
+            deleted: HashSet::new(),
             voids: Voids::default(),
             redo: None,
             load: Load::default(),
@@ -176,7 +176,7 @@ impl Wanted {
         self.is_clean = self.mtrs == 0 && log.is_closed_at(scan.at())?;
         self.names_checkpoint |= self.is_clean;
         if !self.is_clean {
-            self.changed.insert(SpaceId::SYSTEM, ());
+            self.changed.insert(SpaceId::SYSTEM);
         }
         Ok(())
     }
@@ -254,7 +254,7 @@ impl Wanted {
     }
 
     fn add_change(&mut self, id: PageId, effect: Effect, start: Lsn) {
-        self.changed.insert(id.space, ());
+        self.changed.insert(id.space);
         if self.may_end_before {
             self.anew.add(id, effect);
         }
@@ -271,12 +271,12 @@ impl Wanted {
         match *record {
             FileRecord::Create { space, name } | FileRecord::Modify { space, name } => self.add_name(space, name),
             FileRecord::Rename { space, from, to } => {
-                self.changed.insert(space, ());
+                self.changed.insert(space);
                 self.add_name(space, from);
                 self.add_name(space, to);
             }
             FileRecord::Delete { space, .. } => {
-                self.deleted.insert(space, ());
+                self.deleted.insert(space);
             }
             FileRecord::Checkpoint(_) | FileRecord::Padding => {}
         }
@@ -312,6 +312,6 @@ impl Wanted {
 
     /// Whether the redo of the mini-transaction that began at `start` is of use for a page.
     pub fn is_of_use(&self, id: PageId, start: Lsn) -> bool {
-        !self.deleted.contains_key(&id.space) && self.voids.spare(id, start)
+        !self.deleted.contains(&id.space) && self.voids.spare(id, start)
     }
 }
