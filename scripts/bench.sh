@@ -244,7 +244,8 @@ recover() {
     local recover_memory pair row wall
     [ $can_drop = yes ] || { say 'Not measured: the page cache cannot be dropped by this user.'; return; }
     heading "\`innokit recover\` of a crashed datadir: $("$innokit" redo info "$data/.crash/mariadb" | sed -n 's/^state *to recover: //p'), $("$innokit" redo info "$data/.crash/mariadb" | sed -n 's/^after it *//p')"
-    for recover_memory in 512M 1G 3G; do
+    # The first is what a server has that nobody gave any; with the last it keeps every page in memory.
+    for recover_memory in 128M 512M 3G; do
         : >"$work/rows"
         for ((pair = 0; pair < pairs; pair++)); do
             crashed_copy ours

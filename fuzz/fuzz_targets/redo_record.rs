@@ -1,13 +1,18 @@
 //! Records of MariaDB's redo log from arbitrary bytes: no panic, records lie one behind the other, and those of one page read the
-//! same by themselves as among the others, which is how recovery keeps them.
+//! same by themselves as among the others, which is how recovery keeps them; and each is about what it is read as.
 #![no_main]
 
 use std::collections::BTreeMap;
 
-use format::redo::record::{Change, RedoRecord, records};
+use format::redo::record::{Change, RedoRecord, records, subjects};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
+    let (mut all, mut about, mut place) = (records(input), subjects(input), 0);
+    while let Some(Ok(record)) = all.next() {
+        let from = std::mem::replace(&mut place, all.position());
+        assert_eq!(about.next(), Some((record.subject(), from..place)));
+    }
     let mut at = 0;
     let mut pages: BTreeMap<_, (Vec<u8>, Vec<Change<'_>>)> = BTreeMap::new();
     for record in records(input) {
