@@ -12,6 +12,10 @@ use rustix::io::Errno;
 use crate::FileId;
 use crate::counters::{WorkerCounters, add};
 
+/// What offsets and lengths of requests past the page cache must be multiples of, bytes: enough for devices with blocks of 512 and of
+/// 4096.
+pub const DIRECT_ALIGN: u32 = 4096;
+
 /// The files of a run: where they are, and how long they were when somebody looked.
 ///
 /// A file is opened by the worker that first wants a block of it, shared with the workers that want others, and closed
@@ -244,7 +248,8 @@ impl FileHandle {
         Self { file: Arc::new(OpenFile::new(buffered, Some(past))), direct }
     }
 
-    /// The same, past the page cache where the file system can; the file was opened through it, for writing too if that is asked for.
+    /// The same, past the page cache where the file system can: requests are multiples of [`DIRECT_ALIGN`] then. The file was opened
+    /// through it, for writing too if that is asked for.
     #[must_use]
     pub fn past_cache(file: impl Into<OwnedFd>, for_writing: bool) -> Self {
         let file = file.into();

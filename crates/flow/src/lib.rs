@@ -58,7 +58,7 @@ mod workers;
 pub use buffer::{Buffer, BufferPool};
 pub use cache::PageCache;
 pub use counters::{Counters, Counts, WorkerCounters};
-pub use files::{FileHandle, FileSet};
+pub use files::{DIRECT_ALIGN, FileHandle, FileSet};
 pub use gather::{Gather, GatherPlan, Gathered, ReadAhead, Want};
 pub use options::{Engine, IoMode, OptionsError, ReadOptions};
 pub use plan::{BLOCK_ALIGN, Block, Cursor, FileId, Plan};

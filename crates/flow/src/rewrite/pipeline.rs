@@ -10,14 +10,12 @@ use super::crew::{Crew, Done, Job};
 use super::shadow::{self, Block, Place};
 use super::{Changes, RESERVE, RewriteError, Rewriter, RunError, Stretch, Target, chain_number};
 use crate::queue::{Completion, Operation, Request};
-use crate::{Buffer, FileId};
+use crate::{Buffer, DIRECT_ALIGN, FileId};
 
 /// The token of the sync after which a batch of the shadow is durable.
 const BATCH_SYNCED: u64 = u64::MAX;
 /// The token of the sync of a file is this and its number: below are those of the slots.
 const FILE_SYNCED: u64 = 1 << 32;
-/// What a direct request must be a multiple of.
-const DIRECT_ALIGN: u32 = 4096;
 /// A batch is begun when one of so many buffers waits for it.
 const BATCH_PART: usize = 4;
 

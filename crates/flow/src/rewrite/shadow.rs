@@ -19,10 +19,10 @@
 
 use crc_fast::{CrcAlgorithm, Digest};
 
-use crate::FileId;
+use crate::{DIRECT_ALIGN, FileId};
 
 /// Where batches begin: a direct write must be aligned.
-pub(super) const ALIGN: usize = 4096;
+pub(super) const ALIGN: usize = DIRECT_ALIGN as usize;
 pub(super) const HEADER_SIZE: usize = 64;
 const MAGIC: &[u8; 8] = b"INNOKRW1";
 const HEADER_CHECKED: usize = 60;

@@ -119,6 +119,11 @@ pub(crate) fn tail(blocks: &[u8], lsn: Lsn, trailer: usize, enough: usize) -> Ta
     tail
 }
 
+/// The first LSN of the block in which one lies.
+pub(crate) const fn block_start(lsn: Lsn) -> Lsn {
+    Lsn(lsn.0 - lsn.0 % LOG_BLOCK_SIZE as u64)
+}
+
 /// Of an LSN within its block.
 pub(crate) fn offset_in_block(lsn: Lsn) -> usize {
     usize::try_from(lsn.0 % LOG_BLOCK_SIZE as u64).unwrap_or(0)

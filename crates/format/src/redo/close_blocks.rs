@@ -20,7 +20,7 @@ use crate::bytes::be;
 use crate::page::checksum::crc32c;
 use crate::redo::block::{
     FLUSH_BIT, LOG_BLOCK_CHECKSUM, LOG_BLOCK_EPOCH_NO, LOG_BLOCK_FIRST_REC_GROUP, LOG_BLOCK_HDR_DATA_LEN,
-    LOG_BLOCK_HDR_NO, LOG_BLOCK_HDR_SIZE, LOG_BLOCK_SIZE, LogBlock, block_number, offset_in_block,
+    LOG_BLOCK_HDR_NO, LOG_BLOCK_HDR_SIZE, LOG_BLOCK_SIZE, LogBlock, block_number, block_start, offset_in_block,
 };
 use crate::redo::check_crc;
 use crate::redo::log_key::{BLOCKS_KEY, LogKey};
@@ -37,7 +37,7 @@ pub fn plain_block(found: &[u8; LOG_BLOCK_SIZE], lsn: Lsn, key: Option<&LogKey>)
     let mut plain = *found;
     if let Some(key) = key {
         check_crc(found, LOG_BLOCK_CHECKSUM).ok()?;
-        key.open_block(&mut plain, start_of(lsn));
+        key.open_block(&mut plain, block_start(lsn));
         seal(&mut plain)?;
     }
     Some(plain)
@@ -73,7 +73,7 @@ pub fn last_block(
     }
     be::put_u16(&mut bytes, LOG_BLOCK_HDR_DATA_LEN, len)?;
     if let Some(key) = key {
-        key.seal_block(&mut bytes, start_of(end));
+        key.seal_block(&mut bytes, block_start(end));
     }
     seal(&mut bytes)?;
     Some(bytes)
@@ -99,14 +99,14 @@ pub fn restarted_blocks(
 ) -> Option<Vec<u8>> {
     let (old, renewed) = keys.unzip();
     let mut new = header.get(..LOG_BLOCK_SIZE)?.to_vec();
-    be::put_u64(&mut new, LOG_HEADER_START_LSN, start_of(end).0)?;
+    be::put_u64(&mut new, LOG_HEADER_START_LSN, block_start(end).0)?;
     seal(new.first_chunk_mut()?)?;
     new.resize(BLOCKS_START as usize, 0);
     let (mut slot, at) = next_slot(header, end, BLOCKS_START + offset_in_block(end) as u64)?;
     let mut block = plain_block(&last_block(found, end, header, old)?, end, old)?;
     if let Some(key) = renewed {
         key.put_message(&mut slot, BLOCKS_KEY)?;
-        key.seal_block(&mut block, start_of(end));
+        key.seal_block(&mut block, block_start(end));
     }
     seal(&mut slot)?;
     seal(&mut block)?;
@@ -135,11 +135,6 @@ pub(super) fn newest_slot(header: &[u8]) -> Option<(usize, u64)> {
         Some((at, be::u64_at(slot, BLOCKS_CHECKPOINT_NO)?))
     });
     slots.max_by_key(|&(_, number)| number)
-}
-
-/// Of the block in which an LSN lies.
-const fn start_of(lsn: Lsn) -> Lsn {
-    Lsn(lsn.0 - lsn.0 % LOG_BLOCK_SIZE as u64)
 }
 
 fn seal(block: &mut [u8; LOG_BLOCK_SIZE]) -> Option<()> {

@@ -24,7 +24,7 @@ use crate::redo::block::{
     FLUSH_BIT, LOG_BLOCK_CHECKSUM, LOG_BLOCK_HDR_SIZE, LOG_BLOCK_SIZE, LogBlock, offset_in_block,
 };
 use crate::redo::close_blocks::{newest_slot, plain_block};
-use crate::redo::mariadb::{self, BLOCKS_CHECKPOINT_LSN, BLOCKS_SLOTS, Format, LogFile, StreamEncryption};
+use crate::redo::mariadb::{self, Format, LogFile, StreamEncryption};
 use crate::redo::mtr_reader::MtrReader;
 use crate::redo::record::{FileRecord, RedoRecord, frame, payload_of_pages};
 use crate::types::Lsn;
@@ -102,9 +102,8 @@ impl KeyInformation {
             let (message, nonce) = (*fields.get(KEY_MESSAGE..)?.first_chunk()?, *fields.get(24..)?.first_chunk()?);
             return Some(Self { version: be::u32_at(fields, 4)?, message, nonce });
         }
-        let slots = BLOCKS_SLOTS.iter().filter_map(|&at| header.get(at..at + LOG_BLOCK_SIZE));
-        let mut newest = slots.filter(|slot| be::u64_at(slot, BLOCKS_CHECKPOINT_LSN) == Some(file.checkpoint.lsn.0));
-        let fields = newest.next()?.get(BLOCKS_KEY..)?;
+        let (newest, _) = newest_slot(header)?;
+        let fields = header.get(newest + BLOCKS_KEY..)?;
         let (nonce, message) = (*fields.get(4..)?.first_chunk()?, *fields.get(KEY_MESSAGE..)?.first_chunk()?);
         Some(Self { version: be::u32_at(fields, 0)?, message, nonce })
     }
@@ -159,6 +158,9 @@ impl LogKey {
     /// encrypt fewer than 16 bytes in the same way, which may be all that the server wrote at the checkpoint.
     #[must_use]
     pub fn settle(self, file: &LogFile, from: Lsn, bytes: &[u8]) -> Self {
+        if self.is_sure {
+            return self;
+        }
         let makes_sense = |mode| {
             let (key, mut bytes) = (Self { mode, ..self.clone() }, bytes);
             let mut reader = MtrReader::new(file, Some(key), from);
@@ -170,7 +172,6 @@ impl LogKey {
             true
         };
         match MODES.map(makes_sense) {
-            _ if self.is_sure => self,
             [true, false] => Self { mode: CipherMode::Cbc, is_sure: true, ..self },
             [false, true] => Self { mode: CipherMode::Ctr, is_sure: true, ..self },
             _ => self,

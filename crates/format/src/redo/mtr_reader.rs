@@ -15,7 +15,7 @@ use crate::page::checksum::crc32c;
 use crate::pieces::{gather, take};
 use crate::redo::block::{
     FLUSH_BIT, LOG_BLOCK_CHECKSUM, LOG_BLOCK_HDR_DATA_LEN, LOG_BLOCK_HDR_NO, LOG_BLOCK_HDR_SIZE, LOG_BLOCK_SIZE,
-    block_number, offset_in_block,
+    block_number, block_start, offset_in_block,
 };
 use crate::redo::log_key::LogKey;
 use crate::redo::mariadb::{Format, LogFile, StreamEncryption};
@@ -131,7 +131,7 @@ impl MtrReader {
             Format::Blocks { encrypted } => {
                 let trailer = if encrypted { BLOCK_TRAILER_ENCRYPTED } else { BLOCK_TRAILER };
                 let skip = offset_in_block(from).max(LOG_BLOCK_HDR_SIZE);
-                let next = Lsn(from.0 - from.0 % LOG_BLOCK_SIZE as u64);
+                let next = block_start(from);
                 let at = Lsn(next.0.saturating_add(skip as u64));
                 (Framing::Blocks { next, block: Vec::new(), trailer, skip }, at)
             }

@@ -14,7 +14,7 @@ use crate::page::checksum::{NO_CHECKSUM_MAGIC, crc32c};
 use crate::pieces::{gather, take};
 use crate::redo::block::{
     FLUSH_BIT, LOG_BLOCK_CHECKSUM, LOG_BLOCK_EPOCH_NO, LOG_BLOCK_HDR_DATA_LEN, LOG_BLOCK_HDR_NO, LOG_BLOCK_HDR_SIZE,
-    LOG_BLOCK_SIZE, block_number, offset_in_block,
+    LOG_BLOCK_SIZE, block_number, block_start, offset_in_block,
 };
 use crate::redo::log_key::LogKey;
 use crate::types::Lsn;
@@ -264,7 +264,7 @@ impl BlockVerifier {
         match (self.run.take(), short) {
             // A misfit behind a block that was not full is explained by it: the log went on, and both are old.
             (run, Some(used)) => {
-                let lsn = Lsn(before.0 - before.0 % LOG_BLOCK_SIZE as u64);
+                let lsn = block_start(before);
                 let blocks = 1 + run.map_or(0, |run| run.blocks);
                 let misfit = Misfit::OldVersion { len: used };
                 Some(self.damaged(BlockDamage { lsn, blocks, misfit, is_needed: true }))

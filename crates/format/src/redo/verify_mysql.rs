@@ -11,7 +11,7 @@
 use thiserror::Error;
 
 use crate::redo::RedoError;
-use crate::redo::block::LOG_BLOCK_SIZE;
+use crate::redo::block::{LOG_BLOCK_SIZE, block_start};
 use crate::redo::mysql::{LOG_FILE_HDR_SIZE, LogFile, newest_checkpoint};
 use crate::redo::verify_blocks::{BlockScheme, BlockVerifier};
 use crate::types::Lsn;
@@ -153,7 +153,7 @@ fn plan_ring(files: &[LogFile]) -> Result<Plan, RedoError> {
         first.len -= ahead;
         segments.push(last);
     }
-    let start = Lsn(checkpoint.lsn.0 - checkpoint.lsn.0 % LOG_BLOCK_SIZE as u64);
+    let start = block_start(checkpoint.lsn);
     let verifier = BlockVerifier::new(BlockScheme::MySqlRing, start, checkpoint.lsn);
     Ok(Plan { segments, breaches, checkpoint: checkpoint.lsn, verifier })
 }

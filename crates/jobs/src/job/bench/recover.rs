@@ -200,7 +200,7 @@ impl Bench<'_> {
         let mut all = Vec::new();
         for (name, tuning) in steps {
             self.step(format!("simulated: {name}"))?;
-            all.push(on_clock(self.datadir, self.options.memory, tuning, sim)?.0);
+            all.push(on_clock(self.datadir, self.options.memory, tuning, sim)?);
         }
         Ok(all)
     }

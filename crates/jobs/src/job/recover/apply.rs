@@ -18,7 +18,7 @@ use super::files::Files;
 use super::log::{RedoLog, Scan};
 use super::plan::{Plan, Space};
 use super::stretches::{Planned, stretches};
-use crate::redo_batch::RedoBatch;
+use crate::redo_batch::{PageRedo, RedoBatch};
 
 /// Parts of the pages at most. To read a page again costs less than to read the log for the hundredth time.
 const PARTS_MAX: usize = 64;
@@ -299,7 +299,8 @@ struct Apply<'r> {
 
 impl Task for Apply<'_> {
     fn on(&self, page: &mut [u8], id: PageId, space: &Space, desk: &mut Desk) -> Result<Done> {
-        let is_void = self.batch.redo(id).is_void;
+        let redo = self.batch.redo(id);
+        let is_void = redo.is_void;
         if is_void {
             page.fill(0);
         } else {
@@ -307,7 +308,7 @@ impl Task for Apply<'_> {
             desk.open(page, id, space, self.plan)?;
             in_the_past(page, id, space, self.plan.wanted.end)?;
         }
-        let (counter, done) = match self.apply(page, id, space)? {
+        let (counter, done) = match apply(page, id, space, redo)? {
             Outcome::Unchanged => (&self.tally.unchanged, Done::Nothing),
             Outcome::Freed => (&self.tally.freed, Done::Nothing),
             Outcome::Changed(_) if is_void => (&self.tally.changed, Done::Made),
@@ -318,21 +319,19 @@ impl Task for Apply<'_> {
     }
 }
 
-impl Apply<'_> {
-    fn apply(&self, page: &mut [u8], id: PageId, space: &Space) -> Result<Outcome> {
-        let (format, name) = (&space.format, space.path.display());
-        let mut replay = Replay::onto(page, id, format)
-            .map_err(|error| RecoverError::Damaged(format!("{name}: page {}: {error}", id.page_no)))?;
-        for mtr in self.batch.redo(id) {
-            replay.apply(&mtr).map_err(|error| at_lsn(space, id, mtr.start, &error))?;
-        }
-        let outcome = replay.finish();
-        if matches!(outcome, Outcome::Changed(_)) {
-            let sealed = space.crypt.seal(page, id, format);
-            sealed.map_err(|error| RecoverError::Refused(format!("{name}: page {}: {error}", id.page_no)))?;
-        }
-        Ok(outcome)
+fn apply(page: &mut [u8], id: PageId, space: &Space, redo: PageRedo<'_>) -> Result<Outcome> {
+    let (format, name) = (&space.format, space.path.display());
+    let mut replay = Replay::onto(page, id, format)
+        .map_err(|error| RecoverError::Damaged(format!("{name}: page {}: {error}", id.page_no)))?;
+    for mtr in redo {
+        replay.apply(&mtr).map_err(|error| at_lsn(space, id, mtr.start, &error))?;
     }
+    let outcome = replay.finish();
+    if matches!(outcome, Outcome::Changed(_)) {
+        let sealed = space.crypt.seal(page, id, format);
+        sealed.map_err(|error| RecoverError::Refused(format!("{name}: page {}: {error}", id.page_no)))?;
+    }
+    Ok(outcome)
 }
 
 /// What a core needs for one page after the other.

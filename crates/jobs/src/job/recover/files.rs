@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use flow::rewrite::Target;
-use flow::{FileHandle, FileId};
+use flow::{DIRECT_ALIGN, FileHandle, FileId};
 use format::{PageId, SpaceFormat, SpaceId};
 
 use super::apply::offset_of;
@@ -15,9 +15,6 @@ use super::error::{Result, failed, refused};
 use super::outside::{self, Outside};
 use super::place::{make_directories, make_like, sync_directory_of};
 use super::plan::{Part, Plan, Space};
-
-/// Past the page cache a request must be a multiple of this.
-const DIRECT_ALIGN: usize = 4096;
 
 /// A file of a tablespace.
 #[derive(Debug)]
@@ -157,7 +154,7 @@ impl Files {
 
 /// Pages need not be copied through the page cache if they are large enough to go past it.
 fn handle_of(file: File, space: &Space, for_writing: bool) -> FileHandle {
-    let is_aligned = space.format.physical().bytes() >= DIRECT_ALIGN;
+    let is_aligned = space.format.physical().bytes() >= DIRECT_ALIGN as usize;
     if is_aligned { FileHandle::past_cache(file, for_writing) } else { FileHandle::of_file(file, false) }
 }
 

@@ -21,7 +21,7 @@ use format::redo::verify_mariadb::{self, StreamDamage, StreamVerifier, Verifier}
 use format::redo::{self, Kind};
 use format::{Lsn, SpaceId};
 
-pub(super) use self::scan::{Scan, Scanned};
+pub(super) use self::scan::{Scan, Scanned, file_record};
 use super::Tuning;
 use super::error::{Result, damaged, failed, refused};
 use super::outside::Outside;

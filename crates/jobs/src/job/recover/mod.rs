@@ -11,7 +11,7 @@
 //! place of the log, and finds every page whole. What unfinished transactions did is undone by the server at its next start.
 //!
 //! A log whose redo does not fit into memory is read once for each part of the pages (`load`), so that each page is read and written
-//! once. Only where not even the redo of a few pages fits, a part takes several rounds, each of as many mini-transactions as fit. What
+//! once. Only where there would be too many parts, one part takes several rounds, each of as many mini-transactions as fit. What
 //! a round may apply depends on the rest of the log too (`voids`), which the plan has read; so the bytes at the end are always the same.
 //!
 //! Encrypted logs and tablespaces are recovered with the server's keys, and stay encrypted (`crypt`). Ending before the log does:

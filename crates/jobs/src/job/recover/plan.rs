@@ -147,7 +147,7 @@ struct Find<'p> {
 
 impl Find<'_> {
     fn space(&self, space: SpaceId, logical: PageSize) -> Result<Space> {
-        let names = self.wanted.names.get(&space).map(Vec::as_slice).unwrap_or_default();
+        let names = self.wanted.names_of(space);
         let found = self.survey.files.get(&space).map(Vec::as_slice).unwrap_or_default();
         if let (true, [one, other, ..]) = (names.is_empty(), found) {
             let (one, other) = (one.display(), other.display());
@@ -207,8 +207,7 @@ impl Find<'_> {
             return Ok(false);
         }
         let Some(head) = Head::read(&path_now)? else { return Ok(true) };
-        let names = self.wanted.names.get(&head.format.space());
-        Ok(names.and_then(|names| names.last()).is_none_or(|last| last == path))
+        Ok(self.wanted.names_of(head.format.space()).last().is_none_or(|last| last == path))
     }
 
     /// The head of a file whose first page is torn, from its copy; `None` if the log makes it anew.

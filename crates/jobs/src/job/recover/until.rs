@@ -20,15 +20,15 @@ use std::path::{Path, PathBuf};
 use flow::rewrite::RewriteOptions;
 use format::codec::Scratch;
 use format::keyring::KeyStore;
-use format::redo::record::{Change, Effect, FileRecord, Mtr, RedoRecord};
+use format::redo::record::{Effect, FileRecord, Mtr, Subject};
 use format::{Lsn, PageId, SpaceId, Verdict};
 use rustix::fs::{FallocateFlags, fallocate};
 
 use super::apply::Work;
 use super::engine;
-use super::error::{Result, damaged, failed, refused};
+use super::error::{Result, failed, refused};
 use super::files::Files;
-use super::log::RedoLog;
+use super::log::{RedoLog, Scanned, file_record};
 use super::outside::Outside;
 use super::place::{make_like, sync_directory_of};
 use super::plan::{Plan, Space};
@@ -88,22 +88,22 @@ impl Rest {
     }
 
     /// Takes in a mini-transaction that ends behind the end. `checkpoint` is that of the log.
-    pub fn add(&mut self, mtr: &Mtr<'_>, checkpoint: Lsn, outside: Outside) -> Result<()> {
+    pub fn add(&mut self, scanned: &Scanned<'_>, checkpoint: Lsn, outside: Outside) {
         self.mtrs += 1;
-        for record in mtr.records() {
-            match record {
-                Err(error) => return damaged(format!("the redo log at LSN {}: {error}", mtr.start)),
-                Ok(RedoRecord::File(record)) => self.add_file(&record, mtr, checkpoint, outside),
-                Ok(RedoRecord::Page(record)) if matches!(record.change, Change::Trim) => {
-                    self.trimmed.push((record.id.space, mtr.start));
+        let mtr = &scanned.mtr;
+        for (subject, bytes) in scanned.records() {
+            match subject {
+                Subject::File => {
+                    let record = file_record(bytes);
+                    record.into_iter().for_each(|record| self.add_file(&record, mtr, checkpoint, outside));
                 }
-                Ok(RedoRecord::Page(record)) => {
-                    let is_init = matches!(record.change, Change::Init);
-                    self.pages.entry(record.id).or_insert(First { lsn: mtr.start, is_init });
+                Subject::Page(id, Effect::Trims) => self.trimmed.push((id.space, mtr.start)),
+                Subject::Page(id, effect) => {
+                    let is_init = effect == Effect::Inits;
+                    self.pages.entry(id).or_insert(First { lsn: mtr.start, is_init });
                 }
             }
         }
-        Ok(())
     }
 
     fn add_file(&mut self, record: &FileRecord<'_>, mtr: &Mtr<'_>, checkpoint: Lsn, outside: Outside) {

@@ -6,12 +6,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use format::codec::CipherMode;
-use format::redo::record::{Effect, FileRecord, Mtr, RedoRecord, Subject, records};
+use format::redo::record::{Effect, FileRecord, Mtr, RedoRecord, Subject};
 use format::{Lsn, PageId, SpaceId};
 
 use super::error::{Result, damaged, refused};
 use super::load::Load;
-use super::log::{RedoLog, Scan, Scanned};
+use super::log::{RedoLog, Scan, Scanned, file_record};
 use super::outside::Outside;
 use super::until::{Anew, Rest};
 use super::voids::Voids;
@@ -79,7 +79,7 @@ impl Wanted {
                 let mtr = &scanned.mtr;
                 if let Some(until) = until.filter(|&until| mtr.end > until) {
                     let outside = wanted.outside;
-                    wanted.rest.get_or_insert_with(|| Rest::new(until)).add(mtr, checkpoint.lsn, outside)?;
+                    wanted.rest.get_or_insert_with(|| Rest::new(until)).add(scanned, checkpoint.lsn, outside);
                 } else {
                     wanted.mtrs += 1;
                     closed_at = wanted.add(scanned, checkpoint.lsn, redo.as_mut())?;
@@ -216,7 +216,7 @@ impl Wanted {
         for (subject, bytes) in scanned.records() {
             match subject {
                 Subject::File => {
-                    let Some(Ok(RedoRecord::File(record))) = records(bytes).next() else { continue };
+                    let Some(record) = file_record(bytes) else { continue };
                     if let (Some(redo), Some(adding)) = (&mut redo, &mut adding) {
                         redo.add_record(adding, &RedoRecord::File(record));
                     }

@@ -18,7 +18,7 @@ use flow::queue::OpenQueue;
 use flow::{BLOCK_ALIGN, Block, Counters, FileId, Reader};
 use format::redo::mariadb::START_OFFSET;
 use format::redo::mtr_reader::MtrReader;
-use format::redo::record::{Effect, Mtr, Subject, subjects};
+use format::redo::record::{Effect, FileRecord, Mtr, RedoRecord, Subject, records, subjects};
 use format::{Lsn, PageId};
 
 use super::super::error::{RecoverError, Result, damaged, failed, refused};
@@ -67,29 +67,25 @@ impl RedoLog {
     pub fn scan<T>(&self, filter: Option<Filter<'_>>, work: impl FnOnce(&mut Scan<'_>) -> Result<T>) -> Result<T> {
         let (stretches, counters) = (self.lap(), Counters::new(1));
         let plan = LogPlan::new(&stretches, self.options.block_size);
+        let (plan, stretches, counters) = (&plan, &stretches, counters.worker(0));
+        let mtrs = MtrReader::new(&self.parsed, self.key.clone(), self.parsed.checkpoint.lsn);
+        let at = mtrs.at();
+        let framer = |reader| Framer { log: self, filter, stretches, stretch: 0, reader, mtrs };
         // Time that is simulated goes on with every request: those must come in one order.
         if let Some(clock) = &self.clock {
             let engines = [clock as &dyn OpenQueue];
-            let reader = Reader::with_engines(&self.files, &plan, &self.options, counters.worker(0), &engines);
+            let reader = Reader::with_engines(&self.files, plan, &self.options, counters, &engines);
             let reader = reader.map_err(|error| self.unread(io::Error::other(error)))?;
-            let framer = Framer { log: self, filter, stretches: &stretches, stretch: 0, reader, mtrs: self.mtrs() };
-            return work(&mut Scan::of(Feed::Here(Box::new(framer)), self));
+            return work(&mut Scan::from(at, Feed::Here(Box::new(framer(reader)))));
         }
         thread::scope(|scope| {
             let ((give, take), (give_back, empty)) = (channel(), channel());
             (0..CHUNKS).for_each(|_| drop(give_back.send(Chunk::default())));
-            let (plan, stretches, counters) = (&plan, &stretches, &counters);
-            scope.spawn(move || {
-                let reader = Reader::new(&self.files, plan, &self.options, counters.worker(0));
-                match reader {
-                    Ok(reader) => {
-                        let framer = Framer { log: self, filter, stretches, stretch: 0, reader, mtrs: self.mtrs() };
-                        framer.feed(&give, &empty);
-                    }
-                    Err(error) => drop(give.send(Err(self.unread(io::Error::other(error))))),
-                }
+            scope.spawn(move || match Reader::new(&self.files, plan, &self.options, counters) {
+                Ok(reader) => framer(reader).feed(&give, &empty),
+                Err(error) => drop(give.send(Err(self.unread(io::Error::other(error))))),
             });
-            work(&mut Scan::of(Feed::Thread { chunks: take, give_back }, self))
+            work(&mut Scan::from(at, Feed::Thread { chunks: take, give_back }))
         })
     }
 
@@ -98,10 +94,6 @@ impl RedoLog {
         let from = MtrReader::place(&self.parsed, self.parsed.checkpoint.lsn).unwrap_or(START_OFFSET as u64);
         let lap = [from..self.parsed.size, self.parsed.payload_start()..from];
         lap.into_iter().filter(|stretch| !stretch.is_empty()).collect()
-    }
-
-    fn mtrs(&self) -> MtrReader {
-        MtrReader::new(&self.parsed, self.key.clone(), self.parsed.checkpoint.lsn)
     }
 
     fn unread(&self, error: impl Into<Arc<io::Error>>) -> RecoverError {
@@ -158,6 +150,14 @@ impl<'c> Scanned<'c> {
         self.records
             .iter()
             .filter_map(move |record| Some((record.subject, bytes.get(record.from as usize..record.to as usize)?)))
+    }
+}
+
+/// A record about a file, out of the bytes of one.
+pub(in super::super) fn file_record(bytes: &[u8]) -> Option<FileRecord<'_>> {
+    match records(bytes).next() {
+        Some(Ok(RedoRecord::File(record))) => Some(record),
+        _ => None,
     }
 }
 
@@ -277,8 +277,8 @@ pub(in super::super) struct Scan<'s> {
 }
 
 impl<'s> Scan<'s> {
-    fn of(feed: Feed<'s>, log: &RedoLog) -> Self {
-        Self { feed, chunk: Chunk::default(), next: 0, at: log.mtrs().at() }
+    fn from(at: Lsn, feed: Feed<'s>) -> Self {
+        Self { feed, chunk: Chunk::default(), next: 0, at }
     }
 
     /// Hands mini-transactions to `take` until that returns `false`; whether the log goes on.
