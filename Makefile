@@ -1,29 +1,45 @@
 # What a contributor runs. Each target installs what it needs (Debian, as root; other systems: see README.md).
-.PHONY: demo test test-arm lint bench servers fixtures datadirs
+.PHONY: demo test test-arm soak fuzz lint bench servers readers fixtures datadirs dist test-dist
 
 CARGO ?= cargo
 DATADIRS ?= target/datadirs
 
 demo: ## build innokit and let it find a planted damage in real tablespaces of both servers
-	$(CARGO) run --quiet --release -p innokit -- demo
+	$(CARGO) run --quiet --profile demo -p innokit -- demo
 
-test: servers datadirs ## every test, those against real servers among them
-	INNOKIT_DATADIRS=$(abspath $(DATADIRS)) $(CARGO) test --workspace
+test: servers readers datadirs ## every test; those that read what real servers wrote run here only (`cargo test` runs the others)
+	INNOKIT_DATADIRS=$(abspath $(DATADIRS)) $(CARGO) test --workspace --features innokit/parquet
 
 test-arm: ## the tests that need no server, built for AArch64 and run under emulation; what is left out and why: the script's head
 	scripts/test-arm.sh
 
+soak: servers datadirs ## the random parts of the tests again and again, for SECONDS: make soak SECONDS=3600
+	INNOKIT_DATADIRS=$(abspath $(DATADIRS)) scripts/soak.sh $(or $(SECONDS),600)
+
+fuzz: ## every fuzz target for some seconds, from the inputs that are kept in fuzz/seeds: make fuzz SECONDS=60
+	scripts/fuzz.sh $(or $(SECONDS),5)
+
 lint: ## formatting, lints, documentation
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --features innokit/parquet -- -D warnings
+	$(CARGO) clippy -p innokit --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
 
 bench: ## the table of docs/benchmarks.md, on this machine
 	$(CARGO) build --release -p innokit
 	scripts/bench.sh
 
+dist: ## packages of the last commit for x86-64 and AArch64, into target/packages; the same commit gives the same bytes
+	scripts/dist.sh
+
+test-dist: dist datadirs ## install and run them in bare systems, and build them a second time: takes long, so not in .ci/run
+	INNOKIT_DATADIRS=$(abspath $(DATADIRS)) scripts/test-dist.sh
+
 servers: ## MariaDB and MySQL, as the tests use them; quick when they are there already
 	scripts/install-servers.sh
+
+readers: ## pyarrow, DuckDB and Polars, which read what we write as Parquet and Arrow
+	scripts/install-python-readers.sh
 
 datadirs: servers ## datadirs that the real servers write, kept until the servers or the script change
 	scripts/make-datadirs.sh --with encrypted,compressed $(DATADIRS)

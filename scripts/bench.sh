@@ -233,7 +233,7 @@ crashed_copy() {
     drop_caches
 }
 
-ours_recover() { "$innokit" recover --memory "$recover_memory" "$data/.crash/ours"; }
+ours_recover() { "$innokit" recover --in-place --memory "$recover_memory" "$data/.crash/ours"; }
 # From its start until it answers; with the log's size that it was killed with.
 server_recover() {
     "$here/server.sh" mariadb start "$data/.crash/theirs" --innodb-log-file-size=1G --innodb-buffer-pool-size="$recover_memory"

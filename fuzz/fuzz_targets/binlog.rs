@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use format::keyring::{KeyStore, Secret};
-use format::binlog::{Error, Event, MAGIC, MAGIC_ENCRYPTED, Summary, Verifier};
+use logs::binlog::{Error, Event, MAGIC, MAGIC_ENCRYPTED, Summary, Verifier};
 use libfuzzer_sys::fuzz_target;
 
 /// A format description by MySQL 8.4 as far as its fields go: version 4, lengths of the post-headers, checksums on.

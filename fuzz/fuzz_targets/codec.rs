@@ -9,7 +9,8 @@ use format::codec::{
     Compression, Context, CryptData, CryptMode, EncryptionInfo, Inflater, MariaDbLayout, Scratch, SpaceKeys,
     TablespaceKey, mariadb_compression, mysql_compression, open_page, steps,
 };
-use format::keyring::{FileKey, KeyStore, Secret, tablespace_key_from_cfp};
+use format::codec::tablespace_key_from_cfp;
+use format::keyring::{FileKey, KeyStore, Secret};
 use libfuzzer_sys::fuzz_target;
 
 const ID: PageId = PageId::new(5, 4);

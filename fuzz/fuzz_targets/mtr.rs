@@ -6,9 +6,9 @@
 #![no_main]
 
 use format::page::checksum::crc32c;
-use format::redo::mariadb::{LogFile, START_OFFSET};
-use format::redo::mtr_reader::MtrReader;
-use format::redo::record::{records, subjects};
+use redo::mariadb::{LogFile, START_OFFSET};
+use redo::mtr_reader::MtrReader;
+use redo::record::{records, subjects};
 use libfuzzer_sys::fuzz_target;
 
 const FIRST_LSN: u64 = START_OFFSET as u64;

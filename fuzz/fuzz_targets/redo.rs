@@ -6,9 +6,9 @@
 #![no_main]
 
 use format::page::checksum::crc32c;
-use format::redo::verify_blocks::{BlockScheme, BlockVerifier};
-use format::redo::verify_mariadb::{self, StreamVerifier, Verifier};
-use format::redo::{identify, mariadb, mysql, verify_mysql};
+use redo::verify_blocks::{BlockScheme, BlockVerifier};
+use redo::verify_mariadb::{self, StreamVerifier, Verifier};
+use redo::{identify, mariadb, mysql, verify_mysql};
 use format::Lsn;
 use libfuzzer_sys::fuzz_target;
 

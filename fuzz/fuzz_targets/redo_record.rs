@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use format::redo::record::{Change, RedoRecord, records, subjects};
+use redo::record::{Change, RedoRecord, records, subjects};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {

@@ -7,7 +7,7 @@
 use format::page::checksum::crc32c;
 use format::page::doublewrite::DoublewriteArea;
 use format::page::inode::parse_inodes;
-use format::redo::{LogState, identify, mariadb, mysql};
+use redo::{LogState, identify, mariadb, mysql};
 use format::{ExtentMap, PageId, PageNo, PageSize, SpaceFormat, SpaceHeader, page_in_use, verify_page};
 use libfuzzer_sys::fuzz_target;
 

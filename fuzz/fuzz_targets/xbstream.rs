@@ -4,7 +4,7 @@
 //! are reached; lengths and offsets have no such byte.
 #![no_main]
 
-use format::xbstream::{Error, Event, MAGIC, Parser, Unfinished};
+use logs::xbstream::{Error, Event, MAGIC, Parser, Unfinished};
 use libfuzzer_sys::fuzz_target;
 
 /// What the parser said, without the bytes: how often, where members ended, how many bytes went to files.

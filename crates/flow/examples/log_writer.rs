@@ -73,7 +73,7 @@ fn run(dir: &Path, commits: u32) -> Result<(), Box<dyn Error>> {
         record?;
         records += 1;
     }
-    println!("read again: {records} records from LSN {} to {}", reader.start(), reader.position());
+    println!("read again: {records} records from position {} to {}", reader.start(), reader.position());
     Ok(())
 }
 

@@ -53,7 +53,7 @@ impl Drop for Region {
     }
 }
 
-/// Bytes aligned for `O_DIRECT`. Whoever owns it may write to it; it moves into a request and comes back with the
+/// Bytes aligned for `O_DIRECT`. The owner may write to it; it moves into a request and comes back with the
 /// completion.
 pub struct Buffer {
     index: u16,

@@ -9,12 +9,15 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::FileId;
 use crate::counters::{WorkerCounters, add};
 
 /// What offsets and lengths of requests past the page cache must be multiples of, bytes: enough for devices with blocks of 512 and of
 /// 4096.
 pub const DIRECT_ALIGN: u32 = 4096;
+
+/// A file of a [`FileSet`], by its position there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileId(pub u32);
 
 /// The files of a run: where they are, and how long they were when somebody looked.
 ///

@@ -47,13 +47,13 @@ pub enum ReadAhead {
     /// Not at all: one stretch at a time, as a server does that reads a page when it needs it.
     None,
     /// Not at all, unless more is asked for although there is no room: by somebody who guesses what comes next, as a server's linear
-    /// read-ahead does. That is then sorted, joined and read together, up to so many bytes; the next stretches are read when these
+    /// read-ahead does. Requests are then sorted, joined and read together, up to this many bytes; the next stretches are read when these
     /// have been handed over.
     Linear {
         /// Bytes read together; at least one stretch is.
         bytes: u64,
     },
-    /// By what was asked for: up to so many bytes of it at a time are sorted and joined, and read while the bytes before them are
+    /// By what was asked for: up to this many bytes at a time are sorted and joined, and read while the bytes before them are
     /// worked on.
     Logical {
         /// Bytes in a batch; at least one stretch is.

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 pub enum Sharing {
     /// Everybody who locks; the file is open for writing.
     Exclusive,
-    /// Whoever locks exclusively; the file is open for reading.
+    /// A program that locks exclusively; the file is open for reading.
     Shared,
 }
 
@@ -36,6 +36,33 @@ pub fn try_lock(file: &File, sharing: Sharing) -> io::Result<bool> {
         Err(Errno::AGAIN | Errno::ACCESS) => Ok(false),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Whether somebody else has locked the file exclusively, as a server does that has it open. Nothing is locked to find that out.
+#[must_use]
+pub fn is_locked(file: &File) -> bool {
+    fcntl_getlk(file).is_some_and(|is_locked| is_locked)
+}
+
+#[cfg(target_os = "linux")]
+fn fcntl_getlk(file: &File) -> Option<bool> {
+    use std::os::fd::AsRawFd;
+
+    let mut whole = libc::flock {
+        l_type: libc::c_short::try_from(libc::F_RDLCK).ok()?,
+        l_whence: libc::c_short::try_from(libc::SEEK_SET).ok()?,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    };
+    // SAFETY: the descriptor is open as long as `file` is borrowed, and the call writes to the structure it is given, only during the call.
+    let status = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut whole) };
+    (status == 0).then_some(i32::from(whole.l_type) != libc::F_UNLCK)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn fcntl_getlk(_: &File) -> Option<bool> {
+    None
 }
 
 fn of_process(file: &File, sharing: Sharing) -> Result<(), Errno> {

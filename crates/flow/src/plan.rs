@@ -3,17 +3,14 @@
 //! A [`Reader`](crate::Reader) does not care where its blocks come from: a [`Cursor`] goes through whole files, a
 //! [`GatherPlan`](crate::GatherPlan) through what somebody asked for.
 
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::FileSet;
+use crate::{FileId, FileSet};
 
 /// Blocks and pieces start at multiples of this many bytes: a unit of up to 64 KiB that is aligned in its file is never
 /// cut by a border between two blocks.
 pub const BLOCK_ALIGN: u32 = 64 * 1024;
-
-/// A file of a [`FileSet`], by its position there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FileId(pub u32);
 
 /// One stretch of a file to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,17 +45,29 @@ impl Plan for Cursor<'_> {
     }
 }
 
-/// The next block for whoever asks: the one thing that workers share.
+/// Bytes `from..to` of a file, of which a [`Cursor`] makes blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stretch {
+    /// The file.
+    pub file: FileId,
+    /// The first byte, a multiple of [`BLOCK_ALIGN`].
+    pub from: u64,
+    /// Behind the last byte.
+    pub to: u64,
+}
+
+/// Hands out the next block: the only state the workers share.
 ///
-/// Taking a block is one atomic addition and a binary search over the files. The memory grows with the number of files
-/// only, eight bytes each.
+/// Taking a block is one atomic addition and a binary search over the stretches. The memory grows with their number
+/// only, 32 bytes each; a sweep has one for each file.
 #[derive(Debug)]
 pub struct Cursor<'f> {
-    files: &'f FileSet,
     block_size: u32,
-    /// For each file, the number of blocks in all files up to and including it.
-    blocks_through: Box<[u64]>,
+    /// Each stretch, behind the number of blocks in all stretches up to and including it.
+    blocks_through: Box<[(u64, Stretch)]>,
     next: AtomicU64,
+    /// Its files must not go away, or change their numbers, while blocks of them come.
+    files: PhantomData<&'f FileSet>,
 }
 
 impl<'f> Cursor<'f> {
@@ -67,22 +76,30 @@ impl<'f> Cursor<'f> {
     /// `block_size` is rounded up to a multiple of [`BLOCK_ALIGN`].
     #[must_use]
     pub fn sweep(files: &'f FileSet, block_size: u32) -> Self {
+        let whole = (0..).zip(files.lengths()).map(|(file, to)| Stretch { file: FileId(file), from: 0, to });
+        Self::over(files, whole, block_size)
+    }
+
+    /// Stretches of files in order, each from start to end in blocks of at most `block_size` bytes. Empty ones have no block.
+    ///
+    /// `block_size` is rounded up to a multiple of [`BLOCK_ALIGN`].
+    #[must_use]
+    pub fn over(files: &'f FileSet, stretches: impl IntoIterator<Item = Stretch>, block_size: u32) -> Self {
         let block_size = block_size.clamp(1, u32::MAX - BLOCK_ALIGN).next_multiple_of(BLOCK_ALIGN);
         let mut blocks = 0;
-        let blocks_through = files
-            .lengths()
-            .map(|len| {
-                blocks += len.div_ceil(u64::from(block_size));
-                blocks
-            })
-            .collect();
-        Self { files, block_size, blocks_through, next: AtomicU64::new(0) }
+        let counted = |stretch: Stretch| {
+            let to = stretch.to.min(files.len_of(stretch.file));
+            blocks += to.saturating_sub(stretch.from).div_ceil(u64::from(block_size));
+            (blocks, Stretch { to, ..stretch })
+        };
+        let blocks_through = stretches.into_iter().map(counted).collect();
+        Self { block_size, blocks_through, next: AtomicU64::new(0), files: PhantomData }
     }
 
     /// How many blocks the cursor hands out in all.
     #[must_use]
     pub fn blocks(&self) -> u64 {
-        self.blocks_through.last().copied().unwrap_or(0)
+        self.blocks_through.last().map_or(0, |(through, _)| *through)
     }
 
     /// The size in bytes of all blocks but the last of each file.
@@ -91,20 +108,23 @@ impl<'f> Cursor<'f> {
         self.block_size
     }
 
-    /// The next block, each exactly once whoever asks; `None` when all have been taken.
+    /// Hands out no more blocks. Those that were handed out are not taken back.
+    pub fn stop(&self) {
+        // Far behind the last block, and far from where additions would wrap around.
+        self.next.store(u64::MAX / 2, Ordering::Relaxed);
+    }
+
+    /// The next block. Each is handed out exactly once, to one worker; `None` when all are taken.
     pub fn next(&self) -> Option<Block> {
         let taken = self.next.fetch_add(1, Ordering::Relaxed);
-        let index = self.blocks_through.partition_point(|&through| through <= taken);
-        if index == self.blocks_through.len() {
-            return None;
-        }
+        let index = self.blocks_through.partition_point(|(through, _)| *through <= taken);
+        let (_, Stretch { file, from, to }) = *self.blocks_through.get(index)?;
         let before = match index.checked_sub(1) {
-            Some(previous) => *self.blocks_through.get(previous)?,
+            Some(previous) => self.blocks_through.get(previous)?.0,
             None => 0,
         };
-        let file = FileId(u32::try_from(index).ok()?);
-        let offset = (taken - before) * u64::from(self.block_size);
-        let left = self.files.len_of(file) - offset;
+        let offset = from + (taken - before) * u64::from(self.block_size);
+        let left = to - offset;
         let len = u32::try_from(left).unwrap_or(u32::MAX).min(self.block_size);
         Some(Block { file, offset, len })
     }
@@ -131,6 +151,20 @@ mod tests {
         assert_eq!(cursor.blocks(), 4);
         assert_eq!(all(&cursor), [(1, 0, 65536), (3, 0, 65536), (3, 65536, 65536), (3, 131_072, 1)]);
         assert_eq!(cursor.next(), None);
+        let stopped = Cursor::sweep(&files, 65536);
+        assert!(stopped.next().is_some());
+        stopped.stop();
+        assert_eq!((stopped.next(), stopped.next()), (None, None));
+    }
+
+    #[test]
+    fn stretches_are_cut_into_blocks_of_their_own() {
+        let files = FileSet::new([("a".into(), 400_000), ("b".into(), 70_000)]);
+        let stretch = |file, from, to| Stretch { file: FileId(file), from, to };
+        let wanted = [stretch(0, 131_072, 262_144), stretch(0, 327_680, u64::MAX), stretch(1, 65536, 65536)];
+        let cursor = Cursor::over(&files, wanted, 131_072);
+        assert_eq!(all(&cursor), [(0, 131_072, 131_072), (0, 327_680, 72_320)]);
+        assert_eq!(cursor.blocks(), 2);
     }
 
     #[test]

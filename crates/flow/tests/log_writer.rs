@@ -8,7 +8,7 @@ use std::time::Duration;
 use std::{fs, io, thread};
 
 use innokit_flow::log_writer::{
-    Fill, LogError, LogFiles, LogOptions, LogReader, LogStorage, LogWriter, Lsn, Recycle, SimLog, Space, SyncBy,
+    Fill, LogError, LogFiles, LogOptions, LogPosition, LogReader, LogStorage, LogWriter, Recycle, SimLog, Space, SyncBy,
 };
 use innokit_flow::queue::sim::{SimDevice, SimOptions};
 use innokit_flow::{FileId, run_workers};
@@ -49,7 +49,7 @@ fn record(number: usize) -> Vec<u8> {
 }
 
 #[test]
-fn what_was_appended_is_read_in_every_mode_and_goes_on_after_opening_anew() {
+fn what_was_appended_is_read_in_every_mode_and_goes_on_after_reopening() {
     let spaces = [Space::Growing, Space::Allocated, Space::Zeroed, Space::Recycled];
     let fills = [Fill::Nothing, Fill::FirstTouch, Fill::Whole];
     for (index, space) in spaces.into_iter().enumerate() {
@@ -69,7 +69,7 @@ fn appends_and_reads(options: &LogOptions) {
         Err(error) if options.direct => return eprintln!("past the page cache is left out: {error}"),
         Err(error) => panic!("{error}"),
     };
-    let mut before = Lsn(0);
+    let mut before = LogPosition(0);
     for number in 0..120 {
         if number % 40 == 20 {
             drop(log);
@@ -81,11 +81,11 @@ fn appends_and_reads(options: &LogOptions) {
                 LogWriter::resume(reader, options).unwrap()
             };
         }
-        let lsn = log.append(&record(number)).unwrap();
-        assert!(lsn > before && log.durable() >= lsn);
-        before = lsn;
+        let position = log.append(&record(number)).unwrap();
+        assert!(position > before && log.durable() >= position);
+        before = position;
     }
-    assert!(before > Lsn(2 * (36 << 10)), "more than two rounds: {before}");
+    assert!(before > LogPosition(2 * (36 << 10)), "more than two rounds: {before}");
     drop(log);
     let found = read(LogReader::open(dir.path())).unwrap();
     assert!(found.len() > 12, "more than one file of three: {}", found.len());
@@ -170,13 +170,13 @@ fn callers_share_their_syncs() {
 fn records_that_were_submitted_are_durable_once_waited_for_and_take_one_sync() {
     let (device, log) = simulated(&SimOptions::default(), &small());
     let before = device.counts();
-    let mut last = Lsn(0);
+    let mut last = LogPosition(0);
     for number in 0..50 {
         last = log.submit(format!("record {number}").as_bytes()).unwrap();
     }
-    assert_eq!((device.counts(), log.durable()), (before, Lsn(0)));
+    assert_eq!((device.counts(), log.durable()), (before, LogPosition(0)));
     log.wait(last).unwrap();
-    log.wait(Lsn(u64::MAX)).unwrap();
+    log.wait(LogPosition(u64::MAX)).unwrap();
     assert_eq!((device.counts().writes - before.writes, device.counts().syncs - before.syncs), (1, 1));
     assert!(log.durable() >= last);
 }
@@ -219,7 +219,7 @@ fn first_error_is_everybodys_and_no_sync_is_tried_again() {
         for _ in 0..3 {
             assert_eq!(log.append(b"refused").unwrap_err().to_string(), error.to_string());
             assert_eq!(log.submit(b"refused").unwrap_err().to_string(), error.to_string());
-            assert_eq!(log.wait(Lsn(u64::MAX)).unwrap_err().to_string(), error.to_string());
+            assert_eq!(log.wait(LogPosition(u64::MAX)).unwrap_err().to_string(), error.to_string());
         }
         log.wait(good).unwrap();
         assert_eq!(device.operations(), operations, "the device is left alone");
@@ -293,15 +293,15 @@ fn full_log_takes_nothing_until_something_is_released() {
         }
     };
     assert_eq!(ends.len(), 72, "three files of 24 log blocks");
-    assert!(matches!(error, LogError::Full { released: Lsn(0) }), "{error}");
+    assert!(matches!(error, LogError::Full { released: LogPosition(0) }), "{error}");
     log.release(ends[22]);
     log.append(&[3; 480]).expect_err("the first file is still needed");
     log.release(ends[23]);
     append_blocks(&log, 24);
     log.append(&[3; 480]).expect_err("the second file is still needed");
-    log.release(Lsn(u64::MAX));
+    log.release(LogPosition(u64::MAX));
     append_blocks(&log, 48);
-    assert_eq!(log.durable(), Lsn(144 * 512));
+    assert_eq!(log.durable(), LogPosition(144 * 512));
 }
 
 #[test]
@@ -333,15 +333,18 @@ fn damage_to_what_was_durable_is_never_a_shorter_log() {
         let last = ends[ends.len() - 2].0.next_multiple_of(512);
         let file = (seed % 3) as u32;
         let offset = device.rot_somewhere(FileId(file)).unwrap();
-        let lsn = round + (offset.saturating_sub(4096) + u64::from(file) * 12288) / 512 * 512;
+        let position = round + (offset.saturating_sub(4096) + u64::from(file) * 12288) / 512 * 512;
         match read(LogReader::open_on(SimLog::open(&device, &small()))) {
             Ok(records) if offset < 4096 => assert!(records == written, "not in use"),
             Err(LogError::NotThisLog { .. }) => assert!(offset < 1024, "a header has no other"),
-            Err(LogError::Damaged { lsn: Lsn(at), .. }) => assert_eq!(at, lsn),
+            Err(LogError::Damaged { position: LogPosition(at), .. }) => assert_eq!(at, position),
             Err(error) => panic!("{error}"),
-            Ok(records) if lsn >= end => assert!(records == written, "unused space"),
+            Ok(records) if position >= end => assert!(records == written, "unused space"),
             Ok(records) => {
-                assert!(lsn >= last, "only what was written last can be taken for torn, not LSN {lsn} of {end}");
+                assert!(
+                    position >= last,
+                    "only what was written last can be taken for torn, not log position {position} of {end}"
+                );
                 assert!(records == written[..records.len()] && records.len() == 31);
             }
         }

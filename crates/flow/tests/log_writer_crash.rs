@@ -1,6 +1,7 @@
 //! The log on a device that loses power at any write or sync: what was acknowledged is there, and nothing else comes back.
 //!
-//! A seed is a whole life of a log: its options, its records, several crashes, what each leaves. `FLOW_SEED=n` replays one.
+//! A seed is a whole life of a log: its options, its records, several crashes, what each leaves. `FLOW_SEED=n` replays one,
+//! `FLOW_SEED=m..n` lives through others than the usual ones.
 
 #![allow(
     clippy::unwrap_used,
@@ -14,7 +15,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use innokit_flow::log_writer::{Fill, LogError, LogOptions, LogReader, LogWriter, Lsn, Recycle, SimLog, Space, SyncBy};
+use innokit_flow::log_writer::{
+    Fill, LogError, LogOptions, LogPosition, LogReader, LogWriter, Recycle, SimLog, Space, SyncBy,
+};
 use innokit_flow::queue::sim::{SimDevice, SimOptions};
 use innokit_flow::run_workers;
 
@@ -55,7 +58,11 @@ impl Drop for Seed {
 
 fn seeds(all: u64) -> std::ops::Range<u64> {
     match std::env::var("FLOW_SEED") {
-        Ok(seed) => (0..u64::MAX).find(|number| number.to_string() == seed).map(|seed| seed..seed + 1).unwrap(),
+        Ok(given) => {
+            let (from, to) = given.split_once("..").unwrap_or((&given, ""));
+            let from: u64 = from.parse().unwrap();
+            from..to.parse().unwrap_or(from + 1)
+        }
         Err(_) => 0..all,
     }
 }
@@ -77,7 +84,7 @@ fn options(dice: &mut Dice) -> LogOptions {
 /// One record of the log, as the test remembers it.
 #[derive(Debug)]
 struct Known {
-    end: Lsn,
+    end: LogPosition,
     bytes: Vec<u8>,
 }
 
@@ -87,7 +94,7 @@ struct Model {
     records: Vec<Known>,
     /// So many of them were acknowledged.
     acknowledged: usize,
-    released: Lsn,
+    released: LogPosition,
     /// Makes every record another.
     made: u64,
 }
@@ -104,7 +111,7 @@ impl Model {
         (0..len).map(|place| (number.wrapping_mul(0x0101_0101_0101_0101 + place) >> (place % 8 * 8)) as u8).collect()
     }
 
-    fn note(&mut self, end: Lsn, bytes: Vec<u8>) {
+    fn note(&mut self, end: LogPosition, bytes: Vec<u8>) {
         self.records.push(Known { end, bytes });
     }
 
@@ -131,7 +138,7 @@ impl Model {
         let needed = match options.recycle {
             Recycle::Released => self.released,
             // A file may be in the middle of being written over, and records may lie across the border to it.
-            Recycle::Oldest => Lsn((reader.position().0 + 2 * in_file).saturating_sub(ring) + 8192),
+            Recycle::Oldest => LogPosition((reader.position().0 + 2 * in_file).saturating_sub(ring) + 8192),
         };
         let missing = self.records[..first.min(self.acknowledged)].iter().filter(|known| known.end > needed);
         let missing: Vec<_> = missing.map(|known| known.end).collect();
@@ -153,11 +160,11 @@ fn write(log: &LogWriter, dice: &mut Dice, model: &mut Model, to: u64) -> Option
             let record = model.record(dice, log.record_max());
             let appended = match log.submit(&record) {
                 Err(LogError::Full { .. }) => {
-                    if let Err(error) = log.wait(Lsn(u64::MAX)) {
+                    if let Err(error) = log.wait(LogPosition(u64::MAX)) {
                         return Some(error);
                     }
                     model.acknowledged = model.records.len();
-                    model.released = model.records.last().map_or(Lsn(0), |known| known.end);
+                    model.released = model.records.last().map_or(LogPosition(0), |known| known.end);
                     // Behind the last record there may be what a crash has torn.
                     log.release(log.durable());
                     log.submit(&record)
@@ -274,7 +281,7 @@ fn records_of_many_callers_that_were_acknowledged_are_there_after_a_crash() {
             for number in 0..40 {
                 let record = format!("caller {worker}, record {number}");
                 match log.append(record.as_bytes()) {
-                    Ok(lsn) => acknowledged.lock().unwrap().push((lsn, record)),
+                    Ok(position) => acknowledged.lock().unwrap().push((position, record)),
                     Err(error) => {
                         assert!(device.has_crashed(), "{error}");
                         return;

@@ -56,7 +56,7 @@ fn resolve(name: &[u8]) -> Option<Target> {
     (0..FILES).map(|file| target(FileId(file))).find(|target| target.name == name)
 }
 
-/// Every fifth block is made anew by the second round, and is nobody's before that.
+/// The second round initializes every fifth block, which has no owner before that.
 fn is_made(file: u32, number: u64) -> bool {
     (u64::from(file) + number).is_multiple_of(5)
 }

@@ -45,6 +45,32 @@ pub mod be {
     }
 }
 
+/// Little-endian integers at an offset.
+#[expect(clippy::little_endian_bytes, reason = "the servers' own files around InnoDB's are little-endian")]
+pub mod le {
+    /// The 16-bit integer at `offset`.
+    pub fn u16_at(bytes: &[u8], offset: usize) -> Option<u16> {
+        Some(u16::from_le_bytes(*bytes.get(offset..)?.first_chunk()?))
+    }
+
+    /// The 32-bit integer at `offset`.
+    pub fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
+        Some(u32::from_le_bytes(*bytes.get(offset..)?.first_chunk()?))
+    }
+
+    /// The 64-bit integer at `offset`.
+    pub fn u64_at(bytes: &[u8], offset: usize) -> Option<u64> {
+        Some(u64::from_le_bytes(*bytes.get(offset..)?.first_chunk()?))
+    }
+
+    /// Writes `value` at `offset`; nothing where the bytes end before it.
+    pub fn put_u32(bytes: &mut [u8], offset: usize, value: u32) {
+        if let Some(field) = bytes.get_mut(offset..).and_then(<[u8]>::first_chunk_mut) {
+            *field = value.to_le_bytes();
+        }
+    }
+}
+
 /// Whether every byte is zero.
 ///
 /// Blocks of 256 bytes are or-ed together without a branch inside, which the compiler turns into vector instructions: the

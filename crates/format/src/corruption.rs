@@ -6,11 +6,12 @@ use thiserror::Error;
 
 use crate::codec::CodecError;
 use crate::page::checksum::Algorithm;
-use crate::page::index::IndexFinding;
-use crate::page::inode::SEGMENT_MAGIC;
-use crate::page::zip::ZipDamage;
-use crate::redo::apply::ApplyError;
+use crate::page::index::rule::IndexFinding;
+use crate::page::zip::damage::ZipDamage;
 use crate::types::{PageId, PageNo, SpaceId};
+
+/// In every used inode.
+pub const SEGMENT_MAGIC: u32 = 97_937_874;
 
 /// Which of a page's checksum fields is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -117,9 +118,6 @@ pub enum Corruption {
     /// Encrypted or page-compressed, and what is inside cannot be brought out.
     #[error("{0}")]
     CannotBeOpened(CodecError),
-    /// A change in the redo log is none that this page can take.
-    #[error("{0}")]
-    RedoDoesNotApply(ApplyError),
     /// The page is not of the type that its place demands.
     #[error("page type {stored} where type {expected} must be")]
     WrongPageType {
@@ -167,7 +165,6 @@ impl Corruption {
             Self::NotZeroPage { .. } => "not_zero_page",
             Self::TruncatedPage { .. } => "truncated_page",
             Self::CannotBeOpened(error) => error.reason(),
-            Self::RedoDoesNotApply(_) => "redo_does_not_apply",
             Self::WrongPageType { .. } => "wrong_page_type",
             Self::BadExtentState { .. } => "bad_extent_state",
             Self::BadSegmentMagic { .. } => "bad_segment_magic",
@@ -195,7 +192,7 @@ impl Corruption {
             Self::WrongPageType { stored, .. } => u64::from(stored),
             Self::BadExtentState { state, .. } => u64::from(state),
             Self::Index(finding) => finding.found,
-            Self::CannotBeOpened(_) | Self::RedoDoesNotApply(_) | Self::Zip(_) => return None,
+            Self::CannotBeOpened(_) | Self::Zip(_) => return None,
         })
     }
 
@@ -214,7 +211,7 @@ impl Corruption {
             Self::BadCompressedSize { limit, .. } => u64::from(limit),
             Self::TruncatedPage { expected, .. } => u64::from(expected),
             Self::WrongPageType { expected, .. } => u64::from(expected),
-            Self::BadExtentState { .. } | Self::CannotBeOpened(_) | Self::RedoDoesNotApply(_) | Self::Zip(_) => {
+            Self::BadExtentState { .. } | Self::CannotBeOpened(_) | Self::Zip(_) => {
                 return None;
             }
             Self::BadSegmentMagic { .. } => u64::from(SEGMENT_MAGIC),

@@ -9,35 +9,39 @@
 //! first bytes of a file -> SpaceFormat::from_page0 (or ::guess) -> SpaceFormat
 //! one page, its PageId, the SpaceFormat -> verify_page -> Verdict: Ok | Empty | Corrupt(why) | Unverifiable(why)
 //! page 0 -> SpaceHeader, every XDES page -> ExtentMap -> which pages are in use
-//! redo log headers and the bytes at the newest checkpoint -> redo::LogState: is recovery still to come
 //! ```
 //!
 //! All integers in the files are big-endian and unsigned unless a structure's documentation says otherwise.
 
-pub mod binlog;
+#![forbid(unsafe_code)]
+
 pub mod bytes;
+pub mod charset;
 pub mod codec;
 pub mod corruption;
 pub mod keyring;
 pub mod layout;
 pub mod page;
-mod pieces;
+pub mod pieces;
 pub mod record;
-pub mod redo;
 mod rules;
 pub mod schema;
 pub mod types;
-pub mod xbstream;
+pub mod value;
 
 pub use corruption::{ChecksumField, Corruption};
 pub use page::checksum::Algorithm;
-pub use page::fil::{PageType, index_id};
+pub use page::fil::PageType;
 pub use page::fsp::SpaceHeader;
 pub use page::guess::Guess;
+pub use page::header::{HeaderFault, judge_header};
+pub use page::kind::{Encryption, Family, Scheme};
 pub use page::run::PageRun;
 pub use page::seal::{SealError, seal_page};
-pub use page::space_format::{Encryption, Family, NotTablespace, Scheme, SpaceFormat};
-pub use page::verify::{Verdict, Why, verify_page};
+pub use page::space_format::SpaceFormat;
+pub use page::verify::verify_page;
+pub use page::view::index_id;
 pub use page::xdes::{ExtentMap, ExtentState, page_in_use};
+pub use page::{NotTablespace, Verdict, Why};
 pub use page::{damage_inside, verify_inside};
 pub use types::{Lsn, PageId, PageNo, PageSize, SpaceId};

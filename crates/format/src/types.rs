@@ -124,6 +124,12 @@ impl PageSize {
         self.0
     }
 
+    /// Where the page at `index` of a file begins, if pages have this size: the only place where a page number becomes a file offset.
+    #[must_use]
+    pub const fn offset_of(self, index: u32) -> u64 {
+        index as u64 * self.0 as u64
+    }
+
     /// Pages in an extent of a tablespace whose *logical* page size this is: 1 MiB worth of pages, but never under 64.
     #[must_use]
     pub const fn extent_pages(self) -> u32 {

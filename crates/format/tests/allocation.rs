@@ -4,8 +4,9 @@
 mod common;
 
 use common::{classic, put, put_u32, size, zip};
+use innokit_format::corruption::SEGMENT_MAGIC;
 use innokit_format::page::fsp::{self, SpaceHeader};
-use innokit_format::page::inode::{self, SEGMENT_MAGIC, parse_inodes};
+use innokit_format::page::inode::{self, parse_inodes};
 use innokit_format::page::xdes::{XDES_BITMAP, XDES_STATE};
 use innokit_format::{Corruption, ExtentMap, ExtentState, Family, PageNo, SpaceFormat, page_in_use};
 

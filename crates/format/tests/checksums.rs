@@ -76,7 +76,7 @@ fn checksums_of_slices_that_are_no_pages_are_defined() {
     }
 }
 
-/// The base page of the format facts: page 4 of space 5, LSN 0x1234, ten bytes of content.
+/// The page that the vectors start from: page 4 of space 5, LSN 0x1234, ten bytes of content.
 fn base_page() -> Vec<u8> {
     let mut page = vec![0; 4096];
     put_u32(&mut page, 4, 4);

@@ -4,7 +4,10 @@
 mod common;
 
 use common::hex;
-use innokit_format::record::{Instant, Record, RecordFields, RecordStyle, Status, Stored, redundant};
+use innokit_format::page::index::IndexRule;
+use innokit_format::record::{
+    FieldLayout, Instant, Layout, Record, RecordFields, RecordStyle, Status, Storage, Stored, redundant,
+};
 use innokit_format::schema::{IndexDef, sdi};
 
 const ORIGIN: usize = 1000;
@@ -225,4 +228,15 @@ fn no_bytes_of_a_header_lead_out_of_the_page() {
             }
         }
     }
+}
+
+/// Found by fuzzing: the metadata record of MariaDB has 20 bytes after its system columns that belong to no field.
+#[test]
+fn a_metadata_record_whose_last_bytes_lie_behind_the_page_is_refused() {
+    let fields = vec![FieldLayout::new(Storage::Variable { big: false }, false); 3];
+    let layout = Layout::new(fields, 0, Some(0), Instant::MariaDb { core: 1, has_map: false });
+    let page = [0, 0, 0xFA, 0xF0, 0xDC, 8, 5];
+    let record = Record::new(&page, 7, RecordStyle::Compact, true).expect("an origin on the page");
+    let finding = layout.locate(&record, &mut RecordFields::new()).expect_err("20 bytes are missing");
+    assert_eq!((finding.rule, finding.found, finding.expected), (IndexRule::RecordEnd, 27, 7));
 }

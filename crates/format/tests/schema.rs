@@ -1,4 +1,4 @@
-//! Table definitions: the complete `.frm` of the format facts, and the order of keys.
+//! Table definitions: a whole `.frm` file that a server wrote, and the order of keys.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod common;
@@ -8,8 +8,13 @@ use std::cmp::Ordering;
 use common::hex;
 use innokit_format::Family;
 use innokit_format::record::Storage;
+use innokit_format::schema::collations::Collation;
 use innokit_format::schema::frm::{FrmError, from_frm};
-use innokit_format::schema::{FieldSource, IndexKind, KeyOrder, SqlType, builtin};
+use innokit_format::schema::sdi::from_sdi;
+use innokit_format::schema::show_create::{create_table, missing};
+use innokit_format::schema::{
+    ColumnDefault, FieldSource, Generated, GeometryKind, IndexKind, KeyOrder, SqlType, Visibility, builtin,
+};
 
 /// MariaDB 10.11: `nopk(a int, b varchar(10), c char(4) not null)`, latin1; `*N` stands for N zero bytes.
 const FRM: &str = "fe010a0c120056000100e5010000100014*10 02080009000005*4 08*8 10000000ff8a010010*9 \
@@ -51,6 +56,72 @@ fn a_frm_tells_columns_and_the_fields_of_the_rows() {
 }
 
 #[test]
+fn a_frm_tells_what_a_row_gets_that_names_no_value() {
+    let table = from_frm(&frm(), false).unwrap();
+    assert_eq!((table.server_version, table.collation, table.pack_record), (101_119, 8, true));
+    let columns: Vec<_> =
+        table.columns.iter().map(|c| (c.ordinal, c.width, c.default.clone(), c.default_image.len())).collect();
+    // An INT, a VARCHAR with its length before it, a CHAR.
+    let expected = [(1, 11, ColumnDefault::Null, 4), (2, 10, ColumnDefault::Null, 11), (3, 4, ColumnDefault::None, 4)];
+    assert_eq!(columns, expected);
+    assert_eq!(table.columns[2].default_image, b"    ");
+}
+
+#[test]
+fn the_dictionary_information_tells_how_values_are_to_be_read() {
+    let json = br#"{"dd_object": {"name": "t", "schema_ref": "s", "mysql_version_id": 90704, "collation_id": 255,
+        "options": "avg_row_length=0;pack_record=1;", "row_format": 2, "columns": [
+        {"name": "e", "type": 22, "is_nullable": true, "hidden": 1, "ordinal_position": 1, "char_length": 20,
+         "default_value": "AQ==", "default_value_utf8_null": false, "default_value_utf8": "red",
+         "elements": [{"name": "cmVk", "index": 1}, {"name": "5A==", "index": 2}], "collation_id": 8},
+        {"name": "g", "type": 30, "hidden": 1, "ordinal_position": 2, "has_no_default": true, "srs_id_null": false,
+         "srs_id": 4326, "options": "geom_type=1;", "collation_id": 63},
+        {"name": "v", "type": 32, "hidden": 1, "ordinal_position": 3, "is_nullable": true, "char_length": 12,
+         "is_virtual": true, "generation_expression_utf8": "f(1)", "collation_id": 63},
+        {"name": "k", "type": 9, "hidden": 3, "ordinal_position": 4, "is_nullable": true, "is_unsigned": true,
+         "is_zerofill": true, "char_length": 20, "is_virtual": true, "options": "is_array=1;", "collation_id": 63,
+         "default_option": "CURRENT_TIMESTAMP(3)", "update_option": "CURRENT_TIMESTAMP(3)"}],
+        "indexes": [{"name": "PRIMARY", "type": 1, "elements": [{"length": 1, "column_opx": 0}]}]}}"#;
+    let table = from_sdi(json).unwrap();
+    assert_eq!((table.server_version, table.collation, table.pack_record), (90704, 255, true));
+    let [members, point, vector, array] = &table.columns[..] else { unreachable!("four columns") };
+    assert_eq!(members.members, [b"red".to_vec(), vec![0xE4]]);
+    assert_eq!((members.default.clone(), &members.default_image[..]), (ColumnDefault::Literal("red".into()), &[1][..]));
+    assert_eq!((point.sql_type, point.srid), (SqlType::Geometry(GeometryKind::Point), Some(4326)));
+    assert_eq!(point.default, ColumnDefault::None);
+    assert_eq!((vector.sql_type, vector.default.clone()), (SqlType::Vector(3), ColumnDefault::Null));
+    assert_eq!(vector.generated, Some(Generated { stored: false, expression: "f(1)".into() }));
+    assert_eq!((array.visibility, array.is_array), (Visibility::Functional, true));
+    assert_eq!((array.unsigned, array.zerofill, array.on_update_now), (true, true, true));
+    assert_eq!(array.default, ColumnDefault::Expression("CURRENT_TIMESTAMP(3)".into()));
+}
+
+#[test]
+fn a_definition_is_printed_as_the_server_prints_it() {
+    let mut table = from_frm(&frm(), false).unwrap();
+    table.name = "no`pk".into();
+    let expected = "CREATE TABLE `no``pk` (\n  `a` int(11) DEFAULT NULL,\n  `b` varchar(10) DEFAULT NULL,\n  \
+        `c` char(4) NOT NULL\n) ENGINE=InnoDB DEFAULT CHARSET=latin1 COLLATE=latin1_swedish_ci";
+    assert_eq!(create_table(&table), expected);
+    assert_eq!(missing(&table), ["foreign keys: a .frm file holds none, and ibdata1 could not be asked"]);
+}
+
+#[test]
+fn collations_have_one_name_and_one_number_each() {
+    let mut named = 0;
+    for number in 1..4096 {
+        let Some(collation) = Collation::of(number, Family::MariaDb) else { continue };
+        assert_eq!(Collation::number(&collation.name, Family::MariaDb), Some(number), "{}", collation.name);
+        named += 1;
+    }
+    assert!(named > 1300, "{named}");
+    assert_eq!(Collation::of(213, Family::MariaDb).unwrap().name, "utf8mb3_croatian_mysql561_ci");
+    assert_eq!(Collation::number("utf8mb3_croatian_ci", Family::MySql), Some(213));
+    assert_eq!(Collation::default_of("UTF8"), Some(33));
+    assert_eq!(Collation::of(2304, Family::MariaDb).unwrap().charset(), "utf8mb4");
+}
+
+#[test]
 fn a_hidden_number_of_rows_is_added_where_the_dictionary_names_its_index() {
     let table = from_frm(&frm(), true).unwrap();
     let names: Vec<&str> = table.indexes.iter().map(|index| index.name.as_str()).collect();
@@ -71,7 +142,9 @@ fn a_frm_that_is_cut_or_bent_is_no_panic() {
             let mut bent = sound.clone();
             bent[at] = byte;
             // Whatever comes out: it was bounded, and nothing broke.
-            drop(from_frm(&bent, byte & 1 == 0));
+            if let Ok(table) = from_frm(&bent, byte & 1 == 0) {
+                assert!(create_table(&table).starts_with("CREATE TABLE"));
+            }
         }
     }
 }

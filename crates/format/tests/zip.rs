@@ -1,4 +1,4 @@
-//! Compressed pages, unpacked: the worked example of the format facts, and pages cut and bent in every place.
+//! Compressed pages, unpacked: one worked by hand, and pages cut and bent in every place.
 #![allow(clippy::expect_used, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod common;

@@ -3,15 +3,20 @@
 use std::error::Error;
 use std::io;
 use std::path::Path;
+use std::time::SystemTime;
 
 use flow::ReadOptions;
+use jobs::out::watcher::Watcher;
 use jobs::{Check, CheckOptions, Report, TableOptions, TableReport};
 use serde::Serialize;
 
-use crate::args::{CheckArgs, Engine, Io, Level};
+use crate::args::{CheckArgs, Engine, Level};
+use crate::document;
+use crate::monitor::{metrics, nagios};
 use crate::print::{self, Style};
 use crate::progress::Bar;
 use crate::table_print;
+use crate::watch::{self, INTERRUPTED, Screen};
 
 /// The document of a check that looked at the indexes too.
 #[derive(Serialize)]
@@ -23,22 +28,71 @@ struct WithTables<'r> {
 
 /// Runs the check and prints its report; the exit status.
 pub fn run(args: &CheckArgs) -> Result<u8, Box<dyn Error>> {
+    match checked(args) {
+        Err(error) if args.monitor.nagios => {
+            println!("{}", nagios::unknown(&error.to_string()));
+            Ok(nagios::UNKNOWN)
+        }
+        other => other,
+    }
+}
+
+fn checked(args: &CheckArgs) -> Result<u8, Box<dyn Error>> {
     let structure = args.level == Level::Structure;
     if structure && args.paths.iter().any(|path| path == Path::new("-")) {
         return Err("`--level structure` needs files: standard input cannot be read out of order".into());
     }
-    let report = examine(args)?;
-    let tables = structure.then(|| tables(args)).transpose()?;
-    if args.verbose {
+    if args.part.is_some() && (structure || args.paths.iter().any(|path| path == Path::new("-"))) {
+        return Err(
+            "`--part` splits files by their pages: it goes neither with `--level structure` nor with standard input"
+                .into(),
+        );
+    }
+    if args.since_lsn.is_some() && structure {
+        return Err(
+            "`--since-lsn` is about pages: a tree has no LSN, so it does not go with `--level structure`".into()
+        );
+    }
+    let (started, screen) = (SystemTime::now(), Screen::default());
+    let watcher = watch::watcher(args.output.json_lines, &screen)?;
+    let mut report = examine(args, (&watcher, &screen))?;
+    let structure = structure && !report.incomplete;
+    let mut tables = structure.then(|| tables(args, (&watcher, &screen))).transpose()?;
+    if let Some(tables) = &mut tables {
+        tables.told_by(&mut report);
+    }
+    if args.output.verbose {
         print::effort(&report, &mut io::stderr().lock())?;
     }
-    let status = status(&report, tables.as_ref());
-    match print(args, &report, tables.as_ref()) {
-        // Whoever read our output had enough of it; the verdict stands.
+    let is_incomplete = report.incomplete || tables.as_ref().is_some_and(|tables| tables.incomplete);
+    // Of what was not looked at nothing good can be said.
+    let status = match status(&report, tables.as_ref()) {
+        0 if is_incomplete => 2,
+        status => status,
+    };
+    let written = write_metrics(args, &report, status);
+    if args.monitor.nagios {
+        let (line, plugin_status) = match &written {
+            Err(why) if status == 0 => (nagios::unknown(why), nagios::UNKNOWN),
+            _ => nagios::line(&report, status),
+        };
+        println!("{line}");
+        return Ok(plugin_status);
+    }
+    let status = metrics::status_after(written, status);
+    let status = if is_incomplete { INTERRUPTED } else { status };
+    match print(args, (started, status), &report, tables.as_ref()) {
+        // The reader closed the pipe early (`| head`): the verdict stands.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(status),
         Err(error) => Err(error.into()),
         Ok(()) => Ok(status),
     }
+}
+
+/// Writes the metrics, if they were asked for.
+fn write_metrics(args: &CheckArgs, report: &Report, status: u8) -> Result<(), String> {
+    let Some(file) = &args.monitor.metrics else { return Ok(()) };
+    metrics::write(file, &args.paths, report, status).map_err(|error| metrics::not_written(file, &error))
 }
 
 /// Damage wins over what could not be done.
@@ -47,21 +101,32 @@ fn status(report: &Report, tables: Option<&TableReport>) -> u8 {
     if both.contains(&1) { 1 } else { both.into_iter().max().unwrap_or(0) }
 }
 
-fn print(args: &CheckArgs, report: &Report, tables: Option<&TableReport>) -> io::Result<()> {
+fn print(
+    args: &CheckArgs,
+    (started, status): (SystemTime, u8),
+    report: &Report,
+    tables: Option<&TableReport>,
+) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    match (args.json, tables) {
-        (true, None) => print::json(report, &mut out),
-        (true, Some(tables)) => print::json(&WithTables { pages: report, tables }, &mut out),
+    match (args.output.json || args.output.json_lines, tables) {
+        (true, None) => document::write((started, status), args.output.json_lines, report, &mut out),
+        (true, Some(tables)) => {
+            document::write((started, status), args.output.json_lines, &WithTables { pages: report, tables }, &mut out)
+        }
         (false, tables) => {
-            print::text(report, Style { quiet: args.quiet, verbose: args.verbose }, &mut out)?;
-            tables.map_or(Ok(()), |tables| table_print::check(tables, (args.quiet, args.verbose), &mut out))
+            print::text(report, Style { quiet: args.output.quiet, verbose: args.output.verbose }, &mut out)?;
+            if let Some(tables) = tables {
+                table_print::check(tables, (args.output.quiet, args.output.verbose), &mut out)?;
+            }
+            print::hurt(report, &mut out)
         }
     }
 }
 
-fn tables(args: &CheckArgs) -> Result<TableReport, jobs::Error> {
-    let bar = Bar::new(args.progress, Some(0));
-    let report = jobs::tables_watched(&args.paths, &table_options(args), bar.watch_total().as_deref())?;
+fn tables(args: &CheckArgs, (watcher, screen): (&Watcher, &Screen)) -> Result<TableReport, jobs::Error> {
+    let bar = Bar::new(args.output.progress, Some(0)).on(screen);
+    let options = TableOptions { watcher: watcher.clone(), ..table_options(args) };
+    let report = jobs::tables_watched(&args.paths, &options, bar.watch_total().as_deref())?;
     bar.finish();
     Ok(report)
 }
@@ -78,19 +143,19 @@ fn table_options(args: &CheckArgs) -> TableOptions {
     }
 }
 
-fn examine(args: &CheckArgs) -> Result<Report, Box<dyn Error>> {
-    let options = options(args);
+fn examine(args: &CheckArgs, (watcher, screen): (&Watcher, &Screen)) -> Result<Report, Box<dyn Error>> {
+    let options = CheckOptions { watcher: watcher.clone(), ..options(args) };
     if args.paths.iter().any(|path| path == Path::new("-")) {
         if args.paths.len() > 1 {
             return Err("`-` (standard input) cannot be combined with other paths".into());
         }
-        let bar = Bar::new(args.progress, None);
+        let bar = Bar::new(args.output.progress, None).on(screen);
         let report = Check::stream(io::stdin().lock(), &options, bar.watch())?;
         bar.finish();
         return Ok(report);
     }
     let check = Check::plan(&args.paths, options)?;
-    let bar = Bar::new(args.progress, Some(check.bytes()));
+    let bar = Bar::new(args.output.progress, Some(check.bytes())).on(screen);
     let report = check.run(bar.watch())?;
     bar.finish();
     Ok(report)
@@ -99,27 +164,25 @@ fn examine(args: &CheckArgs) -> Result<Report, Box<dyn Error>> {
 fn options(args: &CheckArgs) -> CheckOptions {
     let defaults = CheckOptions::default();
     let read = ReadOptions {
-        io: match args.io {
-            Io::Auto => flow::IoMode::Auto,
-            Io::Direct => flow::IoMode::Direct,
-            Io::Buffered => flow::IoMode::Buffered,
-        },
         engine: match args.engine {
             Engine::Auto => flow::Engine::Auto,
             Engine::Uring => flow::Engine::Uring,
             Engine::Threads => flow::Engine::Threads,
         },
         block_size: args.block_size.unwrap_or(defaults.read.block_size),
-        depth: args.depth.unwrap_or(defaults.read.depth),
-        ..defaults.read
+        ..args.reading.options(defaults.read)
     };
     CheckOptions {
         read,
-        workers: args.threads.map_or(defaults.workers, usize::from),
-        findings_max: args.max_findings,
-        page_size: args.page_size,
-        keys: args.keys.files(),
+        workers: args.reading.workers(defaults.workers),
+        findings_max: args.output.max_findings,
+        page_size: args.reading.page_size,
+        keys: args.reading.keys.files(),
         live: args.live,
         rate: args.rate,
+        list_tables: args.output.tables,
+        portion: args.part,
+        since_lsn: args.since_lsn.map(format::Lsn),
+        ..defaults
     }
 }

@@ -9,10 +9,10 @@ use jobs::{Check, CheckOptions};
 
 use crate::print::{self, Style};
 
-/// Written by MySQL 9.7.
-const MYSQL: &[u8] = include_bytes!("../../../fixtures/mysql-9.7/dynamic-16k.ibd.zst");
+/// Written by MySQL 9.7. `sample/` has links into `fixtures/`: a packed crate holds what lies below its own folder only.
+const MYSQL: &[u8] = include_bytes!("../sample/mysql.ibd.zst");
 /// Written by MariaDB 10.11.
-const MARIADB: &[u8] = include_bytes!("../../../fixtures/mariadb-10.11/dynamic-16k.ibd.zst");
+const MARIADB: &[u8] = include_bytes!("../sample/mariadb.ibd.zst");
 
 /// Where the demo flips a bit, in bytes from the start of the file: in the rows of page 5.
 const PLANTED_AT: usize = 5 * 16384 + 4711;
@@ -38,6 +38,7 @@ pub fn run() -> Result<u8, Box<dyn Error>> {
     writeln!(out, "$ innokit check {}", dir.path().display())?;
     let report = Check::plan(&[dir.path().to_path_buf()], CheckOptions::default())?.run(None)?;
     print::text(&report, Style { quiet: false, verbose: false }, &mut out)?;
+    print::hurt(&report, &mut out)?;
     writeln!(
         out,
         "\nExit status {}: the first line names the file, the page and its index. The checksum stored in the page is the",

@@ -2,18 +2,26 @@
 
 use std::error::Error;
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
+use jobs::source::datadir::Inventory;
 use jobs::{InfoOptions, InfoReport};
 
 use crate::args::InfoArgs;
-use crate::{info_print, map};
+use crate::{document, info_print, map};
 
 /// Describes the files; the exit status.
 pub fn run(args: &InfoArgs) -> Result<u8, Box<dyn Error>> {
     if let Some(target) = &args.map {
         refuse_map(args, target)?;
     }
+    if args.files.iter().any(|path| path == Path::new("-")) {
+        return Err(
+            "`innokit info` needs files: standard input cannot be read out of order (a file of that name: ./-)".into(),
+        );
+    }
+    let files = files(&args.files);
     let defaults = InfoOptions::default();
     let options = InfoOptions {
         workers: args.threads.map_or(defaults.workers, usize::from),
@@ -22,10 +30,11 @@ pub fn run(args: &InfoArgs) -> Result<u8, Box<dyn Error>> {
         grid: args.map.is_some(),
         ..defaults
     };
-    let report = jobs::info(&args.files, &options)?;
-    let printed = print(&report, args);
+    let started = SystemTime::now();
+    let report = jobs::info(&files, &options)?;
+    let printed = print(&report, args, started);
     match printed {
-        // Whoever read our output had enough of it; what was found stands.
+        // The reader closed the pipe early (`| head`): the findings stand.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
         other => other?,
     }
@@ -33,6 +42,19 @@ pub fn run(args: &InfoArgs) -> Result<u8, Box<dyn Error>> {
         draw(&report, target)?;
     }
     Ok(report.exit_status())
+}
+
+/// Of a directory, what `innokit check` would look at.
+fn files(paths: &[PathBuf]) -> Vec<PathBuf> {
+    let of = |path: &PathBuf| {
+        if !path.is_dir() {
+            return vec![path.clone()];
+        }
+        let inventory = Inventory::take(std::slice::from_ref(path));
+        let failed = inventory.failed.into_iter().map(|passed| passed.path);
+        inventory.candidates.into_iter().map(|file| file.path).chain(failed).collect()
+    };
+    paths.iter().flat_map(of).collect()
 }
 
 /// A map shows one file, and must not be drawn over a file that is being described.
@@ -47,11 +69,10 @@ fn refuse_map(args: &InfoArgs, target: &Path) -> Result<(), String> {
     if same { Err(format!("{} would be drawn over itself", file.display())) } else { Ok(()) }
 }
 
-fn print(report: &InfoReport, args: &InfoArgs) -> io::Result<()> {
+fn print(report: &InfoReport, args: &InfoArgs, started: SystemTime) -> io::Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
     if args.json {
-        serde_json::to_writer_pretty(&mut out, report)?;
-        writeln!(out)?;
+        document::write((started, report.exit_status()), false, report, &mut out)?;
     } else {
         info_print::text(report, &mut out)?;
     }

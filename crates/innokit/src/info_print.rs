@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use jobs::job::info::report::{DamagedPage, IndexRow, Name};
+use jobs::info::report::{DamagedPage, IndexRow, Name};
 use jobs::{FileInfo, InfoReport, Tablespace};
 
 use crate::print::{grouped, human};

@@ -1,6 +1,8 @@
 //! Pictures as SVG or PNG: rectangles, lines and text at given pixels, from `info --map` and `bench --chart`. Nothing depends on fonts
 //! of the machine: an SVG leaves its text to the viewer, a PNG gets letters that are built in.
 
+mod svg;
+
 use std::error::Error;
 use std::fs::Permissions;
 use std::io::{self, Write};
@@ -10,7 +12,6 @@ use std::path::{Path, PathBuf};
 use noto_sans_mono_bitmap::{FontWeight, RasterHeight, get_raster, get_raster_width};
 use plotters::coord::Shift;
 use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
 use tempfile::NamedTempFile;
 
 /// Red, green, blue.
@@ -33,13 +34,15 @@ pub enum Shape {
     Text(i32, i32, Weight, Rgb, String),
     /// A line of plain text whose right or middle is given, and its top.
     Label(i32, i32, Anchor, Rgb, String),
-    /// Straight lines from point to point, so many pixels wide.
+    /// Straight lines from point to point, with their width in pixels.
     Path(Vec<(i32, i32)>, u32, Rgb),
     /// A filled circle: centre and radius.
     Dot(i32, i32, i32, Rgb),
+    /// A rectangle that nobody sees, and what is said of it where a pointer rests on it: in SVGs only.
+    Hint(i32, i32, i32, i32, String),
 }
 
-/// What of a label is where it shall be. Fonts differ in width, so only whoever draws knows where it begins.
+/// Which end of a label its position gives. Fonts differ in width, so only the renderer knows where the text begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anchor {
     /// Its middle.
@@ -109,7 +112,7 @@ pub fn create(scene: &Scene, target: &Path) -> Result<(), Box<dyn Error>> {
 
 fn bytes(scene: &Scene, target: &Path) -> Result<Vec<u8>, Box<dyn Error>> {
     let png = target.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("png"));
-    if png { as_png(scene) } else { Ok(as_svg(scene)?.into_bytes()) }
+    if png { as_png(scene) } else { Ok(svg::text(scene).into_bytes()) }
 }
 
 /// A temporary file in the directory of `target`.
@@ -125,22 +128,12 @@ fn size(scene: &Scene) -> (u32, u32) {
     (scene.width.unsigned_abs().max(1), scene.height.unsigned_abs().max(1))
 }
 
-fn as_svg(scene: &Scene) -> Result<String, Box<dyn Error>> {
-    let mut text = String::new();
-    {
-        let area = SVGBackend::with_string(&mut text, size(scene)).into_drawing_area();
-        paint(&area, scene, svg_text).map_err(|error| error.to_string())?;
-        area.present().map_err(|error| error.to_string())?;
-    }
-    Ok(text)
-}
-
 fn as_png(scene: &Scene) -> Result<Vec<u8>, Box<dyn Error>> {
     let (width, height) = size(scene);
     let mut pixels = vec![0; width as usize * height as usize * 3];
     {
         let area = BitMapBackend::with_buffer(&mut pixels, (width, height)).into_drawing_area();
-        paint(&area, scene, pixel_text).map_err(|error| error.to_string())?;
+        paint(&area, scene).map_err(|error| error.to_string())?;
         area.present().map_err(|error| error.to_string())?;
     }
     let mut bytes = Vec::new();
@@ -166,11 +159,7 @@ struct Line<'t> {
     text: &'t str,
 }
 
-fn paint<DB: DrawingBackend>(
-    area: &DrawingArea<DB, Shift>,
-    scene: &Scene,
-    write: impl Fn(&DrawingArea<DB, Shift>, &Line<'_>) -> Drawn<DB>,
-) -> Drawn<DB> {
+fn paint<DB: DrawingBackend>(area: &DrawingArea<DB, Shift>, scene: &Scene) -> Drawn<DB> {
     area.fill(&WHITE)?;
     for shape in &scene.shapes {
         match shape {
@@ -178,11 +167,11 @@ fn paint<DB: DrawingBackend>(
                 area.draw(&Rectangle::new([(*left, *top), (*right, *bottom)], rgb(*colour).filled()))?;
             }
             Shape::Text(x, y, weight, colour, text) => {
-                write(area, &Line { at: (*x, *y), anchor: None, weight: *weight, colour: rgb(*colour), text })?;
+                pixel_text(area, &Line { at: (*x, *y), anchor: None, weight: *weight, colour: rgb(*colour), text })?;
             }
             Shape::Label(x, y, anchor, colour, text) => {
                 let (anchor, weight) = (Some(*anchor), Weight::Plain);
-                write(area, &Line { at: (*x, *y), anchor, weight, colour: rgb(*colour), text })?;
+                pixel_text(area, &Line { at: (*x, *y), anchor, weight, colour: rgb(*colour), text })?;
             }
             Shape::Path(points, width, colour) => {
                 area.draw(&PathElement::new(points.clone(), rgb(*colour).stroke_width(*width)))?;
@@ -190,6 +179,7 @@ fn paint<DB: DrawingBackend>(
             Shape::Dot(x, y, radius, colour) => {
                 area.draw(&Circle::new((*x, *y), *radius, rgb(*colour).filled()))?;
             }
+            Shape::Hint(..) => {}
         }
     }
     Ok(())
@@ -197,23 +187,6 @@ fn paint<DB: DrawingBackend>(
 
 const fn rgb((red, green, blue): Rgb) -> RGBColor {
     RGBColor(red, green, blue)
-}
-
-/// Text as text, in whatever the viewer has.
-fn svg_text<DB: DrawingBackend>(area: &DrawingArea<DB, Shift>, line: &Line<'_>) -> Drawn<DB> {
-    let (size, style) = match line.weight {
-        Weight::Title => (20.0, FontStyle::Bold),
-        Weight::Heading => (13.5, FontStyle::Bold),
-        Weight::Plain => (13.5, FontStyle::Normal),
-    };
-    let font = FontDesc::new(FontFamily::Monospace, size, style);
-    let across = match line.anchor {
-        None => HPos::Left,
-        Some(Anchor::Middle) => HPos::Center,
-        Some(Anchor::End) => HPos::Right,
-    };
-    let style = TextStyle::from(font).color(&line.colour).pos(Pos::new(across, VPos::Top));
-    area.draw_text(line.text, &style, line.at)
 }
 
 /// Text as pixels of built-in letters, softened at their edges. What these do not have becomes a question mark.

@@ -1,9 +1,12 @@
 //! Reports as text and as JSON. Text says first what is wrong, one line each, then the sums.
 
-use std::io::{self, BufWriter, Write};
+use std::collections::BTreeMap;
+use std::io::{self, BufWriter, IsTerminal, Write};
 
-use jobs::out::report::{Totals, Unit, UnitTotals};
+use jobs::out::report::{Pending, Totals, Unit, UnitTotals};
 use jobs::{Finding, Report, Severity};
+
+use crate::hurt_print;
 
 /// How much text.
 #[derive(Clone, Copy)]
@@ -14,29 +17,26 @@ pub struct Style {
     pub verbose: bool,
 }
 
-/// The document of `docs/check.md`.
-pub fn json(report: &impl serde::Serialize, out: &mut impl Write) -> io::Result<()> {
-    let mut out = BufWriter::new(out);
-    serde_json::to_writer_pretty(&mut out, report)?;
-    writeln!(out)?;
-    out.flush()
-}
-
 /// Findings, then the summary.
 pub fn text(report: &Report, style: Style, out: &mut impl Write) -> io::Result<()> {
     let mut out = BufWriter::new(out);
-    for finding in &report.findings {
-        writeln!(out, "{}", line(finding))?;
-    }
-    let hidden = report.totals.findings - report.findings.len() as u64;
+    let shown: Vec<&Finding> = report.findings.iter().filter(|finding| !style.quiet || is_trouble(finding)).collect();
+    findings(&shown, style.verbose, &mut out)?;
+    let totals = &report.totals;
+    let all = if style.quiet { totals.damage + totals.undecided } else { totals.findings };
+    let hidden = all.saturating_sub(shown.len() as u64);
     if hidden > 0 {
         writeln!(out, "... and {} more findings (see --max-findings)", grouped(hidden))?;
     }
     if style.verbose {
         files(report, &mut out)?;
     }
+    if let Some(tables) = &report.tables {
+        hurt_print::verdicts(tables, &mut out)?;
+    }
+    let has_said = report.totals.findings > 0 || style.verbose || report.tables.is_some();
     if !style.quiet {
-        if report.totals.findings > 0 || style.verbose {
+        if has_said {
             writeln!(out)?;
         }
         summary(report, &mut out)?;
@@ -44,10 +44,93 @@ pub fn text(report: &Report, style: Style, out: &mut impl Write) -> io::Result<(
     out.flush()
 }
 
+/// The end of the report: what is hurt, and what to do.
+pub fn hurt(report: &Report, out: &mut impl Write) -> io::Result<()> {
+    if report.hurt.is_empty() {
+        return Ok(());
+    }
+    let mut out = BufWriter::new(out);
+    writeln!(out)?;
+    hurt_print::hurt(&report.hurt, &mut out)?;
+    out.flush()
+}
+
+/// Findings of one kind in one index are folded where there are more than this.
+const ALIKE_MAX: usize = 3;
+
+/// One line for each finding; alike ones are one line, unless all are asked for.
+fn findings(findings: &[&Finding], all: bool, out: &mut impl Write) -> io::Result<()> {
+    let kind = |finding: &&Finding| (finding.path.clone(), finding.index_id, finding.reason, finding.severity as u8);
+    fold(findings, all, kind, |finding| line(finding), |finding| finding.page.map(|page| (page, finding.pages)), out)
+}
+
+/// Notes are for who looks; a job that runs at night is to be silent when all is well.
+fn is_trouble(finding: &Finding) -> bool {
+    finding.severity != Severity::Notice
+}
+
+/// Writes a line for each finding, and where many are of one kind the first and the pages of the others.
+pub fn fold<F, K: Ord>(
+    findings: &[F],
+    all: bool,
+    kind: impl Fn(&F) -> K,
+    line: impl Fn(&F) -> String,
+    pages: impl Fn(&F) -> Option<(u32, u64)>,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let mut alike: BTreeMap<K, Vec<&F>> = BTreeMap::new();
+    for finding in findings.iter().filter(|finding| !all && pages(finding).is_some()) {
+        alike.entry(kind(finding)).or_default().push(finding);
+    }
+    for finding in findings {
+        let group = alike.get(&kind(finding)).filter(|group| group.len() > ALIKE_MAX);
+        let Some(group) = group.filter(|_| pages(finding).is_some()) else {
+            writeln!(out, "{}", line(finding))?;
+            continue;
+        };
+        if group.first().is_some_and(|first| std::ptr::eq(*first, finding)) {
+            writeln!(out, "{}", line(finding))?;
+            let rest: Vec<(u32, u64)> = group.iter().skip(1).filter_map(|finding| pages(finding)).collect();
+            writeln!(out, "    and {} more like it: {}", grouped(rest.len() as u64), stretches(rest))?;
+        }
+    }
+    Ok(())
+}
+
+/// `pages 3 to 9, 12, 14 to 20 and more`.
+fn stretches(mut pages: Vec<(u32, u64)>) -> String {
+    const SHOWN_MAX: usize = 8;
+    pages.sort_unstable();
+    let mut runs: Vec<(u64, u64)> = Vec::new();
+    for (first, count) in pages {
+        let (first, end) = (u64::from(first), u64::from(first) + count.max(1));
+        match runs.last_mut().filter(|(_, before)| first <= *before) {
+            Some((_, before)) => *before = end.max(*before),
+            None => runs.push((first, end)),
+        }
+    }
+    let text = |(first, end): &(u64, u64)| match end - first {
+        1 => first.to_string(),
+        _ => format!("{first} to {}", end - 1),
+    };
+    let more = if runs.len() > SHOWN_MAX { " and more (-v lists all)" } else { "" };
+    let shown: Vec<String> = runs.iter().take(SHOWN_MAX).map(text).collect();
+    format!("pages {}{more}", shown.join(", "))
+}
+
+/// A name on one line, whatever is in it.
+pub fn escaped(text: &str) -> String {
+    let escape =
+        |letter: char| if letter.is_control() { letter.escape_debug().to_string() } else { letter.to_string() };
+    text.chars().map(escape).collect()
+}
+
 /// `db/t.ibd: page 3 (index page of index 157): what is wrong`.
-fn line(finding: &Finding) -> String {
+pub fn line(finding: &Finding) -> String {
     let weight = match finding.severity {
-        Severity::Damage => "",
+        Severity::Damage => "damage: ",
+        // Not a verdict on bytes: they were never seen.
+        Severity::Undecided if finding.reason == "unreadable_file" => "not checked: ",
         Severity::Undecided => "undecided: ",
         Severity::Notice => "note: ",
     };
@@ -62,7 +145,7 @@ fn line(finding: &Finding) -> String {
         (Some(kind), None) => format!("{pages} ({kind} page): "),
         (None, _) => format!("{pages}: "),
     };
-    format!("{}: {place}{weight}{}", finding.path, finding.message)
+    format!("{}: {place}{weight}{}", escaped(&finding.path), escaped(&finding.message))
 }
 
 fn files(report: &Report, out: &mut impl Write) -> io::Result<()> {
@@ -74,7 +157,7 @@ fn files(report: &Report, out: &mut impl Write) -> io::Result<()> {
             _ => file.error.clone().unwrap_or_else(|| file.kind.to_owned()),
         };
         if file.unit == Unit::Members {
-            writeln!(out, "{}: {shape}", file.path)?;
+            writeln!(out, "{}: {shape}", escaped(&file.path))?;
             continue;
         }
         let algorithm = file.algorithm.as_deref().unwrap_or("no checksum");
@@ -82,13 +165,22 @@ fn files(report: &Report, out: &mut impl Write) -> io::Result<()> {
         writeln!(
             out,
             "{}: {shape}, {algorithm}: {examined} {unit}, {} ok, {} empty, {} corrupt, {} unverifiable",
-            file.path, counts.ok, counts.empty, counts.corrupt, counts.unverifiable
+            escaped(&file.path),
+            counts.ok,
+            counts.empty,
+            counts.corrupt,
+            counts.unverifiable
         )?;
     }
     for file in &report.skipped {
-        writeln!(out, "{}: skipped: {}", file.path, file.why)?;
+        writeln!(out, "{}: skipped: {}", escaped(&file.path), escaped(&file.why))?;
     }
     Ok(())
+}
+
+/// One line for each datadir that crash recovery is still to come in.
+pub fn pending(pending: &[Pending], out: &mut impl Write) -> io::Result<()> {
+    pending.iter().try_for_each(|Pending { path, why }| writeln!(out, "pending {path}: {why}"))
 }
 
 fn summary(report: &Report, out: &mut impl Write) -> io::Result<()> {
@@ -102,7 +194,9 @@ fn summary(report: &Report, out: &mut impl Write) -> io::Result<()> {
         }
         _ => "all well",
     };
-    writeln!(out, "result  {verdict}")?;
+    let verdict = &format!("{verdict}{}", limits(report));
+    result(verdict, report.incomplete, out)?;
+    pending(&report.pending, out)?;
     writeln!(
         out,
         "files   {} checked, {} skipped, {} failed",
@@ -110,6 +204,9 @@ fn summary(report: &Report, out: &mut impl Write) -> io::Result<()> {
         grouped(totals.skipped_files),
         grouped(totals.failed_files)
     )?;
+    if report.incomplete {
+        writeln!(out, "left    {} files not begun", grouped(totals.unread_files))?;
+    }
     write!(
         out,
         "pages   {} ok, {} empty, {} corrupt, {} unverifiable",
@@ -118,6 +215,9 @@ fn summary(report: &Report, out: &mut impl Write) -> io::Result<()> {
         grouped(counts.corrupt),
         grouped(counts.unverifiable)
     )?;
+    if counts.older > 0 {
+        write!(out, ", {} older and not verified", grouped(counts.older))?;
+    }
     if counts.freed_damage > 0 {
         write!(out, ", {} damaged but free", grouped(counts.freed_damage))?;
     }
@@ -139,6 +239,29 @@ fn summary(report: &Report, out: &mut impl Write) -> io::Result<()> {
     let seconds = totals.seconds.max(1e-9);
     let rate = counts.bytes as f64 / seconds;
     writeln!(out, "time    {seconds:.2} s, {}/s, {:.0}% I/O wait", human(rate), report.effort.wait_share * 100.0)
+}
+
+/// What the verdict does not speak of: ` in part 3 of 7`, ` since LSN 80703969`.
+pub fn limits(report: &Report) -> String {
+    let part = report.part.map(|part| format!(" in part {} of {}", part.number, part.of));
+    let since = report.since_lsn.map(|lsn| format!(" since LSN {}", grouped(lsn)));
+    [part, since].into_iter().flatten().collect()
+}
+
+/// The line that everybody reads.
+pub fn result(verdict: &str, is_incomplete: bool, out: &mut impl Write) -> io::Result<()> {
+    let verdict = match verdict {
+        verdict if !is_incomplete => verdict.to_owned(),
+        verdict if verdict.starts_with("DAMAGE FOUND") => format!("INCOMPLETE, {verdict}"),
+        _ => "INCOMPLETE: stopped before the end".to_owned(),
+    };
+    writeln!(out, "result  {}", alarm(&verdict, verdict.contains("DAMAGE")))
+}
+
+/// Red on a terminal, unless somebody wishes no colours (no-color.org).
+fn alarm(text: &str, is_alarm: bool) -> String {
+    let is_shown = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    if is_alarm && is_shown { format!("\x1b[1;31m{text}\x1b[0m") } else { text.to_owned() }
 }
 
 /// What was verified besides pages: log blocks, mini-transactions, slots of doublewrite files, events of binary logs.

@@ -1,35 +1,80 @@
 //! The bar on standard error: bytes, rate, time left.
 
 use std::io::{self, IsTerminal};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use flow::Counters;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::args::Progress;
+use crate::print::human;
+use crate::watch::Screen;
 
 /// What a job calls with its counters.
 type Watch = dyn Fn(&Counters) + Sync;
 /// What a job calls that finds out by itself how many bytes there are to read.
 type TotalWatch = dyn Fn(u64, &Counters) + Sync;
 
-/// A bar, or nothing where nobody would see it.
-pub struct Bar(Option<Box<Watch>>, Option<ProgressBar>);
+/// A bar, lines where there is no terminal, or nothing where nobody would see it.
+pub struct Bar(Option<Box<Watch>>, Option<ProgressBar>, Option<Arc<Mutex<Lines>>>);
+
+/// Progress for a log file: a line now and then.
+struct Lines {
+    next: Instant,
+    start: Instant,
+}
+
+/// How often a line is written.
+const LINE_EVERY: Duration = Duration::from_secs(5);
+
+impl Lines {
+    fn tell(&mut self, read: u64, total: Option<u64>) {
+        if Instant::now() < self.next {
+            return;
+        }
+        self.next = Instant::now() + LINE_EVERY;
+        let rate = read as f64 / self.start.elapsed().as_secs_f64().max(1e-3);
+        let of = total.map(|total| format!(" of {}", human(total as f64))).unwrap_or_default();
+        eprintln!("innokit: read {}{of}, {}/s", human(read as f64), human(rate));
+    }
+}
 
 impl Bar {
     /// `total` in bytes, where it is known.
     pub fn new(when: Progress, total: Option<u64>) -> Self {
         if !is_wanted(when) {
-            return Self(None, None);
+            return Self(None, None, None);
         }
+        if !io::stderr().is_terminal() {
+            let lines = Arc::new(Mutex::new(Lines { next: Instant::now(), start: Instant::now() }));
+            let shown = Arc::clone(&lines);
+            let tell = move |counters: &Counters| {
+                let read = counters.total().bytes_read;
+                shown.lock().unwrap_or_else(PoisonError::into_inner).tell(read, total);
+            };
+            return Self(Some(Box::new(tell)), None, Some(lines));
+        }
+        // As wide as the terminal is; decimal units, as in reports.
         let bar = match total {
             Some(bytes) => ProgressBar::new(bytes).with_style(style(
-                "{bar:32.cyan/dim} {percent:>3}%  {bytes} of {total_bytes}  {bytes_per_sec}  {eta} left",
+                "{wide_bar:.cyan/dim} {percent:>3}%  {decimal_bytes} of {decimal_total_bytes}  {decimal_bytes_per_sec}  {eta} left",
             )),
-            None => ProgressBar::new_spinner().with_style(style("{spinner} {bytes}  {bytes_per_sec}")),
+            None => ProgressBar::new_spinner().with_style(style("{spinner} {decimal_bytes}  {decimal_bytes_per_sec}")),
         };
         bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
         let shown = bar.clone();
-        Self(Some(Box::new(move |counters: &Counters| shown.set_position(counters.total().bytes_read))), Some(bar))
+        let tell = move |counters: &Counters| shown.set_position(counters.total().bytes_read);
+        Self(Some(Box::new(tell)), Some(bar), None)
+    }
+
+    /// The same bar, above which findings are shown.
+    pub fn on(self, screen: &Screen) -> Self {
+        if let Some(bar) = &self.1 {
+            // The first bar of a run stays the one to write above.
+            drop(screen.set(bar.clone()));
+        }
+        self
     }
 
     /// What a job calls with its counters.
@@ -39,6 +84,12 @@ impl Bar {
 
     /// What a job calls with the bytes there are to read, and its counters. Pages that nobody needs are in the number too.
     pub fn watch_total(&self) -> Option<Box<TotalWatch>> {
+        if let Some(lines) = self.2.clone() {
+            return Some(Box::new(move |total, counters| {
+                let read = counters.total().bytes_read;
+                lines.lock().unwrap_or_else(PoisonError::into_inner).tell(read, Some(total.max(read)));
+            }));
+        }
         let shown = self.1.clone()?;
         Some(Box::new(move |total, counters| {
             let read = counters.total().bytes_read;

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::io::{self, Write};
+use std::time::SystemTime;
 
 use format::Lsn;
 use jobs::source::keys::KeyFiles;
@@ -9,6 +10,7 @@ use jobs::{RecoverOptions, Recovered};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::args::RecoverArgs;
+use crate::document;
 use crate::print::{grouped, peak_memory};
 
 /// Damage kept it from being done.
@@ -24,14 +26,22 @@ pub fn raise_open_files() {
 /// Recovers the datadir; the exit status.
 pub fn run(args: &RecoverArgs) -> Result<u8, Box<dyn Error>> {
     raise_open_files();
+    let started = SystemTime::now();
     let memory = usize::try_from(args.memory).unwrap_or(usize::MAX);
     let (to, until) = (args.to.clone(), args.until.map(Lsn));
-    let keys = KeyFiles { keyrings: Vec::new(), key_file: args.key_file.clone() };
+    if args.in_place && !args.dry_run {
+        let datadir = args.datadir.display();
+        writeln!(
+            io::stderr(),
+            "recovering {datadir} in place: its files change (--to DIR would leave them as they are)"
+        )?;
+    }
+    let keys = KeyFiles { keyrings: args.keyring.clone(), key_file: args.key_file.clone() };
     let options = RecoverOptions { to, dry_run: args.dry_run, until, keys, memory, ..RecoverOptions::default() };
     let done = match jobs::recover(&args.datadir, &options) {
         Ok(done) => done,
         Err(error) if error.is_damage() => {
-            eprintln!("innokit: {error}");
+            document::fail(started, DAMAGED, &error, args.json);
             return Ok(DAMAGED);
         }
         Err(error) => return Err(error.into()),
@@ -39,19 +49,18 @@ pub fn run(args: &RecoverArgs) -> Result<u8, Box<dyn Error>> {
     if args.verbose {
         peak_memory(&mut io::stderr())?;
     }
-    match print(&done, args) {
-        // Whoever read our output had enough of it.
+    match print(&done, args, started) {
+        // The reader closed the pipe early (`| head`): not an error.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
         other => other?,
     }
     Ok(0)
 }
 
-fn print(done: &Recovered, args: &RecoverArgs) -> io::Result<()> {
+fn print(done: &Recovered, args: &RecoverArgs, started: SystemTime) -> io::Result<()> {
     let mut out = io::stdout().lock();
     if args.json {
-        serde_json::to_writer_pretty(&mut out, done)?;
-        return writeln!(out);
+        return document::write((started, 0), false, done, &mut out);
     }
     if done.was_clean {
         return writeln!(out, "nothing to recover: the log ends at its checkpoint, LSN {}", done.checkpoint_lsn);

@@ -2,11 +2,13 @@
 
 use std::error::Error;
 use std::io::{self, BufWriter, Write};
+use std::time::SystemTime;
 
 use jobs::source::keys::KeyFiles;
 use jobs::{RedoInfo, RedoInfoOptions};
 
 use crate::args::RedoInfoArgs;
+use crate::document;
 use crate::print::{grouped, human};
 
 /// Width of the labels on the left.
@@ -14,21 +16,22 @@ const LABEL: usize = 18;
 
 /// Describes the log; the exit status.
 pub fn run(args: &RedoInfoArgs) -> Result<u8, Box<dyn Error>> {
-    let keys = KeyFiles { keyrings: Vec::new(), key_file: args.key_file.clone() };
+    let keys = KeyFiles { keyrings: args.keyring.clone(), key_file: args.key_file.clone() };
+    let started = SystemTime::now();
     let report = jobs::redo_info(&args.path, &RedoInfoOptions { pages_max: args.pages, keys })?;
-    match print(&report, args.json) {
-        // Whoever read our output had enough of it.
+    let status = u8::from(report.state == "damaged");
+    match print(&report, args.json.then_some((started, status))) {
+        // The reader closed the pipe early (`| head`): not an error.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
         other => other?,
     }
-    Ok(u8::from(report.state == "damaged"))
+    Ok(status)
 }
 
-fn print(report: &RedoInfo, json: bool) -> io::Result<()> {
+fn print(report: &RedoInfo, json: Option<(SystemTime, u8)>) -> io::Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
-    if json {
-        serde_json::to_writer_pretty(&mut out, report)?;
-        writeln!(out)?;
+    if let Some((started, status)) = json {
+        document::write((started, status), false, report, &mut out)?;
     } else {
         facts(report, &mut out)?;
         tables(report, &mut out)?;

@@ -2,46 +2,61 @@
 
 use std::error::Error;
 use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::time::SystemTime;
 
-use flow::{ReadAhead, ReadOptions};
+use flow::ReadAhead;
 use jobs::tree::linear;
 use jobs::tree::walk::Depth;
 use jobs::{TableOptions, TableReport};
 
-use crate::args::{Ahead, Io, TableArgs, TableCommand};
+use crate::args::{Ahead, TableArgs, TableCommand};
+use crate::document;
 use crate::progress::Bar;
 use crate::table_print;
+use crate::table_rows;
+use crate::watch::{self, INTERRUPTED, Screen};
 
 /// Looks at the tables and prints the report; the exit status.
 pub fn run(command: &TableCommand) -> Result<u8, Box<dyn Error>> {
     let (args, depth, extended) = match command {
         TableCommand::Check(args) => (&args.table, Depth::Check, args.extended),
         TableCommand::Count(args) => (args, Depth::Count, false),
+        TableCommand::Checksum(args) => return table_rows::checksum(args),
+        TableCommand::Export(args) => return table_rows::run_export(args),
+        TableCommand::Schema(args) => return crate::table_schema::run(args),
     };
-    let bar = Bar::new(args.progress, Some(0));
-    let options = TableOptions { extended, ..options(args, depth) };
+    if args.paths.iter().any(|path| path == Path::new("-")) {
+        return Err(
+            "`innokit table` needs files: standard input cannot be read out of order (a file of that name: ./-)".into(),
+        );
+    }
+    let (started, screen) = (SystemTime::now(), Screen::default());
+    let watcher = watch::watcher(args.output.json_lines, &screen)?;
+    let bar = Bar::new(args.output.progress, Some(0)).on(&screen);
+    let options = TableOptions { extended, watcher, ..options(args, depth) };
     let report = jobs::tables_watched(&args.paths, &options, bar.watch_total().as_deref())?;
     bar.finish();
-    if args.verbose {
+    if args.output.verbose {
         table_print::effort(&report, &mut io::stderr().lock())?;
     }
-    match print(&report, args, depth) {
-        // Whoever read our output had enough of it; the verdict stands.
+    let status = if report.incomplete { INTERRUPTED } else { report.exit_status() };
+    match print(&report, args, depth, (started, status)) {
+        // The reader closed the pipe early (`| head`): the verdict stands.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
         other => other?,
     }
-    Ok(report.exit_status())
+    Ok(status)
 }
 
-fn print(report: &TableReport, args: &TableArgs, depth: Depth) -> io::Result<()> {
+fn print(report: &TableReport, args: &TableArgs, depth: Depth, head: (SystemTime, u8)) -> io::Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
-    if args.json {
-        serde_json::to_writer_pretty(&mut out, report)?;
-        writeln!(out)?;
+    if args.output.json || args.output.json_lines {
+        document::write(head, args.output.json_lines, report, &mut out)?;
     } else if depth == Depth::Count {
-        table_print::counts(report, args.quiet, &mut out)?;
+        table_print::counts(report, args.output.quiet, &mut out)?;
     } else {
-        table_print::check(report, (args.quiet, args.verbose), &mut out)?;
+        table_print::check(report, (args.output.quiet, args.output.verbose), &mut out)?;
     }
     out.flush()
 }
@@ -49,25 +64,18 @@ fn print(report: &TableReport, args: &TableArgs, depth: Depth) -> io::Result<()>
 fn options(args: &TableArgs, depth: Depth) -> TableOptions {
     let defaults = TableOptions::default();
     TableOptions {
-        read: ReadOptions {
-            io: match args.io {
-                Io::Auto => flow::IoMode::Auto,
-                Io::Direct => flow::IoMode::Direct,
-                Io::Buffered => flow::IoMode::Buffered,
-            },
-            depth: args.depth.unwrap_or(defaults.read.depth),
-            ..defaults.read
-        },
+        read: args.reading.options(defaults.read),
         ahead: match args.read_ahead {
             Ahead::None => ReadAhead::None,
             Ahead::Linear => linear::LINEAR,
             Ahead::Logical => defaults.ahead,
         },
-        workers: args.threads.map_or(defaults.workers, usize::from),
-        findings_max: args.max_findings,
-        page_size: args.page_size,
-        keys: args.keys.files(),
+        workers: args.reading.workers(defaults.workers),
+        findings_max: args.output.max_findings,
+        page_size: args.reading.page_size,
+        keys: args.reading.keys.files(),
         depth,
+        list_tables: args.output.tables,
         ..defaults
     }
 }

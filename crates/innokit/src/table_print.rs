@@ -3,14 +3,18 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use jobs::job::table::{IndexReport, TableFinding};
+use jobs::table::{IndexReport, TableFinding};
 use jobs::{Severity, TableReport};
 
-use crate::print::{grouped, human, peak_memory};
+use crate::hurt_print;
+use crate::print::{escaped, fold, grouped, human, peak_memory, pending, result};
 
 /// Findings, with `verbose` every index, and the summary unless `quiet`.
 pub fn check(report: &TableReport, (quiet, verbose): (bool, bool), out: &mut impl Write) -> io::Result<()> {
-    findings(report, out)?;
+    findings(report, verbose, out)?;
+    if let Some(tables) = &report.tables {
+        hurt_print::verdicts(tables, out)?;
+    }
     if verbose {
         indexes(report, out)?;
         left_out(report, out)?;
@@ -18,18 +22,22 @@ pub fn check(report: &TableReport, (quiet, verbose): (bool, bool), out: &mut imp
             writeln!(out, "{}: skipped: {}", file.path, file.why)?;
         }
     }
-    if quiet {
-        return Ok(());
+    if !quiet {
+        if report.totals.findings > 0 || verbose || report.tables.is_some() {
+            writeln!(out)?;
+        }
+        summary(report, verbose, out)?;
     }
-    if report.totals.findings > 0 || verbose {
+    if !report.hurt.is_empty() {
         writeln!(out)?;
+        hurt_print::hurt(&report.hurt, out)?;
     }
-    summary(report, verbose, out)
+    Ok(())
 }
 
 /// Every index with its rows, and what kept some from being counted.
 pub fn counts(report: &TableReport, quiet: bool, out: &mut impl Write) -> io::Result<()> {
-    findings(report, out)?;
+    findings(report, true, out)?;
     indexes(report, out)?;
     if !quiet {
         writeln!(out, "time    {:.2} s", report.totals.seconds)?;
@@ -37,24 +45,23 @@ pub fn counts(report: &TableReport, quiet: bool, out: &mut impl Write) -> io::Re
     Ok(())
 }
 
-fn findings(report: &TableReport, out: &mut impl Write) -> io::Result<()> {
-    for finding in &report.findings {
-        writeln!(out, "{}", line(finding))?;
-    }
+fn findings(report: &TableReport, all: bool, out: &mut impl Write) -> io::Result<()> {
+    let kind = |finding: &TableFinding| (finding.path.clone(), finding.index_id, finding.rule, finding.severity as u8);
+    fold(&report.findings, all, kind, line, |finding| finding.page.map(|page| (page, 1)), out)?;
     let hidden = report.totals.findings - report.findings.len() as u64;
     if hidden > 0 {
         writeln!(out, "... and {} more findings (see --max-findings)", grouped(hidden))?;
     }
     for file in &report.files {
         if let Some(error) = &file.error {
-            writeln!(out, "{}: {error}", file.path)?;
+            writeln!(out, "{}: not checked: {}", escaped(&file.path), escaped(error))?;
         }
     }
     Ok(())
 }
 
 /// `shop/t.ibd: index b of shop.t: page 7, record at byte 126: what is wrong [rule]`.
-fn line(finding: &TableFinding) -> String {
+pub fn line(finding: &TableFinding) -> String {
     let index = match (&finding.index, finding.index_id) {
         (Some(name), _) => format!(" index {name}"),
         (None, Some(id)) => format!(" index {id}"),
@@ -67,8 +74,13 @@ fn line(finding: &TableFinding) -> String {
         (Some(page), None) => format!(" page {page}:"),
         (None, _) => String::new(),
     };
-    let weight = if finding.severity == Severity::Undecided { " undecided:" } else { "" };
-    format!("{}:{named}{page}{weight} {} [{}]", finding.path, finding.message, finding.rule)
+    let weight = match finding.severity {
+        Severity::Damage => "damage",
+        Severity::Undecided => "undecided",
+        Severity::Notice => "note",
+    };
+    let text = format!("{named}{page} {weight}: {} [{}]", finding.message, finding.rule);
+    format!("{}:{}", escaped(&finding.path), escaped(&text))
 }
 
 fn indexes(report: &TableReport, out: &mut impl Write) -> io::Result<()> {
@@ -134,7 +146,8 @@ fn summary(report: &TableReport, verbose: bool, out: &mut impl Write) -> io::Res
         _ if totals.indexes == 0 => "nothing to check",
         _ => "all well",
     };
-    writeln!(out, "result  {verdict}")?;
+    result(verdict, report.incomplete, out)?;
+    pending(&report.pending, out)?;
     writeln!(
         out,
         "files   {} checked, {} skipped, {} failed",

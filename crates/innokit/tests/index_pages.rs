@@ -64,6 +64,7 @@ fn sweep(space: &Space, indexes: &BTreeMap<u64, IndexDef>, checker: &mut IndexCh
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn every_index_page_of_the_servers_keeps_every_rule() {
     let mut wrong = Vec::new();
     for name in SOUND.iter().chain(&CRASHED) {
@@ -137,6 +138,7 @@ fn rows_of(space: &Space, index: &IndexDef) -> Vec<Row> {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn the_rows_of_compressed_tables_are_those_that_were_written() {
     let expected = expected_rows();
     for name in ["mysql-4k", "mysql-16k", "mysql-16k-tde", "mariadb-4k", "mariadb-16k", "mariadb-16k-crc32-enc"] {

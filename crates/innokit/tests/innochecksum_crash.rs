@@ -94,6 +94,7 @@ impl Numbers {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "takes minutes: make test")]
 fn fifty_kills_leave_every_page_old_or_new_and_the_next_run_finishes() {
     let dir = Dir::new();
     let original = large_tablespace();

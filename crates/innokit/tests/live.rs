@@ -7,22 +7,12 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{Dir, check, check_json, repository, total};
+use common::{Dir, all_datadirs, check, check_json, repository, total};
 use serde_json::Value;
-
-/// The folder of datadirs; made on first use where nobody made it before.
-fn datadirs() -> PathBuf {
-    let given = std::env::var_os("INNOKIT_DATADIRS").map(PathBuf::from);
-    let folder = given.unwrap_or_else(|| repository().join("target/datadirs"));
-    let made = Command::new(repository().join("scripts/make-datadirs.sh")).arg(&folder).status().expect("bash runs");
-    assert!(made.success(), "scripts/make-datadirs.sh failed");
-    folder
-}
 
 /// All datadirs whose name starts with `family`.
 fn of_family(family: &str) -> Vec<(String, PathBuf)> {
-    let folder = datadirs();
-    let entries = std::fs::read_dir(&folder).expect("datadirs").map(|entry| entry.expect("an entry").path());
+    let entries = std::fs::read_dir(all_datadirs()).expect("datadirs").map(|entry| entry.expect("an entry").path());
     let mut dirs: Vec<_> = entries
         .map(|path| (path.file_name().expect("a name").to_string_lossy().into_owned(), path))
         .filter(|(name, path)| name.starts_with(family) && path.is_dir())
@@ -81,18 +71,21 @@ fn assert_family(family: &str, expected: &[&str]) {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn every_file_of_mysql_is_sound() {
     let sizes = ["mysql-4k", "mysql-8k", "mysql-16k", "mysql-32k", "mysql-64k"];
     assert_family("mysql", &[&sizes[..], &["mysql-16k-innodb", "mysql-16k-none"]].concat());
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn every_file_of_mariadb_is_sound() {
     let sizes = ["mariadb-4k", "mariadb-8k", "mariadb-16k", "mariadb-32k", "mariadb-64k"];
     assert_family("mariadb", &[&sizes[..], &["mariadb-16k-crc32"]].concat());
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn each_kind_of_file_and_checksum_is_among_them() {
     let (mut kinds, mut sizes) = (std::collections::BTreeSet::new(), std::collections::BTreeSet::new());
     for family in ["mysql", "mariadb"] {
@@ -130,9 +123,10 @@ fn each_kind_of_file_and_checksum_is_among_them() {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn nothing_of_a_crashed_server_is_called_damaged() {
     for family in ["mysql", "mariadb"] {
-        let dir = datadirs().join(format!("{family}-16k-crashed"));
+        let dir = all_datadirs().join(format!("{family}-16k-crashed"));
         let (document, status) = check_json(&dir, &[]);
         assert_eq!(total(&document, "damage"), 0, "{:#}", document["findings"]);
         assert_ne!(status, 1);
@@ -146,10 +140,11 @@ fn nothing_of_a_crashed_server_is_called_damaged() {
 
 /// The same page of a sound table, zeroed: lost where the log is clean, perhaps late where it is not.
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_lost_page_is_damage_unless_the_redo_log_may_still_write_it() {
     for family in ["mysql", "mariadb"] {
         for (state, status) in [("-crashed", 2), ("", 1)] {
-            let source = datadirs().join(format!("{family}-16k{state}"));
+            let source = all_datadirs().join(format!("{family}-16k{state}"));
             let dir = Dir::new();
             let mut table = std::fs::read(source.join("shop/row_compact.ibd")).expect("a table");
             table[5 * 16384..6 * 16384].fill(0);

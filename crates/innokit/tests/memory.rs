@@ -14,6 +14,9 @@ const LIMIT_MIB: u64 = 200;
 /// What `table check` may take, whatever the table.
 const TABLE_LIMIT_MIB: u64 = 256;
 
+/// What `table export` may take, whatever the table.
+const ROWS_LIMIT_MIB: u64 = 512;
+
 /// Checks a file with the defaults; the process's peak of resident memory, MiB, as it says itself from the kernel's count.
 fn peak_of(path: &std::path::Path) -> (u64, String) {
     peak(&["check", "--verbose"], path)
@@ -28,6 +31,7 @@ fn peak(arguments: &[&str], path: &std::path::Path) -> (u64, String) {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "takes minutes: make test")]
 fn a_file_of_64_gib_takes_less_than_200_mib() {
     let dir = Dir::new();
     let path = dir.file("large.ibd", &fixture("mysql-9.7/zip-1k.ibd"));
@@ -49,6 +53,24 @@ fn damage_on_every_page_takes_less_than_200_mib() {
     let (peak, text) = peak_of(&dir.file("wrecked.ibd", &bytes));
     assert!(text.contains("DAMAGE FOUND"), "{text}");
     assert!(peak < LIMIT_MIB, "{peak} MiB");
+}
+
+/// Rows are read in ranges, each page once; what waits for its turn to be written is bounded.
+#[test]
+fn rows_of_a_table_take_less_than_512_mib_and_each_page_is_read_once() {
+    let dir = Dir::new();
+    let path = dir.file("scattered.ibd", &fixture("scattered/scattered-16k.ibd"));
+    let len = std::fs::metadata(&path).expect("there").len();
+    for threads in ["1", "16"] {
+        let arguments = ["table", "export", "--verbose", "--format", "jsonl", "--threads", threads];
+        let (peak, text) = peak(&arguments, &path);
+        assert_eq!(text.lines().count(), 10_000, "{threads}");
+        assert!(peak < ROWS_LIMIT_MIB, "{peak} MiB with {threads} threads");
+        let sums = common::innokit().args(["table", "checksum", "--json", "--threads", threads]).arg(&path).output();
+        let sums: serde_json::Value = serde_json::from_slice(&sums.expect("innokit runs").stdout).expect("JSON");
+        let bytes = sums["bytes"].as_u64().expect("a number");
+        assert!(bytes <= len, "{bytes} bytes of {len} with {threads} threads");
+    }
 }
 
 /// Its leaves are read in the order of the file, with all parents in memory, and in the order of the key.

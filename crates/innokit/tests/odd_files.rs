@@ -21,7 +21,7 @@ fn dir_with_sample() -> Dir {
 /// The lines of the text output that name `file`.
 fn lines_about(path: &Path, file: &str) -> Vec<String> {
     let run = check(path, &[]);
-    run.text.lines().filter(|line| line.contains(file)).map(str::to_owned).collect()
+    run.text.lines().filter(|line| line.contains(&format!("{file}: "))).map(str::to_owned).collect()
 }
 
 fn sample_pages() -> u64 {

@@ -29,6 +29,7 @@ fn sum(rows: &Value, field: &str) -> u64 {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_crashed_servers_log_is_counted_by_type_tablespace_and_page() {
     let log = document("mariadb-16k-crashed", &["--pages", "1000000"]);
     assert_eq!((log["family"].as_str(), log["state"].as_str()), (Some("MariaDB"), Some("needs_recovery")));
@@ -46,6 +47,23 @@ fn a_crashed_servers_log_is_counted_by_type_tablespace_and_page() {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn a_crashed_mysql_servers_log_is_counted_too() {
+    let log = document("mysql-16k-crashed", &["--pages", "1000000"]);
+    assert_eq!((log["family"].as_str(), log["state"].as_str()), (Some("MySQL"), Some("needs_recovery")));
+    assert_eq!(log["note"].as_str(), None, "it ends where the server died, and makes sense until then");
+    let names = |name: &str| log["records"].as_array().expect("rows").iter().any(|row| row["name"] == name);
+    assert!(names("MLOG_REC_INSERT") && names("MLOG_UNDO_INSERT") && names("TABLE_DYNAMIC_META"));
+    for field in ["tablespaces", "busiest_pages"] {
+        assert!(sum(&log[field], "records") <= sum(&log["records"], "records"), "{field}");
+    }
+    assert_eq!(sum(&log["tablespaces"], "pages"), number(&log["pages"]));
+    // Headers and trailers of blocks are part of the LSN, and ends of mini-transactions are no records.
+    assert!(sum(&log["records"], "bytes") < number(&log["bytes"]) && number(&log["mtrs"]) > 1000);
+}
+
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_clean_log_has_nothing_but_its_checkpoint() {
     let log = document("mariadb-16k", &[]);
     assert_eq!((log["state"].as_str(), number(&log["mtrs"]), number(&log["pages"])), (Some("clean"), 1, 0));
@@ -53,6 +71,7 @@ fn a_clean_log_has_nothing_but_its_checkpoint() {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn an_encrypted_log_needs_its_key_to_be_told_apart() {
     let log = document("mariadb-16k-enc", &[]);
     assert_eq!((log["encrypted"].as_bool(), log["state"].as_str()), (Some(true), Some("clean")));
@@ -68,6 +87,7 @@ fn an_encrypted_log_needs_its_key_to_be_told_apart() {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_mysql_log_is_described_as_far_as_its_blocks_go() {
     let log = document("mysql-16k-crashed", &[]);
     assert_eq!((log["family"].as_str(), log["state"].as_str()), (Some("MySQL"), Some("needs_recovery")));
@@ -77,6 +97,7 @@ fn a_mysql_log_is_described_as_far_as_its_blocks_go() {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn what_is_no_log_is_an_error_and_a_log_without_its_checkpoint_is_damaged() {
     let dir = Dir::new();
     let (_, errors, status) = describe(dir.path(), &[]);
@@ -84,6 +105,14 @@ fn what_is_no_log_is_an_error_and_a_log_without_its_checkpoint_is_damaged() {
     let none = dir.file("ib_logfile0", &[0x55; 20_000]);
     let (_, errors, status) = describe(&none, &[]);
     assert!(status == Some(2) && errors.contains("unknown format"), "{errors}");
+    for (format, writers) in [(0, "MySQL up to 5.6"), (103, "MariaDB 10.3"), (104, "MariaDB 10.4")] {
+        let mut bytes = [0; 20_000];
+        bytes[3] = format;
+        let (_, errors, status) = describe(&dir.file("ib_logfile0", &bytes), &[]);
+        assert!(status == Some(2) && errors.contains(writers), "{errors}");
+        let (document, status) = common::check_json(&dir.path().join("ib_logfile0"), &[]);
+        assert!(status == 2 && document.to_string().contains(writers), "{document}");
+    }
     let mut bytes = std::fs::read(all_datadirs().join("mariadb-16k/ib_logfile0")).expect("a log");
     bytes[12_288..].fill(0);
     let (text, _, status) = describe(&dir.file("ib_logfile0", &bytes), &[]);

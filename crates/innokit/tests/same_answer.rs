@@ -31,7 +31,7 @@ fn text(dir: &Dir, options: &[&str]) -> String {
 /// The document without `seconds`.
 fn json(dir: &Dir, options: &[&str]) -> String {
     let run = check(dir.path(), &[options, &["--json"]].concat());
-    let lines = run.text.lines().filter(|line| !line.contains("\"seconds\""));
+    let lines = run.text.lines().filter(|line| !line.contains("\"seconds\"") && !line.contains("\"started_at\""));
     format!("{}\nexit {}", lines.collect::<Vec<_>>().join("\n"), run.status)
 }
 

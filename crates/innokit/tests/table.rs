@@ -34,6 +34,7 @@ const ROWS: [(&str, u64); 13] = [
 ];
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn every_table_of_the_servers_is_sound() {
     for name in SOUND {
         let datadir = all_datadirs().join(name);
@@ -46,6 +47,7 @@ fn every_table_of_the_servers_is_sound() {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn tables_that_recovery_will_yet_mend_are_not_called_damaged() {
     for name in CRASHED {
         let run = table("check", &all_datadirs().join(name), &["-q"]);
@@ -58,6 +60,7 @@ fn tables_that_recovery_will_yet_mend_are_not_called_damaged() {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn every_index_counts_the_rows_that_were_put_in() {
     for name in ["mysql-4k", "mysql-16k", "mysql-64k", "mariadb-4k", "mariadb-16k", "mariadb-64k"] {
         for (file, rows) in ROWS {
@@ -86,6 +89,7 @@ fn a_table_of_mariadb_alone_is_walked_along_its_links() {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn text_names_index_page_and_rule_and_json_has_the_same() {
     let dir = Dir::new();
     let mut ibd = Ibd::new(std::fs::read(all_datadirs().join("mysql-16k/shop/row_compact.ibd")).expect("a table"));
@@ -94,7 +98,7 @@ fn text_names_index_page_and_rule_and_json_has_the_same() {
     let path = dir.file("dyn.ibd", &ibd.sealed());
     let run = table("check", &path, &[]);
     let expected = format!(
-        "index b of shop.row_compact: page {leaf}: the page says that it is at level 1, it hangs at level 0 [page_level]"
+        "index b of shop.row_compact: page {leaf}: damage: the page says that it is at level 1, it hangs at level 0 [page_level]"
     );
     assert!(run.text.contains(&expected) && run.status == 1, "{}", run.text);
     assert!(run.text.contains("result  DAMAGE FOUND"), "{}", run.text);
@@ -108,14 +112,17 @@ fn text_names_index_page_and_rule_and_json_has_the_same() {
 fn what_is_no_table_is_passed_over_and_what_is_missing_is_said() {
     let dir = Dir::new();
     dir.file("readme.txt", b"nothing");
+    // A wrong path or an empty mount point must not look like a sound backup.
     let run = table("check", dir.path(), &[]);
-    assert_eq!(run.status, 0, "{}", run.text);
-    assert!(run.text.contains("nothing to check"), "{}", run.text);
+    assert_eq!(run.status, 2, "{}", run.text);
+    assert!(run.text.contains("nothing could be checked"), "{}", run.text);
+    assert!(run.text.starts_with(&dir.path().display().to_string()), "{}", run.text);
     let run = table("check", &dir.path().join("missing.ibd"), &[]);
     assert_eq!(run.status, 2, "{}", run.text);
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_bar_is_drawn_for_who_asks_for_it_and_says_nothing_on_standard_output() {
     let path = all_datadirs().join("mysql-16k/shop/row_compact.ibd");
     for command in ["check", "count"] {
@@ -128,6 +135,7 @@ fn a_bar_is_drawn_for_who_asks_for_it_and_says_nothing_on_standard_output() {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn the_answer_does_not_hang_on_workers_nor_on_read_ahead() {
     let datadir = all_datadirs().join("mysql-16k-crashed");
     let one = table("check", &datadir, &["-q", "--threads", "1"]);
@@ -144,12 +152,14 @@ fn the_answer_does_not_hang_on_workers_nor_on_read_ahead() {
 
 /// Tables of every kind, with off-page values and keys of several collations; times differ, all else does not.
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn indexes_say_the_same_in_the_order_of_the_file_and_of_the_key() {
     for name in ["mysql-16k", "mariadb-16k", "mysql-4k", "mariadb-16k-compressed"] {
         let datadir = all_datadirs().join(name);
         let told = |ahead: &str| {
             let mut document = table("check", &datadir, &["--json", "--read-ahead", ahead]).json();
             document["totals"]["seconds"] = Value::Null;
+            document["started_at"] = Value::Null;
             let files = document["files"].as_array_mut().expect("files");
             let indexes = files.iter_mut().filter_map(|file| file["indexes"].as_array_mut()).flatten();
             indexes.for_each(|index| index["seconds"] = Value::Null);
@@ -162,6 +172,7 @@ fn indexes_say_the_same_in_the_order_of_the_file_and_of_the_key() {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn check_at_the_level_of_structure_says_both() {
     let dir = Dir::new();
     let mut ibd = Ibd::new(std::fs::read(all_datadirs().join("mysql-16k/shop/row_compact.ibd")).expect("a table"));
@@ -181,4 +192,62 @@ fn check_at_the_level_of_structure_says_both() {
     assert_eq!(document["tables"]["findings"][0]["rule"], "page_level");
     let output = innokit().args(["check", "--level", "structure", "-"]).output().expect("innokit runs");
     assert_eq!(Run::of(&output).status, 2, "a stream has no order of its own");
+}
+
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn files_of_different_servers_in_one_folder_are_explained_each_by_itself() {
+    let dir = Dir::new();
+    // Both are tablespace 6 with index 162 of their servers.
+    for name in ["mysql-16k/shop/row_dynamic.ibd", "mysql-16k-compressed/shop/page_blobs.ibd"] {
+        let bytes = std::fs::read(all_datadirs().join(name)).expect("a table");
+        dir.file(name.rsplit('/').next().expect("a name"), &bytes);
+    }
+    let document = table("check", dir.path(), &["--extended", "--json"]).json();
+    assert_eq!(document["totals"]["findings"], 0, "{document}");
+    for file in document["files"].as_array().expect("files") {
+        let stem = Path::new(file["path"].as_str().expect("a path")).file_stem().expect("a name").to_string_lossy();
+        let names = file["indexes"].as_array().expect("indexes").iter().filter_map(|index| index["table"].as_str());
+        let expected = format!("shop.{stem}");
+        assert!(names.clone().count() > 0 && names.into_iter().all(|name| name == expected), "{file}");
+    }
+}
+
+/// `table check` and `table count` of one damaged table, and `info`, count the same rows, and none says that they are all.
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn a_damaged_table_has_one_number_of_rows() {
+    let dir = Dir::new();
+    let mut ibd = Ibd::new(std::fs::read(all_datadirs().join("mysql-16k/shop/row_compact.ibd")).expect("a table"));
+    let leaf = ibd.leaves("PRIMARY")[1];
+    ibd.page(leaf)[9000] ^= 1;
+    let path = dir.file("t.ibd", &ibd.bytes);
+    let rows = |command: &str| {
+        let document = table(command, &path, &["--json"]).json();
+        let indexes = document["files"][0]["indexes"].as_array().expect("indexes").clone();
+        let clustered = indexes.into_iter().find(|index| index["kind"] == "clustered").expect("an index");
+        assert_eq!(clustered["complete"], false, "{clustered}");
+        clustered["rows"].as_u64().expect("rows") + clustered["deleted"].as_u64().expect("rows")
+    };
+    let output = innokit().args(["info", "--json"]).arg(&path).output().expect("innokit runs");
+    let described = Run::of(&output).json();
+    let indexes = described["files"][0]["tablespace"]["indexes"].as_array().expect("indexes").clone();
+    let clustered = indexes.iter().find(|index| index["name"] == "PRIMARY").expect("an index");
+    let counted = rows("count");
+    assert!(counted > 3000 && counted < 3200, "{counted}");
+    assert_eq!((rows("check"), clustered["records"].as_u64()), (counted, Some(counted)));
+}
+
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn a_count_that_misses_a_leaf_says_so() {
+    let dir = Dir::new();
+    let mut ibd = Ibd::new(std::fs::read(all_datadirs().join("mysql-16k/shop/row_compact.ibd")).expect("a table"));
+    let (root, records) = (ibd.root("b"), ibd.records(ibd.root("b")));
+    // The second node pointer is taken out of the list: its leaf is lost, and no checksum tells.
+    let delta = (records[2] as u16).wrapping_sub(records[0] as u16);
+    ibd.page(root)[records[0] - 2..records[0]].copy_from_slice(&delta.to_be_bytes());
+    let run = table("count", &dir.file("t.ibd", &ibd.sealed()), &[]);
+    assert_eq!((run.status, run.text.contains("[sibling_next]")), (1, true), "{}", run.text);
+    assert!(run.text.contains("and more that could not be seen"), "{}", run.text);
 }

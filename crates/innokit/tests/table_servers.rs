@@ -172,11 +172,13 @@ fn off_page_values(document: &Value, table: &str) -> u64 {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn mysql_counts_what_we_count_and_every_entry_has_its_row() {
     every_count_is_the_servers("mysql", "mysql-16k", include_str!("more_tables/mysql.sql"));
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn mariadb_counts_what_we_count_and_every_entry_has_its_row() {
     every_count_is_the_servers("mariadb", "mariadb-16k", include_str!("more_tables/mariadb.sql"));
 }

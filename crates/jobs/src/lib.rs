@@ -1,22 +1,62 @@
 //! The jobs: each joins a plan (which bytes, in which order), `flow` (how they come) and `format` (what they mean), and returns
 //! data. Nothing in here prints; only the command line does.
+//!
+//! From "is this file sound" to its rows:
+//!
+//! ```
+//! use innokit_jobs::rows::{TableSource, export::{ExportOptions, TextFormat, export}};
+//! use innokit_jobs::{Check, CheckOptions};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let packed = std::fs::File::open("../../fixtures/mysql-9.7/dynamic-16k.ibd.zst")?;
+//! # let dir = tempfile::tempdir()?;
+//! # let (path, jsonl) = (dir.path().join("orders.ibd"), dir.path().join("orders.jsonl"));
+//! # std::fs::write(&path, zstd::decode_all(packed)?)?;
+//! let report = Check::plan(&[path.clone()], CheckOptions::default())?.run(None)?;
+//! assert_eq!((report.exit_status(), report.totals.counts.corrupt), (0, 0));
+//!
+//! let options = ExportOptions { columns: Some(vec!["id".into(), "a".into()]), limit: Some(2), ..ExportOptions::default() };
+//! let file = std::fs::File::create(&jsonl)?;
+//! let mut output = |_: &TableSource| Ok(Box::new(file.try_clone().expect("a handle")) as Box<dyn std::io::Write + Send>);
+//! let exported = export(&[path], &options, &TextFormat::JsonLines, &mut output, None)?;
+//! assert_eq!((exported.tables[0].table.as_str(), exported.tables[0].rows), ("fx.dyn", 2));
+//! assert_eq!(std::fs::read_to_string(jsonl)?, "{\"id\":0,\"a\":0}\n{\"id\":1,\"a\":7919}\n");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | what you want | where it is |
+//! |---|---|
+//! | verify files, datadirs, backups, streams | [`Check`] |
+//! | hold trees against their rules, count rows | [`tables`] |
+//! | rows as cells, batch by batch | [`rows::RowReader`]; as text: [`rows::export`]; `CHECKSUM TABLE`: [`rows::checksum`] |
+//! | `CREATE TABLE` | [`schema`] |
+//! | what is in a file, what a redo log would change | [`info()`], [`redo_info()`] |
+//! | crash recovery without a server | [`recover()`] |
 
-pub mod job;
+pub mod check;
+pub mod info;
 pub mod out;
+pub mod recover;
 pub mod redo_batch;
+pub mod redo_info;
+pub mod rows;
+pub mod schema;
 pub mod source;
+pub mod table;
 pub mod tree;
+mod verdict;
 
 mod error;
 
+pub use check::{Check, CheckOptions, Portion};
 pub use error::Error;
-pub use job::check::{Check, CheckOptions};
-pub use job::info::report::{FileInfo, InfoReport, Tablespace};
-pub use job::info::{InfoOptions, info};
-#[doc(hidden)]
-pub use job::recover::Simulated;
-pub use job::recover::{RecoverError, RecoverOptions, Recovered, recover};
-pub use job::redo_info::report::RedoInfo;
-pub use job::redo_info::{RedoInfoOptions, redo_info};
-pub use job::table::{TableOptions, TableReport, tables, tables_watched};
+pub use info::report::{FileInfo, InfoReport, Tablespace};
+pub use info::{InfoOptions, info};
 pub use out::report::{Counts, FileReport, Finding, Report, Severity};
+#[doc(hidden)]
+pub use recover::Simulated;
+pub use recover::{RecoverError, RecoverOptions, Recovered, recover};
+pub use redo_info::report::RedoInfo;
+pub use redo_info::{RedoInfoOptions, redo_info};
+pub use table::{TableOptions, TableReport, tables, tables_watched};

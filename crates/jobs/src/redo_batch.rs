@@ -16,13 +16,13 @@ use std::collections::hash_map::Entry as Slot;
 use std::mem::size_of;
 
 use foldhash::{HashMap, HashMapExt};
-use format::redo::record::{Change, FileRecord, Mtr, PageRecord, RecordError, RedoRecord};
 use format::{Lsn, PageId, SpaceId};
+use redo::record::{Change, FileRecord, Grammar, Mtr, PageRecord, RecordError, RedoRecord};
 
 /// Number of an entry.
 type Index = u32;
 const NO_ENTRY: Index = Index::MAX;
-/// Bytes are kept in runs of this size, and entries in runs of so many: growing never copies, which would take double the memory.
+/// Sizes of the runs that hold bytes and entries. Growing adds a run and never copies, which would take double the memory.
 const RUN_SIZE: usize = 4 << 20;
 const RUN_ENTRIES: usize = 1 << 16;
 /// The longest mini-transaction, which must fit into one run.
@@ -41,6 +41,7 @@ pub struct RedoBatch {
     bytes: Runs<u8>,
     files: Vec<FileEvent>,
     memory_max: usize,
+    grammar: Grammar,
 }
 
 /// A vector in runs of equal capacity.
@@ -179,7 +180,7 @@ pub struct PageRedo<'b> {
     last: Index,
     /// What is left of the entries, the next one last.
     left: Vec<Index>,
-    /// Whether the page is made anew: what lies in its place need not be read.
+    /// Whether the log initializes the page: its old content need not be read.
     pub is_void: bool,
 }
 
@@ -195,7 +196,7 @@ impl<'b> Iterator for PageRedo<'b> {
         let entry = self.batch.entry(self.left.pop()?)?;
         let bytes = self.batch.bytes.get(entry.offset as usize, entry.len as usize)?;
         let end = Lsn(entry.start.0.saturating_add(u64::from(entry.lsns)));
-        Some(Mtr { start: entry.start, end, bytes })
+        Some(Mtr { start: entry.start, end, bytes, grammar: self.batch.grammar })
     }
 }
 
@@ -221,7 +222,13 @@ impl RedoBatch {
     #[must_use]
     pub fn new(memory_max: usize) -> Self {
         let (entries, bytes) = (Runs::new(RUN_ENTRIES), Runs::new(RUN_SIZE));
-        Self { pages: HashMap::new(), entries, bytes, files: Vec::new(), memory_max }
+        Self { pages: HashMap::new(), entries, bytes, files: Vec::new(), memory_max, grammar: Grammar::default() }
+    }
+
+    /// For records that are written like this.
+    #[must_use]
+    pub fn with_grammar(self, grammar: Grammar) -> Self {
+        Self { grammar, ..self }
     }
 
     /// Takes in a mini-transaction.
@@ -302,12 +309,12 @@ impl RedoBatch {
                 FileEvent::Deleted { space }
             }
             FileRecord::Checkpoint(lsn) => FileEvent::Checkpoint(lsn),
-            FileRecord::Padding => return,
+            FileRecord::Padding | FileRecord::Extend { .. } | FileRecord::Load { .. } | FileRecord::Table(_) => return,
         };
         self.files.push(event);
     }
 
-    /// An undo tablespace is made anew, and nothing of it is kept; of the system tablespace only the end goes.
+    /// An undo tablespace is recreated and loses every page; the system tablespace loses only its end.
     fn trim(&mut self, id: PageId) {
         let is_kept =
             |page: &PageId| page.space != id.space || (id.space == SpaceId::SYSTEM && page.page_no < id.page_no);
@@ -328,7 +335,7 @@ impl RedoBatch {
         self.is_full_beside(0)
     }
 
-    /// The same, if others use so many bytes of its memory.
+    /// The same, if others use `used` bytes of its memory.
     #[must_use]
     pub fn is_full_beside(&self, others: usize) -> bool {
         let in_use = self.bytes.in_use() + self.entries.in_use() + self.pages.capacity() * PLACE_SIZE;

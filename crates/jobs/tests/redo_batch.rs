@@ -1,9 +1,9 @@
 //! Redo gathered by page: what is kept, in which order, what makes it worthless, and how much memory it may take.
 #![allow(clippy::expect_used, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
-use format::redo::record::{Change, Mtr, RedoRecord};
 use format::{Lsn, PageId, SpaceId};
 use innokit_jobs::redo_batch::{FileEvent, RedoBatch};
+use redo::record::{Change, Grammar, Mtr, RedoRecord};
 
 const MEMORY: usize = 64 << 20;
 
@@ -14,7 +14,9 @@ fn write(space: u8, page_no: u8, data: u8) -> Vec<u8> {
 
 fn add(batch: &mut RedoBatch, start: u64, records: &[Vec<u8>]) {
     let bytes = records.concat();
-    batch.add(&Mtr { start: Lsn(start), end: Lsn(start + 10), bytes: &bytes }).expect("records");
+    batch
+        .add(&Mtr { start: Lsn(start), end: Lsn(start + 10), bytes: &bytes, grammar: Grammar::MariaDb })
+        .expect("records");
 }
 
 /// Start of the mini-transactions of a page, and the bytes that they write.
@@ -69,7 +71,7 @@ fn a_deleted_or_trimmed_tablespace_loses_its_redo() {
     add(&mut batch, 100, &[write(5, 4, 1), write(6, 4, 2), write(0, 8, 3), write(0, 9, 4)]);
     add(&mut batch, 110, &[delete]);
     assert_eq!(batch.pages(), [PageId::new(0, 8), PageId::new(0, 9), PageId::new(6, 4)]);
-    // Space 6 is made anew; of the system tablespace the end goes.
+    // Space 6 is recreated; of the system tablespace the end goes.
     add(&mut batch, 120, &[vec![0x24, 6, 0x82, 0, 10], vec![0x12, 6, 0], vec![0x23, 0, 9, 10]]);
     assert_eq!(batch.pages(), [PageId::new(0, 8), PageId::new(6, 0)]);
     let trimmed = |space, pages| FileEvent::Trimmed { space: SpaceId(space), pages };
@@ -125,6 +127,8 @@ fn a_full_batch_has_used_no_more_than_it_may() {
 fn what_is_no_record_is_said_and_not_kept() {
     let mut batch = RedoBatch::new(MEMORY);
     let bytes = [write(5, 4, 1), vec![0x63, 5, 4, 8]].concat();
-    let error = batch.add(&Mtr { start: Lsn(1), end: Lsn(2), bytes: &bytes }).expect_err("a type that does not exist");
+    let error = batch
+        .add(&Mtr { start: Lsn(1), end: Lsn(2), bytes: &bytes, grammar: Grammar::MariaDb })
+        .expect_err("a type that does not exist");
     assert_eq!(error.at, 5);
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::layout::{get2, get4, get8, put};
+use super::fields::{get2, get4, get8, put};
 
 /// Bytes of a log block, the smallest unit that is written.
 pub const LOG_BLOCK_SIZE: usize = 512;
@@ -29,7 +29,7 @@ const NO_RECORD: u16 = u16::MAX;
 pub(super) struct LogBlock {
     /// The opening for writing in which it was written.
     pub(super) epoch: u32,
-    /// Its LSN, in units of blocks.
+    /// Its log position, in units of blocks.
     pub(super) number: u64,
     pub(super) data_len: u16,
     /// Where in the data the first record starts that starts here.

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use super::Lsn;
+use super::LogPosition;
 
 /// Why a log cannot be made, opened, read or written. Cheap to clone: a writer that has failed gives its first error to
 /// every caller.
@@ -24,10 +24,10 @@ pub enum LogError {
         error: Arc<io::Error>,
     },
     /// The ring has come round to bytes that nobody has released.
-    #[error("the log is full: the ring holds all from LSN {released} on, release what is no longer needed")]
+    #[error("the log is full: the ring holds all from log position {released} on, release what is no longer needed")]
     Full {
         /// What was released last.
-        released: Lsn,
+        released: LogPosition,
     },
     /// A record is longer than a group can be.
     #[error("the record has {len} bytes, but one record of this log can have {max} at most")]
@@ -53,15 +53,15 @@ pub enum LogError {
     },
     /// Log blocks that were durable once cannot be read any more, although later ones can.
     #[error(
-        "{file}, offset {offset}: the log block at LSN {lsn} is damaged, but later ones are there, so this is not the end of the log"
+        "{file}, offset {offset}: the log block at position {position} is damaged, but later ones are there, so this is not the end of the log"
     )]
     Damaged {
         /// The file.
         file: String,
         /// The offset of the block in it, in bytes.
         offset: u64,
-        /// Its LSN.
-        lsn: Lsn,
+        /// Its log position.
+        position: LogPosition,
     },
     /// The ring cannot be laid out so.
     #[error(

@@ -12,15 +12,15 @@ const BLOCK: u64 = LOG_BLOCK_SIZE as u64;
 /// Bytes of a record's length, big-endian, in front of it.
 pub(super) const LEN_SIZE: usize = 4;
 
-/// A group: LSNs from `base` to `end` lie in the buffer, one after the other.
+/// A group: log positions from `base` to `end` lie in the buffer, one after the other.
 #[derive(Debug)]
 pub(super) struct Group {
     buffer: Buffer,
-    /// LSN of the buffer's first byte: the start of the file system's block in which the group starts.
+    /// Log position of the buffer's first byte: the start of the file system's block in which the group starts.
     base: u64,
-    /// LSN of the first log block.
+    /// Log position of the first log block.
     pub(super) start: u64,
-    /// LSN behind the last log block.
+    /// Log position behind the last log block.
     pub(super) end: u64,
     pub(super) records: u64,
 }
@@ -56,7 +56,7 @@ impl Group {
         (end - self.start <= u64::from(max)).then_some(end)
     }
 
-    /// Adds a record that fits, and returns the LSN behind it.
+    /// Adds a record that fits, and returns the log position behind it.
     pub(super) fn push(&mut self, record: &[u8]) -> u64 {
         self.records += 1;
         let len = (record.len() as u32).to_be_bytes();
@@ -80,10 +80,10 @@ impl Group {
 
     /// Seals all blocks. A file's part of the group is a write by itself, and synced before the next file's.
     pub(super) fn seal(&mut self, ring: &Ring, epoch: u32) {
-        for lsn in (self.start..self.end).step_by(LOG_BLOCK_SIZE) {
-            let file_start = lsn - lsn % ring.in_file();
-            let in_group = (lsn - self.start.max(file_start)) / BLOCK;
-            block::seal(self.bytes_mut(lsn..lsn + BLOCK), ring.id, epoch, lsn / BLOCK, in_group as u16);
+        for position in (self.start..self.end).step_by(LOG_BLOCK_SIZE) {
+            let file_start = position - position % ring.in_file();
+            let in_group = (position - self.start.max(file_start)) / BLOCK;
+            block::seal(self.bytes_mut(position..position + BLOCK), ring.id, epoch, position / BLOCK, in_group as u16);
         }
     }
 
@@ -98,7 +98,7 @@ impl Group {
         self.bytes_mut(self.end..to).fill(0);
     }
 
-    /// The bytes of a range of LSNs.
+    /// The bytes of a range of log positions.
     pub(super) fn bytes(&self, range: Range<u64>) -> &[u8] {
         self.buffer.range(self.within(&range))
     }
@@ -109,7 +109,7 @@ impl Group {
     }
 
     fn within(&self, range: &Range<u64>) -> Range<u32> {
-        let within = |lsn: u64| u32::try_from(lsn.saturating_sub(self.base)).unwrap_or(u32::MAX);
+        let within = |position: u64| u32::try_from(position.saturating_sub(self.base)).unwrap_or(u32::MAX);
         within(range.start)..within(range.end)
     }
 }

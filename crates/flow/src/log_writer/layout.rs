@@ -1,18 +1,8 @@
-//! Where an LSN lies: the ring, and the header of its files.
+//! Where a log position lies: the ring, and the header of its files.
 
 use super::block::LOG_BLOCK_SIZE;
+use super::fields::{get4, get8, put};
 use super::{LogError, LogOptions};
-
-/// A position in the log, in bytes since it was made: log blocks are counted whole, with header and padding, file headers
-/// not at all. It never goes back and never comes again, however often the ring goes round.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Lsn(pub u64);
-
-impl std::fmt::Display for Lsn {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.fmt(f)
-    }
-}
 
 /// The ring: the same in the header of each of its files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,18 +53,18 @@ impl Ring {
         self.in_file() * u64::from(self.files)
     }
 
-    pub(super) fn place(&self, lsn: u64) -> Place {
-        let within = lsn % self.in_file();
-        let file = (lsn / self.in_file()) % u64::from(self.files);
+    pub(super) fn place(&self, position: u64) -> Place {
+        let within = position % self.in_file();
+        let file = (position / self.in_file()) % u64::from(self.files);
         Place { file: file as u32, offset: u64::from(self.block_size) + within, rest: self.in_file() - within }
     }
 
-    pub(super) fn align_down(&self, lsn: u64) -> u64 {
-        lsn - lsn % u64::from(self.block_size)
+    pub(super) fn align_down(&self, position: u64) -> u64 {
+        position - position % u64::from(self.block_size)
     }
 
-    pub(super) fn align_up(&self, lsn: u64) -> u64 {
-        lsn.next_multiple_of(u64::from(self.block_size))
+    pub(super) fn align_up(&self, position: u64) -> u64 {
+        position.next_multiple_of(u64::from(self.block_size))
     }
 
     /// How far the log may go when everything before `released` may be written over.
@@ -150,24 +140,6 @@ impl FileHeader {
     }
 }
 
-pub(super) fn get2(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
-pub(super) fn get4(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
-pub(super) fn get8(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
-pub(super) fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
-    if let Some(place) = bytes.get_mut(at..at + value.len()) {
-        place.copy_from_slice(value);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -179,8 +151,8 @@ mod tests {
 
     #[test]
     fn the_log_goes_round_the_data_of_the_files() {
-        let place = |lsn| {
-            let Place { file, offset, rest } = ring().place(lsn);
+        let place = |position| {
+            let Place { file, offset, rest } = ring().place(position);
             (file, offset, rest)
         };
         assert_eq!(place(0), (0, 4096, 12288));

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! append(record) -> group (gathers while the one before is written) -> log blocks sealed -> zeros to the end of the file
-//! system's block at its first touch -> one write -> one sync -> every caller of the group has its LSN
+//! system's block at its first touch -> one write -> one sync -> every caller of the group has its log position
 //! ```
 //!
 //! # What a commit costs
@@ -11,11 +11,11 @@
 //! the system read that block first, in the middle of the commit; a write of the whole block does not, and
 //! from then on the block is cached. (A log that rests so long that the system evicts its last block pays one read when it
 //! goes on.) No change of metadata: the files have been written once, so neither their size nor their extents change; see
-//! [`Space`] for what else can be had. Past the page cache ([`LogOptions::direct`]) only whole blocks can be written, and
+//! [`Space`] for the alternatives. With direct I/O ([`LogOptions::direct`]) only whole blocks can be written, and
 //! what is in the last one is written once more.
 //!
 //! # What is promised
-//! * A record is acknowledged once it is durable, with the [`Lsn`] behind it. It is then handed over by every later
+//! * A record is acknowledged once it is durable, with the [`LogPosition`] behind it. It is then handed over by every later
 //!   [`LogReader`], whole, until its file is written over, which is not before it was [released](LogWriter::release).
 //! * A record that was not acknowledged may be in the log or not, but never in part; once a reader has handed it over and
 //!   [`LogWriter::resume`] went on behind it, it is durable too.
@@ -30,8 +30,8 @@
 //!
 //! # The format, byte by byte
 //! All numbers are big-endian; checksums are CRC-32C. Each file starts with a header, in a block of the file system of its
-//! own; data follows. The log goes through the data of all files in turn, round after round: an [`Lsn`] counts its bytes,
-//! log blocks with all that is in them, file headers not. With `D` = file size - block size, LSN `n` lies in file
+//! own; data follows. The log goes through the data of all files in turn, round after round: a [`LogPosition`] counts its bytes,
+//! log blocks with all that is in them, file headers not. With `D` = file size - block size, log position `n` lies in file
 //! `n / D % files` at offset `block size + n % D`.
 //!
 //! File header: two slots of 512 bytes at offsets 0 and 512, used by turns; the one that is whole and has the higher epoch
@@ -55,7 +55,7 @@
 //! |---:|---:|---|---|
 //! | 0 | 4 | `crc` | of bytes 4 to 511 |
 //! | 4 | 4 | `epoch` | of the writer; never falls from one block to the next |
-//! | 8 | 8 | `number` | LSN / 512: the place and the round |
+//! | 8 | 8 | `number` | log position / 512: the place and the round |
 //! | 16 | 4 | `id` | of the log |
 //! | 20 | 2 | `data_len` | bytes of data, 0 to 484 |
 //! | 22 | 2 | `first_record` | where in the data the first record starts that starts here, or 65535 |
@@ -80,7 +80,7 @@
 //! # let dir = dir.path();
 //! let options = LogOptions { files: 2, file_size: 64 << 10, group_max: 16 << 10, ..LogOptions::default() };
 //! let log = LogWriter::create(dir, &options)?;
-//! let lsn = log.append(b"is durable when append returns")?;
+//! let position = log.append(b"is durable when append returns")?;
 //! log.submit(b"not yet")?;
 //! let last = log.submit(b"nor this one")?;
 //! log.wait(last)?;
@@ -91,15 +91,17 @@
 //!     let record = record?;
 //!     println!("{} to {}: {} bytes", record.start, record.end, record.bytes.len());
 //! }
-//! assert!(reader.position() >= last && last > lsn);
+//! assert!(reader.position() >= last && last > position);
 //! # Ok::<_, Box<dyn std::error::Error>>(())
 //! ```
 
 mod block;
 mod error;
+mod fields;
 mod group;
 mod layout;
 mod options;
+mod position;
 mod reader;
 mod simulated;
 mod storage;
@@ -107,8 +109,8 @@ mod writer;
 
 pub use block::LOG_BLOCK_SIZE;
 pub use error::LogError;
-pub use layout::Lsn;
 pub use options::{Fill, LogOptions, Recycle, Space, SyncBy};
+pub use position::LogPosition;
 pub use reader::{LogReader, LogRecord};
 pub use simulated::SimLog;
 pub use storage::{LogFiles, LogStorage};

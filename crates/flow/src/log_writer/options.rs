@@ -101,7 +101,7 @@ impl Default for LogOptions {
     }
 }
 
-/// So many blocks can be counted from the start of a group.
+/// The most blocks that a group can count.
 pub(super) const GROUP_MAX: u32 = 16 << 20;
 
 impl LogOptions {

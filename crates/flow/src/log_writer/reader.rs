@@ -8,7 +8,7 @@ use super::block::{LOG_BLOCK_SIZE, LogBlock, POS_DATA};
 use super::group::LEN_SIZE;
 use super::layout::{FileHeader, HEADER_SIZE, Ring};
 use super::options::GROUP_MAX;
-use super::{LogError, LogFiles, LogStorage, Lsn};
+use super::{LogError, LogFiles, LogPosition, LogStorage};
 use crate::Buffer;
 
 const BLOCK: u64 = LOG_BLOCK_SIZE as u64;
@@ -20,9 +20,9 @@ const CHUNK_SIZE: u32 = 256 << 10;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogRecord<'r> {
     /// Where it starts in the log.
-    pub start: Lsn,
+    pub start: LogPosition,
     /// Where it ends: what [`LogWriter::append`](super::LogWriter::append) returned for it.
-    pub end: Lsn,
+    pub end: LogPosition,
     /// Its bytes.
     pub bytes: &'r [u8],
 }
@@ -38,13 +38,13 @@ pub struct LogReader {
     pub(super) header: FileHeader,
     pub(super) header_bytes: Vec<u8>,
     chunk: Buffer,
-    /// The LSN of the chunk's first byte, and its length; none at all: 0.
+    /// The log position of the chunk's first byte, and its length; none at all: 0.
     chunk_at: (u64, u32),
-    /// LSN of the oldest block.
+    /// Log position of the oldest block.
     pub(super) start: u64,
-    /// LSN of the first block of the newest file.
+    /// Log position of the first block of the newest file.
     newest: u64,
-    /// LSN of the next block.
+    /// Log position of the next block.
     next: u64,
     epoch: u32,
     /// The data of the block before `next` that has not been taken yet, within the block.
@@ -149,13 +149,13 @@ impl LogReader {
         Ok(())
     }
 
-    /// Whether the file that starts with this LSN has been written over in part: by blocks of the next round, or by zeros
+    /// Whether the file that starts with this log position has been written over in part: by blocks of the next round, or by zeros
     /// behind them. (Its first block was not, or the file would be the newest.)
     fn is_being_recycled(&mut self, start: u64) -> Result<bool, LogError> {
-        for lsn in (start..start + self.ring.in_file()).step_by(LOG_BLOCK_SIZE) {
-            let number = self.peek(lsn)?.map(|block| block.number * BLOCK);
-            let is_next_round = number == Some(lsn + self.ring.in_ring());
-            if is_next_round || number.is_none() && self.block_bytes(lsn)?.iter().all(|&byte| byte == 0) {
+        for position in (start..start + self.ring.in_file()).step_by(LOG_BLOCK_SIZE) {
+            let number = self.peek(position)?.map(|block| block.number * BLOCK);
+            let is_next_round = number == Some(position + self.ring.in_ring());
+            if is_next_round || number.is_none() && self.block_bytes(position)?.iter().all(|&byte| byte == 0) {
                 return Ok(true);
             }
         }
@@ -170,8 +170,8 @@ impl LogReader {
     pub fn next(&mut self) -> Option<Result<LogRecord<'_>, LogError>> {
         match self.advance() {
             Ok(true) => {
-                let start = Lsn(self.record_start);
-                let end = Lsn(self.next - BLOCK + self.data.start as u64);
+                let start = LogPosition(self.record_start);
+                let end = LogPosition(self.next - BLOCK + self.data.start as u64);
                 Some(Ok(LogRecord { start, end, bytes: self.record.get(LEN_SIZE..).unwrap_or_default() }))
             }
             Ok(false) => None,
@@ -182,16 +182,16 @@ impl LogReader {
         }
     }
 
-    /// The LSN of the oldest log block that is still there, from which on records are handed over.
+    /// The log position of the oldest log block that is still there, from which on records are handed over.
     #[must_use]
-    pub fn start(&self) -> Lsn {
-        Lsn(self.start)
+    pub fn start(&self) -> LogPosition {
+        LogPosition(self.start)
     }
 
     /// Where reading stands; once [`LogReader::next`] has said `None`, where the log ends and a writer goes on.
     #[must_use]
-    pub fn position(&self) -> Lsn {
-        Lsn(self.next)
+    pub fn position(&self) -> LogPosition {
+        LogPosition(self.next)
     }
 
     /// Puts the next record together; `false` at the end of the log.
@@ -234,15 +234,16 @@ impl LogReader {
     /// Goes to the next block with data; `false` at the end of the log.
     fn next_block(&mut self) -> Result<bool, LogError> {
         loop {
-            let lsn = self.next;
-            let block = self.peek(lsn)?;
-            let Some(block) = block.filter(|block| block.number * BLOCK == lsn && block.epoch >= self.epoch) else {
-                self.prove_end(lsn)?;
+            let position = self.next;
+            let block = self.peek(position)?;
+            let Some(block) = block.filter(|block| block.number * BLOCK == position && block.epoch >= self.epoch)
+            else {
+                self.prove_end(position)?;
                 return Ok(false);
             };
             self.next += BLOCK;
             if block.epoch != self.epoch {
-                // A crash has cut off what was being put together, and the writer that came next began anew.
+                // A crash cut off a group half written, and the next writer started a new one.
                 self.record.clear();
                 self.epoch = block.epoch;
             }
@@ -250,7 +251,7 @@ impl LogReader {
             if self.record.is_empty() {
                 match block.first_record {
                     Some(0) => {}
-                    _ if !self.is_first => return Err(self.damaged(lsn)),
+                    _ if !self.is_first => return Err(self.damaged(position)),
                     // The oldest file starts in the middle of a record.
                     Some(first) => self.data.start += usize::from(first),
                     None => continue,
@@ -267,8 +268,8 @@ impl LogReader {
         if end < self.newest {
             return Err(self.damaged(end));
         }
-        for lsn in (end..end + self.ring.in_file()).step_by(LOG_BLOCK_SIZE).skip(1) {
-            let block = self.peek(lsn)?.filter(|block| block.number * BLOCK == lsn);
+        for position in (end..end + self.ring.in_file()).step_by(LOG_BLOCK_SIZE).skip(1) {
+            let block = self.peek(position)?.filter(|block| block.number * BLOCK == position);
             if block.is_some_and(|block| block.group_start() * BLOCK > end) {
                 return Err(self.damaged(end));
             }
@@ -276,39 +277,39 @@ impl LogReader {
         Ok(())
     }
 
-    fn damaged(&self, lsn: u64) -> LogError {
-        let place = self.ring.place(lsn);
-        LogError::Damaged { file: self.storage.name(place.file), offset: place.offset, lsn: Lsn(lsn) }
+    fn damaged(&self, position: u64) -> LogError {
+        let place = self.ring.place(position);
+        LogError::Damaged { file: self.storage.name(place.file), offset: place.offset, position: LogPosition(position) }
     }
 
     fn failed(&self, what: &'static str, file: u32, offset: u64, error: io::Error) -> LogError {
         LogError::Io { what, file: self.storage.name(file), offset, error: Arc::new(error) }
     }
 
-    /// The block at an LSN, if it is one of this log.
-    fn peek(&mut self, lsn: u64) -> Result<Option<LogBlock>, LogError> {
+    /// The block at a log position, if it is one of this log.
+    fn peek(&mut self, position: u64) -> Result<Option<LogBlock>, LogError> {
         let id = self.ring.id;
-        Ok(LogBlock::parse(self.block_bytes(lsn)?, id))
+        Ok(LogBlock::parse(self.block_bytes(position)?, id))
     }
 
-    /// The bytes of the block at an LSN; zeros past the end of a file.
-    fn block_bytes(&mut self, lsn: u64) -> Result<&[u8], LogError> {
+    /// The bytes of the block at a log position; zeros past the end of a file.
+    fn block_bytes(&mut self, position: u64) -> Result<&[u8], LogError> {
         let (start, len) = self.chunk_at;
-        if lsn < start || lsn + BLOCK > start + u64::from(len) {
-            self.load(self.ring.align_down(lsn))?;
+        if position < start || position + BLOCK > start + u64::from(len) {
+            self.load(self.ring.align_down(position))?;
         }
-        Ok(block_of(&self.chunk, self.chunk_at.0, lsn))
+        Ok(block_of(&self.chunk, self.chunk_at.0, position))
     }
 
-    fn load(&mut self, lsn: u64) -> Result<(), LogError> {
-        let place = self.ring.place(lsn);
+    fn load(&mut self, position: u64) -> Result<(), LogError> {
+        let place = self.ring.place(position);
         let len = place.rest.min(u64::from(CHUNK_SIZE)) as u32;
         self.chunk_at = (0, 0);
         let bytes = self.chunk.range_mut(0..len);
         let got = self.storage.read_at(place.file, place.offset, bytes);
         let got = got.map_err(|error| self.failed("read", place.file, place.offset, error))?;
         self.chunk.range_mut(got as u32..len).fill(0);
-        self.chunk_at = (lsn, len);
+        self.chunk_at = (position, len);
         Ok(())
     }
 
@@ -319,16 +320,16 @@ impl LogReader {
         }
         let (base, end) = (self.ring.align_down(self.next), self.next);
         let mut tail = Vec::new();
-        for lsn in (base..end).step_by(LOG_BLOCK_SIZE) {
-            tail.extend_from_slice(self.block_bytes(lsn)?);
+        for position in (base..end).step_by(LOG_BLOCK_SIZE) {
+            tail.extend_from_slice(self.block_bytes(position)?);
         }
         Ok(tail)
     }
 }
 
-/// The block at an LSN in a chunk.
-fn block_of(chunk: &Buffer, chunk_start: u64, lsn: u64) -> &[u8] {
-    let start = u32::try_from(lsn.saturating_sub(chunk_start)).unwrap_or(u32::MAX);
+/// The block at a log position in a chunk.
+fn block_of(chunk: &Buffer, chunk_start: u64, position: u64) -> &[u8] {
+    let start = u32::try_from(position.saturating_sub(chunk_start)).unwrap_or(u32::MAX);
     chunk.range(start..start.saturating_add(LOG_BLOCK_SIZE as u32))
 }
 

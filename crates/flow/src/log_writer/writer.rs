@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::group::Group;
 use super::layout::{FileHeader, HEADER_SIZE, Ring};
 use super::reader::LogReader;
-use super::{Fill, LogError, LogFiles, LogOptions, LogStorage, Lsn, Recycle, SyncBy};
+use super::{Fill, LogError, LogFiles, LogOptions, LogPosition, LogStorage, Recycle, SyncBy};
 use crate::Buffer;
 
 /// A leader waits for others at most this part of what the last write and sync took.
@@ -57,7 +57,7 @@ struct State {
     turn: usize,
     /// How many sleep on each.
     sleepers: [u32; 2],
-    /// What it takes to write; whoever has taken it is the leader.
+    /// The write lane: its holder is the group's leader.
     lane: Option<Lane>,
     /// Callers that wait for `gather`.
     callers: u32,
@@ -186,45 +186,45 @@ impl LogWriter {
         Ok(Self { storage, ring, options, epoch, state: Mutex::new(state), turns, durable })
     }
 
-    /// Appends a record and returns once it is durable: the LSN behind it.
+    /// Appends a record and returns once it is durable: the log position behind it.
     ///
     /// # Errors
     /// [`LogError::RecordTooLong`] and [`LogError::Full`] leave the log as it is. Any other is the first error of the
-    /// system, from now on given to every caller; whether the record is in the log, only reading it anew can tell.
-    pub fn append(&self, record: &[u8]) -> Result<Lsn, LogError> {
-        let (state, lsn) = self.gather(self.lock(), record)?;
-        self.wait_in(state, lsn.0)?;
-        Ok(lsn)
+    /// system, returned to every caller from now on. Only reading the log again tells whether the record is in it.
+    pub fn append(&self, record: &[u8]) -> Result<LogPosition, LogError> {
+        let (state, position) = self.gather(self.lock(), record)?;
+        self.wait_in(state, position.0)?;
+        Ok(position)
     }
 
-    /// Appends a record, and returns the LSN behind it without waiting for it to be durable, for which
+    /// Appends a record, and returns the log position behind it without waiting for it to be durable, for which
     /// [`LogWriter::wait`] is there. Records become durable in the order in which they were appended.
     ///
     /// # Errors
     /// As [`LogWriter::append`].
-    pub fn submit(&self, record: &[u8]) -> Result<Lsn, LogError> {
-        self.gather(self.lock(), record).map(|(_, lsn)| lsn)
+    pub fn submit(&self, record: &[u8]) -> Result<LogPosition, LogError> {
+        self.gather(self.lock(), record).map(|(_, position)| position)
     }
 
-    /// Returns once all before an LSN is durable, which means at most all that was appended before the call.
+    /// Returns once all before a log position is durable, which means at most all that was appended before the call.
     ///
     /// # Errors
-    /// The first error of the system, unless all before the LSN was durable by then.
-    pub fn wait(&self, lsn: Lsn) -> Result<(), LogError> {
-        self.wait_in(self.lock(), lsn.0)
+    /// The first error of the system, unless all before the log position was durable by then.
+    pub fn wait(&self, position: LogPosition) -> Result<(), LogError> {
+        self.wait_in(self.lock(), position.0)
     }
 
-    /// All before this LSN is durable.
+    /// All before this log position is durable.
     #[must_use]
-    pub fn durable(&self) -> Lsn {
-        Lsn(self.lock().durable)
+    pub fn durable(&self) -> LogPosition {
+        LogPosition(self.lock().durable)
     }
 
-    /// Nobody needs the log before this LSN any more: a file may be written over once all of it lies before that.
+    /// Nobody needs the log before this log position any more: a file may be written over once all of it lies before that.
     /// `release(durable())` releases everything. Not remembered when the log is closed.
-    pub fn release(&self, lsn: Lsn) {
+    pub fn release(&self, position: LogPosition) {
         let mut state = self.lock();
-        state.released = state.released.max(lsn.0.min(state.durable));
+        state.released = state.released.max(position.0.min(state.durable));
     }
 
     /// What was done so far; a group counts when it has been written.
@@ -249,7 +249,7 @@ impl LogWriter {
         &'w self,
         mut state: MutexGuard<'w, State>,
         record: &[u8],
-    ) -> Result<(MutexGuard<'w, State>, Lsn), LogError> {
+    ) -> Result<(MutexGuard<'w, State>, LogPosition), LogError> {
         let group_max = self.options.group_max;
         let max = Group::record_max(group_max);
         if record.len() > max {
@@ -270,23 +270,23 @@ impl LogWriter {
                 continue;
             };
             if self.options.recycle == Recycle::Released && end > self.ring.limit(state.released) {
-                return Err(LogError::Full { released: Lsn(state.released) });
+                return Err(LogError::Full { released: LogPosition(state.released) });
             }
-            let lsn = Lsn(state.gather.push(record));
-            return Ok((state, lsn));
+            let position = LogPosition(state.gather.push(record));
+            return Ok((state, position));
         }
     }
 
-    fn wait_in<'w>(&'w self, mut state: MutexGuard<'w, State>, lsn: u64) -> Result<(), LogError> {
-        let lsn = lsn.min(state.gather.end);
-        if lsn > state.gather.start {
+    fn wait_in<'w>(&'w self, mut state: MutexGuard<'w, State>, position: u64) -> Result<(), LogError> {
+        let position = position.min(state.gather.end);
+        if position > state.gather.start {
             state.callers += 1;
         }
-        while state.durable < lsn {
+        while state.durable < position {
             if let Some(error) = &state.error {
                 return Err(error.clone());
             }
-            let gathered = lsn > state.gather.start;
+            let gathered = position > state.gather.start;
             let turn = if gathered { state.turn } else { state.turn ^ 1 };
             // Without a leader, the group that is being gathered is all that there is.
             if state.lane.is_some() {
@@ -294,7 +294,7 @@ impl LogWriter {
                 continue;
             }
             self.sleep(state, turn);
-            if self.durable.load(Ordering::Acquire) >= lsn {
+            if self.durable.load(Ordering::Acquire) >= position {
                 return Ok(());
             }
             state = self.lock();
@@ -306,7 +306,7 @@ impl LogWriter {
     fn sleep(&self, mut state: MutexGuard<'_, State>, turn: usize) {
         let (Some(sleepers), Some(at)) = (state.sleepers.get_mut(turn), self.turns.get(turn)) else { return };
         *sleepers += 1;
-        // Read under the lock: whoever wakes this turn later counts it on.
+        // Read under the lock: the caller that wakes this turn later increments it.
         let seen = at.load(Ordering::Relaxed);
         drop(state);
         atomic_wait::wait(at, seen);
@@ -352,7 +352,7 @@ impl LogWriter {
         state.gather.reset(&self.ring, lane.group.end);
         state.turn ^= 1;
         let callers = std::mem::take(&mut state.callers);
-        // Who found no room while others joined.
+        // Callers that found the group full.
         let turn = state.turn;
         let sleepers = Self::sleepers(&mut state, turn, true);
         drop(state);
@@ -407,17 +407,17 @@ impl LogWriter {
             group.put_before(tail);
         }
         group.put_zeros(to);
-        let mut lsn = from;
-        while lsn < to {
-            let place = self.ring.place(lsn);
-            let end = to.min(lsn + place.rest);
-            counts.writes += write_all(&*self.storage, place.file, place.offset, group.bytes(lsn..end))?;
+        let mut position = from;
+        while position < to {
+            let place = self.ring.place(position);
+            let end = to.min(position + place.rest);
+            counts.writes += write_all(&*self.storage, place.file, place.offset, group.bytes(position..end))?;
             if self.options.sync == SyncBy::Fdatasync {
                 counts.syncs += 1;
                 let synced = self.storage.sync(place.file);
                 synced.map_err(|error| failed(&*self.storage, "sync", place.file, place.offset, error))?;
             }
-            lsn = end;
+            position = end;
         }
         counts.bytes_written += to - from;
         counts.bytes_of_blocks += group.end - group.start;
@@ -430,7 +430,7 @@ impl LogWriter {
         Ok(())
     }
 
-    /// What is written for a group, as LSNs.
+    /// What is written for a group, as log positions.
     fn range(&self, start: u64, end: u64) -> (u64, u64) {
         let ring = &self.ring;
         match self.options.fill() {

@@ -3,6 +3,7 @@
 //! Engines: [`Uring`] (Linux), [`Threads`] (any Unix), [`sim::SimDevice`] (a device made of memory, time and misfortune).
 //! Others are handed in through [`OpenQueue`]. Nothing about the engine is global.
 
+mod engines;
 pub mod sim;
 mod threads;
 #[cfg(target_os = "linux")]
@@ -14,7 +15,7 @@ pub use threads::Threads;
 #[cfg(target_os = "linux")]
 pub use uring::Uring;
 
-use crate::{Buffer, Engine, FileHandle, FileId};
+use crate::{Buffer, FileHandle, FileId};
 
 /// What a request does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -114,26 +115,4 @@ pub trait OpenQueue: Sync {
     /// # Errors
     /// The engine does not work here: missing, forbidden, or out of resources.
     fn open(&self, depth: u32, buffers: &[Buffer]) -> io::Result<Box<dyn Queue>>;
-}
-
-#[cfg(target_os = "linux")]
-const AUTO: &[&dyn OpenQueue] = &[&Uring, &Threads];
-#[cfg(target_os = "linux")]
-const URING: &[&dyn OpenQueue] = &[&Uring];
-#[cfg(not(target_os = "linux"))]
-const AUTO: &[&dyn OpenQueue] = &[&Threads];
-#[cfg(not(target_os = "linux"))]
-const URING: &[&dyn OpenQueue] = &[];
-const THREADS: &[&dyn OpenQueue] = &[&Threads];
-
-impl Engine {
-    /// The engines to try, in this order.
-    #[must_use]
-    pub fn candidates(self) -> &'static [&'static dyn OpenQueue] {
-        match self {
-            Self::Auto => AUTO,
-            Self::Uring => URING,
-            Self::Threads => THREADS,
-        }
-    }
 }

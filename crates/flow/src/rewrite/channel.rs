@@ -4,7 +4,8 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use super::{RewriteError, Target};
+use super::error::RewriteError;
+use super::options::Target;
 use crate::queue::{Completion, OpenQueue, Operation, Queue, Request};
 use crate::{Buffer, BufferPool};
 

@@ -6,7 +6,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Scope;
 
-use super::{Change, Changes, Stretch};
+use super::change::{Change, Stretch};
+use super::changes::Changes;
 use crate::Buffer;
 
 /// A stretch in memory.
@@ -34,7 +35,7 @@ pub(super) struct Crew<'c, E> {
 }
 
 impl<'c, E: Send + 'c> Crew<'c, E> {
-    /// Starts so many threads; they end when the crew is dropped.
+    /// Starts the threads; they end when the crew is dropped.
     pub fn hire<'s, C>(scope: &'s Scope<'s, 'c>, workers: usize, change: &'c C) -> Self
     where
         C: Change<Error = E>,

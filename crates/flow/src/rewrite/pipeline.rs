@@ -6,9 +6,13 @@ use std::iter::Peekable;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::change::Stretch;
+use super::changes::Changes;
 use super::crew::{Crew, Done, Job};
-use super::shadow::{self, Block, Place};
-use super::{Changes, RESERVE, RewriteError, Rewriter, RunError, Stretch, Target, chain_number};
+use super::error::{RewriteError, RunError};
+use super::options::Target;
+use super::rewriter::{RESERVE, Rewriter};
+use super::shadow::{self, BatchPlace, Block};
 use crate::queue::{Completion, Operation, Request};
 use crate::{Buffer, DIRECT_ALIGN, FileId};
 
@@ -16,7 +20,7 @@ use crate::{Buffer, DIRECT_ALIGN, FileId};
 const BATCH_SYNCED: u64 = u64::MAX;
 /// The token of the sync of a file is this and its number: below are those of the slots.
 const FILE_SYNCED: u64 = 1 << 32;
-/// A batch is begun when one of so many buffers waits for it.
+/// A batch starts when this fraction of the buffers waits for it.
 const BATCH_PART: usize = 4;
 
 type Result<T, E> = std::result::Result<T, RunError<E>>;
@@ -261,7 +265,7 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
         }
         self.touch(&slots);
         let Some(shadow) = &self.rewriter.shadow else { return Ok(()) };
-        let place = Place { tag: self.rewriter.options.tag, chain: shadow.chain, number: shadow.number };
+        let place = BatchPlace { tag: self.rewriter.options.tag, chain: shadow.chain, number: shadow.number };
         let all = slots.iter().filter_map(|slot| self.changed(*slot));
         let mut files: Vec<FileId> = all.clone().map(|it| it.stretch.file).collect();
         files.sort_unstable();
@@ -310,7 +314,7 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
         self.saving = Some(Saving { bytes, at, sent: 0, parts_in_flight: 0, is_syncing: false, slots });
     }
 
-    /// Makes durable what was written in place, and what was there before the first write; then the shadow is begun anew.
+    /// Syncs what was written in place and what was saved before the first write, then starts an empty shadow.
     fn begin_chain(&mut self) -> Result<(), E> {
         while self.writing > 0 || !self.safe.is_empty() {
             self.start_writes();
@@ -319,8 +323,8 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
         let Some(shadow) = &mut self.rewriter.shadow else { return Ok(()) };
         let touched = std::mem::take(&mut shadow.touched);
         let is_first = shadow.chain == 0;
-        (shadow.chain, shadow.number, shadow.at) = (chain_number(), 0, 0);
-        let place = Place { tag: self.rewriter.options.tag, chain: shadow.chain, number: 0 };
+        (shadow.chain, shadow.number, shadow.at) = (shadow::chain_number(), 0, 0);
+        let place = BatchPlace { tag: self.rewriter.options.tag, chain: shadow.chain, number: 0 };
         let files = self.rewriter.targets.values().filter(|it| is_first || touched.contains(&it.file));
         for target in files.cloned().collect::<Vec<_>>() {
             while !self.has_room() {

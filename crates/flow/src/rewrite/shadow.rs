@@ -17,6 +17,8 @@
 //! | 64 | | directory: for each file its number (4), the length of its name (4) and the name; for each piece its file (4), length (4) and offset (8) |
 //! | | | the pieces, in the same order |
 
+use std::hash::{BuildHasher, Hasher, RandomState};
+
 use crc_fast::{CrcAlgorithm, Digest};
 
 use crate::{DIRECT_ALIGN, FileId};
@@ -44,7 +46,7 @@ pub(super) struct Batch<'a> {
 
 /// Where a batch belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct BatchPlace {
     pub tag: u64,
     pub chain: u64,
     pub number: u64,
@@ -53,7 +55,7 @@ pub(super) struct Place {
 /// The header of a batch.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Header {
-    pub place: Place,
+    pub place: BatchPlace,
     files: u32,
     pieces: u32,
     directory: usize,
@@ -61,9 +63,14 @@ pub(super) struct Header {
     crc: u32,
 }
 
+/// A chain's number: whatever lies behind a new chain is not of it.
+pub(super) fn chain_number() -> u64 {
+    RandomState::new().build_hasher().finish() | 1
+}
+
 /// A batch, padded with zeros to a multiple of [`ALIGN`].
 pub(super) fn batch<'a>(
-    place: Place,
+    place: BatchPlace,
     names: impl Iterator<Item = (FileId, &'a [u8])>,
     pieces: impl Iterator<Item = Block<'a>> + Clone,
 ) -> Vec<u8> {
@@ -135,7 +142,7 @@ impl Header {
         if cursor.bytes(MAGIC.len())? != MAGIC {
             return None;
         }
-        let place = Place { tag: cursor.u64()?, chain: cursor.u64()?, number: cursor.u64()? };
+        let place = BatchPlace { tag: cursor.u64()?, chain: cursor.u64()?, number: cursor.u64()? };
         let (files, pieces) = (cursor.u32()?, cursor.u32()?);
         let header = Self { place, files, pieces, directory: cursor.len()?, data: cursor.len()?, crc: cursor.u32()? };
         (cursor.u32()? == crc32c(checked)).then_some(header)

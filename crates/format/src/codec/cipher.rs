@@ -8,13 +8,31 @@ use aes::cipher::{
 };
 use aes::{Aes128, Aes128Dec, Aes192, Aes192Dec, Aes256, Aes256Dec};
 
+/// The modes in which MariaDB uses AES.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CipherMode {
+    /// `aes_cbc`, the default.
+    Cbc,
+    /// `aes_ctr`.
+    Ctr,
+}
+
+impl CipherMode {
+    pub(super) const fn other(self) -> Self {
+        match self {
+            Self::Cbc => Self::Ctr,
+            Self::Ctr => Self::Cbc,
+        }
+    }
+}
+
 /// Size of an AES block, bytes.
-pub(crate) const BLOCK: usize = 16;
+pub const BLOCK: usize = 16;
 
 type Block = Array<u8, U16>;
 
 /// Decrypts all whole blocks of `bytes` in CBC mode; what is left after them stays as it is.
-pub(crate) fn cbc_decrypt<C>(cipher: &C, iv: &[u8; BLOCK], bytes: &mut [u8])
+pub fn cbc_decrypt<C>(cipher: &C, iv: &[u8; BLOCK], bytes: &mut [u8])
 where
     C: BlockCipherDecrypt<BlockSize = U16>,
 {
@@ -60,7 +78,8 @@ where
 }
 
 /// One block, encrypted with a key of any length that AES has; `None` for other lengths.
-pub(crate) fn encrypt_block_with(key: &[u8], block: &[u8; BLOCK]) -> Option<[u8; BLOCK]> {
+#[must_use]
+pub fn encrypt_block_with(key: &[u8], block: &[u8; BLOCK]) -> Option<[u8; BLOCK]> {
     Some(match key.len() {
         16 => encrypt_block(&Aes128::new_from_slice(key).ok()?, block),
         24 => encrypt_block(&Aes192::new_from_slice(key).ok()?, block),
@@ -69,8 +88,9 @@ pub(crate) fn encrypt_block_with(key: &[u8], block: &[u8; BLOCK]) -> Option<[u8;
     })
 }
 
-/// [`cbc_decrypt`] with a key of any length that AES has; `None` for other lengths.
-pub(crate) fn cbc_decrypt_with(key: &[u8], iv: &[u8; BLOCK], bytes: &mut [u8]) -> Option<()> {
+/// `cbc_decrypt` with a key of any length that AES has; `None` for other lengths.
+#[must_use]
+pub fn cbc_decrypt_with(key: &[u8], iv: &[u8; BLOCK], bytes: &mut [u8]) -> Option<()> {
     match key.len() {
         16 => cbc_decrypt(&Aes128Dec::new_from_slice(key).ok()?, iv, bytes),
         24 => cbc_decrypt(&Aes192Dec::new_from_slice(key).ok()?, iv, bytes),
@@ -80,8 +100,9 @@ pub(crate) fn cbc_decrypt_with(key: &[u8], iv: &[u8; BLOCK], bytes: &mut [u8]) -
     Some(())
 }
 
-/// [`ctr_apply`] with a key of any length that AES has; `None` for other lengths.
-pub(crate) fn ctr_apply_with(key: &[u8], counter: &[u8; BLOCK], bytes: &mut [u8]) -> Option<()> {
+/// `ctr_apply` with a key of any length that AES has; `None` for other lengths.
+#[must_use]
+pub fn ctr_apply_with(key: &[u8], counter: &[u8; BLOCK], bytes: &mut [u8]) -> Option<()> {
     match key.len() {
         16 => ctr_apply(&Aes128::new_from_slice(key).ok()?, counter, bytes),
         24 => ctr_apply(&Aes192::new_from_slice(key).ok()?, counter, bytes),

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use super::Compression;
+use super::inflate::Compression;
 
 /// Why a page could not be opened. Small and `Copy`: a tablespace without its key has one for every page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Error)]
@@ -131,7 +131,7 @@ impl CodecError {
     }
 }
 
-/// Why the key of a tablespace could not be had from page 0 and the keys given.
+/// Why page 0 and the given keys did not yield the key of a tablespace.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum UnlockError {
     /// MySQL: the master key that wraps the tablespace key is not in the keyring.

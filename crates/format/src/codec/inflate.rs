@@ -4,7 +4,7 @@ use std::fmt;
 
 use flate2::{Decompress, FlushDecompress};
 
-use super::CodecError;
+use super::error::CodecError;
 
 /// An algorithm of page compression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -27,9 +27,10 @@
 //!
 //! Sources: MariaDB 10.5 to 11.8 `fil0pagecompress.cc`, `buf0buf.cc`; all algorithms checked on files of 10.11 and 11.8.
 
+use super::error::CodecError;
 use super::inflate::{Compression, Inflater};
-use super::{CodecError, FIL_PAGE_DATA, FIL_PAGE_FILE_FLUSH_LSN, FIL_PAGE_TYPE};
 use crate::bytes::be;
+use crate::page::fil::{FIL_PAGE_DATA, FIL_PAGE_FILE_FLUSH_LSN, FIL_PAGE_TYPE};
 
 /// A page of the older layout, compressed.
 pub const FIL_PAGE_PAGE_COMPRESSED: u16 = 34354;

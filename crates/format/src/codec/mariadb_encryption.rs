@@ -32,20 +32,22 @@ use aes::cipher::KeyInit;
 use aes::{Aes128Dec, Aes128Enc};
 use zeroize::Zeroizing;
 
-use super::cipher::{BLOCK, cbc_decrypt, cbc_encrypt, ctr_apply, encrypt_block, encrypt_block_with};
-use super::inflate::Inflater;
+use super::cipher::{BLOCK, CipherMode, cbc_decrypt, cbc_encrypt, ctr_apply, encrypt_block, encrypt_block_with};
+use super::error::{CodecError, UnlockError};
+use super::inflate::{Compression, Inflater};
 use super::mariadb_compression::{
     self, ClassicHeader, FIL_PAGE_PAGE_COMPRESSED, FIL_PAGE_PAGE_COMPRESSED_ENCRYPTED, FULL_CRC32_COMPRESSED,
     FULL_CRC32_TRAILER,
 };
-use super::{
-    CodecError, Compression, FIL_PAGE_DATA, FIL_PAGE_FILE_FLUSH_LSN, FIL_PAGE_LSN_LOW, FIL_PAGE_OFFSET,
-    FIL_PAGE_SPACE_ID, FIL_PAGE_TYPE, MariaDbLayout, Opened, Scratch, Steps, UnlockError, copy_into, front,
-};
+use super::opened::{MariaDbLayout, Opened, Steps};
+use super::scratch::{Scratch, copy_into, front};
 use crate::bytes::be;
 use crate::keyring::KeyStore;
 use crate::page::checksum;
-use crate::page::space_format::Scheme;
+use crate::page::fil::{
+    FIL_PAGE_DATA, FIL_PAGE_DATA_END, FIL_PAGE_FILE_FLUSH_LSN, FIL_PAGE_OFFSET, FIL_PAGE_SPACE_ID, FIL_PAGE_TYPE,
+};
+use crate::page::kind::Scheme;
 use crate::types::{PageId, SpaceId};
 
 /// Distance of the crypt data from the end of the extent descriptors on page 0, bytes.
@@ -54,8 +56,8 @@ pub const CRYPT_DATA_AFTER_XDES: usize = 38;
 pub const CRYPT_MAGIC: [u8; 6] = [0x73, 0x0E, 0x0C, 0x52, 0x45, 0x74];
 
 const FIL_PAGE_RTREE: u16 = 17854;
-/// The trailer of pages of the older layout, bytes.
-const FIL_PAGE_DATA_END: usize = 8;
+/// The lower half of a page's LSN. 4 bytes.
+const FIL_PAGE_LSN_LOW: usize = 20;
 /// The key version in full_crc32 pages.
 const FIL_PAGE_FCRC32_KEY_VERSION: usize = 0;
 
@@ -171,37 +173,22 @@ impl SpaceKeys {
     }
 }
 
-/// The modes in which MariaDB uses AES.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CipherMode {
-    /// `aes_cbc`, the default.
-    Cbc,
-    /// `aes_ctr`.
-    Ctr,
-}
-
-impl CipherMode {
-    const fn other(self) -> Self {
-        match self {
-            Self::Cbc => Self::Ctr,
-            Self::Ctr => Self::Cbc,
-        }
-    }
-}
-
 /// A key that data are encrypted with: of the pages of one tablespace and key version, or of a redo log.
 #[derive(Clone)]
-pub(crate) struct PageKey {
+pub struct PageKey {
     decrypt: Aes128Dec,
     encrypt: Aes128Enc,
 }
 
 impl PageKey {
-    pub(crate) fn new(key: &[u8; BLOCK]) -> Self {
+    /// The key, ready for both directions.
+    #[must_use]
+    pub fn new(key: &[u8; BLOCK]) -> Self {
         Self { decrypt: Aes128Dec::new(key.into()), encrypt: Aes128Enc::new(key.into()) }
     }
 
-    pub(crate) fn decrypt(&self, mode: CipherMode, tweak: &[u8; BLOCK], bytes: &mut [u8]) {
+    /// Decrypts what was encrypted with `tweak`.
+    pub fn decrypt(&self, mode: CipherMode, tweak: &[u8; BLOCK], bytes: &mut [u8]) {
         if mode == CipherMode::Ctr {
             return ctr_apply(&self.encrypt, tweak, bytes);
         }
@@ -209,7 +196,8 @@ impl PageKey {
         self.mask_tail(tweak, bytes);
     }
 
-    pub(crate) fn encrypt(&self, mode: CipherMode, tweak: &[u8; BLOCK], bytes: &mut [u8]) {
+    /// Encrypts as [`decrypt`](Self::decrypt) undoes.
+    pub fn encrypt(&self, mode: CipherMode, tweak: &[u8; BLOCK], bytes: &mut [u8]) {
         if mode == CipherMode::Ctr {
             return ctr_apply(&self.encrypt, tweak, bytes);
         }

@@ -21,9 +21,10 @@
 //!
 //! Sources: MySQL 8.0 and 9.x `os0file.cc`, `fil0types.h`; checked on files of 5.7.37, 8.0 and 9.7.
 
+use super::error::CodecError;
 use super::inflate::{Compression, Inflater};
-use super::{CodecError, FIL_PAGE_DATA, FIL_PAGE_FILE_FLUSH_LSN, FIL_PAGE_TYPE};
 use crate::bytes::be;
+use crate::page::fil::{FIL_PAGE_DATA, FIL_PAGE_FILE_FLUSH_LSN, FIL_PAGE_TYPE};
 
 /// A page, compressed.
 pub const FIL_PAGE_COMPRESSED: u16 = 14;

@@ -30,16 +30,19 @@
 //!
 //! Sources: MySQL 8.0 and 9.x `os0enc.cc`, `os0enc.h`; `lCC` checked on files of 8.0 and 9.7, `lCA` and `lCB` from source only.
 
-use aes::Aes256Dec;
 use aes::cipher::KeyInit;
+use aes::{Aes256Dec, Aes256Enc};
 use zeroize::Zeroizing;
 
-use super::cipher::{BLOCK, cbc_decrypt, ecb_decrypt};
+use super::cipher::{BLOCK, cbc_decrypt, cbc_encrypt, ecb_decrypt};
+use super::error::{CodecError, UnlockError};
 use super::mysql_compression::{self, CompressionHeader, FIL_PAGE_COMPRESSED, FIL_PAGE_ORIGINAL_TYPE_V1};
-use super::{CodecError, FIL_PAGE_DATA, FIL_PAGE_TYPE, Opened, Scratch, Steps, UnlockError, copy_into, front};
+use super::opened::{Opened, Steps};
+use super::scratch::{Scratch, copy_into, front};
 use crate::bytes::{be, is_zero};
 use crate::keyring::{KeyStore, Secret};
 use crate::page::checksum::crc32c;
+use crate::page::fil::{FIL_PAGE_DATA, FIL_PAGE_TYPE};
 
 /// A page, encrypted.
 pub const FIL_PAGE_ENCRYPTED: u16 = 15;
@@ -64,6 +67,7 @@ const USUAL_FS_BLOCK: usize = 4096;
 #[derive(Clone)]
 pub struct TablespaceKey {
     cipher: Aes256Dec,
+    encryptor: Aes256Enc,
     iv: [u8; BLOCK],
 }
 
@@ -78,7 +82,7 @@ impl TablespaceKey {
     #[must_use]
     pub fn new(key: &[u8; KEY_LEN], iv: &[u8; KEY_LEN]) -> Self {
         let [iv, _] = halves(iv);
-        Self { cipher: Aes256Dec::new(key.into()), iv }
+        Self { cipher: Aes256Dec::new(key.into()), encryptor: Aes256Enc::new(key.into()), iv }
     }
 
     /// Unwraps `wrapped` with the master key (or, in a `.cfp` file, the transfer key) `master`. Returns the key, and the
@@ -102,6 +106,29 @@ impl TablespaceKey {
         }
         cbc_decrypt(&self.cipher, &self.iv, bytes);
     }
+}
+
+impl TablespaceKey {
+    /// Encrypts `bytes` in place: the other direction of [`decrypt`](Self::decrypt).
+    pub fn encrypt(&self, bytes: &mut [u8]) {
+        cbc_encrypt(&self.encryptor, &self.iv, bytes);
+        if !bytes.len().is_multiple_of(BLOCK)
+            && let Some(tail) = bytes.last_chunk_mut::<TAIL_LEN>()
+        {
+            cbc_encrypt(&self.encryptor, &self.iv, tail);
+        }
+    }
+}
+
+/// Encrypts a page that was sealed, as the server does before it writes it: all but its header, which then says so.
+pub(crate) fn encrypt_page(page: &mut [u8], key: &TablespaceKey) -> Option<()> {
+    let page_type = be::u16_at(page, FIL_PAGE_TYPE)?;
+    key.encrypt(page.get_mut(FIL_PAGE_DATA..)?);
+    if page_type == FIL_PAGE_RTREE {
+        return be::put_u16(page, FIL_PAGE_TYPE, FIL_PAGE_ENCRYPTED_RTREE);
+    }
+    be::put_u16(page, FIL_PAGE_TYPE, FIL_PAGE_ENCRYPTED)?;
+    be::put_u16(page, FIL_PAGE_ORIGINAL_TYPE_V1, page_type)
 }
 
 /// The two blocks of an initialisation vector as it is stored.

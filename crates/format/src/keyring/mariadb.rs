@@ -19,7 +19,8 @@ use sha1::Sha1;
 use sha2::{Digest, Sha224, Sha256, Sha384, Sha512};
 use zeroize::Zeroizing;
 
-use super::{KeyringError, Secret, unhex};
+use super::error::KeyringError;
+use super::secret::{Secret, unhex};
 use crate::codec::cipher::{BLOCK, cbc_decrypt};
 
 /// `file_key_management` knows no other version.
@@ -55,7 +56,7 @@ impl FileKey {
         Self { secret, iterations: ITERATIONS_DEFAULT }
     }
 
-    /// The same key, for files encrypted with so many iterations of PBKDF2 (`file_key_management_use_pbkdf2`).
+    /// The same key, for files encrypted with this many iterations of PBKDF2 (`file_key_management_use_pbkdf2`).
     #[must_use]
     pub fn with_iterations(mut self, iterations: u32) -> Self {
         self.iterations = iterations;

@@ -9,7 +9,8 @@
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
-use super::{KeyringError, Secret, unhex};
+use super::error::KeyringError;
+use super::secret::{Secret, unhex};
 
 #[derive(Deserialize)]
 struct Keyring {

@@ -16,7 +16,8 @@
 
 use sha2::{Digest, Sha256};
 
-use super::{KeyringError, Secret};
+use super::error::KeyringError;
+use super::secret::Secret;
 
 /// How every such file begins.
 pub(super) const MAGIC: &[u8] = b"Keyring file version:";

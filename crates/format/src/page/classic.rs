@@ -4,8 +4,9 @@ use crate::bytes::be;
 use crate::corruption::{ChecksumField, Corruption};
 use crate::page::checksum::{self, Algorithm, NO_CHECKSUM_MAGIC};
 use crate::page::fil::{FIL_PAGE_DATA, FIL_PAGE_LSN, FIL_PAGE_TYPE, PageType};
-use crate::page::space_format::{Encryption, Family, SpaceFormat};
-use crate::page::verify::{InnodbNew, Verdict, Why, differing_halves, mismatch, zero_verdict};
+use crate::page::kind::{Encryption, Family};
+use crate::page::space_format::SpaceFormat;
+use crate::page::verdict::{InnodbNew, Verdict, Why, differing_halves, mismatch, zero_verdict};
 use crate::types::PageNo;
 
 /// MySQL's compression information: version, algorithm, original type, original size, compressed size.

@@ -3,8 +3,7 @@
 use std::fmt;
 
 use crate::bytes::be;
-use crate::page::full_crc32;
-use crate::page::space_format::{Encryption, Family, Scheme, SpaceFormat};
+use crate::page::kind::Family;
 use crate::types::{Lsn, PageNo, SpaceId};
 
 /// First checksum; in full_crc32 the key version. 4 bytes.
@@ -41,6 +40,8 @@ impl PageType {
     pub const UNDO_LOG: Self = Self(2);
     /// Segment inodes.
     pub const INODE: Self = Self(3);
+    /// Free space in the pages behind it, for the change buffer.
+    pub const IBUF_BITMAP: Self = Self(5);
     /// Header of the tablespace: page 0.
     pub const FSP_HDR: Self = Self(8);
     /// Extent descriptors.
@@ -55,6 +56,8 @@ impl PageType {
     pub const ENCRYPTED_RTREE: Self = Self(17);
     /// MariaDB: root of an instantly altered index. MySQL: off-page part of an SDI record.
     pub const INSTANT: Self = Self(18);
+    /// MySQL: the pages of an undo tablespace's rollback segments.
+    pub const RSEG_ARRAY: Self = Self(21);
     /// B-tree of MySQL's serialised dictionary information.
     pub const SDI: Self = Self(17853);
     /// R-tree.
@@ -145,36 +148,4 @@ pub fn space_id(page: &[u8]) -> Option<SpaceId> {
 #[must_use]
 pub fn lsn(page: &[u8]) -> Option<Lsn> {
     be::u64_at(page, FIL_PAGE_LSN).map(Lsn)
-}
-
-/// The type as stored, except that the page_compressed pages of a full_crc32 tablespace, which store their size there, are
-/// given the type that other tablespaces use for it.
-#[must_use]
-pub fn page_type(page: &[u8], format: &SpaceFormat) -> Option<PageType> {
-    let stored = be::u16_at(page, FIL_PAGE_TYPE)?;
-    let compressed = format.scheme() == Scheme::FullCrc32 && stored & 0x8000 != 0;
-    Some(if compressed { PageType::PAGE_COMPRESSED } else { PageType(stored) })
-}
-
-/// Whether the body of the page can be read as it is: not encrypted, not page-compressed.
-#[must_use]
-pub fn is_readable(page: &[u8], format: &SpaceFormat) -> bool {
-    let kind = PageType(be::u16_at(page, FIL_PAGE_TYPE).unwrap_or(0));
-    match (format.scheme(), format.family()) {
-        (Scheme::FullCrc32, _) => full_crc32::is_plain(page),
-        (_, Family::MySql) => !matches!(kind.0, 14..=17),
-        (_, Family::MariaDb) => {
-            let key_version = be::u32_at(page, FIL_PAGE_FILE_FLUSH_LSN).unwrap_or(0);
-            // R-tree pages keep a sequence number there, and are never encrypted.
-            let encrypted = format.encryption() == Encryption::MariaDb && key_version != 0 && kind != PageType::RTREE;
-            !encrypted && !matches!(kind, PageType::PAGE_COMPRESSED | PageType::PAGE_COMPRESSED_ENCRYPTED)
-        }
-    }
-}
-
-/// The index that an index page belongs to; `None` for all other pages and where encryption or compression hides it.
-#[must_use]
-pub fn index_id(page: &[u8], format: &SpaceFormat) -> Option<u64> {
-    let index = page_type(page, format)?.is_index(format.family()) && is_readable(page, format);
-    if index { be::u64_at(page, PAGE_INDEX_ID) } else { None }
 }

@@ -64,7 +64,7 @@ fn fold_many(parts: &[&[u8]; PAGES_MAX], count: usize) -> [u32; PAGES_MAX] {
     folds
 }
 
-/// Up to so many pages go in fours, more go all at once.
+/// Up to this many pages are folded in fours, more all at once.
 const FEW: usize = 8;
 
 /// Bytes of each part that are turned at a time.

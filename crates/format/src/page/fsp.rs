@@ -37,6 +37,9 @@ const _: () = assert!(XDES_ARR_OFFSET == FSP_SEG_INODES_FREE + LIST_BASE_SIZE);
 /// Bytes of a list base: length, first address, last address.
 pub const LIST_BASE_SIZE: usize = 16;
 
+/// Bytes of a list node: the address before, the address after.
+pub const LIST_NODE_SIZE: usize = 12;
+
 /// Place of a list node: a page and an offset in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FileAddress {
@@ -69,7 +72,30 @@ impl ListBase {
     }
 }
 
+/// A member's place in its list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ListNode {
+    /// The member before.
+    pub prev: FileAddress,
+    /// The member after.
+    pub next: FileAddress,
+}
+
+impl ListNode {
+    /// Reads the node at `offset`.
+    #[must_use]
+    pub fn read(page: &[u8], offset: usize) -> Option<Self> {
+        Some(Self { prev: FileAddress::read(page, offset)?, next: FileAddress::read(page, offset + 6)? })
+    }
+}
+
 impl FileAddress {
+    /// Whether this is the end of a list.
+    #[must_use]
+    pub fn is_none(self) -> bool {
+        self.page_no == PageNo::NONE
+    }
+
     /// Reads the address at `offset`.
     #[must_use]
     pub fn read(page: &[u8], offset: usize) -> Option<Self> {

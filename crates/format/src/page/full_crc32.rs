@@ -4,7 +4,7 @@ use crate::bytes::{be, is_zero};
 use crate::corruption::{ChecksumField, Corruption};
 use crate::page::checksum::{self, Algorithm};
 use crate::page::fil::FIL_PAGE_TYPE;
-use crate::page::verify::{Verdict, differing_halves};
+use crate::page::verdict::{Verdict, differing_halves};
 
 /// In the type field of page_compressed pages; the other bits are the size in units of 256 bytes.
 const COMPRESSED_BIT: u16 = 0x8000;

@@ -2,10 +2,12 @@
 
 use crate::bytes::be;
 use crate::page::checksum::{self, Algorithm};
+use crate::page::content::content;
 use crate::page::fil::{FIL_PAGE_OFFSET, FIL_PAGE_SPACE_ID, FIL_PAGE_TYPE, PageType};
 use crate::page::full_crc32;
-use crate::page::space_format::{Family, Scheme, SpaceFormat};
-use crate::page::verify::{self, Verdict};
+use crate::page::kind::{Family, Scheme};
+use crate::page::space_format::SpaceFormat;
+use crate::page::verdict::Verdict;
 use crate::types::{PageNo, PageSize, SpaceId};
 
 /// Pages looked at for each size: the first 63 settled all 935 files of the facts' trial.
@@ -120,7 +122,7 @@ fn best_format(head: &[u8], numbering: &Numbering, hint: Option<PageSize>) -> Op
 fn score(head: &[u8], numbering: &Numbering, format: &SpaceFormat) -> u32 {
     let value = |(page_no, page): (PageNo, &[u8])| {
         let crc = if format.scheme() == Scheme::Zip { checksum::zip_crc32(page) } else { checksum::crc32(page) };
-        match verify::content(page, page_no, format, crc) {
+        match content(page, page_no, format, crc) {
             Verdict::Ok(Algorithm::None) => 1,
             Verdict::Ok(_) | Verdict::Unverifiable(_) => 2,
             Verdict::Empty | Verdict::Corrupt(_) => 0,

@@ -1,14 +1,16 @@
 //! Segment inodes: which pages and extents belong to each segment. Byte map in [`super::fsp`].
 
 use crate::bytes::be;
-use crate::corruption::Corruption;
+use crate::corruption::{Corruption, SEGMENT_MAGIC};
 use crate::page::fil::{self, FIL_PAGE_DATA, PageType};
-use crate::page::fsp::ListBase;
+use crate::page::fsp::{LIST_NODE_SIZE, ListBase};
 use crate::page::space_format::SpaceFormat;
 use crate::types::{PageNo, PageSize};
 
+/// Node of the list of inode pages that the page is in. 12 bytes.
+pub const FSEG_INODE_PAGE_NODE: usize = FIL_PAGE_DATA;
 /// First inode: after the page header and the list node.
-pub const FSEG_ARR_OFFSET: usize = FIL_PAGE_DATA + 12;
+pub const FSEG_ARR_OFFSET: usize = FSEG_INODE_PAGE_NODE + LIST_NODE_SIZE;
 /// Segment id; 0 in a free slot. 8 bytes.
 pub const FSEG_ID: usize = 0;
 /// Used pages in the extents of the NOT_FULL list. 4 bytes.
@@ -23,8 +25,6 @@ pub const FSEG_FULL: usize = 44;
 pub const FSEG_MAGIC_N: usize = 60;
 /// Page numbers of single pages. 4 bytes each, half an extent of them.
 pub const FSEG_FRAG_ARR: usize = 64;
-/// In every used inode.
-pub const SEGMENT_MAGIC: u32 = 97_937_874;
 
 /// One segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub const fn inodes_per_page(logical: PageSize, physical: PageSize) -> usize {
 }
 
 /// Reads the used inodes of an inode page. Free slots are left out. In encrypted tablespaces of both families inode pages are
-/// encrypted: ask [`fil::is_readable`] first.
+/// encrypted: ask [`is_readable`](crate::page::view::is_readable) first.
 ///
 /// # Errors
 /// [`Corruption::TruncatedPage`], [`Corruption::WrongPageType`], [`Corruption::BadSegmentMagic`].

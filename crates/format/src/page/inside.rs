@@ -5,8 +5,10 @@ use crate::bytes::be;
 use crate::codec::{self, CodecError, Context, ErrorKind, Scratch};
 use crate::corruption::Corruption;
 use crate::page::fil::{FIL_PAGE_LSN, FIL_PAGE_SPACE_ID};
-use crate::page::space_format::{Encryption, Family, Scheme, SpaceFormat};
-use crate::page::verify::{Verdict, Why, verify_page};
+use crate::page::kind::{Encryption, Family, Scheme};
+use crate::page::space_format::SpaceFormat;
+use crate::page::verdict::{Verdict, Why};
+use crate::page::verify::verify_page;
 use crate::types::{PageId, SpaceId};
 
 /// Opens the page and judges the image, where the page needs to be opened at all.

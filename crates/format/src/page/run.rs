@@ -1,11 +1,12 @@
 //! Pages that lie one after the other: verified one by one, with verdicts that are those of [`verify_page`](super::verify::verify_page),
-//! but with neighbours at hand where a checksum is faster to compute for several pages at once.
+//! but together with its neighbours where a checksum is faster for several pages at once.
 
 use std::cell::Cell;
 
 use crate::page::fold::{PAGES_MAX, innodb_new_many};
 use crate::page::space_format::SpaceFormat;
-use crate::page::verify::{self, Verdict};
+use crate::page::verdict::Verdict;
+use crate::page::verify;
 use crate::types::PageId;
 
 /// Pages of one tablespace in the order in which they lie.

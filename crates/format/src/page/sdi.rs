@@ -10,7 +10,8 @@ use thiserror::Error;
 
 use crate::bytes::be;
 use crate::page::fsp;
-use crate::page::space_format::{Family, SpaceFormat};
+use crate::page::kind::Family;
+use crate::page::space_format::SpaceFormat;
 use crate::record::{Record, RecordFields};
 use crate::schema::builtin::SDI_DATA_FIELD;
 use crate::types::PageNo;
@@ -19,8 +20,8 @@ use crate::types::PageNo;
 const SDI_VERSION: usize = 115;
 /// The root page's number follows. 4 bytes.
 const SDI_ROOT: usize = SDI_VERSION + 4;
-/// In the flags of the tablespace.
-const SDI_FLAG: u32 = 1 << 14;
+/// In the flags of the tablespace: it describes itself.
+pub const SDI_FLAG: u32 = 1 << 14;
 
 /// No object is as large: one column takes less than 4 KiB, and a table has at most 4096 of them.
 pub const SDI_JSON_MAX: usize = 64 << 20;
@@ -53,7 +54,7 @@ pub struct SdiRecord<'a> {
     pub reference: Option<&'a [u8]>,
 }
 
-/// Why the JSON of an object could not be had.
+/// Why the JSON of an object could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SdiError {
     /// The compressed bytes are damaged, or fewer or more than the record says.
@@ -72,6 +73,16 @@ pub fn root(page0: &[u8], format: &SpaceFormat) -> Option<PageNo> {
     if format.family() != Family::MySql || format.flags() & SDI_FLAG == 0 {
         return None;
     }
+    root_behind_descriptors(page0, format)
+}
+
+/// The same whatever the flags say, where the version before it is one that servers write.
+pub(super) fn stored_root(page0: &[u8], format: &SpaceFormat) -> Option<PageNo> {
+    let end = fsp::xdes_array_end(format.logical(), format.physical());
+    root_behind_descriptors(page0, format).filter(|_| be::u32_at(page0, end + SDI_VERSION) == Some(1))
+}
+
+fn root_behind_descriptors(page0: &[u8], format: &SpaceFormat) -> Option<PageNo> {
     let end = fsp::xdes_array_end(format.logical(), format.physical());
     let root = be::u32_at(page0, end + SDI_ROOT).filter(|root| *root != 0).map(PageNo);
     root.filter(|root| *root != PageNo::NONE)

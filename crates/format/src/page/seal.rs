@@ -3,11 +3,13 @@
 use thiserror::Error;
 
 use crate::bytes::be;
-use crate::codec::mariadb_encryption;
-use crate::codec::{CipherMode, SpaceKeys};
+use crate::codec::{CipherMode, SpaceKeys, TablespaceKey};
+use crate::codec::{mariadb_encryption, mysql_encryption};
 use crate::page::checksum::{self, Algorithm, NO_CHECKSUM_MAGIC};
+use crate::page::doublewrite::TRX_SYS_PAGE_NO;
 use crate::page::fil::{FIL_PAGE_FILE_FLUSH_LSN, FIL_PAGE_LSN, FIL_PAGE_SPACE_OR_CHKSUM, FIL_PAGE_TYPE, PageType};
-use crate::page::space_format::{Scheme, SpaceFormat};
+use crate::page::kind::Scheme;
+use crate::page::space_format::SpaceFormat;
 use crate::types::{Lsn, PageId, SpaceId};
 
 /// Why a page was not sealed. Nothing was written.
@@ -47,9 +49,6 @@ pub fn seal_page(page: &mut [u8], lsn: Lsn, algorithm: Algorithm, format: &Space
     sealed.ok_or(SealError::Algorithm(algorithm))
 }
 
-/// The page of the system tablespace that says where the doublewrite area is.
-const TRX_SYS_PAGE_NO: u32 = 5;
-
 /// Seals a page of MariaDB that redo was applied to, as the server would before it writes it: the LSN in its header stands, the key
 /// version of the page in the file is taken back (the page is not encrypted now), and the checksum is a CRC-32C.
 ///
@@ -75,6 +74,30 @@ pub fn seal_recovered(page: &mut [u8], id: PageId, format: &SpaceFormat) -> Resu
     seal_page(page, lsn, algorithm, format)
 }
 
+/// [`seal_recovered`] for a page of MySQL. `key` encrypts it, if its tablespace is to be encrypted; its first page never is. A page that is
+/// compressed by `COMPRESSION` is written as it is, which servers read.
+///
+/// # Errors
+/// As [`seal_page`].
+pub fn seal_mysql(
+    page: &mut [u8],
+    id: PageId,
+    format: &SpaceFormat,
+    key: Option<&TablespaceKey>,
+) -> Result<(), SealError> {
+    let expected = format.physical().bytes();
+    let len = SealError::Length { len: page.len(), expected };
+    if page.len() != expected {
+        return Err(len);
+    }
+    let lsn = Lsn(be::u64_at(page, FIL_PAGE_LSN).ok_or(len)?);
+    seal_page(page, lsn, Algorithm::Crc32, format)?;
+    match key {
+        Some(key) if id.page_no.0 != 0 => mysql_encryption::encrypt_page(page, key).ok_or(len),
+        _ => Ok(()),
+    }
+}
+
 /// Says in the first page of MariaDB's system tablespace that all files have everything up to `flushed`, and seals it. Servers before
 /// 10.8 read this when they start, and write it when they are shut down. The page's own LSN stays as it is.
 ///
@@ -94,7 +117,7 @@ pub fn seal_flush_lsn(page: &mut [u8], flushed: Lsn, format: &SpaceFormat) -> Re
 
 /// Pages that no setting encrypts or compresses: servers read them before they know how.
 fn is_always_plain(id: PageId) -> bool {
-    id.page_no.0 == 0 || (id.space == SpaceId::SYSTEM && id.page_no.0 == TRX_SYS_PAGE_NO)
+    id.page_no.0 == 0 || (id.space == SpaceId::SYSTEM && id.page_no == TRX_SYS_PAGE_NO)
 }
 
 /// [`seal_recovered`] for a page of an encrypted tablespace: it is encrypted with the newest of `keys`, which is what the server

@@ -5,8 +5,10 @@
 
 use crate::bytes::{be, is_zero};
 use crate::page::checksum;
-use crate::page::space_format::{Family, Scheme, SpaceFormat};
-use crate::page::verify::{self, Verdict, Why};
+use crate::page::content::content;
+use crate::page::kind::{Family, Scheme};
+use crate::page::space_format::SpaceFormat;
+use crate::page::verdict::{Verdict, Why};
 use crate::types::{PageNo, PageSize};
 
 pub(crate) fn judge(slot: &[u8], system: &SpaceFormat) -> Verdict {
@@ -36,7 +38,7 @@ fn judge_as(slot: &[u8], format: &SpaceFormat) -> Verdict {
     let page_no = PageNo(be::u32_at(page, 4).unwrap_or(0));
     match format.scheme() {
         // Zip pages fill only the beginning of their slot; what lies behind them no server looks at.
-        Scheme::Zip => verify::content(page, page_no, format, checksum::zip_crc32(page)),
-        Scheme::Classic | Scheme::FullCrc32 => verify::content(page, page_no, format, checksum::crc32(page)),
+        Scheme::Zip => content(page, page_no, format, checksum::zip_crc32(page)),
+        Scheme::Classic | Scheme::FullCrc32 => content(page, page_no, format, checksum::crc32(page)),
     }
 }

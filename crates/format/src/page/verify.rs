@@ -7,73 +7,16 @@
 //! The way through: a page that carries `crc32` (or `full_crc32`), equal LSN halves and its own place is done after one pass
 //! over its bytes. Everything else takes the cold path, where all that a server may have written is tried in turn.
 
-use std::fmt;
-
-use crate::bytes::{be, is_zero};
-use crate::corruption::{ChecksumField, Corruption};
+use crate::bytes::be;
+use crate::corruption::Corruption;
 use crate::page::checksum::{self, Algorithm};
+use crate::page::content::content_with;
 use crate::page::fil::{FIL_PAGE_LSN, FIL_PAGE_OFFSET, FIL_PAGE_SPACE_ID, FIL_PAGE_TYPE, PageType};
-use crate::page::space_format::{Family, Scheme, SpaceFormat};
+use crate::page::kind::{Family, Scheme};
+use crate::page::space_format::SpaceFormat;
+use crate::page::verdict::{InnodbNew, Verdict, Why};
 use crate::page::{classic, full_crc32, slot};
 use crate::types::{PageId, PageNo, SpaceId};
-
-/// What verifying a page came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// Sound, by this checksum.
-    Ok(Algorithm),
-    /// All zero: never written. Whether it should have been is for the space header and the extent descriptors to say.
-    Empty,
-    /// Damaged.
-    Corrupt(Corruption),
-    /// Nothing can be said about the content; what can be checked (page number, space id) is right.
-    Unverifiable(Why),
-}
-
-/// Why a page's content cannot be verified.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Why {
-    /// A temporary tablespace: its server neither writes nor reads checksums there.
-    NoChecksum,
-    /// Encrypted so that only the key shows whether it is sound.
-    EncryptedNoKey,
-    /// Encrypted, and the key given does not open it.
-    WrongKey,
-    /// Compressed so that only inflating shows whether it is sound.
-    PageCompressed,
-    /// A slot of the doublewrite area that holds no sound page: a stale or torn copy, which harms nobody.
-    DoublewriteSlot,
-    /// The big-endian variant of crc32 in a MariaDB tablespace: accepted up to MariaDB 10.2, rejected by later servers.
-    OldBigEndianChecksum,
-}
-
-impl Why {
-    /// A stable code for programs, in snake case.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::NoChecksum => "no_checksum",
-            Self::EncryptedNoKey => "encrypted_no_key",
-            Self::WrongKey => "wrong_key",
-            Self::PageCompressed => "page_compressed",
-            Self::DoublewriteSlot => "doublewrite_slot",
-            Self::OldBigEndianChecksum => "old_big_endian_checksum",
-        }
-    }
-}
-
-impl fmt::Display for Why {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NoChecksum => "temporary tablespaces carry no checksums",
-            Self::EncryptedNoKey => "encrypted, and there is no key",
-            Self::WrongKey => "encrypted, and the key given does not open it: is it the key of this server?",
-            Self::PageCompressed => "page-compressed, not inflated",
-            Self::DoublewriteSlot => "a stale or torn copy in the doublewrite area",
-            Self::OldBigEndianChecksum => "a big-endian crc32, which MariaDB accepts up to version 10.2 only",
-        })
-    }
-}
 
 /// Judges the page `bytes`, which lies at `id` in a tablespace of the format `format`.
 ///
@@ -83,9 +26,6 @@ impl fmt::Display for Why {
 pub fn verify_page(bytes: &[u8], id: PageId, format: &SpaceFormat) -> Verdict {
     verify_with(bytes, id, format, &|| checksum::innodb_new(bytes))
 }
-
-/// Gives the page's [`checksum::innodb_new`] when it is asked for, which is seldom and takes long.
-pub(crate) type InnodbNew<'a> = dyn Fn() -> u32 + 'a;
 
 /// [`verify_page`], for a caller that has a faster way to a checksum.
 #[inline]
@@ -160,19 +100,6 @@ fn judge(page: &[u8], id: PageId, format: &SpaceFormat, crc: u32, innodb_new: &I
     }
 }
 
-/// The verdict on the bytes alone, wherever they lie.
-pub(crate) fn content(page: &[u8], page_no: PageNo, format: &SpaceFormat, crc: u32) -> Verdict {
-    content_with(page, page_no, format, crc, &|| checksum::innodb_new(page))
-}
-
-fn content_with(page: &[u8], page_no: PageNo, format: &SpaceFormat, crc: u32, innodb_new: &InnodbNew<'_>) -> Verdict {
-    match format.scheme() {
-        Scheme::Classic => classic::judge(page, page_no, format, &classic::Sums { crc, innodb_new }),
-        Scheme::Zip => classic::judge_zip(page, page_no, format, crc),
-        Scheme::FullCrc32 => full_crc32::judge(page),
-    }
-}
-
 /// The place of a page whose checksum is right.
 fn place(page: &[u8], id: PageId, format: &SpaceFormat, algorithm: Algorithm) -> Option<Corruption> {
     let (page_no, space) = own_id(page)?;
@@ -205,30 +132,4 @@ fn unproven_place(page: &[u8], id: PageId) -> Option<Corruption> {
 
 pub(crate) fn own_id(page: &[u8]) -> Option<(PageNo, SpaceId)> {
     Some((PageNo(be::u32_at(page, FIL_PAGE_OFFSET)?), SpaceId(be::u32_at(page, FIL_PAGE_SPACE_ID)?)))
-}
-
-/// The LSN halves of header and trailer (`trailer_offset`), if they differ.
-pub(crate) fn differing_halves(page: &[u8], trailer_offset: usize) -> Option<(u32, u32)> {
-    let header = be::u32_at(page, FIL_PAGE_LSN + 4)?;
-    let trailer = be::u32_at(page, trailer_offset)?;
-    (header != trailer).then_some((header, trailer))
-}
-
-/// For a page whose checksum fields and LSN are zero: empty, or the first byte that should be zero and is not. Bytes 26 to 33
-/// may hold anything unless `all`.
-pub(crate) fn zero_verdict(page: &[u8], all: bool, crc: u32) -> Verdict {
-    let (head, rest) = page.split_at_checked(26).unwrap_or((page, &[]));
-    let (middle, rest) = rest.split_at_checked(8).unwrap_or((rest, &[]));
-    if is_zero(head) && is_zero(rest) && (!all || is_zero(middle)) {
-        return Verdict::Empty;
-    }
-    let offset = page.iter().zip(0_u32..).find(|&(&byte, at)| byte != 0 && (all || !(26..34).contains(&at)));
-    Verdict::Corrupt(Corruption::NotZeroPage { offset: offset.map_or(0, |(_, at)| at), computed: crc })
-}
-
-/// The checksum finding for a page that matches nothing: the first field that differs.
-pub(crate) fn mismatch(algorithm: Algorithm, fields: &[(ChecksumField, u32)], computed: u32) -> Corruption {
-    let differing = fields.iter().find(|&&(_, stored)| stored != computed).or(fields.first());
-    let (field, stored) = differing.copied().unwrap_or((ChecksumField::Header, 0));
-    Corruption::ChecksumMismatch { algorithm, field, stored, computed }
 }

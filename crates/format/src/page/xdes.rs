@@ -1,9 +1,11 @@
 //! Extent descriptors: which pages are in use. Byte map in [`super::fsp`].
 
+use std::fmt::{self, Display, Formatter};
+
 use crate::bytes::be;
 use crate::corruption::Corruption;
 use crate::page::fil::{self, PageType};
-use crate::page::fsp::{SpaceHeader, XDES_ARR_OFFSET, xdes_size};
+use crate::page::fsp::{FileAddress, ListNode, SpaceHeader, XDES_ARR_OFFSET, xdes_size};
 use crate::page::space_format::SpaceFormat;
 use crate::types::PageNo;
 
@@ -47,6 +49,60 @@ impl ExtentState {
     }
 }
 
+impl Display for ExtentState {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotInitialised => "NOT_INITED",
+            Self::Free => "FREE",
+            Self::FreeFrag => "FREE_FRAG",
+            Self::FullFrag => "FULL_FRAG",
+            Self::Segment => "FSEG",
+            Self::SegmentFrag => "FSEG_FRAG",
+        })
+    }
+}
+
+/// One extent as its descriptor has it, but for its bitmap: [`ExtentMap`] holds those of all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExtentDescriptor {
+    /// The segment that owns it, in the states that have an owner; else left over.
+    pub owner: u64,
+    /// Its place in its list.
+    pub node: ListNode,
+    /// What it is used for.
+    pub state: ExtentState,
+}
+
+impl ExtentDescriptor {
+    fn read(entry: &[u8]) -> Option<Self> {
+        Some(Self {
+            owner: be::u64_at(entry, XDES_ID)?,
+            node: ListNode::read(entry, XDES_FLST_NODE)?,
+            state: ExtentState::from_number(be::u32_at(entry, XDES_STATE)?)?,
+        })
+    }
+}
+
+/// The descriptors of a page that [`ExtentMap::parse`] accepts, in the order of their extents.
+pub fn descriptors<'p>(page: &'p [u8], format: &SpaceFormat) -> impl Iterator<Item = ExtentDescriptor> + use<'p> {
+    let extents = format.physical().get() / format.extent_pages();
+    let entries = page.get(XDES_ARR_OFFSET..).unwrap_or(&[]).chunks_exact(xdes_size(format.logical()));
+    entries.take(extents as usize).map_while(ExtentDescriptor::read)
+}
+
+/// The extent, by its number in the tablespace, whose descriptor has its list node there; `None` where no descriptor has.
+#[must_use]
+pub fn extent_at(address: FileAddress, format: &SpaceFormat) -> Option<u32> {
+    let (size, entry) = (format.physical().get(), xdes_size(format.logical()));
+    let at = usize::from(address.offset).checked_sub(XDES_ARR_OFFSET + XDES_FLST_NODE)?;
+    let number = u32::try_from(at / entry).ok()?;
+    let is_there = address.page_no.0.is_multiple_of(size)
+        && at.is_multiple_of(entry)
+        && number < size / format.extent_pages()
+        && !address.is_none();
+    is_there.then(|| address.page_no.0 / format.extent_pages() + number)
+}
+
 /// What one XDES page (page 0, or page `k` times the physical page size) says about the pages from itself to the next one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExtentMap {
@@ -64,6 +120,18 @@ impl ExtentMap {
     /// # Errors
     /// [`Corruption::TruncatedPage`], [`Corruption::WrongPageType`], [`Corruption::BadExtentState`].
     pub fn parse(page: &[u8], page_no: PageNo, format: &SpaceFormat) -> Result<Self, Corruption> {
+        let map = Self::parse_any_type(page, page_no, format);
+        if matches!(map, Err(Corruption::TruncatedPage { .. })) {
+            return map;
+        }
+        check_type(page, page_no).and(map)
+    }
+
+    /// The same whatever type the page says it has: the servers do not look.
+    ///
+    /// # Errors
+    /// [`Corruption::TruncatedPage`], [`Corruption::BadExtentState`].
+    pub fn parse_any_type(page: &[u8], page_no: PageNo, format: &SpaceFormat) -> Result<Self, Corruption> {
         let size = format.physical();
         if page.len() != size.bytes() {
             return Err(Corruption::TruncatedPage {
@@ -71,7 +139,6 @@ impl ExtentMap {
                 expected: size.get(),
             });
         }
-        check_type(page, page_no)?;
         let extent_pages = format.extent_pages();
         let extents = size.get() / extent_pages;
         let entry_size = xdes_size(format.logical());

@@ -1,14 +1,12 @@
 //! Records of COMPACT, DYNAMIC and unpacked COMPRESSED pages: the header grows down from the origin, the data up.
 
-use super::layout::Present;
+use super::layout::{Present, REFERENCE_BYTES};
 use super::{
     FieldLayout, Instant, Layout, REC_INFO_DELETED, REC_INFO_INSTANT, REC_INFO_VERSION, REC_N_NEW_EXTRA_BYTES, Record,
     RecordFields, Slot, Status, Storage, Stored,
 };
 use crate::page::index::{IndexFinding, IndexRule};
 
-/// Bytes of a reference to an off-page value.
-pub(crate) const REFERENCE_BYTES: usize = 20;
 /// In the first of two length bytes: two it is.
 const LENGTH_TWO_BYTES: u8 = 0x80;
 /// In the first of two length bytes: the value goes on elsewhere.
@@ -33,6 +31,10 @@ pub(super) fn locate(layout: &Layout, record: &Record<'_>, fields: &mut RecordFi
         fields.slots.push(slot);
         if hole == Some(number) {
             walk.end += REFERENCE_BYTES;
+            // No field need follow that would notice.
+            if walk.end > record.page().len() {
+                return Err(walk.beyond(0));
+            }
         }
     }
     below = walk.lengths;

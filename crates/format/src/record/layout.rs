@@ -1,12 +1,12 @@
 //! What must be known about an index to find the fields of its records: how long each field is and which records have it.
 
-use super::{Record, RecordFields, RecordStyle, compact, redundant};
-use crate::page::index::IndexFinding;
+/// Bytes of the reference to an off-page value, at the end of what a record keeps of it.
+pub const REFERENCE_BYTES: usize = 20;
 
 /// How much room a field takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Storage {
-    /// Always so many bytes.
+    /// Always this many bytes.
     Fixed(u16),
     /// As many bytes as the record's header says.
     Variable {
@@ -43,7 +43,7 @@ impl FieldLayout {
     }
 }
 
-/// How a table was altered without writing its rows anew. Only clustered indexes know of it.
+/// How a table was altered without rewriting its rows. Only the clustered index records it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Instant {
     /// Not at all: every record has every field.
@@ -141,17 +141,6 @@ impl Layout {
     pub(super) const fn node_null_bytes(&self) -> usize {
         self.node_null_bytes
     }
-
-    /// Finds the fields of `record`.
-    ///
-    /// # Errors
-    /// The record's header or its fields leave the page, or its header cannot be one of this index. `fields` is of no use then.
-    pub fn locate(&self, record: &Record<'_>, fields: &mut RecordFields) -> Result<(), IndexFinding> {
-        match record.style() {
-            RecordStyle::Compact => compact::locate(self, record, fields),
-            RecordStyle::Redundant => redundant::locate(self, record, fields),
-        }
-    }
 }
 
 /// Which fields of a layout a record has.
@@ -159,9 +148,9 @@ impl Layout {
 pub(super) enum Present {
     /// All of them.
     All,
-    /// The first so many.
+    /// This many, from the first.
     First(usize),
-    /// The first so many of those that came with no row version.
+    /// This many, from the first, of those that came with no row version.
     FirstUnversioned(usize),
     /// Those of a row version.
     Version(u16),

@@ -3,12 +3,14 @@
 pub mod compact;
 pub mod fields;
 pub mod layout;
+mod locate;
 pub mod redundant;
 
 use crate::bytes::be;
 use crate::page::index::{IndexFinding, IndexRule};
 
 pub use fields::{RecordFields, Slot, Stored};
+pub use layout::REFERENCE_BYTES;
 pub use layout::{FieldLayout, Instant, Layout, Storage};
 
 /// Info bit: the lowest key of a level above the leaves; in MariaDB also the metadata record of an instantly altered table.

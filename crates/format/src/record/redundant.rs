@@ -1,7 +1,6 @@
 //! REDUNDANT records: the header lists where each field ends, so that no schema is needed to find the fields.
 
-use super::compact::REFERENCE_BYTES;
-use super::layout::Present;
+use super::layout::{Present, REFERENCE_BYTES};
 use super::{
     Instant, Layout, REC_INFO_DELETED, REC_INFO_VERSION, REC_N_OLD_EXTRA_BYTES, Record, RecordFields, Slot, Stored,
 };

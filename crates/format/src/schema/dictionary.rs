@@ -4,6 +4,7 @@
 //! Facts: `dict0boot.h` and `dict0crea.cc` of MySQL 5.7 and MariaDB 10.11.
 
 use super::IndexRoot;
+use super::declared::Rule;
 use crate::bytes::be;
 use crate::page::fil::FIL_PAGE_DATA;
 use crate::record::{Record, RecordFields};
@@ -42,7 +43,14 @@ pub struct SysTable {
     pub id: u64,
     /// Its tablespace.
     pub space: SpaceId,
+    /// `ALTER TABLE ... DISCARD TABLESPACE` took its file away.
+    pub is_discarded: bool,
 }
+
+/// In SYS_TABLES.MIX_LEN: the tablespace was discarded (`DICT_TF2_DISCARDED`).
+const TABLE_DISCARDED: u32 = 1 << 5;
+/// In SYS_TABLES.N_COLS: rows are not REDUNDANT. Without it MIX_LEN may hold what servers before MySQL 4.1 left there.
+const COLS_COMPACT: u32 = 1 << 31;
 
 /// An index.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,7 +74,14 @@ impl SysTable {
     #[must_use]
     pub fn read(record: &Record<'_>, fields: &RecordFields) -> Option<Self> {
         let field = |number| fields.bytes(record.page(), number);
-        Some(Self { name: text(field(0)?), id: be::u64_at(field(3)?, 0)?, space: SpaceId(be::u32_at(field(9)?, 0)?) })
+        let number = |place| be::u32_at(field(place)?, 0);
+        let flags = number(7).filter(|_| number(4).is_some_and(|columns| columns & COLS_COMPACT != 0));
+        Some(Self {
+            name: text(field(0)?),
+            id: be::u64_at(field(3)?, 0)?,
+            space: SpaceId(number(9)?),
+            is_discarded: flags.is_some_and(|flags| flags & TABLE_DISCARDED != 0),
+        })
     }
 }
 
@@ -81,5 +96,98 @@ impl SysIndex {
             root: PageNo(be::u32_at(field(8)?, 0)?),
         };
         Some(Self { table_id: be::u64_at(field(0)?, 0)?, name: text(field(4)?), kind: be::u32_at(field(6)?, 0)?, root })
+    }
+}
+
+/// Where a tablespace lies: a row of SYS_DATAFILES, which MySQL 5.6 and 5.7 have, and MariaDB up to 10.5.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SysDatafile {
+    /// Its number.
+    pub space: SpaceId,
+    /// Its file, from the datadir on or from the root.
+    pub path: String,
+}
+
+impl SysDatafile {
+    /// Reads a leaf record whose fields were found by [`crate::record::redundant::locate_stored`].
+    #[must_use]
+    pub fn read(record: &Record<'_>, fields: &RecordFields) -> Option<Self> {
+        let field = |number| fields.bytes(record.page(), number);
+        Some(Self { space: SpaceId(be::u32_at(field(0)?, 0)?), path: text(field(3)?) })
+    }
+}
+
+/// A foreign key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SysForeign {
+    /// Its name, after that of the database where the server gave it.
+    pub id: String,
+    /// The table that has it: `database/table`, both as their files are called.
+    pub table: String,
+    /// The table that it refers to.
+    pub other_table: String,
+    /// What happens when a row is deleted there.
+    pub on_delete: Rule,
+    /// What happens when a row's key is changed there.
+    pub on_update: Rule,
+}
+
+/// A column of a foreign key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SysForeignColumn {
+    /// [`SysForeign::id`].
+    pub key: String,
+    /// Its place in the key, from 0.
+    pub position: u32,
+    /// The column.
+    pub column: String,
+    /// The column of the other table.
+    pub other_column: String,
+}
+
+const DELETE_CASCADE: u32 = 1;
+const DELETE_SET_NULL: u32 = 2;
+const UPDATE_CASCADE: u32 = 4;
+const UPDATE_SET_NULL: u32 = 8;
+const DELETE_NO_ACTION: u32 = 16;
+const UPDATE_NO_ACTION: u32 = 32;
+
+/// The rule by the first bit that is set.
+const fn rule(bits: u32, cascade: u32, set_null: u32, no_action: u32) -> Rule {
+    if bits & cascade != 0 {
+        Rule::Cascade
+    } else if bits & set_null != 0 {
+        Rule::SetNull
+    } else if bits & no_action != 0 {
+        Rule::NoAction
+    } else {
+        Rule::Default
+    }
+}
+
+impl SysForeign {
+    /// Reads a leaf record of SYS_FOREIGN whose fields were found by [`crate::record::redundant::locate_stored`].
+    #[must_use]
+    pub fn read(record: &Record<'_>, fields: &RecordFields) -> Option<Self> {
+        let field = |number| fields.bytes(record.page(), number);
+        // The upper byte of the number of columns tells what the key does.
+        let bits = be::u32_at(field(5)?, 0)? >> 24;
+        Some(Self {
+            id: text(field(0)?),
+            table: text(field(3)?),
+            other_table: text(field(4)?),
+            on_delete: rule(bits, DELETE_CASCADE, DELETE_SET_NULL, DELETE_NO_ACTION),
+            on_update: rule(bits, UPDATE_CASCADE, UPDATE_SET_NULL, UPDATE_NO_ACTION),
+        })
+    }
+}
+
+impl SysForeignColumn {
+    /// Reads a leaf record of SYS_FOREIGN_COLS whose fields were found by [`crate::record::redundant::locate_stored`].
+    #[must_use]
+    pub fn read(record: &Record<'_>, fields: &RecordFields) -> Option<Self> {
+        let field = |number| fields.bytes(record.page(), number);
+        let (column, other_column) = (text(field(4)?), text(field(5)?));
+        Some(Self { key: text(field(0)?), position: be::u32_at(field(1)?, 0)?, column, other_column })
     }
 }

@@ -18,8 +18,8 @@ use crate::record::{RecordFields, Stored};
 /// No key is longer: what lies off-page beyond this is in no entry.
 const ENTRY_VALUE_MAX: usize = 16 << 10;
 
-/// Brings the beginning of the off-page value behind a reference: at least so many bytes of it, if it has as many. `None` where it
-/// cannot be had.
+/// Reads the beginning of the off-page value behind a reference: at least this many bytes, if it has them. `None` where it
+/// cannot be read.
 pub type Outside<'o> = &'o mut dyn FnMut(&[u8], usize) -> Option<Vec<u8>>;
 
 /// How much of a column an entry holds.
@@ -187,7 +187,7 @@ impl EntryPlan {
         Some(())
     }
 
-    /// Makes the image of the entry that goes with a row. `None` where a value cannot be had.
+    /// Builds the image of the entry that belongs to a row. `None` where a value cannot be read.
     #[must_use]
     pub fn of_row(
         &self,

@@ -34,6 +34,27 @@ pub struct IndexParts {
     pub parts: Vec<Part>,
 }
 
+/// Puts the clustered index first, as the servers choose it: the primary key, else the first unique one over whole columns that cannot be
+/// NULL, else one that is not declared, over DB_ROW_ID.
+pub(super) fn clustered_first(mut indexes: Vec<IndexParts>, columns: &[ColumnDef]) -> Vec<IndexParts> {
+    let whole = |part: &Part| part.prefix.is_none() && columns.get(part.column).is_some_and(|column| !column.nullable);
+    let may_be_clustered = |index: &IndexParts| index.unique && index.parts.iter().all(whole);
+    let primary = indexes.iter().position(|index| index.name == "PRIMARY");
+    let first = match primary.or_else(|| indexes.iter().position(may_be_clustered)) {
+        Some(at) => indexes.remove(at),
+        None => IndexParts {
+            name: "GEN_CLUST_INDEX".to_owned(),
+            unique: true,
+            spatial: false,
+            is_multi_valued: false,
+            root: None,
+            parts: Vec::new(),
+        },
+    };
+    indexes.insert(0, first);
+    indexes
+}
+
 /// Why the indexes of a table could not be built. Nothing about its files is said by that.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum BuildError {
@@ -115,7 +136,7 @@ fn order_of(column: &ColumnDef) -> KeyOrder {
         SqlType::Float => KeyOrder::Float,
         SqlType::Double => KeyOrder::Double,
         SqlType::Char(_) | SqlType::Varchar(_) | SqlType::Blob(_) => charset::text_order(column.collation),
-        SqlType::Json | SqlType::Geometry | SqlType::Vector | SqlType::Unknown(_) => KeyOrder::Unknown,
+        SqlType::Json | SqlType::Geometry(_) | SqlType::Vector(_) | SqlType::Unknown(_) => KeyOrder::Unknown,
         _ => KeyOrder::Bytes,
     }
 }

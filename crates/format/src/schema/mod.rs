@@ -12,24 +12,34 @@
 
 pub mod builtin;
 pub mod charset;
+pub mod collations;
+mod column;
+mod compare;
+pub mod declared;
 pub mod dictionary;
 pub mod entry;
 mod fields;
+pub mod filename;
 pub mod frm;
 pub mod instant;
 mod order;
 pub mod sdi;
 pub mod show;
+pub mod show_create;
+pub mod sql;
 pub mod types;
 
-use crate::page::space_format::Family;
+use crate::page::kind::Family;
 use crate::record::{Instant, Layout, RecordStyle};
 use crate::types::{PageNo, SpaceId};
 
+pub use column::{ColumnDef, ColumnDefault, Generated, InstantDefault, Versioned, Visibility};
+pub use compare::compare_keys;
+pub use declared::Declared;
 pub use entry::{EntryImage, EntryPlan, RowDefaults};
 pub use fields::{BuildError, IndexParts, Part};
-pub use order::{KeyOrder, compare_keys};
-pub use types::SqlType;
+pub use order::KeyOrder;
+pub use types::{GeometryKind, SqlType};
 
 /// A table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,14 +50,35 @@ pub struct TableDef {
     pub name: String,
     /// Which server wrote the definition.
     pub family: Family,
+    /// The server that wrote the definition: 90704 is MySQL 9.7.4, 101119 MariaDB 10.11.19; 0 where the source does not say.
+    pub server_version: u32,
     /// Shape of its records, where the definition says it; else the pages do.
     pub style: Option<RecordStyle>,
+    /// The collation of columns that name none.
+    pub collation: u16,
+    /// How the server numbers NULL bits in its own rows: from 0, or from 1 after a marker. `CHECKSUM TABLE` depends on it.
+    pub pack_record: bool,
     /// Its columns: those of the user, hidden and dropped ones among them, not DB_ROW_ID, DB_TRX_ID and DB_ROLL_PTR.
     pub columns: Vec<ColumnDef>,
+    /// Checks of the whole table, in the order of the source.
+    pub checks: Vec<CheckDef>,
+    /// What its declaration says beside columns and checks.
+    pub declared: Declared,
     /// Its indexes that are trees, the clustered one first. Full-text indexes are not: they are tables of their own.
     pub indexes: Vec<IndexDef>,
     /// Its partitions, by name; empty for a table of one piece.
     pub partitions: Vec<PartitionDef>,
+}
+
+/// A check of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckDef {
+    /// Its name.
+    pub name: String,
+    /// What must hold.
+    pub expression: String,
+    /// Whether it is held: MySQL can leave checks aside.
+    pub enforced: bool,
 }
 
 /// A partition: the same indexes elsewhere.
@@ -70,70 +101,6 @@ pub struct IndexRoot {
     pub space: Option<SpaceId>,
     /// Its root page.
     pub root: PageNo,
-}
-
-/// A column.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ColumnDef {
-    /// Its name.
-    pub name: String,
-    /// Its type.
-    pub sql_type: SqlType,
-    /// Number of its collation; 63 for what is no text.
-    pub collation: u16,
-    /// Whether it can be NULL.
-    pub nullable: bool,
-    /// Generated and not stored: in no clustered index, though perhaps in secondary ones.
-    pub is_virtual: bool,
-    /// Who sees it.
-    pub visibility: Visibility,
-    /// MySQL 8.0.29 and later: the row version that brought it; 0 = there from the beginning.
-    pub added: u16,
-    /// MySQL 8.0.29 and later: the row version that dropped it.
-    pub dropped: Option<u16>,
-    /// MySQL 8.0.29 and later: its place among the fields of the clustered index.
-    pub physical_pos: Option<u32>,
-    /// What rows have that were written before it came.
-    pub instant_default: Option<InstantDefault>,
-}
-
-impl ColumnDef {
-    /// A column that is NOT NULL, no text, and nothing special.
-    #[must_use]
-    pub fn plain(name: &str, sql_type: SqlType) -> Self {
-        Self {
-            name: name.to_owned(),
-            sql_type,
-            collation: charset::BINARY,
-            nullable: false,
-            is_virtual: false,
-            visibility: Visibility::Visible,
-            added: 0,
-            dropped: None,
-            physical_pos: None,
-            instant_default: None,
-        }
-    }
-}
-
-/// Who sees a column.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Visibility {
-    /// Everybody.
-    Visible,
-    /// Who asks for it by name.
-    Invisible,
-    /// Nobody: it serves the server, as FTS_DOC_ID, the values of functional indexes, and dropped columns.
-    Hidden,
-}
-
-/// The value of an instantly added column in rows written before.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum InstantDefault {
-    /// NULL.
-    Null,
-    /// These bytes, as a row would store them.
-    Bytes(Vec<u8>),
 }
 
 /// What an index is.

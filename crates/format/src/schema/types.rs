@@ -40,34 +40,71 @@ pub enum SqlType {
     OldDateTime,
     /// See [`SqlType::OldTime`].
     OldTimestamp,
-    /// MariaDB's own TIME with a fraction: so many bytes.
+    /// MariaDB's own TIME, with digits of a second's fraction (never 0).
     HiresTime(u8),
-    /// MariaDB's own DATETIME with a fraction: so many bytes.
+    /// MariaDB's own DATETIME, with digits of a second's fraction (never 0).
     HiresDateTime(u8),
-    /// MariaDB's own TIMESTAMP with a fraction: so many bytes.
+    /// MariaDB's own TIMESTAMP, with digits of a second's fraction (never 0).
     HiresTimestamp(u8),
-    /// BIT, of so many bits.
+    /// BIT, of this many bits.
     Bit(u8),
-    /// ENUM: 1 or 2 bytes.
+    /// ENUM: 1 or 2 bytes. The members are the column's.
     Enum(u8),
-    /// SET: 1 to 8 bytes.
+    /// SET: 1 to 8 bytes. The members are the column's.
     Set(u8),
-    /// CHAR, or BINARY by its collation: at most so many bytes.
+    /// CHAR, or BINARY by its collation: the longest value in bytes.
     Char(u16),
-    /// VARCHAR, or VARBINARY by its collation: at most so many bytes.
+    /// VARCHAR, or VARBINARY by its collation: the longest value in bytes.
     Varchar(u32),
-    /// BLOB or TEXT; so many bytes count the length (1 to 4).
+    /// BLOB or TEXT, with the bytes that count its length (1 to 4).
     Blob(u8),
     /// MySQL's JSON.
     Json,
     /// POINT, GEOMETRY and their kin.
-    Geometry,
-    /// MySQL's VECTOR.
-    Vector,
-    /// MariaDB's UUID, INET6 and INET4, and other types of so many bytes that compare as bytes.
-    Bytes(u8),
+    Geometry(GeometryKind),
+    /// MySQL's VECTOR, stored like a BLOB, with the most dimensions it takes.
+    Vector(u32),
+    /// MariaDB's VECTOR, stored like a VARBINARY, with its exact dimensions.
+    MariaDbVector(u32),
+    /// MariaDB's UUID, most of them with their groups swapped.
+    Uuid,
+    /// MariaDB's INET6: 16 bytes in network order.
+    Inet6,
+    /// MariaDB's INET4: 4 bytes in network order.
+    Inet4,
     /// A type that is not known here. Its table's indexes cannot be built.
     Unknown(u8),
+}
+
+/// What shapes a geometry column takes. The numbers are the servers'.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "the names are SQL's own")]
+pub enum GeometryKind {
+    Geometry,
+    Point,
+    LineString,
+    Polygon,
+    MultiPoint,
+    MultiLineString,
+    MultiPolygon,
+    GeometryCollection,
+}
+
+impl GeometryKind {
+    /// From the number that both servers' dictionaries use; what is unknown may be any shape.
+    #[must_use]
+    pub const fn from_number(number: u8) -> Self {
+        match number {
+            1 => Self::Point,
+            2 => Self::LineString,
+            3 => Self::Polygon,
+            4 => Self::MultiPoint,
+            5 => Self::MultiLineString,
+            6 => Self::MultiPolygon,
+            7 => Self::GeometryCollection,
+            _ => Self::Geometry,
+        }
+    }
 }
 
 /// Fields that are longer than this are never of fixed length.
@@ -84,9 +121,14 @@ pub(super) struct Room {
     pub max_len: Option<u32>,
 }
 
-/// Bytes of a fraction of a second with so many digits.
+/// Bytes of a fraction of a second with `digits` digits.
 const fn fraction_bytes(digits: u8) -> u32 {
     digits.div_ceil(2) as u32
+}
+
+/// Bytes of a temporal by the digits of its fraction, from 1 to 6.
+fn by_digits(bytes: [u32; 6], digits: u8) -> u32 {
+    bytes.get(usize::from(digits).saturating_sub(1)).copied().unwrap_or(bytes[5])
 }
 
 /// Bytes of a DECIMAL.
@@ -102,13 +144,12 @@ impl SqlType {
     #[must_use]
     pub fn fixed_bytes(self) -> Option<u32> {
         Some(match self {
-            Self::Int { bytes, .. }
-            | Self::Enum(bytes)
-            | Self::Set(bytes)
-            | Self::Bytes(bytes)
-            | Self::HiresTime(bytes)
-            | Self::HiresDateTime(bytes)
-            | Self::HiresTimestamp(bytes) => u32::from(bytes),
+            Self::Int { bytes, .. } | Self::Enum(bytes) | Self::Set(bytes) => u32::from(bytes),
+            Self::HiresTime(digits) => by_digits([4, 4, 5, 5, 5, 6], digits),
+            Self::HiresDateTime(digits) => by_digits([6, 6, 7, 7, 7, 8], digits),
+            Self::HiresTimestamp(digits) => 4 + fraction_bytes(digits),
+            Self::Uuid | Self::Inet6 => 16,
+            Self::Inet4 => 4,
             Self::Year => 1,
             Self::Date | Self::OldTime => 3,
             Self::Float | Self::OldTimestamp => 4,
@@ -118,10 +159,8 @@ impl SqlType {
             Self::DateTime(digits) => 5 + fraction_bytes(digits),
             Self::Timestamp(digits) => 4 + fraction_bytes(digits),
             Self::Bit(bits) => u32::from(bits).div_ceil(8),
-            Self::Char(_) | Self::Varchar(_) | Self::Blob(_) | Self::Json | Self::Geometry | Self::Vector => {
-                return None;
-            }
-            Self::Unknown(_) => return None,
+            Self::Char(_) | Self::Varchar(_) | Self::Blob(_) | Self::Json | Self::Geometry(_) => return None,
+            Self::Vector(_) | Self::MariaDbVector(_) | Self::Unknown(_) => return None,
         })
     }
 
@@ -129,12 +168,13 @@ impl SqlType {
     pub(super) fn room(self, collation: u16, prefix: Option<u32>) -> Option<Room> {
         let short = |len: u32| prefix.map_or(len, |prefix| prefix.min(len));
         let blob = Room { compact: Storage::Variable { big: true }, redundant: None, max_len: prefix };
+        let varying =
+            |len| Room { compact: Storage::Variable { big: len > 255 }, redundant: None, max_len: Some(short(len)) };
         Some(match self {
             Self::Char(len) => char_room(u32::from(len), short(u32::from(len)), collation),
-            Self::Varchar(len) => {
-                Room { compact: Storage::Variable { big: len > 255 }, redundant: None, max_len: Some(short(len)) }
-            }
-            Self::Blob(_) | Self::Json | Self::Geometry | Self::Vector => blob,
+            Self::Varchar(len) => varying(len),
+            Self::MariaDbVector(dimensions) => varying(dimensions.saturating_mul(4)),
+            Self::Blob(_) | Self::Json | Self::Geometry(_) | Self::Vector(_) => blob,
             Self::Unknown(_) => return None,
             fixed => fixed_room(short(fixed.fixed_bytes()?)),
         })
@@ -155,5 +195,21 @@ fn char_room(declared: u32, len: u32, collation: u16) -> Room {
         compact: if min == max && short { Storage::Fixed(bytes) } else { Storage::Variable { big: declared > 255 } },
         redundant: short.then_some(bytes),
         max_len: Some(len),
+    }
+}
+
+/// From a DECIMAL's display width, which counts a sign and a point.
+pub(super) fn decimal(width: u32, scale: u32, unsigned: bool) -> SqlType {
+    let precision = width.saturating_sub(u32::from(scale > 0)).saturating_sub(u32::from(!unsigned));
+    let byte = |number: u32| u8::try_from(number).unwrap_or(u8::MAX);
+    SqlType::Decimal { precision: byte(precision), scale: byte(scale) }
+}
+
+/// Bytes of a SET with this many members.
+pub(super) fn set_bytes(members: usize) -> u8 {
+    match members.div_ceil(8) {
+        0 => 1,
+        bytes @ 1..=4 => bytes as u8,
+        _ => 8,
     }
 }

@@ -1,7 +1,8 @@
 //! Files with keys, and page 0's word on which key it is.
 
+use innokit_format::codec::tablespace_key_from_cfp;
 use innokit_format::codec::{EncryptionInfo, InfoVersion, UnlockError};
-use innokit_format::keyring::{FileKey, KeyStore, KeyringError, Secret, tablespace_key_from_cfp};
+use innokit_format::keyring::{FileKey, KeyStore, KeyringError, Secret};
 use sha2::{Digest, Sha256};
 
 use super::build::KEY;

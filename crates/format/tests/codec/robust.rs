@@ -1,9 +1,10 @@
 //! Any bytes at all: an answer or a typed error, never a panic, never more than a page.
 
+use innokit_format::codec::tablespace_key_from_cfp;
 use innokit_format::codec::{
     CodecError, Compression, Context, CryptData, EncryptionInfo, ErrorKind, Inflater, MariaDbLayout, Scratch, open_page,
 };
-use innokit_format::keyring::{FileKey, KeyStore, tablespace_key_from_cfp};
+use innokit_format::keyring::{FileKey, KeyStore};
 use proptest::prelude::*;
 
 use super::build::{COMPRESSIONS, Mode, compress, content, mariadb_classic, mariadb_full, mysql};

@@ -13,7 +13,7 @@ pub const HERE: PageId = PageId::new(5, 4);
 pub const LSN: Lsn = Lsn(0x0000_0003_1234_5678);
 pub const INDEX: u16 = 17_855;
 
-/// `S(n)` of the format facts: byte `i` is `31 i + 7`.
+/// Bytes for checksum vectors: byte `i` is `31 i + 7`.
 pub fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|at| ((31 * at + 7) % 256) as u8).collect()
 }

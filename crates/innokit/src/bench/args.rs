@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ::bench::check::Peer;
 use clap::{Args, Subcommand, ValueEnum};
-use jobs::job::bench::check::Peer;
 
 use crate::args::{Progress, bytes, size};
 use crate::picture;
@@ -178,7 +178,7 @@ pub struct RecoverBenchArgs {
     #[arg(long, value_name = "DIR")]
     pub on_device: Option<PathBuf>,
 
-    /// Recover so many copies in each way, in rounds over all ways.
+    /// Recover this many copies in each way, in rounds over all ways.
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=100))]
     pub rounds: u16,
 
@@ -195,7 +195,7 @@ pub struct RecoverBenchArgs {
     pub sync: Duration,
 }
 
-/// Options of `bench device`. What is given is fixed, what is not is searched.
+/// Options of `bench device`. A given value is fixed; the others are searched.
 #[derive(Debug, Args)]
 pub struct DeviceArgs {
     /// A directory of the file system to measure.
@@ -230,11 +230,11 @@ pub struct DeviceArgs {
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub block_size: Option<u32>,
 
-    /// Only so many requests in flight for each thread.
+    /// Only this many requests in flight for each thread.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub depth: Option<u32>,
 
-    /// Only so many threads.
+    /// Only this many threads.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub threads: Option<u32>,
 }

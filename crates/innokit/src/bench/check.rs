@@ -4,11 +4,12 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::sync::atomic::AtomicBool;
 
-use jobs::job::bench::check::{CheckBenchOptions, CheckBenchReport, Row, check};
-use jobs::job::bench::pattern::Way;
+use ::bench::check::{CheckBenchOptions, CheckBenchReport, Row, check};
+use ::bench::pattern::Way;
 
 use super::args::{CheckBenchArgs, OutputArgs};
 use super::chart::{Axis, Bar, Bars, Chart, Lines, Panel, Series};
+use super::show;
 use super::table::Table;
 use super::units::{megabytes, number, percent, size};
 use crate::print::grouped;
@@ -22,8 +23,8 @@ pub fn run(args: &CheckBenchArgs, output: &OutputArgs, stop: &AtomicBool) -> Res
         find_peers: !args.no_peers,
         ..CheckBenchOptions::default()
     };
-    let report = super::watched(output, stop, |watch| check(&args.file, &options, watch))?;
-    super::show(&report, output, text, chart)
+    let report = show::watched(output, stop, |watch| check(&args.file, &options, watch))?;
+    show::show(&report, output, text, chart)
 }
 
 fn way(row: &Row) -> &'static str {
@@ -39,7 +40,7 @@ fn or_nothing(figure: Option<impl ToString>) -> String {
 }
 
 fn text(report: &CheckBenchReport, out: &mut dyn Write) -> io::Result<()> {
-    super::heading(&report.machine, &report.storage, out)?;
+    show::heading(&report.machine, &report.storage, out)?;
     let counts = &report.counts;
     writeln!(
         out,
@@ -176,6 +177,6 @@ fn chart(report: &CheckBenchReport) -> Chart {
         y: Axis::linear("MB/s of the file, cold"),
         series: series.collect(),
     });
-    let notes = super::notes(&report.machine, &report.storage);
+    let notes = show::notes(&report.machine, &report.storage);
     Chart { title: format!("bench check, {} bytes", grouped(report.bytes)), notes, panels: vec![bars, lines] }
 }

@@ -4,11 +4,12 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::sync::atomic::AtomicBool;
 
-use jobs::job::bench::device::{DeviceOptions, DeviceReport, Limit, Tried, Write as Written, WriteKind, device};
-use jobs::job::bench::pattern::{Access, Carrier, Order, Setting, Way};
+use ::bench::device::{DeviceOptions, DeviceReport, Limit, Tried, Write as Written, WriteKind, device};
+use ::bench::pattern::{Access, Carrier, Order, Setting, Way};
 
 use super::args::{self, DeviceArgs, OutputArgs};
 use super::chart::{Axis, Bar, Bars, Chart, Lines, Panel, Series};
+use super::show;
 use super::table::Table;
 use super::units::{megabytes, number, percent, size};
 use crate::print::grouped;
@@ -16,8 +17,8 @@ use crate::print::grouped;
 /// Measures, prints, draws.
 pub fn run(args: &DeviceArgs, output: &OutputArgs, stop: &AtomicBool) -> Result<(), Box<dyn Error>> {
     let options = options(args);
-    let report = super::watched(output, stop, |watch| device(&args.dir, &options, watch))?;
-    super::show(&report, output, text, chart)
+    let report = show::watched(output, stop, |watch| device(&args.dir, &options, watch))?;
+    show::show(&report, output, text, chart)
 }
 
 fn options(args: &DeviceArgs) -> DeviceOptions {
@@ -81,7 +82,7 @@ fn setting(setting: &Setting) -> [String; 4] {
 }
 
 fn text(report: &DeviceReport, out: &mut dyn Write) -> io::Result<()> {
-    super::heading(&report.machine, &report.storage, out)?;
+    show::heading(&report.machine, &report.storage, out)?;
     let size = size(report.size);
     writeln!(out, "file     {size} of random bytes, {} s a measurement", report.seconds_each)?;
     writeln!(out, "cache    {}", report.cache.words())?;
@@ -241,7 +242,7 @@ fn chart(report: &DeviceReport) -> Chart {
         (!report.writes.is_empty())
             .then(|| bars("Writing a file from start to end, with the sync at the end", writes.collect())),
     ];
-    let notes = super::notes(&report.machine, &report.storage);
+    let notes = show::notes(&report.machine, &report.storage);
     Chart {
         title: format!("bench device {}", report.storage.path),
         notes,

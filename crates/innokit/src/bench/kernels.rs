@@ -4,11 +4,12 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::sync::atomic::AtomicBool;
 
-use jobs::job::bench::Step;
-use jobs::job::bench::kernels::{KernelRow, KernelsOptions, KernelsReport, kernels};
+use ::bench::Step;
+use ::bench::kernels::{KernelRow, KernelsOptions, KernelsReport, kernels};
 
 use super::args::{KernelsArgs, OutputArgs};
 use super::chart::{Bar, Bars, Chart, Panel};
+use super::show;
 use super::table::Table;
 use super::units::{number, size};
 
@@ -22,14 +23,14 @@ pub fn run(args: &KernelsArgs, output: &OutputArgs, stop: &AtomicBool) -> Result
         threads: args.threads.map_or(defaults.threads, usize::from),
         ..defaults
     };
-    let report = super::watched(output, stop, |watch| {
+    let report = show::watched(output, stop, |watch| {
         watch.go_on()?;
         let report = kernels(&options, &mut |what, done, expected| {
             (watch.step)(&Step { what: what.to_owned(), done, expected });
         });
         watch.go_on().map(|()| report)
     })?;
-    super::show(&report, output, text, chart)
+    show::show(&report, output, text, chart)
 }
 
 fn text(report: &KernelsReport, out: &mut dyn Write) -> io::Result<()> {

@@ -4,10 +4,11 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::sync::atomic::AtomicBool;
 
-use jobs::job::bench::log::{Ground, LogBenchOptions, LogBenchReport, Method, Row, log};
+use ::bench::log::{Ground, LogBenchOptions, LogBenchReport, Method, Row, log};
 
 use super::args::{LogArgs, OutputArgs};
 use super::chart::{Axis, Bar, Bars, Chart, Lines, Panel, Series};
+use super::show;
 use super::table::Table;
 use super::units::{number, percent};
 
@@ -21,8 +22,8 @@ pub fn run(args: &LogArgs, output: &OutputArgs, stop: &AtomicBool) -> Result<(),
         record: usize::from(args.record),
         callers: if args.callers.is_empty() { defaults.callers } else { args.callers.clone() },
     };
-    let report = super::watched(output, stop, |watch| log(&args.dir, &options, watch))?;
-    super::show(&report, output, text, chart)
+    let report = show::watched(output, stop, |watch| log(&args.dir, &options, watch))?;
+    show::show(&report, output, text, chart)
 }
 
 const fn method(method: Method) -> &'static str {
@@ -47,7 +48,7 @@ const fn ground(ground: Ground) -> &'static str {
 }
 
 fn text(report: &LogBenchReport, out: &mut dyn Write) -> io::Result<()> {
-    super::heading(&report.machine, &report.storage, out)?;
+    show::heading(&report.machine, &report.storage, out)?;
     let rounds =
         if report.rounds == 1 { "one round".to_owned() } else { format!("medians of {} rounds", report.rounds) };
     writeln!(
@@ -201,7 +202,7 @@ fn chart(report: &LogBenchReport) -> Chart {
         has_reads.then_some(reads),
         has_counters.then_some(writes),
     ];
-    let mut notes = super::notes(&report.machine, &report.storage);
+    let mut notes = show::notes(&report.machine, &report.storage);
     notes.push(report.cache.words().to_owned());
     Chart { title: format!("bench log {}", report.storage.path), notes, panels: panels.into_iter().flatten().collect() }
 }

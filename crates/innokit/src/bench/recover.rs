@@ -4,11 +4,12 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::sync::atomic::AtomicBool;
 
+use ::bench::recover::{RecoverBenchOptions, RecoverBenchReport, StepRow, bench_recover};
 use jobs::RecoverError;
-use jobs::job::bench::recover::{RecoverBenchOptions, RecoverBenchReport, StepRow, bench_recover};
 
 use super::args::{OutputArgs, RecoverBenchArgs};
 use super::chart::{Bar, Bars, Chart, Panel};
+use super::show;
 use super::table::Table;
 use super::units::{megabytes, number, percent, size};
 use crate::print::grouped;
@@ -24,17 +25,17 @@ pub fn run(args: &RecoverBenchArgs, output: &OutputArgs, stop: &AtomicBool) -> R
         sync: args.sync,
         on_device: args.on_device.clone(),
     };
-    let report = super::watched(output, stop, |watch| bench_recover(&args.datadir, &options, watch));
+    let report = show::watched(output, stop, |watch| bench_recover(&args.datadir, &options, watch));
     let report = report.map_err(|error| match error {
         // So that an interruption is known for one.
         RecoverError::Job(error) => Box::<dyn Error>::from(error),
         other => other.into(),
     })?;
-    super::show(&report, output, text, chart)
+    show::show(&report, output, text, chart)
 }
 
 fn text(report: &RecoverBenchReport, out: &mut dyn Write) -> io::Result<()> {
-    super::heading(&report.machine, &report.storage, out)?;
+    show::heading(&report.machine, &report.storage, out)?;
     writeln!(
         out,
         "redo     {} MB in {} mini-transactions, {} pages changed, in {} of memory",
@@ -95,7 +96,7 @@ fn chart(report: &RecoverBenchReport) -> Chart {
     panels.extend(bars(report, "on the device", measured));
     let mb = megabytes(report.redo as f64);
     let title = format!("bench recover, {mb} MB of redo over {} pages", grouped(report.pages_changed));
-    Chart { title, notes: super::notes(&report.machine, &report.storage), panels }
+    Chart { title, notes: show::notes(&report.machine, &report.storage), panels }
 }
 
 fn bars(report: &RecoverBenchReport, on: &str, figures: impl Fn(&StepRow) -> Option<(f64, f64)>) -> Option<Panel> {

@@ -4,10 +4,11 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::sync::atomic::AtomicBool;
 
-use jobs::job::bench::scan::{IndexRows, Row, Sample, ScanBenchOptions, ScanBenchReport, Simulated, scan, way_words};
+use ::bench::scan::{IndexRows, Row, Sample, ScanBenchOptions, ScanBenchReport, Simulated, scan, way_words};
 
 use super::args::{OutputArgs, ScanArgs};
 use super::chart::{Axis, Bar, Bars, Chart, Lines, Panel, Series};
+use super::show;
 use super::table::Table;
 use super::units::{megabytes, number, percent, size};
 use crate::print::grouped;
@@ -19,12 +20,12 @@ pub fn run(args: &ScanArgs, output: &OutputArgs, stop: &AtomicBool) -> Result<()
         index: args.index.clone(),
         latency: Some(args.simulate).filter(|latency| !latency.is_zero()),
     };
-    let report = super::watched(output, stop, |watch| scan(&args.file, &options, watch))?;
-    super::show(&report, output, text, chart)
+    let report = show::watched(output, stop, |watch| scan(&args.file, &options, watch))?;
+    show::show(&report, output, text, chart)
 }
 
 fn text(report: &ScanBenchReport, out: &mut dyn Write) -> io::Result<()> {
-    super::heading(&report.machine, &report.storage, out)?;
+    show::heading(&report.machine, &report.storage, out)?;
     writeln!(
         out,
         "file     {} bytes; requests of at most {}, {} in flight",
@@ -130,7 +131,7 @@ fn chart(report: &ScanBenchReport) -> Chart {
         panels.push(over("rate over the run", "MB/s", |sample| sample.bytes_per_second / 1e6));
         panels.push(over("requests over the run", "requests/s", |sample| sample.requests_per_second));
     }
-    let notes = super::notes(&report.machine, &report.storage);
+    let notes = show::notes(&report.machine, &report.storage);
     Chart { title: format!("bench scan, {} bytes", grouped(report.bytes)), notes, panels }
 }
 
@@ -141,7 +142,7 @@ fn row_name(row: &Row) -> String {
 fn bars(index: &IndexRows) -> Bars {
     let bar = |row: &Row| Bar {
         label: row_name(row),
-        class: usize::from(row.way == jobs::job::bench::pattern::Way::Buffered),
+        class: usize::from(row.way == ::bench::pattern::Way::Buffered),
         value: row.bytes_per_second.median / 1e6,
         text: format!("{} MB/s in {} requests", megabytes(row.bytes_per_second.median), grouped(row.requests)),
     };

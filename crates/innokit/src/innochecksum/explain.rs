@@ -7,7 +7,7 @@ use format::bytes::be;
 use format::page::checksum::{self, NO_CHECKSUM_MAGIC};
 use format::{Algorithm, Scheme};
 
-use super::judge::{Examined, Outcome};
+use super::judge::{Examined, PageOutcome};
 use super::options::Checksum;
 
 /// Writes the lines of the page at `position`.
@@ -21,7 +21,7 @@ pub fn page(
     let lines =
         Lines { page: examined.page, number: be::u32_at(examined.page, 4).unwrap_or(0), outcome: examined.outcome };
     match (examined.outcome, scheme) {
-        (Outcome::NotInflated, _) => writeln!(log, "Fail; page {position} invalid (cannot be decompressed)"),
+        (PageOutcome::NotInflated, _) => writeln!(log, "Fail; page {position} invalid (cannot be decompressed)"),
         (_, Scheme::Zip) => lines.zip(log, strict),
         (_, Scheme::Classic) => lines.classic(log, position, strict),
         (_, Scheme::FullCrc32) => lines.full_crc32(log, position),
@@ -32,7 +32,7 @@ struct Lines<'a> {
     page: &'a [u8],
     /// The number that the page gives itself, by which the original calls it from here on.
     number: u32,
-    outcome: Outcome,
+    outcome: PageOutcome,
 }
 
 impl Lines<'_> {
@@ -56,13 +56,13 @@ impl Lines<'_> {
     }
 
     fn classic(&self, log: &mut impl Write, position: u64, strict: Option<Checksum>) -> io::Result<()> {
-        if self.outcome == Outcome::Encrypted {
+        if self.outcome == PageOutcome::Encrypted {
             return writeln!(log, "page::{position}; encrypted, not verified");
         }
         if !self.halves(log, position, self.at_end(4))? {
             return Ok(());
         }
-        if self.outcome == Outcome::Empty {
+        if self.outcome == PageOutcome::Empty {
             return writeln!(log, "Page::{} is empty and uncorrupted", self.number);
         }
         let unwritten = self.field(0) == 0 && self.at_end(8) == 0 && be::u64_at(self.page, 16) == Some(0);
@@ -81,8 +81,10 @@ impl Lines<'_> {
     fn all(&self, log: &mut impl Write) -> io::Result<()> {
         self.both_styles(log)?;
         match self.outcome {
-            Outcome::Sound(Algorithm::None) => self.innodb_again(log),
-            Outcome::Corrupt => writeln!(log, "Fail; page {} invalid (fails innodb and crc32 checksum", self.number),
+            PageOutcome::Sound(Algorithm::None) => self.innodb_again(log),
+            PageOutcome::Corrupt => {
+                writeln!(log, "Fail; page {} invalid (fails innodb and crc32 checksum", self.number)
+            }
             _ => Ok(()),
         }
     }
@@ -115,13 +117,13 @@ impl Lines<'_> {
             line(checksum::crc32(self.page))?;
         }
         match self.outcome {
-            Outcome::Sound(Algorithm::None) => return self.both_styles(log),
-            Outcome::Sound(Algorithm::Crc32BigEndian) | Outcome::Corrupt if comparable => {
+            PageOutcome::Sound(Algorithm::None) => return self.both_styles(log),
+            PageOutcome::Sound(Algorithm::Crc32BigEndian) | PageOutcome::Corrupt if comparable => {
                 line(checksum::crc32_big_endian(self.page))?;
             }
             _ => {}
         }
-        if self.outcome == Outcome::Corrupt {
+        if self.outcome == PageOutcome::Corrupt {
             writeln!(log, "Fail; page {number} invalid (fails crc32 checksum)")?;
         }
         Ok(())
@@ -130,8 +132,10 @@ impl Lines<'_> {
     fn strict_innodb(&self, log: &mut impl Write) -> io::Result<()> {
         self.innodb_again(log)?;
         match self.outcome {
-            Outcome::Sound(Algorithm::None) => self.innodb_again(log),
-            Outcome::Corrupt => writeln!(log, "Fail; page {} invalid (fails innodb and crc32 checksum", self.number),
+            PageOutcome::Sound(Algorithm::None) => self.innodb_again(log),
+            PageOutcome::Corrupt => {
+                writeln!(log, "Fail; page {} invalid (fails innodb and crc32 checksum", self.number)
+            }
             _ => Ok(()),
         }
     }
@@ -142,7 +146,7 @@ impl Lines<'_> {
             log,
             "page::{number}; none checksum: calculated = {NO_CHECKSUM_MAGIC}; recorded checksum_field1 = {header} recorded checksum_field2 = {trailer}"
         )?;
-        if self.outcome == Outcome::Corrupt {
+        if self.outcome == PageOutcome::Corrupt {
             writeln!(log, "Fail; page {number} invalid (fails none checksum)")?;
         }
         Ok(())
@@ -151,8 +155,8 @@ impl Lines<'_> {
     fn zip(&self, log: &mut impl Write, strict: Option<Checksum>) -> io::Result<()> {
         let (number, recorded) = (self.number, self.field(0));
         match self.outcome {
-            Outcome::Encrypted => return writeln!(log, "page::{number}; encrypted, not verified"),
-            Outcome::Empty => return writeln!(log, "Page::{number} is empty and uncorrupted"),
+            PageOutcome::Encrypted => return writeln!(log, "page::{number}; encrypted, not verified"),
+            PageOutcome::Empty => return writeln!(log, "Page::{number} is empty and uncorrupted"),
             _ => {}
         }
         if recorded == 0 && be::u64_at(self.page, 16) == Some(0) {
@@ -175,7 +179,7 @@ impl Lines<'_> {
 
     /// MySQL has no such pages; the words follow those for its own.
     fn full_crc32(&self, log: &mut impl Write, position: u64) -> io::Result<()> {
-        if self.outcome == Outcome::Empty {
+        if self.outcome == PageOutcome::Empty {
             return writeln!(log, "Page::{} is empty and uncorrupted", self.number);
         }
         let compressed = self.page.get(24).is_some_and(|byte| byte & 0x80 != 0);
@@ -186,7 +190,7 @@ impl Lines<'_> {
         if !compressed {
             writeln!(log, "page::{}; full_crc32: calculated = {calculated}; recorded = {recorded}", self.number)?;
         }
-        if self.outcome == Outcome::Corrupt {
+        if self.outcome == PageOutcome::Corrupt {
             writeln!(log, "Fail; page {position} invalid (fails full_crc32 checksum)")?;
         }
         Ok(())

@@ -6,15 +6,10 @@ use std::io::{self, Write};
 
 use format::SpaceFormat;
 use format::bytes::be;
-use format::page::fil::{self, FIL_PAGE_NEXT, FIL_PAGE_PREV};
+use format::page::fil::{FIL_PAGE_NEXT, FIL_PAGE_PREV};
+use format::page::index::{N_HEAP_COMPACT, PAGE_GARBAGE, PAGE_HEAP_TOP, PAGE_LEVEL, PAGE_N_HEAP, PAGE_N_RECS};
+use format::page::view;
 
-const PAGE_HEAP_TOP: usize = 38 + 2;
-const PAGE_N_HEAP: usize = 38 + 4;
-const PAGE_GARBAGE: usize = 38 + 8;
-const PAGE_N_RECS: usize = 38 + 16;
-const PAGE_LEVEL: usize = 38 + 26;
-/// Set in the number of heap records: the page has records of the newer formats.
-const COMPACT: u16 = 0x8000;
 /// Where the first record of a user lies: after the two records that every page has.
 const END_OF_SUPREMUM: (u64, u64) = (120, 125);
 /// No such page: the first leaf has no neighbour on its left.
@@ -50,13 +45,13 @@ struct Fill {
 
 impl Fill {
     fn of(page: &[u8], format: &SpaceFormat) -> Option<Self> {
-        let id = fil::index_id(page, format)?;
+        let id = view::index_id(page, format)?;
         // R-trees and MySQL's dictionary copy are not counted.
-        if !matches!(fil::page_type(page, format)?.0, 17855 | 18) {
+        if !matches!(view::page_type(page, format)?.0, 17855 | 18) {
             return None;
         }
         let field = |offset| be::u16_at(page, offset).map(u64::from);
-        let compact = be::u16_at(page, PAGE_N_HEAP)? & COMPACT != 0;
+        let compact = be::u16_at(page, PAGE_N_HEAP)? & N_HEAP_COMPACT != 0;
         let start = if compact { END_OF_SUPREMUM.0 } else { END_OF_SUPREMUM.1 };
         let bytes = field(PAGE_HEAP_TOP)?.saturating_sub(start).saturating_sub(field(PAGE_GARBAGE)?);
         Some(Self { id, is_leaf: field(PAGE_LEVEL)? == 0, records: field(PAGE_N_RECS)?, bytes })

@@ -10,7 +10,7 @@ use super::layout::Layout;
 
 /// What became of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum PageOutcome {
     /// Sound, by this checksum.
     Sound(Algorithm),
     /// Nothing but zeros.
@@ -29,7 +29,7 @@ pub enum Outcome {
 #[derive(Debug)]
 pub struct Examined<'a> {
     /// What became of it.
-    pub outcome: Outcome,
+    pub outcome: PageOutcome,
     /// The page as its server sees it: inflated where it was compressed.
     pub page: &'a [u8],
     /// Whether it was compressed.
@@ -65,7 +65,7 @@ impl Judge {
                 page: opened.page,
                 inflated: true,
             },
-            Err(_) => Examined { outcome: Outcome::NotInflated, page, inflated: false },
+            Err(_) => Examined { outcome: PageOutcome::NotInflated, page, inflated: false },
         }
     }
 
@@ -109,12 +109,12 @@ fn context(format: &SpaceFormat) -> Context<'static> {
     }
 }
 
-const fn outcome(verdict: Verdict) -> Outcome {
+const fn outcome(verdict: Verdict) -> PageOutcome {
     match verdict {
-        Verdict::Ok(algorithm) => Outcome::Sound(algorithm),
-        Verdict::Empty => Outcome::Empty,
-        Verdict::Corrupt(_) => Outcome::Corrupt,
-        Verdict::Unverifiable(Why::EncryptedNoKey) => Outcome::Encrypted,
-        Verdict::Unverifiable(_) => Outcome::Accepted,
+        Verdict::Ok(algorithm) => PageOutcome::Sound(algorithm),
+        Verdict::Empty => PageOutcome::Empty,
+        Verdict::Corrupt(_) => PageOutcome::Corrupt,
+        Verdict::Unverifiable(Why::EncryptedNoKey) => PageOutcome::Encrypted,
+        Verdict::Unverifiable(_) => PageOutcome::Accepted,
     }
 }

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A file is read once, in order, by one thread, because the original's output is in page order and stops at the first file that
-//! fails. Whoever has terabytes to verify wants `innokit check`.
+//! fails. To verify terabytes, use `innokit check`.
 
 mod explain;
 mod fault;
@@ -29,12 +29,10 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use fault::Fault;
-use options::{Options, Parsed, Request};
+use options::{NAME, Options, Parsed, Request};
 use output::Output;
 use session::Session;
 
-/// What the program is called where it takes the original's place.
-const NAME: &str = "innochecksum";
 /// All well; the original knows no third status.
 const DONE: u8 = 0;
 const FAILED: u8 = 1;
@@ -69,7 +67,7 @@ impl Call {
         let parsed = options::parse(&program, &self.arguments);
         match self.answer(&program, &parsed) {
             Ok(status) => status,
-            // Whoever read our output had enough of it.
+            // The reader closed the pipe early (`| head`): not an error.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => FAILED,
             Err(error) => {
                 // There is nobody left to tell when standard error fails too.

@@ -5,8 +5,11 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
+use super::fault::Fault;
 use super::numbers;
-use super::{Fault, NAME};
+
+/// What the program is called where it takes the original's place.
+pub const NAME: &str = "innochecksum";
 
 /// A checksum that can be named on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

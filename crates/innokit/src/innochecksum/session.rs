@@ -10,14 +10,14 @@ use format::{Algorithm, ExtentMap, Family, PageNo, Scheme};
 use super::indexes::Indexes;
 use super::input::Input;
 use super::journal::{self, Journal};
-use super::judge::{self, Examined, Judge, Outcome};
+use super::judge::{self, Examined, Judge, PageOutcome};
 use super::layout::{HEAD_MIN, Layout};
 use super::options::{Checksum, Options};
 use super::output::Output;
 use super::types::{self, Tally};
 use super::{Fault, explain, rewrite};
 
-/// Progress is looked at every so many pages, and written when this much time has passed.
+/// Progress is checked every this many pages, and written when this much time has passed.
 const PROGRESS_PAGES: u64 = 64;
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
@@ -196,7 +196,7 @@ impl<'o> Session<'o> {
         let doublewrite = layout.is_doublewrite(position);
         let examined = work.judge.examine(page, position);
         if !doublewrite && !self.options.no_check {
-            work.counts.encrypted += u64::from(examined.outcome == Outcome::Encrypted);
+            work.counts.encrypted += u64::from(examined.outcome == PageOutcome::Encrypted);
             self.check(&examined, position, layout)?;
         }
         if let Some(algorithm) = self.options.write {
@@ -221,14 +221,14 @@ impl<'o> Session<'o> {
             explain::page(log, examined, position, layout.format.scheme(), strict)?;
         }
         match (examined.outcome, strict) {
-            (Outcome::Corrupt | Outcome::NotInflated, _) => {
+            (PageOutcome::Corrupt | PageOutcome::NotInflated, _) => {
                 self.output.complain(&format!("Fail: page {position} invalid"))?;
                 self.mismatches += 1;
                 if self.mismatches > self.options.allow {
                     return Err(Fault::TooManyMismatches(self.options.allow));
                 }
             }
-            (Outcome::Sound(algorithm), Some(strict)) if !fits(algorithm, strict) => {
+            (PageOutcome::Sound(algorithm), Some(strict)) if !fits(algorithm, strict) => {
                 self.output.complain(&other_checksum(examined.page, algorithm, strict))?;
             }
             _ => {}
@@ -250,7 +250,7 @@ impl<'o> Session<'o> {
         *encrypted += u64::from(locked && self.options.no_check && !stored.untouched);
         // MariaDB's compressed pages keep their checksum inside.
         let inside = inner && examined.inflated && layout.format.family() == Family::MariaDb;
-        let leave = stored.untouched || locked || inside || examined.outcome == Outcome::NotInflated;
+        let leave = stored.untouched || locked || inside || examined.outcome == PageOutcome::NotInflated;
         let mut page = if leave { stored.page } else { examined.page }.to_vec();
         if !leave && rewrite::is_blank(&page, layout.format.scheme()) {
             // A page that was never written has no checksum either.

@@ -4,7 +4,9 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use format::bytes::be;
-use format::page::fil::{self, PageType};
+use format::page::fil::PageType;
+use format::page::index::{PAGE_GARBAGE, PAGE_LEVEL, PAGE_N_RECS};
+use format::page::view;
 use format::{Family, SpaceFormat};
 
 /// A kind of page that has a line in the summary.
@@ -60,9 +62,6 @@ const UNDO_STATES: [(&str, &str); 6] = [
     ("other", ""),
 ];
 
-const PAGE_N_HEAP_GARBAGE: usize = 38 + 8;
-const PAGE_N_RECS: usize = 38 + 16;
-const PAGE_LEVEL: usize = 38 + 26;
 const UNDO_PAGE_TYPE: usize = 38;
 const UNDO_SEGMENT_STATE: usize = 38 + 18;
 
@@ -78,7 +77,7 @@ pub struct Tally {
 impl Kind {
     fn of(page: &[u8], format: &SpaceFormat) -> Self {
         let mariadb = format.family() == Family::MariaDb;
-        match fil::page_type(page, format).map_or(0, |kind| kind.0) {
+        match view::page_type(page, format).map_or(0, |kind| kind.0) {
             0 => Self::Allocated,
             2 => Self::Undo,
             3 => Self::Inode,
@@ -171,12 +170,12 @@ impl Tally {
 
 fn index(page: &[u8], area: &str, format: &SpaceFormat) -> String {
     let field = |offset| be::u16_at(page, offset).unwrap_or(0);
-    match fil::index_id(page, format) {
+    match view::index_id(page, format) {
         Some(id) => format!(
             "\tindex id={id}, page level={}, No. of records={}, garbage={}, {area}",
             field(PAGE_LEVEL),
             field(PAGE_N_RECS),
-            field(PAGE_N_HEAP_GARBAGE)
+            field(PAGE_GARBAGE)
         ),
         None => format!("\tencrypted, {area}"),
     }

@@ -1,7 +1,10 @@
 //! The picture of a tablespace as rectangles and lines of text: what is where, in which colour. Three bands show the same cells, in
-//! the order of the pages from left to right and from top to bottom: what the pages are, how full they are, how old they are.
+//! the order of the pages from left to right and from top to bottom: what the pages are and of which index, how full they are, how old
+//! they are.
 
-use jobs::job::info::grid::{Cell, Class, Grid};
+use std::collections::{BTreeMap, BTreeSet};
+
+use jobs::info::grid::{Cell, Class, Grid};
 use jobs::{FileInfo, Tablespace};
 
 use crate::picture::{FAINT, INK, LETTER, Rgb, Scene, Shape, Weight};
@@ -17,7 +20,7 @@ const TOP: i32 = 24;
 const BAND_MAX: i32 = 196;
 const CELL_MAX: i32 = 26;
 /// Cells at least this large stand apart from each other; smaller ones would be nothing but gaps.
-const CELL_WITH_GAP: i32 = 7;
+const CELL_WITH_GAP: i32 = 10;
 const LINE: i32 = 22;
 
 const NOTHING: Rgb = (236, 238, 241);
@@ -28,20 +31,29 @@ const FILL: [Rgb; 5] = [(255, 237, 160), (254, 178, 76), (120, 198, 121), (35, 1
 /// From the oldest to the newest.
 const AGE: [Rgb; 5] = [(45, 20, 90), (110, 40, 130), (190, 55, 100), (245, 125, 50), (252, 225, 100)];
 /// Steps of a scale: few enough to draw neighbours of nearly the same colour in one go.
-const STEPS: f64 = 48.0;
+const STEPS: f64 = 24.0;
+
+/// Indexes with a colour of their own, the largest first: above the leaves it is darker. All others share the last.
+const INDEXES: [Rgb; 7] =
+    [(59, 130, 246), (16, 160, 110), (236, 100, 180), (150, 190, 40), (120, 110, 240), (200, 120, 70), (90, 150, 190)];
+/// Words for the pointer: more than this would make the file large, and each row gets one then.
+const HINTS_MAX: usize = 500;
 
 /// Lays the picture out.
 pub fn scene(file: &FileInfo, space: &Tablespace, grid: &Grid) -> Scene {
     let mut scene = Scene { width: WIDTH, height: TOP, shapes: Vec::new() };
     scene.titles(file, space, grid);
     let layout = Layout::of(grid.cells.len());
-    scene.band("Page types", grid, layout, |cell| colour(cell.class()));
-    scene.classes(grid);
+    let palette = Palette::of(space);
+    let top = scene.band("Pages, by type and index", grid, layout, |cell| palette.colour(cell));
+    scene.hints(grid, layout, top, &palette);
+    scene.classes(grid, &palette);
     scene.scale("Fill of index pages", FILL, ["empty".to_owned(), "full".to_owned()]);
     scene.band("", grid, layout, |cell| cell.fill().map_or(NOTHING, |fill| blend(FILL, fill)));
-    let (low, high) = ages(grid);
-    scene.scale("Age: newest LSN", AGE, [low.to_string(), high.to_string()]);
-    scene.band("", grid, layout, |cell| cell.lsn().map_or(NOTHING, |lsn| blend(AGE, place(lsn, low, high))));
+    let ages = ages(grid);
+    let end = |lsn: Option<&u64>| grouped(lsn.copied().unwrap_or(0));
+    scene.scale("Age: newest LSN, by rank", AGE, [end(ages.first()), end(ages.last())]);
+    scene.band("", grid, layout, |cell| cell.lsn().map_or(NOTHING, |lsn| blend(AGE, place(lsn, &ages))));
     scene.height += 8;
     scene
 }
@@ -72,9 +84,11 @@ impl Layout {
 impl Scene {
     fn titles(&mut self, file: &FileInfo, space: &Tablespace, grid: &Grid) {
         let name = file.path.rsplit('/').next().unwrap_or(&file.path);
-        self.text(LEFT, self.height, Weight::Title, INK, shortened(name, 70));
+        let known = space.name.as_ref().and_then(|known| known.schema.as_ref().zip(known.table.as_ref()));
+        let table = known.map_or_else(|| name.to_owned(), |(schema, table)| format!("{schema}.{table}"));
+        self.text(LEFT, self.height, Weight::Title, INK, shortened(&table, 70));
         self.height += 34;
-        self.text(LEFT, self.height, Weight::Plain, INK, shortened(&file.what, 120));
+        self.text(LEFT, self.height, Weight::Plain, INK, shortened(&format!("{name}: {}", file.what), 140));
         self.height += LINE;
         let cell = match grid.pages_per_cell {
             1 => "one cell is one page".to_owned(),
@@ -91,15 +105,15 @@ impl Scene {
         self.text(LEFT, self.height, Weight::Plain, FAINT, words);
         self.height += LINE;
         if counts.corrupt > 0 {
-            let words = format!("{} damaged pages", grouped(counts.corrupt));
-            self.text(LEFT, self.height, Weight::Heading, DAMAGE, words);
+            let words = format!("damaged pages, {}: {}", grouped(counts.corrupt), damaged(space));
+            self.text(LEFT, self.height, Weight::Heading, DAMAGE, shortened(&words, 140));
             self.height += LINE;
         }
         self.height += 14;
     }
 
-    /// The cells, in runs of one colour where they touch.
-    fn band(&mut self, heading: &str, grid: &Grid, layout: Layout, colour_of: impl Fn(&Cell) -> Rgb) {
+    /// The cells, in runs of one colour where they touch; where they begin.
+    fn band(&mut self, heading: &str, grid: &Grid, layout: Layout, colour_of: impl Fn(&Cell) -> Rgb) -> i32 {
         if !heading.is_empty() {
             self.text(LEFT, self.height, Weight::Heading, INK, heading);
             self.height += LINE + 4;
@@ -107,6 +121,8 @@ impl Scene {
         let gap = (layout.side / CELL_WITH_GAP).min(2);
         let top = self.height;
         let mut labelled = -LINE;
+        // Cells of one colour together: a file of them is a third as large.
+        let mut by_colour: BTreeMap<Rgb, Vec<Shape>> = BTreeMap::new();
         for (row, cells) in (0..).zip(grid.cells.chunks(layout.columns.max(1))) {
             let y = top + row * layout.side;
             if y - top - labelled >= LINE {
@@ -116,38 +132,59 @@ impl Scene {
                 let x = LEFT - 10 - LETTER * label.len() as i32;
                 self.text(x, y + (layout.side - 16) / 2, Weight::Plain, FAINT, label);
             }
-            self.row(cells, y, layout.side, gap, &colour_of);
+            let mut x = LEFT;
+            let same = |a: &Cell, b: &Cell| gap == 0 && colour_of(a) == colour_of(b);
+            for run in cells.chunk_by(same) {
+                let end = x + layout.side * run.len() as i32;
+                if let Some(colour) = run.first().map(&colour_of) {
+                    let cell = Shape::Rect(x, y, end - gap, y + layout.side - gap, colour);
+                    by_colour.entry(colour).or_default().push(cell);
+                }
+                x = end;
+            }
         }
+        self.shapes.extend(by_colour.into_values().flatten());
         self.height = top + layout.rows as i32 * layout.side + 18;
+        top
     }
 
-    fn row(&mut self, cells: &[Cell], y: i32, side: i32, gap: i32, colour_of: &impl Fn(&Cell) -> Rgb) {
-        let mut x = LEFT;
-        let same = |a: &Cell, b: &Cell| gap == 0 && colour_of(a) == colour_of(b);
-        for run in cells.chunk_by(same) {
-            let end = x + side * run.len() as i32;
-            if let Some(cell) = run.first() {
-                self.shapes.push(Shape::Rect(x, y, end - gap, y + side - gap, colour_of(cell)));
+    /// What the pages of a place are, in words, for each run of the same; for each row, if there are too many runs.
+    fn hints(&mut self, grid: &Grid, layout: Layout, top: i32, palette: &Palette<'_>) {
+        let rows = || (0..).zip(grid.cells.chunks(layout.columns.max(1)));
+        let same = |a: &Cell, b: &Cell| (a.class(), a.index()) == (b.class(), b.index());
+        let runs: usize = rows().map(|(_, cells)| cells.chunk_by(same).count()).sum();
+        for (row, cells) in rows() {
+            let (mut x, y) = (LEFT, top + row * layout.side);
+            let mut page = u64::from(grid.first_page) + row as u64 * layout.columns as u64 * grid.pages_per_cell;
+            for run in cells.chunk_by(|a, b| runs > HINTS_MAX || same(a, b)) {
+                let (end, next) = (x + layout.side * run.len() as i32, page + run.len() as u64 * grid.pages_per_cell);
+                let last = next.min(u64::from(grid.first_page) + grid.pages).saturating_sub(1);
+                let place = if page == last { format!("page {page}") } else { format!("pages {page} to {last}") };
+                let what = run.first().filter(|_| runs <= HINTS_MAX).map(|cell| palette.words(cell));
+                let words = what.map_or_else(|| place.clone(), |what| format!("{place}: {what}"));
+                self.shapes.push(Shape::Hint(x, y, end, y + layout.side, words));
+                (x, page) = (end, next);
             }
-            x = end;
         }
     }
 
-    /// The classes that occur, with their colours.
-    fn classes(&mut self, grid: &Grid) {
+    /// What occurs, with its colour: indexes, then the other classes.
+    fn classes(&mut self, grid: &Grid, palette: &Palette<'_>) {
         let mut x = LEFT;
-        for class in Class::ALL {
-            let cells = grid.cells.iter().filter(|cell| cell.class() == class).count();
-            if cells == 0 {
-                continue;
-            }
-            let label = label(class);
+        let mut seen: BTreeMap<(usize, Class), (Rgb, String)> = BTreeMap::new();
+        for cell in &grid.cells {
+            let place = palette.place(cell);
+            let entry = || (palette.colour(cell), palette.legend(cell));
+            seen.entry((place.unwrap_or(INDEXES.len()), cell.class())).or_insert_with(entry);
+        }
+        for (colour, label) in seen.into_values() {
+            let label = shortened(&label, 60);
             let width = 22 + LETTER * label.len() as i32 + 18;
             if x + width > WIDTH - RIGHT {
                 x = LEFT;
                 self.height += LINE;
             }
-            self.shapes.push(Shape::Rect(x, self.height + 2, x + 14, self.height + 16, colour(class)));
+            self.shapes.push(Shape::Rect(x, self.height + 2, x + 14, self.height + 16, colour));
             self.text(x + 22, self.height, Weight::Plain, INK, label);
             x += width;
         }
@@ -178,15 +215,84 @@ impl Scene {
     }
 }
 
-/// The smallest and the largest LSN of all cells.
-fn ages(grid: &Grid) -> (u64, u64) {
-    let lsns = || grid.cells.iter().filter_map(Cell::lsn);
-    (lsns().min().unwrap_or(0), lsns().max().unwrap_or(0))
+/// Which colour and which words go with which index.
+struct Palette<'s> {
+    /// Ids of the indexes with a colour of their own, and their names.
+    indexes: Vec<(u64, &'s str)>,
 }
 
-/// Where `lsn` lies between `low` and `high`, 0 to 1; 1 where these are the same.
-fn place(lsn: u64, low: u64, high: u64) -> f64 {
-    if high == low { 1.0 } else { (lsn - low.min(lsn)) as f64 / (high - low) as f64 }
+impl<'s> Palette<'s> {
+    fn of(space: &'s Tablespace) -> Self {
+        let own = space.indexes.iter().filter(|index| index.tree != "SDI");
+        let mut own: Vec<_> =
+            own.filter_map(|index| Some((index.pages, index.index_id?, index.name.as_deref()))).collect();
+        own.sort_by_key(|(pages, id, _)| (std::cmp::Reverse(*pages), *id));
+        let own = own.into_iter().take(INDEXES.len() - 1).map(|(_, id, name)| (id, name.unwrap_or_default()));
+        Self { indexes: own.collect() }
+    }
+
+    /// Which of the colours of indexes the cell has.
+    fn place(&self, cell: &Cell) -> Option<usize> {
+        let id = cell.index().filter(|_| matches!(cell.class(), Class::Leaf | Class::Inner))?;
+        Some(self.indexes.iter().position(|(own, _)| *own == id).unwrap_or(INDEXES.len() - 1))
+    }
+
+    fn colour(&self, cell: &Cell) -> Rgb {
+        let own = self.place(cell).and_then(|place| INDEXES.get(place)).copied();
+        let darker = |(red, green, blue): Rgb| (red / 5 * 2, green / 5 * 2, blue / 5 * 2);
+        match (own, cell.class()) {
+            (Some(colour), Class::Inner) => darker(colour),
+            (Some(colour), _) => colour,
+            (None, class) => colour(class),
+        }
+    }
+
+    /// The index of the cell: its name, or its number.
+    fn index(&self, cell: &Cell) -> Option<String> {
+        let id = cell.index().filter(|_| matches!(cell.class(), Class::Leaf | Class::Inner))?;
+        let name = self.indexes.iter().find(|(own, name)| *own == id && !name.is_empty()).map(|(_, name)| *name);
+        Some(name.map_or_else(|| format!("index {id}"), str::to_owned))
+    }
+
+    fn words(&self, cell: &Cell) -> String {
+        match (self.index(cell), cell.class()) {
+            (Some(index), Class::Inner) => format!("{index}, above the leaves"),
+            (Some(index), _) => format!("{index}, leaf"),
+            (None, class) => label(class).to_owned(),
+        }
+    }
+
+    /// The same, but for all indexes that share a colour.
+    fn legend(&self, cell: &Cell) -> String {
+        let is_shared = self.place(cell) == Some(INDEXES.len() - 1);
+        match cell.class() {
+            Class::Inner if is_shared => "other indexes, above the leaves".to_owned(),
+            Class::Leaf if is_shared => "other indexes, leaf".to_owned(),
+            _ => self.words(cell),
+        }
+    }
+}
+
+/// The damaged pages that are known by number, and whether there are more.
+fn damaged(space: &Tablespace) -> String {
+    let numbers: Vec<String> = space.damaged_pages.iter().map(|damaged| grouped(u64::from(damaged.page))).collect();
+    let more = if space.pages.corrupt > numbers.len() as u64 { " ..." } else { "" };
+    numbers.join(" ") + more
+}
+
+/// The LSNs of all cells, each once, ascending. A server changes most pages in a few bursts: by rank neighbours in time differ in
+/// colour, where by value all but the newest would look the same.
+fn ages(grid: &Grid) -> Vec<u64> {
+    let lsns: BTreeSet<u64> = grid.cells.iter().filter_map(Cell::lsn).collect();
+    lsns.into_iter().collect()
+}
+
+/// The rank of `lsn`, from 0, the oldest, to 1; 1 where all are the same.
+fn place(lsn: u64, ages: &[u64]) -> f64 {
+    match ages.len() {
+        0 | 1 => 1.0,
+        count => ages.partition_point(|age| *age < lsn) as f64 / (count - 1) as f64,
+    }
 }
 
 /// The colour at `part` (0 to 1) of a scale.
@@ -262,7 +368,8 @@ mod tests {
         assert_eq!(blend(FILL, 0.0), FILL[0]);
         assert_eq!(blend(FILL, 1.0), FILL[4]);
         assert_eq!(blend(AGE, 0.5), AGE[2]);
-        assert_eq!((place(5, 5, 5), place(5, 5, 9), place(9, 5, 9)), (1.0, 0.0, 1.0));
+        let ages = [5, 6, 900];
+        assert_eq!((place(5, &[5]), place(5, &ages), place(6, &ages), place(900, &ages)), (1.0, 0.0, 0.5, 1.0));
     }
 
     #[test]
@@ -271,6 +378,7 @@ mod tests {
             for other in Class::ALL.into_iter().skip(index + 1) {
                 assert_ne!(colour(class), colour(other), "{class:?} and {other:?}");
             }
+            assert!(class == Class::Leaf || !INDEXES.contains(&colour(class)), "{class:?} looks like an index");
         }
     }
 }

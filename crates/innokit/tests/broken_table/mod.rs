@@ -30,7 +30,7 @@ impl Ibd {
         let bytes = std::fs::read(path).expect("a file");
         let format = SpaceFormat::from_page0(&bytes).expect("a tablespace");
         let report = jobs::tables(&[path.to_path_buf()], &jobs::TableOptions::default()).expect("a report");
-        let named = |index: &jobs::job::table::IndexReport| Some((index.name.clone()?, index.id));
+        let named = |index: &jobs::table::IndexReport| Some((index.name.clone()?, index.id));
         let ids = report.files[0].indexes.iter().filter_map(named).collect();
         Self { original: bytes.clone(), bytes, format, ids }
     }
@@ -129,15 +129,19 @@ impl Ibd {
 
     /// The bytes, with the checksums of all pages that were changed made right.
     pub fn sealed(mut self) -> Vec<u8> {
-        let size = self.size();
-        let format = self.format;
-        let algorithm = if format.scheme() == Scheme::FullCrc32 { Algorithm::FullCrc32 } else { Algorithm::Crc32 };
+        let (size, format) = (self.size(), self.format);
         for (page, before) in self.bytes.chunks_exact_mut(size).zip(self.original.chunks_exact(size)) {
             if page != before && page.iter().any(|byte| *byte != 0) {
-                let lsn = Lsn(u64::from_be_bytes(page[16..24].try_into().expect("8 bytes")));
-                seal_page(page, lsn, algorithm, &format).expect("sealed");
+                seal(page, &format);
             }
         }
         self.bytes
     }
+}
+
+/// Makes the checksum of a page right.
+pub fn seal(page: &mut [u8], format: &SpaceFormat) {
+    let algorithm = if format.scheme() == Scheme::FullCrc32 { Algorithm::FullCrc32 } else { Algorithm::Crc32 };
+    let lsn = Lsn(u64::from_be_bytes(page[16..24].try_into().expect("8 bytes")));
+    seal_page(page, lsn, algorithm, format).expect("sealed");
 }

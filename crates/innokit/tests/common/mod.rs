@@ -91,13 +91,14 @@ pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The folder of datadirs that the real servers wrote, the encrypted and page-compressed ones among them; made on first use where
-/// nobody made it before.
+/// The folder of datadirs that the real servers wrote, the encrypted and page-compressed ones among them. `make test` says where.
 pub fn all_datadirs() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
-        let given = std::env::var_os("INNOKIT_DATADIRS").map(PathBuf::from);
-        let folder = given.unwrap_or_else(|| repository().join("target/datadirs"));
+        let folder = PathBuf::from(std::env::var_os("INNOKIT_DATADIRS").expect(
+            "this test reads what real servers wrote, so it takes `make test`; mark it as its neighbours: \
+             `#[cfg_attr(not(servers), ignore = \"needs real servers: make test\")]`",
+        ));
         let script = repository().join("scripts/make-datadirs.sh");
         let made =
             Command::new(script).args(["--with", "encrypted,compressed"]).arg(&folder).status().expect("bash runs");

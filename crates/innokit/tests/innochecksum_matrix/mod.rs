@@ -104,6 +104,7 @@ fn made() -> Vec<Case> {
         Case::new("later-file", fixture("mysql-9.7/dynamic-8k.ibd")[3 * 8192..].to_vec()),
         Case::new("area", doublewrite_area()),
         Case::new("not-compressed", not_compressed()),
+        Case { file: "#ib_16384_0.dblwr".to_owned(), ..Case::new("copies.dblwr", copies()) },
         Case::new("misplaced", misplaced(good)),
         Case::new("misplaced-mariadb", misplaced(fixture("mariadb-10.11/dynamic-16k-crc32.ibd"))),
     ]
@@ -195,6 +196,14 @@ fn doublewrite_area() -> Vec<u8> {
         put(&mut bytes, place, 0, &page);
         put(&mut bytes, place, 0, &7_u32.to_be_bytes());
     }
+    bytes
+}
+
+/// A doublewrite file: copies of pages of several tablespaces, of which one is stale and torn.
+fn copies() -> Vec<u8> {
+    let (dynamic, updated) = (fixture("mysql-9.7/dynamic-16k.ibd"), fixture("mysql-9.7/system-16k.ibd"));
+    let mut bytes = [&dynamic[4 * PAGE..9 * PAGE], &updated[5 * PAGE..8 * PAGE], &dynamic[..PAGE]].concat();
+    put(&mut bytes, 2, PAGE / 2, &[0xA5; 64]);
     bytes
 }
 

@@ -1,3 +1,21 @@
 //! What a job hands back, as data with stable names.
 
+pub mod hurt;
 pub mod report;
+pub mod watcher;
+
+use std::path::Path;
+
+/// A path as reports have it: itself where it is UTF-8. A byte that is not becomes U+FFFD and its two hexadecimal digits, and U+FFFD
+/// itself is doubled, so that the bytes can be told from the text.
+#[must_use]
+pub fn shown(path: &Path) -> String {
+    let mut text = String::new();
+    for chunk in path.as_os_str().as_encoded_bytes().utf8_chunks() {
+        text.push_str(&chunk.valid().replace('\u{FFFD}', "\u{FFFD}\u{FFFD}"));
+        for byte in chunk.invalid() {
+            text.push_str(&format!("\u{FFFD}{byte:02x}"));
+        }
+    }
+    text
+}

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::hurt::{Hurt, TableVerdict};
+
 /// How much a finding weighs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -46,7 +48,7 @@ pub struct Finding {
     pub computed: Option<u64>,
 }
 
-/// Pages by verdict. Every page examined is in exactly one of ok, empty, corrupt, unverifiable and freed_damage.
+/// Pages by verdict. Every page read is in exactly one of ok, empty, corrupt, unverifiable, freed_damage and older.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     /// Whole pages examined.
@@ -61,6 +63,8 @@ pub struct Counts {
     pub unverifiable: u64,
     /// Damaged, but free by the extent descriptors: no query reads them. Not among `corrupt`.
     pub freed_damage: u64,
+    /// Older than `--since-lsn`: not looked at.
+    pub older: u64,
     /// Pages that the space header counts and the file does not have.
     pub missing: u64,
     /// Bytes read from the file.
@@ -75,8 +79,22 @@ impl Counts {
             Severity::Undecided => &mut self.unverifiable,
             Severity::Notice => return,
         };
-        *counter += pages;
-        self.empty -= pages;
+        // Never more than there are: one page must not be counted twice, whatever was found about it.
+        let turned = pages.min(self.empty);
+        *counter += turned;
+        self.empty -= turned;
+    }
+
+    /// Pages counted as sound turn out to be wrong in a way that only the rest of the datadir tells.
+    pub(crate) fn ok_turned(&mut self, pages: u64, severity: Severity) {
+        let counter = match severity {
+            Severity::Damage => &mut self.corrupt,
+            Severity::Undecided => &mut self.unverifiable,
+            Severity::Notice => return,
+        };
+        let turned = pages.min(self.ok);
+        *counter += turned;
+        self.ok -= turned;
     }
 
     /// Adds `other` to these counts.
@@ -87,6 +105,7 @@ impl Counts {
         self.corrupt += other.corrupt;
         self.unverifiable += other.unverifiable;
         self.freed_damage += other.freed_damage;
+        self.older += other.older;
         self.missing += other.missing;
         self.bytes += other.bytes;
     }
@@ -178,6 +197,15 @@ pub struct FileReport {
     pub counts: Counts,
 }
 
+/// Crash recovery that is still to come: what is on disk is not yet what the server will show.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Pending {
+    /// The datadir, or the backup.
+    pub path: String,
+    /// What is still to do, as a clause.
+    pub why: String,
+}
+
 /// A file left alone.
 #[derive(Clone, Debug, Serialize)]
 pub struct SkippedFile {
@@ -207,6 +235,8 @@ pub struct Totals {
     pub skipped_files: u64,
     /// Files that could not be read or recognised.
     pub failed_files: u64,
+    /// Files that a check which was stopped had not come to.
+    pub unread_files: u64,
     /// Findings, also those beyond `--max-findings`.
     pub findings: u64,
     /// Findings that are damage.
@@ -220,17 +250,41 @@ pub struct Totals {
 /// The whole answer of a check.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
+    /// The check was stopped before its end.
+    pub incomplete: bool,
+    /// Which part of the files was checked, if not all were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub part: Option<PartOf>,
+    /// Pages older than this were not verified.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since_lsn: Option<u64>,
     /// Sums.
     pub totals: Totals,
     /// Every file examined, in the order of the walk.
     pub files: Vec<FileReport>,
     /// What is wrong, in the order of files and pages, at most `--max-findings`.
     pub findings: Vec<Finding>,
+    /// What is hurt, by table and index.
+    pub hurt: Vec<Hurt>,
+    /// The verdict of every table, if it was asked for.
+    #[serde(rename = "table_verdicts", skip_serializing_if = "Option::is_none")]
+    pub tables: Option<Vec<TableVerdict>>,
     /// Files left alone.
     pub skipped: Vec<SkippedFile>,
+    /// Crash recovery that is still to come, by datadir; a server that is running always has some.
+    pub pending: Vec<Pending>,
     /// How the run went; differs from run to run, so it is not part of the document.
     #[serde(skip)]
     pub effort: Effort,
+}
+
+/// A part of the files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct PartOf {
+    /// Which, from 1.
+    pub number: u32,
+    /// Of how many.
+    pub of: u32,
 }
 
 /// How the bytes came: for the summary and `--verbose`, never for the verdict.
@@ -273,6 +327,15 @@ impl Totals {
             Unit::Members => {}
         }
         self.counts.bytes += bytes;
+    }
+}
+
+impl Totals {
+    /// Whether nothing at all was held against a checksum or a rule: then nothing is known to be well.
+    #[must_use]
+    pub fn nothing_verified(&self) -> bool {
+        let units = [&self.log_blocks, &self.mini_transactions, &self.slots, &self.events];
+        self.counts.ok + self.counts.corrupt + units.iter().map(|units| units.examined).sum::<u64>() == 0
     }
 }
 

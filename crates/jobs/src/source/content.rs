@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 use std::path::Path;
 
-use format::{binlog, xbstream};
+use logs::{binlog, tar, xbstream};
 
 use super::name::NameHint;
 use super::space;
@@ -21,6 +21,8 @@ pub enum Content {
     Binlog,
     /// An `xbstream` or `mbstream` archive.
     Archive,
+    /// A `tar` archive.
+    Tar,
     /// Any of these, compressed as a whole.
     Packed(Packing),
 }
@@ -87,8 +89,19 @@ pub fn recognise(head: &[u8]) -> Option<Content> {
         Some(packing) => Some(Content::Packed(packing)),
         None if head.starts_with(&xbstream::MAGIC) => Some(Content::Archive),
         None if head.starts_with(&binlog::MAGIC) || head.starts_with(&binlog::MAGIC_ENCRYPTED) => Some(Content::Binlog),
+        None if tar::begins(head) => Some(Content::Tar),
+        None if is_redo(head) => Some(Content::Redo),
         None if head.len() >= TABLESPACE_MIN && space::looks_like_tablespace(head) => Some(Content::Pages),
         None => None,
+    }
+}
+
+/// Whether these are the first bytes of a redo log: one with a header whose checksum is right.
+fn is_redo(head: &[u8]) -> bool {
+    match redo::identify(head) {
+        Ok(redo::Kind::MySql) => redo::mysql::LogFile::parse(head, u64::MAX >> 1).is_ok(),
+        Ok(redo::Kind::MariaDb) => redo::mariadb::LogFile::parse(head, u64::MAX >> 1).is_ok(),
+        Err(_) => false,
     }
 }
 
@@ -114,7 +127,8 @@ pub fn unread(path: &Path) -> Option<&'static str> {
 }
 
 /// Whether a file of this name holds the changed pages of a tablespace, as an incremental backup does.
-fn is_delta(path: &Path) -> bool {
+#[must_use]
+pub fn is_delta(path: &Path) -> bool {
     let inner = packed_name(path).map_or(path, |(inner, _)| inner);
     let name = inner.to_str().and_then(|name| name.strip_suffix(".delta"));
     name.is_some_and(|name| NameHint::of(Path::new(name)).promises_pages())
@@ -125,7 +139,7 @@ fn is_delta(path: &Path) -> bool {
 pub fn packed_is_wanted(path: &Path) -> bool {
     let Some((inner, _)) = packed_name(path) else { return false };
     let extension = inner.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-    NameHint::of(inner).promises_pages() || matches!(extension, "xb" | "xbstream" | "mbstream")
+    NameHint::of(inner).promises_pages() || matches!(extension, "xb" | "xbstream" | "mbstream" | "tar")
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::content::{self, Content};
 use super::name::NameHint;
-use super::read_up_to;
+use super::{read_small, read_up_to, system};
 
 /// A file to check: it holds, or by its name should hold, InnoDB pages, or a log, or an archive of these.
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ pub struct Passed {
     pub why: String,
 }
 
-/// What is to be read, and what is not.
+/// Which files to read, and which to skip.
 #[derive(Debug, Default)]
 pub struct Inventory {
     /// Files to read, in the order of the report.
@@ -48,6 +48,10 @@ pub struct Inventory {
     /// Files that were listed in their directory and were not there a moment later. Servers remove and rename files all the time;
     /// where none is running it is a failure like any other.
     pub vanished: Vec<Passed>,
+    /// The directories that were named, and walked.
+    pub walked: Vec<PathBuf>,
+    /// What was named.
+    pub asked: Vec<PathBuf>,
     seen: HashSet<(u64, u64)>,
 }
 
@@ -55,16 +59,65 @@ impl Inventory {
     /// Walks `paths`: files are taken as they are, directories with all below them, sorted by name.
     #[must_use]
     pub fn take(paths: &[PathBuf]) -> Self {
-        let mut inventory = Self::default();
+        let mut inventory = Self { asked: paths.to_vec(), ..Self::default() };
         for path in paths {
             match fs::metadata(path) {
-                Ok(meta) if meta.is_dir() => inventory.walk(path, &meta),
+                Ok(meta) if meta.is_dir() => {
+                    inventory.walked.push(path.clone());
+                    inventory.walk(path, &meta);
+                }
                 Ok(meta) => inventory.consider(path.clone(), &meta, true),
                 Err(error) => inventory.failed.push(Passed { path: path.clone(), why: plain(&error) }),
             }
         }
         inventory.look_again();
+        inventory.name_system_files();
         inventory
+    }
+
+    /// The files of a system tablespace with names of its own are like `ibdata1` and `ibdata2`: they lie side by side in the list, in the
+    /// order of their pages, and none of them is passed over.
+    fn name_system_files(&mut self) {
+        let begins = |file: &&Candidate| {
+            let is_odd = file.hint == NameHint::Unknown && file.content == Content::Pages;
+            file.hint == NameHint::System(1) || is_odd && system::is_first(&file.path)
+        };
+        let dirs: Vec<PathBuf> = self
+            .candidates
+            .iter()
+            .filter(|file| !file.named)
+            .filter(begins)
+            .filter_map(|file| file.path.parent().map(Path::to_path_buf))
+            .collect();
+        for files in dirs.iter().map(|dir| system::files_of(dir)).filter(|files| !system::are_usual(files)) {
+            self.side_by_side(&files);
+        }
+    }
+
+    fn side_by_side(&mut self, files: &[PathBuf]) {
+        let Some(at) = self.candidates.iter().position(|file| Some(&file.path) == files.first()) else { return };
+        let (mut parts, mut number) = (Vec::new(), 0);
+        for path in files {
+            let known = self.candidates.iter().position(|file| file.path == *path);
+            let known = known.map(|place| self.candidates.remove(place));
+            let len = fs::metadata(path).map_or(0, |meta| meta.len());
+            number += 1;
+            let (hint, content) = (NameHint::System(number), Content::Pages);
+            let fresh = || Candidate { path: path.clone(), len, hint, named: false, content };
+            parts.push(Candidate { hint, content, ..known.unwrap_or_else(fresh) });
+        }
+        self.skipped.retain(|passed| !files.contains(&passed.path));
+        // Those before the first one are where they were.
+        let at = at.min(self.candidates.len());
+        self.candidates.splice(at..at, parts);
+    }
+
+    /// Adds a file that a dictionary names, unless it was met already or is not there.
+    pub fn add(&mut self, path: PathBuf) {
+        let meta = fs::metadata(&path).ok().filter(|meta| meta.is_file());
+        if let Some(meta) = meta.filter(|meta| !self.seen.contains(&(meta.dev(), meta.ino()))) {
+            self.consider(path, &meta, false);
+        }
     }
 
     /// A table that is being rebuilt is without its name for a moment, between two renames.
@@ -94,6 +147,9 @@ impl Inventory {
 
     /// One directory: entries sorted by name, so that the report does not depend on the file system's order.
     fn walk(&mut self, dir: &Path, meta: &Metadata) {
+        if is_made_up(dir) {
+            return self.skip(dir.to_path_buf(), "made up by the kernel as it is read: nothing of it lies on a disk");
+        }
         if !self.seen.insert((meta.dev(), meta.ino())) {
             return self.skip(dir.to_path_buf(), "this directory was walked already (a link that leads back)");
         }
@@ -122,9 +178,10 @@ impl Inventory {
         let len = match length(&path, meta, named) {
             Ok(Some(len)) => len,
             Ok(None) if named => {
-                return self.failed.push(Passed { path, why: "not a regular file".into() });
+                let why = format!("{}, not a regular file", kind_of(meta));
+                return self.failed.push(Passed { path, why });
             }
-            Ok(None) => return self.skip(path, "not a regular file"),
+            Ok(None) => return self.skip(path, kind_of(meta)),
             Err(error) => return self.fail(path, &error),
         };
         if !self.seen.insert((meta.dev(), meta.ino())) {
@@ -137,6 +194,8 @@ impl Inventory {
             NameHint::Redo => Content::Redo,
             NameHint::Doublewrite => Content::Doublewrite,
             NameHint::Link => return self.follow(path),
+            // It holds whole pages, so its content looks like a tablespace.
+            _ if content::is_delta(&path) => return self.unknown(path),
             _ => match probe(&path) {
                 Ok(Some(Content::Packed(_))) if !named && !content::packed_is_wanted(&path) => {
                     return self.skip(path, "compressed, and not a tablespace or an archive by its name");
@@ -180,24 +239,54 @@ impl Inventory {
     }
 }
 
+/// A link file holds one path, and paths are shorter.
+const LINK_MAX: u64 = 8192;
+
 /// The path that a link file holds.
 pub(crate) fn link_target(link: &Path) -> io::Result<PathBuf> {
-    let text = fs::read(link)?;
+    let text = read_small(link, LINK_MAX)?;
     let end = text.iter().rposition(|byte| *byte > 0x20).map_or(0, |last| last + 1);
     Ok(PathBuf::from(OsStr::from_bytes(text.get(..end).unwrap_or_default())))
 }
 
-/// Length in bytes of something with bytes in it; `None` for sockets, pipes and the like. A block device (a raw system
+/// Length in bytes of something with bytes in it; `None` for sockets, pipes and other special files. A block device (a raw system
 /// tablespace) is read only when the user named it.
 fn length(path: &Path, meta: &Metadata, named: bool) -> io::Result<Option<u64>> {
     if meta.is_file() {
-        return Ok(Some(meta.len()));
+        return Ok((!is_made_up(path)).then_some(meta.len()));
     }
     if meta.file_type().is_block_device() && named {
         use std::io::Seek;
         return File::open(path)?.seek(io::SeekFrom::End(0)).map(Some);
     }
     Ok(None)
+}
+
+/// What is no file with bytes, for people.
+fn kind_of(meta: &Metadata) -> &'static str {
+    let kind = meta.file_type();
+    match () {
+        () if kind.is_fifo() => "a named pipe",
+        () if kind.is_socket() => "a socket",
+        () if kind.is_block_device() => "a block device",
+        () if kind.is_char_device() => "a device",
+        () => "made up by the kernel as it is read",
+    }
+}
+
+/// Whether the path is in `/proc`, `/sys` or another virtual file system, whose files have no end or block until something happens.
+#[cfg(target_os = "linux")]
+fn is_made_up(path: &Path) -> bool {
+    // proc, sysfs, debugfs, tracefs, cgroup, cgroup2.
+    const KINDS: [i64; 6] = [0x9FA0, 0x6265_6572, 0x6462_6720, 0x7472_6163, 0x0027_E0EB, 0x6367_7270];
+    // i64 on the processors we test on; other C libraries have it unsigned, or shorter.
+    #[allow(clippy::unnecessary_cast, reason = "its type is not the same everywhere")]
+    rustix::fs::statfs(path).is_ok_and(|system| KINDS.contains(&(system.f_type as i64)))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_made_up(_: &Path) -> bool {
+    false
 }
 
 /// Files that servers keep for later, or while they make others: their content is garbage.

@@ -1,8 +1,10 @@
 //! Keys: from the files in which the servers keep them to what opens one tablespace.
 
+use super::read_small;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use format::codec;
 use format::codec::{
     Compression, Context, CryptData, EncryptionInfo, MariaDbLayout, SpaceKeys, TablespaceKey, UnlockError,
 };
@@ -12,7 +14,11 @@ use format::{Encryption, Family, Scheme, SpaceFormat};
 
 use crate::Error;
 
-/// MariaDB's crypt data lie so many bytes behind the extent descriptors of page 0.
+/// What is said of what cannot be opened, and what to do about it.
+pub(crate) const NO_KEY: &str =
+    "encrypted, and there is no key (--keyring for MySQL, --key-file for MariaDB, names the file with it)";
+
+/// MariaDB's crypt data follow the extent descriptors of page 0 at this distance in bytes.
 pub(crate) const CRYPT_DATA_AFTER_XDES: usize = format::codec::mariadb_encryption::CRYPT_DATA_AFTER_XDES;
 
 /// The files with keys that the user names.
@@ -69,6 +75,9 @@ pub enum SpaceKey {
     MariaDb(Arc<SpaceKeys>),
 }
 
+/// A `.cfp` file has two keys of 32 bytes and little else.
+const CFP_MAX: u64 = 4096;
+
 impl SpaceKey {
     /// Finds the key of the tablespace that begins with `page0`.
     ///
@@ -92,7 +101,7 @@ impl SpaceKey {
         }
     }
 
-    /// The same, and where the keys at hand say nothing, what an export left beside the tablespace at `path`.
+    /// The same; where the given keys do not help, the key that an export left beside the tablespace at `path`.
     ///
     /// # Errors
     /// As [`SpaceKey::unlock`].
@@ -108,8 +117,8 @@ impl SpaceKey {
     /// The key that `FLUSH TABLES ... FOR EXPORT` left in a `.cfp` file beside the tablespace, if there is one.
     #[must_use]
     pub fn exported_beside(tablespace: &Path) -> Option<Self> {
-        let file = std::fs::read(tablespace.with_extension("cfp")).ok()?;
-        keyring::tablespace_key_from_cfp(&file).ok().map(|key| Self::MySql(Arc::new(key)))
+        let file = read_small(&tablespace.with_extension("cfp"), CFP_MAX).ok()?;
+        codec::tablespace_key_from_cfp(&file).ok().map(|key| Self::MySql(Arc::new(key)))
     }
 
     /// What opening a page of the tablespace takes.

@@ -1,15 +1,19 @@
 //! Where bytes come from: directories, tablespaces, redo logs.
 
+pub mod catalog;
 pub mod content;
 pub mod datadir;
 pub mod keys;
+pub(crate) mod mysql_log;
 pub mod name;
 pub mod redo_log;
 pub mod space;
+pub(crate) mod system;
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 /// Up to `len` bytes of a file at `offset`; fewer where the file ends.
 pub(crate) fn read_up_to(file: &File, offset: u64, len: usize) -> io::Result<Vec<u8>> {
@@ -24,5 +28,20 @@ pub(crate) fn read_up_to(file: &File, offset: u64, len: usize) -> io::Result<Vec
         }
     }
     bytes.truncate(filled);
+    Ok(bytes)
+}
+
+/// All of a small file, which must be a regular one of `max` bytes at most: a name says nothing about what is behind it, and a pipe
+/// would be waited for.
+pub(crate) fn read_small(path: &Path, max: u64) -> io::Result<Vec<u8>> {
+    let refused = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(refused("not a regular file".to_owned()));
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?.take(max + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > max {
+        return Err(refused(format!("longer than the {max} bytes that a file of this kind can have")));
+    }
     Ok(bytes)
 }

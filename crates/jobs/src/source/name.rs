@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+pub(crate) use format::schema::filename::decoded;
+
 /// The purpose that a name suggests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameHint {
@@ -69,6 +71,21 @@ impl NameHint {
             _ => "tablespace",
         }
     }
+}
+
+/// `schema.table`, as the last two components of a tablespace's path tell it; both as they are called in SQL.
+pub(crate) fn table_of_path(path: &Path) -> Option<String> {
+    if NameHint::of(path) != NameHint::Table {
+        return None;
+    }
+    let schema = decoded(&path.parent()?.file_name()?.to_string_lossy());
+    let stem = path.file_stem()?.to_string_lossy();
+    let (table, partition) = match stem.to_lowercase().find("#p#") {
+        Some(at) => (stem.get(..at)?, stem.get(at + 3..)),
+        None => (&*stem, None),
+    };
+    let partition = partition.map(|partition| format!(" partition {}", decoded(partition))).unwrap_or_default();
+    Some(format!("{schema}.{}{partition}", decoded(table)))
 }
 
 /// The number behind `prefix`, if nothing but digits follows it.

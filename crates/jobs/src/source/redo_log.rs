@@ -6,18 +6,31 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use format::redo::{self, Kind, LogState, mariadb, mysql};
+use format::bytes::be;
+use format::page::fsp::FSP_SPACE_ID;
+use format::{Lsn, SpaceId};
+use redo::{Kind, LogState, mariadb, mysql};
 
-use super::read_up_to;
+use super::{read_small, read_up_to};
+use crate::out::report::Pending;
 
 /// Redo logs near the files of a run, each looked at once and only when a finding depends on it.
 #[derive(Debug, Default)]
 pub struct RedoLogs {
-    by_dir: HashMap<PathBuf, Option<String>>,
+    by_dir: HashMap<PathBuf, LogNow>,
     /// What was said of files that lie in no directory.
     said: HashMap<PathBuf, Option<String>>,
     /// A server may be writing them: what is clean now need not be so at the next question.
     live: bool,
+}
+
+/// What the log of one directory says; nothing where there is none.
+#[derive(Clone, Debug, Default)]
+struct LogNow {
+    /// The work still to do, as a clause.
+    pending: Option<String>,
+    /// Pages changed before this LSN are on the disk.
+    checkpoint: Option<Lsn>,
 }
 
 /// Levels between a tablespace and its datadir: `datadir/db/t.ibd`, `datadir/ibdata1`.
@@ -39,33 +52,96 @@ impl RedoLogs {
         self.said.insert(path, pending.map(str::to_owned));
     }
 
+    /// The directories, of those asked about, that have work still to do, with the clauses that name it.
+    pub fn pending(&self) -> Vec<Pending> {
+        let pending = self
+            .by_dir
+            .iter()
+            .filter_map(|(dir, why)| Some(Pending { path: dir.display().to_string(), why: why.pending.clone()? }));
+        let mut pending: Vec<Pending> = pending.collect();
+        pending.sort_by(|a, b| a.path.cmp(&b.path));
+        pending
+    }
+
     /// A clause that names the work still to do for the tablespace at `path`: a log with changes after its checkpoint, or a backup
     /// that was not prepared. `None` if there is none, or no log at all.
     pub fn pending_for(&mut self, path: &Path) -> Option<&str> {
         if self.said.contains_key(path) {
             return self.said.get(path)?.as_deref();
         }
-        let dirs: Vec<PathBuf> = path.ancestors().skip(1).take(LEVELS_UP).map(Path::to_path_buf).collect();
+        let dirs = datadirs_of(path);
         for dir in &dirs {
             let known = self.by_dir.get(dir);
-            if known.is_none_or(|pending| self.live && pending.is_none()) {
-                let pending = unprepared_backup(dir).or_else(|| pending_log(dir));
-                self.by_dir.insert(dir.clone(), pending);
+            if known.is_none_or(|log| self.live && log.pending.is_none()) {
+                self.by_dir.insert(dir.clone(), log_now(dir));
             }
         }
-        dirs.iter().find_map(|dir| self.by_dir.get(dir)?.as_deref())
+        let of_log = dirs.iter().find_map(|dir| self.by_dir.get(dir)?.pending.as_deref());
+        of_log.or_else(|| is_being_truncated(path, &dirs).then_some("the server was truncating this undo tablespace"))
     }
+
+    /// The newest checkpoint of the log that belongs to the tablespace at `path`, and the datadir of that log. `None` where no log can
+    /// be read: then no LSN is known to be old or new.
+    pub fn checkpoint_for(&mut self, path: &Path) -> Option<(PathBuf, Lsn)> {
+        if self.said.contains_key(path) {
+            return None;
+        }
+        for dir in datadirs_of(path) {
+            if self.live || !self.by_dir.contains_key(&dir) {
+                self.by_dir.insert(dir.clone(), log_now(&dir));
+            }
+            if let Some(checkpoint) = self.by_dir.get(&dir).and_then(|log| log.checkpoint) {
+                return Some((dir, checkpoint));
+            }
+        }
+        None
+    }
+}
+
+/// What a backup tool says of its backup is a few lines.
+const CHECKPOINTS_MAX: u64 = 64 << 10;
+
+/// The directories that can be the datadir of a tablespace, the nearest first.
+pub(crate) fn datadirs_of(path: &Path) -> Vec<PathBuf> {
+    // Named from where the caller stands, a path can have no directory in it.
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    path.ancestors().skip(1).take(LEVELS_UP).map(Path::to_path_buf).collect()
+}
+
+/// Whether a crash interrupted MySQL in making an undo tablespace empty: a file beside it says so, and the server makes the tablespace
+/// again when it starts, whatever its pages hold. Recovery writes none of them.
+fn is_being_truncated(path: &Path, dirs: &[PathBuf]) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    if !name.starts_with("undo_") && !name.ends_with(".ibu") {
+        return false;
+    }
+    let head = File::open(path).and_then(|file| read_up_to(&file, 0, FSP_SPACE_ID + 4)).unwrap_or_default();
+    let space = be::u32_at(&head, FSP_SPACE_ID).map(SpaceId);
+    space.is_some_and(|space| dirs.iter().any(|dir| has_truncation_log(dir, space)))
+}
+
+/// Whether the datadir holds the file by which MySQL notes that it is truncating this undo tablespace.
+pub(crate) fn has_truncation_log(datadir: &Path, space: SpaceId) -> bool {
+    mysql::undo_number(space).is_some_and(|number| datadir.join(format!("undo_{number}_trunc.log")).exists())
 }
 
 /// Backup tools leave their pages as they were copied; `--prepare` applies the log that was copied with them.
 fn unprepared_backup(dir: &Path) -> Option<String> {
     let names = ["xtrabackup_checkpoints", "mariadb_backup_checkpoints"];
-    let text = names.iter().find_map(|name| fs::read_to_string(dir.join(name)).ok())?;
+    let text = names.iter().find_map(|name| read_small(&dir.join(name), CHECKPOINTS_MAX).ok())?;
+    let text = String::from_utf8_lossy(&text);
     let kind = text.lines().find_map(|line| line.strip_prefix("backup_type"))?;
     kind.contains("backuped").then(|| "this backup has not been prepared".to_owned())
 }
 
-fn pending_log(dir: &Path) -> Option<String> {
+fn log_now(dir: &Path) -> LogNow {
+    match unprepared_backup(dir) {
+        Some(pending) => LogNow { pending: Some(pending), checkpoint: None },
+        None => settled_log(dir).unwrap_or_default(),
+    }
+}
+
+fn settled_log(dir: &Path) -> Option<LogNow> {
     // A server that writes the log may take a file away while it is looked at.
     let mut state = state_of(dir)?;
     for _ in 1..TRIES {
@@ -75,16 +151,18 @@ fn pending_log(dir: &Path) -> Option<String> {
         std::thread::sleep(PAUSE);
         state = state_of(dir)?;
     }
-    match state {
+    // A log that cannot be read will not mend anything.
+    let (state, checkpoint) = state.ok()?;
+    let pending = match state {
         // An end that cannot be found lies beyond the checkpoint.
-        Ok(LogState::NeedsRecovery | LogState::Undecided) => Some("the redo log still has work to do".to_owned()),
-        // A log that cannot be read will not mend anything.
-        Ok(LogState::Clean) | Err(_) => None,
-    }
+        LogState::NeedsRecovery | LogState::Undecided => Some("the redo log still has work to do".to_owned()),
+        LogState::Clean => None,
+    };
+    Some(LogNow { pending, checkpoint: Some(checkpoint) })
 }
 
 /// `None` where there is no log.
-fn state_of(dir: &Path) -> Option<io::Result<LogState>> {
+fn state_of(dir: &Path) -> Option<io::Result<(LogState, Lsn)>> {
     let files = log_files(dir);
     let first = files.first()?;
     Some(identify(first).and_then(|kind| match kind {
@@ -92,6 +170,9 @@ fn state_of(dir: &Path) -> Option<io::Result<LogState>> {
         Kind::MariaDb => mariadb_state(first),
     }))
 }
+
+/// Where MySQL 8.0.30 and later keep their log.
+pub(crate) const REDO_DIR: &str = "#innodb_redo";
 
 /// The log files of a datadir: `#innodb_redo/#ib_redoN` (without the unused `_tmp` ones), else `ib_logfileN`.
 pub(crate) fn log_files(dir: &Path) -> Vec<PathBuf> {
@@ -105,17 +186,19 @@ pub(crate) fn log_files(dir: &Path) -> Vec<PathBuf> {
             })
             .collect();
         files.sort();
-        files.into_iter().map(|(_, path)| path).collect()
+        // A pipe of that name would be waited for.
+        files.into_iter().map(|(_, path)| path).filter(|path| path.is_file()).collect()
     };
-    let files = in_dir(&dir.join("#innodb_redo"), "#ib_redo");
+    let files = in_dir(&dir.join(REDO_DIR), "#ib_redo");
     if files.is_empty() { in_dir(dir, "ib_logfile") } else { files }
 }
 
-fn identify(path: &Path) -> io::Result<Kind> {
+/// Whose log begins in the file.
+pub(crate) fn identify(path: &Path) -> io::Result<Kind> {
     redo::identify(&read_up_to(&File::open(path)?, 0, mysql::LOG_FILE_HDR_SIZE)?).map_err(io::Error::other)
 }
 
-fn mysql_state(paths: &[PathBuf]) -> io::Result<LogState> {
+fn mysql_state(paths: &[PathBuf]) -> io::Result<(LogState, Lsn)> {
     let mut files = Vec::new();
     let mut logs = Vec::new();
     for path in paths {
@@ -130,10 +213,10 @@ fn mysql_state(paths: &[PathBuf]) -> io::Result<LogState> {
     let place = mysql::newest_checkpoint(&logs).map_err(io::Error::other)?;
     let file = files.get(place.file).ok_or_else(|| io::Error::other("the checkpoint lies in no file"))?;
     let blocks = read_up_to(file, place.offset, mysql::CHECKPOINT_READ_SIZE)?;
-    mysql::state(&place, &blocks).map_err(io::Error::other)
+    Ok((mysql::state(&place, &blocks).map_err(io::Error::other)?, place.lsn))
 }
 
-fn mariadb_state(path: &Path) -> io::Result<LogState> {
+fn mariadb_state(path: &Path) -> io::Result<(LogState, Lsn)> {
     let file = File::open(path)?;
     let size = file.metadata()?.len();
     let log = mariadb::LogFile::parse(&read_up_to(&file, 0, mariadb::START_OFFSET)?, size).map_err(io::Error::other)?;
@@ -145,8 +228,8 @@ fn mariadb_state(path: &Path) -> io::Result<LogState> {
         bytes.extend(read_up_to(&file, log.payload_start(), rest.min((place - log.payload_start()) as usize))?);
         match log.state(&bytes).map_err(io::Error::other)? {
             LogState::Undecided => {}
-            decided => return Ok(decided),
+            decided => return Ok((decided, log.checkpoint.lsn)),
         }
     }
-    Ok(LogState::Undecided)
+    Ok((LogState::Undecided, log.checkpoint.lsn))
 }

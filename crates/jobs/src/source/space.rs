@@ -1,11 +1,16 @@
-//! A file's format and place: decided once from its first bytes, and the one spot where a page number becomes a file offset.
+//! A file's format and place: decided once from its first bytes.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
 use super::keys::SpaceKey;
-use format::{NotTablespace, PageId, PageNo, PageSize, SpaceFormat, SpaceHeader, Verdict, verify_page};
+use format::page::fil;
+use format::page::view;
+use format::{
+    HeaderFault, NotTablespace, PageId, PageNo, PageSize, PageType, SpaceFormat, SpaceHeader, SpaceId, Verdict,
+    judge_header, verify_page,
+};
 
 /// One file of a tablespace (most have just one).
 #[derive(Clone, Debug)]
@@ -20,6 +25,8 @@ pub struct Part {
     pub is_key_proven: bool,
     /// Number of the file's first page within the tablespace: 0 but for `ibdata2` and later files.
     pub first_page: u32,
+    /// Why the server would not open the tablespace, though the checksum of its page 0 is right.
+    pub fault: Option<HeaderFault>,
 }
 
 impl Part {
@@ -34,6 +41,12 @@ impl Part {
     pub fn page_at(&self, offset: u64) -> u32 {
         let index = offset / u64::from(self.format.physical().get());
         self.first_page.wrapping_add(u32::try_from(index).unwrap_or(u32::MAX))
+    }
+
+    /// Where the page `number` begins, bytes into the file. The page must not lie in a file before this one.
+    #[must_use]
+    pub const fn offset_of(&self, number: u32) -> u64 {
+        self.format.physical().offset_of(number.saturating_sub(self.first_page))
     }
 
     /// Whole pages in `len` bytes.
@@ -69,7 +82,28 @@ pub fn by_page0(head: &[u8], page_size: Option<u32>) -> Option<Part> {
         return None;
     }
     let header = head.get(..format.physical().bytes()).and_then(|page0| SpaceHeader::parse(page0).ok());
-    Some(Part { format, header, key: SpaceKey::None, is_key_proven: false, first_page: 0 })
+    let fault = judge_header(head, &format);
+    // Servers that are asked for the tablespace do not see a page that is one by such a flag: it is one like any other.
+    let format = if fault.is_some() && format.is_temporary() { format.with_temporary(false) } else { format };
+    let format = outvoted(head, &format).map_or(format, |space| format.with_space(space));
+    Some(Part { format, header, key: SpaceKey::None, is_key_proven: false, first_page: 0, fault })
+}
+
+/// Pages behind page 0 that are asked whether they belong to the tablespace that it names.
+const VOTERS: u32 = 3;
+
+/// The tablespace that all pages behind page 0 name, if it is another and two of them at least say so: then page 0 is wrong, not they.
+fn outvoted(head: &[u8], format: &SpaceFormat) -> Option<SpaceId> {
+    let pages = head.chunks_exact(format.physical().bytes()).skip(1).take(VOTERS as usize);
+    // Where encryption or compression hides the number, there is nothing to be asked.
+    let votes: Vec<SpaceId> = pages
+        .filter(|page| page.iter().any(|byte| *byte != 0) && view::is_readable(page, format))
+        .filter_map(fil::space_id)
+        .collect();
+    let space = *votes.first().filter(|space| **space != format.space())?;
+    let other = format.with_space(space);
+    let agree = votes.len() >= 2 && votes.iter().all(|vote| *vote == space);
+    (agree && (1..=2).all(|index| page_is_sound(head, index, 0, &other))).then_some(space)
 }
 
 /// Decides the format of a file without a sound page 0 from as many of its first bytes as there are. What is left of page 0 is
@@ -93,7 +127,21 @@ pub fn by_pages(head: &[u8], page_size: Option<u32>, leader: Option<(&Part, u32)
         (Err(error), None) => leader.map(|(part, next)| (part.format, next)).ok_or(error)?,
     };
     let key = leader.map(|(part, _)| part.key.clone()).unwrap_or_default();
-    Ok(Part { format, header: None, key, is_key_proven: false, first_page })
+    let (header, fault) = if first_page == 0 { header_under(head, &format) } else { (None, None) };
+    Ok(Part { format, header, key, is_key_proven: false, first_page, fault })
+}
+
+/// The header in a page 0 that does not tell the format and is sound under the one that the pages behind it tell; and what is wrong with it.
+fn header_under(head: &[u8], format: &SpaceFormat) -> (Option<SpaceHeader>, Option<HeaderFault>) {
+    if !page_is_sound(head, 0, 0, format) {
+        return (None, None);
+    }
+    let fault = judge_header(head, format);
+    let is_header = view::page_type(head, format) == Some(PageType::FSP_HDR);
+    // Where another page lies over page 0, there are no sizes to be read.
+    let is_other = matches!(fault, Some(HeaderFault::SpaceIds { .. })) && !is_header;
+    let header = head.get(..format.physical().bytes()).and_then(|page0| SpaceHeader::parse(page0).ok());
+    (header.filter(|_| !is_other), fault)
 }
 
 /// The format that the file at `path` states right now, if its page 0 is sound right now.

@@ -2,7 +2,7 @@
 //! ([`format::page::index::IndexRule`]).
 
 use format::Corruption;
-use format::page::index::IndexFinding;
+use format::page::index::{IndexFinding, IndexRule};
 
 format::rules! {
     /// A rule that a tree, a segment or a table breaks.
@@ -14,8 +14,8 @@ format::rules! {
     NotIndex "not_an_index_page" "the page has type {found}, the tree needs a page of an index"
     Level "page_level" "the page says that it is at level {found}, it hangs at level {expected}"
     OtherIndex "index_id" "the page says that it is of index {found}, it hangs in index {expected}"
-    SiblingPrev "sibling_prev" "the page names page {found} as the one before it, that is page {expected}"
-    SiblingNext "sibling_next" "the page names page {found} as the one after it, that is page {expected}"
+    SiblingPrev "sibling_prev" "the page names {found page} as the one before it, {expected there}"
+    SiblingNext "sibling_next" "the page names {found page} as the one after it, {expected there}"
     TwiceLinked "twice_linked" "the tree leads to page {found} twice"
     FatherKey "father_key" "the key of the node pointer on page {found} is greater than the first key of the page that it leads to"
     FatherOrder "father_order" "the node pointer on page {found} does not lie above the keys of the page before the one that it leads to"
@@ -28,7 +28,19 @@ format::rules! {
     SegmentHeader "segment_missing" "the root names a segment that is not there"
     SegmentTwice "segment_page_twice" "the page is among the single pages of segment {found} and of segment {expected}"
     SegmentFreed "segment_page_free" "segment {found} has the page among its single pages, the extent descriptors have it as free"
-    SegmentExtents "segment_extents" "segment {found} counts another number of extents than have it as their owner, {expected}"
+    FragmentExtent "fragment_extent" "segment {found} has the page among its single pages, its extent does not give out single pages (it is one of segment {expected})"
+    MapFreed "map_page_free" "the page holds extent descriptors, an insert buffer bitmap or segment inodes, the extent descriptors have it as free"
+    ListLength "list_length" "a list counts {found} members, it has {expected}"
+    ListPointer "list_pointer" "a list leads to the wrong place"
+    ListMember "list_member" "a list has a member that does not belong in it"
+    ListMissing "list_missing" "extents are in no list"
+    FragmentsUsed "fragments_used" "the space header counts {found} used pages in the extents of list FREE_FRAG, they have {expected}"
+    SegmentUsed "segment_used" "an inode counts {found} used pages in the extents of its list NOT_FULL, they have {expected}"
+    SegmentId "segment_id" "the id {found} of a segment is not lower than the one that the space header gives out next, {expected}"
+    SegmentIdTwice "segment_id_twice" "two segments have the id {found}"
+    SegmentMagic "segment_magic" "an inode has the magic number {found}, all have {expected}"
+    NotInodes "not_an_inode_page" "the page has type {found}, inodes lie on pages of type {expected}"
+    FreeLimit "free_limit" "the space header has extents described up to page {found}: that is beyond its {expected} pages, or within an extent"
     NoRoot "segment_without_root" "no root of an index names segment {found}, which has pages"
     SpaceSize "space_size" "the space header counts {found} pages, page {expected} is in use"
     Truncated "truncated" "the space header counts {found} pages, the files have {expected}"
@@ -68,20 +80,58 @@ impl TreeFinding {
     #[must_use]
     pub fn new(rule: Rule, page_no: u32, found: u64, expected: u64) -> Self {
         let text = rule.text();
-        let page = |number: u64| if number == u64::from(u32::MAX) { "none".to_owned() } else { number.to_string() };
-        let message = text.replace("{found}", &page(found)).replace("{expected}", &page(expected));
+        let is_none = |number: u64| number == u64::from(u32::MAX);
+        let page = |number: u64| if is_none(number) { "none".to_owned() } else { number.to_string() };
+        let a_page = |number: u64| if is_none(number) { "no page".to_owned() } else { format!("page {number}") };
+        let there =
+            |number: u64| if is_none(number) { "there is none".to_owned() } else { format!("that is page {number}") };
         let number = |name: &str, number| text.contains(name).then_some(number);
         Self {
             page_no: Some(page_no),
             record: None,
             level: None,
             rule: rule.name(),
-            message: message
-                .replace("page none as the one", "no page as the one")
-                .replace("that is page none", "there is none"),
-            found: number("{found}", found),
-            expected: number("{expected}", expected),
+            message: text
+                .replace("{found page}", &a_page(found))
+                .replace("{expected there}", &there(expected))
+                .replace("{found}", &page(found))
+                .replace("{expected}", &page(expected)),
+            found: number("{found", found),
+            expected: number("{expected", expected),
         }
+    }
+
+    /// Whether the page's content cannot be used: all but what is only at odds with other pages, or within the page.
+    #[must_use]
+    pub fn is_loss(&self) -> bool {
+        const LOSSES: [Rule; 7] = [
+            Rule::Unreadable,
+            Rule::ZeroPage,
+            Rule::MissingPage,
+            Rule::NoImage,
+            Rule::NotIndex,
+            Rule::OtherIndex,
+            Rule::RootLost,
+        ];
+        let is_rule = Rule::ALL.iter().any(|rule| rule.name() == self.rule);
+        let is_page_rule = IndexRule::ALL.iter().any(|rule| rule.name() == self.rule);
+        LOSSES.iter().any(|rule| rule.name() == self.rule) || !(is_rule || is_page_rule)
+    }
+
+    /// The page that is hurt, which need not be the one that shows it.
+    #[must_use]
+    pub fn hurt_page(&self) -> Option<u32> {
+        if self.rule == Rule::MissingPage.name() {
+            return self.found.and_then(|page_no| u32::try_from(page_no).ok());
+        }
+        // A row without its entry is whole: it is the index that lacks something.
+        self.page_no.filter(|_| self.rule != Rule::RowWithoutEntry.name())
+    }
+
+    /// What is said of a whole file, or of a whole tree.
+    #[must_use]
+    pub fn told(code: &'static str, message: String) -> Self {
+        Self { page_no: None, record: None, level: None, rule: code, message, found: None, expected: None }
     }
 
     /// The same, about the record at `origin`.

@@ -1,53 +1,37 @@
 //! Which pages a tablespace uses and to which segment each belongs: extent descriptors and segment inodes together.
 //!
-//! Memory is 12 bytes for each extent, two bits of them for each page of 16 KiB: 20 MiB for a terabyte.
+//! Memory is that of `super::extents`, and of the inodes.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use format::bytes::be;
-use format::page::fil::{FIL_PAGE_DATA, FIL_PAGE_TYPE};
-use format::page::fsp::{FileAddress, XDES_ARR_OFFSET, xdes_size};
-use format::page::inode::{FSEG_ARR_OFFSET, Segment, inode_size, inodes_per_page};
-use format::page::xdes::{ExtentState, XDES_ID};
+use format::page::fil::FIL_PAGE_TYPE;
+use format::page::inode::Segment;
+use format::page::xdes::ExtentState;
 use format::{ExtentMap, PageNo, SpaceHeader};
 
+use super::extents::{Extents, Links};
+use super::inodes::Inodes;
+use super::lists::Lists;
+pub use super::segment::PlacedSegment;
 use super::{Opener, Rule, Space, TreeFinding};
 
-/// The list node of an inode page: the address of the next one follows that of the one before.
-const INODE_LIST_NEXT: usize = FIL_PAGE_DATA + 6;
 /// The first page of the insert buffer bitmaps follows each page of extent descriptors: 4 bits a page.
 const IBUF_BITMAP: usize = 94;
-/// MariaDB leaves the files of tables with the smallest compressed pages so many free pages short.
+/// MariaDB leaves the files of tables with the smallest compressed pages this many free pages short.
 const SHORT_MAX: u32 = 3;
 /// In these bits: changes of the page wait in the insert buffer.
 const IBUF_BUFFERED: u8 = 0b0100_0100;
 
-/// A segment and where its inode lies.
-#[derive(Debug, Clone)]
-pub struct PlacedSegment {
-    /// Page and byte of the inode: what roots name.
-    pub at: (u32, u16),
-    /// The inode.
-    pub segment: Segment,
-}
-
 /// The use of a tablespace's pages.
 #[derive(Debug, Default)]
 pub struct SpaceMap {
-    extent_pages: u32,
+    extents: Extents,
     /// Pages from here on are free.
     free_limit: u32,
-    /// Of each extent: its segment, if a segment owns it.
-    owners: Vec<u64>,
-    /// One bit a page: free.
-    free: Vec<u64>,
-    /// Pages whose descriptors could not be read: from, to.
-    unknown: Vec<(u32, u32)>,
     /// The segments by their ids.
     pub segments: BTreeMap<u64, PlacedSegment>,
-    /// The segments of single pages.
-    fragments: BTreeMap<u32, u64>,
+    inodes: Inodes,
     /// Changes of secondary indexes wait in the system tablespace (change buffering): entries in the pages are not all there are.
     pub has_buffered_changes: bool,
     /// What is wrong with it.
@@ -58,122 +42,96 @@ impl SpaceMap {
     /// Reads the map of a tablespace. Without a sound page 0 nothing is known.
     #[must_use]
     pub fn read(space: &Space, opener: &mut Opener) -> Self {
-        let mut map = Self { extent_pages: space.format.extent_pages(), ..Self::default() };
+        let mut map = Self { extents: Extents::new(space.format.extent_pages()), ..Self::default() };
         let Some(header) = space.header else {
-            map.unknown.push((0, u32::MAX));
+            map.extents.forget();
             return map;
         };
         map.free_limit = header.free_limit.0;
-        map.read_extents(space, &header, opener);
+        let links = map.read_extents(space, &header, opener);
         map.read_segments(space, &header, opener);
-        map.hold_together(space, &header);
+        map.hold_together(space, &header, &links);
         map
     }
 
-    fn read_extents(&mut self, space: &Space, header: &SpaceHeader, opener: &mut Opener) {
+    fn read_extents(&mut self, space: &Space, header: &SpaceHeader, opener: &mut Opener) -> Links {
         let size = space.format.physical().get();
         let end = space.pages().min(header.free_limit.0.max(1));
         let firsts = (0..end).step_by(size as usize);
         // The bitmap lies behind the descriptors, so that both are one request.
         let pages: Vec<u32> = firsts.flat_map(|first| [first, first + 1]).collect();
+        let mut links = Links::default();
         space.each_stored(&pages, |page_no, stored| {
             let page = stored.and_then(|stored| space.opened(page_no, stored, opener));
-            if page_no.is_multiple_of(size) {
-                self.descriptors(page_no, page, space);
+            if !page_no.is_multiple_of(size) {
+                let bits = page.as_ref().ok().filter(|page| be::u16_at(page, FIL_PAGE_TYPE) == Some(5));
+                let bits = bits.and_then(|page| page.get(IBUF_BITMAP..)?.get(..size as usize / 2));
+                self.has_buffered_changes |= bits.is_some_and(|bits| bits.iter().any(|byte| byte & IBUF_BUFFERED != 0));
                 return;
             }
-            let bits = page.as_ref().ok().filter(|page| be::u16_at(page, FIL_PAGE_TYPE) == Some(5));
-            let bits = bits.and_then(|page| page.get(IBUF_BITMAP..)?.get(..size as usize / 2));
-            self.has_buffered_changes |= bits.is_some_and(|bits| bits.iter().any(|byte| byte & IBUF_BUFFERED != 0));
-        });
-    }
-
-    fn descriptors(&mut self, first: u32, page: Result<Arc<[u8]>, String>, space: &Space) {
-        let map = page
-            .as_ref()
-            .map_err(String::clone)
-            .and_then(|page| ExtentMap::parse(page, PageNo(first), &space.format).map_err(|why| why.to_string()));
-        match (page, map) {
-            (Ok(page), Ok(map)) => self.add(&page, &map, space),
-            (_, Err(why)) | (Err(why), _) => {
-                let size = space.format.physical().get();
-                let extents = size / self.extent_pages;
-                self.owners.resize(self.owners.len() + extents as usize, 0);
-                self.free.resize(self.free.len() + size as usize / 64, 0);
-                self.unknown.push((first, first.saturating_add(size)));
-                self.findings.push(TreeFinding::new(Rule::Descriptors, first, 0, 0).because(&why));
+            let parse = |page: &[u8]| ExtentMap::parse(page, PageNo(page_no), &space.format);
+            match page.and_then(|page| parse(&page).map(|map| (page, map)).map_err(|why| why.to_string())) {
+                Ok((page, map)) => self.extents.add(&page, &map, &mut links, &space.format),
+                Err(why) => {
+                    self.extents.add_unknown(page_no, size, &mut links);
+                    self.findings.push(TreeFinding::new(Rule::Descriptors, page_no, 0, 0).because(&why));
+                }
             }
-        }
-    }
-
-    fn add(&mut self, page: &[u8], map: &ExtentMap, space: &Space) {
-        let entry = xdes_size(space.format.logical());
-        let entries = page.get(XDES_ARR_OFFSET..).unwrap_or(&[]).chunks_exact(entry);
-        let extents = map.len() / self.extent_pages;
-        for (bytes, number) in entries.zip(0..extents) {
-            let state = map.state(PageNo(map.first().0 + number * self.extent_pages));
-            // The second kind: an extent that has descriptors in it, in MySQL with small pages.
-            let owned = matches!(state, Some(ExtentState::Segment | ExtentState::SegmentFrag));
-            self.owners.push(if owned { be::u64_at(bytes, XDES_ID).unwrap_or(0) } else { 0 });
-        }
-        self.free.extend_from_slice(map.free_words());
+        });
+        self.extents.sort();
+        links
     }
 
     fn read_segments(&mut self, space: &Space, header: &SpaceHeader, opener: &mut Opener) {
-        for list in [header.inodes_full, header.inodes_free] {
-            let mut next = list.first.page_no;
-            // A damaged list is no longer than it says.
-            for _ in 0..list.len.min(space.pages()) {
-                if next == PageNo::NONE {
-                    break;
-                }
-                let page = match space.sound(next.0, opener) {
-                    Ok(page) => page,
-                    Err(why) => {
-                        self.findings.push(TreeFinding::new(Rule::Unreadable, next.0, 0, 0).because(&why));
-                        break;
-                    }
-                };
-                self.add_segments(&page, next.0, space);
-                next = FileAddress::read(&page, INODE_LIST_NEXT).map_or(PageNo::NONE, |address| address.page_no);
+        self.inodes = Inodes::read(space, header, opener);
+        if !self.inodes.is_whole {
+            // A segment that no list leads to any more still has its inode: among the single pages that no segment has.
+            let lost: Vec<u32> = self.single_pages().filter(|page_no| self.is_unclaimed(*page_no, space)).collect();
+            for page_no in lost {
+                self.inodes.add_lost_page(page_no, (space, header), opener);
             }
         }
+        self.segments = std::mem::take(&mut self.inodes.segments);
+        self.findings.append(&mut self.inodes.findings);
     }
 
-    fn add_segments(&mut self, page: &[u8], page_no: u32, space: &Space) {
-        let (logical, physical) = (space.format.logical(), space.format.physical());
-        for slot in 0..inodes_per_page(logical, physical) {
-            let offset = (FSEG_ARR_OFFSET + slot * inode_size(logical)) as u16;
-            let Some(segment) = Segment::at(page, offset, &space.format) else { continue };
-            for fragment in &segment.fragments {
-                if let Some(other) = self.fragments.insert(fragment.0, segment.id) {
-                    self.findings.push(TreeFinding::new(Rule::SegmentTwice, fragment.0, other, segment.id));
-                }
-            }
-            self.segments.insert(segment.id, PlacedSegment { at: (page_no, offset), segment });
-        }
+    /// The pages in use that are given out one by one.
+    fn single_pages(&self) -> impl Iterator<Item = u32> + '_ {
+        let is_single =
+            |extent: &u32| matches!(self.extents.state(*extent), Some(ExtentState::FreeFrag | ExtentState::FullFrag));
+        let pages = (0..self.extents.len()).filter(is_single).flat_map(|extent| self.extents.range(extent));
+        pages.filter(|page_no| self.is_free(*page_no) == Some(false))
+    }
+
+    fn is_unclaimed(&self, page_no: u32, space: &Space) -> bool {
+        let is_map = page_no % space.format.physical().get() < 2;
+        !is_map && !self.inodes.pages.contains(&page_no) && !self.inodes.fragments.contains_key(&page_no)
     }
 
     /// Descriptors, segments and the files against each other.
-    fn hold_together(&mut self, space: &Space, header: &SpaceHeader) {
+    fn hold_together(&mut self, space: &Space, header: &SpaceHeader, links: &Links) {
         let mut found = Vec::new();
-        for (page_no, segment) in &self.fragments {
+        for (page_no, segment) in &self.inodes.fragments {
             if self.is_free(*page_no) == Some(true) {
                 found.push(TreeFinding::new(Rule::SegmentFreed, *page_no, *segment, 0));
+            } else if !self.is_single(*page_no) {
+                let owner = self.extents.owner(self.extents.of(*page_no)).unwrap_or(0);
+                found.push(TreeFinding::new(Rule::FragmentExtent, *page_no, *segment, owner));
             }
         }
-        let mut extents: BTreeMap<u64, u64> = BTreeMap::new();
-        for owner in self.owners.iter().filter(|owner| **owner != 0) {
-            *extents.entry(*owner).or_default() += 1;
-        }
-        for (id, PlacedSegment { at: (page_no, _), segment }) in &self.segments {
-            let listed: u64 =
-                [segment.free, segment.not_full, segment.full].iter().map(|list| u64::from(list.len)).sum();
-            let owned = extents.get(id).copied().unwrap_or(0);
-            if owned != listed && self.unknown.is_empty() {
-                found.push(TreeFinding::new(Rule::SegmentExtents, *page_no, *id, owned));
+        let size = space.format.physical().get();
+        let maps = (0..self.free_limit.min(space.pages())).step_by(size as usize).flat_map(|first| [first, first + 1]);
+        for page_no in maps.chain(self.inodes.pages.iter().copied()) {
+            if self.is_free(page_no) == Some(true) {
+                found.push(TreeFinding::new(Rule::MapFreed, page_no, 0, 0));
             }
         }
+        let (limit, extent) = (header.free_limit.0, self.extents.pages);
+        if limit.checked_rem(extent) != Some(0) || limit > header.size.max(extent) {
+            found.push(TreeFinding::new(Rule::FreeLimit, 0, u64::from(limit), u64::from(header.size)));
+        }
+        let lists = Lists::new(&self.extents, links, &space.format, header.free_limit.0);
+        found.extend(lists.check(header, &self.segments, self.inodes.is_whole));
         let pages = space.pages();
         let highest = self.highest_used();
         if let Some(highest) = highest.filter(|highest| *highest >= header.size) {
@@ -186,51 +144,53 @@ impl SpaceMap {
         self.findings.append(&mut found);
     }
 
+    /// Whether the page lies where pages are given out one by one, as far as is known.
+    fn is_single(&self, page_no: u32) -> bool {
+        let state = self.extents.state(self.extents.of(page_no)).filter(|_| self.extents.knows(page_no));
+        !matches!(state, Some(ExtentState::Free | ExtentState::Segment | ExtentState::NotInitialised))
+    }
+
     fn highest_used(&self) -> Option<u32> {
-        let owned = self.owners.iter().rposition(|owner| *owner != 0);
-        let owned = owned.map(|extent| extent as u32 * self.extent_pages..(extent as u32 + 1) * self.extent_pages);
+        let owned = self.extents.last_owned().map(|extent| self.extents.range(extent));
         let in_extent = owned.and_then(|mut pages| pages.rfind(|page| self.is_free(*page) == Some(false)));
-        in_extent.max(self.fragments.last_key_value().map(|(page_no, _)| *page_no))
+        in_extent.max(self.inodes.fragments.last_key_value().map(|(page_no, _)| *page_no))
     }
 
     /// Whether the page is free; `None` where nobody knows.
     #[must_use]
     pub fn is_free(&self, page_no: u32) -> Option<bool> {
-        if self.unknown.iter().any(|(from, to)| (*from..*to).contains(&page_no)) {
+        if !self.extents.knows(page_no) {
             return None;
         }
-        let word = self.free.get(page_no as usize / 64).copied().unwrap_or(u64::MAX);
-        Some(page_no >= self.free_limit || word >> (page_no % 64) & 1 == 1)
+        Some(page_no >= self.free_limit || self.extents.is_free(page_no).unwrap_or(true))
     }
 
     /// The segment that the page belongs to.
     #[must_use]
     pub fn owner(&self, page_no: u32) -> Option<u64> {
-        let extent = page_no.checked_div(self.extent_pages).unwrap_or(0);
-        match self.owners.get(extent as usize) {
-            Some(0) | None => self.fragments.get(&page_no).copied(),
-            Some(owner) => Some(*owner),
-        }
+        let owner = self.extents.owner(self.extents.of(page_no));
+        owner.or_else(|| self.inodes.fragments.get(&page_no).copied())
     }
 
     /// Whether every page's use is known.
     #[must_use]
     pub fn is_known(&self) -> bool {
-        self.unknown.is_empty()
+        self.extents.is_known()
     }
 
-    /// The pages in use of a segment, ascending.
+    /// The pages in use of a segment, ascending but for the single ones, which come first.
     pub fn pages_of(&self, segment: u64) -> impl Iterator<Item = u32> + '_ {
-        let of_it = self.fragments.iter().filter(move |(_, owner)| **owner == segment);
-        let single = of_it.map(|(page_no, _)| *page_no);
-        let extents = self.owners.iter().zip(0_u32..).filter(move |(owner, _)| **owner == segment);
-        let whole = extents.flat_map(|(_, number)| number * self.extent_pages..(number + 1) * self.extent_pages);
+        let inode = self.segments.get(&segment);
+        let single = inode.into_iter().flat_map(|placed| &placed.segment.fragments).map(|page_no| page_no.0);
+        // A page that two segments have is the last one's.
+        let single = single.filter(move |page_no| self.inodes.fragments.get(page_no) == Some(&segment));
+        let whole = self.extents.of_owner(segment).flat_map(|extent| self.extents.range(extent));
         single.chain(whole).filter(|page_no| self.is_free(*page_no) == Some(false))
     }
 
     /// The segment whose inode lies there.
     #[must_use]
     pub fn segment_at(&self, at: (u32, u16)) -> Option<&Segment> {
-        self.segments.values().find(|placed| placed.at == at).map(|placed| &placed.segment)
+        self.segments.get(self.inodes.places.get(&at)?).filter(|placed| placed.at == at).map(|placed| &placed.segment)
     }
 }

@@ -64,7 +64,7 @@ pub struct Buckets {
 }
 
 impl Buckets {
-    /// For an index of so many pages, when all indexes of the run have `pages_total`.
+    /// For an index of `pages` pages, when all indexes of the run have `pages_total`.
     #[must_use]
     pub fn new(pages: u64, pages_total: u64) -> Self {
         let room = BUCKETS_MAX / 8 / 2;
@@ -121,7 +121,7 @@ pub struct Pair {
     pub plan: EntryPlan,
     /// What came so far.
     pub buckets: Buckets,
-    /// Whether a value could not be had: nothing can be said then.
+    /// Whether a value could not be read: then there is no verdict.
     is_blind: AtomicBool,
 }
 
@@ -149,7 +149,7 @@ pub struct Pairs {
 }
 
 impl Pair {
-    /// An index of so many pages, when all indexes of the run have `pages_total`.
+    /// An index of `pages` pages, when all indexes of the run have `pages_total`.
     #[must_use]
     pub fn new(entry: IndexDef, plan: EntryPlan, (pages, pages_total): (u64, u64)) -> Self {
         let buckets = Buckets::new(pages, pages_total);
@@ -302,7 +302,7 @@ pub struct Suspects<'p> {
 }
 
 impl<'p> Suspects<'p> {
-    /// Chooses among the uneven buckets so many that their images can be kept, of which there may be `images_max`. `records` are the live
+    /// Chooses as many of the uneven buckets as `images_max` images allow. `records` are the live
     /// entries of each pair, 0 for one that is to be left alone.
     #[must_use]
     pub fn choose(pairs: &'p Pairs, records: &[u64], images_max: usize) -> Self {

@@ -7,14 +7,21 @@
 //! Damage is data: a walk goes on after a finding, visits no page twice, and holds a bounded number of pages whatever the size of the
 //! table ([`walk`]).
 
+mod extents;
 pub mod finding;
+mod inodes;
 pub mod linear;
 pub mod links;
+mod lists;
 pub mod map;
 pub mod matching;
 pub mod page;
+pub mod ranges;
 pub mod roots;
+pub mod sdi;
+mod segment;
 pub mod space;
+pub mod transactions;
 pub mod walk;
 
 pub use finding::{Rule, TreeFinding};

@@ -6,7 +6,7 @@ use format::bytes::be;
 use format::codec::{self, Scratch};
 use format::page::fil::{self, PageType};
 use format::page::zip::Unpacker;
-use format::{Scheme, Verdict, verify_inside, verify_page};
+use format::{Lsn, Scheme, Verdict, verify_inside, verify_page};
 
 use super::Space;
 
@@ -24,6 +24,8 @@ pub struct Opened {
 pub struct Opener {
     scratch: Scratch,
     unpacker: Unpacker,
+    /// The highest LSN of the sound pages that it has opened.
+    newest: Lsn,
 }
 
 impl Opener {
@@ -33,12 +35,20 @@ impl Opener {
         Self::default()
     }
 
+    /// The highest LSN of the sound pages that were opened since this was asked last.
+    pub fn take_newest(&mut self) -> Lsn {
+        std::mem::take(&mut self.newest)
+    }
+
     /// Opens the page `page_no`, whose stored bytes these are. Pages of indexes are unpacked where they are of ROW_FORMAT=COMPRESSED.
     pub fn open(&mut self, stored: &[u8], page_no: u32, space: &Space) -> Opened {
         let (id, format) = (space.id(page_no), &space.format);
         let context = space.key.context(format);
         let outside = verify_page(stored, id, format);
         let verdict = verify_inside(stored, id, format, &context, &mut self.scratch, outside);
+        if matches!(verdict, Verdict::Ok(_)) {
+            self.newest = self.newest.max(Lsn(be::u64_at(stored, fil::FIL_PAGE_LSN).unwrap_or(0)));
+        }
         let plain = match codec::open_page(stored, id, &context, &mut self.scratch) {
             Ok(opened) => opened.page,
             Err(error) => return Opened { verdict, image: Err(error.to_string()) },

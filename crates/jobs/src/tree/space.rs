@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use flow::{BLOCK_ALIGN, Counters, FileId, FileSet, Gather, GatherPlan, ReadAhead, ReadOptions, Want};
 use format::keyring::KeyStore;
+use format::page::sdi::SDI_FLAG;
 use format::{PageId, PageNo, SpaceFormat, SpaceHeader, Verdict};
 
 use super::page::{Opened, Opener};
@@ -67,6 +68,12 @@ impl Space {
         Ok(space)
     }
 
+    /// Whether it describes its tables itself (SDI).
+    #[must_use]
+    pub fn has_dictionary_information(&self) -> bool {
+        self.header.is_some_and(|header| header.flags & SDI_FLAG != 0)
+    }
+
     /// Whole pages in all its files.
     #[must_use]
     pub fn pages(&self) -> u32 {
@@ -89,7 +96,7 @@ impl Space {
     fn place_of(&self, page_no: u32) -> Option<(usize, u64)> {
         let has_it = |file: &SpaceFile| page_no.checked_sub(file.first).filter(|at| *at < file.pages);
         let (number, at) = self.files.iter().enumerate().find_map(|(number, file)| Some((number, has_it(file)?)))?;
-        Some((number, u64::from(at) * u64::from(self.format.physical().get())))
+        Some((number, self.format.physical().offset_of(at)))
     }
 
     fn file_of(&self, page_no: u32) -> Option<(&SpaceFile, u64)> {
@@ -158,7 +165,7 @@ impl Space {
     /// Reads and opens one page that must be sound.
     ///
     /// # Errors
-    /// Why it cannot be had, as a clause.
+    /// Why it cannot be read, as a clause.
     pub fn sound(&self, page_no: u32, opener: &mut Opener) -> Result<Arc<[u8]>, String> {
         self.opened(page_no, &self.stored(page_no)?, opener)
     }
@@ -166,7 +173,7 @@ impl Space {
     /// Opens one page that must be sound, from its stored bytes.
     ///
     /// # Errors
-    /// Why it cannot be had, as a clause.
+    /// Why it cannot be read, as a clause.
     pub fn opened(&self, page_no: u32, stored: &[u8], opener: &mut Opener) -> Result<Arc<[u8]>, String> {
         let Opened { verdict, image } = opener.open(stored, page_no, self);
         match (verdict, image) {

@@ -14,7 +14,7 @@ mod rectangles;
 mod sweep;
 mod values;
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use flow::Gather;
@@ -28,13 +28,17 @@ use format::schema::{IndexDef, IndexKind};
 
 use super::linear::Linear;
 use super::{Opened, Opener, Root, Rule, Space, SpaceMap, TreeFinding};
+use crate::out::watcher::Watcher;
 
 /// A tree is never higher: with two entries a page, this many levels have more pages than a tablespace can.
 const LEVELS_MAX: u16 = 32;
 /// The level above is read when fewer pages than this are known of a level.
 const LOW: usize = 1024;
-/// So many pages of the level above are read at a time then.
+/// How many pages of the level above are read at a time then.
 const PARENTS_MAX: usize = 16;
+
+/// Why a tree was not seen whole.
+pub const STOPPED: &str = "what comes behind: the check was stopped";
 
 /// How closely to look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,12 +79,34 @@ pub struct TreeReport {
     pub findings: Vec<TreeFinding>,
     /// All findings.
     pub findings_total: u64,
+    /// The pages that they are about, kept or not; and whether the content of each is lost, rather than at odds with others.
+    pub hurt: BTreeMap<u32, bool>,
+    /// Rows have no entry here.
+    pub lacks_entries: bool,
+    /// Rows, counted among the others, that were read from leaves whose content cannot be trusted.
+    pub doubtful: u64,
     /// Whether every page of it was seen: only then its counts are those of the index.
     pub is_complete: bool,
     /// Entries found to be those of a row; `None` where they were not held against rows.
     pub matched: Option<u64>,
     /// What was not checked, as clauses.
     pub left_out: Vec<&'static str>,
+}
+
+/// The most pages of one tree that are remembered as hurt.
+const HURT_MAX: usize = 1 << 20;
+
+impl TreeReport {
+    /// Counts a finding, and keeps it if it is among the first `findings_max`.
+    pub fn add(&mut self, finding: TreeFinding, findings_max: usize) {
+        self.findings_total += 1;
+        if let Some(page_no) = finding.hurt_page().filter(|_| self.hurt.len() < HURT_MAX) {
+            *self.hurt.entry(page_no).or_default() |= finding.is_loss();
+        }
+        if self.findings.len() < findings_max {
+            self.findings.push(finding);
+        }
+    }
 }
 
 /// Somebody who looks at the leaves of a walk, in the order of their keys.
@@ -96,7 +122,17 @@ pub struct Tools {
     pub opener: Opener,
     /// Holds pages against their own rules.
     pub checker: IndexChecker,
+    /// May end a walk early.
+    pub watcher: Watcher,
     fields: [RecordFields; 2],
+}
+
+impl Tools {
+    /// Those of a walk that somebody may end early.
+    #[must_use]
+    pub fn watched(watcher: &Watcher) -> Self {
+        Self { watcher: watcher.clone(), ..Self::default() }
+    }
 }
 
 /// The node pointer that leads to a page.
@@ -113,7 +149,7 @@ struct Task {
     father: Option<Father>,
 }
 
-/// What comes next on a level: a page, or pages that cannot be had.
+/// What comes next on a level: a page, or pages that cannot be read.
 #[derive(Debug)]
 enum Step {
     Page(Task),
@@ -234,6 +270,9 @@ impl<'w> Walk<'w> {
         let top = usize::from(self.root.level);
         self.hang(top, Task { page_no: self.root.page_no, father: None });
         self.drain(gather, tools);
+        if tools.watcher.is_stopped() {
+            return self.report;
+        }
         for level in 0..=top {
             self.end_level(level);
         }
@@ -246,6 +285,9 @@ impl<'w> Walk<'w> {
 
     fn drain(&mut self, gather: &mut Gather<'_>, tools: &mut Tools) {
         loop {
+            if tools.watcher.is_stopped() {
+                return self.abandon(gather);
+            }
             self.feed(gather);
             let Some(flight) = self.flight.pop_front() else { return };
             if let Flight::Hole(level) = flight {
@@ -263,11 +305,18 @@ impl<'w> Walk<'w> {
         }
     }
 
+    /// Leaves the rest of the tree unread, and nothing in flight for who walks next.
+    fn abandon(&mut self, gather: &mut Gather<'_>) {
+        while gather.next().is_some() {}
+        self.flight.clear();
+        self.values.clear();
+        self.levels.iter_mut().for_each(|level| level.queue.clear());
+        self.report.is_complete = false;
+        self.leave_out(STOPPED);
+    }
+
     fn report(&mut self, finding: TreeFinding) {
-        self.report.findings_total += 1;
-        if self.report.findings.len() < self.findings_max {
-            self.report.findings.push(finding);
-        }
+        self.report.add(finding, self.findings_max);
     }
 
     fn feed(&mut self, gather: &mut Gather<'_>) {
@@ -377,7 +426,7 @@ impl<'w> Walk<'w> {
         }
     }
 
-    /// Pages of a level that cannot be had, and all below them.
+    /// Pages of a level that cannot be read, and all below them.
     fn hole(&mut self, number: usize) {
         self.report.is_complete = false;
         if let Some(level) = self.levels.get_mut(number) {
@@ -395,7 +444,6 @@ impl<'w> Walk<'w> {
         let is_rtree = self.index.is_some_and(|index| index.kind == IndexKind::Spatial);
         if let Before::Page { page_no, next, .. } = before
             && next != PageNo::NONE.0
-            && self.depth == Depth::Check
             && !is_rtree
             && !self.root_is_rtree()
         {

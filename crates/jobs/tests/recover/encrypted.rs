@@ -97,6 +97,7 @@ fn try_crash(kind: &'static str, settings: &[&str], number: u32) {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn the_server_starts_at_once_on_what_was_encrypted_and_finds_what_its_own_recovery_finds() {
     (0..crashes()).for_each(|number| try_crash("mariadb", SETTINGS[number as usize % SETTINGS.len()], number));
 }
@@ -111,6 +112,7 @@ const SETTINGS_OF_BLOCKS: [&[&str]; 4] = [
 ];
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_server_of_10_5_starts_at_once_on_what_was_encrypted_and_finds_what_its_own_recovery_finds() {
     let settings = |number: u32| SETTINGS_OF_BLOCKS[number as usize % SETTINGS_OF_BLOCKS.len()];
     (0..crashes()).for_each(|number| try_crash(OLD, settings(number), number));
@@ -168,6 +170,7 @@ fn with_a_secret_of(kind: &'static str, dir: &Path, options: &[&str]) -> (PathBu
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn without_its_keys_or_with_others_nothing_is_written_and_nothing_is_called_damage() {
     let cases = [
         ("mariadb", [LOG, TABLES].as_slice()),
@@ -200,6 +203,7 @@ fn without_its_keys_or_with_others_nothing_is_written_and_nothing_is_called_dama
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn damage_to_an_encrypted_log_is_not_taken_for_a_wrong_key() {
     let dir = TempDir::new().expect("a directory");
     let (crashed, right) = with_a_secret(dir.path(), &[LOG]);
@@ -215,6 +219,7 @@ fn damage_to_an_encrypted_log_is_not_taken_for_a_wrong_key() {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn what_nothing_tells_how_to_encrypt_is_refused() {
     let dir = TempDir::new().expect("a directory");
     let (server, keys) = start(dir.path(), &UNWRITTEN);
@@ -230,6 +235,7 @@ fn what_nothing_tells_how_to_encrypt_is_refused() {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn what_was_encrypted_stays_so() {
     let dir = TempDir::new().expect("a directory");
     let (crashed, keys) = with_a_secret(dir.path(), &[LOG, TABLES]);
@@ -272,6 +278,7 @@ fn changed_pages(before: &Path, after: &Path) -> Vec<(String, usize, Vec<u8>)> {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn torn_pages_are_restored_from_encrypted_copies() {
     let dir = TempDir::new().expect("a directory");
     let (crashed, keys) = with_a_secret(dir.path(), &[LOG, TABLES]);

@@ -16,6 +16,8 @@ mod encrypted;
 #[path = "../redo_apply/load.rs"]
 mod load;
 mod mishaps;
+mod mysql;
+mod mysql_load;
 mod places;
 #[path = "../redo_apply/server.rs"]
 mod server;
@@ -105,10 +107,12 @@ fn assert_sound(datadir: &Path, keys: &KeyFiles) {
     let options = CheckOptions { keys: keys.clone(), ..CheckOptions::default() };
     let check = Check::plan(&[datadir.to_path_buf()], options).expect("options");
     let report = check.run(None).expect("checks");
-    // The temporary tablespace is made anew by every start; and a file that was made just before the crash is empty if its redo
+    // Every start recreates the temporary tablespace; and a file that was made just before the crash is empty if its redo
     // did not reach the log, or has an empty header (10.5), which the server's own recovery leaves there as well.
+    // 10.5 and earlier also leave one half of a table whose RENAME or DROP the crash interrupted, and the definition from before an
+    // ALTER; whether a table was lost that way is judged by comparing all tables with those of the server's own recovery.
     let is_unfinished = |finding: &Finding| {
-        finding.reason == "not_a_tablespace"
+        matches!(finding.reason, "not_a_tablespace" | "frm_without_table" | "missing_frm" | "wrong_frm")
             || (finding.reason == "data_beyond_space_size" && finding.stored == Some(0))
     };
     let findings = report.findings.iter().filter(|finding| !is_unfinished(finding));
@@ -200,6 +204,7 @@ fn assert_recovered_as_by_the_server(server: &Server, dir: &Path, number: u32, k
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn the_server_starts_at_once_and_finds_what_its_own_recovery_finds() {
     (0..crashes(3)).for_each(|number| try_crash("mariadb", number));
 }

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use format::Lsn;
 use innokit_jobs::source::keys::KeyFiles;
@@ -52,6 +52,7 @@ pub fn in_place_with(
 
 /// Does the work of a child process, and nothing in any other.
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn child() {
     if let Some(datadir) = std::env::var_os(CHILD) {
         let until = std::env::var(UNTIL).ok().map(|lsn| Lsn(lsn.parse().expect("a number")));
@@ -105,10 +106,30 @@ pub fn assert_killed_runs_end_in_the_same_bytes(crashed: &Path, keys: &KeyFiles)
         in_place_with(dir.path(), None, keys).unwrap_or_else(|error| panic!("kill {number}: {error}"));
         assert_eq!(files_of(dir.path()), expected, "kill {number}");
     }
-    println!("{cut_off} runs cut off, {shadows} of them while they wrote; undisturbed it takes {took:?}");
+    println!("{cut_off} runs cut off by the clock, {shadows} of them while they wrote; undisturbed it takes {took:?}");
+    assert!(cut_off > 0, "no kill came before the end of a run that takes {took:?}");
+    let dir = (0..20).map(|_| copied()).find(|dir| killed_while_it_wrote(dir.path(), keys));
+    let dir = dir.expect("in 20 runs, none was killed while it wrote");
+    in_place_with(dir.path(), None, keys).expect("recovers");
+    assert_eq!(files_of(dir.path()), expected, "killed while it wrote");
+}
+
+/// Recovers, and kills that as soon as it has begun to write; whether the kill came before its end.
+fn killed_while_it_wrote(datadir: &Path, keys: &KeyFiles) -> bool {
+    let mut child = child_with(datadir, keys).spawn().expect("starts");
+    let shadow = datadir.join(SHADOW);
+    while fs::metadata(&shadow).is_ok_and(|shadow| shadow.len() == 0) || !shadow.exists() {
+        if child.try_wait().expect("is ours").is_some() {
+            return false;
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    drop(child.kill());
+    !child.wait().expect("ends").success() && shadow.exists()
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn recovery_that_is_killed_goes_on_and_ends_in_the_same_bytes() {
     assert_killed_runs_end_in_the_same_bytes(&datadir("mariadb-16k-crashed"), &KeyFiles::default());
 }
@@ -141,6 +162,7 @@ pub fn info_with(log: &Path, keys: &KeyFiles) -> RedoInfo {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_damaged_log_is_refused_before_anything_is_written() {
     let dir = copy_of_crashed();
     let log = dir.path().join("ib_logfile0");
@@ -164,6 +186,7 @@ fn a_damaged_log_is_refused_before_anything_is_written() {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_log_that_was_cut_off_is_not_taken_for_a_shorter_one() {
     let dir = copy_of_crashed();
     let log = dir.path().join("ib_logfile0");
@@ -173,6 +196,7 @@ fn a_log_that_was_cut_off_is_not_taken_for_a_shorter_one() {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_missing_tablespace_is_refused_before_anything_is_written() {
     let dir = copy_of_crashed();
     // The log of every load changes undo tablespaces.
@@ -185,6 +209,7 @@ fn a_missing_tablespace_is_refused_before_anything_is_written() {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn damaged_pages_that_need_redo_stop_it_and_leave_the_checkpoint() {
     let dir = copy_of_crashed();
     let mut names: Vec<String> = files_of(dir.path()).into_iter().map(|(name, ..)| name).collect();
@@ -213,6 +238,7 @@ fn run_out_of_disk(datadir: &Path) {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_disk_that_takes_no_more_stops_it_and_the_next_run_ends_in_the_same_bytes() {
     let (undisturbed, dir) = (copy_of_crashed(), copy_of_crashed());
     in_place(undisturbed.path()).expect("recovers");
@@ -223,6 +249,7 @@ fn a_disk_that_takes_no_more_stops_it_and_the_next_run_ends_in_the_same_bytes() 
 
 /// Where the log was closed but for its checkpoint, the two of them take it to end in different places.
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn what_a_run_to_the_end_left_in_its_shadow_is_written_by_one_that_ends_before() {
     let (closed, dir) = (copy_of_crashed(), copy_of_crashed());
     in_place(closed.path()).expect("recovers");
@@ -243,6 +270,7 @@ fn what_a_run_to_the_end_left_in_its_shadow_is_written_by_one_that_ends_before()
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_server_that_runs_is_noticed() {
     let dir = TempDir::new().expect("a directory");
     let server = Server::start(&dir.path().join("data"), &[]);
@@ -260,6 +288,7 @@ fn a_server_that_runs_is_noticed() {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_copy_goes_only_where_nothing_is() {
     let dir = TempDir::new().expect("a directory");
     fs::write(dir.path().join("precious"), "x").expect("writes");

@@ -125,6 +125,7 @@ impl Crash {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn files_outside_and_an_end_before_that_of_the_log() {
     let crash = Crash::make();
     a_copy_gets_inside_what_lies_outside(&crash);
@@ -220,7 +221,7 @@ fn the_server_goes_on_and_later_files_are_refused(crash: &Crash, server: Server)
     assert!(theirs.log().contains("Starting crash recovery"), "{}", theirs.log());
     assert_eq!(rows(&theirs), expected);
     assert_eq!(rows(&run_on(&ours, &crash.server)), expected);
-    pages_that_the_log_makes_anew_may_be_later(&theirs, &crash.path("lacks"));
+    pages_that_the_log_initializes_may_be_newer(&theirs, &crash.path("lacks"));
 }
 
 /// Of a database that is not there at all, as if its directory had not reached the disk.
@@ -236,7 +237,7 @@ fn what_is_missing_is_made_as_the_server_makes_it(crashed: &Path, lacks: &Path) 
     assert_eq!((mode("new/t.ibd"), mode("new")), (mode("ibdata1"), mode("")));
 }
 
-fn pages_that_the_log_makes_anew_may_be_later(server: &Server, lacks: &Path) {
+fn pages_that_the_log_initializes_may_be_newer(server: &Server, lacks: &Path) {
     server.ask("USE shop; CREATE TABLE fresh (id INT PRIMARY KEY) ENGINE=InnoDB; INSERT INTO fresh VALUES (1)");
     server.ask("CREATE DATABASE new; CREATE TABLE new.t (id INT PRIMARY KEY) ENGINE=InnoDB");
     let until = lsn(server);

@@ -46,6 +46,7 @@ fn assert_recovered(device: &SimDevice, expected: &[Vec<u8>], context: &str) {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn recovery_that_loses_power_at_any_write_goes_on_and_ends_in_the_same_bytes() {
     let dir = TempDir::new().expect("a directory");
     let server = Server::start(&dir.path().join("crashed"), &["--innodb-log-file-size=64M"]);
@@ -54,6 +55,7 @@ fn recovery_that_loses_power_at_any_write_goes_on_and_ends_in_the_same_bytes() {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn so_does_recovery_of_what_is_encrypted() {
     let dir = TempDir::new().expect("a directory");
     let (server, keys) = encrypted::start(dir.path(), &encrypted::EVERYTHING);

@@ -71,16 +71,19 @@ impl Crash {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_log_of_blocks_may_be_recovered_until_an_lsn() {
     assert_recovered_until(OLD, &[]);
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn an_encrypted_log_of_blocks_may_be_recovered_until_an_lsn() {
     assert_recovered_until(OLD, &[LOG, CTR, ENCRYPTED_TABLES]);
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn an_encrypted_log_may_be_recovered_until_an_lsn() {
     assert_recovered_until("mariadb", &[LOG, CTR, ENCRYPTED_TABLES]);
 }

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use format::Lsn;
 use format::page::checksum::crc32c;
-use format::redo::block::{LOG_BLOCK_SIZE, LogBlock, block_number};
-use format::redo::close_blocks::plain_block;
-use format::redo::log_key::LogKey;
-use format::redo::mariadb::{LogFile, START_OFFSET};
-use format::redo::mtr_reader::MtrReader;
 use innokit_jobs::source::keys::KeyFiles;
 use innokit_jobs::{Check, CheckOptions, RecoverOptions, TableOptions, recover, tables};
+use redo::block::{LOG_BLOCK_SIZE, LogBlock, block_number};
+use redo::log_key::LogKey;
+use redo::mariadb::{LogFile, START_OFFSET};
+use redo::mtr_reader::MtrReader;
+use redo::plain_block::plain_block;
 use tempfile::TempDir;
 
 use crate::encrypted;
@@ -26,11 +26,13 @@ pub const OLD: &str = "mariadb105";
 const NEW: &str = "mariadb118";
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_server_of_10_5_starts_at_once_and_finds_what_its_own_recovery_finds() {
     (0..crashes(1)).for_each(|number| try_crash(OLD, number));
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_server_of_11_8_starts_at_once_and_finds_what_its_own_recovery_finds() {
     (0..crashes(1)).for_each(|number| try_crash(NEW, number));
 }
@@ -171,16 +173,19 @@ fn assert_closed_wherever_it_ends(is_encrypted: bool) {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_log_of_blocks_is_closed_wherever_it_ends() {
     assert_closed_wherever_it_ends(false);
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn an_encrypted_log_of_blocks_is_closed_wherever_it_ends() {
     assert_closed_wherever_it_ends(true);
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_server_goes_on_with_an_encrypted_log_of_blocks_that_was_closed() {
     let dir = TempDir::new().expect("a directory");
     let (server, keys) = crashed(dir.path(), true);
@@ -253,16 +258,19 @@ fn assert_damage_is_refused(is_encrypted: bool) {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_damaged_log_of_blocks_is_refused_before_anything_is_written() {
     assert_damage_is_refused(false);
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_damaged_encrypted_log_of_blocks_is_refused_before_anything_is_written() {
     assert_damage_is_refused(true);
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_server_that_was_shut_down_has_nothing_to_recover_and_no_damage() {
     for (kind, options) in [(OLD, &[][..]), (NEW, &[]), (OLD, &encrypted::EVERYTHING)] {
         let dir = TempDir::new().expect("a directory");

@@ -65,6 +65,7 @@ fn flush_lsn(datadir: &Path) -> u64 {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn pages_of_a_crashed_server_become_what_its_own_recovery_makes_of_them() {
     let crashed = datadir("mariadb-16k-crashed");
     assert_same_as_server(&crashed, &KeyStore::new(), &[]);
@@ -95,6 +96,7 @@ fn crashed_kind(kind: &'static str, datadir: &Path, options: &[&str]) -> Server 
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn pages_of_every_row_format_become_what_the_server_makes_of_them() {
     let dir = TempDir::new().expect("a directory");
     let server = crashed(&dir.path().join("data"), &["--innodb-undo-tablespaces=3"]);
@@ -104,6 +106,7 @@ fn pages_of_every_row_format_become_what_the_server_makes_of_them() {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn pages_of_a_server_of_10_5_become_what_it_makes_of_them() {
     let dir = TempDir::new().expect("a directory");
     let server = crashed_kind(OLD, &dir.path().join("data"), &[]);
@@ -112,6 +115,7 @@ fn pages_of_a_server_of_10_5_become_what_it_makes_of_them() {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn pages_of_every_other_size_become_what_the_server_makes_of_them() {
     for size in ["4k", "8k", "32k", "64k"] {
         let dir = TempDir::new().expect("a directory");
@@ -161,18 +165,21 @@ fn assert_encrypted_same_as(kind: &'static str, cipher: &str, more: &[&str]) -> 
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn an_encrypted_log_of_10_5_onto_encrypted_pages_makes_what_the_server_makes() {
     let seen = assert_encrypted_same_as(OLD, "aes_cbc", &[]);
     assert!(seen.encrypted_again > 0, "encrypted pages were among them");
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn an_encrypted_log_onto_encrypted_pages_makes_what_the_server_makes() {
     let seen = assert_encrypted_same_as_server("aes_cbc", &[]);
     assert!(seen.encrypted_again > 0, "encrypted pages were among them");
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn the_other_cipher_mode_is_found_out_from_the_log_itself() {
     let seen = assert_encrypted_same_as_server("aes_ctr", &["--innodb-checksum-algorithm=crc32"]);
     assert!(seen.encrypted_again > 0, "encrypted pages were among them");

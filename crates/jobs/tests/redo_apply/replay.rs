@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use format::codec::{Opened, Scratch, cipher_mode, open_page};
 use format::keyring::KeyStore;
 use format::page::seal::{seal_encrypted, seal_flush_lsn, seal_recovered};
-use format::redo::apply::{Outcome, Replay};
-use format::redo::log_key::LogKey;
-use format::redo::mariadb::{LogFile, START_OFFSET};
-use format::redo::mtr_reader::MtrReader;
-use format::redo::record::RedoRecord;
 use format::{Family, Lsn, PageId, PageSize, Scheme, SpaceFormat, SpaceId};
 use innokit_jobs::redo_batch::{FileEvent, PageRedo, RedoBatch};
 use innokit_jobs::source::keys::SpaceKey;
+use redo::apply::{Outcome, Replay};
+use redo::log_key::LogKey;
+use redo::mariadb::{LogFile, START_OFFSET};
+use redo::mtr_reader::MtrReader;
+use redo::record::RedoRecord;
 
 /// What was seen.
 #[derive(Debug, Default)]

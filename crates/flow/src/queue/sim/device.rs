@@ -7,9 +7,9 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use super::file::{NEVER, SECTOR_SIZE, SimFile};
+use super::options::{SimCounts, SimOptions};
 use super::random::Random;
 use super::timing::{Timing, nanos};
-use super::{SimCounts, SimOptions};
 use crate::FileId;
 use crate::queue::{Completion, Operation, Request};
 

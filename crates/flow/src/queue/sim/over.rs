@@ -6,8 +6,8 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::options::{Pace, SimCounts, SimOptions};
 use super::timing::Timing;
-use super::{Pace, SimCounts, SimOptions};
 use crate::queue::{Completion, OpenQueue, Operation, Queue, Request};
 use crate::{Buffer, FileSet};
 

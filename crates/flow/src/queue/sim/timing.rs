@@ -1,8 +1,8 @@
-//! When a request is done: a device with so many hands, and one pipe for the bytes.
+//! When a request completes: a device of a given width, and one pipe for the bytes.
 
 use std::time::{Duration, Instant};
 
-use super::{Pace, SimOptions};
+use super::options::{Pace, SimOptions};
 
 /// The device's time, in nanoseconds since it was made.
 #[derive(Debug)]

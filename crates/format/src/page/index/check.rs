@@ -6,7 +6,7 @@ use super::bits::Bits;
 use super::{IndexFinding, IndexPage, IndexRule, PAGE_DIR_SLOT_MAX_N_OWNED, SegmentHeader};
 use crate::bytes::{be, is_zero};
 use crate::page::fil::PageType;
-use crate::page::space_format::Family;
+use crate::page::kind::Family;
 use crate::record::{Record, RecordFields, RecordStyle, Status, Stored, redundant};
 use crate::schema::{IndexDef, IndexKind, compare_keys};
 use crate::types::PageNo;

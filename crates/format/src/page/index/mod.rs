@@ -2,14 +2,15 @@
 
 mod bits;
 mod check;
-mod rule;
+pub(crate) mod rule;
 mod walk;
 
 use crate::bytes::be;
 use crate::corruption::Corruption;
 use crate::page::fil::{self, FIL_PAGE_DATA, FIL_PAGE_DATA_END, FIL_PAGE_NEXT, FIL_PAGE_PREV, FIL_PAGE_TYPE, PageType};
 use crate::page::fsp::FileAddress;
-use crate::page::space_format::{Family, SpaceFormat};
+use crate::page::kind::Family;
+use crate::page::space_format::SpaceFormat;
 use crate::record::{Record, RecordStyle};
 use crate::types::{PageNo, SpaceId};
 
@@ -58,7 +59,7 @@ pub const PAGE_DIR_SLOT_SIZE: usize = 2;
 /// The most records that one directory slot owns.
 pub const PAGE_DIR_SLOT_MAX_N_OWNED: u8 = 8;
 /// In [`PAGE_N_HEAP`].
-const N_HEAP_COMPACT: u16 = 0x8000;
+pub const N_HEAP_COMPACT: u16 = 0x8000;
 
 /// Where the two system records lie and the heap begins, in each style.
 impl RecordStyle {
@@ -274,6 +275,12 @@ impl<'a> IndexPage<'a> {
     #[must_use]
     pub fn max_trx_id(&self) -> u64 {
         be::u64_at(self.bytes, PAGE_MAX_TRX_ID).unwrap_or(0)
+    }
+
+    /// MariaDB: on the root page of the rows, the last AUTO_INCREMENT number given.
+    #[must_use]
+    pub fn auto_increment(&self, family: Family) -> Option<u64> {
+        (family == Family::MariaDb && self.prev().is_none() && self.next().is_none()).then(|| self.max_trx_id())
     }
 
     /// The segments of the leaves and of the other pages, which the root of an index names. Meaningless on other pages.

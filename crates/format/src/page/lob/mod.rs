@@ -6,7 +6,7 @@ mod zip_pieces;
 use crate::bytes::be;
 use crate::page::fil::{FIL_PAGE_DATA, FIL_PAGE_NEXT, FIL_PAGE_TYPE, PageType};
 use crate::page::fsp::{FileAddress, ListBase};
-use crate::page::space_format::Family;
+use crate::page::kind::Family;
 use crate::types::{PageNo, SpaceId};
 
 pub use reader::{LobDamage, LobReader};
@@ -150,6 +150,8 @@ impl Chain {
     pub fn of(page: &[u8], family: Family) -> Option<Self> {
         match be::u16_at(page, FIL_PAGE_TYPE)? {
             10 => Some(Self::Parts),
+            // Before 5.1 MySQL gave these pages no type.
+            0 if family == Family::MySql => Some(Self::Parts),
             kind if kind == PageType::INSTANT.0 && family == Family::MySql => Some(Self::Parts),
             11 | 12 | 19 => Some(Self::Zip),
             24 => Some(Self::Lob),
@@ -281,7 +283,7 @@ impl ZipEntry {
     }
 }
 
-/// How many entries of pieces and of fragments a first page of so many bytes has.
+/// How many entries of pieces and of fragments a first page of this size has.
 const fn zip_first_entries(page_len: usize) -> (usize, usize) {
     match page_len {
         16_384.. => (100, 200),

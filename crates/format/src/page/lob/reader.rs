@@ -8,7 +8,7 @@ use super::{Chain, LobEntry, LobFirst, Part, Reference, ZLOB_FIRST_INDEX_LIST, l
 use crate::bytes::be;
 use crate::page::fil::{FIL_PAGE_DATA, FIL_PAGE_NEXT, FIL_PAGE_TYPE};
 use crate::page::fsp::{FileAddress, ListBase};
-use crate::page::space_format::Family;
+use crate::page::kind::Family;
 use crate::types::PageNo;
 
 /// Why an off-page value cannot be read.
@@ -44,7 +44,7 @@ pub enum LobDamage {
     },
 }
 
-/// The piece of so many bytes on a first page or on a page of pieces.
+/// The piece of `len` bytes on a first page or on a page of pieces.
 fn piece(page: &[u8], len: u32) -> Option<&[u8]> {
     let data = match be::u16_at(page, FIL_PAGE_TYPE)? {
         24 => LobFirst::read(page)?.data,

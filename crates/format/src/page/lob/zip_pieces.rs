@@ -14,7 +14,7 @@ use crate::page::fil::FIL_PAGE_NEXT;
 use crate::page::fsp::FileAddress;
 use crate::types::PageNo;
 
-/// The server compresses so many bytes at a time.
+/// The server compresses this many bytes at a time.
 const PIECE_MAX: u32 = 128 << 10;
 /// A stream is at most so much longer than what it holds.
 const ZLIB_MORE_MAX: u32 = 4096;

@@ -1,6 +1,10 @@
 //! The modification log: records that were written after the page was compressed, in the order of their writing.
 
-use super::{Header, Unpacker, ZipDamage, locate, packed_parts, rebuild};
+use super::damage::ZipDamage;
+use super::header::Header;
+use super::parts::{HEADER_BYTES, locate, packed_parts};
+use super::rebuild;
+use super::unpacker::Unpacker;
 use crate::bytes::be;
 use crate::record::{Layout, RecordFields};
 
@@ -8,7 +12,6 @@ use crate::record::{Layout, RecordFields};
 const LENGTHS_MAX: usize = 2304;
 /// Origin of a record in the draft.
 const DRAFT_ORIGIN: usize = 4096;
-const HEADER_BYTES: usize = super::HEADER_BYTES;
 
 const _: () = assert!(DRAFT_ORIGIN > LENGTHS_MAX + HEADER_BYTES);
 

@@ -1,9 +1,9 @@
 //! From what the stream holds to the records of the page, and what the stream leaves out back into them.
 
-use super::{
-    CHILD_BYTES, HEADER_BYTES, Header, REFERENCE_BYTES, SLOT_DELETED, SLOT_ORIGIN, SLOT_OWNER, SYSTEM_BYTES, Trailer,
-    Unpacker, ZipDamage, dense_slot, locate, packed_parts,
-};
+use super::damage::ZipDamage;
+use super::header::{Header, SLOT_DELETED, SLOT_ORIGIN, SLOT_OWNER, Trailer, dense_slot};
+use super::parts::{CHILD_BYTES, HEADER_BYTES, REFERENCE_BYTES, SYSTEM_BYTES, locate, packed_parts};
+use super::unpacker::Unpacker;
 use crate::bytes::be;
 use crate::page::fil::FIL_PAGE_DATA_END;
 use crate::page::index::{PAGE_DATA, PAGE_DIR_SLOT_SIZE};

@@ -2,13 +2,16 @@
 
 use flate2::{FlushDecompress, Status};
 
-use super::{Header, SYSTEM_BYTES, Unpacker, ZipDamage};
+use super::damage::ZipDamage;
+use super::header::Header;
+use super::parts::SYSTEM_BYTES;
+use super::unpacker::Unpacker;
 use crate::page::index::PAGE_DATA;
 use crate::record::{FieldLayout, Instant, Layout, Storage};
 
 /// What a full flush leaves at the end of the descriptions.
 const FLUSH_MARK: [u8; 4] = [0, 0, 0xFF, 0xFF];
-/// The bytes of the mark may come up before it by chance; so many places are tried.
+/// The mark's bytes may occur before it by chance: this many places are tried.
 const MARKS_MAX: usize = 4;
 /// Descriptions take at most two bytes for each of 1023 fields, and one more.
 const DESCRIBED_MAX: usize = 2 * 1024;

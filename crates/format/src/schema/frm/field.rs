@@ -1,33 +1,34 @@
 //! The columns of a `.frm` file.
 
-use std::collections::BTreeMap;
-
-use super::{FrmError, HEADER, Reader};
-use crate::page::space_format::Family;
-use crate::schema::sdi::{decimal, set_bytes};
-use crate::schema::{ColumnDef, SqlType, Visibility, charset};
+use super::error::FrmError;
+use super::expressions::{ExpressionPlace, Expressions, OfColumn};
+use super::reader::{HEADER, OPTION_PACK_RECORD, Reader};
+use super::typed::Typed;
+use crate::page::kind::Family;
+use crate::schema::types::{decimal, set_bytes};
+use crate::schema::{CheckDef, ColumnDef, ColumnDefault, GeometryKind, SqlType, Versioned, Visibility, charset};
 
 /// Bytes of the form block; the columns follow after as many bytes more as it says.
 const FORM: usize = 288;
 const FIELD_BYTES: usize = 17;
 
 const PACK_SIGNED: u16 = 0x1;
+const PACK_ZEROFILL: u16 = 0x4;
+const PACK_NO_DEFAULT: u16 = 0x4000;
 const PACK_NULLABLE: u16 = 0x8000;
+/// Digits after the point of a FLOAT or DOUBLE that declares none.
+const NOT_FIXED: u8 = 31;
 /// Unireg code: MySQL 5.7 marks generated columns with this bit.
 const GENERATED: u8 = 0x80;
+const UNIREG_AUTO_INCREMENT: u8 = 15;
+const UNIREG_DEFAULT_NOW: u8 = 21;
+const UNIREG_UPDATE_NOW: u8 = 22;
+const UNIREG_BOTH_NOW: u8 = 23;
+const UNIREG_COMPRESSED: u8 = 24;
 /// Type code of virtual columns in MariaDB up to 10.1, and of JSON in MySQL 5.7.
 const TYPE_JSON: u8 = 245;
-/// Types of typed values above this are needed to read the file.
-const OPTIONAL_BELOW: u8 = 128;
-/// Bytes before the expressions of a MariaDB file.
-const EXPRESSIONS_HEAD: usize = 16;
-
-/// What MariaDB keeps beside the columns: who sees them, and the names of types of plugins.
-#[derive(Default)]
-struct Typed {
-    visibility: Vec<u8>,
-    types: BTreeMap<usize, Vec<u8>>,
-}
+/// A typed flag of a column: its changes make no history.
+const FLAG_WITHOUT_VERSIONING: u8 = 8;
 
 /// Positions of the form block's parts.
 struct Form {
@@ -35,96 +36,53 @@ struct Form {
     count: usize,
     names: usize,
     intervals: usize,
+    comments: usize,
     expressions: usize,
     expressions_len: usize,
 }
 
-pub(super) fn columns(frm: &Reader<'_>, family: Family) -> Result<Vec<ColumnDef>, FrmError> {
+/// The columns, and the checks of the whole table.
+pub(super) struct Columns {
+    pub columns: Vec<ColumnDef>,
+    pub checks: Vec<CheckDef>,
+    pub typed: Typed,
+    pub form_at: usize,
+}
+
+pub(super) fn columns(frm: &Reader<'_>, family: Family) -> Result<Columns, FrmError> {
     let extra = usize::from(frm.u16(4, "names")?);
-    let typed = typed_values(frm, extra)?;
-    let form = Form::read(frm, frm.u32(HEADER + extra, "form")? as usize)?;
+    let typed = Typed::read(frm, extra)?;
+    let form_at = frm.u32(HEADER + extra, "form")? as usize;
+    let form = Form::read(frm, form_at)?;
     let names = frm.names(form.names, form.count, "names of columns")?;
-    let members = members(frm.0.get(form.intervals..form.expressions).unwrap_or(&[]));
-    let virtuals = match family {
-        Family::MariaDb => mariadb_virtuals(frm, &form)?,
-        Family::MySql => mysql_virtuals(frm, &form)?,
-    };
-    let mut columns = Vec::with_capacity(form.count);
-    for (number, name) in names.into_iter().enumerate() {
-        let at = form.fields + number * FIELD_BYTES;
-        let field = Field::read(frm, at, family, &members, typed.types.get(&number).map(Vec::as_slice))?;
-        let visibility = typed.visibility.get(number).copied().unwrap_or(0) & 3;
-        columns.push(ColumnDef {
-            // The hidden columns of long unique keys are computed, by no expression that is written down.
-            is_virtual: virtuals.contains(&number) || visibility == 3,
-            name,
-            sql_type: field.sql_type,
-            collation: field.collation,
-            nullable: field.nullable,
-            visibility: match visibility {
-                0 => Visibility::Visible,
-                1 | 2 => Visibility::Invisible,
-                _ => Visibility::Hidden,
-            },
-            added: 0,
-            dropped: None,
-            physical_pos: None,
-            instant_default: None,
-        });
-    }
-    Ok(columns)
-}
-
-/// MySQL keeps names here, after a slash, which nobody needs.
-fn typed_values(frm: &Reader<'_>, len: usize) -> Result<Typed, FrmError> {
-    let mut typed = Typed::default();
-    let mut rest = frm.bytes(HEADER, len, "typed values")?;
-    if rest.first() == Some(&b'/') {
-        return Ok(typed);
-    }
-    while let Some((kind, after)) = rest.split_first().filter(|_| rest.len() > 1) {
-        let truncated = FrmError::Truncated { at: HEADER + len - rest.len(), what: "typed values" };
-        let (value_len, after) = length(after).ok_or(truncated.clone())?;
-        let (value, after) = after.split_at_checked(value_len).ok_or(truncated.clone())?;
-        match kind {
-            129 => typed.visibility = value.to_vec(),
-            130 => typed.types = extended_types(value).ok_or(truncated)?,
-            128 | 131 => {}
-            kind if *kind < OPTIONAL_BELOW => {}
-            _ => return Err(FrmError::Unknown { what: "values of an unknown type" }),
+    let members = members(frm.0.get(form.intervals..form.comments).unwrap_or(&[]));
+    let at = |number: usize| form.fields + number * FIELD_BYTES;
+    let mut mysql_generated = Vec::new();
+    for number in 0..form.count {
+        if frm.u8(at(number) + 10, "column")? & GENERATED != 0 {
+            mysql_generated.push(number);
         }
-        rest = after;
     }
-    Ok(typed)
-}
-
-/// A length of one byte, or of two after a zero.
-fn length(bytes: &[u8]) -> Option<(usize, &[u8])> {
-    match bytes.split_first()? {
-        (0, rest) => Some((usize::from(crate::pieces::le::u16_at(rest, 0)?), rest.get(2..)?)),
-        (len, rest) => Some((usize::from(*len), rest)),
+    let place = ExpressionPlace { at: form.expressions, len: form.expressions_len, mysql_generated };
+    let mut expressions = Expressions::read(frm, family, &place)?;
+    let (mut columns, mut raws, mut comment, mut geometries) = (Vec::with_capacity(form.count), Vec::new(), 0, 0);
+    for (number, name) in names.into_iter().enumerate() {
+        let raw = Raw::read(frm, at(number), family, &members)?;
+        let own = expressions.columns.remove(&number).unwrap_or_default();
+        let mut column = raw.column(&name, number, &typed, own)?;
+        let comment_len = usize::from(raw.comment_len);
+        let text = frm.bytes(form.comments + comment, comment_len, "comments of columns")?;
+        column.comment = String::from_utf8_lossy(text).into_owned();
+        comment += comment_len;
+        if matches!(column.sql_type, SqlType::Geometry(_)) {
+            column.srid = typed.srids.get(geometries).copied().filter(|srid| *srid != 0);
+            geometries += 1;
+        }
+        columns.push(column);
+        raws.push(raw);
     }
-}
-
-/// Packed integer: below 251 one byte; 252 announces two.
-fn packed(bytes: &[u8]) -> Option<(usize, &[u8])> {
-    match bytes.split_first()? {
-        (252, rest) => Some((usize::from(crate::pieces::le::u16_at(rest, 0)?), rest.get(2..)?)),
-        (value @ 0..=250, rest) => Some((usize::from(*value), rest)),
-        _ => None,
-    }
-}
-
-fn extended_types(mut rest: &[u8]) -> Option<BTreeMap<usize, Vec<u8>>> {
-    let mut types = BTreeMap::new();
-    while !rest.is_empty() {
-        let (number, after) = packed(rest)?;
-        let (len, after) = packed(after)?;
-        let (name, after) = after.split_at_checked(len)?;
-        types.insert(number, name.to_vec());
-        rest = after;
-    }
-    Some(types)
+    defaults(frm, family, &mut columns, &raws)?;
+    Ok(Columns { columns, checks: expressions.checks, typed, form_at })
 }
 
 impl Form {
@@ -136,103 +94,138 @@ impl Form {
         let intervals = names + word(268)?;
         let comments = intervals + word(274)?;
         let expressions = comments + word(284)?;
-        Ok(Self { fields, count, names, intervals, expressions, expressions_len: word(286)? })
+        Ok(Self { fields, count, names, intervals, comments, expressions, expressions_len: word(286)? })
     }
 }
 
-/// How many members each ENUM or SET has. A list begins with the byte that separates, and ends with zero.
-fn members(mut lists: &[u8]) -> Vec<usize> {
-    let mut counts = Vec::new();
+/// The members of each ENUM or SET. A list begins with the byte that separates, and ends with zero.
+fn members(mut lists: &[u8]) -> Vec<Vec<Vec<u8>>> {
+    let mut all = Vec::new();
     while let Some((separator, values)) = lists.split_first().filter(|(separator, _)| **separator != 0) {
         let Some(end) = values.windows(2).position(|pair| matches!(pair, [a, 0] if a == separator)) else { break };
-        let list = values.get(..=end).unwrap_or(&[]);
-        counts.push(list.iter().filter(|byte| *byte == separator).count());
+        let list = values.get(..end).unwrap_or(&[]);
+        all.push(list.split(|byte| byte == separator).map(<[u8]>::to_vec).collect());
         lists = values.get(end + 2..).unwrap_or(&[]);
     }
-    counts
+    all
 }
 
-/// Numbers of the columns that are generated and not stored.
-fn mariadb_virtuals(frm: &Reader<'_>, form: &Form) -> Result<Vec<usize>, FrmError> {
-    let mut virtuals = Vec::new();
-    if form.expressions_len <= EXPRESSIONS_HEAD {
-        return Ok(virtuals);
-    }
-    if frm.u8(2, "format")? < 11 {
-        return Err(FrmError::Unknown { what: "generated columns of a server before MariaDB 10.2" });
-    }
-    let mut at = form.expressions + EXPRESSIONS_HEAD;
-    let end = form.expressions + form.expressions_len;
-    while at < end {
-        let (kind, field) = (frm.u8(at, "expression")?, usize::from(frm.u16(at + 1, "expression")?));
-        if kind == 0 {
-            virtuals.push(field);
-        }
-        let (text, name) = (usize::from(frm.u16(at + 3, "expression")?), usize::from(frm.u8(at + 5, "expression")?));
-        at += 6 + name + text;
-    }
-    Ok(virtuals)
-}
-
-fn mysql_virtuals(frm: &Reader<'_>, form: &Form) -> Result<Vec<usize>, FrmError> {
-    let mut virtuals = Vec::new();
-    let mut at = form.expressions;
-    for number in 0..form.count {
-        if frm.u8(form.fields + number * FIELD_BYTES + 10, "column")? & GENERATED == 0 {
-            continue;
-        }
-        if frm.u8(at + 3, "expression")? == 0 {
-            virtuals.push(number);
-        }
-        at += 4 + usize::from(frm.u16(at + 1, "expression")?);
-    }
-    Ok(virtuals)
-}
-
-/// A column's 17 bytes, understood.
-struct Field {
-    sql_type: SqlType,
-    collation: u16,
-    nullable: bool,
-}
-
-impl Field {
-    fn read(
-        frm: &Reader<'_>,
-        at: usize,
-        family: Family,
-        members: &[usize],
-        extended: Option<&[u8]>,
-    ) -> Result<Self, FrmError> {
-        let bytes = frm.bytes(at, FIELD_BYTES, "column")?;
-        let byte = |offset: usize| bytes.get(offset).copied().unwrap_or(0);
-        let word = |offset: usize| u32::from(byte(offset)) | u32::from(byte(offset + 1)) << 8;
-        let (width, pack, code) = (word(3), word(8) as u16, byte(13));
-        let interval = usize::from(byte(12)).checked_sub(1).and_then(|at| members.get(at)).copied();
-        if code == TYPE_JSON && family == Family::MariaDb {
-            return Err(FrmError::Unknown { what: "generated columns of a server before MariaDB 10.2" });
-        }
-        let raw = Raw { code, width, pack, members: interval.unwrap_or(0) };
-        let sql_type = match extended {
-            Some(b"uuid" | b"inet6") => SqlType::Bytes(16),
-            Some(b"inet4") => SqlType::Bytes(4),
-            _ => raw.sql_type(),
-        };
-        let text = matches!(sql_type, SqlType::Char(_) | SqlType::Varchar(_) | SqlType::Blob(_) | SqlType::Enum(_));
-        let collation = if text { u16::from(byte(11)) << 8 | u16::from(byte(14)) } else { charset::BINARY };
-        Ok(Self { sql_type, collation, nullable: pack & PACK_NULLABLE != 0 })
-    }
-}
-
-/// Type code, width, flags, and members of an ENUM or SET.
+/// A column's 17 bytes.
 struct Raw {
     code: u8,
     width: u32,
     pack: u16,
-    members: usize,
+    unireg: u8,
+    /// Where its default begins in the row image.
+    image_at: usize,
+    members: Vec<Vec<u8>>,
+    charset_low: u8,
+    charset_high: u8,
+    comment_len: u16,
+    family: Family,
 }
 
 impl Raw {
+    fn read(frm: &Reader<'_>, at: usize, family: Family, lists: &[Vec<Vec<u8>>]) -> Result<Self, FrmError> {
+        let bytes = frm.bytes(at, FIELD_BYTES, "column")?;
+        let byte = |offset: usize| bytes.get(offset).copied().unwrap_or(0);
+        let word = |offset: usize| u16::from(byte(offset)) | u16::from(byte(offset + 1)) << 8;
+        if byte(13) == TYPE_JSON && family == Family::MariaDb {
+            return Err(FrmError::Unknown { what: "generated columns of a server before MariaDB 10.2" });
+        }
+        let list = usize::from(byte(12)).checked_sub(1).and_then(|at| lists.get(at));
+        let image_at = (usize::from(word(5)) | usize::from(byte(7)) << 16).saturating_sub(1);
+        Ok(Self {
+            code: byte(13),
+            width: u32::from(word(3)),
+            pack: word(8),
+            unireg: byte(10),
+            image_at,
+            members: list.cloned().unwrap_or_default(),
+            charset_low: byte(14),
+            charset_high: byte(11),
+            comment_len: word(15),
+            family,
+        })
+    }
+
+    fn column(&self, name: &str, number: usize, typed: &Typed, own: OfColumn) -> Result<ColumnDef, FrmError> {
+        let sql_type = match typed.types.get(&number).map(Vec::as_slice) {
+            Some(b"uuid") => SqlType::Uuid,
+            Some(b"inet6") => SqlType::Inet6,
+            Some(b"inet4") => SqlType::Inet4,
+            Some(b"vector") => SqlType::MariaDbVector(self.width / 4),
+            Some(_) => return Err(FrmError::Unknown { what: "a column of a type that a plugin brings" }),
+            None => self.sql_type(),
+        };
+        let flags = typed.flags.get(number).copied().unwrap_or(0);
+        let hidden = flags & 3 == 3;
+        let number_like = matches!(
+            sql_type,
+            SqlType::Int { .. } | SqlType::Float | SqlType::Double | SqlType::Decimal { .. } | SqlType::Year
+        );
+        // The hidden columns of long unique keys are computed, by no expression that is written down.
+        let is_virtual = hidden || own.generated.as_ref().is_some_and(|generated| !generated.stored);
+        let (start, end) = typed.system_time.unwrap_or((usize::MAX, usize::MAX));
+        Ok(ColumnDef {
+            ordinal: number as u32 + 1,
+            collation: self.collation(sql_type),
+            nullable: self.pack & PACK_NULLABLE != 0,
+            unsigned: number_like && self.pack & PACK_SIGNED == 0,
+            zerofill: number_like && self.pack & PACK_ZEROFILL != 0,
+            width: self.width,
+            decimals: self.decimals(sql_type),
+            members: self.unescaped(sql_type),
+            compressed: self.family == Family::MariaDb && self.unireg == UNIREG_COMPRESSED,
+            is_virtual,
+            generated: own.generated,
+            versioned: match number {
+                _ if number == start => Versioned::RowStart,
+                _ if number == end => Versioned::RowEnd,
+                _ if flags & FLAG_WITHOUT_VERSIONING != 0 => Versioned::Without,
+                _ => Versioned::No,
+            },
+            visibility: match flags & 3 {
+                0 => Visibility::Visible,
+                1 | 2 => Visibility::Invisible,
+                _ => Visibility::Hidden,
+            },
+            default: own.default.map_or(ColumnDefault::Image, ColumnDefault::Expression),
+            on_update_now: matches!(self.unireg, UNIREG_UPDATE_NOW | UNIREG_BOTH_NOW),
+            auto_increment: self.unireg == UNIREG_AUTO_INCREMENT,
+            check: own.check,
+            ..ColumnDef::plain(name, sql_type)
+        })
+    }
+
+    fn collation(&self, sql_type: SqlType) -> u16 {
+        let text = matches!(
+            sql_type,
+            SqlType::Char(_) | SqlType::Varchar(_) | SqlType::Blob(_) | SqlType::Enum(_) | SqlType::Set(_)
+        );
+        if text { u16::from(self.charset_high) << 8 | u16::from(self.charset_low) } else { charset::BINARY }
+    }
+
+    fn decimals(&self, sql_type: SqlType) -> Option<u8> {
+        let declared = (self.pack >> 8 & 0x3F) as u8;
+        match sql_type {
+            SqlType::Decimal { scale, .. } => Some(scale),
+            SqlType::Float | SqlType::Double => Some(declared).filter(|decimals| *decimals != NOT_FIXED),
+            _ => None,
+        }
+    }
+
+    /// Members are written in hexadecimal where no character of the charset is one byte.
+    fn unescaped(&self, sql_type: SqlType) -> Vec<Vec<u8>> {
+        if charset::character_bytes(self.collation(sql_type)).0 == 1 {
+            return self.members.clone();
+        }
+        let digit = |byte: &u8| char::from(*byte).to_digit(16).map(|digit| digit as u8);
+        let byte = |pair: &[u8; 2]| Some(digit(&pair[0])? << 4 | digit(&pair[1])?);
+        let member = |hex: &Vec<u8>| hex.as_chunks::<2>().0.iter().map(byte).collect::<Option<Vec<u8>>>();
+        self.members.iter().map(|hex| member(hex).unwrap_or_else(|| hex.clone())).collect()
+    }
+
     fn sql_type(&self) -> SqlType {
         let int = |bytes| SqlType::Int { bytes, unsigned: self.pack & PACK_SIGNED == 0 };
         let digits = |base: u32| u8::try_from(self.width.saturating_sub(base)).unwrap_or(0).min(6);
@@ -244,11 +237,9 @@ impl Raw {
             9 => int(3),
             4 => SqlType::Float,
             5 => SqlType::Double,
-            7 => {
-                hires(digits(20), [1, 1, 2, 2, 3, 3]).map_or(SqlType::OldTimestamp, |n| SqlType::HiresTimestamp(4 + n))
-            }
-            11 => hires(digits(11), [4, 4, 5, 5, 5, 6]).map_or(SqlType::OldTime, SqlType::HiresTime),
-            12 => hires(digits(20), [6, 6, 7, 7, 7, 8]).map_or(SqlType::OldDateTime, SqlType::HiresDateTime),
+            7 => hires(digits(20), SqlType::OldTimestamp, SqlType::HiresTimestamp),
+            11 => hires(digits(11), SqlType::OldTime, SqlType::HiresTime),
+            12 => hires(digits(20), SqlType::OldDateTime, SqlType::HiresDateTime),
             13 => SqlType::Year,
             14 => SqlType::Date,
             15 => SqlType::Varchar(self.width),
@@ -258,20 +249,71 @@ impl Raw {
             19 => SqlType::Time(digits(11)),
             TYPE_JSON => SqlType::Json,
             246 => decimal(self.width, u32::from(self.pack >> 8 & 0x3F), self.pack & PACK_SIGNED == 0),
-            247 => SqlType::Enum(if self.members < 256 { 1 } else { 2 }),
-            248 => SqlType::Set(set_bytes(self.members)),
+            247 => SqlType::Enum(if self.members.len() < 256 { 1 } else { 2 }),
+            248 => SqlType::Set(set_bytes(self.members.len())),
             249 => SqlType::Blob(1),
             250 => SqlType::Blob(3),
             251 => SqlType::Blob(4),
             252 => SqlType::Blob(2),
             254 => SqlType::Char(u16::try_from(self.width).unwrap_or(u16::MAX)),
-            255 => SqlType::Geometry,
+            255 => SqlType::Geometry(GeometryKind::from_number(self.charset_low)),
             other => SqlType::Unknown(other),
         }
     }
 }
 
-/// Bytes of MariaDB's own times with a fraction of so many digits; `None` without one.
-fn hires(digits: u8, bytes: [u8; 6]) -> Option<u8> {
-    bytes.get(usize::from(digits.checked_sub(1)?)).copied()
+/// MariaDB's own times have a fraction; without one they are those of old.
+fn hires(digits: u8, old: SqlType, hires: impl Fn(u8) -> SqlType) -> SqlType {
+    if digits == 0 { old } else { hires(digits) }
+}
+
+/// Defaults that are no expressions: in the image of a row without any value given.
+fn defaults(frm: &Reader<'_>, family: Family, columns: &mut [ColumnDef], raws: &[Raw]) -> Result<(), FrmError> {
+    let image = image(frm)?;
+    let marker = frm.u16(30, "options")? & OPTION_PACK_RECORD == 0;
+    // MySQL numbers the NULL bits of virtual columns after all others.
+    let late = |column: &ColumnDef| family == Family::MySql && column.is_virtual;
+    let mut order: Vec<usize> = (0..columns.len()).collect();
+    order.sort_by_key(|number| columns.get(*number).is_some_and(late));
+    let mut bit = usize::from(marker);
+    for number in order {
+        let (Some(column), Some(raw)) = (columns.get_mut(number), raws.get(number)) else { continue };
+        let is_null = column.nullable && image.get(bit / 8).is_some_and(|byte| byte >> (bit % 8) & 1 == 1);
+        bit += usize::from(column.nullable);
+        column.default_image = column
+            .image_len()
+            .and_then(|len| image.get(raw.image_at..)?.get(..len))
+            .map_or_else(Vec::new, <[u8]>::to_vec);
+        if column.default == ColumnDefault::Image {
+            column.default = raw.default(column, is_null);
+        }
+    }
+    Ok(())
+}
+
+/// The row image: it follows the keys.
+fn image<'a>(frm: &Reader<'a>) -> Result<&'a [u8], FrmError> {
+    let keys = match frm.u16(14, "keys")? {
+        u16::MAX => frm.u32(47, "keys")? as usize,
+        len => usize::from(len),
+    };
+    let at = usize::from(frm.u16(6, "keys")?).saturating_add(keys);
+    frm.bytes(at, usize::from(frm.u16(16, "defaults")?), "defaults")
+}
+
+impl Raw {
+    fn default(&self, column: &ColumnDef, is_null: bool) -> ColumnDefault {
+        if column.generated.is_some() || column.auto_increment || column.versioned_by_server() {
+            return ColumnDefault::None;
+        }
+        if matches!(self.unireg, UNIREG_DEFAULT_NOW | UNIREG_BOTH_NOW) {
+            return ColumnDefault::Expression("CURRENT_TIMESTAMP".to_owned());
+        }
+        match (self.pack & PACK_NO_DEFAULT != 0, is_null) {
+            (_, true) => ColumnDefault::Null,
+            (true, false) => ColumnDefault::None,
+            (false, false) if column.default_image.is_empty() => ColumnDefault::None,
+            (false, false) => ColumnDefault::Image,
+        }
+    }
 }

@@ -1,7 +1,11 @@
 //! Checked access to the bytes of a `.frm` file.
 
-use super::FrmError;
-use crate::pieces::le;
+use super::error::FrmError;
+
+/// Length of the header; names or typed values follow.
+pub(super) const HEADER: usize = 64;
+pub(super) const OPTION_PACK_RECORD: u16 = 1;
+use crate::bytes::le;
 
 /// A `.frm` file.
 #[derive(Clone, Copy)]

@@ -1,8 +1,8 @@
 //! Bars from left to right, a row each.
 
-use super::{FAINT, GRID, INK, LINE, MARGIN, WIDTH, colour, cut, heading, line, widest, width};
-use crate::bench::chart::Axis;
-use crate::picture::{Anchor, LETTER, Scene, Shape, Weight};
+use super::axis::Axis;
+use super::room::{GRID, LINE, MARGIN, WIDTH, colour, cut, heading, line, widest, width};
+use crate::picture::{Anchor, FAINT, INK, LETTER, Scene, Shape, Weight};
 
 /// Rows of one measure.
 pub struct Bars {

@@ -1,7 +1,8 @@
 //! Lines over an axis, their names at the right.
 
-use super::{Axis, FAINT, GRID, INK, LINE, MARGIN, WIDTH, colour, cut, heading, line, widest};
-use crate::picture::{Anchor, LETTER, Scene, Shape, Weight};
+use super::axis::Axis;
+use super::room::{GRID, LINE, MARGIN, WIDTH, colour, cut, heading, line, widest};
+use crate::picture::{Anchor, FAINT, INK, LETTER, Scene, Shape, Weight};
 
 /// Several series over the same axes.
 pub struct Lines {

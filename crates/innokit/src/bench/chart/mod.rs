@@ -4,12 +4,14 @@
 mod axis;
 mod bars;
 mod lines;
+mod room;
 
 pub use axis::Axis;
 pub use bars::{Bar, Bars};
 pub use lines::{Lines, Series};
 
-use crate::picture::{FAINT, INK, LETTER, Rgb, Scene, Shape, Weight};
+use crate::picture::{FAINT, INK, LETTER, Scene, Weight};
+use room::{LINE, MARGIN, WIDTH, cut};
 
 /// A picture of figures.
 pub struct Chart {
@@ -27,30 +29,6 @@ pub enum Panel {
     Bars(Bars),
     /// Lines.
     Lines(Lines),
-}
-
-/// Pixels of every chart.
-const WIDTH: i32 = 1240;
-/// Room around.
-const MARGIN: i32 = 32;
-/// From one line of text to the next.
-const LINE: i32 = 22;
-/// Lines behind the figures.
-const GRID: Rgb = (226, 230, 235);
-/// The palette of Okabe and Ito without its yellow: told apart also by the colour-blind.
-const COLOURS: [Rgb; 8] = [
-    (0, 114, 178),
-    (230, 159, 0),
-    (0, 158, 115),
-    (204, 121, 167),
-    (213, 94, 0),
-    (86, 180, 233),
-    (90, 90, 90),
-    (160, 130, 20),
-];
-
-fn colour(class: usize) -> Rgb {
-    COLOURS.get(class % COLOURS.len()).copied().unwrap_or(INK)
 }
 
 impl Chart {
@@ -75,40 +53,11 @@ impl Chart {
     }
 }
 
-fn heading(scene: &mut Scene, text: &str) {
-    scene.text(MARGIN, scene.height, Weight::Heading, INK, text);
-    scene.height += LINE + 6;
-}
-
-/// Pixels of a word.
-fn width(text: &str) -> i32 {
-    LETTER * i32::try_from(text.chars().count()).unwrap_or(0)
-}
-
-/// The widest of some words, pixels.
-fn widest<'t>(texts: impl Iterator<Item = &'t str>) -> i32 {
-    texts.map(width).max().unwrap_or(0)
-}
-
-/// Words that would run out of their room lose their end.
-fn cut(text: &str, letters: i32) -> String {
-    let letters = usize::try_from(letters).unwrap_or(0);
-    if text.chars().count() <= letters {
-        return text.to_owned();
-    }
-    let kept: String = text.chars().take(letters.saturating_sub(3)).collect();
-    format!("{kept}...")
-}
-
-/// A line from point to point.
-fn line(scene: &mut Scene, points: Vec<(i32, i32)>, thickness: u32, colour: Rgb) {
-    scene.shapes.push(Shape::Path(points, thickness, colour));
-}
-
 #[cfg(test)]
 mod tests {
+    use super::room::width;
     use super::*;
-    use crate::picture::Anchor;
+    use crate::picture::{Anchor, Shape};
 
     /// A text, and the left, top, right, bottom of its room.
     fn text(shape: &Shape) -> Option<(&str, [i32; 4])> {

@@ -6,14 +6,16 @@ use format::page::index::IndexPage;
 use format::record::Record;
 use format::schema::{IndexDef, compare_keys};
 
-use super::{Before, Rule, Task, Tools, TreeFinding, Walk};
+use super::{Before, Depth, Rule, Task, Tools, TreeFinding, Walk};
 
 impl Walk<'_> {
     /// The page before, and the father.
     pub(super) fn neighbours(&mut self, number: usize, task: &Task, page: &IndexPage<'_>, tools: &mut Tools) {
         if page.page_type() == PageType::RTREE {
             // Its levels are linked in the order in which their pages were split.
-            return self.rectangles(task, page, tools);
+            return if self.depth == Depth::Check {
+                self.rectangles(task, page, tools)
+            };
         }
         let Some(level) = self.levels.get_mut(number) else { return };
         let before = std::mem::replace(&mut level.before, Before::Unknown);
@@ -33,7 +35,7 @@ impl Walk<'_> {
             }
             Before::Start | Before::Unknown => {}
         }
-        if let Some(index) = self.index {
+        if let Some(index) = self.index.filter(|_| self.depth == Depth::Check) {
             self.order(index, task, &before, page, tools);
         }
     }

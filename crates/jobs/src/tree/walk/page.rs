@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use format::bytes::be;
 use format::page::fil::FIL_PAGE_TYPE;
-use format::page::index::{IndexPage, Place};
+use format::page::index::{IndexFinding, IndexPage, IndexRule, Place};
 use format::record::redundant;
-use format::{PageNo, Verdict};
+use format::{Corruption, PageNo, Verdict};
 
-use super::{Before, Depth, Father, Opened, Rule, Step, Task, Tools, TreeFinding, Walk};
+use super::{Before, Depth, Father, Opened, Rule, Step, Task, Tools, TreeCounts, TreeFinding, Walk};
 
 impl Walk<'_> {
     /// A page of the tree at level `number`.
@@ -39,12 +39,16 @@ impl Walk<'_> {
         if let Some(linear) = &mut self.linear {
             linear.accessed(page_no, page.prev().map(|prev| prev.0), page.next().map(|next| next.0));
         }
-        if !self.contents(number, &page, is_sound, tools) {
+        let rows = |counts: &TreeCounts| counts.records - counts.deleted;
+        let before = rows(&self.report.counts);
+        let is_known = self.contents(number, &page, is_sound, tools);
+        if !is_sound {
+            self.report.doubtful += rows(&self.report.counts) - before;
+        }
+        if !is_known {
             return self.hole(number);
         }
-        if self.depth == Depth::Check {
-            self.neighbours(number, task, &page, tools);
-        }
+        self.neighbours(number, task, &page, tools);
         let last = page.records().filter_map(Result::ok).last();
         let last = last.filter(|last| !last.is_metadata() && !last.is_min_rec()).map(|last| last.origin());
         let next = page.next().map_or(PageNo::NONE.0, |next| next.0);
@@ -96,8 +100,11 @@ impl Walk<'_> {
     /// What lies on the page; whether it can be believed.
     pub(super) fn contents(&mut self, number: usize, page: &IndexPage<'_>, is_sound: bool, tools: &mut Tools) -> bool {
         let page_no = page.page_no().0;
-        let (mut records, mut deleted) = (0, 0);
-        if self.depth == Depth::Check {
+        // Rows of a leaf whose bytes are not what the server wrote are nobody's rows.
+        if number == 0 && !is_sound {
+            return false;
+        }
+        let counted = if self.depth == Depth::Check {
             let mut found = Vec::new();
             let place = if page_no == self.root.page_no { Place::Root } else { Place::BelowRoot };
             let counts = tools.checker.check(page, self.index, place, &mut found);
@@ -110,24 +117,29 @@ impl Walk<'_> {
                 finding.level = u16::try_from(number).ok();
                 self.report(finding);
             }
-            (records, deleted) = (u64::from(counts.records), u64::from(counts.deleted));
             self.report.counts.ordered += u64::from(counts.ordered);
             self.report.counts.unordered += u64::from(counts.unordered);
+            let counted = (u64::from(counts.records), u64::from(counts.deleted));
+            // Both ways of looking count the same on damaged pages too.
+            if found.is_empty() { Some(counted) } else { counted_in(page).ok().map(|(counted, _)| counted) }
         } else {
-            for record in page.records() {
-                match record {
-                    Ok(record) if record.is_metadata() => {}
-                    Ok(record) => {
-                        records += 1;
-                        deleted += u64::from(record.is_deleted());
+            match counted_in(page) {
+                Ok((counted, links)) => {
+                    if links != u64::from(page.record_count()) {
+                        let (found, expected) = (u64::from(page.record_count()), links);
+                        let finding = IndexFinding { rule: IndexRule::RecordCount, record: None, found, expected };
+                        self.report(TreeFinding::of_page(&finding, page_no));
                     }
-                    Err(corruption) => {
-                        self.report(TreeFinding::of_corruption(&corruption, page_no));
-                        return false;
-                    }
+                    Some(counted)
+                }
+                Err(corruption) => {
+                    self.report(TreeFinding::of_corruption(&corruption, page_no));
+                    return false;
                 }
             }
-        }
+        };
+        self.report.is_complete &= counted.is_some();
+        let (records, deleted) = counted.unwrap_or((0, 0));
         if number == 0 {
             self.report.counts.leaves += 1;
             self.report.counts.records += records;
@@ -173,4 +185,18 @@ impl Walk<'_> {
             below.queue.push_back(Step::Hole);
         }
     }
+}
+
+/// The records of a page, and those of them that are deleted; and the records in its list, metadata among them.
+fn counted_in(page: &IndexPage<'_>) -> Result<((u64, u64), u64), Corruption> {
+    let (mut records, mut deleted, mut links) = (0, 0, 0);
+    for record in page.records() {
+        let record = record?;
+        links += 1;
+        if !record.is_metadata() {
+            records += 1;
+            deleted += u64::from(record.is_deleted());
+        }
+    }
+    Ok(((records, deleted), links))
 }

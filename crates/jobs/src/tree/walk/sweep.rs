@@ -15,6 +15,7 @@ use std::cmp::Ordering;
 
 use flow::Gather;
 use format::PageNo;
+use format::page::fil::PageType;
 use format::page::index::IndexPage;
 use format::record::Record;
 use format::schema::{IndexDef, compare_keys};
@@ -58,7 +59,7 @@ impl Walk<'_> {
             return None;
         }
         let swept = self.swept(gather, tools, memory);
-        // Whoever walks next begins with nothing in flight.
+        // The next walk starts with nothing in flight.
         while gather.next().is_some() {}
         swept.then_some(self.report)
     }
@@ -176,7 +177,8 @@ impl Walk<'_> {
         if !self.contents(0, &page, true, tools) {
             return false;
         }
-        if self.depth == Depth::Count {
+        let is_count = self.depth == Depth::Count;
+        if is_count && page.page_type() == PageType::RTREE {
             return true;
         }
         let before = at.checked_sub(1).and_then(|at| stretch.tasks.get(at)).map(|task| task.page_no);
@@ -184,6 +186,9 @@ impl Walk<'_> {
         let links = (page.prev().map(|PageNo(prev)| prev), page.next().map(|PageNo(next)| next));
         if links != (before.or(stretch.before), after.map(|task| task.page_no)) {
             return false;
+        }
+        if is_count {
+            return true;
         }
         let pointers = (task.father.as_ref(), after.and_then(|task| task.father.as_ref()));
         self.index.is_none_or(|index| is_between(index, &page, pointers, tools))

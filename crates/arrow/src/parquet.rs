@@ -1,0 +1,173 @@
+//! Parquet files: a worker encodes the row groups of its ranges, columns and all; they go into the file in the order of the key.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use arrow_schema::SchemaRef;
+use jobs::rows::Row;
+use jobs::rows::export::{Change, Encoder, Format, Head, Output, Refused};
+use jobs::rows::scan::RangeSize;
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves};
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+
+use crate::batch::BatchBuilder;
+use crate::io_error;
+use crate::types::{ArrowOptions, schema};
+
+/// A row group ends with about so many bytes of leaves, or of encoded columns.
+const ROW_GROUP: u64 = 64 << 20;
+/// Memory of all workers' row groups together, bytes.
+const MEMORY_MAX: usize = 256 << 20;
+/// No row group is smaller for want of memory.
+const ROW_GROUP_MIN: usize = 4 << 20;
+/// No row group has more rows: readers hand them to threads one by one.
+const ROWS_MAX: usize = 1 << 20;
+/// Rows that are encoded at a time.
+const BATCH_ROWS: usize = 8192;
+/// Bytes of rows that are encoded at a time, where rows are long.
+const BATCH_BYTES: usize = 8 << 20;
+
+/// Rows as Parquet, compressed by zstd, with statistics of pages and row groups.
+#[derive(Debug, Clone)]
+pub struct Parquet {
+    options: ArrowOptions,
+    /// Level of zstd.
+    level: ZstdLevel,
+}
+
+impl Parquet {
+    /// With that level of compression.
+    ///
+    /// # Errors
+    /// zstd has no such level.
+    pub fn new(options: ArrowOptions, level: i32) -> Result<Self, String> {
+        let level = ZstdLevel::try_new(level).map_err(|error| error.to_string())?;
+        Ok(Self { options, level })
+    }
+
+    fn properties(&self) -> WriterProperties {
+        WriterProperties::builder()
+            .set_compression(Compression::ZSTD(self.level))
+            .set_created_by(concat!("innokit ", env!("CARGO_PKG_VERSION")).to_owned())
+            .build()
+    }
+}
+
+impl Format for Parquet {
+    type Encoder = RowGroups;
+    type Output = ParquetFile;
+
+    fn range(&self) -> RangeSize {
+        RangeSize { bytes: ROW_GROUP, for_each_worker: 1 }
+    }
+
+    fn open(&self, head: &Head<'_>, out: Box<dyn Write + Send>) -> io::Result<ParquetFile> {
+        let schema = schema(head.plan, self.options, head.states);
+        let writer = ArrowWriter::try_new(out, Arc::clone(&schema), Some(self.properties())).map_err(io_error)?;
+        let (writer, factory) = writer.into_serialized_writer().map_err(io_error)?;
+        Ok(ParquetFile { writer, factory: Arc::new(factory), schema })
+    }
+
+    fn encoder(&self, head: &Head<'_>, out: &ParquetFile) -> io::Result<RowGroups> {
+        let rows = BatchBuilder::new(head.plan, self.options, head.states);
+        if rows.schema().fields() != out.schema.fields() {
+            return Err(io::Error::other("the columns of a partition are not those of the others"));
+        }
+        let factory = Arc::clone(&out.factory);
+        let bytes_max = (MEMORY_MAX / head.workers).clamp(ROW_GROUP_MIN, ROW_GROUP as usize);
+        Ok(RowGroups { rows, factory, columns: Vec::new(), encoded: 0, bytes_max })
+    }
+}
+
+/// A worker's row group.
+pub struct RowGroups {
+    rows: BatchBuilder,
+    factory: Arc<ArrowRowGroupWriterFactory>,
+    /// Empty between row groups.
+    columns: Vec<ArrowColumnWriter>,
+    /// Rows in them.
+    encoded: usize,
+    bytes_max: usize,
+}
+
+impl RowGroups {
+    fn encode(&mut self) -> io::Result<()> {
+        if self.rows.is_empty() {
+            return Ok(());
+        }
+        if self.columns.is_empty() {
+            // The number of the row group matters to encrypted files only.
+            self.columns = self.factory.create_column_writers(0).map_err(io_error)?;
+        }
+        let batch = self.rows.take().map_err(io_error)?;
+        self.encoded += batch.num_rows();
+        let mut writers = self.columns.iter_mut();
+        for (field, array) in batch.schema_ref().fields().iter().zip(batch.columns()) {
+            for leaf in compute_leaves(field, array).map_err(io_error)? {
+                if let Some(writer) = writers.next() {
+                    writer.write(&leaf).map_err(io_error)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Encoder for RowGroups {
+    type Piece = Vec<ArrowColumnChunk>;
+
+    fn row(&mut self, row: &Row<'_>) -> Result<(), Refused> {
+        self.rows.push(row)
+    }
+
+    fn is_full(&mut self, _is_turn: &dyn Fn() -> bool) -> io::Result<bool> {
+        if self.rows.len() < BATCH_ROWS && self.rows.bytes() < BATCH_BYTES {
+            return Ok(false);
+        }
+        self.encode()?;
+        let bytes: usize = self.columns.iter().map(ArrowColumnWriter::memory_size).sum();
+        Ok(self.encoded >= ROWS_MAX || bytes >= self.bytes_max)
+    }
+
+    fn take(&mut self) -> io::Result<Vec<ArrowColumnChunk>> {
+        self.encode()?;
+        self.encoded = 0;
+        self.columns.drain(..).map(|column| column.close().map_err(io_error)).collect()
+    }
+
+    fn changes(&self) -> Vec<Change> {
+        self.rows.changes()
+    }
+}
+
+/// A Parquet file.
+pub struct ParquetFile {
+    writer: SerializedFileWriter<Box<dyn Write + Send>>,
+    factory: Arc<ArrowRowGroupWriterFactory>,
+    schema: SchemaRef,
+}
+
+impl Output for ParquetFile {
+    type Piece = Vec<ArrowColumnChunk>;
+
+    fn write(&mut self, columns: Vec<ArrowColumnChunk>) -> io::Result<()> {
+        // A range without rows has no row group.
+        if columns.is_empty() {
+            return Ok(());
+        }
+        let mut group = self.writer.next_row_group().map_err(io_error)?;
+        for column in columns {
+            column.append_to_row_group(&mut group).map_err(io_error)?;
+        }
+        group.close().map_err(io_error)?;
+        Ok(())
+    }
+
+    fn finish(&mut self) -> io::Result<u64> {
+        self.writer.finish().map_err(io_error)?;
+        Ok(self.writer.bytes_written() as u64)
+    }
+}

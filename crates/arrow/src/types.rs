@@ -1,0 +1,122 @@
+//! Which type a column becomes.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow_schema::extension::{Json, Uuid};
+use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use format::Family;
+use format::schema::TableDef;
+use format::schema::show_create::type_name;
+use format::value::Kind;
+use jobs::rows::{RowColumn, RowPlan};
+
+/// In a field's metadata: the type as `SHOW CREATE TABLE` writes it.
+const TYPE_KEY: &str = "innokit.type";
+/// The schema's: `schema.table`.
+const TABLE_KEY: &str = "innokit.table";
+/// The schema's: which server wrote the table.
+const SERVER_KEY: &str = "innokit.server";
+/// A column that says what became of a row, where rows are deleted ones.
+pub(crate) const STATE_COLUMN: &str = "innokit_state";
+/// Digits of decimal128.
+const DECIMAL128_DIGITS: u8 = 38;
+
+/// What a DECIMAL of more than 38 digits becomes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WideDecimals {
+    /// Text with all its digits. DuckDB refuses decimal256 in Arrow and Parquet, and Polars and Spark cannot read it.
+    #[default]
+    Text,
+    /// `decimal256`.
+    Decimal256,
+}
+
+/// Choices that readers differ in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ArrowOptions {
+    /// What a DECIMAL of more than 38 digits becomes.
+    pub wide_decimals: WideDecimals,
+}
+
+/// The schema of the rows of a plan. With `states` a last column says what became of each row.
+#[must_use]
+pub fn schema(plan: &RowPlan, options: ArrowOptions, states: bool) -> SchemaRef {
+    let mut fields: Vec<Field> = plan.columns.iter().map(|column| field(&plan.table, column, options)).collect();
+    if states {
+        fields.push(Field::new(STATE_COLUMN, DataType::Utf8, false));
+    }
+    let server = match plan.family() {
+        Family::MySql => "mysql",
+        Family::MariaDb => "mariadb",
+    };
+    let table = format!("{}.{}", plan.table.schema, plan.table.name);
+    let metadata = [(TABLE_KEY, table.as_str()), (SERVER_KEY, server)];
+    let metadata = metadata.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    Arc::new(Schema::new_with_metadata(fields, HashMap::from(metadata)))
+}
+
+fn field(table: &TableDef, column: &RowColumn, options: ArrowOptions) -> Field {
+    let data_type = data_type(&column.value.kind, options);
+    // A zero date is no date: it becomes NULL, whatever the column says.
+    let can_be_zero = matches!(data_type, DataType::Date32 | DataType::Timestamp(..));
+    let mut field = Field::new(&column.name, data_type, column.nullable || can_be_zero);
+    let Some(def) = table.columns.get(column.column) else { return field };
+    field.metadata_mut().insert(TYPE_KEY.to_owned(), type_name(table.family, def));
+    let is_uuid = matches!(column.value.kind, Kind::Uuid);
+    let is_json = matches!(column.value.kind, Kind::Json) || def.is_json_text();
+    // Neither can fail: the types are those that the extensions ask for.
+    let extended = match (is_uuid, is_json && field.data_type() == &DataType::Utf8) {
+        (true, _) => field.try_with_extension_type(Uuid),
+        (_, true) => field.try_with_extension_type(Json::default()),
+        _ => Ok(()),
+    };
+    debug_assert!(extended.is_ok(), "{field}");
+    field
+}
+
+fn data_type(kind: &Kind, options: ArrowOptions) -> DataType {
+    match kind {
+        Kind::Int { bytes: 1, unsigned: false } => DataType::Int8,
+        Kind::Int { bytes: 2, unsigned: false } => DataType::Int16,
+        Kind::Int { bytes: 3 | 4, unsigned: false } => DataType::Int32,
+        Kind::Int { unsigned: false, .. } => DataType::Int64,
+        Kind::Int { bytes: 1, unsigned: true } => DataType::UInt8,
+        Kind::Int { bytes: 2, unsigned: true } | Kind::Year => DataType::UInt16,
+        Kind::Int { bytes: 3 | 4, unsigned: true } => DataType::UInt32,
+        Kind::Int { unsigned: true, .. } | Kind::Bit(_) => DataType::UInt64,
+        Kind::Float { .. } => DataType::Float32,
+        Kind::Double { .. } => DataType::Float64,
+        Kind::Decimal { precision, scale } => decimal(*precision, *scale, options),
+        Kind::Date => DataType::Date32,
+        Kind::Time(_) | Kind::OldTime | Kind::HiresTime(_) => DataType::Duration(TimeUnit::Microsecond),
+        Kind::DateTime(_) | Kind::OldDateTime | Kind::HiresDateTime(_) => {
+            DataType::Timestamp(TimeUnit::Microsecond, None)
+        }
+        Kind::Timestamp(_) | Kind::OldTimestamp | Kind::HiresTimestamp(_) => {
+            DataType::Timestamp(TimeUnit::Microsecond, Some(Arc::from("UTC")))
+        }
+        Kind::Enum(_) => DataType::Dictionary(Box::new(DataType::UInt16), Box::new(DataType::Utf8)),
+        Kind::Binary { .. } | Kind::Bytes | Kind::Geometry => DataType::Binary,
+        Kind::Vector => DataType::List(vector_item()),
+        Kind::Uuid => DataType::FixedSizeBinary(16),
+        Kind::Char { .. } | Kind::Text | Kind::Set(_) | Kind::Json | Kind::Inet6 | Kind::Inet4 => DataType::Utf8,
+        // Its rows are refused, one by one: there is no value of it.
+        Kind::Unknown => DataType::Binary,
+    }
+}
+
+fn decimal(precision: u8, scale: u8, options: ArrowOptions) -> DataType {
+    // The servers' scale is 38 at most.
+    let arrow_scale = i8::try_from(scale).unwrap_or(0);
+    match options.wide_decimals {
+        _ if (1..=DECIMAL128_DIGITS).contains(&precision) => DataType::Decimal128(precision, arrow_scale),
+        WideDecimals::Decimal256 if precision > 0 => DataType::Decimal256(precision, arrow_scale),
+        _ => DataType::Utf8,
+    }
+}
+
+/// What a VECTOR is a list of.
+pub(crate) fn vector_item() -> Arc<Field> {
+    Arc::new(Field::new("item", DataType::Float32, false))
+}

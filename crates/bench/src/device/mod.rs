@@ -1,0 +1,96 @@
+//! `bench device`: `random bytes -> file -> patterns -> climb -> limits`
+//!
+//! A device has no one speed. For each order and way the search (`search.rs`) turns engine, block size, depth and threads until nothing
+//! is better by more than noise; that is the limit. Beside it stand patterns as databases and tools produce them, each with its share.
+
+mod options;
+mod report;
+mod run;
+mod typical;
+mod writes;
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::Path;
+
+use super::machine::{Machine, Storage};
+use super::pattern::Random;
+use super::scratch::{Nameless, Scratch};
+use super::target::Target;
+use super::{Step, Watch, failed};
+use jobs::Error;
+pub use options::DeviceOptions;
+use options::REPEATS;
+pub use report::{DeviceReport, Limit, Tried, Typical, Write, WriteKind};
+use run::Bench;
+use typical::TYPICAL;
+
+/// Measures the file system that holds `dir`, on a file of its own.
+///
+/// # Errors
+/// There is no room, the file cannot be made, the device fails, or the run was interrupted.
+pub fn device(dir: &Path, options: &DeviceOptions, watch: Watch<'_>) -> Result<DeviceReport, Error> {
+    validate(options)?;
+    let scratch = Scratch::new(dir, options.size + writes::space(options))?;
+    let storage = Storage::below(dir).map_err(failed(dir, "asking about the file system"))?;
+    let file = scratch.file("data")?;
+    fill(&file, options.size, watch)?;
+    let target =
+        Target::open(&file.again(), options.size, true).map_err(failed(dir, "opening the file of the bench"))?;
+    let others = (TYPICAL.len() * REPEATS) as u64 + writes::EXPECTED;
+    let mut bench = Bench::new(dir, options, &target, watch, others);
+    if bench.engines.is_empty() {
+        return Err(Error::Usage(bench.notes.join("; ")));
+    }
+    bench.limits()?;
+    if bench.is_searched() {
+        bench.typical()?;
+        bench.writes(&scratch, &storage)?;
+    }
+    Ok(DeviceReport {
+        machine: Machine::here(),
+        storage,
+        size: options.size,
+        seconds_each: options.time.as_secs_f64(),
+        cache: bench.cache,
+        limits: bench.limits,
+        patterns: bench.patterns,
+        writes: bench.writes,
+        notes: bench.notes,
+    })
+}
+
+fn validate(options: &DeviceOptions) -> Result<(), Error> {
+    let usage = |text: &str| Err(Error::Usage(text.to_owned()));
+    if options.block_size.is_some_and(|size| size == 0 || !size.is_multiple_of(4096)) {
+        return usage("the block size must be a multiple of 4K");
+    }
+    if options.size < 1 << 20 || options.block_size.is_some_and(|block| u64::from(block) > options.size) {
+        return usage("the size must be at least 1M, and at least a block");
+    }
+    if options.depth == Some(0) || options.threads == Some(0) || options.time.is_zero() {
+        return usage("depth, threads and seconds must be more than 0");
+    }
+    Ok(())
+}
+
+/// Writes random bytes, which no device can shrink or share, and syncs them.
+fn fill(file: &Nameless, size: u64, watch: Watch<'_>) -> Result<(), Error> {
+    const CHUNK: u64 = 4 << 20;
+    let mut random = Random::default();
+    let mut chunk = vec![0; CHUNK as usize];
+    let mut out: &File = &file.file;
+    for start in (0..size).step_by(CHUNK as usize) {
+        watch.go_on()?;
+        (watch.step)(&Step {
+            what: "writing the file".to_owned(),
+            done: start / CHUNK,
+            expected: size.div_ceil(CHUNK),
+        });
+        random.fill(&mut chunk);
+        let len = (size - start).min(CHUNK) as usize;
+        out.write_all(chunk.get(..len).unwrap_or(&chunk))
+            .map_err(failed(&file.path, "writing the file of the bench"))?;
+    }
+    file.file.sync_all().map_err(failed(&file.path, "syncing the file of the bench"))
+}

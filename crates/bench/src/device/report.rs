@@ -1,0 +1,119 @@
+//! The document, and its rows.
+
+use serde::Serialize;
+
+use super::super::cold::Emptied;
+use super::super::machine::{DeviceCounts, Machine, Storage};
+use super::super::pattern::{Access, Order, Pattern, Setting, Way};
+use super::super::stats::{Latency, Repeated};
+
+/// The document.
+#[derive(Clone, Debug, Serialize)]
+pub struct DeviceReport {
+    /// The machine.
+    pub machine: Machine,
+    /// Where the file was.
+    pub storage: Storage,
+    /// Bytes of the file.
+    pub size: u64,
+    /// Time of one measurement.
+    pub seconds_each: f64,
+    /// How buffered reads were made cold.
+    pub cache: Emptied,
+    /// The best of each order and way.
+    pub limits: Vec<Limit>,
+    /// Patterns of databases and tools.
+    pub patterns: Vec<Typical>,
+    /// Kinds of space, and small writes by themselves and gathered.
+    pub writes: Vec<Write>,
+    /// What was not measured, and why.
+    pub notes: Vec<String>,
+}
+
+/// The best that was found for one order and way.
+#[derive(Clone, Debug, Serialize)]
+pub struct Limit {
+    /// What was done with the blocks.
+    pub access: Access,
+    /// The order of the blocks.
+    pub order: Order,
+    /// Which way they took.
+    pub way: Way,
+    /// The setting that nothing beat.
+    pub setting: Setting,
+    /// Bytes a second with it.
+    pub bytes_per_second: Repeated,
+    /// Requests a second with it.
+    pub requests_per_second: f64,
+    /// Of its requests.
+    pub latency: Latency,
+    /// The same setting at other depths.
+    pub by_depth: Vec<Tried>,
+    /// The same setting with other block sizes.
+    pub by_block_size: Vec<Tried>,
+    /// Every measurement of the search, in order.
+    pub tried: Vec<Tried>,
+}
+
+/// One measurement.
+#[derive(Clone, Debug, Serialize)]
+pub struct Tried {
+    /// The setting.
+    #[serde(flatten)]
+    pub setting: Setting,
+    /// What came of it.
+    pub bytes_per_second: f64,
+}
+
+/// A pattern as somebody produces it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Typical {
+    /// Who.
+    pub name: &'static str,
+    /// The pattern.
+    #[serde(flatten)]
+    pub pattern: Pattern,
+    /// Bytes a second.
+    pub bytes_per_second: Repeated,
+    /// Requests a second.
+    pub requests_per_second: f64,
+    /// Of its requests.
+    pub latency: Latency,
+    /// Of the limit of the same order past the page cache, 0 to 1.
+    pub share_of_limit: Option<f64>,
+}
+
+/// What is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WriteKind {
+    /// An empty file grows.
+    Growing,
+    /// The file was allocated with `fallocate`, and never written.
+    Fallocated,
+    /// The file is written over.
+    Recycled,
+    /// An empty file grows by small writes.
+    Small,
+    /// The same bytes, gathered in memory into large writes.
+    Gathered,
+}
+
+/// A row.
+#[derive(Clone, Debug, Serialize)]
+pub struct Write {
+    /// What is compared.
+    pub kind: WriteKind,
+    /// Which way the bytes took.
+    pub way: Way,
+    /// Bytes of a write.
+    pub block_size: u32,
+    /// Writes in flight.
+    pub depth: u32,
+    /// Bytes in all.
+    pub bytes: u64,
+    /// Bytes a second, the sync included.
+    pub bytes_per_second: Repeated,
+    /// What the device did meanwhile, for everybody on the machine; null where nobody counts.
+    pub device: Option<DeviceCounts>,
+}

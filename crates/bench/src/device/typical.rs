@@ -1,0 +1,67 @@
+//! Patterns as databases and tools produce them.
+
+use super::super::pattern::{Access, Order, Pattern, Sample, Setting, Way};
+use super::super::stats::Repeated;
+use super::options::{PAGE, REPEATS};
+use super::report::{Limit, Typical};
+use super::run::Bench;
+use jobs::Error;
+
+/// Who does so: access, order, way, bytes of a request, requests in flight.
+pub(super) const TYPICAL: [(&str, Access, Order, Way, u32, u32); 8] = [
+    ("a tool that reads page by page", Access::Read, Order::Sequential, Way::Buffered, PAGE, 1),
+    ("the same past the page cache", Access::Read, Order::Sequential, Way::Direct, PAGE, 1),
+    ("innokit check, one worker", Access::Read, Order::Sequential, Way::Direct, 1 << 20, 8),
+    ("one query, page after page", Access::Read, Order::Random, Way::Direct, PAGE, 1),
+    ("eight queries", Access::Read, Order::Random, Way::Direct, PAGE, 8),
+    ("pages known beforehand", Access::Read, Order::Random, Way::Direct, PAGE, 64),
+    ("page after page is flushed", Access::Write, Order::Random, Way::Direct, PAGE, 1),
+    ("64 pages are flushed at a time", Access::Write, Order::Random, Way::Direct, PAGE, 64),
+];
+
+impl Bench<'_> {
+    /// Round by round, so that each pattern meets the same weather.
+    pub(super) fn typical(&mut self) -> Result<(), Error> {
+        let Some(&engine) = self.engines.first() else { return Ok(()) };
+        let options = self.options;
+        let pattern = |&(name, access, order, way, block_size, depth)| {
+            (name, Pattern { access, order, way, setting: Setting { engine, block_size, depth, threads: 1 } })
+        };
+        let is_wanted = |pattern: &Pattern| {
+            options.accesses.contains(&pattern.access)
+                && options.orders.contains(&pattern.order)
+                && options.ways.contains(&pattern.way)
+                && self.target.handle(pattern.way == Way::Direct).is_ok()
+                && u64::from(pattern.setting.block_size) <= options.size
+        };
+        let wanted: Vec<(&'static str, Pattern)> =
+            TYPICAL.iter().map(pattern).filter(|(_, pattern)| is_wanted(pattern)).collect();
+        let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); wanted.len()];
+        for _ in 0..REPEATS {
+            for ((_, pattern), samples) in wanted.iter().zip(&mut samples) {
+                samples.push(self.measure(pattern)?);
+            }
+        }
+        for ((name, pattern), samples) in wanted.into_iter().zip(samples) {
+            let row = self.row(name, pattern, &samples);
+            self.patterns.push(row);
+        }
+        Ok(())
+    }
+
+    fn row(&self, name: &'static str, pattern: Pattern, samples: &[Sample]) -> Typical {
+        let rates: Vec<f64> = samples.iter().map(Sample::rate).collect();
+        let rate = Repeated::of(&rates);
+        let of_kind = |limit: &&Limit| (limit.access, limit.order) == (pattern.access, pattern.order);
+        let limits = self.limits.iter().filter(of_kind).map(|limit| limit.bytes_per_second.median);
+        let limit = limits.fold(0.0, f64::max);
+        Typical {
+            name,
+            pattern,
+            requests_per_second: rate.median / f64::from(pattern.setting.block_size),
+            share_of_limit: (limit > 0.0).then(|| rate.median / limit),
+            bytes_per_second: rate,
+            latency: samples.last().map(|sample| sample.latency).unwrap_or_default(),
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! `bench log`: `callers -> LogWriter -> commits a second, and what the device did for each`
+//!
+//! Every row is a log of its own, in files without a name, made of the space that the row asks for and dropped from the page cache. It
+//! ends before its ring comes round, so that each block of the space is met for the first time. Rows come in rounds.
+
+mod drive;
+mod plan;
+mod space;
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::Watch;
+use super::cold::Emptied;
+use super::failed;
+use super::machine::{Machine, Storage};
+use super::scratch::Scratch;
+use super::stats::{Latency, Repeated, median};
+use drive::Driven;
+use jobs::Error;
+use plan::LogPlan;
+pub use plan::{Ground, LogBenchOptions, Method};
+
+/// The document.
+#[derive(Clone, Debug, Serialize)]
+pub struct LogBenchReport {
+    /// The machine.
+    pub machine: Machine,
+    /// Where the logs were.
+    pub storage: Storage,
+    /// Rounds.
+    pub rounds: usize,
+    /// Time of one measurement.
+    pub seconds_each: f64,
+    /// Bytes of a record.
+    pub record_bytes: usize,
+    /// How the space was made cold.
+    pub cache: Emptied,
+    /// One caller: each method on each ground.
+    pub one_caller: Vec<Row>,
+    /// More callers, on recycled space.
+    pub callers: Vec<Row>,
+    /// What the rows say when held against each other.
+    pub ratios: Ratios,
+    /// What was not measured, and why.
+    pub notes: Vec<String>,
+}
+
+/// One way of committing.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// How the log was written.
+    pub method: Method,
+    /// What its files were made of.
+    pub ground: Ground,
+    /// Callers at a time.
+    pub callers: usize,
+    /// Commits a second.
+    pub commits_per_second: Repeated,
+    /// Of a commit; of the last round.
+    pub latency: Latency,
+    /// Commits for each write and sync: how many shared one.
+    pub commits_per_group: f64,
+    /// What storage did for each commit.
+    pub per_commit: PerCommit,
+}
+
+/// What storage did for a commit; medians of the rounds. The device counts for everybody on the machine.
+#[derive(Clone, Debug, Serialize)]
+pub struct PerCommit {
+    /// Reads of the device; null where nobody counts.
+    pub device_reads: Option<f64>,
+    /// Writes of the device: the log's own, those of the file system's journal, and each flush that comes without bytes.
+    pub device_writes: Option<f64>,
+    /// Bytes written to the device: whole blocks of the log's file, and the journal.
+    pub device_written_bytes: Option<f64>,
+    /// Flushes of the device's cache.
+    pub device_flushes: Option<f64>,
+    /// Bytes that this process alone made the system read, in blocks of the file system; null where nobody counts.
+    pub own_reads: Option<f64>,
+}
+
+/// Rows held against each other, each ratio within one round, medians over the rounds.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Ratios {
+    /// Commits a second: zero-filled on recycled space, to 512 bytes appended to a growing file, as a log that knows nothing better
+    /// does it.
+    pub recycled_to_append: Option<f64>,
+    /// Commits a second, zero-filled: recycled space to a growing file.
+    pub recycled_to_growing: Option<f64>,
+    /// The same: recycled to fallocated space.
+    pub recycled_to_fallocated: Option<f64>,
+    /// Commits a second with 32 callers (or the most) to those with one, zero-filled.
+    pub many_callers_to_one: Option<f64>,
+    /// Time of a commit (half of the commits took no longer), naive writer to bare loop, both with one caller on recycled space.
+    pub writer_to_bare_loop: Option<f64>,
+}
+
+/// The numbers of callers are measured with these.
+const GROUP_METHODS: [Method; 3] = [Method::ZeroFill, Method::Direct, Method::Dsync];
+
+/// Measures logs in the file system that holds `dir`.
+///
+/// # Errors
+/// There is no room, files cannot be made, the device fails, or the run was interrupted.
+pub fn log(dir: &Path, options: &LogBenchOptions, watch: Watch<'_>) -> Result<LogBenchReport, Error> {
+    validate(options)?;
+    let scratch = Scratch::new(dir, options.size)?;
+    let storage = Storage::below(dir).map_err(failed(dir, "asking about the file system"))?;
+    let mut notes = Vec::new();
+    let direct = space::takes_direct(&scratch)?;
+    if let Err(why) = &direct {
+        notes.push(format!("direct I/O was not measured, the file system refuses it: {why}"));
+    }
+    let plans = plans(options, direct.is_ok());
+    let mut outcomes: Vec<Vec<Driven>> = vec![Vec::new(); plans.len()];
+    let (mut done, expected) = (0, (plans.len() * options.rounds) as u64);
+    for _ in 0..options.rounds {
+        for (plan, outcomes) in plans.iter().zip(&mut outcomes) {
+            watch.step(format!("{:?} on {:?}, callers: {}", plan.method, plan.ground, plan.callers), done, expected)?;
+            done += 1;
+            outcomes.push(drive::run(&scratch, &storage, *plan, options, watch)?);
+        }
+    }
+    let cache = outcomes.iter().flatten().map(|outcome| outcome.emptied).max().unwrap_or_default();
+    let block = f64::from(storage.file_system_block.max(1));
+    let rows = |group: bool| {
+        let of_group = plans.iter().zip(&outcomes).filter(|(plan, _)| plan.in_group() == group);
+        of_group.map(|(plan, outcomes)| plan.row(outcomes, block)).collect::<Vec<_>>()
+    };
+    Ok(LogBenchReport {
+        machine: Machine::here(),
+        rounds: options.rounds,
+        seconds_each: options.time.as_secs_f64(),
+        record_bytes: options.record,
+        cache,
+        one_caller: rows(false),
+        callers: rows(true),
+        ratios: ratios(&plans, &outcomes),
+        storage,
+        notes,
+    })
+}
+
+fn validate(options: &LogBenchOptions) -> Result<(), Error> {
+    let usage = |text: &str| Err(Error::Usage(text.to_owned()));
+    if options.size < 4 << 20 || !options.size.is_multiple_of(128 << 10) {
+        return usage("the size must be at least 4M, and a multiple of 128K");
+    }
+    if options.record == 0 || options.record > RECORD_MAX {
+        return usage("a record must have 1 to 480 bytes, so that one fits into a log block");
+    }
+    if options.rounds == 0 || options.time.is_zero() || options.callers.contains(&0) {
+        return usage("rounds, seconds and callers must be more than 0");
+    }
+    Ok(())
+}
+
+/// Fits into a log block with its length.
+const RECORD_MAX: usize = 480;
+
+fn plans(options: &LogBenchOptions, direct: bool) -> Vec<LogPlan> {
+    let methods = || Method::ALL.into_iter().filter(move |method| direct || !method.direct());
+    let one = methods().flat_map(|method| {
+        let grounds =
+            Ground::ALL.into_iter().filter(move |ground| method != Method::BareLoop || *ground == Ground::Recycled);
+        grounds.map(move |ground| LogPlan { method, ground, callers: 1 })
+    });
+    let many = methods().filter(|method| GROUP_METHODS.contains(method)).flat_map(|method| {
+        let callers = options.callers.iter().filter(|callers| **callers > 1);
+        callers.map(move |&callers| LogPlan { method, ground: Ground::Recycled, callers })
+    });
+    one.chain(many).collect()
+}
+
+impl LogPlan {
+    fn in_group(self) -> bool {
+        self.callers > 1
+    }
+
+    fn row(self, outcomes: &[Driven], block: f64) -> Row {
+        let over_rounds = |figure: &dyn Fn(&Driven) -> Option<f64>| {
+            let figures: Option<Vec<f64>> = outcomes.iter().map(figure).collect();
+            figures.map(|figures| median(&figures))
+        };
+        let rates: Vec<f64> = outcomes.iter().map(Driven::rate).collect();
+        let device = |figure: fn(&super::machine::DeviceCounts) -> u64| {
+            over_rounds(&move |outcome| {
+                outcome.device.as_ref().map(|counts| figure(counts) as f64 / outcome.commits.max(1) as f64)
+            })
+        };
+        Row {
+            method: self.method,
+            ground: self.ground,
+            callers: self.callers,
+            commits_per_second: Repeated::of(&rates),
+            latency: outcomes.last().map(|outcome| outcome.latency).unwrap_or_default(),
+            commits_per_group: over_rounds(&|outcome| Some(outcome.commits as f64 / outcome.groups.max(1) as f64))
+                .unwrap_or(0.0),
+            per_commit: PerCommit {
+                device_reads: device(|counts| counts.reads),
+                device_writes: device(|counts| counts.writes),
+                device_written_bytes: device(|counts| counts.written_bytes),
+                device_flushes: device(|counts| counts.flushes),
+                own_reads: over_rounds(&|outcome| {
+                    outcome.own_read_bytes.map(|bytes| bytes as f64 / block / outcome.commits.max(1) as f64)
+                }),
+            },
+        }
+    }
+}
+
+fn ratios(plans: &[LogPlan], outcomes: &[Vec<Driven>]) -> Ratios {
+    let of = |method: Method, ground: Ground, callers: usize| {
+        let at = plans.iter().position(|plan| *plan == LogPlan { method, ground, callers })?;
+        outcomes.get(at)
+    };
+    let pairs = |a: Option<&Vec<Driven>>, b: Option<&Vec<Driven>>, figure: fn(&Driven) -> f64| {
+        let ratios: Vec<f64> = a?.iter().zip(b?).map(|(a, b)| figure(a) / figure(b).max(1e-9)).collect();
+        Some(median(&ratios))
+    };
+    let ratio = |a, b| pairs(a, b, Driven::rate);
+    let zero_fill = |ground| of(Method::ZeroFill, ground, 1);
+    let recycled = zero_fill(Ground::Recycled);
+    let callers = plans.iter().filter(|plan| plan.method == Method::ZeroFill).map(|plan| plan.callers);
+    let many = callers.filter(|callers| *callers <= 32).max().filter(|callers| *callers > 1);
+    Ratios {
+        recycled_to_append: ratio(recycled, of(Method::Naive, Ground::Growing, 1)),
+        recycled_to_growing: ratio(recycled, zero_fill(Ground::Growing)),
+        recycled_to_fallocated: ratio(recycled, zero_fill(Ground::Fallocated)),
+        many_callers_to_one: many.and_then(|many| ratio(of(Method::ZeroFill, Ground::Recycled, many), recycled)),
+        writer_to_bare_loop: pairs(
+            of(Method::Naive, Ground::Recycled, 1),
+            of(Method::BareLoop, Ground::Recycled, 1),
+            |outcome| outcome.latency.p50_us,
+        ),
+    }
+}

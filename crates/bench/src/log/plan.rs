@@ -1,0 +1,112 @@
+//! What to measure: how a log is written, on what, by how many.
+
+use std::time::Duration;
+
+use flow::log_writer::{Fill, Space, SyncBy};
+use serde::Serialize;
+
+/// What to measure, and how long.
+#[derive(Clone, Debug)]
+pub struct LogBenchOptions {
+    /// Rounds.
+    pub rounds: usize,
+    /// Time of one measurement.
+    pub time: Duration,
+    /// Bytes of each log, over both files of its ring.
+    pub size: u64,
+    /// Bytes of a record; up to 480 fit into one log block.
+    pub record: usize,
+    /// Numbers of callers.
+    pub callers: Vec<usize>,
+}
+
+impl Default for LogBenchOptions {
+    fn default() -> Self {
+        Self {
+            rounds: 3,
+            time: Duration::from_millis(300),
+            size: 64 << 20,
+            record: 400,
+            callers: vec![1, 2, 4, 8, 16, 32, 64],
+        }
+    }
+}
+
+/// How a log is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Method {
+    /// `pwrite` of 512 bytes and `fdatasync`, without a log writer: what a commit costs at least, hidden reads included.
+    BareLoop,
+    /// Log blocks as they are.
+    Naive,
+    /// Zeros to the end of the file system's block at its first touch.
+    ZeroFill,
+    /// Always whole blocks of the file system.
+    Whole,
+    /// The same past the page cache.
+    Direct,
+    /// Zeros at the first touch, and writes that sync themselves.
+    Dsync,
+    /// Past the page cache, and writes that sync themselves.
+    DirectDsync,
+}
+
+impl Method {
+    pub(super) const ALL: [Self; 7] =
+        [Self::BareLoop, Self::Naive, Self::ZeroFill, Self::Whole, Self::Direct, Self::Dsync, Self::DirectDsync];
+
+    pub(super) const fn fill(self) -> Fill {
+        match self {
+            Self::BareLoop | Self::Naive => Fill::Nothing,
+            Self::ZeroFill | Self::Dsync => Fill::FirstTouch,
+            Self::Whole | Self::Direct | Self::DirectDsync => Fill::Whole,
+        }
+    }
+
+    pub(super) const fn direct(self) -> bool {
+        matches!(self, Self::Direct | Self::DirectDsync)
+    }
+
+    pub(super) const fn sync(self) -> SyncBy {
+        match self {
+            Self::Dsync | Self::DirectDsync => SyncBy::Dsync,
+            _ => SyncBy::Fdatasync,
+        }
+    }
+}
+
+/// What the files are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ground {
+    /// They grow.
+    Growing,
+    /// `fallocate`.
+    Fallocated,
+    /// Written with zeros before.
+    Zeroed,
+    /// An old log, written over.
+    Recycled,
+}
+
+impl Ground {
+    pub(super) const ALL: [Self; 4] = [Self::Growing, Self::Fallocated, Self::Zeroed, Self::Recycled];
+
+    pub(super) const fn space(self) -> Space {
+        match self {
+            Self::Growing => Space::Growing,
+            Self::Fallocated => Space::Allocated,
+            Self::Zeroed => Space::Zeroed,
+            Self::Recycled => Space::Recycled,
+        }
+    }
+}
+
+/// One row.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct LogPlan {
+    pub method: Method,
+    pub ground: Ground,
+    pub callers: usize,
+}

@@ -1,0 +1,406 @@
+//! One way of moving bytes, and how fast it is: `Pattern + Target -> Queue -> Sample`.
+//!
+//! Each thread has a queue and its own buffers, as each worker of a check has. Sequential threads take their blocks from one cursor,
+//! so that the device sees one stream; random blocks come in a fixed order in which each block of the file occurs once.
+
+use std::io;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use flow::queue::{Completion, Operation, Queue, Request};
+use flow::{BufferPool, Engine, FileHandle, FileId, run_workers};
+use serde::Serialize;
+
+use super::stats::Latency;
+use super::target::Target;
+
+/// What is done with the blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Access {
+    /// They are read.
+    Read,
+    /// They are written with random bytes, and one sync at the end, whose time counts, makes all of them durable.
+    Write,
+}
+
+/// The order of the blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// One after the other.
+    Sequential,
+    /// All over the file, each once before any comes again.
+    Random,
+}
+
+/// Which way the bytes take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Way {
+    /// Past the page cache.
+    Direct,
+    /// Through the page cache, from which the file was dropped before.
+    Buffered,
+}
+
+/// What carries the requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Carrier {
+    /// `io_uring`.
+    Uring,
+    /// A thread for each request.
+    Threads,
+}
+
+impl Carrier {
+    const fn engine(self) -> Engine {
+        match self {
+            Self::Uring => Engine::Uring,
+            Self::Threads => Engine::Threads,
+        }
+    }
+
+    /// Whether it works here, or why not.
+    ///
+    /// # Errors
+    /// The system's words.
+    pub fn works(self) -> Result<(), String> {
+        open(self, 1, &BufferPool::new(1, 4096).map_err(|error| error.to_string())?)
+            .map(drop)
+            .map_err(|error| error.to_string())
+    }
+}
+
+/// What can be turned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct Setting {
+    /// What carries the requests.
+    pub engine: Carrier,
+    /// Bytes of a request.
+    pub block_size: u32,
+    /// Requests in flight for each thread.
+    pub depth: u32,
+    /// Threads.
+    pub threads: u32,
+}
+
+/// One way of moving bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct Pattern {
+    /// What is done with the blocks.
+    pub access: Access,
+    /// The order of the blocks.
+    pub order: Order,
+    /// Which way they take.
+    pub way: Way,
+    /// The rest.
+    #[serde(flatten)]
+    pub setting: Setting,
+}
+
+/// How fast it was.
+#[derive(Clone, Debug, Serialize)]
+pub struct Sample {
+    /// Bytes moved.
+    pub bytes: u64,
+    /// Requests.
+    pub requests: u64,
+    /// From the first request to the last completion.
+    pub seconds: f64,
+    /// Of requests.
+    pub latency: Latency,
+}
+
+impl Sample {
+    /// Bytes a second.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
+        self.bytes as f64 / self.seconds.max(1e-9)
+    }
+
+    /// Requests a second.
+    #[must_use]
+    pub fn requests_per_second(&self) -> f64 {
+        self.requests as f64 / self.seconds.max(1e-9)
+    }
+}
+
+/// Runs a pattern for `time`, or until the file has been gone through once where the page cache would answer the second time.
+///
+/// # Errors
+/// The file system refuses the way, the engine does not work, or the device fails.
+pub fn run(pattern: &Pattern, target: &Target, time: Duration, stop: &AtomicBool) -> io::Result<Sample> {
+    let handle =
+        target.handle(pattern.way == Way::Direct).map_err(|why| io::Error::new(io::ErrorKind::Unsupported, why))?;
+    let threads = pattern.setting.threads.max(1);
+    let blocks = Blocks::of(pattern, target);
+    let ready = Barrier::new(threads as usize);
+    let outcomes = run_workers(threads as usize, |_| {
+        let lane = Lane::open(pattern.access, &pattern.setting);
+        // A thread that fails to open must not leave the others at the barrier.
+        ready.wait();
+        let start = Instant::now();
+        let mut lane = lane?;
+        lane.run(&blocks, handle, &Deadline { start, time, stop })?;
+        Ok::<_, io::Error>(LaneOutcome { start, end: Instant::now(), bytes: lane.bytes, times: lane.times })
+    });
+    let outcomes = outcomes.into_iter().collect::<io::Result<Vec<_>>>()?;
+    target.position.store(blocks.next.load(Ordering::Relaxed).saturating_mul(blocks.block_size), Ordering::Relaxed);
+    let start = outcomes.iter().map(|outcome| outcome.start).min();
+    let mut end = outcomes.iter().map(|outcome| outcome.end).max();
+    if pattern.access == Access::Write {
+        target.file().sync_data()?;
+        end = Some(Instant::now());
+    }
+    let seconds = start.zip(end).map_or(0.0, |(start, end)| (end - start).as_secs_f64());
+    let bytes = outcomes.iter().map(|outcome| outcome.bytes).sum();
+    let times: Vec<u32> = outcomes.into_iter().flat_map(|outcome| outcome.times).collect();
+    Ok(Sample { bytes, requests: times.len() as u64, seconds, latency: Latency::of(times) })
+}
+
+/// What a thread has done.
+struct LaneOutcome {
+    start: Instant,
+    end: Instant,
+    bytes: u64,
+    times: Vec<u32>,
+}
+
+/// When to submit no more.
+struct Deadline<'s> {
+    start: Instant,
+    time: Duration,
+    stop: &'s AtomicBool,
+}
+
+impl Deadline<'_> {
+    fn has_passed(&self, now: Instant) -> bool {
+        now.duration_since(self.start) >= self.time || self.stop.load(Ordering::Relaxed)
+    }
+}
+
+/// The offsets, for all threads together.
+struct Blocks {
+    order: Order,
+    block_size: u64,
+    count: u64,
+    /// The number at which to stop; a pattern that may begin again has none.
+    end: u64,
+    next: AtomicU64,
+}
+
+impl Blocks {
+    /// From where the last pattern ended, so that what a cache below the system still holds is not what comes next.
+    fn of(pattern: &Pattern, target: &Target) -> Self {
+        let block_size = u64::from(pattern.setting.block_size.max(1));
+        let count = target.len / block_size;
+        let first = (target.position.load(Ordering::Relaxed) / block_size).checked_rem(count).unwrap_or(0);
+        let end = if pattern.way == Way::Direct && !target.once { u64::MAX } else { first + count };
+        Self { order: pattern.order, block_size, count, end, next: AtomicU64::new(first) }
+    }
+
+    fn next(&self) -> Option<u64> {
+        let taken = self.next.fetch_add(1, Ordering::Relaxed);
+        let index = taken.checked_rem(self.count).filter(|_| taken < self.end)?;
+        let block = match self.order {
+            Order::Sequential => index,
+            Order::Random => scattered(index, self.count),
+        };
+        Some(block * self.block_size)
+    }
+}
+
+/// A permutation of `0..count` without a pattern that a device could follow: a Feistel network over the bits of `count`, walked until
+/// the value is below `count`.
+fn scattered(index: u64, count: u64) -> u64 {
+    let half = (u64::BITS - (count - 1).max(1).leading_zeros()).div_ceil(2).max(1);
+    let mask = (1_u64 << half) - 1;
+    let mut value = index;
+    loop {
+        let (mut left, mut right) = (value >> half, value & mask);
+        for round in 1..=4_u64 {
+            (left, right) = (right, left ^ (mixed(right ^ (round << 56)) & mask));
+        }
+        value = (left << half) | right;
+        if value < count {
+            return value;
+        }
+    }
+}
+
+/// Random bytes into every buffer, so that no device can shrink what is written.
+fn scramble(pool: &mut BufferPool) {
+    let mut buffers: Vec<_> = std::iter::from_fn(|| pool.take()).collect();
+    let mut random = Random::default();
+    buffers.iter_mut().for_each(|buffer| random.fill(buffer.bytes_mut()));
+    buffers.into_iter().for_each(|buffer| pool.give_back(buffer));
+}
+
+/// Xorshift: bytes without a pattern, at the speed of memory.
+pub struct Random(u64);
+
+impl Default for Random {
+    fn default() -> Self {
+        Self(0x2545_F491_4F6C_DD1D)
+    }
+}
+
+impl Random {
+    /// The next bytes; up to seven at the end stay as they are.
+    pub fn fill(&mut self, bytes: &mut [u8]) {
+        for word in bytes.chunks_exact_mut(8) {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            word.copy_from_slice(&self.0.to_be_bytes());
+        }
+    }
+}
+
+/// Every bit of the input in every bit of the output, as the finish of SplitMix64 has it.
+fn mixed(value: u64) -> u64 {
+    let value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    value ^ (value >> 31)
+}
+
+/// A thread's queue and what it has seen.
+struct Lane {
+    operation: Operation,
+    queue: Box<dyn Queue>,
+    pool: BufferPool,
+    depth: usize,
+    /// When each request in flight was submitted, by its token.
+    since: Vec<Instant>,
+    free: Vec<usize>,
+    bytes: u64,
+    /// Nanoseconds of each request.
+    times: Vec<u32>,
+}
+
+fn open(engine: Carrier, depth: u32, pool: &BufferPool) -> io::Result<Box<dyn Queue>> {
+    let engine = engine.engine().candidates().first();
+    engine.ok_or(io::ErrorKind::Unsupported)?.open(depth, pool.free())
+}
+
+impl Lane {
+    fn open(access: Access, setting: &Setting) -> io::Result<Self> {
+        let depth = u16::try_from(setting.depth.max(1)).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let mut pool = BufferPool::in_huge_pages(depth, setting.block_size)?;
+        let operation = match access {
+            Access::Read => Operation::Read,
+            Access::Write => {
+                scramble(&mut pool);
+                Operation::Write
+            }
+        };
+        let queue = open(setting.engine, u32::from(depth), &pool)?;
+        let depth = usize::from(depth);
+        let now = Instant::now();
+        let (since, free) = (vec![now; depth], (0..depth).collect());
+        Ok(Self { operation, queue, pool, depth, since, free, bytes: 0, times: Vec::with_capacity(1 << 16) })
+    }
+
+    fn run(&mut self, blocks: &Blocks, handle: &FileHandle, deadline: &Deadline<'_>) -> io::Result<()> {
+        let mut done = Vec::with_capacity(self.depth);
+        let mut more = true;
+        loop {
+            let now = Instant::now();
+            more = more && !deadline.has_passed(now);
+            while more && !self.free.is_empty() {
+                match blocks.next() {
+                    Some(offset) => self.submit(handle, offset, blocks.block_size as u32, now),
+                    None => more = false,
+                }
+            }
+            if self.free.len() == self.depth {
+                return Ok(());
+            }
+            self.queue.wait(&mut done)?;
+            let now = Instant::now();
+            for completion in done.drain(..) {
+                self.complete(completion, blocks.block_size as u32, now)?;
+            }
+        }
+    }
+
+    fn submit(&mut self, handle: &FileHandle, offset: u64, len: u32, now: Instant) {
+        let (Some(buffer), Some(token)) = (self.pool.take(), self.free.pop()) else { return };
+        if let Some(since) = self.since.get_mut(token) {
+            *since = now;
+        }
+        let handle = handle.clone();
+        let (token, operation, file) = (token as u64, self.operation, FileId(0));
+        self.queue.submit(Request { token, operation, file, handle, offset, start: 0, len, buffer });
+    }
+
+    fn complete(&mut self, completion: Completion, len: u32, now: Instant) -> io::Result<()> {
+        let token = usize::try_from(completion.token).unwrap_or(usize::MAX);
+        let since = self.since.get(token).copied().unwrap_or(now);
+        self.free.push(token);
+        self.pool.give_back(completion.buffer);
+        let moved = completion.result?;
+        if moved < len {
+            return Err(match self.operation {
+                Operation::Write => io::ErrorKind::WriteZero.into(),
+                _ => io::ErrorKind::UnexpectedEof.into(),
+            });
+        }
+        self.bytes += u64::from(moved);
+        self.times.push(u32::try_from(now.duration_since(since).as_nanos()).unwrap_or(u32::MAX));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_block_comes_once_in_random_order() {
+        for count in [1, 2, 3, 7, 64, 1000, 4097] {
+            let mut seen: Vec<u64> = (0..count).map(|index| scattered(index, count)).collect();
+            let neighbours = seen.windows(2).filter(|pair| pair[0] + 1 == pair[1]).count();
+            assert!(count < 64 || neighbours < seen.len() / 20, "{neighbours} of {count} follow their neighbour");
+            seen.sort_unstable();
+            assert!(seen.iter().copied().eq(0..count), "{count}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_counts_what_it_read() {
+        let dir = tempfile::tempdir_in(".").expect("temporary directory");
+        let path = dir.path().join("file");
+        std::fs::write(&path, vec![7; 1 << 20]).expect("write");
+        let target = Target::open(&path, 1 << 20, false).expect("opens");
+        let setting = Setting { engine: Carrier::Threads, block_size: 16384, depth: 3, threads: 2 };
+        for order in [Order::Sequential, Order::Random] {
+            let pattern = Pattern { access: Access::Read, order, way: Way::Buffered, setting };
+            let sample = run(&pattern, &target, Duration::from_secs(60), &AtomicBool::new(false)).expect("reads");
+            assert_eq!(
+                (sample.bytes, sample.requests),
+                (1 << 20, 64),
+                "each block once, though there was time for more"
+            );
+            assert!(sample.latency.p50_us > 0.0 && sample.latency.max_us >= sample.latency.p99_us);
+        }
+    }
+
+    #[test]
+    fn what_is_written_covers_the_file_with_random_bytes() {
+        let dir = tempfile::tempdir_in(".").expect("temporary directory");
+        let path = dir.path().join("file");
+        std::fs::write(&path, vec![0; 1 << 20]).expect("write");
+        let target = Target::open(&path, 1 << 20, true).expect("opens");
+        let setting = Setting { engine: Carrier::Threads, block_size: 65536, depth: 2, threads: 1 };
+        let pattern = Pattern { access: Access::Write, order: Order::Random, way: Way::Buffered, setting };
+        let sample = run(&pattern, &target, Duration::from_secs(60), &AtomicBool::new(false)).expect("writes");
+        assert_eq!((sample.bytes, sample.requests), (1 << 20, 16));
+        let bytes = std::fs::read(&path).expect("reads");
+        assert_eq!(bytes.len(), 1 << 20, "the file does not grow");
+        assert!(bytes.chunks(8).all(|word| word != [0; 8]), "no hole is left");
+    }
+}

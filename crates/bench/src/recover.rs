@@ -1,0 +1,272 @@
+//! `bench recover`: `a crashed datadir -> recovered in one way after the other, each with one idea more -> what each brings`
+//!
+//! On a simulated device that is slow and wide the datadir is only read, and time is counted; what the processor does takes none. On the
+//! real device a copy is recovered, cold each time.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use flow::queue::sim::SimOptions;
+use serde::Serialize;
+
+use super::cold::{self, Emptied};
+use super::machine::{Machine, Storage};
+use super::scratch::Scratch;
+use super::stats::Repeated;
+use super::{Watch, failed};
+use jobs::Error;
+use jobs::recover::{Clocked, RecoverError, RecoverOptions, Tuning, copy_datadir, on_clock, recover, walk_datadir};
+
+/// What to measure, and how often.
+#[derive(Clone, Debug)]
+pub struct RecoverBenchOptions {
+    /// Rounds on the real device.
+    pub rounds: usize,
+    /// Bytes of memory to work in.
+    pub memory: usize,
+    /// What a read or write takes on the simulated device; none for no such figures.
+    pub latency: Option<Duration>,
+    /// What a sync takes there.
+    pub sync: Duration,
+    /// A directory in which copies are recovered; none for no such figures.
+    pub on_device: Option<PathBuf>,
+}
+
+impl Default for RecoverBenchOptions {
+    fn default() -> Self {
+        let sim = SimOptions::default();
+        let (latency, sync) = (Some(sim.latency), sim.sync_latency);
+        Self { rounds: 1, memory: RecoverOptions::default().memory, latency, sync, on_device: None }
+    }
+}
+
+/// The serial way: the log in small requests, then one page after the other, each file synced again and again.
+const SERIAL: Tuning =
+    Tuning { log_block: 64 << 10, log_ahead: 1, depth: 1, stretch_max: Some(0), shadow_max: 4 << 20, overlap: false };
+
+/// Each with one idea more than the one before.
+fn steps() -> Vec<(&'static str, Tuning)> {
+    let all = Tuning::default();
+    let log = Tuning { log_block: all.log_block, log_ahead: all.log_ahead, ..SERIAL };
+    let pages = Tuning { depth: all.depth, ..log };
+    let neighbours = Tuning { stretch_max: all.stretch_max, ..pages };
+    let syncs = Tuning { shadow_max: all.shadow_max, ..neighbours };
+    vec![
+        ("serial", SERIAL),
+        ("the log asked for at once", log),
+        ("and pages", pages),
+        ("and their neighbours", neighbours),
+        ("files synced once", syncs),
+        ("writing in the background", Tuning { overlap: true, ..syncs }),
+    ]
+}
+
+/// The document.
+#[derive(Clone, Debug, Serialize)]
+pub struct RecoverBenchReport {
+    /// The machine.
+    pub machine: Machine,
+    /// Where the copies are, or else the datadir.
+    pub storage: Storage,
+    /// Bytes of memory to work in.
+    pub memory: usize,
+    /// Bytes of redo since the checkpoint.
+    pub redo: u64,
+    /// Mini-transactions of these.
+    pub mtrs: u64,
+    /// Pages that were changed.
+    pub pages_changed: u64,
+    /// Parts in which they were.
+    pub rounds_of_pages: u64,
+    /// The simulated device.
+    pub simulated: Option<SimulatedDevice>,
+    /// How the copies were made cold.
+    pub cache: Emptied,
+    /// Rounds on the real device.
+    pub rounds: usize,
+    /// The steps.
+    pub steps: Vec<StepRow>,
+}
+
+/// What the simulated device is like.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct SimulatedDevice {
+    /// What a read or write takes, microseconds.
+    pub latency_us: f64,
+    /// What a sync takes, microseconds.
+    pub sync_us: f64,
+    /// Requests that it works on at a time.
+    pub parallel: u32,
+    /// Bytes a second through its pipe.
+    pub bandwidth: u64,
+}
+
+/// One way to recover.
+#[derive(Clone, Debug, Serialize)]
+pub struct StepRow {
+    /// What it has that the one before has not.
+    pub step: &'static str,
+    /// On the simulated device.
+    pub simulated: Option<SimulatedStep>,
+    /// Seconds on the real device.
+    pub seconds: Option<Repeated>,
+    /// Of the first step in the same round, how many times as fast.
+    pub times_serial: Option<Repeated>,
+}
+
+/// The same on the simulated device.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct SimulatedStep {
+    /// On the device's clock.
+    pub seconds: f64,
+    /// Of these, to read the log.
+    pub log_seconds: f64,
+    /// Reads, of the log and of pages.
+    pub reads: u64,
+    /// Writes, of pages and of the shadow.
+    pub writes: u64,
+    /// Syncs.
+    pub syncs: u64,
+    /// The most requests in flight.
+    pub in_flight_max: u64,
+    /// Time of the first step, over this one's.
+    pub times_serial: f64,
+}
+
+/// Recovers a crashed datadir in one way after the other. It is only read.
+///
+/// # Errors
+/// It cannot be recovered, there is nothing to recover, or the run was interrupted.
+pub fn bench_recover(
+    datadir: &Path,
+    options: &RecoverBenchOptions,
+    watch: Watch<'_>,
+) -> Result<RecoverBenchReport, RecoverError> {
+    let dry = RecoverOptions { dry_run: true, memory: options.memory, ..RecoverOptions::default() };
+    watch.step("what there is to recover", 0, 0)?;
+    let whole = recover(datadir, &dry)?;
+    if whole.was_clean {
+        return Err(Error::Usage(format!("{}: there is nothing to recover", datadir.display())).into());
+    }
+    let place = options.on_device.as_deref().unwrap_or(datadir);
+    let sim =
+        options.latency.map(|latency| SimOptions { latency, sync_latency: options.sync, ..SimOptions::default() });
+    let steps = steps();
+    let on_device = if options.on_device.is_some() { options.rounds } else { 0 };
+    let expected = (steps.len() * (on_device + usize::from(sim.is_some()))) as u64;
+    let mut bench = Bench { datadir, options, watch, cache: Emptied::default(), done: 0, expected };
+    let clocked = sim.as_ref().map(|sim| bench.clock(&steps, sim)).transpose()?.unwrap_or_default();
+    let seconds = bench.measure(&steps)?;
+    Ok(RecoverBenchReport {
+        machine: Machine::here(),
+        storage: Storage::below(place).map_err(failed(place, "asking about the file system"))?,
+        memory: options.memory,
+        redo: whole.end_lsn - whole.checkpoint_lsn,
+        mtrs: whole.mtrs,
+        pages_changed: whole.pages_changed,
+        rounds_of_pages: whole.rounds,
+        simulated: sim.map(|sim| SimulatedDevice {
+            latency_us: sim.latency.as_secs_f64() * 1e6,
+            sync_us: sim.sync_latency.as_secs_f64() * 1e6,
+            parallel: sim.parallel,
+            bandwidth: sim.bandwidth,
+        }),
+        cache: bench.cache,
+        rounds: on_device,
+        steps: rows(&steps, &clocked, &seconds),
+    })
+}
+
+struct Bench<'b> {
+    datadir: &'b Path,
+    options: &'b RecoverBenchOptions,
+    watch: Watch<'b>,
+    cache: Emptied,
+    done: u64,
+    expected: u64,
+}
+
+impl Bench<'_> {
+    fn step(&mut self, what: String) -> Result<(), Error> {
+        self.watch.step(what, self.done, self.expected)?;
+        self.done += 1;
+        Ok(())
+    }
+
+    fn clock(&mut self, steps: &[(&str, Tuning)], sim: &SimOptions) -> Result<Vec<Clocked>, RecoverError> {
+        let mut all = Vec::new();
+        for (name, tuning) in steps {
+            self.step(format!("simulated: {name}"))?;
+            all.push(on_clock(self.datadir, self.options.memory, tuning, sim)?);
+        }
+        Ok(all)
+    }
+
+    /// Seconds by step and round.
+    fn measure(&mut self, steps: &[(&str, Tuning)]) -> Result<Vec<Vec<f64>>, RecoverError> {
+        let Some(parent) = &self.options.on_device else { return Ok(Vec::new()) };
+        let len = files_below(self.datadir)?.iter().map(|(_, len)| len).sum();
+        let scratch = Scratch::new(parent, len)?;
+        let mut all = vec![Vec::new(); steps.len()];
+        for round in 0..self.options.rounds {
+            for ((name, tuning), seconds) in steps.iter().zip(&mut all) {
+                self.step(format!("round {}: {name}", round + 1))?;
+                seconds.push(self.recover(&scratch.path().join("copy"), *tuning)?.as_secs_f64());
+            }
+        }
+        Ok(all)
+    }
+
+    fn recover(&mut self, copy: &Path, tuning: Tuning) -> Result<Duration, RecoverError> {
+        copy_datadir(self.datadir, copy, &[])?;
+        for (path, len) in files_below(copy)? {
+            let emptied = File::open(&path).and_then(|file| cold::empty(&file, len));
+            self.cache = self.cache.max(emptied.map_err(failed(&path, "dropping it from the page cache"))?);
+        }
+        let options = RecoverOptions { memory: self.options.memory, tuning, ..RecoverOptions::default() };
+        let started = Instant::now();
+        recover(copy, &options)?;
+        let time = started.elapsed();
+        fs::remove_dir_all(copy).map_err(failed(copy, "removing the copy"))?;
+        Ok(time)
+    }
+}
+
+fn files_below(dir: &Path) -> Result<Vec<(PathBuf, u64)>, RecoverError> {
+    let mut files = Vec::new();
+    walk_datadir(dir, &mut |name, metadata| {
+        files.extend(metadata.is_file().then(|| (dir.join(name), metadata.len())));
+        Ok(())
+    })?;
+    Ok(files)
+}
+
+fn rows(steps: &[(&'static str, Tuning)], clocked: &[Clocked], seconds: &[Vec<f64>]) -> Vec<StepRow> {
+    let time = |clocked: &Clocked| (clocked.log + clocked.pages).as_secs_f64().max(1e-9);
+    let serial = clocked.first().map_or(0.0, time);
+    let row = |(number, (step, _)): (usize, &(&'static str, Tuning))| {
+        let simulated = clocked.get(number).map(|clocked| SimulatedStep {
+            seconds: time(clocked),
+            log_seconds: clocked.log.as_secs_f64(),
+            reads: clocked.log_counts.reads + clocked.page_counts.reads,
+            writes: clocked.page_counts.writes,
+            syncs: clocked.page_counts.syncs,
+            in_flight_max: clocked.log_counts.in_flight_max.max(clocked.page_counts.in_flight_max),
+            times_serial: serial / time(clocked),
+        });
+        let measured = seconds.get(number).filter(|seconds| !seconds.is_empty());
+        StepRow {
+            step,
+            simulated,
+            seconds: measured.map(|seconds| Repeated::of(seconds)),
+            times_serial: measured.map(|of_step| {
+                let serial = seconds.first().map(Vec::as_slice).unwrap_or_default();
+                let times: Vec<f64> =
+                    serial.iter().zip(of_step).map(|(serial, step)| serial / step.max(1e-9)).collect();
+                Repeated::of(&times)
+            }),
+        }
+    };
+    steps.iter().enumerate().map(row).collect()
+}

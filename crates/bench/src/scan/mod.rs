@@ -1,0 +1,376 @@
+//! `bench scan`: `one tablespace -> its trees -> read with each kind of read-ahead, each way, cold each time -> requests, bytes, rates`
+//!
+//! A scan counts the records of every leaf. Rows come in rounds; a share compares two figures of the same round. What a device of
+//! another kind would have made of the same requests is counted on a simulated clock.
+
+mod pass;
+#[cfg(test)]
+mod tests;
+
+use std::fs::File;
+use std::path::Path;
+use std::time::Duration;
+
+use flow::queue::sim::SimOptions;
+use serde::Serialize;
+
+use super::cold::Emptied;
+use super::machine::{Machine, Storage};
+use super::pattern::Way;
+use super::stats::Repeated;
+use super::target::Target;
+use super::{Watch, failed};
+use format::schema::IndexKind;
+use jobs::Error;
+use jobs::table::one::{NamedTree, One};
+use jobs::tree::Walk;
+use pass::{Bytes, Pass, ScanPlace};
+
+pub use pass::Sample;
+
+/// What to compare, and how often.
+#[derive(Clone, Debug)]
+pub struct ScanBenchOptions {
+    /// Rounds.
+    pub rounds: usize,
+    /// Only the index of this name; else the clustered index and the largest secondary one.
+    pub index: Option<String>,
+    /// What a request takes on the simulated device; none for no such rows.
+    pub latency: Option<Duration>,
+}
+
+impl Default for ScanBenchOptions {
+    fn default() -> Self {
+        Self { rounds: 3, index: None, latency: Some(SimOptions::default().latency) }
+    }
+}
+
+/// How far ahead of need pages are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Policy {
+    /// A page at a time, in the order of the key.
+    None,
+    /// The same, but the next 64 pages at once where the last 64 were read in order, as the servers do.
+    Linear,
+    /// In the order of the key, what the parents name read well before it is needed.
+    Logical,
+    /// What the parents name in the order of the file, for who does not mind the order.
+    FileOrder,
+}
+
+/// All of them.
+const POLICIES: [Policy; 4] = [Policy::None, Policy::Linear, Policy::Logical, Policy::FileOrder];
+
+impl Policy {
+    /// For people.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Linear => "linear",
+            Self::Logical => "logical",
+            Self::FileOrder => "logical, file order",
+        }
+    }
+}
+
+/// The document.
+#[derive(Clone, Debug, Serialize)]
+pub struct ScanBenchReport {
+    /// The machine.
+    pub machine: Machine,
+    /// Where the file is.
+    pub storage: Storage,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Rounds.
+    pub rounds: usize,
+    /// How the file was made cold.
+    pub cache: Emptied,
+    /// Requests that can be in flight.
+    pub depth: u32,
+    /// Bytes of the largest request.
+    pub block_size: u32,
+    /// The indexes.
+    pub indexes: Vec<IndexRows>,
+    /// What was not measured, and why.
+    pub notes: Vec<String>,
+}
+
+/// One index.
+#[derive(Clone, Debug, Serialize)]
+pub struct IndexRows {
+    /// `schema.table`, where a definition was found.
+    pub table: Option<String>,
+    /// Its name, where a definition was found.
+    pub name: Option<String>,
+    /// Whether it is the clustered one.
+    pub clustered: bool,
+    /// Its number.
+    pub id: u64,
+    /// Levels.
+    pub levels: u32,
+    /// Pages.
+    pub pages: u64,
+    /// Of these, leaves.
+    pub leaves: u64,
+    /// Records of the leaves.
+    pub records: u64,
+    /// On the device, cold.
+    pub rows: Vec<Row>,
+    /// On the simulated device, direct.
+    pub simulated: Option<Simulated>,
+}
+
+/// One way of reading the index.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// Past the page cache, or through it.
+    pub way: Way,
+    /// How far ahead.
+    pub policy: Policy,
+    /// Read requests.
+    pub requests: u64,
+    /// Bytes read.
+    pub bytes: u64,
+    /// Requests in flight as each one was submitted, itself included, on average; 0 where all came from the page cache.
+    pub in_flight_mean: f64,
+    /// The most requests in flight.
+    pub in_flight_max: u64,
+    /// Time of a scan.
+    pub seconds: Repeated,
+    /// Bytes of the index's pages a second.
+    pub bytes_per_second: Repeated,
+    /// Of the best row in the same round, 0 to 1.
+    pub share_of_best: Repeated,
+    /// The last round, over its time.
+    pub over_time: Vec<Sample>,
+}
+
+/// The index on a device that is slow and wide.
+#[derive(Clone, Debug, Serialize)]
+pub struct Simulated {
+    /// What a request takes, microseconds.
+    pub latency_us: f64,
+    /// Requests that the device works on at a time.
+    pub parallel: u32,
+    /// Bytes a second through its pipe.
+    pub bandwidth: u64,
+    /// One for each policy.
+    pub rows: Vec<SimulatedRow>,
+}
+
+/// One policy on that device.
+#[derive(Clone, Debug, Serialize)]
+pub struct SimulatedRow {
+    /// How far ahead.
+    pub policy: Policy,
+    /// Read requests.
+    pub requests: u64,
+    /// The most in flight.
+    pub in_flight_max: u64,
+    /// Time on the device's clock; what the processor does takes none.
+    pub seconds: f64,
+    /// Time of the first row, over this one's.
+    pub times_none: f64,
+}
+
+/// Compares kinds of read-ahead on the indexes of one file.
+///
+/// # Errors
+/// The file cannot be read, is no tablespace or is damaged, has no such index, or the run was interrupted.
+pub fn scan(path: &Path, options: &ScanBenchOptions, watch: Watch<'_>) -> Result<ScanBenchReport, Error> {
+    if options.rounds == 0 {
+        return Err(Error::Usage("a round is needed".to_owned()));
+    }
+    let one = One::open(path)?;
+    let storage = Storage::below(path).map_err(failed(path, "asking about the file system"))?;
+    let target = Target::open(path, one.len, false).map_err(failed(path, "opening"))?;
+    let mut bench = Bench { path, options, one: &one, target, watch, cache: Emptied::default(), done: 0, expected: 0 };
+    let mut notes = Vec::new();
+    let trees = bench.trees(&mut notes)?;
+    let ways = bench.ways(&mut notes);
+    let simulated = if options.latency.is_some() { POLICIES.len() } else { 0 };
+    bench.expected = (trees.len() * (ways.len() * POLICIES.len() * options.rounds + simulated)) as u64;
+    let mut indexes = Vec::new();
+    for tree in trees {
+        indexes.push(bench.index(tree, &ways, &mut notes)?);
+    }
+    Ok(ScanBenchReport {
+        machine: Machine::here(),
+        storage,
+        bytes: one.len,
+        rounds: options.rounds,
+        cache: bench.cache,
+        depth: pass::DEPTH,
+        block_size: pass::BLOCK,
+        indexes,
+        notes,
+    })
+}
+
+struct Bench<'b> {
+    path: &'b Path,
+    options: &'b ScanBenchOptions,
+    one: &'b One,
+    target: Target,
+    watch: Watch<'b>,
+    cache: Emptied,
+    done: u64,
+    expected: u64,
+}
+
+impl<'b> Bench<'b> {
+    fn usage(&self, what: &str) -> Error {
+        Error::Usage(format!("{}: {what}", self.path.display()))
+    }
+
+    /// The trees to read: the one asked for, or the clustered and the largest other one.
+    fn trees(&self, notes: &mut Vec<String>) -> Result<Vec<&'b NamedTree>, Error> {
+        let kind = |tree: &NamedTree| {
+            let table = tree.named.as_ref().filter(|named| named.table.is_some())?;
+            table.index.as_ref().map(|index| index.kind)
+        };
+        let name = |tree: &NamedTree| tree.named.as_ref().and_then(|named| named.name.clone());
+        let can_walk = |tree: &&NamedTree| {
+            let index = tree.named.as_ref().and_then(|named| named.index.as_ref());
+            Walk::can_descend(&tree.root, index, &self.one.space)
+        };
+        let trees = || self.one.trees.iter().filter(can_walk);
+        if let Some(wanted) = &self.options.index {
+            let found = trees().find(|tree| name(tree).as_ref() == Some(wanted));
+            let names: Vec<String> = trees().filter_map(name).collect();
+            let why = format!("has no index {wanted} that can be read; there are: {}", names.join(", "));
+            return found.map(|tree| vec![tree]).ok_or_else(|| self.usage(&why));
+        }
+        let largest =
+            |wanted: IndexKind| trees().filter(|tree| kind(tree) == Some(wanted)).max_by_key(|tree| tree.root.pages);
+        let found: Vec<&NamedTree> =
+            [IndexKind::Clustered, IndexKind::Secondary].into_iter().filter_map(largest).collect();
+        if found.is_empty() {
+            let why = "no definition of its table was found, without which its trees cannot be read in order";
+            return Err(self.usage(why));
+        }
+        if found.len() == 1 {
+            notes.push("there is no secondary index to read".to_owned());
+        }
+        Ok(found)
+    }
+
+    fn ways(&self, notes: &mut Vec<String>) -> Vec<Way> {
+        match self.target.handle(true) {
+            Ok(_) => vec![Way::Direct, Way::Buffered],
+            Err(why) => {
+                notes.push(format!("direct I/O was not measured, the file system refuses it: {why}"));
+                vec![Way::Buffered]
+            }
+        }
+    }
+
+    fn index(&mut self, tree: &'b NamedTree, ways: &[Way], notes: &mut Vec<String>) -> Result<IndexRows, Error> {
+        let index = tree.named.as_ref().and_then(|named| named.index.as_ref());
+        let place = ScanPlace {
+            space: &self.one.space,
+            map: &self.one.map,
+            root: &tree.root,
+            index,
+            memory: pass::SWEEP_MEMORY,
+        };
+        let title = index.map_or_else(|| tree.root.index_id.to_string(), |index| index.name.clone());
+        let plans: Vec<(Way, Policy)> =
+            ways.iter().flat_map(|way| POLICIES.iter().map(move |policy| (*way, *policy))).collect();
+        let mut passes: Vec<Vec<Pass>> = plans.iter().map(|_| Vec::new()).collect();
+        for _ in 0..self.options.rounds {
+            for (&(way, policy), passes) in plans.iter().zip(&mut passes) {
+                self.step(format!("{title}: {}, {}", way_words(way), policy.words()))?;
+                let emptied = self.target.empty().map_err(failed(self.path, "dropping it from the page cache"))?;
+                self.cache = self.cache.max(emptied);
+                passes.extend(place.read(Bytes::Device(way, &self.one.set), policy)?);
+            }
+        }
+        let first = passes.iter().flatten().next().ok_or_else(|| self.usage("nothing was read"))?.counts;
+        if passes.iter().flatten().any(|pass| pass.counts != first) {
+            return Err(self.usage("changes while it is measured"));
+        }
+        if passes.iter().any(Vec::is_empty) {
+            notes.push(format!(
+                "index {title}: not read in the order of the file: it is one page, or its order is unknown"
+            ));
+        }
+        let simulated = self.simulated(&title, &place)?;
+        Ok(IndexRows {
+            table: tree.named.as_ref().and_then(|named| named.table.clone()),
+            name: tree.named.as_ref().and_then(|named| named.name.clone()),
+            clustered: index.is_some_and(format::schema::IndexDef::is_clustered),
+            id: tree.root.index_id,
+            levels: u32::from(tree.root.level) + 1,
+            pages: first.pages,
+            leaves: first.leaves,
+            records: first.records,
+            rows: rows(&plans, &passes, first.pages * u64::from(self.one.space.format.physical().get())),
+            simulated,
+        })
+    }
+
+    fn step(&mut self, what: String) -> Result<(), Error> {
+        self.watch.step(what, self.done, self.expected)?;
+        self.done += 1;
+        Ok(())
+    }
+
+    fn simulated(&mut self, title: &str, place: &ScanPlace<'_>) -> Result<Option<Simulated>, Error> {
+        let Some(latency) = self.options.latency else { return Ok(None) };
+        let options = SimOptions { latency, ..SimOptions::default() };
+        let mut rows: Vec<SimulatedRow> = Vec::new();
+        for policy in POLICIES {
+            self.step(format!("{title}: simulated, {}", policy.words()))?;
+            let file = File::open(self.path).map_err(failed(self.path, "opening"))?;
+            let Some(pass) = place.read(Bytes::Simulated(&options, file, self.one.len), policy)? else { continue };
+            let seconds = pass.time.as_secs_f64();
+            let none = rows.first().map_or(seconds, |none| none.seconds);
+            rows.push(SimulatedRow {
+                policy,
+                requests: pass.effort.requests,
+                in_flight_max: pass.effort.in_flight_max,
+                seconds,
+                times_none: none / seconds.max(1e-9),
+            });
+        }
+        let latency_us = latency.as_secs_f64() * 1e6;
+        Ok(Some(Simulated { latency_us, parallel: options.parallel, bandwidth: options.bandwidth, rows }))
+    }
+}
+
+/// For people.
+#[must_use]
+pub const fn way_words(way: Way) -> &'static str {
+    match way {
+        Way::Direct => "direct",
+        Way::Buffered => "buffered",
+    }
+}
+
+fn rows(plans: &[(Way, Policy)], passes: &[Vec<Pass>], bytes: u64) -> Vec<Row> {
+    let rate = |pass: &Pass| bytes as f64 / pass.time.as_secs_f64().max(1e-9);
+    let best = |round: usize| passes.iter().filter_map(|passes| passes.get(round)).map(rate).fold(1.0, f64::max);
+    let row = |((way, policy), passes): (&(Way, Policy), &Vec<Pass>)| {
+        let last = passes.last()?;
+        let rates: Vec<f64> = passes.iter().map(rate).collect();
+        let shares: Vec<f64> = rates.iter().enumerate().map(|(round, rate)| rate / best(round)).collect();
+        let seconds: Vec<f64> = passes.iter().map(|pass| pass.time.as_secs_f64()).collect();
+        Some(Row {
+            way: *way,
+            policy: *policy,
+            requests: last.effort.requests,
+            bytes: last.effort.bytes_read,
+            in_flight_mean: last.effort.in_flight_mean(),
+            in_flight_max: last.effort.in_flight_max,
+            seconds: Repeated::of(&seconds),
+            bytes_per_second: Repeated::of(&rates),
+            share_of_best: Repeated::of(&shares),
+            over_time: last.over_time.clone(),
+        })
+    };
+    plans.iter().zip(passes).filter_map(row).collect()
+}

@@ -1,0 +1,187 @@
+//! One scan of one tree, watched while it runs.
+
+use std::fs::File;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use flow::queue::OpenQueue;
+use flow::queue::sim::{SimOptions, SimTime};
+use flow::{Counters, Counts, FileSet, Gather, GatherPlan, IoMode, ReadAhead, ReadOptions};
+use format::schema::IndexDef;
+use serde::Serialize;
+
+use super::super::pattern::Way;
+use super::Policy;
+use jobs::Error;
+use jobs::tree::linear::LINEAR;
+use jobs::tree::walk::{Depth, Tools};
+use jobs::tree::{Root, Space, SpaceMap, TreeCounts, Walk};
+
+/// Requests in flight, as `table check` has them.
+pub(super) const DEPTH: u32 = 32;
+/// Bytes of a request, as `table check` has them.
+pub(super) const BLOCK: u32 = 256 << 10;
+/// [`ScanPlace::memory`], as `table check` has it with two workers.
+pub(super) const SWEEP_MEMORY: u64 = 32 << 20;
+/// From one look at the counters to the next.
+const PACE: Duration = Duration::from_millis(2);
+/// Points of a line over the time of a scan.
+const POINTS: u32 = 40;
+
+/// A part of the time of a scan.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Sample {
+    /// Its end, seconds from the start of the scan.
+    pub seconds: f64,
+    /// Bytes a second in it.
+    pub bytes_per_second: f64,
+    /// Requests a second in it.
+    pub requests_per_second: f64,
+}
+
+/// A tree and where it is.
+pub(super) struct ScanPlace<'p> {
+    pub space: &'p Space,
+    pub map: &'p SpaceMap,
+    pub root: &'p Root,
+    pub index: Option<&'p IndexDef>,
+    /// For what is known of leaves before they are read, bytes.
+    pub memory: u64,
+}
+
+/// Where the bytes come from.
+pub(super) enum Bytes<'b> {
+    Device(Way, &'b FileSet),
+    /// From the file, with its length in bytes, while the simulated device's clock runs.
+    Simulated(&'b SimOptions, File, u64),
+}
+
+/// What came of a scan.
+pub(super) struct Pass {
+    pub time: Duration,
+    pub effort: Counts,
+    pub counts: TreeCounts,
+    pub over_time: Vec<Sample>,
+}
+
+impl ScanPlace<'_> {
+    /// Scans the tree; `None` where the policy does not apply to it.
+    pub(super) fn read(&self, bytes: Bytes<'_>, policy: Policy) -> Result<Option<Pass>, Error> {
+        let options = ReadOptions { io: IoMode::Direct, depth: DEPTH, block_size: BLOCK, ..ReadOptions::default() };
+        match bytes {
+            Bytes::Device(way, set) => {
+                let io = if way == Way::Direct { IoMode::Direct } else { IoMode::Buffered };
+                let options = ReadOptions { io, ..options };
+                self.watched(set, &options, options.engine.candidates(), policy)
+            }
+            Bytes::Simulated(device, file, len) => {
+                let clock = SimTime::new(device, [(file, len)]);
+                let engines: [&dyn OpenQueue; 1] = [&clock];
+                let pass = self.watched(&clock.file_set(), &options, &engines, policy)?;
+                Ok(pass.map(|pass| Pass { time: clock.elapsed(), ..pass }))
+            }
+        }
+    }
+
+    /// Scans while another thread looks at the counters.
+    fn watched(
+        &self,
+        set: &FileSet,
+        options: &ReadOptions,
+        engines: &[&dyn OpenQueue],
+        policy: Policy,
+    ) -> Result<Option<Pass>, Error> {
+        let (counters, done) = (Counters::new(1), AtomicBool::new(false));
+        let start = Instant::now();
+        let (counts, time, mut looks) = std::thread::scope(|scope| {
+            let looking = scope.spawn(|| {
+                let mut looks = Vec::new();
+                while !done.load(Ordering::Relaxed) {
+                    std::thread::sleep(PACE);
+                    looks.push((start.elapsed(), counters.total()));
+                }
+                looks
+            });
+            let counts = self.walk(set, options, engines, policy, &counters);
+            let time = start.elapsed();
+            done.store(true, Ordering::Relaxed);
+            (counts, time, looking.join().unwrap_or_default())
+        });
+        let effort = counters.total();
+        looks.retain(|(at, _)| *at < time);
+        looks.push((time, effort));
+        Ok(counts?.map(|counts| Pass { time, effort, counts, over_time: thinned(&looks) }))
+    }
+
+    pub(super) fn walk(
+        &self,
+        set: &FileSet,
+        options: &ReadOptions,
+        engines: &[&dyn OpenQueue],
+        policy: Policy,
+        counters: &Counters,
+    ) -> Result<Option<TreeCounts>, Error> {
+        let ahead = match policy {
+            Policy::None => ReadAhead::None,
+            Policy::Linear => LINEAR,
+            Policy::Logical | Policy::FileOrder => ReadAhead::LOGICAL,
+        };
+        let plan = GatherPlan::new(options.block_size);
+        let gather = Gather::with_engines(set, &plan, options, ahead, counters.worker(0), engines);
+        let mut gather = gather.map_err(|error| Error::Usage(error.to_string()))?;
+        let mut tools = Tools::default();
+        let walk = Walk::new((self.space, self.map), self.root, self.index, Depth::Count, 1);
+        let report = if policy == Policy::FileOrder {
+            let Some(report) = walk.sweep(&mut gather, &mut tools, self.memory) else { return Ok(None) };
+            report
+        } else {
+            walk.run(&mut gather, &mut tools)
+        };
+        match report.findings.first() {
+            Some(finding) => Err(Error::Usage(format!("the index is damaged: {}", finding.message))),
+            None if !report.is_complete => Err(Error::Usage("not every page of the index could be read".to_owned())),
+            None => Ok(Some(report.counts)),
+        }
+    }
+}
+
+/// Rates between looks that are about a share of the time apart each.
+fn thinned(looks: &[(Duration, Counts)]) -> Vec<Sample> {
+    let total = looks.last().map_or(Duration::ZERO, |(at, _)| *at);
+    let least = (total / POINTS).max(Duration::from_nanos(1));
+    let (mut before, mut samples) = ((Duration::ZERO, Counts::default()), Vec::new());
+    for (at, counts) in looks {
+        let seconds = (*at - before.0).as_secs_f64();
+        // The end is a point, however near the one before it.
+        if *at < before.0 + least && *at < total {
+            continue;
+        }
+        samples.push(Sample {
+            seconds: at.as_secs_f64(),
+            bytes_per_second: (counts.bytes_read - before.1.bytes_read) as f64 / seconds.max(1e-9),
+            requests_per_second: (counts.requests - before.1.requests) as f64 / seconds.max(1e-9),
+        });
+        before = (*at, *counts);
+    }
+    samples
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_few_points_and_ends_with_the_scan() {
+        let look = |ms: u64| {
+            let counts = Counts { bytes_read: ms * 1000, requests: ms, ..Counts::default() };
+            (Duration::from_millis(ms), counts)
+        };
+        let looks: Vec<_> = (1..=1000).map(look).collect();
+        let samples = thinned(&looks);
+        assert_eq!(samples.len(), 40);
+        assert!(samples.iter().all(|sample| (sample.bytes_per_second - 1e6).abs() < 1.0), "{samples:?}");
+        assert!(samples.last().is_some_and(|last| (last.seconds - 1.0).abs() < 1e-9));
+        let bytes: f64 = thinned(&[look(3)]).iter().map(|sample| sample.seconds * sample.bytes_per_second).sum();
+        assert!((bytes - 3000.0).abs() < 1e-6, "one look is one point");
+    }
+}

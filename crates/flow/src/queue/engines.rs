@@ -1,0 +1,29 @@
+//! Which engines there are on this system, and which is tried first.
+
+use super::OpenQueue;
+use super::threads::Threads;
+#[cfg(target_os = "linux")]
+use super::uring::Uring;
+use crate::Engine;
+
+#[cfg(target_os = "linux")]
+const AUTO: &[&dyn OpenQueue] = &[&Uring, &Threads];
+#[cfg(target_os = "linux")]
+const URING: &[&dyn OpenQueue] = &[&Uring];
+#[cfg(not(target_os = "linux"))]
+const AUTO: &[&dyn OpenQueue] = &[&Threads];
+#[cfg(not(target_os = "linux"))]
+const URING: &[&dyn OpenQueue] = &[];
+const THREADS: &[&dyn OpenQueue] = &[&Threads];
+
+impl Engine {
+    /// The engines to try, in this order.
+    #[must_use]
+    pub fn candidates(self) -> &'static [&'static dyn OpenQueue] {
+        match self {
+            Self::Auto => AUTO,
+            Self::Uring => URING,
+            Self::Threads => THREADS,
+        }
+    }
+}

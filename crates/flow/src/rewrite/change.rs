@@ -1,0 +1,39 @@
+//! What callers do to stretches of a file.
+
+use super::changes::Changes;
+use crate::FileId;
+
+/// A stretch of a file, in which some blocks are to be changed. No two stretches of a run overlap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stretch {
+    /// The file.
+    pub file: FileId,
+    /// Where it begins, bytes.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub len: u32,
+    /// Whether what is there is wanted; otherwise it comes as zeros.
+    pub is_read: bool,
+    /// The caller's name for it.
+    pub tag: usize,
+}
+
+/// What is done to stretches, by any thread, in any order.
+pub trait Change: Sync {
+    /// What a thread keeps from one stretch to the next.
+    type Scratch: Default;
+    /// Why it cannot be done.
+    type Error: Send;
+
+    /// Changes the bytes of a stretch, and says which.
+    ///
+    /// # Errors
+    /// The run ends with this error. What was changed before may have been written.
+    fn change(
+        &self,
+        stretch: &Stretch,
+        bytes: &mut [u8],
+        changes: &mut Changes,
+        scratch: &mut Self::Scratch,
+    ) -> Result<(), Self::Error>;
+}

@@ -1,0 +1,39 @@
+//! Why a run ended early.
+
+use std::io;
+use std::sync::Arc;
+
+/// Why blocks were not written. What was synced before is safe; the shadow is left for the next run.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum RewriteError {
+    /// A request failed.
+    #[error("{name}: {action}: {source}")]
+    Io {
+        /// The file's name.
+        name: String,
+        /// What was being done.
+        action: &'static str,
+        /// What the system said.
+        source: Arc<io::Error>,
+    },
+    /// An earlier request failed, so that nobody knows what the files hold.
+    #[error("nothing more is written, since an earlier write failed")]
+    Latched,
+    /// The system does not give the memory, or none of the engines works.
+    #[error("blocks cannot be rewritten: {0}")]
+    Setup(Arc<io::Error>),
+    /// A stretch is of a file that was not added, too long, or its change ended in a panic.
+    #[error("blocks cannot be rewritten: a fault of this program")]
+    Fault,
+}
+
+/// Why a run ended early.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum RunError<E> {
+    /// A stretch could not be changed.
+    #[error("{0}")]
+    Change(E),
+    /// A stretch could not be read or written.
+    #[error(transparent)]
+    Rewrite(#[from] RewriteError),
+}

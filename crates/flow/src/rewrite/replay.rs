@@ -1,0 +1,77 @@
+//! The end of an interrupted run: what its shadow holds is written in place.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::channel::Channel;
+use super::error::RewriteError;
+use super::options::Target;
+use super::shadow;
+use crate::queue::OpenQueue;
+
+/// How a shadow is replayed: its pieces are small.
+const REPLAY_DEPTH: u16 = 32;
+const REPLAY_WRITE_MAX: u32 = 64 << 10;
+
+/// What became of the shadow of an interrupted run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replayed {
+    /// There was none, or nothing was in it: no block has been touched that is not durable.
+    Nothing,
+    /// It is that of a run with this tag, and was left alone.
+    Foreign(u64),
+    /// The changed pieces of blocks were written in place and synced; the count is the number of pieces. The shadow is empty now.
+    Pieces(u64),
+}
+
+/// Ends the work of an interrupted run, through the page cache: if its shadow holds a chain with this tag, the pieces are written in
+/// place. `resolve` finds a file by its name; what is of one that it does not know is passed over.
+///
+/// # Errors
+/// A request failed: to be tried again.
+pub fn replay(
+    engine: &dyn OpenQueue,
+    shadow: &Target,
+    tag: u64,
+    mut resolve: impl FnMut(&[u8]) -> Option<Target>,
+) -> Result<Replayed, RewriteError> {
+    let channel = Channel::open(engine, REPLAY_DEPTH, REPLAY_WRITE_MAX);
+    let mut channel = channel.map_err(|error| RewriteError::Setup(Arc::new(error)))?;
+    let mut files: BTreeMap<Vec<u8>, Option<Target>> = BTreeMap::new();
+    let (mut at, mut written, mut chain) = (0, 0, None);
+    for number in 0.. {
+        let head = channel.read(shadow, at, shadow::HEADER_SIZE)?;
+        let Some(header) = shadow::Header::parse(&head) else { break };
+        if header.place.tag != tag {
+            return Ok(Replayed::Foreign(header.place.tag));
+        }
+        if (header.place.chain, header.place.number) != (*chain.get_or_insert(header.place.chain), number) {
+            break;
+        }
+        let body = channel.read(shadow, at + shadow::HEADER_SIZE as u64, header.body_len())?;
+        let Some(batch) = header.open(&body) else { break };
+        let mut of_batch = BTreeMap::new();
+        for (file, name) in batch.names {
+            let target = files.entry(name).or_insert_with_key(|name| resolve(name));
+            of_batch.extend(target.clone().map(|target| (file, target)));
+        }
+        for piece in &batch.pieces {
+            if let Some(target) = of_batch.get(&piece.file) {
+                channel.write(target, piece.offset, piece.bytes)?;
+                written += 1;
+            }
+        }
+        // A later batch may have bytes of the same block.
+        channel.drain()?;
+        at += header.len() as u64;
+    }
+    if at == 0 {
+        return Ok(Replayed::Nothing);
+    }
+    channel.sync(files.values().flatten())?;
+    let place = shadow::BatchPlace { tag, chain: shadow::chain_number(), number: 0 };
+    channel.write(shadow, 0, &shadow::batch(place, std::iter::empty(), std::iter::empty()))?;
+    channel.drain()?;
+    channel.sync([shadow])?;
+    Ok(if written == 0 { Replayed::Nothing } else { Replayed::Pieces(written) })
+}

@@ -1,0 +1,79 @@
+//! What a rewriter owns from one run to the next.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::error::RewriteError;
+use super::options::{RewriteOptions, Target};
+use super::shadow;
+use crate::queue::{OpenQueue, Queue};
+use crate::{BufferPool, FileId};
+
+/// Buffers that no read may take: those of the shadow.
+pub(super) const RESERVE: usize = 2;
+
+/// Rewrites blocks of files.
+pub struct Rewriter {
+    pub(super) queue: Box<dyn Queue>,
+    pub(super) pool: BufferPool,
+    pub(super) targets: BTreeMap<FileId, Target>,
+    /// `None`: nothing is written, whatever is changed.
+    pub(super) shadow: Option<Shadow>,
+    pub(super) options: RewriteOptions,
+    has_failed: bool,
+}
+
+impl std::fmt::Debug for Rewriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Rewriter {{ files: {}, shadow: {:?}, {:?} }}", self.targets.len(), self.shadow, self.options)
+    }
+}
+
+/// The shadow file, and how far it is written.
+#[derive(Debug)]
+pub(super) struct Shadow {
+    pub target: Target,
+    /// 0: none was begun.
+    pub chain: u64,
+    /// Of the next batch.
+    pub number: u64,
+    /// Where that goes, bytes.
+    pub at: u64,
+    /// Files with writes that are not synced yet.
+    pub touched: BTreeSet<FileId>,
+}
+
+impl Rewriter {
+    /// A rewriter with a shadow file, or, without one, one that writes nothing. Call [`replay`](super::replay()) before if the file is not new.
+    ///
+    /// # Errors
+    /// [`RewriteError::Setup`].
+    pub fn open(engine: &dyn OpenQueue, shadow: Option<Target>, options: RewriteOptions) -> Result<Self, RewriteError> {
+        let setup = |error| RewriteError::Setup(Arc::new(error));
+        let count = (options.memory / options.stretch_max.max(1) as usize).clamp(4, usize::from(u16::MAX) - 1);
+        let count = u16::try_from(count + RESERVE).unwrap_or(u16::MAX);
+        let pool = BufferPool::new(count, options.stretch_max.max(shadow::ALIGN as u32)).map_err(setup)?;
+        let options = RewriteOptions { depth: options.depth.max(1), ..options };
+        let queue = engine.open(options.depth, pool.free()).map_err(setup)?;
+        let shadow = shadow.map(|target| Shadow { target, chain: 0, number: 0, at: 0, touched: BTreeSet::new() });
+        Ok(Self { queue, pool, targets: BTreeMap::new(), shadow, options, has_failed: false })
+    }
+
+    /// Names a file of which there will be stretches.
+    pub fn add_file(&mut self, target: Target) {
+        self.targets.insert(target.file, target);
+    }
+
+    /// Does nothing more after a failure.
+    pub(super) fn guarded<E: From<RewriteError>>(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if std::mem::replace(&mut self.has_failed, true) {
+            return Err(RewriteError::Latched.into());
+        }
+        work(self)?;
+        self.has_failed = false;
+        Ok(())
+    }
+}

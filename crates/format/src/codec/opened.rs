@@ -1,0 +1,53 @@
+//! What becomes of a page that is opened.
+
+use super::inflate::Compression;
+
+/// The layouts of MariaDB's pages, as far as they matter here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MariaDbLayout {
+    /// `full_crc32`, from MariaDB 10.4 on.
+    FullCrc32 {
+        /// The algorithm in the flags word of the tablespace; see [`Compression::from_full_crc32_flags`].
+        compression: Option<Compression>,
+    },
+    /// The older layout.
+    Classic,
+    /// ROW_FORMAT=COMPRESSED, in the older layout on every server.
+    Zip,
+}
+
+/// Which steps a page needs, by its own marks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Steps {
+    /// It is encrypted.
+    pub decrypt: bool,
+    /// It is page-compressed. (Not ROW_FORMAT=COMPRESSED, which is the page's own business.)
+    pub inflate: bool,
+}
+
+impl Steps {
+    /// Whether the page must be opened before it can be read.
+    #[must_use]
+    pub const fn any(self) -> bool {
+        self.decrypt || self.inflate
+    }
+}
+
+/// A page as the server sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Opened<'a> {
+    /// All bytes of the page. The type is the original one; in MySQL's pages bytes 26 to 33 are zero where they described the
+    /// step that was undone. The checksum fields are those of the original page, except in full_crc32, where no checksum of
+    /// the original page exists: there its LSN halves, page number and tablespace are what can be compared.
+    pub page: &'a [u8],
+    /// Whether it was encrypted.
+    pub decrypted: bool,
+    /// The algorithm, if it was page-compressed.
+    pub inflated: Option<Compression>,
+}
+
+impl<'a> Opened<'a> {
+    pub(super) const fn stored(page: &'a [u8]) -> Self {
+        Self { page, decrypted: false, inflated: None }
+    }
+}

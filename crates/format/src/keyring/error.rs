@@ -1,0 +1,62 @@
+//! Why a file with keys cannot be used.
+
+use thiserror::Error;
+
+/// Why a file with keys cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum KeyringError {
+    /// It begins like none of MySQL's keyring files.
+    #[error(
+        "this is no keyring file that can be read offline: neither component_keyring_file's JSON nor keyring_file's format"
+    )]
+    NotAKeyring,
+    /// The JSON of a `component_keyring_file` is not what it should be.
+    #[error("the keyring's JSON is damaged at line {line}, column {column}")]
+    Json {
+        /// The line, from 1.
+        line: usize,
+        /// The column, from 1.
+        column: usize,
+    },
+    /// A key is not written in hexadecimal digits.
+    #[error("the key {name} is not written in pairs of hexadecimal digits")]
+    NotHex {
+        /// Name of the key.
+        name: String,
+    },
+    /// The file ends, or a record in it does, before all is said.
+    #[error("the keyring is damaged at byte {offset}")]
+    Record {
+        /// Where the damaged record begins.
+        offset: usize,
+    },
+    /// The digest at the end of a 2.0 file does not match its content.
+    #[error("the keyring's SHA-256 does not match its content: the file is damaged")]
+    Digest,
+    /// A line of a MariaDB key file is neither `id;key` nor a comment.
+    #[error("line {line} of the key file is not of the form `id;hexadecimal key` (16, 24 or 32 bytes)")]
+    Line {
+        /// The line, from 1.
+        line: usize,
+    },
+    /// The key file is encrypted, and no key for it was given.
+    #[error("the key file is encrypted (it begins with `Salted__`): the key of the key file is needed")]
+    FileKeyNeeded,
+    /// A key for the key file was given, but the file is not encrypted.
+    #[error("a key for the key file was given, but the key file is not encrypted")]
+    NotEncrypted,
+    /// The key file does not decrypt to a key file.
+    #[error(
+        "the key file does not decrypt with the key given for it (tried SHA-1 to SHA-512, with and without PBKDF2)"
+    )]
+    WrongFileKey,
+    /// There is not one key in the file.
+    #[error("there is no key in the file")]
+    Empty,
+    /// A `.cfp` file is of another length or begins otherwise.
+    #[error("this is no transfer key file (.cfp): {len} bytes, where 100 were expected")]
+    NotCfp {
+        /// Its length, bytes.
+        len: usize,
+    },
+}

@@ -1,0 +1,250 @@
+//! Is the header of a tablespace one that its server opens? A checksum says that page 0 holds what was written there; whether it was
+//! written for this file, its other pages and the dictionary information in it say.
+//!
+//! The rules are what MySQL 9.7 and MariaDB 10.11 and 11.8 refuse or die on when they open and first use a table whose page 0 was edited
+//! under a right checksum. What they accept is no fault: any page type, any server version, any number in the unused fields.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use crate::bytes::be;
+use crate::page::fil::{self, FIL_PAGE_SPACE_ID, FIL_PAGE_TYPE, PageType};
+use crate::page::fsp::{FSP_SPACE_FLAGS, FSP_SPACE_ID, xdes_array_end};
+use crate::page::index::IndexPage;
+use crate::page::kind::{Family, Scheme};
+use crate::page::sdi::{self, SDI_FLAG, SdiKind, SdiRecord};
+use crate::page::space_format::SpaceFormat;
+use crate::page::view;
+use crate::record::RecordFields;
+use crate::schema::builtin;
+use crate::schema::sdi::tablespace_flags;
+use crate::types::SpaceId;
+
+/// What is wrong with the header of a tablespace whose page 0 has a right checksum and number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeaderFault {
+    /// The page header and the space header name different tablespaces: another page lies here, or one of the fields was damaged.
+    SpaceIds {
+        /// In the page header.
+        fil: u32,
+        /// In the space header.
+        fsp: u32,
+    },
+    /// A flags word with bits that no known server sets; without them it is right.
+    UnknownFlags {
+        /// The word.
+        flags: u32,
+        /// The bits.
+        unknown: u32,
+    },
+    /// A combination of known flags that no server writes.
+    ImpossibleFlags {
+        /// The word.
+        flags: u32,
+    },
+    /// The flags describe pages that are not those of the file.
+    FlagsOfOthers {
+        /// The word.
+        flags: u32,
+        /// Bytes of a page in the file.
+        page_size: u32,
+    },
+    /// A flag that says something of the tablespace that is not so.
+    UntrueFlag {
+        /// The word.
+        flags: u32,
+        /// What the flag says and what speaks against it.
+        why: &'static str,
+    },
+    /// The dictionary information in the file has other flags.
+    OtherFlagsInSdi {
+        /// The word in page 0.
+        flags: u32,
+        /// The word in the dictionary information.
+        sdi: u32,
+    },
+}
+
+impl HeaderFault {
+    /// A stable code for programs, in snake case.
+    #[must_use]
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::SpaceIds { .. } => "header_space_ids",
+            Self::UnknownFlags { .. } => "unknown_flags",
+            Self::ImpossibleFlags { .. } | Self::FlagsOfOthers { .. } | Self::UntrueFlag { .. } => "wrong_flags",
+            Self::OtherFlagsInSdi { .. } => "flags_differ_from_sdi",
+        }
+    }
+
+    /// A newer server may have written it: then it is not for this program to call it damage.
+    #[must_use]
+    pub const fn may_be_newer(&self) -> bool {
+        matches!(self, Self::UnknownFlags { .. })
+    }
+
+    /// The value in the page, and the one that belongs there if that is known.
+    #[must_use]
+    pub const fn values(&self) -> (u32, Option<u32>) {
+        match *self {
+            Self::SpaceIds { fil, fsp } => (fsp, Some(fil)),
+            Self::UnknownFlags { flags, unknown } => (flags, Some(flags & !unknown)),
+            Self::OtherFlagsInSdi { flags, sdi } => (flags, Some(sdi)),
+            Self::ImpossibleFlags { flags } | Self::FlagsOfOthers { flags, .. } | Self::UntrueFlag { flags, .. } => {
+                (flags, None)
+            }
+        }
+    }
+}
+
+impl fmt::Display for HeaderFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::SpaceIds { fil, fsp } => {
+                write!(
+                    f,
+                    "the page header names space {fil} and the space header space {fsp}: the server will not open the file"
+                )
+            }
+            Self::UnknownFlags { flags, unknown } => {
+                write!(
+                    f,
+                    "unknown flags 0x{unknown:x} in the space flags 0x{flags:x}: made by a newer server? Those known here refuse it"
+                )
+            }
+            Self::ImpossibleFlags { flags } => {
+                write!(
+                    f,
+                    "the space flags 0x{flags:x} are a combination that no server writes, and the server will not open the file"
+                )
+            }
+            Self::FlagsOfOthers { flags, page_size } => {
+                write!(
+                    f,
+                    "the space flags 0x{flags:x} describe other pages than those of the file, which are of {page_size} bytes: \
+                     the server will not open it"
+                )
+            }
+            Self::UntrueFlag { flags, why } => write!(f, "the space flags 0x{flags:x} are wrong: {why}"),
+            Self::OtherFlagsInSdi { flags, sdi } => {
+                write!(
+                    f,
+                    "the space flags are 0x{flags:x} and those in the file's dictionary information 0x{sdi:x}: the server dies when \
+                     they differ"
+                )
+            }
+        }
+    }
+}
+
+const ENCRYPTION_FLAG: u32 = 1 << 13;
+const TEMPORARY_FLAG: u32 = 1 << 12;
+const SHARED_FLAG: u32 = 1 << 11;
+const ATOMIC_BLOBS: u32 = 1 << 5;
+const ZIP_SSIZE: u32 = 15 << 1;
+/// Bits that MySQL, MariaDB, and MariaDB's full_crc32 know.
+const MYSQL_FLAGS: u32 = (1 << 15) - 1;
+const MARIADB_FLAGS: u32 = (1 << 17) - 1;
+const FULL_CRC32_FLAGS: u32 = (1 << 8) - 1;
+/// MySQL 8 numbers its temporary tablespaces from here on.
+const TEMPORARY_SPACES: u32 = 0xFCF0_0000;
+/// MySQL's encryption information begins with one of these.
+const ENCRYPTION_MAGIC: [&[u8]; 4] = [b"lCA", b"lCB", b"lCC", b"lDC"];
+
+/// Judges the header in `head`, the first bytes of a tablespace's first file. `format` is that of its pages, found by page 0 or by the pages
+/// behind it; under it page 0 has a right checksum and number.
+#[must_use]
+pub fn judge_header(head: &[u8], format: &SpaceFormat) -> Option<HeaderFault> {
+    let size = format.physical().bytes();
+    let page0 = head.get(..size)?;
+    let (fil, fsp) = (be::u32_at(page0, FIL_PAGE_SPACE_ID)?, be::u32_at(page0, FSP_SPACE_ID)?);
+    if fil != fsp {
+        return Some(HeaderFault::SpaceIds { fil, fsp });
+    }
+    let flags = be::u32_at(page0, FSP_SPACE_FLAGS)?;
+    let Ok(stated) = SpaceFormat::from_page0(&typed_as_header(head)) else {
+        return Some(unreadable_flags(head, flags, format));
+    };
+    if stated.scheme() != format.scheme() || stated.physical() != format.physical() {
+        return Some(HeaderFault::FlagsOfOthers { flags, page_size: format.physical().get() });
+    }
+    match stated.family() {
+        Family::MySql => mysql_fault(head, page0, flags, &stated),
+        Family::MariaDb => None,
+    }
+}
+
+/// Page 0 with the type that belongs there: servers do not look at it, and what they open is to be read here too.
+fn typed_as_header(head: &[u8]) -> Cow<'_, [u8]> {
+    if be::u16_at(head, FIL_PAGE_TYPE) == Some(PageType::FSP_HDR.0) {
+        return Cow::Borrowed(head);
+    }
+    let mut copy = head.to_vec();
+    // Too short for a type is too short for a header: the caller sees that.
+    be::put_u16(&mut copy, FIL_PAGE_TYPE, PageType::FSP_HDR.0).unwrap_or_default();
+    Cow::Owned(copy)
+}
+
+/// Flags that cannot be read: with bits that nobody knows, or wrong as they are.
+fn unreadable_flags(head: &[u8], flags: u32, format: &SpaceFormat) -> HeaderFault {
+    let known = match (format.scheme(), format.family()) {
+        (Scheme::FullCrc32, _) => FULL_CRC32_FLAGS,
+        (_, Family::MySql) => MYSQL_FLAGS,
+        (_, Family::MariaDb) => MARIADB_FLAGS,
+    };
+    let unknown = flags & !known;
+    let mut without = typed_as_header(head).into_owned();
+    be::put_u32(&mut without, FSP_SPACE_FLAGS, flags & known).unwrap_or_default();
+    match SpaceFormat::from_page0(&without) {
+        Ok(rest) if unknown != 0 && rest.scheme() == format.scheme() && rest.physical() == format.physical() => {
+            HeaderFault::UnknownFlags { flags, unknown }
+        }
+        _ => HeaderFault::ImpossibleFlags { flags },
+    }
+}
+
+fn mysql_fault(head: &[u8], page0: &[u8], flags: u32, format: &SpaceFormat) -> Option<HeaderFault> {
+    let has = |flag: u32| flags & flag != 0;
+    let untrue = |why| Some(HeaderFault::UntrueFlag { flags, why });
+    if has(TEMPORARY_FLAG) && format.space().0 < TEMPORARY_SPACES {
+        return untrue("they say that the tablespace is one for temporary tables, and it is not");
+    }
+    if has(SHARED_FLAG) && has(ATOMIC_BLOBS) && flags & ZIP_SSIZE == 0 {
+        return untrue("they say that the tablespace is shared by tables, and are those of a single table");
+    }
+    let end = xdes_array_end(format.logical(), format.physical());
+    let is_locked = page0.get(end..).is_some_and(|info| ENCRYPTION_MAGIC.iter().any(|magic| info.starts_with(magic)));
+    if has(ENCRYPTION_FLAG) && !is_locked {
+        return untrue("they say that the tablespace is encrypted, and there is no encryption information");
+    }
+    // The server does not mind the flag that says that there is dictionary information; encryption may be on its way.
+    let compared = MYSQL_FLAGS & !SDI_FLAG & !ENCRYPTION_FLAG;
+    let sdi = sdi_flags(head, page0, format)?;
+    ((flags ^ sdi) & compared != 0).then_some(HeaderFault::OtherFlagsInSdi { flags, sdi })
+}
+
+/// It is a few hundred bytes of JSON; nothing larger is looked at.
+const JSON_MAX: u32 = 1 << 14;
+const RECORDS_MAX: usize = 64;
+
+/// The flags of the tablespace by its own dictionary information, where that can be read from `head` without opening a page.
+fn sdi_flags(head: &[u8], page0: &[u8], format: &SpaceFormat) -> Option<u32> {
+    let root = sdi::stored_root(page0, format).filter(|_| format.scheme() == Scheme::Classic)?;
+    let page = head.chunks_exact(format.physical().bytes()).nth(root.0 as usize)?;
+    let is_sdi = view::page_type(page, format) == Some(PageType::SDI);
+    if !is_sdi || fil::space_id(page) != Some(SpaceId(be::u32_at(page0, FIL_PAGE_SPACE_ID)?)) {
+        return None;
+    }
+    let (page, index) = (IndexPage::parse(page, format).ok().filter(IndexPage::is_leaf)?, builtin::sdi()?);
+    let mut fields = RecordFields::new();
+    for record in page.records().take(RECORDS_MAX) {
+        let record = record.ok()?;
+        index.layout.locate(&record, &mut fields).ok()?;
+        let object = SdiRecord::read(&record, &fields)?;
+        if object.kind == SdiKind::Tablespace {
+            let json = object.json(object.packed).ok().filter(|_| object.plain_len <= JSON_MAX)?;
+            return tablespace_flags(&json);
+        }
+    }
+    None
+}

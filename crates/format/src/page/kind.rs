@@ -1,0 +1,32 @@
+//! What kinds of tablespaces there are: whose they are, how their pages carry checksums, whether they are encrypted.
+
+/// The server that writes the tablespace; the two accept different checksums.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Family {
+    /// MySQL, and what cannot be told apart from it.
+    MySql,
+    /// MariaDB.
+    MariaDb,
+}
+
+/// How the pages of a tablespace carry their checksums.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Scheme {
+    /// Two checksum fields, at byte 0 and 8 bytes before the end.
+    Classic,
+    /// ROW_FORMAT=COMPRESSED: one field at byte 0, no trailer.
+    Zip,
+    /// MariaDB's full_crc32: one field in the last 4 bytes.
+    FullCrc32,
+}
+
+/// Whether the tablespace says that its pages are encrypted. Single pages may still be plain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Encryption {
+    /// Nothing says so.
+    None,
+    /// MySQL's flag is set.
+    MySql,
+    /// MariaDB's crypt data are present and not switched off.
+    MariaDb,
+}

@@ -1,0 +1,117 @@
+//! Which transactions have neither been committed nor rolled back: TRX_SYS or a rollback segment array names rollback segments, these name
+//! undo logs, and each undo log says in what state its last transaction is.
+//!
+//! Facts: `trx0sys.h`, `trx0rseg.h`, `trx0undo.h` of MySQL 8.0 and MariaDB 10.11.
+
+/// It names rollback segments too.
+pub use super::doublewrite::TRX_SYS_PAGE_NO;
+use crate::bytes::be;
+use crate::page::fil::{self, FIL_PAGE_DATA, PageType};
+use crate::types::{PageNo, PageSize, SpaceId};
+
+/// The page of MySQL 8's undo tablespaces that names theirs.
+pub const RSEG_ARRAY_PAGE_NO: PageNo = PageNo(3);
+/// Behind the next transaction's number and the segment's header: tablespace and page of each rollback segment. 8 bytes each.
+pub const TRX_SYS_RSEGS: usize = FIL_PAGE_DATA + 18;
+/// Behind the version, the size and the segment's header: the page of each rollback segment. 4 bytes each.
+pub const RSEG_ARRAY_PAGES: usize = FIL_PAGE_DATA + 18;
+/// Rollback segments that either names.
+pub const RSEGS_MAX: usize = 128;
+/// Behind the sizes, the history list and the segment's header: the page of each undo log. 4 bytes each.
+pub const TRX_RSEG_UNDO_SLOTS: usize = FIL_PAGE_DATA + 34;
+/// State of an undo log, behind the header that all undo pages have. 2 bytes.
+pub const TRX_UNDO_STATE: usize = FIL_PAGE_DATA + 18;
+/// Where the header of its last log lies, bytes. 2 bytes.
+pub const TRX_UNDO_LAST_LOG: usize = TRX_UNDO_STATE + 2;
+/// In the header of a log: the transaction. 8 bytes.
+pub const TRX_UNDO_TRX_ID: usize = 0;
+
+/// States of transactions that have not ended: active, and prepared in the way of the servers up to MySQL 8.0.28, of later ones, and of
+/// later ones whose coordinator knows.
+const TRX_UNDO_ACTIVE: u16 = 1;
+const TRX_UNDO_PREPARED: [u16; 3] = [5, 6, 7];
+
+/// An undo log that belongs to a transaction which has not ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct OpenUndo {
+    /// The transaction; 0 where the log does not lead to its header.
+    pub transaction: u64,
+    /// It is prepared: somebody else decides whether it commits.
+    pub is_prepared: bool,
+}
+
+fn numbers(page: &[u8], at: usize, count: usize) -> impl Iterator<Item = u32> + '_ {
+    (0..count).map_while(move |slot| be::u32_at(page, at + 4 * slot))
+}
+
+/// The rollback segments that page 5 of a system tablespace names.
+pub fn rollback_segments(trx_sys: &[u8]) -> impl Iterator<Item = (SpaceId, PageNo)> + '_ {
+    let numbers = (0..RSEGS_MAX).map_while(|slot| {
+        let at = TRX_SYS_RSEGS + 8 * slot;
+        Some((SpaceId(be::u32_at(trx_sys, at)?), PageNo(be::u32_at(trx_sys, at + 4)?)))
+    });
+    numbers.filter(|(_, page_no)| *page_no != PageNo::NONE && page_no.0 != 0)
+}
+
+/// The rollback segments of an undo tablespace of MySQL 8, by its page 3; none where that is another page.
+pub fn rollback_segment_array(page: &[u8]) -> impl Iterator<Item = PageNo> + '_ {
+    let is_array = be::u16_at(page, fil::FIL_PAGE_TYPE) == Some(PageType::RSEG_ARRAY.0);
+    let count = if is_array { RSEGS_MAX } else { 0 };
+    numbers(page, RSEG_ARRAY_PAGES, count).map(PageNo).filter(|page_no| *page_no != PageNo::NONE && page_no.0 != 0)
+}
+
+/// The first pages of the undo logs that the header page of a rollback segment names.
+pub fn undo_logs(rseg: &[u8], logical: PageSize) -> impl Iterator<Item = PageNo> + '_ {
+    let slots = logical.bytes() / 16;
+    numbers(rseg, TRX_RSEG_UNDO_SLOTS, slots).map(PageNo).filter(|page_no| *page_no != PageNo::NONE)
+}
+
+/// What the first page of an undo log says of a transaction that has not ended; `None` where it has.
+#[must_use]
+pub fn open_undo(page: &[u8]) -> Option<OpenUndo> {
+    let state = be::u16_at(page, TRX_UNDO_STATE)?;
+    let is_prepared = TRX_UNDO_PREPARED.contains(&state);
+    if !is_prepared && state != TRX_UNDO_ACTIVE {
+        return None;
+    }
+    let log = usize::from(be::u16_at(page, TRX_UNDO_LAST_LOG)?);
+    // Whose it is is the lesser question: a log that says it is open counts, wherever its header points.
+    let transaction = be::u64_at(page, log + TRX_UNDO_TRX_ID).unwrap_or(0);
+    Some(OpenUndo { transaction, is_prepared })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page() -> Vec<u8> {
+        vec![0xFF; 16384]
+    }
+
+    #[test]
+    fn segments_logs_and_states_are_read_where_the_servers_write_them() {
+        let mut trx_sys = page();
+        trx_sys[56..64].copy_from_slice(&[0, 0, 0, 0, 0, 0, 0, 6]);
+        trx_sys[72..80].copy_from_slice(&[0, 0, 0, 3, 0, 0, 0, 9]);
+        let named: Vec<_> = rollback_segments(&trx_sys).collect();
+        assert_eq!(named, [(SpaceId(0), PageNo(6)), (SpaceId(3), PageNo(9))]);
+        let mut array = page();
+        array[24..26].copy_from_slice(&[0, 21]);
+        array[60..64].copy_from_slice(&[0, 0, 0, 5]);
+        assert_eq!(rollback_segment_array(&array).collect::<Vec<_>>(), [PageNo(5)]);
+        assert_eq!(rollback_segment_array(&page()).count(), 0);
+        let mut rseg = page();
+        rseg[76..80].copy_from_slice(&[0, 0, 1, 0]);
+        assert_eq!(undo_logs(&rseg, PageSize::DEFAULT).collect::<Vec<_>>(), [PageNo(256)]);
+        let mut undo = page();
+        undo[58..60].copy_from_slice(&[0, 100]);
+        undo[100..108].copy_from_slice(&[0, 0, 0, 0, 0, 0, 7, 8]);
+        let states = (0..9_u8).map(|state| {
+            undo[56..58].copy_from_slice(&[0, state]);
+            open_undo(&undo).map(|open| (open.transaction, open.is_prepared))
+        });
+        let (active, prepared) = (Some((1800, false)), Some((1800, true)));
+        let expected = [None, active, None, None, None, prepared, prepared, prepared, None];
+        assert_eq!(states.collect::<Vec<_>>(), expected);
+    }
+}

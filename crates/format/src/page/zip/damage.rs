@@ -1,0 +1,67 @@
+//! What can be wrong with a compressed page.
+
+use thiserror::Error;
+
+use crate::page::index::rule::IndexFinding;
+
+/// Why a page of ROW_FORMAT=COMPRESSED cannot be unpacked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Error)]
+pub enum ZipDamage {
+    /// The sizes of the page and the buffer are not those of the tablespace.
+    #[error("{len} bytes cannot be unpacked as a compressed page into {out}")]
+    Size {
+        /// Bytes of the page.
+        len: u32,
+        /// Bytes of the buffer.
+        out: u32,
+    },
+    /// Its directory cannot be one.
+    #[error("the dense directory of the compressed page names byte {origin} as a record, which cannot be one")]
+    Directory {
+        /// The origin in the slot, or where there is no room for the slot.
+        origin: u32,
+    },
+    /// The page header counts more records than the page has room for.
+    #[error("the compressed page counts {records} records, {heap} are in its heap")]
+    Counts {
+        /// Records in the chain.
+        records: u16,
+        /// Records in the heap.
+        heap: u16,
+    },
+    /// Its zlib stream is damaged.
+    #[error("the zlib stream of the compressed page is damaged")]
+    Stream,
+    /// What the stream says about the index's fields cannot be.
+    #[error("the compressed page describes fields that cannot be")]
+    Fields,
+    /// The stream holds more than the page.
+    #[error("the zlib stream of the compressed page holds {more} bytes more than the page")]
+    TooLong {
+        /// Bytes that no record has room for.
+        more: u32,
+    },
+    /// An entry of the modification log cannot be one.
+    #[error("the modification log of the compressed page breaks off at byte {at}")]
+    Log {
+        /// Where the entry begins.
+        at: u32,
+    },
+    /// A record that neither the stream nor the log holds.
+    #[error("neither the stream nor the log of the compressed page holds the record at byte {origin}")]
+    Missing {
+        /// Its origin in the unpacked page.
+        origin: u16,
+    },
+    /// A record that is not one.
+    #[error("the compressed page cannot be unpacked: {0}")]
+    Record(IndexFinding),
+    /// The directory of the unpacked page would have another size than its header says.
+    #[error("the compressed page marks {found} directory slots, its header counts {expected}")]
+    Slots {
+        /// Slots marked, those of infimum and supremum among them.
+        found: u32,
+        /// Slots counted.
+        expected: u32,
+    },
+}

@@ -1,0 +1,56 @@
+//! Names of databases and tables out of the names of their files.
+//!
+//! Facts: the files of MariaDB 10.11 for names of every letter that has a code; both servers have had the same codes since 5.1.
+
+/// A code of two characters and its letter, one after the other.
+const LETTERS: &str = include_str!("filename.txt");
+
+/// The name behind a file's: `odd@002dname` is `odd-name`. Letters with accents have codes of two characters, everything else that a
+/// file system may not like has four hexadecimal digits. What is no code stays as it is.
+#[must_use]
+pub fn decoded(name: &str) -> String {
+    let mut text = String::with_capacity(name.len());
+    let mut rest = name;
+    while let Some((before, after)) = rest.split_once('@') {
+        text.push_str(before);
+        let (decoded, len) = code(after).map_or(('@', 0), |(letter, len)| (letter, len));
+        text.push(decoded);
+        rest = after.get(len..).unwrap_or("");
+    }
+    text.push_str(rest);
+    text
+}
+
+/// The letter that a code stands for, and the length of the code.
+fn code(after: &str) -> Option<(char, usize)> {
+    let digits = after.get(..4).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    if let Some(letter) = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok()).and_then(char::from_u32) {
+        return Some((letter, 4));
+    }
+    let wanted = after.get(..2)?;
+    let letter = LETTERS.split_whitespace().find_map(|entry| entry.strip_prefix(wanted)?.chars().next())?;
+    Some((letter, 2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::decoded;
+
+    #[test]
+    fn names_are_those_that_the_server_shows() {
+        let cases = [
+            ("odd@002dname", "odd-name"),
+            ("t@0k@0020ble@002d1", "tä ble-1"),
+            ("a@0040b@", "a@b@"),
+            ("@zz@00zz", "@zz@00zz"),
+            ("plain", "plain"),
+            ("@00zz", "@00zz"),
+            ("@20ac", "\u{20ac}"),
+            ("@d800", "@d800"),
+            ("€@", "€@"),
+        ];
+        for (file, name) in cases {
+            assert_eq!(decoded(file), name);
+        }
+    }
+}

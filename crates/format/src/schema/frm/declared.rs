@@ -1,0 +1,262 @@
+//! Keys and options out of a `.frm` file.
+
+use super::error::FrmError;
+use super::key::{ALGORITHM_HASH, ALGORITHM_VECTOR, KEY_FULLTEXT, KEY_SPATIAL, KEY_UNIQUE, Key};
+use super::reader::Reader;
+use super::typed::{OptionLists, Typed};
+use crate::bytes::le;
+use crate::page::kind::Family;
+use crate::schema::collations::Collation;
+use crate::schema::declared::{Declared, KeyDef, KeyKind, KeyPart};
+use crate::schema::sdi::{prefix_characters, row_format};
+use crate::schema::show_create::{quoted, quoted_bytes, quoted_name};
+use crate::schema::{ColumnDef, Visibility};
+
+/// From here on MariaDB prints the engine's options as they were written.
+const BARE_OPTIONS: u32 = 110_000;
+const KEY_BLOCK_SIZE: u16 = 0x8000;
+const ALGORITHM_BTREE: u8 = 1;
+/// Of the typed flags of keys.
+const FLAG_IGNORED: u8 = 1;
+
+const OPTION_PACK_KEYS: u16 = 2;
+const OPTION_CHECKSUM: u16 = 32;
+const OPTION_DELAY_KEY_WRITE: u16 = 64;
+const OPTION_NO_PACK_KEYS: u16 = 128;
+const OPTION_STATS_PERSISTENT: u16 = 4096;
+const OPTION_NO_STATS_PERSISTENT: u16 = 8192;
+
+const AT_MAX_ROWS: usize = 18;
+const AT_MIN_ROWS: usize = 22;
+const AT_OPTIONS: usize = 30;
+const AT_AVG_ROW_LENGTH: usize = 34;
+const AT_TRANSACTIONAL: usize = 39;
+const AT_ROW_FORMAT: usize = 40;
+const AT_STATS_SAMPLE_PAGES: usize = 42;
+const AT_STATS_AUTO_RECALC: usize = 44;
+const AT_KEY_BLOCK_SIZE: usize = 62;
+/// In the form block: length of the table's comment, which follows; the longest say so, and lie elsewhere.
+const FORM_COMMENT: usize = 46;
+const COMMENT_ELSEWHERE: u8 = 255;
+
+pub(super) struct Source<'f, 'b> {
+    pub frm: &'f Reader<'b>,
+    pub family: Family,
+    pub typed: &'f Typed,
+    pub columns: &'f [ColumnDef],
+    pub form_at: usize,
+}
+
+pub(super) fn declared(source: &Source<'_, '_>, keys: &[Key]) -> Result<Declared, FrmError> {
+    let Source { frm, typed, columns, .. } = source;
+    let version = frm.u32(51, "version")?;
+    let lists = OptionLists::parse(&typed.engine_options, version < BARE_OPTIONS);
+    let block_size = frm.u16(AT_KEY_BLOCK_SIZE, "options")?;
+    let each = keys.iter().enumerate();
+    let keys = each.map(|(number, key)| {
+        let flags = typed.key_flags.get(number).copied().unwrap_or(0);
+        let own = lists.of_key(columns.len(), number);
+        let without_overlaps = typed.without_overlaps(number);
+        KeyDef { without_overlaps, ..key_def(key, columns, flags, block_size, own) }
+    });
+    let keys = keys.collect();
+    let implicit = |at: usize| typed.flags.get(at).is_some_and(|flags| flags & 3 == 2);
+    let period = typed.period.and_then(|(start, end)| {
+        let (start, end) = (columns.get(start)?, columns.get(end)?);
+        Some(format!("{} ({}, {})", quoted_name(&typed.period_name), quoted_name(&start.name), quoted_name(&end.name)))
+    });
+    let extra = Extra::read(frm)?;
+    Ok(Declared {
+        keys,
+        foreign_keys: None,
+        auto_increment: None,
+        tablespace: None,
+        options: options(frm, &lists)?,
+        late_options: Vec::new(),
+        comment: comment(frm, source.form_at, &extra)?,
+        is_versioned: typed.system_time.is_some(),
+        has_implicit_versioning: typed.system_time.is_some_and(|(start, _)| implicit(start)),
+        period,
+        is_sequence: is_sequence(columns),
+        is_hidden: false,
+        partitioning: extra.partitioning(source.family),
+    })
+}
+
+/// A sequence has these columns, and a mark that nothing else has.
+fn is_sequence(columns: &[ColumnDef]) -> bool {
+    const NAMES: [&str; 8] = [
+        "next_not_cached_value",
+        "minimum_value",
+        "maximum_value",
+        "start_value",
+        "increment",
+        "cache_size",
+        "cycle_option",
+        "cycle_count",
+    ];
+    columns.len() == NAMES.len() && columns.iter().zip(NAMES).all(|(column, name)| column.name == name)
+}
+
+fn key_def(key: &Key, columns: &[ColumnDef], flags: u8, block_size: u16, own: &[String]) -> KeyDef {
+    let kind = if key.name == "PRIMARY" {
+        KeyKind::Primary
+    } else if key.flags & KEY_FULLTEXT != 0 {
+        KeyKind::FullText
+    } else if key.flags & KEY_SPATIAL != 0 {
+        KeyKind::Spatial
+    } else if key.algorithm == ALGORITHM_VECTOR {
+        KeyKind::Vector
+    } else if key.flags & KEY_UNIQUE != 0 || key.algorithm == ALGORITHM_HASH {
+        KeyKind::Unique
+    } else {
+        KeyKind::Plain
+    };
+    let whole =
+        matches!(kind, KeyKind::FullText | KeyKind::Spatial | KeyKind::Vector) || key.algorithm == ALGORITHM_HASH;
+    let parts = key.parts.iter().map(|part| {
+        let column = columns.get(part.column);
+        let prefix = column.filter(|_| !whole).and_then(|column| prefix_characters(column, part.len));
+        KeyPart { column: part.column, prefix, descending: part.descending }
+    });
+    let mut options = String::new();
+    match key.algorithm {
+        ALGORITHM_BTREE if !whole => options.push_str(" USING BTREE"),
+        ALGORITHM_HASH => options.push_str(" USING HASH"),
+        _ => {}
+    }
+    if key.flags & KEY_BLOCK_SIZE != 0 && key.block_size != block_size {
+        options.push_str(&format!(" KEY_BLOCK_SIZE={}", key.block_size));
+    }
+    if !key.comment.is_empty() {
+        options.push_str(&format!(" COMMENT {}", quoted(&key.comment)));
+    }
+    if flags & FLAG_IGNORED != 0 {
+        options.push_str(" IGNORED");
+    }
+    own.iter().for_each(|option| options.extend([" ", option]));
+    // A hidden column among the parts stands for all of them.
+    let visible =
+        |part: &KeyPart| columns.get(part.column).is_none_or(|column| column.visibility != Visibility::Hidden);
+    KeyDef { name: key.name.clone(), kind, parts: parts.filter(visible).collect(), without_overlaps: false, options }
+}
+
+fn options(frm: &Reader<'_>, lists: &OptionLists) -> Result<Vec<String>, FrmError> {
+    let flags = frm.u16(AT_OPTIONS, "options")?;
+    let mut out = Vec::new();
+    let mut add = |name: &str, value: u32| out.push(format!("{name}={value}"));
+    for (name, at) in [("MIN_ROWS", AT_MIN_ROWS), ("MAX_ROWS", AT_MAX_ROWS), ("AVG_ROW_LENGTH", AT_AVG_ROW_LENGTH)] {
+        match frm.u32(at, "options")? {
+            0 => {}
+            value => add(name, value),
+        }
+    }
+    let flagged = [
+        (OPTION_PACK_KEYS, "PACK_KEYS", 1),
+        (OPTION_NO_PACK_KEYS, "PACK_KEYS", 0),
+        (OPTION_STATS_PERSISTENT, "STATS_PERSISTENT", 1),
+        (OPTION_NO_STATS_PERSISTENT, "STATS_PERSISTENT", 0),
+    ];
+    flagged.iter().filter(|(flag, ..)| flags & flag != 0).for_each(|(_, name, value)| add(name, *value));
+    match frm.u8(AT_STATS_AUTO_RECALC, "options")? {
+        1 => add("STATS_AUTO_RECALC", 1),
+        2 => add("STATS_AUTO_RECALC", 0),
+        _ => {}
+    }
+    match frm.u16(AT_STATS_SAMPLE_PAGES, "options")? {
+        0 => {}
+        pages => add("STATS_SAMPLE_PAGES", u32::from(pages)),
+    }
+    let flagged = [(OPTION_CHECKSUM, "CHECKSUM", 1), (OPTION_DELAY_KEY_WRITE, "DELAY_KEY_WRITE", 1)];
+    flagged.iter().filter(|(flag, ..)| flags & flag != 0).for_each(|(_, name, value)| add(name, *value));
+    if let Some(format) = row_format(frm.u8(AT_ROW_FORMAT, "row format")?) {
+        out.push(format!("ROW_FORMAT={format}"));
+    }
+    match frm.u8(AT_TRANSACTIONAL, "options")? & 3 {
+        1 => out.push("TRANSACTIONAL=0".to_owned()),
+        2 => out.push("TRANSACTIONAL=1".to_owned()),
+        _ => {}
+    }
+    match frm.u16(AT_KEY_BLOCK_SIZE, "options")? {
+        0 => {}
+        size => out.push(format!("KEY_BLOCK_SIZE={size}")),
+    }
+    out.extend(lists.of_table().iter().cloned());
+    Ok(out)
+}
+
+/// What lies behind the row image.
+struct Extra {
+    partitions: String,
+    rest: Vec<u8>,
+}
+
+impl Extra {
+    fn read(frm: &Reader<'_>) -> Result<Self, FrmError> {
+        let keys = match frm.u16(14, "keys")? {
+            u16::MAX => frm.u32(47, "keys")? as usize,
+            len => usize::from(len),
+        };
+        let at = usize::from(frm.u16(6, "keys")?) + keys + usize::from(frm.u16(16, "defaults")?);
+        let len = frm.u32(55, "extra")? as usize;
+        let bytes = frm.bytes(at, len, "connection, engine and partitions")?;
+        let text = |at: usize| le::u16_at(bytes, at).map_or(at, |len| at + 2 + usize::from(len));
+        let at = text(text(0));
+        let clause = le::u32_at(bytes, at).unwrap_or(0) as usize;
+        let partitions = bytes.get(at + 4..at + 4 + clause).unwrap_or(&[]);
+        let partitions = String::from_utf8_lossy(partitions).into_owned();
+        Ok(Self { partitions, rest: bytes.get(at + 4 + clause + 2..).unwrap_or(&[]).to_vec() })
+    }
+
+    fn partitioning(&self, family: Family) -> Option<String> {
+        match family {
+            _ if self.partitions.is_empty() => None,
+            Family::MariaDb => Some(with_text(&self.partitions)),
+            Family::MySql => Some(format!("/*!50100{} */", self.partitions)),
+        }
+    }
+}
+
+fn comment(frm: &Reader<'_>, form_at: usize, extra: &Extra) -> Result<String, FrmError> {
+    let bytes = match frm.u8(form_at.saturating_add(FORM_COMMENT), "comment")? {
+        COMMENT_ELSEWHERE => {
+            let len = le::u16_at(&extra.rest, 0).map_or(0, usize::from);
+            extra.rest.get(2..2 + len).unwrap_or(&[])
+        }
+        len => frm.bytes(form_at + FORM_COMMENT + 1, usize::from(len), "comment")?,
+    };
+    Ok(String::from_utf8_lossy(bytes).into_owned())
+}
+
+/// Text in a list of values is written as `_latin1 0x61`; the server prints `'a'`.
+fn with_text(clause: &str) -> String {
+    let mut out = String::with_capacity(clause.len());
+    let mut rest = clause;
+    while let Some(at) = rest.find(" 0x") {
+        let (before, after) = rest.split_at(at);
+        let after = after.get(3..).unwrap_or("");
+        let digits = after.bytes().take_while(u8::is_ascii_hexdigit).count();
+        let charset = before.rfind('_').and_then(|start| Some((start, before.get(start + 1..)?)));
+        let charset = charset.and_then(|(start, name)| Some((start, Collation::default_of(name)?)));
+        match (charset, bytes_of(after.get(..digits).unwrap_or(""))) {
+            (Some((start, collation)), Some(bytes)) => {
+                out.push_str(before.get(..start).unwrap_or(""));
+                out.push_str(&quoted_bytes(collation, &bytes));
+            }
+            _ => {
+                out.push_str(before);
+                out.push_str(" 0x");
+                out.push_str(after.get(..digits).unwrap_or(""));
+            }
+        }
+        rest = after.get(digits..).unwrap_or("");
+    }
+    out.push_str(rest);
+    out
+}
+
+fn bytes_of(digits: &str) -> Option<Vec<u8>> {
+    let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
+    let byte = |pair: &[u8; 2]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    if rest.is_empty() { pairs.iter().map(byte).collect() } else { None }
+}

@@ -1,0 +1,29 @@
+//! Keys as the file has them.
+
+pub(super) const KEY_UNIQUE: u16 = 1;
+pub(super) const KEY_FULLTEXT: u16 = 0x80;
+pub(super) const KEY_SPATIAL: u16 = 0x400;
+pub(super) const KEY_COMMENT: u16 = 0x1000;
+pub(super) const PART_DESCENDING: u8 = 0x80;
+/// MariaDB: unique by a hash in a hidden column.
+pub(super) const ALGORITHM_HASH: u8 = 5;
+/// MariaDB: an index over vectors, which is a table of its own.
+pub(super) const ALGORITHM_VECTOR: u8 = 7;
+
+/// A key as the file has it.
+pub(super) struct Key {
+    pub name: String,
+    pub flags: u16,
+    pub algorithm: u8,
+    pub block_size: u16,
+    pub comment: String,
+    pub parts: Vec<KeyPart>,
+}
+
+/// Part of a key: column (from 0), bytes, direction.
+#[derive(Clone, Copy)]
+pub(super) struct KeyPart {
+    pub column: usize,
+    pub len: u32,
+    pub descending: bool,
+}

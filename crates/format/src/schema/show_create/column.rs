@@ -1,0 +1,310 @@
+//! The line of a column.
+
+use super::literal::{default_literal, quoted, quoted_bytes};
+use super::quoted_name;
+use crate::page::kind::Family;
+use crate::schema::charset::{BINARY, character_bytes};
+use crate::schema::collations::Collation;
+use crate::schema::{ColumnDef, ColumnDefault, GeometryKind, SqlType, TableDef, Versioned, Visibility};
+
+/// From here on MariaDB prints INVISIBLE after the default.
+const MARIADB_LATE_INVISIBLE: u32 = 110_000;
+
+/// The column as a line of CREATE TABLE.
+pub(super) fn definition(table: &TableDef, column: &ColumnDef) -> String {
+    let mut sql = format!("{} {}", quoted_name(&column.name), type_name(table.family, column));
+    if column.compressed {
+        sql.push_str(" /*M!100301 COMPRESSED*/");
+    }
+    sql.push_str(&charset(table, column));
+    match table.family {
+        Family::MySql => mysql(column, &mut sql),
+        Family::MariaDb => mariadb(table, column, &mut sql),
+    }
+    sql
+}
+
+fn mysql(column: &ColumnDef, sql: &mut String) {
+    generated(column, sql);
+    nullability(column, sql);
+    if let Some(srid) = column.srid {
+        sql.push_str(&format!(" /*!80003 SRID {srid} */"));
+    }
+    if column.not_secondary {
+        sql.push_str(" NOT SECONDARY");
+    }
+    if column.generated.is_none() {
+        match &column.default {
+            ColumnDefault::Expression(text) if is_now(text) => sql.push_str(&format!(" DEFAULT {text}")),
+            ColumnDefault::Expression(text) => sql.push_str(&format!(" DEFAULT ({text})")),
+            // BLOB and TEXT have no default but NULL, which is not said.
+            ColumnDefault::Null if matches!(column.sql_type, SqlType::Blob(_)) => {}
+            other => default((Family::MySql, 0), column, other, sql),
+        }
+    }
+    if column.on_update_now {
+        sql.push_str(&format!(" ON UPDATE CURRENT_TIMESTAMP{}", fraction(column)));
+    }
+    if column.auto_increment {
+        sql.push_str(" AUTO_INCREMENT");
+    }
+    if column.visibility == Visibility::Invisible {
+        sql.push_str(" /*!80023 INVISIBLE */");
+    }
+    comment(column, sql);
+}
+
+fn mariadb(table: &TableDef, column: &ColumnDef, sql: &mut String) {
+    let invisible = column.visibility == Visibility::Invisible;
+    let late = table.server_version >= MARIADB_LATE_INVISIBLE;
+    match column.versioned {
+        Versioned::RowStart | Versioned::RowEnd => {
+            let which = if column.versioned == Versioned::RowStart { "START" } else { "END" };
+            sql.push_str(&format!(" GENERATED ALWAYS AS ROW {which}"));
+        }
+        _ => {
+            generated(column, sql);
+            if column.generated.is_none() {
+                nullability(column, sql);
+            }
+        }
+    }
+    if invisible && !late {
+        sql.push_str(" INVISIBLE");
+    }
+    if column.generated.is_none() {
+        match &column.default {
+            ColumnDefault::Expression(text) if is_now(text) => {
+                sql.push_str(&format!(" DEFAULT current_timestamp({})", fraction_digits(column)));
+            }
+            ColumnDefault::Expression(text) if stands_alone(text) => sql.push_str(&format!(" DEFAULT {text}")),
+            ColumnDefault::Expression(text) => sql.push_str(&format!(" DEFAULT ({text})")),
+            other => default((Family::MariaDb, table.server_version), column, other, sql),
+        }
+    }
+    if column.on_update_now {
+        sql.push_str(&format!(" ON UPDATE current_timestamp({})", fraction_digits(column)));
+    }
+    if invisible && late {
+        sql.push_str(" INVISIBLE");
+    }
+    if column.versioned == Versioned::Without {
+        sql.push_str(" WITHOUT SYSTEM VERSIONING");
+    }
+    if column.auto_increment {
+        sql.push_str(" AUTO_INCREMENT");
+    }
+    comment(column, sql);
+    if let Some(check) = &column.check {
+        sql.push_str(&format!(" CHECK ({check})"));
+    }
+}
+
+fn is_now(text: &str) -> bool {
+    text.starts_with("CURRENT_TIMESTAMP")
+}
+
+/// Literals and calls of functions need no parentheses around them.
+fn stands_alone(text: &str) -> bool {
+    let literal = text.ends_with('\'') && text.matches('\'').count() == 2 || text.parse::<f64>().is_ok();
+    let name = text.find('(').unwrap_or(0);
+    let is_name = name > 0 && text.bytes().take(name).all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    let mut depth = 0_i32;
+    let closes = text.bytes().enumerate().find_map(|(at, byte)| {
+        depth += i32::from(byte == b'(') - i32::from(byte == b')');
+        (byte == b')' && depth == 0).then_some(at)
+    });
+    literal || is_name && closes == Some(text.len() - 1)
+}
+
+fn generated(column: &ColumnDef, sql: &mut String) {
+    if let Some(generated) = &column.generated {
+        let kind = if generated.stored { "STORED" } else { "VIRTUAL" };
+        sql.push_str(&format!(" GENERATED ALWAYS AS ({}) {kind}", generated.expression));
+    }
+}
+
+fn nullability(column: &ColumnDef, sql: &mut String) {
+    let timestamp =
+        matches!(column.sql_type, SqlType::Timestamp(_) | SqlType::OldTimestamp | SqlType::HiresTimestamp(_));
+    if !column.nullable {
+        sql.push_str(" NOT NULL");
+    } else if timestamp {
+        // NOT NULL is what a TIMESTAMP is where nothing is said.
+        sql.push_str(" NULL");
+    }
+}
+
+fn default((family, version): (Family, u32), column: &ColumnDef, default: &ColumnDefault, sql: &mut String) {
+    match default {
+        ColumnDefault::Null => sql.push_str(" DEFAULT NULL"),
+        ColumnDefault::Literal(_) | ColumnDefault::Image => {
+            if let Some(literal) = default_literal(family, version, column) {
+                sql.push_str(&format!(" DEFAULT {literal}"));
+            }
+        }
+        ColumnDefault::None | ColumnDefault::Expression(_) => {}
+    }
+}
+
+/// Whether the column has a default that cannot be printed.
+pub(super) fn has_no_literal(column: &ColumnDef) -> bool {
+    matches!(column.default, ColumnDefault::Literal(_) | ColumnDefault::Image)
+        && default_literal(Family::MySql, 0, column).is_none()
+}
+
+fn comment(column: &ColumnDef, sql: &mut String) {
+    if !column.comment.is_empty() {
+        sql.push_str(&format!(" COMMENT {}", quoted(&column.comment)));
+    }
+}
+
+/// The charset and the collation, where they are not the table's.
+fn charset(table: &TableDef, column: &ColumnDef) -> String {
+    let text = matches!(
+        column.sql_type,
+        SqlType::Char(_) | SqlType::Varchar(_) | SqlType::Blob(_) | SqlType::Enum(_) | SqlType::Set(_)
+    );
+    let Some(collation) = Collation::of(column.collation, table.family) else { return String::new() };
+    if !text || column.collation == BINARY && !matches!(column.sql_type, SqlType::Enum(_) | SqlType::Set(_)) {
+        return String::new();
+    }
+    let differs = column.collation != table.collation;
+    let explicit = column.is_explicit_collation;
+    let mut sql = String::new();
+    if differs || explicit {
+        sql.push_str(&format!(" CHARACTER SET {}", collation.charset()));
+    }
+    let named = match table.family {
+        Family::MySql => {
+            let newer = collation.name == "utf8mb4_0900_ai_ci" && differs;
+            !collation.is_default || explicit || newer
+        }
+        Family::MariaDb => differs,
+    };
+    if named {
+        sql.push_str(&format!(" COLLATE {}", collation.name));
+    }
+    sql
+}
+
+fn fraction(column: &ColumnDef) -> String {
+    match fraction_digits(column).as_str() {
+        "" => String::new(),
+        digits => format!("({digits})"),
+    }
+}
+
+/// Digits of a second's fraction, where it has any.
+fn fraction_digits(column: &ColumnDef) -> String {
+    match column.sql_type {
+        SqlType::Timestamp(digits)
+        | SqlType::DateTime(digits)
+        | SqlType::Time(digits)
+        | SqlType::HiresTimestamp(digits)
+        | SqlType::HiresDateTime(digits)
+        | SqlType::HiresTime(digits)
+            if digits > 0 =>
+        {
+            digits.to_string()
+        }
+        _ => String::new(),
+    }
+}
+
+/// The type as SQL, as `SHOW CREATE TABLE` writes it.
+#[must_use]
+pub fn type_name(family: Family, column: &ColumnDef) -> String {
+    if let Some(declared) = &column.declared_type {
+        return declared.clone();
+    }
+    let numeric = |name: &str| {
+        let sign = if column.unsigned { " unsigned" } else { "" };
+        let zeros = if column.zerofill { " zerofill" } else { "" };
+        format!("{name}{sign}{zeros}")
+    };
+    let binary = column.collation == BINARY;
+    let temporal = |name: &str| format!("{name}{}", fraction(column));
+    // MariaDB marks the times of its version 5.3, which a server of today would not make.
+    let old = |name: &str| match family {
+        Family::MariaDb => format!("{name}{} /* mariadb-5.3 */", fraction(column)),
+        Family::MySql => format!("{name} /* 5.5 binary format */"),
+    };
+    match column.sql_type {
+        SqlType::Int { bytes, .. } => {
+            let name = match bytes {
+                1 => "tinyint",
+                2 => "smallint",
+                3 => "mediumint",
+                4 => "int",
+                _ => "bigint",
+            };
+            numeric(&format!("{name}({})", column.width))
+        }
+        SqlType::Float | SqlType::Double => {
+            let name = if column.sql_type == SqlType::Float { "float" } else { "double" };
+            numeric(&match column.decimals {
+                Some(decimals) => format!("{name}({},{decimals})", column.width),
+                None => name.to_owned(),
+            })
+        }
+        SqlType::Decimal { precision, scale } => numeric(&format!("decimal({precision},{scale})")),
+        SqlType::Year => format!("year({})", column.width),
+        SqlType::Date => "date".to_owned(),
+        SqlType::Time(_) => temporal("time"),
+        SqlType::DateTime(_) => temporal("datetime"),
+        SqlType::Timestamp(_) => temporal("timestamp"),
+        SqlType::OldTime | SqlType::HiresTime(_) => old("time"),
+        SqlType::OldDateTime | SqlType::HiresDateTime(_) => old("datetime"),
+        SqlType::OldTimestamp | SqlType::HiresTimestamp(_) => old("timestamp"),
+        SqlType::Bit(bits) => format!("bit({bits})"),
+        SqlType::Enum(_) => members("enum", column),
+        SqlType::Set(_) => members("set", column),
+        SqlType::Char(len) if binary => format!("binary({len})"),
+        SqlType::Char(len) => format!("char({})", characters(column, u32::from(len))),
+        // A byte of each value says how it is packed.
+        SqlType::Varchar(len) if binary => format!("varbinary({})", len.saturating_sub(column.compressed.into())),
+        SqlType::Varchar(len) => {
+            format!("varchar({})", characters(column, len.saturating_sub(column.compressed.into())))
+        }
+        SqlType::Blob(bytes) => {
+            let size = match bytes {
+                1 => "tiny",
+                3 => "medium",
+                4 => "long",
+                _ => "",
+            };
+            format!("{size}{}", if binary { "blob" } else { "text" })
+        }
+        SqlType::Json => "json".to_owned(),
+        SqlType::Geometry(kind) => geometry(family, kind).to_owned(),
+        SqlType::Vector(dimensions) | SqlType::MariaDbVector(dimensions) => format!("vector({dimensions})"),
+        SqlType::Uuid => "uuid".to_owned(),
+        SqlType::Inet6 => "inet6".to_owned(),
+        SqlType::Inet4 => "inet4".to_owned(),
+        SqlType::Unknown(number) => format!("/* type {number} */"),
+    }
+}
+
+fn characters(column: &ColumnDef, bytes: u32) -> u32 {
+    bytes / u32::from(character_bytes(column.collation).1)
+}
+
+fn members(name: &str, column: &ColumnDef) -> String {
+    let list: Vec<String> = column.members.iter().map(|member| quoted_bytes(column.collation, member)).collect();
+    format!("{name}({})", list.join(","))
+}
+
+const fn geometry(family: Family, kind: GeometryKind) -> &'static str {
+    match (kind, family) {
+        (GeometryKind::Geometry, _) => "geometry",
+        (GeometryKind::Point, _) => "point",
+        (GeometryKind::LineString, _) => "linestring",
+        (GeometryKind::Polygon, _) => "polygon",
+        (GeometryKind::MultiPoint, _) => "multipoint",
+        (GeometryKind::MultiLineString, _) => "multilinestring",
+        (GeometryKind::MultiPolygon, _) => "multipolygon",
+        (GeometryKind::GeometryCollection, Family::MySql) => "geomcollection",
+        (GeometryKind::GeometryCollection, Family::MariaDb) => "geometrycollection",
+    }
+}

@@ -1,0 +1,108 @@
+//! Literals: text in quotes, and defaults out of the server's own row image.
+
+use crate::charset::Charset;
+use crate::page::kind::Family;
+use crate::schema::charset::BINARY;
+use crate::schema::{ColumnDef, ColumnDefault, SqlType};
+use crate::value::ValueType;
+
+/// Text in quotes, as the servers escape it.
+pub(in crate::schema) fn quoted(text: &str) -> String {
+    let mut out = String::from("'");
+    for character in text.chars() {
+        match character {
+            '\\' => out.push_str("\\\\"),
+            '\0' => out.push_str("\\0"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\'' => out.push_str("''"),
+            other => out.push(other),
+        }
+    }
+    out.push('\'');
+    out
+}
+
+/// Bytes of text in their charset, in quotes.
+pub(in crate::schema) fn quoted_bytes(collation: u16, bytes: &[u8]) -> String {
+    let mut utf8 = Vec::new();
+    Charset::of(collation).to_utf8(bytes, &mut utf8);
+    quoted(&String::from_utf8_lossy(&utf8))
+}
+
+/// The default in the column's image, as a literal. `None` where its bytes are no value of the type.
+pub(super) fn default_literal(family: Family, version: u32, column: &ColumnDef) -> Option<String> {
+    let image = &column.default_image;
+    if image.is_empty() {
+        // Dictionaries of old keep the text alone.
+        return match &column.default {
+            ColumnDefault::Literal(text) => Some(quoted(text)),
+            _ => None,
+        };
+    }
+    let stored = stored(column)?;
+    if let SqlType::Bit(_) = column.sql_type {
+        let bits = stored.iter().fold(0_u64, |bits, byte| bits << 8 | u64::from(*byte));
+        return Some(format!("b'{bits:b}'"));
+    }
+    let is_string = matches!(column.sql_type, SqlType::Char(_) | SqlType::Varchar(_));
+    if is_string && column.collation == BINARY {
+        return Some(binary_literal(family, version, &stored));
+    }
+    let mut text = Vec::new();
+    let plain = ColumnDef { compressed: false, ..column.clone() };
+    ValueType::of(&plain).write_text(&stored, &mut text).ok()?;
+    let text = String::from_utf8(text).ok()?;
+    let bare = family == Family::MariaDb && is_number(column.sql_type);
+    Some(if bare { text } else { quoted(&text) })
+}
+
+fn is_number(sql_type: SqlType) -> bool {
+    let float = matches!(sql_type, SqlType::Float | SqlType::Double);
+    float || matches!(sql_type, SqlType::Int { .. } | SqlType::Decimal { .. } | SqlType::Year)
+}
+
+/// From here on MariaDB prints binary strings in hexadecimal.
+const HEX_BINARY: u32 = 110_000;
+
+/// Binary strings that are UTF-8 are printed as such, but by newer MariaDB.
+fn binary_literal(family: Family, version: u32, bytes: &[u8]) -> String {
+    let hex = |upper: bool| -> String {
+        bytes.iter().map(|byte| if upper { format!("{byte:02X}") } else { format!("{byte:02x}") }).collect()
+    };
+    match (family, std::str::from_utf8(bytes)) {
+        (Family::MySql, Ok(text)) => quoted(text),
+        (Family::MariaDb, Ok(text)) if version < HEX_BINARY => quoted(text),
+        (Family::MySql, Err(_)) => format!("0x{}", hex(true)),
+        (Family::MariaDb, _) => format!("x'{}'", hex(false)),
+    }
+}
+
+/// The image as a row of InnoDB would store it: numbers big-endian with their sign bit flipped, strings without their length.
+fn stored(column: &ColumnDef) -> Option<Vec<u8>> {
+    let image = column.default_image.as_slice();
+    let reversed = |flip: u8| {
+        let mut bytes: Vec<u8> = image.iter().rev().copied().collect();
+        if let Some(first) = bytes.first_mut() {
+            *first ^= flip;
+        }
+        bytes
+    };
+    Some(match column.sql_type {
+        SqlType::Int { unsigned: true, .. } | SqlType::Year | SqlType::Enum(_) | SqlType::Set(_) => reversed(0),
+        SqlType::OldTimestamp => reversed(0),
+        SqlType::Int { unsigned: false, .. } | SqlType::Date | SqlType::OldTime | SqlType::OldDateTime => {
+            reversed(0x80)
+        }
+        SqlType::Varchar(max) => {
+            let (len, rest) = match max < 256 {
+                true => image.split_first().map(|(len, rest)| (usize::from(*len), rest))?,
+                false => (usize::from(crate::bytes::le::u16_at(image, 0)?), image.get(2..)?),
+            };
+            // A packed value that is not packed begins with a zero.
+            let value = rest.get(..len)?;
+            if column.compressed { value.get(1..).unwrap_or(&[]).to_vec() } else { value.to_vec() }
+        }
+        _ => image.to_vec(),
+    })
+}

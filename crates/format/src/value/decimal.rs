@@ -1,0 +1,126 @@
+//! DECIMAL: nine digits in four bytes, the sign in the top bit.
+
+use super::error::ValueError;
+use crate::schema::types::decimal_bytes;
+
+/// Bytes that hold fewer than nine decimal digits, by their number.
+const LEFTOVER_BYTES: [usize; 10] = [0, 1, 1, 2, 2, 3, 3, 4, 4, 4];
+const DIGITS_MAX: u8 = 65;
+const SCALE_MAX: u8 = 38;
+
+/// Digits of a DECIMAL, the sign apart.
+struct Digits {
+    digits: [u8; 2 * DIGITS_MAX as usize],
+    len: usize,
+}
+
+/// The digits and the sign of a stored value: all digits before the point, then those behind it.
+fn digits(stored: &[u8], precision: u8, scale: u8) -> Result<(bool, Digits), ValueError> {
+    let expected = decimal_bytes(precision, scale) as usize;
+    if stored.len() != expected || precision > DIGITS_MAX || scale > SCALE_MAX.min(precision) {
+        return Err(ValueError::Length { found: stored.len(), expected });
+    }
+    let negative = stored.first().is_none_or(|first| first & 0x80 == 0);
+    let flip = if negative { 0xFF } else { 0 };
+    let mut out = Digits { digits: [0; 2 * DIGITS_MAX as usize], len: 0 };
+    let mut at = 0;
+    let whole = usize::from(precision - scale);
+    let groups = [whole % 9].into_iter().chain(std::iter::repeat_n(9, whole / 9));
+    let behind = std::iter::repeat_n(9, usize::from(scale / 9)).chain([usize::from(scale % 9)]);
+    for count in groups.chain(behind) {
+        let bytes = LEFTOVER_BYTES.get(count).copied().unwrap_or(4);
+        let group = stored.get(at..at + bytes).unwrap_or(&[]);
+        let mut number = 0_u32;
+        for (offset, byte) in group.iter().enumerate() {
+            let top = if at + offset == 0 { 0x80 } else { 0 };
+            number = number << 8 | u32::from(byte ^ flip ^ top);
+        }
+        at += bytes;
+        out.push(number, count)?;
+    }
+    Ok((negative, out))
+}
+
+impl Digits {
+    fn push(&mut self, mut number: u32, count: usize) -> Result<(), ValueError> {
+        let room = self.digits.get_mut(self.len..self.len + count).ok_or(ValueError::Decimal)?;
+        for digit in room.iter_mut().rev() {
+            *digit = b'0' + (number % 10) as u8;
+            number /= 10;
+        }
+        self.len += count;
+        if number == 0 { Ok(()) } else { Err(ValueError::Decimal) }
+    }
+
+    fn get(&self) -> &[u8] {
+        self.digits.get(..self.len).unwrap_or(&[])
+    }
+}
+
+/// Writes a stored DECIMAL as the server does, `zerofill` digits and point wide at least.
+///
+/// # Errors
+/// The bytes are no DECIMAL of that precision and scale.
+pub fn write(stored: &[u8], precision: u8, scale: u8, zerofill: u16, out: &mut Vec<u8>) -> Result<(), ValueError> {
+    let (negative, digits) = digits(stored, precision, scale)?;
+    let (whole, fraction) = digits.get().split_at(usize::from(precision - scale).min(digits.len));
+    let zeros = whole.iter().take_while(|digit| **digit == b'0').count();
+    let whole = whole.get(zeros..).unwrap_or(&[]);
+    if negative {
+        out.push(b'-');
+    }
+    let len = whole.len().max(1) + fraction.len() + usize::from(scale > 0);
+    out.extend(std::iter::repeat_n(b'0', usize::from(zerofill).saturating_sub(len)));
+    out.extend_from_slice(if whole.is_empty() { b"0" } else { whole });
+    if scale > 0 {
+        out.push(b'.');
+        out.extend_from_slice(fraction);
+    }
+    Ok(())
+}
+
+/// A stored DECIMAL times ten to the power of its scale; `None` where that has more than 38 digits.
+///
+/// # Errors
+/// The bytes are no DECIMAL of that precision and scale.
+pub fn unscaled(stored: &[u8], precision: u8, scale: u8) -> Result<Option<i128>, ValueError> {
+    let (negative, digits) = digits(stored, precision, scale)?;
+    if precision > 38 {
+        return Ok(None);
+    }
+    let number = digits.get().iter().fold(0_i128, |number, digit| number * 10 + i128::from(digit - b'0'));
+    Ok(Some(if negative { -number } else { number }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(stored: &[u8], precision: u8, scale: u8) -> Result<String, ValueError> {
+        let mut out = Vec::new();
+        write(stored, precision, scale, 0, &mut out)?;
+        Ok(String::from_utf8(out).expect("ASCII"))
+    }
+
+    #[test]
+    fn digits_are_those_that_the_servers_stored() {
+        assert_eq!(text(&[0x80, 0xbc, 0x61, 0x4e, 0x5a], 10, 2).as_deref(), Ok("12345678.90"));
+        assert_eq!(text(&[0x7f, 0xff, 0xff, 0xff, 0xfe], 10, 2).as_deref(), Ok("-0.01"));
+        assert_eq!(
+            text(&[0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xfe, 0xff, 0x3c, 0xaf], 20, 5).as_deref(),
+            Ok("-1.50000")
+        );
+        assert_eq!(text(&[0x8c, 0x01, 0x59], 5, 3).as_deref(), Ok("12.345"));
+        assert_eq!(text(&[0xbb, 0x9a, 0xc9, 0xff], 9, 9).as_deref(), Ok("0.999999999"));
+        assert_eq!(text(&[0x76], 1, 0).as_deref(), Ok("-9"));
+        assert_eq!(unscaled(&[0x7f, 0xff, 0xff, 0xff, 0xfe], 10, 2), Ok(Some(-1)));
+    }
+
+    #[test]
+    fn more_digits_than_there_is_room_for_are_no_decimal() {
+        assert_eq!(text(&[0x8a], 1, 0), Err(ValueError::Decimal));
+        assert_eq!(text(&[0xff; 4], 9, 9), Err(ValueError::Decimal));
+        assert!(text(&[0x80], 10, 2).is_err());
+        assert!(text(&[], 0, 0).is_ok_and(|text| text == "-0" || text == "0"));
+    }
+}

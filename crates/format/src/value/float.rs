@@ -1,0 +1,190 @@
+//! FLOAT and DOUBLE, and how the servers write them.
+
+use std::io::Write;
+
+/// Digits that a FLOAT shows unless its declaration says otherwise.
+const FLOAT_DIGITS: usize = 6;
+/// Where the point stands in the first and the last number that is written without an exponent.
+const PLAIN: std::ops::RangeInclusive<i32> = -14..=15;
+
+/// The number in four stored bytes.
+#[expect(clippy::little_endian_bytes, reason = "FLOAT is stored little-endian")]
+#[must_use]
+pub const fn single(stored: [u8; 4]) -> f32 {
+    f32::from_le_bytes(stored)
+}
+
+/// The number in eight stored bytes.
+#[expect(clippy::little_endian_bytes, reason = "DOUBLE is stored little-endian")]
+#[must_use]
+pub const fn double(stored: [u8; 8]) -> f64 {
+    f64::from_le_bytes(stored)
+}
+
+/// A small buffer on the stack: no number has more significant digits.
+struct Digits {
+    bytes: [u8; 40],
+    len: usize,
+}
+
+impl Write for Digits {
+    fn write(&mut self, more: &[u8]) -> std::io::Result<usize> {
+        let Some(room) = self.bytes.get_mut(self.len..self.len + more.len()) else { return Ok(0) };
+        room.copy_from_slice(more);
+        self.len += more.len();
+        Ok(more.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The digits without point, and where the point is: the value is 0.digits times ten to the power of that.
+fn split(scientific: &Digits) -> (Digits, i32) {
+    let text = scientific.bytes.get(..scientific.len).unwrap_or(&[]);
+    let exponent = text.iter().position(|byte| *byte == b'e').unwrap_or(text.len());
+    let (mantissa, power) = text.split_at(exponent);
+    let power = std::str::from_utf8(power.get(1..).unwrap_or(&[])).ok().and_then(|power| power.parse::<i32>().ok());
+    let mut digits = Digits { bytes: [0; 40], len: 0 };
+    for digit in mantissa.iter().filter(|byte| byte.is_ascii_digit()) {
+        if let Some(place) = digits.bytes.get_mut(digits.len) {
+            *place = *digit;
+            digits.len += 1;
+        }
+    }
+    let zeros = digits.bytes.iter().take(digits.len).rev().take_while(|digit| **digit == b'0').count();
+    digits.len = digits.len.saturating_sub(zeros).max(1);
+    (digits, power.unwrap_or(0) + 1)
+}
+
+/// As the servers write a number of which `digits` (at most 17) are shown, or as many as tell it from its neighbours.
+fn write_general(number: f64, significant: Option<usize>, out: &mut Vec<u8>) {
+    if number.is_sign_negative() {
+        out.push(b'-');
+    }
+    let number = number.abs();
+    if number == 0.0 || !number.is_finite() {
+        // No server stores infinities or NaN.
+        return out.push(b'0');
+    }
+    let mut scientific = Digits { bytes: [0; 40], len: 0 };
+    let written = match significant {
+        Some(digits) => write!(scientific, "{number:.*e}", digits - 1),
+        None => write!(scientific, "{number:e}"),
+    };
+    debug_assert!(written.is_ok(), "17 digits and an exponent fit");
+    let (digits, point) = split(&scientific);
+    let digits = digits.bytes.get(..digits.len).unwrap_or(&[]);
+    write_digits(digits, point, out);
+}
+
+fn write_digits(digits: &[u8], point: i32, out: &mut Vec<u8>) {
+    let count = digits.len() as i32;
+    if !(PLAIN.contains(&point) || point > 0 && count > point) {
+        let (first, rest) = digits.split_at(1);
+        out.extend_from_slice(first);
+        if !rest.is_empty() {
+            out.push(b'.');
+            out.extend_from_slice(rest);
+        }
+        out.push(b'e');
+        super::digits::write_int(i64::from(point - 1), out);
+    } else if point <= 0 {
+        out.extend_from_slice(b"0.");
+        out.extend(std::iter::repeat_n(b'0', point.unsigned_abs() as usize));
+        out.extend_from_slice(digits);
+    } else if count <= point {
+        out.extend_from_slice(digits);
+        out.extend(std::iter::repeat_n(b'0', (point - count) as usize));
+    } else {
+        let (whole, fraction) = digits.split_at(point as usize);
+        out.extend_from_slice(whole);
+        out.push(b'.');
+        out.extend_from_slice(fraction);
+    }
+}
+
+/// A FLOAT as the servers show it: six digits, or as many after the point as its declaration says.
+pub fn write_float(number: f32, decimals: Option<u8>, out: &mut Vec<u8>) {
+    match decimals {
+        Some(decimals) => write_fixed(f64::from(number), decimals, out),
+        None => write_general(f64::from(number), Some(FLOAT_DIGITS), out),
+    }
+}
+
+/// A FLOAT with as many digits as it takes to get the same FLOAT back.
+pub fn write_float_exact(number: f32, out: &mut Vec<u8>) {
+    if number == 0.0 || !number.is_finite() {
+        return write_general(f64::from(number), None, out);
+    }
+    if number.is_sign_negative() {
+        out.push(b'-');
+    }
+    let mut scientific = Digits { bytes: [0; 40], len: 0 };
+    let written = write!(scientific, "{:e}", number.abs());
+    debug_assert!(written.is_ok(), "9 digits and an exponent fit");
+    let (digits, point) = split(&scientific);
+    write_digits(digits.bytes.get(..digits.len).unwrap_or(&[]), point, out);
+}
+
+/// A DOUBLE as the servers show it: as many digits as tell it from its neighbours, or as many after the point as declared.
+pub fn write_double(number: f64, decimals: Option<u8>, out: &mut Vec<u8>) {
+    match decimals {
+        Some(decimals) => write_fixed(number, decimals, out),
+        None => write_general(number, None, out),
+    }
+}
+
+fn write_fixed(number: f64, decimals: u8, out: &mut Vec<u8>) {
+    // Writing to a Vec cannot fail.
+    let written = write!(out, "{number:.*}", usize::from(decimals));
+    debug_assert!(written.is_ok());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn double_text(number: f64) -> String {
+        let mut out = Vec::new();
+        write_double(number, None, &mut out);
+        String::from_utf8(out).expect("ASCII")
+    }
+
+    #[test]
+    fn doubles_are_written_as_the_servers_write_them() {
+        let expected = [
+            (0.0, "0"),
+            (-0.0, "-0"),
+            (1.0, "1"),
+            (0.1, "0.1"),
+            (123_456_789_012_345.0, "123456789012345"),
+            (1e15, "1e15"),
+            (1e14, "100000000000000"),
+            (1e-16, "1e-16"),
+            (1e-15, "0.000000000000001"),
+            (1_234_567_890_123_456.7, "1234567890123456.8"),
+            (1.797_693_134_862_315_7e308, "1.7976931348623157e308"),
+            (-2.5e-20, "-2.5e-20"),
+        ];
+        for (number, text) in expected {
+            assert_eq!(double_text(number), text);
+        }
+    }
+
+    #[test]
+    fn floats_show_six_digits_and_exact_ones_come_back() {
+        let mut out = Vec::new();
+        write_float(3.402_823_5e38, None, &mut out);
+        assert_eq!(out, b"3.40282e38");
+        out.clear();
+        write_float(1.0 / 3.0, Some(3), &mut out);
+        assert_eq!(out, b"0.333");
+        for number in [0.1_f32, 16_777_217.0, 1.175_494_4e-38, -3.402_823_5e38, 1e-30] {
+            out.clear();
+            write_float_exact(number, &mut out);
+            assert_eq!(std::str::from_utf8(&out).expect("ASCII").parse(), Ok(number));
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The type of a column as the decoders need it.
+
+use std::sync::Arc;
+
+use super::temporal::Digits;
+use crate::charset::Charset;
+
+/// What a column holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kind {
+    /// TINYINT to BIGINT.
+    Int {
+        /// Bytes.
+        bytes: u8,
+        /// Without a sign.
+        unsigned: bool,
+    },
+    /// FLOAT, with its declared digits after the point.
+    Float {
+        /// `FLOAT(7,3)`: 3.
+        decimals: Option<u8>,
+    },
+    /// DOUBLE, with its declared digits after the point.
+    Double {
+        /// `DOUBLE(7,3)`: 3.
+        decimals: Option<u8>,
+    },
+    /// DECIMAL.
+    Decimal {
+        /// Digits.
+        precision: u8,
+        /// Digits after the point.
+        scale: u8,
+    },
+    /// YEAR.
+    Year,
+    /// DATE.
+    Date,
+    /// TIME with digits of a second's fraction, as the next ones.
+    Time(Digits),
+    /// DATETIME.
+    DateTime(Digits),
+    /// TIMESTAMP.
+    Timestamp(Digits),
+    /// TIME of servers before 5.6.
+    OldTime,
+    /// DATETIME of servers before 5.6.
+    OldDateTime,
+    /// TIMESTAMP of servers before 5.6.
+    OldTimestamp,
+    /// TIME of MariaDB before 10.1, with a fraction.
+    HiresTime(Digits),
+    /// DATETIME of MariaDB before 10.1, with a fraction.
+    HiresDateTime(Digits),
+    /// TIMESTAMP of MariaDB before 10.1, with a fraction.
+    HiresTimestamp(Digits),
+    /// BIT of this many bits.
+    Bit(u8),
+    /// ENUM and its members, in UTF-8.
+    Enum(Arc<[String]>),
+    /// SET and its members, in UTF-8.
+    Set(Arc<[String]>),
+    /// CHAR.
+    Char {
+        /// Bytes of its image in the server.
+        bytes: u32,
+    },
+    /// BINARY.
+    Binary {
+        /// Bytes.
+        bytes: u32,
+    },
+    /// VARCHAR and TEXT.
+    Text,
+    /// VARBINARY and BLOB.
+    Bytes,
+    /// MySQL's JSON.
+    Json,
+    /// POINT and its kin.
+    Geometry,
+    /// VECTOR.
+    Vector,
+    /// MariaDB's UUID.
+    Uuid,
+    /// MariaDB's INET6.
+    Inet6,
+    /// MariaDB's INET4.
+    Inet4,
+    /// A type of a newer server.
+    Unknown,
+}
+
+/// How to read the values of a column.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ValueType {
+    /// What they are.
+    pub kind: Kind,
+    /// The charset of text.
+    pub charset: Charset,
+    /// Digits that numbers are padded to with zeros; 0 = not at all.
+    pub zerofill: u16,
+    /// MariaDB's COMPRESSED: [`super::compressed::unpack`] comes first.
+    pub compressed: bool,
+    /// Bytes of every value, where all have as many.
+    pub(super) fixed: Option<u16>,
+}
+
+impl ValueType {
+    /// The values of `kind`, of which each has `fixed` bytes if that is given.
+    #[must_use]
+    pub const fn new(kind: Kind, charset: Charset, fixed: Option<u16>) -> Self {
+        Self { kind, charset, zerofill: 0, compressed: false, fixed }
+    }
+
+    /// The same, padded with zeros to `width` digits.
+    #[must_use]
+    pub fn zerofill(mut self, digits: u16) -> Self {
+        self.zerofill = digits;
+        self
+    }
+
+    /// Whether SQL writes its values without quotes.
+    #[must_use]
+    pub const fn is_number(&self) -> bool {
+        matches!(
+            self.kind,
+            Kind::Int { .. } | Kind::Float { .. } | Kind::Double { .. } | Kind::Decimal { .. } | Kind::Year
+        )
+    }
+
+    /// Whether its values are bytes and no text.
+    #[must_use]
+    pub const fn is_binary(&self) -> bool {
+        matches!(self.kind, Kind::Binary { .. } | Kind::Bytes | Kind::Bit(_) | Kind::Geometry | Kind::Vector)
+    }
+}

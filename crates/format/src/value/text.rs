@@ -1,0 +1,103 @@
+//! Values as the servers write them.
+
+use super::digits::{write_int, write_padded};
+use super::{Kind, Value, ValueError, ValueType, decimal, float, geometry, json, net, temporal};
+
+/// Pads what was written since `start` with zeros to `width`, behind a sign.
+fn zerofill(width: u16, start: usize, out: &mut Vec<u8>) {
+    let missing = usize::from(width).saturating_sub(out.len() - start);
+    let start = start + usize::from(out.get(start) == Some(&b'-'));
+    out.splice(start..start, std::iter::repeat_n(b'0', missing));
+}
+
+impl ValueType {
+    /// Appends what SELECT shows for a stored value that is not NULL, with text converted to UTF-8. TIMESTAMP is shown in UTC; binary
+    /// strings, BIT, geometry and VECTOR as the bytes they are.
+    ///
+    /// # Errors
+    /// The bytes are no value of the type. What was appended then is of no use.
+    #[inline]
+    pub fn write_text(&self, stored: &[u8], out: &mut Vec<u8>) -> Result<(), ValueError> {
+        let start = out.len();
+        match self.decode(stored)? {
+            Value::Int(number) => write_int(number, out),
+            Value::UInt(number) => write_padded(number, usize::from(self.zerofill.max(1)), out),
+            Value::Text(text) => self.charset.to_utf8(text, out),
+            Value::Bytes(bytes) | Value::Bit(bytes) | Value::Geometry(bytes) | Value::Vector(bytes) => {
+                out.extend_from_slice(bytes);
+            }
+            other => self.write_other(&other, out)?,
+        }
+        if self.zerofill > 0 && matches!(self.kind, Kind::Float { .. } | Kind::Double { .. }) {
+            zerofill(self.zerofill, start, out);
+        }
+        Ok(())
+    }
+
+    fn write_other(&self, value: &Value<'_>, out: &mut Vec<u8>) -> Result<(), ValueError> {
+        match value {
+            Value::Float(number) => float::write_float(*number, self.decimals(), out),
+            Value::Double(number) => float::write_double(*number, self.decimals(), out),
+            Value::Decimal(stored) => {
+                if let Kind::Decimal { precision, scale } = self.kind {
+                    decimal::write(stored, precision, scale, self.zerofill, out)?;
+                }
+            }
+            Value::Year(year) => temporal::write_year(*year, out),
+            Value::Date(date) => date.write(out),
+            Value::Time(time) => time.write(self.digits(), out),
+            Value::DateTime(moment) => moment.write(self.digits(), out),
+            Value::Timestamp(timestamp) => temporal::write_timestamp(*timestamp, self.digits(), out),
+            Value::Enum(number) => out.extend_from_slice(self.member_name(*number).as_bytes()),
+            Value::Set(bits) => self.write_set(*bits, out),
+            Value::Json(stored) => json::write_text(stored, out)?,
+            Value::Uuid(uuid) => net::write_uuid(*uuid, out),
+            Value::Inet6(address) => net::write_inet6(*address, out),
+            Value::Inet4(address) => net::write_inet4(*address, out),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn write_set(&self, bits: u64, out: &mut Vec<u8>) {
+        let members = self.members().iter().enumerate().filter(|(number, _)| bits >> number & 1 == 1);
+        for (place, (_, name)) in members.enumerate() {
+            if place > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(name.as_bytes());
+        }
+    }
+
+    const fn decimals(&self) -> Option<u8> {
+        match self.kind {
+            Kind::Float { decimals } | Kind::Double { decimals } => decimals,
+            _ => None,
+        }
+    }
+
+    /// Digits of a second's fraction.
+    #[must_use]
+    pub const fn digits(&self) -> temporal::Digits {
+        match self.kind {
+            Kind::Time(digits)
+            | Kind::DateTime(digits)
+            | Kind::Timestamp(digits)
+            | Kind::HiresTime(digits)
+            | Kind::HiresDateTime(digits)
+            | Kind::HiresTimestamp(digits) => digits,
+            _ => temporal::Digits::NONE,
+        }
+    }
+
+    /// A geometry as WKT; anything else as [`ValueType::write_text`] writes it.
+    ///
+    /// # Errors
+    /// The bytes are no value of the type.
+    pub fn write_readable(&self, stored: &[u8], out: &mut Vec<u8>) -> Result<(), ValueError> {
+        match self.kind {
+            Kind::Geometry => geometry::write_wkt(stored, out),
+            _ => self.write_text(stored, out),
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! Tests that need real servers run where `make test` says that they are; elsewhere they are named as not run.
+
+fn main() {
+    println!("cargo::rustc-check-cfg=cfg(servers)");
+    println!("cargo::rerun-if-env-changed=INNOKIT_DATADIRS");
+    if std::env::var_os("INNOKIT_DATADIRS").is_some() {
+        println!("cargo::rustc-cfg=servers");
+    }
+}

@@ -1,0 +1,32 @@
+//! What opens encrypted files.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use jobs::source::keys::KeyFiles;
+
+/// Options that name what opens encrypted files.
+#[derive(Debug, Args)]
+pub struct KeyArgs {
+    /// MySQL's keyring: the data file of component_keyring_file or of the keyring_file plugin (may be given several times).
+    #[arg(long, value_name = "FILE", help_heading = "Keys")]
+    pub keyring: Vec<PathBuf>,
+
+    /// MariaDB's key file (file_key_management), and what opens it if it is encrypted: the key, or `FILE:` and a path.
+    #[arg(long, value_name = "FILE[,FILEKEY]", value_parser = key_file, help_heading = "Keys")]
+    pub key_file: Option<(PathBuf, Option<String>)>,
+}
+
+impl KeyArgs {
+    /// The files that were named.
+    pub fn files(&self) -> KeyFiles {
+        KeyFiles { keyrings: self.keyring.clone(), key_file: self.key_file.clone() }
+    }
+}
+
+pub(super) fn key_file(text: &str) -> Result<(PathBuf, Option<String>), String> {
+    Ok(match text.split_once(',') {
+        Some((path, key)) => (PathBuf::from(path), Some(key.to_owned())),
+        None => (PathBuf::from(text), None),
+    })
+}

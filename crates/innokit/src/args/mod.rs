@@ -1,0 +1,103 @@
+//! The command line: what can be asked for, in the words of the help text. Each command's options are in a file of its name, what several
+//! commands share in `reading`, `output`, `keys` and `sizes`.
+
+mod check;
+mod info;
+mod keys;
+mod manual;
+mod output;
+mod reading;
+mod recover;
+mod redo;
+mod sizes;
+mod table;
+
+use std::ffi::OsString;
+
+use clap::builder::styling::{AnsiColor, Styles};
+use clap::{Args, Parser, Subcommand};
+
+use self::check::CHECK_EXAMPLES;
+pub use self::check::{CheckArgs, Engine, Level};
+use self::info::INFO_EXAMPLES;
+pub use self::info::InfoArgs;
+pub use self::manual::{CompletionsArgs, ManArgs};
+pub use self::output::Progress;
+pub use self::reading::ReadingArgs;
+use self::recover::RECOVER_EXAMPLES;
+pub use self::recover::RecoverArgs;
+pub use self::redo::{RedoCommand, RedoInfoArgs};
+#[cfg(feature = "bench")]
+pub use self::sizes::{bytes, size};
+pub use self::table::{Ahead, SchemaArgs, TableArgs, TableCommand};
+#[cfg(feature = "bench")]
+use crate::bench::args::BenchArgs;
+
+const STYLES: Styles = Styles::styled()
+    .header(AnsiColor::Green.on_default().bold())
+    .usage(AnsiColor::Green.on_default().bold())
+    .literal(AnsiColor::Cyan.on_default().bold())
+    .placeholder(AnsiColor::Cyan.on_default());
+
+/// Verifies InnoDB files of MySQL and MariaDB without a server, at the speed of the hardware.
+#[derive(Debug, Parser)]
+#[command(name = "innokit", version, styles = STYLES, arg_required_else_help = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Verify tablespaces, datadirs and backups: every page's checksum, place and LSN, and pages that went missing.
+    #[command(after_help = CHECK_EXAMPLES)]
+    Check(CheckArgs),
+    /// Describe files: what they are, page types, space use by index, LSNs, encryption; `--map` draws a tablespace.
+    #[command(after_help = INFO_EXAMPLES)]
+    Info(InfoArgs),
+    /// Inspect redo logs.
+    Redo {
+        /// What to do.
+        #[command(subcommand)]
+        command: RedoCommand,
+    },
+    /// Do the crash recovery of a datadir of MariaDB or MySQL without a server, so that its server starts at once.
+    #[command(after_help = RECOVER_EXAMPLES)]
+    Recover(RecoverArgs),
+    /// Check the indexes of tables page by page, or count their rows, without a server.
+    #[command(subcommand)]
+    Table(TableCommand),
+    /// Stand in for MySQL's innochecksum: its options, messages and exit status (also when called by that name).
+    #[command(disable_help_flag = true)]
+    Innochecksum(InnochecksumArgs),
+    /// Measure this machine's disk and processor, and how much of their speed a check, a scan, a commit and a recovery reach.
+    #[cfg(feature = "bench")]
+    Bench(BenchArgs),
+    /// Check a small built-in sample with one damaged page, to see what a report looks like.
+    Demo,
+    /// Print shell completions: `innokit completions bash > /etc/bash_completion.d/innokit`.
+    Completions(CompletionsArgs),
+    /// Print the manual page of innokit or of one command: `innokit man check | man -l -`.
+    Man(ManArgs),
+}
+
+/// What `innochecksum` was called with, which it reads by its own rules.
+#[derive(Debug, Args)]
+pub struct InnochecksumArgs {
+    /// Options and files; `innokit innochecksum --help` lists them.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENT")]
+    pub arguments: Vec<OsString>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,46 @@
+//! What is printed, and how.
+
+use clap::{ArgAction, Args, ValueEnum};
+
+/// Options of commands that report what they found.
+#[derive(Debug, Args)]
+pub struct OutputArgs {
+    /// Print one JSON document instead of text.
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+
+    /// Show a bar with bytes, rate and time left: `auto` when standard error is a terminal.
+    #[arg(long, value_enum, default_value_t = Progress::Auto, value_name = "WHEN", help_heading = "Output")]
+    pub progress: Progress,
+
+    /// Print findings as they are made, one JSON line each, and the document as the last line.
+    #[arg(long, conflicts_with = "json", help_heading = "Output")]
+    pub json_lines: bool,
+
+    /// Also list every table with its verdict.
+    #[arg(long, help_heading = "Output")]
+    pub tables: bool,
+
+    /// List at most N findings (all are counted).
+    #[arg(long, value_name = "N", default_value_t = 1000, help_heading = "Output")]
+    pub max_findings: usize,
+
+    /// Also list each file or index, what was left out, each skipped file, and how the bytes were read.
+    #[arg(short, long, action = ArgAction::SetTrue, conflicts_with = "quiet", help_heading = "Output")]
+    pub verbose: bool,
+
+    /// Print damage, what could not be decided, and what is hurt; nothing where all is well.
+    #[arg(short, long, action = ArgAction::SetTrue, help_heading = "Output")]
+    pub quiet: bool,
+}
+
+/// `--progress`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Progress {
+    /// When standard error is a terminal.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}

@@ -1,0 +1,127 @@
+//! `innokit table`. The options of `checksum` and `export` are in `table_rows.rs`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::keys::KeyArgs;
+use super::output::OutputArgs;
+use super::reading::ReadingArgs;
+use super::sizes::page_size;
+use crate::table_rows::{CHECKSUM_EXAMPLES, ChecksumArgs, EXPORT_EXAMPLES, ExportArgs};
+
+pub(super) const TABLE_EXAMPLES: &str = "\
+Examples:
+  innokit table check shop/orders.ibd           every index of one table
+  innokit table check /var/lib/mysql -q         a datadir or a backup: findings only
+  innokit table check --extended shop           and every entry against its row
+  innokit table check --json backup/shop        one JSON document
+  innokit table count shop/orders.ibd           rows, by index
+
+Exit status:
+  0  all well
+  1  damage found
+  2  some of the work could not be done: a file could not be read, a finding hangs on recovery to come";
+
+pub(super) const SCHEMA_EXAMPLES: &str = "\
+Examples:
+  innokit table schema shop/orders.ibd                      one table
+  innokit table schema /var/lib/mysql --table shop.orders   one table of a datadir or a backup
+  innokit table schema backup > schema.sql                  all tables, for the mysql client
+  innokit table schema --json backup                        one JSON document
+
+MySQL 8.0 and later keep the definition in the tablespace. MariaDB and MySQL 5.7 keep it in the .frm file beside it, and foreign keys in
+ibdata1. An SQL comment names what the files do not hold.
+
+Exit status:
+  0  every definition was read
+  2  a definition could not be read, or there was none";
+
+/// The commands of `table`.
+#[derive(Debug, Subcommand)]
+pub enum TableCommand {
+    /// Check the structure of every index: levels, neighbours, node pointers, order of keys, records, segments, off-page values, and
+    /// rows against entries.
+    #[command(after_help = TABLE_EXAMPLES)]
+    Check(TableCheckArgs),
+    /// Count the rows of every index, and the deleted ones that wait for purge.
+    #[command(after_help = TABLE_EXAMPLES)]
+    Count(TableArgs),
+    /// The value that CHECKSUM TABLE gives, from the files.
+    #[command(after_help = CHECKSUM_EXAMPLES)]
+    Checksum(ChecksumArgs),
+    /// Write rows as CSV, TSV, SQL or JSON lines.
+    #[command(after_help = EXPORT_EXAMPLES)]
+    Export(Box<ExportArgs>),
+    /// Print CREATE TABLE as the server's SHOW CREATE TABLE prints it, from the files alone.
+    #[command(after_help = SCHEMA_EXAMPLES)]
+    Schema(SchemaArgs),
+}
+
+/// Options of `table schema`.
+#[derive(Debug, Args)]
+pub struct SchemaArgs {
+    /// Tablespaces, .frm files, datadirs, backups.
+    #[arg(required = true, value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
+
+    /// Only this table: DATABASE.TABLE or TABLE.
+    #[arg(long, value_name = "TABLE")]
+    pub table: Option<String>,
+
+    /// Take this page size (4K to 64K) in place of what the files say.
+    #[arg(long, value_name = "SIZE", value_parser = page_size)]
+    pub page_size: Option<u32>,
+
+    /// For tablespaces without a definition: print the statement in this file that makes their table, if their rows are of its kind.
+    #[arg(long, value_name = "FILE")]
+    pub create_table: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub keys: KeyArgs,
+
+    /// Print one JSON document instead of SQL.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `table check`.
+#[derive(Debug, Args)]
+pub struct TableCheckArgs {
+    /// Also hold every entry of every secondary index against its row, and every row against its entries.
+    #[arg(long)]
+    pub extended: bool,
+
+    /// The others.
+    #[command(flatten)]
+    pub table: TableArgs,
+}
+
+/// Options of `table`.
+#[derive(Debug, Args)]
+pub struct TableArgs {
+    /// Files and directories: tablespaces (walked; what holds no tables is skipped and counted).
+    #[arg(required = true, value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
+
+    #[command(flatten)]
+    pub reading: ReadingArgs,
+
+    /// How far ahead of need pages are read: `logical` by what the parents say.
+    #[arg(long, value_enum, default_value_t = Ahead::Logical, value_name = "POLICY", help_heading = "Reading")]
+    pub read_ahead: Ahead,
+
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// `--read-ahead`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Ahead {
+    /// One page at a time, in the order of the key.
+    None,
+    /// As the servers do: when most of 64 pages were read in order, the next 64.
+    Linear,
+    /// The pages that the parents name, sorted and joined, many in flight.
+    Logical,
+}

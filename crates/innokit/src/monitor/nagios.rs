@@ -1,0 +1,87 @@
+//! `--nagios`: one line with performance data, and the exit status of a monitoring plugin.
+//!
+//! | plugin status | when |
+//! |---|---|
+//! | 0 OK | all well |
+//! | 1 WARNING | nothing is damaged, but something could not be decided |
+//! | 2 CRITICAL | damage found |
+//! | 3 UNKNOWN | the check could not run: a wrong option, no such path, nothing verified |
+//!
+//! Facts: Monitoring Plugins Development Guidelines, "Plugin output" and "Performance data".
+
+use jobs::{Report, Severity};
+
+use crate::print::{grouped, limits};
+
+/// Exit status of a plugin that could not do its work.
+pub const UNKNOWN: u8 = 3;
+
+/// The line, and the exit status that goes with it; `status` is that of the check.
+pub fn line(report: &Report, status: u8) -> (String, u8) {
+    let (word, plugin_status) = match status {
+        0 => ("OK", 0),
+        1 => ("CRITICAL", 2),
+        _ if report.files.is_empty() => ("UNKNOWN", UNKNOWN),
+        _ => ("WARNING", 1),
+    };
+    let totals = &report.totals;
+    let counts = &totals.counts;
+    let said = match worst(report, status) {
+        Some(first) => first,
+        None => {
+            let (verified, files) = (grouped(counts.pages - counts.older), grouped(totals.files));
+            format!("{verified} pages in {files} files verified{}", limits(report))
+        }
+    };
+    let data = format!(
+        "pages={};;;0 corrupt={};;0;0 unverifiable={};0;;0 missing={};;0;0 findings={};;;0 bytes={}B;;;0 time={:.3}s;;;0",
+        counts.pages,
+        counts.corrupt,
+        counts.unverifiable,
+        counts.missing,
+        totals.findings,
+        counts.bytes,
+        totals.seconds
+    );
+    (format!("INNOKIT {word} - {said} | {data}"), plugin_status)
+}
+
+/// The line for a check that did not run.
+pub fn unknown(why: &str) -> String {
+    format!("INNOKIT UNKNOWN - {}", one_line(why))
+}
+
+/// The first finding of the severity that decided, and how many more there are.
+fn worst(report: &Report, status: u8) -> Option<String> {
+    let (severity, total) = match status {
+        0 => return None,
+        1 => (Severity::Damage, report.totals.damage),
+        _ => (Severity::Undecided, report.totals.undecided),
+    };
+    let Some(first) = report.findings.iter().find(|finding| finding.severity == severity) else {
+        let failed = report.totals.failed_files;
+        return Some(if report.files.is_empty() {
+            "nothing was verified".to_owned()
+        } else {
+            format!("{} files could not be read", grouped(failed))
+        });
+    };
+    let page = first.page.map(|page| format!("page {page}: ")).unwrap_or_default();
+    let more = if total > 1 { format!(" (and {} more)", grouped(total - 1)) } else { String::new() };
+    Some(one_line(&format!("{}: {page}{}{more}", first.path, first.message)))
+}
+
+/// A plugin's answer ends at the first newline, and performance data begins at the first bar.
+fn one_line(text: &str) -> String {
+    text.replace(['\n', '\r'], " ").replace('|', "/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_one_line_and_holds_no_bar_of_its_own() {
+        assert_eq!(unknown("a|b\nc"), "INNOKIT UNKNOWN - a/b c");
+    }
+}

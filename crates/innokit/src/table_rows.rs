@@ -1,0 +1,595 @@
+//! `innokit table checksum` and `innokit table export`: options in, values or rows out.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use clap::{Args, ValueEnum};
+use jobs::out::report::Pending;
+use jobs::rows::checksum::{ChecksumOptions, ChecksumReport, Comparison, TableChecksum, checksums};
+use jobs::rows::export::{ExportOptions, ExportReport, Geometry, SeparatedOptions, TextFormat, export};
+use jobs::rows::reader::{OnDamage, Wanted};
+use jobs::rows::scan::ScanOptions;
+
+use crate::args::{Progress, ReadingArgs};
+use crate::document;
+use crate::monitor::metrics::{self, RowsRun};
+use crate::print::{grouped, human, peak_memory};
+use crate::progress::Bar;
+
+pub const CHECKSUM_EXAMPLES: &str = "\
+Examples:
+  innokit table checksum shop/orders.ibd                the value that CHECKSUM TABLE gives
+  innokit table checksum /backup/mysql                  of every table
+  innokit table checksum /backup --compare live.txt     against `mysql -N -e 'CHECKSUM TABLE …' > live.txt`
+
+Exit status:
+  0  every table has a value, and the expected one
+  1  a value is not the expected one, a table is missing, or damage was found
+  2  a table has no value for another reason: a virtual column, no definition";
+
+pub const EXPORT_EXAMPLES: &str = "\
+Examples:
+  innokit table export shop/orders.ibd --format csv > orders.csv
+  innokit table export /backup/mysql --format jsonl -o dump/     one file a table
+  innokit table export shop/orders.ibd --format sql | mysql shop
+  innokit table export shop/orders.ibd --format parquet -o orders.parquet
+  innokit table export orders.ibd --skip-damaged                 the readable rows of a damaged table
+  innokit table export orders.ibd --create-table orders.sql      a file whose definition is lost
+  innokit table export orders.ibd --deleted                      rows of a DELETE that was not purged yet
+
+Rows are the newest ones in the pages: those of transactions that had not committed are among them, unless --committed leaves them out.
+After a clean shutdown there are none; of a crashed or copied datadir make a recovered one first (innokit recover).
+
+Exit status:
+  0  all rows of all tables were written
+  1  damage: with --skip-damaged the other rows were written, without it those before it
+  2  a table could not be exported for another reason";
+
+/// Options of both.
+#[derive(Debug, Args)]
+pub struct RowsArgs {
+    /// Files and directories: tablespaces (walked). Tables of the server's own schemas are read only where their files are named.
+    #[arg(required = true, value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
+
+    /// Take the definition of tablespaces that have none from the CREATE TABLE statements in this file, once they are found to fit.
+    #[arg(long, value_name = "FILE", help_heading = "Reading")]
+    pub create_table: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub reading: ReadingArgs,
+
+    /// Also write the result as Prometheus metrics into this file, whole or not at all (for node_exporter's textfile collector).
+    #[arg(long, value_name = "FILE", help_heading = "Monitoring")]
+    pub metrics: Option<PathBuf>,
+
+    /// Show a bar with bytes, rate and time left: `auto` when standard error is a terminal.
+    #[arg(long, value_enum, default_value_t = Progress::Auto, value_name = "WHEN", help_heading = "Output")]
+    pub progress: Progress,
+}
+
+impl RowsArgs {
+    /// Writes the metrics, if they were asked for; the exit status of the whole.
+    fn write_metrics(&self, run: &RowsRun<'_>) -> u8 {
+        let Some(file) = &self.metrics else { return run.status };
+        let written = metrics::write_rows(file, run).map_err(|error| metrics::not_written(file, &error));
+        metrics::status_after(written, run.status)
+    }
+
+    fn scan(&self) -> ScanOptions {
+        let defaults = ScanOptions::default();
+        ScanOptions {
+            read: self.reading.options(defaults.read.clone()),
+            workers: self.reading.workers(defaults.workers),
+            ..defaults
+        }
+    }
+}
+
+/// Options of `table checksum`.
+#[derive(Debug, Args)]
+pub struct ChecksumArgs {
+    #[command(flatten)]
+    pub rows: RowsArgs,
+
+    /// Hold the values against those of this file: lines of a table's name and its value, as `mysql -N` prints CHECKSUM TABLE.
+    #[arg(long, value_name = "FILE")]
+    pub compare: Option<PathBuf>,
+
+    /// Print one JSON document instead of text.
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+}
+
+/// `--format`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Fields between commas, strings in quotes.
+    Csv,
+    /// Fields between tabs: what LOAD DATA reads by default.
+    Tsv,
+    /// INSERT statements.
+    Sql,
+    /// One JSON object a line.
+    Jsonl,
+    /// Parquet, compressed by zstd (builds with the feature `parquet`).
+    Parquet,
+    /// An Arrow file, also known as Feather (builds with the feature `parquet`).
+    Arrow,
+}
+
+/// `--wide-decimals`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum WideDecimals {
+    /// Text with all digits: every reader takes it.
+    Text,
+    /// `decimal256`, which pyarrow reads, and Polars, DuckDB and Spark do not.
+    Decimal256,
+}
+
+/// `--geometry`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum GeometryForm {
+    /// The bytes that the server stores, which it takes back.
+    Stored,
+    /// Well-known text.
+    Wkt,
+}
+
+/// Options of `table export`.
+#[derive(Debug, Args)]
+pub struct ExportArgs {
+    #[command(flatten)]
+    pub rows: RowsArgs,
+
+    /// What rows become.
+    #[arg(long, value_enum, default_value_t = Format::Csv, value_name = "FORMAT")]
+    pub format: Format,
+
+    /// Write to this file (for one table), or into this directory: a file for each table [default: standard output].
+    #[arg(short, long, value_name = "PATH")]
+    pub output: Option<PathBuf>,
+
+    /// Only these columns, in this order.
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    pub columns: Option<Vec<String>>,
+
+    /// Read this index in place of the rows: its columns and those of the primary key, in its order.
+    #[arg(long, value_name = "NAME")]
+    pub index: Option<String>,
+
+    /// Only rows whose key lies between two values, both included, found through the tree: `5..90`, `2024-01-01..`. It is the first
+    /// column of the key that counts.
+    #[arg(long, value_name = "FROM..TO")]
+    pub where_key: Option<String>,
+
+    /// At most N rows of each table: the first ones.
+    #[arg(long, value_name = "N")]
+    pub limit: Option<u64>,
+
+    /// About N rows of each table, from leaves that lie evenly over it.
+    #[arg(long, value_name = "N", conflicts_with = "limit")]
+    pub sample: Option<u64>,
+
+    /// Rows in any order, which is faster where ranges differ in size.
+    #[arg(long)]
+    pub unordered: bool,
+
+    /// Write the readable rows of damaged tables, and list what is lost. Where pages above the leaves are lost, leaves are looked for in
+    /// the whole file.
+    #[arg(long)]
+    pub skip_damaged: bool,
+
+    /// Write the deleted rows in place of the others: those that wait for purge, and those in space that was not used again since; a
+    /// last column says which.
+    #[arg(long)]
+    pub deleted: bool,
+
+    /// System-versioned tables of MariaDB: rows of the past too.
+    #[arg(long)]
+    pub history: bool,
+
+    /// Only rows of committed transactions. New rows of others are left out; a table whose rows they have changed or deleted is not
+    /// exported (or, with --skip-damaged, without these rows), for what was committed is in the undo logs. Takes a whole datadir.
+    #[arg(long, conflicts_with = "deleted")]
+    pub committed: bool,
+
+    /// Print what came of each table as one JSON document on standard error.
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+
+    /// Say on standard error how many rows each table has given.
+    #[arg(short, long, help_heading = "Output")]
+    pub verbose: bool,
+
+    /// CSV and TSV: what ends a field.
+    #[arg(long, value_name = "TEXT", help_heading = "CSV and TSV")]
+    pub fields_terminated_by: Option<String>,
+
+    /// CSV and TSV: what stands around every field.
+    #[arg(long, value_name = "CHAR", help_heading = "CSV and TSV")]
+    pub fields_enclosed_by: Option<String>,
+
+    /// CSV and TSV: what stands around every string.
+    #[arg(long, value_name = "CHAR", conflicts_with = "fields_enclosed_by", help_heading = "CSV and TSV")]
+    pub fields_optionally_enclosed_by: Option<String>,
+
+    /// CSV and TSV: what stands before a byte that would mean something else; empty for nothing.
+    #[arg(long, value_name = "CHAR", help_heading = "CSV and TSV")]
+    pub fields_escaped_by: Option<String>,
+
+    /// CSV and TSV: what begins a line.
+    #[arg(long, value_name = "TEXT", help_heading = "CSV and TSV")]
+    pub lines_starting_by: Option<String>,
+
+    /// CSV and TSV: what ends a line.
+    #[arg(long, value_name = "TEXT", help_heading = "CSV and TSV")]
+    pub lines_terminated_by: Option<String>,
+
+    /// CSV and TSV: a first line with the names of the columns.
+    #[arg(long, help_heading = "CSV and TSV")]
+    pub header: bool,
+
+    /// Parquet and Arrow: what a DECIMAL of more than 38 digits becomes.
+    #[arg(long, value_enum, default_value_t = WideDecimals::Text, value_name = "TYPE", help_heading = "Parquet and Arrow")]
+    pub wide_decimals: WideDecimals,
+
+    /// Parquet: level of zstd, from 1 (fast) to 22 (small).
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(i32).range(1..=22), help_heading = "Parquet and Arrow")]
+    pub compression_level: i32,
+
+    /// CSV and TSV: how geometries are written.
+    #[arg(long, value_enum, default_value_t = GeometryForm::Stored, value_name = "FORM", help_heading = "CSV and TSV")]
+    pub geometry: GeometryForm,
+}
+
+/// Prints the checksums; the exit status.
+pub fn checksum(args: &ChecksumArgs) -> Result<u8, Box<dyn Error>> {
+    let started = SystemTime::now();
+    let expected = args.compare.as_deref().map(expected).transpose()?;
+    let options = ChecksumOptions {
+        scan: args.rows.scan(),
+        page_size: args.rows.reading.page_size,
+        keys: args.rows.reading.keys.files(),
+        create_table: args.rows.create_table.clone(),
+        expected,
+    };
+    let bar = Bar::new(args.rows.progress, Some(0));
+    let report = checksums(&args.rows.paths, &options, bar.watch_total().as_deref())?;
+    bar.finish();
+    let damaged = report.tables.iter().filter(|table| !table.damage.is_empty()).count() as u64;
+    let without = report.tables.iter().filter(|table| table.not_computable.is_some()).count() as u64;
+    let sound = report.tables.iter().filter(|table| table.checksum.is_some()).count() as u64;
+    let status = args.rows.write_metrics(&RowsRun {
+        command: "checksum",
+        status: report.exit_status(),
+        seconds: report.seconds,
+        rows: report.rows,
+        bytes: report.bytes,
+        tables: [("sound", sound), ("damaged", damaged), ("refused", without)],
+        unread: report.unread.len() as u64,
+    });
+    let mut out = BufWriter::new(io::stdout().lock());
+    if args.json {
+        document::write((started, status), false, &report, &mut out)?;
+    } else {
+        print_checksums(&report, &mut out)?;
+    }
+    out.flush()?;
+    Ok(status)
+}
+
+/// `table value` lines.
+fn expected(path: &Path) -> Result<BTreeMap<String, u32>, Box<dyn Error>> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let mut values = BTreeMap::new();
+    for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let parts = line.rsplit_once(['\t', ' ']);
+        let (name, value) =
+            parts.ok_or_else(|| format!("{}: line {}: expected a table and a value", path.display(), number + 1))?;
+        // The client prints NULL for a table that does not exist, and a head unless it is told not to.
+        if let Ok(value) = value.parse() {
+            values.insert(name.trim().to_owned(), value);
+        }
+    }
+    Ok(values)
+}
+
+fn print_checksums(report: &ChecksumReport, out: &mut impl Write) -> io::Result<()> {
+    for table in &report.tables {
+        let value = table.checksum.map_or_else(|| "none".to_owned(), |value| value.to_string());
+        writeln!(out, "{}\t{value}{}", table.table, remark(table))?;
+        for damage in &table.damage {
+            writeln!(out, "  damage: {damage}")?;
+        }
+        for note in &table.notes {
+            writeln!(out, "  note: {note}")?;
+        }
+        if let Some(why) = &table.not_computable {
+            writeln!(out, "  no value: {why}")?;
+        }
+    }
+    for name in &report.missing {
+        writeln!(out, "{name}\tmissing: it is in the list, and not in the files")?;
+    }
+    out.flush()?;
+    let mut err = io::stderr().lock();
+    for why in &report.unread {
+        writeln!(err, "{why}")?;
+    }
+    print_pending(&report.pending, "these are not the values that it will leave", &mut err)?;
+    let rate = report.rows as f64 / report.seconds.max(1e-9);
+    writeln!(
+        err,
+        "{} tables, {} rows, {} read in {:.2} s: {} rows/s",
+        report.tables.len(),
+        grouped(report.rows),
+        human(report.bytes as f64),
+        report.seconds,
+        grouped(rate as u64)
+    )
+}
+
+fn print_pending(pending: &[Pending], what: &str, out: &mut impl Write) -> io::Result<()> {
+    for Pending { path, why } in pending {
+        writeln!(
+            out,
+            "{path}: recovery is pending, {what}: {why}. Recover a copy first: innokit recover --to DIR {path}"
+        )?;
+    }
+    Ok(())
+}
+
+fn remark(table: &TableChecksum) -> String {
+    let older = table.checksum_without_generated;
+    let older = older.map(|value| format!("\t(MariaDB up to 10.11.19: {value})")).unwrap_or_default();
+    let compared = match (table.comparison, table.expected) {
+        (Some(Comparison::Equal), _) => "\tequal".to_owned(),
+        (Some(Comparison::Different), Some(expected)) => format!("\tDIFFERENT: expected {expected}"),
+        (Some(Comparison::Unexpected), _) => "\tnot in the list".to_owned(),
+        _ => String::new(),
+    };
+    older + &compared
+}
+
+/// Exports; the exit status.
+pub fn run_export(args: &ExportArgs) -> Result<u8, Box<dyn Error>> {
+    let started = SystemTime::now();
+    let options = options(args);
+    let bar = Bar::new(args.rows.progress, Some(0));
+    let target = Target { output: args.output.as_deref(), extension: extension(args.format) };
+    let report = match args.format {
+        Format::Parquet | Format::Arrow => arrow_files(args, &options, &target, &bar),
+        text => export_as(args, &options, &text_format(args, text)?, &target, &bar),
+    };
+    bar.finish();
+    let report = match report {
+        // The reader closed the pipe early (`| head`): not an error.
+        Err(jobs::Error::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => return Ok(0),
+        other => other?,
+    };
+    let damaged = report.tables.iter().filter(|table| !table.damage.is_empty()).count() as u64;
+    let refused =
+        report.tables.iter().filter(|table| table.damage.is_empty() && table.refused.is_some()).count() as u64;
+    let status = args.rows.write_metrics(&RowsRun {
+        command: "export",
+        status: report.exit_status(),
+        seconds: report.seconds,
+        rows: report.tables.iter().map(|table| table.rows).sum(),
+        bytes: report.bytes_read,
+        tables: [("sound", report.tables.len() as u64 - damaged - refused), ("damaged", damaged), ("refused", refused)],
+        unread: report.unread.len() as u64,
+    });
+    let mut err = io::stderr().lock();
+    if args.json {
+        document::write((started, status), false, &report, &mut err)?;
+    } else {
+        print_export(&report, args.verbose, &mut err)?;
+    }
+    Ok(status)
+}
+
+fn export_as<F: jobs::rows::export::Format>(
+    args: &ExportArgs,
+    options: &ExportOptions,
+    format: &F,
+    target: &Target<'_>,
+    bar: &Bar,
+) -> Result<ExportReport, jobs::Error> {
+    let watch = bar.watch_total();
+    export(&args.rows.paths, options, format, &mut |table| target.open(&table.name), watch.as_deref())
+}
+
+#[cfg(feature = "parquet")]
+fn arrow_files(
+    args: &ExportArgs,
+    options: &ExportOptions,
+    target: &Target<'_>,
+    bar: &Bar,
+) -> Result<ExportReport, jobs::Error> {
+    let choices = arrow::ArrowOptions {
+        wide_decimals: match args.wide_decimals {
+            WideDecimals::Text => arrow::WideDecimals::Text,
+            WideDecimals::Decimal256 => arrow::WideDecimals::Decimal256,
+        },
+    };
+    if args.format == Format::Arrow {
+        return export_as(args, options, &arrow::ipc::ArrowFile::new(choices), target, bar);
+    }
+    let parquet = arrow::parquet::Parquet::new(choices, args.compression_level).map_err(jobs::Error::Usage)?;
+    export_as(args, options, &parquet, target, bar)
+}
+
+#[cfg(not(feature = "parquet"))]
+fn arrow_files(
+    _args: &ExportArgs,
+    _options: &ExportOptions,
+    _target: &Target<'_>,
+    _bar: &Bar,
+) -> Result<ExportReport, jobs::Error> {
+    Err(jobs::Error::Usage("this build has no Parquet and no Arrow: build with --features parquet".to_owned()))
+}
+
+fn print_export(report: &ExportReport, verbose: bool, out: &mut impl Write) -> io::Result<()> {
+    for table in &report.tables {
+        if verbose {
+            writeln!(out, "{}: {} rows, {}", table.table, grouped(table.rows), human(table.bytes as f64))?;
+        }
+        if !table.left_out.is_empty() {
+            writeln!(out, "{}: left out, for the server computes them: {}", table.table, table.left_out.join(", "))?;
+        }
+        for change in &table.changes {
+            writeln!(out, "{}: column {}: {} {}", table.table, change.column, grouped(change.count), change.what)?;
+        }
+        if let Some(strays) = table.stray_leaves {
+            writeln!(out, "{}: {strays} leaves found that no page leads to", table.table)?;
+        }
+        for note in table.notes.iter().chain(&table.damage) {
+            writeln!(out, "{}: {note}", table.table)?;
+        }
+        if let Some(why) = &table.refused {
+            writeln!(out, "{}: not exported: {why}", table.table)?;
+        }
+    }
+    for why in &report.unread {
+        writeln!(out, "{why}")?;
+    }
+    print_pending(&report.pending, "these are not the rows that it will leave", out)?;
+    if report.tables.is_empty() {
+        writeln!(out, "no table was found")?;
+    }
+    if verbose {
+        let rows: u64 = report.tables.iter().map(|table| table.rows).sum();
+        let rate = grouped((rows as f64 / report.seconds.max(1e-9)) as u64);
+        writeln!(
+            out,
+            "{} rows, {} read in {:.2} s: {rate} rows/s",
+            grouped(rows),
+            human(report.bytes_read as f64),
+            report.seconds
+        )?;
+        peak_memory(out)?;
+    }
+    Ok(())
+}
+
+fn options(args: &ExportArgs) -> ExportOptions {
+    let mut scan = args.rows.scan();
+    scan.on_damage = if args.skip_damaged { OnDamage::Skip } else { OnDamage::Stop };
+    scan.wanted = if args.deleted { Wanted::Deleted } else { Wanted::Live };
+    scan.rows_sampled = args.sample;
+    ExportOptions {
+        scan,
+        page_size: args.rows.reading.page_size,
+        keys: args.rows.reading.keys.files(),
+        create_table: args.rows.create_table.clone(),
+        columns: args.columns.clone(),
+        index: args.index.clone(),
+        key_range: args.where_key.clone(),
+        limit: args.limit,
+        unordered: args.unordered,
+        committed: args.committed,
+        history: args.history,
+    }
+}
+
+fn text_format(args: &ExportArgs, format: Format) -> Result<TextFormat, String> {
+    let mut separated = match format {
+        Format::Sql => return Ok(TextFormat::Sql),
+        Format::Jsonl => return Ok(TextFormat::JsonLines),
+        Format::Tsv => SeparatedOptions::tsv(),
+        _ => SeparatedOptions::csv(),
+    };
+    if let Some(text) = &args.fields_terminated_by {
+        separated.field_end = unescaped(text);
+    }
+    if let Some(text) = &args.lines_terminated_by {
+        separated.line_end = unescaped(text);
+    }
+    if let Some(text) = &args.lines_starting_by {
+        separated.line_start = unescaped(text);
+    }
+    if let Some(text) = &args.fields_escaped_by {
+        separated.escape = one_byte("--fields-escaped-by", text)?;
+    }
+    if let Some(text) = &args.fields_enclosed_by {
+        (separated.quote, separated.quote_strings_only) = (one_byte("--fields-enclosed-by", text)?, false);
+    }
+    if let Some(text) = &args.fields_optionally_enclosed_by {
+        (separated.quote, separated.quote_strings_only) = (one_byte("--fields-optionally-enclosed-by", text)?, true);
+    }
+    separated.header = args.header;
+    separated.geometry = match args.geometry {
+        GeometryForm::Stored => Geometry::Stored,
+        GeometryForm::Wkt => Geometry::Wkt,
+    };
+    Ok(TextFormat::Separated(separated))
+}
+
+/// `\t`, `\n`, `\r`, `\0` and `\\` as SQL reads them.
+fn unescaped(text: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        out.push(match (byte, byte == b'\\') {
+            (_, true) => match bytes.next() {
+                Some(b't') => b'\t',
+                Some(b'n') => b'\n',
+                Some(b'r') => b'\r',
+                Some(b'0') => 0,
+                Some(other) => other,
+                None => b'\\',
+            },
+            (byte, false) => byte,
+        });
+    }
+    out
+}
+
+fn one_byte(option: &str, text: &str) -> Result<Option<u8>, String> {
+    let bytes = if text == "\\" { vec![b'\\'] } else { unescaped(text) };
+    match bytes.as_slice() {
+        [] => Ok(None),
+        [byte] => Ok(Some(*byte)),
+        _ => Err(format!("{option} takes one byte, or nothing")),
+    }
+}
+
+const fn extension(format: Format) -> &'static str {
+    match format {
+        Format::Csv => "csv",
+        Format::Tsv => "tsv",
+        Format::Sql => "sql",
+        Format::Jsonl => "jsonl",
+        Format::Parquet => "parquet",
+        Format::Arrow => "arrow",
+    }
+}
+
+/// Where rows go.
+struct Target<'t> {
+    output: Option<&'t Path>,
+    extension: &'static str,
+}
+
+impl Target<'_> {
+    /// The output for a table. No file is replaced.
+    fn open(&self, table: &str) -> Result<Box<dyn Write + Send>, jobs::Error> {
+        let Some(output) = self.output else { return Ok(Box::new(io::stdout())) };
+        let is_folder = output.is_dir() || output.as_os_str().to_string_lossy().ends_with('/');
+        let path = if is_folder {
+            let failed =
+                |source| jobs::Error::Io { path: output.to_path_buf(), action: "making the directory", source };
+            std::fs::create_dir_all(output).map_err(failed)?;
+            output.join(format!("{}.{}", table.replace('/', "@002f"), self.extension))
+        } else {
+            output.to_path_buf()
+        };
+        let failed = |source| jobs::Error::Io { path: path.clone(), action: "making the file", source };
+        Ok(Box::new(File::create_new(&path).map_err(failed)?))
+    }
+}

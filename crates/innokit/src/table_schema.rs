@@ -1,0 +1,86 @@
+//! `innokit table schema`: definitions as SQL, or as one JSON document.
+
+use std::error::Error;
+use std::io::{self, BufWriter, Write};
+use std::time::SystemTime;
+
+use format::schema::show_create::quoted_name;
+use jobs::schema::{SchemaOptions, SchemaReport, schema};
+
+use crate::args::SchemaArgs;
+use crate::document;
+
+/// Reads the definitions and prints them; the exit status.
+pub fn run(args: &SchemaArgs) -> Result<u8, Box<dyn Error>> {
+    let options = SchemaOptions {
+        keys: args.keys.files(),
+        page_size: args.page_size,
+        table: args.table.clone(),
+        create_table: args.create_table.clone(),
+    };
+    let started = SystemTime::now();
+    let report = schema(&args.paths, &options)?;
+    match print(&report, args, started) {
+        // The reader closed the pipe early (`| head`): not an error.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+        other => other?,
+    }
+    let mut errors = io::stderr().lock();
+    for unread in &report.unread {
+        writeln!(errors, "{}: {}", unread.path.display(), unread.why)?;
+    }
+    if report.tables.is_empty() && report.unread.is_empty() {
+        match &args.table {
+            Some(table) => writeln!(errors, "no table is called {table} here")?,
+            None => writeln!(errors, "there are no tables here")?,
+        }
+    }
+    Ok(report.exit_status())
+}
+
+fn print(report: &SchemaReport, args: &SchemaArgs, started: SystemTime) -> io::Result<()> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    if args.json {
+        document::write((started, report.exit_status()), false, report, &mut out)?;
+        return out.flush();
+    }
+    let many = report.tables.len() > 1;
+    if many {
+        // Tables come by their names, not after those that they refer to.
+        writeln!(out, "SET FOREIGN_KEY_CHECKS = 0;\n")?;
+    }
+    let mut database = None;
+    for table in &report.tables {
+        // One table needs no USE: it goes where its reader says.
+        if many && database != Some(&table.schema) {
+            writeln!(out, "CREATE DATABASE IF NOT EXISTS {0};\nUSE {0};\n", quoted_name(&table.schema))?;
+            database = Some(&table.schema);
+        }
+        writeln!(
+            out,
+            "-- {}.{} ({}{}), from {}",
+            line(&table.schema),
+            line(&table.table),
+            table.server,
+            version(table.server_version),
+            line(&table.source.display().to_string())
+        )?;
+        for missing in &table.missing {
+            writeln!(out, "-- not in the files: {}", line(missing))?;
+        }
+        writeln!(out, "{};\n", table.create_table)?;
+    }
+    out.flush()
+}
+
+/// A comment ends with its line: what a name holds must not go on behind it.
+fn line(text: &str) -> String {
+    text.replace(['\n', '\r'], " ")
+}
+
+fn version(number: u32) -> String {
+    if number == 0 {
+        return String::new();
+    }
+    format!(" {}.{}.{}", number / 10_000, number / 100 % 100, number % 100)
+}

@@ -1,0 +1,74 @@
+//! What is shown of a check while it runs, and how it is ended early.
+
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use indicatif::ProgressBar;
+use jobs::out::watcher::{Found, Watcher};
+use serde::Serialize;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::{print, table_print};
+
+/// Ended by a signal, as shells say it.
+pub const INTERRUPTED: u8 = 130;
+
+/// The most findings shown above the bar; the report has all.
+const SHOWN_MAX: usize = 20;
+
+/// A finding on a line of its own, for programs.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Line<'f> {
+    Finding { finding: &'f jobs::Finding },
+    TableFinding { finding: &'f jobs::table::TableFinding },
+}
+
+/// The bar above which findings are shown, once there is one.
+pub type Screen = Arc<OnceLock<ProgressBar>>;
+
+/// Listens to a check: findings go to standard output as JSON lines, or above the bar. The first signal to end stops the work, which
+/// then reports what it has; the second one ends the program at once.
+///
+/// # Errors
+/// Signals cannot be caught.
+pub fn watcher(json_lines: bool, screen: &Screen) -> io::Result<Watcher> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register_conditional_shutdown(signal, i32::from(INTERRUPTED), Arc::clone(&stop))?;
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    let (screen, shown) = (Arc::clone(screen), AtomicUsize::new(0));
+    let tell = move |found: Found<'_>| {
+        if json_lines {
+            // Who closed the pipe hears no more; the exit status still tells.
+            drop(line(found));
+        } else if let Some(bar) = screen.get() {
+            match shown.fetch_add(1, Ordering::Relaxed) {
+                number if number < SHOWN_MAX => bar.println(text(found)),
+                SHOWN_MAX => bar.println("... and more: the report lists them"),
+                _ => {}
+            }
+        }
+    };
+    Ok(Watcher::new(stop, Some(Arc::new(tell))))
+}
+
+fn line(found: Found<'_>) -> io::Result<()> {
+    let line = match found {
+        Found::Page(finding) => Line::Finding { finding },
+        Found::Tree(finding) => Line::TableFinding { finding },
+    };
+    let mut out = io::stdout().lock();
+    serde_json::to_writer(&mut out, &line)?;
+    writeln!(out)?;
+    out.flush()
+}
+
+fn text(found: Found<'_>) -> String {
+    match found {
+        Found::Page(finding) => print::line(finding),
+        Found::Tree(finding) => table_print::line(finding),
+    }
+}

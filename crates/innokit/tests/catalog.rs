@@ -1,0 +1,647 @@
+//! Datadirs whose files are missing, swapped, older, newer, another server's: the right word each time, and nothing about sound ones.
+//! The rows are the matrix; the servers themselves say what each of these means.
+//!
+//! Two tables: the rows below, and every kind of file times every way to lose it (`catalog_lab/cells.rs`), whose outcome is in
+//! `catalog_lab/cells.tsv`, as innokit and the server gave it.
+//!
+//! `make test` tries the rows of MySQL and one MariaDB without starting a server on each, one crash of each, and holds the words in
+//! `cells.tsv` against the servers' there. `INNOKIT_CATALOG=all` runs all rows, all cells and a crash after each kind of DDL on all three
+//! servers, has the servers judge each, and prints the table; `INNOKIT_CATALOG=print` prints the lines of `cells.tsv` in place of comparing.
+#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
+
+mod catalog_lab;
+mod common;
+
+use std::fs;
+use std::path::Path;
+
+use catalog_lab::{Age, Judge, Lab, cells};
+use common::{Run, innokit};
+
+/// What innokit should say of a datadir: its exit status, and the codes of its findings about the datadir.
+struct Word {
+    exit: i32,
+    reasons: &'static [&'static str],
+}
+
+/// A way to damage a datadir, or not to.
+struct Row {
+    name: &'static str,
+    act: fn(&Lab, &Path),
+    mysql: Option<(Word, Judge)>,
+    mariadb: Option<(Word, Judge)>,
+}
+
+const fn word(exit: i32, reasons: &'static [&'static str]) -> Word {
+    Word { exit, reasons }
+}
+
+fn remove(data: &Path, name: &str) {
+    let path = data.join(name);
+    if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }.expect(name);
+}
+
+fn rename(data: &Path, from: &str, to: &str) {
+    fs::rename(data.join(from), data.join(to)).expect(from);
+}
+
+fn swap(data: &Path, a: &str, b: &str) {
+    rename(data, a, "swapped");
+    rename(data, b, a);
+    rename(data, "swapped", b);
+}
+
+fn take(lab: &Lab, age: Age, name: &str) {
+    fs::copy(lab.of(age).join(name), lab.data().join(name)).expect(name);
+}
+
+/// Puts a file of that age beside the others, under a name of its own.
+fn put(lab: &Lab, age: Age, name: &str, to: &str) {
+    fs::copy(lab.of(age).join(name), lab.data().join(to)).expect(name);
+}
+
+fn cut(data: &Path, name: &str, pages: u64) {
+    let file = fs::OpenOptions::new().write(true).open(data.join(name)).expect(name);
+    file.set_len(pages * 16384).expect("cut");
+}
+
+const MISSING: &[&str] = &["missing_file"];
+const SOUND: &[&str] = &[];
+const CUT_TO_NOTHING: &str = "table cut to nothing";
+/// Every datadir of the lab has a table whose tablespace is discarded.
+const DISCARDED: &str = "discarded";
+
+/// Rows for both kinds of servers.
+#[allow(clippy::too_many_lines, reason = "it is a table")]
+fn rows() -> Vec<Row> {
+    let both = |name, act, exit, reasons, mysql, mariadb| Row {
+        name,
+        act,
+        mysql: Some((word(exit, reasons), mysql)),
+        mariadb: Some((word(exit, reasons), mariadb)),
+    };
+    let mysql =
+        |name, act, exit, reasons, judge| Row { name, act, mysql: Some((word(exit, reasons), judge)), mariadb: None };
+    let mariadb =
+        |name, act, exit, reasons, judge| Row { name, act, mysql: None, mariadb: Some((word(exit, reasons), judge)) };
+    use Judge::{Fine, Hurt, Refuses};
+    vec![
+        both("nothing done", |_, _| {}, 0, SOUND, Fine, Fine),
+        both("table removed", |_, data| remove(data, "shop/orders.ibd"), 1, MISSING, Hurt, Hurt),
+        both(
+            "table with an odd name removed",
+            |_, data| remove(data, "odd@002dname/t@0040k@0020ble.ibd"),
+            1,
+            MISSING,
+            Hurt,
+            Hurt,
+        ),
+        mysql("folder of a database removed", |_, data| remove(data, "odd@002dname"), 1, MISSING, Hurt),
+        mariadb(
+            "folder of a database removed",
+            |_, data| remove(data, "odd@002dname"),
+            1,
+            &["missing_file", "missing_frm"],
+            Hurt,
+        ),
+        both(
+            "two tables swapped",
+            |_, data| swap(data, "shop/orders.ibd", "shop/customers.ibd"),
+            1,
+            &["wrong_file", "wrong_file"],
+            Hurt,
+            Hurt,
+        ),
+        both(
+            "table renamed",
+            |_, data| rename(data, "shop/orders.ibd", "shop/orders_old.ibd"),
+            1,
+            &["misplaced_file"],
+            Hurt,
+            Hurt,
+        ),
+        both(
+            "table moved to another database",
+            |_, data| rename(data, "shop/orders.ibd", "odd@002dname/orders.ibd"),
+            1,
+            &["misplaced_file"],
+            Hurt,
+            Hurt,
+        ),
+        mysql(
+            "copy of a table beside it",
+            |lab, _| put(lab, Age::Now, "shop/orders.ibd", "shop/copy.ibd"),
+            1,
+            &["duplicate_space"],
+            Refuses,
+        ),
+        mariadb(
+            "copy of a table beside it",
+            |lab, _| put(lab, Age::Now, "shop/orders.ibd", "shop/copy.ibd"),
+            0,
+            &["duplicate_space"],
+            Fine,
+        ),
+        both(
+            "copy of a table with another extension",
+            |lab, _| put(lab, Age::Now, "shop/orders.ibd", "shop/orders.ibd.bak"),
+            0,
+            SOUND,
+            Fine,
+            Fine,
+        ),
+        both(
+            "older copy, before TRUNCATE",
+            |lab, _| take(lab, Age::Old, "shop/orders.ibd"),
+            1,
+            &["wrong_file"],
+            Hurt,
+            Hurt,
+        ),
+        both(
+            "newer copy, after TRUNCATE",
+            |lab, _| take(lab, Age::New, "shop/orders.ibd"),
+            1,
+            &["wrong_file"],
+            Hurt,
+            Hurt,
+        ),
+        both(
+            "older copy, before ADD KEY in place",
+            |lab, _| take(lab, Age::Old, "shop/customers.ibd"),
+            1,
+            &["stale_file"],
+            Hurt,
+            Hurt,
+        ),
+        both(
+            "newer copy, after ADD KEY in place",
+            |lab, _| take(lab, Age::New, "shop/customers.ibd"),
+            1,
+            SOUND,
+            Fine,
+            Hurt,
+        ),
+        both(
+            "older copy, before ALTER by copy",
+            |lab, _| take(lab, Age::Old, "shop/items.ibd"),
+            1,
+            &["wrong_file"],
+            Hurt,
+            Hurt,
+        ),
+        both(
+            "older copy of an unchanged table",
+            |lab, _| take(lab, Age::Old, "shop/renamed.ibd"),
+            0,
+            SOUND,
+            Fine,
+            Fine,
+        ),
+        both(
+            "table of another server",
+            |lab, _| take(lab, Age::Other, "shop/customers.ibd"),
+            1,
+            &["wrong_file"],
+            Refuses,
+            Hurt,
+        ),
+        both(
+            "table of the past, dropped since",
+            |lab, _| take(lab, Age::Old, "shop/gone.ibd"),
+            0,
+            &["orphan_file"],
+            Fine,
+            Fine,
+        ),
+        mysql(
+            "table of another server, in a place of its own",
+            |lab, _| put(lab, Age::Other, "shop/words.ibd", "shop/foreign.ibd"),
+            1,
+            &["duplicate_space"],
+            Refuses,
+        ),
+        mariadb(
+            "table of another server, in a place of its own",
+            |lab, _| put(lab, Age::Other, "shop/words.ibd", "shop/foreign.ibd"),
+            0,
+            &["duplicate_space"],
+            Fine,
+        ),
+        both("table cut to 3 pages", |_, data| cut(data, "shop/orders.ibd", 3), 1, SOUND, Hurt, Hurt),
+        both(CUT_TO_NOTHING, |_, data| cut(data, "shop/orders.ibd", 0), 1, SOUND, Hurt, Hurt),
+        both("far table removed", |lab, _| remove(&lab.far(), "shop/far.ibd"), 1, MISSING, Hurt, Hurt),
+        both("ibdata1 removed", |_, data| remove(data, "ibdata1"), 1, MISSING, Refuses, Refuses),
+        mariadb(
+            "ibdata1 of another age",
+            |lab, _| take(lab, Age::Old, "ibdata1"),
+            1,
+            &["missing_file", "missing_frm", "orphan_file", "wrong_file", "wrong_file", "wrong_frm"],
+            Hurt,
+        ),
+        mysql("partition removed", |_, data| remove(data, "shop/parts#p#p0.ibd"), 1, MISSING, Hurt),
+        mysql("subpartition removed", |_, data| remove(data, "shop/subparts#p#p0#sp#p0sp1.ibd"), 1, MISSING, Hurt),
+        mysql("mysql.ibd removed", |_, data| remove(data, "mysql.ibd"), 1, MISSING, Refuses),
+        mysql(
+            "mysql.ibd of another age",
+            |lab, _| take(lab, Age::Old, "mysql.ibd"),
+            1,
+            &["missing_file", "orphan_file", "wrong_file", "wrong_file"],
+            Hurt,
+        ),
+        mysql("undo_001 removed", |_, data| remove(data, "undo_001"), 2, MISSING, Fine),
+        mysql(
+            "undo files swapped",
+            |_, data| swap(data, "undo_001", "undo_002"),
+            1,
+            &["wrong_file", "wrong_file"],
+            Refuses,
+        ),
+        mysql("undo tablespace of the user removed", |_, data| remove(data, "more.ibu"), 2, MISSING, Fine),
+        mysql("general tablespace removed", |_, data| remove(data, "roomy.ibd"), 1, MISSING, Hurt),
+        mysql("redo folder removed", |_, data| remove(data, "#innodb_redo"), 2, &["missing_redo"], Refuses),
+        mysql(
+            "doublewrite files removed",
+            |_, data| {
+                remove(data, "#ib_16384_0.dblwr");
+                remove(data, "#ib_16384_1.dblwr");
+            },
+            0,
+            SOUND,
+            Fine,
+        ),
+        mariadb("partition removed", |_, data| remove(data, "shop/parts#P#p0.ibd"), 1, MISSING, Hurt),
+        mariadb("subpartition removed", |_, data| remove(data, "shop/subparts#P#p0#SP#p0sp1.ibd"), 1, MISSING, Hurt),
+        mariadb(".par removed", |_, data| remove(data, "shop/parts.par"), 1, &["missing_par"], Hurt),
+        mariadb(".frm removed", |_, data| remove(data, "shop/orders.frm"), 1, &["missing_frm"], Hurt),
+        mariadb(
+            ".frm of the past, dropped since",
+            |lab, _| take(lab, Age::Old, "shop/gone.frm"),
+            1,
+            &["frm_without_table"],
+            Hurt,
+        ),
+        mariadb("link file removed", |_, data| remove(data, "shop/far.isl"), 1, MISSING, Hurt),
+        mariadb("undo001 removed", |_, data| remove(data, "undo001"), 1, &["missing_undo"], Refuses),
+        mariadb(
+            "all undo removed",
+            |_, data| (1..=3).for_each(|number| remove(data, &format!("undo00{number}"))),
+            2,
+            &["missing_undo"; 3],
+            Refuses,
+        ),
+        mariadb("redo removed", |_, data| remove(data, "ib_logfile0"), 2, &["missing_redo"], Refuses),
+    ]
+}
+
+/// The codes of the findings about the datadir, but for the table that is discarded in all of them.
+const CODES: [&str; 22] = [
+    "wrong_frm",
+    "wrong_par",
+    "missing_file",
+    "wrong_file",
+    "stale_file",
+    "misplaced_file",
+    "duplicate_space",
+    "orphan_file",
+    "missing_undo",
+    "missing_redo",
+    "missing_frm",
+    "missing_par",
+    "frm_without_table",
+    "partial_backup",
+    "backup_not_prepared",
+    "dictionary_unread",
+    "no_dictionary",
+    "dictionary_in_flux",
+    "intermediate_table",
+    "other_log",
+    "dropped_by_log",
+    DISCARDED,
+];
+
+fn run(words: &[&str], data: &Path, key: &str) -> (Vec<String>, i32) {
+    let run = Run::of(&innokit().args(words).arg("--json").arg(data).output().expect("innokit runs"));
+    let document = run.json();
+    let findings = document["findings"].as_array().expect("findings").iter();
+    let mut reasons: Vec<String> = findings
+        .map(|finding| finding[key].as_str().expect("a code").to_owned())
+        .filter(|reason| CODES.contains(&reason.as_str()) && reason != DISCARDED)
+        .collect();
+    reasons.sort();
+    (reasons, run.status)
+}
+
+/// Tries all rows on a server; returns what was not as expected.
+fn matrix(kind: &'static str, with_judge: bool) -> Vec<String> {
+    let lab = Lab::new(kind);
+    let mut wrong = Vec::new();
+    for row in rows() {
+        let Some((word, judge)) = (if kind == "mysql" { row.mysql } else { row.mariadb }) else { continue };
+        lab.lay_out();
+        (row.act)(&lab, &lab.data());
+        let check = run(&["check"], &lab.data(), "reason");
+        let table = run(&["table", "check"], &lab.data(), "rule");
+        let expected = (word.reasons.iter().map(|reason| (*reason).to_owned()).collect::<Vec<_>>(), word.exit);
+        // An empty file is damage to `check`; `table check` has nothing in it to look at.
+        let of_table = if row.name == CUT_TO_NOTHING { (expected.0.clone(), 2) } else { expected.clone() };
+        for (command, found, expected) in [("check", &check, &expected), ("table check", &table, &of_table)] {
+            if found != expected {
+                wrong.push(format!("{kind}, {}: {command} says {found:?}, not {expected:?}", row.name));
+            }
+        }
+        if with_judge {
+            let (judged, why) = lab.judge();
+            println!(
+                "{kind:10} | {:48} | {:60} | {judged:?} {}",
+                row.name,
+                format!("{check:?}"),
+                why.replace('\n', " / ").chars().take(300).collect::<String>()
+            );
+            if judged != judge {
+                wrong.push(format!("{kind}, {}: the server is {judged:?}, not {judge:?}: {why}", row.name));
+            }
+        }
+    }
+    if with_judge {
+        wrong.extend(every_cell(&lab));
+        wrong.extend(crash_after_each(&lab));
+        wrong.extend(logs_of_others(&lab));
+    }
+    crash(&lab);
+    wrong
+}
+
+const CELLS: &str = include_str!("catalog_lab/cells.tsv");
+
+/// Where innokit says more than the server, or other than it, and why.
+const OTHERWISE: [(&str, &str, &str, &str); 10] = [
+    ("mysql", "partition", "newer", FUTURE),
+    ("mysql", "ibdata1", "newer", FUTURE),
+    ("mysql", "undo", "newer", FUTURE),
+    ("mysql", "redo", "older", FUTURE),
+    ("mysql", "redo", "another server's", FUTURE),
+    ("mysql", "undo", "removed", UNDO),
+    ("mysql", "undo", "renamed", UNDO),
+    ("mysql", "undo", "truncated", SHORT),
+    ("mariadb", "undo", "truncated", SHORT),
+    ("mariadb118", "undo", "truncated", SHORT),
+];
+/// Damage.
+const FUTURE: &str =
+    "MySQL starts and only logs it, for each page that it reads; its next crash loses what was written to them";
+/// Undecided.
+const UNDO: &str = "MySQL makes the file again; deleted rows that waited for purge stay for good";
+/// Damage.
+const SHORT: &str = "a file is made longer before its header counts the pages: one that is shorter was cut, if only where nothing was yet";
+
+/// The word that servers and innokit have to agree on: what a server takes is well, and nothing else is.
+fn agree(judged: Judge, exits: [i32; 2]) -> bool {
+    exits.iter().all(|exit| (*exit == 0) == (judged == Judge::Fine))
+}
+
+fn line_of(lab: &Lab, cell: &cells::Cell) -> (String, String) {
+    lab.lay_out();
+    cell.act(lab);
+    let check = run(&["check"], &lab.data(), "reason");
+    let table = run(&["table", "check"], &lab.data(), "rule");
+    let (judged, why) = lab.judge();
+    let reasons = |reasons: &[String]| if reasons.is_empty() { "-".to_owned() } else { reasons.join(",") };
+    let (kind, way) = (cell.kind, cell.way);
+    let words = format!("{}\t{}\t{}\t{}", check.1, reasons(&check.0), table.1, reasons(&table.0));
+    (format!("{}\t{kind}\t{way}\t{judged:?}\t{words}", lab.kind), why)
+}
+
+fn every_cell(lab: &Lab) -> Vec<String> {
+    let is_print = std::env::var("INNOKIT_CATALOG").is_ok_and(|what| what == "print");
+    let mut wrong = Vec::new();
+    for cell in cells::all(lab.kind) {
+        let (line, why) = line_of(lab, &cell);
+        println!("{line}");
+        if !is_print && !CELLS.lines().any(|known| known == line) {
+            wrong.push(format!("not in cells.tsv: {line} ({})", why.chars().take(300).collect::<String>()));
+        }
+    }
+    wrong
+}
+
+/// What is written down of the cells is consistent: nobody is told "all well" of what a server refuses, nor "damage" of what it takes.
+#[test]
+fn innokit_and_the_servers_agree_on_every_cell() {
+    for server in ["mysql", "mariadb", "mariadb118"] {
+        for cell in cells::all(server) {
+            let head = format!("{server}\t{}\t{}\t", cell.kind, cell.way);
+            let line = CELLS.lines().find_map(|line| line.strip_prefix(&head));
+            let words: Vec<&str> = line.unwrap_or_else(|| panic!("no line of {head}")).split('\t').collect();
+            let judged = if words[0] == "Fine" { Judge::Fine } else { Judge::Hurt };
+            let exit = |place: usize| words[place].parse::<i32>().expect("an exit status");
+            let is_known = OTHERWISE
+                .iter()
+                .any(|(known, kind, way, _)| server == *known && *kind == cell.kind && *way == cell.way);
+            assert_eq!(agree(judged, [exit(1), exit(3)]), !is_known, "{head}{words:?}");
+        }
+    }
+}
+
+/// Statements that make, change and remove tables, each by itself before a crash.
+const EVENTS: [(&str, &str); 13] = [
+    ("created", "CREATE TABLE fresh (id INT PRIMARY KEY); INSERT INTO fresh VALUES (1)"),
+    ("dropped", "DROP TABLE items"),
+    ("created and dropped", "CREATE TABLE fresh (id INT PRIMARY KEY); DROP TABLE fresh"),
+    ("renamed", "RENAME TABLE orders TO orders_old"),
+    ("names exchanged", "RENAME TABLE orders TO aside, customers TO orders, aside TO customers"),
+    ("truncated", "TRUNCATE customers"),
+    ("altered in place", "ALTER TABLE renamed ADD KEY later (b), ALGORITHM=INPLACE"),
+    ("altered by copy", "ALTER TABLE renamed ADD COLUMN e INT, ALGORITHM=COPY"),
+    ("rebuilt", "ALTER TABLE imported FORCE"),
+    ("partitioned", "ALTER TABLE customers PARTITION BY HASH (id) PARTITIONS 3"),
+    ("partition dropped", "ALTER TABLE parts DROP PARTITION p0"),
+    ("full-text index dropped", "ALTER TABLE words DROP KEY b"),
+    ("database dropped", "DROP DATABASE `odd-name`"),
+];
+
+/// A crash right after each event is no damage, and after recovery, or a clean stop in its place, all is well.
+fn crash_after_each(lab: &Lab) -> Vec<String> {
+    let (kind, data) = (lab.kind, lab.data());
+    let mut wrong = Vec::new();
+    let events = EVENTS.iter().map(|(name, sql)| (*name, Some(*sql))).chain([("imported", None)]);
+    for (name, sql) in events {
+        for is_crash in [false, true] {
+            lab.lay_out();
+            lab.start(&data).expect("the server starts");
+            match sql {
+                Some(sql) => drop(lab.sql(&data, &format!("USE shop; {sql};"))),
+                None => lab.import(&data),
+            }
+            if is_crash {
+                lab.kill(&data)
+            } else {
+                lab.stop(&data)
+            }
+            let said = (run(&["check"], &data, "reason"), run(&["table", "check"], &data, "rule"));
+            println!("{kind}\t{name}\t{}\t{said:?}", if is_crash { "crash" } else { "stop" });
+            let is_well = |exit: i32| if is_crash { exit != 1 } else { exit == 0 };
+            if !is_well(said.0.1) || !is_well(said.1.1) {
+                wrong.push(format!("{kind}, {name}, crash: {is_crash}: {said:?}"));
+            }
+            if is_crash {
+                lab.start(&data).expect("the server recovers");
+                lab.stop(&data);
+                let after = (run(&["check"], &data, "reason").1, run(&["table", "check"], &data, "rule").1);
+                if after != (0, 0) {
+                    wrong.push(format!("{kind}, {name}, after recovery: {after:?}"));
+                }
+            }
+        }
+    }
+    wrong
+}
+
+fn redo_of(kind: &str) -> &'static str {
+    if kind == "mysql" { "#innodb_redo" } else { "ib_logfile0" }
+}
+
+/// A log with work to do, beside the files of another server, and of another time: what the server refuses is not well.
+fn logs_of_others(lab: &Lab) -> Vec<String> {
+    let (kind, data, aside) = (lab.kind, lab.data(), lab.data().with_file_name("aside"));
+    let mut wrong = Vec::new();
+    for (age, name) in [(Age::Now, "of before"), (Age::Old, "older"), (Age::Other, "another server's")] {
+        lab.lay_out();
+        lab.start(&data).expect("the server starts");
+        lab.sql(&data, "USE shop; SET GLOBAL innodb_flush_log_at_trx_commit = 1; CREATE TABLE fresh (id INT PRIMARY KEY); INSERT INTO fresh VALUES (1); DELETE FROM items; UPDATE orders SET a = 9;");
+        lab.kill(&data);
+        if aside.exists() {
+            remove(&data, "../aside");
+        }
+        catalog_lab::copy(&data.join(redo_of(kind)), &aside);
+        lab.lay_out_as(age);
+        remove(&data, redo_of(kind));
+        catalog_lab::copy(&aside, &data.join(redo_of(kind)));
+        let said = (run(&["check"], &data, "reason"), run(&["table", "check"], &data, "rule"));
+        let (judged, why) = lab.judge();
+        println!(
+            "{kind}\tpending log beside files {name}\t{said:?}\t{judged:?} {}",
+            why.replace('\n', " / ").chars().take(300).collect::<String>()
+        );
+        if judged != Judge::Fine && (said.0.1 == 0 || said.1.1 == 0) {
+            wrong.push(format!(
+                "{kind}, pending log beside files {name}: {said:?}, and the server is {judged:?}: {why}"
+            ));
+        }
+    }
+    wrong
+}
+
+#[test]
+fn every_way_to_damage_a_datadir_of_mysql_is_called_by_its_name() {
+    let wrong = matrix("mysql", std::env::var("INNOKIT_CATALOG").is_ok());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_way_to_damage_a_datadir_of_mariadb_is_called_by_its_name() {
+    let wrong = matrix("mariadb", std::env::var("INNOKIT_CATALOG").is_ok());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_newest_mariadb_is_judged_alike() {
+    if std::env::var("INNOKIT_CATALOG").is_ok() {
+        let wrong = matrix("mariadb118", true);
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+}
+
+/// DDL of every kind, none of which has reached the disk as a whole when the server is killed.
+const BEFORE_CRASH: &str = "
+    USE shop; CREATE TABLE fresh (id INT PRIMARY KEY); INSERT INTO fresh VALUES (1); TRUNCATE customers; DROP TABLE items;
+    RENAME TABLE orders TO orders_old; ALTER TABLE renamed ADD KEY later (b); ALTER TABLE imported ENGINE=InnoDB;
+    ALTER TABLE parts DROP PARTITION p0; DROP TABLE words; CREATE TABLE short_lived (id INT PRIMARY KEY); DROP TABLE short_lived;
+";
+
+/// A crash leaves differences that its log explains: they are no damage. After recovery there are none.
+fn crash(lab: &Lab) {
+    let kind = lab.kind;
+    lab.lay_out();
+    let data = lab.data();
+    lab.start(&data).expect("the server starts");
+    lab.sql(&data, BEFORE_CRASH);
+    lab.kill(&data);
+    for words in [&["check"][..], &["table", "check"]] {
+        let key = if words.len() == 1 { "reason" } else { "rule" };
+        let (reasons, status) = run(words, &data, key);
+        assert_ne!(status, 1, "{kind} {words:?} after the crash: {reasons:?}");
+    }
+    lab.start(&data).expect("the server recovers");
+    lab.stop(&data);
+    assert_eq!(run(&["check"], &data, "reason"), (Vec::new(), 0), "{kind} after recovery");
+    // What the log does not explain is not damage either, while it has work to do; it is not "all well".
+    lab.lay_out();
+    lab.start(&data).expect("the server starts");
+    lab.sql(&data, "USE shop; INSERT INTO customers (a, b) VALUES (5, 'v');");
+    lab.kill(&data);
+    remove(&data, "shop/words.ibd");
+    let (reasons, status) = run(&["check"], &data, "reason");
+    assert_eq!(reasons, MISSING, "{kind}");
+    assert_ne!(status, 0, "{kind}: a table is gone");
+}
+
+#[test]
+fn a_dictionary_that_cannot_be_read_leaves_open_whether_tables_are_missing() {
+    for name in ["mysql-16k-tde", "mariadb-16k-enc"] {
+        let datadir = common::all_datadirs().join(name);
+        let (reasons, status) = run(&["check"], &datadir, "reason");
+        assert_eq!((reasons, status), (vec!["dictionary_unread".to_owned()], 2), "{name} without its keys");
+        let keys = common::keys_of(name);
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        assert_eq!(run(&[&["check"], keys.as_slice()].concat(), &datadir, "reason"), (Vec::new(), 0), "{name}");
+    }
+}
+
+#[test]
+fn a_folder_of_tables_is_no_datadir_and_what_is_there_is_checked() {
+    for name in ["mysql-16k", "mariadb-16k"] {
+        let folder = common::all_datadirs().join(name).join("shop");
+        let expected = (vec!["no_dictionary".to_owned()], 0);
+        assert_eq!(run(&["check"], &folder, "reason"), expected, "{name}");
+        assert_eq!(run(&["table", "count"], &folder, "rule"), expected, "{name}");
+        // A file by itself is nothing but that.
+        assert_eq!(run(&["check"], &folder.join("words.ibd"), "reason"), (Vec::new(), 0), "{name}");
+    }
+}
+
+#[test]
+fn nothing_is_missing_in_sound_datadirs() {
+    for name in common::SOUND {
+        let keys = common::keys_of(name);
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        let datadir = common::all_datadirs().join(name);
+        assert_eq!(run(&[&["check"], keys.as_slice()].concat(), &datadir, "reason"), (Vec::new(), 0), "{name}");
+    }
+}
+
+/// A system tablespace of two files, neither of which has a name that says so.
+#[test]
+fn a_system_tablespace_with_names_of_its_own_is_checked_whole() {
+    for kind in ["mysql", "mariadb"] {
+        let lab = Lab::with_files(kind, "first:12M;second:8M:autoextend");
+        let data = lab.data();
+        let both = |data: &Path| (run(&["check"], data, "reason"), run(&["table", "check"], data, "rule"));
+        let well = || (Vec::new(), 0);
+        assert_eq!(both(&data), (well(), well()), "{kind}");
+        let document = Run::of(&innokit().args(["check", "--json"]).arg(&data).output().expect("innokit runs")).json();
+        let files = document["files"].as_array().expect("files").iter();
+        let second = files.clone().find(|file| file["path"].as_str().is_some_and(|path| path.ends_with("/second")));
+        assert_eq!(second.map(|file| file["space_id"].as_u64()), Some(Some(0)), "{kind}: the second file is one of it");
+        // Named by itself, the first is not called short either.
+        assert_eq!(run(&["check"], &data.join("first"), "reason"), well(), "{kind}");
+        // What the options say counts as much as what the files look like: here nothing else tells which file comes next.
+        fs::copy(data.join("second"), data.join("another")).expect("copied");
+        assert_eq!(run(&["check"], &data, "reason").1, 1, "{kind}: one of two files of zeros, and nobody knows which");
+        fs::write(data.join("my.cnf"), "[mysqld]\ninnodb-data-file-path = first:12M;second:8M:autoextend\n")
+            .expect("written");
+        assert_eq!(both(&data), (well(), well()), "{kind} with my.cnf");
+        remove(&data, "second");
+        assert_eq!(run(&["check"], &data, "reason").1, 1, "{kind}: the second file is gone");
+    }
+}

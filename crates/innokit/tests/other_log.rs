@@ -1,0 +1,72 @@
+//! A redo log with work to do, beside files of another server or another time, where no number and no name gives that away: what the log
+//! says of pages does.
+#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
+
+mod catalog_lab;
+mod common;
+
+use std::fs;
+use std::path::Path;
+
+use catalog_lab::{Age, Lab};
+use common::{Run, innokit};
+
+/// What `check` says of the log, and its exit status.
+fn check(data: &Path) -> (Vec<String>, i32) {
+    let run = Run::of(&innokit().args(["check", "--json"]).arg(data).output().expect("innokit runs"));
+    let document = run.json();
+    let findings = document["findings"].as_array().expect("findings").iter();
+    let of_log = findings.filter(|finding| finding["reason"] == "other_log" || finding["reason"] == "newer_than_log");
+    let messages = of_log.map(|finding| finding["message"].as_str().expect("a sentence").to_owned());
+    (messages.collect(), run.status)
+}
+
+fn put_log(from: &Path, data: &Path) {
+    fs::copy(from.join("ib_logfile0"), data.join("ib_logfile0")).expect("the log is copied");
+}
+
+fn is_told(said: &(Vec<String>, i32)) -> bool {
+    said.1 == 1 && !said.0.is_empty()
+}
+
+/// As much log as makes the ring of 16 MiB go around: then nothing is left of how it began.
+const A_LAP: &str = "INSERT INTO first (a) SELECT REPEAT('x', 200) FROM seq_1_to_60000; DELETE FROM first WHERE id > 9";
+
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn a_log_that_has_other_pages_than_the_files_is_of_another_server() {
+    for kind in ["mariadb", "mariadb118", "mariadb105"] {
+        for lap in ["DO 0", A_LAP] {
+            let own = Lab::killed(kind, lap);
+            // The same numbers and names, and other LSNs from here on.
+            let other = Lab::killed(kind, &format!("INSERT INTO first (a) VALUES ('some more'); {lap}"));
+            for (server, before) in [(&own, &other), (&other, &own)] {
+                let said = check(&server.of(Age::Now));
+                assert!(said.0.is_empty() && said.1 != 1, "{kind}: its own log: {said:?}");
+                server.lay_out();
+                put_log(&before.of(Age::Now), &server.data());
+                let said = check(&server.data());
+                assert!(is_told(&said), "{kind}: the log of another server: {said:?}");
+            }
+            // The files of before the start are those that recovery begins with.
+            own.lay_out_as(Age::Old);
+            put_log(&own.of(Age::Now), &own.data());
+            let said = check(&own.data());
+            assert!(said.0.is_empty() && said.1 != 1, "{kind}: the files that the log begins with: {said:?}");
+            // A log that has gone on since: what it had done before its checkpoint is nowhere.
+            own.lay_out();
+            own.start(&own.data()).expect("the server recovers");
+            own.stop(&own.data());
+            own.work_and_kill();
+            let said = check(&own.data());
+            assert!(said.0.is_empty() && said.1 != 1, "{kind}: its own log, later: {said:?}");
+            let later = own.data().with_file_name("later");
+            catalog_lab::copy(&own.data(), &later);
+            own.lay_out_as(Age::Old);
+            put_log(&later, &own.data());
+            let said = check(&own.data());
+            assert!(is_told(&said), "{kind}: a log that has gone on: {said:?}");
+            assert!(said.0[0].contains("lacks the change that this log made"), "{kind}: {said:?}");
+        }
+    }
+}

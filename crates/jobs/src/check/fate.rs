@@ -1,0 +1,77 @@
+//! What became of a file that a server has open: is it still the one that was listed, and does it hold still?
+//!
+//! Only two things say that a file is gone: its name leads nowhere, or to something else. A page that cannot be read, or a first page that
+//! is not sound, says nothing of the kind: that is what damage looks like.
+
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use format::SpaceId;
+
+use crate::source::space;
+
+/// The device and the inode of a file.
+pub(super) type FileKey = (u64, u64);
+
+/// A file that looks wrong must stay as it is for so long before it is called damaged.
+const STILL_FOR: Duration = Duration::from_millis(1000);
+/// After so long it is let go.
+const RESTLESS_FOR: Duration = Duration::from_millis(5000);
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What a path leads to. `None` where nothing says, as in an archive.
+pub(super) fn key_of(path: &Path) -> Option<FileKey> {
+    fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
+}
+
+/// Whether the path no longer leads to the file `key` of the tablespace `space`. A server removes and replaces files as it goes:
+/// dropped and rebuilt tables, truncated undo tablespaces.
+pub(super) fn is_gone(path: &Path, key: Option<FileKey>, space: Option<SpaceId>) -> bool {
+    match fs::metadata(path) {
+        Ok(meta) if key.is_some_and(|key| key != (meta.dev(), meta.ino())) => true,
+        Ok(_) => match (space, space::part_now(path)) {
+            (Some(space), Some(part)) => part.format.space() != space,
+            _ => false,
+        },
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    }
+}
+
+/// Whether the server itself made the file shorter, or took it away: its first page is sound and counts no more pages than there are. That
+/// page may be on its way to the disk, so it is looked at for a while.
+pub(super) fn is_shrunk(path: &Path) -> bool {
+    let start = Instant::now();
+    loop {
+        let len = fs::metadata(path).map_or(0, |meta| meta.len());
+        let part = space::part_now(path);
+        let counts_less = |part: space::Part| part.header.is_some_and(|it| u64::from(it.size) <= part.pages_in(len));
+        if part.is_some_and(counts_less) || is_gone(path, None, None) {
+            return true;
+        }
+        if start.elapsed() >= STILL_FOR {
+            return false;
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Waits until the file has not been written for a while. `false` if that never comes: then nothing was proven.
+pub(super) fn holds_still(path: &Path) -> bool {
+    let stamp = |meta: Metadata| (meta.dev(), meta.ino(), meta.len(), meta.mtime(), meta.mtime_nsec());
+    let now = || fs::metadata(path).ok().map(stamp);
+    let (mut seen, start, mut since) = (now(), Instant::now(), Instant::now());
+    while since.elapsed() < STILL_FOR {
+        if start.elapsed() > RESTLESS_FOR {
+            return false;
+        }
+        std::thread::sleep(PAUSE);
+        let next = now();
+        if next != seen {
+            (seen, since) = (next, Instant::now());
+        }
+    }
+    seen.is_some()
+}

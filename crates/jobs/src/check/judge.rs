@@ -1,0 +1,174 @@
+//! The verdict on one page, with all that the run knows: the format, the keys, and, on files that a server has open, time.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use format::codec::{self, Scratch};
+use format::{PageId, PageNo, Verdict, Why, damage_inside, verify_inside, verify_page};
+
+use super::fate::{self, FileKey};
+use super::file_state::Known;
+use crate::source::keys::SpaceKey;
+use crate::source::space::{self, Part};
+
+/// Judges pages; owns the buffers that opening them takes.
+pub(super) struct Judge {
+    scratch: Scratch,
+    /// Set when a server may be writing the files.
+    live: bool,
+    /// Pages that stayed wrong, however long one waited.
+    confirmed: u32,
+}
+
+/// What reading a wrong page of a live file again came to.
+pub(super) enum Again {
+    /// Sound, or at least not wrong: it was being written.
+    Fine(Verdict),
+    /// The same wrong bytes every time.
+    Damaged,
+    /// Other bytes at every read, and wrong at each: it is written all the time.
+    Changing,
+    /// The file is gone, another one by now, or was made shorter by its server.
+    Gone,
+}
+
+/// A wrong page must stay the same for this many reads and this long before it is called damaged.
+const SAME_READS: u32 = 10;
+const SAME_FOR: Duration = Duration::from_millis(1000);
+/// After so long a page that never holds still is let go.
+const CHANGING_FOR: Duration = Duration::from_secs(10);
+/// Between two reads.
+const PAUSE: Duration = Duration::from_millis(100);
+/// After this many confirmed pages, further ones are read again only once, without waiting.
+const CONFIRMED_MAX: u32 = 64;
+
+impl Judge {
+    pub fn new(live: bool) -> Self {
+        Self { scratch: Scratch::new(), live, confirmed: 0 }
+    }
+
+    pub fn is_live(&self) -> bool {
+        self.live
+    }
+
+    /// The verdict on `page`, which lies at `id`.
+    #[inline]
+    pub fn verdict(&mut self, page: &[u8], id: PageId, known: &Known) -> Verdict {
+        self.open(page, id, known, verify_page(page, id, &known.part.format))
+    }
+
+    /// The verdict on `page`, of which `outside` is known: the verdict on its bytes as they are stored.
+    #[inline]
+    pub fn open(&mut self, page: &[u8], id: PageId, known: &Known, outside: Verdict) -> Verdict {
+        let verdict = outside;
+        let opaque = Verdict::Unverifiable(Why::EncryptedNoKey);
+        match verdict {
+            Verdict::Ok(_) if !known.has_inside => verdict,
+            Verdict::Ok(_) | Verdict::Unverifiable(Why::PageCompressed) => self.inside(page, id, known, verdict),
+            _ if verdict == opaque => self.inside(page, id, known, verdict),
+            _ => verdict,
+        }
+    }
+
+    fn inside(&mut self, page: &[u8], id: PageId, known: &Known, outside: Verdict) -> Verdict {
+        let format = &known.part.format;
+        let context = known.part.key.context(format);
+        match verify_inside(page, id, format, &context, &mut self.scratch, outside) {
+            Verdict::Unverifiable(Why::WrongKey) if known.part.is_key_proven => {
+                let damage = damage_inside(page, id, format, &context, &mut self.scratch);
+                damage.map_or(Verdict::Unverifiable(Why::WrongKey), Verdict::Corrupt)
+            }
+            verdict => verdict,
+        }
+    }
+
+    /// The page as its server would see it: decrypted and inflated, if that can be done.
+    pub fn image<'a>(&'a mut self, page: &'a [u8], id: PageId, known: &Known) -> Option<&'a [u8]> {
+        let context = known.part.key.context(&known.part.format);
+        codec::open_page(page, id, &context, &mut self.scratch).ok().map(|opened| opened.page)
+    }
+
+    /// Reads the page `number` of a live file again and again, until it is sound or has been wrong long enough. Takes no lock; the
+    /// server does not notice.
+    pub fn again(
+        &mut self,
+        path: &Path,
+        key: Option<FileKey>,
+        first_bytes: &[u8],
+        number: PageNo,
+        known: &Known,
+    ) -> Again {
+        let id = PageId { space: known.part.format.space(), page_no: number };
+        // Page 0 of a later file of the system tablespace is none: what it says is not the tablespace's.
+        let space = (known.part.first_page == 0).then(|| known.part.format.space());
+        let offset = known.part.offset_of(number.0);
+        let (mut last, mut page) = (first_bytes.to_vec(), vec![0; first_bytes.len()]);
+        let (start, mut same_since, mut same) = (Instant::now(), Instant::now(), 0);
+        loop {
+            if let Err(error) = read_page(path, offset, &mut page) {
+                // A page that the device refuses, or that somebody cut off, is as wrong as it was.
+                let is_gone = fate::is_gone(path, key, space)
+                    || (error.kind() == io::ErrorKind::UnexpectedEof && fate::is_shrunk(path));
+                return if is_gone { Again::Gone } else { Again::Damaged };
+            }
+            match self.verdict(&page, id, known) {
+                Verdict::Corrupt(_) => {}
+                verdict => return Again::Fine(verdict),
+            }
+            if fate::is_gone(path, key, space) {
+                return Again::Gone;
+            }
+            if is_converted(path, known) {
+                return Again::Changing;
+            }
+            if page == last {
+                same += 1;
+            } else {
+                (same, same_since) = (0, Instant::now());
+            }
+            let patient = self.confirmed < CONFIRMED_MAX;
+            if !patient || (same >= SAME_READS && same_since.elapsed() >= SAME_FOR) {
+                self.confirmed += 1;
+                return Again::Damaged;
+            }
+            if start.elapsed() >= CHANGING_FOR {
+                return Again::Changing;
+            }
+            std::mem::swap(&mut last, &mut page);
+            std::thread::sleep(PAUSE);
+        }
+    }
+}
+
+/// Whether the key opens some page among the first ones of a file, which `head` holds: then a page that it does not open is damaged.
+pub(super) fn is_key_proven(part: &Part, head: &[u8]) -> bool {
+    if !matches!(part.key, SpaceKey::MariaDb(_)) {
+        return false;
+    }
+    let (format, context) = (&part.format, part.key.context(&part.format));
+    let mut scratch = Scratch::new();
+    let pages = head.chunks_exact(format.physical().bytes()).zip(0..);
+    pages.skip(1).take(PROOF_PAGES - 1).any(|(page, number)| {
+        let id = PageId { space: format.space(), page_no: PageNo(number) };
+        let outside = verify_page(page, id, format);
+        codec::steps(page, id, &context).decrypt
+            && !format.is_doublewrite_slot(id)
+            && matches!(verify_inside(page, id, format, &context, &mut scratch, outside), Verdict::Ok(_))
+    })
+}
+
+/// How many pages of a file are tried to see whether a key fits. Page 0 is never encrypted, those after it are written first.
+pub(super) const PROOF_PAGES: usize = 16;
+
+fn read_page(path: &Path, offset: u64, page: &mut [u8]) -> io::Result<()> {
+    File::open(path)?.read_exact_at(page, offset)
+}
+
+/// Whether the server gave the tablespace another format, as when it encrypts one in place.
+fn is_converted(path: &Path, known: &Known) -> bool {
+    known.part.first_page == 0
+        && space::part_now(path).is_some_and(|now| now.format.flags() != known.part.format.flags())
+}

@@ -1,0 +1,199 @@
+//! Beside a server that writes: what looks lost may only be late. A page that was changed after the newest checkpoint need not be on
+//! the disk yet, and nothing else need be late. Where no LSN tells, a file that nobody writes is as damaged as it looks.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::Duration;
+
+use format::bytes::be;
+use format::keyring::KeyStore;
+use format::page::fil::FIL_PAGE_LSN;
+use format::{Lsn, PageId, PageNo, SpaceHeader};
+
+use super::fate;
+use super::file_state::Known;
+use super::settling::Settling;
+use super::words::about;
+use crate::out::report::{Finding, Severity};
+use crate::source::catalog::changes_page;
+use crate::source::redo_log::RedoLogs;
+use crate::source::space::{self, Part};
+
+/// The reason of the findings about files that a server has made and not yet written.
+pub(super) const NOT_FLUSHED: &str = "not_flushed_yet";
+
+/// Lost pages are looked at so often again before they are called undecided.
+const TRIES: u32 = 10;
+const PAUSE: Duration = Duration::from_millis(100);
+/// How many pages of a file are asked for its age.
+const PAGES_ASKED: u32 = 256;
+
+/// A file that is no tablespace and, as the log has work to do, may be about to become one.
+pub(super) fn not_yet_made(path: &Path, finding: Finding) -> Finding {
+    let made = || about(path, "replaced_file", Severity::Notice, "the file was made meanwhile".to_owned());
+    if space::part_now(path).is_some() {
+        return made();
+    }
+    if finding.severity != Severity::Undecided {
+        return finding;
+    }
+    if is_all_zero(path) {
+        return about(path, NOT_FLUSHED, Severity::Notice, "not flushed yet, not verified".to_owned());
+    }
+    let is_still = fate::holds_still(path);
+    match space::part_now(path) {
+        Some(_) => made(),
+        None if fate::is_gone(path, None, None) => {
+            about(path, "replaced_file", Severity::Notice, "the file vanished while the check ran".to_owned())
+        }
+        None if is_still => still(finding),
+        None => finding,
+    }
+}
+
+/// A first page that was all zeros. It is the first that a server changes in a new tablespace: as long as it is late, so are all others.
+pub(super) fn first_page(
+    live: bool,
+    path: &Path,
+    redo: &mut RedoLogs,
+    head: &Result<Known, String>,
+    finding: Finding,
+) -> Option<Finding> {
+    if !live {
+        return Some(finding);
+    }
+    if space::part_now(path).is_some() {
+        return None;
+    }
+    let oldest = head.as_ref().ok().and_then(|known| oldest_lsn(path, &known.part));
+    if finding.severity != Severity::Undecided {
+        return Some(finding);
+    }
+    if oldest > redo.checkpoint_for(path).map(|(_, checkpoint)| checkpoint) {
+        let message = "the page is all zeros: not flushed yet, not verified".to_owned();
+        return Some(Finding { severity: Severity::Notice, message, ..finding });
+    }
+    let is_still = fate::holds_still(path);
+    (space::part_now(path).is_none()).then(|| if is_still { still(finding) } else { finding })
+}
+
+/// How much pages weigh that are all zeros though they are in use; nothing, if they hold something by now.
+pub(super) fn lost_pages(
+    path: &Path,
+    part: &Part,
+    (page, pages): (u32, u32),
+    (redo, keys): (&mut RedoLogs, &KeyStore),
+    severity: Severity,
+) -> Option<Severity> {
+    let descriptors = page - page % part.format.physical().get();
+    for tries in 0..TRIES {
+        if written_meanwhile(path, part, page, pages) {
+            return None;
+        }
+        if severity != Severity::Undecided {
+            return Some(severity);
+        }
+        // What gave the page away was changed after the checkpoint, so the page was.
+        if descriptors >= part.first_page && is_newer(path, part, descriptors, redo) {
+            return Some(Severity::Notice);
+        }
+        if tries + 1 < TRIES {
+            std::thread::sleep(PAUSE);
+        }
+    }
+    // Pages that were given away, and taken back before they were written, never are. Descriptors that the server has changed since, and
+    // not written, may say that.
+    let id = PageId { space: part.format.space(), page_no: PageNo(descriptors) };
+    let dir = redo.checkpoint_for(path).map(|(dir, _)| dir);
+    let is_behind = dir.is_some_and(|dir| changes_page(&dir, keys, id));
+    Some(if is_behind { Severity::Notice } else { severity })
+}
+
+/// A server makes a file longer before it counts the new pages: a count that stays ahead of the file is not on its way.
+pub(super) fn of_length(live: bool, path: &Path, severity: Severity) -> Severity {
+    let is_still = live && severity == Severity::Undecided && fate::holds_still(path);
+    if is_still { Severity::Damage } else { severity }
+}
+
+/// Whether the page `page` was changed after the newest checkpoint.
+pub(super) fn is_newer(path: &Path, part: &Part, page: u32, redo: &mut RedoLogs) -> bool {
+    let Some(lsn) = page.checked_sub(part.first_page).and_then(|index| lsn_at(&File::open(path).ok()?, part, index))
+    else {
+        return false;
+    };
+    redo.checkpoint_for(path).is_some_and(|(_, checkpoint)| lsn > checkpoint)
+}
+
+/// Whether the first page is still the one that made the file. A server writes it before it counts pages in it, with no LSN, and the
+/// counted one goes out with the other pages.
+pub(super) fn is_unwritten_header(path: &Path, known: &Known, size: u32) -> bool {
+    let lsn = || lsn_at(&File::open(path).ok()?, &known.part, 0);
+    size == 0 && known.part.first_page == 0 && lsn() == Some(Lsn(0))
+}
+
+/// Whether the file or its header is no longer what it was when it was read: then they were read at different times.
+pub(super) fn grown_meanwhile(path: &Path, known: &Known, have: u32, size: u32) -> bool {
+    let len = std::fs::metadata(path).map(|meta| known.part.pages_in(meta.len()));
+    let header = space::part_now(path).and_then(|part| part.header).map(|header: SpaceHeader| header.size);
+    len.is_ok_and(|pages| pages != u64::from(have)) || header.is_some_and(|now| now != size)
+}
+
+/// Whether the pages, zero when they were read, hold something by now.
+fn written_meanwhile(path: &Path, part: &Part, page: u32, pages: u32) -> bool {
+    let size = part.format.physical().bytes();
+    let mut bytes = vec![0; size];
+    let offset = part.offset_of(page);
+    let end = part.offset_of(page + pages);
+    let Ok(file) = File::open(path) else { return fate::is_gone(path, None, None) };
+    (offset..end).step_by(size).all(|at| match file.read_exact_at(&mut bytes, at) {
+        Ok(()) => bytes.iter().any(|byte| *byte != 0),
+        Err(_) => fate::is_shrunk(path),
+    })
+}
+
+fn still(finding: Finding) -> Finding {
+    let message = format!("{}; but the server does not write the file", finding.message);
+    Finding { severity: Severity::Damage, message, ..finding }
+}
+
+/// The lowest LSN of the first pages that were written.
+fn oldest_lsn(path: &Path, part: &Part) -> Option<Lsn> {
+    let file = File::open(path).ok()?;
+    (0..PAGES_ASKED).filter_map(|index| lsn_at(&file, part, index)).filter(|lsn| lsn.0 > 0).min()
+}
+
+/// The LSN of the page at `index` in the file.
+pub(super) fn lsn_at(file: &File, part: &Part, index: u32) -> Option<Lsn> {
+    let mut header = [0; FIL_PAGE_LSN + 8];
+    let offset = part.format.physical().offset_of(index);
+    file.read_exact_at(&mut header, offset).ok()?;
+    be::u64_at(&header, FIL_PAGE_LSN).map(Lsn)
+}
+
+fn is_all_zero(path: &Path) -> bool {
+    let Ok(mut file) = File::open(path) else { return false };
+    let (mut bytes, mut len) = (vec![0; 1 << 16], 0);
+    loop {
+        match file.read(&mut bytes) {
+            Ok(0) => return len > 0,
+            Ok(got) if bytes.get(..got).is_some_and(|bytes| bytes.iter().all(|byte| *byte == 0)) => len += got,
+            Ok(_) | Err(_) => return false,
+        }
+    }
+}
+
+impl Settling<'_> {
+    /// One line for all files that the server has made and holds in memory.
+    pub fn unflushed(&mut self) {
+        let Some(first) = self.unflushed.first() else { return };
+        let files = self.unflushed.len();
+        let message = match files {
+            1 => "1 file not flushed yet, not verified: the server has its pages in memory".to_owned(),
+            _ => format!("{files} files not flushed yet, not verified: the server has their pages in memory"),
+        };
+        let finding = about(first, NOT_FLUSHED, Severity::Notice, message);
+        self.offer(u32::MAX, finding);
+    }
+}

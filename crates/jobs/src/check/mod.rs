@@ -1,0 +1,280 @@
+//! `paths -> Inventory -> sweep -> Reader -> verify_page -> Findings -> settle -> Report`
+//!
+//! Limit: the device's rate, or the copy out of the page cache. Workers share the cursor and, once per piece, a lock to hand in
+//! sums; each judges the pages that it read itself. Memory is workers × depth × block size, plus a few bits for each page whose
+//! fate is still open, plus at most `findings_max` findings, whatever the size of the data.
+
+mod archive;
+mod binlog;
+mod doublewrite;
+pub(crate) mod examined;
+mod fate;
+mod file_state;
+mod findings;
+mod inner;
+mod judge;
+mod late;
+mod live_log;
+pub(crate) mod log_ends;
+mod member;
+mod newer;
+mod options;
+mod packed;
+mod portion;
+mod redo;
+mod sequential;
+mod settle;
+mod settling;
+mod stream;
+mod stretches;
+mod throttle;
+mod usage;
+mod whole_space;
+mod words;
+mod worker;
+
+use std::collections::HashMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use flow::{Counters, Cursor, FileId, FileSet, ReadOptions, Reader, Stretch, run_workers};
+
+use format::keyring::KeyStore;
+
+use crate::Error;
+use crate::out::report::{Effort, PartOf, Report, Severity};
+use crate::out::watcher::watched;
+use crate::source::catalog::Catalog;
+use crate::source::content::Content;
+use crate::source::datadir::{Candidate, Inventory};
+use crate::source::name::NameHint;
+use examined::Context;
+use file_state::FileState;
+use findings::Findings;
+pub use options::CheckOptions;
+pub use portion::Portion;
+use portion::Share;
+use sequential::Phase;
+use settle::Wish;
+use throttle::Throttle;
+use worker::CheckWorker;
+
+/// A check that has looked at the paths and not yet read the files.
+pub struct Check {
+    inventory: Inventory,
+    catalogs: Vec<Catalog>,
+    /// What of each candidate is to be read.
+    shares: Vec<Share>,
+    options: CheckOptions,
+    keys: KeyStore,
+}
+
+/// Memory of all workers' buffers together, bytes: many cores get smaller windows, not more memory.
+const BUFFERS_MAX: u64 = 64 << 20;
+
+impl Check {
+    /// Walks the paths.
+    ///
+    /// # Errors
+    /// Options that cannot work.
+    pub fn plan(paths: &[PathBuf], options: CheckOptions) -> Result<Self, Error> {
+        options.read.validate().map_err(|error| Error::Usage(error.to_string()))?;
+        let keys = options.keys.read()?;
+        let mut inventory = Inventory::take(paths);
+        let catalogs = Catalog::all(&inventory, &keys, options.page_size);
+        for path in catalogs.iter().flat_map(Catalog::outside) {
+            inventory.add(path);
+        }
+        let (walked, page_size) = (&inventory.walked, options.page_size);
+        let share = |file: &Candidate| Share::of(options.portion, file, walked, page_size);
+        let shares = inventory.candidates.iter().map(share).collect();
+        Ok(Self { inventory, catalogs, shares, options, keys })
+    }
+
+    /// Bytes to read.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.shares.iter().map(Share::bytes).sum()
+    }
+
+    /// Reads and judges everything. `watch` is called now and then with the counters, from a thread of its own.
+    ///
+    /// # Errors
+    /// No worker could start; damage and unreadable files are in the report.
+    pub fn run(mut self, watch: Option<&(dyn Fn(&Counters) + Sync)>) -> Result<Report, Error> {
+        let start = Instant::now();
+        let options = &self.options;
+        let read = options.read.clone().within(options.workers, BUFFERS_MAX);
+        let shares = std::mem::take(&mut self.shares);
+        let files = file_states(&self.inventory.candidates, &self.catalogs, shares, options.live);
+        let is_dictionary_here = options.portion.is_none_or(|portion| portion.number() == 1);
+        CheckWorker::new(&files, &self.keys, options).foresee(is_dictionary_here);
+        // Files that are not swept have no blocks here: each is read afterwards, from start to end.
+        let swept = |file: &Candidate| if file.content == Content::Pages { file.len } else { 0 };
+        let set = FileSet::new(self.inventory.candidates.iter().map(|file| (file.path.clone(), swept(file))));
+        let cursor = Cursor::over(&set, stretches(&files), read.block_size);
+        let tasks = usize::try_from(cursor.blocks()).unwrap_or(usize::MAX).max(self.inventory.candidates.len());
+        let workers = options.workers.clamp(1, tasks.max(1));
+        let counters = Counters::new(workers);
+        let throttle = Throttle::new(options.rate, options.watcher.clone());
+        let outcomes = watched(watch, &counters, || {
+            run_workers(workers, |worker| {
+                let mut reader = Reader::new(&set, &cursor, &read, counters.worker(worker))?;
+                let mut desk = CheckWorker::new(&files, &self.keys, options);
+                while let Some(item) = reader.next() {
+                    if options.watcher.is_stopped() {
+                        // What is on its way is still judged: others may wait for the head of a file.
+                        cursor.stop();
+                    }
+                    match item {
+                        Ok(piece) => {
+                            desk.piece(&piece);
+                            throttle.took(piece.bytes.len());
+                        }
+                        Err(failure) => desk.failure(&failure),
+                    }
+                }
+                Ok::<_, flow::ReaderError>((desk.findings, reader.engine_name(), reader.notes().to_vec()))
+            })
+        });
+        let mut findings = Findings::new(options.findings_max);
+        let mut effort = Effort { workers, ..Effort::default() };
+        for outcome in outcomes {
+            let (found, engine, notes) = outcome.map_err(|error| Error::Usage(error.to_string()))?;
+            findings.merge(found);
+            effort.engine = engine;
+            effort.notes = notes;
+        }
+        let context = Context::new(options.clone(), self.keys.clone());
+        let phase = Phase { files: &files, context: &context, read: &read, counters: &counters, throttle: &throttle };
+        let outcomes =
+            watched(watch, &counters, || phase.run(workers)).map_err(|error| Error::Usage(error.to_string()))?;
+        let mut outcomes = outcomes;
+        let is_stopped = options.watcher.is_stopped();
+        if options.live && !is_stopped {
+            live_log::read_again(&phase, &mut outcomes, counters.worker(0))
+                .map_err(|error| Error::Usage(error.to_string()))?;
+        }
+        let wanted = files.iter().filter(|file| file.share.any).count() as u64;
+        let (rows, mut findings) = sequential::merged(files, findings, outcomes, &mut self.inventory, is_stopped);
+        let wish = wish(options, &self.keys, options.live);
+        if !options.live {
+            note_server(&self.inventory, &mut findings);
+        }
+        let unread = wanted.saturating_sub(rows.len() as u64);
+        // Of a run that was stopped nobody knows what it would have met.
+        let catalogs = if is_stopped || !is_dictionary_here { &[][..] } else { &self.catalogs };
+        let mut report = settle::settle(&self.inventory, catalogs, rows, findings, &wish);
+        if is_stopped {
+            (report.incomplete, report.totals.unread_files) = (true, unread);
+        }
+        report.part = options.portion.map(|portion| PartOf { number: portion.number(), of: portion.of() });
+        report.since_lsn = options.since_lsn.map(|lsn| lsn.0);
+        Ok(timed(report, effort, start, &counters, &read))
+    }
+
+    /// Checks what comes as a stream of unknown length: a tablespace, a log, an archive, compressed or not.
+    ///
+    /// # Errors
+    /// Options that cannot work.
+    pub fn stream(
+        input: impl Read,
+        options: &CheckOptions,
+        watch: Option<&(dyn Fn(&Counters) + Sync)>,
+    ) -> Result<Report, Error> {
+        let start = Instant::now();
+        options.read.validate().map_err(|error| Error::Usage(error.to_string()))?;
+        let keys = options.keys.read()?;
+        let context = Context::new(options.clone(), keys.clone());
+        let counters = Counters::new(1);
+        let outcome = watched(watch, &counters, || {
+            sequential::stream(input, context, options.read.block_size, counters.worker(0))
+        });
+        let outcome = outcome.map_err(|source| Error::Io { path: "-".into(), action: "starting to read", source })?;
+        let mut inventory = Inventory::default();
+        inventory.skipped = outcome.skipped;
+        inventory.failed = outcome.failed;
+        let effort = Effort { workers: 1, engine: "stream", ..Effort::default() };
+        // What nobody could read has no room for findings of its own.
+        let mut findings = Findings::new(options.findings_max);
+        findings.merge(outcome.findings);
+        let mut report = settle::settle(&inventory, &[], outcome.rows, findings, &wish(options, &keys, false));
+        report.incomplete = options.watcher.is_stopped();
+        report.since_lsn = options.since_lsn.map(|lsn| lsn.0);
+        Ok(timed(report, effort, start, &counters, &options.read))
+    }
+}
+
+fn wish<'o>(options: &CheckOptions, keys: &'o KeyStore, live: bool) -> Wish<'o> {
+    Wish { live, keys, page_size: options.page_size, list_tables: options.list_tables }
+}
+
+/// Says that a server has the files open, if its locks tell: what it is writing looks damaged to a reader that does not look twice.
+fn note_server(inventory: &Inventory, findings: &mut Findings) {
+    let is_system = |file: &&Candidate| matches!(file.hint, NameHint::System(1));
+    let is_locked = |file: &&Candidate| std::fs::File::open(&file.path).is_ok_and(|file| flow::lock::is_locked(&file));
+    for file in inventory.candidates.iter().filter(is_system).filter(is_locked) {
+        let message = "a server has this datadir open: check with --live, or what it is writing may look damaged";
+        findings.offer_at(
+            u32::MAX,
+            0,
+            words::about(&file.path, "server_running", Severity::Notice, message.to_owned()),
+        );
+    }
+}
+
+/// The files with their places in the system tablespace: `ibdata2` and later ones of a directory continue the first.
+fn file_states(candidates: &[Candidate], catalogs: &[Catalog], shares: Vec<Share>, live: bool) -> Vec<FileState> {
+    let mut roots: HashMap<&Path, Vec<u32>> = catalogs.iter().flat_map(Catalog::roots).collect();
+    let mut files: Vec<FileState> = Vec::with_capacity(candidates.len());
+    for (candidate, share) in candidates.iter().zip(shares) {
+        let leader = match (files.last(), candidate.hint) {
+            (Some(before), NameHint::System(number)) => match before.candidate.hint {
+                NameHint::System(earlier) if earlier < number && same_dir(&before.candidate, candidate) => {
+                    before.leader.or(u32::try_from(files.len() - 1).ok())
+                }
+                _ => None,
+            },
+            _ => None,
+        };
+        let roots = roots.remove(candidate.path.as_path()).unwrap_or_default();
+        let state = FileState { roots, share, ..FileState::new(candidate.clone(), leader) };
+        files.push(if live { state.identified() } else { state });
+    }
+    // Empty files have no block, so nobody would ever say what they are.
+    for file in files.iter().filter(|file| file.candidate.len == 0 && file.candidate.content == Content::Pages) {
+        file.head.get_or_init(|| Err("the file is empty".to_owned()));
+    }
+    files
+}
+
+/// What is to be swept.
+fn stretches(files: &[FileState]) -> impl Iterator<Item = Stretch> {
+    (0..).zip(files).filter(|(_, file)| file.candidate.content == Content::Pages).flat_map(|(number, file)| {
+        let stretch = move |(from, to): &(u64, u64)| Stretch { file: FileId(number), from: *from, to: *to };
+        file.share.stretches.iter().map(stretch)
+    })
+}
+
+fn same_dir(a: &Candidate, b: &Candidate) -> bool {
+    a.path.parent() == b.path.parent()
+}
+
+fn timed(mut report: Report, effort: Effort, start: Instant, counters: &Counters, read: &ReadOptions) -> Report {
+    let counts = counters.total();
+    let elapsed = start.elapsed();
+    let worker_time = elapsed.as_secs_f64() * effort.workers as f64;
+    report.totals.seconds = elapsed.as_secs_f64();
+    report.effort = Effort {
+        elapsed,
+        wait_share: (counts.wait().as_secs_f64() / worker_time.max(1e-9)).min(1.0),
+        buffer_bytes: read.memory_max() * effort.workers as u64,
+        bytes_cached: counts.bytes_cached,
+        bytes_direct: counts.bytes_direct,
+        requests: counts.requests,
+        in_flight_max: counts.in_flight_max,
+        ..effort
+    };
+    report
+}

@@ -1,0 +1,85 @@
+//! Pages against the end of the redo log. A server writes a page after the log that changed it: a page newer than the log's end is of
+//! another server or another time than the log, and the server that meets it refuses the table.
+
+use std::fs::File;
+use std::path::Path;
+
+use format::{Lsn, PageId, PageNo};
+
+use super::examined::LogEnd;
+use super::late;
+use super::settling::Settling;
+use super::words::about;
+use crate::out::report::{Finding, Severity};
+use crate::source::name::NameHint;
+use crate::source::space::Part;
+
+impl Settling<'_> {
+    /// Holds the newest page of a tablespace against the log of its datadir.
+    pub fn newer_than_log(&mut self, file: u32) {
+        let Some(done) = self.done.get(file as usize).filter(|done| done.share.any) else { return };
+        let (path, newest) = (done.candidate.path.clone(), done.tally.newest);
+        let Ok(known) = &done.head else { return };
+        let is_temporary = known.part.format.is_temporary() || done.candidate.hint == NameHint::Temporary;
+        if done.gone || done.member.is_some() || is_temporary || newest == Lsn(0) {
+            return;
+        }
+        let (part, len) = (known.part.clone(), done.candidate.len);
+        let Some((dir, checkpoint)) = self.redo.checkpoint_for(&path).filter(|(_, checkpoint)| newest > *checkpoint)
+        else {
+            return;
+        };
+        let is_pending = self.live || self.redo.pending_for(&path).is_some();
+        let clean = LogEnd { lsn: checkpoint, is_whole: true };
+        let end = if is_pending { self.end_of_log(&dir) } else { Some(clean) };
+        let Some(end) = end.filter(|end| newest > end.lsn) else { return };
+        let (first, pages, newest) = newer_pages(&path, &part, len, end.lsn);
+        if pages == 0 {
+            return;
+        }
+        let (severity, doubt) = match (self.live, end.is_whole) {
+            (true, _) => (Severity::Undecided, ", as far as could be read beside its server"),
+            (false, false) => (Severity::Undecided, ", as far as it is sound"),
+            (false, true) => (Severity::Damage, ""),
+        };
+        if let Some(done) = self.done.get_mut(file as usize) {
+            done.tally.counts.ok_turned(pages, severity);
+        }
+        let what = if pages == 1 { "this page is".to_owned() } else { format!("{pages} pages from here on are") };
+        let message = format!(
+            "{what} newer than the redo log: LSN {newest}, and the log ends at LSN {}{doubt}; the file is of another server or a \
+             later time than the log, or the log was replaced: restore both from one backup",
+            end.lsn
+        );
+        let finding = about(&path, "newer_than_log", severity, message);
+        let values = Finding { stored: Some(newest.0), computed: Some(end.lsn.0), ..finding };
+        self.offer(file, Finding { page: Some(first), pages: 1, ..values });
+    }
+
+    /// Of the log in `dir`: as the run has read it, unless its server went on since.
+    fn end_of_log(&mut self, dir: &Path) -> Option<LogEnd> {
+        let is_of_dir = |path: &Path| path.ancestors().skip(1).take(2).any(|above| above == dir);
+        let in_run = self.done.iter().filter(|done| is_of_dir(&done.candidate.path));
+        let known = in_run.filter_map(|done| done.log.as_ref()?.end).next();
+        if self.live { self.ends.of(dir) } else { known.or_else(|| self.ends.of(dir)) }
+    }
+}
+
+/// The pages of a file that are newer than `end`: the first, how many, and the highest LSN.
+fn newer_pages(path: &Path, part: &Part, len: u64, end: Lsn) -> (u32, u64, Lsn) {
+    let (mut first, mut pages, mut newest) = (None, 0, end);
+    let Ok(file) = File::open(path) else { return (0, 0, end) };
+    for index in 0..u32::try_from(part.pages_in(len)).unwrap_or(u32::MAX) {
+        let page_no = PageNo(part.first_page.saturating_add(index));
+        let id = PageId { space: part.format.space(), page_no };
+        match late::lsn_at(&file, part, index) {
+            Some(lsn) if lsn > end && !part.format.is_doublewrite_slot(id) => {
+                first.get_or_insert(page_no.0);
+                pages += 1;
+                newest = newest.max(lsn);
+            }
+            _ => {}
+        }
+    }
+    (first.unwrap_or(0), pages, newest)
+}

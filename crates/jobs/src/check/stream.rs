@@ -1,0 +1,178 @@
+//! A file that comes as bytes one after the other, with or without a name: its first bytes say what it is, and who takes the rest.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::archive::Archive;
+use super::binlog::BinlogCheck;
+use super::examined::{Break, Context, Role, StreamOutcome};
+use super::inner::Inner;
+use super::member::PagesCheck;
+use super::packed::Unpacking;
+use super::redo::RedoStream;
+use crate::source::content::{self, Content, HEAD};
+use crate::source::datadir::{Candidate, Passed};
+use crate::source::name::NameHint;
+
+/// A file on its way through.
+pub(super) struct Stream {
+    context: Context,
+    path: PathBuf,
+    hint: NameHint,
+    role: Role,
+    len: u64,
+    state: State,
+    broken: Option<Break>,
+}
+
+enum State {
+    /// Bytes that are kept until there are enough to tell.
+    Head(Vec<u8>),
+    Pages(Box<PagesCheck>),
+    Binlog(Box<BinlogCheck>),
+    Redo(Box<RedoStream>),
+    Archive(Box<Archive>),
+    Packed(Unpacking),
+    /// Not to be looked at, and why.
+    Passed(&'static str),
+}
+
+impl Stream {
+    /// `path` as the report shows it; `hint` from the name, without what packing appended to it.
+    pub fn new(context: Context, path: PathBuf, hint: NameHint, role: Role) -> Self {
+        Self { context, path, hint, role, len: 0, state: State::Head(Vec::new()), broken: None }
+    }
+
+    /// One for what lies in an archive.
+    fn boxed(context: Context, path: PathBuf, hint: NameHint, role: Role) -> Box<dyn Inner> {
+        Box::new(Self::new(context, path, hint, role))
+    }
+
+    fn pass_on(&mut self, bytes: &[u8]) {
+        match &mut self.state {
+            State::Pages(pages) => pages.take(bytes),
+            State::Binlog(binlog) => binlog.take(bytes),
+            State::Redo(redo) => redo.take(bytes),
+            State::Archive(archive) => archive.take(bytes),
+            State::Packed(unpacking) => unpacking.take(bytes),
+            State::Head(_) | State::Passed(_) => {}
+        }
+    }
+
+    /// Enough of it is here, or all: says what it is.
+    fn decide(&mut self) {
+        let State::Head(head) = std::mem::replace(&mut self.state, State::Passed("")) else { return };
+        self.state = self.state_for(&head);
+        self.pass_on(&head);
+    }
+
+    fn state_for(&self, head: &[u8]) -> State {
+        let pages = || State::Pages(Box::new(PagesCheck::new(self.context.clone(), self.candidate())));
+        if self.hint.promises_pages() {
+            return pages();
+        }
+        if self.hint == NameHint::Redo
+            && let Some(redo) = RedoStream::new(&self.path, head, self.context.options.findings_max)
+        {
+            return State::Redo(Box::new(redo));
+        }
+        match content::recognise(head) {
+            Some(Content::Pages) => pages(),
+            Some(Content::Binlog) => {
+                let (findings_max, keys) = (self.context.options.findings_max, Arc::clone(&self.context.keys));
+                State::Binlog(Box::new(BinlogCheck::new(&self.path, findings_max, keys)))
+            }
+            Some(content @ (Content::Archive | Content::Tar)) if !self.role.is_member() => {
+                let is_tar = content == Content::Tar;
+                State::Archive(Box::new(Archive::new(self.context.clone(), self.path.clone(), is_tar, Self::boxed)))
+            }
+            Some(Content::Redo) => match RedoStream::new(&self.path, head, self.context.options.findings_max) {
+                Some(redo) => State::Redo(Box::new(redo)),
+                None => State::Passed("a redo log, which cannot be verified in a stream"),
+            },
+            Some(Content::Packed(packing)) => match self.role.unpacked() {
+                Some(role) => {
+                    let hint = content::packed_name(&self.path).map_or(self.hint, |(inner, _)| NameHint::of(inner));
+                    let inner = Self::new(self.context.clone(), self.path.clone(), hint, role);
+                    State::Packed(Unpacking::start(packing, Box::new(inner)))
+                }
+                None => State::Passed("compressed more than once"),
+            },
+            _ if self.hint == NameHint::Redo => State::Passed("a redo log, which cannot be verified in a stream"),
+            // The user named this file, so say that it is not a tablespace.
+            _ if !self.role.is_member() => pages(),
+            _ => State::Passed("not an InnoDB tablespace"),
+        }
+    }
+
+    fn candidate(&self) -> Candidate {
+        let named = !self.role.is_member();
+        Candidate { path: self.path.clone(), len: 0, hint: self.hint, named, content: Content::Pages }
+    }
+}
+
+impl Inner for Stream {
+    fn take(&mut self, bytes: &[u8]) {
+        if self.broken.is_some() {
+            return;
+        }
+        self.len += bytes.len() as u64;
+        let State::Head(head) = &mut self.state else { return self.pass_on(bytes) };
+        let (first, rest) = bytes.split_at(bytes.len().min(HEAD - head.len()));
+        head.extend_from_slice(first);
+        if head.len() == HEAD {
+            self.decide();
+            self.pass_on(rest);
+        }
+    }
+
+    fn skip(&mut self, mut len: u64) {
+        const ZEROS: &[u8; HEAD] = &[0; HEAD];
+        while len > 0 && self.broken.is_none() && !matches!(self.state, State::Passed(_)) {
+            let now = usize::try_from(len).unwrap_or(HEAD).min(HEAD);
+            self.take(ZEROS.get(..now).unwrap_or(ZEROS));
+            len -= now as u64;
+        }
+    }
+
+    fn broken(&mut self, why: Break) {
+        if let State::Packed(unpacking) = &mut self.state {
+            return unpacking.broken(why);
+        }
+        self.broken.get_or_insert(why);
+    }
+
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn finish(mut self: Box<Self>) -> StreamOutcome {
+        if matches!(self.state, State::Head(_)) {
+            self.decide();
+        }
+        let candidate = self.candidate();
+        let mut outcome = match self.state {
+            State::Pages(pages) => pages.finish(),
+            State::Binlog(binlog) => binlog.finish(self.broken.is_some()),
+            State::Redo(redo) => redo.finish(candidate, self.broken.is_some()),
+            State::Archive(archive) => return archive.finish(self.len, self.broken),
+            State::Packed(unpacking) => return unpacking.finish(&self.path),
+            State::Head(_) => StreamOutcome::new(0),
+            State::Passed(why) => {
+                let mut outcome = StreamOutcome::new(0);
+                let passed = Passed { path: self.path.clone(), why: why.to_owned() };
+                // What was asked for and not done is no success.
+                let list = if self.role.is_member() { &mut outcome.skipped } else { &mut outcome.failed };
+                list.push(passed);
+                return outcome;
+            }
+        };
+        if let (Some(why), Some(row)) = (self.broken, outcome.rows.first_mut()) {
+            let finding = why.finding(&self.path);
+            outcome.findings.offer_at(0, u64::MAX, finding);
+            row.is_cut = true;
+            row.state.with_tally(|tally| tally.failure = Some(why.words));
+        }
+        outcome
+    }
+}

@@ -1,0 +1,212 @@
+//! What is said of a tablespace as a whole, when all of its pages were seen: pages that were lost, and its length.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use format::{Family, Scheme};
+
+use super::file_state::Known;
+use super::late;
+use super::settling::{SettledFile, SettledSpace, Settling, ZERO_PAGE};
+use super::usage::Usage;
+use super::words::{about, append, severity_unless};
+use crate::out::report::{Finding, Severity};
+use crate::source::datadir::Candidate;
+use crate::source::name::NameHint;
+use crate::source::system;
+
+impl Settling<'_> {
+    pub fn space(&mut self, space: &SettledSpace) {
+        let usage = Arc::new(space.usage.finish());
+        let Some(first) = space.files.first().and_then(|file| self.done.get(*file as usize)) else {
+            return;
+        };
+        let Ok(known) = first.head.clone() else {
+            return;
+        };
+        let temporary = known.part.format.is_temporary() || first.candidate.hint == NameHint::Temporary;
+        if first.gone {
+            return;
+        }
+        for file in &space.files {
+            self.damage_on_free_pages(*file, &usage);
+        }
+        if temporary {
+            return;
+        }
+        for (page, pages) in usage.lost.iter() {
+            self.lost_pages(space, page, pages);
+        }
+        let is_cut = space.files.iter().filter_map(|file| self.done.get(*file as usize)).any(|done| done.is_cut);
+        if known.part.first_page == 0 && !is_cut {
+            self.length(space, &known, &usage);
+        }
+    }
+
+    /// Damage on pages that are free harms nobody: it is told apart, and not counted as damage.
+    fn damage_on_free_pages(&mut self, file: u32, usage: &Arc<Usage>) {
+        let Some(done) = self.done.get_mut(file as usize) else { return };
+        let Ok(known) = &done.head else { return };
+        let pages = known.part.pages_in(done.candidate.len).try_into().unwrap_or(u32::MAX);
+        let first = known.part.first_page;
+        let freed = u64::from(usage.freed_damage.count_within(first, first.saturating_add(pages)));
+        // Files that overlap give one number to two pages.
+        let freed = freed.min(done.tally.counts.corrupt);
+        done.tally.counts.corrupt -= freed;
+        done.tally.counts.freed_damage += freed;
+        self.findings.damage_turned_notice(file, freed);
+        self.freed_damage.insert(file, Arc::clone(usage));
+    }
+
+    /// Pages that are zero though the extent descriptors say that they are in use. A run that goes on in the next file of the space is
+    /// told of each file.
+    fn lost_pages(&mut self, space: &SettledSpace, page: u32, pages: u32) {
+        let (mut page, end) = (page, page.saturating_add(pages));
+        while page < end {
+            let Some(file) = self.file_with(space, page) else { return };
+            let Some(done) = self.done.get(file as usize) else { return };
+            let Ok(known) = &done.head else { return };
+            let in_file =
+                known.part.pages_in(done.candidate.len).saturating_sub(u64::from(page - known.part.first_page));
+            let pages = u32::try_from(in_file).unwrap_or(u32::MAX).clamp(1, end - page);
+            self.lost_in_file(file, page, pages);
+            page = page.saturating_add(pages);
+        }
+    }
+
+    fn lost_in_file(&mut self, file: u32, page: u32, pages: u32) {
+        let Some(done) = self.done.get(file as usize) else { return };
+        let path = done.candidate.path.clone();
+        // The log first: pages that are still zero after it was clean are not on their way.
+        let recovery = self.redo.pending_for(&path).map(str::to_owned);
+        let mut severity = severity_unless(recovery.as_deref());
+        if self.live
+            && let Ok(known) = &done.head
+        {
+            let log = (&mut self.redo, self.ends.keys());
+            match late::lost_pages(&path, &known.part, (page, pages), log, severity) {
+                Some(now) => severity = now,
+                None => return,
+            }
+        }
+        if severity != Severity::Notice && self.is_gone(file) {
+            return;
+        }
+        let Some(done) = self.done.get_mut(file as usize) else { return };
+        done.tally.counts.empty_turned(u64::from(pages), severity);
+        let mut message = "all zeros, but in use by the extent descriptors: the content is lost".to_owned();
+        if severity == Severity::Notice {
+            "all zeros, but in use: not flushed yet, not verified".clone_into(&mut message);
+        } else {
+            append(&mut message, recovery.as_deref(), "crash recovery may yet fill it");
+        }
+        let finding = about(&path, ZERO_PAGE, severity, message);
+        self.offer(file, Finding { page: Some(page), pages: u64::from(pages), ..finding });
+    }
+
+    fn file_with(&self, space: &SettledSpace, page: u32) -> Option<u32> {
+        let starts = |file: &u32| {
+            self.done.get(*file as usize).and_then(|done| done.head.as_ref().ok()).map(|known| known.part.first_page)
+        };
+        space.files.iter().rev().find(|file| starts(file).is_some_and(|first| first <= page)).copied()
+    }
+
+    /// The space header's size against the files' size.
+    fn length(&mut self, space: &SettledSpace, known: &Known, usage: &Usage) {
+        let Some(header) = &usage.header else { return };
+        let Some(last) = space.files.last().copied() else {
+            return;
+        };
+        let files: Vec<&SettledFile> = space.files.iter().filter_map(|file| self.done.get(*file as usize)).collect();
+        let is_end_here = files.last().is_some_and(|done| done.share.last);
+        let candidates: Vec<&Candidate> = files.iter().map(|done| &done.candidate).collect();
+        let Some(path) = candidates.last().map(|candidate| candidate.path.clone()) else {
+            return;
+        };
+        let elsewhere = match files.as_slice() {
+            [SettledFile { member: Some(member), .. }] => member.later_parts.clone(),
+            [SettledFile { member: Some(_), .. }, ..] => Vec::new(),
+            _ => later_parts(&path, candidates.last().map(|candidate| candidate.hint)),
+        };
+        let Some(known_last) = files.last().and_then(|done| done.head.as_ref().ok()).map(|known| known.part.clone())
+        else {
+            return;
+        };
+        let bytes = candidates.iter().map(|candidate| candidate.len);
+        let have: u64 = bytes.chain(elsewhere).map(|len| known.part.pages_in(len)).sum();
+        let (have, size) = (u32::try_from(have).unwrap_or(u32::MAX), header.size);
+        if self.live && late::grown_meanwhile(&path, known, have, size) || self.is_gone(last) {
+            return;
+        }
+        if size > have && is_end_here {
+            self.truncated(last, &path, known, usage, have, size);
+        }
+        let limit = size.min(header.free_limit.0);
+        if let Some(end) = usage.last_with_data.filter(|end| *end >= limit) {
+            let recovery = self.redo.pending_for(&path);
+            let mut message = if end >= size {
+                format!(
+                    "the space header counts {size} pages, but pages up to {end} hold data: the server would not reach them"
+                )
+            } else {
+                format!(
+                    "by the space header no page from {limit} on was ever used, but pages up to {end} hold data: the server would \
+                     give them away again"
+                )
+            };
+            append(&mut message, recovery, "crash recovery may yet correct the header");
+            let mut severity = severity_unless(recovery);
+            if self.live && severity == Severity::Undecided && late::is_unwritten_header(&path, known, size) {
+                self.unflushed.push(path);
+                return;
+            }
+            if self.live && severity == Severity::Undecided && late::is_newer(&path, &known_last, end, &mut self.redo) {
+                severity = Severity::Notice;
+            }
+            let finding = about(&path, "data_beyond_space_size", severity, message);
+            let values = Finding { stored: Some(u64::from(limit)), computed: Some(u64::from(end) + 1), ..finding };
+            self.offer(last, Finding { page: Some(limit), pages: u64::from(end - limit) + 1, ..values });
+        }
+    }
+
+    fn truncated(&mut self, file: u32, path: &Path, known: &Known, usage: &Usage, have: u32, size: u32) {
+        let missing = size - have;
+        let in_use = usage.in_use_among(have, size);
+        let format = &known.part.format;
+        // MariaDB leaves its smallest compressed tables short of a few free pages, and reads them well.
+        let spared =
+            format.family() == Family::MariaDb && format.scheme() == Scheme::Zip && format.physical().get() <= 2048;
+        if spared && missing <= 3 && in_use == 0 {
+            return;
+        }
+        let recovery = self.redo.pending_for(path);
+        let mut message = format!(
+            "the file is too short: the space header counts {size} pages, the file has {have}: {missing} missing, {in_use} of them in use"
+        );
+        append(&mut message, recovery, "crash recovery may yet extend the file");
+        let severity = late::of_length(self.live, path, severity_unless(recovery));
+        if self.is_gone(file) {
+            return;
+        }
+        if let Some(done) = self.done.get_mut(file as usize) {
+            done.tally.counts.missing += u64::from(missing);
+        }
+        let finding = about(path, "truncated", severity, message);
+        let values = Finding { stored: Some(u64::from(size)), computed: Some(u64::from(have)), ..finding };
+        self.offer(file, Finding { page: Some(have), pages: u64::from(missing), ..values });
+    }
+}
+
+/// Lengths of the files that continue the system tablespace but are not part of this run, as when the user named one file.
+fn later_parts(last: &Path, hint: Option<NameHint>) -> Vec<u64> {
+    let is_system = match hint {
+        Some(NameHint::System(_)) => true,
+        Some(NameHint::Unknown) => system::is_first(last),
+        _ => false,
+    };
+    let Some(dir) = last.parent().filter(|_| is_system) else { return Vec::new() };
+    let files = system::files_of(if dir.as_os_str().is_empty() { Path::new(".") } else { dir });
+    let Some(place) = system::place_of(last, &files) else { return Vec::new() };
+    let later = files.iter().skip(place as usize);
+    later.map_while(|path| std::fs::metadata(path).ok()).map(|meta| meta.len()).collect()
+}

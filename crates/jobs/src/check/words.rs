@@ -1,0 +1,158 @@
+//! Findings in words, for a DBA at three in the morning: what, where, and what it means.
+
+use std::path::{Path, PathBuf};
+
+use format::page::view;
+use format::{Corruption, Family, HeaderFault, PageType};
+
+use super::file_state::{Known, Undecided};
+use crate::out::report::{Finding, Severity};
+pub(super) use crate::out::shown;
+use crate::source::datadir::Candidate;
+use crate::source::keys::NO_KEY;
+use crate::source::name::NameHint;
+use crate::source::redo_log::RedoLogs;
+
+/// A finding about a whole file or a stretch of pages.
+pub(super) fn about(path: &Path, reason: &'static str, severity: Severity, message: String) -> Finding {
+    Finding {
+        path: shown(path),
+        page: None,
+        pages: 0,
+        position: None,
+        lsn: None,
+        page_type: None,
+        index_id: None,
+        severity,
+        reason,
+        message,
+        stored: None,
+        computed: None,
+    }
+}
+
+pub(super) fn corrupt_page(
+    path: Option<&PathBuf>,
+    number: u32,
+    page: &[u8],
+    known: &Known,
+    corruption: &Corruption,
+) -> Finding {
+    let format = &known.part.format;
+    Finding {
+        page: Some(number),
+        pages: 1,
+        page_type: view::page_type(page, format).and_then(|kind| kind.name(format.family())),
+        index_id: view::index_id(page, format),
+        stored: corruption.stored(),
+        computed: corruption.computed(),
+        ..about(
+            path.map_or(Path::new(""), PathBuf::as_path),
+            corruption.reason(),
+            Severity::Damage,
+            corruption.to_string(),
+        )
+    }
+}
+
+pub(super) fn unreadable_page(path: Option<&PathBuf>, number: u32, offset: u64, error: &str) -> Finding {
+    let path = path.map_or(Path::new(""), PathBuf::as_path);
+    let message = format!("the device does not give byte {offset} of the file: {error}");
+    Finding { page: Some(number), pages: 1, ..about(path, "unreadable_page", Severity::Damage, message) }
+}
+
+pub(super) fn odd_type(
+    path: Option<&PathBuf>,
+    page: u32,
+    family: Family,
+    stored: PageType,
+    expected: PageType,
+) -> Finding {
+    let name = |kind: PageType| kind.name(family).map_or_else(|| kind.to_string(), |name| format!("{kind} ({name})"));
+    let message = format!(
+        "the page has type {}, and type {} belongs here; the server does not look at it",
+        name(stored),
+        name(expected)
+    );
+    let path = path.map_or(Path::new(""), PathBuf::as_path);
+    let finding = about(path, "page_type", Severity::Notice, message);
+    let (stored, computed) = (Some(u64::from(stored.0)), Some(u64::from(expected.0)));
+    Finding { page: Some(page), pages: 1, stored, computed, ..finding }
+}
+
+/// A header that its server refuses, though its checksum is right.
+pub(super) fn header_fault(path: &Path, fault: &HeaderFault, severity: Severity) -> Finding {
+    let (stored, computed) = fault.values();
+    let finding = about(path, fault.reason(), severity, fault.to_string());
+    let (stored, computed) = (Some(u64::from(stored)), computed.map(u64::from));
+    Finding { page: Some(0), pages: 1, stored, computed, ..finding }
+}
+
+pub(super) fn with_freed(mut finding: Finding) -> Finding {
+    finding.message.push_str(" (the page is free by the extent descriptors: no query reads it)");
+    finding.severity = Severity::Notice;
+    finding
+}
+
+/// What the redo log may yet mend is not damage.
+pub(super) fn severity_unless(recovery: Option<&str>) -> Severity {
+    if recovery.is_some() { Severity::Undecided } else { Severity::Damage }
+}
+
+pub(super) fn append(message: &mut String, recovery: Option<&str>, hope: &str) {
+    if let Some(log) = recovery {
+        message.push_str("; ");
+        message.push_str(log);
+        message.push_str(", ");
+        message.push_str(hope);
+    }
+}
+
+/// An empty mount point, a wrong path: nothing wrong was found because nothing was there.
+pub(super) fn nothing_verified(path: &Path) -> Finding {
+    let message = "nothing could be verified: there is no InnoDB tablespace, log or backup archive here";
+    about(path, "nothing_verified", Severity::Undecided, message.to_owned())
+}
+
+/// A name that promises pages over content that has none is damage; any other file was just a wrong argument.
+pub(super) fn not_a_tablespace(candidate: &Candidate, words: &str, redo: &mut RedoLogs) -> Finding {
+    let path = candidate.path.as_path();
+    if !candidate.hint.promises_pages() {
+        return about(path, "not_a_tablespace", Severity::Undecided, words.to_owned());
+    }
+    if candidate.hint == NameHint::Temporary {
+        let message = format!("{words}; harmless: the server recreates this file at every start");
+        return about(path, "temporary_tablespace", Severity::Notice, message);
+    }
+    let recovery = redo.pending_for(path);
+    let mut message = words.to_owned();
+    append(&mut message, recovery, "crash recovery may yet create the tablespace");
+    let reason = if candidate.len == 0 { "empty_file" } else { "not_a_tablespace" };
+    about(path, reason, severity_unless(recovery), message)
+}
+
+pub(super) fn first_page_lost(path: &Path, redo: &mut RedoLogs) -> Finding {
+    let recovery = redo.pending_for(path);
+    let mut message =
+        "the page is all zeros: the space header is lost, and with it what says which pages are in use".to_owned();
+    append(&mut message, recovery, "crash recovery may yet write it");
+    let finding = about(path, "zero_page_in_use", severity_unless(recovery), message);
+    Finding { page: Some(0), pages: 1, ..finding }
+}
+
+pub(super) fn overlapping(path: &Path, first: u32, next: u32) -> Finding {
+    let message = format!(
+        "the file begins with page {first} of the system tablespace, and the files before it go up to page {}: it is another \
+         server's, or one of them is",
+        next.saturating_sub(1)
+    );
+    let finding = about(path, "overlapping_files", Severity::Damage, message);
+    Finding { stored: Some(u64::from(first)), computed: Some(u64::from(next)), ..finding }
+}
+
+pub(super) fn undecided_pages(path: &Path, reason: &'static str, undecided: &Undecided) -> Finding {
+    let noun = if undecided.pages == 1 { "page" } else { "pages" };
+    let why = if reason == "encrypted_no_key" { NO_KEY } else { &undecided.why };
+    let message = format!("{} {noun} not verifiable: {why}", undecided.pages);
+    Finding { pages: undecided.pages, ..about(path, reason, undecided.severity, message) }
+}

@@ -1,0 +1,97 @@
+//! Single pages of a tablespace by number, over all its files: extent descriptors and dictionary information, which are needed out
+//! of order while the sweep goes by.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use flow::FileId;
+use format::keyring::KeyStore;
+use format::{ExtentMap, PageNo, SpaceHeader};
+
+use super::look::Use;
+use crate::source::keys::SpaceKey;
+use crate::source::name::NameHint;
+use crate::source::space::{self, Part};
+use crate::tree::space::SpaceFile;
+use crate::tree::{Opener, Space};
+
+/// Where the pages of a tablespace are.
+#[derive(Clone, Debug)]
+pub(super) struct Pages(Space);
+
+/// The extent descriptors that a worker used last: it goes through a file from front to back, so the next page is mostly
+/// described by the same ones.
+#[derive(Default)]
+pub(super) struct Descriptors(Option<(u32, u32, Option<ExtentMap>)>);
+
+impl Pages {
+    /// One file of its own.
+    pub fn new(path: &Path, len: u64, part: &Part) -> Self {
+        let pages = u32::try_from(part.pages_in(len)).unwrap_or(u32::MAX);
+        let file = SpaceFile { path: path.to_path_buf(), file: FileId(0), first: part.first_page, pages };
+        Self(Space { format: part.format, header: part.header, key: part.key.clone(), files: vec![file] })
+    }
+
+    /// The files of the system tablespace before `path`, if it is `ibdata2` or a later one: what is known of them, and the number
+    /// of the page that follows them.
+    pub fn before(path: &Path, page_size: Option<u32>, keys: &KeyStore) -> Option<(Self, Part, u32)> {
+        let NameHint::System(number @ 2..) = NameHint::of(path) else { return None };
+        let sibling = |number: u32| path.with_file_name(format!("ibdata{number}"));
+        let first = sibling(1);
+        let page0 = head(&first, space::HEAD).ok()?;
+        let mut part = space::by_page0(&page0, page_size)?;
+        part.key = SpaceKey::find(&page0, &first, &part.format, keys).unwrap_or_default();
+        let mut pages = Self::new(&first, std::fs::metadata(&first).ok()?.len(), &part);
+        for earlier in 2..number {
+            let path = sibling(earlier);
+            let len = std::fs::metadata(&path).ok()?.len();
+            pages.push(&path, len);
+        }
+        let next = pages.0.pages();
+        Some((pages, part, next))
+    }
+
+    /// Adds the file that comes next.
+    pub fn push(&mut self, path: &Path, len: u64) {
+        let Self(space) = self;
+        let pages = u32::try_from(len / u64::from(space.format.physical().get())).unwrap_or(u32::MAX);
+        space.files.push(SpaceFile { path: path.to_path_buf(), file: FileId(0), first: space.pages(), pages });
+    }
+
+    pub fn header(&self) -> Option<&SpaceHeader> {
+        self.0.header.as_ref()
+    }
+
+    /// Whether page `number` of the file `file` is in use. `last` remembers the descriptors from call to call.
+    pub fn use_of(&self, file: u32, number: u32, last: &mut Descriptors) -> Use {
+        let Some(header) = self.header() else { return Use::Unknown };
+        if number >= header.free_limit.0 {
+            return Use::NeverUsed;
+        }
+        let region = number / self.0.format.physical().get();
+        if !matches!(&last.0, Some((f, r, _)) if (*f, *r) == (file, region)) {
+            last.0 = Some((file, region, self.descriptors(region)));
+        }
+        let map = last.0.as_ref().and_then(|(_, _, map)| map.as_ref());
+        match map.and_then(|map| map.is_free(PageNo(number))) {
+            Some(true) => Use::Free,
+            Some(false) => Use::Used,
+            None => Use::Unknown,
+        }
+    }
+
+    /// The descriptors of the pages from `region` times the page size on; they lie on the first of these.
+    fn descriptors(&self, region: u32) -> Option<ExtentMap> {
+        let number = region * self.0.format.physical().get();
+        ExtentMap::parse(&self.0.sound(number, &mut Opener::new()).ok()?, PageNo(number), &self.0.format).ok()
+    }
+}
+
+/// The first bytes of a file, up to `len`.
+pub(super) fn head(path: &Path, len: usize) -> io::Result<Vec<u8>> {
+    use std::io::Read;
+    let mut head = Vec::new();
+    File::open(path)?.take(len as u64).read_to_end(&mut head)?;
+    Ok(head)
+}

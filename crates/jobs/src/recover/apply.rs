@@ -1,0 +1,407 @@
+//! Redo onto pages: gathered by page within the memory, pages read in long stretches, changed by all cores, sealed, written back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use flow::queue::OpenQueue;
+use flow::rewrite::{Change, Changes, RewriteOptions, Rewriter, RunError, Stretch, Target};
+use format::bytes::be;
+use format::codec::{Scratch, open_page};
+use format::page::fil::FIL_PAGE_LSN;
+use format::page::seal::seal_flush_lsn;
+use format::{Encryption, Lsn, PageId, SpaceFormat, SpaceId, Verdict, verify_inside, verify_page};
+use redo::apply::{Outcome, Replay};
+use redo::record::{RedoRecord, Subject};
+
+use super::error::{RecoverError, Result, damaged, refused};
+use super::files::Files;
+use super::log::{RedoLog, Scan};
+use super::log_end::refuse_newer;
+use super::plan::RecoverPlan;
+use super::space::PlannedSpace;
+use super::stretches::{Planned, stretches};
+use crate::redo_batch::{PageRedo, RedoBatch};
+
+/// Parts of the pages at most. To read a page again costs less than to read the log for the hundredth time.
+const PARTS_MAX: usize = 64;
+
+/// What became of pages.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub rounds: u64,
+    pub read: u64,
+    pub changed: u64,
+    pub unchanged: u64,
+    pub freed: u64,
+    pub restored: u64,
+}
+
+/// The same while all cores count.
+#[derive(Debug, Default)]
+struct Tally {
+    read: AtomicU64,
+    changed: AtomicU64,
+    unchanged: AtomicU64,
+    freed: AtomicU64,
+    restored: AtomicU64,
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+/// The work on pages.
+pub(super) struct Work<'w> {
+    plan: &'w RecoverPlan,
+    files: &'w Files,
+    rewriter: Rewriter,
+    stretch_max: u32,
+    rounds: u64,
+    tally: Arc<Tally>,
+}
+
+impl<'w> Work<'w> {
+    /// Without a shadow, everything is done but writing.
+    pub fn new(
+        plan: &'w RecoverPlan,
+        files: &'w Files,
+        engine: &dyn OpenQueue,
+        shadow: Option<Target>,
+        options: RewriteOptions,
+    ) -> Result<Self> {
+        let mut rewriter = Rewriter::open(engine, shadow, options)?;
+        files.targets().for_each(|target| rewriter.add_file(target));
+        Ok(Self { plan, files, rewriter, stretch_max: options.stretch_max, rounds: 0, tally: Arc::default() })
+    }
+
+    /// Writes the copies of pages that the server tore, wherever it has them.
+    pub fn restore(&mut self) -> Result<()> {
+        let plan = self.plan;
+        let is_hidden = |format: &SpaceFormat| format.is_page_compressed() || format.encryption() != Encryption::None;
+        let hidden = plan.spaces.iter().filter(|(_, space)| is_hidden(&space.format)).map(|(&id, _)| id).collect();
+        let mut scratch = Scratch::new();
+        let mut is_known = |id: &PageId| {
+            let space = plan.spaces.get(&id.space).filter(|_| self.files.has(id.space));
+            // Where the tablespace was cut down since, it has no such page.
+            let space = space.filter(|space| space.format.physical().offset_of(id.page_no.0) < space.len);
+            space.is_some_and(|space| plan.copy_of(*id, space, &mut scratch).is_some())
+        };
+        let mut pages = plan.copies.ids(&hidden);
+        pages.retain(|id| is_known(id));
+        let tally = Arc::clone(&self.tally);
+        self.each(&pages, |_| false, &Restore { plan, tally: &tally })
+    }
+
+    /// Wipes out what the doublewrite area holds of pages later than the end of the recovery: a server that comes to such LSNs again would
+    /// take it for its own.
+    pub fn forget_later_copies(&mut self) -> Result<()> {
+        if self.plan.wanted.rest.is_none() {
+            return Ok(());
+        }
+        let later = self.plan.copies.later_than(self.plan.wanted.end);
+        let mut pages: Vec<PageId> = later.iter().map(|page_no| PageId::new(SpaceId::SYSTEM.0, page_no.0)).collect();
+        pages.sort_unstable();
+        // Both halves of the area may be said to lie in one place.
+        pages.dedup();
+        self.each(&pages, |_| false, &Wipe)
+    }
+
+    /// Hands over pages, which are in order, as they lie in their files: what each is, and its LSN.
+    pub fn look_at<J>(&mut self, pages: &[PageId], judge: J) -> Result<()>
+    where
+        J: Fn(PageId, &PlannedSpace, &Verdict, Lsn) -> Result<()> + Sync,
+    {
+        self.each(pages, |_| false, &Look(judge))
+    }
+
+    /// Does something with each page: they are in order, and those that are void are not read.
+    fn each(&mut self, pages: &[PageId], is_void: impl Fn(PageId) -> bool, task: &impl Task) -> Result<()> {
+        let planned = stretches(pages, self.plan, self.files, self.stretch_max, is_void);
+        let each = Each { plan: self.plan, pages, planned: &planned, task };
+        let outcome = self.rewriter.run(planned.iter().map(|planned| planned.stretch), &each);
+        outcome.map_err(|error| match error {
+            RunError::Change(error) => error,
+            RunError::Rewrite(error) => error.into(),
+        })
+    }
+
+    /// All rounds: of each part of the pages as much of the log as fits into `memory`, and `round` bytes of the log at most. `None`: a part
+    /// has one round however large that becomes, for where nothing is written that the next could read.
+    pub fn run(&mut self, log: &RedoLog, memory: usize, round: Option<u64>) -> Result<()> {
+        if let Some(batch) = &self.plan.wanted.redo {
+            return self.round(batch);
+        }
+        let (parts_max, batch_max) = if round.is_some() { (PARTS_MAX, memory) } else { (usize::MAX, usize::MAX) };
+        for part in self.plan.wanted.load.parts(memory, parts_max) {
+            let plan = self.plan;
+            let is_wanted = |id, start| start < plan.wanted.end && part.has(id) && plan.wanted.is_of_use(id, start);
+            log.scan(Some(&is_wanted), |scan| {
+                let mut goes_on = true;
+                while goes_on {
+                    let until = Lsn(scan.at().0.saturating_add(round.unwrap_or(u64::MAX)));
+                    // A new one each time: what a batch has taken once it counts as used from then on.
+                    let mut batch = RedoBatch::new(batch_max).with_grammar(log.grammar());
+                    goes_on = gather(&mut batch, scan, until)?;
+                    self.round(&batch)?;
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Says in the first page of the system tablespace that the files have everything up to `flushed`, as servers before 10.8 want it.
+    pub fn put_flush_lsn(&mut self, flushed: Lsn) -> Result<()> {
+        self.each(&[PageId::new(SpaceId::SYSTEM.0, 0)], |_| false, &Closed(flushed))
+    }
+
+    /// Makes durable what was written.
+    pub fn finish(self) -> Result<Counts> {
+        self.rewriter.finish()?;
+        let (tally, rounds) = (self.tally, self.rounds);
+        let value = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Ok(Counts {
+            rounds,
+            read: value(&tally.read),
+            changed: value(&tally.changed),
+            unchanged: value(&tally.unchanged),
+            freed: value(&tally.freed),
+            restored: value(&tally.restored),
+        })
+    }
+
+    fn round(&mut self, batch: &RedoBatch) -> Result<()> {
+        self.rounds += 1;
+        let tally = Arc::clone(&self.tally);
+        let apply = Apply { plan: self.plan, batch, tally: &tally };
+        self.each(&batch.pages(), |id| batch.redo(id).is_void, &apply)
+    }
+}
+
+/// Takes in redo until the batch is full, or the log has come to `until`; whether the log goes on.
+fn gather(batch: &mut RedoBatch, scan: &mut Scan<'_>, until: Lsn) -> Result<bool> {
+    scan.run(&mut |scanned| {
+        let mut adding = batch.begin_mtr(&scanned.mtr);
+        for (subject, bytes) in scanned.records() {
+            if let Subject::Page(id, effect) = subject {
+                batch.add_change(&mut adding, id, effect.voids_page(), bytes);
+            }
+        }
+        Ok(!batch.is_full() && scanned.mtr.end < until)
+    })
+}
+
+/// What is done to a page.
+trait Task: Sync {
+    /// `page` is as it lies in its file, or zeros.
+    fn on(&self, page: &mut [u8], id: PageId, space: &PlannedSpace, buffers: &mut PageBuffers) -> Result<Touched>;
+}
+
+/// What became of a page.
+enum Touched {
+    Nothing,
+    /// It is another, and was as the buffers have it before.
+    Changed,
+    /// The same, but it is made without a look at what was there.
+    Made,
+}
+
+/// A task on each page of each stretch.
+struct Each<'e, T> {
+    plan: &'e RecoverPlan,
+    pages: &'e [PageId],
+    planned: &'e [Planned],
+    task: &'e T,
+}
+
+impl<T: Task> Change for Each<'_, T> {
+    type Scratch = PageBuffers;
+    type Error = RecoverError;
+
+    fn change(
+        &self,
+        stretch: &Stretch,
+        bytes: &mut [u8],
+        changes: &mut Changes,
+        buffers: &mut PageBuffers,
+    ) -> Result<()> {
+        let Some(planned) = self.planned.get(stretch.tag) else { return Ok(()) };
+        for &id in planned.pages(self.pages) {
+            let Some(space) = self.plan.spaces.get(&id.space) else { continue };
+            let (start, range) = planned.place_of(id, &space.format);
+            let Some(page) = bytes.get_mut(range) else { continue };
+            buffers.before.clear();
+            buffers.before.extend_from_slice(page);
+            match self.task.on(page, id, space, buffers)? {
+                Touched::Nothing => {}
+                Touched::Changed => changes.changed(start, &buffers.before, page),
+                Touched::Made => changes.made(start..start.saturating_add(u32::try_from(page.len()).unwrap_or(0))),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Puts copies in the place of torn pages.
+struct Restore<'r> {
+    plan: &'r RecoverPlan,
+    tally: &'r Tally,
+}
+
+impl Task for Restore<'_> {
+    fn on(&self, page: &mut [u8], id: PageId, space: &PlannedSpace, buffers: &mut PageBuffers) -> Result<Touched> {
+        if !is_torn(&buffers.verdict(page, id, space)) {
+            return Ok(Touched::Nothing);
+        }
+        let Some(copy) = self.plan.copy_of(id, space, &mut buffers.scratch) else { return Ok(Touched::Nothing) };
+        page.copy_from_slice(copy);
+        count(&self.tally.restored);
+        Ok(Touched::Changed)
+    }
+}
+
+/// Says how far everything is flushed.
+struct Closed(Lsn);
+
+impl Task for Closed {
+    fn on(&self, page: &mut [u8], id: PageId, space: &PlannedSpace, buffers: &mut PageBuffers) -> Result<Touched> {
+        let name = space.path.display();
+        if !matches!(buffers.verdict(page, id, space), Verdict::Ok(_)) {
+            return damaged(format!("{name}: the first page is damaged"));
+        }
+        let sealed = seal_flush_lsn(page, self.0, &space.format);
+        sealed.map_err(|error| RecoverError::Refused(format!("{name}: {error}")))?;
+        Ok(Touched::Changed)
+    }
+}
+
+/// Makes pages empty.
+struct Wipe;
+
+impl Task for Wipe {
+    fn on(&self, page: &mut [u8], _: PageId, _: &PlannedSpace, _: &mut PageBuffers) -> Result<Touched> {
+        page.fill(0);
+        Ok(Touched::Changed)
+    }
+}
+
+/// Hands over pages, and changes nothing.
+struct Look<J>(J);
+
+impl<J> Task for Look<J>
+where
+    J: Fn(PageId, &PlannedSpace, &Verdict, Lsn) -> Result<()> + Sync,
+{
+    fn on(&self, page: &mut [u8], id: PageId, space: &PlannedSpace, buffers: &mut PageBuffers) -> Result<Touched> {
+        let lsn = Lsn(be::u64_at(page, FIL_PAGE_LSN).unwrap_or(0));
+        (self.0)(id, space, &buffers.verdict(page, id, space), lsn).map(|()| Touched::Nothing)
+    }
+}
+
+/// Applies the redo of each page.
+struct Apply<'r> {
+    plan: &'r RecoverPlan,
+    batch: &'r RedoBatch,
+    tally: &'r Tally,
+}
+
+impl Task for Apply<'_> {
+    fn on(&self, page: &mut [u8], id: PageId, space: &PlannedSpace, buffers: &mut PageBuffers) -> Result<Touched> {
+        let redo = self.batch.redo(id);
+        let is_void = redo.is_void;
+        if is_void {
+            page.fill(0);
+        } else {
+            count(&self.tally.read);
+            match buffers.open(page, id, space, self.plan) {
+                // Nobody asks what it held before.
+                Err(RecoverError::Damaged(_)) if makes_page(redo.clone()) => page.fill(0),
+                other => other?,
+            }
+            let lsn = Lsn(be::u64_at(page, FIL_PAGE_LSN).unwrap_or(0));
+            refuse_newer((&space.path, space.path.is_absolute()), id.page_no, lsn, self.plan.wanted.end)?;
+        }
+        let (counter, done) = match apply(page, id, space, redo)? {
+            Outcome::Unchanged => (&self.tally.unchanged, Touched::Nothing),
+            Outcome::Freed => (&self.tally.freed, Touched::Nothing),
+            Outcome::Changed(_) if is_void => (&self.tally.changed, Touched::Made),
+            Outcome::Changed(_) => (&self.tally.changed, Touched::Changed),
+        };
+        count(counter);
+        Ok(done)
+    }
+}
+
+/// Whether the first record initializes the page.
+fn makes_page(mut redo: PageRedo<'_>) -> bool {
+    let first = redo.next().and_then(|mtr| mtr.records().next());
+    matches!(first, Some(Ok(RedoRecord::Page(record))) if record.change.makes_page())
+}
+
+fn apply(page: &mut [u8], id: PageId, space: &PlannedSpace, redo: PageRedo<'_>) -> Result<Outcome> {
+    let (format, name) = (&space.format, space.path.display());
+    let mut replay = Replay::onto(page, id, format)
+        .map_err(|error| RecoverError::Damaged(format!("{name}: page {}: {error}", id.page_no)))?;
+    for mtr in redo {
+        replay.apply(&mtr).map_err(|error| at_lsn(space, id, mtr.start, &error))?;
+    }
+    let outcome = replay.finish();
+    if matches!(outcome, Outcome::Changed(_)) {
+        let sealed = space.crypt.seal(page, id, format);
+        sealed.map_err(|error| RecoverError::Refused(format!("{name}: page {}: {error}", id.page_no)))?;
+    }
+    Ok(outcome)
+}
+
+/// What a core needs for one page after the other.
+#[derive(Default)]
+struct PageBuffers {
+    /// The page as it was in its file.
+    before: Vec<u8>,
+    scratch: Scratch,
+}
+
+impl PageBuffers {
+    fn verdict(&mut self, page: &[u8], id: PageId, space: &PlannedSpace) -> Verdict {
+        let (outside, context) = (verify_page(page, id, &space.format), space.crypt.key.context(&space.format));
+        verify_inside(page, id, &space.format, &context, &mut self.scratch, outside)
+    }
+
+    /// Makes of a page as it lies in its file what the server works on.
+    fn open(&mut self, page: &mut [u8], id: PageId, space: &PlannedSpace, plan: &RecoverPlan) -> Result<()> {
+        let mut verdict = self.verdict(page, id, space);
+        if is_torn(&verdict)
+            && let Some(copy) = plan.copy_of(id, space, &mut self.scratch)
+        {
+            page.copy_from_slice(copy);
+            verdict = self.verdict(page, id, space);
+        }
+        let name = space.path.display();
+        match verdict {
+            Verdict::Ok(_) | Verdict::Empty => {}
+            Verdict::Corrupt(damage) => {
+                return damaged(format!("{name}: page {} needs redo, but {damage}", id.page_no));
+            }
+            Verdict::Unverifiable(why) => {
+                return refused(format!("{name}: page {} needs redo, but is {why}", id.page_no));
+            }
+        }
+        let opened = match open_page(page, id, &space.crypt.key.context(&space.format), &mut self.scratch) {
+            Ok(opened) => (opened.decrypted || opened.inflated.is_some()).then(|| opened.page.to_vec()),
+            Err(error) => return damaged(format!("{name}: page {} needs redo, but {error}", id.page_no)),
+        };
+        if let Some(opened) = opened {
+            page.iter_mut().zip(opened).for_each(|(to, from)| *to = from);
+        }
+        Ok(())
+    }
+}
+
+/// Whether the server was writing the page when it died, if it has a copy of it.
+fn is_torn(verdict: &Verdict) -> bool {
+    matches!(verdict, Verdict::Corrupt(_) | Verdict::Empty)
+}
+
+fn at_lsn(space: &PlannedSpace, id: PageId, lsn: Lsn, error: &dyn std::fmt::Display) -> RecoverError {
+    RecoverError::Damaged(format!("{}: page {}, redo at LSN {lsn}: {error}", space.path.display(), id.page_no))
+}

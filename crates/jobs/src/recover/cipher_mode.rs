@@ -1,0 +1,89 @@
+//! In which mode the server uses AES, and whether the keys are the server's: both are to be known before anything is written. The mode is
+//! stored nowhere. The log tells, if it is encrypted, or any encrypted page.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use format::codec::{CipherMode, CodecError, Scratch, cipher_mode, steps};
+use format::keyring::KeyStore;
+use format::{PageId, SpaceFormat, Verdict, verify_page};
+
+use super::error::{Result, failed, locked_out};
+use super::head::Head;
+use super::space::PlannedSpace;
+use crate::source::keys::SpaceKey;
+use crate::source::read_up_to;
+
+/// What is read of a tablespace at a time, to find an encrypted page: whole pages of every size.
+const PIECE: usize = 64 << 10;
+/// How many pieces are kept besides the last: threads that encrypt or decrypt a tablespace go through it from start to end.
+const PIECES: u64 = 16;
+
+/// Holds the keys against encrypted pages of each tablespace, as far as there are any, and finds the mode. `of_log` is the mode of an
+/// encrypted log; `others` are the files of all tablespaces, whether the log changes them or not.
+pub(super) fn prove<'s>(
+    datadir: &Path,
+    spaces: impl Iterator<Item = &'s mut PlannedSpace>,
+    others: impl Iterator<Item = &'s PathBuf>,
+    of_log: Option<CipherMode>,
+    keys: &KeyStore,
+) -> Result<()> {
+    let mut mode = of_log;
+    let mut encrypted = Vec::new();
+    for space in spaces.filter(|space| space.crypt.keys().is_some()) {
+        let path = datadir.join(space.renamed_from.as_ref().unwrap_or(&space.path));
+        let found = if path.exists() { mode_of(&path, &space.format, &space.crypt.key)? } else { None };
+        mode = mode.or(found);
+        encrypted.push(space);
+    }
+    if !encrypted.iter().any(|space| space.crypt.encrypts()) {
+        return Ok(());
+    }
+    for path in others.map(|path| datadir.join(path)) {
+        if mode.is_some() {
+            break;
+        }
+        let Some(head) = Head::read(&path)? else { continue };
+        // What the log does not change need not be opened.
+        let Ok(key) = SpaceKey::unlock(&head.page0, &head.format, keys) else { continue };
+        mode = mode_of(&path, &head.format, &key)?;
+    }
+    if mode.is_none() {
+        return locked_out(
+            "tablespaces are to be encrypted, but nothing is encrypted yet that would tell whether the server does it by aes_cbc \
+             or by aes_ctr, nor whether the keys are its own: start the server on it",
+        );
+    }
+    encrypted.into_iter().for_each(|space| space.crypt.mode = mode);
+    Ok(())
+}
+
+/// In which mode pages of the tablespace are encrypted; `None` if no encrypted page was found. Fails if there are some and none of
+/// them opens.
+fn mode_of(path: &Path, format: &SpaceFormat, key: &SpaceKey) -> Result<Option<CipherMode>> {
+    let file = File::open(path).map_err(failed(path, "opening the tablespace"))?;
+    let len = file.metadata().map_err(failed(path, "looking at the file"))?.len();
+    let pieces = len.div_ceil(PIECE as u64);
+    let last = pieces.checked_sub(1).filter(|last| *last >= PIECES);
+    let size = format.physical().bytes();
+    let context = key.context(format);
+    let mut scratch = Scratch::new();
+    let mut wrong: Option<CodecError> = None;
+    for piece in (0..pieces.min(PIECES)).chain(last) {
+        let offset = piece * PIECE as u64;
+        let bytes = read_up_to(&file, offset, PIECE).map_err(failed(path, "reading pages"))?;
+        for (page, number) in bytes.chunks_exact(size).zip(offset / size as u64..) {
+            let id = PageId::new(format.space().0, u32::try_from(number).unwrap_or(u32::MAX));
+            if format.is_doublewrite_slot(id) || !steps(page, id, &context).decrypt {
+                continue;
+            }
+            match cipher_mode(page, id, &context, &mut scratch) {
+                Ok(Some(mode)) => return Ok(Some(mode)),
+                // Nothing is wrong with the page itself.
+                Err(error) if matches!(verify_page(page, id, format), Verdict::Ok(_)) => wrong = Some(error),
+                Ok(None) | Err(_) => {}
+            }
+        }
+    }
+    wrong.map_or(Ok(None), |error| locked_out(format!("{}: {error}", path.display())))
+}

@@ -1,0 +1,129 @@
+//! Encrypted tablespaces: what opens their pages, and what encrypts them again.
+//!
+//! A page says itself whether it is encrypted. Its tablespace's first page says whether it is to be, and with which key; the log may
+//! change that, and pages from before the change lie beside pages from after it. So both first pages count: the one in the file
+//! and the one that the log makes of it open pages, and the latter decides how they are written.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use format::codec::{CipherMode, CryptData, CryptMode, EncryptionInfo, SpaceKeys, UnlockError};
+use format::keyring::KeyStore;
+use format::page::fsp;
+use format::page::seal::{SealError, seal_encrypted, seal_mysql, seal_recovered};
+use format::{Encryption, Family, PageId, SpaceFormat};
+
+use super::error::{Result, locked_out};
+use crate::source::keys::{CRYPT_DATA_AFTER_XDES, SpaceKey};
+
+/// The encryption of one tablespace.
+#[derive(Debug, Default)]
+pub(super) struct SpaceCrypt {
+    /// What opens its pages.
+    pub key: SpaceKey,
+    /// Whether its pages are to be encrypted.
+    encrypts: bool,
+    /// In which mode, once that is known.
+    pub mode: Option<CipherMode>,
+}
+
+impl SpaceCrypt {
+    /// What the first page of a tablespace says, as it is in the file (`now`) and as the log makes it (`then`); and the format of pages
+    /// that may be encrypted where either says so.
+    pub fn find(
+        path: &Path,
+        now: Option<&[u8]>,
+        then: &[u8],
+        format: SpaceFormat,
+        keys: &KeyStore,
+    ) -> Result<(Self, SpaceFormat)> {
+        if format.family() == Family::MySql {
+            return Self::find_mysql(path, now, then, format, keys);
+        }
+        let unusable = |error: &UnlockError| locked_out(format!("{}: {error}", path.display()));
+        let (data_now, data_then) =
+            match (now.map_or(Ok(None), |page0| crypt_data(page0, &format)), crypt_data(then, &format)) {
+                (Ok(now), Ok(then)) => (now, then),
+                (Err(error), _) | (_, Err(error)) => return unusable(&error),
+            };
+        let is_needed = [&data_now, &data_then].into_iter().flatten().any(CryptData::is_encrypted);
+        let page0 = if data_then.is_some() { then } else { now.unwrap_or_default() };
+        let Some(key_id) = data_then.as_ref().or(data_now.as_ref()).map(|data| data.key_id) else {
+            return Ok((Self::default(), format));
+        };
+        let encrypted = format.with_encryption(Encryption::MariaDb);
+        let key = match SpaceKey::unlock(page0, &encrypted, keys) {
+            Ok(SpaceKey::None) if is_needed => {
+                let name = path.display();
+                return locked_out(format!(
+                    "{name} is encrypted with key {key_id}: name the server's key file (--key-file)"
+                ));
+            }
+            Err(error) if is_needed => return unusable(&error),
+            // It was encrypted once, or never: nothing of it should be by now.
+            Ok(SpaceKey::None) | Err(_) => return Ok((Self::default(), format)),
+            Ok(key) => key,
+        };
+        let encrypts = data_then.is_some_and(|data| data.is_encrypted() && data.mode != CryptMode::Off);
+        Ok((Self { key, encrypts, mode: None }, encrypted))
+    }
+
+    /// The same in a tablespace of MySQL. Its key never changes, however often the master key does that it is wrapped with.
+    fn find_mysql(
+        path: &Path,
+        now: Option<&[u8]>,
+        then: &[u8],
+        format: SpaceFormat,
+        keys: &KeyStore,
+    ) -> Result<(Self, SpaceFormat)> {
+        let encrypted = format.with_encryption(Encryption::MySql);
+        let encrypts = format.encryption() == Encryption::MySql;
+        let at = fsp::xdes_array_end(format.logical(), format.physical());
+        let info = |page0: &[u8]| EncryptionInfo::parse(page0.get(at..).unwrap_or_default());
+        let found = match (info(then), now.map_or(Ok(None), info)) {
+            (Ok(then), Ok(now)) => then.or(now),
+            (Err(error), _) | (_, Err(error)) => return locked_out(format!("{}: {error}", path.display())),
+        };
+        let Some(info) = found else { return Ok((Self::default(), format)) };
+        match info.unlock(keys) {
+            Ok(key) => Ok((Self { key: SpaceKey::MySql(Arc::new(key)), encrypts, mode: None }, encrypted)),
+            Err(error) => {
+                let name = path.display();
+                locked_out(format!("{name} is encrypted, and {error}: name the server's keyring (--keyring)"))
+            }
+        }
+    }
+
+    /// Seals a page of the tablespace, encrypted if that is how its pages are to be.
+    pub fn seal(&self, page: &mut [u8], id: PageId, format: &SpaceFormat) -> std::result::Result<(), SealError> {
+        if format.family() == Family::MySql {
+            return match &self.key {
+                _ if !self.encrypts => seal_mysql(page, id, format, None),
+                SpaceKey::MySql(key) => seal_mysql(page, id, format, Some(key)),
+                _ => Err(SealError::NoKey),
+            };
+        }
+        match (self.keys(), self.mode) {
+            (Some(keys), Some(mode)) if self.encrypts => seal_encrypted(page, id, format, keys, mode),
+            _ if self.encrypts => Err(SealError::NoKey),
+            _ => seal_recovered(page, id, format),
+        }
+    }
+
+    /// Whether pages are encrypted before they are written.
+    pub const fn encrypts(&self) -> bool {
+        self.encrypts
+    }
+
+    pub fn keys(&self) -> Option<&SpaceKeys> {
+        match &self.key {
+            SpaceKey::MariaDb(keys) => Some(keys),
+            _ => None,
+        }
+    }
+}
+
+fn crypt_data(page0: &[u8], format: &SpaceFormat) -> std::result::Result<Option<CryptData>, UnlockError> {
+    let at = fsp::xdes_array_end(format.logical(), format.physical()) + CRYPT_DATA_AFTER_XDES;
+    CryptData::parse(page0.get(at..).unwrap_or_default())
+}

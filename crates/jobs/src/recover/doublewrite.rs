@@ -1,0 +1,116 @@
+//! The doublewrite area of the system tablespace: whole copies of pages that the server may have torn.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::{fs, io};
+
+use format::bytes::be;
+use format::codec::{Scratch, open_page};
+use format::page::doublewrite::{DoublewriteArea, TRX_SYS_PAGE_NO};
+use format::page::fil::{FIL_PAGE_LSN, FIL_PAGE_OFFSET, FIL_PAGE_SPACE_ID};
+use format::{Lsn, PageId, PageNo, SpaceFormat, SpaceId, Verdict, verify_page};
+
+use super::error::{Result, failed};
+use super::system::SystemFiles;
+use crate::source::keys::SpaceKey;
+
+/// Copies in the doublewrite area, as they lie there: slots of a whole page each, by the number of that page.
+#[derive(Debug, Default)]
+pub(super) struct Copies(Vec<(PageNo, Vec<u8>)>);
+
+/// The place of a copy in a file of its own, which has none in the system tablespace.
+const NO_PLACE: PageNo = PageNo(u32::MAX);
+
+impl Copies {
+    /// Reads the area of the system tablespace, which is in these files.
+    pub fn read(datadir: &Path, files: &SystemFiles, system: &SpaceFormat) -> Result<Self> {
+        let size = system.physical().bytes();
+        let run = |first: PageNo, pages: usize| files.read(datadir, system.physical().offset_of(first.0), pages * size);
+        let trx_sys = run(TRX_SYS_PAGE_NO, 1)?;
+        // The page that says where the area is may be torn itself.
+        let area = DoublewriteArea::parse(&trx_sys).unwrap_or_else(|| DoublewriteArea::usual(system.logical()));
+        let pages = system.extent_pages() as usize;
+        let mut copies = Vec::new();
+        for first in [area.block1, area.block2] {
+            let bytes = run(first, pages)?;
+            // A damaged page may name the last number there is as the first, and then there are no bytes.
+            let slots = bytes.chunks_exact(size).zip((first.0..).map(PageNo));
+            let used = slots.filter(|(slot, _)| be::u64_at(slot, FIL_PAGE_LSN) != Some(0));
+            copies.extend(used.map(|(slot, place)| (place, slot.to_vec())));
+        }
+        Ok(Self(copies))
+    }
+
+    /// Reads the doublewrite files of MySQL 8.0.20 and later: slots of a whole page each, and nothing else.
+    pub fn of_files(datadir: &Path, system: &SpaceFormat) -> Result<Self> {
+        let size = system.logical().bytes();
+        let prefix = format!("#ib_{size}_");
+        let entries = fs::read_dir(datadir).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+        let entries = entries.map_err(failed(datadir, "reading the directory"))?;
+        let mut paths: Vec<_> = entries.iter().map(fs::DirEntry::path).collect();
+        paths.retain(|path| {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            name.strip_prefix(&prefix).is_some_and(|rest| rest.ends_with(".dblwr"))
+        });
+        paths.sort();
+        let mut copies = Vec::new();
+        for path in paths {
+            let bytes = fs::read(&path).map_err(failed(&path, "reading the doublewrite file"))?;
+            let used = bytes.chunks_exact(size).filter(|slot| be::u64_at(slot, FIL_PAGE_LSN) != Some(0));
+            copies.extend(used.map(|slot| (NO_PLACE, slot.to_vec())));
+        }
+        Ok(Self(copies))
+    }
+
+    /// The newest sound copy of a page among those that were written between these LSNs.
+    pub fn find(
+        &self,
+        id: PageId,
+        format: &SpaceFormat,
+        key: &SpaceKey,
+        (from, to): (Lsn, Lsn),
+        scratch: &mut Scratch,
+    ) -> Option<&[u8]> {
+        let size = format.physical().bytes();
+        let copies = self.0.iter().filter_map(|(_, slot)| Some((be::u64_at(slot, FIL_PAGE_LSN)?, slot.get(..size)?)));
+        let sound = copies.filter(|&(lsn, copy)| {
+            (from.0..=to.0).contains(&lsn)
+                && be::u32_at(copy, FIL_PAGE_OFFSET) == Some(id.page_no.0)
+                && is_copy_of(copy, id, format, key, scratch)
+        });
+        sound.max_by_key(|&(lsn, _)| lsn).map(|(_, copy)| copy)
+    }
+
+    /// Where copies lie that were written later than this.
+    pub fn later_than(&self, lsn: Lsn) -> Vec<PageNo> {
+        let later = |slot: &[u8]| be::u64_at(slot, FIL_PAGE_LSN).is_some_and(|copied| copied > lsn.0);
+        let places = self.0.iter().filter(|(_, slot)| later(slot)).map(|(place, _)| *place);
+        places.filter(|place| *place != NO_PLACE).collect()
+    }
+
+    /// Which pages the copies may be of: by their own word, and where that is hidden inside, by that of `hidden`.
+    pub fn ids(&self, hidden: &BTreeSet<SpaceId>) -> Vec<PageId> {
+        let mut ids = Vec::new();
+        for (_, slot) in &self.0 {
+            let (Some(space), Some(page_no)) = (be::u32_at(slot, FIL_PAGE_SPACE_ID), be::u32_at(slot, FIL_PAGE_OFFSET))
+            else {
+                continue;
+            };
+            ids.push(PageId::new(space, page_no));
+            ids.extend(hidden.iter().map(|space| PageId::new(space.0, page_no)));
+        }
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    }
+}
+
+/// Whether the copy is sound, and of this page also where its tablespace's number is hidden inside.
+fn is_copy_of(copy: &[u8], id: PageId, format: &SpaceFormat, key: &SpaceKey, scratch: &mut Scratch) -> bool {
+    match verify_page(copy, id, format) {
+        Verdict::Ok(_) | Verdict::Unverifiable(_) => {}
+        _ => return false,
+    }
+    let opened = open_page(copy, id, &key.context(format), scratch);
+    opened.is_ok_and(|opened| be::u32_at(opened.page, FIL_PAGE_SPACE_ID) == Some(id.space.0))
+}

@@ -1,0 +1,84 @@
+//! How the log is closed once all of it is in the data files.
+//!
+//! Where the recovery ends before the log does, the rest of the log must not be found again, by a server or by a second run, which would
+//! take it for what follows the end. It lies anywhere in the ring, under the same LSNs that the server will use again. So the log is not
+//! closed in place: a new one with nothing but its closing record takes its name. Until it does, the old one is whole, and a run with
+//! another end, or none, is possible. For the same reason copies in the doublewrite area that are later than the end are wiped out.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+
+use format::Lsn;
+use format::keyring::KeyStore;
+use rustix::fs::{FallocateFlags, fallocate};
+
+use super::durable::{make_like, sync_directory_of};
+use super::error::{Result, failed, refused};
+use super::log::{MariaDbLog, RedoLog, Vendor};
+use super::plan::RecoverPlan;
+
+/// A new log until it takes its place: servers remove a file of this name, which is what they call their own unfinished ones.
+const NEW_LOG: &str = "ib_logfile101";
+
+/// How the log will say that everything is in the data files; made before anything is written.
+pub(super) enum Ending {
+    /// By its next checkpoint.
+    InPlace(Vec<u8>),
+    /// By a log that begins where the recovery ends: its first bytes.
+    NewLog(Vec<u8>),
+    /// By one more file: its first bytes, and its size.
+    NewFile(Vec<u8>, usize),
+}
+
+impl Ending {
+    pub fn of(log: &RedoLog, plan: &RecoverPlan, keys: &KeyStore) -> Result<Self> {
+        let (end, named) = (plan.wanted.end, plan.named());
+        match &log.vendor {
+            Vendor::MariaDb(log) if plan.wanted.rest.is_none() => Ok(Self::InPlace(log.closing(end, &named)?)),
+            Vendor::MariaDb(log) => Ok(Self::NewLog(log.restarted(end, &named, keys)?)),
+            Vendor::MySql(log) => {
+                let (bytes, size) = log.closing(&plan.wanted.tables)?;
+                Ok(Self::NewFile(bytes, size))
+            }
+        }
+    }
+
+    /// What the system tablespace is to say of how far everything is flushed, if the server asks there.
+    pub fn flush_lsn(&self, log: &RedoLog, end: Lsn) -> Option<Lsn> {
+        log.has_flush_lsn().then(|| match &log.vendor {
+            Vendor::MariaDb(_) => end,
+            Vendor::MySql(log) => log.next_checkpoint(),
+        })
+    }
+
+    pub fn write(&self, log: &RedoLog, end: Lsn) -> Result<()> {
+        match (self, &log.vendor) {
+            (Self::InPlace(closing), Vendor::MariaDb(log)) => log.close(end, closing),
+            (Self::NewLog(bytes), Vendor::MariaDb(log)) => replace(log, bytes),
+            (Self::NewFile(bytes, size), Vendor::MySql(log)) => log.close(bytes, *size),
+            _ => refused("the redo log is not closed like this: a fault of this program"),
+        }
+    }
+}
+
+/// Puts a log that begins with `bytes` and holds nothing else in the place of the log, in one step.
+fn replace(log: &MariaDbLog, bytes: &[u8]) -> Result<()> {
+    // Where the name is a link, the file is replaced, not the link.
+    let old = fs::canonicalize(&log.path).map_err(failed(&log.path, "looking for the redo log"))?;
+    let like = fs::metadata(&old).map_err(failed(&old, "looking at the redo log"))?;
+    let new = old.with_file_name(NEW_LOG);
+    let file = File::create(&new).map_err(failed(&new, "making the new redo log"))?;
+    make_like(&new, &like)?;
+    let write = || {
+        // Where space cannot be reserved the file has its length all the same.
+        if fallocate(&file, FallocateFlags::empty(), 0, log.parsed.size) == Err(rustix::io::Errno::NOSPC) {
+            return Err(rustix::io::Errno::NOSPC.into());
+        }
+        file.set_len(log.parsed.size)?;
+        file.write_all_at(bytes, 0)?;
+        file.sync_all()
+    };
+    write().map_err(failed(&new, "writing the new redo log"))?;
+    fs::rename(&new, &old).map_err(failed(&old, "replacing the redo log"))?;
+    sync_directory_of(&old)
+}

@@ -1,0 +1,68 @@
+//! Why a datadir was not recovered.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use flow::rewrite::RewriteError;
+
+use crate::Error;
+
+/// Why a datadir was not recovered, or not to the end. Its log is as it was then, so that another run, or the server, starts again
+/// from the same checkpoint.
+#[derive(Debug, thiserror::Error)]
+pub enum RecoverError {
+    /// A server runs on the datadir, or another recovery.
+    #[error(
+        "{}: a server runs on this datadir, or another innokit is at work on it ({file} is locked): stop the server first, or recover a copy",
+        datadir.display()
+    )]
+    Locked {
+        /// The datadir.
+        datadir: PathBuf,
+        /// The file of it that is locked.
+        file: &'static str,
+    },
+    /// The log or a tablespace is encrypted, and the keys that were given do not open it.
+    #[error("{0}")]
+    Key(String),
+    /// What lies there, or what was asked for, is nothing that can be recovered as it is.
+    #[error("{0}")]
+    Refused(String),
+    /// The log or a page is damaged.
+    #[error("{0}")]
+    Damaged(String),
+    /// The files cannot be read, or the options make no sense.
+    #[error("{0}")]
+    Job(#[from] Error),
+    /// Writing failed.
+    #[error("{0}")]
+    Write(#[from] RewriteError),
+}
+
+impl RecoverError {
+    /// Whether damage is what kept it from being done, rather than circumstances.
+    #[must_use]
+    pub const fn is_damage(&self) -> bool {
+        matches!(self, Self::Damaged(_))
+    }
+}
+
+pub(super) type Result<T> = std::result::Result<T, RecoverError>;
+
+pub(super) fn refused<T>(why: impl Into<String>) -> Result<T> {
+    Err(RecoverError::Refused(why.into()))
+}
+
+/// For what cannot be opened with the keys at hand.
+pub(super) fn locked_out<T>(why: impl Into<String>) -> Result<T> {
+    Err(RecoverError::Key(why.into()))
+}
+
+pub(super) fn damaged<T>(why: impl Into<String>) -> Result<T> {
+    Err(RecoverError::Damaged(why.into()))
+}
+
+/// For `map_err`: what was being done to which file.
+pub(super) fn failed(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> RecoverError {
+    move |source| RecoverError::Job(Error::Io { path: path.to_path_buf(), action, source })
+}

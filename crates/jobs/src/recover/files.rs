@@ -1,0 +1,192 @@
+//! The files of the tablespaces: renamed, made and sized as the log says, and open.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use flow::rewrite::Target;
+use flow::{DIRECT_ALIGN, FileHandle, FileId};
+use format::{PageId, SpaceFormat, SpaceId};
+
+use super::durable::{make_directories, make_like, sync_directory_of};
+use super::error::{Result, failed, refused};
+use super::outside::{self, Outside};
+use super::plan::RecoverPlan;
+use super::space::{PlannedSpace, SpacePart};
+
+/// A file of a tablespace.
+#[derive(Debug)]
+struct SpaceFile {
+    id: FileId,
+    path: PathBuf,
+    /// `None` if it is not there.
+    handle: Option<FileHandle>,
+    /// Of its first byte, in the tablespace.
+    start: u64,
+}
+
+/// Where a page lies.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PagePlace {
+    pub file: FileId,
+    /// In the file, bytes.
+    pub offset: u64,
+    /// Whether the file is there.
+    pub is_there: bool,
+}
+
+/// What was done to files.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Done {
+    pub renamed: u64,
+    pub made: u64,
+    pub resized: u64,
+}
+
+/// All tablespaces that the log changes; those that are not there yet are missing in a dry run.
+#[derive(Debug, Default)]
+pub(super) struct Files {
+    /// By tablespace, in the order of their bytes: all but the system tablespace have one.
+    files: BTreeMap<SpaceId, Vec<SpaceFile>>,
+    /// Files in all.
+    count: u32,
+}
+
+impl Files {
+    /// Opens them as they are, for reading; and what would be done to them.
+    pub fn as_they_are(datadir: &Path, plan: &RecoverPlan) -> Result<(Self, Done)> {
+        let (mut files, mut done) = (Self::default(), Done::default());
+        for (&id, space) in &plan.spaces {
+            done.renamed += u64::from(space.renamed_from.is_some());
+            done.made += u64::from(space.is_new);
+            let mut end = 0;
+            for part in space.parts_now() {
+                let path = datadir.join(&part.path);
+                let mut handle = None;
+                if path.exists() {
+                    let file = File::open(&path).map_err(failed(&path, "opening the tablespace"))?;
+                    end = part.start + len_of(&file, &path)?;
+                    handle = Some(handle_of(file, space, false));
+                }
+                files.add(id, part, handle);
+            }
+            done.resized += u64::from(space.needs_resizing(end));
+        }
+        Ok((files, done))
+    }
+
+    /// Renames, makes and resizes them, and opens them for writing.
+    pub fn as_they_should_be(datadir: &Path, plan: &RecoverPlan, done: &mut Done) -> Result<Self> {
+        rename_all(datadir, plan, done)?;
+        let mut files = Self::default();
+        let system = datadir.join("ibdata1");
+        let of_server = fs::metadata(&system).map_err(failed(&system, "looking at the file"))?;
+        for (&id, space) in &plan.spaces {
+            let parts = space.parts();
+            let count = parts.len();
+            for (part, is_last) in parts.into_iter().zip((1..).map(|number| number == count)) {
+                let path = datadir.join(&part.path);
+                let is_there = path.exists();
+                if space.is_new {
+                    outside::prepare(datadir, &part.path)?;
+                    done.made += 1;
+                }
+                let file = File::options().read(true).write(true).create(space.is_new).truncate(false).open(&path);
+                let file = file.map_err(failed(&path, "opening the tablespace"))?;
+                if space.is_new && !is_there {
+                    make_like(&path, &of_server)?;
+                    sync_directory_of(&path)?;
+                }
+                if is_last && space.needs_resizing(part.start + len_of(&file, &path)?) {
+                    let len = space.len.saturating_sub(part.start);
+                    file.set_len(len).map_err(failed(&path, "giving the file its size"))?;
+                    done.resized += 1;
+                }
+                files.add(id, part, Some(handle_of(file, space, true)));
+            }
+        }
+        Ok(files)
+    }
+
+    /// Files of an engine that keeps its own, numbered as the files of the plan's tablespaces are.
+    pub fn of_engine(plan: &RecoverPlan) -> Self {
+        let mut files = Self::default();
+        for (&id, space) in &plan.spaces {
+            space.parts().into_iter().for_each(|part| files.add(id, part, Some(FileHandle::of_engine())));
+        }
+        files
+    }
+
+    fn add(&mut self, id: SpaceId, part: SpacePart, handle: Option<FileHandle>) {
+        let file = SpaceFile { id: FileId(self.count), path: part.path, handle, start: part.start };
+        self.count += 1;
+        self.files.entry(id).or_default().push(file);
+    }
+
+    /// Where a page lies, in whichever file of its tablespace.
+    pub fn place_of(&self, id: PageId, format: &SpaceFormat) -> Option<PagePlace> {
+        let offset = format.physical().offset_of(id.page_no.0);
+        let file = self.files.get(&id.space)?.iter().rfind(|file| file.start <= offset)?;
+        Some(PagePlace { file: file.id, offset: offset - file.start, is_there: file.handle.is_some() })
+    }
+
+    /// Whether there is a file of this tablespace.
+    pub fn has(&self, id: SpaceId) -> bool {
+        self.files.get(&id).and_then(|files| files.first()).is_some_and(|file| file.handle.is_some())
+    }
+
+    pub fn targets(&self) -> impl Iterator<Item = Target> {
+        self.files.values().flatten().filter_map(|file| {
+            let name = file.path.as_os_str().as_encoded_bytes().to_vec();
+            Some(Target { file: file.id, handle: file.handle.clone()?, name })
+        })
+    }
+
+    /// Makes contents and sizes durable.
+    pub fn sync(&self) -> Result<()> {
+        let sync = |handle: &FileHandle| Ok(rustix::fs::fsync(handle.fd()?)?);
+        let mut files = self.files.values().flatten().filter_map(|file| Some((&file.path, file.handle.as_ref()?)));
+        files.try_for_each(|(path, handle)| sync(handle).map_err(failed(path, "making the file durable")))
+    }
+}
+
+/// Pages need not be copied through the page cache if they are large enough to go past it.
+fn handle_of(file: File, space: &PlannedSpace, for_writing: bool) -> FileHandle {
+    let is_aligned = space.format.physical().bytes() >= DIRECT_ALIGN as usize;
+    if is_aligned { FileHandle::past_cache(file, for_writing) } else { FileHandle::of_file(file, false) }
+}
+
+fn len_of(file: &File, path: &Path) -> Result<u64> {
+    Ok(file.metadata().map_err(failed(path, "looking at the file"))?.len())
+}
+
+/// A file that was named by an interrupted run, and is there.
+pub(super) fn resolve(datadir: &Path, outside: Outside, name: &[u8], number: u32) -> Option<Target> {
+    let path = outside.path_of(Path::new(OsStr::from_bytes(name)))?;
+    let file = File::options().read(true).write(true).open(datadir.join(path)).ok()?;
+    Some(Target { file: FileId(number), handle: FileHandle::of_file(file, false), name: name.to_vec() })
+}
+
+/// A name may be free only once another file has left it.
+fn rename_all(datadir: &Path, plan: &RecoverPlan, done: &mut Done) -> Result<()> {
+    let renames = plan.spaces.values().filter_map(|space| Some((space.renamed_from.as_ref()?, &space.path)));
+    let mut left: Vec<_> = renames.collect();
+    while !left.is_empty() {
+        let free = left.iter().position(|(_, to)| !datadir.join(to).exists());
+        let Some((from, to)) = free.map(|place| left.remove(place)) else {
+            return refused("the log renames tablespaces in a circle");
+        };
+        outside::relink(datadir, from, to)?;
+        let (from, to) = (datadir.join(from), datadir.join(to));
+        if let Some(dir) = to.parent() {
+            make_directories(dir, datadir)?;
+        }
+        fs::rename(&from, &to).map_err(failed(&from, "renaming the tablespace"))?;
+        sync_directory_of(&from)?;
+        sync_directory_of(&to)?;
+        done.renamed += 1;
+    }
+    Ok(())
+}

@@ -1,0 +1,49 @@
+//! The first page of a file, and what it says of its tablespace.
+
+use std::fs::File;
+use std::path::Path;
+
+use format::bytes::be;
+use format::page::fil::FIL_PAGE_LSN;
+use format::{Lsn, PageId, PageNo, PageSize, SpaceFormat, Verdict, verify_page};
+
+use super::error::{Result, failed};
+use crate::source::read_up_to;
+
+/// The head of a file, if its first page is sound.
+#[derive(Debug)]
+pub(super) struct Head {
+    pub format: SpaceFormat,
+    pub page0: Vec<u8>,
+    /// Of the pages that were read with the first, the sound one with the highest LSN.
+    pub newest: (PageNo, Lsn),
+}
+
+impl Head {
+    /// Reads the head of the file; `None` where the first page is not sound.
+    pub fn read(path: &Path) -> Result<Option<Self>> {
+        let bytes = File::open(path).and_then(|file| read_up_to(&file, 0, PageSize::MAX.bytes()));
+        Ok(Self::parse(&bytes.map_err(failed(path, "reading the first page"))?))
+    }
+
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let format = SpaceFormat::from_page0(bytes).ok()?;
+        let page0 = bytes.get(..format.physical().bytes())?;
+        let verdict = verify_page(page0, PageId::new(format.space().0, 0), &format);
+        matches!(verdict, Verdict::Ok(_)).then(|| Self {
+            format,
+            page0: page0.to_vec(),
+            newest: newest(bytes, &format),
+        })
+    }
+}
+
+/// Of the whole pages in the first bytes of a file, the sound one with the highest LSN.
+fn newest(bytes: &[u8], format: &SpaceFormat) -> (PageNo, Lsn) {
+    let pages = (0..).zip(bytes.chunks_exact(format.physical().bytes()));
+    let sound = pages.filter(|(number, page)| {
+        matches!(verify_page(page, PageId::new(format.space().0, *number), format), Verdict::Ok(_))
+    });
+    let lsns = sound.map(|(number, page)| (PageNo(number), Lsn(be::u64_at(page, FIL_PAGE_LSN).unwrap_or(0))));
+    lsns.max_by_key(|(_, lsn)| *lsn).unwrap_or((PageNo(0), Lsn(0)))
+}

@@ -1,0 +1,137 @@
+//! How much redo the log has for which pages, so that the pages can be cut into parts whose redo fits into memory.
+//!
+//! To read and write a page costs far more than to read the log once more: each page should have all of its redo at once.
+
+use std::mem::size_of;
+
+use foldhash::HashMap;
+use format::{PageId, SpaceId};
+
+use crate::redo_batch::RedoBatch;
+
+/// Pages whose redo is counted together, as a power of two.
+const GROUP_BITS: u32 = 6;
+/// Bytes that a group takes here: what the map holds and, until that grows again, about as much that is empty.
+const PLACE_SIZE: usize = 2 * (size_of::<(GroupId, Group)>() + 1);
+
+/// Pages that lie near each other: the tablespace, and their number without its last bits.
+type GroupId = (SpaceId, u32);
+
+/// The redo of pages that lie near each other.
+#[derive(Debug, Default, Clone, Copy)]
+struct Group {
+    /// Bytes of memory that it takes, without what each page costs.
+    bytes: u64,
+    /// A bit for each page that has redo.
+    pages: u64,
+}
+
+impl Group {
+    fn add(&mut self, more: Self) {
+        self.bytes += more.bytes;
+        self.pages |= more.pages;
+    }
+
+    const fn memory(self) -> u64 {
+        self.bytes + self.pages.count_ones() as u64 * RedoBatch::PAGE_COST as u64
+    }
+}
+
+/// How much redo there is for which pages.
+#[derive(Debug, Default)]
+pub(super) struct Load {
+    groups: HashMap<GroupId, Group>,
+    /// The group of the last record and its uncounted rest: a mini-transaction mostly changes the pages of the one before.
+    last: Option<(GroupId, Group)>,
+}
+
+/// A part of all pages: those from one up to another, in the order of tablespaces and numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PageRange {
+    from: PageId,
+    /// `None`: to the last.
+    to: Option<PageId>,
+}
+
+impl PageRange {
+    pub fn has(self, id: PageId) -> bool {
+        id >= self.from && self.to.is_none_or(|to| id < to)
+    }
+}
+
+impl Load {
+    /// The page has a record of `len` bytes, which may go on with the one before of its mini-transaction.
+    pub fn add(&mut self, id: PageId, len: usize, goes_on: bool) {
+        let group = (id.space, id.page_no.0 >> GROUP_BITS);
+        let cost = if goes_on { 0 } else { RedoBatch::ENTRY_COST };
+        let more = Group { bytes: (len + cost) as u64, pages: 1 << (id.page_no.0 % (1 << GROUP_BITS)) };
+        match &mut self.last {
+            Some((last, sum)) if *last == group => sum.add(more),
+            last => {
+                if let Some((group, sum)) = last.replace((group, more)) {
+                    self.groups.entry(group).or_default().add(sum);
+                }
+            }
+        }
+    }
+
+    /// Bytes that are in use.
+    pub fn memory(&self) -> usize {
+        self.groups.capacity() * PLACE_SIZE
+    }
+
+    /// Parts of the pages that have redo, each of `memory` bytes at most if its groups allow it. One of all pages if there would be more
+    /// than `parts_max`: then the log is worked through piece by piece.
+    pub fn parts(&self, memory: usize, parts_max: usize) -> Vec<PageRange> {
+        let mut groups: Vec<_> = self.groups.iter().map(|(id, group)| (*id, group.memory())).collect();
+        groups.extend(self.last.map(|(id, group)| (id, group.memory())));
+        groups.sort_unstable();
+        let all = PageRange { from: PageId::new(0, 0), to: None };
+        let mut parts = vec![all];
+        let mut sum = 0;
+        let full = RedoBatch::room_in(memory) as u64;
+        for ((space, number), bytes) in groups {
+            if sum > 0 && sum + bytes > full {
+                let border = PageId::new(space.0, number << GROUP_BITS);
+                if let Some(last) = parts.last_mut().filter(|last| last.from != border) {
+                    last.to = Some(border);
+                    parts.push(PageRange { from: border, to: None });
+                    sum = 0;
+                }
+            }
+            sum += bytes;
+        }
+        if parts.len() > parts_max { vec![all] } else { parts }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_cover_every_page_once_and_fit_into_memory() {
+        let mut load = Load::default();
+        let pages: Vec<PageId> = (0..5000).map(|number| PageId::new(number % 3, number * 37)).collect();
+        pages.iter().for_each(|id| load.add(*id, 10_000, false));
+        let memory = 24 << 20;
+        let parts = load.parts(memory, usize::MAX);
+        assert!(parts.len() > 1);
+        for part in &parts {
+            let bytes: usize = pages
+                .iter()
+                .filter(|id| part.has(**id))
+                .map(|_| 10_000 + RedoBatch::ENTRY_COST + RedoBatch::PAGE_COST)
+                .sum();
+            assert!(bytes > 0 && bytes <= memory, "{part:?}: {bytes}");
+        }
+        for id in pages.iter().chain([&PageId::new(0, 0), &PageId::new(9, 9)]) {
+            assert_eq!(parts.iter().filter(|part| part.has(*id)).count(), 1, "{id:?}");
+        }
+        let all = Load::default().parts(0, 16);
+        assert_eq!(load.parts(usize::MAX, 16), all, "one part has it all");
+        assert_eq!(load.parts(1 << 20, 16), all, "nobody reads a log so often");
+        assert!(load.parts(1 << 20, usize::MAX).len() > 16, "unless nothing else is possible");
+        assert!(load.memory() > 0);
+    }
+}

@@ -1,0 +1,235 @@
+//! The redo log of MariaDB: one file, closed in place.
+
+mod blocks;
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use format::codec::CipherMode;
+use format::keyring::KeyStore;
+use format::{Lsn, SpaceId};
+use redo::checkpoint::{clean_slot, closing, restarted, spare_slot};
+use redo::log_key::{LogKey, LogKeyError};
+use redo::mariadb::{Format, LogFile, START_OFFSET};
+use redo::mtr_reader::MtrReader;
+use redo::verify_mariadb::{self, StreamDamage, StreamVerifier, Verifier};
+use redo::{Kind, RedoError};
+
+use super::super::error::{Result, damaged, failed, locked_out, refused};
+use crate::source::read_up_to;
+
+/// Bytes of the log's end that are read at once.
+const PIECE: usize = 2 << 20;
+/// Bytes around the checkpoint's record that prove a key.
+const AT_CHECKPOINT: usize = 1 << 20;
+
+/// The log of a server of 10.5 or later.
+#[derive(Debug)]
+pub(in super::super) struct MariaDbLog {
+    pub path: PathBuf,
+    file: File,
+    pub header: Vec<u8>,
+    pub parsed: LogFile,
+    /// What decrypts it, if it is encrypted.
+    pub key: Option<LogKey>,
+}
+
+impl MariaDbLog {
+    /// Opens the log of a datadir; `for_writing` if it is to be closed.
+    pub fn open(datadir: &Path, for_writing: bool, keys: &KeyStore) -> Result<Self> {
+        let path = datadir.join("ib_logfile0");
+        let opened = File::options().read(true).write(for_writing).open(&path);
+        let file = opened.map_err(failed(&path, "opening the redo log"))?;
+        let len = file.metadata().map_err(failed(&path, "reading the redo log"))?.len();
+        let header = read_up_to(&file, 0, START_OFFSET).map_err(failed(&path, "reading the redo log"))?;
+        let parsed = match redo::identify(&header).and_then(|kind| Ok((kind, LogFile::parse(&header, len)?))) {
+            Ok((Kind::MariaDb, parsed)) => parsed,
+            Ok((Kind::MySql, _)) => {
+                return refused(format!(
+                    "{}: the redo log of a MySQL server before 8.0.30, which this program does not recover: start the server of that version",
+                    path.display()
+                ));
+            }
+            Err(RedoError::UnknownFormat { format }) => {
+                let known = match redo::writers_of(format) {
+                    Some(writers) => format!("{writers} write it: start that server once and stop it"),
+                    None => "no server that innokit knows writes it".to_owned(),
+                };
+                return refused(format!(
+                    "{}: a redo log of format {format}, which is not recovered here; {known}",
+                    path.display()
+                ));
+            }
+            Err(error) => return damaged(format!("{}: {error}", path.display())),
+        };
+        Self { path, file, header, parsed, key: None }.unlock(keys)
+    }
+
+    /// Finds the key of an encrypted log, and that it is the right one.
+    fn unlock(mut self, keys: &KeyStore) -> Result<Self> {
+        if matches!(self.parsed.format, Format::Blocks { encrypted: false } | Format::Stream { encrypted: None }) {
+            return Ok(self);
+        }
+        let start = self.parsed.payload_start();
+        let at = MtrReader::place(&self.parsed, self.parsed.checkpoint.end_lsn).unwrap_or(start);
+        let read =
+            |offset, len| read_up_to(&self.file, offset, len).map_err(failed(&self.path, "reading the redo log"));
+        let mut at_checkpoint = read(at, AT_CHECKPOINT)?;
+        let missing = AT_CHECKPOINT.saturating_sub(at_checkpoint.len());
+        at_checkpoint.extend(read(start, missing.min(usize::try_from(at.saturating_sub(start)).unwrap_or(0)))?);
+        let name = self.path.display();
+        match LogKey::unlock(&self.parsed, &self.header, keys, &at_checkpoint) {
+            Ok(key) => {
+                let from = self.parsed.checkpoint.lsn;
+                let place = MtrReader::place(&self.parsed, from).unwrap_or(start);
+                let bytes = read(place, AT_CHECKPOINT)?;
+                self.key = key.map(|key| key.settle(&self.parsed, from, &bytes));
+            }
+            Err(error) => {
+                // Which of the two it is, damage or a wrong key, is known without any.
+                self.check()?;
+                let hint = if matches!(error, LogKeyError::NoKey { .. }) {
+                    ": name the server's key file (--key-file)"
+                } else {
+                    ""
+                };
+                return locked_out(format!("{name}: {error}{hint}"));
+            }
+        }
+        Ok(self)
+    }
+
+    /// Where the log lies in its file, beginning at its checkpoint.
+    pub fn lap(&self) -> Vec<Range<u64>> {
+        let from = MtrReader::place(&self.parsed, self.parsed.checkpoint.lsn).unwrap_or(START_OFFSET as u64);
+        let lap = [from..self.parsed.size, self.parsed.payload_start()..from];
+        lap.into_iter().filter(|stretch| !stretch.is_empty()).collect()
+    }
+
+    /// In which mode the server encrypts, if the log tells.
+    pub fn cipher_mode(&self) -> Option<CipherMode> {
+        self.key.as_ref().and_then(LogKey::mode)
+    }
+
+    /// Fails if the log is damaged: all of it is read for that.
+    pub fn check(&self) -> Result<()> {
+        let damage = |error: &dyn std::fmt::Display| damaged(format!("{}: {error}", self.path.display()));
+        let plan = match verify_mariadb::plan(&self.parsed) {
+            Ok(plan) => plan,
+            Err(error) => return damage(&error),
+        };
+        let mut verifier = match plan.verifier {
+            Verifier::Stream(verifier) => verifier,
+            Verifier::Blocks(verifier) => {
+                return self.check_blocks(&plan.segments, verifier.with_log_key(self.key.clone()));
+            }
+        };
+        for segment in &plan.segments {
+            self.verify(segment.offset, segment.offset + segment.len, &mut verifier)?;
+        }
+        let (last, summary) = verifier.finish();
+        match last.first() {
+            Some(found) => self.damaged_between(found),
+            None if summary.is_damaged() => damage(&"the record that belongs to the newest checkpoint is missing"),
+            None => Ok(()),
+        }
+    }
+
+    /// Fails if the log goes on behind `end`, where its mini-transactions ended: then it is damaged there.
+    pub fn check_end(&self, end: Lsn) -> Result<()> {
+        let (start, first) = (self.parsed.payload_start(), self.parsed.offset_of(self.parsed.checkpoint.lsn));
+        let (Some(from), Some(first)) = (self.parsed.offset_of(end), first) else { return Ok(()) };
+        let mut verifier = StreamVerifier::at(&self.parsed, end);
+        // Where the ring is full, it ends where it begins.
+        let is_around = from < first || (from == first && end > self.parsed.checkpoint.lsn);
+        let stretches = if is_around { [from..first, 0..0] } else { [from..self.parsed.size, start..first] };
+        for stretch in stretches {
+            self.verify(stretch.start, stretch.end, &mut verifier)?;
+        }
+        let (last, _) = verifier.finish();
+        match last.first() {
+            Some(found) => self.damaged_between(found),
+            None => Ok(()),
+        }
+    }
+
+    fn damaged_between(&self, found: &StreamDamage) -> Result<()> {
+        let range = format!("from LSN {} to LSN {}", found.from, found.to);
+        damaged(format!("{}: the redo log is damaged {range}", self.path.display()))
+    }
+
+    fn verify(&self, mut offset: u64, end: u64, verifier: &mut StreamVerifier) -> Result<()> {
+        while offset < end {
+            let len = usize::try_from(end - offset).unwrap_or(PIECE).min(PIECE);
+            let bytes = read_up_to(&self.file, offset, len).map_err(failed(&self.path, "reading the redo log"))?;
+            let mut piece = bytes.as_slice();
+            if let Some(found) = verifier.next_damage(&mut piece) {
+                return self.damaged_between(&found);
+            }
+            if bytes.is_empty() || verifier.is_done() {
+                break;
+            }
+            offset += bytes.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// What closes a log that ends at `end`, after which these tablespaces are named. Fails if there is no room for it but where the
+    /// log is needed until then.
+    pub fn closing(&self, end: Lsn, named: &[(SpaceId, Vec<u8>)]) -> Result<Vec<u8>> {
+        if self.is_of_blocks() {
+            return self.closing_block(end);
+        }
+        let named = named.iter().map(|(space, name)| (*space, name.as_slice()));
+        let Some(bytes) = closing(&self.parsed, self.key.as_ref(), end, named) else {
+            return refused("the redo log cannot be closed");
+        };
+        let capacity = self.parsed.size - self.parsed.payload_start();
+        if end.0 - self.parsed.checkpoint.lsn.0 + bytes.len() as u64 > capacity {
+            return refused("the redo log is full, and has no room for the record that closes it");
+        }
+        Ok(bytes)
+    }
+
+    /// The first bytes of a log that takes the place of this one: it begins and ends at `end`, where these tablespaces are named.
+    pub fn restarted(&self, end: Lsn, named: &[(SpaceId, Vec<u8>)], keys: &KeyStore) -> Result<Vec<u8>> {
+        let renewed = self.key.as_ref().map(|key| key.renewed(keys, end)).transpose();
+        let renewed = renewed.or_else(|error| locked_out(format!("{}: {error}", self.path.display())))?;
+        let bytes = if self.is_of_blocks() {
+            self.restarted_block(end, renewed.as_ref())?
+        } else {
+            let header = restarted(&self.header, end, renewed.as_ref());
+            let parsed = header.as_ref().and_then(|header| LogFile::parse(header, self.parsed.size).ok());
+            let named = named.iter().map(|(space, name)| (*space, name.as_slice()));
+            let closing = parsed.and_then(|parsed| closing(&parsed, renewed.as_ref(), end, named));
+            header.zip(closing).map(|(header, closing)| [header, closing].concat())
+        };
+        let fitting = bytes.filter(|bytes| bytes.len() as u64 <= self.parsed.size);
+        fitting.map_or_else(|| refused("a redo log that ends there cannot be made"), Ok)
+    }
+
+    /// Says that everything up to `end` is in the data files: the server starts there, without recovery.
+    pub fn close(&self, end: Lsn, closing: &[u8]) -> Result<()> {
+        if self.is_of_blocks() {
+            return self.close_blocks(end, closing);
+        }
+        let Some((slot, slot_at)) = clean_slot(end).zip(spare_slot(&self.header, &self.parsed)) else {
+            return refused("the redo log has no place for a checkpoint");
+        };
+        self.write_closing(closing, end).map_err(failed(&self.path, "closing the redo log"))?;
+        let write = self.file.write_all_at(&slot, slot_at as u64).and_then(|()| self.file.sync_all());
+        write.map_err(failed(&self.path, "writing the checkpoint"))
+    }
+
+    fn write_closing(&self, bytes: &[u8], end: Lsn) -> io::Result<()> {
+        let offset = self.parsed.offset_of(end).ok_or(io::ErrorKind::InvalidInput)?;
+        let to_file_end = usize::try_from(self.parsed.size - offset).unwrap_or(usize::MAX).min(bytes.len());
+        let (before, after) = bytes.split_at(to_file_end);
+        self.file.write_all_at(before, offset)?;
+        self.file.write_all_at(after, self.parsed.payload_start())?;
+        self.file.sync_all()
+    }
+}

@@ -1,0 +1,114 @@
+//! Logs of MariaDB 10.5 to 10.7, which are made of blocks, encrypted or not: verified, and closed as a shutdown closes them.
+
+use std::os::unix::fs::FileExt;
+
+use format::bytes::be;
+use format::page::fil::FIL_PAGE_FILE_FLUSH_LSN;
+use redo::block::{LOG_BLOCK_SIZE, LogBlock};
+use redo::close_blocks::{clean_slot, last_block, restarted_blocks};
+use redo::log_key::LogKey;
+use redo::mariadb::Format;
+use redo::mtr_reader::MtrReader;
+use redo::plain_block::plain_block;
+use redo::verify_blocks::BlockVerifier;
+use redo::verify_mariadb::Segment;
+
+use super::super::super::error::{Result, failed, refused};
+use super::super::verify::{verify_end, verify_stretch};
+use super::{Lsn, MariaDbLog};
+use crate::source::read_up_to;
+
+const BLOCK: u64 = LOG_BLOCK_SIZE as u64;
+
+impl MariaDbLog {
+    /// Whether the log is of a server before 10.8.
+    pub fn is_of_blocks(&self) -> bool {
+        matches!(self.parsed.format, Format::Blocks { .. })
+    }
+
+    /// Whether the log is closed at `end`: the server left it so when it was shut down, or this program. The first page of the system
+    /// tablespace must say the same, or the server begins a recovery however little there is to recover.
+    pub fn is_closed_at(&self, end: Lsn) -> Result<bool> {
+        let path = self.path.with_file_name("ibdata1");
+        let page0 = std::fs::File::open(&path).and_then(|file| read_up_to(&file, 0, FIL_PAGE_FILE_FLUSH_LSN + 8));
+        let page0 = page0.map_err(failed(&path, "reading the first page"))?;
+        let flushed = be::u64_at(&page0, FIL_PAGE_FILE_FLUSH_LSN).map(Lsn);
+        Ok(self.parsed.checkpoint.lsn == end && flushed == Some(end))
+    }
+
+    /// Fails if blocks are damaged that are needed, or missing.
+    pub(super) fn check_blocks(&self, segments: &[Segment], mut verifier: BlockVerifier) -> Result<()> {
+        let name = self.path.display().to_string();
+        for segment in segments {
+            let stretch = segment.offset..segment.offset + segment.len;
+            verify_stretch(&self.file, &self.path, stretch, &mut verifier, &name)?;
+        }
+        verify_end(verifier, self.parsed.checkpoint.lsn, &name)
+    }
+
+    /// The block that a log closed at `end` ends with.
+    pub(super) fn closing_block(&self, end: Lsn) -> Result<Vec<u8>> {
+        let capacity = self.parsed.size - self.parsed.payload_start();
+        let checkpoint = self.parsed.checkpoint.lsn.0;
+        if end.0 - end.0 % BLOCK + BLOCK - (checkpoint - checkpoint % BLOCK) > capacity {
+            return refused("the redo log is full, and has no room for the block that closes it");
+        }
+        let block =
+            self.read_block(end)?.and_then(|(_, found)| last_block(&found, end, &self.header, self.key.as_ref()));
+        block.map_or_else(|| refused("the redo log cannot be closed"), |block| Ok(block.to_vec()))
+    }
+
+    /// The first bytes of a log that begins with the block of `end`, which that ends.
+    pub(super) fn restarted_block(&self, end: Lsn, renewed: Option<&LogKey>) -> Result<Option<Vec<u8>>> {
+        let keys = self.key.as_ref().zip(renewed);
+        Ok(self.read_block(end)?.and_then(|(_, found)| restarted_blocks(&self.header, &found, end, keys)))
+    }
+
+    /// Says that everything up to `end` is in the data files: the server starts there, without recovery.
+    pub(super) fn close_blocks(&self, end: Lsn, closing: &[u8]) -> Result<()> {
+        let Some((slot, slot_at)) = clean_slot(&self.header, &self.parsed, end) else {
+            return refused("the redo log has no place for a checkpoint");
+        };
+        // The last one first: however far this gets, the log is whole up to its end, and ends there.
+        for offset in self.blocks_behind(end)?.into_iter().rev() {
+            self.write(&[0; LOG_BLOCK_SIZE], offset)?;
+        }
+        match self.read_block(end)? {
+            Some((offset, found)) if found != *closing => self.write(closing, offset)?,
+            _ => {}
+        }
+        self.write(&slot, slot_at as u64)
+    }
+
+    /// Durably, before anything else is written.
+    fn write(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        let written = self.file.write_all_at(bytes, offset).and_then(|()| self.file.sync_all());
+        written.map_err(failed(&self.path, "closing the redo log"))
+    }
+
+    /// Where the blocks are that follow the one in which the log ends: they hold the front of a mini-transaction that was never whole.
+    fn blocks_behind(&self, end: Lsn) -> Result<Vec<u64>> {
+        let mut offsets = Vec::new();
+        let mut lsn = end;
+        loop {
+            lsn = Lsn(lsn.0.saturating_add(BLOCK));
+            match self.read_block(lsn)? {
+                Some((offset, found)) if self.is_of_log(&found, lsn) => offsets.push(offset),
+                _ => return Ok(offsets),
+            }
+        }
+    }
+
+    fn is_of_log(&self, found: &[u8; LOG_BLOCK_SIZE], lsn: Lsn) -> bool {
+        let plain = plain_block(found, lsn, self.key.as_ref());
+        plain.is_some_and(|plain| LogBlock::parse(&plain, lsn).is_some())
+    }
+
+    /// The block of an LSN, and its file offset, as it is there: encrypted, if the log is.
+    fn read_block(&self, lsn: Lsn) -> Result<Option<(u64, [u8; LOG_BLOCK_SIZE])>> {
+        let Some(offset) = MtrReader::place(&self.parsed, lsn) else { return Ok(None) };
+        let bytes = read_up_to(&self.file, offset, LOG_BLOCK_SIZE);
+        let bytes = bytes.map_err(failed(&self.path, "reading the redo log"))?;
+        Ok(bytes.first_chunk().map(|block| (offset, *block)))
+    }
+}

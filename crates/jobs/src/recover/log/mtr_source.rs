@@ -1,0 +1,44 @@
+//! What finds the mini-transactions in the bytes of a log, whichever vendor's it is.
+
+use format::Lsn;
+use redo::mtr_reader::MtrReader;
+use redo::mysql;
+use redo::record::Mtr;
+
+/// What finds the mini-transactions of a log.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one in a recovery: a box would save nothing")]
+pub(super) enum MtrSource {
+    MariaDb(MtrReader),
+    MySql(mysql::mtr_reader::MtrReader),
+}
+
+impl MtrSource {
+    pub fn next_mtr<'m, 'i: 'm>(&'m mut self, input: &mut &'i [u8]) -> Option<Mtr<'m>> {
+        match self {
+            Self::MariaDb(reader) => reader.next_mtr(input),
+            Self::MySql(reader) => reader.next_mtr(input),
+        }
+    }
+
+    pub const fn at(&self) -> Lsn {
+        match self {
+            Self::MariaDb(reader) => reader.at(),
+            Self::MySql(reader) => reader.at(),
+        }
+    }
+
+    pub const fn has_ended(&self) -> bool {
+        match self {
+            Self::MariaDb(reader) => reader.has_ended(),
+            Self::MySql(reader) => reader.has_ended(),
+        }
+    }
+
+    pub const fn is_garbled(&self) -> bool {
+        match self {
+            Self::MariaDb(reader) => reader.is_garbled(),
+            Self::MySql(reader) => reader.fault().is_some() || reader.lacks_key(),
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! The redo log of MySQL 8.0.30 and later: files in a directory of their own, each of which goes on where the one before ends.
+//!
+//! It is closed by one more file, which begins where the newest ends, and holds nothing but a checkpoint and what the dictionary is yet to
+//! be told of tables. Until that file has its name the log is as it was; from then on everything before it is as good as recycled.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use flow::FileId;
+use format::Lsn;
+use format::bytes::be;
+use format::keyring::KeyStore;
+use format::page::fil::FIL_PAGE_FILE_FLUSH_LSN;
+use redo::mysql::close::{self, TableNote};
+use redo::mysql::mtr_reader::MtrReader;
+use redo::mysql::{FORMAT_MANY_FILES, LOG_FILE_HDR_SIZE};
+use redo::record::TableState;
+use redo::verify_mysql;
+
+use super::super::durable::{make_like, sync_directory_of};
+use super::super::error::{Result, damaged, failed, locked_out, refused};
+use super::verify::{verify_end, verify_stretch};
+use crate::source::mysql_log::{MySqlLog, MySqlLogError};
+use crate::source::read_up_to;
+use crate::source::redo_log::{REDO_DIR, log_files};
+
+/// Bytes of the log that are read at once.
+const PIECE: usize = 1 << 20;
+/// A log file has a size that is a multiple of this, which is one of any page's size too.
+const FILE_ALIGN: usize = 64 << 10;
+/// The least size that servers were seen to start on, and to spare.
+const FILE_MIN: usize = 1 << 20;
+
+/// A log and where it lies.
+#[derive(Debug)]
+pub(in super::super) struct MySqlRedo {
+    pub log: MySqlLog,
+    datadir: PathBuf,
+}
+
+impl MySqlRedo {
+    pub fn open(datadir: &Path, keys: &KeyStore) -> Result<Self> {
+        let dir = datadir.join(REDO_DIR);
+        let old = datadir.join("ib_logfile0");
+        if old.exists() {
+            return refused(format!(
+                "{} and {} are both there, and the server would take the former for its log: take away the one that is not in use",
+                old.display(),
+                dir.display()
+            ));
+        }
+        let paths = log_files(datadir);
+        if paths.is_empty() {
+            return damaged(format!("{}: there is no redo log in it", dir.display()));
+        }
+        let log = match MySqlLog::open(&paths, keys) {
+            Ok(log) => log,
+            Err(MySqlLogError::Io { path, source }) => return Err(failed(&path, "reading the redo log")(source)),
+            Err(error @ MySqlLogError::Redo { .. }) => return damaged(error.to_string()),
+            Err(error @ MySqlLogError::Key { .. }) => return locked_out(error.to_string()),
+        };
+        if log.checkpoint.format != FORMAT_MANY_FILES {
+            return refused(format!("{}: a redo log of a format that is not recovered", dir.display()));
+        }
+        if let Some(breach) = log.breaches.first() {
+            return damaged(format!("{}: {breach}", dir.display()));
+        }
+        if log.newest().is_some_and(|file| file.parsed.is_crash_unsafe()) {
+            return refused(format!(
+                "{}: the server died while redo logging was switched off (ALTER INSTANCE DISABLE INNODB REDO_LOG): what it had in memory \
+                 is nowhere else, and the datadir is beyond recovery. Restore a backup",
+                dir.display()
+            ));
+        }
+        if log.newest().is_some_and(|file| file.parsed.is_not_initialised()) {
+            return refused(format!(
+                "{}: the server died while it created this log, and creates it again when it starts",
+                dir.display()
+            ));
+        }
+        Ok(Self { log, datadir: datadir.to_path_buf() })
+    }
+
+    /// Names and sizes.
+    pub fn files(&self) -> Vec<(PathBuf, u64)> {
+        self.log.files.iter().map(|file| (file.path.clone(), file.parsed.size)).collect()
+    }
+
+    pub fn stretches(&self) -> Vec<(FileId, Range<u64>)> {
+        let id = |number: usize| FileId(u32::try_from(number).unwrap_or(u32::MAX));
+        self.log.stretches.iter().map(|(number, bytes)| (id(*number), bytes.clone())).collect()
+    }
+
+    pub fn reader(&self) -> MtrReader {
+        MtrReader::new(self.log.checkpoint.format, self.log.checkpoint.lsn, self.log.keys.clone())
+    }
+
+    /// Fails if blocks are damaged that are needed, or cannot be read for want of a key.
+    pub fn check(&self) -> Result<()> {
+        let parsed: Vec<_> = self.log.files.iter().map(|file| file.parsed.clone()).collect();
+        let plan = verify_mysql::plan(&parsed).or_else(|error| damaged(format!("{}: {error}", self.name())))?;
+        let mut verifier = plan.verifier.with_keys(self.log.keys.clone());
+        for segment in &plan.segments {
+            let Some(file) = self.log.files.get(segment.file) else { continue };
+            let stretch = segment.offset..segment.offset + segment.len;
+            verify_stretch(&file.file, &file.path, stretch, &mut verifier, &self.name())?;
+        }
+        verify_end(verifier, self.log.checkpoint.lsn, &self.name())
+    }
+
+    /// The directory, for messages.
+    fn name(&self) -> String {
+        self.datadir.join(REDO_DIR).display().to_string()
+    }
+
+    /// Fails if the log did not end where a killed server's ends: read again up to there, to say why.
+    pub fn check_reason(&self) -> Result<()> {
+        let mut reader = self.reader();
+        for (number, stretch) in &self.log.stretches {
+            let Some(file) = self.log.files.get(*number) else { continue };
+            let mut offset = stretch.start;
+            while offset < stretch.end && !reader.has_ended() {
+                let len = usize::try_from(stretch.end - offset).unwrap_or(PIECE).min(PIECE);
+                let bytes = read_up_to(&file.file, offset, len).map_err(failed(&file.path, "reading the redo log"))?;
+                if bytes.is_empty() {
+                    break;
+                }
+                offset += bytes.len() as u64;
+                let mut input = bytes.as_slice();
+                while reader.next_mtr(&mut input).is_some() {}
+            }
+        }
+        let (name, at) = (self.name(), reader.at());
+        match reader.fault() {
+            _ if reader.lacks_key() => locked_out(format!(
+                "{name}: the redo log is encrypted from LSN {at} on: name the server's keyring (--keyring)"
+            )),
+            Some(fault) => damaged(format!("{name}: the redo log makes no sense at LSN {at}: {fault}")),
+            None => Ok(()),
+        }
+    }
+
+    /// How far everything was flushed when the server was shut down, as the system tablespace says.
+    pub fn flushed(&self) -> Result<Option<Lsn>> {
+        let path = self.datadir.join("ibdata1");
+        let page0 = File::open(&path).and_then(|file| read_up_to(&file, 0, FIL_PAGE_FILE_FLUSH_LSN + 8));
+        let page0 = page0.map_err(failed(&path, "reading the first page"))?;
+        Ok(be::u64_at(&page0, FIL_PAGE_FILE_FLUSH_LSN).map(Lsn))
+    }
+
+    /// The first bytes of the file that closes the log, and its size. The server will go on at [`MySqlRedo::next_checkpoint`].
+    pub fn closing(&self, tables: &TableStates) -> Result<(Vec<u8>, usize)> {
+        let newest = self.log.newest().map(|newest| &newest.header);
+        let bytes = newest.and_then(|header| close::new_file(header, self.next_start(), &tables.notes()));
+        let Some(bytes) = bytes else { return refused("the redo log cannot be closed") };
+        let size = bytes.len().next_multiple_of(FILE_ALIGN).max(FILE_MIN);
+        Ok((bytes, size))
+    }
+
+    fn next_start(&self) -> Lsn {
+        let end = |file: &crate::source::mysql_log::MySqlFile| {
+            file.parsed.start_lsn.0.saturating_add(file.parsed.size.saturating_sub(LOG_FILE_HDR_SIZE as u64))
+        };
+        Lsn(self.log.newest().map_or(0, end))
+    }
+
+    /// Where the log that closes this one has its checkpoint.
+    pub fn next_checkpoint(&self) -> Lsn {
+        close::checkpoint_of(self.next_start())
+    }
+
+    /// Puts the file behind the others, and removes those.
+    pub fn close(&self, bytes: &[u8], size: usize) -> Result<()> {
+        let Some(newest) = self.log.newest() else { return refused("the redo log has no file") };
+        let number = newest.path.file_name().and_then(|name| name.to_str()?.strip_prefix("#ib_redo")?.parse().ok());
+        let Some(next) = number.and_then(|number: u64| number.checked_add(1)) else {
+            return refused(format!("{}: no name of a redo log file", newest.path.display()));
+        };
+        let path = newest.path.with_file_name(format!("#ib_redo{next}"));
+        // Servers never read files of such a name, and use them again.
+        let new = newest.path.with_file_name(format!("#ib_redo{next}_tmp"));
+        let like = fs::metadata(&newest.path).map_err(failed(&newest.path, "looking at the redo log"))?;
+        let write = || {
+            let file = File::options().write(true).create(true).truncate(true).open(&new)?;
+            let mut all = bytes.to_vec();
+            all.resize(size, 0);
+            file.write_all_at(&all, 0)?;
+            file.sync_all()
+        };
+        write().map_err(failed(&new, "writing the new redo log"))?;
+        make_like(&new, &like)?;
+        fs::rename(&new, &path).map_err(failed(&path, "naming the new redo log"))?;
+        sync_directory_of(&path)?;
+        // The oldest first: whatever is left is a chain.
+        let mut files: Vec<_> = self.log.files.iter().collect();
+        files.sort_by_key(|file| file.parsed.start_lsn);
+        for file in files {
+            match fs::remove_file(&file.path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(failed(&file.path, "removing the old redo log")(error));
+                }
+                _ => {}
+            }
+        }
+        sync_directory_of(&path)
+    }
+}
+
+/// What the log says of tables that the dictionary has not been told of: the counters of AUTO_INCREMENT, and corrupt indexes.
+#[derive(Debug, Default)]
+pub(in super::super) struct TableStates(BTreeMap<(u64, bool), TableNote>);
+
+impl TableStates {
+    pub fn add(&mut self, state: &TableState<'_>) {
+        let key = (state.table, state.auto_increment.is_some());
+        let new = TableNote {
+            table: state.table,
+            version: state.version,
+            auto_increment: state.auto_increment,
+            state: state.state.to_vec(),
+        };
+        match self.0.get_mut(&key) {
+            // A counter only grows, as long as the table is the same.
+            Some(known) if known.version == new.version && known.auto_increment > new.auto_increment => {}
+            Some(known) => *known = new,
+            None => drop(self.0.insert(key, new)),
+        }
+    }
+
+    fn notes(&self) -> Vec<TableNote> {
+        self.0.values().cloned().collect()
+    }
+}

@@ -1,0 +1,62 @@
+//! Logs made of blocks, whichever vendor's: is every block sound that recovery needs?
+
+use std::fs::File;
+use std::ops::Range;
+use std::path::Path;
+
+use format::Lsn;
+use redo::verify_blocks::{BlockDamage, BlockVerifier, Misfit};
+
+use super::super::error::{Result, damaged, failed, locked_out};
+use crate::source::read_up_to;
+
+/// Bytes of the log that are read at once.
+const PIECE: usize = 1 << 20;
+
+/// Fails if blocks are damaged in this stretch of a file that recovery needs. `log` is what the log is called.
+pub(super) fn verify_stretch(
+    file: &File,
+    path: &Path,
+    stretch: Range<u64>,
+    verifier: &mut BlockVerifier,
+    log: &str,
+) -> Result<()> {
+    let Range { start: mut offset, end } = stretch;
+    while offset < end {
+        let len = usize::try_from(end - offset).unwrap_or(PIECE).min(PIECE);
+        let bytes = read_up_to(file, offset, len).map_err(failed(path, "reading the redo log"))?;
+        let mut piece = bytes.as_slice();
+        while let Some(found) = verifier.next_damage(&mut piece) {
+            tolerate(&found, log)?;
+        }
+        if bytes.is_empty() {
+            break;
+        }
+        offset += bytes.len() as u64;
+    }
+    Ok(())
+}
+
+/// Fails if the log ends in a damaged block, or before its newest checkpoint.
+pub(super) fn verify_end(verifier: BlockVerifier, checkpoint: Lsn, log: &str) -> Result<()> {
+    let (last, summary) = verifier.finish();
+    last.map_or(Ok(()), |found| tolerate(&found, log))?;
+    if summary.end < checkpoint {
+        let end = summary.end;
+        return damaged(format!("{log}: the redo log is damaged at LSN {end}: it ends before its newest checkpoint"));
+    }
+    Ok(())
+}
+
+/// Damage is nothing to recovery where it does not read.
+fn tolerate(found: &BlockDamage, log: &str) -> Result<()> {
+    let BlockDamage { lsn, misfit, is_needed, .. } = *found;
+    if !is_needed {
+        return Ok(());
+    }
+    // The server was given another version of its key, which says nothing against the log.
+    if matches!(misfit, Misfit::OtherKey { .. }) {
+        return locked_out(format!("{log}: the redo log cannot be read from LSN {lsn} on: {misfit}"));
+    }
+    damaged(format!("{log}: the redo log is damaged at LSN {lsn}: {misfit}"))
+}

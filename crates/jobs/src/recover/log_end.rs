@@ -1,0 +1,26 @@
+//! Pages that are newer than the log: where it ends says what belongs to it.
+
+use std::path::Path;
+
+use format::{Lsn, PageNo};
+
+use super::error::{Result, damaged, refused};
+
+/// A server writes a page only after its redo: a page newer than the log does not belong to this log. A file outside of the datadir may
+/// well have gone on with the original, of which this datadir is a copy.
+pub(super) fn refuse_newer((path, is_outside): (&Path, bool), page_no: PageNo, lsn: Lsn, end: Lsn) -> Result<()> {
+    if lsn <= end {
+        return Ok(());
+    }
+    if is_outside {
+        return refused(format!(
+            "{}: page {page_no} was written at LSN {lsn}, but the log ends at LSN {end}: this file outside of the datadir is another's",
+            path.display()
+        ));
+    }
+    damaged(format!(
+        "{}: page {page_no} was written at LSN {lsn}, but the redo log ends at LSN {end}: the log lost its end, or the file is of \
+         another server or a later time; restore both from one backup",
+        path.display()
+    ))
+}

@@ -1,0 +1,257 @@
+//! `recover`: a datadir of MariaDB as a crash left it becomes one that its server starts on without crash recovery.
+//!
+//! ```text
+//! lock -> shadow of an interrupted run, replayed -> plan: whole log read and verified, first pages, names (nothing is written before)
+//!   -> files renamed, made, sized -> torn pages from their doublewrite copies
+//!   -> parts of the pages: log -> RedoBatch -> stretches read, changed by all cores (Replay), sealed, written: flow::rewrite, all at once
+//!   -> files synced -> the log closed: its checkpoint is its end now
+//! ```
+//!
+//! The checkpoint is advanced once, behind everything: whoever starts before that, this program or the server, begins at the same
+//! place of the log, and finds every page whole. What unfinished transactions did is undone by the server at its next start.
+//!
+//! A log whose redo does not fit into memory is read once for each part of the pages (`load`), so that each page is read and written
+//! once. Only where there would be too many parts, one part takes several rounds, each of as many mini-transactions as fit. What
+//! a round may apply depends on the rest of the log too (`voids`), which the plan has read; so the bytes at the end are always the same.
+//!
+//! Encrypted logs and tablespaces are recovered with the server's keys, and stay encrypted (`crypt`). Ending before the log does:
+//! `until`. Files outside of the datadir: `outside`. Pages of page_compressed tablespaces are written uncompressed, which the server
+//! reads, and compresses again when it writes them.
+
+mod apply;
+mod budget;
+mod cipher_mode;
+mod crypt;
+mod doublewrite;
+mod durable;
+mod ending;
+mod error;
+mod files;
+mod fresh;
+mod head;
+mod load;
+mod log;
+mod log_end;
+mod outside;
+mod place;
+mod plan;
+mod planning;
+mod rest;
+mod shadow;
+mod simulated;
+mod space;
+mod stretches;
+mod survey;
+mod system;
+mod timed;
+mod tuning;
+mod until;
+mod voids;
+mod wanted;
+
+use std::path::{Path, PathBuf};
+
+use flow::lock::Sharing;
+use format::Lsn;
+use format::keyring::KeyStore;
+
+use self::apply::{Counts, Work};
+use self::budget::Budget;
+use self::ending::Ending;
+pub use self::error::RecoverError;
+use self::error::{Result, refused};
+use self::files::{Done, Files};
+use self::log::RedoLog;
+use self::place::Lock;
+#[doc(hidden)]
+pub use self::place::{copy as copy_datadir, walk as walk_datadir};
+use self::plan::RecoverPlan;
+pub use self::shadow::SHADOW_NAME;
+#[doc(hidden)]
+pub use self::simulated::Simulated;
+use self::survey::Survey;
+#[doc(hidden)]
+pub use self::timed::{Clocked, on_clock};
+pub use self::tuning::Tuning;
+use self::tuning::engine;
+use self::wanted::Wanted;
+use crate::source::keys::KeyFiles;
+use crate::source::redo_log::REDO_DIR;
+
+/// How to recover.
+#[derive(Debug, Clone)]
+pub struct RecoverOptions {
+    /// Recover a copy that is made here, and leave the datadir as it is.
+    pub to: Option<PathBuf>,
+    /// Do everything but write.
+    pub dry_run: bool,
+    /// End with the last mini-transaction that ends at this LSN or before, as if the server had died there. Refused where files are
+    /// later than that.
+    pub until: Option<Lsn>,
+    /// What opens encrypted logs and tablespaces.
+    pub keys: KeyFiles,
+    /// Bytes of memory to work in; at least 64 MiB are taken. A log with more redo than fits is worked through in rounds.
+    pub memory: usize,
+    /// Bytes of the log in a round at most, however many fit. Tests want more rounds than their logs need.
+    #[doc(hidden)]
+    pub round: u64,
+    /// How the device is used.
+    pub tuning: Tuning,
+}
+
+impl Default for RecoverOptions {
+    fn default() -> Self {
+        let (memory, round, tuning) = (512 << 20, u64::MAX, Tuning::default());
+        Self { to: None, dry_run: false, until: None, keys: KeyFiles::default(), memory, round, tuning }
+    }
+}
+
+/// What was done, or would be.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Recovered {
+    /// The log's newest checkpoint before.
+    pub checkpoint_lsn: u64,
+    /// Its end, where the server goes on.
+    pub end_lsn: u64,
+    /// There was nothing to do.
+    pub was_clean: bool,
+    /// Mini-transactions since the checkpoint.
+    pub mtrs: u64,
+    /// Later ones, which were left out.
+    pub mtrs_dropped: u64,
+    /// Tablespaces that they change.
+    pub tablespaces: u64,
+    /// Parts in which the log was worked through.
+    pub rounds: u64,
+    /// Pages read, once for each round that changes them.
+    pub pages_read: u64,
+    /// Pages changed, once for each round.
+    pub pages_changed: u64,
+    /// Pages that had all of their redo already.
+    pub pages_unchanged: u64,
+    /// Pages that are not in use any more.
+    pub pages_freed: u64,
+    /// Pages that were torn, and of which the server had kept a copy.
+    pub pages_restored: u64,
+    /// Pieces of pages that an interrupted run was writing, and that were written again.
+    pub pieces_replayed: u64,
+    /// Tablespaces renamed.
+    pub files_renamed: u64,
+    /// Tablespaces made.
+    pub files_made: u64,
+    /// Tablespaces given another size.
+    pub files_resized: u64,
+}
+
+/// Recovers a datadir of MariaDB 10.5 or later.
+///
+/// # Errors
+/// [`RecoverError`]. If it [is damage](RecoverError::is_damage), of the log or of a page, the server would meet it too. What was
+/// written until then is whole, and the checkpoint is where it was.
+pub fn recover(datadir: &Path, options: &RecoverOptions) -> Result<Recovered> {
+    let has_log = datadir.join("ib_logfile0").is_file() || datadir.join(REDO_DIR).is_dir();
+    if !datadir.join("ibdata1").is_file() || !has_log {
+        let log = "ib_logfile0 (MariaDB) or #innodb_redo (MySQL)";
+        return refused(format!("{}: no datadir: ibdata1, or the redo log, {log}, is not there", datadir.display()));
+    }
+    let keys = options.keys.read()?;
+    match &options.to {
+        Some(to) if !options.dry_run => {
+            let was_free = place::is_free(to);
+            let done = check_and_copy(datadir, to, options, &keys).and_then(|()| recover_in_place(to, options, &keys));
+            // A copy that failed is in the way of the next run. What was there before is not ours.
+            if done.is_err() && was_free {
+                place::discard(to);
+            }
+            done
+        }
+        _ if options.dry_run => dry_run(datadir, options, &keys),
+        _ => recover_in_place(datadir, options, &keys),
+    }
+}
+
+/// The copy may be large: what cannot be recovered should be known before.
+fn check_and_copy(datadir: &Path, to: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<()> {
+    let _lock = Lock::take(datadir, Sharing::Shared)?;
+    let memory = Budget::of(options.memory).plan;
+    let log = RedoLog::open(datadir, false, keys)?.tuned(&options.tuning.within(options.memory));
+    let wanted = Wanted::read(&log, memory, 0, options.until)?;
+    let outside = if datadir.join(SHADOW_NAME).exists() {
+        Survey::take(datadir, &wanted)?.outside
+    } else {
+        planning::plan(datadir, wanted, keys)?.outside
+    };
+    place::copy(datadir, to, &outside)
+}
+
+fn dry_run(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<Recovered> {
+    let budget = Budget::of(options.memory);
+    let _lock = Lock::take(datadir, Sharing::Shared)?;
+    if datadir.join(SHADOW_NAME).exists() {
+        return refused("an interrupted run is to be finished first: what would be done is known only after that");
+    }
+    let tuning = options.tuning.within(options.memory);
+    let log = RedoLog::open(datadir, false, keys)?.tuned(&tuning);
+    let plan = planning::plan(datadir, Wanted::read(&log, budget.plan, budget.plan_and_redo, options.until)?, keys)?;
+    if plan.wanted.is_clean {
+        return Ok(summary(&plan, Counts::default(), Done::default(), 0));
+    }
+    Ending::of(&log, &plan, keys)?;
+    let (files, done) = Files::as_they_are(datadir, &plan)?;
+    let mut work = Work::new(&plan, &files, engine(), None, budget.rewrite(&plan, &tuning))?;
+    work.restore()?;
+    work.run(&log, budget.redo(&plan), None)?;
+    Ok(summary(&plan, work.finish()?, done, 0))
+}
+
+fn recover_in_place(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<Recovered> {
+    let (budget, tuning) = (Budget::of(options.memory), options.tuning.within(options.memory));
+    let _lock = Lock::take(datadir, Sharing::Exclusive)?;
+    let log = RedoLog::open(datadir, true, keys)?.tuned(&tuning);
+    let at_once = if options.round == u64::MAX { budget.plan_and_redo } else { 0 };
+    let wanted = Wanted::read(&log, budget.plan, at_once, options.until)?;
+    let replayed = shadow::finish_interrupted(datadir, wanted.tag())?;
+    let plan = planning::plan(datadir, wanted, keys)?;
+    if plan.wanted.is_clean {
+        outside::unmark(datadir)?;
+        return Ok(summary(&plan, Counts::default(), Done::default(), replayed));
+    }
+    let ending = Ending::of(&log, &plan, keys)?;
+    let mut done = Done::default();
+    let files = Files::as_they_should_be(datadir, &plan, &mut done)?;
+    let mut work =
+        Work::new(&plan, &files, engine(), Some(shadow::open(datadir, true)?), budget.rewrite(&plan, &tuning))?;
+    work.forget_later_copies()?;
+    work.restore()?;
+    work.run(&log, budget.redo(&plan), Some(options.round))?;
+    if let Some(flushed) = ending.flush_lsn(&log, plan.wanted.end) {
+        work.put_flush_lsn(flushed)?;
+    }
+    let counts = work.finish()?;
+    files.sync()?;
+    shadow::remove(datadir)?;
+    ending.write(&log, plan.wanted.end)?;
+    outside::unmark(datadir)?;
+    Ok(summary(&plan, counts, done, replayed))
+}
+
+fn summary(plan: &RecoverPlan, counts: Counts, done: Done, replayed: u64) -> Recovered {
+    Recovered {
+        checkpoint_lsn: plan.checkpoint.0,
+        end_lsn: plan.wanted.end.0,
+        was_clean: plan.wanted.is_clean,
+        mtrs: plan.wanted.mtrs,
+        mtrs_dropped: plan.wanted.rest.as_ref().map_or(0, |rest| rest.mtrs),
+        tablespaces: plan.spaces.len() as u64,
+        rounds: counts.rounds,
+        pages_read: counts.read,
+        pages_changed: counts.changed,
+        pages_unchanged: counts.unchanged,
+        pages_freed: counts.freed,
+        pages_restored: counts.restored,
+        pieces_replayed: replayed,
+        files_renamed: done.renamed,
+        files_made: done.made,
+        files_resized: done.resized,
+    }
+}

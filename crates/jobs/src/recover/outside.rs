@@ -1,0 +1,175 @@
+//! Tablespaces outside of the datadir: tables with `DATA DIRECTORY`, of which the datadir holds a link file (`db/t.isl`) with the path of
+//! the data file, always `DIRECTORY/db/t.ibd`. The log names them by that path.
+//!
+//! In place they are recovered where they are. A copy of a datadir names the files of the original, though, and whoever writes those
+//! destroys what is not his. So a copy that is made here gets them inside, where the server finds a table without a link file, and a
+//! marker: as long as it is there, a name that the log says leads outside means the file inside.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+
+use super::durable::{make_directories, make_like, sync_directory_of};
+use super::error::{Result, failed, refused};
+
+/// Says of a copy that what lay outside of the original is inside.
+pub(super) const MARKER: &str = "innokit-recover.moved";
+/// For the DBA who finds it.
+const MARKER_TEXT: &str =
+    "Tables with DATA DIRECTORY were copied into this datadir. innokit recover is to end what it began here.\n";
+
+/// What names mean that lead out of the datadir.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outside {
+    /// What they say.
+    Stays,
+    /// The file that was copied into the datadir.
+    MovedIn,
+}
+
+impl Outside {
+    pub fn of(datadir: &Path) -> Self {
+        if datadir.join(MARKER).exists() { Self::MovedIn } else { Self::Stays }
+    }
+
+    /// The file that the log, or a shadow file, calls `name`: relative to the datadir, or absolute. `None` for names that no server
+    /// writes.
+    pub fn path_of(self, name: &Path) -> Option<PathBuf> {
+        let name = name.strip_prefix("./").unwrap_or(name);
+        let mut parts = name.components().peekable();
+        let is_absolute = parts.next_if_eq(&Component::RootDir).is_some();
+        if !parts.all(|part| matches!(part, Component::Normal(_))) {
+            return None;
+        }
+        if is_absolute && self == Self::MovedIn { inside(name) } else { Some(name.to_path_buf()) }
+    }
+}
+
+/// Where a file from outside lies in a copy: `db/t.ibd`.
+pub(super) fn inside(path: &Path) -> Option<PathBuf> {
+    Some(Path::new(path.parent()?.file_name()?).join(path.file_name()?))
+}
+
+fn link_of(datadir: &Path, path: &Path) -> Option<PathBuf> {
+    path.is_absolute().then(|| inside(path).map(|path| datadir.join(path).with_extension("isl"))).flatten()
+}
+
+/// Makes what a tablespace needs before its file is made: its directory, and the link to it from the datadir.
+pub(super) fn prepare(datadir: &Path, path: &Path) -> Result<()> {
+    if let Some(dir) = datadir.join(path).parent() {
+        make_directories(dir, datadir)?;
+    }
+    link(datadir, path)
+}
+
+/// Makes the link files of a tablespace what they should be after it was renamed; to be done before that.
+pub(super) fn relink(datadir: &Path, from: &Path, to: &Path) -> Result<()> {
+    link(datadir, to)?;
+    let old = link_of(datadir, from).filter(|old| Some(old) != link_of(datadir, to).as_ref());
+    match old.map(|old| (fs::remove_file(&old), old)) {
+        Some((Err(error), old)) if error.kind() != io::ErrorKind::NotFound => {
+            Err(failed(&old, "removing the link file")(error))
+        }
+        Some((_, old)) => sync_directory_of(&old),
+        None => Ok(()),
+    }
+}
+
+fn link(datadir: &Path, path: &Path) -> Result<()> {
+    let Some(link) = link_of(datadir, path) else { return Ok(()) };
+    let like = datadir.join("ibdata1");
+    let like = fs::metadata(&like).map_err(failed(&like, "looking at the file"))?;
+    if let Some(dir) = link.parent() {
+        make_directories(dir, datadir)?;
+    }
+    let file = File::create(&link).and_then(|mut file| {
+        file.write_all(path.as_os_str().as_bytes())?;
+        file.sync_all()
+    });
+    file.map_err(failed(&link, "writing the link file"))?;
+    make_like(&link, &like)?;
+    sync_directory_of(&link)
+}
+
+/// Says of a copy that it holds what lay outside.
+pub(super) fn mark(copy: &Path) -> Result<()> {
+    let path = copy.join(MARKER);
+    fs::write(&path, MARKER_TEXT).map_err(failed(&path, "writing the file"))
+}
+
+/// Once its log is closed, a copy is a datadir like any other.
+pub(super) fn unmark(datadir: &Path) -> Result<()> {
+    let path = datadir.join(MARKER);
+    match fs::remove_file(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(failed(&path, "removing the file")(error)),
+        Ok(()) => sync_directory_of(&path),
+    }
+}
+
+/// Fails if a process has one of the files open. Servers lock nothing but their own datadir, and this may be a copy of it.
+pub(super) fn refuse_open(paths: &[PathBuf]) -> Result<()> {
+    let id = |path: &Path| fs::metadata(path).map(|file| (file.dev(), file.ino())).ok();
+    let files: HashMap<(u64, u64), &PathBuf> = paths.iter().filter_map(|path| Some((id(path)?, path))).collect();
+    if files.is_empty() {
+        return Ok(());
+    }
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let others = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    for process in others.filter(|process| *process != std::process::id()) {
+        let open = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
+        if let Some(path) = open.filter_map(|entry| files.get(&id(&entry.path())?)).next() {
+            return refused(format!(
+                "{}: process {process} has this file open, which lies outside of the datadir: stop it first, or recover a copy with --to",
+                path.display()
+            ));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_lead_outside_mean_the_files_of_a_copy_where_there_is_one() {
+        let path =
+            |outside: Outside, name: &str| outside.path_of(Path::new(name)).map(|path| path.display().to_string());
+        assert_eq!(path(Outside::Stays, "./db/t.ibd").as_deref(), Some("db/t.ibd"));
+        assert_eq!(path(Outside::MovedIn, "./db/t.ibd").as_deref(), Some("db/t.ibd"));
+        assert_eq!(path(Outside::Stays, "/else/db/t.ibd").as_deref(), Some("/else/db/t.ibd"));
+        assert_eq!(path(Outside::MovedIn, "/else/where/db/t.ibd").as_deref(), Some("db/t.ibd"));
+        for name in ["../db/t.ibd", "./db/../../t.ibd", "/else/../etc/t.ibd"] {
+            assert_eq!((path(Outside::Stays, name), path(Outside::MovedIn, name)), (None, None), "{name}");
+        }
+        assert_eq!(path(Outside::MovedIn, "/t.ibd"), None);
+    }
+
+    #[test]
+    fn links_follow_a_renamed_file() {
+        let dir = tempfile::tempdir().expect("a directory");
+        fs::write(dir.path().join("ibdata1"), "").expect("written");
+        link(dir.path(), Path::new("/else/db/a.ibd")).expect("linked");
+        relink(dir.path(), Path::new("/else/db/a.ibd"), Path::new("/else/db/b.ibd")).expect("linked");
+        assert_eq!(fs::read(dir.path().join("db/b.isl")).expect("a link"), b"/else/db/b.ibd");
+        assert!(!dir.path().join("db/a.isl").exists());
+        relink(dir.path(), Path::new("/else/db/b.ibd"), Path::new("db/c.ibd")).expect("linked");
+        assert_eq!(fs::read_dir(dir.path().join("db")).expect("a directory").count(), 0);
+    }
+
+    #[test]
+    fn a_file_that_is_open_elsewhere_is_left_alone() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("t.ibd");
+        let file = File::create(&path).expect("made");
+        assert!(refuse_open(std::slice::from_ref(&path)).is_ok(), "this process may have it open");
+        let mut child = std::process::Command::new("sleep").arg("60").stdin(file).spawn().expect("sleeps");
+        let refused = refuse_open(std::slice::from_ref(&path));
+        child.kill().and_then(|()| child.wait()).expect("ends");
+        assert!(refused.is_err_and(|error| error.to_string().contains(&child.id().to_string())));
+    }
+}

@@ -1,0 +1,279 @@
+//! The directory as such: is a server running on it, what lies in it, and a copy of it.
+
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use flow::lock::{Sharing, try_lock};
+use rustix::fs::syncfs;
+
+use super::durable::{make_directories, make_like};
+use super::error::{RecoverError, Result, failed, refused};
+use super::outside;
+use crate::source::name::NameHint;
+use crate::source::redo_log::REDO_DIR;
+
+const LOG: &str = "ib_logfile0";
+/// The files that a running server has locked.
+const LOCKED: [&str; 2] = ["aria_log_control", "ibdata1"];
+/// A lock that is held is asked for again, for a second in all.
+const LOCK_TRIES: u32 = 20;
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
+/// What a file system's check finds, which only root may read: no server's.
+const LOST: &str = "lost+found";
+
+/// Keeps servers away from a datadir. They hold such locks themselves while they run.
+#[derive(Debug)]
+pub(super) struct Lock {
+    _files: Vec<File>,
+}
+
+impl Lock {
+    /// Locks the datadir, or finds that a server runs on it. Who writes keeps other readers away too.
+    pub fn take(datadir: &Path, sharing: Sharing) -> Result<Self> {
+        let mut files = Vec::new();
+        for name in LOCKED {
+            let path = datadir.join(name);
+            let file = match File::options().read(true).write(sharing == Sharing::Exclusive).open(&path) {
+                Ok(file) => file,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(failed(&path, "opening the file")(error)),
+            };
+            if !lock_soon(&file, sharing).map_err(failed(&path, "locking the file"))? {
+                return Err(RecoverError::Locked { datadir: datadir.to_path_buf(), file: name });
+            }
+            files.push(file);
+        }
+        Ok(Self { _files: files })
+    }
+}
+
+/// Locks a file, and gives its holder a moment to let go: a server that is ending, or a child of this process that has not come
+/// from fork to exec yet and has all open files of its parent.
+fn lock_soon(file: &File, sharing: Sharing) -> io::Result<bool> {
+    for _ in 0..LOCK_TRIES {
+        if try_lock(file, sharing)? {
+            return Ok(true);
+        }
+        std::thread::sleep(LOCK_PAUSE);
+    }
+    try_lock(file, sharing)
+}
+
+/// Hands over what lies below a datadir, by its name there, a directory before what is in it. Links are followed, but not back to where
+/// they came from; those that lead nowhere are left out.
+///
+/// # Errors
+/// A directory cannot be read, or `visit` fails.
+pub fn walk(datadir: &Path, visit: &mut dyn FnMut(&Path, &Metadata) -> Result<()>) -> Result<()> {
+    let root = fs::metadata(datadir).map_err(failed(datadir, "looking at the directory"))?;
+    walk_below(datadir, Path::new(""), &mut vec![identity(&root)], visit)
+}
+
+fn walk_below(
+    datadir: &Path,
+    below: &Path,
+    above: &mut Vec<(u64, u64)>,
+    visit: &mut dyn FnMut(&Path, &Metadata) -> Result<()>,
+) -> Result<()> {
+    let dir = datadir.join(below);
+    let names = fs::read_dir(&dir).and_then(|entries| entries.map(|entry| Ok(entry?.file_name())).collect());
+    let mut names: Vec<_> = names.map_err(failed(&dir, "reading the directory"))?;
+    names.sort_unstable();
+    for name in names {
+        let name = below.join(name);
+        let path = datadir.join(&name);
+        let metadata = match fs::metadata(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            other => other.map_err(failed(&path, "looking at the file"))?,
+        };
+        if !metadata.is_dir() {
+            visit(&name, &metadata)?;
+        } else if name != Path::new(LOST) && !above.contains(&identity(&metadata)) {
+            visit(&name, &metadata)?;
+            above.push(identity(&metadata));
+            walk_below(datadir, &name, above, visit)?;
+            above.pop();
+        }
+    }
+    Ok(())
+}
+
+fn identity(metadata: &Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
+}
+
+/// Whether nothing is there, or an empty directory.
+pub(crate) fn is_free(to: &Path) -> bool {
+    fs::read_dir(to).map(|mut entries| entries.next().is_none()).unwrap_or(!to.exists())
+}
+
+/// Takes away a copy that came to nothing. What cannot be removed stays: the error that is on its way matters more.
+pub(crate) fn discard(copy: &Path) {
+    fs::remove_dir_all(copy).ok();
+}
+
+/// Copies a datadir, sharing its blocks where the file system can. What lies `outside` of it comes to lie inside, without link files.
+///
+/// # Errors
+/// A file cannot be read or written.
+pub fn copy(from: &Path, to: &Path, outside: &[PathBuf]) -> Result<()> {
+    if !is_free(to) {
+        return refused(format!("{}: there is something already", to.display()));
+    }
+    let parent = to.ancestors().find(|ancestor| ancestor.exists() && !ancestor.as_os_str().is_empty());
+    let (parent, source) = (parent.map(fs::canonicalize), fs::canonicalize(from));
+    if let (Some(Ok(parent)), Ok(source)) = (parent, source)
+        && parent.starts_with(source)
+    {
+        return refused(format!("{}: the copy cannot lie in the datadir itself", to.display()));
+    }
+    let moves = moves(from, outside)?;
+    // All of it is known before the copy is begun, which may come to lie where a link in the datadir leads.
+    let mut inside = Vec::new();
+    walk(from, &mut |name, metadata| {
+        inside.push((name.to_path_buf(), metadata.clone()));
+        Ok(())
+    })?;
+    make_directories(&std::path::absolute(to).map_err(failed(to, "making the directory"))?, from)?;
+    let others: Vec<_> = inside.iter().filter(|(name, _)| !is_log(name)).cloned().collect();
+    copy_all(from, to, &others)?;
+    for (source, target) in moves {
+        copy_file(source, &to.join(target))?;
+    }
+    outside::mark(to)?;
+    sync_all_below(to)?;
+    // Without its log a datadir is none: a copy that was interrupted is not taken for one.
+    let log: Vec<_> = inside.iter().filter(|(name, _)| is_log(name)).cloned().collect();
+    copy_all(from, to, &log)?;
+    sync_all_below(to)
+}
+
+/// Files from outside, and their places in the copy.
+fn moves<'p>(from: &Path, outside: &'p [PathBuf]) -> Result<Vec<(&'p PathBuf, PathBuf)>> {
+    let mut moves: Vec<(&PathBuf, PathBuf)> = Vec::new();
+    for source in outside {
+        let target = outside::inside(source).filter(|target| {
+            let is_new = moves.iter().all(|(_, other)| other != target);
+            is_new && !from.join(target).exists() && target.parent().is_some_and(|dir| from.join(dir).is_dir())
+        });
+        let Some(target) = target else {
+            let name = source.display();
+            return refused(format!("{name} lies outside of the datadir, and a copy has no place for it that is free"));
+        };
+        moves.push((source, target));
+    }
+    Ok(moves)
+}
+
+fn sync_all_below(to: &Path) -> Result<()> {
+    let dir = File::open(to).map_err(failed(to, "opening the copy"))?;
+    syncfs(dir).map_err(|error| failed(to, "making the copy durable")(error.into()))
+}
+
+/// Whether this is the log, or a part of it.
+fn is_log(name: &Path) -> bool {
+    name == Path::new(LOG) || name.starts_with(REDO_DIR)
+}
+
+fn copy_all(from: &Path, to: &Path, inside: &[(PathBuf, Metadata)]) -> Result<()> {
+    for (name, metadata) in inside {
+        let target = to.join(name);
+        if metadata.is_dir() {
+            fs::create_dir(&target).map_err(failed(&target, "making the directory"))?;
+        } else if metadata.is_file() && NameHint::of(name) != NameHint::Link {
+            copy_file(&from.join(name), &target)?;
+        }
+    }
+    // Only now: what their owner may not write, neither could be filled.
+    let mut directories = inside.iter().filter(|(_, metadata)| metadata.is_dir());
+    directories.try_for_each(|(name, like)| make_like(&to.join(name), like))
+}
+
+fn copy_file(from: &Path, to: &Path) -> Result<()> {
+    fs::copy(from, to).map_err(failed(from, "copying the file"))?;
+    make_like(to, &fs::metadata(from).map_err(failed(from, "looking at the file"))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
+    use rustix::fs::{FlockOperation, fcntl_lock};
+
+    use super::*;
+
+    fn datadir() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().expect("a directory");
+        for name in ["ibdata1", LOG] {
+            fs::write(dir.path().join(name), name).expect("written");
+        }
+        dir
+    }
+
+    #[test]
+    fn a_datadir_stays_locked_whatever_is_read_of_it() {
+        let dir = datadir();
+        let system = dir.path().join("ibdata1");
+        let lock = Lock::take(dir.path(), Sharing::Exclusive).expect("nobody has it");
+        fs::read(&system).expect("read");
+        let server = File::options().read(true).write(true).open(&system).expect("opens");
+        fcntl_lock(&server, FlockOperation::NonBlockingLockExclusive).expect_err("as a server would");
+        assert!(Lock::take(dir.path(), Sharing::Shared).is_err());
+        drop(lock);
+        fcntl_lock(&server, FlockOperation::NonBlockingLockExclusive).expect("is free");
+        let error = Lock::take(dir.path(), Sharing::Shared).map(drop);
+        // The same process has it: only locks of open files see that.
+        assert!(error.is_err_and(|error| error.to_string().contains("a server runs")));
+    }
+
+    #[test]
+    fn links_that_lead_nowhere_or_back_and_lost_files_are_no_part_of_a_datadir() {
+        let dir = datadir();
+        fs::create_dir_all(dir.path().join("db")).expect("made");
+        fs::create_dir_all(dir.path().join(LOST).join("db")).expect("made");
+        let outside = tempfile::tempdir().expect("a directory");
+        fs::write(outside.path().join("t.ibd"), "t").expect("written");
+        for (target, link) in [(Path::new("."), "db/self"), (dir.path(), "db/back"), (outside.path(), "linked")] {
+            symlink(target, dir.path().join(link)).expect("linked");
+        }
+        symlink("nowhere", dir.path().join("dangling.ibd")).expect("linked");
+        let mut seen = Vec::new();
+        walk(dir.path(), &mut |name, _| {
+            seen.push(name.display().to_string());
+            Ok(())
+        })
+        .expect("walked");
+        assert_eq!(seen, ["db", LOG, "ibdata1", "linked", "linked/t.ibd"]);
+        let to = outside.path().join("made/copy");
+        copy(dir.path(), &to, &[]).expect("copied");
+        assert_eq!(fs::read(to.join("linked/t.ibd")).expect("copied"), b"t");
+        assert!(to.join(LOG).is_file() && !to.join(LOST).exists());
+    }
+
+    #[test]
+    fn a_copy_has_the_modes_and_for_root_the_owners_of_the_original() {
+        let (dir, to) = (datadir(), tempfile::tempdir().expect("a directory"));
+        fs::create_dir(dir.path().join("db")).expect("made");
+        fs::write(dir.path().join("db/t.ibd"), "t").expect("written");
+        let names = ["", "db", "db/t.ibd", "ibdata1", LOG];
+        let modes = [0o750, 0o700, 0o660, 0o640, 0o600];
+        let may_give = chown(dir.path().join("db"), Some(1234), Some(4321)).is_ok();
+        for (name, mode) in names.into_iter().zip(modes) {
+            let path = dir.path().join(name);
+            if may_give {
+                chown(&path, Some(1234), Some(4321)).expect("given away");
+            }
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("a mode");
+        }
+        let to = to.path().join("copy");
+        copy(dir.path(), &to, &[]).expect("copied");
+        for name in names {
+            let [original, copied] = [dir.path(), &to].map(|dir| fs::metadata(dir.join(name)).expect("is there"));
+            assert_eq!(copied.mode(), original.mode(), "{name}");
+            assert!(!may_give || (copied.uid(), copied.gid()) == (1234, 4321), "{name}");
+        }
+    }
+}

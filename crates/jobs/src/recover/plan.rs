@@ -1,0 +1,40 @@
+//! What is to be done to a datadir: where its log ends, which tablespaces it changes, and what becomes of their files.
+
+use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use format::codec::Scratch;
+use format::{Lsn, PageId, SpaceId};
+
+use super::doublewrite::Copies;
+use super::space::PlannedSpace;
+use super::wanted::Wanted;
+
+/// What is to be done.
+#[derive(Debug)]
+pub(super) struct RecoverPlan {
+    pub wanted: Wanted,
+    pub spaces: BTreeMap<SpaceId, PlannedSpace>,
+    pub copies: Copies,
+    pub checkpoint: Lsn,
+    /// Files outside of the datadir that belong to it.
+    pub outside: Vec<PathBuf>,
+}
+
+impl RecoverPlan {
+    /// What the server is to be told of the files of tables.
+    pub fn named(&self) -> Vec<(SpaceId, Vec<u8>)> {
+        let tables = self.spaces.iter().filter(|(id, _)| self.wanted.names.contains_key(id));
+        let name = |path: &Path| {
+            let here: &[u8] = if path.is_absolute() { b"" } else { b"./" };
+            [here, path.as_os_str().as_bytes()].concat()
+        };
+        tables.map(|(id, space)| (*id, name(&space.path))).collect()
+    }
+
+    /// The copy that the server made of a page before it wrote it for the last time, if it has one.
+    pub fn copy_of(&self, id: PageId, space: &PlannedSpace, scratch: &mut Scratch) -> Option<&[u8]> {
+        self.copies.find(id, &space.format, &space.crypt.key, self.wanted.lsns_of_copies(), scratch)
+    }
+}

@@ -1,0 +1,248 @@
+//! From what the log says and what lies in the datadir to the plan: everything is decided here before anything is written, and whether all
+//! of it can be done.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use format::codec::Scratch;
+use format::keyring::KeyStore;
+use format::{Family, PageId, PageSize, Scheme, SpaceFormat, SpaceHeader, SpaceId};
+use redo::apply::{Outcome, Replay};
+use redo::mysql::undo_number;
+use redo::record::Grammar;
+
+use super::cipher_mode;
+use super::crypt::SpaceCrypt;
+use super::doublewrite::Copies;
+use super::error::{Result, damaged, refused};
+use super::head::Head;
+use super::log_end::refuse_newer;
+use super::plan::RecoverPlan;
+use super::rest::Rest;
+use super::space::PlannedSpace;
+use super::survey::Survey;
+use super::until;
+use super::wanted::Wanted;
+use crate::source::keys::SpaceKey;
+
+/// Pages of the server's size that a table's file has at least, however small its own pages are: the server refuses a shorter one.
+const TABLE_SIZE_MIN: u64 = 4;
+
+/// The plan for a datadir of which the log says what is `wanted`. Fails if it cannot be carried out.
+pub(super) fn plan(datadir: &Path, wanted: Wanted, keys: &KeyStore) -> Result<RecoverPlan> {
+    let mut plan = draft(datadir, wanted, keys)?;
+    until::check_pages(datadir, &plan)?;
+    // The others were in it to be looked at.
+    let changed = &plan.wanted.changed;
+    plan.spaces.retain(|space, _| changed.contains(space));
+    until::check_outside(datadir, &plan)?;
+    Ok(plan)
+}
+
+/// Reads the first page of every tablespace. In the draft are also those that only what is left out of the log changes.
+fn draft(datadir: &Path, mut wanted: Wanted, keys: &KeyStore) -> Result<RecoverPlan> {
+    if let Some((space, name)) = &wanted.strange {
+        return refused(format!("tablespace {space} is called `{name}`, which is not a name that a server gives"));
+    }
+    let survey = Survey::take(datadir, &wanted)?;
+    let checkpoint = wanted.checkpoint;
+    // Where the recovery ends before the log does, pages may be later: those are looked at one by one.
+    if wanted.rest.is_none() {
+        let (path, page_no, lsn) = &survey.newest;
+        let is_outside = path.is_absolute() && !path.starts_with(datadir);
+        refuse_newer((path, is_outside), *page_no, *lsn, wanted.end)?;
+    }
+    let Some(system) = Head::read(&datadir.join("ibdata1"))? else {
+        return damaged("the first page of ibdata1 is damaged");
+    };
+    let copies = match wanted.grammar {
+        Grammar::MariaDb => Copies::read(datadir, &survey.system, &system.format)?,
+        Grammar::MySql => Copies::of_files(datadir, &system.format)?,
+    };
+    wanted.forget_truncated(datadir);
+    if wanted.rest.is_some() && !copies.later_than(wanted.end).is_empty() {
+        wanted.changed.insert(SpaceId::SYSTEM);
+    }
+    let rest = wanted.rest.as_ref();
+    rest.map_or(Ok(()), |rest| until::check_files(rest, datadir, &wanted, &survey))?;
+    let find = Find { datadir, wanted: &wanted, survey: &survey, copies: &copies, keys };
+    let mut spaces = BTreeMap::new();
+    // Also those that change later only: are they as they should be?
+    let later = rest.map(Rest::spaces).unwrap_or_default();
+    for &space in wanted.changed.iter().chain(&later).filter(|space| !wanted.deleted.contains(space)) {
+        if find.is_gone(space) {
+            continue;
+        }
+        spaces.insert(space, find.space(space, system.format.logical())?);
+    }
+    cipher_mode::prove(datadir, spaces.values_mut(), survey.files.values().flatten(), wanted.cipher, keys)?;
+    Ok(RecoverPlan { wanted, spaces, copies, checkpoint, outside: survey.outside })
+}
+
+/// Where a tablespace is found, and what it is.
+struct Find<'p> {
+    datadir: &'p Path,
+    wanted: &'p Wanted,
+    survey: &'p Survey,
+    copies: &'p Copies,
+    keys: &'p KeyStore,
+}
+
+impl Find<'_> {
+    fn is_mysql(&self) -> bool {
+        self.wanted.grammar == Grammar::MySql
+    }
+
+    /// Whether an undo tablespace of MySQL is not there any more: it was truncated, and goes on under another number.
+    fn is_gone(&self, space: SpaceId) -> bool {
+        let Some(number) = undo_number(space).filter(|_| self.is_mysql()) else { return false };
+        // An undo tablespace that is nowhere, under no number, lies elsewhere (innodb_undo_directory), and its redo counts.
+        let goes_on = self.survey.files.keys().any(|other| undo_number(*other) == Some(number));
+        goes_on && !self.survey.files.contains_key(&space)
+    }
+
+    fn space(&self, space: SpaceId, logical: PageSize) -> Result<PlannedSpace> {
+        let names = self.wanted.names_of(space);
+        let found = self.survey.files.get(&space).map(Vec::as_slice).unwrap_or_default();
+        if let (true, [one, other, ..]) = (names.is_empty(), found) {
+            let (one, other) = (one.display(), other.display());
+            return refused(format!(
+                "tablespace {space} is both {one} and {other}: take away the one that is not in use"
+            ));
+        }
+        let torn =
+            if self.is_mysql() && found.is_empty() { self.survey.by_second_page(self.datadir, space)? } else { None };
+        let Some(path) = names.last().or(found.first()).or(torn) else {
+            if let Some(name) = self.wanted.said.get(&space) {
+                return refused(format!("tablespace {space} is missing: the log changes it, and calls it {name}"));
+            }
+            return refused(format!(
+                "tablespace {space} is missing: the log changes it, and no file of the datadir has its number (undo tablespaces that \
+                 innodb_undo_directory puts elsewhere can be linked into the datadir)"
+            ));
+        };
+        let by_number = found.iter().find(|file| *file == path).or(found.iter().find(|file| names.contains(file)));
+        if by_number.is_none() && !found.is_empty() {
+            let list: Vec<String> = found.iter().map(|path| path.display().to_string()).collect();
+            let (name, list) = (path.display(), list.join(", "));
+            return refused(format!("tablespace {space} should be {name}, but lies in {list}"));
+        }
+        let here = by_number.or(names.iter().rev().find(|name| self.is_unwritten(space, name)));
+        let head = match by_number {
+            Some(file) => Head::read(&self.datadir.join(file))?,
+            None => self.head_elsewhere(space, here.unwrap_or(path), logical)?,
+        };
+        let renamed_from = here.filter(|file| *file != path).cloned();
+        if renamed_from.is_some() && self.is_taken(path)? {
+            return refused(format!("tablespace {space} should be {}, which is another's file", path.display()));
+        }
+        let is_new = here.is_none() && head.is_none();
+        let size_now = head.as_ref().and_then(|head| SpaceHeader::parse(&head.page0).ok()).map_or(0, |now| now.size);
+        let page0_now = head.as_ref().map(|head| head.page0.clone());
+        let (format, header, page0) = self.after_redo(space, path, head, logical)?;
+        if self.is_mysql() && format.scheme() == Scheme::Zip {
+            return refused(format!(
+                "{} is ROW_FORMAT=COMPRESSED: redo of MySQL is not applied to such tables yet. Start the server, which recovers it",
+                path.display()
+            ));
+        }
+        let (crypt, format) = SpaceCrypt::find(path, page0_now.as_deref(), &page0, format, self.keys)?;
+        let mut len = u64::from(header.size) * format.physical().bytes() as u64;
+        if !names.is_empty() {
+            len = len.max(TABLE_SIZE_MIN * logical.bytes() as u64);
+        }
+        len = len.max(self.wanted.extended.get(&space).copied().unwrap_or(0));
+        let mut more = Vec::new();
+        if space == SpaceId::SYSTEM {
+            self.survey.system.check(&format, size_now, header.size)?;
+            more = self.survey.system.more();
+        }
+        let is_trimmed = self.wanted.voids.is_trimmed(space);
+        Ok(PlannedSpace { path: path.clone(), renamed_from, more, is_new, format, crypt, len, is_trimmed })
+    }
+
+    /// Whether the file of this name is that of the tablespace though its first page does not say so: it was not written yet.
+    fn is_unwritten(&self, space: SpaceId, name: &Path) -> bool {
+        let path = self.datadir.join(name);
+        self.wanted.owners.get(name) == Some(&space) && path.is_file() && matches!(Head::read(&path), Ok(None))
+    }
+
+    /// Whether a file of this name holds a tablespace that stays there.
+    fn is_taken(&self, path: &Path) -> Result<bool> {
+        let path_now = self.datadir.join(path);
+        if !path_now.exists() {
+            return Ok(false);
+        }
+        let Some(head) = Head::read(&path_now)? else { return Ok(true) };
+        Ok(self.wanted.names_of(head.format.space()).last().is_none_or(|last| last == path))
+    }
+
+    /// The head of a file whose first page is torn, from its doublewrite copy; `None` if the log initializes that page.
+    fn head_elsewhere(&self, space: SpaceId, path: &Path, logical: PageSize) -> Result<Option<Head>> {
+        let file = self.datadir.join(path);
+        let id = PageId::new(space.0, 0);
+        let other = if file.exists() { Head::read(&file)? } else { None };
+        if let Some(other) = other {
+            let other = other.format.space();
+            return refused(format!("{} should be tablespace {space}, but is {other}", path.display()));
+        }
+        if self.wanted.heads.redo(id).is_void {
+            return Ok(None);
+        }
+        if !file.exists() {
+            return refused(format!("{} is missing: the log changes it as tablespace {space}", path.display()));
+        }
+        let mut scratch = Scratch::new();
+        for physical in PageSize::ALL.into_iter().filter(|size| *size <= logical) {
+            let schemes = [Scheme::FullCrc32, Scheme::Classic, Scheme::Zip];
+            let family = if self.is_mysql() { Family::MySql } else { Family::MariaDb };
+            for format in
+                schemes.iter().filter_map(|scheme| SpaceFormat::new(family, *scheme, logical, physical, space))
+            {
+                // First pages are never encrypted.
+                let (key, lsns) = (SpaceKey::None, self.wanted.lsns_of_copies());
+                let copy = self.copies.find(id, &format, &key, lsns, &mut scratch);
+                if let Some(head) = copy.and_then(Head::parse) {
+                    return Ok(Some(head));
+                }
+            }
+        }
+        damaged(format!("the first page of {} is damaged, and there is no copy of it", path.display()))
+    }
+
+    /// What the first page will say.
+    fn after_redo(
+        &self,
+        space: SpaceId,
+        path: &Path,
+        head: Option<Head>,
+        logical: PageSize,
+    ) -> Result<(SpaceFormat, SpaceHeader, Vec<u8>)> {
+        let id = PageId::new(space.0, 0);
+        let redo = self.wanted.heads.redo(id);
+        // The pages of a compressed table are smaller; its first one does not reach further than they do.
+        let unknown = SpaceFormat::new(Family::MariaDb, Scheme::FullCrc32, logical, logical, space);
+        let is_void = redo.is_void;
+        let (format, mut page0) = match (head, unknown) {
+            (Some(head), _) if !is_void => (head.format, head.page0),
+            (_, Some(unknown)) => (unknown, vec![0; logical.bytes()]),
+            (_, None) => return refused(format!("{}: pages of {logical:?} are not known", path.display())),
+        };
+        let applied = Replay::onto(&mut page0, id, &format).and_then(|mut replay| {
+            redo.into_iter().try_for_each(|mtr| replay.apply(&mtr))?;
+            Ok(replay.finish())
+        });
+        let (name, page0) = (path.display(), page0);
+        match applied {
+            Err(error) => damaged(format!("{name}: the first page: {error}")),
+            Ok(Outcome::Freed) => damaged(format!("{name}: the log frees the first page")),
+            Ok(_) => match (SpaceFormat::from_page0(&page0), SpaceHeader::parse(&page0)) {
+                (Ok(format), Ok(header)) if format.space() == space => {
+                    let format = if self.is_mysql() { format.with_family(Family::MySql) } else { format };
+                    Ok((format, header, page0))
+                }
+                _ => damaged(format!("{name}: with its redo, the first page is not that of tablespace {space}")),
+            },
+        }
+    }
+}

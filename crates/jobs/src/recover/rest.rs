@@ -1,0 +1,137 @@
+//! What a log says behind the end of a recovery that ends before the log does.
+
+use std::collections::{BTreeSet, HashMap};
+use std::ffi::OsStr;
+use std::mem::size_of;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use format::{Lsn, PageId, SpaceId};
+use redo::record::{Effect, FileRecord, Mtr, Subject};
+
+use super::error::{Result, refused};
+use super::log::{Scanned, file_record};
+use super::outside::Outside;
+
+/// Bytes that a page takes: what the map holds and, until that grows again, about as much that is empty.
+const PLACE_SIZE: usize = 2 * (size_of::<(PageId, FirstChange)>() + 1);
+/// What the log says behind the end of the recovery.
+#[derive(Debug)]
+pub(super) struct Rest {
+    /// Where the recovery is to end at the latest.
+    pub until: Lsn,
+    pub mtrs: u64,
+    pub pages: HashMap<PageId, FirstChange>,
+    pub files: HashMap<SpaceId, Vec<FileOperation>>,
+    /// Tablespaces that were cut down, and when.
+    pub trimmed: Vec<(SpaceId, Lsn)>,
+    /// Where the record of the log's checkpoint ends, if it is here.
+    checkpoint_end: Option<Lsn>,
+}
+
+/// What befalls a page first.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FirstChange {
+    /// By a mini-transaction that begins here.
+    pub lsn: Lsn,
+    /// The log initializes it: its old content does not matter.
+    pub is_init: bool,
+}
+
+/// Something that happens to a file, by a mini-transaction that begins at `lsn`.
+#[derive(Debug)]
+pub(super) struct FileOperation {
+    pub lsn: Lsn,
+    pub kind: OperationKind,
+    /// Its names before and after, as far as they are told.
+    pub names: Vec<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum OperationKind {
+    Made,
+    Renamed,
+    Deleted,
+}
+
+impl Rest {
+    pub fn new(until: Lsn) -> Self {
+        let (pages, files) = (HashMap::new(), HashMap::new());
+        Self { until, mtrs: 0, pages, files, trimmed: Vec::new(), checkpoint_end: None }
+    }
+
+    /// Takes in a mini-transaction that ends behind the end. `checkpoint` is that of the log.
+    pub fn add(&mut self, scanned: &Scanned<'_>, checkpoint: Lsn, outside: Outside) {
+        self.mtrs += 1;
+        let mtr = &scanned.mtr;
+        for (subject, bytes) in scanned.records() {
+            match subject {
+                Subject::File => {
+                    let record = file_record(mtr.grammar, bytes);
+                    record.into_iter().for_each(|record| self.add_file(&record, mtr, checkpoint, outside));
+                }
+                Subject::Page(id, Effect::Trims) => self.trimmed.push((id.space, mtr.start)),
+                Subject::Page(id, effect) => {
+                    let is_init = effect == Effect::Inits;
+                    self.pages.entry(id).or_insert(FirstChange { lsn: mtr.start, is_init });
+                }
+            }
+        }
+    }
+
+    fn add_file(&mut self, record: &FileRecord<'_>, mtr: &Mtr<'_>, checkpoint: Lsn, outside: Outside) {
+        let path = |name: &[u8]| outside.path_of(Path::new(OsStr::from_bytes(name)));
+        let (space, kind, names) = match *record {
+            FileRecord::Create { space, name } => (space, OperationKind::Made, [path(name), None]),
+            FileRecord::Rename { space, from, to } => (space, OperationKind::Renamed, [path(from), path(to)]),
+            FileRecord::Delete { space, name } => (space, OperationKind::Deleted, [path(name), None]),
+            FileRecord::Checkpoint(lsn) if lsn == checkpoint => {
+                self.checkpoint_end = Some(mtr.end);
+                return;
+            }
+            _ => return,
+        };
+        let names = names.into_iter().flatten().collect();
+        self.files.entry(space).or_default().push(FileOperation { lsn: mtr.start, kind, names });
+    }
+
+    /// Bytes that are in use.
+    pub fn memory(&self) -> usize {
+        self.pages.capacity() * PLACE_SIZE
+    }
+
+    /// Whether this is nothing but the record of the log's checkpoint, where the recovery may end.
+    pub fn only_closes(&self, checkpoint: Lsn) -> bool {
+        let is_nothing = self.pages.is_empty() && self.files.is_empty() && self.trimmed.is_empty();
+        is_nothing && self.checkpoint_end.is_some() && checkpoint <= self.until
+    }
+
+    /// Why the recovery cannot end before the record of the log's checkpoint.
+    pub fn refuse_before_checkpoint<T>(&self) -> Result<T> {
+        let end = self.checkpoint_end.unwrap_or_default();
+        refused(format!(
+            "LSN {} lies before the log's newest checkpoint, which ends at LSN {end}: what was before that is in the files already",
+            self.until
+        ))
+    }
+
+    /// Tablespaces whose pages are to be looked at.
+    pub fn spaces(&self) -> BTreeSet<SpaceId> {
+        self.pages.keys().map(|id| id.space).filter(|space| !self.is_made(*space)).collect()
+    }
+
+    fn is_made(&self, space: SpaceId) -> bool {
+        self.files
+            .get(&space)
+            .and_then(|operations| operations.first())
+            .is_some_and(|first| first.kind == OperationKind::Made)
+    }
+
+    /// Why the recovery cannot end before `what` was done.
+    pub fn refuse<T>(&self, what: &str, lsn: Lsn) -> Result<T> {
+        refused(format!(
+            "{what} at LSN {lsn}, which is later than LSN {}, and cannot be taken back: recover all of the log",
+            self.until
+        ))
+    }
+}

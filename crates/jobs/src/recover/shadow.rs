@@ -1,0 +1,53 @@
+//! The shadow file: what pages held while they are written in place, so that an interrupted run can be finished.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use flow::rewrite::{Replayed, Target, replay};
+use flow::{FileHandle, FileId};
+
+use super::durable::sync_directory_of;
+use super::error::{Result, failed};
+use super::files::resolve;
+use super::outside::Outside;
+use super::tuning::engine;
+
+/// Holds pages while they are written in place.
+pub const SHADOW_NAME: &str = "innokit-recover.shadow";
+
+/// Opens the shadow of a datadir, or makes it.
+pub(super) fn open(datadir: &Path, make: bool) -> Result<Target> {
+    let path = datadir.join(SHADOW_NAME);
+    // It holds rows, which are nobody else's to read.
+    let file = File::options().read(true).write(true).create(make).truncate(false).mode(0o600).open(&path);
+    let file = file.map_err(failed(&path, "opening the shadow file"))?;
+    sync_directory_of(&path)?;
+    let name = SHADOW_NAME.as_bytes().to_vec();
+    Ok(Target { file: FileId(u32::MAX), handle: FileHandle::of_file(file, false), name })
+}
+
+/// Makes whole what an interrupted run was writing; pieces of pages. A shadow of another checkpoint is of no use: the server went on
+/// since.
+pub(super) fn finish_interrupted(datadir: &Path, tag: u64) -> Result<u64> {
+    if !datadir.join(SHADOW_NAME).exists() {
+        return Ok(0);
+    }
+    let mut number = 0;
+    let replayed = replay(engine(), &open(datadir, false)?, tag, |name| {
+        number += 1;
+        resolve(datadir, Outside::of(datadir), name, number)
+    })?;
+    remove(datadir)?;
+    Ok(if let Replayed::Pieces(pieces) = replayed { pieces } else { 0 })
+}
+
+/// Once everything that it saved is durable where it belongs.
+pub(super) fn remove(datadir: &Path) -> Result<()> {
+    let path = datadir.join(SHADOW_NAME);
+    match fs::remove_file(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(&path, "removing the shadow file")(error)),
+        _ => sync_directory_of(&path),
+    }
+}

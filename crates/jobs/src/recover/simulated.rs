@@ -1,0 +1,75 @@
+//! Recovery of a datadir whose tablespaces lie on another device than the datadir does: for tests that let that device lose power.
+
+use std::fs;
+use std::path::Path;
+
+use flow::queue::OpenQueue;
+use flow::rewrite::{RewriteOptions, Target, replay};
+use flow::{FileHandle, FileId};
+
+use super::apply::Work;
+use super::budget::Budget;
+use super::error::{Result, failed};
+use super::files::Files;
+use super::log::RedoLog;
+use super::plan::RecoverPlan;
+use super::planning;
+use super::shadow::SHADOW_NAME;
+use super::tuning::MEMORY_MIN;
+use super::wanted::Wanted;
+use crate::source::keys::KeyFiles;
+
+/// What is to be done to a datadir, on a device that keeps its files itself.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Simulated {
+    log: RedoLog,
+    plan: RecoverPlan,
+    files: Files,
+    /// As they were, but of the size that they must have. The device must have them as its first, in this order, then an empty one.
+    pub contents: Vec<Vec<u8>>,
+}
+
+impl Simulated {
+    /// Plans the recovery of a datadir, which is only read.
+    ///
+    /// # Errors
+    /// As [`recover`](super::recover).
+    pub fn plan(datadir: &Path, keys: &KeyFiles) -> Result<Self> {
+        let keys = keys.read()?;
+        let log = RedoLog::open(datadir, false, &keys)?;
+        let plan = planning::plan(datadir, Wanted::read(&log, Budget::of(MEMORY_MIN).plan, 0, None)?, &keys)?;
+        let mut contents = Vec::new();
+        for space in plan.spaces.values() {
+            let parts = space.parts_now();
+            let count = parts.len();
+            for (part, is_last) in parts.into_iter().zip((1..).map(|number| number == count)) {
+                let path = datadir.join(part.path);
+                let mut bytes =
+                    if path.exists() { fs::read(&path).map_err(failed(&path, "reading"))? } else { Vec::new() };
+                if is_last && space.needs_resizing(part.start + bytes.len() as u64) {
+                    bytes.resize(usize::try_from(space.len - part.start).unwrap_or(0), 0);
+                }
+                contents.push(bytes);
+            }
+        }
+        let files = Files::of_engine(&plan);
+        Ok(Self { log, plan, files, contents })
+    }
+
+    /// Recovers the pages: first what an interrupted run left, then all rounds, each of `round` bytes of the log.
+    ///
+    /// # Errors
+    /// As [`recover`](super::recover).
+    pub fn recover_pages(&self, device: &dyn OpenQueue, options: RewriteOptions, round: u64) -> Result<()> {
+        let options = RewriteOptions { tag: self.plan.wanted.tag(), ..options };
+        let number = u32::try_from(self.contents.len()).unwrap_or(u32::MAX);
+        let name = SHADOW_NAME.as_bytes().to_vec();
+        let shadow = Target { file: FileId(number), handle: FileHandle::of_engine(), name };
+        replay(device, &shadow, options.tag, |name| self.files.targets().find(|target| target.name == name))?;
+        let mut work = Work::new(&self.plan, &self.files, device, Some(shadow), options)?;
+        work.restore()?;
+        work.run(&self.log, Budget::of(MEMORY_MIN).redo(&self.plan), Some(round))?;
+        work.finish().map(drop)
+    }
+}

@@ -1,0 +1,72 @@
+//! Pages that lie near each other are read, and written, in one request.
+
+use std::ops::Range;
+
+use flow::rewrite::Stretch;
+use format::{PageId, SpaceFormat};
+
+use super::files::{Files, PagePlace};
+use super::plan::RecoverPlan;
+
+/// What lies between two pages is read along if it is no more than this: it costs less than a request.
+const GAP_MAX: u64 = 64 << 10;
+
+/// A stretch of a tablespace, with the pages in it that are to be changed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Planned {
+    pub stretch: Stretch,
+    /// Of its first byte, in the tablespace.
+    start: u64,
+    /// Its first page and the one behind its last, by their place among all.
+    first: usize,
+    end: usize,
+}
+
+impl Planned {
+    /// Its pages, of all.
+    pub fn pages<'p>(&self, pages: &'p [PageId]) -> &'p [PageId] {
+        pages.get(self.first..self.end).unwrap_or_default()
+    }
+
+    /// Where a page lies in it, bytes.
+    pub fn place_of(&self, id: PageId, format: &SpaceFormat) -> (u32, Range<usize>) {
+        let start = format.physical().offset_of(id.page_no.0).saturating_sub(self.start);
+        let from = usize::try_from(start).unwrap_or(usize::MAX);
+        (u32::try_from(start).unwrap_or(u32::MAX), from..from.saturating_add(format.physical().bytes()))
+    }
+}
+
+/// The stretches, of `len_max` bytes at most, of pages that are in order. Those that are void are not read for their own sake.
+pub(super) fn stretches(
+    pages: &[PageId],
+    plan: &RecoverPlan,
+    files: &Files,
+    len_max: u32,
+    is_void: impl Fn(PageId) -> bool,
+) -> Vec<Planned> {
+    let mut all: Vec<Planned> = Vec::new();
+    for (number, &id) in pages.iter().enumerate() {
+        let Some(space) = plan.spaces.get(&id.space) else { continue };
+        let Some(PagePlace { file, offset, is_there }) = files.place_of(id, &space.format) else { continue };
+        let size = space.format.physical().bytes() as u64;
+        let (is_read, tag) = (is_there && !is_void(id), all.len());
+        match all.last_mut() {
+            Some(Planned { stretch, end, .. })
+                if stretch.file == file
+                    && offset - (stretch.offset + u64::from(stretch.len)) <= GAP_MAX
+                    && offset + size - stretch.offset <= u64::from(len_max) =>
+            {
+                stretch.len = u32::try_from(offset + size - stretch.offset).unwrap_or(len_max);
+                stretch.is_read |= is_read;
+                *end = number + 1;
+            }
+            _ => {
+                let len = u32::try_from(size).unwrap_or(len_max);
+                let stretch = Stretch { file, offset, len, is_read, tag };
+                let start = space.format.physical().offset_of(id.page_no.0);
+                all.push(Planned { stretch, start, first: number, end: number + 1 });
+            }
+        }
+    }
+    all
+}

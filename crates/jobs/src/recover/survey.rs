@@ -1,0 +1,118 @@
+//! The tablespaces of a datadir, as their first pages tell.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use format::bytes::be;
+use format::page::fil::{FIL_PAGE_OFFSET, FIL_PAGE_SPACE_ID};
+use format::{Lsn, PageNo, PageSize, SpaceId};
+
+use super::error::{Result, failed};
+use super::head::Head;
+use super::outside::refuse_open;
+use super::place::walk;
+use super::system::SystemFiles;
+use super::wanted::Wanted;
+use crate::source::datadir::link_target;
+use crate::source::name::NameHint;
+use crate::source::read_up_to;
+
+/// What lies in a datadir.
+#[derive(Debug)]
+pub(super) struct Survey {
+    /// Files whose first page is sound, by tablespace; relative to the datadir, or absolute if they lie outside.
+    pub files: HashMap<SpaceId, Vec<PathBuf>>,
+    /// Files outside of the datadir that belong to it, sound or not.
+    pub outside: Vec<PathBuf>,
+    pub system: SystemFiles,
+    /// The newest page of all that were looked at, and its file.
+    pub newest: (PathBuf, PageNo, Lsn),
+    /// Files that should be tablespaces by their names, and whose first page is not sound; relative to the datadir.
+    unsound: Vec<PathBuf>,
+    /// Link files, relative to the datadir.
+    links: Vec<PathBuf>,
+}
+
+/// The log names the files of tables. Those of the others it does not name: they lie at the top, and further down are copies.
+fn is_of_server(hint: NameHint, name: &Path) -> bool {
+    match hint {
+        NameHint::Table => true,
+        // The first page of the others is not the tablespace's first.
+        NameHint::System(1) | NameHint::Dictionary | NameHint::Undo => name.components().count() == 1,
+        _ => false,
+    }
+}
+
+impl Survey {
+    /// Looks at every file that should be a tablespace by its name, and at those outside that the log or a link file names.
+    pub fn take(datadir: &Path, wanted: &Wanted) -> Result<Self> {
+        let system = SystemFiles::find(datadir)?;
+        let (files, newest) = (HashMap::new(), (PathBuf::new(), PageNo(0), Lsn(0)));
+        let mut survey = Self { files, outside: Vec::new(), system, newest, unsound: Vec::new(), links: Vec::new() };
+        walk(datadir, &mut |name, metadata| {
+            if metadata.is_file() { survey.look_at(datadir, name) } else { Ok(()) }
+        })?;
+        let links = std::mem::take(&mut survey.links).into_iter();
+        let linked = links.filter_map(|link| link_target(&datadir.join(link)).ok());
+        let named = wanted.names_outside().cloned();
+        let mut seen = HashSet::new();
+        for path in named.chain(linked.filter(|path| path.is_absolute())) {
+            // A link that leads nowhere was left by a table that is no more.
+            let Ok(file) = fs::metadata(&path) else { continue };
+            if !file.is_file() || !seen.insert((file.dev(), file.ino())) {
+                continue;
+            }
+            if let Some(head) = Head::read(&path)? {
+                survey.note(&path, &head);
+                survey.files.entry(head.format.space()).or_default().push(path.clone());
+            }
+            survey.outside.push(path);
+        }
+        survey.outside.sort();
+        refuse_open(&survey.outside)?;
+        Ok(survey)
+    }
+
+    fn look_at(&mut self, datadir: &Path, name: &Path) -> Result<()> {
+        let hint = NameHint::of(name);
+        if hint == NameHint::Link {
+            self.links.push(name.to_path_buf());
+        } else if is_of_server(hint, name) {
+            match Head::read(&datadir.join(name))? {
+                Some(head) => {
+                    self.note(name, &head);
+                    self.files.entry(head.format.space()).or_default().push(name.to_path_buf());
+                }
+                None => self.unsound.push(name.to_path_buf()),
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, path: &Path, head: &Head) {
+        let (page_no, lsn) = head.newest;
+        if lsn > self.newest.2 {
+            self.newest = (path.to_path_buf(), page_no, lsn);
+        }
+    }
+
+    /// The file of a tablespace whose first page is not sound, by what its second one says.
+    pub fn by_second_page(&self, datadir: &Path, space: SpaceId) -> Result<Option<&PathBuf>> {
+        for name in &self.unsound {
+            let path = datadir.join(name);
+            let bytes = File::open(&path).and_then(|file| read_up_to(&file, 0, 2 * PageSize::MAX.bytes()));
+            let bytes = bytes.map_err(failed(&path, "reading the first pages"))?;
+            let says_so = |size: &PageSize| {
+                let page = bytes.get(size.bytes()..).unwrap_or_default();
+                let number = be::u32_at(page, FIL_PAGE_OFFSET);
+                number == Some(1) && be::u32_at(page, FIL_PAGE_SPACE_ID) == Some(space.0)
+            };
+            if PageSize::ALL.iter().any(says_so) {
+                return Ok(Some(name));
+            }
+        }
+        Ok(None)
+    }
+}

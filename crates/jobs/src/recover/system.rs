@@ -1,0 +1,107 @@
+//! The files of the system tablespace: `ibdata1`, and behind it `ibdata2` and so on, whose pages are numbered through.
+//!
+//! How many there are and what they are called is the server's setting (`innodb_data_file_path`), which no file holds. The usual names
+//! are taken for it, and held against the size that the first page states: files of other names would be missing from that sum.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use format::SpaceFormat;
+
+use super::error::{Result, failed, refused};
+use super::space::SpacePart;
+use crate::source::read_up_to;
+
+/// The files, in the order of their pages.
+#[derive(Debug)]
+pub(super) struct SystemFiles {
+    parts: Vec<SpacePart>,
+    /// Bytes of all of them.
+    len: u64,
+}
+
+impl SystemFiles {
+    /// Those of a datadir, as long as they are now.
+    pub fn find(datadir: &Path) -> Result<Self> {
+        let name = |number: usize| PathBuf::from(format!("ibdata{number}"));
+        let mut files = Self { parts: Vec::new(), len: 0 };
+        for number in 1.. {
+            let path = datadir.join(name(number));
+            if !path.exists() {
+                break;
+            }
+            let len = std::fs::metadata(&path).map_err(failed(&path, "looking at the file"))?.len();
+            files.parts.push(SpacePart { path: name(number), start: files.len });
+            files.len += len;
+        }
+        let next = files.parts.len() + 2;
+        if datadir.join(name(next)).exists() {
+            return refused(format!("ibdata{next} is there, but ibdata{} is missing", next - 1));
+        }
+        Ok(files)
+    }
+
+    /// The files behind the first.
+    pub fn more(&self) -> Vec<SpacePart> {
+        self.parts.iter().skip(1).cloned().collect()
+    }
+
+    /// Fails if the files cannot be all, or not only, those of a tablespace whose first page says that it has `now` pages, and with its
+    /// redo `then`.
+    pub fn check(&self, format: &SpaceFormat, now: u32, then: u32) -> Result<()> {
+        let page = format.physical().bytes() as u64;
+        let here = self.len / page;
+        // Where the log makes it smaller, that was done to the file perhaps, and not to its first page.
+        if u64::from(now.min(then)) > here {
+            return refused(format!(
+                "the system tablespace has {now} pages, but ibdata1 and those numbered behind it hold {here}: files of other names \
+                 (innodb_data_file_path) are not known without the server's settings"
+            ));
+        }
+        let Some(last) = self.parts.last().filter(|last| last.start > 0) else { return Ok(()) };
+        if self.parts.iter().any(|part| part.start % page != 0) {
+            return refused("a file of the system tablespace before its last does not end with a whole page");
+        }
+        if u64::from(now.max(then)) * page <= last.start {
+            let name = last.path.display();
+            return refused(format!("{name} is no part of the system tablespace, which ends before it: take it away"));
+        }
+        Ok(())
+    }
+
+    /// Bytes of the tablespace; fewer where it ends.
+    pub fn read(&self, datadir: &Path, mut offset: u64, len: usize) -> Result<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(len);
+        let ends = self.parts.iter().skip(1).map(|part| part.start).chain([self.len]);
+        for (part, end) in self.parts.iter().zip(ends) {
+            let wanted = (len - bytes.len()).min(usize::try_from(end.saturating_sub(offset)).unwrap_or(usize::MAX));
+            if offset < part.start || wanted == 0 {
+                continue;
+            }
+            let path = datadir.join(&part.path);
+            let file = File::open(&path).and_then(|file| read_up_to(&file, offset - part.start, wanted));
+            bytes.extend(file.map_err(failed(&path, "reading the system tablespace"))?);
+            offset += wanted as u64;
+        }
+        Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_across_two_files_is_read_from_both() {
+        let dir = tempfile::tempdir().expect("a directory");
+        for (name, byte) in [("ibdata1", 1), ("ibdata2", 2), ("ibdata3", 3)] {
+            std::fs::write(dir.path().join(name), vec![byte; 100]).expect("written");
+        }
+        let files = SystemFiles::find(dir.path()).expect("files");
+        let bytes = files.read(dir.path(), 90, 120).expect("read");
+        assert_eq!(bytes, [vec![1; 10], vec![2; 100], vec![3; 10]].concat());
+        assert_eq!(files.read(dir.path(), 290, 50).expect("read"), vec![3; 10]);
+        std::fs::remove_file(dir.path().join("ibdata2")).expect("removed");
+        assert!(SystemFiles::find(dir.path()).is_err());
+    }
+}

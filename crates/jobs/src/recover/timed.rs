@@ -1,0 +1,76 @@
+//! Recovery on a device that is only imagined: how long it would have taken there. Nothing is written.
+
+use std::fs::File;
+use std::path::Path;
+use std::time::Duration;
+
+use flow::queue::sim::{SimCounts, SimOptions, SimTime};
+use flow::rewrite::{RewriteOptions, Target};
+use flow::{FileHandle, FileId};
+use format::keyring::KeyStore;
+
+use super::apply::Work;
+use super::budget::Budget;
+use super::error::{Result, failed, refused};
+use super::files::Files;
+use super::log::RedoLog;
+use super::planning;
+use super::shadow::SHADOW_NAME;
+use super::space::PlannedSpace;
+use super::tuning::Tuning;
+use super::wanted::Wanted;
+
+/// What the device was asked for, and how long it took. What the processor does takes no time.
+#[derive(Debug, Clone, Copy)]
+pub struct Clocked {
+    /// To read the log.
+    pub log: Duration,
+    /// To read and write pages, and to write the shadow.
+    pub pages: Duration,
+    /// Requests to the log.
+    pub log_counts: SimCounts,
+    /// Requests to pages and to the shadow.
+    pub page_counts: SimCounts,
+}
+
+/// Recovers a datadir, which is only read, with log and tablespaces on the device of `sim`. First pages and the doublewrite area are read
+/// without it.
+///
+/// # Errors
+/// As [`recover`](super::recover).
+pub fn on_clock(datadir: &Path, memory: usize, tuning: &Tuning, sim: &SimOptions) -> Result<Clocked> {
+    let (budget, keys) = (Budget::of(memory), KeyStore::new());
+    let path = datadir.join("ib_logfile0");
+    let file = File::open(&path).and_then(|file| Ok((file.metadata()?.len(), file)));
+    let (len, file) = file.map_err(failed(&path, "opening the redo log"))?;
+    let log_clock = SimTime::new(sim, [(file, len)]);
+    let log = RedoLog::open(datadir, false, &keys)?.tuned(tuning).on_clock(&log_clock);
+    let plan = planning::plan(datadir, Wanted::read(&log, budget.plan, budget.plan_and_redo, None)?, &keys)?;
+    if plan.wanted.is_clean {
+        return refused(format!("{}: there is nothing to recover", datadir.display()));
+    }
+    let mut opened = Vec::new();
+    for part in plan.spaces.values().flat_map(PlannedSpace::parts_now) {
+        let path = datadir.join(&part.path);
+        // A page that the log initializes is nowhere yet.
+        let path = if path.exists() { path } else { "/dev/null".into() };
+        let file = File::open(&path).and_then(|file| Ok((file.metadata()?.len(), file)));
+        let (len, file) = file.map_err(failed(&path, "opening the tablespace"))?;
+        opened.push((file, len));
+    }
+    let shadow = FileId(u32::try_from(opened.len()).unwrap_or(u32::MAX));
+    let page_clock = SimTime::new(sim, opened);
+    let files = Files::of_engine(&plan);
+    let shadow = Target { file: shadow, handle: FileHandle::of_engine(), name: SHADOW_NAME.into() };
+    let options = RewriteOptions { workers: 0, ..budget.rewrite(&plan, tuning) };
+    let mut work = Work::new(&plan, &files, &page_clock, Some(shadow), options)?;
+    work.restore()?;
+    work.run(&log, budget.redo(&plan), None)?;
+    work.finish()?;
+    Ok(Clocked {
+        log: log_clock.elapsed(),
+        pages: page_clock.elapsed(),
+        log_counts: log_clock.counts(),
+        page_counts: page_clock.counts(),
+    })
+}

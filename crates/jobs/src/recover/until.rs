@@ -1,0 +1,107 @@
+//! Recovery that ends before the log does.
+//!
+//! Redo leads forward only: a page that was written to its file later than the end, a file that was made, renamed, removed or cut down
+//! later, cannot be taken back. So the rest of the log is read as well, and held against the files: they must be as if the server had
+//! died at the end. Pages that the log initializes before the end may be newer, since their content is not read.
+
+use std::path::{Path, PathBuf};
+
+use flow::rewrite::RewriteOptions;
+use format::codec::Scratch;
+use format::{Lsn, PageId, Verdict};
+
+use super::apply::Work;
+use super::error::{Result, refused};
+use super::files::Files;
+use super::head::Head;
+use super::log_end::refuse_newer;
+use super::plan::RecoverPlan;
+use super::rest::{OperationKind, Rest};
+use super::space::PlannedSpace;
+use super::survey::Survey;
+use super::tuning::engine;
+use super::wanted::Wanted;
+
+/// Bytes of pages that are looked at at a time.
+const LOOK_MEMORY: usize = 8 << 20;
+
+/// Fails if something was done to a file already that the rest of the log tells of.
+pub(super) fn check_files(rest: &Rest, datadir: &Path, wanted: &Wanted, survey: &Survey) -> Result<()> {
+    if let Some((space, lsn)) = rest.trimmed.first() {
+        return rest.refuse(&format!("tablespace {space} was cut down"), *lsn);
+    }
+    let firsts = rest.files.iter().filter_map(|(space, operations)| Some((operations.first()?, space, operations)));
+    let mut firsts: Vec<_> = firsts.collect();
+    firsts.sort_by_key(|(first, ..)| first.lsn);
+    for (first, space, operations) in firsts {
+        let found = survey.files.get(space).map(Vec::as_slice).unwrap_or_default();
+        let name = first.names.first().map(|name| name.display().to_string()).unwrap_or_default();
+        // Its first page may not have been written yet.
+        let unwritten = |name: &&PathBuf| matches!(Head::read(&datadir.join(name)), Ok(None));
+        if first.kind == OperationKind::Made {
+            let names = operations.iter().flat_map(|operation| &operation.names);
+            if !found.is_empty() || names.into_iter().any(|name| unwritten(&name)) {
+                return rest.refuse(&format!("{name} was made"), first.lsn);
+            }
+            continue;
+        }
+        let before: Vec<&PathBuf> = wanted.names_of(*space).iter().chain(first.names.first()).collect();
+        let is_there = |name: &&PathBuf| found.contains(name) || (found.is_empty() && unwritten(name));
+        if !before.iter().any(is_there) {
+            let what = if first.kind == OperationKind::Renamed { "renamed" } else { "deleted" };
+            return rest.refuse(&format!("{name} was {what}"), first.lsn);
+        }
+    }
+    Ok(())
+}
+
+/// Fails if a page that the rest of the log changes is later than the end.
+pub(super) fn check_pages(datadir: &Path, plan: &RecoverPlan) -> Result<()> {
+    let Some(rest) = &plan.wanted.rest else { return Ok(()) };
+    let is_wanted = |id: &PageId| plan.spaces.contains_key(&id.space) && !plan.wanted.fresh.contains(id);
+    let ids = rest.pages.keys().copied().filter(is_wanted).collect();
+    let end = plan.wanted.end;
+    look_at(datadir, plan, ids, |id, space, verdict, lsn| {
+        let (name, page) = (space.path.display(), id.page_no);
+        let first = rest.pages.get(&id);
+        match verdict {
+            Verdict::Corrupt(_) if plan.copy_of(id, space, &mut Scratch::new()).is_none() => refused(format!(
+                "{name}: page {page} is damaged or half written, and has no copy from before LSN {}",
+                rest.until
+            )),
+            Verdict::Corrupt(_) => Ok(()),
+            // Pages that are freed may be emptied at once.
+            Verdict::Empty if first.is_some_and(|first| first.is_init) => Ok(()),
+            Verdict::Empty => {
+                rest.refuse(&format!("{name}: page {page} was freed and emptied"), first.map_or(end, |first| first.lsn))
+            }
+            _ if lsn > end => rest.refuse(&format!("{name}: page {page} was written"), lsn),
+            _ => Ok(()),
+        }
+    })
+}
+
+/// Fails if files outside of the datadir have gone on behind the end of its log: then they are another's, of which it is a copy.
+pub(super) fn check_outside(datadir: &Path, plan: &RecoverPlan) -> Result<()> {
+    let end = plan.wanted.log_end;
+    let is_outside = |id: &PageId| plan.spaces.get(&id.space).is_some_and(|space| space.path.is_absolute());
+    let ids = plan.wanted.voided().filter(is_outside).collect();
+    look_at(datadir, plan, ids, |id, space, verdict, lsn| match verdict {
+        Verdict::Ok(_) | Verdict::Unverifiable(_) => refuse_newer((&space.path, true), id.page_no, lsn, end),
+        _ => Ok(()),
+    })
+}
+
+/// Reads pages as they lie in their files, and hands over what each is, and its LSN.
+fn look_at<J>(datadir: &Path, plan: &RecoverPlan, mut ids: Vec<PageId>, judge: J) -> Result<()>
+where
+    J: Fn(PageId, &PlannedSpace, &Verdict, Lsn) -> Result<()> + Sync,
+{
+    if ids.is_empty() {
+        return Ok(());
+    }
+    ids.sort_unstable();
+    let (files, _) = Files::as_they_are(datadir, plan)?;
+    let options = RewriteOptions { memory: LOOK_MEMORY, workers: 0, ..RewriteOptions::default() };
+    Work::new(plan, &files, engine(), None, options)?.look_at(&ids, judge)
+}

@@ -1,0 +1,366 @@
+//! What a log says of tablespaces and pages: read once, before anything else.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use format::codec::CipherMode;
+use format::{Lsn, PageId, SpaceId};
+use redo::record::{Effect, FileRecord, Grammar, Mtr, RedoRecord, Subject};
+
+use super::error::{Result, damaged, refused};
+use super::fresh::FreshPages;
+use super::load::Load;
+use super::log::{RedoLog, Scan, Scanned, TableStates, Vendor, file_record};
+use super::outside::Outside;
+use super::rest::Rest;
+use super::voids::Voids;
+use crate::redo_batch::RedoBatch;
+use crate::source::redo_log::has_truncation_log;
+
+/// Bytes of the log after which it is looked at how much memory is used.
+const BYTES_A_LOOK: usize = 64 << 10;
+
+/// What the log says of the tablespaces.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    /// Where it begins to count.
+    pub checkpoint: Lsn,
+    /// Where the recovery ends: with the log, or before.
+    pub end: Lsn,
+    /// Where the log ends, with what closes it if that is there already.
+    pub log_end: Lsn,
+    /// What the log says behind the end, if the recovery ends before it does.
+    pub rest: Option<Rest>,
+    /// If it may end before: pages that need not be as they were then.
+    pub fresh: FreshPages,
+    may_end_before: bool,
+    pub mtrs: u64,
+    /// Names of a tablespace, in the order of the log; none twice in a row.
+    pub names: HashMap<SpaceId, Vec<PathBuf>>,
+    /// Which tablespace had a name last.
+    pub owners: HashMap<PathBuf, SpaceId>,
+    /// Where the log ends with nothing but names: where those begin.
+    named_from: Option<Lsn>,
+    /// Tablespaces with redo.
+    pub changed: BTreeSet<SpaceId>,
+    pub deleted: HashSet<SpaceId>,
+    /// From where on the redo of a page counts.
+    pub voids: Voids,
+    /// All of it, if it fits into memory.
+    pub redo: Option<RedoBatch>,
+    /// How much there is for which pages.
+    pub load: Load,
+    /// The redo of first pages.
+    pub heads: RedoBatch,
+    names_checkpoint: bool,
+    /// How the log is written.
+    pub grammar: Grammar,
+    /// What the dictionary is yet to be told of tables.
+    pub tables: TableStates,
+    /// Files that the log of MySQL names, for messages.
+    pub said: HashMap<SpaceId, String>,
+    /// Bytes that files have at least.
+    pub extended: HashMap<SpaceId, u64>,
+    /// Nothing follows the checkpoint but its own record.
+    pub is_clean: bool,
+    /// What names mean that lead out of the datadir.
+    outside: Outside,
+    /// A name that no server gives.
+    pub strange: Option<(SpaceId, String)>,
+    /// In which mode the log is encrypted.
+    pub cipher: Option<CipherMode>,
+}
+
+impl Wanted {
+    /// Reads the whole log, of which mini-transactions count that end at `until` or before. What is kept of it may take `memory` bytes; all
+    /// of its redo is kept as well, if both take no more than `with_redo` bytes: then the log need not be read again.
+    pub fn read(log: &RedoLog, memory: usize, with_redo: usize, until: Option<Lsn>) -> Result<Self> {
+        if until.is_some() && log.grammar() == Grammar::MySql {
+            return refused("a log of MySQL is recovered to its end: --until is for logs of MariaDB");
+        }
+        log.check()?;
+        let (mut wanted, checkpoint) = (Self::new(log, until.is_some()), log.checkpoint());
+        let mut closed_at = None;
+        let mut redo = Some(RedoBatch::new(with_redo).with_grammar(log.grammar()));
+        let mut unseen = 0;
+        let end = log.scan(None, |scan| {
+            scan.run(&mut |scanned| {
+                let mtr = &scanned.mtr;
+                if let Some(until) = until.filter(|&until| mtr.end > until) {
+                    let outside = wanted.outside;
+                    wanted.rest.get_or_insert_with(|| Rest::new(until)).add(scanned, checkpoint, outside);
+                } else {
+                    wanted.mtrs += 1;
+                    closed_at = wanted.add(scanned, checkpoint, redo.as_mut())?;
+                    wanted.end = mtr.end;
+                }
+                unseen += mtr.bytes.len();
+                if unseen >= BYTES_A_LOOK {
+                    unseen = 0;
+                    wanted.fits(memory)?;
+                    if redo.as_ref().is_some_and(|redo| redo.is_full_beside(wanted.memory())) {
+                        redo = None;
+                    }
+                }
+                Ok(true)
+            })?;
+            if log.has_flush_lsn() {
+                closed_at = None;
+                wanted.end_of_blocks(log, scan)?;
+            }
+            Ok(scan.at())
+        })?;
+        wanted.fits(memory)?;
+        log.check_end(end)?;
+        wanted.redo = redo;
+        wanted.settle(log, closed_at, end)?;
+        Ok(wanted)
+    }
+
+    /// Where the log ends, and the recovery; `closed_at` is where the log was closed, and `end` where its mini-transactions ended.
+    fn settle(&mut self, log: &RedoLog, closed_at: Option<Lsn>, end: Lsn) -> Result<()> {
+        let (checkpoint_end, name) = (log.checkpoint_end(), log.path.display());
+        // A run that was interrupted while it closed the log closes it in the same place.
+        let closed_at = self.named_from.or(closed_at).filter(|&at| at > checkpoint_end);
+        self.log_end = end;
+        if end < checkpoint_end {
+            return damaged(format!(
+                "{name}: the redo log ends at LSN {end}, before the end that its checkpoint names"
+            ));
+        }
+        // An earlier run has ended there already: what follows is how it closed the log.
+        if self.is_clean
+            && !self.names_checkpoint
+            && self.rest.as_ref().is_some_and(|rest| rest.only_closes(self.checkpoint))
+        {
+            (self.rest, self.names_checkpoint) = (None, true);
+        }
+        match &self.rest {
+            Some(rest) if !self.names_checkpoint => return rest.refuse_before_checkpoint(),
+            Some(_) => self.is_clean = false,
+            None => self.end = closed_at.unwrap_or(end),
+        }
+        if !self.names_checkpoint {
+            return damaged(format!("{name}: the redo log does not name its checkpoint"));
+        }
+        Ok(())
+    }
+
+    fn new(log: &RedoLog, may_end_before: bool) -> Self {
+        let checkpoint = log.checkpoint();
+        Self {
+            checkpoint,
+            end: checkpoint,
+            log_end: checkpoint,
+            rest: None,
+            fresh: FreshPages::default(),
+            may_end_before,
+            mtrs: 0,
+            names: HashMap::new(),
+            owners: HashMap::new(),
+            named_from: None,
+            changed: BTreeSet::new(),
+            deleted: HashSet::new(),
+            voids: Voids::default(),
+            redo: None,
+            load: Load::default(),
+            heads: RedoBatch::new(usize::MAX).with_grammar(log.grammar()),
+            // Only MariaDB's logs do.
+            names_checkpoint: log.grammar() == Grammar::MySql,
+            grammar: log.grammar(),
+            tables: TableStates::default(),
+            said: HashMap::new(),
+            extended: HashMap::new(),
+            is_clean: checkpoint == log.checkpoint_end(),
+            outside: log.outside,
+            strange: None,
+            cipher: log.cipher_mode(),
+        }
+    }
+
+    /// A log of 10.5 to 10.7 is clean if nothing follows its checkpoint, not even the record of that, and the system tablespace says so
+    /// too. Otherwise that is what closing it changes, whatever else there is to do.
+    fn end_of_blocks(&mut self, log: &RedoLog, scan: &Scan<'_>) -> Result<()> {
+        if scan.is_garbled() {
+            if let Vendor::MySql(log) = &log.vendor {
+                log.check_reason()?;
+            }
+            return damaged(format!("the redo log is damaged at LSN {}: there is no record", scan.at()));
+        }
+        self.named_from = None;
+        self.is_clean = match &log.vendor {
+            Vendor::MariaDb(log) => self.mtrs == 0 && log.is_closed_at(scan.at())?,
+            // What the log says of tables the server takes in without any recovery of pages.
+            Vendor::MySql(log) => self.is_clean && log.flushed()? == Some(self.checkpoint),
+        };
+        self.names_checkpoint |= self.is_clean;
+        if !self.is_clean {
+            self.changed.insert(SpaceId::SYSTEM);
+        }
+        Ok(())
+    }
+
+    /// What a shadow file is named after: it is of use while the log is as it was, wherever a run ends.
+    pub const fn tag(&self) -> u64 {
+        self.checkpoint.0.rotate_left(32) ^ self.log_end.0
+    }
+
+    /// Fails if what is kept takes more than `memory` bytes.
+    fn fits(&self, memory: usize) -> Result<()> {
+        if self.memory() <= memory {
+            return Ok(());
+        }
+        refused(format!(
+            "what the redo log says of pages and tablespaces takes more than {} MiB: give it more memory",
+            memory >> 20
+        ))
+    }
+
+    /// Between which LSNs copies of pages were written that may be put in the place of torn ones. MySQL's server asks for none.
+    pub fn lsns_of_copies(&self) -> (Lsn, Lsn) {
+        match self.grammar {
+            Grammar::MariaDb => (self.checkpoint, self.end),
+            Grammar::MySql => (Lsn(0), self.end),
+        }
+    }
+
+    /// MySQL undo tablespaces that were being truncated at the crash: the server recreates them at startup, whatever they hold.
+    pub fn forget_truncated(&mut self, datadir: &Path) {
+        if self.grammar == Grammar::MariaDb {
+            return;
+        }
+        let is_truncated = |space: &SpaceId| has_truncation_log(datadir, *space);
+        self.deleted.extend(self.changed.iter().copied().filter(is_truncated));
+    }
+
+    /// Bytes that are in use.
+    pub fn memory(&self) -> usize {
+        let rest = self.rest.as_ref().map_or(0, Rest::memory);
+        self.heads.memory() + self.voids.memory() + self.load.memory() + self.fresh.memory() + rest
+    }
+
+    /// If the mini-transaction closes a log: where that ended.
+    fn add(&mut self, scanned: &Scanned<'_>, checkpoint: Lsn, mut redo: Option<&mut RedoBatch>) -> Result<Option<Lsn>> {
+        let mtr = &scanned.mtr;
+        let mut of_heads = Vec::new();
+        let mut closes = None;
+        // A run of mini-transactions that do nothing but say what files are called.
+        let named_from = self.named_from.take().unwrap_or(mtr.start);
+        let mut only_names = true;
+        let mut adding = redo.as_mut().map(|redo| redo.begin_mtr(mtr));
+        let mut page_before = None;
+        for (subject, bytes) in scanned.records() {
+            match subject {
+                Subject::File => {
+                    let Some(record) = file_record(mtr.grammar, bytes) else { continue };
+                    if let (Some(redo), Some(adding)) = (&mut redo, &mut adding) {
+                        redo.add_record(adding, &RedoRecord::File(record));
+                    }
+                    if let FileRecord::Checkpoint(lsn) = record {
+                        self.names_checkpoint |= lsn == checkpoint;
+                        closes = (only_names && lsn == named_from).then_some(lsn);
+                    } else {
+                        self.add_file(&record);
+                    }
+                    only_names &= matches!(record, FileRecord::Modify { .. });
+                }
+                Subject::Page(id, effect) => {
+                    (self.is_clean, only_names) = (false, false);
+                    let goes_on = page_before.replace(id) == Some(id) && !effect.voids_page();
+                    self.load.add(id, bytes.len(), goes_on);
+                    self.add_change(id, effect, mtr.start);
+                    if let (Some(redo), Some(adding)) = (&mut redo, &mut adding) {
+                        match effect {
+                            Effect::Trims => redo.add_trim(adding, id),
+                            _ => redo.add_change(adding, id, effect.voids_page(), bytes),
+                        }
+                    }
+                    if effect == Effect::Trims || id.page_no.0 == 0 {
+                        of_heads.extend_from_slice(bytes);
+                    }
+                }
+            }
+        }
+        if !of_heads.is_empty() {
+            let added = self.heads.add(&Mtr { bytes: &of_heads, ..*mtr });
+            added.or_else(|error| damaged(format!("the redo log at LSN {}: {error}", mtr.start)))?;
+        }
+        self.named_from = only_names.then_some(named_from);
+        Ok(closes)
+    }
+
+    fn add_change(&mut self, id: PageId, effect: Effect, start: Lsn) {
+        self.changed.insert(id.space);
+        if self.may_end_before {
+            self.fresh.add(id, effect);
+        }
+        if effect.voids_page() {
+            self.voids.add(id, start);
+        }
+        if effect == Effect::Trims {
+            self.voids.trim(id, start);
+        }
+    }
+
+    fn add_file(&mut self, record: &FileRecord<'_>) {
+        self.is_clean &= matches!(record, FileRecord::Modify { .. } | FileRecord::Padding | FileRecord::Table(_));
+        match *record {
+            FileRecord::Create { space, name } | FileRecord::Modify { space, name } => self.add_name(space, name),
+            // MySQL does not rename files again, and looks for tablespaces by their numbers.
+            FileRecord::Rename { space, to, .. } if self.grammar == Grammar::MySql => self.add_name(space, to),
+            FileRecord::Extend { space, end } => {
+                let known = self.extended.entry(space).or_default();
+                *known = end.max(*known);
+            }
+            FileRecord::Table(ref state) => self.tables.add(state),
+            FileRecord::Rename { space, from, to } => {
+                self.changed.insert(space);
+                self.add_name(space, from);
+                self.add_name(space, to);
+            }
+            FileRecord::Delete { space, .. } => {
+                self.deleted.insert(space);
+            }
+            FileRecord::Checkpoint(_) | FileRecord::Padding | FileRecord::Load { .. } => {}
+        }
+    }
+
+    fn add_name(&mut self, space: SpaceId, name: &[u8]) {
+        let name = Path::new(OsStr::from_bytes(name));
+        if self.grammar == Grammar::MySql {
+            self.said.insert(space, name.display().to_string());
+            return;
+        }
+        let Some(path) = self.outside.path_of(name) else {
+            self.strange = Some((space, name.display().to_string()));
+            return;
+        };
+        self.owners.insert(path.clone(), space);
+        let names = self.names.entry(space).or_default();
+        if names.last() != Some(&path) {
+            names.push(path);
+        }
+    }
+
+    /// The names of files outside of the datadir.
+    pub fn names_outside(&self) -> impl Iterator<Item = &PathBuf> {
+        self.names.values().flatten().filter(|path| path.is_absolute())
+    }
+
+    /// The names of a tablespace, in the order of the log.
+    pub fn names_of(&self, space: SpaceId) -> &[PathBuf] {
+        self.names.get(&space).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// Pages that the log frees or initializes.
+    pub fn voided(&self) -> impl Iterator<Item = PageId> {
+        self.voids.pages()
+    }
+
+    /// Whether the redo of the mini-transaction that began at `start` is of use for a page.
+    pub fn is_of_use(&self, id: PageId, start: Lsn) -> bool {
+        !self.deleted.contains(&id.space) && self.voids.spare(id, start)
+    }
+}

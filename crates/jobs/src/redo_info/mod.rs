@@ -1,0 +1,234 @@
+//! `redo info`: `path -> files of the log -> header, checkpoints -> mini-transactions -> records -> counts by type, tablespace, page`
+//!
+//! Read with plain calls: the log is one file that is read once, in the order in which it runs.
+
+mod count;
+pub mod report;
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use format::bytes::be;
+use format::keyring::KeyStore;
+use format::page::checksum::crc32c;
+use redo::log_key::LogKey;
+use redo::mariadb::{self, Format};
+use redo::mtr_reader::MtrReader;
+use redo::{Kind, RedoError, mysql};
+
+use self::count::Count;
+use self::report::{CheckpointInfo, LogFileInfo, RedoInfo};
+use crate::Error;
+use crate::source::keys::KeyFiles;
+use crate::source::mysql_log::MySqlLog;
+use crate::source::read_up_to;
+use crate::source::redo_log::log_files;
+
+/// Bytes read at once.
+const PIECE: usize = 1 << 20;
+/// Bytes around the checkpoint's record that prove a key.
+const AT_CHECKPOINT: usize = 1 << 20;
+
+/// How to describe a log.
+#[derive(Clone, Debug, Default)]
+pub struct RedoInfoOptions {
+    /// Pages to list, the busiest first.
+    pub pages_max: usize,
+    /// Keys, where the log is encrypted.
+    pub keys: KeyFiles,
+}
+
+/// Describes the log at `path`: a file of it, or the datadir that it lies in.
+///
+/// # Errors
+/// What cannot be read, and what is no redo log. That a log ends early is no error.
+pub fn redo_info(path: &Path, options: &RedoInfoOptions) -> Result<RedoInfo, Error> {
+    let paths = if path.is_dir() { log_files(path) } else { vec![path.to_path_buf()] };
+    let first = paths.first().ok_or_else(|| Error::Usage(format!("{}: there is no redo log", path.display())))?;
+    let mut logs = Vec::new();
+    for path in &paths {
+        logs.push(Log::open(path)?);
+    }
+    let head = logs.first().map(|log| log.header.as_slice()).unwrap_or_default();
+    match redo::identify(head).map_err(|error| no_log(first, &error))? {
+        Kind::MySql => mysql_info(&paths, options),
+        Kind::MariaDb => {
+            let log = logs.first().ok_or(RedoError::NoCheckpoint).map_err(|error| no_log(first, &error))?;
+            mariadb_info(log, options)
+        }
+    }
+}
+
+/// A file of a log.
+struct Log {
+    path: PathBuf,
+    file: File,
+    len: u64,
+    /// Its first bytes.
+    header: Vec<u8>,
+}
+
+impl Log {
+    fn open(path: &Path) -> Result<Self, Error> {
+        let opened = File::open(path).and_then(|file| file.metadata().map(|metadata| (file, metadata.len())));
+        let (file, len) = opened.map_err(|source| failed(path, source))?;
+        let mut log = Self { path: path.to_path_buf(), file, len, header: Vec::new() };
+        log.header = log.read(0, mariadb::START_OFFSET)?;
+        Ok(log)
+    }
+
+    /// Up to `len` bytes at `offset`; fewer where the file ends.
+    fn read(&self, offset: u64, len: usize) -> Result<Vec<u8>, Error> {
+        read_up_to(&self.file, offset, len).map_err(|source| failed(&self.path, source))
+    }
+
+    /// Hands the bytes of the stretch to `take`, in pieces, until that has enough.
+    fn pieces(&self, offset: u64, len: u64, take: &mut dyn FnMut(&[u8]) -> Result<bool, Error>) -> Result<(), Error> {
+        let mut done = 0;
+        while done < len {
+            let piece = self.read(offset + done, usize::try_from(len - done).unwrap_or(PIECE).min(PIECE))?;
+            if piece.is_empty() || !take(&piece)? {
+                break;
+            }
+            done += piece.len() as u64;
+        }
+        Ok(())
+    }
+}
+
+fn failed(path: &Path, source: io::Error) -> Error {
+    Error::Io { path: path.to_path_buf(), action: "reading the redo log", source }
+}
+
+fn no_log(path: &Path, error: &dyn std::error::Error) -> Error {
+    Error::Usage(format!("{}: {error}", path.display()))
+}
+
+/// What a MariaDB log says, from its header to its last record.
+fn mariadb_info(log: &Log, options: &RedoInfoOptions) -> Result<RedoInfo, Error> {
+    let file = mariadb::LogFile::parse(&log.header, log.len).map_err(|error| no_log(&log.path, &error))?;
+    let start = file.payload_start();
+    let place = |lsn| MtrReader::place(&file, lsn).filter(|&offset| offset < log.len);
+    let outside = || no_log(&log.path, &RedoError::NoCheckpoint);
+    let (at_end, from) = (place(file.checkpoint.end_lsn), place(file.checkpoint.lsn));
+    let (at_end, from) = (at_end.ok_or_else(outside)?, from.ok_or_else(outside)?);
+    let mut info = RedoInfo {
+        family: "MariaDB",
+        format: mariadb_format(file.format),
+        encrypted: !matches!(file.format, Format::Blocks { encrypted: false } | Format::Stream { encrypted: None }),
+        creator: creator(&log.header, mariadb::LOG_HEADER_CREATOR),
+        files: vec![LogFileInfo::new(&log.path, log.len, file.first_lsn)],
+        capacity: Some(log.len - start),
+        checkpoint: CheckpointInfo { lsn: file.checkpoint.lsn.0, end_lsn: Some(file.checkpoint.end_lsn.0) },
+        older_checkpoint: older_checkpoint(&log.header, &file),
+        ..RedoInfo::default()
+    };
+    let keys = options.keys.read()?;
+    let mut at_checkpoint = log.read(at_end, AT_CHECKPOINT)?;
+    let missing = AT_CHECKPOINT - at_checkpoint.len();
+    at_checkpoint.extend(log.read(start, missing.min(usize::try_from(at_end - start).unwrap_or(0)))?);
+    let key = unlock(log, &file, &keys, &at_checkpoint)?;
+    let is_readable = key.is_some() || !info.encrypted;
+    let mut reader = MtrReader::new(&file, key.clone(), file.checkpoint.lsn);
+    let mut count = Count::default();
+    let mut take = |mut piece: &[u8]| {
+        while let Some(mtr) = reader.next_mtr(&mut piece) {
+            count.add(&mtr, is_readable).map_err(|error| no_log(&log.path, &error))?;
+        }
+        Ok(!reader.has_ended())
+    };
+    log.pieces(from, log.len - from, &mut take)?;
+    log.pieces(start, from - start, &mut take)?;
+    info.settle(reader.at(), file.state_with(&at_checkpoint, key.as_ref()));
+    if !is_readable {
+        info.note = Some("the log is encrypted, and no key was given: its records cannot be told apart".to_owned());
+    }
+    count.report(&mut info, options.pages_max, is_readable);
+    Ok(info)
+}
+
+/// The key of the log. None given is no error: the rest of the log can be described without.
+fn unlock(log: &Log, file: &mariadb::LogFile, keys: &KeyStore, at: &[u8]) -> Result<Option<LogKey>, Error> {
+    if keys.is_empty() {
+        return Ok(None);
+    }
+    LogKey::unlock(file, &log.header, keys, at).map_err(|error| no_log(&log.path, &error))
+}
+
+const fn mariadb_format(format: Format) -> &'static str {
+    match format {
+        Format::Blocks { .. } => "10.5 to 10.7",
+        Format::Stream { .. } => "10.8 and later",
+    }
+}
+
+/// Text that ends with the first zero.
+fn creator(header: &[u8], at: usize) -> String {
+    let field = header.get(at..at + 32).unwrap_or_default();
+    let end = field.iter().position(|&byte| byte == 0).unwrap_or(field.len());
+    String::from_utf8_lossy(field.get(..end).unwrap_or_default()).trim_end().to_owned()
+}
+
+/// The checkpoint in the slot that is overwritten next, in the format of 10.8 and later.
+fn older_checkpoint(header: &[u8], file: &mariadb::LogFile) -> Option<CheckpointInfo> {
+    if matches!(file.format, Format::Blocks { .. }) {
+        return None;
+    }
+    let mut slots = [mariadb::CHECKPOINT_1, mariadb::CHECKPOINT_2].into_iter().filter_map(|at| {
+        let slot = header.get(at..at + mariadb::CHECKPOINT_CHECKSUM + 4)?;
+        let is_sound =
+            be::u32_at(slot, mariadb::CHECKPOINT_CHECKSUM)? == crc32c(slot.get(..mariadb::CHECKPOINT_CHECKSUM)?);
+        let lsn = be::u64_at(slot, mariadb::CHECKPOINT_LSN)?;
+        let end_lsn = be::u64_at(slot, mariadb::CHECKPOINT_END_LSN);
+        (is_sound && lsn < file.checkpoint.lsn.0 && lsn != 0).then_some(CheckpointInfo { lsn, end_lsn })
+    });
+    slots.next()
+}
+
+/// What a MySQL log says, from its headers to its last record.
+fn mysql_info(paths: &[PathBuf], options: &RedoInfoOptions) -> Result<RedoInfo, Error> {
+    let log = MySqlLog::open(paths, &options.keys.read()?).map_err(|error| Error::Usage(error.to_string()))?;
+    let path = paths.first().map_or(Path::new(""), PathBuf::as_path);
+    let newest = log.newest().ok_or(RedoError::NoCheckpoint).map_err(|error| no_log(path, &error))?;
+    let files = log.files.iter();
+    let mut info = RedoInfo {
+        family: "MySQL",
+        format: if newest.parsed.format >= mysql::FORMAT_MANY_FILES { "8.0.30 and later" } else { "up to 8.0.29" },
+        creator: newest.parsed.creator.trim_end().to_owned(),
+        files: files.map(|file| LogFileInfo::new(&file.path, file.parsed.size, file.parsed.start_lsn)).collect(),
+        checkpoint: CheckpointInfo { lsn: log.checkpoint_lsn().0, end_lsn: None },
+        ..RedoInfo::default()
+    };
+    let mut reader = mysql::mtr_reader::MtrReader::new(newest.parsed.format, log.checkpoint_lsn(), log.keys.clone());
+    let mut count = Count::default();
+    for (number, stretch) in &log.stretches {
+        let Some(file) = log.files.get(*number) else { continue };
+        let mut offset = stretch.start;
+        while offset < stretch.end && !reader.has_ended() {
+            let len = usize::try_from(stretch.end - offset).unwrap_or(PIECE).min(PIECE);
+            let piece = read_up_to(&file.file, offset, len).map_err(|source| failed(&file.path, source))?;
+            if piece.is_empty() {
+                break;
+            }
+            offset += piece.len() as u64;
+            let mut input = piece.as_slice();
+            while let Some(mtr) = reader.next_mtr(&mut input) {
+                count.add(&mtr, true).map_err(|error| no_log(&file.path, &error))?;
+            }
+        }
+    }
+    let at_checkpoint = log.at_checkpoint(mysql::CHECKPOINT_READ_SIZE).map_err(|source| failed(path, source))?;
+    info.encrypted = reader.met_encrypted();
+    info.settle(reader.at(), mysql::state(&log.checkpoint, &at_checkpoint));
+    info.note = if reader.lacks_key() {
+        Some(
+            "the log is encrypted from there on, and no key was given that fits: its records cannot be told apart"
+                .to_owned(),
+        )
+    } else {
+        reader.fault().map(|fault| format!("the log ends there in what makes no sense: {fault}"))
+    };
+    count.report(&mut info, options.pages_max, true);
+    Ok(info)
+}

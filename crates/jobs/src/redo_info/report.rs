@@ -1,0 +1,124 @@
+//! The answer of `redo info`, as data. The field names are the JSON document of `docs/redo.md`.
+
+use std::path::Path;
+
+use format::Lsn;
+use redo::{LogState, RedoError};
+use serde::Serialize;
+
+/// A redo log.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct RedoInfo {
+    /// `MySQL` or `MariaDB`.
+    pub family: &'static str,
+    /// The versions that write this format.
+    pub format: &'static str,
+    /// The server that made it.
+    pub creator: String,
+    /// Whether records are encrypted.
+    pub encrypted: bool,
+    /// `clean`, `needs_recovery`, or `damaged`: what belongs to the newest checkpoint is not there.
+    pub state: &'static str,
+    /// The files, in order.
+    pub files: Vec<LogFileInfo>,
+    /// Bytes of log that a ring holds.
+    pub capacity: Option<u64>,
+    /// The newest checkpoint.
+    pub checkpoint: CheckpointInfo,
+    /// The one before, where the log still names it.
+    pub older_checkpoint: Option<CheckpointInfo>,
+    /// Where the log ends.
+    pub end_lsn: u64,
+    /// Bytes from the checkpoint to the end.
+    pub bytes: u64,
+    /// Mini-transactions from the checkpoint to the end.
+    pub mtrs: Option<u64>,
+    /// Different pages that they change.
+    pub pages: Option<u64>,
+    /// Records by type, the most frequent first.
+    pub records: Vec<RecordRow>,
+    /// Tablespaces, the most bytes of redo first.
+    pub tablespaces: Vec<SpaceRow>,
+    /// The pages with the most records.
+    pub busiest_pages: Vec<PageRow>,
+    /// Why something is missing here.
+    pub note: Option<String>,
+}
+
+/// A file of a log.
+#[derive(Clone, Debug, Serialize)]
+pub struct LogFileInfo {
+    /// The file.
+    pub path: String,
+    /// Its length, bytes.
+    pub bytes: u64,
+    /// LSN of its first payload byte.
+    pub first_lsn: u64,
+}
+
+/// A checkpoint.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct CheckpointInfo {
+    /// Redo from here on may be missing in the data files.
+    pub lsn: u64,
+    /// Where the log ended when the checkpoint was made (MariaDB).
+    pub end_lsn: Option<u64>,
+}
+
+/// Records of one type.
+#[derive(Clone, Debug, Serialize)]
+pub struct RecordRow {
+    /// The server's name for the type.
+    pub name: &'static str,
+    /// How many.
+    pub records: u64,
+    /// Bytes of log that they take.
+    pub bytes: u64,
+}
+
+/// A tablespace.
+#[derive(Clone, Debug, Serialize)]
+pub struct SpaceRow {
+    /// Its number.
+    pub space_id: u32,
+    /// Its file, where the log names it.
+    pub name: Option<String>,
+    /// Records.
+    pub records: u64,
+    /// Bytes of log that they take.
+    pub bytes: u64,
+    /// Different pages that they change.
+    pub pages: u64,
+}
+
+/// A page.
+#[derive(Clone, Debug, Serialize)]
+pub struct PageRow {
+    /// Its tablespace.
+    pub space_id: u32,
+    /// Its number.
+    pub page_no: u32,
+    /// Records.
+    pub records: u64,
+    /// Bytes of log that they take.
+    pub bytes: u64,
+}
+
+impl LogFileInfo {
+    pub(super) fn new(path: &Path, bytes: u64, first_lsn: Lsn) -> Self {
+        Self { path: path.display().to_string(), bytes, first_lsn: first_lsn.0 }
+    }
+}
+
+impl RedoInfo {
+    /// Where the log ends, and whether there is something to recover.
+    pub(super) fn settle(&mut self, end: Lsn, state: Result<LogState, RedoError>) {
+        self.end_lsn = end.0.max(self.checkpoint.lsn);
+        self.bytes = self.end_lsn - self.checkpoint.lsn;
+        self.state = match state {
+            Ok(LogState::Clean) => "clean",
+            Ok(LogState::NeedsRecovery | LogState::Undecided) => "needs_recovery",
+            Err(_) => "damaged",
+        };
+    }
+}

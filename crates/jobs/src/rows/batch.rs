@@ -1,0 +1,157 @@
+//! Rows of one leaf: where each value lies, and the values that were fetched from other pages.
+
+use std::sync::Arc;
+
+use format::schema::InstantDefault;
+
+use super::plan::RowPlan;
+
+/// What became of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RowState {
+    /// It is there.
+    Live,
+    /// It is marked as deleted and waits for purge.
+    Deleted,
+    /// It was purged; its bytes lie in space of the page that was not used again.
+    Freed,
+}
+
+impl RowState {
+    /// In one word.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Live => "live",
+            Self::Deleted => "deleted",
+            Self::Freed => "freed",
+        }
+    }
+}
+
+/// Where a value lies.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Place {
+    Null,
+    /// On the leaf: start and length.
+    Page(u32, u32),
+    /// Among the values that were fetched: start and length.
+    Fetched(usize, usize),
+    /// The row is older than the column: the default of this field.
+    Default(u32),
+    /// It cannot be read: the number of the reason.
+    Lost(u32),
+}
+
+/// A value as it is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cell<'b> {
+    /// NULL.
+    Null,
+    /// The stored bytes, all of them.
+    Bytes(&'b [u8]),
+    /// It cannot be read, and why, as a clause.
+    Lost(&'b str),
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Head {
+    pub origin: u16,
+    pub state: RowState,
+}
+
+/// Rows of one leaf in the order of their keys.
+#[derive(Debug)]
+pub struct Batch {
+    pub(super) plan: Arc<RowPlan>,
+    pub(super) image: Arc<[u8]>,
+    pub(super) page_no: u32,
+    pub(super) heads: Vec<Head>,
+    /// As many for each row as the plan has columns.
+    pub(super) places: Vec<Place>,
+    pub(super) fetched: Vec<u8>,
+    pub(super) lost: Vec<String>,
+}
+
+/// A row of a batch.
+#[derive(Debug, Clone, Copy)]
+pub struct Row<'b> {
+    batch: &'b Batch,
+    number: usize,
+}
+
+impl Batch {
+    /// How many rows there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.heads.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.heads.is_empty()
+    }
+
+    /// The leaf that they lie on.
+    #[must_use]
+    pub const fn page_no(&self) -> u32 {
+        self.page_no
+    }
+
+    /// How to read them.
+    #[must_use]
+    pub fn plan(&self) -> &RowPlan {
+        &self.plan
+    }
+
+    /// The rows.
+    pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
+        (0..self.heads.len()).map(|number| Row { batch: self, number })
+    }
+}
+
+impl<'b> Row<'b> {
+    /// The value of column `column` of the plan.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, column: usize) -> Cell<'b> {
+        let batch = self.batch;
+        let at = self.number * batch.plan.columns.len() + column;
+        match batch.places.get(at) {
+            None | Some(Place::Null) => Cell::Null,
+            Some(Place::Page(start, len)) => {
+                batch.image.get(*start as usize..(*start + *len) as usize).map_or(Cell::Lost(GONE), Cell::Bytes)
+            }
+            Some(Place::Fetched(start, len)) => {
+                batch.fetched.get(*start..*start + *len).map_or(Cell::Lost(GONE), Cell::Bytes)
+            }
+            Some(Place::Default(field)) => match batch.plan.defaults.get(*field as usize) {
+                Some(Some(InstantDefault::Null)) => Cell::Null,
+                Some(Some(InstantDefault::Bytes(bytes))) => Cell::Bytes(bytes),
+                _ => Cell::Lost("the row is older than the column, and what it has in its place is not known"),
+            },
+            Some(Place::Lost(why)) => Cell::Lost(batch.lost.get(*why as usize).map_or(GONE, String::as_str)),
+        }
+    }
+
+    /// What became of it.
+    #[must_use]
+    pub fn state(&self) -> RowState {
+        self.batch.heads.get(self.number).map_or(RowState::Live, |head| head.state)
+    }
+
+    /// Where it begins on its page.
+    #[must_use]
+    pub fn origin(&self) -> u16 {
+        self.batch.heads.get(self.number).map_or(0, |head| head.origin)
+    }
+
+    /// Its page.
+    #[must_use]
+    pub fn page_no(&self) -> u32 {
+        self.batch.page_no
+    }
+}
+
+const GONE: &str = "the value lies outside its page";

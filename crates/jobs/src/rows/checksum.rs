@@ -1,0 +1,309 @@
+//! `paths -> Tables -> Ranges -> RowReader -> RowSum -> the value of CHECKSUM TABLE`
+//!
+//! The order of rows does not matter, so that the ranges of all workers simply add up.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use flow::Counters;
+use format::value::row_sum::{Form, RowSum, Summed};
+use serde::Serialize;
+
+use super::batch::{Batch, Cell};
+use super::plan::RowPlan;
+use super::reader::{Problem, ProblemKind};
+use super::scan::{RowSink, ScanOptions, scan};
+use super::source::{TableSource, Tables, Wish};
+use crate::Error;
+use crate::out::report::Pending;
+use crate::out::watcher::watched;
+use crate::source::keys::KeyFiles;
+use crate::tree::Opener;
+use crate::tree::ranges::Ranges;
+
+/// The tables whose checksums are wanted, and how to read them.
+#[derive(Debug, Clone, Default)]
+pub struct ChecksumOptions {
+    /// How to read.
+    pub scan: ScanOptions,
+    /// Logical page size in bytes, in place of what the files say.
+    pub page_size: Option<u32>,
+    /// Files with keys.
+    pub keys: KeyFiles,
+    /// A file of `CREATE TABLE` statements for tablespaces without a definition.
+    pub create_table: Option<PathBuf>,
+    /// Expected values, by the names of the tables.
+    pub expected: Option<BTreeMap<String, u32>>,
+}
+
+/// What a table was found to be, against what was expected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Comparison {
+    /// The same value.
+    Equal,
+    /// Another one.
+    Different,
+    /// Nothing was expected of it.
+    Unexpected,
+    /// It has no value here.
+    Unknown,
+}
+
+/// The checksum of one table.
+#[derive(Debug, Clone, Serialize)]
+pub struct TableChecksum {
+    /// `schema.table`.
+    pub table: String,
+    /// The value; `None` where there is none.
+    pub checksum: Option<u32>,
+    /// The value that MariaDB gives up to 10.11.19, where stored generated columns make it another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checksum_without_generated: Option<u32>,
+    /// Rows that were summed.
+    pub rows: u64,
+    /// Why there is no value, although nothing is damaged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_computable: Option<String>,
+    /// Why there is no value: damage.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub damage: Vec<String>,
+    /// Where the definition is from, if it is not from where it should be.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+    /// The value that was expected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expected: Option<u32>,
+    /// What came of comparing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub comparison: Option<Comparison>,
+}
+
+/// All checksums.
+#[derive(Debug, Clone, Serialize)]
+pub struct ChecksumReport {
+    /// The tables, by name.
+    pub tables: Vec<TableChecksum>,
+    /// Tables that were expected, and are not there.
+    pub missing: Vec<String>,
+    /// Files in which a table should be, and why none could be read.
+    pub unread: Vec<String>,
+    /// Datadirs of these files that crash recovery is still to come in: the rows are not those that it will leave.
+    pub pending: Vec<Pending>,
+    /// Files that hold no tables.
+    pub skipped: usize,
+    /// Rows in all.
+    pub rows: u64,
+    /// Bytes that were read.
+    pub bytes: u64,
+    /// Time it took.
+    pub seconds: f64,
+}
+
+impl ChecksumReport {
+    /// 1 for damage, and for a value that is not the expected one; 2 where a table has no value for another reason, and where recovery is
+    /// pending; else 0.
+    #[must_use]
+    pub fn exit_status(&self) -> u8 {
+        // Recovery will change rows and mend pages: neither a value nor a difference says anything yet.
+        if !self.pending.is_empty() {
+            return 2;
+        }
+        let differs =
+            |table: &TableChecksum| table.comparison == Some(Comparison::Different) || !table.damage.is_empty();
+        if self.tables.iter().any(differs) || !self.missing.is_empty() {
+            return 1;
+        }
+        let none = |table: &TableChecksum| table.checksum.is_none();
+        if self.tables.iter().any(none) || !self.unread.is_empty() || self.tables.is_empty() { 2 } else { 0 }
+    }
+}
+
+/// Computes the checksums of all tables in `paths`. `watch` is called with the bytes there are to read and the counters.
+///
+/// # Errors
+/// Keys that cannot be read, options that cannot work.
+pub fn checksums(
+    paths: &[PathBuf],
+    options: &ChecksumOptions,
+    watch: Option<crate::table::TableWatch<'_>>,
+) -> Result<ChecksumReport, Error> {
+    let start = Instant::now();
+    let wish = Wish {
+        keys: &options.keys,
+        page_size: options.page_size,
+        workers: options.scan.workers,
+        index: None,
+        create_table: options.create_table.as_deref(),
+    };
+    let tables = Tables::find(paths, wish)?;
+    let counters = Counters::new(options.scan.workers.max(1));
+    let total = tables.bytes();
+    let tell = watch.map(|watch| move |counters: &Counters| watch(total, counters));
+    let tell = tell.as_ref().map(|tell| tell as &(dyn Fn(&Counters) + Sync));
+    let sums = watched(tell, &counters, || {
+        let of = |table| checksum_of(table, &tables, options, &counters);
+        tables.tables.iter().map(of).collect::<Result<Vec<_>, Error>>()
+    })?;
+    let found = |name: &&String| !sums.iter().any(|sum| sum.table == **name);
+    let expected = options.expected.as_ref();
+    let missing = expected.map(|expected| expected.keys().filter(found).cloned().collect()).unwrap_or_default();
+    Ok(ChecksumReport {
+        rows: sums.iter().map(|sum| sum.rows).sum(),
+        tables: sums,
+        missing,
+        unread: tables.unread.iter().map(|unread| format!("{}: {}", unread.path.display(), unread.why)).collect(),
+        skipped: tables.skipped,
+        pending: tables.pending,
+        bytes: counters.total().bytes_read,
+        seconds: start.elapsed().as_secs_f64(),
+    })
+}
+
+fn checksum_of(
+    table: &TableSource,
+    tables: &Tables,
+    options: &ChecksumOptions,
+    counters: &Counters,
+) -> Result<TableChecksum, Error> {
+    let expected = options.expected.as_ref().and_then(|expected| expected.get(&table.name).copied());
+    let mut sum = TableChecksum {
+        table: table.name.clone(),
+        checksum: Some(0),
+        checksum_without_generated: None,
+        rows: 0,
+        not_computable: None,
+        damage: table.damage.clone(),
+        notes: table.notes.clone(),
+        expected,
+        comparison: None,
+    };
+    match RowSum::new(&table.table) {
+        Ok(rows) => add_trees(table, tables, options, counters, &rows, &mut sum)?,
+        Err(why) => sum.not_computable = Some(why),
+    }
+    if sum.not_computable.is_some() || !sum.damage.is_empty() {
+        (sum.checksum, sum.checksum_without_generated) = (None, None);
+    }
+    sum.comparison = options.expected.as_ref().map(|_| match (sum.checksum, expected) {
+        (None, _) => Comparison::Unknown,
+        (_, None) => Comparison::Unexpected,
+        (found, expected) if found == expected || sum.checksum_without_generated == expected => Comparison::Equal,
+        _ => Comparison::Different,
+    });
+    Ok(sum)
+}
+
+fn add_trees(
+    table: &TableSource,
+    tables: &Tables,
+    options: &ChecksumOptions,
+    counters: &Counters,
+    rows: &RowSum,
+    sum: &mut TableChecksum,
+) -> Result<(), Error> {
+    let mut older = 0_u32;
+    for tree in &table.trees {
+        let Some(space) = tables.spaces.get(tree.space) else { continue };
+        if let Some(why) = &tree.unreadable {
+            sum.damage.push(why.clone());
+            continue;
+        }
+        let mut plan = RowPlan::for_checksum(&table.table, tree.index.clone());
+        if let Some(defaults) = &tree.defaults {
+            plan.defaults.clone_from(defaults);
+        }
+        let plan = Arc::new(plan);
+        let root = tree.index.root.map_or((0, 0), |root| (root.root.0, root.id));
+        let ranges = Ranges::read(space, root, &tree.index, &mut Opener::new(), |_, children| children);
+        sum.damage.extend(ranges.lost.iter().map(|lost| format!("{}: {}", space.path().display(), lost.why)));
+        if !sum.damage.is_empty() {
+            continue;
+        }
+        let sinks = |_| Summing { rows: rows.clone(), count: 0, sum: 0, older: 0, has_forms: rows.has_forms() };
+        let (sums, problems) = scan((space, &tables.set), &plan, &ranges, &options.scan, counters, sinks)?;
+        sum.damage.extend(problems.iter().map(|problem| format!("{}: {}", space.path().display(), problem.text())));
+        for part in sums {
+            sum.checksum = sum.checksum.map(|sum| sum.wrapping_add(part.sum));
+            older = older.wrapping_add(part.older);
+            sum.rows += part.count;
+        }
+    }
+    if rows.has_forms() && sum.checksum != Some(older) {
+        sum.checksum_without_generated = Some(older);
+    }
+    Ok(())
+}
+
+/// One worker's sum.
+struct Summing {
+    rows: RowSum,
+    count: u64,
+    sum: u32,
+    older: u32,
+    has_forms: bool,
+}
+
+impl RowSink for Summing {
+    fn begin(&mut self, _range: usize) {}
+
+    fn batch(&mut self, batch: &Batch, problems: &mut Vec<Problem>) -> ControlFlow<()> {
+        for row in batch.rows() {
+            let mut lost = None;
+            let value = |number: usize| match row.get(number) {
+                Cell::Null => Summed::Null,
+                Cell::Bytes(bytes) => Summed::Stored(bytes),
+                Cell::Lost(why) => {
+                    lost = Some((number, why.to_owned()));
+                    Summed::Null
+                }
+            };
+            let added = self.rows.row(Form::All, value);
+            let wrong = match added {
+                Err((number, why)) => Some((number, why.to_string())),
+                Ok(_) if lost.is_some() => lost,
+                Ok(crc) => {
+                    self.sum = self.sum.wrapping_add(crc);
+                    None
+                }
+            };
+            if let Some((number, why)) = wrong {
+                let column = batch.plan().columns.get(number).map_or("", |column| column.name.as_str());
+                problems.push(Problem {
+                    page_no: row.page_no(),
+                    record: Some(row.origin()),
+                    keys: Some("one row".to_owned()),
+                    why: format!("column {column}: {why}"),
+                    kind: ProblemKind::Rows,
+                });
+                return ControlFlow::Break(());
+            }
+            self.count += 1;
+            if self.has_forms {
+                let value = |number: usize| match row.get(number) {
+                    Cell::Bytes(bytes) => Summed::Stored(bytes),
+                    _ => Summed::Null,
+                };
+                self.older = self.older.wrapping_add(self.rows.row(Form::WithoutGenerated, value).unwrap_or(0));
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn end(&mut self, outcome: ControlFlow<()>) -> ControlFlow<()> {
+        outcome
+    }
+}
+
+impl Problem {
+    /// `page 7, record at byte 126: why; missing: one row`.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let record = self.record.map(|record| format!(", record at byte {record}")).unwrap_or_default();
+        let keys = self.keys.as_ref().map(|keys| format!("; missing: {keys}")).unwrap_or_default();
+        format!("page {}{record}: {}{keys}", self.page_no, self.why)
+    }
+}

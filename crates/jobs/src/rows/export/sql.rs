@@ -1,0 +1,159 @@
+//! INSERT statements of many rows each, which the client of either server takes back.
+
+use format::value::{Kind, ValueType, float};
+
+use super::format::Refused;
+use super::row_text::{RowText, is_generated, state, whole, write_hex};
+use crate::rows::batch::Row;
+use crate::rows::plan::RowPlan;
+
+/// A statement ends when it is longer than this: well below the servers' `max_allowed_packet`.
+const STATEMENT_MAX: usize = 512 << 10;
+
+/// Writes statements.
+pub(super) struct Inserts {
+    /// `INSERT INTO … VALUES`.
+    head: Vec<u8>,
+    columns: Vec<Option<ValueType>>,
+    states: bool,
+    /// Where the statement in hand begins in the output.
+    open: Option<usize>,
+}
+
+/// A name in backquotes.
+pub(super) fn write_name(name: &str, out: &mut Vec<u8>) {
+    out.push(b'`');
+    out.extend_from_slice(name.replace('`', "``").as_bytes());
+    out.push(b'`');
+}
+
+/// What makes both servers read the statements as they were meant.
+pub(super) fn write_head(table: &str, plan: &RowPlan, out: &mut Vec<u8>) {
+    out.extend_from_slice(format!("-- {table}, read from its files by innokit\n").as_bytes());
+    out.extend_from_slice(
+        b"SET NAMES utf8mb4;\nSET time_zone = '+00:00';\nSET foreign_key_checks = 0;\nSET unique_checks = 0;\n",
+    );
+    out.extend_from_slice(b"SET sql_mode = 'NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES';\n");
+    if !plan.left_out.is_empty() {
+        out.extend_from_slice(format!("-- computed by the server: {}\n", plan.left_out.join(", ")).as_bytes());
+    }
+}
+
+impl Inserts {
+    pub(super) fn new(table: &str, plan: &RowPlan, states: bool) -> Self {
+        let mut head = b"INSERT INTO ".to_vec();
+        write_name(table.split_once('.').map_or(table, |(_, name)| name), &mut head);
+        head.extend_from_slice(b" (");
+        let mut columns = Vec::new();
+        let mut first = true;
+        for column in &plan.columns {
+            if is_generated(&plan.table, column.column) {
+                columns.push(None);
+                continue;
+            }
+            if !std::mem::take(&mut first) {
+                head.push(b',');
+            }
+            write_name(&column.name, &mut head);
+            columns.push(Some(column.value.clone()));
+        }
+        head.extend_from_slice(b") VALUES\n");
+        Self { head, columns, states, open: None }
+    }
+}
+
+/// A string in quotes. Of what was appended since `start`, every byte that ends or changes a string is escaped.
+fn quote(text: &[u8], out: &mut Vec<u8>) {
+    out.push(b'\'');
+    for byte in text {
+        match byte {
+            0 => out.extend_from_slice(b"\\0"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            0x1A => out.extend_from_slice(b"\\Z"),
+            b'\'' | b'\\' => out.extend([b'\\', *byte]),
+            _ => out.push(*byte),
+        }
+    }
+    out.push(b'\'');
+}
+
+fn write_literal(
+    value: &ValueType,
+    stored: &[u8],
+    text: &mut Vec<u8>,
+    out: &mut Vec<u8>,
+) -> Result<(), format::value::ValueError> {
+    match &value.kind {
+        // The six digits that a server shows would not bring the same FLOAT back.
+        Kind::Float { .. } => {
+            if let format::value::Value::Float(number) = value.decode(stored)? {
+                float::write_float_exact(number, out);
+            }
+        }
+        _ if value.is_number() => value.write_text(stored, out)?,
+        _ if value.is_binary() && stored.is_empty() => out.extend_from_slice(b"''"),
+        _ if value.is_binary() => {
+            out.extend_from_slice(b"0x");
+            write_hex(stored, out);
+        }
+        _ => {
+            text.clear();
+            value.write_text(stored, text)?;
+            quote(text, out);
+        }
+    }
+    Ok(())
+}
+
+impl RowText for Inserts {
+    fn begin(&mut self, _out: &mut Vec<u8>) {
+        self.open = None;
+    }
+
+    fn row(&mut self, row: &Row<'_>, out: &mut Vec<u8>) -> Result<(), Refused> {
+        let start = out.len();
+        if self.open.is_some_and(|open| start < open || start - open > STATEMENT_MAX) {
+            self.end(out);
+        }
+        match self.open {
+            None => {
+                self.open = Some(out.len());
+                out.extend_from_slice(&self.head);
+            }
+            Some(_) => out.extend_from_slice(b",\n"),
+        }
+        if self.states {
+            out.extend_from_slice(b"/* ");
+            out.extend_from_slice(state(row).as_bytes());
+            out.extend_from_slice(b" */ ");
+        }
+        out.push(b'(');
+        let columns = &self.columns;
+        let (mut first, mut text) = (true, Vec::new());
+        let written = whole(row, columns.len(), out, |number, stored, out| {
+            let Some(Some(value)) = columns.get(number) else { return Ok(()) };
+            if !std::mem::take(&mut first) {
+                out.push(b',');
+            }
+            match stored {
+                None => out.extend_from_slice(b"NULL"),
+                Some(stored) => write_literal(value, stored, &mut text, out)?,
+            }
+            Ok(())
+        });
+        if let Err(refused) = written {
+            out.truncate(start);
+            self.open = self.open.filter(|open| *open < start);
+            return Err(refused);
+        }
+        out.push(b')');
+        Ok(())
+    }
+
+    fn end(&mut self, out: &mut Vec<u8>) {
+        if self.open.take().is_some() {
+            out.extend_from_slice(b";\n");
+        }
+    }
+}

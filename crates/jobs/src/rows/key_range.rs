@@ -1,0 +1,97 @@
+//! A range of keys: which pages can hold it, and which rows are in it.
+
+use std::cmp::Ordering;
+
+use format::page::index::IndexPage;
+use format::record::{Record, RecordFields};
+use format::schema::{FieldSource, IndexDef, KeyOrder, TableDef};
+use format::value::ValueType;
+
+use crate::tree::ranges::Child;
+
+/// Keys from one value to another, by the first column of the key; both ends belong to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyRange {
+    /// The first value, as rows store it.
+    from: Option<Vec<u8>>,
+    /// The last value.
+    to: Option<Vec<u8>>,
+    order: KeyOrder,
+    descending: bool,
+}
+
+impl KeyRange {
+    /// From text such as `5..90`, `2024-01-01..`, `..'k'`.
+    ///
+    /// # Errors
+    /// It is no such text, or the order of the key cannot be told.
+    pub fn parse(text: &str, table: &TableDef, index: &IndexDef) -> Result<Self, String> {
+        let (from, to) =
+            text.split_once("..").ok_or_else(|| format!("`{text}` is no range of keys: expected FROM..TO"))?;
+        let field = index.fields.first().ok_or("the index has no fields")?;
+        let FieldSource::Column(at) = field.source else {
+            return Err("the table has no primary key to name a range of".to_owned());
+        };
+        let column = table.columns.get(at).ok_or("the key is of no column")?;
+        if !matches!(field.order, KeyOrder::Bytes | KeyOrder::PaddedBytes | KeyOrder::Float | KeyOrder::Double) {
+            let name = &column.name;
+            return Err(format!(
+                "the order of key column {name} is that of its collation, which innokit does not know as a whole"
+            ));
+        }
+        let value = ValueType::of(column);
+        let bound = |text: &str| match text {
+            "" => Ok(None),
+            text => value
+                .encode(text)
+                .map(Some)
+                .ok_or_else(|| format!("`{text}` is no value of key column {}", column.name)),
+        };
+        Ok(Self { from: bound(from)?, to: bound(to)?, order: field.order, descending: field.descending })
+    }
+
+    /// Whether a value lies before the range, in it, or behind it, in the order of the index.
+    fn side(&self, value: Option<&[u8]>) -> Ordering {
+        let compare = |bound: &Option<Vec<u8>>| match (value, bound) {
+            (_, None) => None,
+            // NULL is the lowest.
+            (None, Some(_)) => Some(Ordering::Less),
+            (Some(value), Some(bound)) => self.order.compare(value, bound),
+        };
+        let side = if compare(&self.from) == Some(Ordering::Less) {
+            Ordering::Less
+        } else if compare(&self.to) == Some(Ordering::Greater) {
+            Ordering::Greater
+        } else {
+            Ordering::Equal
+        };
+        if self.descending { side.reverse() } else { side }
+    }
+
+    /// Whether a row is in the range.
+    #[must_use]
+    pub fn holds(&self, page: &[u8], fields: &RecordFields) -> bool {
+        self.side(fields.bytes(page, 0)) == Ordering::Equal
+    }
+
+    /// The children below which rows of the range can lie.
+    #[must_use]
+    pub fn children(&self, page: &IndexPage<'_>, index: &IndexDef, children: Vec<Child>) -> Vec<Child> {
+        let mut fields = RecordFields::new();
+        let side = |child: &Child, fields: &mut RecordFields| {
+            let record = Record::new(page.bytes(), child.origin, page.style(), false)?;
+            if record.is_min_rec() {
+                return Some(Ordering::Less);
+            }
+            index.layout.locate(&record, fields).ok()?;
+            Some(self.side(fields.bytes(page.bytes(), 0)))
+        };
+        let sides: Vec<Option<Ordering>> = children.iter().map(|child| side(child, &mut fields)).collect();
+        let kept = |(at, child): (usize, Child)| {
+            let begins_behind = sides.get(at).copied().flatten() == Some(Ordering::Greater);
+            let ends_before = sides.get(at + 1).copied().flatten() == Some(Ordering::Less);
+            (!begins_behind && !ends_before).then_some(child)
+        };
+        children.into_iter().enumerate().filter_map(kept).collect()
+    }
+}

@@ -1,0 +1,30 @@
+//! The rows of tables, without a server.
+//!
+//! ```text
+//! paths -> TableSource (definition, tree) -> RowPlan (columns <- fields)
+//!       -> Ranges (leaves below the root) -> RowReader, one a worker: gather -> leaf -> records -> off-page values -> Batch
+//!       -> checksum | export
+//! ```
+//!
+//! A [`Batch`] is the rows of a leaf, or fewer where they have much off-page; its cells are stored bytes that
+//! [`format::value::ValueType`] reads. Batches of a range come in the order of the key. [`Ranges::split`](crate::tree::ranges::Ranges::split)
+//! cuts a tree into ranges of about the same number of leaves, the same ones on every call for the same files, so that several workers,
+//! or machines, can share a table.
+//!
+//! Memory of a worker: its window (see [`flow::Gather`]), the leaves of one parent, and at most [`reader::FETCHED_MAX`] bytes of
+//! off-page values, or one row's if that has more.
+
+pub mod batch;
+pub mod checksum;
+pub mod export;
+pub mod key_range;
+mod leaf;
+pub mod plan;
+pub mod reader;
+pub mod scan;
+pub mod source;
+
+pub use batch::{Batch, Cell, Row, RowState};
+pub use plan::{RowColumn, RowPlan};
+pub use reader::{OnDamage, Problem, RowReader};
+pub use source::{TableSource, Tables};

@@ -1,0 +1,182 @@
+//! All rows of a tree, read by several workers: each takes the next range, until none is left.
+
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use flow::{Counters, FileSet, Gather, GatherPlan, ReadAhead, ReadOptions, run_workers};
+use format::page::index::IndexPage;
+
+use super::batch::Batch;
+use super::plan::RowPlan;
+use super::reader::{OnDamage, Problem, RowReader, Wanted};
+use crate::Error;
+use crate::tree::ranges::{Ranges, Reached};
+use crate::tree::{Opener, Space, SpaceMap};
+
+/// Memory of all workers' windows together, bytes.
+const MEMORY_MAX: u64 = 96 << 20;
+/// Ranges for each worker: enough that all end at about the same time.
+const RANGES_A_WORKER: usize = 16;
+
+/// How large the ranges are that workers take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RangeSize {
+    /// At most about so many bytes of leaves,
+    pub bytes: u64,
+    /// and so small that each worker has so many of them.
+    pub for_each_worker: usize,
+}
+
+impl RangeSize {
+    fn count(self, space: &Space, ranges: &Ranges, workers: usize) -> usize {
+        let page = u64::from(space.format.logical().get());
+        // A page of level 1 has a node pointer of some dozen bytes for each leaf.
+        let leaves = if ranges.level == 0 { 1 } else { LEAVES_A_PARENT };
+        let bytes = ranges.units.len() as u64 * leaves * page;
+        let by_size = usize::try_from(bytes / self.bytes.max(1)).unwrap_or(usize::MAX);
+        by_size.max(workers * self.for_each_worker)
+    }
+}
+
+/// Leaves below a page of level 1, about.
+const LEAVES_A_PARENT: u64 = 512;
+
+/// How to read.
+#[derive(Debug, Clone)]
+pub struct ScanOptions {
+    /// How the bytes come.
+    pub read: ReadOptions,
+    /// How far ahead of need.
+    pub ahead: ReadAhead,
+    /// Workers.
+    pub workers: usize,
+    /// Which rows.
+    pub wanted: Wanted,
+    /// What to do about damage.
+    pub on_damage: OnDamage,
+    /// About this many rows, from leaves spread evenly over the table.
+    pub rows_sampled: Option<u64>,
+    /// How large the ranges are.
+    pub ranges: Option<RangeSize>,
+}
+
+impl Default for ScanOptions {
+    fn default() -> Self {
+        Self {
+            read: ReadOptions { block_size: 1 << 20, depth: 8, ..ReadOptions::default() },
+            ahead: ReadAhead::LOGICAL,
+            workers: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            wanted: Wanted::Live,
+            on_damage: OnDamage::Stop,
+            rows_sampled: None,
+            ranges: None,
+        }
+    }
+}
+
+/// Takes the rows of one range after the other, on one worker's thread.
+pub trait RowSink {
+    /// The range with that number begins; of each worker they ascend.
+    fn begin(&mut self, range: usize);
+    /// Rows, in the order of the key; `Break` ends everything.
+    fn batch(&mut self, batch: &Batch, problems: &mut Vec<Problem>) -> ControlFlow<()>;
+    /// The range has ended, early if `outcome` says so; `Break` ends everything.
+    fn end(&mut self, outcome: ControlFlow<()>) -> ControlFlow<()>;
+}
+
+/// Reads all rows of one tree. `sinks` makes one for each worker; they come back in no order, with what could not be read.
+///
+/// # Errors
+/// No engine could start.
+pub fn scan<S: RowSink + Send>(
+    (space, set): (&Space, &FileSet),
+    plan: &Arc<RowPlan>,
+    ranges: &Ranges,
+    options: &ScanOptions,
+    counters: &Counters,
+    sinks: impl Fn(usize) -> S + Sync,
+) -> Result<(Vec<S>, Vec<Problem>), Error> {
+    let reached = Reached::new(space.pages());
+    let workers = options.workers.clamp(1, ranges.units.len().max(1));
+    let cut = ranges.split(match options.ranges {
+        None => workers * RANGES_A_WORKER,
+        Some(size) => size.count(space, ranges, workers),
+    });
+    let (next, ended) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let share = MEMORY_MAX / workers as u64;
+    let ahead = match options.ahead {
+        ReadAhead::Logical { bytes } => ReadAhead::Logical { bytes: bytes.min(share / 3).max(64 << 10) },
+        other => other,
+    };
+    let read = options.read.clone().within(workers, MEMORY_MAX / 3);
+    let outcomes = run_workers(workers, |worker| {
+        let gather_plan = GatherPlan::new(read.block_size);
+        let mut gather = Gather::new(set, &gather_plan, &read, ahead, counters.worker(worker))?;
+        let mut opener = Opener::new();
+        let mut sink = sinks(worker);
+        let mut problems = Vec::new();
+        while let Some(range) = claim(&next, &cut).filter(|_| !ended.load(Ordering::Relaxed)) {
+            let (number, range) = range;
+            sink.begin(number);
+            let mut reader = RowReader {
+                space,
+                plan,
+                reached: &reached,
+                wanted: options.wanted,
+                on_damage: options.on_damage,
+                gather: &mut gather,
+                opener: &mut opener,
+                problems: std::mem::take(&mut problems),
+            };
+            let mut in_rows = Vec::new();
+            let outcome = reader.read(ranges, range, &mut |batch| sink.batch(batch, &mut in_rows));
+            problems = reader.problems;
+            problems.append(&mut in_rows);
+            if sink.end(outcome).is_break() {
+                ended.store(true, Ordering::Relaxed);
+            }
+        }
+        Ok::<_, flow::ReaderError>((sink, problems))
+    });
+    let (mut sinks, mut problems) = (Vec::new(), Vec::new());
+    for outcome in outcomes {
+        let (sink, mut more) = outcome.map_err(|error| Error::Usage(error.to_string()))?;
+        sinks.push(sink);
+        problems.append(&mut more);
+    }
+    problems.sort_by_key(|problem| (problem.page_no, problem.record));
+    Ok((sinks, problems))
+}
+
+fn claim(next: &AtomicUsize, cut: &[Range<usize>]) -> Option<(usize, Range<usize>)> {
+    let number = next.fetch_add(1, Ordering::Relaxed);
+    cut.get(number).cloned().map(|range| (number, range))
+}
+
+/// The leaves of an index to which nothing leads, found by looking at every page of the tablespace: for trees whose inner pages are
+/// damaged. Pages that are free are left out; `false`: for some that cannot be told.
+#[must_use]
+pub fn stray_leaves(
+    space: &Space,
+    plan: &RowPlan,
+    reached: &dyn Fn(u32) -> bool,
+    opener: &mut Opener,
+) -> (Vec<u32>, bool) {
+    let map = SpaceMap::read(space, opener);
+    let pages: Vec<u32> =
+        (0..space.pages()).filter(|page_no| !reached(*page_no) && map.is_free(*page_no) != Some(true)).collect();
+    let mut leaves = Vec::new();
+    space.each_stored(&pages, |page_no, stored| {
+        let Ok(stored) = stored else { return };
+        // Cheap first: most pages are of other indexes.
+        if let Ok(image) = space.opened(page_no, stored, opener)
+            && let Ok(page) = IndexPage::parse(&image, &space.format)
+            && page.is_leaf()
+            && page.index_id() == plan.index_id
+        {
+            leaves.push(page_no);
+        }
+    });
+    (leaves, map.is_known())
+}

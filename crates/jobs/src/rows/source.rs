@@ -1,0 +1,347 @@
+//! The tables of some files: their definitions, and where the trees of their rows begin.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use flow::FileSet;
+use format::page::index::IndexPage;
+use format::page::lob::{LobReader, Reference};
+use format::record::{RecordFields, Stored};
+use format::schema::{IndexDef, InstantDefault, TableDef};
+use format::{Family, PageNo};
+
+use crate::Error;
+use crate::out::report::Pending;
+use crate::source::datadir::{Inventory, Passed};
+use crate::source::keys::KeyFiles;
+use crate::source::redo_log::RedoLogs;
+use crate::table::definitions::{Definitions, Described, own_definitions};
+use crate::table::known::{Known, know};
+use crate::table::lone::{self, Statements};
+use crate::table::{groups, in_parallel, open};
+use crate::tree::{Opener, Space};
+
+/// A tree goes no deeper.
+const LEVELS_MAX: usize = 32;
+
+/// The rows of a table, or of one of its partitions.
+#[derive(Debug, Clone)]
+pub struct TreeSource {
+    /// Number of its tablespace in [`Tables::spaces`].
+    pub space: usize,
+    /// Name of the partition, if it is one.
+    pub partition: Option<String>,
+    /// The index, as its records are.
+    pub index: IndexDef,
+    /// What rows have that are older than a field's column, where the tree itself says it (MariaDB).
+    pub defaults: Option<Vec<Option<InstantDefault>>>,
+    /// Why its rows cannot be read, if that is known already.
+    pub unreadable: Option<String>,
+}
+
+/// A table.
+#[derive(Debug, Clone)]
+pub struct TableSource {
+    /// `schema.table`.
+    pub name: String,
+    /// Its definition.
+    pub table: Arc<TableDef>,
+    /// Its pieces, in the order of their files.
+    pub trees: Vec<TreeSource>,
+    /// What is damaged of the files as such, and not of the rows.
+    pub damage: Vec<String>,
+    /// Where the definition is from, if it is not from where it should be.
+    pub notes: Vec<String>,
+}
+
+/// A file that holds no table that can be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unread {
+    /// The file.
+    pub path: PathBuf,
+    /// Why, as a clause.
+    pub why: String,
+}
+
+/// Which tables to find, and what helps to find them.
+#[derive(Debug, Clone, Copy)]
+pub struct Wish<'w> {
+    /// Files with keys.
+    pub keys: &'w KeyFiles,
+    /// Logical page size in bytes, in place of what the files say.
+    pub page_size: Option<u32>,
+    /// Workers.
+    pub workers: usize,
+    /// The index whose leaves are read; the clustered one, if none is named.
+    pub index: Option<&'w str>,
+    /// A file of `CREATE TABLE` statements for tablespaces without a definition.
+    pub create_table: Option<&'w Path>,
+}
+
+/// All tables of some files.
+#[derive(Debug)]
+pub struct Tables {
+    /// The files.
+    pub set: FileSet,
+    /// The tablespaces.
+    pub spaces: Vec<Space>,
+    /// The tables, by name.
+    pub tables: Vec<TableSource>,
+    /// Files that should hold tables, and of which none can be read.
+    pub unread: Vec<Unread>,
+    /// Files that hold no tables.
+    pub skipped: usize,
+    /// Datadirs of these files that crash recovery is still to come in: the rows are not those that it will leave.
+    pub pending: Vec<Pending>,
+}
+
+impl Tables {
+    /// Finds the tables of the files and directories in `paths`. InnoDB's own tables, and those of the schemas `mysql` and `sys`, are
+    /// found only where their files are named.
+    ///
+    /// # Errors
+    /// Keys or statements that cannot be read.
+    pub fn find(paths: &[PathBuf], wish: Wish<'_>) -> Result<Self, Error> {
+        let Wish { page_size, workers, index, .. } = wish;
+        let keys = wish.keys.read()?;
+        let statements = wish.create_table.map(Statements::read).transpose()?;
+        let mut inventory = Inventory::take(paths);
+        let groups = groups(&mut inventory);
+        let set = FileSet::new(groups.iter().flatten().map(|(path, _, len)| (path.clone(), *len)));
+        let opened = in_parallel(workers, &groups, |files| open(files, &keys, page_size));
+        let mut definitions = Definitions::read(opened.iter().filter_map(|(_, opened)| opened.as_ref().ok()), &keys);
+        // What was asked for and is not there has no rows, and that is not the same as no rows.
+        let passed = inventory.failed.iter().chain(&inventory.vanished);
+        let passed = passed.map(|passed| Unread { path: passed.path.clone(), why: passed.why.clone() });
+        let (mut spaces, mut unread) = (Vec::new(), passed.collect::<Vec<_>>());
+        for (path, opened) in opened {
+            match opened {
+                Ok(space) => spaces.push(space),
+                Err(why) => unread.push(Unread { path, why }),
+            }
+        }
+        let is_named = |space: &Space| paths.iter().any(|path| path.as_path() == space.path());
+        let mut opener = Opener::new();
+        let mut help = |space: &Space| {
+            let is_wanted = holds_a_table(space, is_named(space));
+            if is_wanted {
+                Help::find(space, statements.as_ref(), &mut definitions, &mut opener)
+            } else {
+                Help::default()
+            }
+        };
+        let help: Vec<Help> = spaces.iter().map(&mut help).collect();
+        let known = in_parallel(workers, &spaces, |space| trees(space, &definitions, index));
+        let mut found = Found { tables: Vec::new() };
+        for (number, (trees, help)) in known.into_iter().zip(help).enumerate() {
+            let Some(space) = spaces.get(number) else { continue };
+            if trees.is_empty() && holds_a_table(space, is_named(space)) {
+                let why = help.why.clone().unwrap_or_else(|| "no definition of its table was found".to_owned());
+                unread.push(Unread { path: space.path().to_path_buf(), why });
+            }
+            for tree in trees.into_iter().filter(|tree| is_named(space) || !is_the_servers(&tree.0.table)) {
+                found.add(number, tree, &help);
+            }
+        }
+        found.tables.sort_by(|a, b| a.name.cmp(&b.name));
+        let mut redo = RedoLogs::new(false);
+        for space in &spaces {
+            redo.pending_for(space.path());
+        }
+        let mut passed: Vec<Passed> = std::mem::take(&mut inventory.skipped);
+        passed.retain(|passed| passed.path.is_file());
+        Ok(Self { set, spaces, tables: found.tables, unread, skipped: passed.len(), pending: redo.pending() })
+    }
+}
+
+impl Tables {
+    /// Bytes of the tablespaces that hold the tables: no fewer than are read.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let trees = self.tables.iter().flat_map(|table| &table.trees);
+        let spaces: std::collections::BTreeSet<usize> = trees.map(|tree| tree.space).collect();
+        let size = |space: &Space| u64::from(space.pages()) * u64::from(space.format.physical().get());
+        spaces.into_iter().filter_map(|space| self.spaces.get(space)).map(size).sum()
+    }
+}
+
+/// System and undo tablespaces, and those of the server itself, are no tables of a user.
+fn holds_a_table(space: &Space, is_named: bool) -> bool {
+    let name = space.path().file_name().and_then(|name| name.to_str()).unwrap_or("");
+    let in_server = space.path().parent().and_then(|folder| folder.file_name());
+    let in_server = in_server.is_some_and(|folder| folder == "mysql" || folder == "sys");
+    // The tables behind full-text indexes, and behind MariaDB's vector indexes.
+    let of_an_index = name.starts_with("FTS_") || name.starts_with("fts_") || name.contains("#i#");
+    name.ends_with(".ibd") && (is_named || !in_server) && !of_an_index
+}
+
+fn is_the_servers(table: &str) -> bool {
+    let schema = table.split('.').next().unwrap_or("");
+    matches!(schema, "mysql" | "sys" | "information_schema" | "performance_schema")
+        || table.contains(".fts_")
+        || table.contains(".FTS_")
+}
+
+/// What is to be said of a tablespace whose definition, or whose page 0, is not where it should be.
+#[derive(Default)]
+struct Help {
+    damage: Option<String>,
+    note: Option<String>,
+    /// Why it has no definition.
+    why: Option<String>,
+}
+
+impl Help {
+    /// Looks for a definition where the dictionaries have none: in what is left of them, and in the statements that the caller has.
+    fn find(
+        space: &Space,
+        statements: Option<&Statements>,
+        definitions: &mut Definitions,
+        opener: &mut Opener,
+    ) -> Self {
+        let mut help = Self::default();
+        if space.header.is_none()
+            && let Err(why) = space.sound(0, opener)
+        {
+            help.damage = Some(format!("{why}: page size and format are from the pages behind it"));
+        }
+        if !definitions.in_space(space).is_empty() {
+            return help;
+        }
+        if space.has_dictionary_information() {
+            // Of a partitioned table one file has it; the others have an empty tree.
+            let broken = own_definitions(space, opener).map_or_else(|| Some(String::new()), |(_, broken)| broken);
+            help.damage =
+                broken.map(|why| format!("its dictionary information (SDI) is damaged {why}").trim_end().to_owned());
+        }
+        let mut tried = lone::remains(space, definitions, opener);
+        if let Some(statements) = statements.filter(|_| !matches!(tried, Some(Ok(_)))) {
+            tried = Some(statements.define(space, definitions, opener).map(|(found, _)| found));
+        }
+        match tried {
+            Some(Ok(found)) => help.note = Some(found.from),
+            Some(Err(why)) => help.why = Some(why),
+            None => {
+                let why = "no definition of its table was found; --create-table takes one";
+                help.why = Some(help.damage.iter().fold(why.to_owned(), |why, damage| format!("{damage}; {why}")));
+            }
+        }
+        help
+    }
+}
+
+struct Found {
+    tables: Vec<TableSource>,
+}
+
+impl Found {
+    fn add(&mut self, space: usize, (described, tree): (Described, TreeSource), help: &Help) {
+        let mut words = described.table.splitn(2, " partition ");
+        let name = words.next().unwrap_or_default().to_owned();
+        let tree = TreeSource { space, partition: words.next().map(str::to_owned), ..tree };
+        let damage = help.damage.iter().cloned();
+        match self.tables.iter_mut().find(|table| table.name == name) {
+            Some(table) => {
+                table.trees.push(tree);
+                table.damage.extend(damage);
+            }
+            None => self.tables.push(TableSource {
+                name,
+                table: described.whole,
+                trees: vec![tree],
+                damage: damage.collect(),
+                notes: help.note.iter().cloned().collect(),
+            }),
+        }
+    }
+}
+
+/// The trees of rows in a tablespace.
+fn trees(space: &Space, definitions: &Definitions, index: Option<&str>) -> Vec<(Described, TreeSource)> {
+    let mut opener = Opener::new();
+    let known = know(space, definitions);
+    let described = definitions.in_space(space);
+    let wanted = |described: &Described| match index {
+        Some(name) => described.index.name.eq_ignore_ascii_case(name),
+        None => described.index.is_clustered(),
+    };
+    described
+        .into_iter()
+        .filter(wanted)
+        .map(|described| {
+            let tree = tree(space, &known, definitions, &described, &mut opener);
+            (described, tree)
+        })
+        .collect()
+}
+
+fn tree(
+    space: &Space,
+    known: &Known,
+    definitions: &Definitions,
+    described: &Described,
+    opener: &mut Opener,
+) -> TreeSource {
+    let id = described.index.root.map(|root| root.id);
+    let root = known.roots.iter().find(|root| Some(root.index_id) == id);
+    let mut tree =
+        TreeSource { space: 0, partition: None, index: described.index.clone(), defaults: None, unreadable: None };
+    if space.format.family() == Family::MySql || !tree.index.is_clustered() {
+        return tree;
+    }
+    let Some(root) = root else { return tree };
+    let is_instant = IndexPage::parse(&root.image, &space.format).ok().and_then(|page| page.instant_core()).is_some();
+    if !is_instant {
+        return tree;
+    }
+    match definitions.named(space, root, &known.map, opener).and_then(|named| named.index) {
+        Some(index) => {
+            tree.defaults = defaults(space, root.page_no, &index, opener);
+            tree.index = index;
+        }
+        None => {
+            tree.unreadable = Some("it was altered instantly, and what says how cannot be read".to_owned());
+        }
+    }
+    tree
+}
+
+/// What the metadata record of the leftmost leaf says.
+fn defaults(space: &Space, root: u32, index: &IndexDef, opener: &mut Opener) -> Option<Vec<Option<InstantDefault>>> {
+    let (mut page_no, mut fields) = (root, RecordFields::new());
+    for _ in 0..LEVELS_MAX {
+        let image = space.sound(page_no, opener).ok()?;
+        let page = IndexPage::parse(&image, &space.format).ok()?;
+        let first = page.records().next()?.ok()?;
+        index.layout.locate(&first, &mut fields).ok()?;
+        if let Some(PageNo(child)) = fields.child() {
+            page_no = child;
+            continue;
+        }
+        if !first.is_metadata() {
+            return None;
+        }
+        let value = |(number, slot): (usize, &format::record::Slot)| match slot.stored {
+            Stored::Null => Some(InstantDefault::Null),
+            Stored::Missing => None,
+            Stored::Inline => Some(InstantDefault::Bytes(fields.bytes(page.bytes(), number)?.to_vec())),
+            Stored::Extern => {
+                let stored = fields.bytes(page.bytes(), number)?;
+                let (local, reference) = stored.split_at(stored.len().checked_sub(20)?);
+                let mut whole = local.to_vec();
+                whole.extend(outside(space, Reference::parse(reference)?, opener)?);
+                Some(InstantDefault::Bytes(whole))
+            }
+        };
+        return Some(fields.slots().iter().enumerate().map(value).collect());
+    }
+    None
+}
+
+fn outside(space: &Space, reference: Reference, opener: &mut Opener) -> Option<Vec<u8>> {
+    let mut reader = LobReader::new(reference, space.format.family(), true);
+    while let Some(PageNo(number)) = reader.wants() {
+        reader.take(&space.sound(number, opener).ok()?).ok()?;
+    }
+    Some(reader.into_value())
+}

@@ -1,0 +1,78 @@
+//! `.frm` files: found beside tablespaces, read with what the dictionary in `ibdata1` adds.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use format::schema::TableDef;
+use format::schema::frm::{FrmError, from_frm, is_of_innodb};
+
+use super::dictionary::Dictionary;
+use crate::source::datadir::plain;
+use crate::source::name::decoded;
+
+/// The server reads no longer ones; a file of another kind may be of any length.
+const LEN_MAX: u64 = 16 << 20;
+/// Directories below those of the databases hold no tables.
+const DEPTH_MAX: usize = 3;
+
+pub(super) fn is_frm(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "frm")
+}
+
+/// The definitions below a directory.
+pub(super) fn below(dir: &Path) -> Vec<PathBuf> {
+    let (mut out, mut dirs) = (Vec::new(), vec![(dir.to_path_buf(), 0)]);
+    while let Some((dir, depth)) = dirs.pop() {
+        let entries = fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok);
+        for path in entries.map(|entry| entry.path()) {
+            if path.is_dir() && depth < DEPTH_MAX {
+                dirs.push((path, depth + 1));
+            } else if is_frm(&path) && is_innodb(&path) {
+                out.push(path);
+            }
+        }
+    }
+    out
+}
+
+/// Views and tables of other engines have such files too.
+fn is_innodb(path: &Path) -> bool {
+    use std::io::Read;
+    let mut head = Vec::new();
+    let read = fs::File::open(path).and_then(|file| file.take(64).read_to_end(&mut head));
+    read.is_ok() && is_of_innodb(&head)
+}
+
+/// The definition that belongs to a tablespace: partitions and indexes over vectors have that of their table.
+pub(super) fn beside(path: &Path) -> Option<PathBuf> {
+    let stem = path.file_stem()?.to_str()?;
+    let table = ["#P#", "#p#", "#i#"].iter().find_map(|mark| stem.split_once(mark)).map_or(stem, |(table, _)| table);
+    Some(path.with_file_name(format!("{table}.frm")))
+}
+
+/// Reads a definition; `None` for what is no table of InnoDB.
+pub(super) fn read(path: &Path, dictionary: Option<&Dictionary>) -> Result<Option<TableDef>, String> {
+    let len = fs::metadata(path).map_err(|error| plain(&error))?.len();
+    if len > LEN_MAX {
+        return Err("is too long for a table's definition".to_owned());
+    }
+    let bytes = fs::read(path).map_err(|error| plain(&error))?;
+    let name =
+        |part: Option<&std::ffi::OsStr>| part.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let (file, folder) = (name(path.file_stem()), name(path.parent().and_then(Path::file_name)));
+    let key = format!("{folder}/{file}");
+    let known = dictionary.and_then(|dictionary| dictionary.table(&key));
+    let mut table = match from_frm(&bytes, known.as_ref().is_some_and(|known| known.has_doc_id)) {
+        Ok(table) => table,
+        Err(FrmError::NotATable) => return Ok(None),
+        Err(error) => return Err(error.to_string()),
+    };
+    (table.schema, table.name) = (decoded(&folder), decoded(&file));
+    if let Some(dictionary) = dictionary {
+        table.declared.foreign_keys = dictionary.foreign_keys(&key);
+        if table.columns.iter().any(|column| column.auto_increment) {
+            table.declared.auto_increment = known.and_then(|known| known.next_auto_increment);
+        }
+    }
+    Ok(Some(table))
+}

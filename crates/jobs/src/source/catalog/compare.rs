@@ -1,0 +1,470 @@
+//! The dictionary's entries against the files: missing, in each other's place, of another time or server, in the way.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use format::bytes::be;
+use format::page::fil::{self, PageType};
+use format::{Encryption, Family, SpaceFormat};
+
+use super::datadir::{Catalog, CatalogFinding, Held};
+use super::ddl_log::UnfinishedDdl;
+use super::entry::{Dictionary, Entry, Holds, TreeAt};
+use super::frm::{Half, halves};
+use super::log::FileEvents;
+use crate::out::report::Severity;
+use crate::source::keys::SpaceKey;
+use crate::source::name::NameHint;
+use crate::tree::{Opener, Space};
+
+/// After a clean shutdown nothing waits to be rolled back.
+const WITHOUT_UNDO: &str =
+    "the server starts without it and makes it again, but deleted rows that waited for purge stay for good";
+
+/// A pass over one datadir.
+pub(super) struct Compare<'c> {
+    catalog: &'c Catalog,
+    dictionary: &'c Dictionary,
+    /// The tablespaces that were read, by path.
+    by_path: HashMap<&'c Path, &'c Held>,
+    by_number: HashMap<u32, Vec<&'c Space>>,
+    owners: HashMap<u32, &'c Entry>,
+    expected: HashSet<&'c Path>,
+    /// What makes a difference doubtful, as a clause.
+    pub doubt: Option<String>,
+    /// What the log does to files, where that is known to its end.
+    pub events: Option<FileEvents>,
+    /// The backup holds some of the tables only.
+    pub is_partial: bool,
+    /// The backup was not prepared: what was made while it ran has a name of its own until then.
+    pub is_unprepared: bool,
+    /// Tables that a partial backup leaves out.
+    left_out: usize,
+    pub findings: Vec<CatalogFinding>,
+}
+
+impl<'c> Compare<'c> {
+    pub fn new(catalog: &'c Catalog, dictionary: &'c Dictionary, held: &'c [Held]) -> Self {
+        let mut by_number: HashMap<u32, Vec<&Space>> = HashMap::new();
+        for space in held.iter().map(|held| &held.space).filter(|space| space.path().starts_with(&catalog.root)) {
+            by_number.entry(space.format.space().0).or_default().push(space);
+        }
+        Self {
+            catalog,
+            dictionary,
+            by_path: held.iter().map(|held| (held.space.path(), held)).collect(),
+            by_number,
+            owners: dictionary.entries.iter().map(|entry| (entry.space, entry)).collect(),
+            expected: dictionary.entries.iter().flat_map(|entry| &entry.files).map(PathBuf::as_path).collect(),
+            doubt: None,
+            events: None,
+            is_partial: false,
+            is_unprepared: false,
+            left_out: 0,
+            findings: Vec::new(),
+        }
+    }
+
+    pub fn run(&mut self) {
+        let mut opener = Opener::new();
+        for entry in &self.dictionary.entries {
+            self.entry(entry, &mut opener);
+        }
+        let mut unclaimed: Vec<&Space> = self.by_number.values().flatten().copied().collect();
+        unclaimed.retain(|space| !self.expected.contains(space.path()));
+        unclaimed.sort_by_key(|space| space.path());
+        for space in unclaimed {
+            self.unclaimed(space);
+        }
+        if !self.dictionary.is_in_files {
+            self.halves();
+        }
+        if self.left_out > 0 {
+            let message = format!("a partial backup: {} tables that its dictionary names are not in it", self.left_out);
+            self.say(self.catalog.root.clone(), None, ("partial_backup", Severity::Notice), message);
+        }
+    }
+
+    fn say(
+        &mut self,
+        path: PathBuf,
+        table: Option<&str>,
+        (reason, severity): (&'static str, Severity),
+        message: String,
+    ) {
+        let table = table.map(str::to_owned);
+        self.findings.push(CatalogFinding { path, table, reason, severity, message });
+    }
+
+    /// A difference between the dictionary and the files: damage, unless the log may still make up for it. `numbers` are those of the
+    /// tablespaces that it is about.
+    fn differs(
+        &mut self,
+        path: PathBuf,
+        entry: &Entry,
+        reason: &'static str,
+        (mut message, numbers): (String, &[u32]),
+    ) {
+        let is_explained = self.events.as_ref().is_some_and(|events| match reason {
+            "missing_file" => numbers.iter().all(|space| events.explain_missing(*space)),
+            // What an index is and where it begins is in the dictionary's pages and the table's, not in what is done to files.
+            "stale_file" => false,
+            _ => events.concern(numbers),
+        });
+        let severity = match &self.doubt {
+            None => Severity::Damage,
+            Some(_) if is_explained => {
+                message.push_str(
+                    " (the redo log makes, renames or deletes this file: crash recovery ends what the server began)",
+                );
+                Severity::Notice
+            }
+            Some(doubt) => {
+                message = format!("{message} ({doubt}, which may explain it)");
+                Severity::Undecided
+            }
+        };
+        let table = (entry.holds == Holds::Table).then_some(entry.name.as_str());
+        self.say(path, table, (reason, severity), message);
+    }
+
+    fn entry(&mut self, entry: &'c Entry, opener: &mut Opener) {
+        if entry.holds == Holds::Temporary {
+            return;
+        }
+        let Some(first) = entry.files.first() else { return self.by_number_alone(entry) };
+        for file in &entry.files {
+            if !self.is_there(file) {
+                self.missing(file, entry);
+            }
+        }
+        let Some(held) = self.by_path.get(first.as_path()).copied() else { return };
+        let space = &held.space;
+        if entry.is_discarded || entry.is_intermediate {
+            return;
+        }
+        let (number, expected) = (space.format.space().0, entry.space);
+        match entry.holds {
+            Holds::Undo if undo_number(number) == undo_number(expected) => {}
+            _ if number == expected => self.trees(held, entry, opener),
+            _ => self.wrong_number(space, entry),
+        }
+    }
+
+    /// Whether the file is there at all; what is wrong inside of it is told elsewhere.
+    fn is_there(&self, path: &Path) -> bool {
+        let has = |path: &Path| self.catalog.names.contains(path);
+        let is_new = self.is_unprepared && has(&path.with_extension("new"));
+        has(path) || is_new || self.by_path.contains_key(path) || path.exists()
+    }
+
+    /// Undo tablespaces of MariaDB, whose names the dictionary does not keep.
+    fn by_number_alone(&mut self, entry: &'c Entry) {
+        if entry.holds != Holds::Undo || self.undo_under_its_name(entry) {
+            return;
+        }
+        // One that cannot be recognised may be the one.
+        let in_root = |path: &&PathBuf| path.parent() == Some(self.catalog.root.as_path());
+        let undo = self.catalog.names.iter().filter(in_root).filter(|path| NameHint::of(path) == NameHint::Undo);
+        let undo: Vec<&PathBuf> = undo.collect();
+        if undo.iter().any(|path| !self.by_path.contains_key(path.as_path())) {
+            return;
+        }
+        let number = entry.space;
+        let path = self.catalog.root.join(format!("undo{number:03}"));
+        let message = format!(
+            "missing: rollback segments lie in undo tablespace {number}, and no file here is that; without it the server does not start"
+        );
+        if undo.is_empty() {
+            let message = format!("{message} (if innodb_undo_directory names another folder, name that here too)");
+            return self.say(path, None, ("missing_undo", Severity::Undecided), message);
+        }
+        self.differs(path, entry, "missing_undo", (message, &[entry.space]));
+    }
+
+    /// Whether an undo tablespace of MariaDB is there under the name that it must have: `undo001` holds the first of them, `undo002` the next.
+    fn undo_under_its_name(&mut self, entry: &'c Entry) -> bool {
+        let numbers =
+            self.dictionary.entries.iter().filter(|entry| entry.holds == Holds::Undo).map(|entry| entry.space);
+        let first = numbers.min().unwrap_or(entry.space);
+        let name = |number: u32| self.catalog.root.join(format!("undo{:03}", number - first + 1));
+        let in_root = |space: &&Space| space.path().parent() == Some(self.catalog.root.as_path());
+        let files = self.by_number.get(&entry.space).into_iter().flatten().copied();
+        let here: Vec<&Space> = files.filter(in_root).collect();
+        // The names count from any number on, as long as they count with the tablespaces.
+        let named = self.by_number.values().flatten().copied().filter(in_root);
+        let offsets: HashSet<i64> =
+            named.filter_map(|space| Some(undo_file(space.path())? - space_number(space))).collect();
+        if offsets.len() == 1 && here.iter().any(|space| undo_file(space.path()).is_some()) {
+            return true;
+        }
+        if here.iter().any(|space| space.path() == name(entry.space)) {
+            return true;
+        }
+        let Some(space) = here.first() else { return false };
+        let message = format!(
+            "this is undo tablespace {}, which must be called {}: the server does not start with it under another name",
+            entry.space,
+            name(entry.space).display()
+        );
+        self.differs(space.path().to_path_buf(), entry, "misplaced_file", (message, &[entry.space]));
+        true
+    }
+
+    fn missing(&mut self, file: &Path, entry: &'c Entry) {
+        let table = (entry.holds == Holds::Table).then_some(entry.name.as_str());
+        if entry.is_discarded {
+            let message = format!("the tablespace of table {} was discarded: there is no file, by intent", entry.name);
+            return self.say(file.to_path_buf(), table, ("discarded", Severity::Notice), message);
+        }
+        if entry.is_intermediate {
+            let message =
+                format!("{} is the work of an ALTER TABLE that did not end; its file is gone already", entry.called());
+            return self.say(file.to_path_buf(), table, ("intermediate_table", Severity::Notice), message);
+        }
+        let elsewhere = self.by_number.get(&entry.space).into_iter().flatten().copied();
+        let moved = elsewhere.filter(|space| !self.expected.contains(space.path())).min_by_key(|space| space.path());
+        if let Some(space) = moved {
+            let message = format!(
+                "this is the file of {}, which the dictionary has at {}: rename it back",
+                entry.called(),
+                file.display()
+            );
+            if entry.holds == Holds::Undo && self.doubt.is_none() {
+                let path = space.path().to_path_buf();
+                return self.say(
+                    path,
+                    None,
+                    ("misplaced_file", Severity::Undecided),
+                    format!("{message}; {WITHOUT_UNDO}"),
+                );
+            }
+            return self.differs(space.path().to_path_buf(), entry, "misplaced_file", (message, &[entry.space]));
+        }
+        if self.is_partial && entry.holds == Holds::Table {
+            self.left_out += 1;
+            return;
+        }
+        let message = format!("missing: this is the file of {}, which the dictionary has here", entry.called());
+        if entry.holds == Holds::Undo && self.doubt.is_none() {
+            let message = format!("{message}; {WITHOUT_UNDO}");
+            return self.say(file.to_path_buf(), None, ("missing_file", Severity::Undecided), message);
+        }
+        self.differs(file.to_path_buf(), entry, "missing_file", (message, &[entry.space]));
+    }
+
+    /// The file in this place is another tablespace's.
+    fn wrong_number(&mut self, space: &Space, entry: &'c Entry) {
+        let (number, expected) = (space.format.space().0, entry.space);
+        let whose = match self.owners.get(&number) {
+            Some(owner) => format!("it is the file of {} (swapped, or copied over)", owner.called()),
+            None => "the dictionary knows no such tablespace: it is of another server, or was copied at another time"
+                .to_owned(),
+        };
+        let message = format!(
+            "wrong file: it says that it is tablespace {number}, and {} is tablespace {expected}; {whose}",
+            entry.called()
+        );
+        self.differs(space.path().to_path_buf(), entry, "wrong_file", (message, &[number, expected]));
+    }
+
+    /// Whether each tree begins where the dictionary has it.
+    fn trees(&mut self, held: &Held, entry: &'c Entry, opener: &mut Opener) {
+        let space = &held.space;
+        let seen: HashMap<u32, Option<u64>> = held.roots.iter().copied().collect();
+        let is_locked = space.format.encryption() != Encryption::None && matches!(space.key, SpaceKey::None);
+        let is_cut = space.header.is_some_and(|header| header.size > space.pages());
+        let mut strange: Vec<(&TreeAt, Root)> = Vec::new();
+        for tree in &entry.trees {
+            let root = match seen.get(&tree.page) {
+                Some(id) => id.map_or(Root::NoIndex, Root::Of),
+                // A file that lost its end is a finding of its own.
+                None if tree.page >= space.pages() && is_cut => continue,
+                None if tree.page >= space.pages() => Root::Beyond,
+                None if is_locked => continue,
+                None => match root(space, tree.page, opener) {
+                    Some(root) => root,
+                    None => continue,
+                },
+            };
+            if root != Root::Of(tree.id) {
+                strange.push((tree, root));
+            }
+        }
+        let Some((tree, root)) = strange.first() else { return };
+        let more = match strange.len() {
+            1 => String::new(),
+            count => format!(" ({} more indexes are not in their places)", count - 1),
+        };
+        let message = format!(
+            "the file is not the one that the dictionary describes: index {} of table {} should begin on page {} with number {}, and that page {root}{more}; it was copied at another time, or from another server",
+            tree.index, tree.table, tree.page, tree.id
+        );
+        self.differs(space.path().to_path_buf(), entry, "stale_file", (message, &[entry.space]));
+    }
+
+    /// Tables of which the `.frm` file or the row of the dictionary is missing.
+    fn halves(&mut self) {
+        let unfinished = UnfinishedDdl::of(&self.catalog.root);
+        for half in halves(&self.catalog.root, &self.catalog.names, self.dictionary) {
+            let (path, table, reason, message) = match half {
+                Half::LacksFrm(_, _) | Half::LacksPar(_, _) if self.is_partial => continue,
+                // MySQL 5.7 keeps partitions in the definition.
+                Half::LacksPar(_, _) if self.is_of_mysql() => continue,
+                // What was made while the backup ran is in its log.
+                Half::LacksTable(_, _) if self.is_unprepared => continue,
+                Half::LacksFrm(path, table) => {
+                    let message = format!("missing: the definition of table {table}, without which nobody can use it");
+                    (path, table, "missing_frm", message)
+                }
+                Half::LacksPar(path, table) => {
+                    let message = format!("missing: the partitions of table {table}, without which nobody can use it");
+                    (path, table, "missing_par", message)
+                }
+                Half::OtherFrm(path, table, why) => {
+                    let message = format!(
+                        "this file does not define table {table}: {why}; it was swapped, cut, or copied at another time"
+                    );
+                    (path, table, "wrong_frm", message)
+                }
+                Half::OtherPar(path, table, why) => {
+                    let message = format!(
+                        "this file does not name the partitions of table {table}: {why}; it was swapped, cut, or copied at another time"
+                    );
+                    (path, table, "wrong_par", message)
+                }
+                Half::LacksTable(path, table) => {
+                    let message = format!(
+                        "the definition of table {table}, which the dictionary in ibdata1 does not have: the server knows no such table"
+                    );
+                    (path, table, "frm_without_table", message)
+                }
+            };
+            if unfinished.names(&table) {
+                let message = format!(
+                    "{message} (a crash interrupted a statement on this table, and ddl_recovery.log names it: the server finishes or \
+                     undoes the statement when it starts)"
+                );
+                self.say(path, Some(&table), (reason, Severity::Notice), message);
+                continue;
+            }
+            let numbers = self.numbers_of(&path, &table);
+            let entry = Entry::new(table, 0, Holds::Table);
+            self.differs(path, &entry, reason, (message, &numbers));
+        }
+    }
+
+    fn is_of_mysql(&self) -> bool {
+        let system = self.by_number.get(&0).into_iter().flatten();
+        system.map(|space| space.format.family()).any(|family| family == Family::MySql)
+    }
+
+    /// The tablespaces of the table whose definition is, or should be, at `frm`: by the dictionary and by the files beside it.
+    fn numbers_of(&self, frm: &Path, table: &str) -> Vec<u32> {
+        let is_its = |entry: &&Entry| entry.name.split(" partition ").next() == Some(table);
+        let known = self.dictionary.entries.iter().filter(is_its).map(|entry| entry.space);
+        let stem = frm.with_extension("");
+        let stem = stem.to_string_lossy().into_owned();
+        let is_beside = |path: &Path| {
+            let rest = path.to_str().and_then(|path| path.strip_prefix(stem.as_str()));
+            rest.is_some_and(|rest| rest.starts_with('.') || rest.starts_with("#P#") || rest.starts_with("#p#"))
+        };
+        let beside =
+            self.by_path.iter().filter(|(path, _)| is_beside(path)).map(|(_, held)| held.space.format.space().0);
+        known.chain(beside).collect()
+    }
+
+    /// A tablespace in a place of which the dictionary says nothing.
+    fn unclaimed(&mut self, space: &Space) {
+        let (path, number) = (space.path(), space.format.space().0);
+        let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+        // Servers look for tables in files of this name only.
+        if NameHint::of(path) != NameHint::Table {
+            return;
+        }
+        let owner = self.owners.get(&number).copied();
+        let is_owner_here = owner.is_some_and(|owner| {
+            let mut files = owner.files.iter();
+            files.any(|file| self.by_path.get(file.as_path()).is_some_and(|held| held.space.format.space().0 == number))
+        });
+        match owner {
+            Some(owner) if is_owner_here => {
+                let message = format!(
+                    "a second file that says it is tablespace {number}: that is {}, whose file is {}",
+                    owner.called(),
+                    owner.files.first().map(|file| file.display().to_string()).unwrap_or_default()
+                );
+                if self.dictionary.is_in_files {
+                    let message = format!("{message}; MySQL does not start with two of them");
+                    return self.differs(path.to_path_buf(), owner, "duplicate_space", (message, &[number]));
+                }
+                self.say(path.to_path_buf(), None, ("duplicate_space", Severity::Notice), message);
+            }
+            Some(owner) if owner.files.iter().any(|file| !self.is_there(file)) => {}
+            _ if name.starts_with("#sql") => {
+                let message = "left by an ALTER TABLE that did not end: no table of the dictionary".to_owned();
+                self.say(path.to_path_buf(), None, ("orphan_file", Severity::Notice), message);
+            }
+            _ => {
+                let message = "no table of the dictionary: the server leaves this file alone".to_owned();
+                self.say(path.to_path_buf(), None, ("orphan_file", Severity::Notice), message);
+            }
+        }
+    }
+}
+
+/// The number of the index that an opened page is of; none where it is no index's.
+#[must_use]
+pub fn index_of(opened: &[u8], format: &SpaceFormat) -> Option<u64> {
+    let kind = PageType(be::u16_at(opened, fil::FIL_PAGE_TYPE)?);
+    if kind.is_index(format.family()) { be::u64_at(opened, fil::PAGE_INDEX_ID) } else { None }
+}
+
+/// What is on a page on which a tree should begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Root {
+    /// A page of this index.
+    Of(u64),
+    /// Something else.
+    NoIndex,
+    /// Nothing.
+    Zero,
+    /// The file ends before it.
+    Beyond,
+}
+
+impl fmt::Display for Root {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Of(id) => write!(f, "is of index number {id}"),
+            Self::NoIndex => f.write_str("is no page of an index"),
+            Self::Zero => f.write_str("is all zeros"),
+            Self::Beyond => f.write_str("is not in the file"),
+        }
+    }
+}
+
+/// Reads a page on which a tree should begin. `None` where it is damaged, which is a finding of its own.
+fn root(space: &Space, page: u32, opener: &mut Opener) -> Option<Root> {
+    let stored = space.stored(page).ok()?;
+    if stored.iter().all(|byte| *byte == 0) {
+        return Some(Root::Zero);
+    }
+    let image = space.opened(page, &stored, opener).ok()?;
+    Some(index_of(&image, &space.format).map_or(Root::NoIndex, Root::Of))
+}
+
+/// Which of MySQL's undo tablespaces a number stands for: it changes whenever the tablespace is cut short.
+const fn undo_number(space: u32) -> u32 {
+    (0xFFFF_FFEF_u32.wrapping_sub(space)) % 127
+}
+
+fn space_number(space: &Space) -> i64 {
+    i64::from(space.format.space().0)
+}
+
+/// The number in the name of an undo tablespace of MariaDB: `undo001`.
+fn undo_file(path: &Path) -> Option<i64> {
+    path.file_name()?.to_str()?.strip_prefix("undo")?.parse().ok()
+}

@@ -1,0 +1,171 @@
+//! MariaDB, and MySQL up to 5.7: a table is a row of SYS_TABLES and a `.frm` file; with one of them alone nobody can use it. The two must be
+//! of the same table too: they name the same indexes, and the `.par` file of a partitioned table names at least the partitions of the rows.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use format::schema::frm::{DOC_ID_INDEX, FrmError, from_frm, is_of_innodb};
+
+use super::entry::{Dictionary, Entry, Holds};
+use crate::source::{read_small, read_up_to};
+
+/// Bytes of a `.frm` file that name its engine.
+const HEAD: usize = 64;
+
+/// A half of a table.
+pub(super) enum Half {
+    /// A row of SYS_TABLES without a `.frm` file: where that should be, and the table.
+    LacksFrm(PathBuf, String),
+    /// A `.frm` file of an InnoDB table that SYS_TABLES does not have.
+    LacksTable(PathBuf, String),
+    /// A partitioned table without the file that names its partitions.
+    LacksPar(PathBuf, String),
+    /// A `.frm` file that is not the definition of its table, and why.
+    OtherFrm(PathBuf, String, String),
+    /// A `.par` file that does not name the partitions of its table, and why.
+    OtherPar(PathBuf, String, String),
+}
+
+/// The halves of tables in the datadir `root`, of whose files these are the names.
+pub(super) fn halves(root: &Path, names: &BTreeSet<PathBuf>, dictionary: &Dictionary) -> Vec<Half> {
+    let mut halves = Vec::new();
+    let mut known: BTreeSet<PathBuf> = BTreeSet::new();
+    let in_system = dictionary.entries.iter().filter(|entry| matches!(entry.holds, Holds::System | Holds::Several));
+    let in_system = in_system.flat_map(|entry| &entry.trees).map(|tree| tree.table.as_str());
+    let own = dictionary.entries.iter().filter(|entry| entry.holds == Holds::Table && !entry.is_intermediate);
+    let tables = own.map(|entry: &Entry| entry.name.as_str()).chain(in_system).collect::<BTreeSet<_>>();
+    for name in tables {
+        let whole = name.split(" partition ").next().unwrap_or(name);
+        let Some((database, table)) = whole.split_once('.') else { continue };
+        let frm = root.join(database).join(format!("{table}.frm"));
+        if !known.insert(frm.clone()) || is_auxiliary(table) {
+            continue;
+        }
+        if !names.contains(&frm) && !frm.exists() {
+            halves.push(Half::LacksFrm(frm, whole.to_owned()));
+            continue;
+        }
+        if let Some(why) = other_frm(&frm, whole, dictionary) {
+            halves.push(Half::OtherFrm(frm.clone(), whole.to_owned(), why));
+        }
+        let par = frm.with_extension("par");
+        if name == whole {
+            continue;
+        }
+        if !names.contains(&par) && !par.exists() {
+            halves.push(Half::LacksPar(par, whole.to_owned()));
+        } else if let Some(why) = other_par(&par, whole, dictionary) {
+            halves.push(Half::OtherPar(par, whole.to_owned(), why));
+        }
+    }
+    let is_frm = |path: &&PathBuf| path.extension().is_some_and(|extension| extension == "frm");
+    for frm in names.iter().filter(is_frm).filter(|frm| !known.contains(*frm)) {
+        let (Some(database), Some(table)) = (frm.parent().and_then(Path::file_name), frm.file_stem()) else { continue };
+        let table = table.to_string_lossy();
+        // Tables lie in folders of the datadir, and those that an ALTER TABLE left are nobody's.
+        if frm.parent().and_then(Path::parent) != Some(root) || table.starts_with("#sql") {
+            continue;
+        }
+        // A pipe of that name would be waited for.
+        let head =
+            if frm.is_file() { File::open(frm).and_then(|file| read_up_to(&file, 0, HEAD)) } else { Ok(Vec::new()) };
+        let head = head.unwrap_or_default();
+        if is_of_innodb(&head) {
+            halves.push(Half::LacksTable(frm.clone(), format!("{}.{table}", database.to_string_lossy())));
+        }
+    }
+    halves
+}
+
+/// Tables that InnoDB makes for full-text indexes, and those of ALTER TABLE, have no definition of their own.
+fn is_auxiliary(table: &str) -> bool {
+    table.starts_with("FTS_") || table.starts_with("#sql") || table.starts_with("SYS_")
+}
+
+/// Definitions are of some kilobytes; what is longer is something else.
+const FRM_MAX: u64 = 16 << 20;
+/// Indexes that InnoDB makes for itself.
+const OWN_INDEXES: [&str; 2] = ["GEN_CLUST_INDEX", DOC_ID_INDEX];
+
+/// Why the `.frm` file is not the definition of the table; `None` where it is, or nobody can say.
+fn other_frm(frm: &Path, table: &str, dictionary: &Dictionary) -> Option<String> {
+    let bytes = read_small(frm, FRM_MAX).ok()?;
+    let definition = match from_frm(&bytes, false) {
+        Ok(definition) => definition,
+        Err(FrmError::NotATable) => return Some("it is not the definition of a table".to_owned()),
+        Err(error @ FrmError::Truncated { .. }) => return Some(error.to_string()),
+        Err(_) => return None,
+    };
+    let own = |name: &&str| !OWN_INDEXES.contains(name);
+    let is_its = |name: &str| name.split(" partition ").next() == Some(table);
+    // A table without its tablespace has no indexes in the dictionary either.
+    if dictionary.entries.iter().any(|entry| entry.is_discarded && is_its(&entry.name)) {
+        return None;
+    }
+    let here: BTreeSet<&str> = definition.indexes.iter().map(|index| index.name.as_str()).filter(own).collect();
+    let trees = dictionary.entries.iter().flat_map(|entry| &entry.trees);
+    let known: BTreeSet<&str> =
+        trees.filter(|tree| is_its(&tree.table)).map(|tree| tree.index.as_str()).filter(own).collect();
+    let list = |names: &BTreeSet<&str>| names.iter().copied().collect::<Vec<_>>().join(", ");
+    (here != known && !known.is_empty()).then(|| {
+        format!("it has the indexes ({}), and the table in the dictionary has ({})", list(&here), list(&known))
+    })
+}
+
+/// Where the names begin in a `.par` file: behind its length in words, its checksum, and the number of partitions with an engine for each.
+const PAR_ENGINES: usize = 12;
+
+/// Why the `.par` file is not that of the table.
+fn other_par(par: &Path, table: &str, dictionary: &Dictionary) -> Option<String> {
+    let bytes = read_small(par, FRM_MAX).ok()?;
+    let Some(names) = partitions(&bytes) else {
+        return Some("it is damaged: its length or its checksum is wrong".to_owned());
+    };
+    let own = dictionary.entries.iter().filter(|entry| entry.holds == Holds::Table && !entry.is_intermediate);
+    let own = own.filter_map(|entry| entry.name.split_once(" partition ")).filter(|(whole, _)| *whole == table);
+    let missing = own.map(|(_, name)| name).find(|name| !names.contains(&name.to_lowercase()))?;
+    Some(format!("it does not name the partition {missing}, which the dictionary has"))
+}
+
+/// The names of the partitions in a `.par` file, in lower case, subpartitions as `p0#p0sp0`.
+fn partitions(bytes: &[u8]) -> Option<BTreeSet<String>> {
+    // The server writes its own files, unlike InnoDB's, with the lowest byte first.
+    let little = |word: &[u8]| word.iter().rev().fold(0_u32, |value, byte| value << 8 | u32::from(*byte));
+    let number = |at: usize| bytes.get(at..at + 4).map(little);
+    // Behind the words that are counted stand connection strings, which InnoDB has none of.
+    let counted = bytes.get(..(number(0)? as usize).checked_mul(4)?)?;
+    if counted.chunks_exact(4).map(little).fold(0, |sum, word| sum ^ word) != 0 {
+        return None;
+    }
+    let count = number(8)? as usize;
+    let at = PAR_ENGINES + count.checked_next_multiple_of(4)?;
+    let len = number(at)? as usize;
+    let names = bytes.get(at + 4..(at + 4).checked_add(len)?)?;
+    let names = names.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    Some(names.map(|name| String::from_utf8_lossy(name).to_lowercase().replace("#sp#", "#")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `PARTITION BY RANGE (a)` with three partitions, as MariaDB 10.11 wrote it.
+    const PAR: [u8; 32] = [
+        8, 0, 0, 0, 0x3E, 0x48, 0x7E, 0x15, 3, 0, 0, 0, 12, 12, 12, 0, 11, 0, 0, 0, b'p', b'0', 0, b'p', b'1', 0, b'r',
+        b'e', b's', b't', 0, 0,
+    ];
+
+    #[test]
+    fn partitions_are_named_by_a_file_that_is_whole() {
+        let names = partitions(&PAR).expect("it is whole");
+        assert_eq!(names.into_iter().collect::<Vec<_>>(), ["p0", "p1", "rest"]);
+        for at in 0..PAR.len() {
+            let mut damaged = PAR;
+            damaged[at] ^= 1;
+            assert_eq!(partitions(&damaged), None, "byte {at}");
+        }
+        assert_eq!(partitions(&PAR[..28]), None);
+        assert_eq!(partitions(&[]), None);
+    }
+}

@@ -1,0 +1,153 @@
+//! What MariaDB's log says of pages, held against the pages.
+//!
+//! A mini-transaction stamps each page that it changes with the LSN of its own end. So of a page whose LSN lies in what the log still holds,
+//! the log has the mini-transaction that ends there and changed this page. And what a mini-transaction changed before the checkpoint is on
+//! the disk, unless the page was freed. Both hold for every page of the system tablespace and of undo tablespaces: nothing writes these
+//! past the log. Tables are left out: an import stamps their pages with whatever LSN it is then.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+
+use format::Lsn;
+use format::keyring::KeyStore;
+use redo::record::{Effect, Mtr, Subject};
+use redo::rewind::first_mtr;
+
+use super::ring::Ring;
+
+/// So much of the log is read on either side of the checkpoint.
+const REACH: u64 = 16 << 20;
+/// So many bytes are searched at once for a beginning.
+const SEARCH: u64 = 2 << 20;
+/// The first pages of the system tablespace are never freed.
+const NEVER_FREED: u32 = 8;
+/// The system tablespace.
+const SYSTEM: u32 = 0;
+
+/// A page that the log contradicts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Contradiction {
+    /// The page's LSN is in the log, but no change of this page ends there.
+    NotHere(Lsn),
+    /// The page lacks a change that ended here, before the checkpoint.
+    Lost(Lsn),
+}
+
+/// Which pages the log changed, and when.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    /// Where reading began.
+    from: Lsn,
+    checkpoint: Lsn,
+    /// Where reading ended.
+    to: Lsn,
+    /// It was read to its end.
+    is_whole: bool,
+    pages: HashMap<(u32, u32), Changes>,
+    /// When tablespaces were last cut down: of what they held before, nothing needs to be on the disk.
+    trimmed: HashMap<u32, Lsn>,
+}
+
+#[derive(Debug, Default)]
+struct Changes {
+    /// Ends of the mini-transactions that changed it.
+    ends: Vec<Lsn>,
+    is_freed: bool,
+}
+
+impl History {
+    /// Reads the log in the datadir `root` for what it says of the pages of these tablespaces.
+    pub fn read(root: &Path, keys: &KeyStore, spaces: &HashSet<u32>) -> Option<Self> {
+        let ring = Ring::open(root, keys)?;
+        let checkpoint = ring.log.checkpoint.lsn;
+        let mut after = Self { from: checkpoint, checkpoint, ..Self::default() };
+        (after.to, after.is_whole) = ring.each_mtr(checkpoint, REACH, |mtr| after.add(mtr, spaces))?;
+        Some(Self::before(&ring, spaces, &after).unwrap_or_default().followed_by(after))
+    }
+
+    /// What the log still holds from before its checkpoint; `None` where nothing leads there.
+    fn before(ring: &Ring, spaces: &HashSet<u32>, after: &Self) -> Option<Self> {
+        let checkpoint = after.checkpoint;
+        // The end overwrites the beginning.
+        let held = ring.log.capacity().saturating_sub(after.to.0.saturating_sub(checkpoint.0)).min(REACH);
+        let mut from = Lsn(checkpoint.0.saturating_sub(held).max(ring.log.first_lsn.0));
+        while let Some(len) = checkpoint.0.checked_sub(from.0).filter(|len| *len > 0) {
+            let bytes = ring.read(from, usize::try_from(len.min(SEARCH)).ok()?)?;
+            if let Some(before) = first_mtr(&ring.log, from, &bytes).and_then(|first| Self::up_to(ring, spaces, first))
+            {
+                return Some(before);
+            }
+            // A server may have written a little beyond the end: what comes first then leads nowhere.
+            from = Lsn(from.0.saturating_add(SEARCH));
+        }
+        None
+    }
+
+    /// The log from `first` on, if it leads to the checkpoint without a gap.
+    fn up_to(ring: &Ring, spaces: &HashSet<u32>, first: Lsn) -> Option<Self> {
+        let checkpoint = ring.log.checkpoint.lsn;
+        let (mut before, mut leads_there) = (Self { from: first, checkpoint, ..Self::default() }, false);
+        ring.each_mtr(first, checkpoint.0.checked_sub(first.0)?, |mtr| {
+            leads_there |= mtr.end == checkpoint;
+            if mtr.end <= checkpoint { before.add(mtr, spaces) } else { Some(()) }
+        })?;
+        leads_there.then_some(before)
+    }
+
+    fn followed_by(self, after: Self) -> Self {
+        let from = if self.from == Lsn(0) { after.from } else { self.from };
+        let mut trimmed = self.trimmed;
+        trimmed.extend(after.trimmed);
+        let mut whole = Self { from, pages: self.pages, trimmed, ..after };
+        for (page, changes) in after.pages {
+            let known = whole.pages.entry(page).or_default();
+            known.ends.extend(changes.ends);
+            known.is_freed |= changes.is_freed;
+        }
+        whole
+    }
+
+    fn add(&mut self, mtr: &Mtr<'_>, spaces: &HashSet<u32>) -> Option<()> {
+        for (subject, _) in mtr.grammar.subjects(mtr.bytes) {
+            let Subject::Page(id, effect) = subject else { continue };
+            if !spaces.contains(&id.space.0) {
+                continue;
+            }
+            if effect == Effect::Trims {
+                self.trimmed.insert(id.space.0, mtr.end);
+            }
+            let changes = self.pages.entry((id.space.0, id.page_no.0)).or_default();
+            changes.is_freed |= effect == Effect::Frees;
+            if changes.ends.last() != Some(&mtr.end) {
+                changes.ends.push(mtr.end);
+            }
+        }
+        Some(())
+    }
+
+    /// The pages of a tablespace that the log changed, and those that are written all the time.
+    pub fn pages_of(&self, space: u32) -> Vec<u32> {
+        let first = if space == SYSTEM { NEVER_FREED } else { 1 };
+        let changed = self.pages.keys().filter(|(of, _)| *of == space).map(|(_, page)| *page);
+        let mut pages: Vec<u32> = (0..first).chain(changed).collect();
+        pages.sort_unstable();
+        pages.dedup();
+        pages
+    }
+
+    /// Whether a page with this LSN cannot be the one that the log changed.
+    pub fn contradicts(&self, space: u32, page: u32, lsn: Lsn) -> Option<Contradiction> {
+        if lsn == Lsn(0) {
+            return None;
+        }
+        let none = Changes::default();
+        let changes = self.pages.get(&(space, page)).unwrap_or(&none);
+        if lsn > self.from && lsn <= self.to && !changes.ends.contains(&lsn) {
+            return Some(Contradiction::NotHere(lsn));
+        }
+        let last = changes.ends.iter().rev().find(|end| **end <= self.checkpoint)?;
+        let is_known = self.is_whole || space == SYSTEM && page < NEVER_FREED;
+        let is_trimmed = self.trimmed.get(&space).is_some_and(|trimmed| trimmed >= last);
+        (lsn < *last && is_known && !changes.is_freed && !is_trimmed).then_some(Contradiction::Lost(*last))
+    }
+}

@@ -1,0 +1,136 @@
+//! What a redo log says of files and tablespaces since its checkpoint: the dictionary on the disk may not know of it yet.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use format::Lsn;
+use format::keyring::KeyStore;
+use redo::record::{FileRecord, Mtr, RedoRecord, Subject};
+use redo::{Kind, mariadb};
+
+use super::ring::Ring;
+use crate::source::mysql_log::MySqlLog;
+use crate::source::read_up_to;
+use crate::source::redo_log::log_files;
+
+/// Bytes read at once.
+const PIECE: usize = 1 << 20;
+
+/// What happened to files.
+#[derive(Debug)]
+pub(super) struct FileEvents {
+    /// Whose log it is.
+    pub kind: Kind,
+    /// Tablespaces whose files the log makes.
+    pub created: HashSet<u32>,
+    /// Tablespaces whose files the log deletes.
+    pub deleted: HashSet<u32>,
+    /// Tablespaces whose files the log renames: the last name.
+    pub renamed: HashMap<u32, PathBuf>,
+    /// What the log calls the files of the tablespaces that it changes, as MariaDB's does.
+    pub called: HashMap<u32, PathBuf>,
+    /// Tablespaces whose pages it changes.
+    pub changed: BTreeSet<u32>,
+    /// Where it ends; if it was not read to its end, where that reading ended.
+    pub end: Lsn,
+    /// It was read to its end.
+    pub is_whole: bool,
+}
+
+impl FileEvents {
+    /// Reads the log in the datadir `root`, about `bytes` of it at most. `None` where that cannot be done: then the log may say anything.
+    pub fn read(root: &Path, keys: &KeyStore, bytes: u64) -> Option<Self> {
+        let paths = log_files(root);
+        let file = File::open(paths.first()?).ok()?;
+        let header = read_up_to(&file, 0, mariadb::START_OFFSET).ok()?;
+        match redo::identify(&header).ok()? {
+            Kind::MySql => Self::of_mysql(&paths, keys, bytes),
+            Kind::MariaDb => Self::of_mariadb(root, keys, bytes),
+        }
+    }
+
+    fn new(kind: Kind, end: Lsn) -> Self {
+        let (created, deleted, renamed) = (HashSet::new(), HashSet::new(), HashMap::new());
+        let (called, changed) = (HashMap::new(), BTreeSet::new());
+        Self { kind, created, deleted, renamed, called, changed, end, is_whole: false }
+    }
+
+    fn of_mariadb(root: &Path, keys: &KeyStore, bytes: u64) -> Option<Self> {
+        let ring = Ring::open(root, keys)?;
+        let from = ring.log.checkpoint.lsn;
+        let mut events = Self::new(Kind::MariaDb, from);
+        (events.end, events.is_whole) = ring.each_mtr(from, bytes, |mtr| events.add(mtr))?;
+        Some(events)
+    }
+
+    fn of_mysql(paths: &[PathBuf], keys: &KeyStore, bytes: u64) -> Option<Self> {
+        let log = MySqlLog::open(paths, keys).ok()?;
+        let (format, from) = (log.checkpoint.format, log.checkpoint.lsn);
+        let mut reader = redo::mysql::mtr_reader::MtrReader::new(format, from, log.keys.clone());
+        let mut events = Self::new(Kind::MySql, from);
+        let mut read = 0;
+        for (number, stretch) in &log.stretches {
+            let file = log.files.get(*number)?;
+            let mut at = stretch.start;
+            while at < stretch.end && !reader.has_ended() && read < bytes {
+                let want = usize::try_from(stretch.end - at).unwrap_or(PIECE).min(PIECE);
+                let piece = read_up_to(&file.file, at, want).ok().filter(|piece| !piece.is_empty())?;
+                at += piece.len() as u64;
+                read += piece.len() as u64;
+                let mut rest = piece.as_slice();
+                while let Some(mtr) = reader.next_mtr(&mut rest) {
+                    events.add(&mtr)?;
+                }
+            }
+        }
+        // What cannot be read, for want of a key or for damage, may say anything.
+        if reader.lacks_key() || reader.fault().is_some() {
+            return None;
+        }
+        (events.end, events.is_whole) = (reader.at(), reader.has_ended() || read < bytes);
+        Some(events)
+    }
+
+    fn add(&mut self, mtr: &Mtr<'_>) -> Option<()> {
+        let path = |name: &[u8]| PathBuf::from(OsStr::from_bytes(name));
+        for record in mtr.records() {
+            let record = record.ok()?;
+            if let Subject::Page(id, _) = record.subject() {
+                self.changed.insert(id.space.0);
+            }
+            let RedoRecord::File(record) = record else { continue };
+            match record {
+                FileRecord::Create { space, name } => {
+                    self.created.insert(space.0);
+                    self.called.insert(space.0, path(name));
+                }
+                FileRecord::Delete { space, .. } => drop(self.deleted.insert(space.0)),
+                FileRecord::Rename { space, to, .. } => {
+                    self.renamed.insert(space.0, path(to));
+                    self.called.insert(space.0, path(to));
+                }
+                FileRecord::Modify { space, name } => drop(self.called.insert(space.0, path(name))),
+                _ => {}
+            }
+        }
+        Some(())
+    }
+
+    /// Whether the log does anything to the files of these tablespaces.
+    pub fn concern(&self, spaces: &[u32]) -> bool {
+        spaces.iter().any(|space| self.makes_or_moves(*space) || self.deleted.contains(space))
+    }
+
+    /// Whether the log explains that the file of this tablespace is not there. MariaDB makes what its log makes; MySQL finds it made.
+    pub fn explain_missing(&self, space: u32) -> bool {
+        let is_made = self.created.contains(&space) && self.kind == Kind::MariaDb;
+        is_made || self.deleted.contains(&space) || self.renamed.contains_key(&space)
+    }
+
+    fn makes_or_moves(&self, space: u32) -> bool {
+        self.created.contains(&space) || self.renamed.contains_key(&space)
+    }
+}

@@ -1,0 +1,260 @@
+//! What a datadir says it holds, held against the files that are there.
+//!
+//! ```text
+//! Inventory -> datadirs -> dictionary (mysql.ibd, or ibdata1 and .frm files) -> entries ┐
+//!                                                       page 0 of each file -> Held ────┼-> findings
+//!                                             redo log, notes of backup tools ──────────┘
+//! ```
+//!
+//! The dictionary is read once, before the files are, and costs its own pages; of each other file the roots of its trees are looked at.
+//! A file is called missing only where the dictionary was read to its end.
+
+mod compare;
+mod datadir;
+mod ddl_log;
+mod entry;
+mod frm;
+mod history;
+mod log;
+mod mysql;
+mod old;
+mod other_log;
+mod ring;
+mod rows;
+mod whole;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use flow::FileId;
+use format::keyring::KeyStore;
+use format::{Encryption, Lsn};
+
+use self::compare::Compare;
+pub use self::compare::index_of;
+use self::datadir::Says;
+pub use self::datadir::{Catalog, CatalogFinding, Held};
+use self::entry::Dictionary;
+use self::log::FileEvents;
+pub(crate) use self::ring::changes_page;
+use self::whole::Notes;
+use super::datadir::{Candidate, Inventory};
+use super::keys::{NO_KEY, SpaceKey};
+use super::name::NameHint;
+use super::redo_log::RedoLogs;
+use super::system;
+use crate::out::report::Severity;
+use crate::tree::Space;
+
+/// How often, and how far apart, what differs is looked at again beside a server.
+const TRIES: u32 = 4;
+const PAUSE: Duration = Duration::from_millis(250);
+/// How many tables a finding about several names.
+const NAMED_MAX: usize = 3;
+
+impl Catalog {
+    /// The datadirs that were walked, with what their dictionaries say.
+    #[must_use]
+    pub fn all(inventory: &Inventory, keys: &KeyStore, page_size: Option<u32>) -> Vec<Self> {
+        let found = datadirs(inventory);
+        let read = |(root, names): (PathBuf, BTreeSet<PathBuf>)| {
+            let says = Says::read(&root, &names, keys, page_size);
+            Self { root, names, says, keys: keys.clone(), page_size }
+        };
+        found.into_iter().map(read).collect()
+    }
+
+    /// The root pages of the trees, by file, ascending. A sweep that passes them keeps them, so that they are not read twice.
+    #[must_use]
+    pub fn roots(&self) -> HashMap<&Path, Vec<u32>> {
+        let Says::All(dictionary) = &self.says else { return HashMap::new() };
+        let roots = dictionary.entries.iter().filter_map(|entry| {
+            let mut pages: Vec<u32> = entry.trees.iter().map(|tree| tree.page).collect();
+            pages.sort_unstable();
+            Some((entry.files.first()?.as_path(), pages))
+        });
+        roots.collect()
+    }
+
+    /// Files outside of the datadir that its dictionary names: nobody meets them by walking.
+    #[must_use]
+    pub fn outside(&self) -> Vec<PathBuf> {
+        let Says::All(dictionary) = &self.says else { return Vec::new() };
+        let files = dictionary.entries.iter().filter(|entry| !entry.is_discarded).flat_map(|entry| &entry.files);
+        files.filter(|file| !file.starts_with(&self.root)).cloned().collect()
+    }
+}
+
+impl Says {
+    fn read(root: &Path, names: &BTreeSet<PathBuf>, keys: &KeyStore, page_size: Option<u32>) -> Self {
+        let own = root.join("mysql.ibd");
+        if names.contains(&own) {
+            return match open_dictionary(std::slice::from_ref(&own), keys, page_size)
+                .and_then(|space| mysql::read(&space, root))
+            {
+                Ok(dictionary) => Self::All(dictionary),
+                Err(why) => Self::Unread(own, why),
+            };
+        }
+        let parts = system::files_of(root);
+        let Some(first) = parts.first() else {
+            let own_redo = names.iter().any(|name| name.starts_with(root.join("#innodb_redo")));
+            return match (whole::is_datadir(root, names), own_redo || names.contains(&root.join("undo_001"))) {
+                (false, _) => Self::Folder,
+                (true, true) => Self::Lost(own, "MySQL's data dictionary"),
+                (true, false) => Self::Lost(root.join("ibdata1"), "the system tablespace"),
+            };
+        };
+        match open_dictionary(&parts, keys, page_size) {
+            Ok(space) if whole::has_sdi(&space) => Self::Lost(own, "MySQL's data dictionary"),
+            Ok(space) => match old::read(&space, root) {
+                Ok(dictionary) => Self::All(dictionary),
+                Err(why) => Self::Unread(first.clone(), why),
+            },
+            Err(why) => Self::Unread(first.clone(), why),
+        }
+    }
+}
+
+fn is_undecided(finding: &CatalogFinding) -> bool {
+    finding.severity == Severity::Undecided
+}
+
+/// Opens the tablespace of these files.
+fn open(files: &[PathBuf], keys: &KeyStore, page_size: Option<u32>) -> Result<Space, String> {
+    let with_len = |path: &PathBuf| std::fs::metadata(path).map(|meta| (path.clone(), FileId(0), meta.len()));
+    let files: Result<Vec<_>, _> = files.iter().map(with_len).collect();
+    let files = files.map_err(|error| format!("it cannot be looked at: {}", super::datadir::plain(&error)))?;
+    Space::open(&files, keys, page_size)
+}
+
+/// Opens the tablespace that holds the dictionary.
+fn open_dictionary(files: &[PathBuf], keys: &KeyStore, page_size: Option<u32>) -> Result<Space, String> {
+    let space = open(files, keys, page_size)?;
+    if space.format.encryption() != Encryption::None && matches!(space.key, SpaceKey::None) {
+        return Err(format!("it is {NO_KEY}"));
+    }
+    Ok(space)
+}
+
+/// The folders of the walk that are datadirs, or hold tables and nothing that would say which, with every file below each.
+fn datadirs(inventory: &Inventory) -> Vec<(PathBuf, BTreeSet<PathBuf>)> {
+    let named: BTreeSet<&Path> =
+        inventory.candidates.iter().filter(|file| file.named).map(|file| file.path.as_path()).collect();
+    let read = inventory.candidates.iter().map(|file| &file.path);
+    let passed =
+        inventory.skipped.iter().chain(&inventory.failed).chain(&inventory.vanished).map(|passed| &passed.path);
+    let walked: BTreeSet<&PathBuf> = read.chain(passed).filter(|path| !named.contains(path.as_path())).collect();
+    // A name of their own makes files of the system tablespace no less: the walk has said what they are.
+    let is_mark = |file: &&Candidate| matches!(file.hint, NameHint::System(_) | NameHint::Dictionary) && !file.named;
+    let marks = inventory.candidates.iter().filter(is_mark).map(|file| &file.path);
+    let is_lost = |path: &&PathBuf| matches!(NameHint::of(path), NameHint::System(_) | NameHint::Dictionary);
+    let lost = walked.iter().copied().filter(is_lost);
+    let mut roots: BTreeSet<PathBuf> =
+        marks.chain(lost).filter_map(|path| path.parent().map(Path::to_path_buf)).collect();
+    roots.extend(whole::roots_without_dictionary(&inventory.walked, &walked, &roots));
+    let mut found: BTreeMap<PathBuf, BTreeSet<PathBuf>> =
+        roots.into_iter().map(|root| (root, BTreeSet::new())).collect();
+    for path in walked {
+        // The deepest one: a backup may lie within a datadir.
+        let root = path.ancestors().skip(1).find(|above| found.contains_key(*above)).map(Path::to_path_buf);
+        if let Some(names) = root.and_then(|root| found.get_mut(&root)) {
+            names.insert(path.clone());
+        }
+    }
+    found.into_iter().collect()
+}
+
+impl Catalog {
+    /// What is wrong with the datadir, given the tablespaces that were read.
+    #[must_use]
+    pub fn findings(&self, held: &[Held], redo: &mut RedoLogs, live: bool) -> Vec<CatalogFinding> {
+        let notes = Notes::of(&self.root);
+        let mut findings = self.as_a_whole(notes.as_ref());
+        let Says::All(dictionary) = &self.says else { return findings };
+        let held = &self.with_undo(held);
+        // Beside a server the log goes on while it is read, and that of a backup is the tool's.
+        if !live && notes.is_none() {
+            findings.extend(self.other_log(dictionary, held, redo));
+            findings.extend(self.older_system(dictionary, held, redo));
+        }
+        let mut differences = self.differences(dictionary, held, (redo, notes.as_ref()));
+        for _ in 0..TRIES {
+            if !live || differences.is_empty() {
+                break;
+            }
+            // A server makes, renames and removes files between two looks: all that differs is looked at again.
+            std::thread::sleep(PAUSE);
+            let Says::All(dictionary) = Says::read(&self.root, &self.names, &self.keys, self.page_size) else { break };
+            let held: Vec<Held> = held.iter().filter_map(|held| self.opened_again(held, &differences)).collect();
+            differences = self.differences(&dictionary, &held, (redo, notes.as_ref()));
+        }
+        match redo.pending_for(&self.probe()) {
+            Some(doubt) if live && !differences.is_empty() => findings.push(self.in_flux(&differences, doubt)),
+            _ => findings.append(&mut differences),
+        }
+        findings
+    }
+
+    /// The tablespaces plus the undo tablespaces, which a table check does not read.
+    fn with_undo(&self, held: &[Held]) -> Vec<Held> {
+        let is_held = |path: &&PathBuf| held.iter().any(|held| held.space.path() == path.as_path());
+        let undo = self.names.iter().filter(|path| NameHint::of(path) == NameHint::Undo);
+        let more = undo.filter(|path| !is_held(path));
+        let more = more.filter_map(|path| open(std::slice::from_ref(path), &self.keys, self.page_size).ok());
+        let more = more.map(|space| Held { space, roots: Vec::new(), newest: Lsn(0) });
+        held.iter().cloned().chain(more).collect()
+    }
+
+    fn differences(
+        &self,
+        dictionary: &Dictionary,
+        held: &[Held],
+        (redo, notes): (&mut RedoLogs, Option<&Notes>),
+    ) -> Vec<CatalogFinding> {
+        let mut compare = Compare::new(self, dictionary, held);
+        compare.doubt = redo.pending_for(&self.probe()).map(str::to_owned);
+        compare.is_partial = notes.is_some_and(|notes| notes.is_partial);
+        compare.is_unprepared = notes.is_some_and(|notes| !notes.is_prepared());
+        compare.run();
+        // The log is only read where it may explain something.
+        if compare.doubt.is_some() && compare.findings.iter().any(is_undecided) {
+            compare.findings.clear();
+            compare.events = FileEvents::read(&self.root, &self.keys, u64::MAX).filter(|events| events.is_whole);
+            compare.run();
+        }
+        compare.findings
+    }
+
+    /// A file of the datadir, for questions about its log.
+    fn probe(&self) -> PathBuf {
+        self.root.join("ibdata1")
+    }
+
+    /// The tablespace as it is now, if something was found in its place; else as it was.
+    fn opened_again(&self, held: &Held, differences: &[CatalogFinding]) -> Option<Held> {
+        if differences.iter().all(|finding| finding.path != held.space.path()) {
+            return Some(held.clone());
+        }
+        let paths: Vec<PathBuf> = held.space.files.iter().map(|file| file.path.clone()).collect();
+        Some(Held { space: open(&paths, &self.keys, self.page_size).ok()?, roots: Vec::new(), newest: held.newest })
+    }
+
+    /// The pages of the dictionary lag behind what a server does: until they are written nothing is known.
+    fn in_flux(&self, differences: &[CatalogFinding], doubt: &str) -> CatalogFinding {
+        let names = differences.iter().map(|finding| match &finding.table {
+            Some(table) => table.clone(),
+            None => finding.path.display().to_string(),
+        });
+        let names: Vec<String> = names.take(NAMED_MAX).collect();
+        let message = format!(
+            "the dictionary on the disk and the files differ in {} places ({}{}): {doubt}, so they are not held against each other now",
+            differences.len(),
+            names.join(", "),
+            if differences.len() > NAMED_MAX { " ..." } else { "" }
+        );
+        let (path, reason, severity) = (self.root.clone(), "dictionary_in_flux", Severity::Notice);
+        CatalogFinding { path, table: None, reason, severity, message }
+    }
+}

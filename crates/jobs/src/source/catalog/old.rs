@@ -1,0 +1,150 @@
+//! What MariaDB, and MySQL up to 5.7, say a datadir holds: SYS_TABLES and SYS_INDEXES in `ibdata1`, the undo tablespaces in TRX_SYS;
+//! and the `.frm` files beside the tables.
+//!
+//! Facts: `dict0crea.cc`, `dict0load.cc`, `trx0sys.h` of MariaDB 10.11; compared with its datadirs.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+
+use format::bytes::be;
+use format::page::rollback::{RSEGS_MAX, TRX_SYS_PAGE_NO, TRX_SYS_RSEGS};
+use format::record::redundant;
+use format::schema::dictionary::{DICT_HDR_PAGE_NO, DictionaryRoots, SysDatafile, SysIndex, SysTable};
+
+use super::entry::{Dictionary, Entry, Holds, TreeAt};
+use super::rows::each_row;
+use crate::source::datadir::link_target;
+use crate::tree::{Opener, Space};
+
+const NONE: u32 = u32::MAX;
+/// Type bits of an index that has no tree.
+const INDEX_FULLTEXT: u32 = 32;
+/// The table that says where tablespaces lie.
+const SYS_DATAFILES: &str = "SYS_DATAFILES";
+/// The name of an index that is being built begins with this.
+const BEING_BUILT: char = '\u{FFFD}';
+
+/// Reads the dictionary in `system`, which is the system tablespace, for the datadir `root`.
+///
+/// # Errors
+/// Why it cannot be read to its end, as a clause.
+pub(super) fn read(system: &Space, root: &Path) -> Result<Dictionary, String> {
+    let mut opener = Opener::new();
+    let header = system.sound(DICT_HDR_PAGE_NO.0, &mut opener)?;
+    let roots = DictionaryRoots::read(&header).ok_or("its page 7 names no dictionary")?;
+    let locate = |record: &format::record::Record<'_>, fields: &mut format::record::RecordFields| {
+        redundant::locate_stored(record, fields)
+    };
+    let mut tables: Vec<SysTable> = Vec::new();
+    each_row(system, roots.tables, &mut opener, &locate, &mut |record, fields| {
+        tables.push(SysTable::read(record, fields).ok_or("a record of SYS_TABLES lacks a field")?);
+        Ok(())
+    })?;
+    let mut indexes: HashMap<u64, Vec<SysIndex>> = HashMap::new();
+    each_row(system, roots.indexes, &mut opener, &locate, &mut |record, fields| {
+        let index = SysIndex::read(record, fields).ok_or("a record of SYS_INDEXES lacks a field")?;
+        indexes.entry(index.table_id).or_default().push(index);
+        Ok(())
+    })?;
+    let files = general_files(system, &tables, &indexes, &mut opener)?;
+    let mut general: BTreeMap<u32, Entry> = BTreeMap::new();
+    let mut entries: Vec<Entry> = undo(system, &mut opener)?;
+    let mut in_system = Entry::new("innodb_system".to_owned(), 0, Holds::System);
+    in_system.files = system.files.iter().map(|file| file.path.clone()).collect();
+    for table in tables {
+        let trees = trees(&table, indexes.get(&table.id).map_or(&[][..], Vec::as_slice));
+        if table.space.0 == 0 {
+            in_system.trees.extend(trees);
+            continue;
+        }
+        if let Some(file) = files.get(&table.space.0) {
+            let shared =
+                || Entry { files: vec![root.join(file)], ..Entry::new(stem_of(file), table.space.0, Holds::Several) };
+            general.entry(table.space.0).or_insert_with(shared).trees.extend(trees);
+            continue;
+        }
+        entries.push(Entry {
+            files: vec![place(root, &table.name)],
+            trees,
+            is_discarded: table.is_discarded,
+            is_intermediate: last_of(&table.name).starts_with("#sql"),
+            ..Entry::new(shown(&table.name), table.space.0, Holds::Table)
+        });
+    }
+    entries.push(in_system);
+    entries.extend(general.into_values());
+    Ok(Dictionary { is_in_files: false, newest_transaction: 0, entries })
+}
+
+/// The files of MySQL 5.7's general tablespaces, by number: they lie in the datadir itself, where no table has its own.
+fn general_files(
+    system: &Space,
+    tables: &[SysTable],
+    indexes: &HashMap<u64, Vec<SysIndex>>,
+    opener: &mut Opener,
+) -> Result<HashMap<u32, PathBuf>, String> {
+    let mut files = HashMap::new();
+    // MariaDB 10.6 and later have no such table.
+    let own = tables.iter().find(|table| table.name == SYS_DATAFILES && table.space.0 == 0);
+    let Some(index) = own.and_then(|table| indexes.get(&table.id)?.first()) else { return Ok(files) };
+    let locate = |record: &format::record::Record<'_>, fields: &mut format::record::RecordFields| {
+        redundant::locate_stored(record, fields)
+    };
+    each_row(system, index.root.root, opener, &locate, &mut |record, fields| {
+        let file = SysDatafile::read(record, fields).ok_or("a record of SYS_DATAFILES lacks a field")?;
+        let path = PathBuf::from(file.path.replace('\\', "/"));
+        let path = path.strip_prefix("./").unwrap_or(&path);
+        if path.components().count() == 1 {
+            files.insert(file.space.0, path.to_path_buf());
+        }
+        Ok(())
+    })?;
+    Ok(files)
+}
+
+fn stem_of(file: &Path) -> String {
+    file.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned())
+}
+
+fn trees(table: &SysTable, indexes: &[SysIndex]) -> Vec<TreeAt> {
+    let rooted = |index: &&SysIndex| {
+        index.kind & INDEX_FULLTEXT == 0 && index.root.root.0 != NONE && !index.name.starts_with(BEING_BUILT)
+    };
+    let tree = |index: &SysIndex| TreeAt {
+        table: shown(&table.name),
+        index: index.name.clone(),
+        id: index.root.id,
+        page: index.root.root.0,
+    };
+    indexes.iter().filter(rooted).map(tree).collect()
+}
+
+/// The undo tablespaces that rollback segments lie in. Their files are told by their numbers, not by their names.
+fn undo(system: &Space, opener: &mut Opener) -> Result<Vec<Entry>, String> {
+    let page = system.sound(TRX_SYS_PAGE_NO.0, opener)?;
+    let slot = |number: usize| be::u32_at(&page, TRX_SYS_RSEGS + 8 * number);
+    let spaces: BTreeSet<u32> = (0..RSEGS_MAX).filter_map(slot).filter(|space| *space != 0 && *space != NONE).collect();
+    Ok(spaces.into_iter().map(|space| Entry::new(format!("number {space}"), space, Holds::Undo)).collect())
+}
+
+/// `database.table`, with the partition.
+fn shown(name: &str) -> String {
+    name.replacen('/', ".", 1)
+        .replace("#P#", " partition ")
+        .replace("#p#", " partition ")
+        .replace("#SP#", "#")
+        .replace("#sp#", "#")
+}
+
+fn last_of(name: &str) -> &str {
+    name.rsplit_once('/').map_or(name, |(_, last)| last)
+}
+
+/// The file of the table `name`: in the folder of its database, or where its link file says. Backups have both, and it is there.
+fn place(root: &Path, name: &str) -> PathBuf {
+    let own = root.join(format!("{name}.ibd"));
+    if own.exists() {
+        return own;
+    }
+    link_target(&root.join(format!("{name}.isl"))).unwrap_or(own)
+}

@@ -1,0 +1,226 @@
+//! Is the redo log that of this datadir? A log names no server. But a server writes no page before the log that changed it, it changes
+//! only tablespaces that it has, and it reads no other vendor's log. Where these three hold, nothing shows that the log is another's.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+
+use format::bytes::be;
+use format::page::fil::{FIL_PAGE_DATA, FIL_PAGE_FILE_FLUSH_LSN, FIL_PAGE_LSN};
+use format::page::rollback::TRX_SYS_PAGE_NO;
+use format::{Family, Lsn};
+use redo::Kind;
+
+use super::entry::Dictionary;
+use super::history::{Contradiction, History};
+use super::log::FileEvents;
+use super::{Catalog, CatalogFinding, Held};
+use crate::out::report::Severity;
+use crate::source::name::NameHint;
+use crate::source::redo_log::{RedoLogs, identify, log_files};
+use crate::tree::{Opener, Space};
+
+/// So much of the log is never without a change to a page.
+const SILENCE: u64 = 32 << 10;
+/// How far the number of the next transaction on the disk may lag behind.
+const TRX_ID_MARGIN: u64 = 256;
+/// So much of a pending log is read at first: it names early what it changes.
+const FIRST_LOOK: u64 = 16 << 20;
+/// Pages of the system tablespace that servers write all the time.
+const SYSTEM_PAGES: u32 = 8;
+/// So many pages of a tablespace are held against the log.
+const PAGES_MAX: usize = 1024;
+/// How many tablespaces a finding names.
+const NAMED_MAX: usize = 5;
+/// MySQL's undo tablespaces change their numbers, and those of its temporary tables end with it: from here on numbers say nothing.
+const PASSING_MIN: u32 = 0xFFFF_FFF0 - 128 * 400_000;
+
+impl Catalog {
+    /// What shows that the redo log is of another server, or of another time, than the files.
+    pub(super) fn other_log(
+        &self,
+        dictionary: &Dictionary,
+        held: &[Held],
+        redo: &mut RedoLogs,
+    ) -> Option<CatalogFinding> {
+        let log = log_files(&self.root).into_iter().next()?;
+        let system = held.iter().map(|held| &held.space).find(|space| self.is_system(space))?;
+        let why = match (identify(&log).ok()?, system.format.family()) {
+            (Kind::MySql, Family::MariaDb) => Some("it is one of MySQL, and the tablespaces are MariaDB's".to_owned()),
+            (Kind::MariaDb, Family::MySql) => Some("it is one of MariaDB, and the tablespaces are MySQL's".to_owned()),
+            _ => self
+                .by_lsn(system, redo)
+                .or_else(|| self.by_tablespaces(dictionary, held, redo))
+                .or_else(|| self.by_pages(held, redo)),
+        };
+        let Some(why) = why else { return self.by_silence(system, held, redo) };
+        let message = format!(
+            "this log is of another server or another time than the datadir: {why}; restore both from one backup"
+        );
+        Some(CatalogFinding { path: log, table: None, reason: "other_log", severity: Severity::Damage, message })
+    }
+
+    /// The system tablespace of MySQL is older than the dictionary: it knows fewer transactions. The server dies of that.
+    pub(super) fn older_system(
+        &self,
+        dictionary: &Dictionary,
+        held: &[Held],
+        redo: &mut RedoLogs,
+    ) -> Option<CatalogFinding> {
+        let system = held.iter().map(|held| &held.space).find(|space| self.is_system(space))?;
+        // The number on the disk is ahead of those that were given out, unless the log has it.
+        if !dictionary.is_in_files || redo.pending_for(&self.probe()).is_some() {
+            return None;
+        }
+        let page = system.sound(TRX_SYS_PAGE_NO.0, &mut Opener::new()).ok()?;
+        let next = be::u64_at(&page, FIL_PAGE_DATA)?;
+        let newest = dictionary.newest_transaction;
+        let message = format!(
+            "older than the dictionary: it knows transactions up to number {next}, and number {newest} wrote in mysql.ibd; it was copied \
+             at another time, or from another server"
+        );
+        let (path, severity) = (system.path().to_path_buf(), Severity::Damage);
+        // Servers note the number when it comes to a multiple of this.
+        (newest >= next.saturating_add(TRX_ID_MARGIN)).then_some(CatalogFinding {
+            path,
+            table: None,
+            reason: "stale_file",
+            severity,
+            message,
+        })
+    }
+
+    fn is_system(&self, space: &Space) -> bool {
+        space.format.space().0 == 0 && space.path().parent() == Some(self.root.as_path())
+    }
+
+    /// The system tablespace was written later than the log's end.
+    fn by_lsn(&self, system: &Space, redo: &mut RedoLogs) -> Option<String> {
+        let lsn = |page: u32| {
+            let stored = system.stored(page).ok()?;
+            // Of a page that is damaged nobody knows the LSN.
+            let is_sound = system.sound(page, &mut Opener::new()).is_ok();
+            be::u64_at(&stored, FIL_PAGE_LSN).filter(|_| is_sound)
+        };
+        let newest = Lsn((0..SYSTEM_PAGES.min(system.pages())).filter_map(lsn).max()?);
+        let probe = self.probe();
+        let (_, checkpoint) = redo.checkpoint_for(&probe).filter(|(_, checkpoint)| newest > *checkpoint)?;
+        let is_pending = redo.pending_for(&probe).is_some();
+        let end = match is_pending {
+            false => checkpoint,
+            true => FileEvents::read(&self.root, &self.keys, u64::MAX).filter(|events| events.is_whole)?.end,
+        };
+        (newest > end)
+            .then(|| format!("the system tablespace was written at LSN {newest}, and the log ends at LSN {end}"))
+    }
+
+    /// MySQL notes in the system tablespace where the log ended when it was shut down. What was written between there and the checkpoint of
+    /// a log that goes on is on the disk; where no page is newer than the note, these are files of before, or of another server.
+    fn by_silence(&self, system: &Space, held: &[Held], redo: &mut RedoLogs) -> Option<CatalogFinding> {
+        let page = system.sound(0, &mut Opener::new()).ok().filter(|_| system.format.family() == Family::MySql)?;
+        let flushed = Lsn(be::u64_at(&page, FIL_PAGE_FILE_FLUSH_LSN)?);
+        let probe = self.probe();
+        redo.pending_for(&probe)?;
+        let (_, checkpoint) = redo.checkpoint_for(&probe)?;
+        let newest = held.iter().map(|held| held.newest).max()?;
+        // A server that starts writes more than this, and to many pages.
+        if checkpoint.0.saturating_sub(flushed.0) < SILENCE || newest > flushed || newest == Lsn(0) {
+            return None;
+        }
+        let message = format!(
+            "this log may be of another server or another time than the datadir: it was written to the files up to LSN {checkpoint}, and no \
+             page that was read is newer than LSN {newest}; restore both from one backup"
+        );
+        let (path, severity) = (log_files(&self.root).into_iter().next()?, Severity::Undecided);
+        Some(CatalogFinding { path, table: None, reason: "other_log", severity, message })
+    }
+
+    /// The log changes tablespaces that are nowhere.
+    fn by_tablespaces(&self, dictionary: &Dictionary, held: &[Held], redo: &mut RedoLogs) -> Option<String> {
+        redo.pending_for(&self.probe())?;
+        let mut known: HashSet<u32> = held.iter().map(|held| held.space.format.space().0).collect();
+        known.extend(dictionary.entries.iter().map(|entry| entry.space));
+        let strange = |events: &FileEvents| -> Vec<u32> {
+            let is_strange = |space: &&u32| {
+                let is_known = known.contains(*space) || events.concern(&[**space]);
+                !is_known && **space < PASSING_MIN
+            };
+            events.changed.iter().filter(is_strange).copied().collect()
+        };
+        let first = FileEvents::read(&self.root, &self.keys, FIRST_LOOK)?;
+        if strange(&first).is_empty() && self.by_names(&first, held).is_none() {
+            return None;
+        }
+        // What it deletes later explains why it is not here.
+        let events = if first.is_whole { first } else { FileEvents::read(&self.root, &self.keys, u64::MAX)? };
+        let strange = strange(&events);
+        if strange.is_empty() {
+            return self.by_names(&events, held);
+        }
+        let name = |space: &u32| match events.called.get(space) {
+            Some(name) => format!("{space} ({})", name.display()),
+            None => space.to_string(),
+        };
+        let names: Vec<String> = strange.iter().take(NAMED_MAX).map(name).collect();
+        let more = if strange.len() > NAMED_MAX { " ..." } else { "" };
+        Some(format!(
+            "it changes tablespaces that neither the dictionary nor a file here knows: {}{more}",
+            names.join(", ")
+        ))
+    }
+
+    /// MariaDB's log knows another history of the system tablespace, or of an undo tablespace, than its pages have.
+    fn by_pages(&self, held: &[Held], redo: &mut RedoLogs) -> Option<String> {
+        redo.pending_for(&self.probe())?;
+        let is_written =
+            |held: &&Held| self.is_system(&held.space) || NameHint::of(held.space.path()) == NameHint::Undo;
+        let written: Vec<&Space> = held.iter().filter(is_written).map(|held| &held.space).collect();
+        let system = written.iter().find(|space| self.is_system(space))?;
+        if system.format.family() != Family::MariaDb {
+            return None;
+        }
+        let spaces = written.iter().map(|space| space.format.space().0).collect();
+        let history = History::read(&self.root, &self.keys, &spaces)?;
+        written.into_iter().find_map(|space| contradicted(space, &history))
+    }
+
+    /// MariaDB's log names the files of the tablespaces that it changes: the file of that name is another tablespace, and the log does
+    /// nothing to the files of either.
+    fn by_names(&self, events: &FileEvents, held: &[Held]) -> Option<String> {
+        let path_of = |name: &PathBuf| self.root.join(name.strip_prefix("./").unwrap_or(name));
+        let mut called: Vec<(u32, PathBuf)> =
+            events.called.iter().map(|(space, name)| (*space, path_of(name))).collect();
+        called.sort_unstable();
+        called.into_iter().find_map(|(space, path)| {
+            let file = held.iter().map(|held| &held.space).find(|file| file.path() == path)?;
+            let other = file.format.space().0;
+            (other != space && !events.concern(&[space, other]))
+                .then(|| format!("it calls tablespace {space} {}, and that file is tablespace {other}", path.display()))
+        })
+    }
+}
+
+/// The first page of a tablespace that the log contradicts.
+fn contradicted(space: &Space, history: &History) -> Option<String> {
+    let number = space.format.space().0;
+    let mut pages = history.pages_of(number);
+    pages.retain(|page| *page < space.pages() && !space.format.is_doublewrite_slot(space.id(*page)));
+    pages.truncate(PAGES_MAX);
+    let (mut opener, mut found) = (Opener::new(), None);
+    space.each_stored(&pages, |page, stored| {
+        let Ok(stored) = stored else { return };
+        let lsn = be::u64_at(stored, FIL_PAGE_LSN).map(Lsn).filter(|_| found.is_none());
+        let why = lsn.and_then(|lsn| Some((lsn, history.contradicts(number, page, lsn)?)));
+        // Of a page that is damaged nobody knows the LSN.
+        let Some((lsn, why)) = why.filter(|_| space.opened(page, stored, &mut opener).is_ok()) else { return };
+        let of = format!("page {page} of {}", space.path().display());
+        found = Some(match why {
+            Contradiction::NotHere(_) => {
+                format!("{of} was written at LSN {lsn}, and this log has no change to it that ends there")
+            }
+            Contradiction::Lost(end) => format!(
+                "{of} was written at LSN {lsn} and lacks the change that this log made by LSN {end}, before its checkpoint"
+            ),
+        });
+    });
+    found
+}

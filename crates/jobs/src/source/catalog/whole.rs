@@ -1,0 +1,161 @@
+//! A datadir or a backup as a whole: what makes a folder one, its redo log, and the notes that backup tools leave.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use super::datadir::{Catalog, CatalogFinding, Says};
+use crate::out::report::Severity;
+use crate::source::name::NameHint;
+use crate::source::read_small;
+use crate::source::redo_log::log_files;
+use crate::tree::Space;
+
+/// Notes of backup tools are short; what is longer is something else.
+const NOTE_MAX: u64 = 64 << 10;
+
+/// Whether the system tablespace is one of MySQL 8.0 or later.
+pub(super) fn has_sdi(space: &Space) -> bool {
+    space.has_dictionary_information()
+}
+
+/// Whether a folder that holds no dictionary is a datadir all the same: it has two kinds of what servers leave in no other place.
+pub(super) fn is_datadir(root: &Path, names: &BTreeSet<PathBuf>) -> bool {
+    let in_root = |path: &&PathBuf| path.parent() == Some(root);
+    let of = |hint: NameHint| names.iter().filter(in_root).any(|path| NameHint::of(path) == hint);
+    let redo = of(NameHint::Redo) || names.iter().any(|name| name.starts_with(root.join("#innodb_redo")));
+    let has = |name: &str| names.contains(&root.join(name));
+    let marks = [
+        redo,
+        of(NameHint::Undo),
+        of(NameHint::Doublewrite),
+        has("auto.cnf"),
+        has("aria_log_control"),
+        names.iter().any(|name| name.starts_with(root.join("mysql"))),
+        Notes::of(root).is_some(),
+    ];
+    marks.iter().filter(|mark| **mark).count() >= 2
+}
+
+/// Of the folders that were named: those that hold tables, or are datadirs, though no dictionary is in them.
+pub(super) fn roots_without_dictionary(
+    walked: &[PathBuf],
+    files: &BTreeSet<&PathBuf>,
+    roots: &BTreeSet<PathBuf>,
+) -> Vec<PathBuf> {
+    let is_root = |dir: &&PathBuf| {
+        if roots.iter().any(|root| root.starts_with(dir) || dir.starts_with(root)) {
+            return false;
+        }
+        let below: BTreeSet<PathBuf> =
+            files.iter().filter(|file| file.starts_with(dir)).map(|file| (*file).clone()).collect();
+        // A folder of a database, named without its datadir.
+        let has = |name: &str| dir.parent().is_some_and(|above| above.join(name).is_file());
+        let is_part = has("ibdata1") || has("mysql.ibd");
+        is_datadir(dir, &below) || is_part && below.iter().any(|file| NameHint::of(file) == NameHint::Table)
+    };
+    walked.iter().filter(is_root).cloned().collect()
+}
+
+/// What a backup tool noted beside its files.
+pub(super) struct Notes {
+    /// The tool's name.
+    tool: &'static str,
+    /// `backup_type` of its checkpoints.
+    kind: String,
+    /// Some of the tables only.
+    pub is_partial: bool,
+}
+
+impl Notes {
+    pub fn of(root: &Path) -> Option<Self> {
+        let first = |names: [&str; 2]| names.iter().find_map(|name| short_text(&root.join(name)));
+        let checkpoints = first(["mariadb_backup_checkpoints", "xtrabackup_checkpoints"])?;
+        let info = first(["mariadb_backup_info", "xtrabackup_info"]);
+        let says = |key: &str| info.as_deref().and_then(|info| value(info, key));
+        // Older versions of mariadb-backup call their files as xtrabackup does, and themselves mariabackup.
+        let is_xtrabackup = says("tool_name").is_some_and(|tool| tool.contains("xtrabackup"));
+        let kind = value(&checkpoints, "backup_type")?.to_owned();
+        let tool = if is_xtrabackup { "xtrabackup" } else { "mariadb-backup" };
+        Some(Self { tool, kind, is_partial: says("partial") == Some("Y") })
+    }
+
+    fn is_incremental(&self) -> bool {
+        self.kind.contains("incremental")
+    }
+
+    pub fn is_prepared(&self) -> bool {
+        self.kind.contains("prepared") || self.kind.contains("applied")
+    }
+}
+
+fn short_text(path: &Path) -> Option<String> {
+    let bytes = read_small(path, NOTE_MAX).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn value<'t>(text: &'t str, key: &str) -> Option<&'t str> {
+    text.lines().find_map(|line| line.strip_prefix(key)?.trim_start().strip_prefix('=')).map(str::trim)
+}
+
+impl Catalog {
+    /// What can be said without the dictionary: the log, the backup, and that the dictionary itself cannot be read.
+    pub(super) fn as_a_whole(&self, notes: Option<&Notes>) -> Vec<CatalogFinding> {
+        let mut findings = Vec::new();
+        let mut say = |path: &Path, reason, severity, message| {
+            findings.push(CatalogFinding { path: path.to_path_buf(), table: None, reason, severity, message });
+        };
+        let root = self.root.as_path();
+        if let Some(notes) = notes.filter(|notes| !notes.is_prepared()) {
+            let message = match notes.is_incremental() {
+                true => format!(
+                    "an incremental backup: apply it to the full one with {} --prepare --target-dir=FULL --incremental-dir={}",
+                    notes.tool,
+                    root.display()
+                ),
+                false => format!(
+                    "this backup is not prepared: run {} --prepare --target-dir={} before it is restored",
+                    notes.tool,
+                    root.display()
+                ),
+            };
+            say(root, "backup_not_prepared", Severity::Notice, message);
+        }
+        let is_incremental = notes.is_some_and(Notes::is_incremental);
+        match &self.says {
+            Says::All(_) => {}
+            _ if is_incremental => return findings,
+            Says::Unread(path, why) => say(
+                path,
+                "dictionary_unread",
+                Severity::Undecided,
+                format!(
+                    "whether all tables are here cannot be said: the dictionary in this file cannot be read ({why})"
+                ),
+            ),
+            Says::Lost(path, what) => say(
+                path,
+                "missing_file",
+                Severity::Damage,
+                format!("missing: this file holds {what}, without which the server knows no table"),
+            ),
+            Says::Folder => say(
+                root,
+                "no_dictionary",
+                Severity::Notice,
+                "no datadir: nothing here says which tables there should be, so only what is here was checked"
+                    .to_owned(),
+            ),
+        }
+        let is_datadir = !matches!(self.says, Says::Folder);
+        if is_datadir && notes.is_none() && log_files(root).is_empty() {
+            say(
+                root,
+                "missing_redo",
+                Severity::Undecided,
+                "there is no redo log here: unless innodb_log_group_home_dir names another folder, files are missing, and the server does not start"
+                    .to_owned(),
+            );
+        }
+        findings
+    }
+}

@@ -1,0 +1,122 @@
+//! The files of MySQL's redo log, found, checked as a set, and cut to what a recovery reads.
+//!
+//! ```text
+//! paths -> headers -> verify_mysql::plan -> newest checkpoint -> stretches of blocks from the checkpoint's on
+//! ```
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use format::Lsn;
+use format::codec::{EncryptionInfo, TablespaceKey, UnlockError};
+use format::keyring::KeyStore;
+use redo::RedoError;
+use redo::mysql::{self, CheckpointPlace, LOG_FILE_HDR_SIZE, LogFile};
+use redo::verify_mysql::{self, Breach};
+
+use super::read_up_to;
+
+/// A file of the log.
+#[derive(Debug)]
+pub(crate) struct MySqlFile {
+    pub path: PathBuf,
+    pub file: File,
+    pub header: Vec<u8>,
+    pub parsed: LogFile,
+}
+
+/// Why there is no log to be read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum MySqlLogError {
+    /// A file cannot be read.
+    #[error("{}: {source}", .path.display())]
+    Io { path: PathBuf, source: io::Error },
+    /// The set makes no log.
+    #[error("{}: {error}", .path.display())]
+    Redo { path: PathBuf, error: RedoError },
+    /// A key that was given does not fit.
+    #[error("{}: {error}", .path.display())]
+    Key { path: PathBuf, error: UnlockError },
+}
+
+/// A log of MySQL.
+#[derive(Debug)]
+pub(crate) struct MySqlLog {
+    /// Those with a header; spare files have none, or an old one, and another name.
+    pub files: Vec<MySqlFile>,
+    pub checkpoint: CheckpointPlace,
+    /// What a server would refuse.
+    pub breaches: Vec<Breach>,
+    /// Where the blocks lie, from that of the checkpoint on: the file, and the bytes in it.
+    pub stretches: Vec<(usize, Range<u64>)>,
+    /// What opens encrypted blocks.
+    pub keys: Vec<TablespaceKey>,
+}
+
+impl MySqlLog {
+    /// Opens the files at `paths`; `keys` open what of it is encrypted, and none given is no error.
+    pub fn open(paths: &[PathBuf], keys: &KeyStore) -> Result<Self, MySqlLogError> {
+        let mut files = Vec::new();
+        for path in paths {
+            let io = |source| MySqlLogError::Io { path: path.clone(), source };
+            let file = File::open(path).map_err(io)?;
+            let (header, len) =
+                (read_up_to(&file, 0, LOG_FILE_HDR_SIZE).map_err(io)?, file.metadata().map_err(io)?.len());
+            // A spare file that was never used has no header.
+            if header.iter().all(|&byte| byte == 0) {
+                continue;
+            }
+            let parsed = LogFile::parse(&header, len);
+            let parsed = parsed.map_err(|error| MySqlLogError::Redo { path: path.clone(), error })?;
+            files.push(MySqlFile { path: path.clone(), file, header, parsed });
+        }
+        let first = paths.first().map_or(Path::new(""), PathBuf::as_path);
+        let redo = |error| MySqlLogError::Redo { path: first.to_path_buf(), error };
+        let parsed: Vec<LogFile> = files.iter().map(|file| file.parsed.clone()).collect();
+        let plan = verify_mysql::plan(&parsed).map_err(redo)?;
+        let checkpoint = mysql::newest_checkpoint(&parsed).map_err(redo)?;
+        // The chain may begin before the checkpoint; a ring begins there.
+        let is_chain = checkpoint.format >= mysql::FORMAT_MANY_FILES;
+        let segments = plan.segments.iter().map(|part| (part.file, part.offset..part.offset + part.len));
+        let mut stretches: Vec<(usize, Range<u64>)> =
+            segments.skip_while(|(file, _)| is_chain && *file != checkpoint.file).collect();
+        if let Some((_, first)) = stretches.first_mut() {
+            first.start = first.start.max(checkpoint.offset);
+        }
+        stretches.retain(|(_, bytes)| !bytes.is_empty());
+        let keys = keys_of(&files, keys)?;
+        Ok(Self { files, checkpoint, breaches: plan.breaches, stretches, keys })
+    }
+
+    /// The newest file, whose header says most about the server.
+    pub fn newest(&self) -> Option<&MySqlFile> {
+        self.files.iter().max_by_key(|file| file.parsed.start_lsn)
+    }
+
+    /// What the files hold from the block of the checkpoint on, up to `len` bytes of the first of them.
+    pub fn at_checkpoint(&self, len: usize) -> io::Result<Vec<u8>> {
+        let Some(file) = self.files.get(self.checkpoint.file) else { return Ok(Vec::new()) };
+        read_up_to(&file.file, self.checkpoint.offset, len)
+    }
+
+    /// The LSN of the checkpoint.
+    pub const fn checkpoint_lsn(&self) -> Lsn {
+        self.checkpoint.lsn
+    }
+}
+
+/// Each file names its own key, wrapped by the master key of the time when it was made.
+fn keys_of(files: &[MySqlFile], keys: &KeyStore) -> Result<Vec<TablespaceKey>, MySqlLogError> {
+    let mut seen: Vec<EncryptionInfo> = Vec::new();
+    let mut found = Vec::new();
+    for file in files.iter().filter(|_| !keys.is_empty()) {
+        let failed = |error| MySqlLogError::Key { path: file.path.clone(), error };
+        let info = mysql::encryption_info(&file.header).map_err(failed)?;
+        let Some(info) = info.filter(|info| !seen.contains(info)) else { continue };
+        found.push(info.unlock(keys).map_err(failed)?);
+        seen.push(info);
+    }
+    Ok(found)
+}

@@ -1,0 +1,315 @@
+//! Which index is which: names and fields, from the tablespaces themselves (MySQL 8.0 and later), or from the dictionary in `ibdata1`
+//! and the `.frm` files (MariaDB, MySQL up to 5.7).
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use flow::FileId;
+use format::keyring::KeyStore;
+use format::page::index::IndexPage;
+use format::page::sdi::SdiKind;
+use format::record::{Record, RecordFields, redundant};
+use format::schema::dictionary::{DICT_HDR_PAGE_NO, DictionaryRoots, SysIndex, SysTable};
+use format::schema::frm::{DOC_ID_INDEX, from_frm};
+use format::schema::instant::{self, Metadata};
+use format::schema::sdi::{SdiTableError, from_sdi};
+use format::schema::{IndexDef, TableDef, builtin};
+use format::{Family, PageNo};
+
+use crate::source::read_small;
+use crate::tree::{Opener, Root, Space, SpaceMap, sdi};
+
+/// More than the servers read of a definition: 4096 columns with the longest comments, and all partitions.
+pub(super) const FRM_MAX: u64 = 16 << 20;
+
+/// An index and what is known of it.
+#[derive(Debug, Clone)]
+pub struct Named {
+    /// `schema.table`, with the partition, if it is one.
+    pub table: Option<String>,
+    /// Name of the index.
+    pub name: Option<String>,
+    /// Its fields.
+    pub index: Option<IndexDef>,
+    /// The whole table.
+    pub whole: Option<Arc<TableDef>>,
+}
+
+/// Whose indexes are described: ids and tablespace numbers are one server's own, and files of several may lie in one folder.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum DefinitionPlace {
+    /// Those of this file, by its own word.
+    File(PathBuf),
+    /// Those of a tablespace of the server whose files lie in this folder, or below it.
+    Folder(PathBuf, u32),
+}
+
+/// All that is known.
+#[derive(Debug, Default)]
+pub(crate) struct Definitions {
+    /// Id and root together are the key: in dictionaries of old servers one id can stand for two roots.
+    by_place: HashMap<DefinitionPlace, HashMap<(u64, u32), Entry>>,
+}
+
+/// An index of a tablespace, as its definition has it.
+#[derive(Debug, Clone)]
+pub(crate) struct Described {
+    /// `schema.table`, with the partition, if it is one.
+    pub table: String,
+    /// The index.
+    pub index: IndexDef,
+    /// The whole table.
+    pub whole: Arc<TableDef>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    table: String,
+    root: u32,
+    /// Whether the root is one of this very tablespace; in a partition's file the other partitions are described too.
+    is_here: bool,
+    index: IndexDef,
+    whole: Arc<TableDef>,
+}
+
+impl Definitions {
+    /// Reads what the tablespaces, and the files beside them, say.
+    pub fn read<'s>(spaces: impl Iterator<Item = &'s Space> + Clone, keys: &KeyStore) -> Self {
+        let mut definitions = Self::default();
+        let mut datadirs = BTreeMap::new();
+        let mut opener = Opener::new();
+        for space in spaces {
+            for table in own_tables(space, &mut opener).unwrap_or_default() {
+                definitions.add_own(space, &Arc::new(table));
+            }
+            let has_own = space.header.is_some_and(|header| header.flags & 1 << 14 != 0);
+            if space.format.family() == Family::MariaDb || !has_own {
+                let folder = folder(space);
+                let datadir =
+                    if space.format.space().0 == 0 { Some(folder) } else { folder.parent().map(Path::to_path_buf) };
+                if let Some(datadir) = datadir {
+                    let system = datadirs.entry(datadir).or_insert(None);
+                    if space.format.space().0 == 0 {
+                        *system = Some(space.clone());
+                    }
+                }
+            }
+        }
+        for (datadir, system) in datadirs {
+            let system = system.or_else(|| {
+                let path = datadir.join("ibdata1");
+                let len = std::fs::metadata(&path).ok()?.len();
+                Space::open(&[(path, FileId(0), len)], keys, None).ok()
+            });
+            if let Some(system) = system {
+                definitions.add_old(&datadir, &system, &mut opener);
+            }
+        }
+        definitions
+    }
+
+    pub(super) fn add_own(&mut self, space: &Space, table: &Arc<TableDef>) {
+        for (part, index) in table.trees() {
+            let Some(root) = index.root else { continue };
+            let part = part.map(|part| format!(" partition {}", part.name)).unwrap_or_default();
+            let name = format!("{}.{}{part}", table.schema, table.name);
+            let own = space.format.space();
+            let elsewhere = root.space.filter(|other| *other != own);
+            let entry = |is_here| Entry {
+                table: name.clone(),
+                root: root.root.0,
+                is_here,
+                index: index.clone(),
+                whole: Arc::clone(table),
+            };
+            if let Some(other) = elsewhere {
+                self.add(DefinitionPlace::Folder(folder(space), other.0), root.id, entry(true));
+            }
+            self.add(DefinitionPlace::File(space.path().to_path_buf()), root.id, entry(elsewhere.is_none()));
+        }
+    }
+
+    fn add(&mut self, place: DefinitionPlace, id: u64, entry: Entry) {
+        self.by_place.entry(place).or_default().insert((id, entry.root), entry);
+    }
+
+    /// The tables of the old dictionary. What is damaged there is a finding of its own, and leaves tables without a name here.
+    fn add_old(&mut self, datadir: &Path, system: &Space, opener: &mut Opener) {
+        let Some(roots) = system.sound(DICT_HDR_PAGE_NO.0, opener).ok().and_then(|page| DictionaryRoots::read(&page))
+        else {
+            return;
+        };
+        let tables = leaves(system, roots.tables, opener, SysTable::read);
+        let mut indexes: HashMap<u64, Vec<SysIndex>> = HashMap::new();
+        for index in leaves(system, roots.indexes, opener, SysIndex::read) {
+            indexes.entry(index.table_id).or_default().push(index);
+        }
+        for table in tables {
+            let whole = table.name.split("#P#").next().unwrap_or(&table.name);
+            let frm = read_small(&datadir.join(format!("{whole}.frm")), FRM_MAX).ok();
+            let entries = indexes.get(&table.id).map_or(&[][..], Vec::as_slice);
+            let has_doc_id = entries.iter().any(|entry| entry.name == DOC_ID_INDEX);
+            let Some(def) = frm.and_then(|frm| from_frm(&frm, has_doc_id).ok()).map(Arc::new) else { continue };
+            for entry in entries {
+                let Some(index) = def.indexes.iter().find(|index| index.name == entry.name) else { continue };
+                let name = table.name.replacen('/', ".", 1).replacen("#P#", " partition ", 1);
+                let place = DefinitionPlace::Folder(datadir.to_path_buf(), table.space.0);
+                let index = index.clone().at(entry.root);
+                let (id, root, whole) = (entry.root.id, entry.root.root.0, Arc::clone(&def));
+                self.add(place, id, Entry { table: name, root, is_here: true, index, whole });
+            }
+        }
+    }
+
+    /// What describes the trees of a tablespace: itself, if it describes anything, and else what lies in its folder or above.
+    fn described(&self, space: &Space) -> impl Iterator<Item = &HashMap<(u64, u32), Entry>> {
+        let own = self.by_place.get(&DefinitionPlace::File(space.path().to_path_buf()));
+        let number = space.format.space().0;
+        let folder = folder(space);
+        let above = folder.parent().map(Path::to_path_buf);
+        let folders = [Some(folder), above].into_iter().flatten().filter(move |_| own.is_none());
+        let others = folders.filter_map(move |folder| self.by_place.get(&DefinitionPlace::Folder(folder, number)));
+        own.into_iter().chain(others)
+    }
+
+    fn entries(&self, space: &Space) -> impl Iterator<Item = &Entry> {
+        self.described(space).flat_map(HashMap::values)
+    }
+
+    /// The pages that a dictionary has as roots in this tablespace.
+    pub fn roots_of(&self, space: &Space) -> Vec<u32> {
+        // Of a discarded table the dictionary has no roots.
+        let here = self.entries(space).filter(|entry| entry.is_here && entry.root != u32::MAX);
+        let mut roots: Vec<u32> = here.map(|entry| entry.root).collect();
+        roots.sort_unstable();
+        roots.dedup();
+        roots
+    }
+
+    /// The tables that a dictionary has in this tablespace, by name.
+    pub fn tables_in(&self, space: &Space) -> Vec<String> {
+        let here = self.entries(space).filter(|entry| entry.is_here);
+        let tables: BTreeSet<&str> = here.map(|entry| entry.table.as_str()).collect();
+        tables.into_iter().map(str::to_owned).collect()
+    }
+
+    /// All indexes that a dictionary has in this tablespace, by their roots.
+    pub fn in_space(&self, space: &Space) -> Vec<Described> {
+        let mut entries: Vec<&Entry> = self.entries(space).filter(|entry| entry.is_here).collect();
+        entries.sort_by_key(|entry| entry.root);
+        let described = |entry: &Entry| Described {
+            table: entry.table.clone(),
+            index: entry.index.clone(),
+            whole: Arc::clone(&entry.whole),
+        };
+        entries.into_iter().map(described).collect()
+    }
+
+    /// The index whose root a dictionary has on this page.
+    pub fn at_root(&self, space: &Space, page_no: u32) -> Option<(&str, &str)> {
+        let entry = self.entries(space).find(|entry| entry.is_here && entry.root == page_no);
+        entry.map(|entry| (entry.table.as_str(), entry.index.name.as_str()))
+    }
+
+    /// What is known of the tree that begins at `root`.
+    pub fn named(&self, space: &Space, root: &Root, map: &SpaceMap, opener: &mut Opener) -> Option<Named> {
+        let page = IndexPage::parse(&root.image, &space.format).ok()?;
+        if page.page_type() == format::page::fil::PageType::SDI {
+            return Some(Named { table: None, name: Some("SDI".to_owned()), index: builtin::sdi(), whole: None });
+        }
+        let key = (root.index_id, root.page_no);
+        let entry = self.described(space).find_map(|entries| entries.get(&key))?;
+        // MariaDB's definition does not tell how rows were altered, MySQL's does.
+        let index = match page.instant_core() {
+            Some(core) if entry.index.is_clustered() => {
+                altered(space, (root, map), &entry.whole, &entry.index, core, opener)
+            }
+            _ => Some(entry.index.clone()),
+        };
+        let (table, name) = (Some(entry.table.clone()), Some(entry.index.name.clone()));
+        Some(Named { table, name, index, whole: Some(Arc::clone(&entry.whole)) })
+    }
+}
+
+fn folder(space: &Space) -> PathBuf {
+    space.path().parent().map(Path::to_path_buf).unwrap_or_default()
+}
+
+/// The tables that a tablespace of MySQL 8.0 or later describes itself. What is damaged there is a finding of its own, and leaves tables
+/// without a name here.
+fn own_tables(space: &Space, opener: &mut Opener) -> Option<Vec<TableDef>> {
+    Some(own_definitions(space, opener)?.0.into_iter().filter_map(Result::ok).collect())
+}
+
+/// A table, or why its definition is none that is known here.
+pub(crate) type Defined = Result<TableDef, SdiTableError>;
+
+/// The same with those that cannot be understood, and why there may be more of them. `None`: there is no dictionary information.
+pub(crate) fn own_definitions(space: &Space, opener: &mut Opener) -> Option<(Vec<Defined>, Option<String>)> {
+    let page0 = space.sound(0, opener).ok()?;
+    let found = sdi::read(space, &page0, opener)?;
+    let tables = found.objects.iter().filter(|(kind, _)| *kind == SdiKind::Table);
+    Some((tables.map(|(_, json)| from_sdi(json)).collect(), found.broken))
+}
+
+/// What `read` makes of the leaf records of a REDUNDANT tree.
+pub(crate) fn leaves<T>(
+    space: &Space,
+    root: PageNo,
+    opener: &mut Opener,
+    read: impl Fn(&Record<'_>, &RecordFields) -> Option<T>,
+) -> Vec<T> {
+    let (mut out, mut fields, mut number) = (Vec::new(), RecordFields::new(), Some(root));
+    // No list of pages is longer than the tablespace.
+    for _ in 0..space.pages() {
+        let Some(image) = number.and_then(|at| space.sound(at.0, opener).ok()) else { break };
+        let Ok(page) = IndexPage::parse(&image, &space.format) else { break };
+        number = page.next();
+        for record in page.records().map_while(Result::ok) {
+            if redundant::locate_stored(&record, &mut fields).is_err() {
+                continue;
+            }
+            if let Some(child) = fields.child() {
+                number = Some(child);
+                break;
+            }
+            if !record.is_deleted() {
+                out.extend(read(&record, &fields));
+            }
+        }
+    }
+    out
+}
+
+/// The clustered index of a table that MariaDB altered instantly, as its rows are.
+fn altered(
+    space: &Space,
+    (root, map): (&Root, &SpaceMap),
+    table: &TableDef,
+    index: &IndexDef,
+    core: u16,
+    opener: &mut Opener,
+) -> Option<IndexDef> {
+    let is_leftmost = |image: &[u8]| {
+        let page = IndexPage::parse(image, &space.format).ok();
+        page.is_some_and(|page| page.index_id() == root.index_id && page.is_leaf() && page.prev().is_none())
+    };
+    let leaf = if root.level == 0 {
+        root.image.clone()
+    } else {
+        // The layout of the parents hangs on what this leaf says.
+        let mut leaves = root.leaf_segment.into_iter().flat_map(|segment| map.pages_of(segment));
+        leaves.find_map(|page_no| space.sound(page_no, opener).ok().filter(|image| is_leftmost(image)))?
+    };
+    let leaf = IndexPage::parse(&leaf, &space.format).ok()?;
+    let place = index.root?;
+    match instant::metadata(&leaf, index)? {
+        Metadata::None => Some(index.clone()),
+        Metadata::Added => Some(instant::altered(table, core, None).ok()?.at(place)),
+        Metadata::Map(reference) => {
+            let map = sdi::value(space, reference, opener).ok()?;
+            Some(instant::altered(table, core, Some(&map)).ok()?.at(place))
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! Definitions for tablespaces that no dictionary describes: of a `CREATE TABLE` statement that the caller has, of pages of a broken
+//! dictionary, or of a `.frm` file whose `ibdata1` is lost. They do not say where the rows begin; the pages do.
+//!
+//! ```text
+//! definition -> the oldest index of the file -> its root, or only its leaves -> do the records have these fields? -> Definitions
+//! ```
+//!
+//! The clustered index is the first one that a server makes in a file, so it has the lowest number. Whether the definition is that of
+//! the file is not believed: the records of its first leaves must fill their pages to the byte.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use format::page::fil::PageType;
+use format::page::index::IndexPage;
+use format::record::{Instant, RecordFields};
+use format::schema::frm::from_frm;
+use format::schema::sql::from_sql;
+use format::schema::{IndexDef, IndexRoot, PartitionDef, TableDef};
+use format::{Family, PageNo};
+
+use super::definitions::{Definitions, FRM_MAX};
+use super::know;
+use crate::Error;
+use crate::source::name::decoded;
+use crate::source::read_small;
+use crate::tree::{Opener, Root, Space, sdi};
+
+/// Longer than any dump of definitions alone.
+const SQL_MAX: u64 = 256 << 20;
+/// So many leaves are tried: wrong definitions fail on the first one that has rows.
+const LEAVES_TRIED: usize = 8;
+/// A tree goes no deeper.
+const LEVELS_MAX: usize = 32;
+
+/// Statements that a caller gives for tablespaces without a definition.
+#[derive(Debug, Clone)]
+pub struct Statements {
+    path: PathBuf,
+    sql: String,
+}
+
+/// A definition.
+pub(crate) struct Found {
+    pub table: Arc<TableDef>,
+    /// Where it is from, as a clause.
+    pub from: String,
+}
+
+impl Statements {
+    /// Reads a file of statements.
+    ///
+    /// # Errors
+    /// It cannot be read, or is no text.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let failed = |source| Error::Io { path: path.to_path_buf(), action: "reading the statements", source };
+        let bytes = read_small(path, SQL_MAX).map_err(failed)?;
+        let sql = String::from_utf8(bytes).map_err(|_| Error::Usage(format!("{}: is not UTF-8", path.display())))?;
+        Ok(Self { path: path.to_path_buf(), sql })
+    }
+
+    /// The file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The definition for a tablespace, as far as the statements go, and the statement.
+    ///
+    /// # Errors
+    /// There is none, it is not understood, or the rows are not of its kind; as a clause.
+    pub(crate) fn define(
+        &self,
+        space: &Space,
+        into: &mut Definitions,
+        opener: &mut Opener,
+    ) -> Result<(Found, String), String> {
+        let names = Names::of(space);
+        let path = self.path.display();
+        let parsed = from_sql(&self.sql, space.format.family(), (&names.schema, &names.table));
+        let parsed = parsed.map_err(|why| format!("{path}: {why}"))?;
+        let mut table = parsed.table;
+        // It decides about JSON, which MySQL 5.7 sums otherwise. Of a file without page 0 that is not known.
+        let is_old = space.header.is_some() && !space.has_dictionary_information();
+        table.server_version = if is_old { 50_700 } else { 80_000 };
+        let table = place(space, table, &names, into, opener).map_err(|why| format!("{path} does not fit: {why}"))?;
+        Ok((Found { table, from: format!("its definition is from {path}") }, parsed.statement))
+    }
+}
+
+/// What a tablespace is called by its path.
+struct Names {
+    /// The database.
+    schema: String,
+    table: String,
+    partition: Option<String>,
+    /// The table as files spell it.
+    stem: String,
+}
+
+impl Names {
+    fn of(space: &Space) -> Self {
+        let text =
+            |part: Option<&std::ffi::OsStr>| part.map(|part| part.to_string_lossy().into_owned()).unwrap_or_default();
+        let stem = text(space.path().file_stem());
+        let (stem, partition) = match ["#P#", "#p#"].iter().find_map(|mark| stem.split_once(mark)) {
+            Some((table, part)) => (table.to_owned(), Some(part.replace("#SP#", "#").replace("#sp#", "#"))),
+            None => (stem, None),
+        };
+        Self {
+            schema: decoded(&text(space.path().parent().and_then(Path::file_name))),
+            table: decoded(&stem),
+            partition: partition.as_deref().map(decoded),
+            stem,
+        }
+    }
+}
+
+/// What a broken dictionary still has for a tablespace: leaves of its own dictionary information, or the `.frm` file beside it.
+pub(crate) fn remains(space: &Space, into: &mut Definitions, opener: &mut Opener) -> Option<Result<Found, String>> {
+    if space.format.family() == Family::MySql
+        && let Some(found) = from_leaves(space, into, opener)
+    {
+        return Some(Ok(found));
+    }
+    let names = Names::of(space);
+    let path = space.path().with_file_name(format!("{}.frm", names.stem));
+    let bytes = read_small(&path, FRM_MAX).ok()?;
+    // Whether rows have a hidden number for full-text indexes that were dropped, only the lost dictionary knew: the rows decide.
+    let mut why = None;
+    for has_doc_id in [false, true] {
+        let table = match from_frm(&bytes, has_doc_id) {
+            Ok(table) => table,
+            Err(error) => return Some(Err(format!("{}: {error}", path.display()))),
+        };
+        match place(space, table, &names, into, opener) {
+            Ok(table) => {
+                let from = format!("no dictionary names it: its definition is from {}", path.display());
+                return Some(Ok(Found { table, from }));
+            }
+            Err(error) => why = Some(format!("{} does not fit: {error}", path.display())),
+        }
+    }
+    why.map(Err)
+}
+
+/// Every sound leaf of the dictionary information, wherever it lies: page 0 or the pages above it are lost.
+fn from_leaves(space: &Space, into: &mut Definitions, opener: &mut Opener) -> Option<Found> {
+    let mut tables = sdi::tables_in_leaves(space, opener);
+    let first = Arc::new(tables.pop()?);
+    for table in tables.into_iter().map(Arc::new) {
+        into.add_own(space, &table);
+    }
+    into.add_own(space, &first);
+    let from =
+        "its definition is from leaves of its dictionary information (SDI) that were looked for in the whole file";
+    Some(Found { table: first, from: from.to_owned() })
+}
+
+/// Finds where the rows of `table` begin in a tablespace that holds no other table, and adds it to what is known.
+fn place(
+    space: &Space,
+    table: TableDef,
+    names: &Names,
+    into: &mut Definitions,
+    opener: &mut Opener,
+) -> Result<Arc<TableDef>, String> {
+    let table = TableDef { schema: names.schema.clone(), name: names.table.clone(), ..table };
+    let (mut empty, mut why) = (None, None);
+    for place in candidates(space, opener) {
+        let table = Arc::new(rooted(table.clone(), names.partition.as_deref(), &place));
+        match fits(space, &table, &place, opener) {
+            Ok(0) => empty = empty.or(Some(table)),
+            Ok(_) => {
+                into.add_own(space, &table);
+                return Ok(table);
+            }
+            // The oldest index is the likeliest: what is wrong with it is told.
+            Err(error) => why = why.or(Some(error)),
+        }
+    }
+    match (empty, why) {
+        (Some(table), None) => {
+            into.add_own(space, &table);
+            Ok(table)
+        }
+        (_, why) => Err(why.unwrap_or_else(|| "no page of an index can be read".to_owned())),
+    }
+}
+
+/// The definition with its rows there.
+fn rooted(mut table: TableDef, part: Option<&str>, place: &Clustered) -> TableDef {
+    let root = IndexRoot { id: place.id, space: None, root: PageNo(place.root) };
+    match part {
+        Some(part) => {
+            let mut roots: Vec<Option<IndexRoot>> = table.indexes.iter().map(|_| None).collect();
+            roots.iter_mut().take(1).for_each(|first| *first = Some(root));
+            table.partitions = vec![PartitionDef { name: part.to_owned(), roots, instant: Instant::None }];
+        }
+        None => table.indexes.iter_mut().take(1).for_each(|first| first.root = Some(root)),
+    }
+    table
+}
+
+/// Where the rows may be.
+struct Clustered {
+    id: u64,
+    root: u32,
+    /// Leaves, where the root cannot be asked for them.
+    leaves: Vec<u32>,
+}
+
+/// What was seen of an index.
+#[derive(Default)]
+struct Seen {
+    top: Option<(u16, u32)>,
+    leaves: Vec<u32>,
+}
+
+/// The indexes of a tablespace, the oldest first: by the roots, if the first of them is sound, and else by all pages.
+fn candidates(space: &Space, opener: &mut Opener) -> Vec<Clustered> {
+    let known = know(space, &Definitions::default());
+    let is_tree =
+        |image: &[u8]| IndexPage::parse(image, &space.format).is_ok_and(|page| page.page_type() != PageType::SDI);
+    let mut roots: Vec<&Root> = known.roots.iter().filter(|root| is_tree(&root.image)).collect();
+    roots.sort_by_key(|root| root.index_id);
+    let first = if space.has_dictionary_information() { 4 } else { 3 };
+    let is_whole = roots.first().is_some_and(|root| root.page_no == first)
+        && roots.iter().all(|root| space.sound(root.page_no, opener).is_ok());
+    if is_whole {
+        let place = |root: &&Root| Clustered { id: root.index_id, root: root.page_no, leaves: Vec::new() };
+        return roots.iter().map(place).collect();
+    }
+    let mut seen: BTreeMap<u64, Seen> = BTreeMap::new();
+    // A page that was given back may still be one of an index that is no more.
+    let pages: Vec<u32> = (1..space.pages()).filter(|page_no| known.map.is_free(*page_no) != Some(true)).collect();
+    space.each_stored(&pages, |page_no, stored| {
+        let Ok(image) = stored.and_then(|stored| space.opened(page_no, stored, opener)) else { return };
+        let Ok(page) = IndexPage::parse(&image, &space.format) else { return };
+        if page.page_type() == PageType::SDI {
+            return;
+        }
+        let index = seen.entry(page.index_id()).or_default();
+        // Nothing is beside a root.
+        if page.prev().is_none() && page.next().is_none() && index.top.is_none_or(|(level, _)| level < page.level()) {
+            index.top = Some((page.level(), page_no));
+        }
+        if page.is_leaf() && index.leaves.len() < LEAVES_TRIED {
+            index.leaves.push(page_no);
+        }
+    });
+    // Where no page looks like a root, the one that servers give to rows is named as lost.
+    let place = |(id, seen): (u64, Seen)| Clustered {
+        id,
+        root: seen.top.map_or(first, |(_, page_no)| page_no),
+        leaves: seen.leaves,
+    };
+    seen.into_iter().map(place).collect()
+}
+
+/// How many records of the first leaves are those of the definition: all fields of all of them fill the page's heap exactly.
+fn fits(space: &Space, table: &Arc<TableDef>, place: &Clustered, opener: &mut Opener) -> Result<usize, String> {
+    let mut own = Definitions::default();
+    own.add_own(space, table);
+    let described = own.in_space(space).into_iter().next().ok_or("it defines no rows")?;
+    let known = know(space, &own);
+    let root = known.roots.iter().find(|root| root.index_id == place.id && root.page_no == place.root);
+    let named = root.and_then(|root| own.named(space, root, &known.map, opener));
+    let index = named.and_then(|named| named.index).unwrap_or(described.index);
+    let leaves =
+        if place.leaves.is_empty() { first_leaves(space, place.root, &index, opener) } else { place.leaves.clone() };
+    let mut records = 0;
+    for page_no in leaves {
+        records += leaf_fits(space, page_no, &index, opener)?;
+    }
+    Ok(records)
+}
+
+fn first_leaves(space: &Space, root: u32, index: &IndexDef, opener: &mut Opener) -> Vec<u32> {
+    let (mut page_no, mut fields, mut leaves) = (root, RecordFields::new(), Vec::new());
+    for _ in 0..LEVELS_MAX + LEAVES_TRIED {
+        let Ok(image) = space.sound(page_no, opener) else { break };
+        let Ok(page) = IndexPage::parse(&image, &space.format) else { break };
+        let next = if page.is_leaf() {
+            leaves.push(page_no);
+            page.next()
+        } else {
+            let first = page.records().next().and_then(Result::ok);
+            first.filter(|first| index.layout.locate(first, &mut fields).is_ok()).and_then(|_| fields.child())
+        };
+        match next.filter(|_| leaves.len() < LEAVES_TRIED) {
+            Some(PageNo(next)) => page_no = next,
+            None => break,
+        }
+    }
+    leaves
+}
+
+/// How many records of the leaf are those of the index.
+fn leaf_fits(space: &Space, page_no: u32, index: &IndexDef, opener: &mut Opener) -> Result<usize, String> {
+    // A damaged leaf is reported by the one who reads rows.
+    let Ok(image) = space.sound(page_no, opener) else { return Ok(0) };
+    let Ok(page) = IndexPage::parse(&image, &space.format) else { return Ok(0) };
+    // Only leaves of secondary indexes say which transaction was last on them; MariaDB's root of the rows counts AUTO_INCREMENT there.
+    if page.max_trx_id() != 0 && page.prev().is_some() {
+        return Err(format!("page {page_no} is of a secondary index"));
+    }
+    let (mut fields, mut bytes, mut records) = (RecordFields::new(), 0, 0);
+    for record in page.records() {
+        let Ok(record) = record else { return Ok(records) };
+        let located = index.layout.locate(&record, &mut fields);
+        located.map_err(|why| format!("page {page_no}, record at byte {}: {why}", record.origin()))?;
+        bytes += fields.size();
+        records += usize::from(!record.is_metadata());
+    }
+    let used = page.heap_top().saturating_sub(page.style().heap_start()).saturating_sub(page.garbage());
+    if bytes == usize::from(used) {
+        return Ok(records);
+    }
+    Err(format!("the columns take {bytes} bytes of the records of page {page_no}, which have {used}"))
+}

@@ -1,0 +1,253 @@
+//! `paths -> Inventory -> Space + SpaceMap -> roots + definitions -> Walk (one tree a worker at a time) -> TableReport`
+//!
+//! Limit: the device's rate, or about 1 GB/s of records looked at by a core. Trees are the unit of work: the largest first, side by
+//! side on all workers. Memory is that of the windows (below 100 MiB), a few parents of each tree, and the maps of the tablespaces.
+
+pub(crate) mod definitions;
+pub(crate) mod known;
+pub mod lone;
+mod matching;
+pub mod one;
+mod options;
+mod report;
+mod settle;
+mod walked;
+
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use flow::{Counters, FileId, FileSet, Gather, GatherPlan, ReadAhead, run_workers};
+use format::keyring::KeyStore;
+
+use crate::Error;
+use crate::out::watcher::watched;
+use crate::source::catalog::Catalog;
+use crate::source::content::Content;
+use crate::source::datadir::{Candidate, Inventory};
+use crate::source::keys::{NO_KEY, SpaceKey};
+use crate::source::name::NameHint;
+use crate::tree::walk::Tools;
+use crate::tree::{Leaves, Root, Space, TreeReport, Walk, links};
+pub(crate) use definitions::{Definitions, Named};
+use known::{Known, know};
+use matching::Matches;
+use options::windows;
+use walked::{Subject, Walked};
+
+pub use options::TableOptions;
+pub use report::{IndexReport, TableFile, TableFinding, TableReport, TableTotals};
+
+/// Memory of all workers for what is known of leaves before they are read, bytes.
+const SWEEP_MEMORY: u64 = 64 << 20;
+
+/// What somebody who watches is told now and then: about how many bytes there are to read in all, and the counters.
+pub type TableWatch<'w> = &'w (dyn Fn(u64, &Counters) + Sync);
+
+/// Looks at the tables of all tablespaces in `paths`.
+///
+/// # Errors
+/// Options that cannot work, keys that cannot be read. Damage and unreadable files are in the report.
+pub fn tables(paths: &[PathBuf], options: &TableOptions) -> Result<TableReport, Error> {
+    tables_watched(paths, options, None)
+}
+
+/// The same, with somebody who watches.
+///
+/// # Errors
+/// As [`tables`].
+pub fn tables_watched(
+    paths: &[PathBuf],
+    options: &TableOptions,
+    watch: Option<TableWatch<'_>>,
+) -> Result<TableReport, Error> {
+    let start = Instant::now();
+    options.read.validate().map_err(|error| Error::Usage(error.to_string()))?;
+    let keys = options.keys.read()?;
+    let mut inventory = Inventory::take(paths);
+    let catalogs = Catalog::all(&inventory, &keys, options.page_size);
+    for path in catalogs.iter().flat_map(Catalog::outside) {
+        inventory.add(path);
+    }
+    let groups = groups(&mut inventory);
+    let set = FileSet::new(groups.iter().flatten().map(|(path, _, len)| (path.clone(), *len)));
+    let workers = options.workers.max(1);
+    let spaces = in_parallel(workers, &groups, |files| open(files, &keys, options.page_size));
+    let definitions = Definitions::read(spaces.iter().filter_map(|(_, opened)| opened.as_ref().ok()), &keys);
+    let subjects = in_parallel(workers, &spaces, |(path, opened)| Subject {
+        path: path.clone(),
+        opened: opened.as_ref().map(|space| know(space, &definitions)).map_err(String::clone),
+    });
+    let counters = Counters::new(workers);
+    let matches = if options.extended { Matches::plan(&subjects, &definitions) } else { Matches::default() };
+    let total = bytes_of(&subjects);
+    let tell = watch.map(|watch| move |counters: &Counters| watch(total, counters));
+    let watch = tell.as_ref().map(|tell| tell as &(dyn Fn(&Counters) + Sync));
+    let walked = watched(watch, &counters, || {
+        let mut walked = walk_all(&subjects, (&definitions, &matches), &set, options, &counters)?;
+        if !options.watcher.is_stopped() {
+            matches.settle(&subjects, &set, options, &counters, &mut walked)?;
+        }
+        Ok::<_, Error>(walked)
+    })?;
+    let mut report = settle::settle(&subjects, &definitions, &walked, (&inventory, &catalogs), (options, &keys));
+    report.incomplete = options.watcher.is_stopped();
+    report.effort = report::Effort {
+        elapsed: start.elapsed(),
+        workers,
+        requests: counters.total().requests,
+        bytes: counters.total().bytes_read,
+        in_flight_max: counters.total().in_flight_max,
+    };
+    report.totals.seconds = start.elapsed().as_secs_f64();
+    Ok(report)
+}
+
+/// Bytes of the pages of all trees, as their segments count them.
+fn bytes_of(subjects: &[Subject]) -> u64 {
+    let known = subjects.iter().filter_map(|subject| subject.opened.as_ref().ok());
+    let bytes = |known: &Known| {
+        let pages: u64 = known.roots.iter().map(|root| root.pages).sum();
+        pages * u64::from(known.space.format.physical().get())
+    };
+    known.map(bytes).sum()
+}
+
+pub(crate) type Files = Vec<(PathBuf, FileId, u64)>;
+
+/// The files of each tablespace that holds tables or undo logs: they outlive the server. All others are passed over.
+pub(crate) fn groups(inventory: &mut Inventory) -> Vec<Files> {
+    let mut groups: Vec<(NameHint, Files)> = Vec::new();
+    let mut number = 0;
+    for Candidate { path, len, hint, content, .. } in std::mem::take(&mut inventory.candidates) {
+        let has_lists = !matches!(hint, NameHint::Temporary | NameHint::Redo | NameHint::Doublewrite | NameHint::Link);
+        if content != Content::Pages || !has_lists {
+            let why = "holds no tables".to_owned();
+            inventory.skipped.push(crate::source::datadir::Passed { path, why });
+            continue;
+        }
+        let file = (path, FileId(number), len);
+        number += 1;
+        let continues = |(before, files): &&mut (NameHint, Files)| match (*before, hint) {
+            (NameHint::System(_), NameHint::System(2..)) => {
+                files.last().is_some_and(|(last, ..)| last.parent() == file.0.parent())
+            }
+            _ => false,
+        };
+        match groups.last_mut().filter(continues) {
+            Some((_, files)) => files.push(file),
+            None => groups.push((hint, vec![file])),
+        }
+    }
+    groups.into_iter().map(|(_, files)| files).collect()
+}
+
+pub(crate) fn open(files: &Files, keys: &KeyStore, page_size: Option<u32>) -> (PathBuf, Result<Space, String>) {
+    let path = files.first().map(|(path, ..)| path.clone()).unwrap_or_default();
+    let opened = Space::open(files, keys, page_size).and_then(|space| {
+        let locked = space.format.encryption() != format::Encryption::None && matches!(space.key, SpaceKey::None);
+        if locked { Err(format!("is {NO_KEY}")) } else { Ok(space) }
+    });
+    (path, opened)
+}
+
+/// What `act` makes of each item, in the order of the items, on several workers.
+pub(crate) fn in_parallel<I: Sync, T: Send + Sync>(
+    workers: usize,
+    items: &[I],
+    act: impl Fn(&I) -> T + Sync,
+) -> Vec<T> {
+    let results: Vec<OnceLock<T>> = items.iter().map(|_| OnceLock::new()).collect();
+    let next = AtomicUsize::new(0);
+    run_workers(workers.min(items.len()), |_| {
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let (Some(item), Some(result)) = (items.get(at), results.get(at)) else { return };
+            result.get_or_init(|| act(item));
+        }
+    });
+    results.into_iter().filter_map(OnceLock::into_inner).collect()
+}
+
+/// Walks every tree; the results are in the order of the subjects and their roots.
+fn walk_all(
+    subjects: &[Subject],
+    (definitions, matches): (&Definitions, &Matches),
+    set: &FileSet,
+    options: &TableOptions,
+    counters: &Counters,
+) -> Result<Vec<Vec<Walked>>, Error> {
+    let known = |at: usize| subjects.get(at).and_then(|subject| subject.opened.as_ref().ok());
+    let trees = |at: usize| known(at).map_or(0, |known| known.roots.len());
+    let mut tasks: Vec<(usize, usize)> =
+        (0..subjects.len()).flat_map(|at| (0..trees(at)).map(move |tree| (at, tree))).collect();
+    let size = |(at, tree): &(usize, usize)| known(*at).and_then(|known| known.roots.get(*tree)).map(|root| root.pages);
+    // The largest first, so that no worker is left with it in the end.
+    tasks.sort_by_key(|task| std::cmp::Reverse(size(task)));
+    let workers = options.workers.clamp(1, tasks.len().max(1));
+    let (read, ahead) = windows(options, workers);
+    let next = AtomicUsize::new(0);
+    let outcomes = run_workers(workers, |worker| {
+        let plan = GatherPlan::new(read.block_size);
+        let mut gather = Gather::new(set, &plan, &read, ahead, counters.worker(worker))?;
+        let (mut tools, mut walked) = (Tools::watched(&options.watcher), Vec::new());
+        while let Some(&(at, tree)) = tasks.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let Some((known, root)) = known(at).and_then(|known| Some((known, known.roots.get(tree)?))) else {
+                continue;
+            };
+            if options.watcher.is_stopped() {
+                walked.push(((at, tree), Walked::none()));
+                continue;
+            }
+            let start = Instant::now();
+            tools.opener.take_newest();
+            let named = definitions.named(&known.space, root, &known.map, &mut tools.opener);
+            let place = (known, root, named.as_ref());
+            let report = walk(place, matches.eyes(at, tree), options, &mut gather, &mut tools);
+            settle::tell(&options.watcher, (known, root, named.as_ref()), &report);
+            let is_sound = report.findings_total == 0;
+            walked.push((
+                (at, tree),
+                Walked { report, is_sound, elapsed: start.elapsed(), newest: tools.opener.take_newest() },
+            ));
+        }
+        Ok::<_, flow::ReaderError>(walked)
+    });
+    let mut all = Vec::new();
+    for outcome in outcomes {
+        all.extend(outcome.map_err(|error| Error::Usage(error.to_string()))?);
+    }
+    all.sort_by_key(|(place, _)| *place);
+    let mut rows: Vec<Vec<Walked>> = subjects.iter().map(|_| Vec::new()).collect();
+    for ((at, _), walked) in all {
+        if let Some(row) = rows.get_mut(at) {
+            row.push(walked);
+        }
+    }
+    Ok(rows)
+}
+
+fn walk<'w>(
+    (known, root, named): (&'w Known, &'w Root, Option<&'w Named>),
+    eyes: Option<Box<dyn Leaves + 'w>>,
+    options: &TableOptions,
+    gather: &mut Gather<'_>,
+    tools: &mut Tools,
+) -> TreeReport {
+    let index = named.and_then(|named| named.index.as_ref());
+    let place = (&known.space, &known.map);
+    if Walk::can_descend(root, index, &known.space) {
+        let walk = || Walk::new(place, root, index, options.depth, options.findings_max);
+        // Who looks at leaves wants each of them once, in the order of their keys.
+        let swept = match gather.ahead() {
+            ReadAhead::Logical { .. } if eyes.is_none() => {
+                walk().sweep(gather, tools, SWEEP_MEMORY / options.workers.max(1) as u64)
+            }
+            _ => None,
+        };
+        swept.unwrap_or_else(|| walk().seen_by(eyes).run(gather, tools))
+    } else {
+        links::run(place, root, (options.depth, options.findings_max), gather, tools)
+    }
+}

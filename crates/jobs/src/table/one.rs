@@ -1,0 +1,59 @@
+//! One tablespace, opened for a caller that walks its trees itself.
+
+use std::fs;
+use std::path::Path;
+
+use flow::{FileId, FileSet};
+use format::keyring::KeyStore;
+
+use super::definitions::Definitions;
+pub use super::definitions::Named;
+use super::known::{Known, know};
+use crate::Error;
+use crate::tree::{Opener, Root, Space, SpaceMap};
+
+/// A tablespace of one file.
+pub struct One {
+    /// The tablespace.
+    pub space: Space,
+    /// Which of its pages are in use.
+    pub map: SpaceMap,
+    /// Its trees.
+    pub trees: Vec<NamedTree>,
+    /// The file, under the number that the space has for it.
+    pub set: FileSet,
+    /// Bytes of it.
+    pub len: u64,
+}
+
+/// A tree and what is known of it.
+pub struct NamedTree {
+    /// The root page.
+    pub root: Root,
+    /// `None`: no definition was found.
+    pub named: Option<Named>,
+}
+
+impl One {
+    /// Opens the tablespace in `path`.
+    ///
+    /// # Errors
+    /// It cannot be read, or is no tablespace, or its maps are damaged.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let failed = |source| Error::Io { path: path.to_path_buf(), action: "asking for its size", source };
+        let len = fs::metadata(path).map_err(failed)?.len();
+        let keys = KeyStore::default();
+        let refused = |why: String| Error::Usage(format!("{}: {why}", path.display()));
+        let space = Space::open(&[(path.to_path_buf(), FileId(0), len)], &keys, None).map_err(refused)?;
+        let definitions = Definitions::read([&space].into_iter(), &keys);
+        let Known { map, roots, findings, .. } = know(&space, &definitions);
+        if let Some(finding) = findings.first() {
+            return Err(refused(format!("is damaged ({}): see innokit table check", finding.message)));
+        }
+        let mut opener = Opener::new();
+        let name = |root: Root| NamedTree { named: definitions.named(&space, &root, &map, &mut opener), root };
+        let trees = roots.into_iter().map(name).collect();
+        let set = FileSet::new([(path.to_path_buf(), len)]);
+        Ok(Self { space, map, trees, set, len })
+    }
+}

@@ -1,0 +1,231 @@
+//! `TableReport`: what was walked, what was found, what was left out. The field names are the JSON document of `docs/table.md`.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::out::hurt::{Hurt, TableVerdict};
+use crate::out::report::{Pending, Report, Severity, SkippedFile};
+use crate::tree::Rule;
+
+/// One thing that is wrong, at one place of one index.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TableFinding {
+    /// The file as given, or below a directory as given.
+    pub path: String,
+    /// `schema.table`, where a definition was found.
+    pub table: Option<String>,
+    /// Name of the index, where a definition was found.
+    pub index: Option<String>,
+    /// Number of the index; none for findings about the tablespace as such.
+    pub index_id: Option<u64>,
+    /// Page number within the tablespace.
+    pub page: Option<u32>,
+    /// Level of the page in its tree, 0 for leaves.
+    pub level: Option<u16>,
+    /// Where the record's data begin, bytes from the start of the page.
+    pub record: Option<u16>,
+    /// Stable code.
+    pub rule: &'static str,
+    /// Damage or undecided.
+    pub severity: Severity,
+    /// A sentence for people.
+    pub message: String,
+    /// What is there, where the finding is about one number.
+    pub found: Option<u64>,
+    /// What should be there.
+    pub expected: Option<u64>,
+    /// The content of the page cannot be used.
+    #[serde(skip)]
+    pub is_loss: bool,
+}
+
+/// The most pages of one finding that are looked up one by one.
+const TOLD_MAX: u64 = 1 << 20;
+
+/// One index.
+#[derive(Clone, Debug, Serialize)]
+pub struct IndexReport {
+    /// `schema.table`, where a definition was found.
+    pub table: Option<String>,
+    /// Its name, where a definition was found.
+    pub name: Option<String>,
+    /// `clustered`, `secondary`, `spatial`, `sdi`, or `index` where no definition tells.
+    pub kind: &'static str,
+    /// Its number.
+    pub id: u64,
+    /// Its root page.
+    pub root: u32,
+    /// Levels, the leaves among them.
+    pub levels: u32,
+    /// Pages.
+    pub pages: u64,
+    /// Entries that are not deleted.
+    pub rows: u64,
+    /// Entries that are marked as deleted and wait for purge.
+    pub deleted: u64,
+    /// Off-page values that were followed to their end.
+    pub off_page: u64,
+    /// Whether the counts are the whole truth: every page was seen, and nothing is wrong with the tree.
+    pub complete: bool,
+    /// Entries that were found to be those of a row; none where entries were not held against rows.
+    pub matched: Option<u64>,
+    /// Findings.
+    pub findings: u64,
+    /// What was not checked, as clauses.
+    pub left_out: Vec<String>,
+    /// Wall time of this tree, seconds.
+    pub seconds: f64,
+}
+
+/// One tablespace.
+#[derive(Clone, Debug, Serialize)]
+pub struct TableFile {
+    /// Its first file.
+    pub path: String,
+    /// Who wrote it: `MySQL`, `MariaDB`.
+    pub family: Option<&'static str>,
+    /// Tablespace id.
+    pub space_id: Option<u32>,
+    /// Bytes of a page in the file.
+    pub page_size: Option<u32>,
+    /// Why the file could not be read or recognised.
+    pub error: Option<String>,
+    /// Its indexes, by their root pages.
+    pub indexes: Vec<IndexReport>,
+    /// What was not checked about the tablespace as a whole, as clauses.
+    pub left_out: Vec<String>,
+}
+
+/// Sums over the run.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct TableTotals {
+    /// Tablespaces.
+    pub files: u64,
+    /// Tablespaces that could not be read or recognised.
+    pub failed_files: u64,
+    /// Files that are no tablespaces with tables.
+    pub skipped_files: u64,
+    /// Trees.
+    pub indexes: u64,
+    /// Pages of trees.
+    pub pages: u64,
+    /// Entries of leaves that are not deleted.
+    pub entries: u64,
+    /// Findings, also those beyond the limit of the list.
+    pub findings: u64,
+    /// Findings that are damage.
+    pub damage: u64,
+    /// Findings that could not be decided.
+    pub undecided: u64,
+    /// Wall time, seconds.
+    pub seconds: f64,
+}
+
+/// The whole answer.
+#[derive(Clone, Debug, Serialize)]
+pub struct TableReport {
+    /// The check was stopped before its end.
+    pub incomplete: bool,
+    /// Sums.
+    pub totals: TableTotals,
+    /// Every tablespace, in the order of the walk.
+    pub files: Vec<TableFile>,
+    /// What is wrong, by file and index.
+    pub findings: Vec<TableFinding>,
+    /// What is hurt, by table and index.
+    pub hurt: Vec<Hurt>,
+    /// The verdict of every table, if it was asked for.
+    #[serde(rename = "table_verdicts", skip_serializing_if = "Option::is_none")]
+    pub tables: Option<Vec<TableVerdict>>,
+    /// Files left alone.
+    pub skipped: Vec<SkippedFile>,
+    /// Crash recovery that is still to come, by datadir.
+    pub pending: Vec<Pending>,
+    /// How the run went; differs from run to run, so it is not part of the document.
+    #[serde(skip)]
+    pub effort: Effort,
+}
+
+/// How the bytes came.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Effort {
+    /// Wall time.
+    pub elapsed: Duration,
+    /// Workers that ran.
+    pub workers: usize,
+    /// Read requests.
+    pub requests: u64,
+    /// Bytes read.
+    pub bytes: u64,
+    /// The most requests that one worker had in flight.
+    pub in_flight_max: u64,
+}
+
+impl TableReport {
+    /// Leaves to the report on pages what it says already, and joins what both say is hurt there: damage is told once.
+    pub fn told_by(&mut self, pages: &mut Report) {
+        let told: BTreeSet<(&str, u32)> = pages
+            .findings
+            .iter()
+            .filter(|finding| finding.severity != Severity::Notice)
+            .flat_map(|finding| {
+                let first = finding.page.into_iter();
+                first.flat_map(|page| {
+                    let last = u64::from(page) + finding.pages.clamp(1, TOLD_MAX) - 1;
+                    (page..=u32::try_from(last).unwrap_or(u32::MAX)).map(|page| (finding.path.as_str(), page))
+                })
+            })
+            .collect();
+        let cut: BTreeSet<&str> =
+            pages.findings.iter().filter(|f| f.reason == "truncated").map(|f| f.path.as_str()).collect();
+        // What both say of a datadir.
+        let whole = pages.findings.iter().filter(|finding| finding.page.is_none());
+        let whole: BTreeSet<(&str, &str)> = whole.map(|finding| (finding.path.as_str(), finding.reason)).collect();
+        let is_told = |finding: &TableFinding| {
+            if finding.page.is_none() && whole.contains(&(finding.path.as_str(), finding.rule)) {
+                return true;
+            }
+            let page = if finding.rule == Rule::MissingPage.name() {
+                finding.found.and_then(|page| u32::try_from(page).ok())
+            } else {
+                finding.page.filter(|_| finding.is_loss)
+            };
+            let is_cut = finding.rule == Rule::Truncated.name() && cut.contains(finding.path.as_str());
+            is_cut || page.is_some_and(|page| told.contains(&(finding.path.as_str(), page)))
+        };
+        let (gone, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut self.findings).into_iter().partition(is_told);
+        self.findings = kept;
+        self.totals.findings -= gone.len() as u64;
+        for finding in gone {
+            match finding.severity {
+                Severity::Damage => self.totals.damage -= 1,
+                Severity::Undecided => self.totals.undecided -= 1,
+                Severity::Notice => {}
+            }
+        }
+        let mut rows = std::mem::take(&mut self.hurt);
+        for other in std::mem::take(&mut pages.hurt) {
+            match rows.iter_mut().find(|row| row.path == other.path && row.index_id == other.index_id) {
+                Some(row) => row.pages = row.pages.max(other.pages),
+                None => rows.push(other),
+            }
+        }
+        rows.sort_by(|a, b| (&a.path, a.index_id).cmp(&(&b.path, b.index_id)));
+        pages.hurt = rows;
+        pages.tables = self.tables.take().or(pages.tables.take());
+    }
+
+    /// 0 all well, 1 damage found, 2 could not do all the work; damage wins.
+    #[must_use]
+    pub fn exit_status(&self) -> u8 {
+        if self.totals.damage > 0 {
+            1
+        } else if self.totals.undecided > 0 || self.totals.failed_files > 0 {
+            2
+        } else {
+            0
+        }
+    }
+}

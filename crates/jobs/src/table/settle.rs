@@ -1,0 +1,583 @@
+//! From trees to tables: rows against entries, names for findings, and whether the redo log may still mend any of it.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+
+use format::keyring::KeyStore;
+use format::page::fil::PageType;
+use format::page::index::IndexPage;
+use format::schema::IndexKind;
+use format::{Family, Lsn, PageNo};
+
+use super::definitions::{Definitions, Named};
+use super::known::Known;
+use super::options::TableOptions;
+use super::report::{Effort, IndexReport, TableFile, TableFinding, TableReport, TableTotals};
+use super::walked::{Subject, Walked};
+use crate::check::examined::LogEnd;
+use crate::check::log_ends::LogEnds;
+use crate::out::report::{Pending, Severity, SkippedFile};
+use crate::out::shown;
+use crate::out::watcher::{Found, Watcher};
+use crate::source::catalog::{Catalog, CatalogFinding, Held};
+use crate::source::datadir::{Inventory, Passed};
+use crate::source::keys::NO_KEY;
+use crate::source::name::table_of_path;
+use crate::source::redo_log::{RedoLogs, datadirs_of};
+use crate::tree::walk::Depth;
+use crate::tree::{Opener, Root, Rule, TreeFinding, TreeReport, transactions};
+use crate::verdict::{self, HurtTree, Mark};
+
+/// Codes of findings that are about no page.
+const NO_TREE: &str = "no_tree";
+const NOTHING_VERIFIED: &str = "nothing_verified";
+const RECOVERY_PENDING: &str = "recovery_pending";
+
+/// A tree with its name and what became of it.
+struct Tree<'t> {
+    root: &'t Root,
+    named: Option<Named>,
+    walked: &'t Walked,
+    is_rtree: bool,
+    /// Whether its entries are not as many as the table's rows.
+    is_miscounted: Cell<bool>,
+}
+
+impl Tree<'_> {
+    fn rows(&self) -> u64 {
+        let counts = &self.walked.report.counts;
+        counts.records - counts.deleted
+    }
+
+    fn table(&self) -> Option<&str> {
+        self.named.as_ref().and_then(|named| named.table.as_deref())
+    }
+
+    /// Whether it has too few entries, or too many.
+    fn lacks(&self) -> bool {
+        self.walked.report.lacks_entries || self.is_miscounted.get()
+    }
+
+    fn is_hurt(&self) -> bool {
+        let report = &self.walked.report;
+        // A row without an entry is a finding about the row, and no fault of it.
+        let is_entry_only = report.hurt.is_empty() && report.is_complete && self.kind() == "clustered";
+        (report.findings_total > 0 && !is_entry_only) || report.counts.unverifiable > 0 || self.lacks()
+    }
+
+    fn kind(&self) -> &'static str {
+        match self.named.as_ref().and_then(|named| named.index.as_ref()) {
+            Some(index) if index.name == "SDI" && self.named.as_ref().is_some_and(|named| named.table.is_none()) => {
+                "sdi"
+            }
+            Some(index) => match index.kind {
+                IndexKind::Clustered => "clustered",
+                IndexKind::Secondary => "secondary",
+                IndexKind::Spatial => "spatial",
+            },
+            None if self.is_rtree => "spatial",
+            None => "index",
+        }
+    }
+}
+
+struct Settling<'s> {
+    report: TableReport,
+    redo: RedoLogs,
+    options: &'s TableOptions,
+    keys: &'s KeyStore,
+    path: String,
+    recovery: Option<String>,
+    /// The directories that may be the datadir of the tablespace.
+    datadirs: Vec<PathBuf>,
+    /// Where the logs end that have work to do.
+    ends: LogEnds<'s>,
+    /// Of each datadir that was asked about, what its transactions that have not ended leave undecided.
+    open: HashMap<PathBuf, Option<String>>,
+}
+
+/// The rules that rows and entries break which a transaction has changed and not yet rolled back.
+const OF_ROWS: [Rule; 5] =
+    [Rule::RowCount, Rule::EntryWithoutRow, Rule::RowWithoutEntry, Rule::EntryDiffers, Rule::EntriesUnmatched];
+
+pub(super) fn settle(
+    subjects: &[Subject],
+    definitions: &Definitions,
+    walked: &[Vec<Walked>],
+    (inventory, catalogs): (&Inventory, &[Catalog]),
+    (options, keys): (&TableOptions, &KeyStore),
+) -> TableReport {
+    let report = TableReport {
+        totals: TableTotals::default(),
+        files: Vec::new(),
+        findings: Vec::new(),
+        hurt: Vec::new(),
+        tables: options.list_tables.then(Vec::new),
+        incomplete: false,
+        skipped: inventory.skipped.iter().map(skipped).collect(),
+        pending: Vec::new(),
+        effort: Effort::default(),
+    };
+    let (redo, path, datadirs) = (RedoLogs::new(false), String::new(), Vec::new());
+    let (ends, open) = (LogEnds::new(keys), HashMap::new());
+    let mut settling = Settling { report, redo, options, keys, path, recovery: None, datadirs, ends, open };
+    for (subject, walked) in subjects.iter().zip(walked) {
+        settling.subject(subject, walked, definitions);
+    }
+    let known =
+        subjects.iter().zip(walked).filter_map(|(subject, walked)| Some((subject.opened.as_ref().ok()?, walked)));
+    let held: Vec<Held> = known.map(|(known, walked)| held(known, walked)).collect();
+    for catalog in catalogs {
+        for found in catalog.findings(&held, &mut settling.redo, false) {
+            settling.of_datadir(found);
+        }
+    }
+    for Passed { path, why } in inventory.failed.iter().chain(&inventory.vanished) {
+        settling.failed(shown(path), why);
+    }
+    settling.pending();
+    settling.nothing(&inventory.asked);
+    settling.report.totals.skipped_files = settling.report.skipped.len() as u64;
+    settling.report
+}
+
+fn held(known: &Known, walked: &[Walked]) -> Held {
+    let roots = known.roots.iter().map(|root| (root.page_no, Some(root.index_id))).collect();
+    Held { space: known.space.clone(), roots, newest: newest_of(known, walked) }
+}
+
+/// The highest LSN of the pages of a tablespace that were read.
+fn newest_of(known: &Known, walked: &[Walked]) -> Lsn {
+    walked.iter().map(|walked| walked.newest).max().unwrap_or_default().max(known.newest)
+}
+
+fn skipped(passed: &Passed) -> SkippedFile {
+    SkippedFile { path: shown(&passed.path), why: passed.why.clone() }
+}
+
+impl Settling<'_> {
+    fn failed(&mut self, path: String, why: &str) {
+        self.report.totals.files += 1;
+        self.report.totals.failed_files += 1;
+        let table = table_of_path(Path::new(&path));
+        let row = verdict::of_file(&path, "tablespace", table.clone(), Severity::Undecided, 0);
+        if let Some(tables) = &mut self.report.tables {
+            tables.push(verdict::verdict_of(table.as_deref(), &path, std::slice::from_ref(&row)));
+        }
+        self.report.hurt.push(row);
+        let error = Some(why.to_owned());
+        let (indexes, left_out) = (Vec::new(), Vec::new());
+        let file = TableFile { path, family: None, space_id: None, page_size: None, error, indexes, left_out };
+        self.report.files.push(file);
+    }
+
+    /// What is wrong with a datadir as a whole.
+    fn of_datadir(&mut self, found: CatalogFinding) {
+        let totals = &mut self.report.totals;
+        totals.findings += 1;
+        totals.damage += u64::from(found.severity == Severity::Damage);
+        totals.undecided += u64::from(found.severity == Severity::Undecided);
+        if self.report.findings.len() >= self.options.findings_max {
+            return;
+        }
+        let path = shown(&found.path);
+        self.report.hurt.extend(verdict::of_missing(&path, found.table.clone(), found.severity));
+        self.report.findings.push(TableFinding {
+            path,
+            table: found.table,
+            index: None,
+            index_id: None,
+            page: None,
+            level: None,
+            record: None,
+            rule: found.reason,
+            severity: found.severity,
+            message: found.message,
+            found: None,
+            expected: None,
+            is_loss: false,
+        });
+    }
+
+    fn subject(&mut self, subject: &Subject, walked: &[Walked], definitions: &Definitions) {
+        self.path = shown(&subject.path);
+        let known = match &subject.opened {
+            Ok(known) => known,
+            Err(why) => return self.failed(self.path.clone(), why),
+        };
+        self.recovery = self.redo.pending_for(&subject.path).map(str::to_owned);
+        self.datadirs = datadirs_of(&subject.path);
+        let mut opener = Opener::new();
+        let trees: Vec<Tree<'_>> = known
+            .roots
+            .iter()
+            .zip(walked)
+            .map(|(root, walked)| Tree {
+                root,
+                named: definitions.named(&known.space, root, &known.map, &mut opener),
+                walked,
+                is_rtree: IndexPage::parse(&root.image, &known.space.format)
+                    .is_ok_and(|page| page.page_type() == PageType::RTREE),
+                is_miscounted: Cell::new(false),
+            })
+            .collect();
+        if self.options.depth == Depth::Check {
+            for finding in &known.findings {
+                let named = finding.page_no.and_then(|page_no| definitions.at_root(&known.space, page_no));
+                self.finding(finding, named.map(|(table, name)| (Some(table), Some(name), None)).unwrap_or_default());
+            }
+        }
+        let is_check = self.options.depth == Depth::Check;
+        let newer = if is_check { self.newer_than_log(known, subject, walked) } else { None };
+        if known.roots.is_empty() && known.lacks_trees(&subject.path) {
+            self.no_tree();
+        }
+        for tree in &trees {
+            self.tree(tree);
+        }
+        let left_out = if self.options.depth == Depth::Check { self.rows(known, &trees) } else { Vec::new() };
+        self.hurt(subject, known, &trees, newer);
+        self.file(known, &trees, left_out);
+    }
+
+    /// Holds the newest page of the tablespace against the end of the redo log.
+    fn newer_than_log(&mut self, known: &Known, subject: &Subject, walked: &[Walked]) -> Option<Severity> {
+        let newest = newest_of(known, walked);
+        let known = self.redo.checkpoint_for(&subject.path);
+        let (dir, checkpoint) = known.filter(|(_, checkpoint)| newest > *checkpoint)?;
+        let clean = LogEnd { lsn: checkpoint, is_whole: true };
+        let end = if self.recovery.is_some() { self.ends.of(&dir) } else { Some(clean) };
+        let end = end.filter(|end| newest > end.lsn)?;
+        // What crash recovery does not come to, it does not mend.
+        let (severity, doubt) =
+            if end.is_whole { (Severity::Damage, "") } else { (Severity::Undecided, ", as far as it is sound") };
+        let message = format!(
+            "pages are newer than the redo log: LSN {newest}, and the log ends at LSN {}{doubt}; the file is of another server or a \
+             later time than the log, or the log was replaced: restore both from one backup",
+            end.lsn
+        );
+        let names = (None, None, None);
+        self.weighed(&TreeFinding::told("newer_than_log", message), names, (severity, None));
+        Some(severity)
+    }
+
+    /// What the findings mean for the tables of one tablespace.
+    fn hurt(&mut self, subject: &Subject, known: &Known, trees: &[Tree<'_>], newer: Option<Severity>) {
+        let mut opener = Opener::new();
+        let mut rows = Vec::new();
+        let has_findings = self.options.depth == Depth::Check && !known.findings.is_empty();
+        if has_findings || newer.is_some() {
+            let pages: BTreeSet<u32> = known.findings.iter().filter_map(|finding| finding.page_no).collect();
+            let mut tables = trees.iter().filter_map(Tree::table);
+            let table = tables.next().filter(|first| tables.all(|table| table == *first)).map(str::to_owned);
+            let of_findings =
+                has_findings.then(|| self.worst(known.findings.iter().map(|finding| finding.rule), false));
+            let is_damage = [of_findings, newer].contains(&Some(Severity::Damage));
+            let severity = if is_damage { Severity::Damage } else { Severity::Undecided };
+            rows.push(verdict::of_space(&known.space, table, severity, pages.len() as u64));
+        }
+        for tree in trees.iter().filter(|tree| tree.is_hurt()) {
+            let has_unread_only = tree.walked.report.findings_total == 0 && !tree.lacks();
+            let lacking = tree.lacks().then_some(Rule::RowWithoutEntry.name());
+            let rules = tree.walked.report.findings.iter().map(|finding| finding.rule).chain(lacking);
+            let severity = if has_unread_only { Severity::Undecided } else { self.worst(rules, tree.named.is_none()) };
+            let mark =
+                |(page_no, is_lost): (&u32, &bool)| (*page_no, Mark { is_lost: *is_lost, severity, index_id: None });
+            let marks = tree.walked.report.hurt.iter().map(mark).collect();
+            let rows_of = trees.iter().find(|other| other.kind() == "clustered" && other.table() == tree.table());
+            let hurt = HurtTree {
+                space: &known.space,
+                map: &known.map,
+                root: tree.root,
+                named: tree.named.as_ref(),
+                marks: &marks,
+                severity,
+                rows_missing: self.missing(known, tree, trees),
+                is_table_hurt: rows_of.is_some_and(|rows| !rows.walked.report.hurt.is_empty()),
+            };
+            rows.push(hurt.row(&self.path, &mut opener));
+        }
+        if self.recovery.is_some() {
+            verdict::recover_first(&mut rows, &subject.path);
+        }
+        if let Some(list) = &mut self.report.tables {
+            let names: BTreeSet<&str> = trees.iter().filter_map(Tree::table).collect();
+            let by_path = names.is_empty().then(|| table_of_path(&subject.path)).flatten();
+            let names = names.into_iter().map(str::to_owned).chain(by_path);
+            list.extend(names.map(|name| verdict::verdict_of(Some(&name), &self.path, &rows)));
+        }
+        self.report.hurt.extend(rows);
+    }
+
+    /// How many rows a table has lost, where another index of it was seen whole.
+    fn missing(&self, known: &Known, tree: &Tree<'_>, trees: &[Tree<'_>]) -> Option<u64> {
+        let is_lost = tree.walked.report.hurt.values().any(|is_lost| *is_lost);
+        if tree.kind() != "clustered" || !is_lost || known.map.has_buffered_changes {
+            return None;
+        }
+        let sound = tree.rows() - tree.walked.report.doubtful;
+        let is_whole = |other: &&Tree<'_>| {
+            let index = other.named.as_ref().and_then(|named| named.index.as_ref());
+            other.kind() == "secondary"
+                && other.table() == tree.table()
+                && other.walked.report.is_complete
+                && other.walked.report.findings_total == 0
+                && index.is_some_and(|index| !index.is_multi_valued)
+        };
+        trees.iter().find(is_whole).and_then(|whole| whole.rows().checked_sub(sound))
+    }
+
+    fn tree(&mut self, tree: &Tree<'_>) {
+        let report = &tree.walked.report;
+        for finding in &report.findings {
+            self.of_tree(finding, tree);
+        }
+        let hidden = report.findings_total - report.findings.len() as u64;
+        // Findings that are not listed are of the kind of those that are.
+        let last = report.findings.last().map_or("", |finding| finding.rule);
+        let severity = self.severity(last, tree.named.is_none()).0;
+        self.count(hidden, severity);
+        if report.counts.unverifiable > 0 {
+            let message = format!("{} pages are {NO_KEY}", report.counts.unverifiable);
+            self.of_tree(&TreeFinding::told("encrypted_no_key", message), tree);
+        }
+        self.report.totals.indexes += 1;
+        self.report.totals.pages += report.counts.pages;
+        self.report.totals.entries += tree.rows();
+    }
+
+    fn of_tree(&mut self, finding: &TreeFinding, tree: &Tree<'_>) {
+        let table = tree.named.as_ref().and_then(|named| named.table.as_deref());
+        let name = tree.named.as_ref().and_then(|named| named.name.as_deref());
+        self.finding(finding, (table, name, Some(tree.root.index_id)));
+    }
+
+    /// How much a broken rule weighs here, and why it may not be damage.
+    ///
+    /// A tree that no dictionary knows may be the index that an interrupted ALTER was building: the rollback drops it, whatever is in it.
+    fn severity(&mut self, rule: &str, is_unknown: bool) -> (Severity, Option<String>) {
+        if matches!(rule, "encrypted_no_key" | NO_TREE | RECOVERY_PENDING | NOTHING_VERIFIED) {
+            return (Severity::Undecided, None);
+        }
+        if let Some(log) = &self.recovery {
+            return (Severity::Undecided, Some(format!("{log}: crash recovery may yet mend it")));
+        }
+        let may_be_open = is_unknown || OF_ROWS.iter().any(|of_rows| of_rows.name() == rule);
+        let open = if may_be_open { self.open_transactions() } else { None };
+        match open {
+            Some(why) => (Severity::Undecided, Some(why)),
+            None => (Severity::Damage, None),
+        }
+    }
+
+    /// The weight of the worst of some broken rules.
+    fn worst<'r>(&mut self, mut rules: impl Iterator<Item = &'r str>, is_unknown: bool) -> Severity {
+        let is_damage = rules.any(|rule| self.severity(rule, is_unknown).0 == Severity::Damage);
+        if is_damage { Severity::Damage } else { Severity::Undecided }
+    }
+
+    /// What unfinished transactions leave undecided in this datadir.
+    fn open_transactions(&mut self) -> Option<String> {
+        for dir in self.datadirs.clone() {
+            let keys = self.keys;
+            let open = self.open.entry(dir).or_insert_with_key(|dir| match transactions::open_in(dir, keys)? {
+                Ok(0) => None,
+                Ok(1) => Some("1 transaction waits to be rolled back: the server does that when it starts".to_owned()),
+                Ok(count) => {
+                    Some(format!("{count} transactions wait to be rolled back: the server does that when it starts"))
+                }
+                Err(why) => Some(format!("whether transactions wait to be rolled back is not known: {why}")),
+            });
+            if open.is_some() {
+                return open.clone();
+            }
+        }
+        None
+    }
+
+    fn count(&mut self, findings: u64, severity: Severity) {
+        let totals = &mut self.report.totals;
+        totals.findings += findings;
+        match severity {
+            Severity::Damage => totals.damage += findings,
+            Severity::Undecided => totals.undecided += findings,
+            Severity::Notice => {}
+        }
+    }
+
+    /// An empty mount point, a wrong path: nothing wrong was found because nothing was there.
+    fn nothing(&mut self, asked: &[PathBuf]) {
+        let totals = &self.report.totals;
+        if totals.files + totals.findings > 0 {
+            return;
+        }
+        for path in asked {
+            self.path = shown(path);
+            let message = "nothing could be checked: there is no InnoDB tablespace here".to_owned();
+            self.finding(&TreeFinding::told(NOTHING_VERIFIED, message), (None, None, None));
+        }
+    }
+
+    /// A file that is named as that of a table, and has none.
+    fn no_tree(&mut self) {
+        let message = "no index begins in the tablespace: the table that its name promises is not in it".to_owned();
+        self.finding(&TreeFinding::told(NO_TREE, message), (None, None, None));
+    }
+
+    /// The datadirs that crash recovery is still to come in. Counts of rows are not those that it will leave.
+    fn pending(&mut self) {
+        self.report.pending = self.redo.pending();
+        if self.options.depth == Depth::Check {
+            return;
+        }
+        for Pending { path, why } in self.report.pending.clone() {
+            self.path = path;
+            let message = format!("recovery is pending, and may change the counts: {why}");
+            self.finding(&TreeFinding::told(RECOVERY_PENDING, message), (None, None, None));
+        }
+    }
+
+    fn finding(&mut self, finding: &TreeFinding, (table, index, index_id): (Option<&str>, Option<&str>, Option<u64>)) {
+        let weight = self.severity(finding.rule, index_id.is_some() && index.is_none());
+        self.weighed(finding, (table, index, index_id), weight);
+    }
+
+    fn weighed(
+        &mut self,
+        finding: &TreeFinding,
+        (table, index, index_id): (Option<&str>, Option<&str>, Option<u64>),
+        (severity, why): (Severity, Option<String>),
+    ) {
+        self.count(1, severity);
+        if self.report.findings.len() >= self.options.findings_max {
+            return;
+        }
+        let why = why.map(|why| format!(" ({why})"));
+        let told = in_words(finding, &self.path, (table, index, index_id));
+        let message = format!("{}{}", told.message, why.unwrap_or_default());
+        self.report.findings.push(TableFinding { severity, message, ..told });
+    }
+
+    /// Every row has one entry in each index, with exceptions that a definition tells. Returns what could not be compared.
+    fn rows(&mut self, known: &Known, trees: &[Tree<'_>]) -> Vec<String> {
+        let mut tables: BTreeMap<&str, Vec<&Tree<'_>>> = BTreeMap::new();
+        let mut unnamed = Vec::new();
+        for tree in trees.iter().filter(|tree| tree.kind() != "sdi") {
+            match tree.named.as_ref().and_then(|named| named.table.as_deref()) {
+                Some(table) => tables.entry(table).or_default().push(tree),
+                None => unnamed.push(tree),
+            }
+        }
+        // Without definitions, the trees of a tablespace of MariaDB's are those of one table.
+        let one_table = known.space.format.family() == Family::MariaDb && known.space.format.space().0 != 0;
+        if one_table && tables.is_empty() {
+            tables.insert("", std::mem::take(&mut unnamed));
+        }
+        let mut left_out = Vec::new();
+        if !unnamed.is_empty() {
+            left_out.push("rows against entries of tables without a definition".to_owned());
+        }
+        if known.map.has_buffered_changes && tables.values().any(|trees| trees.len() > 1) {
+            left_out
+                .push("rows against entries: changes wait in the change buffer of the system tablespace".to_owned());
+            return left_out;
+        }
+        for trees in tables.into_values().filter(|trees| trees.len() > 1) {
+            if trees.iter().any(|tree| !tree.walked.report.is_complete) {
+                left_out.push("rows against entries: not every page could be read".to_owned());
+                continue;
+            }
+            let clustered = trees.iter().find(|tree| tree.kind() == "clustered").or(trees.first());
+            let Some(rows) = clustered.map(|tree| tree.rows()) else { continue };
+            for tree in &trees {
+                let several =
+                    tree.named.as_ref().and_then(|named| named.index.as_ref()).is_some_and(|i| i.is_multi_valued);
+                if tree.rows() != rows && !several {
+                    let finding = TreeFinding::new(Rule::RowCount, tree.root.page_no, tree.rows(), rows);
+                    self.of_tree(&TreeFinding { page_no: None, ..finding }, tree);
+                    tree.is_miscounted.set(true);
+                }
+            }
+        }
+        left_out
+    }
+
+    fn file(&mut self, known: &Known, trees: &[Tree<'_>], left_out: Vec<String>) {
+        let format = &known.space.format;
+        self.report.totals.files += 1;
+        let indexes = trees.iter().map(index_row).collect();
+        self.report.files.push(TableFile {
+            path: self.path.clone(),
+            family: Some(match format.family() {
+                Family::MySql => "MySQL",
+                Family::MariaDb => "MariaDB",
+            }),
+            space_id: Some(format.space().0),
+            page_size: Some(format.physical().get()),
+            error: None,
+            indexes,
+            left_out,
+        });
+    }
+}
+
+/// The finding as damage: whether recovery may yet mend it is another question.
+fn in_words(
+    finding: &TreeFinding,
+    path: &str,
+    (table, index, index_id): (Option<&str>, Option<&str>, Option<u64>),
+) -> TableFinding {
+    TableFinding {
+        path: path.to_owned(),
+        table: table.map(str::to_owned),
+        index: index.map(str::to_owned),
+        index_id,
+        page: finding.page_no,
+        level: finding.level,
+        record: finding.record,
+        rule: finding.rule,
+        severity: Severity::Damage,
+        message: finding.message.clone(),
+        found: finding.found,
+        expected: finding.expected,
+        is_loss: finding.is_loss(),
+    }
+}
+
+/// Tells of what was found in a tree, as soon as it is done.
+pub(super) fn tell(watcher: &Watcher, (known, root, named): (&Known, &Root, Option<&Named>), report: &TreeReport) {
+    if !watcher.listens() || report.findings.is_empty() {
+        return;
+    }
+    let path = shown(known.space.path());
+    let table = named.and_then(|named| named.table.as_deref());
+    let name = named.and_then(|named| named.name.as_deref());
+    let is_pending = RedoLogs::new(false).pending_for(known.space.path()).is_some();
+    let severity = if is_pending { Severity::Undecided } else { Severity::Damage };
+    for finding in &report.findings {
+        let told = in_words(finding, &path, (table, name, Some(root.index_id)));
+        watcher.tell(Found::Tree(&TableFinding { severity, ..told }));
+    }
+}
+
+fn index_row(tree: &Tree<'_>) -> IndexReport {
+    let report = &tree.walked.report;
+    IndexReport {
+        table: tree.named.as_ref().and_then(|named| named.table.clone()),
+        name: tree.named.as_ref().and_then(|named| named.name.clone()),
+        kind: tree.kind(),
+        id: tree.root.index_id,
+        root: PageNo(tree.root.page_no).0,
+        levels: u32::from(tree.root.level) + 1,
+        pages: report.counts.pages,
+        rows: tree.rows(),
+        deleted: report.counts.deleted,
+        off_page: report.counts.off_page,
+        complete: report.is_complete && tree.walked.is_sound,
+        matched: report.matched,
+        findings: report.findings_total + u64::from(tree.is_miscounted.get()),
+        left_out: report.left_out.iter().map(|clause| (*clause).to_owned()).collect(),
+        seconds: tree.walked.elapsed.as_secs_f64(),
+    }
+}

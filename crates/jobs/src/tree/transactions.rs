@@ -1,0 +1,94 @@
+//! Transactions of a datadir that have neither committed nor been rolled back. A server changes a row and its entries in steps; after
+//! recovery, and until it has rolled back what the crash cut off, some rows and entries do not go together, and that is no damage.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use flow::FileId;
+use format::keyring::KeyStore;
+use format::page::rollback::{
+    OpenUndo, RSEG_ARRAY_PAGE_NO, TRX_SYS_PAGE_NO, open_undo, rollback_segment_array, rollback_segments, undo_logs,
+};
+use format::{PageNo, SpaceId};
+
+use super::{Opener, Space};
+use crate::source::datadir::plain;
+use crate::source::name::NameHint;
+use crate::source::system;
+
+/// How many transactions have not ended in the datadir `dir`: `None` where it is no datadir.
+///
+/// # Errors
+/// Why an undo log could not be read, as a clause.
+pub fn open_in(dir: &Path, keys: &KeyStore) -> Option<Result<u64, String>> {
+    Some(numbers_in(dir, keys)?.map(|numbers| numbers.len() as u64))
+}
+
+/// The numbers of these transactions.
+///
+/// # Errors
+/// As [`open_in`].
+pub fn numbers_in(dir: &Path, keys: &KeyStore) -> Option<Result<BTreeSet<u64>, String>> {
+    let system = system::files_of(dir).into_iter();
+    let with_len = |path: PathBuf| std::fs::metadata(&path).ok().map(|meta| (path, FileId(0), meta.len()));
+    let system: Files = system.filter_map(with_len).collect();
+    let is_there = system.first().is_some_and(|(path, ..)| path.ends_with("ibdata1") || system::is_first(path));
+    is_there.then(|| numbers(dir, &system, keys))
+}
+
+type Files = Vec<(PathBuf, FileId, u64)>;
+
+/// The files in a datadir whose names promise this.
+fn files(dir: &Path, wanted: impl Fn(NameHint) -> bool) -> Result<Files, String> {
+    let failed = |error: std::io::Error| format!("{}: {}", dir.display(), plain(&error));
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let hint = NameHint::of(&path);
+        let Some(meta) = std::fs::metadata(&path).ok().filter(|meta| meta.is_file() && wanted(hint)) else { continue };
+        found.push((path, FileId(0), meta.len()));
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn numbers(dir: &Path, system: &Files, keys: &KeyStore) -> Result<BTreeSet<u64>, String> {
+    let mut opener = Opener::new();
+    let named = |path: &Path, why: String| format!("{}: {why}", path.display());
+    let open = |files: &Files| {
+        let path = files.first().map(|(path, ..)| path.clone()).unwrap_or_default();
+        Space::open(files, keys, None).map_err(|why| named(&path, why))
+    };
+    let system = open(system)?;
+    let mut undo = Vec::new();
+    for file in files(dir, |hint| hint == NameHint::Undo)? {
+        undo.push(open(&vec![file])?);
+    }
+    let trx_sys = system.sound(TRX_SYS_PAGE_NO.0, &mut opener).map_err(|why| named(system.path(), why))?;
+    let mut segments: BTreeSet<(SpaceId, PageNo)> = rollback_segments(&trx_sys).collect();
+    for space in &undo {
+        // Undo tablespaces of MariaDB, and of MySQL up to 5.7, have no such page.
+        if let Ok(page) = space.sound(RSEG_ARRAY_PAGE_NO.0, &mut opener) {
+            segments.extend(rollback_segment_array(&page).map(|page_no| (space.format.space(), page_no)));
+        }
+    }
+    let mut transactions = BTreeSet::new();
+    for (id, page_no) in segments {
+        let space = std::iter::once(&system).chain(&undo).find(|space| space.format.space() == id);
+        let space = space.ok_or_else(|| format!("the undo tablespace {} is not there", id.0))?;
+        let of_segment = open_undo_logs(space, page_no, &mut opener).map_err(|why| named(space.path(), why))?;
+        transactions.extend(of_segment.into_iter().map(|open| open.transaction));
+    }
+    Ok(transactions)
+}
+
+fn open_undo_logs(space: &Space, rseg: PageNo, opener: &mut Opener) -> Result<Vec<OpenUndo>, String> {
+    let page = space.sound(rseg.0, opener)?;
+    let logs: Vec<u32> = undo_logs(&page, space.format.logical()).map(|page_no| page_no.0).collect();
+    let (mut open, mut failed) = (Vec::new(), None);
+    space.each_stored(&logs, |page_no, stored| match stored.and_then(|stored| space.opened(page_no, stored, opener)) {
+        Ok(page) => open.extend(open_undo(&page)),
+        Err(why) => failed = Some(why),
+    });
+    failed.map_or(Ok(open), Err)
+}

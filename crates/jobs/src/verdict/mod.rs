@@ -1,0 +1,162 @@
+//! What damage means for tables. `pages that are hurt -> segment -> tree -> index of a table -> keys, rows, what to do`
+//!
+//! It runs after a check, and only where there is damage (or every table is to be listed): then the dictionary, the maps of the
+//! tablespaces that are hurt and the parents of their lost leaves are read once more.
+
+mod advice;
+mod keys;
+mod place;
+
+use std::collections::BTreeMap;
+
+use format::Family;
+use format::schema::IndexKind;
+
+use crate::out::hurt::{Action, Hurt, State, TableVerdict};
+use crate::out::report::Severity;
+use crate::source::name::table_of_path;
+use crate::table::Named;
+use crate::tree::{Opener, Root, Space, SpaceMap};
+
+pub(crate) use place::{Case, judge, of_space, recover_first};
+
+/// How a page is hurt.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    /// Its content cannot be used; otherwise it is only at odds with others.
+    pub is_lost: bool,
+    pub severity: Severity,
+    /// The index that the page names itself, which helps where the maps are lost too.
+    pub index_id: Option<u64>,
+}
+
+/// Pages that are hurt.
+pub(crate) type Marks = BTreeMap<u32, Mark>;
+
+/// A tree of which something is hurt.
+pub(crate) struct HurtTree<'t> {
+    pub space: &'t Space,
+    pub map: &'t SpaceMap,
+    pub root: &'t Root,
+    pub named: Option<&'t Named>,
+    /// Its pages.
+    pub marks: &'t Marks,
+    /// The worst that was found, also of what has no page.
+    pub severity: Severity,
+    /// Rows that are missing, where another index counts them.
+    pub rows_missing: Option<u64>,
+    /// The clustered index of the same table is hurt too.
+    pub is_table_hurt: bool,
+}
+
+impl HurtTree<'_> {
+    /// Its row.
+    pub fn row(&self, path: &str, opener: &mut Opener) -> Hurt {
+        let lost: Vec<u32> = self.marks.iter().filter(|(_, mark)| mark.is_lost).map(|(page_no, _)| *page_no).collect();
+        let is_all = lost.contains(&self.root.page_no);
+        let told = if lost.is_empty() || is_all { keys::Told::default() } else { keys::tell(self, &lost, opener) };
+        let holds_rows = self.kind().is_none_or(|kind| kind == IndexKind::Clustered);
+        let (rows, is_estimate) = match (self.rows_missing, told.rows) {
+            _ if !holds_rows => (Some(0), false),
+            (Some(rows), _) => (Some(rows), false),
+            (None, Some(rows)) => (Some(rows), true),
+            (None, None) => (None, false),
+        };
+        let action = match self.severity {
+            Severity::Undecided | Severity::Notice => Action::SeeFinding,
+            Severity::Damage if self.is_sdi() => Action::RestoreTable,
+            Severity::Damage if holds_rows || self.is_table_hurt => Action::RestoreTable,
+            Severity::Damage => Action::RebuildIndex,
+        };
+        let row = Hurt {
+            path: path.to_owned(),
+            kind: "tablespace",
+            table: self.table(),
+            index: self.named.and_then(|named| named.name.clone()),
+            index_kind: self.kind_name(),
+            index_id: Some(self.root.index_id),
+            severity: self.severity,
+            pages: self.marks.len() as u64,
+            keys: told.keys,
+            rows_at_risk: if self.is_sdi() { Some(0) } else { rows },
+            rows_estimated: is_estimate && !self.is_sdi(),
+            action,
+            commands: Vec::new(),
+        };
+        Hurt { commands: advice::commands(&row, self.named, Some(self.space)), ..row }
+    }
+
+    /// Its table; where no dictionary tells, by the name of a file that can hold one table only.
+    fn table(&self) -> Option<String> {
+        const SHARED: u32 = 1 << 11;
+        let format = &self.space.format;
+        let is_shared = format.space().0 == 0 || (format.family() == Family::MySql && format.flags() & SHARED != 0);
+        let by_path = || if is_shared || self.is_sdi() { None } else { table_of_path(self.space.path()) };
+        self.named.and_then(|named| named.table.clone()).or_else(by_path)
+    }
+
+    fn is_sdi(&self) -> bool {
+        self.named.is_some_and(|named| named.table.is_none() && named.name.as_deref() == Some("SDI"))
+    }
+
+    fn kind(&self) -> Option<IndexKind> {
+        if self.is_sdi() {
+            return None;
+        }
+        self.named.and_then(|named| named.index.as_ref()).map(|index| index.kind)
+    }
+
+    fn kind_name(&self) -> Option<&'static str> {
+        if self.is_sdi() {
+            return Some("sdi");
+        }
+        self.kind().map(|kind| match kind {
+            IndexKind::Clustered => "clustered",
+            IndexKind::Secondary => "secondary",
+            IndexKind::Spatial => "spatial",
+        })
+    }
+}
+
+/// A row about a file that is not there, or is not the right one; none where that hurts nobody.
+pub(crate) fn of_missing(path: &str, table: Option<String>, severity: Severity) -> Option<Hurt> {
+    let kind = if table.is_some() { "tablespace" } else { "datadir" };
+    (severity == Severity::Damage).then(|| of_file(path, kind, table, severity, 0))
+}
+
+/// A row about a file, or about what in it belongs to no index.
+pub(crate) fn of_file(path: &str, kind: &'static str, table: Option<String>, severity: Severity, pages: u64) -> Hurt {
+    let action = match (severity, kind) {
+        (Severity::Undecided | Severity::Notice, _) => Action::SeeFinding,
+        (_, "tablespace") => Action::RestoreTable,
+        (_, "binary log" | "relay log" | "backup archive") => Action::ReplaceFile,
+        _ => Action::RestoreAll,
+    };
+    Hurt {
+        path: path.to_owned(),
+        kind,
+        table,
+        index: None,
+        index_kind: None,
+        index_id: None,
+        severity,
+        pages,
+        keys: Vec::new(),
+        rows_at_risk: None,
+        rows_estimated: false,
+        action,
+        commands: Vec::new(),
+    }
+}
+
+/// The verdict of a table by the rows about it.
+pub(crate) fn verdict_of(table: Option<&str>, path: &str, hurt: &[Hurt]) -> TableVerdict {
+    let about = hurt.iter().filter(|row| row.path == path && (row.table.is_none() || row.table.as_deref() == table));
+    let verdict = about.map(|row| match row.severity {
+        Severity::Damage => State::Damage,
+        Severity::Undecided => State::Undecided,
+        Severity::Notice => State::AllWell,
+    });
+    let verdict = verdict.max().unwrap_or(State::AllWell);
+    TableVerdict { table: table.map(str::to_owned), path: path.to_owned(), verdict }
+}

@@ -1,0 +1,187 @@
+//! From pages that a check of pages found hurt to the indexes that they belong to: by the segments that own them.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use flow::FileId;
+use format::keyring::KeyStore;
+
+use super::{HurtTree, Mark, Marks, advice, of_file, verdict_of};
+use crate::out::hurt::{Action, Hurt, TableVerdict};
+use crate::out::report::Severity;
+use crate::out::shown;
+use crate::source::name::{NameHint, table_of_path};
+use crate::table::Definitions;
+use crate::table::known::{Known, know};
+use crate::tree::{Opener, Root, Space};
+
+/// A file, or a tablespace of several, with what was found in it.
+pub(crate) struct Case {
+    /// Its files with their lengths; empty where they cannot be read again, as members of archives.
+    pub files: Vec<(PathBuf, FileId, u64)>,
+    /// As in findings.
+    pub path: PathBuf,
+    /// What it is, as in reports.
+    pub kind: &'static str,
+    pub marks: Marks,
+    /// The worst finding that has no page; none if all have one.
+    pub severity: Option<Severity>,
+    /// The work that recovery has still to do on it.
+    pub is_pending: bool,
+}
+
+impl Case {
+    fn shown(&self) -> String {
+        shown(&self.path)
+    }
+
+    fn is_hurt(&self) -> bool {
+        self.severity.is_some() || !self.marks.is_empty()
+    }
+}
+
+/// What came of it.
+#[derive(Default)]
+pub(crate) struct Judged {
+    pub hurt: Vec<Hurt>,
+    /// Every table, if they were asked for.
+    pub tables: Vec<TableVerdict>,
+}
+
+/// Says which tables and indexes are hurt. `list`: also names those that are not.
+pub(crate) fn judge(cases: &[Case], keys: &KeyStore, page_size: Option<u32>, list: bool) -> Judged {
+    let wanted = |case: &&Case| !case.files.is_empty() && (list || case.is_hurt()) && holds_tables(case.kind);
+    let open = |case: &Case| Some((case.path.clone(), Space::open(&case.files, keys, page_size).ok()?));
+    let spaces: BTreeMap<PathBuf, Space> = cases.iter().filter(wanted).filter_map(open).collect();
+    let definitions = Definitions::read(spaces.values(), keys);
+    let mut judged = Judged::default();
+    for case in cases {
+        let first = judged.hurt.len();
+        let mut names = Vec::new();
+        match spaces.get(&case.path) {
+            Some(space) => {
+                let known = know(space, &definitions);
+                if case.is_hurt() {
+                    judged.hurt.extend(in_space(case, &known, &definitions));
+                }
+                names = definitions.tables_in(space);
+            }
+            None if case.is_hurt() => judged.hurt.push(whole(case, case.marks.len() as u64)),
+            None => {}
+        }
+        let own = judged.hurt.get_mut(first..).unwrap_or_default();
+        if case.is_pending {
+            recover_first(own, &case.path);
+        }
+        if list && holds_tables(case.kind) {
+            let own = judged.hurt.get(first..).unwrap_or_default();
+            let shown = case.shown();
+            if names.is_empty() {
+                names.extend(table_of_path(&case.path));
+            }
+            judged.tables.extend(names.iter().map(|name| verdict_of(Some(name), &shown, own)));
+        }
+    }
+    judged
+}
+
+fn holds_tables(kind: &str) -> bool {
+    matches!(kind, "tablespace" | "system tablespace" | "dictionary tablespace" | "unrecognised")
+}
+
+/// What is undecided because of redo to come has one remedy, whatever it is.
+pub(crate) fn recover_first(rows: &mut [Hurt], path: &Path) {
+    for row in rows.iter_mut().filter(|row| row.severity == Severity::Undecided) {
+        row.action = Action::RecoverFirst;
+        row.commands = advice::recover(path);
+    }
+}
+
+/// The file as a whole: what belongs to no index, or what cannot be read again.
+fn whole(case: &Case, pages: u64) -> Hurt {
+    let marks = case.marks.values().map(|mark| mark.severity);
+    let severity = worst(marks.chain(case.severity));
+    let table = table_of_path(&case.path);
+    let kind = match case.kind {
+        "unrecognised" if NameHint::of(&case.path) == NameHint::Table => "tablespace",
+        kind => kind,
+    };
+    let mut ids = case.marks.values().map(|mark| mark.index_id);
+    let index_id = ids.next().flatten().filter(|id| ids.all(|other| other == Some(*id)));
+    let row = Hurt { index_id, ..of_file(&case.shown(), kind, table, severity, pages) };
+    Hurt { commands: advice::commands(&row, None, None), ..row }
+}
+
+/// What in a tablespace belongs to no index: its header, its maps.
+pub(crate) fn of_space(space: &Space, table: Option<String>, severity: Severity, pages: u64) -> Hurt {
+    let path = shown(space.path());
+    let kind = if space.format.space().0 == 0 { "system tablespace" } else { "tablespace" };
+    let row = of_file(&path, kind, table, severity, pages);
+    Hurt { commands: advice::commands(&row, None, Some(space)), ..row }
+}
+
+fn worst(severities: impl Iterator<Item = Severity>) -> Severity {
+    severities.min_by_key(|severity| *severity as u8).unwrap_or(Severity::Notice)
+}
+
+fn in_space(case: &Case, known: &Known, definitions: &Definitions) -> Vec<Hurt> {
+    let mut opener = Opener::new();
+    let mut by_root: BTreeMap<u32, Marks> = BTreeMap::new();
+    let mut rest = Marks::new();
+    for (page_no, mark) in &case.marks {
+        let of = match root_of(known, *page_no, mark) {
+            Some(root) => by_root.entry(root.page_no).or_default(),
+            None => &mut rest,
+        };
+        of.insert(*page_no, *mark);
+    }
+    let named: BTreeMap<u32, _> = known
+        .roots
+        .iter()
+        .filter(|root| by_root.contains_key(&root.page_no))
+        .map(|root| (root.page_no, definitions.named(&known.space, root, &known.map, &mut opener)))
+        .collect();
+    let is_clustered = |page_no: u32| {
+        let named = named.get(&page_no).and_then(Option::as_ref)?;
+        named.index.as_ref()?.is_clustered().then(|| named.table.clone())
+    };
+    let hurt_tables: Vec<_> = by_root.keys().filter_map(|page_no| is_clustered(*page_no)).collect();
+    let mut rows = Vec::new();
+    if !rest.is_empty() || case.severity.is_some() {
+        let own = Case { marks: rest, files: Vec::new(), path: case.path.clone(), ..*case };
+        let mut row = whole(&own, own.marks.len() as u64);
+        let tables = definitions.tables_in(&known.space);
+        if let [table] = tables.as_slice() {
+            row.table = Some(table.clone());
+            row.commands = advice::commands(&row, None, Some(&known.space));
+        }
+        rows.push(row);
+    }
+    for (page_no, marks) in &by_root {
+        let Some(root) = known.roots.iter().find(|root| root.page_no == *page_no) else { continue };
+        let named = named.get(page_no).and_then(Option::as_ref);
+        let table = named.map(|named| named.table.clone());
+        let tree = HurtTree {
+            space: &known.space,
+            map: &known.map,
+            root,
+            named,
+            marks,
+            severity: worst(marks.values().map(|mark| mark.severity)),
+            rows_missing: None,
+            is_table_hurt: table.is_some_and(|table| hurt_tables.contains(&table)),
+        };
+        rows.push(Hurt { kind: case.kind, ..tree.row(&case.shown(), &mut opener) });
+    }
+    rows
+}
+
+/// The tree that a page belongs to: by its segment; where the map is lost, by what the page says itself.
+fn root_of<'k>(known: &'k Known, page_no: u32, mark: &Mark) -> Option<&'k Root> {
+    let owner = known.map.owner(page_no);
+    let has = |root: &&Root| match owner {
+        Some(owner) => [root.leaf_segment, root.top_segment].contains(&Some(owner)),
+        None => root.page_no == page_no || (!known.map.is_known() && mark.index_id == Some(root.index_id)),
+    };
+    known.roots.iter().find(has)
+}

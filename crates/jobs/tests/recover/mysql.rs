@@ -1,0 +1,336 @@
+//! MySQL: the same questions as for MariaDB, and the pages themselves.
+//!
+//! `INNOKIT_MYSQL_CRASHES=n` sets how many crashes are tried (3 if it is not set), at moments that differ; `INNOKIT_MYSQL_FIRST=n` is the
+//! number of the first.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use format::{Family, PageId, Scheme, SpaceFormat, SpaceId, verify_page};
+use innokit_jobs::source::keys::KeyFiles;
+use innokit_jobs::{RecoverOptions, Recovered, recover};
+use tempfile::TempDir;
+
+use crate::mysql_load as load;
+use crate::server::{Server, copy, datadir, repository, script};
+use crate::{assert_sound, files_of};
+
+/// Messages that tell of recovery, and it is for them that the tests look.
+const TELLS: &str = "--log-error-verbosity=3";
+const OPTIONS: [&[&str]; 6] = [
+    &["--innodb-redo-log-capacity=64M", "--innodb-buffer-pool-size=128M"],
+    &["--innodb-page-size=8k", "--innodb-redo-log-capacity=32M", "--innodb-buffer-pool-size=24M"],
+    // Writes no changed page before it must, so that its redo piles up.
+    &[
+        "--innodb-redo-log-capacity=512M",
+        "--innodb-adaptive-flushing=OFF",
+        "--innodb-max-dirty-pages-pct=99",
+        "--innodb-max-dirty-pages-pct-lwm=0",
+        "--innodb-buffer-pool-size=256M",
+    ],
+    &["--innodb-page-size=4k", "--innodb-redo-log-capacity=32M", "--innodb-buffer-pool-size=32M"],
+    &["--innodb-page-size=64k", "--innodb-redo-log-capacity=64M", "--innodb-buffer-pool-size=64M"],
+    &["--innodb-page-size=32k", "--innodb-redo-log-capacity=8M", "--innodb-buffer-pool-size=48M"],
+];
+
+fn number(variable: &str, otherwise: u32) -> u32 {
+    std::env::var(variable).ok().and_then(|number| number.parse().ok()).unwrap_or(otherwise)
+}
+
+/// Kills the server under the load: not before that has changed every table and gone on for some time.
+fn crash(server: &Server, after: Duration) {
+    server.run(&load::tables(""));
+    let file = server.0.with_extension("sql");
+    fs::write(&file, load::changes(&[])).expect("writes");
+    let mut command = Command::new(repository().join("scripts/server.sh"));
+    command.args([server.1, "sql", server.path(), "-f"]).stdin(fs::File::open(&file).expect("opens"));
+    let mut client = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("bash runs");
+    let has_begun = || {
+        let names = fs::read_dir(server.0.join("shop")).expect("a directory").flatten().map(|entry| entry.file_name());
+        names.into_iter().any(|name| name.to_string_lossy().starts_with(load::COMES_LATER))
+    };
+    while !has_begun() {
+        assert!(client.try_wait().expect("is a process").is_none(), "the load ended before it was under way");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    std::thread::sleep(after);
+    server.kill();
+    client.wait().expect("it loses its server");
+}
+
+/// Every table, with the number of its rows, their checksum, the server's opinion and the next value of AUTO_INCREMENT.
+fn content(server: &Server) -> BTreeMap<String, String> {
+    let list = "SELECT table_name FROM information_schema.tables WHERE table_schema='shop' ORDER BY 1";
+    let tables = server.ask(list);
+    let questions = ["SELECT COUNT(*) FROM", "CHECKSUM TABLE", "CHECK TABLE", "SHOW CREATE TABLE"];
+    let answers =
+        |table: &str| questions.map(|question| server.try_ask(&format!("{question} shop.`{table}`"))).concat();
+    let content: BTreeMap<_, _> = tables.lines().map(|table| (table.to_owned(), answers(table))).collect();
+    for table in load::names() {
+        let text = content.get(table).map(String::as_str).unwrap_or_default();
+        assert!(text.contains(&format!("shop.{table}\tcheck\tstatus\tOK")), "{table}: {text}");
+    }
+    content
+}
+
+/// The server found nothing to apply: at most it was told of tables again.
+fn assert_started_without_recovery(server: &Server) {
+    let log = server.log();
+    for word in ["Applying a batch of", "[ERROR]"] {
+        let line = log.lines().find(|line| line.contains(word) && !line.contains("batch of 0"));
+        assert_eq!(line, None, "{log}");
+    }
+    assert!(log.contains("ready for connections"), "{log}");
+}
+
+fn run(datadir: &Path, options: RecoverOptions) -> Recovered {
+    recover(datadir, &options).unwrap_or_else(|error| panic!("{options:?}: {error}"))
+}
+
+fn try_crash(number: u32) {
+    let dir = TempDir::new().expect("a directory");
+    let options = OPTIONS[number as usize % OPTIONS.len()];
+    let server = Server::start_kind("mysql", &dir.path().join("crashed"), &[options, &[TELLS]].concat());
+    crash(&server, Duration::from_millis(u64::from(500 + number * 977 % 6000)));
+    let (ours, theirs, rounds) = (dir.path().join("ours"), dir.path().join("theirs"), dir.path().join("rounds"));
+    let before = files_of(&server.0);
+    copy(&server.0, &theirs);
+    let done = run(&server.0, RecoverOptions { to: Some(ours.clone()), ..RecoverOptions::default() });
+    println!("crash {number}: {done:?}");
+    assert!(!done.was_clean && done.pages_changed > 0);
+    let in_rounds = RecoverOptions { to: Some(rounds.clone()), memory: 0, round: 1 << 20, ..RecoverOptions::default() };
+    run(&server.0, in_rounds);
+    assert_eq!(files_of(&rounds), files_of(&ours), "many rounds come to what one does");
+    fs::remove_dir_all(&rounds).expect("removes");
+    assert_eq!(files_of(&server.0), before, "the input is as it was");
+    assert!(run(&ours, RecoverOptions::default()).was_clean, "there is nothing more to do");
+    assert_sound(&ours, &KeyFiles::default());
+    server.lend_options(&ours);
+    server.lend_options(&theirs);
+    let ours = Server::again_kind("mysql", &ours);
+    assert_started_without_recovery(&ours);
+    let theirs = Server::again_kind("mysql", &theirs);
+    assert_eq!(content(&ours), content(&theirs), "crash {number}");
+}
+
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn a_mysql_server_starts_at_once_and_finds_what_its_own_recovery_finds() {
+    let first = number("INNOKIT_MYSQL_FIRST", 0);
+    (first..first + number("INNOKIT_MYSQL_CRASHES", 3)).for_each(try_crash);
+}
+
+/// Files by their names below `dir`, each of which is to begin with `below`.
+fn names_of(dir: &Path, below: &str) -> Vec<String> {
+    let entries = fs::read_dir(dir).expect("a directory").flatten();
+    let names = |entry: fs::DirEntry| {
+        let name = format!("{below}{}", entry.file_name().to_string_lossy());
+        if entry.path().is_dir() { names_of(&entry.path(), &format!("{name}/")) } else { vec![name] }
+    };
+    entries.flat_map(names).collect()
+}
+
+/// What is done to the bytes of a file; none: it is removed.
+type Change<'c> = Option<&'c dyn Fn(&mut Vec<u8>)>;
+
+/// The datadir without its file `name`, or with what `change` makes of that, recovered without writing.
+fn attacked(name: &str, change: Change<'_>) -> (Result<Recovered, String>, bool) {
+    let (source, dir) = (datadir("mysql-16k-crashed"), TempDir::new().expect("a directory"));
+    for other in names_of(&source, "").into_iter().filter(|other| other != name) {
+        let target = dir.path().join(&other);
+        fs::create_dir_all(target.parent().expect("a directory")).expect("makes the directory");
+        let source = source.join(&other);
+        fs::hard_link(&source, &target).or_else(|_| fs::copy(&source, &target).map(drop)).expect("links");
+    }
+    if let Some(change) = change {
+        let mut bytes = fs::read(source.join(name)).expect("reads");
+        change(&mut bytes);
+        fs::write(dir.path().join(name), bytes).expect("writes");
+    }
+    let done = recover(dir.path(), &RecoverOptions { dry_run: true, ..RecoverOptions::default() });
+    let is_damage = done.as_ref().is_err_and(innokit_jobs::RecoverError::is_damage);
+    (done.map_err(|error| error.to_string()), is_damage)
+}
+
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn a_mysql_log_or_datadir_that_is_not_whole_is_refused() {
+    let number = |name: &str| name.strip_prefix("#innodb_redo/#ib_redo")?.parse::<u32>().ok();
+    let mut redo: Vec<(u32, String)> = names_of(&datadir("mysql-16k-crashed"), "")
+        .into_iter()
+        .filter_map(|name| Some((number(&name)?, name)))
+        .collect();
+    redo.sort();
+    // The checkpoint lies long before both.
+    let [.., (_, before), (_, newest)] = redo.as_slice() else { panic!("{redo:?}") };
+    let sound = attacked("auto.cnf", None).0.expect("needs no auto.cnf");
+    assert!(!sound.was_clean && sound.pages_changed > 0, "{sound:?}");
+    let refused = |name: &str, change: Change<'_>, words: &str, is_damage: bool| {
+        let (done, damage) = attacked(name, change);
+        let error = done.expect_err(name);
+        assert!(error.contains(words) && damage == is_damage, "{name}: {error}");
+    };
+    refused(before, None, "the redo log goes on at LSN", true);
+    refused(newest, None, "newest", true);
+    refused("undo_001", None, "is missing", false);
+    // A block in the middle of the log, which goes on behind it.
+    refused(before, Some(&|bytes| bytes[100_000] ^= 1), "the redo log is damaged at LSN", true);
+    refused(newest, Some(&|bytes| set_flags(bytes, 3)), "redo logging was switched off", false);
+    refused(newest, Some(&|bytes| set_flags(bytes, 4)), "creates it again", false);
+}
+
+/// Writes the flags of a log file's header, with a right checksum.
+fn set_flags(bytes: &mut [u8], flags: u32) {
+    bytes[48..52].copy_from_slice(&flags.to_be_bytes());
+    let crc = format::page::checksum::crc32c(&bytes[..508]);
+    bytes[508..512].copy_from_slice(&crc.to_be_bytes());
+}
+
+/// Encrypted are the log, undo, the dictionary, and tables, one of which was not from the start on.
+const ENCRYPTED: &str = "CREATE DATABASE tde; USE tde; SET SESSION cte_max_recursion_depth = 10000;
+    CREATE TABLE e (id INT PRIMARY KEY AUTO_INCREMENT, a INT, b VARCHAR(120), c TEXT, KEY (a)) ENCRYPTION='Y';
+    CREATE TABLE p (id INT PRIMARY KEY AUTO_INCREMENT, a INT, b VARCHAR(120), c TEXT, KEY (a));
+    INSERT INTO e (a, b, c) WITH RECURSIVE n AS (SELECT 1 AS s UNION ALL SELECT s+1 FROM n WHERE s < 3000)
+        SELECT s, SHA2(s, 224), REPEAT(SHA2(s, 224), s%30) FROM n;
+    INSERT INTO p (a, b, c) SELECT a, b, c FROM e; UPDATE e SET a = a+1 WHERE id%3 = 0; DELETE FROM e WHERE id%7 = 1;
+    ALTER TABLE p ENCRYPTION='Y'; UPDATE p SET b = REPEAT('q', a%100) WHERE id%5 = 1; DELETE FROM p WHERE id%11 = 3;";
+
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn what_mysql_encrypted_is_recovered_with_its_keyring_and_stays_encrypted() {
+    const OPTIONS: [&str; 8] = [
+        "--innodb-page-size=16k",
+        "--innodb-redo-log-encrypt=ON",
+        "--innodb-undo-log-encrypt=ON",
+        "--innodb-redo-log-capacity=64M",
+        "--innodb-adaptive-flushing=OFF",
+        "--innodb-max-dirty-pages-pct=99",
+        "--innodb-max-dirty-pages-pct-lwm=0",
+        TELLS,
+    ];
+    let dir = TempDir::new().expect("a directory");
+    let source = datadir("mysql-16k-tde");
+    // Each datadir has a keyring of its own, which its server writes to.
+    let keyring = |datadir: &Path, from: &Path| {
+        let control = datadir.with_file_name(format!(".{}.server", datadir.file_name().expect("a name").display()));
+        fs::create_dir_all(&control).expect("makes the directory");
+        fs::copy(from, control.join("keys")).expect("copies");
+        fs::write(control.join("options"), OPTIONS.join("\n") + "\n").expect("writes");
+        let config = format!("{{ \"path\": \"{}\", \"read_only\": false }}", control.join("keys").display());
+        fs::write(datadir.join("component_keyring_file.cnf"), config).expect("writes");
+        control.join("keys")
+    };
+    let (crashed, ours, theirs) = (dir.path().join("crashed"), dir.path().join("ours"), dir.path().join("theirs"));
+    copy(&source, &crashed);
+    let keys = keyring(&crashed, &source.with_file_name(".mysql-16k-tde.server").join("keys"));
+    let server = Server::again_kind("mysql", &crashed);
+    server.run(ENCRYPTED);
+    server.kill();
+    copy(&crashed, &theirs);
+    let no_keys = recover(&crashed, &RecoverOptions { to: Some(ours.clone()), ..RecoverOptions::default() });
+    let error = no_keys.expect_err("there are no keys").to_string();
+    assert!(error.contains("--keyring") && !ours.exists(), "{error}");
+    let key_files = KeyFiles { keyrings: vec![keys.clone()], key_file: None };
+    let options = RecoverOptions { to: Some(ours.clone()), keys: key_files.clone(), ..RecoverOptions::default() };
+    let done = run(&crashed, options);
+    println!("{done:?}");
+    assert!(done.pages_changed > 100, "{done:?}");
+    assert_sound(&ours, &key_files);
+    // What the rows hold cannot be read without the key.
+    let table = fs::read(ours.join("tde/e.ibd")).expect("reads");
+    assert!(!table.windows(5).any(|bytes| bytes == b"qqqqq"), "e is encrypted");
+    let other = fs::read(ours.join("tde/p.ibd")).expect("reads");
+    assert!(!other.windows(20).any(|bytes| bytes == b"qqqqqqqqqqqqqqqqqqqq"), "p is encrypted");
+    keyring(&ours, &keys);
+    keyring(&theirs, &keys);
+    let ours = Server::again_kind("mysql", &ours);
+    assert_started_without_recovery(&ours);
+    let theirs = Server::again_kind("mysql", &theirs);
+    for table in ["tde.e", "tde.p", "shop.n", "shop.blobs", "shop.row_redundant"] {
+        let ask = |server: &Server| {
+            let questions = ["CHECKSUM TABLE", "CHECK TABLE", "SHOW CREATE TABLE", "SELECT COUNT(*) FROM"];
+            questions.map(|question| server.ask(&format!("{question} {table}"))).concat()
+        };
+        let answer = ask(&ours);
+        assert!(answer.contains("check\tstatus\tOK"), "{answer}");
+        assert_eq!(answer, ask(&theirs), "{table}");
+    }
+}
+
+/// The tablespaces of a datadir: their files, by number.
+fn tablespaces(datadir: &Path) -> BTreeMap<SpaceId, (PathBuf, SpaceFormat)> {
+    let mut found = BTreeMap::new();
+    for (name, ..) in files_of(datadir) {
+        let path = datadir.join(&name);
+        let is_space =
+            name == "ibdata1" || name.starts_with("undo") || name.ends_with(".ibd") || name.ends_with(".ibu");
+        let head = fs::read(&path).expect("reads");
+        if let (true, Ok(format)) = (is_space, SpaceFormat::from_page0(&head)) {
+            found.insert(format.space(), (path, format.with_family(Family::MySql)));
+        }
+    }
+    found
+}
+
+const LSN: std::ops::Range<usize> = 16..24;
+
+fn lsn(page: &[u8]) -> u64 {
+    u64::from_be_bytes(page[LSN].try_into().expect("8 bytes"))
+}
+
+/// A page without what every write of it changes, and without what replay is known to count and the server does not: the direction of
+/// inserts into a spatial index.
+fn essence(page: &[u8]) -> Vec<u8> {
+    const RTREE: [u8; 2] = 17854_u16.to_be_bytes();
+    let mut page = page.to_vec();
+    let end = page.len();
+    page[0..4].fill(0);
+    page[LSN].fill(0);
+    page[26..34].fill(0);
+    page[end - 8..].fill(0);
+    if page[24..26] == RTREE {
+        page[50..54].fill(0);
+    }
+    page
+}
+
+/// The server's own recovery, which neither undoes nor purges anything, of a copy; and the pages of both.
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn pages_of_a_crashed_mysql_server_become_what_its_own_recovery_makes_of_them() {
+    let crashed = datadir("mysql-16k-crashed");
+    let dir = TempDir::new().expect("a directory");
+    let (ours, theirs) = (dir.path().join("ours"), dir.path().join("theirs"));
+    copy(&crashed, &theirs);
+    let done = run(&crashed, RecoverOptions { to: Some(ours.clone()), ..RecoverOptions::default() });
+    let control = dir.path().join(".theirs.server");
+    fs::create_dir_all(&control).expect("makes the directory");
+    fs::write(control.join("options"), "--innodb-page-size=16k\n").expect("writes");
+    let server = Server(theirs.clone(), "mysql");
+    script("server.sh", &["mysql", "start", server.path(), "--innodb-force-recovery=3"]);
+    server.stop();
+    let (mut same, mut later, mut different) = (0, 0, Vec::new());
+    let theirs = tablespaces(&theirs);
+    for (space, (path, format)) in tablespaces(&ours) {
+        let Some((other, _)) = theirs.get(&space) else { panic!("{} is gone", path.display()) };
+        let (ours, theirs) = (fs::read(&path).expect("reads"), fs::read(other).expect("reads"));
+        let size = format.physical().bytes();
+        assert!(format.scheme() == Scheme::Zip || ours.len() % size == 0, "{}", path.display());
+        for (number, (ours, theirs)) in (0..).zip(ours.chunks_exact(size).zip(theirs.chunks_exact(size))) {
+            let id = PageId::new(space.0, number);
+            if lsn(theirs) > done.end_lsn {
+                later += 1;
+            } else if essence(ours) == essence(theirs) {
+                same += u64::from(lsn(ours) > done.checkpoint_lsn);
+            } else if !format.is_doublewrite_slot(id) {
+                different.push(format!("{} page {number}: {:?}", path.display(), verify_page(ours, id, &format)));
+            }
+        }
+    }
+    println!("{same} pages equal, {later} changed by the server when it had started");
+    assert_eq!(different, Vec::<String>::new(), "of {same} pages");
+    assert!(same > 500 && later < same / 4, "{same} equal, {later} later");
+}

@@ -1,0 +1,112 @@
+//! A load on MySQL that writes redo of every kind: all row formats, blobs, JSON changed in part, columns added and dropped at once, indexes
+//! built, partitions, general tablespaces, XA, undo that is truncated, and tables that come, go and change.
+
+use std::fmt::Write;
+
+/// The tables' names and how they are stored.
+const TABLES: [(&str, &str); 5] = [
+    ("dynamic", ""),
+    ("redundant", "ROW_FORMAT=REDUNDANT"),
+    ("compact", "ROW_FORMAT=COMPACT"),
+    ("shared", "TABLESPACE shared"),
+    ("parted", "PARTITION BY HASH(id) PARTITIONS 4"),
+];
+const COLUMNS: &str = "id INT PRIMARY KEY AUTO_INCREMENT, a INT, b VARCHAR(120), c TEXT, KEY (a), KEY (b)";
+
+/// How the names of tables begin that are made after every other table was changed.
+pub const COMES_LATER: &str = "later_";
+
+/// The tables that are there from the start on.
+pub fn names() -> Vec<&'static str> {
+    TABLES.iter().map(|(name, _)| *name).chain(["blobs", "docs", "places", "words", "grown"]).collect()
+}
+
+pub fn tables(more: &str) -> String {
+    let mut sql = String::from(
+        "CREATE DATABASE IF NOT EXISTS shop; USE shop;
+         CREATE TABLE nums (seq INT PRIMARY KEY);
+         INSERT INTO nums WITH RECURSIVE n AS (SELECT 1 AS seq UNION ALL SELECT seq+1 FROM n WHERE seq < 1000) SELECT seq FROM n;
+         CREATE TABLESPACE shared ADD DATAFILE 'shared.ibd';\n",
+    );
+    for (name, storage) in TABLES {
+        writeln!(sql, "CREATE TABLE {name} ({COLUMNS}) {storage};").expect("writes");
+    }
+    sql.push_str(
+        "CREATE TABLE blobs (id INT PRIMARY KEY AUTO_INCREMENT, body LONGBLOB);
+         CREATE TABLE docs (id INT PRIMARY KEY AUTO_INCREMENT, doc JSON);
+         CREATE TABLE places (id INT PRIMARY KEY AUTO_INCREMENT, place POINT NOT NULL SRID 0, SPATIAL KEY (place));
+         CREATE TABLE words (id INT PRIMARY KEY AUTO_INCREMENT, body TEXT, FULLTEXT KEY (body));
+         CREATE TABLE grown (id INT PRIMARY KEY AUTO_INCREMENT, a INT);\n",
+    );
+    sql.push_str(more);
+    sql
+}
+
+/// More of it than any server gets through before it is killed.
+pub fn changes(others: &[&str]) -> String {
+    let mut sql = String::from("USE shop;\n");
+    for round in 1..3000 {
+        for (name, _) in TABLES {
+            changes_to(&mut sql, name, round).expect("writes");
+        }
+        others.iter().for_each(|name| changes_to(&mut sql, name, round).expect("writes"));
+        values(&mut sql, round).expect("writes");
+        if round % 3 == 0 {
+            definitions(&mut sql, round).expect("writes");
+        }
+    }
+    sql
+}
+
+fn changes_to(sql: &mut String, name: &str, round: u32) -> std::fmt::Result {
+    writeln!(
+        sql,
+        "INSERT INTO {name} (a, b, c) SELECT seq*7%1000, SHA2(seq*{round}, 224), REPEAT(SHA2(seq+{round}, 224), seq%9) FROM nums WHERE seq <= 60;
+         UPDATE {name} SET a = a+1, b = REPEAT('x', a%100) WHERE id%13 = {};
+         DELETE FROM {name} WHERE id%7 = {} LIMIT 300;
+         BEGIN; UPDATE {name} SET c = REPEAT('y', id%500) WHERE id%11 = {}; ROLLBACK;",
+        round % 13,
+        round % 7,
+        round % 11,
+    )
+}
+
+fn values(sql: &mut String, round: u32) -> std::fmt::Result {
+    writeln!(
+        sql,
+        "INSERT INTO blobs (body) VALUES (REPEAT(SHA2({round}, 224), {})); DELETE FROM blobs WHERE id%5 = {};
+         INSERT INTO docs (doc) VALUES (JSON_OBJECT('k', REPEAT('a', {}), 'n', {round}, 'l', JSON_ARRAY(1, 2, 3)));
+         UPDATE docs SET doc = JSON_SET(doc, '$.n', {round} * 3, '$.l[1]', 9) WHERE id%3 = {};
+         UPDATE docs SET doc = JSON_REPLACE(doc, '$.k', REPEAT('b', {})) WHERE id%4 = {};
+         INSERT INTO places (place) SELECT ST_GeomFromText(CONCAT('POINT(', seq*{round}%317, ' ', seq%211, ')')) FROM nums WHERE seq <= 20;
+         DELETE FROM places WHERE id%9 = {};
+         INSERT INTO words (body) SELECT CONCAT('w', seq%50, ' x', {round}) FROM nums WHERE seq <= 10;
+         INSERT INTO grown (a) SELECT seq FROM nums WHERE seq <= 30; UPDATE grown SET a = a+1 WHERE id%17 = {};",
+        round % 40 * 50,
+        round % 5,
+        round * 97 % 20_000,
+        round % 3,
+        round * 61 % 15_000,
+        round % 4,
+        round % 9,
+        round % 17,
+    )
+}
+
+fn definitions(sql: &mut String, round: u32) -> std::fmt::Result {
+    writeln!(
+        sql,
+        "ALTER TABLE grown ADD COLUMN n{round} INT DEFAULT {round}, ALGORITHM=INSTANT;
+         INSERT INTO grown (a, n{round}) VALUES ({round}, 7); UPDATE grown SET n{round} = a WHERE id%19 = 3;
+         ALTER TABLE grown DROP COLUMN n{round}, ALGORITHM=INSTANT;
+         CREATE TABLE late_{round} LIKE dynamic; INSERT INTO late_{round} SELECT * FROM dynamic LIMIT 200;
+         ALTER TABLE late_{round} DROP INDEX a, ALGORITHM=INPLACE; ALTER TABLE late_{round} ADD INDEX (c(20)), ALGORITHM=INPLACE;
+         INSERT INTO late_{round} (a) VALUES (1); RENAME TABLE late_{round} TO later_{round};
+         ALTER TABLE later_{round} ROW_FORMAT=REDUNDANT, ALGORITHM=INPLACE; TRUNCATE TABLE later_{round};
+         INSERT INTO later_{round} SELECT * FROM redundant LIMIT 100; DROP TABLE IF EXISTS later_{};
+         XA START 'x{round}'; INSERT INTO dynamic (a) VALUES ({round}); XA END 'x{round}'; XA PREPARE 'x{round}'; XA COMMIT 'x{round}';
+         CREATE UNDO TABLESPACE more_{round} ADD DATAFILE 'more_{round}.ibu'; ALTER UNDO TABLESPACE more_{round} SET INACTIVE;
+         ALTER TABLE grown FORCE;",
+        round - 3,
+    )
+}

@@ -1,0 +1,437 @@
+//! The container in which `xtrabackup --stream=xbstream` and `mariadb-backup --stream=xbstream` send a backup.
+//!
+//! ```text
+//! stream = chunk chunk chunk ...        chunks of several files may be mixed; those of one file are in order
+//! chunk  = magic "XBSTCK01" 8 | flags 1 | type 1 | path length u32 | path | what the type asks for
+//! ```
+//!
+//! All integers are little-endian. By type:
+//!
+//! | type | written by | after the path |
+//! |------|------------|----------------|
+//! | `P` payload | both | length u64, file offset u64, CRC-32 u32, then `length` bytes, which the CRC covers |
+//! | `E` end of the file | both | nothing |
+//! | `S` sparse payload | XtraBackup 8 | map entries u32, length u64, file offset u64, CRC-32 u32, map of (skip u32, write u32), bytes; the CRC covers map and bytes |
+//! | `S` seek | MariaDB 10.11 and later | file offset u64 at which the next payload goes |
+//! | `R` rename | MariaDB 10.11 and later | length u32 and bytes of the new path |
+//! | `D` remove | MariaDB 10.11 and later | nothing |
+//!
+//! The two meanings of `S` are told apart by what follows: behind the 8 bytes of a seek the next chunk's magic stands, or the
+//! stream ends, and the same bytes of a sparse chunk would make it longer than any file. Flag 2 (MariaDB) says that the file
+//! was sent before and is now written over. CRC-32 is the zlib polynomial.
+//!
+//! Sources: the layout is described in Percona XtraBackup's documentation of the format; types `S`, `R` and `D` of MariaDB,
+//! the flag and the limits were read off `mbstream` 10.11.19 by feeding it chunks.
+//!
+//! [`Parser`] takes the stream in pieces of any size and keeps no more of it than one chunk's header.
+
+mod chunk;
+
+use std::collections::{HashMap, VecDeque};
+
+use thiserror::Error;
+
+use chunk::{Chunk, Kind, Payload};
+use format::pieces::{clamp, gather, take};
+
+/// What every chunk begins with; a stream is recognised by it.
+pub const MAGIC: [u8; 8] = *b"XBSTCK01";
+/// Longest path in a chunk, in bytes: `mbstream` and `xbstream` refuse longer ones.
+pub const PATH_LEN_MAX: usize = 511;
+/// Most entries of a sparse map that are accepted: 128 times what a writer with its 10 MiB chunks makes of 1 KiB pages.
+pub const SPARSE_ENTRIES_MAX: u32 = 1 << 20;
+/// Most members that may be open at once. Writers have one per copying thread.
+pub const OPEN_MEMBERS_MAX: usize = 1 << 14;
+
+/// A file in the stream, numbered in the order of appearance from 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MemberId(pub u64);
+
+/// What a piece of the stream said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event<'i> {
+    /// The first chunk of a file.
+    Member {
+        /// Its number from now on.
+        id: MemberId,
+        /// Path as stored, relative to the backup's directory.
+        path: Box<[u8]>,
+        /// The file was in the stream before and this writes over parts of it.
+        rewrite: bool,
+    },
+    /// Bytes of a file. They are handed on before the CRC of their chunk is known: see [`Event::BadChunk`].
+    Data {
+        /// Whose.
+        id: MemberId,
+        /// Where they belong in the file.
+        offset: u64,
+        /// The bytes, never empty.
+        bytes: &'i [u8],
+    },
+    /// Bytes that the stream leaves out: a hole that reads as zeros, or, in a rewritten file, bytes that stay.
+    Skip {
+        /// Whose.
+        id: MemberId,
+        /// Where the gap begins in the file.
+        offset: u64,
+        /// Its length in bytes, not 0.
+        len: u64,
+    },
+    /// A chunk is not where the one before it ended: a chunk is missing, doubled or out of order.
+    Misplaced {
+        /// Whose.
+        id: MemberId,
+        /// Position of the chunk in the stream.
+        position: u64,
+        /// Where the file stood.
+        expected: u64,
+        /// Where the chunk says that it belongs.
+        found: u64,
+    },
+    /// The CRC of a chunk, all of whose bytes were handed on, is wrong.
+    BadChunk {
+        /// Whose.
+        id: MemberId,
+        /// Position of the chunk in the stream.
+        position: u64,
+        /// Where the chunk's bytes belong in the file.
+        offset: u64,
+        /// Bytes of payload.
+        len: u64,
+        /// The CRC in the chunk.
+        stored: u32,
+        /// The CRC of the bytes.
+        computed: u32,
+    },
+    /// The file is complete.
+    End {
+        /// Which.
+        id: MemberId,
+        /// Its size in bytes, had it been written from its first chunk to its last.
+        len: u64,
+    },
+    /// A file sent before has another name now.
+    Rename {
+        /// The old path.
+        from: Box<[u8]>,
+        /// The new path.
+        to: Box<[u8]>,
+    },
+    /// A file sent before is to be removed.
+    Remove {
+        /// Its path.
+        path: Box<[u8]>,
+    },
+}
+
+/// Why the stream cannot be read further. Positions are bytes from its beginning.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum Error {
+    /// The bytes are no chunk.
+    #[error(
+        "no chunk begins at byte {position} of the stream, where one must: the stream is damaged before it, or is no xbstream"
+    )]
+    NoMagic {
+        /// Where the chunk should begin.
+        position: u64,
+    },
+    /// The type is none of those that XtraBackup and mariadb-backup write.
+    #[error("the chunk at byte {position} of the stream has the unknown type 0x{code:02x}")]
+    UnknownType {
+        /// Where the chunk begins.
+        position: u64,
+        /// The type's byte.
+        code: u8,
+    },
+    /// The length of the path is beyond the limit of the format.
+    #[error(
+        "the chunk at byte {position} of the stream claims a path of {len} bytes; {PATH_LEN_MAX} is the most there can be"
+    )]
+    PathTooLong {
+        /// Where the chunk begins.
+        position: u64,
+        /// The length that it claims.
+        len: u32,
+    },
+    /// The sparse map is beyond any that is written.
+    #[error(
+        "the sparse chunk at byte {position} of the stream claims {entries} map entries; {SPARSE_ENTRIES_MAX} is the limit"
+    )]
+    MapTooLong {
+        /// Where the chunk begins.
+        position: u64,
+        /// The entries that it claims.
+        entries: u32,
+    },
+    /// The map of a sparse chunk places more or fewer bytes than the chunk has, or the file would be too long.
+    #[error("the sparse chunk at byte {position} of the stream has {len} bytes of data and a map for {mapped}")]
+    MapMismatch {
+        /// Where the chunk begins.
+        position: u64,
+        /// Bytes of data in the chunk.
+        len: u64,
+        /// Bytes that its map places.
+        mapped: u64,
+    },
+    /// Offset and length lead beyond the largest file.
+    #[error("the chunk at byte {position} of the stream would end beyond the largest possible file")]
+    TooLarge {
+        /// Where the chunk begins.
+        position: u64,
+    },
+    /// More members are open than any writer opens.
+    #[error("more than {OPEN_MEMBERS_MAX} files are open at byte {position} of the stream: their ends are missing")]
+    TooManyOpen {
+        /// Where the chunk begins.
+        position: u64,
+    },
+    /// The stream ends within a chunk.
+    #[error("the stream ends at byte {end}, within the chunk that begins at byte {position}")]
+    CutShort {
+        /// Where the chunk begins.
+        position: u64,
+        /// The length of the stream.
+        end: u64,
+    },
+}
+
+/// A file whose end never came.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unfinished {
+    /// Its number.
+    pub id: MemberId,
+    /// Its path.
+    pub path: Box<[u8]>,
+    /// Bytes up to where it was written.
+    pub len: u64,
+}
+
+/// Reads the stream. Feed it with [`Parser::next_event`], close it with [`Parser::finish`].
+///
+/// Memory: one chunk's header, at most 8 MiB of a sparse map, and the paths of the files that are open.
+#[derive(Debug, Default)]
+pub struct Parser {
+    /// Bytes taken in.
+    position: u64,
+    state: State,
+    /// The part of a chunk's header that is being collected.
+    head: Vec<u8>,
+    /// Position at which the current chunk begins.
+    chunk_start: u64,
+    open: HashMap<Box<[u8]>, Open>,
+    members: u64,
+    /// Events found ahead of the one being returned.
+    pending: VecDeque<Event<'static>>,
+    failed: Option<Error>,
+}
+
+#[derive(Debug, Default)]
+enum State {
+    #[default]
+    Head,
+    Path(Chunk),
+    /// Everything behind the path and before the payload; the size needed may grow as it becomes known.
+    Body(Chunk, Box<[u8]>),
+    Payload(MemberId, Box<Payload>),
+}
+
+#[derive(Debug)]
+struct Open {
+    id: MemberId,
+    /// Where the next chunk is expected to belong in the file.
+    offset: u64,
+}
+
+impl Parser {
+    /// A parser at the beginning of a stream.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Bytes of the stream taken in so far.
+    #[must_use]
+    pub const fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// The next event; takes what it needs off the front of `input`. `None` when `input` is used up: come again with more.
+    ///
+    /// # Errors
+    /// Where the stream cannot be read on; the same error again at every later call.
+    pub fn next_event<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Event<'i>>, Error> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let before = input.len();
+        let start = self.position;
+        loop {
+            if let Some(event) = self.pending.pop_front() {
+                return Ok(Some(event));
+            }
+            let step = self.step(input);
+            self.position = start.saturating_add((before - input.len()) as u64);
+            match step {
+                Ok(Step::Event(event)) => return Ok(Some(event)),
+                Ok(Step::More) => return Ok(None),
+                Ok(Step::Again) => {}
+                Err(error) => {
+                    self.failed = Some(error.clone());
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// The stream has ended. Returns the files whose end was missing, in order of appearance.
+    ///
+    /// # Errors
+    /// [`Error::CutShort`] where it ends within a chunk, and the earlier error if there was one.
+    pub fn finish(mut self) -> Result<Vec<Unfinished>, Error> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        let whole = match &self.state {
+            State::Head => self.head.is_empty(),
+            State::Body(chunk, _) => chunk.is_seek_at_end(&self.head),
+            State::Path(_) | State::Payload(..) => false,
+        };
+        if !whole {
+            return Err(Error::CutShort { position: self.chunk_start, end: self.position });
+        }
+        let mut unfinished: Vec<_> =
+            self.open.into_iter().map(|(path, open)| Unfinished { id: open.id, path, len: open.offset }).collect();
+        unfinished.sort_by_key(|member| member.id);
+        Ok(unfinished)
+    }
+
+    fn step<'i>(&mut self, input: &mut &'i [u8]) -> Result<Step<'i>, Error> {
+        match std::mem::take(&mut self.state) {
+            State::Head => self.head(input),
+            State::Path(chunk) => {
+                if !gather(&mut self.head, input, chunk.path_len) {
+                    self.state = State::Path(chunk);
+                    return Ok(Step::More);
+                }
+                let path = std::mem::take(&mut self.head).into_boxed_slice();
+                self.state = State::Body(chunk, path);
+                Ok(Step::Again)
+            }
+            State::Body(chunk, path) => self.body(input, chunk, path),
+            State::Payload(id, payload) => Ok(self.payload(input, id, payload)),
+        }
+    }
+
+    fn head<'i>(&mut self, input: &mut &'i [u8]) -> Result<Step<'i>, Error> {
+        if self.head.is_empty() {
+            self.chunk_start = self.position;
+        }
+        let whole = gather(&mut self.head, input, chunk::HEAD_LEN);
+        // Wrong magic is told as soon as its bytes are here: a file that is no stream may be shorter than a header.
+        if !self.head.iter().zip(&MAGIC).all(|(found, magic)| found == magic) {
+            return Err(Error::NoMagic { position: self.chunk_start });
+        }
+        if !whole {
+            return Ok(Step::More);
+        }
+        let chunk = Chunk::parse(&self.head, self.chunk_start)?;
+        self.head.clear();
+        self.state = State::Path(chunk);
+        Ok(Step::Again)
+    }
+
+    fn body<'i>(&mut self, input: &mut &'i [u8], chunk: Chunk, path: Box<[u8]>) -> Result<Step<'i>, Error> {
+        let want = chunk.body_len(&self.head)?;
+        if self.head.len() < want {
+            let whole = gather(&mut self.head, input, want);
+            self.state = State::Body(chunk, path);
+            return Ok(if whole { Step::Again } else { Step::More });
+        }
+        let body = std::mem::take(&mut self.head);
+        match chunk.kind(&body)? {
+            Kind::Remove => Ok(Step::Event(Event::Remove { path })),
+            Kind::Rename(to) => Ok(Step::Event(Event::Rename { from: path, to })),
+            Kind::End => {
+                let id = self.member(&chunk, &path)?;
+                let len = self.open.remove(&path).map_or(0, |open| open.offset);
+                self.pending.push_back(Event::End { id, len });
+                Ok(Step::Again)
+            }
+            Kind::Seek(target) => {
+                let id = self.member(&chunk, &path)?;
+                self.seek(&path, id, target);
+                // The magic of the next chunk was needed to know this one.
+                self.head.extend_from_slice(&MAGIC);
+                self.chunk_start = self.chunk_start.saturating_add((chunk::HEAD_LEN + chunk.path_len + 8) as u64);
+                Ok(Step::Again)
+            }
+            Kind::Payload(payload) => {
+                let id = self.member(&chunk, &path)?;
+                self.place(&path, id, &payload);
+                self.state = State::Payload(id, payload);
+                Ok(Step::Again)
+            }
+        }
+    }
+
+    /// The open member of that path; opened, and told of, if it is not.
+    fn member(&mut self, chunk: &Chunk, path: &[u8]) -> Result<MemberId, Error> {
+        if let Some(open) = self.open.get(path) {
+            return Ok(open.id);
+        }
+        if self.open.len() >= OPEN_MEMBERS_MAX {
+            return Err(Error::TooManyOpen { position: self.chunk_start });
+        }
+        let id = MemberId(self.members);
+        self.members += 1;
+        self.open.insert(path.into(), Open { id, offset: 0 });
+        self.pending.push_back(Event::Member { id, path: path.into(), rewrite: chunk.rewrite });
+        Ok(id)
+    }
+
+    fn seek(&mut self, path: &[u8], id: MemberId, target: u64) {
+        if let Some(open) = self.open.get_mut(path) {
+            if let Some(len) = target.checked_sub(open.offset).filter(|len| *len > 0) {
+                self.pending.push_back(Event::Skip { id, offset: open.offset, len });
+            }
+            open.offset = target;
+        }
+    }
+
+    /// Compares the place of a payload with where its file stands, and moves the file to the payload's end.
+    fn place(&mut self, path: &[u8], id: MemberId, payload: &Payload) {
+        if let Some(open) = self.open.get_mut(path) {
+            if open.offset != payload.offset {
+                let (expected, found) = (open.offset, payload.offset);
+                self.pending.push_back(Event::Misplaced { id, position: self.chunk_start, expected, found });
+            }
+            open.offset = payload.end;
+        }
+    }
+
+    fn payload<'i>(&mut self, input: &mut &'i [u8], id: MemberId, mut payload: Box<Payload>) -> Step<'i> {
+        if let Some((offset, len)) = payload.next_skip() {
+            self.state = State::Payload(id, payload);
+            return Step::Event(Event::Skip { id, offset, len });
+        }
+        let remaining = payload.writable();
+        if remaining > 0 {
+            let bytes = take(input, clamp(remaining));
+            let offset = payload.advance(bytes);
+            self.state = State::Payload(id, payload);
+            return if bytes.is_empty() { Step::More } else { Step::Event(Event::Data { id, offset, bytes }) };
+        }
+        let (stored, computed) = (payload.stored, payload.computed());
+        if stored == computed {
+            return Step::Again;
+        }
+        let (offset, len) = (payload.offset, payload.len);
+        Step::Event(Event::BadChunk { id, position: self.chunk_start, offset, len, stored, computed })
+    }
+}
+
+enum Step<'i> {
+    Event(Event<'i>),
+    More,
+    Again,
+}

@@ -1,0 +1,98 @@
+#![doc = include_str!("../../docs/redo-apply.md")]
+
+mod delete;
+mod directory;
+mod error;
+mod image;
+mod index;
+mod insert;
+mod mysql;
+mod replay;
+mod undo;
+
+use crc_fast::{CrcAlgorithm, Digest};
+
+use crate::record::{Change, PageRecord, WRITE_OFFSET_MIN};
+use format::page::fil::{FIL_PAGE_LSN, FIL_PAGE_OFFSET, FIL_PAGE_PREV, FIL_PAGE_SPACE_ID, FIL_PAGE_TYPE};
+use format::page::kind::Scheme;
+use format::page::space_format::SpaceFormat;
+use format::types::PageId;
+use image::{Image, Result};
+use index::Index;
+
+pub use error::ApplyError;
+pub use replay::{Outcome, Replay};
+
+/// Pages before this one describe the tablespace in every tablespace that is not undo.
+const FIRST_DATA_PAGE: u32 = 3;
+/// Neighbours of a page that has none: both are "no page".
+const NO_NEIGHBOURS: [u8; 8] = [0xFF; 8];
+/// Bytes behind which no checksum of the page reaches.
+const TRAILER_SIZE: usize = 8;
+
+/// Applies one record to its page, whatever the page's LSN is; [`Replay`] knows which records are due.
+///
+/// `page` is what the server works on: decrypted and, where page_compressed, inflated. ROW_FORMAT=COMPRESSED pages are taken as they
+/// lie in the file. FREE_PAGE and TRIM_PAGES say that the content is void, and change nothing.
+///
+/// # Errors
+/// [`ApplyError`]: the page is then not what it was, nor what it should be, and is to be read again.
+pub fn apply(record: &PageRecord<'_>, page: &mut [u8], format: &SpaceFormat) -> Result<()> {
+    let expected = format.physical().bytes();
+    let checked = if page.len() == expected { Ok(()) } else { Err(ApplyError::Length { len: page.len(), expected }) };
+    checked.and_then(|()| apply_to(record, page, format.scheme() == Scheme::Zip))
+}
+
+fn apply_to(record: &PageRecord<'_>, page: &mut [u8], is_compressed: bool) -> Result<()> {
+    let mut image = Image::new(page);
+    match record.change {
+        Change::Free | Change::Trim | Change::Option(_) => Ok(()),
+        // Which bytes of a compressed page it would cover is not known.
+        Change::Checksum(_) if is_compressed => Ok(()),
+        Change::Init => init_page(&mut image, record.id),
+        Change::Write { offset, data } => image.put(writable(offset, &image)?, data),
+        Change::Set { offset, len, pattern } => set(&mut image, offset, len, pattern),
+        Change::Move { offset, len, source } => image.shift(source, writable(offset, &image)?, len),
+        Change::Checksum(stored) => check(&image, stored),
+        Change::MySql(ref change) => mysql::apply(change, record.id, page, is_compressed),
+        _ if is_compressed => Err(ApplyError::Compressed),
+        _ if record.id.page_no.0 < FIRST_DATA_PAGE => Err(ApplyError::NotAnIndex(record.id.page_no)),
+        Change::InitIndex(style) => index::init(&mut image, style),
+        Change::UndoInit => undo::init(&mut image),
+        Change::UndoAppend(data) => undo::append(&mut image, data),
+        Change::Insert(insert) => insert::insert(&mut Index::open(image, insert.style)?, &insert),
+        Change::Delete(delete) => delete::delete(&mut Index::open(image, delete.style)?, &delete),
+    }
+}
+
+/// Records do not touch the checksum and the number of their page.
+fn writable(offset: usize, image: &Image<'_>) -> Result<usize> {
+    let outside = ApplyError::OutsidePage { offset, len: 0, size: image.size() };
+    if offset >= WRITE_OFFSET_MIN { Ok(offset) } else { Err(outside) }
+}
+
+fn init_page(image: &mut Image<'_>, id: PageId) -> Result<()> {
+    image.fill(0, image.size(), 0)?;
+    image.put(FIL_PAGE_OFFSET, &id.page_no.0.to_be_bytes())?;
+    image.put(FIL_PAGE_PREV, &NO_NEIGHBOURS)?;
+    image.put(FIL_PAGE_SPACE_ID, &id.space.0.to_be_bytes())
+}
+
+fn set(image: &mut Image<'_>, offset: usize, len: usize, pattern: &[u8]) -> Result<()> {
+    let target = image.bytes_mut(writable(offset, image)?, len)?;
+    for (byte, value) in target.iter_mut().zip(pattern.iter().cycle()) {
+        *byte = *value;
+    }
+    Ok(())
+}
+
+/// Holds the page against the checksum that a debug build of the server logged.
+fn check(image: &Image<'_>, stored: u32) -> Result<()> {
+    let mut crc = Digest::new(CrcAlgorithm::Crc32Iscsi);
+    crc.update(image.bytes(FIL_PAGE_OFFSET, FIL_PAGE_LSN - FIL_PAGE_OFFSET)?);
+    crc.update(image.bytes(FIL_PAGE_TYPE, 2)?);
+    let body = image.size().saturating_sub(TRAILER_SIZE + FIL_PAGE_SPACE_ID);
+    crc.update(image.bytes(FIL_PAGE_SPACE_ID, body)?);
+    let computed = u32::try_from(crc.finalize()).unwrap_or(0);
+    if stored == computed { Ok(()) } else { Err(ApplyError::Checksum { stored, computed }) }
+}

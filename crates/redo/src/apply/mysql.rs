@@ -1,0 +1,125 @@
+//! Records of MySQL onto pages.
+//!
+//! Index records are named by their origins, and what a record of the log does to them is done again step by step: space is taken and
+//! given back in the same order, so that records that follow find theirs where the server had them.
+
+mod lists;
+mod rows;
+mod shape;
+mod undo;
+
+use super::error::ApplyError;
+use super::image::{Image, Result};
+use super::index::{HEAP_COMPACT, Index, PAGE_N_HEAP, create};
+use crate::mysql::change::Change;
+use crate::mysql::index_info::IndexInfo;
+use crate::record::RowStyle;
+use format::page::fil::{FIL_PAGE_OFFSET, FIL_PAGE_SPACE_ID, FIL_PAGE_TYPE};
+use format::types::PageId;
+use shape::IndexShape;
+
+/// Where the body of a page begins that is no index page.
+const IBUF_BITMAP: usize = 94;
+/// Type of a change buffer's bitmap page.
+const IBUF_BITMAP_TYPE: u16 = 5;
+/// In the flags of an index record: no other page has smaller ones; it is marked as deleted.
+const MIN_RECORD: u8 = 0x10;
+const DELETED: u8 = 0x20;
+
+/// Applies one record to its page.
+pub(super) fn apply(change: &Change<'_>, id: PageId, page: &mut [u8], is_compressed: bool) -> Result<()> {
+    let mut image = Image::new(page);
+    match *change {
+        Change::Write { offset, len, value } => {
+            let bytes = value.to_be_bytes();
+            image.put(offset, bytes.get(bytes.len().saturating_sub(len)..).unwrap_or_default())
+        }
+        Change::WriteString { offset, data } => image.put(offset, data),
+        Change::InitPage => init_page(&mut image, id),
+        Change::InitBitmap => {
+            image.put_u16(FIL_PAGE_TYPE, IBUF_BITMAP_TYPE)?;
+            let len = image.size() / 2;
+            image.fill(IBUF_BITMAP, len, 0)
+        }
+        Change::CreateIndex { page_type, style } if !is_compressed => create(&mut image, page_type, style),
+        Change::UndoInsert(data) => undo::insert(&mut image, data),
+        Change::UndoEraseEnd => undo::erase_end(&mut image),
+        Change::UndoInit(kind) => undo::init(&mut image, kind),
+        Change::UndoHeaderReuse(trx_id) => undo::reuse_header(&mut image, trx_id),
+        Change::UndoHeaderCreate(trx_id) => undo::create_header(&mut image, trx_id),
+        Change::None => Ok(()),
+        _ if is_compressed => Err(ApplyError::Compressed),
+        Change::ZipWrite { .. } | Change::ZipImage { .. } | Change::ZipCompress { .. } => {
+            Err(ApplyError::NotCompressed)
+        }
+        _ => on_records(change, image),
+    }
+}
+
+/// What changes index records.
+fn on_records(change: &Change<'_>, image: Image<'_>) -> Result<()> {
+    match *change {
+        Change::Insert { index, cursor, ref body } => {
+            let (mut page, shape) = open(image, &index)?;
+            let cursor = page.record(cursor)?;
+            rows::insert(&mut page, &shape, cursor, body).map(|_| ())
+        }
+        Change::InsertMany { index, bodies } => {
+            let (mut page, shape) = open(image, &index)?;
+            lists::insert_many(&mut page, &shape, bodies)
+        }
+        Change::DeleteMark { ref index, value, ref system, record } => {
+            let mut page = of_page(image)?;
+            rows::set_flag(&mut page, record, DELETED, value)?;
+            match (system, index) {
+                (Some(system), Some(index)) => {
+                    rows::put_system_fields(&mut page, &IndexShape::of(index)?, record, system)
+                }
+                _ => Ok(()),
+            }
+        }
+        Change::MinMark { record } => rows::set_flag(&mut of_page(image)?, record, MIN_RECORD, true),
+        Change::Update { index, ref system, record, info_bits, ref updates } => {
+            let (mut page, shape) = open(image, &index)?;
+            rows::update(&mut page, &shape, record, system.as_ref(), info_bits, updates)
+        }
+        Change::Delete { index, record } => {
+            let (mut page, shape) = open(image, &index)?;
+            rows::delete(&mut page, &shape, record)
+        }
+        Change::DeleteFrom { index, record } => {
+            let (mut page, shape) = open(image, &index)?;
+            lists::delete_from(&mut page, &shape, record)
+        }
+        Change::DeleteUntil { index, record } => {
+            let (mut page, shape) = open(image, &index)?;
+            lists::delete_until(&mut page, &shape, record)
+        }
+        Change::Reorganize { index, level: None } => {
+            let (page, shape) = open(image, &index)?;
+            lists::reorganize(page, &shape)
+        }
+        _ => Err(ApplyError::NotCompressed),
+    }
+}
+
+fn style(is_compact: bool) -> RowStyle {
+    if is_compact { RowStyle::Dynamic } else { RowStyle::Redundant }
+}
+
+/// The page, whatever the layout of its records is.
+fn of_page(image: Image<'_>) -> Result<Index<'_>> {
+    let is_compact = image.u16(PAGE_N_HEAP)? & HEAP_COMPACT != 0;
+    Index::open(image, style(is_compact))
+}
+
+/// The page, if the log says the same of the layout of its records as it does.
+fn open<'p>(image: Image<'p>, index: &IndexInfo<'_>) -> Result<(Index<'p>, IndexShape)> {
+    Ok((Index::open(image, style(index.is_compact))?, IndexShape::of(index)?))
+}
+
+fn init_page(image: &mut Image<'_>, id: PageId) -> Result<()> {
+    image.fill(0, image.size(), 0)?;
+    image.put(FIL_PAGE_OFFSET, &id.page_no.0.to_be_bytes())?;
+    image.put(FIL_PAGE_SPACE_ID, &id.space.0.to_be_bytes())
+}

@@ -1,0 +1,84 @@
+//! Undo pages of MySQL.
+
+use super::super::error::ApplyError;
+use super::super::image::{Image, Result, field};
+use super::super::undo::{
+    POINTER_SIZE, TRAILER_SIZE, TRX_UNDO_PAGE_DATA, TRX_UNDO_PAGE_FREE, TRX_UNDO_PAGE_START, TRX_UNDO_PAGE_TYPE,
+};
+use format::page::fil::{FIL_PAGE_TYPE, PageType};
+use format::page::rollback::{TRX_UNDO_LAST_LOG, TRX_UNDO_STATE, TRX_UNDO_TRX_ID};
+
+/// The first undo log's header, which is the only one that is used again.
+const FIRST_HEADER: usize = 86;
+/// In the header of an undo log: transaction (8 bytes), whether it needs to be purged (2), first record (2), flags (1), whether it changed
+/// the dictionary (1), next and last log (2 each).
+const TRX_UNDO_DEL_MARKS: usize = 16;
+const TRX_UNDO_LOG_START: usize = 18;
+const TRX_UNDO_FLAGS: usize = 20;
+const TRX_UNDO_DICT_TRANS: usize = 21;
+const TRX_UNDO_NEXT_LOG: usize = 30;
+const TRX_UNDO_PREV_LOG: usize = 32;
+const HEADER_SIZE: usize = 46;
+const TRX_UNDO_ACTIVE: u16 = 1;
+
+pub(super) fn init(image: &mut Image<'_>, kind: u32) -> Result<()> {
+    let kind = u16::try_from(kind).map_err(|_| ApplyError::UndoEnd { offset: TRX_UNDO_PAGE_TYPE, len: 2 })?;
+    image.put_u16(TRX_UNDO_PAGE_TYPE, kind)?;
+    image.put_u16(TRX_UNDO_PAGE_START, field(TRX_UNDO_PAGE_DATA)?)?;
+    image.put_u16(TRX_UNDO_PAGE_FREE, field(TRX_UNDO_PAGE_DATA)?)?;
+    image.put_u16(FIL_PAGE_TYPE, PageType::UNDO_LOG.0)
+}
+
+/// Adds a record: each points to the next and, behind it, to itself.
+pub(super) fn insert(image: &mut Image<'_>, data: &[u8]) -> Result<()> {
+    let start = usize::from(image.u16(TRX_UNDO_PAGE_FREE)?);
+    let end = start + POINTER_SIZE + data.len() + POINTER_SIZE;
+    if start < TRX_UNDO_PAGE_DATA || end > image.size().saturating_sub(TRAILER_SIZE) {
+        return Err(ApplyError::UndoEnd { offset: start, len: data.len() });
+    }
+    image.put_u16(start, field(end)?)?;
+    image.put(start + POINTER_SIZE, data)?;
+    image.put_u16(end - POINTER_SIZE, field(start)?)?;
+    image.put_u16(TRX_UNDO_PAGE_FREE, field(end)?)
+}
+
+pub(super) fn erase_end(image: &mut Image<'_>) -> Result<()> {
+    let start = usize::from(image.u16(TRX_UNDO_PAGE_FREE)?);
+    let len = image.size().saturating_sub(TRAILER_SIZE).checked_sub(start);
+    image.fill(start, len.ok_or(ApplyError::UndoEnd { offset: start, len: 0 })?, 0xFF)
+}
+
+/// Makes the header of a new undo log behind the last one.
+pub(super) fn create_header(image: &mut Image<'_>, trx_id: u64) -> Result<()> {
+    let header = usize::from(image.u16(TRX_UNDO_PAGE_FREE)?);
+    let start = field(header + HEADER_SIZE)?;
+    let last = image.u16(TRX_UNDO_LAST_LOG)?;
+    image.bytes(header, HEADER_SIZE)?;
+    image.put_u16(TRX_UNDO_PAGE_START, start)?;
+    image.put_u16(TRX_UNDO_PAGE_FREE, start)?;
+    image.put_u16(TRX_UNDO_STATE, TRX_UNDO_ACTIVE)?;
+    if last != 0 {
+        image.put_u16(usize::from(last) + TRX_UNDO_NEXT_LOG, field(header)?)?;
+    }
+    image.put_u16(TRX_UNDO_LAST_LOG, field(header)?)?;
+    image.put_u16(header + TRX_UNDO_DEL_MARKS, 1)?;
+    image.put_u16(header + TRX_UNDO_NEXT_LOG, 0)?;
+    image.put_u16(header + TRX_UNDO_PREV_LOG, last)?;
+    begin_log(image, header, start, trx_id)
+}
+
+/// Gives the first undo log of the page to another transaction.
+pub(super) fn reuse_header(image: &mut Image<'_>, trx_id: u64) -> Result<()> {
+    let start = field(FIRST_HEADER + HEADER_SIZE)?;
+    image.put_u16(TRX_UNDO_PAGE_START, start)?;
+    image.put_u16(TRX_UNDO_PAGE_FREE, start)?;
+    image.put_u16(TRX_UNDO_STATE, TRX_UNDO_ACTIVE)?;
+    begin_log(image, FIRST_HEADER, start, trx_id)
+}
+
+fn begin_log(image: &mut Image<'_>, header: usize, start: u16, trx_id: u64) -> Result<()> {
+    image.put(header + TRX_UNDO_TRX_ID, &trx_id.to_be_bytes())?;
+    image.put_u16(header + TRX_UNDO_LOG_START, start)?;
+    image.put_u8(header + TRX_UNDO_FLAGS, 0)?;
+    image.put_u8(header + TRX_UNDO_DICT_TRANS, 0)
+}

@@ -1,0 +1,227 @@
+#![doc = include_str!("../docs/redo-mariadb.md")]
+
+use crate::block::{LOG_BLOCK_CHECKSUM, LOG_BLOCK_SIZE};
+use crate::mtr;
+use crate::{RedoError, check_crc};
+use format::bytes::{be, is_zero};
+use format::types::Lsn;
+
+/// Format. 4 bytes.
+pub const LOG_HEADER_FORMAT: usize = 0;
+/// LSN of the first payload byte. 8 bytes.
+pub const LOG_HEADER_START_LSN: usize = 8;
+/// The server that made the file. 32 bytes.
+pub const LOG_HEADER_CREATOR: usize = 16;
+/// Key information; its first 4 bytes are 1 in the older encrypted format.
+pub const LOG_HEADER_KEY: usize = 48;
+/// CRC-32C of the header. 4 bytes.
+pub const LOG_HEADER_CHECKSUM: usize = 508;
+/// First checkpoint slot, 64 bytes.
+pub const CHECKPOINT_1: usize = 4096;
+/// Second checkpoint slot, 64 bytes.
+pub const CHECKPOINT_2: usize = 8192;
+/// The payload begins.
+pub const START_OFFSET: usize = 12288;
+/// LSN of the checkpoint, in its slot. 8 bytes.
+pub const CHECKPOINT_LSN: usize = 0;
+/// Where the log ended when the checkpoint was made, in its slot. 8 bytes.
+pub const CHECKPOINT_END_LSN: usize = 8;
+/// CRC-32C of the slot. 4 bytes.
+pub const CHECKPOINT_CHECKSUM: usize = 60;
+
+/// Bytes to read at [`LogFile::checkpoint_place`] at first. [`LogState::Undecided`](crate::LogState::Undecided) asks for more: up to [`READ_SIZE_MAX`].
+pub const READ_SIZE: usize = 4096;
+/// With this many bytes (or all there are) the answer is never [`LogState::Undecided`](crate::LogState::Undecided).
+pub const READ_SIZE_MAX: usize = 2 * mtr::MTR_SIZE_MAX;
+
+/// The 10.5 format: header size, checkpoint slots, and where in a slot things are.
+pub(super) const BLOCKS_START: u64 = 2048;
+pub(super) const BLOCKS_SLOTS: [usize; 2] = [512, 1536];
+/// The larger one counts. 8 bytes.
+pub const BLOCKS_CHECKPOINT_NO: usize = 0;
+/// LSN of the checkpoint. 8 bytes.
+pub const BLOCKS_CHECKPOINT_LSN: usize = 8;
+/// Where that is in the file. 8 bytes.
+pub const BLOCKS_CHECKPOINT_OFFSET: usize = 16;
+/// Where the log ended when the checkpoint was made; zero if the server had just started. 8 bytes.
+pub const BLOCKS_END_LSN: usize = 496;
+/// CRC-32C of the slot. 4 bytes.
+pub const BLOCKS_CHECKPOINT_CHECKSUM: usize = LOG_BLOCK_CHECKSUM;
+
+/// Which of MariaDB's formats a log has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// 10.5 to 10.7: blocks of 512 bytes.
+    Blocks {
+        /// Whether the payload is encrypted.
+        encrypted: bool,
+    },
+    /// 10.8 and later: no blocks.
+    Stream {
+        /// Whether the payload is encrypted.
+        encrypted: Option<StreamEncryption>,
+    },
+}
+
+/// The two ways in which MariaDB 10.8 and later encrypt the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StreamEncryption {
+    /// Early: FILE_ records stay plain.
+    PlainFileRecords,
+    /// Later maintenance releases: all but the frame is encrypted.
+    Everything,
+}
+
+impl Format {
+    /// By the first four bytes of the file.
+    pub(crate) const fn from_number(format: u32) -> Option<Self> {
+        Some(match format {
+            0x5048_5953 => Self::Blocks { encrypted: false },
+            0xD048_5953 => Self::Blocks { encrypted: true },
+            0x5068_7973 => Self::Stream { encrypted: None },
+            0xF09F_979D => Self::Stream { encrypted: Some(StreamEncryption::Everything) },
+            _ => return None,
+        })
+    }
+}
+
+/// The newest checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// Redo from here on may be missing in the data files.
+    pub lsn: Lsn,
+    /// Where the log ended when the checkpoint was made; the same as `lsn` after a clean shutdown.
+    pub end_lsn: Lsn,
+}
+
+/// The header of `ib_logfile0`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogFile {
+    /// Format.
+    pub format: Format,
+    /// LSN of the first payload byte.
+    pub first_lsn: Lsn,
+    /// Size of the file, bytes.
+    pub size: u64,
+    /// The newest checkpoint.
+    pub checkpoint: Checkpoint,
+    /// File offset of the checkpoint's LSN in the 10.5 format, which does not follow from the header alone.
+    blocks_offset: u64,
+}
+
+impl LogFile {
+    /// Reads the first [`START_OFFSET`] bytes of a file of `size` bytes (2048 bytes are enough for the 10.5 format).
+    ///
+    /// # Errors
+    /// [`RedoError::TooShort`], [`RedoError::UnknownFormat`], [`RedoError::HeaderChecksum`], [`RedoError::NoCheckpoint`].
+    pub fn parse(header: &[u8], size: u64) -> Result<Self, RedoError> {
+        let short = |needed| RedoError::TooShort { len: header.len() as u64, needed };
+        let number = be::u32_at(header, LOG_HEADER_FORMAT).ok_or(short(4))?;
+        let format = Format::from_number(number).ok_or(RedoError::UnknownFormat { format: number })?;
+        check_crc(header, LOG_HEADER_CHECKSUM)?;
+        let first_lsn = Lsn(be::u64_at(header, LOG_HEADER_START_LSN).ok_or(short(512))?);
+        match format {
+            Format::Blocks { .. } => {
+                let header = header.get(..BLOCKS_START as usize).ok_or(short(BLOCKS_START))?;
+                let (checkpoint, blocks_offset) = blocks_checkpoint(header).ok_or(RedoError::NoCheckpoint)?;
+                Ok(Self { format, first_lsn, size, checkpoint, blocks_offset })
+            }
+            Format::Stream { .. } => {
+                let header = header.get(..START_OFFSET).ok_or(short(START_OFFSET as u64))?;
+                let checkpoint = stream_checkpoint(header, first_lsn).ok_or(RedoError::NoCheckpoint)?;
+                let old_key =
+                    format == (Format::Stream { encrypted: None }) && be::u32_at(header, LOG_HEADER_KEY) == Some(1);
+                let encrypted = Some(StreamEncryption::PlainFileRecords);
+                let format = if old_key { Format::Stream { encrypted } } else { format };
+                Ok(Self { format, first_lsn, size, checkpoint, blocks_offset: 0 })
+            }
+        }
+    }
+
+    /// Bytes of payload that the file holds before it wraps.
+    #[must_use]
+    pub fn capacity(&self) -> u64 {
+        let header = if matches!(self.format, Format::Blocks { .. }) { BLOCKS_START } else { START_OFFSET as u64 };
+        self.size.saturating_sub(header)
+    }
+
+    /// File offset of `lsn`. The payload is circular: where the file ends it goes on at [`LogFile::payload_start`]. `None` for
+    /// LSNs before the file's first and for files without payload.
+    #[must_use]
+    pub fn offset_of(&self, lsn: Lsn) -> Option<u64> {
+        let (base, base_offset) = match self.format {
+            Format::Blocks { .. } => (self.checkpoint.lsn, self.blocks_offset.checked_sub(BLOCKS_START)?),
+            Format::Stream { .. } => (self.first_lsn, 0),
+        };
+        let capacity = self.capacity();
+        let behind = match lsn.0.checked_sub(base.0) {
+            Some(behind) => behind.checked_rem(capacity)?,
+            None if lsn < self.first_lsn => return None,
+            // Before the checkpoint the ring is gone around the other way.
+            None => capacity.checked_sub((base.0 - lsn.0).checked_rem(capacity)?)?,
+        };
+        self.payload_start().checked_add(base_offset.checked_add(behind)?.checked_rem(capacity)?)
+    }
+
+    /// File offset at which the payload begins, and begins again.
+    #[must_use]
+    pub fn payload_start(&self) -> u64 {
+        self.size - self.capacity()
+    }
+
+    /// File offset from which [`LogFile::state`] wants its bytes.
+    #[must_use]
+    pub fn checkpoint_place(&self) -> Option<u64> {
+        let lsn = self.checkpoint.end_lsn;
+        match self.format {
+            Format::Blocks { .. } => {
+                let offset = self.offset_of(self.checkpoint.lsn)?;
+                Some(offset - offset % LOG_BLOCK_SIZE as u64)
+            }
+            Format::Stream { .. } => self.offset_of(lsn),
+        }
+    }
+
+    /// The end marker of a mini-transaction whose marker lies at `lsn`: it changes at every lap around the file.
+    pub(super) fn sequence_bit(&self, lsn: u64) -> u8 {
+        let laps = lsn.saturating_sub(self.first_lsn.0).checked_div(self.capacity()).unwrap_or(0);
+        u8::from(laps.is_multiple_of(2))
+    }
+}
+
+/// The valid slot with the larger LSN.
+fn stream_checkpoint(header: &[u8], first_lsn: Lsn) -> Option<Checkpoint> {
+    let slots = [CHECKPOINT_1, CHECKPOINT_2].into_iter().filter_map(|at| {
+        let slot = header.get(at..at + CHECKPOINT_CHECKSUM + 4)?;
+        check_crc(slot, CHECKPOINT_CHECKSUM).ok()?;
+        let lsn = Lsn(be::u64_at(slot, CHECKPOINT_LSN)?);
+        let end_lsn = Lsn(be::u64_at(slot, CHECKPOINT_END_LSN)?);
+        let rest = slot.get(CHECKPOINT_END_LSN + 8..CHECKPOINT_CHECKSUM)?;
+        (is_zero(rest) && lsn >= first_lsn && end_lsn >= lsn).then_some(Checkpoint { lsn, end_lsn })
+    });
+    slots.max_by_key(|checkpoint| checkpoint.lsn)
+}
+
+/// The 10.5 format: the slot with the larger number, and the file offset that it gives its LSN.
+fn blocks_checkpoint(header: &[u8]) -> Option<(Checkpoint, u64)> {
+    let slots = BLOCKS_SLOTS.into_iter().filter_map(|at| {
+        let slot = header.get(at..at + LOG_BLOCK_SIZE)?;
+        check_crc(slot, LOG_BLOCK_CHECKSUM).ok()?;
+        let lsn = Lsn(be::u64_at(slot, BLOCKS_CHECKPOINT_LSN)?);
+        // A server that has just started writes zero.
+        let end_lsn = Lsn(be::u64_at(slot, BLOCKS_END_LSN)?).max(lsn);
+        let number = be::u64_at(slot, BLOCKS_CHECKPOINT_NO)?;
+        Some((number, Checkpoint { lsn, end_lsn }, be::u64_at(slot, BLOCKS_CHECKPOINT_OFFSET)?))
+    });
+    slots.max_by_key(|&(number, ..)| number).map(|(_, checkpoint, offset)| (checkpoint, offset))
+}
+
+/// Where the newest checkpoint lies, and its number.
+pub(super) fn newest_slot(header: &[u8]) -> Option<(usize, u64)> {
+    let slots = BLOCKS_SLOTS.into_iter().filter_map(|at| {
+        let slot = header.get(at..at + LOG_BLOCK_SIZE)?;
+        check_crc(slot, LOG_BLOCK_CHECKSUM).ok()?;
+        Some((at, be::u64_at(slot, BLOCKS_CHECKPOINT_NO)?))
+    });
+    slots.max_by_key(|&(_, number)| number)
+}

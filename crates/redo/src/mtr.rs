@@ -1,0 +1,109 @@
+//! The frame of a mini-transaction of MariaDB 10.8 and later: where it ends, and whether it is whole. What its records mean is
+//! not looked at, beyond telling checkpoints from everything else.
+
+use crc_fast::{CrcAlgorithm, Digest};
+
+use format::bytes::be;
+use format::page::checksum::crc32c;
+
+/// The largest mini-transaction; anything longer is the end of the log.
+pub(crate) const MTR_SIZE_MAX: usize = 1 << 20;
+
+/// What parsing at a place came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Parsed<'a> {
+    /// A whole mini-transaction: its records, and its length with end marker and checksum.
+    Mtr(&'a [u8], usize),
+    /// None: the log ends here.
+    End,
+    /// The bytes end first.
+    MoreBytes,
+}
+
+/// Bytes after the record's first byte. `None` if the bytes end first.
+pub(crate) fn record_rest(bytes: &[u8]) -> Option<Rest> {
+    let first = bytes.first()?;
+    match usize::from(first & 15) {
+        0 => match varint(bytes.get(1..)?)? {
+            Varint::Value(value) => Some(Rest::Len(value + 15)),
+            Varint::Bad => Some(Rest::Bad),
+        },
+        rest => Some(Rest::Len(rest)),
+    }
+}
+
+/// What a record's first bytes say of its length.
+pub(crate) enum Rest {
+    /// How many bytes follow the first.
+    Len(usize),
+    /// No record begins like this.
+    Bad,
+}
+
+enum Varint {
+    Value(usize),
+    Bad,
+}
+
+/// Lengths take at most 3 bytes. `None` if the bytes end first.
+fn varint(bytes: &[u8]) -> Option<Varint> {
+    let byte = |at: usize| bytes.get(at).map(|&byte| usize::from(byte));
+    let first = byte(0)?;
+    Some(match first {
+        0..=0x7F => Varint::Value(first),
+        0x80..=0xBF => Varint::Value(128 + ((first & 0x3F) << 8 | byte(1)?)),
+        0xC0..=0xDF => Varint::Value(16_512 + ((first & 0x1F) << 16 | byte(1)? << 8 | byte(2)?)),
+        _ => Varint::Bad,
+    })
+}
+
+/// Parses the mini-transaction that `bytes` begins with. `sequence_bit` tells, for an offset from the start of `bytes`, which
+/// end marker belongs there; `nonce` bytes stand between marker and checksum.
+pub(crate) fn parse(bytes: &[u8], nonce: usize, sequence_bit: impl Fn(usize) -> u8) -> Parsed<'_> {
+    let mut end = 0;
+    loop {
+        if end > MTR_SIZE_MAX {
+            return Parsed::End;
+        }
+        let Some(rest) = bytes.get(end..) else { return Parsed::MoreBytes };
+        match rest.first() {
+            None => return Parsed::MoreBytes,
+            Some(0 | 1) => break,
+            Some(_) => {}
+        }
+        match record_rest(rest) {
+            Some(Rest::Len(len)) => end += 1 + len,
+            Some(Rest::Bad) => return Parsed::End,
+            None => return Parsed::MoreBytes,
+        }
+    }
+    let (records, rest) = bytes.split_at_checked(end).unwrap_or((bytes, &[]));
+    if records.is_empty() || rest.first() != Some(&sequence_bit(end)) {
+        return Parsed::End;
+    }
+    let (Some(nonce_bytes), Some(stored)) = (rest.get(1..1 + nonce), be::u32_at(rest, 1 + nonce)) else {
+        return Parsed::MoreBytes;
+    };
+    if checksum(records, nonce_bytes) == stored { Parsed::Mtr(records, end + 5 + nonce) } else { Parsed::End }
+}
+
+/// The end marker is not covered.
+fn checksum(records: &[u8], nonce: &[u8]) -> u32 {
+    if nonce.is_empty() {
+        return crc32c(records);
+    }
+    let mut crc = Digest::new(CrcAlgorithm::Crc32Iscsi);
+    crc.update(records);
+    crc.update(nonce);
+    u32::try_from(crc.finalize()).unwrap_or(0)
+}
+
+/// First byte and body (identifiers included) of each record.
+pub(crate) fn records(mut bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+    std::iter::from_fn(move || {
+        let Some(Rest::Len(len)) = record_rest(bytes) else { return None };
+        let (record, rest) = bytes.split_at_checked(1 + len)?;
+        bytes = rest;
+        record.split_first().map(|(&first, body)| (first, body))
+    })
+}

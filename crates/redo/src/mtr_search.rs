@@ -1,0 +1,374 @@
+//! All mini-transactions in a run of bytes, wherever they may begin: one pass, from the end to the beginning.
+//!
+//! Parsing at each byte would look at the same bytes again and again: the records that begin at a byte may lead a mebibyte on, and
+//! so may those of the next byte. But what comes behind a record is the same wherever one came from. So going backwards each byte
+//! needs one step: where the record that it begins ends, and which end marker was found from there.
+//!
+//! The checksum is not recomputed for each beginning either. A CRC is a remainder of polynomials over two elements: appending n
+//! bytes multiplies it by x^(8n) and adds the remainder of those bytes. Let V(p) be the remainder of all bytes from p to the end of
+//! the run, N bytes in all. Records from b to the marker at e then have the checksum state C exactly if
+//!
+//! ```text
+//! start * x^(8(N-b)) + V(b)  =  C * x^(8(N-e)) + V(e)          start: the state before the first byte, all ones
+//! ```
+//!
+//! The right side is kept with each end marker, the left side goes with b.
+
+use crate::mtr::{MTR_SIZE_MAX, Rest, record_rest};
+use format::bytes::be;
+
+/// The polynomial of CRC-32C without its highest term, lowest power in the highest bit: x^32 as a remainder.
+const POLYNOMIAL: u32 = 0x82F6_3B78;
+/// The number 1 in that order of bits.
+const ONE: u32 = 1 << 31;
+/// State of a CRC-32C before the first byte, and what is added to it after the last.
+const ALL_ONES: u32 = u32::MAX;
+/// Length of a checksum, bytes.
+const CRC_SIZE: usize = 4;
+
+/// Where the log goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Resumption {
+    /// The first place, from the one asked for on, that begins two mini-transactions, or one with a zero behind it.
+    pub proof: usize,
+    /// The first place from which mini-transactions lead there without a gap.
+    pub resumed: usize,
+}
+
+/// What looking for it came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Search {
+    Found(Resumption),
+    /// Nowhere in these bytes.
+    Nowhere,
+    /// More bytes might tell: what begins in them leads out of them.
+    MoreBytes,
+}
+
+/// Looks for the log in `bytes`, from `from` on. `sequence_bit` tells which end marker belongs at an offset; `nonce` bytes stand
+/// between it and the checksum. [`Search::MoreBytes`] only if not `is_all`.
+pub(crate) fn resumption(
+    bytes: &[u8],
+    from: usize,
+    nonce: usize,
+    is_all: bool,
+    sequence_bit: impl Fn(usize) -> u8,
+) -> Search {
+    let mut pass = Pass::new(bytes, nonce, sequence_bit);
+    let (mut proof, mut unknown) = (None, None);
+    for at in (0..bytes.len()).rev() {
+        let leads = pass.step(at);
+        if at < from.max(1) {
+            continue;
+        }
+        match leads {
+            Begin::Mtr(len) => match pass.goes_on(at + len) {
+                Some(true) => proof = Some(at),
+                Some(false) => {}
+                None => unknown = Some(at),
+            },
+            Begin::Unknown => unknown = Some(at),
+            Begin::Nothing => {}
+        }
+    }
+    match (proof, unknown) {
+        (Some(proof), unknown) if is_all || unknown.is_none_or(|unknown| unknown > proof) => {
+            Search::Found(Resumption { proof, resumed: pass.first_leading_to(proof) })
+        }
+        (None, Some(_)) | (Some(_), _) if !is_all => Search::MoreBytes,
+        _ => Search::Nowhere,
+    }
+}
+
+/// What begins at a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Begin {
+    /// A mini-transaction of that length.
+    Mtr(usize),
+    Nothing,
+    /// The bytes end first.
+    Unknown,
+}
+
+/// Where the records lead that begin at a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Target(u32);
+
+impl Target {
+    const NOWHERE: Self = Self(u32::MAX);
+    /// Out of the bytes.
+    const OUTSIDE: Self = Self(u32::MAX - 1);
+}
+
+/// An end marker that may belong to the log.
+#[derive(Debug, Clone, Copy)]
+struct Marker {
+    at: usize,
+    /// The right side of the module's equation.
+    wanted: u32,
+}
+
+/// The pass over the bytes, from the last to the first.
+struct Pass<'b, S> {
+    bytes: &'b [u8],
+    nonce: usize,
+    sequence_bit: S,
+    /// For each place, an index into `markers`, or one of the two constants.
+    targets: Vec<Target>,
+    markers: Vec<Marker>,
+    /// Places that begin a mini-transaction, and its length; last place first.
+    starts: Vec<(usize, usize)>,
+    /// With n bytes passed: x^(8n), x^(8n + 32), the start state times x^(8n), V of the place.
+    power: u32,
+    power_of_next: u32,
+    start: u32,
+    sum: u32,
+}
+
+impl<'b, S: Fn(usize) -> u8> Pass<'b, S> {
+    fn new(bytes: &'b [u8], nonce: usize, sequence_bit: S) -> Self {
+        Self {
+            bytes,
+            nonce,
+            sequence_bit,
+            targets: vec![Target::NOWHERE; bytes.len()],
+            markers: Vec::new(),
+            starts: Vec::new(),
+            power: ONE,
+            power_of_next: POLYNOMIAL,
+            start: ALL_ONES,
+            sum: 0,
+        }
+    }
+
+    /// The next place towards the beginning.
+    fn step(&mut self, at: usize) -> Begin {
+        let Some(&byte) = self.bytes.get(at) else { return Begin::Nothing };
+        self.pass(byte);
+        let target = if byte <= 1 { self.marker(at, byte) } else { self.record(at) };
+        if let Some(slot) = self.targets.get_mut(at) {
+            *slot = target;
+        }
+        if byte <= 1 {
+            return Begin::Nothing;
+        }
+        if target == Target::OUTSIDE {
+            return Begin::Unknown;
+        }
+        let Some(marker) = self.markers.get(target.0 as usize) else { return Begin::Nothing };
+        if self.start ^ self.sum != marker.wanted || marker.at - at > MTR_SIZE_MAX {
+            return Begin::Nothing;
+        }
+        let len = marker.at - at + 1 + self.nonce + CRC_SIZE;
+        self.starts.push((at, len));
+        Begin::Mtr(len)
+    }
+
+    /// Adds a byte in front of those that were passed.
+    #[inline]
+    fn pass(&mut self, byte: u8) {
+        self.power = times_byte(self.power);
+        self.start = times_byte(self.start);
+        if byte == 0 {
+            self.power_of_next = times_byte(self.power_of_next);
+            return;
+        }
+        let mut power = self.power_of_next;
+        for bit in (0..8).rev() {
+            self.sum ^= power & 0_u32.wrapping_sub(u32::from(byte >> bit & 1));
+            power = times_x(power);
+        }
+        self.power_of_next = power;
+    }
+
+    /// The end marker at a place, if the log can have it there.
+    fn marker(&mut self, at: usize, byte: u8) -> Target {
+        if byte != (self.sequence_bit)(at) {
+            return Target::NOWHERE;
+        }
+        let nonce = self.bytes.get(at + 1..at + 1 + self.nonce);
+        let (Some(nonce), Some(stored)) = (nonce, be::u32_at(self.bytes, at + 1 + self.nonce)) else {
+            return Target::OUTSIDE;
+        };
+        let state = nonce.iter().rev().fold(stored ^ ALL_ONES, |state, &byte| before_byte(state, byte));
+        let wanted = product(state, self.power) ^ self.sum;
+        self.markers.push(Marker { at, wanted });
+        u32::try_from(self.markers.len() - 1).map_or(Target::NOWHERE, Target)
+    }
+
+    /// Where the record at a place leads.
+    fn record(&self, at: usize) -> Target {
+        match self.bytes.get(at..).and_then(record_rest) {
+            None => Target::OUTSIDE,
+            Some(Rest::Len(len)) if len < MTR_SIZE_MAX => {
+                self.targets.get(at + 1 + len).copied().unwrap_or(Target::OUTSIDE)
+            }
+            Some(Rest::Len(_) | Rest::Bad) => Target::NOWHERE,
+        }
+    }
+
+    /// Whether the log goes on at a place: with a mini-transaction, or with the zero behind its last. `None`: the bytes end first.
+    fn goes_on(&self, at: usize) -> Option<bool> {
+        let first = *self.bytes.get(at)?;
+        if first == 0 || self.start_at(at).is_some() {
+            return Some(true);
+        }
+        (self.targets.get(at) != Some(&Target::OUTSIDE)).then_some(false)
+    }
+
+    fn start_at(&self, at: usize) -> Option<usize> {
+        self.starts.binary_search_by(|(start, _)| at.cmp(start)).ok()
+    }
+
+    /// The first place but 0 from which mini-transactions lead to `target` without a gap.
+    fn first_leading_to(&self, target: usize) -> usize {
+        let mut leading = vec![target];
+        for &(start, len) in self.starts.iter().filter(|(start, _)| (1..target).contains(start)) {
+            if leading.binary_search_by(|other| (start + len).cmp(other)).is_ok() {
+                leading.push(start);
+            }
+        }
+        leading.last().copied().unwrap_or(target)
+    }
+}
+
+/// A remainder times x.
+#[inline]
+const fn times_x(value: u32) -> u32 {
+    (value >> 1) ^ (POLYNOMIAL & 0_u32.wrapping_sub(value & 1))
+}
+
+/// A remainder times x^8: the CRC's step for a byte of zeros.
+#[inline]
+fn times_byte(value: u32) -> u32 {
+    let low = (value & 0xFF) as usize;
+    (value >> 8) ^ STEPS.get(low).copied().unwrap_or_default()
+}
+
+/// The state from which `byte` led to `state`.
+fn before_byte(state: u32, byte: u8) -> u32 {
+    let entry = STEP_BY_HIGH_BYTE.get((state >> 24) as usize).copied().unwrap_or_default();
+    let step = STEPS.get(usize::from(entry)).copied().unwrap_or_default();
+    ((state ^ step) << 8 | u32::from(entry)) ^ u32::from(byte)
+}
+
+/// The product of two remainders.
+fn product(factor: u32, mut power: u32) -> u32 {
+    let mut sum = 0;
+    for bit in (0..u32::BITS).rev() {
+        sum ^= power & 0_u32.wrapping_sub(factor >> bit & 1);
+        power = times_x(power);
+    }
+    sum
+}
+
+/// Each value of a byte, times x^8.
+const STEPS: [u32; 256] = {
+    let mut steps = [0; 256];
+    let mut byte = 0;
+    let mut rest: &mut [u32] = &mut steps;
+    while let Some((step, after)) = rest.split_first_mut() {
+        let mut value = byte;
+        let mut bit = 0;
+        while bit < 8 {
+            value = times_x(value);
+            bit += 1;
+        }
+        *step = value;
+        byte += 1;
+        rest = after;
+    }
+    steps
+};
+
+/// Which entry of [`STEPS`] has a highest byte: they are all different.
+const STEP_BY_HIGH_BYTE: [u8; 256] = {
+    let mut entries = [0; 256];
+    let mut entry = 0_u8;
+    let mut steps: &[u32] = &STEPS;
+    while let Some((step, after)) = steps.split_first() {
+        let (_, from_there) = entries.split_at_mut((*step >> 24) as usize);
+        if let Some((place, _)) = from_there.split_first_mut() {
+            *place = entry;
+        }
+        entry = entry.wrapping_add(1);
+        steps = after;
+    }
+    entries
+};
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{ALL_ONES, Resumption, Search, before_byte, resumption, times_byte};
+    use crate::mtr::{self, Parsed};
+    use format::page::checksum::crc32c;
+
+    /// The same by parsing at each place.
+    fn at_each_place(bytes: &[u8], from: usize, nonce: usize, sequence_bit: impl Fn(usize) -> u8) -> Search {
+        let mtr_at = |at: usize| match mtr::parse(bytes.get(at..)?, nonce, |within| sequence_bit(at + within)) {
+            Parsed::Mtr(_, len) => Some(len),
+            Parsed::End | Parsed::MoreBytes => None,
+        };
+        let goes_on =
+            |at: &usize| mtr_at(*at).is_some_and(|len| mtr_at(at + len).is_some() || bytes.get(at + len) == Some(&0));
+        let leads_to = |mut at: usize, target: usize| {
+            while at < target {
+                let Some(len) = mtr_at(at) else { return false };
+                at += len;
+            }
+            at == target
+        };
+        let Some(proof) = (from.max(1)..bytes.len()).find(goes_on) else { return Search::Nowhere };
+        let resumed = (1..proof).find(|&at| leads_to(at, proof)).unwrap_or(proof);
+        Search::Found(Resumption { proof, resumed })
+    }
+
+    /// Records and noise one after the other: of each, its bytes, whether it is sealed, and with which marker.
+    fn log(parts: &[(Vec<u8>, bool, u8)], nonce: usize) -> Vec<u8> {
+        let mut log = Vec::new();
+        for (payload, is_sealed, marker) in parts {
+            if !is_sealed {
+                log.extend(payload);
+                continue;
+            }
+            let records: Vec<u8> =
+                payload.chunks(15).flat_map(|body| [&[0x30 | body.len() as u8][..], body].concat()).collect();
+            let covered = [&records[..], &vec![0xA7; nonce]].concat();
+            log.extend(records);
+            log.push(*marker);
+            log.extend(vec![0xA7; nonce]);
+            log.extend(crc32c(&covered).to_be_bytes());
+        }
+        log
+    }
+
+    proptest! {
+        #[test]
+        fn one_pass_finds_what_parsing_at_each_place_finds(
+            parts in proptest::collection::vec(
+                (proptest::collection::vec(prop_oneof![0..4u8, any::<u8>()], 1..60), any::<bool>(), 0..2u8), 0..12),
+            from in 0usize..100, is_encrypted in any::<bool>(), flip_at in 1usize..500, cut in 0usize..20,
+        ) {
+            let nonce = if is_encrypted { 8 } else { 0 };
+            let bytes = log(&parts, nonce);
+            let sequence_bit = |at: usize| u8::from(at < flip_at);
+            let expected = at_each_place(&bytes, from, nonce, sequence_bit);
+            prop_assert_eq!(resumption(&bytes, from, nonce, true, sequence_bit), expected);
+            // With fewer bytes the answer is the same, or that more are needed.
+            let front = bytes.get(..bytes.len().saturating_sub(cut)).unwrap_or_default();
+            let early = resumption(front, from, nonce, false, sequence_bit);
+            prop_assert!(early == expected || early == Search::MoreBytes || early == Search::Nowhere);
+            prop_assert!(early != Search::Nowhere || !matches!(expected, Search::Found(found) if found.proof < front.len()));
+        }
+    }
+
+    #[test]
+    fn the_steps_are_those_of_the_checksum() {
+        let state = b"123456789".iter().fold(ALL_ONES, |state, &byte| times_byte(state ^ u32::from(byte)));
+        assert_eq!(state ^ ALL_ONES, 0xE306_9283);
+        let back = b"123456789".iter().rev().fold(state, |state, &byte| before_byte(state, byte));
+        assert_eq!(back, ALL_ONES);
+    }
+}

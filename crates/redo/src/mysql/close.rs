@@ -1,0 +1,180 @@
+//! The file that closes a log of MySQL 8.0.30 and later: it begins where the newest file ends, with a checkpoint, and holds what the
+//! dictionary is yet to be told of tables. Counters of AUTO_INCREMENT are nowhere else.
+//!
+//! Source: MySQL 8.0.30 to 9.7 `log0files_io.cc`, `dict0dd.cc`; a server of 9.7 starts on such a file and applies nothing.
+
+use super::{
+    FORMAT_MANY_FILES, LOG_CHECKPOINT_1, LOG_CHECKPOINT_2, LOG_CHECKPOINT_LSN, LOG_FILE_HDR_SIZE, LOG_HEADER_CHECKSUM,
+    LOG_HEADER_FLAGS, LOG_HEADER_FORMAT, LOG_HEADER_START_LSN,
+};
+use crate::block::{
+    EPOCH_BLOCKS, LOG_BLOCK_CHECKSUM, LOG_BLOCK_EPOCH_NO, LOG_BLOCK_FIRST_REC_GROUP, LOG_BLOCK_HDR_DATA_LEN,
+    LOG_BLOCK_HDR_NO, LOG_BLOCK_HDR_SIZE, LOG_BLOCK_SIZE, block_number,
+};
+use format::bytes::be;
+use format::page::checksum::crc32c;
+use format::types::Lsn;
+
+/// A table's record, which is a mini-transaction by itself.
+pub(super) const SINGLE_TABLE_DYNAMIC_META: u8 = 0x80 | 62;
+const META_AUTO_INCREMENT: u8 = 2;
+const PAYLOAD_SIZE: usize = LOG_BLOCK_CHECKSUM - LOG_BLOCK_HDR_SIZE;
+
+/// What the dictionary is to be told of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableNote {
+    /// Its number in the dictionary.
+    pub table: u64,
+    /// Version of its definition.
+    pub version: u64,
+    /// The last value that AUTO_INCREMENT gave.
+    pub auto_increment: Option<u64>,
+    /// All that follows the version, as it stands in the log.
+    pub state: Vec<u8>,
+}
+
+impl TableNote {
+    fn put(&self, bytes: &mut Vec<u8>) {
+        bytes.push(SINGLE_TABLE_DYNAMIC_META);
+        put_mc64(bytes, self.table);
+        put_mc64(bytes, self.version);
+        match self.auto_increment {
+            Some(value) => {
+                bytes.push(META_AUTO_INCREMENT);
+                put_mc64(bytes, value);
+            }
+            None => bytes.extend_from_slice(&self.state),
+        }
+    }
+}
+
+fn put_mc64(bytes: &mut Vec<u8>, value: u64) {
+    const LONG: u8 = 0xFF;
+    let [high, low] = [value >> 32, value & u64::from(u32::MAX)].map(|half| u32::try_from(half).unwrap_or(u32::MAX));
+    if high != 0 {
+        bytes.push(LONG);
+        put_cint(bytes, high);
+    }
+    put_cint(bytes, low);
+}
+
+fn put_cint(bytes: &mut Vec<u8>, value: u32) {
+    let [_, b1, b2, b3] = value.to_be_bytes();
+    match value {
+        0..=0x7F => bytes.push(b3),
+        0x80..=0x3FFF => bytes.extend([0x80 | b2, b3]),
+        0x4000..=0x1F_FFFF => bytes.extend([0xC0 | b1, b2, b3]),
+        0x20_0000..=0xFFF_FFFF => bytes.extend((value | 0xE000_0000).to_be_bytes()),
+        _ => {
+            bytes.push(0xF0);
+            bytes.extend(value.to_be_bytes());
+        }
+    }
+}
+
+/// Where the checkpoint is of a file that begins at `start`.
+#[must_use]
+pub const fn checkpoint_of(start: Lsn) -> Lsn {
+    Lsn(start.0.saturating_add(LOG_BLOCK_HDR_SIZE as u64))
+}
+
+/// The first bytes of a file of the log of which another has this `header`: it begins at `start`, a multiple of 512, where its checkpoint
+/// is, and holds `notes`. Zeros belong behind them. `None` if there is no such log.
+#[must_use]
+pub fn new_file(header: &[u8], start: Lsn, notes: &[TableNote]) -> Option<Vec<u8>> {
+    let mut file = vec![0; LOG_FILE_HDR_SIZE];
+    let old = header.get(..LOG_HEADER_FLAGS)?;
+    if be::u32_at(old, LOG_HEADER_FORMAT)? != FORMAT_MANY_FILES || !start.0.is_multiple_of(LOG_BLOCK_SIZE as u64) {
+        return None;
+    }
+    file.get_mut(..LOG_HEADER_FLAGS)?.copy_from_slice(old);
+    be::put_u64(&mut file, LOG_HEADER_START_LSN, start.0)?;
+    be::put_u64(&mut file, LOG_CHECKPOINT_1 + LOG_CHECKPOINT_LSN, checkpoint_of(start).0)?;
+    for at in [0, LOG_CHECKPOINT_1, LOG_CHECKPOINT_2] {
+        let crc = crc32c(file.get(at..at + LOG_HEADER_CHECKSUM)?);
+        be::put_u32(&mut file, at + LOG_HEADER_CHECKSUM, crc)?;
+    }
+    let (mut payload, mut starts) = (Vec::new(), Vec::new());
+    for note in notes {
+        starts.push(payload.len());
+        note.put(&mut payload);
+    }
+    // The next record begins behind the last one.
+    starts.push(payload.len());
+    let count = payload.len() / PAYLOAD_SIZE + 1;
+    for number in 0..count {
+        let from = number * PAYLOAD_SIZE;
+        let data = payload.get(from..payload.len().min(from + PAYLOAD_SIZE))?;
+        let first = starts.iter().find(|&&at| (from..from + PAYLOAD_SIZE).contains(&at)).map(|at| at - from);
+        let lsn = Lsn(start.0.checked_add((number * LOG_BLOCK_SIZE) as u64)?);
+        file.extend(block(lsn, data, first)?);
+    }
+    Some(file)
+}
+
+/// A block that holds `data`, of which the first record that begins here begins at `first`.
+fn block(lsn: Lsn, data: &[u8], first: Option<usize>) -> Option<[u8; LOG_BLOCK_SIZE]> {
+    let mut block = [0; LOG_BLOCK_SIZE];
+    let is_full = data.len() == PAYLOAD_SIZE;
+    let len = if is_full { LOG_BLOCK_SIZE } else { LOG_BLOCK_HDR_SIZE + data.len() };
+    let first = first.map_or(0, |first| first + LOG_BLOCK_HDR_SIZE);
+    be::put_u32(&mut block, LOG_BLOCK_HDR_NO, block_number(lsn))?;
+    be::put_u16(&mut block, LOG_BLOCK_HDR_DATA_LEN, u16::try_from(len).ok()?)?;
+    be::put_u16(&mut block, LOG_BLOCK_FIRST_REC_GROUP, u16::try_from(first).ok()?)?;
+    let epoch = lsn.0 / LOG_BLOCK_SIZE as u64 / EPOCH_BLOCKS + 1;
+    be::put_u32(&mut block, LOG_BLOCK_EPOCH_NO, u32::try_from(epoch).ok()?)?;
+    block.get_mut(LOG_BLOCK_HDR_SIZE..LOG_BLOCK_HDR_SIZE + data.len())?.copy_from_slice(data);
+    let crc = crc32c(block.get(..LOG_BLOCK_CHECKSUM)?);
+    be::put_u32(&mut block, LOG_BLOCK_CHECKSUM, crc)?;
+    Some(block)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mysql::mtr_reader::MtrReader;
+    use crate::mysql::{LogFile, newest_checkpoint};
+    use crate::record::{FileRecord, RedoRecord, TableState};
+
+    fn note(table: u64) -> TableNote {
+        TableNote { table, version: table % 3, auto_increment: Some(table * table * 77_777), state: Vec::new() }
+    }
+
+    #[test]
+    fn a_log_that_is_closed_says_of_tables_what_it_said_before() {
+        let mut header = vec![0; LOG_FILE_HDR_SIZE];
+        header[3] = 6;
+        header[16..27].copy_from_slice(b"MySQL 9.7.4");
+        for count in [0, 1, 40, 41, 42, 43, 44, 1000, 20_000] {
+            let notes: Vec<TableNote> = (0..count).map(note).collect();
+            let file = new_file(&header, Lsn(84_237_312), &notes).expect("a file");
+            let parsed = LogFile::parse(&file, file.len() as u64 + 512).expect("a header");
+            assert_eq!((parsed.creator.as_str(), parsed.flags), ("MySQL 9.7.4", 0));
+            let checkpoint = newest_checkpoint(&[parsed]).expect("a checkpoint");
+            assert_eq!((checkpoint.lsn, checkpoint.offset), (Lsn(84_237_324), 2048));
+            let mut reader = MtrReader::new(6, checkpoint.lsn, Vec::new());
+            let mut found = Vec::new();
+            let mut input = &[&file[2048..], &[0; 512]].concat()[..];
+            while let Some(mtr) = reader.next_mtr(&mut input) {
+                for record in mtr.records() {
+                    let Ok(RedoRecord::File(FileRecord::Table(state))) = record else { panic!("{record:?}") };
+                    let TableState { table, version, auto_increment, .. } = state;
+                    found.push(TableNote { table, version, auto_increment, state: Vec::new() });
+                }
+            }
+            assert!(reader.has_ended() && reader.fault().is_none());
+            assert_eq!(found, notes);
+        }
+        assert_eq!(new_file(&header, Lsn(84_237_313), &[]), None);
+    }
+
+    #[test]
+    fn a_record_of_a_table_is_byte_for_byte_the_servers() {
+        let mut bytes = Vec::new();
+        TableNote { table: 5, version: 0, auto_increment: Some(181), state: Vec::new() }.put(&mut bytes);
+        assert_eq!(bytes, [0xBE, 5, 0, 2, 0x80, 0xB5]);
+        bytes.clear();
+        TableNote { table: 1204, version: 0, auto_increment: Some(22344), state: Vec::new() }.put(&mut bytes);
+        assert_eq!(bytes, [0xBE, 0x84, 0xB4, 0, 2, 0xC0, 0x57, 0x48]);
+    }
+}

@@ -1,0 +1,235 @@
+//! From the bytes of MySQL's redo log to its mini-transactions, decrypted.
+//!
+//! ```text
+//! Plan of verify_mysql -> where the blocks from the checkpoint's on lie
+//! their bytes, in pieces of any size -> MtrReader::next_mtr -> Mtr -> records
+//! ```
+//!
+//! Nothing frames a mini-transaction but its records, and nothing a record but its body: all of them are parsed. The reader stops before
+//! the first block that is not of this log, and before the first mini-transaction that is not whole, as a server does.
+
+use super::record::{MLOG_DUMMY_RECORD, MLOG_MULTI_REC_END, SINGLE_RECORD, parse};
+use crate::block::{
+    EPOCH_BLOCKS, LOG_BLOCK_CHECKSUM, LOG_BLOCK_HDR_DATA_LEN, LOG_BLOCK_HDR_SIZE, LOG_BLOCK_SIZE, LogBlock, block_start,
+};
+use crate::record::{Grammar, Mtr, RecordError, RecordFault};
+use format::bytes::be;
+use format::codec::TablespaceKey;
+use format::pieces::gather;
+use format::types::Lsn;
+
+/// Payload bytes of a block.
+const PAYLOAD_SIZE: u64 = (LOG_BLOCK_CHECKSUM - LOG_BLOCK_HDR_SIZE) as u64;
+/// Payload taken in at a time.
+const FILL_SIZE: usize = 1 << 20;
+/// In the length of a block: it is encrypted.
+const ENCRYPTED: u16 = 0x8000;
+/// The first format whose blocks carry their epoch.
+const FORMAT_EPOCH: u32 = 6;
+
+/// The LSN behind `len` bytes of payload that begin at `lsn`: headers and trailers of blocks count.
+#[must_use]
+pub const fn advance(lsn: Lsn, len: u64) -> Lsn {
+    let (block, header) = (LOG_BLOCK_SIZE as u64, LOG_BLOCK_HDR_SIZE as u64);
+    let payload = (lsn.0 % block).saturating_sub(header).saturating_add(len);
+    let start = lsn.0 / block * block;
+    Lsn(start.saturating_add(payload / PAYLOAD_SIZE * block).saturating_add(payload % PAYLOAD_SIZE + header))
+}
+
+/// Reads the mini-transactions of a log, fed with its blocks from that of the checkpoint on.
+#[derive(Debug)]
+pub struct MtrReader {
+    format: u32,
+    /// What opens its encrypted blocks: those of the files, newest first.
+    keys: Vec<TablespaceKey>,
+    checkpoint: Lsn,
+    /// The block that comes next, as far as it was fed.
+    block: Vec<u8>,
+    block_lsn: Lsn,
+    /// Payload of blocks; what is before `done` was handed out.
+    payload: Vec<u8>,
+    done: usize,
+    /// Of the next mini-transaction.
+    at: Lsn,
+    /// Whether the first of them was found.
+    is_in_step: bool,
+    /// No more payload will come.
+    is_last_block: bool,
+    /// What was read ends here.
+    ended: bool,
+    fault: Option<RecordError>,
+    /// Whether a block could not be decrypted.
+    lacks_key: bool,
+    met_encrypted: bool,
+}
+
+impl MtrReader {
+    /// A reader of a log of this format from its newest checkpoint on.
+    #[must_use]
+    pub fn new(format: u32, checkpoint: Lsn, keys: Vec<TablespaceKey>) -> Self {
+        Self {
+            format,
+            keys,
+            checkpoint,
+            block: Vec::new(),
+            block_lsn: block_start(checkpoint),
+            payload: Vec::new(),
+            done: 0,
+            at: checkpoint,
+            is_in_step: false,
+            is_last_block: false,
+            ended: false,
+            fault: None,
+            lacks_key: false,
+            met_encrypted: false,
+        }
+    }
+
+    /// The next mini-transaction; `None` if `input` ends before it, or the log does.
+    pub fn next_mtr(&mut self, input: &mut &[u8]) -> Option<Mtr<'_>> {
+        loop {
+            if self.ended {
+                return None;
+            }
+            match self.group() {
+                Some(group) => {
+                    let (start, from) = (self.at, self.done + group.skip);
+                    self.done += group.len;
+                    self.at = advance(start, group.len as u64);
+                    if group.skip >= group.end {
+                        continue;
+                    }
+                    let bytes = self.payload.get(from..from + group.end - group.skip).unwrap_or_default();
+                    return Some(Mtr { start, end: self.at, bytes, grammar: Grammar::MySql });
+                }
+                None if self.ended => return None,
+                None if self.is_last_block => self.ended = true,
+                None if input.is_empty() => return None,
+                None => self.fill(input),
+            }
+        }
+    }
+
+    /// Where the next mini-transaction begins: where the log ends, once it has.
+    #[must_use]
+    pub const fn at(&self) -> Lsn {
+        self.at
+    }
+
+    /// Whether the log has ended.
+    #[must_use]
+    pub const fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Why the log makes no sense where it ended, though its blocks are sound.
+    #[must_use]
+    pub const fn fault(&self) -> Option<RecordError> {
+        self.fault
+    }
+
+    /// Whether it ended at a block for which there is no key.
+    #[must_use]
+    pub const fn lacks_key(&self) -> bool {
+        self.lacks_key
+    }
+
+    /// Whether some of what was read is encrypted.
+    #[must_use]
+    pub const fn met_encrypted(&self) -> bool {
+        self.met_encrypted
+    }
+
+    /// The whole mini-transaction at `done`, if it is there.
+    fn group(&mut self) -> Option<Group> {
+        let bytes = self.payload.get(self.done..).filter(|bytes| !bytes.is_empty())?;
+        let mut group = Group { len: 0, end: 0, skip: 0 };
+        loop {
+            let rest = bytes.get(group.len..)?;
+            let first = *rest.first()?;
+            let is_only = first & SINGLE_RECORD != 0 || first == MLOG_DUMMY_RECORD;
+            let fault = match parse(rest) {
+                Ok(_) if is_only && group.len > 0 => RecordFault::Kind(first),
+                Ok((_, len)) => {
+                    // What was changed before the checkpoint is in the files.
+                    if self.at < self.checkpoint && advance(self.at, group.len as u64) < self.checkpoint {
+                        group.skip = group.len + len;
+                    }
+                    group.len += len;
+                    if first == MLOG_MULTI_REC_END {
+                        return Some(group);
+                    }
+                    group.end = group.len;
+                    if is_only {
+                        return Some(group);
+                    }
+                    continue;
+                }
+                Err(RecordFault::Length) => return None,
+                Err(fault) => fault,
+            };
+            self.fault = Some(RecordError { at: group.len, fault });
+            self.ended = true;
+            return None;
+        }
+    }
+
+    /// Takes in blocks.
+    fn fill(&mut self, input: &mut &[u8]) {
+        self.payload.drain(..std::mem::take(&mut self.done));
+        let enough = self.payload.len() + FILL_SIZE;
+        while self.payload.len() < enough && !self.is_last_block && gather(&mut self.block, input, LOG_BLOCK_SIZE) {
+            let took = self.take_block();
+            self.is_last_block = took != Some(true);
+            self.block.clear();
+        }
+    }
+
+    /// Takes in a block; whether the log goes on behind it.
+    fn take_block(&mut self) -> Option<bool> {
+        let mut block: [u8; LOG_BLOCK_SIZE] = *self.block.first_chunk()?;
+        let lsn = self.block_lsn;
+        if be::u16_at(&block, LOG_BLOCK_HDR_DATA_LEN)? & ENCRYPTED != 0 {
+            let plain = self.keys.iter().find_map(|key| decrypted(&block, lsn, key));
+            self.lacks_key = plain.is_none() && LogBlock::parse(&block, lsn).is_some();
+            self.met_encrypted |= plain.is_some() || self.lacks_key;
+            block = plain?;
+        }
+        let found = LogBlock::parse(&block, lsn)?;
+        let epoch = lsn.0 / LOG_BLOCK_SIZE as u64 / EPOCH_BLOCKS + 1;
+        if self.format >= FORMAT_EPOCH && u64::from(found.epoch) != epoch {
+            return None;
+        }
+        self.block_lsn = Lsn(lsn.0.saturating_add(LOG_BLOCK_SIZE as u64));
+        if self.is_in_step {
+            self.payload.extend_from_slice(found.payload_from(0, LOG_BLOCK_SIZE - LOG_BLOCK_CHECKSUM));
+        } else {
+            let first = usize::from(found.first_rec_group);
+            if (LOG_BLOCK_HDR_SIZE..LOG_BLOCK_SIZE).contains(&first) {
+                self.is_in_step = true;
+                self.at = Lsn(lsn.0 + first as u64);
+                self.payload.extend_from_slice(found.payload_from(first, LOG_BLOCK_SIZE - LOG_BLOCK_CHECKSUM));
+            }
+        }
+        Some(found.is_full())
+    }
+}
+
+/// A block with its bit cleared, as its checksum covers it; `None` if this is not its key.
+fn decrypted(block: &[u8; LOG_BLOCK_SIZE], lsn: Lsn, key: &TablespaceKey) -> Option<[u8; LOG_BLOCK_SIZE]> {
+    let mut plain = *block;
+    key.decrypt(plain.get_mut(LOG_BLOCK_HDR_SIZE..)?);
+    let length = be::u16_at(&plain, LOG_BLOCK_HDR_DATA_LEN)? & !ENCRYPTED;
+    be::put_u16(&mut plain, LOG_BLOCK_HDR_DATA_LEN, length)?;
+    LogBlock::parse(&plain, lsn).map(|_| plain)
+}
+
+/// A mini-transaction in the payload.
+struct Group {
+    /// With what ends it.
+    len: usize,
+    /// Without.
+    end: usize,
+    /// Bytes of records from before the checkpoint.
+    skip: usize,
+}

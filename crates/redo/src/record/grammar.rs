@@ -1,0 +1,96 @@
+//! The two languages in which logs are written.
+
+use std::ops::Range;
+
+use super::fault::RecordError;
+use super::reader::{Records, records};
+use super::subject::{Subject, Subjects, subjects};
+use super::whole::RedoRecord;
+use crate::mysql;
+
+/// How the records of a log are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Grammar {
+    /// As MariaDB 10.5 and later write them.
+    #[default]
+    MariaDb,
+    /// As MySQL 8.0 and later write them.
+    MySql,
+}
+
+/// The records of a mini-transaction. Ends after the first error.
+#[derive(Debug, Clone)]
+pub enum MtrRecords<'a> {
+    /// Of MariaDB.
+    MariaDb(Records<'a>),
+    /// Of MySQL.
+    MySql(mysql::record::Records<'a>),
+}
+
+impl Grammar {
+    /// The records in `bytes`, which are those of one mini-transaction, decrypted, without what ends it.
+    #[must_use]
+    pub const fn records(self, bytes: &[u8]) -> MtrRecords<'_> {
+        match self {
+            Self::MariaDb => MtrRecords::MariaDb(records(bytes)),
+            Self::MySql => MtrRecords::MySql(mysql::record::records(bytes)),
+        }
+    }
+
+    /// Their subjects, and where each stands in `bytes`, of which all records were read before.
+    #[must_use]
+    pub const fn subjects(self, bytes: &[u8]) -> MtrSubjects<'_> {
+        match self {
+            Self::MariaDb => MtrSubjects::MariaDb(subjects(bytes)),
+            Self::MySql => MtrSubjects::MySql(mysql::record::records(bytes)),
+        }
+    }
+}
+
+impl MtrRecords<'_> {
+    /// Bytes of the records so far: where the next one begins.
+    #[must_use]
+    pub const fn position(&self) -> usize {
+        match self {
+            Self::MariaDb(records) => records.position(),
+            Self::MySql(records) => records.offset(),
+        }
+    }
+}
+
+impl<'a> Iterator for MtrRecords<'a> {
+    type Item = Result<RedoRecord<'a>, RecordError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        match self {
+            Self::MariaDb(records) => records.next(),
+            Self::MySql(records) => records.next(),
+        }
+    }
+}
+
+/// See [`Grammar::subjects`].
+#[derive(Debug, Clone)]
+pub enum MtrSubjects<'a> {
+    /// Of MariaDB.
+    MariaDb(Subjects<'a>),
+    /// Of MySQL, where only the whole record tells its length.
+    MySql(mysql::record::Records<'a>),
+}
+
+impl Iterator for MtrSubjects<'_> {
+    type Item = (Subject, Range<usize>);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        match self {
+            Self::MariaDb(subjects) => subjects.next(),
+            Self::MySql(records) => {
+                let from = records.offset();
+                let record = records.next()?.ok()?;
+                Some((record.subject(), from..records.offset()))
+            }
+        }
+    }
+}

@@ -1,0 +1,46 @@
+#![doc = include_str!("../../docs/redo-record.md")]
+
+mod change;
+mod cursor;
+mod extended;
+mod fault;
+mod file;
+mod frame;
+mod grammar;
+mod reader;
+mod row_style;
+mod subject;
+mod whole;
+
+use format::types::Lsn;
+
+pub use change::{Change, Delete, Insert, RecordSource};
+pub use fault::{RecordError, RecordFault};
+pub use file::{FileRecord, TableState};
+pub(crate) use frame::{frame, payload_of_pages};
+pub use grammar::{Grammar, MtrRecords, MtrSubjects};
+pub use reader::{Records, WRITE_OFFSET_MIN, records};
+pub use row_style::RowStyle;
+pub use subject::{Effect, Subject, Subjects, subjects};
+pub use whole::{PageRecord, RedoRecord};
+
+/// A mini-transaction: changes that belong together, all applied or none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mtr<'a> {
+    /// LSN of its first byte. A page whose own LSN is larger has its changes already.
+    pub start: Lsn,
+    /// LSN behind its last byte, which is what pages changed by it are stamped with.
+    pub end: Lsn,
+    /// Its records, decrypted, without end marker and checksum.
+    pub bytes: &'a [u8],
+    /// How they are written.
+    pub grammar: Grammar,
+}
+
+impl<'a> Mtr<'a> {
+    /// Its records, in order.
+    #[must_use]
+    pub const fn records(&self) -> MtrRecords<'a> {
+        self.grammar.records(self.bytes)
+    }
+}

@@ -1,0 +1,369 @@
+//! Verifies the redo log of MariaDB 10.5 and later.
+//!
+//! 10.5 to 10.7 write blocks: see [`verify_blocks`](super::verify_blocks). Since 10.8 the log is a stream of mini-transactions,
+//! each with a CRC-32C, without anything that says where it ends: an mtr that does not parse is the end. The checksum covers
+//! what is on disk, so encrypted logs are verified without a key.
+//!
+//! Damage is told from the end by what follows it. The bytes behind the end are of the lap before, whose mini-transactions have
+//! another end marker; so if two mini-transactions in a row with the right markers and checksums are found behind a place that
+//! does not parse, the log went on and the place is damaged. Not trusted in this are the bytes up to the next multiple of 4096 in
+//! the file: the server fills up its last write with what its buffer held before. Within them, damage cannot be told from a
+//! write that was cut: [`StreamEnd::Torn`]. And before the end LSN that the checkpoint names there can be no end.
+
+use crate::RedoError;
+use crate::block::LOG_BLOCK_SIZE;
+use crate::mariadb::{Checkpoint, Format, LogFile};
+use crate::mtr::{self, MTR_SIZE_MAX, Parsed};
+use crate::mtr_search::{self, Search};
+use crate::verify_blocks::{BlockScheme, BlockVerifier};
+use format::bytes::be;
+use format::pieces::{clamp, gather, take};
+use format::types::Lsn;
+
+const NONCE_SIZE: usize = 8;
+/// The largest unit in which a server writes the log, and the alignment of those writes in the file.
+const WRITE_SIZE_MAX: u64 = 4096;
+/// How far behind a place that does not parse the log is searched for its continuation. The damaged mtr is at most
+/// [`MTR_SIZE_MAX`] long, so that it lies within if one mtr is damaged; and the two that prove it, if they are not both huge.
+const SEARCH_SIZE: usize = 2 * MTR_SIZE_MAX;
+/// How much of that is searched first, and by what factor it grows while nothing is found.
+const SEARCH_SIZE_FIRST: usize = 16 << 10;
+const SEARCH_GROWTH: usize = 16;
+/// High half of the first byte of a FILE_CHECKPOINT record, and its body: space and page 0, LSN.
+const FILE_CHECKPOINT: u8 = 0xF0;
+const FILE_CHECKPOINT_BODY_SIZE: usize = 10;
+
+/// A run of bytes of the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Segment {
+    /// Where it begins, bytes.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub len: u64,
+}
+
+/// How to verify a log.
+#[derive(Debug)]
+pub struct MariaDbVerifyPlan {
+    /// What to read, in the order in which to give it to the verifier: from the checkpoint once around the file.
+    pub segments: Vec<Segment>,
+    /// Takes the bytes of the segments.
+    pub verifier: Verifier,
+}
+
+/// The verifier of the log's format.
+#[derive(Debug)]
+pub enum Verifier {
+    /// 10.5 to 10.7.
+    Blocks(BlockVerifier),
+    /// 10.8 and later.
+    Stream(StreamVerifier),
+}
+
+/// Plans the verification of a log.
+///
+/// # Errors
+/// [`RedoError::NoCheckpoint`] where the file has no room for a log.
+pub fn plan(file: &LogFile) -> Result<MariaDbVerifyPlan, RedoError> {
+    let lsn = file.checkpoint.lsn;
+    let offset = file.offset_of(lsn).ok_or(RedoError::NoCheckpoint)?;
+    let start = file.payload_start();
+    let (from, verifier) = match file.format {
+        Format::Blocks { encrypted } => {
+            let scheme = if encrypted { BlockScheme::MariaDbEncrypted } else { BlockScheme::MariaDb };
+            let in_block = lsn.0 % LOG_BLOCK_SIZE as u64;
+            let first = Lsn(lsn.0 - in_block);
+            let verifier = BlockVerifier::new(scheme, first, lsn);
+            (offset.saturating_sub(in_block).max(start), Verifier::Blocks(verifier))
+        }
+        Format::Stream { .. } => (offset, Verifier::Stream(StreamVerifier::new(file))),
+    };
+    let segments = vec![
+        Segment { offset: from, len: file.size.saturating_sub(from) },
+        Segment { offset: start, len: from - start },
+    ];
+    Ok(MariaDbVerifyPlan { segments, verifier })
+}
+
+/// Bytes of the log that do not parse though the log goes on behind them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StreamDamage {
+    /// Start of the first mini-transaction that does not parse.
+    pub from: Lsn,
+    /// Start of the next that does.
+    pub to: Lsn,
+}
+
+/// How the log ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StreamEnd {
+    /// With the end marker that the server writes behind its last mini-transaction.
+    Marked,
+    /// In bytes that are no mini-transaction and no end marker: a write that was cut, or damage.
+    Torn,
+    /// With the file: it went once around.
+    Full,
+}
+
+/// What was found in a whole log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StreamSummary {
+    /// Mini-transactions whose checksum is right.
+    pub mtrs: u64,
+    /// Their bytes, end markers and checksums included.
+    pub bytes: u64,
+    /// Damaged stretches.
+    pub damaged: u64,
+    /// Where the log ends.
+    pub end: Lsn,
+    /// How it ends there.
+    pub ends: StreamEnd,
+    /// Whether the record that names the checkpoint was found behind the end LSN of the checkpoint. Without it no server starts.
+    /// Where records are encrypted, any record of its kind and length counts.
+    pub names_checkpoint: bool,
+}
+
+impl StreamSummary {
+    /// Whether the log is damaged.
+    #[must_use]
+    pub const fn is_damaged(&self) -> bool {
+        self.damaged > 0 || !self.names_checkpoint
+    }
+}
+
+/// Verifies a log of 10.8 or later, fed from its checkpoint on, in pieces of any size. Memory: 2 MiB, and 8 more while the end is looked for.
+#[derive(Debug)]
+pub struct StreamVerifier {
+    first_lsn: Lsn,
+    capacity: u64,
+    nonce: usize,
+    checkpoint: Checkpoint,
+    state: State,
+    /// The log from `at` on, as far as it was needed.
+    bytes: Vec<u8>,
+    /// How much of `bytes` is behind `at` already.
+    done: usize,
+    /// Start of the next mini-transaction.
+    at: Lsn,
+    /// No more bytes will come.
+    ended: bool,
+    summary: StreamSummary,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Walk,
+    /// What begins at `at` does not parse: is there more of the log behind it?
+    Search,
+    /// The log is damaged from there to the end LSN of the checkpoint, which is a boundary.
+    Skip(Lsn),
+    Done,
+}
+
+impl StreamVerifier {
+    /// A verifier at the checkpoint of the log.
+    #[must_use]
+    pub fn new(file: &LogFile) -> Self {
+        Self::at(file, file.checkpoint.lsn)
+    }
+
+    /// A verifier at any place where a mini-transaction begins or the log ends: fed from there on, it tells whether that is its end.
+    #[must_use]
+    pub fn at(file: &LogFile, at: Lsn) -> Self {
+        let encrypted = !matches!(file.format, Format::Stream { encrypted: None });
+        let summary =
+            StreamSummary { mtrs: 0, bytes: 0, damaged: 0, end: at, ends: StreamEnd::Full, names_checkpoint: false };
+        Self {
+            first_lsn: file.first_lsn,
+            capacity: file.size.saturating_sub(file.payload_start()),
+            nonce: if encrypted { NONCE_SIZE } else { 0 },
+            checkpoint: file.checkpoint,
+            state: State::Walk,
+            bytes: Vec::new(),
+            done: 0,
+            at,
+            ended: false,
+            summary,
+        }
+    }
+
+    /// The next damage that is certain; takes what it needs off the front of `input`. `None` when `input` is used up.
+    pub fn next_damage(&mut self, input: &mut &[u8]) -> Option<StreamDamage> {
+        loop {
+            self.drop_done();
+            // Enough for every decision: the longest mini-transaction, and the search.
+            gather(&mut self.bytes, input, SEARCH_SIZE);
+            if let Some(damage) = self.advance() {
+                return Some(damage);
+            }
+            if let State::Skip(from) = self.state
+                && let Some(damage) = self.skip(input, from)
+            {
+                return Some(damage);
+            }
+            if self.state == State::Done {
+                *input = &[];
+            }
+            if input.is_empty() {
+                return None;
+            }
+        }
+    }
+
+    /// Whether the end was found: no more bytes are needed.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
+    /// The log has been given whole: what is left of damage, and the sum of it all.
+    #[must_use]
+    pub fn finish(mut self) -> (Vec<StreamDamage>, StreamSummary) {
+        self.ended = true;
+        let mut left = Vec::new();
+        while self.state != State::Done {
+            left.extend(self.advance());
+            if let State::Skip(from) = self.state {
+                left.extend(self.skip(&mut &[][..], from));
+            }
+        }
+        let end_lsn = self.checkpoint.end_lsn;
+        if self.summary.end < end_lsn {
+            self.summary.damaged += 1;
+            left.push(StreamDamage { from: self.summary.end, to: end_lsn });
+        }
+        (left, self.summary)
+    }
+
+    /// Walks as far as the bytes read allow, until there is damage to report.
+    fn advance(&mut self) -> Option<StreamDamage> {
+        loop {
+            match self.state {
+                State::Walk => {
+                    if !self.walk() {
+                        return None;
+                    }
+                }
+                State::Search => {
+                    let rest = self.bytes.len().saturating_sub(self.done);
+                    if rest < SEARCH_SIZE && !self.ended {
+                        return None;
+                    }
+                    return self.search();
+                }
+                State::Skip(_) | State::Done => return None,
+            }
+        }
+    }
+
+    /// Takes one mini-transaction. `false`: more bytes are needed.
+    fn walk(&mut self) -> bool {
+        let rest = self.bytes.get(self.done..).unwrap_or_default();
+        match mtr::parse(rest, self.nonce, |offset| self.sequence_bit(self.at, offset)) {
+            Parsed::Mtr(records, len) => {
+                let names_it = self.at >= self.checkpoint.end_lsn && self.names_checkpoint(records);
+                self.done += len;
+                self.at = after(self.at, len);
+                self.summary.mtrs += 1;
+                self.summary.bytes = self.summary.bytes.saturating_add(len as u64);
+                self.summary.end = self.at;
+                self.summary.names_checkpoint |= names_it;
+            }
+            Parsed::MoreBytes if !self.ended => return false,
+            Parsed::MoreBytes if rest.is_empty() => self.state = State::Done,
+            Parsed::MoreBytes | Parsed::End => self.state = State::Search,
+        }
+        true
+    }
+
+    /// Looks for the log behind `at`, where it does not parse, in all the bytes read.
+    fn search(&mut self) -> Option<StreamDamage> {
+        let is_before_end = self.at < self.checkpoint.end_lsn;
+        let rest = self.bytes.get(self.done..).unwrap_or_default();
+        let from = if is_before_end { 1 } else { self.to_write_end(self.at) };
+        let Some(resumed) = self.resumption(rest, from) else {
+            self.ends_here(is_before_end);
+            return None;
+        };
+        let damage = StreamDamage { from: self.at, to: after(self.at, resumed) };
+        self.done += resumed;
+        self.at = damage.to;
+        self.state = State::Walk;
+        self.summary.damaged += 1;
+        Some(damage)
+    }
+
+    /// Where in `rest` the log goes on. Two mini-transactions, or its last, from `from` on prove it; what leads to the proof
+    /// belongs to the log as well. The proof mostly lies near, so that a few bytes are searched first.
+    fn resumption(&self, rest: &[u8], from: usize) -> Option<usize> {
+        let mut len = from.saturating_add(SEARCH_SIZE_FIRST);
+        loop {
+            let front = rest.get(..len).unwrap_or(rest);
+            let is_all = front.len() == rest.len();
+            let sequence_bit = |offset| self.sequence_bit(self.at, offset);
+            match mtr_search::resumption(front, from, self.nonce, is_all, sequence_bit) {
+                Search::Found(found) => return Some(found.resumed),
+                Search::Nowhere | Search::MoreBytes if is_all => return None,
+                Search::Nowhere | Search::MoreBytes => len = len.saturating_mul(SEARCH_GROWTH),
+            }
+        }
+    }
+
+    fn ends_here(&mut self, is_before_end: bool) {
+        if is_before_end {
+            self.state = State::Skip(self.at);
+            return;
+        }
+        let marked = self.bytes.get(self.done).is_none_or(|&first| first <= 1);
+        self.summary.ends = if marked { StreamEnd::Marked } else { StreamEnd::Torn };
+        self.state = State::Done;
+    }
+
+    /// Drops bytes up to the end LSN of the checkpoint; the damage `from` on, once there.
+    fn skip(&mut self, input: &mut &[u8], from: Lsn) -> Option<StreamDamage> {
+        let to = self.checkpoint.end_lsn;
+        let left = to.0.saturating_sub(self.at.0);
+        let at_hand = self.bytes.len().saturating_sub(self.done).min(clamp(left));
+        self.done += at_hand;
+        let dropped = take(input, clamp(left.saturating_sub(at_hand as u64))).len();
+        self.at = after(self.at, at_hand + dropped);
+        if self.at < to {
+            self.state = if self.ended { State::Done } else { State::Skip(from) };
+            return None;
+        }
+        self.state = State::Walk;
+        self.summary.end = to;
+        self.summary.damaged += 1;
+        Some(StreamDamage { from, to })
+    }
+
+    fn names_checkpoint(&self, records: &[u8]) -> bool {
+        mtr::records(records).any(|(first, body)| {
+            first & 0xF0 == FILE_CHECKPOINT
+                && body.len() == FILE_CHECKPOINT_BODY_SIZE
+                && (self.nonce > 0 || be::u64_at(body, 2) == Some(self.checkpoint.lsn.0))
+        })
+    }
+
+    /// From `lsn` to the end of the write that it lies in, bytes.
+    fn to_write_end(&self, lsn: Lsn) -> usize {
+        let in_file = lsn.0.saturating_sub(self.first_lsn.0).checked_rem(self.capacity).unwrap_or(0);
+        clamp(WRITE_SIZE_MAX - in_file % WRITE_SIZE_MAX)
+    }
+
+    /// The end marker of a mini-transaction that begins at `lsn` and has its marker `offset` bytes on: it changes with each lap.
+    fn sequence_bit(&self, lsn: Lsn, offset: usize) -> u8 {
+        let from_first = after(lsn, offset).0.saturating_sub(self.first_lsn.0);
+        u8::from(from_first.checked_div(self.capacity).unwrap_or(0).is_multiple_of(2))
+    }
+
+    fn drop_done(&mut self) {
+        self.bytes.drain(..self.done.min(self.bytes.len()));
+        self.done = 0;
+    }
+}
+
+/// The LSN `len` bytes on.
+fn after(lsn: Lsn, len: usize) -> Lsn {
+    Lsn(lsn.0.saturating_add(len as u64))
+}

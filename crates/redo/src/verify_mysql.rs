@@ -1,0 +1,170 @@
+//! Verifies the redo log of MySQL, formats 1 to 6: which bytes of which files, in which order, and what is wrong with the set.
+//!
+//! ```text
+//! LogFile::parse for each file -> plan -> MySqlVerifyPlan { segments, breaches, verifier }
+//! bytes of each segment in order -> BlockVerifier -> damage, summary
+//! ```
+//!
+//! Format 6 is a chain of files, each beginning at the LSN at which the one before it ends. Formats up to 5 are one ring, which is
+//! read once around from the block of the newest checkpoint.
+
+use thiserror::Error;
+
+use crate::RedoError;
+use crate::block::{LOG_BLOCK_SIZE, block_start};
+use crate::mysql::{LOG_FILE_HDR_SIZE, LogFile, newest_checkpoint};
+use crate::verify_blocks::{BlockScheme, BlockVerifier};
+use format::types::Lsn;
+
+/// The first format of a chain of files.
+const FORMAT_CHAIN: u32 = 6;
+/// In a header: the file is full, and the next one is in use.
+const FLAG_FULL: u32 = 8;
+
+/// A run of blocks in a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Segment {
+    /// Index of the file, in the order given to [`plan`].
+    pub file: usize,
+    /// Where it begins in the file, bytes.
+    pub offset: u64,
+    /// Its length in bytes, a multiple of 512.
+    pub len: u64,
+}
+
+/// What is wrong with the set of files. A server would not start on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum Breach {
+    /// A file is missing between two others, or two overlap.
+    #[error("the redo log goes on at LSN {expected}, but the next file begins at LSN {found}")]
+    Gap {
+        /// Index of the file behind the gap.
+        file: usize,
+        /// Where the file before it ends.
+        expected: Lsn,
+        /// Where it begins.
+        found: Lsn,
+    },
+    /// A file is of another log: its number or its format differs.
+    #[error("the redo log file beginning at LSN {start} belongs to another log")]
+    OtherLog {
+        /// Index of the file.
+        file: usize,
+        /// Where it begins.
+        start: Lsn,
+    },
+    /// The newest file says that the log goes on in another.
+    #[error("the newest redo log file is full and the one after it is missing: the log goes on at LSN {end}")]
+    NewestMissing {
+        /// Where the missing file begins.
+        end: Lsn,
+    },
+    /// The files of a ring differ in size.
+    #[error("the files of the redo log differ in size: {found} bytes where the first has {expected}")]
+    SizesDiffer {
+        /// Index of the file.
+        file: usize,
+        /// Size of the first file.
+        expected: u64,
+        /// Its size.
+        found: u64,
+    },
+}
+
+/// How to verify a log.
+#[derive(Debug)]
+pub struct MySqlVerifyPlan {
+    /// What to read, in the order in which to give it to the verifier.
+    pub segments: Vec<Segment>,
+    /// What is wrong with the set. The segments lead up to the first breach behind the checkpoint.
+    pub breaches: Vec<Breach>,
+    /// The newest checkpoint.
+    pub checkpoint: Lsn,
+    /// Takes the bytes of the segments.
+    pub verifier: BlockVerifier,
+}
+
+/// Plans the verification of the log in `files`: those of `#innodb_redo` (not the spare `_tmp` ones, in any order), or
+/// `ib_logfile0` and the files after it in order of their numbers.
+///
+/// # Errors
+/// [`RedoError::NoCheckpoint`].
+pub fn plan(files: &[LogFile]) -> Result<MySqlVerifyPlan, RedoError> {
+    match files.first() {
+        Some(first) if first.format < FORMAT_CHAIN => plan_ring(files),
+        _ => plan_chain(files),
+    }
+}
+
+fn plan_chain(files: &[LogFile]) -> Result<MySqlVerifyPlan, RedoError> {
+    let checkpoint = newest_checkpoint(files)?;
+    let mut order: Vec<(usize, &LogFile)> = files.iter().enumerate().collect();
+    order.sort_by_key(|(_, file)| file.start_lsn);
+    let log = files.get(checkpoint.file).ok_or(RedoError::NoCheckpoint)?;
+    let mut breaches = Vec::new();
+    order.retain(|&(index, file)| {
+        let is_same = file.log_uuid == log.log_uuid && file.format == log.format;
+        if !is_same {
+            breaches.push(Breach::OtherLog { file: index, start: file.start_lsn });
+        }
+        is_same
+    });
+    // The verifier needs one chain: the one that holds the checkpoint.
+    let mut chain: Vec<(usize, &LogFile)> = Vec::new();
+    let mut is_past = false;
+    for (index, file) in order {
+        let expected = chain.last().map(|(_, before)| end_of(before));
+        if let Some(expected) = expected.filter(|expected| *expected != file.start_lsn) {
+            breaches.push(Breach::Gap { file: index, expected, found: file.start_lsn });
+            if chain.iter().any(|(index, _)| *index == checkpoint.file) {
+                is_past = true;
+            } else {
+                chain.clear();
+            }
+        }
+        if !is_past {
+            chain.push((index, file));
+        }
+    }
+    if let Some((_, newest)) = chain.last().filter(|(_, newest)| newest.flags & FLAG_FULL != 0 && !is_past) {
+        breaches.push(Breach::NewestMissing { end: end_of(newest) });
+    }
+    let start = chain.first().map_or(checkpoint.lsn, |(_, file)| file.start_lsn);
+    let segments = chain.iter().map(|&(file, log)| segment(file, LOG_FILE_HDR_SIZE as u64, log.size)).collect();
+    let verifier = BlockVerifier::new(BlockScheme::MySqlFiles, start, checkpoint.lsn);
+    Ok(MySqlVerifyPlan { segments, breaches, checkpoint: checkpoint.lsn, verifier })
+}
+
+fn plan_ring(files: &[LogFile]) -> Result<MySqlVerifyPlan, RedoError> {
+    let checkpoint = newest_checkpoint(files)?;
+    if checkpoint.file >= files.len() {
+        return Err(RedoError::NoCheckpoint);
+    }
+    let size = files.first().map_or(0, |file| file.size);
+    let sizes = files.iter().enumerate().filter(|(_, file)| file.size != size);
+    let breaches = sizes.map(|(file, log)| Breach::SizesDiffer { file, expected: size, found: log.size }).collect();
+    let around = (0..files.len()).map(|ahead| (checkpoint.file + ahead) % files.len());
+    let mut segments: Vec<Segment> =
+        around.filter_map(|file| Some(segment(file, LOG_FILE_HDR_SIZE as u64, files.get(file)?.size))).collect();
+    if let Some(first) = segments.first_mut() {
+        let ahead = checkpoint.offset.saturating_sub(first.offset).min(first.len);
+        let last = Segment { len: ahead, ..*first };
+        first.offset += ahead;
+        first.len -= ahead;
+        segments.push(last);
+    }
+    let start = block_start(checkpoint.lsn);
+    let verifier = BlockVerifier::new(BlockScheme::MySqlRing, start, checkpoint.lsn);
+    Ok(MySqlVerifyPlan { segments, breaches, checkpoint: checkpoint.lsn, verifier })
+}
+
+/// From `offset` to the last whole block of a file of `size` bytes.
+const fn segment(file: usize, offset: u64, size: u64) -> Segment {
+    let len = size.saturating_sub(offset);
+    Segment { file, offset, len: len - len % LOG_BLOCK_SIZE as u64 }
+}
+
+/// The LSN at which the next file begins.
+fn end_of(file: &LogFile) -> Lsn {
+    Lsn(file.start_lsn.0.saturating_add(file.size.saturating_sub(LOG_FILE_HDR_SIZE as u64)))
+}

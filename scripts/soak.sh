@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Repeats the random parts of the tests until SECONDS have passed: soak.sh [SECONDS, 600 if not given]
+#
+# Each round crashes logs on the simulated device with a seed of its own, kills servers under load and recovers what they left,
+# kills recovery itself and cuts its power, checks datadirs while servers write to them, and fuzzes. A round that fails ends it, with
+# what it takes to repeat that round. It needs what `make test` makes, and INNOKIT_DATADIRS to say where that is.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+: "${INNOKIT_DATADIRS:?run make soak, which makes the datadirs and says where they are}"
+
+readonly end=$(($(date +%s) + ${1:-600}))
+round=0
+
+# Runs "$@" unless the time is up.
+step() {
+    [ "$(date +%s)" -lt "$end" ] || return 0
+    printf 'round %s: %s\n' "$round" "$*"
+    if ! env "$@" >target/soak.log 2>&1; then
+        tail -n 60 target/soak.log >&2
+        printf 'soak.sh: failed in round %s: %s\n' "$round" "$*" >&2
+        exit 1
+    fi
+}
+
+mkdir -p target
+while [ "$(date +%s)" -lt "$end" ]; do
+    round=$((round + 1))
+    seed=$((RANDOM * 32768 + RANDOM))
+    step FLOW_SEED=$seed..$((seed + 2000)) cargo test --quiet -p innokit-flow --test log_writer_crash
+    step PROPTEST_CASES=2000 cargo test --quiet -p innokit-format -p innokit-redo -p innokit-logs
+    step INNOKIT_RECOVER_CRASHES=5 INNOKIT_MYSQL_CRASHES=5 INNOKIT_RECOVER_KILLS=20 INNOKIT_RECOVER_POWER_CUTS=100 \
+        cargo test --quiet -p innokit-jobs --test recover
+    step INNOKIT_LIVE_SECONDS=60 cargo test --quiet -p innokit --test live_load
+    step cargo test --quiet -p innokit --test innochecksum_crash
+    step scripts/fuzz.sh 20
+done
+printf 'soak.sh: %s rounds, nothing failed\n' "$round"
