@@ -77,6 +77,7 @@ pub(super) fn settle(
             settling.redo.say(done.candidate.path.clone(), member.pending);
         }
     }
+    settling.redo.say_in_ddl(catalogs.iter().flat_map(Catalog::in_ddl));
     for file in 0..settling.done.len() as u32 {
         settling.whole_file(file);
     }
@@ -287,14 +288,8 @@ impl Settling<'_> {
     fn case(&mut self, files: &[u32]) -> Option<Case> {
         let first = self.done.get(*files.first()? as usize)?;
         let path = first.candidate.path.clone();
-        let mut case = Case {
-            files: Vec::new(),
-            path,
-            kind: kind_of(first),
-            marks: Marks::new(),
-            severity: None,
-            is_pending: false,
-        };
+        let mut case =
+            Case { files: Vec::new(), path, kind: kind_of(first), marks: Marks::new(), severity: None, awaits: None };
         for file in files {
             let done = self.done.get(*file as usize)?;
             if done.member.is_none() && done.log.is_none() && done.head.is_ok() {
@@ -324,7 +319,7 @@ impl Settling<'_> {
             }
         }
         if case.severity.is_some() || !case.marks.is_empty() {
-            case.is_pending = self.redo.pending_for(&case.path).is_some();
+            case.awaits = self.redo.awaits(&case.path);
         }
         Some(case)
     }

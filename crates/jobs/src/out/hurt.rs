@@ -11,6 +11,8 @@ use super::report::Severity;
 pub enum Action {
     /// The redo log still has work to do: look again after recovery.
     RecoverFirst,
+    /// The redo log has done its work, and the server has not: look again after its next start.
+    StartServer,
     /// Rows are, or may be, lost: only a copy of the table brings them back.
     RestoreTable,
     /// The rows are elsewhere: the index can be built from them.
@@ -29,6 +31,7 @@ impl Action {
     pub fn words(self) -> &'static str {
         match self {
             Self::RecoverFirst => "recover first, then check again",
+            Self::StartServer => "start the server once, then check again",
             Self::RestoreTable => "restore this table",
             Self::RebuildIndex => "drop and rebuild this index",
             Self::RestoreAll => "restore the whole datadir or backup",

@@ -1,6 +1,6 @@
 //! Does a datadir's redo log still have work to do? Then pages that look lost may only be late: crash recovery will write them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,6 +11,7 @@ use format::page::fsp::FSP_SPACE_ID;
 use format::{Lsn, SpaceId};
 use redo::{Kind, LogState, mariadb, mysql};
 
+use super::name::NameHint;
 use super::{read_small, read_up_to};
 use crate::out::report::Pending;
 
@@ -20,8 +21,19 @@ pub struct RedoLogs {
     by_dir: HashMap<PathBuf, LogNow>,
     /// What was said of files that lie in no directory.
     said: HashMap<PathBuf, Option<String>>,
+    /// Files that a statement was at work on when the server crashed, and that the log no longer has work for.
+    in_ddl: HashSet<PathBuf>,
     /// A server may be writing them: what is clean now need not be so at the next question.
     live: bool,
+}
+
+/// Who finishes what a crash interrupted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaits {
+    /// Crash recovery, by the redo log or the notes of a backup tool.
+    Recovery,
+    /// The server only, when it starts.
+    Server,
 }
 
 /// What the log of one directory says; nothing where there is none.
@@ -52,6 +64,11 @@ impl RedoLogs {
         self.said.insert(path, pending.map(str::to_owned));
     }
 
+    /// Notes files that the server takes in hand when it starts, whatever the redo log says of them.
+    pub fn say_in_ddl(&mut self, files: impl Iterator<Item = PathBuf>) {
+        self.in_ddl.extend(files);
+    }
+
     /// The directories, of those asked about, that have work still to do, with the clauses that name it.
     pub fn pending(&self) -> Vec<Pending> {
         let pending = self
@@ -64,20 +81,46 @@ impl RedoLogs {
     }
 
     /// A clause that names the work still to do for the tablespace at `path`: a log with changes after its checkpoint, or a backup
-    /// that was not prepared. `None` if there is none, or no log at all.
+    /// that was not prepared, or what only the server does when it starts. `None` if there is none, or no log at all.
     pub fn pending_for(&mut self, path: &Path) -> Option<&str> {
+        self.look_at_logs_of(path);
+        self.of_log(path).or_else(|| self.of_server(path))
+    }
+
+    /// Who does that work.
+    pub fn awaits(&mut self, path: &Path) -> Option<Awaits> {
+        self.look_at_logs_of(path);
+        let of_server = || self.of_server(path).map(|_| Awaits::Server);
+        self.of_log(path).map(|_| Awaits::Recovery).or_else(of_server)
+    }
+
+    fn look_at_logs_of(&mut self, path: &Path) {
         if self.said.contains_key(path) {
-            return self.said.get(path)?.as_deref();
+            return;
         }
-        let dirs = datadirs_of(path);
-        for dir in &dirs {
-            let known = self.by_dir.get(dir);
+        for dir in datadirs_of(path) {
+            let known = self.by_dir.get(&dir);
             if known.is_none_or(|log| self.live && log.pending.is_none()) {
-                self.by_dir.insert(dir.clone(), log_now(dir));
+                self.by_dir.insert(dir.clone(), log_now(&dir));
             }
         }
-        let of_log = dirs.iter().find_map(|dir| self.by_dir.get(dir)?.pending.as_deref());
-        of_log.or_else(|| is_being_truncated(path, &dirs).then_some("the server was truncating this undo tablespace"))
+    }
+
+    fn of_log(&self, path: &Path) -> Option<&str> {
+        match self.said.get(path) {
+            Some(said) => said.as_deref(),
+            None => datadirs_of(path).iter().find_map(|dir| self.by_dir.get(dir)?.pending.as_deref()),
+        }
+    }
+
+    fn of_server(&self, path: &Path) -> Option<&'static str> {
+        if self.said.contains_key(path) {
+            return None;
+        }
+        if self.in_ddl.contains(path) {
+            return Some(IN_DDL);
+        }
+        is_being_truncated(path, &datadirs_of(path)).then_some("the server was truncating this undo tablespace")
     }
 
     /// The newest checkpoint of the log that belongs to the tablespace at `path`, and the datadir of that log. `None` where no log can
@@ -98,6 +141,10 @@ impl RedoLogs {
     }
 }
 
+/// Why nothing is decided of a file that MySQL's DDL log names.
+pub(crate) const IN_DDL: &str =
+    "a crash interrupted a statement that changes this file, which MySQL finishes or takes back when it starts";
+
 /// What a backup tool says of its backup is a few lines.
 const CHECKPOINTS_MAX: u64 = 64 << 10;
 
@@ -111,18 +158,39 @@ pub(crate) fn datadirs_of(path: &Path) -> Vec<PathBuf> {
 /// Whether a crash interrupted MySQL in making an undo tablespace empty: a file beside it says so, and the server makes the tablespace
 /// again when it starts, whatever its pages hold. Recovery writes none of them.
 fn is_being_truncated(path: &Path, dirs: &[PathBuf]) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    if !name.starts_with("undo_") && !name.ends_with(".ibu") {
-        return false;
-    }
-    let head = File::open(path).and_then(|file| read_up_to(&file, 0, FSP_SPACE_ID + 4)).unwrap_or_default();
-    let space = be::u32_at(&head, FSP_SPACE_ID).map(SpaceId);
-    space.is_some_and(|space| dirs.iter().any(|dir| has_truncation_log(dir, space)))
+    NameHint::of(path) == NameHint::Undo
+        && match undo_number_in(path) {
+            Some(number) => dirs.iter().any(|dir| truncation_log(dir, number).exists()),
+            // It is as far as it can be: no page says any more which tablespace it was.
+            None => dirs.iter().any(|dir| has_ownerless_truncation_log(dir)),
+        }
+}
+
+/// The number of the undo tablespace in this file, by its first page.
+fn undo_number_in(path: &Path) -> Option<u32> {
+    let head = File::open(path).and_then(|file| read_up_to(&file, 0, FSP_SPACE_ID + 4)).ok()?;
+    mysql::undo_number(SpaceId(be::u32_at(&head, FSP_SPACE_ID)?))
+}
+
+fn truncation_log(datadir: &Path, number: u32) -> PathBuf {
+    datadir.join(format!("undo_{number}_trunc.log"))
+}
+
+/// Whether MySQL notes that it is truncating an undo tablespace which no file in the datadir says it is.
+fn has_ownerless_truncation_log(datadir: &Path) -> bool {
+    let paths: Vec<PathBuf> = fs::read_dir(datadir).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    let number_of = |log: &PathBuf| {
+        log.file_name()?.to_str()?.strip_prefix("undo_")?.strip_suffix("_trunc.log")?.parse::<u32>().ok()
+    };
+    let logs: Vec<u32> = paths.iter().filter_map(number_of).collect();
+    let undo = paths.iter().filter(|path| !logs.is_empty() && NameHint::of(path) == NameHint::Undo);
+    let owned: Vec<u32> = undo.filter_map(|path| undo_number_in(path)).collect();
+    logs.iter().any(|number| !owned.contains(number))
 }
 
 /// Whether the datadir holds the file by which MySQL notes that it is truncating this undo tablespace.
 pub(crate) fn has_truncation_log(datadir: &Path, space: SpaceId) -> bool {
-    mysql::undo_number(space).is_some_and(|number| datadir.join(format!("undo_{number}_trunc.log")).exists())
+    mysql::undo_number(space).is_some_and(|number| truncation_log(datadir, number).exists())
 }
 
 /// Backup tools leave their pages as they were copied; `--prepare` applies the log that was copied with them.

@@ -122,6 +122,7 @@ pub(super) fn settle(
     let (redo, path, datadirs) = (RedoLogs::new(false), String::new(), Vec::new());
     let (ends, open) = (LogEnds::new(keys), HashMap::new());
     let mut settling = Settling { report, redo, options, keys, path, recovery: None, datadirs, ends, open };
+    settling.redo.say_in_ddl(catalogs.iter().flat_map(Catalog::in_ddl));
     for (subject, walked) in subjects.iter().zip(walked) {
         settling.subject(subject, walked, definitions);
     }
@@ -298,8 +299,8 @@ impl Settling<'_> {
             };
             rows.push(hurt.row(&self.path, &mut opener));
         }
-        if self.recovery.is_some() {
-            verdict::recover_first(&mut rows, &subject.path);
+        if let Some(awaits) = self.redo.awaits(&subject.path) {
+            verdict::put_off(&mut rows, &subject.path, awaits);
         }
         if let Some(list) = &mut self.report.tables {
             let names: BTreeSet<&str> = trees.iter().filter_map(Tree::table).collect();

@@ -18,7 +18,7 @@ use crate::source::name::table_of_path;
 use crate::table::Named;
 use crate::tree::{Opener, Root, Space, SpaceMap};
 
-pub(crate) use place::{Case, judge, of_space, recover_first};
+pub(crate) use place::{Case, judge, of_space, put_off};
 
 /// How a page is hurt.
 #[derive(Clone, Copy, Debug)]

@@ -11,6 +11,7 @@ use crate::out::hurt::{Action, Hurt, TableVerdict};
 use crate::out::report::Severity;
 use crate::out::shown;
 use crate::source::name::{NameHint, table_of_path};
+use crate::source::redo_log::Awaits;
 use crate::table::Definitions;
 use crate::table::known::{Known, know};
 use crate::tree::{Opener, Root, Space};
@@ -26,8 +27,8 @@ pub(crate) struct Case {
     pub marks: Marks,
     /// The worst finding that has no page; none if all have one.
     pub severity: Option<Severity>,
-    /// The work that recovery has still to do on it.
-    pub is_pending: bool,
+    /// Who has still work to do on it.
+    pub awaits: Option<Awaits>,
 }
 
 impl Case {
@@ -70,8 +71,8 @@ pub(crate) fn judge(cases: &[Case], keys: &KeyStore, page_size: Option<u32>, lis
             None => {}
         }
         let own = judged.hurt.get_mut(first..).unwrap_or_default();
-        if case.is_pending {
-            recover_first(own, &case.path);
+        if let Some(awaits) = case.awaits {
+            put_off(own, &case.path, awaits);
         }
         if list && holds_tables(case.kind) {
             let own = judged.hurt.get(first..).unwrap_or_default();
@@ -89,11 +90,13 @@ fn holds_tables(kind: &str) -> bool {
     matches!(kind, "tablespace" | "system tablespace" | "dictionary tablespace" | "unrecognised")
 }
 
-/// What is undecided because of redo to come has one remedy, whatever it is.
-pub(crate) fn recover_first(rows: &mut [Hurt], path: &Path) {
+/// What is undecided because of work to come has one remedy, whatever it is.
+pub(crate) fn put_off(rows: &mut [Hurt], path: &Path, awaits: Awaits) {
     for row in rows.iter_mut().filter(|row| row.severity == Severity::Undecided) {
-        row.action = Action::RecoverFirst;
-        row.commands = advice::recover(path);
+        (row.action, row.commands) = match awaits {
+            Awaits::Recovery => (Action::RecoverFirst, advice::recover(path)),
+            Awaits::Server => (Action::StartServer, Vec::new()),
+        };
     }
 }
 

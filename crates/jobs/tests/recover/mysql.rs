@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use crate::mysql_load as load;
 use crate::server::{Server, copy, datadir, repository, script};
-use crate::{assert_sound, files_of};
+use crate::{KeptOnFailure, assert_sound, files_of};
 
 /// Messages that tell of recovery, and it is for them that the tests look.
 const TELLS: &str = "--log-error-verbosity=3";
@@ -41,10 +41,10 @@ fn number(variable: &str, otherwise: u32) -> u32 {
 }
 
 /// Kills the server under the load: not before that has changed every table and gone on for some time.
-fn crash(server: &Server, after: Duration) {
+fn crash(server: &Server, changes: &str, after: Duration) {
     server.run(&load::tables(""));
     let file = server.0.with_extension("sql");
-    fs::write(&file, load::changes(&[])).expect("writes");
+    fs::write(&file, changes).expect("writes");
     let mut command = Command::new(repository().join("scripts/server.sh"));
     command.args([server.1, "sql", server.path(), "-f"]).stdin(fs::File::open(&file).expect("opens"));
     let mut client = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("bash runs");
@@ -90,11 +90,12 @@ fn run(datadir: &Path, options: RecoverOptions) -> Recovered {
     recover(datadir, &options).unwrap_or_else(|error| panic!("{options:?}: {error}"))
 }
 
-fn try_crash(number: u32) {
+fn try_crash(number: u32, changes: &str) {
     let dir = TempDir::new().expect("a directory");
     let options = OPTIONS[number as usize % OPTIONS.len()];
     let server = Server::start_kind("mysql", &dir.path().join("crashed"), &[options, &[TELLS]].concat());
-    crash(&server, Duration::from_millis(u64::from(500 + number * 977 % 6000)));
+    crash(&server, changes, Duration::from_millis(u64::from(500 + number * 977 % 6000)));
+    let _kept = KeptOnFailure(&server.0, number);
     let (ours, theirs, rounds) = (dir.path().join("ours"), dir.path().join("theirs"), dir.path().join("rounds"));
     let before = files_of(&server.0);
     copy(&server.0, &theirs);
@@ -120,7 +121,17 @@ fn try_crash(number: u32) {
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_mysql_server_starts_at_once_and_finds_what_its_own_recovery_finds() {
     let first = number("INNOKIT_MYSQL_FIRST", 0);
-    (first..first + number("INNOKIT_MYSQL_CRASHES", 3)).for_each(try_crash);
+    let changes = load::changes(&[]);
+    (first..first + number("INNOKIT_MYSQL_CRASHES", 3)).for_each(|number| try_crash(number, &changes));
+}
+
+/// What such a statement has done to the dictionary and to files agrees only after the server's next start.
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn a_mysql_server_that_was_killed_within_a_change_of_definitions_is_recovered_too() {
+    let first = number("INNOKIT_MYSQL_FIRST", 0);
+    let changes = load::definitions_only();
+    (first..first + number("INNOKIT_MYSQL_CRASHES", 3)).for_each(|number| try_crash(number, &changes));
 }
 
 /// Files by their names below `dir`, each of which is to begin with `below`.

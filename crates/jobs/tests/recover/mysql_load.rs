@@ -58,6 +58,16 @@ pub fn changes(others: &[&str]) -> String {
     sql
 }
 
+/// Changes of definitions only, each after the other, so that nearly every crash interrupts one.
+pub fn definitions_only() -> String {
+    let mut sql = String::from(
+        "USE shop; INSERT INTO dynamic (a, b, c) SELECT seq, SHA2(seq, 224), REPEAT('c', seq%900) FROM nums;\n",
+    );
+    sql.push_str("INSERT INTO redundant (a, b, c) SELECT a, b, c FROM dynamic;\n");
+    (3..3000).for_each(|round| definitions(&mut sql, round).expect("writes"));
+    sql
+}
+
 fn changes_to(sql: &mut String, name: &str, round: u32) -> std::fmt::Result {
     writeln!(
         sql,

@@ -6,16 +6,18 @@ use std::path::{Path, PathBuf};
 
 use format::bytes::be;
 use format::page::fil::{self, PageType};
-use format::{Encryption, Family, SpaceFormat};
+use format::{Encryption, Family, SpaceFormat, SpaceId};
+use redo::mysql::undo_number;
 
 use super::datadir::{Catalog, CatalogFinding, Held};
-use super::ddl_log::UnfinishedDdl;
+use super::ddl_log::{FilesInDdl, UnfinishedDdl};
 use super::entry::{Dictionary, Entry, Holds, TreeAt};
 use super::frm::{Half, halves};
 use super::log::FileEvents;
 use crate::out::report::Severity;
 use crate::source::keys::SpaceKey;
 use crate::source::name::NameHint;
+use crate::source::redo_log::IN_DDL;
 use crate::tree::{Opener, Space};
 
 /// After a clean shutdown nothing waits to be rolled back.
@@ -35,6 +37,8 @@ pub(super) struct Compare<'c> {
     pub doubt: Option<String>,
     /// What the log does to files, where that is known to its end.
     pub events: Option<FileEvents>,
+    /// What interrupted statements were at work on.
+    pub in_ddl: FilesInDdl,
     /// The backup holds some of the tables only.
     pub is_partial: bool,
     /// The backup was not prepared: what was made while it ran has a name of its own until then.
@@ -59,6 +63,7 @@ impl<'c> Compare<'c> {
             expected: dictionary.entries.iter().flat_map(|entry| &entry.files).map(PathBuf::as_path).collect(),
             doubt: None,
             events: None,
+            in_ddl: FilesInDdl::default(),
             is_partial: false,
             is_unprepared: false,
             left_out: 0,
@@ -113,6 +118,10 @@ impl<'c> Compare<'c> {
             _ => events.concern(numbers),
         });
         let severity = match &self.doubt {
+            None if self.in_ddl.concern(&path, numbers) => {
+                message = format!("{message} ({IN_DDL})");
+                Severity::Undecided
+            }
             None => Severity::Damage,
             Some(_) if is_explained => {
                 message.push_str(
@@ -146,7 +155,8 @@ impl<'c> Compare<'c> {
         }
         let (number, expected) = (space.format.space().0, entry.space);
         match entry.holds {
-            Holds::Undo if undo_number(number) == undo_number(expected) => {}
+            // An undo tablespace changes its number whenever it is cut short.
+            Holds::Undo if undo_number(SpaceId(number)) == undo_number(SpaceId(expected)) => {}
             _ if number == expected => self.trees(held, entry, opener),
             _ => self.wrong_number(space, entry),
         }
@@ -453,11 +463,6 @@ fn root(space: &Space, page: u32, opener: &mut Opener) -> Option<Root> {
     }
     let image = space.opened(page, &stored, opener).ok()?;
     Some(index_of(&image, &space.format).map_or(Root::NoIndex, Root::Of))
-}
-
-/// Which of MySQL's undo tablespaces a number stands for: it changes whenever the tablespace is cut short.
-const fn undo_number(space: u32) -> u32 {
-    (0xFFFF_FFEF_u32.wrapping_sub(space)) % 127
 }
 
 fn space_number(space: &Space) -> i64 {

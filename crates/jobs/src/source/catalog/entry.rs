@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use super::ddl_log::DdlStep;
+
 /// All that a dictionary says.
 #[derive(Debug, Default)]
 pub(super) struct Dictionary {
@@ -9,6 +11,8 @@ pub(super) struct Dictionary {
     pub entries: Vec<Entry>,
     /// The newest transaction that wrote a row of a dictionary that was read; 0 where the rows do not say.
     pub newest_transaction: u64,
+    /// What MySQL's DDL log notes.
+    pub ddl_steps: Vec<DdlStep>,
     /// MySQL 8.0 and later: definitions are in the tablespaces, not in `.frm` files.
     pub is_in_files: bool,
 }

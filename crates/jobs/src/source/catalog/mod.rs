@@ -35,6 +35,7 @@ use self::compare::Compare;
 pub use self::compare::index_of;
 use self::datadir::Says;
 pub use self::datadir::{Catalog, CatalogFinding, Held};
+use self::ddl_log::FilesInDdl;
 use self::entry::Dictionary;
 use self::log::FileEvents;
 pub(crate) use self::ring::changes_page;
@@ -45,7 +46,7 @@ use super::name::NameHint;
 use super::redo_log::RedoLogs;
 use super::system;
 use crate::out::report::Severity;
-use crate::tree::Space;
+use crate::tree::{Space, transactions};
 
 /// How often, and how far apart, what differs is looked at again beside a server.
 const TRIES: u32 = 4;
@@ -75,6 +76,23 @@ impl Catalog {
             Some((entry.files.first()?.as_path(), pages))
         });
         roots.collect()
+    }
+
+    /// The files that statements were at work on when the server crashed: it takes them in hand when it starts.
+    #[must_use]
+    pub fn in_ddl(&self) -> Vec<PathBuf> {
+        let Says::All(dictionary) = &self.says else { return Vec::new() };
+        self.files_in_ddl(dictionary).files().map(Path::to_path_buf).collect()
+    }
+
+    fn files_in_ddl(&self, dictionary: &Dictionary) -> FilesInDdl {
+        if dictionary.ddl_steps.is_empty() {
+            return FilesInDdl::default();
+        }
+        // Where the undo logs cannot be read, any transaction may still be open.
+        let open = transactions::numbers_in(&self.root, &self.keys).unwrap_or_else(|| Ok(BTreeSet::new())).ok();
+        let has_ended = |transaction| open.as_ref().is_some_and(|open| !open.contains(&transaction));
+        FilesInDdl::new(&dictionary.ddl_steps, &dictionary.entries, has_ended)
     }
 
     /// Files outside of the datadir that its dictionary names: nobody meets them by walking.
@@ -215,6 +233,7 @@ impl Catalog {
     ) -> Vec<CatalogFinding> {
         let mut compare = Compare::new(self, dictionary, held);
         compare.doubt = redo.pending_for(&self.probe()).map(str::to_owned);
+        compare.in_ddl = self.files_in_ddl(dictionary);
         compare.is_partial = notes.is_some_and(|notes| notes.is_partial);
         compare.is_unprepared = notes.is_some_and(|notes| !notes.is_prepared());
         compare.run();

@@ -5,6 +5,7 @@
 //! tablespaces + tablespace_files        -> number, state, files
 //! schemata, tables, table_partitions    -> names
 //! indexes, index_partitions             -> which tree of which tablespace begins where
+//! innodb_ddl_log                        -> what interrupted statements left to do
 //! ```
 //!
 //! Facts: `sql/dd/impl/tables/` and `dict0dd.cc` of MySQL 8.0; compared with the datadirs of MySQL 9.7.
@@ -16,8 +17,9 @@ use format::page::sdi::SdiKind;
 use format::schema::TableDef;
 use format::schema::sdi::from_sdi;
 
+use super::ddl_log::DdlStep;
 use super::entry::{Dictionary, Entry, Holds, TreeAt};
-use super::rows::{DictionaryTable, Row};
+use super::rows::{DictionaryTable, Row, Which};
 use crate::source::name::NameHint;
 use crate::tree::{Opener, Space, sdi};
 
@@ -31,8 +33,16 @@ const UNDO_MIN: u64 = 0xFFFF_FFF0 - 127 * 400_000;
 const DICTIONARY: u64 = 0xFFFF_FFFE;
 
 /// The tables that are read.
-const NAMES: [&str; 7] =
-    ["schemata", "tables", "table_partitions", "indexes", "index_partitions", "tablespaces", "tablespace_files"];
+const NAMES: [&str; 8] = [
+    "schemata",
+    "tables",
+    "table_partitions",
+    "indexes",
+    "index_partitions",
+    "tablespaces",
+    "tablespace_files",
+    "innodb_ddl_log",
+];
 
 struct Reader<'s> {
     space: &'s Space,
@@ -101,8 +111,9 @@ pub(super) fn read(space: &Space, root: &Path) -> Result<Dictionary, String> {
         roots(&mut entries, part, row, name);
         Ok(())
     })?;
+    let ddl_steps = reader.ddl_steps(root)?;
     let newest_transaction = reader.newest_transaction;
-    Ok(Dictionary { is_in_files: true, newest_transaction, entries: entries.into_values().collect() })
+    Ok(Dictionary { is_in_files: true, newest_transaction, ddl_steps, entries: entries.into_values().collect() })
 }
 
 /// Whether the JSON of an object says that this is its name. MySQL writes no spaces.
@@ -113,11 +124,20 @@ fn has_name(json: &[u8], name: &str) -> bool {
 }
 
 impl Reader<'_> {
-    fn each(&mut self, name: &str, mut take: impl FnMut(&Row<'_>) -> Result<(), String>) -> Result<(), String> {
+    fn each(&mut self, name: &str, take: impl FnMut(&Row<'_>) -> Result<(), String>) -> Result<(), String> {
+        self.rows(name, Which::Present, take)
+    }
+
+    fn rows(
+        &mut self,
+        name: &str,
+        which: Which,
+        mut take: impl FnMut(&Row<'_>) -> Result<(), String>,
+    ) -> Result<(), String> {
         let definition = self.definitions.get(name).ok_or_else(|| format!("it does not describe its table {name}"))?;
         let table = DictionaryTable::new(self.space, definition);
         let newest = &mut self.newest_transaction;
-        table.ok_or_else(|| format!("its table {name} has no root"))?.each(&mut self.opener, |row| {
+        table.ok_or_else(|| format!("its table {name} has no root"))?.each(&mut self.opener, which, |row| {
             *newest = row.transaction().unwrap_or(0).max(*newest);
             take(row)
         })
@@ -150,6 +170,19 @@ impl Reader<'_> {
             Ok(())
         })?;
         Ok(entries)
+    }
+
+    fn ddl_steps(&mut self, root: &Path) -> Result<Vec<DdlStep>, String> {
+        let mut steps = Vec::new();
+        self.rows("innodb_ddl_log", Which::WithDeleted, |row| {
+            let paths = ["old_file_path", "new_file_path"].into_iter().filter_map(|column| row.text(column));
+            // Stored with the zero that ends a string of C.
+            let files = paths.map(|path| place(root, path.trim_end_matches('\0'))).collect();
+            let transaction = row.transaction().unwrap_or(0);
+            steps.push(DdlStep { space: row.number("space_id"), files, transaction, is_deleted: row.is_deleted });
+            Ok(())
+        })?;
+        Ok(steps)
     }
 
     fn tables(&mut self) -> Result<HashMap<u64, Piece>, String> {

@@ -12,7 +12,7 @@ use format::record::redundant;
 use format::schema::dictionary::{DICT_HDR_PAGE_NO, DictionaryRoots, SysDatafile, SysIndex, SysTable};
 
 use super::entry::{Dictionary, Entry, Holds, TreeAt};
-use super::rows::each_row;
+use super::rows::{Which, each_row};
 use crate::source::datadir::link_target;
 use crate::tree::{Opener, Space};
 
@@ -36,12 +36,12 @@ pub(super) fn read(system: &Space, root: &Path) -> Result<Dictionary, String> {
         redundant::locate_stored(record, fields)
     };
     let mut tables: Vec<SysTable> = Vec::new();
-    each_row(system, roots.tables, &mut opener, &locate, &mut |record, fields| {
+    each_row(system, roots.tables, &mut opener, &locate, Which::Present, &mut |record, fields| {
         tables.push(SysTable::read(record, fields).ok_or("a record of SYS_TABLES lacks a field")?);
         Ok(())
     })?;
     let mut indexes: HashMap<u64, Vec<SysIndex>> = HashMap::new();
-    each_row(system, roots.indexes, &mut opener, &locate, &mut |record, fields| {
+    each_row(system, roots.indexes, &mut opener, &locate, Which::Present, &mut |record, fields| {
         let index = SysIndex::read(record, fields).ok_or("a record of SYS_INDEXES lacks a field")?;
         indexes.entry(index.table_id).or_default().push(index);
         Ok(())
@@ -73,7 +73,7 @@ pub(super) fn read(system: &Space, root: &Path) -> Result<Dictionary, String> {
     }
     entries.push(in_system);
     entries.extend(general.into_values());
-    Ok(Dictionary { is_in_files: false, newest_transaction: 0, entries })
+    Ok(Dictionary { entries, ..Dictionary::default() })
 }
 
 /// The files of MySQL 5.7's general tablespaces, by number: they lie in the datadir itself, where no table has its own.
@@ -90,7 +90,7 @@ fn general_files(
     let locate = |record: &format::record::Record<'_>, fields: &mut format::record::RecordFields| {
         redundant::locate_stored(record, fields)
     };
-    each_row(system, index.root.root, opener, &locate, &mut |record, fields| {
+    each_row(system, index.root.root, opener, &locate, Which::Present, &mut |record, fields| {
         let file = SysDatafile::read(record, fields).ok_or("a record of SYS_DATAFILES lacks a field")?;
         let path = PathBuf::from(file.path.replace('\\', "/"));
         let path = path.strip_prefix("./").unwrap_or(&path);

@@ -17,7 +17,16 @@ const LEVELS_MAX: usize = 64;
 /// Finds the fields of a record.
 type Locate<'l> = &'l dyn Fn(&Record<'_>, &mut RecordFields) -> Result<(), IndexFinding>;
 
-/// Hands every row of the tree below `root` that is not marked as deleted to `take`.
+/// Which rows are handed out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Which {
+    /// Those that are not marked as deleted.
+    Present,
+    /// Those too: until its deletion is committed, a row may come back.
+    WithDeleted,
+}
+
+/// Hands the rows of the tree below `root` to `take`.
 ///
 /// # Errors
 /// Why the tree cannot be read to its end, as a clause.
@@ -26,6 +35,7 @@ pub(super) fn each_row(
     root: PageNo,
     opener: &mut Opener,
     locate: Locate<'_>,
+    which: Which,
     take: &mut dyn FnMut(&Record<'_>, &RecordFields) -> Result<(), String>,
 ) -> Result<(), String> {
     let mut fields = RecordFields::new();
@@ -40,7 +50,7 @@ pub(super) fn each_row(
         }
         for record in page.records() {
             let record = record.map_err(|finding| damaged(number, &finding))?;
-            if record.is_deleted() || record.is_metadata() {
+            if which == Which::Present && record.is_deleted() || record.is_metadata() {
                 continue;
             }
             locate(&record, &mut fields).map_err(|finding| damaged(number, &finding))?;
@@ -86,6 +96,8 @@ pub(super) struct Row<'r> {
     table: &'r DictionaryTable<'r>,
     page: &'r [u8],
     fields: &'r RecordFields,
+    /// It is marked as deleted.
+    pub is_deleted: bool,
 }
 
 impl<'s> DictionaryTable<'s> {
@@ -101,19 +113,20 @@ impl<'s> DictionaryTable<'s> {
         Some(Self { space, root: index.root?.root, index, places, transaction })
     }
 
-    /// Hands every row to `take`.
+    /// Hands the rows to `take`.
     ///
     /// # Errors
     /// As [`each_row`].
     pub fn each(
         &self,
         opener: &mut Opener,
+        which: Which,
         mut take: impl FnMut(&Row<'_>) -> Result<(), String>,
     ) -> Result<(), String> {
         let locate =
             |record: &Record<'_>, fields: &mut RecordFields| self.index.layout.locate(record, fields).map(|_| ());
-        each_row(self.space, self.root, opener, &locate, &mut |record, fields| {
-            take(&Row { table: self, page: record.page(), fields })
+        each_row(self.space, self.root, opener, &locate, which, &mut |record, fields| {
+            take(&Row { table: self, page: record.page(), fields, is_deleted: record.is_deleted() })
         })
     }
 }
@@ -132,6 +145,11 @@ impl Row<'_> {
     /// A BIGINT UNSIGNED.
     pub fn id(&self, column: &str) -> Option<u64> {
         be::u64_at(self.bytes(column)?, 0)
+    }
+
+    /// An INT UNSIGNED.
+    pub fn number(&self, column: &str) -> Option<u32> {
+        be::u32_at(self.bytes(column)?, 0)
     }
 
     /// The place of an ENUM's value, from 1.

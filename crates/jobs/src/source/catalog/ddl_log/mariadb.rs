@@ -25,7 +25,7 @@ const PAIRS: [usize; 2] = [1, 4];
 
 /// The tables that unfinished statements name, as `database.table` in SQL's letters.
 #[derive(Debug, Default)]
-pub(super) struct UnfinishedDdl(BTreeSet<String>);
+pub(in super::super) struct UnfinishedDdl(BTreeSet<String>);
 
 impl UnfinishedDdl {
     /// Reads the log in the datadir `root`. No log, or one that makes no sense, explains nothing.
