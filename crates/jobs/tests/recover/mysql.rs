@@ -101,7 +101,7 @@ fn try_crash(number: u32, changes: &str) {
     copy(&server.0, &theirs);
     let done = run(&server.0, RecoverOptions { to: Some(ours.clone()), ..RecoverOptions::default() });
     println!("crash {number}: {done:?}");
-    assert!(!done.was_clean && done.pages_changed > 0);
+    assert!(!done.was_clean);
     let in_rounds = RecoverOptions { to: Some(rounds.clone()), memory: 0, round: 1 << 20, ..RecoverOptions::default() };
     run(&server.0, in_rounds);
     assert_eq!(files_of(&rounds), files_of(&ours), "many rounds come to what one does");
