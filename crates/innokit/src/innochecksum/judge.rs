@@ -1,10 +1,12 @@
 //! One page: is it sound? The rules are those of the server that wrote it ([`format::verify_page`]); pages that a server
 //! compressed are judged as it sees them.
 
-use format::codec::{self, Compression, Context, MariaDbLayout, Scratch};
 use format::page::fil;
 use format::types::{PageId, PageNo, SpaceId};
-use format::{Algorithm, Encryption, Family, Scheme, SpaceFormat, Verdict, Why, verify_page};
+use format::{Algorithm, Family, Scheme, SpaceFormat, Verdict, Why, verify_page};
+
+use jobs::source::keys::SpaceKey;
+use jobs::source::page::{PageAt, PageOpener};
 
 use super::layout::Layout;
 
@@ -41,25 +43,25 @@ pub struct Judge {
     layout: Layout,
     /// Without the doublewrite area, which is left out by its place before pages come here.
     format: SpaceFormat,
-    scratch: Scratch,
+    opener: PageOpener,
 }
 
 impl Judge {
     /// For the pages of a file of this layout.
     pub fn new(layout: Layout) -> Self {
         let format = if layout.copies { layout.format } else { layout.format.with_doublewrite_area(None) };
-        Self { layout, format, scratch: Scratch::new() }
+        Self { layout, format, opener: PageOpener::new() }
     }
 
     /// Judges the page at `position` (in pages of the file).
     pub fn examine<'a>(&'a mut self, page: &'a [u8], position: u64) -> Examined<'a> {
         let id = self.place(page, position);
-        let context = context(&self.format);
-        let steps = codec::steps(page, id, &context);
+        let at = without_key(id, &self.format);
+        let steps = at.steps(page);
         if !steps.inflate || steps.decrypt || self.format.scheme() == Scheme::FullCrc32 || self.layout.copies {
             return Examined { outcome: outcome(verify_page(page, id, &self.format)), page, inflated: false };
         }
-        match codec::open_page(page, id, &context, &mut self.scratch) {
+        match self.opener.open(page, at) {
             Ok(opened) => Examined {
                 outcome: outcome(verify_page(opened.page, id, &self.format)),
                 page: opened.page,
@@ -90,23 +92,12 @@ impl Judge {
 /// Whether the page is encrypted, in any of the ways there are; its checksums are then not ours to replace.
 pub fn is_encrypted(page: &[u8], format: &SpaceFormat) -> bool {
     let id = PageId { space: format.space(), page_no: fil::page_no(page).unwrap_or(PageNo::NONE) };
-    codec::steps(page, id, &context(format)).decrypt
+    without_key(id, format).steps(page).decrypt
 }
 
-fn context(format: &SpaceFormat) -> Context<'static> {
-    let layout = match format.scheme() {
-        Scheme::FullCrc32 => {
-            MariaDbLayout::FullCrc32 { compression: Compression::from_full_crc32_flags(format.flags()) }
-        }
-        Scheme::Classic => MariaDbLayout::Classic,
-        Scheme::Zip => MariaDbLayout::Zip,
-    };
-    match format.family() {
-        Family::MySql => Context::MySql { key: None },
-        Family::MariaDb => {
-            Context::MariaDb { layout, encrypted: format.encryption() == Encryption::MariaDb, keys: None }
-        }
-    }
+/// The original is never given a key.
+const fn without_key(id: PageId, format: &SpaceFormat) -> PageAt<'_> {
+    PageAt { id, format, key: &SpaceKey::None }
 }
 
 const fn outcome(verdict: Verdict) -> PageOutcome {

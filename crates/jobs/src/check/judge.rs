@@ -6,17 +6,17 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use format::codec::{self, Scratch};
-use format::{PageId, PageNo, Verdict, Why, damage_inside, verify_inside, verify_page};
+use format::{PageId, PageNo, Verdict, Why, verify_page};
 
 use super::fate::{self, FileKey};
 use super::file_state::Known;
 use crate::source::keys::SpaceKey;
+use crate::source::page::PageOpener;
 use crate::source::space::{self, Part};
 
 /// Judges pages; owns the buffers that opening them takes.
 pub(super) struct Judge {
-    scratch: Scratch,
+    opener: PageOpener,
     /// Set when a server may be writing the files.
     live: bool,
     /// Pages that stayed wrong, however long one waited.
@@ -47,7 +47,7 @@ const CONFIRMED_MAX: u32 = 64;
 
 impl Judge {
     pub fn new(live: bool) -> Self {
-        Self { scratch: Scratch::new(), live, confirmed: 0 }
+        Self { opener: PageOpener::new(), live, confirmed: 0 }
     }
 
     pub fn is_live(&self) -> bool {
@@ -74,11 +74,10 @@ impl Judge {
     }
 
     fn inside(&mut self, page: &[u8], id: PageId, known: &Known, outside: Verdict) -> Verdict {
-        let format = &known.part.format;
-        let context = known.part.key.context(format);
-        match verify_inside(page, id, format, &context, &mut self.scratch, outside) {
+        let at = known.part.at(id.page_no);
+        match self.opener.verdict_inside(page, at, outside) {
             Verdict::Unverifiable(Why::WrongKey) if known.part.is_key_proven => {
-                let damage = damage_inside(page, id, format, &context, &mut self.scratch);
+                let damage = self.opener.damage_inside(page, at);
                 damage.map_or(Verdict::Unverifiable(Why::WrongKey), Verdict::Corrupt)
             }
             verdict => verdict,
@@ -87,8 +86,7 @@ impl Judge {
 
     /// The page as its server would see it: decrypted and inflated, if that can be done.
     pub fn image<'a>(&'a mut self, page: &'a [u8], id: PageId, known: &Known) -> Option<&'a [u8]> {
-        let context = known.part.key.context(&known.part.format);
-        codec::open_page(page, id, &context, &mut self.scratch).ok().map(|opened| opened.page)
+        self.opener.open(page, known.part.at(id.page_no)).ok().map(|opened| opened.page)
     }
 
     /// Reads the page `number` of a live file again and again, until it is sound or has been wrong long enough. Takes no lock; the
@@ -148,15 +146,13 @@ pub(super) fn is_key_proven(part: &Part, head: &[u8]) -> bool {
     if !matches!(part.key, SpaceKey::MariaDb(_)) {
         return false;
     }
-    let (format, context) = (&part.format, part.key.context(&part.format));
-    let mut scratch = Scratch::new();
-    let pages = head.chunks_exact(format.physical().bytes()).zip(0..);
+    let mut opener = PageOpener::new();
+    let pages = head.chunks_exact(part.format.physical().bytes()).zip(0..);
     pages.skip(1).take(PROOF_PAGES - 1).any(|(page, number)| {
-        let id = PageId { space: format.space(), page_no: PageNo(number) };
-        let outside = verify_page(page, id, format);
-        codec::steps(page, id, &context).decrypt
-            && !format.is_doublewrite_slot(id)
-            && matches!(verify_inside(page, id, format, &context, &mut scratch, outside), Verdict::Ok(_))
+        let at = part.at(PageNo(number));
+        at.steps(page).decrypt
+            && !part.format.is_doublewrite_slot(at.id)
+            && matches!(opener.verdict(page, at), Verdict::Ok(_))
     })
 }
 

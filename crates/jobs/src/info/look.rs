@@ -1,15 +1,15 @@
 //! What one page tells about itself, inflated where it is compressed, decrypted where its key is known: verdict, type, LSN, index, fill, encryption, compression.
 
 use format::bytes::be;
-use format::codec::{self, Scratch};
 use format::page::fil::{self, FIL_PAGE_DATA, FIL_PAGE_FILE_FLUSH_LSN, FIL_PAGE_NEXT, FIL_PAGE_PREV, PageType};
 use format::page::index::{
     N_HEAP_COMPACT, PAGE_GARBAGE, PAGE_HEAP_TOP, PAGE_INDEX_ID, PAGE_LEVEL, PAGE_N_DIR_SLOTS, PAGE_N_HEAP, PAGE_N_RECS,
 };
 use format::page::view;
-use format::{Encryption, Family, PageId, PageNo, Scheme, SpaceFormat, Verdict, verify_inside, verify_page};
+use format::{Encryption, Family, PageNo, Scheme, SpaceFormat, Verdict};
 
 use super::grid::{Class, Dab};
+use crate::source::page::PageOpener;
 use crate::source::space::Part;
 
 /// What the extent descriptors say about a page.
@@ -73,13 +73,12 @@ const MARIADB_ENCRYPTED_ALGORITHM: usize = FIL_PAGE_DATA + 2;
 const FULL_CRC32_SIZE_MASK: u16 = 0x7FFF;
 
 /// Looks at the page `bytes` that lies at `page_no`.
-pub(super) fn look(bytes: &[u8], page_no: u32, part: &Part, in_use: Use, scratch: &mut Scratch) -> Look {
-    let (format, context) = (&part.format, part.key.context(&part.format));
-    let id = PageId { space: format.space(), page_no: PageNo(page_no) };
-    let verdict = verify_inside(bytes, id, format, &context, scratch, verify_page(bytes, id, format));
+pub(super) fn look(bytes: &[u8], page_no: u32, part: &Part, in_use: Use, opener: &mut PageOpener) -> Look {
+    let (format, at) = (&part.format, part.at(PageNo(page_no)));
+    let verdict = opener.verdict(bytes, at);
     let page_type = view::page_type(bytes, format).unwrap_or(PageType::ALLOCATED);
     let sound = matches!(verdict, Verdict::Ok(_) | Verdict::Unverifiable(_));
-    let believed = sound && !format.is_doublewrite_slot(id);
+    let believed = sound && !format.is_doublewrite_slot(at.id);
     let lsn = fil::lsn(bytes).filter(|_| believed).map_or(0, |lsn| lsn.0);
     let (encrypted, compressed) = if believed {
         (is_encrypted(bytes, page_type, format), compressed(bytes, page_type, format))
@@ -87,8 +86,7 @@ pub(super) fn look(bytes: &[u8], page_no: u32, part: &Part, in_use: Use, scratch
         (false, None)
     };
     let sealed = encrypted || compressed.is_some();
-    let opened =
-        if sealed { codec::open_page(bytes, id, &context, scratch).ok().map(|opened| opened.page) } else { None };
+    let opened = if sealed { opener.open(bytes, at).ok().map(|opened| opened.page) } else { None };
     let plain = format.with_encryption(Encryption::None).with_page_compressed(false);
     let type_inside = opened.and_then(|page| view::page_type(page, &plain));
     Look {

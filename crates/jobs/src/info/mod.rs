@@ -20,7 +20,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use flow::{Counters, Cursor, FileFailure, FileId, FileSet, Piece, ReadOptions, Reader, run_workers};
-use format::codec::Scratch;
 use format::keyring::KeyStore;
 use format::page::sdi::SdiKind;
 use format::schema::{self, sdi::SdiNames};
@@ -30,6 +29,7 @@ use crate::Error;
 use crate::source::datadir::plain;
 use crate::source::keys::{KeyFiles, SpaceKey};
 use crate::source::name::NameHint;
+use crate::source::page::PageOpener;
 use crate::source::redo_log::RedoLogs;
 use crate::source::space::{self, Part};
 use crate::tree::sdi::{self, Objects};
@@ -80,7 +80,7 @@ struct Target {
 struct InfoBuffers {
     looks: Vec<Look>,
     descriptors: Descriptors,
-    scratch: Scratch,
+    opener: PageOpener,
 }
 
 /// Says what each of `paths` is.
@@ -238,7 +238,7 @@ impl Target {
 
     /// Looks at the pages of a piece, then adds them up in one go.
     fn piece(&self, piece: &Piece<'_>, buffers: &mut InfoBuffers) {
-        let InfoBuffers { looks, descriptors, scratch } = buffers;
+        let InfoBuffers { looks, descriptors, opener } = buffers;
         let size = self.part.format.physical().bytes();
         let first = self.part.page_at(piece.offset);
         let mut unreadable = Vec::new();
@@ -255,7 +255,7 @@ impl Target {
                     let words = format!("the device does not give byte {}: {}", gap.offset, plain(&gap.error));
                     unreadable.push((number, in_use, words));
                 }
-                None => looks.push(look(bytes, number, &self.part, in_use, scratch)),
+                None => looks.push(look(bytes, number, &self.part, in_use, opener)),
             }
         }
         let short = piece.bytes.len() < piece.asked as usize;

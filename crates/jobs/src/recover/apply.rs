@@ -6,10 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use flow::queue::OpenQueue;
 use flow::rewrite::{Change, Changes, RewriteOptions, Rewriter, RunError, Stretch, Target};
 use format::bytes::be;
-use format::codec::{Scratch, open_page};
 use format::page::fil::FIL_PAGE_LSN;
 use format::page::seal::seal_flush_lsn;
-use format::{Encryption, Lsn, PageId, SpaceFormat, SpaceId, Verdict, verify_inside, verify_page};
+use format::{Encryption, Lsn, PageId, SpaceFormat, SpaceId, Verdict};
 use redo::apply::{Outcome, Replay};
 use redo::record::{RedoRecord, Subject};
 
@@ -21,6 +20,7 @@ use super::plan::RecoverPlan;
 use super::space::PlannedSpace;
 use super::stretches::{Planned, stretches};
 use crate::redo_batch::{PageRedo, RedoBatch};
+use crate::source::page::PageOpener;
 
 /// Parts of the pages at most. To read a page again costs less than to read the log for the hundredth time.
 const PARTS_MAX: usize = 64;
@@ -79,12 +79,12 @@ impl<'w> Work<'w> {
         let plan = self.plan;
         let is_hidden = |format: &SpaceFormat| format.is_page_compressed() || format.encryption() != Encryption::None;
         let hidden = plan.spaces.iter().filter(|(_, space)| is_hidden(&space.format)).map(|(&id, _)| id).collect();
-        let mut scratch = Scratch::new();
+        let mut opener = PageOpener::new();
         let mut is_known = |id: &PageId| {
             let space = plan.spaces.get(&id.space).filter(|_| self.files.has(id.space));
             // Where the tablespace was cut down since, it has no such page.
             let space = space.filter(|space| space.format.physical().offset_of(id.page_no.0) < space.len);
-            space.is_some_and(|space| plan.copy_of(*id, space, &mut scratch).is_some())
+            space.is_some_and(|space| plan.copy_of(*id, space, &mut opener).is_some())
         };
         let mut pages = plan.copies.ids(&hidden);
         pages.retain(|id| is_known(id));
@@ -253,7 +253,7 @@ impl Task for Restore<'_> {
         if !is_torn(&buffers.verdict(page, id, space)) {
             return Ok(Touched::Nothing);
         }
-        let Some(copy) = self.plan.copy_of(id, space, &mut buffers.scratch) else { return Ok(Touched::Nothing) };
+        let Some(copy) = self.plan.copy_of(id, space, &mut buffers.opener) else { return Ok(Touched::Nothing) };
         page.copy_from_slice(copy);
         count(&self.tally.restored);
         Ok(Touched::Changed)
@@ -358,20 +358,19 @@ fn apply(page: &mut [u8], id: PageId, space: &PlannedSpace, redo: PageRedo<'_>) 
 struct PageBuffers {
     /// The page as it was in its file.
     before: Vec<u8>,
-    scratch: Scratch,
+    opener: PageOpener,
 }
 
 impl PageBuffers {
     fn verdict(&mut self, page: &[u8], id: PageId, space: &PlannedSpace) -> Verdict {
-        let (outside, context) = (verify_page(page, id, &space.format), space.crypt.key.context(&space.format));
-        verify_inside(page, id, &space.format, &context, &mut self.scratch, outside)
+        self.opener.verdict(page, space.at(id))
     }
 
     /// Makes of a page as it lies in its file what the server works on.
     fn open(&mut self, page: &mut [u8], id: PageId, space: &PlannedSpace, plan: &RecoverPlan) -> Result<()> {
         let mut verdict = self.verdict(page, id, space);
         if is_torn(&verdict)
-            && let Some(copy) = plan.copy_of(id, space, &mut self.scratch)
+            && let Some(copy) = plan.copy_of(id, space, &mut self.opener)
         {
             page.copy_from_slice(copy);
             verdict = self.verdict(page, id, space);
@@ -386,7 +385,7 @@ impl PageBuffers {
                 return refused(format!("{name}: page {} needs redo, but is {why}", id.page_no));
             }
         }
-        let opened = match open_page(page, id, &space.crypt.key.context(&space.format), &mut self.scratch) {
+        let opened = match self.opener.open(page, space.at(id)) {
             Ok(opened) => (opened.decrypted || opened.inflated.is_some()).then(|| opened.page.to_vec()),
             Err(error) => return damaged(format!("{name}: page {} needs redo, but {error}", id.page_no)),
         };

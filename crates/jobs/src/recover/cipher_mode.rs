@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use format::codec::{CipherMode, CodecError, Scratch, cipher_mode, steps};
+use format::codec::{CipherMode, CodecError};
 use format::keyring::KeyStore;
 use format::{PageId, SpaceFormat, Verdict, verify_page};
 
@@ -12,6 +12,7 @@ use super::error::{Result, failed, locked_out};
 use super::head::Head;
 use super::space::PlannedSpace;
 use crate::source::keys::SpaceKey;
+use crate::source::page::{PageAt, PageOpener};
 use crate::source::read_up_to;
 
 /// What is read of a tablespace at a time, to find an encrypted page: whole pages of every size.
@@ -66,18 +67,18 @@ fn mode_of(path: &Path, format: &SpaceFormat, key: &SpaceKey) -> Result<Option<C
     let pieces = len.div_ceil(PIECE as u64);
     let last = pieces.checked_sub(1).filter(|last| *last >= PIECES);
     let size = format.physical().bytes();
-    let context = key.context(format);
-    let mut scratch = Scratch::new();
+    let mut opener = PageOpener::new();
     let mut wrong: Option<CodecError> = None;
     for piece in (0..pieces.min(PIECES)).chain(last) {
         let offset = piece * PIECE as u64;
         let bytes = read_up_to(&file, offset, PIECE).map_err(failed(path, "reading pages"))?;
         for (page, number) in bytes.chunks_exact(size).zip(offset / size as u64..) {
             let id = PageId::new(format.space().0, u32::try_from(number).unwrap_or(u32::MAX));
-            if format.is_doublewrite_slot(id) || !steps(page, id, &context).decrypt {
+            let at = PageAt { id, format, key };
+            if format.is_doublewrite_slot(id) || !at.steps(page).decrypt {
                 continue;
             }
-            match cipher_mode(page, id, &context, &mut scratch) {
+            match opener.cipher_mode(page, at) {
                 Ok(Some(mode)) => return Ok(Some(mode)),
                 // Nothing is wrong with the page itself.
                 Err(error) if matches!(verify_page(page, id, format), Verdict::Ok(_)) => wrong = Some(error),

@@ -5,14 +5,13 @@ use std::path::Path;
 use std::{fs, io};
 
 use format::bytes::be;
-use format::codec::{Scratch, open_page};
 use format::page::doublewrite::{DoublewriteArea, TRX_SYS_PAGE_NO};
 use format::page::fil::{FIL_PAGE_LSN, FIL_PAGE_OFFSET, FIL_PAGE_SPACE_ID};
 use format::{Lsn, PageId, PageNo, SpaceFormat, SpaceId, Verdict, verify_page};
 
 use super::error::{Result, failed};
 use super::system::SystemFiles;
-use crate::source::keys::SpaceKey;
+use crate::source::page::{PageAt, PageOpener};
 
 /// Copies in the doublewrite area, as they lie there: slots of a whole page each, by the number of that page.
 #[derive(Debug, Default)]
@@ -63,20 +62,13 @@ impl Copies {
     }
 
     /// The newest sound copy of a page among those that were written between these LSNs.
-    pub fn find(
-        &self,
-        id: PageId,
-        format: &SpaceFormat,
-        key: &SpaceKey,
-        (from, to): (Lsn, Lsn),
-        scratch: &mut Scratch,
-    ) -> Option<&[u8]> {
-        let size = format.physical().bytes();
+    pub fn find(&self, at: PageAt<'_>, (from, to): (Lsn, Lsn), opener: &mut PageOpener) -> Option<&[u8]> {
+        let size = at.format.physical().bytes();
         let copies = self.0.iter().filter_map(|(_, slot)| Some((be::u64_at(slot, FIL_PAGE_LSN)?, slot.get(..size)?)));
         let sound = copies.filter(|&(lsn, copy)| {
             (from.0..=to.0).contains(&lsn)
-                && be::u32_at(copy, FIL_PAGE_OFFSET) == Some(id.page_no.0)
-                && is_copy_of(copy, id, format, key, scratch)
+                && be::u32_at(copy, FIL_PAGE_OFFSET) == Some(at.id.page_no.0)
+                && is_copy_of(copy, at, opener)
         });
         sound.max_by_key(|&(lsn, _)| lsn).map(|(_, copy)| copy)
     }
@@ -106,11 +98,11 @@ impl Copies {
 }
 
 /// Whether the copy is sound, and of this page also where its tablespace's number is hidden inside.
-fn is_copy_of(copy: &[u8], id: PageId, format: &SpaceFormat, key: &SpaceKey, scratch: &mut Scratch) -> bool {
-    match verify_page(copy, id, format) {
+fn is_copy_of(copy: &[u8], at: PageAt<'_>, opener: &mut PageOpener) -> bool {
+    match verify_page(copy, at.id, at.format) {
         Verdict::Ok(_) | Verdict::Unverifiable(_) => {}
         _ => return false,
     }
-    let opened = open_page(copy, id, &key.context(format), scratch);
-    opened.is_ok_and(|opened| be::u32_at(opened.page, FIL_PAGE_SPACE_ID) == Some(id.space.0))
+    let opened = opener.open(copy, at);
+    opened.is_ok_and(|opened| be::u32_at(opened.page, FIL_PAGE_SPACE_ID) == Some(at.id.space.0))
 }

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use format::codec::Scratch;
 use format::{Lsn, PageId, SpaceId};
 
 use super::doublewrite::Copies;
 use super::space::PlannedSpace;
 use super::wanted::Wanted;
+use crate::source::page::PageOpener;
 
 /// What is to be done.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl RecoverPlan {
     }
 
     /// The copy that the server made of a page before it wrote it for the last time, if it has one.
-    pub fn copy_of(&self, id: PageId, space: &PlannedSpace, scratch: &mut Scratch) -> Option<&[u8]> {
-        self.copies.find(id, &space.format, &space.crypt.key, self.wanted.lsns_of_copies(), scratch)
+    pub fn copy_of(&self, id: PageId, space: &PlannedSpace, opener: &mut PageOpener) -> Option<&[u8]> {
+        self.copies.find(space.at(id), self.wanted.lsns_of_copies(), opener)
     }
 }

@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use format::codec::Scratch;
 use format::keyring::KeyStore;
 use format::{Family, PageId, PageSize, Scheme, SpaceFormat, SpaceHeader, SpaceId};
 use redo::apply::{Outcome, Replay};
@@ -24,6 +23,7 @@ use super::survey::Survey;
 use super::until;
 use super::wanted::Wanted;
 use crate::source::keys::SpaceKey;
+use crate::source::page::{PageAt, PageOpener};
 
 /// Pages of the server's size that a table's file has at least, however small its own pages are: the server refuses a shorter one.
 const TABLE_SIZE_MIN: u64 = 4;
@@ -192,7 +192,7 @@ impl Find<'_> {
         if !file.exists() {
             return refused(format!("{} is missing: the log changes it as tablespace {space}", path.display()));
         }
-        let mut scratch = Scratch::new();
+        let mut opener = PageOpener::new();
         for physical in PageSize::ALL.into_iter().filter(|size| *size <= logical) {
             let schemes = [Scheme::FullCrc32, Scheme::Classic, Scheme::Zip];
             let family = if self.is_mysql() { Family::MySql } else { Family::MariaDb };
@@ -201,7 +201,8 @@ impl Find<'_> {
             {
                 // First pages are never encrypted.
                 let (key, lsns) = (SpaceKey::None, self.wanted.lsns_of_copies());
-                let copy = self.copies.find(id, &format, &key, lsns, &mut scratch);
+                let at = PageAt { id, format: &format, key: &key };
+                let copy = self.copies.find(at, lsns, &mut opener);
                 if let Some(head) = copy.and_then(Head::parse) {
                     return Ok(Some(head));
                 }

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use format::SpaceFormat;
+use format::{PageId, SpaceFormat};
 
 use super::crypt::SpaceCrypt;
+use crate::source::page::PageAt;
 
 /// One file of a tablespace.
 #[derive(Debug, Clone)]
@@ -36,6 +37,11 @@ pub(super) struct PlannedSpace {
 }
 
 impl PlannedSpace {
+    /// The place of a page, and what opens it.
+    pub fn at(&self, id: PageId) -> PageAt<'_> {
+        PageAt { id, format: &self.format, key: &self.crypt.key }
+    }
+
     /// Its files, once everything is done.
     pub fn parts(&self) -> Vec<SpacePart> {
         let first = SpacePart { path: self.path.clone(), start: 0 };

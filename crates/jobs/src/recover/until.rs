@@ -7,7 +7,6 @@
 use std::path::{Path, PathBuf};
 
 use flow::rewrite::RewriteOptions;
-use format::codec::Scratch;
 use format::{Lsn, PageId, Verdict};
 
 use super::apply::Work;
@@ -21,6 +20,7 @@ use super::space::PlannedSpace;
 use super::survey::Survey;
 use super::tuning::engine;
 use super::wanted::Wanted;
+use crate::source::page::PageOpener;
 
 /// Bytes of pages that are looked at at a time.
 const LOOK_MEMORY: usize = 8 << 20;
@@ -65,7 +65,7 @@ pub(super) fn check_pages(datadir: &Path, plan: &RecoverPlan) -> Result<()> {
         let (name, page) = (space.path.display(), id.page_no);
         let first = rest.pages.get(&id);
         match verdict {
-            Verdict::Corrupt(_) if plan.copy_of(id, space, &mut Scratch::new()).is_none() => refused(format!(
+            Verdict::Corrupt(_) if plan.copy_of(id, space, &mut PageOpener::new()).is_none() => refused(format!(
                 "{name}: page {page} is damaged or half written, and has no copy from before LSN {}",
                 rest.until
             )),

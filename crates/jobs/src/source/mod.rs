@@ -6,6 +6,7 @@ pub mod datadir;
 pub mod keys;
 pub(crate) mod mysql_log;
 pub mod name;
+pub mod page;
 pub mod redo_log;
 pub mod space;
 pub(crate) mod system;

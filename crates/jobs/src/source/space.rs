@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::Path;
 
 use super::keys::SpaceKey;
+use super::page::PageAt;
 use format::page::fil;
 use format::page::view;
 use format::{
@@ -30,6 +31,12 @@ pub struct Part {
 }
 
 impl Part {
+    /// The place of a page, by its number in the tablespace, and what opens it.
+    #[must_use]
+    pub fn at(&self, page_no: PageNo) -> PageAt<'_> {
+        PageAt { id: PageId { space: self.format.space(), page_no }, format: &self.format, key: &self.key }
+    }
+
     /// Whether sound bytes may still hold an image that has to be opened to be judged.
     #[must_use]
     pub fn has_inside(&self) -> bool {

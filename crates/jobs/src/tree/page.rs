@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use format::bytes::be;
-use format::codec::{self, Scratch};
 use format::page::fil::{self, PageType};
 use format::page::zip::Unpacker;
-use format::{Lsn, Scheme, Verdict, verify_inside, verify_page};
+use format::{Lsn, Scheme, Verdict};
 
 use super::Space;
+use crate::source::page::PageOpener;
 
 /// What became of a page.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub struct Opened {
 /// Opens pages; owns the buffers that this takes.
 #[derive(Debug, Default)]
 pub struct Opener {
-    scratch: Scratch,
+    pages: PageOpener,
     unpacker: Unpacker,
     /// The highest LSN of the sound pages that it has opened.
     newest: Lsn,
@@ -42,14 +42,12 @@ impl Opener {
 
     /// Opens the page `page_no`, whose stored bytes these are. Pages of indexes are unpacked where they are of ROW_FORMAT=COMPRESSED.
     pub fn open(&mut self, stored: &[u8], page_no: u32, space: &Space) -> Opened {
-        let (id, format) = (space.id(page_no), &space.format);
-        let context = space.key.context(format);
-        let outside = verify_page(stored, id, format);
-        let verdict = verify_inside(stored, id, format, &context, &mut self.scratch, outside);
+        let (at, format) = (space.at(page_no), &space.format);
+        let verdict = self.pages.verdict(stored, at);
         if matches!(verdict, Verdict::Ok(_)) {
             self.newest = self.newest.max(Lsn(be::u64_at(stored, fil::FIL_PAGE_LSN).unwrap_or(0)));
         }
-        let plain = match codec::open_page(stored, id, &context, &mut self.scratch) {
+        let plain = match self.pages.open(stored, at) {
             Ok(opened) => opened.page,
             Err(error) => return Opened { verdict, image: Err(error.to_string()) },
         };

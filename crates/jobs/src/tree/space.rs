@@ -13,6 +13,7 @@ use format::{PageId, PageNo, SpaceFormat, SpaceHeader, Verdict};
 use super::page::{Opened, Opener};
 use crate::source::datadir::plain;
 use crate::source::keys::SpaceKey;
+use crate::source::page::PageAt;
 use crate::source::space::{self, HEAD, LONG_HEAD};
 
 /// Pages that are read one by one: opening a queue takes longer.
@@ -90,6 +91,12 @@ impl Space {
     #[must_use]
     pub fn id(&self, page_no: u32) -> PageId {
         PageId { space: self.format.space(), page_no: PageNo(page_no) }
+    }
+
+    /// The place of a page, and what opens it.
+    #[must_use]
+    pub fn at(&self, page_no: u32) -> PageAt<'_> {
+        PageAt { id: self.id(page_no), format: &self.format, key: &self.key }
     }
 
     /// Which of its files has the page, and where, bytes.
