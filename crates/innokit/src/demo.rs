@@ -9,7 +9,8 @@ use jobs::{Check, CheckOptions};
 
 use crate::print::{self, Style};
 
-/// Written by MySQL 9.7. `sample/` has links into `fixtures/`: a packed crate holds what lies below its own folder only.
+/// Written by MySQL 9.7. `sample/` has copies of `fixtures/`: a packed crate holds what lies below its own folder only, and
+/// not every tool that carries a work tree about keeps links.
 const MYSQL: &[u8] = include_bytes!("../sample/mysql.ibd.zst");
 /// Written by MariaDB 10.11.
 const MARIADB: &[u8] = include_bytes!("../sample/mariadb.ibd.zst");

@@ -91,3 +91,12 @@ fn no_source_includes_a_file_outside_of_its_crate() {
     }
     assert!(count >= 9, "only {count} were found");
 }
+
+#[test]
+fn the_sample_is_two_of_the_fixtures() {
+    for (sample, server) in [("mysql", "mysql-9.7"), ("mariadb", "mariadb-10.11")] {
+        let read = |path: String| fs::read(repository().join(path)).expect("a file");
+        let fixture = read(format!("fixtures/{server}/dynamic-16k.ibd.zst"));
+        assert!(read(format!("crates/innokit/sample/{sample}.ibd.zst")) == fixture, "{sample}");
+    }
+}

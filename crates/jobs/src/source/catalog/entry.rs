@@ -2,8 +2,6 @@
 
 use std::path::PathBuf;
 
-use super::ddl_log::DdlStep;
-
 /// All that a dictionary says.
 #[derive(Debug, Default)]
 pub(super) struct Dictionary {
@@ -34,6 +32,18 @@ pub(super) struct Entry {
     pub is_discarded: bool,
     /// It is the work of an ALTER TABLE that has not ended.
     pub is_intermediate: bool,
+}
+
+/// A note of MySQL's DDL log.
+#[derive(Debug, Clone)]
+pub(super) struct DdlStep {
+    /// The tablespace that it is about.
+    pub space: Option<u32>,
+    /// Where that tablespace is, was, or will be.
+    pub files: Vec<PathBuf>,
+    /// The transaction that wrote, or deleted, the note last.
+    pub transaction: u64,
+    pub is_deleted: bool,
 }
 
 /// What a tablespace is there for.

@@ -17,8 +17,7 @@ use format::page::sdi::SdiKind;
 use format::schema::TableDef;
 use format::schema::sdi::from_sdi;
 
-use super::ddl_log::DdlStep;
-use super::entry::{Dictionary, Entry, Holds, TreeAt};
+use super::entry::{DdlStep, Dictionary, Entry, Holds, TreeAt};
 use super::rows::{DictionaryTable, Row, Which};
 use crate::source::name::NameHint;
 use crate::tree::{Opener, Space, sdi};

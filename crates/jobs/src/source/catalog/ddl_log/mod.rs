@@ -5,4 +5,4 @@ mod mariadb;
 mod mysql;
 
 pub(super) use mariadb::UnfinishedDdl;
-pub(super) use mysql::{DdlStep, FilesInDdl};
+pub(super) use mysql::FilesInDdl;

@@ -10,19 +10,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use crate::source::catalog::entry::Entry;
-
-/// One note.
-#[derive(Debug, Clone)]
-pub(in super::super) struct DdlStep {
-    /// The tablespace that it is about.
-    pub space: Option<u32>,
-    /// Where that tablespace is, was, or will be.
-    pub files: Vec<PathBuf>,
-    /// The transaction that wrote, or deleted, the note last.
-    pub transaction: u64,
-    pub is_deleted: bool,
-}
+use crate::source::catalog::entry::{DdlStep, Entry};
 
 /// The tablespaces that interrupted statements were at work on.
 #[derive(Debug, Default)]
