@@ -127,8 +127,7 @@ impl ScanPlace<'_> {
             Policy::Logical | Policy::FileOrder => ReadAhead::LOGICAL,
         };
         let plan = GatherPlan::new(options.block_size);
-        let gather = Gather::with_engines(set, &plan, options, ahead, counters.worker(0), engines);
-        let mut gather = gather.map_err(|error| Error::Usage(error.to_string()))?;
+        let mut gather = Gather::with_engines(set, &plan, options, ahead, counters.worker(0), engines)?;
         let mut tools = Tools::default();
         let walk = Walk::new((self.space, self.map), self.root, self.index, Depth::Count, 1);
         let report = if policy == Policy::FileOrder {
@@ -137,9 +136,12 @@ impl ScanPlace<'_> {
         } else {
             walk.run(&mut gather, &mut tools)
         };
+        let path = self.space.path().to_path_buf();
         match report.findings.first() {
-            Some(finding) => Err(Error::Usage(format!("the index is damaged: {}", finding.message))),
-            None if !report.is_complete => Err(Error::Usage("not every page of the index could be read".to_owned())),
+            Some(finding) => Err(Error::Damaged { path, what: finding.message.clone() }),
+            None if !report.is_complete => {
+                Err(Error::Unusable { path, why: "not every page of the index could be read".to_owned() })
+            }
             None => Ok(Some(report.counts)),
         }
     }

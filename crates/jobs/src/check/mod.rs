@@ -79,7 +79,7 @@ impl Check {
     /// # Errors
     /// Options that cannot work.
     pub fn plan(paths: &[PathBuf], options: CheckOptions) -> Result<Self, Error> {
-        options.read.validate().map_err(|error| Error::Usage(error.to_string()))?;
+        options.read.validate()?;
         let keys = options.keys.read()?;
         let mut inventory = Inventory::take(paths);
         let catalogs = Catalog::all(&inventory, &keys, options.page_size);
@@ -141,20 +141,18 @@ impl Check {
         let mut findings = Findings::new(options.findings_max);
         let mut effort = Effort { workers, ..Effort::default() };
         for outcome in outcomes {
-            let (found, engine, notes) = outcome.map_err(|error| Error::Usage(error.to_string()))?;
+            let (found, engine, notes) = outcome?;
             findings.merge(found);
             effort.engine = engine;
             effort.notes = notes;
         }
         let context = Context::new(options.clone(), self.keys.clone());
         let phase = Phase { files: &files, context: &context, read: &read, counters: &counters, throttle: &throttle };
-        let outcomes =
-            watched(watch, &counters, || phase.run(workers)).map_err(|error| Error::Usage(error.to_string()))?;
+        let outcomes = watched(watch, &counters, || phase.run(workers))?;
         let mut outcomes = outcomes;
         let is_stopped = options.watcher.is_stopped();
         if options.live && !is_stopped {
-            live_log::read_again(&phase, &mut outcomes, counters.worker(0))
-                .map_err(|error| Error::Usage(error.to_string()))?;
+            live_log::read_again(&phase, &mut outcomes, counters.worker(0))?;
         }
         let wanted = files.iter().filter(|file| file.share.any).count() as u64;
         let (rows, mut findings) = sequential::merged(files, findings, outcomes, &mut self.inventory, is_stopped);
@@ -184,7 +182,7 @@ impl Check {
         watch: Option<&(dyn Fn(&Counters) + Sync)>,
     ) -> Result<Report, Error> {
         let start = Instant::now();
-        options.read.validate().map_err(|error| Error::Usage(error.to_string()))?;
+        options.read.validate()?;
         let keys = options.keys.read()?;
         let context = Context::new(options.clone(), keys.clone());
         let counters = Counters::new(1);

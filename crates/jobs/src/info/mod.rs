@@ -88,7 +88,7 @@ struct InfoBuffers {
 /// # Errors
 /// Options that cannot work, keys that cannot be read. Files that cannot be read are in the report.
 pub fn info(paths: &[PathBuf], options: &InfoOptions) -> Result<InfoReport, Error> {
-    options.read.validate().map_err(|error| Error::Usage(error.to_string()))?;
+    options.read.validate()?;
     let keys = options.keys.read()?;
     let mut files = Vec::with_capacity(paths.len());
     let mut targets = Vec::new();
@@ -124,7 +124,7 @@ fn sweep(targets: &[Target], options: &InfoOptions) -> Result<(), Error> {
         }
         Ok::<_, flow::ReaderError>(())
     });
-    outcomes.into_iter().collect::<Result<(), _>>().map_err(|error| Error::Usage(error.to_string()))
+    outcomes.into_iter().collect::<Result<(), _>>().map_err(Error::from)
 }
 
 /// What a path is, as far as its first bytes tell, and what is to be read if it is a tablespace.

@@ -45,16 +45,18 @@ pub struct RedoInfoOptions {
 /// What cannot be read, and what is no redo log. That a log ends early is no error.
 pub fn redo_info(path: &Path, options: &RedoInfoOptions) -> Result<RedoInfo, Error> {
     let paths = if path.is_dir() { log_files(path) } else { vec![path.to_path_buf()] };
-    let first = paths.first().ok_or_else(|| Error::Usage(format!("{}: there is no redo log", path.display())))?;
+    let first = paths
+        .first()
+        .ok_or_else(|| Error::Unusable { path: path.to_path_buf(), why: "there is no redo log".to_owned() })?;
     let mut logs = Vec::new();
     for path in &paths {
         logs.push(Log::open(path)?);
     }
     let head = logs.first().map(|log| log.header.as_slice()).unwrap_or_default();
-    match redo::identify(head).map_err(|error| no_log(first, &error))? {
+    match redo::identify(head).map_err(|error| Error::redo_log(first, error))? {
         Kind::MySql => mysql_info(&paths, options),
         Kind::MariaDb => {
-            let log = logs.first().ok_or(RedoError::NoCheckpoint).map_err(|error| no_log(first, &error))?;
+            let log = logs.first().ok_or(RedoError::NoCheckpoint).map_err(|error| Error::redo_log(first, error))?;
             mariadb_info(log, options)
         }
     }
@@ -101,16 +103,12 @@ fn failed(path: &Path, source: io::Error) -> Error {
     Error::Io { path: path.to_path_buf(), action: "reading the redo log", source }
 }
 
-fn no_log(path: &Path, error: &dyn std::error::Error) -> Error {
-    Error::Usage(format!("{}: {error}", path.display()))
-}
-
 /// What a MariaDB log says, from its header to its last record.
 fn mariadb_info(log: &Log, options: &RedoInfoOptions) -> Result<RedoInfo, Error> {
-    let file = mariadb::LogFile::parse(&log.header, log.len).map_err(|error| no_log(&log.path, &error))?;
+    let file = mariadb::LogFile::parse(&log.header, log.len).map_err(|error| Error::redo_log(&log.path, error))?;
     let start = file.payload_start();
     let place = |lsn| MtrReader::place(&file, lsn).filter(|&offset| offset < log.len);
-    let outside = || no_log(&log.path, &RedoError::NoCheckpoint);
+    let outside = || Error::redo_log(&log.path, RedoError::NoCheckpoint);
     let (at_end, from) = (place(file.checkpoint.end_lsn), place(file.checkpoint.lsn));
     let (at_end, from) = (at_end.ok_or_else(outside)?, from.ok_or_else(outside)?);
     let mut info = RedoInfo {
@@ -134,7 +132,7 @@ fn mariadb_info(log: &Log, options: &RedoInfoOptions) -> Result<RedoInfo, Error>
     let mut count = Count::default();
     let mut take = |mut piece: &[u8]| {
         while let Some(mtr) = reader.next_mtr(&mut piece) {
-            count.add(&mtr, is_readable).map_err(|error| no_log(&log.path, &error))?;
+            count.add(&mtr, is_readable).map_err(|error| Error::redo_log(&log.path, error))?;
         }
         Ok(!reader.has_ended())
     };
@@ -153,7 +151,7 @@ fn unlock(log: &Log, file: &mariadb::LogFile, keys: &KeyStore, at: &[u8]) -> Res
     if keys.is_empty() {
         return Ok(None);
     }
-    LogKey::unlock(file, &log.header, keys, at).map_err(|error| no_log(&log.path, &error))
+    LogKey::unlock(file, &log.header, keys, at).map_err(|error| Error::redo_log(&log.path, error))
 }
 
 const fn mariadb_format(format: Format) -> &'static str {
@@ -188,9 +186,9 @@ fn older_checkpoint(header: &[u8], file: &mariadb::LogFile) -> Option<Checkpoint
 
 /// What a MySQL log says, from its headers to its last record.
 fn mysql_info(paths: &[PathBuf], options: &RedoInfoOptions) -> Result<RedoInfo, Error> {
-    let log = MySqlLog::open(paths, &options.keys.read()?).map_err(|error| Error::Usage(error.to_string()))?;
+    let log = MySqlLog::open(paths, &options.keys.read()?)?;
     let path = paths.first().map_or(Path::new(""), PathBuf::as_path);
-    let newest = log.newest().ok_or(RedoError::NoCheckpoint).map_err(|error| no_log(path, &error))?;
+    let newest = log.newest().ok_or(RedoError::NoCheckpoint).map_err(|error| Error::redo_log(path, error))?;
     let files = log.files.iter();
     let mut info = RedoInfo {
         family: "MySQL",
@@ -214,7 +212,7 @@ fn mysql_info(paths: &[PathBuf], options: &RedoInfoOptions) -> Result<RedoInfo, 
             offset += piece.len() as u64;
             let mut input = piece.as_slice();
             while let Some(mtr) = reader.next_mtr(&mut input) {
-                count.add(&mtr, true).map_err(|error| no_log(&file.path, &error))?;
+                count.add(&mtr, true).map_err(|error| Error::redo_log(&file.path, error))?;
             }
         }
     }

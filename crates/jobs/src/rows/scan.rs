@@ -141,7 +141,7 @@ pub fn scan<S: RowSink + Send>(
     });
     let (mut sinks, mut problems) = (Vec::new(), Vec::new());
     for outcome in outcomes {
-        let (sink, mut more) = outcome.map_err(|error| Error::Usage(error.to_string()))?;
+        let (sink, mut more) = outcome?;
         sinks.push(sink);
         problems.append(&mut more);
     }

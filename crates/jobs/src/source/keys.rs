@@ -38,11 +38,11 @@ impl KeyFiles {
     pub fn read(&self) -> Result<KeyStore, Error> {
         let mut store = KeyStore::new();
         for path in &self.keyrings {
-            store.add_mysql_keyring(&bytes_of(path)?).map_err(|error| unusable(path, &error))?;
+            store.add_mysql_keyring(&bytes_of(path)?).map_err(|source| unusable(path, source))?;
         }
         if let Some((path, opener)) = &self.key_file {
             let opener = opener.as_deref().map(file_key).transpose()?;
-            store.add_mariadb_key_file(&bytes_of(path)?, opener.as_ref()).map_err(|error| unusable(path, &error))?;
+            store.add_mariadb_key_file(&bytes_of(path)?, opener.as_ref()).map_err(|source| unusable(path, source))?;
         }
         Ok(store)
     }
@@ -59,8 +59,8 @@ fn bytes_of(path: &Path) -> Result<Vec<u8>, Error> {
     std::fs::read(path).map_err(|source| Error::Io { path: path.to_path_buf(), action: "reading the keys", source })
 }
 
-fn unusable(path: &Path, error: &keyring::KeyringError) -> Error {
-    Error::Usage(format!("{}: {error}", path.display()))
+fn unusable(path: &Path, source: keyring::KeyringError) -> Error {
+    Error::Keys { path: path.to_path_buf(), source }
 }
 
 /// What opens the pages of one tablespace.

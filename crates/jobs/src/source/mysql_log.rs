@@ -17,6 +17,7 @@ use redo::mysql::{self, CheckpointPlace, LOG_FILE_HDR_SIZE, LogFile};
 use redo::verify_mysql::{self, Breach};
 
 use super::read_up_to;
+use crate::error::Error;
 
 /// A file of the log.
 #[derive(Debug)]
@@ -39,6 +40,16 @@ pub(crate) enum MySqlLogError {
     /// A key that was given does not fit.
     #[error("{}: {error}", .path.display())]
     Key { path: PathBuf, error: UnlockError },
+}
+
+impl From<MySqlLogError> for Error {
+    fn from(error: MySqlLogError) -> Self {
+        match error {
+            MySqlLogError::Io { path, source } => Self::Io { path, action: "reading the redo log", source },
+            MySqlLogError::Redo { path, error } => Self::RedoLog { path, source: Box::new(error) },
+            MySqlLogError::Key { path, error } => Self::RedoLog { path, source: Box::new(error) },
+        }
+    }
 }
 
 /// A log of MySQL.

@@ -56,7 +56,8 @@ impl Statements {
     pub fn read(path: &Path) -> Result<Self, Error> {
         let failed = |source| Error::Io { path: path.to_path_buf(), action: "reading the statements", source };
         let bytes = read_small(path, SQL_MAX).map_err(failed)?;
-        let sql = String::from_utf8(bytes).map_err(|_| Error::Usage(format!("{}: is not UTF-8", path.display())))?;
+        let sql = String::from_utf8(bytes)
+            .map_err(|_| Error::Unusable { path: path.to_path_buf(), why: "is not UTF-8".to_owned() })?;
         Ok(Self { path: path.to_path_buf(), sql })
     }
 

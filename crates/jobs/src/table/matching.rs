@@ -137,8 +137,7 @@ impl Matches {
         }
         let (read, ahead) = windows(options, 1);
         let plan = GatherPlan::new(read.block_size);
-        let gather = Gather::new(set, &plan, &read, ahead, counters.worker(0));
-        let mut gather = gather.map_err(|error| Error::Usage(error.to_string()))?;
+        let mut gather = Gather::new(set, &plan, &read, ahead, counters.worker(0))?;
         let mut tools = Tools::default();
         for table in &self.tables {
             let Some(Ok(known)) = subjects.get(table.subject).map(|subject| subject.opened.as_ref()) else { continue };

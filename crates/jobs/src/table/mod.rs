@@ -63,7 +63,7 @@ pub fn tables_watched(
     watch: Option<TableWatch<'_>>,
 ) -> Result<TableReport, Error> {
     let start = Instant::now();
-    options.read.validate().map_err(|error| Error::Usage(error.to_string()))?;
+    options.read.validate()?;
     let keys = options.keys.read()?;
     let mut inventory = Inventory::take(paths);
     let catalogs = Catalog::all(&inventory, &keys, options.page_size);
@@ -216,7 +216,7 @@ fn walk_all(
     });
     let mut all = Vec::new();
     for outcome in outcomes {
-        all.extend(outcome.map_err(|error| Error::Usage(error.to_string()))?);
+        all.extend(outcome?);
     }
     all.sort_by_key(|(place, _)| *place);
     let mut rows: Vec<Vec<Walked>> = subjects.iter().map(|_| Vec::new()).collect();

@@ -43,12 +43,12 @@ impl One {
         let failed = |source| Error::Io { path: path.to_path_buf(), action: "asking for its size", source };
         let len = fs::metadata(path).map_err(failed)?.len();
         let keys = KeyStore::default();
-        let refused = |why: String| Error::Usage(format!("{}: {why}", path.display()));
+        let refused = |why| Error::Unusable { path: path.to_path_buf(), why };
         let space = Space::open(&[(path.to_path_buf(), FileId(0), len)], &keys, None).map_err(refused)?;
         let definitions = Definitions::read([&space].into_iter(), &keys);
         let Known { map, roots, findings, .. } = know(&space, &definitions);
         if let Some(finding) = findings.first() {
-            return Err(refused(format!("is damaged ({}): see innokit table check", finding.message)));
+            return Err(Error::Damaged { path: path.to_path_buf(), what: finding.message.clone() });
         }
         let mut opener = Opener::new();
         let name = |root: Root| NamedTree { named: definitions.named(&space, &root, &map, &mut opener), root };
