@@ -62,6 +62,9 @@ fn print(done: &Recovered, args: &RecoverArgs, started: SystemTime) -> io::Resul
     if args.json {
         return document::write((started, 0), false, done, &mut out);
     }
+    for name in &done.not_in_backup {
+        writeln!(out, "left out  {name}: the log changes it, and the backup does not hold it")?;
+    }
     if done.was_clean {
         return writeln!(out, "nothing to recover: the log ends at its checkpoint, LSN {}", done.checkpoint_lsn);
     }
@@ -87,6 +90,9 @@ fn print(done: &Recovered, args: &RecoverArgs, started: SystemTime) -> io::Resul
     let (renamed, made, resized) = (done.files_renamed, done.files_made, done.files_resized);
     if renamed + made + resized > 0 {
         writeln!(out, "files     {renamed} {would}renamed, {made} {would}made, {resized} {would}given another size")?;
+    }
+    if done.was_backup && !args.dry_run {
+        writeln!(out, "The backup is prepared: copy it to where the server's datadir is to be.")?;
     }
     if !args.dry_run {
         writeln!(out, "The server starts without crash recovery. It will roll back what was not committed.")?;

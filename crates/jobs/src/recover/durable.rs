@@ -3,7 +3,7 @@
 use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::{MetadataExt, chown};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::error::{Result, failed};
 
@@ -36,9 +36,13 @@ pub(super) fn make_directories(dir: &Path, datadir: &Path) -> Result<()> {
 
 /// Makes the names in a file's directory durable.
 pub(super) fn sync_directory_of(path: &Path) -> Result<()> {
-    let dir = path.parent().map_or_else(|| PathBuf::from("."), Path::to_path_buf);
-    let synced = File::open(&dir).and_then(|dir| dir.sync_all());
-    synced.map_err(failed(&dir, "making names durable"))
+    path.parent().map_or_else(|| sync_directory(Path::new(".")), sync_directory)
+}
+
+/// Makes the names in a directory durable.
+pub(super) fn sync_directory(dir: &Path) -> Result<()> {
+    let synced = File::open(dir).and_then(|dir| dir.sync_all());
+    synced.map_err(failed(dir, "making names durable"))
 }
 
 #[cfg(test)]

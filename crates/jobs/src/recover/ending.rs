@@ -24,8 +24,8 @@ const NEW_LOG: &str = "ib_logfile101";
 pub(super) enum Ending {
     /// By its next checkpoint.
     InPlace(Vec<u8>),
-    /// By a log that begins where the recovery ends: its first bytes.
-    NewLog(Vec<u8>),
+    /// By a log that begins where the recovery ends: its first bytes, and its size.
+    NewLog(Vec<u8>, u64),
     /// By one more file: its first bytes, and its size.
     NewFile(Vec<u8>, usize),
 }
@@ -34,8 +34,13 @@ impl Ending {
     pub fn of(log: &RedoLog, plan: &RecoverPlan, keys: &KeyStore) -> Result<Self> {
         let (end, named) = (plan.wanted.end, plan.named());
         match &log.vendor {
+            Vendor::MariaDb(log) if plan.wanted.is_backup => {
+                let bytes = log.of_prepared(end, keys)?;
+                let size = bytes.len() as u64;
+                Ok(Self::NewLog(bytes, size))
+            }
             Vendor::MariaDb(log) if plan.wanted.rest.is_none() => Ok(Self::InPlace(log.closing(end, &named)?)),
-            Vendor::MariaDb(log) => Ok(Self::NewLog(log.restarted(end, &named, keys)?)),
+            Vendor::MariaDb(log) => Ok(Self::NewLog(log.restarted(end, &named, keys)?, log.parsed.size)),
             Vendor::MySql(log) => {
                 let (bytes, size) = log.closing(&plan.wanted.tables)?;
                 Ok(Self::NewFile(bytes, size))
@@ -54,15 +59,15 @@ impl Ending {
     pub fn write(&self, log: &RedoLog, end: Lsn) -> Result<()> {
         match (self, &log.vendor) {
             (Self::InPlace(closing), Vendor::MariaDb(log)) => log.close(end, closing),
-            (Self::NewLog(bytes), Vendor::MariaDb(log)) => replace(log, bytes),
+            (Self::NewLog(bytes, size), Vendor::MariaDb(log)) => replace(log, bytes, *size),
             (Self::NewFile(bytes, size), Vendor::MySql(log)) => log.close(bytes, *size),
             _ => refused("the redo log is not closed like this: a fault of this program"),
         }
     }
 }
 
-/// Puts a log that begins with `bytes` and holds nothing else in the place of the log, in one step.
-fn replace(log: &MariaDbLog, bytes: &[u8]) -> Result<()> {
+/// Puts a log of `size` bytes that begins with `bytes` and holds nothing else in the place of the log, in one step.
+fn replace(log: &MariaDbLog, bytes: &[u8], size: u64) -> Result<()> {
     // Where the name is a link, the file is replaced, not the link.
     let old = fs::canonicalize(&log.path).map_err(failed(&log.path, "looking for the redo log"))?;
     let like = fs::metadata(&old).map_err(failed(&old, "looking at the redo log"))?;
@@ -71,10 +76,10 @@ fn replace(log: &MariaDbLog, bytes: &[u8]) -> Result<()> {
     make_like(&new, &like)?;
     let write = || {
         // Where space cannot be reserved the file has its length all the same.
-        if fallocate(&file, FallocateFlags::empty(), 0, log.parsed.size) == Err(rustix::io::Errno::NOSPC) {
+        if size > 0 && fallocate(&file, FallocateFlags::empty(), 0, size) == Err(rustix::io::Errno::NOSPC) {
             return Err(rustix::io::Errno::NOSPC.into());
         }
-        file.set_len(log.parsed.size)?;
+        file.set_len(size)?;
         file.write_all_at(bytes, 0)?;
         file.sync_all()
     };

@@ -22,6 +22,7 @@ pub(super) use self::mariadb::MariaDbLog;
 use self::mtr_source::MtrSource;
 pub(super) use self::mysql::{MySqlRedo, TableStates};
 pub(super) use self::scan::{Scan, Scanned, file_record};
+use super::backup::Backup;
 use super::error::Result;
 use super::outside::Outside;
 use super::tuning::Tuning;
@@ -41,6 +42,8 @@ pub(super) struct RedoLog {
     /// What names mean that lead out of the datadir.
     pub outside: Outside,
     pub vendor: Vendor,
+    /// The backup to which it belongs, if that is not prepared yet.
+    pub backup: Option<Backup>,
 }
 
 /// Whose log it is.
@@ -66,8 +69,14 @@ impl RedoLog {
             Vendor::MySql(log) => log.files(),
         };
         let path = files.first().map_or_else(|| datadir.to_path_buf(), |(path, _)| path.clone());
-        let (files, options, outside) = (FileSet::new(files), ReadOptions::default(), Outside::of(datadir));
-        Ok(Self { path, files, options, clock: None, outside, vendor }.tuned(&Tuning::default()))
+        let backup = match &vendor {
+            Vendor::MariaDb(log) => Backup::of(datadir, &log.header),
+            Vendor::MySql(_) => None,
+        };
+        // What the log of a backup names elsewhere is the server's that was backed up.
+        let outside = if backup.is_some() { Outside::MovedIn } else { Outside::of(datadir) };
+        let (files, options) = (FileSet::new(files), ReadOptions::default());
+        Ok(Self { path, files, options, clock: None, outside, vendor, backup }.tuned(&Tuning::default()))
     }
 
     /// How many requests of that size to keep in flight.

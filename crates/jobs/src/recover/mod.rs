@@ -19,6 +19,8 @@
 //! reads, and compresses again when it writes them.
 
 mod apply;
+mod backup;
+mod backup_files;
 mod budget;
 mod cipher_mode;
 mod crypt;
@@ -56,6 +58,7 @@ use format::Lsn;
 use format::keyring::KeyStore;
 
 use self::apply::{Counts, Work};
+use self::backup_files::FileNotes;
 use self::budget::Budget;
 use self::ending::Ending;
 pub use self::error::RecoverError;
@@ -141,18 +144,26 @@ pub struct Recovered {
     pub files_made: u64,
     /// Tablespaces given another size.
     pub files_resized: u64,
+    /// It was a backup that was not prepared, and is now.
+    pub was_backup: bool,
+    /// Tablespaces that the log of a backup changes and the backup does not hold, by the names that the log gives them.
+    pub not_in_backup: Vec<String>,
 }
 
-/// Recovers a datadir of MariaDB 10.5 or later.
+/// Recovers a datadir of MariaDB 10.5 or later, or of MySQL 8.0.30 or later; prepares a backup of mariadb-backup.
 ///
 /// # Errors
 /// [`RecoverError`]. If it [is damage](RecoverError::is_damage), of the log or of a page, the server would meet it too. What was
 /// written until then is whole, and the checkpoint is where it was.
 pub fn recover(datadir: &Path, options: &RecoverOptions) -> Result<Recovered> {
+    backup::refuse_unfit(datadir)?;
     let has_log = datadir.join("ib_logfile0").is_file() || datadir.join(REDO_DIR).is_dir();
     if !datadir.join("ibdata1").is_file() || !has_log {
         let log = "ib_logfile0 (MariaDB) or #innodb_redo (MySQL)";
         return refused(format!("{}: no datadir: ibdata1, or the redo log, {log}, is not there", datadir.display()));
+    }
+    if let Some(end) = backup::emptied_at(datadir)? {
+        return finish_emptied(datadir, options, end);
     }
     let keys = options.keys.read()?;
     match &options.to {
@@ -168,6 +179,25 @@ pub fn recover(datadir: &Path, options: &RecoverOptions) -> Result<Recovered> {
         _ if options.dry_run => dry_run(datadir, options, &keys),
         _ => recover_in_place(datadir, options, &keys),
     }
+}
+
+/// A backup with nothing left to apply: its note may not say so yet.
+fn finish_emptied(datadir: &Path, options: &RecoverOptions, end: Lsn) -> Result<Recovered> {
+    let done = Recovered { checkpoint_lsn: end.0, end_lsn: end.0, was_clean: true, ..Recovered::default() };
+    match &options.to {
+        _ if options.dry_run => {}
+        Some(to) => {
+            let _lock = Lock::take(datadir, Sharing::Shared)?;
+            place::copy(datadir, to, &[])?;
+            outside::unmark(to)?;
+            backup::mark_prepared(to)?;
+        }
+        None => {
+            let _lock = Lock::take(datadir, Sharing::Exclusive)?;
+            backup::mark_prepared(datadir)?;
+        }
+    }
+    Ok(done)
 }
 
 /// The copy may be large: what cannot be recovered should be known before.
@@ -211,9 +241,13 @@ fn recover_in_place(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -
     let at_once = if options.round == u64::MAX { budget.plan_and_redo } else { 0 };
     let wanted = Wanted::read(&log, budget.plan, at_once, options.until)?;
     let replayed = shadow::finish_interrupted(datadir, wanted.tag())?;
-    let plan = planning::plan(datadir, wanted, keys)?;
+    let mut plan = planning::plan(datadir, wanted, keys)?;
+    if log.backup.is_some() {
+        plan = with_files_as_noted(datadir, plan, keys)?;
+    }
     if plan.wanted.is_clean {
         outside::unmark(datadir)?;
+        backup::mark_prepared(datadir)?;
         return Ok(summary(&plan, Counts::default(), Done::default(), replayed));
     }
     let ending = Ending::of(&log, &plan, keys)?;
@@ -232,7 +266,19 @@ fn recover_in_place(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -
     shadow::remove(datadir)?;
     ending.write(&log, plan.wanted.end)?;
     outside::unmark(datadir)?;
+    backup::mark_prepared(datadir)?;
     Ok(summary(&plan, counts, done, replayed))
+}
+
+/// Makes of the files of a backup what the tool noted of them. It is known before that all of it can be recovered, but under the names
+/// that files had then.
+fn with_files_as_noted(datadir: &Path, plan: RecoverPlan, keys: &KeyStore) -> Result<RecoverPlan> {
+    let notes = FileNotes::read(datadir)?;
+    if notes.is_empty() {
+        return Ok(plan);
+    }
+    notes.carry_out(datadir)?;
+    planning::plan(datadir, plan.wanted, keys)
 }
 
 fn summary(plan: &RecoverPlan, counts: Counts, done: Done, replayed: u64) -> Recovered {
@@ -253,5 +299,7 @@ fn summary(plan: &RecoverPlan, counts: Counts, done: Done, replayed: u64) -> Rec
         files_renamed: done.renamed,
         files_made: done.made,
         files_resized: done.resized,
+        was_backup: plan.wanted.is_backup,
+        not_in_backup: plan.not_in_backup.clone(),
     }
 }

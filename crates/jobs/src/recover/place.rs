@@ -12,6 +12,7 @@ use rustix::fs::syncfs;
 use super::durable::{make_directories, make_like};
 use super::error::{RecoverError, Result, failed, refused};
 use super::outside;
+use crate::source::backup::BackupNotes;
 use crate::source::name::NameHint;
 use crate::source::redo_log::REDO_DIR;
 
@@ -138,6 +139,10 @@ pub fn copy(from: &Path, to: &Path, outside: &[PathBuf]) -> Result<()> {
         Ok(())
     })?;
     make_directories(&std::path::absolute(to).map_err(failed(to, "making the directory"))?, from)?;
+    // Link files lead to what comes to lie inside; those of a backup say where copy-back is to put tables that lie inside already.
+    let is_backup = BackupNotes::of(from).is_some();
+    let is_left_out = |name: &Path| NameHint::of(name) == NameHint::Link && !is_backup;
+    inside.retain(|(name, metadata)| metadata.is_dir() || !is_left_out(name));
     let others: Vec<_> = inside.iter().filter(|(name, _)| !is_log(name)).cloned().collect();
     copy_all(from, to, &others)?;
     for (source, target) in moves {
@@ -183,7 +188,7 @@ fn copy_all(from: &Path, to: &Path, inside: &[(PathBuf, Metadata)]) -> Result<()
         let target = to.join(name);
         if metadata.is_dir() {
             fs::create_dir(&target).map_err(failed(&target, "making the directory"))?;
-        } else if metadata.is_file() && NameHint::of(name) != NameHint::Link {
+        } else if metadata.is_file() {
             copy_file(&from.join(name), &target)?;
         }
     }

@@ -20,6 +20,8 @@ pub(super) struct RecoverPlan {
     pub checkpoint: Lsn,
     /// Files outside of the datadir that belong to it.
     pub outside: Vec<PathBuf>,
+    /// Tablespaces that the log of a backup changes and the backup does not hold.
+    pub not_in_backup: Vec<String>,
 }
 
 impl RecoverPlan {

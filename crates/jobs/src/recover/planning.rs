@@ -2,7 +2,7 @@
 //! of it can be done.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use format::keyring::KeyStore;
 use format::{Family, PageId, PageSize, Scheme, SpaceFormat, SpaceHeader, SpaceId};
@@ -23,6 +23,7 @@ use super::survey::Survey;
 use super::until;
 use super::wanted::Wanted;
 use crate::source::keys::SpaceKey;
+use crate::source::name::NameHint;
 use crate::source::page::{PageAt, PageOpener};
 
 /// Pages of the server's size that a table's file has at least, however small its own pages are: the server refuses a shorter one.
@@ -69,14 +70,19 @@ fn draft(datadir: &Path, mut wanted: Wanted, keys: &KeyStore) -> Result<RecoverP
     let mut spaces = BTreeMap::new();
     // Also those that change later only: are they as they should be?
     let later = rest.map(Rest::spaces).unwrap_or_default();
+    let mut not_in_backup = Vec::new();
     for &space in wanted.changed.iter().chain(&later).filter(|space| !wanted.deleted.contains(space)) {
         if find.is_gone(space) {
+            continue;
+        }
+        if find.is_left_out(space) {
+            not_in_backup.push(wanted.said.get(&space).cloned().unwrap_or_else(|| format!("tablespace {space}")));
             continue;
         }
         spaces.insert(space, find.space(space, system.format.logical())?);
     }
     cipher_mode::prove(datadir, spaces.values_mut(), survey.files.values().flatten(), wanted.cipher, keys)?;
-    Ok(RecoverPlan { wanted, spaces, copies, checkpoint, outside: survey.outside })
+    Ok(RecoverPlan { wanted, spaces, copies, checkpoint, outside: survey.outside, not_in_backup })
 }
 
 /// Where a tablespace is found, and what it is.
@@ -101,8 +107,25 @@ impl Find<'_> {
         goes_on && !self.survey.files.contains_key(&space)
     }
 
-    fn space(&self, space: SpaceId, logical: PageSize) -> Result<PlannedSpace> {
+    /// Whether the tablespace is none of a backup: the log is that of the whole server.
+    fn is_left_out(&self, space: SpaceId) -> bool {
+        self.wanted.is_backup && !self.survey.files.contains_key(&space) && self.names_of(space).is_empty()
+    }
+
+    /// The names of a tablespace, in the order of the log. The files of a backup are found by their numbers, and by the names that the log
+    /// gives them last only if their first pages had not been written when they were copied.
+    fn names_of(&self, space: SpaceId) -> &[PathBuf] {
         let names = self.wanted.names_of(space);
+        if !self.wanted.is_backup {
+            return names;
+        }
+        let last = names.last().filter(|_| !self.survey.files.contains_key(&space));
+        let last = last.filter(|name| self.wanted.owners.get(*name) == Some(&space));
+        last.and_then(|name| self.survey.unsound_as(name)).map(std::slice::from_ref).unwrap_or_default()
+    }
+
+    fn space(&self, space: SpaceId, logical: PageSize) -> Result<PlannedSpace> {
+        let names = self.names_of(space);
         let found = self.survey.files.get(&space).map(Vec::as_slice).unwrap_or_default();
         if let (true, [one, other, ..]) = (names.is_empty(), found) {
             let (one, other) = (one.display(), other.display());
@@ -148,7 +171,7 @@ impl Find<'_> {
         }
         let (crypt, format) = SpaceCrypt::find(path, page0_now.as_deref(), &page0, format, self.keys)?;
         let mut len = u64::from(header.size) * format.physical().bytes() as u64;
-        if !names.is_empty() {
+        if !names.is_empty() || (self.wanted.is_backup && NameHint::of(path) == NameHint::Table) {
             len = len.max(TABLE_SIZE_MIN * logical.bytes() as u64);
         }
         len = len.max(self.wanted.extended.get(&space).copied().unwrap_or(0));
@@ -164,7 +187,8 @@ impl Find<'_> {
     /// Whether the file of this name is that of the tablespace though its first page does not say so: it was not written yet.
     fn is_unwritten(&self, space: SpaceId, name: &Path) -> bool {
         let path = self.datadir.join(name);
-        self.wanted.owners.get(name) == Some(&space) && path.is_file() && matches!(Head::read(&path), Ok(None))
+        let is_its = self.wanted.is_backup || self.wanted.owners.get(name) == Some(&space);
+        is_its && path.is_file() && matches!(Head::read(&path), Ok(None))
     }
 
     /// Whether a file of this name holds a tablespace that stays there.

@@ -9,6 +9,7 @@ use format::bytes::be;
 use format::page::fil::{FIL_PAGE_OFFSET, FIL_PAGE_SPACE_ID};
 use format::{Lsn, PageNo, PageSize, SpaceId};
 
+use super::backup_files::FileNotes;
 use super::error::{Result, failed};
 use super::head::Head;
 use super::outside::refuse_open;
@@ -33,6 +34,8 @@ pub(super) struct Survey {
     unsound: Vec<PathBuf>,
     /// Link files, relative to the datadir.
     links: Vec<PathBuf>,
+    /// What a backup notes of its files.
+    notes: FileNotes,
 }
 
 /// The log names the files of tables. Those of the others it does not name: they lie at the top, and further down are copies.
@@ -50,10 +53,16 @@ impl Survey {
     pub fn take(datadir: &Path, wanted: &Wanted) -> Result<Self> {
         let system = SystemFiles::find(datadir)?;
         let (files, newest) = (HashMap::new(), (PathBuf::new(), PageNo(0), Lsn(0)));
-        let mut survey = Self { files, outside: Vec::new(), system, newest, unsound: Vec::new(), links: Vec::new() };
+        let notes = if wanted.is_backup { FileNotes::read(datadir)? } else { FileNotes::default() };
+        let mut survey =
+            Self { files, outside: Vec::new(), system, newest, unsound: Vec::new(), links: Vec::new(), notes };
         walk(datadir, &mut |name, metadata| {
             if metadata.is_file() { survey.look_at(datadir, name) } else { Ok(()) }
         })?;
+        // A backup holds all that belongs to it.
+        if wanted.is_backup {
+            return Ok(survey);
+        }
         let links = std::mem::take(&mut survey.links).into_iter();
         let linked = links.filter_map(|link| link_target(&datadir.join(link)).ok());
         let named = wanted.names_outside().cloned();
@@ -76,10 +85,12 @@ impl Survey {
     }
 
     fn look_at(&mut self, datadir: &Path, name: &Path) -> Result<()> {
-        let hint = NameHint::of(name);
+        // A file that is to go has no part in this; of the others the last name counts.
+        let Some(last_name) = self.notes.name_of(name) else { return Ok(()) };
+        let hint = NameHint::of(&last_name);
         if hint == NameHint::Link {
             self.links.push(name.to_path_buf());
-        } else if is_of_server(hint, name) {
+        } else if is_of_server(hint, &last_name) {
             match Head::read(&datadir.join(name))? {
                 Some(head) => {
                     self.note(name, &head);
@@ -96,6 +107,11 @@ impl Survey {
         if lsn > self.newest.2 {
             self.newest = (path.to_path_buf(), page_no, lsn);
         }
+    }
+
+    /// The file whose first page is not sound, and which is to have this name.
+    pub fn unsound_as(&self, name: &Path) -> Option<&PathBuf> {
+        self.unsound.iter().find(|file| self.notes.name_of(file).as_deref() == Some(name))
     }
 
     /// The file of a tablespace whose first page is not sound, by what its second one says.

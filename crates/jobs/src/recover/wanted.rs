@@ -55,11 +55,13 @@ pub(super) struct Wanted {
     /// The redo of first pages.
     pub heads: RedoBatch,
     names_checkpoint: bool,
+    /// It is the copy of a log that belongs to a backup which is not prepared.
+    pub is_backup: bool,
     /// How the log is written.
     pub grammar: Grammar,
     /// What the dictionary is yet to be told of tables.
     pub tables: TableStates,
-    /// Files that the log of MySQL names, for messages.
+    /// Files that the log of MySQL, or of a backup, names, for messages.
     pub said: HashMap<SpaceId, String>,
     /// Bytes that files have at least.
     pub extended: HashMap<SpaceId, u64>,
@@ -79,6 +81,11 @@ impl Wanted {
     pub fn read(log: &RedoLog, memory: usize, with_redo: usize, until: Option<Lsn>) -> Result<Self> {
         if until.is_some() && log.grammar() == Grammar::MySql {
             return refused("a log of MySQL is recovered to its end: --until is for logs of MariaDB");
+        }
+        if until.is_some() && log.backup.is_some() {
+            return refused(
+                "a backup is prepared to the end of its log, where all of its files have come together: without --until",
+            );
         }
         log.check()?;
         let (mut wanted, checkpoint) = (Self::new(log, until.is_some()), log.checkpoint());
@@ -114,6 +121,7 @@ impl Wanted {
         })?;
         wanted.fits(memory)?;
         log.check_end(end)?;
+        log.backup.as_ref().map_or(Ok(()), |backup| backup.check_end(&log.path, end, log.has_flush_lsn()))?;
         wanted.redo = redo;
         wanted.settle(log, closed_at, end)?;
         Ok(wanted)
@@ -169,6 +177,7 @@ impl Wanted {
             heads: RedoBatch::new(usize::MAX).with_grammar(log.grammar()),
             // Only MariaDB's logs do.
             names_checkpoint: log.grammar() == Grammar::MySql,
+            is_backup: log.backup.is_some(),
             grammar: log.grammar(),
             tables: TableStates::default(),
             said: HashMap::new(),
@@ -316,7 +325,10 @@ impl Wanted {
             }
             FileRecord::Table(ref state) => self.tables.add(state),
             FileRecord::Rename { space, from, to } => {
-                self.changed.insert(space);
+                // What the tool found renamed in the end is in its notes.
+                if !self.is_backup {
+                    self.changed.insert(space);
+                }
                 self.add_name(space, from);
                 self.add_name(space, to);
             }
@@ -333,7 +345,14 @@ impl Wanted {
             self.said.insert(space, name.display().to_string());
             return;
         }
+        if self.is_backup {
+            self.said.insert(space, name.strip_prefix("./").unwrap_or(name).display().to_string());
+        }
         let Some(path) = self.outside.path_of(name) else {
+            // Nothing is done to a backup for the sake of a name.
+            if self.is_backup {
+                return;
+            }
             self.strange = Some((space, name.display().to_string()));
             return;
         };

@@ -11,8 +11,9 @@ use format::page::fsp::FSP_SPACE_ID;
 use format::{Lsn, SpaceId};
 use redo::{Kind, LogState, mariadb, mysql};
 
+use super::backup::BackupNotes;
 use super::name::NameHint;
-use super::{read_small, read_up_to};
+use super::read_up_to;
 use crate::out::report::Pending;
 
 /// Redo logs near the files of a run, each looked at once and only when a finding depends on it.
@@ -145,9 +146,6 @@ impl RedoLogs {
 pub(crate) const IN_DDL: &str =
     "a crash interrupted a statement that changes this file, which MySQL finishes or takes back when it starts";
 
-/// What a backup tool says of its backup is a few lines.
-const CHECKPOINTS_MAX: u64 = 64 << 10;
-
 /// The directories that can be the datadir of a tablespace, the nearest first.
 pub(crate) fn datadirs_of(path: &Path) -> Vec<PathBuf> {
     // Named from where the caller stands, a path can have no directory in it.
@@ -195,11 +193,8 @@ pub(crate) fn has_truncation_log(datadir: &Path, space: SpaceId) -> bool {
 
 /// Backup tools leave their pages as they were copied; `--prepare` applies the log that was copied with them.
 fn unprepared_backup(dir: &Path) -> Option<String> {
-    let names = ["xtrabackup_checkpoints", "mariadb_backup_checkpoints"];
-    let text = names.iter().find_map(|name| read_small(&dir.join(name), CHECKPOINTS_MAX).ok())?;
-    let text = String::from_utf8_lossy(&text);
-    let kind = text.lines().find_map(|line| line.strip_prefix("backup_type"))?;
-    kind.contains("backuped").then(|| "this backup has not been prepared".to_owned())
+    let is_unprepared = BackupNotes::of(dir)?.is_full();
+    is_unprepared.then(|| "this backup has not been prepared".to_owned())
 }
 
 fn log_now(dir: &Path) -> LogNow {

@@ -211,6 +211,17 @@ impl MariaDbLog {
         fitting.map_or_else(|| refused("a redo log that ends there cannot be made"), Ok)
     }
 
+    /// All bytes of the log of a backup that is prepared up to `end`: what mariadb-backup leaves, from which servers make one of their size.
+    pub fn of_prepared(&self, end: Lsn, keys: &KeyStore) -> Result<Vec<u8>> {
+        if self.is_of_blocks() {
+            return Ok(Vec::new());
+        }
+        let mut log = self.restarted(end, &[], keys)?;
+        // Behind the record of the checkpoint nothing is left to be mistaken for another.
+        log.pop();
+        Ok(log)
+    }
+
     /// Says that everything up to `end` is in the data files: the server starts there, without recovery.
     pub fn close(&self, end: Lsn, closing: &[u8]) -> Result<()> {
         if self.is_of_blocks() {

@@ -39,13 +39,13 @@ use self::ddl_log::FilesInDdl;
 use self::entry::Dictionary;
 use self::log::FileEvents;
 pub(crate) use self::ring::changes_page;
-use self::whole::Notes;
 use super::datadir::{Candidate, Inventory};
 use super::keys::{NO_KEY, SpaceKey};
 use super::name::NameHint;
 use super::redo_log::RedoLogs;
 use super::system;
 use crate::out::report::Severity;
+use crate::source::backup::BackupNotes;
 use crate::tree::{Space, transactions};
 
 /// How often, and how far apart, what differs is looked at again beside a server.
@@ -188,7 +188,7 @@ impl Catalog {
     /// What is wrong with the datadir, given the tablespaces that were read.
     #[must_use]
     pub fn findings(&self, held: &[Held], redo: &mut RedoLogs, live: bool) -> Vec<CatalogFinding> {
-        let notes = Notes::of(&self.root);
+        let notes = BackupNotes::of(&self.root);
         let mut findings = self.as_a_whole(notes.as_ref());
         let Says::All(dictionary) = &self.says else { return findings };
         let held = &self.with_undo(held);
@@ -229,7 +229,7 @@ impl Catalog {
         &self,
         dictionary: &Dictionary,
         held: &[Held],
-        (redo, notes): (&mut RedoLogs, Option<&Notes>),
+        (redo, notes): (&mut RedoLogs, Option<&BackupNotes>),
     ) -> Vec<CatalogFinding> {
         let mut compare = Compare::new(self, dictionary, held);
         compare.doubt = redo.pending_for(&self.probe()).map(str::to_owned);

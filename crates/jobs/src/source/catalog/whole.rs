@@ -1,17 +1,14 @@
-//! A datadir or a backup as a whole: what makes a folder one, its redo log, and the notes that backup tools leave.
+//! A datadir or a backup as a whole: what makes a folder one, its redo log, and whether it is a backup.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::datadir::{Catalog, CatalogFinding, Says};
 use crate::out::report::Severity;
+use crate::source::backup::BackupNotes;
 use crate::source::name::NameHint;
-use crate::source::read_small;
 use crate::source::redo_log::log_files;
 use crate::tree::Space;
-
-/// Notes of backup tools are short; what is longer is something else.
-const NOTE_MAX: u64 = 64 << 10;
 
 /// Whether the system tablespace is one of MySQL 8.0 or later.
 pub(super) fn has_sdi(space: &Space) -> bool {
@@ -31,7 +28,7 @@ pub(super) fn is_datadir(root: &Path, names: &BTreeSet<PathBuf>) -> bool {
         has("auto.cnf"),
         has("aria_log_control"),
         names.iter().any(|name| name.starts_with(root.join("mysql"))),
-        Notes::of(root).is_some(),
+        BackupNotes::of(root).is_some(),
     ];
     marks.iter().filter(|mark| **mark).count() >= 2
 }
@@ -56,50 +53,9 @@ pub(super) fn roots_without_dictionary(
     walked.iter().filter(is_root).cloned().collect()
 }
 
-/// What a backup tool noted beside its files.
-pub(super) struct Notes {
-    /// The tool's name.
-    tool: &'static str,
-    /// `backup_type` of its checkpoints.
-    kind: String,
-    /// Some of the tables only.
-    pub is_partial: bool,
-}
-
-impl Notes {
-    pub fn of(root: &Path) -> Option<Self> {
-        let first = |names: [&str; 2]| names.iter().find_map(|name| short_text(&root.join(name)));
-        let checkpoints = first(["mariadb_backup_checkpoints", "xtrabackup_checkpoints"])?;
-        let info = first(["mariadb_backup_info", "xtrabackup_info"]);
-        let says = |key: &str| info.as_deref().and_then(|info| value(info, key));
-        // Older versions of mariadb-backup call their files as xtrabackup does, and themselves mariabackup.
-        let is_xtrabackup = says("tool_name").is_some_and(|tool| tool.contains("xtrabackup"));
-        let kind = value(&checkpoints, "backup_type")?.to_owned();
-        let tool = if is_xtrabackup { "xtrabackup" } else { "mariadb-backup" };
-        Some(Self { tool, kind, is_partial: says("partial") == Some("Y") })
-    }
-
-    fn is_incremental(&self) -> bool {
-        self.kind.contains("incremental")
-    }
-
-    pub fn is_prepared(&self) -> bool {
-        self.kind.contains("prepared") || self.kind.contains("applied")
-    }
-}
-
-fn short_text(path: &Path) -> Option<String> {
-    let bytes = read_small(path, NOTE_MAX).ok()?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-fn value<'t>(text: &'t str, key: &str) -> Option<&'t str> {
-    text.lines().find_map(|line| line.strip_prefix(key)?.trim_start().strip_prefix('=')).map(str::trim)
-}
-
 impl Catalog {
     /// What can be said without the dictionary: the log, the backup, and that the dictionary itself cannot be read.
-    pub(super) fn as_a_whole(&self, notes: Option<&Notes>) -> Vec<CatalogFinding> {
+    pub(super) fn as_a_whole(&self, notes: Option<&BackupNotes>) -> Vec<CatalogFinding> {
         let mut findings = Vec::new();
         let mut say = |path: &Path, reason, severity, message| {
             findings.push(CatalogFinding { path: path.to_path_buf(), table: None, reason, severity, message });
@@ -120,7 +76,7 @@ impl Catalog {
             };
             say(root, "backup_not_prepared", Severity::Notice, message);
         }
-        let is_incremental = notes.is_some_and(Notes::is_incremental);
+        let is_incremental = notes.is_some_and(BackupNotes::is_incremental);
         match &self.says {
             Says::All(_) => {}
             _ if is_incremental => return findings,

@@ -1,0 +1,295 @@
+//! What mariadb-backup notes of files that changed their names while it copied them, and what is done about it before the log is applied.
+//!
+//! At its end, when no table can be made or dropped, the tool compares what it copied with what the log said meanwhile:
+//!
+//! | note | meaning |
+//! |---|---|
+//! | `db/t.del`, empty | `db/t.ibd` was copied, and then the table was dropped |
+//! | `db/t.ren`, holds `db2/u` | `db/t.ibd` was copied, and is to be `db2/u.ibd` now: two tables may have changed names |
+//! | `db/t.new` | the tablespace itself, copied at the end, of a table that was made or rebuilt: it takes the place of `db/t.ibd` |
+//!
+//! They are carried out in this order, each kind durable before the next begins, and every step leaves a state from which another
+//! run goes on: a note is removed after what it says was done, and a file that is renamed first takes a name that is nobody's, since the
+//! name it is to have may still be another's.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+use super::durable::{make_directories, sync_directory};
+use super::error::{Result, failed, refused};
+use super::place::walk;
+use crate::source::read_small;
+
+const DELETED: &str = "del";
+const RENAMED: &str = "ren";
+const MADE: &str = "new";
+const TABLE: &str = "ibd";
+/// Ends the name of a file on its way to the name before it.
+const MOVING: &str = "innokit-ren";
+/// Longer is no name of a table.
+const NAME_MAX: u64 = 4096;
+
+/// The notes of one backup; all names are relative to it.
+#[derive(Debug, Default)]
+pub(super) struct FileNotes {
+    /// Tablespaces to be deleted.
+    deleted: BTreeSet<PathBuf>,
+    /// Tablespaces to be renamed, and what to.
+    renamed: BTreeMap<PathBuf, PathBuf>,
+    /// What takes the place of tablespaces, or is new: by the name that it is to have.
+    made: BTreeSet<PathBuf>,
+    /// Names to which an interrupted run was renaming files.
+    moving: BTreeSet<PathBuf>,
+}
+
+impl FileNotes {
+    /// Reads the notes, and fails if what they say cannot be done.
+    pub fn read(datadir: &Path) -> Result<Self> {
+        let (mut notes, mut tables) = (Self::default(), BTreeSet::new());
+        walk(datadir, &mut |name, metadata| {
+            // The tool notes nothing of what lies at the top.
+            if !metadata.is_file() || name.components().count() != 2 {
+                return Ok(());
+            }
+            let table = name.with_extension(TABLE);
+            match name.extension().and_then(OsStr::to_str) {
+                Some(TABLE) => drop(tables.insert(table)),
+                Some(DELETED) => drop(notes.deleted.insert(table)),
+                Some(MADE) => drop(notes.made.insert(table)),
+                Some(MOVING) => drop(notes.moving.insert(name.with_extension(""))),
+                Some(RENAMED) => drop(notes.renamed.insert(table, new_name(&datadir.join(name))?)),
+                _ => {}
+            }
+            Ok(())
+        })?;
+        notes.check(&tables)?;
+        Ok(notes)
+    }
+
+    fn check(&self, tables: &BTreeSet<PathBuf>) -> Result<()> {
+        for (from, to) in &self.renamed {
+            let says = format!("the backup notes that {} is to be {}", from.display(), to.display());
+            if !tables.contains(from) && !self.moving.contains(to) {
+                return refused(format!("{says}, but it is not there"));
+            }
+            let stays = tables.contains(to) && !self.renamed.contains_key(to) && !self.deleted.contains(to);
+            if stays || self.renamed.values().filter(|other| *other == to).count() > 1 {
+                return refused(format!("{says}, which another file is"));
+            }
+        }
+        Ok(())
+    }
+
+    pub fn is_empty(&self) -> bool {
+        [&self.deleted, &self.made, &self.moving].iter().all(|names| names.is_empty()) && self.renamed.is_empty()
+    }
+
+    /// What a file will be called: `None` if it will not be there any more, or is no tablespace by its name.
+    pub fn name_of(&self, name: &Path) -> Option<PathBuf> {
+        let is_table =
+            |extension: &str| name.components().count() == 2 && name.extension() == Some(OsStr::new(extension));
+        let (table, is_replaced) = if is_table(MADE) {
+            (name.with_extension(TABLE), false)
+        } else if is_table(MOVING) {
+            (name.with_extension(""), true)
+        } else if is_table(TABLE) && self.deleted.contains(name) {
+            return None;
+        } else {
+            (self.renamed.get(name).cloned().unwrap_or_else(|| name.to_path_buf()), true)
+        };
+        (!is_replaced || !self.made.contains(&table)).then_some(table)
+    }
+
+    /// What is to be done, in this order.
+    fn steps(&self) -> Vec<Step> {
+        let remove = |table: &PathBuf| Step::Remove(table.clone());
+        let note = |extension: &'static str| move |table: &PathBuf| Step::Remove(table.with_extension(extension));
+        let aside = |(from, to): (&PathBuf, &PathBuf)| Step::Rename(from.clone(), moving(to));
+        let moved: BTreeSet<&PathBuf> = self.renamed.values().chain(&self.moving).collect();
+        let in_place = |to: &PathBuf| Step::Rename(moving(to), to.clone());
+        let made = |table: &PathBuf| Step::Rename(table.with_extension(MADE), table.clone());
+        let phases: [Vec<Step>; 6] = [
+            self.deleted.iter().map(remove).collect(),
+            self.deleted.iter().map(note(DELETED)).collect(),
+            self.renamed.iter().map(aside).collect(),
+            self.renamed.keys().map(note(RENAMED)).collect(),
+            moved.into_iter().map(in_place).collect(),
+            self.made.iter().map(made).collect(),
+        ];
+        phases.into_iter().flat_map(|phase| phase.into_iter().chain([Step::Sync])).collect()
+    }
+
+    /// Does what they say, durably, and removes them.
+    pub fn carry_out(&self, datadir: &Path) -> Result<()> {
+        let mut touched = BTreeSet::new();
+        self.steps().iter().try_for_each(|step| step.take(datadir, &mut touched))
+    }
+}
+
+/// A step on the way. All can be taken again after a crash: what was done already is not there any more.
+#[derive(Debug)]
+enum Step {
+    Remove(PathBuf),
+    /// Replaces what has that name.
+    Rename(PathBuf, PathBuf),
+    /// Makes durable what was done.
+    Sync,
+}
+
+impl Step {
+    fn take(&self, datadir: &Path, touched: &mut BTreeSet<PathBuf>) -> Result<()> {
+        let mut touch = |path: &Path| touched.extend(path.parent().map(Path::to_path_buf));
+        match self {
+            Self::Remove(name) => {
+                let path = datadir.join(name);
+                touch(&path);
+                match fs::remove_file(&path) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                        Err(failed(&path, "removing the file")(error))
+                    }
+                    _ => Ok(()),
+                }
+            }
+            Self::Rename(from, to) => {
+                let (from, to) = (datadir.join(from), datadir.join(to));
+                if !from.exists() {
+                    return Ok(());
+                }
+                to.parent().map_or(Ok(()), |dir| make_directories(dir, datadir))?;
+                touch(&from);
+                touch(&to);
+                fs::rename(&from, &to).map_err(failed(&from, "renaming the tablespace"))
+            }
+            Self::Sync => std::mem::take(touched).iter().try_for_each(|dir| sync_directory(dir)),
+        }
+    }
+}
+
+/// What a note of a renamed table says: `db/u`.
+fn new_name(note: &Path) -> Result<PathBuf> {
+    let text = read_small(note, NAME_MAX).map_err(failed(note, "reading the backup's note"))?;
+    let name = Path::new(OsStr::from_bytes(text.trim_ascii_end()));
+    let is_table = name.components().count() == 2 && name.components().all(|part| matches!(part, Component::Normal(_)));
+    if !is_table {
+        return refused(format!("{}: `{}` is no name of a table", note.display(), name.display()));
+    }
+    let mut table = name.as_os_str().to_owned();
+    table.push(".");
+    table.push(TABLE);
+    Ok(PathBuf::from(table))
+}
+
+fn moving(table: &Path) -> PathBuf {
+    let mut name = table.as_os_str().to_owned();
+    name.push(".");
+    name.push(MOVING);
+    PathBuf::from(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn backup() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().expect("a directory");
+        fs::create_dir(dir.path().join("db")).expect("made");
+        let files = [
+            // Two that changed names, a third that took the name of one that is gone, and one that went to a new database.
+            ("a.ibd", "was a"),
+            ("a.ren", "db/b"),
+            ("b.ibd", "was b"),
+            ("b.ren", "db/a"),
+            ("gone.ibd", "gone"),
+            ("gone.del", ""),
+            ("c.ibd", "was c"),
+            ("c.ren", "db/gone"),
+            ("e.ibd", "was e"),
+            ("e.ren", "db2/e"),
+            // Rebuilt, and made; dropped before it was copied; as it was.
+            ("r.ibd", "old r"),
+            ("r.new", "new r"),
+            ("m.new", "new m"),
+            ("never.del", ""),
+            ("same.ibd", "same"),
+            // In the place of one that is renamed.
+            ("c.new", "new c"),
+        ];
+        for (name, text) in files {
+            fs::write(dir.path().join("db").join(name), text).expect("written");
+        }
+        dir
+    }
+
+    fn files(dir: &Path) -> Vec<(String, String)> {
+        let mut files = Vec::new();
+        walk(dir, &mut |name, metadata| {
+            if metadata.is_file() {
+                files.push((name.display().to_string(), fs::read_to_string(dir.join(name)).expect("read")));
+            }
+            Ok(())
+        })
+        .expect("walked");
+        files
+    }
+
+    const AFTER: [(&str, &str); 8] = [
+        ("db/a.ibd", "was b"),
+        ("db/b.ibd", "was a"),
+        ("db/c.ibd", "new c"),
+        ("db/gone.ibd", "was c"),
+        ("db/m.ibd", "new m"),
+        ("db/r.ibd", "new r"),
+        ("db/same.ibd", "same"),
+        ("db2/e.ibd", "was e"),
+    ];
+
+    #[test]
+    fn interrupted_after_any_step_the_next_run_ends_with_the_same_files() {
+        let all = FileNotes::read(backup().path()).expect("notes").steps().len();
+        assert!(all > 20);
+        for count in 0..=all {
+            let dir = backup();
+            let mut touched = BTreeSet::new();
+            for step in FileNotes::read(dir.path()).expect("notes").steps().iter().take(count) {
+                step.take(dir.path(), &mut touched).expect("taken");
+            }
+            let notes = FileNotes::read(dir.path()).expect("notes");
+            // What is planned before is what comes of it.
+            let mut planned: Vec<_> = files(dir.path())
+                .into_iter()
+                .filter_map(|(name, text)| {
+                    let name =
+                        notes.name_of(Path::new(&name)).filter(|name| name.extension() == Some(OsStr::new(TABLE)))?;
+                    Some((name.display().to_string(), text))
+                })
+                .collect();
+            planned.sort();
+            notes.carry_out(dir.path()).expect("carried out");
+            let after = AFTER.map(|(name, text)| (name.to_owned(), text.to_owned())).to_vec();
+            assert_eq!((files(dir.path()), planned), (after.clone(), after), "after {count} steps");
+            assert!(FileNotes::read(dir.path()).expect("notes").is_empty());
+        }
+    }
+
+    #[test]
+    fn notes_that_cannot_be_carried_out_are_refused() {
+        let refused = |files: &[(&str, &str)], words: &str| {
+            let dir = backup();
+            for (name, text) in files {
+                fs::write(dir.path().join("db").join(name), text).expect("written");
+            }
+            let error = FileNotes::read(dir.path()).map(drop).expect_err(words).to_string();
+            assert!(error.contains(words), "{error}");
+        };
+        refused(&[("x.ren", "db/y")], "db/x.ibd is to be db/y.ibd, but it is not there");
+        refused(&[("x.ren", "db/same"), ("x.ibd", "x")], "db/same.ibd, which another file is");
+        refused(&[("x.ren", "db/b"), ("x.ibd", "x")], "db/b.ibd, which another file is");
+        for name in ["../db/t", "/db/t", "t", "", "db/../t", "a/b/c"] {
+            refused(&[("x.ren", name), ("x.ibd", "x")], "is no name of a table");
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! The notes that backup tools leave beside the files of a backup: what kind it is, which LSNs it covers, and whether it is prepared.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use format::Lsn;
+use format::bytes::be;
+use format::page::fil::FIL_PAGE_FILE_FLUSH_LSN;
+
+use super::{read_small, read_up_to};
+
+/// Notes of backup tools are short; what is longer is something else.
+const NOTE_MAX: u64 = 64 << 10;
+/// Both tools' first names, then those of mariadb-backup since 11.1.
+const CHECKPOINTS: [&str; 2] = ["mariadb_backup_checkpoints", "xtrabackup_checkpoints"];
+const INFO: [&str; 2] = ["mariadb_backup_info", "xtrabackup_info"];
+/// The key whose value says whether a backup is prepared.
+const BACKUP_TYPE: &str = "backup_type";
+/// What mariadb-backup writes there once its log is applied.
+const PREPARED: &str = "log-applied";
+
+/// What a backup tool noted beside its files.
+#[derive(Debug, Clone)]
+pub(crate) struct BackupNotes {
+    /// The tool's name.
+    pub tool: &'static str,
+    /// `backup_type` of its checkpoints.
+    kind: String,
+    /// Some of the tables only.
+    pub is_partial: bool,
+    /// The checkpoint that its log reaches at least.
+    pub to_lsn: Option<Lsn>,
+    /// Where the copy of the log ends.
+    pub last_lsn: Option<Lsn>,
+    /// The file of the checkpoints.
+    pub path: PathBuf,
+    /// Its text.
+    text: String,
+}
+
+impl BackupNotes {
+    /// The notes in a directory, if it is a backup.
+    pub fn of(root: &Path) -> Option<Self> {
+        let first = |names: [&str; 2]| {
+            names.iter().map(|name| root.join(name)).find_map(|path| short_text(&path).map(|text| (path, text)))
+        };
+        let (path, text) = first(CHECKPOINTS)?;
+        let info = first(INFO).map(|(_, info)| info);
+        let says = |key: &str| info.as_deref().and_then(|info| value(info, key));
+        // Older versions of mariadb-backup call their files as xtrabackup does, and themselves mariabackup.
+        let is_xtrabackup = says("tool_name").is_some_and(|tool| tool.contains("xtrabackup"));
+        let tool = if is_xtrabackup { "xtrabackup" } else { "mariadb-backup" };
+        let kind = value(&text, BACKUP_TYPE)?.to_owned();
+        let is_partial = says("partial") == Some("Y");
+        let lsn = |key| value(&text, key).and_then(|value| value.parse().ok()).map(Lsn);
+        let (to_lsn, last_lsn) = (lsn("to_lsn"), lsn("last_lsn"));
+        Some(Self { tool, kind, is_partial, to_lsn, last_lsn, path, text })
+    }
+
+    /// A full one that is not prepared.
+    pub fn is_full(&self) -> bool {
+        self.kind.contains("backuped")
+    }
+
+    pub fn is_incremental(&self) -> bool {
+        self.kind.contains("incremental")
+    }
+
+    pub fn is_prepared(&self) -> bool {
+        self.kind.contains("prepared") || self.kind.contains("applied")
+    }
+
+    /// The text of the checkpoints of the same backup once it is prepared.
+    pub fn prepared(&self) -> String {
+        let line = |line: &str| match value(line, BACKUP_TYPE) {
+            Some(_) => format!("{BACKUP_TYPE} = {PREPARED}\n"),
+            None => format!("{line}\n"),
+        };
+        self.text.lines().map(line).collect()
+    }
+}
+
+/// Where the log of a backup ended that is prepared and has an empty log, as those of servers before 10.8 have. That the log is not merely
+/// lost, the first page of the system tablespace tells, which is written once everything else is. `None` for anything else.
+pub(crate) fn emptied_at(root: &Path) -> io::Result<Option<Lsn>> {
+    let is_empty = std::fs::metadata(root.join("ib_logfile0")).is_ok_and(|log| log.len() == 0);
+    let Some(notes) = BackupNotes::of(root).filter(|_| is_empty) else { return Ok(None) };
+    let page0 = read_up_to(&File::open(root.join("ibdata1"))?, 0, FIL_PAGE_FILE_FLUSH_LSN + 8)?;
+    let flushed = be::u64_at(&page0, FIL_PAGE_FILE_FLUSH_LSN).map(Lsn);
+    Ok(flushed.filter(|flushed| flushed.0 > 0 && notes.to_lsn.is_none_or(|least| *flushed >= least)))
+}
+
+fn short_text(path: &Path) -> Option<String> {
+    let bytes = read_small(path, NOTE_MAX).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn value<'t>(text: &'t str, key: &str) -> Option<&'t str> {
+    text.lines().find_map(|line| line.strip_prefix(key)?.trim_start().strip_prefix('=')).map(str::trim)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_type_changes_when_a_backup_is_prepared() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let text = "backup_type = full-backuped\nfrom_lsn = 0\nto_lsn = 12522526\nlast_lsn = 13993340\nrecover_binlog_info = 0\n";
+        std::fs::write(dir.path().join("xtrabackup_checkpoints"), text).expect("written");
+        let notes = BackupNotes::of(dir.path()).expect("notes");
+        assert_eq!((notes.to_lsn, notes.last_lsn), (Some(Lsn(12_522_526)), Some(Lsn(13_993_340))));
+        assert!(!notes.is_prepared() && !notes.is_incremental());
+        assert_eq!(notes.prepared(), text.replace("full-backuped", "log-applied"));
+    }
+}
