@@ -45,11 +45,8 @@ impl Backup {
     }
 
     /// Fails if the log ends before the backup does: its file was cut off.
-    pub fn check_end(&self, log: &Path, end: Lsn, is_of_blocks: bool) -> Result<()> {
-        let BackupNotes { to_lsn, last_lsn, .. } = self.notes;
-        // In a log of blocks the last mini-transaction may be there in part only: no page depends on that.
-        let least = if is_of_blocks { to_lsn } else { last_lsn.or(to_lsn) };
-        match least.filter(|least| end < *least) {
+    pub fn check_end(&self, log: &Path, end: Lsn) -> Result<()> {
+        match self.notes.last_lsn.or(self.notes.to_lsn).filter(|least| end < *least) {
             Some(least) => damaged(format!(
                 "{}: the copy of the redo log ends at LSN {end}, but the backup reaches LSN {least}: the file was cut off",
                 log.display()

@@ -116,6 +116,15 @@ impl RedoLog {
         }
     }
 
+    /// Where the copy of a log ends whose mini-transactions end at `end`: blocks are copied as they are, and the last mini-transaction may
+    /// not have been whole then, on which no page depends.
+    pub fn copied_to(&self, end: Lsn) -> Lsn {
+        match &self.vendor {
+            Vendor::MariaDb(log) if log.is_of_blocks() => log.copied_to(),
+            _ => end,
+        }
+    }
+
     /// In which mode the server encrypts, if the log tells.
     pub fn cipher_mode(&self) -> Option<CipherMode> {
         match &self.vendor {

@@ -121,7 +121,7 @@ impl Wanted {
         })?;
         wanted.fits(memory)?;
         log.check_end(end)?;
-        log.backup.as_ref().map_or(Ok(()), |backup| backup.check_end(&log.path, end, log.has_flush_lsn()))?;
+        log.backup.as_ref().map_or(Ok(()), |backup| backup.check_end(&log.path, log.copied_to(end)))?;
         wanted.redo = redo;
         wanted.settle(log, closed_at, end)?;
         Ok(wanted)

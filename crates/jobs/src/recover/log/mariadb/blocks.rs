@@ -26,6 +26,12 @@ impl MariaDbLog {
         matches!(self.parsed.format, Format::Blocks { .. })
     }
 
+    /// Where a log ends that begins in its file with the block of its checkpoint, as those of backups do.
+    pub fn copied_to(&self) -> Lsn {
+        let checkpoint = self.parsed.checkpoint.lsn.0;
+        Lsn(checkpoint - checkpoint % BLOCK + (self.parsed.size - self.parsed.payload_start()))
+    }
+
     /// Whether the log is closed at `end`: the server left it so when it was shut down, or this program. The first page of the system
     /// tablespace must say the same, or the server begins a recovery however little there is to recover.
     pub fn is_closed_at(&self, end: Lsn) -> Result<bool> {
