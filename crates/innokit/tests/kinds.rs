@@ -296,9 +296,15 @@ fn assert_tests_of_page(page: &str, at_least: usize) {
     assert!(names.len() >= at_least, "{} tests are named", names.len());
     for name in names {
         let parts: Vec<&str> = name.split("::").collect();
-        let [package, file, test] = parts[..] else { panic!("{name}: crate::file::test") };
-        let tests = repository().join(format!("crates/{package}/tests"));
-        let places = [tests.join(file).with_extension("rs"), tests.join(file).join("main.rs")];
+        let tests = |package: &str| repository().join(format!("crates/{package}/tests"));
+        let (places, test) = match parts[..] {
+            [package, file, test] => {
+                let file = tests(package).join(file);
+                (vec![file.with_extension("rs"), file.join("main.rs")], test)
+            }
+            [package, file, module, test] => (vec![tests(package).join(file).join(module).with_extension("rs")], test),
+            _ => panic!("{name}: crate::file::test, or crate::file::module::test"),
+        };
         let source = places.iter().find_map(|path| std::fs::read_to_string(path).ok());
         let source = source.unwrap_or_else(|| panic!("{name}: {places:?}"));
         assert!(source.contains(&format!("fn {test}(")), "{name} does not exist");
