@@ -24,6 +24,7 @@ mod table;
 mod table_print;
 mod table_rows;
 mod table_schema;
+mod unpack;
 mod watch;
 
 use std::error::Error;
@@ -73,6 +74,7 @@ fn run(command: Command) -> Result<u8, Box<dyn Error>> {
         Command::Info(args) => info::run(&args),
         Command::Redo { command: RedoCommand::Info(args) } => redo::run(&args),
         Command::Recover(args) => recover::run(&args),
+        Command::Unpack(args) => unpack::run(&args),
         Command::Table(command) => table::run(&command),
         Command::Innochecksum(args) => Ok(innochecksum::Call::new(args.arguments).run()),
         #[cfg(feature = "bench")]

@@ -33,6 +33,7 @@
 //! | `CREATE TABLE` | [`schema`] |
 //! | what is in a file, what a redo log would change | [`info()`], [`redo_info()`] |
 //! | crash recovery without a server | [`recover()`] |
+//! | backup streams and tar archives to files | [`unpack()`] |
 
 pub mod check;
 pub mod info;
@@ -45,6 +46,7 @@ pub mod schema;
 pub mod source;
 pub mod table;
 pub mod tree;
+pub mod unpack;
 mod verdict;
 
 mod error;
@@ -60,3 +62,4 @@ pub use recover::{RecoverError, RecoverOptions, Recovered, recover};
 pub use redo_info::report::RedoInfo;
 pub use redo_info::{RedoInfoOptions, redo_info};
 pub use table::{TableOptions, TableReport, tables, tables_watched};
+pub use unpack::{UnpackError, Unpacked, unpack};

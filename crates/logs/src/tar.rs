@@ -42,6 +42,16 @@ pub enum Event<'i> {
     Data(&'i [u8]),
     /// That file is complete.
     End,
+    /// A directory; what is in it has members of its own.
+    Directory {
+        /// Its path.
+        path: Box<[u8]>,
+    },
+    /// A member without content that is no directory either: a link, a device.
+    Other {
+        /// Its path.
+        path: Box<[u8]>,
+    },
 }
 
 /// Why the archive cannot be read further. Positions are bytes from its beginning.
@@ -250,7 +260,13 @@ impl Parser {
             // Links, devices and directories have no content, whatever their size says.
             let len = if matches!(header.kind, b'1'..=b'6') { 0 } else { size };
             self.state = State::Skip { left: len.saturating_add(filling(len)) };
-            return Ok(None);
+            let path = long.unwrap_or_else(|| header.path.clone());
+            return Ok(match header.kind {
+                b'5' => Some(Event::Directory { path }),
+                // The name of a volume is that of no member.
+                b'V' => None,
+                _ => Some(Event::Other { path }),
+            });
         }
         self.filling = filling(size);
         self.is_open = true;

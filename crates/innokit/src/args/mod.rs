@@ -11,6 +11,7 @@ mod recover;
 mod redo;
 mod sizes;
 mod table;
+mod unpack;
 
 use std::ffi::OsString;
 
@@ -30,6 +31,8 @@ pub use self::redo::{RedoCommand, RedoInfoArgs};
 #[cfg(feature = "bench")]
 pub use self::sizes::{bytes, size};
 pub use self::table::{Ahead, SchemaArgs, TableArgs, TableCommand};
+use self::unpack::UNPACK_EXAMPLES;
+pub use self::unpack::UnpackArgs;
 #[cfg(feature = "bench")]
 use crate::bench::args::BenchArgs;
 
@@ -66,6 +69,9 @@ pub enum Command {
     /// Do the crash recovery of a datadir of MariaDB or MySQL without a server, so that its server starts at once.
     #[command(after_help = RECOVER_EXAMPLES)]
     Recover(RecoverArgs),
+    /// Unpack backup streams and tar archives: all of it, verified and durable, or nothing.
+    #[command(after_help = UNPACK_EXAMPLES)]
+    Unpack(UnpackArgs),
     /// Check the indexes of tables page by page, or count their rows, without a server.
     #[command(subcommand)]
     Table(TableCommand),

@@ -118,6 +118,7 @@ impl Archive {
                 let id = MemberId(*number);
                 self.data(id, bytes);
             }
+            tar::Event::Directory { .. } | tar::Event::Other { .. } => {}
             tar::Event::End => {
                 let id = MemberId(*number);
                 *number += 1;

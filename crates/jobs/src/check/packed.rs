@@ -127,9 +127,7 @@ fn unpack(packing: Packing, mut incoming: Incoming, mut inside: Box<dyn Inner>) 
     };
     let why = match (end, incoming.broken.take()) {
         (_, Some(why)) => Some(why),
-        (Ok(()), None) if packing == Packing::Lz4 && !ends_lz4(&incoming.last) => {
-            Some(cut(packing, &*inside, incoming.taken))
-        }
+        (Ok(()), None) if !packing.can_end_with(&incoming.last) => Some(cut(packing, &*inside, incoming.taken)),
         (Ok(()), None) => None,
         (Err(error), None) if error.kind() == ErrorKind::UnexpectedEof => Some(cut(packing, &*inside, incoming.taken)),
         (Err(error), None) => Some(damaged(packing, &*inside, &error)),
@@ -150,12 +148,6 @@ fn pump(decoder: &mut dyn Read, inside: &mut dyn Inner) -> io::Result<()> {
             Err(error) => return Err(error),
         }
     }
-}
-
-/// The decoder takes an end between two blocks for the end of a frame. A frame ends with four bytes of zeros, and then perhaps a
-/// checksum of the content.
-fn ends_lz4(last: &[u8; 8]) -> bool {
-    last.ends_with(&[0; 4]) || last.starts_with(&[0; 4])
 }
 
 fn cut(packing: Packing, inside: &dyn Inner, taken: u64) -> Break {

@@ -21,6 +21,7 @@ use redo::mariadb::LOG_HEADER_CREATOR;
 use super::durable::{make_like, sync_directory_of};
 use super::error::{Result, damaged, failed, refused};
 use crate::source::backup::{BackupNotes, emptied_at as emptied};
+use crate::unpack::MARKER;
 
 /// How the creator of a log begins that mariadb-backup copied.
 const CREATOR: &[u8] = b"Backup ";
@@ -58,6 +59,12 @@ impl Backup {
 
 /// Fails for backups that cannot be prepared here, whatever their logs say.
 pub(super) fn refuse_unfit(datadir: &Path) -> Result<()> {
+    if datadir.join(MARKER).exists() {
+        return refused(format!(
+            "{}: files are missing here, because innokit unpack was interrupted: remove the directory and unpack again",
+            datadir.display()
+        ));
+    }
     let Some(notes) = BackupNotes::of(datadir).filter(|notes| !notes.is_prepared()) else { return Ok(()) };
     let (tool, path) = (notes.tool, datadir.display());
     if notes.is_incremental() {

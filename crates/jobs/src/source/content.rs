@@ -64,6 +64,12 @@ impl Packing {
         }
     }
 
+    /// Whether what is packed can end with these bytes. The decoder of LZ4 takes an end between two blocks for the end of a frame; a
+    /// frame ends with four bytes of zeros, and then perhaps a checksum of the content.
+    pub(crate) fn can_end_with(self, last: &[u8; 8]) -> bool {
+        self != Self::Lz4 || last.ends_with(&[0; 4]) || last.starts_with(&[0; 4])
+    }
+
     /// Reads what is packed in `packed`, a series of frames or members to its end.
     ///
     /// # Errors

@@ -1,0 +1,33 @@
+//! `innokit unpack`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+pub(super) const UNPACK_EXAMPLES: &str = "\
+Examples:
+  innokit unpack full.xb /srv/full                 a stream of xtrabackup or mariadb-backup
+  ssh db mariadb-backup --backup --stream=xbstream | innokit unpack - /srv/full
+  innokit unpack datadir.tar.zst /srv/copy         a tar archive, compressed as a whole
+  innokit recover --in-place /srv/full             then the backup is prepared
+
+Exit status:
+  0  everything is in DIR, and durable
+  1  an archive is damaged or cut off; DIR is as it was
+  2  it could not be done (DIR is as it was), or members were left out or are still packed";
+
+/// Options of `unpack`.
+#[derive(Debug, Args)]
+pub struct UnpackArgs {
+    /// xbstream, mbstream or tar archives, also compressed as a whole (gzip, zstd, LZ4); `-` is standard input.
+    #[arg(value_name = "ARCHIVE", required = true)]
+    pub archives: Vec<PathBuf>,
+
+    /// Where the files come to lie: a directory that is empty or not there yet.
+    #[arg(value_name = "DIR", required = true)]
+    pub dir: PathBuf,
+
+    /// Print one JSON document instead of text.
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,53 @@
+//! `innokit unpack`: archives in, files out.
+
+use std::error::Error;
+use std::io::{self, Write};
+use std::time::SystemTime;
+
+use jobs::Unpacked;
+
+use crate::args::UnpackArgs;
+use crate::document;
+use crate::print::grouped;
+use crate::recover::raise_open_files;
+
+/// An archive is damaged.
+const DAMAGED: u8 = 1;
+/// What was asked for and not done is no success.
+const NOT_ALL: u8 = 2;
+
+/// Unpacks the archives; the exit status.
+pub fn run(args: &UnpackArgs) -> Result<u8, Box<dyn Error>> {
+    raise_open_files();
+    let started = SystemTime::now();
+    let done = match jobs::unpack(&args.archives, &args.dir) {
+        Ok(done) => done,
+        Err(error) if error.is_damage() => {
+            document::fail(started, DAMAGED, &error, args.json);
+            return Ok(DAMAGED);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let is_all = done.left_out.is_empty() && done.still_packed.is_empty();
+    let status = if is_all { 0 } else { NOT_ALL };
+    match print(&done, args, (started, status)) {
+        // The reader closed the pipe early (`| head`): not an error.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+        other => other?,
+    }
+    Ok(status)
+}
+
+fn print(done: &Unpacked, args: &UnpackArgs, head: (SystemTime, u8)) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    if args.json {
+        return document::write(head, false, done, &mut out);
+    }
+    for name in &done.left_out {
+        writeln!(out, "left out      {name}: a link or a device, and no file")?;
+    }
+    for name in &done.still_packed {
+        writeln!(out, "still packed  {name}: in a way that innokit does not read")?;
+    }
+    writeln!(out, "{} files, {} bytes, in {}", grouped(done.files), grouped(done.bytes), args.dir.display())
+}

@@ -1,0 +1,230 @@
+//! `unpack`: the files of backup streams and tar archives, as they were.
+//!
+//! ```text
+//! archive, or standard input -> decompressed as a whole -> chunks or headers verified -> files written, decompressed, synced
+//!   -> directories synced -> the marker of an unfinished directory removed
+//! ```
+//!
+//! All of it or nothing: where an archive is damaged, or holds a name that leads out of the directory, everything is taken away again.
+
+mod error;
+mod source;
+mod target;
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use logs::tar;
+use logs::xbstream::{Event, MemberId, Parser};
+
+pub use self::error::UnpackError;
+use self::error::{Result, damaged, refused};
+use self::source::{Kind, cut, of_bytes, open, pump};
+pub(crate) use self::target::MARKER;
+use self::target::Target;
+
+/// What was unpacked.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Unpacked {
+    /// Files that lie in the directory now.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Members that are no files, and were left out: links and devices.
+    pub left_out: Vec<String>,
+    /// Files that are compressed or encrypted in a way that is not read, and lie there as they came.
+    pub still_packed: Vec<String>,
+}
+
+/// Unpacks archives into a directory, which must be empty or not there yet. `-` is standard input.
+///
+/// # Errors
+/// [`UnpackError`]. Nothing is left in the directory then.
+pub fn unpack(archives: &[PathBuf], dir: &Path) -> Result<Unpacked> {
+    if archives.iter().filter(|path| path.as_path() == Path::new(source::STANDARD_INPUT)).count() > 1 {
+        return refused("standard input can be one archive only");
+    }
+    let mut work = Work { target: Target::make(dir)?, archive: 0, open: HashMap::new(), left_out: Vec::new() };
+    let done = work.all(archives);
+    if done.is_err() {
+        work.target.discard();
+    }
+    done
+}
+
+/// A directory while archives are unpacked into it.
+struct Work {
+    target: Target,
+    /// The number of the archive.
+    archive: usize,
+    open: HashMap<MemberId, Open>,
+    left_out: Vec<String>,
+}
+
+/// A member between its first bytes and its last.
+struct Open {
+    place: PathBuf,
+    file: File,
+    /// It is written for the first time.
+    is_new: bool,
+}
+
+impl Work {
+    fn all(&mut self, archives: &[PathBuf]) -> Result<Unpacked> {
+        let mut has_streams = false;
+        for (number, path) in archives.iter().enumerate() {
+            self.archive = number;
+            let (kind, mut bytes) = open(path)?;
+            has_streams |= kind == Kind::Xbstream;
+            let of_error = |error| of_bytes(path, "reading the archive", error);
+            match kind {
+                Kind::Xbstream => self.xbstream(path, |take| pump(&mut *bytes, &of_error, take).map(drop))?,
+                Kind::Tar => self.tar(path, |take| pump(&mut *bytes, &of_error, take).map(drop))?,
+            }
+        }
+        // A stream has no mark at its end; the tools' last members tell.
+        let has = |name| self.target.has(name);
+        let has_notes = has("xtrabackup_checkpoints") || has("mariadb_backup_checkpoints");
+        if has_streams && has("ibdata1") && !has_notes {
+            return damaged(
+                "the backup holds a system tablespace, but no xtrabackup_checkpoints, with which backup tools end: it is cut off, or a stream of it is missing",
+            );
+        }
+        let (files, bytes) = self.target.finish()?;
+        let still_packed = self.target.packed.iter().map(|path| path.display().to_string()).collect();
+        Ok(Unpacked { files, bytes, left_out: std::mem::take(&mut self.left_out), still_packed })
+    }
+
+    fn xbstream(
+        &mut self,
+        path: &Path,
+        feed: impl FnOnce(&mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>,
+    ) -> Result<()> {
+        let mut parser = Parser::new();
+        feed(&mut |mut input| {
+            loop {
+                match parser.next_event(&mut input) {
+                    Ok(Some(event)) => self.event(path, event)?,
+                    Ok(None) => return Ok(()),
+                    Err(error) => return cut(path, &error.to_string()),
+                }
+            }
+        })?;
+        match parser.finish() {
+            Err(error) => cut(path, &error.to_string()),
+            Ok(unfinished) => match unfinished.first() {
+                Some(member) => {
+                    let name = String::from_utf8_lossy(&member.path);
+                    cut(path, &format!("the archive ends without the end of {name}, after {} bytes of it", member.len))
+                }
+                None => Ok(()),
+            },
+        }
+    }
+
+    fn event(&mut self, path: &Path, event: Event<'_>) -> Result<()> {
+        let archive = self.archive;
+        match event {
+            Event::Member { id, path: name, rewrite } => {
+                let place = Target::place(&name)?;
+                let is_new = !rewrite;
+                let file = if is_new { self.target.file(&place, archive) } else { self.target.again(&place, archive) };
+                self.open.insert(id, Open { place, file: file?, is_new });
+                Ok(())
+            }
+            Event::Data { id, offset, bytes } => {
+                let Some(open) = self.open.get(&id) else { return Ok(()) };
+                self.target.write(&open.place, &open.file, offset, bytes)
+            }
+            // What is left out reads as zeros in a new file, and stays as it is in an old one.
+            Event::Skip { .. } => Ok(()),
+            Event::End { id, len } => {
+                let Some(open) = self.open.remove(&id) else { return Ok(()) };
+                self.target.set_len(&open.place, &open.file, len, open.is_new)?;
+                self.target.complete(&open.place, open.file, archive)
+            }
+            Event::Misplaced { id, position, expected, found } => {
+                let name = self.name(id);
+                cut(
+                    path,
+                    &format!(
+                        "the chunk at byte {position} continues {name} at byte {found}, where byte {expected} was to come"
+                    ),
+                )
+            }
+            Event::BadChunk { id, position, .. } => {
+                let name = self.name(id);
+                cut(path, &format!("the chunk at byte {position}, of {name}, has not the checksum that it should have"))
+            }
+            Event::Rename { from, to } => {
+                let (from, to) = (Target::place(&from)?, Target::place(&to)?);
+                for open in self.open.values_mut().filter(|open| open.place == from) {
+                    open.place.clone_from(&to);
+                }
+                self.target.rename(&from, &to, archive)
+            }
+            Event::Remove { path } => self.target.remove(&Target::place(&path)?, archive),
+        }
+    }
+
+    fn name(&self, id: MemberId) -> String {
+        self.open.get(&id).map_or_else(String::new, |open| open.place.display().to_string())
+    }
+
+    fn tar(&mut self, path: &Path, feed: impl FnOnce(&mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>) -> Result<()> {
+        let (mut parser, mut offset) = (tar::Parser::new(), 0);
+        feed(&mut |mut input| {
+            loop {
+                match parser.next_event(&mut input) {
+                    Ok(Some(event)) => self.tar_event(path, event, &mut offset)?,
+                    Ok(None) => return Ok(()),
+                    Err(error) => return cut(path, &error.to_string()),
+                }
+            }
+        })?;
+        match parser.finish() {
+            Ok(true) => Ok(()),
+            Ok(false) => cut(path, "the tar archive has no end mark: it is cut between two members"),
+            Err(error) => cut(path, &error.to_string()),
+        }
+    }
+
+    /// A tar archive has one member after the other.
+    fn tar_event(&mut self, path: &Path, event: tar::Event<'_>, offset: &mut u64) -> Result<()> {
+        const ONLY: MemberId = MemberId(0);
+        match event {
+            tar::Event::Member { path: name, is_sparse } => {
+                let place = Target::place(&name)?;
+                if is_sparse {
+                    let (archive, name) = (path.display(), place.display());
+                    return refused(format!(
+                        "{archive}: {name} is a sparse file, whose holes tar left out: make the archive without --sparse"
+                    ));
+                }
+                *offset = 0;
+                let file = self.target.file(&place, self.archive)?;
+                self.open.insert(ONLY, Open { place, file, is_new: true });
+                Ok(())
+            }
+            tar::Event::Data(bytes) => {
+                let Some(open) = self.open.get(&ONLY) else { return Ok(()) };
+                self.target.write(&open.place, &open.file, *offset, bytes)?;
+                *offset += bytes.len() as u64;
+                Ok(())
+            }
+            tar::Event::End => {
+                let Some(open) = self.open.remove(&ONLY) else { return Ok(()) };
+                self.target.complete(&open.place, open.file, self.archive)
+            }
+            tar::Event::Directory { path: name } => {
+                // The directory itself, which is there.
+                if matches!(&*name, b"." | b"./") { Ok(()) } else { self.target.directory(&Target::place(&name)?) }
+            }
+            tar::Event::Other { path: name } => {
+                self.left_out.push(String::from_utf8_lossy(&name).into_owned());
+                Ok(())
+            }
+        }
+    }
+}

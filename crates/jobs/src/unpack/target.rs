@@ -1,0 +1,237 @@
+//! The directory that archives are unpacked into.
+//!
+//! It is empty at first, and nothing but directories and files is made in it, each by its name for the first time: so no name leads
+//! anywhere else. As long as it holds a part only, a marker says so.
+
+use std::collections::{BTreeSet, HashMap};
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use super::error::{Result, failed, refused};
+use super::source::{Decoded, of_bytes, pump};
+use crate::source::content::{Content, HEAD, Packing, packed_name, recognise};
+use crate::source::read_up_to;
+
+/// Says of a directory that what was unpacked into it is not whole.
+pub(crate) const MARKER: &str = "innokit-unpack.unfinished";
+/// For the DBA who finds it.
+const MARKER_TEXT: &str =
+    "innokit unpack was interrupted: files are missing here. Remove this directory and unpack again.\n";
+/// Rows are nobody else's to read.
+const FILE_MODE: u32 = 0o640;
+const DIRECTORY_MODE: u32 = 0o750;
+
+/// A directory while it is filled.
+#[derive(Debug)]
+pub(super) struct Target {
+    root: PathBuf,
+    /// It was there before.
+    is_given: bool,
+    /// Files that were made, and the archives that hold them.
+    files: HashMap<PathBuf, usize>,
+    directories: BTreeSet<PathBuf>,
+    /// Files whose names say that they are packed in a way that is not read.
+    pub packed: BTreeSet<PathBuf>,
+}
+
+impl Target {
+    /// Takes a directory that is empty, or makes one.
+    pub fn make(root: &Path) -> Result<Self> {
+        let is_given = root.is_dir();
+        let is_free = match is_given {
+            true => fs::read_dir(root).map_err(failed(root, "reading the directory"))?.next().is_none(),
+            false => fs::symlink_metadata(root).is_err(),
+        };
+        if !is_free {
+            let why = if root.join(MARKER).exists() { ": an interrupted unpack left it, remove it first" } else { "" };
+            return refused(format!("{}: there is something already{why}", root.display()));
+        }
+        let made = DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(root);
+        made.map_err(failed(root, "making the directory"))?;
+        let marker = root.join(MARKER);
+        let written = OpenOptions::new().write(true).create_new(true).open(&marker);
+        let written = written.and_then(|file| {
+            file.write_all_at(MARKER_TEXT.as_bytes(), 0)?;
+            file.sync_all()
+        });
+        written.map_err(failed(&marker, "writing the file"))?;
+        let (files, directories, packed) = (HashMap::new(), BTreeSet::new(), BTreeSet::new());
+        let target = Self { root: root.to_path_buf(), is_given, files, directories, packed };
+        target.sync(root)?;
+        Ok(target)
+    }
+
+    /// The place of a member of this name, below the directory.
+    pub fn place(name: &[u8]) -> Result<PathBuf> {
+        let mut rest = name;
+        while let Some(shorter) = rest.strip_prefix(b"./") {
+            rest = shorter;
+        }
+        let parts = rest.strip_suffix(b"/").unwrap_or(rest).split(|byte| *byte == b'/');
+        let is_sound = |part: &[u8]| !part.is_empty() && part != b"." && part != b".." && !part.contains(&0);
+        if !parts.clone().all(is_sound) || rest == MARKER.as_bytes() {
+            let name = String::from_utf8_lossy(name);
+            return refused(format!("a member is called `{name}`, which is no name for a file in the directory"));
+        }
+        Ok(parts.map(OsStr::from_bytes).collect())
+    }
+
+    /// Makes a directory, and those above it.
+    pub fn directory(&mut self, place: &Path) -> Result<()> {
+        if place.as_os_str().is_empty() || self.directories.contains(place) {
+            return Ok(());
+        }
+        if let Some(above) = place.parent() {
+            self.directory(above)?;
+        }
+        let path = self.root.join(place);
+        // What is there was made here, and is a file.
+        let made = DirBuilder::new().mode(DIRECTORY_MODE).create(&path);
+        made.map_err(failed(&path, "making the directory"))?;
+        self.directories.insert(place.to_path_buf());
+        Ok(())
+    }
+
+    /// Makes the file of a member of the archive with this number; one that the same archive had before is replaced.
+    pub fn file(&mut self, place: &Path, archive: usize) -> Result<File> {
+        let path = self.root.join(place);
+        match self.files.get(place) {
+            Some(other) if *other != archive => {
+                return refused(format!("{} is in two of the archives", place.display()));
+            }
+            Some(_) => fs::remove_file(&path).map_err(failed(&path, "replacing the file"))?,
+            None => place.parent().map_or(Ok(()), |above| self.directory(above))?,
+        }
+        let file = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(&path);
+        let file = file.map_err(failed(&path, "making the file"))?;
+        self.files.insert(place.to_path_buf(), archive);
+        Ok(file)
+    }
+
+    /// Opens a file that the same archive had before, to be written over.
+    pub fn again(&mut self, place: &Path, archive: usize) -> Result<File> {
+        if self.files.get(place) != Some(&archive) {
+            return self.file(place, archive);
+        }
+        let path = self.root.join(place);
+        OpenOptions::new().write(true).open(&path).map_err(failed(&path, "opening the file"))
+    }
+
+    pub fn rename(&mut self, from: &Path, to: &Path, archive: usize) -> Result<()> {
+        if self.files.get(from) != Some(&archive) || self.files.get(to).is_some_and(|other| *other != archive) {
+            return refused(format!(
+                "the archive renames {} to {}, which cannot be done",
+                from.display(),
+                to.display()
+            ));
+        }
+        to.parent().map_or(Ok(()), |above| self.directory(above))?;
+        let path = self.root.join(from);
+        fs::rename(&path, self.root.join(to)).map_err(failed(&path, "renaming the file"))?;
+        self.files.remove(from);
+        self.files.insert(to.to_path_buf(), archive);
+        Ok(())
+    }
+
+    pub fn remove(&mut self, place: &Path, archive: usize) -> Result<()> {
+        if self.files.get(place) != Some(&archive) {
+            return Ok(());
+        }
+        self.files.remove(place);
+        let path = self.root.join(place);
+        fs::remove_file(&path).map_err(failed(&path, "removing the file"))
+    }
+
+    /// A file is complete: makes it durable, or what is packed in it.
+    pub fn complete(&mut self, place: &Path, file: File, archive: usize) -> Result<()> {
+        let path = self.root.join(place);
+        match packed_name(place) {
+            Some((inner, Some(packing))) if self.is_packed(&path, packing)? => {
+                drop(file);
+                self.unpack(place, &inner.to_path_buf(), packing, archive)
+            }
+            Some((_, None)) => {
+                self.packed.insert(place.to_path_buf());
+                file.sync_all().map_err(failed(&path, "making the file durable"))
+            }
+            _ => file.sync_all().map_err(failed(&path, "making the file durable")),
+        }
+    }
+
+    /// Whether what its name says of a file is so.
+    fn is_packed(&self, path: &Path, packing: Packing) -> Result<bool> {
+        let head = File::open(path).and_then(|file| read_up_to(&file, 0, HEAD));
+        let head = head.map_err(failed(path, "reading the file"))?;
+        Ok(recognise(&head) == Some(Content::Packed(packing)))
+    }
+
+    fn unpack(&mut self, place: &Path, inner: &Path, packing: Packing, archive: usize) -> Result<()> {
+        let (packed, path) = (self.root.join(place), self.root.join(inner));
+        let of_error = |error| of_bytes(place, "reading the file", error);
+        let input = File::open(&packed).map_err(failed(&packed, "opening the file"))?;
+        let mut decoded = Decoded::new(packing, input).map_err(of_error)?;
+        let output = self.file(inner, archive)?;
+        let mut offset = 0;
+        pump(&mut decoded, &of_error, &mut |bytes| {
+            output.write_all_at(bytes, offset).map_err(failed(&path, "writing the file"))?;
+            offset += bytes.len() as u64;
+            Ok(())
+        })?;
+        output.sync_all().map_err(failed(&path, "making the file durable"))?;
+        self.remove(place, archive)
+    }
+
+    /// Bytes of a file.
+    pub fn write(&self, place: &Path, file: &File, offset: u64, bytes: &[u8]) -> Result<()> {
+        file.write_all_at(bytes, offset).map_err(failed(&self.root.join(place), "writing the file"))
+    }
+
+    /// Gives a file at least, or exactly, its size: it may end with a hole.
+    pub fn set_len(&self, place: &Path, file: &File, len: u64, is_whole: bool) -> Result<()> {
+        let now = file.metadata().map(|file| file.len());
+        let set = now.and_then(|now| if now < len || is_whole { file.set_len(len) } else { Ok(()) });
+        set.map_err(failed(&self.root.join(place), "giving the file its size"))
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        self.files.contains_key(Path::new(name))
+    }
+
+    fn sync(&self, dir: &Path) -> Result<()> {
+        File::open(dir).and_then(|dir| dir.sync_all()).map_err(failed(dir, "making names durable"))
+    }
+
+    /// Everything is here, durably; how many files, and how many bytes.
+    pub fn finish(&self) -> Result<(u64, u64)> {
+        let mut bytes = 0;
+        for place in self.files.keys() {
+            let path = self.root.join(place);
+            bytes += fs::metadata(&path).map_err(failed(&path, "looking at the file"))?.len();
+        }
+        self.directories.iter().rev().try_for_each(|dir| self.sync(&self.root.join(dir)))?;
+        self.sync(&self.root)?;
+        let marker = self.root.join(MARKER);
+        fs::remove_file(&marker).map_err(failed(&marker, "removing the file"))?;
+        self.sync(&self.root)?;
+        if let Some(above) = self.root.parent().filter(|_| !self.is_given) {
+            self.sync(if above.as_os_str().is_empty() { Path::new(".") } else { above })?;
+        }
+        Ok((self.files.len() as u64, bytes))
+    }
+
+    /// Takes away what was made: a part is no backup. What cannot be removed stays, and the marker with it.
+    pub fn discard(self) {
+        if !self.is_given {
+            fs::remove_dir_all(&self.root).ok();
+            return;
+        }
+        let removed = self.files.keys().all(|place| fs::remove_file(self.root.join(place)).is_ok());
+        let removed = removed && self.directories.iter().rev().all(|dir| fs::remove_dir(self.root.join(dir)).is_ok());
+        if removed {
+            fs::remove_file(self.root.join(MARKER)).ok();
+        }
+    }
+}
