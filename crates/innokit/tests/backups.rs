@@ -295,6 +295,10 @@ fn is_recovered_as_the_tool_prepares(server: &Server) {
         server.copy(name, &copy);
         is_prepared(server, &copy);
     }
+    let unpacked = innokit().arg("unpack").args([server.of("full.xb"), server.of("streamed.ours")]).output();
+    let unpacked = Run::of(&unpacked.expect("innokit runs"));
+    assert_eq!(unpacked.status, 0, "{}: {}", server.kind, unpacked.errors);
+    is_prepared(server, "streamed.ours");
     server.prepare("theirs", &[]);
     let files = |name| {
         let mut files = contents(server, name);

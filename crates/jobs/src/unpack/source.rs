@@ -95,7 +95,8 @@ struct Tail<R> {
 impl<R: Read> Read for Tail<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let count = self.inner.read(into)?;
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut guard = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let last: &mut [u8; 8] = &mut guard;
         for byte in into.get(count.saturating_sub(8)..count).unwrap_or_default() {
             last.rotate_left(1);
             last[7] = *byte;

@@ -151,7 +151,7 @@ impl Target {
         match packed_name(place) {
             Some((inner, Some(packing))) if self.is_packed(&path, packing)? => {
                 drop(file);
-                self.unpack(place, &inner.to_path_buf(), packing, archive)
+                self.unpack(place, inner, packing, archive)
             }
             Some((_, None)) => {
                 self.packed.insert(place.to_path_buf());
