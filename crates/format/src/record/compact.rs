@@ -13,7 +13,76 @@ const LENGTH_TWO_BYTES: u8 = 0x80;
 const LENGTH_EXTERN: u8 = 0x40;
 
 /// See [`Layout::locate`].
+#[inline]
 pub(super) fn locate(layout: &Layout, record: &Record<'_>, fields: &mut RecordFields) -> Result<(), IndexFinding> {
+    if layout.instant() == Instant::None && record.status() == Status::Ordinary {
+        // Nearly every record of every table; the long way knows why one is wrong.
+        if whole(layout, record, fields).is_some() {
+            return Ok(());
+        }
+    }
+    by_header(layout, record, fields)
+}
+
+/// Bytes of the null bitmap that are read as one number.
+const NULL_BYTES_MAX: usize = 8;
+
+/// A row with every field; `None` unless all of it lies on the page. The fields are bounded once, behind the last one: until then
+/// nothing is read but the header.
+fn whole(layout: &Layout, record: &Record<'_>, fields: &mut RecordFields) -> Option<()> {
+    let (page, origin) = (record.page(), usize::from(record.origin()));
+    let null_bytes = layout.leaf_null_bytes();
+    if null_bytes > NULL_BYTES_MAX {
+        return None;
+    }
+    let header = page.get(..origin.checked_sub(REC_N_NEW_EXTRA_BYTES)?)?;
+    let (mut lengths, bitmap) = header.split_at_checked(header.len().checked_sub(null_bytes)?)?;
+    let mut nulls = bitmap.iter().fold(0_u64, |nulls, byte| nulls << 8 | u64::from(*byte));
+    let (mut end, mut is_whole, mut is_outside) = (u32::from(record.origin()), true, false);
+    fields.slots.clear();
+    fields.slots.extend(layout.fields().iter().map(|field| {
+        if field.nullable {
+            let is_null = nulls & 1 == 1;
+            nulls >>= 1;
+            if is_null {
+                return Slot { start: end, len: 0, stored: Stored::Null };
+            }
+        }
+        let (len, stored) = match field.storage {
+            Storage::Fixed(len) => (u32::from(len), Stored::Inline),
+            Storage::Variable { big } => match *lengths {
+                [ref rest @ .., first] if !big || first & LENGTH_TWO_BYTES == 0 => {
+                    lengths = rest;
+                    (u32::from(first), Stored::Inline)
+                }
+                [ref rest @ .., second, first] => {
+                    lengths = rest;
+                    let len = u32::from(first & 0x3F) << 8 | u32::from(second);
+                    let stored = if first & LENGTH_EXTERN != 0 { Stored::Extern } else { Stored::Inline };
+                    is_outside |= stored == Stored::Extern;
+                    is_whole &= stored == Stored::Inline || len as usize >= REFERENCE_BYTES;
+                    (len, stored)
+                }
+                _ => {
+                    is_whole = false;
+                    (0, Stored::Missing)
+                }
+            },
+        };
+        let start = end;
+        end += len;
+        Slot { start, len, stored }
+    }));
+    if !is_whole || end as usize > page.len() {
+        return None;
+    }
+    (fields.start, fields.end, fields.child) = (lengths.len() as u32, end, None);
+    fields.is_on_page = !is_outside;
+    Some(())
+}
+
+/// Every record, field by field.
+fn by_header(layout: &Layout, record: &Record<'_>, fields: &mut RecordFields) -> Result<(), IndexFinding> {
     fields.reset(record.origin());
     let node = record.status() == Status::NodePointer;
     let Head { present, mut below, hole } = head(layout, record)?;
@@ -209,5 +278,59 @@ impl Walk<'_, '_> {
 
     fn beyond(&self, more: usize) -> IndexFinding {
         self.record.finding(IndexRule::RecordEnd, (self.end + more) as u64, self.record.page().len() as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{FieldLayout, RecordStyle};
+
+    /// A number of SplitMix64.
+    fn next(state: &mut u64) -> u64 {
+        *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (*state ^ *state >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ mixed >> 31
+    }
+
+    fn any_layout(seed: &mut u64) -> Layout {
+        let count = 1 + next(seed) as usize % 80;
+        let field = |_| {
+            let number = next(seed);
+            let storage = match number % 3 {
+                0 => Storage::Variable { big: number & 8 != 0 },
+                _ => Storage::Fixed((number >> 8) as u16 % 20),
+            };
+            FieldLayout { nullable: number & 4 != 0, ..FieldLayout::new(storage, false) }
+        };
+        Layout::new((0..count).map(field).collect(), 1, None, Instant::None)
+    }
+
+    #[test]
+    fn the_short_way_finds_the_fields_that_the_long_way_finds() {
+        let (mut seed, mut found) = (7, 0);
+        for _ in 0..4000 {
+            let layout = any_layout(&mut seed);
+            // Short lengths mostly, or hardly any record would fit.
+            let mut page: Vec<u8> = (0..1200).map(|_| (next(&mut seed) as u8) & (next(&mut seed) as u8)).collect();
+            let origin = (next(&mut seed) % 1100) as u16 + 5;
+            if let Some(status) = page.get_mut(usize::from(origin) - 3) {
+                *status &= !7;
+            }
+            let record = Record::new(&page, origin, RecordStyle::Compact, true).expect("inside the page");
+            let (mut short, mut long) = (RecordFields::new(), RecordFields::new());
+            let by_header = by_header(&layout, &record, &mut long);
+            let whole = whole(&layout, &record, &mut short);
+            let is_short = layout.leaf_null_bytes() <= NULL_BYTES_MAX;
+            assert_eq!(whole.is_some(), by_header.is_ok() && is_short, "{layout:?}");
+            if whole.is_some() {
+                found += 1;
+                let is_outside = short.slots.iter().any(|slot| slot.stored == Stored::Extern);
+                assert_eq!(std::mem::take(&mut short.is_on_page), !is_outside);
+                assert_eq!(short, long, "{layout:?}");
+            }
+        }
+        assert!(found > 500, "{found} records only");
     }
 }

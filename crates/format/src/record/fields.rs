@@ -38,13 +38,15 @@ pub struct RecordFields {
     pub(super) start: u32,
     pub(super) end: u32,
     pub(super) child: Option<PageNo>,
+    /// Whether it was seen that no field is off-page or missing.
+    pub(super) is_on_page: bool,
 }
 
 impl RecordFields {
     /// None yet.
     #[must_use]
     pub const fn new() -> Self {
-        Self { slots: Vec::new(), start: 0, end: 0, child: None }
+        Self { slots: Vec::new(), start: 0, end: 0, child: None, is_on_page: false }
     }
 
     pub(super) fn reset(&mut self, origin: u16) {
@@ -52,6 +54,14 @@ impl RecordFields {
         self.start = u32::from(origin);
         self.end = u32::from(origin);
         self.child = None;
+        self.is_on_page = false;
+    }
+
+    /// Whether every field is NULL or wholly on this page. `false` says nothing: of some records it is not found out.
+    #[inline]
+    #[must_use]
+    pub const fn is_on_page(&self) -> bool {
+        self.is_on_page
     }
 
     /// One for each field of the index; of a node pointer, one for each field of the key.

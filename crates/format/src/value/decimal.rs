@@ -1,5 +1,6 @@
 //! DECIMAL: nine digits in four bytes, the sign in the top bit.
 
+use super::digits::write_padded;
 use super::error::ValueError;
 use crate::schema::types::decimal_bytes;
 
@@ -62,6 +63,87 @@ impl Digits {
 /// # Errors
 /// The bytes are no DECIMAL of that precision and scale.
 pub fn write(stored: &[u8], precision: u8, scale: u8, zerofill: u16, out: &mut Vec<u8>) -> Result<(), ValueError> {
+    // Longer ones, those with zeros before them, and those that are none.
+    let Some((negative, whole, fraction)) = parts(stored, precision, scale).filter(|_| zerofill == 0) else {
+        return write_digits(stored, (precision, scale), zerofill, out);
+    };
+    if negative {
+        out.push(b'-');
+    }
+    write_padded(whole, 1, out);
+    if scale > 0 {
+        out.push(b'.');
+        write_padded(fraction, usize::from(scale), out);
+    }
+    Ok(())
+}
+
+/// Digits that a number has room for.
+const SHORT: u8 = 18;
+
+/// The sign, and what is before and behind the point, of a value of at most [`SHORT`] digits on either side; `None` of others, and of
+/// what is no value.
+#[inline]
+fn parts(stored: &[u8], precision: u8, scale: u8) -> Option<(bool, u64, u64)> {
+    let whole = precision.checked_sub(scale).filter(|whole| *whole <= SHORT && scale <= SHORT)?;
+    let (first, _) = stored.split_first()?;
+    let negative = first & 0x80 == 0;
+    let (whole_bytes, fraction_bytes) = (bytes(whole)?, bytes(scale)?);
+    let (before, behind) =
+        stored.split_at_checked(whole_bytes).filter(|_| stored.len() == whole_bytes + fraction_bytes)?;
+    let (lead, rest) = before.split_at_checked(LEFTOVER_BYTES.get(usize::from(whole % 9)).copied()?)?;
+    let (nines, trail) = behind.split_at_checked(4 * usize::from(scale / 9))?;
+    // The top bit of the first byte, which says the sign, is turned over.
+    let top = 0x80;
+    let is_lead = !lead.is_empty();
+    let mut number = group(lead, negative, if is_lead { top } else { 0 }, whole % 9)?;
+    for (at, nine) in rest.chunks_exact(4).enumerate() {
+        let is_first = !is_lead && at == 0;
+        number = number * 1_000_000_000 + group(nine, negative, if is_first { top } else { 0 }, 9)?;
+    }
+    let mut fraction = 0;
+    for (at, nine) in nines.chunks_exact(4).enumerate() {
+        let is_first = whole == 0 && at == 0;
+        fraction = fraction * 1_000_000_000 + group(nine, negative, if is_first { top } else { 0 }, 9)?;
+    }
+    let is_first = whole == 0 && nines.is_empty();
+    let last = group(trail, negative, if is_first { top } else { 0 }, scale % 9)?;
+    Some((negative, number, fraction * power(scale % 9) + last))
+}
+
+/// Bytes of so many digits.
+#[inline]
+fn bytes(digits: u8) -> Option<usize> {
+    Some(4 * usize::from(digits / 9) + LEFTOVER_BYTES.get(usize::from(digits % 9)).copied()?)
+}
+
+/// Up to nine digits out of up to four bytes; `None` where they are more digits.
+#[inline]
+fn group(stored: &[u8], negative: bool, top: u8, digits: u8) -> Option<u64> {
+    let number = match *stored {
+        [] => return Some(0),
+        [a] => u32::from_be_bytes([0, 0, 0, a ^ top]),
+        [a, b] => u32::from_be_bytes([0, 0, a ^ top, b]),
+        [a, b, c] => u32::from_be_bytes([0, a ^ top, b, c]),
+        [a, b, c, d] => u32::from_be_bytes([a ^ top, b, c, d]),
+        _ => return None,
+    };
+    let flip = if negative { u32::MAX >> (32 - 8 * stored.len() as u32) } else { 0 };
+    let number = u64::from(number ^ flip);
+    (number < power(digits)).then_some(number)
+}
+
+#[inline]
+const fn power(digits: u8) -> u64 {
+    10_u64.pow(digits as u32)
+}
+
+fn write_digits(
+    stored: &[u8],
+    (precision, scale): (u8, u8),
+    zerofill: u16,
+    out: &mut Vec<u8>,
+) -> Result<(), ValueError> {
     let (negative, digits) = digits(stored, precision, scale)?;
     let (whole, fraction) = digits.get().split_at(usize::from(precision - scale).min(digits.len));
     let zeros = whole.iter().take_while(|digit| **digit == b'0').count();
@@ -114,6 +196,34 @@ mod tests {
         assert_eq!(text(&[0xbb, 0x9a, 0xc9, 0xff], 9, 9).as_deref(), Ok("0.999999999"));
         assert_eq!(text(&[0x76], 1, 0).as_deref(), Ok("-9"));
         assert_eq!(unscaled(&[0x7f, 0xff, 0xff, 0xff, 0xfe], 10, 2), Ok(Some(-1)));
+    }
+
+    #[test]
+    fn short_values_are_written_as_long_ones_are() {
+        let mut number = 1_u64;
+        for precision in 1..=36_u8 {
+            for scale in 0..=precision.min(SCALE_MAX) {
+                let expected = decimal_bytes(precision, scale) as usize;
+                for round in 0..40 {
+                    let byte = |_| {
+                        number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                        // Small groups mostly, or hardly any would be a value.
+                        let byte = (number >> 33) as u8 & (number >> 41) as u8 & (number >> 49) as u8;
+                        if round % 2 == 0 { byte } else { !byte }
+                    };
+                    let mut stored: Vec<u8> = (0..expected).map(byte).collect();
+                    if let Some(first) = stored.first_mut() {
+                        *first ^= 0x80;
+                    }
+                    let (mut short, mut long) = (Vec::new(), Vec::new());
+                    let written = write(&stored, precision, scale, 0, &mut short);
+                    assert_eq!(written, write_digits(&stored, (precision, scale), 0, &mut long));
+                    if written.is_ok() {
+                        assert_eq!(short, long, "DECIMAL({precision},{scale}) {stored:02x?}");
+                    }
+                }
+            }
+        }
     }
 
     #[test]

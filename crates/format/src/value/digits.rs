@@ -23,33 +23,69 @@ pub fn write_int(number: i64, out: &mut Vec<u8>) {
     write_padded(number.unsigned_abs(), 1, out);
 }
 
-/// A number in decimal, with zeros before it up to `width` digits (at most 20; more are pushed one by one).
+/// Digits of the largest number.
+const DIGITS_MAX: usize = 20;
+
+/// How many digits a number has; 1 of zero.
+#[inline]
+const fn count(number: u64) -> usize {
+    match number.checked_ilog10() {
+        Some(power) => power as usize + 1,
+        None => 1,
+    }
+}
+
+/// A number in decimal, with zeros before it up to `width` digits.
 #[inline]
 pub(super) fn write_padded(mut number: u64, width: usize, out: &mut Vec<u8>) {
-    let mut digits = [b'0'; 20];
-    let mut at = digits.len();
-    while number >= 100 {
-        let pair = (number % 100) as usize * 2;
+    let digits = count(number).max(width);
+    if digits > DIGITS_MAX {
+        out.extend(std::iter::repeat_n(b'0', digits - DIGITS_MAX));
+    }
+    let (start, digits) = (out.len(), digits.min(DIGITS_MAX));
+    // All of the room at once, and back what is too much: a copy of a length that is known takes no call.
+    out.extend_from_slice(&[b'0'; DIGITS_MAX]);
+    out.truncate(start + digits);
+    let mut rest = out.get_mut(start..).unwrap_or(&mut []);
+    while number >= 10 {
+        let two = pair((number % 100) as u8);
         number /= 100;
-        at -= 2;
-        if let (Some(place), Some(pair)) = (digits.get_mut(at..at + 2), PAIRS.get(pair..pair + 2)) {
-            place.copy_from_slice(pair);
-        }
+        let Some((before, last)) = rest.split_last_chunk_mut::<2>() else { return };
+        *last = two;
+        rest = before;
     }
-    while number > 0 {
-        at -= 1;
-        if let Some(place) = digits.get_mut(at) {
-            *place = b'0' + (number % 10) as u8;
-        }
-        number /= 10;
+    if let (1.., Some(last)) = (number, rest.last_mut()) {
+        *last = b'0' + number as u8;
     }
-    out.extend(std::iter::repeat_n(b'0', width.saturating_sub(digits.len())));
-    at = at.min(digits.len() - width.min(digits.len()));
-    out.extend_from_slice(digits.get(at..).unwrap_or(&[]));
+}
+
+/// Two digits of a number below 100; two zeros of a larger one.
+#[inline]
+pub(super) fn pair(number: u8) -> [u8; 2] {
+    let at = 2 * usize::from(number);
+    PAIRS.get(at..at + 2).and_then(|pair| pair.try_into().ok()).unwrap_or(*b"00")
 }
 
 pub(super) fn write_display(value: &impl std::fmt::Display, out: &mut Vec<u8>) {
     // Writing to a Vec cannot fail.
     let written = write!(out, "{value}");
     debug_assert!(written.is_ok());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::write_padded;
+
+    #[test]
+    fn numbers_have_the_digits_that_format_gives_them() {
+        let powers = (0..20).map(|power| 10_u64.pow(power));
+        let numbers = powers.flat_map(|power| [power - 1, power, power + 1, 9 * (power / 10)]).chain([0, u64::MAX]);
+        for number in numbers {
+            for width in [0, 1, 2, 4, 19, 20, 21, 30] {
+                let mut out = b"x".to_vec();
+                write_padded(number, width, &mut out);
+                assert_eq!(String::from_utf8(out).expect("ASCII"), format!("x{number:0width$}"));
+            }
+        }
+    }
 }

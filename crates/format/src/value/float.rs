@@ -2,6 +2,8 @@
 
 use std::io::Write;
 
+use super::digits::{write_padded, write_uint};
+
 /// Digits that a FLOAT shows unless its declaration says otherwise.
 const FLOAT_DIGITS: usize = 6;
 /// Where the point stands in the first and the last number that is written without an exponent.
@@ -68,6 +70,9 @@ fn write_general(number: f64, significant: Option<usize>, out: &mut Vec<u8>) {
         // No server stores infinities or NaN.
         return out.push(b'0');
     }
+    if significant.is_none() && write_short(number, out) {
+        return;
+    }
     let mut scientific = Digits { bytes: [0; 40], len: 0 };
     let written = match significant {
         Some(digits) => write!(scientific, "{number:.*e}", digits - 1),
@@ -77,6 +82,35 @@ fn write_general(number: f64, significant: Option<usize>, out: &mut Vec<u8>) {
     let (digits, point) = split(&scientific);
     let digits = digits.bytes.get(..digits.len).unwrap_or(&[]);
     write_digits(digits, point, out);
+}
+
+/// Digits behind the point that are tried.
+const SHORT_DECIMALS: [(i32, f64, u64); 2] = [(0, 1.0, 1), (4, 1e4, 10_000)];
+/// Numbers below this have at most 15 digits.
+const SHORT_LIMIT: f64 = 1e15;
+
+/// Writes a number above zero that is a whole number of ten thousandths and has at most 15 digits: what most columns hold. A division of
+/// two exact numbers is rounded once, so that the digits name this number if they lead back to it; and no two numbers of 15 digits are
+/// the same DOUBLE, so that no fewer digits would do. `false`: it is another one, and nothing is written.
+fn write_short(number: f64, out: &mut Vec<u8>) -> bool {
+    for (decimals, factor, unit) in SHORT_DECIMALS {
+        let scaled = (number * factor).round();
+        // So small that its zeros could be too many for the form without an exponent: none of these.
+        if !(1.0..SHORT_LIMIT).contains(&scaled) || scaled / factor != number {
+            continue;
+        }
+        let digits = scaled as u64;
+        write_uint(digits / unit, out);
+        if decimals > 0 {
+            out.push(b'.');
+            write_padded(digits % unit, decimals as usize, out);
+            while out.last() == Some(&b'0') {
+                out.pop();
+            }
+        }
+        return true;
+    }
+    false
 }
 
 fn write_digits(digits: &[u8], point: i32, out: &mut Vec<u8>) {
@@ -171,6 +205,30 @@ mod tests {
         for (number, text) in expected {
             assert_eq!(double_text(number), text);
         }
+    }
+
+    #[test]
+    fn short_doubles_are_written_as_the_long_way_writes_them() {
+        let mut number = 1_u64;
+        let mut short = 0;
+        for round in 0..20_000_u32 {
+            number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let digits = (number >> 12) % 10_u64.pow(1 + round % 17);
+            let double = digits as f64 / [1.0, 10.0, 1e2, 1e3, 1e4, 1e5, 3.0, 0.1][(number >> 5) as usize % 8];
+            if double == 0.0 {
+                continue;
+            }
+            let mut out = Vec::new();
+            if write_short(double, &mut out) {
+                short += 1;
+                let mut scientific = Digits { bytes: [0; 40], len: 0 };
+                write!(scientific, "{double:e}").expect("it fits");
+                let ((digits, point), mut expected) = (split(&scientific), Vec::new());
+                write_digits(&digits.bytes[..digits.len], point, &mut expected);
+                assert_eq!(out, expected, "{double:e}");
+            }
+        }
+        assert!(short > 5000, "{short}");
     }
 
     #[test]

@@ -13,6 +13,103 @@ fn little_endian(stored: &[u8], flip: u8, out: &mut Vec<u8>) {
     out.push(first);
 }
 
+/// Bytes that are moved together.
+const CHUNK: usize = 16;
+/// More chunks than this are moved by a call.
+const CHUNKS_MAX: usize = 8;
+
+/// How stored bytes become those of the server's row, where it takes no more than to move them: decided once for a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Image {
+    /// A number of at most eight bytes, from the last byte to the first, the first with some bits flipped.
+    Reversed { bytes: u8, flip: u8 },
+    /// As they are; of that many bytes, if each value has as many.
+    Copied { bytes: Option<u16> },
+    /// With spaces behind them up to so many bytes.
+    Padded { bytes: u32 },
+}
+
+impl Image {
+    /// `None` where a value must be read, or unpacked.
+    pub(super) fn of(value: &ValueType) -> Option<Self> {
+        let reversed = |flip| match value.fixed {
+            Some(bytes @ 1..=8) => Some(Self::Reversed { bytes: bytes as u8, flip }),
+            _ => None,
+        };
+        match value.kind {
+            _ if value.compressed => None,
+            Kind::Int { unsigned: false, .. } | Kind::Date | Kind::OldTime | Kind::OldDateTime => reversed(0x80),
+            Kind::Int { unsigned: true, .. } | Kind::Year | Kind::OldTimestamp | Kind::Enum(_) | Kind::Set(_) => {
+                reversed(0)
+            }
+            Kind::Char { bytes } if !is_stored_padded(value.charset) => Some(Self::Padded { bytes }),
+            Kind::Json | Kind::Unknown => None,
+            _ => Some(Self::Copied { bytes: value.fixed }),
+        }
+    }
+
+    /// Bytes that it may make of none.
+    pub(super) const fn padding(self) -> usize {
+        match self {
+            Self::Padded { bytes } => bytes as usize,
+            _ => 0,
+        }
+    }
+
+    /// Writes the image of the first `len` bytes of `stored`, which may go on behind them, to the beginning of `out`; how many bytes it
+    /// has. Others behind them may change. `None` where they are no such value, or there is no room.
+    #[inline]
+    pub(super) fn write(self, stored: &[u8], len: usize, out: &mut [u8]) -> Option<usize> {
+        match self {
+            Self::Reversed { bytes, flip } => {
+                if len != usize::from(bytes) {
+                    return None;
+                }
+                let bits = 8 * u32::from(bytes);
+                // A page has a trailer: eight bytes can be taken of every value on one.
+                let number = u64::from_be_bytes(*stored.first_chunk::<8>()?) >> (64 - bits);
+                let number = number ^ u64::from(flip) << (bits - 8);
+                *out.first_chunk_mut::<8>()? = number.swap_bytes().to_be_bytes();
+            }
+            Self::Copied { bytes } => {
+                if bytes.is_some_and(|bytes| usize::from(bytes) != len) {
+                    return None;
+                }
+                copy(stored, len, out)?;
+            }
+            Self::Padded { bytes } => {
+                copy(stored, len, out)?;
+                let most = (bytes as usize).max(len);
+                out.get_mut(len..most)?.fill(b' ');
+                return Some(most);
+            }
+        }
+        Some(len)
+    }
+}
+
+/// Copies the first `len` bytes: those of a short value as chunks, without asking how many they are.
+#[inline]
+fn copy(stored: &[u8], len: usize, out: &mut [u8]) -> Option<()> {
+    if len > CHUNKS_MAX * CHUNK {
+        out.get_mut(..len)?.copy_from_slice(stored.get(..len)?);
+        return Some(());
+    }
+    let chunks = len.div_ceil(CHUNK);
+    let (from, _) = stored.as_chunks::<CHUNK>();
+    let (to, _) = out.as_chunks_mut::<CHUNK>();
+    match (from.get(..chunks), to.get_mut(..chunks)) {
+        (Some(from), Some(to)) => to.iter_mut().zip(from).for_each(|(to, from)| *to = *from),
+        _ => out.get_mut(..len)?.copy_from_slice(stored.get(..len)?),
+    }
+    Some(())
+}
+
+/// Charsets of a fixed length are stored with all their spaces; so is UTF-16.
+const fn is_stored_padded(charset: Charset) -> bool {
+    matches!(charset, Charset::Ucs2 | Charset::Utf16 | Charset::Utf16Le | Charset::Utf32)
+}
+
 impl ValueType {
     /// Appends what `CHECKSUM TABLE` counts of a stored value that is not NULL.
     ///
@@ -30,8 +127,7 @@ impl ValueType {
             }
             Kind::Char { bytes } => {
                 out.extend_from_slice(stored);
-                // Charsets of a fixed length are stored with all their spaces; so is UTF-16.
-                if !matches!(self.charset, Charset::Ucs2 | Charset::Utf16 | Charset::Utf16Le | Charset::Utf32) {
+                if !is_stored_padded(self.charset) {
                     out.extend(std::iter::repeat_n(b' ', (bytes as usize).saturating_sub(stored.len())));
                 }
             }

@@ -1,6 +1,6 @@
 //! Dates and times in all the forms in which the servers have stored them.
 
-use super::digits::{write_padded, write_uint};
+use super::digits::{pair, write_padded, write_uint};
 use super::error::ValueError;
 use super::stored::{exactly, signed, unsigned};
 
@@ -143,12 +143,17 @@ impl Date {
     }
 
     /// `2020-02-29`.
+    #[inline]
     pub fn write(self, out: &mut Vec<u8>) {
-        write_padded(self.year.into(), 4, out);
-        out.push(b'-');
-        write_padded(self.month.into(), 2, out);
-        out.push(b'-');
-        write_padded(self.day.into(), 2, out);
+        out.extend_from_slice(&self.text());
+    }
+
+    /// The ten characters of it: years are of four digits at most.
+    #[inline]
+    fn text(self) -> [u8; 10] {
+        let ([a, b], [c, d]) = (pair((self.year / 100) as u8), pair((self.year % 100) as u8));
+        let ([e, f], [g, h]) = (pair(self.month), pair(self.day));
+        [a, b, c, d, b'-', e, f, b'-', g, h]
     }
 }
 
@@ -223,10 +228,8 @@ impl Time {
             out.push(b'-');
         }
         write_padded(self.hour.into(), 2, out);
-        out.push(b':');
-        write_padded(self.minute.into(), 2, out);
-        out.push(b':');
-        write_padded(self.second.into(), 2, out);
+        let ([a, b], [c, d]) = (pair(self.minute), pair(self.second));
+        out.extend_from_slice(&[b':', a, b, b':', c, d]);
         write_fraction(self.micros, digits, out);
     }
 }
@@ -312,9 +315,20 @@ impl DateTime {
 
     /// `2020-02-29 12:34:56.789`, with `digits` digits of a fraction.
     pub fn write(self, digits: Digits, out: &mut Vec<u8>) {
-        self.date.write(out);
-        out.push(b' ');
-        self.time.write(digits, out);
+        if self.time.negative || self.time.hour > 99 {
+            // No server's: but each part can be written.
+            self.date.write(out);
+            out.push(b' ');
+            return self.time.write(digits, out);
+        }
+        let (hour, minute, second) = (pair(self.time.hour as u8), pair(self.time.minute), pair(self.time.second));
+        let ([a, b], [c, d], [e, f]) = (hour, minute, second);
+        let mut text = [0; 19];
+        let (date, time) = text.split_at_mut(10);
+        date.copy_from_slice(&self.date.text());
+        time.copy_from_slice(&[b' ', a, b, b':', c, d, b':', e, f]);
+        out.extend_from_slice(&text);
+        write_fraction(self.time.micros, digits, out);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Values as the servers write them.
 
 use super::digits::{write_int, write_padded};
+use super::stored::{exactly, signed, unsigned};
 use super::{Kind, Value, ValueError, ValueType, decimal, float, geometry, json, net, temporal};
 
 /// Pads what was written since `start` with zeros to `width`, behind a sign.
@@ -18,11 +19,29 @@ impl ValueType {
     /// The bytes are no value of the type. What was appended then is of no use.
     #[inline]
     pub fn write_text(&self, stored: &[u8], out: &mut Vec<u8>) -> Result<(), ValueError> {
+        self.check_length(stored)?;
+        // What most columns are, without a value in between.
+        match &self.kind {
+            Kind::Int { unsigned: false, .. } => write_int(signed(stored), out),
+            Kind::Int { unsigned: true, .. } => {
+                write_padded(unsigned(stored), usize::from(self.zerofill.max(1)), out);
+            }
+            Kind::Text => self.charset.to_utf8(stored, out),
+            Kind::Char { .. } => self.charset.to_utf8(self.without_padding(stored), out),
+            Kind::Decimal { precision, scale } => decimal::write(stored, *precision, *scale, self.zerofill, out)?,
+            Kind::Date => temporal::Date::decode(exactly(stored)?)?.write(out),
+            Kind::DateTime(digits) => temporal::DateTime::decode(stored, *digits)?.write(*digits, out),
+            Kind::Timestamp(digits) => {
+                temporal::write_timestamp(temporal::timestamp(stored, *digits)?, *digits, out);
+            }
+            _ => self.write_decoded(stored, out)?,
+        }
+        Ok(())
+    }
+
+    fn write_decoded(&self, stored: &[u8], out: &mut Vec<u8>) -> Result<(), ValueError> {
         let start = out.len();
         match self.decode(stored)? {
-            Value::Int(number) => write_int(number, out),
-            Value::UInt(number) => write_padded(number, usize::from(self.zerofill.max(1)), out),
-            Value::Text(text) => self.charset.to_utf8(text, out),
             Value::Bytes(bytes) | Value::Bit(bytes) | Value::Geometry(bytes) | Value::Vector(bytes) => {
                 out.extend_from_slice(bytes);
             }
@@ -38,13 +57,7 @@ impl ValueType {
         match value {
             Value::Float(number) => float::write_float(*number, self.decimals(), out),
             Value::Double(number) => float::write_double(*number, self.decimals(), out),
-            Value::Decimal(stored) => {
-                if let Kind::Decimal { precision, scale } = self.kind {
-                    decimal::write(stored, precision, scale, self.zerofill, out)?;
-                }
-            }
             Value::Year(year) => temporal::write_year(*year, out),
-            Value::Date(date) => date.write(out),
             Value::Time(time) => time.write(self.digits(), out),
             Value::DateTime(moment) => moment.write(self.digits(), out),
             Value::Timestamp(timestamp) => temporal::write_timestamp(*timestamp, self.digits(), out),
