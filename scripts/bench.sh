@@ -3,15 +3,16 @@
 #
 # Every comparison is in pairs, A B A B ..., in one run; what is printed is the median of the pairs' ratios, because the
 # machine's speed drifts and bare seconds mean little. "cold" needs root: the page cache is dropped before every command.
-# PAIRS=7 and PARTS='hot cold small_files cpu_per_gib table scan recover device' can be set; `device` alone needs neither
-# servers nor their data, `table` and `scan` need the fragmented tables only, `recover` the crashed datadir.
+# PAIRS=7 and PARTS='hot cold small_files cpu_per_gib table scan rows recover device' can be set; `device` alone needs neither
+# servers nor their data, `table` and `scan` need the fragmented tables only, `rows` its own tables, `recover` the crashed datadir.
+# INNOKIT names another binary: `rows` compares Parquet too where it is built with that feature.
 # shellcheck disable=SC2016 # backticks are Markdown here
 set -euo pipefail
 
 here="$(cd "$(dirname "$0")" && pwd -P)"
 readonly here repository="${here%/*}"
 readonly data="${1:-${repository}/target/bench}"
-readonly innokit="${CARGO_TARGET_DIR:-$repository/target}/release/innokit"
+readonly innokit="${INNOKIT:-${CARGO_TARGET_DIR:-$repository/target}/release/innokit}"
 pairs="${PAIRS:-7}"
 work="$(mktemp -d)"
 readonly work
@@ -19,10 +20,11 @@ trap 'rm -rf "$work"' EXIT
 
 say() { printf '%s\n' "$*"; }
 
-parts="${PARTS:-hot cold small_files cpu_per_gib table scan recover device}"
+parts="${PARTS:-hot cold small_files cpu_per_gib table scan rows recover device}"
 if [ "$parts" != device ]; then
     "$here/install-servers.sh"
     case " $parts " in *' table '* | *' scan '*) "$here/make-frag-data.sh" "$data" ;; esac
+    case " $parts " in *' rows '*) "$here/make-rows-data.sh" "$data" ;; esac
     case " $parts " in *' recover '*) "$here/make-crash-data.sh" "$data" ;; esac
     case " $parts " in *' hot '* | *' cold '* | *' small_files '* | *' cpu_per_gib '*)
         "$here/install-bench-tools.sh"
@@ -223,6 +225,74 @@ table() {
         peak="$("$innokit" table check -v "$data/.frag/$frag_kind/bench/frag.ibd" 2>&1 >/dev/null | sed -n 's/.*peak memory \([0-9]*\) MiB/\1/p')"
         say "Peak memory of \`table check\` on $frag_kind's: $peak MiB"
         [ "$peak" -lt 256 ] || { say 'bench: that is not below 256 MiB' >&2; exit 1; }
+    done
+}
+
+# rows_of_server STATEMENT: "wall cpu" of the server's own process for one statement; rows_kind says which server.
+rows_of_server() {
+    local pid before wall
+    pid="$(cat "$data/.rows/.$rows_kind.server/pid")"
+    before="$(cpu_of "$pid")"
+    wall="$(timed "$here/server.sh" "$rows_kind" sql "$data/.rows/$rows_kind" -e "$1" | cut -d' ' -f1)"
+    printf '%s %s\n' "$wall" "$(awk -v a="$(cpu_of "$pid")" -v b="$before" 'BEGIN { print a - b }')"
+}
+
+ours_checksum() { "$innokit" table checksum --progress never --threads "$rows_threads" "$rows_file"; }
+ours_export() { "$innokit" table export --progress never --threads "$rows_threads" --format "$1" -o "$rows_out" "$rows_file"; }
+ours_csv() { rm -f "$rows_out" && ours_export csv; }
+ours_parquet() { rm -f "$rows_out" && ours_export parquet; }
+one_worker() { local rows_threads=1; "$@"; }
+one_checksum() { one_worker ours_checksum; }
+one_csv() { one_worker ours_csv; }
+
+# The same value and the same bytes are what makes the times comparable.
+rows_same() {
+    local ours theirs
+    ours="$(ours_checksum 2>/dev/null | awk '{ print $2 }')"
+    theirs="$("$here/server.sh" "$rows_kind" sql "$data/.rows/$rows_kind" -N -e 'CHECKSUM TABLE bench.rows' | awk '{ print $2 }')"
+    [ "$ours" = "$theirs" ] || { say "bench: the checksum is $ours, the server's is $theirs" >&2; exit 1; }
+    cmp "$rows_out" "$rows_theirs" || { say 'bench: the rows are not those of the server' >&2; exit 1; }
+}
+
+# `table checksum` and `table export` against the server's own statements, everything in memory: its buffer pool, our page cache, and
+# what both write, where there is a file system in memory, or the device would decide.
+rows() {
+    local rows_kind rows_file rows_out rows_theirs rows_threads pair row peak memory=/dev/shm
+    [ -w "$memory" ] || memory="$data/.rows"
+    rows_out="$memory/innokit-rows-ours" rows_theirs="$memory/innokit-rows-theirs"
+    local into="FIELDS TERMINATED BY ',' OPTIONALLY ENCLOSED BY '\"'"
+    rows_threads="$(nproc)"
+    heading "\`innokit table checksum\` and \`table export\`: 9,000,000 rows of 15 columns, hot; load $(cut -d' ' -f1-3 /proc/loadavg)"
+    for rows_kind in mysql mariadb; do
+        rows_file="$data/.rows/$rows_kind/bench/rows.ibd"
+        "$here/server.sh" "$rows_kind" start "$data/.rows/$rows_kind" --innodb-buffer-pool-size=2500M --default-time-zone=+00:00
+        cat "$rows_file" >/dev/null
+        rows_of_server 'CHECKSUM TABLE bench.rows' >/dev/null
+        : >"$work/rows"
+        for ((pair = 0; pair < pairs; pair++)); do
+            row="$(timed ours_checksum)"
+            printf '%s %s\n' "$row" "$(rows_of_server 'CHECKSUM TABLE bench.rows')" >>"$work/rows"
+        done
+        row_of "\`CHECKSUM TABLE\` of $rows_kind"
+        : >"$work/rows"
+        for ((pair = 0; pair < pairs; pair++)); do
+            row="$(timed ours_csv)"
+            rm -f "$rows_theirs"
+            printf '%s %s\n' "$row" "$(rows_of_server "SELECT * FROM bench.rows INTO OUTFILE '$rows_theirs' $into")" >>"$work/rows"
+        done
+        row_of "CSV: \`SELECT ... INTO OUTFILE\` of $rows_kind"
+        rows_same
+        "$here/server.sh" "$rows_kind" stop "$data/.rows/$rows_kind"
+        rm -f "$rows_theirs"
+        compare "\`table checksum\` with one worker, $rows_kind" hot ours_checksum one_checksum
+        compare "CSV with one worker, $rows_kind" hot ours_csv one_csv
+        if ours_parquet >/dev/null 2>&1; then
+            compare "Parquet / CSV, $rows_kind" hot ours_parquet ours_csv
+        fi
+        peak="$("$innokit" table export -v --progress never --format csv -o "$rows_out" "$rows_file" 2>&1 >/dev/null | sed -n 's/.*peak memory \([0-9]*\) MiB/\1/p')"
+        say "| peak memory of CSV, $rows_kind: $peak MiB | | | |"
+        [ "$peak" -lt 512 ] || { say 'bench: that is not below 512 MiB' >&2; exit 1; }
+        rm -f "$rows_out"
     done
 }
 
