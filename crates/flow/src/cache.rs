@@ -98,6 +98,12 @@ impl PageCache {
         Some(sum)
     }
 
+    /// Whether nearly all of the first `len` bytes is in the page cache; `false` when nobody can tell.
+    pub fn holds_most(&mut self, fd: BorrowedFd<'_>, len: u64) -> bool {
+        let held = self.pages_held(fd, 0, len).unwrap_or(0).saturating_mul(self.page_size);
+        len > 0 && held >= len - len / 16
+    }
+
     /// Whether the kernel has refused to tell this process about a file, because it belongs to somebody else.
     #[must_use]
     pub fn was_refused(&self) -> bool {

@@ -25,6 +25,11 @@ impl PageCache {
         None
     }
 
+    /// `false`: nobody can tell.
+    pub fn holds_most(&mut self, _fd: BorrowedFd<'_>, _len: u64) -> bool {
+        false
+    }
+
     /// `false`: there was nobody to refuse.
     #[must_use]
     pub fn was_refused(&self) -> bool {

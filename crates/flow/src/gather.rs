@@ -145,7 +145,10 @@ struct Batch {
     /// Blocks that have not wholly come.
     blocks: usize,
     handed: usize,
+    /// Kept from one use to the next, with the bytes of the last one: of an entry only those are handed over that came for it.
     bytes: Vec<u8>,
+    /// How many of `bytes` are in use.
+    used: usize,
 }
 
 /// One worker's gatherer. Lives and dies on that worker's thread.
@@ -353,17 +356,19 @@ impl Batch {
     fn clear(&mut self) {
         self.entries.clear();
         self.sorted.clear();
-        self.bytes.clear();
-        (self.passed, self.handed, self.blocks) = (0, 0, 0);
+        (self.passed, self.handed, self.blocks, self.used) = (0, 0, 0, 0);
     }
 
     fn fits(&self, want: &Want, limit: u64) -> bool {
-        self.entries.is_empty() || self.bytes.len() as u64 + u64::from(want.len) <= limit
+        self.entries.is_empty() || self.used as u64 + u64::from(want.len) <= limit
     }
 
     fn add(&mut self, want: Want, file_len: u64) {
-        let start = self.bytes.len();
-        self.bytes.resize(start + want.len as usize, 0);
+        let start = self.used;
+        self.used += want.len as usize;
+        if self.bytes.len() < self.used {
+            self.bytes.resize(self.used, 0);
+        }
         let end = (want.offset + u64::from(want.len)).min(file_len);
         // Of what lies beyond the end of the file, nothing will come.
         let filled = end <= want.offset;

@@ -35,13 +35,15 @@ pub(super) enum Place {
     Null,
     /// On the leaf: start and length.
     Page(u32, u32),
-    /// Among the values that were fetched: start and length.
-    Fetched(usize, usize),
+    /// Among the values that were fetched: the number of the stretch.
+    Fetched(u32),
     /// The row is older than the column: the default of this field.
     Default(u32),
     /// It cannot be read: the number of the reason.
     Lost(u32),
 }
+
+const _: () = assert!(size_of::<Place>() == 12);
 
 /// A value as it is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,6 +72,8 @@ pub struct Batch {
     /// As many for each row as the plan has columns.
     pub(super) places: Vec<Place>,
     pub(super) fetched: Vec<u8>,
+    /// Start and length of each value in `fetched`.
+    pub(super) stretches: Vec<(usize, usize)>,
     pub(super) lost: Vec<String>,
 }
 
@@ -81,6 +85,37 @@ pub struct Row<'b> {
 }
 
 impl Batch {
+    pub(super) fn new(plan: Arc<RowPlan>, image: Arc<[u8]>, page_no: u32) -> Self {
+        let (heads, places, fetched) = (Vec::new(), Vec::new(), Vec::new());
+        Self { plan, image, page_no, heads, places, fetched, stretches: Vec::new(), lost: Vec::new() }
+    }
+
+    /// Kept for its memory, without the page: whoever opened that takes its memory for another one.
+    pub(super) fn without_page(mut self) -> Self {
+        self.image = Arc::default();
+        self
+    }
+
+    /// The same memory for other rows.
+    pub(super) fn renew(&mut self, image: Arc<[u8]>, page_no: u32) {
+        self.image = image;
+        self.page_no = page_no;
+        self.heads.clear();
+        self.places.clear();
+        self.fetched.clear();
+        self.fetched.shrink_to(FETCHED_KEPT);
+        self.stretches.clear();
+        self.lost.clear();
+    }
+
+    /// Keeps a value that does not lie on the page.
+    pub(super) fn keep(&mut self, parts: &[&[u8]]) -> Place {
+        let start = self.fetched.len();
+        parts.iter().for_each(|part| self.fetched.extend_from_slice(part));
+        self.stretches.push((start, self.fetched.len() - start));
+        Place::Fetched(self.stretches.len() as u32 - 1)
+    }
+
     /// How many rows there are.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -123,8 +158,10 @@ impl<'b> Row<'b> {
             Some(Place::Page(start, len)) => {
                 batch.image.get(*start as usize..(*start + *len) as usize).map_or(Cell::Lost(GONE), Cell::Bytes)
             }
-            Some(Place::Fetched(start, len)) => {
-                batch.fetched.get(*start..*start + *len).map_or(Cell::Lost(GONE), Cell::Bytes)
+            Some(Place::Fetched(number)) => {
+                let stretch = batch.stretches.get(*number as usize);
+                let bytes = stretch.and_then(|(start, len)| batch.fetched.get(*start..*start + *len));
+                bytes.map_or(Cell::Lost(GONE), Cell::Bytes)
             }
             Some(Place::Default(field)) => match batch.plan.defaults.get(*field as usize) {
                 Some(Some(InstantDefault::Null)) => Cell::Null,
@@ -154,4 +191,6 @@ impl<'b> Row<'b> {
     }
 }
 
+/// Room for fetched values that an empty batch keeps, bytes.
+const FETCHED_KEPT: usize = 64 << 10;
 const GONE: &str = "the value lies outside its page";

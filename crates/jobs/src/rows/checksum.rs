@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use flow::Counters;
+use format::record::RecordFields;
 use format::value::row_sum::{Form, RowSum, Summed};
 use serde::Serialize;
 
@@ -223,7 +224,10 @@ fn add_trees(
         if !sum.damage.is_empty() {
             continue;
         }
-        let sinks = |_| Summing { rows: rows.clone(), count: 0, sum: 0, older: 0, has_forms: rows.has_forms() };
+        // Where the two forms differ, each row is summed twice, and looked at value by value.
+        let on_page = plan.fields_on_page().filter(|_| !rows.has_forms()).unwrap_or_default();
+        let has_forms = rows.has_forms();
+        let sinks = |_| Summing { rows: rows.clone(), on_page: on_page.clone(), count: 0, sum: 0, older: 0, has_forms };
         let (sums, problems) = scan((space, &tables.set), &plan, &ranges, &options.scan, counters, sinks)?;
         sum.damage.extend(problems.iter().map(|problem| format!("{}: {}", space.path().display(), problem.text())));
         for part in sums {
@@ -241,6 +245,8 @@ fn add_trees(
 /// One worker's sum.
 struct Summing {
     rows: RowSum,
+    /// The fields of the columns, where whole rows are summed.
+    on_page: Vec<u16>,
     count: u64,
     sum: u32,
     older: u32,
@@ -249,6 +255,13 @@ struct Summing {
 
 impl RowSink for Summing {
     fn begin(&mut self, _range: usize) {}
+
+    fn row_on_page(&mut self, page: &[u8], fields: &RecordFields) -> bool {
+        let Some(crc) = self.rows.row_on_page(page, fields, &self.on_page) else { return false };
+        self.sum = self.sum.wrapping_add(crc);
+        self.count += 1;
+        true
+    }
 
     fn batch(&mut self, batch: &Batch, problems: &mut Vec<Problem>) -> ControlFlow<()> {
         for row in batch.rows() {

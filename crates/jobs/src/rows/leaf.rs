@@ -10,7 +10,7 @@ use format::value::compressed;
 
 use super::batch::{Batch, Head, Place, RowState};
 use super::plan::{Owner, RowPlan};
-use super::reader::{FETCHED_MAX, Leaf, OnDamage, Pending, Problem, ProblemKind, RowReader, Value, Walk, Wanted};
+use super::reader::{FETCHED_MAX, Leaf, OnDamage, Pending, Problem, ProblemKind, RowReader, Rows, Value, Walk, Wanted};
 
 const REFERENCE_BYTES: usize = 20;
 
@@ -18,15 +18,21 @@ const REFERENCE_BYTES: usize = 20;
 pub(super) struct Builder<'b, 'r, 'f> {
     reader: &'b mut RowReader<'r, 'f>,
     walk: &'b mut Walk,
+    rows: &'b mut dyn Rows,
     batch: Batch,
     values: Vec<Option<Value>>,
     bytes: u64,
 }
 
 impl<'b, 'r, 'f> Builder<'b, 'r, 'f> {
-    pub(super) fn new(reader: &'b mut RowReader<'r, 'f>, walk: &'b mut Walk, image: Arc<[u8]>, page_no: u32) -> Self {
-        let batch = empty_batch(Arc::clone(reader.plan), image, page_no);
-        Self { reader, walk, batch, values: Vec::new(), bytes: 0 }
+    pub(super) fn new(
+        reader: &'b mut RowReader<'r, 'f>,
+        walk: &'b mut Walk,
+        rows: &'b mut dyn Rows,
+        (image, page_no): (Arc<[u8]>, u32),
+    ) -> Self {
+        let batch = walk.batch(reader.plan, image, page_no);
+        Self { reader, walk, rows, batch, values: Vec::new(), bytes: 0 }
     }
 
     pub(super) fn records(&mut self, page: &IndexPage<'_>, leaf: &Leaf) -> ControlFlow<()> {
@@ -110,7 +116,10 @@ impl<'b, 'r, 'f> Builder<'b, 'r, 'f> {
                     Owner::Committed
                         if is_in_range && (state == RowState::Live) == (self.reader.wanted == Wanted::Live) =>
                     {
-                        self.cells(&fields, record.origin(), state);
+                        let is_taken = fields.is_on_page() && self.rows.row_on_page(page.bytes(), &fields);
+                        if !is_taken {
+                            self.cells(&fields, record.origin(), state);
+                        }
                         ControlFlow::Continue(())
                     }
                     _ => ControlFlow::Continue(()),
@@ -134,7 +143,16 @@ impl<'b, 'r, 'f> Builder<'b, 'r, 'f> {
             self.cut();
         }
         self.batch.heads.push(Head { origin, state });
-        let plan = Arc::clone(&self.batch.plan);
+        if let Some(places) = self.reader.on_page.filter(|_| fields.is_on_page()) {
+            let place = |place: &u16| match fields.slots().get(usize::from(*place)) {
+                Some(Slot { stored: Stored::Null, .. }) => Place::Null,
+                Some(slot) => Place::Page(slot.start, slot.len),
+                None => Place::Default((*place).into()),
+            };
+            self.batch.places.extend(places.iter().map(place));
+            return;
+        }
+        let plan = self.reader.plan;
         for column in &plan.columns {
             let slot = fields.slots().get(column.field).copied();
             let place = match slot {
@@ -154,11 +172,7 @@ impl<'b, 'r, 'f> Builder<'b, 'r, 'f> {
         let stored = self.batch.image.get(start as usize..(start + len) as usize).unwrap_or(&[]);
         let mut plain = Vec::new();
         match compressed::unpack(stored, &mut plain) {
-            Ok(()) => {
-                let at = self.batch.fetched.len();
-                self.batch.fetched.extend_from_slice(&plain);
-                Place::Fetched(at, plain.len())
-            }
+            Ok(()) => self.batch.keep(&[&plain]),
             Err(why) => self.lost(why.to_string()),
         }
     }
@@ -200,7 +214,7 @@ impl<'b, 'r, 'f> Builder<'b, 'r, 'f> {
 
     /// Ends the batch; the rows that follow are for the next one.
     fn cut(&mut self) {
-        let next = empty_batch(Arc::clone(&self.batch.plan), Arc::clone(&self.batch.image), self.batch.page_no);
+        let next = self.walk.batch(self.reader.plan, Arc::clone(&self.batch.image), self.batch.page_no);
         let batch = std::mem::replace(&mut self.batch, next);
         let values = std::mem::take(&mut self.values);
         let (missing, bytes) = (values.len(), std::mem::take(&mut self.bytes));
@@ -211,12 +225,10 @@ impl<'b, 'r, 'f> Builder<'b, 'r, 'f> {
     }
 
     pub(super) fn finish(mut self) {
-        if !self.batch.is_empty() {
+        if self.batch.is_empty() {
+            self.walk.spare = Some(self.batch.without_page());
+        } else {
             self.cut();
         }
     }
-}
-
-fn empty_batch(plan: Arc<RowPlan>, image: Arc<[u8]>, page_no: u32) -> Batch {
-    Batch { plan, image, page_no, heads: Vec::new(), places: Vec::new(), fetched: Vec::new(), lost: Vec::new() }
 }

@@ -158,6 +158,13 @@ impl RowPlan {
         plan
     }
 
+    /// The fields of the columns, where their bytes are the values: `None` if some must be unpacked.
+    #[must_use]
+    pub fn fields_on_page(&self) -> Option<Vec<u16>> {
+        let field = |column: &RowColumn| u16::try_from(column.field).ok().filter(|_| !column.value.compressed);
+        self.columns.iter().map(field).collect()
+    }
+
     /// Whether a row has no transaction and no roll pointer: every row that was ever written has one.
     pub(super) fn is_wiped(&self, page: &[u8], fields: &RecordFields) -> bool {
         let is_zero = |field: usize| fields.bytes(page, field).is_none_or(|bytes| bytes.iter().all(|byte| *byte == 0));

@@ -77,6 +77,8 @@ pub struct RowReader<'r, 'f> {
     pub space: &'r Space,
     /// How to read.
     pub plan: &'r Arc<RowPlan>,
+    /// See [`RowPlan::fields_on_page`].
+    pub on_page: Option<&'r [u16]>,
     /// The pages that all workers met.
     pub reached: &'r Reached,
     /// Which rows.
@@ -136,19 +138,40 @@ pub(super) struct Walk {
     pub fetching: u64,
     pub number: u64,
     pub fields: RecordFields,
+    /// A batch that was handed over, for its memory.
+    pub spare: Option<Batch>,
 }
 
-/// Who takes the batches; `Break` ends the reading.
-pub type Sink<'s> = dyn FnMut(&Batch) -> ControlFlow<()> + 's;
+impl Walk {
+    /// An empty batch.
+    pub fn batch(&mut self, plan: &Arc<RowPlan>, image: Arc<[u8]>, page_no: u32) -> Batch {
+        match self.spare.take() {
+            Some(mut batch) => {
+                batch.renew(image, page_no);
+                batch
+            }
+            None => Batch::new(Arc::clone(plan), image, page_no),
+        }
+    }
+}
+
+/// Who takes the rows.
+pub trait Rows {
+    /// Rows, in the order of the key; `Break` ends the reading.
+    fn batch(&mut self, batch: &Batch) -> ControlFlow<()>;
+
+    /// A row, before it joins a batch: the page that all of it lies on, and the fields. `true`: it is taken, and comes in no batch.
+    fn row_on_page(&mut self, page: &[u8], fields: &RecordFields) -> bool;
+}
 
 impl RowReader<'_, '_> {
     /// Reads all rows of one of the tree's ranges, and hands them over.
-    pub fn read(&mut self, ranges: &Ranges, range: Range<usize>, sink: &mut Sink<'_>) -> ControlFlow<()> {
+    pub fn read(&mut self, ranges: &Ranges, range: Range<usize>, rows: &mut dyn Rows) -> ControlFlow<()> {
         let mut walk = Walk::default();
         let units = ranges.units.get(range.clone()).unwrap_or(&[]);
         let pointers = ranges.pointers.get(range).unwrap_or(&[]).iter().cloned().map(Some);
         let mut units = units.iter().copied().zip(pointers.chain(std::iter::repeat(None)));
-        let outcome = self.run(&mut walk, &mut units, ranges.level, sink);
+        let outcome = self.run(&mut walk, &mut units, ranges.level, rows);
         // The next read starts with nothing in flight.
         while self.gather.next().is_some() {}
         outcome
@@ -159,10 +182,10 @@ impl RowReader<'_, '_> {
         walk: &mut Walk,
         units: &mut dyn Iterator<Item = (u32, Option<Pointer>)>,
         level: u16,
-        sink: &mut Sink<'_>,
+        rows: &mut dyn Rows,
     ) -> ControlFlow<()> {
         loop {
-            self.deliver(walk, sink)?;
+            self.deliver(walk, rows)?;
             self.feed(walk, units, level);
             let Some(flight) = walk.flight.pop_front() else {
                 if walk.pending.is_empty() {
@@ -184,7 +207,7 @@ impl RowReader<'_, '_> {
                     walk.parents -= 1;
                     self.parent(walk, page_no, opened)?;
                 }
-                Flight::Leaf(leaf) => self.leaf(walk, &leaf, opened)?,
+                Flight::Leaf(leaf) => self.leaf(walk, &leaf, opened, rows)?,
                 Flight::Value(number, value) => self.value(walk, number, value, opened),
             }
         }
@@ -279,7 +302,13 @@ impl RowReader<'_, '_> {
         ControlFlow::Continue(())
     }
 
-    fn leaf(&mut self, walk: &mut Walk, leaf: &Leaf, opened: Result<Arc<[u8]>, String>) -> ControlFlow<()> {
+    fn leaf(
+        &mut self,
+        walk: &mut Walk,
+        leaf: &Leaf,
+        opened: Result<Arc<[u8]>, String>,
+        rows: &mut dyn Rows,
+    ) -> ControlFlow<()> {
         let checked = opened.and_then(|image| {
             inner_page(&image, self.space, (leaf.page_no, 0, self.plan.index_id)).map(|page| page.style())?;
             Ok(image)
@@ -298,7 +327,7 @@ impl RowReader<'_, '_> {
             }
         };
         let Ok(page) = IndexPage::parse(&image, &self.space.format) else { return ControlFlow::Continue(()) };
-        let mut builder = Builder::new(self, walk, Arc::clone(&image), leaf.page_no);
+        let mut builder = Builder::new(self, walk, rows, (Arc::clone(&image), leaf.page_no));
         let ended = builder.records(&page, leaf);
         builder.finish();
         ended
@@ -347,13 +376,14 @@ impl RowReader<'_, '_> {
     }
 
     /// Hands over the batches that are complete, in order.
-    fn deliver(&mut self, walk: &mut Walk, sink: &mut Sink<'_>) -> ControlFlow<()> {
+    fn deliver(&mut self, walk: &mut Walk, rows: &mut dyn Rows) -> ControlFlow<()> {
         while walk.pending.front().is_some_and(|pending| pending.missing == 0) {
             let Some(pending) = walk.pending.pop_front() else { break };
             if pending.started {
                 walk.fetching -= pending.bytes;
             }
-            sink(&pending.batch)?;
+            rows.batch(&pending.batch)?;
+            walk.spare = Some(pending.batch.without_page());
         }
         ControlFlow::Continue(())
     }
@@ -373,26 +403,21 @@ impl Pending {
     fn complete(&mut self, at: usize) {
         let Some(value) = self.values.get_mut(at).and_then(Option::take) else { return };
         self.missing -= 1;
-        let start = self.batch.fetched.len();
         let (local_start, local_len) = (value.local.0 as usize, value.local.1 as usize);
-        let local = self.batch.image.get(local_start..local_start + local_len).unwrap_or(&[]);
+        let image = Arc::clone(&self.batch.image);
+        let local = image.get(local_start..local_start + local_len).unwrap_or(&[]);
         let outside = value.reader.into_value();
         let place = if value.packed {
             let mut plain = Vec::new();
             match compressed::unpack(&[local, &outside].concat(), &mut plain) {
-                Ok(()) => {
-                    self.batch.fetched.extend_from_slice(&plain);
-                    Place::Fetched(start, plain.len())
-                }
+                Ok(()) => self.batch.keep(&[&plain]),
                 Err(why) => {
                     self.batch.lost.push(why.to_string());
                     Place::Lost(self.batch.lost.len() as u32 - 1)
                 }
             }
         } else {
-            self.batch.fetched.extend_from_slice(local);
-            self.batch.fetched.extend_from_slice(&outside);
-            Place::Fetched(start, local_len + outside.len())
+            self.batch.keep(&[local, &outside])
         };
         if let Some(slot) = self.batch.places.get_mut(value.place) {
             *slot = place;

@@ -24,6 +24,8 @@ pub struct Opened {
 pub struct Opener {
     pages: PageOpener,
     unpacker: Unpacker,
+    /// The last page that was opened: its memory is for the next one, if nobody else holds it.
+    last: Option<Arc<[u8]>>,
     /// The highest LSN of the sound pages that it has opened.
     newest: Lsn,
 }
@@ -53,10 +55,21 @@ impl Opener {
         };
         let kind = PageType(be::u16_at(plain, fil::FIL_PAGE_TYPE).unwrap_or(0));
         if format.scheme() != Scheme::Zip || !kind.is_index(format.family()) {
-            return Opened { verdict, image: Ok(Arc::from(plain)) };
+            return Opened { verdict, image: Ok(kept(&mut self.last, plain)) };
         }
         let mut image = vec![0; format.logical().bytes()];
         let unpacked = self.unpacker.unpack(plain, format, &mut image);
         Opened { verdict, image: unpacked.map(|()| Arc::from(image)).map_err(|damage| damage.to_string()) }
     }
+}
+
+/// The page in memory of its own: in that of the page before it, where that is not held any more. A page is given up before the next is
+/// opened, as a rule, so that reading a table takes no new memory for each page.
+fn kept(last: &mut Option<Arc<[u8]>>, plain: &[u8]) -> Arc<[u8]> {
+    if let Some(page) = last.as_mut().and_then(Arc::get_mut).filter(|page| page.len() == plain.len()) {
+        page.copy_from_slice(plain);
+    } else {
+        *last = Some(Arc::from(plain));
+    }
+    last.as_ref().map_or_else(|| Arc::from(plain), Arc::clone)
 }

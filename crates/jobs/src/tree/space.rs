@@ -1,11 +1,12 @@
 //! A tablespace whose pages are read by number: where its files are, how its pages are laid out, what opens them.
 
 use std::fs::File;
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use flow::{BLOCK_ALIGN, Counters, FileId, FileSet, Gather, GatherPlan, ReadAhead, ReadOptions, Want};
+use flow::{BLOCK_ALIGN, Counters, FileId, FileSet, Gather, GatherPlan, PageCache, ReadAhead, ReadOptions, Want};
 use format::keyring::KeyStore;
 use format::page::sdi::SDI_FLAG;
 use format::{PageId, PageNo, SpaceFormat, SpaceHeader, Verdict};
@@ -167,6 +168,17 @@ impl Space {
     fn own_set(&self) -> FileSet {
         let page = u64::from(self.format.physical().get());
         FileSet::new(self.files.iter().map(|file| (file.path.clone(), u64::from(file.pages) * page)))
+    }
+
+    /// Whether nearly all of its files is in the page cache, as far as the system tells.
+    #[must_use]
+    pub fn is_cached(&self) -> bool {
+        let page = u64::from(self.format.physical().get());
+        let mut cache = PageCache::new();
+        self.files.iter().all(|file| {
+            let opened = File::open(&file.path);
+            opened.is_ok_and(|opened| cache.holds_most(opened.as_fd(), u64::from(file.pages) * page))
+        })
     }
 
     /// Reads and opens one page that must be sound.

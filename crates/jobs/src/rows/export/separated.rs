@@ -5,7 +5,7 @@ use format::value::{Kind, ValueType};
 use super::format::Refused;
 use super::row_text::{Geometry, RowText, STATE_COLUMN, state, whole, write_value};
 use crate::rows::batch::Row;
-use crate::rows::plan::RowPlan;
+use crate::rows::plan::{RowColumn, RowPlan};
 
 /// The options of `INTO OUTFILE`, and of `LOAD DATA`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,9 +51,45 @@ impl SeparatedOptions {
     }
 }
 
+/// A few bytes that come with every value, so short mostly that they are written without a call.
+#[derive(Default)]
+struct Fence {
+    chunk: [u8; FENCE],
+    len: usize,
+    /// All of it, if it is longer.
+    long: Vec<u8>,
+}
+
+const FENCE: usize = 8;
+
+impl Fence {
+    fn new(bytes: Vec<u8>) -> Self {
+        let mut fence = Self { len: bytes.len(), ..Self::default() };
+        match fence.chunk.get_mut(..bytes.len()) {
+            Some(chunk) => chunk.copy_from_slice(&bytes),
+            None => fence.long = bytes,
+        }
+        fence
+    }
+
+    #[inline]
+    fn write(&self, out: &mut Vec<u8>) {
+        if self.len > FENCE {
+            return out.extend_from_slice(&self.long);
+        }
+        let end = out.len() + self.len;
+        out.extend_from_slice(&self.chunk);
+        out.truncate(end);
+    }
+}
+
 /// A column, and what its values need.
 struct Column {
     value: ValueType,
+    /// What ends the field before, and begins this one.
+    open: Fence,
+    /// The same of a NULL, and the NULL.
+    null: Fence,
     quoted: bool,
     /// Whether its text can hold a byte that must be escaped.
     escaped: bool,
@@ -64,21 +100,34 @@ pub(super) struct Separated {
     options: SeparatedOptions,
     columns: Vec<Column>,
     states: bool,
-    /// Bytes that are escaped within quotes, and without.
-    special: [[bool; 256]; 2],
+    /// Bytes that are escaped without quotes, and within.
+    special: [Special; 2],
+}
+
+/// Bytes that are escaped.
+struct Special {
+    table: [bool; 256],
+    /// The same, if there are any; some of them more than once.
+    few: [u8; 4],
 }
 
 impl Separated {
     pub(super) fn new(options: SeparatedOptions, plan: &RowPlan, states: bool) -> Self {
-        let column = |value: &ValueType| {
-            let number = value.is_number() || matches!(value.kind, Kind::Bit(_));
+        let column = |(number, column): (usize, &RowColumn)| {
+            let value = &column.value;
+            let is_number = value.is_number() || matches!(value.kind, Kind::Bit(_));
+            let quoted = options.quote.is_some() && !(options.quote_strings_only && is_number);
+            let end = if number > 0 { options.field_end.as_slice() } else { &[] };
+            let null = options.escape.map_or(b"NULL".to_vec(), |escape| vec![escape, b'N']);
             Column {
                 value: value.clone(),
-                quoted: options.quote.is_some() && !(options.quote_strings_only && number),
+                open: Fence::new(end.iter().copied().chain(options.quote.filter(|_| quoted)).collect()),
+                null: Fence::new([end, &null].concat()),
+                quoted,
                 escaped: !value.is_number() && !is_plain(&value.kind),
             }
         };
-        let columns = plan.columns.iter().map(|column_of| column(&column_of.value)).collect();
+        let columns = plan.columns.iter().enumerate().map(column).collect();
         let special = [special(&options, false), special(&options, true)];
         Self { options, columns, states, special }
     }
@@ -89,21 +138,62 @@ const fn is_plain(kind: &Kind) -> bool {
     matches!(kind, Kind::Date | Kind::Time(_) | Kind::DateTime(_) | Kind::Timestamp(_) | Kind::OldDateTime | Kind::Uuid)
 }
 
-fn special(options: &SeparatedOptions, quoted: bool) -> [bool; 256] {
-    let mut special = [false; 256];
+fn special(options: &SeparatedOptions, quoted: bool) -> Special {
+    let mut special = Special { table: [false; 256], few: [0; 4] };
     let Some(escape) = options.escape else { return special };
     let end = if quoted { options.quote } else { options.field_end.first().copied() };
-    for byte in [Some(escape), end, options.line_end.first().copied(), Some(0)].into_iter().flatten() {
-        if let Some(place) = special.get_mut(usize::from(byte)) {
+    let bytes = [Some(escape), end, options.line_end.first().copied(), Some(0)];
+    special.few = bytes.map(|byte| byte.unwrap_or(escape));
+    for byte in special.few {
+        if let Some(place) = special.table.get_mut(usize::from(byte)) {
             *place = true;
         }
     }
     special
 }
 
+/// Bytes that are looked at together.
+const LANE: usize = 16;
+
+impl Special {
+    fn is(&self, byte: u8) -> bool {
+        self.table.get(usize::from(byte)).copied().unwrap_or(false)
+    }
+
+    /// Without a branch for each byte, so that it becomes comparisons of vectors.
+    #[inline(always)]
+    fn is_in_lane(&self, lane: &[u8; LANE]) -> bool {
+        let [a, b, c, d] = self.few;
+        let hit = |byte: &u8| u8::from(*byte == a) | u8::from(*byte == b) | u8::from(*byte == c) | u8::from(*byte == d);
+        lane.iter().fold(0, |hits, byte| hits | hit(byte)) != 0
+    }
+
+    /// Whether `text` holds one of them: the question that nearly all text answers with no, [`LANE`] bytes at a time.
+    #[inline]
+    fn is_in(&self, text: &[u8]) -> bool {
+        let (lanes, rest) = text.as_chunks::<LANE>();
+        if lanes.iter().any(|lane| self.is_in_lane(lane)) {
+            return true;
+        }
+        // The last lane again, as far as it reaches back into the one before.
+        match text.last_chunk::<LANE>() {
+            Some(last) => !rest.is_empty() && self.is_in_lane(last),
+            None => rest.iter().any(|byte| self.is(*byte)),
+        }
+    }
+}
+
 /// Escapes what was written since `start`.
-fn escape(special: &[bool; 256], escape: u8, start: usize, out: &mut Vec<u8>) {
-    let is_special = |byte: &u8| special.get(usize::from(*byte)).copied().unwrap_or(false);
+#[inline]
+fn escape(special: &Special, sign: u8, start: usize, out: &mut Vec<u8>) {
+    if special.is_in(out.get(start..).unwrap_or(&[])) {
+        escape_some(special, sign, start, out);
+    }
+}
+
+#[cold]
+fn escape_some(special: &Special, escape: u8, start: usize, out: &mut Vec<u8>) {
+    let is_special = |byte: &u8| special.is(*byte);
     let count = out.iter().skip(start).filter(|byte| is_special(byte)).count();
     if count == 0 {
         return;
@@ -137,25 +227,20 @@ impl RowText for Separated {
         out.extend_from_slice(&options.line_start);
         let written = whole(row, columns.len(), out, |number, stored, out| {
             let Some(column) = columns.get(number) else { return Ok(()) };
-            if number > 0 {
-                out.extend_from_slice(&options.field_end);
-            }
             let Some(stored) = stored else {
-                match options.escape {
-                    Some(escape) => out.extend([escape, b'N']),
-                    None => out.extend_from_slice(b"NULL"),
-                }
+                column.null.write(out);
                 return Ok(());
             };
-            let quote = options.quote.filter(|_| column.quoted);
-            out.extend(quote);
+            column.open.write(out);
             let from = out.len();
             write_value(&column.value, options.geometry, stored, out)?;
             if let Some(sign) = options.escape.filter(|_| column.escaped) {
                 let [plain, quoted] = &*special;
                 escape(if column.quoted { quoted } else { plain }, sign, from, out);
             }
-            out.extend(quote);
+            if let Some(quote) = options.quote.filter(|_| column.quoted) {
+                out.push(quote);
+            }
             Ok(())
         });
         if let Err(refused) = written {
@@ -195,6 +280,22 @@ pub(super) fn write_names(options: &SeparatedOptions, plan: &RowPlan, states: bo
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_byte_to_be_escaped_is_found_wherever_it_is() {
+        let special = special(&SeparatedOptions::csv(), true);
+        for len in 0..70 {
+            let plain = vec![b'x'; len];
+            assert!(!special.is_in(&plain));
+            for at in 0..len {
+                for byte in [b'\\', b'"', b'\n', 0] {
+                    let mut text = plain.clone();
+                    text[at] = byte;
+                    assert!(special.is_in(&text), "{byte} at {at} of {len}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn what_would_end_a_field_is_escaped_from_the_end() {
