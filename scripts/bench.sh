@@ -289,6 +289,7 @@ rows() {
         if ours_parquet >/dev/null 2>&1; then
             compare "Parquet / CSV, $rows_kind" hot ours_parquet ours_csv
         fi
+        rm -f "$rows_out"
         peak="$("$innokit" table export -v --progress never --format csv -o "$rows_out" "$rows_file" 2>&1 >/dev/null | sed -n 's/.*peak memory \([0-9]*\) MiB/\1/p')"
         say "| peak memory of CSV, $rows_kind: $peak MiB | | | |"
         [ "$peak" -lt 512 ] || { say 'bench: that is not below 512 MiB' >&2; exit 1; }
