@@ -70,3 +70,34 @@ fn a_log_that_has_other_pages_than_the_files_is_of_another_server() {
         }
     }
 }
+
+/// MySQL makes a file before its log says so: what the log makes and neither deletes nor renames is there, or the log is another's.
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn a_mysql_log_that_makes_tablespaces_that_are_nowhere_is_of_another_server() {
+    let lab = Lab::killed("mysql", "DO 0");
+    let data = lab.data();
+    lab.lay_out();
+    lab.start(&data).expect("the server recovers");
+    let far = lab.far().display().to_string();
+    lab.sql(
+        &data,
+        &format!(
+            "SET GLOBAL innodb_flush_log_at_trx_commit = 1; USE d; CREATE TABLE fresh (id INT PRIMARY KEY); INSERT INTO fresh VALUES (1);
+             CREATE TABLE away (id INT PRIMARY KEY) DATA DIRECTORY='{far}'; INSERT INTO away VALUES (1);
+             CREATE TABLE passing (id INT PRIMARY KEY); DROP TABLE passing;
+             CREATE TABLE moved (id INT PRIMARY KEY); RENAME TABLE moved TO at_rest;"
+        ),
+    );
+    lab.kill(&data);
+    let said = check(&data);
+    assert!(said.0.is_empty() && said.1 != 1, "its own log: {said:?}");
+    let log = data.with_file_name("log");
+    catalog_lab::copy(&data.join("#innodb_redo"), &log);
+    lab.lay_out_as(Age::Old);
+    fs::remove_dir_all(data.join("#innodb_redo")).expect("removed");
+    catalog_lab::copy(&log, &data.join("#innodb_redo"));
+    let said = check(&data);
+    assert!(is_told(&said), "the log of a later time: {said:?}");
+    assert!(said.0[0].contains("it changes tablespaces that neither"), "{said:?}");
+}

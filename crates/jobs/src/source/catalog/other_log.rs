@@ -2,7 +2,7 @@
 //! only tablespaces that it has, and it reads no other vendor's log. Where these three hold, nothing shows that the log is another's.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use format::bytes::be;
 use format::page::fil::{FIL_PAGE_DATA, FIL_PAGE_FILE_FLUSH_LSN, FIL_PAGE_LSN};
@@ -141,8 +141,7 @@ impl Catalog {
         known.extend(dictionary.entries.iter().map(|entry| entry.space));
         let strange = |events: &FileEvents| -> Vec<u32> {
             let is_strange = |space: &&u32| {
-                let is_known = known.contains(*space) || events.concern(&[**space]);
-                !is_known && **space < PASSING_MIN
+                !known.contains(*space) && **space < PASSING_MIN && !self.is_explained(**space, events, held)
             };
             events.changed.iter().filter(is_strange).copied().collect()
         };
@@ -183,12 +182,24 @@ impl Catalog {
         written.into_iter().find_map(|space| contradicted(space, &history))
     }
 
+    /// Whether the log itself explains why no tablespace here has this number. MySQL makes a file before its log says so, and writes
+    /// page 0 later than both: a file of that name which no number can be read from is the one.
+    fn is_explained(&self, space: u32, events: &FileEvents, held: &[Held]) -> bool {
+        let is_unreadable = |path: &Path| path.exists() && held.iter().all(|held| held.space.path() != path);
+        events.explain_missing(space)
+            || events.called.get(&space).is_some_and(|name| is_unreadable(&self.path_of(name)))
+    }
+
+    /// Where the file lies that the log calls by this name.
+    fn path_of(&self, name: &Path) -> PathBuf {
+        self.root.join(name.strip_prefix("./").unwrap_or(name))
+    }
+
     /// MariaDB's log names the files of the tablespaces that it changes: the file of that name is another tablespace, and the log does
     /// nothing to the files of either.
     fn by_names(&self, events: &FileEvents, held: &[Held]) -> Option<String> {
-        let path_of = |name: &PathBuf| self.root.join(name.strip_prefix("./").unwrap_or(name));
         let mut called: Vec<(u32, PathBuf)> =
-            events.called.iter().map(|(space, name)| (*space, path_of(name))).collect();
+            events.called.iter().map(|(space, name)| (*space, self.path_of(name))).collect();
         called.sort_unstable();
         called.into_iter().find_map(|(space, path)| {
             let file = held.iter().map(|held| &held.space).find(|file| file.path() == path)?;
