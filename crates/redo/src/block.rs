@@ -125,7 +125,7 @@ pub(crate) fn tail(blocks: &[u8], lsn: Lsn, trailer: usize, enough: usize) -> Ta
 }
 
 /// The first LSN of the block in which one lies.
-pub(crate) const fn block_start(lsn: Lsn) -> Lsn {
+pub const fn block_start(lsn: Lsn) -> Lsn {
     Lsn(lsn.0 - lsn.0 % LOG_BLOCK_SIZE as u64)
 }
 

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! paths -> headers -> verify_mysql::plan -> newest checkpoint -> stretches of blocks from the checkpoint's on
+//!                                                              -> or from an earlier block that the files still have
 //! ```
 
 use std::fs::File;
@@ -13,11 +14,17 @@ use format::Lsn;
 use format::codec::{EncryptionInfo, TablespaceKey, UnlockError};
 use format::keyring::KeyStore;
 use redo::RedoError;
+use redo::block::block_start;
+use redo::mysql::mtr_reader::MtrReader;
 use redo::mysql::{self, CheckpointPlace, LOG_FILE_HDR_SIZE, LogFile};
+use redo::record::Mtr;
 use redo::verify_mysql::{self, Breach};
 
 use super::read_up_to;
 use crate::error::Error;
+
+/// Bytes read at once.
+const PIECE: usize = 1 << 20;
 
 /// A file of the log.
 #[derive(Debug)]
@@ -62,6 +69,8 @@ pub(crate) struct MySqlLog {
     pub breaches: Vec<Breach>,
     /// Where the blocks lie, from that of the checkpoint on: the file, and the bytes in it.
     pub stretches: Vec<(usize, Range<u64>)>,
+    /// The same from the oldest block of the chain on. Empty where the log is a ring, which overwrites what is older.
+    chain: Vec<(usize, Range<u64>)>,
     /// What opens encrypted blocks.
     pub keys: Vec<TablespaceKey>,
 }
@@ -90,15 +99,17 @@ impl MySqlLog {
         let checkpoint = mysql::newest_checkpoint(&parsed).map_err(redo)?;
         // The chain may begin before the checkpoint; a ring begins there.
         let is_chain = checkpoint.format >= mysql::FORMAT_MANY_FILES;
-        let segments = plan.segments.iter().map(|part| (part.file, part.offset..part.offset + part.len));
+        let segments: Vec<(usize, Range<u64>)> =
+            plan.segments.iter().map(|part| (part.file, part.offset..part.offset + part.len)).collect();
+        let chain = if is_chain { segments.clone() } else { Vec::new() };
         let mut stretches: Vec<(usize, Range<u64>)> =
-            segments.skip_while(|(file, _)| is_chain && *file != checkpoint.file).collect();
+            segments.into_iter().skip_while(|(file, _)| is_chain && *file != checkpoint.file).collect();
         if let Some((_, first)) = stretches.first_mut() {
             first.start = first.start.max(checkpoint.offset);
         }
         stretches.retain(|(_, bytes)| !bytes.is_empty());
         let keys = keys_of(&files, keys)?;
-        Ok(Self { files, checkpoint, breaches: plan.breaches, stretches, keys })
+        Ok(Self { files, checkpoint, breaches: plan.breaches, stretches, chain, keys })
     }
 
     /// The newest file, whose header says most about the server.
@@ -110,6 +121,49 @@ impl MySqlLog {
     pub fn at_checkpoint(&self, len: usize) -> io::Result<Vec<u8>> {
         let Some(file) = self.files.get(self.checkpoint.file) else { return Ok(Vec::new()) };
         read_up_to(&file.file, self.checkpoint.offset, len)
+    }
+
+    /// The block that holds `lsn`, or the oldest one that the files have behind it, and where the blocks from there on lie.
+    pub fn stretches_from(&self, lsn: Lsn) -> Option<(Lsn, Vec<(usize, Range<u64>)>)> {
+        let start_lsn = |file: usize| Some(self.files.get(file)?.parsed.start_lsn.0);
+        let holds = |(file, bytes): &(usize, Range<u64>)| {
+            start_lsn(*file).is_some_and(|start| start + (bytes.end - bytes.start) > lsn.0)
+        };
+        let mut stretches: Vec<_> = self.chain.iter().skip_while(|stretch| !holds(stretch)).cloned().collect();
+        let (file, bytes) = stretches.first_mut()?;
+        let start = start_lsn(*file)?;
+        let ahead = block_start(lsn).0.saturating_sub(start);
+        bytes.start += ahead;
+        Some((Lsn(start + ahead), stretches))
+    }
+
+    /// Hands over the mini-transactions of these stretches, whose first block is that of `from`, in about `bytes` of log at most, as long
+    /// as they are taken. Where that ended, and whether it is the end of the log. `None` if some of it cannot be read.
+    pub fn each_mtr(
+        &self,
+        (from, stretches): (Lsn, &[(usize, Range<u64>)]),
+        bytes: u64,
+        mut take: impl FnMut(&Mtr<'_>) -> Option<()>,
+    ) -> Option<(Lsn, bool)> {
+        let mut reader = MtrReader::new(self.checkpoint.format, from, self.keys.clone());
+        let mut read = 0;
+        for (number, stretch) in stretches {
+            let file = self.files.get(*number)?;
+            let mut at = stretch.start;
+            while at < stretch.end && !reader.has_ended() && read < bytes {
+                let want = usize::try_from(stretch.end - at).unwrap_or(PIECE).min(PIECE);
+                let piece = read_up_to(&file.file, at, want).ok().filter(|piece| !piece.is_empty())?;
+                at += piece.len() as u64;
+                read += piece.len() as u64;
+                let mut rest = piece.as_slice();
+                while let Some(mtr) = reader.next_mtr(&mut rest) {
+                    take(&mtr)?;
+                }
+            }
+        }
+        // What cannot be read, for want of a key or for damage, may say anything.
+        let is_read = !reader.lacks_key() && reader.fault().is_none();
+        is_read.then(|| (reader.at(), reader.has_ended() || read < bytes))
     }
 
     /// The LSN of the checkpoint.

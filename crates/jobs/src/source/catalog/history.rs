@@ -1,19 +1,27 @@
-//! What MariaDB's log says of pages, held against the pages.
+//! What the log says of pages, against what the pages say.
 //!
 //! A mini-transaction stamps each page that it changes with the LSN of its own end. So of a page whose LSN lies in what the log still holds,
 //! the log has the mini-transaction that ends there and changed this page. And what a mini-transaction changed before the checkpoint is on
 //! the disk, unless the page was freed. Both hold for every page of the system tablespace and of undo tablespaces: nothing writes these
 //! past the log. Tables are left out: an import stamps their pages with whatever LSN it is then.
+//!
+//! MySQL also changes pages without redo (it builds indexes so, and can be told to do without a log), and stamps them with the LSN that
+//! the log has reached: the end of some mini-transaction, but not of one that names the page.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::path::Path;
 
 use format::Lsn;
 use format::keyring::KeyStore;
+use redo::Kind;
+use redo::block::{LOG_BLOCK_HDR_SIZE, block_start};
 use redo::record::{Effect, Mtr, Subject};
 use redo::rewind::first_mtr;
 
 use super::ring::Ring;
+use crate::source::mysql_log::MySqlLog;
+use crate::source::redo_log::{identify, log_files};
 
 /// So much of the log is read on either side of the checkpoint.
 const REACH: u64 = 16 << 20;
@@ -27,7 +35,7 @@ const SYSTEM: u32 = 0;
 /// A page that the log contradicts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Contradiction {
-    /// The page's LSN is in the log, but no change of this page ends there.
+    /// The page's LSN is in the log, but no change of this page ends there; with MySQL, no change at all.
     NotHere(Lsn),
     /// The page lacks a change that ended here, before the checkpoint.
     Lost(Lsn),
@@ -44,6 +52,8 @@ pub(super) struct History {
     /// It was read to its end.
     is_whole: bool,
     pages: HashMap<(u32, u32), Changes>,
+    /// Where mini-transactions of MySQL end, whatever they changed. `None` of MariaDB's log.
+    all_ends: Option<HashSet<Lsn>>,
     /// When tablespaces were last cut down: of what they held before, nothing needs to be on the disk.
     trimmed: HashMap<u32, Lsn>,
 }
@@ -58,6 +68,37 @@ struct Changes {
 impl History {
     /// Reads the log in the datadir `root` for what it says of the pages of these tablespaces.
     pub fn read(root: &Path, keys: &KeyStore, spaces: &HashSet<u32>) -> Option<Self> {
+        let paths = log_files(root);
+        match identify(paths.first()?).ok()? {
+            Kind::MySql => Self::of_mysql(&MySqlLog::open(&paths, keys).ok()?, spaces),
+            Kind::MariaDb => Self::of_mariadb(root, keys, spaces),
+        }
+    }
+
+    fn of_mysql(log: &MySqlLog, spaces: &HashSet<u32>) -> Option<Self> {
+        let checkpoint = log.checkpoint_lsn();
+        let earlier = log.stretches_from(Lsn(checkpoint.0.saturating_sub(REACH)));
+        let earlier = earlier.filter(|(from, _)| *from < checkpoint);
+        // Files from before the checkpoint are not needed any more: a gap in them is nobody's fault.
+        let whole = earlier.and_then(|(from, stretches)| Self::of_stretches(log, (from, &stretches), spaces));
+        whole
+            .filter(|history| history.to >= checkpoint)
+            .or_else(|| Self::of_stretches(log, (checkpoint, &log.stretches), spaces))
+    }
+
+    fn of_stretches(
+        log: &MySqlLog,
+        (from, stretches): (Lsn, &[(usize, Range<u64>)]),
+        spaces: &HashSet<u32>,
+    ) -> Option<Self> {
+        let checkpoint = log.checkpoint_lsn();
+        let mut history = Self { from, checkpoint, all_ends: Some(HashSet::new()), ..Self::default() };
+        let bytes = checkpoint.0.checked_sub(from.0)?.saturating_add(REACH);
+        (history.to, history.is_whole) = log.each_mtr((from, stretches), bytes, |mtr| history.add(mtr, spaces))?;
+        Some(history)
+    }
+
+    fn of_mariadb(root: &Path, keys: &KeyStore, spaces: &HashSet<u32>) -> Option<Self> {
         let ring = Ring::open(root, keys)?;
         let checkpoint = ring.log.checkpoint.lsn;
         let mut after = Self { from: checkpoint, checkpoint, ..Self::default() };
@@ -108,6 +149,9 @@ impl History {
     }
 
     fn add(&mut self, mtr: &Mtr<'_>, spaces: &HashSet<u32>) -> Option<()> {
+        if let Some(ends) = &mut self.all_ends {
+            ends.insert(mtr.end);
+        }
         for (subject, _) in mtr.grammar.subjects(mtr.bytes) {
             let Subject::Page(id, effect) = subject else { continue };
             if !spaces.contains(&id.space.0) {
@@ -135,6 +179,15 @@ impl History {
         pages
     }
 
+    /// Whether a change that stamps a page with this LSN ends here.
+    fn ends_with(&self, changes: &Changes, lsn: Lsn) -> bool {
+        match &self.all_ends {
+            // A server that starts goes on at the payload of a new block.
+            Some(ends) => ends.contains(&lsn) || lsn.0 == block_start(lsn).0 + LOG_BLOCK_HDR_SIZE as u64,
+            None => changes.ends.contains(&lsn),
+        }
+    }
+
     /// Whether a page with this LSN cannot be the one that the log changed.
     pub fn contradicts(&self, space: u32, page: u32, lsn: Lsn) -> Option<Contradiction> {
         if lsn == Lsn(0) {
@@ -142,7 +195,7 @@ impl History {
         }
         let none = Changes::default();
         let changes = self.pages.get(&(space, page)).unwrap_or(&none);
-        if lsn > self.from && lsn <= self.to && !changes.ends.contains(&lsn) {
+        if lsn > self.from && lsn <= self.to && !self.ends_with(changes, lsn) {
             return Some(Contradiction::NotHere(lsn));
         }
         let last = changes.ends.iter().rev().find(|end| **end <= self.checkpoint)?;

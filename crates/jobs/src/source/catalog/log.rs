@@ -16,9 +16,6 @@ use crate::source::mysql_log::MySqlLog;
 use crate::source::read_up_to;
 use crate::source::redo_log::log_files;
 
-/// Bytes read at once.
-const PIECE: usize = 1 << 20;
-
 /// What happened to files.
 #[derive(Debug)]
 pub(super) struct FileEvents {
@@ -68,29 +65,9 @@ impl FileEvents {
 
     fn of_mysql(paths: &[PathBuf], keys: &KeyStore, bytes: u64) -> Option<Self> {
         let log = MySqlLog::open(paths, keys).ok()?;
-        let (format, from) = (log.checkpoint.format, log.checkpoint.lsn);
-        let mut reader = redo::mysql::mtr_reader::MtrReader::new(format, from, log.keys.clone());
+        let from = log.checkpoint.lsn;
         let mut events = Self::new(Kind::MySql, from);
-        let mut read = 0;
-        for (number, stretch) in &log.stretches {
-            let file = log.files.get(*number)?;
-            let mut at = stretch.start;
-            while at < stretch.end && !reader.has_ended() && read < bytes {
-                let want = usize::try_from(stretch.end - at).unwrap_or(PIECE).min(PIECE);
-                let piece = read_up_to(&file.file, at, want).ok().filter(|piece| !piece.is_empty())?;
-                at += piece.len() as u64;
-                read += piece.len() as u64;
-                let mut rest = piece.as_slice();
-                while let Some(mtr) = reader.next_mtr(&mut rest) {
-                    events.add(&mtr)?;
-                }
-            }
-        }
-        // What cannot be read, for want of a key or for damage, may say anything.
-        if reader.lacks_key() || reader.fault().is_some() {
-            return None;
-        }
-        (events.end, events.is_whole) = (reader.at(), reader.has_ended() || read < bytes);
+        (events.end, events.is_whole) = log.each_mtr((from, &log.stretches), bytes, |mtr| events.add(mtr))?;
         Some(events)
     }
 

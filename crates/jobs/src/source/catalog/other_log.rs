@@ -167,16 +167,12 @@ impl Catalog {
         ))
     }
 
-    /// MariaDB's log knows another history of the system tablespace, or of an undo tablespace, than its pages have.
+    /// The log knows another history of the system tablespace, or of an undo tablespace, than its pages have.
     fn by_pages(&self, held: &[Held], redo: &mut RedoLogs) -> Option<String> {
         redo.pending_for(&self.probe())?;
         let is_written =
             |held: &&Held| self.is_system(&held.space) || NameHint::of(held.space.path()) == NameHint::Undo;
         let written: Vec<&Space> = held.iter().filter(is_written).map(|held| &held.space).collect();
-        let system = written.iter().find(|space| self.is_system(space))?;
-        if system.format.family() != Family::MariaDb {
-            return None;
-        }
         let spaces = written.iter().map(|space| space.format.space().0).collect();
         let history = History::read(&self.root, &self.keys, &spaces)?;
         written.into_iter().find_map(|space| contradicted(space, &history))
