@@ -3,7 +3,7 @@
 //! `INNOKIT_MYSQL_CRASHES=n` sets how many crashes are tried (3 if it is not set), at moments that differ; `INNOKIT_MYSQL_FIRST=n` is the
 //! number of the first.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -76,13 +76,20 @@ fn content(server: &Server) -> BTreeMap<String, String> {
     content
 }
 
-/// The server found nothing to apply: at most it was told of tables again.
-fn assert_started_without_recovery(server: &Server) {
-    let log = server.log();
-    for word in ["Applying a batch of", "[ERROR]"] {
-        let line = log.lines().find(|line| line.contains(word) && !line.contains("batch of 0"));
-        assert_eq!(line, None, "{log}");
-    }
+/// The codes of the errors in a server's log, such as `[MY-012345]`.
+fn error_codes(log: &str) -> BTreeSet<&str> {
+    let codes = log.lines().filter(|line| line.contains("[ERROR]"));
+    codes.filter_map(|line| line.split_whitespace().find(|word| word.starts_with("[MY-"))).collect()
+}
+
+/// The server found nothing to apply: at most it was told of tables again. It complains of nothing that it does not complain of after
+/// its own recovery as well.
+fn assert_started_without_recovery(server: &Server, after_its_own: &Server) {
+    let (log, other) = (server.log(), after_its_own.log());
+    let applied = log.lines().find(|line| line.contains("Applying a batch of") && !line.contains("batch of 0"));
+    assert_eq!(applied, None, "{log}");
+    let strange: Vec<&str> = error_codes(&log).difference(&error_codes(&other)).copied().collect();
+    assert!(strange.is_empty(), "{strange:?}: {log}\nafter its own recovery: {other}");
     assert!(log.contains("ready for connections"), "{log}");
 }
 
@@ -98,6 +105,7 @@ fn try_crash(number: u32, changes: &str) {
     let _kept = KeptOnFailure(&server.0, number);
     let (ours, theirs, rounds) = (dir.path().join("ours"), dir.path().join("theirs"), dir.path().join("rounds"));
     let before = files_of(&server.0);
+    assert_sound(&server.0, &KeyFiles::default());
     copy(&server.0, &theirs);
     let done = run(&server.0, RecoverOptions { to: Some(ours.clone()), ..RecoverOptions::default() });
     println!("crash {number}: {done:?}");
@@ -112,8 +120,8 @@ fn try_crash(number: u32, changes: &str) {
     server.lend_options(&ours);
     server.lend_options(&theirs);
     let ours = Server::again_kind("mysql", &ours);
-    assert_started_without_recovery(&ours);
     let theirs = Server::again_kind("mysql", &theirs);
+    assert_started_without_recovery(&ours, &theirs);
     assert_eq!(content(&ours), content(&theirs), "crash {number}");
 }
 
@@ -258,8 +266,8 @@ fn what_mysql_encrypted_is_recovered_with_its_keyring_and_stays_encrypted() {
     keyring(&ours, &keys);
     keyring(&theirs, &keys);
     let ours = Server::again_kind("mysql", &ours);
-    assert_started_without_recovery(&ours);
     let theirs = Server::again_kind("mysql", &theirs);
+    assert_started_without_recovery(&ours, &theirs);
     for table in ["tde.e", "tde.p", "shop.n", "shop.blobs", "shop.row_redundant"] {
         let ask = |server: &Server| {
             let questions = ["CHECKSUM TABLE", "CHECK TABLE", "SHOW CREATE TABLE", "SELECT COUNT(*) FROM"];
