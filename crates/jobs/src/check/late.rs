@@ -10,7 +10,7 @@ use std::time::Duration;
 use format::bytes::be;
 use format::keyring::KeyStore;
 use format::page::fil::FIL_PAGE_LSN;
-use format::{Lsn, PageId, PageNo, SpaceHeader};
+use format::{ExtentMap, Lsn, PageId, PageNo, SpaceHeader, Verdict, verify_page};
 
 use super::fate;
 use super::file_state::Known;
@@ -89,7 +89,7 @@ pub(super) fn lost_pages(
 ) -> Option<Severity> {
     let descriptors = page - page % part.format.physical().get();
     for tries in 0..TRIES {
-        if written_meanwhile(path, part, page, pages) {
+        if settled_meanwhile(path, part, descriptors, (page, pages)) {
             return None;
         }
         if severity != Severity::Undecided {
@@ -107,8 +107,11 @@ pub(super) fn lost_pages(
     // not written, may say that.
     let id = PageId { space: part.format.space(), page_no: PageNo(descriptors) };
     let dir = redo.checkpoint_for(path).map(|(dir, _)| dir);
-    let is_behind = dir.is_some_and(|dir| changes_page(&dir, keys, id));
-    Some(if is_behind { Severity::Notice } else { severity })
+    if dir.is_some_and(|dir| changes_page(&dir, keys, id)) {
+        return Some(Severity::Notice);
+    }
+    // Descriptors that the log does not change are up to date on the disk: what they say now is the last word.
+    (!settled_meanwhile(path, part, descriptors, (page, pages))).then_some(severity)
 }
 
 /// A server makes a file longer before it counts the new pages: a count that stays ahead of the file is not on its way.
@@ -140,17 +143,27 @@ pub(super) fn grown_meanwhile(path: &Path, known: &Known, have: u32, size: u32) 
     len.is_ok_and(|pages| pages != u64::from(have)) || header.is_some_and(|now| now != size)
 }
 
-/// Whether the pages, zero when they were read, hold something by now.
-fn written_meanwhile(path: &Path, part: &Part, page: u32, pages: u32) -> bool {
-    let size = part.format.physical().bytes();
-    let mut bytes = vec![0; size];
-    let offset = part.offset_of(page);
-    let end = part.offset_of(page + pages);
+/// Whether each of the pages, zero when they were read, by now holds something or is free. A server that frees a page may punch a hole
+/// in its place; descriptors that were read before that still have it in use.
+fn settled_meanwhile(path: &Path, part: &Part, descriptors: u32, (page, pages): (u32, u32)) -> bool {
     let Ok(file) = File::open(path) else { return fate::is_gone(path, None, None) };
-    (offset..end).step_by(size).all(|at| match file.read_exact_at(&mut bytes, at) {
-        Ok(()) => bytes.iter().any(|byte| *byte != 0),
+    let extents = extents_now(&file, part, descriptors);
+    let is_free = |page| extents.as_ref().and_then(|extents| extents.is_free(PageNo(page))) == Some(true);
+    let mut bytes = vec![0; part.format.physical().bytes()];
+    (page..page + pages).all(|page| match file.read_exact_at(&mut bytes, part.offset_of(page)) {
+        Ok(()) => bytes.iter().any(|byte| *byte != 0) || is_free(page),
         Err(_) => fate::is_shrunk(path),
     })
+}
+
+/// The extent descriptors as they are on the disk now; `None` where they cannot be read without doubt.
+fn extents_now(file: &File, part: &Part, page: u32) -> Option<ExtentMap> {
+    let mut bytes = vec![0; part.format.physical().bytes()];
+    page.checked_sub(part.first_page)?;
+    file.read_exact_at(&mut bytes, part.offset_of(page)).ok()?;
+    let id = PageId { space: part.format.space(), page_no: PageNo(page) };
+    let is_sound = matches!(verify_page(&bytes, id, &part.format), Verdict::Ok(_));
+    is_sound.then(|| ExtentMap::parse(&bytes, id.page_no, &part.format).ok())?
 }
 
 fn still(finding: Finding) -> Finding {
