@@ -331,7 +331,7 @@ fn an_interrupted_rewrite_is_noted_by_a_check_and_completed_by_the_next_write() 
     let dir = Dir::new();
     let path = dir.file("t.ibd", &common::fixture("mysql-9.7/dynamic-16k.ibd"));
     // A journal that was never finished: nothing had been written in place yet.
-    dir.file("t.ibd.innochecksum-journal", b"INNOKIJ1 and no more");
+    dir.file("t.ibd.innochecksum-journal", b"INNOKRW1 and no more");
     let run = |options: &[&str]| innochecksum_matrix::run(Tool::Ours, dir.path(), options, &["t.ibd"], None);
     let check = run(&[]);
     assert_eq!(check.status, Some(0));

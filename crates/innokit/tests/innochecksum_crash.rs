@@ -66,19 +66,27 @@ fn states(path: &Path, original: &[u8]) -> Vec<Option<Algorithm>> {
 /// What a power cut might have done on top: half of the first page that a whole journal holds did not reach the disk. Whether
 /// there is such a journal.
 fn lose_sectors(path: &Path, journal: &Path) -> bool {
-    let bytes = std::fs::read(journal).unwrap_or_default();
-    let word =
-        |offset: usize| bytes.get(offset..offset + 4).map(|word| u32::from_be_bytes(word.try_into().expect("4 bytes")));
-    let Some(end) = word(12).map(|pages| 16 + pages as usize * (8 + PAGE)) else {
-        return false;
-    };
-    let whole = bytes.get(..end).is_some_and(|batch| Some(checksum::crc32c(batch)) == word(end));
-    if whole {
-        let offset = u64::from_be_bytes(bytes[16..24].try_into().expect("8 bytes"));
+    let offset = first_saved_page(&std::fs::read(journal).unwrap_or_default());
+    if let Some(offset) = offset {
         let file = std::fs::OpenOptions::new().write(true).open(path).expect("opened");
         file.write_all_at(&[0; PAGE / 2], offset + PAGE as u64 / 2).expect("written");
     }
-    whole
+    offset.is_some()
+}
+
+/// The place of the first page in the first batch of a shadow file (`crates/flow/src/rewrite/shadow.rs`), if that is whole.
+fn first_saved_page(journal: &[u8]) -> Option<u64> {
+    let opening = journal.get(..64)?;
+    let batch = journal.get(4096..)?;
+    let word = |offset: usize| Some(u32::from_be_bytes(*batch.get(offset..)?.first_chunk()?));
+    let long = |offset: usize| Some(u64::from_be_bytes(*batch.get(offset..)?.first_chunk()?));
+    let body_len = usize::try_from(long(40)?.checked_add(long(48)?)?).ok()?;
+    let body = batch.get(64..)?.get(..body_len)?;
+    let is_whole = word(60)? == checksum::crc32c(&batch[..60]) && word(56)? == checksum::crc32c(body);
+    // What an older chain left lies behind a new one.
+    let is_next = batch[8..24] == opening[8..24] && long(24)? == 1;
+    let piece = 64 + 8 + usize::try_from(word(68)?).ok()?;
+    if is_whole && is_next { long(piece + 8) } else { None }
 }
 
 /// Deterministic numbers below `limit` (xorshift), so that a failure can be repeated as far as the clock allows.
@@ -129,7 +137,7 @@ fn fifty_kills_leave_every_page_old_or_new_and_the_next_run_finishes() {
         let ragged = after.iter().filter(|state| state.is_none()).count();
         torn += ragged;
         if ragged > 0 {
-            // Only the batch in the journal may be torn in place; a run over page 0 alone has to complete it.
+            // Only pages in the journal may be torn in place; a run over page 0 alone has to complete it.
             assert!(journal.exists(), "kill {kill}: {ragged} torn pages and no journal (seed {seed:#x})");
             assert!(write(&path, target, &["--page", "0"]).status().expect("runs").success());
             after = states(&path, &original);

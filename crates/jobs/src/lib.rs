@@ -33,10 +33,12 @@
 //! | `CREATE TABLE` | [`schema`] |
 //! | what is in a file, what a redo log would change | [`info()`], [`redo_info()`] |
 //! | crash recovery without a server | [`recover()`] |
+//! | one file's checksums, judged or replaced | [`innochecksum`] |
 //! | backup streams and tar archives to files | [`unpack()`] |
 
 pub mod check;
 pub mod info;
+pub mod innochecksum;
 pub mod out;
 pub mod recover;
 pub mod redo_batch;

@@ -26,4 +26,11 @@ impl Engine {
             Self::Threads => THREADS,
         }
     }
+
+    /// The first of them that works here.
+    #[must_use]
+    pub fn first_working(self) -> &'static dyn OpenQueue {
+        let works = |engine: &&&dyn OpenQueue| engine.open(1, &[]).is_ok();
+        self.candidates().iter().find(works).copied().unwrap_or(&Threads)
+    }
 }

@@ -36,13 +36,19 @@ impl Changes {
         self.save(start, piece);
     }
 
-    /// These bytes of the stretch are made anew by whoever repeats the run, without looking at what is there: they are written, and
-    /// need not be saved before.
+    /// A repeated run produces these bytes again without reading them: they are written, but need not be saved first.
     pub fn made(&mut self, range: Range<u32>) {
         match self.dirty.last_mut() {
             Some(last) if last.end == range.start => last.end = range.end,
             _ => self.dirty.push(range),
         }
+    }
+
+    /// This block is written as it stands, and saved whole before, as one piece: for a replay that judges by what is in place whether a
+    /// block is still the one that was saved.
+    pub fn replaced(&mut self, block: Range<u32>) {
+        self.pieces.push(block.clone());
+        self.made(block);
     }
 
     fn save(&mut self, start: u32, piece: Option<Range<usize>>) {
@@ -125,7 +131,9 @@ mod tests {
         changes.made(16384..32768);
         changes.made(65536..81920);
         assert_eq!(changes.dirty(), [0..32768, 65536..81920], "neighbours are one write");
-        assert_eq!(changes.saved_len(), 3 * UNIT, "what is made anew is not saved");
+        assert_eq!(changes.saved_len(), 3 * UNIT, "bytes that a repeated run produces again are not saved");
+        changes.replaced(81920..98304);
+        assert_eq!((changes.pieces().len(), changes.saved_len()), (4, 3 * UNIT + 16384), "one piece, whole");
         assert!(Changes::default().is_empty());
     }
 }

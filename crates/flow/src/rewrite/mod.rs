@@ -39,7 +39,7 @@ use self::crew::Crew;
 pub use self::error::{RewriteError, RunError};
 pub use self::options::{RewriteOptions, Target};
 use self::pipeline::Pipeline;
-pub use self::replay::{Replayed, replay};
+pub use self::replay::{Replayed, replay, replay_if};
 pub use self::rewriter::Rewriter;
 
 impl Rewriter {

@@ -33,7 +33,36 @@ pub fn replay(
     engine: &dyn OpenQueue,
     shadow: &Target,
     tag: u64,
+    resolve: impl FnMut(&[u8]) -> Option<Target>,
+) -> Result<Replayed, RewriteError> {
+    run(engine, shadow, tag, resolve, None)
+}
+
+/// [`replay`], piece by piece: `is_wanted` compares what is in place (less than a piece where the file ends) with the piece. For shadows
+/// that may be found after another program wrote to the files; the blocks were saved [whole](super::Changes::replaced), so that a piece
+/// tells which state of its block it belongs to.
+///
+/// # Errors
+/// As [`replay`].
+pub fn replay_if(
+    engine: &dyn OpenQueue,
+    shadow: &Target,
+    tag: u64,
+    resolve: impl FnMut(&[u8]) -> Option<Target>,
+    mut is_wanted: impl FnMut(&[u8], &[u8]) -> bool,
+) -> Result<Replayed, RewriteError> {
+    run(engine, shadow, tag, resolve, Some(&mut is_wanted))
+}
+
+/// Judges a piece by what is in place.
+type IsWanted<'w> = &'w mut dyn FnMut(&[u8], &[u8]) -> bool;
+
+fn run(
+    engine: &dyn OpenQueue,
+    shadow: &Target,
+    tag: u64,
     mut resolve: impl FnMut(&[u8]) -> Option<Target>,
+    mut is_wanted: Option<IsWanted<'_>>,
 ) -> Result<Replayed, RewriteError> {
     let channel = Channel::open(engine, REPLAY_DEPTH, REPLAY_WRITE_MAX);
     let mut channel = channel.map_err(|error| RewriteError::Setup(Arc::new(error)))?;
@@ -56,10 +85,17 @@ pub fn replay(
             of_batch.extend(target.clone().map(|target| (file, target)));
         }
         for piece in &batch.pieces {
-            if let Some(target) = of_batch.get(&piece.file) {
-                channel.write(target, piece.offset, piece.bytes)?;
-                written += 1;
+            let Some(target) = of_batch.get(&piece.file) else { continue };
+            if let Some(is_wanted) = &mut is_wanted {
+                // A read must be alone in the channel.
+                channel.drain()?;
+                let stored = channel.read(target, piece.offset, piece.bytes.len())?;
+                if !is_wanted(&stored, piece.bytes) {
+                    continue;
+                }
             }
+            channel.write(target, piece.offset, piece.bytes)?;
+            written += 1;
         }
         // A later batch may have bytes of the same block.
         channel.drain()?;

@@ -7,8 +7,7 @@ use format::bytes::be;
 use format::page::checksum::{self, NO_CHECKSUM_MAGIC};
 use format::{Algorithm, Scheme};
 
-use super::judge::{Examined, PageOutcome};
-use super::options::Checksum;
+use jobs::innochecksum::{ChecksumKind, Examined, PageOutcome};
 
 /// Writes the lines of the page at `position`.
 pub fn page(
@@ -16,7 +15,7 @@ pub fn page(
     examined: &Examined<'_>,
     position: u64,
     scheme: Scheme,
-    strict: Option<Checksum>,
+    strict: Option<ChecksumKind>,
 ) -> io::Result<()> {
     let lines =
         Lines { page: examined.page, number: be::u32_at(examined.page, 4).unwrap_or(0), outcome: examined.outcome };
@@ -55,7 +54,7 @@ impl Lines<'_> {
         Ok(header == trailer)
     }
 
-    fn classic(&self, log: &mut impl Write, position: u64, strict: Option<Checksum>) -> io::Result<()> {
+    fn classic(&self, log: &mut impl Write, position: u64, strict: Option<ChecksumKind>) -> io::Result<()> {
         if self.outcome == PageOutcome::Encrypted {
             return writeln!(log, "page::{position}; encrypted, not verified");
         }
@@ -72,9 +71,9 @@ impl Lines<'_> {
         }
         match strict {
             None => self.all(log),
-            Some(Checksum::Crc32) => self.strict_crc32(log),
-            Some(Checksum::Innodb) => self.strict_innodb(log),
-            Some(Checksum::None) => self.strict_none(log),
+            Some(ChecksumKind::Crc32) => self.strict_crc32(log),
+            Some(ChecksumKind::Innodb) => self.strict_innodb(log),
+            Some(ChecksumKind::None) => self.strict_none(log),
         }
     }
 
@@ -152,7 +151,7 @@ impl Lines<'_> {
         Ok(())
     }
 
-    fn zip(&self, log: &mut impl Write, strict: Option<Checksum>) -> io::Result<()> {
+    fn zip(&self, log: &mut impl Write, strict: Option<ChecksumKind>) -> io::Result<()> {
         let (number, recorded) = (self.number, self.field(0));
         match self.outcome {
             PageOutcome::Encrypted => return writeln!(log, "page::{number}; encrypted, not verified"),
@@ -164,12 +163,12 @@ impl Lines<'_> {
         }
         let (name, calculated) = match strict {
             None => ("innodb", checksum::zip_adler(self.page)),
-            Some(Checksum::Innodb) => ("strict_innodb", checksum::zip_adler(self.page)),
-            Some(Checksum::Crc32) => ("strict_crc32", checksum::zip_crc32(self.page)),
-            Some(Checksum::None) => ("strict_none", NO_CHECKSUM_MAGIC),
+            Some(ChecksumKind::Innodb) => ("strict_innodb", checksum::zip_adler(self.page)),
+            Some(ChecksumKind::Crc32) => ("strict_crc32", checksum::zip_crc32(self.page)),
+            Some(ChecksumKind::None) => ("strict_none", NO_CHECKSUM_MAGIC),
         };
         writeln!(log, "page::{number}; {name} checksum: calculated = {calculated}; recorded = {recorded}")?;
-        if matches!(strict, Some(Checksum::Innodb | Checksum::None)) {
+        if matches!(strict, Some(ChecksumKind::Innodb | ChecksumKind::None)) {
             let crc32 = checksum::zip_crc32(self.page);
             writeln!(log, "page::{number}: crc32 checksum: calculated = {crc32}; recorded = {recorded}")?;
             writeln!(log, "page::{number}: none checksum: calculated = {NO_CHECKSUM_MAGIC}; recorded = {recorded}")?;

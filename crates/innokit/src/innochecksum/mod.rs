@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! arguments -> Options
-//! each file: Input (open, lock) -> Layout (page size) -> pages -> Judge -> Rewriter (--write) -> Tally (-S, -D) -> report
+//! each file: FileInput (open, lock) -> FileLayout (page size) -> pages -> PageJudge -> PageWriter (--write)   (jobs::innochecksum)
+//!            -> Tally (-S, -D) -> report                                                                     (here)
 //! ```
 //!
 //! A file is read once, in order, by one thread, because the original's output is in page order and stops at the first file that
@@ -12,14 +13,9 @@
 mod explain;
 mod fault;
 mod indexes;
-mod input;
-mod journal;
-mod judge;
-mod layout;
 mod numbers;
 mod options;
 mod output;
-mod rewrite;
 mod session;
 mod types;
 mod usage;
@@ -29,6 +25,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use fault::Fault;
+use jobs::innochecksum::FileError;
 use options::{NAME, Options, Parsed, Request};
 use output::Output;
 use session::Session;
@@ -115,7 +112,7 @@ fn report(fault: &Fault) -> io::Result<u8> {
     let mut stderr = io::stderr().lock();
     write!(stderr, "{fault}")?;
     // The one message that the original leaves without an end of line.
-    if !matches!(fault, Fault::StreamTooShort) {
+    if !matches!(fault, Fault::File(FileError::StreamTooShort)) {
         writeln!(stderr)?;
     }
     Ok(FAILED)

@@ -5,42 +5,21 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
+use jobs::innochecksum::ChecksumKind;
+
 use super::fault::Fault;
 use super::numbers;
 
 /// What the program is called where it takes the original's place.
 pub const NAME: &str = "innochecksum";
 
-/// A checksum that can be named on the command line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Checksum {
-    /// CRC-32C.
-    Crc32,
-    /// The old formulas.
-    Innodb,
-    /// The magic number.
-    None,
-}
-
-impl Checksum {
-    /// The names in the order of the numbers by which the original lets them be called, two numbers for each.
-    pub const ALL: [Self; 3] = [Self::Crc32, Self::Innodb, Self::None];
-
-    /// As it is written on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Crc32 => "crc32",
-            Self::Innodb => "innodb",
-            Self::None => "none",
-        }
-    }
-
-    fn parse(text: &str) -> Option<Self> {
-        let by_name = Self::ALL.into_iter().find(|checksum| checksum.name().eq_ignore_ascii_case(text));
-        // The original counts the strict forms between them, which it does not take by name.
-        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        by_name.or_else(|| Self::ALL.get(text.parse::<usize>().ok().filter(|_| digits)? / 2).copied())
-    }
+/// The checksum of this name, or by the number that the original lets it be called.
+fn parse_checksum(text: &str) -> Option<ChecksumKind> {
+    let all = ChecksumKind::ALL;
+    let by_name = all.into_iter().find(|checksum| checksum.name().eq_ignore_ascii_case(text));
+    // Two numbers for each: the original counts the strict forms too, which it does not take by name.
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    by_name.or_else(|| all.get(text.parse::<usize>().ok().filter(|_| digits)? / 2).copied())
 }
 
 /// What a run is asked to do.
@@ -61,13 +40,13 @@ pub struct Options {
     /// Whether `-p` was given.
     pub one_page: bool,
     /// `-C`
-    pub strict: Option<Checksum>,
+    pub strict: Option<ChecksumKind>,
     /// `-n`
     pub no_check: bool,
     /// `-a`
     pub allow: u64,
     /// `-w`
-    pub write: Option<Checksum>,
+    pub write: Option<ChecksumKind>,
     /// `-S`
     pub summary: bool,
     /// `-D`
@@ -134,7 +113,7 @@ pub enum Kind {
     Flag,
     /// An unsigned number.
     Number,
-    /// A [`Checksum`].
+    /// A [`ChecksumKind`].
     Checksum,
     /// A file name.
     Text,
@@ -329,7 +308,7 @@ impl Parser<'_> {
         let text = value.to_string_lossy();
         match kind {
             Kind::Number => self.number(name, &text),
-            Kind::Checksum => match Checksum::parse(&text) {
+            Kind::Checksum => match parse_checksum(&text) {
                 Some(checksum) if name == "write" => {
                     self.options.write = Some(checksum);
                     Ok(())

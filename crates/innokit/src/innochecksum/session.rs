@@ -5,17 +5,18 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use format::{Algorithm, ExtentMap, Family, PageNo, Scheme};
+use format::{Algorithm, ExtentMap, PageNo};
+
+use jobs::innochecksum::{
+    ChecksumKind, Examined, FileInput, FileLayout, HEAD_MIN, NewChecksums, PageJudge, PageOutcome, PageWriter,
+    is_interrupted, refuse_unfit, rewritten,
+};
 
 use super::indexes::Indexes;
-use super::input::Input;
-use super::journal::{self, Journal};
-use super::judge::{self, Examined, Judge, PageOutcome};
-use super::layout::{HEAD_MIN, Layout};
-use super::options::{Checksum, Options};
+use super::options::Options;
 use super::output::Output;
 use super::types::{self, Tally};
-use super::{Fault, explain, rewrite};
+use super::{Fault, explain};
 
 /// Progress is checked every this many pages, and written when this much time has passed.
 const PROGRESS_PAGES: u64 = 64;
@@ -38,11 +39,11 @@ struct Counts {
 }
 
 /// One file on its way.
-struct Work<'f> {
-    name: PathBuf,
-    layout: Layout,
-    judge: Judge,
-    journal: Option<Journal<'f>>,
+struct Work {
+    layout: FileLayout,
+    judge: PageJudge,
+    /// `None` where nothing is rewritten, and for standard input, whose pages go to standard output.
+    writer: Option<PageWriter>,
     stdin: bool,
     counts: Counts,
 }
@@ -64,13 +65,13 @@ impl<'o> Session<'o> {
         if let Some(log) = &mut self.output.log {
             writeln!(log, "Filename = {}", name.display())?;
         }
-        let mut input = Input::open(name, self.options.write.is_some())?;
+        let mut input = FileInput::open(name, self.options.write.is_some())?;
         self.recover(&input)?;
         let head = input.peek(HEAD_MIN)?.len();
         if head < HEAD_MIN {
             return Err(Fault::NoHead(head));
         }
-        let layout = Layout::find(&mut input, self.options.flags)?;
+        let layout = FileLayout::find(&mut input, self.options.flags)?;
         let size = layout.page_size();
         let pages = input.len() / size as u64;
         if self.options.count {
@@ -79,8 +80,8 @@ impl<'o> Session<'o> {
         if let Some(dump) = &mut self.output.dump {
             types::dump_head(name, dump)?;
         }
-        if let Some(refusal) = self.options.write.and_then(|algorithm| rewrite::refusal(&layout, algorithm, name)) {
-            return Err(refusal);
+        if let Some(kind) = self.options.write {
+            refuse_unfit(&layout, kind, name)?;
         }
         self.announce(&input, pages)?;
         if self.options.start > 0 {
@@ -90,29 +91,19 @@ impl<'o> Session<'o> {
     }
 
     /// What an interrupted `--write` left is completed before anything else, but only by another `--write`.
-    fn recover(&self, input: &Input) -> Result<(), Fault> {
-        let (Some(file), name) = (input.file(), input.name()) else {
-            return Ok(());
+    fn recover(&self, input: &FileInput) -> Result<(), Fault> {
+        let name = input.name().display();
+        let note = if self.options.write.is_some() {
+            let pages = input.finish_interrupted()?;
+            pages.map(|pages| format!("Note: an interrupted --write of {name} was completed: {pages} pages"))
+        } else {
+            let is_interrupted = !input.is_stdin() && is_interrupted(input.name());
+            let note = || {
+                format!("Note: rewriting {name} was interrupted, and pages may be torn; the next --write completes it")
+            };
+            is_interrupted.then(note)
         };
-        if self.options.write.is_none() {
-            if journal::path_of(name).exists() {
-                let name = name.display();
-                self.output.complain(&format!(
-                    "Note: rewriting {name} was interrupted, and pages may be torn; the next --write completes it"
-                ))?;
-            }
-            return Ok(());
-        }
-        match journal::recover(file, name) {
-            Ok(None) => Ok(()),
-            Ok(Some(pages)) => {
-                let name = name.display();
-                Ok(self
-                    .output
-                    .complain(&format!("Note: an interrupted --write of {name} was completed: {pages} pages"))?)
-            }
-            Err(error) => Err(Fault::Write { path: name.to_owned(), error }),
-        }
+        Ok(note.map_or(Ok(()), |note| self.output.complain(&note))?)
     }
 
     /// Prints on standard output, or on standard error where pages from standard input may be going to standard output.
@@ -124,7 +115,7 @@ impl<'o> Session<'o> {
         }
     }
 
-    fn announce(&mut self, input: &Input, pages: u64) -> io::Result<()> {
+    fn announce(&mut self, input: &FileInput, pages: u64) -> io::Result<()> {
         let options = self.options;
         let Some(log) = &mut self.output.log else {
             return Ok(());
@@ -141,27 +132,20 @@ impl<'o> Session<'o> {
         Ok(())
     }
 
-    fn pages(&mut self, input: &mut Input, layout: Layout, pages: u64) -> Result<(), Fault> {
-        let name = input.name().to_owned();
-        let stdin = input.is_stdin();
-        // The journal writes while the input reads: two handles of one open file, so that the lock stays.
-        let file = input.file().map(std::fs::File::try_clone).transpose();
-        let file = file.map_err(|error| Fault::Open { path: name.clone(), error })?;
-        let journal = file.as_ref().filter(|_| self.options.write.is_some());
-        let journal = journal.map(|file| Journal::new(file, &name, layout.page_size()));
-        let mut work =
-            Work { name: name.clone(), layout, judge: Judge::new(layout), journal, stdin, counts: Counts::default() };
+    fn pages(&mut self, input: &mut FileInput, layout: FileLayout, pages: u64) -> Result<(), Fault> {
+        let writer = self.options.write.and_then(|_| input.writer(layout.page_size()));
+        let judge = PageJudge::new(layout);
+        let mut work = Work { layout, judge, writer, stdin: input.is_stdin(), counts: Counts::default() };
         let mut done = self.sweep(input, &mut work, pages);
-        if let Some(journal) = work.journal.take() {
+        if let Some(writer) = work.writer.take() {
             // What was rewritten before a corrupt page stays rewritten, as in the original.
-            let written = journal.finish().map_err(|error| Fault::Write { path: name.clone(), error });
-            done = done.and(written);
+            done = done.and(writer.finish().map_err(Fault::from));
         }
         done?;
-        self.conclude(&name, &work)
+        self.conclude(input.name(), &work)
     }
 
-    fn sweep(&mut self, input: &mut Input, work: &mut Work<'_>, pages: u64) -> Result<(), Fault> {
+    fn sweep(&mut self, input: &mut FileInput, work: &mut Work, pages: u64) -> Result<(), Fault> {
         let size = work.layout.page_size();
         let mut position = self.options.start;
         let mut told = Instant::now();
@@ -188,7 +172,7 @@ impl<'o> Session<'o> {
     }
 
     /// Checks, rewrites and counts one page; whether it is the last one asked for.
-    fn page(&mut self, page: &[u8], position: u64, is_free: bool, work: &mut Work<'_>) -> Result<bool, Fault> {
+    fn page(&mut self, page: &[u8], position: u64, is_free: bool, work: &mut Work) -> Result<bool, Fault> {
         if self.options.per_page {
             self.say(work.stdin, &format!("page {position} "))?;
         }
@@ -199,9 +183,17 @@ impl<'o> Session<'o> {
             work.counts.encrypted += u64::from(examined.outcome == PageOutcome::Encrypted);
             self.check(&examined, position, layout)?;
         }
-        if let Some(algorithm) = self.options.write {
-            let stored = Stored { name: &work.name, page, position, untouched: doublewrite };
-            self.rewrite(&stored, &examined, algorithm, &layout, &mut work.journal, &mut work.counts.encrypted)?;
+        if let Some(kind) = self.options.write {
+            let new = (!doublewrite).then(|| rewritten(page, &examined, &layout, kind));
+            let is_locked = new.as_ref().is_some_and(|new| new.is_encrypted);
+            work.counts.encrypted += u64::from(is_locked && self.options.no_check);
+            self.log_checksums(position, new.as_ref().and_then(|new| new.checksums))?;
+            let new = new.as_ref().map_or(page, |new| &new.page);
+            match &mut work.writer {
+                None => self.output.stdout.write_all(new)?,
+                Some(_) if new == page => {}
+                Some(writer) => writer.write(position.saturating_mul(page.len() as u64), new)?,
+            }
         }
         if self.options.use_end && position >= self.options.end {
             return Ok(true);
@@ -215,7 +207,7 @@ impl<'o> Session<'o> {
         Ok(false)
     }
 
-    fn check(&mut self, examined: &Examined<'_>, position: u64, layout: Layout) -> Result<(), Fault> {
+    fn check(&mut self, examined: &Examined<'_>, position: u64, layout: FileLayout) -> Result<(), Fault> {
         let strict = self.options.strict;
         if let Some(log) = &mut self.output.log {
             explain::page(log, examined, position, layout.format.scheme(), strict)?;
@@ -236,40 +228,16 @@ impl<'o> Session<'o> {
         Ok(())
     }
 
-    fn rewrite(
-        &mut self,
-        stored: &Stored<'_>,
-        examined: &Examined<'_>,
-        algorithm: Checksum,
-        layout: &Layout,
-        journal: &mut Option<Journal<'_>>,
-        encrypted: &mut u64,
-    ) -> Result<(), Fault> {
-        let inner = layout.format.scheme() != Scheme::FullCrc32;
-        let locked = inner && judge::is_encrypted(stored.page, &layout.format);
-        *encrypted += u64::from(locked && self.options.no_check && !stored.untouched);
-        // MariaDB's compressed pages keep their checksum inside.
-        let inside = inner && examined.inflated && layout.format.family() == Family::MariaDb;
-        let leave = stored.untouched || locked || inside || examined.outcome == PageOutcome::NotInflated;
-        let mut page = if leave { stored.page } else { examined.page }.to_vec();
-        if !leave && rewrite::is_blank(&page, layout.format.scheme()) {
-            // A page that was never written has no checksum either.
-            page.fill(0);
-        } else if !leave {
-            rewrite::set_checksums(&mut page, stored.position, algorithm, &layout.format, self.output.log.as_mut())?;
-        }
-        if page == examined.page {
-            // Nothing new: a compressed page stays compressed.
-            page = stored.page.to_vec();
-        }
-        match journal {
-            None => Ok(self.output.stdout.write_all(&page)?),
-            Some(_) if page == stored.page => Ok(()),
-            Some(journal) => {
-                let offset = stored.position.saturating_mul(stored.page.len() as u64);
-                let path = || stored.name.to_owned();
-                journal.write(offset, &page).map_err(|error| Fault::Write { path: path(), error })
+    fn log_checksums(&mut self, position: u64, checksums: Option<NewChecksums>) -> io::Result<()> {
+        match (&mut self.output.log, checksums) {
+            (Some(log), Some(NewChecksums::Pair { header, trailer })) => {
+                writeln!(log, "page::{position}; Updated checksum field1 = {header}")?;
+                writeln!(log, "page::{position}; Updated checksum field2 = {trailer}")
             }
+            (Some(log), Some(NewChecksums::Single(checksum))) => {
+                writeln!(log, "page::{position}; Updated checksum = {checksum}")
+            }
+            _ => Ok(()),
         }
     }
 
@@ -292,7 +260,7 @@ impl<'o> Session<'o> {
         self.options.per_page || self.options.leaf || self.options.merge > 0
     }
 
-    fn conclude(&mut self, name: &Path, work: &Work<'_>) -> Result<(), Fault> {
+    fn conclude(&mut self, name: &Path, work: &Work) -> Result<(), Fault> {
         if self.options.per_page && !self.options.summary {
             self.say(work.stdin, "\n")?;
         }
@@ -317,15 +285,6 @@ impl<'o> Session<'o> {
     }
 }
 
-/// A page as it lies in the file.
-struct Stored<'a> {
-    name: &'a Path,
-    page: &'a [u8],
-    position: u64,
-    /// In the doublewrite area, which is left as it is.
-    untouched: bool,
-}
-
 /// Which pages the extent descriptors call free, region by region.
 #[derive(Default)]
 struct Freed {
@@ -334,7 +293,7 @@ struct Freed {
 
 impl Freed {
     /// The descriptors are read where they lie; standard input cannot be asked for them twice, and hides nothing.
-    fn is_free(&mut self, input: &Input, position: u64, layout: &Layout) -> bool {
+    fn is_free(&mut self, input: &FileInput, position: u64, layout: &FileLayout) -> bool {
         let size = layout.page_size() as u64;
         let first = position / size * size;
         if self.region.as_ref().is_none_or(|region| region.0 != first) {
@@ -346,25 +305,25 @@ impl Freed {
     }
 }
 
-fn read_map(input: &Input, first: u64, layout: &Layout) -> Option<ExtentMap> {
+fn read_map(input: &FileInput, first: u64, layout: &FileLayout) -> Option<ExtentMap> {
     let mut page = vec![0; layout.page_size()];
     let offset = first.checked_mul(page.len() as u64)?;
     input.file()?.read_exact_at(&mut page, offset).ok()?;
     ExtentMap::parse(&page, PageNo(u32::try_from(first).ok()?), &layout.format).ok()
 }
 
-fn fits(algorithm: Algorithm, strict: Checksum) -> bool {
+fn fits(algorithm: Algorithm, strict: ChecksumKind) -> bool {
     match strict {
-        Checksum::Crc32 => {
+        ChecksumKind::Crc32 => {
             matches!(algorithm, Algorithm::Crc32 | Algorithm::Crc32BigEndian | Algorithm::FullCrc32)
         }
-        Checksum::Innodb => algorithm == Algorithm::Innodb,
-        Checksum::None => algorithm == Algorithm::None,
+        ChecksumKind::Innodb => algorithm == Algorithm::Innodb,
+        ChecksumKind::None => algorithm == Algorithm::None,
     }
 }
 
 /// The original's warning for a page that is sound by another checksum than the one asked for.
-fn other_checksum(page: &[u8], algorithm: Algorithm, strict: Checksum) -> String {
+fn other_checksum(page: &[u8], algorithm: Algorithm, strict: ChecksumKind) -> String {
     let space = format::page::fil::space_id(page).map_or(0, |space| space.0);
     let number = format::page::fil::page_no(page).map_or(0, |page_no| page_no.0);
     let found = if algorithm == Algorithm::Crc32BigEndian { Algorithm::Crc32 } else { algorithm };

@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use super::options::{Checksum, DEFINITIONS, Definition, Kind, Options, TABLESPACE_FLAGS};
+use jobs::innochecksum::ChecksumKind;
+
+use super::options::{DEFINITIONS, Definition, Kind, Options, TABLESPACE_FLAGS};
 
 /// The version of the original whose behaviour this is.
 const ORIGINAL: &str = "9.7";
@@ -85,7 +87,7 @@ fn value(name: &str, options: &Options) -> String {
     let text = |path: &Option<PathBuf>| {
         path.as_ref().map_or_else(|| "(No default value)".to_owned(), |path| path.display().to_string())
     };
-    let checksum = |checksum: Option<Checksum>| checksum.unwrap_or(Checksum::Crc32).name().to_owned();
+    let checksum = |checksum: Option<ChecksumKind>| checksum.unwrap_or(ChecksumKind::Crc32).name().to_owned();
     match name {
         "verbose" => flag(options.verbose),
         "count" => flag(options.count),

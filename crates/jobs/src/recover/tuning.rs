@@ -1,7 +1,7 @@
 //! How the device is used.
 
 use flow::Engine;
-use flow::queue::{OpenQueue, Threads};
+use flow::queue::OpenQueue;
 
 /// The least memory that a round can do with.
 pub(super) const MEMORY_MIN: usize = 64 << 20;
@@ -42,6 +42,5 @@ impl Tuning {
 
 /// The engine that works here.
 pub(super) fn engine() -> &'static dyn OpenQueue {
-    let works = |engine: &&&dyn OpenQueue| engine.open(1, &[]).is_ok();
-    Engine::Auto.candidates().iter().find(works).copied().unwrap_or(&Threads)
+    Engine::Auto.first_working()
 }

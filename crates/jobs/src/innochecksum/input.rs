@@ -5,18 +5,22 @@ use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use flow::FileHandle;
 use rustix::fs::{FlockOperation, fcntl_lock};
 
-use super::Fault;
+use super::error::FileError;
+use super::writer::{PageWriter, finish_interrupted};
 
 /// Bytes asked for at once; a multiple of every page size.
 const CHUNK: usize = 1 << 20;
 
 /// What is read.
-pub struct Input {
+pub struct FileInput {
     name: PathBuf,
     /// `None` for standard input.
     file: Option<File>,
+    /// The same open file, for writing. It lives as long as `file`: a POSIX lock is lost when any descriptor of the file is closed.
+    handle: Option<FileHandle>,
     /// Length when it was opened; 0 for standard input.
     len: u64,
     buffer: Vec<u8>,
@@ -27,14 +31,17 @@ pub struct Input {
     at_end: bool,
 }
 
-impl Input {
+impl FileInput {
     /// Opens `name` and locks it as the original does: shared for reading, exclusive for writing, for the whole file. Every name
     /// that begins with a minus sign is standard input.
-    pub fn open(name: &Path, write: bool) -> Result<Self, Fault> {
+    pub fn open(name: &Path, write: bool) -> Result<Self, FileError> {
         let stdin = name.as_os_str().as_encoded_bytes().starts_with(b"-");
         let file = if stdin { None } else { Some(locked(name, write)?) };
+        let handle = file.as_ref().map(File::try_clone).transpose();
+        let handle = handle.map_err(|error| FileError::Open { path: name.to_owned(), error })?;
+        let handle = handle.map(|file| FileHandle::of_file(file, false));
         let len = file.as_ref().and_then(|file| file.metadata().ok()).map_or(0, |metadata| metadata.len());
-        Ok(Self { name: name.to_owned(), file, len, buffer: Vec::new(), used: 0, offset: 0, at_end: false })
+        Ok(Self { name: name.to_owned(), file, handle, len, buffer: Vec::new(), used: 0, offset: 0, at_end: false })
     }
 
     /// As it was called on the command line.
@@ -57,15 +64,30 @@ impl Input {
         self.file.as_ref()
     }
 
+    /// Writes pages in place; `None` for standard input.
+    #[must_use]
+    pub fn writer(&self, page_size: usize) -> Option<PageWriter> {
+        Some(PageWriter::new(self.name.clone(), self.handle.clone()?, page_size))
+    }
+
+    /// Finishes what an interrupted run was writing into this file, which is open for writing; the pages written, `None` if there was no
+    /// such run.
+    ///
+    /// # Errors
+    /// The journal or the file could not be read or written.
+    pub fn finish_interrupted(&self) -> Result<Option<u64>, FileError> {
+        self.handle.as_ref().map_or(Ok(None), |tablespace| finish_interrupted(&self.name, tablespace))
+    }
+
     /// The next `count` bytes, fewer at the end; they stay the next ones.
-    pub fn peek(&mut self, count: usize) -> Result<&[u8], Fault> {
+    pub fn peek(&mut self, count: usize) -> Result<&[u8], FileError> {
         self.fill(count)?;
         let rest = self.buffer.get(self.used..).unwrap_or(&[]);
         Ok(rest.get(..count).unwrap_or(rest))
     }
 
     /// The next `count` bytes, fewer at the end.
-    pub fn take(&mut self, count: usize) -> Result<&[u8], Fault> {
+    pub fn take(&mut self, count: usize) -> Result<&[u8], FileError> {
         self.fill(count)?;
         let rest = self.buffer.get(self.used..).unwrap_or(&[]);
         let taken = rest.get(..count).unwrap_or(rest);
@@ -75,8 +97,8 @@ impl Input {
     }
 
     /// Goes on at `offset`. A file may end before it, standard input may not.
-    pub fn seek(&mut self, offset: Option<u64>) -> Result<(), Fault> {
-        let offset = offset.filter(|&offset| i64::try_from(offset).is_ok()).ok_or(Fault::OffsetTooLarge)?;
+    pub fn seek(&mut self, offset: Option<u64>) -> Result<(), FileError> {
+        let offset = offset.filter(|&offset| i64::try_from(offset).is_ok()).ok_or(FileError::OffsetTooLarge)?;
         if self.file.is_some() {
             self.buffer.clear();
             (self.used, self.offset, self.at_end) = (0, offset, false);
@@ -85,14 +107,14 @@ impl Input {
         while self.offset < offset {
             let step = usize::try_from(offset - self.offset).unwrap_or(CHUNK).min(CHUNK);
             if self.take(step)?.is_empty() {
-                return Err(Fault::StreamTooShort);
+                return Err(FileError::StreamTooShort);
             }
         }
         Ok(())
     }
 
     /// Brings `count` bytes into the buffer, unless the end comes first.
-    fn fill(&mut self, count: usize) -> Result<(), Fault> {
+    fn fill(&mut self, count: usize) -> Result<(), FileError> {
         if self.buffer.len() - self.used >= count || self.at_end {
             return Ok(());
         }
@@ -113,7 +135,7 @@ impl Input {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 // The original finds nothing to read in a directory, and says so.
                 Err(error) if error.kind() == ErrorKind::IsADirectory => self.at_end = true,
-                Err(error) => return Err(Fault::Read { path: self.name.clone(), offset: place, error }),
+                Err(error) => return Err(FileError::Read { path: self.name.clone(), offset: place, error }),
             }
         }
         self.buffer.truncate(filled);
@@ -121,16 +143,16 @@ impl Input {
     }
 }
 
-fn locked(name: &Path, write: bool) -> Result<File, Fault> {
+fn locked(name: &Path, write: bool) -> Result<File, FileError> {
     let path = || name.to_owned();
     let file = OpenOptions::new().read(true).write(write).open(name).map_err(|error| match error.kind() {
-        ErrorKind::NotFound => Fault::Missing(path()),
-        _ => Fault::Open { path: path(), error },
+        ErrorKind::NotFound => FileError::Missing(path()),
+        _ => FileError::Open { path: path(), error },
     })?;
     let operation =
         if write { FlockOperation::NonBlockingLockExclusive } else { FlockOperation::NonBlockingLockShared };
     match fcntl_lock(&file, operation) {
         Ok(()) => Ok(file),
-        Err(error) => Err(Fault::Lock { path: path(), error: error.into() }),
+        Err(error) => Err(FileError::Lock { path: path(), error: error.into() }),
     }
 }

@@ -1,13 +1,13 @@
 //! What the pages of a file look like: page 0 says so, and where it does not, the pages themselves do.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use format::bytes::{be, is_zero};
 use format::page::fil;
 use format::{Family, NotTablespace, PageId, PageNo, PageSize, Scheme, SpaceFormat, SpaceId, Verdict, verify_page};
 
-use super::Fault;
-use super::input::Input;
+use super::error::FileError;
+use super::input::FileInput;
 
 /// The least that there must be: the head of the smallest page.
 pub const HEAD_MIN: usize = 1024;
@@ -20,7 +20,7 @@ const FLAGS: usize = 54;
 
 /// How to read a file.
 #[derive(Clone, Copy, Debug)]
-pub struct Layout {
+pub struct FileLayout {
     /// The format of its pages.
     pub format: SpaceFormat,
     /// Number of its first page: 0 but for the later files of the system tablespace.
@@ -29,7 +29,7 @@ pub struct Layout {
     pub copies: bool,
 }
 
-impl Layout {
+impl FileLayout {
     /// Bytes of a page.
     pub fn page_size(&self) -> usize {
         self.format.physical().bytes()
@@ -46,7 +46,7 @@ impl Layout {
     }
 
     /// Decides it from the first bytes of `input`.
-    pub fn find(input: &mut Input, flags: Option<u32>) -> Result<Self, Fault> {
+    pub fn find(input: &mut FileInput, flags: Option<u32>) -> Result<Self, FileError> {
         if let Some(size) = doublewrite_file(input.name()) {
             let format = SpaceFormat::new(Family::MySql, Scheme::Classic, size, size, SpaceId::SYSTEM);
             if let Some(format) = format {
@@ -56,7 +56,7 @@ impl Layout {
         let name = input.name().to_owned();
         let head = input.peek(HEAD)?;
         if let Some(given) = flags {
-            return with_flags(head, given).map_err(|why| Fault::NotTablespace { path: name, why });
+            return with_flags(head, given, name);
         }
         let stated = SpaceFormat::from_page0(head);
         if let Ok(format) = stated
@@ -71,7 +71,7 @@ impl Layout {
         {
             return Ok(Self { format: plain, first_page: 0, copies: false });
         }
-        layout.map_err(|error| Fault::NotTablespace { path: name, why: error.to_string() })
+        layout.map_err(|why| FileError::NotTablespace { path: name, why })
     }
 }
 
@@ -94,19 +94,19 @@ fn sound_anywhere(head: &[u8], format: &SpaceFormat) -> usize {
 }
 
 /// Page 0 is damaged or missing. It is believed unless the pages behind it speak for another format.
-fn from_pages(head: &[u8], stated: Result<SpaceFormat, NotTablespace>) -> Result<Layout, NotTablespace> {
+fn from_pages(head: &[u8], stated: Result<SpaceFormat, NotTablespace>) -> Result<FileLayout, NotTablespace> {
     let guessed = SpaceFormat::guess(head, None);
     match (stated, guessed) {
         (Ok(format), Some(guess))
             if guess.format.physical() == format.physical() || sound(head, &format) >= sound(head, &guess.format) =>
         {
-            Ok(Layout { format, first_page: 0, copies: false })
+            Ok(FileLayout { format, first_page: 0, copies: false })
         }
-        (_, Some(guess)) => Ok(Layout { format: guess.format, first_page: guess.first_page_no.0, copies: false }),
-        (Ok(format), None) => Ok(Layout { format, first_page: 0, copies: false }),
+        (_, Some(guess)) => Ok(FileLayout { format: guess.format, first_page: guess.first_page_no.0, copies: false }),
+        (Ok(format), None) => Ok(FileLayout { format, first_page: 0, copies: false }),
         // Nothing but zeros has nothing that could be wrong, whatever its page size.
         (Err(error), None) => match blank() {
-            Some(format) if is_zero(head) => Ok(Layout { format, first_page: 0, copies: false }),
+            Some(format) if is_zero(head) => Ok(FileLayout { format, first_page: 0, copies: false }),
             _ => Err(error),
         },
     }
@@ -131,11 +131,11 @@ fn sound(head: &[u8], format: &SpaceFormat) -> usize {
 }
 
 /// The format by flags from the command line. If the file has a page 0, it must agree.
-fn with_flags(head: &[u8], given: u32) -> Result<Layout, String> {
+fn with_flags(head: &[u8], given: u32, path: PathBuf) -> Result<FileLayout, FileError> {
     let stored = be::u32_at(head, FLAGS).unwrap_or(0);
     let first_page = be::u32_at(head, 4).unwrap_or(0);
     if first_page == 0 && stored != given {
-        return Err(Fault::FlagsDiffer { given, stored }.to_string());
+        return Err(FileError::FlagsDiffer { given, stored });
     }
     let mut page0 = head.to_vec();
     let space = be::u32_at(head, 34).unwrap_or(0);
@@ -144,9 +144,14 @@ fn with_flags(head: &[u8], given: u32) -> Result<Layout, String> {
         .and_then(|()| be::put_u16(&mut page0, 24, format::PageType::FSP_HDR.0))
         .and_then(|()| be::put_u32(&mut page0, 38, space))
         .and_then(|()| be::put_u32(&mut page0, FLAGS, given));
-    made.ok_or_else(|| "it is too short".to_owned())?;
-    let format = SpaceFormat::from_page0(&page0).map_err(|error| error.to_string())?;
-    Ok(Layout { format, first_page, copies: false })
+    let format = match made {
+        Some(()) => SpaceFormat::from_page0(&page0),
+        None => Err(NotTablespace::TooShort { len: page0.len() }),
+    };
+    match format {
+        Ok(format) => Ok(FileLayout { format, first_page, copies: false }),
+        Err(why) => Err(FileError::NotTablespace { path, why }),
+    }
 }
 
 /// The page size in a name such as `#ib_16384_0.dblwr`.

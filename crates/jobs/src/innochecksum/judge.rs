@@ -5,12 +5,11 @@ use format::page::fil;
 use format::types::{PageId, PageNo, SpaceId};
 use format::{Algorithm, Family, Scheme, SpaceFormat, Verdict, Why, verify_page};
 
-use jobs::source::keys::SpaceKey;
-use jobs::source::page::{PageAt, PageOpener};
+use super::layout::FileLayout;
+use crate::source::keys::SpaceKey;
+use crate::source::page::{PageAt, PageOpener};
 
-use super::layout::Layout;
-
-/// What became of a page.
+/// The verdict on a page, as the original tells pages apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageOutcome {
     /// Sound, by this checksum.
@@ -19,18 +18,18 @@ pub enum PageOutcome {
     Empty,
     /// Corrupt.
     Corrupt,
-    /// It says that it is compressed, and cannot be inflated: corrupt.
+    /// It claims to be compressed and cannot be inflated: corrupt.
     NotInflated,
-    /// Encrypted, so that nothing can be said without the key.
+    /// Encrypted: cannot be verified without the key.
     Encrypted,
     /// Accepted by its server whatever it holds: pages of temporary tablespaces, copies in doublewrite files.
     Accepted,
 }
 
-/// A page and what became of it.
+/// A judged page.
 #[derive(Debug)]
 pub struct Examined<'a> {
-    /// What became of it.
+    /// The verdict.
     pub outcome: PageOutcome,
     /// The page as its server sees it: inflated where it was compressed.
     pub page: &'a [u8],
@@ -39,16 +38,16 @@ pub struct Examined<'a> {
 }
 
 /// Judges the pages of one file.
-pub struct Judge {
-    layout: Layout,
+pub struct PageJudge {
+    layout: FileLayout,
     /// Without the doublewrite area, which is left out by its place before pages come here.
     format: SpaceFormat,
     opener: PageOpener,
 }
 
-impl Judge {
+impl PageJudge {
     /// For the pages of a file of this layout.
-    pub fn new(layout: Layout) -> Self {
+    pub fn new(layout: FileLayout) -> Self {
         let format = if layout.copies { layout.format } else { layout.format.with_doublewrite_area(None) };
         Self { layout, format, opener: PageOpener::new() }
     }
@@ -89,8 +88,8 @@ impl Judge {
     }
 }
 
-/// Whether the page is encrypted, in any of the ways there are; its checksums are then not ours to replace.
-pub fn is_encrypted(page: &[u8], format: &SpaceFormat) -> bool {
+/// Whether the page is encrypted in any way. Without its key nobody can replace its checksums.
+pub(super) fn is_encrypted(page: &[u8], format: &SpaceFormat) -> bool {
     let id = PageId { space: format.space(), page_no: fil::page_no(page).unwrap_or(PageNo::NONE) };
     without_key(id, format).steps(page).decrypt
 }
