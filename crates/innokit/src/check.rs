@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use flow::ReadOptions;
-use jobs::out::watcher::Watcher;
+use jobs::report::watcher::Watcher;
 use jobs::{Check, CheckOptions, Report, TableOptions, TableReport};
 use serde::Serialize;
 

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use jobs::out::hurt::{Hurt, KeyRange, State, TableVerdict};
+use jobs::report::hurt::{Hurt, KeyRange, State, TableVerdict};
 
 use crate::print::{escaped, grouped};
 

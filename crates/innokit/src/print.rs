@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::io::{self, BufWriter, IsTerminal, Write};
 
-use jobs::out::report::{Pending, Totals, Unit, UnitTotals};
-use jobs::{Finding, Report, Severity};
+use jobs::report::document::{Pending, Totals, Unit, UnitTotals};
+use jobs::{Finding, FindingCode, Report, Severity};
 
 use crate::hurt_print;
 
@@ -130,7 +130,7 @@ pub fn line(finding: &Finding) -> String {
     let weight = match finding.severity {
         Severity::Damage => "damage: ",
         // Not a verdict on bytes: they were never seen.
-        Severity::Undecided if finding.reason == "unreadable_file" => "not checked: ",
+        Severity::Undecided if finding.reason == FindingCode::UNREADABLE_FILE => "not checked: ",
         Severity::Undecided => "undecided: ",
         Severity::Notice => "note: ",
     };
@@ -195,7 +195,7 @@ fn summary(report: &Report, out: &mut impl Write) -> io::Result<()> {
         _ => "all well",
     };
     let verdict = &format!("{verdict}{}", limits(report));
-    result(verdict, report.incomplete, out)?;
+    result(verdict, report.exit_status() == 1, report.incomplete, out)?;
     pending(&report.pending, out)?;
     writeln!(
         out,
@@ -248,14 +248,14 @@ pub fn limits(report: &Report) -> String {
     [part, since].into_iter().flatten().collect()
 }
 
-/// The line that everybody reads.
-pub fn result(verdict: &str, is_incomplete: bool, out: &mut impl Write) -> io::Result<()> {
-    let verdict = match verdict {
-        verdict if !is_incomplete => verdict.to_owned(),
-        verdict if verdict.starts_with("DAMAGE FOUND") => format!("INCOMPLETE, {verdict}"),
-        _ => "INCOMPLETE: stopped before the end".to_owned(),
+/// The line that everybody reads: `verdict` says it in words.
+pub fn result(verdict: &str, is_damage: bool, is_incomplete: bool, out: &mut impl Write) -> io::Result<()> {
+    let verdict = match (is_incomplete, is_damage) {
+        (false, _) => verdict.to_owned(),
+        (true, true) => format!("INCOMPLETE, {verdict}"),
+        (true, false) => "INCOMPLETE: stopped before the end".to_owned(),
     };
-    writeln!(out, "result  {}", alarm(&verdict, verdict.contains("DAMAGE")))
+    writeln!(out, "result  {}", alarm(&verdict, is_damage))
 }
 
 /// Red on a terminal, unless somebody wishes no colours (no-color.org).

@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::time::SystemTime;
 
 use jobs::source::keys::KeyFiles;
-use jobs::{RedoInfo, RedoInfoOptions};
+use jobs::{RedoInfo, RedoInfoOptions, RedoState};
 
 use crate::args::RedoInfoArgs;
 use crate::document;
@@ -19,7 +19,7 @@ pub fn run(args: &RedoInfoArgs) -> Result<u8, Box<dyn Error>> {
     let keys = KeyFiles { keyrings: args.keyring.clone(), key_file: args.key_file.clone() };
     let started = SystemTime::now();
     let report = jobs::redo_info(&args.path, &RedoInfoOptions { pages_max: args.pages, keys })?;
-    let status = u8::from(report.state == "damaged");
+    let status = u8::from(report.state == RedoState::Damaged);
     match print(&report, args.json.then_some((started, status))) {
         // The reader closed the pipe early (`| head`): not an error.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
@@ -58,11 +58,11 @@ fn facts(report: &RedoInfo, out: &mut impl Write) -> io::Result<()> {
     }
     row(out, "end of the log", &format!("LSN {}", report.end_lsn))?;
     let state = match report.state {
-        "clean" => "clean: the data files have everything".to_owned(),
-        "damaged" => {
+        RedoState::Clean => "clean: the data files have everything".to_owned(),
+        RedoState::Damaged => {
             "DAMAGED: what belongs to the newest checkpoint is not there, and no server starts on it".to_owned()
         }
-        _ => format!("to recover: {} after the checkpoint", human(report.bytes as f64)),
+        RedoState::NeedsRecovery => format!("to recover: {} after the checkpoint", human(report.bytes as f64)),
     };
     row(out, "state", &state)?;
     if let (Some(mtrs), Some(pages)) = (report.mtrs, report.pages) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use jobs::table::{IndexReport, TableFinding};
+use jobs::table::{IndexReport, TableFinding, TreeKind};
 use jobs::{Severity, TableReport};
 
 use crate::hurt_print;
@@ -108,8 +108,9 @@ fn title(index: &IndexReport) -> String {
     let name = index.name.clone().unwrap_or_else(|| index.id.to_string());
     let table = index.table.as_ref().map(|table| format!(" of {table}")).unwrap_or_default();
     match index.kind {
-        "clustered" | "spatial" => format!("{} index {name}{table}", index.kind),
-        _ => format!("index {name}{table}"),
+        TreeKind::Clustered => format!("clustered index {name}{table}"),
+        TreeKind::Spatial => format!("spatial index {name}{table}"),
+        TreeKind::Secondary | TreeKind::Sdi | TreeKind::Unknown => format!("index {name}{table}"),
     }
 }
 
@@ -146,7 +147,7 @@ fn summary(report: &TableReport, verbose: bool, out: &mut impl Write) -> io::Res
         _ if totals.indexes == 0 => "nothing to check",
         _ => "all well",
     };
-    result(verdict, report.incomplete, out)?;
+    result(verdict, report.exit_status() == 1, report.incomplete, out)?;
     pending(&report.pending, out)?;
     writeln!(
         out,

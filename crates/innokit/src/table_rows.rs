@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use clap::{Args, ValueEnum};
-use jobs::out::report::Pending;
+use jobs::report::document::Pending;
 use jobs::rows::checksum::{ChecksumOptions, ChecksumReport, Comparison, TableChecksum, checksums};
 use jobs::rows::export::{ExportOptions, ExportReport, Geometry, SeparatedOptions, TextFormat, export};
 use jobs::rows::reader::{OnDamage, Wanted};

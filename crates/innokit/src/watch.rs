@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use indicatif::ProgressBar;
-use jobs::out::watcher::{Found, Watcher};
+use jobs::report::watcher::{Found, Watcher};
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 

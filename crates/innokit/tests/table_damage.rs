@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use broken_table::Ibd;
 use common::{Dir, all_datadirs, fixture};
 use flow::ReadAhead;
+use jobs::table::TreeKind;
 use jobs::tree::Rule;
 use jobs::{TableOptions, TableReport};
 
@@ -66,7 +67,7 @@ thread_local! {
 /// Asserts that the rule is among the findings, of that index and on that page.
 fn assert_named(report: &TableReport, name: &str, expected: &Expected) {
     let is_it = |finding: &&jobs::table::TableFinding| {
-        finding.rule == expected.rule
+        finding.rule.as_str() == expected.rule
             && finding.index.as_deref() == expected.index
             && (expected.page.is_none() || finding.page == expected.page)
     };
@@ -90,7 +91,7 @@ fn damage(name: &str, sealed: bool, act: impl FnOnce(&mut Ibd) -> Expected) {
     assert_named(&report, name, &expected);
     // What is sound is still counted.
     let sound = report.files[0].indexes.iter().filter(|index| index.complete && index.findings == 0);
-    assert!(sound.clone().count() > 0 && sound.filter(|i| i.kind != "sdi").all(|i| i.rows == ROWS), "{name}");
+    assert!(sound.clone().count() > 0 && sound.filter(|i| i.kind != TreeKind::Sdi).all(|i| i.rows == ROWS), "{name}");
 }
 
 #[test]
@@ -102,7 +103,11 @@ fn the_table_is_sound_as_it_is() {
     let rows: Vec<_> = report.files[0].indexes.iter().map(|i| (i.name.as_deref(), i.kind, i.rows)).collect();
     assert_eq!(
         rows[1..],
-        [(Some("PRIMARY"), "clustered", ROWS), (Some("a"), "secondary", ROWS), (Some("b"), "secondary", ROWS)]
+        [
+            (Some("PRIMARY"), TreeKind::Clustered, ROWS),
+            (Some("a"), TreeKind::Secondary, ROWS),
+            (Some("b"), TreeKind::Secondary, ROWS),
+        ]
     );
 }
 
@@ -498,7 +503,7 @@ fn truncated_table_names_what_is_gone() {
     let rules = |pages: usize| {
         let report = check(&bytes[..pages * 16384]);
         assert_eq!(report.exit_status(), 1, "{pages} pages");
-        let rules: Vec<_> = report.findings.iter().map(|finding| finding.rule).collect();
+        let rules: Vec<_> = report.findings.iter().map(|finding| finding.rule.as_str()).collect();
         NAMED.with_borrow_mut(|named| named.extend(&rules));
         rules
     };

@@ -56,7 +56,9 @@ type Told = (String, &'static str, Option<u32>, Option<u16>, String);
 
 fn told(report: &TableReport) -> Vec<Told> {
     let findings = report.findings.iter();
-    findings.map(|f| (f.index.clone().unwrap_or_default(), f.rule, f.page, f.record, f.message.clone())).collect()
+    findings
+        .map(|f| (f.index.clone().unwrap_or_default(), f.rule.as_str(), f.page, f.record, f.message.clone()))
+        .collect()
 }
 
 fn u16_at(page: &[u8], at: usize) -> u16 {

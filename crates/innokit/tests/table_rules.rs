@@ -30,7 +30,7 @@ fn every_rule_of_index_pages_is_named_in_sealed_files() {
         let dir = Dir::new();
         let path = dir.file("t.ibd", &bytes);
         let report = jobs::tables(&[path], &TableOptions { workers: 1, ..TableOptions::default() }).expect("a report");
-        let all: Vec<_> = report.findings.iter().map(|f| (f.rule, f.page, f.index.as_deref())).collect();
+        let all: Vec<_> = report.findings.iter().map(|f| (f.rule.as_str(), f.page, f.index.as_deref())).collect();
         let expected = (rule.name(), Some(page_no), Some(before.index.name.as_str()));
         assert!(all.contains(&expected), "{expected:?} is not among {all:?}");
         assert_eq!(report.exit_status(), 1, "{}", rule.name());

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{Dir, Run, check, check_json, fixture, innokit};
 use flow::lock::{Sharing, try_lock};
-use jobs::out::watcher::{Found, Watcher};
+use jobs::report::watcher::{Found, Watcher};
 use jobs::{Check, CheckOptions, TableOptions};
 use serde_json::Value;
 
@@ -91,7 +91,7 @@ fn work_that_is_stopped_at_any_place_says_nothing_of_the_rest() {
     let watcher = || Watcher::new(Arc::clone(&stop), None);
     let options = CheckOptions { watcher: watcher(), ..CheckOptions::default() };
     let report = Check::plan(&paths, options).expect("a plan").run(None).expect("a report");
-    assert!(report.incomplete && report.findings.iter().all(|finding| finding.reason == "checksum_mismatch"));
+    assert!(report.incomplete && report.findings.iter().all(|finding| finding.reason.as_str() == "checksum_mismatch"));
     let report =
         jobs::tables(&paths, &TableOptions { watcher: watcher(), ..TableOptions::default() }).expect("a report");
     assert!(report.incomplete && report.findings.is_empty(), "{:#?}", report.findings);
@@ -105,7 +105,11 @@ fn work_that_is_stopped_at_any_place_says_nothing_of_the_rest() {
     let options = TableOptions { watcher, workers: 1, ..TableOptions::default() };
     let report = jobs::tables(&paths, &options).expect("a report");
     assert!(report.incomplete && !report.findings.is_empty());
-    assert!(report.findings.iter().all(|finding| finding.rule == "checksum_mismatch"), "{:#?}", report.findings);
+    assert!(
+        report.findings.iter().all(|finding| finding.rule.as_str() == "checksum_mismatch"),
+        "{:#?}",
+        report.findings
+    );
 }
 
 #[test]

@@ -39,10 +39,10 @@
 pub mod check;
 pub mod info;
 pub mod innochecksum;
-pub mod out;
 pub mod recover;
 pub mod redo_batch;
 pub mod redo_info;
+pub mod report;
 pub mod rows;
 pub mod schema;
 pub mod source;
@@ -52,16 +52,18 @@ pub mod unpack;
 mod verdict;
 
 mod error;
+mod finding_code;
 
 pub use check::{Check, CheckOptions, Portion};
 pub use error::Error;
+pub use finding_code::FindingCode;
 pub use info::report::{FileInfo, InfoReport, Tablespace};
 pub use info::{InfoOptions, info};
-pub use out::report::{Counts, FileReport, Finding, Report, Severity};
 #[doc(hidden)]
 pub use recover::Simulated;
 pub use recover::{RecoverError, RecoverOptions, Recovered, recover};
-pub use redo_info::report::RedoInfo;
+pub use redo_info::report::{RedoInfo, RedoState};
 pub use redo_info::{RedoInfoOptions, redo_info};
+pub use report::document::{Counts, FileReport, Finding, Report, Severity};
 pub use table::{TableOptions, TableReport, tables, tables_watched};
 pub use unpack::{UnpackError, Unpacked, unpack};

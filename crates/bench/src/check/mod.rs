@@ -20,7 +20,7 @@ use super::search::{self, SearchSpace};
 use super::stats::Repeated;
 use super::target::Target;
 use super::{Watch, failed};
-use jobs::out::report::Counts;
+use jobs::report::document::Counts;
 use jobs::{Check, CheckOptions, Error};
 pub use peer::Peer;
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use jobs::Report;
-use jobs::out::report::{Counts, Unit};
+use jobs::report::document::{Counts, Unit};
 
 /// Sums over what lies below one of the paths that were asked for.
 #[derive(Default)]

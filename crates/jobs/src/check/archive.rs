@@ -13,7 +13,7 @@ use super::findings::Findings;
 use super::inner::{Inner, OpenInner};
 use super::member::place_zeros;
 use super::words::{about, shown};
-use crate::out::report::{Counts, Finding, Severity, Unit};
+use crate::report::document::{Counts, Finding, Severity, Unit};
 use crate::source::content::{self, Content};
 use crate::source::datadir::{Candidate, Passed};
 use crate::source::name::NameHint;

@@ -9,7 +9,7 @@ use logs::binlog::{Corruption, Error, Event, Summary, Tail, Verdict, Verifier, W
 use super::examined::{Examined, Log, StreamOutcome};
 use super::file_state::FileState;
 use super::words::about;
-use crate::out::report::{Counts, Finding, Severity, Unit};
+use crate::report::document::{Counts, Finding, Severity, Unit};
 use crate::source::content::Content;
 use crate::source::datadir::Candidate;
 use crate::source::keys::NO_KEY;

@@ -13,7 +13,7 @@ use super::examined::{Examined, Log, StreamOutcome};
 use super::file_state::{FileState, Known};
 use super::judge::Judge;
 use super::words::about;
-use crate::out::report::{Counts, Finding, Severity, Unit};
+use crate::report::document::{Counts, Finding, Severity, Unit};
 use crate::source::datadir::Candidate;
 
 /// A page names itself here: its number, and its tablespace.

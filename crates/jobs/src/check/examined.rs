@@ -11,7 +11,8 @@ use super::file_state::{FileState, Known};
 use super::findings::Findings;
 use super::options::CheckOptions;
 use super::words::about;
-use crate::out::report::{Finding, Severity, Unit};
+use crate::finding_code::FindingCode;
+use crate::report::document::{Finding, Severity, Unit};
 use crate::source::datadir::Passed;
 
 /// What all that is read in order shares.
@@ -99,7 +100,7 @@ pub(super) struct Member {
 
 /// Why no more bytes of a file come.
 pub(super) struct Break {
-    pub reason: &'static str,
+    pub reason: FindingCode,
     pub severity: Severity,
     pub words: String,
     /// Where, in the bytes that came from the outside.
@@ -108,7 +109,7 @@ pub(super) struct Break {
 
 impl Break {
     pub fn undecided(words: String) -> Self {
-        Self { reason: "unreadable_file", severity: Severity::Undecided, words, position: None }
+        Self { reason: FindingCode::UNREADABLE_FILE, severity: Severity::Undecided, words, position: None }
     }
 
     pub fn finding(&self, path: &Path) -> Finding {

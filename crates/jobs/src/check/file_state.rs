@@ -8,7 +8,8 @@ use format::{Lsn, Why};
 use super::fate::{self, FileKey};
 use super::portion::Share;
 use super::usage::UsageMap;
-use crate::out::report::{AlgorithmTally, Counts, Severity};
+use crate::finding_code::FindingCode;
+use crate::report::document::{AlgorithmTally, Counts, Severity};
 use crate::source::datadir::Candidate;
 use crate::source::space::Part;
 
@@ -68,7 +69,7 @@ pub(super) struct FileTally {
     pub counts: Counts,
     pub algorithms: AlgorithmTally,
     /// Pages that could not be decided, by reason.
-    pub undecided: BTreeMap<&'static str, Undecided>,
+    pub undecided: BTreeMap<FindingCode, Undecided>,
     /// The file went away or was replaced while a server had it open.
     pub gone: bool,
     /// Page 0 was there and all zero: the space header is lost.

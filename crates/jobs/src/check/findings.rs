@@ -5,11 +5,12 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
 use super::usage::Runs;
-use crate::out::report::{Finding, Severity};
-use crate::out::watcher::{Found, Watcher};
+use crate::finding_code::FindingCode;
+use crate::report::document::{Finding, Severity};
+use crate::report::watcher::{Found, Watcher};
 
 /// Place of a finding in the report: file, then page (findings about the whole file first), then reason.
-type Key = (u32, u64, &'static str);
+type Key = (u32, u64, FindingCode);
 
 struct Kept {
     key: Key,
@@ -80,7 +81,7 @@ impl Findings {
         &mut self,
         file: u32,
         page: Option<u32>,
-        reason: &'static str,
+        reason: impl Into<FindingCode>,
         severity: Severity,
         make: impl FnOnce() -> Finding,
     ) {
@@ -88,7 +89,7 @@ impl Findings {
         if let Some(page) = page.filter(|_| severity != Severity::Notice) {
             self.note_page(file, page);
         }
-        let key = (file, page.map_or(0, |page| u64::from(page) + 1), reason);
+        let key = (file, page.map_or(0, |page| u64::from(page) + 1), reason.into());
         let has_room = self.has_room_for(&key);
         if has_room || self.watcher.listens() {
             let finding = make();

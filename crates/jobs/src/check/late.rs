@@ -16,13 +16,11 @@ use super::fate;
 use super::file_state::Known;
 use super::settling::Settling;
 use super::words::about;
-use crate::out::report::{Finding, Severity};
+use crate::finding_code::FindingCode;
+use crate::report::document::{Finding, Severity};
 use crate::source::catalog::changes_page;
 use crate::source::redo_log::RedoLogs;
 use crate::source::space::{self, Part};
-
-/// The reason of the findings about files that a server has made and not yet written.
-pub(super) const NOT_FLUSHED: &str = "not_flushed_yet";
 
 /// Lost pages are looked at so often again before they are called undecided.
 const TRIES: u32 = 10;
@@ -40,7 +38,7 @@ pub(super) fn not_yet_made(path: &Path, finding: Finding) -> Finding {
         return finding;
     }
     if is_all_zero(path) {
-        return about(path, NOT_FLUSHED, Severity::Notice, "not flushed yet, not verified".to_owned());
+        return about(path, FindingCode::NOT_FLUSHED_YET, Severity::Notice, "not flushed yet, not verified".to_owned());
     }
     let is_still = fate::holds_still(path);
     match space::part_now(path) {
@@ -206,7 +204,7 @@ impl Settling<'_> {
             1 => "1 file not flushed yet, not verified: the server has its pages in memory".to_owned(),
             _ => format!("{files} files not flushed yet, not verified: the server has their pages in memory"),
         };
-        let finding = about(first, NOT_FLUSHED, Severity::Notice, message);
+        let finding = about(first, FindingCode::NOT_FLUSHED_YET, Severity::Notice, message);
         self.offer(u32::MAX, finding);
     }
 }

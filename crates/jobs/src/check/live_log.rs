@@ -17,7 +17,8 @@ use super::file_state::FileState;
 use super::findings::Findings;
 use super::redo::RedoCheck;
 use super::sequential::{Outcomes, Phase};
-use crate::out::report::{Finding, Severity};
+use crate::finding_code::FindingCode;
+use crate::report::document::{Finding, Severity};
 use crate::source::content::Content;
 use crate::source::datadir::Candidate;
 use crate::source::name::NameHint;
@@ -27,7 +28,8 @@ const TRIES: u32 = 8;
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Findings about how files fit together, which in a log that is being written is a question of the moment.
-const OF_THE_MOMENT: [&str; 4] = ["redo_files", "redo_header", "redo_no_checkpoint", "unreadable_file"];
+const OF_THE_MOMENT: [FindingCode; 4] =
+    [FindingCode::REDO_FILES, FindingCode::REDO_HEADER, FindingCode::REDO_NO_CHECKPOINT, FindingCode::UNREADABLE_FILE];
 
 /// Reads the logs again that did not look sound.
 ///

@@ -43,8 +43,8 @@ use flow::{Counters, Cursor, FileId, FileSet, ReadOptions, Reader, Stretch, run_
 use format::keyring::KeyStore;
 
 use crate::Error;
-use crate::out::report::{Effort, PartOf, Report, Severity};
-use crate::out::watcher::watched;
+use crate::report::document::{Effort, PartOf, Report, Severity};
+use crate::report::watcher::watched;
 use crate::source::catalog::Catalog;
 use crate::source::content::Content;
 use crate::source::datadir::{Candidate, Inventory};

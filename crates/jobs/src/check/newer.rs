@@ -10,7 +10,8 @@ use super::examined::LogEnd;
 use super::late;
 use super::settling::Settling;
 use super::words::about;
-use crate::out::report::{Finding, Severity};
+use crate::finding_code::FindingCode;
+use crate::report::document::{Finding, Severity};
 use crate::source::name::NameHint;
 use crate::source::space::Part;
 
@@ -51,7 +52,7 @@ impl Settling<'_> {
              later time than the log, or the log was replaced: restore both from one backup",
             end.lsn
         );
-        let finding = about(&path, "newer_than_log", severity, message);
+        let finding = about(&path, FindingCode::NEWER_THAN_LOG, severity, message);
         let values = Finding { stored: Some(newest.0), computed: Some(end.lsn.0), ..finding };
         self.offer(file, Finding { page: Some(first), pages: 1, ..values });
     }

@@ -4,7 +4,7 @@ use flow::ReadOptions;
 use format::Lsn;
 
 use super::portion::Portion;
-use crate::out::watcher::Watcher;
+use crate::report::watcher::Watcher;
 use crate::source::keys::KeyFiles;
 
 /// How to check.

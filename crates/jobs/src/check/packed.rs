@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 
 use super::examined::{Break, StreamOutcome};
 use super::inner::Inner;
-use crate::out::report::Severity;
+use crate::report::document::Severity;
 use crate::source::content::Packing;
 use crate::source::datadir::{Passed, plain};
 
@@ -156,7 +156,7 @@ fn cut(packing: Packing, inside: &dyn Inner, taken: u64) -> Break {
         packing.name(),
         inside.len()
     );
-    Break { reason: "compression_cut", severity: Severity::Damage, words, position: Some(taken) }
+    Break { reason: "compression_cut".into(), severity: Severity::Damage, words, position: Some(taken) }
 }
 
 fn damaged(packing: Packing, inside: &dyn Inner, error: &io::Error) -> Break {
@@ -166,5 +166,5 @@ fn damaged(packing: Packing, inside: &dyn Inner, error: &io::Error) -> Break {
         inside.len(),
         plain(error)
     );
-    Break { reason: "compression_damaged", severity: Severity::Damage, words, position: None }
+    Break { reason: "compression_damaged".into(), severity: Severity::Damage, words, position: None }
 }

@@ -21,7 +21,8 @@ use super::file_state::FileState;
 use super::findings::Findings;
 use super::stretches::{Stretch, Stretches};
 use super::words::about;
-use crate::out::report::{Counts, Finding, Severity, Unit};
+use crate::finding_code::FindingCode;
+use crate::report::document::{Counts, Finding, Severity, Unit};
 use crate::source::backup::emptied_at;
 use crate::source::datadir::{Candidate, Passed, plain};
 use crate::source::keys::NO_KEY;
@@ -66,7 +67,7 @@ impl RedoCheck<'_> {
             Err((file, error)) => {
                 let words = format!("cannot be read: {}", plain(&error));
                 let path = work.paths.get(file).cloned().unwrap_or_default();
-                work.found(file, 0, about(&path, "unreadable_file", Severity::Undecided, words.clone()));
+                work.found(file, 0, about(&path, FindingCode::UNREADABLE_FILE, Severity::Undecided, words.clone()));
                 (None, Unit::LogBlocks, Counts::default(), Some((file, words)))
             }
         };
@@ -372,7 +373,7 @@ impl Work {
         let reached = self.first_lsn.0 + self.stretches.iter().map(|part| part.len).sum::<u64>();
         if self.sound_end.is_some_and(|end| end.0 >= reached) {
             let words = "the redo log fills the files before this one, which is all zeros: what follows is lost";
-            let finding = about(self.path(next), "redo_header", Severity::Damage, words.to_owned());
+            let finding = about(self.path(next), FindingCode::REDO_HEADER, Severity::Damage, words.to_owned());
             self.found(next, 0, finding);
         }
     }
@@ -382,7 +383,7 @@ impl Work {
     }
 
     /// A finding at an LSN.
-    fn at(&mut self, lsn: Lsn, reason: &'static str, severity: Severity, message: String) {
+    fn at(&mut self, lsn: Lsn, reason: impl Into<FindingCode>, severity: Severity, message: String) {
         let (file, position) = self.place_of(lsn);
         let finding = about(self.path(file), reason, severity, message);
         self.found(file, lsn.0, Finding { lsn: Some(lsn.0), position: Some(position), ..finding });
@@ -391,9 +392,13 @@ impl Work {
     fn header(&mut self, file: usize, error: &RedoError) {
         let (reason, severity) = match error {
             // Perhaps a server's that this program does not know.
-            RedoError::UnknownFormat { .. } => ("unknown_format", Severity::Undecided),
-            RedoError::NoCheckpoint | RedoError::CheckpointDamaged { .. } => ("redo_no_checkpoint", Severity::Damage),
-            RedoError::TooShort { .. } | RedoError::HeaderChecksum { .. } => ("redo_header", Severity::Damage),
+            RedoError::UnknownFormat { .. } => ("unknown_format".into(), Severity::Undecided),
+            RedoError::NoCheckpoint | RedoError::CheckpointDamaged { .. } => {
+                (FindingCode::REDO_NO_CHECKPOINT, Severity::Damage)
+            }
+            RedoError::TooShort { .. } | RedoError::HeaderChecksum { .. } => {
+                (FindingCode::REDO_HEADER, Severity::Damage)
+            }
         };
         let finding = about(self.path(file), reason, severity, error.to_string());
         self.found(file, 0, finding);
@@ -406,7 +411,7 @@ impl Work {
             | Breach::NewestMissing { end: lsn } => Some(lsn.0),
             Breach::SizesDiffer { .. } => None,
         };
-        let finding = about(self.path(file), "redo_files", Severity::Damage, breach.to_string());
+        let finding = about(self.path(file), FindingCode::REDO_FILES, Severity::Damage, breach.to_string());
         self.found(file, 0, Finding { lsn, ..finding });
     }
 
@@ -455,8 +460,8 @@ impl Work {
         }
         if unverifiable > 0 {
             let (reason, why) = match locked {
-                Some(error) => ("wrong_key", error.to_string()),
-                None => ("encrypted_no_key", NO_KEY.to_owned()),
+                Some(error) => ("wrong_key".into(), error.to_string()),
+                None => (FindingCode::ENCRYPTED_NO_KEY, NO_KEY.to_owned()),
             };
             self.at(end, reason, Severity::Undecided, format!("{unverifiable} log blocks not verifiable: {why}"));
         }
@@ -475,7 +480,7 @@ impl Work {
             let message = format!(
                 "the record that names the checkpoint at LSN {checkpoint} is not there: no server starts with this log"
             );
-            self.at(checkpoint, "redo_no_checkpoint", Severity::Damage, message);
+            self.at(checkpoint, FindingCode::REDO_NO_CHECKPOINT, Severity::Damage, message);
         }
         if ends == StreamEnd::Torn && left.is_empty() && names_checkpoint {
             self.torn(end, "bytes that are no mini-transaction");

@@ -18,7 +18,7 @@ use super::inner::Inner;
 use super::redo::RedoCheck;
 use super::stream::Stream;
 use super::throttle::Throttle;
-use crate::out::report::Severity;
+use crate::report::document::Severity;
 use crate::source::content::Content;
 use crate::source::datadir::{Candidate, Inventory, plain};
 use crate::source::name::NameHint;
@@ -148,7 +148,7 @@ impl Phase<'_> {
                 let sound = usize::try_from(gap.offset - piece.offset).unwrap_or(usize::MAX);
                 take(piece.bytes.get(..sound).unwrap_or(piece.bytes));
                 let words = format!("the device does not give byte {} of the file: {}", gap.offset, plain(&gap.error));
-                let (reason, severity) = ("unreadable_bytes", Severity::Damage);
+                let (reason, severity) = ("unreadable_bytes".into(), Severity::Damage);
                 return Ok(Some(Break { reason, severity, words, position: Some(gap.offset) }));
             }
             take(piece.bytes);

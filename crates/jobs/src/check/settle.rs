@@ -14,13 +14,14 @@ use super::fate;
 use super::findings::Findings;
 use super::late;
 use super::log_ends::LogEnds;
-use super::settling::{SettledFile, SettledSpace, Settling, ZERO_PAGE};
+use super::settling::{SettledFile, SettledSpace, Settling};
 use super::words::{
     about, first_page_lost, header_fault, not_a_tablespace, nothing_verified, overlapping, shown, undecided_pages,
     with_freed,
 };
-use crate::out::hurt::Hurt;
-use crate::out::report::{FileReport, Finding, Pending, Report, Severity, SkippedFile, Totals, Unit};
+use crate::finding_code::FindingCode;
+use crate::report::document::{FileReport, Finding, Pending, Report, Severity, SkippedFile, Totals, Unit};
+use crate::report::hurt::Hurt;
 use crate::source::catalog::{Catalog, Held};
 use crate::source::datadir::Inventory;
 use crate::source::name::NameHint;
@@ -66,9 +67,9 @@ pub(super) fn settle(
     let vanished = inventory.vanished.iter().map(|passed| (passed, live));
     for (passed, is_expected) in inventory.failed.iter().map(|passed| (passed, false)).chain(vanished) {
         let (reason, severity, message) = if is_expected {
-            ("replaced_file", Severity::Notice, "the file vanished before it was read".to_owned())
+            ("replaced_file".into(), Severity::Notice, "the file vanished before it was read".to_owned())
         } else {
-            ("unreadable_file", Severity::Undecided, passed.why.clone())
+            (FindingCode::UNREADABLE_FILE, Severity::Undecided, passed.why.clone())
         };
         settling.findings.offer(u32::MAX, None, reason, severity, || about(&passed.path, reason, severity, message));
     }
@@ -177,9 +178,9 @@ impl Settling<'_> {
         for finding in found {
             if let Some(done) = self.done.get_mut(file as usize) {
                 let fault = done.head.as_ref().ok().and_then(|known| known.part.fault.as_ref());
-                if finding.reason == ZERO_PAGE {
+                if finding.reason == FindingCode::ZERO_PAGE_IN_USE {
                     done.tally.counts.empty_turned(1, finding.severity);
-                } else if fault.is_some_and(|fault| fault.reason() == finding.reason) {
+                } else if fault.is_some_and(|fault| FindingCode::from(fault.reason()) == finding.reason) {
                     done.tally.counts.ok_turned(1, finding.severity);
                 }
             }
@@ -194,7 +195,7 @@ impl Settling<'_> {
         let finding = match (&done.tally.failure, &done.head) {
             (Some(_), _) if done.is_cut => return Vec::new(),
             (Some(words), head) => {
-                let finding = about(path, "unreadable_file", Severity::Undecided, words.clone());
+                let finding = about(path, FindingCode::UNREADABLE_FILE, Severity::Undecided, words.clone());
                 // A server extends a new file and cuts it again before it writes the first page. What had a header is no new file.
                 let is_in_the_making = self.live && done.tally.became_shorter && head.is_err();
                 let now = is_in_the_making.then(|| late::not_yet_made(path, finding.clone()));
@@ -210,7 +211,7 @@ impl Settling<'_> {
             (None, _) => return Vec::new(),
         };
         done.is_new = finding.severity == Severity::Notice;
-        if finding.reason == late::NOT_FLUSHED {
+        if finding.reason == FindingCode::NOT_FLUSHED_YET {
             self.unflushed.push(path.clone());
             return Vec::new();
         }
@@ -256,7 +257,7 @@ impl Settling<'_> {
             let finding = first_page_lost(path, &mut self.redo);
             found.extend(late::first_page(self.live, path, &mut self.redo, &done.head, finding));
         }
-        found.extend(done.tally.undecided.iter().map(|(reason, undecided)| undecided_pages(path, reason, undecided)));
+        found.extend(done.tally.undecided.iter().map(|(reason, undecided)| undecided_pages(path, *reason, undecided)));
         found
     }
 
@@ -379,7 +380,7 @@ impl Settling<'_> {
             hurt: Vec::new(),
             tables: None,
             pending,
-            effort: crate::out::report::Effort::default(),
+            effort: crate::report::document::Effort::default(),
         }
     }
 }
@@ -395,7 +396,12 @@ fn tablespace(done: &SettledFile) -> Option<Held> {
 }
 
 /// Findings about files that name the page at which something begins.
-const OF_THE_FILE: [&str; 4] = ["data_beyond_space_size", "truncated", "zero_page_in_use", "newer_than_log"];
+const OF_THE_FILE: [FindingCode; 4] = [
+    FindingCode::DATA_BEYOND_SPACE_SIZE,
+    FindingCode::TRUNCATED,
+    FindingCode::ZERO_PAGE_IN_USE,
+    FindingCode::NEWER_THAN_LOG,
+];
 
 fn kind_of(done: &SettledFile) -> &'static str {
     let kind = match (&done.head, done.candidate.hint) {

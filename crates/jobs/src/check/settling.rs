@@ -14,8 +14,6 @@ use super::usage::{Usage, UsageMap};
 use crate::source::datadir::{Candidate, Inventory};
 use crate::source::redo_log::RedoLogs;
 
-pub(super) const ZERO_PAGE: &str = "zero_page_in_use";
-
 /// One file with all its sums.
 pub(super) struct SettledFile {
     pub candidate: Candidate,

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::out::watcher::Watcher;
+use crate::report::watcher::Watcher;
 
 /// How often it is asked whether the work shall end.
 const PAUSE: Duration = Duration::from_millis(100);

@@ -7,10 +7,11 @@ use format::{Family, Scheme};
 
 use super::file_state::Known;
 use super::late;
-use super::settling::{SettledFile, SettledSpace, Settling, ZERO_PAGE};
+use super::settling::{SettledFile, SettledSpace, Settling};
 use super::usage::Usage;
 use super::words::{about, append, severity_unless};
-use crate::out::report::{Finding, Severity};
+use crate::finding_code::FindingCode;
+use crate::report::document::{Finding, Severity};
 use crate::source::datadir::Candidate;
 use crate::source::name::NameHint;
 use crate::source::system;
@@ -100,7 +101,7 @@ impl Settling<'_> {
         } else {
             append(&mut message, recovery.as_deref(), "crash recovery may yet fill it");
         }
-        let finding = about(&path, ZERO_PAGE, severity, message);
+        let finding = about(&path, FindingCode::ZERO_PAGE_IN_USE, severity, message);
         self.offer(file, Finding { page: Some(page), pages: u64::from(pages), ..finding });
     }
 
@@ -163,7 +164,7 @@ impl Settling<'_> {
             if self.live && severity == Severity::Undecided && late::is_newer(&path, &known_last, end, &mut self.redo) {
                 severity = Severity::Notice;
             }
-            let finding = about(&path, "data_beyond_space_size", severity, message);
+            let finding = about(&path, FindingCode::DATA_BEYOND_SPACE_SIZE, severity, message);
             let values = Finding { stored: Some(u64::from(limit)), computed: Some(u64::from(end) + 1), ..finding };
             self.offer(last, Finding { page: Some(limit), pages: u64::from(end - limit) + 1, ..values });
         }
@@ -191,7 +192,7 @@ impl Settling<'_> {
         if let Some(done) = self.done.get_mut(file as usize) {
             done.tally.counts.missing += u64::from(missing);
         }
-        let finding = about(path, "truncated", severity, message);
+        let finding = about(path, FindingCode::TRUNCATED, severity, message);
         let values = Finding { stored: Some(u64::from(size)), computed: Some(u64::from(have)), ..finding };
         self.offer(file, Finding { page: Some(have), pages: u64::from(missing), ..values });
     }

@@ -6,15 +6,16 @@ use format::page::view;
 use format::{Corruption, Family, HeaderFault, PageType};
 
 use super::file_state::{Known, Undecided};
-use crate::out::report::{Finding, Severity};
-pub(super) use crate::out::shown;
+use crate::finding_code::FindingCode;
+use crate::report::document::{Finding, Severity};
+pub(super) use crate::report::shown;
 use crate::source::datadir::Candidate;
 use crate::source::keys::NO_KEY;
 use crate::source::name::NameHint;
 use crate::source::redo_log::RedoLogs;
 
 /// A finding about a whole file or a stretch of pages.
-pub(super) fn about(path: &Path, reason: &'static str, severity: Severity, message: String) -> Finding {
+pub(super) fn about(path: &Path, reason: impl Into<FindingCode>, severity: Severity, message: String) -> Finding {
     Finding {
         path: shown(path),
         page: None,
@@ -24,7 +25,7 @@ pub(super) fn about(path: &Path, reason: &'static str, severity: Severity, messa
         page_type: None,
         index_id: None,
         severity,
-        reason,
+        reason: reason.into(),
         message,
         stored: None,
         computed: None,
@@ -111,7 +112,7 @@ pub(super) fn append(message: &mut String, recovery: Option<&str>, hope: &str) {
 /// An empty mount point, a wrong path: nothing wrong was found because nothing was there.
 pub(super) fn nothing_verified(path: &Path) -> Finding {
     let message = "nothing could be verified: there is no InnoDB tablespace, log or backup archive here";
-    about(path, "nothing_verified", Severity::Undecided, message.to_owned())
+    about(path, FindingCode::NOTHING_VERIFIED, Severity::Undecided, message.to_owned())
 }
 
 /// A name that promises pages over content that has none is damage; any other file was just a wrong argument.
@@ -136,7 +137,7 @@ pub(super) fn first_page_lost(path: &Path, redo: &mut RedoLogs) -> Finding {
     let mut message =
         "the page is all zeros: the space header is lost, and with it what says which pages are in use".to_owned();
     append(&mut message, recovery, "crash recovery may yet write it");
-    let finding = about(path, "zero_page_in_use", severity_unless(recovery), message);
+    let finding = about(path, FindingCode::ZERO_PAGE_IN_USE, severity_unless(recovery), message);
     Finding { page: Some(0), pages: 1, ..finding }
 }
 
@@ -150,9 +151,9 @@ pub(super) fn overlapping(path: &Path, first: u32, next: u32) -> Finding {
     Finding { stored: Some(u64::from(first)), computed: Some(u64::from(next)), ..finding }
 }
 
-pub(super) fn undecided_pages(path: &Path, reason: &'static str, undecided: &Undecided) -> Finding {
+pub(super) fn undecided_pages(path: &Path, reason: FindingCode, undecided: &Undecided) -> Finding {
     let noun = if undecided.pages == 1 { "page" } else { "pages" };
-    let why = if reason == "encrypted_no_key" { NO_KEY } else { &undecided.why };
+    let why = if reason == FindingCode::ENCRYPTED_NO_KEY { NO_KEY } else { &undecided.why };
     let message = format!("{} {noun} not verifiable: {why}", undecided.pages);
     Finding { pages: undecided.pages, ..about(path, reason, undecided.severity, message) }
 }

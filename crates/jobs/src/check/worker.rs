@@ -20,7 +20,8 @@ use super::judge::{self, Again, Judge, PROOF_PAGES};
 use super::options::CheckOptions;
 use super::usage::{Seen, UsageMap};
 use super::words;
-use crate::out::report::Severity;
+use crate::finding_code::FindingCode;
+use crate::report::document::Severity;
 use crate::source::catalog::index_of;
 use crate::source::content::Content;
 use crate::source::datadir::plain;
@@ -343,9 +344,9 @@ impl<'r> CheckWorker<'r> {
     }
 
     #[cold]
-    fn undecided(&mut self, reason: &'static str, make: impl FnOnce() -> Undecided) {
+    fn undecided(&mut self, reason: impl Into<FindingCode>, make: impl FnOnce() -> Undecided) {
         self.tally.counts.unverifiable += 1;
-        self.tally.undecided.entry(reason).or_insert_with(make).pages += 1;
+        self.tally.undecided.entry(reason.into()).or_insert_with(make).pages += 1;
     }
 
     /// A wrong page of a file that a server has open may be on its way to the disk: time tells.

@@ -13,7 +13,7 @@ use format::keyring::KeyStore;
 use rustix::fs::{FallocateFlags, fallocate};
 
 use super::durable::{make_like, sync_directory_of};
-use super::error::{Result, failed, refused};
+use super::error::{RecoverError, Result, failed};
 use super::log::{MariaDbLog, RedoLog, Vendor};
 use super::plan::RecoverPlan;
 
@@ -61,7 +61,7 @@ impl Ending {
             (Self::InPlace(closing), Vendor::MariaDb(log)) => log.close(end, closing),
             (Self::NewLog(bytes, size), Vendor::MariaDb(log)) => replace(log, bytes, *size),
             (Self::NewFile(bytes, size), Vendor::MySql(log)) => log.close(bytes, *size),
-            _ => refused("the redo log is not closed like this: a fault of this program"),
+            _ => Err(RecoverError::Internal("the redo log is not closed like this")),
         }
     }
 }

@@ -22,12 +22,19 @@ pub enum RecoverError {
         /// The file of it that is locked.
         file: &'static str,
     },
+    /// The copy would go to a place that holds something already.
+    #[error("{}: the directory is not empty", .0.display())]
+    Occupied(PathBuf),
     /// The log or a tablespace is encrypted, and the keys that were given do not open it.
     #[error("{0}")]
     Key(String),
-    /// What lies there, or what was asked for, is nothing that can be recovered as it is.
+    /// These files, or this log, cannot be recovered as they are, or not with these options. One kind for all of them: the caller can do
+    /// nothing but show the words, which name the file and the way out, and no caller tells one from another.
     #[error("{0}")]
     Refused(String),
+    /// A bug: a state that the code before has excluded.
+    #[error("{0}: a fault of this program")]
+    Internal(&'static str),
     /// The log or a page is damaged.
     #[error("{0}")]
     Damaged(String),
@@ -53,7 +60,7 @@ pub(super) fn refused<T>(why: impl Into<String>) -> Result<T> {
     Err(RecoverError::Refused(why.into()))
 }
 
-/// For what cannot be opened with the keys at hand.
+/// For files that the given keys do not open.
 pub(super) fn locked_out<T>(why: impl Into<String>) -> Result<T> {
     Err(RecoverError::Key(why.into()))
 }

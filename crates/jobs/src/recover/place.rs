@@ -122,7 +122,7 @@ pub(crate) fn discard(copy: &Path) {
 /// A file cannot be read or written.
 pub fn copy(from: &Path, to: &Path, outside: &[PathBuf]) -> Result<()> {
     if !is_free(to) {
-        return refused(format!("{}: there is something already", to.display()));
+        return Err(RecoverError::Occupied(to.to_path_buf()));
     }
     let parent = to.ancestors().find(|ancestor| ancestor.exists() && !ancestor.as_os_str().is_empty());
     let (parent, source) = (parent.map(fs::canonicalize), fs::canonicalize(from));

@@ -6,6 +6,19 @@ use format::Lsn;
 use redo::{LogState, RedoError};
 use serde::Serialize;
 
+/// Whether a server can start on a redo log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RedoState {
+    /// The data files have everything.
+    #[default]
+    Clean,
+    /// Crash recovery has work to do.
+    NeedsRecovery,
+    /// What belongs to the newest checkpoint is missing.
+    Damaged,
+}
+
 /// A redo log.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct RedoInfo {
@@ -17,8 +30,8 @@ pub struct RedoInfo {
     pub creator: String,
     /// Whether records are encrypted.
     pub encrypted: bool,
-    /// `clean`, `needs_recovery`, or `damaged`: what belongs to the newest checkpoint is not there.
-    pub state: &'static str,
+    /// Whether a server can start on it.
+    pub state: RedoState,
     /// The files, in order.
     pub files: Vec<LogFileInfo>,
     /// Bytes of log that a ring holds.
@@ -116,9 +129,9 @@ impl RedoInfo {
         self.end_lsn = end.0.max(self.checkpoint.lsn);
         self.bytes = self.end_lsn - self.checkpoint.lsn;
         self.state = match state {
-            Ok(LogState::Clean) => "clean",
-            Ok(LogState::NeedsRecovery | LogState::Undecided) => "needs_recovery",
-            Err(_) => "damaged",
+            Ok(LogState::Clean) => RedoState::Clean,
+            Ok(LogState::NeedsRecovery | LogState::Undecided) => RedoState::NeedsRecovery,
+            Err(_) => RedoState::Damaged,
         };
     }
 }

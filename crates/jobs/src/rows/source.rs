@@ -11,7 +11,7 @@ use format::schema::{IndexDef, InstantDefault, TableDef};
 use format::{Family, PageNo};
 
 use crate::Error;
-use crate::out::report::Pending;
+use crate::report::document::Pending;
 use crate::source::datadir::{Inventory, Passed};
 use crate::source::keys::KeyFiles;
 use crate::source::redo_log::RedoLogs;

@@ -14,7 +14,7 @@ use redo::{Kind, LogState, mariadb, mysql};
 use super::backup::BackupNotes;
 use super::name::NameHint;
 use super::read_up_to;
-use crate::out::report::Pending;
+use crate::report::document::Pending;
 
 /// Redo logs near the files of a run, each looked at once and only when a finding depends on it.
 #[derive(Debug, Default)]

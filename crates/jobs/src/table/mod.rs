@@ -22,7 +22,7 @@ use flow::{Counters, FileId, FileSet, Gather, GatherPlan, ReadAhead, run_workers
 use format::keyring::KeyStore;
 
 use crate::Error;
-use crate::out::watcher::watched;
+use crate::report::watcher::watched;
 use crate::source::catalog::Catalog;
 use crate::source::content::Content;
 use crate::source::datadir::{Candidate, Inventory};
@@ -37,7 +37,7 @@ use options::windows;
 use walked::{Subject, Walked};
 
 pub use options::TableOptions;
-pub use report::{IndexReport, TableFile, TableFinding, TableReport, TableTotals};
+pub use report::{IndexReport, TableFile, TableFinding, TableReport, TableTotals, TreeKind};
 
 /// Memory of all workers for what is known of leaves before they are read, bytes.
 const SWEEP_MEMORY: u64 = 64 << 20;

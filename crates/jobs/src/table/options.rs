@@ -2,7 +2,7 @@
 
 use flow::{ReadAhead, ReadOptions};
 
-use crate::out::watcher::Watcher;
+use crate::report::watcher::Watcher;
 use crate::source::keys::KeyFiles;
 use crate::tree::matching as pairing;
 use crate::tree::walk::Depth;

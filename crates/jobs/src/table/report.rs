@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::out::hurt::{Hurt, TableVerdict};
-use crate::out::report::{Pending, Report, Severity, SkippedFile};
+use crate::finding_code::FindingCode;
+use crate::report::document::{Pending, Report, Severity, SkippedFile};
+use crate::report::hurt::{Hurt, TableVerdict};
 use crate::tree::Rule;
 
 /// One thing that is wrong, at one place of one index.
@@ -27,7 +28,7 @@ pub struct TableFinding {
     /// Where the record's data begin, bytes from the start of the page.
     pub record: Option<u16>,
     /// Stable code.
-    pub rule: &'static str,
+    pub rule: FindingCode,
     /// Damage or undecided.
     pub severity: Severity,
     /// A sentence for people.
@@ -44,6 +45,23 @@ pub struct TableFinding {
 /// The most pages of one finding that are looked up one by one.
 const TOLD_MAX: u64 = 1 << 20;
 
+/// What a tree holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TreeKind {
+    /// The rows.
+    Clustered,
+    /// Entries that lead to rows.
+    Secondary,
+    /// Rectangles.
+    Spatial,
+    /// MySQL's dictionary information about the tablespace.
+    Sdi,
+    /// No definition says.
+    #[serde(rename = "index")]
+    Unknown,
+}
+
 /// One index.
 #[derive(Clone, Debug, Serialize)]
 pub struct IndexReport {
@@ -51,8 +69,8 @@ pub struct IndexReport {
     pub table: Option<String>,
     /// Its name, where a definition was found.
     pub name: Option<String>,
-    /// `clustered`, `secondary`, `spatial`, `sdi`, or `index` where no definition tells.
-    pub kind: &'static str,
+    /// What it holds.
+    pub kind: TreeKind,
     /// Its number.
     pub id: u64,
     /// Its root page.
@@ -179,20 +197,21 @@ impl TableReport {
             })
             .collect();
         let cut: BTreeSet<&str> =
-            pages.findings.iter().filter(|f| f.reason == "truncated").map(|f| f.path.as_str()).collect();
+            pages.findings.iter().filter(|f| f.reason == FindingCode::TRUNCATED).map(|f| f.path.as_str()).collect();
         // What both say of a datadir.
         let whole = pages.findings.iter().filter(|finding| finding.page.is_none());
-        let whole: BTreeSet<(&str, &str)> = whole.map(|finding| (finding.path.as_str(), finding.reason)).collect();
+        let whole: BTreeSet<(&str, FindingCode)> =
+            whole.map(|finding| (finding.path.as_str(), finding.reason)).collect();
         let is_told = |finding: &TableFinding| {
             if finding.page.is_none() && whole.contains(&(finding.path.as_str(), finding.rule)) {
                 return true;
             }
-            let page = if finding.rule == Rule::MissingPage.name() {
+            let page = if finding.rule == Rule::MissingPage.code() {
                 finding.found.and_then(|page| u32::try_from(page).ok())
             } else {
                 finding.page.filter(|_| finding.is_loss)
             };
-            let is_cut = finding.rule == Rule::Truncated.name() && cut.contains(finding.path.as_str());
+            let is_cut = finding.rule == Rule::Truncated.code() && cut.contains(finding.path.as_str());
             is_cut || page.is_some_and(|page| told.contains(&(finding.path.as_str(), page)))
         };
         let (gone, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut self.findings).into_iter().partition(is_told);

@@ -13,13 +13,14 @@ use format::{Family, Lsn, PageNo};
 use super::definitions::{Definitions, Named};
 use super::known::Known;
 use super::options::TableOptions;
-use super::report::{Effort, IndexReport, TableFile, TableFinding, TableReport, TableTotals};
+use super::report::{Effort, IndexReport, TableFile, TableFinding, TableReport, TableTotals, TreeKind};
 use super::walked::{Subject, Walked};
 use crate::check::examined::LogEnd;
 use crate::check::log_ends::LogEnds;
-use crate::out::report::{Pending, Severity, SkippedFile};
-use crate::out::shown;
-use crate::out::watcher::{Found, Watcher};
+use crate::finding_code::FindingCode;
+use crate::report::document::{Pending, Severity, SkippedFile};
+use crate::report::shown;
+use crate::report::watcher::{Found, Watcher};
 use crate::source::catalog::{Catalog, CatalogFinding, Held};
 use crate::source::datadir::{Inventory, Passed};
 use crate::source::keys::NO_KEY;
@@ -29,10 +30,9 @@ use crate::tree::walk::Depth;
 use crate::tree::{Opener, Root, Rule, TreeFinding, TreeReport, transactions};
 use crate::verdict::{self, HurtTree, Mark};
 
-/// Codes of findings that are about no page.
-const NO_TREE: &str = "no_tree";
-const NOTHING_VERIFIED: &str = "nothing_verified";
-const RECOVERY_PENDING: &str = "recovery_pending";
+/// Codes of findings that say why nothing can be decided.
+const UNDECIDED: [FindingCode; 4] =
+    [FindingCode::ENCRYPTED_NO_KEY, FindingCode::NO_TREE, FindingCode::RECOVERY_PENDING, FindingCode::NOTHING_VERIFIED];
 
 /// A tree with its name and what became of it.
 struct Tree<'t> {
@@ -62,22 +62,22 @@ impl Tree<'_> {
     fn is_hurt(&self) -> bool {
         let report = &self.walked.report;
         // A row without an entry is a finding about the row, and no fault of it.
-        let is_entry_only = report.hurt.is_empty() && report.is_complete && self.kind() == "clustered";
+        let is_entry_only = report.hurt.is_empty() && report.is_complete && self.kind() == TreeKind::Clustered;
         (report.findings_total > 0 && !is_entry_only) || report.counts.unverifiable > 0 || self.lacks()
     }
 
-    fn kind(&self) -> &'static str {
+    fn kind(&self) -> TreeKind {
         match self.named.as_ref().and_then(|named| named.index.as_ref()) {
             Some(index) if index.name == "SDI" && self.named.as_ref().is_some_and(|named| named.table.is_none()) => {
-                "sdi"
+                TreeKind::Sdi
             }
             Some(index) => match index.kind {
-                IndexKind::Clustered => "clustered",
-                IndexKind::Secondary => "secondary",
-                IndexKind::Spatial => "spatial",
+                IndexKind::Clustered => TreeKind::Clustered,
+                IndexKind::Secondary => TreeKind::Secondary,
+                IndexKind::Spatial => TreeKind::Spatial,
             },
-            None if self.is_rtree => "spatial",
-            None => "index",
+            None if self.is_rtree => TreeKind::Spatial,
+            None => TreeKind::Unknown,
         }
     }
 }
@@ -259,7 +259,7 @@ impl Settling<'_> {
             end.lsn
         );
         let names = (None, None, None);
-        self.weighed(&TreeFinding::told("newer_than_log", message), names, (severity, None));
+        self.weighed(&TreeFinding::told(FindingCode::NEWER_THAN_LOG, message), names, (severity, None));
         Some(severity)
     }
 
@@ -280,13 +280,14 @@ impl Settling<'_> {
         }
         for tree in trees.iter().filter(|tree| tree.is_hurt()) {
             let has_unread_only = tree.walked.report.findings_total == 0 && !tree.lacks();
-            let lacking = tree.lacks().then_some(Rule::RowWithoutEntry.name());
+            let lacking = tree.lacks().then_some(Rule::RowWithoutEntry.code());
             let rules = tree.walked.report.findings.iter().map(|finding| finding.rule).chain(lacking);
             let severity = if has_unread_only { Severity::Undecided } else { self.worst(rules, tree.named.is_none()) };
             let mark =
                 |(page_no, is_lost): (&u32, &bool)| (*page_no, Mark { is_lost: *is_lost, severity, index_id: None });
             let marks = tree.walked.report.hurt.iter().map(mark).collect();
-            let rows_of = trees.iter().find(|other| other.kind() == "clustered" && other.table() == tree.table());
+            let rows_of =
+                trees.iter().find(|other| other.kind() == TreeKind::Clustered && other.table() == tree.table());
             let hurt = HurtTree {
                 space: &known.space,
                 map: &known.map,
@@ -314,13 +315,13 @@ impl Settling<'_> {
     /// How many rows a table has lost, where another index of it was seen whole.
     fn missing(&self, known: &Known, tree: &Tree<'_>, trees: &[Tree<'_>]) -> Option<u64> {
         let is_lost = tree.walked.report.hurt.values().any(|is_lost| *is_lost);
-        if tree.kind() != "clustered" || !is_lost || known.map.has_buffered_changes {
+        if tree.kind() != TreeKind::Clustered || !is_lost || known.map.has_buffered_changes {
             return None;
         }
         let sound = tree.rows() - tree.walked.report.doubtful;
         let is_whole = |other: &&Tree<'_>| {
             let index = other.named.as_ref().and_then(|named| named.index.as_ref());
-            other.kind() == "secondary"
+            other.kind() == TreeKind::Secondary
                 && other.table() == tree.table()
                 && other.walked.report.is_complete
                 && other.walked.report.findings_total == 0
@@ -336,12 +337,12 @@ impl Settling<'_> {
         }
         let hidden = report.findings_total - report.findings.len() as u64;
         // Findings that are not listed are of the kind of those that are.
-        let last = report.findings.last().map_or("", |finding| finding.rule);
+        let last = report.findings.last().map(|finding| finding.rule);
         let severity = self.severity(last, tree.named.is_none()).0;
         self.count(hidden, severity);
         if report.counts.unverifiable > 0 {
             let message = format!("{} pages are {NO_KEY}", report.counts.unverifiable);
-            self.of_tree(&TreeFinding::told("encrypted_no_key", message), tree);
+            self.of_tree(&TreeFinding::told(FindingCode::ENCRYPTED_NO_KEY, message), tree);
         }
         self.report.totals.indexes += 1;
         self.report.totals.pages += report.counts.pages;
@@ -357,14 +358,14 @@ impl Settling<'_> {
     /// How much a broken rule weighs here, and why it may not be damage.
     ///
     /// A tree that no dictionary knows may be the index that an interrupted ALTER was building: the rollback drops it, whatever is in it.
-    fn severity(&mut self, rule: &str, is_unknown: bool) -> (Severity, Option<String>) {
-        if matches!(rule, "encrypted_no_key" | NO_TREE | RECOVERY_PENDING | NOTHING_VERIFIED) {
+    fn severity(&mut self, rule: Option<FindingCode>, is_unknown: bool) -> (Severity, Option<String>) {
+        if rule.is_some_and(|rule| UNDECIDED.contains(&rule)) {
             return (Severity::Undecided, None);
         }
         if let Some(log) = &self.recovery {
             return (Severity::Undecided, Some(format!("{log}: crash recovery may yet mend it")));
         }
-        let may_be_open = is_unknown || OF_ROWS.iter().any(|of_rows| of_rows.name() == rule);
+        let may_be_open = is_unknown || OF_ROWS.iter().any(|of_rows| Some(of_rows.code()) == rule);
         let open = if may_be_open { self.open_transactions() } else { None };
         match open {
             Some(why) => (Severity::Undecided, Some(why)),
@@ -373,8 +374,8 @@ impl Settling<'_> {
     }
 
     /// The weight of the worst of some broken rules.
-    fn worst<'r>(&mut self, mut rules: impl Iterator<Item = &'r str>, is_unknown: bool) -> Severity {
-        let is_damage = rules.any(|rule| self.severity(rule, is_unknown).0 == Severity::Damage);
+    fn worst(&mut self, mut rules: impl Iterator<Item = FindingCode>, is_unknown: bool) -> Severity {
+        let is_damage = rules.any(|rule| self.severity(Some(rule), is_unknown).0 == Severity::Damage);
         if is_damage { Severity::Damage } else { Severity::Undecided }
     }
 
@@ -416,14 +417,14 @@ impl Settling<'_> {
         for path in asked {
             self.path = shown(path);
             let message = "nothing could be checked: there is no InnoDB tablespace here".to_owned();
-            self.finding(&TreeFinding::told(NOTHING_VERIFIED, message), (None, None, None));
+            self.finding(&TreeFinding::told(FindingCode::NOTHING_VERIFIED, message), (None, None, None));
         }
     }
 
     /// A file that is named as that of a table, and has none.
     fn no_tree(&mut self) {
         let message = "no index begins in the tablespace: the table that its name promises is not in it".to_owned();
-        self.finding(&TreeFinding::told(NO_TREE, message), (None, None, None));
+        self.finding(&TreeFinding::told(FindingCode::NO_TREE, message), (None, None, None));
     }
 
     /// The datadirs that crash recovery is still to come in. Counts of rows are not those that it will leave.
@@ -435,12 +436,12 @@ impl Settling<'_> {
         for Pending { path, why } in self.report.pending.clone() {
             self.path = path;
             let message = format!("recovery is pending, and may change the counts: {why}");
-            self.finding(&TreeFinding::told(RECOVERY_PENDING, message), (None, None, None));
+            self.finding(&TreeFinding::told(FindingCode::RECOVERY_PENDING, message), (None, None, None));
         }
     }
 
     fn finding(&mut self, finding: &TreeFinding, (table, index, index_id): (Option<&str>, Option<&str>, Option<u64>)) {
-        let weight = self.severity(finding.rule, index_id.is_some() && index.is_none());
+        let weight = self.severity(Some(finding.rule), index_id.is_some() && index.is_none());
         self.weighed(finding, (table, index, index_id), weight);
     }
 
@@ -464,7 +465,7 @@ impl Settling<'_> {
     fn rows(&mut self, known: &Known, trees: &[Tree<'_>]) -> Vec<String> {
         let mut tables: BTreeMap<&str, Vec<&Tree<'_>>> = BTreeMap::new();
         let mut unnamed = Vec::new();
-        for tree in trees.iter().filter(|tree| tree.kind() != "sdi") {
+        for tree in trees.iter().filter(|tree| tree.kind() != TreeKind::Sdi) {
             match tree.named.as_ref().and_then(|named| named.table.as_deref()) {
                 Some(table) => tables.entry(table).or_default().push(tree),
                 None => unnamed.push(tree),
@@ -489,7 +490,7 @@ impl Settling<'_> {
                 left_out.push("rows against entries: not every page could be read".to_owned());
                 continue;
             }
-            let clustered = trees.iter().find(|tree| tree.kind() == "clustered").or(trees.first());
+            let clustered = trees.iter().find(|tree| tree.kind() == TreeKind::Clustered).or(trees.first());
             let Some(rows) = clustered.map(|tree| tree.rows()) else { continue };
             for tree in &trees {
                 let several =

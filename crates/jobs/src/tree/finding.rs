@@ -4,6 +4,8 @@
 use format::Corruption;
 use format::page::index::{IndexFinding, IndexRule};
 
+use crate::finding_code::FindingCode;
+
 format::rules! {
     /// A rule that a tree, a segment or a table breaks.
     Rule:
@@ -56,6 +58,14 @@ format::rules! {
     RootLost "root_lost" "the dictionary names the page as the root of the index, and it is none"
 }
 
+impl Rule {
+    /// The code of findings about it.
+    #[must_use]
+    pub fn code(self) -> FindingCode {
+        self.name().into()
+    }
+}
+
 /// One broken rule, at one place of one index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TreeFinding {
@@ -66,7 +76,7 @@ pub struct TreeFinding {
     /// Level of the page in its tree.
     pub level: Option<u16>,
     /// Stable code.
-    pub rule: &'static str,
+    pub rule: FindingCode,
     /// A sentence for a person.
     pub message: String,
     /// What is there, where the finding is about one number.
@@ -90,7 +100,7 @@ impl TreeFinding {
             page_no: Some(page_no),
             record: None,
             level: None,
-            rule: rule.name(),
+            rule: rule.code(),
             message: text
                 .replace("{found page}", &a_page(found))
                 .replace("{expected there}", &there(expected))
@@ -113,24 +123,24 @@ impl TreeFinding {
             Rule::OtherIndex,
             Rule::RootLost,
         ];
-        let is_rule = Rule::ALL.iter().any(|rule| rule.name() == self.rule);
-        let is_page_rule = IndexRule::ALL.iter().any(|rule| rule.name() == self.rule);
-        LOSSES.iter().any(|rule| rule.name() == self.rule) || !(is_rule || is_page_rule)
+        let is_rule = Rule::ALL.iter().any(|rule| rule.code() == self.rule);
+        let is_page_rule = IndexRule::ALL.iter().any(|rule| FindingCode::from(rule.name()) == self.rule);
+        LOSSES.iter().any(|rule| rule.code() == self.rule) || !(is_rule || is_page_rule)
     }
 
     /// The page that is hurt, which need not be the one that shows it.
     #[must_use]
     pub fn hurt_page(&self) -> Option<u32> {
-        if self.rule == Rule::MissingPage.name() {
+        if self.rule == Rule::MissingPage.code() {
             return self.found.and_then(|page_no| u32::try_from(page_no).ok());
         }
         // A row without its entry is whole: it is the index that lacks something.
-        self.page_no.filter(|_| self.rule != Rule::RowWithoutEntry.name())
+        self.page_no.filter(|_| self.rule != Rule::RowWithoutEntry.code())
     }
 
     /// What is said of a whole file, or of a whole tree.
     #[must_use]
-    pub fn told(code: &'static str, message: String) -> Self {
+    pub fn told(code: FindingCode, message: String) -> Self {
         Self { page_no: None, record: None, level: None, rule: code, message, found: None, expected: None }
     }
 
@@ -160,7 +170,7 @@ impl TreeFinding {
             page_no: Some(page_no),
             record: finding.record,
             level: None,
-            rule: finding.rule.name(),
+            rule: finding.rule.name().into(),
             message,
             found: number("{found}", finding.found),
             expected: number("{expected}", finding.expected),
@@ -174,7 +184,7 @@ impl TreeFinding {
             page_no: Some(page_no),
             record: None,
             level: None,
-            rule: corruption.reason(),
+            rule: corruption.reason().into(),
             message: corruption.to_string(),
             found: None,
             expected: None,

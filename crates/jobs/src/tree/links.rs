@@ -179,8 +179,10 @@ mod tests {
         let link = |prev, next| Link { prev, next, level: 0 };
         // 4 says that 9 follows, and 5 says that it follows 4.
         let links = BTreeMap::from([(4, link(none, 9)), (5, link(4, 6)), (6, link(5, none)), (8, link(none, none))]);
-        let found: Vec<_> =
-            breaks(&links, &root()).into_iter().map(|found| (found.rule, found.page_no, found.expected)).collect();
+        let found: Vec<_> = breaks(&links, &root())
+            .into_iter()
+            .map(|found| (found.rule.as_str(), found.page_no, found.expected))
+            .collect();
         let expected = [("sibling_next", Some(4), Some(5)), ("sibling_prev", Some(5), Some(u64::from(none)))];
         assert_eq!(found, [&expected[..], &[("lost_page", Some(8), Some(2))]].concat());
     }

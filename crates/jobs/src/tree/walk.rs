@@ -28,7 +28,7 @@ use format::schema::{IndexDef, IndexKind};
 
 use super::linear::Linear;
 use super::{Opened, Opener, Root, Rule, Space, SpaceMap, TreeFinding};
-use crate::out::watcher::Watcher;
+use crate::report::watcher::Watcher;
 
 /// A tree is never higher: with two entries a page, this many levels have more pages than a tablespace can.
 const LEVELS_MAX: u16 = 32;

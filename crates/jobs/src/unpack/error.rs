@@ -1,14 +1,23 @@
 //! Why archives were not unpacked.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::Error;
 
 /// Why archives were not unpacked. Nothing of them is left then.
 #[derive(Debug, thiserror::Error)]
 pub enum UnpackError {
-    /// What was asked for is not done: the directory is not free, a name leads out of it, it is no archive.
+    /// The directory to unpack into is not empty.
+    #[error("{}: the directory is not empty{}", path.display(), if *is_unfinished { ": an interrupted unpack left it, remove it first" } else { "" })]
+    Occupied {
+        /// The directory.
+        path: PathBuf,
+        /// An interrupted run left it.
+        is_unfinished: bool,
+    },
+    /// The archives cannot be unpacked as they are: a name leads out of the directory, a file is in two of them, one is no archive. One kind:
+    /// the caller can do nothing but show the words.
     #[error("{0}")]
     Refused(String),
     /// The archive is damaged or cut off.

@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use super::error::{Result, failed, refused};
+use super::error::{Result, UnpackError, failed, refused};
 use super::source::{Decoded, of_bytes, pump};
 use crate::source::content::{Content, HEAD, Packing, packed_name, recognise};
 use crate::source::read_up_to;
@@ -46,8 +46,8 @@ impl Target {
             false => fs::symlink_metadata(root).is_err(),
         };
         if !is_free {
-            let why = if root.join(MARKER).exists() { ": an interrupted unpack left it, remove it first" } else { "" };
-            return refused(format!("{}: there is something already{why}", root.display()));
+            let is_unfinished = root.join(MARKER).exists();
+            return Err(UnpackError::Occupied { path: root.to_path_buf(), is_unfinished });
         }
         let made = DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(root);
         made.map_err(failed(root, "making the directory"))?;

@@ -5,7 +5,7 @@ use std::path::Path;
 use format::Family;
 use format::schema::{FieldSource, IndexDef, IndexKind, TableDef, Visibility, charset};
 
-use crate::out::hurt::{Action, Hurt};
+use crate::report::hurt::{Action, Hurt};
 use crate::source::name::decoded;
 use crate::table::Named;
 use crate::tree::Space;

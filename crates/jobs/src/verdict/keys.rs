@@ -12,7 +12,7 @@ use format::schema::show::shown;
 use format::schema::{FieldSource, IndexDef, TableDef};
 
 use super::HurtTree;
-use crate::out::hurt::KeyRange;
+use crate::report::hurt::KeyRange;
 use crate::tree::Opener;
 
 /// The most parents that are read: enough for a table of a hundred million rows.

@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use format::Family;
 use format::schema::IndexKind;
 
-use crate::out::hurt::{Action, Hurt, State, TableVerdict};
-use crate::out::report::Severity;
+use crate::report::document::Severity;
+use crate::report::hurt::{Action, Hurt, State, TableVerdict};
 use crate::source::name::table_of_path;
 use crate::table::Named;
 use crate::tree::{Opener, Root, Space, SpaceMap};

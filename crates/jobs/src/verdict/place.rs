@@ -7,9 +7,9 @@ use flow::FileId;
 use format::keyring::KeyStore;
 
 use super::{HurtTree, Mark, Marks, advice, of_file, verdict_of};
-use crate::out::hurt::{Action, Hurt, TableVerdict};
-use crate::out::report::Severity;
-use crate::out::shown;
+use crate::report::document::Severity;
+use crate::report::hurt::{Action, Hurt, TableVerdict};
+use crate::report::shown;
 use crate::source::name::{NameHint, table_of_path};
 use crate::source::redo_log::Awaits;
 use crate::table::Definitions;

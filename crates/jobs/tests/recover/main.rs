@@ -112,8 +112,8 @@ fn assert_sound(datadir: &Path, keys: &KeyFiles) {
     // 10.5 and earlier also leave one half of a table whose RENAME or DROP the crash interrupted, and the definition from before an
     // ALTER; whether a table was lost that way is judged by comparing all tables with those of the server's own recovery.
     let is_unfinished = |finding: &Finding| {
-        matches!(finding.reason, "not_a_tablespace" | "frm_without_table" | "missing_frm" | "wrong_frm")
-            || (finding.reason == "data_beyond_space_size" && finding.stored == Some(0))
+        matches!(finding.reason.as_str(), "not_a_tablespace" | "frm_without_table" | "missing_frm" | "wrong_frm")
+            || (finding.reason.as_str() == "data_beyond_space_size" && finding.stored == Some(0))
     };
     let findings = report.findings.iter().filter(|finding| !is_unfinished(finding));
     let damage: Vec<_> = findings.filter(|finding| finding.severity == Severity::Damage).collect();

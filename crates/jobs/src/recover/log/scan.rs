@@ -19,7 +19,7 @@ use flow::{BLOCK_ALIGN, Block, Counters, FileId, Reader};
 use format::{Lsn, PageId};
 use redo::record::{Effect, FileRecord, Grammar, Mtr, RedoRecord, Subject};
 
-use super::super::error::{RecoverError, Result, damaged, failed, refused};
+use super::super::error::{RecoverError, Result, damaged, failed};
 use super::RedoLog;
 use super::mtr_source::MtrSource;
 
@@ -304,7 +304,7 @@ impl<'s> Scan<'s> {
                 drop(give_back.send(std::mem::take(&mut self.chunk)));
                 match chunks.recv() {
                     Ok(chunk) => chunk.map(|chunk| self.chunk = chunk),
-                    Err(_) => refused("the redo log was not read to its end: a fault of this program"),
+                    Err(_) => Err(RecoverError::Internal("the redo log was not read to its end")),
                 }
             }
         }

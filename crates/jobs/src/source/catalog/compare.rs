@@ -14,7 +14,8 @@ use super::ddl_log::{FilesInDdl, UnfinishedDdl};
 use super::entry::{Dictionary, Entry, Holds, TreeAt};
 use super::frm::{Half, halves};
 use super::log::FileEvents;
-use crate::out::report::Severity;
+use crate::finding_code::FindingCode;
+use crate::report::document::Severity;
 use crate::source::keys::SpaceKey;
 use crate::source::name::NameHint;
 use crate::source::redo_log::IN_DDL;
@@ -95,11 +96,11 @@ impl<'c> Compare<'c> {
         &mut self,
         path: PathBuf,
         table: Option<&str>,
-        (reason, severity): (&'static str, Severity),
+        (reason, severity): (impl Into<FindingCode>, Severity),
         message: String,
     ) {
         let table = table.map(str::to_owned);
-        self.findings.push(CatalogFinding { path, table, reason, severity, message });
+        self.findings.push(CatalogFinding { path, table, reason: reason.into(), severity, message });
     }
 
     /// A difference between the dictionary and the files: damage, unless the log may still make up for it. `numbers` are those of the
@@ -108,13 +109,14 @@ impl<'c> Compare<'c> {
         &mut self,
         path: PathBuf,
         entry: &Entry,
-        reason: &'static str,
+        reason: impl Into<FindingCode>,
         (mut message, numbers): (String, &[u32]),
     ) {
+        let reason = reason.into();
         let is_explained = self.events.as_ref().is_some_and(|events| match reason {
-            "missing_file" => numbers.iter().all(|space| events.explain_missing(*space)),
+            FindingCode::MISSING_FILE => numbers.iter().all(|space| events.explain_missing(*space)),
             // What an index is and where it begins is in the dictionary's pages and the table's, not in what is done to files.
-            "stale_file" => false,
+            FindingCode::STALE_FILE => false,
             _ => events.concern(numbers),
         });
         let severity = match &self.doubt {
@@ -259,9 +261,9 @@ impl<'c> Compare<'c> {
         let message = format!("missing: this is the file of {}, which the dictionary has here", entry.called());
         if entry.holds == Holds::Undo && self.doubt.is_none() {
             let message = format!("{message}; {WITHOUT_UNDO}");
-            return self.say(file.to_path_buf(), None, ("missing_file", Severity::Undecided), message);
+            return self.say(file.to_path_buf(), None, (FindingCode::MISSING_FILE, Severity::Undecided), message);
         }
-        self.differs(file.to_path_buf(), entry, "missing_file", (message, &[entry.space]));
+        self.differs(file.to_path_buf(), entry, FindingCode::MISSING_FILE, (message, &[entry.space]));
     }
 
     /// The file in this place is another tablespace's.
@@ -311,7 +313,7 @@ impl<'c> Compare<'c> {
             "the file is not the one that the dictionary describes: index {} of table {} should begin on page {} with number {}, and that page {root}{more}; it was copied at another time, or from another server",
             tree.index, tree.table, tree.page, tree.id
         );
-        self.differs(space.path().to_path_buf(), entry, "stale_file", (message, &[entry.space]));
+        self.differs(space.path().to_path_buf(), entry, FindingCode::STALE_FILE, (message, &[entry.space]));
     }
 
     /// Tables of which the `.frm` file or the row of the dictionary is missing.

@@ -7,7 +7,8 @@ use format::Lsn;
 use format::keyring::KeyStore;
 
 use super::entry::Dictionary;
-use crate::out::report::Severity;
+use crate::finding_code::FindingCode;
+use crate::report::document::Severity;
 use crate::tree::Space;
 
 /// Something about a datadir as a whole, or about a file's place in it.
@@ -18,7 +19,7 @@ pub struct CatalogFinding {
     /// `database.table`, where it is about one.
     pub table: Option<String>,
     /// Stable code.
-    pub reason: &'static str,
+    pub reason: FindingCode,
     /// What it weighs.
     pub severity: Severity,
     /// A sentence for people.

@@ -44,7 +44,7 @@ use super::keys::{NO_KEY, SpaceKey};
 use super::name::NameHint;
 use super::redo_log::RedoLogs;
 use super::system;
-use crate::out::report::Severity;
+use crate::report::document::Severity;
 use crate::source::backup::BackupNotes;
 use crate::tree::{Space, transactions};
 
@@ -273,7 +273,7 @@ impl Catalog {
             names.join(", "),
             if differences.len() > NAMED_MAX { " ..." } else { "" }
         );
-        let (path, reason, severity) = (self.root.clone(), "dictionary_in_flux", Severity::Notice);
+        let (path, reason, severity) = (self.root.clone(), "dictionary_in_flux".into(), Severity::Notice);
         CatalogFinding { path, table: None, reason, severity, message }
     }
 }

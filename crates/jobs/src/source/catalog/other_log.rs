@@ -14,7 +14,8 @@ use super::entry::Dictionary;
 use super::history::{Contradiction, History};
 use super::log::FileEvents;
 use super::{Catalog, CatalogFinding, Held};
-use crate::out::report::Severity;
+use crate::finding_code::FindingCode;
+use crate::report::document::Severity;
 use crate::source::name::NameHint;
 use crate::source::redo_log::{RedoLogs, identify, log_files};
 use crate::tree::{Opener, Space};
@@ -56,7 +57,7 @@ impl Catalog {
         let message = format!(
             "this log is of another server or another time than the datadir: {why}; restore both from one backup"
         );
-        Some(CatalogFinding { path: log, table: None, reason: "other_log", severity: Severity::Damage, message })
+        Some(CatalogFinding { path: log, table: None, reason: "other_log".into(), severity: Severity::Damage, message })
     }
 
     /// The system tablespace of MySQL is older than the dictionary: it knows fewer transactions. The server dies of that.
@@ -83,7 +84,7 @@ impl Catalog {
         (newest >= next.saturating_add(TRX_ID_MARGIN)).then_some(CatalogFinding {
             path,
             table: None,
-            reason: "stale_file",
+            reason: FindingCode::STALE_FILE,
             severity,
             message,
         })
@@ -131,7 +132,7 @@ impl Catalog {
              page that was read is newer than LSN {newest}; restore both from one backup"
         );
         let (path, severity) = (log_files(&self.root).into_iter().next()?, Severity::Undecided);
-        Some(CatalogFinding { path, table: None, reason: "other_log", severity, message })
+        Some(CatalogFinding { path, table: None, reason: "other_log".into(), severity, message })
     }
 
     /// The log changes tablespaces that are nowhere.

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::datadir::{Catalog, CatalogFinding, Says};
-use crate::out::report::Severity;
+use crate::finding_code::FindingCode;
+use crate::report::document::Severity;
 use crate::source::backup::BackupNotes;
 use crate::source::name::NameHint;
 use crate::source::redo_log::log_files;
@@ -57,7 +58,7 @@ impl Catalog {
     /// What can be said without the dictionary: the log, the backup, and that the dictionary itself cannot be read.
     pub(super) fn as_a_whole(&self, notes: Option<&BackupNotes>) -> Vec<CatalogFinding> {
         let mut findings = Vec::new();
-        let mut say = |path: &Path, reason, severity, message| {
+        let mut say = |path: &Path, reason: FindingCode, severity, message| {
             findings.push(CatalogFinding { path: path.to_path_buf(), table: None, reason, severity, message });
         };
         let root = self.root.as_path();
@@ -74,7 +75,7 @@ impl Catalog {
                     root.display()
                 ),
             };
-            say(root, "backup_not_prepared", Severity::Notice, message);
+            say(root, "backup_not_prepared".into(), Severity::Notice, message);
         }
         let is_incremental = notes.is_some_and(BackupNotes::is_incremental);
         match &self.says {
@@ -82,7 +83,7 @@ impl Catalog {
             _ if is_incremental => return findings,
             Says::Unread(path, why) => say(
                 path,
-                "dictionary_unread",
+                "dictionary_unread".into(),
                 Severity::Undecided,
                 format!(
                     "whether all tables are here cannot be said: the dictionary in this file cannot be read ({why})"
@@ -90,13 +91,13 @@ impl Catalog {
             ),
             Says::Lost(path, what) => say(
                 path,
-                "missing_file",
+                FindingCode::MISSING_FILE,
                 Severity::Damage,
                 format!("missing: this file holds {what}, without which the server knows no table"),
             ),
             Says::Folder => say(
                 root,
-                "no_dictionary",
+                "no_dictionary".into(),
                 Severity::Notice,
                 "no datadir: nothing here says which tables there should be, so only what is here was checked"
                     .to_owned(),
@@ -106,7 +107,7 @@ impl Catalog {
         if is_datadir && notes.is_none() && log_files(root).is_empty() {
             say(
                 root,
-                "missing_redo",
+                "missing_redo".into(),
                 Severity::Undecided,
                 "there is no redo log here: unless innodb_log_group_home_dir names another folder, files are missing, and the server does not start"
                     .to_owned(),

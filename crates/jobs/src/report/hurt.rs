@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use super::report::Severity;
+use super::document::Severity;
 
 /// What to do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use flow::Counters;
 
-use super::report::Finding;
+use super::document::Finding;
 use crate::table::TableFinding;
 
 /// How often somebody who watches is told.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::hurt::{Hurt, TableVerdict};
+use crate::finding_code::FindingCode;
 
 /// How much a finding weighs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -39,7 +40,7 @@ pub struct Finding {
     /// Damage, undecided or notice.
     pub severity: Severity,
     /// Stable code.
-    pub reason: &'static str,
+    pub reason: FindingCode,
     /// A sentence for people.
     pub message: String,
     /// What the page holds, where the finding is about one value.

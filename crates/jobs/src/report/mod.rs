@@ -1,7 +1,7 @@
 //! What a job hands back, as data with stable names.
 
+pub mod document;
 pub mod hurt;
-pub mod report;
 pub mod watcher;
 
 use std::path::Path;

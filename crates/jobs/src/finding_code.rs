@@ -1,0 +1,48 @@
+//! The codes of findings.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// The stable code of a finding, in snake case: programs that read reports compare it. The sets are open (each format, each rule of a tree
+/// and each job has its own codes), so this is no enum. Code that decides by one names a constant; there is no comparing with text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct FindingCode(&'static str);
+
+impl FindingCode {
+    pub(crate) const DATA_BEYOND_SPACE_SIZE: Self = Self("data_beyond_space_size");
+    pub(crate) const ENCRYPTED_NO_KEY: Self = Self("encrypted_no_key");
+    pub(crate) const MISSING_FILE: Self = Self("missing_file");
+    pub(crate) const NEWER_THAN_LOG: Self = Self("newer_than_log");
+    pub(crate) const NOT_FLUSHED_YET: Self = Self("not_flushed_yet");
+    pub(crate) const NOTHING_VERIFIED: Self = Self("nothing_verified");
+    pub(crate) const NO_TREE: Self = Self("no_tree");
+    pub(crate) const RECOVERY_PENDING: Self = Self("recovery_pending");
+    pub(crate) const REDO_FILES: Self = Self("redo_files");
+    pub(crate) const REDO_HEADER: Self = Self("redo_header");
+    pub(crate) const REDO_NO_CHECKPOINT: Self = Self("redo_no_checkpoint");
+    pub(crate) const STALE_FILE: Self = Self("stale_file");
+    pub(crate) const TRUNCATED: Self = Self("truncated");
+    /// The file or directory could not be read: nothing is said about its bytes.
+    pub const UNREADABLE_FILE: Self = Self("unreadable_file");
+    pub(crate) const ZERO_PAGE_IN_USE: Self = Self("zero_page_in_use");
+
+    /// As it stands in reports.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        self.0
+    }
+}
+
+impl From<&'static str> for FindingCode {
+    fn from(code: &'static str) -> Self {
+        Self(code)
+    }
+}
+
+impl fmt::Display for FindingCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
