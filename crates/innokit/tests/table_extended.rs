@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use broken_table::Ibd;
 use common::{Dir, Run, all_datadirs, innokit};
+use jobs::table::TreeKind;
 use jobs::{TableOptions, TableReport};
 
 /// A table of a datadir, alone, with what describes it.
@@ -105,7 +106,9 @@ fn every_entry_of_a_sound_table_is_matched() {
         for table in ["row_redundant", "row_compact", "zip_2k", "instant_dropped", "virtuals", "places", "types"] {
             let report = Alone::copy(datadir, table).check(&extended());
             assert_eq!(told(&report), [], "{datadir} {table}");
-            for index in report.files[0].indexes.iter().filter(|i| matches!(i.kind, "secondary" | "spatial")) {
+            for index in
+                report.files[0].indexes.iter().filter(|i| matches!(i.kind, TreeKind::Secondary | TreeKind::Spatial))
+            {
                 assert_eq!(index.matched, Some(index.rows), "{datadir} {table}");
             }
         }
