@@ -1,7 +1,7 @@
 //! The rules of index pages over arbitrary pages: no panic, no walk without an end, and never more findings than announced.
 #![no_main]
 
-use format::page::index::{IndexPage, Place, check_index_page};
+use format::page::index::{IndexPage, TreePlace, check_index_page};
 use format::schema::builtin;
 use format::{Family, PageSize, Scheme, SpaceFormat, SpaceId};
 use libfuzzer_sys::fuzz_target;
@@ -15,7 +15,7 @@ fuzz_target!(|input: &[u8]| {
     page.resize(size.bytes(), kind);
     page[24..26].copy_from_slice(&if kind & 2 == 0 { 17_855_u16 } else { 17_853 }.to_be_bytes());
     let Ok(page) = IndexPage::parse(&page, &format) else { return };
-    let place = [Place::Root, Place::BelowRoot, Place::Unknown][usize::from(place) % 3];
+    let place = [TreePlace::Root, TreePlace::BelowRoot, TreePlace::Unknown][usize::from(place) % 3];
     let index = builtin::sdi();
     for index in [None, index.as_ref()] {
         let findings = check_index_page(&page, index, place);

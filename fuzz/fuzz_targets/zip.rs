@@ -1,7 +1,7 @@
 //! Unpacking arbitrary compressed pages: no panic, bounded, and what comes out can be checked like any page.
 #![no_main]
 
-use format::page::index::{IndexPage, Place, check_index_page};
+use format::page::index::{IndexPage, TreePlace, check_index_page};
 use format::page::zip::Unpacker;
 use format::{Family, PageSize, Scheme, SpaceFormat, SpaceId};
 use libfuzzer_sys::fuzz_target;
@@ -19,7 +19,7 @@ fuzz_target!(|input: &[u8]| {
         Err(damage) => assert!(!damage.to_string().is_empty()),
         Ok(()) => {
             if let Ok(page) = IndexPage::parse(&out, &format) {
-                assert!(check_index_page(&page, None, Place::Unknown).len() <= 32);
+                assert!(check_index_page(&page, None, TreePlace::Unknown).len() <= 32);
             }
             let mut again = vec![0xEE; logical.bytes()];
             assert!(unpacker.unpack(&page, &format, &mut again).is_ok() && again == out);

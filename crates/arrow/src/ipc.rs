@@ -17,7 +17,7 @@ use crate::types::{ArrowOptions, schema};
 
 /// Leaves of a range, bytes: what a worker gathers before its turn comes.
 const RANGE: u64 = 8 << 20;
-/// A batch ends with so many rows, or so many bytes.
+/// A batch is closed at this many rows, or at this many bytes.
 const BATCH_ROWS: usize = 1 << 16;
 const BATCH_BYTES: usize = 16 << 20;
 

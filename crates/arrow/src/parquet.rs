@@ -17,7 +17,7 @@ use crate::batch::BatchBuilder;
 use crate::io_error;
 use crate::types::{ArrowOptions, schema};
 
-/// A row group ends with about so many bytes of leaves, or of encoded columns.
+/// A row group is closed at about this many bytes of leaves, or of encoded columns.
 const ROW_GROUP: u64 = 64 << 20;
 /// Memory of all workers' row groups together, bytes.
 const MEMORY_MAX: usize = 256 << 20;

@@ -33,11 +33,11 @@ pub struct FileSet {
 struct Entry {
     path: PathBuf,
     len: u64,
-    state: Mutex<State>,
+    state: Mutex<OpenState>,
 }
 
 #[derive(Debug)]
-enum State {
+enum OpenState {
     /// Not open, as far as anybody knows; dead once all that read it have let it go.
     Shared(Weak<OpenFile>),
     /// Opening was tried and failed, for good: a million blocks of a vanished file must not try a million times.
@@ -50,14 +50,15 @@ impl FileSet {
     /// Paths, and the number of bytes to read of each. Files that have grown since are read up to this length only; files
     /// that have shrunk end early.
     pub fn new(files: impl IntoIterator<Item = (PathBuf, u64)>) -> Self {
-        let entry = |(path, len)| Entry { path, len, state: Mutex::new(State::Shared(Weak::new())) };
+        let entry = |(path, len)| Entry { path, len, state: Mutex::new(OpenState::Shared(Weak::new())) };
         Self { files: files.into_iter().map(entry).collect() }
     }
 
     /// Files that an engine keeps itself, such as the [simulated device](crate::queue::sim::SimDevice): names for messages,
     /// and the number of bytes to read of each. The `FileId`s are those of the engine, counted from 0.
     pub fn of_engine(files: impl IntoIterator<Item = (PathBuf, u64)>) -> Self {
-        let entry = |(path, len)| Entry { path, len, state: Mutex::new(State::Engine(FileHandle::of_engine().file)) };
+        let entry =
+            |(path, len)| Entry { path, len, state: Mutex::new(OpenState::Engine(FileHandle::of_engine().file)) };
         Self { files: files.into_iter().map(entry).collect() }
     }
 
@@ -110,9 +111,9 @@ impl FileSet {
         };
         let mut state = entry.state.lock().unwrap_or_else(PoisonError::into_inner);
         match &*state {
-            State::Failed(error) => return Err(Arc::clone(error)),
-            State::Engine(file) => return Ok(Arc::clone(file)),
-            State::Shared(shared) => {
+            OpenState::Failed(error) => return Err(Arc::clone(error)),
+            OpenState::Engine(file) => return Ok(Arc::clone(file)),
+            OpenState::Shared(shared) => {
                 if let Some(open) = shared.upgrade() {
                     return Ok(open);
                 }
@@ -121,13 +122,13 @@ impl FileSet {
         match OpenFile::open(&entry.path, direct, counters) {
             Ok(open) => {
                 let open = Arc::new(open);
-                *state = State::Shared(Arc::downgrade(&open));
+                *state = OpenState::Shared(Arc::downgrade(&open));
                 Ok(open)
             }
             Err(errno) => {
                 let error = Arc::new(io::Error::from(errno));
                 if !out_of_descriptors(&error) {
-                    *state = State::Failed(Arc::clone(&error));
+                    *state = OpenState::Failed(Arc::clone(&error));
                 }
                 Err(error)
             }

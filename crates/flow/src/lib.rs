@@ -61,7 +61,7 @@ pub use counters::{Counters, Counts, WorkerCounters};
 pub use files::{DIRECT_ALIGN, FileHandle, FileId, FileSet};
 pub use gather::{Gather, GatherPlan, Gathered, ReadAhead, Want};
 pub use options::{Engine, IoMode, OptionsError, ReadOptions};
-pub use plan::{BLOCK_ALIGN, Block, Cursor, Plan, Stretch};
+pub use plan::{BLOCK_ALIGN, Block, Cursor, FileRange, Plan};
 pub use reader::{FileFailure, Piece, Reader, ReaderError};
 pub use split::{Gap, SPLIT_UNIT};
 pub use stream::StreamReader;

@@ -1,7 +1,7 @@
 //! Locks on whole files that keep away who locks by POSIX, as servers lock their data files.
 //!
-//! A lock of POSIX belongs to the process, which loses it when it closes any descriptor of the file, whoever opened that. On Linux these
-//! belong to the open file instead: they last until that is closed. (`flock`, and so [`File::lock`], is no help: locks of POSIX do not
+//! A POSIX lock belongs to the process, which loses it when it closes any descriptor of the file, even one that a library opened. On Linux
+//! these locks belong to the open file instead and last until it is closed. (`flock`, and so [`File::lock`], is no help: locks of POSIX do not
 //! see it.)
 
 #![cfg_attr(target_os = "linux", expect(unsafe_code, reason = "a system call without a safe wrapper"))]

@@ -47,7 +47,7 @@ impl Plan for Cursor<'_> {
 
 /// Bytes `from..to` of a file, of which a [`Cursor`] makes blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stretch {
+pub struct FileRange {
     /// The file.
     pub file: FileId,
     /// The first byte, a multiple of [`BLOCK_ALIGN`].
@@ -64,7 +64,7 @@ pub struct Stretch {
 pub struct Cursor<'f> {
     block_size: u32,
     /// Each stretch, behind the number of blocks in all stretches up to and including it.
-    blocks_through: Box<[(u64, Stretch)]>,
+    blocks_through: Box<[(u64, FileRange)]>,
     next: AtomicU64,
     /// Its files must not go away, or change their numbers, while blocks of them come.
     files: PhantomData<&'f FileSet>,
@@ -76,7 +76,7 @@ impl<'f> Cursor<'f> {
     /// `block_size` is rounded up to a multiple of [`BLOCK_ALIGN`].
     #[must_use]
     pub fn sweep(files: &'f FileSet, block_size: u32) -> Self {
-        let whole = (0..).zip(files.lengths()).map(|(file, to)| Stretch { file: FileId(file), from: 0, to });
+        let whole = (0..).zip(files.lengths()).map(|(file, to)| FileRange { file: FileId(file), from: 0, to });
         Self::over(files, whole, block_size)
     }
 
@@ -84,13 +84,13 @@ impl<'f> Cursor<'f> {
     ///
     /// `block_size` is rounded up to a multiple of [`BLOCK_ALIGN`].
     #[must_use]
-    pub fn over(files: &'f FileSet, stretches: impl IntoIterator<Item = Stretch>, block_size: u32) -> Self {
+    pub fn over(files: &'f FileSet, stretches: impl IntoIterator<Item = FileRange>, block_size: u32) -> Self {
         let block_size = block_size.clamp(1, u32::MAX - BLOCK_ALIGN).next_multiple_of(BLOCK_ALIGN);
         let mut blocks = 0;
-        let counted = |stretch: Stretch| {
+        let counted = |stretch: FileRange| {
             let to = stretch.to.min(files.len_of(stretch.file));
             blocks += to.saturating_sub(stretch.from).div_ceil(u64::from(block_size));
-            (blocks, Stretch { to, ..stretch })
+            (blocks, FileRange { to, ..stretch })
         };
         let blocks_through = stretches.into_iter().map(counted).collect();
         Self { block_size, blocks_through, next: AtomicU64::new(0), files: PhantomData }
@@ -118,7 +118,7 @@ impl<'f> Cursor<'f> {
     pub fn next(&self) -> Option<Block> {
         let taken = self.next.fetch_add(1, Ordering::Relaxed);
         let index = self.blocks_through.partition_point(|(through, _)| *through <= taken);
-        let (_, Stretch { file, from, to }) = *self.blocks_through.get(index)?;
+        let (_, FileRange { file, from, to }) = *self.blocks_through.get(index)?;
         let before = match index.checked_sub(1) {
             Some(previous) => self.blocks_through.get(previous)?.0,
             None => 0,
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn stretches_are_cut_into_blocks_of_their_own() {
         let files = FileSet::new([("a".into(), 400_000), ("b".into(), 70_000)]);
-        let stretch = |file, from, to| Stretch { file: FileId(file), from, to };
+        let stretch = |file, from, to| FileRange { file: FileId(file), from, to };
         let wanted = [stretch(0, 131_072, 262_144), stretch(0, 327_680, u64::MAX), stretch(1, 65536, 65536)];
         let cursor = Cursor::over(&files, wanted, 131_072);
         assert_eq!(all(&cursor), [(0, 131_072, 131_072), (0, 327_680, 72_320)]);

@@ -9,7 +9,7 @@ use std::path::Path;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use innokit_format::SpaceFormat;
 use innokit_format::page::checksum;
-use innokit_format::page::index::{IndexChecker, IndexPage, Place};
+use innokit_format::page::index::{IndexChecker, IndexPage, TreePlace};
 use innokit_format::page::sdi::{self, SdiRecord};
 use innokit_format::page::zip::Unpacker;
 use innokit_format::record::RecordFields;
@@ -56,7 +56,7 @@ fn check(c: &mut Criterion) {
             b.iter(|| {
                 for page in &pages {
                     let page = IndexPage::parse(black_box(page), &format).unwrap();
-                    checker.check(&page, index, Place::BelowRoot, &mut findings);
+                    checker.check(&page, index, TreePlace::BelowRoot, &mut findings);
                 }
                 findings.len()
             });

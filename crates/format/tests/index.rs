@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use broken_pages::{Broken, Sample, Table};
 use innokit_format::Corruption;
-use innokit_format::page::index::{IndexPage, IndexRule, Place, check_index_page};
+use innokit_format::page::index::{IndexPage, IndexRule, TreePlace, check_index_page};
 
 const FILES: [&str; 8] = [
     "dynamic-4k.ibd.zst",
@@ -70,7 +70,7 @@ fn ten_thousand_damaged_pages_end_in_findings_or_in_none() {
         }
         let Ok(page) = IndexPage::parse(&broken.bytes, &broken.format) else { continue };
         let known = check_index_page(&page, Some(&broken.index), broken.place);
-        assert!(known.len() <= 32 && check_index_page(&page, None, Place::Unknown).len() <= 32);
+        assert!(known.len() <= 32 && check_index_page(&page, None, TreePlace::Unknown).len() <= 32);
         found += usize::from(!known.is_empty());
     }
     assert!(found > 3000, "{found}");

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{hex, put, put_u32, zip};
-use innokit_format::page::index::{IndexPage, Place, check_index_page};
+use innokit_format::page::index::{IndexPage, TreePlace, check_index_page};
 use innokit_format::page::zip::{Unpacker, ZipDamage};
 use innokit_format::{Family, SpaceFormat};
 
@@ -68,7 +68,7 @@ fn the_worked_example_comes_out_as_the_server_sees_it() {
     assert_eq!(origins, ORIGINS);
     let deleted: Vec<bool> = page.records().map(|record| record.expect("a record").is_deleted()).collect();
     assert_eq!(deleted, [false, false, true, false]);
-    assert_eq!(check_index_page(&page, None, Place::Unknown), []);
+    assert_eq!(check_index_page(&page, None, TreePlace::Unknown), []);
 }
 
 #[test]

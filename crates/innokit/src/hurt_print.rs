@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use jobs::report::hurt::{Hurt, KeyRange, State, TableVerdict};
+use jobs::report::hurt::{Hurt, KeyRange, TableState, TableVerdict};
 
 use crate::print::{escaped, grouped};
 
@@ -41,9 +41,9 @@ pub fn hurt(rows: &[Hurt], out: &mut impl Write) -> io::Result<()> {
 pub fn verdicts(tables: &[TableVerdict], out: &mut impl Write) -> io::Result<()> {
     for table in tables {
         let verdict = match table.verdict {
-            State::AllWell => "all well",
-            State::Undecided => "UNDECIDED",
-            State::Damage => "DAMAGE",
+            TableState::AllWell => "all well",
+            TableState::Undecided => "UNDECIDED",
+            TableState::Damage => "DAMAGE",
         };
         let name = table.table.as_deref().map_or_else(|| escaped(&table.path), escaped);
         writeln!(out, "{verdict:<9}  {name}")?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use jobs::info::report::{DamagedPage, IndexRow, Name};
-use jobs::{FileInfo, InfoReport, Tablespace};
+use jobs::{FileInfo, InfoReport, TablespaceInfo};
 
 use crate::print::{grouped, human};
 
@@ -59,7 +59,7 @@ fn size(file: &FileInfo) -> String {
     }
 }
 
-fn tablespace(space: &Tablespace, out: &mut impl Write) -> io::Result<()> {
+fn tablespace(space: &TablespaceInfo, out: &mut impl Write) -> io::Result<()> {
     if let Some(name) = &space.name {
         row(out, "holds", &holds(name))?;
     }
@@ -108,7 +108,7 @@ fn holds(name: &Name) -> String {
     }
 }
 
-fn flags(space: &Tablespace, out: &mut impl Write) -> io::Result<()> {
+fn flags(space: &TablespaceInfo, out: &mut impl Write) -> io::Result<()> {
     let Some(flags) = &space.flags else {
         let why = if space.first_page > 0 { "in the first file of the tablespace" } else { "page 0 is damaged" };
         return row(out, "flags", why);
@@ -120,7 +120,7 @@ fn flags(space: &Tablespace, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-fn pages(space: &Tablespace) -> String {
+fn pages(space: &TablespaceInfo) -> String {
     let counts = &space.pages;
     let mut words =
         format!("{}: {} sound, {} all zero", grouped(counts.total), grouped(counts.ok), grouped(counts.empty));
@@ -134,7 +134,7 @@ fn pages(space: &Tablespace) -> String {
     words
 }
 
-fn use_of_pages(space: &Tablespace) -> String {
+fn use_of_pages(space: &TablespaceInfo) -> String {
     let counts = &space.pages;
     let mut parts = vec![
         format!("{} used", grouped(counts.used)),
@@ -152,7 +152,7 @@ fn use_of_pages(space: &Tablespace) -> String {
 }
 
 /// What is odd about the length of the file, if anything is.
-fn length(space: &Tablespace) -> Option<String> {
+fn length(space: &TablespaceInfo) -> Option<String> {
     let end = u64::from(space.first_page) + space.pages.total;
     let mut parts = Vec::new();
     if let Some(size) = space.size_in_header.filter(|size| u64::from(*size) > end && space.space_id != 0) {
@@ -168,7 +168,7 @@ fn length(space: &Tablespace) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-fn checksums(space: &Tablespace) -> String {
+fn checksums(space: &TablespaceInfo) -> String {
     let rows: Vec<String> =
         space.checksums.iter().map(|row| format!("{} on {} pages", row.algorithm, grouped(row.pages))).collect();
     match space.pages {
@@ -178,7 +178,7 @@ fn checksums(space: &Tablespace) -> String {
     }
 }
 
-fn encryption(space: &Tablespace) -> String {
+fn encryption(space: &TablespaceInfo) -> String {
     let info = &space.encryption;
     if !info.on && info.pages == 0 {
         return if info.key.is_empty() { "none".to_owned() } else { format!("none ({})", listed(&info.key)) };
@@ -193,7 +193,7 @@ fn listed(facts: &BTreeMap<&'static str, String>) -> String {
     facts.join(", ")
 }
 
-fn compression(space: &Tablespace) -> String {
+fn compression(space: &TablespaceInfo) -> String {
     let info = &space.compression;
     let zip = (space.page_format == "zip").then(|| "ROW_FORMAT=COMPRESSED".to_owned());
     if info.algorithms.is_empty() {
@@ -206,9 +206,9 @@ fn compression(space: &Tablespace) -> String {
     format!("{}, to {part:.0} % of their size", rows.join(", "))
 }
 
-fn damage(space: &Tablespace, out: &mut impl Write) -> io::Result<()> {
+fn damage(space: &TablespaceInfo, out: &mut impl Write) -> io::Result<()> {
     for DamagedPage { page, message, free, .. } in &space.damaged_pages {
-        let free = if *free { " (a free page: nobody will read it)" } else { "" };
+        let free = if *free { " (a free page: nothing reads it)" } else { "" };
         row(out, "DAMAGE", &format!("page {page}: {message}{free}"))?;
     }
     let more = space.pages.corrupt.saturating_sub(space.damaged_pages.len() as u64);
@@ -218,7 +218,7 @@ fn damage(space: &Tablespace, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-fn page_types(space: &Tablespace, out: &mut impl Write) -> io::Result<()> {
+fn page_types(space: &TablespaceInfo, out: &mut impl Write) -> io::Result<()> {
     if space.page_types.is_empty() {
         return Ok(());
     }
@@ -234,7 +234,7 @@ fn page_types(space: &Tablespace, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-fn indexes(space: &Tablespace, out: &mut impl Write) -> io::Result<()> {
+fn indexes(space: &TablespaceInfo, out: &mut impl Write) -> io::Result<()> {
     if space.indexes.is_empty() {
         return Ok(());
     }
@@ -278,7 +278,7 @@ fn indexes(space: &Tablespace, out: &mut impl Write) -> io::Result<()> {
 }
 
 /// `PRIMARY`, `shop.orders.PRIMARY` where several tables share the file, or what kind of tree it is.
-fn index_name(space: &Tablespace, index: &IndexRow) -> String {
+fn index_name(space: &TablespaceInfo, index: &IndexRow) -> String {
     let several = space.name.as_ref().is_some_and(|name| name.tables > 1);
     match (&index.name, &index.table) {
         (Some(name), Some(table)) if several => format!("{table}.{name}"),

@@ -92,7 +92,7 @@ fn print(done: &Recovered, args: &RecoverArgs, started: SystemTime) -> io::Resul
         writeln!(out, "files     {renamed} {would}renamed, {made} {would}made, {resized} {would}given another size")?;
     }
     if done.was_backup && !args.dry_run {
-        writeln!(out, "The backup is prepared: copy it to where the server's datadir is to be.")?;
+        writeln!(out, "The backup is prepared: copy it to the server's datadir.")?;
     }
     if !args.dry_run {
         writeln!(out, "The server starts without crash recovery. It will roll back what was not committed.")?;

@@ -59,9 +59,7 @@ fn facts(report: &RedoInfo, out: &mut impl Write) -> io::Result<()> {
     row(out, "end of the log", &format!("LSN {}", report.end_lsn))?;
     let state = match report.state {
         RedoState::Clean => "clean: the data files have everything".to_owned(),
-        RedoState::Damaged => {
-            "DAMAGED: what belongs to the newest checkpoint is not there, and no server starts on it".to_owned()
-        }
+        RedoState::Damaged => "DAMAGED: the newest checkpoint is incomplete, and no server starts on it".to_owned(),
         RedoState::NeedsRecovery => format!("to recover: {} after the checkpoint", human(report.bytes as f64)),
     };
     row(out, "state", &state)?;

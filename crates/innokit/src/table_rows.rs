@@ -67,7 +67,7 @@ pub struct RowsArgs {
     #[arg(long, value_name = "FILE", help_heading = "Monitoring")]
     pub metrics: Option<PathBuf>,
 
-    /// Show a bar with bytes, rate and time left: `auto` when standard error is a terminal.
+    /// Show a progress bar with bytes, rate and time left: `auto` if standard error is a terminal.
     #[arg(long, value_enum, default_value_t = Progress::Auto, value_name = "WHEN", help_heading = "Output")]
     pub progress: Progress,
 }

@@ -14,12 +14,12 @@ use std::collections::BTreeMap;
 
 use common::{CRASHED, SOUND, all_datadirs};
 use format::page::fil::PageType;
-use format::page::index::{IndexChecker, IndexPage, PageCounts, Place};
+use format::page::index::{IndexChecker, IndexPage, PageCounts, TreePlace};
 use format::page::lob::Reference;
 use format::record::{Record, RecordFields};
 use format::schema::IndexDef;
 use sha2::{Digest, Sha256};
-use trees::{Space, definitions, open_datadir};
+use trees::{Tablespace, definitions, open_datadir};
 
 /// All datadirs that are made.
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ impl Seen {
     }
 }
 
-fn sweep(space: &Space, indexes: &BTreeMap<u64, IndexDef>, checker: &mut IndexChecker, seen: &mut Seen) {
+fn sweep(space: &Tablespace, indexes: &BTreeMap<u64, IndexDef>, checker: &mut IndexChecker, seen: &mut Seen) {
     for number in space.pages_in_use() {
         let Some(image) = space.index_page(number) else { continue };
         let page = IndexPage::parse(&image, &space.format).expect("an index page");
@@ -51,9 +51,9 @@ fn sweep(space: &Space, indexes: &BTreeMap<u64, IndexDef>, checker: &mut IndexCh
         let index = built_in.as_ref().or_else(|| indexes.get(&page.index_id()));
         let mut findings = Vec::new();
         let place = match index.and_then(|index| index.root) {
-            None => Place::Unknown,
-            Some(root) if root.root.0 == number => Place::Root,
-            Some(_) => Place::BelowRoot,
+            None => TreePlace::Unknown,
+            Some(root) if root.root.0 == number => TreePlace::Root,
+            Some(_) => TreePlace::BelowRoot,
         };
         let counts = checker.check(&page, index, place, &mut findings);
         seen.add(counts, index.is_some());
@@ -109,7 +109,7 @@ fn expected_rows() -> Vec<Row> {
     (0..4000_u32).filter(|id| !id.is_multiple_of(3)).map(row).collect()
 }
 
-fn row(space: &Space, record: &Record<'_>, fields: &RecordFields) -> Row {
+fn row(space: &Tablespace, record: &Record<'_>, fields: &RecordFields) -> Row {
     let bytes = |number: usize| fields.bytes(record.page(), number).expect("a value");
     let number = |at: usize| u32::from_be_bytes(bytes(at).try_into().expect("four bytes")) ^ 0x8000_0000;
     let mut c = bytes(5).to_vec();
@@ -120,7 +120,7 @@ fn row(space: &Space, record: &Record<'_>, fields: &RecordFields) -> Row {
     (number(0), number(3), bytes(4).to_vec(), c)
 }
 
-fn rows_of(space: &Space, index: &IndexDef) -> Vec<Row> {
+fn rows_of(space: &Tablespace, index: &IndexDef) -> Vec<Row> {
     let (mut rows, mut fields) = (Vec::new(), RecordFields::new());
     for number in space.pages_in_use() {
         let Some(image) = space.index_page(number) else { continue };

@@ -98,7 +98,7 @@ fn text_names_index_page_and_rule_and_json_has_the_same() {
     let path = dir.file("dyn.ibd", &ibd.sealed());
     let run = table("check", &path, &[]);
     let expected = format!(
-        "index b of shop.row_compact: page {leaf}: damage: the page says that it is at level 1, it hangs at level 0 [page_level]"
+        "index b of shop.row_compact: page {leaf}: damage: the page says that it is at level 1, but it is linked at level 0 [page_level]"
     );
     assert!(run.text.contains(&expected) && run.status == 1, "{}", run.text);
     assert!(run.text.contains("result  DAMAGE FOUND"), "{}", run.text);

@@ -20,7 +20,7 @@ pub enum Error {
         source: io::Error,
     },
     /// Somebody asked for the end, before the work was done.
-    #[error("interrupted; what was made for the work has been removed")]
+    #[error("interrupted; unfinished output has been removed")]
     Interrupted,
     /// The machine does not give what reading takes, or sizes of [`flow::ReadOptions`] make no sense.
     #[error(transparent)]

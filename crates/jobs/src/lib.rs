@@ -57,7 +57,7 @@ mod finding_code;
 pub use check::{Check, CheckOptions, Portion};
 pub use error::Error;
 pub use finding_code::FindingCode;
-pub use info::report::{FileInfo, InfoReport, Tablespace};
+pub use info::report::{FileInfo, InfoReport, TablespaceInfo};
 pub use info::{InfoOptions, info};
 #[doc(hidden)]
 pub use recover::Simulated;

@@ -82,7 +82,7 @@ pub enum Error {
 }
 
 #[derive(Debug)]
-enum State {
+enum TarState {
     Header,
     /// Blocks of a sparse map that come before the content.
     SparseMap,
@@ -104,7 +104,7 @@ enum State {
 /// Reads an archive from slices of any length.
 #[derive(Debug)]
 pub struct Parser {
-    state: State,
+    state: TarState,
     /// A header, or names, as far as they have come.
     held: Vec<u8>,
     position: u64,
@@ -131,7 +131,7 @@ impl Parser {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            state: State::Header,
+            state: TarState::Header,
             held: Vec::new(),
             position: 0,
             is_open: false,
@@ -152,33 +152,33 @@ impl Parser {
     pub fn next_event<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Event<'i>>, Error> {
         loop {
             match self.state {
-                State::Body { left: 0 } => {
-                    self.state = State::Skip { left: std::mem::take(&mut self.filling) };
+                TarState::Body { left: 0 } => {
+                    self.state = TarState::Skip { left: std::mem::take(&mut self.filling) };
                     self.is_open = false;
                     return Ok(Some(Event::End));
                 }
-                State::Skip { left: 0 } => self.state = State::Header,
+                TarState::Skip { left: 0 } => self.state = TarState::Header,
                 _ if input.is_empty() => return Ok(None),
-                State::Body { left } => {
+                TarState::Body { left } => {
                     let bytes = self.take(input, left);
-                    self.state = State::Body { left: left - bytes.len() as u64 };
+                    self.state = TarState::Body { left: left - bytes.len() as u64 };
                     return Ok(Some(Event::Data(bytes)));
                 }
-                State::Skip { left } => {
+                TarState::Skip { left } => {
                     let bytes = self.take(input, left);
-                    self.state = State::Skip { left: left - bytes.len() as u64 };
+                    self.state = TarState::Skip { left: left - bytes.len() as u64 };
                 }
-                State::Ended => *input = &[],
-                State::Meta { kind, left } => {
+                TarState::Ended => *input = &[],
+                TarState::Meta { kind, left } => {
                     let bytes = self.take(input, left);
                     self.held.extend_from_slice(bytes);
                     let left = left - bytes.len() as u64;
-                    self.state = State::Meta { kind, left };
+                    self.state = TarState::Meta { kind, left };
                     if left == 0 {
                         self.end_of_meta(kind);
                     }
                 }
-                State::Header | State::SparseMap => {
+                TarState::Header | TarState::SparseMap => {
                     let bytes = self.take(input, (BLOCK - self.held.len()) as u64);
                     self.held.extend_from_slice(bytes);
                     if self.held.len() == BLOCK
@@ -196,12 +196,12 @@ impl Parser {
     /// # Errors
     /// It ends within a member.
     pub fn finish(&self) -> Result<bool, Error> {
-        let is_between = matches!(self.state, State::Header) && self.held.is_empty() && !self.has_meta();
+        let is_between = matches!(self.state, TarState::Header) && self.held.is_empty() && !self.has_meta();
         match self.state {
-            State::Ended => Ok(true),
+            TarState::Ended => Ok(true),
             // Some leave out the second block of zeros, and the filling at the very end.
             _ if is_between => Ok(self.zeros > 0),
-            State::Skip { .. } if !self.has_meta() => Ok(false),
+            TarState::Skip { .. } if !self.has_meta() => Ok(false),
             _ => Err(Error::CutShort { position: self.position }),
         }
     }
@@ -221,16 +221,16 @@ impl Parser {
     /// A block that is complete: a header, or a part of a sparse file's map.
     fn block(&mut self) -> Result<Option<Event<'static>>, Error> {
         let block = std::mem::take(&mut self.held);
-        if matches!(self.state, State::SparseMap) {
+        if matches!(self.state, TarState::SparseMap) {
             if block.get(SPARSE_BLOCK_MORE) == Some(&0) {
-                self.state = State::Body { left: self.sparse_len };
+                self.state = TarState::Body { left: self.sparse_len };
             }
             return Ok(None);
         }
         if block.iter().all(|byte| *byte == 0) {
             self.zeros += 1;
             if self.zeros == 2 {
-                self.state = State::Ended;
+                self.state = TarState::Ended;
             }
             return Ok(None);
         }
@@ -246,7 +246,7 @@ impl Parser {
                 return Err(Error::TooLong { position, len: header.size });
             }
             self.filling = filling(header.size);
-            self.state = State::Meta { kind: header.kind, left: header.size };
+            self.state = TarState::Meta { kind: header.kind, left: header.size };
             if header.size == 0 {
                 self.end_of_meta(header.kind);
             }
@@ -259,7 +259,7 @@ impl Parser {
         if !matches!(header.kind, b'0' | 0 | b'7' | b'S') {
             // Links, devices and directories have no content, whatever their size says.
             let len = if matches!(header.kind, b'1'..=b'6') { 0 } else { size };
-            self.state = State::Skip { left: len.saturating_add(filling(len)) };
+            self.state = TarState::Skip { left: len.saturating_add(filling(len)) };
             let path = long.unwrap_or_else(|| header.path.clone());
             return Ok(match header.kind {
                 b'5' => Some(Event::Directory { path }),
@@ -272,13 +272,13 @@ impl Parser {
         self.is_open = true;
         self.sparse_len = size;
         let has_map = header.kind == b'S' && header.has_more;
-        self.state = if has_map { State::SparseMap } else { State::Body { left: size } };
+        self.state = if has_map { TarState::SparseMap } else { TarState::Body { left: size } };
         Ok(Some(Event::Member { path: long.unwrap_or_else(|| header.path.clone()), is_sparse }))
     }
 
     fn end_of_meta(&mut self, kind: u8) {
         let held = std::mem::take(&mut self.held);
-        self.state = State::Skip { left: std::mem::take(&mut self.filling) };
+        self.state = TarState::Skip { left: std::mem::take(&mut self.filling) };
         match kind {
             b'L' => self.long_name = Some(until_nul(&held).into()),
             b'x' => self.records(&held),

@@ -138,7 +138,7 @@ pub struct StreamVerifier {
     capacity: u64,
     nonce: usize,
     checkpoint: Checkpoint,
-    state: State,
+    state: MtrState,
     /// The log from `at` on, as far as it was needed.
     bytes: Vec<u8>,
     /// How much of `bytes` is behind `at` already.
@@ -151,7 +151,7 @@ pub struct StreamVerifier {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum MtrState {
     Walk,
     /// What begins at `at` does not parse: is there more of the log behind it?
     Search,
@@ -178,7 +178,7 @@ impl StreamVerifier {
             capacity: file.size.saturating_sub(file.payload_start()),
             nonce: if encrypted { NONCE_SIZE } else { 0 },
             checkpoint: file.checkpoint,
-            state: State::Walk,
+            state: MtrState::Walk,
             bytes: Vec::new(),
             done: 0,
             at,
@@ -196,12 +196,12 @@ impl StreamVerifier {
             if let Some(damage) = self.advance() {
                 return Some(damage);
             }
-            if let State::Skip(from) = self.state
+            if let MtrState::Skip(from) = self.state
                 && let Some(damage) = self.skip(input, from)
             {
                 return Some(damage);
             }
-            if self.state == State::Done {
+            if self.state == MtrState::Done {
                 *input = &[];
             }
             if input.is_empty() {
@@ -213,7 +213,7 @@ impl StreamVerifier {
     /// Whether the end was found: no more bytes are needed.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.state == State::Done
+        self.state == MtrState::Done
     }
 
     /// The log has been given whole: what is left of damage, and the sum of it all.
@@ -221,9 +221,9 @@ impl StreamVerifier {
     pub fn finish(mut self) -> (Vec<StreamDamage>, StreamSummary) {
         self.ended = true;
         let mut left = Vec::new();
-        while self.state != State::Done {
+        while self.state != MtrState::Done {
             left.extend(self.advance());
-            if let State::Skip(from) = self.state {
+            if let MtrState::Skip(from) = self.state {
                 left.extend(self.skip(&mut &[][..], from));
             }
         }
@@ -239,19 +239,19 @@ impl StreamVerifier {
     fn advance(&mut self) -> Option<StreamDamage> {
         loop {
             match self.state {
-                State::Walk => {
+                MtrState::Walk => {
                     if !self.walk() {
                         return None;
                     }
                 }
-                State::Search => {
+                MtrState::Search => {
                     let rest = self.bytes.len().saturating_sub(self.done);
                     if rest < SEARCH_SIZE && !self.ended {
                         return None;
                     }
                     return self.search();
                 }
-                State::Skip(_) | State::Done => return None,
+                MtrState::Skip(_) | MtrState::Done => return None,
             }
         }
     }
@@ -270,8 +270,8 @@ impl StreamVerifier {
                 self.summary.names_checkpoint |= names_it;
             }
             Parsed::MoreBytes if !self.ended => return false,
-            Parsed::MoreBytes if rest.is_empty() => self.state = State::Done,
-            Parsed::MoreBytes | Parsed::End => self.state = State::Search,
+            Parsed::MoreBytes if rest.is_empty() => self.state = MtrState::Done,
+            Parsed::MoreBytes | Parsed::End => self.state = MtrState::Search,
         }
         true
     }
@@ -288,7 +288,7 @@ impl StreamVerifier {
         let damage = StreamDamage { from: self.at, to: after(self.at, resumed) };
         self.done += resumed;
         self.at = damage.to;
-        self.state = State::Walk;
+        self.state = MtrState::Walk;
         self.summary.damaged += 1;
         Some(damage)
     }
@@ -311,12 +311,12 @@ impl StreamVerifier {
 
     fn ends_here(&mut self, is_before_end: bool) {
         if is_before_end {
-            self.state = State::Skip(self.at);
+            self.state = MtrState::Skip(self.at);
             return;
         }
         let marked = self.bytes.get(self.done).is_none_or(|&first| first <= 1);
         self.summary.ends = if marked { StreamEnd::Marked } else { StreamEnd::Torn };
-        self.state = State::Done;
+        self.state = MtrState::Done;
     }
 
     /// Drops bytes up to the end LSN of the checkpoint; the damage `from` on, once there.
@@ -328,10 +328,10 @@ impl StreamVerifier {
         let dropped = take(input, clamp(left.saturating_sub(at_hand as u64))).len();
         self.at = after(self.at, at_hand + dropped);
         if self.at < to {
-            self.state = if self.ended { State::Done } else { State::Skip(from) };
+            self.state = if self.ended { MtrState::Done } else { MtrState::Skip(from) };
             return None;
         }
-        self.state = State::Walk;
+        self.state = MtrState::Walk;
         self.summary.end = to;
         self.summary.damaged += 1;
         Some(StreamDamage { from, to })

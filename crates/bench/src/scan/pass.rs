@@ -15,7 +15,7 @@ use super::Policy;
 use jobs::Error;
 use jobs::tree::linear::LINEAR;
 use jobs::tree::walk::{Depth, Tools};
-use jobs::tree::{Root, Space, SpaceMap, TreeCounts, Walk};
+use jobs::tree::{Root, SpaceMap, Tablespace, TreeCounts, Walk};
 
 /// Requests in flight, as `table check` has them.
 pub(super) const DEPTH: u32 = 32;
@@ -41,7 +41,7 @@ pub struct Sample {
 
 /// A tree and where it is.
 pub(super) struct ScanPlace<'p> {
-    pub space: &'p Space,
+    pub space: &'p Tablespace,
     pub map: &'p SpaceMap,
     pub root: &'p Root,
     pub index: Option<&'p IndexDef>,

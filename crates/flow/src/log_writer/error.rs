@@ -11,7 +11,7 @@ use super::LogPosition;
 #[non_exhaustive]
 pub enum LogError {
     /// The system failed. A writer that has met this takes nothing more: what is durable can only be told by reading the
-    /// log anew, after [`LogWriter::open`](super::LogWriter::open).
+    /// log again, after [`LogWriter::open`](super::LogWriter::open).
     #[error("cannot {what} {file} at offset {offset}: {error}")]
     Io {
         /// What was tried: read, write, sync ...

@@ -17,7 +17,7 @@ pub(super) struct Ring {
 
 /// A part of the log that lies in one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct FilePlace {
     pub(super) file: u32,
     /// Offset in the file.
     pub(super) offset: u64,
@@ -53,10 +53,10 @@ impl Ring {
         self.in_file() * u64::from(self.files)
     }
 
-    pub(super) fn place(&self, position: u64) -> Place {
+    pub(super) fn place(&self, position: u64) -> FilePlace {
         let within = position % self.in_file();
         let file = (position / self.in_file()) % u64::from(self.files);
-        Place { file: file as u32, offset: u64::from(self.block_size) + within, rest: self.in_file() - within }
+        FilePlace { file: file as u32, offset: u64::from(self.block_size) + within, rest: self.in_file() - within }
     }
 
     pub(super) fn align_down(&self, position: u64) -> u64 {
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn the_log_goes_round_the_data_of_the_files() {
         let place = |position| {
-            let Place { file, offset, rest } = ring().place(position);
+            let FilePlace { file, offset, rest } = ring().place(position);
             (file, offset, rest)
         };
         assert_eq!(place(0), (0, 4096, 12288));

@@ -12,7 +12,7 @@ pub struct Stretch {
     pub offset: u64,
     /// Its length in bytes.
     pub len: u32,
-    /// Whether what is there is wanted; otherwise it comes as zeros.
+    /// Read the old bytes first; otherwise the buffer starts as zeros.
     pub is_read: bool,
     /// The caller's name for it.
     pub tag: usize,

@@ -16,8 +16,8 @@ pub enum RewriteError {
         /// What the system said.
         source: Arc<io::Error>,
     },
-    /// An earlier request failed, so that nobody knows what the files hold.
-    #[error("nothing more is written, since an earlier write failed")]
+    /// An earlier request failed: the content of the files is unknown.
+    #[error("an earlier write failed; nothing more is written")]
     Latched,
     /// The system does not give the memory, or none of the engines works.
     #[error("blocks cannot be rewritten: {0}")]

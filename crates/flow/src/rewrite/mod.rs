@@ -43,8 +43,8 @@ pub use self::replay::{Replayed, replay, replay_if};
 pub use self::rewriter::Rewriter;
 
 impl Rewriter {
-    /// Has all stretches read, changed and written in place. They are durable after [`Rewriter::finish`] only, but whole after any
-    /// crash, once [replayed](replay). A later run may have the same stretches again.
+    /// Reads, changes and writes all stretches in place. They are durable only after [`Rewriter::finish`], but whole after any
+    /// crash, once [replayed](replay). A later run may take the same stretches again.
     ///
     /// # Errors
     /// The first failure; all that follows is [`RewriteError::Latched`].

@@ -16,7 +16,7 @@ const REPLAY_WRITE_MAX: u32 = 64 << 10;
 /// What became of the shadow of an interrupted run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replayed {
-    /// There was none, or nothing was in it: no block has been touched that is not durable.
+    /// There was none, or it was empty: every block touched is durable.
     Nothing,
     /// It is that of a run with this tag, and was left alone.
     Foreign(u64),

@@ -1,12 +1,12 @@
 //! Indexes whose fields are the same on every server: the tree of serialised dictionary information (SDI), and the tables of the
 //! dictionary that MySQL up to 5.7 and MariaDB keep in the system tablespace.
 
-use super::fields::{self, IndexParts, Part};
+use super::fields::{self, FieldPart, IndexParts};
 use super::{ColumnDef, IndexDef, SqlType};
 use crate::record::Instant;
 
 fn index(name: &str, columns: &[ColumnDef], key_len: usize) -> Option<IndexDef> {
-    let part = |column| Part { column, prefix: None, descending: false };
+    let part = |column| FieldPart { column, prefix: None, descending: false };
     let parts = IndexParts {
         name: name.to_owned(),
         unique: true,

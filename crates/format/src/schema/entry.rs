@@ -32,7 +32,7 @@ enum Cut {
 
 /// A column of the entry that the row has too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Part {
+struct EntryPart {
     /// Its place among the fields of a row.
     row: usize,
     /// Its place among the fields of an entry.
@@ -46,7 +46,7 @@ struct Part {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EntryPlan {
     /// Those of the row's key come first.
-    parts: Vec<Part>,
+    parts: Vec<EntryPart>,
     key_parts: usize,
     left_out: Option<&'static str>,
 }
@@ -230,7 +230,12 @@ fn is_key(row: &IndexDef, source: FieldSource, prefix: Option<u32>) -> bool {
 }
 
 /// `None`: the row should have the column and has not. Inside, why the column cannot be compared.
-fn part(columns: &[ColumnDef], row: &IndexDef, entry: &IndexDef, number: usize) -> Option<Result<Part, &'static str>> {
+fn part(
+    columns: &[ColumnDef],
+    row: &IndexDef,
+    entry: &IndexDef,
+    number: usize,
+) -> Option<Result<EntryPart, &'static str>> {
     let field = entry.fields.get(number)?;
     let column = if let FieldSource::Column(at) = field.source { Some(columns.get(at)?) } else { None };
     if column.is_some_and(|column| column.is_virtual) {
@@ -245,7 +250,7 @@ fn part(columns: &[ColumnDef], row: &IndexDef, entry: &IndexDef, number: usize) 
         },
         _ => Cut::Whole,
     };
-    Some(Ok(Part { row: at, entry: number, cut, trims: column.is_some_and(trims) }))
+    Some(Ok(EntryPart { row: at, entry: number, cut, trims: column.is_some_and(trims) }))
 }
 
 fn trims(column: &ColumnDef) -> bool {

@@ -8,7 +8,7 @@ use crate::record::{FieldLayout, Instant, Layout, RecordStyle, Storage};
 
 /// A declared part of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Part {
+pub struct FieldPart {
     /// The column: its place in the table.
     pub column: usize,
     /// Bytes of its beginning; `None` = all of it.
@@ -31,13 +31,14 @@ pub struct IndexParts {
     /// Where it begins, if that is known.
     pub root: Option<IndexRoot>,
     /// The declared parts. None in a clustered index: its key is DB_ROW_ID.
-    pub parts: Vec<Part>,
+    pub parts: Vec<FieldPart>,
 }
 
 /// Puts the clustered index first, as the servers choose it: the primary key, else the first unique one over whole columns that cannot be
 /// NULL, else one that is not declared, over DB_ROW_ID.
 pub(super) fn clustered_first(mut indexes: Vec<IndexParts>, columns: &[ColumnDef]) -> Vec<IndexParts> {
-    let whole = |part: &Part| part.prefix.is_none() && columns.get(part.column).is_some_and(|column| !column.nullable);
+    let whole =
+        |part: &FieldPart| part.prefix.is_none() && columns.get(part.column).is_some_and(|column| !column.nullable);
     let may_be_clustered = |index: &IndexParts| index.unique && index.parts.iter().all(whole);
     let primary = indexes.iter().position(|index| index.name == "PRIMARY");
     let first = match primary.or_else(|| indexes.iter().position(may_be_clustered)) {
@@ -111,7 +112,7 @@ fn system(source: FieldSource, bytes: u16) -> Field {
     Field { def, layout: FieldLayout::new(Storage::Fixed(bytes), false) }
 }
 
-fn field(columns: &[ColumnDef], part: Part, index: &str) -> Result<Field, BuildError> {
+fn field(columns: &[ColumnDef], part: FieldPart, index: &str) -> Result<Field, BuildError> {
     let missing = || BuildError::NoColumn { index: index.to_owned(), column: part.column, columns: columns.len() };
     let column = columns.get(part.column).ok_or_else(missing)?;
     let unknown = |number| BuildError::UnknownType { column: column.name.clone(), number };
@@ -167,9 +168,9 @@ fn clustered_fields(columns: &[ColumnDef], declared: &IndexParts) -> Result<(Vec
     }
     let mut rest = vec![system(FieldSource::TrxId, TRX_ID_BYTES), system(FieldSource::RollPtr, ROLL_PTR_BYTES)];
     for (number, column) in columns.iter().enumerate() {
-        let whole = |part: &Part| part.column == number && part.prefix.is_none();
+        let whole = |part: &FieldPart| part.column == number && part.prefix.is_none();
         if !column.is_virtual && !declared.parts.iter().any(whole) {
-            rest.push(field(columns, Part { column: number, prefix: None, descending: false }, &declared.name)?);
+            rest.push(field(columns, FieldPart { column: number, prefix: None, descending: false }, &declared.name)?);
         }
     }
     Ok((key, rest))
@@ -227,7 +228,7 @@ fn secondary(columns: &[ColumnDef], declared: &IndexParts, key: &[Field]) -> Res
         }
     }
     let covered = |field: &Field| {
-        let whole = |part: &Part| field.def.source == FieldSource::Column(part.column) && part.prefix.is_none();
+        let whole = |part: &FieldPart| field.def.source == FieldSource::Column(part.column) && part.prefix.is_none();
         !declared.spatial && declared.parts.iter().any(whole)
     };
     // In a secondary index the key's own direction is kept; row versions matter to rows alone.

@@ -18,7 +18,7 @@ use self::key::{
     ALGORITHM_HASH, ALGORITHM_VECTOR, KEY_COMMENT, KEY_FULLTEXT, KEY_SPATIAL, KEY_UNIQUE, Key, KeyPart, PART_DESCENDING,
 };
 use self::reader::{OPTION_PACK_RECORD, Reader};
-use super::fields::{self, IndexParts, Part};
+use super::fields::{self, FieldPart, IndexParts};
 use super::{ColumnDef, SqlType, TableDef, Visibility};
 use crate::page::kind::Family;
 use crate::record::{Instant, RecordStyle};
@@ -104,7 +104,7 @@ pub(super) fn add_doc_id(columns: &mut Vec<ColumnDef>, parts: &mut Vec<IndexPart
             spatial: false,
             is_multi_valued: false,
             root: None,
-            parts: vec![Part { column, prefix: None, descending: false }],
+            parts: vec![FieldPart { column, prefix: None, descending: false }],
         });
     }
 }
@@ -182,18 +182,18 @@ fn index_parts(keys: Vec<Key>, columns: &[ColumnDef]) -> Vec<IndexParts> {
 }
 
 /// The hidden column that holds the hash of the key number `number`, from 1.
-fn hash_part(columns: &[ColumnDef], number: usize) -> Vec<Part> {
+fn hash_part(columns: &[ColumnDef], number: usize) -> Vec<FieldPart> {
     let name = format!("DB_ROW_HASH_{number}");
     let column = columns.iter().position(|column| column.name == name);
-    column.map(|column| Part { column, prefix: None, descending: false }).into_iter().collect()
+    column.map(|column| FieldPart { column, prefix: None, descending: false }).into_iter().collect()
 }
 
-fn part_of(part: &KeyPart, columns: &[ColumnDef], spatial: bool) -> Part {
+fn part_of(part: &KeyPart, columns: &[ColumnDef], spatial: bool) -> FieldPart {
     let whole = match columns.get(part.column).map(|column| column.sql_type) {
         Some(SqlType::Blob(_) | SqlType::Json | SqlType::Geometry(_)) => spatial,
         Some(SqlType::Char(len)) => part.len >= u32::from(len),
         Some(SqlType::Varchar(len)) => part.len >= len,
         _ => true,
     };
-    Part { column: part.column, prefix: (!whole).then_some(part.len), descending: part.descending }
+    FieldPart { column: part.column, prefix: (!whole).then_some(part.len), descending: part.descending }
 }

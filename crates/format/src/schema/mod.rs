@@ -37,7 +37,7 @@ pub use column::{ColumnDef, ColumnDefault, Generated, InstantDefault, Versioned,
 pub use compare::compare_keys;
 pub use declared::Declared;
 pub use entry::{EntryImage, EntryPlan, RowDefaults};
-pub use fields::{BuildError, IndexParts, Part};
+pub use fields::{BuildError, FieldPart, IndexParts};
 pub use order::KeyOrder;
 pub use types::{GeometryKind, SqlType};
 

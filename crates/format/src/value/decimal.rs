@@ -111,7 +111,7 @@ fn parts(stored: &[u8], precision: u8, scale: u8) -> Option<(bool, u64, u64)> {
     Some((negative, number, fraction * power(scale % 9) + last))
 }
 
-/// Bytes of so many digits.
+/// Bytes that this many digits take.
 #[inline]
 fn bytes(digits: u8) -> Option<usize> {
     Some(4 * usize::from(digits / 9) + LEFTOVER_BYTES.get(usize::from(digits % 9)).copied()?)

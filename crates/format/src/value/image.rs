@@ -25,7 +25,7 @@ pub(super) enum Image {
     Reversed { bytes: u8, flip: u8 },
     /// As they are; of that many bytes, if each value has as many.
     Copied { bytes: Option<u16> },
-    /// With spaces behind them up to so many bytes.
+    /// Padded with spaces to this many bytes.
     Padded { bytes: u32 },
 }
 

@@ -72,7 +72,7 @@ impl Digits {
         self.0.div_ceil(2) as usize
     }
 
-    /// Units of a fraction with so many digits in a second.
+    /// Units per second of a fraction with this many digits.
     const fn a_second(self) -> u32 {
         10_u32.pow(self.0 as u32)
     }

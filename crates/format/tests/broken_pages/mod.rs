@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use innokit_format::page::fil::PageType;
-use innokit_format::page::index::{IndexFinding, IndexPage, IndexRule, Place, check_index_page};
+use innokit_format::page::index::{IndexFinding, IndexPage, IndexRule, TreePlace, check_index_page};
 use innokit_format::page::sdi::{self, SdiRecord};
 use innokit_format::record::{RecordFields, RecordStyle, Stored};
 use innokit_format::schema::{IndexDef, TableDef, builtin};
@@ -36,7 +36,7 @@ pub struct Sample {
     pub bytes: Vec<u8>,
     pub format: SpaceFormat,
     pub index: IndexDef,
-    pub place: Place,
+    pub place: TreePlace,
 }
 
 impl Table {
@@ -74,7 +74,7 @@ impl Table {
             let page = IndexPage::parse(bytes, &self.format).ok().filter(|page| page.page_type() == PageType::INDEX)?;
             let index = self.indexes.iter().find(|index| index.root.expect("a root").id == page.index_id())?;
             let root = index.root.expect("a root").root == page.page_no();
-            let place = if root { Place::Root } else { Place::BelowRoot };
+            let place = if root { TreePlace::Root } else { TreePlace::BelowRoot };
             let from = (self.name, page.page_no().0);
             Some(Sample { from, bytes: bytes.to_vec(), format: self.format, index: index.clone(), place })
         });

@@ -24,7 +24,7 @@ Exit status:
   0  all well
   1  damage found
   2  some of the work could not be done: a file could not be read, a page could not be decided
-  130  stopped by Ctrl-C: the report says what was done until then";
+  130  stopped by Ctrl-C: the report covers the work done so far";
 
 /// Options of `check`.
 #[derive(Debug, Args)]
@@ -36,11 +36,11 @@ pub struct CheckArgs {
     #[command(flatten)]
     pub reading: ReadingArgs,
 
-    /// What carries the requests: `auto` is io_uring where the system permits it.
+    /// I/O engine: `auto` is io_uring if the system permits it, else threads.
     #[arg(long, value_enum, default_value_t = Engine::Auto, value_name = "ENGINE", help_heading = "Reading")]
     pub engine: Engine,
 
-    /// Bytes of a read request, a multiple of 64K [default: 1M].
+    /// Size of a read request, a multiple of 64K [default: 1M].
     #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "Reading")]
     pub block_size: Option<u32>,
 
@@ -49,7 +49,7 @@ pub struct CheckArgs {
     #[arg(long, value_enum, default_value_t = Level::Pages, value_name = "LEVEL", conflicts_with = "live")]
     pub level: Level,
 
-    /// A server has the files open: read a page that looks wrong again before reporting it.
+    /// A server has the files open: re-read a bad page before reporting it.
     #[arg(long, help_heading = "Reading")]
     pub live: bool,
 
@@ -57,7 +57,7 @@ pub struct CheckArgs {
     #[arg(long, value_name = "SIZE/s", value_parser = rate, help_heading = "Reading")]
     pub rate: Option<u64>,
 
-    /// Check part K of N of the files: `--part 3/7` on the third of seven nights.
+    /// Check part K of N of the files, e.g. `--part 3/7` on the third of seven nights.
     #[arg(long, value_name = "K/N", value_parser = portion, help_heading = "Reading")]
     pub part: Option<Portion>,
 

@@ -10,23 +10,23 @@ use crate::picture;
 
 pub(super) const INFO_EXAMPLES: &str = "\
 Examples:
-  innokit info shop/orders.ibd                    what is in it, and how full it is
+  innokit info shop/orders.ibd                    contents and fill level
   innokit info --json shop/*.ibd                  one JSON document
   innokit info shop/orders.ibd --map orders.svg   also draw page types, fill and age over the file
 
 Exit status:
   0  all files described
-  1  damage found: pages are counted here, `innokit check` says more
+  1  damage found: pages are only counted here, `innokit check` says more
   2  a file could not be read";
 
 /// Options of `info`.
 #[derive(Debug, Args)]
 pub struct InfoArgs {
-    /// Files: tablespaces, redo logs, binary logs, whatever lies in a datadir or a backup.
+    /// Files: tablespaces, redo logs, binary logs, anything from a datadir or a backup.
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
 
-    /// Draw the (one) tablespace into this file, which is replaced: .svg or .png.
+    /// Draw the tablespace (one only) to this .svg or .png file, which is replaced.
     #[arg(long, value_name = "FILE", value_parser = picture::named)]
     pub map: Option<PathBuf>,
 

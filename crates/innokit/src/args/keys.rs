@@ -12,7 +12,7 @@ pub struct KeyArgs {
     #[arg(long, value_name = "FILE", help_heading = "Keys")]
     pub keyring: Vec<PathBuf>,
 
-    /// MariaDB's key file (file_key_management), and what opens it if it is encrypted: the key, or `FILE:` and a path.
+    /// MariaDB's key file (file_key_management) and, if it is encrypted, its key or `FILE:` and a path.
     #[arg(long, value_name = "FILE[,FILEKEY]", value_parser = key_file, help_heading = "Keys")]
     pub key_file: Option<(PathBuf, Option<String>)>,
 }

@@ -57,7 +57,7 @@ pub enum Command {
     /// Verify tablespaces, datadirs and backups: every page's checksum, place and LSN, and pages that went missing.
     #[command(after_help = CHECK_EXAMPLES)]
     Check(CheckArgs),
-    /// Describe files: what they are, page types, space use by index, LSNs, encryption; `--map` draws a tablespace.
+    /// Describe files: kind, page types, space used by each index, LSNs, encryption; `--map` draws a tablespace.
     #[command(after_help = INFO_EXAMPLES)]
     Info(InfoArgs),
     /// Inspect redo logs.
@@ -66,22 +66,22 @@ pub enum Command {
         #[command(subcommand)]
         command: RedoCommand,
     },
-    /// Do the crash recovery of a datadir of MariaDB or MySQL without a server, so that its server starts at once.
+    /// Do crash recovery on a MariaDB or MySQL datadir without a server, so that the server starts at once.
     #[command(after_help = RECOVER_EXAMPLES)]
     Recover(RecoverArgs),
-    /// Unpack backup streams and tar archives: all of it, verified and durable, or nothing.
+    /// Unpack backup streams and tar archives, verified and durable, all or nothing.
     #[command(after_help = UNPACK_EXAMPLES)]
     Unpack(UnpackArgs),
     /// Check the indexes of tables page by page, or count their rows, without a server.
     #[command(subcommand)]
     Table(TableCommand),
-    /// Stand in for MySQL's innochecksum: its options, messages and exit status (also when called by that name).
+    /// Replace MySQL's innochecksum: same options, messages and exit status (also if called by that name).
     #[command(disable_help_flag = true)]
     Innochecksum(InnochecksumArgs),
     /// Measure this machine's disk and processor, and how much of their speed a check, a scan, a commit and a recovery reach.
     #[cfg(feature = "bench")]
     Bench(BenchArgs),
-    /// Check a small built-in sample with one damaged page, to see what a report looks like.
+    /// Check a small built-in sample with a damaged page, to show what a report looks like.
     Demo,
     /// Print shell completions: `innokit completions bash > /etc/bash_completion.d/innokit`.
     Completions(CompletionsArgs),

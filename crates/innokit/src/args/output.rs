@@ -9,7 +9,7 @@ pub struct OutputArgs {
     #[arg(long, help_heading = "Output")]
     pub json: bool,
 
-    /// Show a bar with bytes, rate and time left: `auto` when standard error is a terminal.
+    /// Show a progress bar with bytes, rate and time left: `auto` if standard error is a terminal.
     #[arg(long, value_enum, default_value_t = Progress::Auto, value_name = "WHEN", help_heading = "Output")]
     pub progress: Progress,
 
@@ -25,11 +25,11 @@ pub struct OutputArgs {
     #[arg(long, value_name = "N", default_value_t = 1000, help_heading = "Output")]
     pub max_findings: usize,
 
-    /// Also list each file or index, what was left out, each skipped file, and how the bytes were read.
+    /// Also list each file or index, skipped checks, skipped files, and how the bytes were read.
     #[arg(short, long, action = ArgAction::SetTrue, conflicts_with = "quiet", help_heading = "Output")]
     pub verbose: bool,
 
-    /// Print damage, what could not be decided, and what is hurt; nothing where all is well.
+    /// Print only damage, undecided findings and what is hurt; nothing if all is well.
     #[arg(short, long, action = ArgAction::SetTrue, help_heading = "Output")]
     pub quiet: bool,
 }

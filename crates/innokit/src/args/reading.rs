@@ -9,7 +9,7 @@ use super::sizes::page_size;
 /// Options of every command that reads whole files or tables.
 #[derive(Debug, Args)]
 pub struct ReadingArgs {
-    /// How to read: `auto` takes what is in the page cache and reads the rest past it, from the device.
+    /// How to read: `auto` uses the page cache for cached blocks and reads the rest directly from the device.
     #[arg(long, value_enum, default_value_t = Io::Auto, value_name = "MODE", help_heading = "Reading")]
     io: Io,
 
@@ -17,7 +17,7 @@ pub struct ReadingArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "Reading")]
     threads: Option<u16>,
 
-    /// Read requests in flight for each worker [default: 8; 32 for `table check` and `table count`].
+    /// Read requests in flight per worker [default: 8; 32 for `table check` and `table count`].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024), help_heading = "Reading")]
     depth: Option<u32>,
 

@@ -10,7 +10,7 @@ use super::sizes::bytes;
 pub(super) const RECOVER_EXAMPLES: &str = "\
 Examples:
   innokit recover --to /srv/recovered /mnt/snapshot   recover a copy, leave the snapshot as it is
-  innokit recover --dry-run /mnt/snapshot             say what would be done
+  innokit recover --dry-run /mnt/snapshot             show what would be done
   innokit recover --in-place /srv/datadir             write to its own files; if killed, run it again
   innokit recover --until 80703969 --to new /mnt/snap what was committed by that LSN, if no file is later
   innokit recover --in-place --key-file keys.txt /srv/datadir   an encrypted one, with the server's keys
@@ -31,27 +31,27 @@ pub struct RecoverArgs {
     #[arg(value_name = "DATADIR")]
     pub datadir: PathBuf,
 
-    /// Recover a copy, made here (blocks are shared where the file system can), and leave the datadir as it is.
+    /// Copy the datadir to DIR and recover the copy (blocks are shared if the file system supports it).
     #[arg(long, value_name = "DIR")]
     pub to: Option<PathBuf>,
 
-    /// Write to the files of the datadir itself. An interrupted run is completed by the next one.
+    /// Write to the datadir itself. If the run is interrupted, the next one continues.
     #[arg(long, conflicts_with = "to")]
     pub in_place: bool,
 
-    /// Do everything but write, and say what would be done.
+    /// Do everything except write, and show what would be done.
     #[arg(long)]
     pub dry_run: bool,
 
-    /// Stop at this LSN, as if the server had crashed there, and discard the rest of the log. Refused if a file is newer already.
+    /// Stop at this LSN, as if the server had crashed there, and discard the rest of the log. Refused if a file is already newer.
     #[arg(long, value_name = "LSN")]
     pub until: Option<u64>,
 
-    /// Bytes of memory to work in, at least 64M. If the redo does not fit, the log is read several times.
+    /// Memory to work in, at least 64M. If the redo does not fit, the log is read several times.
     #[arg(long, value_name = "SIZE", value_parser = bytes, default_value = "512M")]
     pub memory: u64,
 
-    /// Say on standard error how much memory was used.
+    /// Report the memory used on standard error.
     #[arg(short, long)]
     pub verbose: bool,
 
@@ -59,8 +59,8 @@ pub struct RecoverArgs {
     #[arg(long)]
     pub json: bool,
 
-    /// The server's key file (file_key_management), and what opens it if it is encrypted: the key, or `FILE:` and a path. Encrypted
-    /// logs and tablespaces are recovered with it, and stay encrypted.
+    /// The server's key file (file_key_management) and, if it is encrypted, its key or `FILE:` and a path. Encrypted logs and
+    /// tablespaces are recovered with it and stay encrypted.
     #[arg(long, value_name = "FILE[,FILEKEY]", value_parser = key_file)]
     pub key_file: Option<(PathBuf, Option<String>)>,
 

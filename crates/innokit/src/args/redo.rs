@@ -40,7 +40,7 @@ pub struct RedoInfoArgs {
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub pages: usize,
 
-    /// MariaDB's key file (file_key_management), and what opens it if it is encrypted: the key, or `FILE:` and a path.
+    /// MariaDB's key file (file_key_management) and, if it is encrypted, its key or `FILE:` and a path.
     #[arg(long, value_name = "FILE[,FILEKEY]", value_parser = key_file)]
     pub key_file: Option<(PathBuf, Option<String>)>,
 

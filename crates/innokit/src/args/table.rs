@@ -14,14 +14,14 @@ pub(super) const TABLE_EXAMPLES: &str = "\
 Examples:
   innokit table check shop/orders.ibd           every index of one table
   innokit table check /var/lib/mysql -q         a datadir or a backup: findings only
-  innokit table check --extended shop           and every entry against its row
+  innokit table check --extended shop           also every entry against its row
   innokit table check --json backup/shop        one JSON document
   innokit table count shop/orders.ibd           rows, by index
 
 Exit status:
   0  all well
   1  damage found
-  2  some of the work could not be done: a file could not be read, a finding hangs on recovery to come";
+  2  some of the work could not be done: a file could not be read, or a finding depends on pending recovery";
 
 pub(super) const SCHEMA_EXAMPLES: &str = "\
 Examples:
@@ -47,7 +47,7 @@ pub enum TableCommand {
     /// Count the rows of every index, and the deleted ones that wait for purge.
     #[command(after_help = TABLE_EXAMPLES)]
     Count(TableArgs),
-    /// The value that CHECKSUM TABLE gives, from the files.
+    /// Compute the value of CHECKSUM TABLE from the files.
     #[command(after_help = CHECKSUM_EXAMPLES)]
     Checksum(ChecksumArgs),
     /// Write rows as CSV, TSV, SQL or JSON lines.
@@ -69,11 +69,11 @@ pub struct SchemaArgs {
     #[arg(long, value_name = "TABLE")]
     pub table: Option<String>,
 
-    /// Take this page size (4K to 64K) in place of what the files say.
+    /// Use this page size (4K to 64K), whatever the files say.
     #[arg(long, value_name = "SIZE", value_parser = page_size)]
     pub page_size: Option<u32>,
 
-    /// For tablespaces without a definition: print the statement in this file that makes their table, if their rows are of its kind.
+    /// For tablespaces without a definition: print the CREATE TABLE statement in this file, if it fits their rows.
     #[arg(long, value_name = "FILE")]
     pub create_table: Option<PathBuf>,
 

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jobs::info::grid::{Cell, Class, Grid};
-use jobs::{FileInfo, Tablespace};
+use jobs::{FileInfo, TablespaceInfo};
 
 use crate::picture::{FAINT, INK, LETTER, Rgb, Scene, Shape, Weight};
 use crate::print::grouped;
@@ -40,7 +40,7 @@ const INDEXES: [Rgb; 7] =
 const HINTS_MAX: usize = 500;
 
 /// Lays the picture out.
-pub fn scene(file: &FileInfo, space: &Tablespace, grid: &Grid) -> Scene {
+pub fn scene(file: &FileInfo, space: &TablespaceInfo, grid: &Grid) -> Scene {
     let mut scene = Scene { width: WIDTH, height: TOP, shapes: Vec::new() };
     scene.titles(file, space, grid);
     let layout = Layout::of(grid.cells.len());
@@ -82,7 +82,7 @@ impl Layout {
 }
 
 impl Scene {
-    fn titles(&mut self, file: &FileInfo, space: &Tablespace, grid: &Grid) {
+    fn titles(&mut self, file: &FileInfo, space: &TablespaceInfo, grid: &Grid) {
         let name = file.path.rsplit('/').next().unwrap_or(&file.path);
         let known = space.name.as_ref().and_then(|known| known.schema.as_ref().zip(known.table.as_ref()));
         let table = known.map_or_else(|| name.to_owned(), |(schema, table)| format!("{schema}.{table}"));
@@ -222,7 +222,7 @@ struct Palette<'s> {
 }
 
 impl<'s> Palette<'s> {
-    fn of(space: &'s Tablespace) -> Self {
+    fn of(space: &'s TablespaceInfo) -> Self {
         let own = space.indexes.iter().filter(|index| index.tree != "SDI");
         let mut own: Vec<_> =
             own.filter_map(|index| Some((index.pages, index.index_id?, index.name.as_deref()))).collect();
@@ -274,7 +274,7 @@ impl<'s> Palette<'s> {
 }
 
 /// The damaged pages that are known by number, and whether there are more.
-fn damaged(space: &Tablespace) -> String {
+fn damaged(space: &TablespaceInfo) -> String {
     let numbers: Vec<String> = space.damaged_pages.iter().map(|damaged| grouped(u64::from(damaged.page))).collect();
     let more = if space.pages.corrupt > numbers.len() as u64 { " ..." } else { "" };
     numbers.join(" ") + more

@@ -22,7 +22,7 @@ use format::{
 use jobs::source::keys::{KeyFiles, SpaceKey};
 
 /// A tablespace.
-pub struct Space {
+pub struct Tablespace {
     pub name: String,
     pub path: PathBuf,
     pub format: SpaceFormat,
@@ -31,7 +31,7 @@ pub struct Space {
 }
 
 /// The tablespaces of a datadir, opened with its keys.
-pub fn open_datadir(datadir: &Path) -> Vec<Space> {
+pub fn open_datadir(datadir: &Path) -> Vec<Tablespace> {
     let name = datadir.file_name().expect("a name").to_string_lossy().into_owned();
     let control = datadir.with_file_name(format!(".{name}.server"));
     let (keys, filekey) = (control.join("keys"), control.join("filekey"));
@@ -59,7 +59,7 @@ fn collect(folder: &Path, out: &mut Vec<PathBuf>) {
     }
 }
 
-fn open(path: &Path, keys: &format::keyring::KeyStore) -> Option<Space> {
+fn open(path: &Path, keys: &format::keyring::KeyStore) -> Option<Tablespace> {
     let mut bytes = std::fs::read(path).expect("a file");
     if path.ends_with("ibdata1") && path.with_file_name("ibdata2").exists() {
         bytes.extend(std::fs::read(path.with_file_name("ibdata2")).expect("a file"));
@@ -68,10 +68,10 @@ fn open(path: &Path, keys: &format::keyring::KeyStore) -> Option<Space> {
     let format = SpaceFormat::from_page0(&bytes).ok()?;
     let key = SpaceKey::unlock(&bytes, &format, keys).expect("a key");
     let parts: Vec<_> = path.components().rev().take(2).map(|part| part.as_os_str().to_string_lossy()).collect();
-    Some(Space { name: format!("{}/{}", parts[1], parts[0]), path: path.to_path_buf(), format, bytes, key })
+    Some(Tablespace { name: format!("{}/{}", parts[1], parts[0]), path: path.to_path_buf(), format, bytes, key })
 }
 
-impl Space {
+impl Tablespace {
     fn stored(&self, number: u32) -> Option<&[u8]> {
         let size = self.format.physical().bytes();
         self.bytes.get(number as usize * size..(number as usize + 1) * size)
@@ -182,9 +182,9 @@ impl Space {
 }
 
 /// All indexes that are described anywhere in a datadir, by their ids.
-pub fn definitions(spaces: &[Space]) -> BTreeMap<u64, IndexDef> {
+pub fn definitions(spaces: &[Tablespace]) -> BTreeMap<u64, IndexDef> {
     let mut indexes = BTreeMap::new();
-    for table in spaces.iter().flat_map(Space::tables) {
+    for table in spaces.iter().flat_map(Tablespace::tables) {
         indexes.extend(table.trees().map(|(_, index)| (index.root.expect("a root").id, index)));
     }
     let system = spaces.iter().find(|space| space.path.ends_with("ibdata1")).expect("a system tablespace");
@@ -200,7 +200,7 @@ pub fn definitions(spaces: &[Space]) -> BTreeMap<u64, IndexDef> {
 }
 
 /// Tables by their `.frm` files, indexes with the roots that the dictionary of the system tablespace names.
-fn old_definitions(system: &Space, roots: DictionaryRoots) -> Vec<(TableDef, IndexDef)> {
+fn old_definitions(system: &Tablespace, roots: DictionaryRoots) -> Vec<(TableDef, IndexDef)> {
     let tables = system.leaf_records(roots.tables, |record, fields| SysTable::read(record, fields).expect("a table"));
     let entries =
         system.leaf_records(roots.indexes, |record, fields| SysIndex::read(record, fields).expect("an index"));
@@ -220,7 +220,7 @@ fn old_definitions(system: &Space, roots: DictionaryRoots) -> Vec<(TableDef, Ind
     indexes
 }
 
-impl Space {
+impl Tablespace {
     /// What `read` makes of the leaf records of a REDUNDANT tree whose node pointers hold their child as every one does.
     fn leaf_records<T>(&self, root: PageNo, read: impl Fn(&Record<'_>, &RecordFields) -> T) -> Vec<T> {
         let (mut out, mut fields, mut number) = (Vec::new(), RecordFields::new(), Some(root));

@@ -161,7 +161,7 @@ impl<'f> DoublewriteCheck<'f> {
         let path: PathBuf = self.candidate.path.clone();
         if let Some(position) = self.stale.first {
             let message = format!(
-                "{} of {} slots hold no sound copy of a page, the first at byte {position}: stale or torn, which harms nobody",
+                "{} of {} slots hold no sound copy of a page, the first at byte {position}: stale or torn, which does no harm",
                 self.stale.slots, self.counts.pages
             );
             let finding = about(&path, "doublewrite_slot", Severity::Notice, message);

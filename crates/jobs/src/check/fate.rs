@@ -47,7 +47,8 @@ pub(super) fn is_shrunk(path: &Path) -> bool {
     loop {
         let len = fs::metadata(path).map_or(0, |meta| meta.len());
         let part = space::part_now(path);
-        let counts_less = |part: space::Part| part.header.is_some_and(|it| u64::from(it.size) <= part.pages_in(len));
+        let counts_less =
+            |part: space::SpacePart| part.header.is_some_and(|it| u64::from(it.size) <= part.pages_in(len));
         if part.is_some_and(counts_less) || is_gone(path, None, None) {
             return true;
         }

@@ -11,7 +11,7 @@ use super::usage::UsageMap;
 use crate::finding_code::FindingCode;
 use crate::report::document::{AlgorithmTally, Counts, Severity};
 use crate::source::datadir::Candidate;
-use crate::source::space::Part;
+use crate::source::space::SpacePart;
 
 /// What the workers share about one file.
 pub(super) struct FileState {
@@ -33,7 +33,7 @@ pub(super) struct FileState {
 /// A file whose format is known.
 #[derive(Clone)]
 pub(super) struct Known {
-    pub part: Part,
+    pub part: SpacePart,
     pub usage: Arc<UsageMap>,
     /// Sound bytes may hold an image that has to be opened to be judged.
     pub has_inside: bool,

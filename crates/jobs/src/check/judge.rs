@@ -12,7 +12,7 @@ use super::fate::{self, FileKey};
 use super::file_state::Known;
 use crate::source::keys::SpaceKey;
 use crate::source::page::PageOpener;
-use crate::source::space::{self, Part};
+use crate::source::space::{self, SpacePart};
 
 /// Judges pages; owns the buffers that opening them takes.
 pub(super) struct Judge {
@@ -100,7 +100,7 @@ impl Judge {
         known: &Known,
     ) -> Again {
         let id = PageId { space: known.part.format.space(), page_no: number };
-        // Page 0 of a later file of the system tablespace is none: what it says is not the tablespace's.
+        // The first page of a later system tablespace file is not page 0: ignore its header fields.
         let space = (known.part.first_page == 0).then(|| known.part.format.space());
         let offset = known.part.offset_of(number.0);
         let (mut last, mut page) = (first_bytes.to_vec(), vec![0; first_bytes.len()]);
@@ -142,7 +142,7 @@ impl Judge {
 }
 
 /// Whether the key opens some page among the first ones of a file, which `head` holds: then a page that it does not open is damaged.
-pub(super) fn is_key_proven(part: &Part, head: &[u8]) -> bool {
+pub(super) fn is_key_proven(part: &SpacePart, head: &[u8]) -> bool {
     if !matches!(part.key, SpaceKey::MariaDb(_)) {
         return false;
     }

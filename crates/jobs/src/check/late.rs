@@ -20,7 +20,7 @@ use crate::finding_code::FindingCode;
 use crate::report::document::{Finding, Severity};
 use crate::source::catalog::changes_page;
 use crate::source::redo_log::RedoLogs;
-use crate::source::space::{self, Part};
+use crate::source::space::{self, SpacePart};
 
 /// Lost pages are looked at so often again before they are called undecided.
 const TRIES: u32 = 10;
@@ -80,7 +80,7 @@ pub(super) fn first_page(
 /// How much pages weigh that are all zeros though they are in use; nothing, if they hold something by now.
 pub(super) fn lost_pages(
     path: &Path,
-    part: &Part,
+    part: &SpacePart,
     (page, pages): (u32, u32),
     (redo, keys): (&mut RedoLogs, &KeyStore),
     severity: Severity,
@@ -119,7 +119,7 @@ pub(super) fn of_length(live: bool, path: &Path, severity: Severity) -> Severity
 }
 
 /// Whether the page `page` was changed after the newest checkpoint.
-pub(super) fn is_newer(path: &Path, part: &Part, page: u32, redo: &mut RedoLogs) -> bool {
+pub(super) fn is_newer(path: &Path, part: &SpacePart, page: u32, redo: &mut RedoLogs) -> bool {
     let Some(lsn) = page.checked_sub(part.first_page).and_then(|index| lsn_at(&File::open(path).ok()?, part, index))
     else {
         return false;
@@ -143,7 +143,7 @@ pub(super) fn grown_meanwhile(path: &Path, known: &Known, have: u32, size: u32) 
 
 /// Whether each of the pages, zero when they were read, by now holds something or is free. A server that frees a page may punch a hole
 /// in its place; descriptors that were read before that still have it in use.
-fn settled_meanwhile(path: &Path, part: &Part, descriptors: u32, (page, pages): (u32, u32)) -> bool {
+fn settled_meanwhile(path: &Path, part: &SpacePart, descriptors: u32, (page, pages): (u32, u32)) -> bool {
     let Ok(file) = File::open(path) else { return fate::is_gone(path, None, None) };
     let extents = extents_now(&file, part, descriptors);
     let is_free = |page| extents.as_ref().and_then(|extents| extents.is_free(PageNo(page))) == Some(true);
@@ -155,7 +155,7 @@ fn settled_meanwhile(path: &Path, part: &Part, descriptors: u32, (page, pages): 
 }
 
 /// The extent descriptors as they are on the disk now; `None` where they cannot be read without doubt.
-fn extents_now(file: &File, part: &Part, page: u32) -> Option<ExtentMap> {
+fn extents_now(file: &File, part: &SpacePart, page: u32) -> Option<ExtentMap> {
     let mut bytes = vec![0; part.format.physical().bytes()];
     page.checked_sub(part.first_page)?;
     file.read_exact_at(&mut bytes, part.offset_of(page)).ok()?;
@@ -170,13 +170,13 @@ fn still(finding: Finding) -> Finding {
 }
 
 /// The lowest LSN of the first pages that were written.
-fn oldest_lsn(path: &Path, part: &Part) -> Option<Lsn> {
+fn oldest_lsn(path: &Path, part: &SpacePart) -> Option<Lsn> {
     let file = File::open(path).ok()?;
     (0..PAGES_ASKED).filter_map(|index| lsn_at(&file, part, index)).filter(|lsn| lsn.0 > 0).min()
 }
 
 /// The LSN of the page at `index` in the file.
-pub(super) fn lsn_at(file: &File, part: &Part, index: u32) -> Option<Lsn> {
+pub(super) fn lsn_at(file: &File, part: &SpacePart, index: u32) -> Option<Lsn> {
     let mut header = [0; FIL_PAGE_LSN + 8];
     let offset = part.format.physical().offset_of(index);
     file.read_exact_at(&mut header, offset).ok()?;

@@ -11,7 +11,7 @@ use super::usage::UsageMap;
 use super::worker::CheckWorker;
 use crate::source::datadir::Candidate;
 use crate::source::name::NameHint;
-use crate::source::space::{self, Part};
+use crate::source::space::{self, SpacePart};
 
 /// Pieces are multiples of the largest page.
 const PIECE_ALIGN: usize = space::HEAD;
@@ -100,7 +100,7 @@ impl PagesCheck {
     }
 
     /// Whether the file's place in its tablespace is settled: at once, but for later files of the system tablespace. Their pages say
-    /// where they go on, so that zeros have to wait for the first page that is none.
+    /// where they go on, so that zero pages wait for the first page that is not.
     fn is_placed(&mut self, head: &[u8]) -> bool {
         if !self.is_later_part() {
             return true;
@@ -118,12 +118,12 @@ impl PagesCheck {
 
     /// What `head`, the first bytes that are not zero, tell of the file.
     fn known_by_pages(&self, head: &[u8]) -> Option<Known> {
-        let before = |part: &Part| u32::try_from(part.pages_in(self.zeros)).unwrap_or(u32::MAX);
+        let before = |part: &SpacePart| u32::try_from(part.pages_in(self.zeros)).unwrap_or(u32::MAX);
         if let Some(first) = self.context.system.get() {
             let part = space::by_pages(head, self.context.options.page_size, Some((&first.part, 0))).ok()?;
             let first_page = part.first_page.checked_sub(before(&part)).filter(|page| *page > 0)?;
             // The first file says which pages of this one are in use.
-            return Some(Known { part: Part { first_page, ..part }, ..first.clone() });
+            return Some(Known { part: SpacePart { first_page, ..part }, ..first.clone() });
         }
         let probe = FileState::new(self.state.candidate.clone(), None);
         let mut desk = CheckWorker::new(std::slice::from_ref(&probe), &self.context.keys, &self.context.options);
@@ -132,7 +132,7 @@ impl PagesCheck {
         let known = probe.head.into_inner()?.ok()?;
         let usage = Arc::new(UsageMap::new(known.part.format, None));
         let first_page = known.part.first_page.saturating_sub(before(&known.part));
-        Some(Known { part: Part { first_page, ..known.part }, usage, ..known })
+        Some(Known { part: SpacePart { first_page, ..known.part }, usage, ..known })
     }
 
     fn judge_zeros(&mut self) {
@@ -183,7 +183,7 @@ impl PagesCheck {
 /// Judges a part of the system tablespace that is nothing but zeros, now that its place is known: behind `before` pages.
 pub(super) fn place_zeros(context: &Context, row: Examined, before: u32) -> Examined {
     let Some(first) = context.system.get() else { return row };
-    let known = Known { part: Part { first_page: before, ..first.part.clone() }, ..first.clone() };
+    let known = Known { part: SpacePart { first_page: before, ..first.part.clone() }, ..first.clone() };
     row.state.head.get_or_init(|| Ok(known));
     let mut check = PagesCheck::new(context.clone(), row.state.candidate.clone());
     check.zeros = row.zeros;

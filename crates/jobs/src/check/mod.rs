@@ -38,7 +38,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use flow::{Counters, Cursor, FileId, FileSet, ReadOptions, Reader, Stretch, run_workers};
+use flow::{Counters, Cursor, FileId, FileRange, FileSet, ReadOptions, Reader, run_workers};
 
 use format::keyring::KeyStore;
 
@@ -248,9 +248,9 @@ fn file_states(candidates: &[Candidate], catalogs: &[Catalog], shares: Vec<Share
 }
 
 /// What is to be swept.
-fn stretches(files: &[FileState]) -> impl Iterator<Item = Stretch> {
+fn stretches(files: &[FileState]) -> impl Iterator<Item = FileRange> {
     (0..).zip(files).filter(|(_, file)| file.candidate.content == Content::Pages).flat_map(|(number, file)| {
-        let stretch = move |(from, to): &(u64, u64)| Stretch { file: FileId(number), from: *from, to: *to };
+        let stretch = move |(from, to): &(u64, u64)| FileRange { file: FileId(number), from: *from, to: *to };
         file.share.stretches.iter().map(stretch)
     })
 }

@@ -13,7 +13,7 @@ use super::words::about;
 use crate::finding_code::FindingCode;
 use crate::report::document::{Finding, Severity};
 use crate::source::name::NameHint;
-use crate::source::space::Part;
+use crate::source::space::SpacePart;
 
 impl Settling<'_> {
     /// Holds the newest page of a tablespace against the log of its datadir.
@@ -67,7 +67,7 @@ impl Settling<'_> {
 }
 
 /// The pages of a file that are newer than `end`: the first, how many, and the highest LSN.
-fn newer_pages(path: &Path, part: &Part, len: u64, end: Lsn) -> (u32, u64, Lsn) {
+fn newer_pages(path: &Path, part: &SpacePart, len: u64, end: Lsn) -> (u32, u64, Lsn) {
     let (mut first, mut pages, mut newest) = (None, 0, end);
     let Ok(file) = File::open(path) else { return (0, 0, end) };
     for index in 0..u32::try_from(part.pages_in(len)).unwrap_or(u32::MAX) {

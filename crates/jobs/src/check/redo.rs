@@ -19,7 +19,7 @@ use redo::{Kind, RedoError, mariadb, mysql};
 use super::examined::{Examined, Log, LogEnd, StreamOutcome};
 use super::file_state::FileState;
 use super::findings::Findings;
-use super::stretches::{Stretch, Stretches};
+use super::stretches::{LogRange, Stretches};
 use super::words::about;
 use crate::finding_code::FindingCode;
 use crate::report::document::{Counts, Finding, Severity, Unit};
@@ -42,7 +42,7 @@ pub(super) struct RedoCheck<'c> {
 struct Work {
     paths: Vec<PathBuf>,
     findings: Findings,
-    stretches: Vec<Stretch>,
+    stretches: Vec<LogRange>,
     /// LSN of the first byte of the first stretch.
     first_lsn: Lsn,
     /// Where the log ends, if nothing hides it.
@@ -157,7 +157,7 @@ impl RedoCheck<'_> {
         work.stretches = plan
             .segments
             .iter()
-            .map(|part| Stretch { file: place(part.file), offset: part.offset, len: part.len })
+            .map(|part| LogRange { file: place(part.file), offset: part.offset, len: part.len })
             .collect();
         if unreached > 0 {
             work.keep_first_round();
@@ -205,7 +205,7 @@ impl RedoCheck<'_> {
             }
         };
         work.stretches =
-            plan.segments.iter().map(|part| Stretch { file: 0, offset: part.offset, len: part.len }).collect();
+            plan.segments.iter().map(|part| LogRange { file: 0, offset: part.offset, len: part.len }).collect();
         work.first_lsn = log.checkpoint.lsn;
         match plan.verifier {
             Verifier::Blocks(mut verifier) => {
@@ -269,7 +269,7 @@ impl RedoStream {
         let work = Work {
             paths: vec![path.to_path_buf()],
             findings: Findings::new(findings_max),
-            stretches: vec![Stretch { file: 0, offset: from, len: UNBOUNDED }],
+            stretches: vec![LogRange { file: 0, offset: from, len: UNBOUNDED }],
             first_lsn: Lsn(log.checkpoint.lsn.0 - in_block),
             sound_end: None,
         };
@@ -478,7 +478,7 @@ impl Work {
         self.sound_end = Some(end);
         if !names_checkpoint {
             let message = format!(
-                "the record that names the checkpoint at LSN {checkpoint} is not there: no server starts with this log"
+                "the record that names the checkpoint at LSN {checkpoint} is missing: no server starts with this log"
             );
             self.at(checkpoint, FindingCode::REDO_NO_CHECKPOINT, Severity::Damage, message);
         }

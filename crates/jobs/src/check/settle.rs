@@ -26,7 +26,7 @@ use crate::source::catalog::{Catalog, Held};
 use crate::source::datadir::Inventory;
 use crate::source::name::NameHint;
 use crate::source::redo_log::RedoLogs;
-use crate::tree::Space as Tablespace;
+use crate::tree::Tablespace;
 use crate::tree::space::SpaceFile;
 use crate::verdict::{self, Case, Mark, Marks};
 

@@ -21,11 +21,11 @@ pub(super) struct Stream {
     hint: NameHint,
     role: Role,
     len: u64,
-    state: State,
+    state: StreamState,
     broken: Option<Break>,
 }
 
-enum State {
+enum StreamState {
     /// Bytes that are kept until there are enough to tell.
     Head(Vec<u8>),
     Pages(Box<PagesCheck>),
@@ -40,7 +40,7 @@ enum State {
 impl Stream {
     /// `path` as the report shows it; `hint` from the name, without what packing appended to it.
     pub fn new(context: Context, path: PathBuf, hint: NameHint, role: Role) -> Self {
-        Self { context, path, hint, role, len: 0, state: State::Head(Vec::new()), broken: None }
+        Self { context, path, hint, role, len: 0, state: StreamState::Head(Vec::new()), broken: None }
     }
 
     /// One for what lies in an archive.
@@ -50,58 +50,63 @@ impl Stream {
 
     fn pass_on(&mut self, bytes: &[u8]) {
         match &mut self.state {
-            State::Pages(pages) => pages.take(bytes),
-            State::Binlog(binlog) => binlog.take(bytes),
-            State::Redo(redo) => redo.take(bytes),
-            State::Archive(archive) => archive.take(bytes),
-            State::Packed(unpacking) => unpacking.take(bytes),
-            State::Head(_) | State::Passed(_) => {}
+            StreamState::Pages(pages) => pages.take(bytes),
+            StreamState::Binlog(binlog) => binlog.take(bytes),
+            StreamState::Redo(redo) => redo.take(bytes),
+            StreamState::Archive(archive) => archive.take(bytes),
+            StreamState::Packed(unpacking) => unpacking.take(bytes),
+            StreamState::Head(_) | StreamState::Passed(_) => {}
         }
     }
 
     /// Enough of it is here, or all: says what it is.
     fn decide(&mut self) {
-        let State::Head(head) = std::mem::replace(&mut self.state, State::Passed("")) else { return };
+        let StreamState::Head(head) = std::mem::replace(&mut self.state, StreamState::Passed("")) else { return };
         self.state = self.state_for(&head);
         self.pass_on(&head);
     }
 
-    fn state_for(&self, head: &[u8]) -> State {
-        let pages = || State::Pages(Box::new(PagesCheck::new(self.context.clone(), self.candidate())));
+    fn state_for(&self, head: &[u8]) -> StreamState {
+        let pages = || StreamState::Pages(Box::new(PagesCheck::new(self.context.clone(), self.candidate())));
         if self.hint.promises_pages() {
             return pages();
         }
         if self.hint == NameHint::Redo
             && let Some(redo) = RedoStream::new(&self.path, head, self.context.options.findings_max)
         {
-            return State::Redo(Box::new(redo));
+            return StreamState::Redo(Box::new(redo));
         }
         match content::recognise(head) {
             Some(Content::Pages) => pages(),
             Some(Content::Binlog) => {
                 let (findings_max, keys) = (self.context.options.findings_max, Arc::clone(&self.context.keys));
-                State::Binlog(Box::new(BinlogCheck::new(&self.path, findings_max, keys)))
+                StreamState::Binlog(Box::new(BinlogCheck::new(&self.path, findings_max, keys)))
             }
             Some(content @ (Content::Archive | Content::Tar)) if !self.role.is_member() => {
                 let is_tar = content == Content::Tar;
-                State::Archive(Box::new(Archive::new(self.context.clone(), self.path.clone(), is_tar, Self::boxed)))
+                StreamState::Archive(Box::new(Archive::new(
+                    self.context.clone(),
+                    self.path.clone(),
+                    is_tar,
+                    Self::boxed,
+                )))
             }
             Some(Content::Redo) => match RedoStream::new(&self.path, head, self.context.options.findings_max) {
-                Some(redo) => State::Redo(Box::new(redo)),
-                None => State::Passed("a redo log, which cannot be verified in a stream"),
+                Some(redo) => StreamState::Redo(Box::new(redo)),
+                None => StreamState::Passed("a redo log, which cannot be verified in a stream"),
             },
             Some(Content::Packed(packing)) => match self.role.unpacked() {
                 Some(role) => {
                     let hint = content::packed_name(&self.path).map_or(self.hint, |(inner, _)| NameHint::of(inner));
                     let inner = Self::new(self.context.clone(), self.path.clone(), hint, role);
-                    State::Packed(Unpacking::start(packing, Box::new(inner)))
+                    StreamState::Packed(Unpacking::start(packing, Box::new(inner)))
                 }
-                None => State::Passed("compressed more than once"),
+                None => StreamState::Passed("compressed more than once"),
             },
-            _ if self.hint == NameHint::Redo => State::Passed("a redo log, which cannot be verified in a stream"),
+            _ if self.hint == NameHint::Redo => StreamState::Passed("a redo log, which cannot be verified in a stream"),
             // The user named this file, so say that it is not a tablespace.
             _ if !self.role.is_member() => pages(),
-            _ => State::Passed("not an InnoDB tablespace"),
+            _ => StreamState::Passed("not an InnoDB tablespace"),
         }
     }
 
@@ -117,7 +122,7 @@ impl Inner for Stream {
             return;
         }
         self.len += bytes.len() as u64;
-        let State::Head(head) = &mut self.state else { return self.pass_on(bytes) };
+        let StreamState::Head(head) = &mut self.state else { return self.pass_on(bytes) };
         let (first, rest) = bytes.split_at(bytes.len().min(HEAD - head.len()));
         head.extend_from_slice(first);
         if head.len() == HEAD {
@@ -128,7 +133,7 @@ impl Inner for Stream {
 
     fn skip(&mut self, mut len: u64) {
         const ZEROS: &[u8; HEAD] = &[0; HEAD];
-        while len > 0 && self.broken.is_none() && !matches!(self.state, State::Passed(_)) {
+        while len > 0 && self.broken.is_none() && !matches!(self.state, StreamState::Passed(_)) {
             let now = usize::try_from(len).unwrap_or(HEAD).min(HEAD);
             self.take(ZEROS.get(..now).unwrap_or(ZEROS));
             len -= now as u64;
@@ -136,7 +141,7 @@ impl Inner for Stream {
     }
 
     fn broken(&mut self, why: Break) {
-        if let State::Packed(unpacking) = &mut self.state {
+        if let StreamState::Packed(unpacking) = &mut self.state {
             return unpacking.broken(why);
         }
         self.broken.get_or_insert(why);
@@ -147,18 +152,18 @@ impl Inner for Stream {
     }
 
     fn finish(mut self: Box<Self>) -> StreamOutcome {
-        if matches!(self.state, State::Head(_)) {
+        if matches!(self.state, StreamState::Head(_)) {
             self.decide();
         }
         let candidate = self.candidate();
         let mut outcome = match self.state {
-            State::Pages(pages) => pages.finish(),
-            State::Binlog(binlog) => binlog.finish(self.broken.is_some()),
-            State::Redo(redo) => redo.finish(candidate, self.broken.is_some()),
-            State::Archive(archive) => return archive.finish(self.len, self.broken),
-            State::Packed(unpacking) => return unpacking.finish(&self.path),
-            State::Head(_) => StreamOutcome::new(0),
-            State::Passed(why) => {
+            StreamState::Pages(pages) => pages.finish(),
+            StreamState::Binlog(binlog) => binlog.finish(self.broken.is_some()),
+            StreamState::Redo(redo) => redo.finish(candidate, self.broken.is_some()),
+            StreamState::Archive(archive) => return archive.finish(self.len, self.broken),
+            StreamState::Packed(unpacking) => return unpacking.finish(&self.path),
+            StreamState::Head(_) => StreamOutcome::new(0),
+            StreamState::Passed(why) => {
                 let mut outcome = StreamOutcome::new(0);
                 let passed = Passed { path: self.path.clone(), why: why.to_owned() };
                 // What was asked for and not done is no success.

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 
 /// A stretch of one of the files.
 #[derive(Clone, Copy)]
-pub(super) struct Stretch {
+pub(super) struct LogRange {
     pub file: usize,
     pub offset: u64,
     pub len: u64,
@@ -15,7 +15,7 @@ pub(super) struct Stretch {
 /// The stretches as one file.
 pub(super) struct Stretches<'f> {
     pub handles: &'f [&'f File],
-    pub stretches: &'f [Stretch],
+    pub stretches: &'f [LogRange],
     pub now: usize,
     pub done: u64,
 }

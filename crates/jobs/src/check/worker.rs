@@ -27,7 +27,7 @@ use crate::source::content::Content;
 use crate::source::datadir::plain;
 use crate::source::keys::SpaceKey;
 use crate::source::name::NameHint;
-use crate::source::space::{self, Part};
+use crate::source::space::{self, SpacePart};
 
 /// How often, and how far apart, a live file is asked again for a sound page 0.
 const PAGE0_TRIES: u32 = 10;
@@ -185,7 +185,7 @@ impl<'r> CheckWorker<'r> {
     }
 
     /// Page 0 of a file that a server is just writing. One that was never written is not waited for: that may take minutes.
-    fn page0_later(&self, file: &FileState, head: &[u8]) -> Option<Part> {
+    fn page0_later(&self, file: &FileState, head: &[u8]) -> Option<SpacePart> {
         let is_written = head.iter().any(|byte| *byte != 0);
         if !is_written || !self.judge.is_live() || file.leader.is_some() {
             return None;
@@ -197,7 +197,7 @@ impl<'r> CheckWorker<'r> {
     }
 
     /// Pages of the system tablespace in the files before this one.
-    fn pages_before(&self, file: &FileState, leader: &Part) -> u32 {
+    fn pages_before(&self, file: &FileState, leader: &SpacePart) -> u32 {
         let first = file.leader.unwrap_or(0) as usize;
         let part_of = |other: &&FileState| other.leader == file.leader && !std::ptr::eq(*other, file);
         let earlier = self.files.iter().skip(first + 1).take_while(part_of).chain(self.files.get(first));

@@ -20,14 +20,14 @@ pub(super) fn server_version(page0: &[u8], family: Family) -> Option<String> {
 }
 
 /// One part of a flags word: name, lowest bit, bits, what a value means.
-type Part = (&'static str, u32, u32, fn(u32) -> String);
+type FlagSpec = (&'static str, u32, u32, fn(u32) -> String);
 
-const POST_ANTELOPE: Part = ("POST_ANTELOPE", 0, 1, |_| "row format DYNAMIC or COMPRESSED".to_owned());
-const ZIP_SSIZE: Part = ("ZIP_SSIZE", 1, 4, |size| format!("ROW_FORMAT=COMPRESSED in pages of {}", words_of(size)));
-const ATOMIC_BLOBS: Part = ("ATOMIC_BLOBS", 5, 1, |_| "long columns are stored wholly off the page".to_owned());
-const PAGE_SSIZE: Part = ("PAGE_SSIZE", 6, 4, |size| format!("pages of {}", words_of(size)));
+const POST_ANTELOPE: FlagSpec = ("POST_ANTELOPE", 0, 1, |_| "row format DYNAMIC or COMPRESSED".to_owned());
+const ZIP_SSIZE: FlagSpec = ("ZIP_SSIZE", 1, 4, |size| format!("ROW_FORMAT=COMPRESSED in pages of {}", words_of(size)));
+const ATOMIC_BLOBS: FlagSpec = ("ATOMIC_BLOBS", 5, 1, |_| "long columns are stored wholly off the page".to_owned());
+const PAGE_SSIZE: FlagSpec = ("PAGE_SSIZE", 6, 4, |size| format!("pages of {}", words_of(size)));
 
-const MYSQL: [Part; 9] = [
+const MYSQL: [FlagSpec; 9] = [
     POST_ANTELOPE,
     ZIP_SSIZE,
     ATOMIC_BLOBS,
@@ -39,10 +39,10 @@ const MYSQL: [Part; 9] = [
     ("SDI", 14, 1, |_| "holds its own dictionary information".to_owned()),
 ];
 
-const MARIADB: [Part; 5] =
+const MARIADB: [FlagSpec; 5] =
     [POST_ANTELOPE, ZIP_SSIZE, ATOMIC_BLOBS, PAGE_SSIZE, ("PAGE_COMPRESSION", 16, 1, |_| "page_compressed".to_owned())];
 
-const MARIADB_10_1: [Part; 8] = [
+const MARIADB_10_1: [FlagSpec; 8] = [
     POST_ANTELOPE,
     ZIP_SSIZE,
     ATOMIC_BLOBS,
@@ -53,7 +53,7 @@ const MARIADB_10_1: [Part; 8] = [
     ("DATA_DIR", 17, 1, |_| "created with DATA DIRECTORY".to_owned()),
 ];
 
-const FULL_CRC32: [Part; 3] = [
+const FULL_CRC32: [FlagSpec; 3] = [
     ("PAGE_SSIZE", 0, 4, |size| format!("pages of {}", words_of(size))),
     ("FCRC32_MARKER", 4, 1, |_| "one checksum over the whole page (full_crc32)".to_owned()),
     ("PAGE_COMPRESSED_ALGO", 5, 3, |number| format!("page_compressed with {}", mariadb_algorithm(number))),
@@ -66,13 +66,13 @@ fn words_of(ssize: u32) -> String {
 /// The parts of the flags word that are set.
 pub(super) fn flags(format: &SpaceFormat) -> Flags {
     let word = format.flags();
-    let parts: &[Part] = match (format.family(), format.scheme()) {
+    let parts: &[FlagSpec] = match (format.family(), format.scheme()) {
         (_, Scheme::FullCrc32) => &FULL_CRC32,
         (Family::MySql, _) => &MYSQL,
         (Family::MariaDb, _) if is_10_1_layout(word, format) => &MARIADB_10_1,
         (Family::MariaDb, _) => &MARIADB,
     };
-    let field = |&(name, low, bits, meaning): &Part| {
+    let field = |&(name, low, bits, meaning): &FlagSpec| {
         let value = word >> low & ((1 << bits) - 1);
         (value != 0).then(|| FlagField { name, value, meaning: meaning(value) })
     };

@@ -10,7 +10,7 @@ use format::{Encryption, Family, PageNo, Scheme, SpaceFormat, Verdict};
 
 use super::grid::{Class, Dab};
 use crate::source::page::PageOpener;
-use crate::source::space::Part;
+use crate::source::space::SpacePart;
 
 /// What the extent descriptors say about a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +73,7 @@ const MARIADB_ENCRYPTED_ALGORITHM: usize = FIL_PAGE_DATA + 2;
 const FULL_CRC32_SIZE_MASK: u16 = 0x7FFF;
 
 /// Looks at the page `bytes` that lies at `page_no`.
-pub(super) fn look(bytes: &[u8], page_no: u32, part: &Part, in_use: Use, opener: &mut PageOpener) -> Look {
+pub(super) fn look(bytes: &[u8], page_no: u32, part: &SpacePart, in_use: Use, opener: &mut PageOpener) -> Look {
     let (format, at) = (&part.format, part.at(PageNo(page_no)));
     let verdict = opener.verdict(bytes, at);
     let page_type = view::page_type(bytes, format).unwrap_or(PageType::ALLOCATED);

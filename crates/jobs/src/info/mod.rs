@@ -31,14 +31,14 @@ use crate::source::keys::{KeyFiles, SpaceKey};
 use crate::source::name::NameHint;
 use crate::source::page::PageOpener;
 use crate::source::redo_log::RedoLogs;
-use crate::source::space::{self, Part};
+use crate::source::space::{self, SpacePart};
 use crate::tree::sdi::{self, Objects};
 use crate::tree::space::SpaceFile;
-use crate::tree::{Opener, Space};
+use crate::tree::{Opener, Tablespace};
 use grid::Grid;
 use look::{Look, look};
 use pages::{Descriptors, Pages};
-use report::{EncryptionInfo, FileInfo, InfoReport, Name, Tablespace};
+use report::{EncryptionInfo, FileInfo, InfoReport, Name, TablespaceInfo};
 use sums::Sums;
 
 /// How to look at files.
@@ -69,7 +69,7 @@ struct Target {
     file: usize,
     path: PathBuf,
     len: u64,
-    part: Part,
+    part: SpacePart,
     pages: Pages,
     head: Vec<u8>,
     sums: Mutex<Sums>,
@@ -203,7 +203,7 @@ fn tablespace(
     len: u64,
     options: &InfoOptions,
     keys: &KeyStore,
-) -> Option<(Part, Pages, Option<String>)> {
+) -> Option<(SpacePart, Pages, Option<String>)> {
     let short = head.get(..space::HEAD).unwrap_or(head);
     if let Some(mut part) = space::by_page0(short, options.page_size) {
         let found = SpaceKey::find(short, path, &part.format, keys);
@@ -252,7 +252,7 @@ impl Target {
                 .find(|gap| gap.offset < start + size as u64 && gap.offset.saturating_add(u64::from(gap.len)) > start);
             match lost {
                 Some(gap) => {
-                    let words = format!("the device does not give byte {}: {}", gap.offset, plain(&gap.error));
+                    let words = format!("the device cannot read byte {}: {}", gap.offset, plain(&gap.error));
                     unreadable.push((number, in_use, words));
                 }
                 None => looks.push(look(bytes, number, &self.part, in_use, opener)),
@@ -277,7 +277,7 @@ impl Target {
         let pages = u32::try_from(self.part.pages_in(self.len)).unwrap_or(u32::MAX);
         let file = SpaceFile { path: self.path.clone(), file: FileId(0), first: self.part.first_page, pages };
         let (format, header, key) = (self.part.format, self.part.header, self.part.key.clone());
-        let space = Space { format, header, key, files: vec![file] };
+        let space = Tablespace { format, header, key, files: vec![file] };
         let Objects { objects, broken } = sdi::read(&space, &self.head, &mut Opener::new())?;
         let mut dictionary = Dictionary { broken, ..Dictionary::default() };
         for (kind, json) in objects {
@@ -335,7 +335,7 @@ impl Target {
         sums.compression.inflated_bytes = sums.counts.compressed * u64::from(format.physical().get());
         let on = format.encryption() != Encryption::None;
         let key = if page0 { header::key_facts(&self.head, format) } else { Default::default() };
-        let space = Tablespace {
+        let space = TablespaceInfo {
             family: family_name(format.family()),
             server_version: page0.then(|| header::server_version(&self.head, format.family())).flatten(),
             space_id: format.space().0,
@@ -425,7 +425,7 @@ const MYSQL_SHARED: u32 = 1 << 11;
 const CHANGE_BUFFER: u64 = 0xFFFF_FFFF_0000_0000;
 
 /// What the tablespace is for: by its number and flags, then by its name.
-fn words(path: &Path, part: &Part, space: &Tablespace) -> String {
+fn words(path: &Path, part: &SpacePart, space: &TablespaceInfo) -> String {
     let hint = NameHint::of(path);
     let mysql = part.format.family() == Family::MySql;
     let purpose = match part.format.space() {

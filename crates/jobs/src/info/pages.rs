@@ -12,13 +12,13 @@ use format::{ExtentMap, PageNo, SpaceHeader};
 use super::look::Use;
 use crate::source::keys::SpaceKey;
 use crate::source::name::NameHint;
-use crate::source::space::{self, Part};
+use crate::source::space::{self, SpacePart};
 use crate::tree::space::SpaceFile;
-use crate::tree::{Opener, Space};
+use crate::tree::{Opener, Tablespace};
 
 /// Where the pages of a tablespace are.
 #[derive(Clone, Debug)]
-pub(super) struct Pages(Space);
+pub(super) struct Pages(Tablespace);
 
 /// The extent descriptors that a worker used last: it goes through a file from front to back, so the next page is mostly
 /// described by the same ones.
@@ -27,15 +27,15 @@ pub(super) struct Descriptors(Option<(u32, u32, Option<ExtentMap>)>);
 
 impl Pages {
     /// One file of its own.
-    pub fn new(path: &Path, len: u64, part: &Part) -> Self {
+    pub fn new(path: &Path, len: u64, part: &SpacePart) -> Self {
         let pages = u32::try_from(part.pages_in(len)).unwrap_or(u32::MAX);
         let file = SpaceFile { path: path.to_path_buf(), file: FileId(0), first: part.first_page, pages };
-        Self(Space { format: part.format, header: part.header, key: part.key.clone(), files: vec![file] })
+        Self(Tablespace { format: part.format, header: part.header, key: part.key.clone(), files: vec![file] })
     }
 
     /// The files of the system tablespace before `path`, if it is `ibdata2` or a later one: what is known of them, and the number
     /// of the page that follows them.
-    pub fn before(path: &Path, page_size: Option<u32>, keys: &KeyStore) -> Option<(Self, Part, u32)> {
+    pub fn before(path: &Path, page_size: Option<u32>, keys: &KeyStore) -> Option<(Self, SpacePart, u32)> {
         let NameHint::System(number @ 2..) = NameHint::of(path) else { return None };
         let sibling = |number: u32| path.with_file_name(format!("ibdata{number}"));
         let first = sibling(1);

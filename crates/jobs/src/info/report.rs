@@ -33,7 +33,7 @@ pub struct FileInfo {
     /// What is known about a file that is no tablespace: stable name, value.
     pub facts: BTreeMap<&'static str, String>,
     /// What is known about a tablespace.
-    pub tablespace: Option<Tablespace>,
+    pub tablespace: Option<TablespaceInfo>,
     /// The file as cells in the order of its pages, if asked for.
     #[serde(skip)]
     pub grid: Option<Grid>,
@@ -41,7 +41,7 @@ pub struct FileInfo {
 
 /// What is known about a tablespace, or about one file of it.
 #[derive(Clone, Debug, Serialize)]
-pub struct Tablespace {
+pub struct TablespaceInfo {
     /// `MySQL` or `MariaDB`.
     pub family: &'static str,
     /// The version that made or last upgraded it, where the file says (MySQL 8.0 and later).
@@ -279,7 +279,7 @@ impl FileInfo {
     /// Whether something that somebody may want to read is damaged.
     #[must_use]
     pub fn is_damaged(&self) -> bool {
-        let page = |space: &Tablespace| space.pages.corrupt > space.pages.corrupt_free;
+        let page = |space: &TablespaceInfo| space.pages.corrupt > space.pages.corrupt_free;
         self.damage.is_some() || self.tablespace.as_ref().is_some_and(page)
     }
 }

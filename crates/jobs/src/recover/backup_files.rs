@@ -72,9 +72,9 @@ impl FileNotes {
 
     fn check(&self, tables: &BTreeSet<PathBuf>) -> Result<()> {
         for (from, to) in &self.renamed {
-            let says = format!("the backup notes that {} is to be {}", from.display(), to.display());
+            let says = format!("the backup notes that {} becomes {}", from.display(), to.display());
             if !tables.contains(from) && !self.moving.contains(to) {
-                return refused(format!("{says}, but it is not there"));
+                return refused(format!("{says}, but it is missing"));
             }
             let stays = tables.contains(to) && !self.renamed.contains_key(to) && !self.deleted.contains(to);
             if stays || self.renamed.values().filter(|other| *other == to).count() > 1 {
@@ -285,7 +285,7 @@ mod tests {
             let error = FileNotes::read(dir.path()).map(drop).expect_err(words).to_string();
             assert!(error.contains(words), "{error}");
         };
-        refused(&[("x.ren", "db/y")], "db/x.ibd is to be db/y.ibd, but it is not there");
+        refused(&[("x.ren", "db/y")], "db/x.ibd becomes db/y.ibd, but it is missing");
         refused(&[("x.ren", "db/same"), ("x.ibd", "x")], "db/same.ibd, which another file is");
         refused(&[("x.ren", "db/b"), ("x.ibd", "x")], "db/b.ibd, which another file is");
         for name in ["../db/t", "/db/t", "t", "", "db/../t", "a/b/c"] {

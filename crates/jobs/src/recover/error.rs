@@ -13,7 +13,7 @@ use crate::Error;
 pub enum RecoverError {
     /// A server runs on the datadir, or another recovery.
     #[error(
-        "{}: a server runs on this datadir, or another innokit is at work on it ({file} is locked): stop the server first, or recover a copy",
+        "{}: a server runs on this datadir, or another innokit is working on it ({file} is locked): stop the server, or recover a copy",
         datadir.display()
     )]
     Locked {

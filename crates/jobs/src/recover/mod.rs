@@ -7,8 +7,8 @@
 //!   -> files synced -> the log closed: its checkpoint is its end now
 //! ```
 //!
-//! The checkpoint is advanced once, behind everything: whoever starts before that, this program or the server, begins at the same
-//! place of the log, and finds every page whole. What unfinished transactions did is undone by the server at its next start.
+//! The checkpoint moves once, as the last step: a run or a server that starts before that begins at the same place in the log and finds
+//! every page whole. What unfinished transactions did is undone by the server at its next start.
 //!
 //! A log whose redo does not fit into memory is read once for each part of the pages (`load`), so that each page is read and written
 //! once. Only where there would be too many parts, one part takes several rounds, each of as many mini-transactions as fit. What
@@ -160,7 +160,7 @@ pub fn recover(datadir: &Path, options: &RecoverOptions) -> Result<Recovered> {
     let has_log = datadir.join("ib_logfile0").is_file() || datadir.join(REDO_DIR).is_dir();
     if !datadir.join("ibdata1").is_file() || !has_log {
         let log = "ib_logfile0 (MariaDB) or #innodb_redo (MySQL)";
-        return refused(format!("{}: no datadir: ibdata1, or the redo log, {log}, is not there", datadir.display()));
+        return refused(format!("{}: not a datadir: ibdata1 or the redo log, {log}, is missing", datadir.display()));
     }
     if let Some(end) = backup::emptied_at(datadir)? {
         return finish_emptied(datadir, options, end);
@@ -218,7 +218,7 @@ fn dry_run(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<
     let budget = Budget::of(options.memory);
     let _lock = Lock::take(datadir, Sharing::Shared)?;
     if datadir.join(SHADOW_NAME).exists() {
-        return refused("an interrupted run is to be finished first: what would be done is known only after that");
+        return refused("finish the interrupted run first: only then is it known what is left to do");
     }
     let tuning = options.tuning.within(options.memory);
     let log = RedoLog::open(datadir, false, keys)?.tuned(&tuning);

@@ -132,7 +132,7 @@ pub fn copy(from: &Path, to: &Path, outside: &[PathBuf]) -> Result<()> {
         return refused(format!("{}: the copy cannot lie in the datadir itself", to.display()));
     }
     let moves = moves(from, outside)?;
-    // All of it is known before the copy is begun, which may come to lie where a link in the datadir leads.
+    // List everything before copying: the copy may end up inside a directory that a link in the datadir leads to.
     let mut inside = Vec::new();
     walk(from, &mut |name, metadata| {
         inside.push((name.to_path_buf(), metadata.clone()));
@@ -150,7 +150,7 @@ pub fn copy(from: &Path, to: &Path, outside: &[PathBuf]) -> Result<()> {
     }
     outside::mark(to)?;
     sync_all_below(to)?;
-    // Without its log a datadir is none: a copy that was interrupted is not taken for one.
+    // The log is copied last: without it an interrupted copy cannot be mistaken for a datadir.
     let log: Vec<_> = inside.iter().filter(|(name, _)| is_log(name)).cloned().collect();
     copy_all(from, to, &log)?;
     sync_all_below(to)

@@ -43,7 +43,7 @@ pub(super) fn plan(datadir: &Path, wanted: Wanted, keys: &KeyStore) -> Result<Re
 /// Reads the first page of every tablespace. In the draft are also those that only what is left out of the log changes.
 fn draft(datadir: &Path, mut wanted: Wanted, keys: &KeyStore) -> Result<RecoverPlan> {
     if let Some((space, name)) = &wanted.strange {
-        return refused(format!("tablespace {space} is called `{name}`, which is not a name that a server gives"));
+        return refused(format!("tablespace {space} is called `{name}`, which no server would choose"));
     }
     let survey = Survey::take(datadir, &wanted)?;
     let checkpoint = wanted.checkpoint;
@@ -107,7 +107,7 @@ impl Find<'_> {
         goes_on && !self.survey.files.contains_key(&space)
     }
 
-    /// Whether the tablespace is none of a backup: the log is that of the whole server.
+    /// Whether the backup does not hold the tablespace: the log covers the whole server.
     fn is_left_out(&self, space: SpaceId) -> bool {
         self.wanted.is_backup && !self.survey.files.contains_key(&space) && self.names_of(space).is_empty()
     }

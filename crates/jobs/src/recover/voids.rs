@@ -1,7 +1,7 @@
 //! From where on the redo of a page counts.
 //!
 //! A page that is freed is not written any more, while the checkpoint moves on: its file may hold what the page was long before, or
-//! nothing. Redo from before a page was freed or made anew for the last time therefore need not fit what the file holds, and must not
+//! nothing. Redo from before a page was last freed or initialised therefore need not fit what the file holds, and must not
 //! be applied, even where the page is freed only in a later round.
 
 use std::mem::size_of;
@@ -15,7 +15,7 @@ const PLACE_SIZE: usize = 2 * (size_of::<(PageId, Lsn)>() + 1);
 /// The mini-transactions that made worthless what pages held before.
 #[derive(Debug, Default)]
 pub(super) struct Voids {
-    /// Those that freed pages, or made them anew, for the last time.
+    /// Those that last freed or initialised a page.
     pages: HashMap<PageId, Lsn>,
     /// Those that cut down a tablespace, with the first page that is gone.
     trims: HashMap<SpaceId, Vec<(Lsn, PageNo)>>,

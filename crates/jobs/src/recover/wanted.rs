@@ -80,7 +80,7 @@ impl Wanted {
     /// of its redo is kept as well, if both take no more than `with_redo` bytes: then the log need not be read again.
     pub fn read(log: &RedoLog, memory: usize, with_redo: usize, until: Option<Lsn>) -> Result<Self> {
         if until.is_some() && log.grammar() == Grammar::MySql {
-            return refused("a log of MySQL is recovered to its end: --until is for logs of MariaDB");
+            return refused("--until works with MariaDB logs only: a MySQL log is recovered to its end");
         }
         if until.is_some() && log.backup.is_some() {
             return refused(

@@ -31,7 +31,7 @@ impl RowState {
 
 /// Where a value lies.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Place {
+pub(super) enum ValuePlace {
     Null,
     /// On the leaf: start and length.
     Page(u32, u32),
@@ -43,7 +43,7 @@ pub(super) enum Place {
     Lost(u32),
 }
 
-const _: () = assert!(size_of::<Place>() == 12);
+const _: () = assert!(size_of::<ValuePlace>() == 12);
 
 /// A value as it is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,7 +70,7 @@ pub struct Batch {
     pub(super) page_no: u32,
     pub(super) heads: Vec<Head>,
     /// As many for each row as the plan has columns.
-    pub(super) places: Vec<Place>,
+    pub(super) places: Vec<ValuePlace>,
     pub(super) fetched: Vec<u8>,
     /// Start and length of each value in `fetched`.
     pub(super) stretches: Vec<(usize, usize)>,
@@ -90,7 +90,7 @@ impl Batch {
         Self { plan, image, page_no, heads, places, fetched, stretches: Vec::new(), lost: Vec::new() }
     }
 
-    /// Kept for its memory, without the page: whoever opened that takes its memory for another one.
+    /// Kept for its memory only: the opener that lent the page reuses its buffer.
     pub(super) fn without_page(mut self) -> Self {
         self.image = Arc::default();
         self
@@ -109,11 +109,11 @@ impl Batch {
     }
 
     /// Keeps a value that does not lie on the page.
-    pub(super) fn keep(&mut self, parts: &[&[u8]]) -> Place {
+    pub(super) fn keep(&mut self, parts: &[&[u8]]) -> ValuePlace {
         let start = self.fetched.len();
         parts.iter().for_each(|part| self.fetched.extend_from_slice(part));
         self.stretches.push((start, self.fetched.len() - start));
-        Place::Fetched(self.stretches.len() as u32 - 1)
+        ValuePlace::Fetched(self.stretches.len() as u32 - 1)
     }
 
     /// How many rows there are.
@@ -154,21 +154,21 @@ impl<'b> Row<'b> {
         let batch = self.batch;
         let at = self.number * batch.plan.columns.len() + column;
         match batch.places.get(at) {
-            None | Some(Place::Null) => Cell::Null,
-            Some(Place::Page(start, len)) => {
+            None | Some(ValuePlace::Null) => Cell::Null,
+            Some(ValuePlace::Page(start, len)) => {
                 batch.image.get(*start as usize..(*start + *len) as usize).map_or(Cell::Lost(GONE), Cell::Bytes)
             }
-            Some(Place::Fetched(number)) => {
+            Some(ValuePlace::Fetched(number)) => {
                 let stretch = batch.stretches.get(*number as usize);
                 let bytes = stretch.and_then(|(start, len)| batch.fetched.get(*start..*start + *len));
                 bytes.map_or(Cell::Lost(GONE), Cell::Bytes)
             }
-            Some(Place::Default(field)) => match batch.plan.defaults.get(*field as usize) {
+            Some(ValuePlace::Default(field)) => match batch.plan.defaults.get(*field as usize) {
                 Some(Some(InstantDefault::Null)) => Cell::Null,
                 Some(Some(InstantDefault::Bytes(bytes))) => Cell::Bytes(bytes),
                 _ => Cell::Lost("the row is older than the column, and what it has in its place is not known"),
             },
-            Some(Place::Lost(why)) => Cell::Lost(batch.lost.get(*why as usize).map_or(GONE, String::as_str)),
+            Some(ValuePlace::Lost(why)) => Cell::Lost(batch.lost.get(*why as usize).map_or(GONE, String::as_str)),
         }
     }
 

@@ -59,7 +59,7 @@ pub enum Comparison {
 pub struct TableChecksum {
     /// `schema.table`.
     pub table: String,
-    /// The value; `None` where there is none.
+    /// The value, if it has one.
     pub checksum: Option<u32>,
     /// The value that MariaDB gives up to 10.11.19, where stored generated columns make it another one.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -8,7 +8,7 @@ use format::page::lob::{LobReader, Reference};
 use format::record::{Record, RecordFields, Slot, Stored};
 use format::value::compressed;
 
-use super::batch::{Batch, Head, Place, RowState};
+use super::batch::{Batch, Head, RowState, ValuePlace};
 use super::plan::{Owner, RowPlan};
 use super::reader::{FETCHED_MAX, Leaf, OnDamage, Pending, Problem, ProblemKind, RowReader, Rows, Value, Walk, Wanted};
 
@@ -145,9 +145,9 @@ impl<'b, 'r, 'f> Builder<'b, 'r, 'f> {
         self.batch.heads.push(Head { origin, state });
         if let Some(places) = self.reader.on_page.filter(|_| fields.is_on_page()) {
             let place = |place: &u16| match fields.slots().get(usize::from(*place)) {
-                Some(Slot { stored: Stored::Null, .. }) => Place::Null,
-                Some(slot) => Place::Page(slot.start, slot.len),
-                None => Place::Default((*place).into()),
+                Some(Slot { stored: Stored::Null, .. }) => ValuePlace::Null,
+                Some(slot) => ValuePlace::Page(slot.start, slot.len),
+                None => ValuePlace::Default((*place).into()),
             };
             self.batch.places.extend(places.iter().map(place));
             return;
@@ -156,19 +156,19 @@ impl<'b, 'r, 'f> Builder<'b, 'r, 'f> {
         for column in &plan.columns {
             let slot = fields.slots().get(column.field).copied();
             let place = match slot {
-                Some(Slot { stored: Stored::Null, .. }) => Place::Null,
+                Some(Slot { stored: Stored::Null, .. }) => ValuePlace::Null,
                 Some(Slot { start, len, stored: Stored::Inline }) if column.value.compressed => {
                     self.unpacked(start, len)
                 }
-                Some(Slot { start, len, stored: Stored::Inline }) => Place::Page(start, len),
+                Some(Slot { start, len, stored: Stored::Inline }) => ValuePlace::Page(start, len),
                 Some(slot @ Slot { stored: Stored::Extern, .. }) => self.outside(slot, column.value.compressed, state),
-                Some(Slot { stored: Stored::Missing, .. }) | None => Place::Default(column.field as u32),
+                Some(Slot { stored: Stored::Missing, .. }) | None => ValuePlace::Default(column.field as u32),
             };
             self.batch.places.push(place);
         }
     }
 
-    fn unpacked(&mut self, start: u32, len: u32) -> Place {
+    fn unpacked(&mut self, start: u32, len: u32) -> ValuePlace {
         let stored = self.batch.image.get(start as usize..(start + len) as usize).unwrap_or(&[]);
         let mut plain = Vec::new();
         match compressed::unpack(stored, &mut plain) {
@@ -177,12 +177,12 @@ impl<'b, 'r, 'f> Builder<'b, 'r, 'f> {
         }
     }
 
-    fn lost(&mut self, why: String) -> Place {
+    fn lost(&mut self, why: String) -> ValuePlace {
         self.batch.lost.push(why);
-        Place::Lost(self.batch.lost.len() as u32 - 1)
+        ValuePlace::Lost(self.batch.lost.len() as u32 - 1)
     }
 
-    fn outside(&mut self, slot: Slot, packed: bool, state: RowState) -> Place {
+    fn outside(&mut self, slot: Slot, packed: bool, state: RowState) -> ValuePlace {
         if state == RowState::Freed {
             return self.lost("its off-page value was freed with the row".to_owned());
         }
@@ -204,7 +204,7 @@ impl<'b, 'r, 'f> Builder<'b, 'r, 'f> {
         let place = self.batch.places.len();
         self.values.push(Some(Value { reader: LobReader::new(reference, family, true), place, local, packed }));
         self.bytes += u64::from(reference.len);
-        Place::Null
+        ValuePlace::Null
     }
 
     /// Whether off-page values are compressed, so that they can be larger than their file.

@@ -16,11 +16,11 @@ use format::page::lob::LobReader;
 use format::record::RecordFields;
 use format::value::compressed;
 
-use super::batch::{Batch, Place};
+use super::batch::{Batch, ValuePlace};
 use super::leaf::Builder;
 use super::plan::RowPlan;
 use crate::tree::ranges::{Pointer, Ranges, Reached, children, inner_page, pointers};
-use crate::tree::{Opener, Space};
+use crate::tree::{Opener, Tablespace};
 
 /// Bytes of off-page values that a worker fetches at a time, unless one row has more.
 pub const FETCHED_MAX: u64 = 16 << 20;
@@ -74,7 +74,7 @@ pub enum ProblemKind {
 /// Reads rows. Lives on its worker's thread.
 pub struct RowReader<'r, 'f> {
     /// The tablespace.
-    pub space: &'r Space,
+    pub space: &'r Tablespace,
     /// How to read.
     pub plan: &'r Arc<RowPlan>,
     /// See [`RowPlan::fields_on_page`].
@@ -396,7 +396,7 @@ impl Pending {
         let number = self.batch.lost.len() as u32;
         self.batch.lost.push(why);
         if let Some(place) = self.batch.places.get_mut(value.place) {
-            *place = Place::Lost(number);
+            *place = ValuePlace::Lost(number);
         }
     }
 
@@ -413,7 +413,7 @@ impl Pending {
                 Ok(()) => self.batch.keep(&[&plain]),
                 Err(why) => {
                     self.batch.lost.push(why.to_string());
-                    Place::Lost(self.batch.lost.len() as u32 - 1)
+                    ValuePlace::Lost(self.batch.lost.len() as u32 - 1)
                 }
             }
         } else {

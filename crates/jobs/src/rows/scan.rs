@@ -13,7 +13,7 @@ use super::plan::RowPlan;
 use super::reader::{OnDamage, Problem, RowReader, Rows, Wanted};
 use crate::Error;
 use crate::tree::ranges::{Ranges, Reached};
-use crate::tree::{Opener, Space, SpaceMap};
+use crate::tree::{Opener, SpaceMap, Tablespace};
 
 /// Memory of all workers' windows together, bytes.
 const MEMORY_MAX: u64 = 96 << 20;
@@ -33,7 +33,7 @@ pub struct RangeSize {
 }
 
 impl RangeSize {
-    fn count(self, space: &Space, ranges: &Ranges, workers: usize) -> usize {
+    fn count(self, space: &Tablespace, ranges: &Ranges, workers: usize) -> usize {
         let page = u64::from(space.format.logical().get());
         // A page of level 1 has a node pointer of some dozen bytes for each leaf.
         let leaves = if ranges.level == 0 { 1 } else { LEAVES_A_PARENT };
@@ -115,7 +115,7 @@ impl<S: RowSink> Rows for Taking<'_, S> {
 /// # Errors
 /// No engine could start.
 pub fn scan<S: RowSink + Send>(
-    (space, set): (&Space, &FileSet),
+    (space, set): (&Tablespace, &FileSet),
     plan: &Arc<RowPlan>,
     ranges: &Ranges,
     options: &ScanOptions,
@@ -189,7 +189,7 @@ fn claim(next: &AtomicUsize, cut: &[Range<usize>]) -> Option<(usize, Range<usize
 /// damaged. Pages that are free are left out; `false`: for some that cannot be told.
 #[must_use]
 pub fn stray_leaves(
-    space: &Space,
+    space: &Tablespace,
     plan: &RowPlan,
     reached: &dyn Fn(u32) -> bool,
     opener: &mut Opener,

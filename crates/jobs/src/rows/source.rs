@@ -19,7 +19,7 @@ use crate::table::definitions::{Definitions, Described, own_definitions};
 use crate::table::known::{Known, know};
 use crate::table::lone::{self, Statements};
 use crate::table::{groups, in_parallel, open};
-use crate::tree::{Opener, Space};
+use crate::tree::{Opener, Tablespace};
 
 /// A tree goes no deeper.
 const LEVELS_MAX: usize = 32;
@@ -84,7 +84,7 @@ pub struct Tables {
     /// The files.
     pub set: FileSet,
     /// The tablespaces.
-    pub spaces: Vec<Space>,
+    pub spaces: Vec<Tablespace>,
     /// The tables, by name.
     pub tables: Vec<TableSource>,
     /// Files that should hold tables, and of which none can be read.
@@ -120,9 +120,9 @@ impl Tables {
                 Err(why) => unread.push(Unread { path, why }),
             }
         }
-        let is_named = |space: &Space| paths.iter().any(|path| path.as_path() == space.path());
+        let is_named = |space: &Tablespace| paths.iter().any(|path| path.as_path() == space.path());
         let mut opener = Opener::new();
-        let mut help = |space: &Space| {
+        let mut help = |space: &Tablespace| {
             let is_wanted = holds_a_table(space, is_named(space));
             if is_wanted {
                 Help::find(space, statements.as_ref(), &mut definitions, &mut opener)
@@ -160,13 +160,13 @@ impl Tables {
     pub fn bytes(&self) -> u64 {
         let trees = self.tables.iter().flat_map(|table| &table.trees);
         let spaces: std::collections::BTreeSet<usize> = trees.map(|tree| tree.space).collect();
-        let size = |space: &Space| u64::from(space.pages()) * u64::from(space.format.physical().get());
+        let size = |space: &Tablespace| u64::from(space.pages()) * u64::from(space.format.physical().get());
         spaces.into_iter().filter_map(|space| self.spaces.get(space)).map(size).sum()
     }
 }
 
 /// System and undo tablespaces, and those of the server itself, are no tables of a user.
-fn holds_a_table(space: &Space, is_named: bool) -> bool {
+fn holds_a_table(space: &Tablespace, is_named: bool) -> bool {
     let name = space.path().file_name().and_then(|name| name.to_str()).unwrap_or("");
     let in_server = space.path().parent().and_then(|folder| folder.file_name());
     let in_server = in_server.is_some_and(|folder| folder == "mysql" || folder == "sys");
@@ -194,7 +194,7 @@ struct Help {
 impl Help {
     /// Looks for a definition where the dictionaries have none: in what is left of them, and in the statements that the caller has.
     fn find(
-        space: &Space,
+        space: &Tablespace,
         statements: Option<&Statements>,
         definitions: &mut Definitions,
         opener: &mut Opener,
@@ -257,7 +257,7 @@ impl Found {
 }
 
 /// The trees of rows in a tablespace.
-fn trees(space: &Space, definitions: &Definitions, index: Option<&str>) -> Vec<(Described, TreeSource)> {
+fn trees(space: &Tablespace, definitions: &Definitions, index: Option<&str>) -> Vec<(Described, TreeSource)> {
     let mut opener = Opener::new();
     let known = know(space, definitions);
     let described = definitions.in_space(space);
@@ -276,7 +276,7 @@ fn trees(space: &Space, definitions: &Definitions, index: Option<&str>) -> Vec<(
 }
 
 fn tree(
-    space: &Space,
+    space: &Tablespace,
     known: &Known,
     definitions: &Definitions,
     described: &Described,
@@ -307,7 +307,12 @@ fn tree(
 }
 
 /// What the metadata record of the leftmost leaf says.
-fn defaults(space: &Space, root: u32, index: &IndexDef, opener: &mut Opener) -> Option<Vec<Option<InstantDefault>>> {
+fn defaults(
+    space: &Tablespace,
+    root: u32,
+    index: &IndexDef,
+    opener: &mut Opener,
+) -> Option<Vec<Option<InstantDefault>>> {
     let (mut page_no, mut fields) = (root, RecordFields::new());
     for _ in 0..LEVELS_MAX {
         let image = space.sound(page_no, opener).ok()?;
@@ -338,7 +343,7 @@ fn defaults(space: &Space, root: u32, index: &IndexDef, opener: &mut Opener) -> 
     None
 }
 
-fn outside(space: &Space, reference: Reference, opener: &mut Opener) -> Option<Vec<u8>> {
+fn outside(space: &Tablespace, reference: Reference, opener: &mut Opener) -> Option<Vec<u8>> {
     let mut reader = LobReader::new(reference, space.format.family(), true);
     while let Some(PageNo(number)) = reader.wants() {
         reader.take(&space.sound(number, opener).ok()?).ok()?;

@@ -14,7 +14,7 @@ use format::schema::frm::DOC_ID_INDEX;
 
 use crate::source::name::decoded;
 use crate::table::definitions::leaves;
-use crate::tree::{Opener, Space};
+use crate::tree::{Opener, Tablespace};
 
 /// Of a table.
 #[derive(Clone, Debug, Default)]
@@ -43,7 +43,7 @@ impl Dictionary {
         let first = file(datadir.join("ibdata1"))?;
         let more = (2..100).map_while(|number| file(datadir.join(format!("ibdata{number}"))));
         let files: Vec<(PathBuf, FileId, u64)> = std::iter::once(first).chain(more).collect();
-        let system = Space::open(&files, keys, None).ok()?;
+        let system = Tablespace::open(&files, keys, None).ok()?;
         let page = system.sound(DICT_HDR_PAGE_NO.0, opener).ok()?;
         let roots = DictionaryRoots::read(&page)?;
         let tables = leaves(&system, roots.tables, opener, SysTable::read);
@@ -81,7 +81,7 @@ impl Dictionary {
 
 /// The foreign keys of all tables; `None` where one of their trees is damaged, for then any table may have more of them.
 fn read_foreign(
-    system: &Space,
+    system: &Tablespace,
     tables: &[SysTable],
     indexes: &HashMap<u64, Vec<SysIndex>>,
     opener: &mut Opener,
@@ -119,7 +119,7 @@ fn read_foreign(
 }
 
 /// Whether every leaf of a REDUNDANT tree can be read.
-fn is_whole(space: &Space, root: PageNo, opener: &mut Opener) -> bool {
+fn is_whole(space: &Tablespace, root: PageNo, opener: &mut Opener) -> bool {
     let (mut number, mut fields) = (Some(root), RecordFields::new());
     // No list of pages is longer than the tablespace.
     for _ in 0..space.pages() {
@@ -143,7 +143,7 @@ fn is_whole(space: &Space, root: PageNo, opener: &mut Opener) -> bool {
 /// MariaDB keeps the last number given on the root page of the rows.
 fn next_number(
     datadir: &Path,
-    (system, table): (&Space, &SysTable),
+    (system, table): (&Tablespace, &SysTable),
     index: &SysIndex,
     keys: &KeyStore,
     opener: &mut Opener,
@@ -154,7 +154,7 @@ fn next_number(
     } else {
         let path = datadir.join(format!("{}.ibd", table.name));
         let len = std::fs::metadata(&path).ok()?.len();
-        own = Space::open(&[(path, FileId(0), len)], keys, None).ok()?;
+        own = Tablespace::open(&[(path, FileId(0), len)], keys, None).ok()?;
         &own
     };
     let image = space.sound(index.root.root.0, opener).ok()?;

@@ -21,7 +21,7 @@ use crate::source::keys::KeyFiles;
 use crate::table::definitions::{Definitions, own_definitions};
 use crate::table::lone::{self, Statements};
 use crate::table::{groups, open};
-use crate::tree::{Opener, Space};
+use crate::tree::{Opener, Tablespace};
 
 /// Which definitions to read.
 #[derive(Clone, Debug, Default)]
@@ -164,7 +164,7 @@ fn is_wanted(table: &TableDef, wanted: Option<&str>, file_is_named: bool) -> boo
 
 /// A definition from what is left of a broken dictionary, or from the statements that the caller has.
 fn otherwise(
-    space: &Space,
+    space: &Tablespace,
     statements: Option<&Statements>,
     opener: &mut Opener,
     report: &mut SchemaReport,
@@ -198,7 +198,7 @@ fn otherwise(
 
 /// What a tablespace says itself, or the `.frm` file beside it. Why it says nothing, if so, as a clause.
 fn of_space(
-    space: &Space,
+    space: &Tablespace,
     path: &Path,
     opener: &mut Opener,
     (found, wanted): (&mut Found, &mut Vec<PathBuf>),

@@ -15,7 +15,7 @@ use format::{
 
 /// One file of a tablespace (most have just one).
 #[derive(Clone, Debug)]
-pub struct Part {
+pub struct SpacePart {
     /// How its pages are laid out.
     pub format: SpaceFormat,
     /// The space header, where this file begins with one and it is sound.
@@ -30,7 +30,7 @@ pub struct Part {
     pub fault: Option<HeaderFault>,
 }
 
-impl Part {
+impl SpacePart {
     /// The place of a page, by its number in the tablespace, and what opens it.
     #[must_use]
     pub fn at(&self, page_no: PageNo) -> PageAt<'_> {
@@ -83,7 +83,7 @@ pub const LONG_HEAD: usize = 64 * 64 * 1024;
 
 /// The format that page 0 states, if page 0 is sound.
 #[must_use]
-pub fn by_page0(head: &[u8], page_size: Option<u32>) -> Option<Part> {
+pub fn by_page0(head: &[u8], page_size: Option<u32>) -> Option<SpacePart> {
     let format = with_size(SpaceFormat::from_page0(head).ok()?, page_size);
     if !page_is_sound(head, 0, 0, &format) {
         return None;
@@ -93,7 +93,7 @@ pub fn by_page0(head: &[u8], page_size: Option<u32>) -> Option<Part> {
     // Servers that are asked for the tablespace do not see a page that is one by such a flag: it is one like any other.
     let format = if fault.is_some() && format.is_temporary() { format.with_temporary(false) } else { format };
     let format = outvoted(head, &format).map_or(format, |space| format.with_space(space));
-    Some(Part { format, header, key: SpaceKey::None, is_key_proven: false, first_page: 0, fault })
+    Some(SpacePart { format, header, key: SpaceKey::None, is_key_proven: false, first_page: 0, fault })
 }
 
 /// Pages behind page 0 that are asked whether they belong to the tablespace that it names.
@@ -119,7 +119,11 @@ fn outvoted(head: &[u8], format: &SpaceFormat) -> Option<SpaceId> {
 ///
 /// # Errors
 /// The file is not a tablespace, and why.
-pub fn by_pages(head: &[u8], page_size: Option<u32>, leader: Option<(&Part, u32)>) -> Result<Part, NotTablespace> {
+pub fn by_pages(
+    head: &[u8],
+    page_size: Option<u32>,
+    leader: Option<(&SpacePart, u32)>,
+) -> Result<SpacePart, NotTablespace> {
     let stated = SpaceFormat::from_page0(head).map(|format| with_size(format, page_size));
     let hint = page_size.and_then(PageSize::new).or_else(|| leader.map(|(part, _)| part.format.logical()));
     let guessed =
@@ -135,7 +139,7 @@ pub fn by_pages(head: &[u8], page_size: Option<u32>, leader: Option<(&Part, u32)
     };
     let key = leader.map(|(part, _)| part.key.clone()).unwrap_or_default();
     let (header, fault) = if first_page == 0 { header_under(head, &format) } else { (None, None) };
-    Ok(Part { format, header, key, is_key_proven: false, first_page, fault })
+    Ok(SpacePart { format, header, key, is_key_proven: false, first_page, fault })
 }
 
 /// The header in a page 0 that does not tell the format and is sound under the one that the pages behind it tell; and what is wrong with it.
@@ -153,7 +157,7 @@ fn header_under(head: &[u8], format: &SpaceFormat) -> (Option<SpaceHeader>, Opti
 
 /// The format that the file at `path` states right now, if its page 0 is sound right now.
 #[must_use]
-pub fn part_now(path: &Path) -> Option<Part> {
+pub fn part_now(path: &Path) -> Option<SpacePart> {
     let mut head = Vec::new();
     File::open(path).ok()?.take(HEAD as u64).read_to_end(&mut head).ok()?;
     by_page0(&head, None)

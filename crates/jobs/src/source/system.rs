@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use format::{PageNo, PageSize, SpaceFormat, SpaceId};
 
 use super::name::NameHint;
-use super::space::{self, Part};
+use super::space::{self, SpacePart};
 use super::{read_small, read_up_to};
 
 /// Option files of a datadir are short; what is longer is something else.
@@ -109,7 +109,7 @@ fn unusual_first(dir: &Path) -> Option<PathBuf> {
 }
 
 /// Adds the files that hold the pages that the header counts and `files` do not have.
-fn follow(dir: &Path, part: &Part, files: &mut Vec<PathBuf>) {
+fn follow(dir: &Path, part: &SpacePart, files: &mut Vec<PathBuf>) {
     let Some(header) = part.header else { return };
     let pages_of = |path: &PathBuf| std::fs::metadata(path).map_or(0, |meta| part.pages_in(meta.len()));
     let mut have: u64 = files.iter().map(pages_of).sum();

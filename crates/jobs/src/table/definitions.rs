@@ -18,7 +18,7 @@ use format::schema::{IndexDef, TableDef, builtin};
 use format::{Family, PageNo};
 
 use crate::source::read_small;
-use crate::tree::{Opener, Root, Space, SpaceMap, sdi};
+use crate::tree::{Opener, Root, SpaceMap, Tablespace, sdi};
 
 /// More than the servers read of a definition: 4096 columns with the longest comments, and all partitions.
 pub(super) const FRM_MAX: u64 = 16 << 20;
@@ -75,7 +75,7 @@ struct Entry {
 
 impl Definitions {
     /// Reads what the tablespaces, and the files beside them, say.
-    pub fn read<'s>(spaces: impl Iterator<Item = &'s Space> + Clone, keys: &KeyStore) -> Self {
+    pub fn read<'s>(spaces: impl Iterator<Item = &'s Tablespace> + Clone, keys: &KeyStore) -> Self {
         let mut definitions = Self::default();
         let mut datadirs = BTreeMap::new();
         let mut opener = Opener::new();
@@ -100,7 +100,7 @@ impl Definitions {
             let system = system.or_else(|| {
                 let path = datadir.join("ibdata1");
                 let len = std::fs::metadata(&path).ok()?.len();
-                Space::open(&[(path, FileId(0), len)], keys, None).ok()
+                Tablespace::open(&[(path, FileId(0), len)], keys, None).ok()
             });
             if let Some(system) = system {
                 definitions.add_old(&datadir, &system, &mut opener);
@@ -109,7 +109,7 @@ impl Definitions {
         definitions
     }
 
-    pub(super) fn add_own(&mut self, space: &Space, table: &Arc<TableDef>) {
+    pub(super) fn add_own(&mut self, space: &Tablespace, table: &Arc<TableDef>) {
         for (part, index) in table.trees() {
             let Some(root) = index.root else { continue };
             let part = part.map(|part| format!(" partition {}", part.name)).unwrap_or_default();
@@ -135,7 +135,7 @@ impl Definitions {
     }
 
     /// The tables of the old dictionary. What is damaged there is a finding of its own, and leaves tables without a name here.
-    fn add_old(&mut self, datadir: &Path, system: &Space, opener: &mut Opener) {
+    fn add_old(&mut self, datadir: &Path, system: &Tablespace, opener: &mut Opener) {
         let Some(roots) = system.sound(DICT_HDR_PAGE_NO.0, opener).ok().and_then(|page| DictionaryRoots::read(&page))
         else {
             return;
@@ -163,7 +163,7 @@ impl Definitions {
     }
 
     /// What describes the trees of a tablespace: itself, if it describes anything, and else what lies in its folder or above.
-    fn described(&self, space: &Space) -> impl Iterator<Item = &HashMap<(u64, u32), Entry>> {
+    fn described(&self, space: &Tablespace) -> impl Iterator<Item = &HashMap<(u64, u32), Entry>> {
         let own = self.by_place.get(&DefinitionPlace::File(space.path().to_path_buf()));
         let number = space.format.space().0;
         let folder = folder(space);
@@ -173,12 +173,12 @@ impl Definitions {
         own.into_iter().chain(others)
     }
 
-    fn entries(&self, space: &Space) -> impl Iterator<Item = &Entry> {
+    fn entries(&self, space: &Tablespace) -> impl Iterator<Item = &Entry> {
         self.described(space).flat_map(HashMap::values)
     }
 
     /// The pages that a dictionary has as roots in this tablespace.
-    pub fn roots_of(&self, space: &Space) -> Vec<u32> {
+    pub fn roots_of(&self, space: &Tablespace) -> Vec<u32> {
         // Of a discarded table the dictionary has no roots.
         let here = self.entries(space).filter(|entry| entry.is_here && entry.root != u32::MAX);
         let mut roots: Vec<u32> = here.map(|entry| entry.root).collect();
@@ -188,14 +188,14 @@ impl Definitions {
     }
 
     /// The tables that a dictionary has in this tablespace, by name.
-    pub fn tables_in(&self, space: &Space) -> Vec<String> {
+    pub fn tables_in(&self, space: &Tablespace) -> Vec<String> {
         let here = self.entries(space).filter(|entry| entry.is_here);
         let tables: BTreeSet<&str> = here.map(|entry| entry.table.as_str()).collect();
         tables.into_iter().map(str::to_owned).collect()
     }
 
     /// All indexes that a dictionary has in this tablespace, by their roots.
-    pub fn in_space(&self, space: &Space) -> Vec<Described> {
+    pub fn in_space(&self, space: &Tablespace) -> Vec<Described> {
         let mut entries: Vec<&Entry> = self.entries(space).filter(|entry| entry.is_here).collect();
         entries.sort_by_key(|entry| entry.root);
         let described = |entry: &Entry| Described {
@@ -207,13 +207,13 @@ impl Definitions {
     }
 
     /// The index whose root a dictionary has on this page.
-    pub fn at_root(&self, space: &Space, page_no: u32) -> Option<(&str, &str)> {
+    pub fn at_root(&self, space: &Tablespace, page_no: u32) -> Option<(&str, &str)> {
         let entry = self.entries(space).find(|entry| entry.is_here && entry.root == page_no);
         entry.map(|entry| (entry.table.as_str(), entry.index.name.as_str()))
     }
 
     /// What is known of the tree that begins at `root`.
-    pub fn named(&self, space: &Space, root: &Root, map: &SpaceMap, opener: &mut Opener) -> Option<Named> {
+    pub fn named(&self, space: &Tablespace, root: &Root, map: &SpaceMap, opener: &mut Opener) -> Option<Named> {
         let page = IndexPage::parse(&root.image, &space.format).ok()?;
         if page.page_type() == format::page::fil::PageType::SDI {
             return Some(Named { table: None, name: Some("SDI".to_owned()), index: builtin::sdi(), whole: None });
@@ -232,21 +232,21 @@ impl Definitions {
     }
 }
 
-fn folder(space: &Space) -> PathBuf {
+fn folder(space: &Tablespace) -> PathBuf {
     space.path().parent().map(Path::to_path_buf).unwrap_or_default()
 }
 
 /// The tables that a tablespace of MySQL 8.0 or later describes itself. What is damaged there is a finding of its own, and leaves tables
 /// without a name here.
-fn own_tables(space: &Space, opener: &mut Opener) -> Option<Vec<TableDef>> {
+fn own_tables(space: &Tablespace, opener: &mut Opener) -> Option<Vec<TableDef>> {
     Some(own_definitions(space, opener)?.0.into_iter().filter_map(Result::ok).collect())
 }
 
-/// A table, or why its definition is none that is known here.
+/// A table, or why its definition is not understood.
 pub(crate) type Defined = Result<TableDef, SdiTableError>;
 
 /// The same with those that cannot be understood, and why there may be more of them. `None`: there is no dictionary information.
-pub(crate) fn own_definitions(space: &Space, opener: &mut Opener) -> Option<(Vec<Defined>, Option<String>)> {
+pub(crate) fn own_definitions(space: &Tablespace, opener: &mut Opener) -> Option<(Vec<Defined>, Option<String>)> {
     let page0 = space.sound(0, opener).ok()?;
     let found = sdi::read(space, &page0, opener)?;
     let tables = found.objects.iter().filter(|(kind, _)| *kind == SdiKind::Table);
@@ -255,7 +255,7 @@ pub(crate) fn own_definitions(space: &Space, opener: &mut Opener) -> Option<(Vec
 
 /// What `read` makes of the leaf records of a REDUNDANT tree.
 pub(crate) fn leaves<T>(
-    space: &Space,
+    space: &Tablespace,
     root: PageNo,
     opener: &mut Opener,
     read: impl Fn(&Record<'_>, &RecordFields) -> Option<T>,
@@ -284,7 +284,7 @@ pub(crate) fn leaves<T>(
 
 /// The clustered index of a table that MariaDB altered instantly, as its rows are.
 fn altered(
-    space: &Space,
+    space: &Tablespace,
     (root, map): (&Root, &SpaceMap),
     table: &TableDef,
     index: &IndexDef,

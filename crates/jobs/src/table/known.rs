@@ -6,13 +6,13 @@ use format::{Family, Lsn};
 
 use super::definitions::Definitions;
 use crate::source::name::NameHint;
-use crate::tree::{Opener, Root, Space, SpaceMap, TreeFinding, roots};
+use crate::tree::{Opener, Root, SpaceMap, Tablespace, TreeFinding, roots};
 
 /// In the flags of a general tablespace of MySQL.
 const SHARED: u32 = 1 << 11;
 
 pub(crate) struct Known {
-    pub space: Space,
+    pub space: Tablespace,
     pub map: SpaceMap,
     pub roots: Vec<Root>,
     /// What is wrong with the tablespace as such.
@@ -31,7 +31,7 @@ impl Known {
     }
 }
 
-pub(crate) fn know(space: &Space, definitions: &Definitions) -> Known {
+pub(crate) fn know(space: &Tablespace, definitions: &Definitions) -> Known {
     let mut opener = Opener::new();
     let map = SpaceMap::read(space, &mut opener);
     let mut findings = map.findings.clone();

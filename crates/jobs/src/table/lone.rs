@@ -25,7 +25,7 @@ use super::know;
 use crate::Error;
 use crate::source::name::decoded;
 use crate::source::read_small;
-use crate::tree::{Opener, Root, Space, sdi};
+use crate::tree::{Opener, Root, Tablespace, sdi};
 
 /// Longer than any dump of definitions alone.
 const SQL_MAX: u64 = 256 << 20;
@@ -72,7 +72,7 @@ impl Statements {
     /// There is none, it is not understood, or the rows are not of its kind; as a clause.
     pub(crate) fn define(
         &self,
-        space: &Space,
+        space: &Tablespace,
         into: &mut Definitions,
         opener: &mut Opener,
     ) -> Result<(Found, String), String> {
@@ -100,7 +100,7 @@ struct Names {
 }
 
 impl Names {
-    fn of(space: &Space) -> Self {
+    fn of(space: &Tablespace) -> Self {
         let text =
             |part: Option<&std::ffi::OsStr>| part.map(|part| part.to_string_lossy().into_owned()).unwrap_or_default();
         let stem = text(space.path().file_stem());
@@ -118,7 +118,11 @@ impl Names {
 }
 
 /// What a broken dictionary still has for a tablespace: leaves of its own dictionary information, or the `.frm` file beside it.
-pub(crate) fn remains(space: &Space, into: &mut Definitions, opener: &mut Opener) -> Option<Result<Found, String>> {
+pub(crate) fn remains(
+    space: &Tablespace,
+    into: &mut Definitions,
+    opener: &mut Opener,
+) -> Option<Result<Found, String>> {
     if space.format.family() == Family::MySql
         && let Some(found) = from_leaves(space, into, opener)
     {
@@ -146,7 +150,7 @@ pub(crate) fn remains(space: &Space, into: &mut Definitions, opener: &mut Opener
 }
 
 /// Every sound leaf of the dictionary information, wherever it lies: page 0 or the pages above it are lost.
-fn from_leaves(space: &Space, into: &mut Definitions, opener: &mut Opener) -> Option<Found> {
+fn from_leaves(space: &Tablespace, into: &mut Definitions, opener: &mut Opener) -> Option<Found> {
     let mut tables = sdi::tables_in_leaves(space, opener);
     let first = Arc::new(tables.pop()?);
     for table in tables.into_iter().map(Arc::new) {
@@ -160,7 +164,7 @@ fn from_leaves(space: &Space, into: &mut Definitions, opener: &mut Opener) -> Op
 
 /// Finds where the rows of `table` begin in a tablespace that holds no other table, and adds it to what is known.
 fn place(
-    space: &Space,
+    space: &Tablespace,
     table: TableDef,
     names: &Names,
     into: &mut Definitions,
@@ -219,7 +223,7 @@ struct Seen {
 }
 
 /// The indexes of a tablespace, the oldest first: by the roots, if the first of them is sound, and else by all pages.
-fn candidates(space: &Space, opener: &mut Opener) -> Vec<Clustered> {
+fn candidates(space: &Tablespace, opener: &mut Opener) -> Vec<Clustered> {
     let known = know(space, &Definitions::default());
     let is_tree =
         |image: &[u8]| IndexPage::parse(image, &space.format).is_ok_and(|page| page.page_type() != PageType::SDI);
@@ -260,7 +264,7 @@ fn candidates(space: &Space, opener: &mut Opener) -> Vec<Clustered> {
 }
 
 /// How many records of the first leaves are those of the definition: all fields of all of them fill the page's heap exactly.
-fn fits(space: &Space, table: &Arc<TableDef>, place: &Clustered, opener: &mut Opener) -> Result<usize, String> {
+fn fits(space: &Tablespace, table: &Arc<TableDef>, place: &Clustered, opener: &mut Opener) -> Result<usize, String> {
     let mut own = Definitions::default();
     own.add_own(space, table);
     let described = own.in_space(space).into_iter().next().ok_or("it defines no rows")?;
@@ -277,7 +281,7 @@ fn fits(space: &Space, table: &Arc<TableDef>, place: &Clustered, opener: &mut Op
     Ok(records)
 }
 
-fn first_leaves(space: &Space, root: u32, index: &IndexDef, opener: &mut Opener) -> Vec<u32> {
+fn first_leaves(space: &Tablespace, root: u32, index: &IndexDef, opener: &mut Opener) -> Vec<u32> {
     let (mut page_no, mut fields, mut leaves) = (root, RecordFields::new(), Vec::new());
     for _ in 0..LEVELS_MAX + LEAVES_TRIED {
         let Ok(image) = space.sound(page_no, opener) else { break };
@@ -298,7 +302,7 @@ fn first_leaves(space: &Space, root: u32, index: &IndexDef, opener: &mut Opener)
 }
 
 /// How many records of the leaf are those of the index.
-fn leaf_fits(space: &Space, page_no: u32, index: &IndexDef, opener: &mut Opener) -> Result<usize, String> {
+fn leaf_fits(space: &Tablespace, page_no: u32, index: &IndexDef, opener: &mut Opener) -> Result<usize, String> {
     // A damaged leaf is reported by the one who reads rows.
     let Ok(image) = space.sound(page_no, opener) else { return Ok(0) };
     let Ok(page) = IndexPage::parse(&image, &space.format) else { return Ok(0) };

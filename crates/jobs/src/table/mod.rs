@@ -29,7 +29,7 @@ use crate::source::datadir::{Candidate, Inventory};
 use crate::source::keys::{NO_KEY, SpaceKey};
 use crate::source::name::NameHint;
 use crate::tree::walk::Tools;
-use crate::tree::{Leaves, Root, Space, TreeReport, Walk, links};
+use crate::tree::{Leaves, Root, Tablespace, TreeReport, Walk, links};
 pub(crate) use definitions::{Definitions, Named};
 use known::{Known, know};
 use matching::Matches;
@@ -143,9 +143,9 @@ pub(crate) fn groups(inventory: &mut Inventory) -> Vec<Files> {
     groups.into_iter().map(|(_, files)| files).collect()
 }
 
-pub(crate) fn open(files: &Files, keys: &KeyStore, page_size: Option<u32>) -> (PathBuf, Result<Space, String>) {
+pub(crate) fn open(files: &Files, keys: &KeyStore, page_size: Option<u32>) -> (PathBuf, Result<Tablespace, String>) {
     let path = files.first().map(|(path, ..)| path.clone()).unwrap_or_default();
-    let opened = Space::open(files, keys, page_size).and_then(|space| {
+    let opened = Tablespace::open(files, keys, page_size).and_then(|space| {
         let locked = space.format.encryption() != format::Encryption::None && matches!(space.key, SpaceKey::None);
         if locked { Err(format!("is {NO_KEY}")) } else { Ok(space) }
     });

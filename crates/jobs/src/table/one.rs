@@ -10,12 +10,12 @@ use super::definitions::Definitions;
 pub use super::definitions::Named;
 use super::known::{Known, know};
 use crate::Error;
-use crate::tree::{Opener, Root, Space, SpaceMap};
+use crate::tree::{Opener, Root, SpaceMap, Tablespace};
 
 /// A tablespace of one file.
 pub struct One {
     /// The tablespace.
-    pub space: Space,
+    pub space: Tablespace,
     /// Which of its pages are in use.
     pub map: SpaceMap,
     /// Its trees.
@@ -44,7 +44,7 @@ impl One {
         let len = fs::metadata(path).map_err(failed)?.len();
         let keys = KeyStore::default();
         let refused = |why| Error::Unusable { path: path.to_path_buf(), why };
-        let space = Space::open(&[(path.to_path_buf(), FileId(0), len)], &keys, None).map_err(refused)?;
+        let space = Tablespace::open(&[(path.to_path_buf(), FileId(0), len)], &keys, None).map_err(refused)?;
         let definitions = Definitions::read([&space].into_iter(), &keys);
         let Known { map, roots, findings, .. } = know(&space, &definitions);
         if let Some(finding) = findings.first() {

@@ -13,7 +13,7 @@ use format::page::inode::{
 };
 
 use super::segment::PlacedSegment;
-use super::{Opener, Rule, Space, TreeFinding};
+use super::{Opener, Rule, Tablespace, TreeFinding};
 
 /// The inode page that every tablespace begins with.
 const FIRST_INODE_PAGE: u32 = 2;
@@ -36,7 +36,7 @@ pub(super) struct Inodes {
 
 impl Inodes {
     /// Reads the pages of both lists.
-    pub fn read(space: &Space, header: &SpaceHeader, opener: &mut Opener) -> Self {
+    pub fn read(space: &Tablespace, header: &SpaceHeader, opener: &mut Opener) -> Self {
         let mut inodes = Self { is_whole: true, ..Self::default() };
         for (base, is_full) in [(header.inodes_full, true), (header.inodes_free, false)] {
             inodes.walk(base, is_full, (space, header), opener);
@@ -49,7 +49,7 @@ impl Inodes {
     }
 
     /// Reads an inode page that no list leads to, if it is one.
-    pub fn add_lost_page(&mut self, page_no: u32, (space, header): (&Space, &SpaceHeader), opener: &mut Opener) {
+    pub fn add_lost_page(&mut self, page_no: u32, (space, header): (&Tablespace, &SpaceHeader), opener: &mut Opener) {
         let page = space.sound(page_no, opener).ok();
         if let Some(page) = page.filter(|page| be::u16_at(page, FIL_PAGE_TYPE) == Some(PageType::INODE.0)) {
             self.pages.insert(page_no);
@@ -62,7 +62,7 @@ impl Inodes {
         self.findings.push(finding);
     }
 
-    fn walk(&mut self, base: ListBase, is_full: bool, of: (&Space, &SpaceHeader), opener: &mut Opener) {
+    fn walk(&mut self, base: ListBase, is_full: bool, of: (&Tablespace, &SpaceHeader), opener: &mut Opener) {
         let list = if is_full { "list SEG_INODES_FULL" } else { "list SEG_INODES_FREE" };
         let pointer = |page_no: u32, why: String| {
             TreeFinding::new(Rule::ListPointer, page_no, 0, 0).because(&format!("{list}: {why}"))
@@ -123,7 +123,7 @@ impl Inodes {
         }
     }
 
-    fn inode_page(&self, page_no: u32, space: &Space, opener: &mut Opener) -> Result<Arc<[u8]>, TreeFinding> {
+    fn inode_page(&self, page_no: u32, space: &Tablespace, opener: &mut Opener) -> Result<Arc<[u8]>, TreeFinding> {
         let unreadable = |why: String| TreeFinding::new(Rule::Unreadable, page_no, 0, 0).because(&why);
         let page = space.sound(page_no, opener).map_err(unreadable)?;
         match be::u16_at(&page, FIL_PAGE_TYPE) {
@@ -136,7 +136,7 @@ impl Inodes {
     }
 
     /// Reads the inodes of a page; how many more it has room for.
-    fn add(&mut self, page: &[u8], page_no: u32, (space, header): (&Space, &SpaceHeader)) -> u32 {
+    fn add(&mut self, page: &[u8], page_no: u32, (space, header): (&Tablespace, &SpaceHeader)) -> u32 {
         let (logical, physical) = (space.format.logical(), space.format.physical());
         let mut free = 0;
         for slot in 0..inodes_per_page(logical, physical) {

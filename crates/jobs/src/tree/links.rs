@@ -9,10 +9,10 @@ use flow::Gather;
 use format::PageNo;
 use format::Verdict;
 use format::page::fil::PageType;
-use format::page::index::{IndexPage, Place};
+use format::page::index::{IndexPage, TreePlace};
 
 use super::walk::{Depth, Tools};
-use super::{Opened, Root, Rule, Space, SpaceMap, TreeFinding, TreeReport};
+use super::{Opened, Root, Rule, SpaceMap, Tablespace, TreeFinding, TreeReport};
 
 #[derive(Debug, Clone, Copy)]
 struct Link {
@@ -24,7 +24,7 @@ struct Link {
 /// Goes through the pages of the segments of `root`.
 #[must_use]
 pub fn run(
-    (space, map): (&Space, &SpaceMap),
+    (space, map): (&Tablespace, &SpaceMap),
     root: &Root,
     (depth, findings_max): (Depth, usize),
     gather: &mut Gather<'_>,
@@ -67,7 +67,7 @@ pub fn run(
 }
 
 struct Sweep<'s> {
-    space: &'s Space,
+    space: &'s Tablespace,
     root: &'s Root,
     depth: Depth,
     findings_max: usize,
@@ -103,7 +103,7 @@ impl Sweep<'_> {
             return self.report(finding);
         }
         self.is_rtree |= page.page_type() == PageType::RTREE;
-        let place = if page_no == self.root.page_no { Place::Root } else { Place::BelowRoot };
+        let place = if page_no == self.root.page_no { TreePlace::Root } else { TreePlace::BelowRoot };
         let mut found = Vec::new();
         let counts = tools.checker.check(&page, None, place, &mut found);
         if self.depth == Depth::Check {

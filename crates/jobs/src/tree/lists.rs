@@ -254,7 +254,7 @@ impl<'l> Lists<'l> {
             let name = match owner {
                 0 => name.to_owned(),
                 owner if segments.contains_key(&owner) => format!("of segment {owner}"),
-                owner => format!("of segment {owner}, which is not there"),
+                owner => format!("of segment {owner}, which does not exist"),
             };
             let why = format!("{count} {name}, the first is that of page {}", self.extents.first(first));
             let page_no = self.extents.place(first, self.format).0;

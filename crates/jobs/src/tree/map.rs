@@ -14,7 +14,7 @@ use super::extents::{Extents, Links};
 use super::inodes::Inodes;
 use super::lists::Lists;
 pub use super::segment::PlacedSegment;
-use super::{Opener, Rule, Space, TreeFinding};
+use super::{Opener, Rule, Tablespace, TreeFinding};
 
 /// The first page of the insert buffer bitmaps follows each page of extent descriptors: 4 bits a page.
 const IBUF_BITMAP: usize = 94;
@@ -41,7 +41,7 @@ pub struct SpaceMap {
 impl SpaceMap {
     /// Reads the map of a tablespace. Without a sound page 0 nothing is known.
     #[must_use]
-    pub fn read(space: &Space, opener: &mut Opener) -> Self {
+    pub fn read(space: &Tablespace, opener: &mut Opener) -> Self {
         let mut map = Self { extents: Extents::new(space.format.extent_pages()), ..Self::default() };
         let Some(header) = space.header else {
             map.extents.forget();
@@ -54,7 +54,7 @@ impl SpaceMap {
         map
     }
 
-    fn read_extents(&mut self, space: &Space, header: &SpaceHeader, opener: &mut Opener) -> Links {
+    fn read_extents(&mut self, space: &Tablespace, header: &SpaceHeader, opener: &mut Opener) -> Links {
         let size = space.format.physical().get();
         let end = space.pages().min(header.free_limit.0.max(1));
         let firsts = (0..end).step_by(size as usize);
@@ -82,7 +82,7 @@ impl SpaceMap {
         links
     }
 
-    fn read_segments(&mut self, space: &Space, header: &SpaceHeader, opener: &mut Opener) {
+    fn read_segments(&mut self, space: &Tablespace, header: &SpaceHeader, opener: &mut Opener) {
         self.inodes = Inodes::read(space, header, opener);
         if !self.inodes.is_whole {
             // A segment that no list leads to any more still has its inode: among the single pages that no segment has.
@@ -103,13 +103,13 @@ impl SpaceMap {
         pages.filter(|page_no| self.is_free(*page_no) == Some(false))
     }
 
-    fn is_unclaimed(&self, page_no: u32, space: &Space) -> bool {
+    fn is_unclaimed(&self, page_no: u32, space: &Tablespace) -> bool {
         let is_map = page_no % space.format.physical().get() < 2;
         !is_map && !self.inodes.pages.contains(&page_no) && !self.inodes.fragments.contains_key(&page_no)
     }
 
     /// Descriptors, segments and the files against each other.
-    fn hold_together(&mut self, space: &Space, header: &SpaceHeader, links: &Links) {
+    fn hold_together(&mut self, space: &Tablespace, header: &SpaceHeader, links: &Links) {
         let mut found = Vec::new();
         for (page_no, segment) in &self.inodes.fragments {
             if self.is_free(*page_no) == Some(true) {

@@ -27,7 +27,7 @@ use format::page::lob::{LobReader, Reference};
 use format::record::{Instant, RecordFields};
 use format::schema::{EntryImage, EntryPlan, IndexDef, RowDefaults, TableDef};
 
-use super::{Leaves, Opener, Space};
+use super::{Leaves, Opener, Tablespace};
 
 /// Memory of the buckets of all indexes together, bytes.
 const BUCKETS_MAX: u64 = 64 << 20;
@@ -222,7 +222,7 @@ impl Pairs {
 }
 
 impl<T: Taker> Leaves for Rows<'_, T> {
-    fn leaf(&mut self, page: &IndexPage<'_>, space: &Space, opener: &mut Opener) {
+    fn leaf(&mut self, page: &IndexPage<'_>, space: &Tablespace, opener: &mut Opener) {
         let mut outside = |reference: &[u8], bytes: usize| beginning(space, reference, bytes, opener);
         for record in page.records().map_while(Result::ok) {
             if self.pairs.row.layout.locate(&record, &mut self.fields).is_err() {
@@ -256,7 +256,7 @@ impl<T: Taker> Leaves for Rows<'_, T> {
 }
 
 impl<T: Taker> Leaves for Entries<'_, T> {
-    fn leaf(&mut self, page: &IndexPage<'_>, _: &Space, _: &mut Opener) {
+    fn leaf(&mut self, page: &IndexPage<'_>, _: &Tablespace, _: &mut Opener) {
         for record in page.records().map_while(Result::ok).filter(|record| !record.is_deleted()) {
             let located = self.pair.entry.layout.locate(&record, &mut self.fields);
             let image =
@@ -270,7 +270,7 @@ impl<T: Taker> Leaves for Entries<'_, T> {
 }
 
 /// The first `bytes` bytes of an off-page value, read page by page: entries hold no more of it.
-fn beginning(space: &Space, reference: &[u8], bytes: usize, opener: &mut Opener) -> Option<Vec<u8>> {
+fn beginning(space: &Tablespace, reference: &[u8], bytes: usize, opener: &mut Opener) -> Option<Vec<u8>> {
     let reference = Reference::parse(reference)?;
     let mut reader = LobReader::new(reference, space.format.family(), true);
     while reader.found() < bytes as u64 {

@@ -7,7 +7,7 @@ use format::page::fil::{self, PageType};
 use format::page::zip::Unpacker;
 use format::{Lsn, Scheme, Verdict};
 
-use super::Space;
+use super::Tablespace;
 use crate::source::page::PageOpener;
 
 /// What became of a page.
@@ -43,7 +43,7 @@ impl Opener {
     }
 
     /// Opens the page `page_no`, whose stored bytes these are. Pages of indexes are unpacked where they are of ROW_FORMAT=COMPRESSED.
-    pub fn open(&mut self, stored: &[u8], page_no: u32, space: &Space) -> Opened {
+    pub fn open(&mut self, stored: &[u8], page_no: u32, space: &Tablespace) -> Opened {
         let (at, format) = (space.at(page_no), &space.format);
         let verdict = self.pages.verdict(stored, at);
         if matches!(verdict, Verdict::Ok(_)) {

@@ -15,7 +15,7 @@ use format::page::index::IndexPage;
 use format::record::{Record, RecordFields};
 use format::schema::IndexDef;
 
-use super::{Opener, Space};
+use super::{Opener, Tablespace};
 
 /// A tree is never higher.
 const LEVELS_MAX: u16 = 32;
@@ -84,7 +84,7 @@ impl Ranges {
     /// Goes down from the root of index `index_id` at `root`. Of each inner page `wanted` says which children matter.
     #[must_use]
     pub fn read(
-        space: &Space,
+        space: &Tablespace,
         (root, index_id): (u32, u64),
         index: &IndexDef,
         opener: &mut Opener,
@@ -149,7 +149,7 @@ impl Ranges {
     }
 
     /// Keeps leaves that hold about `rows` rows, evenly over the tree.
-    pub fn sample(&mut self, space: &Space, index_id: u64, index: &IndexDef, rows: u64, opener: &mut Opener) {
+    pub fn sample(&mut self, space: &Tablespace, index_id: u64, index: &IndexDef, rows: u64, opener: &mut Opener) {
         // Of a large tree, some leaves below each of some pages of level 1.
         const PARENTS: usize = 64;
         if self.level == 1 {
@@ -203,7 +203,7 @@ fn other_index(page_no: u32, found: u64, expected: u64) -> String {
 /// Why it is another one, as a clause.
 pub fn inner_page<'p>(
     image: &'p [u8],
-    space: &Space,
+    space: &Tablespace,
     (page_no, level, index_id): (u32, u16, u64),
 ) -> Result<IndexPage<'p>, String> {
     let page = IndexPage::parse(image, &space.format).map_err(|why| format!("page {page_no}: {why}"))?;

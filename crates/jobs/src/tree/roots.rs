@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use format::page::index::{IndexPage, SegmentHeader};
 
-use super::{Opener, Rule, Space, SpaceMap, TreeFinding};
+use super::{Opener, Rule, SpaceMap, Tablespace, TreeFinding};
 
 /// A root.
 #[derive(Debug, Clone)]
@@ -29,7 +29,7 @@ pub struct Root {
 /// The roots of a tablespace, ascending; what is wrong goes to `findings`. `named` are pages that a dictionary has as roots.
 #[must_use]
 pub fn find(
-    space: &Space,
+    space: &Tablespace,
     map: &SpaceMap,
     named: &[u32],
     opener: &mut Opener,
@@ -68,7 +68,7 @@ pub fn find(
 
 /// The root on this page. A page whose checksum is wrong is believed as far as its segments go.
 fn root_at(
-    space: &Space,
+    space: &Tablespace,
     map: &SpaceMap,
     page_no: u32,
     named: bool,

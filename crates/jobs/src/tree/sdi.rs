@@ -10,7 +10,7 @@ use format::schema::sdi::from_sdi;
 use format::schema::{IndexDef, TableDef, builtin};
 use format::{PageNo, SpaceFormat};
 
-use super::{Opener, Space};
+use super::{Opener, Tablespace};
 
 /// The objects of a tablespace's dictionary information.
 #[derive(Debug, Default)]
@@ -26,14 +26,19 @@ const LEVELS_MAX: u16 = 32;
 
 /// Reads the objects; `None` where the tablespace has no dictionary information.
 #[must_use]
-pub fn read(space: &Space, page0: &[u8], opener: &mut Opener) -> Option<Objects> {
+pub fn read(space: &Tablespace, page0: &[u8], opener: &mut Opener) -> Option<Objects> {
     let root = sdi::root(page0, &space.format)?;
     let mut found = Objects::default();
     found.broken = walk(space, root, opener, &mut found.objects).err();
     Some(found)
 }
 
-fn walk(space: &Space, root: PageNo, opener: &mut Opener, objects: &mut Vec<(SdiKind, Vec<u8>)>) -> Result<(), String> {
+fn walk(
+    space: &Tablespace,
+    root: PageNo,
+    opener: &mut Opener,
+    objects: &mut Vec<(SdiKind, Vec<u8>)>,
+) -> Result<(), String> {
     let index = builtin::sdi().ok_or("its fields are not known")?;
     let mut fields = RecordFields::new();
     let mut number = leftmost_leaf(space, root, &index, opener)?;
@@ -73,7 +78,7 @@ fn sdi_page<'p>(image: &'p [u8], number: PageNo, format: &SpaceFormat) -> Result
     if is_sdi { Ok(page) } else { Err(format!("page {} is not a page of it", number.0)) }
 }
 
-fn leftmost_leaf(space: &Space, root: PageNo, index: &IndexDef, opener: &mut Opener) -> Result<PageNo, String> {
+fn leftmost_leaf(space: &Tablespace, root: PageNo, index: &IndexDef, opener: &mut Opener) -> Result<PageNo, String> {
     let (mut number, mut fields) = (root, RecordFields::new());
     for _ in 0..=LEVELS_MAX {
         let image = space.sound(number.0, opener)?;
@@ -88,7 +93,7 @@ fn leftmost_leaf(space: &Space, root: PageNo, index: &IndexDef, opener: &mut Ope
     Err("its tree is too deep".to_owned())
 }
 
-fn json(space: &Space, object: &SdiRecord<'_>, opener: &mut Opener) -> Result<Vec<u8>, String> {
+fn json(space: &Tablespace, object: &SdiRecord<'_>, opener: &mut Opener) -> Result<Vec<u8>, String> {
     let mut packed = object.packed.to_vec();
     if let Some(reference) = object.reference {
         let reference = Reference::parse(reference).ok_or("a reference to off-page parts cannot be read")?;
@@ -101,7 +106,7 @@ fn json(space: &Space, object: &SdiRecord<'_>, opener: &mut Opener) -> Result<Ve
 ///
 /// # Errors
 /// Where it cannot be followed, as a clause.
-pub fn value(space: &Space, reference: Reference, opener: &mut Opener) -> Result<Vec<u8>, String> {
+pub fn value(space: &Tablespace, reference: Reference, opener: &mut Opener) -> Result<Vec<u8>, String> {
     let mut reader = LobReader::new(reference, space.format.family(), true);
     while let Some(PageNo(number)) = reader.wants() {
         let page = space.sound(number, opener)?;
@@ -112,7 +117,7 @@ pub fn value(space: &Space, reference: Reference, opener: &mut Opener) -> Result
 
 /// The tables in all sound leaves of the dictionary information, found by looking at every page: for files whose page 0, or whose pages
 /// above the leaves, are damaged.
-pub(crate) fn tables_in_leaves(space: &Space, opener: &mut Opener) -> Vec<TableDef> {
+pub(crate) fn tables_in_leaves(space: &Tablespace, opener: &mut Opener) -> Vec<TableDef> {
     let Some(index) = builtin::sdi() else { return Vec::new() };
     let (mut leaves, mut fields, mut tables) = (Vec::new(), RecordFields::new(), Vec::new());
     let pages: Vec<u32> = (1..space.pages()).collect();

@@ -35,7 +35,7 @@ pub struct SpaceFile {
 
 /// A tablespace.
 #[derive(Clone, Debug)]
-pub struct Space {
+pub struct Tablespace {
     /// How its pages are laid out.
     pub format: SpaceFormat,
     /// What page 0 says of the whole, where page 0 is sound.
@@ -46,7 +46,7 @@ pub struct Space {
     pub files: Vec<SpaceFile>,
 }
 
-impl Space {
+impl Tablespace {
     /// Opens the tablespace whose files these are, with their lengths in bytes.
     ///
     /// # Errors
@@ -233,7 +233,7 @@ mod tests {
             (path, FileId(number), bytes.len() as u64)
         };
         let files = [part("one", 7, one), part("other", 3, other)];
-        let space = Space::open(&files, &KeyStore::default(), None).expect("a tablespace");
+        let space = Tablespace::open(&files, &KeyStore::default(), None).expect("a tablespace");
         let pages: Vec<u32> = (0..space.pages() + 2).map(|number| number * 1009 % (space.pages() + 2)).collect();
         let (mut came, mut missing) = (Vec::new(), 0);
         space.each_stored(&pages, |page_no, read| {

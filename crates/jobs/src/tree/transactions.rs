@@ -11,7 +11,7 @@ use format::page::rollback::{
 };
 use format::{PageNo, SpaceId};
 
-use super::{Opener, Space};
+use super::{Opener, Tablespace};
 use crate::source::datadir::plain;
 use crate::source::name::NameHint;
 use crate::source::system;
@@ -57,7 +57,7 @@ fn numbers(dir: &Path, system: &Files, keys: &KeyStore) -> Result<BTreeSet<u64>,
     let named = |path: &Path, why: String| format!("{}: {why}", path.display());
     let open = |files: &Files| {
         let path = files.first().map(|(path, ..)| path.clone()).unwrap_or_default();
-        Space::open(files, keys, None).map_err(|why| named(&path, why))
+        Tablespace::open(files, keys, None).map_err(|why| named(&path, why))
     };
     let system = open(system)?;
     let mut undo = Vec::new();
@@ -75,14 +75,14 @@ fn numbers(dir: &Path, system: &Files, keys: &KeyStore) -> Result<BTreeSet<u64>,
     let mut transactions = BTreeSet::new();
     for (id, page_no) in segments {
         let space = std::iter::once(&system).chain(&undo).find(|space| space.format.space() == id);
-        let space = space.ok_or_else(|| format!("the undo tablespace {} is not there", id.0))?;
+        let space = space.ok_or_else(|| format!("undo tablespace {} is missing", id.0))?;
         let of_segment = open_undo_logs(space, page_no, &mut opener).map_err(|why| named(space.path(), why))?;
         transactions.extend(of_segment.into_iter().map(|open| open.transaction));
     }
     Ok(transactions)
 }
 
-fn open_undo_logs(space: &Space, rseg: PageNo, opener: &mut Opener) -> Result<Vec<OpenUndo>, String> {
+fn open_undo_logs(space: &Tablespace, rseg: PageNo, opener: &mut Opener) -> Result<Vec<OpenUndo>, String> {
     let page = space.sound(rseg.0, opener)?;
     let logs: Vec<u32> = undo_logs(&page, space.format.logical()).map(|page_no| page_no.0).collect();
     let (mut open, mut failed) = (Vec::new(), None);

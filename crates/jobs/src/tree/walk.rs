@@ -27,7 +27,7 @@ use format::record::{RecordFields, RecordStyle};
 use format::schema::{IndexDef, IndexKind};
 
 use super::linear::Linear;
-use super::{Opened, Opener, Root, Rule, Space, SpaceMap, TreeFinding};
+use super::{Opened, Opener, Root, Rule, SpaceMap, Tablespace, TreeFinding};
 use crate::report::watcher::Watcher;
 
 /// A tree is never higher: with two entries a page, this many levels have more pages than a tablespace can.
@@ -112,7 +112,7 @@ impl TreeReport {
 /// Somebody who looks at the leaves of a walk, in the order of their keys.
 pub trait Leaves {
     /// A leaf whose records have been looked at, and believed.
-    fn leaf(&mut self, page: &IndexPage<'_>, space: &Space, opener: &mut Opener);
+    fn leaf(&mut self, page: &IndexPage<'_>, space: &Tablespace, opener: &mut Opener);
 }
 
 /// What a walk needs for its work, one for each worker.
@@ -193,7 +193,7 @@ enum Flight {
 
 /// A walk over one tree.
 pub struct Walk<'w> {
-    space: &'w Space,
+    space: &'w Tablespace,
     map: &'w SpaceMap,
     root: &'w Root,
     index: Option<&'w IndexDef>,
@@ -215,7 +215,7 @@ impl<'w> Walk<'w> {
     /// A walk from `root`. Without `index` the rules that need to know the fields of records are left out.
     #[must_use]
     pub fn new(
-        (space, map): (&'w Space, &'w SpaceMap),
+        (space, map): (&'w Tablespace, &'w SpaceMap),
         root: &'w Root,
         index: Option<&'w IndexDef>,
         depth: Depth,
@@ -252,7 +252,7 @@ impl<'w> Walk<'w> {
 
     /// Whether the parents' words can be read: records of the newer formats do not say where their fields end.
     #[must_use]
-    pub fn can_descend(root: &Root, index: Option<&IndexDef>, space: &Space) -> bool {
+    pub fn can_descend(root: &Root, index: Option<&IndexDef>, space: &Tablespace) -> bool {
         let style = IndexPage::parse(&root.image, &space.format).map(|page| page.style());
         root.level == 0 || index.is_some() || style == Ok(RecordStyle::Redundant)
     }

@@ -43,7 +43,7 @@ pub struct Unpacked {
 /// [`UnpackError`]. Nothing is left in the directory then.
 pub fn unpack(archives: &[PathBuf], dir: &Path) -> Result<Unpacked> {
     if archives.iter().filter(|path| path.as_path() == Path::new(source::STANDARD_INPUT)).count() > 1 {
-        return refused("standard input can be one archive only");
+        return refused("standard input can be used for one archive only");
     }
     let mut work = Work { target: Target::make(dir)?, archive: 0, open: HashMap::new(), left_out: Vec::new() };
     let done = work.all(archives);

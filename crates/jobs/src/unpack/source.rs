@@ -41,7 +41,7 @@ pub(super) fn open(path: &Path) -> Result<(Kind, Box<dyn Read + Send>)> {
     }
 }
 
-/// An error of bytes that come: the device's own is none of the archive's.
+/// A failed read: an error of the device is not damage to the archive.
 pub(super) fn of_bytes(path: &Path, action: &'static str, error: io::Error) -> UnpackError {
     if error.raw_os_error().is_some() {
         return failed(path, action)(error);

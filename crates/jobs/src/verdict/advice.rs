@@ -8,7 +8,7 @@ use format::schema::{FieldSource, IndexDef, IndexKind, TableDef, Visibility, cha
 use crate::report::hurt::{Action, Hurt};
 use crate::source::name::decoded;
 use crate::table::Named;
-use crate::tree::Space;
+use crate::tree::Tablespace;
 
 /// A table's name in its parts, as SQL has them.
 struct SqlName {
@@ -41,7 +41,7 @@ fn quoted(name: &str) -> String {
 }
 
 /// What to do about a row, step by step.
-pub(super) fn commands(row: &Hurt, named: Option<&Named>, space: Option<&Space>) -> Vec<String> {
+pub(super) fn commands(row: &Hurt, named: Option<&Named>, space: Option<&Tablespace>) -> Vec<String> {
     let whole = named.and_then(|named| named.whole.as_deref());
     let Some(name) = SqlName::of(row, whole) else { return Vec::new() };
     match row.action {
@@ -116,7 +116,7 @@ fn columns(index: &IndexDef, table: &TableDef) -> Option<String> {
 
 /// A tablespace of one table can be taken from a backup of files. What lies in a common one, or in a partition of MariaDB, comes back
 /// from a dump.
-fn restore(name: &SqlName, row: &Hurt, space: Option<&Space>) -> Vec<String> {
+fn restore(name: &SqlName, row: &Hurt, space: Option<&Tablespace>) -> Vec<String> {
     let table = name.quoted();
     let family = space.map(|space| space.format.family());
     let part = match (&name.partition, family) {

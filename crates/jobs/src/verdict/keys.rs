@@ -28,7 +28,7 @@ pub(super) struct Told {
 }
 
 /// Lost pages that are neighbours, below one parent.
-struct Stretch {
+struct LostRun {
     from: Option<String>,
     before: Option<String>,
     /// It goes to the end of its parent: the key behind it is the first one of this page.
@@ -42,7 +42,7 @@ struct Stretch {
 /// A parent's part in it.
 struct Parent {
     first: Option<String>,
-    stretches: Vec<Stretch>,
+    stretches: Vec<LostRun>,
 }
 
 /// What the parents of the `lost` pages tell of them.
@@ -106,7 +106,7 @@ fn parent(page: &IndexPage<'_>, (index, table): (&IndexDef, &TableDef), lost: &H
                 stretch.before = key();
                 stretch.beside.push(child);
             }
-            None if is_lost => parent.stretches.push(Stretch {
+            None if is_lost => parent.stretches.push(LostRun {
                 from: key(),
                 before: None,
                 open_to: None,
@@ -141,7 +141,7 @@ fn key(page: &IndexPage<'_>, (index, table): (&IndexDef, &TableDef), fields: &Re
 }
 
 /// Lost leaves held as many rows as the leaves beside them, give or take: a guess, and named as one.
-fn rows(tree: &HurtTree<'_>, stretches: &[(KeyRange, &Stretch)], opener: &mut Opener) -> Option<u64> {
+fn rows(tree: &HurtTree<'_>, stretches: &[(KeyRange, &LostRun)], opener: &mut Opener) -> Option<u64> {
     let of_leaves = || stretches.iter().filter(|(_, stretch)| stretch.is_of_leaves);
     let beside: HashSet<u32> =
         of_leaves().take(STRETCHES_MAX).flat_map(|(_, stretch)| stretch.beside.clone()).collect();
@@ -152,7 +152,7 @@ fn rows(tree: &HurtTree<'_>, stretches: &[(KeyRange, &Stretch)], opener: &mut Op
         counted.extend(page.map(|page| (page_no, u64::from(page.record_count()))));
     }
     let overall = mean(counted.values().copied())?;
-    let of_one = |stretch: &Stretch| {
+    let of_one = |stretch: &LostRun| {
         let own = mean(stretch.beside.iter().filter_map(|page_no| counted.get(page_no).copied()));
         own.unwrap_or(overall) * stretch.pages
     };

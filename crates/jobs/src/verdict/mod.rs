@@ -13,10 +13,10 @@ use format::Family;
 use format::schema::IndexKind;
 
 use crate::report::document::Severity;
-use crate::report::hurt::{Action, Hurt, State, TableVerdict};
+use crate::report::hurt::{Action, Hurt, TableState, TableVerdict};
 use crate::source::name::table_of_path;
 use crate::table::Named;
-use crate::tree::{Opener, Root, Space, SpaceMap};
+use crate::tree::{Opener, Root, SpaceMap, Tablespace};
 
 pub(crate) use place::{Case, judge, of_space, put_off};
 
@@ -35,7 +35,7 @@ pub(crate) type Marks = BTreeMap<u32, Mark>;
 
 /// A tree of which something is hurt.
 pub(crate) struct HurtTree<'t> {
-    pub space: &'t Space,
+    pub space: &'t Tablespace,
     pub map: &'t SpaceMap,
     pub root: &'t Root,
     pub named: Option<&'t Named>,
@@ -153,10 +153,10 @@ pub(crate) fn of_file(path: &str, kind: &'static str, table: Option<String>, sev
 pub(crate) fn verdict_of(table: Option<&str>, path: &str, hurt: &[Hurt]) -> TableVerdict {
     let about = hurt.iter().filter(|row| row.path == path && (row.table.is_none() || row.table.as_deref() == table));
     let verdict = about.map(|row| match row.severity {
-        Severity::Damage => State::Damage,
-        Severity::Undecided => State::Undecided,
-        Severity::Notice => State::AllWell,
+        Severity::Damage => TableState::Damage,
+        Severity::Undecided => TableState::Undecided,
+        Severity::Notice => TableState::AllWell,
     });
-    let verdict = verdict.max().unwrap_or(State::AllWell);
+    let verdict = verdict.max().unwrap_or(TableState::AllWell);
     TableVerdict { table: table.map(str::to_owned), path: path.to_owned(), verdict }
 }

@@ -14,7 +14,7 @@ use crate::source::name::{NameHint, table_of_path};
 use crate::source::redo_log::Awaits;
 use crate::table::Definitions;
 use crate::table::known::{Known, know};
-use crate::tree::{Opener, Root, Space};
+use crate::tree::{Opener, Root, Tablespace};
 
 /// A file, or a tablespace of several, with what was found in it.
 pub(crate) struct Case {
@@ -52,8 +52,8 @@ pub(crate) struct Judged {
 /// Says which tables and indexes are hurt. `list`: also names those that are not.
 pub(crate) fn judge(cases: &[Case], keys: &KeyStore, page_size: Option<u32>, list: bool) -> Judged {
     let wanted = |case: &&Case| !case.files.is_empty() && (list || case.is_hurt()) && holds_tables(case.kind);
-    let open = |case: &Case| Some((case.path.clone(), Space::open(&case.files, keys, page_size).ok()?));
-    let spaces: BTreeMap<PathBuf, Space> = cases.iter().filter(wanted).filter_map(open).collect();
+    let open = |case: &Case| Some((case.path.clone(), Tablespace::open(&case.files, keys, page_size).ok()?));
+    let spaces: BTreeMap<PathBuf, Tablespace> = cases.iter().filter(wanted).filter_map(open).collect();
     let definitions = Definitions::read(spaces.values(), keys);
     let mut judged = Judged::default();
     for case in cases {
@@ -116,7 +116,7 @@ fn whole(case: &Case, pages: u64) -> Hurt {
 }
 
 /// What in a tablespace belongs to no index: its header, its maps.
-pub(crate) fn of_space(space: &Space, table: Option<String>, severity: Severity, pages: u64) -> Hurt {
+pub(crate) fn of_space(space: &Tablespace, table: Option<String>, severity: Severity, pages: u64) -> Hurt {
     let path = shown(space.path());
     let kind = if space.format.space().0 == 0 { "system tablespace" } else { "tablespace" };
     let row = of_file(&path, kind, table, severity, pages);

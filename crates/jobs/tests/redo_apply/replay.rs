@@ -129,13 +129,13 @@ fn read(file: &File, offset: u64, len: usize) -> Vec<u8> {
 }
 
 /// A tablespace in a datadir, as far as reading its pages goes.
-struct Space {
+struct Tablespace {
     file: Option<File>,
     format: SpaceFormat,
     key: SpaceKey,
 }
 
-impl Space {
+impl Tablespace {
     fn of_page0(file: Option<File>, page0: &[u8], keys: &KeyStore) -> Option<Self> {
         let format = SpaceFormat::from_page0(page0).ok()?;
         let key = SpaceKey::unlock(page0, &format, keys).expect("the tablespace's key is there");
@@ -173,13 +173,13 @@ pub fn compare(crashed: &Path, recovered: &Path, keys: &KeyStore) -> Seen {
     let (ours, theirs) = (tablespaces(crashed), tablespaces(recovered));
     let logical = SpaceFormat::from_page0(&head_of(&ours[&SpaceId::SYSTEM])).expect("ibdata1").logical();
     let mut scratch = Scratch::new();
-    let mut current: Option<(SpaceId, Option<[Space; 2]>)> = None;
+    let mut current: Option<(SpaceId, Option<[Tablespace; 2]>)> = None;
     for id in batch.pages() {
         if current.as_ref().is_none_or(|(space, _)| *space != id.space) {
             let input = ours.get(&id.space);
             let pair = theirs.get(&id.space).map(|path| {
                 let ours = space_of(id.space, input, &batch, logical, keys);
-                [ours, Space::open(path, keys).expect("a tablespace")]
+                [ours, Tablespace::open(path, keys).expect("a tablespace")]
             });
             current = Some((id.space, pair));
         }
@@ -192,12 +192,18 @@ pub fn compare(crashed: &Path, recovered: &Path, keys: &KeyStore) -> Seen {
 }
 
 /// A tablespace as its page 0 says once its redo is applied: before that it may not even be there.
-fn space_of(space: SpaceId, path: Option<&PathBuf>, batch: &RedoBatch, logical: PageSize, keys: &KeyStore) -> Space {
+fn space_of(
+    space: SpaceId,
+    path: Option<&PathBuf>,
+    batch: &RedoBatch,
+    logical: PageSize,
+    keys: &KeyStore,
+) -> Tablespace {
     let id = PageId::new(space.0, 0);
     let redo = batch.redo(id);
     let (is_void, mut redo) = (redo.is_void, redo.peekable());
     if redo.peek().is_none() {
-        return Space::open(path.expect("a file"), keys).expect("a tablespace");
+        return Tablespace::open(path.expect("a file"), keys).expect("a tablespace");
     }
     let in_file = path.map(|path| head_of(path)).filter(|_| !is_void);
     let known = in_file.as_ref().and_then(|head| SpaceFormat::from_page0(head).ok());
@@ -209,10 +215,17 @@ fn space_of(space: SpaceId, path: Option<&PathBuf>, batch: &RedoBatch, logical: 
     let mut replay = Replay::onto(&mut page0, id, &format).expect("a page");
     redo.for_each(|mtr| replay.apply(&mtr).expect("applies"));
     assert_ne!(replay.finish(), Outcome::Freed, "a tablespace keeps its first page");
-    Space::of_page0(path.map(|path| File::open(path).expect("opens")), &page0, keys).expect("a tablespace")
+    Tablespace::of_page0(path.map(|path| File::open(path).expect("opens")), &page0, keys).expect("a tablespace")
 }
 
-fn compare_page(id: PageId, redo: &PageRedo<'_>, ours: &Space, theirs: &Space, scratch: &mut Scratch, seen: &mut Seen) {
+fn compare_page(
+    id: PageId,
+    redo: &PageRedo<'_>,
+    ours: &Tablespace,
+    theirs: &Tablespace,
+    scratch: &mut Scratch,
+    seen: &mut Seen,
+) {
     let format = &ours.format;
     let mut page = vec![0; format.physical().bytes()];
     if redo.is_void {

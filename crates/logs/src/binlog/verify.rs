@@ -26,7 +26,7 @@ pub struct Verifier {
     position: u64,
     /// Where the current event begins.
     start: u64,
-    state: State,
+    state: VerifyState,
     /// What is being collected of a header.
     head: Vec<u8>,
     checksums: Checksums,
@@ -52,7 +52,7 @@ pub struct Verifier {
 }
 
 #[derive(Debug)]
-enum State {
+enum VerifyState {
     Magic,
     EncryptionHeader,
     Header,
@@ -99,7 +99,7 @@ impl Verifier {
         Self {
             position: 0,
             start: 0,
-            state: State::Magic,
+            state: VerifyState::Magic,
             head: Vec::new(),
             checksums: Checksums::Unknown,
             encrypted: false,
@@ -199,16 +199,18 @@ impl Verifier {
     pub fn finish(mut self) -> Result<Summary, Error> {
         let (position, len) = (self.start, self.position.saturating_sub(self.start));
         self.summary.tail = match &self.state {
-            State::Magic | State::EncryptionHeader => {
+            VerifyState::Magic | VerifyState::EncryptionHeader => {
                 return Err(Error::TooShort { len: self.position });
             }
-            State::Header if self.head.is_empty() => Tail::Whole,
+            VerifyState::Header if self.head.is_empty() => Tail::Whole,
             // The shorter of two possible lengths proved wrong, and the longer leads out of the file.
-            State::Body(sum) if sum.was_refuted() => Tail::Unexamined { position, len },
-            State::Header | State::Body(_) | State::Passing(_) => Tail::Cut { position, present: len },
-            State::Zeros => Tail::Zeros { position, len },
-            State::Unexamined => Tail::Unexamined { position, len },
-            State::Encrypted => Tail::Encrypted { position, len },
+            VerifyState::Body(sum) if sum.was_refuted() => Tail::Unexamined { position, len },
+            VerifyState::Header | VerifyState::Body(_) | VerifyState::Passing(_) => {
+                Tail::Cut { position, present: len }
+            }
+            VerifyState::Zeros => Tail::Zeros { position, len },
+            VerifyState::Unexamined => Tail::Unexamined { position, len },
+            VerifyState::Encrypted => Tail::Encrypted { position, len },
         };
         Ok(self.summary)
     }
@@ -224,19 +226,19 @@ impl Verifier {
     }
 
     fn step(&mut self, input: &mut &[u8]) -> Result<Step, Error> {
-        match std::mem::replace(&mut self.state, State::Header) {
-            State::Magic => self.magic(input),
-            State::EncryptionHeader => self.encryption_header(input),
-            State::Header => Ok(self.header(input)),
-            State::Body(sum) => Ok(self.body(input, sum)),
-            State::Passing(event) => Ok(self.pass(input, event)),
-            State::Zeros => {
+        match std::mem::replace(&mut self.state, VerifyState::Header) {
+            VerifyState::Magic => self.magic(input),
+            VerifyState::EncryptionHeader => self.encryption_header(input),
+            VerifyState::Header => Ok(self.header(input)),
+            VerifyState::Body(sum) => Ok(self.body(input, sum)),
+            VerifyState::Passing(event) => Ok(self.pass(input, event)),
+            VerifyState::Zeros => {
                 let all_zero = is_zero(input);
                 *input = &[];
-                self.state = if all_zero { State::Zeros } else { State::Unexamined };
+                self.state = if all_zero { VerifyState::Zeros } else { VerifyState::Unexamined };
                 Ok(Step::More)
             }
-            rest @ (State::Unexamined | State::Encrypted) => {
+            rest @ (VerifyState::Unexamined | VerifyState::Encrypted) => {
                 *input = &[];
                 self.state = rest;
                 Ok(Step::More)
@@ -245,15 +247,15 @@ impl Verifier {
     }
 
     fn magic(&mut self, input: &mut &[u8]) -> Result<Step, Error> {
-        self.state = State::Magic;
+        self.state = VerifyState::Magic;
         if !gather(&mut self.head, input, MAGIC.len()) {
             return Ok(Step::More);
         }
         self.state = match &self.encrypted_header {
-            _ if self.head == MAGIC => State::Header,
+            _ if self.head == MAGIC => VerifyState::Header,
             Some(header) => return Err(Error::WrongKey { key: header.key_id.clone() }),
             None if self.head == MAGIC_ENCRYPTED => {
-                self.state = State::EncryptionHeader;
+                self.state = VerifyState::EncryptionHeader;
                 return Ok(Step::Again);
             }
             None => return Err(Error::NotBinlog),
@@ -263,19 +265,19 @@ impl Verifier {
     }
 
     fn encryption_header(&mut self, input: &mut &[u8]) -> Result<Step, Error> {
-        self.state = State::EncryptionHeader;
+        self.state = VerifyState::EncryptionHeader;
         if !gather(&mut self.head, input, EncryptedHeader::LEN) {
             return Ok(Step::More);
         }
         let header = EncryptedHeader::parse(&self.head).ok_or(Error::EncryptionHeader)?;
         self.start = EncryptedHeader::LEN as u64;
-        self.state = State::Encrypted;
+        self.state = VerifyState::Encrypted;
         if let Some(key) = self.keys.by_name(&header.key_id) {
             let stream = Keystream::new(&header, key).map(Box::new);
             self.opening = Some(Opening::MySql(stream.ok_or_else(|| Error::WrongKey { key: header.key_id.clone() })?));
             self.base = self.start;
             self.head.clear();
-            self.state = State::Magic;
+            self.state = VerifyState::Magic;
         } else {
             self.summary.missing_key = Some(header.key_id.clone());
         }
@@ -310,7 +312,7 @@ impl Verifier {
         };
         if self.summary.in_use && is_zero(&self.head) {
             self.head.clear();
-            self.state = State::Zeros;
+            self.state = VerifyState::Zeros;
             return Step::Again;
         }
         self.head.clear();
@@ -327,7 +329,8 @@ impl Verifier {
         if self.checksums == Checksums::Off && !keeps {
             return self.pass_or_give_up(&header, Some(header.kind));
         }
-        self.state = State::Body(Box::new(EventSum::new(header, self.log_position(), claimed, keeps || is_start)));
+        self.state =
+            VerifyState::Body(Box::new(EventSum::new(header, self.log_position(), claimed, keeps || is_start)));
         Step::Again
     }
 
@@ -370,7 +373,7 @@ impl Verifier {
     }
 
     fn give_up(&mut self, header: &Header) -> Step {
-        self.state = State::Unexamined;
+        self.state = VerifyState::Unexamined;
         let corruption = Corruption::NoEvent { code: header.kind.0, len: header.len };
         self.event(None, header.len, Verdict::Corrupt(corruption))
     }
@@ -378,7 +381,8 @@ impl Verifier {
     fn pass_or_give_up(&mut self, header: &Header, kind: Option<EventType>) -> Step {
         match header.len.checked_sub(HEADER_LEN as u32) {
             Some(left) if header.len <= EVENT_LEN_MAX => {
-                self.state = State::Passing(Passing { kind, len: header.len, left, server_id: header.server_id() });
+                self.state =
+                    VerifyState::Passing(Passing { kind, len: header.len, left, server_id: header.server_id() });
                 Step::Again
             }
             _ => self.give_up(header),
@@ -393,7 +397,7 @@ impl Verifier {
             self.start_encryption.extend_from_slice(passed.get(..START_ENCRYPTION_LEN_MAX).unwrap_or(passed));
         }
         if event.left > 0 {
-            self.state = State::Passing(event);
+            self.state = VerifyState::Passing(event);
             return Step::More;
         }
         if is_start {
@@ -406,7 +410,7 @@ impl Verifier {
 
     fn body(&mut self, input: &mut &[u8], mut sum: Box<EventSum>) -> Step {
         let Some(outcome) = sum.take(input) else {
-            self.state = State::Body(sum);
+            self.state = VerifyState::Body(sum);
             return Step::More;
         };
         let header = *sum.header();

@@ -213,7 +213,7 @@ pub struct Unfinished {
 pub struct Parser {
     /// Bytes taken in.
     position: u64,
-    state: State,
+    state: ChunkState,
     /// The part of a chunk's header that is being collected.
     head: Vec<u8>,
     /// Position at which the current chunk begins.
@@ -226,7 +226,7 @@ pub struct Parser {
 }
 
 #[derive(Debug, Default)]
-enum State {
+enum ChunkState {
     #[default]
     Head,
     Path(Chunk),
@@ -292,9 +292,9 @@ impl Parser {
             return Err(error);
         }
         let whole = match &self.state {
-            State::Head => self.head.is_empty(),
-            State::Body(chunk, _) => chunk.is_seek_at_end(&self.head),
-            State::Path(_) | State::Payload(..) => false,
+            ChunkState::Head => self.head.is_empty(),
+            ChunkState::Body(chunk, _) => chunk.is_seek_at_end(&self.head),
+            ChunkState::Path(_) | ChunkState::Payload(..) => false,
         };
         if !whole {
             return Err(Error::CutShort { position: self.chunk_start, end: self.position });
@@ -307,18 +307,18 @@ impl Parser {
 
     fn step<'i>(&mut self, input: &mut &'i [u8]) -> Result<Step<'i>, Error> {
         match std::mem::take(&mut self.state) {
-            State::Head => self.head(input),
-            State::Path(chunk) => {
+            ChunkState::Head => self.head(input),
+            ChunkState::Path(chunk) => {
                 if !gather(&mut self.head, input, chunk.path_len) {
-                    self.state = State::Path(chunk);
+                    self.state = ChunkState::Path(chunk);
                     return Ok(Step::More);
                 }
                 let path = std::mem::take(&mut self.head).into_boxed_slice();
-                self.state = State::Body(chunk, path);
+                self.state = ChunkState::Body(chunk, path);
                 Ok(Step::Again)
             }
-            State::Body(chunk, path) => self.body(input, chunk, path),
-            State::Payload(id, payload) => Ok(self.payload(input, id, payload)),
+            ChunkState::Body(chunk, path) => self.body(input, chunk, path),
+            ChunkState::Payload(id, payload) => Ok(self.payload(input, id, payload)),
         }
     }
 
@@ -336,7 +336,7 @@ impl Parser {
         }
         let chunk = Chunk::parse(&self.head, self.chunk_start)?;
         self.head.clear();
-        self.state = State::Path(chunk);
+        self.state = ChunkState::Path(chunk);
         Ok(Step::Again)
     }
 
@@ -344,7 +344,7 @@ impl Parser {
         let want = chunk.body_len(&self.head)?;
         if self.head.len() < want {
             let whole = gather(&mut self.head, input, want);
-            self.state = State::Body(chunk, path);
+            self.state = ChunkState::Body(chunk, path);
             return Ok(if whole { Step::Again } else { Step::More });
         }
         let body = std::mem::take(&mut self.head);
@@ -368,7 +368,7 @@ impl Parser {
             Kind::Payload(payload) => {
                 let id = self.member(&chunk, &path)?;
                 self.place(&path, id, &payload);
-                self.state = State::Payload(id, payload);
+                self.state = ChunkState::Payload(id, payload);
                 Ok(Step::Again)
             }
         }
@@ -411,14 +411,14 @@ impl Parser {
 
     fn payload<'i>(&mut self, input: &mut &'i [u8], id: MemberId, mut payload: Box<Payload>) -> Step<'i> {
         if let Some((offset, len)) = payload.next_skip() {
-            self.state = State::Payload(id, payload);
+            self.state = ChunkState::Payload(id, payload);
             return Step::Event(Event::Skip { id, offset, len });
         }
         let remaining = payload.writable();
         if remaining > 0 {
             let bytes = take(input, clamp(remaining));
             let offset = payload.advance(bytes);
-            self.state = State::Payload(id, payload);
+            self.state = ChunkState::Payload(id, payload);
             return if bytes.is_empty() { Step::More } else { Step::Event(Event::Data { id, offset, bytes }) };
         }
         let (stored, computed) = (payload.stored, payload.computed());

@@ -13,7 +13,7 @@ use crate::types::PageNo;
 
 /// Where a page stands in its tree, as far as the caller knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum TreePlace {
     /// It is the root.
     Root,
     /// It is not.
@@ -29,7 +29,7 @@ const FINDINGS_MAX: usize = 32;
 ///
 /// Without `index` the rules that need to know the fields of a record are left out.
 #[must_use]
-pub fn check_index_page(page: &IndexPage<'_>, index: Option<&IndexDef>, place: Place) -> Vec<IndexFinding> {
+pub fn check_index_page(page: &IndexPage<'_>, index: Option<&IndexDef>, place: TreePlace) -> Vec<IndexFinding> {
     let mut findings = Vec::new();
     IndexChecker::new().check(page, index, place, &mut findings);
     findings
@@ -77,7 +77,7 @@ impl IndexChecker {
         &mut self,
         page: &IndexPage<'_>,
         index: Option<&IndexDef>,
-        place: Place,
+        place: TreePlace,
         findings: &mut Vec<IndexFinding>,
     ) -> PageCounts {
         self.numbers.clear();
@@ -143,7 +143,7 @@ impl Check<'_, '_> {
         self.page.page_type() == PageType::RTREE
     }
 
-    fn header(&mut self, place: Place) {
+    fn header(&mut self, place: TreePlace) {
         let page = self.page;
         self.identity();
         let own = page.page_no();
@@ -165,10 +165,10 @@ impl Check<'_, '_> {
             self.report(IndexRule::Garbage, None, u64::from(page.garbage()), top - start);
         }
         let linked = page.prev().is_some() || page.next().is_some();
-        if page.record_count() == 0 && (linked || place == Place::BelowRoot || page.level() > 0) {
+        if page.record_count() == 0 && (linked || place == TreePlace::BelowRoot || page.level() > 0) {
             self.report(IndexRule::EmptyPage, None, 0, 1);
         }
-        if place == Place::Root {
+        if place == TreePlace::Root {
             self.root();
         }
     }

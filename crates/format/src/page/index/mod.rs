@@ -14,7 +14,7 @@ use crate::page::space_format::SpaceFormat;
 use crate::record::{Record, RecordStyle};
 use crate::types::{PageNo, SpaceId};
 
-pub use check::{IndexChecker, PageCounts, Place, check_index_page};
+pub use check::{IndexChecker, PageCounts, TreePlace, check_index_page};
 pub use rule::{IndexFinding, IndexRule};
 pub use walk::{FreeRecords, Records};
 

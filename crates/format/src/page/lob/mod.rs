@@ -134,7 +134,7 @@ impl Reference {
 /// How the pages of an off-page value hang together; the type of the first one tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Chain {
-    /// Each page has a part and the number of the next: [`Part`]. All of MariaDB's, MySQL's up to 5.7, and large SDI records.
+    /// Each page has a part and the number of the next: [`LobPart`]. All of MariaDB's, MySQL's up to 5.7, and large SDI records.
     Parts,
     /// One zlib stream over pages that are linked by [`FIL_PAGE_NEXT`]: ROW_FORMAT=COMPRESSED; [`zip_part`].
     Zip,
@@ -163,14 +163,14 @@ impl Chain {
 
 /// A page's part of a value that is stored as [`Chain::Parts`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Part<'a> {
+pub struct LobPart<'a> {
     /// The bytes.
     pub data: &'a [u8],
     /// The page of the next part; `None` at the end.
     pub next: Option<PageNo>,
 }
 
-impl<'a> Part<'a> {
+impl<'a> LobPart<'a> {
     /// Reads the part whose header lies at `offset`: what the reference says on the first page, [`FIL_PAGE_DATA`] on later ones. `None`
     /// where it leaves the page.
     #[must_use]
@@ -186,10 +186,10 @@ impl<'a> Part<'a> {
 /// A page's part of a value that is stored as [`Chain::Zip`]: bytes of the zlib stream, which tells its own end. `offset` is what the
 /// reference says on the first page, `FIL_PAGE_NEXT` (12) on later ones.
 #[must_use]
-pub fn zip_part(page: &[u8], offset: usize) -> Option<Part<'_>> {
+pub fn zip_part(page: &[u8], offset: usize) -> Option<LobPart<'_>> {
     let next = PageNo(be::u32_at(page, offset)?);
     let start = if offset == FIL_PAGE_NEXT { FIL_PAGE_DATA } else { offset + 4 };
-    Some(Part { data: page.get(start..)?, next: (next != PageNo::NONE && next.0 != 0).then_some(next) })
+    Some(LobPart { data: page.get(start..)?, next: (next != PageNo::NONE && next.0 != 0).then_some(next) })
 }
 
 /// First page of a value that is stored as [`Chain::Lob`].

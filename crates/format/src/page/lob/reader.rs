@@ -4,7 +4,7 @@ use flate2::{Decompress, FlushDecompress, Status};
 use thiserror::Error;
 
 use super::zip_pieces::ZipPieces;
-use super::{Chain, LobEntry, LobFirst, Part, Reference, ZLOB_FIRST_INDEX_LIST, lob_data, zip_part};
+use super::{Chain, LobEntry, LobFirst, LobPart, Reference, ZLOB_FIRST_INDEX_LIST, lob_data, zip_part};
 use crate::bytes::be;
 use crate::page::fil::{FIL_PAGE_DATA, FIL_PAGE_NEXT, FIL_PAGE_TYPE};
 use crate::page::fsp::{FileAddress, ListBase};
@@ -61,10 +61,10 @@ pub struct LobReader {
     family: Family,
     value: Option<Vec<u8>>,
     found: u64,
-    state: State,
+    state: LobState,
 }
 
-enum State {
+enum LobState {
     First,
     /// The next part.
     Parts(PageNo),
@@ -93,18 +93,18 @@ impl LobReader {
     /// Follows `reference`. With `keep` the value is gathered, up to the length that the reference names: as much memory as that.
     #[must_use]
     pub fn new(reference: Reference, family: Family, keep: bool) -> Self {
-        Self { reference, family, value: keep.then(Vec::new), found: 0, state: State::First }
+        Self { reference, family, value: keep.then(Vec::new), found: 0, state: LobState::First }
     }
 
     /// The page that comes next; `None` at the end.
     #[must_use]
     pub fn wants(&self) -> Option<PageNo> {
         match &self.state {
-            State::First => Some(self.reference.page_no),
-            State::Parts(page_no) | State::Zip(page_no, _) => Some(*page_no),
-            State::Pieces { pieces, next } => Some(pieces.last().map_or(next.page_no, |(page_no, _)| *page_no)),
-            State::ZipPieces(pieces) => Some(pieces.wants()),
-            State::Done => None,
+            LobState::First => Some(self.reference.page_no),
+            LobState::Parts(page_no) | LobState::Zip(page_no, _) => Some(*page_no),
+            LobState::Pieces { pieces, next } => Some(pieces.last().map_or(next.page_no, |(page_no, _)| *page_no)),
+            LobState::ZipPieces(pieces) => Some(pieces.wants()),
+            LobState::Done => None,
         }
     }
 
@@ -126,34 +126,34 @@ impl LobReader {
     /// The page is not what the value leads to, or the value's length is wrong.
     pub fn take(&mut self, page: &[u8]) -> Result<(), LobDamage> {
         let Some(page_no) = self.wants() else { return Ok(()) };
-        match std::mem::replace(&mut self.state, State::Done) {
-            State::First => self.first(page, page_no)?,
-            State::Parts(_) => self.part(page, page_no, FIL_PAGE_DATA)?,
-            State::Zip(_, zlib) => self.packed(page, page_no, FIL_PAGE_NEXT, zlib)?,
-            State::Pieces { mut pieces, next } => match pieces.pop() {
+        match std::mem::replace(&mut self.state, LobState::Done) {
+            LobState::First => self.first(page, page_no)?,
+            LobState::Parts(_) => self.part(page, page_no, FIL_PAGE_DATA)?,
+            LobState::Zip(_, zlib) => self.packed(page, page_no, FIL_PAGE_NEXT, zlib)?,
+            LobState::Pieces { mut pieces, next } => match pieces.pop() {
                 Some((_, len)) => {
                     self.add(piece(page, len).ok_or(LobDamage::NotAPart { page_no })?)?;
-                    self.state = State::Pieces { pieces, next };
+                    self.state = LobState::Pieces { pieces, next };
                 }
                 None => self.entries(page, page_no, next)?,
             },
-            State::ZipPieces(pieces) => self.zip_pieces(page, page_no, pieces)?,
-            State::Done => {}
+            LobState::ZipPieces(pieces) => self.zip_pieces(page, page_no, pieces)?,
+            LobState::Done => {}
         }
         self.settle()
     }
 
     /// Ends the walk where nothing is left; the length must be right then.
     fn settle(&mut self) -> Result<(), LobDamage> {
-        if let State::Pieces { pieces, next } = &self.state
+        if let LobState::Pieces { pieces, next } = &self.state
             && pieces.is_empty()
             && next.page_no == PageNo::NONE
         {
-            self.state = State::Done;
+            self.state = LobState::Done;
         }
         let expected = u64::from(self.reference.len);
         match self.state {
-            State::Done if self.found != expected => Err(LobDamage::Length { found: self.found, expected }),
+            LobState::Done if self.found != expected => Err(LobDamage::Length { found: self.found, expected }),
             _ => Ok(()),
         }
     }
@@ -176,10 +176,10 @@ impl LobReader {
     }
 
     fn part(&mut self, page: &[u8], page_no: PageNo, offset: usize) -> Result<(), LobDamage> {
-        let part = Part::read(page, offset).filter(|part| !part.data.is_empty());
+        let part = LobPart::read(page, offset).filter(|part| !part.data.is_empty());
         let part = part.ok_or(LobDamage::NotAPart { page_no })?;
         self.add(part.data)?;
-        self.state = part.next.map_or(State::Done, State::Parts);
+        self.state = part.next.map_or(LobState::Done, LobState::Parts);
         Ok(())
     }
 
@@ -211,7 +211,7 @@ impl LobReader {
         let len = u64::from(self.reference.len);
         let more = zlib.total_in() <= len + len / 64 + 4096;
         let next = part.next.filter(|_| input.is_empty() && more).ok_or(LobDamage::Stream { page_no })?;
-        self.state = State::Zip(next, zlib);
+        self.state = LobState::Zip(next, zlib);
         Ok(())
     }
 
@@ -234,7 +234,7 @@ impl LobReader {
             next = entry.next;
         }
         pieces.reverse();
-        self.state = State::Pieces { pieces, next };
+        self.state = LobState::Pieces { pieces, next };
         Ok(())
     }
 
@@ -246,7 +246,7 @@ impl LobReader {
         } else if let Some(inflated) = pieces.take_data(page, page_no)? {
             self.add(&inflated)?;
         }
-        self.state = if pieces.is_done() { State::Done } else { State::ZipPieces(pieces) };
+        self.state = if pieces.is_done() { LobState::Done } else { LobState::ZipPieces(pieces) };
         Ok(())
     }
 

@@ -16,7 +16,7 @@ use self::object::{
     Check, Column, INDEX_FULLTEXT, INDEX_PRIMARY, INDEX_SPATIAL, INDEX_UNIQUE, Index, ORDER_DESCENDING, Object,
     Partition, ROW_FORMAT_REDUNDANT, Table,
 };
-use super::fields::{self, BuildError, IndexParts, Part};
+use super::fields::{self, BuildError, FieldPart, IndexParts};
 use super::{CheckDef, ColumnDef, IndexRoot, PartitionDef, SqlType, TableDef};
 use crate::page::kind::Family;
 use crate::record::{Instant, RecordStyle};
@@ -91,7 +91,7 @@ fn index_parts(index: &Index, table: &Table, kept: &[usize]) -> IndexParts {
     let parts = own.filter_map(|(_, element)| {
         let column = kept.iter().position(|at| *at == element.column_opx)?;
         let prefix = table.columns.get(element.column_opx).and_then(|column| prefix(column, element.length));
-        Some(Part { column, prefix, descending: element.order == ORDER_DESCENDING })
+        Some(FieldPart { column, prefix, descending: element.order == ORDER_DESCENDING })
     });
     let spatial = index.r#type == INDEX_SPATIAL;
     let columns = index.elements.iter().filter_map(|element| table.columns.get(element.column_opx));
@@ -101,7 +101,7 @@ fn index_parts(index: &Index, table: &Table, kept: &[usize]) -> IndexParts {
         spatial,
         is_multi_valued: columns.map(|column| &column.options).any(|options| option(options, "is_array") == Some(1)),
         root: index_root(&index.se_private_data),
-        parts: parts.map(|part| if spatial { Part { prefix: None, ..part } } else { part }).collect(),
+        parts: parts.map(|part| if spatial { FieldPart { prefix: None, ..part } } else { part }).collect(),
     }
 }
 

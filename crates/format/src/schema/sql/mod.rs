@@ -446,7 +446,7 @@ fn index_parts(keys: &[Key], columns: &mut Vec<ColumnDef>) -> Vec<IndexParts> {
         let unique = matches!(key.def.kind, KeyKind::Primary | KeyKind::Unique) && !key.hashed;
         let parts = if key.hashed {
             hashes += 1;
-            vec![fields::Part { column: hash_column(key, hashes, columns), prefix: None, descending: false }]
+            vec![fields::FieldPart { column: hash_column(key, hashes, columns), prefix: None, descending: false }]
         } else {
             key.def.parts.iter().map(|part| tree_part(part, columns, spatial)).collect()
         };
@@ -472,7 +472,7 @@ fn hash_column(key: &Key, number: usize, columns: &mut Vec<ColumnDef>) -> usize 
 }
 
 /// A prefix counts characters, and the tree's bytes.
-fn tree_part(part: &KeyPart, columns: &[ColumnDef], spatial: bool) -> fields::Part {
+fn tree_part(part: &KeyPart, columns: &[ColumnDef], spatial: bool) -> fields::FieldPart {
     let prefix = columns.get(part.column).and_then(|column| {
         let most = u32::from(charset::character_bytes(column.collation).1);
         let bytes = part.prefix?.saturating_mul(most);
@@ -483,5 +483,5 @@ fn tree_part(part: &KeyPart, columns: &[ColumnDef], spatial: bool) -> fields::Pa
         };
         (!is_whole).then_some(bytes)
     });
-    fields::Part { column: part.column, prefix: prefix.filter(|_| !spatial), descending: part.descending }
+    fields::FieldPart { column: part.column, prefix: prefix.filter(|_| !spatial), descending: part.descending }
 }

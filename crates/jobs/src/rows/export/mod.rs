@@ -219,7 +219,7 @@ type Open = Vec<Result<Arc<BTreeSet<u64>>, String>>;
 fn open_transactions(tables: &Tables, keys: &KeyFiles) -> Result<Open, Error> {
     let keys = keys.read()?;
     let mut by_dir: BTreeMap<PathBuf, Result<Arc<BTreeSet<u64>>, String>> = BTreeMap::new();
-    let of_space = |space: &crate::tree::Space| {
+    let of_space = |space: &crate::tree::Tablespace| {
         let dir = space.path().parent().and_then(Path::parent).map(Path::to_path_buf).unwrap_or_default();
         let pending = tables.pending.iter().find(|pending| space.path().starts_with(&pending.path));
         if let Some(pending) = pending {
@@ -364,7 +364,7 @@ impl<F: Format> Job<'_, F> {
     /// Reads the leaves of some ranges and writes their rows.
     fn pass(
         &self,
-        space: &crate::tree::Space,
+        space: &crate::tree::Tablespace,
         plan: &Arc<RowPlan>,
         ranges: &Ranges,
         out: &mut F::Output,
@@ -419,7 +419,7 @@ impl<F: Format> Job<'_, F> {
 
 /// The leaves that the ranges lead to: what a pass over them has met.
 fn reached_again(
-    space: &crate::tree::Space,
+    space: &crate::tree::Tablespace,
     ranges: &Ranges,
     plan: &RowPlan,
     opener: &mut Opener,

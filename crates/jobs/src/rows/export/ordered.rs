@@ -7,12 +7,12 @@ use super::format::Output;
 
 /// Where all workers write.
 pub(super) struct Shared<'o, O> {
-    state: Mutex<State<'o, O>>,
+    state: Mutex<OrderState<'o, O>>,
     turned: Condvar,
     ordered: bool,
 }
 
-struct State<'o, O> {
+struct OrderState<'o, O> {
     out: &'o mut O,
     /// The range whose turn it is.
     turn: usize,
@@ -23,11 +23,11 @@ struct State<'o, O> {
 
 impl<'o, O: Output> Shared<'o, O> {
     pub(super) fn new(out: &'o mut O, ordered: bool) -> Self {
-        let state = State { out, turn: 0, failed: None, ended: false };
+        let state = OrderState { out, turn: 0, failed: None, ended: false };
         Self { state: Mutex::new(state), turned: Condvar::new(), ordered }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<'o, O>> {
+    fn lock(&self) -> MutexGuard<'_, OrderState<'o, O>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -19,7 +19,7 @@ use crate::report::document::Severity;
 use crate::source::keys::SpaceKey;
 use crate::source::name::NameHint;
 use crate::source::redo_log::IN_DDL;
-use crate::tree::{Opener, Space};
+use crate::tree::{Opener, Tablespace};
 
 /// After a clean shutdown nothing waits to be rolled back.
 const WITHOUT_UNDO: &str =
@@ -31,7 +31,7 @@ pub(super) struct Compare<'c> {
     dictionary: &'c Dictionary,
     /// The tablespaces that were read, by path.
     by_path: HashMap<&'c Path, &'c Held>,
-    by_number: HashMap<u32, Vec<&'c Space>>,
+    by_number: HashMap<u32, Vec<&'c Tablespace>>,
     owners: HashMap<u32, &'c Entry>,
     expected: HashSet<&'c Path>,
     /// What makes a difference doubtful, as a clause.
@@ -51,7 +51,7 @@ pub(super) struct Compare<'c> {
 
 impl<'c> Compare<'c> {
     pub fn new(catalog: &'c Catalog, dictionary: &'c Dictionary, held: &'c [Held]) -> Self {
-        let mut by_number: HashMap<u32, Vec<&Space>> = HashMap::new();
+        let mut by_number: HashMap<u32, Vec<&Tablespace>> = HashMap::new();
         for space in held.iter().map(|held| &held.space).filter(|space| space.path().starts_with(&catalog.root)) {
             by_number.entry(space.format.space().0).or_default().push(space);
         }
@@ -77,7 +77,7 @@ impl<'c> Compare<'c> {
         for entry in &self.dictionary.entries {
             self.entry(entry, &mut opener);
         }
-        let mut unclaimed: Vec<&Space> = self.by_number.values().flatten().copied().collect();
+        let mut unclaimed: Vec<&Tablespace> = self.by_number.values().flatten().copied().collect();
         unclaimed.retain(|space| !self.expected.contains(space.path()));
         unclaimed.sort_by_key(|space| space.path());
         for space in unclaimed {
@@ -201,9 +201,9 @@ impl<'c> Compare<'c> {
             self.dictionary.entries.iter().filter(|entry| entry.holds == Holds::Undo).map(|entry| entry.space);
         let first = numbers.min().unwrap_or(entry.space);
         let name = |number: u32| self.catalog.root.join(format!("undo{:03}", number - first + 1));
-        let in_root = |space: &&Space| space.path().parent() == Some(self.catalog.root.as_path());
+        let in_root = |space: &&Tablespace| space.path().parent() == Some(self.catalog.root.as_path());
         let files = self.by_number.get(&entry.space).into_iter().flatten().copied();
-        let here: Vec<&Space> = files.filter(in_root).collect();
+        let here: Vec<&Tablespace> = files.filter(in_root).collect();
         // The names count from any number on, as long as they count with the tablespaces.
         let named = self.by_number.values().flatten().copied().filter(in_root);
         let offsets: HashSet<i64> =
@@ -267,7 +267,7 @@ impl<'c> Compare<'c> {
     }
 
     /// The file in this place is another tablespace's.
-    fn wrong_number(&mut self, space: &Space, entry: &'c Entry) {
+    fn wrong_number(&mut self, space: &Tablespace, entry: &'c Entry) {
         let (number, expected) = (space.format.space().0, entry.space);
         let whose = match self.owners.get(&number) {
             Some(owner) => format!("it is the file of {} (swapped, or copied over)", owner.called()),
@@ -327,11 +327,13 @@ impl<'c> Compare<'c> {
                 // What was made while the backup ran is in its log.
                 Half::LacksTable(_, _) if self.is_unprepared => continue,
                 Half::LacksFrm(path, table) => {
-                    let message = format!("missing: the definition of table {table}, without which nobody can use it");
+                    let message =
+                        format!("missing: the definition of table {table}, without which the server cannot open it");
                     (path, table, "missing_frm", message)
                 }
                 Half::LacksPar(path, table) => {
-                    let message = format!("missing: the partitions of table {table}, without which nobody can use it");
+                    let message =
+                        format!("missing: the partitions of table {table}, without which the server cannot open it");
                     (path, table, "missing_par", message)
                 }
                 Half::OtherFrm(path, table, why) => {
@@ -388,7 +390,7 @@ impl<'c> Compare<'c> {
     }
 
     /// A tablespace in a place of which the dictionary says nothing.
-    fn unclaimed(&mut self, space: &Space) {
+    fn unclaimed(&mut self, space: &Tablespace) {
         let (path, number) = (space.path(), space.format.space().0);
         let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
         // Servers look for tables in files of this name only.
@@ -458,7 +460,7 @@ impl fmt::Display for Root {
 }
 
 /// Reads a page on which a tree should begin. `None` where it is damaged, which is a finding of its own.
-fn root(space: &Space, page: u32, opener: &mut Opener) -> Option<Root> {
+fn root(space: &Tablespace, page: u32, opener: &mut Opener) -> Option<Root> {
     let stored = space.stored(page).ok()?;
     if stored.iter().all(|byte| *byte == 0) {
         return Some(Root::Zero);
@@ -467,7 +469,7 @@ fn root(space: &Space, page: u32, opener: &mut Opener) -> Option<Root> {
     Some(index_of(&image, &space.format).map_or(Root::NoIndex, Root::Of))
 }
 
-fn space_number(space: &Space) -> i64 {
+fn space_number(space: &Tablespace) -> i64 {
     i64::from(space.format.space().0)
 }
 

@@ -9,7 +9,7 @@ use format::keyring::KeyStore;
 use super::entry::Dictionary;
 use crate::finding_code::FindingCode;
 use crate::report::document::Severity;
-use crate::tree::Space;
+use crate::tree::Tablespace;
 
 /// Something about a datadir as a whole, or about a file's place in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct CatalogFinding {
 #[derive(Debug, Clone)]
 pub struct Held {
     /// The tablespace.
-    pub space: Space,
+    pub space: Tablespace,
     /// Pages of [`Catalog::roots`] that were sound, with the numbers of their indexes; none of a page that is no index's. What is not
     /// here is read again.
     pub roots: Vec<(u32, Option<u64>)>,

@@ -46,7 +46,7 @@ use super::redo_log::RedoLogs;
 use super::system;
 use crate::report::document::Severity;
 use crate::source::backup::BackupNotes;
-use crate::tree::{Space, transactions};
+use crate::tree::{Tablespace, transactions};
 
 /// How often, and how far apart, what differs is looked at again beside a server.
 const TRIES: u32 = 4;
@@ -140,15 +140,15 @@ fn is_undecided(finding: &CatalogFinding) -> bool {
 }
 
 /// Opens the tablespace of these files.
-fn open(files: &[PathBuf], keys: &KeyStore, page_size: Option<u32>) -> Result<Space, String> {
+fn open(files: &[PathBuf], keys: &KeyStore, page_size: Option<u32>) -> Result<Tablespace, String> {
     let with_len = |path: &PathBuf| std::fs::metadata(path).map(|meta| (path.clone(), FileId(0), meta.len()));
     let files: Result<Vec<_>, _> = files.iter().map(with_len).collect();
     let files = files.map_err(|error| format!("it cannot be looked at: {}", super::datadir::plain(&error)))?;
-    Space::open(&files, keys, page_size)
+    Tablespace::open(&files, keys, page_size)
 }
 
 /// Opens the tablespace that holds the dictionary.
-fn open_dictionary(files: &[PathBuf], keys: &KeyStore, page_size: Option<u32>) -> Result<Space, String> {
+fn open_dictionary(files: &[PathBuf], keys: &KeyStore, page_size: Option<u32>) -> Result<Tablespace, String> {
     let space = open(files, keys, page_size)?;
     if space.format.encryption() != Encryption::None && matches!(space.key, SpaceKey::None) {
         return Err(format!("it is {NO_KEY}"));
@@ -268,7 +268,7 @@ impl Catalog {
         });
         let names: Vec<String> = names.take(NAMED_MAX).collect();
         let message = format!(
-            "the dictionary on the disk and the files differ in {} places ({}{}): {doubt}, so they are not held against each other now",
+            "the dictionary on the disk and the files differ in {} places ({}{}): {doubt}, so they are not compared now",
             differences.len(),
             names.join(", "),
             if differences.len() > NAMED_MAX { " ..." } else { "" }

@@ -20,7 +20,7 @@ use format::schema::sdi::from_sdi;
 use super::entry::{DdlStep, Dictionary, Entry, Holds, TreeAt};
 use super::rows::{DictionaryTable, Row, Which};
 use crate::source::name::NameHint;
-use crate::tree::{Opener, Space, sdi};
+use crate::tree::{Opener, Tablespace, sdi};
 
 /// Value of `tables.hidden`: an intermediate table of an ALTER TABLE.
 const HIDDEN_DDL: u8 = 4;
@@ -44,7 +44,7 @@ const NAMES: [&str; 8] = [
 ];
 
 struct Reader<'s> {
-    space: &'s Space,
+    space: &'s Tablespace,
     definitions: HashMap<String, TableDef>,
     opener: Opener,
     newest_transaction: u64,
@@ -61,7 +61,7 @@ struct Piece {
 ///
 /// # Errors
 /// Why it cannot be read to its end, as a clause.
-pub(super) fn read(space: &Space, root: &Path) -> Result<Dictionary, String> {
+pub(super) fn read(space: &Tablespace, root: &Path) -> Result<Dictionary, String> {
     let mut opener = Opener::new();
     let wanted = |json: &[u8]| NAMES.iter().any(|name| has_name(json, name));
     let page0 = space.sound(0, &mut opener)?;

@@ -14,7 +14,7 @@ use format::schema::dictionary::{DICT_HDR_PAGE_NO, DictionaryRoots, SysDatafile,
 use super::entry::{Dictionary, Entry, Holds, TreeAt};
 use super::rows::{Which, each_row};
 use crate::source::datadir::link_target;
-use crate::tree::{Opener, Space};
+use crate::tree::{Opener, Tablespace};
 
 const NONE: u32 = u32::MAX;
 /// Type bits of an index that has no tree.
@@ -28,7 +28,7 @@ const BEING_BUILT: char = '\u{FFFD}';
 ///
 /// # Errors
 /// Why it cannot be read to its end, as a clause.
-pub(super) fn read(system: &Space, root: &Path) -> Result<Dictionary, String> {
+pub(super) fn read(system: &Tablespace, root: &Path) -> Result<Dictionary, String> {
     let mut opener = Opener::new();
     let header = system.sound(DICT_HDR_PAGE_NO.0, &mut opener)?;
     let roots = DictionaryRoots::read(&header).ok_or("its page 7 names no dictionary")?;
@@ -78,7 +78,7 @@ pub(super) fn read(system: &Space, root: &Path) -> Result<Dictionary, String> {
 
 /// The files of MySQL 5.7's general tablespaces, by number: they lie in the datadir itself, where no table has its own.
 fn general_files(
-    system: &Space,
+    system: &Tablespace,
     tables: &[SysTable],
     indexes: &HashMap<u64, Vec<SysIndex>>,
     opener: &mut Opener,
@@ -120,7 +120,7 @@ fn trees(table: &SysTable, indexes: &[SysIndex]) -> Vec<TreeAt> {
 }
 
 /// The undo tablespaces that rollback segments lie in. Their files are told by their numbers, not by their names.
-fn undo(system: &Space, opener: &mut Opener) -> Result<Vec<Entry>, String> {
+fn undo(system: &Tablespace, opener: &mut Opener) -> Result<Vec<Entry>, String> {
     let page = system.sound(TRX_SYS_PAGE_NO.0, opener)?;
     let slot = |number: usize| be::u32_at(&page, TRX_SYS_RSEGS + 8 * number);
     let spaces: BTreeSet<u32> = (0..RSEGS_MAX).filter_map(slot).filter(|space| *space != 0 && *space != NONE).collect();

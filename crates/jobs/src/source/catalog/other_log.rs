@@ -18,7 +18,7 @@ use crate::finding_code::FindingCode;
 use crate::report::document::Severity;
 use crate::source::name::NameHint;
 use crate::source::redo_log::{RedoLogs, identify, log_files};
-use crate::tree::{Opener, Space};
+use crate::tree::{Opener, Tablespace};
 
 /// So much of the log is never without a change to a page.
 const SILENCE: u64 = 32 << 10;
@@ -90,12 +90,12 @@ impl Catalog {
         })
     }
 
-    fn is_system(&self, space: &Space) -> bool {
+    fn is_system(&self, space: &Tablespace) -> bool {
         space.format.space().0 == 0 && space.path().parent() == Some(self.root.as_path())
     }
 
     /// The system tablespace was written later than the log's end.
-    fn by_lsn(&self, system: &Space, redo: &mut RedoLogs) -> Option<String> {
+    fn by_lsn(&self, system: &Tablespace, redo: &mut RedoLogs) -> Option<String> {
         let lsn = |page: u32| {
             let stored = system.stored(page).ok()?;
             // Of a page that is damaged nobody knows the LSN.
@@ -116,7 +116,7 @@ impl Catalog {
 
     /// MySQL notes in the system tablespace where the log ended when it was shut down. What was written between there and the checkpoint of
     /// a log that goes on is on the disk; where no page is newer than the note, these are files of before, or of another server.
-    fn by_silence(&self, system: &Space, held: &[Held], redo: &mut RedoLogs) -> Option<CatalogFinding> {
+    fn by_silence(&self, system: &Tablespace, held: &[Held], redo: &mut RedoLogs) -> Option<CatalogFinding> {
         let page = system.sound(0, &mut Opener::new()).ok().filter(|_| system.format.family() == Family::MySql)?;
         let flushed = Lsn(be::u64_at(&page, FIL_PAGE_FILE_FLUSH_LSN)?);
         let probe = self.probe();
@@ -173,7 +173,7 @@ impl Catalog {
         redo.pending_for(&self.probe())?;
         let is_written =
             |held: &&Held| self.is_system(&held.space) || NameHint::of(held.space.path()) == NameHint::Undo;
-        let written: Vec<&Space> = held.iter().filter(is_written).map(|held| &held.space).collect();
+        let written: Vec<&Tablespace> = held.iter().filter(is_written).map(|held| &held.space).collect();
         let spaces = written.iter().map(|space| space.format.space().0).collect();
         let history = History::read(&self.root, &self.keys, &spaces)?;
         written.into_iter().find_map(|space| contradicted(space, &history))
@@ -208,7 +208,7 @@ impl Catalog {
 }
 
 /// The first page of a tablespace that the log contradicts.
-fn contradicted(space: &Space, history: &History) -> Option<String> {
+fn contradicted(space: &Tablespace, history: &History) -> Option<String> {
     let number = space.format.space().0;
     let mut pages = history.pages_of(number);
     pages.retain(|page| *page < space.pages() && !space.format.is_doublewrite_slot(space.id(*page)));

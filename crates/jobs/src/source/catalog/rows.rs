@@ -9,7 +9,7 @@ use format::page::lob::Reference;
 use format::record::{Record, RecordFields};
 use format::schema::{FieldSource, IndexDef, TableDef};
 
-use crate::tree::{Opener, Space, sdi};
+use crate::tree::{Opener, Tablespace, sdi};
 
 /// Levels of a B-tree that no table exceeds.
 const LEVELS_MAX: usize = 64;
@@ -31,7 +31,7 @@ pub(super) enum Which {
 /// # Errors
 /// Why the tree cannot be read to its end, as a clause.
 pub(super) fn each_row(
-    space: &Space,
+    space: &Tablespace,
     root: PageNo,
     opener: &mut Opener,
     locate: Locate<'_>,
@@ -61,7 +61,7 @@ pub(super) fn each_row(
     Err(format!("the leaves behind page {} lead in a circle", root.0))
 }
 
-fn leftmost(space: &Space, root: PageNo, opener: &mut Opener, locate: Locate<'_>) -> Result<PageNo, String> {
+fn leftmost(space: &Tablespace, root: PageNo, opener: &mut Opener, locate: Locate<'_>) -> Result<PageNo, String> {
     let (mut at, mut fields) = (root, RecordFields::new());
     for _ in 0..LEVELS_MAX {
         let image = space.sound(at.0, opener)?;
@@ -83,7 +83,7 @@ fn damaged(page: u32, finding: &dyn std::error::Error) -> String {
 
 /// A table of MySQL's dictionary: its tree, and where in a row each column is.
 pub(super) struct DictionaryTable<'s> {
-    space: &'s Space,
+    space: &'s Tablespace,
     root: PageNo,
     index: IndexDef,
     places: HashMap<String, usize>,
@@ -102,7 +102,7 @@ pub(super) struct Row<'r> {
 
 impl<'s> DictionaryTable<'s> {
     /// `None` where the definition names no clustered index with a root.
-    pub fn new(space: &'s Space, table: &TableDef) -> Option<Self> {
+    pub fn new(space: &'s Tablespace, table: &TableDef) -> Option<Self> {
         let index = table.indexes.first()?.clone();
         let column = |(place, field): (usize, &format::schema::FieldDef)| match field.source {
             FieldSource::Column(number) => Some((table.columns.get(number)?.name.clone(), place)),

@@ -9,10 +9,10 @@ use crate::report::document::Severity;
 use crate::source::backup::BackupNotes;
 use crate::source::name::NameHint;
 use crate::source::redo_log::log_files;
-use crate::tree::Space;
+use crate::tree::Tablespace;
 
 /// Whether the system tablespace is one of MySQL 8.0 or later.
-pub(super) fn has_sdi(space: &Space) -> bool {
+pub(super) fn has_sdi(space: &Tablespace) -> bool {
     space.has_dictionary_information()
 }
 

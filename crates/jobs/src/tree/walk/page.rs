@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use format::bytes::be;
 use format::page::fil::FIL_PAGE_TYPE;
-use format::page::index::{IndexFinding, IndexPage, IndexRule, Place};
+use format::page::index::{IndexFinding, IndexPage, IndexRule, TreePlace};
 use format::record::redundant;
 use format::{Corruption, PageNo, Verdict};
 
@@ -106,7 +106,7 @@ impl Walk<'_> {
         }
         let counted = if self.depth == Depth::Check {
             let mut found = Vec::new();
-            let place = if page_no == self.root.page_no { Place::Root } else { Place::BelowRoot };
+            let place = if page_no == self.root.page_no { TreePlace::Root } else { TreePlace::BelowRoot };
             let counts = tools.checker.check(page, self.index, place, &mut found);
             // What a wrong checksum has announced need not be told rule by rule.
             if !is_sound && !found.is_empty() {

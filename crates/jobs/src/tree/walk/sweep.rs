@@ -40,7 +40,7 @@ pub(super) struct Sweep {
 }
 
 /// A stretch of the level of the leaves, in key order.
-struct Stretch {
+struct LeafRun {
     tasks: Vec<Task>,
     /// The leaf before the first of them.
     before: Option<u32>,
@@ -112,7 +112,7 @@ impl Walk<'_> {
     }
 
     /// All leaves that are known; `None` where some are not.
-    fn stretch(&mut self, before: Option<u32>) -> Option<Stretch> {
+    fn stretch(&mut self, before: Option<u32>) -> Option<LeafRun> {
         let parents_before = self.parents();
         if let Some(sweep) = &mut self.sweep {
             sweep.parents_before = parents_before;
@@ -129,11 +129,11 @@ impl Walk<'_> {
         let tasks = tasks?;
         let count = if more { tasks.len().checked_sub(1)? } else { tasks.len() };
         // Where nothing but the last one is known, it would go round for ever.
-        (count > 0 || !more).then_some(Stretch { tasks, before, count })
+        (count > 0 || !more).then_some(LeafRun { tasks, before, count })
     }
 
     /// The leaves of a stretch, by their places in the file; whether all is well.
-    fn leaves(&mut self, stretch: &Stretch, gather: &mut Gather<'_>, tools: &mut Tools) -> bool {
+    fn leaves(&mut self, stretch: &LeafRun, gather: &mut Gather<'_>, tools: &mut Tools) -> bool {
         let mut order: Vec<(u32, u32)> =
             stretch.tasks.iter().take(stretch.count).map(|task| task.page_no).zip(0_u32..).collect();
         order.sort_unstable();
@@ -166,7 +166,7 @@ impl Walk<'_> {
     }
 
     /// One leaf against its own rules, its place among the others, and the node pointers around it.
-    fn leaf(&mut self, stretch: &Stretch, at: usize, bytes: &[u8], lost: Option<&str>, tools: &mut Tools) -> bool {
+    fn leaf(&mut self, stretch: &LeafRun, at: usize, bytes: &[u8], lost: Option<&str>, tools: &mut Tools) -> bool {
         let Some(task) = stretch.tasks.get(at) else { return false };
         let Some((image, true)) = self.open(task.page_no, bytes, lost, tools) else { return false };
         let Ok(page) = IndexPage::parse(&image, &self.space.format) else { return false };

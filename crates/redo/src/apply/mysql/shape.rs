@@ -35,7 +35,7 @@ pub(super) struct IndexShape {
 
 /// A field in a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct FieldPlace {
     /// From the record's origin on.
     pub bytes: Range<usize>,
     pub is_null: bool,
@@ -50,7 +50,7 @@ pub(super) struct Shape {
     /// Bytes from there on.
     pub data: usize,
     /// Its fields in the order in which it holds them.
-    pub places: Vec<Place>,
+    pub places: Vec<FieldPlace>,
     /// Of each of them, its logical number; empty where they are the same.
     numbers: Vec<usize>,
 }
@@ -61,7 +61,7 @@ impl Shape {
     }
 
     /// The field of this logical number, and which it is in the record.
-    pub(super) fn place(&self, number: usize) -> Option<(usize, &Place)> {
+    pub(super) fn place(&self, number: usize) -> Option<(usize, &FieldPlace)> {
         let at = if self.numbers.is_empty() {
             number
         } else {
@@ -218,7 +218,7 @@ impl IndexShape {
             if end < shape.data {
                 return Err(ApplyError::RecordLength);
             }
-            shape.places.push(Place { bytes: shape.data..end, is_null, is_external });
+            shape.places.push(FieldPlace { bytes: shape.data..end, is_null, is_external });
             shape.data = end;
         }
         shape.extra = origin - down.at;
@@ -229,8 +229,8 @@ impl IndexShape {
     }
 }
 
-const fn place(start: usize, len: usize) -> Place {
-    Place { bytes: start..start + len, is_null: false, is_external: false }
+const fn place(start: usize, len: usize) -> FieldPlace {
+    FieldPlace { bytes: start..start + len, is_null: false, is_external: false }
 }
 
 /// How long a field is that is not NULL, and whether its end lies elsewhere.
