@@ -37,7 +37,8 @@ pub fn run(args: &RecoverArgs) -> Result<u8, Box<dyn Error>> {
         )?;
     }
     let keys = KeyFiles { keyrings: args.keyring.clone(), key_file: args.key_file.clone() };
-    let options = RecoverOptions { to, dry_run: args.dry_run, until, keys, memory, ..RecoverOptions::default() };
+    let (increments, dry_run) = (args.increment.clone(), args.dry_run);
+    let options = RecoverOptions { to, increments, dry_run, until, keys, memory, ..RecoverOptions::default() };
     let done = match jobs::recover(&args.datadir, &options) {
         Ok(done) => done,
         Err(error) if error.is_damage() => {
@@ -64,6 +65,10 @@ fn print(done: &Recovered, args: &RecoverArgs, started: SystemTime) -> io::Resul
     }
     for name in &done.not_in_backup {
         writeln!(out, "left out  {name}: the log changes it, and the backup does not hold it")?;
+    }
+    for put in &done.increments {
+        let (dir, pages, files) = (put.directory.display(), grouped(put.pages), grouped(put.files));
+        writeln!(out, "increment {dir}: {pages} pages of {files} files, to LSN {}", put.to_lsn)?;
     }
     if done.was_clean {
         return writeln!(out, "nothing to recover: the log ends at its checkpoint, LSN {}", done.checkpoint_lsn);

@@ -13,6 +13,7 @@ Examples:
   innokit recover --dry-run /mnt/snapshot             show what would be done
   innokit recover --in-place /srv/datadir             write to its own files; if killed, run it again
   innokit recover --until 80703969 --to new /mnt/snap what was committed by that LSN, if no file is later
+  innokit recover --to new /backup/full --increment /backup/mon --increment /backup/tue   a full backup and what changed since
   innokit recover --in-place --key-file keys.txt /srv/datadir   an encrypted one, with the server's keys
 
 For MariaDB 10.5 and later, and MySQL 8.0.30 and later. The server rolls back unfinished transactions when it starts.
@@ -38,6 +39,11 @@ pub struct RecoverArgs {
     /// Write to the datadir itself. If the run is interrupted, the next one continues.
     #[arg(long, conflicts_with = "to")]
     pub in_place: bool,
+
+    /// An incremental backup of mariadb-backup, to be put into the full one in DATADIR (several times, in the order in which they were
+    /// taken). It is not changed itself.
+    #[arg(long, value_name = "DIR", conflicts_with = "until")]
+    pub increment: Vec<PathBuf>,
 
     /// Do everything except write, and show what would be done.
     #[arg(long)]

@@ -6,6 +6,7 @@
 
 mod archive;
 mod binlog;
+mod delta;
 mod doublewrite;
 pub(crate) mod examined;
 mod fate;

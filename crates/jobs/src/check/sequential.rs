@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use flow::{Counters, Cursor, FileSet, ReadOptions, Reader, ReaderError, StreamReader, WorkerCounters, run_workers};
 
+use super::delta::DeltaCheck;
 use super::doublewrite::DoublewriteCheck;
 use super::examined::{Break, Context, Examined, Role, StreamOutcome};
 use super::file_state::FileState;
@@ -73,6 +74,7 @@ impl Phase<'_> {
         Ok(match candidate.content {
             Content::Redo => self.redo(task, files, counters),
             Content::Doublewrite => vec![(first, self.doublewrite(candidate, counters)?)],
+            Content::Delta => vec![(first, self.delta(candidate, counters)?)],
             _ => vec![(first, self.stream(candidate, counters)?)],
         })
     }
@@ -102,6 +104,24 @@ impl Phase<'_> {
         };
         let end = self.read(candidate, counters, |bytes| check.take(bytes))?;
         let mut outcome = check.finish();
+        if let (Some(why), Some(row)) = (end, outcome.rows.first_mut()) {
+            outcome.findings.offer_at(0, u64::MAX, why.finding(&candidate.path));
+            row.is_cut = true;
+            row.state.with_tally(|tally| tally.failure = Some(why.words));
+        }
+        Ok(outcome)
+    }
+
+    fn delta(&self, candidate: &Candidate, counters: &WorkerCounters) -> Result<StreamOutcome, ReaderError> {
+        let findings_max = self.context.options.findings_max;
+        let Some(mut check) = DeltaCheck::new(candidate, findings_max) else {
+            let mut outcome = StreamOutcome::new(findings_max);
+            let why = "changed pages whose note (.meta) does not say how large they are".to_owned();
+            outcome.failed.push(crate::source::datadir::Passed { path: candidate.path.clone(), why });
+            return Ok(outcome);
+        };
+        let end = self.read(candidate, counters, |bytes| check.take(bytes))?;
+        let mut outcome = check.finish(end.is_none());
         if let (Some(why), Some(row)) = (end, outcome.rows.first_mut()) {
             outcome.findings.offer_at(0, u64::MAX, why.finding(&candidate.path));
             row.is_cut = true;

@@ -27,6 +27,9 @@ use crate::unpack::MARKER;
 const CREATOR: &[u8] = b"Backup ";
 /// Where the tool lists pages that were damaged already when it copied them.
 const DAMAGED_PAGES: &str = "innodb_corrupted_pages";
+const LOG: &str = "ib_logfile0";
+/// A log until it takes its place: servers remove what is called so.
+const NEW_LOG: &str = "ib_logfile101";
 /// The text of the note until it takes the note's place.
 const NEW_NOTE: &str = "innokit-recover.note";
 
@@ -67,15 +70,21 @@ pub(super) fn refuse_unfit(datadir: &Path) -> Result<()> {
     }
     let Some(notes) = BackupNotes::of(datadir).filter(|notes| !notes.is_prepared()) else { return Ok(()) };
     let (tool, path) = (notes.tool, datadir.display());
-    if notes.is_incremental() {
+    if notes.is_incremental() && tool != "xtrabackup" {
         return refused(format!(
-            "{path}: an incremental backup, which holds changed pages only: apply it to the full one with {tool} --prepare"
+            "{path}: an incremental backup, which holds changed pages only: put it into the full one, with innokit recover --in-place FULL \
+             --increment {path}"
         ));
     }
     if tool == "xtrabackup" {
         return refused(format!("{path}: a backup of xtrabackup, which is prepared with xtrabackup --prepare"));
     }
-    let pages = datadir.join(DAMAGED_PAGES);
+    refuse_damaged_pages(datadir, tool)
+}
+
+/// Fails if the tool noted that pages were damaged already when it copied them.
+pub(super) fn refuse_damaged_pages(dir: &Path, tool: &str) -> Result<()> {
+    let pages = dir.join(DAMAGED_PAGES);
     if pages.exists() {
         return refused(format!(
             "{}: pages were damaged already when the backup was taken: {tool} --prepare may mend those that are free",
@@ -87,7 +96,7 @@ pub(super) fn refuse_unfit(datadir: &Path) -> Result<()> {
 
 /// Where the log of a backup ended that was prepared before, and left with an empty log. Fails if the log is merely lost.
 pub(super) fn emptied_at(datadir: &Path) -> Result<Option<Lsn>> {
-    let log = datadir.join("ib_logfile0");
+    let log = datadir.join(LOG);
     let emptied = emptied(datadir).map_err(failed(datadir, "reading the first page of ibdata1"))?;
     let is_empty = fs::metadata(&log).is_ok_and(|log| log.len() == 0);
     if is_empty && emptied.is_none() && BackupNotes::of(datadir).is_some() {
@@ -96,14 +105,31 @@ pub(super) fn emptied_at(datadir: &Path) -> Result<Option<Lsn>> {
     Ok(emptied)
 }
 
+/// Puts the log of an increment in the place of the empty one, in one step.
+pub(super) fn replace_log(datadir: &Path, increment: &Path) -> Result<()> {
+    let (from, to) = (increment.join(LOG), datadir.join(LOG));
+    let like = fs::metadata(&to).map_err(failed(&to, "looking at the redo log"))?;
+    let new = datadir.join(NEW_LOG);
+    fs::copy(&from, &new).map_err(failed(&from, "copying the redo log"))?;
+    make_like(&new, &like)?;
+    File::open(&new).and_then(|log| log.sync_all()).map_err(failed(&new, "making the redo log durable"))?;
+    fs::rename(&new, &to).map_err(failed(&to, "replacing the redo log"))?;
+    sync_directory_of(&to)
+}
+
 /// Says in the tool's note that the backup is prepared, if it does not say so yet.
 pub(super) fn mark_prepared(datadir: &Path) -> Result<()> {
     let Some(notes) = BackupNotes::of(datadir).filter(|notes| !notes.is_prepared()) else { return Ok(()) };
+    replace_note(datadir, &notes, &notes.prepared())
+}
+
+/// Gives the tool's note another text, in one step.
+pub(super) fn replace_note(datadir: &Path, notes: &BackupNotes, text: &str) -> Result<()> {
     let path = &notes.path;
     let like = fs::metadata(path).map_err(failed(path, "looking at the file"))?;
     let new: PathBuf = datadir.join(NEW_NOTE);
     let written = File::create(&new).and_then(|mut file| {
-        file.write_all(notes.prepared().as_bytes())?;
+        file.write_all(text.as_bytes())?;
         file.sync_all()
     });
     written.map_err(failed(&new, "writing the note"))?;

@@ -8,6 +8,8 @@
 //! | `db/t.ren`, holds `db2/u` | `db/t.ibd` was copied, and is to be `db2/u.ibd` now: two tables may have changed names |
 //! | `db/t.new` | the tablespace itself, copied at the end, of a table that was made or rebuilt: it takes the place of `db/t.ibd` |
 //!
+//! In an increment they are of `db/t.ibd.delta`, and read by `increments`.
+//!
 //! They are carried out in this order, each kind durable before the next begins, and every step leaves a state from which another
 //! run goes on: a note is removed after what it says was done, and a file that is renamed first takes a name that is nobody's, since the
 //! name it is to have may still be another's.
@@ -28,8 +30,9 @@ const DELETED: &str = "del";
 const RENAMED: &str = "ren";
 const MADE: &str = "new";
 const TABLE: &str = "ibd";
+const CHANGED: &str = "delta";
 /// Ends the name of a file on its way to the name before it.
-const MOVING: &str = "innokit-ren";
+pub(super) const MOVING: &str = "innokit-ren";
 /// Longer is no name of a table.
 const NAME_MAX: u64 = 4096;
 
@@ -58,6 +61,8 @@ impl FileNotes {
             let table = name.with_extension(TABLE);
             match name.extension().and_then(OsStr::to_str) {
                 Some(TABLE) => drop(tables.insert(table)),
+                // The changed pages of one, in an increment.
+                Some(CHANGED) => drop(tables.insert(name.with_extension(""))),
                 Some(DELETED) => drop(notes.deleted.insert(table)),
                 Some(MADE) => drop(notes.made.insert(table)),
                 Some(MOVING) => drop(notes.moving.insert(name.with_extension(""))),
@@ -132,7 +137,7 @@ impl FileNotes {
 
 /// A step on the way. All can be taken again after a crash: what was done already is not there any more.
 #[derive(Debug)]
-enum Step {
+pub(super) enum Step {
     Remove(PathBuf),
     /// Replaces what has that name.
     Rename(PathBuf, PathBuf),
@@ -141,7 +146,7 @@ enum Step {
 }
 
 impl Step {
-    fn take(&self, datadir: &Path, touched: &mut BTreeSet<PathBuf>) -> Result<()> {
+    pub fn take(&self, datadir: &Path, touched: &mut BTreeSet<PathBuf>) -> Result<()> {
         let mut touch = |path: &Path| touched.extend(path.parent().map(Path::to_path_buf));
         match self {
             Self::Remove(name) => {
@@ -183,7 +188,7 @@ fn new_name(note: &Path) -> Result<PathBuf> {
     Ok(PathBuf::from(table))
 }
 
-fn moving(table: &Path) -> PathBuf {
+pub(super) fn moving(table: &Path) -> PathBuf {
     let mut name = table.as_os_str().to_owned();
     name.push(".");
     name.push(MOVING);

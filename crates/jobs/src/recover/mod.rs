@@ -31,6 +31,8 @@ mod error;
 mod files;
 mod fresh;
 mod head;
+mod increment_marker;
+mod increments;
 mod load;
 mod log;
 mod log_end;
@@ -64,6 +66,8 @@ use self::ending::Ending;
 pub use self::error::RecoverError;
 use self::error::{Result, refused};
 use self::files::{Done, Files};
+use self::increments::Chain;
+pub use self::increments::Increment;
 use self::log::RedoLog;
 use self::place::Lock;
 #[doc(hidden)]
@@ -86,6 +90,8 @@ use crate::source::redo_log::REDO_DIR;
 pub struct RecoverOptions {
     /// Recover a copy that is made here, and leave the datadir as it is.
     pub to: Option<PathBuf>,
+    /// Incremental backups to be put into the full one, in the order in which they were taken.
+    pub increments: Vec<PathBuf>,
     /// Do everything but write.
     pub dry_run: bool,
     /// End with the last mini-transaction that ends at this LSN or before, as if the server had died there. Refused where files are
@@ -105,7 +111,8 @@ pub struct RecoverOptions {
 impl Default for RecoverOptions {
     fn default() -> Self {
         let (memory, round, tuning) = (512 << 20, u64::MAX, Tuning::default());
-        Self { to: None, dry_run: false, until: None, keys: KeyFiles::default(), memory, round, tuning }
+        let increments = Vec::new();
+        Self { to: None, increments, dry_run: false, until: None, keys: KeyFiles::default(), memory, round, tuning }
     }
 }
 
@@ -148,6 +155,36 @@ pub struct Recovered {
     pub was_backup: bool,
     /// Tablespaces that the log of a backup changes and the backup does not hold, by the names that the log gives them.
     pub not_in_backup: Vec<String>,
+    /// Increments that were put into the backup.
+    pub increments: Vec<Increment>,
+}
+
+impl Recovered {
+    /// The same, and what was done to an increment that was put into the backup then.
+    fn and(mut self, put: Increment, next: Self) -> Self {
+        let is_first = self == Self::default();
+        self.increments.push(put);
+        let increments = self.increments;
+        Self {
+            checkpoint_lsn: if is_first { next.checkpoint_lsn } else { self.checkpoint_lsn },
+            was_clean: false,
+            mtrs: self.mtrs + next.mtrs,
+            tablespaces: self.tablespaces.max(next.tablespaces),
+            rounds: self.rounds + next.rounds,
+            pages_read: self.pages_read + next.pages_read,
+            pages_changed: self.pages_changed + next.pages_changed,
+            pages_unchanged: self.pages_unchanged + next.pages_unchanged,
+            pages_freed: self.pages_freed + next.pages_freed,
+            pages_restored: self.pages_restored + next.pages_restored,
+            pieces_replayed: self.pieces_replayed + next.pieces_replayed,
+            files_renamed: self.files_renamed + next.files_renamed,
+            files_made: self.files_made + next.files_made,
+            files_resized: self.files_resized + next.files_resized,
+            was_backup: true,
+            increments,
+            ..next
+        }
+    }
 }
 
 /// Recovers a datadir of MariaDB 10.5 or later, or of MySQL 8.0.30 or later; prepares a backup of mariadb-backup.
@@ -157,6 +194,15 @@ pub struct Recovered {
 /// written until then is whole, and the checkpoint is where it was.
 pub fn recover(datadir: &Path, options: &RecoverOptions) -> Result<Recovered> {
     backup::refuse_unfit(datadir)?;
+    if !options.increments.is_empty() {
+        return with_increments(datadir, options);
+    }
+    increment_marker::refuse(datadir)?;
+    recover_one(datadir, options)
+}
+
+/// Recovers a datadir, or prepares a backup as it is.
+fn recover_one(datadir: &Path, options: &RecoverOptions) -> Result<Recovered> {
     let has_log = datadir.join("ib_logfile0").is_file() || datadir.join(REDO_DIR).is_dir();
     if !datadir.join("ibdata1").is_file() || !has_log {
         let log = "ib_logfile0 (MariaDB) or #innodb_redo (MySQL)";
@@ -179,6 +225,36 @@ pub fn recover(datadir: &Path, options: &RecoverOptions) -> Result<Recovered> {
         _ if options.dry_run => dry_run(datadir, options, &keys),
         _ => recover_in_place(datadir, options, &keys),
     }
+}
+
+/// Prepares a full backup, and puts increments into it.
+fn with_increments(datadir: &Path, options: &RecoverOptions) -> Result<Recovered> {
+    if options.until.is_some() {
+        return refused("a backup is prepared to the end of its last increment: without --until");
+    }
+    let chain = Chain::of(datadir, &options.increments)?;
+    let keys = options.keys.read()?;
+    chain.prove(datadir, Budget::of(options.memory).plan, &keys)?;
+    let full = RecoverOptions { increments: Vec::new(), ..options.clone() };
+    if options.dry_run {
+        return if chain.is_interrupted { Ok(Recovered::default()) } else { recover_one(datadir, &full) };
+    }
+    let was_free = options.to.as_ref().is_some_and(|to| place::is_free(to));
+    if chain.is_interrupted && options.to.is_some() {
+        return refused("an interrupted run put a part of an increment into the backup itself: end it with --in-place");
+    }
+    let place = options.to.as_deref().unwrap_or(datadir);
+    let prepared = if chain.is_interrupted { Ok(Recovered::default()) } else { recover_one(datadir, &full) };
+    let done = prepared.and_then(|done| {
+        chain.left.iter().try_fold(done, |done, taken| {
+            let put = taken.put_into(place)?;
+            Ok(done.and(put, recover_in_place(place, &full, &keys)?))
+        })
+    });
+    if done.is_err() && was_free {
+        options.to.iter().for_each(|to| place::discard(to));
+    }
+    done
 }
 
 /// A backup with nothing left to apply: its note may not say so yet.
@@ -301,5 +377,6 @@ fn summary(plan: &RecoverPlan, counts: Counts, done: Done, replayed: u64) -> Rec
         files_resized: done.resized,
         was_backup: plan.wanted.is_backup,
         not_in_backup: plan.not_in_backup.clone(),
+        increments: Vec::new(),
     }
 }

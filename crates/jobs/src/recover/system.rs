@@ -46,6 +46,11 @@ impl SystemFiles {
         self.parts.iter().skip(1).cloned().collect()
     }
 
+    /// The last of them.
+    pub fn last(&self) -> Option<SpacePart> {
+        self.parts.last().cloned()
+    }
+
     /// Fails if the files cannot be all, or not only, those of a tablespace whose first page says that it has `now` pages, and with its
     /// redo `then`.
     pub fn check(&self, format: &SpaceFormat, now: u32, then: u32) -> Result<()> {

@@ -17,7 +17,9 @@ const CHECKPOINTS: [&str; 2] = ["mariadb_backup_checkpoints", "xtrabackup_checkp
 const INFO: [&str; 2] = ["mariadb_backup_info", "xtrabackup_info"];
 /// The key whose value says whether a backup is prepared.
 const BACKUP_TYPE: &str = "backup_type";
-/// What mariadb-backup writes there once its log is applied.
+/// What mariadb-backup writes there of a full backup.
+const FULL: &str = "full-backuped";
+/// What it writes there once its log is applied.
 const PREPARED: &str = "log-applied";
 
 /// What a backup tool noted beside its files.
@@ -29,6 +31,8 @@ pub(crate) struct BackupNotes {
     kind: String,
     /// Some of the tables only.
     pub is_partial: bool,
+    /// Where an increment begins.
+    pub from_lsn: Option<Lsn>,
     /// The checkpoint that its log reaches at least.
     pub to_lsn: Option<Lsn>,
     /// Where the copy of the log ends.
@@ -54,8 +58,8 @@ impl BackupNotes {
         let kind = value(&text, BACKUP_TYPE)?.to_owned();
         let is_partial = says("partial") == Some("Y");
         let lsn = |key| value(&text, key).and_then(|value| value.parse().ok()).map(Lsn);
-        let (to_lsn, last_lsn) = (lsn("to_lsn"), lsn("last_lsn"));
-        Some(Self { tool, kind, is_partial, to_lsn, last_lsn, path, text })
+        let (from_lsn, to_lsn, last_lsn) = (lsn("from_lsn"), lsn("to_lsn"), lsn("last_lsn"));
+        Some(Self { tool, kind, is_partial, from_lsn, to_lsn, last_lsn, path, text })
     }
 
     /// A full one that is not prepared.
@@ -73,8 +77,18 @@ impl BackupNotes {
 
     /// The text of the checkpoints of the same backup once it is prepared.
     pub fn prepared(&self) -> String {
-        let line = |line: &str| match value(line, BACKUP_TYPE) {
-            Some(_) => format!("{BACKUP_TYPE} = {PREPARED}\n"),
+        self.with(&[(BACKUP_TYPE, PREPARED)])
+    }
+
+    /// The text of the checkpoints once the backup holds an increment that reaches these LSNs, and before that is prepared.
+    pub fn reaching(&self, to: Lsn, last: Lsn) -> String {
+        let (to, last) = (to.0.to_string(), last.0.to_string());
+        self.with(&[(BACKUP_TYPE, FULL), ("to_lsn", &to), ("last_lsn", &last)])
+    }
+
+    fn with(&self, values: &[(&str, &str)]) -> String {
+        let line = |line: &str| match values.iter().find(|(key, _)| value(line, key).is_some()) {
+            Some((key, value)) => format!("{key} = {value}\n"),
             None => format!("{line}\n"),
         };
         self.text.lines().map(line).collect()

@@ -1,7 +1,7 @@
 //! What a file is read as, told from its first bytes; its name only helps where bytes cannot tell.
 
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use logs::{binlog, tar, xbstream};
 
@@ -17,6 +17,8 @@ pub enum Content {
     Redo,
     /// Copies of pages, or the numbers of pages, that MySQL writes before the pages themselves.
     Doublewrite,
+    /// Changed pages in an incremental backup.
+    Delta,
     /// A binary or relay log.
     Binlog,
     /// An `xbstream` or `mbstream` archive.
@@ -127,7 +129,9 @@ pub fn unread(path: &Path) -> Option<&'static str> {
         Some((inner, None)) if NameHint::of(inner).promises_pages() => {
             Some("a tablespace, compressed or encrypted in a way that is not read")
         }
-        _ if is_delta(path) => Some("changed pages of an incremental backup, which are not checked"),
+        _ if is_delta(path) => {
+            Some("changed pages of an incremental backup, which are checked only beside their note (.meta)")
+        }
         _ => None,
     }
 }
@@ -138,6 +142,12 @@ pub fn is_delta(path: &Path) -> bool {
     let inner = packed_name(path).map_or(path, |(inner, _)| inner);
     let name = inner.to_str().and_then(|name| name.strip_suffix(".delta"));
     name.is_some_and(|name| NameHint::of(Path::new(name)).promises_pages())
+}
+
+/// The note beside a file of changed pages.
+#[must_use]
+pub fn delta_note(path: &Path) -> Option<PathBuf> {
+    is_delta(path).then(|| path.with_extension("meta"))
 }
 
 /// Whether what is packed in a file of this name must be looked at: a tablespace, or an archive by its extension.

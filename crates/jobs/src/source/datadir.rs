@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use super::backup::BackupNotes;
 use super::content::{self, Content};
 use super::name::NameHint;
 use super::{read_small, read_up_to, system};
@@ -194,6 +195,7 @@ impl Inventory {
             NameHint::Redo => Content::Redo,
             NameHint::Doublewrite => Content::Doublewrite,
             NameHint::Link => return self.follow(path),
+            _ if content::delta_note(&path).is_some_and(|note| note.is_file()) => Content::Delta,
             // It holds whole pages, so its content looks like a tablespace.
             _ if content::is_delta(&path) => return self.unknown(path),
             _ => match probe(&path) {
@@ -220,6 +222,14 @@ impl Inventory {
 
     /// A link file names a tablespace elsewhere; a file that is gone is the user's to know.
     fn follow(&mut self, link: PathBuf) {
+        if is_of_backup(&link) {
+            let beside = ["ibd", "ibd.delta", "new", "del"].map(|extension| link.with_extension(extension));
+            if beside.iter().any(|file| file.is_file()) {
+                return self.skip(link, "link file of a backup, which holds the tablespace itself");
+            }
+            let why = "a backup holds the tablespace of this link file, but it is not there".to_owned();
+            return self.failed.push(Passed { path: link, why });
+        }
         let target = match link_target(&link) {
             Ok(target) => target,
             Err(error) => return self.fail(link, &error),
@@ -237,6 +247,11 @@ impl Inventory {
             }
         }
     }
+}
+
+/// Whether a link file lies in a backup: the file that it names is the server's, which may be running.
+pub(crate) fn is_of_backup(link: &Path) -> bool {
+    link.parent().and_then(Path::parent).is_some_and(|root| BackupNotes::of(root).is_some())
 }
 
 /// A link file holds one path, and paths are shorter.

@@ -13,7 +13,7 @@ use format::schema::dictionary::{DICT_HDR_PAGE_NO, DictionaryRoots, SysDatafile,
 
 use super::entry::{Dictionary, Entry, Holds, TreeAt};
 use super::rows::{Which, each_row};
-use crate::source::datadir::link_target;
+use crate::source::datadir::{is_of_backup, link_target};
 use crate::tree::{Opener, Tablespace};
 
 const NONE: u32 = u32::MAX;
@@ -146,5 +146,7 @@ fn place(root: &Path, name: &str) -> PathBuf {
     if own.exists() {
         return own;
     }
-    link_target(&root.join(format!("{name}.isl"))).unwrap_or(own)
+    let link = root.join(format!("{name}.isl"));
+    // A backup holds all that belongs to it: its links lead to the files of the server.
+    if is_of_backup(&link) { own } else { link_target(&link).unwrap_or(own) }
 }

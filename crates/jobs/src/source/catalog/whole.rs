@@ -54,6 +54,28 @@ pub(super) fn roots_without_dictionary(
     walked.iter().filter(is_root).cloned().collect()
 }
 
+/// What is to be done with a backup that is not prepared.
+fn how_to_prepare(notes: &BackupNotes, root: &Path) -> String {
+    let (tool, root) = (notes.tool, root.display());
+    let (what, ours, theirs) = if notes.is_incremental() {
+        let ours = format!("innokit recover --in-place FULL --increment {root}");
+        (
+            "an incremental backup: put it into the full one with",
+            ours,
+            format!("--target-dir=FULL --incremental-dir={root}"),
+        )
+    } else {
+        (
+            "this backup is not prepared: before it is restored run",
+            format!("innokit recover --in-place {root}"),
+            format!("--target-dir={root}"),
+        )
+    };
+    // Those of xtrabackup are not prepared here.
+    let ours = if tool == "xtrabackup" { String::new() } else { format!("{ours}, or ") };
+    format!("{what} {ours}{tool} --prepare {theirs}")
+}
+
 impl Catalog {
     /// What can be said without the dictionary: the log, the backup, and that the dictionary itself cannot be read.
     pub(super) fn as_a_whole(&self, notes: Option<&BackupNotes>) -> Vec<CatalogFinding> {
@@ -63,19 +85,7 @@ impl Catalog {
         };
         let root = self.root.as_path();
         if let Some(notes) = notes.filter(|notes| !notes.is_prepared()) {
-            let message = match notes.is_incremental() {
-                true => format!(
-                    "an incremental backup: apply it to the full one with {} --prepare --target-dir=FULL --incremental-dir={}",
-                    notes.tool,
-                    root.display()
-                ),
-                false => format!(
-                    "this backup is not prepared: run {} --prepare --target-dir={} before it is restored",
-                    notes.tool,
-                    root.display()
-                ),
-            };
-            say(root, "backup_not_prepared".into(), Severity::Notice, message);
+            say(root, "backup_not_prepared".into(), Severity::Notice, how_to_prepare(notes, root));
         }
         let is_incremental = notes.is_some_and(BackupNotes::is_incremental);
         match &self.says {

@@ -1,0 +1,296 @@
+//! Incremental backups that mariadb-backup takes of a server at work. What `innokit recover` makes of a full backup and its increments
+//! is, byte for byte, what the tool makes of them; and what does not belong together, or is damaged, is refused before anything is written.
+#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
+
+mod backup_lab;
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use backup_lab::{Server, assert_same, contents, is_well};
+use common::{Run, innokit};
+
+/// Pages of the servers.
+const PAGE: u64 = 16384;
+
+fn command(server: &Server, full: &str, increments: &[&str], to: Option<&str>) -> Command {
+    let mut command = innokit();
+    command.arg("recover").arg(server.of(full));
+    for name in increments {
+        command.arg("--increment").arg(server.of(name));
+    }
+    match to {
+        Some(to) => command.arg("--to").arg(server.of(to)),
+        None => command.arg("--in-place"),
+    };
+    command
+}
+
+fn recover(server: &Server, full: &str, increments: &[&str], to: Option<&str>) -> Run {
+    Run::of(&command(server, full, increments, to).output().expect("innokit runs"))
+}
+
+fn is_done(server: &Server, full: &str, increments: &[&str], to: Option<&str>) -> String {
+    let run = recover(server, full, increments, to);
+    assert_eq!(run.status, 0, "{} {full} {increments:?}: {}", server.kind, run.errors);
+    run.text
+}
+
+/// A server under load with a full backup and two increments: tables are made, altered, renamed and dropped between them, and databases.
+fn taken(kind: &'static str) -> Server {
+    let mut server = Server::start(kind);
+    server.script(
+        "sql",
+        &[],
+        "CREATE DATABASE gone; CREATE TABLE gone.t LIKE shop.a; CREATE TABLE shop.m (a INT) ENGINE=MyISAM; CREATE TABLE shop.one LIKE shop.a; \
+         CREATE TABLE shop.two LIKE shop.b; INSERT INTO shop.two SELECT * FROM shop.b;",
+    );
+    // Tables that change names with each other while an increment is taken make the tool itself fail at it, before 11.
+    server.load_with(|round| format!("INSERT INTO m VALUES ({round});"));
+    std::thread::sleep(Duration::from_millis(500));
+    server.back_up("full", &[]);
+    let between = "DROP DATABASE gone; CREATE DATABASE fresh; CREATE TABLE fresh.t LIKE shop.b; INSERT INTO fresh.t SELECT * FROM shop.b; \
+                   USE shop; DROP TABLE words; RENAME TABLE one TO away, two TO one, away TO two;";
+    server.script("sql", &[], between);
+    std::thread::sleep(Duration::from_millis(500));
+    server.back_up("inc1", &[&format!("--incremental-basedir={}", server.of("full").display())]);
+    server.script(
+        "sql",
+        &["shop"],
+        "RENAME TABLE one TO x; ALTER TABLE parts ADD PARTITION (PARTITION p2 VALUES LESS THAN (5000))",
+    );
+    std::thread::sleep(Duration::from_millis(500));
+    server.back_up("inc2", &[&format!("--incremental-basedir={}", server.of("inc1").display())]);
+    assert!(
+        server.load.as_mut().is_some_and(|load| load.try_wait().is_ok_and(|ended| ended.is_none())),
+        "{kind}: no load"
+    );
+    server
+}
+
+fn is_what_the_tool_makes(server: &Server) {
+    for (from, to) in [("full", "theirs"), ("inc1", "theirs1"), ("inc2", "theirs2")] {
+        server.copy(from, to);
+    }
+    let text = is_done(server, "full", &["inc1", "inc2"], Some("ours"));
+    assert!(text.contains("The backup is prepared") && text.matches("increment ").count() == 2, "{text}");
+    for (was, is) in [("theirs1", "inc1"), ("theirs2", "inc2"), ("theirs", "full")] {
+        assert_same(server, is, was, "it was changed, and is needed again");
+    }
+    server.prepare("theirs", &[]);
+    for increment in ["theirs1", "theirs2"] {
+        server.prepare("theirs", &[&format!("--incremental-dir={}", server.of(increment).display())]);
+    }
+    let files = |name| {
+        let mut files = contents(server, name);
+        // The log of neither holds anything, but the head of ours has the same checkpoint in another slot; what the other file says, other
+        // notes say too.
+        files.remove(Path::new("ib_logfile0"));
+        files.remove(Path::new("xtrabackup_binlog_pos_innodb"));
+        files
+    };
+    assert_equal(server, &files("ours"), &files("theirs"));
+    is_well(server, "ours");
+    let (ours, theirs) = (server.of("ours").join("ib_logfile0"), server.of("theirs").join("ib_logfile0"));
+    let len = |path: &Path| fs::metadata(path).expect("a log").len();
+    assert_eq!(len(&ours), len(&theirs), "{}", server.kind);
+}
+
+fn assert_equal(server: &Server, ours: &BTreeMap<PathBuf, Vec<u8>>, theirs: &BTreeMap<PathBuf, Vec<u8>>) {
+    assert_eq!(ours.keys().collect::<Vec<_>>(), theirs.keys().collect::<Vec<_>>(), "{}", server.kind);
+    let different: Vec<_> =
+        ours.iter().filter(|(name, bytes)| theirs[*name] != **bytes).map(|(name, _)| name).collect();
+    assert_eq!(different, Vec::<&PathBuf>::new(), "{}", server.kind);
+}
+
+/// One after the other, together, again, and killed at any moment: the same bytes.
+fn comes_to_the_same_in_place(server: &Server) {
+    for copy in ["steps", "killed"] {
+        server.copy("full", copy);
+    }
+    is_done(server, "steps", &[], None);
+    is_done(server, "steps", &["inc1"], None);
+    assert!(is_done(server, "steps", &["inc1"], None).contains("nothing to recover"));
+    is_done(server, "steps", &["inc1", "inc2"], None);
+    assert_same(server, "steps", "ours", "step by step");
+    assert!(is_done(server, "steps", &["inc1", "inc2"], None).contains("nothing to recover"));
+    let mut halfway = 0;
+    for wait_ms in (2..80).step_by(3).chain([120, 160, 200, 300]) {
+        let mut command = command(server, "killed", &["inc1", "inc2"], None);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("innokit runs");
+        std::thread::sleep(Duration::from_millis(wait_ms));
+        child.kill().and_then(|()| child.wait()).expect("ends");
+        if server.of("killed").join("innokit-recover.increment").exists() {
+            halfway += 1;
+            let alone = recover(server, "killed", &[], None);
+            assert!(alone.status == 2 && alone.errors.contains("--increment"), "{}", alone.errors);
+            let other = recover(server, "killed", &["inc1", "inc2"], Some("none"));
+            assert!(other.status == 2 && !server.of("none").exists(), "{}", other.errors);
+        }
+    }
+    is_done(server, "killed", &["inc1", "inc2"], None);
+    assert_same(server, "killed", "ours", "killed");
+    println!("{}: killed {halfway} times with an increment halfway in", server.kind);
+}
+
+/// The pages of a delta of one cluster, and their numbers; the size of a page.
+fn pages_of(delta: &[u8], note: &str) -> (usize, Vec<(usize, Vec<u8>)>) {
+    let size = note
+        .lines()
+        .find_map(|line| line.strip_prefix("page_size = "))
+        .expect("a size")
+        .trim()
+        .parse()
+        .expect("a number");
+    let numbers = delta[4..size].chunks_exact(4).map(|number| u32::from_be_bytes(number.try_into().expect("four")));
+    let numbers = numbers.take_while(|number| *number != u32::MAX);
+    (
+        size,
+        numbers.zip(delta[size..].chunks_exact(size)).map(|(number, page)| (number as usize, page.to_vec())).collect(),
+    )
+}
+
+/// Where a run died in the middle of an increment, pages of it are written, or not, or half of them. The next run ends with the same bytes
+/// as one that was left alone.
+fn ends_what_was_half_done(server: &Server) {
+    server.copy("full", "before");
+    is_done(server, "before", &[], None);
+    server.copy("before", "after");
+    is_done(server, "after", &["inc1"], None);
+    let note = fs::read_to_string(server.of("inc1").join(server.note())).expect("a note");
+    let lsn = |key: &str| {
+        note.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(" = ")).expect("an LSN").to_owned()
+    };
+    let (increment, mut random) = (contents(server, "inc1"), 88_172_645_463_325_252_u64);
+    let mut next = || {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random
+    };
+    for run in 0..5 {
+        let half = format!("half{run}");
+        server.copy("before", &half);
+        let begun = format!("{} {} {}\n", lsn("from_lsn"), lsn("to_lsn"), lsn("last_lsn"));
+        fs::write(server.of(&half).join("innokit-recover.increment"), begun).expect("written");
+        let mut mixed = 0;
+        for (name, delta) in increment.iter().filter(|(name, _)| name.extension().is_some_and(|kind| kind == "delta")) {
+            let (path, meta) =
+                (server.of(&half).join(name.with_extension("")), &increment[&name.with_extension("meta")]);
+            let (size, pages) = pages_of(delta, &String::from_utf8_lossy(meta));
+            let Ok(mut bytes) = fs::read(&path) else { continue };
+            let (space, len) = (bytes[34..38].to_vec(), bytes.len());
+            let is_here = |number: usize, page: &[u8]| page[34..38] == space && (number + 1) * size <= len;
+            for (number, page) in pages.iter().filter(|(number, page)| is_here(*number, page)) {
+                let sectors = bytes[number * size..].chunks_mut(512).zip(page.chunks(512));
+                sectors.filter(|_| next() % 3 == 0).for_each(|(sector, new)| sector.copy_from_slice(new));
+                mixed += 1;
+            }
+            fs::write(&path, bytes).expect("written");
+        }
+        assert!(mixed > 50, "{}: {mixed}", server.kind);
+        is_done(server, &half, &["inc1"], None);
+        assert_same(server, &half, "after", "half done");
+    }
+}
+
+/// Nothing is written, and the exit status and the words are these.
+fn is_refused(server: &Server, full: &str, increments: &[&str], status: i32, words: &[&str]) {
+    let what = format!("{} {full} {increments:?}", server.kind);
+    let run = recover(server, full, increments, Some("refused"));
+    assert_eq!(run.status, status, "{what}: {}", run.errors);
+    assert!(words.iter().all(|word| run.errors.contains(word)), "{what}: {words:?}: {}", run.errors);
+    assert!(!server.of("refused").exists(), "{what}: something is left");
+    let before = contents(server, full);
+    assert_eq!(recover(server, full, increments, None).status, status, "{what}, in place");
+    assert!(contents(server, full) == before, "{what}: it was changed");
+}
+
+fn what_does_not_follow_is_refused(server: &Server) {
+    let dir = |name| server.of(name).display().to_string();
+    is_refused(server, "full", &["inc2"], 2, &["does not follow", "is missing"]);
+    is_refused(server, "full", &["inc2", "inc1"], 2, &["does not follow"]);
+    is_refused(server, "full", &["inc1", "inc1"], 2, &["does not follow"]);
+    is_refused(server, "full", &["full"], 2, &["no incremental backup"]);
+    is_refused(server, "inc1", &["inc2"], 2, &["an incremental backup", "full"]);
+    is_refused(server, "inc1", &[], 2, &["--increment", &dir("inc1")]);
+    is_refused(server, "full", &["nowhere"], 2, &["no incremental backup"]);
+}
+
+/// The delta of `shop/a`, of which every increment has pages.
+fn delta(server: &Server, increment: &str) -> PathBuf {
+    server.of(increment).join("shop/a.ibd.delta")
+}
+
+fn what_is_damaged_is_refused(server: &Server) {
+    let attack = |what: &str, words: &[&str], change: &dyn Fn(&Path)| {
+        let bad = format!("bad.{what}");
+        server.copy("inc2", &bad);
+        change(&delta(server, &bad));
+        is_refused(server, "full", &["inc1", &bad], 1, words);
+        assert_eq!(common::check(&server.of(&bad), &[]).status, 1, "{} {what}: check", server.kind);
+    };
+    let len = fs::metadata(delta(server, "inc2")).expect("a delta").len();
+    let open = |path: &Path| fs::File::options().read(true).write(true).open(path).expect("a delta");
+    let cut = |to: u64| move |path: &Path| open(path).set_len(to).expect("cut off");
+    attack("page", &["a.ibd.delta", "cut off"], &cut(len - PAGE));
+    attack("bytes", &["a.ibd.delta", "cut off"], &cut(len - 100));
+    attack("empty", &["a.ibd.delta", "cut off"], &cut(0));
+    let write = |at: u64, with: &'static [u8]| move |path: &Path| open(path).write_all_at(with, at).expect("written");
+    attack("flipped", &["a.ibd.delta", "at byte 32768: page ", "is damaged"], &write(2 * PAGE + 5000, b"flipped"));
+    attack("magic", &["a.ibd.delta", "at byte 0"], &write(0, b"data"));
+    attack("longer", &["a.ibd.delta", "goes on"], &write(len, b"more"));
+    // A sound page at another's place: the number of the last one is raised by one.
+    attack("number", &["a.ibd.delta", "is damaged"], &|path: &Path| {
+        let (file, mut head) = (open(path), vec![0; PAGE as usize]);
+        file.read_exact_at(&mut head, 0).expect("a head");
+        let end = head.chunks_exact(4).position(|number| number == [255; 4]).expect("an end") - 1;
+        let number = u32::from_be_bytes(head[end * 4..end * 4 + 4].try_into().expect("four")) + 1;
+        file.write_all_at(&number.to_be_bytes(), end as u64 * 4).expect("written");
+    });
+    server.copy("inc2", "bad.log");
+    let log = server.of("bad.log").join("ib_logfile0");
+    let len = fs::metadata(&log).expect("a log").len();
+    open(&log).set_len(len - 4096).expect("cut off");
+    is_refused(server, "full", &["inc1", "bad.log"], 1, &["ib_logfile0"]);
+    server.copy("inc2", "bad.note");
+    fs::remove_file(server.of("bad.note").join("shop/a.ibd.meta")).expect("removed");
+    is_refused(server, "full", &["inc1", "bad.note"], 2, &["a.ibd.meta"]);
+}
+
+fn increments_are_put_into_the_full_backup(kind: &'static str) {
+    let server = taken(kind);
+    is_what_the_tool_makes(&server);
+    comes_to_the_same_in_place(&server);
+    ends_what_was_half_done(&server);
+    what_does_not_follow_is_refused(&server);
+    what_is_damaged_is_refused(&server);
+    assert_eq!(server.tables("ours"), server.tables("theirs"), "{kind}");
+    server.copy("full", "started");
+    is_done(&server, "started", &[], None);
+    server.tables("started");
+    is_refused(&server, "started", &["inc1"], 2, &["a server was started"]);
+}
+
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn increments_of_mariadb_are_put_into_the_full_backup() {
+    increments_are_put_into_the_full_backup("mariadb");
+}
+
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn increments_of_the_newest_mariadb_are_put_into_the_full_backup() {
+    increments_are_put_into_the_full_backup("mariadb118");
+}
+
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn increments_of_mariadb_whose_log_is_made_of_blocks_are_put_into_the_full_backup() {
+    increments_are_put_into_the_full_backup("mariadb105");
+}

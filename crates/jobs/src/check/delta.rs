@@ -1,0 +1,152 @@
+//! Changed pages in an incremental backup (`t.ibd.delta`): each is judged by itself, as a page of the tablespace that the note beside them names.
+
+use format::{Encryption, Family, PageId, PageNo, PageSize, Scheme, SpaceFormat, SpaceId, Verdict, verify_page};
+use logs::delta::{Meta, Page, Parser};
+
+use super::examined::{Examined, Log, StreamOutcome};
+use super::file_state::FileState;
+use super::words::about;
+use crate::report::document::{Counts, Finding, Severity, Unit};
+use crate::source::content::delta_note;
+use crate::source::datadir::Candidate;
+use crate::source::name::NameHint;
+use crate::source::read_small;
+
+/// Notes are short.
+const NOTE_MAX: u64 = 4096;
+
+/// A delta while it passes.
+pub(super) struct DeltaCheck {
+    candidate: Candidate,
+    meta: Meta,
+    parser: Parser,
+    judge: Judge,
+    counts: Counts,
+    outcome: StreamOutcome,
+    /// Something is wrong with what holds the pages, and the rest is lost.
+    is_broken: bool,
+}
+
+/// How the pages are written: the first page of the tablespace says so, or else the first that is sound.
+struct Judge {
+    space: SpaceId,
+    formats: Vec<SpaceFormat>,
+    is_known: bool,
+    /// A later file of the system tablespace: where its pages are numbered from is not known.
+    is_later_part: bool,
+}
+
+impl DeltaCheck {
+    /// `None` where the note does not say how large the pages are.
+    pub fn new(candidate: &Candidate, findings_max: usize) -> Option<Self> {
+        let name = delta_note(&candidate.path)?;
+        let meta = Meta::parse(&read_small(&name, NOTE_MAX).ok()?)?;
+        let table = NameHint::of(&candidate.path.with_extension(""));
+        let space = if matches!(table, NameHint::System(_)) { 0 } else { meta.space? };
+        let physical = PageSize::new(meta.page_size)?;
+        Some(Self {
+            candidate: candidate.clone(),
+            meta,
+            parser: Parser::new(meta),
+            judge: Judge {
+                space: SpaceId(space),
+                formats: formats(physical, SpaceId(space)),
+                is_known: false,
+                is_later_part: matches!(table, NameHint::System(2..)),
+            },
+            counts: Counts::default(),
+            outcome: StreamOutcome::new(findings_max),
+            is_broken: false,
+        })
+    }
+
+    /// Takes the next bytes.
+    pub fn take(&mut self, mut bytes: &[u8]) {
+        self.counts.bytes += bytes.len() as u64;
+        while !self.is_broken {
+            match self.parser.next_page(&mut bytes) {
+                Ok(None) => return,
+                Ok(Some(page)) => {
+                    self.counts.pages += 1;
+                    match self.judge.verdict(&page) {
+                        Verdict::Ok(_) => self.counts.ok += 1,
+                        Verdict::Empty => self.counts.empty += 1,
+                        Verdict::Unverifiable(_) => self.counts.unverifiable += 1,
+                        Verdict::Corrupt(why) => {
+                            self.counts.corrupt += 1;
+                            let message = format!("page {} of the tablespace: {why}", page.number);
+                            let finding = about(&self.candidate.path, why.reason(), Severity::Damage, message);
+                            let position = Some(page.position);
+                            self.outcome.findings.offer_at(0, page.position, Finding { position, ..finding });
+                        }
+                    }
+                }
+                Err(error) => self.broken(&error),
+            }
+        }
+    }
+
+    fn broken(&mut self, error: &logs::delta::Error) {
+        self.is_broken = true;
+        let finding = about(&self.candidate.path, "delta_broken", Severity::Damage, error.to_string());
+        self.outcome.findings.offer_at(0, u64::MAX, finding);
+    }
+
+    /// The end of the file; `is_whole` if all of it came.
+    pub fn finish(mut self, is_whole: bool) -> StreamOutcome {
+        let parser = std::mem::replace(&mut self.parser, Parser::new(self.meta));
+        if let (true, false, Err(error)) = (is_whole, self.is_broken, parser.finish()) {
+            self.broken(&error);
+        }
+        let state = FileState::new(self.candidate, None);
+        state.with_tally(|tally| tally.counts = self.counts);
+        let (kind, unit) = ("changed pages of an increment", Unit::Pages);
+        let log = Log { kind, unit, family: None, algorithm: None, end: None };
+        self.outcome.rows.push(Examined { log: Some(log), ..Examined::pages(state) });
+        self.outcome
+    }
+}
+
+impl Judge {
+    fn verdict(&mut self, page: &Page<'_>) -> Verdict {
+        let own = SpaceFormat::from_page0(page.bytes).ok().filter(|own| page.number == 0 && own.space() == self.space);
+        if let Some(own) = own {
+            (self.formats, self.is_known) = (vec![own], true);
+        }
+        let number = if self.is_later_part { own_number(page) } else { page.number };
+        let id = PageId { space: self.space, page_no: PageNo(number) };
+        let mut verdict = None;
+        for format in &self.formats {
+            match verify_page(page.bytes, id, format) {
+                Verdict::Ok(algorithm) => {
+                    if !self.is_known {
+                        (self.formats, self.is_known) = (vec![*format], true);
+                    }
+                    return Verdict::Ok(algorithm);
+                }
+                // What one of the formats leaves open is not called damaged by another.
+                other @ Verdict::Unverifiable(_) => verdict = Some(other),
+                other => verdict = verdict.or(Some(other)),
+            }
+        }
+        verdict.unwrap_or(Verdict::Empty)
+    }
+}
+
+/// What a page says of its number.
+fn own_number(page: &Page<'_>) -> u32 {
+    format::bytes::be::u32_at(page.bytes, format::page::fil::FIL_PAGE_OFFSET).unwrap_or(page.number)
+}
+
+/// How pages of this size may be written.
+fn formats(physical: PageSize, space: SpaceId) -> Vec<SpaceFormat> {
+    let whole =
+        [(Family::MariaDb, Scheme::FullCrc32), (Family::MariaDb, Scheme::Classic), (Family::MySql, Scheme::Classic)];
+    let whole = whole.into_iter().map(|(family, scheme)| (family, scheme, physical));
+    let larger = PageSize::ALL.into_iter().filter(|logical| *logical >= physical);
+    let zip = larger.map(|logical| (Family::MariaDb, Scheme::Zip, logical));
+    let plain = whole
+        .chain(zip)
+        .filter_map(|(family, scheme, logical)| SpaceFormat::new(family, scheme, logical, physical, space));
+    plain.flat_map(|format| [format, format.with_encryption(Encryption::MariaDb)]).collect()
+}

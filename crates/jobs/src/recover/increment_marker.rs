@@ -1,0 +1,86 @@
+//! Says of a full backup that an increment is being put into it: until that ends its files are neither one nor the other.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::Path;
+
+use format::Lsn;
+
+use super::durable::sync_directory_of;
+use super::error::{Result, failed, refused};
+use crate::source::backup::BackupNotes;
+use crate::source::read_small;
+
+const MARKER: &str = "innokit-recover.increment";
+/// It is short.
+const MARKER_MAX: u64 = 4096;
+/// For the DBA who finds it.
+const MARKER_TEXT: &str =
+    "innokit recover was putting an incremental backup into this one. Run it again to end that.\n";
+
+/// What an increment begins at and leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Lsns {
+    pub from: Lsn,
+    pub to: Lsn,
+    /// Where its log ends.
+    pub last: Lsn,
+}
+
+impl Lsns {
+    pub fn of(notes: &BackupNotes) -> Option<Self> {
+        Some(Self { from: notes.from_lsn?, to: notes.to_lsn?, last: notes.last_lsn? })
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut numbers = text.lines().next()?.split(' ').map(|number| number.parse().ok().map(Lsn));
+        Some(Self { from: numbers.next()??, to: numbers.next()??, last: numbers.next()?? })
+    }
+}
+
+impl fmt::Display for Lsns {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LSN {} to {}", self.from, self.to)
+    }
+}
+
+/// The increment that was being put into the backup, if there is one.
+pub(super) fn read(datadir: &Path) -> Result<Option<Lsns>> {
+    let path = datadir.join(MARKER);
+    match read_small(&path, MARKER_MAX) {
+        Ok(text) => match Lsns::parse(&String::from_utf8_lossy(&text)) {
+            Some(lsns) => Ok(Some(lsns)),
+            None => refused(format!("{}: this does not say which increment it was", path.display())),
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(failed(&path, "reading the file")(error)),
+    }
+}
+
+pub(super) fn write(datadir: &Path, lsns: Lsns) -> Result<()> {
+    let path = datadir.join(MARKER);
+    let written = File::create(&path).and_then(|mut file| {
+        writeln!(file, "{} {} {}", lsns.from.0, lsns.to.0, lsns.last.0)?;
+        file.write_all(MARKER_TEXT.as_bytes())?;
+        file.sync_all()
+    });
+    written.map_err(failed(&path, "writing the file"))?;
+    sync_directory_of(&path)
+}
+
+pub(super) fn remove(datadir: &Path) -> Result<()> {
+    let path = datadir.join(MARKER);
+    fs::remove_file(&path).map_err(failed(&path, "removing the file"))?;
+    sync_directory_of(&path)
+}
+
+/// Fails if the backup is halfway between two states, and the increment that leads on is not given.
+pub(super) fn refuse(datadir: &Path) -> Result<()> {
+    read(datadir)?.map_or(Ok(()), |lsns| {
+        refused(format!(
+            "{}: putting an increment into this backup was interrupted: run it again with that increment ({lsns}), --increment DIR",
+            datadir.display()
+        ))
+    })
+}

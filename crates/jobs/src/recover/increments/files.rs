@@ -1,0 +1,142 @@
+//! Which files an increment has, and what they are of the backup that it is put into.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use format::SpaceId;
+use logs::delta::Meta;
+
+use super::super::backup_files::FileNotes;
+use super::super::error::{Result, damaged, failed, refused};
+use super::super::place::walk;
+use crate::source::name::NameHint;
+use crate::source::read_small;
+
+const DELTA: &str = ".delta";
+const META: &str = ".meta";
+/// A tablespace that was made meanwhile, and of which the pages are listed like those of others.
+const NEW: &str = ".new";
+const TABLE: &str = ".ibd";
+/// Notes are short.
+const META_MAX: u64 = 4096;
+/// Files at the top that go with the state of the server: those of Aria, and notes of the tool by both of its names.
+const TOP: [&str; 4] = ["aria_log", "aws-kms-key", "ib_buffer_pool", "ib_lru_dump"];
+const NOTES: [&str; 4] = ["binlog_info", "galera_info", "slave_info", "info"];
+
+/// The changed pages of a file.
+#[derive(Debug)]
+pub(super) struct Delta {
+    /// In the increment.
+    pub path: PathBuf,
+    /// The file, relative to the backup, as it is to be called.
+    pub name: PathBuf,
+    pub meta: Meta,
+    pub space: SpaceId,
+}
+
+impl Delta {
+    /// Whether this is a tablespace that the server finds by its name: of a table.
+    pub fn is_table(&self) -> bool {
+        self.name.components().count() == 2
+    }
+}
+
+/// What an increment holds.
+#[derive(Debug, Default)]
+pub(super) struct Files {
+    /// The increment.
+    pub dir: PathBuf,
+    pub deltas: Vec<Delta>,
+    /// Tablespaces that are there as a whole: the file in the increment, and its name relative to the backup.
+    pub made: BTreeMap<PathBuf, PathBuf>,
+    /// Files of other engines and definitions of tables, relative to both.
+    pub others: Vec<PathBuf>,
+    /// Those at the top, relative to both.
+    pub top: Vec<PathBuf>,
+    pub directories: BTreeSet<PathBuf>,
+}
+
+impl Files {
+    pub fn read(dir: &Path) -> Result<Self> {
+        let notes = FileNotes::read(dir)?;
+        let (mut files, mut deltas) = (Self { dir: dir.to_path_buf(), ..Self::default() }, BTreeMap::new());
+        walk(dir, &mut |name, metadata| {
+            let depth = name.components().count();
+            if metadata.is_dir() {
+                if depth == 1 {
+                    files.directories.insert(name.to_path_buf());
+                }
+                return Ok(());
+            }
+            let text = name.to_str().unwrap_or_default();
+            if ["qp", "gz", "zst", "lz4", "xbcrypt"].iter().any(|packed| name.extension() == Some(OsStr::new(packed))) {
+                return refused(format!("{}: packed: unpack the increment first", dir.join(name).display()));
+            }
+            match (depth, text.strip_suffix(DELTA)) {
+                (1, Some(file)) => drop(deltas.insert(PathBuf::from(file), name.to_path_buf())),
+                (2, Some(file)) => files.table(file, name, &notes, &mut deltas),
+                (1, None) if is_at_top(text) => files.top.push(name.to_path_buf()),
+                (2, None) => files.beside(text, name),
+                _ => {}
+            }
+            Ok(())
+        })?;
+        for (name, path) in deltas {
+            files.deltas.push(delta(dir, name, &path)?);
+        }
+        files.check()?;
+        Ok(files)
+    }
+
+    /// The delta of a table: what the tool noted at its end, when tables could not be renamed any more, is done to it first.
+    fn table(&self, file: &str, name: &Path, notes: &FileNotes, deltas: &mut BTreeMap<PathBuf, PathBuf>) {
+        if let Some(made) = file.strip_suffix(NEW) {
+            deltas.insert(PathBuf::from(format!("{made}{TABLE}")), name.to_path_buf());
+        } else if let Some(table) = notes.name_of(Path::new(file)) {
+            deltas.entry(table).or_insert_with(|| name.to_path_buf());
+        }
+    }
+
+    fn beside(&mut self, text: &str, name: &Path) {
+        let is = |suffix: &str| text.ends_with(suffix);
+        if let Some(table) = text.strip_suffix(NEW) {
+            self.made.insert(name.to_path_buf(), PathBuf::from(format!("{table}{TABLE}")));
+        } else if ![META, TABLE, ".ren", ".del"].into_iter().any(is) {
+            self.others.push(name.to_path_buf());
+        }
+    }
+
+    /// No tablespace can be two files.
+    fn check(&self) -> Result<()> {
+        let mut spaces = BTreeMap::new();
+        for delta in self.deltas.iter().filter(|delta| delta.space != SpaceId::SYSTEM) {
+            if let Some(other) = spaces.insert(delta.space, &delta.name) {
+                let (one, other) = (delta.path.display(), other.display());
+                return damaged(format!("{one}: tablespace {}, which {other} is too", delta.space));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_at_top(name: &str) -> bool {
+    let note = ["xtrabackup_", "mariadb_backup_"].iter().find_map(|tool| name.strip_prefix(tool));
+    TOP.iter().any(|top| name.starts_with(top)) || note.is_some_and(|note| NOTES.contains(&note))
+}
+
+/// The delta at `path`, relative to the increment, and its note.
+fn delta(dir: &Path, name: PathBuf, path: &Path) -> Result<Delta> {
+    let path = dir.join(path);
+    let note = PathBuf::from(path.display().to_string().strip_suffix(DELTA).unwrap_or_default().to_owned() + META);
+    let text = read_small(&note, META_MAX).map_err(failed(&note, "reading the note of changed pages"))?;
+    let Some(meta) = Meta::parse(&text) else {
+        return damaged(format!("{}: it does not say how large the pages are", note.display()));
+    };
+    let space = match (NameHint::of(&name), meta.space) {
+        (NameHint::System(_), _) => SpaceId::SYSTEM,
+        (NameHint::Table | NameHint::Undo, Some(space)) if space != 0 => SpaceId(space),
+        _ => return damaged(format!("{}: it does not say which tablespace this is", note.display())),
+    };
+    Ok(Delta { path, name, meta, space })
+}

@@ -1,0 +1,160 @@
+//! The changed pages of an increment, read one after the other, and proven before any of them is written.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use format::bytes::be;
+use format::page::fil::FIL_PAGE_LSN;
+use format::{Lsn, NotTablespace, PageId, PageSize, SpaceFormat, SpaceId, Verdict, verify_page};
+use logs::delta::{Page, Parser};
+
+use super::super::error::{RecoverError, Result, damaged, failed, refused};
+use super::super::place::walk;
+use super::super::system::SystemFiles;
+use super::files::{Delta, Files};
+use crate::source::name::NameHint;
+use crate::source::read_up_to;
+
+/// Bytes that are read at once.
+const PIECE: usize = 1 << 20;
+
+/// Hands over the pages of a delta, in the order of the file.
+pub(super) fn read(delta: &Delta, mut take: impl FnMut(&Page<'_>) -> Result<()>) -> Result<()> {
+    let path = &delta.path;
+    let mut file = File::open(path).map_err(failed(path, "opening the changed pages"))?;
+    let (mut parser, mut piece) = (Parser::new(delta.meta), vec![0; PIECE]);
+    let broken = |error: logs::delta::Error| RecoverError::Damaged(format!("{}: {error}", path.display()));
+    loop {
+        let len = file.read(&mut piece).map_err(failed(path, "reading the changed pages"))?;
+        let mut bytes = piece.get(..len).unwrap_or_default();
+        if bytes.is_empty() {
+            return parser.finish().map_err(broken);
+        }
+        while let Some(page) = parser.next_page(&mut bytes).map_err(broken)? {
+            take(&page)?;
+        }
+    }
+}
+
+/// How the pages of each tablespace are written, as far as it is known: of the backup first, and then of one increment after the other.
+pub(super) struct Formats {
+    formats: HashMap<SpaceId, SpaceFormat>,
+    /// Pages of the system tablespace before each of its files.
+    system: Vec<u64>,
+}
+
+impl Formats {
+    /// Those of a backup.
+    pub fn of(datadir: &Path) -> Result<Self> {
+        let mut formats = HashMap::new();
+        walk(datadir, &mut |name, metadata| {
+            let is_new = name.extension().is_some_and(|extension| extension == "new");
+            let is_known = matches!(NameHint::of(name), NameHint::Table | NameHint::System(1) | NameHint::Undo);
+            if metadata.is_file() && (is_new || is_known) {
+                // Of a page that was torn the flags are right all the same: they are in its first sector, and never change.
+                let format = SpaceFormat::from_page0(&head(&datadir.join(name))?);
+                formats.extend(format.ok().map(|format| (format.space(), format)));
+            }
+            Ok(())
+        })?;
+        let size = formats.get(&SpaceId::SYSTEM).map_or(1, |format| format.physical().bytes() as u64);
+        let more = SystemFiles::find(datadir)?.more();
+        let system = std::iter::once(0).chain(more.into_iter().map(|part| part.start / size)).collect();
+        Ok(Self { formats, system })
+    }
+
+    /// Reads all pages of an increment whose log ends at `end`: fails if one of them is damaged. The log changes the tablespaces that
+    /// are `changed`.
+    pub fn prove(&mut self, files: &Files, end: Lsn, changed: &BTreeSet<SpaceId>) -> Result<()> {
+        for delta in &files.deltas {
+            self.prove_delta(delta, end, changed)?;
+        }
+        for (path, name) in &files.made {
+            match SpaceFormat::from_page0(&head(&files.dir.join(path))?) {
+                Ok(format) => drop(self.formats.insert(format.space(), format)),
+                // The server had not written it when it was copied: it comes from the log.
+                Err(NotTablespace::Zero) => {}
+                Err(why) => return damaged(format!("{}: {}: {why}", files.dir.join(path).display(), name.display())),
+            }
+        }
+        Ok(())
+    }
+
+    fn prove_delta(&mut self, delta: &Delta, end: Lsn, changed: &BTreeSet<SpaceId>) -> Result<()> {
+        let first = match NameHint::of(&delta.name) {
+            NameHint::System(number) => self.first_of(number).map_or_else(|| unknown_part(delta), Ok)?,
+            _ => 0,
+        };
+        let mut format = self.formats.get(&delta.space).copied();
+        let (mut pages, mut has_head) = (0, format.is_some());
+        read(delta, |page| {
+            pages += 1;
+            let id = PageId::new(delta.space.0, first.saturating_add(page.number));
+            if id.page_no.0 == 0 {
+                let own = SpaceFormat::from_page0(page.bytes);
+                format = own.ok().filter(|own| own.space() == delta.space).or(format);
+                has_head = true;
+            }
+            // Of a tablespace that was made meanwhile the first page may come from the log alone.
+            let of_server = || self.formats.get(&SpaceId::SYSTEM).map(|system| system.with_space(delta.space));
+            let Some(format) = format.or_else(of_server) else { return unknown_space(delta) };
+            if format.physical().get() != delta.meta.page_size {
+                let (name, size) = (delta.path.display(), format.physical());
+                return damaged(format!(
+                    "{name}: pages of {} bytes, but those of the tablespace have {size}",
+                    delta.meta.page_size
+                ));
+            }
+            judge(delta, page, id, &format, end)
+        })?;
+        if pages > 0 && !has_head && !changed.contains(&delta.space) {
+            return unknown_space(delta);
+        }
+        self.formats.extend(format.map(|format| (delta.space, format)));
+        Ok(())
+    }
+
+    /// The first page of this file of the system tablespace.
+    fn first_of(&self, number: u32) -> Option<u32> {
+        let place = usize::try_from(number).ok()?.checked_sub(1)?;
+        self.system.get(place).and_then(|page| u32::try_from(*page).ok())
+    }
+}
+
+/// Fails if a page is damaged, or none of this place.
+fn judge(delta: &Delta, page: &Page<'_>, id: PageId, format: &SpaceFormat, end: Lsn) -> Result<()> {
+    // What the area of the system tablespace holds is no page of it, and nothing that is needed.
+    if format.is_doublewrite_slot(id) {
+        return Ok(());
+    }
+    let place = format!("{}: at byte {}: page {}", delta.path.display(), page.position, id.page_no);
+    match verify_page(page.bytes, id, format) {
+        Verdict::Corrupt(why) => damaged(format!("{place} is damaged: {why}")),
+        Verdict::Empty => damaged(format!("{place} is damaged: nothing but zeros")),
+        _ => match be::u64_at(page.bytes, FIL_PAGE_LSN).map(Lsn).filter(|lsn| *lsn > end) {
+            Some(lsn) => damaged(format!("{place} is of LSN {lsn}, but the log of the increment ends at LSN {end}")),
+            None => Ok(()),
+        },
+    }
+}
+
+fn unknown_space<T>(delta: &Delta) -> Result<T> {
+    refused(format!(
+        "{}: some pages of tablespace {}, of which the backup holds nothing, so these increments do not belong to it, or one is missing",
+        delta.path.display(),
+        delta.space
+    ))
+}
+
+fn unknown_part<T>(delta: &Delta) -> Result<T> {
+    let (path, name) = (delta.path.display(), delta.name.display());
+    refused(format!("{path}: changed pages of {name}, which the backup does not hold"))
+}
+
+/// The first bytes of a tablespace.
+fn head(path: &Path) -> Result<Vec<u8>> {
+    let bytes = File::open(path).and_then(|file| read_up_to(&file, 0, PageSize::MAX.bytes()));
+    bytes.map_err(failed(path, "reading the first page"))
+}

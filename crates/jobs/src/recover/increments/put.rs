@@ -1,0 +1,226 @@
+//! An increment becomes part of the backup that it follows.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs::{self, File, Metadata};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use flow::lock::Sharing;
+use format::bytes::be;
+use format::page::fil::FIL_PAGE_SPACE_ID;
+use format::{SpaceHeader, SpaceId};
+use rustix::fs::syncfs;
+
+use super::super::backup::{replace_log, replace_note};
+use super::super::backup_files::{MOVING, Step, moving};
+use super::super::durable::{make_directories, make_like};
+use super::super::error::{Result, failed, refused};
+use super::super::increment_marker as marker;
+use super::super::place::{Lock, walk};
+use super::super::system::SystemFiles;
+use super::files::Delta;
+use super::{Increment, Taken, pages};
+use crate::source::backup::BackupNotes;
+use crate::source::name::NameHint;
+use crate::source::read_up_to;
+
+/// Pages of a table's file at least.
+const TABLE_PAGES_MIN: u64 = 4;
+/// The log of a prepared backup is nothing but a head, or nothing at all.
+const EMPTY_LOG_MAX: u64 = 64 << 10;
+/// Ends the name of a file that is being copied.
+const COPYING: &str = "innokit-new";
+
+impl Taken {
+    /// Puts it into the backup, which was prepared, or was left in the middle of this.
+    pub fn put_into(&self, datadir: &Path) -> Result<Increment> {
+        let _lock = Lock::take(datadir, Sharing::Exclusive)?;
+        if marker::read(datadir)?.is_none() {
+            refuse_started(datadir)?;
+            marker::write(datadir, self.lsns)?;
+        }
+        let like = of_server(datadir)?;
+        for name in &self.files.directories {
+            make_directories(&datadir.join(name), datadir)?;
+        }
+        let mut touched = std::collections::BTreeSet::new();
+        self.steps(datadir)?.iter().try_for_each(|step| step.take(datadir, &mut touched))?;
+        for (from, name) in &self.files.made {
+            copy(&self.dir.join(from), &datadir.join(name), &like)?;
+        }
+        let done = self.write_pages(datadir, &like)?;
+        self.copy_others(datadir, &like)?;
+        sync(datadir)?;
+        replace_log(datadir, &self.dir)?;
+        let notes = BackupNotes::of(datadir);
+        notes.map_or(Ok(()), |notes| replace_note(datadir, &notes, &notes.reaching(self.lsns.to, self.lsns.last)))?;
+        sync(datadir)?;
+        marker::remove(datadir)?;
+        Ok(done)
+    }
+
+    /// What is to be done so that each tablespace of the increment has the name that it has there, and no other is left. Names may be
+    /// changed in a circle: all files leave their names before one takes another's.
+    fn steps(&self, datadir: &Path) -> Result<Vec<Step>> {
+        let held = held(datadir)?;
+        let tables = || self.files.deltas.iter().filter(|delta| delta.is_table());
+        let names: BTreeMap<SpaceId, &PathBuf> = tables().map(|delta| (delta.space, &delta.name)).collect();
+        let (mut aside, mut remove) = (vec![], vec![]);
+        for (name, space) in held {
+            match names.get(&space) {
+                Some(to) if **to == name || moving(to) == name => {}
+                Some(to) => aside.push(Step::Rename(name, moving(to))),
+                // The increment that was begun had made it, and no more.
+                None if space == SpaceId::SYSTEM && names.values().any(|made| **made == name) => {}
+                None => remove.push(Step::Remove(name)),
+            }
+        }
+        let in_place = names.values().map(|name| Step::Rename(moving(name), (*name).clone())).collect();
+        let phases: [Vec<Step>; 3] = [aside, remove, in_place];
+        Ok(phases.into_iter().flat_map(|phase| phase.into_iter().chain([Step::Sync])).collect())
+    }
+
+    fn write_pages(&self, datadir: &Path, like: &Metadata) -> Result<Increment> {
+        let (mut pages, mut files, mut system) = (0, 0, None);
+        for delta in &self.files.deltas {
+            let written = write_delta(datadir, delta, like)?;
+            pages += written.pages;
+            files += u64::from(written.pages > 0);
+            system = system.or(written.system);
+        }
+        system.map_or(Ok(()), |len| extend_system(datadir, len))?;
+        let (directory, from_lsn, to_lsn) = (self.dir.clone(), self.lsns.from.0, self.lsns.to.0);
+        Ok(Increment { directory, from_lsn, to_lsn, pages, files })
+    }
+
+    /// All but tablespaces is in the increment as a whole, and takes the place of what was there.
+    fn copy_others(&self, datadir: &Path, like: &Metadata) -> Result<()> {
+        let (mut old, mut directories) = (Vec::new(), Vec::new());
+        walk(datadir, &mut |name, metadata| {
+            match name.components().count() {
+                1 if metadata.is_dir() => directories.push(name.to_path_buf()),
+                2 if metadata.is_file() && NameHint::of(name) != NameHint::Table => old.push(name.to_path_buf()),
+                _ => {}
+            }
+            Ok(())
+        })?;
+        let names = || self.files.others.iter().chain(&self.files.top);
+        for name in old.iter().filter(|name| !self.files.others.contains(name)) {
+            let path = datadir.join(name);
+            fs::remove_file(&path).map_err(failed(&path, "removing the file"))?;
+        }
+        names().try_for_each(|name| copy(&self.dir.join(name), &datadir.join(name), like))?;
+        for name in directories.iter().filter(|name| !self.files.directories.contains(*name)) {
+            // A database that was dropped. What is not empty stays.
+            drop(fs::remove_dir(datadir.join(name)));
+        }
+        Ok(())
+    }
+}
+
+/// Fails if a server was started on the prepared backup: its files went on since.
+fn refuse_started(datadir: &Path) -> Result<()> {
+    let log = datadir.join("ib_logfile0");
+    let len = fs::metadata(&log).map_err(failed(&log, "looking at the redo log"))?.len();
+    if len > EMPTY_LOG_MAX {
+        return refused(format!(
+            "{}: not the log of a prepared backup: a server was started on it, and increments do not fit any more",
+            log.display()
+        ));
+    }
+    Ok(())
+}
+
+fn of_server(datadir: &Path) -> Result<Metadata> {
+    let system = datadir.join("ibdata1");
+    fs::metadata(&system).map_err(failed(&system, "looking at the file"))
+}
+
+/// The files of tables, and the tablespaces that they say they are: 0 if they say nothing yet.
+fn held(datadir: &Path) -> Result<BTreeMap<PathBuf, SpaceId>> {
+    let mut held = BTreeMap::new();
+    walk(datadir, &mut |name, metadata| {
+        let is_moving = name.extension() == Some(OsStr::new(MOVING));
+        if !metadata.is_file()
+            || name.components().count() != 2
+            || !(is_moving || NameHint::of(name) == NameHint::Table)
+        {
+            return Ok(());
+        }
+        let path = datadir.join(name);
+        let bytes = File::open(&path).and_then(|file| read_up_to(&file, 0, FIL_PAGE_SPACE_ID + 4));
+        let bytes = bytes.map_err(failed(&path, "reading the first page"))?;
+        held.insert(name.to_path_buf(), SpaceId(be::u32_at(&bytes, FIL_PAGE_SPACE_ID).unwrap_or(0)));
+        Ok(())
+    })?;
+    Ok(held)
+}
+
+/// Copies a file, under another name first: one that a run left half copied has that name.
+fn copy(from: &Path, to: &Path, like: &Metadata) -> Result<()> {
+    let mut name = to.as_os_str().to_owned();
+    name.push(".");
+    name.push(COPYING);
+    let new = PathBuf::from(name);
+    fs::copy(from, &new).map_err(failed(from, "copying the file"))?;
+    make_like(&new, like)?;
+    fs::rename(&new, to).map_err(failed(to, "replacing the file"))
+}
+
+/// What became of a delta.
+struct Written {
+    pages: u64,
+    /// Bytes of the system tablespace, if it is its first page that changed.
+    system: Option<u64>,
+}
+
+fn write_delta(datadir: &Path, delta: &Delta, like: &Metadata) -> Result<Written> {
+    let path = datadir.join(&delta.name);
+    let is_there = path.exists();
+    path.parent().map_or(Ok(()), |dir| make_directories(dir, datadir))?;
+    let file = File::options().write(true).create(true).truncate(false).open(&path);
+    let file = file.map_err(failed(&path, "opening the tablespace"))?;
+    if !is_there {
+        make_like(&path, like)?;
+    }
+    let page_size = u64::from(delta.meta.page_size);
+    let (mut size, mut end, mut pages) = (None, TABLE_PAGES_MIN * page_size, 0);
+    pages::read(delta, |page| {
+        let offset = u64::from(page.number) * page_size;
+        if page.number == 0 {
+            size = SpaceHeader::parse(page.bytes).ok().map(|header| u64::from(header.size) * page_size);
+        }
+        (end, pages) = (end.max(offset + page_size), pages + 1);
+        file.write_all_at(page.bytes, offset).map_err(failed(&path, "writing changed pages"))
+    })?;
+    if delta.space == SpaceId::SYSTEM {
+        let is_first = NameHint::of(&delta.name) == NameHint::System(1);
+        return Ok(Written { pages, system: size.filter(|_| is_first) });
+    }
+    let len = file.metadata().map_err(failed(&path, "looking at the file"))?.len();
+    // The file of a table is as long as the server has made it, or longer: its first page may say so only later. Undo is cut down.
+    let shrinks = NameHint::of(&delta.name) == NameHint::Undo && size.is_some();
+    let wanted = size.unwrap_or(0).max(end);
+    if len < wanted || (shrinks && len > wanted) {
+        file.set_len(wanted).map_err(failed(&path, "giving the file its size"))?;
+    }
+    Ok(Written { pages, system: None })
+}
+
+/// Only the last file of the system tablespace grows.
+fn extend_system(datadir: &Path, len: u64) -> Result<()> {
+    let Some(last) = SystemFiles::find(datadir)?.last() else { return Ok(()) };
+    let path = datadir.join(&last.path);
+    let file = File::options().write(true).open(&path).map_err(failed(&path, "opening the tablespace"))?;
+    let now = file.metadata().map_err(failed(&path, "looking at the file"))?.len();
+    if now < len.saturating_sub(last.start) {
+        file.set_len(len - last.start).map_err(failed(&path, "giving the file its size"))?;
+    }
+    Ok(())
+}
+
+fn sync(datadir: &Path) -> Result<()> {
+    let dir = File::open(datadir).map_err(failed(datadir, "opening the backup"))?;
+    syncfs(dir).map_err(|error| failed(datadir, "making the backup durable")(error.into()))
+}

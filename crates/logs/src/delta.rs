@@ -1,0 +1,318 @@
+//! Changed pages of a tablespace, as incremental backups of mariadb-backup and xtrabackup hold them: `t.ibd.delta`, and beside it
+//! `t.ibd.meta`.
+//!
+//! A delta is a series of clusters, each of them whole pages long. Integers are big-endian.
+//!
+//! | page of the cluster | bytes | what |
+//! |---|---|---|
+//! | 0 | 0..4 | `xtra`; in the last cluster `XTRA` |
+//! | 0 | 4.. | the numbers of the pages that follow, rising through the file; `FFFFFFFF` behind the last, unless there is no room left |
+//! | 1.. | | the pages, in that order |
+//!
+//! A cluster has a number for each 4 bytes of its first page at most, so all but the last have `page_size / 4` pages. Pages are of the
+//! size that they have in the file of the tablespace, which only the note tells: text of the form `key = value`, a line each.
+
+use format::bytes::be;
+
+/// Begins a cluster that others follow.
+const MAGIC: [u8; 4] = *b"xtra";
+/// Begins the last cluster.
+const MAGIC_LAST: [u8; 4] = *b"XTRA";
+/// Stands behind the last number of a page.
+const NO_PAGE: u32 = u32::MAX;
+/// What the tool writes for a tablespace whose number it did not know.
+const NO_SPACE: u64 = u32::MAX as u64;
+
+/// What a note says of its delta.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Meta {
+    /// Bytes of a page in the file.
+    pub page_size: u32,
+    /// The tablespace.
+    pub space: Option<u32>,
+}
+
+impl Meta {
+    /// Parses a note. `None` if it is none, or says what cannot be.
+    #[must_use]
+    pub fn parse(text: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(text).ok()?;
+        let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.trim_start().strip_prefix('='));
+        let number = |key: &str| value(key).map(|value| value.trim().parse::<u64>()).transpose().ok();
+        let is_size = |size: &u32| size.is_power_of_two() && (1 << 10..=1 << 16).contains(size);
+        // Some versions write the size of the server's pages here, and that of compressed ones behind it.
+        let zip = number("zip_size")?.filter(|size| *size > 0);
+        let page_size = u32::try_from(zip.or(number("page_size")?)?).ok().filter(is_size)?;
+        let space = number("space_id")?.filter(|space| *space != NO_SPACE).map(u32::try_from).transpose().ok()?;
+        Some(Self { page_size, space })
+    }
+}
+
+/// A page of a delta.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Page<'p> {
+    /// Its number in the file.
+    pub number: u32,
+    /// Where it lies in the delta.
+    pub position: u64,
+    /// All of it.
+    pub bytes: &'p [u8],
+}
+
+/// Why bytes are not a delta, or no more of it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// A cluster does not begin as clusters do.
+    #[error("at byte {position}: no cluster of changed pages begins here")]
+    NoMagic {
+        /// Where it begins.
+        position: u64,
+    },
+    /// The pages of a delta are in the order of the file.
+    #[error("at byte {position}: page {number} is named behind page {before}")]
+    OutOfOrder {
+        /// Where the number stands.
+        position: u64,
+        /// The number.
+        number: u32,
+        /// The one before it.
+        before: u32,
+    },
+    /// A cluster that is not the last names fewer pages than it has room for.
+    #[error("at byte {position}: a cluster that is not the last names {pages} pages only")]
+    NotFull {
+        /// Where the cluster begins.
+        position: u64,
+        /// Pages that it names.
+        pages: u32,
+    },
+    /// Something follows the last cluster.
+    #[error("at byte {position}: the changed pages end here, but the file goes on")]
+    GoesOn {
+        /// Where they end.
+        position: u64,
+    },
+    /// The last cluster, or a part of it, is missing.
+    #[error("cut off at byte {position}: changed pages are missing")]
+    CutOff {
+        /// Where the bytes end.
+        position: u64,
+    },
+}
+
+/// Reads a delta that it is pushed.
+#[derive(Debug)]
+pub struct Parser {
+    page_size: usize,
+    /// The page that is being read, or was handed out last.
+    page: Vec<u8>,
+    /// Of the first byte of that page.
+    position: u64,
+    /// The first page of the cluster, whose numbers are handed out one by one.
+    head: Vec<u8>,
+    /// Which of them is next: none if a cluster is to begin.
+    next: Option<usize>,
+    /// The page with the highest number yet.
+    last: Option<u32>,
+    is_last_cluster: bool,
+    failed: Option<Error>,
+}
+
+impl Parser {
+    /// For pages of this size.
+    #[must_use]
+    pub fn new(meta: Meta) -> Self {
+        let page_size = meta.page_size as usize;
+        let (page, head) = (Vec::with_capacity(page_size), Vec::with_capacity(page_size));
+        Self { page_size, page, position: 0, head, next: None, last: None, is_last_cluster: false, failed: None }
+    }
+
+    /// The next page; `None` if it takes more input, of which nothing is left then.
+    ///
+    /// # Errors
+    /// [`Error`]; the same from then on.
+    pub fn next_page<'p>(&'p mut self, input: &mut &[u8]) -> Result<Option<Page<'p>>, Error> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        match self.advance(input) {
+            Ok(Some(number)) => Ok(Some(Page { number, position: self.position, bytes: &self.page })),
+            Ok(None) => Ok(None),
+            Err(error) => {
+                self.failed = Some(error.clone());
+                Err(error)
+            }
+        }
+    }
+
+    /// The end of the bytes.
+    ///
+    /// # Errors
+    /// [`Error::CutOff`], or the error that was met before.
+    pub fn finish(mut self) -> Result<(), Error> {
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        self.leave();
+        let position = self.position + self.page.len() as u64;
+        if self.is_last_cluster && self.next.is_none() && self.page.is_empty() {
+            return Ok(());
+        }
+        Err(Error::CutOff { position })
+    }
+
+    /// Reads until a page is whole that is to be handed out: its number.
+    fn advance(&mut self, input: &mut &[u8]) -> Result<Option<u32>, Error> {
+        self.leave();
+        loop {
+            if input.is_empty() {
+                return Ok(None);
+            }
+            if self.is_last_cluster && self.next.is_none() {
+                return Err(Error::GoesOn { position: self.position });
+            }
+            let (now, rest) = input.split_at(input.len().min(self.page_size - self.page.len()));
+            self.page.extend_from_slice(now);
+            *input = rest;
+            if self.page.len() < self.page_size {
+                return Ok(None);
+            }
+            if let Some(place) = self.next {
+                let number = self.number(place).unwrap_or(NO_PAGE);
+                self.next = Some(place + 1).filter(|place| self.number(*place).is_some());
+                return Ok(Some(number));
+            }
+            self.begin_cluster()?;
+            self.position += self.page_size as u64;
+            self.page.clear();
+        }
+    }
+
+    /// The page that was handed out is of no use any more.
+    fn leave(&mut self) {
+        if self.page.len() == self.page_size {
+            self.position += self.page_size as u64;
+            self.page.clear();
+        }
+    }
+
+    /// The number of a page in the first page of the cluster.
+    fn number(&self, place: usize) -> Option<u32> {
+        be::u32_at(&self.head, place * 4).filter(|number| *number != NO_PAGE)
+    }
+
+    fn begin_cluster(&mut self) -> Result<(), Error> {
+        let position = self.position;
+        self.head.clone_from(&self.page);
+        self.is_last_cluster = self.head.starts_with(&MAGIC_LAST);
+        if !self.is_last_cluster && !self.head.starts_with(&MAGIC) {
+            return Err(Error::NoMagic { position });
+        }
+        let mut pages = 0;
+        while let Some(number) = self.number(pages as usize + 1) {
+            if let Some(before) = self.last.filter(|last| number <= *last) {
+                let position = position + (u64::from(pages) + 1) * 4;
+                return Err(Error::OutOfOrder { position, number, before });
+            }
+            self.last = Some(number);
+            pages += 1;
+        }
+        if !self.is_last_cluster && (pages as usize + 1) * 4 < self.page_size {
+            return Err(Error::NotFull { position, pages });
+        }
+        self.next = (pages > 0).then_some(1);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const META: Meta = Meta { page_size: 1024, space: Some(7) };
+
+    /// A delta with these pages, each filled with the low byte of its number.
+    fn delta(pages: &[u32]) -> Vec<u8> {
+        let size = META.page_size as usize;
+        let room = size / 4 - 1;
+        let mut bytes = Vec::new();
+        let mut clusters: Vec<&[u32]> = pages.chunks(room).collect();
+        if clusters.last().is_none_or(|last| last.len() == room) {
+            clusters.push(&[]);
+        }
+        for (number, cluster) in clusters.iter().enumerate() {
+            let mut head = if number + 1 == clusters.len() { MAGIC_LAST.to_vec() } else { MAGIC.to_vec() };
+            head.extend(cluster.iter().flat_map(|page| page.to_be_bytes()));
+            if cluster.len() < room {
+                head.extend(NO_PAGE.to_be_bytes());
+            }
+            head.resize(size, 0);
+            bytes.extend(head);
+            bytes.extend(cluster.iter().flat_map(|page| vec![*page as u8; size]));
+        }
+        bytes
+    }
+
+    fn read(bytes: &[u8], piece: usize) -> Result<Vec<(u32, u64)>, Error> {
+        let (mut parser, mut pages) = (Parser::new(META), Vec::new());
+        for mut piece in bytes.chunks(piece) {
+            while let Some(page) = parser.next_page(&mut piece)? {
+                assert!(page.bytes.iter().all(|byte| *byte == page.number as u8) && page.bytes.len() == 1024);
+                pages.push((page.number, page.position));
+            }
+            assert!(piece.is_empty());
+        }
+        parser.finish().map(|()| pages)
+    }
+
+    #[test]
+    fn pages_come_with_their_numbers_however_the_bytes_are_cut() {
+        for count in [0, 1, 2, 254, 255, 256, 300, 510, 511] {
+            let pages: Vec<u32> = (0..count).map(|number| number * 3).collect();
+            let bytes = delta(&pages);
+            let whole = read(&bytes, bytes.len()).expect("a delta");
+            assert_eq!(whole.iter().map(|(number, _)| *number).collect::<Vec<_>>(), pages);
+            assert!(whole.iter().all(|(number, at)| bytes[*at as usize] == *number as u8));
+            for piece in [1, 1000, 1024, 1500] {
+                assert_eq!(read(&bytes, piece).as_ref(), Ok(&whole), "{count} pages in pieces of {piece}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_cut_off_or_goes_on_is_noticed_everywhere() {
+        let bytes = delta(&(0..300).collect::<Vec<_>>());
+        for len in (0..bytes.len()).step_by(509) {
+            assert_eq!(read(&bytes[..len], 4096), Err(Error::CutOff { position: len as u64 }));
+        }
+        let longer = [bytes.as_slice(), &[0]].concat();
+        assert_eq!(read(&longer, 4096), Err(Error::GoesOn { position: bytes.len() as u64 }));
+    }
+
+    #[test]
+    fn heads_of_clusters_must_make_sense() {
+        let change = |at: usize, with: &[u8]| {
+            let mut bytes = delta(&(0..300).collect::<Vec<_>>());
+            bytes[at..at + with.len()].copy_from_slice(with);
+            read(&bytes, 4096)
+        };
+        assert_eq!(change(0, b"xtrb"), Err(Error::NoMagic { position: 0 }));
+        assert_eq!(change(256 * 1024, b"xtr "), Err(Error::NoMagic { position: 256 * 1024 }));
+        assert_eq!(change(8, &[0; 4]), Err(Error::OutOfOrder { position: 8, number: 0, before: 0 }));
+        assert_eq!(change(40, &[255; 4]), Err(Error::NotFull { position: 0, pages: 9 }));
+        let out_of_order = Error::OutOfOrder { position: 256 * 1024 + 4, number: 254, before: 254 };
+        assert_eq!(change(256 * 1024 + 4, &254_u32.to_be_bytes()), Err(out_of_order));
+    }
+
+    #[test]
+    fn notes_of_all_versions_are_read() {
+        let parse = |text: &str| Meta::parse(text.as_bytes());
+        let meta = |page_size, space| Some(Meta { page_size, space });
+        assert_eq!(parse("page_size = 16384\nzip_size = 0 \nspace_id = 0\n"), meta(16384, Some(0)));
+        assert_eq!(parse("page_size = 8192\nzip_size = 8192 \nspace_id = 11\nspace_flags = 5\n"), meta(8192, Some(11)));
+        assert_eq!(parse("page_size = 16384\nzip_size = 1024\nspace_id = 4294967295\n"), meta(1024, None));
+        for text in ["", "page_size = 16\n", "page_size = 12288\n", "page_size = 16384\nspace_id = x", "space_id = 1"] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+    }
+}
