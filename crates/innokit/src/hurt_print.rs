@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use jobs::report::hurt::{Hurt, KeyRange, TableState, TableVerdict};
+use jobs::report::hurt::{Hurt, KeyRange, TableOutcome, TableVerdict};
 
 use crate::print::{escaped, grouped};
 
@@ -41,9 +41,9 @@ pub fn hurt(rows: &[Hurt], out: &mut impl Write) -> io::Result<()> {
 pub fn verdicts(tables: &[TableVerdict], out: &mut impl Write) -> io::Result<()> {
     for table in tables {
         let verdict = match table.verdict {
-            TableState::AllWell => "all well",
-            TableState::Undecided => "UNDECIDED",
-            TableState::Damage => "DAMAGE",
+            TableOutcome::AllWell => "all well",
+            TableOutcome::Undecided => "UNDECIDED",
+            TableOutcome::Damage => "DAMAGE",
         };
         let name = table.table.as_deref().map_or_else(|| escaped(&table.path), escaped);
         writeln!(out, "{verdict:<9}  {name}")?;

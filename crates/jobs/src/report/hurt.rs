@@ -86,7 +86,7 @@ pub struct Hurt {
 /// What became of one table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum TableState {
+pub enum TableOutcome {
     /// Nothing was found.
     AllWell,
     /// Something could not be decided.
@@ -103,5 +103,5 @@ pub struct TableVerdict {
     /// The file that it is in.
     pub path: String,
     /// The verdict.
-    pub verdict: TableState,
+    pub verdict: TableOutcome,
 }

@@ -13,7 +13,7 @@ use format::Family;
 use format::schema::IndexKind;
 
 use crate::report::document::Severity;
-use crate::report::hurt::{Action, Hurt, TableState, TableVerdict};
+use crate::report::hurt::{Action, Hurt, TableOutcome, TableVerdict};
 use crate::source::name::table_of_path;
 use crate::table::Named;
 use crate::tree::{Opener, Root, SpaceMap, Tablespace};
@@ -153,10 +153,10 @@ pub(crate) fn of_file(path: &str, kind: &'static str, table: Option<String>, sev
 pub(crate) fn verdict_of(table: Option<&str>, path: &str, hurt: &[Hurt]) -> TableVerdict {
     let about = hurt.iter().filter(|row| row.path == path && (row.table.is_none() || row.table.as_deref() == table));
     let verdict = about.map(|row| match row.severity {
-        Severity::Damage => TableState::Damage,
-        Severity::Undecided => TableState::Undecided,
-        Severity::Notice => TableState::AllWell,
+        Severity::Damage => TableOutcome::Damage,
+        Severity::Undecided => TableOutcome::Undecided,
+        Severity::Notice => TableOutcome::AllWell,
     });
-    let verdict = verdict.max().unwrap_or(TableState::AllWell);
+    let verdict = verdict.max().unwrap_or(TableOutcome::AllWell);
     TableVerdict { table: table.map(str::to_owned), path: path.to_owned(), verdict }
 }
