@@ -208,3 +208,37 @@ impl Settling<'_> {
         self.offer(u32::MAX, finding);
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::expect_used, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    const PAGE_SIZE: usize = 16 << 10;
+
+    /// Whether the page `page`, which was all zeros, is settled by what the table is now.
+    fn is_settled(part: &Part, table: &[u8], page: u32) -> bool {
+        let mut file = tempfile::NamedTempFile::new().expect("a file");
+        file.write_all(table).expect("written");
+        settled_meanwhile(file.path(), part, 0, (page, 1))
+    }
+
+    #[test]
+    fn a_zero_page_is_settled_once_it_is_free_or_written_and_not_before() {
+        let packed = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/mysql-9.7/dynamic-16k.ibd.zst");
+        let mut table = zstd::decode_all(File::open(packed).expect("the fixture")).expect("unpacked");
+        let part = space::by_page0(&table, None).expect("a tablespace");
+        let is_zero = |page: &[u8]| page.iter().all(|byte| *byte == 0);
+        let free = table.chunks(PAGE_SIZE).position(is_zero).expect("a page that was never used");
+        let free = u32::try_from(free).expect("a small table");
+        assert!(is_settled(&part, &table, free), "free");
+        assert!(is_settled(&part, &table, 10), "it holds rows");
+        table[10 * PAGE_SIZE..11 * PAGE_SIZE].fill(0);
+        assert!(!is_settled(&part, &table, 10), "zero, and in use");
+        // Descriptors that cannot be trusted free no page.
+        table[PAGE_SIZE - 100] ^= 1;
+        assert!(!is_settled(&part, &table, free), "nobody knows");
+    }
+}
