@@ -54,6 +54,7 @@ fn a_log_that_has_other_pages_than_the_files_is_of_another_server() {
                 let said = check(&server.data());
                 assert!(is_told(&said), "{kind}: the log of another server: {said:?}");
             }
+            assert_strange_tables_are_told(kind, &own, &other);
             // The files of before the start are those that recovery begins with.
             own.lay_out_as(Age::Old);
             put_log(&own.of(Age::Now), &own.data());
@@ -74,6 +75,24 @@ fn a_log_that_has_other_pages_than_the_files_is_of_another_server() {
             assert!(is_told(&said), "{kind}: a log that has gone on: {said:?}");
             assert!(said.0[0].contains("lacks the change that this log made"), "{kind}: {said:?}");
         }
+    }
+}
+
+/// A table of another server among files that the log fits, though it has the right number and name: the servers die of it, or lose rows.
+fn assert_strange_tables_are_told(kind: &str, own: &Lab, other: &Lab) {
+    for (server, twin) in [(own, other), (other, own)] {
+        server.lay_out();
+        let table = "d/first.ibd";
+        fs::copy(twin.of(Age::Now).join(table), server.data().join(table)).expect("copied");
+        let run = Run::of(&innokit().args(["check", "--json"]).arg(server.data()).output().expect("innokit runs"));
+        let document = run.json();
+        let findings = document["findings"].as_array().expect("findings");
+        let told: Vec<_> = findings.iter().filter(|finding| finding["severity"] != "notice").collect();
+        assert_eq!((run.status, told.len()), (1, 1), "{kind}: the table of another server: {told:?}");
+        let is_named =
+            |finding: &serde_json::Value| finding["reason"] == "newer_than_log" || finding["reason"] == "stale_file";
+        assert!(is_named(told[0]), "{kind}: {told:?}");
+        assert!(told[0]["path"].as_str().is_some_and(|path| path.ends_with(table)), "{kind}: {told:?}");
     }
 }
 

@@ -3,12 +3,14 @@
 //! A mini-transaction stamps each page that it changes with the LSN of its own end. So of a page whose LSN lies in what the log still holds,
 //! the log has the mini-transaction that ends there and changed this page. And what a mini-transaction changed before the checkpoint is on
 //! the disk, unless the page was freed. Both hold for every page of the system tablespace and of undo tablespaces: nothing writes these
-//! past the log. Tables are left out: an import stamps their pages with whatever LSN it is then.
+//! past the log.
 //!
 //! MySQL also changes pages without redo (it builds indexes so, and can be told to do without a log), and stamps them with the LSN that
-//! the log has reached: the end of some mini-transaction, but not of one that names the page.
+//! the log has reached: the end of some mini-transaction, but not of one that names the page. An import does the same to the pages of a
+//! table, with both vendors, and leaves those alone that are free. So of a table only pages count that the log changes, that it does not
+//! free, or make after the checkpoint, in files that it does not delete.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::path::Path;
 
@@ -16,7 +18,7 @@ use format::Lsn;
 use format::keyring::KeyStore;
 use redo::Kind;
 use redo::block::{LOG_BLOCK_HDR_SIZE, block_start};
-use redo::record::{Effect, Mtr, Subject};
+use redo::record::{Change, FileRecord, Mtr, RedoRecord};
 use redo::rewind::first_mtr;
 
 use super::ring::Ring;
@@ -52,8 +54,11 @@ pub(super) struct History {
     /// It was read to its end.
     is_whole: bool,
     pages: HashMap<(u32, u32), Changes>,
-    /// Where mini-transactions of MySQL end, whatever they changed. `None` of MariaDB's log.
-    all_ends: Option<HashSet<Lsn>>,
+    is_mysql: bool,
+    /// Where mini-transactions end, whatever they changed.
+    all_ends: HashSet<Lsn>,
+    /// Tablespaces whose files the log deletes, as it does before an import.
+    deleted: HashSet<u32>,
     /// When tablespaces were last cut down: of what they held before, nothing needs to be on the disk.
     trimmed: HashMap<u32, Lsn>,
 }
@@ -63,6 +68,8 @@ struct Changes {
     /// Ends of the mini-transactions that changed it.
     ends: Vec<Lsn>,
     is_freed: bool,
+    /// After the checkpoint: what the disk has in its place may be of a page that was free, with any LSN.
+    is_made: bool,
 }
 
 impl History {
@@ -92,7 +99,7 @@ impl History {
         spaces: &HashSet<u32>,
     ) -> Option<Self> {
         let checkpoint = log.checkpoint_lsn();
-        let mut history = Self { from, checkpoint, all_ends: Some(HashSet::new()), ..Self::default() };
+        let mut history = Self { from, checkpoint, is_mysql: true, ..Self::default() };
         let bytes = checkpoint.0.checked_sub(from.0)?.saturating_add(REACH);
         (history.to, history.is_whole) = log.each_mtr((from, stretches), bytes, |mtr| history.add(mtr, spaces))?;
         Some(history)
@@ -139,29 +146,37 @@ impl History {
         let from = if self.from == Lsn(0) { after.from } else { self.from };
         let mut trimmed = self.trimmed;
         trimmed.extend(after.trimmed);
-        let mut whole = Self { from, pages: self.pages, trimmed, ..after };
+        let (mut all_ends, mut deleted) = (self.all_ends, self.deleted);
+        all_ends.extend(after.all_ends);
+        deleted.extend(after.deleted);
+        let mut whole = Self { from, pages: self.pages, trimmed, all_ends, deleted, ..after };
         for (page, changes) in after.pages {
             let known = whole.pages.entry(page).or_default();
             known.ends.extend(changes.ends);
             known.is_freed |= changes.is_freed;
+            known.is_made |= changes.is_made;
         }
         whole
     }
 
     fn add(&mut self, mtr: &Mtr<'_>, spaces: &HashSet<u32>) -> Option<()> {
-        if let Some(ends) = &mut self.all_ends {
-            ends.insert(mtr.end);
-        }
-        for (subject, _) in mtr.grammar.subjects(mtr.bytes) {
-            let Subject::Page(id, effect) = subject else { continue };
-            if !spaces.contains(&id.space.0) {
-                continue;
-            }
-            if effect == Effect::Trims {
+        self.all_ends.insert(mtr.end);
+        for record in mtr.records() {
+            let record = match record.ok()? {
+                RedoRecord::Page(record) if spaces.contains(&record.id.space.0) => record,
+                RedoRecord::File(FileRecord::Delete { space, .. }) => {
+                    self.deleted.insert(space.0);
+                    continue;
+                }
+                _ => continue,
+            };
+            let (id, change) = (record.id, &record.change);
+            if matches!(change, Change::Trim) {
                 self.trimmed.insert(id.space.0, mtr.end);
             }
             let changes = self.pages.entry((id.space.0, id.page_no.0)).or_default();
-            changes.is_freed |= effect == Effect::Frees;
+            changes.is_freed |= matches!(change, Change::Free);
+            changes.is_made |= mtr.end > self.checkpoint && (change.voids_page() || change.makes_page());
             if changes.ends.last() != Some(&mtr.end) {
                 changes.ends.push(mtr.end);
             }
@@ -179,13 +194,36 @@ impl History {
         pages
     }
 
-    /// Whether a change that stamps a page with this LSN ends here.
-    fn ends_with(&self, changes: &Changes, lsn: Lsn) -> bool {
-        match &self.all_ends {
-            // A server that starts goes on at the payload of a new block.
-            Some(ends) => ends.contains(&lsn) || lsn.0 == block_start(lsn).0 + LOG_BLOCK_HDR_SIZE as u64,
-            None => changes.ends.contains(&lsn),
+    /// The tablespaces, and pages of theirs, on which [`Self::contradicts_table`] has a say, ascending.
+    pub fn tables(&self) -> BTreeMap<u32, Vec<u32>> {
+        let mut tables: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for ((space, page), changes) in &self.pages {
+            if !changes.is_made && !changes.is_freed && !self.deleted.contains(space) {
+                tables.entry(*space).or_default().push(*page);
+            }
         }
+        tables.values_mut().for_each(|pages| pages.sort_unstable());
+        tables
+    }
+
+    /// Whether a page of a table with this LSN cannot be the one that the log changed.
+    pub fn contradicts_table(&self, space: u32, page: u32, lsn: Lsn) -> Option<Contradiction> {
+        let changes = self.pages.get(&(space, page)).filter(|_| lsn > Lsn(0))?;
+        if lsn > self.from && lsn <= self.to && !self.is_an_end(lsn) {
+            return Some(Contradiction::NotHere(lsn));
+        }
+        let last = changes.ends.iter().rev().find(|end| **end <= self.checkpoint)?;
+        (lsn < *last && self.is_whole).then_some(Contradiction::Lost(*last))
+    }
+
+    /// Whether a change that stamps the page with this LSN ends here.
+    fn ends_with(&self, changes: &Changes, lsn: Lsn) -> bool {
+        if self.is_mysql { self.is_an_end(lsn) } else { changes.ends.contains(&lsn) }
+    }
+
+    /// Whether the log ever ended here. A server of MySQL that starts goes on at the payload of a new block.
+    fn is_an_end(&self, lsn: Lsn) -> bool {
+        self.all_ends.contains(&lsn) || lsn.0 == block_start(lsn).0 + LOG_BLOCK_HDR_SIZE as u64
     }
 
     /// Whether a page with this LSN cannot be the one that the log changed.

@@ -194,7 +194,11 @@ impl Catalog {
         let held = &self.with_undo(held);
         // Beside a server the log goes on while it is read, and that of a backup is the tool's.
         if !live && notes.is_none() {
-            findings.extend(self.other_log(dictionary, held, redo));
+            match self.other_log(dictionary, held, redo) {
+                Some(other) => findings.push(other),
+                // One table from elsewhere, among files that the log fits.
+                None => findings.append(&mut self.stale_tables(dictionary, held, redo)),
+            }
             findings.extend(self.older_system(dictionary, held, redo));
         }
         let mut differences = self.differences(dictionary, held, (redo, notes.as_ref()));

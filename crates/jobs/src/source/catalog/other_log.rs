@@ -1,7 +1,7 @@
 //! Is the redo log that of this datadir? A log names no server. But a server writes no page before the log that changed it, it changes
 //! only tablespaces that it has, and it reads no other vendor's log. Where these three hold, nothing shows that the log is another's.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use format::bytes::be;
@@ -10,7 +10,7 @@ use format::page::rollback::TRX_SYS_PAGE_NO;
 use format::{Family, Lsn};
 use redo::Kind;
 
-use super::entry::Dictionary;
+use super::entry::{Dictionary, Holds};
 use super::history::{Contradiction, History};
 use super::log::FileEvents;
 use super::{Catalog, CatalogFinding, Held};
@@ -30,6 +30,8 @@ const FIRST_LOOK: u64 = 16 << 20;
 const SYSTEM_PAGES: u32 = 8;
 /// So many pages of a tablespace are held against the log.
 const PAGES_MAX: usize = 1024;
+/// So many of a table: it is the same file throughout.
+const TABLE_PAGES_MAX: usize = 32;
 /// How many tablespaces a finding names.
 const NAMED_MAX: usize = 5;
 /// MySQL's undo tablespaces change their numbers, and those of its temporary tables end with it: from here on numbers say nothing.
@@ -176,7 +178,45 @@ impl Catalog {
         let written: Vec<&Tablespace> = held.iter().filter(is_written).map(|held| &held.space).collect();
         let spaces = written.iter().map(|space| space.format.space().0).collect();
         let history = History::read(&self.root, &self.keys, &spaces)?;
-        written.into_iter().find_map(|space| contradicted(space, &history))
+        written.into_iter().find_map(|space| {
+            let number = space.format.space().0;
+            contradicted(space, history.pages_of(number), |page, lsn| history.contradicts(number, page, lsn))
+        })
+    }
+
+    /// Tables whose files are of another server or another time than a log that has work to do on them. What the log changes was not
+    /// read from these pages, so the server's recovery ends in damage, or in a crash.
+    pub(super) fn stale_tables(
+        &self,
+        dictionary: &Dictionary,
+        held: &[Held],
+        redo: &mut RedoLogs,
+    ) -> Vec<CatalogFinding> {
+        if redo.pending_for(&self.probe()).is_none() {
+            return Vec::new();
+        }
+        let tables = dictionary.entries.iter().filter(|entry| matches!(entry.holds, Holds::Table | Holds::Several));
+        let names: HashMap<u32, &str> = tables.map(|entry| (entry.space, entry.name.as_str())).collect();
+        let Some(history) = History::read(&self.root, &self.keys, &names.keys().copied().collect()) else {
+            return Vec::new();
+        };
+        let mut found = Vec::new();
+        for (number, mut pages) in history.tables() {
+            let Some(space) = held.iter().map(|held| &held.space).find(|space| space.format.space().0 == number) else {
+                continue;
+            };
+            pages.truncate(TABLE_PAGES_MAX);
+            let why = contradicted(space, pages, |page, lsn| history.contradicts_table(number, page, lsn));
+            found.extend(why.map(|why| {
+                let message = format!(
+                    "of another server or another time than the redo log, which has work to do on it: {why}; restore both from one backup"
+                );
+                let table = names.get(&number).map(|name| (*name).to_owned());
+                let (path, severity) = (space.path().to_path_buf(), Severity::Damage);
+                CatalogFinding { path, table, reason: FindingCode::STALE_FILE, severity, message }
+            }));
+        }
+        found
     }
 
     /// Whether the log itself explains why no tablespace here has this number. MySQL makes a file before its log says so, and writes
@@ -207,17 +247,19 @@ impl Catalog {
     }
 }
 
-/// The first page of a tablespace that the log contradicts.
-fn contradicted(space: &Tablespace, history: &History) -> Option<String> {
-    let number = space.format.space().0;
-    let mut pages = history.pages_of(number);
+/// The first of these pages that the log contradicts.
+fn contradicted(
+    space: &Tablespace,
+    mut pages: Vec<u32>,
+    contradicts: impl Fn(u32, Lsn) -> Option<Contradiction>,
+) -> Option<String> {
     pages.retain(|page| *page < space.pages() && !space.format.is_doublewrite_slot(space.id(*page)));
     pages.truncate(PAGES_MAX);
     let (mut opener, mut found) = (Opener::new(), None);
     space.each_stored(&pages, |page, stored| {
         let Ok(stored) = stored else { return };
         let lsn = be::u64_at(stored, FIL_PAGE_LSN).map(Lsn).filter(|_| found.is_none());
-        let why = lsn.and_then(|lsn| Some((lsn, history.contradicts(number, page, lsn)?)));
+        let why = lsn.and_then(|lsn| Some((lsn, contradicts(page, lsn)?)));
         // Of a page that is damaged nobody knows the LSN.
         let Some((lsn, why)) = why.filter(|_| space.opened(page, stored, &mut opener).is_ok()) else { return };
         let of = format!("page {page} of {}", space.path().display());
