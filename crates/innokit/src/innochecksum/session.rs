@@ -73,7 +73,7 @@ impl<'o> Session<'o> {
         }
         let layout = FileLayout::find(&mut input, self.options.flags)?;
         let size = layout.page_size();
-        let pages = input.len() / size as u64;
+        let pages = input.bytes() / size as u64;
         if self.options.count {
             return Ok(self.say(input.is_stdin(), &format!("Number of pages:{pages}\n"))?);
         }
@@ -125,7 +125,7 @@ impl<'o> Session<'o> {
             let end = if options.use_end { options.end } else { pages.wrapping_sub(1) };
             return writeln!(log, "Innochecksum: checking pages in range {} to {end}", options.start);
         }
-        writeln!(log, "file {} = {} bytes ({pages} pages)", input.name().display(), input.len())?;
+        writeln!(log, "file {} = {} bytes ({pages} pages)", input.name().display(), input.bytes())?;
         if options.one_page {
             writeln!(log, "Innochecksum: checking page {}", options.page)?;
         }

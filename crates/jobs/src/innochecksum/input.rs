@@ -50,7 +50,7 @@ impl FileInput {
     }
 
     /// Bytes; 0 for standard input.
-    pub const fn len(&self) -> u64 {
+    pub const fn bytes(&self) -> u64 {
         self.len
     }
 
