@@ -189,6 +189,7 @@ fn try_crash(kind: &'static str, number: u32) {
 fn assert_recovered_as_by_the_server(server: &Server, dir: &Path, number: u32, keys: &KeyFiles) {
     let _kept = KeptOnFailure(&server.0, number);
     let (ours, theirs) = (dir.join("ours"), dir.join("theirs"));
+    assert_sound(&server.0, keys);
     copy(&server.0, &theirs);
     recover_both_ways(&server.0, &ours, number, keys);
     let options = RecoverOptions { keys: keys.clone(), ..RecoverOptions::default() };
