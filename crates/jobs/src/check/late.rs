@@ -219,7 +219,7 @@ mod tests {
     const PAGE_SIZE: usize = 16 << 10;
 
     /// Whether the page `page`, which was all zeros, is settled by what the table is now.
-    fn is_settled(part: &Part, table: &[u8], page: u32) -> bool {
+    fn is_settled(part: &SpacePart, table: &[u8], page: u32) -> bool {
         let mut file = tempfile::NamedTempFile::new().expect("a file");
         file.write_all(table).expect("written");
         settled_meanwhile(file.path(), part, 0, (page, 1))
