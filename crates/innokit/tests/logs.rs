@@ -108,7 +108,9 @@ fn a_flipped_byte_in_any_block_of_a_mysql_log_is_named_with_its_lsn() {
         let blocks = ((bytes.len() as u64 - 2048) / 512).min(left);
         left -= blocks;
         let is_last = left == 0;
-        for block in [0, blocks / 3, blocks - 2, blocks - 1].into_iter().filter(|_| blocks > 3) {
+        // Where the log ended in its last file is up to the server: it may have few blocks there, or none.
+        let tried = if blocks > 3 { vec![0, blocks / 3, blocks - 2, blocks - 1] } else { Vec::new() };
+        for block in tried {
             for within in [0, 5, 100, 510] {
                 let lsn = big_endian(&bytes, 8) + block * 512;
                 let (found, status) = with_flip(file, 2048 + block * 512 + within, dir.path());

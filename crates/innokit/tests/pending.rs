@@ -42,8 +42,11 @@ fn rows_counted_before_recovery_are_undecided() {
         assert_eq!(counted.status, 2, "{name}: {}", counted.text);
         assert!(counted.text.contains("recovery is pending"), "{name}: {}", counted.text);
         let document = run(&["table", "count", "--json"], &datadir).json();
-        assert_eq!(document["findings"].as_array().expect("findings").len(), 1);
-        assert_eq!(document["findings"][0]["rule"], "recovery_pending");
+        let findings = document["findings"].as_array().expect("findings");
+        let pending = findings.iter().filter(|finding| finding["rule"] == "recovery_pending").count();
+        // Of what the crash caught half-written there may be more findings, none of which is damage.
+        let is_damage = findings.iter().any(|finding| finding["severity"] == "damage");
+        assert!(pending == 1 && !is_damage, "{name}: {findings:?}");
         assert_eq!(document["pending"][0]["path"], datadir.canonicalize().expect("a path").display().to_string());
     }
     // Nothing to say of a server that was stopped.

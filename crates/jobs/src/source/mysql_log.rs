@@ -23,6 +23,9 @@ use redo::verify_mysql::{self, Breach};
 use super::read_up_to;
 use crate::error::Error;
 
+/// Parts of files, one behind the other in the log: the number of the file, and the bytes in it.
+pub(crate) type Stretches = Vec<(usize, Range<u64>)>;
+
 /// Bytes read at once.
 const PIECE: usize = 1 << 20;
 
@@ -68,9 +71,9 @@ pub(crate) struct MySqlLog {
     /// What a server would refuse.
     pub breaches: Vec<Breach>,
     /// Where the blocks lie, from that of the checkpoint on: the file, and the bytes in it.
-    pub stretches: Vec<(usize, Range<u64>)>,
+    pub stretches: Stretches,
     /// The same from the oldest block of the chain on. Empty where the log is a ring, which overwrites what is older.
-    chain: Vec<(usize, Range<u64>)>,
+    chain: Stretches,
     /// What opens encrypted blocks.
     pub keys: Vec<TablespaceKey>,
 }
@@ -99,10 +102,10 @@ impl MySqlLog {
         let checkpoint = mysql::newest_checkpoint(&parsed).map_err(redo)?;
         // The chain may begin before the checkpoint; a ring begins there.
         let is_chain = checkpoint.format >= mysql::FORMAT_MANY_FILES;
-        let segments: Vec<(usize, Range<u64>)> =
+        let segments: Stretches =
             plan.segments.iter().map(|part| (part.file, part.offset..part.offset + part.len)).collect();
         let chain = if is_chain { segments.clone() } else { Vec::new() };
-        let mut stretches: Vec<(usize, Range<u64>)> =
+        let mut stretches: Stretches =
             segments.into_iter().skip_while(|(file, _)| is_chain && *file != checkpoint.file).collect();
         if let Some((_, first)) = stretches.first_mut() {
             first.start = first.start.max(checkpoint.offset);
@@ -124,7 +127,7 @@ impl MySqlLog {
     }
 
     /// The block that holds `lsn`, or the oldest one that the files have behind it, and where the blocks from there on lie.
-    pub fn stretches_from(&self, lsn: Lsn) -> Option<(Lsn, Vec<(usize, Range<u64>)>)> {
+    pub fn stretches_from(&self, lsn: Lsn) -> Option<(Lsn, Stretches)> {
         let start_lsn = |file: usize| Some(self.files.get(file)?.parsed.start_lsn.0);
         let holds = |(file, bytes): &(usize, Range<u64>)| {
             start_lsn(*file).is_some_and(|start| start + (bytes.end - bytes.start) > lsn.0)
