@@ -195,3 +195,22 @@ fn an_undo_tablespace_that_a_crash_left_half_truncated_is_undecided() {
     assert_eq!(emptied.status, 2, "{}", emptied.text);
     assert!(emptied.text.contains("the server was truncating this undo tablespace"), "{}", emptied.text);
 }
+
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn an_empty_note_of_a_truncation_is_told() {
+    let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let data = dir.path().join("data");
+    let copied = Command::new("cp").arg("-a").arg(all_datadirs().join("mysql-16k")).arg(&data).status();
+    assert!(copied.expect("cp runs").success());
+    assert_eq!(common::check(&data, &[]).status, 0);
+    std::fs::write(data.join("undo_1_trunc.log"), []).expect("written");
+    let told = common::check(&data, &[]);
+    assert!(told.status == 2 && told.text.contains("cannot start"), "{}", told.text);
+    // It explains nothing that is wrong with the tablespace: the truncation had not begun.
+    let path = data.join("undo_001");
+    let mut bytes = std::fs::read(&path).expect("read");
+    bytes[20 * 16384..21 * 16384].fill(0);
+    std::fs::write(&path, &bytes).expect("written");
+    assert_eq!(common::check(&data, &[]).status, 1);
+}

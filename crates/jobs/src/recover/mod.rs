@@ -53,6 +53,7 @@ mod until;
 mod voids;
 mod wanted;
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use flow::lock::Sharing;
@@ -62,9 +63,10 @@ use format::keyring::KeyStore;
 use self::apply::{Counts, Work};
 use self::backup_files::FileNotes;
 use self::budget::Budget;
+use self::durable::sync_directory_of;
 use self::ending::Ending;
 pub use self::error::RecoverError;
-use self::error::{Result, refused};
+use self::error::{Result, failed, refused};
 use self::files::{Done, Files};
 use self::increments::Chain;
 pub use self::increments::Increment;
@@ -83,7 +85,7 @@ pub use self::tuning::Tuning;
 use self::tuning::engine;
 use self::wanted::Wanted;
 use crate::source::keys::KeyFiles;
-use crate::source::redo_log::REDO_DIR;
+use crate::source::redo_log::{REDO_DIR, empty_truncation_logs};
 
 /// How to recover.
 #[derive(Debug, Clone)]
@@ -318,6 +320,7 @@ fn recover_in_place(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -
     let wanted = Wanted::read(&log, budget.plan, at_once, options.until)?;
     let replayed = shadow::finish_interrupted(datadir, wanted.tag())?;
     let mut plan = planning::plan(datadir, wanted, keys)?;
+    forget_unbegun_truncations(datadir)?;
     if log.backup.is_some() {
         plan = with_files_as_noted(datadir, plan, keys)?;
     }
@@ -344,6 +347,15 @@ fn recover_in_place(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -
     outside::unmark(datadir)?;
     backup::mark_prepared(datadir)?;
     Ok(summary(&plan, counts, done, replayed))
+}
+
+/// Removes the notes on which MySQL could not start. The plan is made without them.
+fn forget_unbegun_truncations(datadir: &Path) -> Result<()> {
+    for note in empty_truncation_logs(datadir) {
+        fs::remove_file(&note).map_err(failed(&note, "removing the note of a truncation that never began"))?;
+        sync_directory_of(&note)?;
+    }
+    Ok(())
 }
 
 /// Makes of the files of a backup what the tool noted of them. It is known before that all of it can be recovered, but under the names

@@ -158,7 +158,7 @@ pub(crate) fn datadirs_of(path: &Path) -> Vec<PathBuf> {
 fn is_being_truncated(path: &Path, dirs: &[PathBuf]) -> bool {
     NameHint::of(path) == NameHint::Undo
         && match undo_number_in(path) {
-            Some(number) => dirs.iter().any(|dir| truncation_log(dir, number).exists()),
+            Some(number) => dirs.iter().any(|dir| has_begun(&truncation_log(dir, number))),
             // It is as far as it can be: no page says any more which tablespace it was.
             None => dirs.iter().any(|dir| has_ownerless_truncation_log(dir)),
         }
@@ -174,21 +174,37 @@ fn truncation_log(datadir: &Path, number: u32) -> PathBuf {
     datadir.join(format!("undo_{number}_trunc.log"))
 }
 
+/// Whether the truncation that a note announces may have begun: MySQL makes the file, writes a page of zeros, and begins then.
+fn has_begun(note: &Path) -> bool {
+    fs::metadata(note).is_ok_and(|meta| meta.len() > 0)
+}
+
+/// The notes of MySQL's truncations in the datadir, with the numbers of the undo tablespaces.
+fn truncation_logs(datadir: &Path) -> impl Iterator<Item = (u32, PathBuf)> {
+    let number_of =
+        |log: &Path| log.file_name()?.to_str()?.strip_prefix("undo_")?.strip_suffix("_trunc.log")?.parse::<u32>().ok();
+    let paths = fs::read_dir(datadir).into_iter().flatten().flatten().map(|entry| entry.path());
+    paths.filter_map(move |path| Some((number_of(&path)?, path)))
+}
+
+/// Notes of truncations that never began, since the server was killed before it wrote them. It cannot start on an empty one.
+pub(crate) fn empty_truncation_logs(datadir: &Path) -> Vec<PathBuf> {
+    truncation_logs(datadir).map(|(_, note)| note).filter(|note| !has_begun(note)).collect()
+}
+
 /// Whether MySQL notes that it is truncating an undo tablespace which no file in the datadir says it is.
 fn has_ownerless_truncation_log(datadir: &Path) -> bool {
-    let paths: Vec<PathBuf> = fs::read_dir(datadir).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
-    let number_of = |log: &PathBuf| {
-        log.file_name()?.to_str()?.strip_prefix("undo_")?.strip_suffix("_trunc.log")?.parse::<u32>().ok()
-    };
-    let logs: Vec<u32> = paths.iter().filter_map(number_of).collect();
-    let undo = paths.iter().filter(|path| !logs.is_empty() && NameHint::of(path) == NameHint::Undo);
-    let owned: Vec<u32> = undo.filter_map(|path| undo_number_in(path)).collect();
+    let logs: Vec<u32> =
+        truncation_logs(datadir).filter(|(_, note)| has_begun(note)).map(|(number, _)| number).collect();
+    let paths = fs::read_dir(datadir).into_iter().flatten().flatten().map(|entry| entry.path());
+    let undo = paths.filter(|path| !logs.is_empty() && NameHint::of(path) == NameHint::Undo);
+    let owned: Vec<u32> = undo.filter_map(|path| undo_number_in(&path)).collect();
     logs.iter().any(|number| !owned.contains(number))
 }
 
 /// Whether the datadir holds the file by which MySQL notes that it is truncating this undo tablespace.
 pub(crate) fn has_truncation_log(datadir: &Path, space: SpaceId) -> bool {
-    mysql::undo_number(space).is_some_and(|number| truncation_log(datadir, number).exists())
+    mysql::undo_number(space).is_some_and(|number| has_begun(&truncation_log(datadir, number)))
 }
 
 /// Backup tools leave their pages as they were copied; `--prepare` applies the log that was copied with them.

@@ -42,7 +42,7 @@ pub(crate) use self::ring::changes_page;
 use super::datadir::{Candidate, Inventory};
 use super::keys::{NO_KEY, SpaceKey};
 use super::name::NameHint;
-use super::redo_log::RedoLogs;
+use super::redo_log::{RedoLogs, empty_truncation_logs};
 use super::system;
 use crate::report::document::Severity;
 use crate::source::backup::BackupNotes;
@@ -135,6 +135,18 @@ impl Says {
     }
 }
 
+fn unbegun_truncation(note: PathBuf) -> CatalogFinding {
+    let message = "empty: MySQL was killed when it had just made this file, before it truncated the undo tablespace, and cannot start while it \
+        is there; run innokit recover, which removes it, or remove it";
+    CatalogFinding {
+        path: note,
+        table: None,
+        reason: "empty_truncation_log".into(),
+        severity: Severity::Undecided,
+        message: message.to_owned(),
+    }
+}
+
 fn is_undecided(finding: &CatalogFinding) -> bool {
     finding.severity == Severity::Undecided
 }
@@ -190,6 +202,9 @@ impl Catalog {
     pub fn findings(&self, held: &[Held], redo: &mut RedoLogs, live: bool) -> Vec<CatalogFinding> {
         let notes = BackupNotes::of(&self.root);
         let mut findings = self.as_a_whole(notes.as_ref());
+        if !live {
+            findings.extend(empty_truncation_logs(&self.root).into_iter().map(unbegun_truncation));
+        }
         let Says::All(dictionary) = &self.says else { return findings };
         let held = &self.with_undo(held);
         // Beside a server the log goes on while it is read, and that of a backup is the tool's.
