@@ -268,7 +268,7 @@ pub(crate) fn link_target(link: &Path) -> io::Result<PathBuf> {
 /// tablespace) is read only when the user named it.
 fn length(path: &Path, meta: &Metadata, named: bool) -> io::Result<Option<u64>> {
     if meta.is_file() {
-        return Ok((!is_made_up(path)).then_some(meta.len()));
+        return Ok((has_device(meta) || !is_made_up(path)).then_some(meta.len()));
     }
     if meta.file_type().is_block_device() && named {
         use std::io::Seek;
@@ -287,6 +287,17 @@ fn kind_of(meta: &Metadata) -> &'static str {
         () if kind.is_char_device() => "a device",
         () => "made up by the kernel as it is read",
     }
+}
+
+/// Whether the file is on a block device: what the kernel makes up is not, so most files need not be asked for their file system.
+#[cfg(target_os = "linux")]
+fn has_device(meta: &Metadata) -> bool {
+    rustix::fs::major(meta.dev()) != 0
+}
+
+#[cfg(not(target_os = "linux"))]
+fn has_device(_: &Metadata) -> bool {
+    true
 }
 
 /// Whether the path is in `/proc`, `/sys` or another virtual file system, whose files have no end or block until something happens.

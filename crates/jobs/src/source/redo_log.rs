@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use format::bytes::be;
@@ -20,6 +21,8 @@ use crate::report::document::Pending;
 #[derive(Debug, Default)]
 pub struct RedoLogs {
     by_dir: HashMap<PathBuf, LogNow>,
+    /// The datadirs that the files of a directory can belong to ([`datadirs_of`]), which asks the system where we are.
+    dirs: HashMap<PathBuf, Arc<[PathBuf]>>,
     /// What was said of files that lie in no directory.
     said: HashMap<PathBuf, Option<String>>,
     /// Files that a statement was at work on when the server crashed, and that the log no longer has work for.
@@ -99,18 +102,31 @@ impl RedoLogs {
         if self.said.contains_key(path) {
             return;
         }
-        for dir in datadirs_of(path) {
-            let known = self.by_dir.get(&dir);
+        for dir in self.dirs_of(path).iter() {
+            let known = self.by_dir.get(dir);
             if known.is_none_or(|log| self.live && log.pending.is_none()) {
-                self.by_dir.insert(dir.clone(), log_now(&dir));
+                self.by_dir.insert(dir.clone(), log_now(dir));
             }
         }
+    }
+
+    fn dirs_of(&mut self, path: &Path) -> Arc<[PathBuf]> {
+        let parent = path.parent().unwrap_or(Path::new(""));
+        if let Some(dirs) = self.dirs.get(parent) {
+            return Arc::clone(dirs);
+        }
+        let dirs: Arc<[PathBuf]> = datadirs_of(path).into();
+        self.dirs.insert(parent.to_path_buf(), Arc::clone(&dirs));
+        dirs
     }
 
     fn of_log(&self, path: &Path) -> Option<&str> {
         match self.said.get(path) {
             Some(said) => said.as_deref(),
-            None => datadirs_of(path).iter().find_map(|dir| self.by_dir.get(dir)?.pending.as_deref()),
+            None => {
+                let dirs = self.dirs.get(path.parent().unwrap_or(Path::new("")))?;
+                dirs.iter().find_map(|dir| self.by_dir.get(dir)?.pending.as_deref())
+            }
         }
     }
 
@@ -121,7 +137,7 @@ impl RedoLogs {
         if self.in_ddl.contains(path) {
             return Some(IN_DDL);
         }
-        is_being_truncated(path, &datadirs_of(path)).then_some("the server was truncating this undo tablespace")
+        is_being_truncated(path).then_some("the server was truncating this undo tablespace")
     }
 
     /// The newest checkpoint of the log that belongs to the tablespace at `path`, and the datadir of that log. `None` where no log can
@@ -130,7 +146,7 @@ impl RedoLogs {
         if self.said.contains_key(path) {
             return None;
         }
-        for dir in datadirs_of(path) {
+        for dir in self.dirs_of(path).iter().cloned() {
             if self.live || !self.by_dir.contains_key(&dir) {
                 self.by_dir.insert(dir.clone(), log_now(&dir));
             }
@@ -155,13 +171,16 @@ pub(crate) fn datadirs_of(path: &Path) -> Vec<PathBuf> {
 
 /// Whether a crash interrupted MySQL in making an undo tablespace empty: a file beside it says so, and the server makes the tablespace
 /// again when it starts, whatever its pages hold. Recovery writes none of them.
-fn is_being_truncated(path: &Path, dirs: &[PathBuf]) -> bool {
-    NameHint::of(path) == NameHint::Undo
-        && match undo_number_in(path) {
-            Some(number) => dirs.iter().any(|dir| has_begun(&truncation_log(dir, number))),
-            // It is as far as it can be: no page says any more which tablespace it was.
-            None => dirs.iter().any(|dir| has_ownerless_truncation_log(dir)),
-        }
+fn is_being_truncated(path: &Path) -> bool {
+    if NameHint::of(path) != NameHint::Undo {
+        return false;
+    }
+    let dirs = datadirs_of(path);
+    match undo_number_in(path) {
+        Some(number) => dirs.iter().any(|dir| has_begun(&truncation_log(dir, number))),
+        // It is as far as it can be: no page says any more which tablespace it was.
+        None => dirs.iter().any(|dir| has_ownerless_truncation_log(dir)),
+    }
 }
 
 /// The number of the undo tablespace in this file, by its first page.
