@@ -133,7 +133,7 @@ fn replayed(page: &mut [u8], texts: &[&str]) -> Result<Outcome, ApplyError> {
         let (start, end) = (Lsn(8204 + number as u64 * 100), Lsn(8716));
         replay.apply(&Mtr { start, end, bytes: &bytes, grammar: Grammar::MySql })?;
     }
-    Ok(replay.finish())
+    replay.finish()
 }
 
 /// The fields of two records of a secondary index are inserted, and the first is deleted: the bytes are those of a server.

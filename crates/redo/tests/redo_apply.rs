@@ -148,7 +148,7 @@ fn a_mini_transaction_is_skipped_if_it_began_before_the_pages_lsn_and_only_then(
     replay.apply(&mtr(999, 1010, &first)).expect("skipped");
     replay.apply(&mtr(1000, 1020, &second)).expect("applied");
     replay.apply(&mtr(1010, 1030, &third)).expect("applied, though the page's LSN would be larger now");
-    assert_eq!(replay.finish(), Outcome::Changed(Lsn(1030)));
+    assert_eq!(replay.finish(), Ok(Outcome::Changed(Lsn(1030))));
     assert_eq!(page[0x40..0x43], [0, 0x7F, 0x7F]);
     assert_eq!(page[16..24], 1030_u64.to_be_bytes());
 }
@@ -160,7 +160,7 @@ fn a_page_that_has_it_all_is_left_as_it_is() {
     let mut replay = Replay::onto(&mut page, HERE, &format).expect("a page");
     replay.apply(&mtr(900, 910, &hex("340504407f"))).expect("skipped");
     replay.apply(&mtr(1000, 1010, &hex("340604407f"))).expect("another page's");
-    assert_eq!(replay.finish(), Outcome::Unchanged);
+    assert_eq!(replay.finish(), Ok(Outcome::Unchanged));
     assert_eq!(page, before);
 }
 
@@ -169,11 +169,11 @@ fn a_freed_page_is_not_to_be_written_unless_the_log_initializes_it() {
     let (format, mut page) = (full(PAGE), page_at_1000());
     let mut replay = Replay::onto(&mut page, HERE, &format).expect("a page");
     replay.apply(&mtr(1000, 1010, &hex("340504407f020504"))).expect("applied");
-    assert_eq!(replay.finish(), Outcome::Freed);
+    assert_eq!(replay.finish(), Ok(Outcome::Freed));
     let mut replay = Replay::onto_nothing(&mut page, HERE, &format).expect("a page");
     replay.apply(&mtr(100, 110, &hex("020504"))).expect("applied");
     replay.apply(&mtr(120, 130, &hex("120504b2407e"))).expect("applied, though it is older than the page was");
-    assert_eq!(replay.finish(), Outcome::Changed(Lsn(130)));
+    assert_eq!(replay.finish(), Ok(Outcome::Changed(Lsn(130))));
     assert_eq!((u32_at(&page, 4), u32_at(&page, 34), page[64 + 24]), (4, 5, 0x7E));
     assert_eq!(page[8..16], [0xFF; 8]);
 }

@@ -342,10 +342,12 @@ fn apply(page: &mut [u8], id: PageId, space: &PlannedSpace, redo: PageRedo<'_>) 
     let (format, name) = (&space.format, space.path.display());
     let mut replay = Replay::onto(page, id, format)
         .map_err(|error| RecoverError::Damaged(format!("{name}: page {}: {error}", id.page_no)))?;
+    let mut last = Lsn(0);
     for mtr in redo {
         replay.apply(&mtr).map_err(|error| at_lsn(space, id, mtr.start, &error))?;
+        last = mtr.start;
     }
-    let outcome = replay.finish();
+    let outcome = replay.finish().map_err(|error| at_lsn(space, id, last, &error))?;
     if matches!(outcome, Outcome::Changed(_)) {
         let sealed = space.crypt.seal(page, id, format);
         sealed.map_err(|error| RecoverError::Refused(format!("{name}: page {}: {error}", id.page_no)))?;

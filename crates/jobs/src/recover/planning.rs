@@ -163,12 +163,6 @@ impl Find<'_> {
         let size_now = head.as_ref().and_then(|head| SpaceHeader::parse(&head.page0).ok()).map_or(0, |now| now.size);
         let page0_now = head.as_ref().map(|head| head.page0.clone());
         let (format, header, page0) = self.after_redo(space, path, head, logical)?;
-        if self.is_mysql() && format.scheme() == Scheme::Zip {
-            return refused(format!(
-                "{} is ROW_FORMAT=COMPRESSED: redo of MySQL is not applied to such tables yet. Start the server, which recovers it",
-                path.display()
-            ));
-        }
         let (crypt, format) = SpaceCrypt::find(path, page0_now.as_deref(), &page0, format, self.keys)?;
         let mut len = u64::from(header.size) * format.physical().bytes() as u64;
         if !names.is_empty() || (self.wanted.is_backup && NameHint::of(path) == NameHint::Table) {
@@ -255,7 +249,7 @@ impl Find<'_> {
         };
         let applied = Replay::onto(&mut page0, id, &format).and_then(|mut replay| {
             redo.into_iter().try_for_each(|mtr| replay.apply(&mtr))?;
-            Ok(replay.finish())
+            replay.finish()
         });
         let (name, page0) = (path.display(), page0);
         match applied {

@@ -18,6 +18,7 @@ mod load;
 mod mishaps;
 mod mysql;
 mod mysql_load;
+mod mysql_zip;
 mod places;
 #[path = "../redo_apply/server.rs"]
 mod server;

@@ -13,12 +13,50 @@ const TABLES: [(&str, &str); 5] = [
 ];
 const COLUMNS: &str = "id INT PRIMARY KEY AUTO_INCREMENT, a INT, b VARCHAR(120), c TEXT, KEY (a), KEY (b)";
 
+/// The same in compressed tables, of which the smallest have room for short keys only.
+const ZIP_COLUMNS: &str =
+    "id INT PRIMARY KEY AUTO_INCREMENT, a INT, b VARCHAR(120) CHARACTER SET latin1, c TEXT, KEY (a), KEY (b)";
+/// Sizes of their pages, KiB.
+const ZIP_KIB: [u32; 5] = [1, 2, 4, 8, 16];
+/// Servers with larger pages have no compressed tables.
+const ZIP_PAGE_KIB_MAX: u32 = 16;
+
 /// How the names of tables begin that are made after every other table was changed.
 pub const COMES_LATER: &str = "later_";
 
 /// The tables that are there from the start on.
 pub fn names() -> Vec<&'static str> {
     TABLES.iter().map(|(name, _)| *name).chain(["blobs", "docs", "places", "words", "grown"]).collect()
+}
+
+/// The compressed tables of a server with such pages, all of which `changes` can change, and the one with long values.
+pub fn zip_names(page_kib: u32) -> Vec<String> {
+    let sizes = ZIP_KIB.into_iter().filter(|kib| *kib <= page_kib && page_kib <= ZIP_PAGE_KIB_MAX);
+    sizes
+        .map(|kib| format!("zip_{kib}k"))
+        .chain((page_kib <= ZIP_PAGE_KIB_MAX).then(|| "zip_shared".to_owned()))
+        .collect()
+}
+
+pub fn zip_tables(page_kib: u32) -> String {
+    let names = zip_names(page_kib);
+    let mut sql = String::new();
+    for (name, kib) in names.iter().zip(ZIP_KIB).filter(|(name, _)| *name != "zip_shared") {
+        writeln!(sql, "CREATE TABLE {name} ({ZIP_COLUMNS}) ROW_FORMAT=COMPRESSED KEY_BLOCK_SIZE={kib};")
+            .expect("writes");
+    }
+    if !names.is_empty() {
+        let half = page_kib / 2;
+        writeln!(
+            sql,
+            "CREATE TABLESPACE zip_general ADD DATAFILE 'zip_general.ibd' FILE_BLOCK_SIZE={half}K;
+             CREATE TABLE zip_shared ({ZIP_COLUMNS}) TABLESPACE zip_general ROW_FORMAT=COMPRESSED KEY_BLOCK_SIZE={half};
+             CREATE TABLE zip_values (id INT PRIMARY KEY AUTO_INCREMENT, body LONGBLOB, more TEXT, KEY (more(20)))
+                 ROW_FORMAT=COMPRESSED KEY_BLOCK_SIZE={half};"
+        )
+        .expect("writes");
+    }
+    sql
 }
 
 pub fn tables(more: &str) -> String {
@@ -43,7 +81,7 @@ pub fn tables(more: &str) -> String {
 }
 
 /// More of it than any server gets through before it is killed.
-pub fn changes(others: &[&str]) -> String {
+pub fn changes(others: &[String]) -> String {
     let mut sql = String::from("USE shop;\n");
     for round in 1..3000 {
         for (name, _) in TABLES {
@@ -51,8 +89,33 @@ pub fn changes(others: &[&str]) -> String {
         }
         others.iter().for_each(|name| changes_to(&mut sql, name, round).expect("writes"));
         values(&mut sql, round).expect("writes");
+        if !others.is_empty() {
+            zip_values(&mut sql, round).expect("writes");
+        }
         if round % 3 == 0 {
             definitions(&mut sql, round).expect("writes");
+        }
+    }
+    sql
+}
+
+/// The same of compressed tables only, which are also made, rebuilt and dropped.
+pub fn zip_changes(page_kib: u32) -> String {
+    let (names, mut sql) = (zip_names(page_kib), String::from("USE shop;\n"));
+    for round in 1..3000 {
+        names.iter().for_each(|name| changes_to(&mut sql, name, round).expect("writes"));
+        zip_values(&mut sql, round).expect("writes");
+        if round % 4 == 0 {
+            let name = &names[round as usize / 4 % names.len()];
+            writeln!(
+                sql,
+                "CREATE TABLE {COMES_LATER}{round} LIKE {name}; INSERT INTO {COMES_LATER}{round} SELECT * FROM {name} LIMIT 400;
+                 ALTER TABLE {COMES_LATER}{round} DROP INDEX a, ADD INDEX (c(9)), ALGORITHM=INPLACE;
+                 DELETE FROM {COMES_LATER}{round} WHERE id%3 > 0; ALTER TABLE {COMES_LATER}{round} FORCE;
+                 DROP TABLE IF EXISTS {COMES_LATER}{};",
+                round - 4
+            )
+            .expect("writes");
         }
     }
     sql
@@ -100,6 +163,20 @@ fn values(sql: &mut String, round: u32) -> std::fmt::Result {
         round % 4,
         round % 9,
         round % 17,
+    )
+}
+
+/// Values that lie outside of their rows, come, change and go; and pages that are rebuilt, filled in order and emptied.
+fn zip_values(sql: &mut String, round: u32) -> std::fmt::Result {
+    writeln!(
+        sql,
+        "INSERT INTO zip_values (body, more) SELECT REPEAT(SHA2(seq*{round}, 224), seq*{}%400), REPEAT(SHA2(seq, 224), seq%40) FROM nums WHERE seq <= 6;
+         UPDATE zip_values SET body = REPEAT(SHA2(id+{round}, 224), id%300), more = REPEAT('m', id%3000) WHERE id%9 = {};
+         UPDATE zip_values SET more = NULL WHERE id%17 = {}; DELETE FROM zip_values WHERE id%5 = {};",
+        round % 37,
+        round % 9,
+        round % 17,
+        round % 5,
     )
 }
 

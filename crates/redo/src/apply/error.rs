@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use crate::record::{RecordError, RowStyle};
+use format::page::zip::{ZipDamage, ZipEditError};
 use format::types::PageNo;
 
 /// Why a redo record does not apply to the page that it is for: one of the two is damaged, or the page is not the one that the
@@ -85,6 +86,12 @@ pub enum ApplyError {
     /// A change to a compressed page, but the page is not.
     #[error("a redo record for ROW_FORMAT=COMPRESSED pages names a page that is not compressed")]
     NotCompressed,
+    /// A change to records of a compressed page that has none.
+    #[error("a redo record for index records names a ROW_FORMAT=COMPRESSED page that is not of an index")]
+    NotZipIndex,
+    /// A compressed page that cannot be unpacked, or not changed in that way.
+    #[error("{0}")]
+    Zip(#[from] ZipEditError),
     /// The log says which checksum the page has now, and it has another.
     #[error("the redo log says that the page's checksum is {stored:08x} now, its content gives {computed:08x}")]
     Checksum {
@@ -96,6 +103,12 @@ pub enum ApplyError {
     /// The log's bytes are no records.
     #[error("{0}")]
     Record(#[from] RecordError),
+}
+
+impl From<ZipDamage> for ApplyError {
+    fn from(damage: ZipDamage) -> Self {
+        Self::Zip(damage.into())
+    }
 }
 
 const fn style_name(style: RowStyle) -> &'static str {

@@ -19,6 +19,7 @@ use format::page::space_format::SpaceFormat;
 use format::types::PageId;
 use image::{Image, Result};
 use index::Index;
+use mysql::ZipPage;
 
 pub use error::ApplyError;
 pub use replay::{Outcome, Replay};
@@ -40,10 +41,20 @@ const TRAILER_SIZE: usize = 8;
 pub fn apply(record: &PageRecord<'_>, page: &mut [u8], format: &SpaceFormat) -> Result<()> {
     let expected = format.physical().bytes();
     let checked = if page.len() == expected { Ok(()) } else { Err(ApplyError::Length { len: page.len(), expected }) };
-    checked.and_then(|()| apply_to(record, page, format.scheme() == Scheme::Zip))
+    checked?;
+    let mut zip = ZipPage::default();
+    apply_to(record, page, format, (&mut zip, false))?;
+    zip.finish(page, format)
 }
 
-fn apply_to(record: &PageRecord<'_>, page: &mut [u8], is_compressed: bool) -> Result<()> {
+/// The same, to a page of which `zip` is known; and whether the next record says that the page is compressed anew.
+fn apply_to(
+    record: &PageRecord<'_>,
+    page: &mut [u8],
+    format: &SpaceFormat,
+    (zip, is_recompressed): (&mut ZipPage, bool),
+) -> Result<()> {
+    let is_compressed = format.scheme() == Scheme::Zip;
     let mut image = Image::new(page);
     match record.change {
         Change::Free | Change::Trim | Change::Option(_) => Ok(()),
@@ -54,7 +65,8 @@ fn apply_to(record: &PageRecord<'_>, page: &mut [u8], is_compressed: bool) -> Re
         Change::Set { offset, len, pattern } => set(&mut image, offset, len, pattern),
         Change::Move { offset, len, source } => image.shift(source, writable(offset, &image)?, len),
         Change::Checksum(stored) => check(&image, stored),
-        Change::MySql(ref change) => mysql::apply(change, record.id, page, is_compressed),
+        Change::MySql(ref change) if is_compressed => zip.apply(change, record.id, (page, format), is_recompressed),
+        Change::MySql(ref change) => mysql::apply(change, record.id, page),
         _ if is_compressed => Err(ApplyError::Compressed),
         _ if record.id.page_no.0 < FIRST_DATA_PAGE => Err(ApplyError::NotAnIndex(record.id.page_no)),
         Change::InitIndex(style) => index::init(&mut image, style),

@@ -7,6 +7,9 @@ mod lists;
 mod rows;
 mod shape;
 mod undo;
+mod zip;
+
+pub(super) use zip::ZipPage;
 
 use super::error::ApplyError;
 use super::image::{Image, Result};
@@ -26,8 +29,8 @@ const IBUF_BITMAP_TYPE: u16 = 5;
 const MIN_RECORD: u8 = 0x10;
 const DELETED: u8 = 0x20;
 
-/// Applies one record to its page.
-pub(super) fn apply(change: &Change<'_>, id: PageId, page: &mut [u8], is_compressed: bool) -> Result<()> {
+/// Applies one record to its page, which is not compressed.
+pub(super) fn apply(change: &Change<'_>, id: PageId, page: &mut [u8]) -> Result<()> {
     let mut image = Image::new(page);
     match *change {
         Change::Write { offset, len, value } => {
@@ -41,14 +44,13 @@ pub(super) fn apply(change: &Change<'_>, id: PageId, page: &mut [u8], is_compres
             let len = image.size() / 2;
             image.fill(IBUF_BITMAP, len, 0)
         }
-        Change::CreateIndex { page_type, style } if !is_compressed => create(&mut image, page_type, style),
+        Change::CreateIndex { page_type, style } => create(&mut image, page_type, style),
         Change::UndoInsert(data) => undo::insert(&mut image, data),
         Change::UndoEraseEnd => undo::erase_end(&mut image),
         Change::UndoInit(kind) => undo::init(&mut image, kind),
         Change::UndoHeaderReuse(trx_id) => undo::reuse_header(&mut image, trx_id),
         Change::UndoHeaderCreate(trx_id) => undo::create_header(&mut image, trx_id),
         Change::None => Ok(()),
-        _ if is_compressed => Err(ApplyError::Compressed),
         Change::ZipWrite { .. } | Change::ZipImage { .. } | Change::ZipCompress { .. } => {
             Err(ApplyError::NotCompressed)
         }

@@ -1,10 +1,11 @@
 //! Which records a page still needs, and its LSN afterwards.
 
+use super::mysql::ZipPage;
 use super::{ApplyError, apply_to};
-use crate::record::{Change, Mtr, RedoRecord};
+use crate::mysql::change::Change as MySqlChange;
+use crate::record::{Change, Mtr, RecordError, RedoRecord};
 use format::bytes::be;
 use format::page::fil::FIL_PAGE_LSN;
-use format::page::kind::Scheme;
 use format::page::space_format::SpaceFormat;
 use format::types::{Lsn, PageId};
 
@@ -31,6 +32,7 @@ pub struct Replay<'p> {
     last: Lsn,
     is_changed: bool,
     is_freed: bool,
+    zip: ZipPage,
 }
 
 impl<'p> Replay<'p> {
@@ -44,7 +46,7 @@ impl<'p> Replay<'p> {
             return Err(ApplyError::Length { len: page.len(), expected });
         }
         let lsn = Lsn(be::u64_at(page, FIL_PAGE_LSN).unwrap_or(0));
-        Ok(Self { page, id, format, lsn, last: Lsn(0), is_changed: false, is_freed: false })
+        Ok(Self { page, id, format, lsn, last: Lsn(0), is_changed: false, is_freed: false, zip: ZipPage::default() })
     }
 
     /// A page that was not read, since its first record [voids](Change::voids_page) it: it is made from zeros, whatever `page`
@@ -71,7 +73,8 @@ impl<'p> Replay<'p> {
     }
 
     fn apply_all(&mut self, mtr: &Mtr<'_>) -> Result<(), ApplyError> {
-        for record in mtr.records() {
+        let mut records = mtr.records().peekable();
+        while let Some(record) = records.next() {
             let RedoRecord::Page(record) = record? else { continue };
             if record.id != self.id {
                 continue;
@@ -81,7 +84,8 @@ impl<'p> Replay<'p> {
                 // About the tablespace, not about the page that it names.
                 Change::Trim => {}
                 _ => {
-                    apply_to(&record, self.page, self.format.scheme() == Scheme::Zip)?;
+                    let is_recompressed = recompresses(records.peek(), self.id);
+                    apply_to(&record, self.page, self.format, (&mut self.zip, is_recompressed))?;
                     (self.is_freed, self.is_changed) = (false, true);
                 }
             }
@@ -91,12 +95,21 @@ impl<'p> Replay<'p> {
 
     /// Stamps the page with the LSN that it has now. (Its checksum is [`seal_recovered`](format::page::seal::seal_recovered)'s
     /// business.)
-    #[must_use]
-    pub fn finish(self) -> Outcome {
+    ///
+    /// # Errors
+    /// [`ApplyError`]: the page, of ROW_FORMAT=COMPRESSED, is not what the records made of the page inside. It is not to be used.
+    pub fn finish(mut self) -> Result<Outcome, ApplyError> {
         if self.is_freed {
-            return Outcome::Freed;
+            return Ok(Outcome::Freed);
         }
+        self.zip.finish(self.page, self.format)?;
         let stamped = self.is_changed.then(|| be::put_u64(self.page, FIL_PAGE_LSN, self.last.0)).flatten();
-        stamped.map_or(Outcome::Unchanged, |()| Outcome::Changed(self.last))
+        Ok(stamped.map_or(Outcome::Unchanged, |()| Outcome::Changed(self.last)))
     }
+}
+
+/// Whether a record says that the page is compressed anew, and not with what result.
+fn recompresses(record: Option<&Result<RedoRecord<'_>, RecordError>>, id: PageId) -> bool {
+    let Some(Ok(RedoRecord::Page(record))) = record else { return false };
+    record.id == id && matches!(record.change, Change::MySql(MySqlChange::ZipCompress { .. }))
 }

@@ -15,7 +15,7 @@ const DRAFT_ORIGIN: usize = 4096;
 
 const _: () = assert!(DRAFT_ORIGIN > LENGTHS_MAX + HEADER_BYTES);
 
-/// Applies the log that begins at byte `at` of `packed`, the page without its dense directory.
+/// Applies the log that begins at byte `at` of `packed`, the page without its dense directory; where it ends.
 pub(super) fn apply(
     unpacker: &mut Unpacker,
     packed: &[u8],
@@ -23,7 +23,7 @@ pub(super) fn apply(
     header: &Header,
     layout: &Layout,
     out: &mut [u8],
-) -> Result<(), ZipDamage> {
+) -> Result<usize, ZipDamage> {
     let Unpacker { origins, draft, fields, .. } = unpacker;
     draft.resize(DRAFT_ORIGIN + out.len(), 0);
     // One above the highest heap number so far.
@@ -34,7 +34,7 @@ pub(super) fn apply(
         let damaged = ZipDamage::Log { at: u32::try_from(at).unwrap_or(u32::MAX) };
         let (value, taken) = entry_value(packed, at).ok_or(damaged)?;
         if value == 0 {
-            return Ok(());
+            return Ok(at);
         }
         let (number, clears) = (usize::from(value >> 1), value & 1 != 0);
         let heap_no = number + 1;
@@ -54,7 +54,7 @@ pub(super) fn apply(
         let entry = Entry { rest, origin: usize::from(origin), header, layout };
         at += entry.apply(draft, fields, out).map_err(|damage| damage.unwrap_or(damaged))?;
     }
-    Ok(())
+    Ok(at)
 }
 
 fn heap_word(out: &[u8], origin: u16) -> u16 {

@@ -1,20 +1,30 @@
 #![doc = include_str!("../../../docs/zip.md")]
 
+mod agree;
 pub mod damage;
+mod directory;
+pub mod edit_error;
+mod editor;
+mod entry;
 mod header;
 mod log;
+mod pack;
 mod parts;
 mod rebuild;
 mod stream;
+mod trailer;
 mod unpacker;
 
 pub use damage::ZipDamage;
+pub use edit_error::ZipEditError;
+pub use editor::Editor;
 pub use unpacker::Unpacker;
 
 use crate::page::space_format::SpaceFormat;
 use crate::record::RecordStyle;
 use header::{Header, SLOT_ORIGIN, Trailer, dense_slot};
 use parts::HEADER_BYTES;
+use trailer::Extent;
 
 impl Unpacker {
     /// Unpacks `page`, an index page of a tablespace of ROW_FORMAT=COMPRESSED, into `out`: the page as the server works on it.
@@ -25,6 +35,11 @@ impl Unpacker {
     /// # Errors
     /// Says what about the page cannot be. `out` holds anything then.
     pub fn unpack(&mut self, page: &[u8], format: &SpaceFormat, out: &mut [u8]) -> Result<(), ZipDamage> {
+        self.unpack_whole(page, format, out).map(|_| ())
+    }
+
+    /// The same, and what is known of the packed page afterwards.
+    fn unpack_whole(&mut self, page: &[u8], format: &SpaceFormat, out: &mut [u8]) -> Result<Extent, ZipDamage> {
         let fits = page.len() == format.physical().bytes() && out.len() == format.logical().bytes();
         let size = |len: usize| u32::try_from(len).unwrap_or(u32::MAX);
         if !fits || out.len() > usize::from(SLOT_ORIGIN) + 1 {
@@ -36,8 +51,10 @@ impl Unpacker {
         let log_at = self.inflate(page, trailer.end, &header, out)?;
         let layout = self.layout(&header)?;
         rebuild::records(self, &header, &layout, out)?;
-        log::apply(self, page.get(..trailer.end).unwrap_or(&[]), log_at, &header, &layout, out)?;
-        rebuild::restore(self, page, &header, &layout, &trailer, out)
+        let packed = page.get(..trailer.end).unwrap_or(&[]);
+        let log_end = log::apply(self, packed, log_at, &header, &layout, out)?;
+        let references = rebuild::restore(self, page, &header, &layout, &trailer, out)?;
+        Ok(Extent { log_end, references })
     }
 
     /// The origins of all records, each once and inside the heap.

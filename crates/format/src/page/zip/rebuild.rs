@@ -9,8 +9,8 @@ use crate::page::fil::FIL_PAGE_DATA_END;
 use crate::page::index::{PAGE_DATA, PAGE_DIR_SLOT_SIZE};
 use crate::record::{Layout, REC_INFO_DELETED, REC_INFO_MIN_REC, RecordStyle, Stored};
 
-const INFIMUM: u16 = RecordStyle::Compact.infimum();
-const SUPREMUM: u16 = RecordStyle::Compact.supremum();
+pub(super) const INFIMUM: u16 = RecordStyle::Compact.infimum();
+pub(super) const SUPREMUM: u16 = RecordStyle::Compact.supremum();
 /// Infimum and supremum as every page has them, but for the infimum's next record and the supremum's `n_owned`.
 const SYSTEM_RECORDS: [u8; 26] = *b"\x01\x00\x02\x00\x00infimum\x00\x00\x00\x0B\x00\x00supremum";
 
@@ -88,7 +88,8 @@ pub(super) fn set_heap_word(out: &mut [u8], origin: usize, heap_no: u16, leaf: b
     put(out, origin - HEADER_BYTES + 1, word);
 }
 
-/// Restores what neither the stream nor the log holds: the page header, the trailer's parts, chain and directory.
+/// Restores what neither the stream nor the log holds: the page header, the trailer's parts, chain and directory. How many references
+/// the trailer holds.
 pub(super) fn restore(
     unpacker: &mut Unpacker,
     page: &[u8],
@@ -96,7 +97,7 @@ pub(super) fn restore(
     layout: &Layout,
     trailer: &Trailer,
     out: &mut [u8],
-) -> Result<(), ZipDamage> {
+) -> Result<usize, ZipDamage> {
     let headers = page.get(..PAGE_DATA).unwrap_or(&[]);
     let system = PAGE_DATA..PAGE_DATA + SYSTEM_RECORDS.len();
     for (range, bytes) in [(0..headers.len(), headers), (system, &SYSTEM_RECORDS[..])] {
@@ -104,9 +105,10 @@ pub(super) fn restore(
             target.copy_from_slice(bytes);
         }
     }
-    trailer_parts(unpacker, page, header, layout, trailer, out)?;
+    let references = trailer_parts(unpacker, page, header, layout, trailer, out)?;
     chain(page, header, out)?;
-    free_list(page, header, out)
+    free_list(page, header, out)?;
+    Ok(references)
 }
 
 fn trailer_parts(
@@ -116,7 +118,7 @@ fn trailer_parts(
     layout: &Layout,
     trailer: &Trailer,
     out: &mut [u8],
-) -> Result<(), ZipDamage> {
+) -> Result<usize, ZipDamage> {
     let free = free_origins(page, header);
     let Unpacker { origins, fields, .. } = unpacker;
     let mut references = 0;
@@ -147,7 +149,7 @@ fn trailer_parts(
             }
         }
     }
-    Ok(())
+    Ok(references)
 }
 
 /// Origins of the free records, ascending.

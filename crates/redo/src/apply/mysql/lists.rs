@@ -15,7 +15,7 @@ use format::page::fil::{FIL_PAGE_TYPE, PageType};
 const RECORD_MIN: usize = 5;
 
 /// The most records that a page can have.
-const fn records_max(page: &Index<'_>) -> usize {
+pub(super) const fn records_max(page: &Index<'_>) -> usize {
     page.image.size() / RECORD_MIN
 }
 

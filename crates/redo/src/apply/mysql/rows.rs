@@ -91,6 +91,20 @@ pub(super) fn insert(page: &mut Index<'_>, index: &IndexShape, cursor: usize, bo
 }
 
 pub(super) fn insert_row(page: &mut Index<'_>, index: &IndexShape, cursor: usize, row: &Row) -> Result<usize> {
+    let room = room(page, index, row.bytes.len())?;
+    put_row(page, cursor, row, room)
+}
+
+/// Where a record goes.
+pub(super) struct Room {
+    /// Its first byte.
+    pub start: usize,
+    pub heap_no: usize,
+}
+
+/// Writes a record where there is room for it, and links it behind the one at `cursor`; its origin.
+pub(super) fn put_row(page: &mut Index<'_>, cursor: usize, row: &Row, room: Room) -> Result<usize> {
+    let Room { start, heap_no } = room;
     if cursor == page.layout.supremum {
         return Err(ApplyError::RecordPointer { offset: cursor });
     }
@@ -98,7 +112,6 @@ pub(super) fn insert_row(page: &mut Index<'_>, index: &IndexShape, cursor: usize
     let owner = page.owner(next)?;
     let slot = page.slot_of(owner)?;
     let owned = page.n_owned(owner)?;
-    let (start, heap_no) = room(page, index, row.bytes.len())?;
     page.image.put(start, &row.bytes)?;
     let origin = start + row.extra;
     put_heap_no(page, origin, heap_no)?;
@@ -115,19 +128,28 @@ pub(super) fn insert_row(page: &mut Index<'_>, index: &IndexShape, cursor: usize
     Ok(origin)
 }
 
-/// Takes space for a record: that of the one freed last if it is large enough, or else from the end of the heap. Where it begins, and its
-/// heap number.
-fn room(page: &mut Index<'_>, index: &IndexShape, len: usize) -> Result<(usize, usize)> {
+/// Takes space for a record: that of the one freed last if it is large enough, or else from the end of the heap.
+fn room(page: &mut Index<'_>, index: &IndexShape, len: usize) -> Result<Room> {
     let free = page.header(PAGE_FREE)?;
     if free != 0 {
         let freed = shape_of(page, index, free)?;
         if freed.len() >= len {
-            let heap_no = page.heap_no(free)?;
-            page.put_header(PAGE_FREE, page.next_pointer(free)?)?;
-            page.subtract_from_header(PAGE_GARBAGE, len)?;
-            return Ok((free - freed.extra, heap_no));
+            return Ok(Room { heap_no: take_free(page, free, len)?, start: free - freed.extra });
         }
     }
+    room_in_heap(page, len)
+}
+
+/// Takes `len` bytes of the record at the head of the free list; its heap number.
+pub(super) fn take_free(page: &mut Index<'_>, free: usize, len: usize) -> Result<usize> {
+    let heap_no = page.heap_no(free)?;
+    page.put_header(PAGE_FREE, page.next_pointer(free)?)?;
+    page.subtract_from_header(PAGE_GARBAGE, len)?;
+    Ok(heap_no)
+}
+
+/// Takes space from the end of the heap.
+pub(super) fn room_in_heap(page: &mut Index<'_>, len: usize) -> Result<Room> {
     let (start, heap_no) = (page.header(PAGE_HEAP_TOP)?, page.n_heap()?);
     let end = start + len;
     if start < page.layout.heap || end > page.directory_start()? || heap_no > HEAP_NO_MAX {
@@ -136,7 +158,7 @@ fn room(page: &mut Index<'_>, index: &IndexShape, len: usize) -> Result<(usize, 
     page.put_header(PAGE_HEAP_TOP, end)?;
     let compact = page.image.u16(PAGE_N_HEAP)? & HEAP_COMPACT;
     page.image.put_u16(PAGE_N_HEAP, compact | field(heap_no + 1)?)?;
-    Ok((start, heap_no))
+    Ok(Room { start, heap_no })
 }
 
 fn put_heap_no(page: &mut Index<'_>, origin: usize, heap_no: usize) -> Result<()> {

@@ -30,6 +30,8 @@ pub(super) struct IndexShape {
     pub has_versions: bool,
     pub n_instant: Option<usize>,
     pub n_unique: usize,
+    /// On leaf pages: DB_TRX_ID is the field behind the unique ones.
+    pub is_clustered: bool,
     pub fields: Fields,
 }
 
@@ -93,6 +95,7 @@ impl IndexShape {
             has_versions: info.has_versions,
             n_instant: info.n_instant.map(usize::from),
             n_unique: info.n_unique.into(),
+            is_clustered: info.is_clustered(),
             fields: info.fields().map_err(|_| ApplyError::IndexInfo)?,
         })
     }

@@ -1,0 +1,40 @@
+//! Whether a packed page and the page inside are the same.
+
+use super::damage::ZipDamage;
+use super::directory::slots_of;
+use super::header::{Header, SLOT_ORIGIN};
+use super::parts::{HEADER_BYTES, locate};
+use crate::page::fil::{FIL_PAGE_DATA, FIL_PAGE_DATA_END, FIL_PAGE_LSN, FIL_PAGE_PREV, FIL_PAGE_TYPE};
+use crate::page::index::PAGE_DATA;
+use crate::record::{Layout, REC_INFO_MIN_REC, RecordFields};
+
+/// Whether two unpacked pages have the same headers, the same records in the same places, and the same free places in the same order. What
+/// is left over in free places may differ: nothing reads it. So may the mark of the lowest record, which packed pages do not have.
+pub(super) fn agree(one: &[u8], other: &[u8], layout: &Layout, fields: &mut RecordFields) -> Result<bool, ZipDamage> {
+    let same = |range: std::ops::Range<usize>| one.get(range.clone()) == other.get(range);
+    let headers = [FIL_PAGE_PREV..FIL_PAGE_LSN, FIL_PAGE_TYPE..FIL_PAGE_TYPE + 2, FIL_PAGE_DATA..PAGE_DATA];
+    if !headers.into_iter().all(same) {
+        return Ok(false);
+    }
+    if same(PAGE_DATA..one.len().saturating_sub(FIL_PAGE_DATA_END)) {
+        return Ok(true);
+    }
+    let header = Header::read(one);
+    let (mut slots, mut others) = (Vec::new(), Vec::new());
+    slots_of(one, &header, &mut slots)?;
+    slots_of(other, &header, &mut others)?;
+    if slots != others {
+        return Ok(false);
+    }
+    for slot in slots.iter().take(header.records.into()) {
+        let origin = slot & SLOT_ORIGIN;
+        locate(layout, one, origin, header.leaf, fields)?;
+        let info_at = usize::from(origin) - HEADER_BYTES;
+        let info = |page: &[u8]| page.get(info_at).map(|info| info & !REC_INFO_MIN_REC);
+        let is_same = same(fields.start()..info_at) && info(one) == info(other) && same(info_at + 1..fields.end());
+        if !is_same {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

@@ -1,0 +1,197 @@
+//! A packed page and the page inside, changed together.
+
+use super::agree::agree;
+use super::damage::ZipDamage;
+use super::directory::{put_slots, slots_of};
+use super::edit_error::ZipEditError;
+use super::entry;
+use super::header::{Header, SLOT_ORIGIN, dense_slot};
+use super::pack::copy_headers;
+use super::parts::{HEADER_BYTES, REFERENCE_BYTES, locate};
+use super::trailer::{Extent, Places};
+use super::unpacker::Unpacker;
+use crate::page::space_format::SpaceFormat;
+use crate::record::{Layout, RecordFields, Stored};
+
+/// The highest level of zlib.
+const LEVEL_MAX: u8 = 9;
+
+/// The page inside a compressed page while both are changed. Each change is made to the page inside first, and then told: the packed page
+/// follows as it does in the server, which appends whole records to the modification log and keeps the rest in the trailer.
+///
+/// After an error, neither page is to be used, but for [`repack`](Self::repack).
+#[derive(Debug)]
+pub struct Editor {
+    unpacker: Unpacker,
+    page: Vec<u8>,
+    layout: Layout,
+    extent: Extent,
+    leaf: bool,
+    fields: RecordFields,
+    entry: Vec<u8>,
+    slots: Vec<u16>,
+}
+
+impl Editor {
+    /// Unpacks an index page.
+    ///
+    /// # Errors
+    /// As [`Unpacker::unpack`].
+    pub fn open(packed: &[u8], format: &SpaceFormat) -> Result<Self, ZipDamage> {
+        let mut unpacker = Unpacker::new();
+        let mut page = vec![0; format.logical().bytes()];
+        let extent = unpacker.unpack_whole(packed, format, &mut page)?;
+        let header = Header::read(packed);
+        let layout = unpacker.layout(&header)?;
+        let (fields, entry, slots) = (RecordFields::new(), Vec::new(), Vec::new());
+        Ok(Self { unpacker, page, layout, extent, leaf: header.leaf, fields, entry, slots })
+    }
+
+    /// The page inside.
+    #[must_use]
+    pub fn page(&mut self) -> &mut [u8] {
+        &mut self.page
+    }
+
+    /// The record at `origin` was inserted into the page inside: in a new place of the heap, or in one that was free.
+    ///
+    /// # Errors
+    /// [`ZipEditError::NoRoom`] if the packed page has none; otherwise the page inside is none.
+    pub fn inserted(&mut self, packed: &mut [u8], origin: u16, from_heap: bool) -> Result<(), ZipEditError> {
+        if from_heap {
+            Places::of(packed, &self.layout).grow(packed, self.extent)?;
+        }
+        self.mirror(packed)?;
+        self.append(packed, origin, true)
+    }
+
+    /// Fields of the record at `origin` were changed within their places.
+    ///
+    /// # Errors
+    /// As [`inserted`](Self::inserted).
+    pub fn updated(&mut self, packed: &mut [u8], origin: u16) -> Result<(), ZipEditError> {
+        self.mirror(packed)?;
+        self.append(packed, origin, false)
+    }
+
+    /// The record at `origin` is free now. What the trailer had of it is zeroed in both pages, its other bytes stay.
+    ///
+    /// # Errors
+    /// [`ZipEditError::Damage`] if the page inside is none.
+    pub fn removed(&mut self, packed: &mut [u8], origin: u16) -> Result<(), ZipEditError> {
+        let missing = ZipDamage::Missing { origin };
+        let at = usize::from(origin).checked_sub(HEADER_BYTES).ok_or(missing)?;
+        *self.page.get_mut(at).ok_or(missing)? = 0;
+        self.mirror(packed)?;
+        let places = Places::of(packed, &self.layout);
+        let count = self.locate(origin)?;
+        let part = entry::stored_part(&self.layout, &self.fields, self.leaf);
+        if count > 0 {
+            let outside = self.fields.slots().iter().filter(|slot| slot.stored == Stored::Extern);
+            for end in outside.map(|slot| (slot.start + slot.len) as usize) {
+                self.page.get_mut(end - REFERENCE_BYTES..end).ok_or(missing)?.fill(0);
+            }
+            let before = self.references_before(packed, origin)?;
+            places.remove_references(packed, &mut self.extent, before, count);
+        }
+        self.page.get_mut(part).ok_or(missing)?.fill(0);
+        places.stored(packed, entry::heap_no(&self.page, origin)).ok_or(missing)?.fill(0);
+        Ok(())
+    }
+
+    /// DB_TRX_ID and DB_ROLL_PTR of the record at `origin` were changed, or the child of a node pointer.
+    ///
+    /// # Errors
+    /// [`ZipEditError::Damage`] if the page inside is none.
+    pub fn stored(&mut self, packed: &mut [u8], origin: u16) -> Result<(), ZipEditError> {
+        self.locate(origin)?;
+        let part = entry::stored_part(&self.layout, &self.fields, self.leaf);
+        entry::store(packed, &Places::of(packed, &self.layout), &self.page, origin, part)?;
+        Ok(())
+    }
+
+    /// Marks of records were changed, or the header.
+    ///
+    /// # Errors
+    /// [`ZipEditError::Damage`] if the page inside is none.
+    pub fn mirror(&mut self, packed: &mut [u8]) -> Result<(), ZipEditError> {
+        slots_of(&self.page, &Header::read(&self.page), &mut self.slots)?;
+        copy_headers(&self.page, packed);
+        put_slots(packed, &self.slots);
+        Ok(())
+    }
+
+    /// Compresses the page inside anew, and harder than at `level` if it does not fit: this compressor is not the server's.
+    ///
+    /// # Errors
+    /// [`ZipEditError::TooLarge`] if it does not fit at any level; otherwise the page inside is none.
+    pub fn repack(&mut self, packed: &mut [u8], level: u8) -> Result<(), ZipEditError> {
+        let harder = (1..=LEVEL_MAX).rev();
+        let mut result = Err(ZipEditError::TooLarge { len: packed.len() });
+        for level in [level].into_iter().chain(harder) {
+            result = self.unpacker.pack(&self.page, &self.layout, level, packed);
+            if !matches!(result, Err(ZipEditError::TooLarge { .. })) {
+                break;
+            }
+        }
+        self.extent = result?;
+        Ok(())
+    }
+
+    /// Whether the packed page unpacks to the page inside, as far as anything reads it.
+    ///
+    /// # Errors
+    /// [`ZipEditError`]: it does not.
+    pub fn check(&mut self, packed: &[u8], format: &SpaceFormat) -> Result<(), ZipEditError> {
+        let mut unpacked = vec![0; self.page.len()];
+        let extent = self.unpacker.unpack_whole(packed, format, &mut unpacked)?;
+        let is_same = extent == self.extent && agree(&unpacked, &self.page, &self.layout, &mut self.fields)?;
+        if is_same { Ok(()) } else { Err(ZipEditError::Different) }
+    }
+
+    /// Finds the fields of a record; how many of them have references.
+    fn locate(&mut self, origin: u16) -> Result<usize, ZipDamage> {
+        entry::references_in(&self.layout, &self.page, origin, self.leaf, &mut self.fields)
+    }
+
+    /// References in the trailer of records before this one, in the order of the heap.
+    fn references_before(&mut self, packed: &[u8], origin: u16) -> Result<usize, ZipDamage> {
+        let records = usize::from(Header::read(packed).records);
+        let mut fields = RecordFields::new();
+        let mut count = 0;
+        for number in (0..records).take_while(|_| self.extent.references > 0) {
+            let other = dense_slot(packed, number).unwrap_or(0) & SLOT_ORIGIN;
+            if other < origin {
+                locate(&self.layout, &self.page, other, self.leaf, &mut fields)?;
+                count += fields.references(&self.page).count();
+            }
+        }
+        Ok(count)
+    }
+
+    /// Appends the record to the log, and puts into the trailer what belongs there.
+    fn append(&mut self, packed: &mut [u8], origin: u16, is_new: bool) -> Result<(), ZipEditError> {
+        let missing = ZipDamage::Missing { origin };
+        let places = Places::of(packed, &self.layout);
+        let count = self.locate(origin)?;
+        entry::write(&mut self.entry, &self.page, origin, &self.layout, self.leaf, &self.fields)?;
+        let part = entry::stored_part(&self.layout, &self.fields, self.leaf);
+        entry::store(packed, &places, &self.page, origin, part)?;
+        if count > 0 {
+            let before = self.references_before(packed, origin)?;
+            if is_new {
+                places.add_references(packed, &mut self.extent, before, count)?;
+            }
+            for (number, (_, reference)) in (before..).zip(self.fields.references(&self.page)) {
+                let target = places.references(packed, number, 1).filter(|_| number < self.extent.references);
+                target.ok_or(missing)?.copy_from_slice(reference);
+            }
+        }
+        let (wanted, free) = (self.entry.len(), places.free(self.extent));
+        let end = self.extent.log_end + wanted;
+        let target = packed.get_mut(self.extent.log_end..end).filter(|_| wanted < free);
+        target.ok_or(ZipEditError::NoRoom { wanted, free })?.copy_from_slice(&self.entry);
+        self.extent.log_end = end;
+        Ok(())
+    }
+}

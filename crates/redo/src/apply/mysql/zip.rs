@@ -1,0 +1,196 @@
+//! Records onto pages of ROW_FORMAT=COMPRESSED.
+//!
+//! The server holds two pages for one: the compressed one that is written, and the page inside, on which the records of the log name rows.
+//! A change is made to the page inside as on any other, and then the compressed page is told ([`Editor`]): a row that came or changed goes to
+//! its modification log, whole. So it runs full when the server's did, which then logged the page as it compressed it anew
+//! (MLOG_ZIP_PAGE_COMPRESS). Where a server does not log that (`innodb_log_compressed_pages=OFF`), it says only how hard it compressed.
+//!
+//! Pages that are not of an index have no page inside; they are changed like those of other tablespaces, and are only shorter.
+
+mod rows;
+
+use super::super::error::ApplyError;
+use super::super::image::{Image, Result};
+use super::super::index::{Index, PAGE_LEVEL};
+use super::lists;
+use super::shape::IndexShape;
+use crate::mysql::change::{Change, ZipWrite};
+use crate::mysql::index_info::IndexInfo;
+use format::page::fil::{FIL_PAGE_NEXT, FIL_PAGE_PREV, FIL_PAGE_TYPE, PageType};
+use format::page::index::PAGE_DATA;
+use format::page::space_format::SpaceFormat;
+use format::page::zip::Editor;
+use format::types::PageId;
+
+/// The page while records are applied to it.
+#[derive(Debug, Default)]
+pub(in super::super) struct ZipPage {
+    state: State,
+}
+
+#[derive(Debug, Default)]
+enum State {
+    /// Nothing that was done so far needed the page inside.
+    #[default]
+    Closed,
+    /// The page inside is in use.
+    Open(Box<Editor>),
+    /// There is a page inside, but no compressed one yet: a record that has it whole must follow.
+    Unpacked,
+}
+
+/// The page as it is stored, and what its tablespace is.
+struct Stored<'p> {
+    packed: &'p mut [u8],
+    format: &'p SpaceFormat,
+}
+
+impl ZipPage {
+    /// Applies one record. `is_recompressed`: the next one says that the page is compressed anew.
+    pub(in super::super) fn apply(
+        &mut self,
+        change: &Change<'_>,
+        id: PageId,
+        (packed, format): (&mut [u8], &SpaceFormat),
+        is_recompressed: bool,
+    ) -> Result<()> {
+        match *change {
+            Change::InitPage | Change::InitBitmap => {
+                self.state = State::Closed;
+                return super::apply(change, id, packed);
+            }
+            Change::ZipImage { neighbours, front, trailer } => {
+                put_image(&mut Image::new(packed), neighbours, front, trailer)?;
+                self.state = State::Open(Box::new(Editor::open(packed, format)?));
+                return Ok(());
+            }
+            Change::None => return Ok(()),
+            _ => {}
+        }
+        if matches!(self.state, State::Unpacked) {
+            return Err(ApplyError::Compressed);
+        }
+        match *change {
+            Change::Write { offset, len, value } => {
+                let bytes = value.to_be_bytes();
+                self.put(packed, offset, bytes.get(bytes.len().saturating_sub(len)..).unwrap_or_default())
+            }
+            Change::WriteString { offset, data } => self.put(packed, offset, data),
+            Change::CreateIndex { .. } => {
+                self.state = State::Unpacked;
+                Ok(())
+            }
+            _ => self.on_records(change, Stored { packed, format }, is_recompressed),
+        }
+    }
+
+    /// Holds both pages against each other when all is done.
+    pub(in super::super) fn finish(&mut self, packed: &[u8], format: &SpaceFormat) -> Result<()> {
+        match &mut self.state {
+            State::Closed => Ok(()),
+            State::Open(editor) => Ok(editor.check(packed, format)?),
+            State::Unpacked => Err(ApplyError::Compressed),
+        }
+    }
+
+    /// Writes what both pages have in the same place: of a page of an index, that is the header.
+    fn put(&mut self, packed: &mut [u8], offset: usize, data: &[u8]) -> Result<()> {
+        let was_index = is_index(packed);
+        if was_index && offset.saturating_add(data.len()) > PAGE_DATA {
+            return Err(ApplyError::Compressed);
+        }
+        Image::new(packed).put(offset, data)?;
+        match &mut self.state {
+            State::Open(editor) if is_index(packed) => Image::new(editor.page()).put(offset, data),
+            state => {
+                *state = State::Closed;
+                Ok(())
+            }
+        }
+    }
+
+    /// What changes records of an index.
+    fn on_records(&mut self, change: &Change<'_>, page: Stored<'_>, is_recompressed: bool) -> Result<()> {
+        let Stored { packed, format } = page;
+        if !is_index(packed) {
+            return Err(ApplyError::NotZipIndex);
+        }
+        if let State::Closed = self.state {
+            self.state = State::Open(Box::new(Editor::open(packed, format)?));
+        }
+        let State::Open(editor) = &mut self.state else { return Err(ApplyError::Compressed) };
+        let mut pages = rows::Pages { editor, packed };
+        match *change {
+            Change::Insert { ref index, cursor, ref body } if is_recompressed => {
+                pages.insert_inside(&shape_of(index)?, cursor, body)
+            }
+            Change::Insert { ref index, cursor, ref body } => pages.insert(&shape_of(index)?, cursor, body).map(|_| ()),
+            Change::InsertMany { ref index, bodies } => pages.insert_many(&shape_of(index)?, bodies),
+            Change::DeleteMark { ref index, value, ref system, record } => {
+                let shape = index.as_ref().map(shape_of).transpose()?;
+                pages.mark_deleted(shape.as_ref(), value, system.as_ref(), record)
+            }
+            Change::MinMark { record } => pages.mark_lowest(record),
+            Change::Update { ref index, ref system, record, info_bits, ref updates } => {
+                pages.update(&shape_of(index)?, record, system.as_ref(), info_bits, updates)
+            }
+            Change::Delete { ref index, record } => pages.delete(&shape_of(index)?, record),
+            Change::DeleteFrom { ref index, record } => pages.delete_from(&shape_of(index)?, record),
+            Change::DeleteUntil { ref index, record } => pages.delete_until(&shape_of(index)?, record),
+            Change::Reorganize { ref index, level: Some(level) } => {
+                let shape = shape_of(index)?;
+                lists::reorganize(pages.inside()?, &shape)?;
+                Ok(pages.editor.repack(pages.packed, level)?)
+            }
+            Change::ZipCompress { level, .. } => Ok(pages.editor.repack(pages.packed, level)?),
+            Change::ZipWrite { offset, zip_offset, data, kind } => pages.write(offset, zip_offset, data, kind),
+            _ => Err(ApplyError::Compressed),
+        }
+    }
+}
+
+fn is_index(packed: &[u8]) -> bool {
+    let page_type = format::bytes::be::u16_at(packed, FIL_PAGE_TYPE).map(PageType);
+    matches!(page_type, Some(PageType::INDEX | PageType::RTREE | PageType::SDI))
+}
+
+/// The index that a record describes. Compressed tables are neither REDUNDANT nor altered without being rewritten.
+fn shape_of(index: &IndexInfo<'_>) -> Result<IndexShape> {
+    let is_plain = index.is_compact && !index.has_versions && index.n_instant.is_none();
+    if is_plain { IndexShape::of(index) } else { Err(ApplyError::IndexInfo) }
+}
+
+/// The page as the server compressed it, but for what belongs to its place.
+fn put_image(packed: &mut Image<'_>, neighbours: [&[u8]; 2], front: &[u8], trailer: &[u8]) -> Result<()> {
+    let (size, front_end) = (packed.size(), FIL_PAGE_TYPE + front.len());
+    let outside = ApplyError::OutsidePage { offset: FIL_PAGE_TYPE, len: front.len() + trailer.len(), size };
+    let between = size.checked_sub(trailer.len()).and_then(|start| start.checked_sub(front_end)).ok_or(outside)?;
+    let [prev, next] = neighbours;
+    packed.put(FIL_PAGE_PREV, prev)?;
+    packed.put(FIL_PAGE_NEXT, next)?;
+    packed.put(FIL_PAGE_TYPE, front)?;
+    packed.fill(front_end, between, 0)?;
+    packed.put(size - trailer.len(), trailer)
+}
+
+impl rows::Pages<'_> {
+    /// Writes bytes that each page has in a place of its own.
+    fn write(&mut self, offset: usize, zip_offset: usize, data: &[u8], kind: ZipWrite) -> Result<()> {
+        let is_leaf = Image::new(self.editor.page()).u16(PAGE_LEVEL)? == 0;
+        let fits = match kind {
+            ZipWrite::Header => offset + data.len() <= PAGE_DATA,
+            ZipWrite::Child => !is_leaf && offset >= PAGE_DATA && zip_offset >= PAGE_DATA,
+            ZipWrite::Reference => is_leaf && offset >= PAGE_DATA && zip_offset >= PAGE_DATA,
+        };
+        if !fits {
+            return Err(ApplyError::OutsidePage { offset, len: data.len(), size: self.packed.len() });
+        }
+        Image::new(self.editor.page()).put(offset, data)?;
+        Image::new(self.packed).put(zip_offset, data)
+    }
+
+    /// The page inside.
+    fn inside(&mut self) -> Result<Index<'_>> {
+        Index::open(Image::new(self.editor.page()), crate::record::RowStyle::Dynamic)
+    }
+}
