@@ -115,6 +115,14 @@ fn forget_unbegun_truncations(datadir: &Path) {
     }
 }
 
+/// Gives a copied datadir the options that `server.sh` starts its server with. Its control directory.
+fn set_options(datadir: &Path, options: &[&str]) -> PathBuf {
+    let control = datadir.with_file_name(format!(".{}.server", datadir.file_name().expect("a name").display()));
+    fs::create_dir_all(&control).expect("makes the directory");
+    fs::write(control.join("options"), options.join("\n") + "\n").expect("writes");
+    control
+}
+
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_truncation_that_never_began_keeps_no_mysql_server_from_starting() {
@@ -126,9 +134,7 @@ fn a_truncation_that_never_began_keeps_no_mysql_server_from_starting() {
     run(&crashed, RecoverOptions { to: Some(ours.clone()), ..RecoverOptions::default() });
     assert!(crashed.join(note).exists() && !ours.join(note).exists(), "only the copy is changed");
     assert_sound(&ours, &KeyFiles::default());
-    let control = dir.path().join(".ours.server");
-    fs::create_dir_all(&control).expect("makes the directory");
-    fs::write(control.join("options"), "--innodb-page-size=16k\n").expect("writes");
+    set_options(&ours, &["--innodb-page-size=16k"]);
     let server = Server::again_kind("mysql", &ours);
     assert_eq!(server.ask("SELECT 1").trim(), "1");
 }
@@ -272,10 +278,8 @@ fn what_mysql_encrypted_is_recovered_with_its_keyring_and_stays_encrypted() {
     let source = datadir("mysql-16k-tde");
     // Each datadir has a keyring of its own, which its server writes to.
     let keyring = |datadir: &Path, from: &Path| {
-        let control = datadir.with_file_name(format!(".{}.server", datadir.file_name().expect("a name").display()));
-        fs::create_dir_all(&control).expect("makes the directory");
+        let control = set_options(datadir, &OPTIONS);
         fs::copy(from, control.join("keys")).expect("copies");
-        fs::write(control.join("options"), OPTIONS.join("\n") + "\n").expect("writes");
         let config = format!("{{ \"path\": \"{}\", \"read_only\": false }}", control.join("keys").display());
         fs::write(datadir.join("component_keyring_file.cnf"), config).expect("writes");
         control.join("keys")
@@ -365,9 +369,7 @@ fn pages_of_a_crashed_mysql_server_become_what_its_own_recovery_makes_of_them() 
     let (ours, theirs) = (dir.path().join("ours"), dir.path().join("theirs"));
     copy(&crashed, &theirs);
     let done = run(&crashed, RecoverOptions { to: Some(ours.clone()), ..RecoverOptions::default() });
-    let control = dir.path().join(".theirs.server");
-    fs::create_dir_all(&control).expect("makes the directory");
-    fs::write(control.join("options"), "--innodb-page-size=16k\n").expect("writes");
+    set_options(&theirs, &["--innodb-page-size=16k"]);
     let server = Server(theirs.clone(), "mysql");
     script("server.sh", &["mysql", "start", server.path(), "--innodb-force-recovery=3"]);
     server.stop();
