@@ -5,7 +5,7 @@
 mod broken_table;
 mod common;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use broken_table::{Ibd, seal};
@@ -86,14 +86,13 @@ fn a_tablespace_without_any_tree_is_not_all_well() {
     }
 }
 
-/// A copy of a stopped server's datadir, as far as one table takes.
-fn copied(name: &str) -> Dir {
-    let dir = Dir::new();
-    // All of it: a table that the dictionary has and the copy has not would be missing.
-    let from = all_datadirs().join(name).join(".");
-    let done = std::process::Command::new("cp").arg("-r").arg(from).arg(dir.path()).status().expect("cp runs");
+/// A copy of a stopped server's whole datadir: a table that the dictionary has and the copy lacks would be missing.
+fn copied(name: &str) -> (TempDir, PathBuf) {
+    let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let data = dir.path().join("data");
+    let done = Command::new("cp").arg("-a").arg(all_datadirs().join(name)).arg(&data).status().expect("cp runs");
     assert!(done.success(), "{name} is copied");
-    dir
+    (dir, data)
 }
 
 fn number(page: &[u8], at: usize) -> u32 {
@@ -101,10 +100,10 @@ fn number(page: &[u8], at: usize) -> u32 {
 }
 
 /// Gives a rollback segment an undo log, on a page that once was one, of a transaction that has not ended.
-fn open_a_transaction(dir: &Dir) {
-    let system = std::fs::read(dir.path().join("ibdata1")).expect("a system tablespace");
+fn open_a_transaction(datadir: &Path) {
+    let system = std::fs::read(datadir.join("ibdata1")).expect("a system tablespace");
     let trx_sys = &system[5 * 16384..6 * 16384];
-    for entry in std::fs::read_dir(dir.path()).expect("a datadir") {
+    for entry in std::fs::read_dir(datadir).expect("a datadir") {
         let path = entry.expect("an entry").path();
         if !path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("undo")) {
             continue;
@@ -136,17 +135,17 @@ fn open_a_transaction(dir: &Dir) {
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn rows_against_entries_are_undecided_until_the_server_has_rolled_back() {
     for name in ["mariadb-16k", "mysql-16k"] {
-        let dir = copied(name);
-        let path = dir.path().join("shop/row_compact.ibd");
+        let (_dir, data) = copied(name);
+        let path = data.join("shop/row_compact.ibd");
         let mut ibd = Ibd::at(&path);
         let leaf = ibd.leaves("a")[0];
         let record = ibd.records(leaf)[3];
         ibd.page(leaf)[record - 5] |= 0x20;
         std::fs::write(&path, ibd.sealed()).expect("written");
-        let check = || run(&["table", "check", "--extended"], dir.path());
+        let check = || run(&["table", "check", "--extended"], &data);
         let ended = check();
         assert_eq!((ended.status, ended.text.contains("[row_count]")), (1, true), "{name}: {}", ended.text);
-        open_a_transaction(&dir);
+        open_a_transaction(&data);
         let open = check();
         let findings = || open.text.lines().filter(|line| line.ends_with(']'));
         assert_eq!((open.status, findings().count() > 0), (2, true), "{name}: {}", open.text);
@@ -165,10 +164,7 @@ fn rows_against_entries_are_undecided_until_the_server_has_rolled_back() {
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn an_undo_tablespace_that_a_crash_left_half_truncated_is_undecided() {
-    let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
-    let data = dir.path().join("data");
-    let copied = Command::new("cp").arg("-a").arg(all_datadirs().join("mysql-16k")).arg(&data).status();
-    assert!(copied.expect("cp runs").success());
+    let (_dir, data) = copied("mysql-16k");
     // A page of a rollback segment, which the descriptors have in use.
     let path = data.join("undo_001");
     let mut bytes = std::fs::read(&path).expect("read");
@@ -199,10 +195,7 @@ fn an_undo_tablespace_that_a_crash_left_half_truncated_is_undecided() {
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn an_empty_note_of_a_truncation_is_told() {
-    let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
-    let data = dir.path().join("data");
-    let copied = Command::new("cp").arg("-a").arg(all_datadirs().join("mysql-16k")).arg(&data).status();
-    assert!(copied.expect("cp runs").success());
+    let (_dir, data) = copied("mysql-16k");
     assert_eq!(common::check(&data, &[]).status, 0);
     std::fs::write(data.join("undo_1_trunc.log"), []).expect("written");
     let told = common::check(&data, &[]);
