@@ -10,7 +10,7 @@ use std::time::Duration;
 use format::bytes::be;
 use format::keyring::KeyStore;
 use format::page::fil::FIL_PAGE_LSN;
-use format::{ExtentMap, Lsn, PageId, PageNo, SpaceHeader, Verdict, verify_page};
+use format::{ExtentMap, Lsn, PageNo, SpaceHeader, Verdict, verify_page};
 
 use super::fate;
 use super::file_state::Known;
@@ -103,7 +103,7 @@ pub(super) fn lost_pages(
     }
     // Pages that were given away, and taken back before they were written, never are. Descriptors that the server has changed since, and
     // not written, may say that.
-    let id = PageId { space: part.format.space(), page_no: PageNo(descriptors) };
+    let id = part.at(PageNo(descriptors)).id;
     let dir = redo.checkpoint_for(path).map(|(dir, _)| dir);
     if dir.is_some_and(|dir| changes_page(&dir, keys, id)) {
         return Some(Severity::Notice);
@@ -159,7 +159,7 @@ fn extents_now(file: &File, part: &SpacePart, page: u32) -> Option<ExtentMap> {
     let mut bytes = vec![0; part.format.physical().bytes()];
     page.checked_sub(part.first_page)?;
     file.read_exact_at(&mut bytes, part.offset_of(page)).ok()?;
-    let id = PageId { space: part.format.space(), page_no: PageNo(page) };
+    let id = part.at(PageNo(page)).id;
     let is_sound = matches!(verify_page(&bytes, id, &part.format), Verdict::Ok(_));
     is_sound.then(|| ExtentMap::parse(&bytes, id.page_no, &part.format).ok())?
 }
