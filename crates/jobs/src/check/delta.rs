@@ -7,13 +7,9 @@ use super::examined::{Examined, Log, StreamOutcome};
 use super::file_state::FileState;
 use super::words::about;
 use crate::report::document::{Counts, Finding, Severity, Unit};
-use crate::source::content::delta_note;
+use crate::source::content::{delta_note, read_delta_note};
 use crate::source::datadir::Candidate;
 use crate::source::name::NameHint;
-use crate::source::read_small;
-
-/// Notes are short.
-const NOTE_MAX: u64 = 4096;
 
 /// A delta while it passes.
 pub(super) struct DeltaCheck {
@@ -39,8 +35,7 @@ struct Judge {
 impl DeltaCheck {
     /// `None` where the note does not say how large the pages are.
     pub fn new(candidate: &Candidate, findings_max: usize) -> Option<Self> {
-        let name = delta_note(&candidate.path)?;
-        let meta = Meta::parse(&read_small(&name, NOTE_MAX).ok()?)?;
+        let meta = read_delta_note(&delta_note(&candidate.path)).ok()??;
         let table = NameHint::of(&candidate.path.with_extension(""));
         let space = if matches!(table, NameHint::System(_)) { 0 } else { meta.space? };
         let physical = PageSize::new(meta.page_size)?;

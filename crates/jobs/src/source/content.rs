@@ -3,10 +3,11 @@
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use logs::delta::Meta;
 use logs::{binlog, tar, xbstream};
 
 use super::name::NameHint;
-use super::space;
+use super::{read_small, space};
 
 /// What a file is read as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,10 +145,16 @@ pub fn is_delta(path: &Path) -> bool {
     name.is_some_and(|name| NameHint::of(Path::new(name)).promises_pages())
 }
 
-/// The note beside a file of changed pages.
-#[must_use]
-pub fn delta_note(path: &Path) -> Option<PathBuf> {
-    is_delta(path).then(|| path.with_extension("meta"))
+/// The note beside the changed pages at `delta`: `t.ibd.meta` for `t.ibd.delta`.
+pub(crate) fn delta_note(delta: &Path) -> PathBuf {
+    delta.with_extension("meta")
+}
+
+/// Reads the note of changed pages. `None` if it does not say how large the pages are.
+pub(crate) fn read_delta_note(note: &Path) -> io::Result<Option<Meta>> {
+    /// A note is three short lines.
+    const BYTES_MAX: u64 = 4096;
+    Ok(Meta::parse(&read_small(note, BYTES_MAX)?))
 }
 
 /// Whether what is packed in a file of this name must be looked at: a tablespace, or an archive by its extension.

@@ -195,7 +195,7 @@ impl Inventory {
             NameHint::Redo => Content::Redo,
             NameHint::Doublewrite => Content::Doublewrite,
             NameHint::Link => return self.follow(path),
-            _ if content::delta_note(&path).is_some_and(|note| note.is_file()) => Content::Delta,
+            _ if content::is_delta(&path) && content::delta_note(&path).is_file() => Content::Delta,
             // It holds whole pages, so its content looks like a tablespace.
             _ if content::is_delta(&path) => return self.unknown(path),
             _ => match probe(&path) {

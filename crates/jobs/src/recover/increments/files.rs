@@ -10,16 +10,14 @@ use logs::delta::Meta;
 use super::super::backup_files::FileNotes;
 use super::super::error::{Result, damaged, failed, refused};
 use super::super::place::walk;
+use crate::source::content::{delta_note, read_delta_note};
 use crate::source::name::NameHint;
-use crate::source::read_small;
 
 const DELTA: &str = ".delta";
 const META: &str = ".meta";
 /// A tablespace that was made meanwhile, and of which the pages are listed like those of others.
 const NEW: &str = ".new";
 const TABLE: &str = ".ibd";
-/// Notes are short.
-const META_MAX: u64 = 4096;
 /// Files at the top that go with the state of the server: those of Aria, and notes of the tool by both of its names.
 const TOP: [&str; 4] = ["aria_log", "aws-kms-key", "ib_buffer_pool", "ib_lru_dump"];
 const NOTES: [&str; 4] = ["binlog_info", "galera_info", "slave_info", "info"];
@@ -128,9 +126,8 @@ fn is_at_top(name: &str) -> bool {
 /// The delta at `path`, relative to the increment, and its note.
 fn delta(dir: &Path, name: PathBuf, path: &Path) -> Result<Delta> {
     let path = dir.join(path);
-    let note = PathBuf::from(path.display().to_string().strip_suffix(DELTA).unwrap_or_default().to_owned() + META);
-    let text = read_small(&note, META_MAX).map_err(failed(&note, "reading the note of changed pages"))?;
-    let Some(meta) = Meta::parse(&text) else {
+    let note = delta_note(&path);
+    let Some(meta) = read_delta_note(&note).map_err(failed(&note, "reading the note of changed pages"))? else {
         return damaged(format!("{}: it does not say how large the pages are", note.display()));
     };
     let space = match (NameHint::of(&name), meta.space) {
