@@ -209,11 +209,7 @@ impl Catalog {
         let held = &self.with_undo(held);
         // Beside a server the log goes on while it is read, and that of a backup is the tool's.
         if !live && notes.is_none() {
-            match self.other_log(dictionary, held, redo) {
-                Some(other) => findings.push(other),
-                // One table from elsewhere, among files that the log fits.
-                None => findings.append(&mut self.stale_tables(dictionary, held, redo)),
-            }
+            findings.append(&mut self.other_log(dictionary, held, redo));
             findings.extend(self.older_system(dictionary, held, redo));
         }
         let mut differences = self.differences(dictionary, held, (redo, notes.as_ref()));

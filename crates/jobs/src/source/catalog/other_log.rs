@@ -38,28 +38,42 @@ const NAMED_MAX: usize = 5;
 const PASSING_MIN: u32 = 0xFFFF_FFF0 - 128 * 400_000;
 
 impl Catalog {
-    /// What shows that the redo log is of another server, or of another time, than the files.
-    pub(super) fn other_log(
-        &self,
-        dictionary: &Dictionary,
-        held: &[Held],
-        redo: &mut RedoLogs,
-    ) -> Option<CatalogFinding> {
-        let log = log_files(&self.root).into_iter().next()?;
-        let system = held.iter().map(|held| &held.space).find(|space| self.is_system(space))?;
-        let why = match (identify(&log).ok()?, system.format.family()) {
-            (Kind::MySql, Family::MariaDb) => Some("it is one of MySQL, and the tablespaces are MariaDB's".to_owned()),
-            (Kind::MariaDb, Family::MySql) => Some("it is one of MariaDB, and the tablespaces are MySQL's".to_owned()),
-            _ => self
-                .by_lsn(system, redo)
-                .or_else(|| self.by_tablespaces(dictionary, held, redo))
-                .or_else(|| self.by_pages(held, redo)),
+    /// What shows that the redo log is of another server, or of another time, than the files: than all of them, or than those of tables.
+    pub(super) fn other_log(&self, dictionary: &Dictionary, held: &[Held], redo: &mut RedoLogs) -> Vec<CatalogFinding> {
+        let log = log_files(&self.root).into_iter().next();
+        let Some((log, kind)) = log.and_then(|log| identify(&log).ok().map(|kind| (log, kind))) else {
+            return Vec::new();
         };
-        let Some(why) = why else { return self.by_silence(system, held, redo) };
-        let message = format!(
-            "this log is of another server or another time than the datadir: {why}; restore both from one backup"
-        );
-        Some(CatalogFinding { path: log, table: None, reason: "other_log".into(), severity: Severity::Damage, message })
+        let system = held.iter().map(|held| &held.space).find(|space| self.is_system(space));
+        let of_all = |why: String| {
+            let message = format!(
+                "this log is of another server or another time than the datadir: {why}; restore both from one backup"
+            );
+            let (table, reason, severity) = (None, "other_log".into(), Severity::Damage);
+            vec![CatalogFinding { path: log.clone(), table, reason, severity, message }]
+        };
+        let why = system.and_then(|system| {
+            other_vendor(kind, system.format.family())
+                .or_else(|| self.by_lsn(system, redo))
+                .or_else(|| self.by_tablespaces(dictionary, held, redo))
+        });
+        if let Some(why) = why {
+            return of_all(why);
+        }
+        let names = names_of_tables(dictionary);
+        let is_pending = redo.pending_for(&self.probe()).is_some();
+        // This parses up to 32 MiB of log: once, for the server's own tablespaces and for tables.
+        let history = is_pending.then(|| self.history(&names, held)).flatten();
+        if let Some(why) =
+            history.as_ref().filter(|_| system.is_some()).and_then(|history| self.by_pages(held, history))
+        {
+            return of_all(why);
+        }
+        if let Some(silent) = system.and_then(|system| self.by_silence(system, held, redo)) {
+            return vec![silent];
+        }
+        // One table from elsewhere, among files that the log fits.
+        history.map(|history| stale_tables(&history, &names, held)).unwrap_or_default()
     }
 
     /// The system tablespace of MySQL is older than the dictionary: it knows fewer transactions. The server dies of that.
@@ -170,53 +184,25 @@ impl Catalog {
         ))
     }
 
+    /// What the log says of the pages of the server's own tablespaces and of these tables.
+    fn history(&self, tables: &HashMap<u32, &str>, held: &[Held]) -> Option<History> {
+        let own = self.written_by_log(held).map(|space| space.format.space().0);
+        History::read(&self.root, &self.keys, &own.chain(tables.keys().copied()).collect())
+    }
+
+    /// The system tablespace and undo tablespaces, to whose pages nothing is written past the log.
+    fn written_by_log<'h>(&self, held: &'h [Held]) -> impl Iterator<Item = &'h Tablespace> {
+        held.iter()
+            .map(|held| &held.space)
+            .filter(|space| self.is_system(space) || NameHint::of(space.path()) == NameHint::Undo)
+    }
+
     /// The log knows another history of the system tablespace, or of an undo tablespace, than its pages have.
-    fn by_pages(&self, held: &[Held], redo: &mut RedoLogs) -> Option<String> {
-        redo.pending_for(&self.probe())?;
-        let is_written =
-            |held: &&Held| self.is_system(&held.space) || NameHint::of(held.space.path()) == NameHint::Undo;
-        let written: Vec<&Tablespace> = held.iter().filter(is_written).map(|held| &held.space).collect();
-        let spaces = written.iter().map(|space| space.format.space().0).collect();
-        let history = History::read(&self.root, &self.keys, &spaces)?;
-        written.into_iter().find_map(|space| {
+    fn by_pages(&self, held: &[Held], history: &History) -> Option<String> {
+        self.written_by_log(held).find_map(|space| {
             let number = space.format.space().0;
             contradicted(space, history.pages_of(number), |page, lsn| history.contradicts(number, page, lsn))
         })
-    }
-
-    /// Tables whose files are of another server or another time than a log that has work to do on them. What the log changes was not
-    /// read from these pages, so the server's recovery ends in damage, or in a crash.
-    pub(super) fn stale_tables(
-        &self,
-        dictionary: &Dictionary,
-        held: &[Held],
-        redo: &mut RedoLogs,
-    ) -> Vec<CatalogFinding> {
-        if redo.pending_for(&self.probe()).is_none() {
-            return Vec::new();
-        }
-        let tables = dictionary.entries.iter().filter(|entry| matches!(entry.holds, Holds::Table | Holds::Several));
-        let names: HashMap<u32, &str> = tables.map(|entry| (entry.space, entry.name.as_str())).collect();
-        let Some(history) = History::read(&self.root, &self.keys, &names.keys().copied().collect()) else {
-            return Vec::new();
-        };
-        let mut found = Vec::new();
-        for (number, mut pages) in history.tables() {
-            let Some(space) = held.iter().map(|held| &held.space).find(|space| space.format.space().0 == number) else {
-                continue;
-            };
-            pages.truncate(TABLE_PAGES_MAX);
-            let why = contradicted(space, pages, |page, lsn| history.contradicts_table(number, page, lsn));
-            found.extend(why.map(|why| {
-                let message = format!(
-                    "of another server or another time than the redo log, which has work to do on it: {why}; restore both from one backup"
-                );
-                let table = names.get(&number).map(|name| (*name).to_owned());
-                let (path, severity) = (space.path().to_path_buf(), Severity::Damage);
-                CatalogFinding { path, table, reason: FindingCode::STALE_FILE, severity, message }
-            }));
-        }
-        found
     }
 
     /// Whether the log itself explains why no tablespace here has this number. MySQL makes a file before its log says so, and writes
@@ -245,6 +231,46 @@ impl Catalog {
                 .then(|| format!("it calls tablespace {space} {}, and that file is tablespace {other}", path.display()))
         })
     }
+}
+
+/// A log of the vendor that does not own the tablespaces.
+fn other_vendor(log: Kind, spaces: Family) -> Option<String> {
+    let why = match (log, spaces) {
+        (Kind::MySql, Family::MariaDb) => "it is one of MySQL, and the tablespaces are MariaDB's",
+        (Kind::MariaDb, Family::MySql) => "it is one of MariaDB, and the tablespaces are MySQL's",
+        _ => return None,
+    };
+    Some(why.to_owned())
+}
+
+/// The names of tables, by the number of their tablespace.
+fn names_of_tables(dictionary: &Dictionary) -> HashMap<u32, &str> {
+    let tables = dictionary.entries.iter().filter(|entry| matches!(entry.holds, Holds::Table | Holds::Several));
+    tables.map(|entry| (entry.space, entry.name.as_str())).collect()
+}
+
+/// Tables whose files are of another server or another time than a log that has work to do on them. What the log changes was not
+/// read from these pages, so the server's recovery ends in damage, or in a crash.
+fn stale_tables(history: &History, names: &HashMap<u32, &str>, held: &[Held]) -> Vec<CatalogFinding> {
+    let mut spaces: HashMap<u32, &Tablespace> = HashMap::new();
+    for held in held {
+        // Of two files with one number the first counts.
+        spaces.entry(held.space.format.space().0).or_insert(&held.space);
+    }
+    let mut found = Vec::new();
+    for (number, mut pages) in history.tables() {
+        let (Some(name), Some(space)) = (names.get(&number), spaces.get(&number)) else { continue };
+        pages.truncate(TABLE_PAGES_MAX);
+        let why = contradicted(space, pages, |page, lsn| history.contradicts_table(number, page, lsn));
+        found.extend(why.map(|why| {
+            let message = format!(
+                "of another server or another time than the redo log, which has work to do on it: {why}; restore both from one backup"
+            );
+            let (path, table, severity) = (space.path().to_path_buf(), Some((*name).to_owned()), Severity::Damage);
+            CatalogFinding { path, table, reason: FindingCode::STALE_FILE, severity, message }
+        }));
+    }
+    found
 }
 
 /// The first of these pages that the log contradicts.
