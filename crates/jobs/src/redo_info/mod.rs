@@ -198,24 +198,10 @@ fn mysql_info(paths: &[PathBuf], options: &RedoInfoOptions) -> Result<RedoInfo, 
         checkpoint: CheckpointInfo { lsn: log.checkpoint_lsn().0, end_lsn: None },
         ..RedoInfo::default()
     };
-    let mut reader = mysql::mtr_reader::MtrReader::new(newest.parsed.format, log.checkpoint_lsn(), log.keys.clone());
-    let mut count = Count::default();
-    for (number, stretch) in &log.stretches {
-        let Some(file) = log.files.get(*number) else { continue };
-        let mut offset = stretch.start;
-        while offset < stretch.end && !reader.has_ended() {
-            let len = usize::try_from(stretch.end - offset).unwrap_or(PIECE).min(PIECE);
-            let piece = read_up_to(&file.file, offset, len).map_err(|source| failed(&file.path, source))?;
-            if piece.is_empty() {
-                break;
-            }
-            offset += piece.len() as u64;
-            let mut input = piece.as_slice();
-            while let Some(mtr) = reader.next_mtr(&mut input) {
-                count.add(&mtr, true).map_err(|error| Error::redo_log(&file.path, error))?;
-            }
-        }
-    }
+    let (mut reader, mut count) = (log.reader(), Count::default());
+    log.feed(&mut reader, &log.stretches, u64::MAX, |file, mtr| {
+        count.add(mtr, true).map_err(|error| Error::redo_log(&file.path, error))
+    })?;
     let at_checkpoint = log.at_checkpoint(mysql::CHECKPOINT_READ_SIZE).map_err(|source| failed(path, source))?;
     info.encrypted = reader.met_encrypted();
     info.settle(reader.at(), mysql::state(&log.checkpoint, &at_checkpoint));

@@ -29,6 +29,15 @@ pub(crate) type Stretches = Vec<(usize, Range<u64>)>;
 /// Bytes read at once.
 const PIECE: usize = 1 << 20;
 
+/// How far [`MySqlLog::feed`] came.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Fed {
+    /// Bytes of the log that were read.
+    pub bytes: u64,
+    /// A file was shorter than its header says.
+    pub is_cut: bool,
+}
+
 /// A file of the log.
 #[derive(Debug)]
 pub(crate) struct MySqlFile {
@@ -59,6 +68,15 @@ impl From<MySqlLogError> for Error {
             MySqlLogError::Redo { path, error } => Self::RedoLog { path, source: Box::new(error) },
             MySqlLogError::Key { path, error } => Self::RedoLog { path, source: Box::new(error) },
         }
+    }
+}
+
+/// Why [`MySqlLog::each_mtr`] has no answer: the log cannot be read, or its reader has seen enough.
+struct Stopped;
+
+impl From<MySqlLogError> for Stopped {
+    fn from(_: MySqlLogError) -> Self {
+        Self
     }
 }
 
@@ -140,33 +158,57 @@ impl MySqlLog {
         Some((Lsn(start + ahead), stretches))
     }
 
-    /// Hands over the mini-transactions of these stretches, whose first block is that of `from`, in about `bytes` of log at most, as long
+    /// A reader of mini-transactions that begins at the checkpoint.
+    pub fn reader(&self) -> MtrReader {
+        MtrReader::new(self.checkpoint.format, self.checkpoint.lsn, self.keys.clone())
+    }
+
+    /// Feeds `reader` with these stretches, until the log ends, `bytes_max` or a little more is read, or `take` fails. A file that is
+    /// shorter than its header says gives what it has, and the next one follows.
+    pub fn feed<E: From<MySqlLogError>>(
+        &self,
+        reader: &mut MtrReader,
+        stretches: &[(usize, Range<u64>)],
+        bytes_max: u64,
+        mut take: impl FnMut(&MySqlFile, &Mtr<'_>) -> Result<(), E>,
+    ) -> Result<Fed, E> {
+        let mut fed = Fed { bytes: 0, is_cut: false };
+        for (number, stretch) in stretches {
+            let Some(file) = self.files.get(*number) else { continue };
+            let mut at = stretch.start;
+            while at < stretch.end && !reader.has_ended() && fed.bytes < bytes_max {
+                let len = usize::try_from(stretch.end - at).unwrap_or(PIECE).min(PIECE);
+                let piece = read_up_to(&file.file, at, len)
+                    .map_err(|source| MySqlLogError::Io { path: file.path.clone(), source })?;
+                if piece.is_empty() {
+                    fed.is_cut = true;
+                    break;
+                }
+                at += piece.len() as u64;
+                fed.bytes += piece.len() as u64;
+                let mut rest = piece.as_slice();
+                while let Some(mtr) = reader.next_mtr(&mut rest) {
+                    take(file, &mtr)?;
+                }
+            }
+        }
+        Ok(fed)
+    }
+
+    /// Hands over the mini-transactions of these stretches, whose first block is that of `from`, in about `bytes_max` of log, as long
     /// as they are taken. Where that ended, and whether it is the end of the log. `None` if some of it cannot be read.
     pub fn each_mtr(
         &self,
         (from, stretches): (Lsn, &[(usize, Range<u64>)]),
-        bytes: u64,
+        bytes_max: u64,
         mut take: impl FnMut(&Mtr<'_>) -> Option<()>,
     ) -> Option<(Lsn, bool)> {
         let mut reader = MtrReader::new(self.checkpoint.format, from, self.keys.clone());
-        let mut read = 0;
-        for (number, stretch) in stretches {
-            let file = self.files.get(*number)?;
-            let mut at = stretch.start;
-            while at < stretch.end && !reader.has_ended() && read < bytes {
-                let want = usize::try_from(stretch.end - at).unwrap_or(PIECE).min(PIECE);
-                let piece = read_up_to(&file.file, at, want).ok().filter(|piece| !piece.is_empty())?;
-                at += piece.len() as u64;
-                read += piece.len() as u64;
-                let mut rest = piece.as_slice();
-                while let Some(mtr) = reader.next_mtr(&mut rest) {
-                    take(&mtr)?;
-                }
-            }
-        }
+        let take = |_: &MySqlFile, mtr: &Mtr<'_>| take(mtr).ok_or(Stopped);
+        let fed = self.feed(&mut reader, stretches, bytes_max, take).ok()?;
         // What cannot be read, for want of a key or for damage, may say anything.
-        let is_read = !reader.lacks_key() && reader.fault().is_none();
-        is_read.then(|| (reader.at(), reader.has_ended() || read < bytes))
+        let is_read = !fed.is_cut && !reader.lacks_key() && reader.fault().is_none();
+        is_read.then(|| (reader.at(), reader.has_ended() || fed.bytes < bytes_max))
     }
 
     /// The LSN of the checkpoint.

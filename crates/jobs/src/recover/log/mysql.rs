@@ -22,18 +22,26 @@ use redo::record::TableState;
 use redo::verify_mysql;
 
 use super::super::durable::{make_like, sync_directory_of};
-use super::super::error::{Result, damaged, failed, locked_out, refused};
+use super::super::error::{RecoverError, Result, damaged, failed, locked_out, refused};
 use super::verify::{verify_end, verify_stretch};
 use crate::source::mysql_log::{MySqlLog, MySqlLogError};
 use crate::source::read_up_to;
 use crate::source::redo_log::{REDO_DIR, log_files};
 
-/// Bytes of the log that are read at once.
-const PIECE: usize = 1 << 20;
 /// A log file has a size that is a multiple of this, which is one of any page's size too.
 const FILE_ALIGN: usize = 64 << 10;
 /// The least size that servers were seen to start on, and to spare.
 const FILE_MIN: usize = 1 << 20;
+
+impl From<MySqlLogError> for RecoverError {
+    fn from(error: MySqlLogError) -> Self {
+        match error {
+            MySqlLogError::Io { path, source } => failed(&path, "reading the redo log")(source),
+            MySqlLogError::Redo { .. } => Self::Damaged(error.to_string()),
+            MySqlLogError::Key { .. } => Self::Key(error.to_string()),
+        }
+    }
+}
 
 /// A log and where it lies.
 #[derive(Debug)]
@@ -57,12 +65,7 @@ impl MySqlRedo {
         if paths.is_empty() {
             return damaged(format!("{}: there is no redo log in it", dir.display()));
         }
-        let log = match MySqlLog::open(&paths, keys) {
-            Ok(log) => log,
-            Err(MySqlLogError::Io { path, source }) => return Err(failed(&path, "reading the redo log")(source)),
-            Err(error @ MySqlLogError::Redo { .. }) => return damaged(error.to_string()),
-            Err(error @ MySqlLogError::Key { .. }) => return locked_out(error.to_string()),
-        };
+        let log = MySqlLog::open(&paths, keys)?;
         if log.checkpoint.format != FORMAT_MANY_FILES {
             return refused(format!("{}: a redo log of a format that is not recovered", dir.display()));
         }
@@ -96,7 +99,7 @@ impl MySqlRedo {
     }
 
     pub fn reader(&self) -> MtrReader {
-        MtrReader::new(self.log.checkpoint.format, self.log.checkpoint.lsn, self.log.keys.clone())
+        self.log.reader()
     }
 
     /// Fails if blocks are damaged that are needed, or cannot be read for want of a key.
@@ -120,20 +123,7 @@ impl MySqlRedo {
     /// Fails if the log did not end where a killed server's ends: read again up to there, to say why.
     pub fn check_reason(&self) -> Result<()> {
         let mut reader = self.reader();
-        for (number, stretch) in &self.log.stretches {
-            let Some(file) = self.log.files.get(*number) else { continue };
-            let mut offset = stretch.start;
-            while offset < stretch.end && !reader.has_ended() {
-                let len = usize::try_from(stretch.end - offset).unwrap_or(PIECE).min(PIECE);
-                let bytes = read_up_to(&file.file, offset, len).map_err(failed(&file.path, "reading the redo log"))?;
-                if bytes.is_empty() {
-                    break;
-                }
-                offset += bytes.len() as u64;
-                let mut input = bytes.as_slice();
-                while reader.next_mtr(&mut input).is_some() {}
-            }
-        }
+        self.log.feed(&mut reader, &self.log.stretches, u64::MAX, |_, _| Ok::<_, RecoverError>(()))?;
         let (name, at) = (self.name(), reader.at());
         match reader.fault() {
             _ if reader.lacks_key() => locked_out(format!(
