@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 pub mod cells;
+pub mod rows;
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
