@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::{ArrowError, SchemaRef};
 use format::charset::Charset;
-use format::value::{Kind, ValueType};
+use format::value::{ValueKind, ValueType};
 use jobs::rows::export::Change;
 use jobs::rows::{Cell, Row, RowPlan};
 
@@ -36,7 +36,7 @@ impl BatchBuilder {
             ColumnBuilder::new(Arc::clone(field), column.value.clone(), srid)
         };
         let columns: Vec<ColumnBuilder> = plan.columns.iter().zip(schema.fields()).map(column).collect();
-        let text = ValueType::new(Kind::Text, Charset::Utf8, None);
+        let text = ValueType::new(ValueKind::Text, Charset::Utf8, None);
         let states = schema.fields().last().filter(|_| states);
         let states = states.map(|field| ColumnBuilder::new(Arc::clone(field), text, None));
         let changed = vec![[0; CHANGES.len()]; columns.len()];

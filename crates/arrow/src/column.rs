@@ -354,13 +354,13 @@ fn end_text(text: &mut Pieces<u8>) -> Result<Pushed, String> {
 }
 
 fn unscaled(stored: &[u8], value: &ValueType) -> Result<i128, String> {
-    let format::value::Kind::Decimal { precision, scale } = value.kind else { return Err(NO_DECIMAL.to_owned()) };
+    let format::value::ValueKind::Decimal { precision, scale } = value.kind else { return Err(NO_DECIMAL.to_owned()) };
     decimal::unscaled(stored, precision, scale).map_err(|error| error.to_string())?.ok_or_else(|| NO_DECIMAL.to_owned())
 }
 
 /// By its digits: there are too many for an integer of the machine.
 fn unscaled_wide(stored: &[u8], value: &ValueType) -> Result<i256, String> {
-    let format::value::Kind::Decimal { precision, scale } = value.kind else { return Err(NO_DECIMAL.to_owned()) };
+    let format::value::ValueKind::Decimal { precision, scale } = value.kind else { return Err(NO_DECIMAL.to_owned()) };
     let mut text = Vec::new();
     decimal::write(stored, precision, scale, 0, &mut text).map_err(|error| error.to_string())?;
     let digits: String = text.iter().filter(|byte| **byte != b'.').map(|byte| char::from(*byte)).collect();
@@ -376,16 +376,16 @@ mod tests {
     use arrow_array::cast::AsArray;
     use arrow_array::types::{Date32Type, Decimal128Type, Decimal256Type};
     use format::charset::Charset;
-    use format::value::Kind;
+    use format::value::ValueKind;
 
-    fn builder(data_type: DataType, nullable: bool, kind: Kind, bytes: Option<u16>) -> ColumnBuilder {
+    fn builder(data_type: DataType, nullable: bool, kind: ValueKind, bytes: Option<u16>) -> ColumnBuilder {
         let field = Arc::new(Field::new("c", data_type, nullable));
         ColumnBuilder::new(field, ValueType::new(kind, Charset::Utf8, bytes), None)
     }
 
     #[test]
     fn a_date_that_no_calendar_has_becomes_null_and_is_told() {
-        let mut dates = builder(DataType::Date32, true, Kind::Date, Some(3));
+        let mut dates = builder(DataType::Date32, true, ValueKind::Date, Some(3));
         assert_eq!(dates.push(&[0x8f, 0xc8, 0x5d]), Ok(Pushed::Whole));
         // 31 February.
         assert_eq!(dates.push(&[0x8f, 0xc8, 0x5f]), Ok(NO_DATE));
@@ -397,7 +397,7 @@ mod tests {
 
     #[test]
     fn a_refused_value_leaves_nothing_behind() {
-        let mut text = builder(DataType::Utf8, false, Kind::Text, None);
+        let mut text = builder(DataType::Utf8, false, ValueKind::Text, None);
         assert_eq!(text.push(b"one"), Ok(Pushed::Whole));
         assert!(text.push_null().is_err());
         assert_eq!(text.push(b"a\xff"), Ok(NOT_UTF8));
@@ -405,7 +405,7 @@ mod tests {
         assert_eq!(text.push("zwei".as_bytes()), Ok(Pushed::Whole));
         let array = text.take().expect("an array");
         assert_eq!(array.as_string::<i32>().iter().flatten().collect::<Vec<_>>(), ["one", "zwei"]);
-        let mut json = builder(DataType::Utf8, false, Kind::Json, None);
+        let mut json = builder(DataType::Utf8, false, ValueKind::Json, None);
         // The end of an array is missing, and what was written before is taken back.
         assert!(json.push(&[2, 1, 0, 9, 0, 12]).is_err());
         assert_eq!(json.push(&[5, 1, 0]), Ok(Pushed::Whole));
@@ -414,7 +414,7 @@ mod tests {
 
     #[test]
     fn decimals_keep_all_digits() {
-        let kind = |precision, scale| Kind::Decimal { precision, scale };
+        let kind = |precision, scale| ValueKind::Decimal { precision, scale };
         let mut narrow = builder(DataType::Decimal128(10, 2), false, kind(10, 2), Some(5));
         assert_eq!(narrow.push(&[0x7f, 0xff, 0xff, 0xff, 0xfe]), Ok(Pushed::Whole));
         assert_eq!(narrow.take().expect("an array").as_primitive::<Decimal128Type>().value(0), -1);

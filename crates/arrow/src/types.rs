@@ -8,7 +8,7 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use format::Family;
 use format::schema::TableDef;
 use format::schema::show_create::type_name;
-use format::value::Kind;
+use format::value::ValueKind;
 use jobs::rows::{RowColumn, RowPlan};
 
 /// In a field's metadata: the type as `SHOW CREATE TABLE` writes it.
@@ -63,8 +63,8 @@ fn field(table: &TableDef, column: &RowColumn, options: ArrowOptions) -> Field {
     let mut field = Field::new(&column.name, data_type, column.nullable || can_be_zero);
     let Some(def) = table.columns.get(column.column) else { return field };
     field.metadata_mut().insert(TYPE_KEY.to_owned(), type_name(table.family, def));
-    let is_uuid = matches!(column.value.kind, Kind::Uuid);
-    let is_json = matches!(column.value.kind, Kind::Json) || def.is_json_text();
+    let is_uuid = matches!(column.value.kind, ValueKind::Uuid);
+    let is_json = matches!(column.value.kind, ValueKind::Json) || def.is_json_text();
     // Neither can fail: the types are those that the extensions ask for.
     let extended = match (is_uuid, is_json && field.data_type() == &DataType::Utf8) {
         (true, _) => field.try_with_extension_type(Uuid),
@@ -75,34 +75,39 @@ fn field(table: &TableDef, column: &RowColumn, options: ArrowOptions) -> Field {
     field
 }
 
-fn data_type(kind: &Kind, options: ArrowOptions) -> DataType {
+fn data_type(kind: &ValueKind, options: ArrowOptions) -> DataType {
     match kind {
-        Kind::Int { bytes: 1, unsigned: false } => DataType::Int8,
-        Kind::Int { bytes: 2, unsigned: false } => DataType::Int16,
-        Kind::Int { bytes: 3 | 4, unsigned: false } => DataType::Int32,
-        Kind::Int { unsigned: false, .. } => DataType::Int64,
-        Kind::Int { bytes: 1, unsigned: true } => DataType::UInt8,
-        Kind::Int { bytes: 2, unsigned: true } | Kind::Year => DataType::UInt16,
-        Kind::Int { bytes: 3 | 4, unsigned: true } => DataType::UInt32,
-        Kind::Int { unsigned: true, .. } | Kind::Bit(_) => DataType::UInt64,
-        Kind::Float { .. } => DataType::Float32,
-        Kind::Double { .. } => DataType::Float64,
-        Kind::Decimal { precision, scale } => decimal(*precision, *scale, options),
-        Kind::Date => DataType::Date32,
-        Kind::Time(_) | Kind::OldTime | Kind::HiresTime(_) => DataType::Duration(TimeUnit::Microsecond),
-        Kind::DateTime(_) | Kind::OldDateTime | Kind::HiresDateTime(_) => {
+        ValueKind::Int { bytes: 1, unsigned: false } => DataType::Int8,
+        ValueKind::Int { bytes: 2, unsigned: false } => DataType::Int16,
+        ValueKind::Int { bytes: 3 | 4, unsigned: false } => DataType::Int32,
+        ValueKind::Int { unsigned: false, .. } => DataType::Int64,
+        ValueKind::Int { bytes: 1, unsigned: true } => DataType::UInt8,
+        ValueKind::Int { bytes: 2, unsigned: true } | ValueKind::Year => DataType::UInt16,
+        ValueKind::Int { bytes: 3 | 4, unsigned: true } => DataType::UInt32,
+        ValueKind::Int { unsigned: true, .. } | ValueKind::Bit(_) => DataType::UInt64,
+        ValueKind::Float { .. } => DataType::Float32,
+        ValueKind::Double { .. } => DataType::Float64,
+        ValueKind::Decimal { precision, scale } => decimal(*precision, *scale, options),
+        ValueKind::Date => DataType::Date32,
+        ValueKind::Time(_) | ValueKind::OldTime | ValueKind::HiresTime(_) => DataType::Duration(TimeUnit::Microsecond),
+        ValueKind::DateTime(_) | ValueKind::OldDateTime | ValueKind::HiresDateTime(_) => {
             DataType::Timestamp(TimeUnit::Microsecond, None)
         }
-        Kind::Timestamp(_) | Kind::OldTimestamp | Kind::HiresTimestamp(_) => {
+        ValueKind::Timestamp(_) | ValueKind::OldTimestamp | ValueKind::HiresTimestamp(_) => {
             DataType::Timestamp(TimeUnit::Microsecond, Some(Arc::from("UTC")))
         }
-        Kind::Enum(_) => DataType::Dictionary(Box::new(DataType::UInt16), Box::new(DataType::Utf8)),
-        Kind::Binary { .. } | Kind::Bytes | Kind::Geometry => DataType::Binary,
-        Kind::Vector => DataType::List(vector_item()),
-        Kind::Uuid => DataType::FixedSizeBinary(16),
-        Kind::Char { .. } | Kind::Text | Kind::Set(_) | Kind::Json | Kind::Inet6 | Kind::Inet4 => DataType::Utf8,
+        ValueKind::Enum(_) => DataType::Dictionary(Box::new(DataType::UInt16), Box::new(DataType::Utf8)),
+        ValueKind::Binary { .. } | ValueKind::Bytes | ValueKind::Geometry => DataType::Binary,
+        ValueKind::Vector => DataType::List(vector_item()),
+        ValueKind::Uuid => DataType::FixedSizeBinary(16),
+        ValueKind::Char { .. }
+        | ValueKind::Text
+        | ValueKind::Set(_)
+        | ValueKind::Json
+        | ValueKind::Inet6
+        | ValueKind::Inet4 => DataType::Utf8,
         // Its rows are refused, one by one: there is no value of it.
-        Kind::Unknown => DataType::Binary,
+        ValueKind::Unknown => DataType::Binary,
     }
 }
 

@@ -34,7 +34,7 @@ use jobs::Error;
 
 /// Where a bench stands.
 #[derive(Clone, Debug)]
-pub struct Step {
+pub struct BenchStep {
     /// What is being measured.
     pub what: String,
     /// Measurements done.
@@ -47,7 +47,7 @@ pub struct Step {
 #[derive(Clone, Copy)]
 pub struct Watch<'w> {
     /// Told before each measurement.
-    pub step: &'w (dyn Fn(&Step) + Sync),
+    pub step: &'w (dyn Fn(&BenchStep) + Sync),
     /// Set when somebody wants the run to end.
     pub stop: &'w AtomicBool,
 }
@@ -59,7 +59,7 @@ impl Watch<'_> {
     /// [`Error::Interrupted`] when the run shall end.
     pub fn step(&self, what: impl Into<String>, done: u64, expected: u64) -> Result<(), Error> {
         self.go_on()?;
-        (self.step)(&Step { what: what.into(), done, expected: expected.max(done) });
+        (self.step)(&BenchStep { what: what.into(), done, expected: expected.max(done) });
         Ok(())
     }
 

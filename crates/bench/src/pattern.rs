@@ -1,4 +1,4 @@
-//! One way of moving bytes, and how fast it is: `Pattern + Target -> Queue -> Sample`.
+//! One way of moving bytes, and how fast it is: `Pattern + BenchFile -> Queue -> Sample`.
 //!
 //! Each thread has a queue and its own buffers, as each worker of a check has. Sequential threads take their blocks from one cursor,
 //! so that the device sees one stream; random blocks come in a fixed order in which each block of the file occurs once.
@@ -13,7 +13,7 @@ use flow::{BufferPool, Engine, FileHandle, FileId, run_workers};
 use serde::Serialize;
 
 use super::stats::Latency;
-use super::target::Target;
+use super::target::BenchFile;
 
 /// What is done with the blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -132,7 +132,7 @@ impl Sample {
 ///
 /// # Errors
 /// The file system refuses the way, the engine does not work, or the device fails.
-pub fn run(pattern: &Pattern, target: &Target, time: Duration, stop: &AtomicBool) -> io::Result<Sample> {
+pub fn run(pattern: &Pattern, target: &BenchFile, time: Duration, stop: &AtomicBool) -> io::Result<Sample> {
     let handle =
         target.handle(pattern.way == Way::Direct).map_err(|why| io::Error::new(io::ErrorKind::Unsupported, why))?;
     let threads = pattern.setting.threads.max(1);
@@ -194,7 +194,7 @@ struct Blocks {
 
 impl Blocks {
     /// From where the last pattern ended, so that what a cache below the system still holds is not what comes next.
-    fn of(pattern: &Pattern, target: &Target) -> Self {
+    fn of(pattern: &Pattern, target: &BenchFile) -> Self {
         let block_size = u64::from(pattern.setting.block_size.max(1));
         let count = target.len / block_size;
         let first = (target.position.load(Ordering::Relaxed) / block_size).checked_rem(count).unwrap_or(0);
@@ -375,7 +375,7 @@ mod tests {
         let dir = tempfile::tempdir_in(".").expect("temporary directory");
         let path = dir.path().join("file");
         std::fs::write(&path, vec![7; 1 << 20]).expect("write");
-        let target = Target::open(&path, 1 << 20, false).expect("opens");
+        let target = BenchFile::open(&path, 1 << 20, false).expect("opens");
         let setting = Setting { engine: Carrier::Threads, block_size: 16384, depth: 3, threads: 2 };
         for order in [Order::Sequential, Order::Random] {
             let pattern = Pattern { access: Access::Read, order, way: Way::Buffered, setting };
@@ -394,7 +394,7 @@ mod tests {
         let dir = tempfile::tempdir_in(".").expect("temporary directory");
         let path = dir.path().join("file");
         std::fs::write(&path, vec![0; 1 << 20]).expect("write");
-        let target = Target::open(&path, 1 << 20, true).expect("opens");
+        let target = BenchFile::open(&path, 1 << 20, true).expect("opens");
         let setting = Setting { engine: Carrier::Threads, block_size: 65536, depth: 2, threads: 1 };
         let pattern = Pattern { access: Access::Write, order: Order::Random, way: Way::Buffered, setting };
         let sample = run(&pattern, &target, Duration::from_secs(60), &AtomicBool::new(false)).expect("writes");

@@ -19,7 +19,7 @@ pub fn path_of(file: &File) -> PathBuf {
 
 /// A file to read, or to read and write.
 #[derive(Debug)]
-pub struct Target {
+pub struct BenchFile {
     file: File,
     /// Bytes in which patterns move.
     pub len: u64,
@@ -32,7 +32,7 @@ pub struct Target {
     direct: Result<FileHandle, String>,
 }
 
-impl Target {
+impl BenchFile {
     /// Opens `path`, to write to it also if `write`.
     ///
     /// # Errors

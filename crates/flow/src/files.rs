@@ -26,11 +26,11 @@ pub struct FileId(pub u32);
 /// the number of files.
 #[derive(Debug)]
 pub struct FileSet {
-    files: Box<[Entry]>,
+    files: Box<[FileEntry]>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct FileEntry {
     path: PathBuf,
     len: u64,
     state: Mutex<OpenState>,
@@ -50,7 +50,7 @@ impl FileSet {
     /// Paths, and the number of bytes to read of each. Files that have grown since are read up to this length only; files
     /// that have shrunk end early.
     pub fn new(files: impl IntoIterator<Item = (PathBuf, u64)>) -> Self {
-        let entry = |(path, len)| Entry { path, len, state: Mutex::new(OpenState::Shared(Weak::new())) };
+        let entry = |(path, len)| FileEntry { path, len, state: Mutex::new(OpenState::Shared(Weak::new())) };
         Self { files: files.into_iter().map(entry).collect() }
     }
 
@@ -58,7 +58,7 @@ impl FileSet {
     /// and the number of bytes to read of each. The `FileId`s are those of the engine, counted from 0.
     pub fn of_engine(files: impl IntoIterator<Item = (PathBuf, u64)>) -> Self {
         let entry =
-            |(path, len)| Entry { path, len, state: Mutex::new(OpenState::Engine(FileHandle::of_engine().file)) };
+            |(path, len)| FileEntry { path, len, state: Mutex::new(OpenState::Engine(FileHandle::of_engine().file)) };
         Self { files: files.into_iter().map(entry).collect() }
     }
 

@@ -121,7 +121,7 @@ pub struct Gathered<'g> {
 
 /// A stretch of a batch, and what became of it.
 #[derive(Debug)]
-struct Entry {
+struct BatchStretch {
     want: Want,
     /// Where its bytes lie in the batch.
     start: usize,
@@ -137,7 +137,7 @@ struct Entry {
 #[derive(Debug, Default)]
 struct Batch {
     /// In the order asked.
-    entries: Vec<Entry>,
+    entries: Vec<BatchStretch>,
     /// The same by file and offset: places in `entries`.
     sorted: Vec<usize>,
     /// How many of `sorted` have come to their end.
@@ -372,7 +372,7 @@ impl Batch {
         let end = (want.offset + u64::from(want.len)).min(file_len);
         // Of what lies beyond the end of the file, nothing will come.
         let filled = end <= want.offset;
-        self.entries.push(Entry { want, start, end, got: 0, filled, lost: None });
+        self.entries.push(BatchStretch { want, start, end, got: 0, filled, lost: None });
     }
 
     fn is_next_filled(&self) -> bool {

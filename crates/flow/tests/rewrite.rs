@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use innokit_flow::queue::Operation;
 use innokit_flow::queue::sim::{SimDevice, SimOptions};
 use innokit_flow::rewrite::{
-    Change, Changes, Replayed, RewriteError, RewriteOptions, Rewriter, RunError, Stretch, Target, replay,
+    Change, Changes, Replayed, RewriteError, RewriteOptions, RewriteTarget, Rewriter, RunError, Stretch, replay,
 };
 use innokit_flow::{FileHandle, FileId};
 
@@ -24,8 +24,8 @@ const FILES: u32 = 3;
 const ROUNDS: u8 = 3;
 const SHADOW: FileId = FileId(FILES);
 
-fn target(file: FileId) -> Target {
-    Target { file, handle: FileHandle::of_engine(), name: format!("file {}", file.0).into_bytes() }
+fn target(file: FileId) -> RewriteTarget {
+    RewriteTarget { file, handle: FileHandle::of_engine(), name: format!("file {}", file.0).into_bytes() }
 }
 
 /// A few blocks at a time, and a shadow that is soon full.
@@ -52,7 +52,7 @@ fn unversioned(device: &SimDevice, file: u32, number: u64) {
     device.sync(FileId(file)).unwrap();
 }
 
-fn resolve(name: &[u8]) -> Option<Target> {
+fn resolve(name: &[u8]) -> Option<RewriteTarget> {
     (0..FILES).map(|file| target(FileId(file))).find(|target| target.name == name)
 }
 

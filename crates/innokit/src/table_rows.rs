@@ -361,7 +361,7 @@ pub fn run_export(args: &ExportArgs) -> Result<u8, Box<dyn Error>> {
     let started = SystemTime::now();
     let options = options(args);
     let bar = Bar::new(args.rows.progress, Some(0));
-    let target = Target { output: args.output.as_deref(), extension: extension(args.format) };
+    let target = RowsOutput { output: args.output.as_deref(), extension: extension(args.format) };
     let report = match args.format {
         Format::Parquet | Format::Arrow => arrow_files(args, &options, &target, &bar),
         text => export_as(args, &options, &text_format(args, text)?, &target, &bar),
@@ -397,7 +397,7 @@ fn export_as<F: jobs::rows::export::Format>(
     args: &ExportArgs,
     options: &ExportOptions,
     format: &F,
-    target: &Target<'_>,
+    target: &RowsOutput<'_>,
     bar: &Bar,
 ) -> Result<ExportReport, jobs::Error> {
     let watch = bar.watch_total();
@@ -408,7 +408,7 @@ fn export_as<F: jobs::rows::export::Format>(
 fn arrow_files(
     args: &ExportArgs,
     options: &ExportOptions,
-    target: &Target<'_>,
+    target: &RowsOutput<'_>,
     bar: &Bar,
 ) -> Result<ExportReport, jobs::Error> {
     let choices = arrow::ArrowOptions {
@@ -428,7 +428,7 @@ fn arrow_files(
 fn arrow_files(
     _args: &ExportArgs,
     _options: &ExportOptions,
-    _target: &Target<'_>,
+    _target: &RowsOutput<'_>,
     _bar: &Bar,
 ) -> Result<ExportReport, jobs::Error> {
     Err(jobs::Error::Usage("this build has no Parquet and no Arrow: build with --features parquet".to_owned()))
@@ -571,12 +571,12 @@ const fn extension(format: Format) -> &'static str {
 }
 
 /// Where rows go.
-struct Target<'t> {
+struct RowsOutput<'t> {
     output: Option<&'t Path>,
     extension: &'static str,
 }
 
-impl Target<'_> {
+impl RowsOutput<'_> {
     /// The output for a table. No file is replaced.
     fn open(&self, table: &str) -> Result<Box<dyn Write + Send>, jobs::Error> {
         let Some(output) = self.output else { return Ok(Box::new(io::stdout())) };

@@ -37,7 +37,7 @@ const PLACE_SIZE: usize = 2 * (size_of::<PageId>() + size_of::<Chain>() + 1);
 #[derive(Debug)]
 pub struct RedoBatch {
     pages: HashMap<PageId, Chain>,
-    entries: Runs<Entry>,
+    entries: Runs<PageRecords>,
     bytes: Runs<u8>,
     files: Vec<FileEvent>,
     memory_max: usize,
@@ -116,7 +116,7 @@ struct Chain {
 
 /// Records of one page and mini-transaction that stand one behind the other.
 #[derive(Debug, Clone, Copy)]
-struct Entry {
+struct PageRecords {
     start: Lsn,
     /// Bytes of the log from there to the mini-transaction's end.
     lsns: u32,
@@ -202,13 +202,13 @@ impl<'b> Iterator for PageRedo<'b> {
 
 impl RedoBatch {
     /// What records of one page that stand one behind the other in their mini-transaction take besides their own bytes.
-    pub const ENTRY_COST: usize = size_of::<Entry>();
+    pub const ENTRY_COST: usize = size_of::<PageRecords>();
     /// What a page takes besides its records.
     pub const PAGE_COST: usize = PLACE_SIZE;
     /// A batch is full then, whatever it may use.
     const MEMORY_MAX: usize = RUNS_MAX * RUN_SIZE;
     /// What is left free of the memory of a batch that is [full](Self::is_full).
-    const SPARE: usize = RUN_SIZE + RUN_ENTRIES * size_of::<Entry>();
+    const SPARE: usize = RUN_SIZE + RUN_ENTRIES * size_of::<PageRecords>();
 
     /// Bytes of records, with what they cost besides, for which a batch with so much memory surely has room.
     #[must_use]
@@ -286,7 +286,7 @@ impl RedoBatch {
                 NO_ENTRY
             }
         };
-        self.entries.extend(&[Entry { start: mtr.start, lsns, offset, len: 0, before }]);
+        self.entries.extend(&[PageRecords { start: mtr.start, lsns, offset, len: 0, before }]);
         number
     }
 
@@ -368,7 +368,7 @@ impl RedoBatch {
         }
     }
 
-    fn entry(&self, number: Index) -> Option<&Entry> {
+    fn entry(&self, number: Index) -> Option<&PageRecords> {
         self.entries.get(number as usize, 1)?.first()
     }
 

@@ -4,7 +4,7 @@
 //! still to come:
 //!
 //! ```text
-//! identify(first bytes) -> Kind
+//! identify(first bytes) -> LogVendor
 //!   MySql:   mysql::LogFile::parse for each file -> mysql::newest_checkpoint -> read the blocks there -> mysql::state
 //!   MariaDb: mariadb::LogFile::parse -> LogFile::checkpoint_place -> read there -> LogFile::state
 //! ```
@@ -49,7 +49,7 @@ pub enum LogState {
 
 /// Which family of formats a redo log file is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum LogVendor {
     /// MySQL 5.7.9 and later: see [`mysql`].
     MySql,
     /// MariaDB 10.5 and later: see [`mariadb`].
@@ -96,11 +96,11 @@ pub enum RedoError {
 ///
 /// # Errors
 /// [`RedoError::TooShort`], [`RedoError::UnknownFormat`].
-pub fn identify(head: &[u8]) -> Result<Kind, RedoError> {
+pub fn identify(head: &[u8]) -> Result<LogVendor, RedoError> {
     let format = be::u32_at(head, 0).ok_or(RedoError::TooShort { len: head.len() as u64, needed: 4 })?;
     match format {
-        1..=6 => Ok(Kind::MySql),
-        _ if mariadb::Format::from_number(format).is_some() => Ok(Kind::MariaDb),
+        1..=6 => Ok(LogVendor::MySql),
+        _ if mariadb::Format::from_number(format).is_some() => Ok(LogVendor::MariaDb),
         _ => Err(RedoError::UnknownFormat { format }),
     }
 }

@@ -109,7 +109,7 @@ struct Frame {
     end: usize,
 }
 
-enum Step {
+enum FrameStep {
     Mtr(Frame),
     End,
     MoreBytes,
@@ -230,13 +230,13 @@ impl MtrReader {
     fn next_of_blocks(&mut self, input: &mut &[u8]) -> Option<Mtr<'_>> {
         let frame = loop {
             match self.step() {
-                Step::Mtr(frame) => break frame,
-                Step::End => {
+                FrameStep::Mtr(frame) => break frame,
+                FrameStep::End => {
                     (self.ended, self.is_garbled) = (true, true);
                     return None;
                 }
-                Step::MoreBytes if self.ended || input.is_empty() => return None,
-                Step::MoreBytes => self.fill(input),
+                FrameStep::MoreBytes if self.ended || input.is_empty() => return None,
+                FrameStep::MoreBytes => self.fill(input),
             }
         };
         let start = self.at;
@@ -274,11 +274,11 @@ impl MtrReader {
     }
 
     /// Looks for a mini-transaction of blocks at `done`.
-    fn step(&self) -> Step {
+    fn step(&self) -> FrameStep {
         match closed_by_zero(self.payload.get(self.done..).unwrap_or_default()) {
-            Ok(Some(len)) => Step::Mtr(Frame { records: self.done..self.done + len, end: self.done + len + 1 }),
-            Ok(None) => Step::MoreBytes,
-            Err(()) => Step::End,
+            Ok(Some(len)) => FrameStep::Mtr(Frame { records: self.done..self.done + len, end: self.done + len + 1 }),
+            Ok(None) => FrameStep::MoreBytes,
+            Err(()) => FrameStep::End,
         }
     }
 

@@ -92,9 +92,9 @@ enum Begin {
 
 /// Where the records lead that begin at a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Target(u32);
+struct LeadsTo(u32);
 
-impl Target {
+impl LeadsTo {
     const NOWHERE: Self = Self(u32::MAX);
     /// Out of the bytes.
     const OUTSIDE: Self = Self(u32::MAX - 1);
@@ -114,7 +114,7 @@ struct Pass<'b, S> {
     nonce: usize,
     sequence_bit: S,
     /// For each place, an index into `markers`, or one of the two constants.
-    targets: Vec<Target>,
+    targets: Vec<LeadsTo>,
     markers: Vec<Marker>,
     /// Places that begin a mini-transaction, and its length; last place first.
     starts: Vec<(usize, usize)>,
@@ -131,7 +131,7 @@ impl<'b, S: Fn(usize) -> u8> Pass<'b, S> {
             bytes,
             nonce,
             sequence_bit,
-            targets: vec![Target::NOWHERE; bytes.len()],
+            targets: vec![LeadsTo::NOWHERE; bytes.len()],
             markers: Vec::new(),
             starts: Vec::new(),
             power: ONE,
@@ -152,7 +152,7 @@ impl<'b, S: Fn(usize) -> u8> Pass<'b, S> {
         if byte <= 1 {
             return Begin::Nothing;
         }
-        if target == Target::OUTSIDE {
+        if target == LeadsTo::OUTSIDE {
             return Begin::Unknown;
         }
         let Some(marker) = self.markers.get(target.0 as usize) else { return Begin::Nothing };
@@ -182,28 +182,28 @@ impl<'b, S: Fn(usize) -> u8> Pass<'b, S> {
     }
 
     /// The end marker at a place, if the log can have it there.
-    fn marker(&mut self, at: usize, byte: u8) -> Target {
+    fn marker(&mut self, at: usize, byte: u8) -> LeadsTo {
         if byte != (self.sequence_bit)(at) {
-            return Target::NOWHERE;
+            return LeadsTo::NOWHERE;
         }
         let nonce = self.bytes.get(at + 1..at + 1 + self.nonce);
         let (Some(nonce), Some(stored)) = (nonce, be::u32_at(self.bytes, at + 1 + self.nonce)) else {
-            return Target::OUTSIDE;
+            return LeadsTo::OUTSIDE;
         };
         let state = nonce.iter().rev().fold(stored ^ ALL_ONES, |state, &byte| before_byte(state, byte));
         let wanted = product(state, self.power) ^ self.sum;
         self.markers.push(Marker { at, wanted });
-        u32::try_from(self.markers.len() - 1).map_or(Target::NOWHERE, Target)
+        u32::try_from(self.markers.len() - 1).map_or(LeadsTo::NOWHERE, LeadsTo)
     }
 
     /// Where the record at a place leads.
-    fn record(&self, at: usize) -> Target {
+    fn record(&self, at: usize) -> LeadsTo {
         match self.bytes.get(at..).and_then(record_rest) {
-            None => Target::OUTSIDE,
+            None => LeadsTo::OUTSIDE,
             Some(Rest::Len(len)) if len < MTR_SIZE_MAX => {
-                self.targets.get(at + 1 + len).copied().unwrap_or(Target::OUTSIDE)
+                self.targets.get(at + 1 + len).copied().unwrap_or(LeadsTo::OUTSIDE)
             }
-            Some(Rest::Len(_) | Rest::Bad) => Target::NOWHERE,
+            Some(Rest::Len(_) | Rest::Bad) => LeadsTo::NOWHERE,
         }
     }
 
@@ -213,7 +213,7 @@ impl<'b, S: Fn(usize) -> u8> Pass<'b, S> {
         if first == 0 || self.start_at(at).is_some() {
             return Some(true);
         }
-        (self.targets.get(at) != Some(&Target::OUTSIDE)).then_some(false)
+        (self.targets.get(at) != Some(&LeadsTo::OUTSIDE)).then_some(false)
     }
 
     fn start_at(&self, at: usize) -> Option<usize> {

@@ -11,7 +11,7 @@ use innokit_format::Lsn;
 use innokit_format::page::checksum::crc32c;
 use innokit_redo::block::{LogBlock, block_number};
 use innokit_redo::close_blocks::{clean_slot, last_block, restarted_blocks};
-use innokit_redo::{Kind, LogState, RedoError, identify, mariadb, mysql};
+use innokit_redo::{LogState, LogVendor, RedoError, identify, mariadb, mysql};
 
 fn put_u64(bytes: &mut [u8], at: usize, value: u64) {
     put(bytes, at, &value.to_be_bytes());
@@ -57,7 +57,7 @@ fn a_mysql_header_and_its_checkpoint() {
         (file.format, file.log_uuid, file.start_lsn, file.creator.as_str()),
         (6, 0x1122_3344, Lsn(8192), "MySQL 8.0.30")
     );
-    assert_eq!(identify(&header), Ok(Kind::MySql));
+    assert_eq!(identify(&header), Ok(LogVendor::MySql));
 }
 
 #[test]
@@ -317,7 +317,7 @@ fn encrypted_mariadb_logs_are_judged_by_their_frames() {
     let crc = crc32c(&[&change[..7], &change[8..16]].concat());
     let change = [&first[..], &change[..7], &[1], &change[8..16], &crc.to_be_bytes()].concat();
     assert_eq!(log.state(&change), Ok(LogState::NeedsRecovery));
-    assert_eq!(identify(&header), Ok(Kind::MariaDb));
+    assert_eq!(identify(&header), Ok(LogVendor::MariaDb));
 }
 
 /// A log of MariaDB 10.5: blocks from offset 2048 on.

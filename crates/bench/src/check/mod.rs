@@ -18,7 +18,7 @@ use super::machine::{Machine, Storage};
 use super::pattern::{self, Access, Carrier, Order, Pattern, Setting, Way};
 use super::search::{self, SearchSpace};
 use super::stats::Repeated;
-use super::target::Target;
+use super::target::BenchFile;
 use super::{Watch, failed};
 use jobs::report::document::Counts;
 use jobs::{Check, CheckOptions, Error};
@@ -70,20 +70,20 @@ pub struct CheckBenchReport {
     /// Pages, and what was found: the same in each row that verifies.
     pub counts: Counts,
     /// Reading without looking: the setting that nothing beat, measured again in each round.
-    pub limit: Row,
+    pub limit: CheckBenchRow,
     /// One idea after the other.
-    pub ideas: Vec<Row>,
+    pub ideas: Vec<CheckBenchRow>,
     /// Way by workers by block size.
-    pub table: Vec<Row>,
+    pub table: Vec<CheckBenchRow>,
     /// Other tools.
-    pub peers: Vec<Row>,
+    pub peers: Vec<CheckBenchRow>,
     /// What was not measured, and why.
     pub notes: Vec<String>,
 }
 
 /// One way of going through the file.
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
+pub struct CheckBenchRow {
     /// What it is.
     pub name: String,
     /// Which way the bytes took; null where somebody else decides.
@@ -143,7 +143,7 @@ pub fn check(path: &Path, options: &CheckBenchOptions, watch: Watch<'_>) -> Resu
         return Err(Error::Usage("a round, a block size and a file with bytes are needed".to_owned()));
     }
     let storage = Storage::below(path).map_err(failed(path, "asking about the file system"))?;
-    let target = Target::open(path, bytes, false).map_err(failed(path, "opening"))?;
+    let target = BenchFile::open(path, bytes, false).map_err(failed(path, "opening"))?;
     let mut bench = Bench {
         path,
         options,
@@ -187,7 +187,7 @@ impl CheckPlan {
         Self { name: name.into(), group, how }
     }
 
-    fn row(&self, rates: &[f64], limits: &[f64]) -> Row {
+    fn row(&self, rates: &[f64], limits: &[f64]) -> CheckBenchRow {
         let shares: Vec<f64> = rates.iter().zip(limits).map(|(rate, limit)| rate / limit.max(1.0)).collect();
         let (way, workers, block_size, depth) = match &self.how {
             How::Raw(setting, way) => {
@@ -209,14 +209,14 @@ impl CheckPlan {
         };
         let name = self.name.clone();
         let (bytes_per_second, share_of_limit) = (Repeated::of(rates), Repeated::of(&shares));
-        Row { name, way, workers, block_size, depth, bytes_per_second, share_of_limit }
+        CheckBenchRow { name, way, workers, block_size, depth, bytes_per_second, share_of_limit }
     }
 }
 
 struct Bench<'b> {
     path: &'b Path,
     options: &'b CheckBenchOptions,
-    target: Target,
+    target: BenchFile,
     watch: Watch<'b>,
     cache: Emptied,
     /// What the first row that verified has found.

@@ -16,8 +16,8 @@ use std::path::Path;
 use super::machine::{Machine, Storage};
 use super::pattern::Random;
 use super::scratch::{Nameless, Scratch};
-use super::target::Target;
-use super::{Step, Watch, failed};
+use super::target::BenchFile;
+use super::{BenchStep, Watch, failed};
 use jobs::Error;
 pub use options::DeviceOptions;
 use options::REPEATS;
@@ -36,7 +36,7 @@ pub fn device(dir: &Path, options: &DeviceOptions, watch: Watch<'_>) -> Result<D
     let file = scratch.file("data")?;
     fill(&file, options.size, watch)?;
     let target =
-        Target::open(&file.again(), options.size, true).map_err(failed(dir, "opening the file of the bench"))?;
+        BenchFile::open(&file.again(), options.size, true).map_err(failed(dir, "opening the file of the bench"))?;
     let others = (TYPICAL.len() * REPEATS) as u64 + writes::EXPECTED;
     let mut bench = Bench::new(dir, options, &target, watch, others);
     if bench.engines.is_empty() {
@@ -82,7 +82,7 @@ fn fill(file: &Nameless, size: u64, watch: Watch<'_>) -> Result<(), Error> {
     let mut out: &File = &file.file;
     for start in (0..size).step_by(CHUNK as usize) {
         watch.go_on()?;
-        (watch.step)(&Step {
+        (watch.step)(&BenchStep {
             what: "writing the file".to_owned(),
             done: start / CHUNK,
             expected: size.div_ceil(CHUNK),

@@ -8,7 +8,7 @@ use super::super::cold::Emptied;
 use super::super::machine::Machine;
 use super::super::pattern::{self, Access, Carrier, Order, Pattern, Sample, Setting, Way};
 use super::super::search::{self, SearchSpace};
-use super::super::target::Target;
+use super::super::target::BenchFile;
 use super::super::{Watch, failed};
 use super::options::{DeviceOptions, PAGE};
 use super::report::{Limit, Tried, Typical, Write};
@@ -22,7 +22,7 @@ const SEARCH_EXPECTED: u64 = 45;
 pub(super) struct Bench<'b> {
     pub dir: &'b Path,
     pub options: &'b DeviceOptions,
-    pub target: &'b Target,
+    pub target: &'b BenchFile,
     pub watch: Watch<'b>,
     pub engines: Vec<Carrier>,
     pub done: u64,
@@ -36,7 +36,13 @@ pub(super) struct Bench<'b> {
 
 impl<'b> Bench<'b> {
     /// `others`: measurements besides those of the search, for a first guess.
-    pub fn new(dir: &'b Path, options: &'b DeviceOptions, target: &'b Target, watch: Watch<'b>, others: u64) -> Self {
+    pub fn new(
+        dir: &'b Path,
+        options: &'b DeviceOptions,
+        target: &'b BenchFile,
+        watch: Watch<'b>,
+        others: u64,
+    ) -> Self {
         let mut notes = Vec::new();
         let mut engines = Vec::new();
         for engine in [Carrier::Uring, Carrier::Threads] {

@@ -12,7 +12,7 @@ use super::super::machine::{DeviceCounts, Storage};
 use super::super::pattern::{self, Access, Order, Pattern, Random, Setting, Way};
 use super::super::scratch::{Nameless, Scratch};
 use super::super::stats::Repeated;
-use super::super::target::Target;
+use super::super::target::BenchFile;
 use super::options::{DeviceOptions, REPEATS};
 use super::report::{Write, WriteKind};
 use super::run::Bench;
@@ -41,12 +41,13 @@ impl Bench<'_> {
         let large = space(self.options);
         let small = large.min(SMALL_BYTES_MAX);
         let ways = self.options.ways.iter().filter(|way| self.target.handle(**way == Way::Direct).is_ok());
-        let rows: Vec<Row> = ways
+        let rows: Vec<WriteRow> = ways
             .flat_map(|&way| {
                 let space = [WriteKind::Growing, WriteKind::Fallocated, WriteKind::Recycled];
                 let portions = [(WriteKind::Small, SMALL), (WriteKind::Gathered, LARGE)];
-                let space = space.map(|kind| Row { kind, way, block_size: LARGE, depth: DEPTH, bytes: large });
-                let portions = portions.map(|(kind, block_size)| Row { kind, way, block_size, depth: 1, bytes: small });
+                let space = space.map(|kind| WriteRow { kind, way, block_size: LARGE, depth: DEPTH, bytes: large });
+                let portions =
+                    portions.map(|(kind, block_size)| WriteRow { kind, way, block_size, depth: 1, bytes: small });
                 space.into_iter().chain(portions)
             })
             .collect();
@@ -67,9 +68,14 @@ impl Bench<'_> {
         Ok(())
     }
 
-    fn write_row(&self, row: &Row, file: &Nameless, storage: &Storage) -> io::Result<(Duration, Option<DeviceCounts>)> {
+    fn write_row(
+        &self,
+        row: &WriteRow,
+        file: &Nameless,
+        storage: &Storage,
+    ) -> io::Result<(Duration, Option<DeviceCounts>)> {
         row.prepare(&file.file)?;
-        let mut target = Target::open(&file.again(), row.bytes, true)?;
+        let mut target = BenchFile::open(&file.again(), row.bytes, true)?;
         target.once = true;
         let before = storage.counters();
         let start = Instant::now();
@@ -92,7 +98,7 @@ impl Bench<'_> {
     }
 }
 
-struct Row {
+struct WriteRow {
     kind: WriteKind,
     way: Way,
     block_size: u32,
@@ -100,7 +106,7 @@ struct Row {
     bytes: u64,
 }
 
-impl Row {
+impl WriteRow {
     /// Makes the space into which the row writes, durably, and leaves nothing of it in the page cache.
     fn prepare(&self, file: &File) -> io::Result<()> {
         match self.kind {
@@ -130,7 +136,7 @@ fn allocate(file: &File, bytes: u64) -> io::Result<()> {
 }
 
 /// One write after the other, as a program does it that has them one after the other. What is gathered is copied, portion by portion.
-fn one_by_one(handle: &FileHandle, row: &Row) -> io::Result<()> {
+fn one_by_one(handle: &FileHandle, row: &WriteRow) -> io::Result<()> {
     let mut pool = BufferPool::new(1, row.block_size)?;
     let mut buffer = pool.take().ok_or(io::ErrorKind::OutOfMemory)?;
     let mut portion = vec![0; SMALL as usize];

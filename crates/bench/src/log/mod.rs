@@ -38,9 +38,9 @@ pub struct LogBenchReport {
     /// How the space was made cold.
     pub cache: Emptied,
     /// One caller: each method on each ground.
-    pub one_caller: Vec<Row>,
+    pub one_caller: Vec<LogBenchRow>,
     /// More callers, on recycled space.
-    pub callers: Vec<Row>,
+    pub callers: Vec<LogBenchRow>,
     /// What the rows say when held against each other.
     pub ratios: Ratios,
     /// What was not measured, and why.
@@ -49,7 +49,7 @@ pub struct LogBenchReport {
 
 /// One way of committing.
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
+pub struct LogBenchRow {
     /// How the log was written.
     pub method: Method,
     /// What its files were made of.
@@ -179,7 +179,7 @@ impl LogPlan {
         self.callers > 1
     }
 
-    fn row(self, outcomes: &[Driven], block: f64) -> Row {
+    fn row(self, outcomes: &[Driven], block: f64) -> LogBenchRow {
         let over_rounds = |figure: &dyn Fn(&Driven) -> Option<f64>| {
             let figures: Option<Vec<f64>> = outcomes.iter().map(figure).collect();
             figures.map(|figures| median(&figures))
@@ -190,7 +190,7 @@ impl LogPlan {
                 outcome.device.as_ref().map(|counts| figure(counts) as f64 / outcome.commits.max(1) as f64)
             })
         };
-        Row {
+        LogBenchRow {
             method: self.method,
             ground: self.ground,
             callers: self.callers,

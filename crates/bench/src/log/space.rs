@@ -10,7 +10,7 @@ use super::super::cold::{self, Emptied};
 use super::super::failed;
 use super::super::pattern::Random;
 use super::super::scratch::Scratch;
-use super::super::target::Target;
+use super::super::target::BenchFile;
 use super::plan::{Ground, LogBenchOptions, LogPlan};
 use jobs::Error;
 
@@ -22,7 +22,7 @@ pub(super) const GROUP_MAX: u32 = 128 << 10;
 /// Whether the file system takes direct I/O, or why not.
 pub(super) fn takes_direct(scratch: &Scratch) -> Result<Result<(), String>, Error> {
     let file = scratch.file("direct")?;
-    let target = Target::open(&file.again(), 0, true).map_err(failed(&file.path, "opening"))?;
+    let target = BenchFile::open(&file.again(), 0, true).map_err(failed(&file.path, "opening"))?;
     Ok(target.handle(true).map(drop).map_err(str::to_owned))
 }
 

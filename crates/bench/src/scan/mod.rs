@@ -18,7 +18,7 @@ use super::cold::Emptied;
 use super::machine::{Machine, Storage};
 use super::pattern::Way;
 use super::stats::Repeated;
-use super::target::Target;
+use super::target::BenchFile;
 use super::{Watch, failed};
 use format::schema::IndexKind;
 use jobs::Error;
@@ -118,14 +118,14 @@ pub struct IndexRows {
     /// Records of the leaves.
     pub records: u64,
     /// On the device, cold.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ScanBenchRow>,
     /// On the simulated device, direct.
     pub simulated: Option<Simulated>,
 }
 
 /// One way of reading the index.
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
+pub struct ScanBenchRow {
     /// Past the page cache, or through it.
     pub way: Way,
     /// How far ahead.
@@ -186,7 +186,7 @@ pub fn scan(path: &Path, options: &ScanBenchOptions, watch: Watch<'_>) -> Result
     }
     let one = One::open(path)?;
     let storage = Storage::below(path).map_err(failed(path, "asking about the file system"))?;
-    let target = Target::open(path, one.len, false).map_err(failed(path, "opening"))?;
+    let target = BenchFile::open(path, one.len, false).map_err(failed(path, "opening"))?;
     let mut bench = Bench { path, options, one: &one, target, watch, cache: Emptied::default(), done: 0, expected: 0 };
     let mut notes = Vec::new();
     let trees = bench.trees(&mut notes)?;
@@ -214,7 +214,7 @@ struct Bench<'b> {
     path: &'b Path,
     options: &'b ScanBenchOptions,
     one: &'b One,
-    target: Target,
+    target: BenchFile,
     watch: Watch<'b>,
     cache: Emptied,
     done: u64,
@@ -351,7 +351,7 @@ pub const fn way_words(way: Way) -> &'static str {
     }
 }
 
-fn rows(plans: &[(Way, Policy)], passes: &[Vec<Pass>], bytes: u64) -> Vec<Row> {
+fn rows(plans: &[(Way, Policy)], passes: &[Vec<Pass>], bytes: u64) -> Vec<ScanBenchRow> {
     let rate = |pass: &Pass| bytes as f64 / pass.time.as_secs_f64().max(1e-9);
     let best = |round: usize| passes.iter().filter_map(|passes| passes.get(round)).map(rate).fold(1.0, f64::max);
     let row = |((way, policy), passes): (&(Way, Policy), &Vec<Pass>)| {
@@ -359,7 +359,7 @@ fn rows(plans: &[(Way, Policy)], passes: &[Vec<Pass>], bytes: u64) -> Vec<Row> {
         let rates: Vec<f64> = passes.iter().map(rate).collect();
         let shares: Vec<f64> = rates.iter().enumerate().map(|(round, rate)| rate / best(round)).collect();
         let seconds: Vec<f64> = passes.iter().map(|pass| pass.time.as_secs_f64()).collect();
-        Some(Row {
+        Some(ScanBenchRow {
             way: *way,
             policy: *policy,
             requests: last.effort.requests,

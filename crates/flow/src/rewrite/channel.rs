@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::error::RewriteError;
-use super::options::Target;
+use super::options::RewriteTarget;
 use crate::queue::{Completion, OpenQueue, Operation, Queue, Request};
 use crate::{Buffer, BufferPool};
 
@@ -22,7 +22,7 @@ pub(super) struct Channel {
 /// What is left of a request.
 #[derive(Debug, Clone)]
 struct Pending {
-    target: Target,
+    target: RewriteTarget,
     operation: Operation,
     offset: u64,
     start: u32,
@@ -56,7 +56,7 @@ impl Channel {
     }
 
     /// Starts writing a copy of `bytes`; waits while too much is in flight. Neither done nor durable when it returns.
-    pub fn write(&mut self, target: &Target, offset: u64, bytes: &[u8]) -> Result<(), RewriteError> {
+    pub fn write(&mut self, target: &RewriteTarget, offset: u64, bytes: &[u8]) -> Result<(), RewriteError> {
         let mut at = offset;
         for part in bytes.chunks(self.write_max) {
             let mut buffer = self.free_buffer()?;
@@ -78,7 +78,7 @@ impl Channel {
     }
 
     /// Makes the files durable, all at the same time as far as there are places.
-    pub fn sync<'t>(&mut self, targets: impl IntoIterator<Item = &'t Target>) -> Result<(), RewriteError> {
+    pub fn sync<'t>(&mut self, targets: impl IntoIterator<Item = &'t RewriteTarget>) -> Result<(), RewriteError> {
         for target in targets {
             let buffer = self.free_buffer()?;
             let (target, operation) = (target.clone(), Operation::Sync);
@@ -88,7 +88,7 @@ impl Channel {
     }
 
     /// Up to `len` bytes: fewer where the file ends. Nothing else is in flight.
-    pub fn read(&mut self, target: &Target, offset: u64, len: usize) -> Result<Vec<u8>, RewriteError> {
+    pub fn read(&mut self, target: &RewriteTarget, offset: u64, len: usize) -> Result<Vec<u8>, RewriteError> {
         let mut bytes = Vec::new();
         while bytes.len() < len {
             let (before, wanted) = (bytes.len(), (len - bytes.len()).min(self.write_max));

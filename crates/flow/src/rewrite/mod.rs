@@ -37,7 +37,7 @@ pub use self::change::{Change, Stretch};
 pub use self::changes::Changes;
 use self::crew::Crew;
 pub use self::error::{RewriteError, RunError};
-pub use self::options::{RewriteOptions, Target};
+pub use self::options::{RewriteOptions, RewriteTarget};
 use self::pipeline::Pipeline;
 pub use self::replay::{Replayed, replay, replay_if};
 pub use self::rewriter::Rewriter;

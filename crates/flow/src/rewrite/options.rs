@@ -4,7 +4,7 @@ use crate::{FileHandle, FileId};
 
 /// A file that is rewritten.
 #[derive(Debug, Clone)]
-pub struct Target {
+pub struct RewriteTarget {
     /// Which file, for engines that keep files of their own.
     pub file: FileId,
     /// The file, open for reading and writing. If it is direct, all its stretches and blocks are multiples of 4096 bytes.

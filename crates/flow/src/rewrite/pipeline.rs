@@ -10,7 +10,7 @@ use super::change::Stretch;
 use super::changes::Changes;
 use super::crew::{Crew, Done, Job};
 use super::error::{RewriteError, RunError};
-use super::options::Target;
+use super::options::RewriteTarget;
 use super::rewriter::{RESERVE, Rewriter};
 use super::shadow::{self, BatchPlace, Block};
 use crate::queue::{Completion, Operation, Request};
@@ -158,14 +158,14 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
         self.in_flight < self.rewriter.options.depth
     }
 
-    fn submit(&mut self, token: u64, operation: Operation, target: &Target, span: Span, buffer: Buffer) {
+    fn submit(&mut self, token: u64, operation: Operation, target: &RewriteTarget, span: Span, buffer: Buffer) {
         let Span { offset, start, len } = span;
         let (file, handle) = (target.file, target.handle.clone());
         self.in_flight += 1;
         self.rewriter.queue.submit(Request { token, operation, file, handle, offset, start, len, buffer });
     }
 
-    fn target(&self, file: FileId) -> Result<Target, E> {
+    fn target(&self, file: FileId) -> Result<RewriteTarget, E> {
         self.rewriter.targets.get(&file).cloned().ok_or(RunError::Rewrite(RewriteError::Fault))
     }
 
@@ -371,7 +371,7 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
     }
 
     /// Writes on, behind what was written.
-    fn write_part(&mut self, slot: usize, part: SavedPart, target: &Target, buffer: Buffer) {
+    fn write_part(&mut self, slot: usize, part: SavedPart, target: &RewriteTarget, buffer: Buffer) {
         let SavedPart { offset, len, written } = part;
         let span = Span { offset: offset + u64::from(written), start: written, len: len - written };
         self.set(slot, Slot::Saving(part));
@@ -514,13 +514,13 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
     }
 }
 
-fn io_error<E>(target: Option<&Target>, action: &'static str, source: io::Error) -> RunError<E> {
+fn io_error<E>(target: Option<&RewriteTarget>, action: &'static str, source: io::Error) -> RunError<E> {
     let name = target.map(|target| String::from_utf8_lossy(&target.name).into_owned()).unwrap_or_default();
     RewriteError::Io { name, action, source: Arc::new(source) }.into()
 }
 
 /// How much was written, as far as a direct write can go on from.
-fn aligned(target: &Target, written: u32, len: u32) -> u32 {
+fn aligned(target: &RewriteTarget, written: u32, len: u32) -> u32 {
     let is_odd = target.handle.is_direct() && written < len;
     if is_odd { written - written % DIRECT_ALIGN } else { written }
 }

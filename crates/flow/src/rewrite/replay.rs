@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::channel::Channel;
 use super::error::RewriteError;
-use super::options::Target;
+use super::options::RewriteTarget;
 use super::shadow;
 use crate::queue::OpenQueue;
 
@@ -31,9 +31,9 @@ pub enum Replayed {
 /// A request failed: to be tried again.
 pub fn replay(
     engine: &dyn OpenQueue,
-    shadow: &Target,
+    shadow: &RewriteTarget,
     tag: u64,
-    resolve: impl FnMut(&[u8]) -> Option<Target>,
+    resolve: impl FnMut(&[u8]) -> Option<RewriteTarget>,
 ) -> Result<Replayed, RewriteError> {
     run(engine, shadow, tag, resolve, None)
 }
@@ -46,9 +46,9 @@ pub fn replay(
 /// As [`replay`].
 pub fn replay_if(
     engine: &dyn OpenQueue,
-    shadow: &Target,
+    shadow: &RewriteTarget,
     tag: u64,
-    resolve: impl FnMut(&[u8]) -> Option<Target>,
+    resolve: impl FnMut(&[u8]) -> Option<RewriteTarget>,
     mut is_wanted: impl FnMut(&[u8], &[u8]) -> bool,
 ) -> Result<Replayed, RewriteError> {
     run(engine, shadow, tag, resolve, Some(&mut is_wanted))
@@ -59,14 +59,14 @@ type IsWanted<'w> = &'w mut dyn FnMut(&[u8], &[u8]) -> bool;
 
 fn run(
     engine: &dyn OpenQueue,
-    shadow: &Target,
+    shadow: &RewriteTarget,
     tag: u64,
-    mut resolve: impl FnMut(&[u8]) -> Option<Target>,
+    mut resolve: impl FnMut(&[u8]) -> Option<RewriteTarget>,
     mut is_wanted: Option<IsWanted<'_>>,
 ) -> Result<Replayed, RewriteError> {
     let channel = Channel::open(engine, REPLAY_DEPTH, REPLAY_WRITE_MAX);
     let mut channel = channel.map_err(|error| RewriteError::Setup(Arc::new(error)))?;
-    let mut files: BTreeMap<Vec<u8>, Option<Target>> = BTreeMap::new();
+    let mut files: BTreeMap<Vec<u8>, Option<RewriteTarget>> = BTreeMap::new();
     let (mut at, mut written, mut chain) = (0, 0, None);
     for number in 0.. {
         let head = channel.read(shadow, at, shadow::HEADER_SIZE)?;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::error::RewriteError;
-use super::options::{RewriteOptions, Target};
+use super::options::{RewriteOptions, RewriteTarget};
 use super::shadow;
 use crate::queue::{OpenQueue, Queue};
 use crate::{BufferPool, FileId};
@@ -16,7 +16,7 @@ pub(super) const RESERVE: usize = 2;
 pub struct Rewriter {
     pub(super) queue: Box<dyn Queue>,
     pub(super) pool: BufferPool,
-    pub(super) targets: BTreeMap<FileId, Target>,
+    pub(super) targets: BTreeMap<FileId, RewriteTarget>,
     /// `None`: nothing is written, whatever is changed.
     pub(super) shadow: Option<Shadow>,
     pub(super) options: RewriteOptions,
@@ -32,7 +32,7 @@ impl std::fmt::Debug for Rewriter {
 /// The shadow file, and how far it is written.
 #[derive(Debug)]
 pub(super) struct Shadow {
-    pub target: Target,
+    pub target: RewriteTarget,
     /// 0: none was begun.
     pub chain: u64,
     /// Of the next batch.
@@ -48,7 +48,11 @@ impl Rewriter {
     ///
     /// # Errors
     /// [`RewriteError::Setup`].
-    pub fn open(engine: &dyn OpenQueue, shadow: Option<Target>, options: RewriteOptions) -> Result<Self, RewriteError> {
+    pub fn open(
+        engine: &dyn OpenQueue,
+        shadow: Option<RewriteTarget>,
+        options: RewriteOptions,
+    ) -> Result<Self, RewriteError> {
         let setup = |error| RewriteError::Setup(Arc::new(error));
         let count = (options.memory / options.stretch_max.max(1) as usize).clamp(4, usize::from(u16::MAX) - 1);
         let count = u16::try_from(count + RESERVE).unwrap_or(u16::MAX);
@@ -60,7 +64,7 @@ impl Rewriter {
     }
 
     /// Names a file of which there will be stretches.
-    pub fn add_file(&mut self, target: Target) {
+    pub fn add_file(&mut self, target: RewriteTarget) {
         self.targets.insert(target.file, target);
     }
 

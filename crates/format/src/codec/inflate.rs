@@ -87,7 +87,7 @@ pub struct Inflater {
 }
 
 /// How far a streaming decoder came in one call.
-struct Step {
+struct DecoderStep {
     consumed: usize,
     produced: usize,
     ended: bool,
@@ -174,7 +174,7 @@ fn xz(stream: &[u8], out: &mut [u8]) -> Option<usize> {
     let mut decoder = lzma_rust2::XzStream::new(false);
     run(stream, out, |input, output| {
         let result = decoder.process(input, output, lzma_rust2::Action::Finish).ok()?;
-        Some(Step {
+        Some(DecoderStep {
             consumed: result.bytes_consumed,
             produced: result.bytes_produced,
             ended: result.status == lzma_rust2::Status::StreamEnd,
@@ -182,13 +182,17 @@ fn xz(stream: &[u8], out: &mut [u8]) -> Option<usize> {
     })
 }
 
-fn step(consumed: u64, produced: u64, ended: bool) -> Option<Step> {
-    Some(Step { consumed: usize::try_from(consumed).ok()?, produced: usize::try_from(produced).ok()?, ended })
+fn step(consumed: u64, produced: u64, ended: bool) -> Option<DecoderStep> {
+    Some(DecoderStep { consumed: usize::try_from(consumed).ok()?, produced: usize::try_from(produced).ok()?, ended })
 }
 
 /// Runs a streaming decoder to the end of its stream. A decoder may stop when `out` is full and read the end of the stream
 /// only when called again; one that then still moves nothing has more to say than fits, or lacks input.
-fn run(stream: &[u8], out: &mut [u8], mut decode: impl FnMut(&[u8], &mut [u8]) -> Option<Step>) -> Option<usize> {
+fn run(
+    stream: &[u8],
+    out: &mut [u8],
+    mut decode: impl FnMut(&[u8], &mut [u8]) -> Option<DecoderStep>,
+) -> Option<usize> {
     let (mut read, mut written) = (0, 0);
     loop {
         let step = decode(stream.get(read..)?, out.get_mut(written..)?)?;

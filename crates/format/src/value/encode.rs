@@ -1,7 +1,7 @@
 //! From text to stored bytes, for the types of keys: what a range of keys is compared with.
 
 use super::temporal::Digits;
-use super::{Kind, ValueType};
+use super::{ValueKind, ValueType};
 use crate::charset::Charset;
 
 impl ValueType {
@@ -10,20 +10,20 @@ impl ValueType {
     #[must_use]
     pub fn encode(&self, text: &str) -> Option<Vec<u8>> {
         match self.kind {
-            Kind::Int { bytes, unsigned } => integer(text, bytes, unsigned),
-            Kind::Year => match text.parse::<u16>().ok()? {
+            ValueKind::Int { bytes, unsigned } => integer(text, bytes, unsigned),
+            ValueKind::Year => match text.parse::<u16>().ok()? {
                 0 => Some(vec![0]),
                 year => Some(vec![u8::try_from(year.checked_sub(1900)?).ok()?]),
             },
-            Kind::Date => date(text).map(|number| flipped(number, 3)),
-            Kind::DateTime(digits) => moment(text, digits),
-            Kind::Binary { bytes } => {
+            ValueKind::Date => date(text).map(|number| flipped(number, 3)),
+            ValueKind::DateTime(digits) => moment(text, digits),
+            ValueKind::Binary { bytes } => {
                 let mut stored = raw(text)?;
                 stored.resize(stored.len().max(bytes as usize), 0);
                 Some(stored)
             }
-            Kind::Bytes => raw(text),
-            Kind::Char { .. } | Kind::Text
+            ValueKind::Bytes => raw(text),
+            ValueKind::Char { .. } | ValueKind::Text
                 if self.charset == Charset::Utf8 || text.is_ascii() && is_ascii_based(self.charset) =>
             {
                 Some(unquoted(text).as_bytes().to_vec())
@@ -102,12 +102,12 @@ mod tests {
     #[test]
     fn what_is_encoded_is_read_back() {
         let types = [
-            (Kind::Int { bytes: 4, unsigned: false }, 4, "-5"),
-            (Kind::Int { bytes: 8, unsigned: true }, 8, "18446744073709551615"),
-            (Kind::Date, 3, "2024-02-29"),
-            (Kind::DateTime(Digits::NONE), 5, "1999-12-31 23:59:59"),
-            (Kind::DateTime(Digits::new(3).expect("three")), 7, "2020-02-29 12:34:56.789"),
-            (Kind::Year, 1, "2155"),
+            (ValueKind::Int { bytes: 4, unsigned: false }, 4, "-5"),
+            (ValueKind::Int { bytes: 8, unsigned: true }, 8, "18446744073709551615"),
+            (ValueKind::Date, 3, "2024-02-29"),
+            (ValueKind::DateTime(Digits::NONE), 5, "1999-12-31 23:59:59"),
+            (ValueKind::DateTime(Digits::new(3).expect("three")), 7, "2020-02-29 12:34:56.789"),
+            (ValueKind::Year, 1, "2155"),
         ];
         for (kind, bytes, text) in types {
             let value = ValueType::new(kind, Charset::Binary, Some(bytes));
@@ -116,7 +116,7 @@ mod tests {
             assert_eq!(value.write_text(&stored, &mut out), Ok(()), "{text}");
             assert_eq!(out, text.as_bytes());
         }
-        let int = ValueType::new(Kind::Int { bytes: 1, unsigned: false }, Charset::Binary, Some(1));
+        let int = ValueType::new(ValueKind::Int { bytes: 1, unsigned: false }, Charset::Binary, Some(1));
         assert_eq!((int.encode("1000"), int.encode("x")), (Some(vec![0xff]), None));
     }
 }

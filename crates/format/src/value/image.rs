@@ -1,6 +1,6 @@
 //! The bytes of a value in the server's own row, as `CHECKSUM TABLE` adds them up.
 
-use super::{Kind, ValueError, ValueType, json};
+use super::{ValueError, ValueKind, ValueType, json};
 use crate::charset::Charset;
 
 /// A stored number that is kept big-endian with its top bit flipped, as the server's rows have it.
@@ -38,12 +38,16 @@ impl Image {
         };
         match value.kind {
             _ if value.compressed => None,
-            Kind::Int { unsigned: false, .. } | Kind::Date | Kind::OldTime | Kind::OldDateTime => reversed(0x80),
-            Kind::Int { unsigned: true, .. } | Kind::Year | Kind::OldTimestamp | Kind::Enum(_) | Kind::Set(_) => {
-                reversed(0)
+            ValueKind::Int { unsigned: false, .. } | ValueKind::Date | ValueKind::OldTime | ValueKind::OldDateTime => {
+                reversed(0x80)
             }
-            Kind::Char { bytes } if !is_stored_padded(value.charset) => Some(Self::Padded { bytes }),
-            Kind::Json | Kind::Unknown => None,
+            ValueKind::Int { unsigned: true, .. }
+            | ValueKind::Year
+            | ValueKind::OldTimestamp
+            | ValueKind::Enum(_)
+            | ValueKind::Set(_) => reversed(0),
+            ValueKind::Char { bytes } if !is_stored_padded(value.charset) => Some(Self::Padded { bytes }),
+            ValueKind::Json | ValueKind::Unknown => None,
             _ => Some(Self::Copied { bytes: value.fixed }),
         }
     }
@@ -119,19 +123,21 @@ impl ValueType {
     pub fn write_image(&self, stored: &[u8], out: &mut Vec<u8>) -> Result<(), ValueError> {
         self.check_length(stored)?;
         match self.kind {
-            Kind::Int { unsigned: false, .. } | Kind::Date | Kind::OldTime | Kind::OldDateTime => {
+            ValueKind::Int { unsigned: false, .. } | ValueKind::Date | ValueKind::OldTime | ValueKind::OldDateTime => {
                 little_endian(stored, 0x80, out);
             }
-            Kind::Int { unsigned: true, .. } | Kind::Year | Kind::OldTimestamp | Kind::Enum(_) | Kind::Set(_) => {
-                little_endian(stored, 0, out)
-            }
-            Kind::Char { bytes } => {
+            ValueKind::Int { unsigned: true, .. }
+            | ValueKind::Year
+            | ValueKind::OldTimestamp
+            | ValueKind::Enum(_)
+            | ValueKind::Set(_) => little_endian(stored, 0, out),
+            ValueKind::Char { bytes } => {
                 out.extend_from_slice(stored);
                 if !is_stored_padded(self.charset) {
                     out.extend(std::iter::repeat_n(b' ', (bytes as usize).saturating_sub(stored.len())));
                 }
             }
-            Kind::Json => json::write_text(stored, out)?,
+            ValueKind::Json => json::write_text(stored, out)?,
             _ => out.extend_from_slice(stored),
         }
         Ok(())
@@ -141,16 +147,16 @@ impl ValueType {
     /// or that of the type where these are empty.
     pub fn write_null_image(&self, default: &[u8], out: &mut Vec<u8>) {
         match self.kind {
-            Kind::Json => out.extend_from_slice(b"null"),
-            Kind::Geometry | Kind::Vector => {}
-            Kind::Text | Kind::Bytes => {}
+            ValueKind::Json => out.extend_from_slice(b"null"),
+            ValueKind::Geometry | ValueKind::Vector => {}
+            ValueKind::Text | ValueKind::Bytes => {}
             _ if !default.is_empty() => out.extend_from_slice(default),
-            Kind::Char { bytes } => {
+            ValueKind::Char { bytes } => {
                 let space = self.space();
                 out.extend(space.iter().cycle().take(bytes as usize));
             }
-            Kind::Binary { bytes } => out.extend(std::iter::repeat_n(0, bytes as usize)),
-            Kind::Decimal { .. } | Kind::Time(_) | Kind::DateTime(_) => {
+            ValueKind::Binary { bytes } => out.extend(std::iter::repeat_n(0, bytes as usize)),
+            ValueKind::Decimal { .. } | ValueKind::Time(_) | ValueKind::DateTime(_) => {
                 let len = usize::from(self.fixed.unwrap_or(0));
                 out.push(0x80);
                 out.extend(std::iter::repeat_n(0, len.saturating_sub(1)));

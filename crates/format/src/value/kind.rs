@@ -7,7 +7,7 @@ use crate::charset::Charset;
 
 /// What a column holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueKind {
     /// TINYINT to BIGINT.
     Int {
         /// Bytes.
@@ -94,7 +94,7 @@ pub enum Kind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ValueType {
     /// What they are.
-    pub kind: Kind,
+    pub kind: ValueKind,
     /// The charset of text.
     pub charset: Charset,
     /// Digits that numbers are padded to with zeros; 0 = not at all.
@@ -108,7 +108,7 @@ pub struct ValueType {
 impl ValueType {
     /// The values of `kind`, of which each has `fixed` bytes if that is given.
     #[must_use]
-    pub const fn new(kind: Kind, charset: Charset, fixed: Option<u16>) -> Self {
+    pub const fn new(kind: ValueKind, charset: Charset, fixed: Option<u16>) -> Self {
         Self { kind, charset, zerofill: 0, compressed: false, fixed }
     }
 
@@ -124,13 +124,20 @@ impl ValueType {
     pub const fn is_number(&self) -> bool {
         matches!(
             self.kind,
-            Kind::Int { .. } | Kind::Float { .. } | Kind::Double { .. } | Kind::Decimal { .. } | Kind::Year
+            ValueKind::Int { .. }
+                | ValueKind::Float { .. }
+                | ValueKind::Double { .. }
+                | ValueKind::Decimal { .. }
+                | ValueKind::Year
         )
     }
 
     /// Whether its values are bytes and no text.
     #[must_use]
     pub const fn is_binary(&self) -> bool {
-        matches!(self.kind, Kind::Binary { .. } | Kind::Bytes | Kind::Bit(_) | Kind::Geometry | Kind::Vector)
+        matches!(
+            self.kind,
+            ValueKind::Binary { .. } | ValueKind::Bytes | ValueKind::Bit(_) | ValueKind::Geometry | ValueKind::Vector
+        )
     }
 }

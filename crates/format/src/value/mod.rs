@@ -34,7 +34,7 @@ use temporal::{Date, DateTime, Digits, Time, Timestamp};
 
 pub use digits::{write_int, write_uint};
 pub use error::ValueError;
-pub use kind::{Kind, ValueType};
+pub use kind::{ValueKind, ValueType};
 
 /// A value.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -92,38 +92,38 @@ impl ValueType {
     pub fn decode<'v>(&self, stored: &'v [u8]) -> Result<Value<'v>, ValueError> {
         self.check_length(stored)?;
         Ok(match self.kind {
-            Kind::Int { unsigned: false, .. } => Value::Int(signed(stored)),
-            Kind::Int { unsigned: true, .. } => Value::UInt(unsigned(stored)),
-            Kind::Float { .. } => Value::Float(float::single(exactly(stored)?)),
-            Kind::Double { .. } => Value::Double(float::double(exactly(stored)?)),
-            Kind::Decimal { .. } => Value::Decimal(stored),
-            Kind::Year => Value::Year(match exactly(stored)? {
+            ValueKind::Int { unsigned: false, .. } => Value::Int(signed(stored)),
+            ValueKind::Int { unsigned: true, .. } => Value::UInt(unsigned(stored)),
+            ValueKind::Float { .. } => Value::Float(float::single(exactly(stored)?)),
+            ValueKind::Double { .. } => Value::Double(float::double(exactly(stored)?)),
+            ValueKind::Decimal { .. } => Value::Decimal(stored),
+            ValueKind::Year => Value::Year(match exactly(stored)? {
                 [0] => 0,
                 [year] => 1900 + u16::from(year),
             }),
-            Kind::Date => Value::Date(Date::decode(exactly(stored)?)?),
-            Kind::Time(digits) => Value::Time(Time::decode(stored, digits)?),
-            Kind::OldTime => Value::Time(Time::decode_old(exactly(stored)?)?),
-            Kind::HiresTime(digits) => Value::Time(Time::decode_hires(stored, digits)?),
-            Kind::DateTime(digits) => Value::DateTime(DateTime::decode(stored, digits)?),
-            Kind::OldDateTime => Value::DateTime(DateTime::decode_old(exactly(stored)?)?),
-            Kind::HiresDateTime(digits) => Value::DateTime(DateTime::decode_hires(stored, digits)?),
-            Kind::Timestamp(digits) => Value::Timestamp(temporal::timestamp(stored, digits)?),
-            Kind::OldTimestamp => Value::Timestamp(temporal::timestamp(stored, Digits::NONE)?),
-            Kind::HiresTimestamp(digits) => Value::Timestamp(temporal::hires_timestamp(stored, digits)?),
-            Kind::Bit(_) => Value::Bit(stored),
-            Kind::Enum(_) => Value::Enum(self.member(unsigned(stored))?),
-            Kind::Set(_) => Value::Set(self.member_bits(unsigned(stored))?),
-            Kind::Char { .. } => Value::Text(self.without_padding(stored)),
-            Kind::Text => Value::Text(stored),
-            Kind::Binary { .. } | Kind::Bytes => Value::Bytes(stored),
-            Kind::Json => Value::Json(stored),
-            Kind::Geometry => Value::Geometry(stored),
-            Kind::Vector => Value::Vector(stored),
-            Kind::Uuid => Value::Uuid(net::uuid(exactly(stored)?)),
-            Kind::Inet6 => Value::Inet6(exactly(stored)?),
-            Kind::Inet4 => Value::Inet4(exactly(stored)?),
-            Kind::Unknown => return Err(ValueError::Unknown),
+            ValueKind::Date => Value::Date(Date::decode(exactly(stored)?)?),
+            ValueKind::Time(digits) => Value::Time(Time::decode(stored, digits)?),
+            ValueKind::OldTime => Value::Time(Time::decode_old(exactly(stored)?)?),
+            ValueKind::HiresTime(digits) => Value::Time(Time::decode_hires(stored, digits)?),
+            ValueKind::DateTime(digits) => Value::DateTime(DateTime::decode(stored, digits)?),
+            ValueKind::OldDateTime => Value::DateTime(DateTime::decode_old(exactly(stored)?)?),
+            ValueKind::HiresDateTime(digits) => Value::DateTime(DateTime::decode_hires(stored, digits)?),
+            ValueKind::Timestamp(digits) => Value::Timestamp(temporal::timestamp(stored, digits)?),
+            ValueKind::OldTimestamp => Value::Timestamp(temporal::timestamp(stored, Digits::NONE)?),
+            ValueKind::HiresTimestamp(digits) => Value::Timestamp(temporal::hires_timestamp(stored, digits)?),
+            ValueKind::Bit(_) => Value::Bit(stored),
+            ValueKind::Enum(_) => Value::Enum(self.member(unsigned(stored))?),
+            ValueKind::Set(_) => Value::Set(self.member_bits(unsigned(stored))?),
+            ValueKind::Char { .. } => Value::Text(self.without_padding(stored)),
+            ValueKind::Text => Value::Text(stored),
+            ValueKind::Binary { .. } | ValueKind::Bytes => Value::Bytes(stored),
+            ValueKind::Json => Value::Json(stored),
+            ValueKind::Geometry => Value::Geometry(stored),
+            ValueKind::Vector => Value::Vector(stored),
+            ValueKind::Uuid => Value::Uuid(net::uuid(exactly(stored)?)),
+            ValueKind::Inet6 => Value::Inet6(exactly(stored)?),
+            ValueKind::Inet4 => Value::Inet4(exactly(stored)?),
+            ValueKind::Unknown => return Err(ValueError::Unknown),
         })
     }
 
@@ -147,7 +147,7 @@ impl ValueType {
     #[must_use]
     pub fn members(&self) -> &[String] {
         match &self.kind {
-            Kind::Enum(members) | Kind::Set(members) => members,
+            ValueKind::Enum(members) | ValueKind::Set(members) => members,
             _ => &[],
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::temporal::Digits;
-use super::{Kind, ValueType};
+use super::{ValueKind, ValueType};
 use crate::charset::Charset;
 use crate::schema::charset::BINARY;
 use crate::schema::{ColumnDef, SqlType};
@@ -17,37 +17,37 @@ impl ValueType {
         let decimals = column.decimals;
         let binary = column.collation == BINARY;
         // Digits that no server writes come out of a damaged definition: then nothing is known of the values.
-        let timed = |digits: u8, kind: fn(Digits) -> Kind| Digits::new(digits).map_or(Kind::Unknown, kind);
+        let timed = |digits: u8, kind: fn(Digits) -> ValueKind| Digits::new(digits).map_or(ValueKind::Unknown, kind);
         let kind = match column.sql_type {
-            SqlType::Int { bytes, unsigned } => Kind::Int { bytes, unsigned },
-            SqlType::Float => Kind::Float { decimals },
-            SqlType::Double => Kind::Double { decimals },
-            SqlType::Decimal { precision, scale } => Kind::Decimal { precision, scale },
-            SqlType::Year => Kind::Year,
-            SqlType::Date => Kind::Date,
-            SqlType::Time(digits) => timed(digits, Kind::Time),
-            SqlType::DateTime(digits) => timed(digits, Kind::DateTime),
-            SqlType::Timestamp(digits) => timed(digits, Kind::Timestamp),
-            SqlType::OldTime => Kind::OldTime,
-            SqlType::OldDateTime => Kind::OldDateTime,
-            SqlType::OldTimestamp => Kind::OldTimestamp,
-            SqlType::HiresTime(digits) => timed(digits, Kind::HiresTime),
-            SqlType::HiresDateTime(digits) => timed(digits, Kind::HiresDateTime),
-            SqlType::HiresTimestamp(digits) => timed(digits, Kind::HiresTimestamp),
-            SqlType::Bit(bits) => Kind::Bit(bits),
-            SqlType::Enum(_) => Kind::Enum(members(column, charset)),
-            SqlType::Set(_) => Kind::Set(members(column, charset)),
-            SqlType::Char(bytes) if binary => Kind::Binary { bytes: bytes.into() },
-            SqlType::Char(bytes) => Kind::Char { bytes: bytes.into() },
-            SqlType::Varchar(_) | SqlType::Blob(_) if binary => Kind::Bytes,
-            SqlType::Varchar(_) | SqlType::Blob(_) => Kind::Text,
-            SqlType::Json => Kind::Json,
-            SqlType::Geometry(_) => Kind::Geometry,
-            SqlType::Vector(_) | SqlType::MariaDbVector(_) => Kind::Vector,
-            SqlType::Uuid => Kind::Uuid,
-            SqlType::Inet6 => Kind::Inet6,
-            SqlType::Inet4 => Kind::Inet4,
-            SqlType::Unknown(_) => Kind::Unknown,
+            SqlType::Int { bytes, unsigned } => ValueKind::Int { bytes, unsigned },
+            SqlType::Float => ValueKind::Float { decimals },
+            SqlType::Double => ValueKind::Double { decimals },
+            SqlType::Decimal { precision, scale } => ValueKind::Decimal { precision, scale },
+            SqlType::Year => ValueKind::Year,
+            SqlType::Date => ValueKind::Date,
+            SqlType::Time(digits) => timed(digits, ValueKind::Time),
+            SqlType::DateTime(digits) => timed(digits, ValueKind::DateTime),
+            SqlType::Timestamp(digits) => timed(digits, ValueKind::Timestamp),
+            SqlType::OldTime => ValueKind::OldTime,
+            SqlType::OldDateTime => ValueKind::OldDateTime,
+            SqlType::OldTimestamp => ValueKind::OldTimestamp,
+            SqlType::HiresTime(digits) => timed(digits, ValueKind::HiresTime),
+            SqlType::HiresDateTime(digits) => timed(digits, ValueKind::HiresDateTime),
+            SqlType::HiresTimestamp(digits) => timed(digits, ValueKind::HiresTimestamp),
+            SqlType::Bit(bits) => ValueKind::Bit(bits),
+            SqlType::Enum(_) => ValueKind::Enum(members(column, charset)),
+            SqlType::Set(_) => ValueKind::Set(members(column, charset)),
+            SqlType::Char(bytes) if binary => ValueKind::Binary { bytes: bytes.into() },
+            SqlType::Char(bytes) => ValueKind::Char { bytes: bytes.into() },
+            SqlType::Varchar(_) | SqlType::Blob(_) if binary => ValueKind::Bytes,
+            SqlType::Varchar(_) | SqlType::Blob(_) => ValueKind::Text,
+            SqlType::Json => ValueKind::Json,
+            SqlType::Geometry(_) => ValueKind::Geometry,
+            SqlType::Vector(_) | SqlType::MariaDbVector(_) => ValueKind::Vector,
+            SqlType::Uuid => ValueKind::Uuid,
+            SqlType::Inet6 => ValueKind::Inet6,
+            SqlType::Inet4 => ValueKind::Inet4,
+            SqlType::Unknown(_) => ValueKind::Unknown,
         };
         let zerofill = if column.zerofill { u16::try_from(column.width).unwrap_or(0) } else { 0 };
         Self { compressed: column.compressed, ..Self::new(kind, charset, fixed).zerofill(zerofill) }
@@ -81,7 +81,7 @@ mod tests {
         ];
         for sql_type in timed {
             let of = |digits| ValueType::of(&ColumnDef::plain("c", sql_type(digits)));
-            assert_ne!(of(6).kind, Kind::Unknown);
+            assert_ne!(of(6).kind, ValueKind::Unknown);
             for digits in [7, 8, 200, 255] {
                 let value = of(digits);
                 let stored = vec![0x80; value.fixed.unwrap_or(0).into()];

@@ -2,7 +2,7 @@
 
 use super::digits::{write_int, write_padded};
 use super::stored::{exactly, signed, unsigned};
-use super::{Kind, Value, ValueError, ValueType, decimal, float, geometry, json, net, temporal};
+use super::{Value, ValueError, ValueKind, ValueType, decimal, float, geometry, json, net, temporal};
 
 /// Pads what was written since `start` with zeros to `width`, behind a sign.
 fn zerofill(width: u16, start: usize, out: &mut Vec<u8>) {
@@ -22,16 +22,16 @@ impl ValueType {
         self.check_length(stored)?;
         // What most columns are, without a value in between.
         match &self.kind {
-            Kind::Int { unsigned: false, .. } => write_int(signed(stored), out),
-            Kind::Int { unsigned: true, .. } => {
+            ValueKind::Int { unsigned: false, .. } => write_int(signed(stored), out),
+            ValueKind::Int { unsigned: true, .. } => {
                 write_padded(unsigned(stored), usize::from(self.zerofill.max(1)), out);
             }
-            Kind::Text => self.charset.to_utf8(stored, out),
-            Kind::Char { .. } => self.charset.to_utf8(self.without_padding(stored), out),
-            Kind::Decimal { precision, scale } => decimal::write(stored, *precision, *scale, self.zerofill, out)?,
-            Kind::Date => temporal::Date::decode(exactly(stored)?)?.write(out),
-            Kind::DateTime(digits) => temporal::DateTime::decode(stored, *digits)?.write(*digits, out),
-            Kind::Timestamp(digits) => {
+            ValueKind::Text => self.charset.to_utf8(stored, out),
+            ValueKind::Char { .. } => self.charset.to_utf8(self.without_padding(stored), out),
+            ValueKind::Decimal { precision, scale } => decimal::write(stored, *precision, *scale, self.zerofill, out)?,
+            ValueKind::Date => temporal::Date::decode(exactly(stored)?)?.write(out),
+            ValueKind::DateTime(digits) => temporal::DateTime::decode(stored, *digits)?.write(*digits, out),
+            ValueKind::Timestamp(digits) => {
                 temporal::write_timestamp(temporal::timestamp(stored, *digits)?, *digits, out);
             }
             _ => self.write_decoded(stored, out)?,
@@ -47,7 +47,7 @@ impl ValueType {
             }
             other => self.write_other(&other, out)?,
         }
-        if self.zerofill > 0 && matches!(self.kind, Kind::Float { .. } | Kind::Double { .. }) {
+        if self.zerofill > 0 && matches!(self.kind, ValueKind::Float { .. } | ValueKind::Double { .. }) {
             zerofill(self.zerofill, start, out);
         }
         Ok(())
@@ -84,7 +84,7 @@ impl ValueType {
 
     const fn decimals(&self) -> Option<u8> {
         match self.kind {
-            Kind::Float { decimals } | Kind::Double { decimals } => decimals,
+            ValueKind::Float { decimals } | ValueKind::Double { decimals } => decimals,
             _ => None,
         }
     }
@@ -93,12 +93,12 @@ impl ValueType {
     #[must_use]
     pub const fn digits(&self) -> temporal::Digits {
         match self.kind {
-            Kind::Time(digits)
-            | Kind::DateTime(digits)
-            | Kind::Timestamp(digits)
-            | Kind::HiresTime(digits)
-            | Kind::HiresDateTime(digits)
-            | Kind::HiresTimestamp(digits) => digits,
+            ValueKind::Time(digits)
+            | ValueKind::DateTime(digits)
+            | ValueKind::Timestamp(digits)
+            | ValueKind::HiresTime(digits)
+            | ValueKind::HiresDateTime(digits)
+            | ValueKind::HiresTimestamp(digits) => digits,
             _ => temporal::Digits::NONE,
         }
     }
@@ -109,7 +109,7 @@ impl ValueType {
     /// The bytes are no value of the type.
     pub fn write_readable(&self, stored: &[u8], out: &mut Vec<u8>) -> Result<(), ValueError> {
         match self.kind {
-            Kind::Geometry => geometry::write_wkt(stored, out),
+            ValueKind::Geometry => geometry::write_wkt(stored, out),
             _ => self.write_text(stored, out),
         }
     }

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::sync::atomic::AtomicBool;
 
-use ::bench::check::{CheckBenchOptions, CheckBenchReport, Row, check};
+use ::bench::check::{CheckBenchOptions, CheckBenchReport, CheckBenchRow, check};
 use ::bench::pattern::Way;
 
 use super::args::{CheckBenchArgs, OutputArgs};
@@ -27,7 +27,7 @@ pub fn run(args: &CheckBenchArgs, output: &OutputArgs, stop: &AtomicBool) -> Res
     show::show(&report, output, text, chart)
 }
 
-fn way(row: &Row) -> &'static str {
+fn way(row: &CheckBenchRow) -> &'static str {
     match row.way {
         Some(Way::Direct) => "direct",
         Some(Way::Buffered) => "buffered",
@@ -107,7 +107,7 @@ fn block_sizes(report: &CheckBenchReport) -> Vec<u32> {
 }
 
 /// The lines of the table: the same way and workers.
-fn lines(report: &CheckBenchReport) -> impl Iterator<Item = &[Row]> {
+fn lines(report: &CheckBenchReport) -> impl Iterator<Item = &[CheckBenchRow]> {
     report.table.chunk_by(|a, b| (a.way, a.workers) == (b.way, b.workers))
 }
 
@@ -144,7 +144,7 @@ fn peers(report: &CheckBenchReport) -> Table {
 
 fn chart(report: &CheckBenchReport) -> Chart {
     let bar = |class: usize| {
-        move |row: &Row| Bar {
+        move |row: &CheckBenchRow| Bar {
             label: row.name.clone(),
             class,
             value: row.bytes_per_second.median / 1e6,

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::sync::atomic::AtomicBool;
 
-use ::bench::Step;
+use ::bench::BenchStep;
 use ::bench::kernels::{KernelRow, KernelsOptions, KernelsReport, kernels};
 
 use super::args::{KernelsArgs, OutputArgs};
@@ -26,7 +26,7 @@ pub fn run(args: &KernelsArgs, output: &OutputArgs, stop: &AtomicBool) -> Result
     let report = show::watched(output, stop, |watch| {
         watch.go_on()?;
         let report = kernels(&options, &mut |what, done, expected| {
-            (watch.step)(&Step { what: what.to_owned(), done, expected });
+            (watch.step)(&BenchStep { what: what.to_owned(), done, expected });
         });
         watch.go_on().map(|()| report)
     })?;

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::sync::atomic::AtomicBool;
 
-use ::bench::log::{Ground, LogBenchOptions, LogBenchReport, Method, Row, log};
+use ::bench::log::{Ground, LogBenchOptions, LogBenchReport, LogBenchRow, Method, log};
 
 use super::args::{LogArgs, OutputArgs};
 use super::chart::{Axis, Bar, Bars, Chart, Lines, Panel, Series};
@@ -80,7 +80,7 @@ fn text(report: &LogBenchReport, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-fn rows(rows: &[Row], group: bool) -> Table {
+fn rows(rows: &[LogBenchRow], group: bool) -> Table {
     let what = if group { "callers" } else { "space" };
     let shared = if group { "commits a sync" } else { "+-" };
     let headings =
@@ -157,7 +157,7 @@ fn findings(report: &LogBenchReport) -> Vec<String> {
 fn chart(report: &LogBenchReport) -> Chart {
     let grounds = [Ground::Growing, Ground::Fallocated, Ground::Zeroed, Ground::Recycled];
     let classes: Vec<String> = grounds.iter().map(|one| ground(*one).to_owned()).collect();
-    let bars = |heading: &str, axis: &str, figure: &dyn Fn(&Row) -> Option<(f64, String)>| {
+    let bars = |heading: &str, axis: &str, figure: &dyn Fn(&LogBenchRow) -> Option<(f64, String)>| {
         let rows = report.one_caller.iter().filter_map(|row| {
             let (value, text) = figure(row)?;
             let class = grounds.iter().position(|ground| *ground == row.ground).unwrap_or(0);
@@ -170,7 +170,7 @@ fn chart(report: &LogBenchReport) -> Chart {
         let rate = row.commits_per_second.median;
         Some((rate, format!("{} /s, p99 {} us", number(rate), number(row.latency.p99_us))))
     });
-    let is_telling = |row: &Row| matches!(row.method, Method::ZeroFill | Method::Direct | Method::Dsync);
+    let is_telling = |row: &LogBenchRow| matches!(row.method, Method::ZeroFill | Method::Direct | Method::Dsync);
     let heading = "What the device wrote for each commit: the log's blocks, and the journal's";
     let writes = bars(heading, "KiB a commit", &|row| {
         let kib = row.per_commit.device_written_bytes.filter(|_| is_telling(row))? / 1024.0;
@@ -184,7 +184,7 @@ fn chart(report: &LogBenchReport) -> Chart {
         });
     let has_counters = report.one_caller.iter().any(|row| row.per_commit.device_writes.is_some());
     let has_reads = report.one_caller.iter().any(|row| row.per_commit.own_reads.is_some());
-    let lines = |heading: &str, axis: &str, figure: &dyn Fn(&Row) -> f64| {
+    let lines = |heading: &str, axis: &str, figure: &dyn Fn(&LogBenchRow) -> f64| {
         let series = series(report, figure);
         (!series.is_empty()).then(|| {
             Panel::Lines(Lines {
@@ -208,7 +208,7 @@ fn chart(report: &LogBenchReport) -> Chart {
 }
 
 /// By the number of callers: one of the first table, and those of the second.
-fn series(report: &LogBenchReport, figure: &dyn Fn(&Row) -> f64) -> Vec<Series> {
+fn series(report: &LogBenchReport, figure: &dyn Fn(&LogBenchRow) -> f64) -> Vec<Series> {
     let mut methods: Vec<Method> = report.callers.iter().map(|row| row.method).collect();
     methods.dedup();
     let one = |wanted: Method| {

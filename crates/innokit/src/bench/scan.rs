@@ -4,7 +4,7 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::sync::atomic::AtomicBool;
 
-use ::bench::scan::{IndexRows, Row, Sample, ScanBenchOptions, ScanBenchReport, Simulated, scan, way_words};
+use ::bench::scan::{IndexRows, Sample, ScanBenchOptions, ScanBenchReport, ScanBenchRow, Simulated, scan, way_words};
 
 use super::args::{OutputArgs, ScanArgs};
 use super::chart::{Axis, Bar, Bars, Chart, Lines, Panel, Series};
@@ -135,12 +135,12 @@ fn chart(report: &ScanBenchReport) -> Chart {
     Chart { title: format!("bench scan, {} bytes", grouped(report.bytes)), notes, panels }
 }
 
-fn row_name(row: &Row) -> String {
+fn row_name(row: &ScanBenchRow) -> String {
     format!("{}, {}", way_words(row.way), row.policy.words())
 }
 
 fn bars(index: &IndexRows) -> Bars {
-    let bar = |row: &Row| Bar {
+    let bar = |row: &ScanBenchRow| Bar {
         label: row_name(row),
         class: usize::from(row.way == ::bench::pattern::Way::Buffered),
         value: row.bytes_per_second.median / 1e6,
@@ -155,7 +155,7 @@ fn bars(index: &IndexRows) -> Bars {
     }
 }
 
-fn line(row: &Row, figure: fn(&Sample) -> f64) -> Series {
+fn line(row: &ScanBenchRow, figure: fn(&Sample) -> f64) -> Series {
     let points = row.over_time.iter().map(|sample| (sample.seconds, figure(sample)));
     Series { name: row_name(row), points: points.collect() }
 }

@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::sync::atomic::AtomicBool;
 
 use ::bench::machine::{Machine, Storage};
-use ::bench::{Step, Watch};
+use ::bench::{BenchStep, Watch};
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use serde::Serialize;
 
@@ -25,7 +25,7 @@ pub(super) fn watched<R, E>(
     if progress::is_wanted(output.progress) {
         bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
     }
-    let step = |step: &Step| {
+    let step = |step: &BenchStep| {
         bar.set_length(step.expected.max(1));
         bar.set_position(step.done);
         bar.set_message(step.what.clone());

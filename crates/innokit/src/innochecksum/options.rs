@@ -106,7 +106,7 @@ pub enum Request {
 
 /// What an option takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum OptionKind {
     /// Ends the parsing.
     Now,
     /// On or off.
@@ -120,33 +120,43 @@ pub enum Kind {
 }
 
 /// One option: its letter (NUL for none), its name as the original's messages write it, what it takes and what it does.
-pub type Definition = (char, &'static str, Kind, &'static str);
+pub type Definition = (char, &'static str, OptionKind, &'static str);
 
 /// MySQL's options in MySQL's order, then those that only MariaDB's tool has.
 pub const DEFINITIONS: [Definition; 19] = [
-    ('?', "help", Kind::Now, "Show this and exit."),
-    ('I', "info", Kind::Now, "The same as --help."),
-    ('V', "version", Kind::Now, "Show the version and exit."),
-    ('v', "verbose", Kind::Flag, "Show the options in force; with --log also the progress."),
-    ('c', "count", Kind::Flag, "Only say how many pages the file has."),
-    ('s', "start_page", Kind::Number, "First page to look at, from 0."),
-    ('e', "end_page", Kind::Number, "Last page to look at, from 0."),
-    ('p', "page", Kind::Number, "Look at this page alone, from 0."),
-    ('C', "strict-check", Kind::Checksum, "Warn of pages with another checksum than this: crc32, innodb or none."),
-    ('n', "no-check", Kind::Flag, "Do not verify, only rewrite (with --write)."),
-    ('a', "allow-mismatches", Kind::Number, "Go on until more pages than this are corrupt."),
-    ('w', "write", Kind::Checksum, "Rewrite the checksums of all pages: crc32, innodb or none."),
-    ('S', "page-type-summary", Kind::Flag, "Count the pages of each type."),
-    ('D', "page-type-dump", Kind::Text, "Write the type of each page into this file."),
-    ('l', "log", Kind::Text, "Write what was computed for each page into this file."),
-    ('i', "per-page-details", Kind::Flag, "MariaDB: name each page; with -S also each index page's records and bytes."),
-    ('f', "leaf", Kind::Flag, "MariaDB: with -S and -m, say what merging leaf pages would save."),
-    ('m', "merge", Kind::Number, "MariaDB: how many neighbouring leaf pages to merge for -f."),
-    ('r', "skip-freed-pages", Kind::Flag, "MariaDB: leave out pages that the extent descriptors call free."),
+    ('?', "help", OptionKind::Now, "Show this and exit."),
+    ('I', "info", OptionKind::Now, "The same as --help."),
+    ('V', "version", OptionKind::Now, "Show the version and exit."),
+    ('v', "verbose", OptionKind::Flag, "Show the options in force; with --log also the progress."),
+    ('c', "count", OptionKind::Flag, "Only say how many pages the file has."),
+    ('s', "start_page", OptionKind::Number, "First page to look at, from 0."),
+    ('e', "end_page", OptionKind::Number, "Last page to look at, from 0."),
+    ('p', "page", OptionKind::Number, "Look at this page alone, from 0."),
+    (
+        'C',
+        "strict-check",
+        OptionKind::Checksum,
+        "Warn of pages with another checksum than this: crc32, innodb or none.",
+    ),
+    ('n', "no-check", OptionKind::Flag, "Do not verify, only rewrite (with --write)."),
+    ('a', "allow-mismatches", OptionKind::Number, "Go on until more pages than this are corrupt."),
+    ('w', "write", OptionKind::Checksum, "Rewrite the checksums of all pages: crc32, innodb or none."),
+    ('S', "page-type-summary", OptionKind::Flag, "Count the pages of each type."),
+    ('D', "page-type-dump", OptionKind::Text, "Write the type of each page into this file."),
+    ('l', "log", OptionKind::Text, "Write what was computed for each page into this file."),
+    (
+        'i',
+        "per-page-details",
+        OptionKind::Flag,
+        "MariaDB: name each page; with -S also each index page's records and bytes.",
+    ),
+    ('f', "leaf", OptionKind::Flag, "MariaDB: with -S and -m, say what merging leaf pages would save."),
+    ('m', "merge", OptionKind::Number, "MariaDB: how many neighbouring leaf pages to merge for -f."),
+    ('r', "skip-freed-pages", OptionKind::Flag, "MariaDB: leave out pages that the extent descriptors call free."),
 ];
 /// The last of MariaDB's, which has no letter.
 pub const TABLESPACE_FLAGS: Definition =
-    ('\0', "tablespace-flags", Kind::Number, "MariaDB: flags of the tablespace, where the file has no page 0.");
+    ('\0', "tablespace-flags", OptionKind::Number, "MariaDB: flags of the tablespace, where the file has no page 0.");
 
 /// Reads the arguments after the program's name.
 pub fn parse(program: &str, arguments: &[OsString]) -> Parsed {
@@ -230,13 +240,13 @@ impl Parser<'_> {
             return if prefix == Prefix::Loose { self.warn(&line) } else { self.refuse(&line) };
         };
         match kind {
-            Kind::Now if value.is_some() || matches!(prefix, Prefix::Off | Prefix::On) => {
+            OptionKind::Now if value.is_some() || matches!(prefix, Prefix::Off | Prefix::On) => {
                 self.refuse_here(&format!("option '--{shown}' cannot take an argument."))
             }
-            Kind::Now => Err(Stop::Now(letter)),
-            Kind::Flag => self.long_flag(shown, prefix, value.as_ref()),
-            Kind::Number if prefix == Prefix::Off => self.number(shown, "0"),
-            Kind::Number | Kind::Checksum if value.as_ref().is_some_and(|value| value.is_empty()) => {
+            OptionKind::Now => Err(Stop::Now(letter)),
+            OptionKind::Flag => self.long_flag(shown, prefix, value.as_ref()),
+            OptionKind::Number if prefix == Prefix::Off => self.number(shown, "0"),
+            OptionKind::Number | OptionKind::Checksum if value.as_ref().is_some_and(|value| value.is_empty()) => {
                 self.refuse_here(&format!("Empty value for '{shown}' specified."))
             }
             _ => {
@@ -274,8 +284,8 @@ impl Parser<'_> {
                 return self.refuse_here(&format!("unknown option '-{letter}'."));
             };
             match kind {
-                Kind::Now => return Err(Stop::Now(letter)),
-                Kind::Flag => self.flag(shown, true),
+                OptionKind::Now => return Err(Stop::Now(letter)),
+                OptionKind::Flag => self.flag(shown, true),
                 _ => {
                     let value = if rest.is_empty() { self.next() } else { Some(OsString::from_vec(rest.to_vec())) };
                     let missing = format!("option '-{letter}' requires an argument.");
@@ -301,14 +311,14 @@ impl Parser<'_> {
         }
     }
 
-    fn value(&mut self, name: &str, kind: Kind, value: Option<OsString>, missing: &str) -> Result<(), Stop> {
+    fn value(&mut self, name: &str, kind: OptionKind, value: Option<OsString>, missing: &str) -> Result<(), Stop> {
         let Some(value) = value else {
             return self.refuse_here(missing);
         };
         let text = value.to_string_lossy();
         match kind {
-            Kind::Number => self.number(name, &text),
-            Kind::Checksum => match parse_checksum(&text) {
+            OptionKind::Number => self.number(name, &text),
+            OptionKind::Checksum => match parse_checksum(&text) {
                 Some(checksum) if name == "write" => {
                     self.options.write = Some(checksum);
                     Ok(())
@@ -319,7 +329,7 @@ impl Parser<'_> {
                 }
                 None => self.refuse_here(&format!("Error while setting value '{text}' to '{name}'.")),
             },
-            Kind::Text | Kind::Now | Kind::Flag => {
+            OptionKind::Text | OptionKind::Now | OptionKind::Flag => {
                 let path = Some(PathBuf::from(&value)).filter(|path| !path.as_os_str().is_empty());
                 if name == "log" {
                     self.options.log = path

@@ -11,7 +11,7 @@ use format::{Family, SpaceFormat};
 
 /// A kind of page that has a line in the summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum CountedPage {
     Index,
     Sdi,
     Undo,
@@ -32,24 +32,24 @@ enum Kind {
 }
 
 /// For each kind, in the order of the summary: its label there, and what the dump prints between the bars.
-const LABELS: [(Kind, &str, &str); 17] = [
-    (Kind::Index, "Index page", "Index page\t\t\t"),
-    (Kind::Sdi, "SDI Index page", "SDI Index page\t\t\t"),
-    (Kind::Undo, "Undo log page", "Undo log page\t\t\t"),
-    (Kind::Inode, "Inode page", "Inode page\t\t\t"),
-    (Kind::FreeList, "Insert buffer free list page", "Insert buffer free list page\t"),
-    (Kind::Allocated, "Freshly allocated page", "Freshly allocated page\t\t"),
-    (Kind::Bitmap, "Insert buffer bitmap", "Insert Buffer Bitmap\t\t"),
-    (Kind::System, "System page", "System page\t\t\t"),
-    (Kind::TransactionSystem, "Transaction system page", "Transaction system page\t\t"),
-    (Kind::Header, "File Space Header", "File Space Header\t\t"),
-    (Kind::Extents, "Extent descriptor page", "Extent descriptor page\t\t"),
-    (Kind::Blob, "BLOB page", "BLOB page\t\t\t"),
-    (Kind::CompressedBlob, "Compressed BLOB page", "Compressed BLOB page\t\t"),
-    (Kind::NextCompressedBlob, "Subsequent Compressed BLOB page", "Subsequent Compressed BLOB page\t"),
-    (Kind::SdiBlob, "SDI BLOB page", "SDI BLOB page\t\t\t"),
-    (Kind::CompressedSdiBlob, "Compressed SDI BLOB page", "Compressed SDI BLOB page\t"),
-    (Kind::Other, "Other type of page", ""),
+const LABELS: [(CountedPage, &str, &str); 17] = [
+    (CountedPage::Index, "Index page", "Index page\t\t\t"),
+    (CountedPage::Sdi, "SDI Index page", "SDI Index page\t\t\t"),
+    (CountedPage::Undo, "Undo log page", "Undo log page\t\t\t"),
+    (CountedPage::Inode, "Inode page", "Inode page\t\t\t"),
+    (CountedPage::FreeList, "Insert buffer free list page", "Insert buffer free list page\t"),
+    (CountedPage::Allocated, "Freshly allocated page", "Freshly allocated page\t\t"),
+    (CountedPage::Bitmap, "Insert buffer bitmap", "Insert Buffer Bitmap\t\t"),
+    (CountedPage::System, "System page", "System page\t\t\t"),
+    (CountedPage::TransactionSystem, "Transaction system page", "Transaction system page\t\t"),
+    (CountedPage::Header, "File Space Header", "File Space Header\t\t"),
+    (CountedPage::Extents, "Extent descriptor page", "Extent descriptor page\t\t"),
+    (CountedPage::Blob, "BLOB page", "BLOB page\t\t\t"),
+    (CountedPage::CompressedBlob, "Compressed BLOB page", "Compressed BLOB page\t\t"),
+    (CountedPage::NextCompressedBlob, "Subsequent Compressed BLOB page", "Subsequent Compressed BLOB page\t"),
+    (CountedPage::SdiBlob, "SDI BLOB page", "SDI BLOB page\t\t\t"),
+    (CountedPage::CompressedSdiBlob, "Compressed SDI BLOB page", "Compressed SDI BLOB page\t"),
+    (CountedPage::Other, "Other type of page", ""),
 ];
 
 /// States of an undo segment, as the summary calls them and as the dump does; several numbers share the last state.
@@ -74,7 +74,7 @@ pub struct Tally {
     states: [u64; UNDO_STATES.len()],
 }
 
-impl Kind {
+impl CountedPage {
     fn of(page: &[u8], format: &SpaceFormat) -> Self {
         let mariadb = format.family() == Family::MariaDb;
         match view::page_type(page, format).map_or(0, |kind| kind.0) {
@@ -110,17 +110,17 @@ impl Tally {
         format: &SpaceFormat,
         dump: Option<&mut impl Write>,
     ) -> io::Result<()> {
-        let kind = Kind::of(page, format);
+        let kind = CountedPage::of(page, format);
         if let Some(counter) = self.kinds.get_mut(kind as usize) {
             *counter += 1;
         }
         let extra = match kind {
-            Kind::Undo => self.undo(page, area),
-            Kind::Index | Kind::Sdi => index(page, area, format),
+            CountedPage::Undo => self.undo(page, area),
+            CountedPage::Index | CountedPage::Sdi => index(page, area, format),
             _ => format!("\t{area}"),
         };
         match (dump, LABELS.get(kind as usize)) {
-            (Some(dump), Some((_, _, label))) if kind != Kind::Other => {
+            (Some(dump), Some((_, _, label))) if kind != CountedPage::Other => {
                 writeln!(dump, "#::{position:8}\t\t|\t\t{label}|{extra}")
             }
             _ => Ok(()),

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use jobs::innochecksum::ChecksumKind;
 
-use super::options::{DEFINITIONS, Definition, Kind, Options, TABLESPACE_FLAGS};
+use super::options::{DEFINITIONS, Definition, OptionKind, Options, TABLESPACE_FLAGS};
 
 /// The version of the original whose behaviour this is.
 const ORIGINAL: &str = "9.7";
@@ -34,9 +34,9 @@ pub fn help(program: &str, out: &mut impl Write) -> io::Result<()> {
 fn option(&(letter, name, kind, what): &Definition, out: &mut impl Write) -> io::Result<()> {
     let name = name.replace('_', "-");
     let value = match kind {
-        Kind::Now | Kind::Flag => "",
-        Kind::Number => "=#",
-        Kind::Checksum | Kind::Text => "=name",
+        OptionKind::Now | OptionKind::Flag => "",
+        OptionKind::Number => "=#",
+        OptionKind::Checksum | OptionKind::Text => "=name",
     };
     let letter = if letter == '\0' { "    ".to_owned() } else { format!("-{letter}, ") };
     let head = format!("  {letter}--{name}{value}");
@@ -58,7 +58,7 @@ pub fn variables(options: Option<&Options>, out: &mut impl Write) -> io::Result<
     writeln!(out, "{:-<33} {:-<40}", "", "")?;
     let mut table = String::new();
     for &(_, name, kind, _) in &DEFINITIONS {
-        if kind == Kind::Now || (is_mariadb(name) && !is_set(name, shown)) {
+        if kind == OptionKind::Now || (is_mariadb(name) && !is_set(name, shown)) {
             continue;
         }
         let name = name.replace('_', "-");

@@ -35,7 +35,7 @@ pub(super) struct DoublewriteCheck<'f> {
     /// The tablespaces of the same datadir.
     spaces: HashMap<SpaceId, &'f Known>,
     judge: Judge,
-    kind: Kind,
+    kind: SlotKind,
     /// A slot that is not yet whole.
     waiting: Vec<u8>,
     slot: u64,
@@ -52,7 +52,7 @@ struct Stale {
 }
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum SlotKind {
     /// Whole pages, of this size.
     Pages(PageSize),
     /// Numbers of pages.
@@ -64,8 +64,8 @@ impl<'f> DoublewriteCheck<'f> {
     pub fn new(candidate: &Candidate, files: &'f [FileState], findings_max: usize) -> Option<Self> {
         let name = candidate.path.file_name()?.to_str()?;
         let kind = match name.strip_suffix(".bdblwr") {
-            Some(_) => Kind::Reduced,
-            None => Kind::Pages(PageSize::new(name.strip_prefix("#ib_")?.split('_').next()?.parse().ok()?)?),
+            Some(_) => SlotKind::Reduced,
+            None => SlotKind::Pages(PageSize::new(name.strip_prefix("#ib_")?.split('_').next()?.parse().ok()?)?),
         };
         let dir = candidate.path.parent()?;
         let below = files.iter().filter(|file| file.candidate.path.starts_with(dir));
@@ -85,8 +85,8 @@ impl<'f> DoublewriteCheck<'f> {
 
     fn slot_len(&self) -> usize {
         match self.kind {
-            Kind::Pages(size) => size.bytes(),
-            Kind::Reduced => REDUCED_BLOCK,
+            SlotKind::Pages(size) => size.bytes(),
+            SlotKind::Reduced => REDUCED_BLOCK,
         }
     }
 
@@ -131,8 +131,8 @@ impl<'f> DoublewriteCheck<'f> {
             return None;
         }
         Some(match self.kind {
-            Kind::Reduced => reduced_is_sound(slot),
-            Kind::Pages(size) => self.page_is_sound(slot, size).unwrap_or(false),
+            SlotKind::Reduced => reduced_is_sound(slot),
+            SlotKind::Pages(size) => self.page_is_sound(slot, size).unwrap_or(false),
         })
     }
 

@@ -14,7 +14,7 @@ use format::keyring::KeyStore;
 use redo::verify_blocks::{BlockDamage, BlockEnd, BlockSummary, BlockVerifier};
 use redo::verify_mariadb::{self, StreamDamage, StreamEnd, StreamSummary, StreamVerifier, Verifier};
 use redo::verify_mysql::{self, Breach};
-use redo::{Kind, RedoError, mariadb, mysql};
+use redo::{LogVendor, RedoError, mariadb, mysql};
 
 use super::examined::{Examined, Log, LogEnd, StreamOutcome};
 use super::file_state::FileState;
@@ -95,13 +95,13 @@ impl RedoCheck<'_> {
             open.push((handle, header, file.len));
         }
         let handles: Vec<&File> = open.iter().map(|(handle, ..)| handle).collect();
-        let kind = open.first().map_or(Ok(Kind::MySql), |(_, header, _)| redo::identify(header));
+        let kind = open.first().map_or(Ok(LogVendor::MySql), |(_, header, _)| redo::identify(header));
         match kind {
-            Ok(Kind::MySql) => {
+            Ok(LogVendor::MySql) => {
                 let (unit, counts) = self.mysql(work, &handles, &open)?;
                 Ok(("MySQL", unit, counts))
             }
-            Ok(Kind::MariaDb) => {
+            Ok(LogVendor::MariaDb) => {
                 let headers: Vec<(&[u8], u64)> =
                     open.iter().map(|(_, header, len)| (header.as_slice(), *len)).collect();
                 let (unit, counts) = self.mariadb(work, &handles, &headers)?;

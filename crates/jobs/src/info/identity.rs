@@ -5,7 +5,7 @@ use std::path::Path;
 
 use format::bytes::{be, is_zero};
 use logs::xbstream;
-use redo::{Kind, mariadb, mysql};
+use redo::{LogVendor, mariadb, mysql};
 
 use crate::source::name::NameHint;
 
@@ -65,13 +65,13 @@ pub(super) fn identify(path: &Path, head: &[u8], len: u64) -> Identity {
 fn redo_log(path: &Path, head: &[u8], len: u64) -> Option<Identity> {
     let named = NameHint::of(path) == NameHint::Redo;
     match redo::identify(head) {
-        Ok(Kind::MySql) => match mysql::LogFile::parse(head, len) {
+        Ok(LogVendor::MySql) => match mysql::LogFile::parse(head, len) {
             Ok(log) => Some(mysql_log(path, &log)),
             // Four bytes from 1 to 6 are no proof; with the name, a damaged header is what it is.
             Err(error) if named => Some(Identity::new("redo_log", format!("MySQL redo log; {error}"))),
             Err(_) => None,
         },
-        Ok(Kind::MariaDb) => Some(match mariadb::LogFile::parse(head, len) {
+        Ok(LogVendor::MariaDb) => Some(match mariadb::LogFile::parse(head, len) {
             Ok(log) => mariadb_log(&log, head),
             Err(error) => Identity::new("redo_log", format!("MariaDB redo log; {error}")),
         }),

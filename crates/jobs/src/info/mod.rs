@@ -64,7 +64,7 @@ impl Default for InfoOptions {
 }
 
 /// A tablespace that is being read.
-struct Target {
+struct SweptSpace {
     /// Its place in the report.
     file: usize,
     path: PathBuf,
@@ -106,7 +106,7 @@ pub fn info(paths: &[PathBuf], options: &InfoOptions) -> Result<InfoReport, Erro
     Ok(InfoReport { files })
 }
 
-fn sweep(targets: &[Target], options: &InfoOptions) -> Result<(), Error> {
+fn sweep(targets: &[SweptSpace], options: &InfoOptions) -> Result<(), Error> {
     let set = FileSet::new(targets.iter().map(|target| (target.path.clone(), target.len)));
     let cursor = Cursor::sweep(&set, options.read.block_size);
     let workers = options.workers.clamp(1, usize::try_from(cursor.blocks()).unwrap_or(usize::MAX).max(1));
@@ -128,7 +128,7 @@ fn sweep(targets: &[Target], options: &InfoOptions) -> Result<(), Error> {
 }
 
 /// What a path is, as far as its first bytes tell, and what is to be read if it is a tablespace.
-fn recognise(path: &Path, file: usize, options: &InfoOptions, keys: &KeyStore) -> (FileInfo, Option<Target>) {
+fn recognise(path: &Path, file: usize, options: &InfoOptions, keys: &KeyStore) -> (FileInfo, Option<SweptSpace>) {
     let mut info = FileInfo { path: path.to_string_lossy().into_owned(), ..FileInfo::default() };
     let (meta, len) = match measure(path) {
         Ok(found) => found,
@@ -154,7 +154,7 @@ fn recognise(path: &Path, file: usize, options: &InfoOptions, keys: &KeyStore) -
             let grid = options.grid.then(|| Grid::new(part.first_page, part.pages_in(len)));
             let head = head.get(..space::HEAD).unwrap_or(&head).to_vec();
             let sums = Mutex::new(Sums::new(grid));
-            (info, Some(Target { file, path: path.to_path_buf(), len, part, pages, head, sums }))
+            (info, Some(SweptSpace { file, path: path.to_path_buf(), len, part, pages, head, sums }))
         }
         None => {
             let identity = identity::identify(path, &head, len);
@@ -231,7 +231,7 @@ fn tablespace(
     Some((part, pages, None))
 }
 
-impl Target {
+impl SweptSpace {
     fn with_sums<T>(&self, act: impl FnOnce(&mut Sums) -> T) -> T {
         act(&mut self.sums.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use flow::rewrite::{Change, Changes, Replayed, RewriteOptions, Rewriter, RunError, Stretch, Target, replay_if};
+use flow::rewrite::{Change, Changes, Replayed, RewriteOptions, RewriteTarget, Rewriter, RunError, Stretch, replay_if};
 use flow::{Engine, FileHandle, FileId};
 
 use super::error::FileError;
@@ -189,9 +189,9 @@ pub(super) fn finish_interrupted(path: &Path, tablespace: &FileHandle) -> Result
     Ok(Some(pages))
 }
 
-fn target_of(path: &Path, tablespace: &FileHandle) -> Target {
+fn target_of(path: &Path, tablespace: &FileHandle) -> RewriteTarget {
     let name = path.as_os_str().as_encoded_bytes().to_vec();
-    Target { file: TABLESPACE, handle: tablespace.clone(), name }
+    RewriteTarget { file: TABLESPACE, handle: tablespace.clone(), name }
 }
 
 /// The journal of a tablespace: beside the file itself, even where it was called by the name of a link.
@@ -202,12 +202,12 @@ fn journal_of(tablespace: &Path) -> PathBuf {
     name.into()
 }
 
-fn open_journal(path: &Path, is_new: bool) -> Result<Target> {
+fn open_journal(path: &Path, is_new: bool) -> Result<RewriteTarget> {
     // It holds rows of the table: nobody else may read them.
     let file = File::options().read(true).write(true).create_new(is_new).mode(0o600).open(path);
     let file = file.and_then(|file| sync_directory_of(path).map(|()| file)).map_err(failed(path))?;
     let name = path.as_os_str().as_encoded_bytes().to_vec();
-    Ok(Target { file: JOURNAL, handle: FileHandle::of_file(file, false), name })
+    Ok(RewriteTarget { file: JOURNAL, handle: FileHandle::of_file(file, false), name })
 }
 
 fn remove(journal: &Path) -> Result<()> {

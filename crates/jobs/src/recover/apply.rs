@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use flow::queue::OpenQueue;
-use flow::rewrite::{Change, Changes, RewriteOptions, Rewriter, RunError, Stretch, Target};
+use flow::rewrite::{Change, Changes, RewriteOptions, RewriteTarget, Rewriter, RunError, Stretch};
 use format::bytes::be;
 use format::page::fil::FIL_PAGE_LSN;
 use format::page::seal::seal_flush_lsn;
@@ -66,7 +66,7 @@ impl<'w> Work<'w> {
         plan: &'w RecoverPlan,
         files: &'w Files,
         engine: &dyn OpenQueue,
-        shadow: Option<Target>,
+        shadow: Option<RewriteTarget>,
         options: RewriteOptions,
     ) -> Result<Self> {
         let mut rewriter = Rewriter::open(engine, shadow, options)?;

@@ -110,14 +110,14 @@ impl FileNotes {
     }
 
     /// What is to be done, in this order.
-    fn steps(&self) -> Vec<Step> {
-        let remove = |table: &PathBuf| Step::Remove(table.clone());
-        let note = |extension: &'static str| move |table: &PathBuf| Step::Remove(table.with_extension(extension));
-        let aside = |(from, to): (&PathBuf, &PathBuf)| Step::Rename(from.clone(), moving(to));
+    fn steps(&self) -> Vec<FileStep> {
+        let remove = |table: &PathBuf| FileStep::Remove(table.clone());
+        let note = |extension: &'static str| move |table: &PathBuf| FileStep::Remove(table.with_extension(extension));
+        let aside = |(from, to): (&PathBuf, &PathBuf)| FileStep::Rename(from.clone(), moving(to));
         let moved: BTreeSet<&PathBuf> = self.renamed.values().chain(&self.moving).collect();
-        let in_place = |to: &PathBuf| Step::Rename(moving(to), to.clone());
-        let made = |table: &PathBuf| Step::Rename(table.with_extension(MADE), table.clone());
-        let phases: [Vec<Step>; 6] = [
+        let in_place = |to: &PathBuf| FileStep::Rename(moving(to), to.clone());
+        let made = |table: &PathBuf| FileStep::Rename(table.with_extension(MADE), table.clone());
+        let phases: [Vec<FileStep>; 6] = [
             self.deleted.iter().map(remove).collect(),
             self.deleted.iter().map(note(DELETED)).collect(),
             self.renamed.iter().map(aside).collect(),
@@ -125,7 +125,7 @@ impl FileNotes {
             moved.into_iter().map(in_place).collect(),
             self.made.iter().map(made).collect(),
         ];
-        phases.into_iter().flat_map(|phase| phase.into_iter().chain([Step::Sync])).collect()
+        phases.into_iter().flat_map(|phase| phase.into_iter().chain([FileStep::Sync])).collect()
     }
 
     /// Does what they say, durably, and removes them.
@@ -137,7 +137,7 @@ impl FileNotes {
 
 /// A step on the way. All can be taken again after a crash: what was done already is not there any more.
 #[derive(Debug)]
-pub(super) enum Step {
+pub(super) enum FileStep {
     Remove(PathBuf),
     /// Replaces what has that name.
     Rename(PathBuf, PathBuf),
@@ -145,7 +145,7 @@ pub(super) enum Step {
     Sync,
 }
 
-impl Step {
+impl FileStep {
     pub fn take(&self, datadir: &Path, touched: &mut BTreeSet<PathBuf>) -> Result<()> {
         let mut touch = |path: &Path| touched.extend(path.parent().map(Path::to_path_buf));
         match self {

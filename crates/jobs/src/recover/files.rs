@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use flow::rewrite::Target;
+use flow::rewrite::RewriteTarget;
 use flow::{DIRECT_ALIGN, FileHandle, FileId};
 use format::{PageId, SpaceFormat, SpaceId};
 
@@ -137,10 +137,10 @@ impl Files {
         self.files.get(&id).and_then(|files| files.first()).is_some_and(|file| file.handle.is_some())
     }
 
-    pub fn targets(&self) -> impl Iterator<Item = Target> {
+    pub fn targets(&self) -> impl Iterator<Item = RewriteTarget> {
         self.files.values().flatten().filter_map(|file| {
             let name = file.path.as_os_str().as_encoded_bytes().to_vec();
-            Some(Target { file: file.id, handle: file.handle.clone()?, name })
+            Some(RewriteTarget { file: file.id, handle: file.handle.clone()?, name })
         })
     }
 
@@ -163,10 +163,10 @@ fn len_of(file: &File, path: &Path) -> Result<u64> {
 }
 
 /// A file that was named by an interrupted run, and is there.
-pub(super) fn resolve(datadir: &Path, outside: Outside, name: &[u8], number: u32) -> Option<Target> {
+pub(super) fn resolve(datadir: &Path, outside: Outside, name: &[u8], number: u32) -> Option<RewriteTarget> {
     let path = outside.path_of(Path::new(OsStr::from_bytes(name)))?;
     let file = File::options().read(true).write(true).open(datadir.join(path)).ok()?;
-    Some(Target { file: FileId(number), handle: FileHandle::of_file(file, false), name: name.to_vec() })
+    Some(RewriteTarget { file: FileId(number), handle: FileHandle::of_file(file, false), name: name.to_vec() })
 }
 
 /// A name may be free only once another file has left it.

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use flow::rewrite::{Replayed, Target, replay};
+use flow::rewrite::{Replayed, RewriteTarget, replay};
 use flow::{FileHandle, FileId};
 
 use super::durable::sync_directory_of;
@@ -18,14 +18,14 @@ use super::tuning::engine;
 pub const SHADOW_NAME: &str = "innokit-recover.shadow";
 
 /// Opens the shadow of a datadir, or makes it.
-pub(super) fn open(datadir: &Path, make: bool) -> Result<Target> {
+pub(super) fn open(datadir: &Path, make: bool) -> Result<RewriteTarget> {
     let path = datadir.join(SHADOW_NAME);
     // It holds rows, which are nobody else's to read.
     let file = File::options().read(true).write(true).create(make).truncate(false).mode(0o600).open(&path);
     let file = file.map_err(failed(&path, "opening the shadow file"))?;
     sync_directory_of(&path)?;
     let name = SHADOW_NAME.as_bytes().to_vec();
-    Ok(Target { file: FileId(u32::MAX), handle: FileHandle::of_file(file, false), name })
+    Ok(RewriteTarget { file: FileId(u32::MAX), handle: FileHandle::of_file(file, false), name })
 }
 
 /// Makes whole what an interrupted run was writing; pieces of pages. A shadow of another checkpoint is of no use: the server went on

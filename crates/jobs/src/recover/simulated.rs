@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use flow::queue::OpenQueue;
-use flow::rewrite::{RewriteOptions, Target, replay};
+use flow::rewrite::{RewriteOptions, RewriteTarget, replay};
 use flow::{FileHandle, FileId};
 
 use super::apply::Work;
@@ -65,7 +65,7 @@ impl Simulated {
         let options = RewriteOptions { tag: self.plan.wanted.tag(), ..options };
         let number = u32::try_from(self.contents.len()).unwrap_or(u32::MAX);
         let name = SHADOW_NAME.as_bytes().to_vec();
-        let shadow = Target { file: FileId(number), handle: FileHandle::of_engine(), name };
+        let shadow = RewriteTarget { file: FileId(number), handle: FileHandle::of_engine(), name };
         replay(device, &shadow, options.tag, |name| self.files.targets().find(|target| target.name == name))?;
         let mut work = Work::new(&self.plan, &self.files, device, Some(shadow), options)?;
         work.restore()?;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use flow::queue::sim::{SimCounts, SimOptions, SimTime};
-use flow::rewrite::{RewriteOptions, Target};
+use flow::rewrite::{RewriteOptions, RewriteTarget};
 use flow::{FileHandle, FileId};
 use format::keyring::KeyStore;
 
@@ -61,7 +61,7 @@ pub fn on_clock(datadir: &Path, memory: usize, tuning: &Tuning, sim: &SimOptions
     let shadow = FileId(u32::try_from(opened.len()).unwrap_or(u32::MAX));
     let page_clock = SimTime::new(sim, opened);
     let files = Files::of_engine(&plan);
-    let shadow = Target { file: shadow, handle: FileHandle::of_engine(), name: SHADOW_NAME.into() };
+    let shadow = RewriteTarget { file: shadow, handle: FileHandle::of_engine(), name: SHADOW_NAME.into() };
     let options = RewriteOptions { workers: 0, ..budget.rewrite(&plan, tuning) };
     let mut work = Work::new(&plan, &files, &page_clock, Some(shadow), options)?;
     work.restore()?;

@@ -15,7 +15,7 @@ use format::page::checksum::crc32c;
 use redo::log_key::LogKey;
 use redo::mariadb::{self, Format};
 use redo::mtr_reader::MtrReader;
-use redo::{Kind, RedoError, mysql};
+use redo::{LogVendor, RedoError, mysql};
 
 use self::count::Count;
 use self::report::{CheckpointInfo, LogFileInfo, RedoInfo};
@@ -54,8 +54,8 @@ pub fn redo_info(path: &Path, options: &RedoInfoOptions) -> Result<RedoInfo, Err
     }
     let head = logs.first().map(|log| log.header.as_slice()).unwrap_or_default();
     match redo::identify(head).map_err(|error| Error::redo_log(first, error))? {
-        Kind::MySql => mysql_info(&paths, options),
-        Kind::MariaDb => {
+        LogVendor::MySql => mysql_info(&paths, options),
+        LogVendor::MariaDb => {
             let log = logs.first().ok_or(RedoError::NoCheckpoint).map_err(|error| Error::redo_log(first, error))?;
             mariadb_info(log, options)
         }

@@ -7,7 +7,7 @@ use format::Family;
 use format::charset::Charset;
 use format::record::{Record, RecordFields};
 use format::schema::{FieldSource, IndexDef, InstantDefault, TableDef, Versioned, Visibility};
-use format::value::{Kind, ValueType};
+use format::value::{ValueKind, ValueType};
 
 use super::key_range::KeyRange;
 
@@ -213,7 +213,7 @@ fn row_column(table: &TableDef, at: usize, field: usize) -> RowColumn {
         column: at,
         name: column.map(|column| column.name.clone()).unwrap_or_default(),
         field,
-        value: column.map_or(ValueType::new(Kind::Unknown, Charset::Binary, None), ValueType::of),
+        value: column.map_or(ValueType::new(ValueKind::Unknown, Charset::Binary, None), ValueType::of),
         nullable: column.is_some_and(|column| column.nullable),
     }
 }

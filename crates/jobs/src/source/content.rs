@@ -108,8 +108,8 @@ pub fn recognise(head: &[u8]) -> Option<Content> {
 /// Whether these are the first bytes of a redo log: one with a header whose checksum is right.
 fn is_redo(head: &[u8]) -> bool {
     match redo::identify(head) {
-        Ok(redo::Kind::MySql) => redo::mysql::LogFile::parse(head, u64::MAX >> 1).is_ok(),
-        Ok(redo::Kind::MariaDb) => redo::mariadb::LogFile::parse(head, u64::MAX >> 1).is_ok(),
+        Ok(redo::LogVendor::MySql) => redo::mysql::LogFile::parse(head, u64::MAX >> 1).is_ok(),
+        Ok(redo::LogVendor::MariaDb) => redo::mariadb::LogFile::parse(head, u64::MAX >> 1).is_ok(),
         Err(_) => false,
     }
 }

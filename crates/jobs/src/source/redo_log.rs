@@ -10,7 +10,7 @@ use std::time::Duration;
 use format::bytes::be;
 use format::page::fsp::FSP_SPACE_ID;
 use format::{Lsn, SpaceId};
-use redo::{Kind, LogState, mariadb, mysql};
+use redo::{LogState, LogVendor, mariadb, mysql};
 
 use super::backup::BackupNotes;
 use super::name::NameHint;
@@ -264,8 +264,8 @@ fn state_of(dir: &Path) -> Option<io::Result<(LogState, Lsn)>> {
     let files = log_files(dir);
     let first = files.first()?;
     Some(identify(first).and_then(|kind| match kind {
-        Kind::MySql => mysql_state(&files),
-        Kind::MariaDb => mariadb_state(first),
+        LogVendor::MySql => mysql_state(&files),
+        LogVendor::MariaDb => mariadb_state(first),
     }))
 }
 
@@ -292,7 +292,7 @@ pub(crate) fn log_files(dir: &Path) -> Vec<PathBuf> {
 }
 
 /// Whose log begins in the file.
-pub(crate) fn identify(path: &Path) -> io::Result<Kind> {
+pub(crate) fn identify(path: &Path) -> io::Result<LogVendor> {
     redo::identify(&read_up_to(&File::open(path)?, 0, mysql::LOG_FILE_HDR_SIZE)?).map_err(io::Error::other)
 }
 

@@ -49,7 +49,7 @@ enum DefinitionPlace {
 #[derive(Debug, Default)]
 pub(crate) struct Definitions {
     /// Id and root together are the key: in dictionaries of old servers one id can stand for two roots.
-    by_place: HashMap<DefinitionPlace, HashMap<(u64, u32), Entry>>,
+    by_place: HashMap<DefinitionPlace, HashMap<(u64, u32), DescribedIndex>>,
 }
 
 /// An index of a tablespace, as its definition has it.
@@ -64,7 +64,7 @@ pub(crate) struct Described {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct DescribedIndex {
     table: String,
     root: u32,
     /// Whether the root is one of this very tablespace; in a partition's file the other partitions are described too.
@@ -116,7 +116,7 @@ impl Definitions {
             let name = format!("{}.{}{part}", table.schema, table.name);
             let own = space.format.space();
             let elsewhere = root.space.filter(|other| *other != own);
-            let entry = |is_here| Entry {
+            let entry = |is_here| DescribedIndex {
                 table: name.clone(),
                 root: root.root.0,
                 is_here,
@@ -130,7 +130,7 @@ impl Definitions {
         }
     }
 
-    fn add(&mut self, place: DefinitionPlace, id: u64, entry: Entry) {
+    fn add(&mut self, place: DefinitionPlace, id: u64, entry: DescribedIndex) {
         self.by_place.entry(place).or_default().insert((id, entry.root), entry);
     }
 
@@ -157,13 +157,13 @@ impl Definitions {
                 let place = DefinitionPlace::Folder(datadir.to_path_buf(), table.space.0);
                 let index = index.clone().at(entry.root);
                 let (id, root, whole) = (entry.root.id, entry.root.root.0, Arc::clone(&def));
-                self.add(place, id, Entry { table: name, root, is_here: true, index, whole });
+                self.add(place, id, DescribedIndex { table: name, root, is_here: true, index, whole });
             }
         }
     }
 
     /// What describes the trees of a tablespace: itself, if it describes anything, and else what lies in its folder or above.
-    fn described(&self, space: &Tablespace) -> impl Iterator<Item = &HashMap<(u64, u32), Entry>> {
+    fn described(&self, space: &Tablespace) -> impl Iterator<Item = &HashMap<(u64, u32), DescribedIndex>> {
         let own = self.by_place.get(&DefinitionPlace::File(space.path().to_path_buf()));
         let number = space.format.space().0;
         let folder = folder(space);
@@ -173,7 +173,7 @@ impl Definitions {
         own.into_iter().chain(others)
     }
 
-    fn entries(&self, space: &Tablespace) -> impl Iterator<Item = &Entry> {
+    fn entries(&self, space: &Tablespace) -> impl Iterator<Item = &DescribedIndex> {
         self.described(space).flat_map(HashMap::values)
     }
 
@@ -196,9 +196,9 @@ impl Definitions {
 
     /// All indexes that a dictionary has in this tablespace, by their roots.
     pub fn in_space(&self, space: &Tablespace) -> Vec<Described> {
-        let mut entries: Vec<&Entry> = self.entries(space).filter(|entry| entry.is_here).collect();
+        let mut entries: Vec<&DescribedIndex> = self.entries(space).filter(|entry| entry.is_here).collect();
         entries.sort_by_key(|entry| entry.root);
-        let described = |entry: &Entry| Described {
+        let described = |entry: &DescribedIndex| Described {
             table: entry.table.clone(),
             index: entry.index.clone(),
             whole: Arc::clone(&entry.whole),

@@ -17,7 +17,7 @@ use super::{Rule, TreeFinding};
 
 /// What a list is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+enum ListKind {
     Free,
     FreeFrag,
     FullFrag,
@@ -29,7 +29,7 @@ enum Kind {
 /// A list of extents.
 #[derive(Debug, Clone, Copy)]
 struct List {
-    kind: Kind,
+    kind: ListKind,
     /// Its segment; 0 for those of the tablespace.
     segment: u64,
     base: ListBase,
@@ -40,11 +40,11 @@ struct List {
 impl Display for List {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let name = match self.kind {
-            Kind::Free | Kind::SegmentFree => "FREE",
-            Kind::FreeFrag => "FREE_FRAG",
-            Kind::FullFrag => "FULL_FRAG",
-            Kind::NotFull => "NOT_FULL",
-            Kind::Full => "FULL",
+            ListKind::Free | ListKind::SegmentFree => "FREE",
+            ListKind::FreeFrag => "FREE_FRAG",
+            ListKind::FullFrag => "FULL_FRAG",
+            ListKind::NotFull => "NOT_FULL",
+            ListKind::Full => "FULL",
         };
         match self.segment {
             0 => write!(f, "list {name} of the tablespace"),
@@ -59,13 +59,13 @@ impl List {
         let (state, used) = (extents.state(extent)?, extents.used(extent));
         let is_owned = matches!(state, ExtentState::Segment | ExtentState::SegmentFrag);
         let (is_state, fill) = match self.kind {
-            Kind::Free => (state == ExtentState::Free, used == 0),
-            Kind::FreeFrag => (state == ExtentState::FreeFrag, used < extents.pages),
-            Kind::FullFrag => (state == ExtentState::FullFrag, used == extents.pages),
-            Kind::SegmentFree => (is_owned, used == 0),
+            ListKind::Free => (state == ExtentState::Free, used == 0),
+            ListKind::FreeFrag => (state == ExtentState::FreeFrag, used < extents.pages),
+            ListKind::FullFrag => (state == ExtentState::FullFrag, used == extents.pages),
+            ListKind::SegmentFree => (is_owned, used == 0),
             // MySQL with small pages lends a segment the extents that hold descriptors.
-            Kind::NotFull => (is_owned, used < extents.pages),
-            Kind::Full => (is_owned, used == extents.pages),
+            ListKind::NotFull => (is_owned, used < extents.pages),
+            ListKind::Full => (is_owned, used == extents.pages),
         };
         let owner = extents.owner(extent).unwrap_or(0);
         if !is_state {
@@ -118,10 +118,14 @@ impl<'l> Lists<'l> {
         // The owners, or states, of extents that may be in lists of which not all was seen.
         let mut broken = BTreeSet::new();
         let of_space = |kind, base| List { kind, segment: 0, base, page_no: 0 };
-        let lists = [(Kind::Free, header.free), (Kind::FreeFrag, header.free_frag), (Kind::FullFrag, header.full_frag)];
+        let lists = [
+            (ListKind::Free, header.free),
+            (ListKind::FreeFrag, header.free_frag),
+            (ListKind::FullFrag, header.full_frag),
+        ];
         for (kind, base) in lists {
             match self.walk(&of_space(kind, base)) {
-                End::Whole(used) if kind == Kind::FreeFrag && used != u64::from(header.frag_n_used) => {
+                End::Whole(used) if kind == ListKind::FreeFrag && used != u64::from(header.frag_n_used) => {
                     let counted = u64::from(header.frag_n_used);
                     self.findings.push(TreeFinding::new(Rule::FragmentsUsed, 0, counted, used));
                 }
@@ -133,18 +137,21 @@ impl<'l> Lists<'l> {
         }
         for (id, placed) in segments {
             let (segment, page_no) = (&placed.segment, placed.at.0);
-            let lists =
-                [(Kind::SegmentFree, segment.free), (Kind::NotFull, segment.not_full), (Kind::Full, segment.full)];
+            let lists = [
+                (ListKind::SegmentFree, segment.free),
+                (ListKind::NotFull, segment.not_full),
+                (ListKind::Full, segment.full),
+            ];
             for (kind, base) in lists {
                 match self.walk(&List { kind, segment: *id, base, page_no }) {
-                    End::Whole(used) if kind == Kind::NotFull && used != u64::from(segment.not_full_n_used) => {
+                    End::Whole(used) if kind == ListKind::NotFull && used != u64::from(segment.not_full_n_used) => {
                         let counted = u64::from(segment.not_full_n_used);
                         let finding = TreeFinding::new(Rule::SegmentUsed, page_no, counted, used);
                         self.findings.push(finding.because(&format!("segment {id}")));
                     }
                     End::Whole(_) => {}
                     End::Broken => {
-                        broken.insert((Kind::Full, *id));
+                        broken.insert((ListKind::Full, *id));
                     }
                 }
             }
@@ -230,7 +237,7 @@ impl<'l> Lists<'l> {
     }
 
     /// Extents below the free limit that no list led to, one finding for each list that they could be in.
-    fn missed(&mut self, broken: &BTreeSet<(Kind, u64)>, segments: &BTreeMap<u64, PlacedSegment>, is_whole: bool) {
+    fn missed(&mut self, broken: &BTreeSet<(ListKind, u64)>, segments: &BTreeMap<u64, PlacedSegment>, is_whole: bool) {
         let mut missed: BTreeMap<(u64, &str), (u64, u32)> = BTreeMap::new();
         for extent in 0..self.described.min(self.extents.len()) {
             let is_listed = self.listed.get(extent as usize) != Some(&false);
@@ -239,11 +246,11 @@ impl<'l> Lists<'l> {
             }
             let owner = self.extents.owner(extent).unwrap_or(0);
             let (kind, name) = match self.extents.state(extent) {
-                Some(ExtentState::Free) => (Kind::Free, "free"),
-                Some(ExtentState::FreeFrag) => (Kind::FreeFrag, "given out page by page, with room"),
-                Some(ExtentState::FullFrag) => (Kind::FullFrag, "given out page by page, without room"),
-                Some(ExtentState::Segment | ExtentState::SegmentFrag) => (Kind::Full, "of a segment"),
-                _ => (Kind::Full, "not initialised"),
+                Some(ExtentState::Free) => (ListKind::Free, "free"),
+                Some(ExtentState::FreeFrag) => (ListKind::FreeFrag, "given out page by page, with room"),
+                Some(ExtentState::FullFrag) => (ListKind::FullFrag, "given out page by page, without room"),
+                Some(ExtentState::Segment | ExtentState::SegmentFrag) => (ListKind::Full, "of a segment"),
+                _ => (ListKind::Full, "not initialised"),
             };
             let is_segments = owner != 0 && !is_whole && !segments.contains_key(&owner);
             if !is_segments && !broken.contains(&(kind, owner)) {

@@ -151,7 +151,7 @@ struct Task {
 
 /// What comes next on a level: a page, or pages that cannot be read.
 #[derive(Debug)]
-enum Step {
+enum LevelStep {
     Page(Task),
     Hole,
 }
@@ -166,7 +166,7 @@ enum Before {
 
 #[derive(Debug)]
 struct Level {
-    queue: VecDeque<Step>,
+    queue: VecDeque<LevelStep>,
     asked: usize,
     before: Before,
 }
@@ -327,14 +327,14 @@ impl<'w> Walk<'w> {
             let Some(number) = self.pick(0).filter(|number| *number > 0 || self.sweep.is_none()) else { return };
             let Some(level) = self.levels.get_mut(number) else { return };
             match level.queue.pop_front() {
-                Some(Step::Page(task)) => {
+                Some(LevelStep::Page(task)) => {
                     if let Some(want) = self.space.want(task.page_no) {
                         level.asked += 1;
                         gather.ask(want);
                         self.flight.push_back(Flight::Page(number, task));
                     }
                 }
-                Some(Step::Hole) => self.flight.push_back(Flight::Hole(number)),
+                Some(LevelStep::Hole) => self.flight.push_back(Flight::Hole(number)),
                 None => return,
             }
         }
@@ -344,7 +344,7 @@ impl<'w> Walk<'w> {
     fn is_guessed(&self) -> bool {
         let Some(linear) = &self.linear else { return false };
         let next = self.pick(0).and_then(|number| self.levels.get(number)?.queue.front());
-        matches!(next, Some(Step::Page(task)) if linear.has_guessed(task.page_no))
+        matches!(next, Some(LevelStep::Page(task)) if linear.has_guessed(task.page_no))
     }
 
     /// The level from which the next page is to be read: this one, or one above that must come first.
@@ -382,11 +382,11 @@ impl<'w> Walk<'w> {
         let step = match wrong {
             Some(finding) => {
                 self.report(finding);
-                Step::Hole
+                LevelStep::Hole
             }
             None => {
                 self.belongs(number, page_no);
-                Step::Page(task)
+                LevelStep::Page(task)
             }
         };
         if let Some(level) = self.levels.get_mut(number) {
@@ -434,7 +434,7 @@ impl<'w> Walk<'w> {
         }
         let below = number.checked_sub(1).and_then(|below| self.levels.get_mut(below));
         if let Some(below) = below {
-            below.queue.push_back(Step::Hole);
+            below.queue.push_back(LevelStep::Hole);
         }
     }
 

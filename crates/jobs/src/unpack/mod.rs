@@ -20,9 +20,9 @@ use logs::xbstream::{Event, MemberId, Parser};
 
 pub use self::error::UnpackError;
 use self::error::{Result, damaged, refused};
-use self::source::{Kind, cut, of_bytes, open, pump};
+use self::source::{ArchiveKind, cut, of_bytes, open, pump};
 pub(crate) use self::target::MARKER;
-use self::target::Target;
+use self::target::UnpackDir;
 
 /// What was unpacked.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
@@ -45,7 +45,7 @@ pub fn unpack(archives: &[PathBuf], dir: &Path) -> Result<Unpacked> {
     if archives.iter().filter(|path| path.as_path() == Path::new(source::STANDARD_INPUT)).count() > 1 {
         return refused("standard input can be used for one archive only");
     }
-    let mut work = Work { target: Target::make(dir)?, archive: 0, open: HashMap::new(), left_out: Vec::new() };
+    let mut work = Work { target: UnpackDir::make(dir)?, archive: 0, open: HashMap::new(), left_out: Vec::new() };
     let done = work.all(archives);
     if done.is_err() {
         work.target.discard();
@@ -55,7 +55,7 @@ pub fn unpack(archives: &[PathBuf], dir: &Path) -> Result<Unpacked> {
 
 /// A directory while archives are unpacked into it.
 struct Work {
-    target: Target,
+    target: UnpackDir,
     /// The number of the archive.
     archive: usize,
     open: HashMap<MemberId, Open>,
@@ -76,11 +76,11 @@ impl Work {
         for (number, path) in archives.iter().enumerate() {
             self.archive = number;
             let (kind, mut bytes) = open(path)?;
-            has_streams |= kind == Kind::Xbstream;
+            has_streams |= kind == ArchiveKind::Xbstream;
             let of_error = |error| of_bytes(path, "reading the archive", error);
             match kind {
-                Kind::Xbstream => self.xbstream(path, |take| pump(&mut *bytes, &of_error, take).map(drop))?,
-                Kind::Tar => self.tar(path, |take| pump(&mut *bytes, &of_error, take).map(drop))?,
+                ArchiveKind::Xbstream => self.xbstream(path, |take| pump(&mut *bytes, &of_error, take).map(drop))?,
+                ArchiveKind::Tar => self.tar(path, |take| pump(&mut *bytes, &of_error, take).map(drop))?,
             }
         }
         // A stream has no mark at its end; the tools' last members tell.
@@ -127,7 +127,7 @@ impl Work {
         let archive = self.archive;
         match event {
             Event::Member { id, path: name, rewrite } => {
-                let place = Target::place(&name)?;
+                let place = UnpackDir::place(&name)?;
                 let is_new = !rewrite;
                 let file = if is_new { self.target.file(&place, archive) } else { self.target.again(&place, archive) };
                 self.open.insert(id, Open { place, file: file?, is_new });
@@ -158,13 +158,13 @@ impl Work {
                 cut(path, &format!("the chunk at byte {position}, of {name}, has not the checksum that it should have"))
             }
             Event::Rename { from, to } => {
-                let (from, to) = (Target::place(&from)?, Target::place(&to)?);
+                let (from, to) = (UnpackDir::place(&from)?, UnpackDir::place(&to)?);
                 for open in self.open.values_mut().filter(|open| open.place == from) {
                     open.place.clone_from(&to);
                 }
                 self.target.rename(&from, &to, archive)
             }
-            Event::Remove { path } => self.target.remove(&Target::place(&path)?, archive),
+            Event::Remove { path } => self.target.remove(&UnpackDir::place(&path)?, archive),
         }
     }
 
@@ -195,7 +195,7 @@ impl Work {
         const ONLY: MemberId = MemberId(0);
         match event {
             tar::Event::Member { path: name, is_sparse } => {
-                let place = Target::place(&name)?;
+                let place = UnpackDir::place(&name)?;
                 if is_sparse {
                     let (archive, name) = (path.display(), place.display());
                     return refused(format!(
@@ -219,7 +219,7 @@ impl Work {
             }
             tar::Event::Directory { path: name } => {
                 // The directory itself, which is there.
-                if matches!(&*name, b"." | b"./") { Ok(()) } else { self.target.directory(&Target::place(&name)?) }
+                if matches!(&*name, b"." | b"./") { Ok(()) } else { self.target.directory(&UnpackDir::place(&name)?) }
             }
             tar::Event::Other { path: name } => {
                 self.left_out.push(String::from_utf8_lossy(&name).into_owned());

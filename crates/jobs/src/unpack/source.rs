@@ -14,13 +14,13 @@ pub(super) const STANDARD_INPUT: &str = "-";
 
 /// What kind of archive it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ArchiveKind {
     Xbstream,
     Tar,
 }
 
 /// Opens an archive, and says of what kind it is.
-pub(super) fn open(path: &Path) -> Result<(Kind, Box<dyn Read + Send>)> {
+pub(super) fn open(path: &Path) -> Result<(ArchiveKind, Box<dyn Read + Send>)> {
     let raw: Box<dyn Read + Send> = if path == Path::new(STANDARD_INPUT) {
         Box::new(io::stdin())
     } else {
@@ -35,8 +35,8 @@ pub(super) fn open(path: &Path) -> Result<(Kind, Box<dyn Read + Send>)> {
         (content, bytes) = (recognise(&head), inside);
     }
     match content {
-        Some(Content::Archive) => Ok((Kind::Xbstream, bytes)),
-        Some(Content::Tar) => Ok((Kind::Tar, bytes)),
+        Some(Content::Archive) => Ok((ArchiveKind::Xbstream, bytes)),
+        Some(Content::Tar) => Ok((ArchiveKind::Tar, bytes)),
         _ => refused(format!("{}: neither an xbstream nor a tar archive", path.display())),
     }
 }

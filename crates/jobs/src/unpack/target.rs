@@ -26,7 +26,7 @@ const DIRECTORY_MODE: u32 = 0o750;
 
 /// A directory while it is filled.
 #[derive(Debug)]
-pub(super) struct Target {
+pub(super) struct UnpackDir {
     root: PathBuf,
     /// It was there before.
     is_given: bool,
@@ -37,7 +37,7 @@ pub(super) struct Target {
     pub packed: BTreeSet<PathBuf>,
 }
 
-impl Target {
+impl UnpackDir {
     /// Takes a directory that is empty, or makes one.
     pub fn make(root: &Path) -> Result<Self> {
         let is_given = root.is_dir();

@@ -141,12 +141,12 @@ impl Verifier {
         loop {
             let step = if self.opening.is_some() { self.open_step(input)? } else { self.walk(input)? };
             match step {
-                Step::Event(event) => {
+                EventStep::Event(event) => {
                     self.count(event.verdict);
                     return Ok(Some(event));
                 }
-                Step::More => return Ok(None),
-                Step::Again => {}
+                EventStep::More => return Ok(None),
+                EventStep::Again => {}
             }
         }
     }
@@ -164,7 +164,7 @@ impl Verifier {
     }
 
     /// Takes a step, and counts the bytes that it took.
-    fn walk(&mut self, input: &mut &[u8]) -> Result<Step, Error> {
+    fn walk(&mut self, input: &mut &[u8]) -> Result<EventStep, Error> {
         let before = input.len();
         let step = self.step(input);
         self.position = self.position.saturating_add((before - input.len()) as u64);
@@ -172,14 +172,14 @@ impl Verifier {
     }
 
     /// Takes a step over what was decrypted, after decrypting more if there is none.
-    fn open_step(&mut self, input: &mut &[u8]) -> Result<Step, Error> {
+    fn open_step(&mut self, input: &mut &[u8]) -> Result<EventStep, Error> {
         let (mut plain, mut taken) = std::mem::take(&mut self.plain);
         if taken == plain.len() {
             plain.clear();
             taken = 0;
             let opened = self.opening.as_mut().map_or(Ok(false), |opening| opening.open(input, &mut plain))?;
             if !opened {
-                return Ok(if input.is_empty() { Step::More } else { Step::Again });
+                return Ok(if input.is_empty() { EventStep::More } else { EventStep::Again });
             }
         }
         let mut rest = plain.get(taken..).unwrap_or_default();
@@ -187,7 +187,7 @@ impl Verifier {
         taken = plain.len() - rest.len();
         self.plain = (plain, taken);
         Ok(match step? {
-            Step::More => Step::Again,
+            EventStep::More => EventStep::Again,
             step => step,
         })
     }
@@ -225,7 +225,7 @@ impl Verifier {
         }
     }
 
-    fn step(&mut self, input: &mut &[u8]) -> Result<Step, Error> {
+    fn step(&mut self, input: &mut &[u8]) -> Result<EventStep, Error> {
         match std::mem::replace(&mut self.state, VerifyState::Header) {
             VerifyState::Magic => self.magic(input),
             VerifyState::EncryptionHeader => self.encryption_header(input),
@@ -236,38 +236,38 @@ impl Verifier {
                 let all_zero = is_zero(input);
                 *input = &[];
                 self.state = if all_zero { VerifyState::Zeros } else { VerifyState::Unexamined };
-                Ok(Step::More)
+                Ok(EventStep::More)
             }
             rest @ (VerifyState::Unexamined | VerifyState::Encrypted) => {
                 *input = &[];
                 self.state = rest;
-                Ok(Step::More)
+                Ok(EventStep::More)
             }
         }
     }
 
-    fn magic(&mut self, input: &mut &[u8]) -> Result<Step, Error> {
+    fn magic(&mut self, input: &mut &[u8]) -> Result<EventStep, Error> {
         self.state = VerifyState::Magic;
         if !gather(&mut self.head, input, MAGIC.len()) {
-            return Ok(Step::More);
+            return Ok(EventStep::More);
         }
         self.state = match &self.encrypted_header {
             _ if self.head == MAGIC => VerifyState::Header,
             Some(header) => return Err(Error::WrongKey { key: header.key_id.clone() }),
             None if self.head == MAGIC_ENCRYPTED => {
                 self.state = VerifyState::EncryptionHeader;
-                return Ok(Step::Again);
+                return Ok(EventStep::Again);
             }
             None => return Err(Error::NotBinlog),
         };
         self.head.clear();
-        Ok(Step::Again)
+        Ok(EventStep::Again)
     }
 
-    fn encryption_header(&mut self, input: &mut &[u8]) -> Result<Step, Error> {
+    fn encryption_header(&mut self, input: &mut &[u8]) -> Result<EventStep, Error> {
         self.state = VerifyState::EncryptionHeader;
         if !gather(&mut self.head, input, EncryptedHeader::LEN) {
-            return Ok(Step::More);
+            return Ok(EventStep::More);
         }
         let header = EncryptedHeader::parse(&self.head).ok_or(Error::EncryptionHeader)?;
         self.start = EncryptedHeader::LEN as u64;
@@ -282,7 +282,7 @@ impl Verifier {
             self.summary.missing_key = Some(header.key_id.clone());
         }
         self.encrypted_header = Some(header);
-        Ok(Step::Again)
+        Ok(EventStep::Again)
     }
 
     /// A START_ENCRYPTION event of `len` bytes was passed.
@@ -302,18 +302,18 @@ impl Verifier {
         (self.encrypted, self.server_id) = (false, Some(server_id));
     }
 
-    fn header(&mut self, input: &mut &[u8]) -> Step {
+    fn header(&mut self, input: &mut &[u8]) -> EventStep {
         if self.head.is_empty() {
             self.start = self.position;
         }
         let whole = gather(&mut self.head, input, HEADER_LEN);
         let Some(header) = whole.then(|| Header::parse(&self.head)).flatten() else {
-            return Step::More;
+            return EventStep::More;
         };
         if self.summary.in_use && is_zero(&self.head) {
             self.head.clear();
             self.state = VerifyState::Zeros;
-            return Step::Again;
+            return EventStep::Again;
         }
         self.head.clear();
         let claimed = self.claimed_by_position(&header).filter(|_| self.trusts_header(&header));
@@ -331,7 +331,7 @@ impl Verifier {
         }
         self.state =
             VerifyState::Body(Box::new(EventSum::new(header, self.log_position(), claimed, keeps || is_start)));
-        Step::Again
+        EventStep::Again
     }
 
     /// Where the current event begins, as the log counts.
@@ -372,24 +372,24 @@ impl Verifier {
         (len_fits && (known || agrees)) || (claimed.is_some() && self.checksums == Checksums::On)
     }
 
-    fn give_up(&mut self, header: &Header) -> Step {
+    fn give_up(&mut self, header: &Header) -> EventStep {
         self.state = VerifyState::Unexamined;
         let corruption = Corruption::NoEvent { code: header.kind.0, len: header.len };
         self.event(None, header.len, Verdict::Corrupt(corruption))
     }
 
-    fn pass_or_give_up(&mut self, header: &Header, kind: Option<EventType>) -> Step {
+    fn pass_or_give_up(&mut self, header: &Header, kind: Option<EventType>) -> EventStep {
         match header.len.checked_sub(HEADER_LEN as u32) {
             Some(left) if header.len <= EVENT_LEN_MAX => {
                 self.state =
                     VerifyState::Passing(Passing { kind, len: header.len, left, server_id: header.server_id() });
-                Step::Again
+                EventStep::Again
             }
             _ => self.give_up(header),
         }
     }
 
-    fn pass(&mut self, input: &mut &[u8], mut event: Passing) -> Step {
+    fn pass(&mut self, input: &mut &[u8], mut event: Passing) -> EventStep {
         let passed = take(input, clamp(event.left.into()));
         event.left = event.left.saturating_sub(u32::try_from(passed.len()).unwrap_or(u32::MAX));
         let is_start = event.kind == Some(EventType::START_ENCRYPTION);
@@ -398,7 +398,7 @@ impl Verifier {
         }
         if event.left > 0 {
             self.state = VerifyState::Passing(event);
-            return Step::More;
+            return EventStep::More;
         }
         if is_start {
             let body = std::mem::take(&mut self.start_encryption);
@@ -408,10 +408,10 @@ impl Verifier {
         self.event(event.kind, event.len, verdict)
     }
 
-    fn body(&mut self, input: &mut &[u8], mut sum: Box<EventSum>) -> Step {
+    fn body(&mut self, input: &mut &[u8], mut sum: Box<EventSum>) -> EventStep {
         let Some(outcome) = sum.take(input) else {
             self.state = VerifyState::Body(sum);
-            return Step::More;
+            return EventStep::More;
         };
         let header = *sum.header();
         let is_first = self.summary.events == 0;
@@ -479,9 +479,9 @@ impl Verifier {
         }
     }
 
-    fn event(&mut self, kind: Option<EventType>, len: u32, verdict: Verdict) -> Step {
+    fn event(&mut self, kind: Option<EventType>, len: u32, verdict: Verdict) -> EventStep {
         self.after_damage = matches!(verdict, Verdict::Corrupt(Corruption::Checksum { .. }));
-        Step::Event(Event { position: self.start, len, kind, verdict })
+        EventStep::Event(Event { position: self.start, len, kind, verdict })
     }
 }
 
@@ -490,7 +490,7 @@ const fn len_min() -> u32 {
     (HEADER_LEN + CRC_LEN) as u32
 }
 
-enum Step {
+enum EventStep {
     Event(Event),
     More,
     Again,

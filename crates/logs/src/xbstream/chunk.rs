@@ -39,7 +39,7 @@ pub(super) struct Chunk {
 
 /// What a chunk is, once all of it but its payload is here.
 #[derive(Debug)]
-pub(super) enum Kind {
+pub(super) enum ChunkKind {
     Payload(Box<Payload>),
     End,
     Seek(u64),
@@ -78,14 +78,14 @@ impl Chunk {
     }
 
     /// What the chunk is; `body` is of the length that [`Chunk::body_len`] asked for.
-    pub(super) fn kind(&self, body: &[u8]) -> Result<Kind, Error> {
+    pub(super) fn kind(&self, body: &[u8]) -> Result<ChunkKind, Error> {
         Ok(match self.code {
-            b'E' => Kind::End,
-            b'D' => Kind::Remove,
-            b'R' => Kind::Rename(body.get(4..).unwrap_or_default().into()),
-            b'S' if is_seek(body) => Kind::Seek(le::u64_at(body, 0).unwrap_or_default()),
-            b'S' => Kind::Payload(self.sparse(body)?),
-            _ => Kind::Payload(self.plain(body)?),
+            b'E' => ChunkKind::End,
+            b'D' => ChunkKind::Remove,
+            b'R' => ChunkKind::Rename(body.get(4..).unwrap_or_default().into()),
+            b'S' if is_seek(body) => ChunkKind::Seek(le::u64_at(body, 0).unwrap_or_default()),
+            b'S' => ChunkKind::Payload(self.sparse(body)?),
+            _ => ChunkKind::Payload(self.plain(body)?),
         })
     }
 

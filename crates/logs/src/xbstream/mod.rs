@@ -31,7 +31,7 @@ use std::collections::{HashMap, VecDeque};
 
 use thiserror::Error;
 
-use chunk::{Chunk, Kind, Payload};
+use chunk::{Chunk, ChunkKind, Payload};
 use format::pieces::{clamp, gather, take};
 
 /// What every chunk begins with; a stream is recognised by it.
@@ -272,9 +272,9 @@ impl Parser {
             let step = self.step(input);
             self.position = start.saturating_add((before - input.len()) as u64);
             match step {
-                Ok(Step::Event(event)) => return Ok(Some(event)),
-                Ok(Step::More) => return Ok(None),
-                Ok(Step::Again) => {}
+                Ok(ChunkStep::Event(event)) => return Ok(Some(event)),
+                Ok(ChunkStep::More) => return Ok(None),
+                Ok(ChunkStep::Again) => {}
                 Err(error) => {
                     self.failed = Some(error.clone());
                     return Err(error);
@@ -305,24 +305,24 @@ impl Parser {
         Ok(unfinished)
     }
 
-    fn step<'i>(&mut self, input: &mut &'i [u8]) -> Result<Step<'i>, Error> {
+    fn step<'i>(&mut self, input: &mut &'i [u8]) -> Result<ChunkStep<'i>, Error> {
         match std::mem::take(&mut self.state) {
             ChunkState::Head => self.head(input),
             ChunkState::Path(chunk) => {
                 if !gather(&mut self.head, input, chunk.path_len) {
                     self.state = ChunkState::Path(chunk);
-                    return Ok(Step::More);
+                    return Ok(ChunkStep::More);
                 }
                 let path = std::mem::take(&mut self.head).into_boxed_slice();
                 self.state = ChunkState::Body(chunk, path);
-                Ok(Step::Again)
+                Ok(ChunkStep::Again)
             }
             ChunkState::Body(chunk, path) => self.body(input, chunk, path),
             ChunkState::Payload(id, payload) => Ok(self.payload(input, id, payload)),
         }
     }
 
-    fn head<'i>(&mut self, input: &mut &'i [u8]) -> Result<Step<'i>, Error> {
+    fn head<'i>(&mut self, input: &mut &'i [u8]) -> Result<ChunkStep<'i>, Error> {
         if self.head.is_empty() {
             self.chunk_start = self.position;
         }
@@ -332,44 +332,44 @@ impl Parser {
             return Err(Error::NoMagic { position: self.chunk_start });
         }
         if !whole {
-            return Ok(Step::More);
+            return Ok(ChunkStep::More);
         }
         let chunk = Chunk::parse(&self.head, self.chunk_start)?;
         self.head.clear();
         self.state = ChunkState::Path(chunk);
-        Ok(Step::Again)
+        Ok(ChunkStep::Again)
     }
 
-    fn body<'i>(&mut self, input: &mut &'i [u8], chunk: Chunk, path: Box<[u8]>) -> Result<Step<'i>, Error> {
+    fn body<'i>(&mut self, input: &mut &'i [u8], chunk: Chunk, path: Box<[u8]>) -> Result<ChunkStep<'i>, Error> {
         let want = chunk.body_len(&self.head)?;
         if self.head.len() < want {
             let whole = gather(&mut self.head, input, want);
             self.state = ChunkState::Body(chunk, path);
-            return Ok(if whole { Step::Again } else { Step::More });
+            return Ok(if whole { ChunkStep::Again } else { ChunkStep::More });
         }
         let body = std::mem::take(&mut self.head);
         match chunk.kind(&body)? {
-            Kind::Remove => Ok(Step::Event(Event::Remove { path })),
-            Kind::Rename(to) => Ok(Step::Event(Event::Rename { from: path, to })),
-            Kind::End => {
+            ChunkKind::Remove => Ok(ChunkStep::Event(Event::Remove { path })),
+            ChunkKind::Rename(to) => Ok(ChunkStep::Event(Event::Rename { from: path, to })),
+            ChunkKind::End => {
                 let id = self.member(&chunk, &path)?;
                 let len = self.open.remove(&path).map_or(0, |open| open.offset);
                 self.pending.push_back(Event::End { id, len });
-                Ok(Step::Again)
+                Ok(ChunkStep::Again)
             }
-            Kind::Seek(target) => {
+            ChunkKind::Seek(target) => {
                 let id = self.member(&chunk, &path)?;
                 self.seek(&path, id, target);
                 // The magic of the next chunk was needed to know this one.
                 self.head.extend_from_slice(&MAGIC);
                 self.chunk_start = self.chunk_start.saturating_add((chunk::HEAD_LEN + chunk.path_len + 8) as u64);
-                Ok(Step::Again)
+                Ok(ChunkStep::Again)
             }
-            Kind::Payload(payload) => {
+            ChunkKind::Payload(payload) => {
                 let id = self.member(&chunk, &path)?;
                 self.place(&path, id, &payload);
                 self.state = ChunkState::Payload(id, payload);
-                Ok(Step::Again)
+                Ok(ChunkStep::Again)
             }
         }
     }
@@ -409,28 +409,32 @@ impl Parser {
         }
     }
 
-    fn payload<'i>(&mut self, input: &mut &'i [u8], id: MemberId, mut payload: Box<Payload>) -> Step<'i> {
+    fn payload<'i>(&mut self, input: &mut &'i [u8], id: MemberId, mut payload: Box<Payload>) -> ChunkStep<'i> {
         if let Some((offset, len)) = payload.next_skip() {
             self.state = ChunkState::Payload(id, payload);
-            return Step::Event(Event::Skip { id, offset, len });
+            return ChunkStep::Event(Event::Skip { id, offset, len });
         }
         let remaining = payload.writable();
         if remaining > 0 {
             let bytes = take(input, clamp(remaining));
             let offset = payload.advance(bytes);
             self.state = ChunkState::Payload(id, payload);
-            return if bytes.is_empty() { Step::More } else { Step::Event(Event::Data { id, offset, bytes }) };
+            return if bytes.is_empty() {
+                ChunkStep::More
+            } else {
+                ChunkStep::Event(Event::Data { id, offset, bytes })
+            };
         }
         let (stored, computed) = (payload.stored, payload.computed());
         if stored == computed {
-            return Step::Again;
+            return ChunkStep::Again;
         }
         let (offset, len) = (payload.offset, payload.len);
-        Step::Event(Event::BadChunk { id, position: self.chunk_start, offset, len, stored, computed })
+        ChunkStep::Event(Event::BadChunk { id, position: self.chunk_start, offset, len, stored, computed })
     }
 }
 
-enum Step<'i> {
+enum ChunkStep<'i> {
     Event(Event<'i>),
     More,
     Again,

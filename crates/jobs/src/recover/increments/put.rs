@@ -13,7 +13,7 @@ use format::{SpaceHeader, SpaceId};
 use rustix::fs::syncfs;
 
 use super::super::backup::{replace_log, replace_note};
-use super::super::backup_files::{MOVING, Step, moving};
+use super::super::backup_files::{FileStep, MOVING, moving};
 use super::super::durable::{make_directories, make_like};
 use super::super::error::{Result, failed, refused};
 use super::super::increment_marker as marker;
@@ -62,7 +62,7 @@ impl Taken {
 
     /// What is to be done so that each tablespace of the increment has the name that it has there, and no other is left. Names may be
     /// changed in a circle: all files leave their names before one takes another's.
-    fn steps(&self, datadir: &Path) -> Result<Vec<Step>> {
+    fn steps(&self, datadir: &Path) -> Result<Vec<FileStep>> {
         let held = held(datadir)?;
         let tables = || self.files.deltas.iter().filter(|delta| delta.is_table());
         let names: BTreeMap<SpaceId, &PathBuf> = tables().map(|delta| (delta.space, &delta.name)).collect();
@@ -70,15 +70,15 @@ impl Taken {
         for (name, space) in held {
             match names.get(&space) {
                 Some(to) if **to == name || moving(to) == name => {}
-                Some(to) => aside.push(Step::Rename(name, moving(to))),
+                Some(to) => aside.push(FileStep::Rename(name, moving(to))),
                 // The increment that was begun had made it, and no more.
                 None if space == SpaceId::SYSTEM && names.values().any(|made| **made == name) => {}
-                None => remove.push(Step::Remove(name)),
+                None => remove.push(FileStep::Remove(name)),
             }
         }
-        let in_place = names.values().map(|name| Step::Rename(moving(name), (*name).clone())).collect();
-        let phases: [Vec<Step>; 3] = [aside, remove, in_place];
-        Ok(phases.into_iter().flat_map(|phase| phase.into_iter().chain([Step::Sync])).collect())
+        let in_place = names.values().map(|name| FileStep::Rename(moving(name), (*name).clone())).collect();
+        let phases: [Vec<FileStep>; 3] = [aside, remove, in_place];
+        Ok(phases.into_iter().flat_map(|phase| phase.into_iter().chain([FileStep::Sync])).collect())
     }
 
     fn write_pages(&self, datadir: &Path, like: &Metadata) -> Result<Increment> {

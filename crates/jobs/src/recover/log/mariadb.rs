@@ -16,7 +16,7 @@ use redo::log_key::{LogKey, LogKeyError};
 use redo::mariadb::{Format, LogFile, START_OFFSET};
 use redo::mtr_reader::MtrReader;
 use redo::verify_mariadb::{self, StreamDamage, StreamVerifier, Verifier};
-use redo::{Kind, RedoError};
+use redo::{LogVendor, RedoError};
 
 use super::super::error::{Result, damaged, failed, locked_out, refused};
 use crate::source::read_up_to;
@@ -46,8 +46,8 @@ impl MariaDbLog {
         let len = file.metadata().map_err(failed(&path, "reading the redo log"))?.len();
         let header = read_up_to(&file, 0, START_OFFSET).map_err(failed(&path, "reading the redo log"))?;
         let parsed = match redo::identify(&header).and_then(|kind| Ok((kind, LogFile::parse(&header, len)?))) {
-            Ok((Kind::MariaDb, parsed)) => parsed,
-            Ok((Kind::MySql, _)) => {
+            Ok((LogVendor::MariaDb, parsed)) => parsed,
+            Ok((LogVendor::MySql, _)) => {
                 return refused(format!(
                     "{}: the redo log of a MySQL server before 8.0.30, which this program does not recover: start the server of that version",
                     path.display()

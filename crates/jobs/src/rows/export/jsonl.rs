@@ -1,6 +1,6 @@
 //! One JSON object a line.
 
-use format::value::{Kind, Value, ValueError, ValueType, float, geometry, json};
+use format::value::{Value, ValueError, ValueKind, ValueType, float, geometry, json};
 
 use super::format::Refused;
 use super::row_text::{RowText, STATE_COLUMN, state, whole};
@@ -59,7 +59,7 @@ fn write_value(value: &ValueType, stored: &[u8], text: &mut Vec<u8>, out: &mut V
             out.push(b'"');
         }
         _ => {
-            if matches!(value.kind, Kind::Geometry) {
+            if matches!(value.kind, ValueKind::Geometry) {
                 geometry::write_srid(stored, text);
             }
             value.write_readable(stored, text)?;

@@ -1,6 +1,6 @@
 //! CSV and TSV as `SELECT … INTO OUTFILE` writes them, so that `LOAD DATA` takes them back.
 
-use format::value::{Kind, ValueType};
+use format::value::{ValueKind, ValueType};
 
 use super::format::Refused;
 use super::row_text::{Geometry, RowText, STATE_COLUMN, state, whole, write_value};
@@ -115,7 +115,7 @@ impl Separated {
     pub(super) fn new(options: SeparatedOptions, plan: &RowPlan, states: bool) -> Self {
         let column = |(number, column): (usize, &RowColumn)| {
             let value = &column.value;
-            let is_number = value.is_number() || matches!(value.kind, Kind::Bit(_));
+            let is_number = value.is_number() || matches!(value.kind, ValueKind::Bit(_));
             let quoted = options.quote.is_some() && !(options.quote_strings_only && is_number);
             let end = if number > 0 { options.field_end.as_slice() } else { &[] };
             let null = options.escape.map_or(b"NULL".to_vec(), |escape| vec![escape, b'N']);
@@ -134,8 +134,16 @@ impl Separated {
 }
 
 /// Whether values are digits, signs and colons.
-const fn is_plain(kind: &Kind) -> bool {
-    matches!(kind, Kind::Date | Kind::Time(_) | Kind::DateTime(_) | Kind::Timestamp(_) | Kind::OldDateTime | Kind::Uuid)
+const fn is_plain(kind: &ValueKind) -> bool {
+    matches!(
+        kind,
+        ValueKind::Date
+            | ValueKind::Time(_)
+            | ValueKind::DateTime(_)
+            | ValueKind::Timestamp(_)
+            | ValueKind::OldDateTime
+            | ValueKind::Uuid
+    )
 }
 
 fn special(options: &SeparatedOptions, quoted: bool) -> Special {

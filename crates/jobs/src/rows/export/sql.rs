@@ -1,6 +1,6 @@
 //! INSERT statements of many rows each, which the client of either server takes back.
 
-use format::value::{Kind, ValueType, float};
+use format::value::{ValueKind, ValueType, float};
 
 use super::format::Refused;
 use super::row_text::{RowText, is_generated, state, whole, write_hex};
@@ -86,7 +86,7 @@ fn write_literal(
 ) -> Result<(), format::value::ValueError> {
     match &value.kind {
         // The six digits that a server shows would not bring the same FLOAT back.
-        Kind::Float { .. } => {
+        ValueKind::Float { .. } => {
             if let format::value::Value::Float(number) = value.decode(stored)? {
                 float::write_float_exact(number, out);
             }

@@ -16,7 +16,7 @@ use std::path::Path;
 
 use format::Lsn;
 use format::keyring::KeyStore;
-use redo::Kind;
+use redo::LogVendor;
 use redo::block::{LOG_BLOCK_HDR_SIZE, block_start};
 use redo::record::{Change, FileRecord, Mtr, RedoRecord};
 use redo::rewind::first_mtr;
@@ -77,8 +77,8 @@ impl History {
     pub fn read(root: &Path, keys: &KeyStore, spaces: &HashSet<u32>) -> Option<Self> {
         let paths = log_files(root);
         match identify(paths.first()?).ok()? {
-            Kind::MySql => Self::of_mysql(&MySqlLog::open(&paths, keys).ok()?, spaces),
-            Kind::MariaDb => Self::of_mariadb(root, keys, spaces),
+            LogVendor::MySql => Self::of_mysql(&MySqlLog::open(&paths, keys).ok()?, spaces),
+            LogVendor::MariaDb => Self::of_mariadb(root, keys, spaces),
         }
     }
 

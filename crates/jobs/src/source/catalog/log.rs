@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use format::Lsn;
 use format::keyring::KeyStore;
 use redo::record::{FileRecord, Mtr, RedoRecord, Subject};
-use redo::{Kind, mariadb};
+use redo::{LogVendor, mariadb};
 
 use super::ring::Ring;
 use crate::source::mysql_log::MySqlLog;
@@ -20,7 +20,7 @@ use crate::source::redo_log::log_files;
 #[derive(Debug)]
 pub(super) struct FileEvents {
     /// Whose log it is.
-    pub kind: Kind,
+    pub kind: LogVendor,
     /// Tablespaces whose files the log makes.
     pub created: HashSet<u32>,
     /// Tablespaces whose files the log deletes.
@@ -44,12 +44,12 @@ impl FileEvents {
         let file = File::open(paths.first()?).ok()?;
         let header = read_up_to(&file, 0, mariadb::START_OFFSET).ok()?;
         match redo::identify(&header).ok()? {
-            Kind::MySql => Self::of_mysql(&paths, keys, bytes),
-            Kind::MariaDb => Self::of_mariadb(root, keys, bytes),
+            LogVendor::MySql => Self::of_mysql(&paths, keys, bytes),
+            LogVendor::MariaDb => Self::of_mariadb(root, keys, bytes),
         }
     }
 
-    fn new(kind: Kind, end: Lsn) -> Self {
+    fn new(kind: LogVendor, end: Lsn) -> Self {
         let (created, deleted, renamed) = (HashSet::new(), HashSet::new(), HashMap::new());
         let (called, changed) = (HashMap::new(), BTreeSet::new());
         Self { kind, created, deleted, renamed, called, changed, end, is_whole: false }
@@ -58,7 +58,7 @@ impl FileEvents {
     fn of_mariadb(root: &Path, keys: &KeyStore, bytes: u64) -> Option<Self> {
         let ring = Ring::open(root, keys)?;
         let from = ring.log.checkpoint.lsn;
-        let mut events = Self::new(Kind::MariaDb, from);
+        let mut events = Self::new(LogVendor::MariaDb, from);
         (events.end, events.is_whole) = ring.each_mtr(from, bytes, |mtr| events.add(mtr))?;
         Some(events)
     }
@@ -66,7 +66,7 @@ impl FileEvents {
     fn of_mysql(paths: &[PathBuf], keys: &KeyStore, bytes: u64) -> Option<Self> {
         let log = MySqlLog::open(paths, keys).ok()?;
         let from = log.checkpoint.lsn;
-        let mut events = Self::new(Kind::MySql, from);
+        let mut events = Self::new(LogVendor::MySql, from);
         (events.end, events.is_whole) = log.each_mtr((from, &log.stretches), bytes, |mtr| events.add(mtr))?;
         Some(events)
     }
@@ -103,7 +103,7 @@ impl FileEvents {
 
     /// Whether the log explains that the file of this tablespace is not there. MariaDB makes what its log makes; MySQL finds it made.
     pub fn explain_missing(&self, space: u32) -> bool {
-        let is_made = self.created.contains(&space) && self.kind == Kind::MariaDb;
+        let is_made = self.created.contains(&space) && self.kind == LogVendor::MariaDb;
         is_made || self.deleted.contains(&space) || self.renamed.contains_key(&space)
     }
 

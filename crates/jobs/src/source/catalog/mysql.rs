@@ -18,7 +18,7 @@ use format::schema::TableDef;
 use format::schema::sdi::from_sdi;
 
 use super::entry::{DdlStep, Dictionary, Entry, Holds, TreeAt};
-use super::rows::{DictionaryTable, Row, Which};
+use super::rows::{DictionaryRow, DictionaryTable, Which};
 use crate::source::name::NameHint;
 use crate::tree::{Opener, Tablespace, sdi};
 
@@ -76,7 +76,7 @@ pub(super) fn read(space: &Tablespace, root: &Path) -> Result<Dictionary, String
     let mut entries = reader.tablespaces(root)?;
     let pieces = reader.tables()?;
     let parts = reader.partitions(&pieces)?;
-    let roots = |entries: &mut BTreeMap<u64, Entry>, owner: Option<&Piece>, row: &Row<'_>, name: String| {
+    let roots = |entries: &mut BTreeMap<u64, Entry>, owner: Option<&Piece>, row: &DictionaryRow<'_>, name: String| {
         let (Some(id), Some(root)) = (row.option("se_private_data", "id"), row.option("se_private_data", "root"))
         else {
             return;
@@ -123,7 +123,7 @@ fn has_name(json: &[u8], name: &str) -> bool {
 }
 
 impl Reader<'_> {
-    fn each(&mut self, name: &str, take: impl FnMut(&Row<'_>) -> Result<(), String>) -> Result<(), String> {
+    fn each(&mut self, name: &str, take: impl FnMut(&DictionaryRow<'_>) -> Result<(), String>) -> Result<(), String> {
         self.rows(name, Which::Present, take)
     }
 
@@ -131,7 +131,7 @@ impl Reader<'_> {
         &mut self,
         name: &str,
         which: Which,
-        mut take: impl FnMut(&Row<'_>) -> Result<(), String>,
+        mut take: impl FnMut(&DictionaryRow<'_>) -> Result<(), String>,
     ) -> Result<(), String> {
         let definition = self.definitions.get(name).ok_or_else(|| format!("it does not describe its table {name}"))?;
         let table = DictionaryTable::new(self.space, definition);

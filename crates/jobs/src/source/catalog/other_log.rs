@@ -8,7 +8,7 @@ use format::bytes::be;
 use format::page::fil::{FIL_PAGE_DATA, FIL_PAGE_FILE_FLUSH_LSN, FIL_PAGE_LSN};
 use format::page::rollback::TRX_SYS_PAGE_NO;
 use format::{Family, Lsn};
-use redo::Kind;
+use redo::LogVendor;
 
 use super::entry::{Dictionary, Holds};
 use super::history::{Contradiction, History};
@@ -234,10 +234,10 @@ impl Catalog {
 }
 
 /// A log of the vendor that does not own the tablespaces.
-fn other_vendor(log: Kind, spaces: Family) -> Option<String> {
+fn other_vendor(log: LogVendor, spaces: Family) -> Option<String> {
     let why = match (log, spaces) {
-        (Kind::MySql, Family::MariaDb) => "it is one of MySQL, and the tablespaces are MariaDB's",
-        (Kind::MariaDb, Family::MySql) => "it is one of MariaDB, and the tablespaces are MySQL's",
+        (LogVendor::MySql, Family::MariaDb) => "it is one of MySQL, and the tablespaces are MariaDB's",
+        (LogVendor::MariaDb, Family::MySql) => "it is one of MariaDB, and the tablespaces are MySQL's",
         _ => return None,
     };
     Some(why.to_owned())

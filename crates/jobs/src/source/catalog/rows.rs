@@ -92,7 +92,7 @@ pub(super) struct DictionaryTable<'s> {
 }
 
 /// One row of it.
-pub(super) struct Row<'r> {
+pub(super) struct DictionaryRow<'r> {
     table: &'r DictionaryTable<'r>,
     page: &'r [u8],
     fields: &'r RecordFields,
@@ -121,17 +121,17 @@ impl<'s> DictionaryTable<'s> {
         &self,
         opener: &mut Opener,
         which: Which,
-        mut take: impl FnMut(&Row<'_>) -> Result<(), String>,
+        mut take: impl FnMut(&DictionaryRow<'_>) -> Result<(), String>,
     ) -> Result<(), String> {
         let locate =
             |record: &Record<'_>, fields: &mut RecordFields| self.index.layout.locate(record, fields).map(|_| ());
         each_row(self.space, self.root, opener, &locate, which, &mut |record, fields| {
-            take(&Row { table: self, page: record.page(), fields, is_deleted: record.is_deleted() })
+            take(&DictionaryRow { table: self, page: record.page(), fields, is_deleted: record.is_deleted() })
         })
     }
 }
 
-impl Row<'_> {
+impl DictionaryRow<'_> {
     fn bytes(&self, column: &str) -> Option<&[u8]> {
         self.fields.bytes(self.page, *self.table.places.get(column)?)
     }

@@ -8,7 +8,7 @@ use format::page::index::{IndexFinding, IndexPage, IndexRule, TreePlace};
 use format::record::redundant;
 use format::{Corruption, PageNo, Verdict};
 
-use super::{Before, Depth, Father, Opened, Rule, Step, Task, Tools, TreeCounts, TreeFinding, Walk};
+use super::{Before, Depth, Father, LevelStep, Opened, Rule, Task, Tools, TreeCounts, TreeFinding, Walk};
 
 impl Walk<'_> {
     /// A page of the tree at level `number`.
@@ -182,7 +182,7 @@ impl Walk<'_> {
             }
         }
         if !is_whole && let Some(below) = self.levels.get_mut(number - 1) {
-            below.queue.push_back(Step::Hole);
+            below.queue.push_back(LevelStep::Hole);
         }
     }
 }

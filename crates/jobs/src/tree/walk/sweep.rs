@@ -20,10 +20,10 @@ use format::page::index::IndexPage;
 use format::record::Record;
 use format::schema::{IndexDef, compare_keys};
 
-use super::{Depth, Father, Flight, LEVELS_MAX, Step, Task, Tools, TreeReport, Walk};
+use super::{Depth, Father, Flight, LEVELS_MAX, LevelStep, Task, Tools, TreeReport, Walk};
 
 /// What is known of a leaf before it is read: its task, in the queue and in the stretch, and its place in the order.
-const LEAF_BYTES: usize = 2 * size_of::<Step>() + size_of::<(u32, u32)>();
+const LEAF_BYTES: usize = 2 * size_of::<LevelStep>() + size_of::<(u32, u32)>();
 
 /// Parents that are held even where memory is short: one of each level of a tree of four.
 const PARENTS_MIN: u64 = 3;
@@ -82,7 +82,7 @@ impl Walk<'_> {
             if self.is_doubtful() || !self.leaves(&stretch, gather, tools) {
                 return false;
             }
-            let rest = stretch.tasks.into_iter().skip(stretch.count).map(Step::Page);
+            let rest = stretch.tasks.into_iter().skip(stretch.count).map(LevelStep::Page);
             if let Some(level) = self.levels.first_mut() {
                 level.queue.extend(rest);
             }
@@ -122,8 +122,8 @@ impl Walk<'_> {
         let tasks: Option<Vec<Task>> = steps
             .into_iter()
             .map(|step| match step {
-                Step::Page(task) => Some(task),
-                Step::Hole => None,
+                LevelStep::Page(task) => Some(task),
+                LevelStep::Hole => None,
             })
             .collect();
         let tasks = tasks?;
