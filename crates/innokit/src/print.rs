@@ -154,7 +154,7 @@ fn files(report: &Report, out: &mut impl Write) -> io::Result<()> {
         let shape = match (file.family, file.page_size) {
             (Some(family), Some(size)) => format!("{family} {}, {} KiB pages", file.kind, f64::from(size) / 1024.0),
             (Some(family), None) => format!("{family} {}", file.kind),
-            _ => file.error.clone().unwrap_or_else(|| file.kind.to_owned()),
+            _ => file.error.clone().unwrap_or_else(|| file.kind.to_string()),
         };
         if file.unit == Unit::Members {
             writeln!(out, "{}: {shape}", escaped(&file.path))?;

@@ -14,6 +14,7 @@ use super::inner::{Inner, OpenInner};
 use super::member::place_zeros;
 use super::words::{about, shown};
 use crate::report::document::{Counts, Finding, Severity, Unit};
+use crate::report::file_kind::FileKind;
 use crate::source::content::{self, Content};
 use crate::source::datadir::{Candidate, Passed};
 use crate::source::name::NameHint;
@@ -398,7 +399,7 @@ fn own_row(path: PathBuf, len: u64, broken: Option<Break>) -> Examined {
         tally.counts = Counts { bytes: len, ..Counts::default() };
         tally.failure = broken.map(|why| why.words);
     });
-    let log = Log { kind: "backup archive", unit: Unit::Members, family: None, algorithm: None, end: None };
+    let log = Log { kind: FileKind::BackupArchive, unit: Unit::Members, family: None, algorithm: None, end: None };
     Examined { log: Some(log), is_cut: true, ..Examined::pages(state) }
 }
 

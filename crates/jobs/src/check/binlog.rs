@@ -10,6 +10,7 @@ use super::examined::{Examined, Log, StreamOutcome};
 use super::file_state::FileState;
 use super::words::about;
 use crate::report::document::{Counts, Finding, Severity, Unit};
+use crate::report::file_kind::FileKind;
 use crate::source::content::Content;
 use crate::source::datadir::Candidate;
 use crate::source::keys::NO_KEY;
@@ -203,7 +204,7 @@ fn events(count: u64) -> String {
 }
 
 /// Relay logs have the same content as binary logs; servers name them so.
-fn kind_by_name(path: &Path) -> &'static str {
+fn kind_by_name(path: &Path) -> FileKind {
     let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
-    if name.contains("relay") { "relay log" } else { "binary log" }
+    if name.contains("relay") { FileKind::RelayLog } else { FileKind::BinaryLog }
 }

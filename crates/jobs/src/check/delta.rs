@@ -7,6 +7,7 @@ use super::examined::{Examined, Log, StreamOutcome};
 use super::file_state::FileState;
 use super::words::about;
 use crate::report::document::{Counts, Finding, Severity, Unit};
+use crate::report::file_kind::FileKind;
 use crate::source::content::{delta_note, read_delta_note};
 use crate::source::datadir::Candidate;
 use crate::source::name::NameHint;
@@ -95,7 +96,7 @@ impl DeltaCheck {
         }
         let state = FileState::new(self.candidate, None);
         state.with_tally(|tally| tally.counts = self.counts);
-        let (kind, unit) = ("changed pages of an increment", Unit::Pages);
+        let (kind, unit) = (FileKind::Delta, Unit::Pages);
         let log = Log { kind, unit, family: None, algorithm: None, end: None };
         self.outcome.rows.push(Examined { log: Some(log), ..Examined::pages(state) });
         self.outcome

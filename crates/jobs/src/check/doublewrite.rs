@@ -14,6 +14,7 @@ use super::file_state::{FileState, Known};
 use super::judge::Judge;
 use super::words::about;
 use crate::report::document::{Counts, Finding, Severity, Unit};
+use crate::report::file_kind::FileKind;
 use crate::source::datadir::Candidate;
 
 /// A page names itself here: its number, and its tablespace.
@@ -174,7 +175,7 @@ impl<'f> DoublewriteCheck<'f> {
         let state = FileState::new(self.candidate, None);
         state.with_tally(|tally| tally.counts = self.counts);
         let log =
-            Log { kind: "doublewrite file", unit: Unit::Slots, family: Some("MySQL"), algorithm: None, end: None };
+            Log { kind: FileKind::Doublewrite, unit: Unit::Slots, family: Some("MySQL"), algorithm: None, end: None };
         self.outcome.rows.push(Examined { log: Some(log), ..Examined::pages(state) });
         self.outcome
     }

@@ -13,6 +13,7 @@ use super::options::CheckOptions;
 use super::words::about;
 use crate::finding_code::FindingCode;
 use crate::report::document::{Finding, Severity, Unit};
+use crate::report::file_kind::FileKind;
 use crate::source::datadir::Passed;
 
 /// What all that is read in order shares.
@@ -70,7 +71,7 @@ impl Examined {
 
 /// What a file other than a tablespace is.
 pub(super) struct Log {
-    pub kind: &'static str,
+    pub kind: FileKind,
     /// What its counts count.
     pub unit: Unit,
     pub family: Option<&'static str>,

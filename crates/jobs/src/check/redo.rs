@@ -23,6 +23,7 @@ use super::stretches::{LogRange, Stretches};
 use super::words::about;
 use crate::finding_code::FindingCode;
 use crate::report::document::{Counts, Finding, Severity, Unit};
+use crate::report::file_kind::FileKind;
 use crate::source::backup::emptied_at;
 use crate::source::datadir::{Candidate, Passed, plain};
 use crate::source::keys::NO_KEY;
@@ -81,7 +82,7 @@ impl RedoCheck<'_> {
                 tally.failure = failure.clone().filter(|(file, _)| *file == place).map(|(_, words)| words);
             });
             let algorithm = (counts.ok > 0).then_some("crc32c");
-            let log = Log { kind: "redo log", unit, family, algorithm, end };
+            let log = Log { kind: FileKind::RedoLog, unit, family, algorithm, end };
             Examined { log: Some(log), is_cut: true, ..Examined::pages(state) }
         };
         (self.files.iter().enumerate().map(row).collect(), work.findings)
@@ -304,7 +305,7 @@ impl RedoStream {
         let state = FileState::new(Candidate { len: self.len, ..candidate }, None);
         state.with_tally(|tally| tally.counts = counts);
         let algorithm = (counts.ok > 0).then_some("crc32c");
-        let log = Log { kind: "redo log", unit, family: Some("MariaDB"), algorithm, end: None };
+        let log = Log { kind: FileKind::RedoLog, unit, family: Some("MariaDB"), algorithm, end: None };
         outcome.rows.push(Examined { log: Some(log), ..Examined::pages(state) });
         StreamOutcome { findings: self.work.findings, ..outcome }
     }

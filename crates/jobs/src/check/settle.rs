@@ -21,6 +21,7 @@ use super::words::{
 };
 use crate::finding_code::FindingCode;
 use crate::report::document::{FileReport, Finding, Pending, Report, Severity, SkippedFile, Totals, Unit};
+use crate::report::file_kind::FileKind;
 use crate::report::hurt::Hurt;
 use crate::source::catalog::{Catalog, Held};
 use crate::source::datadir::Inventory;
@@ -403,12 +404,12 @@ const OF_THE_FILE: [FindingCode; 4] = [
     FindingCode::NEWER_THAN_LOG,
 ];
 
-fn kind_of(done: &SettledFile) -> &'static str {
+fn kind_of(done: &SettledFile) -> FileKind {
     let kind = match (&done.head, done.candidate.hint) {
-        (Err(_), hint) if hint.promises_pages() => "unrecognised",
-        (Err(_), _) => "other",
+        (Err(_), hint) if hint.promises_pages() => FileKind::Unrecognised,
+        (Err(_), _) => FileKind::Other,
         (Ok(known), NameHint::Table | NameHint::Unknown) if known.part.format.space() == SpaceId::SYSTEM => {
-            "system tablespace"
+            FileKind::SystemTablespace
         }
         (Ok(_), hint) => hint.tablespace_kind(),
     };

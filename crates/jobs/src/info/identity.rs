@@ -7,18 +7,18 @@ use format::bytes::{be, is_zero};
 use logs::xbstream;
 use redo::{LogVendor, mariadb, mysql};
 
+use super::content_kind::ContentKind;
 use crate::source::name::NameHint;
 
 /// A kind with its words.
 pub(super) struct Identity {
-    /// Stable code.
-    pub kind: &'static str,
+    pub kind: ContentKind,
     pub what: String,
     pub facts: BTreeMap<&'static str, String>,
 }
 
 impl Identity {
-    fn new(kind: &'static str, what: impl Into<String>) -> Self {
+    fn new(kind: ContentKind, what: impl Into<String>) -> Self {
         Self { kind, what: what.into(), facts: BTreeMap::new() }
     }
 
@@ -29,30 +29,30 @@ impl Identity {
 }
 
 /// First bytes, code and words of files that a backup or a data directory may hold.
-const MAGICS: [(&[u8], &str, &str); 17] = [
-    (b"\x7fELF", "executable", "ELF executable or library"),
-    (b"\x1f\x8b", "compressed", "gzip-compressed data"),
-    (b"\x28\xb5\x2f\xfd", "compressed", "zstd-compressed data"),
-    (b"\x04\x22\x4d\x18", "compressed", "lz4-compressed data"),
-    (b"\xfd7zXZ\0", "compressed", "xz-compressed data"),
-    (b"BZh", "compressed", "bzip2-compressed data"),
-    (b"qpress10", "compressed", "qpress archive"),
-    (b"PK\x03\x04", "archive", "zip archive"),
-    (b"\xfe\xfe\x09", "aria", "index file of an Aria table"),
-    (b"\xfe\xfe\x0c", "aria", "control file of the Aria engine"),
-    (b"\xfe\xfe\x07", "myisam", "index file of a MyISAM table"),
-    (b"\xfe\x01", "table_definition", "table definition (.frm)"),
-    (b"TYPE=VIEW", "view_definition", "view definition"),
-    (b"TYPE=TRIGGERS", "trigger_definition", "trigger definition"),
-    (b"SQLite format 3\0", "sqlite", "SQLite database"),
-    (b"-- MySQL dump", "sql_dump", "SQL dump of mysqldump"),
-    (b"-- MariaDB dump", "sql_dump", "SQL dump of mariadb-dump"),
+const MAGICS: [(&[u8], ContentKind, &str); 17] = [
+    (b"\x7fELF", ContentKind::Executable, "ELF executable or library"),
+    (b"\x1f\x8b", ContentKind::Compressed, "gzip-compressed data"),
+    (b"\x28\xb5\x2f\xfd", ContentKind::Compressed, "zstd-compressed data"),
+    (b"\x04\x22\x4d\x18", ContentKind::Compressed, "lz4-compressed data"),
+    (b"\xfd7zXZ\0", ContentKind::Compressed, "xz-compressed data"),
+    (b"BZh", ContentKind::Compressed, "bzip2-compressed data"),
+    (b"qpress10", ContentKind::Compressed, "qpress archive"),
+    (b"PK\x03\x04", ContentKind::Archive, "zip archive"),
+    (b"\xfe\xfe\x09", ContentKind::Aria, "index file of an Aria table"),
+    (b"\xfe\xfe\x0c", ContentKind::Aria, "control file of the Aria engine"),
+    (b"\xfe\xfe\x07", ContentKind::MyIsam, "index file of a MyISAM table"),
+    (b"\xfe\x01", ContentKind::TableDefinition, "table definition (.frm)"),
+    (b"TYPE=VIEW", ContentKind::ViewDefinition, "view definition"),
+    (b"TYPE=TRIGGERS", ContentKind::TriggerDefinition, "trigger definition"),
+    (b"SQLite format 3\0", ContentKind::Sqlite, "SQLite database"),
+    (b"-- MySQL dump", ContentKind::SqlDump, "SQL dump of mysqldump"),
+    (b"-- MariaDB dump", ContentKind::SqlDump, "SQL dump of mariadb-dump"),
 ];
 
 /// Says what a file of `len` bytes with these first bytes is.
 pub(super) fn identify(path: &Path, head: &[u8], len: u64) -> Identity {
     if len == 0 {
-        return Identity::new("empty", "empty file");
+        return Identity::new(ContentKind::Empty, "empty file");
     }
     redo_log(path, head, len)
         .or_else(|| binary_log(head))
@@ -68,15 +68,17 @@ fn redo_log(path: &Path, head: &[u8], len: u64) -> Option<Identity> {
         Ok(LogVendor::MySql) => match mysql::LogFile::parse(head, len) {
             Ok(log) => Some(mysql_log(path, &log)),
             // Four bytes from 1 to 6 are no proof; with the name, a damaged header is what it is.
-            Err(error) if named => Some(Identity::new("redo_log", format!("MySQL redo log; {error}"))),
+            Err(error) if named => Some(Identity::new(ContentKind::RedoLog, format!("MySQL redo log; {error}"))),
             Err(_) => None,
         },
         Ok(LogVendor::MariaDb) => Some(match mariadb::LogFile::parse(head, len) {
             Ok(log) => mariadb_log(&log, head),
-            Err(error) => Identity::new("redo_log", format!("MariaDB redo log; {error}")),
+            Err(error) => Identity::new(ContentKind::RedoLog, format!("MariaDB redo log; {error}")),
         }),
-        Err(_) if named && is_zero(head) => Some(Identity::new("redo_log", "redo log, not yet used: all zero")),
-        Err(error) if named => Some(Identity::new("redo_log", format!("redo log; {error}"))),
+        Err(_) if named && is_zero(head) => {
+            Some(Identity::new(ContentKind::RedoLog, "redo log, not yet used: all zero"))
+        }
+        Err(error) if named => Some(Identity::new(ContentKind::RedoLog, format!("redo log; {error}"))),
         Err(_) => None,
     }
 }
@@ -84,7 +86,7 @@ fn redo_log(path: &Path, head: &[u8], len: u64) -> Option<Identity> {
 fn mysql_log(path: &Path, log: &mysql::LogFile) -> Identity {
     let spare = path.file_name().is_some_and(|name| name.to_string_lossy().ends_with("_tmp"));
     let words = if spare { "spare file of the MySQL redo log (its content is of no use)" } else { "MySQL redo log" };
-    let mut identity = Identity::new("redo_log", format!("{words}, format {}", log.format))
+    let mut identity = Identity::new(ContentKind::RedoLog, format!("{words}, format {}", log.format))
         .with("format", log.format)
         .with("creator", &log.creator);
     const MANY_FILES: u32 = 6;
@@ -104,7 +106,7 @@ fn mariadb_log(log: &mariadb::LogFile, head: &[u8]) -> Identity {
         mariadb::Format::Stream { encrypted } => ("10.8 and later", encrypted.is_some()),
     };
     let creator = text(head.get(mariadb::LOG_HEADER_CREATOR..mariadb::LOG_HEADER_KEY).unwrap_or(&[]));
-    Identity::new("redo_log", format!("MariaDB redo log, format of {since}"))
+    Identity::new(ContentKind::RedoLog, format!("MariaDB redo log, format of {since}"))
         .with("format", since)
         .with("creator", creator)
         .with("start_lsn", log.first_lsn)
@@ -119,10 +121,10 @@ fn binary_log(head: &[u8]) -> Option<Identity> {
     match head.get(..4)? {
         b"\xfebin" => {
             let version = text(head.get(SERVER_VERSION).unwrap_or(&[]));
-            let identity = Identity::new("binary_log", "binary or relay log");
+            let identity = Identity::new(ContentKind::BinaryLog, "binary or relay log");
             Some(if version.is_empty() { identity } else { identity.with("server_version", version) })
         }
-        b"\xfdbin" => Some(Identity::new("binary_log", "binary or relay log, encrypted (MySQL)")),
+        b"\xfdbin" => Some(Identity::new(ContentKind::BinaryLog, "binary or relay log, encrypted (MySQL)")),
         _ => None,
     }
 }
@@ -135,9 +137,9 @@ fn doublewrite(path: &Path, len: u64) -> Option<Identity> {
     let name = path.file_name()?.to_string_lossy();
     let size: Option<u64> = name.split('_').nth(1).and_then(|size| size.parse().ok()).filter(|size| *size > 0);
     if name.ends_with(".bdblwr") {
-        return Some(Identity::new("doublewrite", "doublewrite file of MySQL that only detects torn pages"));
+        return Some(Identity::new(ContentKind::Doublewrite, "doublewrite file of MySQL that only detects torn pages"));
     }
-    let identity = Identity::new("doublewrite", "doublewrite file of MySQL");
+    let identity = Identity::new(ContentKind::Doublewrite, "doublewrite file of MySQL");
     Some(match size {
         Some(size) => identity.with("page_size", size).with("slots", len / size),
         None => identity,
@@ -146,9 +148,9 @@ fn doublewrite(path: &Path, len: u64) -> Option<Identity> {
 
 fn by_magic(head: &[u8]) -> Option<Identity> {
     if head.starts_with(&xbstream::MAGIC) {
-        return Some(Identity::new("xbstream", "xbstream archive (xtrabackup or mariadb-backup)"));
+        return Some(Identity::new(ContentKind::Xbstream, "xbstream archive (xtrabackup or mariadb-backup)"));
     }
-    MAGICS.iter().find(|(magic, _, _)| head.starts_with(magic)).map(|(_, kind, words)| Identity::new(kind, *words))
+    MAGICS.iter().find(|(magic, _, _)| head.starts_with(magic)).map(|(_, kind, words)| Identity::new(*kind, *words))
 }
 
 fn by_name(path: &Path, head: &[u8]) -> Option<Identity> {
@@ -157,15 +159,17 @@ fn by_name(path: &Path, head: &[u8]) -> Option<Identity> {
     let (kind, words) = match extension {
         "isl" => {
             let target = String::from_utf8_lossy(head).trim_end().to_owned();
-            return Some(Identity::new("link", "link to a tablespace kept elsewhere").with("target", target));
+            return Some(
+                Identity::new(ContentKind::Link, "link to a tablespace kept elsewhere").with("target", target),
+            );
         }
-        "cfg" => ("export_metadata", "metadata of an exported table (FLUSH TABLES ... FOR EXPORT)"),
-        "cfp" => ("export_key", "key of an exported encrypted table: keep it as secret as the key itself"),
-        "MYD" => ("myisam", "data file of a MyISAM table"),
-        "MAD" => ("aria", "data file of an Aria table"),
-        "sdi" => ("dictionary_information", "dictionary information of a table of another engine"),
-        _ if name.starts_with("aria_log.") => ("aria", "log of the Aria engine"),
-        _ if name == "ib_buffer_pool" => ("buffer_pool_dump", "list of the pages that were in memory"),
+        "cfg" => (ContentKind::ExportMetadata, "metadata of an exported table (FLUSH TABLES ... FOR EXPORT)"),
+        "cfp" => (ContentKind::ExportKey, "key of an exported encrypted table: keep it as secret as the key itself"),
+        "MYD" => (ContentKind::MyIsam, "data file of a MyISAM table"),
+        "MAD" => (ContentKind::Aria, "data file of an Aria table"),
+        "sdi" => (ContentKind::DictionaryInformation, "dictionary information of a table of another engine"),
+        _ if name.starts_with("aria_log.") => (ContentKind::Aria, "log of the Aria engine"),
+        _ if name == "ib_buffer_pool" => (ContentKind::BufferPoolDump, "list of the pages that were in memory"),
         _ => return None,
     };
     Some(Identity::new(kind, words))
@@ -173,14 +177,14 @@ fn by_name(path: &Path, head: &[u8]) -> Option<Identity> {
 
 fn by_look(head: &[u8]) -> Identity {
     if is_zero(head) {
-        return Identity::new("zeros", "nothing but zeros, as far as was looked");
+        return Identity::new(ContentKind::Zeros, "nothing but zeros, as far as was looked");
     }
     let printable = |byte: &u8| matches!(byte, b'\t' | b'\n' | b'\r' | 0x20..=0x7E | 0x80..);
     let start = head.get(..4096).unwrap_or(head);
     if start.iter().all(printable) && (start.len() == 4096 || str::from_utf8(start).is_ok()) {
-        return Identity::new("text", "text");
+        return Identity::new(ContentKind::Text, "text");
     }
-    let identity = Identity::new("unknown", "no file that innokit knows");
+    let identity = Identity::new(ContentKind::Unknown, "no file that innokit knows");
     match be::u32_at(head, 0) {
         Some(word) => identity.with("first_bytes", format!("{word:08x}")),
         None => identity,
@@ -199,7 +203,7 @@ mod tests {
     use super::*;
 
     fn kind(name: &str, head: &[u8]) -> &'static str {
-        identify(Path::new(name), head, head.len() as u64).kind
+        identify(Path::new(name), head, head.len() as u64).kind.name()
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! them, and each page is looked at while its bytes are in the core's cache. Memory is workers × depth × block size, plus for each
 //! file sums that do not grow with it: at most [`grid::CELLS_MAX`] cells, the indexes (capped), one set of extent descriptors.
 
+pub mod content_kind;
 pub mod grid;
 mod header;
 mod identity;
@@ -25,7 +26,9 @@ use format::page::sdi::SdiKind;
 use format::schema::{self, sdi::SdiNames};
 use format::{Encryption, Family, PageSize, Scheme, SpaceId};
 
+use self::content_kind::ContentKind;
 use crate::Error;
+use crate::report::file_kind::FileKind;
 use crate::source::datadir::plain;
 use crate::source::keys::{KeyFiles, SpaceKey};
 use crate::source::name::NameHint;
@@ -170,7 +173,7 @@ fn recognise(path: &Path, file: usize, options: &InfoOptions, keys: &KeyStore) -
 /// A file whose name is that of a tablespace, and whose content is not. A server that was killed while it made the file leaves it
 /// empty or zero, and recovery makes it again.
 fn break_promise(path: &Path, info: &mut FileInfo) {
-    let hollow = matches!(info.kind, Some("empty" | "zeros"));
+    let hollow = matches!(info.kind, Some(ContentKind::Empty | ContentKind::Zeros));
     let pending = RedoLogs::default().pending_for(path).filter(|_| hollow).map(str::to_owned);
     match pending {
         Some(why) => info.what = format!("{}; a tablespace that recovery may still write: {why}", info.what),
@@ -359,7 +362,7 @@ impl SweptSpace {
             compression: sums.compression,
             damaged_pages: sums.damaged.into_values().collect(),
         };
-        file.kind = Some("tablespace");
+        file.kind = Some(ContentKind::Tablespace);
         file.what = words(&self.path, &self.part, &space);
         file.error = sums.failure.or(file.error.take());
         file.grid = sums.grid;
@@ -429,13 +432,13 @@ fn words(path: &Path, part: &SpacePart, space: &TablespaceInfo) -> String {
     let hint = NameHint::of(path);
     let mysql = part.format.family() == Family::MySql;
     let purpose = match part.format.space() {
-        _ if part.format.is_temporary() => "temporary tablespace",
-        SpaceId::SYSTEM => "system tablespace",
-        SpaceId::MYSQL_DICTIONARY if mysql => "dictionary tablespace",
-        SpaceId(UNDO_FIRST..=UNDO_LAST) if mysql => "undo tablespace",
+        _ if part.format.is_temporary() => FileKind::TemporaryTablespace.name(),
+        SpaceId::SYSTEM => FileKind::SystemTablespace.name(),
+        SpaceId::MYSQL_DICTIONARY if mysql => FileKind::DictionaryTablespace.name(),
+        SpaceId(UNDO_FIRST..=UNDO_LAST) if mysql => FileKind::UndoTablespace.name(),
         _ if mysql && part.format.flags() & MYSQL_SHARED != 0 => "general tablespace",
         _ if hint == NameHint::Table => "file-per-table tablespace",
-        _ => hint.tablespace_kind(),
+        _ => hint.tablespace_kind().name(),
     };
     let later = if part.first_page > 0 { format!(", from page {} on", part.first_page) } else { String::new() };
     let server = match (&space.server_version, part.format.scheme()) {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::content_kind::ContentKind;
 use super::grid::Grid;
 
 /// What the files are, in the order in which they were named.
@@ -22,8 +23,8 @@ pub struct FileInfo {
     pub bytes: u64,
     /// Bytes that the file system keeps for it; less than the length where there are holes.
     pub bytes_on_disk: u64,
-    /// Stable code: `tablespace`, `redo_log`, `binary_log` ...; none where the file could not be read.
-    pub kind: Option<&'static str>,
+    /// None where the file could not be read.
+    pub kind: Option<ContentKind>,
     /// The same for people, with what is known about its origin.
     pub what: String,
     /// Why the file could not be read, or not to its end: exit status 2.

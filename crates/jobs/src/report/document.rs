@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::file_kind::FileKind;
 use super::hurt::{Hurt, TableVerdict};
 use crate::finding_code::FindingCode;
 
@@ -177,8 +178,8 @@ impl UnitTotals {
 pub struct FileReport {
     /// The file, as in findings.
     pub path: String,
-    /// What the file is: `tablespace`, `system tablespace`, `undo tablespace` ...
-    pub kind: &'static str,
+    /// What the file is.
+    pub kind: FileKind,
     /// Who wrote it: `MySQL`, `MariaDB`; none where the file could not be recognised.
     pub family: Option<&'static str>,
     /// Tablespace id.

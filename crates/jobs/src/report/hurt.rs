@@ -4,6 +4,7 @@
 use serde::Serialize;
 
 use super::document::Severity;
+use super::file_kind::FileKind;
 
 /// What to do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -57,8 +58,8 @@ pub struct KeyRange {
 pub struct Hurt {
     /// The file, as in findings.
     pub path: String,
-    /// What the file is: `tablespace`, `redo log` ...
-    pub kind: &'static str,
+    /// What the file is.
+    pub kind: FileKind,
     /// `schema.table`, with the partition, if it is one.
     pub table: Option<String>,
     /// Name of the index; none for what belongs to no index, and where no definition was found.

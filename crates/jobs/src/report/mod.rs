@@ -1,6 +1,7 @@
 //! What a job hands back, as data with stable names.
 
 pub mod document;
+pub mod file_kind;
 pub mod hurt;
 pub mod watcher;
 

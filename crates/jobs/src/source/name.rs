@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use crate::report::file_kind::FileKind;
+
 pub(crate) use format::schema::filename::decoded;
 
 /// The purpose that a name suggests.
@@ -62,13 +64,13 @@ impl NameHint {
 
     /// The `kind` of a tablespace file in reports.
     #[must_use]
-    pub fn tablespace_kind(self) -> &'static str {
+    pub fn tablespace_kind(self) -> FileKind {
         match self {
-            Self::System(_) => "system tablespace",
-            Self::Dictionary => "dictionary tablespace",
-            Self::Undo => "undo tablespace",
-            Self::Temporary => "temporary tablespace",
-            _ => "tablespace",
+            Self::System(_) => FileKind::SystemTablespace,
+            Self::Dictionary => FileKind::DictionaryTablespace,
+            Self::Undo => FileKind::UndoTablespace,
+            Self::Temporary => FileKind::TemporaryTablespace,
+            _ => FileKind::Tablespace,
         }
     }
 }

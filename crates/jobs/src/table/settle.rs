@@ -19,6 +19,7 @@ use crate::check::examined::LogEnd;
 use crate::check::log_ends::LogEnds;
 use crate::finding_code::FindingCode;
 use crate::report::document::{Pending, Severity, SkippedFile};
+use crate::report::file_kind::FileKind;
 use crate::report::shown;
 use crate::report::watcher::{Found, Watcher};
 use crate::source::catalog::{Catalog, CatalogFinding, Held};
@@ -162,7 +163,7 @@ impl Settling<'_> {
         self.report.totals.files += 1;
         self.report.totals.failed_files += 1;
         let table = table_of_path(Path::new(&path));
-        let row = verdict::of_file(&path, "tablespace", table.clone(), Severity::Undecided, 0);
+        let row = verdict::of_file(&path, FileKind::Tablespace, table.clone(), Severity::Undecided, 0);
         if let Some(tables) = &mut self.report.tables {
             tables.push(verdict::verdict_of(table.as_deref(), &path, std::slice::from_ref(&row)));
         }

@@ -5,6 +5,7 @@ use std::path::Path;
 use format::Family;
 use format::schema::{FieldSource, IndexDef, IndexKind, TableDef, Visibility, charset};
 
+use crate::report::file_kind::FileKind;
 use crate::report::hurt::{Action, Hurt};
 use crate::source::name::decoded;
 use crate::table::Named;
@@ -126,7 +127,7 @@ fn restore(name: &SqlName, row: &Hurt, space: Option<&Tablespace>) -> Vec<String
         }
         (Some(_), _) => return vec![format!("load {table} from a dump")],
     };
-    if row.kind != "tablespace" {
+    if row.kind != FileKind::Tablespace {
         return vec![format!("load {table} from a dump")];
     }
     let discard = if part.is_empty() { " DISCARD".to_owned() } else { format!(" DISCARD{part}") };

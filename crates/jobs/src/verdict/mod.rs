@@ -13,6 +13,7 @@ use format::Family;
 use format::schema::IndexKind;
 
 use crate::report::document::Severity;
+use crate::report::file_kind::FileKind;
 use crate::report::hurt::{Action, Hurt, TableOutcome, TableVerdict};
 use crate::source::name::table_of_path;
 use crate::table::Named;
@@ -70,7 +71,7 @@ impl HurtTree<'_> {
         };
         let row = Hurt {
             path: path.to_owned(),
-            kind: "tablespace",
+            kind: FileKind::Tablespace,
             table: self.table(),
             index: self.named.and_then(|named| named.name.clone()),
             index_kind: self.kind_name(),
@@ -120,16 +121,16 @@ impl HurtTree<'_> {
 
 /// A row about a file that is not there, or is not the right one; none where that hurts nobody.
 pub(crate) fn of_missing(path: &str, table: Option<String>, severity: Severity) -> Option<Hurt> {
-    let kind = if table.is_some() { "tablespace" } else { "datadir" };
+    let kind = if table.is_some() { FileKind::Tablespace } else { FileKind::Datadir };
     (severity == Severity::Damage).then(|| of_file(path, kind, table, severity, 0))
 }
 
 /// A row about a file, or about what in it belongs to no index.
-pub(crate) fn of_file(path: &str, kind: &'static str, table: Option<String>, severity: Severity, pages: u64) -> Hurt {
+pub(crate) fn of_file(path: &str, kind: FileKind, table: Option<String>, severity: Severity, pages: u64) -> Hurt {
     let action = match (severity, kind) {
         (Severity::Undecided | Severity::Notice, _) => Action::SeeFinding,
-        (_, "tablespace") => Action::RestoreTable,
-        (_, "binary log" | "relay log" | "backup archive") => Action::ReplaceFile,
+        (_, FileKind::Tablespace) => Action::RestoreTable,
+        (_, FileKind::BinaryLog | FileKind::RelayLog | FileKind::BackupArchive) => Action::ReplaceFile,
         _ => Action::RestoreAll,
     };
     Hurt {

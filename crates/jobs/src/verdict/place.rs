@@ -8,6 +8,7 @@ use format::keyring::KeyStore;
 
 use super::{HurtTree, Mark, Marks, advice, of_file, verdict_of};
 use crate::report::document::Severity;
+use crate::report::file_kind::FileKind;
 use crate::report::hurt::{Action, Hurt, TableVerdict};
 use crate::report::shown;
 use crate::source::name::{NameHint, table_of_path};
@@ -23,7 +24,7 @@ pub(crate) struct Case {
     /// As in findings.
     pub path: PathBuf,
     /// What it is, as in reports.
-    pub kind: &'static str,
+    pub kind: FileKind,
     pub marks: Marks,
     /// The worst finding that has no page; none if all have one.
     pub severity: Option<Severity>,
@@ -86,8 +87,9 @@ pub(crate) fn judge(cases: &[Case], keys: &KeyStore, page_size: Option<u32>, lis
     judged
 }
 
-fn holds_tables(kind: &str) -> bool {
-    matches!(kind, "tablespace" | "system tablespace" | "dictionary tablespace" | "unrecognised")
+fn holds_tables(kind: FileKind) -> bool {
+    use FileKind::{DictionaryTablespace, SystemTablespace, Tablespace, Unrecognised};
+    matches!(kind, Tablespace | SystemTablespace | DictionaryTablespace | Unrecognised)
 }
 
 /// What is undecided because of work to come has one remedy, whatever it is.
@@ -106,7 +108,7 @@ fn whole(case: &Case, pages: u64) -> Hurt {
     let severity = worst(marks.chain(case.severity));
     let table = table_of_path(&case.path);
     let kind = match case.kind {
-        "unrecognised" if NameHint::of(&case.path) == NameHint::Table => "tablespace",
+        FileKind::Unrecognised if NameHint::of(&case.path) == NameHint::Table => FileKind::Tablespace,
         kind => kind,
     };
     let mut ids = case.marks.values().map(|mark| mark.index_id);
@@ -118,7 +120,7 @@ fn whole(case: &Case, pages: u64) -> Hurt {
 /// What in a tablespace belongs to no index: its header, its maps.
 pub(crate) fn of_space(space: &Tablespace, table: Option<String>, severity: Severity, pages: u64) -> Hurt {
     let path = shown(space.path());
-    let kind = if space.format.space().0 == 0 { "system tablespace" } else { "tablespace" };
+    let kind = if space.format.space().0 == 0 { FileKind::SystemTablespace } else { FileKind::Tablespace };
     let row = of_file(&path, kind, table, severity, pages);
     Hurt { commands: advice::commands(&row, None, Some(space)), ..row }
 }
