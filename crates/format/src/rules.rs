@@ -4,7 +4,7 @@
 /// `{found}` and `{expected}`.
 #[macro_export]
 macro_rules! rules {
-    ($(#[$doc:meta])* $type:ident: $($variant:ident $name:literal $text:literal)+) => {
+    ($(#[$doc:meta])* $type:ident($found:ident, $expected:ident): $($variant:ident $name:literal $text:literal)+) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum $type {
@@ -25,6 +25,24 @@ macro_rules! rules {
             #[must_use]
             pub const fn text(self) -> &'static str {
                 match self { $(Self::$variant => $text,)+ }
+            }
+
+            /// The sentence about a finding, with what was found and what was expected in their places.
+            #[must_use]
+            pub fn sentence(self, $found: impl std::fmt::Display, $expected: impl std::fmt::Display) -> String {
+                match self { $(Self::$variant => format!($text),)+ }
+            }
+
+            /// Whether the sentence says what was found.
+            #[must_use]
+            pub fn tells_found(self) -> bool {
+                self.text().contains(concat!("{", stringify!($found), "}"))
+            }
+
+            /// Whether the sentence says what was expected.
+            #[must_use]
+            pub fn tells_expected(self) -> bool {
+                self.text().contains(concat!("{", stringify!($expected), "}"))
             }
         }
     };

@@ -8,7 +8,7 @@ use crate::finding_code::FindingCode;
 
 format::rules! {
     /// A rule that a tree, a segment or a table breaks.
-    Rule:
+    Rule(found, expected):
     Unreadable "unreadable_page" "the page cannot be read"
     ZeroPage "zero_page" "the page is all zero, and the tree needs it"
     MissingPage "missing_page" "the tree leads to page {found}, the files end before page {expected}"
@@ -16,8 +16,8 @@ format::rules! {
     NotIndex "not_an_index_page" "the page has type {found}, the tree needs a page of an index"
     Level "page_level" "the page says that it is at level {found}, but it is linked at level {expected}"
     OtherIndex "index_id" "the page says that it belongs to index {found}, but it is linked in index {expected}"
-    SiblingPrev "sibling_prev" "the page names {found page} as the one before it, {expected there}"
-    SiblingNext "sibling_next" "the page names {found page} as the one after it, {expected there}"
+    SiblingPrev "sibling_prev" "the page names {found} as the one before it, {expected}"
+    SiblingNext "sibling_next" "the page names {found} as the one after it, {expected}"
     TwiceLinked "twice_linked" "the tree leads to page {found} twice"
     FatherKey "father_key" "the key of the node pointer on page {found} is greater than the first key of the page that it leads to"
     FatherOrder "father_order" "the node pointer on page {found} does not lie above the keys of the page before the one that it leads to"
@@ -89,25 +89,23 @@ impl TreeFinding {
     /// A finding of this rule about a page.
     #[must_use]
     pub fn new(rule: Rule, page_no: u32, found: u64, expected: u64) -> Self {
-        let text = rule.text();
         let is_none = |number: u64| number == u64::from(u32::MAX);
         let page = |number: u64| if is_none(number) { "none".to_owned() } else { number.to_string() };
         let a_page = |number: u64| if is_none(number) { "no page".to_owned() } else { format!("page {number}") };
         let there =
             |number: u64| if is_none(number) { "there is none".to_owned() } else { format!("that is page {number}") };
-        let number = |name: &str, number| text.contains(name).then_some(number);
+        let message = match rule {
+            Rule::SiblingPrev | Rule::SiblingNext => rule.sentence(a_page(found), there(expected)),
+            _ => rule.sentence(page(found), page(expected)),
+        };
         Self {
             page_no: Some(page_no),
             record: None,
             level: None,
             rule: rule.code(),
-            message: text
-                .replace("{found page}", &a_page(found))
-                .replace("{expected there}", &there(expected))
-                .replace("{found}", &page(found))
-                .replace("{expected}", &page(expected)),
-            found: number("{found", found),
-            expected: number("{expected", expected),
+            message,
+            found: rule.tells_found().then_some(found),
+            expected: rule.tells_expected().then_some(expected),
         }
     }
 
@@ -161,19 +159,15 @@ impl TreeFinding {
     /// Of a rule of one page.
     #[must_use]
     pub fn of_page(finding: &IndexFinding, page_no: u32) -> Self {
-        let text = finding.rule.text();
-        let number = |name: &str, number| text.contains(name).then_some(number);
-        let hidden = finding.record.map(|origin| format!("record at byte {origin}: "));
-        let message = finding.to_string();
-        let message = hidden.and_then(|prefix| message.strip_prefix(&prefix).map(str::to_owned)).unwrap_or(message);
         Self {
             page_no: Some(page_no),
             record: finding.record,
             level: None,
             rule: finding.rule.name().into(),
-            message,
-            found: number("{found}", finding.found),
-            expected: number("{expected}", finding.expected),
+            // Without the record's place, which the finding has a field for.
+            message: finding.rule.sentence(finding.found, finding.expected),
+            found: finding.rule.tells_found().then_some(finding.found),
+            expected: finding.rule.tells_expected().then_some(finding.expected),
         }
     }
 

@@ -22,8 +22,7 @@ impl fmt::Display for IndexFinding {
         if let Some(record) = self.record {
             write!(f, "record at byte {record}: ")?;
         }
-        let text = self.rule.text();
-        f.write_str(&text.replace("{found}", &self.found.to_string()).replace("{expected}", &self.expected.to_string()))
+        f.write_str(&self.rule.sentence(self.found, self.expected))
     }
 }
 
@@ -31,7 +30,7 @@ impl std::error::Error for IndexFinding {}
 
 crate::rules! {
     /// A rule of index pages.
-    IndexRule:
+    IndexRule(found, expected):
     RecordStyle "record_style" "the page's records have format {found} (0 REDUNDANT, 1 newer), the table has {expected}"
     IndexId "index_id" "the page says that it is of index {found}, it lies in index {expected}"
     HeapTop "heap_top" "the record heap ends at byte {found}, its limit is byte {expected}"
