@@ -19,7 +19,7 @@ use format::value::compressed;
 use super::batch::{Batch, ValuePlace};
 use super::leaf::Builder;
 use super::plan::RowPlan;
-use crate::tree::ranges::{Pointer, Ranges, Reached, children, inner_page, pointers};
+use crate::tree::ranges::{PageInTree, Pointer, Ranges, Reached, children, inner_page, pointers};
 use crate::tree::{Opener, Tablespace};
 
 /// Bytes of off-page values that a worker fetches at a time, unless one row has more.
@@ -276,7 +276,7 @@ impl RowReader<'_, '_> {
 
     fn parent(&mut self, walk: &mut Walk, page_no: u32, opened: Result<Arc<[u8]>, String>) -> ControlFlow<()> {
         let read = opened.and_then(|image| {
-            let page = inner_page(&image, self.space, (page_no, 1, self.plan.index_id))?;
+            let page = inner_page(&image, self.space, PageInTree { page_no, level: 1, index_id: self.plan.index_id })?;
             let mut children = children(&page, &self.plan.index, self.space.pages())?;
             if let Some(keys) = &self.plan.keys {
                 children = keys.children(&page, &self.plan.index, children);
@@ -310,7 +310,12 @@ impl RowReader<'_, '_> {
         rows: &mut dyn Rows,
     ) -> ControlFlow<()> {
         let checked = opened.and_then(|image| {
-            inner_page(&image, self.space, (leaf.page_no, 0, self.plan.index_id)).map(|page| page.style())?;
+            inner_page(
+                &image,
+                self.space,
+                PageInTree { page_no: leaf.page_no, level: 0, index_id: self.plan.index_id },
+            )
+            .map(|page| page.style())?;
             Ok(image)
         });
         let image = match checked {

@@ -203,9 +203,9 @@ fn walk_all(
             let start = Instant::now();
             tools.opener.take_newest();
             let named = definitions.named(&known.space, root, &known.map, &mut tools.opener);
-            let place = (known, root, named.as_ref());
-            let report = walk(place, matches.eyes(at, tree), options, &mut gather, &mut tools);
-            settle::tell(&options.watcher, (known, root, named.as_ref()), &report);
+            let known_tree = KnownTree { known, root, named: named.as_ref() };
+            let report = walk(known_tree, matches.eyes(at, tree), options, &mut gather, &mut tools);
+            settle::tell(&options.watcher, known_tree, &report);
             let is_sound = report.findings_total == 0;
             walked.push((
                 (at, tree),
@@ -228,8 +228,16 @@ fn walk_all(
     Ok(rows)
 }
 
+/// A tree, and what is known of it before it is walked.
+#[derive(Clone, Copy)]
+struct KnownTree<'w> {
+    known: &'w Known,
+    root: &'w Root,
+    named: Option<&'w Named>,
+}
+
 fn walk<'w>(
-    (known, root, named): (&'w Known, &'w Root, Option<&'w Named>),
+    KnownTree { known, root, named }: KnownTree<'w>,
     eyes: Option<Box<dyn Leaves + 'w>>,
     options: &TableOptions,
     gather: &mut Gather<'_>,

@@ -10,6 +10,7 @@ use format::page::index::IndexPage;
 use format::schema::IndexKind;
 use format::{Family, Lsn, PageNo};
 
+use super::KnownTree;
 use super::definitions::{Definitions, Named};
 use super::known::Known;
 use super::options::TableOptions;
@@ -227,7 +228,12 @@ impl Settling<'_> {
         if self.options.depth == Depth::Check {
             for finding in &known.findings {
                 let named = finding.page_no.and_then(|page_no| definitions.at_root(&known.space, page_no));
-                self.finding(finding, named.map(|(table, name)| (Some(table), Some(name), None)).unwrap_or_default());
+                self.finding(
+                    finding,
+                    named
+                        .map(|(table, name)| TreeLabel { table: Some(table), index: Some(name), index_id: None })
+                        .unwrap_or_default(),
+                );
             }
         }
         let is_check = self.options.depth == Depth::Check;
@@ -259,8 +265,8 @@ impl Settling<'_> {
              later time than the log, or the log was replaced: restore both from one backup",
             end.lsn
         );
-        let names = (None, None, None);
-        self.weighed(&TreeFinding::told(FindingCode::NEWER_THAN_LOG, message), names, (severity, None));
+        let told = TreeFinding::told(FindingCode::NEWER_THAN_LOG, message);
+        self.weighed(&told, TreeLabel::default(), (severity, None));
         Some(severity)
     }
 
@@ -353,7 +359,7 @@ impl Settling<'_> {
     fn of_tree(&mut self, finding: &TreeFinding, tree: &Tree<'_>) {
         let table = tree.named.as_ref().and_then(|named| named.table.as_deref());
         let name = tree.named.as_ref().and_then(|named| named.name.as_deref());
-        self.finding(finding, (table, name, Some(tree.root.index_id)));
+        self.finding(finding, TreeLabel { table, index: name, index_id: Some(tree.root.index_id) });
     }
 
     /// How much a broken rule weighs here, and why it may not be damage.
@@ -418,14 +424,14 @@ impl Settling<'_> {
         for path in asked {
             self.path = shown(path);
             let message = "nothing could be checked: there is no InnoDB tablespace here".to_owned();
-            self.finding(&TreeFinding::told(FindingCode::NOTHING_VERIFIED, message), (None, None, None));
+            self.finding(&TreeFinding::told(FindingCode::NOTHING_VERIFIED, message), TreeLabel::default());
         }
     }
 
     /// A file that is named as that of a table, and has none.
     fn no_tree(&mut self) {
         let message = "no index begins in the tablespace: the table that its name promises is not in it".to_owned();
-        self.finding(&TreeFinding::told(FindingCode::NO_TREE, message), (None, None, None));
+        self.finding(&TreeFinding::told(FindingCode::NO_TREE, message), TreeLabel::default());
     }
 
     /// The datadirs that crash recovery is still to come in. Counts of rows are not those that it will leave.
@@ -437,27 +443,22 @@ impl Settling<'_> {
         for Pending { path, why } in self.report.pending.clone() {
             self.path = path;
             let message = format!("recovery is pending, and may change the counts: {why}");
-            self.finding(&TreeFinding::told(FindingCode::RECOVERY_PENDING, message), (None, None, None));
+            self.finding(&TreeFinding::told(FindingCode::RECOVERY_PENDING, message), TreeLabel::default());
         }
     }
 
-    fn finding(&mut self, finding: &TreeFinding, (table, index, index_id): (Option<&str>, Option<&str>, Option<u64>)) {
-        let weight = self.severity(Some(finding.rule), index_id.is_some() && index.is_none());
-        self.weighed(finding, (table, index, index_id), weight);
+    fn finding(&mut self, finding: &TreeFinding, label: TreeLabel<'_>) {
+        let weight = self.severity(Some(finding.rule), label.index_id.is_some() && label.index.is_none());
+        self.weighed(finding, label, weight);
     }
 
-    fn weighed(
-        &mut self,
-        finding: &TreeFinding,
-        (table, index, index_id): (Option<&str>, Option<&str>, Option<u64>),
-        (severity, why): (Severity, Option<String>),
-    ) {
+    fn weighed(&mut self, finding: &TreeFinding, label: TreeLabel<'_>, (severity, why): (Severity, Option<String>)) {
         self.count(1, severity);
         if self.report.findings.len() >= self.options.findings_max {
             return;
         }
         let why = why.map(|why| format!(" ({why})"));
-        let told = in_words(finding, &self.path, (table, index, index_id));
+        let told = in_words(finding, &self.path, label);
         let message = format!("{}{}", told.message, why.unwrap_or_default());
         self.report.findings.push(TableFinding { severity, message, ..told });
     }
@@ -525,17 +526,21 @@ impl Settling<'_> {
     }
 }
 
+/// What a finding says of its tree, where it is about one.
+#[derive(Debug, Clone, Copy, Default)]
+struct TreeLabel<'n> {
+    table: Option<&'n str>,
+    index: Option<&'n str>,
+    index_id: Option<u64>,
+}
+
 /// The finding as damage: whether recovery may yet mend it is another question.
-fn in_words(
-    finding: &TreeFinding,
-    path: &str,
-    (table, index, index_id): (Option<&str>, Option<&str>, Option<u64>),
-) -> TableFinding {
+fn in_words(finding: &TreeFinding, path: &str, label: TreeLabel<'_>) -> TableFinding {
     TableFinding {
         path: path.to_owned(),
-        table: table.map(str::to_owned),
-        index: index.map(str::to_owned),
-        index_id,
+        table: label.table.map(str::to_owned),
+        index: label.index.map(str::to_owned),
+        index_id: label.index_id,
         page: finding.page_no,
         level: finding.level,
         record: finding.record,
@@ -549,17 +554,20 @@ fn in_words(
 }
 
 /// Tells of what was found in a tree, as soon as it is done.
-pub(super) fn tell(watcher: &Watcher, (known, root, named): (&Known, &Root, Option<&Named>), report: &TreeReport) {
+pub(super) fn tell(watcher: &Watcher, tree: KnownTree<'_>, report: &TreeReport) {
     if !watcher.listens() || report.findings.is_empty() {
         return;
     }
-    let path = shown(known.space.path());
-    let table = named.and_then(|named| named.table.as_deref());
-    let name = named.and_then(|named| named.name.as_deref());
-    let is_pending = RedoLogs::new(false).pending_for(known.space.path()).is_some();
+    let path = shown(tree.known.space.path());
+    let label = TreeLabel {
+        table: tree.named.and_then(|named| named.table.as_deref()),
+        index: tree.named.and_then(|named| named.name.as_deref()),
+        index_id: Some(tree.root.index_id),
+    };
+    let is_pending = RedoLogs::new(false).pending_for(tree.known.space.path()).is_some();
     let severity = if is_pending { Severity::Undecided } else { Severity::Damage };
     for finding in &report.findings {
-        let told = in_words(finding, &path, (table, name, Some(root.index_id)));
+        let told = in_words(finding, &path, label);
         watcher.tell(Found::Tree(&TableFinding { severity, ..told }));
     }
 }

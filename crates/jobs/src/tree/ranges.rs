@@ -113,7 +113,7 @@ impl Ranges {
             space.each_stored(&parents, |page_no, stored| {
                 let image = stored.and_then(|stored| space.opened(page_no, stored, opener));
                 let children = image.and_then(|image| {
-                    let page = inner_page(&image, space, (page_no, level, index_id))?;
+                    let page = inner_page(&image, space, PageInTree { page_no, level, index_id })?;
                     let children = children(&page, index, space.pages())?;
                     Ok((Arc::clone(&image), wanted(&page, children)))
                 });
@@ -158,7 +158,11 @@ impl Ranges {
             space.each_stored(&parents, |page_no, stored| {
                 let image = stored.and_then(|stored| space.opened(page_no, stored, opener));
                 let below = image.and_then(|image| {
-                    children(&inner_page(&image, space, (page_no, 1, index_id))?, index, space.pages())
+                    children(
+                        &inner_page(&image, space, PageInTree { page_no, level: 1, index_id })?,
+                        index,
+                        space.pages(),
+                    )
                 });
                 match below {
                     Ok(below) => self.units.extend(below.iter().map(|child| child.page_no)),
@@ -197,6 +201,17 @@ fn other_index(page_no: u32, found: u64, expected: u64) -> String {
     format!("page {page_no} belongs to index {found}, not {expected}")
 }
 
+/// Where a page hangs in its tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PageInTree {
+    /// Its number.
+    pub page_no: u32,
+    /// Its level; 0: a leaf.
+    pub level: u16,
+    /// The index.
+    pub index_id: u64,
+}
+
 /// An opened page as the inner page that it should be.
 ///
 /// # Errors
@@ -204,7 +219,7 @@ fn other_index(page_no: u32, found: u64, expected: u64) -> String {
 pub fn inner_page<'p>(
     image: &'p [u8],
     space: &Tablespace,
-    (page_no, level, index_id): (u32, u16, u64),
+    PageInTree { page_no, level, index_id }: PageInTree,
 ) -> Result<IndexPage<'p>, String> {
     let page = IndexPage::parse(image, &space.format).map_err(|why| format!("page {page_no}: {why}"))?;
     if page.index_id() != index_id {

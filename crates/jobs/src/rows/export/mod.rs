@@ -35,7 +35,7 @@ use crate::report::document::Pending;
 use crate::report::watcher::watched;
 use crate::source::keys::KeyFiles;
 use crate::tree::Opener;
-use crate::tree::ranges::Ranges;
+use crate::tree::ranges::{PageInTree, Ranges, Reached, children, inner_page};
 use crate::tree::transactions::numbers_in;
 
 pub use row_text::Geometry;
@@ -418,13 +418,8 @@ impl<F: Format> Job<'_, F> {
 }
 
 /// The leaves that the ranges lead to: what a pass over them has met.
-fn reached_again(
-    space: &crate::tree::Tablespace,
-    ranges: &Ranges,
-    plan: &RowPlan,
-    opener: &mut Opener,
-) -> crate::tree::ranges::Reached {
-    let reached = crate::tree::ranges::Reached::new(space.pages());
+fn reached_again(space: &crate::tree::Tablespace, ranges: &Ranges, plan: &RowPlan, opener: &mut Opener) -> Reached {
+    let reached = Reached::new(space.pages());
     for page_no in &ranges.units {
         reached.mark(*page_no);
     }
@@ -432,8 +427,9 @@ fn reached_again(
         space.each_stored(&ranges.units, |page_no, stored| {
             let image = stored.and_then(|stored| space.opened(page_no, stored, opener));
             let children = image.and_then(|image| {
-                let page = crate::tree::ranges::inner_page(&image, space, (page_no, ranges.level, plan.index_id))?;
-                crate::tree::ranges::children(&page, &plan.index, space.pages())
+                let place = PageInTree { page_no, level: ranges.level, index_id: plan.index_id };
+                let page = inner_page(&image, space, place)?;
+                children(&page, &plan.index, space.pages())
             });
             for child in children.unwrap_or_default() {
                 reached.mark(child.page_no);
