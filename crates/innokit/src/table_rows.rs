@@ -22,41 +22,41 @@ use crate::progress::Bar;
 
 pub const CHECKSUM_EXAMPLES: &str = "\
 Examples:
-  innokit table checksum shop/orders.ibd                the value that CHECKSUM TABLE gives
-  innokit table checksum /backup/mysql                  of every table
-  innokit table checksum /backup --compare live.txt     against `mysql -N -e 'CHECKSUM TABLE …' > live.txt`
+  innokit table checksum shop/orders.ibd                the value of CHECKSUM TABLE
+  innokit table checksum /backup/mysql                  the values of every table
+  innokit table checksum /backup --compare live.txt     compared with `mysql -N -e 'CHECKSUM TABLE …' > live.txt`
 
 Exit status:
-  0  every table has a value, and the expected one
+  0  every table has a value, and it is the expected one
   1  a value is not the expected one, a table is missing, or damage was found
   2  a table has no value for another reason: a virtual column, no definition";
 
 pub const EXPORT_EXAMPLES: &str = "\
 Examples:
   innokit table export shop/orders.ibd --format csv > orders.csv
-  innokit table export /backup/mysql --format jsonl -o dump/     one file a table
+  innokit table export /backup/mysql --format jsonl -o dump/     one file per table
   innokit table export shop/orders.ibd --format sql | mysql shop
   innokit table export shop/orders.ibd --format parquet -o orders.parquet
   innokit table export orders.ibd --skip-damaged                 the readable rows of a damaged table
   innokit table export orders.ibd --create-table orders.sql      a file whose definition is lost
   innokit table export orders.ibd --deleted                      rows of a DELETE that was not purged yet
 
-Rows are the newest ones in the pages: those of transactions that had not committed are among them, unless --committed leaves them out.
-After a clean shutdown there are none; of a crashed or copied datadir make a recovered one first (innokit recover).
+The rows are the newest versions in the pages. They include rows of transactions that had not committed, unless --committed leaves them
+out. After a clean shutdown there are no such rows; recover a crashed or copied datadir first (innokit recover).
 
 Exit status:
   0  all rows of all tables were written
-  1  damage: with --skip-damaged the other rows were written, without it those before it
+  1  damage found: with --skip-damaged all readable rows were written, without it those before the damage
   2  a table could not be exported for another reason";
 
-/// Options of both.
+/// Options of `table checksum` and `table export`.
 #[derive(Debug, Args)]
 pub struct RowsArgs {
-    /// Files and directories: tablespaces (walked). Tables of the server's own schemas are read only where their files are named.
+    /// Tablespaces, and directories to search for them. Tables of the schemas mysql and sys are read only if their files are named.
     #[arg(required = true, value_name = "PATH")]
     pub paths: Vec<PathBuf>,
 
-    /// Take the definition of tablespaces that have none from the CREATE TABLE statements in this file, once they are found to fit.
+    /// For tablespaces without a definition: take it from the CREATE TABLE statements in this file, if it fits their rows.
     #[arg(long, value_name = "FILE", help_heading = "Reading")]
     pub create_table: Option<PathBuf>,
 
@@ -96,7 +96,7 @@ pub struct ChecksumArgs {
     #[command(flatten)]
     pub rows: RowsArgs,
 
-    /// Hold the values against those of this file: lines of a table's name and its value, as `mysql -N` prints CHECKSUM TABLE.
+    /// Compare the values with those in this file. A line is a table's name and its value, as `mysql -N` prints CHECKSUM TABLE.
     #[arg(long, value_name = "FILE")]
     pub compare: Option<PathBuf>,
 
@@ -114,7 +114,7 @@ pub enum Format {
     Tsv,
     /// INSERT statements.
     Sql,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Jsonl,
     /// Parquet, compressed by zstd (builds with the feature `parquet`).
     Parquet,
@@ -125,16 +125,16 @@ pub enum Format {
 /// `--wide-decimals`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum WideDecimals {
-    /// Text with all digits: every reader takes it.
+    /// Text with all digits, which every reader accepts.
     Text,
-    /// `decimal256`, which pyarrow reads, and Polars, DuckDB and Spark do not.
+    /// `decimal256`, which pyarrow reads, but Polars, DuckDB and Spark do not.
     Decimal256,
 }
 
 /// `--geometry`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum GeometryForm {
-    /// The bytes that the server stores, which it takes back.
+    /// The bytes that the server stores, and can load again.
     Stored,
     /// Well-known text.
     Wkt,
@@ -146,11 +146,11 @@ pub struct ExportArgs {
     #[command(flatten)]
     pub rows: RowsArgs,
 
-    /// What rows become.
+    /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Csv, value_name = "FORMAT")]
     pub format: Format,
 
-    /// Write to this file (for one table), or into this directory: a file for each table [default: standard output].
+    /// Write to this file (one table), or one file per table into this directory [default: standard output].
     #[arg(short, long, value_name = "PATH")]
     pub output: Option<PathBuf>,
 
@@ -158,91 +158,92 @@ pub struct ExportArgs {
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub columns: Option<Vec<String>>,
 
-    /// Read this index in place of the rows: its columns and those of the primary key, in its order.
+    /// Read this secondary index instead of the rows: its columns and those of the primary key, in its order.
     #[arg(long, value_name = "NAME")]
     pub index: Option<String>,
 
-    /// Only rows whose key lies between two values, both included, found through the tree: `5..90`, `2024-01-01..`. It is the first
-    /// column of the key that counts.
+    /// Only rows whose key is between two values, both included: `5..90`, `2024-01-01..`. Compares the first column of the key, and reads
+    /// only the pages that can hold such rows.
     #[arg(long, value_name = "FROM..TO")]
     pub where_key: Option<String>,
 
-    /// At most N rows of each table: the first ones.
+    /// Only the first N rows of each table.
     #[arg(long, value_name = "N")]
     pub limit: Option<u64>,
 
-    /// About N rows of each table, from leaves that lie evenly over it.
+    /// About N rows of each table, from leaves spread evenly over it.
     #[arg(long, value_name = "N", conflicts_with = "limit")]
     pub sample: Option<u64>,
 
-    /// Rows in any order, which is faster where ranges differ in size.
+    /// Write rows in any order, which can be faster.
     #[arg(long)]
     pub unordered: bool,
 
-    /// Write the readable rows of damaged tables, and list what is lost. Where pages above the leaves are lost, leaves are looked for in
-    /// the whole file.
+    /// Write the readable rows of damaged tables, and list what is lost. If pages above the leaves are lost, search the whole file for
+    /// leaves.
     #[arg(long)]
     pub skip_damaged: bool,
 
-    /// Write the deleted rows in place of the others: those that wait for purge, and those in space that was not used again since; a
-    /// last column says which.
+    /// Write deleted rows instead of live ones: rows that wait for purge, and rows in freed space that was not reused. The last column
+    /// says which.
     #[arg(long)]
     pub deleted: bool,
 
-    /// System-versioned tables of MariaDB: rows of the past too.
+    /// System-versioned tables of MariaDB: also write old row versions.
     #[arg(long)]
     pub history: bool,
 
-    /// Only rows of committed transactions. New rows of others are left out; a table whose rows they have changed or deleted is not
-    /// exported (or, with --skip-damaged, without these rows), for what was committed is in the undo logs. Takes a whole datadir.
+    /// Only rows of committed transactions. Rows that other transactions inserted are left out. A table whose rows they changed or deleted
+    /// is refused (with --skip-damaged: written without these rows), because the committed version is only in the undo logs. Needs a
+    /// whole datadir.
     #[arg(long, conflicts_with = "deleted")]
     pub committed: bool,
 
-    /// Print what came of each table as one JSON document on standard error.
+    /// Print the outcome of each table as one JSON document on standard error.
     #[arg(long, help_heading = "Output")]
     pub json: bool,
 
-    /// Say on standard error how many rows each table has given.
+    /// Print the number of rows of each table on standard error.
     #[arg(short, long, help_heading = "Output")]
     pub verbose: bool,
 
-    /// CSV and TSV: what ends a field.
+    /// Ends a field.
     #[arg(long, value_name = "TEXT", help_heading = "CSV and TSV")]
     pub fields_terminated_by: Option<String>,
 
-    /// CSV and TSV: what stands around every field.
+    /// Encloses every field.
     #[arg(long, value_name = "CHAR", help_heading = "CSV and TSV")]
     pub fields_enclosed_by: Option<String>,
 
-    /// CSV and TSV: what stands around every string.
+    /// Encloses every string.
     #[arg(long, value_name = "CHAR", conflicts_with = "fields_enclosed_by", help_heading = "CSV and TSV")]
     pub fields_optionally_enclosed_by: Option<String>,
 
-    /// CSV and TSV: what stands before a byte that would mean something else; empty for nothing.
+    /// Escapes bytes that would have another meaning; empty: escape nothing.
     #[arg(long, value_name = "CHAR", help_heading = "CSV and TSV")]
     pub fields_escaped_by: Option<String>,
 
-    /// CSV and TSV: what begins a line.
+    /// Begins a line.
     #[arg(long, value_name = "TEXT", help_heading = "CSV and TSV")]
     pub lines_starting_by: Option<String>,
 
-    /// CSV and TSV: what ends a line.
+    /// Ends a line.
     #[arg(long, value_name = "TEXT", help_heading = "CSV and TSV")]
     pub lines_terminated_by: Option<String>,
 
-    /// CSV and TSV: a first line with the names of the columns.
+    /// Write the column names as the first line.
     #[arg(long, help_heading = "CSV and TSV")]
     pub header: bool,
 
-    /// Parquet and Arrow: what a DECIMAL of more than 38 digits becomes.
+    /// How to write a DECIMAL of more than 38 digits.
     #[arg(long, value_enum, default_value_t = WideDecimals::Text, value_name = "TYPE", help_heading = "Parquet and Arrow")]
     pub wide_decimals: WideDecimals,
 
-    /// Parquet: level of zstd, from 1 (fast) to 22 (small).
+    /// Compression level of zstd in Parquet files, from 1 (fast) to 22 (small).
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(i32).range(1..=22), help_heading = "Parquet and Arrow")]
     pub compression_level: i32,
 
-    /// CSV and TSV: how geometries are written.
+    /// How to write geometries.
     #[arg(long, value_enum, default_value_t = GeometryForm::Stored, value_name = "FORM", help_heading = "CSV and TSV")]
     pub geometry: GeometryForm,
 }
@@ -291,7 +292,7 @@ fn expected(path: &Path) -> Result<BTreeMap<String, u32>, Box<dyn Error>> {
         let parts = line.rsplit_once(['\t', ' ']);
         let (name, value) =
             parts.ok_or_else(|| format!("{}: line {}: expected a table and a value", path.display(), number + 1))?;
-        // The client prints NULL for a table that does not exist, and a head unless it is told not to.
+        // Skip what is not a number: NULL for a table that does not exist, and the header that the client prints without -N.
         if let Ok(value) = value.parse() {
             values.insert(name.trim().to_owned(), value);
         }

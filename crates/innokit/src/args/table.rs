@@ -14,7 +14,7 @@ pub(super) const TABLE_EXAMPLES: &str = "\
 Examples:
   innokit table check shop/orders.ibd           every index of one table
   innokit table check /var/lib/mysql -q         a datadir or a backup: findings only
-  innokit table check --extended shop           also every entry against its row
+  innokit table check --extended shop           also compare every entry with its row
   innokit table check --json backup/shop        one JSON document
   innokit table count shop/orders.ibd           rows, by index
 
@@ -40,11 +40,11 @@ Exit status:
 /// The commands of `table`.
 #[derive(Debug, Subcommand)]
 pub enum TableCommand {
-    /// Check the structure of every index: levels, neighbours, node pointers, order of keys, records, segments, off-page values, and
-    /// rows against entries.
+    /// Check the structure of every index: levels, sibling links, node pointers, key order, records, segments, off-page values, and row
+    /// counts.
     #[command(after_help = TABLE_EXAMPLES)]
     Check(TableCheckArgs),
-    /// Count the rows of every index, and the deleted ones that wait for purge.
+    /// Count the rows of every index, and those marked as deleted.
     #[command(after_help = TABLE_EXAMPLES)]
     Count(TableArgs),
     /// Compute the value of CHECKSUM TABLE from the files.
@@ -88,11 +88,10 @@ pub struct SchemaArgs {
 /// Options of `table check`.
 #[derive(Debug, Args)]
 pub struct TableCheckArgs {
-    /// Also hold every entry of every secondary index against its row, and every row against its entries.
+    /// Also compare every entry of every secondary index with its row, and every row with its entries.
     #[arg(long)]
     pub extended: bool,
 
-    /// The others.
     #[command(flatten)]
     pub table: TableArgs,
 }
@@ -100,14 +99,14 @@ pub struct TableCheckArgs {
 /// Options of `table`.
 #[derive(Debug, Args)]
 pub struct TableArgs {
-    /// Files and directories: tablespaces (walked; what holds no tables is skipped and counted).
+    /// Tablespaces, and directories to search for them. Other files are skipped and counted.
     #[arg(required = true, value_name = "PATH")]
     pub paths: Vec<PathBuf>,
 
     #[command(flatten)]
     pub reading: ReadingArgs,
 
-    /// How far ahead of need pages are read: `logical` by what the parents say.
+    /// How pages are read ahead of need.
     #[arg(long, value_enum, default_value_t = Ahead::Logical, value_name = "POLICY", help_heading = "Reading")]
     pub read_ahead: Ahead,
 
@@ -120,8 +119,8 @@ pub struct TableArgs {
 pub enum Ahead {
     /// One page at a time, in the order of the key.
     None,
-    /// As the servers do: when most of 64 pages were read in order, the next 64.
+    /// As the servers do: after most of 64 pages were read in order, the next 64.
     Linear,
-    /// The pages that the parents name, sorted and joined, many in flight.
+    /// The pages that the parents name, sorted and joined into large requests.
     Logical,
 }

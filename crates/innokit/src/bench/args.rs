@@ -1,4 +1,4 @@
-//! `innokit bench`: what can be asked for.
+//! The options of `innokit bench`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,16 +11,16 @@ use crate::picture;
 
 const EXAMPLES: &str = "\
 Examples:
-  innokit bench device /var/lib/mysql                what the disk can do, and what patterns get of it
+  innokit bench device /var/lib/mysql                the limits of the disk, and how close each pattern comes
   innokit bench device /data --order random --depth 1 --threads 1
                                                      one query at a time
   innokit bench check shop/orders.ibd --chart check.svg
-                                                     what large blocks, overlap, direct I/O and workers each bring
+                                                     what large blocks, overlap, direct I/O and workers each gain
   innokit bench scan shop/orders.ibd --chart scan.svg
-                                                     what each kind of read-ahead gets of a tree, direct and buffered
+                                                     how fast each kind of read-ahead reads an index
   innokit bench recover /mnt/snapshot --on-device /data
-                                                     what reading ahead, neighbours and fewer syncs bring to crash recovery
-  innokit bench log /var/lib/mysql                   what a commit costs, by the way it is written
+                                                     what read-ahead, joined writes and fewer syncs gain in crash recovery
+  innokit bench log /var/lib/mysql                   what a commit costs with each way of writing the log
   innokit bench kernels                              how fast the processor computes checksums
 
 Exit status:
@@ -41,7 +41,7 @@ pub struct BenchArgs {
     pub output: OutputArgs,
 }
 
-/// What all benches have.
+/// Options of every bench.
 #[derive(Debug, Args)]
 pub struct OutputArgs {
     /// Print one JSON document instead of text.
@@ -52,7 +52,7 @@ pub struct OutputArgs {
     #[arg(long, global = true, value_name = "FILE", value_parser = picture::named, help_heading = "Output")]
     pub chart: Option<PathBuf>,
 
-    /// Show a bar: `auto` when standard error is a terminal.
+    /// Show a progress bar; `auto`: if standard error is a terminal.
     #[arg(long, global = true, value_enum, default_value_t = Progress::Auto, value_name = "WHEN", help_heading = "Output")]
     pub progress: Progress,
 }
@@ -60,36 +60,36 @@ pub struct OutputArgs {
 /// The benches.
 #[derive(Debug, Subcommand)]
 pub enum What {
-    /// Find the limits of the device below a directory, on a file that is made there and leaves no trace.
+    /// Find the limits of the device that holds a directory, with a temporary file that is removed at the end.
     Device(DeviceArgs),
-    /// Verify one tablespace in many ways, cold each time, and compare each with what the device gives.
+    /// Verify one tablespace in many ways, each with a cold cache, and compare each with the limit of the device.
     Check(CheckBenchArgs),
-    /// Recover a crashed datadir in one way after the other, each with one idea more, and count what a slow and wide device would take.
+    /// Recover a crashed datadir in several ways, each adding one idea, and estimate the time on a device with slow but parallel requests.
     Recover(RecoverBenchArgs),
-    /// Scan the indexes of one tablespace with each kind of read-ahead, past the page cache and through it, cold each time.
+    /// Scan the indexes of one tablespace with each kind of read-ahead, direct and buffered, each with a cold cache.
     Scan(ScanArgs),
-    /// Commit to logs written in different ways into different kinds of space, and count what the device does for a commit.
+    /// Commit to logs that are written in different ways, to preallocated and other files, and count the device's work per commit.
     Log(LogArgs),
-    /// Run every checksum by every path that this processor has, and count with several threads.
+    /// Run every checksum in every implementation that this processor supports, on one thread and on several.
     Kernels(KernelsArgs),
 }
 
 /// Options of `bench kernels`.
 #[derive(Debug, Args)]
 pub struct KernelsArgs {
-    /// Bytes of a page: 1K to 64K.
+    /// Page size, 1K to 64K.
     #[arg(long, value_name = "SIZE", default_value = "16K", value_parser = page_size)]
     pub page_size: u32,
 
-    /// Measure each row so often, in rounds over all rows.
+    /// Measure each row this many times, in rounds over all rows.
     #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u16).range(1..=100))]
     pub rounds: u16,
 
-    /// Time of one measurement.
+    /// Duration of one measurement.
     #[arg(long, value_name = "SECONDS", default_value = "0.02", value_parser = seconds)]
     pub seconds: Duration,
 
-    /// Threads that count at the same time [default: the cores available to the process].
+    /// Threads of the measurements with several threads [default: the cores available to the process].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
 }
@@ -97,27 +97,27 @@ pub struct KernelsArgs {
 /// Options of `bench log`.
 #[derive(Debug, Args)]
 pub struct LogArgs {
-    /// A directory of the file system to measure.
+    /// A directory on the file system to measure.
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
 
-    /// Bytes of each log.
+    /// Size of each log.
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = bytes)]
     pub size: u64,
 
-    /// Time of one measurement.
+    /// Duration of one measurement.
     #[arg(long, value_name = "SECONDS", default_value = "0.3", value_parser = seconds)]
     pub seconds: Duration,
 
-    /// Measure each row so often, in rounds over all rows.
+    /// Measure each row this many times, in rounds over all rows.
     #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u16).range(1..=100))]
     pub rounds: u16,
 
-    /// Bytes of a record.
+    /// Size of a record.
     #[arg(long, value_name = "BYTES", default_value = "400", value_parser = clap::value_parser!(u16).range(1..=480))]
     pub record: u16,
 
-    /// Numbers of callers [default: 1,2,4,8,16,32,64].
+    /// How many threads commit at a time [default: 1,2,4,8,16,32,64].
     #[arg(long, value_name = "N,...", value_delimiter = ',')]
     pub callers: Vec<usize>,
 }
@@ -125,23 +125,23 @@ pub struct LogArgs {
 /// Options of `bench check`.
 #[derive(Debug, Args)]
 pub struct CheckBenchArgs {
-    /// A tablespace; it is read only. Some hundred megabytes and more give steady figures.
+    /// A tablespace, which is only read. From some hundred megabytes on the figures are steady.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
 
-    /// Measure each row so often, in rounds over all rows.
+    /// Measure each row this many times, in rounds over all rows.
     #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u16).range(1..=100))]
     pub rounds: u16,
 
-    /// Time of one measurement in the search for the device's limit.
+    /// Duration of one measurement in the search for the device's limit.
     #[arg(long, value_name = "SECONDS", default_value = "0.3", value_parser = seconds)]
     pub seconds: Duration,
 
-    /// Also measure this tool, which gets FILE as its last argument (may be given several times).
+    /// Also measure this tool, run with FILE as its last argument (may be given several times).
     #[arg(long, value_name = "NAME=COMMAND", value_parser = Peer::parse)]
     pub peer: Vec<Peer>,
 
-    /// Do not look for innochecksum, inno and fio.
+    /// Do not measure innochecksum, inno and fio, even where they are installed.
     #[arg(long)]
     pub no_peers: bool,
 }
@@ -149,8 +149,7 @@ pub struct CheckBenchArgs {
 /// Options of `bench scan`.
 #[derive(Debug, Args)]
 pub struct ScanArgs {
-    /// A tablespace; it is read only. Beside it lies what says which fields its records have: nothing more with MySQL 8.0 and later,
-    /// the .frm file and ../ibdata1 with MariaDB.
+    /// A tablespace, which is only read. For MariaDB its .frm file and ../ibdata1 are needed too: they hold the definition.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
 
@@ -158,11 +157,11 @@ pub struct ScanArgs {
     #[arg(long, value_name = "NAME")]
     pub index: Option<String>,
 
-    /// Measure each row so often, in rounds over all rows.
+    /// Measure each row this many times, in rounds over all rows.
     #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u16).range(1..=100))]
     pub rounds: u16,
 
-    /// Also count how long a device would take on which each request takes so long; 0 for no such rows.
+    /// Also estimate the time on a device with this latency per request; 0: do not.
     #[arg(long, value_name = "MILLISECONDS", default_value = "0.5", value_parser = milliseconds)]
     pub simulate: Duration,
 }
@@ -170,11 +169,11 @@ pub struct ScanArgs {
 /// Options of `bench recover`.
 #[derive(Debug, Args)]
 pub struct RecoverBenchArgs {
-    /// A datadir of MariaDB as a crash left it; it is read only.
+    /// A MariaDB datadir left by a crash, which is only read.
     #[arg(value_name = "DATADIR")]
     pub datadir: PathBuf,
 
-    /// Also recover copies of it, made in this directory and removed again, each cold.
+    /// Also recover copies of it, each with a cold cache, in this directory; they are removed at the end.
     #[arg(long, value_name = "DIR")]
     pub on_device: Option<PathBuf>,
 
@@ -182,15 +181,15 @@ pub struct RecoverBenchArgs {
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=100))]
     pub rounds: u16,
 
-    /// Bytes of memory to work in, at least 64M.
+    /// Memory to use, at least 64M.
     #[arg(long, value_name = "SIZE", value_parser = bytes, default_value = "512M")]
     pub memory: u64,
 
-    /// Count how long a device would take on which each read and write takes so long; 0 for no such figures.
+    /// Estimate the time on a device with this latency per read and write; 0: do not.
     #[arg(long, value_name = "MILLISECONDS", default_value = "0.5", value_parser = milliseconds)]
     pub simulate: Duration,
 
-    /// What a sync takes on that device.
+    /// Latency of a sync on that device.
     #[arg(long, value_name = "MILLISECONDS", default_value = "10", value_parser = milliseconds)]
     pub sync: Duration,
 }
@@ -198,19 +197,19 @@ pub struct RecoverBenchArgs {
 /// Options of `bench device`. A given value is fixed; the others are searched.
 #[derive(Debug, Args)]
 pub struct DeviceArgs {
-    /// A directory of the file system to measure.
+    /// A directory on the file system to measure.
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
 
-    /// Bytes of the file that is read and written: more than caches below the file system hold says more about the device.
+    /// Size of the file that is read and written. Choose more than the caches of the device hold.
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = bytes)]
     pub size: u64,
 
-    /// Time of one measurement; there are some hundred.
+    /// Duration of one measurement, of some hundred.
     #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = seconds)]
     pub seconds: Duration,
 
-    /// Only reading, or only writing.
+    /// Only reads, or only writes.
     #[arg(long, value_enum, value_name = "ACCESS")]
     pub access: Option<Access>,
 
@@ -218,7 +217,7 @@ pub struct DeviceArgs {
     #[arg(long, value_enum, value_name = "ORDER")]
     pub order: Option<Order>,
 
-    /// Only this way.
+    /// Only direct or only buffered I/O.
     #[arg(long, value_enum, value_name = "MODE")]
     pub io: Option<Io>,
 
@@ -244,7 +243,7 @@ pub struct DeviceArgs {
 pub enum Access {
     /// Blocks are read.
     Read,
-    /// Blocks are written over, and synced at the end.
+    /// Blocks are overwritten, with a sync at the end.
     Write,
 }
 
@@ -253,7 +252,7 @@ pub enum Access {
 pub enum Order {
     /// One block after the other.
     Sequential,
-    /// All over the file.
+    /// At random places of the file.
     Random,
 }
 
