@@ -1,4 +1,4 @@
-//! `innokit table`. The options of `checksum` and `export` are in `table_rows.rs`.
+//! `innokit table`. The options of `checksum` and `export` are in `table_rows`.
 
 use std::path::PathBuf;
 

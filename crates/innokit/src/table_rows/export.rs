@@ -1,35 +1,20 @@
-//! `innokit table checksum` and `innokit table export`: options in, values or rows out.
+//! `innokit table export`.
 
-use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use clap::{Args, ValueEnum};
-use jobs::report::document::Pending;
-use jobs::rows::checksum::{ChecksumOptions, ChecksumReport, Comparison, TableChecksum, checksums};
 use jobs::rows::export::{ExportOptions, ExportReport, Geometry, SeparatedOptions, TextFormat, export};
 use jobs::rows::reader::{OnDamage, Wanted};
-use jobs::rows::scan::ScanOptions;
 
-use crate::args::{Progress, ReadingArgs};
+use super::{RowsArgs, print_pending};
 use crate::document;
-use crate::monitor::metrics::{self, RowsRun};
+use crate::monitor::metrics::RowsRun;
 use crate::print::{grouped, human, peak_memory};
 use crate::progress::Bar;
-
-pub const CHECKSUM_EXAMPLES: &str = "\
-Examples:
-  innokit table checksum shop/orders.ibd                the value of CHECKSUM TABLE
-  innokit table checksum /backup/mysql                  the values of every table
-  innokit table checksum /backup --compare live.txt     compared with `mysql -N -e 'CHECKSUM TABLE …' > live.txt`
-
-Exit status:
-  0  every table has a value, and it is the expected one
-  1  a value is not the expected one, a table is missing, or damage was found
-  2  a table has no value for another reason: a virtual column, no definition";
 
 pub const EXPORT_EXAMPLES: &str = "\
 Examples:
@@ -48,62 +33,6 @@ Exit status:
   0  all rows of all tables were written
   1  damage found: with --skip-damaged all readable rows were written, without it those before the damage
   2  a table could not be exported for another reason";
-
-/// Options of `table checksum` and `table export`.
-#[derive(Debug, Args)]
-pub struct RowsArgs {
-    /// Tablespaces, and directories to search for them. Tables of the schemas mysql and sys are read only if their files are named.
-    #[arg(required = true, value_name = "PATH")]
-    pub paths: Vec<PathBuf>,
-
-    /// For tablespaces without a definition: take it from the CREATE TABLE statements in this file, if it fits their rows.
-    #[arg(long, value_name = "FILE", help_heading = "Reading")]
-    pub create_table: Option<PathBuf>,
-
-    #[command(flatten)]
-    pub reading: ReadingArgs,
-
-    /// Also write the result as Prometheus metrics into this file, whole or not at all (for node_exporter's textfile collector).
-    #[arg(long, value_name = "FILE", help_heading = "Monitoring")]
-    pub metrics: Option<PathBuf>,
-
-    /// Show a progress bar with bytes, rate and time left: `auto` if standard error is a terminal.
-    #[arg(long, value_enum, default_value_t = Progress::Auto, value_name = "WHEN", help_heading = "Output")]
-    pub progress: Progress,
-}
-
-impl RowsArgs {
-    /// Writes the metrics, if they were asked for; the exit status of the whole.
-    fn write_metrics(&self, run: &RowsRun<'_>) -> u8 {
-        let Some(file) = &self.metrics else { return run.status };
-        let written = metrics::write_rows(file, run).map_err(|error| metrics::not_written(file, &error));
-        metrics::status_after(written, run.status)
-    }
-
-    fn scan(&self) -> ScanOptions {
-        let defaults = ScanOptions::default();
-        ScanOptions {
-            read: self.reading.options(defaults.read.clone()),
-            workers: self.reading.workers(defaults.workers),
-            ..defaults
-        }
-    }
-}
-
-/// Options of `table checksum`.
-#[derive(Debug, Args)]
-pub struct ChecksumArgs {
-    #[command(flatten)]
-    pub rows: RowsArgs,
-
-    /// Compare the values with those in this file. A line is a table's name and its value, as `mysql -N` prints CHECKSUM TABLE.
-    #[arg(long, value_name = "FILE")]
-    pub compare: Option<PathBuf>,
-
-    /// Print one JSON document instead of text.
-    #[arg(long, help_heading = "Output")]
-    pub json: bool,
-}
 
 /// `--format`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -246,115 +175,6 @@ pub struct ExportArgs {
     /// How to write geometries.
     #[arg(long, value_enum, default_value_t = GeometryForm::Stored, value_name = "FORM", help_heading = "CSV and TSV")]
     pub geometry: GeometryForm,
-}
-
-/// Prints the checksums; the exit status.
-pub fn checksum(args: &ChecksumArgs) -> Result<u8, Box<dyn Error>> {
-    let started = SystemTime::now();
-    let expected = args.compare.as_deref().map(expected).transpose()?;
-    let options = ChecksumOptions {
-        scan: args.rows.scan(),
-        page_size: args.rows.reading.page_size,
-        keys: args.rows.reading.keys.files(),
-        create_table: args.rows.create_table.clone(),
-        expected,
-    };
-    let bar = Bar::new(args.rows.progress, Some(0));
-    let report = checksums(&args.rows.paths, &options, bar.watch_total().as_deref())?;
-    bar.finish();
-    let damaged = report.tables.iter().filter(|table| !table.damage.is_empty()).count() as u64;
-    let without = report.tables.iter().filter(|table| table.not_computable.is_some()).count() as u64;
-    let sound = report.tables.iter().filter(|table| table.checksum.is_some()).count() as u64;
-    let status = args.rows.write_metrics(&RowsRun {
-        command: "checksum",
-        status: report.exit_status(),
-        seconds: report.seconds,
-        rows: report.rows,
-        bytes: report.bytes,
-        tables: [("sound", sound), ("damaged", damaged), ("refused", without)],
-        unread: report.unread.len() as u64,
-    });
-    let mut out = BufWriter::new(io::stdout().lock());
-    if args.json {
-        document::write((started, status), false, &report, &mut out)?;
-    } else {
-        print_checksums(&report, &mut out)?;
-    }
-    out.flush()?;
-    Ok(status)
-}
-
-/// `table value` lines.
-fn expected(path: &Path) -> Result<BTreeMap<String, u32>, Box<dyn Error>> {
-    let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    let mut values = BTreeMap::new();
-    for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let parts = line.rsplit_once(['\t', ' ']);
-        let (name, value) =
-            parts.ok_or_else(|| format!("{}: line {}: expected a table and a value", path.display(), number + 1))?;
-        // Skip what is not a number: NULL for a table that does not exist, and the header that the client prints without -N.
-        if let Ok(value) = value.parse() {
-            values.insert(name.trim().to_owned(), value);
-        }
-    }
-    Ok(values)
-}
-
-fn print_checksums(report: &ChecksumReport, out: &mut impl Write) -> io::Result<()> {
-    for table in &report.tables {
-        let value = table.checksum.map_or_else(|| "none".to_owned(), |value| value.to_string());
-        writeln!(out, "{}\t{value}{}", table.table, remark(table))?;
-        for damage in &table.damage {
-            writeln!(out, "  damage: {damage}")?;
-        }
-        for note in &table.notes {
-            writeln!(out, "  note: {note}")?;
-        }
-        if let Some(why) = &table.not_computable {
-            writeln!(out, "  no value: {why}")?;
-        }
-    }
-    for name in &report.missing {
-        writeln!(out, "{name}\tmissing: it is in the list, and not in the files")?;
-    }
-    out.flush()?;
-    let mut err = io::stderr().lock();
-    for why in &report.unread {
-        writeln!(err, "{why}")?;
-    }
-    print_pending(&report.pending, "these are not the values that it will leave", &mut err)?;
-    let rate = report.rows as f64 / report.seconds.max(1e-9);
-    writeln!(
-        err,
-        "{} tables, {} rows, {} read in {:.2} s: {} rows/s",
-        report.tables.len(),
-        grouped(report.rows),
-        human(report.bytes as f64),
-        report.seconds,
-        grouped(rate as u64)
-    )
-}
-
-fn print_pending(pending: &[Pending], what: &str, out: &mut impl Write) -> io::Result<()> {
-    for Pending { path, why } in pending {
-        writeln!(
-            out,
-            "{path}: recovery is pending, {what}: {why}. Recover a copy first: innokit recover --to DIR {path}"
-        )?;
-    }
-    Ok(())
-}
-
-fn remark(table: &TableChecksum) -> String {
-    let older = table.checksum_without_generated;
-    let older = older.map(|value| format!("\t(MariaDB up to 10.11.19: {value})")).unwrap_or_default();
-    let compared = match (table.comparison, table.expected) {
-        (Some(Comparison::Equal), _) => "\tequal".to_owned(),
-        (Some(Comparison::Different), Some(expected)) => format!("\tDIFFERENT: expected {expected}"),
-        (Some(Comparison::Unexpected), _) => "\tnot in the list".to_owned(),
-        _ => String::new(),
-    };
-    older + &compared
 }
 
 /// Exports; the exit status.
