@@ -15,7 +15,7 @@
 //! The right side is kept with each end marker, the left side goes with b.
 
 use crate::mtr::{MTR_SIZE_MAX, Rest, record_rest};
-use format::bytes::be;
+use format::bytes::{be, is_zero};
 
 /// The polynomial of CRC-32C without its highest term, lowest power in the highest bit: x^32 as a remainder.
 const POLYNOMIAL: u32 = 0x82F6_3B78;
@@ -25,6 +25,17 @@ const ONE: u32 = 1 << 31;
 const ALL_ONES: u32 = u32::MAX;
 /// Length of a checksum, bytes.
 const CRC_SIZE: usize = 4;
+/// Zeros that are passed in one step, bytes. Most of a log that was never full is zeros.
+const ZEROS: usize = 4096;
+/// That many steps for a byte of zeros: x^(8 * [`ZEROS`]).
+const POWER_OF_ZEROS: u32 = {
+    let (mut power, mut passed) = (ONE, 0);
+    while passed < 8 * ZEROS {
+        power = times_x(power);
+        passed += 1;
+    }
+    power
+};
 
 /// Where the log goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,8 +67,14 @@ pub(crate) fn resumption(
 ) -> Search {
     let mut pass = Pass::new(bytes, nonce, sequence_bit);
     let (mut proof, mut unknown) = (None, None);
-    for at in (0..bytes.len()).rev() {
-        let leads = pass.step(at);
+    let mut end = bytes.len();
+    while let Some(last) = end.checked_sub(1) {
+        if let Some(start) = pass.zeros_before(end) {
+            end = start;
+            continue;
+        }
+        end = last;
+        let (at, leads) = (last, pass.step(last));
         if at < from.max(1) {
             continue;
         }
@@ -162,6 +179,21 @@ impl<'b, S: Fn(usize) -> u8> Pass<'b, S> {
         let len = marker.at - at + 1 + self.nonce + CRC_SIZE;
         self.starts.push((at, len));
         Begin::Mtr(len)
+    }
+
+    /// Passes the zeros before `end`, if [`ZEROS`] lie there that can be no end markers, and says where they begin. Nothing begins in
+    /// them. Asked at multiples of [`ZEROS`] only, so that no byte is looked at twice.
+    fn zeros_before(&mut self, end: usize) -> Option<usize> {
+        let start = end.checked_sub(ZEROS).filter(|_| end.is_multiple_of(ZEROS))?;
+        // The bit changes once in a round of the log, which is longer.
+        let is_marker = |at| (self.sequence_bit)(at) == 0;
+        if is_marker(start) || is_marker(end - 1) || !is_zero(self.bytes.get(start..end)?) {
+            return None;
+        }
+        self.power = product(self.power, POWER_OF_ZEROS);
+        self.power_of_next = product(self.power_of_next, POWER_OF_ZEROS);
+        self.start = product(self.start, POWER_OF_ZEROS);
+        Some(start)
     }
 
     /// Adds a byte in front of those that were passed.
@@ -301,7 +333,7 @@ const STEP_BY_HIGH_BYTE: [u8; 256] = {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{ALL_ONES, Resumption, Search, before_byte, resumption, times_byte};
+    use super::{ALL_ONES, Resumption, Search, ZEROS, before_byte, resumption, times_byte};
     use crate::mtr::{self, Parsed};
     use format::page::checksum::crc32c;
 
@@ -361,6 +393,22 @@ mod tests {
             let early = resumption(front, from, nonce, false, sequence_bit);
             prop_assert!(early == expected || early == Search::MoreBytes || early == Search::Nowhere);
             prop_assert!(early != Search::Nowhere || !matches!(expected, Search::Found(found) if found.proof < front.len()));
+        }
+    }
+
+    #[test]
+    fn zeros_passed_in_one_step_change_nothing() {
+        let record = |body: &[u8]| (body.to_vec(), true, 1);
+        let first = log(&[record(b"some records"), record(b"and more")], 0);
+        let noise = log(&[(b"\x35noise".to_vec(), false, 1)], 0);
+        for zeros in [ZEROS - 1, ZEROS, 2 * ZEROS + 1, 7 * ZEROS / 2] {
+            for flip_at in [0, noise.len() + zeros / 2, usize::MAX] {
+                let bytes = [&noise[..], &vec![0; zeros], &first, &vec![0; zeros], &first].concat();
+                let sequence_bit = |at: usize| u8::from(at < flip_at);
+                let expected = at_each_place(&bytes, 1, 0, sequence_bit);
+                assert_eq!(resumption(&bytes, 1, 0, true, sequence_bit), expected, "{zeros} zeros, {flip_at}");
+                assert_eq!(expected == Search::Nowhere, flip_at != usize::MAX);
+            }
         }
     }
 

@@ -3,9 +3,7 @@
 //!
 //! Facts: `dict0sdi.cc`, `fsp0fsp.h` and `ibd2sdi.cc` of MySQL 8.0; the root lies there in every file of MySQL 9.7.
 
-use std::io::Read;
-
-use flate2::read::ZlibDecoder;
+use flate2::{Decompress, FlushDecompress, Status};
 use thiserror::Error;
 
 use crate::bytes::be;
@@ -25,6 +23,9 @@ pub const SDI_FLAG: u32 = 1 << 14;
 
 /// No object is as large: one column takes less than 4 KiB, and a table has at most 4096 of them.
 pub const SDI_JSON_MAX: usize = 64 << 20;
+
+/// Deflate makes at most so many bytes of one: 258 of two bits.
+const RATIO_MAX: usize = 1032;
 
 /// What kind of object a record of the SDI holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -117,10 +118,12 @@ impl<'a> SdiRecord<'a> {
     /// # Errors
     /// The bytes are damaged, or do not come to the length that the record names.
     pub fn json(&self, packed: &[u8]) -> Result<Vec<u8>, SdiError> {
-        let limit = (self.plain_len as usize).min(SDI_JSON_MAX);
-        let mut json = Vec::new();
-        let read = ZlibDecoder::new(packed).take(limit as u64 + 1).read_to_end(&mut json);
-        if read.is_err() || json.len() != self.plain_len as usize {
+        let expected = self.plain_len as usize;
+        // One call on memory that fits: a reader with buffers of its own would cost more than the few hundred bytes of most objects.
+        // The byte more is for an object that is longer than it says.
+        let mut json = Vec::with_capacity(expected.min(SDI_JSON_MAX).min(packed.len().saturating_mul(RATIO_MAX)) + 1);
+        let state = Decompress::new(true).decompress_vec(packed, &mut json, FlushDecompress::Finish);
+        if !matches!(state, Ok(Status::StreamEnd)) || json.len() != expected {
             return Err(SdiError::Inflate { found: json.len(), expected: self.plain_len });
         }
         Ok(json)

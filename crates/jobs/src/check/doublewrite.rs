@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
+use format::bytes::is_zero;
 use format::page::checksum::crc32c;
 use format::{Encryption, Family, PageId, PageNo, PageSize, Scheme, SpaceFormat, SpaceId, Verdict, verify_page};
 
@@ -128,7 +129,7 @@ impl<'f> DoublewriteCheck<'f> {
 
     /// Whether a slot is sound; `None` if it was never used.
     fn verdict(&mut self, slot: &[u8]) -> Option<bool> {
-        if slot.iter().all(|byte| *byte == 0) {
+        if is_zero(slot) {
             return None;
         }
         Some(match self.kind {

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
-use format::bytes::be;
+use format::bytes::{be, is_zero};
 use format::keyring::KeyStore;
 use format::page::fil::FIL_PAGE_LSN;
 use format::{ExtentMap, Lsn, PageNo, SpaceHeader, Verdict, verify_page};
@@ -189,7 +189,7 @@ fn is_all_zero(path: &Path) -> bool {
     loop {
         match file.read(&mut bytes) {
             Ok(0) => return len > 0,
-            Ok(got) if bytes.get(..got).is_some_and(|bytes| bytes.iter().all(|byte| *byte == 0)) => len += got,
+            Ok(got) if bytes.get(..got).is_some_and(is_zero) => len += got,
             Ok(_) | Err(_) => return false,
         }
     }
