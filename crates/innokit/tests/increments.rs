@@ -41,7 +41,12 @@ fn is_done(server: &Server, full: &str, increments: &[&str], to: Option<&str>) -
     run.text
 }
 
+/// Changes pages of these tables and writes them: an increment holds what is on the disk, and a server at work writes when it likes.
+const WRITTEN: &str = "USE shop; LOCK TABLES a WRITE, b WRITE; UPDATE a SET a = a + 1; UPDATE b SET a = a + 1; UNLOCK TABLES; \
+                       FLUSH TABLES a, b FOR EXPORT; UNLOCK TABLES;";
+
 /// A server under load with a full backup and two increments: tables are made, altered, renamed and dropped between them, and databases.
+/// Not while one is taken: the tool, with which ours is compared, fails then now and then, or leaves a table under two names.
 fn taken(kind: &'static str) -> Server {
     let mut server = Server::start(kind);
     server.script(
@@ -50,21 +55,24 @@ fn taken(kind: &'static str) -> Server {
         "CREATE DATABASE gone; CREATE TABLE gone.t LIKE shop.a; CREATE TABLE shop.m (a INT) ENGINE=MyISAM; CREATE TABLE shop.one LIKE shop.a; \
          CREATE TABLE shop.two LIKE shop.b; INSERT INTO shop.two SELECT * FROM shop.b;",
     );
-    // Tables that change names with each other while an increment is taken make the tool itself fail at it, before 11.
     server.load_with(|round| format!("INSERT INTO m VALUES ({round});"));
     std::thread::sleep(Duration::from_millis(500));
     server.back_up("full", &[]);
     let between = "DROP DATABASE gone; CREATE DATABASE fresh; CREATE TABLE fresh.t LIKE shop.b; INSERT INTO fresh.t SELECT * FROM shop.b; \
-                   USE shop; DROP TABLE words; RENAME TABLE one TO away, two TO one, away TO two;";
+                   USE shop; DROP TABLE words; RENAME TABLE one TO away, two TO one, away TO two; RENAME TABLE left_0 TO left_1; \
+                   CREATE TABLE p LIKE b; INSERT INTO p SELECT * FROM b; ALTER TABLE p ADD KEY k (c(10)); ALTER TABLE other.c FORCE;";
     server.script("sql", &[], between);
     std::thread::sleep(Duration::from_millis(500));
+    server.script("sql", &[], WRITTEN);
     server.back_up("inc1", &[&format!("--incremental-basedir={}", server.of("full").display())]);
     server.script(
         "sql",
         &["shop"],
-        "RENAME TABLE one TO x; ALTER TABLE parts ADD PARTITION (PARTITION p2 VALUES LESS THAN (5000))",
+        "RENAME TABLE one TO x, left_1 TO left_2, right_0 TO left_1; ALTER TABLE parts ADD PARTITION (PARTITION p2 VALUES LESS THAN (5000)); \
+         TRUNCATE p; ALTER TABLE other.c FORCE",
     );
     std::thread::sleep(Duration::from_millis(500));
+    server.script("sql", &[], WRITTEN);
     server.back_up("inc2", &[&format!("--incremental-basedir={}", server.of("inc1").display())]);
     assert!(
         server.load.as_mut().is_some_and(|load| load.try_wait().is_ok_and(|ended| ended.is_none())),
@@ -92,10 +100,15 @@ fn is_what_the_tool_makes(server: &Server) {
         // notes say too.
         files.remove(Path::new("ib_logfile0"));
         files.remove(Path::new("xtrabackup_binlog_pos_innodb"));
+        // Where no checkpoint lies between two increments, the tool keeps the older end of the log in its note.
+        let note = files.get_mut(Path::new(server.note())).expect("a note");
+        let text = String::from_utf8_lossy(note).into_owned();
+        *note = text.lines().filter(|line| !line.starts_with("last_lsn")).collect::<Vec<_>>().join("\n").into_bytes();
         files
     };
     assert_equal(server, &files("ours"), &files("theirs"));
     is_well(server, "ours");
+    is_well(server, "theirs");
     let (ours, theirs) = (server.of("ours").join("ib_logfile0"), server.of("theirs").join("ib_logfile0"));
     let len = |path: &Path| fs::metadata(path).expect("a log").len();
     assert_eq!(len(&ours), len(&theirs), "{}", server.kind);
@@ -103,9 +116,34 @@ fn is_what_the_tool_makes(server: &Server) {
 
 fn assert_equal(server: &Server, ours: &BTreeMap<PathBuf, Vec<u8>>, theirs: &BTreeMap<PathBuf, Vec<u8>>) {
     assert_eq!(ours.keys().collect::<Vec<_>>(), theirs.keys().collect::<Vec<_>>(), "{}", server.kind);
-    let different: Vec<_> =
-        ours.iter().filter(|(name, bytes)| theirs[*name] != **bytes).map(|(name, _)| name).collect();
-    assert_eq!(different, Vec::<&PathBuf>::new(), "{}", server.kind);
+    let different = ours.iter().filter(|(name, bytes)| theirs[*name] != **bytes);
+    let told = different.map(|(name, bytes)| (name, bytes.len(), theirs[name].len(), differ(bytes, &theirs[name])));
+    // What a freed page holds is nobody's: the tool writes some of them and leaves others.
+    let told: Vec<_> = told.filter(|(_, ours, theirs, pages)| ours != theirs || !pages.is_empty()).collect();
+    assert!(told.is_empty(), "{}: {told:?}", server.kind);
+}
+
+/// Of the pages that differ and are in use: the number, where they begin to, and both LSNs.
+fn differ(ours: &[u8], theirs: &[u8]) -> Vec<(usize, usize, u64, u64)> {
+    let lsn = |page: &[u8]| page.get(16..24).map_or(0, |lsn| u64::from_be_bytes(lsn.try_into().expect("eight")));
+    let pages = ours.chunks(PAGE as usize).zip(theirs.chunks(PAGE as usize)).enumerate();
+    let pages =
+        pages.filter(|(number, (mine, other))| mine != other && !(is_free(ours, *number) && is_free(theirs, *number)));
+    let told = pages.map(|(number, (mine, other))| {
+        let at = mine.iter().zip(other).position(|(mine, other)| mine != other).unwrap_or(0);
+        (number, at, lsn(mine), lsn(other))
+    });
+    told.take(20).collect()
+}
+
+/// Whether the first page of an undo tablespace says that a page is free. It describes 64 pages in each 40 bytes from byte 150 on, by two
+/// bits a page from byte 24 of these.
+fn is_free(tablespace: &[u8], page: usize) -> bool {
+    const UNDO: u16 = 2;
+    let is_undo = tablespace.chunks(PAGE as usize).skip(1).any(|page| page.get(24..26) == Some(&UNDO.to_be_bytes()));
+    let (extent, bit) = (page / 64, page % 64 * 2);
+    let bitmap = tablespace.get(150 + extent * 40 + 24 + bit / 8).filter(|_| is_undo && page < PAGE as usize);
+    bitmap.is_some_and(|byte| byte >> (bit % 8) & 1 == 1)
 }
 
 /// One after the other, together, again, and killed at any moment: the same bytes.

@@ -113,24 +113,27 @@ impl Server {
 
     /// Changes rows and makes, alters, renames and drops tables, until it is killed.
     pub fn load(&mut self) {
-        self.load_with(|next| {
-            format!("RENAME TABLE left_{next} TO away, right_{next} TO left_{next}, away TO right_{next}; ")
-        });
+        let definitions = |round: u32| {
+            let next = round + 1;
+            format!(
+                "CREATE TABLE p_{round} LIKE a; INSERT INTO p_{round} SELECT * FROM a LIMIT 500; ALTER TABLE p_{round} ADD KEY k (c(10)); \
+                 TRUNCATE p_{round}; DROP TABLE p_{round}; ALTER TABLE other.c FORCE; \
+                 RENAME TABLE left_{round} TO left_{next}, right_{round} TO right_{next}; \
+                 RENAME TABLE left_{next} TO away, right_{next} TO left_{next}, away TO right_{next}; "
+            )
+        };
+        self.load_with(definitions);
     }
 
-    /// The same, with more statements each time around.
+    /// Changes rows, and does this each time around.
     pub fn load_with(&mut self, more: impl Fn(u32) -> String) {
         let rounds = (0..ROUNDS).map(|round| {
             format!(
                 "INSERT INTO a (a, b, c) SELECT a, b, c FROM b LIMIT 300; UPDATE a SET a = a + 1 WHERE id % 7 = {}; DELETE FROM a LIMIT 200; \
-                 CREATE TABLE p_{round} LIKE a; INSERT INTO p_{round} SELECT * FROM a LIMIT 500; ALTER TABLE p_{round} ADD KEY k (c(10)); \
-                 TRUNCATE p_{round}; DROP TABLE p_{round}; ALTER TABLE other.c FORCE; UPDATE z SET a = a + 1 WHERE id % 5 = {}; \
-                 RENAME TABLE left_{round} TO left_{next}, right_{round} TO right_{next}; \
-                 {more} DO SLEEP(0.05);\n",
+                 UPDATE z SET a = a + 1 WHERE id % 5 = {}; {more} DO SLEEP(0.05);\n",
                 round % 7,
                 round % 5,
-                next = round + 1,
-                more = more(round + 1),
+                more = more(round),
             )
         });
         let statements = self.of("load.sql");
