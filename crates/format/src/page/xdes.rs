@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use crate::bytes::be;
+use crate::bytes::{be, le};
 use crate::corruption::Corruption;
 use crate::page::fil::{self, PageType};
 use crate::page::fsp::{FileAddress, ListNode, SpaceHeader, XDES_ARR_OFFSET, xdes_size};
@@ -233,8 +233,9 @@ fn check_type(page: &[u8], page_no: PageNo) -> Result<(), Corruption> {
 
 /// The lower bit of each of 64 pairs.
 fn free_bits(pairs: &[u8; 16]) -> u64 {
-    let (halves, _) = pairs.as_chunks::<8>();
-    halves.iter().rev().fold(0, |free, half| free << 32 | even_bits(u64::from_le_bytes(*half)))
+    // The lowest page is in the first byte.
+    let half = |at: usize| even_bits(le::u64_at(pairs, at).unwrap_or(0));
+    half(0) | half(8) << 32
 }
 
 /// The bits at even places, moved together: in pairs first, then in fours, and so on. An XDES page has 256 bitmaps, and taking them bit by
@@ -249,6 +250,7 @@ const fn even_bits(bits: u64) -> u64 {
 }
 
 #[cfg(test)]
+#[allow(clippy::indexing_slicing, reason = "the place is one of 64")]
 mod tests {
     use super::free_bits;
 
