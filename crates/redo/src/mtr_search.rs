@@ -14,6 +14,8 @@
 //!
 //! The right side is kept with each end marker, the left side goes with b.
 
+use std::ops::Range;
+
 use crate::mtr::{MTR_SIZE_MAX, Rest, record_rest};
 use format::bytes::{be, is_zero};
 
@@ -67,25 +69,25 @@ pub(crate) fn resumption(
 ) -> Search {
     let mut pass = Pass::new(bytes, nonce, sequence_bit);
     let (mut proof, mut unknown) = (None, None);
-    let mut end = bytes.len();
-    while let Some(last) = end.checked_sub(1) {
-        if let Some(start) = pass.zeros_before(end) {
-            end = start;
+    for start in (0..bytes.len()).step_by(ZEROS).rev() {
+        let piece = start..bytes.len().min(start + ZEROS);
+        if pass.skip_zeros(&piece) {
             continue;
         }
-        end = last;
-        let (at, leads) = (last, pass.step(last));
-        if at < from.max(1) {
-            continue;
-        }
-        match leads {
-            Begin::Mtr(len) => match pass.goes_on(at + len) {
-                Some(true) => proof = Some(at),
-                Some(false) => {}
-                None => unknown = Some(at),
-            },
-            Begin::Unknown => unknown = Some(at),
-            Begin::Nothing => {}
+        for at in piece.rev() {
+            let leads = pass.step(at);
+            if at < from.max(1) {
+                continue;
+            }
+            match leads {
+                Begin::Mtr(len) => match pass.goes_on(at + len) {
+                    Some(true) => proof = Some(at),
+                    Some(false) => {}
+                    None => unknown = Some(at),
+                },
+                Begin::Unknown => unknown = Some(at),
+                Begin::Nothing => {}
+            }
         }
     }
     match (proof, unknown) {
@@ -181,19 +183,18 @@ impl<'b, S: Fn(usize) -> u8> Pass<'b, S> {
         Begin::Mtr(len)
     }
 
-    /// Passes the zeros before `end`, if [`ZEROS`] lie there that can be no end markers, and says where they begin. Nothing begins in
-    /// them. Asked at multiples of [`ZEROS`] only, so that no byte is looked at twice.
-    fn zeros_before(&mut self, end: usize) -> Option<usize> {
-        let start = end.checked_sub(ZEROS).filter(|_| end.is_multiple_of(ZEROS))?;
+    /// Passes a piece at once if it is [`ZEROS`] zeros that can be no end markers: nothing begins in them.
+    fn skip_zeros(&mut self, piece: &Range<usize>) -> bool {
         // The bit changes once in a round of the log, which is longer.
         let is_marker = |at| (self.sequence_bit)(at) == 0;
-        if is_marker(start) || is_marker(end - 1) || !is_zero(self.bytes.get(start..end)?) {
-            return None;
+        let bytes = self.bytes.get(piece.clone()).filter(|bytes| bytes.len() == ZEROS && is_zero(bytes));
+        if bytes.is_none() || is_marker(piece.start) || is_marker(piece.end - 1) {
+            return false;
         }
         self.power = product(self.power, POWER_OF_ZEROS);
         self.power_of_next = product(self.power_of_next, POWER_OF_ZEROS);
         self.start = product(self.start, POWER_OF_ZEROS);
-        Some(start)
+        true
     }
 
     /// Adds a byte in front of those that were passed.
