@@ -11,6 +11,7 @@ extern crate format as innokit_format; // what the shared helpers of tests call 
 
 #[path = "../../format/tests/common/mod.rs"]
 mod common;
+mod damaged;
 
 use innokit_format::page::seal::seal_mysql;
 use innokit_format::{Family, Lsn, PageId, PageSize, Scheme, SpaceFormat, SpaceId};
@@ -198,7 +199,7 @@ fn records_that_do_not_fit_their_page_are_refused() {
 }
 
 /// Records of an index, some of their bytes changed, on a page of which some are: no panic, whatever comes of it.
-fn damaged_log() -> impl Strategy<Value = (Vec<u8>, Vec<(usize, u8)>)> {
+fn damaged_log() -> impl Strategy<Value = (Vec<u8>, damaged::Places)> {
     const INDEX: &str = "05 04 01 01 00 02 00 02 80 04 00 00";
     let whole = [
         format!("43 {INDEX} 00 63 1b 00 07 00 02 00 00 00 00 00 00 80 00 00 01 61 62"),
@@ -212,20 +213,8 @@ fn damaged_log() -> impl Strategy<Value = (Vec<u8>, Vec<(usize, u8)>)> {
         "24 05 04 00 7f".to_owned(),
         "14 05 04 00 02 01 02".to_owned(),
     ];
-    let bytes = whole.map(|text| hex(&text));
-    let record = (0..bytes.len(), proptest::option::of((0_usize..40, any::<u8>())));
-    let log = proptest::collection::vec(record, 1..12).prop_map(move |records| {
-        let changed = |(number, change): (usize, Option<(usize, u8)>)| {
-            let mut record = bytes[number].clone();
-            if let Some((at, value)) = change {
-                let at = at % record.len();
-                record[at] = value;
-            }
-            record
-        };
-        records.into_iter().flat_map(changed).collect()
-    });
-    (log, proptest::collection::vec((0_usize..16_384, any::<u8>()), 0..6))
+    let records = whole.iter().map(|text| hex(text)).collect();
+    damaged::log_and_places(records, 40, 1..12, (16_384, 0..6))
 }
 
 proptest! {
@@ -234,13 +223,6 @@ proptest! {
         let (format, mut page) = (page_format(), vec![0; 16_384]);
         replayed(&mut page, &["3b 05 04", "25 05 04"]).expect("an empty page");
         page[16..24].fill(0);
-        for (at, value) in places {
-            page[at] = value;
-        }
-        let mut replay = Replay::onto(&mut page, HERE, &format).expect("a page");
-        let mtr = Mtr { start: Lsn(u64::MAX), end: Lsn(u64::MAX), bytes: &log, grammar: Grammar::MySql };
-        if let Err(error) = replay.apply(&mtr) {
-            prop_assert!(!error.to_string().is_empty());
-        }
+        damaged::is_an_error_at_most(&mut page, HERE, &format, &log, places);
     }
 }

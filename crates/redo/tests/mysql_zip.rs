@@ -11,6 +11,7 @@ extern crate format as innokit_format; // what the shared helpers of tests call 
 
 #[path = "../../format/tests/common/mod.rs"]
 mod common;
+mod damaged;
 
 use common::{put, put_u32};
 use innokit_format::page::zip::{Unpacker, ZipEditError};
@@ -200,7 +201,7 @@ fn a_whole_image_needs_nothing_of_what_was_there() {
 }
 
 /// Records of a compressed page, some of their bytes changed.
-fn damaged_log() -> impl Strategy<Value = (Vec<u8>, Vec<(usize, u8)>)> {
+fn damaged_log() -> impl Strategy<Value = (Vec<u8>, damaged::Places)> {
     let system = "82000000bb0220 00 00002070";
     let whole = [
         insert("009b", 6, "736978"),
@@ -217,33 +218,14 @@ fn damaged_log() -> impl Strategy<Value = (Vec<u8>, Vec<(usize, u8)>)> {
         "0b 05 04 00 00 c8".to_owned(),
         "24 05 04 00 7f".to_owned(),
     ];
-    let bytes = whole.map(|text| hex(&text));
-    let record = (0..bytes.len(), proptest::option::of((0_usize..60, any::<u8>())));
-    let log = proptest::collection::vec(record, 1..10).prop_map(move |records| {
-        let changed = |(number, change): (usize, Option<(usize, u8)>)| {
-            let mut record = bytes[number].clone();
-            if let Some((at, value)) = change {
-                let at = at % record.len();
-                record[at] = value;
-            }
-            record
-        };
-        records.into_iter().flat_map(changed).collect()
-    });
-    (log, proptest::collection::vec((0_usize..1024, any::<u8>()), 0..4))
+    let records = whole.iter().map(|text| hex(text)).collect();
+    damaged::log_and_places(records, 60, 1..10, (1024, 0..4))
 }
 
 proptest! {
     #[test]
     fn damaged_records_and_pages_are_an_error_at_most((log, places) in damaged_log()) {
         let (format, mut page) = (format(), packed());
-        for (at, value) in places {
-            page[at] = value;
-        }
-        let mut replay = Replay::onto(&mut page, HERE, &format).expect("a page");
-        let mtr = Mtr { start: Lsn(u64::MAX), end: Lsn(u64::MAX), bytes: &log, grammar: Grammar::MySql };
-        if let Err(error) = replay.apply(&mtr).and_then(|()| replay.finish()) {
-            prop_assert!(!error.to_string().is_empty());
-        }
+        damaged::is_an_error_at_most(&mut page, HERE, &format, &log, places);
     }
 }
