@@ -24,7 +24,7 @@ pub const SDI_FLAG: u32 = 1 << 14;
 /// No object is as large: one column takes less than 4 KiB, and a table has at most 4096 of them.
 pub const SDI_JSON_MAX: usize = 64 << 20;
 
-/// Deflate makes at most so many bytes of one: 258 of two bits.
+/// The most bytes that deflate makes of one byte: it can say 258 bytes in two bits.
 const RATIO_MAX: usize = 1032;
 
 /// What kind of object a record of the SDI holds.

@@ -47,7 +47,7 @@ pub fn apply(record: &PageRecord<'_>, page: &mut [u8], format: &SpaceFormat) -> 
     zip.finish(page, format)
 }
 
-/// The same, to a page of which `zip` is known; and whether the next record says that the page is compressed anew.
+/// The same, to a page of which `zip` is known; and whether the next record says that the page is compressed again.
 fn apply_to(
     record: &PageRecord<'_>,
     page: &mut [u8],

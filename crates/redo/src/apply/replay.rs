@@ -108,7 +108,7 @@ impl<'p> Replay<'p> {
     }
 }
 
-/// Whether a record says that the page is compressed anew, and not with what result.
+/// Whether a record says that the page is compressed again, and not with what result.
 fn recompresses(record: Option<&Result<RedoRecord<'_>, RecordError>>, id: PageId) -> bool {
     let Some(Ok(RedoRecord::Page(record))) = record else { return false };
     record.id == id && matches!(record.change, Change::MySql(MySqlChange::ZipCompress { .. }))

@@ -3,8 +3,9 @@
 use super::damage::ZipDamage;
 use super::directory::slots_of;
 use super::header::{Header, SLOT_ORIGIN};
+use super::pack::HEADERS;
 use super::parts::{HEADER_BYTES, locate};
-use crate::page::fil::{FIL_PAGE_DATA, FIL_PAGE_DATA_END, FIL_PAGE_LSN, FIL_PAGE_PREV, FIL_PAGE_TYPE};
+use crate::page::fil::FIL_PAGE_DATA_END;
 use crate::page::index::PAGE_DATA;
 use crate::record::{Layout, REC_INFO_MIN_REC, RecordFields};
 
@@ -12,8 +13,7 @@ use crate::record::{Layout, REC_INFO_MIN_REC, RecordFields};
 /// is left over in free places may differ: nothing reads it. So may the mark of the lowest record, which packed pages do not have.
 pub(super) fn agree(one: &[u8], other: &[u8], layout: &Layout, fields: &mut RecordFields) -> Result<bool, ZipDamage> {
     let same = |range: std::ops::Range<usize>| one.get(range.clone()) == other.get(range);
-    let headers = [FIL_PAGE_PREV..FIL_PAGE_LSN, FIL_PAGE_TYPE..FIL_PAGE_TYPE + 2, FIL_PAGE_DATA..PAGE_DATA];
-    if !headers.into_iter().all(same) {
+    if !HEADERS.into_iter().all(same) {
         return Ok(false);
     }
     if same(PAGE_DATA..one.len().saturating_sub(FIL_PAGE_DATA_END)) {

@@ -18,7 +18,7 @@ pub enum ZipEditError {
         /// Bytes between log and trailer, the log's end mark among them.
         free: usize,
     },
-    /// Compressed anew, the page is larger than before.
+    /// Compressed again, the page is larger than before.
     #[error("the page does not fit into {len} bytes when it is compressed again")]
     TooLarge {
         /// Bytes of a compressed page.

@@ -6,15 +6,12 @@ use super::directory::{put_slots, slots_of};
 use super::edit_error::ZipEditError;
 use super::entry;
 use super::header::{Header, SLOT_ORIGIN, dense_slot};
-use super::pack::copy_headers;
+use super::pack::{LEVEL_MAX, copy_headers};
 use super::parts::{HEADER_BYTES, REFERENCE_BYTES, locate};
 use super::trailer::{Extent, Places};
 use super::unpacker::Unpacker;
 use crate::page::space_format::SpaceFormat;
 use crate::record::{Layout, RecordFields, Stored};
-
-/// The highest level of zlib.
-const LEVEL_MAX: u8 = 9;
 
 /// The page inside a compressed page while both are changed. Each change is made to the page inside first, and then told: the packed page
 /// follows as it does in the server, which appends whole records to the modification log and keeps the rest in the trailer.
@@ -121,7 +118,7 @@ impl Editor {
         Ok(())
     }
 
-    /// Compresses the page inside anew, and harder than at `level` if it does not fit: this compressor is not the server's.
+    /// Compresses the page inside again, and harder than at `level` if it does not fit: this compressor is not the server's.
     ///
     /// # Errors
     /// [`ZipEditError::TooLarge`] if it does not fit at any level; otherwise the page inside is none.

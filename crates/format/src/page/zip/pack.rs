@@ -3,6 +3,8 @@
 //! The fields are described as the page said that was unpacked last: it is the same page, and its index does not change. What comes out of
 //! deflate is not what the server's library makes of the same bytes, but unpacks to the same.
 
+use std::ops::Range;
+
 use flate2::{Compress, Compression, FlushCompress, Status};
 
 use super::damage::ZipDamage;
@@ -17,12 +19,16 @@ use crate::page::fil::{FIL_PAGE_DATA, FIL_PAGE_LSN, FIL_PAGE_PREV, FIL_PAGE_TYPE
 use crate::page::index::PAGE_DATA;
 use crate::record::{Layout, RecordStyle};
 
-/// Levels of zlib.
-const LEVEL_MAX: u8 = 9;
+/// The highest level of zlib.
+pub(super) const LEVEL_MAX: u8 = 9;
 
-/// Copies the headers that both pages have: all but checksum, number, LSN and tablespace.
+/// The headers that both pages have in the same places: all but checksum, number, LSN and tablespace.
+pub(super) const HEADERS: [Range<usize>; 3] =
+    [FIL_PAGE_PREV..FIL_PAGE_LSN, FIL_PAGE_TYPE..FIL_PAGE_TYPE + 2, FIL_PAGE_DATA..PAGE_DATA];
+
+/// Copies [`HEADERS`].
 pub(super) fn copy_headers(page: &[u8], packed: &mut [u8]) {
-    for range in [FIL_PAGE_PREV..FIL_PAGE_LSN, FIL_PAGE_TYPE..FIL_PAGE_TYPE + 2, FIL_PAGE_DATA..PAGE_DATA] {
+    for range in HEADERS {
         if let (Some(from), Some(to)) = (page.get(range.clone()), packed.get_mut(range)) {
             to.copy_from_slice(from);
         }

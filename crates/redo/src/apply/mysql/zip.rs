@@ -2,7 +2,7 @@
 //!
 //! The server holds two pages for one: the compressed one that is written, and the page inside, on which the records of the log name rows.
 //! A change is made to the page inside as on any other, and then the compressed page is told ([`Editor`]): a row that came or changed goes to
-//! its modification log, whole. So it runs full when the server's did, which then logged the page as it compressed it anew
+//! its modification log, whole. So it runs full when the server's did, which then logged the page as it compressed it again
 //! (MLOG_ZIP_PAGE_COMPRESS). Where a server does not log that (`innodb_log_compressed_pages=OFF`), it says only how hard it compressed.
 //!
 //! Pages that are not of an index have no page inside; they are changed like those of other tablespaces, and are only shorter.
@@ -11,7 +11,7 @@ mod rows;
 
 use super::super::error::ApplyError;
 use super::super::image::{Image, Result};
-use super::super::index::{Index, PAGE_LEVEL};
+use super::super::index::PAGE_LEVEL;
 use super::lists;
 use super::shape::IndexShape;
 use crate::mysql::change::{Change, ZipWrite};
@@ -46,7 +46,7 @@ struct Stored<'p> {
 }
 
 impl ZipPage {
-    /// Applies one record. `is_recompressed`: the next one says that the page is compressed anew.
+    /// Applies one record. `is_recompressed`: the next one says that the page is compressed again.
     pub(in super::super) fn apply(
         &mut self,
         change: &Change<'_>,
@@ -139,7 +139,7 @@ impl ZipPage {
             Change::DeleteUntil { ref index, record } => pages.delete_until(&shape_of(index)?, record),
             Change::Reorganize { ref index, level: Some(level) } => {
                 let shape = shape_of(index)?;
-                lists::reorganize(pages.inside()?, &shape)?;
+                lists::reorganize(rows::inside(pages.editor)?, &shape)?;
                 Ok(pages.editor.repack(pages.packed, level)?)
             }
             Change::ZipCompress { level, .. } => Ok(pages.editor.repack(pages.packed, level)?),
@@ -187,10 +187,5 @@ impl rows::Pages<'_> {
         }
         Image::new(self.editor.page()).put(offset, data)?;
         Image::new(self.packed).put(zip_offset, data)
-    }
-
-    /// The page inside.
-    fn inside(&mut self) -> Result<Index<'_>> {
-        Index::open(Image::new(self.editor.page()), crate::record::RowStyle::Dynamic)
     }
 }

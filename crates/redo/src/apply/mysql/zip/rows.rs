@@ -137,7 +137,8 @@ impl Pages<'_> {
     }
 }
 
-fn inside(editor: &mut Editor) -> Result<Index<'_>> {
+/// The page inside, as an index page.
+pub(super) fn inside(editor: &mut Editor) -> Result<Index<'_>> {
     Index::open(Image::new(editor.page()), RowStyle::Dynamic)
 }
 
