@@ -1,4 +1,4 @@
-//! An `xbstream`, `mbstream` or `tar` archive: its members are checked as they come by, mixed as they may be, each in a row of its own.
+//! An `xbstream`, `mbstream` or `tar` archive: members are checked as they stream by, interleaved or not, and each gets its own row.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -19,29 +19,29 @@ use crate::source::content::{self, Content};
 use crate::source::datadir::{Candidate, Passed};
 use crate::source::name::NameHint;
 
-/// What a backup tool says of its backup, in a member of this name.
+/// Members in which a backup tool describes its backup.
 const CHECKPOINTS: [&str; 2] = ["xtrabackup_checkpoints", "mariadb_backup_checkpoints"];
-/// More of it is not kept.
+/// Bytes kept of such a member; the rest is dropped.
 const CHECKPOINTS_MAX: usize = 16 * 1024;
-/// More members than any backup tool copies at once: what waits of each would take too much memory.
+/// No backup tool copies this many members at once. Each open one buffers data, so the limit bounds memory.
 const OPEN_MAX: usize = 256;
 
-/// An archive while it passes.
+/// An archive being read.
 pub(super) struct Archive {
     context: Context,
-    /// What makes the check of a member.
+    /// Creates the check for a member.
     open_inner: OpenInner,
     path: PathBuf,
     parser: Container,
     open: HashMap<MemberId, Open>,
-    /// Members that have ended, in the order of their beginnings.
+    /// Finished members, in the order in which they began.
     ended: BTreeMap<u32, Ended>,
-    /// Of the archive itself under 0, of members under their number and one.
+    /// The archive's own findings are filed under 0, those of member N under N + 1.
     findings: Findings,
     skipped: Vec<Passed>,
     failed: Vec<Passed>,
     checkpoints: Option<Vec<u8>>,
-    /// Damage after which nothing more can be read.
+    /// Damage beyond which nothing can be read.
     dead: bool,
     damaged: bool,
 }
@@ -49,7 +49,7 @@ pub(super) struct Archive {
 /// What kind of archive it is.
 enum Container {
     Xbstream(Parser),
-    /// With the number of the member that is open, or comes next.
+    /// With the number of the member that is open, or of the next one.
     Tar(tar::Parser, u64),
 }
 
@@ -103,7 +103,7 @@ impl Archive {
         }
     }
 
-    /// A tar archive has one member after the other.
+    /// A tar archive has one member open at a time.
     fn tar_event(&mut self, event: tar::Event<'_>) {
         let Container::Tar(_, number) = &mut self.parser else { return };
         match event {
@@ -177,7 +177,7 @@ impl Archive {
     }
 
     fn begin(&mut self, id: MemberId, name: Box<[u8]>) {
-        // A file sent again takes the place of the one before.
+        // A file sent again replaces the earlier copy.
         self.remove(&name);
         let path = PathBuf::from(text(&name));
         if is_checkpoints(&path) {
@@ -235,7 +235,7 @@ impl Archive {
         }
     }
 
-    /// What cannot be read on.
+    /// Gives up: nothing after this error can be read.
     fn stop(&mut self, error: &Error) {
         self.dead = true;
         let position = position_of(error);
@@ -244,7 +244,7 @@ impl Archive {
         self.found(position, finding);
     }
 
-    /// The newest member of that name, open or ended.
+    /// Renames every member of that name, open or finished.
     fn rename(&mut self, from: &[u8], to: Box<[u8]>) {
         self.remove(&to);
         for open in self.open.values_mut().filter(|open| *open.name == *from) {
@@ -255,7 +255,7 @@ impl Archive {
         }
     }
 
-    /// What is removed, or written again, is not in the backup: what was found in it is of no interest.
+    /// A member that is removed or sent again is not in the backup, so drop its findings.
     fn remove(&mut self, name: &[u8]) {
         let gone: Vec<u32> =
             self.ended.iter().filter(|(_, ended)| *ended.name == *name).map(|(number, _)| *number).collect();
@@ -265,7 +265,7 @@ impl Archive {
         }
     }
 
-    /// The archive has ended, or stops to come.
+    /// The archive has ended, or no more of it will come.
     pub fn finish(mut self, len: u64, broken: Option<Break>) -> StreamOutcome {
         if !self.dead && broken.is_none() {
             self.check_end();
@@ -286,7 +286,7 @@ impl Archive {
         self.outcome(len, broken)
     }
 
-    /// Whether all that was begun was ended, and whether what ends every backup is there.
+    /// Checks that every member was finished and that the file which ends a backup is there.
     fn check_end(&mut self) {
         let parser = match &mut self.parser {
             Container::Xbstream(parser) => std::mem::take(parser),
@@ -320,7 +320,7 @@ impl Archive {
         }
     }
 
-    /// The work that recovery has still to do.
+    /// The recovery still to be done on this backup.
     fn pending(&self) -> Option<&'static str> {
         match &self.checkpoints {
             Some(said) => said_to_be_unprepared(said).then_some("this backup has not been prepared"),
@@ -363,7 +363,7 @@ impl Archive {
     }
 }
 
-/// Later files of the system tablespace move behind its first one: with it they are one tablespace.
+/// Moves the later files of the system tablespace right behind the first one: together they are one tablespace.
 fn join_system(order: &mut [(u32, Ended)]) {
     let ordinal = |ended: &Ended| match ended.rows.first().map(|row| row.state.candidate.hint) {
         Some(NameHint::System(ordinal)) => Some(ordinal),
@@ -375,7 +375,7 @@ fn join_system(order: &mut [(u32, Ended)]) {
     order.sort_by_key(|(number, ended)| ordinal(ended).map_or((*number, 0), |ordinal| (first, ordinal)));
 }
 
-/// Parts of the system tablespace that are nothing but zeros lie behind the parts before them.
+/// An all-zero part of the system tablespace has no page to say where it belongs: its place follows from the parts before it.
 fn place_system(context: &Context, order: Vec<(u32, Ended)>) -> Vec<(u32, Ended)> {
     let Some(first) = context.system.get() else { return order };
     let mut pages = 0;

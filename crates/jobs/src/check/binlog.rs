@@ -16,14 +16,14 @@ use crate::source::datadir::Candidate;
 use crate::source::keys::NO_KEY;
 use crate::source::name::NameHint;
 
-/// A log while it passes.
+/// A log being read.
 pub(super) struct BinlogCheck {
     path: PathBuf,
     verifier: Verifier,
     has_keys: bool,
     outcome: StreamOutcome,
     bytes: u64,
-    /// Events that could not be verified because they are encrypted, and because nothing says whether they should be right.
+    /// Events that could not be verified: encrypted, or of unknown format so that nothing says what would be right.
     encrypted: u64,
     unknown: u64,
     error: Option<Error>,
@@ -84,7 +84,7 @@ impl BinlogCheck {
         self.outcome.findings.offer_at(0, position, Finding { position: Some(position), ..finding });
     }
 
-    /// The log has ended; early, if `is_broken`: then its last event says nothing.
+    /// The log has ended. If `is_broken`, it was cut short on the way, and its last event proves nothing.
     pub fn finish(mut self, is_broken: bool) -> StreamOutcome {
         if self.error.is_none() {
             self.error = self.verifier.end().err();
@@ -139,7 +139,7 @@ impl BinlogCheck {
         self.outcome
     }
 
-    /// Why what is encrypted was not opened: reason and words.
+    /// Why encrypted events were not opened: the reason code and the message.
     fn why_locked(&self, summary: &Summary) -> (&'static str, String) {
         match &summary.missing_key {
             Some(key) if self.has_keys => {
@@ -149,7 +149,7 @@ impl BinlogCheck {
         }
     }
 
-    /// What only the whole log tells.
+    /// Findings that need the whole log.
     fn whole(&mut self, summary: &Summary, is_broken: bool) {
         let path = self.path.clone();
         if summary.no_checksum > 0 {
@@ -203,7 +203,7 @@ fn events(count: u64) -> String {
     if count == 1 { "1 event".to_owned() } else { format!("{count} events") }
 }
 
-/// Relay logs have the same content as binary logs; servers name them so.
+/// Relay logs look just like binary logs inside; only the name tells.
 fn kind_by_name(path: &Path) -> FileKind {
     let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     if name.contains("relay") { FileKind::RelayLog } else { FileKind::BinaryLog }

@@ -1,4 +1,5 @@
-//! Changed pages in an incremental backup (`t.ibd.delta`): each is judged by itself, as a page of the tablespace that the note beside them names.
+//! Incremental backups (`t.ibd.delta`): each changed page is judged by itself, as a page of the tablespace named in the note beside the
+//! file.
 
 use format::{Encryption, Family, PageId, PageNo, PageSize, Scheme, SpaceFormat, SpaceId, Verdict, verify_page};
 use logs::delta::{Meta, Page, Parser};
@@ -12,7 +13,7 @@ use crate::source::content::{delta_note, read_delta_note};
 use crate::source::datadir::Candidate;
 use crate::source::name::NameHint;
 
-/// A delta while it passes.
+/// A delta being read.
 pub(super) struct DeltaCheck {
     candidate: Candidate,
     meta: Meta,
@@ -20,21 +21,21 @@ pub(super) struct DeltaCheck {
     judge: Judge,
     counts: Counts,
     outcome: StreamOutcome,
-    /// Something is wrong with what holds the pages, and the rest is lost.
+    /// The container around the pages is broken, so the rest is lost.
     is_broken: bool,
 }
 
-/// How the pages are written: the first page of the tablespace says so, or else the first that is sound.
+/// The format of the pages. The tablespace's page 0 decides it, or else the first sound page.
 struct Judge {
     space: SpaceId,
     formats: Vec<SpaceFormat>,
     is_known: bool,
-    /// A later file of the system tablespace: where its pages are numbered from is not known.
+    /// A later file of the system tablespace: its first page number is unknown.
     is_later_part: bool,
 }
 
 impl DeltaCheck {
-    /// `None` where the note does not say how large the pages are.
+    /// `None` if the note does not give the page size.
     pub fn new(candidate: &Candidate, findings_max: usize) -> Option<Self> {
         let meta = read_delta_note(&delta_note(&candidate.path)).ok()??;
         let table = NameHint::of(&candidate.path.with_extension(""));
@@ -88,7 +89,7 @@ impl DeltaCheck {
         self.outcome.findings.offer_at(0, u64::MAX, finding);
     }
 
-    /// The end of the file; `is_whole` if all of it came.
+    /// The file has ended; `is_whole` if all of it arrived.
     pub fn finish(mut self, is_whole: bool) -> StreamOutcome {
         let parser = std::mem::replace(&mut self.parser, Parser::new(self.meta));
         if let (true, false, Err(error)) = (is_whole, self.is_broken, parser.finish()) {
@@ -120,7 +121,7 @@ impl Judge {
                     }
                     return Verdict::Ok(algorithm);
                 }
-                // What one of the formats leaves open is not called damaged by another.
+                // If one candidate format cannot verify the page, another one's "corrupt" does not count.
                 other @ Verdict::Unverifiable(_) => verdict = Some(other),
                 other => verdict = verdict.or(Some(other)),
             }
@@ -129,12 +130,12 @@ impl Judge {
     }
 }
 
-/// What a page says of its number.
+/// The page number in the page's own header.
 fn own_number(page: &Page<'_>) -> u32 {
     format::bytes::be::u32_at(page.bytes, format::page::fil::FIL_PAGE_OFFSET).unwrap_or(page.number)
 }
 
-/// How pages of this size may be written.
+/// The formats in which pages of this size may be written.
 fn formats(physical: PageSize, space: SpaceId) -> Vec<SpaceFormat> {
     let whole =
         [(Family::MariaDb, Scheme::FullCrc32), (Family::MariaDb, Scheme::Classic), (Family::MySql, Scheme::Classic)];

@@ -1,7 +1,7 @@
 //! Doublewrite files: copies of pages that a server keeps until the pages themselves are safe on the disk.
 //!
-//! A copy that is stale or torn harms nobody: a server looks at one only where the page itself is torn. So nothing in here is
-//! damage; an unsound copy is a notice.
+//! A stale or torn copy is harmless: the server reads a copy only if the page itself is torn. So nothing here is damage; an unsound copy is
+//! a notice.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -18,12 +18,12 @@ use crate::report::document::{Counts, Finding, Severity, Unit};
 use crate::report::file_kind::FileKind;
 use crate::source::datadir::Candidate;
 
-/// A page names itself here: its number, and its tablespace.
+/// Offsets of the page's own number and its space id in its header.
 const PAGE_NO: usize = 4;
 const SPACE_ID: usize = 34;
 
-/// Blocks of a `.bdblwr` file, which holds the numbers of pages only. 8192 bytes: batch 4, checksum 4, length of the data 2, flush
-/// type 1, unused 9, data. The checksum is the CRC-32C of the data.
+/// Block size of a `.bdblwr` file, which stores page numbers only. 8192 bytes: batch 4, checksum 4, data length 2, flush type 1, unused 9,
+/// data. The checksum is the CRC-32C of the data.
 const REDUCED_BLOCK: usize = 8192;
 const REDUCED_CHECKSUM: usize = 4;
 const REDUCED_LEN: usize = 8;
@@ -31,14 +31,14 @@ const REDUCED_DATA: usize = 20;
 /// Tablespace 4, page 4, LSN 8.
 const REDUCED_ENTRY: usize = 16;
 
-/// A doublewrite file while it passes.
+/// A doublewrite file being read.
 pub(super) struct DoublewriteCheck<'f> {
     candidate: Candidate,
     /// The tablespaces of the same datadir.
     spaces: HashMap<SpaceId, &'f Known>,
     judge: Judge,
     kind: SlotKind,
-    /// A slot that is not yet whole.
+    /// A slot still incomplete.
     waiting: Vec<u8>,
     slot: u64,
     counts: Counts,
@@ -62,7 +62,7 @@ enum SlotKind {
 }
 
 impl<'f> DoublewriteCheck<'f> {
-    /// `None` where the name does not say how large the slots are.
+    /// `None` if the file name does not give the slot size.
     pub fn new(candidate: &Candidate, files: &'f [FileState], findings_max: usize) -> Option<Self> {
         let name = candidate.path.file_name()?.to_str()?;
         let kind = match name.strip_suffix(".bdblwr") {
@@ -138,11 +138,11 @@ impl<'f> DoublewriteCheck<'f> {
         })
     }
 
-    /// By the rules of the tablespace that the page names, or else by those of any that could be.
+    /// Judges the page by the format of the tablespace it names, or else by every format that fits.
     fn page_is_sound(&mut self, slot: &[u8], size: PageSize) -> Option<bool> {
         let id = PageId { space: SpaceId(u32_at(slot, SPACE_ID)?), page_no: PageNo(u32_at(slot, PAGE_NO)?) };
         if let Some(known) = self.spaces.get(&id.space) {
-            // What lies behind a compressed page, which is smaller than its slot, is left from others.
+            // A compressed page is smaller than its slot: the bytes after it are left over from earlier copies.
             let page = slot.get(..known.part.format.physical().bytes())?;
             return Some(sound(&self.judge.verdict(page, id, known)));
         }
@@ -182,7 +182,7 @@ impl<'f> DoublewriteCheck<'f> {
     }
 }
 
-/// What cannot be verified without a key is not held against the slot.
+/// A page that only a missing key keeps us from verifying counts as sound.
 fn sound(verdict: &Verdict) -> bool {
     matches!(verdict, Verdict::Ok(_) | Verdict::Unverifiable(_))
 }

@@ -1,4 +1,4 @@
-//! What is handed on of a file that was examined, and what all that is read in order shares.
+//! The result of examining one file, and the context shared by all files that are read as a stream.
 
 use std::path::Path;
 use std::sync::atomic::AtomicU32;
@@ -16,30 +16,30 @@ use crate::report::document::{Finding, Severity, Unit};
 use crate::report::file_kind::FileKind;
 use crate::source::datadir::Passed;
 
-/// What all that is read in order shares.
+/// Shared by all streams of a run.
 #[derive(Clone)]
 pub(super) struct Context {
     pub options: Arc<CheckOptions>,
     pub keys: Arc<KeyStore>,
-    /// The first file of the archive's system tablespace, once it is known: later files continue it.
+    /// The first file of the archive's system tablespace, once known: later files continue it.
     pub system: Arc<OnceLock<Known>>,
-    /// Tablespaces that wait for a long head at this moment.
+    /// Tablespaces currently waiting for a long head.
     pub long_heads: Arc<AtomicU32>,
 }
 
 impl Context {
     pub fn new(options: CheckOptions, keys: KeyStore) -> Self {
-        // Nothing that comes as a stream can be read again.
+        // A stream cannot be read twice, so live rereading is off.
         let options = CheckOptions { live: false, ..options };
         Self { options: Arc::new(options), keys: Arc::new(keys), system: Arc::default(), long_heads: Arc::default() }
     }
 }
 
-/// What became of what was read in order.
+/// The outcome of one stream.
 pub(super) struct StreamOutcome {
-    /// One row of the report for each file: one, but for archives, which have one of their own and then one for each member.
+    /// Rows of the report: one per file. An archive adds one for each member after its own.
     pub rows: Vec<Examined>,
-    /// The findings; their file is the index of a row.
+    /// Findings; each names its file by the index of the row.
     pub findings: Findings,
     pub skipped: Vec<Passed>,
     pub failed: Vec<Passed>,
@@ -54,11 +54,11 @@ impl StreamOutcome {
 /// One row of the report before it is settled.
 pub(super) struct Examined {
     pub state: FileState,
-    /// Set where the file is no tablespace.
+    /// Set if the file is not a tablespace.
     pub log: Option<Log>,
-    /// The bytes ended early, and a finding says so: what depends on the file's length is not to be judged.
+    /// The bytes ended early and a finding says so: skip every check that depends on the file's length.
     pub is_cut: bool,
-    /// The length in bytes of an all-zero file that can only be a later part of the system tablespace, by its place.
+    /// Length in bytes of an all-zero file that can only be a later part of the system tablespace.
     pub zeros: u64,
     pub member: Option<Member>,
 }
@@ -69,33 +69,33 @@ impl Examined {
     }
 }
 
-/// What a file other than a tablespace is.
+/// A file that is not a tablespace.
 pub(super) struct Log {
     pub kind: FileKind,
-    /// What its counts count.
+    /// The unit of its counts.
     pub unit: Unit,
     pub family: Option<&'static str>,
     pub algorithm: Option<&'static str>,
-    /// Where a redo log ends.
+    /// The end of a redo log.
     pub end: Option<LogEnd>,
 }
 
-/// Where a redo log ends.
+/// The end of a redo log.
 #[derive(Clone, Copy)]
 pub(crate) struct LogEnd {
-    /// The LSN behind its last sound byte.
+    /// The LSN after the last sound byte.
     pub lsn: Lsn,
-    /// Nothing before or behind it is damaged or undecided: the server ends there too.
+    /// No damage or doubt before or after it: the server stops there too.
     pub is_whole: bool,
 }
 
-/// Where a member of an archive comes from.
+/// The archive that a member came from.
 pub(super) struct Member {
     /// The archive's path.
     pub archive: String,
-    /// The work that recovery has still to do on it.
+    /// Recovery still to be done on it.
     pub pending: Option<&'static str>,
-    /// Bytes of the later files of the system tablespace, for its first file.
+    /// Sizes in bytes of the system tablespace's later files, set on its first file.
     pub later_parts: Vec<u64>,
 }
 
@@ -104,7 +104,7 @@ pub(super) struct Break {
     pub reason: FindingCode,
     pub severity: Severity,
     pub words: String,
-    /// Where, in the bytes that came from the outside.
+    /// Position in the compressed or archived input, not in the file.
     pub position: Option<u64>,
 }
 
@@ -118,16 +118,16 @@ impl Break {
     }
 }
 
-/// How a stream was met, which decides what is looked for in it and what it means to find nothing.
+/// How a stream was reached: decides what to look for in it and whether finding nothing is worth reporting.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
-    /// The user named it, or it is standard input: anything may be in it, and nothing is worth saying.
+    /// Named by the user, or standard input: it may be anything, and finding nothing is worth no report.
     Named,
-    /// A member of an archive: it may be packed, but is no archive.
+    /// A member of an archive: may be compressed, but is not an archive itself.
     Member,
-    /// What was packed in a file that the user named.
+    /// The contents of a compressed file that the user named.
     Unpacked,
-    /// What was packed in a member of an archive.
+    /// The contents of a compressed archive member.
     UnpackedMember,
 }
 

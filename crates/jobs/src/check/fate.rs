@@ -1,7 +1,7 @@
-//! What became of a file that a server has open: is it still the one that was listed, and does it hold still?
+//! The fate of a file that a server has open: is it still the listed file, and does it hold still?
 //!
-//! Only two things say that a file is gone: its name leads nowhere, or to something else. A page that cannot be read, or a first page that
-//! is not sound, says nothing of the kind: that is what damage looks like.
+//! A file is gone only if its path leads nowhere or to another file. An unreadable page or an unsound first page is no such sign: that is
+//! what damage looks like.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -16,19 +16,19 @@ use crate::source::space;
 /// The device and the inode of a file.
 pub(super) type FileKey = (u64, u64);
 
-/// A file that looks wrong must stay as it is for so long before it is called damaged.
+/// A bad-looking file must stay unchanged this long before it is called damaged.
 const STILL_FOR: Duration = Duration::from_millis(1000);
-/// After so long it is let go.
+/// Give up on a file still changing after this long.
 const RESTLESS_FOR: Duration = Duration::from_millis(5000);
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What a path leads to. `None` where nothing says, as in an archive.
+/// The file that a path leads to; `None` if there is no such file, as for an archive member.
 pub(super) fn key_of(path: &Path) -> Option<FileKey> {
     fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
 }
 
-/// Whether the path no longer leads to the file `key` of the tablespace `space`. A server removes and replaces files as it goes:
-/// dropped and rebuilt tables, truncated undo tablespaces.
+/// Whether the path no longer leads to file `key` of tablespace `space`. Servers remove and replace files all the time: dropped and rebuilt
+/// tables, truncated undo tablespaces.
 pub(super) fn is_gone(path: &Path, key: Option<FileKey>, space: Option<SpaceId>) -> bool {
     match fs::metadata(path) {
         Ok(meta) if key.is_some_and(|key| key != (meta.dev(), meta.ino())) => true,
@@ -40,8 +40,8 @@ pub(super) fn is_gone(path: &Path, key: Option<FileKey>, space: Option<SpaceId>)
     }
 }
 
-/// Whether the server itself made the file shorter, or took it away: its first page is sound and counts no more pages than there are. That
-/// page may be on its way to the disk, so it is looked at for a while.
+/// Whether the server itself shortened or removed the file: page 0 is sound and counts no more pages than the file has. That page may still
+/// be on its way to disk, so poll for a while.
 pub(super) fn is_shrunk(path: &Path) -> bool {
     let start = Instant::now();
     loop {
@@ -59,7 +59,7 @@ pub(super) fn is_shrunk(path: &Path) -> bool {
     }
 }
 
-/// Waits until the file has not been written for a while. `false` if that never comes: then nothing was proven.
+/// Waits until the file has not been written for a while. `false` if it never settles: then nothing is proven.
 pub(super) fn holds_still(path: &Path) -> bool {
     let stamp = |meta: Metadata| (meta.dev(), meta.ino(), meta.len(), meta.mtime(), meta.mtime_nsec());
     let now = || fs::metadata(path).ok().map(stamp);

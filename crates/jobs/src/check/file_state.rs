@@ -1,4 +1,4 @@
-//! What is known of a file while its pages are judged.
+//! What is known about a file while its pages are judged.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -16,17 +16,17 @@ use crate::source::space::SpacePart;
 /// What the workers share about one file.
 pub(super) struct FileState {
     pub candidate: Candidate,
-    /// The first file of the system tablespace that this file continues.
+    /// The first file of the system tablespace, if this file continues it.
     pub leader: Option<u32>,
-    /// Pages on which the dictionary has trees begin, ascending.
+    /// Root pages of indexes according to the dictionary, ascending.
     pub roots: Vec<u32>,
-    /// Set by the worker that gets the file's first block. Others wait for it; that cannot deadlock, because each worker takes
-    /// its blocks in the order of the cursor, so the head of a file is always with somebody who is not waiting for this one.
+    /// Set by the worker that gets the file's first block; others wait for it. This cannot deadlock: workers take blocks in cursor order,
+    /// so a file's first block is never held by a worker that waits for a later one.
     pub head: OnceLock<Result<Known, String>>,
     pub tally: Mutex<FileTally>,
-    /// The very file that was listed, where it may be replaced meanwhile.
+    /// Identity of the listed file, if it may be replaced meanwhile.
     pub key: Option<FileKey>,
-    /// What of it is to be read.
+    /// The part of the file to read.
     pub share: Share,
 }
 
@@ -35,15 +35,15 @@ pub(super) struct FileState {
 pub(super) struct Known {
     pub part: SpacePart,
     pub usage: Arc<UsageMap>,
-    /// Sound bytes may hold an image that has to be opened to be judged.
+    /// A page with a sound outside may be encrypted or compressed and must be opened to be judged.
     pub has_inside: bool,
-    /// Why none of the given keys opened it.
+    /// Why none of the given keys fits.
     pub key_error: Option<Arc<str>>,
-    /// A later file of the system tablespace begins with a page that the files before it have already: this one should come first.
+    /// A later file of the system tablespace starts with a page number that earlier files already cover; it should start with this one.
     pub overlaps: Option<u32>,
 }
 
-/// Pages of a file that could not be judged for one reason.
+/// Pages of a file that could not be judged for the same reason.
 pub(super) struct Undecided {
     pub pages: u64,
     pub severity: Severity,
@@ -53,7 +53,7 @@ pub(super) struct Undecided {
 impl Undecided {
     pub fn of(why: Why) -> Self {
         let severity = match why {
-            // Nothing to verify there, by the servers' design.
+            // By design the servers leave nothing to verify there.
             Why::NoChecksum | Why::DoublewriteSlot => Severity::Notice,
             Why::EncryptedNoKey | Why::WrongKey | Why::PageCompressed | Why::OldBigEndianChecksum => {
                 Severity::Undecided
@@ -63,7 +63,7 @@ impl Undecided {
     }
 }
 
-/// Sums over a file, or over the blocks of it that one worker did since it last handed them in.
+/// Sums over a file, or over the blocks that one worker has judged since it last handed in its sums.
 #[derive(Default)]
 pub(super) struct FileTally {
     pub counts: Counts,
@@ -74,11 +74,11 @@ pub(super) struct FileTally {
     pub gone: bool,
     /// Page 0 was there and all zero: the space header is lost.
     pub first_page_zero: bool,
-    /// What sound pages are on which the dictionary has trees begin: the numbers of their indexes.
+    /// For each sound page that the dictionary lists as a root: its page number and its index id.
     pub roots: Vec<(u32, Option<u64>)>,
-    /// The file could not be opened or read to its end: the first failure's words.
+    /// The first failure to open the file or read it to its end.
     pub failure: Option<String>,
-    /// It ended before the length that it had when it was listed.
+    /// It ended before the length it was listed with.
     pub became_shorter: bool,
     /// The highest LSN of its pages.
     pub newest: Lsn,
@@ -110,7 +110,7 @@ impl FileState {
         Self { candidate, leader, roots: Vec::new(), head: OnceLock::new(), tally, key: None, share }
     }
 
-    /// Notes which file it is, so that another under its name is recognised as another.
+    /// Remembers the file's identity, so a replacement under the same name is noticed.
     pub fn identified(self) -> Self {
         Self { key: fate::key_of(&self.candidate.path), ..self }
     }

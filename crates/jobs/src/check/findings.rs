@@ -1,5 +1,5 @@
-//! A bounded heap of findings: the first N in the order of the report, whatever order the workers met them in, so that a
-//! wholly broken terabyte costs no memory and every run prints the same lines.
+//! A bounded heap of findings: keeps the first N in report order, whatever order the workers find them in. A wholly broken terabyte costs
+//! no memory, and every run prints the same lines.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
@@ -9,7 +9,7 @@ use crate::finding_code::FindingCode;
 use crate::report::document::{Finding, Severity};
 use crate::report::watcher::{Found, Watcher};
 
-/// Place of a finding in the report: file, then page (findings about the whole file first), then reason.
+/// Report order: file, then page (findings about the whole file first), then reason.
 type Key = (u32, u64, FindingCode);
 
 struct Kept {
@@ -40,15 +40,15 @@ pub(super) struct Findings {
     kept: BinaryHeap<Kept>,
     /// All findings, kept or not.
     pub total: u64,
-    /// Those that are damage.
+    /// Findings that are damage.
     pub damage: u64,
-    /// Those that could not be decided.
+    /// Findings that could not be decided.
     pub undecided: u64,
-    /// The same by file, of the files with findings.
+    /// The same counts for each file with findings.
     by_file: BTreeMap<u32, Sums>,
-    /// Pages with findings, kept or not, by file: tables are judged by all of them. Neighbours take no memory of their own.
+    /// Pages with findings, kept or not, by file: the verdicts on tables need all of them. Stored as runs, so neighbours are free.
     pages: BTreeMap<u32, Runs>,
-    /// Hears of each finding when it is made.
+    /// Told of each finding as it is made.
     watcher: Watcher,
 }
 
@@ -100,12 +100,12 @@ impl Findings {
         }
     }
 
-    /// The same findings, of which somebody hears as they are made.
+    /// Reports each finding to `watcher` as it is made.
     pub fn told_to(self, watcher: &Watcher) -> Self {
         Self { watcher: watcher.clone(), ..self }
     }
 
-    /// The same for a finding that has no page, at a place within its file that orders it among the others.
+    /// Like `offer`, for a finding without a page; `place` orders it among the file's findings.
     pub fn offer_at(&mut self, file: u32, place: u64, finding: Finding) {
         self.count(file, Sums::of(finding.severity));
         self.watcher.tell(Found::Page(&finding));
@@ -115,7 +115,7 @@ impl Findings {
         }
     }
 
-    /// A finding is about this page too.
+    /// Marks another page as affected, without a finding of its own.
     pub fn note_page(&mut self, file: u32, page: u32) {
         let runs = self.pages.entry(file).or_default();
         if !runs.contains(page) {
@@ -123,13 +123,13 @@ impl Findings {
         }
     }
 
-    /// The pages of a file that findings are about.
+    /// The file's pages with findings.
     pub fn pages_of(&self, file: u32) -> impl Iterator<Item = u32> + '_ {
         let runs = self.pages.get(&file).into_iter().flat_map(Runs::iter);
         runs.flat_map(|(first, pages)| first..first.saturating_add(pages))
     }
 
-    /// The findings that are kept of a file.
+    /// The file's kept findings.
     pub fn of_file(&self, file: u32) -> impl Iterator<Item = &Finding> {
         self.kept.iter().filter(move |kept| kept.key.0 == file).map(|kept| &kept.finding)
     }
@@ -182,12 +182,12 @@ impl Findings {
         }
     }
 
-    /// Whether any finding of the file is more than a notice.
+    /// Whether the file has any finding worse than a notice.
     pub fn has_trouble(&self, file: u32) -> bool {
         self.by_file.get(&file).is_some_and(|Sums([_, damage, undecided])| damage + undecided > 0)
     }
 
-    /// `count` findings of damage in `file` turn out to be notices.
+    /// Reclassifies up to `findings` findings of damage in `file` as notices.
     pub fn damage_turned_notice(&mut self, file: u32, findings: u64) {
         if let Some(Sums([_, damage, _])) = self.by_file.get_mut(&file) {
             let turned = findings.min(*damage);
@@ -196,7 +196,7 @@ impl Findings {
         }
     }
 
-    /// As if nothing had been found in `file`.
+    /// Drops everything found in `file`.
     pub fn forget(&mut self, file: u32) {
         let Sums(gone) = self.by_file.remove(&file).unwrap_or_default();
         for (sum, gone) in [&mut self.total, &mut self.damage, &mut self.undecided].into_iter().zip(gone) {
@@ -206,7 +206,7 @@ impl Findings {
         self.kept.retain(|kept| kept.key.0 != file);
     }
 
-    /// The same findings with other numbers for their files; `number` must keep their order.
+    /// Renumbers the files; `number` must keep their order.
     pub fn renumbered(self, number: impl Fn(u32) -> u32) -> Self {
         let renumber = |mut kept: Kept| {
             kept.key.0 = number(kept.key.0);
@@ -217,7 +217,7 @@ impl Findings {
         Self { kept: self.kept.into_iter().map(renumber).collect(), by_file, pages, ..self }
     }
 
-    /// The same findings with the file numbers and paths that `places` gives for their files.
+    /// Gives files the numbers and paths in `places`.
     pub fn moved(self, places: &HashMap<u32, (u32, String)>) -> Self {
         let number = |file: u32| places.get(&file).map_or(file, |(number, _)| *number);
         let moved = |mut kept: Kept| {
@@ -232,7 +232,7 @@ impl Findings {
         Self { kept: self.kept.into_iter().map(moved).collect(), by_file, pages, ..self }
     }
 
-    /// One heap for each of the first `files` files; in each the file has the number 0.
+    /// Splits into one heap for each of the first `files` files, each of which becomes file 0 of its heap.
     pub fn split(self, files: usize) -> Vec<Self> {
         let mut parts: Vec<Self> = (0..files).map(|_| Self::new(self.max)).collect();
         for kept in self.kept {
@@ -253,7 +253,7 @@ impl Findings {
         parts
     }
 
-    /// In the order of the report, each with the number of its file.
+    /// The kept findings in report order, each with its file number.
     pub fn into_sorted(self) -> Vec<(u32, Finding)> {
         self.kept.into_sorted_vec().into_iter().map(|kept| (kept.key.0, kept.finding)).collect()
     }

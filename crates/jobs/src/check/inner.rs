@@ -1,11 +1,11 @@
-//! A file in another one, as that sees it: an archive, or a compressed file, need not know what its files are checked by.
+//! A file inside another, as its container sees it: an archive or a compressed file need not know what checks its contents.
 
 use std::path::PathBuf;
 
 use super::examined::{Break, Context, Role, StreamOutcome};
 use crate::source::name::NameHint;
 
-/// Takes a file whose bytes come one after the other.
+/// Consumes a file as a stream of bytes.
 pub(super) trait Inner: Send {
     /// Takes the next bytes.
     fn take(&mut self, bytes: &[u8]);
@@ -13,10 +13,10 @@ pub(super) trait Inner: Send {
     /// The next `len` bytes are zeros.
     fn skip(&mut self, len: u64);
 
-    /// No more bytes come, and not because it was all.
+    /// The input broke off: no more bytes will come, though the file has more.
     fn broken(&mut self, why: Break);
 
-    /// Bytes that came so far.
+    /// Bytes received so far.
     fn len(&self) -> u64;
 
     /// The end.

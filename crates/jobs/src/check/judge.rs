@@ -1,4 +1,4 @@
-//! The verdict on one page, with all that the run knows: the format, the keys, and, on files that a server has open, time.
+//! The verdict on one page, using everything the run knows: the format, the keys and, for files that a server has open, time.
 
 use std::fs::File;
 use std::io;
@@ -14,35 +14,35 @@ use crate::source::keys::SpaceKey;
 use crate::source::page::PageOpener;
 use crate::source::space::{self, SpacePart};
 
-/// Judges pages; owns the buffers that opening them takes.
+/// Judges pages; owns the buffers for opening them.
 pub(super) struct Judge {
     opener: PageOpener,
     /// Set when a server may be writing the files.
     live: bool,
-    /// Pages that stayed wrong, however long one waited.
+    /// Pages confirmed as damaged after rereading.
     confirmed: u32,
 }
 
-/// What reading a wrong page of a live file again came to.
+/// The result of rereading a bad page of a live file.
 pub(super) enum Again {
     /// Sound, or at least not wrong: it was being written.
     Fine(Verdict),
     /// The same wrong bytes every time.
     Damaged,
-    /// Other bytes at every read, and wrong at each: it is written all the time.
+    /// Different and bad at every read: the server keeps writing it.
     Changing,
-    /// The file is gone, another one by now, or was made shorter by its server.
+    /// The file is gone, was replaced, or was shortened by its server.
     Gone,
 }
 
-/// A wrong page must stay the same for this many reads and this long before it is called damaged.
+/// A bad page must stay identical for this many reads and this long before it is called damaged.
 const SAME_READS: u32 = 10;
 const SAME_FOR: Duration = Duration::from_millis(1000);
-/// After so long a page that never holds still is let go.
+/// Give up after this long on a page that keeps changing.
 const CHANGING_FOR: Duration = Duration::from_secs(10);
-/// Between two reads.
+/// Pause between two reads.
 const PAUSE: Duration = Duration::from_millis(100);
-/// After this many confirmed pages, further ones are read again only once, without waiting.
+/// After this many confirmed pages, reread further ones just once, without waiting.
 const CONFIRMED_MAX: u32 = 64;
 
 impl Judge {
@@ -54,13 +54,13 @@ impl Judge {
         self.live
     }
 
-    /// The verdict on `page`, which lies at `id`.
+    /// The verdict on `page`, stored at `id`.
     #[inline]
     pub fn verdict(&mut self, page: &[u8], id: PageId, known: &Known) -> Verdict {
         self.open(page, id, known, verify_page(page, id, &known.part.format))
     }
 
-    /// The verdict on `page`, of which `outside` is known: the verdict on its bytes as they are stored.
+    /// Completes the verdict on `page`, given `outside`, the verdict on its stored bytes.
     #[inline]
     pub fn open(&mut self, page: &[u8], id: PageId, known: &Known, outside: Verdict) -> Verdict {
         let verdict = outside;
@@ -84,13 +84,13 @@ impl Judge {
         }
     }
 
-    /// The page as its server would see it: decrypted and inflated, if that can be done.
+    /// The page as its server would see it, decrypted and inflated, if possible.
     pub fn image<'a>(&'a mut self, page: &'a [u8], id: PageId, known: &Known) -> Option<&'a [u8]> {
         self.opener.open(page, known.part.at(id.page_no)).ok().map(|opened| opened.page)
     }
 
-    /// Reads the page `number` of a live file again and again, until it is sound or has been wrong long enough. Takes no lock; the
-    /// server does not notice.
+    /// Rereads page `number` of a live file until it is sound or has been bad for long enough. Takes no locks, so the server does not
+    /// notice.
     pub fn again(
         &mut self,
         path: &Path,
@@ -107,7 +107,7 @@ impl Judge {
         let (start, mut same_since, mut same) = (Instant::now(), Instant::now(), 0);
         loop {
             if let Err(error) = read_page(path, offset, &mut page) {
-                // A page that the device refuses, or that somebody cut off, is as wrong as it was.
+                // A page that the device cannot read, or that someone else cut off, remains bad.
                 let is_gone = fate::is_gone(path, key, space)
                     || (error.kind() == io::ErrorKind::UnexpectedEof && fate::is_shrunk(path));
                 return if is_gone { Again::Gone } else { Again::Damaged };
@@ -141,7 +141,7 @@ impl Judge {
     }
 }
 
-/// Whether the key opens some page among the first ones of a file, which `head` holds: then a page that it does not open is damaged.
+/// Whether the key opens any of the file's first pages, given in `head`. If it does, a page that it fails to open is damaged.
 pub(super) fn is_key_proven(part: &SpacePart, head: &[u8]) -> bool {
     if !matches!(part.key, SpaceKey::MariaDb(_)) {
         return false;
@@ -156,14 +156,14 @@ pub(super) fn is_key_proven(part: &SpacePart, head: &[u8]) -> bool {
     })
 }
 
-/// How many pages of a file are tried to see whether a key fits. Page 0 is never encrypted, those after it are written first.
+/// Pages tried to see whether a key fits. Page 0 is never encrypted; the next pages are the first that a server writes.
 pub(super) const PROOF_PAGES: usize = 16;
 
 fn read_page(path: &Path, offset: u64, page: &mut [u8]) -> io::Result<()> {
     File::open(path)?.read_exact_at(page, offset)
 }
 
-/// Whether the server gave the tablespace another format, as when it encrypts one in place.
+/// Whether the server has changed the tablespace's format, as when it encrypts one in place.
 fn is_converted(path: &Path, known: &Known) -> bool {
     known.part.first_page == 0
         && space::part_now(path).is_some_and(|now| now.format.flags() != known.part.format.flags())

@@ -1,5 +1,5 @@
-//! Beside a server that writes: what looks lost may only be late. A page that was changed after the newest checkpoint need not be on
-//! the disk yet, and nothing else need be late. Where no LSN tells, a file that nobody writes is as damaged as it looks.
+//! Beside a running server, what looks lost may merely be late. Only a page changed after the newest checkpoint may still be missing on
+//! disk. Where no LSN can tell, a file that nobody writes is as damaged as it looks.
 
 use std::fs::File;
 use std::io::Read;
@@ -22,13 +22,13 @@ use crate::source::catalog::changes_page;
 use crate::source::redo_log::RedoLogs;
 use crate::source::space::{self, SpacePart};
 
-/// Lost pages are looked at so often again before they are called undecided.
+/// Reread lost pages this often before calling them undecided.
 const TRIES: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(100);
-/// How many pages of a file are asked for its age.
+/// Pages sampled to tell a file's age.
 const PAGES_ASKED: u32 = 256;
 
-/// A file that is no tablespace and, as the log has work to do, may be about to become one.
+/// Judges a file that is not a tablespace but may be about to become one, since the log has work to do.
 pub(super) fn not_yet_made(path: &Path, finding: Finding) -> Finding {
     let made = || about(path, "replaced_file", Severity::Notice, "the file was made meanwhile".to_owned());
     if space::part_now(path).is_some() {
@@ -51,7 +51,7 @@ pub(super) fn not_yet_made(path: &Path, finding: Finding) -> Finding {
     }
 }
 
-/// A first page that was all zeros. It is the first that a server changes in a new tablespace: as long as it is late, so are all others.
+/// Judges an all-zero page 0. The server changes it first in a new tablespace, so while it is late, all other pages are.
 pub(super) fn first_page(
     live: bool,
     path: &Path,
@@ -77,7 +77,7 @@ pub(super) fn first_page(
     (space::part_now(path).is_none()).then(|| if is_still { still(finding) } else { finding })
 }
 
-/// How much pages weigh that are all zeros though they are in use; nothing, if they hold something by now.
+/// The severity of zero pages that are in use; `None` if they hold data or are free by now.
 pub(super) fn lost_pages(
     path: &Path,
     part: &SpacePart,
@@ -93,7 +93,7 @@ pub(super) fn lost_pages(
         if severity != Severity::Undecided {
             return Some(severity);
         }
-        // What gave the page away was changed after the checkpoint, so the page was.
+        // The extent descriptors were changed after the checkpoint, so the page was allocated after it and may not be flushed.
         if descriptors >= part.first_page && is_newer(path, part, descriptors, redo) {
             return Some(Severity::Notice);
         }
@@ -101,24 +101,23 @@ pub(super) fn lost_pages(
             std::thread::sleep(PAUSE);
         }
     }
-    // Pages that were given away, and taken back before they were written, never are. Descriptors that the server has changed since, and
-    // not written, may say that.
+    // A page freed before it was ever flushed is never written. The descriptor that frees it may itself be changed but not yet flushed.
     let id = part.at(PageNo(descriptors)).id;
     let dir = redo.checkpoint_for(path).map(|(dir, _)| dir);
     if dir.is_some_and(|dir| changes_page(&dir, keys, id)) {
         return Some(Severity::Notice);
     }
-    // Descriptors that the log does not change are up to date on the disk: what they say now is the last word.
+    // The log does not change these descriptors, so those on disk are current: they have the last word.
     (!settled_meanwhile(path, part, descriptors, (page, pages))).then_some(severity)
 }
 
-/// A server makes a file longer before it counts the new pages: a count that stays ahead of the file is not on its way.
+/// A server extends the file before it counts the new pages, so a count ahead of an idle file is not in flight: it is damage.
 pub(super) fn of_length(live: bool, path: &Path, severity: Severity) -> Severity {
     let is_still = live && severity == Severity::Undecided && fate::holds_still(path);
     if is_still { Severity::Damage } else { severity }
 }
 
-/// Whether the page `page` was changed after the newest checkpoint.
+/// Whether page `page` was changed after the newest checkpoint.
 pub(super) fn is_newer(path: &Path, part: &SpacePart, page: u32, redo: &mut RedoLogs) -> bool {
     let Some(lsn) = page.checked_sub(part.first_page).and_then(|index| lsn_at(&File::open(path).ok()?, part, index))
     else {
@@ -127,22 +126,22 @@ pub(super) fn is_newer(path: &Path, part: &SpacePart, page: u32, redo: &mut Redo
     redo.checkpoint_for(path).is_some_and(|(_, checkpoint)| lsn > checkpoint)
 }
 
-/// Whether the first page is still the one that made the file. A server writes it before it counts pages in it, with no LSN, and the
-/// counted one goes out with the other pages.
+/// Whether page 0 is still the one that the file was created with. The server writes that one without an LSN and with no pages counted; the
+/// real header is flushed later, with the other pages.
 pub(super) fn is_unwritten_header(path: &Path, known: &Known, size: u32) -> bool {
     let lsn = || lsn_at(&File::open(path).ok()?, &known.part, 0);
     size == 0 && known.part.first_page == 0 && lsn() == Some(Lsn(0))
 }
 
-/// Whether the file or its header is no longer what it was when it was read: then they were read at different times.
+/// Whether the file or its header has changed since it was read: then the two were read at different times.
 pub(super) fn grown_meanwhile(path: &Path, known: &Known, have: u32, size: u32) -> bool {
     let len = std::fs::metadata(path).map(|meta| known.part.pages_in(meta.len()));
     let header = space::part_now(path).and_then(|part| part.header).map(|header: SpaceHeader| header.size);
     len.is_ok_and(|pages| pages != u64::from(have)) || header.is_some_and(|now| now != size)
 }
 
-/// Whether each of the pages, zero when they were read, by now holds something or is free. A server that frees a page may punch a hole
-/// in its place; descriptors that were read before that still have it in use.
+/// Whether each of these pages, zero when read, now holds data or is free. A server may punch a hole when it frees a page, while
+/// descriptors read before that still show it in use.
 fn settled_meanwhile(path: &Path, part: &SpacePart, descriptors: u32, (page, pages): (u32, u32)) -> bool {
     let Ok(file) = File::open(path) else { return fate::is_gone(path, None, None) };
     let extents = extents_now(&file, part, descriptors);
@@ -154,7 +153,7 @@ fn settled_meanwhile(path: &Path, part: &SpacePart, descriptors: u32, (page, pag
     })
 }
 
-/// The extent descriptors as they are on the disk now; `None` where they cannot be read without doubt.
+/// The extent descriptors now on disk; `None` unless they are readable and sound.
 fn extents_now(file: &File, part: &SpacePart, page: u32) -> Option<ExtentMap> {
     let mut bytes = vec![0; part.format.physical().bytes()];
     page.checked_sub(part.first_page)?;
@@ -169,7 +168,7 @@ fn still(finding: Finding) -> Finding {
     Finding { severity: Severity::Damage, message, ..finding }
 }
 
-/// The lowest LSN of the first pages that were written.
+/// The lowest LSN among the first pages that were written.
 fn oldest_lsn(path: &Path, part: &SpacePart) -> Option<Lsn> {
     let file = File::open(path).ok()?;
     (0..PAGES_ASKED).filter_map(|index| lsn_at(&file, part, index)).filter(|lsn| lsn.0 > 0).min()
@@ -196,7 +195,7 @@ fn is_all_zero(path: &Path) -> bool {
 }
 
 impl Settling<'_> {
-    /// One line for all files that the server has made and holds in memory.
+    /// One notice for all files that the server has created but only holds in memory.
     pub fn unflushed(&mut self) {
         let Some(first) = self.unflushed.first() else { return };
         let files = self.unflushed.len();
@@ -218,7 +217,7 @@ mod tests {
 
     const PAGE_SIZE: usize = 16 << 10;
 
-    /// Whether the page `page`, which was all zeros, is settled by what the table is now.
+    /// Whether the zero page `page` is settled by the current content of `table`.
     fn is_settled(part: &SpacePart, table: &[u8], page: u32) -> bool {
         let mut file = tempfile::NamedTempFile::new().expect("a file");
         file.write_all(table).expect("written");
@@ -237,7 +236,7 @@ mod tests {
         assert!(is_settled(&part, &table, 10), "it holds rows");
         table[10 * PAGE_SIZE..11 * PAGE_SIZE].fill(0);
         assert!(!is_settled(&part, &table, 10), "zero, and in use");
-        // Descriptors that cannot be trusted free no page.
+        // Unsound descriptors free no page.
         table[PAGE_SIZE - 100] ^= 1;
         assert!(!is_settled(&part, &table, free), "nobody knows");
     }

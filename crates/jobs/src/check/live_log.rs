@@ -1,8 +1,8 @@
-//! Logs that a server is writing: `alarm -> the files that there are now -> the same check again -> what stays the same is damage`
+//! Logs that a server is writing: `alarm -> list the files again -> rerun the check -> what persists is damage`
 //!
-//! While a redo log is read, its server makes files, recycles them and moves the checkpoint, so that the parts do not fit together. A
-//! reading takes milliseconds where a file lasts for a second or more: one of a few readings falls between two such moments.
-//! A binary log is closed by a mark in its header, which a reader may see although the file was still growing when its length was
+//! While we read a redo log, its server creates and recycles files and moves the checkpoint, so the parts may not match. Reading takes
+//! milliseconds and a file lasts a second or more, so one of a few readings falls between two such changes.
+//! A binary log is marked closed in its header, and a reader may see that mark although the file was still growing when its length was
 //! taken.
 
 use std::fs;
@@ -23,15 +23,15 @@ use crate::source::content::Content;
 use crate::source::datadir::Candidate;
 use crate::source::name::NameHint;
 
-/// Readings after the first one.
+/// Readings after the first.
 const TRIES: u32 = 8;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Findings about how files fit together, which in a log that is being written is a question of the moment.
+/// Findings about how the files fit together: in a log being written, true for a moment only.
 const OF_THE_MOMENT: [FindingCode; 4] =
     [FindingCode::REDO_FILES, FindingCode::REDO_HEADER, FindingCode::REDO_NO_CHECKPOINT, FindingCode::UNREADABLE_FILE];
 
-/// Reads the logs again that did not look sound.
+/// Reads the unsound-looking logs again.
 ///
 /// # Errors
 /// No reader could be made.
@@ -53,7 +53,7 @@ pub(super) fn read_again(
                 Ok(meta) => {
                     *outcome = phase.stream(&Candidate { len: meta.len(), ..state.candidate.clone() }, counters)?
                 }
-                // Purged: settling the files reports it.
+                // Purged: settling reports it.
                 Err(_) => outcome.findings = Findings::new(findings_max),
             }
         }
@@ -81,7 +81,7 @@ fn read_redo_again(phase: &Phase<'_>, outcomes: &mut Outcomes, counters: &Worker
     }
 }
 
-/// Rows and findings of the first reading that is sound, else of the last one.
+/// Rows and findings of the first sound reading, or of the last one.
 fn settled(
     known: &[&Candidate],
     counters: &WorkerCounters,
@@ -104,7 +104,7 @@ fn settled(
     }
 }
 
-/// A finding of the last reading, as a notice unless the reading before had it too.
+/// Turns a finding of the last reading into a notice unless the previous reading had it too.
 fn unless_it_stays(mut finding: Finding, before: &[Finding]) -> Finding {
     let same = |other: &Finding| {
         (other.reason, other.lsn, other.position) == (finding.reason, finding.lsn, finding.position)
@@ -117,7 +117,7 @@ fn unless_it_stays(mut finding: Finding, before: &[Finding]) -> Finding {
     finding
 }
 
-/// The log's files as they are by now: those known that are still there, and those made since.
+/// The log's files as the directory lists them now.
 fn files_now(known: &[&Candidate]) -> Vec<Candidate> {
     let Some(first) = known.first() else { return Vec::new() };
     let dir = first.path.parent().unwrap_or(Path::new(""));
@@ -135,8 +135,7 @@ fn files_now(known: &[&Candidate]) -> Vec<Candidate> {
     found.into_iter().map(|(_, candidate)| candidate).collect()
 }
 
-/// Puts the new reading in the place of the old one. Files made since have no place of their own: what is said of them is said in
-/// the first file's.
+/// Replaces the old reading. New files have no row of their own, so their findings go to the first file.
 fn replace(
     log: &[(u32, &Candidate)],
     outcomes: &mut Outcomes,

@@ -1,4 +1,4 @@
-//! Where redo logs end that are not part of the run.
+//! Ends of redo logs that are not part of the run.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::source::datadir::Candidate;
 use crate::source::name::NameHint;
 use crate::source::redo_log;
 
-/// Where the logs end that are not part of the run. Each is read once, and only when a page is newer than its checkpoint.
+/// Finds where a log outside the run ends. Reads each log once, and only when a page is newer than the log's checkpoint.
 pub(crate) struct LogEnds<'k> {
     keys: &'k KeyStore,
     by_dir: HashMap<PathBuf, Option<LogEnd>>,
@@ -29,7 +29,7 @@ impl<'k> LogEnds<'k> {
         self.keys
     }
 
-    /// Of the log in `dir`; none where it cannot be read.
+    /// The end of the log in `dir`; `None` if it cannot be read.
     pub fn of(&mut self, dir: &Path) -> Option<LogEnd> {
         if let Some(end) = self.by_dir.get(dir) {
             return *end;

@@ -1,4 +1,4 @@
-//! A tablespace whose bytes come one after the other: cut into pieces like those of a file, and judged by the same desk.
+//! A tablespace that arrives as a stream: cut into pieces like a file and judged by the same `CheckWorker`.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,21 +15,21 @@ use crate::source::space::{self, SpacePart};
 
 /// Pieces are multiples of the largest page.
 const PIECE_ALIGN: usize = space::HEAD;
-/// How many tablespaces with damaged first pages may wait for 4 MiB of their pages at a time.
+/// Tablespaces with a damaged page 0 that may buffer 4 MiB at the same time.
 const LONG_HEADS_MAX: u32 = 8;
 
-/// A tablespace while it passes.
+/// A tablespace being read.
 pub(super) struct PagesCheck {
     context: Context,
     state: FileState,
     outcome: StreamOutcome,
-    /// Bytes that wait for the rest of their piece.
+    /// Bytes waiting for the rest of their piece.
     waiting: Vec<u8>,
-    /// How many are wanted before the first piece goes to the desk.
+    /// Bytes to collect before the first piece is judged.
     first_piece: usize,
-    /// Of the next byte to be judged.
+    /// Offset of the next byte to judge.
     offset: u64,
-    /// A later part of the system tablespace has no header: the zeros it began with, before its place was known.
+    /// Length of the leading zeros of a later system tablespace file, until its place is known.
     zeros: u64,
 }
 
@@ -60,8 +60,8 @@ impl PagesCheck {
         self.waiting.extend_from_slice(rest);
     }
 
-    /// Without a sound page 0 the pages behind it must tell the format: the more of them the better, and as many as of a file, unless
-    /// too many tablespaces ask for it at a time.
+    /// If page 0 is unsound, the pages after it must reveal the format, and more of them give a better answer. Wait for as many as for a
+    /// file, unless too many tablespaces are waiting already.
     fn needs_longer_head(&mut self) -> bool {
         let is_short = self.offset == 0 && self.first_piece == PIECE_ALIGN;
         if !is_short || self.is_later_part() {
@@ -78,7 +78,7 @@ impl PagesCheck {
         true
     }
 
-    /// Judges what has waited.
+    /// Judges the buffered bytes.
     fn waited(&mut self) {
         let mut waiting = std::mem::take(&mut self.waiting);
         if self.offset > 0 || self.is_placed(&waiting) {
@@ -87,20 +87,20 @@ impl PagesCheck {
         if std::mem::replace(&mut self.first_piece, PIECE_ALIGN) > PIECE_ALIGN {
             self.context.long_heads.fetch_sub(1, Ordering::Relaxed);
         }
-        // The memory of a long head is given back; that of a piece is needed again.
+        // Free the memory of a long head; a piece's buffer is used again.
         if waiting.capacity() <= 2 * PIECE_ALIGN {
             waiting.clear();
             self.waiting = waiting;
         }
     }
 
-    /// Whether the file should continue the system tablespace.
+    /// Whether the name makes it a continuation of the system tablespace.
     fn is_later_part(&self) -> bool {
         matches!(self.state.candidate.hint, NameHint::System(2..))
     }
 
-    /// Whether the file's place in its tablespace is settled: at once, but for later files of the system tablespace. Their pages say
-    /// where they go on, so that zero pages wait for the first page that is not.
+    /// Whether the file's place in its tablespace is known. Only later system tablespace files must find theirs: their pages tell it, so
+    /// leading zero pages wait for the first page with data.
     fn is_placed(&mut self, head: &[u8]) -> bool {
         if !self.is_later_part() {
             return true;
@@ -116,13 +116,13 @@ impl PagesCheck {
         true
     }
 
-    /// What `head`, the first bytes that are not zero, tell of the file.
+    /// Derives the format from `head`, the first bytes that are not zero.
     fn known_by_pages(&self, head: &[u8]) -> Option<Known> {
         let before = |part: &SpacePart| u32::try_from(part.pages_in(self.zeros)).unwrap_or(u32::MAX);
         if let Some(first) = self.context.system.get() {
             let part = space::by_pages(head, self.context.options.page_size, Some((&first.part, 0))).ok()?;
             let first_page = part.first_page.checked_sub(before(&part)).filter(|page| *page > 0)?;
-            // The first file says which pages of this one are in use.
+            // Page usage is recorded in the first file.
             return Some(Known { part: SpacePart { first_page, ..part }, ..first.clone() });
         }
         let probe = FileState::new(self.state.candidate.clone(), None);
@@ -162,12 +162,12 @@ impl PagesCheck {
 
     fn share_system(&self) {
         if let Some(Ok(known)) = self.state.head.get() {
-            // One archive has one system tablespace; a second one continues nobody.
+            // An archive has one system tablespace; a second one is not continued by any file.
             self.context.system.get_or_init(|| known.clone());
         }
     }
 
-    /// The end of the file, or of what there is of it.
+    /// The file has ended, or no more of it will come.
     pub fn finish(mut self) -> StreamOutcome {
         self.waited();
         let len = self.offset + self.zeros;
@@ -180,7 +180,7 @@ impl PagesCheck {
     }
 }
 
-/// Judges a part of the system tablespace that is nothing but zeros, now that its place is known: behind `before` pages.
+/// Judges an all-zero part of the system tablespace, now known to start after `before` pages.
 pub(super) fn place_zeros(context: &Context, row: Examined, before: u32) -> Examined {
     let Some(first) = context.system.get() else { return row };
     let known = Known { part: SpacePart { first_page: before, ..first.part.clone() }, ..first.clone() };

@@ -1,8 +1,8 @@
 //! `paths -> Inventory -> sweep -> Reader -> verify_page -> Findings -> settle -> Report`
 //!
-//! Limit: the device's rate, or the copy out of the page cache. Workers share the cursor and, once per piece, a lock to hand in
-//! sums; each judges the pages that it read itself. Memory is workers × depth × block size, plus a few bits for each page whose
-//! fate is still open, plus at most `findings_max` findings, whatever the size of the data.
+//! Bottleneck: the device, or the copy out of the page cache. Workers share the cursor and, once per piece, a lock to hand in sums; each
+//! judges the pages it read itself. Memory is workers × depth × block size, plus a few bits for each page not yet settled, plus at most
+//! `findings_max` findings, whatever the size of the data.
 
 mod archive;
 mod binlog;
@@ -61,17 +61,17 @@ use settle::Wish;
 use throttle::Throttle;
 use worker::CheckWorker;
 
-/// A check that has looked at the paths and not yet read the files.
+/// A check that has listed the paths but not yet read any file.
 pub struct Check {
     inventory: Inventory,
     catalogs: Vec<Catalog>,
-    /// What of each candidate is to be read.
+    /// The part of each candidate to read.
     shares: Vec<Share>,
     options: CheckOptions,
     keys: KeyStore,
 }
 
-/// Memory of all workers' buffers together, bytes: many cores get smaller windows, not more memory.
+/// Buffer memory of all workers together, bytes: more cores get smaller windows, not more memory.
 const BUFFERS_MAX: u64 = 64 << 20;
 
 impl Check {
@@ -111,7 +111,7 @@ impl Check {
         let files = file_states(&self.inventory.candidates, &self.catalogs, shares, options.live);
         let is_dictionary_here = options.portion.is_none_or(|portion| portion.number() == 1);
         CheckWorker::new(&files, &self.keys, options).foresee(is_dictionary_here);
-        // Files that are not swept have no blocks here: each is read afterwards, from start to end.
+        // Only tablespaces are swept. Other files get no blocks here; each is read afterwards from start to end.
         let swept = |file: &Candidate| if file.content == Content::Pages { file.len } else { 0 };
         let set = FileSet::new(self.inventory.candidates.iter().map(|file| (file.path.clone(), swept(file))));
         let cursor = Cursor::over(&set, stretches(&files), read.block_size);
@@ -125,7 +125,7 @@ impl Check {
                 let mut desk = CheckWorker::new(&files, &self.keys, options);
                 while let Some(item) = reader.next() {
                     if options.watcher.is_stopped() {
-                        // What is on its way is still judged: others may wait for the head of a file.
+                        // Blocks in flight are still judged: other workers may be waiting for a file's head.
                         cursor.stop();
                     }
                     match item {
@@ -162,7 +162,7 @@ impl Check {
             note_server(&self.inventory, &mut findings);
         }
         let unread = wanted.saturating_sub(rows.len() as u64);
-        // Of a run that was stopped nobody knows what it would have met.
+        // A stopped run cannot tell which files it would have found, so do not compare them with the dictionary.
         let catalogs = if is_stopped || !is_dictionary_here { &[][..] } else { &self.catalogs };
         let mut report = settle::settle(&self.inventory, catalogs, rows, findings, &wish);
         if is_stopped {
@@ -173,7 +173,7 @@ impl Check {
         Ok(timed(report, effort, start, &counters, &read))
     }
 
-    /// Checks what comes as a stream of unknown length: a tablespace, a log, an archive, compressed or not.
+    /// Checks a stream of unknown length: a tablespace, log or archive, compressed or not.
     ///
     /// # Errors
     /// Options that cannot work.
@@ -195,7 +195,7 @@ impl Check {
         inventory.skipped = outcome.skipped;
         inventory.failed = outcome.failed;
         let effort = Effort { workers: 1, engine: "stream", ..Effort::default() };
-        // What nobody could read has no room for findings of its own.
+        // A failed stream brings a heap that keeps nothing; make one with room.
         let mut findings = Findings::new(options.findings_max);
         findings.merge(outcome.findings);
         let mut report = settle::settle(&inventory, &[], outcome.rows, findings, &wish(options, &keys, false));
@@ -209,7 +209,7 @@ fn wish<'o>(options: &CheckOptions, keys: &'o KeyStore, live: bool) -> Wish<'o> 
     Wish { live, keys, page_size: options.page_size, list_tables: options.list_tables }
 }
 
-/// Says that a server has the files open, if its locks tell: what it is writing looks damaged to a reader that does not look twice.
+/// Notes that a server holds locks on the files: pages it is writing look damaged unless they are read again.
 fn note_server(inventory: &Inventory, findings: &mut Findings) {
     let is_system = |file: &&Candidate| matches!(file.hint, NameHint::System(1));
     let is_locked = |file: &&Candidate| std::fs::File::open(&file.path).is_ok_and(|file| flow::lock::is_locked(&file));
@@ -223,7 +223,7 @@ fn note_server(inventory: &Inventory, findings: &mut Findings) {
     }
 }
 
-/// The files with their places in the system tablespace: `ibdata2` and later ones of a directory continue the first.
+/// The files with their places in the system tablespace: in each directory `ibdata2` and later files continue the first.
 fn file_states(candidates: &[Candidate], catalogs: &[Catalog], shares: Vec<Share>, live: bool) -> Vec<FileState> {
     let mut roots: HashMap<&Path, Vec<u32>> = catalogs.iter().flat_map(Catalog::roots).collect();
     let mut files: Vec<FileState> = Vec::with_capacity(candidates.len());
@@ -241,14 +241,14 @@ fn file_states(candidates: &[Candidate], catalogs: &[Catalog], shares: Vec<Share
         let state = FileState { roots, share, ..FileState::new(candidate.clone(), leader) };
         files.push(if live { state.identified() } else { state });
     }
-    // Empty files have no block, so nobody would ever say what they are.
+    // An empty file has no block, so no worker would ever set its head.
     for file in files.iter().filter(|file| file.candidate.len == 0 && file.candidate.content == Content::Pages) {
         file.head.get_or_init(|| Err("the file is empty".to_owned()));
     }
     files
 }
 
-/// What is to be swept.
+/// The ranges to sweep.
 fn stretches(files: &[FileState]) -> impl Iterator<Item = FileRange> {
     (0..).zip(files).filter(|(_, file)| file.candidate.content == Content::Pages).flat_map(|(number, file)| {
         let stretch = move |(from, to): &(u64, u64)| FileRange { file: FileId(number), from: *from, to: *to };

@@ -1,5 +1,5 @@
-//! Pages against the end of the redo log. A server writes a page after the log that changed it: a page newer than the log's end is of
-//! another server or another time than the log, and the server that meets it refuses the table.
+//! Pages against the end of the redo log. A server writes a page only after the log that changed it, so a page newer than the log's end
+//! belongs to another server or another point in time. A server that meets such a page refuses the table.
 
 use std::fs::File;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::source::name::NameHint;
 use crate::source::space::SpacePart;
 
 impl Settling<'_> {
-    /// Holds the newest page of a tablespace against the log of its datadir.
+    /// Compares the newest page of a tablespace with the end of its datadir's log.
     pub fn newer_than_log(&mut self, file: u32) {
         let Some(done) = self.done.get(file as usize).filter(|done| done.share.any) else { return };
         let (path, newest) = (done.candidate.path.clone(), done.tally.newest);
@@ -57,7 +57,7 @@ impl Settling<'_> {
         self.offer(file, Finding { page: Some(first), pages: 1, ..values });
     }
 
-    /// Of the log in `dir`: as the run has read it, unless its server went on since.
+    /// The end of the log in `dir`: as read by this run, unless the server has gone on writing.
     fn end_of_log(&mut self, dir: &Path) -> Option<LogEnd> {
         let is_of_dir = |path: &Path| path.ancestors().skip(1).take(2).any(|above| above == dir);
         let in_run = self.done.iter().filter(|done| is_of_dir(&done.candidate.path));

@@ -10,27 +10,27 @@ use crate::source::keys::KeyFiles;
 /// How to check.
 #[derive(Clone, Debug)]
 pub struct CheckOptions {
-    /// How the bytes come.
+    /// How to read the files.
     pub read: ReadOptions,
     /// Workers; each reads and verifies.
     pub workers: usize,
-    /// The most findings that the report lists (all are counted).
+    /// Findings listed in the report at most; all are counted.
     pub findings_max: usize,
-    /// Logical page size in bytes, in place of what the files say.
+    /// Logical page size in bytes; overrides what the files say.
     pub page_size: Option<u32>,
-    /// Files with keys.
+    /// Key files.
     pub keys: KeyFiles,
-    /// A server may be writing the files: what looks wrong is read again before it is called so.
+    /// A server may be writing the files: bad pages are read again before they are reported.
     pub live: bool,
-    /// The most bytes read in a second.
+    /// Upper limit of the read rate, bytes per second.
     pub rate: Option<u64>,
-    /// The report also has the verdict of every table.
+    /// Lists the verdict on every table.
     pub list_tables: bool,
     /// Only this part of the files.
     pub portion: Option<Portion>,
-    /// Pages older than this are counted and not verified.
+    /// Pages older than this are counted but not verified.
     pub since_lsn: Option<Lsn>,
-    /// Who hears of findings, and may end the work early.
+    /// Hears of findings and may stop the run early.
     pub watcher: Watcher,
 }
 

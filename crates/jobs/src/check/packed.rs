@@ -1,10 +1,10 @@
-//! A compressed file: decompressed by a thread of its own, so that the reader, or the archive around it, goes on meanwhile.
+//! A compressed file: decompressed on a thread of its own, so the reader, or the enclosing archive, can go on meanwhile.
 //!
 //! ```text
 //! take -> batches of 64 KiB -> channel, 4 of them -> decoder -> Stream of what is inside
 //! ```
 //!
-//! Batches are cut at fixed places, so that what a decoder hands out before it meets damage does not depend on how the bytes came.
+//! Batches are cut at fixed offsets: what a decoder emits before it hits damage must not depend on how the input was chunked.
 
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
@@ -27,7 +27,7 @@ enum Message {
     Broken(Break),
 }
 
-/// The near end.
+/// The sending end.
 pub(super) struct Unpacking {
     sender: SyncSender<Message>,
     batch: Vec<u8>,
@@ -57,11 +57,11 @@ impl Unpacking {
 
     fn send(&mut self) {
         let batch = std::mem::replace(&mut self.batch, Vec::with_capacity(BATCH));
-        // The far end may have met damage and left; then the bytes are of no use.
+        // The decoder may have stopped at damage; then the bytes are useless.
         drop(self.sender.send(Message::Bytes(batch)));
     }
 
-    /// No more bytes come, and not because it was all.
+    /// The input broke off: no more bytes will come, though the file has more.
     pub fn broken(&mut self, why: Break) {
         self.send();
         drop(self.sender.send(Message::Broken(why)));
@@ -80,13 +80,13 @@ impl Unpacking {
     }
 }
 
-/// The far end of the channel, as a file.
+/// The receiving end of the channel, as a `Read`.
 struct Incoming {
     receiver: Receiver<Message>,
     current: Vec<u8>,
-    /// Bytes of `current` that were read.
+    /// Bytes of `current` already read.
     done: usize,
-    /// Bytes that were read of all.
+    /// Bytes read in all.
     taken: u64,
     /// The last of them.
     last: [u8; 8],

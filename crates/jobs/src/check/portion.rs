@@ -1,9 +1,9 @@
-//! `--part K/N`: one Nth of the files, the same Nth tomorrow. `candidate -> name's hash, stretch -> part`
+//! `--part K/N`: one Nth of the files, and the same Nth tomorrow. `candidate -> hash of the name, stretch -> part`
 //!
-//! A file's place follows from its name and not from its neighbours: tables that come, go or grow move no other file to another part, so
-//! that N nights with the parts 1 to N read everything that was there all the time. Long tablespaces are cut into stretches, which go
-//! round the parts from where the name's hash begins. A stretch is a multiple of what one page of extent descriptors describes, so that each part
-//! can hold zero pages against descriptors that it has read itself.
+//! The part follows from a file's name alone: creating, dropping or growing other tables never moves it, so N nights with parts 1 to N read
+//! every file that existed throughout. Long tablespaces are cut into stretches, dealt to the parts in turn from the one that the hash
+//! selects. A stretch is a multiple of what one page of extent descriptors covers, so each part can compare zero pages with descriptors
+//! that it has read itself.
 
 use std::path::{Path, PathBuf};
 
@@ -12,9 +12,9 @@ use crate::source::datadir::Candidate;
 use crate::source::name::NameHint;
 use crate::source::space;
 
-/// The smallest stretch, bytes: a multiple of what one page of descriptors describes where pages have 4 KiB or less.
+/// The smallest stretch, bytes: a multiple of what one page of descriptors covers, for pages of up to 4 KiB.
 const STRETCH_MIN: u64 = 16 << 20;
-/// A multiple of that for pages of every size.
+/// The same for every page size.
 const STRETCH_MAX: u64 = 4 << 30;
 
 /// Part `number` of `of`.
@@ -25,19 +25,19 @@ pub struct Portion {
 }
 
 impl Portion {
-    /// `None` where there is no such part: they count from 1.
+    /// `None` if there is no such part; parts count from 1.
     #[must_use]
     pub fn new(number: u32, of: u32) -> Option<Self> {
         (1..=of).contains(&number).then_some(Self { number, of })
     }
 
-    /// Which part.
+    /// The number of this part.
     #[must_use]
     pub fn number(self) -> u32 {
         self.number
     }
 
-    /// How many there are.
+    /// The number of parts.
     #[must_use]
     pub fn of(self) -> u32 {
         self.of
@@ -48,14 +48,14 @@ impl Portion {
     }
 }
 
-/// What of a file is in the part.
+/// What of a file falls in the part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Share {
-    /// Something.
+    /// Whether any of it does.
     pub any: bool,
-    /// Its beginning: what page 0 says of the whole file is said here.
+    /// Its start: here page 0's statements about the whole file are checked.
     pub first: bool,
-    /// Its end: what its length says is said here.
+    /// Its end: here the file's length is checked.
     pub last: bool,
     /// Bytes, `from..to`, ascending.
     pub stretches: Vec<(u64, u64)>,
@@ -67,7 +67,7 @@ impl Share {
         Self { any: true, first: true, last: true, stretches: vec![(0, len)] }
     }
 
-    /// Whether it is all of the file.
+    /// Whether this is the whole file.
     pub fn is_whole(&self) -> bool {
         self.first && self.last && self.stretches.len() == 1
     }
@@ -76,15 +76,16 @@ impl Share {
         Self { any: false, first: false, last: false, stretches: Vec::new() }
     }
 
-    /// Bytes in the part.
+    /// Bytes in this share.
     pub fn bytes(&self) -> u64 {
         self.stretches.iter().map(|(from, to)| to - from).sum()
     }
 
-    /// The share that `portion` has of a file. `walked` are the directories that were named.
+    /// The share of a file that falls in `portion`. `walked` are the directories the user named.
     pub fn of(portion: Option<Portion>, candidate: &Candidate, walked: &[PathBuf], page_size: Option<u32>) -> Self {
         let Some(portion) = portion else { return Self::whole(candidate.len) };
-        // Copies of pages are judged by their tablespaces' formats, all of which the first part learns for the dictionary's sake.
+        // Doublewrite copies are judged with their tablespaces' formats. All go to part 1, which learns every format for the dictionary
+        // anyway.
         let place = if candidate.content == Content::Doublewrite { 0 } else { hash(&group(candidate, walked)) };
         let stretch = stretch_of(candidate, page_size);
         let count = candidate.len.div_ceil(stretch).max(1);
@@ -103,19 +104,20 @@ impl Share {
     }
 }
 
-/// How long the stretches of a file are; it is one where they would depend on each other.
+/// The length of the file's stretches; a file whose stretches would depend on each other is a single stretch.
 fn stretch_of(candidate: &Candidate, page_size: Option<u32>) -> u64 {
     let is_alone = candidate.content == Content::Pages && !matches!(candidate.hint, NameHint::System(_));
     if !is_alone || candidate.len <= STRETCH_MIN {
         return u64::MAX;
     }
-    // The file's own word counts for nothing where the user knows better.
+    // A page size given by the user overrides the file's own.
     let part = if page_size.is_some() { None } else { space::part_now(&candidate.path) };
     let region = part.map(|part| u64::from(part.format.physical().get()).pow(2));
     region.map_or(STRETCH_MAX, |region| region.max(STRETCH_MIN))
 }
 
-/// What decides about a file: its path below the directory that was named. The files of a system tablespace go together, and those of a redo log.
+/// What gets hashed: the path below the directory the user named. All system tablespace files of a directory share one value, as do its
+/// redo log files.
 fn group(candidate: &Candidate, walked: &[PathBuf]) -> Vec<u8> {
     let path = &candidate.path;
     let root = walked.iter().filter(|root| path.starts_with(root)).max_by_key(|root| root.as_os_str().len());
@@ -132,7 +134,7 @@ fn group(candidate: &Candidate, walked: &[PathBuf]) -> Vec<u8> {
     named.as_deref().unwrap_or(below).as_os_str().as_encoded_bytes().to_vec()
 }
 
-/// FNV-1a, 64 bits, with its halves joined: the same in every version, or files would change their parts with an upgrade.
+/// FNV-1a, 64 bits, both halves folded into one. It must be the same in every version, or an upgrade would move files to other parts.
 fn hash(bytes: &[u8]) -> u64 {
     let sum = bytes
         .iter()
@@ -201,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_name_keeps_its_part() {
-        // A change of these numbers would have files read twice in a week, and others not at all.
+        // If these numbers change, some files are read twice in a cycle and others not at all.
         assert_eq!(["a", "shop/orders.ibd"].map(|name| hash(name.as_bytes())), [0x2962_30c0, 0x436f_0778]);
     }
 }

@@ -1,7 +1,7 @@
 //! Redo logs: `headers -> plan -> segments in the order of the log -> verifier -> damage with its LSN`
 //!
-//! The files of a log belong together: they are read as one, in the order in which the log runs through them, which in a ring is
-//! not the order of the files. What is found is said of the file in which it lies.
+//! The files of a log are read as one, in the order in which the log runs through them; in a ring that is not the order of the files. A
+//! finding names the file it falls in.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -28,7 +28,7 @@ use crate::source::backup::emptied_at;
 use crate::source::datadir::{Candidate, Passed, plain};
 use crate::source::keys::NO_KEY;
 
-/// Bytes read at once.
+/// Bytes per read.
 const PIECE: u32 = 1 << 20;
 
 /// The files of one log.
@@ -39,20 +39,20 @@ pub(super) struct RedoCheck<'c> {
     pub keys: &'c KeyStore,
 }
 
-/// A log while it is read.
+/// A log being read.
 struct Work {
     paths: Vec<PathBuf>,
     findings: Findings,
     stretches: Vec<LogRange>,
     /// LSN of the first byte of the first stretch.
     first_lsn: Lsn,
-    /// Where the log ends, if nothing hides it.
+    /// Where the log ends, unless damage hides it.
     sound_end: Option<Lsn>,
 }
 
 impl RedoCheck<'_> {
-    /// Verifies the log. One row for each file, in order; the findings name files by their place here. The counts of the whole
-    /// log are in the row of its first file.
+    /// Verifies the log. Returns one row per file, in order; findings name files by their index here. The first file's row has the counts
+    /// of the whole log.
     pub fn run(self) -> (Vec<Examined>, Findings) {
         let paths: Vec<PathBuf> = self.files.iter().map(|file| file.path.clone()).collect();
         let mut work = Work {
@@ -116,7 +116,7 @@ impl RedoCheck<'_> {
         }
     }
 
-    /// Whether the log is that of a backup of a server before 10.8 that is prepared: the tool leaves it empty, and the server makes another.
+    /// Whether this is the log of a prepared backup of a server before 10.8: the tool empties it, and the server creates another.
     fn is_emptied(&self) -> bool {
         let dir = self.files.first().and_then(|file| file.path.parent());
         dir.is_some_and(|dir| matches!(emptied_at(dir), Ok(Some(_))))
@@ -135,7 +135,7 @@ impl RedoCheck<'_> {
                     logs.push(log);
                     places.push(place);
                 }
-                // The servers up to 8.0.29 make all files at once and write the header of a file when the log comes to it.
+                // Servers up to 8.0.29 create all files at once and write a file's header only when the log reaches it.
                 Err(_) if place > 0 && !logs.is_empty() && header.iter().all(|byte| *byte == 0) => unreached += 1,
                 Err(error) => work.header(place, &error),
             }
@@ -178,7 +178,7 @@ impl RedoCheck<'_> {
         Ok((Unit::LogBlocks, counts))
     }
 
-    /// What opens encrypted blocks. Each file names its own key, wrapped by the master key of the time when it was made.
+    /// Keys for encrypted blocks. Each file names its own key, wrapped by the master key current when the file was created.
     fn mysql_keys<'h>(&self, headers: impl Iterator<Item = &'h [u8]>) -> Result<Vec<TablespaceKey>, UnlockError> {
         let mut seen: Vec<EncryptionInfo> = Vec::new();
         let mut keys = Vec::new();
@@ -246,22 +246,22 @@ impl RedoCheck<'_> {
     }
 }
 
-/// MariaDB's log as it comes out of an archive. Backup tools write it from its checkpoint on, without going around the file.
+/// MariaDB's log as it comes out of an archive. Backup tools write it straight from its checkpoint on, without wrapping around.
 pub(super) struct RedoStream {
     work: Work,
     verifier: Verifier,
     checkpoint: Lsn,
-    /// Where in the file the log begins.
+    /// File offset at which the log starts.
     from: u64,
-    /// Bytes that came.
+    /// Bytes received.
     len: u64,
 }
 
-/// More than any log, so that no LSN is thought to lie a lap further.
+/// Longer than any log, so that no LSN ever wraps around.
 const UNBOUNDED: u64 = 1 << 62;
 
 impl RedoStream {
-    /// From the first bytes of the file, [`mariadb::START_OFFSET`] of them at least. `None` where that does not begin such a log.
+    /// Starts from the file's first bytes, at least [`mariadb::START_OFFSET`] of them. `None` if they do not begin such a log.
     pub fn new(path: &Path, head: &[u8], findings_max: usize) -> Option<Self> {
         let log = mariadb::LogFile::parse(head, UNBOUNDED).ok()?;
         let plan = verify_mariadb::plan(&log).ok()?;
@@ -288,7 +288,7 @@ impl RedoStream {
         }
     }
 
-    /// The end of the file; early, if `is_broken`: then where the log ends says nothing.
+    /// The file has ended. If `is_broken`, it was cut short on the way, and the log's end proves nothing.
     pub fn finish(mut self, candidate: Candidate, is_broken: bool) -> StreamOutcome {
         let mut outcome = StreamOutcome::new(0);
         if self.len <= self.from && !is_broken {
@@ -311,7 +311,7 @@ impl RedoStream {
     }
 }
 
-/// Of an LSN within its log block.
+/// Offset of an LSN within its log block.
 fn block_offset(lsn: Lsn) -> u64 {
     lsn.0 % redo::block::LOG_BLOCK_SIZE as u64
 }
@@ -334,7 +334,7 @@ fn feed_stream(work: &mut Work, verifier: &mut StreamVerifier, mut bytes: &[u8])
     }
 }
 
-/// The file that a breach is said of.
+/// The file to which a breach is attributed.
 fn breached_file(breach: &Breach, files: usize) -> usize {
     match *breach {
         Breach::Gap { file, .. } | Breach::OtherLog { file, .. } | Breach::SizesDiffer { file, .. } => file,
@@ -347,7 +347,7 @@ impl Work {
         self.findings.offer_at(u32::try_from(file).unwrap_or(u32::MAX), place, finding);
     }
 
-    /// Where the byte at `lsn` lies: file and offset.
+    /// The file and offset of the byte at `lsn`.
     fn place_of(&self, lsn: Lsn) -> (usize, u64) {
         let mut left = lsn.0.saturating_sub(self.first_lsn.0);
         for stretch in &self.stretches {
@@ -359,7 +359,7 @@ impl Work {
         self.stretches.last().map_or((0, 0), |stretch| (stretch.file, stretch.offset + stretch.len))
     }
 
-    /// A ring with files that the log has not come to has not been around yet.
+    /// A ring with files that the log has not reached yet has not wrapped around.
     fn keep_first_round(&mut self) {
         let mut last = None;
         self.stretches.retain(|part| {
@@ -369,7 +369,7 @@ impl Work {
         });
     }
 
-    /// A log that fills the files it reached goes on in the next, which then cannot be all zeros.
+    /// A log that fills all the files it reached must go on in the next one, so that one cannot be all zeros.
     fn needs_no_more_than_it_reached(&mut self, next: usize) {
         let reached = self.first_lsn.0 + self.stretches.iter().map(|part| part.len).sum::<u64>();
         if self.sound_end.is_some_and(|end| end.0 >= reached) {
@@ -392,7 +392,7 @@ impl Work {
 
     fn header(&mut self, file: usize, error: &RedoError) {
         let (reason, severity) = match error {
-            // Perhaps a server's that this program does not know.
+            // Perhaps from a server newer than this program.
             RedoError::UnknownFormat { .. } => ("unknown_format".into(), Severity::Undecided),
             RedoError::NoCheckpoint | RedoError::CheckpointDamaged { .. } => {
                 (FindingCode::REDO_NO_CHECKPOINT, Severity::Damage)
@@ -438,7 +438,7 @@ impl Work {
         self.at(damage.from, "mini_transaction", Severity::Damage, message);
     }
 
-    /// An end that a cut write leaves, or damage in the last write: the log does not tell which.
+    /// The log ends as a cut-off write leaves it, or its last write is damaged: the log cannot tell which.
     fn torn(&mut self, end: Lsn, what: &str) {
         let message = format!(
             "the log ends at LSN {end} in {what}: a write that was cut, or damage in the last write; recovery ends there"

@@ -1,7 +1,7 @@
-//! What only makes sense from its start to its end: logs, archives, compressed files. `files -> tasks -> Reader -> Stream -> StreamOutcome`
+//! Files that only make sense from start to end: logs, archives, compressed files. `files -> tasks -> Reader -> Stream -> StreamOutcome`
 //!
-//! Each is read by one worker, in order; several of them side by side. It runs after the sweep of the tablespaces, because copies
-//! of pages in doublewrite files are judged by what their tablespaces turned out to be.
+//! One worker reads each file in order, several files in parallel. This runs after the tablespace sweep because doublewrite copies are
+//! judged with the formats of their tablespaces.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -24,7 +24,7 @@ use crate::source::content::Content;
 use crate::source::datadir::{Candidate, Inventory, plain};
 use crate::source::name::NameHint;
 
-/// Everything that the workers of the second phase share.
+/// Shared by all workers of the second phase.
 pub(super) struct Phase<'p> {
     pub files: &'p [FileState],
     pub context: &'p Context,
@@ -33,14 +33,14 @@ pub(super) struct Phase<'p> {
     pub throttle: &'p Throttle,
 }
 
-/// Files that one worker does at once: the files of a redo log, or a single one.
+/// Files that one worker reads together: all files of a redo log, or a single file.
 type Task = Vec<u32>;
 
-/// Outcomes by the number of their file.
+/// Outcomes by file number.
 pub(super) type Outcomes = BTreeMap<u32, StreamOutcome>;
 
 impl Phase<'_> {
-    /// Reads all that is not swept.
+    /// Reads all files that are not swept.
     ///
     /// # Errors
     /// No reader could be made.
@@ -143,7 +143,7 @@ impl Phase<'_> {
         Ok(stream.finish())
     }
 
-    /// Reads one file from start to end; why it ended early, if it did.
+    /// Reads one file from start to end. Returns why it ended early, if it did.
     fn read(
         &self,
         candidate: &Candidate,
@@ -186,7 +186,7 @@ fn stopped() -> Break {
     Break::undecided("the check was stopped before the end of the file".to_owned())
 }
 
-/// What is to be done, the order of files kept.
+/// The tasks, in file order.
 fn tasks(files: &[FileState]) -> Vec<Task> {
     let mut tasks: Vec<Task> = Vec::new();
     let mut last_redo: Option<(&Path, usize)> = None;
@@ -196,7 +196,7 @@ fn tasks(files: &[FileState]) -> Vec<Task> {
             continue;
         }
         let dir = candidate.path.parent().unwrap_or(Path::new(""));
-        // A copy of a log under another name is a log of its own.
+        // A log copied under another name is a separate log.
         let has_name = candidate.hint == NameHint::Redo;
         match last_redo.filter(|_| has_name) {
             Some((redo_dir, task)) if candidate.content == Content::Redo && redo_dir == dir => {
@@ -241,7 +241,7 @@ pub(super) fn stream(
     Ok(stream.finish())
 }
 
-/// A file of a run that was stopped: nothing, if it was not begun; else what its pages say for themselves.
+/// A file of a stopped run: `None` if it was not begun, else what its pages alone show.
 fn as_far_as_read(state: FileState) -> Option<Examined> {
     let bytes = state.with_tally(|tally| if tally.failure.is_some() { u64::MAX } else { tally.counts.bytes });
     let is_whole = state.candidate.content == Content::Pages && bytes >= state.share.bytes();
@@ -249,7 +249,7 @@ fn as_far_as_read(state: FileState) -> Option<Examined> {
     (is_begun || is_whole).then(|| Examined { is_cut: !is_whole, ..Examined::pages(state) })
 }
 
-/// Puts the outcomes in the places of their files, and says where each finding's file is now.
+/// Puts each outcome in its file's place and renumbers the findings' files to match.
 pub(super) fn merged(
     files: Vec<FileState>,
     findings: Findings,

@@ -1,5 +1,5 @@
-//! After the last page: what only the whole file can tell. Zero pages that are in use, pages that are missing, files that are no
-//! tablespaces, and whether the redo log may still mend any of it.
+//! After the last page: what only the whole file can tell. Zero pages in use, missing pages, files that are not tablespaces, and whether
+//! the redo log may still repair any of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -31,12 +31,12 @@ use crate::tree::Tablespace;
 use crate::tree::space::SpaceFile;
 use crate::verdict::{self, Case, Mark, Marks};
 
-/// The most pages of one finding that are assigned to tables one by one.
+/// Pages of one finding that are assigned to tables one by one, at most.
 const MARKED_MAX: u64 = 1 << 20;
 
-/// What is said of a file that its server removed or replaced under the check.
+/// The message for a file that its server removed or replaced during the check.
 const VANISHED: &str = "the file vanished while the check ran";
-/// What settling has to know of the options.
+/// The options that settling needs.
 pub(super) struct Wish<'o> {
     pub live: bool,
     pub keys: &'o KeyStore,
@@ -44,7 +44,7 @@ pub(super) struct Wish<'o> {
     pub list_tables: bool,
 }
 
-/// Turns what the workers handed in into the report.
+/// Turns the workers' results into the report.
 pub(super) fn settle(
     inventory: &Inventory,
     catalogs: &[Catalog],
@@ -128,7 +128,7 @@ impl Settling<'_> {
         self.findings.offer(file, finding.page, finding.reason, finding.severity, || finding);
     }
 
-    /// Compares what the datadirs should hold with the tablespaces that were read. Returns the tables hurt by missing files.
+    /// Compares each datadir's dictionary with the tablespaces that were read. Returns the tables hurt by missing files.
     fn catalogs(&mut self, catalogs: &[Catalog]) -> Vec<Hurt> {
         let mut hurt = Vec::new();
         if catalogs.is_empty() {
@@ -146,8 +146,8 @@ impl Settling<'_> {
         hurt
     }
 
-    /// Whether the server removed or replaced the file since it was read. A worker asks when it is done with a file, but a server may drop
-    /// the table while the verdict is still waiting for a page to arrive, so this asks again before anything is said.
+    /// Whether the server has removed or replaced the file since it was read. A worker asks when it finishes a file, but the server may
+    /// drop the table while the verdict still waits for a late page, so ask again before reporting.
     pub fn is_gone(&mut self, file: u32) -> bool {
         let Some(done) = self.done.get_mut(file as usize) else { return false };
         if done.gone || !self.live || done.member.is_some() {
@@ -162,7 +162,7 @@ impl Settling<'_> {
         self.done.get(file as usize).is_some_and(|done| done.gone)
     }
 
-    /// What can be said of a file without its neighbours.
+    /// Findings about one file by itself.
     fn whole_file(&mut self, file: u32) {
         let Some(done) = self.done.get(file as usize).filter(|done| done.share.any) else { return };
         if done.gone {
@@ -189,7 +189,7 @@ impl Settling<'_> {
         }
     }
 
-    /// A file that could not be read, or holds no tablespace.
+    /// A file that could not be read, or is not a tablespace.
     fn about_content(&mut self, file: u32) -> Vec<Finding> {
         let Some(done) = self.done.get_mut(file as usize) else { return Vec::new() };
         let path = &done.candidate.path;
@@ -197,7 +197,7 @@ impl Settling<'_> {
             (Some(_), _) if done.is_cut => return Vec::new(),
             (Some(words), head) => {
                 let finding = about(path, FindingCode::UNREADABLE_FILE, Severity::Undecided, words.clone());
-                // A server extends a new file and cuts it again before it writes the first page. What had a header is no new file.
+                // A server extends a new file and truncates it again before it writes page 0. A file that had a header is not new.
                 let is_in_the_making = self.live && done.tally.became_shorter && head.is_err();
                 let now = is_in_the_making.then(|| late::not_yet_made(path, finding.clone()));
                 match now.filter(|now| now.severity == Severity::Notice) {
@@ -219,7 +219,7 @@ impl Settling<'_> {
         vec![finding]
     }
 
-    /// What the header of a tablespace, or the length of its file, says about the file.
+    /// Findings from the tablespace header and the file's length.
     fn about_head(&mut self, file: u32) -> Vec<Finding> {
         let Some(done) = self.done.get(file as usize) else { return Vec::new() };
         let Ok(known) = &done.head else { return Vec::new() };
@@ -235,7 +235,7 @@ impl Settling<'_> {
             found.push(Finding { page: u32::try_from(whole).ok(), pages: 1, ..finding });
         }
         if let Some(fault) = known.part.fault.as_ref().filter(|_| done.share.first) {
-            // Encryption of a whole tablespace, cut off by a crash, is finished by recovery.
+            // Recovery completes the encryption of a tablespace that a crash interrupted.
             let recovery = self.redo.pending_for(path).is_some();
             let is_open = fault.may_be_newer() || recovery || self.live;
             found.push(header_fault(path, fault, if is_open { Severity::Undecided } else { Severity::Damage }));
@@ -249,7 +249,7 @@ impl Settling<'_> {
         found
     }
 
-    /// An all-zero first page, and the pages that could not be decided, summed by reason.
+    /// An all-zero page 0, and the undecided pages, summed by reason.
     fn about_first_page(&mut self, file: u32) -> Vec<Finding> {
         let Some(done) = self.done.get(file as usize) else { return Vec::new() };
         let path = &done.candidate.path;
@@ -262,7 +262,7 @@ impl Settling<'_> {
         found
     }
 
-    /// Files grouped by the tablespace that they belong to.
+    /// The files, grouped by tablespace.
     fn spaces(&self) -> Vec<SettledSpace> {
         let mut spaces: Vec<SettledSpace> = Vec::new();
         for (file, done) in self.done.iter().enumerate() {
@@ -275,7 +275,7 @@ impl Settling<'_> {
         spaces
     }
 
-    /// What was found, by tablespace or file, for the verdicts on tables.
+    /// The findings by tablespace or file, as input for the verdicts on tables.
     fn cases(&mut self) -> Vec<Case> {
         let spaces = self.spaces();
         let in_space: BTreeSet<u32> = spaces.iter().flat_map(|space| space.files.iter().copied()).collect();
@@ -301,7 +301,7 @@ impl Settling<'_> {
             let freed = self.freed_damage.get(file);
             let is_freed = |page: u32| freed.is_some_and(|usage| usage.freed_damage.contains(page));
             let damaged = self.findings.pages_of(*file).filter(|page| !is_freed(*page));
-            // What a finding says more of a page is known of the findings that are kept.
+            // Every damaged page gets a mark; the kept findings below refine some of them.
             let mark = Mark { is_lost: true, severity: Severity::Damage, index_id: None };
             case.marks.extend(damaged.map(|page| (page, mark)));
             for finding in self.findings.of_file(*file).filter(|finding| finding.severity != Severity::Notice) {
@@ -326,7 +326,7 @@ impl Settling<'_> {
         Some(case)
     }
 
-    /// The datadirs that crash recovery is still to come in. Where a server is at work it always is.
+    /// Datadirs that still need crash recovery. A running server's always would.
     fn pending(&mut self) -> Vec<Pending> {
         let on_disk = self.done.iter().filter(|done| done.member.is_none() && done.head.is_ok() && !self.live);
         for done in on_disk {
@@ -343,7 +343,7 @@ impl Settling<'_> {
         let mut nothing = Vec::new();
         let (total, damage, undecided) = (findings.total, findings.damage, findings.undecided);
         let mut totals = Totals { findings: total, damage, undecided, ..Totals::default() };
-        // A part of the files may well hold nothing, or a stretch that was never written.
+        // A part of the files may well be empty, or be a stretch that was never written.
         let is_part = done.iter().any(|done| !done.share.is_whole());
         let files: Vec<FileReport> = done.into_iter().filter(|done| done.share.any).map(file_report).collect();
         for file in &files {
@@ -352,7 +352,7 @@ impl Settling<'_> {
         totals.failed_files += failed as u64;
         totals.skipped_files = inventory.skipped.len() as u64;
         if totals.nothing_verified() && totals.findings == 0 && !is_part {
-            // Of standard input there is no other name.
+            // Standard input has no path.
             let stdin = PathBuf::from("-");
             let asked = if inventory.asked.is_empty() { std::slice::from_ref(&stdin) } else { &inventory.asked };
             totals.findings += asked.len() as u64;
@@ -362,7 +362,7 @@ impl Settling<'_> {
         let findings = findings.into_sorted().into_iter().map(|(file, finding)| {
             let usage = freed_damage.get(&file);
             let freed = finding.page.is_some_and(|page| usage.is_some_and(|usage| usage.freed_damage.contains(page)));
-            // Of findings about such a page only those of the page itself were counted as harmless.
+            // Only findings about the page itself were reclassified as harmless, not those about the file that happen to name it.
             if freed && finding.severity == Severity::Damage && !OF_THE_FILE.contains(&finding.reason) {
                 with_freed(finding)
             } else {
@@ -386,7 +386,7 @@ impl Settling<'_> {
     }
 }
 
-/// The tablespace that begins with this file; `None` where it continues another.
+/// The tablespace that starts with this file; `None` if the file continues another.
 fn tablespace(done: &SettledFile) -> Option<Held> {
     let (candidate, part) = (&done.candidate, &done.head.as_ref().ok()?.part);
     let pages = u32::try_from(part.pages_in(candidate.len)).unwrap_or(u32::MAX);
@@ -396,7 +396,7 @@ fn tablespace(done: &SettledFile) -> Option<Held> {
     (part.first_page == 0).then(|| Held { space, roots: done.tally.roots.clone(), newest: done.tally.newest })
 }
 
-/// Findings about files that name the page at which something begins.
+/// Findings about a file: their page says where something begins.
 const OF_THE_FILE: [FindingCode; 4] = [
     FindingCode::DATA_BEYOND_SPACE_SIZE,
     FindingCode::TRUNCATED,

@@ -1,4 +1,4 @@
-//! What is known after the last page, while the report is made of it.
+//! The state kept after the last page, while the report is made.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -20,20 +20,20 @@ pub(super) struct SettledFile {
     pub key: Option<fate::FileKey>,
     pub head: Result<Known, String>,
     pub tally: FileTally,
-    /// What it is, if it is no tablespace.
+    /// What it is, if not a tablespace.
     pub log: Option<Log>,
-    /// Its bytes ended early, which a finding says already.
+    /// It ended early, and a finding already says so.
     pub is_cut: bool,
-    /// Which part of it was read.
+    /// The part that was read.
     pub share: Share,
     pub member: Option<Member>,
-    /// It is not a tablespace yet: its server is making it.
+    /// Not a tablespace yet: its server is creating it.
     pub is_new: bool,
-    /// Removed, replaced or cut while its server had it open, as servers do: nothing that depends on the rest of it is known.
+    /// Removed, replaced or truncated while its server had it open, as servers do: skip everything that depends on the rest of it.
     pub gone: bool,
 }
 
-/// A tablespace: its files in order, by their numbers in the run.
+/// A tablespace: its files in order, by file number.
 pub(super) struct SettledSpace {
     pub files: Vec<u32>,
     pub usage: Arc<UsageMap>,
@@ -47,7 +47,7 @@ pub(super) struct Settling<'i> {
     pub freed_damage: BTreeMap<u32, Arc<Usage>>,
     /// A server may be writing the files.
     pub live: bool,
-    /// Files that the server has made and not yet written.
+    /// Files that the server has created but not yet written.
     pub unflushed: Vec<PathBuf>,
     pub ends: LogEnds<'i>,
 }

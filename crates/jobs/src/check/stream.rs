@@ -1,4 +1,4 @@
-//! A file that comes as bytes one after the other, with or without a name: its first bytes say what it is, and who takes the rest.
+//! A file that arrives as a stream, with or without a name: its first bytes decide what it is and who checks the rest.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::source::content::{self, Content, HEAD};
 use crate::source::datadir::{Candidate, Passed};
 use crate::source::name::NameHint;
 
-/// A file on its way through.
+/// A file being read.
 pub(super) struct Stream {
     context: Context,
     path: PathBuf,
@@ -26,24 +26,24 @@ pub(super) struct Stream {
 }
 
 enum StreamState {
-    /// Bytes that are kept until there are enough to tell.
+    /// Bytes held back until there are enough to tell.
     Head(Vec<u8>),
     Pages(Box<PagesCheck>),
     Binlog(Box<BinlogCheck>),
     Redo(Box<RedoStream>),
     Archive(Box<Archive>),
     Packed(Unpacking),
-    /// Not to be looked at, and why.
+    /// Skipped, with the reason.
     Passed(&'static str),
 }
 
 impl Stream {
-    /// `path` as the report shows it; `hint` from the name, without what packing appended to it.
+    /// `path` is what the report shows; `hint` comes from the name without the suffix of its compression.
     pub fn new(context: Context, path: PathBuf, hint: NameHint, role: Role) -> Self {
         Self { context, path, hint, role, len: 0, state: StreamState::Head(Vec::new()), broken: None }
     }
 
-    /// One for what lies in an archive.
+    /// Creates the check of a file inside an archive.
     fn boxed(context: Context, path: PathBuf, hint: NameHint, role: Role) -> Box<dyn Inner> {
         Box::new(Self::new(context, path, hint, role))
     }
@@ -59,7 +59,7 @@ impl Stream {
         }
     }
 
-    /// Enough of it is here, or all: says what it is.
+    /// Enough bytes are here, or all there are: decides what the file is.
     fn decide(&mut self) {
         let StreamState::Head(head) = std::mem::replace(&mut self.state, StreamState::Passed("")) else { return };
         self.state = self.state_for(&head);
@@ -166,7 +166,7 @@ impl Inner for Stream {
             StreamState::Passed(why) => {
                 let mut outcome = StreamOutcome::new(0);
                 let passed = Passed { path: self.path.clone(), why: why.to_owned() };
-                // What was asked for and not done is no success.
+                // Asked for but not done is a failure, not a skip.
                 let list = if self.role.is_member() { &mut outcome.skipped } else { &mut outcome.failed };
                 list.push(passed);
                 return outcome;

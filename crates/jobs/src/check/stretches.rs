@@ -12,7 +12,7 @@ pub(super) struct LogRange {
     pub len: u64,
 }
 
-/// The stretches as one file.
+/// The stretches, readable as one file.
 pub(super) struct Stretches<'f> {
     pub handles: &'f [&'f File],
     pub stretches: &'f [LogRange],

@@ -1,14 +1,14 @@
-//! A check that leaves the device to others.
+//! Rate limit: leaves the device to others.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::report::watcher::Watcher;
 
-/// How often it is asked whether the work shall end.
+/// Interval at which a sleeping worker asks whether the run was stopped.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Holds all workers together to a rate. They share it, as they share the device that it is meant to spare.
+/// Limits all workers together to one rate, as they share the device it protects.
 pub(super) struct Throttle {
     rate: Option<u64>,
     watcher: Watcher,

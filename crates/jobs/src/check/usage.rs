@@ -1,6 +1,6 @@
-//! Which pages are in use, against which pages are zero. A checksum cannot tell a lost page from one never written: both are
-//! zeros. The extent descriptors can. Pages arrive in any order from several workers, so each stretch of pages that one XDES
-//! page describes (a *region*) is settled once all of it was seen, and then shrinks to what is wrong in it.
+//! Zero pages against allocation. A checksum cannot tell a lost page from one never written, since both are zeros; the extent descriptors
+//! can. Pages arrive in any order from several workers, so the pages that one XDES page describes (a *region*) are settled once all were
+//! seen; only what is wrong is kept.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Mutex, PoisonError};
@@ -16,22 +16,22 @@ const FIRST_INODE_PAGE: PageNo = PageNo(2);
 /// What a worker saw in one piece of the file.
 #[derive(Default)]
 pub(super) struct Seen {
-    /// First page of the piece.
+    /// First page.
     pub first: u32,
-    /// Pages in the piece.
+    /// Number of pages.
     pub pages: u32,
     /// The last page that is not all zero.
     pub last_with_data: Option<u32>,
-    /// All-zero pages among them that may be in use, ascending.
+    /// All-zero pages that may be in use, ascending.
     pub zero: Vec<u32>,
-    /// Corrupt pages among them, ascending.
+    /// Corrupt pages, ascending.
     pub corrupt: Vec<u32>,
-    /// Extent descriptors found in it, with the number of the page that they stand on.
+    /// Extent descriptors found in it, by the number of their page.
     pub maps: Vec<(u32, ExtentMap)>,
 }
 
 impl Seen {
-    /// Empties the lists, keeps their memory.
+    /// Empties the lists but keeps their memory.
     pub fn restart(&mut self, first: u32) {
         self.first = first;
         self.pages = 0;
@@ -50,12 +50,12 @@ struct Region {
     corrupt: Vec<u32>,
 }
 
-/// What the system tablespace says about its doublewrite area, whose pages are in use from the start and may never be written.
+/// What the system tablespace says about its doublewrite area: its pages are allocated from the start and may never be written.
 #[derive(Default)]
 struct DoublewriteNotes {
     /// Page 2, which holds the inode of the area's segment.
     inodes: Option<Box<[u8]>>,
-    /// From page 5: the area, and where the inode lies.
+    /// From page 5: the area, and the address of the inode.
     area: Option<(DoublewriteArea, FileAddress)>,
 }
 
@@ -68,12 +68,12 @@ struct Inner {
     last_with_data: Option<u32>,
 }
 
-/// Page numbers as ascending runs `(first, pages)`: zeroed stretches are long, so this stays small.
+/// Page numbers as ascending runs `(first, pages)`: zeroed pages come in long runs, so this stays small.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Runs(BTreeMap<u32, u32>);
 
 impl Runs {
-    /// Adds one page that is not in there yet.
+    /// Adds a page that is not yet included.
     pub fn add(&mut self, page: u32) {
         let behind = page.checked_add(1).and_then(|next| self.0.remove(&next)).unwrap_or(0);
         if let Some((first, pages)) = self.0.range_mut(..page).next_back()
@@ -96,12 +96,12 @@ impl Runs {
         rest
     }
 
-    /// Whether `page` is in there.
+    /// Whether `page` is included.
     pub fn contains(&self, page: u32) -> bool {
         self.0.range(..=page).next_back().is_some_and(|(first, pages)| page - first < *pages)
     }
 
-    /// Pages of `first .. end` that are in there.
+    /// The number of included pages in `first .. end`.
     pub fn count_within(&self, first: u32, end: u32) -> u32 {
         let overlap = |(start, pages): (u32, u32)| end.min(start + pages).saturating_sub(first.max(start));
         self.iter().map(overlap).sum()
@@ -113,30 +113,30 @@ impl Runs {
     }
 }
 
-/// The pages of one tablespace as they are met.
+/// The pages of one tablespace, as workers report them.
 pub(super) struct UsageMap {
     format: SpaceFormat,
     header: Option<SpaceHeader>,
     inner: Mutex<Inner>,
 }
 
-/// What the whole tablespace turned out to hold.
+/// The result for the whole tablespace.
 pub(super) struct Usage {
     /// The space header, if page 0 was there and sound.
     pub header: Option<SpaceHeader>,
-    /// Pages that are zero though they are in use.
+    /// Zero pages that are in use.
     pub lost: Runs,
-    /// Damaged pages that the extent descriptors call free.
+    /// Damaged pages that are free according to the extent descriptors.
     pub freed_damage: Runs,
     /// The last page that is not all zero.
     pub last_with_data: Option<u32>,
-    /// Free pages among those past the end of what was seen: `None` where no descriptor says.
+    /// Extent descriptors by region, to tell which pages past the end of the file are free.
     maps: BTreeMap<u32, ExtentMap>,
     region_pages: u32,
 }
 
 impl UsageMap {
-    /// `header` is that of page 0, if page 0 is there and sound: it must be known before any region is settled.
+    /// `header` comes from page 0, if that is there and sound. It must be known before any region is settled.
     pub fn new(format: SpaceFormat, header: Option<SpaceHeader>) -> Self {
         Self { format, header, inner: Mutex::default() }
     }
@@ -146,7 +146,7 @@ impl UsageMap {
         self.header.as_ref().map_or(u32::MAX, |header| header.free_limit.0)
     }
 
-    /// Takes over what a worker saw. One short lock for each piece.
+    /// Takes over what a worker saw, under one short lock per piece.
     pub fn record(&self, seen: &mut Seen) {
         let region_pages = self.format.physical().get();
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
@@ -163,7 +163,7 @@ impl UsageMap {
         inner.count(seen.first, seen.pages, self);
     }
 
-    /// Takes notes of a sound page of the system tablespace.
+    /// Remembers what a sound system tablespace page says of the doublewrite area.
     pub fn note_system_page(&self, number: u32, page: &[u8]) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         if PageNo(number) == FIRST_INODE_PAGE {
@@ -173,7 +173,7 @@ impl UsageMap {
         }
     }
 
-    /// Settles what is left: regions at the end of the file, or with unread pages.
+    /// Settles the remaining regions: those at the end of the file, or with unread pages.
     pub fn finish(&self) -> Usage {
         let mut inner = self.inner.lock().map(|mut inner| std::mem::take(&mut *inner)).unwrap_or_default();
         let mut maps = BTreeMap::new();
@@ -197,8 +197,8 @@ impl UsageMap {
 }
 
 impl Usage {
-    /// How many of the pages `first .. end`, which the file does not have, are in use. Bounded by one region's pages, whatever
-    /// the header claims: past the last descriptors that were read every page below the free limit counts as used.
+    /// How many of the pages `first .. end`, which the file lacks, are in use. Looks up at most one region's pages, whatever the header
+    /// claims: past the last descriptors read, every page below the free limit counts as used.
     pub fn in_use_among(&self, first: u32, end: u32) -> u32 {
         let end = end.min(self.header.as_ref().map_or(0, |header| header.free_limit.0));
         let mut used = end.saturating_sub(first);
@@ -214,8 +214,7 @@ impl Usage {
 }
 
 impl DoublewriteNotes {
-    /// The single pages of the area's segment. Where the inode cannot be read, because it is encrypted, they are among the pages
-    /// before the area.
+    /// The fragment pages of the area's segment. If its inode is encrypted and cannot be read, assume any page before the area.
     fn never_written(&self, format: &SpaceFormat) -> HashSet<u32> {
         let Some((area, inode)) = &self.area else { return HashSet::new() };
         let page = self.inodes.as_deref().filter(|_| inode.page_no == FIRST_INODE_PAGE);
@@ -227,7 +226,7 @@ impl DoublewriteNotes {
 }
 
 impl Inner {
-    /// Counts pages as seen and settles the regions that are complete, so that memory does not grow with the file.
+    /// Counts pages as seen and settles complete regions, so memory does not grow with the file.
     fn count(&mut self, first: u32, pages: u32, space: &UsageMap) {
         let region_pages = space.format.physical().get();
         let (mut at, end) = (u64::from(first), u64::from(first) + u64::from(pages));
@@ -250,7 +249,7 @@ impl Inner {
         for page in region.zero.drain(..) {
             let id = PageId { space: format.space(), page_no: PageNo(page) };
             let in_use = header.and_then(|header| page_in_use(PageNo(page), header, map)) == Some(true);
-            // The doublewrite area is allocated and may never have been written.
+            // Doublewrite slots are allocated but may never have been written.
             if in_use && !format.is_doublewrite_slot(id) {
                 self.lost.add(page);
             }

@@ -1,4 +1,4 @@
-//! What is said of a tablespace as a whole, when all of its pages were seen: pages that were lost, and its length.
+//! Findings about a whole tablespace, once all its pages were seen: lost pages, and its length.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -44,14 +44,14 @@ impl Settling<'_> {
         }
     }
 
-    /// Damage on pages that are free harms nobody: it is told apart, and not counted as damage.
+    /// Damage on free pages is harmless: counted separately, not as damage.
     fn damage_on_free_pages(&mut self, file: u32, usage: &Arc<Usage>) {
         let Some(done) = self.done.get_mut(file as usize) else { return };
         let Ok(known) = &done.head else { return };
         let pages = known.part.pages_in(done.candidate.len).try_into().unwrap_or(u32::MAX);
         let first = known.part.first_page;
         let freed = u64::from(usage.freed_damage.count_within(first, first.saturating_add(pages)));
-        // Files that overlap give one number to two pages.
+        // Overlapping files count the same page number twice.
         let freed = freed.min(done.tally.counts.corrupt);
         done.tally.counts.corrupt -= freed;
         done.tally.counts.freed_damage += freed;
@@ -59,8 +59,7 @@ impl Settling<'_> {
         self.freed_damage.insert(file, Arc::clone(usage));
     }
 
-    /// Pages that are zero though the extent descriptors say that they are in use. A run that goes on in the next file of the space is
-    /// told of each file.
+    /// Zero pages that the extent descriptors show in use. A run that crosses into the space's next file is reported once per file.
     fn lost_pages(&mut self, space: &SettledSpace, page: u32, pages: u32) {
         let (mut page, end) = (page, page.saturating_add(pages));
         while page < end {
@@ -78,7 +77,7 @@ impl Settling<'_> {
     fn lost_in_file(&mut self, file: u32, page: u32, pages: u32) {
         let Some(done) = self.done.get(file as usize) else { return };
         let path = done.candidate.path.clone();
-        // The log first: pages that are still zero after it was clean are not on their way.
+        // Read the log's state first: if recovery was done by then, a page still zero afterwards is not in flight.
         let recovery = self.redo.pending_for(&path).map(str::to_owned);
         let mut severity = severity_unless(recovery.as_deref());
         if self.live
@@ -112,7 +111,7 @@ impl Settling<'_> {
         space.files.iter().rev().find(|file| starts(file).is_some_and(|first| first <= page)).copied()
     }
 
-    /// The space header's size against the files' size.
+    /// Compares the size in the space header with the files' size.
     fn length(&mut self, space: &SettledSpace, known: &Known, usage: &Usage) {
         let Some(header) = &usage.header else { return };
         let Some(last) = space.files.last().copied() else {
@@ -174,7 +173,7 @@ impl Settling<'_> {
         let missing = size - have;
         let in_use = usage.in_use_among(have, size);
         let format = &known.part.format;
-        // MariaDB leaves its smallest compressed tables short of a few free pages, and reads them well.
+        // MariaDB leaves its smallest compressed tables a few free pages short and reads them without trouble.
         let spared =
             format.family() == Family::MariaDb && format.scheme() == Scheme::Zip && format.physical().get() <= 2048;
         if spared && missing <= 3 && in_use == 0 {
@@ -198,7 +197,7 @@ impl Settling<'_> {
     }
 }
 
-/// Lengths of the files that continue the system tablespace but are not part of this run, as when the user named one file.
+/// Lengths of files that continue the system tablespace but are not part of this run, as when the user named only one.
 fn later_parts(last: &Path, hint: Option<NameHint>) -> Vec<u64> {
     let is_system = match hint {
         Some(NameHint::System(_)) => true,

@@ -1,4 +1,4 @@
-//! Findings in words, for a DBA at three in the morning: what, where, and what it means.
+//! Messages, for a DBA at three in the morning: what, where, and what it means.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use crate::source::keys::NO_KEY;
 use crate::source::name::NameHint;
 use crate::source::redo_log::RedoLogs;
 
-/// A finding about a whole file or a stretch of pages.
+/// A finding about a whole file or a range of pages.
 pub(super) fn about(path: &Path, reason: impl Into<FindingCode>, severity: Severity, message: String) -> Finding {
     Finding {
         path: shown(path),
@@ -81,7 +81,7 @@ pub(super) fn odd_type(
     Finding { page: Some(page), pages: 1, stored, computed, ..finding }
 }
 
-/// A header that its server refuses, though its checksum is right.
+/// A header that the server refuses despite its valid checksum.
 pub(super) fn header_fault(path: &Path, fault: &HeaderFault, severity: Severity) -> Finding {
     let (stored, computed) = fault.values();
     let finding = about(path, fault.reason(), severity, fault.to_string());
@@ -95,7 +95,7 @@ pub(super) fn with_freed(mut finding: Finding) -> Finding {
     finding
 }
 
-/// What the redo log may yet mend is not damage.
+/// What the redo log may still repair is not damage.
 pub(super) fn severity_unless(recovery: Option<&str>) -> Severity {
     if recovery.is_some() { Severity::Undecided } else { Severity::Damage }
 }
@@ -109,13 +109,13 @@ pub(super) fn append(message: &mut String, recovery: Option<&str>, hope: &str) {
     }
 }
 
-/// An empty mount point, a wrong path: nothing wrong was found because nothing was there.
+/// An empty mount point or a wrong path: nothing bad was found because nothing was there.
 pub(super) fn nothing_verified(path: &Path) -> Finding {
     let message = "nothing could be verified: there is no InnoDB tablespace, log or backup archive here";
     about(path, FindingCode::NOTHING_VERIFIED, Severity::Undecided, message.to_owned())
 }
 
-/// A name that promises pages over content that has none is damage; any other file was just a wrong argument.
+/// Damage if the name promises pages that the content lacks; any other file was just a wrong argument.
 pub(super) fn not_a_tablespace(candidate: &Candidate, words: &str, redo: &mut RedoLogs) -> Finding {
     let path = candidate.path.as_path();
     if !candidate.hint.promises_pages() {

@@ -1,5 +1,4 @@
-//! What one worker does: pieces of files come in, pages are judged one after the other while their bytes are still in this core's
-//! cache, and only sums leave.
+//! One worker: pieces of files come in, pages are judged while their bytes are still in this core's cache, and only sums go out.
 
 use std::fs::File;
 use std::io::Read;
@@ -29,14 +28,14 @@ use crate::source::keys::SpaceKey;
 use crate::source::name::NameHint;
 use crate::source::space::{self, SpacePart};
 
-/// How often, and how far apart, a live file is asked again for a sound page 0.
+/// How often, and at what interval, to retry page 0 of a live file.
 const PAGE0_TRIES: u32 = 10;
 const PAGE0_PAUSE: Duration = Duration::from_millis(100);
 
 /// Pages at fixed places in the system tablespace.
 const SYSTEM_PAGES: u32 = 8;
 
-/// Behind a page of extent descriptors: the bitmap of the change buffer, the first inode page.
+/// Follows a page of extent descriptors: the change buffer bitmap, then the first inode page.
 const LAST_FIXED_PAGE: u32 = 2;
 
 /// One worker's scratch space and results.
@@ -50,7 +49,7 @@ pub(super) struct CheckWorker<'r> {
     roots: &'r [u32],
     seen: Seen,
     algorithms: [u64; Algorithm::ALL.len()],
-    /// Pages older than this are left alone.
+    /// Pages older than this are not verified.
     since: Lsn,
     pub findings: Findings,
 }
@@ -71,8 +70,8 @@ impl<'r> CheckWorker<'r> {
         }
     }
 
-    /// Decides the formats of files whose first bytes nobody will bring, in the order in which they lead each other: of those that are
-    /// read from their middle on, and, if `all`, of those that are not read at all.
+    /// Decides the formats of files whose first piece is not part of the run, leaders before the files that continue them. Covers files
+    /// that are read in part and, if `all`, those not read at all.
     pub fn foresee(&self, all: bool) {
         for file in self.files.iter().filter(|file| file.candidate.content == Content::Pages && !file.share.first) {
             if file.share.any || all {
@@ -89,7 +88,7 @@ impl<'r> CheckWorker<'r> {
         };
         if piece.offset == 0 {
             let known = self.recognise(file, piece.bytes);
-            // Only the holder of the first piece sets it, and there is one first piece.
+            // Exactly one worker gets the first piece, so this cannot fail.
             file.head.get_or_init(|| known);
         }
         self.tally.counts.bytes += piece.bytes.len() as u64;
@@ -110,7 +109,7 @@ impl<'r> CheckWorker<'r> {
         }
     }
 
-    /// A block that never came: the file could not be opened.
+    /// A block that cannot come: the file could not be opened.
     pub fn failure(&mut self, failure: &FileFailure) {
         let Some(file) = self.files.get(failure.file.0 as usize) else {
             return;
@@ -140,7 +139,7 @@ impl<'r> CheckWorker<'r> {
         file.with_tally(|sums| sums.merge(&mut self.tally));
     }
 
-    /// Decides the format of a file from its first piece, and joins later `ibdata` files to the space of the first.
+    /// Decides a file's format from its first piece, and joins later `ibdata` files to the first.
     fn recognise(&self, file: &FileState, head: &[u8]) -> Result<Known, String> {
         let leader = file.leader.and_then(|leader| self.files.get(leader as usize));
         let leader = leader.and_then(|leader| leader.head.wait().as_ref().ok());
@@ -149,7 +148,7 @@ impl<'r> CheckWorker<'r> {
         let path = &file.candidate.path;
         let mut part = match space::by_page0(short, self.page_size).or_else(|| self.page0_later(file, short)) {
             Some(part) => part,
-            // Rare enough for a second look at the file, which does not depend on how it is being read.
+            // Rare enough to read the file a second time, independent of the block size.
             None => {
                 let long = first_bytes(path, space::LONG_HEAD);
                 let head = if long.len() > short.len() { &long } else { head };
@@ -179,12 +178,12 @@ impl<'r> CheckWorker<'r> {
             SpaceKey::MariaDb(_) => first_bytes(path, PROOF_PAGES * part.format.physical().bytes()),
             _ => Vec::new(),
         };
-        // What comes as a stream cannot be read twice; its first piece will do.
+        // A stream cannot be read twice; its first piece must do.
         part.is_key_proven = judge::is_key_proven(&part, if proof.is_empty() { head } else { &proof });
         Ok(Known { has_inside: part.has_inside(), part, usage, key_error, overlaps })
     }
 
-    /// Page 0 of a file that a server is just writing. One that was never written is not waited for: that may take minutes.
+    /// Retries page 0 of a file that a server is writing. Does not wait if it was never written: that may take minutes.
     fn page0_later(&self, file: &FileState, head: &[u8]) -> Option<SpacePart> {
         let is_written = head.iter().any(|byte| *byte != 0);
         if !is_written || !self.judge.is_live() || file.leader.is_some() {
@@ -196,7 +195,7 @@ impl<'r> CheckWorker<'r> {
         })
     }
 
-    /// Pages of the system tablespace in the files before this one.
+    /// System tablespace pages in the files before this one.
     fn pages_before(&self, file: &FileState, leader: &SpacePart) -> u32 {
         let first = file.leader.unwrap_or(0) as usize;
         let part_of = |other: &&FileState| other.leader == file.leader && !std::ptr::eq(*other, file);
@@ -205,7 +204,7 @@ impl<'r> CheckWorker<'r> {
         u32::try_from(pages).unwrap_or(u32::MAX)
     }
 
-    /// The hot loop: one verdict for each page.
+    /// The hot loop: one verdict per page.
     fn pages(&mut self, known: &Known, piece: &Piece<'_>) {
         let size = known.part.format.physical().bytes();
         let first = known.part.page_at(piece.offset);
@@ -231,8 +230,8 @@ impl<'r> CheckWorker<'r> {
         known.usage.record(&mut self.seen);
     }
 
-    /// Whether the page was last changed before what was asked for. Pages of which others depend are read all the same, and so are
-    /// those without an LSN: they were never written, or are lost.
+    /// Whether the page was last changed before `--since-lsn`. Pages that other pages depend on are verified anyway, as are pages without
+    /// an LSN: never written, or lost.
     #[inline]
     fn is_old(&mut self, page: &[u8], number: u32, known: &Known) -> bool {
         if self.since == Lsn(0) {
@@ -254,7 +253,7 @@ impl<'r> CheckWorker<'r> {
         let number = id.page_no.0;
         match verdict {
             Verdict::Ok(algorithm) => {
-                // A power of two.
+                // The page size is a power of two: this is the remainder.
                 let place = number & (known.part.format.physical().get() - 1);
                 if place <= LAST_FIXED_PAGE
                     && let Some(corruption) = self.fixed_page(place, file, page, id, known)
@@ -279,7 +278,7 @@ impl<'r> CheckWorker<'r> {
                 }
                 return;
             }
-            // What is no page is no sign that the space was ever larger.
+            // A corrupt page does not prove that the space was ever this long.
             Verdict::Corrupt(corruption) => return self.corrupt(file.0, number, page, known, &corruption),
             Verdict::Unverifiable(why) => self.undecided(why.name(), || Undecided::of(why)),
         }
@@ -291,7 +290,7 @@ impl<'r> CheckWorker<'r> {
         }
     }
 
-    /// Pages whose place says what they hold: extent descriptors, the bitmap behind them, the first inode page.
+    /// Pages whose position says what they hold: extent descriptors, the change buffer bitmap, the first inode page.
     fn fixed_page(&mut self, place: u32, file: FileId, page: &[u8], id: PageId, known: &Known) -> Option<Corruption> {
         let format = &known.part.format;
         let expected = match (place, id.page_no.0) {
@@ -302,16 +301,16 @@ impl<'r> CheckWorker<'r> {
             _ => return None,
         };
         let stored = view::page_type(page, format)?;
-        // Servers up to 5.0 gave these pages no type.
+        // Servers up to 5.0 wrote these pages without a type.
         if stored != expected && stored != PageType::ALLOCATED && view::is_readable(page, format) {
             self.odd_type(file, id, known, stored, expected);
         }
-        // Where another page lies over page 0, there are no descriptors, and that is told already.
+        // If another page overwrote page 0 there are no descriptors, and the header fault says so already.
         let is_other = matches!(known.part.fault, Some(HeaderFault::SpaceIds { .. })) && stored != expected;
         if place > 0 || is_other && id.page_no.0 == 0 {
             return None;
         }
-        // Extent descriptors are read from the page as its server sees it.
+        // Read the descriptors from the page as its server sees it: decrypted and inflated.
         let map = match self.judge.image(page, id, known) {
             Some(image) => ExtentMap::parse_any_type(image, id.page_no, format),
             None => return None,
@@ -325,7 +324,7 @@ impl<'r> CheckWorker<'r> {
         }
     }
 
-    /// Servers do not look at the type of these pages, and put it right when they next write one.
+    /// Servers ignore the type of these pages and correct it at the next write.
     #[cold]
     fn odd_type(&mut self, file: FileId, id: PageId, known: &Known, stored: PageType, expected: PageType) {
         let path = self.files.get(file.0 as usize).map(|file| &file.candidate.path);
@@ -335,7 +334,7 @@ impl<'r> CheckWorker<'r> {
         });
     }
 
-    /// The catalog holds the index that begins here against the dictionary.
+    /// Notes which index has its root here, for the comparison with the dictionary.
     #[cold]
     fn root(&mut self, page: &[u8], id: PageId, known: &Known) {
         if let Some(image) = self.judge.image(page, id, known) {
@@ -349,14 +348,14 @@ impl<'r> CheckWorker<'r> {
         self.tally.undecided.entry(reason.into()).or_insert_with(make).pages += 1;
     }
 
-    /// A wrong page of a file that a server has open may be on its way to the disk: time tells.
+    /// A bad page of a file that a server has open may be in flight: time will tell.
     #[cold]
     fn wrong_for_now(&mut self, file: FileId, page: &[u8], id: PageId, known: &Known, corruption: &Corruption) {
         let Some(state) = self.files.get(file.0 as usize) else { return };
         let notice = |why: &str| Undecided { pages: 0, severity: Severity::Notice, why: why.to_owned() };
         match self.judge.again(&state.candidate.path, state.key, page, id.page_no, known) {
             Again::Damaged => self.count(Verdict::Corrupt(*corruption), file, page, id, known),
-            // These bytes are older; only the count is taken from the page.
+            // `page` holds the older bytes, so take only the count.
             Again::Fine(Verdict::Ok(algorithm)) => {
                 self.tally.counts.ok += 1;
                 self.tally.algorithms.add(algorithm.name(), 1);
@@ -381,7 +380,7 @@ impl<'r> CheckWorker<'r> {
         });
     }
 
-    /// Whether the device refused some byte of the page; then the page is lost, and only this page.
+    /// Whether the device could not read some byte of the page: that page is lost, and only that one.
     #[cold]
     fn in_gap(&mut self, piece: &Piece<'_>, index: u32, size: usize, number: u32) -> bool {
         let start = piece.offset + u64::from(index) * size as u64;
@@ -400,12 +399,12 @@ impl<'r> CheckWorker<'r> {
     }
 }
 
-/// The first bytes of a file, as many as there are up to `len`; nothing of what cannot be read twice.
+/// The first bytes of a file, up to `len`; empty for a stream, which cannot be read twice.
 fn first_bytes(path: &Path, len: usize) -> Vec<u8> {
     let mut head = Vec::new();
     let is_file = std::fs::metadata(path).is_ok_and(|meta| meta.is_file());
     if is_file && let Ok(file) = File::open(path) {
-        // An error here shows as a short head, and again, named, when the file itself is read.
+        // An error here shows as a short head, and is reported when the file itself is read.
         drop(file.take(len as u64).read_to_end(&mut head));
     }
     head
