@@ -1,4 +1,4 @@
-//! The notes that backup tools leave beside the files of a backup: what kind it is, which LSNs it covers, and whether it is prepared.
+//! The notes that backup tools leave with a backup: its kind, the LSNs it covers, and whether it is prepared.
 
 use std::fs::File;
 use std::io;
@@ -10,34 +10,34 @@ use format::page::fil::FIL_PAGE_FILE_FLUSH_LSN;
 
 use super::{read_small, read_up_to};
 
-/// Notes of backup tools are short; what is longer is something else.
+/// The tools' notes are short; a longer file is something else.
 const NOTE_MAX: u64 = 64 << 10;
-/// Both tools' first names, then those of mariadb-backup since 11.1.
+/// The names both tools used first, then those of mariadb-backup since 11.1.
 const CHECKPOINTS: [&str; 2] = ["mariadb_backup_checkpoints", "xtrabackup_checkpoints"];
 const INFO: [&str; 2] = ["mariadb_backup_info", "xtrabackup_info"];
-/// The key whose value says whether a backup is prepared.
+/// The key that tells whether a backup is prepared.
 const BACKUP_TYPE: &str = "backup_type";
-/// What mariadb-backup writes there of a full backup.
+/// mariadb-backup's value for a full backup.
 const FULL: &str = "full-backuped";
-/// What it writes there once its log is applied.
+/// Its value once the log is applied.
 const PREPARED: &str = "log-applied";
 
-/// What a backup tool noted beside its files.
+/// The notes beside a backup's files.
 #[derive(Debug, Clone)]
 pub(crate) struct BackupNotes {
     /// The tool's name.
     pub tool: &'static str,
     /// `backup_type` of its checkpoints.
     kind: String,
-    /// Some of the tables only.
+    /// Holds only some of the tables.
     pub is_partial: bool,
-    /// Where an increment begins.
+    /// The LSN at which an increment starts.
     pub from_lsn: Option<Lsn>,
-    /// The checkpoint that its log reaches at least.
+    /// The checkpoint that the copied log reaches at least.
     pub to_lsn: Option<Lsn>,
-    /// Where the copy of the log ends.
+    /// The LSN at which the copied log ends.
     pub last_lsn: Option<Lsn>,
-    /// The file of the checkpoints.
+    /// The checkpoints file.
     pub path: PathBuf,
     /// Its text.
     text: String,
@@ -52,7 +52,7 @@ impl BackupNotes {
         let (path, text) = first(CHECKPOINTS)?;
         let info = first(INFO).map(|(_, info)| info);
         let says = |key: &str| info.as_deref().and_then(|info| value(info, key));
-        // Older versions of mariadb-backup call their files as xtrabackup does, and themselves mariabackup.
+        // Older versions of mariadb-backup use xtrabackup's file names and call themselves mariabackup.
         let is_xtrabackup = says("tool_name").is_some_and(|tool| tool.contains("xtrabackup"));
         let tool = if is_xtrabackup { "xtrabackup" } else { "mariadb-backup" };
         let kind = value(&text, BACKUP_TYPE)?.to_owned();
@@ -62,7 +62,7 @@ impl BackupNotes {
         Some(Self { tool, kind, is_partial, from_lsn, to_lsn, last_lsn, path, text })
     }
 
-    /// A full one that is not prepared.
+    /// Whether it is a full backup, not yet prepared.
     pub fn is_full(&self) -> bool {
         self.kind.contains("backuped")
     }
@@ -75,12 +75,12 @@ impl BackupNotes {
         self.kind.contains("prepared") || self.kind.contains("applied")
     }
 
-    /// The text of the checkpoints of the same backup once it is prepared.
+    /// The text of the checkpoints file once the backup is prepared.
     pub fn prepared(&self) -> String {
         self.with(&[(BACKUP_TYPE, PREPARED)])
     }
 
-    /// The text of the checkpoints once the backup holds an increment that reaches these LSNs, and before that is prepared.
+    /// The text of the checkpoints file once the backup includes an increment that reaches these LSNs, before it is prepared.
     pub fn reaching(&self, to: Lsn, last: Lsn) -> String {
         let (to, last) = (to.0.to_string(), last.0.to_string());
         self.with(&[(BACKUP_TYPE, FULL), ("to_lsn", &to), ("last_lsn", &last)])
@@ -95,8 +95,8 @@ impl BackupNotes {
     }
 }
 
-/// Where the log of a backup ended that is prepared and has an empty log, as those of servers before 10.8 have. That the log is not merely
-/// lost, the first page of the system tablespace tells, which is written once everything else is. `None` for anything else.
+/// Where the log of a prepared backup ended, if its log is empty, as for servers before 10.8. Page 0 of the system tablespace, which is
+/// written last, proves that the log is not merely lost. `None` for anything else.
 pub(crate) fn emptied_at(root: &Path) -> io::Result<Option<Lsn>> {
     let is_empty = std::fs::metadata(root.join("ib_logfile0")).is_ok_and(|log| log.len() == 0);
     let Some(notes) = BackupNotes::of(root).filter(|_| is_empty) else { return Ok(None) };

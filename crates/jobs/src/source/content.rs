@@ -1,4 +1,4 @@
-//! What a file is read as, told from its first bytes; its name only helps where bytes cannot tell.
+//! What to read a file as. The first bytes decide; the name helps only if they cannot tell.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -9,14 +9,14 @@ use logs::{binlog, tar, xbstream};
 use super::name::NameHint;
 use super::{read_small, space};
 
-/// What a file is read as.
+/// What to read a file as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// Pages of a tablespace, which may be read in any order.
     Pages,
     /// A file of a redo log.
     Redo,
-    /// Copies of pages, or the numbers of pages, that MySQL writes before the pages themselves.
+    /// MySQL's doublewrite copies of pages, or just the page numbers.
     Doublewrite,
     /// Changed pages in an incremental backup.
     Delta,
@@ -30,7 +30,7 @@ pub enum Content {
     Packed(Packing),
 }
 
-/// How a file was compressed as a whole.
+/// The compression of a whole file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packing {
     /// RFC 1952: `gzip`, `pigz`.
@@ -41,16 +41,16 @@ pub enum Packing {
     Lz4,
 }
 
-/// Magic numbers of the packings.
+/// Magic numbers of the compression formats.
 const MAGIC: [(&[u8], Packing); 3] =
     [(b"\x1F\x8B\x08", Packing::Gzip), (b"\x28\xB5\x2F\xFD", Packing::Zstd), (b"\x04\x22\x4D\x18", Packing::Lz4)];
 
-/// Extensions that backup tools and compressors append, and what stands behind them.
+/// Extensions appended by backup tools and compressors, with the format they stand for.
 const EXTENSIONS: [(&str, Option<Packing>); 6] = [
     ("gz", Some(Packing::Gzip)),
     ("zst", Some(Packing::Zstd)),
     ("lz4", Some(Packing::Lz4)),
-    // Not read: qpress, and what xtrabackup encrypted.
+    // Not supported: qpress, and xtrabackup's encryption.
     ("qp", None),
     ("xbcrypt", None),
     ("qp.xbcrypt", None),
@@ -67,13 +67,13 @@ impl Packing {
         }
     }
 
-    /// Whether what is packed can end with these bytes. The decoder of LZ4 takes an end between two blocks for the end of a frame; a
-    /// frame ends with four bytes of zeros, and then perhaps a checksum of the content.
+    /// Whether compressed data can end with these bytes. The LZ4 decoder accepts input that ends between two blocks, but a frame ends with
+    /// four zero bytes and, optionally, a content checksum.
     pub(crate) fn can_end_with(self, last: &[u8; 8]) -> bool {
         self != Self::Lz4 || last.ends_with(&[0; 4]) || last.starts_with(&[0; 4])
     }
 
-    /// Reads what is packed in `packed`, a series of frames or members to its end.
+    /// Decompresses `packed`, a series of frames or members, to its end.
     ///
     /// # Errors
     /// No memory for the decoder.
@@ -86,10 +86,10 @@ impl Packing {
     }
 }
 
-/// How many bytes of a file with an unknown name are looked at, and always enough of them for [`recognise`].
+/// Bytes read from the start of a file whose name says nothing; always enough for [`recognise`].
 pub const HEAD: usize = space::HEAD;
 
-/// What the first [`HEAD`] bytes of a file show, whatever its name is. `None`: nothing that is checked here.
+/// What the first [`HEAD`] bytes of a file show, whatever its name. `None`: nothing that we check.
 #[must_use]
 pub fn recognise(head: &[u8]) -> Option<Content> {
     const TABLESPACE_MIN: usize = 4096;
@@ -105,7 +105,7 @@ pub fn recognise(head: &[u8]) -> Option<Content> {
     }
 }
 
-/// Whether these are the first bytes of a redo log: one with a header whose checksum is right.
+/// Whether these bytes begin a redo log: a header with a valid checksum.
 fn is_redo(head: &[u8]) -> bool {
     match redo::identify(head) {
         Ok(redo::LogVendor::MySql) => redo::mysql::LogFile::parse(head, u64::MAX >> 1).is_ok(),
@@ -114,8 +114,8 @@ fn is_redo(head: &[u8]) -> bool {
     }
 }
 
-/// The name of what is packed in a file of this name, if the name says that it is packed: `t.ibd` for `t.ibd.zst`. With it the
-/// packing; none where it is one that is not read here.
+/// If the name marks the file as compressed: the name without that extension (`t.ibd` for `t.ibd.zst`) and the format, `None` if we cannot
+/// read it.
 #[must_use]
 pub fn packed_name(path: &Path) -> Option<(&Path, Option<Packing>)> {
     let text = path.to_str()?;
@@ -123,7 +123,7 @@ pub fn packed_name(path: &Path) -> Option<(&Path, Option<Packing>)> {
     EXTENSIONS.iter().rev().find_map(|(extension, packing)| inner(extension).map(|name| (name, *packing)))
 }
 
-/// Why a file of this name, which should hold pages, cannot be looked into.
+/// Why a file that by its name should hold pages cannot be read.
 #[must_use]
 pub fn unread(path: &Path) -> Option<&'static str> {
     match packed_name(path) {
@@ -137,7 +137,7 @@ pub fn unread(path: &Path) -> Option<&'static str> {
     }
 }
 
-/// Whether a file of this name holds the changed pages of a tablespace, as an incremental backup does.
+/// Whether the name is that of an incremental backup's file of changed pages.
 #[must_use]
 pub fn is_delta(path: &Path) -> bool {
     let inner = packed_name(path).map_or(path, |(inner, _)| inner);
@@ -145,19 +145,19 @@ pub fn is_delta(path: &Path) -> bool {
     name.is_some_and(|name| NameHint::of(Path::new(name)).promises_pages())
 }
 
-/// The note beside the changed pages at `delta`: `t.ibd.meta` for `t.ibd.delta`.
+/// The note beside `delta`: `t.ibd.meta` for `t.ibd.delta`.
 pub(crate) fn delta_note(delta: &Path) -> PathBuf {
     delta.with_extension("meta")
 }
 
-/// Reads the note of changed pages. `None` if it does not say how large the pages are.
+/// Reads that note. `None` if it does not give the page size.
 pub(crate) fn read_delta_note(note: &Path) -> io::Result<Option<Meta>> {
     /// A note is three short lines.
     const BYTES_MAX: u64 = 4096;
     Ok(Meta::parse(&read_small(note, BYTES_MAX)?))
 }
 
-/// Whether what is packed in a file of this name must be looked at: a tablespace, or an archive by its extension.
+/// Whether the contents of a compressed file with this name are worth checking: a tablespace, or an archive by its extension.
 #[must_use]
 pub fn packed_is_wanted(path: &Path) -> bool {
     let Some((inner, _)) = packed_name(path) else { return false };

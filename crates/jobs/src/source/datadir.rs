@@ -1,4 +1,4 @@
-//! Paths to files: walks directories, decides which files are worth reading, and says of every other one why not.
+//! Paths to files: walks directories, decides which files are worth reading, and says why the rest are not.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -13,22 +13,22 @@ use super::content::{self, Content};
 use super::name::NameHint;
 use super::{read_small, read_up_to, system};
 
-/// A file to check: it holds, or by its name should hold, InnoDB pages, or a log, or an archive of these.
+/// A file to check: it holds, or by its name should hold, InnoDB pages, a log, or an archive of these.
 #[derive(Clone, Debug)]
 pub struct Candidate {
-    /// As given, or below a directory as given.
+    /// As given, or below a given directory.
     pub path: PathBuf,
     /// Length in bytes when the directory was walked.
     pub len: u64,
     /// What the name promises.
     pub hint: NameHint,
-    /// The user named this very file (rather than a directory above it).
+    /// The user named this very file, not a directory above it.
     pub named: bool,
-    /// What it is read as.
+    /// What to read it as.
     pub content: Content,
 }
 
-/// A file that is left alone, or that could not be looked at.
+/// A file that was skipped, or that could not be examined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Passed {
     /// The file or directory.
@@ -44,20 +44,20 @@ pub struct Inventory {
     pub candidates: Vec<Candidate>,
     /// Files that are not InnoDB tablespaces.
     pub skipped: Vec<Passed>,
-    /// Paths that could not be looked at: the work asked for is not wholly done.
+    /// Paths that could not be examined: the requested work is incomplete.
     pub failed: Vec<Passed>,
-    /// Files that were listed in their directory and were not there a moment later. Servers remove and rename files all the time;
-    /// where none is running it is a failure like any other.
+    /// Files that were listed but gone a moment later. Servers remove and rename files all the time; without a running server this is a
+    /// failure like any other.
     pub vanished: Vec<Passed>,
-    /// The directories that were named, and walked.
+    /// The named directories.
     pub walked: Vec<PathBuf>,
-    /// What was named.
+    /// The paths the user named.
     pub asked: Vec<PathBuf>,
     seen: HashSet<(u64, u64)>,
 }
 
 impl Inventory {
-    /// Walks `paths`: files are taken as they are, directories with all below them, sorted by name.
+    /// Walks `paths`: files are taken as given, directories with everything below them, sorted by name.
     #[must_use]
     pub fn take(paths: &[PathBuf]) -> Self {
         let mut inventory = Self { asked: paths.to_vec(), ..Self::default() };
@@ -76,8 +76,8 @@ impl Inventory {
         inventory
     }
 
-    /// The files of a system tablespace with names of its own are like `ibdata1` and `ibdata2`: they lie side by side in the list, in the
-    /// order of their pages, and none of them is passed over.
+    /// Treats custom-named system tablespace files like `ibdata1` and `ibdata2`: puts them next to each other, in page order, and keeps all
+    /// of them.
     fn name_system_files(&mut self) {
         let begins = |file: &&Candidate| {
             let is_odd = file.hint == NameHint::Unknown && file.content == Content::Pages;
@@ -108,12 +108,12 @@ impl Inventory {
             parts.push(Candidate { hint, content, ..known.unwrap_or_else(fresh) });
         }
         self.skipped.retain(|passed| !files.contains(&passed.path));
-        // Those before the first one are where they were.
+        // Candidates before the first of them have not moved.
         let at = at.min(self.candidates.len());
         self.candidates.splice(at..at, parts);
     }
 
-    /// Adds a file that a dictionary names, unless it was met already or is not there.
+    /// Adds a file named by a dictionary, unless it is already known or does not exist.
     pub fn add(&mut self, path: PathBuf) {
         let meta = fs::metadata(&path).ok().filter(|meta| meta.is_file());
         if let Some(meta) = meta.filter(|meta| !self.seen.contains(&(meta.dev(), meta.ino()))) {
@@ -121,22 +121,22 @@ impl Inventory {
         }
     }
 
-    /// A table that is being rebuilt is without its name for a moment, between two renames.
+    /// While a table is rebuilt its name is missing for a moment, between two renames.
     fn look_again(&mut self) {
         for passed in std::mem::take(&mut self.vanished) {
             let followed = fs::metadata(&passed.path);
-            // Without its target's metadata it is either gone or a link; or it has come back since, as what it was.
+            // A dangling link has only metadata of its own; a file may be back by now.
             match followed.or_else(|_| fs::symlink_metadata(&passed.path)) {
                 Ok(meta) if meta.is_file() => self.consider(passed.path, &meta, false),
                 Ok(meta) if meta.is_dir() => self.walk(&passed.path, &meta),
-                // A link that leads nowhere stays there.
+                // A dangling link stays dangling.
                 Ok(_) => self.failed.push(passed),
                 Err(_) => self.vanished.push(passed),
             }
         }
     }
 
-    /// What a directory listed could not be looked at.
+    /// A directory entry that could not be examined.
     fn fail(&mut self, path: PathBuf, error: &io::Error) {
         let list = if error.kind() == io::ErrorKind::NotFound { &mut self.vanished } else { &mut self.failed };
         list.push(Passed { path, why: plain(error) });
@@ -146,7 +146,7 @@ impl Inventory {
         self.skipped.push(Passed { path, why: why.to_owned() });
     }
 
-    /// One directory: entries sorted by name, so that the report does not depend on the file system's order.
+    /// Walks one directory, sorted by name, so that the report does not depend on the file system's order.
     fn walk(&mut self, dir: &Path, meta: &Metadata) {
         if is_made_up(dir) {
             return self.skip(dir.to_path_buf(), "made up by the kernel as it is read: nothing of it lies on a disk");
@@ -162,7 +162,7 @@ impl Inventory {
         entries.sort_by_cached_key(|entry| (order(entry.file_name().as_encoded_bytes()), entry.file_name()));
         for entry in entries {
             let path = entry.path();
-            // The entry's own metadata spares following the path again; only links are followed.
+            // The entry's own metadata saves a path lookup; only links are followed.
             let meta = match entry.metadata() {
                 Ok(meta) if meta.is_symlink() => fs::metadata(&path),
                 other => other,
@@ -196,14 +196,14 @@ impl Inventory {
             NameHint::Doublewrite => Content::Doublewrite,
             NameHint::Link => return self.follow(path),
             _ if content::is_delta(&path) && content::delta_note(&path).is_file() => Content::Delta,
-            // It holds whole pages, so its content looks like a tablespace.
+            // It consists of whole pages, so its content looks like a tablespace.
             _ if content::is_delta(&path) => return self.unknown(path),
             _ => match probe(&path) {
                 Ok(Some(Content::Packed(_))) if !named && !content::packed_is_wanted(&path) => {
                     return self.skip(path, "compressed, and not a tablespace or an archive by its name");
                 }
                 Ok(Some(content)) => content,
-                // Why a file that the user named is nothing to check, its reader will say.
+                // The user named this file: let its reader report why there is nothing to check.
                 _ if named => Content::Pages,
                 Ok(None) => return self.unknown(path),
                 Err(error) => return self.fail(path, &error),
@@ -212,7 +212,7 @@ impl Inventory {
         self.candidates.push(Candidate { path, len, hint, named, content });
     }
 
-    /// A file without any content that is known here; what its name says may be that it holds pages all the same.
+    /// A file of unknown content, though its name may say that it holds pages.
     fn unknown(&mut self, path: PathBuf) {
         match content::unread(&path) {
             Some(why) => self.failed.push(Passed { path, why: why.to_owned() }),
@@ -220,7 +220,7 @@ impl Inventory {
         }
     }
 
-    /// A link file names a tablespace elsewhere; a file that is gone is the user's to know.
+    /// A link file names a tablespace elsewhere; if that file is missing, the user should know.
     fn follow(&mut self, link: PathBuf) {
         if is_of_backup(&link) {
             let beside = ["ibd", "ibd.delta", "new", "del"].map(|extension| link.with_extension(extension));
@@ -249,23 +249,23 @@ impl Inventory {
     }
 }
 
-/// Whether a link file lies in a backup: the file that it names is the server's, which may be running.
+/// Whether a link file is part of a backup: its target is then the server's own file, which may be in use.
 pub(crate) fn is_of_backup(link: &Path) -> bool {
     link.parent().and_then(Path::parent).is_some_and(|root| BackupNotes::of(root).is_some())
 }
 
-/// A link file holds one path, and paths are shorter.
+/// A link file holds one path, and paths are shorter than this.
 const LINK_MAX: u64 = 8192;
 
-/// The path that a link file holds.
+/// The path in a link file.
 pub(crate) fn link_target(link: &Path) -> io::Result<PathBuf> {
     let text = read_small(link, LINK_MAX)?;
     let end = text.iter().rposition(|byte| *byte > 0x20).map_or(0, |last| last + 1);
     Ok(PathBuf::from(OsStr::from_bytes(text.get(..end).unwrap_or_default())))
 }
 
-/// Length in bytes of something with bytes in it; `None` for sockets, pipes and other special files. A block device (a raw system
-/// tablespace) is read only when the user named it.
+/// Length in bytes of a regular file; `None` for sockets, pipes and other special files. A block device (a raw system tablespace) is read
+/// only if the user named it.
 fn length(path: &Path, meta: &Metadata, named: bool) -> io::Result<Option<u64>> {
     if meta.is_file() {
         return Ok((has_device(meta) || !is_made_up(path)).then_some(meta.len()));
@@ -277,7 +277,7 @@ fn length(path: &Path, meta: &Metadata, named: bool) -> io::Result<Option<u64>> 
     Ok(None)
 }
 
-/// What is no file with bytes, for people.
+/// The kind of a special file, for messages.
 fn kind_of(meta: &Metadata) -> &'static str {
     let kind = meta.file_type();
     match () {
@@ -289,7 +289,7 @@ fn kind_of(meta: &Metadata) -> &'static str {
     }
 }
 
-/// Whether the file is on a block device: what the kernel makes up is not, so most files need not be asked for their file system.
+/// Whether the file is on a block device. Virtual file systems are not, so most files need no `statfs`.
 #[cfg(target_os = "linux")]
 fn has_device(meta: &Metadata) -> bool {
     rustix::fs::major(meta.dev()) != 0
@@ -300,12 +300,12 @@ fn has_device(_: &Metadata) -> bool {
     true
 }
 
-/// Whether the path is in `/proc`, `/sys` or another virtual file system, whose files have no end or block until something happens.
+/// Whether the path is in `/proc`, `/sys` or another virtual file system, whose files may be endless or block forever.
 #[cfg(target_os = "linux")]
 fn is_made_up(path: &Path) -> bool {
     // proc, sysfs, debugfs, tracefs, cgroup, cgroup2.
     const KINDS: [i64; 6] = [0x9FA0, 0x6265_6572, 0x6462_6720, 0x7472_6163, 0x0027_E0EB, 0x6367_7270];
-    // i64 on the processors we test on; other C libraries have it unsigned, or shorter.
+    // i64 on the processors we test on; other C libraries make it unsigned, or shorter.
     #[allow(clippy::unnecessary_cast, reason = "its type is not the same everywhere")]
     rustix::fs::statfs(path).is_ok_and(|system| KINDS.contains(&(system.f_type as i64)))
 }
@@ -315,20 +315,20 @@ fn is_made_up(_: &Path) -> bool {
     false
 }
 
-/// Files that servers keep for later, or while they make others: their content is garbage.
+/// Files that servers keep for later use, or while they create others: their content is garbage.
 fn is_spare_log(path: &Path) -> bool {
     let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     name.ends_with("_tmp") || name == "ib_logfile101"
 }
 
-/// What a file with a name that promises nothing holds.
+/// Identifies a file whose name says nothing.
 fn probe(path: &Path) -> io::Result<Option<Content>> {
     let file = File::open(path)?;
     let head = read_up_to(&file, 0, content::HEAD)?;
     Ok(content::recognise(&head))
 }
 
-/// Sort key: numbers inside names by value, so that `ibdata10` comes after `ibdata9`.
+/// Sort key that compares numbers in names by value: `ibdata10` comes after `ibdata9`.
 fn order(name: &[u8]) -> Vec<(u64, u8)> {
     let mut key = Vec::with_capacity(name.len());
     let mut number: Option<u64> = None;
@@ -344,7 +344,7 @@ fn order(name: &[u8]) -> Vec<(u64, u8)> {
     key
 }
 
-/// The system's words without its number: "Permission denied".
+/// The system's message without its error number: "Permission denied".
 pub(crate) fn plain(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().map(str::to_owned).unwrap_or(text)

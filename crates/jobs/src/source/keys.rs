@@ -1,4 +1,4 @@
-//! Keys: from the files in which the servers keep them to what opens one tablespace.
+//! Keys: from the files in which servers keep them to the key of one tablespace.
 
 use super::read_small;
 use std::path::{Path, PathBuf};
@@ -14,19 +14,19 @@ use format::{Encryption, Family, Scheme, SpaceFormat};
 
 use crate::Error;
 
-/// What is said of what cannot be opened, and what to do about it.
+/// The message about files that cannot be opened, and what to do about it.
 pub(crate) const NO_KEY: &str =
     "encrypted, and there is no key (--keyring for MySQL, --key-file for MariaDB, names the file with it)";
 
-/// MariaDB's crypt data follow the extent descriptors of page 0 at this distance in bytes.
+/// Distance in bytes from the end of page 0's extent descriptors to MariaDB's crypt data.
 pub(crate) const CRYPT_DATA_AFTER_XDES: usize = format::codec::mariadb_encryption::CRYPT_DATA_AFTER_XDES;
 
-/// The files with keys that the user names.
+/// The key files named by the user.
 #[derive(Clone, Debug, Default)]
 pub struct KeyFiles {
     /// MySQL: `component_keyring_file`'s or `keyring_file`'s data files.
     pub keyrings: Vec<PathBuf>,
-    /// MariaDB: `file_key_management`'s file, and what opens it if it is encrypted: the key itself, or `FILE:` and a path.
+    /// MariaDB: `file_key_management`'s file and, if it is encrypted, its key: the key itself, or `FILE:` and a path.
     pub key_file: Option<(PathBuf, Option<String>)>,
 }
 
@@ -63,19 +63,19 @@ fn unusable(path: &Path, source: keyring::KeyringError) -> Error {
     Error::Keys { path: path.to_path_buf(), source }
 }
 
-/// What opens the pages of one tablespace.
+/// The key for the pages of one tablespace.
 #[derive(Clone, Debug, Default)]
 pub enum SpaceKey {
-    /// Nothing, or nothing is needed.
+    /// None, or none needed.
     #[default]
     None,
-    /// The tablespace key that MySQL keeps, wrapped, on page 0.
+    /// The tablespace key that MySQL stores, wrapped, on page 0.
     MySql(Arc<TablespaceKey>),
     /// MariaDB's page keys, by version.
     MariaDb(Arc<SpaceKeys>),
 }
 
-/// A `.cfp` file has two keys of 32 bytes and little else.
+/// A `.cfp` file holds two keys of 32 bytes and little else.
 const CFP_MAX: u64 = 4096;
 
 impl SpaceKey {
@@ -101,7 +101,7 @@ impl SpaceKey {
         }
     }
 
-    /// The same; where the given keys do not help, the key that an export left beside the tablespace at `path`.
+    /// Like `unlock`; if the given keys do not help, uses the key that an export left beside the tablespace at `path`.
     ///
     /// # Errors
     /// As [`SpaceKey::unlock`].
@@ -121,7 +121,7 @@ impl SpaceKey {
         codec::tablespace_key_from_cfp(&file).ok().map(|key| Self::MySql(Arc::new(key)))
     }
 
-    /// What opening a page of the tablespace takes.
+    /// What it takes to open the tablespace's pages.
     #[must_use]
     pub fn context(&self, format: &SpaceFormat) -> Context<'_> {
         match format.family() {

@@ -33,8 +33,8 @@ pub(crate) fn read_up_to(file: &File, offset: u64, len: usize) -> io::Result<Vec
     Ok(bytes)
 }
 
-/// All of a small file, which must be a regular one of `max` bytes at most: a name says nothing about what is behind it, and a pipe
-/// would be waited for.
+/// Reads all of a small file. It must be a regular file of at most `max` bytes: a name does not tell what is behind it, and opening a pipe
+/// would block.
 pub(crate) fn read_small(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     let refused = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
     if !std::fs::metadata(path)?.is_file() {

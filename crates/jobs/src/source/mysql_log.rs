@@ -1,4 +1,4 @@
-//! The files of MySQL's redo log, found, checked as a set, and cut to what a recovery reads.
+//! MySQL's redo log files: found, checked as a set, and cut down to what recovery reads.
 //!
 //! ```text
 //! paths -> headers -> verify_mysql::plan -> newest checkpoint -> stretches of blocks from the checkpoint's on
@@ -23,16 +23,16 @@ use redo::verify_mysql::{self, Breach};
 use super::read_up_to;
 use crate::error::Error;
 
-/// Parts of files, one behind the other in the log: the number of the file, and the bytes in it.
+/// Byte ranges of files, consecutive in the log: the file's index and the range in it.
 pub(crate) type Stretches = Vec<(usize, Range<u64>)>;
 
 /// Bytes read at once.
 const PIECE: usize = 1 << 20;
 
-/// How far [`MySqlLog::feed`] came.
+/// How far [`MySqlLog::feed`] got.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fed {
-    /// Bytes of the log that were read.
+    /// Bytes of the log read.
     pub bytes: u64,
     /// A file was shorter than its header says.
     pub is_cut: bool,
@@ -47,13 +47,13 @@ pub(crate) struct MySqlFile {
     pub parsed: LogFile,
 }
 
-/// Why there is no log to be read.
+/// Why there is no log to read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MySqlLogError {
     /// A file cannot be read.
     #[error("{}: {source}", .path.display())]
     Io { path: PathBuf, source: io::Error },
-    /// The set makes no log.
+    /// The files do not make up a log.
     #[error("{}: {error}", .path.display())]
     Redo { path: PathBuf, error: RedoError },
     /// A key that was given does not fit.
@@ -71,7 +71,7 @@ impl From<MySqlLogError> for Error {
     }
 }
 
-/// Why [`MySqlLog::each_mtr`] has no answer: the log cannot be read, or its reader has seen enough.
+/// Why [`MySqlLog::each_mtr`] has no answer: the log cannot be read, or `take` has seen enough.
 struct Stopped;
 
 impl From<MySqlLogError> for Stopped {
@@ -83,21 +83,21 @@ impl From<MySqlLogError> for Stopped {
 /// A log of MySQL.
 #[derive(Debug)]
 pub(crate) struct MySqlLog {
-    /// Those with a header; spare files have none, or an old one, and another name.
+    /// Files with a header; spare files have another name, and no header or an old one.
     pub files: Vec<MySqlFile>,
     pub checkpoint: CheckpointPlace,
     /// What a server would refuse.
     pub breaches: Vec<Breach>,
-    /// Where the blocks lie, from that of the checkpoint on: the file, and the bytes in it.
+    /// Where the blocks are, from the checkpoint's block on.
     pub stretches: Stretches,
-    /// The same from the oldest block of the chain on. Empty where the log is a ring, which overwrites what is older.
+    /// The same from the chain's oldest block on. Empty for a ring, which overwrites older blocks.
     chain: Stretches,
-    /// What opens encrypted blocks.
+    /// Keys of encrypted blocks.
     pub keys: Vec<TablespaceKey>,
 }
 
 impl MySqlLog {
-    /// Opens the files at `paths`; `keys` open what of it is encrypted, and none given is no error.
+    /// Opens the files at `paths`; `keys` open encrypted blocks. Having no key is not an error.
     pub fn open(paths: &[PathBuf], keys: &KeyStore) -> Result<Self, MySqlLogError> {
         let mut files = Vec::new();
         for path in paths {
@@ -118,7 +118,7 @@ impl MySqlLog {
         let parsed: Vec<LogFile> = files.iter().map(|file| file.parsed.clone()).collect();
         let plan = verify_mysql::plan(&parsed).map_err(redo)?;
         let checkpoint = mysql::newest_checkpoint(&parsed).map_err(redo)?;
-        // The chain may begin before the checkpoint; a ring begins there.
+        // A chain may begin before the checkpoint; a ring begins at it.
         let is_chain = checkpoint.format >= mysql::FORMAT_MANY_FILES;
         let segments: Stretches =
             plan.segments.iter().map(|part| (part.file, part.offset..part.offset + part.len)).collect();
@@ -133,18 +133,18 @@ impl MySqlLog {
         Ok(Self { files, checkpoint, breaches: plan.breaches, stretches, chain, keys })
     }
 
-    /// The newest file, whose header says most about the server.
+    /// The newest file: its header says most about the server.
     pub fn newest(&self) -> Option<&MySqlFile> {
         self.files.iter().max_by_key(|file| file.parsed.start_lsn)
     }
 
-    /// What the files hold from the block of the checkpoint on, up to `len` bytes of the first of them.
+    /// The first `len` bytes from the checkpoint's block on, or fewer if that file ends before.
     pub fn at_checkpoint(&self, len: usize) -> io::Result<Vec<u8>> {
         let Some(file) = self.files.get(self.checkpoint.file) else { return Ok(Vec::new()) };
         read_up_to(&file.file, self.checkpoint.offset, len)
     }
 
-    /// The block that holds `lsn`, or the oldest one that the files have behind it, and where the blocks from there on lie.
+    /// The block with `lsn`, or the oldest later one still in the files, and where the blocks from there on are.
     pub fn stretches_from(&self, lsn: Lsn) -> Option<(Lsn, Stretches)> {
         let start_lsn = |file: usize| Some(self.files.get(file)?.parsed.start_lsn.0);
         let holds = |(file, bytes): &(usize, Range<u64>)| {
@@ -158,13 +158,13 @@ impl MySqlLog {
         Some((Lsn(start + ahead), stretches))
     }
 
-    /// A reader of mini-transactions that begins at the checkpoint.
+    /// A reader of mini-transactions that starts at the checkpoint.
     pub fn reader(&self) -> MtrReader {
         MtrReader::new(self.checkpoint.format, self.checkpoint.lsn, self.keys.clone())
     }
 
-    /// Feeds `reader` with these stretches, until the log ends, `bytes_max` or a little more is read, or `take` fails. A file that is
-    /// shorter than its header says gives what it has, and the next one follows.
+    /// Feeds `reader` these stretches until the log ends, `bytes_max` or a little more is read, or `take` fails. A file shorter than its
+    /// header says contributes what it has, and the next one follows.
     pub fn feed<E: From<MySqlLogError>>(
         &self,
         reader: &mut MtrReader,
@@ -195,8 +195,8 @@ impl MySqlLog {
         Ok(fed)
     }
 
-    /// Hands over the mini-transactions of these stretches, whose first block is that of `from`, in about `bytes_max` of log, as long
-    /// as they are taken. Where that ended, and whether it is the end of the log. `None` if some of it cannot be read.
+    /// Passes the mini-transactions of these stretches, which start with the block of `from`, to `take` until it returns `None` or about
+    /// `bytes_max` of log are read. Returns where that ended, and whether it is the end of the log; `None` if part of it cannot be read.
     pub fn each_mtr(
         &self,
         (from, stretches): (Lsn, &[(usize, Range<u64>)]),
@@ -206,7 +206,7 @@ impl MySqlLog {
         let mut reader = MtrReader::new(self.checkpoint.format, from, self.keys.clone());
         let take = |_: &MySqlFile, mtr: &Mtr<'_>| take(mtr).ok_or(Stopped);
         let fed = self.feed(&mut reader, stretches, bytes_max, take).ok()?;
-        // What cannot be read, for want of a key or for damage, may say anything.
+        // Log that is unreadable, for lack of a key or because it is damaged, may say anything.
         let is_read = !fed.is_cut && !reader.lacks_key() && reader.fault().is_none();
         is_read.then(|| (reader.at(), reader.has_ended() || fed.bytes < bytes_max))
     }
@@ -217,7 +217,7 @@ impl MySqlLog {
     }
 }
 
-/// Each file names its own key, wrapped by the master key of the time when it was made.
+/// Each file names its own key, wrapped by the master key current when the file was created.
 fn keys_of(files: &[MySqlFile], keys: &KeyStore) -> Result<Vec<TablespaceKey>, MySqlLogError> {
     let mut seen: Vec<EncryptionInfo> = Vec::new();
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! What a file's name promises. A hint of purpose only: the content decides what a file is.
+//! What a file's name suggests. Only a hint: the content decides what the file is.
 
 use std::path::Path;
 
@@ -6,10 +6,10 @@ use crate::report::file_kind::FileKind;
 
 pub(crate) use format::schema::filename::decoded;
 
-/// The purpose that a name suggests.
+/// The purpose a name suggests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameHint {
-    /// `ibdata1`, `ibdata2` ...: the number orders the parts of the system tablespace.
+    /// `ibdata1`, `ibdata2` ...: the number gives the file's order in the system tablespace.
     System(u32),
     /// `*.ibd`: file-per-table or general tablespace.
     Table,
@@ -23,14 +23,14 @@ pub enum NameHint {
     Redo,
     /// `#ib_16384_0.dblwr` and `.bdblwr`.
     Doublewrite,
-    /// `*.isl`: a text file that holds the path of a tablespace kept elsewhere.
+    /// `*.isl`: a text file with the path of a tablespace kept elsewhere.
     Link,
-    /// Nothing that InnoDB would name so.
+    /// Not a name that InnoDB uses.
     Unknown,
 }
 
 impl NameHint {
-    /// Reads the hint off the last component of `path`.
+    /// Derives the hint from the last component of `path`.
     #[must_use]
     pub fn of(path: &Path) -> Self {
         let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
@@ -56,7 +56,7 @@ impl NameHint {
         }
     }
 
-    /// Whether a file of this name must hold InnoDB pages, so that other content is damage.
+    /// Whether a file with this name must hold InnoDB pages, so that any other content is damage.
     #[must_use]
     pub fn promises_pages(self) -> bool {
         matches!(self, Self::System(_) | Self::Table | Self::Dictionary | Self::Undo | Self::Temporary)
@@ -75,7 +75,7 @@ impl NameHint {
     }
 }
 
-/// `schema.table`, as the last two components of a tablespace's path tell it; both as they are called in SQL.
+/// `schema.table` from the last two components of a tablespace's path, in SQL spelling.
 pub(crate) fn table_of_path(path: &Path) -> Option<String> {
     if NameHint::of(path) != NameHint::Table {
         return None;
@@ -90,7 +90,7 @@ pub(crate) fn table_of_path(path: &Path) -> Option<String> {
     Some(format!("{schema}.{}{partition}", decoded(table)))
 }
 
-/// The number behind `prefix`, if nothing but digits follows it.
+/// The number after `prefix`, if only digits follow it.
 fn numbered(name: &str, prefix: &str) -> Option<u32> {
     name.strip_prefix(prefix)?.parse().ok()
 }

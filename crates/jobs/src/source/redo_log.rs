@@ -17,63 +17,63 @@ use super::name::NameHint;
 use super::read_up_to;
 use crate::report::document::Pending;
 
-/// Redo logs near the files of a run, each looked at once and only when a finding depends on it.
+/// Redo logs near the files of a run, each read once and only if a finding depends on it.
 #[derive(Debug, Default)]
 pub struct RedoLogs {
     by_dir: HashMap<PathBuf, LogNow>,
-    /// The datadirs that the files of a directory can belong to ([`datadirs_of`]), which asks the system where we are.
+    /// The candidate datadirs for each directory ([`datadirs_of`], which needs the current directory from the system).
     dirs: HashMap<PathBuf, Arc<[PathBuf]>>,
-    /// What was said of files that lie in no directory.
+    /// Pending work of files that are in no directory.
     said: HashMap<PathBuf, Option<String>>,
-    /// Files that a statement was at work on when the server crashed, and that the log no longer has work for.
+    /// Files that a statement was changing when the server crashed, and for which the redo log has no more work.
     in_ddl: HashSet<PathBuf>,
-    /// A server may be writing them: what is clean now need not be so at the next question.
+    /// A server may be writing the logs: one that is clean now may not be so at the next question.
     live: bool,
 }
 
 /// Who finishes what a crash interrupted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Awaits {
-    /// Crash recovery, by the redo log or the notes of a backup tool.
+    /// Crash recovery, from the redo log or a backup tool's notes.
     Recovery,
-    /// The server only, when it starts.
+    /// Only the server, when it starts.
     Server,
 }
 
-/// What the log of one directory says; nothing where there is none.
+/// The state of one directory's log; empty if there is none.
 #[derive(Clone, Debug, Default)]
 struct LogNow {
-    /// The work still to do, as a clause.
+    /// The pending work, as a clause.
     pending: Option<String>,
-    /// Pages changed before this LSN are on the disk.
+    /// Pages changed before this LSN are on disk.
     checkpoint: Option<Lsn>,
 }
 
 /// Levels between a tablespace and its datadir: `datadir/db/t.ibd`, `datadir/ibdata1`.
 const LEVELS_UP: usize = 2;
 
-/// A log that cannot be read is looked at so often.
+/// How often to retry a log that cannot be read.
 const TRIES: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(25);
 
 impl RedoLogs {
-    /// Logs that a server may be writing, if `live`.
+    /// With `live`, a server may be writing the logs.
     #[must_use]
     pub fn new(live: bool) -> Self {
         Self { live, ..Self::default() }
     }
 
-    /// Notes the work still to do for a file that is not on a disk, so that no log can be looked for beside it.
+    /// Notes the pending work of a file that is not on disk and so has no log beside it.
     pub fn say(&mut self, path: PathBuf, pending: Option<&str>) {
         self.said.insert(path, pending.map(str::to_owned));
     }
 
-    /// Notes files that the server takes in hand when it starts, whatever the redo log says of them.
+    /// Notes files that the server will complete at startup, whatever the redo log says about them.
     pub fn say_in_ddl(&mut self, files: impl Iterator<Item = PathBuf>) {
         self.in_ddl.extend(files);
     }
 
-    /// The directories, of those asked about, that have work still to do, with the clauses that name it.
+    /// The directories asked about that have pending work, with the clauses that name it.
     pub fn pending(&self) -> Vec<Pending> {
         let pending = self
             .by_dir
@@ -84,8 +84,8 @@ impl RedoLogs {
         pending
     }
 
-    /// A clause that names the work still to do for the tablespace at `path`: a log with changes after its checkpoint, or a backup
-    /// that was not prepared, or what only the server does when it starts. `None` if there is none, or no log at all.
+    /// A clause that names the pending work for the tablespace at `path`: a log with changes after its checkpoint, an unprepared backup, or
+    /// work that only the server does at startup. `None` if there is none, or no log at all.
     pub fn pending_for(&mut self, path: &Path) -> Option<&str> {
         self.look_at_logs_of(path);
         self.of_log(path).or_else(|| self.of_server(path))
@@ -140,8 +140,8 @@ impl RedoLogs {
         is_being_truncated(path).then_some("the server was truncating this undo tablespace")
     }
 
-    /// The newest checkpoint of the log that belongs to the tablespace at `path`, and the datadir of that log. `None` where no log can
-    /// be read: then no LSN is known to be old or new.
+    /// The newest checkpoint of the log for the tablespace at `path`, and that log's datadir. `None` if no log can be read: then no LSN is
+    /// known to be old or new.
     pub fn checkpoint_for(&mut self, path: &Path) -> Option<(PathBuf, Lsn)> {
         if self.said.contains_key(path) {
             return None;
@@ -158,19 +158,19 @@ impl RedoLogs {
     }
 }
 
-/// Why nothing is decided of a file that MySQL's DDL log names.
+/// Why a file named in MySQL's DDL log is left undecided.
 pub(crate) const IN_DDL: &str =
     "a crash interrupted a statement that changes this file, which MySQL finishes or takes back when it starts";
 
-/// The directories that can be the datadir of a tablespace, the nearest first.
+/// The directories that may be a tablespace's datadir, nearest first.
 pub(crate) fn datadirs_of(path: &Path) -> Vec<PathBuf> {
-    // Named from where the caller stands, a path can have no directory in it.
+    // A relative path may contain no directory.
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
     path.ancestors().skip(1).take(LEVELS_UP).map(Path::to_path_buf).collect()
 }
 
-/// Whether a crash interrupted MySQL in making an undo tablespace empty: a file beside it says so, and the server makes the tablespace
-/// again when it starts, whatever its pages hold. Recovery writes none of them.
+/// Whether a crash interrupted MySQL while it truncated an undo tablespace. A file beside it says so, and the server recreates the
+/// tablespace at startup, whatever its pages hold. Recovery writes none of them.
 fn is_being_truncated(path: &Path) -> bool {
     if NameHint::of(path) != NameHint::Undo {
         return false;
@@ -178,12 +178,12 @@ fn is_being_truncated(path: &Path) -> bool {
     let dirs = datadirs_of(path);
     match undo_number_in(path) {
         Some(number) => dirs.iter().any(|dir| has_begun(&truncation_log(dir, number))),
-        // It is as far as it can be: no page says any more which tablespace it was.
+        // The truncation is far along: no page says any more which tablespace this was.
         None => dirs.iter().any(|dir| has_ownerless_truncation_log(dir)),
     }
 }
 
-/// The number of the undo tablespace in this file, by its first page.
+/// The number of the undo tablespace in this file, from page 0.
 fn undo_number_in(path: &Path) -> Option<u32> {
     let head = File::open(path).and_then(|file| read_up_to(&file, 0, FSP_SPACE_ID + 4)).ok()?;
     mysql::undo_number(SpaceId(be::u32_at(&head, FSP_SPACE_ID)?))
@@ -193,12 +193,12 @@ fn truncation_log(datadir: &Path, number: u32) -> PathBuf {
     datadir.join(format!("undo_{number}_trunc.log"))
 }
 
-/// Whether the truncation that a note announces may have begun: MySQL makes the file, writes a page of zeros, and begins then.
+/// Whether the noted truncation may have begun: MySQL creates the file, fills it with a page of zeros, and only then begins.
 fn has_begun(note: &Path) -> bool {
     fs::metadata(note).is_ok_and(|meta| meta.len() > 0)
 }
 
-/// The notes of MySQL's truncations in the datadir, with the numbers of the undo tablespaces.
+/// MySQL's truncation notes in the datadir, with the undo tablespace numbers.
 fn truncation_logs(datadir: &Path) -> impl Iterator<Item = (u32, PathBuf)> {
     let number_of =
         |log: &Path| log.file_name()?.to_str()?.strip_prefix("undo_")?.strip_suffix("_trunc.log")?.parse::<u32>().ok();
@@ -206,12 +206,12 @@ fn truncation_logs(datadir: &Path) -> impl Iterator<Item = (u32, PathBuf)> {
     paths.filter_map(move |path| Some((number_of(&path)?, path)))
 }
 
-/// Notes of truncations that never began, since the server was killed before it wrote them. It cannot start on an empty one.
+/// Notes of truncations that never began, because the server was killed before it wrote the note. It cannot start with an empty one.
 pub(crate) fn empty_truncation_logs(datadir: &Path) -> Vec<PathBuf> {
     truncation_logs(datadir).map(|(_, note)| note).filter(|note| !has_begun(note)).collect()
 }
 
-/// Whether MySQL notes that it is truncating an undo tablespace which no file in the datadir says it is.
+/// Whether MySQL noted the truncation of an undo tablespace that no file in the datadir claims to be.
 fn has_ownerless_truncation_log(datadir: &Path) -> bool {
     let logs: Vec<u32> =
         truncation_logs(datadir).filter(|(_, note)| has_begun(note)).map(|(number, _)| number).collect();
@@ -221,12 +221,12 @@ fn has_ownerless_truncation_log(datadir: &Path) -> bool {
     logs.iter().any(|number| !owned.contains(number))
 }
 
-/// Whether the datadir holds the file by which MySQL notes that it is truncating this undo tablespace.
+/// Whether the datadir has MySQL's note that this undo tablespace is being truncated.
 pub(crate) fn has_truncation_log(datadir: &Path, space: SpaceId) -> bool {
     mysql::undo_number(space).is_some_and(|number| has_begun(&truncation_log(datadir, number)))
 }
 
-/// Backup tools leave their pages as they were copied; `--prepare` applies the log that was copied with them.
+/// Backup tools copy pages as they are; `--prepare` applies the log copied with them.
 fn unprepared_backup(dir: &Path) -> Option<String> {
     let is_unprepared = BackupNotes::of(dir)?.is_full();
     is_unprepared.then(|| "this backup has not been prepared".to_owned())
@@ -240,7 +240,7 @@ fn log_now(dir: &Path) -> LogNow {
 }
 
 fn settled_log(dir: &Path) -> Option<LogNow> {
-    // A server that writes the log may take a file away while it is looked at.
+    // A server that is writing the log may remove a file while it is being read.
     let mut state = state_of(dir)?;
     for _ in 1..TRIES {
         if state.is_ok() {
@@ -249,10 +249,10 @@ fn settled_log(dir: &Path) -> Option<LogNow> {
         std::thread::sleep(PAUSE);
         state = state_of(dir)?;
     }
-    // A log that cannot be read will not mend anything.
+    // A log that cannot be read will not repair anything.
     let (state, checkpoint) = state.ok()?;
     let pending = match state {
-        // An end that cannot be found lies beyond the checkpoint.
+        // If the end cannot be found, it is after the checkpoint.
         LogState::NeedsRecovery | LogState::Undecided => Some("the redo log still has work to do".to_owned()),
         LogState::Clean => None,
     };
@@ -284,14 +284,14 @@ pub(crate) fn log_files(dir: &Path) -> Vec<PathBuf> {
             })
             .collect();
         files.sort();
-        // A pipe of that name would be waited for.
+        // Opening a pipe would block.
         files.into_iter().map(|(_, path)| path).filter(|path| path.is_file()).collect()
     };
     let files = in_dir(&dir.join(REDO_DIR), "#ib_redo");
     if files.is_empty() { in_dir(dir, "ib_logfile") } else { files }
 }
 
-/// Whose log begins in the file.
+/// The vendor of the log that begins in the file.
 pub(crate) fn identify(path: &Path) -> io::Result<LogVendor> {
     redo::identify(&read_up_to(&File::open(path)?, 0, mysql::LOG_FILE_HDR_SIZE)?).map_err(io::Error::other)
 }
@@ -302,7 +302,7 @@ fn mysql_state(paths: &[PathBuf]) -> io::Result<(LogState, Lsn)> {
     for path in paths {
         let file = File::open(path)?;
         let header = read_up_to(&file, 0, mysql::LOG_FILE_HDR_SIZE)?;
-        // A spare file that was never used has no header; it holds no changes either.
+        // A spare file that was never used has no header and no changes.
         if let Ok(log) = mysql::LogFile::parse(&header, file.metadata()?.len()) {
             logs.push(log);
             files.push(file);
@@ -321,7 +321,7 @@ fn mariadb_state(path: &Path) -> io::Result<(LogState, Lsn)> {
     let place = log.checkpoint_place().ok_or_else(|| io::Error::other("the checkpoint lies outside the file"))?;
     for len in [mariadb::READ_SIZE, mariadb::READ_SIZE_MAX] {
         let mut bytes = read_up_to(&file, place, len)?;
-        // The log is a ring: what does not fit behind the place goes on at the start.
+        // The log is a ring: what does not fit at the end of the file continues at the start.
         let rest = len - bytes.len();
         bytes.extend(read_up_to(&file, log.payload_start(), rest.min((place - log.payload_start()) as usize))?);
         match log.state(&bytes).map_err(io::Error::other)? {

@@ -1,4 +1,4 @@
-//! A file's format and place: decided once from its first bytes.
+//! A file's format and place in its tablespace: decided once, from its first bytes.
 
 use std::fs::File;
 use std::io::Read;
@@ -18,26 +18,26 @@ use format::{
 pub struct SpacePart {
     /// How its pages are laid out.
     pub format: SpaceFormat,
-    /// The space header, where this file begins with one and it is sound.
+    /// The space header, if the file starts with a sound one.
     pub header: Option<SpaceHeader>,
-    /// What opens its encrypted pages.
+    /// The key for its encrypted pages.
     pub key: SpaceKey,
-    /// The key has opened a page of the file: it is the right one.
+    /// The key has opened a page of this file, so it is right.
     pub is_key_proven: bool,
-    /// Number of the file's first page within the tablespace: 0 but for `ibdata2` and later files.
+    /// Number of the file's first page in the tablespace: 0 except for `ibdata2` and later files.
     pub first_page: u32,
-    /// Why the server would not open the tablespace, though the checksum of its page 0 is right.
+    /// Why the server would refuse the tablespace although page 0's checksum is valid.
     pub fault: Option<HeaderFault>,
 }
 
 impl SpacePart {
-    /// The place of a page, by its number in the tablespace, and what opens it.
+    /// The place of a page, given its number in the tablespace, with what opens it.
     #[must_use]
     pub fn at(&self, page_no: PageNo) -> PageAt<'_> {
         PageAt { id: PageId { space: self.format.space(), page_no }, format: &self.format, key: &self.key }
     }
 
-    /// Whether sound bytes may still hold an image that has to be opened to be judged.
+    /// Whether a page with sound bytes may still need opening to be judged.
     #[must_use]
     pub fn has_inside(&self) -> bool {
         self.format.is_page_compressed() || matches!(self.key, SpaceKey::MariaDb(_))
@@ -50,7 +50,7 @@ impl SpacePart {
         self.first_page.wrapping_add(u32::try_from(index).unwrap_or(u32::MAX))
     }
 
-    /// Where the page `number` begins, bytes into the file. The page must not lie in a file before this one.
+    /// Byte offset of page `number` in the file. The page must not be in an earlier file.
     #[must_use]
     pub const fn offset_of(&self, number: u32) -> u64 {
         self.format.physical().offset_of(number.saturating_sub(self.first_page))
@@ -63,8 +63,8 @@ impl SpacePart {
     }
 }
 
-/// Whether these first bytes of a file with a strange name are those of a tablespace: page 0 is sound, or what would be its
-/// pages agree on their numbers beyond chance, and most of them are sound.
+/// Whether these first bytes of a file with an unknown name are a tablespace: page 0 is sound, or the presumed pages agree on their numbers
+/// beyond chance and most are sound.
 #[must_use]
 pub fn looks_like_tablespace(head: &[u8]) -> bool {
     const HITS_BEYOND_CHANCE: u32 = 3;
@@ -75,13 +75,13 @@ pub fn looks_like_tablespace(head: &[u8]) -> bool {
         })
 }
 
-/// Bytes of a file's head that settle its format when page 0 is sound. The same for every way of reading, so that the answer is.
+/// Bytes of a file's head that settle its format if page 0 is sound. A constant, so the answer does not depend on how the file is read.
 pub const HEAD: usize = 64 * 1024;
 
-/// Bytes looked at when page 0 is not: 64 pages of the largest size.
+/// Bytes needed if page 0 is not sound: 64 pages of the largest size.
 pub const LONG_HEAD: usize = 64 * 64 * 1024;
 
-/// The format that page 0 states, if page 0 is sound.
+/// The format stated in page 0, if that is sound.
 #[must_use]
 pub fn by_page0(head: &[u8], page_size: Option<u32>) -> Option<SpacePart> {
     let format = with_size(SpaceFormat::from_page0(head).ok()?, page_size);
@@ -90,19 +90,19 @@ pub fn by_page0(head: &[u8], page_size: Option<u32>) -> Option<SpacePart> {
     }
     let header = head.get(..format.physical().bytes()).and_then(|page0| SpaceHeader::parse(page0).ok());
     let fault = judge_header(head, &format);
-    // Servers that are asked for the tablespace do not see a page that is one by such a flag: it is one like any other.
+    // A header that the server would refuse cannot make the tablespace a temporary one: treat it as ordinary.
     let format = if fault.is_some() && format.is_temporary() { format.with_temporary(false) } else { format };
     let format = outvoted(head, &format).map_or(format, |space| format.with_space(space));
     Some(SpacePart { format, header, key: SpaceKey::None, is_key_proven: false, first_page: 0, fault })
 }
 
-/// Pages behind page 0 that are asked whether they belong to the tablespace that it names.
+/// Pages after page 0 that are asked which tablespace they belong to.
 const VOTERS: u32 = 3;
 
-/// The tablespace that all pages behind page 0 name, if it is another and two of them at least say so: then page 0 is wrong, not they.
+/// The tablespace that all pages after page 0 name, if it is another one and at least two say so: then page 0 is wrong, not they.
 fn outvoted(head: &[u8], format: &SpaceFormat) -> Option<SpaceId> {
     let pages = head.chunks_exact(format.physical().bytes()).skip(1).take(VOTERS as usize);
-    // Where encryption or compression hides the number, there is nothing to be asked.
+    // Skip pages whose space id is hidden by encryption or compression.
     let votes: Vec<SpaceId> = pages
         .filter(|page| page.iter().any(|byte| *byte != 0) && view::is_readable(page, format))
         .filter_map(fil::space_id)
@@ -113,9 +113,9 @@ fn outvoted(head: &[u8], format: &SpaceFormat) -> Option<SpaceId> {
     (agree && (1..=2).all(|index| page_is_sound(head, index, 0, &other))).then_some(space)
 }
 
-/// Decides the format of a file without a sound page 0 from as many of its first bytes as there are. What is left of page 0 is
-/// believed only as far as the pages behind it agree with it more than with what they say themselves. `leader` is the first file
-/// of the system tablespace, and the page with which this file should continue it.
+/// Decides the format of a file without a sound page 0 from its first bytes, the more the better. What is left of page 0 is believed unless
+/// the pages after it fit what they say themselves better. `leader` is the first file of the system tablespace, with the page at which this
+/// file should continue it.
 ///
 /// # Errors
 /// The file is not a tablespace, and why.
@@ -134,7 +134,7 @@ pub fn by_pages(
         }
         (_, Some((format, first))) => (leader.filter(|_| first > 0).map_or(format, |(part, _)| part.format), first),
         (Ok(format), None) => (format, 0),
-        // Nothing in it tells, as in a file that the space has not reached yet; its place does.
+        // Its content does not tell, as when the tablespace has not reached the file yet; its place does.
         (Err(error), None) => leader.map(|(part, next)| (part.format, next)).ok_or(error)?,
     };
     let key = leader.map(|(part, _)| part.key.clone()).unwrap_or_default();
@@ -142,20 +142,20 @@ pub fn by_pages(
     Ok(SpacePart { format, header, key, is_key_proven: false, first_page, fault })
 }
 
-/// The header in a page 0 that does not tell the format and is sound under the one that the pages behind it tell; and what is wrong with it.
+/// The header of a page 0 that does not state a usable format but is sound under the one found from later pages; and what is wrong with it.
 fn header_under(head: &[u8], format: &SpaceFormat) -> (Option<SpaceHeader>, Option<HeaderFault>) {
     if !page_is_sound(head, 0, 0, format) {
         return (None, None);
     }
     let fault = judge_header(head, format);
     let is_header = view::page_type(head, format) == Some(PageType::FSP_HDR);
-    // Where another page lies over page 0, there are no sizes to be read.
+    // Another page was written over page 0: it holds no sizes.
     let is_other = matches!(fault, Some(HeaderFault::SpaceIds { .. })) && !is_header;
     let header = head.get(..format.physical().bytes()).and_then(|page0| SpaceHeader::parse(page0).ok());
     (header.filter(|_| !is_other), fault)
 }
 
-/// The format that the file at `path` states right now, if its page 0 is sound right now.
+/// The format of the file at `path` right now, if its page 0 is sound right now.
 #[must_use]
 pub fn part_now(path: &Path) -> Option<SpacePart> {
     let mut head = Vec::new();

@@ -1,5 +1,5 @@
-//! The files of the system tablespace of a datadir, in the order of their pages. They are called `ibdata1`, `ibdata2` ..., unless
-//! `innodb_data_file_path` says otherwise.
+//! The files of a datadir's system tablespace, in page order. They are called `ibdata1`, `ibdata2` ..., unless `innodb_data_file_path` says
+//! otherwise.
 //!
 //! ```text
 //! my.cnf, backup-my.cnf of the datadir -> names
@@ -17,13 +17,13 @@ use super::name::NameHint;
 use super::space::{self, SpacePart};
 use super::{read_small, read_up_to};
 
-/// Option files of a datadir are short; what is longer is something else.
+/// A datadir's option files are short; a longer file is something else.
 const OPTIONS_MAX: u64 = 1 << 20;
-/// Where options may lie in a datadir: the server's, and those that backup tools leave.
+/// Option files in a datadir: the server's, and those of backup tools.
 const OPTION_FILES: [&str; 2] = ["my.cnf", "backup-my.cnf"];
 const OPTION: &str = "innodb_data_file_path";
 
-/// The files of the system tablespace in `dir`, the first one first. Empty where there are none.
+/// The files of the system tablespace in `dir`, in order; empty if there are none.
 #[must_use]
 pub(crate) fn files_of(dir: &Path) -> Vec<PathBuf> {
     let usual = usual_files(dir);
@@ -40,13 +40,13 @@ pub(crate) fn files_of(dir: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Whether these are the names that the server gives when nobody says otherwise.
+/// Whether these are the server's default names.
 #[must_use]
 pub(crate) fn are_usual(files: &[PathBuf]) -> bool {
     files.iter().all(|file| matches!(NameHint::of(file), NameHint::System(_)))
 }
 
-/// `ibdata1` and all that are numbered behind it.
+/// `ibdata1` and the files numbered after it.
 fn usual_files(dir: &Path) -> Vec<PathBuf> {
     let names = || std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut files: Vec<(u32, PathBuf)> = names()
@@ -60,7 +60,7 @@ fn usual_files(dir: &Path) -> Vec<PathBuf> {
     files.into_iter().map(|(_, path)| path).collect()
 }
 
-/// The files that an option file in `dir` names, as far as they are there.
+/// The files named by an option file in `dir`, up to the first that does not exist.
 fn stated_files(dir: &Path) -> Vec<PathBuf> {
     let texts = OPTION_FILES.iter().filter_map(|name| read_small(&dir.join(name), OPTIONS_MAX).ok());
     let value = texts.filter_map(|text| data_file_path(&String::from_utf8_lossy(&text))).next();
@@ -82,12 +82,12 @@ fn names_in(value: &str) -> Vec<&str> {
     value.split(';').filter_map(|file| file.split(':').next()).map(str::trim).filter(|name| !name.is_empty()).collect()
 }
 
-/// Whether the file begins as the system tablespace does.
+/// Whether the file is the first of a system tablespace.
 pub(crate) fn is_first(path: &Path) -> bool {
     space::part_now(path).is_some_and(|part| part.format.space() == SpaceId::SYSTEM && part.header.is_some())
 }
 
-/// Files of `dir` whose names promise nothing.
+/// Files in `dir` whose names say nothing.
 fn unusual_files(dir: &Path) -> Vec<PathBuf> {
     let paths = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut files: Vec<PathBuf> =
@@ -96,19 +96,19 @@ fn unusual_files(dir: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Whether the name is that of the usual file, and something added: that is how people put files aside.
+/// Whether the name is the default name with something added, which is how people put files aside.
 fn is_put_aside(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().contains("ibdata1"))
 }
 
-/// The one file with another name that begins the system tablespace. Where there are two, one is a copy, and nobody knows which.
+/// The only custom-named file that begins a system tablespace. If there are two, one is a copy, and we cannot tell which.
 fn unusual_first(dir: &Path) -> Option<PathBuf> {
     let mut found = unusual_files(dir).into_iter().filter(|path| !is_put_aside(path) && is_first(path));
     let first = found.next()?;
     found.next().is_none().then_some(first)
 }
 
-/// Adds the files that hold the pages that the header counts and `files` do not have.
+/// Adds the files for the pages that the header counts and `files` lack.
 fn follow(dir: &Path, part: &SpacePart, files: &mut Vec<PathBuf>) {
     let Some(header) = part.header else { return };
     let pages_of = |path: &PathBuf| std::fs::metadata(path).map_or(0, |meta| part.pages_in(meta.len()));
@@ -121,7 +121,7 @@ fn follow(dir: &Path, part: &SpacePart, files: &mut Vec<PathBuf>) {
         let zeros: Vec<&PathBuf> =
             left.iter().filter(|(_, begins)| *begins == Begins::Empty).map(|(path, _)| path).collect();
         let next = left.iter().find(|(_, begins)| goes_on(begins)).map(|(path, _)| path);
-        // A file that the tablespace has not come to yet says nothing of itself: of two that might be meant, neither is taken.
+        // A file that the tablespace has not reached yet does not identify itself: if there are two candidates, take neither.
         let Some(next) = next.or_else(|| zeros.first().copied().filter(|_| zeros.len() == 1)) else { return };
         have += pages_of(next);
         files.push(next.clone());
@@ -131,7 +131,7 @@ fn follow(dir: &Path, part: &SpacePart, files: &mut Vec<PathBuf>) {
 /// What the first bytes of a file are.
 #[derive(Debug, PartialEq, Eq)]
 enum Begins {
-    /// Pages from this one on.
+    /// Pages, starting with this number.
     With(u32),
     /// Zeros.
     Empty,
@@ -146,7 +146,7 @@ fn begins(path: &Path, size: PageSize) -> Option<Begins> {
     Some(Begins::With(first))
 }
 
-/// The place of `path` among `files`, from 1, as `ibdata` files count.
+/// The position of `path` in `files`, from 1, as in `ibdata1`.
 pub(crate) fn place_of(path: &Path, files: &[PathBuf]) -> Option<u32> {
     let name = path.file_name().unwrap_or_else(|| OsStr::new(""));
     let place = files.iter().position(|file| file.file_name() == Some(name))?;

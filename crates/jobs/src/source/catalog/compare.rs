@@ -1,4 +1,4 @@
-//! The dictionary's entries against the files: missing, in each other's place, of another time or server, in the way.
+//! The dictionary's entries against the files: missing, misplaced, stale, foreign, or in the way.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -21,11 +21,11 @@ use crate::source::name::NameHint;
 use crate::source::redo_log::IN_DDL;
 use crate::tree::{Opener, Tablespace};
 
-/// After a clean shutdown nothing waits to be rolled back.
+/// After a clean shutdown there is nothing left to roll back.
 const WITHOUT_UNDO: &str =
     "the server starts without it and makes it again, but deleted rows that waited for purge stay for good";
 
-/// A pass over one datadir.
+/// The comparison of one datadir.
 pub(super) struct Compare<'c> {
     catalog: &'c Catalog,
     dictionary: &'c Dictionary,
@@ -34,15 +34,15 @@ pub(super) struct Compare<'c> {
     by_number: HashMap<u32, Vec<&'c Tablespace>>,
     owners: HashMap<u32, &'c Entry>,
     expected: HashSet<&'c Path>,
-    /// What makes a difference doubtful, as a clause.
+    /// Why a difference may not be real, as a clause.
     pub doubt: Option<String>,
-    /// What the log does to files, where that is known to its end.
+    /// What the log does to files, if it was read to its end.
     pub events: Option<FileEvents>,
-    /// What interrupted statements were at work on.
+    /// The files that interrupted statements were changing.
     pub in_ddl: FilesInDdl,
-    /// The backup holds some of the tables only.
+    /// The backup holds only some of the tables.
     pub is_partial: bool,
-    /// The backup was not prepared: what was made while it ran has a name of its own until then.
+    /// The backup was not prepared: files created while it ran still have temporary names.
     pub is_unprepared: bool,
     /// Tables that a partial backup leaves out.
     left_out: usize,
@@ -103,8 +103,8 @@ impl<'c> Compare<'c> {
         self.findings.push(CatalogFinding { path, table, reason: reason.into(), severity, message });
     }
 
-    /// A difference between the dictionary and the files: damage, unless the log may still make up for it. `numbers` are those of the
-    /// tablespaces that it is about.
+    /// Reports a difference between dictionary and files: damage, unless the log may still resolve it. `numbers` are the ids of the
+    /// tablespaces concerned.
     fn differs(
         &mut self,
         path: PathBuf,
@@ -115,7 +115,7 @@ impl<'c> Compare<'c> {
         let reason = reason.into();
         let is_explained = self.events.as_ref().is_some_and(|events| match reason {
             FindingCode::MISSING_FILE => numbers.iter().all(|space| events.explain_missing(*space)),
-            // What an index is and where it begins is in the dictionary's pages and the table's, not in what is done to files.
+            // Index ids and roots come from pages of the dictionary and the table, not from file operations.
             FindingCode::STALE_FILE => false,
             _ => events.concern(numbers),
         });
@@ -157,26 +157,26 @@ impl<'c> Compare<'c> {
         }
         let (number, expected) = (space.format.space().0, entry.space);
         match entry.holds {
-            // An undo tablespace changes its number whenever it is cut short.
+            // Every truncation gives an undo tablespace a new id.
             Holds::Undo if undo_number(SpaceId(number)) == undo_number(SpaceId(expected)) => {}
             _ if number == expected => self.trees(held, entry, opener),
             _ => self.wrong_number(space, entry),
         }
     }
 
-    /// Whether the file is there at all; what is wrong inside of it is told elsewhere.
+    /// Whether the file exists at all; damage inside it is reported elsewhere.
     fn is_there(&self, path: &Path) -> bool {
         let has = |path: &Path| self.catalog.names.contains(path);
         let is_new = self.is_unprepared && has(&path.with_extension("new"));
         has(path) || is_new || self.by_path.contains_key(path) || path.exists()
     }
 
-    /// Undo tablespaces of MariaDB, whose names the dictionary does not keep.
+    /// MariaDB's undo tablespaces, whose names the dictionary does not keep.
     fn by_number_alone(&mut self, entry: &'c Entry) {
         if entry.holds != Holds::Undo || self.undo_under_its_name(entry) {
             return;
         }
-        // One that cannot be recognised may be the one.
+        // An undo file that cannot be recognised may be the missing one.
         let in_root = |path: &&PathBuf| path.parent() == Some(self.catalog.root.as_path());
         let undo = self.catalog.names.iter().filter(in_root).filter(|path| NameHint::of(path) == NameHint::Undo);
         let undo: Vec<&PathBuf> = undo.collect();
@@ -195,7 +195,7 @@ impl<'c> Compare<'c> {
         self.differs(path, entry, "missing_undo", (message, &[entry.space]));
     }
 
-    /// Whether an undo tablespace of MariaDB is there under the name that it must have: `undo001` holds the first of them, `undo002` the next.
+    /// Whether MariaDB's undo tablespace has the name it must have: `undo001` for the first one, `undo002` for the next.
     fn undo_under_its_name(&mut self, entry: &'c Entry) -> bool {
         let numbers =
             self.dictionary.entries.iter().filter(|entry| entry.holds == Holds::Undo).map(|entry| entry.space);
@@ -204,7 +204,7 @@ impl<'c> Compare<'c> {
         let in_root = |space: &&Tablespace| space.path().parent() == Some(self.catalog.root.as_path());
         let files = self.by_number.get(&entry.space).into_iter().flatten().copied();
         let here: Vec<&Tablespace> = files.filter(in_root).collect();
-        // The names count from any number on, as long as they count with the tablespaces.
+        // The names may start at any number if all of them keep the same distance from the space ids.
         let named = self.by_number.values().flatten().copied().filter(in_root);
         let offsets: HashSet<i64> =
             named.filter_map(|space| Some(undo_file(space.path())? - space_number(space))).collect();
@@ -266,7 +266,7 @@ impl<'c> Compare<'c> {
         self.differs(file.to_path_buf(), entry, FindingCode::MISSING_FILE, (message, &[entry.space]));
     }
 
-    /// The file in this place is another tablespace's.
+    /// The file holds a different tablespace than the dictionary puts there.
     fn wrong_number(&mut self, space: &Tablespace, entry: &'c Entry) {
         let (number, expected) = (space.format.space().0, entry.space);
         let whose = match self.owners.get(&number) {
@@ -281,7 +281,7 @@ impl<'c> Compare<'c> {
         self.differs(space.path().to_path_buf(), entry, "wrong_file", (message, &[number, expected]));
     }
 
-    /// Whether each tree begins where the dictionary has it.
+    /// Checks that each tree begins where the dictionary says.
     fn trees(&mut self, held: &Held, entry: &'c Entry, opener: &mut Opener) {
         let space = &held.space;
         let seen: HashMap<u32, Option<u64>> = held.roots.iter().copied().collect();
@@ -291,7 +291,7 @@ impl<'c> Compare<'c> {
         for tree in &entry.trees {
             let root = match seen.get(&tree.page) {
                 Some(id) => id.map_or(Root::NoIndex, Root::Of),
-                // A file that lost its end is a finding of its own.
+                // A truncated file is reported elsewhere.
                 None if tree.page >= space.pages() && is_cut => continue,
                 None if tree.page >= space.pages() => Root::Beyond,
                 None if is_locked => continue,
@@ -316,15 +316,15 @@ impl<'c> Compare<'c> {
         self.differs(space.path().to_path_buf(), entry, FindingCode::STALE_FILE, (message, &[entry.space]));
     }
 
-    /// Tables of which the `.frm` file or the row of the dictionary is missing.
+    /// Tables with a `.frm` file but no dictionary row, or the reverse.
     fn halves(&mut self) {
         let unfinished = UnfinishedDdl::of(&self.catalog.root);
         for half in halves(&self.catalog.root, &self.catalog.names, self.dictionary) {
             let (path, table, reason, message) = match half {
                 Half::LacksFrm(_, _) | Half::LacksPar(_, _) if self.is_partial => continue,
-                // MySQL 5.7 keeps partitions in the definition.
+                // MySQL 5.7 keeps partitions in the table definition.
                 Half::LacksPar(_, _) if self.is_of_mysql() => continue,
-                // What was made while the backup ran is in its log.
+                // A table created during the backup is in its log.
                 Half::LacksTable(_, _) if self.is_unprepared => continue,
                 Half::LacksFrm(path, table) => {
                     let message =
@@ -374,7 +374,7 @@ impl<'c> Compare<'c> {
         system.map(|space| space.format.family()).any(|family| family == Family::MySql)
     }
 
-    /// The tablespaces of the table whose definition is, or should be, at `frm`: by the dictionary and by the files beside it.
+    /// Ids of the tablespaces of the table defined at `frm`, from the dictionary and from the files beside it.
     fn numbers_of(&self, frm: &Path, table: &str) -> Vec<u32> {
         let is_its = |entry: &&Entry| entry.name.split(" partition ").next() == Some(table);
         let known = self.dictionary.entries.iter().filter(is_its).map(|entry| entry.space);
@@ -389,11 +389,11 @@ impl<'c> Compare<'c> {
         known.chain(beside).collect()
     }
 
-    /// A tablespace in a place of which the dictionary says nothing.
+    /// A tablespace in a place unknown to the dictionary.
     fn unclaimed(&mut self, space: &Tablespace) {
         let (path, number) = (space.path(), space.format.space().0);
         let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
-        // Servers look for tables in files of this name only.
+        // Servers look for tables only in files with this name pattern.
         if NameHint::of(path) != NameHint::Table {
             return;
         }
@@ -428,21 +428,21 @@ impl<'c> Compare<'c> {
     }
 }
 
-/// The number of the index that an opened page is of; none where it is no index's.
+/// The index id of an opened page; `None` if it is not an index page.
 #[must_use]
 pub fn index_of(opened: &[u8], format: &SpaceFormat) -> Option<u64> {
     let kind = PageType(be::u16_at(opened, fil::FIL_PAGE_TYPE)?);
     if kind.is_index(format.family()) { be::u64_at(opened, fil::PAGE_INDEX_ID) } else { None }
 }
 
-/// What is on a page on which a tree should begin.
+/// What is found on a page where a tree should begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Root {
     /// A page of this index.
     Of(u64),
     /// Something else.
     NoIndex,
-    /// Nothing.
+    /// All zeros.
     Zero,
     /// The file ends before it.
     Beyond,
@@ -459,7 +459,7 @@ impl fmt::Display for Root {
     }
 }
 
-/// Reads a page on which a tree should begin. `None` where it is damaged, which is a finding of its own.
+/// Reads a page where a tree should begin. `None` if it is damaged, which is reported elsewhere.
 fn root(space: &Tablespace, page: u32, opener: &mut Opener) -> Option<Root> {
     let stored = space.stored(page).ok()?;
     if stored.iter().all(|byte| *byte == 0) {
@@ -473,7 +473,7 @@ fn space_number(space: &Tablespace) -> i64 {
     i64::from(space.format.space().0)
 }
 
-/// The number in the name of an undo tablespace of MariaDB: `undo001`.
+/// The number in the name of MariaDB's undo tablespace: `undo001`.
 fn undo_file(path: &Path) -> Option<i64> {
     path.file_name()?.to_str()?.strip_prefix("undo")?.parse().ok()
 }

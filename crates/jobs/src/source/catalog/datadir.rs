@@ -1,4 +1,4 @@
-//! A datadir, what is known of it, and what is said about it.
+//! A datadir, what is known about it, and what was found.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -11,16 +11,16 @@ use crate::finding_code::FindingCode;
 use crate::report::document::Severity;
 use crate::tree::Tablespace;
 
-/// Something about a datadir as a whole, or about a file's place in it.
+/// A finding about a datadir as a whole, or about a file's place in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CatalogFinding {
-    /// The file, or where it should be, or the datadir.
+    /// The file, its expected place, or the datadir.
     pub path: PathBuf,
-    /// `database.table`, where it is about one.
+    /// `database.table`, if it is about one.
     pub table: Option<String>,
     /// Stable code.
     pub reason: FindingCode,
-    /// What it weighs.
+    /// How bad it is.
     pub severity: Severity,
     /// A sentence for people.
     pub message: String,
@@ -31,35 +31,35 @@ pub struct CatalogFinding {
 pub struct Held {
     /// The tablespace.
     pub space: Tablespace,
-    /// Pages of [`Catalog::roots`] that were sound, with the numbers of their indexes; none of a page that is no index's. What is not
-    /// here is read again.
+    /// The sound pages among [`Catalog::roots`], each with its index id (`None` if it is not an index page). Roots missing here are read
+    /// again.
     pub roots: Vec<(u32, Option<u64>)>,
-    /// The highest LSN of its pages that were read.
+    /// The highest LSN of the pages read.
     pub newest: Lsn,
 }
 
 /// One datadir of a run.
 #[derive(Debug)]
 pub struct Catalog {
-    /// Its path, as given or below a directory as given.
+    /// Its path, as given or below a given directory.
     pub(super) root: PathBuf,
-    /// Every file that was met below it.
+    /// Every file found below it.
     pub(super) names: BTreeSet<PathBuf>,
     pub(super) says: Says,
-    /// What opens its dictionary, should that have to be read again.
+    /// Keys, in case the dictionary must be read again.
     pub(super) keys: KeyStore,
     pub(super) page_size: Option<u32>,
 }
 
-/// What is known of what should be there.
+/// What is known about the files that should exist.
 #[derive(Debug)]
 pub(super) enum Says {
-    /// All of it.
+    /// The whole dictionary.
     All(Dictionary),
-    /// Nothing: there is a dictionary, and why it cannot be read.
+    /// There is a dictionary, but it cannot be read: its file, and why.
     Unread(PathBuf, String),
-    /// The file that should hold the dictionary is not there.
+    /// The file that should hold the dictionary is missing.
     Lost(PathBuf, &'static str),
-    /// It is no datadir: files with tables, without what would say which there should be.
+    /// Not a datadir: tables, but no dictionary to list them.
     Folder,
 }

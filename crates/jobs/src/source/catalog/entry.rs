@@ -1,52 +1,52 @@
-//! What a dictionary says of one tablespace.
+//! A dictionary's entry for one tablespace.
 
 use std::path::PathBuf;
 
-/// All that a dictionary says.
+/// Everything read from a dictionary.
 #[derive(Debug, Default)]
 pub(super) struct Dictionary {
-    /// The tablespaces, the dictionary's own among them.
+    /// The tablespaces, including the dictionary's own.
     pub entries: Vec<Entry>,
-    /// The newest transaction that wrote a row of a dictionary that was read; 0 where the rows do not say.
+    /// The newest transaction that wrote a dictionary row; 0 if the rows do not record it.
     pub newest_transaction: u64,
-    /// What MySQL's DDL log notes.
+    /// The notes in MySQL's DDL log.
     pub ddl_steps: Vec<DdlStep>,
     /// MySQL 8.0 and later: definitions are in the tablespaces, not in `.frm` files.
     pub is_in_files: bool,
 }
 
-/// A tablespace that a dictionary knows.
+/// A tablespace listed in a dictionary.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
-    /// `database.table`, with the partition if it is one; else the name of the tablespace.
+    /// `database.table`, with the partition if there is one; otherwise the tablespace name.
     pub name: String,
-    /// Its number.
+    /// Its space id.
     pub space: u32,
-    /// What it is there for.
+    /// Its purpose.
     pub holds: Holds,
-    /// Where its files should be, the first one first.
+    /// Where its files should be, in order.
     pub files: Vec<PathBuf>,
     /// The trees in it.
     pub trees: Vec<TreeAt>,
     /// `ALTER TABLE ... DISCARD TABLESPACE` took its file away.
     pub is_discarded: bool,
-    /// It is the work of an ALTER TABLE that has not ended.
+    /// Created by an ALTER TABLE that has not finished.
     pub is_intermediate: bool,
 }
 
 /// A note of MySQL's DDL log.
 #[derive(Debug, Clone)]
 pub(super) struct DdlStep {
-    /// The tablespace that it is about.
+    /// The tablespace concerned.
     pub space: Option<u32>,
     /// Where that tablespace is, was, or will be.
     pub files: Vec<PathBuf>,
-    /// The transaction that wrote, or deleted, the note last.
+    /// The transaction that last wrote or deleted the note.
     pub transaction: u64,
     pub is_deleted: bool,
 }
 
-/// What a tablespace is there for.
+/// The purpose of a tablespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Holds {
     /// One table, or one partition.
@@ -55,22 +55,22 @@ pub(super) enum Holds {
     Several,
     /// The dictionary of MySQL 8.0 and later.
     Dictionary,
-    /// What all of InnoDB needs: `ibdata1`.
+    /// InnoDB's own data: `ibdata1`.
     System,
     /// Undo logs.
     Undo,
-    /// Temporary tables: the server makes it whenever it starts.
+    /// Temporary tables: recreated at every start.
     Temporary,
 }
 
-/// Where a tree begins.
+/// The root of a tree.
 #[derive(Debug, Clone)]
 pub(super) struct TreeAt {
     /// `database.table`.
     pub table: String,
     /// Name of the index.
     pub index: String,
-    /// Number of the index.
+    /// Index id.
     pub id: u64,
     /// Its root page.
     pub page: u32,

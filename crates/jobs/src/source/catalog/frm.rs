@@ -1,5 +1,5 @@
-//! MariaDB, and MySQL up to 5.7: a table is a row of SYS_TABLES and a `.frm` file; with one of them alone nobody can use it. The two must be
-//! of the same table too: they name the same indexes, and the `.par` file of a partitioned table names at least the partitions of the rows.
+//! In MariaDB, and MySQL up to 5.7, a table is a row of SYS_TABLES plus a `.frm` file; one without the other is unusable. Both must
+//! describe the same table: they name the same indexes, and a partitioned table's `.par` file names at least the partitions in the rows.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -10,24 +10,24 @@ use format::schema::frm::{DOC_ID_INDEX, FrmError, from_frm, is_of_innodb};
 use super::entry::{Dictionary, Entry, Holds};
 use crate::source::{read_small, read_up_to};
 
-/// Bytes of a `.frm` file that name its engine.
+/// Enough of a `.frm` file to name its engine.
 const HEAD: usize = 64;
 
-/// A half of a table.
+/// A table of which only half exists, or whose halves disagree.
 pub(super) enum Half {
     /// A row of SYS_TABLES without a `.frm` file: where that should be, and the table.
     LacksFrm(PathBuf, String),
-    /// A `.frm` file of an InnoDB table that SYS_TABLES does not have.
+    /// A `.frm` file of an InnoDB table missing from SYS_TABLES.
     LacksTable(PathBuf, String),
     /// A partitioned table without the file that names its partitions.
     LacksPar(PathBuf, String),
-    /// A `.frm` file that is not the definition of its table, and why.
+    /// A `.frm` file that does not define its table, and why.
     OtherFrm(PathBuf, String, String),
     /// A `.par` file that does not name the partitions of its table, and why.
     OtherPar(PathBuf, String, String),
 }
 
-/// The halves of tables in the datadir `root`, of whose files these are the names.
+/// Finds them in the datadir `root`, whose files have these names.
 pub(super) fn halves(root: &Path, names: &BTreeSet<PathBuf>, dictionary: &Dictionary) -> Vec<Half> {
     let mut halves = Vec::new();
     let mut known: BTreeSet<PathBuf> = BTreeSet::new();
@@ -63,11 +63,11 @@ pub(super) fn halves(root: &Path, names: &BTreeSet<PathBuf>, dictionary: &Dictio
     for frm in names.iter().filter(is_frm).filter(|frm| !known.contains(*frm)) {
         let (Some(database), Some(table)) = (frm.parent().and_then(Path::file_name), frm.file_stem()) else { continue };
         let table = table.to_string_lossy();
-        // Tables lie in folders of the datadir, and those that an ALTER TABLE left are nobody's.
+        // Tables live in subfolders of the datadir. What an ALTER TABLE left behind belongs to nobody.
         if frm.parent().and_then(Path::parent) != Some(root) || table.starts_with("#sql") {
             continue;
         }
-        // A pipe of that name would be waited for.
+        // Opening a pipe would block.
         let head =
             if frm.is_file() { File::open(frm).and_then(|file| read_up_to(&file, 0, HEAD)) } else { Ok(Vec::new()) };
         let head = head.unwrap_or_default();
@@ -78,17 +78,17 @@ pub(super) fn halves(root: &Path, names: &BTreeSet<PathBuf>, dictionary: &Dictio
     halves
 }
 
-/// Tables that InnoDB makes for full-text indexes, and those of ALTER TABLE, have no definition of their own.
+/// Full-text auxiliary tables, and those of an ALTER TABLE, have no `.frm` file.
 fn is_auxiliary(table: &str) -> bool {
     table.starts_with("FTS_") || table.starts_with("#sql") || table.starts_with("SYS_")
 }
 
-/// Definitions are of some kilobytes; what is longer is something else.
+/// Definitions take a few kilobytes; a longer file is something else.
 const FRM_MAX: u64 = 16 << 20;
-/// Indexes that InnoDB makes for itself.
+/// Indexes that InnoDB creates for itself.
 const OWN_INDEXES: [&str; 2] = ["GEN_CLUST_INDEX", DOC_ID_INDEX];
 
-/// Why the `.frm` file is not the definition of the table; `None` where it is, or nobody can say.
+/// Why the `.frm` file does not define this table; `None` if it does, or if that cannot be decided.
 fn other_frm(frm: &Path, table: &str, dictionary: &Dictionary) -> Option<String> {
     let bytes = read_small(frm, FRM_MAX).ok()?;
     let definition = match from_frm(&bytes, false) {
@@ -99,7 +99,7 @@ fn other_frm(frm: &Path, table: &str, dictionary: &Dictionary) -> Option<String>
     };
     let own = |name: &&str| !OWN_INDEXES.contains(name);
     let is_its = |name: &str| name.split(" partition ").next() == Some(table);
-    // A table without its tablespace has no indexes in the dictionary either.
+    // A table with a discarded tablespace has no indexes in the dictionary entry.
     if dictionary.entries.iter().any(|entry| entry.is_discarded && is_its(&entry.name)) {
         return None;
     }
@@ -113,10 +113,10 @@ fn other_frm(frm: &Path, table: &str, dictionary: &Dictionary) -> Option<String>
     })
 }
 
-/// Where the names begin in a `.par` file: behind its length in words, its checksum, and the number of partitions with an engine for each.
+/// Where the engine array begins in a `.par` file: after the length in words, the checksum and the number of partitions.
 const PAR_ENGINES: usize = 12;
 
-/// Why the `.par` file is not that of the table.
+/// Why the `.par` file does not belong to the table.
 fn other_par(par: &Path, table: &str, dictionary: &Dictionary) -> Option<String> {
     let bytes = read_small(par, FRM_MAX).ok()?;
     let Some(names) = partitions(&bytes) else {
@@ -128,12 +128,12 @@ fn other_par(par: &Path, table: &str, dictionary: &Dictionary) -> Option<String>
     Some(format!("it does not name the partition {missing}, which the dictionary has"))
 }
 
-/// The names of the partitions in a `.par` file, in lower case, subpartitions as `p0#p0sp0`.
+/// The partition names in a `.par` file, in lower case; subpartitions as `p0#p0sp0`.
 fn partitions(bytes: &[u8]) -> Option<BTreeSet<String>> {
-    // The server writes its own files, unlike InnoDB's, with the lowest byte first.
+    // Unlike InnoDB, the server writes its own files little-endian.
     let little = |word: &[u8]| word.iter().rev().fold(0_u32, |value, byte| value << 8 | u32::from(*byte));
     let number = |at: usize| bytes.get(at..at + 4).map(little);
-    // Behind the words that are counted stand connection strings, which InnoDB has none of.
+    // Connection strings may follow the counted words; InnoDB has none.
     let counted = bytes.get(..(number(0)? as usize).checked_mul(4)?)?;
     if counted.chunks_exact(4).map(little).fold(0, |sum, word| sum ^ word) != 0 {
         return None;

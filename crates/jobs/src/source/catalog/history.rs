@@ -1,14 +1,13 @@
-//! What the log says of pages, against what the pages say.
+//! What the log says about pages, against what the pages say.
 //!
-//! A mini-transaction stamps each page that it changes with the LSN of its own end. So of a page whose LSN lies in what the log still holds,
-//! the log has the mini-transaction that ends there and changed this page. And what a mini-transaction changed before the checkpoint is on
-//! the disk, unless the page was freed. Both hold for every page of the system tablespace and of undo tablespaces: nothing writes these
+//! A mini-transaction stamps each page it changes with its own end LSN. So if a page's LSN lies within the log still available, the log
+//! must hold a mini-transaction that ends there and changed this page. And every change before the checkpoint is on disk, unless the page
+//! was freed. Both hold for every page of the system tablespace and of undo tablespaces, which are never written without redo.
 //! past the log.
-//!
-//! MySQL also changes pages without redo (it builds indexes so, and can be told to do without a log), and stamps them with the LSN that
-//! the log has reached: the end of some mini-transaction, but not of one that names the page. An import does the same to the pages of a
-//! table, with both vendors, and leaves those alone that are free. So of a table only pages count that the log changes, that it does not
-//! free, or make after the checkpoint, in files that it does not delete.
+//! MySQL also changes pages without redo (when it builds indexes, or with redo logging disabled) and stamps them with the log's current
+//! LSN: the end of some mini-transaction, but not one that names the page. Both vendors do the same to a table's pages on import, except to
+//! free ones. So for tables only those pages count that the log changes, but neither frees nor creates after the checkpoint, in files that
+//! it does not delete.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
@@ -25,19 +24,19 @@ use super::ring::Ring;
 use crate::source::mysql_log::MySqlLog;
 use crate::source::redo_log::{identify, log_files};
 
-/// So much of the log is read on either side of the checkpoint.
+/// How much of the log to read on each side of the checkpoint.
 const REACH: u64 = 16 << 20;
-/// So many bytes are searched at once for a beginning.
+/// How many bytes to search at once for the start of a mini-transaction.
 const SEARCH: u64 = 2 << 20;
 /// The first pages of the system tablespace are never freed.
 const NEVER_FREED: u32 = 8;
 /// The system tablespace.
 const SYSTEM: u32 = 0;
 
-/// A page that the log contradicts.
+/// How the log contradicts a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Contradiction {
-    /// The page's LSN is in the log, but no change of this page ends there; with MySQL, no change at all.
+    /// The page's LSN lies in the log, but no change of this page ends there; with MySQL, no mini-transaction at all.
     NotHere(Lsn),
     /// The page lacks a change that ended here, before the checkpoint.
     Lost(Lsn),
@@ -46,34 +45,34 @@ pub(super) enum Contradiction {
 /// Which pages the log changed, and when.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    /// Where reading began.
+    /// Where reading started.
     from: Lsn,
     checkpoint: Lsn,
     /// Where reading ended.
     to: Lsn,
-    /// It was read to its end.
+    /// Read to the log's end.
     is_whole: bool,
     pages: HashMap<(u32, u32), Changes>,
     is_mysql: bool,
-    /// Where mini-transactions end, whatever they changed.
+    /// End LSNs of all mini-transactions, whatever they changed.
     all_ends: HashSet<Lsn>,
-    /// Tablespaces whose files the log deletes, as it does before an import.
+    /// Tablespaces whose files the log deletes, as happens before an import.
     deleted: HashSet<u32>,
-    /// When tablespaces were last cut down: of what they held before, nothing needs to be on the disk.
+    /// When each tablespace was last truncated: nothing older in it needs to be on disk.
     trimmed: HashMap<u32, Lsn>,
 }
 
 #[derive(Debug, Default)]
 struct Changes {
-    /// Ends of the mini-transactions that changed it.
+    /// End LSNs of the mini-transactions that changed it.
     ends: Vec<Lsn>,
     is_freed: bool,
-    /// After the checkpoint: what the disk has in its place may be of a page that was free, with any LSN.
+    /// Created after the checkpoint: the disk may still have an old, freed page in its place, with any LSN.
     is_made: bool,
 }
 
 impl History {
-    /// Reads the log in the datadir `root` for what it says of the pages of these tablespaces.
+    /// Reads the log in the datadir `root` for changes to pages of these tablespaces.
     pub fn read(root: &Path, keys: &KeyStore, spaces: &HashSet<u32>) -> Option<Self> {
         let paths = log_files(root);
         match identify(paths.first()?).ok()? {
@@ -86,7 +85,7 @@ impl History {
         let checkpoint = log.checkpoint_lsn();
         let earlier = log.stretches_from(Lsn(checkpoint.0.saturating_sub(REACH)));
         let earlier = earlier.filter(|(from, _)| *from < checkpoint);
-        // Files from before the checkpoint are not needed any more: a gap in them is nobody's fault.
+        // Files before the checkpoint are no longer needed, so a gap among them is no fault.
         let whole = earlier.and_then(|(from, stretches)| Self::of_stretches(log, (from, &stretches), spaces));
         whole
             .filter(|history| history.to >= checkpoint)
@@ -113,10 +112,10 @@ impl History {
         Some(Self::before(&ring, spaces, &after).unwrap_or_default().followed_by(after))
     }
 
-    /// What the log still holds from before its checkpoint; `None` where nothing leads there.
+    /// What the log still holds from before its checkpoint; `None` if no chain of mini-transactions leads there.
     fn before(ring: &Ring, spaces: &HashSet<u32>, after: &Self) -> Option<Self> {
         let checkpoint = after.checkpoint;
-        // The end overwrites the beginning.
+        // The end of the ring overwrites its beginning.
         let held = ring.log.capacity().saturating_sub(after.to.0.saturating_sub(checkpoint.0)).min(REACH);
         let mut from = Lsn(checkpoint.0.saturating_sub(held).max(ring.log.first_lsn.0));
         while let Some(len) = checkpoint.0.checked_sub(from.0).filter(|len| *len > 0) {
@@ -125,7 +124,7 @@ impl History {
             {
                 return Some(before);
             }
-            // A server may have written a little beyond the end: what comes first then leads nowhere.
+            // A server may have written a little past the log's end, so the first mini-transaction found may lead nowhere.
             from = Lsn(from.0.saturating_add(SEARCH));
         }
         None
@@ -184,7 +183,7 @@ impl History {
         Some(())
     }
 
-    /// The pages of a tablespace that the log changed, and those that are written all the time.
+    /// The pages of a tablespace that the log changed, plus those written all the time.
     pub fn pages_of(&self, space: u32) -> Vec<u32> {
         let first = if space == SYSTEM { NEVER_FREED } else { 1 };
         let changed = self.pages.keys().filter(|(of, _)| *of == space).map(|(_, page)| *page);
@@ -194,7 +193,7 @@ impl History {
         pages
     }
 
-    /// The tablespaces, and pages of theirs, on which [`Self::contradicts_table`] has a say, ascending.
+    /// The tablespaces and pages that [`Self::contradicts_table`] can judge, ascending.
     pub fn tables(&self) -> BTreeMap<u32, Vec<u32>> {
         let mut tables: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for ((space, page), changes) in &self.pages {
@@ -206,7 +205,7 @@ impl History {
         tables
     }
 
-    /// Whether a page of a table with this LSN cannot be the one that the log changed.
+    /// Whether a table's page with this LSN cannot be the page that the log changed.
     pub fn contradicts_table(&self, space: u32, page: u32, lsn: Lsn) -> Option<Contradiction> {
         let changes = self.pages.get(&(space, page)).filter(|_| lsn > Lsn(0))?;
         if lsn > self.from && lsn <= self.to && !self.is_an_end(lsn) {
@@ -216,17 +215,17 @@ impl History {
         (lsn < *last && self.is_whole).then_some(Contradiction::Lost(*last))
     }
 
-    /// Whether a change that stamps the page with this LSN ends here.
+    /// Whether a change that would stamp the page with this LSN ends here.
     fn ends_with(&self, changes: &Changes, lsn: Lsn) -> bool {
         if self.is_mysql { self.is_an_end(lsn) } else { changes.ends.contains(&lsn) }
     }
 
-    /// Whether the log ever ended here. A server of MySQL that starts goes on at the payload of a new block.
+    /// Whether the log ever ended here. A restarted MySQL server continues at the payload of a new block.
     fn is_an_end(&self, lsn: Lsn) -> bool {
         self.all_ends.contains(&lsn) || lsn.0 == block_start(lsn).0 + LOG_BLOCK_HDR_SIZE as u64
     }
 
-    /// Whether a page with this LSN cannot be the one that the log changed.
+    /// Whether a page with this LSN cannot be the page that the log changed.
     pub fn contradicts(&self, space: u32, page: u32, lsn: Lsn) -> Option<Contradiction> {
         if lsn == Lsn(0) {
             return None;

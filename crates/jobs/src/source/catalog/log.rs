@@ -1,4 +1,4 @@
-//! What a redo log says of files and tablespaces since its checkpoint: the dictionary on the disk may not know of it yet.
+//! File operations in the redo log since its checkpoint: the dictionary on disk may not include them yet.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
@@ -19,26 +19,26 @@ use crate::source::redo_log::log_files;
 /// What happened to files.
 #[derive(Debug)]
 pub(super) struct FileEvents {
-    /// Whose log it is.
+    /// The log's vendor.
     pub kind: LogVendor,
-    /// Tablespaces whose files the log makes.
+    /// Tablespaces whose files the log creates.
     pub created: HashSet<u32>,
     /// Tablespaces whose files the log deletes.
     pub deleted: HashSet<u32>,
-    /// Tablespaces whose files the log renames: the last name.
+    /// Tablespaces whose files the log renames, with the last name.
     pub renamed: HashMap<u32, PathBuf>,
-    /// What the log calls the files of the tablespaces that it changes, as MariaDB's does.
+    /// The file names that the log gives for the tablespaces it changes; only MariaDB's does.
     pub called: HashMap<u32, PathBuf>,
     /// Tablespaces whose pages it changes.
     pub changed: BTreeSet<u32>,
-    /// Where it ends; if it was not read to its end, where that reading ended.
+    /// Where the log ends, or where reading stopped.
     pub end: Lsn,
-    /// It was read to its end.
+    /// Read to its end.
     pub is_whole: bool,
 }
 
 impl FileEvents {
-    /// Reads the log in the datadir `root`, about `bytes` of it at most. `None` where that cannot be done: then the log may say anything.
+    /// Reads up to about `bytes` of the log in the datadir `root`. `None` if that fails: the log may then say anything.
     pub fn read(root: &Path, keys: &KeyStore, bytes: u64) -> Option<Self> {
         let paths = log_files(root);
         let file = File::open(paths.first()?).ok()?;
@@ -101,7 +101,7 @@ impl FileEvents {
         spaces.iter().any(|space| self.makes_or_moves(*space) || self.deleted.contains(space))
     }
 
-    /// Whether the log explains that the file of this tablespace is not there. MariaDB makes what its log makes; MySQL finds it made.
+    /// Whether the log explains why this tablespace has no file. MariaDB's recovery creates the file; MySQL's expects to find it.
     pub fn explain_missing(&self, space: u32) -> bool {
         let is_made = self.created.contains(&space) && self.kind == LogVendor::MariaDb;
         is_made || self.deleted.contains(&space) || self.renamed.contains_key(&space)

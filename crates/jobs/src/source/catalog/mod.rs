@@ -1,4 +1,4 @@
-//! What a datadir says it holds, held against the files that are there.
+//! What a datadir says it holds, compared with the files that are there.
 //!
 //! ```text
 //! Inventory -> datadirs -> dictionary (mysql.ibd, or ibdata1 and .frm files) -> entries ┐
@@ -6,8 +6,8 @@
 //!                                             redo log, notes of backup tools ──────────┘
 //! ```
 //!
-//! The dictionary is read once, before the files are, and costs its own pages; of each other file the roots of its trees are looked at.
-//! A file is called missing only where the dictionary was read to its end.
+//! The dictionary is read once, before the files, at the cost of its own pages; from each other file it takes the roots of its trees. A
+//! file is reported missing only if the dictionary was read to its end.
 
 mod compare;
 mod datadir;
@@ -48,14 +48,14 @@ use crate::report::document::Severity;
 use crate::source::backup::BackupNotes;
 use crate::tree::{Tablespace, transactions};
 
-/// How often, and how far apart, what differs is looked at again beside a server.
+/// How often, and at what interval, to recheck differences beside a running server.
 const TRIES: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(250);
-/// How many tables a finding about several names.
+/// Tables named at most in a finding about several.
 const NAMED_MAX: usize = 3;
 
 impl Catalog {
-    /// The datadirs that were walked, with what their dictionaries say.
+    /// The datadirs that were walked, with their dictionaries.
     #[must_use]
     pub fn all(inventory: &Inventory, keys: &KeyStore, page_size: Option<u32>) -> Vec<Self> {
         let found = datadirs(inventory);
@@ -66,7 +66,7 @@ impl Catalog {
         found.into_iter().map(read).collect()
     }
 
-    /// The root pages of the trees, by file, ascending. A sweep that passes them keeps them, so that they are not read twice.
+    /// The root pages of all trees, by file, ascending. A sweep notes them as it passes, so they are not read twice.
     #[must_use]
     pub fn roots(&self) -> HashMap<&Path, Vec<u32>> {
         let Says::All(dictionary) = &self.says else { return HashMap::new() };
@@ -78,7 +78,7 @@ impl Catalog {
         roots.collect()
     }
 
-    /// The files that statements were at work on when the server crashed: it takes them in hand when it starts.
+    /// Files that statements were changing when the server crashed: the server finishes the job when it starts.
     #[must_use]
     pub fn in_ddl(&self) -> Vec<PathBuf> {
         let Says::All(dictionary) = &self.says else { return Vec::new() };
@@ -89,13 +89,13 @@ impl Catalog {
         if dictionary.ddl_steps.is_empty() {
             return FilesInDdl::default();
         }
-        // Where the undo logs cannot be read, any transaction may still be open.
+        // If the undo logs cannot be read, any transaction may still be open.
         let open = transactions::numbers_in(&self.root, &self.keys).unwrap_or_else(|| Ok(BTreeSet::new())).ok();
         let has_ended = |transaction| open.as_ref().is_some_and(|open| !open.contains(&transaction));
         FilesInDdl::new(&dictionary.ddl_steps, &dictionary.entries, has_ended)
     }
 
-    /// Files outside of the datadir that its dictionary names: nobody meets them by walking.
+    /// Files outside the datadir that its dictionary names: walking does not find them.
     #[must_use]
     pub fn outside(&self) -> Vec<PathBuf> {
         let Says::All(dictionary) = &self.says else { return Vec::new() };
@@ -151,7 +151,7 @@ fn is_undecided(finding: &CatalogFinding) -> bool {
     finding.severity == Severity::Undecided
 }
 
-/// Opens the tablespace of these files.
+/// Opens the tablespace made of these files.
 fn open(files: &[PathBuf], keys: &KeyStore, page_size: Option<u32>) -> Result<Tablespace, String> {
     let with_len = |path: &PathBuf| std::fs::metadata(path).map(|meta| (path.clone(), FileId(0), meta.len()));
     let files: Result<Vec<_>, _> = files.iter().map(with_len).collect();
@@ -168,7 +168,7 @@ fn open_dictionary(files: &[PathBuf], keys: &KeyStore, page_size: Option<u32>) -
     Ok(space)
 }
 
-/// The folders of the walk that are datadirs, or hold tables and nothing that would say which, with every file below each.
+/// The walked folders that are datadirs, or hold tables but no dictionary, each with every file below it.
 fn datadirs(inventory: &Inventory) -> Vec<(PathBuf, BTreeSet<PathBuf>)> {
     let named: BTreeSet<&Path> =
         inventory.candidates.iter().filter(|file| file.named).map(|file| file.path.as_path()).collect();
@@ -176,7 +176,7 @@ fn datadirs(inventory: &Inventory) -> Vec<(PathBuf, BTreeSet<PathBuf>)> {
     let passed =
         inventory.skipped.iter().chain(&inventory.failed).chain(&inventory.vanished).map(|passed| &passed.path);
     let walked: BTreeSet<&PathBuf> = read.chain(passed).filter(|path| !named.contains(path.as_path())).collect();
-    // A name of their own makes files of the system tablespace no less: the walk has said what they are.
+    // A system tablespace file under a custom name marks a datadir too: the walk has set its hint.
     let is_mark = |file: &&Candidate| matches!(file.hint, NameHint::System(_) | NameHint::Dictionary) && !file.named;
     let marks = inventory.candidates.iter().filter(is_mark).map(|file| &file.path);
     let is_lost = |path: &&PathBuf| matches!(NameHint::of(path), NameHint::System(_) | NameHint::Dictionary);
@@ -187,7 +187,7 @@ fn datadirs(inventory: &Inventory) -> Vec<(PathBuf, BTreeSet<PathBuf>)> {
     let mut found: BTreeMap<PathBuf, BTreeSet<PathBuf>> =
         roots.into_iter().map(|root| (root, BTreeSet::new())).collect();
     for path in walked {
-        // The deepest one: a backup may lie within a datadir.
+        // The deepest one, since a backup may lie within a datadir.
         let root = path.ancestors().skip(1).find(|above| found.contains_key(*above)).map(Path::to_path_buf);
         if let Some(names) = root.and_then(|root| found.get_mut(&root)) {
             names.insert(path.clone());
@@ -197,7 +197,7 @@ fn datadirs(inventory: &Inventory) -> Vec<(PathBuf, BTreeSet<PathBuf>)> {
 }
 
 impl Catalog {
-    /// What is wrong with the datadir, given the tablespaces that were read.
+    /// Findings about the datadir, given the tablespaces that were read.
     #[must_use]
     pub fn findings(&self, held: &[Held], redo: &mut RedoLogs, live: bool) -> Vec<CatalogFinding> {
         let notes = BackupNotes::of(&self.root);
@@ -207,7 +207,7 @@ impl Catalog {
         }
         let Says::All(dictionary) = &self.says else { return findings };
         let held = &self.with_undo(held);
-        // Beside a server the log goes on while it is read, and that of a backup is the tool's.
+        // Not beside a server, whose log moves while it is read, nor in a backup, whose log was copied by the tool.
         if !live && notes.is_none() {
             findings.append(&mut self.other_log(dictionary, held, redo));
             findings.extend(self.older_system(dictionary, held, redo));
@@ -217,7 +217,7 @@ impl Catalog {
             if !live || differences.is_empty() {
                 break;
             }
-            // A server makes, renames and removes files between two looks: all that differs is looked at again.
+            // A server creates, renames and removes files between two looks, so recheck every difference.
             std::thread::sleep(PAUSE);
             let Says::All(dictionary) = Says::read(&self.root, &self.names, &self.keys, self.page_size) else { break };
             let held: Vec<Held> = held.iter().filter_map(|held| self.opened_again(held, &differences)).collect();
@@ -230,7 +230,7 @@ impl Catalog {
         findings
     }
 
-    /// The tablespaces plus the undo tablespaces, which a table check does not read.
+    /// Adds the undo tablespaces, which a table check does not read.
     fn with_undo(&self, held: &[Held]) -> Vec<Held> {
         let is_held = |path: &&PathBuf| held.iter().any(|held| held.space.path() == path.as_path());
         let undo = self.names.iter().filter(|path| NameHint::of(path) == NameHint::Undo);
@@ -252,7 +252,7 @@ impl Catalog {
         compare.is_partial = notes.is_some_and(|notes| notes.is_partial);
         compare.is_unprepared = notes.is_some_and(|notes| !notes.is_prepared());
         compare.run();
-        // The log is only read where it may explain something.
+        // Read the log only if it might explain something.
         if compare.doubt.is_some() && compare.findings.iter().any(is_undecided) {
             compare.findings.clear();
             compare.events = FileEvents::read(&self.root, &self.keys, u64::MAX).filter(|events| events.is_whole);
@@ -261,12 +261,12 @@ impl Catalog {
         compare.findings
     }
 
-    /// A file of the datadir, for questions about its log.
+    /// A path in the datadir, for asking about its log.
     fn probe(&self) -> PathBuf {
         self.root.join("ibdata1")
     }
 
-    /// The tablespace as it is now, if something was found in its place; else as it was.
+    /// The tablespace read again if there was a finding at its path; otherwise unchanged.
     fn opened_again(&self, held: &Held, differences: &[CatalogFinding]) -> Option<Held> {
         if differences.iter().all(|finding| finding.path != held.space.path()) {
             return Some(held.clone());
@@ -275,7 +275,7 @@ impl Catalog {
         Some(Held { space: open(&paths, &self.keys, self.page_size).ok()?, roots: Vec::new(), newest: held.newest })
     }
 
-    /// The pages of the dictionary lag behind what a server does: until they are written nothing is known.
+    /// The dictionary's pages lag behind the server's changes: until they are flushed, nothing is certain.
     fn in_flux(&self, differences: &[CatalogFinding], doubt: &str) -> CatalogFinding {
         let names = differences.iter().map(|finding| match &finding.table {
             Some(table) => table.clone(),

@@ -1,5 +1,5 @@
-//! What MySQL 8.0 and later say a datadir holds: the dictionary's own tables, in `mysql.ibd`. Their definitions are in that file too,
-//! so that no version's layout is built in here.
+//! What a datadir of MySQL 8.0 or later holds: read from the dictionary's own tables in `mysql.ibd`. Their definitions are in that file
+//! too, so no version's layout is hard-coded.
 //!
 //! ```text
 //! tablespaces + tablespace_files        -> number, state, files
@@ -24,14 +24,14 @@ use crate::tree::{Opener, Tablespace, sdi};
 
 /// Value of `tables.hidden`: an intermediate table of an ALTER TABLE.
 const HIDDEN_DDL: u8 = 4;
-/// The number of the tablespace for temporary tables that all sessions share.
+/// Space id of the shared temporary tablespace.
 const TEMPORARY: u64 = 0xFFFF_FFFD;
-/// Numbers from here on are undo tablespaces': 127 of them, each of which changes its number 400,000 times.
+/// Space ids from here on belong to undo tablespaces: 127 of them, with 400,000 ids each.
 const UNDO_MIN: u64 = 0xFFFF_FFF0 - 127 * 400_000;
-/// The dictionary's own number.
+/// The dictionary's own space id.
 const DICTIONARY: u64 = 0xFFFF_FFFE;
 
-/// The tables that are read.
+/// The dictionary tables to read.
 const NAMES: [&str; 8] = [
     "schemata",
     "tables",
@@ -50,7 +50,7 @@ struct Reader<'s> {
     newest_transaction: u64,
 }
 
-/// A table of the users', or a partition of one.
+/// A user table, or a partition of one.
 struct Piece {
     name: String,
     is_intermediate: bool,
@@ -90,8 +90,7 @@ pub(super) fn read(space: &Tablespace, root: &Path) -> Result<Dictionary, String
         }
         entry.is_intermediate |= owner.is_intermediate && entry.holds == Holds::Table;
         entry.is_discarded |= owner.is_discarded && entry.holds == Holds::Table;
-        // A root is named by a number of 32 bits wherever a page names it.
-        // A full-text index has none: its words are in tables of their own.
+        // A root page number has 32 bits. A full-text index has no root: its words are in auxiliary tables.
         if let Some(page) = u32::try_from(root).ok().filter(|page| *page != u32::MAX) {
             entry.trees.push(TreeAt { table: owner.name.clone(), index: name, id, page });
         }
@@ -115,7 +114,7 @@ pub(super) fn read(space: &Tablespace, root: &Path) -> Result<Dictionary, String
     Ok(Dictionary { is_in_files: true, newest_transaction, ddl_steps, entries: entries.into_values().collect() })
 }
 
-/// Whether the JSON of an object says that this is its name. MySQL writes no spaces.
+/// Whether an object's JSON has this name. MySQL writes no spaces between tokens.
 fn has_name(json: &[u8], name: &str) -> bool {
     let key = format!("\"dd_object\":{{\"name\":\"{name}\"");
     let head = json.get(..400.min(json.len())).unwrap_or_default();
@@ -142,7 +141,7 @@ impl Reader<'_> {
         })
     }
 
-    /// The tablespaces of InnoDB, by their numbers.
+    /// InnoDB's tablespaces, by space id.
     fn tablespaces(&mut self, root: &Path) -> Result<BTreeMap<u64, Entry>, String> {
         let (mut numbers, mut entries) = (HashMap::new(), BTreeMap::new());
         self.each("tablespaces", |row| {
@@ -175,7 +174,7 @@ impl Reader<'_> {
         let mut steps = Vec::new();
         self.rows("innodb_ddl_log", Which::WithDeleted, |row| {
             let paths = ["old_file_path", "new_file_path"].into_iter().filter_map(|column| row.text(column));
-            // Stored with the zero that ends a string of C.
+            // Stored with C's terminating zero.
             let files = paths.map(|path| place(root, path.trim_end_matches('\0'))).collect();
             let transaction = row.transaction().unwrap_or(0);
             steps.push(DdlStep { space: row.number("space_id"), files, transaction, is_deleted: row.is_deleted });
@@ -232,19 +231,19 @@ fn holds(number: u64, name: &str) -> Holds {
         DICTIONARY => Holds::Dictionary,
         TEMPORARY => Holds::Temporary,
         number if number >= UNDO_MIN => Holds::Undo,
-        // The tablespace of one table or partition is called after its file.
+        // A tablespace of a single table or partition is named after its file.
         _ if name.contains('/') => Holds::Table,
         _ => Holds::Several,
     }
 }
 
-/// The file that the dictionary calls `name`, for the datadir `root`.
+/// The file for the dictionary's `name`, in the datadir `root`.
 fn place(root: &Path, name: &str) -> PathBuf {
-    // A server on Windows writes these; one on Linux takes them, too.
+    // Windows servers write backslashes; a Linux server accepts them too.
     let name = name.replace('\\', "/");
     let path = Path::new(&name);
     let path = path.strip_prefix("./").unwrap_or(path);
-    // The system tablespace's names are those of `innodb_data_file_path`, options and all.
+    // System tablespace names come from `innodb_data_file_path`, options and all.
     let path = match NameHint::of(path) {
         NameHint::System(_) => path.file_name().map_or(path, Path::new),
         _ => path,

@@ -1,5 +1,5 @@
-//! What MariaDB, and MySQL up to 5.7, say a datadir holds: SYS_TABLES and SYS_INDEXES in `ibdata1`, the undo tablespaces in TRX_SYS;
-//! and the `.frm` files beside the tables.
+//! What a datadir of MariaDB, or MySQL up to 5.7, holds: SYS_TABLES and SYS_INDEXES in `ibdata1`, undo tablespaces in TRX_SYS, and the
+//! `.frm` files beside the tables.
 //!
 //! Facts: `dict0crea.cc`, `dict0load.cc`, `trx0sys.h` of MariaDB 10.11; compared with its datadirs.
 
@@ -17,11 +17,11 @@ use crate::source::datadir::{is_of_backup, link_target};
 use crate::tree::{Opener, Tablespace};
 
 const NONE: u32 = u32::MAX;
-/// Type bits of an index that has no tree.
+/// Type bit of an index without a tree.
 const INDEX_FULLTEXT: u32 = 32;
-/// The table that says where tablespaces lie.
+/// The table that records the paths of tablespaces.
 const SYS_DATAFILES: &str = "SYS_DATAFILES";
-/// The name of an index that is being built begins with this.
+/// Prefix of the name of an index under construction.
 const BEING_BUILT: char = '\u{FFFD}';
 
 /// Reads the dictionary in `system`, which is the system tablespace, for the datadir `root`.
@@ -76,7 +76,7 @@ pub(super) fn read(system: &Tablespace, root: &Path) -> Result<Dictionary, Strin
     Ok(Dictionary { entries, ..Dictionary::default() })
 }
 
-/// The files of MySQL 5.7's general tablespaces, by number: they lie in the datadir itself, where no table has its own.
+/// The files of MySQL 5.7's general tablespaces, by space id. They live in the datadir itself, unlike tables.
 fn general_files(
     system: &Tablespace,
     tables: &[SysTable],
@@ -119,7 +119,7 @@ fn trees(table: &SysTable, indexes: &[SysIndex]) -> Vec<TreeAt> {
     indexes.iter().filter(rooted).map(tree).collect()
 }
 
-/// The undo tablespaces that rollback segments lie in. Their files are told by their numbers, not by their names.
+/// The undo tablespaces with rollback segments. Their files are identified by space id, not by name.
 fn undo(system: &Tablespace, opener: &mut Opener) -> Result<Vec<Entry>, String> {
     let page = system.sound(TRX_SYS_PAGE_NO.0, opener)?;
     let slot = |number: usize| be::u32_at(&page, TRX_SYS_RSEGS + 8 * number);
@@ -140,13 +140,13 @@ fn last_of(name: &str) -> &str {
     name.rsplit_once('/').map_or(name, |(_, last)| last)
 }
 
-/// The file of the table `name`: in the folder of its database, or where its link file says. Backups have both, and it is there.
+/// The file of table `name`: in its database's folder, or where its link file points. A backup has both, and the file is in the folder.
 fn place(root: &Path, name: &str) -> PathBuf {
     let own = root.join(format!("{name}.ibd"));
     if own.exists() {
         return own;
     }
     let link = root.join(format!("{name}.isl"));
-    // A backup holds all that belongs to it: its links lead to the files of the server.
+    // A backup contains all its files; its links point to the server's.
     if is_of_backup(&link) { own } else { link_target(&link).unwrap_or(own) }
 }

@@ -1,5 +1,5 @@
-//! Is the redo log that of this datadir? A log names no server. But a server writes no page before the log that changed it, it changes
-//! only tablespaces that it has, and it reads no other vendor's log. Where these three hold, nothing shows that the log is another's.
+//! Does the redo log belong to this datadir? A log names no server. But a server never writes a page before the log that changed it, it
+//! changes only tablespaces that it has, and it cannot read another vendor's log. If all three hold, nothing suggests a foreign log.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -20,25 +20,25 @@ use crate::source::name::NameHint;
 use crate::source::redo_log::{RedoLogs, identify, log_files};
 use crate::tree::{Opener, Tablespace};
 
-/// So much of the log is never without a change to a page.
+/// A stretch of log this long always contains a page change.
 const SILENCE: u64 = 32 << 10;
-/// How far the number of the next transaction on the disk may lag behind.
+/// How far the next transaction id on disk may lag behind.
 const TRX_ID_MARGIN: u64 = 256;
-/// So much of a pending log is read at first: it names early what it changes.
+/// How much of a pending log to read first: it names the tablespaces it changes early on.
 const FIRST_LOOK: u64 = 16 << 20;
 /// Pages of the system tablespace that servers write all the time.
 const SYSTEM_PAGES: u32 = 8;
-/// So many pages of a tablespace are held against the log.
+/// Pages of a tablespace compared with the log, at most.
 const PAGES_MAX: usize = 1024;
-/// So many of a table: it is the same file throughout.
+/// The same for a table, which is one file from one time.
 const TABLE_PAGES_MAX: usize = 32;
-/// How many tablespaces a finding names.
+/// Tablespaces named in a finding at most.
 const NAMED_MAX: usize = 5;
-/// MySQL's undo tablespaces change their numbers, and those of its temporary tables end with it: from here on numbers say nothing.
+/// Ids of MySQL's undo tablespaces change and those of its temporary ones are short-lived: from here on an id proves nothing.
 const PASSING_MIN: u32 = 0xFFFF_FFF0 - 128 * 400_000;
 
 impl Catalog {
-    /// What shows that the redo log is of another server, or of another time, than the files: than all of them, or than those of tables.
+    /// Evidence that the redo log is of another server or another time than the files: all of them, or those of tables.
     pub(super) fn other_log(&self, dictionary: &Dictionary, held: &[Held], redo: &mut RedoLogs) -> Vec<CatalogFinding> {
         let log = log_files(&self.root).into_iter().next();
         let Some((log, kind)) = log.and_then(|log| identify(&log).ok().map(|kind| (log, kind))) else {
@@ -62,7 +62,7 @@ impl Catalog {
         }
         let names = names_of_tables(dictionary);
         let is_pending = redo.pending_for(&self.probe()).is_some();
-        // This parses up to 32 MiB of log: once, for the server's own tablespaces and for tables.
+        // Parses up to 32 MiB of log, just once, for the server's own tablespaces and for tables.
         let history = is_pending.then(|| self.history(&names, held)).flatten();
         if let Some(why) =
             history.as_ref().filter(|_| system.is_some()).and_then(|history| self.by_pages(held, history))
@@ -72,11 +72,11 @@ impl Catalog {
         if let Some(silent) = system.and_then(|system| self.by_silence(system, held, redo)) {
             return vec![silent];
         }
-        // One table from elsewhere, among files that the log fits.
+        // A single foreign table among files that the log fits.
         history.map(|history| stale_tables(&history, &names, held)).unwrap_or_default()
     }
 
-    /// The system tablespace of MySQL is older than the dictionary: it knows fewer transactions. The server dies of that.
+    /// MySQL's system tablespace is older than the dictionary: it knows fewer transactions. The server crashes on that.
     pub(super) fn older_system(
         &self,
         dictionary: &Dictionary,
@@ -84,7 +84,7 @@ impl Catalog {
         redo: &mut RedoLogs,
     ) -> Option<CatalogFinding> {
         let system = held.iter().map(|held| &held.space).find(|space| self.is_system(space))?;
-        // The number on the disk is ahead of those that were given out, unless the log has it.
+        // The id on disk is ahead of every id given out, unless the update is still in the log.
         if !dictionary.is_in_files || redo.pending_for(&self.probe()).is_some() {
             return None;
         }
@@ -96,7 +96,7 @@ impl Catalog {
              at another time, or from another server"
         );
         let (path, severity) = (system.path().to_path_buf(), Severity::Damage);
-        // Servers note the number when it comes to a multiple of this.
+        // Servers write the id when it reaches a multiple of this.
         (newest >= next.saturating_add(TRX_ID_MARGIN)).then_some(CatalogFinding {
             path,
             table: None,
@@ -110,11 +110,11 @@ impl Catalog {
         space.format.space().0 == 0 && space.path().parent() == Some(self.root.as_path())
     }
 
-    /// The system tablespace was written later than the log's end.
+    /// The system tablespace was written after the log's end.
     fn by_lsn(&self, system: &Tablespace, redo: &mut RedoLogs) -> Option<String> {
         let lsn = |page: u32| {
             let stored = system.stored(page).ok()?;
-            // Of a page that is damaged nobody knows the LSN.
+            // A damaged page's LSN means nothing.
             let is_sound = system.sound(page, &mut Opener::new()).is_ok();
             be::u64_at(&stored, FIL_PAGE_LSN).filter(|_| is_sound)
         };
@@ -130,8 +130,8 @@ impl Catalog {
             .then(|| format!("the system tablespace was written at LSN {newest}, and the log ends at LSN {end}"))
     }
 
-    /// MySQL notes in the system tablespace where the log ended when it was shut down. What was written between there and the checkpoint of
-    /// a log that goes on is on the disk; where no page is newer than the note, these are files of before, or of another server.
+    /// At shutdown MySQL notes the log's end in the system tablespace. Everything written between that LSN and the checkpoint of a log that
+    /// went on is on disk, so if no page is newer than the note, the files are older or from another server.
     fn by_silence(&self, system: &Tablespace, held: &[Held], redo: &mut RedoLogs) -> Option<CatalogFinding> {
         let page = system.sound(0, &mut Opener::new()).ok().filter(|_| system.format.family() == Family::MySql)?;
         let flushed = Lsn(be::u64_at(&page, FIL_PAGE_FILE_FLUSH_LSN)?);
@@ -139,7 +139,7 @@ impl Catalog {
         redo.pending_for(&probe)?;
         let (_, checkpoint) = redo.checkpoint_for(&probe)?;
         let newest = held.iter().map(|held| held.newest).max()?;
-        // A server that starts writes more than this, and to many pages.
+        // A starting server writes more than this, to many pages.
         if checkpoint.0.saturating_sub(flushed.0) < SILENCE || newest > flushed || newest == Lsn(0) {
             return None;
         }
@@ -151,7 +151,7 @@ impl Catalog {
         Some(CatalogFinding { path, table: None, reason: "other_log".into(), severity, message })
     }
 
-    /// The log changes tablespaces that are nowhere.
+    /// The log changes tablespaces that do not exist here.
     fn by_tablespaces(&self, dictionary: &Dictionary, held: &[Held], redo: &mut RedoLogs) -> Option<String> {
         redo.pending_for(&self.probe())?;
         let mut known: HashSet<u32> = held.iter().map(|held| held.space.format.space().0).collect();
@@ -166,7 +166,7 @@ impl Catalog {
         if strange(&first).is_empty() && self.by_names(&first, held).is_none() {
             return None;
         }
-        // What it deletes later explains why it is not here.
+        // A tablespace that the log deletes later on may be missing.
         let events = if first.is_whole { first } else { FileEvents::read(&self.root, &self.keys, u64::MAX)? };
         let strange = strange(&events);
         if strange.is_empty() {
@@ -184,20 +184,20 @@ impl Catalog {
         ))
     }
 
-    /// What the log says of the pages of the server's own tablespaces and of these tables.
+    /// What the log says about pages of the server's own tablespaces and of these tables.
     fn history(&self, tables: &HashMap<u32, &str>, held: &[Held]) -> Option<History> {
         let own = self.written_by_log(held).map(|space| space.format.space().0);
         History::read(&self.root, &self.keys, &own.chain(tables.keys().copied()).collect())
     }
 
-    /// The system tablespace and undo tablespaces, to whose pages nothing is written past the log.
+    /// The system and undo tablespaces, which are never written without redo.
     fn written_by_log<'h>(&self, held: &'h [Held]) -> impl Iterator<Item = &'h Tablespace> {
         held.iter()
             .map(|held| &held.space)
             .filter(|space| self.is_system(space) || NameHint::of(space.path()) == NameHint::Undo)
     }
 
-    /// The log knows another history of the system tablespace, or of an undo tablespace, than its pages have.
+    /// The log's history of the system tablespace, or of an undo tablespace, does not match the pages.
     fn by_pages(&self, held: &[Held], history: &History) -> Option<String> {
         self.written_by_log(held).find_map(|space| {
             let number = space.format.space().0;
@@ -205,21 +205,21 @@ impl Catalog {
         })
     }
 
-    /// Whether the log itself explains why no tablespace here has this number. MySQL makes a file before its log says so, and writes
-    /// page 0 later than both: a file of that name which no number can be read from is the one.
+    /// Whether the log itself explains why no tablespace here has this id. MySQL creates a file before it logs that, and writes page 0
+    /// later still: a file of that name without a readable id is the one.
     fn is_explained(&self, space: u32, events: &FileEvents, held: &[Held]) -> bool {
         let is_unreadable = |path: &Path| path.exists() && held.iter().all(|held| held.space.path() != path);
         events.explain_missing(space)
             || events.called.get(&space).is_some_and(|name| is_unreadable(&self.path_of(name)))
     }
 
-    /// Where the file lies that the log calls by this name.
+    /// The path of the file that the log calls `name`.
     fn path_of(&self, name: &Path) -> PathBuf {
         self.root.join(name.strip_prefix("./").unwrap_or(name))
     }
 
-    /// MariaDB's log names the files of the tablespaces that it changes: the file of that name is another tablespace, and the log does
-    /// nothing to the files of either.
+    /// MariaDB's log names the files it changes: the file of that name holds another tablespace, and the log does nothing else to the files
+    /// of either.
     fn by_names(&self, events: &FileEvents, held: &[Held]) -> Option<String> {
         let mut called: Vec<(u32, PathBuf)> =
             events.called.iter().map(|(space, name)| (*space, self.path_of(name))).collect();
@@ -233,7 +233,7 @@ impl Catalog {
     }
 }
 
-/// A log of the vendor that does not own the tablespaces.
+/// A log of the wrong vendor for these tablespaces.
 fn other_vendor(log: LogVendor, spaces: Family) -> Option<String> {
     let why = match (log, spaces) {
         (LogVendor::MySql, Family::MariaDb) => "it is one of MySQL, and the tablespaces are MariaDB's",
@@ -243,18 +243,18 @@ fn other_vendor(log: LogVendor, spaces: Family) -> Option<String> {
     Some(why.to_owned())
 }
 
-/// The names of tables, by the number of their tablespace.
+/// Table names by space id.
 fn names_of_tables(dictionary: &Dictionary) -> HashMap<u32, &str> {
     let tables = dictionary.entries.iter().filter(|entry| matches!(entry.holds, Holds::Table | Holds::Several));
     tables.map(|entry| (entry.space, entry.name.as_str())).collect()
 }
 
-/// Tables whose files are of another server or another time than a log that has work to do on them. What the log changes was not
-/// read from these pages, so the server's recovery ends in damage, or in a crash.
+/// Tables whose files are from another server or another time than a log with work to do on them. The log's changes were not made to these
+/// pages, so the server's recovery would end in corruption or a crash.
 fn stale_tables(history: &History, names: &HashMap<u32, &str>, held: &[Held]) -> Vec<CatalogFinding> {
     let mut spaces: HashMap<u32, &Tablespace> = HashMap::new();
     for held in held {
-        // Of two files with one number the first counts.
+        // If two files have the same id, the first counts.
         spaces.entry(held.space.format.space().0).or_insert(&held.space);
     }
     let mut found = Vec::new();
@@ -286,7 +286,7 @@ fn contradicted(
         let Ok(stored) = stored else { return };
         let lsn = be::u64_at(stored, FIL_PAGE_LSN).map(Lsn).filter(|_| found.is_none());
         let why = lsn.and_then(|lsn| Some((lsn, contradicts(page, lsn)?)));
-        // Of a page that is damaged nobody knows the LSN.
+        // A damaged page's LSN means nothing.
         let Some((lsn, why)) = why.filter(|_| space.opened(page, stored, &mut opener).is_ok()) else { return };
         let of = format!("page {page} of {}", space.path().display());
         found = Some(match why {

@@ -1,4 +1,4 @@
-//! MariaDB's redo log, read from any place that it still holds.
+//! MariaDB's redo log, readable from any LSN it still holds.
 
 use std::fs::File;
 use std::path::Path;
@@ -13,11 +13,11 @@ use redo::record::{Mtr, Subject};
 use crate::source::read_up_to;
 use crate::source::redo_log::log_files;
 
-/// Whether MariaDB's log in the datadir `root` changes the page after its newest checkpoint: then the disk need not have it as it is.
+/// Whether MariaDB's log in the datadir `root` changes the page after its newest checkpoint: the disk may then have an older version.
 pub(crate) fn changes_page(root: &Path, keys: &KeyStore, page: PageId) -> bool {
     let mut is_changed = false;
     let Some(ring) = Ring::open(root, keys) else { return false };
-    // That it stops early says that it was found.
+    // Stopping early means the page was found.
     let _ended = ring.each_mtr(ring.log.checkpoint.lsn, u64::MAX, |mtr| {
         is_changed =
             mtr.grammar.subjects(mtr.bytes).any(|(subject, _)| matches!(subject, Subject::Page(id, _) if id == page));
@@ -51,7 +51,7 @@ impl Ring {
         Some(ring)
     }
 
-    /// The bytes of the log at [`MtrReader::place`] of `lsn`, `len` of them or all that the ring has.
+    /// `len` bytes of the log from [`MtrReader::place`] of `lsn` on, or all that the ring has.
     pub fn read(&self, lsn: Lsn, len: usize) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
         for (at, end) in self.lap(lsn)? {
@@ -61,8 +61,8 @@ impl Ring {
         Some(bytes)
     }
 
-    /// Hands over the mini-transactions from `from` on, where one begins, in about `bytes` of log at most, as long as they are taken. Where
-    /// that ended, and whether it is the end of the log.
+    /// Passes the mini-transactions from `from` on, which must be the start of one, to `take` until it returns `None` or about `bytes` of
+    /// log are read. Returns where that ended, and whether it is the end of the log.
     pub fn each_mtr(&self, from: Lsn, bytes: u64, mut take: impl FnMut(&Mtr<'_>) -> Option<()>) -> Option<(Lsn, bool)> {
         let mut reader = MtrReader::new(&self.log, self.key.clone(), from);
         let mut read = 0;
@@ -81,7 +81,7 @@ impl Ring {
         Some((reader.at(), reader.has_ended() || read < bytes))
     }
 
-    /// Where the log lies in its file, once around from `from` on.
+    /// The file ranges of the log, once around from `from` on.
     fn lap(&self, from: Lsn) -> Option<[(u64, u64); 2]> {
         let at = MtrReader::place(&self.log, from).filter(|at| *at < self.log.size)?;
         Some([(at, self.log.size), (self.log.payload_start(), at)])

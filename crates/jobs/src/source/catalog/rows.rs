@@ -1,4 +1,4 @@
-//! The rows of a dictionary's tables: strictly, because a row that is passed over would be a table that nobody misses.
+//! The rows of dictionary tables, read strictly: a skipped row would be a table whose loss nobody notices.
 
 use std::collections::HashMap;
 
@@ -11,22 +11,22 @@ use format::schema::{FieldSource, IndexDef, TableDef};
 
 use crate::tree::{Opener, Tablespace, sdi};
 
-/// Levels of a B-tree that no table exceeds.
+/// No B-tree has more levels than this.
 const LEVELS_MAX: usize = 64;
 
 /// Finds the fields of a record.
 type Locate<'l> = &'l dyn Fn(&Record<'_>, &mut RecordFields) -> Result<(), IndexFinding>;
 
-/// Which rows are handed out.
+/// Which rows to return.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Which {
-    /// Those that are not marked as deleted.
+    /// Those not delete-marked.
     Present,
-    /// Those too: until its deletion is committed, a row may come back.
+    /// Delete-marked ones too: a row may come back until its deletion is committed.
     WithDeleted,
 }
 
-/// Hands the rows of the tree below `root` to `take`.
+/// Passes the rows of the tree below `root` to `take`.
 ///
 /// # Errors
 /// Why the tree cannot be read to its end, as a clause.
@@ -40,7 +40,7 @@ pub(super) fn each_row(
 ) -> Result<(), String> {
     let mut fields = RecordFields::new();
     let mut at = Some(leftmost(space, root, opener, locate)?);
-    // No list of pages is longer than the tablespace, so a list that leads back ends here.
+    // No page list is longer than the tablespace, so a cycle ends here.
     for _ in 0..=space.pages() {
         let Some(PageNo(number)) = at else { return Ok(()) };
         let image = space.sound(number, opener)?;
@@ -81,13 +81,13 @@ fn damaged(page: u32, finding: &dyn std::error::Error) -> String {
     format!("page {page} is damaged: {finding}")
 }
 
-/// A table of MySQL's dictionary: its tree, and where in a row each column is.
+/// A table of MySQL's dictionary: its tree, and the position of each column.
 pub(super) struct DictionaryTable<'s> {
     space: &'s Tablespace,
     root: PageNo,
     index: IndexDef,
     places: HashMap<String, usize>,
-    /// Where DB_TRX_ID is.
+    /// Position of DB_TRX_ID.
     transaction: Option<usize>,
 }
 
@@ -96,12 +96,12 @@ pub(super) struct DictionaryRow<'r> {
     table: &'r DictionaryTable<'r>,
     page: &'r [u8],
     fields: &'r RecordFields,
-    /// It is marked as deleted.
+    /// Delete-marked.
     pub is_deleted: bool,
 }
 
 impl<'s> DictionaryTable<'s> {
-    /// `None` where the definition names no clustered index with a root.
+    /// `None` if the definition has no clustered index with a root.
     pub fn new(space: &'s Tablespace, table: &TableDef) -> Option<Self> {
         let index = table.indexes.first()?.clone();
         let column = |(place, field): (usize, &format::schema::FieldDef)| match field.source {
@@ -113,7 +113,7 @@ impl<'s> DictionaryTable<'s> {
         Some(Self { space, root: index.root?.root, index, places, transaction })
     }
 
-    /// Hands the rows to `take`.
+    /// Passes the rows to `take`.
     ///
     /// # Errors
     /// As [`each_row`].
@@ -152,12 +152,12 @@ impl DictionaryRow<'_> {
         be::u32_at(self.bytes(column)?, 0)
     }
 
-    /// The place of an ENUM's value, from 1.
+    /// The index of an ENUM value, from 1.
     pub fn choice(&self, column: &str) -> Option<u8> {
         self.bytes(column)?.first().copied()
     }
 
-    /// Text, from wherever it lies; `None` where it is NULL or out of reach.
+    /// A text value, inline or off-page; `None` if it is NULL or cannot be read.
     pub fn text(&self, column: &str) -> Option<String> {
         let place = *self.table.places.get(column)?;
         let stored = self.bytes(column)?;
@@ -168,12 +168,12 @@ impl DictionaryRow<'_> {
         Some(String::from_utf8_lossy(&value).into_owned())
     }
 
-    /// The number behind `key` in a column that holds a list of `key=value;`.
+    /// The number for `key` in a column that holds `key=value;` pairs.
     pub fn option(&self, column: &str, key: &str) -> Option<u64> {
         self.text_option(column, key)?.parse().ok()
     }
 
-    /// The text behind `key` in such a column.
+    /// The text for `key` in such a column.
     pub fn text_option(&self, column: &str, key: &str) -> Option<String> {
         let text = self.text(column)?;
         text.split(';').find_map(|option| option.strip_prefix(key)?.strip_prefix('=')).map(str::to_owned)

@@ -1,4 +1,4 @@
-//! A datadir or a backup as a whole: what makes a folder one, its redo log, and whether it is a backup.
+//! A datadir or backup as a whole: what makes a folder one, its redo log, and whether it is a backup.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,12 +11,12 @@ use crate::source::name::NameHint;
 use crate::source::redo_log::log_files;
 use crate::tree::Tablespace;
 
-/// Whether the system tablespace is one of MySQL 8.0 or later.
+/// Whether the system tablespace is from MySQL 8.0 or later.
 pub(super) fn has_sdi(space: &Tablespace) -> bool {
     space.has_dictionary_information()
 }
 
-/// Whether a folder that holds no dictionary is a datadir all the same: it has two kinds of what servers leave in no other place.
+/// Whether a folder without a dictionary is a datadir anyway: it has two kinds of files that servers leave nowhere else.
 pub(super) fn is_datadir(root: &Path, names: &BTreeSet<PathBuf>) -> bool {
     let in_root = |path: &&PathBuf| path.parent() == Some(root);
     let of = |hint: NameHint| names.iter().filter(in_root).any(|path| NameHint::of(path) == hint);
@@ -34,7 +34,7 @@ pub(super) fn is_datadir(root: &Path, names: &BTreeSet<PathBuf>) -> bool {
     marks.iter().filter(|mark| **mark).count() >= 2
 }
 
-/// Of the folders that were named: those that hold tables, or are datadirs, though no dictionary is in them.
+/// The named folders that hold tables or are datadirs although they have no dictionary.
 pub(super) fn roots_without_dictionary(
     walked: &[PathBuf],
     files: &BTreeSet<&PathBuf>,
@@ -46,7 +46,7 @@ pub(super) fn roots_without_dictionary(
         }
         let below: BTreeSet<PathBuf> =
             files.iter().filter(|file| file.starts_with(dir)).map(|file| (*file).clone()).collect();
-        // A folder of a database, named without its datadir.
+        // A database folder, named without its datadir.
         let has = |name: &str| dir.parent().is_some_and(|above| above.join(name).is_file());
         let is_part = has("ibdata1") || has("mysql.ibd");
         is_datadir(dir, &below) || is_part && below.iter().any(|file| NameHint::of(file) == NameHint::Table)
@@ -54,7 +54,7 @@ pub(super) fn roots_without_dictionary(
     walked.iter().filter(is_root).cloned().collect()
 }
 
-/// What is to be done with a backup that is not prepared.
+/// How to prepare a backup.
 fn how_to_prepare(notes: &BackupNotes, root: &Path) -> String {
     let (tool, root) = (notes.tool, root.display());
     let (what, ours, theirs) = if notes.is_incremental() {
@@ -71,13 +71,13 @@ fn how_to_prepare(notes: &BackupNotes, root: &Path) -> String {
             format!("--target-dir={root}"),
         )
     };
-    // Those of xtrabackup are not prepared here.
+    // xtrabackup's backups are not prepared by us.
     let ours = if tool == "xtrabackup" { String::new() } else { format!("{ours}, or ") };
     format!("{what} {ours}{tool} --prepare {theirs}")
 }
 
 impl Catalog {
-    /// What can be said without the dictionary: the log, the backup, and that the dictionary itself cannot be read.
+    /// Findings that need no dictionary: about the log, the backup, and the dictionary itself if it cannot be read.
     pub(super) fn as_a_whole(&self, notes: Option<&BackupNotes>) -> Vec<CatalogFinding> {
         let mut findings = Vec::new();
         let mut say = |path: &Path, reason: FindingCode, severity, message| {

@@ -1,11 +1,11 @@
-//! `ddl_recovery.log`: the statements that a crash of MariaDB 10.6 or later interrupted. At its next start the server finishes them or takes
-//! them back, so a table that one of them names is neither lost nor left over.
+//! `ddl_recovery.log`: statements interrupted by a crash of MariaDB 10.6 or later. The server finishes or undoes them at its next start, so
+//! a table named by one of them is neither lost nor left over.
 //!
-//! The file consists of blocks. Block 0 holds the magic (4 bytes), the size of a block (2 bytes) and where names begin in a block (2 bytes).
-//! Each later block is an entry: its kind at byte 0 (1: a statement that has not ended, 2: one of its steps, anything else: done), the
-//! number of the next entry at byte 4 (4 bytes, 0 for none), and from where names begin eight strings, each its length (2 bytes), its
-//! bytes and a zero: engine, database, table, the same three of what it was before, a temporary name, one more. All little-endian.
-//! Seen in the files of MariaDB 10.11; 10.5 writes another file (`ddl_log.log`) and recovers no CREATE TABLE.
+//! The file consists of blocks. Block 0 holds the magic (4 bytes), the block size (2 bytes) and the offset of the names within a block (2
+//! bytes). Each later block is an entry: its kind at byte 0 (1: an unfinished statement, 2: a step of one, anything else: done), the number
+//! of the next entry at byte 4 (4 bytes, 0 for none), and at the offset of the names eight strings, each with its length (2 bytes), its
+//! bytes and a zero: engine, database, table, the same three before the change, a temporary name, one more. All little-endian.
+//! Seen in the files of MariaDB 10.11; 10.5 writes another file (`ddl_log.log`) and does not recover CREATE TABLE.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -18,23 +18,23 @@ const NAME: &str = "ddl_recovery.log";
 const MAGIC: [u8; 4] = [0xfe, 0xfe, 0x0b, 0x02];
 const STATEMENT: u8 = 1;
 const STEP: u8 = 2;
-/// A server that never stops keeps an entry for each statement at work: a file of this size has lost its meaning.
+/// A server that never restarts keeps an entry per running statement; a file this large is not a real log.
 const BYTES_MAX: u64 = 64 << 20;
-/// Where the two pairs of database and table are among the strings of an entry.
+/// Positions of the two (database, table) pairs among an entry's strings.
 const PAIRS: [usize; 2] = [1, 4];
 
-/// The tables that unfinished statements name, as `database.table` in SQL's letters.
+/// Tables named by unfinished statements, as `database.table` in SQL spelling.
 #[derive(Debug, Default)]
 pub(in super::super) struct UnfinishedDdl(BTreeSet<String>);
 
 impl UnfinishedDdl {
-    /// Reads the log in the datadir `root`. No log, or one that makes no sense, explains nothing.
+    /// Reads the log in the datadir `root`. A missing or malformed log explains nothing.
     pub fn of(root: &Path) -> Self {
         let bytes = read_small(&root.join(NAME), BYTES_MAX).unwrap_or_default();
         Self(tables(&bytes).unwrap_or_default())
     }
 
-    /// Whether a statement that names the table was interrupted. `table` is `database.table` as files are called.
+    /// Whether an interrupted statement names the table, given as `database.table` in the spelling of file names.
     pub fn names(&self, table: &str) -> bool {
         let Some((database, table)) = table.split_once('.') else { return false };
         self.0.contains(&format!("{}.{}", filename::decoded(database), filename::decoded(table)))
@@ -53,7 +53,7 @@ fn tables(bytes: &[u8]) -> Option<BTreeSet<String>> {
     let mut found = BTreeSet::new();
     for block in blocks.iter().filter(|block| block.first() == Some(&STATEMENT)) {
         let mut next = number(block.get(4..8)?);
-        // A chain that is longer than the file goes round.
+        // A chain longer than the file is a cycle.
         for _ in &blocks {
             let Some(step) = blocks.get(next).filter(|step| next > 0 && step.first() == Some(&STEP)) else { break };
             found.extend(names(step.get(names_at..)?));
@@ -63,7 +63,7 @@ fn tables(bytes: &[u8]) -> Option<BTreeSet<String>> {
     Some(found)
 }
 
-/// The tables that one step names.
+/// The tables named by one step.
 fn names(mut rest: &[u8]) -> impl Iterator<Item = String> {
     let mut strings = Vec::new();
     while let Some((length, after)) = rest.split_at_checked(2) {

@@ -1,5 +1,5 @@
-//! Statements that change definitions, interrupted by a crash. Each server keeps a log of the steps of such statements and finishes them or
-//! takes them back when it starts, which crash recovery of the pages alone does not do.
+//! DDL statements interrupted by a crash. Each server logs their steps and finishes or undoes them at startup; crash recovery of the pages
+//! alone does not.
 
 mod mariadb;
 mod mysql;

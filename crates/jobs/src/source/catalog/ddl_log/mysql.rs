@@ -1,9 +1,9 @@
-//! `mysql.innodb_ddl_log`, in which MySQL 8.0 and later note what would undo or finish a DDL statement before they touch a file.
+//! `mysql.innodb_ddl_log`: before MySQL 8.0 and later touch a file, they note here how to undo or finish the DDL statement.
 //!
-//! A note that undoes a step is committed at once, and the statement's own transaction deletes it: the note counts again if that
-//! transaction is rolled back. A note that finishes the statement is inserted by the statement's own transaction. At its start the server
-//! rolls back, then does what the remaining notes say. Until then the dictionary and the files need not agree, and pages of an index that
-//! was being built, which MySQL writes without redo, may be missing.
+//! A note that undoes a step is committed at once and deleted by the statement's own transaction, so rolling that back revives the note. A
+//! note that finishes the statement is inserted by that transaction. At startup the server first rolls back, then executes the remaining
+//! notes. Until then dictionary and files may disagree, and pages of an index under construction, which MySQL writes without redo, may be
+//! missing.
 //!
 //! Facts: `log0ddl.h`, `log0ddl.cc` of MySQL 8.0; compared with crashed datadirs of MySQL 9.7.
 
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use crate::source::catalog::entry::{DdlStep, Entry};
 
-/// The tablespaces that interrupted statements were at work on.
+/// The tablespaces that interrupted statements were changing.
 #[derive(Debug, Default)]
 pub(in super::super) struct FilesInDdl {
     spaces: BTreeSet<u32>,
@@ -20,8 +20,7 @@ pub(in super::super) struct FilesInDdl {
 }
 
 impl FilesInDdl {
-    /// What `steps` leave to do where `has_ended` tells which transactions are over: a deleted note is gone once its deletion has been
-    /// committed.
+    /// The files of the notes still pending. A delete-marked note is gone only if `has_ended` says that the deleting transaction is over.
     pub fn new(steps: &[DdlStep], entries: &[Entry], has_ended: impl Fn(u64) -> bool) -> Self {
         let mut found = Self::default();
         for step in steps.iter().filter(|step| !step.is_deleted || !has_ended(step.transaction)) {
@@ -33,7 +32,7 @@ impl FilesInDdl {
         found
     }
 
-    /// Whether a difference at `path` that is about these tablespaces is the statement's.
+    /// Whether a difference at `path`, about these tablespaces, comes from an interrupted statement.
     pub fn concern(&self, path: &Path, spaces: &[u32]) -> bool {
         self.files.contains(path) || spaces.iter().any(|space| self.spaces.contains(space))
     }
