@@ -198,6 +198,9 @@ impl Wanted {
             }
             return damaged(format!("the redo log is damaged at LSN {}: there is no record", scan.at()));
         }
+        if log.grammar() == Grammar::MySql && self.rest.is_none() {
+            self.add_unfinished(scan.unfinished());
+        }
         self.named_from = None;
         self.is_clean = match &log.vendor {
             Vendor::MariaDb(log) => self.mtrs == 0 && log.is_closed_at(scan.at())?,
@@ -209,6 +212,18 @@ impl Wanted {
             self.changed.insert(SpaceId::SYSTEM);
         }
         Ok(())
+    }
+
+    /// MySQL notes a counter of AUTO_INCREMENT as soon as it meets the record, before it knows whether the mini-transaction is whole: the
+    /// value was given to a row, which is lost, and is not given again.
+    fn add_unfinished(&mut self, records: &[u8]) {
+        for record in Grammar::MySql.records(records) {
+            match record {
+                Ok(RedoRecord::File(FileRecord::Table(state))) => self.tables.add(&state),
+                Ok(_) => {}
+                Err(_) => return,
+            }
+        }
     }
 
     /// What a shadow file is named after: it is of use while the log is as it was, wherever a run ends.

@@ -17,6 +17,7 @@ mod encrypted;
 mod load;
 mod mishaps;
 mod mysql;
+mod mysql_cut;
 mod mysql_load;
 mod mysql_zip;
 mod places;

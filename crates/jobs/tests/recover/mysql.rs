@@ -20,7 +20,7 @@ use crate::server::{Server, copy, datadir, repository, script};
 use crate::{KeptOnFailure, assert_sound, files_of};
 
 /// Messages that tell of recovery, and it is for them that the tests look.
-const TELLS: &str = "--log-error-verbosity=3";
+pub const TELLS: &str = "--log-error-verbosity=3";
 const OPTIONS: [&[&str]; 6] = [
     &["--innodb-redo-log-capacity=64M", "--innodb-buffer-pool-size=128M"],
     &["--innodb-page-size=8k", "--innodb-redo-log-capacity=32M", "--innodb-buffer-pool-size=24M"],

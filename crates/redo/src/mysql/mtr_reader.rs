@@ -122,6 +122,13 @@ impl MtrReader {
         self.ended
     }
 
+    /// Records at the end of the log whose mini-transaction was still being written, the last of them perhaps in part. None of them counts
+    /// for a page, but a server believes what they say of tables.
+    #[must_use]
+    pub fn unfinished(&self) -> &[u8] {
+        if self.ended && self.fault.is_none() { self.payload.get(self.done..).unwrap_or_default() } else { &[] }
+    }
+
     /// Why the log makes no sense where it ended, though its blocks are sound.
     #[must_use]
     pub const fn fault(&self) -> Option<RecordError> {

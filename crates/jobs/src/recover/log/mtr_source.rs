@@ -35,6 +35,14 @@ impl MtrSource {
         }
     }
 
+    /// Records behind the last mini-transaction that a server takes notice of.
+    pub fn unfinished(&self) -> &[u8] {
+        match self {
+            Self::MariaDb(_) => &[],
+            Self::MySql(reader) => reader.unfinished(),
+        }
+    }
+
     pub const fn is_garbled(&self) -> bool {
         match self {
             Self::MariaDb(reader) => reader.is_garbled(),

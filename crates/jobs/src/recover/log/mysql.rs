@@ -214,8 +214,8 @@ impl TableStates {
             state: state.state.to_vec(),
         };
         match self.0.get_mut(&key) {
-            // A counter only grows, as long as the table is the same.
-            Some(known) if known.version == new.version && known.auto_increment > new.auto_increment => {}
+            // As the server does: a counter only grows, and what is said of an older definition is void.
+            Some(known) if (known.version, known.auto_increment) > (new.version, new.auto_increment) => {}
             Some(known) => *known = new,
             None => drop(self.0.insert(key, new)),
         }

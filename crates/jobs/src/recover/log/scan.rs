@@ -105,6 +105,8 @@ struct Chunk {
     is_last: bool,
     /// The log ends here in what makes no sense.
     is_garbled: bool,
+    /// The log ends here within a mini-transaction, which begins with these records.
+    unfinished: Vec<u8>,
     /// Behind it, whatever of it is wanted.
     end: Lsn,
 }
@@ -160,6 +162,7 @@ impl Chunk {
         self.bytes.clear();
         self.mtrs.clear();
         self.records.clear();
+        self.unfinished.clear();
     }
 
     /// Takes in a mini-transaction of which all is wanted.
@@ -250,6 +253,7 @@ impl Framer<'_> {
             }
         }
         (chunk.is_last, chunk.is_garbled) = (self.mtrs.has_ended(), self.mtrs.is_garbled());
+        chunk.unfinished.extend_from_slice(self.mtrs.unfinished());
         chunk.end = self.mtrs.at();
         Ok(())
     }
@@ -313,6 +317,11 @@ impl<'s> Scan<'s> {
     /// Behind what was handed out, or left out: where the log ends, once it has.
     pub const fn at(&self) -> Lsn {
         self.at
+    }
+
+    /// Records behind that, of a mini-transaction that was never written to its end.
+    pub fn unfinished(&self) -> &[u8] {
+        &self.chunk.unfinished
     }
 
     /// Whether that is where it makes no sense any more.
