@@ -1,7 +1,6 @@
-//! The extents of a tablespace as their descriptors have them: state, owner, neighbours in their list, and which pages are free.
+//! The extents of a tablespace, as read from their descriptors: state, owner, list neighbours, and which pages are free.
 //!
-//! Memory is 25 bytes for each extent while lists are walked and 17 after that, and a bit for each page: 25 MiB for a terabyte in pages
-//! of 16 KiB.
+//! Memory is 25 bytes per extent while lists are walked, 17 afterwards, plus one bit per page: 25 MiB for a terabyte of 16 KiB pages.
 
 use std::collections::HashMap;
 
@@ -12,11 +11,11 @@ use format::{ExtentMap, SpaceFormat};
 /// Where a list node points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Link {
-    /// The list ends.
+    /// The end of the list.
     End,
     /// The extent with this number.
     Extent(u32),
-    /// Where no descriptor has its node.
+    /// An address at which no descriptor has its list node.
     Nowhere(FileAddress),
 }
 
@@ -30,16 +29,16 @@ impl Link {
     }
 }
 
-/// In place of the number of an extent: the end of a list, and an address that is none of a descriptor.
+/// Used in place of an extent number: the end of a list, and an address that is no descriptor's.
 const END: u32 = u32::MAX;
 const NOWHERE: u32 = u32::MAX - 1;
 
-/// Both neighbours of each extent in its list.
+/// The previous and next extent of each extent in its list.
 #[derive(Debug, Default)]
 pub(super) struct Links {
     prev: Vec<u32>,
     next: Vec<u32>,
-    /// Addresses that lead nowhere: of which extent, and whether they are meant for the next one.
+    /// Addresses that lead nowhere, by extent and whether they are its `next` pointer.
     strange: HashMap<(u32, bool), FileAddress>,
 }
 
@@ -78,19 +77,19 @@ impl Links {
     }
 }
 
-/// All extents whose descriptors were looked for, in their order.
+/// All extents whose descriptors were read or tried, in order.
 #[derive(Debug, Default)]
 pub(super) struct Extents {
-    /// Pages of each.
+    /// Pages per extent.
     pub pages: u32,
     states: Vec<ExtentState>,
-    /// Its segment, if a segment owns it; else 0.
+    /// The owning segment, or 0.
     owners: Vec<u64>,
-    /// One bit a page: free.
+    /// One bit per page, set if free.
     free: Vec<u64>,
-    /// Pages whose descriptors could not be read: from, to.
+    /// Page ranges (from, to) whose descriptors could not be read.
     unknown: Vec<(u32, u32)>,
-    /// The extents that have owners, by owner and number.
+    /// The extents with an owner, sorted by owner, then number.
     by_owner: Vec<u32>,
 }
 
@@ -99,7 +98,7 @@ impl Extents {
         Self { pages, ..Self::default() }
     }
 
-    /// Adds what one page describes.
+    /// Adds the extents that one page describes.
     pub fn add(&mut self, page: &[u8], map: &ExtentMap, links: &mut Links, format: &SpaceFormat) {
         for extent in xdes::descriptors(page, format) {
             let owned = matches!(extent.state, ExtentState::Segment | ExtentState::SegmentFrag);
@@ -110,7 +109,7 @@ impl Extents {
         self.free.extend_from_slice(map.free_words());
     }
 
-    /// Adds as many extents as the page describes that cannot be read.
+    /// Adds the extents of a descriptor page that cannot be read.
     pub fn add_unknown(&mut self, first: u32, size: u32, links: &mut Links) {
         for _ in 0..size.checked_div(self.pages).unwrap_or(0) {
             self.states.push(ExtentState::NotInitialised);
@@ -121,12 +120,12 @@ impl Extents {
         self.unknown.push((first, first.saturating_add(size)));
     }
 
-    /// Nothing is known of any page.
+    /// Marks every page as unknown.
     pub fn forget(&mut self) {
         self.unknown.push((0, u32::MAX));
     }
 
-    /// Sorts extents by their owners, once all are there.
+    /// Sorts the owned extents by owner, once all are there.
     pub fn sort(&mut self) {
         let owners = &self.owners;
         self.by_owner = (0..owners.len() as u32).filter(|extent| owners.get(*extent as usize) != Some(&0)).collect();
@@ -141,7 +140,7 @@ impl Extents {
         self.unknown.is_empty()
     }
 
-    /// Whether the page's descriptor could be read, or none was looked for.
+    /// Whether the page's descriptor was readable, or never needed.
     pub fn knows(&self, page_no: u32) -> bool {
         let after = self.unknown.partition_point(|(from, _)| *from <= page_no);
         let before = after.checked_sub(1).and_then(|at| self.unknown.get(at));
@@ -179,7 +178,7 @@ impl Extents {
         words.map(|word| word.count_zeros()).sum()
     }
 
-    /// Whether the descriptors have the page as free; `None` where none describes it.
+    /// Whether the descriptors mark the page as free; `None` if none covers it.
     pub fn is_free(&self, page_no: u32) -> Option<bool> {
         Some(self.free.get(page_no as usize / 64)? >> (page_no % 64) & 1 == 1)
     }
@@ -192,12 +191,12 @@ impl Extents {
         rest.iter().copied().take_while(move |extent| owner_of(extent) == owner)
     }
 
-    /// The last extent that has an owner.
+    /// The last extent with an owner.
     pub fn last_owned(&self) -> Option<u32> {
         self.owners.iter().rposition(|owner| *owner != 0).map(|extent| extent as u32)
     }
 
-    /// The page and the byte of an extent's descriptor.
+    /// The page of an extent's descriptor, and its byte offset.
     pub fn place(&self, extent: u32, format: &SpaceFormat) -> (u32, usize) {
         let each = format.physical().get();
         let number = (self.first(extent) % each).checked_div(self.pages).unwrap_or(0);

@@ -1,5 +1,4 @@
-//! What is wrong with a tree: the rules that only several pages together can break, beside those of one page
-//! ([`format::page::index::IndexRule`]).
+//! Faults of a tree: rules that take several pages to check, besides those of a single page ([`format::page::index::IndexRule`]).
 
 use format::Corruption;
 use format::page::index::{IndexFinding, IndexRule};
@@ -59,7 +58,7 @@ format::rules! {
 }
 
 impl Rule {
-    /// The code of findings about it.
+    /// The finding code of this rule.
     #[must_use]
     pub fn code(self) -> FindingCode {
         self.name().into()
@@ -75,13 +74,13 @@ pub struct TreeFinding {
     pub record: Option<u16>,
     /// Level of the page in its tree.
     pub level: Option<u16>,
-    /// Stable code.
+    /// Stable finding code.
     pub rule: FindingCode,
-    /// A sentence for a person.
+    /// The message.
     pub message: String,
-    /// What is there, where the finding is about one number.
+    /// The value found, if the finding is about one.
     pub found: Option<u64>,
-    /// What should be there.
+    /// The expected value.
     pub expected: Option<u64>,
 }
 
@@ -109,7 +108,7 @@ impl TreeFinding {
         }
     }
 
-    /// Whether the page's content cannot be used: all but what is only at odds with other pages, or within the page.
+    /// Whether the page's content is unusable, rather than merely in conflict with other pages or within itself.
     #[must_use]
     pub fn is_loss(&self) -> bool {
         const LOSSES: [Rule; 7] = [
@@ -126,37 +125,37 @@ impl TreeFinding {
         LOSSES.iter().any(|rule| rule.code() == self.rule) || !(is_rule || is_page_rule)
     }
 
-    /// The page that is hurt, which need not be the one that shows it.
+    /// The damaged page, which is not always the page where it shows.
     #[must_use]
     pub fn hurt_page(&self) -> Option<u32> {
         if self.rule == Rule::MissingPage.code() {
             return self.found.and_then(|page_no| u32::try_from(page_no).ok());
         }
-        // A row without its entry is whole: it is the index that lacks something.
+        // The row is intact; its index lacks an entry.
         self.page_no.filter(|_| self.rule != Rule::RowWithoutEntry.code())
     }
 
-    /// What is said of a whole file, or of a whole tree.
+    /// A finding about a whole file or tree.
     #[must_use]
     pub fn told(code: FindingCode, message: String) -> Self {
         Self { page_no: None, record: None, level: None, rule: code, message, found: None, expected: None }
     }
 
-    /// The same, about the record at `origin`.
+    /// Adds the origin of the record.
     #[must_use]
     pub fn at(mut self, origin: u16) -> Self {
         self.record = Some(origin);
         self
     }
 
-    /// The same, with more to say.
+    /// Adds a reason to the message.
     #[must_use]
     pub fn because(mut self, why: &str) -> Self {
         self.message = format!("{}: {why}", self.message);
         self
     }
 
-    /// Of a rule of one page.
+    /// Wraps a single-page finding.
     #[must_use]
     pub fn of_page(finding: &IndexFinding, page_no: u32) -> Self {
         Self {
@@ -164,14 +163,14 @@ impl TreeFinding {
             record: finding.record,
             level: None,
             rule: finding.rule.name().into(),
-            // Without the record's place, which the finding has a field for.
+            // The record's origin has a field of its own, so leave it out of the message.
             message: finding.rule.sentence(finding.found, finding.expected),
             found: finding.rule.tells_found().then_some(finding.found),
             expected: finding.rule.tells_expected().then_some(finding.expected),
         }
     }
 
-    /// Of the checksum, or of the place of a page.
+    /// Wraps a wrong checksum or a page in the wrong place.
     #[must_use]
     pub fn of_corruption(corruption: &Corruption, page_no: u32) -> Self {
         Self {

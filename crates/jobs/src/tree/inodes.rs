@@ -1,4 +1,4 @@
-//! The segments of a tablespace: its two lists of inode pages, and the inodes on them.
+//! A tablespace's segments: the two lists of inode pages, and the inodes on them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -15,19 +15,19 @@ use format::page::inode::{
 use super::segment::PlacedSegment;
 use super::{Opener, Rule, Tablespace, TreeFinding};
 
-/// The inode page that every tablespace begins with.
+/// Every tablespace has its first inode page here.
 const FIRST_INODE_PAGE: u32 = 2;
 
-/// The segments as their inodes have them.
+/// The segments, as read from their inodes.
 #[derive(Debug, Default)]
 pub(super) struct Inodes {
-    /// The segments by their ids.
+    /// Segments by id.
     pub segments: BTreeMap<u64, PlacedSegment>,
-    /// Ids by page and byte of the inode.
+    /// Segment ids by page and byte offset of the inode.
     pub places: HashMap<(u32, u16), u64>,
-    /// The segments of single pages.
+    /// The owning segment of each fragment page.
     pub fragments: BTreeMap<u32, u64>,
-    /// The pages that hold inodes.
+    /// The inode pages.
     pub pages: BTreeSet<u32>,
     /// Whether both lists were followed to their ends.
     pub is_whole: bool,
@@ -35,20 +35,20 @@ pub(super) struct Inodes {
 }
 
 impl Inodes {
-    /// Reads the pages of both lists.
+    /// Reads the inode pages on both lists.
     pub fn read(space: &Tablespace, header: &SpaceHeader, opener: &mut Opener) -> Self {
         let mut inodes = Self { is_whole: true, ..Self::default() };
         for (base, is_full) in [(header.inodes_full, true), (header.inodes_free, false)] {
             inodes.walk(base, is_full, (space, header), opener);
         }
-        // Where a list is broken, at least the segments that most tablespaces have nothing but are known.
+        // If the list is broken, at least read the page that holds all segments of most tablespaces.
         if !inodes.is_whole && !inodes.pages.contains(&FIRST_INODE_PAGE) {
             inodes.add_lost_page(FIRST_INODE_PAGE, (space, header), opener);
         }
         inodes
     }
 
-    /// Reads an inode page that no list leads to, if it is one.
+    /// Reads a page that no list leads to, if it is an inode page.
     pub fn add_lost_page(&mut self, page_no: u32, (space, header): (&Tablespace, &SpaceHeader), opener: &mut Opener) {
         let page = space.sound(page_no, opener).ok();
         if let Some(page) = page.filter(|page| be::u16_at(page, FIL_PAGE_TYPE) == Some(PageType::INODE.0)) {
@@ -102,7 +102,7 @@ impl Inodes {
         self.end(list, base, (before, count));
     }
 
-    /// The base of a list against its last member and their number.
+    /// Checks a list base against the last member and the number of members found.
     fn end(&mut self, list: &str, base: ListBase, (before, count): (Option<u32>, u32)) {
         let is_node = |address: FileAddress| usize::from(address.offset) == FSEG_INODE_PAGE_NODE;
         let last = (!base.last.is_none()).then_some(base.last.page_no.0);
@@ -116,7 +116,7 @@ impl Inodes {
             self.findings.push(TreeFinding::new(Rule::ListPointer, 0, 0, 0).because(&why));
         }
         if count != base.len {
-            // A list that says it is longer may have lost its end.
+            // If the base counts more members, the list may have lost its end.
             self.is_whole &= count > base.len;
             let finding = TreeFinding::new(Rule::ListLength, 0, u64::from(base.len), u64::from(count));
             self.findings.push(finding.because(list));
@@ -135,7 +135,7 @@ impl Inodes {
         }
     }
 
-    /// Reads the inodes of a page; how many more it has room for.
+    /// Reads the inodes of a page. Returns the number of free slots.
     fn add(&mut self, page: &[u8], page_no: u32, (space, header): (&Tablespace, &SpaceHeader)) -> u32 {
         let (logical, physical) = (space.format.logical(), space.format.physical());
         let mut free = 0;

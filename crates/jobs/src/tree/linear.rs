@@ -1,27 +1,26 @@
-//! Linear read-ahead as the servers do it, for comparison: from what was read before they guess what comes next.
+//! Linear read-ahead as the servers do it, for comparison: predicts the next pages from those already read.
 //!
-//! InnoDB looks at areas of 64 pages, aligned in the tablespace. When a page at the border of an area is accessed for the first time,
-//! and at least `innodb_read_ahead_threshold` (56) of the area's pages have been accessed in one direction, the page's link to its
-//! neighbour in that direction (`FIL_PAGE_NEXT` or `FIL_PAGE_PREV`) names the area that is read next, as a whole and asynchronously; but
-//! only if the neighbour lies at a border of its own area. (MySQL manual, "Configuring InnoDB Buffer Pool Prefetching"; `buf0rea.cc` of
-//! MySQL and MariaDB.)
+//! InnoDB looks at areas of 64 pages, aligned in the tablespace. When the page at an area's border is accessed for the first time and at
+//! least `innodb_read_ahead_threshold` (56) of the area's pages were accessed in one direction, the page's link to its neighbour in that
+//! direction (`FIL_PAGE_NEXT` or `FIL_PAGE_PREV`) names the area to read ahead asynchronously, as a whole; but only if that neighbour is at
+//! a border of its own area. (MySQL manual, "Configuring InnoDB Buffer Pool Prefetching"; `buf0rea.cc` of MySQL and MariaDB.)
 //!
-//! One thing is kinder here than in a server: of the area that is guessed, only pages are read that the scan comes to next.
+//! This model is kinder than a server in one way: of a predicted area it reads only the pages that the scan reaches next.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
 use flow::ReadAhead;
 
-/// Pages that are looked at together, and read ahead together.
+/// Pages tracked together and read ahead together.
 pub const AREA: u32 = 64;
 /// Default of `innodb_read_ahead_threshold`.
 const THRESHOLD: u32 = 56;
 
-/// The policy, with room for an area of the largest pages.
+/// The policy, with buffer space for an area of the largest pages.
 pub const LINEAR: ReadAhead = ReadAhead::Linear { bytes: (AREA as u64) << 16 };
 
-/// What was read of an area.
+/// Accesses to one area so far.
 #[derive(Debug, Default)]
 struct Area {
     last: Option<u32>,
@@ -29,7 +28,7 @@ struct Area {
     descending: u32,
 }
 
-/// Watches a scan and guesses.
+/// Follows a scan and predicts pages.
 #[derive(Debug, Default)]
 pub struct Linear {
     areas: HashMap<u32, Area>,
@@ -37,23 +36,23 @@ pub struct Linear {
 }
 
 impl Linear {
-    /// One that has seen nothing, where `ahead` asks for it.
+    /// A model that has seen nothing, if `ahead` asks for one.
     #[must_use]
     pub fn of(ahead: ReadAhead) -> Option<Self> {
         matches!(ahead, ReadAhead::Linear { .. }).then(Self::default)
     }
 
-    /// Whether the page is in the area that was guessed.
+    /// Whether the page is in a predicted area.
     #[must_use]
     pub fn has_guessed(&self, page_no: u32) -> bool {
         self.guessed.contains(&page_no)
     }
 
-    /// Takes note of a page that the scan has come to, with the pages that it names as its neighbours.
+    /// Notes that the scan accesses a page with these neighbours.
     pub fn accessed(&mut self, page_no: u32, prev: Option<u32>, next: Option<u32>) {
         let first = page_no / AREA * AREA;
         let area = self.areas.entry(first).or_default();
-        // The first of an area is in order, whatever the order is.
+        // The first access to an area counts for both directions.
         area.ascending += u32::from(area.last.is_none_or(|last| page_no > last));
         area.descending += u32::from(area.last.is_none_or(|last| page_no < last));
         area.last = Some(page_no);
@@ -75,7 +74,7 @@ impl Linear {
 mod tests {
     use super::*;
 
-    /// What is guessed after a scan over `pages`, forwards if they ascend, else backwards.
+    /// The prediction after a scan over `pages`, forwards if they ascend, else backwards.
     fn guessed(pages: &[u32]) -> Range<u32> {
         let mut linear = Linear::of(LINEAR).expect("linear");
         for (at, page) in pages.iter().enumerate() {

@@ -1,7 +1,7 @@
-//! A tree without a definition of its table: the records of its upper levels cannot be read, but its segments name its pages and the
-//! pages name their neighbours.
+//! Checks a tree without a table definition: the records of its upper levels cannot be read, but its segments list its pages and the pages
+//! link to their neighbours.
 //!
-//! Memory is 16 bytes for each page of the tree, and three times that while links are held against each other.
+//! Memory is 16 bytes per page of the tree, and three times that while links are compared.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -21,7 +21,7 @@ struct Link {
     level: u16,
 }
 
-/// Goes through the pages of the segments of `root`.
+/// Reads all pages of the segments of `root`.
 #[must_use]
 pub fn run(
     (space, map): (&Tablespace, &SpaceMap),
@@ -96,7 +96,7 @@ impl Sweep<'_> {
             self.report.counts.unverifiable += 1;
             return;
         };
-        // Off-page values lie in the segment of the leaves, and pages that were never written.
+        // The leaf segment also holds off-page values and pages that were never written.
         let Ok(page) = IndexPage::parse(&image, &self.space.format) else { return };
         if page.index_id() != self.root.index_id {
             let finding = TreeFinding::new(Rule::OtherIndex, page_no, page.index_id(), self.root.index_id);
@@ -120,7 +120,7 @@ impl Sweep<'_> {
         self.links.insert(page_no, link);
     }
 
-    /// Every neighbour's neighbour is the page itself.
+    /// Checks that every page's neighbour links back to it.
     fn end(mut self) -> TreeReport {
         self.report
             .left_out
@@ -133,11 +133,11 @@ impl Sweep<'_> {
     }
 }
 
-/// What is wrong with the links of a tree whose pages were all seen.
+/// Broken links in a tree of which every page was read.
 fn breaks(links: &BTreeMap<u32, Link>, root: &Root) -> Vec<TreeFinding> {
     let none = PageNo::NONE.0;
     let same_level = |page_no: u32, level: u16| links.get(&page_no).filter(|link| link.level == level);
-    // Which page names this one, ready for as many broken links as there are pages.
+    // Which page names this one, hashed because there may be as many broken links as pages.
     let (mut by_prev, mut by_next) = (HashMap::new(), HashMap::new());
     for (page_no, link) in links {
         by_prev.entry((link.level, link.prev)).or_insert(*page_no);
@@ -177,7 +177,7 @@ mod tests {
     fn a_broken_link_is_named_with_the_page_that_names_its_own() {
         let none = PageNo::NONE.0;
         let link = |prev, next| Link { prev, next, level: 0 };
-        // 4 says that 9 follows, and 5 says that it follows 4.
+        // Page 4 says that 9 follows, and 5 says that it follows 4.
         let links = BTreeMap::from([(4, link(none, 9)), (5, link(4, 6)), (6, link(5, none)), (8, link(none, none))]);
         let found: Vec<_> = breaks(&links, &root())
             .into_iter()
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn half_a_million_broken_links_take_no_longer_than_sound_ones() {
-        // Each page names pages that are not there: compared one with every other, this would take hours.
+        // Every link points to a missing page: comparing each page with every other would take hours.
         let links = (0..500_000)
             .map(|page_no| (page_no, Link { prev: page_no + 1_000_000, next: page_no + 2_000_000, level: 0 }));
         assert_eq!(breaks(&links.collect(), &root()).len(), 1_000_000);

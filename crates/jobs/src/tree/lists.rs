@@ -1,8 +1,8 @@
-//! The lists that a tablespace keeps its extents in: three of its own, three of each segment. A server takes the first extent of a list
-//! and believes it: a length or a pointer that is wrong stops it, or has it give away pages that are in use.
+//! The extent lists of a tablespace: three of its own, three per segment. A server takes the first extent of a list on trust: a wrong
+//! length or pointer crashes it, or makes it allocate pages that are in use.
 //!
-//! Every extent is in one list, the one that its state, its owner and its used pages belong to, and each list leads from its first
-//! extent to its last and back, through as many as it counts. One pass over each list and one over all extents.
+//! Every extent belongs in exactly one list, which follows from its state, owner and used pages. Each list must lead from its first extent
+//! to its last and back, through as many extents as it counts. This takes one pass over each list and one over all extents.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display, Formatter};
@@ -15,7 +15,7 @@ use super::extents::{Extents, Link, Links};
 use super::segment::PlacedSegment;
 use super::{Rule, TreeFinding};
 
-/// What a list is for.
+/// The purpose of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum ListKind {
     Free,
@@ -30,10 +30,10 @@ enum ListKind {
 #[derive(Debug, Clone, Copy)]
 struct List {
     kind: ListKind,
-    /// Its segment; 0 for those of the tablespace.
+    /// Its segment; 0 for the tablespace's own lists.
     segment: u64,
     base: ListBase,
-    /// The page of its base.
+    /// The page with its base node.
     page_no: u32,
 }
 
@@ -63,7 +63,7 @@ impl List {
             ListKind::FreeFrag => (state == ExtentState::FreeFrag, used < extents.pages),
             ListKind::FullFrag => (state == ExtentState::FullFrag, used == extents.pages),
             ListKind::SegmentFree => (is_owned, used == 0),
-            // MySQL with small pages lends a segment the extents that hold descriptors.
+            // With small pages, MySQL may lend a segment the extents that contain descriptor pages.
             ListKind::NotFull => (is_owned, used < extents.pages),
             ListKind::Full => (is_owned, used == extents.pages),
         };
@@ -83,18 +83,18 @@ impl List {
 /// How a walk over a list ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// At its end, past extents with this many used pages.
+    /// At its end; the extents on it have this many used pages in all.
     Whole(u64),
-    /// At damage, which was reported, or at extents that nobody knows.
+    /// At damage, already reported, or at extents without a readable descriptor.
     Broken,
 }
 
-/// Everything that the lists are held against.
+/// Everything that the lists are checked against.
 pub(super) struct Lists<'l> {
     pub extents: &'l Extents,
     pub links: &'l Links,
     pub format: &'l SpaceFormat,
-    /// Extents below the free limit.
+    /// Number of extents below the free limit.
     pub described: u32,
     listed: Vec<bool>,
     findings: Vec<TreeFinding>,
@@ -107,15 +107,15 @@ impl<'l> Lists<'l> {
         Self { extents, links, format, described, listed, findings: Vec::new() }
     }
 
-    /// Walks all lists of the tablespace; what is wrong with them. Without all segments (`is_whole`), extents of segments that were not
-    /// found are not missed.
+    /// Walks all lists of the tablespace and returns what is wrong. Unless all segments are known (`is_whole`), unlisted extents of unknown
+    /// segments are not reported.
     pub fn check(
         mut self,
         header: &SpaceHeader,
         segments: &BTreeMap<u64, PlacedSegment>,
         is_whole: bool,
     ) -> Vec<TreeFinding> {
-        // The owners, or states, of extents that may be in lists of which not all was seen.
+        // Lists not walked to their end: extents that belong in one of them cannot be called missing.
         let mut broken = BTreeSet::new();
         let of_space = |kind, base| List { kind, segment: 0, base, page_no: 0 };
         let lists = [
@@ -160,7 +160,7 @@ impl<'l> Lists<'l> {
         self.findings
     }
 
-    /// From the first extent of a list to its last.
+    /// Walks a list from its first extent to its last.
     fn walk(&mut self, list: &List) -> End {
         let (mut before, mut link) = (Link::End, Link::of(list.base.first, self.format));
         let (mut count, mut used) = (0_u64, 0_u64);
@@ -199,7 +199,7 @@ impl<'l> Lists<'l> {
         End::Whole(used)
     }
 
-    /// The extent that a list leads to next; `None` where the list cannot be followed.
+    /// The next extent of a list; `None` if the list cannot be followed.
     fn step(&mut self, list: &List, before: Link, link: Link) -> Option<u32> {
         let wrong = match link {
             Link::Extent(extent) if extent < self.described => {
@@ -236,7 +236,7 @@ impl<'l> Lists<'l> {
         }
     }
 
-    /// Extents below the free limit that no list led to, one finding for each list that they could be in.
+    /// Reports extents below the free limit that are on no list: one finding for each list they could belong to.
     fn missed(&mut self, broken: &BTreeSet<(ListKind, u64)>, segments: &BTreeMap<u64, PlacedSegment>, is_whole: bool) {
         let mut missed: BTreeMap<(u64, &str), (u64, u32)> = BTreeMap::new();
         for extent in 0..self.described.min(self.extents.len()) {

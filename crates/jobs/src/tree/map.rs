@@ -1,6 +1,6 @@
-//! Which pages a tablespace uses and to which segment each belongs: extent descriptors and segment inodes together.
+//! Which pages of a tablespace are used, and by which segment: extent descriptors and segment inodes combined.
 //!
-//! Memory is that of `super::extents`, and of the inodes.
+//! Memory is that of `super::extents` plus the inodes.
 
 use std::collections::BTreeMap;
 
@@ -16,30 +16,30 @@ use super::lists::Lists;
 pub use super::segment::PlacedSegment;
 use super::{Opener, Rule, Tablespace, TreeFinding};
 
-/// The first page of the insert buffer bitmaps follows each page of extent descriptors: 4 bits a page.
+/// Offset of the change buffer bitmap, 4 bits per page, on the page after each page of extent descriptors.
 const IBUF_BITMAP: usize = 94;
-/// MariaDB leaves the files of tables with the smallest compressed pages this many free pages short.
+/// MariaDB leaves tables with the smallest compressed pages this many free pages short.
 const SHORT_MAX: u32 = 3;
-/// In these bits: changes of the page wait in the insert buffer.
+/// The bits, for two pages, that say changes of a page are buffered.
 const IBUF_BUFFERED: u8 = 0b0100_0100;
 
-/// The use of a tablespace's pages.
+/// Page allocation in a tablespace.
 #[derive(Debug, Default)]
 pub struct SpaceMap {
     extents: Extents,
     /// Pages from here on are free.
     free_limit: u32,
-    /// The segments by their ids.
+    /// Segments by id.
     pub segments: BTreeMap<u64, PlacedSegment>,
     inodes: Inodes,
-    /// Changes of secondary indexes wait in the system tablespace (change buffering): entries in the pages are not all there are.
+    /// The system tablespace holds buffered changes to its secondary indexes: the pages do not contain all entries.
     pub has_buffered_changes: bool,
     /// What is wrong with it.
     pub findings: Vec<TreeFinding>,
 }
 
 impl SpaceMap {
-    /// Reads the map of a tablespace. Without a sound page 0 nothing is known.
+    /// Reads the map of a tablespace; without a sound page 0 nothing is known.
     #[must_use]
     pub fn read(space: &Tablespace, opener: &mut Opener) -> Self {
         let mut map = Self { extents: Extents::new(space.format.extent_pages()), ..Self::default() };
@@ -58,7 +58,7 @@ impl SpaceMap {
         let size = space.format.physical().get();
         let end = space.pages().min(header.free_limit.0.max(1));
         let firsts = (0..end).step_by(size as usize);
-        // The bitmap lies behind the descriptors, so that both are one request.
+        // The bitmap follows the descriptors, so both are one request.
         let pages: Vec<u32> = firsts.flat_map(|first| [first, first + 1]).collect();
         let mut links = Links::default();
         space.each_stored(&pages, |page_no, stored| {
@@ -85,7 +85,7 @@ impl SpaceMap {
     fn read_segments(&mut self, space: &Tablespace, header: &SpaceHeader, opener: &mut Opener) {
         self.inodes = Inodes::read(space, header, opener);
         if !self.inodes.is_whole {
-            // A segment that no list leads to any more still has its inode: among the single pages that no segment has.
+            // A segment lost from the lists still has its inode, on an allocated fragment page that no segment owns.
             let lost: Vec<u32> = self.single_pages().filter(|page_no| self.is_unclaimed(*page_no, space)).collect();
             for page_no in lost {
                 self.inodes.add_lost_page(page_no, (space, header), opener);
@@ -95,7 +95,7 @@ impl SpaceMap {
         self.findings.append(&mut self.inodes.findings);
     }
 
-    /// The pages in use that are given out one by one.
+    /// Allocated pages in fragment extents.
     fn single_pages(&self) -> impl Iterator<Item = u32> + '_ {
         let is_single =
             |extent: &u32| matches!(self.extents.state(*extent), Some(ExtentState::FreeFrag | ExtentState::FullFrag));
@@ -108,7 +108,7 @@ impl SpaceMap {
         !is_map && !self.inodes.pages.contains(&page_no) && !self.inodes.fragments.contains_key(&page_no)
     }
 
-    /// Descriptors, segments and the files against each other.
+    /// Checks descriptors, segments and files against each other.
     fn hold_together(&mut self, space: &Tablespace, header: &SpaceHeader, links: &Links) {
         let mut found = Vec::new();
         for (page_no, segment) in &self.inodes.fragments {
@@ -144,7 +144,7 @@ impl SpaceMap {
         self.findings.append(&mut found);
     }
 
-    /// Whether the page lies where pages are given out one by one, as far as is known.
+    /// Whether the page is in a fragment extent, as far as the descriptors are readable.
     fn is_single(&self, page_no: u32) -> bool {
         let state = self.extents.state(self.extents.of(page_no)).filter(|_| self.extents.knows(page_no));
         !matches!(state, Some(ExtentState::Free | ExtentState::Segment | ExtentState::NotInitialised))
@@ -156,7 +156,7 @@ impl SpaceMap {
         in_extent.max(self.inodes.fragments.last_key_value().map(|(page_no, _)| *page_no))
     }
 
-    /// Whether the page is free; `None` where nobody knows.
+    /// Whether the page is free; `None` if unknown.
     #[must_use]
     pub fn is_free(&self, page_no: u32) -> Option<bool> {
         if !self.extents.knows(page_no) {
@@ -165,30 +165,30 @@ impl SpaceMap {
         Some(page_no >= self.free_limit || self.extents.is_free(page_no).unwrap_or(true))
     }
 
-    /// The segment that the page belongs to.
+    /// The segment that owns the page.
     #[must_use]
     pub fn owner(&self, page_no: u32) -> Option<u64> {
         let owner = self.extents.owner(self.extents.of(page_no));
         owner.or_else(|| self.inodes.fragments.get(&page_no).copied())
     }
 
-    /// Whether every page's use is known.
+    /// Whether the allocation of every page is known.
     #[must_use]
     pub fn is_known(&self) -> bool {
         self.extents.is_known()
     }
 
-    /// The pages in use of a segment, ascending but for the single ones, which come first.
+    /// A segment's used pages: first its fragment pages, then those of its extents, ascending.
     pub fn pages_of(&self, segment: u64) -> impl Iterator<Item = u32> + '_ {
         let inode = self.segments.get(&segment);
         let single = inode.into_iter().flat_map(|placed| &placed.segment.fragments).map(|page_no| page_no.0);
-        // A page that two segments have is the last one's.
+        // A page claimed by two segments is attributed to the last one.
         let single = single.filter(move |page_no| self.inodes.fragments.get(page_no) == Some(&segment));
         let whole = self.extents.of_owner(segment).flat_map(|extent| self.extents.range(extent));
         single.chain(whole).filter(|page_no| self.is_free(*page_no) == Some(false))
     }
 
-    /// The segment whose inode lies there.
+    /// The segment whose inode is at this page and offset.
     #[must_use]
     pub fn segment_at(&self, at: (u32, u16)) -> Option<&Segment> {
         self.segments.get(self.inodes.places.get(&at)?).filter(|placed| placed.at == at).map(|placed| &placed.segment)

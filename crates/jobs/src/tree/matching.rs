@@ -1,4 +1,4 @@
-//! Rows against the entries of secondary indexes, both ways, in bounded memory.
+//! Rows against secondary index entries, in both directions, in bounded memory.
 //!
 //! ```text
 //! row   -> EntryImage ─ hash of the row's key: which bucket ┐
@@ -6,16 +6,16 @@
 //! entry -> EntryImage ─ which bucket, and subtracted        ┘
 //! ```
 //!
-//! Sums know no order: clustered and secondary index are walked side by side, each on its own worker, while their pages are checked
-//! anyway, so that the first look costs no reading of its own and 8 bytes a bucket. Only where a bucket is not 0, and there is damage,
-//! both trees are read once more and the images that fall into such buckets are kept and paired ([`Suspects`]). An external sort would
-//! write as much as the indexes have; a filter as PostgreSQL's `heapallindexed` uses looks one way only.
+//! Sums do not depend on order, so clustered and secondary indexes are walked in parallel, each on its own worker, while their pages are
+//! checked anyway: the first pass costs no extra reads and 8 bytes per bucket. Only if a bucket is not 0, which means damage, are both
+//! trees read again; images that fall in such buckets are then kept and paired ([`Suspects`]). An external sort would write as much as the
+//! indexes hold; a filter like PostgreSQL's `heapallindexed` checks one direction only.
 //!
-//! Hashes have 64 bits: a difference goes unnoticed once in 2^64 buckets that differ.
+//! Hashes have 64 bits: of 2^64 buckets that differ, one goes unnoticed.
 //!
-//! What is compared are the rows and entries that are not marked as deleted, whoever wrote them: a server changes a row and its entries
-//! in one step of a transaction, so that they go together before it is committed too, and what purge has not taken away yet is marked.
-//! They do not go together in the middle of such a step, which only a crash, or a shutdown during a rollback, can leave in the files.
+//! Compared are all rows and entries that are not delete-marked, committed or not: a server changes a row and its entries in one step of a
+//! transaction, so they agree before the commit too, and what purge has yet to remove is delete-marked. They disagree only in the middle of
+//! such a step, which only a crash, or a shutdown during a rollback, can leave in the files.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hasher};
@@ -31,9 +31,9 @@ use super::{Leaves, Opener, Tablespace};
 
 /// Memory of the buckets of all indexes together, bytes.
 const BUCKETS_MAX: u64 = 64 << 20;
-/// Buckets for each page of an index: a few entries in each.
+/// Buckets per index page: a few entries fall in each.
 const BUCKETS_PER_PAGE: u64 = 64;
-/// Images that are kept at a time while they are paired, if nothing else is asked for; about 80 bytes each.
+/// Images kept at a time while pairing, by default; about 80 bytes each.
 pub const IMAGES_MAX: usize = 256 << 10;
 
 fn hash(bytes: &[u8]) -> u64 {
@@ -45,9 +45,9 @@ fn hash(bytes: &[u8]) -> u64 {
 /// Two hashes of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Print {
-    /// Of the row's key.
+    /// Hash of the row's key.
     key: u64,
-    /// Of all of it.
+    /// Hash of the whole image.
     whole: u64,
 }
 
@@ -57,14 +57,14 @@ impl Print {
     }
 }
 
-/// Sums of hashes, by the row's key.
+/// Sums of hashes, bucketed by the row's key.
 #[derive(Debug)]
 pub struct Buckets {
     sums: Box<[AtomicU64]>,
 }
 
 impl Buckets {
-    /// For an index of `pages` pages, when all indexes of the run have `pages_total`.
+    /// For an index of `pages` pages; all indexes of the run together have `pages_total`.
     #[must_use]
     pub fn new(pages: u64, pages_total: u64) -> Self {
         let room = BUCKETS_MAX / 8 / 2;
@@ -93,40 +93,40 @@ impl Buckets {
         }
     }
 
-    /// How many there are.
+    /// Number of buckets.
     #[must_use]
     pub fn len(&self) -> usize {
         self.sums.len()
     }
 
-    /// Whether there are none, which never is.
+    /// Never true: there is always a bucket.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.sums.is_empty()
     }
 
-    /// How many are not 0.
+    /// Number of buckets that are not 0.
     #[must_use]
     pub fn uneven(&self) -> usize {
         self.sums.iter().filter(|sum| sum.load(Ordering::Relaxed) != 0).count()
     }
 }
 
-/// A secondary index beside the rows of its table.
+/// A secondary index paired with its table's rows.
 #[derive(Debug)]
 pub struct Pair {
     /// Its fields.
     pub entry: IndexDef,
-    /// How entries are held against rows.
+    /// How to compare entries with rows.
     pub plan: EntryPlan,
-    /// What came so far.
+    /// The sums so far.
     pub buckets: Buckets,
-    /// Whether a value could not be read: then there is no verdict.
+    /// A value could not be read, so there will be no verdict.
     is_blind: AtomicBool,
 }
 
 impl Pair {
-    /// Whether every row and every entry was looked at.
+    /// Whether every row and entry was compared.
     #[must_use]
     pub fn has_seen_all(&self) -> bool {
         !self.is_blind.load(Ordering::Relaxed)
@@ -137,14 +137,14 @@ impl Pair {
     }
 }
 
-/// A table's rows and those of its secondary indexes that can be held against them.
+/// A table's rows and the secondary indexes that can be compared with them.
 #[derive(Debug)]
 pub struct Pairs {
     /// The table.
     pub table: Arc<TableDef>,
     /// Its clustered index.
     pub row: IndexDef,
-    /// The secondary ones.
+    /// The secondary indexes.
     pub pairs: Vec<Pair>,
 }
 
@@ -157,15 +157,15 @@ impl Pair {
     }
 }
 
-/// What is done with an image: the number of its pair, its page and origin.
+/// Consumes images: the index of the pair, the image, its page and origin.
 trait Taker {
     fn take(&mut self, pair: usize, print: Print, at: (u32, u16));
 
-    /// Whether the pair's images are of any use.
+    /// Whether the pair's images are needed.
     fn wants(&self, pair: usize) -> bool;
 }
 
-/// Adds up what comes.
+/// Adds up the images.
 struct Summing<'p>(&'p Pairs, bool);
 
 impl Taker for Summing<'_> {
@@ -179,7 +179,7 @@ impl Taker for Summing<'_> {
     }
 }
 
-/// Makes images of rows.
+/// Makes images from rows.
 struct Rows<'p, T> {
     pairs: &'p Pairs,
     defaults: RowDefaults,
@@ -188,7 +188,7 @@ struct Rows<'p, T> {
     taker: T,
 }
 
-/// Makes images of the entries of one index.
+/// Makes images from one index's entries.
 struct Entries<'p, T> {
     pair: &'p Pair,
     number: usize,
@@ -198,13 +198,13 @@ struct Entries<'p, T> {
 }
 
 impl Pairs {
-    /// Adds up the rows.
+    /// Adds the rows to the sums.
     #[must_use]
     pub fn rows(&self) -> Box<dyn Leaves + '_> {
         Box::new(self.rows_for(Summing(self, true)))
     }
 
-    /// Takes away the entries of the pair with this number.
+    /// Subtracts the entries of this pair.
     #[must_use]
     pub fn entries(&self, number: usize) -> Option<Box<dyn Leaves + '_>> {
         Some(Box::new(self.entries_for(number, Summing(self, false))?))
@@ -226,7 +226,7 @@ impl<T: Taker> Leaves for Rows<'_, T> {
         let mut outside = |reference: &[u8], bytes: usize| beginning(space, reference, bytes, opener);
         for record in page.records().map_while(Result::ok) {
             if self.pairs.row.layout.locate(&record, &mut self.fields).is_err() {
-                // A rule of the page says so; the row may be anybody's.
+                // A rule of the page reports it; the row could be any.
                 self.pairs.pairs.iter().for_each(Pair::blind);
                 continue;
             }
@@ -269,7 +269,7 @@ impl<T: Taker> Leaves for Entries<'_, T> {
     }
 }
 
-/// The first `bytes` bytes of an off-page value, read page by page: entries hold no more of it.
+/// The first `bytes` bytes of an off-page value, read page by page: index entries hold no more of it.
 fn beginning(space: &Tablespace, reference: &[u8], bytes: usize, opener: &mut Opener) -> Option<Vec<u8>> {
     let reference = Reference::parse(reference)?;
     let mut reader = LobReader::new(reference, space.format.family(), true);
@@ -280,7 +280,7 @@ fn beginning(space: &Tablespace, reference: &[u8], bytes: usize, opener: &mut Op
     Some(reader.into_value())
 }
 
-/// An image without its like on the other side.
+/// An image without a counterpart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Odd {
     /// Page and origin of the row or the entry.
@@ -291,10 +291,10 @@ pub struct Odd {
     pub key: u64,
 }
 
-/// The images of some uneven buckets, of rows and entries, until each has found its like.
+/// Images in some of the uneven buckets, kept until their counterparts arrive.
 pub struct Suspects<'p> {
     pairs: &'p Pairs,
-    /// Of each pair, the uneven buckets that are looked at.
+    /// For each pair, the chosen buckets.
     chosen: Vec<Vec<bool>>,
     images: HashMap<(usize, Print), (i64, Odd)>,
     images_max: usize,
@@ -302,8 +302,7 @@ pub struct Suspects<'p> {
 }
 
 impl<'p> Suspects<'p> {
-    /// Chooses as many of the uneven buckets as `images_max` images allow. `records` are the live
-    /// entries of each pair, 0 for one that is to be left alone.
+    /// Chooses as many uneven buckets as `images_max` images allow. `records` are the live entries of each pair, 0 for a pair to skip.
     #[must_use]
     pub fn choose(pairs: &'p Pairs, records: &[u64], images_max: usize) -> Self {
         let count = records.iter().filter(|records| **records > 0).count().max(1);
@@ -311,7 +310,7 @@ impl<'p> Suspects<'p> {
             if *records == 0 {
                 return Vec::new();
             }
-            // Twice the average of entries and of rows each.
+            // Allow for twice the average number of entries, and of rows.
             let of_bucket = 4 * (*records as usize / pair.buckets.len() + 1);
             let mut room = images_max / count / of_bucket;
             let take = |sum: &AtomicU64| {
@@ -324,31 +323,31 @@ impl<'p> Suspects<'p> {
         Self { pairs, chosen: chosen.collect(), images: HashMap::new(), images_max, is_full: false }
     }
 
-    /// Pairs with buckets to look at.
+    /// Pairs with chosen buckets.
     #[must_use]
     pub fn wanted(&self) -> Vec<usize> {
         (0..self.chosen.len()).filter(|number| self.wants(*number)).collect()
     }
 
-    /// How many buckets of the pair are looked at.
+    /// Number of chosen buckets of the pair.
     #[must_use]
     pub fn chosen(&self, number: usize) -> usize {
         self.chosen.get(number).map_or(0, |chosen| chosen.iter().filter(|taken| **taken).count())
     }
 
-    /// Takes the entries of a pair.
+    /// Collects the entries of a pair.
     pub fn entries(&mut self, number: usize) -> Option<Box<dyn Leaves + '_>> {
         let pairs = self.pairs;
         Some(Box::new(pairs.entries_for(number, Collecting(self, false))?))
     }
 
-    /// Takes the rows.
+    /// Collects the rows.
     pub fn rows(&mut self) -> Box<dyn Leaves + '_> {
         let pairs = self.pairs;
         Box::new(pairs.rows_for(Collecting(self, true)))
     }
 
-    /// What is left of a pair, by place; `None` where there was more than can be kept.
+    /// The unpaired images of a pair, by place; `None` if there were too many to keep.
     #[must_use]
     pub fn odd(&self, number: usize) -> Option<Vec<Odd>> {
         if self.is_full {

@@ -1,11 +1,11 @@
-//! Trees of pages: from the root, level by level, to the leaves, whose numbers the parents tell ahead of need.
+//! B-trees: from the root, level by level, to the leaves. Parents name the pages to read well ahead of need.
 //!
 //! ```text
 //! Space (files, format, key) -> SpaceMap (extents, segments) -> roots -> Walk: parents -> gather -> pages in key order -> rules
 //! ```
 //!
-//! Damage is data: a walk goes on after a finding, visits no page twice, and holds a bounded number of pages whatever the size of the
-//! table ([`walk`]).
+//! Damage is data: a walk goes on after a finding, visits no page twice, and holds a bounded number of pages whatever the size of the table
+//! ([`walk`]).
 
 mod extents;
 pub mod finding;

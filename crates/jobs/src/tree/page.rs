@@ -10,39 +10,39 @@ use format::{Lsn, Scheme, Verdict};
 use super::Tablespace;
 use crate::source::page::PageOpener;
 
-/// What became of a page.
+/// An opened page.
 #[derive(Debug)]
 pub struct Opened {
-    /// The verdict of its checksum and its place.
+    /// The verdict on its checksum and place.
     pub verdict: Verdict,
-    /// The page as the server works on it, whatever the verdict; or why there is none, as a clause.
+    /// The page as the server works on it, whatever the verdict; or why it could not be opened, as a clause.
     pub image: Result<Arc<[u8]>, String>,
 }
 
-/// Opens pages; owns the buffers that this takes.
+/// Opens pages; owns the buffers for that.
 #[derive(Debug, Default)]
 pub struct Opener {
     pages: PageOpener,
     unpacker: Unpacker,
-    /// The last page that was opened: its memory is for the next one, if nobody else holds it.
+    /// The last page opened: its memory is reused unless someone still holds it.
     last: Option<Arc<[u8]>>,
-    /// The highest LSN of the sound pages that it has opened.
+    /// The highest LSN of the sound pages opened.
     newest: Lsn,
 }
 
 impl Opener {
-    /// One that has opened nothing yet.
+    /// An opener that has opened nothing yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The highest LSN of the sound pages that were opened since this was asked last.
+    /// The highest LSN of the sound pages opened since the last call.
     pub fn take_newest(&mut self) -> Lsn {
         std::mem::take(&mut self.newest)
     }
 
-    /// Opens the page `page_no`, whose stored bytes these are. Pages of indexes are unpacked where they are of ROW_FORMAT=COMPRESSED.
+    /// Opens page `page_no` from its stored bytes. Index pages with ROW_FORMAT=COMPRESSED are unpacked.
     pub fn open(&mut self, stored: &[u8], page_no: u32, space: &Tablespace) -> Opened {
         let (at, format) = (space.at(page_no), &space.format);
         let verdict = self.pages.verdict(stored, at);
@@ -63,8 +63,8 @@ impl Opener {
     }
 }
 
-/// The page in memory of its own: in that of the page before it, where that is not held any more. A page is given up before the next is
-/// opened, as a rule, so that reading a table takes no new memory for each page.
+/// Keeps a copy of the page, in the previous page's memory if nobody holds that any more. That is the rule, so reading a table does not
+/// allocate memory for every page.
 fn kept(last: &mut Option<Arc<[u8]>>, plain: &[u8]) -> Arc<[u8]> {
     if let Some(page) = last.as_mut().and_then(Arc::get_mut).filter(|page| page.len() == plain.len()) {
         page.copy_from_slice(plain);

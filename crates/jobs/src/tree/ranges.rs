@@ -1,10 +1,10 @@
-//! The leaves of a tree as its inner pages list them, cut into ranges that several workers can read side by side.
+//! A tree's leaves, as its inner pages list them, cut into ranges that several workers can read in parallel.
 //!
 //! ```text
 //! root -> each_stored, level by level -> the pages of level 1 (of a small tree: the leaves) in key order -> N ranges
 //! ```
 //!
-//! Only the numbers of the pages of one level are held: 4 bytes for each 16 MiB or so of rows.
+//! Only the page numbers of one level are held: 4 bytes per 16 MiB or so of rows.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,15 +17,15 @@ use format::schema::IndexDef;
 
 use super::{Opener, Tablespace};
 
-/// A tree is never higher.
+/// No tree has more levels.
 const LEVELS_MAX: u16 = 32;
-/// With fewer pages above the leaves, ranges are cut between leaves.
+/// With fewer level-1 pages than this, ranges are cut between leaves.
 const PARENTS_ENOUGH: usize = 256;
 
-/// A page that cannot be read, and with it what lies below.
+/// An unreadable page; everything below it is lost too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LostPage {
-    /// Its number.
+    /// Its page number.
     pub page_no: u32,
     /// Levels below it.
     pub level: u16,
@@ -33,33 +33,33 @@ pub struct LostPage {
     pub why: String,
 }
 
-/// A child, and the node pointer that leads to it.
+/// A child page and the node pointer to it.
 #[derive(Debug, Clone)]
 pub struct Child {
-    /// The page below.
+    /// The child's page number.
     pub page_no: u32,
-    /// Origin of the node pointer on its page.
+    /// Origin of the node pointer on the parent.
     pub origin: u16,
 }
 
-/// Which pages of a tablespace were met, by all workers.
+/// The pages of a tablespace visited so far, shared by all workers.
 #[derive(Debug)]
 pub struct Reached(Vec<AtomicU64>);
 
 impl Reached {
-    /// None of this many.
+    /// None of this many pages visited.
     #[must_use]
     pub fn new(pages: u32) -> Self {
         Self((0..=pages / 64).map(|_| AtomicU64::new(0)).collect())
     }
 
-    /// Marks a page; whether it is met for the first time.
+    /// Marks a page. Returns whether this is the first visit.
     pub fn mark(&self, page_no: u32) -> bool {
         let bit = 1 << (page_no % 64);
         self.0.get(page_no as usize / 64).is_some_and(|word| word.fetch_or(bit, Ordering::Relaxed) & bit == 0)
     }
 
-    /// Whether the page was met.
+    /// Whether the page was visited.
     #[must_use]
     pub fn has(&self, page_no: u32) -> bool {
         let word = self.0.get(page_no as usize / 64);
@@ -67,21 +67,21 @@ impl Reached {
     }
 }
 
-/// Pages of one level in key order, under which all leaves lie.
+/// Pages of one level, in key order, that together lead to all leaves.
 #[derive(Debug, Clone, Default)]
 pub struct Ranges {
     /// The pages.
     pub units: Vec<u32>,
-    /// Their level: 1, or 0 where they are the leaves themselves.
+    /// Their level: 1, or 0 if they are the leaves themselves.
     pub level: u16,
-    /// Of units that are leaves: the node pointers that lead to them.
+    /// For leaves, the node pointers to them.
     pub pointers: Vec<Pointer>,
-    /// Inner pages that cannot be read: the leaves below them are missing.
+    /// Unreadable inner pages: the leaves below them are missing.
     pub lost: Vec<LostPage>,
 }
 
 impl Ranges {
-    /// Goes down from the root of index `index_id` at `root`. Of each inner page `wanted` says which children matter.
+    /// Descends from the root of index `index_id` at `root`. `wanted` chooses which children of an inner page matter.
     #[must_use]
     pub fn read(
         space: &Tablespace,
@@ -123,7 +123,7 @@ impl Ranges {
                 }
             });
             for (page_no, pointer) in below {
-                // No damage leads in circles, and no row comes twice.
+                // Skipping visited pages breaks cycles and returns no row twice.
                 if reached.mark(page_no) {
                     ranges.units.push(page_no);
                     if level == 1 {
@@ -148,9 +148,9 @@ impl Ranges {
         self.lost.push(LostPage { page_no, level, why });
     }
 
-    /// Keeps leaves that hold about `rows` rows, evenly over the tree.
+    /// Keeps only enough leaves, spread evenly over the tree, for about `rows` rows.
     pub fn sample(&mut self, space: &Tablespace, index_id: u64, index: &IndexDef, rows: u64, opener: &mut Opener) {
-        // Of a large tree, some leaves below each of some pages of level 1.
+        // In a large tree, take some leaves below each of a few level-1 pages.
         const PARENTS: usize = 64;
         if self.level == 1 {
             self.units = thinned(&self.units, PARENTS);
@@ -172,14 +172,14 @@ impl Ranges {
             self.level = 0;
         }
         self.pointers.clear();
-        // What the leaf in the middle has is taken for what all have.
+        // Takes the middle leaf's record count as typical.
         let middle = self.units.get(self.units.len() / 2).and_then(|page_no| space.sound(*page_no, opener).ok());
         let page = middle.as_deref().and_then(|image| IndexPage::parse(image, &space.format).ok());
         let each = page.map_or(1, |page| u64::from(page.record_count()).max(1));
         self.units = thinned(&self.units, usize::try_from(rows.div_ceil(each)).unwrap_or(usize::MAX));
     }
 
-    /// Cuts the units into `count` ranges of about equal size, the same ones whenever it is asked; fewer if there are fewer units.
+    /// Cuts the units into `count` ranges of about equal size, or fewer if there are fewer units. The same input gives the same ranges.
     #[must_use]
     pub fn split(&self, count: usize) -> Vec<Range<usize>> {
         let units = self.units.len();
@@ -188,7 +188,7 @@ impl Ranges {
     }
 }
 
-/// At most `max` of the pages, spread evenly over all of them.
+/// At most `most` of the pages, spread evenly.
 fn thinned(pages: &[u32], most: usize) -> Vec<u32> {
     let (count, most) = (pages.len(), most.max(1));
     if count <= most {
@@ -201,10 +201,10 @@ fn other_index(page_no: u32, found: u64, expected: u64) -> String {
     format!("page {page_no} belongs to index {found}, not {expected}")
 }
 
-/// Where a page hangs in its tree.
+/// A page's place in its tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageInTree {
-    /// Its number.
+    /// Its page number.
     pub page_no: u32,
     /// Its level; 0: a leaf.
     pub level: u16,
@@ -212,10 +212,10 @@ pub struct PageInTree {
     pub index_id: u64,
 }
 
-/// An opened page as the inner page that it should be.
+/// Checks that an opened page is the expected inner page.
 ///
 /// # Errors
-/// Why it is another one, as a clause.
+/// Why it is not, as a clause.
 pub fn inner_page<'p>(
     image: &'p [u8],
     space: &Tablespace,
@@ -252,14 +252,14 @@ pub fn children(page: &IndexPage<'_>, index: &IndexDef, pages: u32) -> Result<Ve
     Ok(out)
 }
 
-/// A node pointer, kept to say which keys lie below it.
+/// A node pointer, kept to tell which keys are below it.
 #[derive(Debug, Clone)]
 pub struct Pointer {
-    /// The page that it lies on.
+    /// The page it is on.
     pub image: Arc<[u8]>,
     /// Its origin.
     pub origin: u16,
-    /// Origin of the node pointer after it.
+    /// Origin of the next node pointer.
     pub next: Option<u16>,
 }
 

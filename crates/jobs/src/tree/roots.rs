@@ -1,4 +1,4 @@
-//! Where trees begin: the first page of a segment that names this very segment as its own.
+//! Roots: the first page of a segment, if the page names that very segment as its own.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,23 +10,23 @@ use super::{Opener, Rule, SpaceMap, Tablespace, TreeFinding};
 /// A root.
 #[derive(Debug, Clone)]
 pub struct Root {
-    /// Its page.
+    /// Its page number.
     pub page_no: u32,
-    /// The index.
+    /// The index id.
     pub index_id: u64,
-    /// Its level: levels of the tree less one.
+    /// Its level: the number of levels less one.
     pub level: u16,
-    /// The segment of the leaves.
+    /// The leaf segment.
     pub leaf_segment: Option<u64>,
-    /// The segment of the other pages; the root is one of them, whatever its level.
+    /// The segment of all other pages. It includes the root, whatever its level.
     pub top_segment: Option<u64>,
-    /// Pages of both.
+    /// Number of pages in both segments.
     pub pages: u64,
-    /// The page.
+    /// The page as opened.
     pub image: Arc<[u8]>,
 }
 
-/// The roots of a tablespace, ascending; what is wrong goes to `findings`. `named` are pages that a dictionary has as roots.
+/// The roots of a tablespace, ascending; faults go to `findings`. `named` are the dictionary's root pages.
 #[must_use]
 pub fn find(
     space: &Tablespace,
@@ -54,7 +54,7 @@ pub fn find(
             _ => {}
         }
     }
-    // The system tablespace and undo tablespaces have segments of other kinds.
+    // The system tablespace and undo tablespaces have other kinds of segments too.
     if space.format.space().0 != 0 && !roots.is_empty() {
         for (id, placed) in &map.segments {
             let page = placed.segment.fragments.first().map(|page_no| page_no.0);
@@ -66,7 +66,7 @@ pub fn find(
     roots
 }
 
-/// The root on this page. A page whose checksum is wrong is believed as far as its segments go.
+/// The root on this page. Even with a wrong checksum, the page is believed if its segments fit.
 fn root_at(
     space: &Tablespace,
     map: &SpaceMap,

@@ -1,5 +1,5 @@
-//! The dictionary information (SDI) that tablespaces of MySQL 8.0 and later hold of themselves: a B-tree of compressed JSON. The one
-//! reader of it: `table` takes fields and roots from there, `info` the names.
+//! The serialised dictionary information (SDI) in tablespaces of MySQL 8.0 and later: a B-tree of compressed JSON. This is its only reader:
+//! `table` takes fields and roots from it, `info` the names.
 
 use format::page::fil::PageType;
 use format::page::index::IndexPage;
@@ -12,19 +12,19 @@ use format::{PageNo, SpaceFormat};
 
 use super::{Opener, Tablespace};
 
-/// The objects of a tablespace's dictionary information.
+/// The SDI objects of a tablespace.
 #[derive(Debug, Default)]
 pub struct Objects {
-    /// What each is, and its JSON.
+    /// The kind of each object, and its JSON.
     pub objects: Vec<(SdiKind, Vec<u8>)>,
-    /// Why there may be more: where the tree could not be followed, as a clause.
+    /// Why the list may be incomplete: where the tree could not be followed, as a clause.
     pub broken: Option<String>,
 }
 
-/// A tree is never higher.
+/// No tree has more levels.
 const LEVELS_MAX: u16 = 32;
 
-/// Reads the objects; `None` where the tablespace has no dictionary information.
+/// Reads the objects; `None` if the tablespace has no SDI.
 #[must_use]
 pub fn read(space: &Tablespace, page0: &[u8], opener: &mut Opener) -> Option<Objects> {
     let root = sdi::root(page0, &space.format)?;
@@ -42,7 +42,7 @@ fn walk(
     let index = builtin::sdi().ok_or("its fields are not known")?;
     let mut fields = RecordFields::new();
     let mut number = leftmost_leaf(space, root, &index, opener)?;
-    // No list of pages is longer than the tablespace.
+    // No page list is longer than the tablespace.
     for _ in 0..space.pages() {
         let image = space.sound(number.0, opener)?;
         let page = sdi_page(&image, number, &space.format)?;
@@ -102,7 +102,7 @@ fn json(space: &Tablespace, object: &SdiRecord<'_>, opener: &mut Opener) -> Resu
     object.json(&packed).map_err(|why| why.to_string())
 }
 
-/// An off-page value.
+/// Reads an off-page value.
 ///
 /// # Errors
 /// Where it cannot be followed, as a clause.
@@ -115,8 +115,7 @@ pub fn value(space: &Tablespace, reference: Reference, opener: &mut Opener) -> R
     Ok(reader.into_value())
 }
 
-/// The tables in all sound leaves of the dictionary information, found by looking at every page: for files whose page 0, or whose pages
-/// above the leaves, are damaged.
+/// The tables in all sound SDI leaves, found by reading every page: for files whose page 0, or whose pages above the leaves, are damaged.
 pub(crate) fn tables_in_leaves(space: &Tablespace, opener: &mut Opener) -> Vec<TableDef> {
     let Some(index) = builtin::sdi() else { return Vec::new() };
     let (mut leaves, mut fields, mut tables) = (Vec::new(), RecordFields::new(), Vec::new());

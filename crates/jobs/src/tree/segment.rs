@@ -1,11 +1,11 @@
-//! A segment, where it is looked up by its number.
+//! A segment with the address of its inode.
 
 use format::page::inode::Segment;
 
-/// A segment and where its inode lies.
+/// A segment and the address of its inode.
 #[derive(Debug, Clone)]
 pub struct PlacedSegment {
-    /// Page and byte of the inode: what roots name.
+    /// Page and byte offset of the inode, as roots name it.
     pub at: (u32, u16),
     /// The inode.
     pub segment: Segment,

@@ -1,4 +1,4 @@
-//! A tablespace whose pages are read by number: where its files are, how its pages are laid out, what opens them.
+//! A tablespace whose pages are read by number: its files, its page format, its key.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -17,7 +17,7 @@ use crate::source::keys::SpaceKey;
 use crate::source::page::PageAt;
 use crate::source::space::{self, HEAD, LONG_HEAD};
 
-/// Pages that are read one by one: opening a queue takes longer.
+/// Read this many pages one by one: opening a queue takes longer.
 const FEW: usize = 2;
 
 /// One file of a tablespace.
@@ -25,7 +25,7 @@ const FEW: usize = 2;
 pub struct SpaceFile {
     /// Its path.
     pub path: PathBuf,
-    /// Its number in the run's set of files.
+    /// Its index in the run's set of files.
     pub file: FileId,
     /// Number of its first page.
     pub first: u32,
@@ -36,21 +36,21 @@ pub struct SpaceFile {
 /// A tablespace.
 #[derive(Clone, Debug)]
 pub struct Tablespace {
-    /// How its pages are laid out.
+    /// The format of its pages.
     pub format: SpaceFormat,
-    /// What page 0 says of the whole, where page 0 is sound.
+    /// The space header, if page 0 is sound.
     pub header: Option<SpaceHeader>,
-    /// What opens its encrypted pages.
+    /// The key for its encrypted pages.
     pub key: SpaceKey,
-    /// Its files, in the order of their pages.
+    /// Its files, in page order.
     pub files: Vec<SpaceFile>,
 }
 
 impl Tablespace {
-    /// Opens the tablespace whose files these are, with their lengths in bytes.
+    /// Opens a tablespace from its files and their lengths in bytes.
     ///
     /// # Errors
-    /// Why the first file is not one of a tablespace, as a clause.
+    /// Why the first file is not a tablespace, as a clause.
     pub fn open(files: &[(PathBuf, FileId, u64)], keys: &KeyStore, page_size: Option<u32>) -> Result<Self, String> {
         let (path, ..) = files.first().ok_or("there is no file")?;
         let head = first_bytes(path, HEAD)?;
@@ -70,13 +70,13 @@ impl Tablespace {
         Ok(space)
     }
 
-    /// Whether it describes its tables itself (SDI).
+    /// Whether it has dictionary information of its own (SDI).
     #[must_use]
     pub fn has_dictionary_information(&self) -> bool {
         self.header.is_some_and(|header| header.flags & SDI_FLAG != 0)
     }
 
-    /// Whole pages in all its files.
+    /// Number of whole pages in all its files.
     #[must_use]
     pub fn pages(&self) -> u32 {
         self.files.last().map_or(0, |file| file.first.saturating_add(file.pages))
@@ -88,19 +88,19 @@ impl Tablespace {
         self.files.first().map_or(Path::new(""), |file| &file.path)
     }
 
-    /// The name of the page `page_no`.
+    /// The page's id.
     #[must_use]
     pub fn id(&self, page_no: u32) -> PageId {
         PageId { space: self.format.space(), page_no: PageNo(page_no) }
     }
 
-    /// The place of a page, and what opens it.
+    /// The place of a page, with what opens it.
     #[must_use]
     pub fn at(&self, page_no: u32) -> PageAt<'_> {
         PageAt { id: self.id(page_no), format: &self.format, key: &self.key }
     }
 
-    /// Which of its files has the page, and where, bytes.
+    /// The file that has the page, and the byte offset.
     fn place_of(&self, page_no: u32) -> Option<(usize, u64)> {
         let has_it = |file: &SpaceFile| page_no.checked_sub(file.first).filter(|at| *at < file.pages);
         let (number, at) = self.files.iter().enumerate().find_map(|(number, file)| Some((number, has_it(file)?)))?;
@@ -112,14 +112,14 @@ impl Tablespace {
         Some((self.files.get(number)?, offset))
     }
 
-    /// What to ask a gatherer for to get the page; `None` where the files end before it.
+    /// The request that gets the page; `None` if the files end before it.
     #[must_use]
     pub fn want(&self, page_no: u32) -> Option<Want> {
         let (file, offset) = self.file_of(page_no)?;
         Some(Want { file: file.file, offset, len: self.format.physical().get(), tag: u64::from(page_no) })
     }
 
-    /// Reads one page, past all plans: for the few pages that say where the others are.
+    /// Reads one page without planning: for the few pages that say where the others are.
     ///
     /// # Errors
     /// Why it cannot be read, as a clause.
@@ -131,13 +131,13 @@ impl Tablespace {
         Ok(page)
     }
 
-    /// Reads pages, many at a time, and hands over each, or why it cannot be read, in the order of the list.
+    /// Reads many pages and passes each, or the reason it cannot be read, to `take`, in the order of the list.
     pub fn each_stored(&self, pages: &[u32], mut take: impl FnMut(u32, Result<&[u8], String>)) {
         let (set, page) = (self.own_set(), self.format.physical().get());
         let options = ReadOptions { block_size: 2 * BLOCK_ALIGN, depth: 32, ..ReadOptions::default() };
         let (plan, counters) = (GatherPlan::new(options.block_size), Counters::new(1));
         let ahead = ReadAhead::Logical { bytes: 64 * u64::from(BLOCK_ALIGN) };
-        // So few are read before a queue is opened.
+        // For a few pages, opening a queue is not worth it.
         let gather = (pages.len() > FEW).then(|| Gather::new(&set, &plan, &options, ahead, counters.worker(0)));
         let Some(Ok(mut gather)) = gather else {
             pages.iter().for_each(|page_no| take(*page_no, self.stored(*page_no).as_deref().map_err(String::clone)));
@@ -147,7 +147,7 @@ impl Tablespace {
         loop {
             while gather.has_room() {
                 let Some(page_no) = left.next() else { break };
-                // Of what lies beyond the end nothing comes, whichever file is asked.
+                // Past the end there is nothing, whichever file is asked.
                 let beyond = Want { file: FileId(0), offset: u64::MAX / 2, len: page, tag: 0 };
                 let want =
                     self.place_of(*page_no).map(|(at, offset)| Want { file: FileId(at as u32), offset, ..beyond });
@@ -164,13 +164,13 @@ impl Tablespace {
         }
     }
 
-    /// The files by their places in this tablespace, not in the run.
+    /// The files numbered within this tablespace, not within the run.
     fn own_set(&self) -> FileSet {
         let page = u64::from(self.format.physical().get());
         FileSet::new(self.files.iter().map(|file| (file.path.clone(), u64::from(file.pages) * page)))
     }
 
-    /// Whether nearly all of its files is in the page cache, as far as the system tells.
+    /// Whether nearly all of its bytes are in the page cache, as far as the kernel tells.
     #[must_use]
     pub fn is_cached(&self) -> bool {
         let page = u64::from(self.format.physical().get());
@@ -225,7 +225,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let packed = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/scattered/scattered-16k.ibd.zst");
         let bytes = zstd::decode_all(File::open(packed).expect("the fixture")).expect("fixtures are zstd");
-        // One tablespace of two files, as the system tablespace can be.
+        // One tablespace in two files, like a system tablespace.
         let (one, other) = bytes.split_at(1000 * 16384);
         let part = |name: &str, number: u32, bytes: &[u8]| {
             let path = dir.path().join(name);

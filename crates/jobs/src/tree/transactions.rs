@@ -1,5 +1,5 @@
-//! Transactions of a datadir that have neither committed nor been rolled back. A server changes a row and its entries in steps; after
-//! recovery, and until it has rolled back what the crash cut off, some rows and entries do not go together, and that is no damage.
+//! Transactions of a datadir that were neither committed nor rolled back. A server changes a row and its entries in steps. Until it has
+//! rolled back what a crash interrupted, some rows and entries disagree even after recovery, and that is no damage.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::source::datadir::plain;
 use crate::source::name::NameHint;
 use crate::source::system;
 
-/// How many transactions have not ended in the datadir `dir`: `None` where it is no datadir.
+/// The number of open transactions in the datadir `dir`; `None` if it is not a datadir.
 ///
 /// # Errors
 /// Why an undo log could not be read, as a clause.
@@ -24,7 +24,7 @@ pub fn open_in(dir: &Path, keys: &KeyStore) -> Option<Result<u64, String>> {
     Some(numbers_in(dir, keys)?.map(|numbers| numbers.len() as u64))
 }
 
-/// The numbers of these transactions.
+/// The ids of these transactions.
 ///
 /// # Errors
 /// As [`open_in`].
@@ -38,7 +38,7 @@ pub fn numbers_in(dir: &Path, keys: &KeyStore) -> Option<Result<BTreeSet<u64>, S
 
 type Files = Vec<(PathBuf, FileId, u64)>;
 
-/// The files in a datadir whose names promise this.
+/// The files in a datadir whose names match.
 fn files(dir: &Path, wanted: impl Fn(NameHint) -> bool) -> Result<Files, String> {
     let failed = |error: std::io::Error| format!("{}: {}", dir.display(), plain(&error));
     let mut found = Vec::new();

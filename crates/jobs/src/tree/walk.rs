@@ -1,12 +1,13 @@
-//! One tree from its root to its leaves: each page once, held against its own rules, its parent, its neighbours and its segment.
+//! Walks one tree from root to leaves: visits each page once and checks it against its own rules, its parent, its neighbours and its
+//! segment.
 //!
 //! ```text
 //! root -> queue of level n -> ... -> queue of level 0      a page's children join the queue of the level below
 //!            \______ gather: the lowest queue first, the one above as soon as it runs low ______/
 //! ```
 //!
-//! Pages of a level come in key order, so that a page needs only the one before it. Memory: the pages of a few parents, whose children
-//! are still to come, and one bit for each page of the tablespace.
+//! Pages of a level come in key order, so a page needs only its predecessor. Memory: the pages of a few parents whose children are still to
+//! come, and one bit per page of the tablespace.
 
 mod order;
 mod page;
@@ -30,74 +31,74 @@ use super::linear::Linear;
 use super::{Opened, Opener, Root, Rule, SpaceMap, Tablespace, TreeFinding};
 use crate::report::watcher::Watcher;
 
-/// A tree is never higher: with two entries a page, this many levels have more pages than a tablespace can.
+/// No tree has more levels: with two entries per page, this many would need more pages than a tablespace can have.
 const LEVELS_MAX: u16 = 32;
-/// The level above is read when fewer pages than this are known of a level.
+/// Read the level above when fewer pages than this are queued on a level.
 const LOW: usize = 1024;
-/// How many pages of the level above are read at a time then.
+/// Pages of the level above then read at a time.
 const PARENTS_MAX: usize = 16;
 
-/// Why a tree was not seen whole.
+/// Why a tree was not fully visited.
 pub const STOPPED: &str = "what comes behind: the check was stopped";
 
 /// How closely to look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Depth {
-    /// Everything is held against everything.
+    /// Check everything.
     Check,
-    /// Records are counted.
+    /// Only count records.
     Count,
 }
 
-/// What a tree was found to hold.
+/// Counts over a tree.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TreeCounts {
-    /// Pages, the root among them.
+    /// Pages, including the root.
     pub pages: u64,
     /// Of these, leaves.
     pub leaves: u64,
-    /// Records of the leaves, but for MariaDB's metadata record.
+    /// Leaf records, except MariaDB's metadata record.
     pub records: u64,
-    /// Of these, marked as deleted.
+    /// Of these, delete-marked.
     pub deleted: u64,
     /// Off-page values followed.
     pub off_page: u64,
-    /// Pairs of neighbours whose order was compared.
+    /// Pairs of neighbouring records whose order was checked.
     pub ordered: u64,
-    /// Pairs of neighbours whose order cannot be told.
+    /// Pairs of neighbouring records whose order cannot be decided.
     pub unordered: u64,
-    /// Pages that are encrypted and have no key.
+    /// Encrypted pages without a key.
     pub unverifiable: u64,
 }
 
-/// What came of one tree.
+/// The result for one tree.
 #[derive(Debug, Clone, Default)]
 pub struct TreeReport {
     /// What it holds.
     pub counts: TreeCounts,
     /// The first findings.
     pub findings: Vec<TreeFinding>,
-    /// All findings.
+    /// Number of all findings.
     pub findings_total: u64,
-    /// The pages that they are about, kept or not; and whether the content of each is lost, rather than at odds with others.
+    /// Pages with findings, kept or not; `true` if the page's content is lost, not just in conflict with other pages.
     pub hurt: BTreeMap<u32, bool>,
-    /// Rows have no entry here.
+    /// Some rows have no entry here.
     pub lacks_entries: bool,
-    /// Rows, counted among the others, that were read from leaves whose content cannot be trusted.
+    /// Rows, included in the counts, that were read from leaves with untrustworthy content.
     pub doubtful: u64,
-    /// Whether every page of it was seen: only then its counts are those of the index.
+    /// Every page was visited: only then do the counts hold for the whole index.
     pub is_complete: bool,
-    /// Entries found to be those of a row; `None` where they were not held against rows.
+    /// Entries matched with a row; `None` if they were not compared with rows.
     pub matched: Option<u64>,
-    /// What was not checked, as clauses.
+    /// Checks that were not done, as clauses.
     pub left_out: Vec<&'static str>,
 }
 
-/// The most pages of one tree that are remembered as hurt.
+/// Damaged pages remembered per tree, at most.
 const HURT_MAX: usize = 1 << 20;
 
 impl TreeReport {
-    /// Counts a finding, and keeps it if it is among the first `findings_max`.
+    /// Counts a finding and keeps it if it is among the first `findings_max`.
     pub fn add(&mut self, finding: TreeFinding, findings_max: usize) {
         self.findings_total += 1;
         if let Some(page_no) = finding.hurt_page().filter(|_| self.hurt.len() < HURT_MAX) {
@@ -109,33 +110,33 @@ impl TreeReport {
     }
 }
 
-/// Somebody who looks at the leaves of a walk, in the order of their keys.
+/// Receives the leaves of a walk, in key order.
 pub trait Leaves {
-    /// A leaf whose records have been looked at, and believed.
+    /// A leaf whose records were checked and are trusted.
     fn leaf(&mut self, page: &IndexPage<'_>, space: &Tablespace, opener: &mut Opener);
 }
 
-/// What a walk needs for its work, one for each worker.
+/// A worker's tools for walks.
 #[derive(Debug, Default)]
 pub struct Tools {
     /// Opens pages.
     pub opener: Opener,
-    /// Holds pages against their own rules.
+    /// Checks pages against their own rules.
     pub checker: IndexChecker,
-    /// May end a walk early.
+    /// May stop a walk early.
     pub watcher: Watcher,
     fields: [RecordFields; 2],
 }
 
 impl Tools {
-    /// Those of a walk that somebody may end early.
+    /// Tools for walks that `watcher` may stop early.
     #[must_use]
     pub fn watched(watcher: &Watcher) -> Self {
         Self { watcher: watcher.clone(), ..Self::default() }
     }
 }
 
-/// The node pointer that leads to a page.
+/// The node pointer to a page.
 #[derive(Debug, Clone)]
 struct Father {
     page_no: u32,
@@ -149,14 +150,14 @@ struct Task {
     father: Option<Father>,
 }
 
-/// What comes next on a level: a page, or pages that cannot be read.
+/// The next step on a level: a page, or a gap of unreadable pages.
 #[derive(Debug)]
 enum LevelStep {
     Page(Task),
     Hole,
 }
 
-/// The page before, on the same level.
+/// The previous page on the same level.
 #[derive(Debug)]
 enum Before {
     Start,
@@ -171,27 +172,27 @@ struct Level {
     before: Before,
 }
 
-/// An off-page value on its way.
+/// An off-page value being read.
 struct Value {
     reader: LobReader,
-    /// The row.
+    /// The row it belongs to.
     page_no: u32,
     origin: u16,
     own: HashSet<u32>,
 }
 
-/// What was asked for, in the order in which it comes.
+/// Requests in flight, in the order in which they complete.
 enum Flight {
     Page(usize, Task),
     Hole(usize),
     Value(Box<Value>),
-    /// A page of the tree's segments that nothing led to.
+    /// A page of the tree's segments that nothing pointed to.
     Stray(u32, u64),
-    /// A leaf of a sweep, by its place in the stretch.
+    /// A leaf of a sweep, by its index in the stretch.
     Leaf(u32),
 }
 
-/// A walk over one tree.
+/// The walk of one tree.
 pub struct Walk<'w> {
     space: &'w Tablespace,
     map: &'w SpaceMap,
@@ -205,14 +206,14 @@ pub struct Walk<'w> {
     reached: Vec<u64>,
     leaves: Option<Box<dyn Leaves + 'w>>,
     report: TreeReport,
-    /// Leaves are not read one after the other.
+    /// Set if leaves are read in file order.
     sweep: Option<sweep::Sweep>,
-    /// Guesses what comes next, where that is asked for.
+    /// The linear read-ahead model, if requested.
     linear: Option<Linear>,
 }
 
 impl<'w> Walk<'w> {
-    /// A walk from `root`. Without `index` the rules that need to know the fields of records are left out.
+    /// A walk from `root`. Without `index`, rules that need the fields of records are skipped.
     #[must_use]
     pub fn new(
         (space, map): (&'w Tablespace, &'w SpaceMap),
@@ -243,21 +244,21 @@ impl<'w> Walk<'w> {
         }
     }
 
-    /// The same walk, with somebody who looks at its leaves.
+    /// Passes the leaves to `leaves` as well.
     #[must_use]
     pub fn seen_by(mut self, leaves: Option<Box<dyn Leaves + 'w>>) -> Self {
         self.leaves = leaves;
         self
     }
 
-    /// Whether the parents' words can be read: records of the newer formats do not say where their fields end.
+    /// Whether node pointers can be read: records of the newer formats do not say where their fields end.
     #[must_use]
     pub fn can_descend(root: &Root, index: Option<&IndexDef>, space: &Tablespace) -> bool {
         let style = IndexPage::parse(&root.image, &space.format).map(|page| page.style());
         root.level == 0 || index.is_some() || style == Ok(RecordStyle::Redundant)
     }
 
-    /// Goes through the tree.
+    /// Walks the tree.
     #[must_use]
     pub fn run(mut self, gather: &mut Gather<'_>, tools: &mut Tools) -> TreeReport {
         if self.root.level > LEVELS_MAX {
@@ -305,7 +306,7 @@ impl<'w> Walk<'w> {
         }
     }
 
-    /// Leaves the rest of the tree unread, and nothing in flight for who walks next.
+    /// Leaves the rest of the tree unread, and drains the queue for the next walk.
     fn abandon(&mut self, gather: &mut Gather<'_>) {
         while gather.next().is_some() {}
         self.flight.clear();
@@ -340,14 +341,14 @@ impl<'w> Walk<'w> {
         }
     }
 
-    /// Whether the page that comes next was guessed, so that it is read before it is needed.
+    /// Whether the next page was predicted, and so will be read before it is needed.
     fn is_guessed(&self) -> bool {
         let Some(linear) = &self.linear else { return false };
         let next = self.pick(0).and_then(|number| self.levels.get(number)?.queue.front());
         matches!(next, Some(LevelStep::Page(task)) if linear.has_guessed(task.page_no))
     }
 
-    /// The level from which the next page is to be read: this one, or one above that must come first.
+    /// The level from which to read the next page: this one, or one above that must come first.
     fn pick(&self, number: usize) -> Option<usize> {
         let level = self.levels.get(number)?;
         let above = self.levels.get(number + 1).filter(|above| above.asked < PARENTS_MAX);
@@ -364,7 +365,7 @@ impl<'w> Walk<'w> {
         (!level.queue.is_empty()).then_some(number)
     }
 
-    /// Puts a page below its father, if it can be one: no page is visited twice, so that no damage leads in circles.
+    /// Queues a page below its parent unless it is out of range or was visited before: cycles end here.
     fn hang(&mut self, number: usize, task: Task) {
         let page_no = task.page_no;
         let (at, origin) = task.father.as_ref().map_or((page_no, None), |father| (father.page_no, Some(father.origin)));
@@ -394,7 +395,7 @@ impl<'w> Walk<'w> {
         }
     }
 
-    /// Marks a page; whether it is met for the first time.
+    /// Marks a page. Returns whether this is the first visit.
     fn reach(&mut self, page_no: u32) -> bool {
         let Some(word) = self.reached.get_mut(page_no as usize / 64) else { return false };
         let bit = 1 << (page_no % 64);
@@ -407,7 +408,7 @@ impl<'w> Walk<'w> {
         self.reached.get(page_no as usize / 64).is_some_and(|word| word >> (page_no % 64) & 1 == 1)
     }
 
-    /// The page's segment against the tree's.
+    /// Checks that the page belongs to the tree's segment.
     fn belongs(&mut self, level: usize, page_no: u32) {
         if self.depth == Depth::Count {
             return;
@@ -426,7 +427,7 @@ impl<'w> Walk<'w> {
         }
     }
 
-    /// Pages of a level that cannot be read, and all below them.
+    /// Records a gap: unreadable pages of a level, and everything below them.
     fn hole(&mut self, number: usize) {
         self.report.is_complete = false;
         if let Some(level) = self.levels.get_mut(number) {

@@ -1,11 +1,11 @@
-//! Why archives were not unpacked.
+//! Errors of `unpack`.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::Error;
 
-/// Why archives were not unpacked. Nothing of them is left then.
+/// Why archives were not unpacked. Nothing of them is left on disk.
 #[derive(Debug, thiserror::Error)]
 pub enum UnpackError {
     /// The directory to unpack into is not empty.
@@ -16,11 +16,11 @@ pub enum UnpackError {
         /// An interrupted run left it.
         is_unfinished: bool,
     },
-    /// The archives cannot be unpacked as they are: a name leads out of the directory, a file is in two of them, one is no archive. One kind:
-    /// the caller can do nothing but show the words.
+    /// The archives cannot be unpacked as they are: a name leads out of the directory, a file is in two of them, or one is not an archive.
+    /// One variant for all, since the caller can only show the message.
     #[error("{0}")]
     Refused(String),
-    /// The archive is damaged or cut off.
+    /// The archive is damaged or cut short.
     #[error("{0}")]
     Damaged(String),
     /// Reading or writing failed.
@@ -46,7 +46,7 @@ pub(super) fn damaged<T>(why: impl Into<String>) -> Result<T> {
     Err(UnpackError::Damaged(why.into()))
 }
 
-/// For `map_err`: what was being done to which file.
+/// For `map_err`: names the action and the file.
 pub(super) fn failed(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> UnpackError {
     move |source| UnpackError::Job(Error::Io { path: path.to_path_buf(), action, source })
 }

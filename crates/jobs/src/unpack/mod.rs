@@ -5,7 +5,7 @@
 //!   -> directories synced -> the marker of an unfinished directory removed
 //! ```
 //!
-//! All of it or nothing: where an archive is damaged, or holds a name that leads out of the directory, everything is taken away again.
+//! All or nothing: if an archive is damaged, or a name leads out of the directory, everything is removed again.
 
 mod error;
 mod source;
@@ -27,20 +27,20 @@ use self::target::UnpackDir;
 /// What was unpacked.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Unpacked {
-    /// Files that lie in the directory now.
+    /// Files now in the directory.
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Members that are no files, and were left out: links and devices.
+    /// Members that are not files (links, devices) and were left out.
     pub left_out: Vec<String>,
-    /// Files that are compressed or encrypted in a way that is not read, and lie there as they came.
+    /// Files compressed or encrypted in an unsupported way, left as they were.
     pub still_packed: Vec<String>,
 }
 
-/// Unpacks archives into a directory, which must be empty or not there yet. `-` is standard input.
+/// Unpacks archives into a directory, which must be empty or not exist. `-` is standard input.
 ///
 /// # Errors
-/// [`UnpackError`]. Nothing is left in the directory then.
+/// [`UnpackError`]. Nothing that was unpacked is left then.
 pub fn unpack(archives: &[PathBuf], dir: &Path) -> Result<Unpacked> {
     if archives.iter().filter(|path| path.as_path() == Path::new(source::STANDARD_INPUT)).count() > 1 {
         return refused("standard input can be used for one archive only");
@@ -53,20 +53,20 @@ pub fn unpack(archives: &[PathBuf], dir: &Path) -> Result<Unpacked> {
     done
 }
 
-/// A directory while archives are unpacked into it.
+/// The state of one unpack.
 struct Work {
     target: UnpackDir,
-    /// The number of the archive.
+    /// Index of the current archive.
     archive: usize,
     open: HashMap<MemberId, Open>,
     left_out: Vec<String>,
 }
 
-/// A member between its first bytes and its last.
+/// A member that is being written.
 struct Open {
     place: PathBuf,
     file: File,
-    /// It is written for the first time.
+    /// The file is new, not overwritten.
     is_new: bool,
 }
 
@@ -83,7 +83,7 @@ impl Work {
                 ArchiveKind::Tar => self.tar(path, |take| pump(&mut *bytes, &of_error, take).map(drop))?,
             }
         }
-        // A stream has no mark at its end; the tools' last members tell.
+        // A stream has no end mark; the tools' last members show that it is complete.
         let has = |name| self.target.has(name);
         let has_notes = has("xtrabackup_checkpoints") || has("mariadb_backup_checkpoints");
         if has_streams && has("ibdata1") && !has_notes {
@@ -137,7 +137,7 @@ impl Work {
                 let Some(open) = self.open.get(&id) else { return Ok(()) };
                 self.target.write(&open.place, &open.file, offset, bytes)
             }
-            // What is left out reads as zeros in a new file, and stays as it is in an old one.
+            // Skipped bytes read as zeros in a new file, and keep their content in an old one.
             Event::Skip { .. } => Ok(()),
             Event::End { id, len } => {
                 let Some(open) = self.open.remove(&id) else { return Ok(()) };
@@ -190,7 +190,7 @@ impl Work {
         }
     }
 
-    /// A tar archive has one member after the other.
+    /// A tar archive has one member open at a time.
     fn tar_event(&mut self, path: &Path, event: tar::Event<'_>, offset: &mut u64) -> Result<()> {
         const ONLY: MemberId = MemberId(0);
         match event {
@@ -218,7 +218,7 @@ impl Work {
                 self.target.complete(&open.place, open.file, self.archive)
             }
             tar::Event::Directory { path: name } => {
-                // The directory itself, which is there.
+                // The directory itself, which exists.
                 if matches!(&*name, b"." | b"./") { Ok(()) } else { self.target.directory(&UnpackDir::place(&name)?) }
             }
             tar::Event::Other { path: name } => {

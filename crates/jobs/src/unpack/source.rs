@@ -1,4 +1,4 @@
-//! The bytes of an archive: a file or standard input, decompressed if it was compressed as a whole.
+//! An archive's bytes: from a file or standard input, decompressed if the archive as a whole is compressed.
 
 use std::fs::File;
 use std::io::{self, Cursor, ErrorKind, Read};
@@ -9,17 +9,17 @@ use super::error::{Result, UnpackError, damaged, failed, refused};
 use crate::source::content::{Content, HEAD, Packing, recognise};
 use crate::source::datadir::plain;
 
-/// The archive on standard input.
+/// The name for standard input.
 pub(super) const STANDARD_INPUT: &str = "-";
 
-/// What kind of archive it is.
+/// The kind of archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ArchiveKind {
     Xbstream,
     Tar,
 }
 
-/// Opens an archive, and says of what kind it is.
+/// Opens an archive and recognises its kind.
 pub(super) fn open(path: &Path) -> Result<(ArchiveKind, Box<dyn Read + Send>)> {
     let raw: Box<dyn Read + Send> = if path == Path::new(STANDARD_INPUT) {
         Box::new(io::stdin())
@@ -41,7 +41,7 @@ pub(super) fn open(path: &Path) -> Result<(ArchiveKind, Box<dyn Read + Send>)> {
     }
 }
 
-/// A failed read: an error of the device is not damage to the archive.
+/// Classifies a failed read: a device error is not damage to the archive.
 pub(super) fn of_bytes(path: &Path, action: &'static str, error: io::Error) -> UnpackError {
     if error.raw_os_error().is_some() {
         return failed(path, action)(error);
@@ -53,14 +53,14 @@ pub(super) fn of_bytes(path: &Path, action: &'static str, error: io::Error) -> U
     UnpackError::Damaged(format!("{}: {why}", path.display()))
 }
 
-/// The first bytes, and all of them again.
+/// The first bytes, and a reader that still delivers all of them.
 fn with_head(mut bytes: impl Read + Send + 'static) -> io::Result<(Vec<u8>, Box<dyn Read + Send>)> {
     let mut head = Vec::new();
     bytes.by_ref().take(HEAD as u64).read_to_end(&mut head)?;
     Ok((head.clone(), Box::new(Cursor::new(head).chain(bytes))))
 }
 
-/// What is packed in a reader, to its end, which must be one.
+/// A decoder that fails unless the compressed data is complete.
 pub(super) struct Decoded {
     decoder: Box<dyn Read + Send>,
     packing: Packing,
@@ -86,7 +86,7 @@ impl Read for Decoded {
     }
 }
 
-/// Remembers the last bytes that passed.
+/// Remembers the last bytes read.
 struct Tail<R> {
     inner: R,
     last: Arc<Mutex<[u8; 8]>>,
@@ -105,7 +105,7 @@ impl<R: Read> Read for Tail<R> {
     }
 }
 
-/// Hands over bytes to the last one.
+/// Passes all bytes on.
 pub(super) fn pump(
     bytes: &mut dyn Read,
     of_error: &dyn Fn(io::Error) -> UnpackError,
@@ -126,7 +126,7 @@ pub(super) fn pump(
     }
 }
 
-/// Fails unless an archive that ended may end there.
+/// Fails because the archive ended where it must not.
 pub(super) fn cut<T>(path: &Path, why: &str) -> Result<T> {
     damaged(format!("{}: {why}", path.display()))
 }

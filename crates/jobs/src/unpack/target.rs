@@ -1,7 +1,7 @@
-//! The directory that archives are unpacked into.
+//! The directory to unpack into.
 //!
-//! It is empty at first, and nothing but directories and files is made in it, each by its name for the first time: so no name leads
-//! anywhere else. As long as it holds a part only, a marker says so.
+//! It starts empty, and only directories and files are created in it, each for the first time, so no name can lead elsewhere. A marker
+//! shows that its content is incomplete.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
@@ -15,30 +15,30 @@ use super::source::{Decoded, of_bytes, pump};
 use crate::source::content::{Content, HEAD, Packing, packed_name, recognise};
 use crate::source::read_up_to;
 
-/// Says of a directory that what was unpacked into it is not whole.
+/// Marks a directory whose content is incomplete.
 pub(crate) const MARKER: &str = "innokit-unpack.unfinished";
-/// For the DBA who finds it.
+/// For the DBA who finds the marker.
 const MARKER_TEXT: &str =
     "innokit unpack was interrupted: files are missing here. Remove this directory and unpack again.\n";
-/// Rows are nobody else's to read.
+/// Rows are private.
 const FILE_MODE: u32 = 0o640;
 const DIRECTORY_MODE: u32 = 0o750;
 
-/// A directory while it is filled.
+/// A directory being filled.
 #[derive(Debug)]
 pub(super) struct UnpackDir {
     root: PathBuf,
-    /// It was there before.
+    /// It existed before.
     is_given: bool,
-    /// Files that were made, and the archives that hold them.
+    /// Files created, each with the index of its archive.
     files: HashMap<PathBuf, usize>,
     directories: BTreeSet<PathBuf>,
-    /// Files whose names say that they are packed in a way that is not read.
+    /// Files that by name are packed in an unsupported way.
     pub packed: BTreeSet<PathBuf>,
 }
 
 impl UnpackDir {
-    /// Takes a directory that is empty, or makes one.
+    /// Takes an empty directory, or creates one.
     pub fn make(root: &Path) -> Result<Self> {
         let is_given = root.is_dir();
         let is_free = match is_given {
@@ -64,7 +64,7 @@ impl UnpackDir {
         Ok(target)
     }
 
-    /// The place of a member of this name, below the directory.
+    /// The path of a member with this name, relative to the directory.
     pub fn place(name: &[u8]) -> Result<PathBuf> {
         let mut rest = name;
         while let Some(shorter) = rest.strip_prefix(b"./") {
@@ -79,7 +79,7 @@ impl UnpackDir {
         Ok(parts.map(OsStr::from_bytes).collect())
     }
 
-    /// Makes a directory, and those above it.
+    /// Creates a directory and its parents.
     pub fn directory(&mut self, place: &Path) -> Result<()> {
         if place.as_os_str().is_empty() || self.directories.contains(place) {
             return Ok(());
@@ -88,14 +88,14 @@ impl UnpackDir {
             self.directory(above)?;
         }
         let path = self.root.join(place);
-        // What is there was made here, and is a file.
+        // An existing entry was created here and is a file, so this fails.
         let made = DirBuilder::new().mode(DIRECTORY_MODE).create(&path);
         made.map_err(failed(&path, "making the directory"))?;
         self.directories.insert(place.to_path_buf());
         Ok(())
     }
 
-    /// Makes the file of a member of the archive with this number; one that the same archive had before is replaced.
+    /// Creates the file of a member of archive `archive`, replacing the one that this archive had before.
     pub fn file(&mut self, place: &Path, archive: usize) -> Result<File> {
         let path = self.root.join(place);
         match self.files.get(place) {
@@ -111,7 +111,7 @@ impl UnpackDir {
         Ok(file)
     }
 
-    /// Opens a file that the same archive had before, to be written over.
+    /// Reopens a file that the same archive had before, to overwrite it.
     pub fn again(&mut self, place: &Path, archive: usize) -> Result<File> {
         if self.files.get(place) != Some(&archive) {
             return self.file(place, archive);
@@ -145,7 +145,7 @@ impl UnpackDir {
         fs::remove_file(&path).map_err(failed(&path, "removing the file"))
     }
 
-    /// A file is complete: makes it durable, or what is packed in it.
+    /// Completes a file: makes it durable, or its decompressed content.
     pub fn complete(&mut self, place: &Path, file: File, archive: usize) -> Result<()> {
         let path = self.root.join(place);
         match packed_name(place) {
@@ -161,7 +161,7 @@ impl UnpackDir {
         }
     }
 
-    /// Whether what its name says of a file is so.
+    /// Whether the file really is what its name says.
     fn is_packed(&self, path: &Path, packing: Packing) -> Result<bool> {
         let head = File::open(path).and_then(|file| read_up_to(&file, 0, HEAD));
         let head = head.map_err(failed(path, "reading the file"))?;
@@ -184,12 +184,12 @@ impl UnpackDir {
         self.remove(place, archive)
     }
 
-    /// Bytes of a file.
+    /// Writes bytes at an offset.
     pub fn write(&self, place: &Path, file: &File, offset: u64, bytes: &[u8]) -> Result<()> {
         file.write_all_at(bytes, offset).map_err(failed(&self.root.join(place), "writing the file"))
     }
 
-    /// Gives a file at least, or exactly, its size: it may end with a hole.
+    /// Sets the file's size, as a minimum or exactly; the file may end with a hole.
     pub fn set_len(&self, place: &Path, file: &File, len: u64, is_whole: bool) -> Result<()> {
         let now = file.metadata().map(|file| file.len());
         let set = now.and_then(|now| if now < len || is_whole { file.set_len(len) } else { Ok(()) });
@@ -204,7 +204,7 @@ impl UnpackDir {
         File::open(dir).and_then(|dir| dir.sync_all()).map_err(failed(dir, "making names durable"))
     }
 
-    /// Everything is here, durably; how many files, and how many bytes.
+    /// Makes everything durable. Returns the number of files and bytes.
     pub fn finish(&self) -> Result<(u64, u64)> {
         let mut bytes = 0;
         for place in self.files.keys() {
@@ -222,7 +222,7 @@ impl UnpackDir {
         Ok((self.files.len() as u64, bytes))
     }
 
-    /// Takes away what was made: a part is no backup. What cannot be removed stays, and the marker with it.
+    /// Removes everything that was created: an incomplete backup is useless. What cannot be removed stays, with the marker.
     pub fn discard(self) {
         if !self.is_given {
             fs::remove_dir_all(&self.root).ok();

@@ -1,4 +1,4 @@
-//! What to type. SQL names every column of an index, so that it can be pasted; where innokit does not know all of them, it says where to look.
+//! Commands to type. SQL names every column of an index, so it can be pasted; where innokit does not know them all, it says where to look.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::source::name::decoded;
 use crate::table::Named;
 use crate::tree::Tablespace;
 
-/// A table's name in its parts, as SQL has them.
+/// A table's name in its parts, in SQL spelling.
 struct SqlName {
     schema: String,
     table: String,
@@ -41,7 +41,7 @@ fn quoted(name: &str) -> String {
     format!("`{}`", name.replace('`', "``"))
 }
 
-/// What to do about a row, step by step.
+/// What to do about a finding, step by step.
 pub(super) fn commands(row: &Hurt, named: Option<&Named>, space: Option<&Tablespace>) -> Vec<String> {
     let whole = named.and_then(|named| named.whole.as_deref());
     let Some(name) = SqlName::of(row, whole) else { return Vec::new() };
@@ -56,25 +56,25 @@ pub(super) fn commands(row: &Hurt, named: Option<&Named>, space: Option<&Tablesp
     }
 }
 
-/// What a datadir needs whose log still has work to do.
+/// The advice for a datadir whose log still has work to do.
 pub(super) fn recover(path: &Path) -> Vec<String> {
     let above = |levels: usize| path.ancestors().nth(levels).map(Path::to_path_buf);
     let is_datadir = |dir: &Path| dir.join("ibdata1").exists();
     let datadir = [above(1), above(2)].into_iter().flatten().find(|dir| is_datadir(dir));
     let Some(datadir) = datadir else { return Vec::new() };
-    // MySQL up to 8.0.29 keeps its log elsewhere, and only its server recovers it.
+    // MySQL up to 8.0.29 keeps its log elsewhere, and only its server can recover it.
     if datadir.join("mysql.ibd").exists() && !datadir.join("#innodb_redo").exists() {
         return vec!["start its server once and stop it again".to_owned()];
     }
     vec![format!("innokit recover --in-place {}", shell(&datadir.to_string_lossy()))]
 }
 
-/// Schemas whose tables no one restores one by one.
+/// Schemas whose tables are not restored one by one.
 fn is_servers_own(schema: &str) -> bool {
     matches!(schema, "mysql" | "sys" | "performance_schema" | "information_schema")
 }
 
-/// The server takes a definition that drops and adds the same index for no change at all: these are two statements.
+/// Two statements: dropping and adding an identical index in one ALTER TABLE is a no-op to the server.
 fn rebuild(name: &SqlName, index: Option<&str>, known: Option<(&IndexDef, &TableDef)>) -> Vec<String> {
     let Some(index) = index else { return Vec::new() };
     let (table, quoted_index) = (name.quoted(), quoted(index));
@@ -98,7 +98,7 @@ fn rebuild(name: &SqlName, index: Option<&str>, known: Option<(&IndexDef, &Table
     }
 }
 
-/// The declared parts; none where one of them is an expression.
+/// The declared key parts; `None` if one is an expression.
 fn columns(index: &IndexDef, table: &TableDef) -> Option<String> {
     let part = |field: &format::schema::FieldDef| {
         let FieldSource::Column(at) = field.source else { return None };
@@ -115,8 +115,8 @@ fn columns(index: &IndexDef, table: &TableDef) -> Option<String> {
     parts.filter(|parts| !parts.is_empty() && !index.is_multi_valued).map(|parts| parts.join(", "))
 }
 
-/// A tablespace of one table can be taken from a backup of files. What lies in a common one, or in a partition of MariaDB, comes back
-/// from a dump.
+/// A file-per-table tablespace can be restored from a file backup. A table in a shared tablespace, or a MariaDB partition, must come from a
+/// dump.
 fn restore(name: &SqlName, row: &Hurt, space: Option<&Tablespace>) -> Vec<String> {
     let table = name.quoted();
     let family = space.map(|space| space.format.family());
@@ -147,7 +147,7 @@ fn file_in_backup(path: &str) -> String {
     shell(&text)
 }
 
-/// A word for a shell.
+/// Quotes a word for a shell.
 fn shell(word: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+=:,@%".contains(&byte);
     if !word.is_empty() && word.bytes().all(is_plain) {

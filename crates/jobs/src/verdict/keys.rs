@@ -1,4 +1,4 @@
-//! Which keys were on lost pages, as their parents tell, and how many rows, as their neighbours suggest.
+//! Which keys were on lost pages, from their parents, and how many rows, estimated from their neighbours.
 //!
 //! ```text
 //! pages of the tree above its leaves -> node pointers that lead to lost pages -> stretches of neighbours -> from, before, rows
@@ -15,23 +15,23 @@ use super::HurtTree;
 use crate::report::hurt::KeyRange;
 use crate::tree::Opener;
 
-/// The most parents that are read: enough for a table of a hundred million rows.
+/// Parents read at most: enough for a table of a hundred million rows.
 const PARENTS_MAX: usize = 65_536;
-/// The most stretches that are told apart and have their neighbours counted.
+/// Key ranges reported separately, and estimated from their neighbours, at most.
 const STRETCHES_MAX: usize = 100;
 
-/// What parents and neighbours tell.
+/// The result.
 #[derive(Default)]
 pub(super) struct Told {
     pub keys: Vec<KeyRange>,
     pub rows: Option<u64>,
 }
 
-/// Lost pages that are neighbours, below one parent.
+/// Adjacent lost pages below one parent.
 struct LostRun {
     from: Option<String>,
     before: Option<String>,
-    /// It goes to the end of its parent: the key behind it is the first one of this page.
+    /// The run reaches the end of its parent: it ends where this page's first key begins.
     open_to: Option<u32>,
     pages: u64,
     /// Sound leaves on either side.
@@ -39,13 +39,13 @@ struct LostRun {
     is_of_leaves: bool,
 }
 
-/// A parent's part in it.
+/// The lost runs below one parent.
 struct Parent {
     first: Option<String>,
     stretches: Vec<LostRun>,
 }
 
-/// What the parents of the `lost` pages tell of them.
+/// Asks the parents of the `lost` pages for their keys.
 pub(super) fn tell(tree: &HurtTree<'_>, lost: &[u32], opener: &mut Opener) -> Told {
     let (Some(index), Some(table)) =
         (tree.named.and_then(|named| named.index.as_ref()), tree.named.and_then(|named| named.whole.as_deref()))
@@ -94,7 +94,7 @@ fn parent(page: &IndexPage<'_>, (index, table): (&IndexDef, &TableDef), lost: &H
             break;
         }
         let Some(child) = fields.child().map(|child| child.0) else { break };
-        // The first pointer of a level stands for all keys below the second.
+        // The first pointer of a level covers all keys below the second.
         let key = || if record.is_min_rec() { None } else { key(page, (index, table), &fields) };
         if number == 0 {
             parent.first = key();
@@ -140,7 +140,7 @@ fn key(page: &IndexPage<'_>, (index, table): (&IndexDef, &TableDef), fields: &Re
     parts.map(|parts| parts.join(", "))
 }
 
-/// Lost leaves held as many rows as the leaves beside them, give or take: a guess, and named as one.
+/// Assumes that lost leaves held as many rows as the leaves beside them: an estimate, and labelled as one.
 fn rows(tree: &HurtTree<'_>, stretches: &[(KeyRange, &LostRun)], opener: &mut Opener) -> Option<u64> {
     let of_leaves = || stretches.iter().filter(|(_, stretch)| stretch.is_of_leaves);
     let beside: HashSet<u32> =

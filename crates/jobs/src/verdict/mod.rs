@@ -1,7 +1,7 @@
-//! What damage means for tables. `pages that are hurt -> segment -> tree -> index of a table -> keys, rows, what to do`
+//! What damage means for tables. `damaged pages -> segment -> tree -> index of a table -> keys, rows, what to do`
 //!
-//! It runs after a check, and only where there is damage (or every table is to be listed): then the dictionary, the maps of the
-//! tablespaces that are hurt and the parents of their lost leaves are read once more.
+//! Runs after a check, and only if there is damage (or every table is to be listed): it then reads the dictionary, the maps of the damaged
+//! tablespaces and the parents of their lost leaves once more.
 
 mod advice;
 mod keys;
@@ -21,37 +21,37 @@ use crate::tree::{Opener, Root, SpaceMap, Tablespace};
 
 pub(crate) use place::{Case, judge, of_space, put_off};
 
-/// How a page is hurt.
+/// How a page is damaged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
-    /// Its content cannot be used; otherwise it is only at odds with others.
+    /// Its content is unusable; otherwise it only conflicts with other pages.
     pub is_lost: bool,
     pub severity: Severity,
-    /// The index that the page names itself, which helps where the maps are lost too.
+    /// The index id on the page itself, for when the maps are lost too.
     pub index_id: Option<u64>,
 }
 
-/// Pages that are hurt.
+/// Damaged pages by number.
 pub(crate) type Marks = BTreeMap<u32, Mark>;
 
-/// A tree of which something is hurt.
+/// A damaged tree.
 pub(crate) struct HurtTree<'t> {
     pub space: &'t Tablespace,
     pub map: &'t SpaceMap,
     pub root: &'t Root,
     pub named: Option<&'t Named>,
-    /// Its pages.
+    /// Its damaged pages.
     pub marks: &'t Marks,
-    /// The worst that was found, also of what has no page.
+    /// The worst finding, including those without a page.
     pub severity: Severity,
-    /// Rows that are missing, where another index counts them.
+    /// Number of missing rows, if another index counts them.
     pub rows_missing: Option<u64>,
-    /// The clustered index of the same table is hurt too.
+    /// The table's clustered index is damaged too.
     pub is_table_hurt: bool,
 }
 
 impl HurtTree<'_> {
-    /// Its row.
+    /// Its entry in the report.
     pub fn row(&self, path: &str, opener: &mut Opener) -> Hurt {
         let lost: Vec<u32> = self.marks.iter().filter(|(_, mark)| mark.is_lost).map(|(page_no, _)| *page_no).collect();
         let is_all = lost.contains(&self.root.page_no);
@@ -87,7 +87,7 @@ impl HurtTree<'_> {
         Hurt { commands: advice::commands(&row, self.named, Some(self.space)), ..row }
     }
 
-    /// Its table; where no dictionary tells, by the name of a file that can hold one table only.
+    /// Its table. Without a dictionary, taken from the file name if the file can hold only one table.
     fn table(&self) -> Option<String> {
         const SHARED: u32 = 1 << 11;
         let format = &self.space.format;
@@ -119,13 +119,13 @@ impl HurtTree<'_> {
     }
 }
 
-/// A row about a file that is not there, or is not the right one; none where that hurts nobody.
+/// An entry for a missing or wrong file; `None` if that hurts nobody.
 pub(crate) fn of_missing(path: &str, table: Option<String>, severity: Severity) -> Option<Hurt> {
     let kind = if table.is_some() { FileKind::Tablespace } else { FileKind::Datadir };
     (severity == Severity::Damage).then(|| of_file(path, kind, table, severity, 0))
 }
 
-/// A row about a file, or about what in it belongs to no index.
+/// An entry for a file, or for those of its pages that belong to no index.
 pub(crate) fn of_file(path: &str, kind: FileKind, table: Option<String>, severity: Severity, pages: u64) -> Hurt {
     let action = match (severity, kind) {
         (Severity::Undecided | Severity::Notice, _) => Action::SeeFinding,
@@ -150,7 +150,7 @@ pub(crate) fn of_file(path: &str, kind: FileKind, table: Option<String>, severit
     }
 }
 
-/// The verdict of a table by the rows about it.
+/// The verdict on a table, from the entries about it.
 pub(crate) fn verdict_of(table: Option<&str>, path: &str, hurt: &[Hurt]) -> TableVerdict {
     let about = hurt.iter().filter(|row| row.path == path && (row.table.is_none() || row.table.as_deref() == table));
     let verdict = about.map(|row| match row.severity {

@@ -1,4 +1,4 @@
-//! From pages that a check of pages found hurt to the indexes that they belong to: by the segments that own them.
+//! From damaged pages to the indexes they belong to, by the segments that own them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,18 +17,18 @@ use crate::table::Definitions;
 use crate::table::known::{Known, know};
 use crate::tree::{Opener, Root, Tablespace};
 
-/// A file, or a tablespace of several, with what was found in it.
+/// A file, or a tablespace of several, with its findings.
 pub(crate) struct Case {
-    /// Its files with their lengths; empty where they cannot be read again, as members of archives.
+    /// Its files with their lengths; empty if they cannot be read again, as for archive members.
     pub files: Vec<(PathBuf, FileId, u64)>,
-    /// As in findings.
+    /// As shown in findings.
     pub path: PathBuf,
-    /// What it is, as in reports.
+    /// As shown in reports.
     pub kind: FileKind,
     pub marks: Marks,
-    /// The worst finding that has no page; none if all have one.
+    /// The worst finding without a page, if there is one.
     pub severity: Option<Severity>,
-    /// Who has still work to do on it.
+    /// Who still has work to do on it.
     pub awaits: Option<Awaits>,
 }
 
@@ -42,15 +42,15 @@ impl Case {
     }
 }
 
-/// What came of it.
+/// The result.
 #[derive(Default)]
 pub(crate) struct Judged {
     pub hurt: Vec<Hurt>,
-    /// Every table, if they were asked for.
+    /// Every table, if requested.
     pub tables: Vec<TableVerdict>,
 }
 
-/// Says which tables and indexes are hurt. `list`: also names those that are not.
+/// Decides which tables and indexes are damaged. With `list`, also names those that are not.
 pub(crate) fn judge(cases: &[Case], keys: &KeyStore, page_size: Option<u32>, list: bool) -> Judged {
     let wanted = |case: &&Case| !case.files.is_empty() && (list || case.is_hurt()) && holds_tables(case.kind);
     let open = |case: &Case| Some((case.path.clone(), Tablespace::open(&case.files, keys, page_size).ok()?));
@@ -92,7 +92,7 @@ fn holds_tables(kind: FileKind) -> bool {
     matches!(kind, Tablespace | SystemTablespace | DictionaryTablespace | Unrecognised)
 }
 
-/// What is undecided because of work to come has one remedy, whatever it is.
+/// Whatever is undecided because of pending work has one remedy: that work.
 pub(crate) fn put_off(rows: &mut [Hurt], path: &Path, awaits: Awaits) {
     for row in rows.iter_mut().filter(|row| row.severity == Severity::Undecided) {
         (row.action, row.commands) = match awaits {
@@ -102,7 +102,7 @@ pub(crate) fn put_off(rows: &mut [Hurt], path: &Path, awaits: Awaits) {
     }
 }
 
-/// The file as a whole: what belongs to no index, or what cannot be read again.
+/// An entry for the whole file: for what belongs to no index, or cannot be read again.
 fn whole(case: &Case, pages: u64) -> Hurt {
     let marks = case.marks.values().map(|mark| mark.severity);
     let severity = worst(marks.chain(case.severity));
@@ -117,7 +117,7 @@ fn whole(case: &Case, pages: u64) -> Hurt {
     Hurt { commands: advice::commands(&row, None, None), ..row }
 }
 
-/// What in a tablespace belongs to no index: its header, its maps.
+/// An entry for pages that belong to no index: the header, the maps.
 pub(crate) fn of_space(space: &Tablespace, table: Option<String>, severity: Severity, pages: u64) -> Hurt {
     let path = shown(space.path());
     let kind = if space.format.space().0 == 0 { FileKind::SystemTablespace } else { FileKind::Tablespace };
@@ -181,7 +181,7 @@ fn in_space(case: &Case, known: &Known, definitions: &Definitions) -> Vec<Hurt> 
     rows
 }
 
-/// The tree that a page belongs to: by its segment; where the map is lost, by what the page says itself.
+/// The tree a page belongs to: by its segment, or by the page's own index id if the map is lost.
 fn root_of<'k>(known: &'k Known, page_no: u32, mark: &Mark) -> Option<&'k Root> {
     let owner = known.map.owner(page_no);
     let has = |root: &&Root| match owner {

@@ -1,4 +1,4 @@
-//! A page against the page before it and the node pointer that leads to it.
+//! A page against its predecessor and the node pointer to it.
 
 use format::PageNo;
 use format::page::fil::PageType;
@@ -9,10 +9,10 @@ use format::schema::{IndexDef, compare_keys};
 use super::{Before, Depth, Rule, Task, Tools, TreeFinding, Walk};
 
 impl Walk<'_> {
-    /// The page before, and the father.
+    /// Checks the page against its predecessor and its parent.
     pub(super) fn neighbours(&mut self, number: usize, task: &Task, page: &IndexPage<'_>, tools: &mut Tools) {
         if page.page_type() == PageType::RTREE {
-            // Its levels are linked in the order in which their pages were split.
+            // An R-tree's levels are linked in the order in which pages were split, not in key order.
             return if self.depth == Depth::Check {
                 self.rectangles(task, page, tools)
             };
@@ -40,7 +40,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Keys: last of the page before < node pointer <= first of this page.
+    /// Keys: last of the previous page < node pointer <= first of this page.
     pub(super) fn order(
         &mut self,
         index: &IndexDef,

@@ -1,4 +1,4 @@
-//! One page that has come: opened, held against its own rules, and asked for its children.
+//! One page: opened, checked against its own rules, and asked for its children.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use format::{Corruption, PageNo, Verdict};
 use super::{Before, Depth, Father, LevelStep, Opened, Rule, Task, Tools, TreeCounts, TreeFinding, Walk};
 
 impl Walk<'_> {
-    /// A page of the tree at level `number`.
+    /// Handles a page of the tree at level `number`.
     pub(super) fn arrive(&mut self, number: usize, task: &Task, bytes: &[u8], lost: Option<&str>, tools: &mut Tools) {
         if let Some(level) = self.levels.get_mut(number) {
             level.asked = level.asked.saturating_sub(1);
@@ -97,10 +97,10 @@ impl Walk<'_> {
         }
     }
 
-    /// What lies on the page; whether it can be believed.
+    /// Checks the page's records. Returns whether they can be trusted.
     pub(super) fn contents(&mut self, number: usize, page: &IndexPage<'_>, is_sound: bool, tools: &mut Tools) -> bool {
         let page_no = page.page_no().0;
-        // Rows of a leaf whose bytes are not what the server wrote are nobody's rows.
+        // If the leaf's bytes are not what the server wrote, its rows mean nothing.
         if number == 0 && !is_sound {
             return false;
         }
@@ -108,7 +108,7 @@ impl Walk<'_> {
             let mut found = Vec::new();
             let place = if page_no == self.root.page_no { TreePlace::Root } else { TreePlace::BelowRoot };
             let counts = tools.checker.check(page, self.index, place, &mut found);
-            // What a wrong checksum has announced need not be told rule by rule.
+            // A wrong checksum says it all: do not report the broken rules one by one.
             if !is_sound && !found.is_empty() {
                 return false;
             }
@@ -120,7 +120,7 @@ impl Walk<'_> {
             self.report.counts.ordered += u64::from(counts.ordered);
             self.report.counts.unordered += u64::from(counts.unordered);
             let counted = (u64::from(counts.records), u64::from(counts.deleted));
-            // Both ways of looking count the same on damaged pages too.
+            // Count damaged pages as `Depth::Count` does, so that both depths agree.
             if found.is_empty() { Some(counted) } else { counted_in(page).ok().map(|(counted, _)| counted) }
         } else {
             match counted_in(page) {
@@ -154,12 +154,12 @@ impl Walk<'_> {
         true
     }
 
-    /// The pages that the node pointers of a page lead to.
+    /// Queues the pages that a page's node pointers lead to.
     fn children(&mut self, number: usize, page_no: u32, image: &Arc<[u8]>, page: &IndexPage<'_>, tools: &mut Tools) {
         let mut records = page.records();
         let mut is_whole = true;
         for record in &mut records {
-            // Where the chain breaks, the page's own rules have said so.
+            // A broken record chain was reported by the page's own rules.
             let Ok(record) = record else {
                 is_whole = false;
                 break;
@@ -187,7 +187,7 @@ impl Walk<'_> {
     }
 }
 
-/// The records of a page, and those of them that are deleted; and the records in its list, metadata among them.
+/// Number of records and of delete-marked ones among them; and of records in the chain, including metadata.
 fn counted_in(page: &IndexPage<'_>) -> Result<((u64, u64), u64), Corruption> {
     let (mut records, mut deleted, mut links) = (0, 0, 0);
     for record in page.records() {

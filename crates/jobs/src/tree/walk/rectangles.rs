@@ -1,4 +1,4 @@
-//! R-trees: the rectangle of a node pointer holds those of all records below it.
+//! R-trees: a node pointer's rectangle contains those of all records below it.
 
 use format::page::index::IndexPage;
 use format::record::{Record, RecordFields};
@@ -10,7 +10,7 @@ use super::{Rule, Task, Tools, TreeFinding, Walk};
 type Rectangle = [f64; 4];
 
 impl Walk<'_> {
-    /// The records of a page against the node pointer that leads to it.
+    /// Checks a page's records against the node pointer to it.
     pub(super) fn rectangles(&mut self, task: &Task, page: &IndexPage<'_>, tools: &mut Tools) {
         let Some(index) = self.index.filter(|index| index.kind == IndexKind::Spatial) else { return };
         let Some(father) = &task.father else { return };

@@ -1,15 +1,15 @@
-//! The leaves in the order of the file: a fragmented tree at the speed of a file read from start to end.
+//! Reads the leaves in file order: a fragmented tree at the speed of a sequential read.
 //!
 //! ```text
 //! parents (key order) -> leaves of some thousand parents -> sorted by page -> gather (large requests) -> each leaf by itself
 //!                                                                    any doubt -> None: the walk in key order finds what it is
 //! ```
 //!
-//! A leaf needs no neighbour to be held against it once all parents around it are known: its links must name the leaves before and
-//! after it in the parents' order, its first key must not be below its node pointer, and its last key must be below the node pointer
-//! that follows. If this holds for all leaves, then the keys of the whole level ascend.
+//! Once all parents around it are known, a leaf can be checked without its neighbours: its links must name the leaves before and after it
+//! in the parents' order, its first key must not be below its node pointer, and its last key must be below the next node pointer. If this
+//! holds for every leaf, the keys of the whole level ascend.
 //!
-//! Memory: the parents and [`LEAF_BYTES`] a leaf, as much as the caller allows; the leaves are read in as many sweeps as that takes.
+//! Memory: the parents and [`LEAF_BYTES`] per leaf, within the caller's limit; the leaves are read in as many sweeps as that takes.
 
 use std::cmp::Ordering;
 
@@ -22,49 +22,48 @@ use format::schema::{IndexDef, compare_keys};
 
 use super::{Depth, Father, Flight, LEVELS_MAX, LevelStep, Task, Tools, TreeReport, Walk};
 
-/// What is known of a leaf before it is read: its task, in the queue and in the stretch, and its place in the order.
+/// State per leaf before it is read: its task, in the queue and in the stretch, and its place in the order.
 const LEAF_BYTES: usize = 2 * size_of::<LevelStep>() + size_of::<(u32, u32)>();
 
-/// Parents that are held even where memory is short: one of each level of a tree of four.
+/// Parents held even if memory is short: one for each upper level of a four-level tree.
 const PARENTS_MIN: u64 = 3;
 
-/// How much of the level above is taken at a time.
+/// How much of the upper levels to read at a time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sweep {
-    /// Leaves that are known at a time.
+    /// Leaves known at a time.
     pub leaves_max: usize,
-    /// Pages above them that are held.
+    /// Pages above the leaves held at a time.
     parents_max: u64,
-    /// Pages above the leaves that were read for earlier sweeps.
+    /// Pages above the leaves already read for earlier sweeps.
     parents_before: u64,
 }
 
-/// A stretch of the level of the leaves, in key order.
+/// A stretch of the leaf level, in key order.
 struct LeafRun {
     tasks: Vec<Task>,
-    /// The leaf before the first of them.
+    /// The leaf before the stretch.
     before: Option<u32>,
-    /// How many are to be looked at: all but the last one, if more follow in the next stretch.
+    /// How many to check: all but the last, if the next stretch continues after it.
     count: usize,
 }
 
 impl Walk<'_> {
-    /// Goes through the tree like [`Walk::run`], but reads the leaves in the order in which they lie in the file, with `memory` bytes
-    /// for what must be known of them. `None`: something is not as it should be, or could not be told, and the walk in key order has to
-    /// find out what.
+    /// Walks the tree like [`Walk::run`], but reads the leaves in file order, with `memory` bytes for their state. `None` if anything is
+    /// wrong or undecidable: the walk in key order must then find out what.
     #[must_use]
     pub fn sweep(mut self, gather: &mut Gather<'_>, tools: &mut Tools, memory: u64) -> Option<TreeReport> {
-        // The rectangles of an R-tree are held against the parent of each page, whose leaves have no order.
+        // An R-tree's rectangles are checked against the parent of each page, and its leaves have no order.
         if self.root.level == 0 || self.root.level > LEVELS_MAX || self.root_is_rtree() {
             return None;
         }
         let swept = self.swept(gather, tools, memory);
-        // The next walk starts with nothing in flight.
+        // The next walk must start with nothing in flight.
         while gather.next().is_some() {}
         swept.then_some(self.report)
     }
 
-    /// Whether all is well.
+    /// Runs the sweeps. Returns whether all is well.
     fn swept(&mut self, gather: &mut Gather<'_>, tools: &mut Tools, memory: u64) -> bool {
         let page = u64::from(self.space.format.logical().get());
         let leaves_max = usize::try_from(memory / 2 / LEAF_BYTES as u64).unwrap_or(usize::MAX).max(64);
@@ -105,13 +104,13 @@ impl Walk<'_> {
         self.report.counts.pages - self.report.counts.leaves
     }
 
-    /// Whether enough leaves are known for a sweep over them.
+    /// Whether enough leaves are known to sweep them.
     pub(super) fn is_stretched(&self, sweep: &Sweep, leaves: usize) -> bool {
         let asked = self.levels.get(1).map_or(0, |level| level.asked as u64);
         leaves >= sweep.leaves_max || self.parents() + asked - sweep.parents_before >= sweep.parents_max
     }
 
-    /// All leaves that are known; `None` where some are not.
+    /// All known leaves; `None` if there is a gap.
     fn stretch(&mut self, before: Option<u32>) -> Option<LeafRun> {
         let parents_before = self.parents();
         if let Some(sweep) = &mut self.sweep {
@@ -128,11 +127,11 @@ impl Walk<'_> {
             .collect();
         let tasks = tasks?;
         let count = if more { tasks.len().checked_sub(1)? } else { tasks.len() };
-        // Where nothing but the last one is known, it would go round for ever.
+        // With only the last leaf known there is no progress: give up rather than loop forever.
         (count > 0 || !more).then_some(LeafRun { tasks, before, count })
     }
 
-    /// The leaves of a stretch, by their places in the file; whether all is well.
+    /// Reads the leaves of a stretch in file order. Returns whether all is well.
     fn leaves(&mut self, stretch: &LeafRun, gather: &mut Gather<'_>, tools: &mut Tools) -> bool {
         let mut order: Vec<(u32, u32)> =
             stretch.tasks.iter().take(stretch.count).map(|task| task.page_no).zip(0_u32..).collect();
@@ -165,7 +164,7 @@ impl Walk<'_> {
         }
     }
 
-    /// One leaf against its own rules, its place among the others, and the node pointers around it.
+    /// Checks one leaf against its own rules, its place in the order, and the node pointers around it.
     fn leaf(&mut self, stretch: &LeafRun, at: usize, bytes: &[u8], lost: Option<&str>, tools: &mut Tools) -> bool {
         let Some(task) = stretch.tasks.get(at) else { return false };
         let Some((image, true)) = self.open(task.page_no, bytes, lost, tools) else { return false };
@@ -195,7 +194,7 @@ impl Walk<'_> {
     }
 }
 
-/// Whether own pointer <= first key, and last key < the pointer after it; `false` where nobody can tell.
+/// Whether own pointer <= first key and last key < next pointer; `false` if undecidable.
 fn is_between(
     index: &IndexDef,
     page: &IndexPage<'_>,
@@ -206,7 +205,7 @@ fn is_between(
     let [a, b] = &mut tools.fields;
     let mut holds = |father: Option<&Father>, edge: Option<Record<'_>>, right: fn(Ordering) -> bool| {
         let pointer = father.and_then(|father| Record::new(&father.image, father.origin, style, false));
-        // The lowest node pointer of a level is below everything.
+        // The leftmost node pointer of a level is below every key.
         let (Some(pointer), Some(edge)) = (pointer.filter(|pointer| !pointer.is_min_rec()), edge) else { return true };
         let located = index.layout.locate(&pointer, a).and_then(|()| index.layout.locate(&edge, b));
         let order = located.ok().and_then(|()| compare_keys(index, count, (pointer.page(), a), (edge.page(), b)));
@@ -219,12 +218,12 @@ fn first<'p>(page: &IndexPage<'p>) -> Option<Record<'p>> {
     page.records().next().and_then(Result::ok).filter(|record| !record.is_min_rec())
 }
 
-/// The last record, found from the last but one slot of the directory, whose records are few.
+/// The last record, reached from the last but one slot of the directory, a few records away.
 fn last<'p>(page: &IndexPage<'p>) -> Option<Record<'p>> {
     let slot = usize::from(page.slot_count()).checked_sub(2)?;
     let supremum = page.style().supremum();
     let mut record = page.record(page.slot(slot)?)?;
-    // The page's own rules hold: a slot owns no more than 8 records.
+    // The page's own rules hold, so a slot owns at most 8 records.
     for _ in 0..16 {
         let next = record.next_origin();
         if next == supremum {

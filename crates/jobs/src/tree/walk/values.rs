@@ -1,4 +1,4 @@
-//! Off-page values, followed page by page beside the leaves; and the pages that nothing led to.
+//! Off-page values, followed page by page beside the leaves, and pages that nothing points to.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ use format::{PageNo, Verdict};
 use super::{Flight, Opened, Rule, Tools, TreeFinding, Value, Walk};
 
 impl Walk<'_> {
-    /// Sends for the off-page values of a leaf's rows.
+    /// Starts reading the off-page values of a leaf's rows.
     pub(super) fn references(&mut self, page: &IndexPage<'_>, tools: &mut Tools) {
         let Some(index) = self.index.filter(|index| index.is_clustered()) else { return };
         if !index.layout.fields().iter().any(|field| matches!(field.storage, Storage::Variable { big: true })) {
@@ -26,7 +26,7 @@ impl Walk<'_> {
                 continue;
             }
             for (_, bytes) in fields.references(page.bytes()) {
-                // What another row owns is followed from there; what is being written is for recovery to end.
+                // A value owned by another row version is followed from there; one being written is left to recovery.
                 let Some(reference) = Reference::parse(bytes) else { continue };
                 if reference.is_empty() || reference.not_owner || reference.being_modified {
                     continue;
@@ -40,7 +40,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Queues the next page of a value, if it can be one.
+    /// Queues the next page of a value, if it is a valid one.
     pub(super) fn send_for(&mut self, mut value: Box<Value>) {
         let Some(PageNo(page_no)) = value.reader.wants() else {
             self.report.counts.off_page += 1;
@@ -61,7 +61,7 @@ impl Walk<'_> {
         self.values.push_back(value);
     }
 
-    /// Asks for the next page of a value, if one waits; whether there was one.
+    /// Requests the next page of a waiting value. Returns whether there was one.
     pub(super) fn ask_for_value(&mut self, gather: &mut Gather<'_>) -> bool {
         let Some(value) = self.values.pop_front() else { return false };
         if let Some(want) = value.reader.wants().and_then(|page_no| self.space.want(page_no.0)) {
@@ -74,7 +74,7 @@ impl Walk<'_> {
     pub(super) fn value(&mut self, mut value: Box<Value>, bytes: &[u8], lost: Option<&str>, tools: &mut Tools) {
         let Some(page_no) = value.reader.wants() else { return };
         let Some((image, _)) = self.open(page_no.0, bytes, lost, tools) else { return };
-        // A page can hold several pieces of the value.
+        // A page may hold several pieces of the value.
         while value.reader.wants() == Some(page_no) {
             match value.reader.take(&image) {
                 Ok(()) => {}
@@ -87,7 +87,7 @@ impl Walk<'_> {
         self.send_for(value);
     }
 
-    /// Reads the pages of the tree's segments to which nothing led. Off-page values of older row versions may be among them.
+    /// Reads the pages of the tree's segments that nothing points to. They may hold off-page values of older row versions.
     pub(super) fn strays(&mut self, gather: &mut Gather<'_>, tools: &mut Tools) {
         if !self.report.is_complete || !self.map.is_known() || self.report.counts.unverifiable > 0 {
             return self.leave_out("pages that nothing leads to");
