@@ -1,11 +1,11 @@
-//! What `info` takes a file for.
+//! The kinds of files that `info` recognises.
 
 use serde::{Serialize, Serializer};
 
-/// What a file holds.
+/// The content of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ContentKind {
-    /// Pages of InnoDB.
+    /// InnoDB pages.
     Tablespace,
     /// A file of a redo log.
     RedoLog,
@@ -29,19 +29,19 @@ pub enum ContentKind {
     ViewDefinition,
     /// `.TRG`.
     TriggerDefinition,
-    /// `.isl`: where a tablespace really is.
+    /// `.isl`: the real path of a tablespace.
     Link,
-    /// `.cfg`, of `FLUSH TABLES ... FOR EXPORT`.
+    /// `.cfg`, from `FLUSH TABLES ... FOR EXPORT`.
     ExportMetadata,
-    /// `.cfp`, of `FLUSH TABLES ... FOR EXPORT`.
+    /// `.cfp`, from `FLUSH TABLES ... FOR EXPORT`.
     ExportKey,
-    /// `.sdi`, of a table of another engine.
+    /// `.sdi`, for a table of another engine.
     DictionaryInformation,
     /// `ib_buffer_pool`.
     BufferPoolDump,
-    /// A database of SQLite.
+    /// An SQLite database.
     Sqlite,
-    /// A dump as SQL.
+    /// An SQL dump.
     SqlDump,
     /// A program or a library.
     Executable,

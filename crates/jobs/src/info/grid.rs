@@ -1,9 +1,9 @@
-//! A file as a picture's worth of cells: however many pages it has, at most [`CELLS_MAX`] sums.
+//! A file reduced to the cells of a picture: however many pages it has, at most [`CELLS_MAX`] sums.
 
-/// The most cells of a grid: enough for a picture, and what bounds its memory.
+/// Cells per grid at most: enough for a picture, and a bound on memory.
 pub const CELLS_MAX: u64 = 4096;
 
-/// What a page is to the eye.
+/// How a page is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
     /// Leaf of an index.
@@ -57,12 +57,12 @@ pub struct Cell {
     used: u64,
     room: u64,
     lsn_max: u64,
-    /// An index, and by how many pages it leads: of an index with more than half of the cell's pages nothing is left over.
+    /// The majority candidate (Boyer-Moore) and its lead: an index with more than half of the cell's pages always wins.
     index: u64,
     lead: u32,
 }
 
-/// A file's pages in order, some of them to each cell.
+/// A file's pages in order, grouped into cells.
 #[derive(Clone, Debug)]
 pub struct Grid {
     /// Number of the first page.
@@ -75,13 +75,13 @@ pub struct Grid {
     pub cells: Vec<Cell>,
 }
 
-/// What a page adds to its cell.
+/// A page's contribution to its cell.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Dab {
     pub class: Class,
-    /// Bytes used and bytes there are, on index pages in use.
+    /// Bytes used and bytes available, for index pages in use.
     pub fill: Option<(u64, u64)>,
-    /// The index that the page is of.
+    /// The page's index id.
     pub index: Option<u64>,
     pub lsn: u64,
 }
@@ -115,7 +115,7 @@ impl Grid {
 }
 
 impl Cell {
-    /// What most of its pages are; damaged, if one is.
+    /// The class of most of its pages; damaged if any page is.
     #[must_use]
     pub fn class(&self) -> Class {
         let most = |best: (Class, u32), next: (Class, u32)| if next.1 > best.1 { next } else { best };
@@ -124,19 +124,19 @@ impl Cell {
         if damaged { Class::Damaged } else { rows.fold((Class::Empty, 0), most).0 }
     }
 
-    /// The index that most of its index pages are of, if one has more than half of them; `None` where none has.
+    /// The index with more than half of its index pages, if there is one.
     #[must_use]
     pub fn index(&self) -> Option<u64> {
         (self.lead > 0).then_some(self.index)
     }
 
-    /// Used part of its index pages, 0 to 1; `None` where it has none.
+    /// Used fraction of its index pages, 0 to 1; `None` if it has none.
     #[must_use]
     pub fn fill(&self) -> Option<f64> {
         (self.room > 0).then(|| self.used as f64 / self.room as f64)
     }
 
-    /// The largest LSN of its sound pages; `None` where none has one.
+    /// The largest LSN of its sound pages; `None` if there is none.
     #[must_use]
     pub fn lsn(&self) -> Option<u64> {
         (self.lsn_max > 0).then_some(self.lsn_max)

@@ -1,5 +1,5 @@
-//! What page 0 says beside the format: the flags word in words, who wrote the file, with which key it is encrypted. Facts about the
-//! layouts: the servers' fsp0types, fsp0fsp and fil0crypt.
+//! What page 0 says besides the format: the flags word decoded, who wrote the file, which key encrypts it. Facts about the layouts: the
+//! servers' fsp0types, fsp0fsp and fil0crypt.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use format::{Encryption, Family, PageSize, Scheme, SpaceFormat};
 use super::look::mariadb_algorithm;
 use super::report::{FlagField, Flags};
 
-/// The version of the server that made or last upgraded the tablespace: MySQL 8.0 and later leave it on page 0, in decimal.
+/// The server version that created or last upgraded the tablespace: MySQL 8.0 and later store it on page 0, in decimal.
 pub(super) fn server_version(page0: &[u8], family: Family) -> Option<String> {
     const SPACE_VERSION: u32 = 1;
     let version = be::u32_at(page0, FIL_PAGE_PREV).filter(|version| (80_000..=999_999).contains(version))?;
@@ -19,7 +19,7 @@ pub(super) fn server_version(page0: &[u8], family: Family) -> Option<String> {
     marked.then(|| format!("{}.{}.{}", version / 10_000, version / 100 % 100, version % 100))
 }
 
-/// One part of a flags word: name, lowest bit, bits, what a value means.
+/// One part of a flags word: name, lowest bit, number of bits, meaning of a value.
 type FlagSpec = (&'static str, u32, u32, fn(u32) -> String);
 
 const POST_ANTELOPE: FlagSpec = ("POST_ANTELOPE", 0, 1, |_| "row format DYNAMIC or COMPRESSED".to_owned());
@@ -63,7 +63,7 @@ fn words_of(ssize: u32) -> String {
     PageSize::from_ssize(ssize).map_or_else(|| "an unknown size".to_owned(), |size| size.to_string())
 }
 
-/// The parts of the flags word that are set.
+/// The non-zero parts of the flags word.
 pub(super) fn flags(format: &SpaceFormat) -> Flags {
     let word = format.flags();
     let parts: &[FlagSpec] = match (format.family(), format.scheme()) {
@@ -79,7 +79,7 @@ pub(super) fn flags(format: &SpaceFormat) -> Flags {
     Flags { word, fields: parts.iter().filter_map(field).collect() }
 }
 
-/// Whether a MariaDB flags word makes sense only in the layout of the early 10.1 releases.
+/// Whether a MariaDB flags word makes sense only in the layout of early 10.1 releases.
 fn is_10_1_layout(word: u32, format: &SpaceFormat) -> bool {
     let size = match word >> 6 & 15 {
         0 => Some(PageSize::DEFAULT),
@@ -88,23 +88,23 @@ fn is_10_1_layout(word: u32, format: &SpaceFormat) -> bool {
     word >> 11 & 31 != 0 || word >> 17 != 0 || size != Some(format.logical())
 }
 
-/// MySQL's encryption information: 3 letters of version, number of the master key, uuid of the server that made that key.
+/// MySQL's encryption information: a version of 3 letters, the master key's number, the uuid of the server that created it.
 const MYSQL_KEY_NUMBER: usize = 3;
 const MYSQL_SERVER_UUID: usize = 7;
 const UUID_SIZE: usize = 36;
-/// From the end of the extent descriptors: how far an encryption or decryption in the background has come.
+/// After the end of the extent descriptors: the progress of a background encryption or decryption.
 const MYSQL_PROGRESS: usize = 123;
 
-/// MariaDB's crypt data, from the end of the extent descriptors.
+/// MariaDB's crypt data, after the end of the extent descriptors.
 const MARIADB_CRYPT_DATA: usize = 38;
 const MARIADB_MAGIC: [u8; 6] = [0x73, 0x0E, 0x0C, 0x52, 0x45, 0x74];
 const MARIADB_TYPE: usize = 6;
-/// After the magic, the type, the length of the IV and its 16 bytes.
+/// After the magic, the type, the IV length and the 16 bytes of IV.
 const MARIADB_KEY_VERSION: usize = 24;
 const MARIADB_KEY_ID: usize = 28;
 const MARIADB_MODE: usize = 32;
 
-/// What page 0 says about the key; nothing where it says nothing.
+/// What page 0 says about the key; may be empty.
 pub(super) fn key_facts(page0: &[u8], format: &SpaceFormat) -> BTreeMap<&'static str, String> {
     let end = fsp::xdes_array_end(format.logical(), format.physical());
     let info = page0.get(end..).unwrap_or(&[]);

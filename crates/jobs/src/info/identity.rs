@@ -1,4 +1,4 @@
-//! What a file is that is no tablespace, by its first bytes, and where these say nothing, by its name.
+//! Identifies files other than tablespaces, by their first bytes or, if those say nothing, by name.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,7 +10,7 @@ use redo::{LogVendor, mariadb, mysql};
 use super::content_kind::ContentKind;
 use crate::source::name::NameHint;
 
-/// A kind with its words.
+/// A kind with its description.
 pub(super) struct Identity {
     pub kind: ContentKind,
     pub what: String,
@@ -28,7 +28,7 @@ impl Identity {
     }
 }
 
-/// First bytes, code and words of files that a backup or a data directory may hold.
+/// First bytes, kind and description of files that a backup or a datadir may hold.
 const MAGICS: [(&[u8], ContentKind, &str); 17] = [
     (b"\x7fELF", ContentKind::Executable, "ELF executable or library"),
     (b"\x1f\x8b", ContentKind::Compressed, "gzip-compressed data"),
@@ -49,7 +49,7 @@ const MAGICS: [(&[u8], ContentKind, &str); 17] = [
     (b"-- MariaDB dump", ContentKind::SqlDump, "SQL dump of mariadb-dump"),
 ];
 
-/// Says what a file of `len` bytes with these first bytes is.
+/// Identifies a file of `len` bytes by its first bytes.
 pub(super) fn identify(path: &Path, head: &[u8], len: u64) -> Identity {
     if len == 0 {
         return Identity::new(ContentKind::Empty, "empty file");
@@ -67,7 +67,7 @@ fn redo_log(path: &Path, head: &[u8], len: u64) -> Option<Identity> {
     match redo::identify(head) {
         Ok(LogVendor::MySql) => match mysql::LogFile::parse(head, len) {
             Ok(log) => Some(mysql_log(path, &log)),
-            // Four bytes from 1 to 6 are no proof; with the name, a damaged header is what it is.
+            // Four bytes with a value from 1 to 6 prove nothing; together with the name they mean a damaged header.
             Err(error) if named => Some(Identity::new(ContentKind::RedoLog, format!("MySQL redo log; {error}"))),
             Err(_) => None,
         },
@@ -129,7 +129,7 @@ fn binary_log(head: &[u8]) -> Option<Identity> {
     }
 }
 
-/// `#ib_16384_0.dblwr`: nothing in the file says what it is, the name does.
+/// `#ib_16384_0.dblwr`: only the name tells what the file is.
 fn doublewrite(path: &Path, len: u64) -> Option<Identity> {
     if NameHint::of(path) != NameHint::Doublewrite {
         return None;
@@ -191,7 +191,7 @@ fn by_look(head: &[u8]) -> Identity {
     }
 }
 
-/// The text up to the first zero, without what a terminal should not see.
+/// The text up to the first zero, without characters unfit for a terminal.
 fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     let text = String::from_utf8_lossy(bytes.get(..end).unwrap_or(&[]));

@@ -1,4 +1,5 @@
-//! What one page tells about itself, inflated where it is compressed, decrypted where its key is known: verdict, type, LSN, index, fill, encryption, compression.
+//! What a single page shows, inflated if compressed, decrypted if its key is known: verdict, type, LSN, index, fill, encryption,
+//! compression.
 
 use format::bytes::be;
 use format::page::fil::{self, FIL_PAGE_DATA, FIL_PAGE_FILE_FLUSH_LSN, FIL_PAGE_NEXT, FIL_PAGE_PREV, PageType};
@@ -12,7 +13,7 @@ use super::grid::{Class, Dab};
 use crate::source::page::PageOpener;
 use crate::source::space::SpacePart;
 
-/// What the extent descriptors say about a page.
+/// A page's allocation according to the extent descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
     Used,
@@ -28,15 +29,15 @@ pub(super) struct Look {
     pub verdict: Verdict,
     pub in_use: Use,
     pub page_type: PageType,
-    /// The type behind compression or encryption, where it is another and known.
+    /// The type under compression or encryption, if it differs and is known.
     pub inside: Option<PageType>,
-    /// LSN of a sound page that is no copy in the doublewrite area; 0 for all others.
+    /// LSN of a sound page outside the doublewrite area; otherwise 0.
     pub lsn: u64,
     pub index: Option<IndexLook>,
     pub encrypted: bool,
-    /// Algorithm and bytes with data.
+    /// Algorithm, and number of bytes with data.
     pub compressed: Option<(&'static str, u64)>,
-    /// Encrypted or compressed, and not opened: its records and its index are not known.
+    /// Encrypted or compressed and not opened, so its records and index are unknown.
     pub closed: bool,
 }
 
@@ -48,31 +49,31 @@ pub(super) struct IndexLook {
     pub records: u16,
     pub used: u64,
     pub free: u64,
-    /// Neither a previous nor a next page: the root, or the only page of its level.
+    /// No previous or next page: the root, or the only page of its level.
     pub alone: bool,
 }
 
 impl IndexLook {
-    /// Of a page that is not opened.
+    /// For a page that could not be opened.
     const HIDDEN: Self = Self { id: None, level: 0, records: 0, used: 0, free: 0, alone: false };
 }
 
-/// Where records begin, behind the infimum and supremum of each format.
+/// Where records start, after infimum and supremum, by format.
 const HEAP_START_COMPACT: u64 = 120;
 const HEAP_START_REDUNDANT: u64 = 125;
 const TRAILER: u64 = 8;
 
-/// In the room of the flushed LSN, MySQL: version, algorithm, original type, original size, compressed size.
+/// MySQL, in the flushed LSN field: version, algorithm, original type, original size, compressed size.
 const MYSQL_ALGORITHM: usize = FIL_PAGE_FILE_FLUSH_LSN + 1;
 const MYSQL_ORIGINAL_TYPE: usize = FIL_PAGE_FILE_FLUSH_LSN + 2;
 const MYSQL_COMPRESSED_SIZE: usize = FIL_PAGE_FILE_FLUSH_LSN + 6;
-/// MariaDB, not full_crc32: length of the stream, then (encrypted pages) the algorithm.
+/// MariaDB without full_crc32: stream length, then (for encrypted pages) the algorithm.
 const MARIADB_STREAM_SIZE: usize = FIL_PAGE_DATA;
 const MARIADB_ENCRYPTED_ALGORITHM: usize = FIL_PAGE_DATA + 2;
-/// MariaDB, full_crc32: the type field of a compressed page holds its size in units of 256 bytes.
+/// MariaDB with full_crc32: a compressed page's type field holds its size in units of 256 bytes.
 const FULL_CRC32_SIZE_MASK: u16 = 0x7FFF;
 
-/// Looks at the page `bytes` that lies at `page_no`.
+/// Examines the page `bytes`, stored at `page_no`.
 pub(super) fn look(bytes: &[u8], page_no: u32, part: &SpacePart, in_use: Use, opener: &mut PageOpener) -> Look {
     let (format, at) = (&part.format, part.at(PageNo(page_no)));
     let verdict = opener.verdict(bytes, at);
@@ -108,7 +109,7 @@ pub(super) fn look(bytes: &[u8], page_no: u32, part: &SpacePart, in_use: Use, op
     }
 }
 
-/// MySQL keeps the type of an encrypted or compressed page beside it.
+/// MySQL stores the original type of an encrypted or compressed page in its header.
 fn type_behind(page: &[u8], page_type: PageType, format: &SpaceFormat) -> Option<PageType> {
     match page_type.0 {
         14..=16 if format.family() == Family::MySql => be::u16_at(page, MYSQL_ORIGINAL_TYPE).map(PageType),
@@ -123,7 +124,7 @@ fn is_encrypted(page: &[u8], page_type: PageType, format: &SpaceFormat) -> bool 
         (Family::MySql, _) => (15..=17).contains(&page_type.0),
         (Family::MariaDb, Scheme::FullCrc32) => word(fil::FIL_PAGE_SPACE_OR_CHKSUM) != 0,
         (Family::MariaDb, _) if page_type == PageType::PAGE_COMPRESSED_ENCRYPTED => true,
-        // R-tree pages keep a split number there, and are never encrypted.
+        // R-tree pages keep a split number in this field and are never encrypted.
         (Family::MariaDb, _) => {
             format.encryption() == Encryption::MariaDb
                 && !matches!(page_type, PageType::FSP_HDR | PageType::RTREE | PageType::PAGE_COMPRESSED)
@@ -162,7 +163,7 @@ fn compressed(page: &[u8], page_type: PageType, format: &SpaceFormat) -> Option<
     Some((algorithm, bytes.min(page.len() as u64)))
 }
 
-/// MariaDB's numbers of compression algorithms.
+/// MariaDB's ids of compression algorithms.
 pub(super) fn mariadb_algorithm(number: u32) -> &'static str {
     match number {
         0 => "none",
@@ -176,7 +177,7 @@ pub(super) fn mariadb_algorithm(number: u32) -> &'static str {
     }
 }
 
-/// The page header. In compressed (zip) pages it is that of the inflated page, and so are the sizes.
+/// Reads the page header. For compressed (zip) pages, header and sizes are those of the inflated page.
 fn index(page: &[u8], page_type: PageType, format: &SpaceFormat) -> Option<IndexLook> {
     if !page_type.is_index(format.family()) {
         return None;
@@ -186,7 +187,7 @@ fn index(page: &[u8], page_type: PageType, format: &SpaceFormat) -> Option<Index
     let start = if compact { HEAP_START_COMPACT } else { HEAP_START_REDUNDANT };
     let room = format.logical().bytes() as u64 - TRAILER - start;
     let directory = 2 * u64::from(half(PAGE_N_DIR_SLOTS));
-    // 65536 does not fit the field; the heap of a 64 KiB page ends below it all the same.
+    // 65536 does not fit the field, but the heap of a 64 KiB page ends below it anyway.
     let heap = u64::from(half(PAGE_HEAP_TOP)).saturating_sub(start);
     let used = (heap.saturating_sub(u64::from(half(PAGE_GARBAGE))) + directory).min(room);
     let none = |offset| be::u32_at(page, offset) == Some(PageNo::NONE.0);
@@ -201,13 +202,13 @@ fn index(page: &[u8], page_type: PageType, format: &SpaceFormat) -> Option<Index
 }
 
 impl Look {
-    /// Whether the page has content and nothing says that it is free.
+    /// Whether the page has content and is not known to be free.
     pub fn is_live(&self) -> bool {
         let content = matches!(self.verdict, Verdict::Ok(_) | Verdict::Unverifiable(_));
         content && matches!(self.in_use, Use::Used | Use::Unknown)
     }
 
-    /// What the page adds to a picture of the file.
+    /// The page's contribution to the grid.
     pub fn dab(&self) -> Dab {
         let live = self.is_live();
         let fill = self.index.filter(|look| live && look.used + look.free > 0);
@@ -236,7 +237,7 @@ fn class_of(page_type: PageType, index: Option<IndexLook>) -> Class {
         (PageType::SDI, _) => Class::Dictionary,
         (_, Some(look)) if look.level > 0 => Class::Inner,
         (_, Some(_)) => Class::Leaf,
-        // 18 and 19 are MySQL's off-page dictionary information: MariaDB's 18 is an index page.
+        // 18 and 19 are MySQL's off-page SDI; MariaDB's 18 is an index page.
         (PageType(18 | 19), None) => Class::Dictionary,
         (PageType(2 | 21), _) => Class::Undo,
         (PageType(3..=9), _) => Class::Management,

@@ -1,8 +1,8 @@
 //! `paths -> heads -> sweep -> Reader -> look -> Sums -> InfoReport`
 //!
-//! Every file is recognised by its first bytes; tablespaces are then read from end to end, several at a time, as a check reads
-//! them, and each page is looked at while its bytes are in the core's cache. Memory is workers × depth × block size, plus for each
-//! file sums that do not grow with it: at most [`grid::CELLS_MAX`] cells, the indexes (capped), one set of extent descriptors.
+//! Every file is recognised by its first bytes. Tablespaces are then read from end to end, several in parallel as in a check, and each page
+//! is examined while its bytes are in the core's cache. Memory is workers × depth × block size, plus sums per file that do not grow with
+//! it: at most [`grid::CELLS_MAX`] cells, the indexes (capped), one set of extent descriptors.
 
 pub mod content_kind;
 pub mod grid;
@@ -47,15 +47,15 @@ use sums::Sums;
 /// How to look at files.
 #[derive(Clone, Debug)]
 pub struct InfoOptions {
-    /// How the bytes come.
+    /// How to read the files.
     pub read: ReadOptions,
     /// Workers.
     pub workers: usize,
-    /// Logical page size in bytes, in place of what the files say.
+    /// Logical page size in bytes; overrides what the files say.
     pub page_size: Option<u32>,
-    /// What opens encrypted pages.
+    /// Keys of encrypted pages.
     pub keys: KeyFiles,
-    /// Also lay each file out as a [`Grid`].
+    /// Also arrange each file as a [`Grid`].
     pub grid: bool,
 }
 
@@ -66,9 +66,9 @@ impl Default for InfoOptions {
     }
 }
 
-/// A tablespace that is being read.
+/// A tablespace being read.
 struct SweptSpace {
-    /// Its place in the report.
+    /// Its index in the report.
     file: usize,
     path: PathBuf,
     len: u64,
@@ -78,7 +78,7 @@ struct SweptSpace {
     sums: Mutex<Sums>,
 }
 
-/// What a worker keeps from piece to piece.
+/// A worker's buffers, reused for every piece.
 #[derive(Default)]
 struct InfoBuffers {
     looks: Vec<Look>,
@@ -86,10 +86,10 @@ struct InfoBuffers {
     opener: PageOpener,
 }
 
-/// Says what each of `paths` is.
+/// Identifies each of `paths`.
 ///
 /// # Errors
-/// Options that cannot work, keys that cannot be read. Files that cannot be read are in the report.
+/// Options that cannot work, keys that cannot be read. Unreadable files are in the report.
 pub fn info(paths: &[PathBuf], options: &InfoOptions) -> Result<InfoReport, Error> {
     options.read.validate()?;
     let keys = options.keys.read()?;
@@ -130,7 +130,7 @@ fn sweep(targets: &[SweptSpace], options: &InfoOptions) -> Result<(), Error> {
     outcomes.into_iter().collect::<Result<(), _>>().map_err(Error::from)
 }
 
-/// What a path is, as far as its first bytes tell, and what is to be read if it is a tablespace.
+/// Recognises a file by its first bytes; returns what to read if it is a tablespace.
 fn recognise(path: &Path, file: usize, options: &InfoOptions, keys: &KeyStore) -> (FileInfo, Option<SweptSpace>) {
     let mut info = FileInfo { path: path.to_string_lossy().into_owned(), ..FileInfo::default() };
     let (meta, len) = match measure(path) {
@@ -170,8 +170,8 @@ fn recognise(path: &Path, file: usize, options: &InfoOptions, keys: &KeyStore) -
     }
 }
 
-/// A file whose name is that of a tablespace, and whose content is not. A server that was killed while it made the file leaves it
-/// empty or zero, and recovery makes it again.
+/// A file named like a tablespace whose content is not one. A server killed while creating the file leaves it empty or zeroed, and recovery
+/// creates it again.
 fn break_promise(path: &Path, info: &mut FileInfo) {
     let hollow = matches!(info.kind, Some(ContentKind::Empty | ContentKind::Zeros));
     let pending = RedoLogs::default().pending_for(path).filter(|_| hollow).map(str::to_owned);
@@ -199,7 +199,7 @@ fn measure(path: &Path) -> Result<(Metadata, u64), String> {
     len.map(|len| (meta, len)).map_err(|error| plain(&error))
 }
 
-/// The format of a file that is a tablespace, or a part of one; and why the given keys do not open it, if they do not.
+/// The format of a file that is a tablespace or part of one; and why the given keys do not open it, if so.
 fn tablespace(
     path: &Path,
     head: &[u8],
@@ -216,7 +216,7 @@ fn tablespace(
         return Some((part, pages, wrong_key));
     }
     let hint = NameHint::of(path);
-    // Pages in a doublewrite file carry numbers too, but it is no tablespace.
+    // Pages in a doublewrite file are numbered too, but it is not a tablespace.
     let expected = hint.promises_pages() || (hint == NameHint::Unknown && space::looks_like_tablespace(head));
     if !expected {
         return None;
@@ -239,7 +239,7 @@ impl SweptSpace {
         act(&mut self.sums.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Looks at the pages of a piece, then adds them up in one go.
+    /// Examines the pages of a piece, then adds them to the sums in one step.
     fn piece(&self, piece: &Piece<'_>, buffers: &mut InfoBuffers) {
         let InfoBuffers { looks, descriptors, opener } = buffers;
         let size = self.part.format.physical().bytes();
@@ -275,7 +275,7 @@ impl SweptSpace {
         });
     }
 
-    /// The tablespace's own dictionary information, if it has any.
+    /// The tablespace's SDI, if it has any.
     fn dictionary(&self) -> Option<Dictionary> {
         let pages = u32::try_from(self.part.pages_in(self.len)).unwrap_or(u32::MAX);
         let file = SpaceFile { path: self.path.clone(), file: FileId(0), first: self.part.first_page, pages };
@@ -300,7 +300,7 @@ impl SweptSpace {
         });
     }
 
-    /// Turns what was seen into the report.
+    /// Turns the sums into the report.
     fn finish(self, file: &mut FileInfo) {
         let dictionary = self.dictionary();
         let recovery = RedoLogs::default().pending_for(&self.path).map(str::to_owned);
@@ -317,7 +317,7 @@ impl SweptSpace {
         let mut name = names::by_path(&self.path).filter(|_| !shared);
         let mut hurt = None;
         if let Some(dictionary) = dictionary {
-            // What lies on damaged pages, or on pages without a key, is told as that.
+            // Report this only if no page is damaged or locked: those are reported as such already.
             let is_open = sums.counts.unopened == 0 && sums.counts.corrupt == 0;
             hurt =
                 dictionary.broken.as_ref().filter(|_| is_open).map(|why| format!("its dictionary information: {why}"));
@@ -370,16 +370,16 @@ impl SweptSpace {
     }
 }
 
-/// What the dictionary information of a file says, as far as names go.
+/// Names found in a file's SDI.
 #[derive(Default)]
 struct Dictionary {
     tablespace: Option<String>,
     tables: Vec<SdiNames>,
-    /// Why there may be more.
+    /// Why the list may be incomplete.
     broken: Option<String>,
 }
 
-/// Names from the dictionary information, for the file and for its indexes.
+/// Takes the names of the file and its indexes from the SDI.
 fn named(dictionary: &Dictionary, indexes: &mut [report::IndexRow]) -> Name {
     let by_id: HashMap<u64, (&SdiNames, &str)> = dictionary
         .tables
@@ -420,14 +420,14 @@ fn scheme_name(scheme: Scheme) -> &'static str {
     }
 }
 
-/// MySQL 8.0 and later number undo tablespaces downwards from here, 127 of them with 400,000 numbers each.
+/// MySQL 8.0 and later number undo tablespaces downwards from here: 127 of them, with 400,000 ids each.
 const UNDO_LAST: u32 = 0xFFFF_FFEF;
 const UNDO_FIRST: u32 = UNDO_LAST - 127 * 400_000 + 1;
 const MYSQL_SHARED: u32 = 1 << 11;
 /// Index id of the change buffer, in the system tablespace of both families.
 const CHANGE_BUFFER: u64 = 0xFFFF_FFFF_0000_0000;
 
-/// What the tablespace is for: by its number and flags, then by its name.
+/// The purpose of the tablespace: from its id and flags, then its name.
 fn words(path: &Path, part: &SpacePart, space: &TablespaceInfo) -> String {
     let hint = NameHint::of(path);
     let mysql = part.format.family() == Family::MySql;

@@ -1,11 +1,11 @@
-//! What a path says about the table in it: `DATABASE/TABLE.ibd`, in the servers' file name encoding.
+//! Table names from paths: `DATABASE/TABLE.ibd`, in the servers' file name encoding.
 
 use std::path::Path;
 
 use super::report::Name;
 use crate::source::name::{NameHint, decoded};
 
-/// The names in the last two components of a path, where a table's tablespace lies in its database's directory.
+/// The names in a path's last two components, for a tablespace in its database's directory.
 pub(super) fn by_path(path: &Path) -> Option<Name> {
     if NameHint::of(path) != NameHint::Table {
         return None;

@@ -1,5 +1,4 @@
-//! Single pages of a tablespace by number, over all its files: extent descriptors and dictionary information, which are needed out
-//! of order while the sweep goes by.
+//! Single pages of a tablespace by number, across its files: extent descriptors and SDI, which the sweep needs out of order.
 
 use std::fs::File;
 use std::io;
@@ -16,25 +15,23 @@ use crate::source::space::{self, SpacePart};
 use crate::tree::space::SpaceFile;
 use crate::tree::{Opener, Tablespace};
 
-/// Where the pages of a tablespace are.
+/// Reads the pages of a tablespace.
 #[derive(Clone, Debug)]
 pub(super) struct Pages(Tablespace);
 
-/// The extent descriptors that a worker used last: it goes through a file from front to back, so the next page is mostly
-/// described by the same ones.
+/// The descriptors a worker used last. It reads a file from front to back, so the next page is usually covered by the same ones.
 #[derive(Default)]
 pub(super) struct Descriptors(Option<(u32, u32, Option<ExtentMap>)>);
 
 impl Pages {
-    /// One file of its own.
+    /// A tablespace of this one file.
     pub fn new(path: &Path, len: u64, part: &SpacePart) -> Self {
         let pages = u32::try_from(part.pages_in(len)).unwrap_or(u32::MAX);
         let file = SpaceFile { path: path.to_path_buf(), file: FileId(0), first: part.first_page, pages };
         Self(Tablespace { format: part.format, header: part.header, key: part.key.clone(), files: vec![file] })
     }
 
-    /// The files of the system tablespace before `path`, if it is `ibdata2` or a later one: what is known of them, and the number
-    /// of the page that follows them.
+    /// If `path` is `ibdata2` or later: the system tablespace files before it, their format, and the number of the page that follows them.
     pub fn before(path: &Path, page_size: Option<u32>, keys: &KeyStore) -> Option<(Self, SpacePart, u32)> {
         let NameHint::System(number @ 2..) = NameHint::of(path) else { return None };
         let sibling = |number: u32| path.with_file_name(format!("ibdata{number}"));
@@ -52,7 +49,7 @@ impl Pages {
         Some((pages, part, next))
     }
 
-    /// Adds the file that comes next.
+    /// Appends the next file.
     pub fn push(&mut self, path: &Path, len: u64) {
         let Self(space) = self;
         let pages = u32::try_from(len / u64::from(space.format.physical().get())).unwrap_or(u32::MAX);
@@ -63,7 +60,7 @@ impl Pages {
         self.0.header.as_ref()
     }
 
-    /// Whether page `number` of the file `file` is in use. `last` remembers the descriptors from call to call.
+    /// Whether page `number` of file `file` is in use. `last` caches the descriptors between calls.
     pub fn use_of(&self, file: u32, number: u32, last: &mut Descriptors) -> Use {
         let Some(header) = self.header() else { return Use::Unknown };
         if number >= header.free_limit.0 {
@@ -81,7 +78,7 @@ impl Pages {
         }
     }
 
-    /// The descriptors of the pages from `region` times the page size on; they lie on the first of these.
+    /// The descriptors for region `region`; they are on its first page.
     fn descriptors(&self, region: u32) -> Option<ExtentMap> {
         let number = region * self.0.format.physical().get();
         ExtentMap::parse(&self.0.sound(number, &mut Opener::new()).ok()?, PageNo(number), &self.0.format).ok()

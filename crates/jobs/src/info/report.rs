@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::content_kind::ContentKind;
 use super::grid::Grid;
 
-/// What the files are, in the order in which they were named.
+/// What the files are, in the order named.
 #[derive(Clone, Debug, Serialize)]
 pub struct InfoReport {
     /// One for each file.
@@ -21,45 +21,45 @@ pub struct FileInfo {
     pub path: String,
     /// Length, bytes.
     pub bytes: u64,
-    /// Bytes that the file system keeps for it; less than the length where there are holes.
+    /// Bytes allocated on disk; less than the length if the file has holes.
     pub bytes_on_disk: u64,
-    /// None where the file could not be read.
+    /// `None` if the file could not be read.
     pub kind: Option<ContentKind>,
-    /// The same for people, with what is known about its origin.
+    /// The same in words, with what is known about its origin.
     pub what: String,
     /// Why the file could not be read, or not to its end: exit status 2.
     pub error: Option<String>,
     /// Why the file as a whole is not what its name promises: exit status 1.
     pub damage: Option<String>,
-    /// What is known about a file that is no tablespace: stable name, value.
+    /// Facts about a file that is not a tablespace: stable name, value.
     pub facts: BTreeMap<&'static str, String>,
-    /// What is known about a tablespace.
+    /// Facts about a tablespace.
     pub tablespace: Option<TablespaceInfo>,
-    /// The file as cells in the order of its pages, if asked for.
+    /// The file as cells in page order, if requested.
     #[serde(skip)]
     pub grid: Option<Grid>,
 }
 
-/// What is known about a tablespace, or about one file of it.
+/// Facts about a tablespace, or about one file of it.
 #[derive(Clone, Debug, Serialize)]
 pub struct TablespaceInfo {
     /// `MySQL` or `MariaDB`.
     pub family: &'static str,
-    /// The version that made or last upgraded it, where the file says (MySQL 8.0 and later).
+    /// The version that created or last upgraded it, if stored (MySQL 8.0 and later).
     pub server_version: Option<String>,
     /// Tablespace id.
     pub space_id: u32,
-    /// What is stored in it, as far as the file or its name tells.
+    /// What it stores, as far as the file or its name tells.
     pub name: Option<Name>,
-    /// Number of the file's first page: 0 but for `ibdata2` and later files.
+    /// Number of the file's first page: 0 except for `ibdata2` and later files.
     pub first_page: u32,
-    /// Bytes of a page in the file.
+    /// Page size in the file, bytes.
     pub page_size: u32,
-    /// Bytes of a page in memory (`innodb_page_size`).
+    /// Page size in memory, bytes (`innodb_page_size`).
     pub logical_page_size: u32,
     /// How pages carry their checksum: `classic`, `zip` or `full_crc32`.
     pub page_format: &'static str,
-    /// The flags word; none where page 0 is not in this file or is damaged.
+    /// The flags word; `None` if page 0 is damaged or not in this file.
     pub flags: Option<Flags>,
     /// Pages that the space header counts, over all files of the tablespace.
     pub size_in_header: Option<u32>,
@@ -71,15 +71,15 @@ pub struct TablespaceInfo {
     pub pages: PageCounts,
     /// LSNs of sound pages.
     pub lsn: Option<LsnRange>,
-    /// Pages by the checksum that they match, most first.
+    /// Pages by matching checksum, most frequent first.
     pub checksums: Vec<ChecksumRow>,
     /// Pages that could not be decided, by reason.
     pub undecided: BTreeMap<&'static str, u64>,
-    /// Pages with content by type, most first.
+    /// Pages with content by type, most frequent first.
     pub page_types: Vec<TypeRow>,
     /// Space used by each index, by id.
     pub indexes: Vec<IndexRow>,
-    /// Pages of the indexes beyond those listed (a strange file may name any number of them).
+    /// Pages of further indexes (a strange file may name any number of them).
     pub indexes_not_listed: u64,
     /// Encryption.
     pub encryption: EncryptionInfo,
@@ -98,13 +98,13 @@ pub struct Name {
     pub tablespace: Option<String>,
     /// Database.
     pub schema: Option<String>,
-    /// Table, or the partition's file name; none where there are several.
+    /// Table, or the partition's file name; `None` if there are several.
     pub table: Option<String>,
     /// Tables described in the file.
     pub tables: u64,
     /// Row format of the table, from the dictionary information.
     pub row_format: Option<&'static str>,
-    /// Why the dictionary information, though there, was of no use.
+    /// Why existing SDI could not be used.
     pub sdi_unread: Option<String>,
 }
 
@@ -113,18 +113,18 @@ pub struct Name {
 pub struct Flags {
     /// As stored.
     pub word: u32,
-    /// What its parts say.
+    /// Its decoded parts.
     pub fields: Vec<FlagField>,
 }
 
-/// One part of the flags word that is not zero.
+/// A non-zero part of the flags word.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FlagField {
     /// The server's name for it, without prefix.
     pub name: &'static str,
     /// As stored.
     pub value: u32,
-    /// For people.
+    /// Its meaning.
     pub meaning: String,
 }
 
@@ -150,15 +150,15 @@ pub struct PageCounts {
     pub never_used: u64,
     /// The descriptors are damaged, encrypted or not in this file.
     pub use_unknown: u64,
-    /// Free pages that still hold what was in them.
+    /// Free pages that still hold their old content.
     pub free_with_content: u64,
-    /// Damaged pages among the free ones: nobody will ever read them.
+    /// Damaged pages among the free ones: nobody will read them.
     pub corrupt_free: u64,
     /// Encrypted pages.
     pub encrypted: u64,
     /// Page-compressed pages.
     pub compressed: u64,
-    /// Pages among these two that could not be opened: their records and their index are not known.
+    /// Pages among these two that could not be opened: their records and index are unknown.
     pub unopened: u64,
 }
 
@@ -190,16 +190,16 @@ pub struct TypeRow {
     pub number: u16,
     /// In words.
     pub name: String,
-    /// The type that the page has when it is decrypted and inflated, where the header tells.
+    /// The type after decryption and inflation, if the header tells.
     pub inside: Option<String>,
     /// Pages.
     pub pages: u64,
 }
 
-/// The pages of one index that are not free.
+/// The pages of one index, without free ones.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct IndexRow {
-    /// Index id; none for pages whose index id is encrypted.
+    /// Index id; `None` for pages with an encrypted index id.
     pub index_id: Option<u64>,
     /// `schema.table`, from the dictionary information.
     pub table: Option<String>,
@@ -207,25 +207,25 @@ pub struct IndexRow {
     pub name: Option<String>,
     /// `B-tree`, `R-tree` or `SDI`.
     pub tree: &'static str,
-    /// The root, where it is in this file.
+    /// The root, if it is in this file.
     pub root_page: Option<u32>,
-    /// Levels, leaves included.
+    /// Levels, including the leaves.
     pub levels: u32,
     /// Pages.
     pub pages: u64,
-    /// Pages that hold rows or entries.
+    /// Pages with rows or entries.
     pub leaf_pages: u64,
-    /// Records on leaf pages, those marked as deleted included.
+    /// Records on leaf pages, including delete-marked ones.
     pub records: u64,
-    /// Bytes of live records and their directory, over all pages.
+    /// Bytes of live records and their directory slots, over all pages.
     pub bytes_used: u64,
-    /// Bytes still free on these pages, deleted records included.
+    /// Bytes still free on these pages, including deleted records.
     pub bytes_free: u64,
-    /// Used part of the room, 0 to 1.
+    /// Used fraction of the space, 0 to 1.
     pub fill: f64,
 }
 
-/// What is encrypted, and with which key.
+/// Encryption, and the key used.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct EncryptionInfo {
     /// Whether page 0 says that the tablespace is encrypted.
@@ -236,16 +236,16 @@ pub struct EncryptionInfo {
     pub key: BTreeMap<&'static str, String>,
 }
 
-/// What is page-compressed.
+/// Page compression.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CompressionInfo {
     /// Whether the flags announce it (MariaDB; MySQL keeps no flag for it).
     pub on: bool,
     /// Page-compressed pages by algorithm.
     pub algorithms: BTreeMap<&'static str, u64>,
-    /// Bytes of these pages that carry data.
+    /// Bytes of data in these pages.
     pub compressed_bytes: u64,
-    /// Bytes that the same pages have when inflated.
+    /// Size of the same pages when inflated, bytes.
     pub inflated_bytes: u64,
 }
 
@@ -254,16 +254,16 @@ pub struct CompressionInfo {
 pub struct DamagedPage {
     /// Its number.
     pub page: u32,
-    /// Stable code, as in `check`.
+    /// Stable finding code, as in `check`.
     pub reason: &'static str,
-    /// A sentence.
+    /// The message.
     pub message: String,
-    /// Free by the extent descriptors: nobody will read it.
+    /// Free according to the extent descriptors: nobody will read it.
     pub free: bool,
 }
 
 impl InfoReport {
-    /// 0 all well, 1 damage found, 2 some file could not be read; damage wins.
+    /// 0 all well, 1 damage found, 2 some file could not be read; damage takes precedence.
     #[must_use]
     pub fn exit_status(&self) -> u8 {
         if self.files.iter().any(FileInfo::is_damaged) {
@@ -277,7 +277,7 @@ impl InfoReport {
 }
 
 impl FileInfo {
-    /// Whether something that somebody may want to read is damaged.
+    /// Whether anything that might still be read is damaged.
     #[must_use]
     pub fn is_damaged(&self) -> bool {
         let page = |space: &TablespaceInfo| space.pages.corrupt > space.pages.corrupt_free;

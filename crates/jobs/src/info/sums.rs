@@ -1,5 +1,5 @@
-//! Sums over the pages of a file, in any order of arrival. Bounded: index ids and damaged pages are capped, by the smallest
-//! numbers, so that the answer does not depend on the order.
+//! Sums over a file's pages, in any order of arrival. Bounded: only the lowest index ids and damaged page numbers are kept, so the result
+//! does not depend on the order.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use super::grid::Grid;
 use super::look::{IndexLook, Look, Use};
 use super::report::{ChecksumRow, CompressionInfo, DamagedPage, IndexRow, LsnRange, PageCounts, TypeRow};
 
-/// Indexes listed at most; a damaged or strange file may name as many as it has pages.
+/// Indexes listed at most; a damaged or strange file may name one per page.
 const INDEXES_MAX: usize = 16_384;
 
 /// Damaged pages listed at most.
 pub(super) const DAMAGED_MAX: usize = 20;
 
-/// What was seen of a file so far.
+/// The sums so far.
 #[derive(Default)]
 pub(super) struct Sums {
     pub counts: PageCounts,
@@ -35,7 +35,7 @@ pub(super) struct Sums {
 
 #[derive(Clone, Debug, Default)]
 struct IndexSums {
-    /// Level and number of the page that looks most like the root.
+    /// Level and number of the page most likely to be the root.
     root: Option<(u16, u32)>,
     level_max: u16,
     pages: u64,
@@ -46,7 +46,7 @@ struct IndexSums {
 }
 
 impl Sums {
-    /// Nothing yet; with a grid, pages are also laid out in it.
+    /// Starts empty; with a grid, pages are also drawn into it.
     pub fn new(grid: Option<Grid>) -> Self {
         Self { grid, ..Self::default() }
     }
@@ -80,7 +80,7 @@ impl Sums {
         }
     }
 
-    /// Adds a page of which the device would not give every byte.
+    /// Adds a page that the device could not read in full.
     pub fn add_unreadable(&mut self, page: u32, in_use: Use, message: String) {
         self.counts.total += 1;
         self.counts.corrupt += 1;
@@ -133,7 +133,7 @@ impl Sums {
     fn add_lsn(&mut self, lsn: u64, page: u32) {
         let range = self.lsn.get_or_insert(LsnRange { min: lsn, max: lsn, newest_page: page });
         range.min = range.min.min(lsn);
-        // The first of several pages with the newest LSN, whichever worker read it.
+        // Of several pages with the newest LSN take the first, whichever worker read it.
         if lsn > range.max || (lsn == range.max && page < range.newest_page) {
             (range.max, range.newest_page) = (lsn, page);
         }
@@ -158,12 +158,12 @@ impl Sums {
         self.lsn
     }
 
-    /// Pages of indexes that are not listed.
+    /// Pages of unlisted indexes.
     pub fn indexes_not_listed(&self) -> u64 {
         self.indexes_not_listed
     }
 
-    /// Most pages first.
+    /// By number of pages, most first.
     pub fn checksums(&self) -> Vec<ChecksumRow> {
         let mut rows: Vec<_> =
             self.checksums.iter().map(|(algorithm, pages)| ChecksumRow { algorithm, pages: *pages }).collect();
@@ -171,7 +171,7 @@ impl Sums {
         rows
     }
 
-    /// Most pages first.
+    /// By number of pages, most first.
     pub fn page_types(&self, family: Family) -> Vec<TypeRow> {
         let words = |kind: PageType| kind.name(family).map_or_else(|| format!("type {kind}"), str::to_owned);
         let row = |(kind, pages): (&(PageType, Option<PageType>), &u64)| TypeRow {
@@ -185,7 +185,7 @@ impl Sums {
         rows
     }
 
-    /// By index id; what has none comes last. Names are for the caller to fill in.
+    /// By index id, pages without one last. The caller fills in the names.
     pub fn indexes(&self) -> Vec<IndexRow> {
         let mut rows: Vec<IndexRow> = self.indexes.iter().map(|((tree, id), sums)| sums.row(tree, *id)).collect();
         rows.sort_by_key(|row| (row.index_id.is_none(), row.index_id, row.tree));

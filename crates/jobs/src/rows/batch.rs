@@ -1,4 +1,4 @@
-//! Rows of one leaf: where each value lies, and the values that were fetched from other pages.
+//! Rows of one leaf: where each value is, and the values fetched from other pages.
 
 use std::sync::Arc;
 
@@ -6,14 +6,14 @@ use format::schema::InstantDefault;
 
 use super::plan::RowPlan;
 
-/// What became of a row.
+/// The state of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RowState {
-    /// It is there.
+    /// Present.
     Live,
-    /// It is marked as deleted and waits for purge.
+    /// Delete-marked and waiting for purge.
     Deleted,
-    /// It was purged; its bytes lie in space of the page that was not used again.
+    /// Purged; its bytes are in free space of the page that was not reused yet.
     Freed,
 }
 
@@ -29,17 +29,17 @@ impl RowState {
     }
 }
 
-/// Where a value lies.
+/// Where a value is.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ValuePlace {
     Null,
     /// On the leaf: start and length.
     Page(u32, u32),
-    /// Among the values that were fetched: the number of the stretch.
+    /// Among the fetched values, by index.
     Fetched(u32),
-    /// The row is older than the column: the default of this field.
+    /// The row is older than the column: use this field's default.
     Default(u32),
-    /// It cannot be read: the number of the reason.
+    /// Unreadable: the index of the reason.
     Lost(u32),
 }
 
@@ -50,9 +50,9 @@ const _: () = assert!(size_of::<ValuePlace>() == 12);
 pub enum Cell<'b> {
     /// NULL.
     Null,
-    /// The stored bytes, all of them.
+    /// All of the stored bytes.
     Bytes(&'b [u8]),
-    /// It cannot be read, and why, as a clause.
+    /// Unreadable, and why, as a clause.
     Lost(&'b str),
 }
 
@@ -62,14 +62,14 @@ pub(super) struct Head {
     pub state: RowState,
 }
 
-/// Rows of one leaf in the order of their keys.
+/// Rows of one leaf, in key order.
 #[derive(Debug)]
 pub struct Batch {
     pub(super) plan: Arc<RowPlan>,
     pub(super) image: Arc<[u8]>,
     pub(super) page_no: u32,
     pub(super) heads: Vec<Head>,
-    /// As many for each row as the plan has columns.
+    /// One per row and column of the plan.
     pub(super) places: Vec<ValuePlace>,
     pub(super) fetched: Vec<u8>,
     /// Start and length of each value in `fetched`.
@@ -90,13 +90,13 @@ impl Batch {
         Self { plan, image, page_no, heads, places, fetched, stretches: Vec::new(), lost: Vec::new() }
     }
 
-    /// Kept for its memory only: the opener that lent the page reuses its buffer.
+    /// Keeps only the memory and releases the page, so its opener can reuse the buffer.
     pub(super) fn without_page(mut self) -> Self {
         self.image = Arc::default();
         self
     }
 
-    /// The same memory for other rows.
+    /// Reuses the memory for other rows.
     pub(super) fn renew(&mut self, image: Arc<[u8]>, page_no: u32) {
         self.image = image;
         self.page_no = page_no;
@@ -108,7 +108,7 @@ impl Batch {
         self.lost.clear();
     }
 
-    /// Keeps a value that does not lie on the page.
+    /// Stores a value that is not on the page.
     pub(super) fn keep(&mut self, parts: &[&[u8]]) -> ValuePlace {
         let start = self.fetched.len();
         parts.iter().for_each(|part| self.fetched.extend_from_slice(part));
@@ -116,7 +116,7 @@ impl Batch {
         ValuePlace::Fetched(self.stretches.len() as u32 - 1)
     }
 
-    /// How many rows there are.
+    /// Number of rows.
     #[must_use]
     pub fn len(&self) -> usize {
         self.heads.len()
@@ -128,7 +128,7 @@ impl Batch {
         self.heads.is_empty()
     }
 
-    /// The leaf that they lie on.
+    /// The leaf they are on.
     #[must_use]
     pub const fn page_no(&self) -> u32 {
         self.page_no
@@ -172,25 +172,25 @@ impl<'b> Row<'b> {
         }
     }
 
-    /// What became of it.
+    /// The row's state.
     #[must_use]
     pub fn state(&self) -> RowState {
         self.batch.heads.get(self.number).map_or(RowState::Live, |head| head.state)
     }
 
-    /// Where it begins on its page.
+    /// The origin of its record on the page.
     #[must_use]
     pub fn origin(&self) -> u16 {
         self.batch.heads.get(self.number).map_or(0, |head| head.origin)
     }
 
-    /// Its page.
+    /// Its page number.
     #[must_use]
     pub fn page_no(&self) -> u32 {
         self.batch.page_no
     }
 }
 
-/// Room for fetched values that an empty batch keeps, bytes.
+/// Bytes for fetched values that an empty batch keeps allocated.
 const FETCHED_KEPT: usize = 64 << 10;
 const GONE: &str = "the value lies outside its page";

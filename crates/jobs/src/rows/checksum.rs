@@ -1,6 +1,6 @@
 //! `paths -> Tables -> Ranges -> RowReader -> RowSum -> the value of CHECKSUM TABLE`
 //!
-//! The order of rows does not matter, so that the ranges of all workers simply add up.
+//! Row order does not matter, so the sums of all workers' ranges simply add up.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -25,32 +25,32 @@ use crate::source::keys::KeyFiles;
 use crate::tree::Opener;
 use crate::tree::ranges::Ranges;
 
-/// The tables whose checksums are wanted, and how to read them.
+/// Which tables to checksum, and how to read them.
 #[derive(Debug, Clone, Default)]
 pub struct ChecksumOptions {
     /// How to read.
     pub scan: ScanOptions,
-    /// Logical page size in bytes, in place of what the files say.
+    /// Logical page size in bytes; overrides what the files say.
     pub page_size: Option<u32>,
-    /// Files with keys.
+    /// Key files.
     pub keys: KeyFiles,
     /// A file of `CREATE TABLE` statements for tablespaces without a definition.
     pub create_table: Option<PathBuf>,
-    /// Expected values, by the names of the tables.
+    /// Expected values by table name.
     pub expected: Option<BTreeMap<String, u32>>,
 }
 
-/// What a table was found to be, against what was expected.
+/// A checksum compared with the expected one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Comparison {
-    /// The same value.
+    /// As expected.
     Equal,
-    /// Another one.
+    /// Different.
     Different,
-    /// Nothing was expected of it.
+    /// No expected value was given.
     Unexpected,
-    /// It has no value here.
+    /// It could not be computed.
     Unknown,
 }
 
@@ -59,26 +59,26 @@ pub enum Comparison {
 pub struct TableChecksum {
     /// `schema.table`.
     pub table: String,
-    /// The value, if it has one.
+    /// The checksum, if it could be computed.
     pub checksum: Option<u32>,
-    /// The value that MariaDB gives up to 10.11.19, where stored generated columns make it another one.
+    /// The value computed by MariaDB up to 10.11.19, if stored generated columns make it differ.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checksum_without_generated: Option<u32>,
     /// Rows that were summed.
     pub rows: u64,
-    /// Why there is no value, although nothing is damaged.
+    /// Why there is no checksum although nothing is damaged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_computable: Option<String>,
-    /// Why there is no value: damage.
+    /// The damage that prevents a checksum.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub damage: Vec<String>,
-    /// Where the definition is from, if it is not from where it should be.
+    /// Where the definition came from, if not from the usual place.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// The value that was expected.
+    /// The expected value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected: Option<u32>,
-    /// What came of comparing.
+    /// The result of the comparison.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comparison: Option<Comparison>,
 }
@@ -88,28 +88,27 @@ pub struct TableChecksum {
 pub struct ChecksumReport {
     /// The tables, by name.
     pub tables: Vec<TableChecksum>,
-    /// Tables that were expected, and are not there.
+    /// Expected tables that are not there.
     pub missing: Vec<String>,
-    /// Files in which a table should be, and why none could be read.
+    /// Files that should hold a table but could not be read, and why.
     pub unread: Vec<String>,
-    /// Datadirs of these files that crash recovery is still to come in: the rows are not those that it will leave.
+    /// Datadirs of these files that still need crash recovery, which will change the rows.
     pub pending: Vec<Pending>,
-    /// Files that hold no tables.
+    /// Files without tables.
     pub skipped: usize,
     /// Rows in all.
     pub rows: u64,
-    /// Bytes that were read.
+    /// Bytes read.
     pub bytes: u64,
-    /// Time it took.
+    /// Elapsed time.
     pub seconds: f64,
 }
 
 impl ChecksumReport {
-    /// 1 for damage, and for a value that is not the expected one; 2 where a table has no value for another reason, and where recovery is
-    /// pending; else 0.
+    /// 1 for damage or an unexpected value; 2 if a table has no value for another reason, or recovery is pending; else 0.
     #[must_use]
     pub fn exit_status(&self) -> u8 {
-        // Recovery will change rows and mend pages: neither a value nor a difference says anything yet.
+        // Recovery will change rows and repair pages, so neither a value nor a difference means anything yet.
         if !self.pending.is_empty() {
             return 2;
         }
@@ -123,7 +122,7 @@ impl ChecksumReport {
     }
 }
 
-/// Computes the checksums of all tables in `paths`. `watch` is called with the bytes there are to read and the counters.
+/// Computes the checksums of all tables in `paths`. `watch` gets the number of bytes to read and the counters.
 ///
 /// # Errors
 /// Keys that cannot be read, options that cannot work.
@@ -224,7 +223,7 @@ fn add_trees(
         if !sum.damage.is_empty() {
             continue;
         }
-        // Where the two forms differ, each row is summed twice, and looked at value by value.
+        // If the two forms differ, each row is summed twice, value by value.
         let on_page = plan.fields_on_page().filter(|_| !rows.has_forms()).unwrap_or_default();
         let has_forms = rows.has_forms();
         let sinks = |_| Summing { rows: rows.clone(), on_page: on_page.clone(), count: 0, sum: 0, older: 0, has_forms };
@@ -242,10 +241,10 @@ fn add_trees(
     Ok(())
 }
 
-/// One worker's sum.
+/// A worker's sum.
 struct Summing {
     rows: RowSum,
-    /// The fields of the columns, where whole rows are summed.
+    /// The columns' fields, if whole rows are summed.
     on_page: Vec<u16>,
     count: u64,
     sum: u32,

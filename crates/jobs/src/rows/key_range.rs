@@ -1,4 +1,4 @@
-//! A range of keys: which pages can hold it, and which rows are in it.
+//! A range of keys: which pages may hold it, and which rows are in it.
 
 use std::cmp::Ordering;
 
@@ -9,10 +9,10 @@ use format::value::ValueType;
 
 use crate::tree::ranges::Child;
 
-/// Keys from one value to another, by the first column of the key; both ends belong to it.
+/// Keys between two values of the key's first column, both inclusive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyRange {
-    /// The first value, as rows store it.
+    /// The first value, in stored form.
     from: Option<Vec<u8>>,
     /// The last value.
     to: Option<Vec<u8>>,
@@ -21,10 +21,10 @@ pub struct KeyRange {
 }
 
 impl KeyRange {
-    /// From text such as `5..90`, `2024-01-01..`, `..'k'`.
+    /// Parses text such as `5..90`, `2024-01-01..`, `..'k'`.
     ///
     /// # Errors
-    /// It is no such text, or the order of the key cannot be told.
+    /// The text has another form, or the order of the key cannot be decided.
     pub fn parse(text: &str, table: &TableDef, index: &IndexDef) -> Result<Self, String> {
         let (from, to) =
             text.split_once("..").ok_or_else(|| format!("`{text}` is no range of keys: expected FROM..TO"))?;
@@ -50,11 +50,11 @@ impl KeyRange {
         Ok(Self { from: bound(from)?, to: bound(to)?, order: field.order, descending: field.descending })
     }
 
-    /// Whether a value lies before the range, in it, or behind it, in the order of the index.
+    /// Whether a value is before the range, in it or after it, in index order.
     fn side(&self, value: Option<&[u8]>) -> Ordering {
         let compare = |bound: &Option<Vec<u8>>| match (value, bound) {
             (_, None) => None,
-            // NULL is the lowest.
+            // NULL sorts first.
             (None, Some(_)) => Some(Ordering::Less),
             (Some(value), Some(bound)) => self.order.compare(value, bound),
         };
@@ -74,7 +74,7 @@ impl KeyRange {
         self.side(fields.bytes(page, 0)) == Ordering::Equal
     }
 
-    /// The children below which rows of the range can lie.
+    /// The children that may have rows of the range below them.
     #[must_use]
     pub fn children(&self, page: &IndexPage<'_>, index: &IndexDef, children: Vec<Child>) -> Vec<Child> {
         let mut fields = RecordFields::new();

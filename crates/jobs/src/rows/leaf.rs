@@ -1,4 +1,4 @@
-//! From a leaf to batches of rows: each record's fields to cells, off-page values sent for.
+//! From a leaf to batches of rows: turns each record's fields into cells and requests off-page values.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::reader::{FETCHED_MAX, Leaf, OnDamage, Pending, Problem, ProblemKind, 
 
 const REFERENCE_BYTES: usize = 20;
 
-/// Makes batches of a leaf.
+/// Builds the batches of a leaf.
 pub(super) struct Builder<'b, 'r, 'f> {
     reader: &'b mut RowReader<'r, 'f>,
     walk: &'b mut Walk,
@@ -53,7 +53,7 @@ impl<'b, 'r, 'f> Builder<'b, 'r, 'f> {
                 }
             };
             count = count.saturating_add(1);
-            // A row that a transaction has deleted and not committed is still one.
+            // A row whose deletion is not committed still exists.
             let is_asked = self.reader.plan.open.is_some() && record.is_deleted();
             let is_wanted = record.is_deleted() == (wanted == Wanted::Deleted) || is_asked;
             if !record.is_metadata() && is_wanted {
@@ -73,7 +73,7 @@ impl<'b, 'r, 'f> Builder<'b, 'r, 'f> {
         }
         if wanted == Wanted::Deleted {
             for record in page.free_records().map_while(Result::ok).filter(|record| !record.is_metadata()) {
-                // What was freed may be overwritten in part: only what still makes a whole row is one.
+                // A freed record may be partly overwritten: skip it unless it still makes a whole row.
                 let before = self.reader.problems.len();
                 let on_damage = std::mem::replace(&mut self.reader.on_damage, OnDamage::Skip);
                 let outcome = self.record(page, &record, RowState::Freed);
@@ -95,7 +95,7 @@ impl<'b, 'r, 'f> Builder<'b, 'r, 'f> {
             }
             Ok(()) => None,
         };
-        // MariaDB fills what it purges with zeros: that is no row, though its fields can be found.
+        // MariaDB zeroes purged records: their fields can still be located, but there is no row.
         if state == RowState::Freed && self.reader.plan.is_wiped(page.bytes(), &fields) {
             self.walk.fields = fields;
             return ControlFlow::Continue(());
@@ -207,12 +207,12 @@ impl<'b, 'r, 'f> Builder<'b, 'r, 'f> {
         ValuePlace::Null
     }
 
-    /// Whether off-page values are compressed, so that they can be larger than their file.
+    /// Whether off-page values are compressed, so that they may be larger than their file.
     fn can_inflate(&self) -> bool {
         self.reader.space.format.scheme() == format::Scheme::Zip
     }
 
-    /// Ends the batch; the rows that follow are for the next one.
+    /// Ends the batch; further rows go to the next one.
     fn cut(&mut self) {
         let next = self.walk.batch(self.reader.plan, Arc::clone(&self.batch.image), self.batch.page_no);
         let batch = std::mem::replace(&mut self.batch, next);

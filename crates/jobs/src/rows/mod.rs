@@ -6,13 +6,12 @@
 //!       -> checksum | export
 //! ```
 //!
-//! A [`Batch`] is the rows of a leaf, or fewer where they have much off-page; its cells are stored bytes that
-//! [`format::value::ValueType`] reads. Batches of a range come in the order of the key. [`Ranges::split`](crate::tree::ranges::Ranges::split)
-//! cuts a tree into ranges of about the same number of leaves, the same ones on every call for the same files, so that several workers,
-//! or machines, can share a table.
+//! A [`Batch`] is the rows of a leaf, or fewer if they have much off-page; its cells are stored bytes for [`format::value::ValueType`] to
+//! read. Batches of a range come in key order. [`Ranges::split`](crate::tree::ranges::Ranges::split) cuts a tree into ranges of about the
+//! same number of leaves, always the same for the same files, so that several workers or machines can share a table.
 //!
-//! Memory of a worker: its window (see [`flow::Gather`]), the leaves of one parent, and at most [`reader::FETCHED_MAX`] bytes of
-//! off-page values, or one row's if that has more.
+//! Memory per worker: its window (see [`flow::Gather`]), the leaves of one parent, and at most [`reader::FETCHED_MAX`] bytes of off-page
+//! values, or a single row's if that has more.
 
 pub mod batch;
 pub mod checksum;

@@ -1,4 +1,4 @@
-//! Which columns are read from which fields of an index, and what their bytes are.
+//! Which columns to read from which fields of an index, and how to read their bytes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,19 +13,19 @@ use super::key_range::KeyRange;
 
 const TRX_ID_BYTES: usize = 6;
 const ROLL_PTR_BYTES: usize = 7;
-/// In a roll pointer: the undo log says that the row was not there before.
+/// Flag in a roll pointer: the row was inserted, so there is no earlier version.
 const ROLL_PTR_INSERT: u64 = 1 << 55;
 
-/// A column to be read.
+/// A column to read.
 #[derive(Debug, Clone)]
 pub struct RowColumn {
-    /// Its place in [`TableDef::columns`].
+    /// Its index in [`TableDef::columns`].
     pub column: usize,
     /// Its name.
     pub name: String,
-    /// Its place among the fields of the index.
+    /// Its index among the index's fields.
     pub field: usize,
-    /// What its bytes are.
+    /// How to read its bytes.
     pub value: ValueType,
     /// Whether it can be NULL.
     pub nullable: bool,
@@ -36,41 +36,41 @@ pub struct RowColumn {
 pub struct RowPlan {
     /// The table.
     pub table: Arc<TableDef>,
-    /// The index whose leaves are read, as its records are.
+    /// The index whose leaves are read, in the layout of its records.
     pub index: IndexDef,
     /// Number of the index.
     pub index_id: u64,
-    /// The columns, in the order in which they are given.
+    /// The columns, in output order.
     pub columns: Vec<RowColumn>,
-    /// Of each field: what rows have that are older than its column.
+    /// For each field, the value of rows older than its column.
     pub defaults: Vec<Option<InstantDefault>>,
-    /// Columns that were wanted, and whose values no leaf has: generated ones that are not stored.
+    /// Requested columns that no leaf stores: virtual generated ones.
     pub left_out: Vec<String>,
-    /// Of a system-versioned table: the field that says until when a row held, if rows of the past are not wanted.
+    /// For a system-versioned table, if historical rows are not wanted: the field that says until when a row was valid.
     pub until: Option<usize>,
-    /// The keys that are wanted; all, if none are named.
+    /// The range of keys; all if `None`.
     pub keys: Option<KeyRange>,
-    /// Transactions that have not ended, if their rows are not wanted.
+    /// Open transactions, if their rows are not wanted.
     pub open: Option<Arc<BTreeSet<u64>>>,
 }
 
-/// Whose a row is, where transactions that have not ended matter.
+/// The owner of a row, if open transactions matter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Owner {
     /// Of a transaction that has committed.
     Committed,
-    /// This one, which has not ended, has inserted it.
+    /// Inserted by an open transaction.
     Inserted,
-    /// This one, which has not ended, has changed or deleted it: what was committed is in the undo log.
+    /// Changed or deleted by this open transaction: the committed version is in the undo log.
     Changed(u64),
 }
 
-/// The end of time in a row that still holds: of servers before MariaDB 11.5, of later ones, and of rows versioned by transactions.
+/// The end of time in a row that is still valid: before MariaDB 11.5, since then, and with transaction-based versioning.
 const NOW: [&[u8]; 3] =
     [&[0x7F, 0xFF, 0xFF, 0xFF, 0x0F, 0x42, 0x3F], &[0xFF, 0xFF, 0xFF, 0xFF, 0x0F, 0x42, 0x3F], &[0xFF; 8]];
 
 impl RowPlan {
-    /// All columns that the server shows, as far as the leaves of `index` have them; those of `only`, if that is given.
+    /// Every column that the server shows, as far as the leaves of `index` store it; or only those in `only`.
     ///
     /// # Errors
     /// A column of `only` does not exist, or no leaf has it.
@@ -115,7 +115,7 @@ impl RowPlan {
         })
     }
 
-    /// The same without rows of the past, which a system-versioned table keeps.
+    /// Leaves out the historical rows that a system-versioned table keeps.
     #[must_use]
     pub fn current(mut self) -> Self {
         let ends = |column: &format::schema::ColumnDef| column.versioned == Versioned::RowEnd;
@@ -124,7 +124,7 @@ impl RowPlan {
         self
     }
 
-    /// Whether a row is one of the past, by the field [`RowPlan::until`].
+    /// Whether a row is historical, given its [`RowPlan::until`] field.
     #[must_use]
     pub fn is_past(until: &[u8]) -> bool {
         !NOW.contains(&until)
@@ -158,20 +158,20 @@ impl RowPlan {
         plan
     }
 
-    /// The fields of the columns, where their bytes are the values: `None` if some must be unpacked.
+    /// The columns' fields, if their bytes are the values; `None` if some must be decompressed.
     #[must_use]
     pub fn fields_on_page(&self) -> Option<Vec<u16>> {
         let field = |column: &RowColumn| u16::try_from(column.field).ok().filter(|_| !column.value.compressed);
         self.columns.iter().map(field).collect()
     }
 
-    /// Whether a row has no transaction and no roll pointer: every row that was ever written has one.
+    /// Whether a row has neither transaction id nor roll pointer, which every row ever written has.
     pub(super) fn is_wiped(&self, page: &[u8], fields: &RecordFields) -> bool {
         let is_zero = |field: usize| fields.bytes(page, field).is_none_or(|bytes| bytes.iter().all(|byte| *byte == 0));
         self.index.layout.trx_id().is_some_and(|at| is_zero(at) && is_zero(at + 1))
     }
 
-    /// Whose a row is, by its system columns.
+    /// The row's owner, from its system columns.
     pub(super) fn owner(&self, page: &[u8], fields: &RecordFields) -> Owner {
         let Some(open) = &self.open else { return Owner::Committed };
         let number = |at: usize, len: usize| {
@@ -202,7 +202,7 @@ fn place(table: &TableDef, name: &str) -> Result<usize, String> {
     found.ok_or_else(|| format!("the table has no column {name}"))
 }
 
-/// The field that holds all of a column.
+/// The field that holds a whole column, not just a prefix.
 fn field_of(index: &IndexDef, column: usize) -> Option<usize> {
     index.fields.iter().position(|field| field.source == FieldSource::Column(column) && field.prefix.is_none())
 }
@@ -219,7 +219,7 @@ fn row_column(table: &TableDef, at: usize, field: usize) -> RowColumn {
 }
 
 impl RowPlan {
-    /// The key of a record in words, `id = 17`; `None` of the lowest node pointer, and of what cannot be read.
+    /// A record's key in words, `id = 17`; `None` for the leftmost node pointer, and if it cannot be read.
     #[must_use]
     pub fn key_text(&self, record: &Record<'_>) -> Option<String> {
         if record.is_min_rec() {

@@ -1,4 +1,4 @@
-//! One worker's reader: from a range of a tree's leaves to batches of rows.
+//! A worker's reader: turns a range of a tree's leaves into batches of rows.
 //!
 //! ```text
 //! units (pages of level 1, or leaves) -> gather -> parent: its children join the queue of leaves
@@ -22,56 +22,56 @@ use super::plan::RowPlan;
 use crate::tree::ranges::{PageInTree, Pointer, Ranges, Reached, children, inner_page, pointers};
 use crate::tree::{Opener, Tablespace};
 
-/// Bytes of off-page values that a worker fetches at a time, unless one row has more.
+/// Bytes of off-page values that a worker fetches at a time, unless a single row has more.
 pub const FETCHED_MAX: u64 = 16 << 20;
-/// The next parent is sent for when fewer leaves than this are known.
+/// Request the next parent when fewer leaves than this are queued.
 const LEAVES_LOW: usize = 256;
 
-/// What to do about a page or a row that cannot be read.
+/// What to do if a page or row cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnDamage {
-    /// Nothing comes after it.
+    /// Stop there.
     Stop,
-    /// The others come, and it is told.
+    /// Report it and go on.
     Skip,
 }
 
-/// Which rows are wanted.
+/// Which rows to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wanted {
-    /// Those that are there.
+    /// Those present.
     Live,
-    /// Those that were deleted, as far as their bytes are still there.
+    /// Deleted ones, as long as their bytes are still there.
     Deleted,
 }
 
-/// Rows that cannot be read.
+/// Rows that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// The page.
     pub page_no: u32,
-    /// The record, if it is one.
+    /// The record, if it is about one.
     pub record: Option<u16>,
-    /// Which rows are missing, as far as that is known: "from id = 5 up to id = 90".
+    /// Which rows are missing, if known: "from id = 5 up to id = 90".
     pub keys: Option<String>,
     /// Why, as a clause.
     pub why: String,
-    /// What it is.
+    /// The kind of problem.
     pub kind: ProblemKind,
 }
 
-/// What cannot be read.
+/// What could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProblemKind {
     /// Rows.
     Rows,
-    /// A page above the leaves, so that rows below it may lie on sound pages.
+    /// A page above the leaves: rows below it may be on sound pages.
     Inner,
-    /// The committed version of a row, which is in an undo log. Nothing is damaged.
+    /// The committed version of a row, which is in an undo log. This is not damage.
     Uncommitted,
 }
 
-/// Reads rows. Lives on its worker's thread.
+/// Reads rows, on its worker's thread.
 pub struct RowReader<'r, 'f> {
     /// The tablespace.
     pub space: &'r Tablespace,
@@ -79,21 +79,21 @@ pub struct RowReader<'r, 'f> {
     pub plan: &'r Arc<RowPlan>,
     /// See [`RowPlan::fields_on_page`].
     pub on_page: Option<&'r [u16]>,
-    /// The pages that all workers met.
+    /// The pages visited by all workers.
     pub reached: &'r Reached,
-    /// Which rows.
+    /// Which rows to read.
     pub wanted: Wanted,
     /// What to do about damage.
     pub on_damage: OnDamage,
-    /// How pages come.
+    /// Reads the pages.
     pub gather: &'r mut Gather<'f>,
-    /// What opens them.
+    /// Opens the pages.
     pub opener: &'r mut Opener,
     /// What could not be read.
     pub problems: Vec<Problem>,
 }
 
-/// A leaf that waits to be read.
+/// A leaf waiting to be read.
 pub(super) struct Leaf {
     pub page_no: u32,
     pub pointer: Option<Pointer>,
@@ -102,21 +102,21 @@ pub(super) struct Leaf {
 pub(super) enum Flight {
     Parent(u32),
     Leaf(Leaf),
-    /// A page of an off-page value of the batch with that number.
+    /// A page of an off-page value, by the batch's number and the value's index.
     Value(u64, usize),
 }
 
-/// An off-page value on its way.
+/// An off-page value being read.
 pub(super) struct Value {
     pub reader: LobReader,
-    /// Which cell it is for.
+    /// The cell it belongs to.
     pub place: usize,
-    /// Beginning that lies on the leaf.
+    /// Its prefix on the leaf.
     pub local: (u32, u32),
     pub packed: bool,
 }
 
-/// A batch whose values are not all there.
+/// A batch that still misses values.
 pub(super) struct Pending {
     pub number: u64,
     pub batch: Batch,
@@ -126,19 +126,19 @@ pub(super) struct Pending {
     pub started: bool,
 }
 
-/// State of the walk over one range.
+/// The state while reading one range.
 #[derive(Default)]
 pub(super) struct Walk {
     pub leaves: VecDeque<Leaf>,
     pub flight: VecDeque<Flight>,
     pub parents: usize,
     pub pending: VecDeque<Pending>,
-    /// Pages of values to be asked for.
+    /// Pages of off-page values to request.
     pub pages: VecDeque<(u64, usize)>,
     pub fetching: u64,
     pub number: u64,
     pub fields: RecordFields,
-    /// A batch that was handed over, for its memory.
+    /// A delivered batch, kept for its memory.
     pub spare: Option<Batch>,
 }
 
@@ -155,24 +155,25 @@ impl Walk {
     }
 }
 
-/// Who takes the rows.
+/// Receives the rows.
 pub trait Rows {
-    /// Rows, in the order of the key; `Break` ends the reading.
+    /// Rows in key order; `Break` stops reading.
     fn batch(&mut self, batch: &Batch) -> ControlFlow<()>;
 
-    /// A row, before it joins a batch: the page that all of it lies on, and the fields. `true`: it is taken, and comes in no batch.
+    /// Offers a row before it joins a batch, with the page it is entirely on and its fields. `true` if it was consumed and shall not join
+    /// one.
     fn row_on_page(&mut self, page: &[u8], fields: &RecordFields) -> bool;
 }
 
 impl RowReader<'_, '_> {
-    /// Reads all rows of one of the tree's ranges, and hands them over.
+    /// Reads all rows of one of the tree's ranges and passes them on.
     pub fn read(&mut self, ranges: &Ranges, range: Range<usize>, rows: &mut dyn Rows) -> ControlFlow<()> {
         let mut walk = Walk::default();
         let units = ranges.units.get(range.clone()).unwrap_or(&[]);
         let pointers = ranges.pointers.get(range).unwrap_or(&[]).iter().cloned().map(Some);
         let mut units = units.iter().copied().zip(pointers.chain(std::iter::repeat(None)));
         let outcome = self.run(&mut walk, &mut units, ranges.level, rows);
-        // The next read starts with nothing in flight.
+        // The next read must start with nothing in flight.
         while self.gather.next().is_some() {}
         outcome
     }
@@ -213,7 +214,7 @@ impl RowReader<'_, '_> {
         }
     }
 
-    /// Asks for what comes next: pages of values first, for batches wait for them.
+    /// Requests the next pages: off-page values first, because batches wait for them.
     fn feed(&mut self, walk: &mut Walk, units: &mut dyn Iterator<Item = (u32, Option<Pointer>)>, level: u16) {
         self.start_values(walk);
         while self.gather.has_room() {
@@ -338,7 +339,7 @@ impl RowReader<'_, '_> {
         ended
     }
 
-    /// Between which keys the rows of a leaf lie, by the node pointers around it.
+    /// The key range of a leaf's rows, from the node pointers around it.
     pub(super) fn keys_below(&self, leaf: &Leaf) -> Option<String> {
         let pointer = leaf.pointer.as_ref()?;
         let style = IndexPage::parse(&pointer.image, &self.space.format).ok()?.style();
@@ -367,7 +368,7 @@ impl RowReader<'_, '_> {
         let Some(Some(value)) = pending.values.get_mut(at) else { return };
         let page_no = value.reader.wants();
         let taken = opened.and_then(|image| {
-            // A page can hold several pieces of the value.
+            // A page may hold several pieces of the value.
             while page_no.is_some() && value.reader.wants() == page_no {
                 value.reader.take(&image).map_err(|damage| damage.to_string())?;
             }
@@ -380,7 +381,7 @@ impl RowReader<'_, '_> {
         }
     }
 
-    /// Hands over the batches that are complete, in order.
+    /// Delivers the complete batches, in order.
     fn deliver(&mut self, walk: &mut Walk, rows: &mut dyn Rows) -> ControlFlow<()> {
         while walk.pending.front().is_some_and(|pending| pending.missing == 0) {
             let Some(pending) = walk.pending.pop_front() else { break };

@@ -1,4 +1,4 @@
-//! All rows of a tree, read by several workers: each takes the next range, until none is left.
+//! All rows of a tree, read by several workers: each takes the next range until none is left.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -17,25 +17,25 @@ use crate::tree::{Opener, SpaceMap, Tablespace};
 
 /// Memory of all workers' windows together, bytes.
 const MEMORY_MAX: u64 = 96 << 20;
-/// Bytes ahead of need in a file that is in the page cache: 8 MiB fall out of the core's cache, and `table checksum` takes an eighth
+/// Read-ahead for a file in the page cache, bytes: with 8 MiB the data falls out of the core's cache, and `table checksum` takes an eighth
 /// longer.
 const CACHED_AHEAD: u64 = 512 << 10;
-/// Ranges for each worker: enough that all end at about the same time.
+/// Ranges per worker: enough for all workers to finish at about the same time.
 const RANGES_A_WORKER: usize = 16;
 
-/// How large the ranges are that workers take.
+/// The size of the ranges that workers take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RangeSize {
-    /// At most about so many bytes of leaves,
+    /// At most about this many bytes of leaves,
     pub bytes: u64,
-    /// and so small that each worker has so many of them.
+    /// and small enough that each worker gets this many.
     pub for_each_worker: usize,
 }
 
 impl RangeSize {
     fn count(self, space: &Tablespace, ranges: &Ranges, workers: usize) -> usize {
         let page = u64::from(space.format.logical().get());
-        // A page of level 1 has a node pointer of some dozen bytes for each leaf.
+        // A level-1 page has one node pointer, a few dozen bytes, per leaf.
         let leaves = if ranges.level == 0 { 1 } else { LEAVES_A_PARENT };
         let bytes = ranges.units.len() as u64 * leaves * page;
         let by_size = usize::try_from(bytes / self.bytes.max(1)).unwrap_or(usize::MAX);
@@ -43,25 +43,25 @@ impl RangeSize {
     }
 }
 
-/// Leaves below a page of level 1, about.
+/// Leaves below a level-1 page, about.
 const LEAVES_A_PARENT: u64 = 512;
 
 /// How to read.
 #[derive(Debug, Clone)]
 pub struct ScanOptions {
-    /// How the bytes come.
+    /// How to read the files.
     pub read: ReadOptions,
-    /// How far ahead of need.
+    /// How far to read ahead.
     pub ahead: ReadAhead,
     /// Workers.
     pub workers: usize,
-    /// Which rows.
+    /// Which rows to read.
     pub wanted: Wanted,
     /// What to do about damage.
     pub on_damage: OnDamage,
-    /// About this many rows, from leaves spread evenly over the table.
+    /// Read only about this many rows, from leaves spread evenly over the table.
     pub rows_sampled: Option<u64>,
-    /// How large the ranges are.
+    /// The size of the ranges.
     pub ranges: Option<RangeSize>,
 }
 
@@ -79,22 +79,22 @@ impl Default for ScanOptions {
     }
 }
 
-/// Takes the rows of one range after the other, on one worker's thread.
+/// Receives the rows of one range after the other, on one worker's thread.
 pub trait RowSink {
-    /// The range with that number begins; of each worker they ascend.
+    /// Range number `range` starts; a worker's ranges ascend.
     fn begin(&mut self, range: usize);
-    /// Rows, in the order of the key; `Break` ends everything.
+    /// Rows in key order; `Break` ends the whole scan.
     fn batch(&mut self, batch: &Batch, problems: &mut Vec<Problem>) -> ControlFlow<()>;
-    /// A row, before it joins a batch: the page that all of it lies on, and its fields. `true`: it is taken, and comes in no batch. Of
-    /// use where the order of rows does not matter.
+    /// Offers a row before it joins a batch, with the page it is entirely on and its fields. `true` if it was consumed and shall not join
+    /// one. Useful if row order does not matter.
     fn row_on_page(&mut self, _page: &[u8], _fields: &RecordFields) -> bool {
         false
     }
-    /// The range has ended, early if `outcome` says so; `Break` ends everything.
+    /// The range has ended, early if `outcome` is `Break`. Returning `Break` ends the whole scan.
     fn end(&mut self, outcome: ControlFlow<()>) -> ControlFlow<()>;
 }
 
-/// A worker's sink, and what it found wrong.
+/// A worker's sink, and the problems it met.
 struct Taking<'t, S> {
     sink: &'t mut S,
     problems: Vec<Problem>,
@@ -110,7 +110,7 @@ impl<S: RowSink> Rows for Taking<'_, S> {
     }
 }
 
-/// Reads all rows of one tree. `sinks` makes one for each worker; they come back in no order, with what could not be read.
+/// Reads all rows of a tree. `sinks` makes one sink per worker; they are returned in any order, with what could not be read.
 ///
 /// # Errors
 /// No engine could start.
@@ -131,8 +131,7 @@ pub fn scan<S: RowSink + Send>(
     let on_page = plan.fields_on_page();
     let (next, ended) = (AtomicUsize::new(0), AtomicBool::new(false));
     let share = MEMORY_MAX / workers as u64;
-    // What the page cache has takes no time to come, so that little of it need be in hand: little enough to stay in the core's own cache
-    // until it is read.
+    // Pages in the page cache arrive at once, so read little ahead: little enough for it to stay in the core's own cache until it is used.
     let is_cached = options.read.io != IoMode::Direct && space.is_cached();
     let most = if is_cached { CACHED_AHEAD } else { u64::MAX };
     let ahead = match options.ahead {
@@ -185,8 +184,8 @@ fn claim(next: &AtomicUsize, cut: &[Range<usize>]) -> Option<(usize, Range<usize
     cut.get(number).cloned().map(|range| (number, range))
 }
 
-/// The leaves of an index to which nothing leads, found by looking at every page of the tablespace: for trees whose inner pages are
-/// damaged. Pages that are free are left out; `false`: for some that cannot be told.
+/// The leaves of an index that nothing points to, found by reading every page of the tablespace: for trees with damaged inner pages. Free
+/// pages are left out; the result is `false` if some page could not be judged.
 #[must_use]
 pub fn stray_leaves(
     space: &Tablespace,
@@ -200,7 +199,7 @@ pub fn stray_leaves(
     let mut leaves = Vec::new();
     space.each_stored(&pages, |page_no, stored| {
         let Ok(stored) = stored else { return };
-        // Cheap first: most pages are of other indexes.
+        // Cheapest test first: most pages belong to other indexes.
         if let Ok(image) = space.opened(page_no, stored, opener)
             && let Ok(page) = IndexPage::parse(&image, &space.format)
             && page.is_leaf()

@@ -1,4 +1,4 @@
-//! The tables of some files: their definitions, and where the trees of their rows begin.
+//! The tables in some files: their definitions, and the roots of the trees with their rows.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,21 +21,21 @@ use crate::table::lone::{self, Statements};
 use crate::table::{groups, in_parallel, open};
 use crate::tree::{Opener, Tablespace};
 
-/// A tree goes no deeper.
+/// No tree has more levels.
 const LEVELS_MAX: usize = 32;
 
 /// The rows of a table, or of one of its partitions.
 #[derive(Debug, Clone)]
 pub struct TreeSource {
-    /// Number of its tablespace in [`Tables::spaces`].
+    /// Index of its tablespace in [`Tables::spaces`].
     pub space: usize,
     /// Name of the partition, if it is one.
     pub partition: Option<String>,
-    /// The index, as its records are.
+    /// The index, in the layout of its records.
     pub index: IndexDef,
-    /// What rows have that are older than a field's column, where the tree itself says it (MariaDB).
+    /// The values of rows older than a field's column, if the tree itself stores them (MariaDB).
     pub defaults: Option<Vec<Option<InstantDefault>>>,
-    /// Why its rows cannot be read, if that is known already.
+    /// Why its rows cannot be read, if known already.
     pub unreadable: Option<String>,
 }
 
@@ -46,15 +46,15 @@ pub struct TableSource {
     pub name: String,
     /// Its definition.
     pub table: Arc<TableDef>,
-    /// Its pieces, in the order of their files.
+    /// Its trees, in file order.
     pub trees: Vec<TreeSource>,
-    /// What is damaged of the files as such, and not of the rows.
+    /// Damage to the files themselves, not to the rows.
     pub damage: Vec<String>,
-    /// Where the definition is from, if it is not from where it should be.
+    /// Where the definition came from, if not from the usual place.
     pub notes: Vec<String>,
 }
 
-/// A file that holds no table that can be read.
+/// A file without a readable table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unread {
     /// The file.
@@ -66,13 +66,13 @@ pub struct Unread {
 /// Which tables to find, and what helps to find them.
 #[derive(Debug, Clone, Copy)]
 pub struct Wish<'w> {
-    /// Files with keys.
+    /// Key files.
     pub keys: &'w KeyFiles,
-    /// Logical page size in bytes, in place of what the files say.
+    /// Logical page size in bytes; overrides what the files say.
     pub page_size: Option<u32>,
     /// Workers.
     pub workers: usize,
-    /// The index whose leaves are read; the clustered one, if none is named.
+    /// The index whose leaves to read; the clustered one if `None`.
     pub index: Option<&'w str>,
     /// A file of `CREATE TABLE` statements for tablespaces without a definition.
     pub create_table: Option<&'w Path>,
@@ -87,17 +87,17 @@ pub struct Tables {
     pub spaces: Vec<Tablespace>,
     /// The tables, by name.
     pub tables: Vec<TableSource>,
-    /// Files that should hold tables, and of which none can be read.
+    /// Files that should hold tables, but none that can be read.
     pub unread: Vec<Unread>,
-    /// Files that hold no tables.
+    /// Files without tables.
     pub skipped: usize,
-    /// Datadirs of these files that crash recovery is still to come in: the rows are not those that it will leave.
+    /// Datadirs of these files that still need crash recovery, which will change the rows.
     pub pending: Vec<Pending>,
 }
 
 impl Tables {
     /// Finds the tables of the files and directories in `paths`. InnoDB's own tables, and those of the schemas `mysql` and `sys`, are
-    /// found only where their files are named.
+    /// included only if their files are named.
     ///
     /// # Errors
     /// Keys or statements that cannot be read.
@@ -110,7 +110,7 @@ impl Tables {
         let set = FileSet::new(groups.iter().flatten().map(|(path, _, len)| (path.clone(), *len)));
         let opened = in_parallel(workers, &groups, |files| open(files, &keys, page_size));
         let mut definitions = Definitions::read(opened.iter().filter_map(|(_, opened)| opened.as_ref().ok()), &keys);
-        // What was asked for and is not there has no rows, and that is not the same as no rows.
+        // A requested file that is missing is reported: that is not the same as an empty table.
         let passed = inventory.failed.iter().chain(&inventory.vanished);
         let passed = passed.map(|passed| Unread { path: passed.path.clone(), why: passed.why.clone() });
         let (mut spaces, mut unread) = (Vec::new(), passed.collect::<Vec<_>>());
@@ -155,7 +155,7 @@ impl Tables {
 }
 
 impl Tables {
-    /// Bytes of the tablespaces that hold the tables: no fewer than are read.
+    /// Bytes of the tablespaces with the tables: an upper bound of what is read.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let trees = self.tables.iter().flat_map(|table| &table.trees);
@@ -165,12 +165,12 @@ impl Tables {
     }
 }
 
-/// System and undo tablespaces, and those of the server itself, are no tables of a user.
+/// System and undo tablespaces, and those of the server's own schemas, hold no user tables.
 fn holds_a_table(space: &Tablespace, is_named: bool) -> bool {
     let name = space.path().file_name().and_then(|name| name.to_str()).unwrap_or("");
     let in_server = space.path().parent().and_then(|folder| folder.file_name());
     let in_server = in_server.is_some_and(|folder| folder == "mysql" || folder == "sys");
-    // The tables behind full-text indexes, and behind MariaDB's vector indexes.
+    // Auxiliary tables of full-text indexes and MariaDB's vector indexes.
     let of_an_index = name.starts_with("FTS_") || name.starts_with("fts_") || name.contains("#i#");
     name.ends_with(".ibd") && (is_named || !in_server) && !of_an_index
 }
@@ -182,7 +182,7 @@ fn is_the_servers(table: &str) -> bool {
         || table.contains(".FTS_")
 }
 
-/// What is to be said of a tablespace whose definition, or whose page 0, is not where it should be.
+/// Notes on a tablespace whose definition or page 0 is missing from its usual place.
 #[derive(Default)]
 struct Help {
     damage: Option<String>,
@@ -192,7 +192,7 @@ struct Help {
 }
 
 impl Help {
-    /// Looks for a definition where the dictionaries have none: in what is left of them, and in the statements that the caller has.
+    /// Looks for a definition that the dictionaries lack: in their remains, and in the caller's statements.
     fn find(
         space: &Tablespace,
         statements: Option<&Statements>,
@@ -209,7 +209,7 @@ impl Help {
             return help;
         }
         if space.has_dictionary_information() {
-            // Of a partitioned table one file has it; the others have an empty tree.
+            // Only one file of a partitioned table has it; the others have an empty tree.
             let broken = own_definitions(space, opener).map_or_else(|| Some(String::new()), |(_, broken)| broken);
             help.damage =
                 broken.map(|why| format!("its dictionary information (SDI) is damaged {why}").trim_end().to_owned());
@@ -256,7 +256,7 @@ impl Found {
     }
 }
 
-/// The trees of rows in a tablespace.
+/// The trees with rows in a tablespace.
 fn trees(space: &Tablespace, definitions: &Definitions, index: Option<&str>) -> Vec<(Described, TreeSource)> {
     let mut opener = Opener::new();
     let known = know(space, definitions);
@@ -306,7 +306,7 @@ fn tree(
     tree
 }
 
-/// What the metadata record of the leftmost leaf says.
+/// The defaults in the metadata record of the leftmost leaf.
 fn defaults(
     space: &Tablespace,
     root: u32,

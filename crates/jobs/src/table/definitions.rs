@@ -1,5 +1,5 @@
-//! Which index is which: names and fields, from the tablespaces themselves (MySQL 8.0 and later), or from the dictionary in `ibdata1`
-//! and the `.frm` files (MariaDB, MySQL up to 5.7).
+//! Which index is which: names and fields, from the tablespaces themselves (MySQL 8.0 and later) or from the dictionary in `ibdata1` and
+//! the `.frm` files (MariaDB, MySQL up to 5.7).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -20,13 +20,13 @@ use format::{Family, PageNo};
 use crate::source::read_small;
 use crate::tree::{Opener, Root, SpaceMap, Tablespace, sdi};
 
-/// More than the servers read of a definition: 4096 columns with the longest comments, and all partitions.
+/// More than the servers accept in a definition: 4096 columns with the longest comments, and all partitions.
 pub(super) const FRM_MAX: u64 = 16 << 20;
 
-/// An index and what is known of it.
+/// What is known of an index.
 #[derive(Debug, Clone)]
 pub struct Named {
-    /// `schema.table`, with the partition, if it is one.
+    /// `schema.table`, with the partition if there is one.
     pub table: Option<String>,
     /// Name of the index.
     pub name: Option<String>,
@@ -36,26 +36,26 @@ pub struct Named {
     pub whole: Option<Arc<TableDef>>,
 }
 
-/// Whose indexes are described: ids and tablespace numbers are one server's own, and files of several may lie in one folder.
+/// The scope of a definition: index and space ids are unique only within a server, and a folder may hold files of several.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum DefinitionPlace {
-    /// Those of this file, by its own word.
+    /// Described by this file itself.
     File(PathBuf),
-    /// Those of a tablespace of the server whose files lie in this folder, or below it.
+    /// This tablespace of the server whose files are in this folder or below it.
     Folder(PathBuf, u32),
 }
 
-/// All that is known.
+/// All known definitions.
 #[derive(Debug, Default)]
 pub(crate) struct Definitions {
-    /// Id and root together are the key: in dictionaries of old servers one id can stand for two roots.
+    /// Keyed by id and root together: in old servers' dictionaries one id can have two roots.
     by_place: HashMap<DefinitionPlace, HashMap<(u64, u32), DescribedIndex>>,
 }
 
-/// An index of a tablespace, as its definition has it.
+/// An index of a tablespace, as defined.
 #[derive(Debug, Clone)]
 pub(crate) struct Described {
-    /// `schema.table`, with the partition, if it is one.
+    /// `schema.table`, with the partition if there is one.
     pub table: String,
     /// The index.
     pub index: IndexDef,
@@ -67,14 +67,14 @@ pub(crate) struct Described {
 struct DescribedIndex {
     table: String,
     root: u32,
-    /// Whether the root is one of this very tablespace; in a partition's file the other partitions are described too.
+    /// Whether the root is in this very tablespace; a partition's file describes the other partitions too.
     is_here: bool,
     index: IndexDef,
     whole: Arc<TableDef>,
 }
 
 impl Definitions {
-    /// Reads what the tablespaces, and the files beside them, say.
+    /// Reads the definitions in the tablespaces and in the files beside them.
     pub fn read<'s>(spaces: impl Iterator<Item = &'s Tablespace> + Clone, keys: &KeyStore) -> Self {
         let mut definitions = Self::default();
         let mut datadirs = BTreeMap::new();
@@ -134,7 +134,7 @@ impl Definitions {
         self.by_place.entry(place).or_default().insert((id, entry.root), entry);
     }
 
-    /// The tables of the old dictionary. What is damaged there is a finding of its own, and leaves tables without a name here.
+    /// Adds the tables of the old dictionary. Damage in it is reported elsewhere; here it just leaves tables without a name.
     fn add_old(&mut self, datadir: &Path, system: &Tablespace, opener: &mut Opener) {
         let Some(roots) = system.sound(DICT_HDR_PAGE_NO.0, opener).ok().and_then(|page| DictionaryRoots::read(&page))
         else {
@@ -162,7 +162,7 @@ impl Definitions {
         }
     }
 
-    /// What describes the trees of a tablespace: itself, if it describes anything, and else what lies in its folder or above.
+    /// The definitions for a tablespace: its own if it has any, otherwise those of its folder or the folders above.
     fn described(&self, space: &Tablespace) -> impl Iterator<Item = &HashMap<(u64, u32), DescribedIndex>> {
         let own = self.by_place.get(&DefinitionPlace::File(space.path().to_path_buf()));
         let number = space.format.space().0;
@@ -177,9 +177,9 @@ impl Definitions {
         self.described(space).flat_map(HashMap::values)
     }
 
-    /// The pages that a dictionary has as roots in this tablespace.
+    /// The root pages of this tablespace according to a dictionary.
     pub fn roots_of(&self, space: &Tablespace) -> Vec<u32> {
-        // Of a discarded table the dictionary has no roots.
+        // The dictionary has no roots for a discarded table.
         let here = self.entries(space).filter(|entry| entry.is_here && entry.root != u32::MAX);
         let mut roots: Vec<u32> = here.map(|entry| entry.root).collect();
         roots.sort_unstable();
@@ -187,14 +187,14 @@ impl Definitions {
         roots
     }
 
-    /// The tables that a dictionary has in this tablespace, by name.
+    /// The tables of this tablespace according to a dictionary, by name.
     pub fn tables_in(&self, space: &Tablespace) -> Vec<String> {
         let here = self.entries(space).filter(|entry| entry.is_here);
         let tables: BTreeSet<&str> = here.map(|entry| entry.table.as_str()).collect();
         tables.into_iter().map(str::to_owned).collect()
     }
 
-    /// All indexes that a dictionary has in this tablespace, by their roots.
+    /// All indexes of this tablespace according to a dictionary, by root.
     pub fn in_space(&self, space: &Tablespace) -> Vec<Described> {
         let mut entries: Vec<&DescribedIndex> = self.entries(space).filter(|entry| entry.is_here).collect();
         entries.sort_by_key(|entry| entry.root);
@@ -206,13 +206,13 @@ impl Definitions {
         entries.into_iter().map(described).collect()
     }
 
-    /// The index whose root a dictionary has on this page.
+    /// The index with its root on this page, according to a dictionary.
     pub fn at_root(&self, space: &Tablespace, page_no: u32) -> Option<(&str, &str)> {
         let entry = self.entries(space).find(|entry| entry.is_here && entry.root == page_no);
         entry.map(|entry| (entry.table.as_str(), entry.index.name.as_str()))
     }
 
-    /// What is known of the tree that begins at `root`.
+    /// What is known of the tree with this root.
     pub fn named(&self, space: &Tablespace, root: &Root, map: &SpaceMap, opener: &mut Opener) -> Option<Named> {
         let page = IndexPage::parse(&root.image, &space.format).ok()?;
         if page.page_type() == format::page::fil::PageType::SDI {
@@ -220,7 +220,7 @@ impl Definitions {
         }
         let key = (root.index_id, root.page_no);
         let entry = self.described(space).find_map(|entries| entries.get(&key))?;
-        // MariaDB's definition does not tell how rows were altered, MySQL's does.
+        // MySQL's definition tells how rows were instantly altered, MariaDB's does not.
         let index = match page.instant_core() {
             Some(core) if entry.index.is_clustered() => {
                 altered(space, (root, map), &entry.whole, &entry.index, core, opener)
@@ -236,16 +236,16 @@ fn folder(space: &Tablespace) -> PathBuf {
     space.path().parent().map(Path::to_path_buf).unwrap_or_default()
 }
 
-/// The tables that a tablespace of MySQL 8.0 or later describes itself. What is damaged there is a finding of its own, and leaves tables
-/// without a name here.
+/// The tables that a tablespace of MySQL 8.0 or later describes itself. Damage in its SDI is reported elsewhere; here it just leaves tables
+/// without a name.
 fn own_tables(space: &Tablespace, opener: &mut Opener) -> Option<Vec<TableDef>> {
     Some(own_definitions(space, opener)?.0.into_iter().filter_map(Result::ok).collect())
 }
 
-/// A table, or why its definition is not understood.
+/// A table, or why its definition is not supported.
 pub(crate) type Defined = Result<TableDef, SdiTableError>;
 
-/// The same with those that cannot be understood, and why there may be more of them. `None`: there is no dictionary information.
+/// All of them, including unsupported ones, and why the list may be incomplete. `None` if there is no SDI.
 pub(crate) fn own_definitions(space: &Tablespace, opener: &mut Opener) -> Option<(Vec<Defined>, Option<String>)> {
     let page0 = space.sound(0, opener).ok()?;
     let found = sdi::read(space, &page0, opener)?;
@@ -253,7 +253,7 @@ pub(crate) fn own_definitions(space: &Tablespace, opener: &mut Opener) -> Option
     Some((tables.map(|(_, json)| from_sdi(json)).collect(), found.broken))
 }
 
-/// What `read` makes of the leaf records of a REDUNDANT tree.
+/// Applies `read` to the leaf records of a REDUNDANT tree.
 pub(crate) fn leaves<T>(
     space: &Tablespace,
     root: PageNo,
@@ -261,7 +261,7 @@ pub(crate) fn leaves<T>(
     read: impl Fn(&Record<'_>, &RecordFields) -> Option<T>,
 ) -> Vec<T> {
     let (mut out, mut fields, mut number) = (Vec::new(), RecordFields::new(), Some(root));
-    // No list of pages is longer than the tablespace.
+    // No page list is longer than the tablespace.
     for _ in 0..space.pages() {
         let Some(image) = number.and_then(|at| space.sound(at.0, opener).ok()) else { break };
         let Ok(page) = IndexPage::parse(&image, &space.format) else { break };
@@ -282,7 +282,7 @@ pub(crate) fn leaves<T>(
     out
 }
 
-/// The clustered index of a table that MariaDB altered instantly, as its rows are.
+/// The clustered index of an instantly altered MariaDB table, in the layout of its rows.
 fn altered(
     space: &Tablespace,
     (root, map): (&Root, &SpaceMap),
@@ -298,7 +298,7 @@ fn altered(
     let leaf = if root.level == 0 {
         root.image.clone()
     } else {
-        // The layout of the parents hangs on what this leaf says.
+        // The inner pages cannot be read yet: their layout depends on this leaf.
         let mut leaves = root.leaf_segment.into_iter().flat_map(|segment| map.pages_of(segment));
         leaves.find_map(|page_no| space.sound(page_no, opener).ok().filter(|image| is_leftmost(image)))?
     };

@@ -1,4 +1,4 @@
-//! A tablespace with all that is known of it before its trees are walked.
+//! A tablespace with everything known before its trees are walked.
 
 use std::path::Path;
 
@@ -8,22 +8,22 @@ use super::definitions::Definitions;
 use crate::source::name::NameHint;
 use crate::tree::{Opener, Root, SpaceMap, Tablespace, TreeFinding, roots};
 
-/// In the flags of a general tablespace of MySQL.
+/// Flag of MySQL's general tablespaces.
 const SHARED: u32 = 1 << 11;
 
 pub(crate) struct Known {
     pub space: Tablespace,
     pub map: SpaceMap,
     pub roots: Vec<Root>,
-    /// What is wrong with the tablespace as such.
+    /// Findings about the tablespace itself.
     pub findings: Vec<TreeFinding>,
-    /// The highest LSN of the pages that this took.
+    /// The highest LSN of the pages read for this.
     pub newest: Lsn,
 }
 
 impl Known {
-    /// Whether the file is one of tables, so that there must be trees: undo tablespaces have none, and of general tablespaces that were
-    /// emptied those of MySQL 5.7.
+    /// Whether a file without trees is at fault: a tablespace for tables must have some. Undo tablespaces have none, nor do emptied general
+    /// tablespaces of MySQL 5.7.
     pub fn lacks_trees(&self, path: &Path) -> bool {
         let is_shared = self.space.format.family() == Family::MySql && self.space.format.flags() & SHARED != 0;
         let is_empty = is_shared && self.map.segments.is_empty() && self.findings.is_empty();

@@ -1,12 +1,12 @@
-//! Definitions for tablespaces that no dictionary describes: of a `CREATE TABLE` statement that the caller has, of pages of a broken
-//! dictionary, or of a `.frm` file whose `ibdata1` is lost. They do not say where the rows begin; the pages do.
+//! Definitions for tablespaces missing from every dictionary: from the caller's `CREATE TABLE` statement, from pages of a broken
+//! dictionary, or from a `.frm` file whose `ibdata1` is lost. They do not tell where the rows are; the pages do.
 //!
 //! ```text
 //! definition -> the oldest index of the file -> its root, or only its leaves -> do the records have these fields? -> Definitions
 //! ```
 //!
-//! The clustered index is the first one that a server makes in a file, so it has the lowest number. Whether the definition is that of
-//! the file is not believed: the records of its first leaves must fill their pages to the byte.
+//! The clustered index is the first one created in a file, so it has the lowest id. The definition is not taken on trust: with it, the
+//! records of the first leaves must fill their pages to the byte.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -27,14 +27,14 @@ use crate::source::name::decoded;
 use crate::source::read_small;
 use crate::tree::{Opener, Root, Tablespace, sdi};
 
-/// Longer than any dump of definitions alone.
+/// Longer than any dump of table definitions alone.
 const SQL_MAX: u64 = 256 << 20;
-/// So many leaves are tried: wrong definitions fail on the first one that has rows.
+/// Leaves tried: a wrong definition fails on the first one with rows.
 const LEAVES_TRIED: usize = 8;
-/// A tree goes no deeper.
+/// No tree has more levels.
 const LEVELS_MAX: usize = 32;
 
-/// Statements that a caller gives for tablespaces without a definition.
+/// The caller's statements for tablespaces without a definition.
 #[derive(Debug, Clone)]
 pub struct Statements {
     path: PathBuf,
@@ -44,7 +44,7 @@ pub struct Statements {
 /// A definition.
 pub(crate) struct Found {
     pub table: Arc<TableDef>,
-    /// Where it is from, as a clause.
+    /// Where it came from, as a clause.
     pub from: String,
 }
 
@@ -52,7 +52,7 @@ impl Statements {
     /// Reads a file of statements.
     ///
     /// # Errors
-    /// It cannot be read, or is no text.
+    /// It cannot be read, or is not text.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let failed = |source| Error::Io { path: path.to_path_buf(), action: "reading the statements", source };
         let bytes = read_small(path, SQL_MAX).map_err(failed)?;
@@ -61,15 +61,15 @@ impl Statements {
         Ok(Self { path: path.to_path_buf(), sql })
     }
 
-    /// The file.
+    /// The file's path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The definition for a tablespace, as far as the statements go, and the statement.
+    /// The definition that the statements give for a tablespace, and the statement.
     ///
     /// # Errors
-    /// There is none, it is not understood, or the rows are not of its kind; as a clause.
+    /// There is none, it is not supported, or the rows do not match it; as a clause.
     pub(crate) fn define(
         &self,
         space: &Tablespace,
@@ -81,7 +81,7 @@ impl Statements {
         let parsed = from_sql(&self.sql, space.format.family(), (&names.schema, &names.table));
         let parsed = parsed.map_err(|why| format!("{path}: {why}"))?;
         let mut table = parsed.table;
-        // It decides about JSON, which MySQL 5.7 sums otherwise. Of a file without page 0 that is not known.
+        // This matters for JSON, which MySQL 5.7 checksums differently. Without page 0 the version is unknown.
         let is_old = space.header.is_some() && !space.has_dictionary_information();
         table.server_version = if is_old { 50_700 } else { 80_000 };
         let table = place(space, table, &names, into, opener).map_err(|why| format!("{path} does not fit: {why}"))?;
@@ -89,13 +89,13 @@ impl Statements {
     }
 }
 
-/// What a tablespace is called by its path.
+/// Names of a tablespace, from its path.
 struct Names {
     /// The database.
     schema: String,
     table: String,
     partition: Option<String>,
-    /// The table as files spell it.
+    /// The table name in file name spelling.
     stem: String,
 }
 
@@ -117,7 +117,7 @@ impl Names {
     }
 }
 
-/// What a broken dictionary still has for a tablespace: leaves of its own dictionary information, or the `.frm` file beside it.
+/// What a broken dictionary still has for a tablespace: SDI leaves, or the `.frm` file beside it.
 pub(crate) fn remains(
     space: &Tablespace,
     into: &mut Definitions,
@@ -131,7 +131,7 @@ pub(crate) fn remains(
     let names = Names::of(space);
     let path = space.path().with_file_name(format!("{}.frm", names.stem));
     let bytes = read_small(&path, FRM_MAX).ok()?;
-    // Whether rows have a hidden number for full-text indexes that were dropped, only the lost dictionary knew: the rows decide.
+    // Only the lost dictionary knew whether rows keep a hidden document id from dropped full-text indexes: try both.
     let mut why = None;
     for has_doc_id in [false, true] {
         let table = match from_frm(&bytes, has_doc_id) {
@@ -149,7 +149,7 @@ pub(crate) fn remains(
     why.map(Err)
 }
 
-/// Every sound leaf of the dictionary information, wherever it lies: page 0 or the pages above it are lost.
+/// Uses every sound SDI leaf, wherever it is: page 0 or the pages above are lost.
 fn from_leaves(space: &Tablespace, into: &mut Definitions, opener: &mut Opener) -> Option<Found> {
     let mut tables = sdi::tables_in_leaves(space, opener);
     let first = Arc::new(tables.pop()?);
@@ -162,7 +162,7 @@ fn from_leaves(space: &Tablespace, into: &mut Definitions, opener: &mut Opener) 
     Some(Found { table: first, from: from.to_owned() })
 }
 
-/// Finds where the rows of `table` begin in a tablespace that holds no other table, and adds it to what is known.
+/// Finds the rows of `table` in a tablespace that holds no other table, and adds it to the definitions.
 fn place(
     space: &Tablespace,
     table: TableDef,
@@ -180,7 +180,7 @@ fn place(
                 into.add_own(space, &table);
                 return Ok(table);
             }
-            // The oldest index is the likeliest: what is wrong with it is told.
+            // The oldest index is the most likely one, so report its error.
             Err(error) => why = why.or(Some(error)),
         }
     }
@@ -193,7 +193,7 @@ fn place(
     }
 }
 
-/// The definition with its rows there.
+/// The definition with its root set.
 fn rooted(mut table: TableDef, part: Option<&str>, place: &Clustered) -> TableDef {
     let root = IndexRoot { id: place.id, space: None, root: PageNo(place.root) };
     match part {
@@ -211,7 +211,7 @@ fn rooted(mut table: TableDef, part: Option<&str>, place: &Clustered) -> TableDe
 struct Clustered {
     id: u64,
     root: u32,
-    /// Leaves, where the root cannot be asked for them.
+    /// Leaves, if the root cannot be used to find them.
     leaves: Vec<u32>,
 }
 
@@ -222,7 +222,7 @@ struct Seen {
     leaves: Vec<u32>,
 }
 
-/// The indexes of a tablespace, the oldest first: by the roots, if the first of them is sound, and else by all pages.
+/// The indexes of a tablespace, oldest first: from the roots if the first one is sound, otherwise from all pages.
 fn candidates(space: &Tablespace, opener: &mut Opener) -> Vec<Clustered> {
     let known = know(space, &Definitions::default());
     let is_tree =
@@ -237,7 +237,7 @@ fn candidates(space: &Tablespace, opener: &mut Opener) -> Vec<Clustered> {
         return roots.iter().map(place).collect();
     }
     let mut seen: BTreeMap<u64, Seen> = BTreeMap::new();
-    // A page that was given back may still be one of an index that is no more.
+    // A free page may still belong to a dropped index, so skip those.
     let pages: Vec<u32> = (1..space.pages()).filter(|page_no| known.map.is_free(*page_no) != Some(true)).collect();
     space.each_stored(&pages, |page_no, stored| {
         let Ok(image) = stored.and_then(|stored| space.opened(page_no, stored, opener)) else { return };
@@ -246,7 +246,7 @@ fn candidates(space: &Tablespace, opener: &mut Opener) -> Vec<Clustered> {
             return;
         }
         let index = seen.entry(page.index_id()).or_default();
-        // Nothing is beside a root.
+        // A root has no siblings.
         if page.prev().is_none() && page.next().is_none() && index.top.is_none_or(|(level, _)| level < page.level()) {
             index.top = Some((page.level(), page_no));
         }
@@ -254,7 +254,7 @@ fn candidates(space: &Tablespace, opener: &mut Opener) -> Vec<Clustered> {
             index.leaves.push(page_no);
         }
     });
-    // Where no page looks like a root, the one that servers give to rows is named as lost.
+    // If no page looks like a root, report the page where servers put the clustered index as lost.
     let place = |(id, seen): (u64, Seen)| Clustered {
         id,
         root: seen.top.map_or(first, |(_, page_no)| page_no),
@@ -263,7 +263,7 @@ fn candidates(space: &Tablespace, opener: &mut Opener) -> Vec<Clustered> {
     seen.into_iter().map(place).collect()
 }
 
-/// How many records of the first leaves are those of the definition: all fields of all of them fill the page's heap exactly.
+/// How many records of the first leaves match the definition: the fields of all of them must fill each page's heap exactly.
 fn fits(space: &Tablespace, table: &Arc<TableDef>, place: &Clustered, opener: &mut Opener) -> Result<usize, String> {
     let mut own = Definitions::default();
     own.add_own(space, table);
@@ -301,12 +301,12 @@ fn first_leaves(space: &Tablespace, root: u32, index: &IndexDef, opener: &mut Op
     leaves
 }
 
-/// How many records of the leaf are those of the index.
+/// How many records of the leaf match the index.
 fn leaf_fits(space: &Tablespace, page_no: u32, index: &IndexDef, opener: &mut Opener) -> Result<usize, String> {
-    // A damaged leaf is reported by the one who reads rows.
+    // A damaged leaf is reported when its rows are read.
     let Ok(image) = space.sound(page_no, opener) else { return Ok(0) };
     let Ok(page) = IndexPage::parse(&image, &space.format) else { return Ok(0) };
-    // Only leaves of secondary indexes say which transaction was last on them; MariaDB's root of the rows counts AUTO_INCREMENT there.
+    // Only secondary index leaves have a max trx id; MariaDB keeps AUTO_INCREMENT in that field of the clustered root.
     if page.max_trx_id() != 0 && page.prev().is_some() {
         return Err(format!("page {page_no} is of a secondary index"));
     }

@@ -1,4 +1,4 @@
-//! `--extended`: which trees are held against which, and what came of it.
+//! `--extended`: which trees to compare with each other, and the result.
 //!
 //! ```text
 //! plan: clustered + secondary trees of a table -> Pairs      walks add up -> settle -> uneven buckets -> both trees again -> findings
@@ -21,34 +21,34 @@ use crate::tree::matching::{Odd, Pair, Pairs, Suspects};
 use crate::tree::walk::{Depth, Tools};
 use crate::tree::{Leaves, Opener, Rule, TreeFinding, TreeReport, Walk};
 
-/// Several entries for one row, or a key that is not in them.
+/// An index with several entries per row, or without the row's key in its entries.
 const SEVERAL: &str = "entries against rows: an index with several entries for a row";
 const BUFFERED: &str = "entries against rows: changes wait in the change buffer of the system tablespace";
 const BLIND: &str = "entries against rows: a value could not be read";
 const INCOMPLETE: &str = "entries against rows: not every page could be read";
 
-/// A table of which trees are held against each other.
+/// A table whose trees are compared.
 struct Match {
     subject: usize,
     /// Its clustered tree.
     rows: usize,
-    /// Its secondary trees, as the pairs are.
+    /// Its secondary trees, in the order of the pairs.
     entries: Vec<usize>,
     pairs: Pairs,
 }
 
-/// What a tree is to its table.
+/// A tree's role in its table.
 enum Role {
     Rows(usize),
     Entries(usize, usize),
 }
 
-/// All that is held against each other.
+/// Everything to compare.
 #[derive(Default)]
 pub(super) struct Matches {
     tables: Vec<Match>,
     roles: HashMap<(usize, usize), Role>,
-    /// What is not, by tree.
+    /// Trees left out, and why.
     left_out: Vec<((usize, usize), &'static str)>,
 }
 
@@ -112,7 +112,7 @@ impl Matches {
         }
     }
 
-    /// Who looks at the leaves of a tree.
+    /// Receives the leaves of a tree.
     pub fn eyes(&self, subject: usize, tree: usize) -> Option<Box<dyn Leaves + '_>> {
         match self.roles.get(&(subject, tree))? {
             Role::Rows(table) => Some(self.tables.get(*table)?.pairs.rows()),
@@ -120,7 +120,7 @@ impl Matches {
         }
     }
 
-    /// Holds what the walks added up against each other, reads again where it differs, and adds findings to the walks' reports.
+    /// Compares the walks' sums, rereads the trees where they differ, and adds findings to the walks' reports.
     ///
     /// # Errors
     /// No engine could start.
@@ -197,7 +197,7 @@ impl Match {
         }
     }
 
-    /// What is left of one pair: an odd entry and an odd row with the same key are one finding.
+    /// The findings for one pair: an odd entry and an odd row with the same key make one finding.
     fn findings(
         &self,
         number: usize,
@@ -246,7 +246,7 @@ fn add(report: Option<&mut TreeReport>, finding: Option<TreeFinding>, findings_m
     }
 }
 
-/// Walks a tree once more, for its leaves.
+/// Walks a tree once more, just for its leaves.
 fn look<'w>(
     (known, tree, index): (&'w Known, usize, &'w IndexDef),
     eyes: Option<Box<dyn Leaves + 'w>>,
@@ -254,12 +254,12 @@ fn look<'w>(
     tools: &mut Tools,
 ) {
     let Some(root) = known.roots.get(tree) else { return };
-    // What is wrong with it was told when it was checked.
+    // Its faults were reported when it was checked.
     let _told =
         Walk::new((&known.space, &known.map), root, Some(index), Depth::Count, 0).seen_by(eyes).run(gather, tools);
 }
 
-/// Puts findings into words: with the row's key.
+/// Writes the messages, with the row's key.
 struct Teller<'t> {
     known: &'t Known,
     opener: &'t mut Opener,

@@ -1,7 +1,7 @@
-//! `paths -> Inventory -> Space + SpaceMap -> roots + definitions -> Walk (one tree a worker at a time) -> TableReport`
+//! `paths -> Inventory -> Space + SpaceMap -> roots + definitions -> Walk (one tree per worker at a time) -> TableReport`
 //!
-//! Limit: the device's rate, or about 1 GB/s of records looked at by a core. Trees are the unit of work: the largest first, side by
-//! side on all workers. Memory is that of the windows (below 100 MiB), a few parents of each tree, and the maps of the tablespaces.
+//! Bottleneck: the device, or about 1 GB/s of records per core. Trees are the unit of work: largest first, in parallel on all workers.
+//! Memory is that of the windows (below 100 MiB), a few parents per tree, and the maps of the tablespaces.
 
 pub(crate) mod definitions;
 pub(crate) mod known;
@@ -39,13 +39,13 @@ use walked::{Subject, Walked};
 pub use options::TableOptions;
 pub use report::{IndexReport, TableFile, TableFinding, TableReport, TableTotals, TreeKind};
 
-/// Memory of all workers for what is known of leaves before they are read, bytes.
+/// Memory of all workers for the state of unread leaves, bytes.
 const SWEEP_MEMORY: u64 = 64 << 20;
 
-/// What somebody who watches is told now and then: about how many bytes there are to read in all, and the counters.
+/// Called now and then with the approximate number of bytes to read in all, and the counters.
 pub type TableWatch<'w> = &'w (dyn Fn(u64, &Counters) + Sync);
 
-/// Looks at the tables of all tablespaces in `paths`.
+/// Checks the tables of all tablespaces in `paths`.
 ///
 /// # Errors
 /// Options that cannot work, keys that cannot be read. Damage and unreadable files are in the report.
@@ -53,7 +53,7 @@ pub fn tables(paths: &[PathBuf], options: &TableOptions) -> Result<TableReport, 
     tables_watched(paths, options, None)
 }
 
-/// The same, with somebody who watches.
+/// The same, with progress reports.
 ///
 /// # Errors
 /// As [`tables`].
@@ -104,7 +104,7 @@ pub fn tables_watched(
     Ok(report)
 }
 
-/// Bytes of the pages of all trees, as their segments count them.
+/// Bytes of all trees' pages, according to their segments.
 fn bytes_of(subjects: &[Subject]) -> u64 {
     let known = subjects.iter().filter_map(|subject| subject.opened.as_ref().ok());
     let bytes = |known: &Known| {
@@ -116,7 +116,7 @@ fn bytes_of(subjects: &[Subject]) -> u64 {
 
 pub(crate) type Files = Vec<(PathBuf, FileId, u64)>;
 
-/// The files of each tablespace that holds tables or undo logs: they outlive the server. All others are passed over.
+/// The files of each tablespace that holds tables or undo logs, which outlive the server. All others are skipped.
 pub(crate) fn groups(inventory: &mut Inventory) -> Vec<Files> {
     let mut groups: Vec<(NameHint, Files)> = Vec::new();
     let mut number = 0;
@@ -152,7 +152,7 @@ pub(crate) fn open(files: &Files, keys: &KeyStore, page_size: Option<u32>) -> (P
     (path, opened)
 }
 
-/// What `act` makes of each item, in the order of the items, on several workers.
+/// Applies `act` to each item on several workers; the results are in the order of the items.
 pub(crate) fn in_parallel<I: Sync, T: Send + Sync>(
     workers: usize,
     items: &[I],
@@ -170,7 +170,7 @@ pub(crate) fn in_parallel<I: Sync, T: Send + Sync>(
     results.into_iter().filter_map(OnceLock::into_inner).collect()
 }
 
-/// Walks every tree; the results are in the order of the subjects and their roots.
+/// Walks every tree; results are in the order of subjects and roots.
 fn walk_all(
     subjects: &[Subject],
     (definitions, matches): (&Definitions, &Matches),
@@ -183,7 +183,7 @@ fn walk_all(
     let mut tasks: Vec<(usize, usize)> =
         (0..subjects.len()).flat_map(|at| (0..trees(at)).map(move |tree| (at, tree))).collect();
     let size = |(at, tree): &(usize, usize)| known(*at).and_then(|known| known.roots.get(*tree)).map(|root| root.pages);
-    // The largest first, so that no worker is left with it in the end.
+    // Largest first, so that no worker is left with a large one at the end.
     tasks.sort_by_key(|task| std::cmp::Reverse(size(task)));
     let workers = options.workers.clamp(1, tasks.len().max(1));
     let (read, ahead) = windows(options, workers);
@@ -228,7 +228,7 @@ fn walk_all(
     Ok(rows)
 }
 
-/// A tree, and what is known of it before it is walked.
+/// A tree with what is known before it is walked.
 #[derive(Clone, Copy)]
 struct KnownTree<'w> {
     known: &'w Known,
@@ -247,7 +247,7 @@ fn walk<'w>(
     let place = (&known.space, &known.map);
     if Walk::can_descend(root, index, &known.space) {
         let walk = || Walk::new(place, root, index, options.depth, options.findings_max);
-        // Who looks at leaves wants each of them once, in the order of their keys.
+        // A receiver of leaves needs each of them once, in key order, so only sweep without one.
         let swept = match gather.ahead() {
             ReadAhead::Logical { .. } if eyes.is_none() => {
                 walk().sweep(gather, tools, SWEEP_MEMORY / options.workers.max(1) as u64)

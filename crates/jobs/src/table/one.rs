@@ -12,17 +12,17 @@ use super::known::{Known, know};
 use crate::Error;
 use crate::tree::{Opener, Root, SpaceMap, Tablespace};
 
-/// A tablespace of one file.
+/// A tablespace in one file.
 pub struct One {
     /// The tablespace.
     pub space: Tablespace,
-    /// Which of its pages are in use.
+    /// The allocation of its pages.
     pub map: SpaceMap,
     /// Its trees.
     pub trees: Vec<NamedTree>,
-    /// The file, under the number that the space has for it.
+    /// The file, under the index that the space uses for it.
     pub set: FileSet,
-    /// Bytes of it.
+    /// Its length in bytes.
     pub len: u64,
 }
 
@@ -30,7 +30,7 @@ pub struct One {
 pub struct NamedTree {
     /// The root page.
     pub root: Root,
-    /// `None`: no definition was found.
+    /// `None` if no definition was found.
     pub named: Option<Named>,
 }
 
@@ -38,7 +38,7 @@ impl One {
     /// Opens the tablespace in `path`.
     ///
     /// # Errors
-    /// It cannot be read, or is no tablespace, or its maps are damaged.
+    /// It cannot be read, is not a tablespace, or its maps are damaged.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let failed = |source| Error::Io { path: path.to_path_buf(), action: "asking for its size", source };
         let len = fs::metadata(path).map_err(failed)?.len();

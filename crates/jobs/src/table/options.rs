@@ -1,4 +1,4 @@
-//! How to look at tables.
+//! Options of `table check`.
 
 use flow::{ReadAhead, ReadOptions};
 
@@ -7,30 +7,30 @@ use crate::source::keys::KeyFiles;
 use crate::tree::matching as pairing;
 use crate::tree::walk::Depth;
 
-/// How to look at tables.
+/// Options of `table check`.
 #[derive(Clone, Debug)]
 pub struct TableOptions {
-    /// How the bytes come.
+    /// How to read the files.
     pub read: ReadOptions,
-    /// How far ahead of need pages are read.
+    /// How far to read ahead.
     pub ahead: ReadAhead,
     /// Workers; each walks one tree at a time.
     pub workers: usize,
-    /// The most findings that the report lists (all are counted).
+    /// Findings listed in the report at most; all are counted.
     pub findings_max: usize,
-    /// Logical page size in bytes, in place of what the files say.
+    /// Logical page size in bytes; overrides what the files say.
     pub page_size: Option<u32>,
-    /// Files with keys.
+    /// Key files.
     pub keys: KeyFiles,
-    /// Whether to hold everything against everything, or just to count.
+    /// Whether to check everything, or just to count.
     pub depth: Depth,
-    /// Whether every entry of a secondary index is held against its row, and every row against its entries.
+    /// Whether to compare every secondary index entry with its row, and every row with its entries.
     pub extended: bool,
-    /// How many entries and rows that differ are kept at a time to be named; there may be more, which are counted.
+    /// Mismatched entries and rows kept at a time to be named; further ones are only counted.
     pub images_max: usize,
-    /// The report also has the verdict of every table.
+    /// Lists the verdict on every table.
     pub list_tables: bool,
-    /// Who hears of findings, and may end the work early.
+    /// Hears of findings and may stop the run early.
     pub watcher: Watcher,
 }
 
@@ -38,7 +38,7 @@ impl Default for TableOptions {
     fn default() -> Self {
         let workers = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Self {
-            // Small requests, for pages lie scattered, and many.
+            // Small requests, because pages are scattered, and many of them.
             read: ReadOptions { block_size: 256 << 10, depth: 32, ..ReadOptions::default() },
             ahead: ReadAhead::LOGICAL,
             workers,
@@ -57,7 +57,7 @@ impl Default for TableOptions {
 /// Memory of all workers' windows together, bytes.
 const MEMORY_MAX: u64 = 96 << 20;
 
-/// Windows of a size that all workers together keep within [`MEMORY_MAX`].
+/// Windows sized so that all workers together stay within [`MEMORY_MAX`].
 pub(super) fn windows(options: &TableOptions, workers: usize) -> (ReadOptions, ReadAhead) {
     let share = MEMORY_MAX / workers as u64;
     let ahead = match options.ahead {

@@ -10,39 +10,39 @@ use crate::report::document::{Pending, Report, Severity, SkippedFile};
 use crate::report::hurt::{Hurt, TableVerdict};
 use crate::tree::Rule;
 
-/// One thing that is wrong, at one place of one index.
+/// One fault, at one place of one index.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TableFinding {
-    /// The file as given, or below a directory as given.
+    /// The file, as given or below a given directory.
     pub path: String,
-    /// `schema.table`, where a definition was found.
+    /// `schema.table`, if a definition was found.
     pub table: Option<String>,
-    /// Name of the index, where a definition was found.
+    /// Name of the index, if a definition was found.
     pub index: Option<String>,
-    /// Number of the index; none for findings about the tablespace as such.
+    /// Index id; `None` for findings about the tablespace itself.
     pub index_id: Option<u64>,
     /// Page number within the tablespace.
     pub page: Option<u32>,
     /// Level of the page in its tree, 0 for leaves.
     pub level: Option<u16>,
-    /// Where the record's data begin, bytes from the start of the page.
+    /// Origin of the record, bytes from the start of the page.
     pub record: Option<u16>,
-    /// Stable code.
+    /// Stable finding code.
     pub rule: FindingCode,
     /// Damage or undecided.
     pub severity: Severity,
-    /// A sentence for people.
+    /// The message.
     pub message: String,
-    /// What is there, where the finding is about one number.
+    /// The value found, if the finding is about one.
     pub found: Option<u64>,
-    /// What should be there.
+    /// The expected value.
     pub expected: Option<u64>,
-    /// The content of the page cannot be used.
+    /// The page's content is unusable.
     #[serde(skip)]
     pub is_loss: bool,
 }
 
-/// The most pages of one finding that are looked up one by one.
+/// Pages of one finding looked up one by one, at most.
 const TOLD_MAX: u64 = 1 << 20;
 
 /// What a tree holds.
@@ -51,13 +51,13 @@ const TOLD_MAX: u64 = 1 << 20;
 pub enum TreeKind {
     /// The rows.
     Clustered,
-    /// Entries that lead to rows.
+    /// Entries that point to rows.
     Secondary,
     /// Rectangles.
     Spatial,
-    /// MySQL's dictionary information about the tablespace.
+    /// MySQL's SDI.
     Sdi,
-    /// No definition says.
+    /// No definition tells.
     #[serde(rename = "index")]
     Unknown,
 }
@@ -65,33 +65,33 @@ pub enum TreeKind {
 /// One index.
 #[derive(Clone, Debug, Serialize)]
 pub struct IndexReport {
-    /// `schema.table`, where a definition was found.
+    /// `schema.table`, if a definition was found.
     pub table: Option<String>,
-    /// Its name, where a definition was found.
+    /// Its name, if a definition was found.
     pub name: Option<String>,
     /// What it holds.
     pub kind: TreeKind,
-    /// Its number.
+    /// Its id.
     pub id: u64,
     /// Its root page.
     pub root: u32,
-    /// Levels, the leaves among them.
+    /// Levels, including the leaves.
     pub levels: u32,
     /// Pages.
     pub pages: u64,
-    /// Entries that are not deleted.
+    /// Entries not delete-marked.
     pub rows: u64,
-    /// Entries that are marked as deleted and wait for purge.
+    /// Entries delete-marked and waiting for purge.
     pub deleted: u64,
-    /// Off-page values that were followed to their end.
+    /// Off-page values followed to their end.
     pub off_page: u64,
-    /// Whether the counts are the whole truth: every page was seen, and nothing is wrong with the tree.
+    /// Whether the counts are exact: every page was visited and nothing is wrong with the tree.
     pub complete: bool,
-    /// Entries that were found to be those of a row; none where entries were not held against rows.
+    /// Entries matched with a row; `None` if they were not compared with rows.
     pub matched: Option<u64>,
     /// Findings.
     pub findings: u64,
-    /// What was not checked, as clauses.
+    /// Checks that were not done, as clauses.
     pub left_out: Vec<String>,
     /// Wall time of this tree, seconds.
     pub seconds: f64,
@@ -100,19 +100,19 @@ pub struct IndexReport {
 /// One tablespace.
 #[derive(Clone, Debug, Serialize)]
 pub struct TableFile {
-    /// Its first file.
+    /// The path of its first file.
     pub path: String,
-    /// Who wrote it: `MySQL`, `MariaDB`.
+    /// The vendor: `MySQL`, `MariaDB`.
     pub family: Option<&'static str>,
     /// Tablespace id.
     pub space_id: Option<u32>,
-    /// Bytes of a page in the file.
+    /// Page size in the file, bytes.
     pub page_size: Option<u32>,
     /// Why the file could not be read or recognised.
     pub error: Option<String>,
-    /// Its indexes, by their root pages.
+    /// Its indexes, by root page.
     pub indexes: Vec<IndexReport>,
-    /// What was not checked about the tablespace as a whole, as clauses.
+    /// Checks of the tablespace itself that were not done, as clauses.
     pub left_out: Vec<String>,
 }
 
@@ -123,15 +123,15 @@ pub struct TableTotals {
     pub files: u64,
     /// Tablespaces that could not be read or recognised.
     pub failed_files: u64,
-    /// Files that are no tablespaces with tables.
+    /// Files that are not tablespaces with tables.
     pub skipped_files: u64,
     /// Trees.
     pub indexes: u64,
     /// Pages of trees.
     pub pages: u64,
-    /// Entries of leaves that are not deleted.
+    /// Leaf entries not delete-marked.
     pub entries: u64,
-    /// Findings, also those beyond the limit of the list.
+    /// Findings, including those beyond the limit of the list.
     pub findings: u64,
     /// Findings that are damage.
     pub damage: u64,
@@ -141,32 +141,32 @@ pub struct TableTotals {
     pub seconds: f64,
 }
 
-/// The whole answer.
+/// The whole report.
 #[derive(Clone, Debug, Serialize)]
 pub struct TableReport {
-    /// The check was stopped before its end.
+    /// The check was stopped early.
     pub incomplete: bool,
     /// Sums.
     pub totals: TableTotals,
-    /// Every tablespace, in the order of the walk.
+    /// Every tablespace, in inventory order.
     pub files: Vec<TableFile>,
-    /// What is wrong, by file and index.
+    /// The findings, by file and index.
     pub findings: Vec<TableFinding>,
-    /// What is hurt, by table and index.
+    /// What is damaged, by table and index.
     pub hurt: Vec<Hurt>,
-    /// The verdict of every table, if it was asked for.
+    /// The verdict on every table, if requested.
     #[serde(rename = "table_verdicts", skip_serializing_if = "Option::is_none")]
     pub tables: Option<Vec<TableVerdict>>,
-    /// Files left alone.
+    /// Files skipped.
     pub skipped: Vec<SkippedFile>,
-    /// Crash recovery that is still to come, by datadir.
+    /// Pending crash recovery, by datadir.
     pub pending: Vec<Pending>,
-    /// How the run went; differs from run to run, so it is not part of the document.
+    /// The cost of the run; it varies, so it is not part of the document.
     #[serde(skip)]
     pub effort: Effort,
 }
 
-/// How the bytes came.
+/// The cost of reading.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Effort {
     /// Wall time.
@@ -177,12 +177,12 @@ pub struct Effort {
     pub requests: u64,
     /// Bytes read.
     pub bytes: u64,
-    /// The most requests that one worker had in flight.
+    /// The most requests one worker had in flight.
     pub in_flight_max: u64,
 }
 
 impl TableReport {
-    /// Leaves to the report on pages what it says already, and joins what both say is hurt there: damage is told once.
+    /// Drops what the report on pages says already, and merges the two lists of damage, so that nothing is reported twice.
     pub fn told_by(&mut self, pages: &mut Report) {
         let told: BTreeSet<(&str, u32)> = pages
             .findings
@@ -198,7 +198,7 @@ impl TableReport {
             .collect();
         let cut: BTreeSet<&str> =
             pages.findings.iter().filter(|f| f.reason == FindingCode::TRUNCATED).map(|f| f.path.as_str()).collect();
-        // What both say of a datadir.
+        // Findings about a datadir that both reports have.
         let whole = pages.findings.iter().filter(|finding| finding.page.is_none());
         let whole: BTreeSet<(&str, FindingCode)> =
             whole.map(|finding| (finding.path.as_str(), finding.reason)).collect();
@@ -236,7 +236,7 @@ impl TableReport {
         pages.tables = self.tables.take().or(pages.tables.take());
     }
 
-    /// 0 all well, 1 damage found, 2 could not do all the work; damage wins.
+    /// 0 all well, 1 damage found, 2 could not do all the work; damage takes precedence.
     #[must_use]
     pub fn exit_status(&self) -> u8 {
         if self.totals.damage > 0 {

@@ -1,4 +1,4 @@
-//! From trees to tables: rows against entries, names for findings, and whether the redo log may still mend any of it.
+//! From trees to tables: compares rows with entries, names the findings, and asks whether the redo log may still repair any of it.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -32,17 +32,17 @@ use crate::tree::walk::Depth;
 use crate::tree::{Opener, Root, Rule, TreeFinding, TreeReport, transactions};
 use crate::verdict::{self, HurtTree, Mark};
 
-/// Codes of findings that say why nothing can be decided.
+/// Finding codes that mean nothing could be decided.
 const UNDECIDED: [FindingCode; 4] =
     [FindingCode::ENCRYPTED_NO_KEY, FindingCode::NO_TREE, FindingCode::RECOVERY_PENDING, FindingCode::NOTHING_VERIFIED];
 
-/// A tree with its name and what became of it.
+/// A tree with its name and the result of its walk.
 struct Tree<'t> {
     root: &'t Root,
     named: Option<Named>,
     walked: &'t Walked,
     is_rtree: bool,
-    /// Whether its entries are not as many as the table's rows.
+    /// Whether it has more or fewer entries than the table has rows.
     is_miscounted: Cell<bool>,
 }
 
@@ -63,7 +63,7 @@ impl Tree<'_> {
 
     fn is_hurt(&self) -> bool {
         let report = &self.walked.report;
-        // A row without an entry is a finding about the row, and no fault of it.
+        // A row without an entry is the index's fault, though the finding names the row.
         let is_entry_only = report.hurt.is_empty() && report.is_complete && self.kind() == TreeKind::Clustered;
         (report.findings_total > 0 && !is_entry_only) || report.counts.unverifiable > 0 || self.lacks()
     }
@@ -91,15 +91,15 @@ struct Settling<'s> {
     keys: &'s KeyStore,
     path: String,
     recovery: Option<String>,
-    /// The directories that may be the datadir of the tablespace.
+    /// The directories that may be the tablespace's datadir.
     datadirs: Vec<PathBuf>,
-    /// Where the logs end that have work to do.
+    /// The ends of logs that have work to do.
     ends: LogEnds<'s>,
-    /// Of each datadir that was asked about, what its transactions that have not ended leave undecided.
+    /// For each datadir asked about, what its open transactions leave undecided.
     open: HashMap<PathBuf, Option<String>>,
 }
 
-/// The rules that rows and entries break which a transaction has changed and not yet rolled back.
+/// Rules that may be broken by rows and entries of a transaction that is yet to be rolled back.
 const OF_ROWS: [Rule; 5] =
     [Rule::RowCount, Rule::EntryWithoutRow, Rule::RowWithoutEntry, Rule::EntryDiffers, Rule::EntriesUnmatched];
 
@@ -150,7 +150,7 @@ fn held(known: &Known, walked: &[Walked]) -> Held {
     Held { space: known.space.clone(), roots, newest: newest_of(known, walked) }
 }
 
-/// The highest LSN of the pages of a tablespace that were read.
+/// The highest LSN of the tablespace's pages read so far.
 fn newest_of(known: &Known, walked: &[Walked]) -> Lsn {
     walked.iter().map(|walked| walked.newest).max().unwrap_or_default().max(known.newest)
 }
@@ -175,7 +175,7 @@ impl Settling<'_> {
         self.report.files.push(file);
     }
 
-    /// What is wrong with a datadir as a whole.
+    /// Adds a finding about a datadir.
     fn of_datadir(&mut self, found: CatalogFinding) {
         let totals = &mut self.report.totals;
         totals.findings += 1;
@@ -249,7 +249,7 @@ impl Settling<'_> {
         self.file(known, &trees, left_out);
     }
 
-    /// Holds the newest page of the tablespace against the end of the redo log.
+    /// Compares the newest page of the tablespace with the end of the redo log.
     fn newer_than_log(&mut self, known: &Known, subject: &Subject, walked: &[Walked]) -> Option<Severity> {
         let newest = newest_of(known, walked);
         let known = self.redo.checkpoint_for(&subject.path);
@@ -257,7 +257,7 @@ impl Settling<'_> {
         let clean = LogEnd { lsn: checkpoint, is_whole: true };
         let end = if self.recovery.is_some() { self.ends.of(&dir) } else { Some(clean) };
         let end = end.filter(|end| newest > end.lsn)?;
-        // What crash recovery does not come to, it does not mend.
+        // Crash recovery does not repair what lies beyond the log's end.
         let (severity, doubt) =
             if end.is_whole { (Severity::Damage, "") } else { (Severity::Undecided, ", as far as it is sound") };
         let message = format!(
@@ -319,7 +319,7 @@ impl Settling<'_> {
         self.report.hurt.extend(rows);
     }
 
-    /// How many rows a table has lost, where another index of it was seen whole.
+    /// How many rows a table has lost, if another of its indexes was completely read.
     fn missing(&self, known: &Known, tree: &Tree<'_>, trees: &[Tree<'_>]) -> Option<u64> {
         let is_lost = tree.walked.report.hurt.values().any(|is_lost| *is_lost);
         if tree.kind() != TreeKind::Clustered || !is_lost || known.map.has_buffered_changes {
@@ -343,7 +343,7 @@ impl Settling<'_> {
             self.of_tree(finding, tree);
         }
         let hidden = report.findings_total - report.findings.len() as u64;
-        // Findings that are not listed are of the kind of those that are.
+        // Assume that unlisted findings are like the last listed one.
         let last = report.findings.last().map(|finding| finding.rule);
         let severity = self.severity(last, tree.named.is_none()).0;
         self.count(hidden, severity);
@@ -362,9 +362,10 @@ impl Settling<'_> {
         self.finding(finding, TreeLabel { table, index: name, index_id: Some(tree.root.index_id) });
     }
 
-    /// How much a broken rule weighs here, and why it may not be damage.
+    /// How severe a broken rule is here, and why it may not be damage.
     ///
-    /// A tree that no dictionary knows may be the index that an interrupted ALTER was building: the rollback drops it, whatever is in it.
+    /// A tree missing from the dictionary may be an index that an interrupted ALTER was building: the rollback drops it, whatever it
+    /// contains.
     fn severity(&mut self, rule: Option<FindingCode>, is_unknown: bool) -> (Severity, Option<String>) {
         if rule.is_some_and(|rule| UNDECIDED.contains(&rule)) {
             return (Severity::Undecided, None);
@@ -380,13 +381,13 @@ impl Settling<'_> {
         }
     }
 
-    /// The weight of the worst of some broken rules.
+    /// The severity of the worst of some broken rules.
     fn worst(&mut self, mut rules: impl Iterator<Item = FindingCode>, is_unknown: bool) -> Severity {
         let is_damage = rules.any(|rule| self.severity(Some(rule), is_unknown).0 == Severity::Damage);
         if is_damage { Severity::Damage } else { Severity::Undecided }
     }
 
-    /// What unfinished transactions leave undecided in this datadir.
+    /// What open transactions leave undecided in this datadir.
     fn open_transactions(&mut self) -> Option<String> {
         for dir in self.datadirs.clone() {
             let keys = self.keys;
@@ -415,7 +416,7 @@ impl Settling<'_> {
         }
     }
 
-    /// An empty mount point, a wrong path: nothing wrong was found because nothing was there.
+    /// An empty mount point or a wrong path: nothing bad was found because nothing was there.
     fn nothing(&mut self, asked: &[PathBuf]) {
         let totals = &self.report.totals;
         if totals.files + totals.findings > 0 {
@@ -428,13 +429,13 @@ impl Settling<'_> {
         }
     }
 
-    /// A file that is named as that of a table, and has none.
+    /// A file named like a table's that has no tree.
     fn no_tree(&mut self) {
         let message = "no index begins in the tablespace: the table that its name promises is not in it".to_owned();
         self.finding(&TreeFinding::told(FindingCode::NO_TREE, message), TreeLabel::default());
     }
 
-    /// The datadirs that crash recovery is still to come in. Counts of rows are not those that it will leave.
+    /// The datadirs that still need crash recovery, which will change the row counts.
     fn pending(&mut self) {
         self.report.pending = self.redo.pending();
         if self.options.depth == Depth::Check {
@@ -463,7 +464,7 @@ impl Settling<'_> {
         self.report.findings.push(TableFinding { severity, message, ..told });
     }
 
-    /// Every row has one entry in each index, with exceptions that a definition tells. Returns what could not be compared.
+    /// Every row has one entry in each index, with exceptions that follow from the definition. Returns what could not be compared.
     fn rows(&mut self, known: &Known, trees: &[Tree<'_>]) -> Vec<String> {
         let mut tables: BTreeMap<&str, Vec<&Tree<'_>>> = BTreeMap::new();
         let mut unnamed = Vec::new();
@@ -473,7 +474,7 @@ impl Settling<'_> {
                 None => unnamed.push(tree),
             }
         }
-        // Without definitions, the trees of a tablespace of MariaDB's are those of one table.
+        // Without definitions, all trees of a MariaDB file-per-table tablespace belong to one table.
         let one_table = known.space.format.family() == Family::MariaDb && known.space.format.space().0 != 0;
         if one_table && tables.is_empty() {
             tables.insert("", std::mem::take(&mut unnamed));
@@ -526,7 +527,7 @@ impl Settling<'_> {
     }
 }
 
-/// What a finding says of its tree, where it is about one.
+/// The tree that a finding is about, if any.
 #[derive(Debug, Clone, Copy, Default)]
 struct TreeLabel<'n> {
     table: Option<&'n str>,
@@ -534,7 +535,7 @@ struct TreeLabel<'n> {
     index_id: Option<u64>,
 }
 
-/// The finding as damage: whether recovery may yet mend it is another question.
+/// The finding as damage; whether recovery may still repair it is decided elsewhere.
 fn in_words(finding: &TreeFinding, path: &str, label: TreeLabel<'_>) -> TableFinding {
     TableFinding {
         path: path.to_owned(),
@@ -553,7 +554,7 @@ fn in_words(finding: &TreeFinding, path: &str, label: TreeLabel<'_>) -> TableFin
     }
 }
 
-/// Tells of what was found in a tree, as soon as it is done.
+/// Reports a tree's findings as soon as it is done.
 pub(super) fn tell(watcher: &Watcher, tree: KnownTree<'_>, report: &TreeReport) {
     if !watcher.listens() || report.findings.is_empty() {
         return;

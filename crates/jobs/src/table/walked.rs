@@ -1,4 +1,4 @@
-//! Tablespaces and trees on their way through the check.
+//! Tablespaces and trees during the check.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::known::Known;
 use crate::tree::TreeReport;
 use crate::tree::walk::STOPPED;
 
-/// A tablespace with all that is known of it before its trees are walked.
+/// A tablespace with everything known before its trees are walked.
 pub(super) struct Subject {
     pub path: PathBuf,
     pub opened: Result<Known, String>,
@@ -18,7 +18,7 @@ pub(super) struct Subject {
 /// A tree that was walked.
 pub(super) struct Walked {
     pub report: TreeReport,
-    /// Whether nothing was found wrong with the tree by itself.
+    /// Whether nothing is wrong with the tree itself.
     pub is_sound: bool,
     pub elapsed: Duration,
     /// The highest LSN of its pages.
@@ -26,7 +26,7 @@ pub(super) struct Walked {
 }
 
 impl Walked {
-    /// Of a tree that nobody came to.
+    /// For a tree that was not reached.
     pub fn none() -> Self {
         let report = TreeReport { left_out: vec![STOPPED], ..TreeReport::default() };
         Self { report, is_sound: false, elapsed: Duration::ZERO, newest: Lsn(0) }

@@ -1,4 +1,4 @@
-//! What an export needs to know of a format.
+//! The interface between an export and a format.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -13,81 +13,81 @@ use crate::rows::source::TableSource;
 /// Why a row was not written: the column, and a clause.
 pub type Refused = (usize, String);
 
-/// Values that a format has no room for.
+/// Values that the format cannot represent exactly.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Change {
     /// The column.
     pub column: String,
-    /// What became of them, as a clause.
+    /// What happened to them, as a clause.
     pub what: &'static str,
-    /// How many.
+    /// How many values.
     pub count: u64,
 }
 
-/// What is to be written.
+/// The table or partition to write.
 #[derive(Debug, Clone, Copy)]
 pub struct Head<'h> {
     /// The table.
     pub table: &'h TableSource,
-    /// How its rows are read; of a partitioned table, those of one partition.
+    /// How to read its rows; for a partitioned table, those of one partition.
     pub plan: &'h Arc<RowPlan>,
-    /// Whether a last column says what became of each row.
+    /// Whether a last column gives the state of each row.
     pub states: bool,
-    /// How many workers there are.
+    /// Number of workers.
     pub workers: usize,
 }
 
-/// Makes files of rows.
+/// Writes rows to files.
 pub trait Format: Sync {
-    /// A worker's part.
+    /// The encoder that each worker has.
     type Encoder: Encoder;
-    /// The file.
+    /// The output file.
     type Output: Output<Piece = <Self::Encoder as Encoder>::Piece>;
 
-    /// The rows that go out together.
+    /// How many rows to write as one range.
     fn range(&self) -> RangeSize;
 
-    /// Begins a file.
+    /// Starts a file.
     ///
     /// # Errors
     /// It cannot be written.
     fn open(&self, head: &Head<'_>, out: Box<dyn Write + Send>) -> io::Result<Self::Output>;
 
-    /// A worker's part of that file.
+    /// A worker's encoder for that file.
     ///
     /// # Errors
-    /// The columns are not those of the file.
+    /// The columns do not match the file's.
     fn encoder(&self, head: &Head<'_>, out: &Self::Output) -> io::Result<Self::Encoder>;
 }
 
-/// Makes pieces of rows, on a worker's thread.
+/// Encodes rows into pieces, on a worker's thread.
 pub trait Encoder: Send {
-    /// What goes to the file as a whole.
+    /// The unit written to the file.
     type Piece: Send;
 
-    /// One row, whole or not at all.
+    /// Adds a row, entirely or not at all.
     ///
     /// # Errors
     /// The column whose value cannot be written, and why.
     fn row(&mut self, row: &Row<'_>) -> Result<(), Refused>;
 
-    /// Whether what was gathered should go out. `is_turn` says whether it could go at once.
+    /// Whether the rows gathered should be written now. `is_turn` says whether that could happen without waiting.
     ///
     /// # Errors
-    /// It cannot be encoded.
+    /// The rows cannot be encoded.
     fn is_full(&mut self, is_turn: &dyn Fn() -> bool) -> io::Result<bool>;
 
-    /// What was gathered since the last time.
+    /// The rows gathered since the last call.
     ///
     /// # Errors
-    /// It cannot be encoded.
+    /// The rows cannot be encoded.
     fn take(&mut self) -> io::Result<Self::Piece>;
 
-    /// Values that the format has no room for.
+    /// Values that the format could not represent exactly.
     fn changes(&self) -> Vec<Change>;
 }
 
-/// A file that takes pieces, one after the other.
+/// A file that is written piece by piece.
 pub trait Output: Send {
     /// See [`Encoder::Piece`].
     type Piece: Send;
@@ -98,7 +98,7 @@ pub trait Output: Send {
     /// The file cannot be written.
     fn write(&mut self, piece: Self::Piece) -> io::Result<()>;
 
-    /// Ends the file; how many bytes it has.
+    /// Completes the file. Returns its length in bytes.
     ///
     /// # Errors
     /// The file cannot be written.

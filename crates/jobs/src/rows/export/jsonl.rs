@@ -1,4 +1,4 @@
-//! One JSON object a line.
+//! One JSON object per line.
 
 use format::value::{Value, ValueError, ValueKind, ValueType, float, geometry, json};
 
@@ -32,7 +32,7 @@ impl JsonLines {
     }
 }
 
-/// Text is UTF-8 in JSON, whatever a client has stored.
+/// JSON text is UTF-8, whatever a client stored.
 fn write_string(text: &[u8], out: &mut Vec<u8>) {
     match String::from_utf8_lossy(text) {
         std::borrow::Cow::Borrowed(text) => json::write_string(text.as_bytes(), out),

@@ -1,7 +1,7 @@
 //! `paths -> Tables -> Ranges -> RowReader -> Encoder -> one Output a table, in the order of the key`
 //!
-//! A worker encodes the rows of a range into pieces of its own; the pieces go out in the order of the ranges. What a piece is, a
-//! [`Format`] says: text here, row groups and record batches in a crate of their own. Memory: that of the readers, and a piece a worker.
+//! Each worker encodes the rows of a range into pieces, which are written in the order of the ranges. The [`Format`] decides what a piece
+//! is: text here, row groups and record batches in a crate of their own. Memory: that of the readers, and one piece per worker.
 
 pub mod format;
 mod jsonl;
@@ -47,30 +47,30 @@ pub use text::{CHUNK, TextFormat};
 pub struct ExportOptions {
     /// How to read.
     pub scan: ScanOptions,
-    /// Logical page size in bytes, in place of what the files say.
+    /// Logical page size in bytes; overrides what the files say.
     pub page_size: Option<u32>,
-    /// Files with keys.
+    /// Key files.
     pub keys: KeyFiles,
     /// A file of `CREATE TABLE` statements for tablespaces without a definition.
     pub create_table: Option<PathBuf>,
-    /// The columns; all, if none are named.
+    /// The columns; all if `None`.
     pub columns: Option<Vec<String>>,
     /// The index whose leaves are read.
     pub index: Option<String>,
     /// A range of the key, `5..90`.
     pub key_range: Option<String>,
-    /// The most rows of each table.
+    /// Rows exported per table, at most.
     pub limit: Option<u64>,
     /// Whether rows may come in any order.
     pub unordered: bool,
     /// Only rows of committed transactions.
     pub committed: bool,
-    /// Whether rows of the past are wanted, which system-versioned tables keep.
+    /// Whether to export historical rows, which system-versioned tables keep.
     pub history: bool,
 }
 
 impl Default for ExportOptions {
-    /// All rows, with all columns.
+    /// All rows and all columns.
     fn default() -> Self {
         Self {
             scan: ScanOptions::default(),
@@ -88,31 +88,31 @@ impl Default for ExportOptions {
     }
 }
 
-/// What came of one table.
+/// The result for one table.
 #[derive(Debug, Clone, Serialize)]
 pub struct TableExport {
     /// `schema.table`.
     pub table: String,
-    /// Rows that were written.
+    /// Rows written.
     pub rows: u64,
-    /// Bytes that were written.
+    /// Bytes written.
     pub bytes: u64,
-    /// Columns that no leaf holds.
+    /// Columns that no leaf stores.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<String>,
-    /// Values that the format has no room for, by column and reason.
+    /// Values that the format cannot represent exactly, by column and reason.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<Change>,
     /// What could not be read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub damage: Vec<String>,
-    /// Where the definition is from, if it is not from where it should be.
+    /// Where the definition came from, if not from the usual place.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// Whether rows of damaged trees were looked for in pages that nothing leads to: how many such pages there were.
+    /// If pages that nothing points to were searched for rows of damaged trees: how many such leaves there were.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stray_leaves: Option<usize>,
-    /// Why it was not exported, although nothing is damaged.
+    /// Why it was not exported although nothing is damaged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
 }
@@ -134,26 +134,26 @@ impl TableExport {
     }
 }
 
-/// What came of all tables.
+/// The result for all tables.
 #[derive(Debug, Clone, Serialize)]
 pub struct ExportReport {
     /// The tables, by name.
     pub tables: Vec<TableExport>,
-    /// Files in which a table should be, and why none could be read.
+    /// Files that should hold a table but could not be read, and why.
     pub unread: Vec<String>,
-    /// Datadirs of these files that crash recovery is still to come in: the rows are not those that it will leave.
+    /// Datadirs of these files that still need crash recovery, which will change the rows.
     pub pending: Vec<Pending>,
-    /// Bytes that were read.
+    /// Bytes read.
     pub bytes_read: u64,
-    /// Time it took.
+    /// Elapsed time.
     pub seconds: f64,
 }
 
 impl ExportReport {
-    /// 1 for damage, 2 where a table could not be exported for another reason, there is none, or recovery is pending; else 0.
+    /// 1 for damage; 2 if a table could not be exported for another reason, there is no table, or recovery is pending; else 0.
     #[must_use]
     pub fn exit_status(&self) -> u8 {
-        // Recovery will change rows and mend pages: what went out is neither whole nor damaged yet.
+        // Recovery will change rows and repair pages, so the export is neither complete nor damaged yet.
         if !self.pending.is_empty() {
             return 2;
         }
@@ -168,7 +168,7 @@ impl ExportReport {
 /// Opens the output of a table.
 pub type Outputs<'o> = dyn FnMut(&TableSource) -> Result<Box<dyn Write + Send>, Error> + 'o;
 
-/// Exports all tables in `paths`, each to the output that `outputs` opens for it.
+/// Exports all tables in `paths`, each to the output that `outputs` opens.
 ///
 /// # Errors
 /// Options that cannot work, an output that cannot be written.
@@ -213,7 +213,7 @@ pub fn export<F: Format>(
     })
 }
 
-/// Of each tablespace the transactions of its server that have not ended, or why they are not known, as a clause.
+/// For each tablespace, its server's open transactions, or why they are not known, as a clause.
 type Open = Vec<Result<Arc<BTreeSet<u64>>, String>>;
 
 fn open_transactions(tables: &Tables, keys: &KeyFiles) -> Result<Open, Error> {
@@ -240,7 +240,7 @@ fn open_transactions(tables: &Tables, keys: &KeyFiles) -> Result<Open, Error> {
     Ok(tables.spaces.iter().map(of_space).collect())
 }
 
-/// One table on its way.
+/// The export of one table.
 struct Job<'j, F> {
     table: &'j TableSource,
     tables: &'j Tables,
@@ -372,7 +372,7 @@ impl<F: Format> Job<'_, F> {
     ) -> Result<Vec<Problem>, Error> {
         let options = self.options;
         let left = options.limit.map(|limit| limit.saturating_sub(export.rows));
-        // Where the rows are counted, they come one range after the other.
+        // With a row limit, ranges must come one after the other.
         let mut scan_options = options.scan.clone();
         if left.is_some() {
             scan_options.workers = 1;
@@ -417,7 +417,7 @@ impl<F: Format> Job<'_, F> {
     }
 }
 
-/// The leaves that the ranges lead to: what a pass over them has met.
+/// Marks the leaves that the ranges lead to, as a pass over them would.
 fn reached_again(space: &crate::tree::Tablespace, ranges: &Ranges, plan: &RowPlan, opener: &mut Opener) -> Reached {
     let reached = Reached::new(space.pages());
     for page_no in &ranges.units {
@@ -439,9 +439,9 @@ fn reached_again(space: &crate::tree::Tablespace, ranges: &Ranges, plan: &RowPla
     reached
 }
 
-/// One worker's output.
+/// A worker's output.
 struct Writing<'w, 'o, E: Encoder, O: Output<Piece = E::Piece>> {
-    /// There are as many as workers.
+    /// Always there, as there is one per worker.
     encoder: Option<E>,
     range: usize,
     shared: &'w Shared<'o, O>,
@@ -451,7 +451,7 @@ struct Writing<'w, 'o, E: Encoder, O: Output<Piece = E::Piece>> {
 }
 
 impl<E: Encoder, O: Output<Piece = E::Piece>> Writing<'_, '_, E, O> {
-    /// Passes on what was encoded. `false`: nothing more is wanted.
+    /// Writes what was encoded. `false` if no more is wanted.
     fn pass_on(&mut self, last: bool) -> bool {
         let Some(encoder) = &mut self.encoder else { return false };
         match encoder.take() {
@@ -476,7 +476,7 @@ impl<E: Encoder, O: Output<Piece = E::Piece>> Writing<'_, '_, E, O> {
                     written += 1;
                     self.left = self.left.map(|left| left - 1);
                 }
-                // What was purged is not missed.
+                // A purged row may be unreadable: nobody expects it.
                 Err(_) if row.state() == super::batch::RowState::Freed => {}
                 Err((column, why)) => {
                     let name = batch.plan().columns.get(column).map_or("", |column| column.name.as_str());
@@ -522,7 +522,7 @@ impl<E: Encoder, O: Output<Piece = E::Piece>> RowSink for Writing<'_, '_, E, O> 
     fn end(&mut self, outcome: ControlFlow<()>) -> ControlFlow<()> {
         let goes_on = self.pass_on(true);
         if outcome.is_break() {
-            // What comes before was written; what comes after is not wanted.
+            // Everything before was written; nothing after this is wanted.
             self.shared.end();
         }
         if goes_on { outcome } else { ControlFlow::Break(()) }

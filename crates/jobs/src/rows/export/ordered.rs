@@ -1,11 +1,11 @@
-//! One output for several workers: in the order of their ranges, or as it comes.
+//! One output shared by several workers: in the order of their ranges, or as pieces arrive.
 
 use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::format::Output;
 
-/// Where all workers write.
+/// The output of all workers.
 pub(super) struct Shared<'o, O> {
     state: Mutex<OrderState<'o, O>>,
     turned: Condvar,
@@ -16,7 +16,7 @@ struct OrderState<'o, O> {
     out: &'o mut O,
     /// The range whose turn it is.
     turn: usize,
-    /// Ranges that ended before it was their turn, and had written nothing.
+    /// The first error.
     failed: Option<io::Error>,
     ended: bool,
 }
@@ -31,7 +31,7 @@ impl<'o, O: Output> Shared<'o, O> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes a piece, which belongs to that range, when it is its turn; with `last` the turn passes on. `false`: nothing more is wanted.
+    /// Writes a piece of `range` once it is that range's turn; `last` passes the turn on. `false` if no more is wanted.
     pub(super) fn write(&self, range: usize, piece: O::Piece, last: bool) -> bool {
         let mut state = self.lock();
         while self.ordered && state.turn != range && !state.ended {
@@ -53,13 +53,13 @@ impl<'o, O: Output> Shared<'o, O> {
         !state.ended
     }
 
-    /// Nothing more is written, by anybody: called by the one whose turn it is.
+    /// Ends all writing; called by the worker whose turn it is.
     pub(super) fn end(&self) {
         self.lock().ended = true;
         self.turned.notify_all();
     }
 
-    /// Nothing more is written, for this is why.
+    /// Ends all writing because of an error.
     pub(super) fn fail(&self, error: io::Error) {
         let mut state = self.lock();
         state.failed.get_or_insert(error);
@@ -67,13 +67,13 @@ impl<'o, O: Output> Shared<'o, O> {
         self.turned.notify_all();
     }
 
-    /// Whether a piece of that range could be written at once.
+    /// Whether a piece of that range could be written without waiting.
     pub(super) fn is_turn(&self, range: usize) -> bool {
         let state = self.lock();
         !self.ordered || state.turn == range || state.ended
     }
 
-    /// Why not everything could be written, if so.
+    /// Returns the first error, if there was one.
     pub(super) fn finish(self) -> io::Result<()> {
         let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         state.failed.map_or(Ok(()), Err)

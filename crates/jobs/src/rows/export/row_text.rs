@@ -1,4 +1,4 @@
-//! One row as text, whatever the format.
+//! One row as text, for every text format.
 
 use format::schema::{ColumnDef, TableDef, Versioned};
 use format::value::ValueType;
@@ -6,7 +6,7 @@ use format::value::ValueType;
 use super::format::Refused;
 use crate::rows::batch::{Cell, Row, RowState};
 
-/// How geometries are written.
+/// How to write geometries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Geometry {
     /// As the servers store them: spatial reference system and well-known binary.
@@ -15,20 +15,20 @@ pub enum Geometry {
     Wkt,
 }
 
-/// Writes rows of one table. Each worker has one of its own.
+/// Writes rows of one table. Each worker has its own writer.
 pub trait RowText {
-    /// A stretch of rows begins, which can stand for itself.
+    /// Starts a stretch of rows that is valid by itself.
     fn begin(&mut self, out: &mut Vec<u8>);
-    /// One row, whole or not at all.
+    /// Writes a row, entirely or not at all.
     ///
     /// # Errors
-    /// The column whose value cannot be written, and why. `out` is as it was then.
+    /// The column whose value cannot be written, and why. `out` is then unchanged.
     fn row(&mut self, row: &Row<'_>, out: &mut Vec<u8>) -> Result<(), Refused>;
-    /// The stretch ends.
+    /// Ends the stretch.
     fn end(&mut self, out: &mut Vec<u8>);
 }
 
-/// Writes one value into `out`, or takes back what it wrote.
+/// Writes a value to `out`, or undoes what it wrote.
 pub(super) fn whole(
     row: &Row<'_>,
     columns: usize,
@@ -58,7 +58,7 @@ pub(super) fn write_hex(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Whether the server would refuse a value for the column in an INSERT, because it computes it itself.
+/// Whether the server would refuse a value for this column in an INSERT because it computes it itself.
 pub(super) fn is_generated(table: &TableDef, column: usize) -> bool {
     let by_server = |column: &ColumnDef| {
         column.generated.is_some() || matches!(column.versioned, Versioned::RowStart | Versioned::RowEnd)
@@ -66,14 +66,14 @@ pub(super) fn is_generated(table: &TableDef, column: usize) -> bool {
     table.columns.get(column).is_some_and(by_server)
 }
 
-/// The state of a row as a value of its own.
+/// The column with a row's state.
 pub(super) const STATE_COLUMN: &str = "innokit_state";
 
 pub(super) fn state(row: &Row<'_>) -> &'static str {
     RowState::word(row.state())
 }
 
-/// A value as it is shown, with geometry in the chosen form.
+/// Writes a value for display, with geometry in the chosen form.
 pub(super) fn write_value(
     value: &ValueType,
     geometry: Geometry,

@@ -1,4 +1,4 @@
-//! CSV and TSV as `SELECT … INTO OUTFILE` writes them, so that `LOAD DATA` takes them back.
+//! CSV and TSV as `SELECT … INTO OUTFILE` writes them, so that `LOAD DATA` can read them.
 
 use format::value::{ValueKind, ValueType};
 
@@ -24,12 +24,12 @@ pub struct SeparatedOptions {
     pub line_end: Vec<u8>,
     /// Whether the first line names the columns; `IGNORE 1 LINES` for `LOAD DATA`.
     pub header: bool,
-    /// How geometries are written.
+    /// How to write geometries.
     pub geometry: Geometry,
 }
 
 impl SeparatedOptions {
-    /// What the servers write by default.
+    /// The servers' default.
     #[must_use]
     pub fn tsv() -> Self {
         Self {
@@ -51,12 +51,12 @@ impl SeparatedOptions {
     }
 }
 
-/// A few bytes that come with every value, so short mostly that they are written without a call.
+/// The few bytes around each value, usually short enough to be copied without a call.
 #[derive(Default)]
 struct Fence {
     chunk: [u8; FENCE],
     len: usize,
-    /// All of it, if it is longer.
+    /// All bytes, if there are more than fit in `chunk`.
     long: Vec<u8>,
 }
 
@@ -83,15 +83,15 @@ impl Fence {
     }
 }
 
-/// A column, and what its values need.
+/// A column and how to write its values.
 struct Column {
     value: ValueType,
-    /// What ends the field before, and begins this one.
+    /// The end of the previous field and the start of this one.
     open: Fence,
-    /// The same of a NULL, and the NULL.
+    /// The same for NULL, including the NULL itself.
     null: Fence,
     quoted: bool,
-    /// Whether its text can hold a byte that must be escaped.
+    /// Whether its text can contain a byte that needs escaping.
     escaped: bool,
 }
 
@@ -100,14 +100,14 @@ pub(super) struct Separated {
     options: SeparatedOptions,
     columns: Vec<Column>,
     states: bool,
-    /// Bytes that are escaped without quotes, and within.
+    /// Bytes to escape outside quotes, and inside.
     special: [Special; 2],
 }
 
-/// Bytes that are escaped.
+/// Bytes to escape.
 struct Special {
     table: [bool; 256],
-    /// The same, if there are any; some of them more than once.
+    /// The same bytes as a short list; some may occur twice.
     few: [u8; 4],
 }
 
@@ -133,7 +133,7 @@ impl Separated {
     }
 }
 
-/// Whether values are digits, signs and colons.
+/// Whether values consist of digits, signs and colons.
 const fn is_plain(kind: &ValueKind) -> bool {
     matches!(
         kind,
@@ -160,7 +160,7 @@ fn special(options: &SeparatedOptions, quoted: bool) -> Special {
     special
 }
 
-/// Bytes that are looked at together.
+/// Bytes examined at once.
 const LANE: usize = 16;
 
 impl Special {
@@ -168,7 +168,7 @@ impl Special {
         self.table.get(usize::from(byte)).copied().unwrap_or(false)
     }
 
-    /// Without a branch for each byte, so that it becomes comparisons of vectors.
+    /// No branch per byte, so this compiles to vector comparisons.
     #[inline(always)]
     fn is_in_lane(&self, lane: &[u8; LANE]) -> bool {
         let [a, b, c, d] = self.few;
@@ -176,14 +176,14 @@ impl Special {
         lane.iter().fold(0, |hits, byte| hits | hit(byte)) != 0
     }
 
-    /// Whether `text` holds one of them: the question that nearly all text answers with no, [`LANE`] bytes at a time.
+    /// Whether `text` contains one of them; nearly all text does not. Compares [`LANE`] bytes at a time.
     #[inline]
     fn is_in(&self, text: &[u8]) -> bool {
         let (lanes, rest) = text.as_chunks::<LANE>();
         if lanes.iter().any(|lane| self.is_in_lane(lane)) {
             return true;
         }
-        // The last lane again, as far as it reaches back into the one before.
+        // The last lane overlaps the one before.
         match text.last_chunk::<LANE>() {
             Some(last) => !rest.is_empty() && self.is_in_lane(last),
             None => rest.iter().any(|byte| self.is(*byte)),
@@ -191,7 +191,7 @@ impl Special {
     }
 }
 
-/// Escapes what was written since `start`.
+/// Escapes everything written since `start`.
 #[inline]
 fn escape(special: &Special, sign: u8, start: usize, out: &mut Vec<u8>) {
     if special.is_in(out.get(start..).unwrap_or(&[])) {
@@ -206,7 +206,7 @@ fn escape_some(special: &Special, escape: u8, start: usize, out: &mut Vec<u8>) {
     if count == 0 {
         return;
     }
-    // From the end, so that nothing is moved twice.
+    // From the end, so nothing is moved twice.
     let (mut from, mut to) = (out.len(), out.len() + count);
     out.resize(to, 0);
     while from < to && from > start {
@@ -266,7 +266,7 @@ impl RowText for Separated {
     fn end(&mut self, _out: &mut Vec<u8>) {}
 }
 
-/// A line with the names of the columns.
+/// Writes a line with the column names.
 pub(super) fn write_names(options: &SeparatedOptions, plan: &RowPlan, states: bool, out: &mut Vec<u8>) {
     let names = plan.columns.iter().map(|column| column.name.as_str()).chain(states.then_some(STATE_COLUMN));
     out.extend_from_slice(&options.line_start);

@@ -1,4 +1,4 @@
-//! INSERT statements of many rows each, which the client of either server takes back.
+//! INSERT statements of many rows each, for either server's client.
 
 use format::value::{ValueKind, ValueType, float};
 
@@ -7,7 +7,7 @@ use super::row_text::{RowText, is_generated, state, whole, write_hex};
 use crate::rows::batch::Row;
 use crate::rows::plan::RowPlan;
 
-/// A statement ends when it is longer than this: well below the servers' `max_allowed_packet`.
+/// A statement is ended once it is longer than this: well below the servers' `max_allowed_packet`.
 const STATEMENT_MAX: usize = 512 << 10;
 
 /// Writes statements.
@@ -16,7 +16,7 @@ pub(super) struct Inserts {
     head: Vec<u8>,
     columns: Vec<Option<ValueType>>,
     states: bool,
-    /// Where the statement in hand begins in the output.
+    /// Where the current statement starts in the output.
     open: Option<usize>,
 }
 
@@ -27,7 +27,7 @@ pub(super) fn write_name(name: &str, out: &mut Vec<u8>) {
     out.push(b'`');
 }
 
-/// What makes both servers read the statements as they were meant.
+/// Settings that make both servers read the statements as intended.
 pub(super) fn write_head(table: &str, plan: &RowPlan, out: &mut Vec<u8>) {
     out.extend_from_slice(format!("-- {table}, read from its files by innokit\n").as_bytes());
     out.extend_from_slice(
@@ -62,7 +62,7 @@ impl Inserts {
     }
 }
 
-/// A string in quotes. Of what was appended since `start`, every byte that ends or changes a string is escaped.
+/// Writes a string in quotes, escaping every byte that would end or change it.
 fn quote(text: &[u8], out: &mut Vec<u8>) {
     out.push(b'\'');
     for byte in text {
@@ -85,7 +85,7 @@ fn write_literal(
     out: &mut Vec<u8>,
 ) -> Result<(), format::value::ValueError> {
     match &value.kind {
-        // The six digits that a server shows would not bring the same FLOAT back.
+        // The six digits that a server displays would not restore the same FLOAT.
         ValueKind::Float { .. } => {
             if let format::value::Value::Float(number) = value.decode(stored)? {
                 float::write_float_exact(number, out);

@@ -1,4 +1,4 @@
-//! Rows as text, whatever the format: what comes before the rows, between and after them.
+//! Rows as text in any format: what comes before, between and after them.
 
 use std::io::{self, Write};
 
@@ -10,12 +10,12 @@ use crate::rows::plan::RowPlan;
 use crate::rows::scan::RangeSize;
 use crate::rows::source::TableSource;
 
-/// Text of a worker that waits to be written, bytes: more is written as soon as it is the range's turn.
+/// A worker's encoded text is written once it exceeds this many bytes and it is the range's turn.
 pub const CHUNK: usize = 4 << 20;
-/// With as much text a worker waits for its turn.
+/// With this much text, a worker waits for its turn.
 const CHUNK_MAX: usize = 4 * CHUNK;
 
-/// What rows become.
+/// The text format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TextFormat {
     /// CSV, TSV.
@@ -26,7 +26,7 @@ pub enum TextFormat {
     JsonLines,
 }
 
-/// A writer of that format for the rows of a plan.
+/// A writer for rows of this plan.
 #[must_use]
 pub fn writer(format: &TextFormat, table: &TableSource, plan: &RowPlan, states: bool) -> Box<dyn RowText + Send> {
     match format {
@@ -36,7 +36,7 @@ pub fn writer(format: &TextFormat, table: &TableSource, plan: &RowPlan, states: 
     }
 }
 
-/// What comes before the rows of a table.
+/// Writes what precedes a table's rows.
 pub fn write_head(format: &TextFormat, table: &TableSource, plan: &RowPlan, states: bool, out: &mut Vec<u8>) {
     match format {
         TextFormat::Separated(options) if options.header => {
@@ -47,7 +47,7 @@ pub fn write_head(format: &TextFormat, table: &TableSource, plan: &RowPlan, stat
     }
 }
 
-/// Ranges for each worker: enough that all end at about the same time.
+/// Ranges per worker: enough for all workers to finish at about the same time.
 const RANGES_A_WORKER: usize = 16;
 
 impl Format for TextFormat {
@@ -55,7 +55,7 @@ impl Format for TextFormat {
     type Output = TextOutput;
 
     fn range(&self) -> RangeSize {
-        // Text of a range should fit into what a worker holds until its turn comes.
+        // A range's text should fit what a worker holds until its turn comes.
         RangeSize { bytes: CHUNK as u64, for_each_worker: RANGES_A_WORKER }
     }
 
@@ -72,7 +72,7 @@ impl Format for TextFormat {
     }
 }
 
-/// Rows as text.
+/// Encodes rows as text.
 pub struct TextEncoder {
     text: Box<dyn RowText + Send>,
     out: Vec<u8>,
