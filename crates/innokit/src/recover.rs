@@ -37,8 +37,8 @@ pub fn run(args: &RecoverArgs) -> Result<u8, Box<dyn Error>> {
         )?;
     }
     let keys = KeyFiles { keyrings: args.keyring.clone(), key_file: args.key_file.clone() };
-    let (increments, dry_run) = (args.increment.clone(), args.dry_run);
-    let options = RecoverOptions { to, increments, dry_run, until, keys, memory, ..RecoverOptions::default() };
+    let (increments, dry_run, warm) = (args.increment.clone(), args.dry_run, !args.no_warm);
+    let options = RecoverOptions { to, increments, dry_run, until, warm, keys, memory, ..RecoverOptions::default() };
     let done = match jobs::recover(&args.datadir, &options) {
         Ok(done) => done,
         Err(error) if error.is_damage() => {
@@ -95,6 +95,10 @@ fn print(done: &Recovered, args: &RecoverArgs, started: SystemTime) -> io::Resul
     let (renamed, made, resized) = (done.files_renamed, done.files_made, done.files_resized);
     if renamed + made + resized > 0 {
         writeln!(out, "files     {renamed} {would}renamed, {made} {would}made, {resized} {would}given another size")?;
+    }
+    if done.pages_to_load > 0 {
+        let pages = grouped(done.pages_to_load);
+        writeln!(out, "warm      {pages} pages {would}named in ib_buffer_pool, for the server to load when it starts")?;
     }
     if done.was_backup && !args.dry_run {
         writeln!(out, "The backup is prepared: copy it to the server's datadir.")?;

@@ -32,6 +32,12 @@ fn a_copy_is_recovered_once_and_is_clean_then() {
     assert_eq!(status, Some(0), "{errors}");
     let done: Value = serde_json::from_str(&text).expect("JSON");
     assert!(done["pages_changed"].as_u64() > Some(0) && done["was_clean"] == false, "{text}");
+    let listed = fs::read_to_string(copy.join("ib_buffer_pool")).expect("a list").lines().count();
+    assert_eq!(done["pages_to_load"].as_u64(), Some(listed as u64), "{text}");
+    let cold = dir.path().join("cold");
+    let (text, errors, status) = recover(&crashed, &["--to", cold.to_str().expect("a name"), "--no-warm"]);
+    assert!(status == Some(0) && !text.contains("ib_buffer_pool"), "{text}{errors}");
+    assert!(!cold.join("ib_buffer_pool").exists());
     let (text, errors, status) = recover(&copy, &["--in-place"]);
     assert!(status == Some(0) && text.starts_with("nothing to recover"), "{text}{errors}");
     let (_, errors, status) = recover(&crashed, &["--dry-run", "--until", "1"]);

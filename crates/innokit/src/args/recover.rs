@@ -53,6 +53,10 @@ pub struct RecoverArgs {
     #[arg(long, value_name = "LSN")]
     pub until: Option<u64>,
 
+    /// Leave ib_buffer_pool as it is. Otherwise it names the pages that the log changes, for the server to load when it starts.
+    #[arg(long)]
+    pub no_warm: bool,
+
     /// Memory to work in, at least 64M. If the redo does not fit, the log is read several times.
     #[arg(long, value_name = "SIZE", value_parser = bytes, default_value = "512M")]
     pub memory: u64,

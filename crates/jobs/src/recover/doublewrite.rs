@@ -1,6 +1,7 @@
 //! The doublewrite area of the system tablespace: whole copies of pages that the server may have torn.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::path::Path;
 use std::{fs, io};
 
@@ -15,7 +16,11 @@ use crate::source::page::{PageAt, PageOpener};
 
 /// Copies in the doublewrite area, as they lie there: slots of a whole page each, by the number of that page.
 #[derive(Debug, Default)]
-pub(super) struct Copies(Vec<(PageNo, Vec<u8>)>);
+pub(super) struct Copies {
+    slots: Vec<(PageNo, Vec<u8>)>,
+    /// The pages of the system tablespace that are the area.
+    area: Vec<Range<u32>>,
+}
 
 /// The place of a copy in a file of its own, which has none in the system tablespace.
 const NO_PLACE: PageNo = PageNo(u32::MAX);
@@ -37,7 +42,8 @@ impl Copies {
             let used = slots.filter(|(slot, _)| be::u64_at(slot, FIL_PAGE_LSN) != Some(0));
             copies.extend(used.map(|(slot, place)| (place, slot.to_vec())));
         }
-        Ok(Self(copies))
+        let area = [area.block1, area.block2].map(|first| first.0..first.0.saturating_add(system.extent_pages()));
+        Ok(Self { slots: copies, area: area.to_vec() })
     }
 
     /// Reads the doublewrite files of MySQL 8.0.20 and later: slots of a whole page each, and nothing else.
@@ -58,13 +64,14 @@ impl Copies {
             let used = bytes.chunks_exact(size).filter(|slot| be::u64_at(slot, FIL_PAGE_LSN) != Some(0));
             copies.extend(used.map(|slot| (NO_PLACE, slot.to_vec())));
         }
-        Ok(Self(copies))
+        Ok(Self { slots: copies, area: Vec::new() })
     }
 
     /// The newest sound copy of a page among those that were written between these LSNs.
     pub fn find(&self, at: PageAt<'_>, (from, to): (Lsn, Lsn), opener: &mut PageOpener) -> Option<&[u8]> {
         let size = at.format.physical().bytes();
-        let copies = self.0.iter().filter_map(|(_, slot)| Some((be::u64_at(slot, FIL_PAGE_LSN)?, slot.get(..size)?)));
+        let copies =
+            self.slots.iter().filter_map(|(_, slot)| Some((be::u64_at(slot, FIL_PAGE_LSN)?, slot.get(..size)?)));
         let sound = copies.filter(|&(lsn, copy)| {
             (from.0..=to.0).contains(&lsn)
                 && be::u32_at(copy, FIL_PAGE_OFFSET) == Some(at.id.page_no.0)
@@ -76,14 +83,19 @@ impl Copies {
     /// Where copies lie that were written later than this.
     pub fn later_than(&self, lsn: Lsn) -> Vec<PageNo> {
         let later = |slot: &[u8]| be::u64_at(slot, FIL_PAGE_LSN).is_some_and(|copied| copied > lsn.0);
-        let places = self.0.iter().filter(|(_, slot)| later(slot)).map(|(place, _)| *place);
+        let places = self.slots.iter().filter(|(_, slot)| later(slot)).map(|(place, _)| *place);
         places.filter(|place| *place != NO_PLACE).collect()
+    }
+
+    /// Whether the page is a part of the area, which no server reads as a page.
+    pub fn is_inside(&self, id: PageId) -> bool {
+        id.space == SpaceId::SYSTEM && self.area.iter().any(|block| block.contains(&id.page_no.0))
     }
 
     /// Which pages the copies may be of: by their own word, and where that is hidden inside, by that of `hidden`.
     pub fn ids(&self, hidden: &BTreeSet<SpaceId>) -> Vec<PageId> {
         let mut ids = Vec::new();
-        for (_, slot) in &self.0 {
+        for (_, slot) in &self.slots {
             let (Some(space), Some(page_no)) = (be::u32_at(slot, FIL_PAGE_SPACE_ID), be::u32_at(slot, FIL_PAGE_OFFSET))
             else {
                 continue;

@@ -2,10 +2,12 @@
 //!
 //! To read and write a page costs far more than to read the log once more: each page should have all of its redo at once.
 
+use std::cmp::Ordering;
 use std::mem::size_of;
 
 use foldhash::HashMap;
 use format::{PageId, SpaceId};
+use redo::record::Effect;
 
 use crate::redo_batch::RedoBatch;
 
@@ -17,6 +19,11 @@ const PLACE_SIZE: usize = 2 * (size_of::<(GroupId, Group)>() + 1);
 /// Pages that lie near each other: the tablespace, and their number without its last bits.
 type GroupId = (SpaceId, u32);
 
+/// The group of a page, and its bit there.
+const fn place_of(id: PageId) -> (GroupId, u64) {
+    ((id.space, id.page_no.0 >> GROUP_BITS), 1 << (id.page_no.0 % (1 << GROUP_BITS)))
+}
+
 /// The redo of pages that lie near each other.
 #[derive(Debug, Default, Clone, Copy)]
 struct Group {
@@ -24,12 +31,16 @@ struct Group {
     bytes: u64,
     /// A bit for each page that has redo.
     pages: u64,
+    /// A bit for each of these that the last of its redo frees, or that was cut off since.
+    freed: u64,
 }
 
 impl Group {
     fn add(&mut self, more: Self) {
         self.bytes += more.bytes;
         self.pages |= more.pages;
+        // Any other record than the one that frees a page means that it is in use again.
+        self.freed = (self.freed & !more.pages) | more.freed;
     }
 
     const fn memory(self) -> u64 {
@@ -61,18 +72,67 @@ impl PageRange {
 
 impl Load {
     /// The page has a record of `len` bytes, which may go on with the one before of its mini-transaction.
-    pub fn add(&mut self, id: PageId, len: usize, goes_on: bool) {
-        let group = (id.space, id.page_no.0 >> GROUP_BITS);
+    pub fn add(&mut self, id: PageId, effect: Effect, len: usize, goes_on: bool) {
+        let (group, page) = place_of(id);
         let cost = if goes_on { 0 } else { RedoBatch::ENTRY_COST };
-        let more = Group { bytes: (len + cost) as u64, pages: 1 << (id.page_no.0 % (1 << GROUP_BITS)) };
+        let freed = if effect == Effect::Frees { page } else { 0 };
+        let more = Group { bytes: (len + cost) as u64, pages: page, freed };
         match &mut self.last {
             Some((last, sum)) if *last == group => sum.add(more),
             last => {
-                if let Some((group, sum)) = last.replace((group, more)) {
-                    self.groups.entry(group).or_default().add(sum);
-                }
+                let before = last.replace((group, more));
+                self.put(before);
             }
         }
+        if effect == Effect::Trims {
+            self.trim(id);
+        }
+    }
+
+    fn put(&mut self, counted: Option<(GroupId, Group)>) {
+        if let Some((group, sum)) = counted {
+            self.groups.entry(group).or_default().add(sum);
+        }
+    }
+
+    /// The tablespace is cut down to the pages before this one; one of undo is recreated, and loses all that it had.
+    fn trim(&mut self, first: PageId) {
+        let last = self.last.take();
+        self.put(last);
+        let from = if first.space == SpaceId::SYSTEM { first.page_no.0 } else { 0 };
+        let (border, page) = (from >> GROUP_BITS, place_of(PageId::new(first.space.0, from)).1);
+        for ((_, number), group) in self.groups.iter_mut().filter(|((space, _), _)| *space == first.space) {
+            match (*number).cmp(&border) {
+                Ordering::Less => {}
+                Ordering::Equal => group.freed |= group.pages & !(page - 1),
+                Ordering::Greater => group.freed = group.pages,
+            }
+        }
+    }
+
+    fn group(&self, id: GroupId) -> Group {
+        let mut group = self.groups.get(&id).copied().unwrap_or_default();
+        self.last.iter().filter(|(last, _)| *last == id).for_each(|(_, more)| group.add(*more));
+        group
+    }
+
+    /// Whether the page has redo.
+    pub fn has(&self, id: PageId) -> bool {
+        let (group, page) = place_of(id);
+        self.group(group).pages & page != 0
+    }
+
+    /// The pages that have redo, but for those that are freed at its end, in the order of tablespaces and numbers.
+    pub fn in_use(&self) -> impl Iterator<Item = PageId> {
+        let mut groups: Vec<GroupId> = self.groups.keys().copied().chain(self.last.map(|(id, _)| id)).collect();
+        groups.sort_unstable();
+        groups.dedup();
+        groups.into_iter().flat_map(|(space, number)| {
+            let group = self.group((space, number));
+            let is_in_use = move |bit: &u32| (group.pages & !group.freed) >> bit & 1 == 1;
+            let page = move |bit| PageId::new(space.0, (number << GROUP_BITS) + bit);
+            (0..1 << GROUP_BITS).filter(is_in_use).map(page)
+        })
     }
 
     /// Bytes that are in use.
@@ -113,7 +173,7 @@ mod tests {
     fn parts_cover_every_page_once_and_fit_into_memory() {
         let mut load = Load::default();
         let pages: Vec<PageId> = (0..5000).map(|number| PageId::new(number % 3, number * 37)).collect();
-        pages.iter().for_each(|id| load.add(*id, 10_000, false));
+        pages.iter().for_each(|id| load.add(*id, Effect::Changes, 10_000, false));
         let memory = 24 << 20;
         let parts = load.parts(memory, usize::MAX);
         assert!(parts.len() > 1);
@@ -133,5 +193,27 @@ mod tests {
         assert_eq!(load.parts(1 << 20, 16), all, "nobody reads a log so often");
         assert!(load.parts(1 << 20, usize::MAX).len() > 16, "unless nothing else is possible");
         assert!(load.memory() > 0);
+    }
+
+    #[test]
+    fn pages_are_in_use_unless_the_log_frees_them_last_or_cuts_them_off() {
+        let id = |page_no| PageId::new(3, page_no);
+        let mut load = Load::default();
+        let records = [(5, Effect::Changes), (6, Effect::Frees), (200, Effect::Changes), (7, Effect::Frees)];
+        let later = [(7, Effect::Inits), (8, Effect::Inits), (300, Effect::Changes), (8, Effect::Frees)];
+        records.into_iter().chain(later).for_each(|(page_no, effect)| load.add(id(page_no), effect, 1, false));
+        let in_use = |load: &Load| load.in_use().collect::<Vec<_>>();
+        assert_eq!(in_use(&load), [5, 7, 200, 300].map(id));
+        assert!([5, 6, 7, 8].iter().all(|page_no| load.has(id(*page_no))) && !load.has(id(9)));
+        // An undo tablespace is recreated.
+        load.add(id(64), Effect::Trims, 1, false);
+        load.add(id(200), Effect::Inits, 1, false);
+        assert_eq!(in_use(&load), [id(200)]);
+        // The system tablespace keeps what lies before the page.
+        let system = |page_no| PageId::new(SpaceId::SYSTEM.0, page_no);
+        let mut load = Load::default();
+        [1, 70, 99, 100, 300].iter().for_each(|page_no| load.add(system(*page_no), Effect::Changes, 1, false));
+        load.add(system(100), Effect::Trims, 1, false);
+        assert_eq!(in_use(&load), [1, 70, 99].map(system));
     }
 }

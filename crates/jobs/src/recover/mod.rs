@@ -4,7 +4,7 @@
 //! lock -> shadow of an interrupted run, replayed -> plan: whole log read and verified, first pages, names (nothing is written before)
 //!   -> files renamed, made, sized -> torn pages from their doublewrite copies
 //!   -> parts of the pages: log -> RedoBatch -> stretches read, changed by all cores (Replay), sealed, written: flow::rewrite, all at once
-//!   -> files synced -> the log closed: its checkpoint is its end now
+//!   -> files synced -> the pages named for the server's start (warm) -> the log closed: its checkpoint is its end now
 //! ```
 //!
 //! The checkpoint moves once, as the last step: a run or a server that starts before that begins at the same place in the log and finds
@@ -52,6 +52,7 @@ mod tuning;
 mod until;
 mod voids;
 mod wanted;
+mod warm;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -99,6 +100,8 @@ pub struct RecoverOptions {
     /// End with the last mini-transaction that ends at this LSN or before, as if the server had died there. Refused where files are
     /// later than that.
     pub until: Option<Lsn>,
+    /// Name the pages that the log changes in `ib_buffer_pool`, so that the server loads them when it starts.
+    pub warm: bool,
     /// What opens encrypted logs and tablespaces.
     pub keys: KeyFiles,
     /// Bytes of memory to work in; at least 64 MiB are taken. A log with more redo than fits is worked through in rounds.
@@ -113,8 +116,8 @@ pub struct RecoverOptions {
 impl Default for RecoverOptions {
     fn default() -> Self {
         let (memory, round, tuning) = (512 << 20, u64::MAX, Tuning::default());
-        let increments = Vec::new();
-        Self { to: None, increments, dry_run: false, until: None, keys: KeyFiles::default(), memory, round, tuning }
+        let (increments, keys) = (Vec::new(), KeyFiles::default());
+        Self { to: None, increments, dry_run: false, until: None, warm: true, keys, memory, round, tuning }
     }
 }
 
@@ -145,6 +148,8 @@ pub struct Recovered {
     pub pages_freed: u64,
     /// Pages that were torn, and of which the server had kept a copy.
     pub pages_restored: u64,
+    /// Pages that the log changes and `ib_buffer_pool` names: the server loads them when it starts.
+    pub pages_to_load: u64,
     /// Pieces of pages that an interrupted run was writing, and that were written again.
     pub pieces_replayed: u64,
     /// Tablespaces renamed.
@@ -309,7 +314,8 @@ fn dry_run(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<
     let mut work = Work::new(&plan, &files, engine(), None, budget.rewrite(&plan, &tuning))?;
     work.restore()?;
     work.run(&log, budget.redo(&plan), None)?;
-    Ok(summary(&plan, work.finish()?, done, 0))
+    let pages_to_load = if options.warm { warm::pages(&plan).count() as u64 } else { 0 };
+    Ok(Recovered { pages_to_load, ..summary(&plan, work.finish()?, done, 0) })
 }
 
 fn recover_in_place(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<Recovered> {
@@ -343,10 +349,12 @@ fn recover_in_place(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -
     let counts = work.finish()?;
     files.sync()?;
     shadow::remove(datadir)?;
+    // Before the log is closed: a run that is killed in between is run again, and writes the same list.
+    let pages_to_load = if options.warm { warm::write(datadir, &plan)? } else { 0 };
     ending.write(&log, plan.wanted.end)?;
     outside::unmark(datadir)?;
     backup::mark_prepared(datadir)?;
-    Ok(summary(&plan, counts, done, replayed))
+    Ok(Recovered { pages_to_load, ..summary(&plan, counts, done, replayed) })
 }
 
 /// Removes the notes on which MySQL could not start. The plan is made without them.
@@ -383,6 +391,7 @@ fn summary(plan: &RecoverPlan, counts: Counts, done: Done, replayed: u64) -> Rec
         pages_unchanged: counts.unchanged,
         pages_freed: counts.freed,
         pages_restored: counts.restored,
+        pages_to_load: 0,
         pieces_replayed: replayed,
         files_renamed: done.renamed,
         files_made: done.made,

@@ -293,7 +293,7 @@ impl Wanted {
                 Subject::Page(id, effect) => {
                     (self.is_clean, only_names) = (false, false);
                     let goes_on = page_before.replace(id) == Some(id) && !effect.voids_page();
-                    self.load.add(id, bytes.len(), goes_on);
+                    self.load.add(id, effect, bytes.len(), goes_on);
                     self.add_change(id, effect, mtr.start);
                     if let (Some(redo), Some(adding)) = (&mut redo, &mut adding) {
                         match effect {

@@ -26,6 +26,7 @@ mod server;
 mod simulated;
 mod until;
 mod versions;
+mod warm;
 
 use std::collections::BTreeMap;
 use std::fs;
