@@ -1,4 +1,4 @@
-//! What keeps a job from doing the work asked for. Damage is not in here: damage is data and goes into the report.
+//! What keeps a job from doing its work. Damage is not in here: damage is data and goes into the report.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use flow::{OptionsError, ReaderError};
 use format::keyring::KeyringError;
 
-/// Why a job could not start or go on.
+/// Why a job could not start or continue.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file system refused something.
@@ -14,18 +14,18 @@ pub enum Error {
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What was being done, as a phrase ("reading the directory").
+        /// The action, as a phrase ("reading the directory").
         action: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// Somebody asked for the end, before the work was done.
+    /// The run was interrupted before the work was done.
     #[error("interrupted; unfinished output has been removed")]
     Interrupted,
-    /// The machine does not give what reading takes, or sizes of [`flow::ReadOptions`] make no sense.
+    /// The machine lacks what reading needs, or the sizes in [`flow::ReadOptions`] make no sense.
     #[error(transparent)]
     Reader(#[from] ReaderError),
-    /// A file of keys cannot be used.
+    /// A key file cannot be used.
     #[error("{path}: {source}")]
     Keys {
         /// The file.
@@ -33,12 +33,12 @@ pub enum Error {
         /// What is wrong with it.
         source: KeyringError,
     },
-    /// There is no redo log that could be described.
+    /// There is no redo log to describe.
     #[error("{path}: {source}")]
     RedoLog {
         /// The file, or the datadir.
         path: PathBuf,
-        /// What is in the way.
+        /// Why not.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// A file is not what the job needs.
@@ -49,7 +49,7 @@ pub enum Error {
         /// Why not, as a clause.
         why: String,
     },
-    /// The job works on sound files only, and this one is damaged.
+    /// The job works only on sound files, and this one is damaged.
     #[error("{path}: is damaged ({what}): see innokit table check")]
     Damaged {
         /// The file.

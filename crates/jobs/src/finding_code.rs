@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::Serialize;
 
-/// The stable code of a finding, in snake case: programs that read reports compare it. The sets are open (each format, each rule of a tree
-/// and each job has its own codes), so this is no enum. Code that decides by one names a constant; there is no comparing with text.
+/// The stable code of a finding, in snake case, for programs that read reports. The sets are open (each format, each tree rule and each job
+/// has codes of its own), so this is not an enum. Code that depends on one compares constants, never text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct FindingCode(&'static str);
@@ -24,11 +24,11 @@ impl FindingCode {
     pub(crate) const REDO_NO_CHECKPOINT: Self = Self("redo_no_checkpoint");
     pub(crate) const STALE_FILE: Self = Self("stale_file");
     pub(crate) const TRUNCATED: Self = Self("truncated");
-    /// The file or directory could not be read: nothing is said about its bytes.
+    /// The file or directory could not be read: nothing is known about its bytes.
     pub const UNREADABLE_FILE: Self = Self("unreadable_file");
     pub(crate) const ZERO_PAGE_IN_USE: Self = Self("zero_page_in_use");
 
-    /// As it stands in reports.
+    /// The code as it appears in reports.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         self.0

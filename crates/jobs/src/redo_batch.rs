@@ -1,16 +1,16 @@
-//! Redo in the order in which it is needed: gathered mini-transaction by mini-transaction, given back page by page.
+//! Redo in the order in which it is needed: collected by mini-transaction, returned by page.
 //!
 //! ```text
 //! MtrReader::next_mtr -> RedoBatch::add -> full, or the end of the log
 //!   -> RedoBatch::pages (in the order of tablespace and number) -> RedoBatch::redo -> Replay::apply
 //! ```
 //!
-//! Sketch: a mini-transaction of a mixed load changes two or three pages with 60 bytes of records each; a page with ten changes costs
-//! 1 KiB here and 16 KiB to read and write. All records stand in one run of bytes, each with the number of the next of its page:
-//! nothing is allocated for a page but its place in the map.
+//! Sketch: a mini-transaction of a mixed load changes two or three pages with 60 bytes of records each; a page with ten changes costs 1 KiB
+//! here and 16 KiB to read and write. All records are appended to one run of bytes, and each has the index of its page's previous one:
+//! apart from its map entry, a page needs no allocation.
 //!
-//! What voids a page (FREE_PAGE, INIT_PAGE, TRIM_PAGES) makes its records before it worthless: they are given back to no one, but
-//! their bytes stay until the batch is [cleared](RedoBatch::clear).
+//! A record that voids a page (FREE_PAGE, INIT_PAGE, TRIM_PAGES) makes the page's earlier records worthless: they are no longer returned,
+//! but their bytes stay until the batch is [cleared](RedoBatch::clear).
 
 use std::collections::hash_map::Entry as Slot;
 use std::mem::size_of;
@@ -19,21 +19,21 @@ use foldhash::{HashMap, HashMapExt};
 use format::{Lsn, PageId, SpaceId};
 use redo::record::{Change, FileRecord, Grammar, Mtr, PageRecord, RecordError, RedoRecord};
 
-/// Number of an entry.
+/// Index of an entry.
 type Index = u32;
 const NO_ENTRY: Index = Index::MAX;
-/// Sizes of the runs that hold bytes and entries. Growing adds a run and never copies, which would take double the memory.
+/// Sizes of the runs of bytes and entries. Growing adds a run; copying would take twice the memory.
 const RUN_SIZE: usize = 4 << 20;
 const RUN_ENTRIES: usize = 1 << 16;
-/// The longest mini-transaction, which must fit into one run.
+/// The longest mini-transaction; it must fit in one run.
 const MTR_SIZE_MAX: usize = 1 << 20;
-/// Runs that the 32-bit offsets of a batch reach, less one.
+/// Runs addressable by a batch's 32-bit offsets, less one.
 const RUNS_MAX: usize = (1 << 32) / RUN_SIZE - 1;
 const _: () = assert!(MTR_SIZE_MAX <= RUN_SIZE);
-/// A place in the map costs what it holds and, until that grows again, about as much that is empty.
+/// A map entry costs its content and, until the map grows again, about as much empty space.
 const PLACE_SIZE: usize = 2 * (size_of::<PageId>() + size_of::<Chain>() + 1);
 
-/// Records of many mini-transactions, by page.
+/// Records of many mini-transactions, grouped by page.
 #[derive(Debug)]
 pub struct RedoBatch {
     pages: HashMap<PageId, Chain>,
@@ -48,7 +48,7 @@ pub struct RedoBatch {
 #[derive(Debug)]
 struct Runs<T> {
     runs: Vec<Vec<T>>,
-    /// The run that is being filled.
+    /// The run being filled.
     current: usize,
     run_len: usize,
 }
@@ -58,7 +58,7 @@ impl<T: Copy> Runs<T> {
         Self { runs: Vec::new(), current: 0, run_len }
     }
 
-    /// Makes room for `more` in one run; the number of the next item.
+    /// Makes room for `more` items in one run. Returns the index of the next item.
     fn reserve(&mut self, more: usize) -> usize {
         let used = self.runs.get(self.current).map_or(0, Vec::len);
         if used + more > self.run_len {
@@ -76,7 +76,7 @@ impl<T: Copy> Runs<T> {
         }
     }
 
-    /// The number that the next item gets.
+    /// The index that the next item gets.
     fn len(&self) -> usize {
         self.current * self.run_len + self.runs.get(self.current).map_or(0, Vec::len)
     }
@@ -94,7 +94,7 @@ impl<T: Copy> Runs<T> {
         self.runs.len() * self.run_len * size_of::<T>()
     }
 
-    /// What holds items, in bytes: memory that was kept and is free again does not count.
+    /// Bytes used by items, not counting memory kept for reuse.
     const fn in_use(&self) -> usize {
         let runs = if self.runs.is_empty() { 0 } else { self.current + 1 };
         runs * self.run_len * size_of::<T>()
@@ -106,54 +106,54 @@ impl<T: Copy> Runs<T> {
     }
 }
 
-/// The records of a page.
+/// The records of one page.
 #[derive(Debug, Clone, Copy)]
 struct Chain {
     last: Index,
-    /// What the page held before need not be read.
+    /// The page's old content need not be read.
     is_void: bool,
 }
 
-/// Records of one page and mini-transaction that stand one behind the other.
+/// Consecutive records of one mini-transaction for the same page.
 #[derive(Debug, Clone, Copy)]
 struct PageRecords {
     start: Lsn,
-    /// Bytes of the log from there to the mini-transaction's end.
+    /// Length of the mini-transaction from there on, in LSNs.
     lsns: u32,
     offset: u32,
     len: u32,
-    /// The one before of its page. To link the other way round, the one before would have to be touched: a cache miss for each record.
+    /// The page's previous entry. Linking forwards instead would have to touch that entry: a cache miss per record.
     before: Index,
 }
 
-/// A mini-transaction that is being taken in.
+/// A mini-transaction being added.
 #[derive(Debug)]
 pub struct Adding {
     start: Lsn,
     end: Lsn,
-    /// The entry that the last record went to.
+    /// The entry that got the last record.
     open: Option<(PageId, usize)>,
 }
 
-/// What the log says about a file or the size of a tablespace, in the order of the log.
+/// What the log says about a file or a tablespace's size, in log order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FileEvent {
-    /// A tablespace has this name (it was made, or is changed).
+    /// The name of a tablespace that was created or is changed.
     Named {
         /// The tablespace.
         space: SpaceId,
-        /// Its file, as the server wrote it.
+        /// Its file name, as the server wrote it.
         name: Vec<u8>,
-        /// Whether the file was made just now.
+        /// Whether the file was just created.
         is_new: bool,
     },
     /// A tablespace is renamed.
     Renamed {
         /// The tablespace.
         space: SpaceId,
-        /// Its name until then.
+        /// Its old name.
         from: Vec<u8>,
-        /// Its name from then on.
+        /// Its new name.
         to: Vec<u8>,
     },
     /// A tablespace is deleted; its redo is dropped.
@@ -161,11 +161,11 @@ pub enum FileEvent {
         /// The tablespace.
         space: SpaceId,
     },
-    /// A tablespace is cut down.
+    /// A tablespace is truncated.
     Trimmed {
         /// The tablespace.
         space: SpaceId,
-        /// Pages that it has then.
+        /// Number of pages it keeps.
         pages: u32,
     },
     /// A checkpoint was made.
@@ -176,11 +176,11 @@ pub enum FileEvent {
 #[derive(Debug, Clone)]
 pub struct PageRedo<'b> {
     batch: &'b RedoBatch,
-    /// The last entry, until the first is asked for.
+    /// The newest entry, until iteration starts.
     last: Index,
-    /// What is left of the entries, the next one last.
+    /// The remaining entries, the next one last.
     left: Vec<Index>,
-    /// Whether the log initializes the page: its old content need not be read.
+    /// Whether the log initializes the page, so that its old content need not be read.
     pub is_void: bool,
 }
 
@@ -201,41 +201,41 @@ impl<'b> Iterator for PageRedo<'b> {
 }
 
 impl RedoBatch {
-    /// What records of one page that stand one behind the other in their mini-transaction take besides their own bytes.
+    /// Cost of consecutive records for one page, besides their own bytes.
     pub const ENTRY_COST: usize = size_of::<PageRecords>();
-    /// What a page takes besides its records.
+    /// Cost of a page, besides its records.
     pub const PAGE_COST: usize = PLACE_SIZE;
-    /// A batch is full then, whatever it may use.
+    /// A batch is full at this size, whatever limit it has.
     const MEMORY_MAX: usize = RUNS_MAX * RUN_SIZE;
-    /// What is left free of the memory of a batch that is [full](Self::is_full).
+    /// Memory left free by a batch that is [full](Self::is_full).
     const SPARE: usize = RUN_SIZE + RUN_ENTRIES * size_of::<PageRecords>();
 
-    /// Bytes of records, with what they cost besides, for which a batch with so much memory surely has room.
+    /// Bytes of records, including their overhead, that surely fit in a batch with this much memory.
     #[must_use]
     pub const fn room_in(memory_max: usize) -> usize {
         let memory = if memory_max < Self::MEMORY_MAX { memory_max } else { Self::MEMORY_MAX };
-        // Mini-transactions leave something over at the end of each run.
+        // Mini-transactions leave some space unused at the end of each run.
         (memory - memory / 16).saturating_sub(Self::SPARE)
     }
 
-    /// An empty batch that is full when it uses `memory_max` bytes.
+    /// An empty batch that is full once it uses `memory_max` bytes.
     #[must_use]
     pub fn new(memory_max: usize) -> Self {
         let (entries, bytes) = (Runs::new(RUN_ENTRIES), Runs::new(RUN_SIZE));
         Self { pages: HashMap::new(), entries, bytes, files: Vec::new(), memory_max, grammar: Grammar::default() }
     }
 
-    /// For records that are written like this.
+    /// Sets the grammar of the records.
     #[must_use]
     pub fn with_grammar(self, grammar: Grammar) -> Self {
         Self { grammar, ..self }
     }
 
-    /// Takes in a mini-transaction.
+    /// Adds a mini-transaction.
     ///
     /// # Errors
-    /// [`RecordError`]: it holds what is no record. Records before that one were taken in; the log can be applied no further than
-    /// to the mini-transaction before.
+    /// [`RecordError`]: something in it is not a record. The records before that were added; the log can be applied only up to the previous
+    /// mini-transaction.
     pub fn add(&mut self, mtr: &Mtr<'_>) -> Result<(), RecordError> {
         let mut adding = self.begin_mtr(mtr);
         for record in mtr.records() {
@@ -244,13 +244,13 @@ impl RedoBatch {
         Ok(())
     }
 
-    /// Takes in a mini-transaction record by record: those that are [added](Self::add_record) until the next begins.
+    /// Starts a mini-transaction to be added record by record: all [added](Self::add_record) until the next one starts.
     pub fn begin_mtr(&mut self, mtr: &Mtr<'_>) -> Adding {
         self.bytes.reserve(mtr.bytes.len());
         Adding { start: mtr.start, end: mtr.end, open: None }
     }
 
-    /// Takes in a record of the mini-transaction that was begun last.
+    /// Adds a record of the current mini-transaction.
     pub fn add_record(&mut self, adding: &mut Adding, record: &RedoRecord<'_>) {
         match record {
             RedoRecord::File(record) => self.add_file(record),
@@ -259,7 +259,7 @@ impl RedoBatch {
         }
     }
 
-    /// Takes in the bytes of a record about a page, by which it may be made void.
+    /// Adds the bytes of a page's record, which may void the page.
     pub fn add_change(&mut self, adding: &mut Adding, id: PageId, is_void: bool, bytes: &[u8]) {
         let continued = adding.open.filter(|&(open, _)| open == id && !is_void);
         let entry = continued.map_or_else(|| self.begin(id, is_void, adding), |(_, entry)| entry);
@@ -267,13 +267,13 @@ impl RedoBatch {
         adding.open = Some((id, entry));
     }
 
-    /// Takes in that the tablespace is cut down to the pages before this one.
+    /// Notes that the tablespace is truncated to the pages before this one.
     pub fn add_trim(&mut self, adding: &mut Adding, id: PageId) {
         self.trim(id);
         adding.open = None;
     }
 
-    /// A new entry at the end of the page's chain.
+    /// Appends an entry to the page's chain.
     fn begin(&mut self, id: PageId, is_void: bool, mtr: &Adding) -> usize {
         let number = self.entries.reserve(1);
         let index = Index::try_from(number).unwrap_or(NO_ENTRY);
@@ -314,7 +314,7 @@ impl RedoBatch {
         self.files.push(event);
     }
 
-    /// An undo tablespace is recreated and loses every page; the system tablespace loses only its end.
+    /// A truncated undo tablespace is recreated and loses every page; the system tablespace loses only its end.
     fn trim(&mut self, id: PageId) {
         let is_kept =
             |page: &PageId| page.space != id.space || (id.space == SpaceId::SYSTEM && page.page_no < id.page_no);
@@ -328,14 +328,14 @@ impl RedoBatch {
         self.bytes.memory() + self.entries.memory() + self.pages.capacity() * PLACE_SIZE
     }
 
-    /// Whether no more mini-transactions should be added: another might need a run more of bytes and of entries. To be asked after
-    /// adding, so that even the smallest batch takes one.
+    /// Whether to stop adding mini-transactions: another might need one more run of bytes and of entries. Ask after adding, so that even
+    /// the smallest batch takes one.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.is_full_beside(0)
     }
 
-    /// The same, if others use `used` bytes of its memory.
+    /// The same, if others use `others` bytes of the memory.
     #[must_use]
     pub fn is_full_beside(&self, others: usize) -> bool {
         let in_use = self.bytes.in_use() + self.entries.in_use() + self.pages.capacity() * PLACE_SIZE;
@@ -348,7 +348,7 @@ impl RedoBatch {
         &self.files
     }
 
-    /// The pages that have redo, in the order of tablespaces and numbers.
+    /// The pages with redo, by tablespace and page number.
     #[must_use]
     pub fn pages(&self) -> Vec<PageId> {
         let mut pages: Vec<PageId> = self.pages.keys().copied().collect();
@@ -356,7 +356,7 @@ impl RedoBatch {
         pages
     }
 
-    /// The redo of a page, in the order of the log. A mini-transaction may come in several parts.
+    /// The redo of a page, in log order. A mini-transaction may come in several parts.
     #[must_use]
     pub fn redo(&self, id: PageId) -> PageRedo<'_> {
         let chain = self.pages.get(&id);
@@ -372,7 +372,7 @@ impl RedoBatch {
         self.entries.get(number as usize, 1)?.first()
     }
 
-    /// Forgets everything, and keeps the memory.
+    /// Empties the batch but keeps its memory.
     pub fn clear(&mut self) {
         self.pages.clear();
         self.entries.clear();

@@ -1,4 +1,4 @@
-//! Why a file is not read or not written, in the original's words where it has some.
+//! Why a file was not read or written, in the original tool's words where it has any.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,13 +7,13 @@ use flow::rewrite::RewriteError;
 use format::NotTablespace;
 use thiserror::Error;
 
-/// Why the run over a file ends. The text is the whole message.
+/// Why the run over a file ends. The text is the complete message.
 #[derive(Debug, Error)]
 pub enum FileError {
     /// No such file.
     #[error("Error: {} cannot be found", .0.display())]
     Missing(PathBuf),
-    /// The file exists and cannot be opened.
+    /// The file exists but cannot be opened.
     #[error("Error: Unable to open file:: {}: {}", path.display(), system_words(error))]
     Open {
         /// The file.
@@ -32,7 +32,7 @@ pub enum FileError {
     /// Standard input ends before the first page asked for.
     #[error("Error: Unable to seek to necessary offset")]
     StreamTooShort,
-    /// No file is that large.
+    /// No file is that long.
     #[error("Error: Unable to seek to necessary offset: Invalid argument")]
     OffsetTooLarge,
     /// The device failed, not the data.
@@ -50,15 +50,15 @@ pub enum FileError {
     NotTablespace {
         /// The file.
         path: PathBuf,
-        /// What it lacks.
+        /// What is missing.
         why: NotTablespace,
     },
     /// `--tablespace-flags` against page 0.
     #[error("Error: Mismatch between provided tablespace flags ({given:#x}) and file flags ({stored:#x})")]
     FlagsDiffer {
-        /// On the command line.
+        /// From the command line.
         given: u32,
-        /// In the file.
+        /// From the file.
         stored: u32,
     },
     /// The checksums of this file cannot be replaced.
@@ -77,10 +77,10 @@ pub enum FileError {
         /// The system's error.
         error: io::Error,
     },
-    /// A file of the journal's name holds something else.
+    /// A file with the journal's name holds something else.
     #[error("Error: {} is no journal of innochecksum. Nothing was changed.", .0.display())]
     ForeignJournal(PathBuf),
-    /// Pages could not be written. The journal stays for the next run.
+    /// Pages could not be written. The journal is kept for the next run.
     #[error("Error: {} cannot be written: {}", path.display(), rewrite_words(error))]
     Write {
         /// The tablespace.
@@ -90,21 +90,21 @@ pub enum FileError {
     },
 }
 
-/// Why the checksums of a file stay as they are.
+/// Why the checksums of a file are left alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum ReadOnlyReason {
-    /// Each page follows the rules of the tablespace that it goes to.
+    /// Each page follows the rules of its own tablespace.
     #[error("a doublewrite file holds copies of other files' pages")]
     DoublewriteFile,
-    /// There is one checksum only.
+    /// There is only one kind of checksum.
     #[error("pages of a full_crc32 tablespace carry no other checksum (use --write=crc32)")]
     FullCrc32,
-    /// Nobody computes such a checksum without the key.
+    /// Such a checksum cannot be computed without the key.
     #[error("it is encrypted, and the checksums of its pages lie inside the encryption")]
     Encrypted,
 }
 
-/// The system's words for an error, without the number that Rust adds.
+/// The system's message without the error number that Rust appends.
 #[must_use]
 pub fn system_words(error: &io::Error) -> String {
     let text = error.to_string();
@@ -114,7 +114,7 @@ pub fn system_words(error: &io::Error) -> String {
     }
 }
 
-/// The file is named already.
+/// Leaves out the file, which the message names already.
 fn rewrite_words(error: &RewriteError) -> String {
     match error {
         RewriteError::Io { source, .. } => system_words(source),

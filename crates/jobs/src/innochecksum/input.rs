@@ -11,29 +11,29 @@ use rustix::fs::{FlockOperation, fcntl_lock};
 use super::error::FileError;
 use super::writer::{PageWriter, finish_interrupted};
 
-/// Bytes asked for at once; a multiple of every page size.
+/// Bytes per read; a multiple of every page size.
 const CHUNK: usize = 1 << 20;
 
-/// What is read.
+/// The input.
 pub struct FileInput {
     name: PathBuf,
     /// `None` for standard input.
     file: Option<File>,
-    /// The same open file, for writing. It lives as long as `file`: a POSIX lock is lost when any descriptor of the file is closed.
+    /// The same open file, for writing. It lives as long as `file`: closing any descriptor of a file drops the process's POSIX lock on it.
     handle: Option<FileHandle>,
     /// Length when it was opened; 0 for standard input.
     len: u64,
     buffer: Vec<u8>,
-    /// Bytes of `buffer` that were handed out.
+    /// Bytes of `buffer` already handed out.
     used: usize,
-    /// Place in the file of the first byte of `buffer` that was not handed out.
+    /// File offset of the first byte in `buffer` not handed out.
     offset: u64,
     at_end: bool,
 }
 
 impl FileInput {
-    /// Opens `name` and locks it as the original does: shared for reading, exclusive for writing, for the whole file. Every name
-    /// that begins with a minus sign is standard input.
+    /// Opens `name` and locks the whole file as the original does: shared for reading, exclusive for writing. Any name that begins with a
+    /// minus sign is standard input.
     pub fn open(name: &Path, write: bool) -> Result<Self, FileError> {
         let stdin = name.as_os_str().as_encoded_bytes().starts_with(b"-");
         let file = if stdin { None } else { Some(locked(name, write)?) };
@@ -44,12 +44,12 @@ impl FileInput {
         Ok(Self { name: name.to_owned(), file, handle, len, buffer: Vec::new(), used: 0, offset: 0, at_end: false })
     }
 
-    /// As it was called on the command line.
+    /// The name given on the command line.
     pub fn name(&self) -> &Path {
         &self.name
     }
 
-    /// Bytes; 0 for standard input.
+    /// Length in bytes; 0 for standard input.
     pub const fn bytes(&self) -> u64 {
         self.len
     }
@@ -64,14 +64,14 @@ impl FileInput {
         self.file.as_ref()
     }
 
-    /// Writes pages in place; `None` for standard input.
+    /// A writer of pages in place; `None` for standard input.
     #[must_use]
     pub fn writer(&self, page_size: usize) -> Option<PageWriter> {
         Some(PageWriter::new(self.name.clone(), self.handle.clone()?, page_size))
     }
 
-    /// Finishes what an interrupted run was writing into this file, which is open for writing; the pages written, `None` if there was no
-    /// such run.
+    /// Completes what an interrupted run was writing into this file, which is open for writing. Returns the number of pages written; `None`
+    /// if there was no such run.
     ///
     /// # Errors
     /// The journal or the file could not be read or written.
@@ -79,7 +79,7 @@ impl FileInput {
         self.handle.as_ref().map_or(Ok(None), |tablespace| finish_interrupted(&self.name, tablespace))
     }
 
-    /// The next `count` bytes, fewer at the end; they stay the next ones.
+    /// The next `count` bytes, fewer at the end, without consuming them.
     pub fn peek(&mut self, count: usize) -> Result<&[u8], FileError> {
         self.fill(count)?;
         let rest = self.buffer.get(self.used..).unwrap_or(&[]);
@@ -96,7 +96,7 @@ impl FileInput {
         Ok(taken)
     }
 
-    /// Goes on at `offset`. A file may end before it, standard input may not.
+    /// Continues at `offset`. A file may end before it, standard input may not.
     pub fn seek(&mut self, offset: Option<u64>) -> Result<(), FileError> {
         let offset = offset.filter(|&offset| i64::try_from(offset).is_ok()).ok_or(FileError::OffsetTooLarge)?;
         if self.file.is_some() {
@@ -113,7 +113,7 @@ impl FileInput {
         Ok(())
     }
 
-    /// Brings `count` bytes into the buffer, unless the end comes first.
+    /// Fills the buffer with `count` bytes, fewer at the end.
     fn fill(&mut self, count: usize) -> Result<(), FileError> {
         if self.buffer.len() - self.used >= count || self.at_end {
             return Ok(());
@@ -133,7 +133,7 @@ impl FileInput {
                 Ok(0) => self.at_end = true,
                 Ok(read) => filled += read,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // The original finds nothing to read in a directory, and says so.
+                // The original treats a directory as an empty file and says so.
                 Err(error) if error.kind() == ErrorKind::IsADirectory => self.at_end = true,
                 Err(error) => return Err(FileError::Read { path: self.name.clone(), offset: place, error }),
             }

@@ -1,5 +1,5 @@
-//! One page: is it sound? The rules are those of the server that wrote it ([`format::verify_page`]); pages that a server
-//! compressed are judged as it sees them.
+//! Is a page sound? The rules are those of the server that wrote it ([`format::verify_page`]); compressed pages are judged as their server
+//! sees them.
 
 use format::page::fil;
 use format::types::{PageId, PageNo, SpaceId};
@@ -9,20 +9,20 @@ use super::layout::FileLayout;
 use crate::source::keys::SpaceKey;
 use crate::source::page::{PageAt, PageOpener};
 
-/// The verdict on a page, as the original tells pages apart.
+/// The verdict on a page, in the categories of the original.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageOutcome {
-    /// Sound, by this checksum.
+    /// Sound, with this checksum.
     Sound(Algorithm),
-    /// Nothing but zeros.
+    /// All zeros.
     Empty,
     /// Corrupt.
     Corrupt,
-    /// It claims to be compressed and cannot be inflated: corrupt.
+    /// Marked as compressed but cannot be inflated: corrupt.
     NotInflated,
     /// Encrypted: cannot be verified without the key.
     Encrypted,
-    /// Accepted by its server whatever it holds: pages of temporary tablespaces, copies in doublewrite files.
+    /// Accepted by its server whatever it contains: pages of temporary tablespaces, doublewrite copies.
     Accepted,
 }
 
@@ -31,7 +31,7 @@ pub enum PageOutcome {
 pub struct Examined<'a> {
     /// The verdict.
     pub outcome: PageOutcome,
-    /// The page as its server sees it: inflated where it was compressed.
+    /// The page as its server sees it, inflated if it was compressed.
     pub page: &'a [u8],
     /// Whether it was compressed.
     pub inflated: bool,
@@ -40,13 +40,13 @@ pub struct Examined<'a> {
 /// Judges the pages of one file.
 pub struct PageJudge {
     layout: FileLayout,
-    /// Without the doublewrite area, which is left out by its place before pages come here.
+    /// Without a doublewrite area: its pages are skipped before they get here.
     format: SpaceFormat,
     opener: PageOpener,
 }
 
 impl PageJudge {
-    /// For the pages of a file of this layout.
+    /// For a file with this layout.
     pub fn new(layout: FileLayout) -> Self {
         let format = if layout.copies { layout.format } else { layout.format.with_doublewrite_area(None) };
         Self { layout, format, opener: PageOpener::new() }
@@ -70,11 +70,11 @@ impl PageJudge {
         }
     }
 
-    /// Where a page should be. MySQL's tool compares neither page number nor tablespace, and its server merely logs a
-    /// difference: its pages are where they say. MariaDB's refuses such pages.
+    /// Where a page belongs. MySQL's tool compares neither page number nor space id, and its server only logs a difference, so MySQL's
+    /// pages are believed. MariaDB rejects misplaced pages.
     fn place(&self, page: &[u8], position: u64) -> PageId {
         if self.layout.copies {
-            // Any place in the doublewrite area makes the page a copy.
+            // Any page number in the doublewrite area marks the page as a copy.
             return PageId { space: SpaceId::SYSTEM, page_no: PageNo(self.format.extent_pages()) };
         }
         let here = u32::try_from(position).unwrap_or(u32::MAX).saturating_add(self.layout.first_page);
@@ -88,13 +88,13 @@ impl PageJudge {
     }
 }
 
-/// Whether the page is encrypted in any way. Without its key nobody can replace its checksums.
+/// Whether the page is encrypted in any way: without the key its checksums cannot be replaced.
 pub(super) fn is_encrypted(page: &[u8], format: &SpaceFormat) -> bool {
     let id = PageId { space: format.space(), page_no: fil::page_no(page).unwrap_or(PageNo::NONE) };
     without_key(id, format).steps(page).decrypt
 }
 
-/// The original is never given a key.
+/// The original never has a key.
 const fn without_key(id: PageId, format: &SpaceFormat) -> PageAt<'_> {
     PageAt { id, format, key: &SpaceKey::None }
 }

@@ -1,4 +1,4 @@
-//! What the pages of a file look like: page 0 says so, and where it does not, the pages themselves do.
+//! The layout of a file's pages: from page 0, or from the other pages if that does not tell.
 
 use std::path::{Path, PathBuf};
 
@@ -9,13 +9,13 @@ use format::{Family, NotTablespace, PageId, PageNo, PageSize, Scheme, SpaceForma
 use super::error::FileError;
 use super::input::FileInput;
 
-/// The least that there must be: the head of the smallest page.
+/// Bytes required at least: the head of the smallest page.
 pub const HEAD_MIN: usize = 1024;
-/// Enough to settle the format when page 0 is sound.
+/// Enough to decide the format if page 0 is sound.
 const HEAD: usize = 64 * 1024;
-/// Enough when it is not: 64 pages of the largest size.
+/// Enough if it is not: 64 pages of the largest size.
 const LONG_HEAD: usize = 64 * 64 * 1024;
-/// Place of the flags word on page 0.
+/// Offset of the flags word on page 0.
 const FLAGS: usize = 54;
 
 /// How to read a file.
@@ -23,20 +23,20 @@ const FLAGS: usize = 54;
 pub struct FileLayout {
     /// The format of its pages.
     pub format: SpaceFormat,
-    /// Number of its first page: 0 but for the later files of the system tablespace.
+    /// Number of its first page: 0 except for later files of the system tablespace.
     pub first_page: u32,
-    /// A file of copies on their way to other files (`#ib_16384_0.dblwr`): each page names its own tablespace.
+    /// A doublewrite file (`#ib_16384_0.dblwr`): each page names its own tablespace.
     pub copies: bool,
 }
 
 impl FileLayout {
-    /// Bytes of a page.
+    /// Page size in the file, bytes.
     pub fn page_size(&self) -> usize {
         self.format.physical().bytes()
     }
 
-    /// Whether the page at `position` belongs to the doublewrite area, which the original leaves out, too: the second and third
-    /// extent of the system tablespace.
+    /// Whether the page at `position` is in the doublewrite area, the second and third extent of the system tablespace. The original skips
+    /// it too.
     pub fn is_doublewrite(&self, position: u64) -> bool {
         let extent = u64::from(self.format.extent_pages());
         self.format.space() == SpaceId::SYSTEM
@@ -45,7 +45,7 @@ impl FileLayout {
             && (extent..3 * extent).contains(&(position + u64::from(self.first_page)))
     }
 
-    /// Decides it from the first bytes of `input`.
+    /// Decides the layout from the first bytes of `input`.
     pub fn find(input: &mut FileInput, flags: Option<u32>) -> Result<Self, FileError> {
         if let Some(size) = doublewrite_file(input.name()) {
             let format = SpaceFormat::new(Family::MySql, Scheme::Classic, size, size, SpaceId::SYSTEM);
@@ -75,15 +75,14 @@ impl FileLayout {
     }
 }
 
-/// Pages of many tablespaces, as from a doublewrite file without its name: no page says what they have in common, but they are
-/// sound at one size only.
+/// Pages of many tablespaces, as in a renamed doublewrite file: no page tells the common format, but they are sound at one page size only.
 fn plain_pages(head: &[u8]) -> Option<SpaceFormat> {
     let sizes = PageSize::ALL.into_iter().filter(|size| size.bytes() >= 4096);
     let formats = sizes.filter_map(|size| SpaceFormat::new(Family::MySql, Scheme::Classic, size, size, SpaceId::NONE));
     formats.max_by_key(|format| sound_anywhere(head, format))
 }
 
-/// Pages of `head` that are sound in this format where they say that they belong.
+/// Number of pages in `head` that are sound in this format at the place they claim.
 fn sound_anywhere(head: &[u8], format: &SpaceFormat) -> usize {
     let is_sound = |page: &&[u8]| {
         let space = fil::space_id(page).unwrap_or(SpaceId::NONE);
@@ -93,7 +92,7 @@ fn sound_anywhere(head: &[u8], format: &SpaceFormat) -> usize {
     head.chunks_exact(format.physical().bytes()).filter(is_sound).count()
 }
 
-/// Page 0 is damaged or missing. It is believed unless the pages behind it speak for another format.
+/// Page 0 is damaged or missing. Its format is believed unless the pages after it contradict it.
 fn from_pages(head: &[u8], stated: Result<SpaceFormat, NotTablespace>) -> Result<FileLayout, NotTablespace> {
     let guessed = SpaceFormat::guess(head, None);
     match (stated, guessed) {
@@ -104,7 +103,7 @@ fn from_pages(head: &[u8], stated: Result<SpaceFormat, NotTablespace>) -> Result
         }
         (_, Some(guess)) => Ok(FileLayout { format: guess.format, first_page: guess.first_page_no.0, copies: false }),
         (Ok(format), None) => Ok(FileLayout { format, first_page: 0, copies: false }),
-        // Nothing but zeros has nothing that could be wrong, whatever its page size.
+        // All zeros are sound at any page size.
         (Err(error), None) => match blank() {
             Some(format) if is_zero(head) => Ok(FileLayout { format, first_page: 0, copies: false }),
             _ => Err(error),
@@ -121,7 +120,7 @@ fn first_page_is_sound(head: &[u8], format: &SpaceFormat) -> bool {
     sound(head.get(..format.physical().bytes()).unwrap_or(&[]), format) == 1
 }
 
-/// Sound pages of `head` in this format.
+/// Number of sound pages in `head` in this format.
 fn sound(head: &[u8], format: &SpaceFormat) -> usize {
     let is_sound = |&(position, page): &(u32, &[u8])| {
         let id = PageId { space: format.space(), page_no: PageNo(position) };
@@ -130,7 +129,7 @@ fn sound(head: &[u8], format: &SpaceFormat) -> usize {
     (0..).zip(head.chunks_exact(format.physical().bytes())).filter(is_sound).count()
 }
 
-/// The format by flags from the command line. If the file has a page 0, it must agree.
+/// The format given by flags on the command line. The file's page 0, if it has one, must agree.
 fn with_flags(head: &[u8], given: u32, path: PathBuf) -> Result<FileLayout, FileError> {
     let stored = be::u32_at(head, FLAGS).unwrap_or(0);
     let first_page = be::u32_at(head, 4).unwrap_or(0);
@@ -139,7 +138,7 @@ fn with_flags(head: &[u8], given: u32, path: PathBuf) -> Result<FileLayout, File
     }
     let mut page0 = head.to_vec();
     let space = be::u32_at(head, 34).unwrap_or(0);
-    // What every page 0 has: its number, its type, its tablespace twice, the flags.
+    // The fields every page 0 has: its number, its type, the space id twice, the flags.
     let made = be::put_u32(&mut page0, 4, 0)
         .and_then(|()| be::put_u16(&mut page0, 24, format::PageType::FSP_HDR.0))
         .and_then(|()| be::put_u32(&mut page0, 38, space))

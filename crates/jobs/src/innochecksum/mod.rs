@@ -1,5 +1,5 @@
-//! `innochecksum`: one file's pages judged one at a time, in order, and their checksums replaced in place. The command line keeps the
-//! original's options and words; this room has what they are about.
+//! `innochecksum`: judges one file's pages one at a time, in order, and replaces their checksums in place. The command line crate has the
+//! original's options and messages; this module does the work.
 //!
 //! ```text
 //! FileInput (open, lock) -> finish_interrupted -> FileLayout (page size) -> pages -> PageJudge -> rewritten -> PageWriter -> flow::rewrite

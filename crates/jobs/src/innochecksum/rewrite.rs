@@ -1,5 +1,5 @@
-//! New checksums, and nothing else, for pages that may be quite wrong. [`format::seal_page`] would also make the LSN halves of a
-//! torn page agree, which would hide the tear; here they stay as they are, as in the original.
+//! Replaces checksums and nothing else, on pages that may be badly damaged. [`format::seal_page`] would also make the LSN halves of a torn
+//! page agree and so hide the tear; here they are left alone, as in the original.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use super::error::{FileError, ReadOnlyReason};
 use super::judge::{Examined, PageOutcome, is_encrypted};
 use super::layout::FileLayout;
 
-/// A checksum that a page can be given.
+/// A checksum to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChecksumKind {
     /// CRC-32C.
@@ -23,7 +23,7 @@ pub enum ChecksumKind {
 }
 
 impl ChecksumKind {
-    /// In the order of the server's numbers for them.
+    /// Ordered by the server's numbers for them.
     pub const ALL: [Self; 3] = [Self::Crc32, Self::Innodb, Self::None];
 
     /// The server's name for it.
@@ -37,7 +37,7 @@ impl ChecksumKind {
     }
 }
 
-/// The checksums that a page was given.
+/// The checksums written to a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewChecksums {
     /// In the page header and in the trailer.
@@ -47,22 +47,22 @@ pub enum NewChecksums {
         /// The first half of the last 8 bytes.
         trailer: u32,
     },
-    /// Pages without a trailer have one field.
+    /// The only field of pages without a trailer.
     Single(u32),
 }
 
 /// A page with its checksums replaced.
 #[derive(Debug)]
 pub struct Rewritten {
-    /// The page; equal to the stored one where there is nothing to replace.
+    /// The page; equal to the stored one if there is nothing to replace.
     pub page: Vec<u8>,
-    /// What it was given; `None` for a page that is left alone, or was never written.
+    /// The new checksums; `None` for a page left alone or never written.
     pub checksums: Option<NewChecksums>,
-    /// Its checksums lie inside the encryption, so that they were left alone.
+    /// Its checksums are inside the encryption and were left alone.
     pub is_encrypted: bool,
 }
 
-/// Refuses files whose checksums cannot be replaced, before anything is written.
+/// Rejects files whose checksums cannot be replaced, before anything is written.
 ///
 /// # Errors
 /// [`FileError::NotRewritable`].
@@ -77,27 +77,27 @@ pub fn refuse_unfit(layout: &FileLayout, kind: ChecksumKind, path: &Path) -> Res
     Err(FileError::NotRewritable { path: path.to_owned(), why })
 }
 
-/// Replaces the checksums of a page: `stored` is what lies in the file, `examined` the verdict on it.
+/// Replaces the checksums of a page: `stored` is the page in the file, `examined` the verdict on it.
 #[must_use]
 pub fn rewritten(stored: &[u8], examined: &Examined<'_>, layout: &FileLayout, kind: ChecksumKind) -> Rewritten {
     let format = &layout.format;
     let has_checksum_outside = format.scheme() != Scheme::FullCrc32;
     let is_encrypted = has_checksum_outside && is_encrypted(stored, format);
-    // MariaDB's compressed pages keep their checksum inside.
+    // MariaDB's compressed pages have their checksum inside.
     let is_inside = has_checksum_outside && examined.inflated && format.family() == Family::MariaDb;
     if is_encrypted || is_inside || examined.outcome == PageOutcome::NotInflated {
         return Rewritten { page: stored.to_vec(), checksums: None, is_encrypted };
     }
     let mut page = examined.page.to_vec();
     let checksums = if is_blank(&page, format.scheme()) {
-        // A page that was never written has no checksum either.
+        // A page that was never written has no checksum.
         page.fill(0);
         None
     } else {
         set_checksums(&mut page, kind, format)
     };
     if page == examined.page {
-        // Nothing new: a compressed page stays compressed.
+        // Nothing changed: keep the compressed form.
         page = stored.to_vec();
     }
     Rewritten { page, checksums, is_encrypted }
@@ -111,7 +111,7 @@ fn set_checksums(page: &mut [u8], kind: ChecksumKind, format: &SpaceFormat) -> O
     }
 }
 
-/// Whether the page is zero except perhaps for its checksums.
+/// Whether the page is zero apart from its checksums.
 fn is_blank(page: &[u8], scheme: Scheme) -> bool {
     let (body, trailer) = match scheme {
         Scheme::Classic => page.split_at_checked(page.len().saturating_sub(8)).unwrap_or((page, &[])),
@@ -138,13 +138,13 @@ fn classic(page: &mut [u8], algorithm: ChecksumKind) -> Option<NewChecksums> {
         ChecksumKind::None => NO_CHECKSUM_MAGIC,
     };
     be::put_u32(page, 0, header)?;
-    // The older formula covers the newer one's result.
+    // The older formula covers the newer formula's result.
     let trailer = if algorithm == ChecksumKind::Innodb { checksum::innodb_old(page) } else { header };
     be::put_u32(page, end, trailer)?;
     Some(NewChecksums::Pair { header, trailer })
 }
 
-/// The checksum ends the used part of a compressed page, and covers encrypted bytes as they are.
+/// The checksum follows the used part of a compressed page and covers encrypted bytes as stored.
 fn full_crc32(page: &mut [u8]) -> Option<NewChecksums> {
     let kind = be::u16_at(page, 24)?;
     let size = if kind & 0x8000 == 0 { page.len() } else { usize::from(kind & 0x7FFF) << 8 };

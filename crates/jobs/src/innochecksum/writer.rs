@@ -1,11 +1,11 @@
-//! Pages written in place through [`flow::rewrite`], so that no crash leaves one half written.
+//! Writes pages in place through [`flow::rewrite`], so that a crash cannot leave a page half written.
 //!
-//! The shadow is a journal beside the tablespace (`FILE.innochecksum-journal`), created for the first page and removed after the last.
-//! It holds whole pages, not only the bytes that differ: a journal may be found late, after a server wrote to the file. A page is
-//! taken from it only if the page in place still has the same page number, neighbours and LSN. New checksums leave those alone, and
+//! The shadow file is a journal beside the tablespace (`FILE.innochecksum-journal`), created for the first page and removed after the last.
+//! It stores whole pages, not just the changed bytes, because it may be found late, after a server has written to the file. A page is
+//! restored from it only if the page in place still has the same page number, neighbours and LSN: new checksums do not touch those, and
 //! every change by a server changes the LSN.
 //!
-//! Sketch: 100 MB of pages of 16 KiB are 13 batches: 200 MB of sequential writes, 13 syncs of the journal and 5 of the tablespace.
+//! Sketch: 100 MB of 16 KiB pages make 13 batches: 200 MB of sequential writes, 13 syncs of the journal and 5 of the tablespace.
 
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -20,13 +20,13 @@ use flow::{Engine, FileHandle, FileId};
 
 use super::error::FileError;
 
-/// Bytes of pages in a batch, and of the buffers that they are written from.
+/// Bytes of pages per batch, and of the write buffers.
 const BATCH: usize = 8 << 20;
 /// Pages this close to each other share a buffer.
 const STRETCH_MAX: u32 = 512 << 10;
-/// When the journal is this long, the tablespace is synced and the journal starts again.
+/// Once the journal is this long, sync the tablespace and restart the journal.
 const JOURNAL_MAX: u64 = 32 << 20;
-/// Tells the journals of this job from other shadow files.
+/// Distinguishes this job's journals from other shadow files.
 const TAG: u64 = u64::from_be_bytes(*b"innochks");
 /// Page number, neighbours and LSN.
 const IDENTITY: Range<usize> = 4..24;
@@ -41,28 +41,28 @@ pub struct PageWriter {
     path: PathBuf,
     tablespace: FileHandle,
     batch: Batch,
-    /// Opened for the first batch: a file whose checksums are right gets no journal.
+    /// Opened for the first batch, so that a file with correct checksums gets no journal.
     rewriter: Option<Rewriter>,
 }
 
 impl PageWriter {
-    /// For pages of `page_size` bytes; `tablespace` is open for writing, and is called `path`.
+    /// For pages of `page_size` bytes; `tablespace` is open for writing at `path`.
     pub(super) const fn new(path: PathBuf, tablespace: FileHandle, page_size: usize) -> Self {
         let batch = Batch { page_size, places: Vec::new(), bytes: Vec::new() };
         Self { path, tablespace, batch, rewriter: None }
     }
 
-    /// Takes a page that goes to `offset`. Pages come in the order of their places.
+    /// Queues a page for `offset`. Pages come in ascending order.
     ///
     /// # Errors
-    /// A batch could not be written. Nothing more is written then, and the journal stays for the next run.
+    /// A batch could not be written. Nothing more is written after that, and the journal stays for the next run.
     pub fn write(&mut self, offset: u64, page: &[u8]) -> Result<()> {
         self.batch.places.push(offset);
         self.batch.bytes.extend_from_slice(page);
         if self.batch.bytes.len() >= BATCH { self.write_batch() } else { Ok(()) }
     }
 
-    /// Writes what is left, makes it durable, and removes the journal.
+    /// Writes the rest, makes it durable, and removes the journal.
     ///
     /// # Errors
     /// As [`PageWriter::write`].
@@ -98,7 +98,7 @@ fn open_rewriter(path: &Path, tablespace: &FileHandle) -> Result<Rewriter> {
     let options = RewriteOptions {
         memory: BATCH,
         stretch_max: STRETCH_MAX,
-        // Each batch is one write and one sync of the journal.
+        // Each batch costs one write and one sync of the journal.
         overlap: false,
         workers: 0,
         shadow_max: JOURNAL_MAX,
@@ -111,16 +111,17 @@ fn open_rewriter(path: &Path, tablespace: &FileHandle) -> Result<Rewriter> {
     Ok(rewriter)
 }
 
-/// Pages that wait to be written, in the order of their places.
+/// Pages waiting to be written, in ascending order.
 struct Batch {
     page_size: usize,
     places: Vec<u64>,
-    /// The pages, one behind the other.
+    /// The pages, concatenated.
     bytes: Vec<u8>,
 }
 
 impl Batch {
-    /// Windows of the file with pages to write, tagged with the first of these. What lies between pages is neither read nor written.
+    /// Windows of the file with pages to write, tagged with the index of their first page. Bytes between the pages are neither read nor
+    /// written.
     fn stretches(&self) -> impl Iterator<Item = Stretch> {
         let size = self.page_size as u64;
         let fits = move |first: &u64, last: &u64| last + size - first <= u64::from(STRETCH_MAX);
@@ -167,7 +168,7 @@ pub fn is_interrupted(tablespace: &Path) -> bool {
     journal_of(tablespace).exists()
 }
 
-/// Finishes what an interrupted run was writing; the pages written, `None` without a journal.
+/// Completes what an interrupted run was writing. Returns the number of pages written; `None` if there is no journal.
 pub(super) fn finish_interrupted(path: &Path, tablespace: &FileHandle) -> Result<Option<u64>> {
     let journal = journal_of(path);
     if !journal.exists() {
@@ -175,7 +176,7 @@ pub(super) fn finish_interrupted(path: &Path, tablespace: &FileHandle) -> Result
     }
     let shadow = open_journal(&journal, false)?;
     let is_wanted = |stored: &[u8], page: &[u8]| {
-        // The file may have been cut since: what is gone stays gone.
+        // The file may have been truncated since: do not restore what is gone.
         stored.len() == page.len() && stored != page && stored.get(IDENTITY) == page.get(IDENTITY)
     };
     let target = |_: &[u8]| Some(target_of(path, tablespace));
@@ -194,7 +195,7 @@ fn target_of(path: &Path, tablespace: &FileHandle) -> RewriteTarget {
     RewriteTarget { file: TABLESPACE, handle: tablespace.clone(), name }
 }
 
-/// The journal of a tablespace: beside the file itself, even where it was called by the name of a link.
+/// The tablespace's journal: beside the real file, even if that was named through a link.
 fn journal_of(tablespace: &Path) -> PathBuf {
     let real = fs::canonicalize(tablespace).unwrap_or_else(|_| tablespace.to_owned());
     let mut name: OsString = real.into_os_string();
@@ -203,7 +204,7 @@ fn journal_of(tablespace: &Path) -> PathBuf {
 }
 
 fn open_journal(path: &Path, is_new: bool) -> Result<RewriteTarget> {
-    // It holds rows of the table: nobody else may read them.
+    // It contains rows of the table, so nobody else may read it.
     let file = File::options().read(true).write(true).create_new(is_new).mode(0o600).open(path);
     let file = file.and_then(|file| sync_directory_of(path).map(|()| file)).map_err(failed(path))?;
     let name = path.as_os_str().as_encoded_bytes().to_vec();
@@ -219,7 +220,7 @@ fn failed(journal: &Path) -> impl FnOnce(io::Error) -> FileError {
     |error| FileError::Journal { path, error }
 }
 
-/// Makes the file's name as durable as its content.
+/// Makes the file's directory entry as durable as its content.
 fn sync_directory_of(path: &Path) -> io::Result<()> {
     File::open(path.parent().unwrap_or_else(|| Path::new(".")))?.sync_all()
 }
@@ -245,7 +246,7 @@ mod tests {
         (file, handle)
     }
 
-    /// A tablespace of four pages, and the journal of a run that wrote its pages 1 and 3, and died.
+    /// A tablespace of four pages with the journal of a run that died after writing pages 1 and 3.
     fn interrupted() -> (tempfile::TempDir, PathBuf, Vec<u8>) {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("t.ibd");
@@ -259,7 +260,7 @@ mod tests {
         drop(writer);
         let new = [page(0, 9, 1), page(1, 9, 2), page(2, 9, 1), page(3, 9, 2)].concat();
         assert!(fs::read(&path).expect("read") == new && is_interrupted(&path), "what lies between is as it was");
-        // As a crash leaves it: the journal whole, the pages in any state.
+        // As a crash leaves it: the journal complete, the pages in any state.
         file.write_all_at(&old, 0).expect("old again");
         (directory, path, old)
     }
@@ -273,7 +274,7 @@ mod tests {
         let (_directory, path, old) = interrupted();
         let file = handle(&path).0;
         file.write_all_at(&page(1, 9, 2)[..512], 1024).expect("half a page");
-        // What a device made of a page that it was writing need be neither old nor new.
+        // A page that was being written may be neither old nor new.
         file.write_all_at(&[0; 512], 3072 + 512).expect("half a page");
         assert_eq!(finish(&path), Some(2));
         let new = [&old[..1024], &page(1, 9, 2), &old[2048..3072], &page(3, 9, 2)].concat();
@@ -286,7 +287,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("t.ibd");
         fs::write(&path, page(0, 9, 1)).expect("written");
-        // The journal can be written, the tablespace cannot.
+        // The journal is writable, the tablespace is not.
         let tablespace = FileHandle::of_file(File::open(&path).expect("opened"), false);
         let mut writer = PageWriter::new(path.clone(), tablespace, 1024);
         writer.write(0, &page(0, 9, 2)).expect("collected");
@@ -319,7 +320,7 @@ mod tests {
         let (_directory, path, old) = interrupted();
         let journal = journal_of(&path);
         let mut bytes = fs::read(&journal).expect("read");
-        // Behind the empty batch that opens the chain: within the first page.
+        // After the empty batch that starts the chain: within the first page.
         bytes[4096 + 600] ^= 1;
         fs::write(&journal, bytes).expect("written");
         assert_eq!(finish(&path), Some(0));
@@ -335,7 +336,7 @@ mod tests {
         File::create(&path).and_then(|file| file.set_len(pages * 1024)).expect("made");
         let mut writer = PageWriter::new(path.clone(), handle(&path).1, 1024);
         let fill = |number: u64| vec![(number % 251) as u8 + 1; 1024];
-        // Every third, in more than one batch; and a gap that no buffer spans.
+        // Every third page, in more than one batch, with a gap too wide for a buffer.
         let written = |number: &u64| number.is_multiple_of(3) && !(2000..4000).contains(number);
         (0..pages).filter(written).for_each(|number| writer.write(number * 1024, &fill(number)).expect("written"));
         writer.finish().expect("finished");

@@ -7,7 +7,7 @@ use redo::record::{FileRecord, Mtr, RecordError, RedoRecord};
 
 use super::report::{PageRow, RecordRow, RedoInfo, SpaceRow};
 
-/// Records, and the bytes that they take in the log.
+/// Records, and the bytes they take in the log.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     records: u64,
@@ -21,7 +21,7 @@ impl Sum {
     }
 }
 
-/// What was counted so far. Memory: a few dozen bytes for each page that the log changes.
+/// The counts so far. Memory: a few dozen bytes for each page that the log changes.
 #[derive(Debug, Default)]
 pub(super) struct Count {
     mtrs: u64,

@@ -1,6 +1,6 @@
-//! `redo info`: `path -> files of the log -> header, checkpoints -> mini-transactions -> records -> counts by type, tablespace, page`
+//! `redo info`: `path -> log files -> header, checkpoints -> mini-transactions -> records -> counts by type, tablespace, page`
 //!
-//! Read with plain calls: the log is one file that is read once, in the order in which it runs.
+//! Uses plain reads: the log is read once, front to back.
 
 mod count;
 pub mod report;
@@ -25,7 +25,7 @@ use crate::source::mysql_log::MySqlLog;
 use crate::source::read_up_to;
 use crate::source::redo_log::log_files;
 
-/// Bytes read at once.
+/// Bytes per read.
 const PIECE: usize = 1 << 20;
 /// Bytes around the checkpoint's record that prove a key.
 const AT_CHECKPOINT: usize = 1 << 20;
@@ -33,16 +33,16 @@ const AT_CHECKPOINT: usize = 1 << 20;
 /// How to describe a log.
 #[derive(Clone, Debug, Default)]
 pub struct RedoInfoOptions {
-    /// Pages to list, the busiest first.
+    /// Pages to list, busiest first.
     pub pages_max: usize,
-    /// Keys, where the log is encrypted.
+    /// Keys for an encrypted log.
     pub keys: KeyFiles,
 }
 
-/// Describes the log at `path`: a file of it, or the datadir that it lies in.
+/// Describes the log at `path`: one of its files, or its datadir.
 ///
 /// # Errors
-/// What cannot be read, and what is no redo log. That a log ends early is no error.
+/// What cannot be read, or is not a redo log. A log that ends early is not an error.
 pub fn redo_info(path: &Path, options: &RedoInfoOptions) -> Result<RedoInfo, Error> {
     let paths = if path.is_dir() { log_files(path) } else { vec![path.to_path_buf()] };
     let first = paths
@@ -62,7 +62,7 @@ pub fn redo_info(path: &Path, options: &RedoInfoOptions) -> Result<RedoInfo, Err
     }
 }
 
-/// A file of a log.
+/// A log file.
 struct Log {
     path: PathBuf,
     file: File,
@@ -80,12 +80,12 @@ impl Log {
         Ok(log)
     }
 
-    /// Up to `len` bytes at `offset`; fewer where the file ends.
+    /// Up to `len` bytes at `offset`; fewer if the file ends before.
     fn read(&self, offset: u64, len: usize) -> Result<Vec<u8>, Error> {
         read_up_to(&self.file, offset, len).map_err(|source| failed(&self.path, source))
     }
 
-    /// Hands the bytes of the stretch to `take`, in pieces, until that has enough.
+    /// Passes the bytes of the range to `take`, in pieces, until it has enough.
     fn pieces(&self, offset: u64, len: u64, take: &mut dyn FnMut(&[u8]) -> Result<bool, Error>) -> Result<(), Error> {
         let mut done = 0;
         while done < len {
@@ -103,7 +103,7 @@ fn failed(path: &Path, source: io::Error) -> Error {
     Error::Io { path: path.to_path_buf(), action: "reading the redo log", source }
 }
 
-/// What a MariaDB log says, from its header to its last record.
+/// Describes a MariaDB log, from its header to its last record.
 fn mariadb_info(log: &Log, options: &RedoInfoOptions) -> Result<RedoInfo, Error> {
     let file = mariadb::LogFile::parse(&log.header, log.len).map_err(|error| Error::redo_log(&log.path, error))?;
     let start = file.payload_start();
@@ -146,7 +146,7 @@ fn mariadb_info(log: &Log, options: &RedoInfoOptions) -> Result<RedoInfo, Error>
     Ok(info)
 }
 
-/// The key of the log. None given is no error: the rest of the log can be described without.
+/// The key of the log. Having none is not an error: the rest of the log can still be described.
 fn unlock(log: &Log, file: &mariadb::LogFile, keys: &KeyStore, at: &[u8]) -> Result<Option<LogKey>, Error> {
     if keys.is_empty() {
         return Ok(None);
@@ -161,14 +161,14 @@ const fn mariadb_format(format: Format) -> &'static str {
     }
 }
 
-/// Text that ends with the first zero.
+/// Text up to the first zero.
 fn creator(header: &[u8], at: usize) -> String {
     let field = header.get(at..at + 32).unwrap_or_default();
     let end = field.iter().position(|&byte| byte == 0).unwrap_or(field.len());
     String::from_utf8_lossy(field.get(..end).unwrap_or_default()).trim_end().to_owned()
 }
 
-/// The checkpoint in the slot that is overwritten next, in the format of 10.8 and later.
+/// The checkpoint in the slot to be overwritten next, in the format of 10.8 and later.
 fn older_checkpoint(header: &[u8], file: &mariadb::LogFile) -> Option<CheckpointInfo> {
     if matches!(file.format, Format::Blocks { .. }) {
         return None;
@@ -184,7 +184,7 @@ fn older_checkpoint(header: &[u8], file: &mariadb::LogFile) -> Option<Checkpoint
     slots.next()
 }
 
-/// What a MySQL log says, from its headers to its last record.
+/// Describes a MySQL log, from its headers to its last record.
 fn mysql_info(paths: &[PathBuf], options: &RedoInfoOptions) -> Result<RedoInfo, Error> {
     let log = MySqlLog::open(paths, &options.keys.read()?)?;
     let path = paths.first().map_or(Path::new(""), PathBuf::as_path);

@@ -10,12 +10,12 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RedoState {
-    /// The data files have everything.
+    /// The data files contain all changes.
     #[default]
     Clean,
     /// Crash recovery has work to do.
     NeedsRecovery,
-    /// What belongs to the newest checkpoint is missing.
+    /// What the newest checkpoint needs is missing.
     Damaged,
 }
 
@@ -26,19 +26,19 @@ pub struct RedoInfo {
     pub family: &'static str,
     /// The versions that write this format.
     pub format: &'static str,
-    /// The server that made it.
+    /// The server that created it.
     pub creator: String,
     /// Whether records are encrypted.
     pub encrypted: bool,
     /// Whether a server can start on it.
     pub state: RedoState,
-    /// The files, in order.
+    /// The files in log order.
     pub files: Vec<LogFileInfo>,
-    /// Bytes of log that a ring holds.
+    /// Capacity of a ring, bytes.
     pub capacity: Option<u64>,
     /// The newest checkpoint.
     pub checkpoint: CheckpointInfo,
-    /// The one before, where the log still names it.
+    /// The one before, if the log still names it.
     pub older_checkpoint: Option<CheckpointInfo>,
     /// Where the log ends.
     pub end_lsn: u64,
@@ -46,15 +46,15 @@ pub struct RedoInfo {
     pub bytes: u64,
     /// Mini-transactions from the checkpoint to the end.
     pub mtrs: Option<u64>,
-    /// Different pages that they change.
+    /// Number of distinct pages they change.
     pub pages: Option<u64>,
-    /// Records by type, the most frequent first.
+    /// Records by type, most frequent first.
     pub records: Vec<RecordRow>,
-    /// Tablespaces, the most bytes of redo first.
+    /// Tablespaces, by bytes of redo, most first.
     pub tablespaces: Vec<SpaceRow>,
     /// The pages with the most records.
     pub busiest_pages: Vec<PageRow>,
-    /// Why something is missing here.
+    /// Why something is missing in this report.
     pub note: Option<String>,
 }
 
@@ -72,9 +72,9 @@ pub struct LogFileInfo {
 /// A checkpoint.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct CheckpointInfo {
-    /// Redo from here on may be missing in the data files.
+    /// Data files may lack changes from here on.
     pub lsn: u64,
-    /// Where the log ended when the checkpoint was made (MariaDB).
+    /// The log's end when the checkpoint was made (MariaDB).
     pub end_lsn: Option<u64>,
 }
 
@@ -83,24 +83,24 @@ pub struct CheckpointInfo {
 pub struct RecordRow {
     /// The server's name for the type.
     pub name: &'static str,
-    /// How many.
+    /// Number of records.
     pub records: u64,
-    /// Bytes of log that they take.
+    /// Bytes of log they take.
     pub bytes: u64,
 }
 
 /// A tablespace.
 #[derive(Clone, Debug, Serialize)]
 pub struct SpaceRow {
-    /// Its number.
+    /// Its id.
     pub space_id: u32,
-    /// Its file, where the log names it.
+    /// Its file, if the log names it.
     pub name: Option<String>,
     /// Records.
     pub records: u64,
-    /// Bytes of log that they take.
+    /// Bytes of log they take.
     pub bytes: u64,
-    /// Different pages that they change.
+    /// Number of distinct pages they change.
     pub pages: u64,
 }
 
@@ -113,7 +113,7 @@ pub struct PageRow {
     pub page_no: u32,
     /// Records.
     pub records: u64,
-    /// Bytes of log that they take.
+    /// Bytes of log they take.
     pub bytes: u64,
 }
 
@@ -124,7 +124,7 @@ impl LogFileInfo {
 }
 
 impl RedoInfo {
-    /// Where the log ends, and whether there is something to recover.
+    /// Sets where the log ends, and whether there is anything to recover.
     pub(super) fn settle(&mut self, end: Lsn, state: Result<LogState, RedoError>) {
         self.end_lsn = end.0.max(self.checkpoint.lsn);
         self.bytes = self.end_lsn - self.checkpoint.lsn;

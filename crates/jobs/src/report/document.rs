@@ -9,7 +9,7 @@ use super::file_kind::FileKind;
 use super::hurt::{Hurt, TableVerdict};
 use crate::finding_code::FindingCode;
 
-/// How much a finding weighs.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
@@ -17,77 +17,77 @@ pub enum Severity {
     Damage,
     /// Something could not be read or decided: exit status 2.
     Undecided,
-    /// Worth knowing, nothing to mend: exit status unchanged.
+    /// Worth knowing, nothing to repair: exit status unchanged.
     Notice,
 }
 
-/// One thing that is wrong, at one place.
+/// One fault, at one place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// The file as given, or below a directory as given; `-` is standard input.
+    /// The file, as given or below a given directory; `-` is standard input.
     pub path: String,
-    /// Page number within the tablespace; none for a finding about the whole file.
+    /// Page number within the tablespace; `None` for a finding about the whole file.
     pub page: Option<u32>,
-    /// How many pages from `page` on the finding is about.
+    /// Number of affected pages, starting at `page`.
     pub pages: u64,
-    /// Byte within the file, for findings in binary logs, archives and doublewrite files.
+    /// Byte offset in the file, for findings in binary logs, archives and doublewrite files.
     pub position: Option<u64>,
-    /// Log sequence number, for findings in redo logs.
+    /// LSN, for findings in redo logs.
     pub lsn: Option<u64>,
-    /// Page type as the server names it.
+    /// Page type, in the server's words.
     pub page_type: Option<&'static str>,
-    /// Index id, on index pages.
+    /// Index id, for index pages.
     pub index_id: Option<u64>,
     /// Damage, undecided or notice.
     pub severity: Severity,
-    /// Stable code.
+    /// Stable finding code.
     pub reason: FindingCode,
-    /// A sentence for people.
+    /// The message.
     pub message: String,
-    /// What the page holds, where the finding is about one value.
+    /// The value found, if the finding is about one.
     pub stored: Option<u64>,
-    /// What it should hold.
+    /// The expected value.
     pub computed: Option<u64>,
 }
 
-/// Pages by verdict. Every page read is in exactly one of ok, empty, corrupt, unverifiable, freed_damage and older.
+/// Pages by verdict. Every page read counts in exactly one of ok, empty, corrupt, unverifiable, freed_damage and older.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     /// Whole pages examined.
     pub pages: u64,
     /// Sound.
     pub ok: u64,
-    /// All zero, and nothing says that they are in use.
+    /// All zero, and not known to be in use.
     pub empty: u64,
     /// Damaged.
     pub corrupt: u64,
     /// Not decidable: encrypted without a key, without a checksum, awaiting recovery.
     pub unverifiable: u64,
-    /// Damaged, but free by the extent descriptors: no query reads them. Not among `corrupt`.
+    /// Damaged, but free according to the extent descriptors: no query reads them. Not included in `corrupt`.
     pub freed_damage: u64,
-    /// Older than `--since-lsn`: not looked at.
+    /// Older than `--since-lsn`: not verified.
     pub older: u64,
-    /// Pages that the space header counts and the file does not have.
+    /// Pages that the space header counts but the file lacks.
     pub missing: u64,
     /// Bytes read from the file.
     pub bytes: u64,
 }
 
 impl Counts {
-    /// Pages counted as empty turn out to be lost, or not decidable.
+    /// Reclassifies pages counted as empty that turn out to be lost or undecidable.
     pub(crate) fn empty_turned(&mut self, pages: u64, severity: Severity) {
         let counter = match severity {
             Severity::Damage => &mut self.corrupt,
             Severity::Undecided => &mut self.unverifiable,
             Severity::Notice => return,
         };
-        // Never more than there are: one page must not be counted twice, whatever was found about it.
+        // Never more than there are: a page must not be counted twice, whatever was found about it.
         let turned = pages.min(self.empty);
         *counter += turned;
         self.empty -= turned;
     }
 
-    /// Pages counted as sound turn out to be wrong in a way that only the rest of the datadir tells.
+    /// Reclassifies pages counted as sound that conflict with the rest of the datadir.
     pub(crate) fn ok_turned(&mut self, pages: u64, severity: Severity) {
         let counter = match severity {
             Severity::Damage => &mut self.corrupt,
@@ -113,7 +113,7 @@ impl Counts {
     }
 }
 
-/// What a file consists of, one by one: what `pages`, `ok`, `empty`, `corrupt` and `unverifiable` count in its row.
+/// The unit that `pages`, `ok`, `empty`, `corrupt` and `unverifiable` count in a file's row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
@@ -124,16 +124,16 @@ pub enum Unit {
     LogBlocks,
     /// Mini-transactions: the redo log of MariaDB 10.8 and later.
     MiniTransactions,
-    /// Copies of pages, or blocks of page numbers, in a doublewrite file.
+    /// Page copies, or blocks of page numbers, in a doublewrite file.
     Slots,
     /// Events of a binary log.
     Events,
-    /// Nothing of its own: an archive, whose members have rows.
+    /// None of its own: an archive, whose members have rows.
     Members,
 }
 
 impl Unit {
-    /// For people, in the plural.
+    /// In words, plural.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -147,7 +147,7 @@ impl Unit {
     }
 }
 
-/// Sums over the units of one kind other than pages.
+/// Sums over units other than pages, per kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct UnitTotals {
     /// Examined.
@@ -173,42 +173,42 @@ impl UnitTotals {
     }
 }
 
-/// What became of one file.
+/// The result for one file.
 #[derive(Clone, Debug, Serialize)]
 pub struct FileReport {
     /// The file, as in findings.
     pub path: String,
     /// What the file is.
     pub kind: FileKind,
-    /// Who wrote it: `MySQL`, `MariaDB`; none where the file could not be recognised.
+    /// The vendor: `MySQL`, `MariaDB`; `None` if the file was not recognised.
     pub family: Option<&'static str>,
     /// Tablespace id.
     pub space_id: Option<u32>,
-    /// Bytes of a page in the file; none where the file could not be recognised.
+    /// Page size in the file, bytes; `None` if the file was not recognised.
     pub page_size: Option<u32>,
-    /// The checksum algorithms that its pages matched, most pages first, joined by `+`; none if no page matched.
+    /// Checksum algorithms that its pages matched, most frequent first, joined by `+`; `None` if no page matched.
     pub algorithm: Option<String>,
     /// Why the file could not be read or recognised.
     pub error: Option<String>,
-    /// The archive of which the file is a member.
+    /// The archive that the file is a member of.
     pub archive: Option<String>,
-    /// What the counts count.
+    /// The unit of the counts.
     pub unit: Unit,
-    /// Pages, or whatever `unit` says, by verdict.
+    /// Pages, or whatever `unit` is, by verdict.
     #[serde(flatten)]
     pub counts: Counts,
 }
 
-/// Crash recovery that is still to come: what is on disk is not yet what the server will show.
+/// Pending crash recovery: what is on disk is not yet what the server will show.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Pending {
     /// The datadir, or the backup.
     pub path: String,
-    /// What is still to do, as a clause.
+    /// What is pending, as a clause.
     pub why: String,
 }
 
-/// A file left alone.
+/// A skipped file.
 #[derive(Clone, Debug, Serialize)]
 pub struct SkippedFile {
     /// The file.
@@ -237,9 +237,9 @@ pub struct Totals {
     pub skipped_files: u64,
     /// Files that could not be read or recognised.
     pub failed_files: u64,
-    /// Files that a check which was stopped had not come to.
+    /// Files that a stopped check did not reach.
     pub unread_files: u64,
-    /// Findings, also those beyond `--max-findings`.
+    /// Findings, including those beyond `--max-findings`.
     pub findings: u64,
     /// Findings that are damage.
     pub damage: u64,
@@ -249,12 +249,12 @@ pub struct Totals {
     pub seconds: f64,
 }
 
-/// The whole answer of a check.
+/// The whole report of a check.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The check was stopped before its end.
+    /// The check was stopped early.
     pub incomplete: bool,
-    /// Which part of the files was checked, if not all were.
+    /// Which part of the files was checked, if not all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub part: Option<PartOf>,
     /// Pages older than this were not verified.
@@ -262,20 +262,20 @@ pub struct Report {
     pub since_lsn: Option<u64>,
     /// Sums.
     pub totals: Totals,
-    /// Every file examined, in the order of the walk.
+    /// Every file examined, in inventory order.
     pub files: Vec<FileReport>,
-    /// What is wrong, in the order of files and pages, at most `--max-findings`.
+    /// The findings in the order of files and pages, at most `--max-findings`.
     pub findings: Vec<Finding>,
-    /// What is hurt, by table and index.
+    /// What is damaged, by table and index.
     pub hurt: Vec<Hurt>,
-    /// The verdict of every table, if it was asked for.
+    /// The verdict on every table, if requested.
     #[serde(rename = "table_verdicts", skip_serializing_if = "Option::is_none")]
     pub tables: Option<Vec<TableVerdict>>,
-    /// Files left alone.
+    /// Files skipped.
     pub skipped: Vec<SkippedFile>,
-    /// Crash recovery that is still to come, by datadir; a server that is running always has some.
+    /// Pending crash recovery, by datadir; a running server always has some.
     pub pending: Vec<Pending>,
-    /// How the run went; differs from run to run, so it is not part of the document.
+    /// The cost of the run; it varies, so it is not part of the document.
     #[serde(skip)]
     pub effort: Effort,
 }
@@ -283,13 +283,13 @@ pub struct Report {
 /// A part of the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct PartOf {
-    /// Which, from 1.
+    /// Its number, from 1.
     pub number: u32,
-    /// Of how many.
+    /// The number of parts.
     pub of: u32,
 }
 
-/// How the bytes came: for the summary and `--verbose`, never for the verdict.
+/// The cost of reading, for the summary and `--verbose`, never for the verdict.
 #[derive(Clone, Debug, Default)]
 pub struct Effort {
     /// Wall time.
@@ -300,22 +300,22 @@ pub struct Effort {
     pub workers: usize,
     /// Upper bound of the buffers' memory, bytes.
     pub buffer_bytes: u64,
-    /// Bytes taken from the page cache.
+    /// Bytes read from the page cache.
     pub bytes_cached: u64,
-    /// Bytes read around the page cache.
+    /// Bytes read around the page cache (`O_DIRECT`).
     pub bytes_direct: u64,
     /// Read requests.
     pub requests: u64,
-    /// The most requests that one worker had in flight.
+    /// The most requests one worker had in flight.
     pub in_flight_max: u64,
     /// Name of the I/O engine.
     pub engine: &'static str,
-    /// What the engine had to do without, as sentences.
+    /// Features the engine had to do without, as sentences.
     pub notes: Vec<String>,
 }
 
 impl Totals {
-    /// Adds a row. Bytes of a member were counted with its archive.
+    /// Adds a row. A member's bytes were counted with its archive.
     pub(crate) fn add(&mut self, file: &FileReport) {
         self.files += 1;
         self.failed_files += u64::from(file.error.is_some());
@@ -333,7 +333,7 @@ impl Totals {
 }
 
 impl Totals {
-    /// Whether nothing at all was held against a checksum or a rule: then nothing is known to be well.
+    /// Whether nothing at all was checked against a checksum or a rule: then nothing is known to be well.
     #[must_use]
     pub fn nothing_verified(&self) -> bool {
         let units = [&self.log_blocks, &self.mini_transactions, &self.slots, &self.events];
@@ -342,7 +342,7 @@ impl Totals {
 }
 
 impl Report {
-    /// 0 all well, 1 damage found, 2 could not do all the work; damage wins.
+    /// 0 all well, 1 damage found, 2 could not do all the work; damage takes precedence.
     #[must_use]
     pub fn exit_status(&self) -> u8 {
         if self.totals.damage > 0 {
@@ -360,7 +360,7 @@ impl Report {
 pub struct AlgorithmTally(BTreeMap<&'static str, u64>);
 
 impl AlgorithmTally {
-    /// Counts `pages` more under `name`.
+    /// Adds `pages` to the count of `name`.
     pub fn add(&mut self, name: &'static str, pages: u64) {
         *self.0.entry(name).or_default() += pages;
     }
@@ -372,7 +372,7 @@ impl AlgorithmTally {
         }
     }
 
-    /// `crc32`, or `crc32+innodb` with the more frequent one first.
+    /// `crc32`, or `crc32+innodb` with the most frequent first.
     #[must_use]
     pub fn name(&self) -> Option<String> {
         let mut rows: Vec<_> = self.0.iter().collect();

@@ -1,4 +1,4 @@
-//! What a file is, as reports say it.
+//! The kind of a file, as named in reports.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 /// What a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FileKind {
-    /// Of a table, a partition, or several tables.
+    /// For a table, a partition, or several tables.
     Tablespace,
     /// `ibdata1` and the files that continue it.
     SystemTablespace,
@@ -15,11 +15,11 @@ pub enum FileKind {
     DictionaryTablespace,
     /// Undo logs.
     UndoTablespace,
-    /// Of temporary tables.
+    /// For temporary tables.
     TemporaryTablespace,
-    /// A file of a redo log, or several.
+    /// One or more files of a redo log.
     RedoLog,
-    /// Copies of pages that a server writes ahead of the pages.
+    /// Doublewrite copies of pages.
     Doublewrite,
     /// A binary log.
     BinaryLog,
@@ -29,16 +29,16 @@ pub enum FileKind {
     Delta,
     /// A `tar`, `xbstream` or `mbstream` archive.
     BackupArchive,
-    /// The directory itself, where a file of it is missing that belongs to no table.
+    /// The directory itself, if it lacks a file that belongs to no table.
     Datadir,
-    /// A name that promises a tablespace, and content that is none.
+    /// A name that promises a tablespace, with other content.
     Unrecognised,
     /// Anything else.
     Other,
 }
 
 impl FileKind {
-    /// The words for people, and in JSON.
+    /// Its name, in text and in JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

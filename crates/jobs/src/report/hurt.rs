@@ -1,5 +1,5 @@
-//! `Hurt`: what damage means for tables. One row for each index, or for a file as a whole. The field names are part of the JSON
-//! documents of `docs/check.md` and `docs/table.md`.
+//! `Hurt`: what damage means for tables. One row per index, or for a file as a whole. The field names are part of the JSON documents of
+//! `docs/check.md` and `docs/table.md`.
 
 use serde::Serialize;
 
@@ -10,24 +10,24 @@ use super::file_kind::FileKind;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// The redo log still has work to do: look again after recovery.
+    /// The redo log still has work to do: check again after recovery.
     RecoverFirst,
-    /// The redo log has done its work, and the server has not: look again after its next start.
+    /// The redo log is done, but the server is not: check again after its next start.
     StartServer,
-    /// Rows are, or may be, lost: only a copy of the table brings them back.
+    /// Rows are or may be lost: only a copy of the table can restore them.
     RestoreTable,
-    /// The rows are elsewhere: the index can be built from them.
+    /// The rows are elsewhere: rebuild the index from them.
     RebuildIndex,
-    /// What is hurt serves all tables.
+    /// The damaged file serves all tables.
     RestoreAll,
-    /// What is hurt can be read no more, and the tables do not need it.
+    /// The damaged file is unreadable, and the tables do not need it.
     ReplaceFile,
-    /// Not decided: the finding says what is in the way.
+    /// Undecided: the finding says why.
     SeeFinding,
 }
 
 impl Action {
-    /// For people.
+    /// In words.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -42,49 +42,49 @@ impl Action {
     }
 }
 
-/// Neighbouring pages of an index that are hurt, by the keys that their parents have for them.
+/// Adjacent damaged pages of an index, by the keys in their parents.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct KeyRange {
-    /// The lowest key that can be on them, as `id = 17`; none for the beginning of the index.
+    /// The lowest key that may be on them, as `id = 17`; `None` for the start of the index.
     pub from: Option<String>,
-    /// The first key behind them; none for the end of the index.
+    /// The first key after them; `None` for the end of the index.
     pub before: Option<String>,
-    /// Pages.
+    /// Number of pages.
     pub pages: u64,
 }
 
-/// An index, a table or a file that is hurt.
+/// A damaged index, table or file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Hurt {
     /// The file, as in findings.
     pub path: String,
     /// What the file is.
     pub kind: FileKind,
-    /// `schema.table`, with the partition, if it is one.
+    /// `schema.table`, with the partition if there is one.
     pub table: Option<String>,
-    /// Name of the index; none for what belongs to no index, and where no definition was found.
+    /// Name of the index; `None` if there is no index or no definition was found.
     pub index: Option<String>,
     /// `clustered`, `secondary`, `spatial`, `sdi`.
     pub index_kind: Option<&'static str>,
-    /// Number of the index.
+    /// Index id.
     pub index_id: Option<u64>,
     /// Damage or undecided.
     pub severity: Severity,
-    /// Pages that are hurt; 0 for damage that has no page.
+    /// Number of damaged pages; 0 for damage without a page.
     pub pages: u64,
-    /// Where its pages lie in the order of the key, as far as the parents tell. Empty where they do not.
+    /// Which keys its pages hold, as far as the parents tell.
     pub keys: Vec<KeyRange>,
-    /// Rows that may be lost; none where nothing tells.
+    /// Rows that may be lost; `None` if unknown.
     pub rows_at_risk: Option<u64>,
-    /// The number of rows is a guess, from how full the neighbours are.
+    /// The number of rows is estimated from how full the neighbours are.
     pub rows_estimated: bool,
     /// What to do.
     pub action: Action,
-    /// How, one command or step each.
+    /// How to do it: one command or step each.
     pub commands: Vec<String>,
 }
 
-/// What became of one table.
+/// The verdict on one table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TableOutcome {
@@ -99,9 +99,9 @@ pub enum TableOutcome {
 /// One table with its verdict, for `--tables`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TableVerdict {
-    /// `schema.table`, with the partition, if it is one; none where nothing tells.
+    /// `schema.table`, with the partition if there is one; `None` if unknown.
     pub table: Option<String>,
-    /// The file that it is in.
+    /// The file it is in.
     pub path: String,
     /// The verdict.
     pub verdict: TableOutcome,

@@ -1,4 +1,4 @@
-//! What a job hands back, as data with stable names.
+//! The results of jobs, as data with stable names.
 
 pub mod document;
 pub mod file_kind;
@@ -7,8 +7,8 @@ pub mod watcher;
 
 use std::path::Path;
 
-/// A path as reports have it: itself where it is UTF-8. A byte that is not becomes U+FFFD and its two hexadecimal digits, and U+FFFD
-/// itself is doubled, so that the bytes can be told from the text.
+/// A path as shown in reports, unchanged if it is UTF-8. An invalid byte becomes U+FFFD and two hexadecimal digits, and U+FFFD itself is
+/// doubled, so that the two can be told apart.
 #[must_use]
 pub fn shown(path: &Path) -> String {
     let mut text = String::new();

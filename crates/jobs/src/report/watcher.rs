@@ -1,4 +1,4 @@
-//! Somebody who watches a job: hears of findings as they are made, and may want it to stop.
+//! Watches a running job: hears of findings as they are made, and may stop it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,22 +10,22 @@ use flow::Counters;
 use super::document::Finding;
 use crate::table::TableFinding;
 
-/// How often somebody who watches is told.
+/// Interval between progress reports.
 const WATCH_EVERY: Duration = Duration::from_millis(100);
 
-/// A finding of either check.
+/// A finding of one of the two checks.
 #[derive(Clone, Copy, Debug)]
 pub enum Found<'f> {
-    /// Of a page, a log, an archive.
+    /// About a page, a log or an archive.
     Page(&'f Finding),
-    /// Of a tree.
+    /// About a tree.
     Tree(&'f TableFinding),
 }
 
 type Tell = dyn Fn(Found<'_>) + Send + Sync;
 
-/// What a job asks now and then. What it tells is not final: the end of a file may show that a damaged page is free, or that
-/// recovery has yet to come. The report has the last word.
+/// The link between a job and whoever watches it. Findings reported early are not final: the end of a file may show that a damaged page is
+/// free, or that recovery is pending. The report has the last word.
 #[derive(Clone, Default)]
 pub struct Watcher {
     tell: Option<Arc<Tell>>,
@@ -33,25 +33,25 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Somebody who sets `stop` to have the work end early, and is told of findings on any thread.
+    /// Setting `stop` ends the work early; `tell` hears of findings, on any thread.
     #[must_use]
     pub fn new(stop: Arc<AtomicBool>, tell: Option<Arc<Tell>>) -> Self {
         Self { tell, stop: Some(stop) }
     }
 
-    /// Whether the work shall end.
+    /// Whether the work should end.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
     }
 
-    /// Whether anybody listens.
+    /// Whether anyone hears of findings.
     #[must_use]
     pub fn listens(&self) -> bool {
         self.tell.is_some()
     }
 
-    /// Tells of a finding.
+    /// Reports a finding.
     pub fn tell(&self, found: Found<'_>) {
         if let Some(tell) = &self.tell {
             tell(found);
@@ -65,7 +65,7 @@ impl fmt::Debug for Watcher {
     }
 }
 
-/// Runs `work` and, when somebody watches, a thread that shows them the counters until it ends.
+/// Runs `work`. With `watch`, a thread shows it the counters until `work` ends.
 pub(crate) fn watched<T>(
     watch: Option<&(dyn Fn(&Counters) + Sync)>,
     counters: &Counters,

@@ -1,4 +1,4 @@
-//! `.frm` files: found beside tablespaces, read with what the dictionary in `ibdata1` adds.
+//! `.frm` files: found beside tablespaces, completed with what the dictionary in `ibdata1` adds.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,9 +10,9 @@ use super::dictionary::Dictionary;
 use crate::source::datadir::plain;
 use crate::source::name::decoded;
 
-/// The server reads no longer ones; a file of another kind may be of any length.
+/// The server reads no longer ones; a file of another kind may have any length.
 const LEN_MAX: u64 = 16 << 20;
-/// Directories below those of the databases hold no tables.
+/// Directories below those of databases hold no tables.
 const DEPTH_MAX: usize = 3;
 
 pub(super) fn is_frm(path: &Path) -> bool {
@@ -35,7 +35,7 @@ pub(super) fn below(dir: &Path) -> Vec<PathBuf> {
     out
 }
 
-/// Views and tables of other engines have such files too.
+/// Views and other engines' tables have `.frm` files too.
 fn is_innodb(path: &Path) -> bool {
     use std::io::Read;
     let mut head = Vec::new();
@@ -43,14 +43,14 @@ fn is_innodb(path: &Path) -> bool {
     read.is_ok() && is_of_innodb(&head)
 }
 
-/// The definition that belongs to a tablespace: partitions and indexes over vectors have that of their table.
+/// The definition for a tablespace: partitions and vector indexes share that of their table.
 pub(super) fn beside(path: &Path) -> Option<PathBuf> {
     let stem = path.file_stem()?.to_str()?;
     let table = ["#P#", "#p#", "#i#"].iter().find_map(|mark| stem.split_once(mark)).map_or(stem, |(table, _)| table);
     Some(path.with_file_name(format!("{table}.frm")))
 }
 
-/// Reads a definition; `None` for what is no table of InnoDB.
+/// Reads a definition; `None` if it is not an InnoDB table's.
 pub(super) fn read(path: &Path, dictionary: Option<&Dictionary>) -> Result<Option<TableDef>, String> {
     let len = fs::metadata(path).map_err(|error| plain(&error))?.len();
     if len > LEN_MAX {

@@ -1,6 +1,6 @@
 //! `paths -> Inventory -> SDI of each tablespace, .frm files beside the others -> foreign keys and counters of ibdata1 -> SchemaReport`
 //!
-//! A definition is read, not guessed: what the source does not hold is named in [`TableSchema::missing`].
+//! Definitions are read, not guessed: what the source lacks is named in [`TableSchema::missing`].
 
 mod dictionary;
 mod frm;
@@ -26,9 +26,9 @@ use crate::tree::{Opener, Tablespace};
 /// Which definitions to read.
 #[derive(Clone, Debug, Default)]
 pub struct SchemaOptions {
-    /// Files with keys.
+    /// Key files.
     pub keys: KeyFiles,
-    /// Logical page size in bytes, in place of what the files say.
+    /// Logical page size in bytes; overrides what the files say.
     pub page_size: Option<u32>,
     /// Only this table, as `database.table` or `table`.
     pub table: Option<String>,
@@ -39,7 +39,7 @@ pub struct SchemaOptions {
 /// The definition of a table.
 #[derive(Clone, Debug, Serialize)]
 pub struct TableSchema {
-    /// The database; empty where the source does not say.
+    /// The database; empty if the source does not tell.
     pub schema: String,
     /// The table.
     pub table: String,
@@ -47,11 +47,11 @@ pub struct TableSchema {
     pub server: &'static str,
     /// Its version as a number: 90704 is MySQL 9.7.4.
     pub server_version: u32,
-    /// The file that the definition is in.
+    /// The file with the definition.
     pub source: PathBuf,
     /// The statement.
     pub create_table: String,
-    /// What the source does not hold.
+    /// What the source lacks.
     pub missing: Vec<String>,
 }
 
@@ -81,7 +81,7 @@ impl SchemaReport {
     }
 }
 
-/// What was found so far: by database, name and file.
+/// Definitions found so far, by database, name and file.
 type Found = BTreeMap<(String, String, PathBuf), TableDef>;
 
 /// Reads the definitions of the tables in `paths`.
@@ -115,10 +115,10 @@ pub fn schema(paths: &[PathBuf], options: &SchemaOptions) -> Result<SchemaReport
                 }));
             }
             Err(why) => match frm::beside(&path).filter(|beside| beside.is_file()) {
-                // Encrypted or damaged: the definition lies beside it.
+                // Encrypted or damaged, but there is a definition beside it.
                 Some(beside) => wanted.push(beside),
                 None if is_tablespace_of_table(&path) => report.unread.push(UnreadSchema { path, why }),
-                // What a system tablespace would have told is named with each table.
+                // What a missing system tablespace would have added is named with each table.
                 None => {}
             },
         }
@@ -151,10 +151,10 @@ pub fn schema(paths: &[PathBuf], options: &SchemaOptions) -> Result<SchemaReport
     Ok(report)
 }
 
-/// Schemas whose tables every server makes for itself.
+/// Schemas whose tables every server creates for itself.
 const OF_THE_SERVER: [&str; 4] = ["mysql", "sys", "performance_schema", "information_schema"];
 
-/// The server's own tables are wanted where their very file is named, or they are.
+/// Include the server's own tables only if their file, or they themselves, are named.
 fn is_wanted(table: &TableDef, wanted: Option<&str>, file_is_named: bool) -> bool {
     match wanted {
         Some(wanted) => wanted == table.name || wanted == format!("{}.{}", table.schema, table.name),
@@ -162,7 +162,7 @@ fn is_wanted(table: &TableDef, wanted: Option<&str>, file_is_named: bool) -> boo
     }
 }
 
-/// A definition from what is left of a broken dictionary, or from the statements that the caller has.
+/// A definition from the remains of a broken dictionary, or from the caller's statements.
 fn otherwise(
     space: &Tablespace,
     statements: Option<&Statements>,
@@ -196,7 +196,7 @@ fn otherwise(
     }
 }
 
-/// What a tablespace says itself, or the `.frm` file beside it. Why it says nothing, if so, as a clause.
+/// The definitions in a tablespace, or the `.frm` file beside it. If there are none in it, why, as a clause.
 fn of_space(
     space: &Tablespace,
     path: &Path,
@@ -234,7 +234,7 @@ fn of_space(
     None
 }
 
-/// Whether a table that its server shows should lie there: not the system's or an undo tablespace, nor a part of a full-text index.
+/// Whether the file should hold a table that its server shows: not a system or undo tablespace, nor a part of a full-text index.
 fn is_tablespace_of_table(path: &Path) -> bool {
     let is_part = path.file_stem().and_then(|stem| stem.to_str()).is_some_and(|stem| stem.starts_with("FTS_0"));
     path.extension().is_some_and(|extension| extension == "ibd") && !is_part
