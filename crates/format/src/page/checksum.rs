@@ -4,25 +4,25 @@ use std::fmt;
 
 pub use crate::page::fold::{PAGES_MAX, fold, innodb_new_many};
 
-/// Stored in the place of checksums that are not computed (`innodb_checksum_algorithm=none`).
+/// Stored instead of a checksum when none is computed (`innodb_checksum_algorithm=none`).
 pub const NO_CHECKSUM_MAGIC: u32 = 0xDEAD_BEEF;
 
-/// The way in which a page's checksum was made.
+/// How a page's checksum was computed.
 ///
-/// Ordinary and compressed (zip) pages use the same names with other ranges; the `innodb` checksum of a zip page is an Adler-32.
+/// Ordinary and compressed (zip) pages use the same names for different ranges; the `innodb` checksum of a zip page is an Adler-32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Algorithm {
     /// CRC-32C in both fields (in the only field of a zip page).
     Crc32,
     /// CRC-32C as big-endian machines computed it in software: MySQL 5.6 and early 5.7.
     Crc32BigEndian,
-    /// The formulas from before MySQL 5.7.7, with their old variants.
+    /// The formulas used before MySQL 5.7.7, with their older variants.
     Innodb,
     /// The magic number instead of a checksum.
     None,
-    /// One CRC-32C over the whole page: MariaDB 10.4 and later.
+    /// A single CRC-32C over the whole page: MariaDB 10.4 and later.
     FullCrc32,
-    /// Two fields of different algorithms, which MariaDB accepts and MySQL does not.
+    /// Two fields of different algorithms; accepted by MariaDB, not by MySQL.
     Mixed,
 }
 
@@ -133,7 +133,7 @@ fn body(page: &[u8]) -> Option<&[u8]> {
 
 fn adler(state: (u32, u32), bytes: &[u8]) -> (u32, u32) {
     const MODULUS: u32 = 65_521;
-    // The most bytes after which the second sum still fits 32 bits.
+    // The longest run after which the second sum still fits 32 bits.
     const RUN: usize = 5_552;
     bytes.chunks(RUN).fold(state, |(a, b), run| {
         let (a, b) = run.iter().fold((a, b), |(a, b), &byte| (a + u32::from(byte), b + a + u32::from(byte)));

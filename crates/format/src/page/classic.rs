@@ -1,4 +1,4 @@
-//! The formats with a checksum at byte 0: ordinary pages of MySQL and of older MariaDB tablespaces, and zip pages of both.
+//! Formats with a checksum at byte 0: ordinary pages of MySQL and of older MariaDB tablespaces, and zip pages of both.
 
 use crate::bytes::be;
 use crate::corruption::{ChecksumField, Corruption};
@@ -19,7 +19,7 @@ const COMPRESSED_SIZE: usize = 32;
 const KEY_VERSION: usize = 26;
 const POST_ENCRYPTION_CHECKSUM: usize = 30;
 
-/// Checksums of an ordinary page that others have computed, or know how to.
+/// Checksums of an ordinary page, computed by the caller or on demand.
 pub(crate) struct Sums<'a> {
     /// [`checksum::crc32`].
     pub crc: u32,
@@ -97,7 +97,7 @@ struct Fields {
     lsn: u64,
 }
 
-/// MySQL accepts whatever it finds in its temporary tablespaces.
+/// MySQL accepts anything in its temporary tablespaces.
 fn skips_checksums(format: &SpaceFormat) -> bool {
     format.is_temporary() && format.family() == Family::MySql
 }
@@ -129,7 +129,7 @@ fn mysql_accepts(page: &[u8], fields: &Fields, sums: &Sums<'_>) -> Option<Verdic
         .then_some(Verdict::Ok(Algorithm::Crc32BigEndian))
 }
 
-/// MariaDB judges the two fields one by one, so that a page may carry two algorithms.
+/// MariaDB checks the two fields separately, so a page may combine two algorithms.
 fn mariadb_accepts(page: &[u8], fields: &Fields, sums: &Sums<'_>) -> Option<Verdict> {
     let both = |value| fields.header == value && fields.trailer == value;
     if both(sums.crc) {
@@ -156,13 +156,13 @@ fn high_half(lsn: u64) -> u32 {
     u32::try_from(lsn >> 32).unwrap_or(0)
 }
 
-/// Whether the page's checksums are of the kind that was written before MySQL 4.1.1.
+/// Whether the page has checksums as written before MySQL 4.1.1.
 pub(crate) fn is_ancient(page: &[u8]) -> bool {
     let trailer = be::u32_at(page, page.len().saturating_sub(8));
     be::u32_at(page, 0) == Some(0) || trailer == be::u32_at(page, FIL_PAGE_LSN)
 }
 
-/// For a page that matches nothing: if one field is right under some algorithm, the other one is what is wrong.
+/// For a page that matches no algorithm: if one field is right under some algorithm, blame the other one.
 fn closest(page: &[u8], fields: &Fields, sums: &Sums<'_>) -> Corruption {
     let crc = sums.crc;
     let both = [(ChecksumField::Header, fields.header), (ChecksumField::Trailer, fields.trailer)];
@@ -182,10 +182,10 @@ fn closest(page: &[u8], fields: &Fields, sums: &Sums<'_>) -> Corruption {
     }
 }
 
-/// Encrypted and page-compressed pages: their checksum at byte 0 is that of another image of the page.
+/// Encrypted and page-compressed pages: the checksum at byte 0 belongs to another image of the page.
 ///
-/// `not_plain` says that the LSN trailer contradicts the header (or that there is no trailer): a plain page whose damaged type
-/// field names one of these types still has its trailer, and must not pass as unverifiable.
+/// `not_plain` means that the LSN trailer contradicts the header, or that there is none. A plain page whose damaged type field names one of
+/// these types still has its trailer, and must not pass as unverifiable.
 fn transformed(page: &[u8], page_no: PageNo, format: &SpaceFormat, crc: u32, not_plain: bool) -> Option<Verdict> {
     let kind = PageType(be::u16_at(page, FIL_PAGE_TYPE)?);
     match format.family() {
@@ -195,8 +195,8 @@ fn transformed(page: &[u8], page_no: PageNo, format: &SpaceFormat, crc: u32, not
     }
 }
 
-/// Why nothing is said by a page without checksum whose type claims that it has to be opened first: its server would try that, and
-/// judge what comes out. Its own fields look like a plain page's, so that most likely the type is damaged, which no checksum proves.
+/// Why a page without a checksum is undecided if its type says it must be opened first: its server would open it and judge the result. Its
+/// own fields look like a plain page's, so most likely the type is damaged, but no checksum proves it.
 fn opaque(page: &[u8]) -> Option<Why> {
     match PageType(be::u16_at(page, FIL_PAGE_TYPE)?) {
         PageType::COMPRESSED => Some(Why::PageCompressed),
@@ -220,7 +220,7 @@ fn mysql_transformed(page: &[u8], kind: PageType, format: &SpaceFormat) -> Optio
     }
 }
 
-/// What MySQL checks before it inflates.
+/// The checks that MySQL makes before it inflates.
 fn compression_info_is_sane(page: &[u8]) -> bool {
     let byte = |at: usize| page.get(at).copied().unwrap_or(0);
     let size = |at| be::u16_at(page, at).map_or(0, usize::from);
@@ -231,8 +231,8 @@ fn compression_info_is_sane(page: &[u8]) -> bool {
         && size(COMPRESSED_SIZE) <= page.len().saturating_sub(FIL_PAGE_DATA)
 }
 
-/// Encrypted pages keep their original type, which cannot be an encrypted one. Type 0 is believed only where the
-/// tablespace says that it is encrypted: elsewhere it is what a damaged type field looks like.
+/// Encrypted pages keep their original type, which cannot be an encrypted one. Type 0 is believed only if the tablespace says that it is
+/// encrypted: otherwise it is what a damaged type field looks like.
 fn encryption_info_is_sane(page: &[u8], format: &SpaceFormat) -> bool {
     let original = PageType(be::u16_at(page, ORIGINAL_TYPE).unwrap_or(0));
     let encrypted_space = format.encryption() == Encryption::MySql;
@@ -250,7 +250,7 @@ fn mariadb_transformed(
     let key_version = be::u32_at(page, KEY_VERSION)?;
     let encrypted_sum_fits = key_version != 0 && be::u32_at(page, POST_ENCRYPTION_CHECKSUM)? == crc && page_no.0 != 0;
     match kind {
-        // The server does not check the sum of such pages, but it writes it: a hint that can only speak for the page.
+        // The server writes this checksum but never checks it: it can only count in the page's favour.
         PageType::PAGE_COMPRESSED_ENCRYPTED if format.is_page_compressed() => Some(if encrypted_sum_fits {
             Verdict::Ok(Algorithm::Crc32)
         } else {
@@ -262,7 +262,7 @@ fn mariadb_transformed(
     }
 }
 
-/// A page that is sound as encrypted: its trailer stays plain and must still agree.
+/// For a page that is sound as encrypted: the trailer stays plain and must still agree.
 fn encrypted_verdict(page: &[u8], format: &SpaceFormat) -> Verdict {
     let trailer = page.len().saturating_sub(4);
     let ordinary = format.scheme() == crate::Scheme::Classic;

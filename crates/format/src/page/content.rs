@@ -1,4 +1,4 @@
-//! The verdict on a page's bytes alone, wherever they lie.
+//! The verdict on a page's bytes alone, wherever the page is stored.
 
 use crate::page::kind::Scheme;
 use crate::page::space_format::SpaceFormat;
@@ -6,7 +6,7 @@ use crate::page::verdict::{InnodbNew, Verdict};
 use crate::page::{checksum, classic, full_crc32};
 use crate::types::PageNo;
 
-/// The verdict on the bytes alone, wherever they lie.
+/// The verdict on the bytes alone, wherever the page is stored.
 pub(crate) fn content(page: &[u8], page_no: PageNo, format: &SpaceFormat, crc: u32) -> Verdict {
     content_with(page, page_no, format, crc, &|| checksum::innodb_new(page))
 }

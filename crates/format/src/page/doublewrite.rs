@@ -1,16 +1,16 @@
-//! Where the doublewrite area of the system tablespace lies.
+//! The location of the system tablespace's doublewrite area.
 //!
-//! All MariaDB servers and MySQL up to 8.0.19 write copies of pages into two runs of pages of space 0 before they write them
-//! in place. The area stays allocated, and unused, in MySQL 8.0.20 and later. Page 5 names the runs.
+//! All MariaDB servers, and MySQL up to 8.0.19, write copies of pages to two runs of pages of space 0 before they write the pages in place.
+//! MySQL 8.0.20 and later keep the area allocated but unused. Page 5 gives the runs.
 
 use crate::bytes::be;
 use crate::page::fsp::FileAddress;
 use crate::types::{PageNo, PageSize};
 
-/// Page of the system tablespace that names the area: the transaction system header.
+/// The page of the system tablespace that names the area: the transaction system header.
 pub const TRX_SYS_PAGE_NO: PageNo = PageNo(5);
 
-/// From the end of page 5 back to the doublewrite header.
+/// Distance of the doublewrite header from the end of page 5.
 const HEADER_FROM_END: usize = 200;
 /// The segment header: tablespace, then the inode's page and offset.
 const SEGMENT_INODE: usize = 4;
@@ -29,14 +29,14 @@ pub struct DoublewriteArea {
 }
 
 impl DoublewriteArea {
-    /// Where both servers put it when they create a system tablespace: the second and the third extent.
+    /// Where both servers put it in a new system tablespace: the second and third extent.
     #[must_use]
     pub fn usual(logical: PageSize) -> Self {
         let extent = logical.extent_pages();
         Self { block1: PageNo(extent), block2: PageNo(2 * extent) }
     }
 
-    /// Reads the header on page 5 of the system tablespace; `None` where the server never made a doublewrite area.
+    /// Reads the header on page 5 of the system tablespace; `None` if the server never created a doublewrite area.
     #[must_use]
     pub fn parse(page: &[u8]) -> Option<Self> {
         let header = page.get(page.len().checked_sub(HEADER_FROM_END)?..)?;
@@ -45,8 +45,8 @@ impl DoublewriteArea {
         Some(Self { block1: block(BLOCK1)?, block2: block(BLOCK2)? }).filter(|_| made)
     }
 
-    /// Reads, from page 5, where the inode of the area's segment lies. Besides the two runs the segment owns half an extent of single
-    /// pages, which were given to it only so that the runs would be whole extents: in use, and never written.
+    /// Reads, from page 5, the address of the inode of the area's segment. Besides the two runs the segment owns half an extent of fragment
+    /// pages, allocated only to make the runs whole extents: in use, but never written.
     #[must_use]
     pub fn segment_inode(page: &[u8]) -> Option<FileAddress> {
         Self::parse(page)?;
@@ -54,7 +54,7 @@ impl DoublewriteArea {
         FileAddress::read(header, SEGMENT_INODE)
     }
 
-    /// Whether `page_no` lies in one of the runs.
+    /// Whether `page_no` is in one of the runs.
     #[must_use]
     pub fn contains(&self, page_no: PageNo, extent_pages: u32) -> bool {
         let within = |first: PageNo| page_no.0.checked_sub(first.0).is_some_and(|offset| offset < extent_pages);

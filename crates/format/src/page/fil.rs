@@ -22,14 +22,14 @@ pub const FIL_PAGE_TYPE: usize = 24;
 pub const FIL_PAGE_FILE_FLUSH_LSN: usize = 26;
 /// Tablespace. 4 bytes.
 pub const FIL_PAGE_SPACE_ID: usize = 34;
-/// End of the header: where the body begins.
+/// End of the header, where the body starts.
 pub const FIL_PAGE_DATA: usize = 38;
 /// Bytes of the trailer.
 pub const FIL_PAGE_DATA_END: usize = 8;
 /// Index id of an index page. 8 bytes.
 pub const PAGE_INDEX_ID: usize = 66;
 
-/// The type of a page, as a number: what it means depends on the family for 18 alone.
+/// The type of a page, as a number. Only the meaning of 18 depends on the family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PageType(pub u16);
 
@@ -40,7 +40,7 @@ impl PageType {
     pub const UNDO_LOG: Self = Self(2);
     /// Segment inodes.
     pub const INODE: Self = Self(3);
-    /// Free space in the pages behind it, for the change buffer.
+    /// Free-space bits of the pages after it, for the change buffer.
     pub const IBUF_BITMAP: Self = Self(5);
     /// Header of the tablespace: page 0.
     pub const FSP_HDR: Self = Self(8);
@@ -69,7 +69,7 @@ impl PageType {
     /// MariaDB, page_compressed and encrypted, in tablespaces that are not full_crc32.
     pub const PAGE_COMPRESSED_ENCRYPTED: Self = Self(37401);
 
-    /// A few words for a person; `None` for numbers that are no type.
+    /// The type in a few words; `None` for unknown numbers.
     #[must_use]
     pub const fn name(self, family: Family) -> Option<&'static str> {
         Some(match self.0 {
@@ -115,7 +115,7 @@ impl PageType {
         })
     }
 
-    /// Whether the page is one of a B-tree or R-tree, with a page header and records.
+    /// Whether the page belongs to a B-tree or R-tree, with a page header and records.
     #[must_use]
     pub const fn is_index(self, family: Family) -> bool {
         matches!(self, Self::INDEX | Self::RTREE | Self::SDI)
@@ -129,14 +129,14 @@ impl fmt::Display for PageType {
     }
 }
 
-/// The number that the page gives itself.
+/// The page number in the page header.
 #[inline]
 #[must_use]
 pub fn page_no(page: &[u8]) -> Option<PageNo> {
     be::u32_at(page, FIL_PAGE_OFFSET).map(PageNo)
 }
 
-/// The tablespace that the page gives itself. Ciphertext or compressed data in full_crc32 pages that are encrypted or page_compressed.
+/// The space id in the page header. In encrypted or page_compressed full_crc32 pages this is ciphertext or compressed data.
 #[inline]
 #[must_use]
 pub fn space_id(page: &[u8]) -> Option<SpaceId> {

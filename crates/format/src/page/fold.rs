@@ -1,11 +1,11 @@
-//! The hash under the `innodb` checksums, of one page and of many at once.
+//! The hash behind the `innodb` checksums, for one page or many at once.
 //!
-//! One step of the hash takes the result of the step before, about five operations a byte, so that a core works on one byte
-//! at a time and is mostly idle. Pages do not depend on each other: [`innodb_new_many`] takes a step of 16 pages at once, in arrays
-//! of four, which are the vectors that every x86-64 and every AArch64 has. To take a step, the same byte of each page has to stand
-//! side by side; [`side_by_side`] turns 64 bytes of each page, a cache line, at a time.
+//! Each step of the hash needs the result of the previous one, about five operations per byte, so a core handles one byte at a time and
+//! mostly idles. Pages are independent of each other: [`innodb_new_many`] advances 16 pages per step, in arrays of four, the vector width
+//! of every x86-64 and AArch64. For that, the same byte of each page must be adjacent; [`side_by_side`] transposes 64 bytes of each page, a
+//! cache line, at a time.
 
-/// The hash of the `innodb` formulas: one step a byte, all modulo 2^32; the two constants are the server's.
+/// The hash of the `innodb` formulas: one step per byte, modulo 2^32; the two constants are the server's.
 #[must_use]
 pub fn fold(bytes: &[u8]) -> u32 {
     fold_on(0, bytes)
@@ -21,11 +21,11 @@ fn step(fold: u32, byte: u32) -> u32 {
     ((mixed << 8).wrapping_add(fold) ^ 1_463_735_687).wrapping_add(byte)
 }
 
-/// As many pages as [`innodb_new_many`] takes at once.
+/// Pages that [`innodb_new_many`] takes at once.
 pub const PAGES_MAX: usize = 16;
 
-/// [`innodb_new`](super::checksum::innodb_new) of each of the pages of `page_size` bytes that lie one after the other in `pages`: of at
-/// most [`PAGES_MAX`], and of none that is cut. What stands beyond the last page is 0.
+/// [`innodb_new`](super::checksum::innodb_new) of up to [`PAGES_MAX`] consecutive whole pages of `page_size` bytes. Results without a page
+/// are 0.
 #[must_use]
 pub fn innodb_new_many(pages: &[u8], page_size: usize) -> [u32; PAGES_MAX] {
     let mut sums = [0; PAGES_MAX];
@@ -34,7 +34,7 @@ pub fn innodb_new_many(pages: &[u8], page_size: usize) -> [u32; PAGES_MAX] {
     };
     let part = |start: usize, end: usize| {
         let mut pages = pages.chunks_exact(page_size).map(|page| page.get(start..end).unwrap_or_default());
-        // Where there is no page, the first one keeps the lane busy: all lanes are of one length.
+        // Unused lanes repeat the first page: all lanes must have the same length.
         let first = pages.next().unwrap_or_default();
         let mut parts = [first; PAGES_MAX];
         parts.iter_mut().skip(1).zip(pages).for_each(|(part, page)| *part = page);
@@ -49,14 +49,14 @@ pub fn innodb_new_many(pages: &[u8], page_size: usize) -> [u32; PAGES_MAX] {
     sums
 }
 
-/// Folds the first `count` of `parts`, which are of one length.
+/// Folds the first `count` of `parts`, which must have the same length.
 fn fold_many(parts: &[&[u8]; PAGES_MAX], count: usize) -> [u32; PAGES_MAX] {
     let mut folds = [0; PAGES_MAX];
     let len = parts.first().map_or(0, |part| part.len());
     if count > FEW {
         return fold_together::<PAGES_MAX, { PAGES_MAX / 4 }>(parts, len);
     }
-    // Four general registers at a time are as fast as vectors that are half empty.
+    // Four general-purpose registers are as fast as half-empty vectors.
     let fours = parts.as_chunks::<4>().0.iter().zip(folds.as_chunks_mut::<4>().0);
     for (parts, folds) in fours.take(count.div_ceil(4)) {
         *folds = fold_together::<4, 1>(parts, len);
@@ -64,17 +64,16 @@ fn fold_many(parts: &[&[u8]; PAGES_MAX], count: usize) -> [u32; PAGES_MAX] {
     folds
 }
 
-/// Up to this many pages are folded in fours, more all at once.
+/// Up to this many pages are folded four at a time, more all at once.
 const FEW: usize = 8;
 
-/// Bytes of each part that are turned at a time.
+/// Bytes of each part transposed at a time.
 const BLOCK: usize = 64;
 
-/// Lanes of one vector of 128 bits.
+/// A 128-bit vector of lanes.
 type Four = [u32; 4];
 
-/// Folds `N` parts of `len` bytes, one step of all of them at a time. `G` is `N / 4`. All must be of
-/// that length.
+/// Folds `N` parts of exactly `len` bytes, all in the same step. `G` is `N / 4`.
 fn fold_together<const N: usize, const G: usize>(parts: &[&[u8]; N], len: usize) -> [u32; N] {
     let mut folds = [[0_u32; 4]; G];
     let whole = len - len % BLOCK;
@@ -89,7 +88,7 @@ fn fold_together<const N: usize, const G: usize>(parts: &[&[u8]; N], len: usize)
     sums
 }
 
-/// Four bytes of each part, the first one in the highest bits; one row for each four bytes of the block at `at`.
+/// Transposes the block at `at`: each row has four bytes of every part, the first byte in the highest bits.
 #[inline(always)]
 fn side_by_side<const N: usize, const G: usize>(parts: &[&[u8]; N], at: usize) -> [[Four; G]; BLOCK / 4] {
     let mut rows = [[[0; 4]; G]; BLOCK / 4];

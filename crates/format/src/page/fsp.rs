@@ -4,13 +4,13 @@ use crate::bytes::be;
 use crate::corruption::Corruption;
 use crate::types::{PageNo, PageSize, SpaceId};
 
-/// Tablespace, in the space header. 4 bytes.
+/// Space id, in the space header. 4 bytes.
 pub const FSP_SPACE_ID: usize = 38;
 /// Unused. 4 bytes.
 pub const FSP_NOT_USED: usize = 42;
 /// Pages in the tablespace. 4 bytes.
 pub const FSP_SIZE: usize = 46;
-/// Pages from here on are not yet described by extent descriptors: free, and always zero. 4 bytes.
+/// Pages from here on have no extent descriptors yet: free, and always zero. 4 bytes.
 pub const FSP_FREE_LIMIT: usize = 50;
 /// Flags word. 4 bytes.
 pub const FSP_SPACE_FLAGS: usize = 54;
@@ -24,11 +24,11 @@ pub const FSP_FREE_FRAG: usize = 78;
 pub const FSP_FULL_FRAG: usize = 94;
 /// Next segment id. 8 bytes.
 pub const FSP_SEG_ID: usize = 110;
-/// Lists of inode pages: full ones, ones with room. 16 bytes each.
+/// Lists of inode pages: full ones, ones with free slots. 16 bytes each.
 pub const FSP_SEG_INODES_FULL: usize = 118;
 /// See [`FSP_SEG_INODES_FULL`].
 pub const FSP_SEG_INODES_FREE: usize = 134;
-/// Extent descriptors begin here, on page 0 and on every other XDES page.
+/// Start of the extent descriptors, on page 0 and on every other XDES page.
 pub const XDES_ARR_OFFSET: usize = 150;
 
 const _: () = assert!(FSP_FREE_FRAG == FSP_FREE + LIST_BASE_SIZE && FSP_FULL_FRAG == FSP_FREE_FRAG + LIST_BASE_SIZE);
@@ -37,13 +37,13 @@ const _: () = assert!(XDES_ARR_OFFSET == FSP_SEG_INODES_FREE + LIST_BASE_SIZE);
 /// Bytes of a list base: length, first address, last address.
 pub const LIST_BASE_SIZE: usize = 16;
 
-/// Bytes of a list node: the address before, the address after.
+/// Bytes of a list node: previous address, next address.
 pub const LIST_NODE_SIZE: usize = 12;
 
-/// Place of a list node: a page and an offset in it.
+/// Address of a list node: a page and an offset in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FileAddress {
-    /// The page; [`PageNo::NONE`] where the list ends.
+    /// The page; [`PageNo::NONE`] at the end of the list.
     pub page_no: PageNo,
     /// Offset of the node in the page, bytes.
     pub offset: u16,
@@ -72,12 +72,12 @@ impl ListBase {
     }
 }
 
-/// A member's place in its list.
+/// A list node: a member's links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ListNode {
-    /// The member before.
+    /// The previous member.
     pub prev: FileAddress,
-    /// The member after.
+    /// The next member.
     pub next: FileAddress,
 }
 
@@ -103,7 +103,7 @@ impl FileAddress {
     }
 }
 
-/// What page 0 says about the whole tablespace. Read as it stands: the numbers are the file's word, not checked against anything.
+/// What page 0 says about the whole tablespace, as stored and unchecked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SpaceHeader {
     /// The tablespace.
@@ -118,15 +118,15 @@ pub struct SpaceHeader {
     pub frag_n_used: u32,
     /// Extents without a used page.
     pub free: ListBase,
-    /// Extents whose pages go to segments one by one, with room.
+    /// Extents whose pages are allocated singly, with free pages left.
     pub free_frag: ListBase,
-    /// The same, without room.
+    /// The same, without free pages.
     pub full_frag: ListBase,
     /// The next segment's id.
     pub next_segment_id: u64,
-    /// Inode pages without room.
+    /// Inode pages without free slots.
     pub inodes_full: ListBase,
-    /// Inode pages with room.
+    /// Inode pages with free slots.
     pub inodes_free: ListBase,
 }
 
@@ -159,13 +159,13 @@ impl SpaceHeader {
     }
 }
 
-/// Bytes of one extent descriptor: 24 and two bits for each page of the extent.
+/// Bytes of an extent descriptor: 24, plus two bits for each page of the extent.
 #[must_use]
 pub const fn xdes_size(logical: PageSize) -> usize {
     24 + logical.extent_pages() as usize / 4
 }
 
-/// Where the extent descriptors of an XDES page end.
+/// Where an XDES page's extent descriptors end.
 #[must_use]
 pub const fn xdes_array_end(logical: PageSize, physical: PageSize) -> usize {
     XDES_ARR_OFFSET + xdes_size(logical) * (physical.get() / logical.extent_pages()) as usize

@@ -6,12 +6,12 @@ use crate::page::checksum::{self, Algorithm};
 use crate::page::fil::FIL_PAGE_TYPE;
 use crate::page::verdict::{Verdict, differing_halves};
 
-/// In the type field of page_compressed pages; the other bits are the size in units of 256 bytes.
+/// In the type field of page_compressed pages; the other bits give the size in units of 256 bytes.
 const COMPRESSED_BIT: u16 = 0x8000;
-/// Plain header of encrypted and compressed pages, and the checksum: no page is smaller.
+/// The plain header of encrypted and compressed pages plus the checksum: no page is smaller.
 const SIZE_MIN: usize = 26 + 4;
 
-/// Neither encrypted nor page_compressed: space id and LSN trailer can be read.
+/// Neither encrypted nor page_compressed: space id and LSN trailer are readable.
 pub(crate) fn is_plain(page: &[u8]) -> bool {
     be::u32_at(page, 0) == Some(0) && be::u16_at(page, FIL_PAGE_TYPE).is_some_and(|kind| kind & COMPRESSED_BIT == 0)
 }

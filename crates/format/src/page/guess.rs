@@ -1,4 +1,4 @@
-//! Finding out what a file is when its page 0 does not say: damaged headers, and the later files of the system tablespace.
+//! Identifies a file whose page 0 does not: damaged headers, and later files of the system tablespace.
 
 use crate::bytes::be;
 use crate::page::checksum::{self, Algorithm};
@@ -10,21 +10,21 @@ use crate::page::space_format::SpaceFormat;
 use crate::page::verdict::Verdict;
 use crate::types::{PageNo, PageSize, SpaceId};
 
-/// Pages looked at for each size: the first 63 settled all 935 files of the facts' trial.
+/// Pages examined for each size: the first 63 settled all 935 files of the trial behind these facts.
 const PAGES_MAX: usize = 64;
 
-/// What a file most likely is.
+/// The most likely format of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Guess {
-    /// The format of its pages. Its space is [`SpaceId::NONE`] where no page tells it.
+    /// The format of its pages. Its space is [`SpaceId::NONE`] if no page tells it.
     pub format: SpaceFormat,
-    /// Number of the page that the file begins with: 0, unless it is a later file of the system tablespace.
+    /// Number of the file's first page: 0, unless it is a later file of the system tablespace.
     pub first_page_no: PageNo,
-    /// Pages that carry the number which size and first number predict.
+    /// Pages whose number is the one that size and first number predict.
     pub hits: u32,
 }
 
-/// One page size with the first page number that most pages agree on.
+/// A page size with the first page number that most pages agree on.
 #[derive(Debug, Clone, Copy)]
 struct Numbering {
     size: PageSize,
@@ -33,11 +33,11 @@ struct Numbering {
 }
 
 impl SpaceFormat {
-    /// Makes the best of the first bytes of a file without a readable page 0. The more bytes the better: the first 64 pages are used.
+    /// Makes the best of the first bytes of a file without a readable page 0. More bytes give a better answer; the first 64 pages are used.
     ///
-    /// For each page size the pages are counted whose number is their place plus one same number; the size with most wins.
-    /// Pages smaller than `hint_logical` (the page size of the server, if known) are compressed ones. The rest is decided by
-    /// which checksums hold. `None` if no two pages agree.
+    /// For each page size, counts the pages that agree on the number of the file's first page; the size with most agreement wins. Pages
+    /// smaller than `hint_logical` (the server's page size, if known) are compressed ones. Everything else is decided by which checksums
+    /// match. `None` if no two pages agree.
     #[must_use]
     pub fn guess(head: &[u8], hint_logical: Option<PageSize>) -> Option<Guess> {
         let best = PageSize::ALL
@@ -53,7 +53,7 @@ impl SpaceFormat {
     }
 }
 
-/// How many of the pages of this size after the first carry `first` plus their place as their number.
+/// How many pages of this size, after the first, have the number `first` plus their position.
 pub(crate) fn numbered_pages(head: &[u8], size: PageSize, first: u32) -> usize {
     (1_u32..).zip(pages(head, size).skip(1)).filter(|&(place, page)| number(page) == first.checked_add(place)).count()
 }
@@ -67,13 +67,13 @@ fn number(page: &[u8]) -> Option<u32> {
 }
 
 fn numbering(head: &[u8], size: PageSize) -> Option<Numbering> {
-    // Pages of zeros drop out: number 0 is right only at place 0, where a first file begins with it.
+    // Zero pages drop out: number 0 is right only at position 0 of a first file.
     let firsts = (0_u32..).zip(pages(head, size)).filter_map(|(place, page)| number(page)?.checked_sub(place));
     let (first, hits) = most_frequent(firsts.collect())?;
     Some(Numbering { size, first, hits })
 }
 
-/// The tablespace that most numbered pages name; [`SpaceId::NONE`] where all are encrypted or compressed so that none can be read.
+/// The space id that most numbered pages name; [`SpaceId::NONE`] if encryption or compression hides all of them.
 fn majority_space(head: &[u8], numbering: &Numbering, format: &SpaceFormat) -> SpaceId {
     let readable = numbered(head, numbering)
         .filter(|(_, page)| format.scheme() != Scheme::FullCrc32 || full_crc32::is_plain(page))
@@ -94,7 +94,7 @@ fn most_frequent(mut values: Vec<u32>) -> Option<(u32, usize)> {
     values.chunk_by(|a, b| a == b).max_by_key(|run| run.len()).and_then(|run| Some((*run.first()?, run.len())))
 }
 
-/// Of the formats with pages of this size, the one under which the pages look best; the plainest one if none does.
+/// Among the formats with pages of this size, the one under which the pages look best; the plainest if none does.
 fn best_format(head: &[u8], numbering: &Numbering, hint: Option<PageSize>) -> Option<SpaceFormat> {
     let physical = numbering.size;
     let logical = hint.filter(|&hint| hint >= physical).unwrap_or(physical.max(PageSize::DEFAULT));
@@ -103,11 +103,11 @@ fn best_format(head: &[u8], numbering: &Numbering, hint: Option<PageSize>) -> Op
         make(Family::MySql, Scheme::Classic, physical),
         make(Family::MariaDb, Scheme::FullCrc32, physical),
         make(Family::MySql, Scheme::Zip, logical),
-        // What only MariaDB accepts: pages with its post-encryption checksum, and its page_compressed ones.
+        // What only MariaDB accepts: pages with its post-encryption checksum, and its page_compressed pages.
         make(Family::MariaDb, Scheme::Classic, physical).map(|format| format.with_page_compressed(true)),
         make(Family::MariaDb, Scheme::Zip, logical),
     ];
-    // Between formats that fit alike, the page size that the server is known to have decides.
+    // Among formats that fit equally well, prefer the server's known page size.
     candidates.sort_by_key(|format| hint.is_some() && format.map(|format| format.logical()) != hint);
     let scored = candidates.into_iter().flatten().map(|format| (score(head, numbering, &format), format));
     let (_, format) = scored.reduce(|best, next| if next.0 > best.0 { next } else { best })?;
@@ -118,7 +118,7 @@ fn best_format(head: &[u8], numbering: &Numbering, hint: Option<PageSize>) -> Op
     })
 }
 
-/// Sound pages count twice; a page without checksum, which fits several formats, once.
+/// Sound pages count twice. A page without a checksum fits several formats and counts once.
 fn score(head: &[u8], numbering: &Numbering, format: &SpaceFormat) -> u32 {
     let value = |(page_no, page): (PageNo, &[u8])| {
         let crc = if format.scheme() == Scheme::Zip { checksum::zip_crc32(page) } else { checksum::crc32(page) };
@@ -131,7 +131,7 @@ fn score(head: &[u8], numbering: &Numbering, format: &SpaceFormat) -> u32 {
     numbered(head, numbering).map(value).sum()
 }
 
-/// Whether there are pages of the types that page_compressed tablespaces have, where not full_crc32.
+/// Whether there are page_compressed pages as tablespaces without full_crc32 have them.
 fn has_compressed(head: &[u8], numbering: &Numbering) -> bool {
     numbered(head, numbering).any(|(_, page)| {
         let kind = be::u16_at(page, FIL_PAGE_TYPE).map(PageType);

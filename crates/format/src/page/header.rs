@@ -1,8 +1,8 @@
-//! Is the header of a tablespace one that its server opens? A checksum says that page 0 holds what was written there; whether it was
-//! written for this file, its other pages and the dictionary information in it say.
+//! Would a server open a tablespace with this header? A checksum proves that page 0 holds what was written there. Whether it was written
+//! for this file is shown by the file's other pages and its SDI.
 //!
-//! The rules are what MySQL 9.7 and MariaDB 10.11 and 11.8 refuse or die on when they open and first use a table whose page 0 was edited
-//! under a right checksum. What they accept is no fault: any page type, any server version, any number in the unused fields.
+//! The rules are what MySQL 9.7 and MariaDB 10.11 and 11.8 refuse or crash on when they open and first use a table whose page 0 was edited
+//! under a valid checksum. What they accept is no fault: any page type, any server version, anything in the unused fields.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -20,17 +20,17 @@ use crate::schema::builtin;
 use crate::schema::sdi::tablespace_flags;
 use crate::types::SpaceId;
 
-/// What is wrong with the header of a tablespace whose page 0 has a right checksum and number.
+/// What is wrong with a tablespace header although page 0's checksum and number are right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeaderFault {
-    /// The page header and the space header name different tablespaces: another page lies here, or one of the fields was damaged.
+    /// Page header and space header name different tablespaces: another page was written here, or one of the fields is damaged.
     SpaceIds {
         /// In the page header.
         fil: u32,
         /// In the space header.
         fsp: u32,
     },
-    /// A flags word with bits that no known server sets; without them it is right.
+    /// A flags word with bits that no known server sets; it would be valid without them.
     UnknownFlags {
         /// The word.
         flags: u32,
@@ -42,25 +42,25 @@ pub enum HeaderFault {
         /// The word.
         flags: u32,
     },
-    /// The flags describe pages that are not those of the file.
+    /// The flags describe other pages than the file has.
     FlagsOfOthers {
         /// The word.
         flags: u32,
-        /// Bytes of a page in the file.
+        /// Page size in the file, bytes.
         page_size: u32,
     },
-    /// A flag that says something of the tablespace that is not so.
+    /// A flag that makes a false statement about the tablespace.
     UntrueFlag {
         /// The word.
         flags: u32,
-        /// What the flag says and what speaks against it.
+        /// What the flag says, and what contradicts it.
         why: &'static str,
     },
-    /// The dictionary information in the file has other flags.
+    /// The flags in the file's SDI differ.
     OtherFlagsInSdi {
         /// The word in page 0.
         flags: u32,
-        /// The word in the dictionary information.
+        /// The word in the SDI.
         sdi: u32,
     },
 }
@@ -77,13 +77,13 @@ impl HeaderFault {
         }
     }
 
-    /// A newer server may have written it: then it is not for this program to call it damage.
+    /// Whether a newer server may have written it: then we must not call it damage.
     #[must_use]
     pub const fn may_be_newer(&self) -> bool {
         matches!(self, Self::UnknownFlags { .. })
     }
 
-    /// The value in the page, and the one that belongs there if that is known.
+    /// The value in the page, and the right one if that is known.
     #[must_use]
     pub const fn values(&self) -> (u32, Option<u32>) {
         match *self {
@@ -142,17 +142,17 @@ const TEMPORARY_FLAG: u32 = 1 << 12;
 const SHARED_FLAG: u32 = 1 << 11;
 const ATOMIC_BLOBS: u32 = 1 << 5;
 const ZIP_SSIZE: u32 = 15 << 1;
-/// Bits that MySQL, MariaDB, and MariaDB's full_crc32 know.
+/// Bits known to MySQL, to MariaDB, and to MariaDB's full_crc32.
 const MYSQL_FLAGS: u32 = (1 << 15) - 1;
 const MARIADB_FLAGS: u32 = (1 << 17) - 1;
 const FULL_CRC32_FLAGS: u32 = (1 << 8) - 1;
 /// MySQL 8 numbers its temporary tablespaces from here on.
 const TEMPORARY_SPACES: u32 = 0xFCF0_0000;
-/// MySQL's encryption information begins with one of these.
+/// MySQL's encryption information starts with one of these.
 const ENCRYPTION_MAGIC: [&[u8]; 4] = [b"lCA", b"lCB", b"lCC", b"lDC"];
 
-/// Judges the header in `head`, the first bytes of a tablespace's first file. `format` is that of its pages, found by page 0 or by the pages
-/// behind it; under it page 0 has a right checksum and number.
+/// Judges the header in `head`, the first bytes of a tablespace's first file. `format` is that of its pages, derived from page 0 or the
+/// pages after it; under it, page 0 has a right checksum and number.
 #[must_use]
 pub fn judge_header(head: &[u8], format: &SpaceFormat) -> Option<HeaderFault> {
     let size = format.physical().bytes();
@@ -174,18 +174,18 @@ pub fn judge_header(head: &[u8], format: &SpaceFormat) -> Option<HeaderFault> {
     }
 }
 
-/// Page 0 with the type that belongs there: servers do not look at it, and what they open is to be read here too.
+/// Page 0 with the type it should have: servers ignore the type, so what they can open we must be able to read.
 fn typed_as_header(head: &[u8]) -> Cow<'_, [u8]> {
     if be::u16_at(head, FIL_PAGE_TYPE) == Some(PageType::FSP_HDR.0) {
         return Cow::Borrowed(head);
     }
     let mut copy = head.to_vec();
-    // Too short for a type is too short for a header: the caller sees that.
+    // If it is too short for a type it is too short for a header, which the caller reports.
     be::put_u16(&mut copy, FIL_PAGE_TYPE, PageType::FSP_HDR.0).unwrap_or_default();
     Cow::Owned(copy)
 }
 
-/// Flags that cannot be read: with bits that nobody knows, or wrong as they are.
+/// Flags that cannot be read: unknown bits, or an impossible combination.
 fn unreadable_flags(head: &[u8], flags: u32, format: &SpaceFormat) -> HeaderFault {
     let known = match (format.scheme(), format.family()) {
         (Scheme::FullCrc32, _) => FULL_CRC32_FLAGS,
@@ -217,17 +217,17 @@ fn mysql_fault(head: &[u8], page0: &[u8], flags: u32, format: &SpaceFormat) -> O
     if has(ENCRYPTION_FLAG) && !is_locked {
         return untrue("they say that the tablespace is encrypted, and there is no encryption information");
     }
-    // The server does not mind the flag that says that there is dictionary information; encryption may be on its way.
+    // The server ignores the flag for SDI; encryption may be in progress.
     let compared = MYSQL_FLAGS & !SDI_FLAG & !ENCRYPTION_FLAG;
     let sdi = sdi_flags(head, page0, format)?;
     ((flags ^ sdi) & compared != 0).then_some(HeaderFault::OtherFlagsInSdi { flags, sdi })
 }
 
-/// It is a few hundred bytes of JSON; nothing larger is looked at.
+/// SDI takes a few hundred bytes of JSON; skip anything larger.
 const JSON_MAX: u32 = 1 << 14;
 const RECORDS_MAX: usize = 64;
 
-/// The flags of the tablespace by its own dictionary information, where that can be read from `head` without opening a page.
+/// The tablespace flags in its own SDI, if they can be read from `head` without opening a page.
 fn sdi_flags(head: &[u8], page0: &[u8], format: &SpaceFormat) -> Option<u32> {
     let root = sdi::stored_root(page0, format).filter(|_| format.scheme() == Scheme::Classic)?;
     let page = head.chunks_exact(format.physical().bytes()).nth(root.0 as usize)?;

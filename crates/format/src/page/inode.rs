@@ -7,9 +7,9 @@ use crate::page::fsp::{LIST_NODE_SIZE, ListBase};
 use crate::page::space_format::SpaceFormat;
 use crate::types::{PageNo, PageSize};
 
-/// Node of the list of inode pages that the page is in. 12 bytes.
+/// Node of the list of inode pages. 12 bytes.
 pub const FSEG_INODE_PAGE_NODE: usize = FIL_PAGE_DATA;
-/// First inode: after the page header and the list node.
+/// The first inode, after the page header and the list node.
 pub const FSEG_ARR_OFFSET: usize = FSEG_INODE_PAGE_NODE + LIST_NODE_SIZE;
 /// Segment id; 0 in a free slot. 8 bytes.
 pub const FSEG_ID: usize = 0;
@@ -23,13 +23,13 @@ pub const FSEG_NOT_FULL: usize = 28;
 pub const FSEG_FULL: usize = 44;
 /// [`SEGMENT_MAGIC`]. 4 bytes.
 pub const FSEG_MAGIC_N: usize = 60;
-/// Page numbers of single pages. 4 bytes each, half an extent of them.
+/// Page numbers of fragment pages. 4 bytes each; there are half an extent of them.
 pub const FSEG_FRAG_ARR: usize = 64;
 
 /// One segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Segment {
-    /// Its number, unique in the tablespace.
+    /// Its id, unique in the tablespace.
     pub id: u64,
     /// Used pages in the extents of the NOT_FULL list.
     pub not_full_n_used: u32,
@@ -39,7 +39,7 @@ pub struct Segment {
     pub not_full: ListBase,
     /// Extents without a free page.
     pub full: ListBase,
-    /// Pages that were given to the segment one by one.
+    /// Pages allocated to the segment singly.
     pub fragments: Vec<PageNo>,
 }
 
@@ -55,8 +55,8 @@ pub const fn inodes_per_page(logical: PageSize, physical: PageSize) -> usize {
     (physical.bytes() - FSEG_ARR_OFFSET - 10) / inode_size(logical)
 }
 
-/// Reads the used inodes of an inode page. Free slots are left out. In encrypted tablespaces of both families inode pages are
-/// encrypted: ask [`is_readable`](crate::page::view::is_readable) first.
+/// Reads the used inodes of an inode page and skips free slots. In encrypted tablespaces of both families inode pages are encrypted: check
+/// [`is_readable`](crate::page::view::is_readable) first.
 ///
 /// # Errors
 /// [`Corruption::TruncatedPage`], [`Corruption::WrongPageType`], [`Corruption::BadSegmentMagic`].
@@ -80,7 +80,7 @@ pub fn parse_inodes(page: &[u8], format: &SpaceFormat) -> Result<Vec<Segment>, C
 }
 
 impl Segment {
-    /// Reads the inode at `offset` bytes of an inode page; `None` where no used inode lies.
+    /// Reads the inode at `offset` bytes of an inode page; `None` if no used inode is there.
     #[must_use]
     pub fn at(page: &[u8], offset: u16, format: &SpaceFormat) -> Option<Self> {
         let start = usize::from(offset);

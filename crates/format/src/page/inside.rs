@@ -1,5 +1,5 @@
-//! The page inside an encrypted or page-compressed one: [`verify_page`] judges the bytes as they lie in the file, this the image
-//! that the server would work on.
+//! The page inside an encrypted or page-compressed one: [`verify_page`] judges the stored bytes, this module the image that the server
+//! works on.
 
 use crate::bytes::be;
 use crate::codec::{self, CodecError, Context, ErrorKind, Scratch};
@@ -11,11 +11,10 @@ use crate::page::verdict::{Verdict, Why};
 use crate::page::verify::verify_page;
 use crate::types::{PageId, SpaceId};
 
-/// Opens the page and judges the image, where the page needs to be opened at all.
+/// Opens the page, if it needs opening, and judges the image.
 ///
-/// `outside` is what [`verify_page`] said of the bytes as they lie there. Damage found by it stands: a page whose stored bytes are
-/// wrong cannot be opened. Where there is no key, it stands as well: MariaDB's checksum over the encrypted bytes is a full verdict
-/// on them.
+/// `outside` is the verdict of [`verify_page`] on the stored bytes. Damage found there stands: a page with wrong stored bytes cannot be
+/// opened. Without a key it stands too: MariaDB's checksum over the encrypted bytes is a full verdict on them.
 #[must_use]
 pub fn verify_inside(
     page: &[u8],
@@ -29,7 +28,7 @@ pub fn verify_inside(
         outside,
         Verdict::Ok(_) | Verdict::Unverifiable(Why::EncryptedNoKey) | Verdict::Unverifiable(Why::PageCompressed)
     );
-    // A copy of another tablespace's page: its key is not ours, and its content is nobody's loss.
+    // A copy of another tablespace's page: we lack its key, and its content is nobody's loss.
     if format.is_doublewrite_slot(id) {
         return outside;
     }
@@ -41,12 +40,12 @@ pub fn verify_inside(
         Ok(opened) => {
             let plain = format.with_encryption(Encryption::None).with_page_compressed(false);
             let inner = verify_page(opened.page, id, &plain);
-            // MariaDB's stored bytes were sound before they were opened, so it is the key that does not fit.
+            // MariaDB's stored bytes were sound before decryption, so the key must be wrong.
             let proven = format.family() == Family::MariaDb && matches!(outside, Verdict::Ok(_)) && opened.decrypted;
             if proven && !matches!(inner, Verdict::Ok(_)) { Verdict::Unverifiable(Why::WrongKey) } else { inner }
         }
         Err(error) => match (error.kind(), outside) {
-            // Keys were given, and not the one that the page names: its server would not read it with them either.
+            // Keys were given, but not the version that the page names: its server could not read it with them either.
             (ErrorKind::NoKey, Verdict::Ok(_)) if matches!(error, CodecError::NoKeyVersion { .. }) => {
                 Verdict::Unverifiable(Why::EncryptedNoKey)
             }
@@ -59,8 +58,8 @@ pub fn verify_inside(
     }
 }
 
-/// What is wrong with a page that does not open with a key that opens other pages of its tablespace, which [`verify_inside`] cannot
-/// know and calls [`Why::WrongKey`]. `None` if nothing is.
+/// What is wrong with a page that fails to open with a key that opens other pages of its tablespace. [`verify_inside`] cannot know that and
+/// says [`Why::WrongKey`]. `None` if nothing is wrong.
 #[must_use]
 pub fn damage_inside(
     page: &[u8],
@@ -83,7 +82,7 @@ pub fn damage_inside(
     Some(Corruption::CannotBeOpened(error))
 }
 
-/// The checksum of a full_crc32 page is that of the stored bytes; of the image there are the LSN's two halves and the place.
+/// A full_crc32 checksum covers the stored bytes. In the image, the two LSN halves and the page's place can be checked.
 fn full_crc32_image(image: &[u8], id: PageId, outside: Verdict) -> Verdict {
     let header = be::u32_at(image, FIL_PAGE_LSN + 4).unwrap_or(0);
     let trailer = be::u32_at(image, image.len().saturating_sub(8)).unwrap_or(0);

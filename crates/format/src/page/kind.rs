@@ -1,15 +1,15 @@
-//! What kinds of tablespaces there are: whose they are, how their pages carry checksums, whether they are encrypted.
+//! The kinds of tablespaces: vendor, checksum scheme, encryption.
 
-/// The server that writes the tablespace; the two accept different checksums.
+/// The vendor whose server writes the tablespace; the two accept different checksums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Family {
-    /// MySQL, and what cannot be told apart from it.
+    /// MySQL, and servers indistinguishable from it.
     MySql,
     /// MariaDB.
     MariaDb,
 }
 
-/// How the pages of a tablespace carry their checksums.
+/// Where the pages of a tablespace keep their checksums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scheme {
     /// Two checksum fields, at byte 0 and 8 bytes before the end.
@@ -20,7 +20,7 @@ pub enum Scheme {
     FullCrc32,
 }
 
-/// Whether the tablespace says that its pages are encrypted. Single pages may still be plain.
+/// Whether the tablespace says that its pages are encrypted. Individual pages may still be plain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Encryption {
     /// Nothing says so.

@@ -1,4 +1,4 @@
-//! Pages: their header and trailer, their checksums, the structures that say which of them are in use.
+//! Pages: header and trailer, checksums, and the structures that say which pages are in use.
 
 pub mod checksum;
 mod classic;

@@ -1,4 +1,4 @@
-//! The format of a tablespace, from the first bytes of its first file.
+//! Derives the format of a tablespace from the first bytes of its first file.
 
 use thiserror::Error;
 
@@ -11,10 +11,10 @@ use crate::page::kind::{Encryption, Family, Scheme};
 use crate::page::space_format::{SpaceFormat, default_doublewrite};
 use crate::types::{PageSize, SpaceId};
 
-/// Why the first bytes of a file are not those of a tablespace.
+/// Why the first bytes of a file are not a tablespace's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum NotTablespace {
-    /// Too little to tell.
+    /// Too few bytes.
     #[error("only {len} bytes, the smallest tablespace header needs {MIN_HEAD}")]
     TooShort {
         /// Bytes given.
@@ -37,7 +37,7 @@ pub enum NotTablespace {
         /// Tablespace according to the space header.
         fsp: u32,
     },
-    /// The number that no tablespace has.
+    /// An id that no tablespace has.
     #[error("the first page names space {space}, which no tablespace has")]
     SpaceId {
         /// The number.
@@ -63,11 +63,11 @@ pub const MIN_HEAD: usize = 1024;
 impl SpaceFormat {
     /// Decides the format from the first bytes of a tablespace's first file.
     ///
-    /// [`MIN_HEAD`] bytes are enough. More (the first 64 KiB) settle two more things: whether MariaDB's crypt data are there,
-    /// and which page size a flags word means that can be read in two ways (4 and 64 KiB pages against MariaDB 10.1).
+    /// [`MIN_HEAD`] bytes are enough. More (the first 64 KiB) settle two more questions: whether there is MariaDB crypt data, and which
+    /// page size an ambiguous flags word means (4 or 64 KiB pages against MariaDB 10.1).
     ///
     /// # Errors
-    /// Says why the bytes are not the head of a tablespace. [`SpaceFormat::guess`] may still make sense of the file.
+    /// Why the bytes are not a tablespace's head. [`SpaceFormat::guess`] may still make sense of the file.
     pub fn from_page0(head: &[u8]) -> Result<Self, NotTablespace> {
         let space = check_head(head)?;
         let flags = be::u32_at(head, FSP_SPACE_FLAGS).unwrap_or(0);
@@ -111,7 +111,7 @@ fn check_head(head: &[u8]) -> Result<SpaceId, NotTablespace> {
     Ok(SpaceId(fil))
 }
 
-/// Page 0 has no neighbours; the servers leave different things where other pages name theirs.
+/// Page 0 has no neighbours; each vendor stores something else in those fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Marker {
     MySql,
@@ -130,7 +130,7 @@ impl Marker {
     }
 }
 
-/// One way to read a flags word.
+/// One interpretation of a flags word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Reading {
     family: Family,
@@ -145,7 +145,7 @@ struct Reading {
 impl Reading {
     fn into_format(self, space: SpaceId, flags: u32, head: &[u8]) -> SpaceFormat {
         let crypt = crypt_data(head, self.logical, self.physical);
-        // Only MariaDB has crypt data: they settle what an old flags word leaves open.
+        // Only MariaDB has crypt data, so it settles what an old flags word leaves open.
         let family = if crypt.is_some() { Family::MariaDb } else { self.family };
         let encryption = match (family, self.encrypted, crypt) {
             (Family::MySql, true, _) => Encryption::MySql,
@@ -168,14 +168,14 @@ impl Reading {
     }
 }
 
-/// Whether MariaDB's crypt data are there, and switched on.
+/// Whether there is MariaDB crypt data, and whether it is switched on.
 fn crypt_data(head: &[u8], logical: PageSize, physical: PageSize) -> Option<bool> {
     let start = fsp::xdes_array_end(logical, physical) + CRYPT_DATA_AFTER_XDES;
     let rest = head.get(start..)?.strip_prefix(&CRYPT_MAGIC)?;
     rest.first().map(|&kind| kind != 0)
 }
 
-/// Of the readings of one flags word, the one whose page size the page numbers in `head` agree with best; else the first.
+/// Among the interpretations of a flags word, the one whose page size best fits the page numbers in `head`; the first one on a tie.
 fn most_likely(readings: impl Iterator<Item = Reading>, head: &[u8]) -> Option<Reading> {
     let mut best: Option<(Reading, usize)> = None;
     for reading in readings {
@@ -223,16 +223,16 @@ fn mysql_flags(flags: u32) -> Option<Reading> {
     Some(Reading { encrypted: has(MYSQL_ENCRYPTION), temporary: has(MYSQL_TEMPORARY), ..reading })
 }
 
-/// MariaDB 10.1.21 and later, where not full_crc32.
+/// MariaDB 10.1.21 and later, without full_crc32.
 fn mariadb_flags(flags: u32) -> Option<Reading> {
     let ssize = (flags >> 6) & 15;
-    // 5 would be 16 KiB, which is written as 0.
+    // 5 would mean 16 KiB, which is written as 0.
     let valid = (flags >> 11) & 31 == 0 && flags >> 17 == 0 && ssize != 5;
     let reading = mariadb_sizes(flags, ssize).filter(|_| valid)?;
     Some(Reading { page_compressed: flags & MARIADB_PAGE_COMPRESSED != 0, ..reading })
 }
 
-/// MariaDB 10.1.0 to 10.1.20, which put the page size elsewhere.
+/// MariaDB 10.1.0 to 10.1.20, which store the page size elsewhere.
 fn mariadb_10_1_flags(flags: u32) -> Option<Reading> {
     let (ssize, level, atomic_writes) = ((flags >> 13) & 15, (flags >> 7) & 15, (flags >> 11) & 3);
     let page_compressed = flags & (1 << 6) != 0;
@@ -249,7 +249,7 @@ fn mariadb_sizes(flags: u32, ssize: u32) -> Option<Reading> {
     page_sizes(Family::MariaDb, ssize, zip).filter(|_| valid)
 }
 
-/// Sizes from their exponents; 0 stands for 16 KiB and for "not zip".
+/// Sizes from their exponents; 0 means 16 KiB, or "not zip".
 fn page_sizes(family: Family, ssize: u32, zip: u32) -> Option<Reading> {
     let logical = match ssize {
         0 => PageSize::DEFAULT,

@@ -1,42 +1,42 @@
-//! Which transactions have neither been committed nor rolled back: TRX_SYS or a rollback segment array names rollback segments, these name
-//! undo logs, and each undo log says in what state its last transaction is.
+//! Open transactions: TRX_SYS or a rollback segment array names the rollback segments, these name the undo logs, and each undo log gives
+//! the state of its last transaction.
 //!
 //! Facts: `trx0sys.h`, `trx0rseg.h`, `trx0undo.h` of MySQL 8.0 and MariaDB 10.11.
 
-/// It names rollback segments too.
+/// This page names rollback segments too.
 pub use super::doublewrite::TRX_SYS_PAGE_NO;
 use crate::bytes::be;
 use crate::page::fil::{self, FIL_PAGE_DATA, PageType};
 use crate::types::{PageNo, PageSize, SpaceId};
 
-/// The page of MySQL 8's undo tablespaces that names theirs.
+/// The page of MySQL 8's undo tablespaces that names their rollback segments.
 pub const RSEG_ARRAY_PAGE_NO: PageNo = PageNo(3);
-/// Behind the next transaction's number and the segment's header: tablespace and page of each rollback segment. 8 bytes each.
+/// After the next transaction's id and the segment header: tablespace and page of each rollback segment. 8 bytes each.
 pub const TRX_SYS_RSEGS: usize = FIL_PAGE_DATA + 18;
-/// Behind the version, the size and the segment's header: the page of each rollback segment. 4 bytes each.
+/// After version, size and segment header: the page of each rollback segment. 4 bytes each.
 pub const RSEG_ARRAY_PAGES: usize = FIL_PAGE_DATA + 18;
-/// Rollback segments that either names.
+/// Rollback segments named by either page.
 pub const RSEGS_MAX: usize = 128;
-/// Behind the sizes, the history list and the segment's header: the page of each undo log. 4 bytes each.
+/// After the sizes, the history list and the segment header: the page of each undo log. 4 bytes each.
 pub const TRX_RSEG_UNDO_SLOTS: usize = FIL_PAGE_DATA + 34;
-/// State of an undo log, behind the header that all undo pages have. 2 bytes.
+/// State of an undo log, after the header common to all undo pages. 2 bytes.
 pub const TRX_UNDO_STATE: usize = FIL_PAGE_DATA + 18;
-/// Where the header of its last log lies, bytes. 2 bytes.
+/// Offset of the header of its last log. 2 bytes.
 pub const TRX_UNDO_LAST_LOG: usize = TRX_UNDO_STATE + 2;
-/// In the header of a log: the transaction. 8 bytes.
+/// In a log's header: the transaction. 8 bytes.
 pub const TRX_UNDO_TRX_ID: usize = 0;
 
-/// States of transactions that have not ended: active, and prepared in the way of the servers up to MySQL 8.0.28, of later ones, and of
-/// later ones whose coordinator knows.
+/// States of open transactions: active; prepared in servers up to MySQL 8.0.28; prepared in later ones; and in later ones with the
+/// coordinator's knowledge.
 const TRX_UNDO_ACTIVE: u16 = 1;
 const TRX_UNDO_PREPARED: [u16; 3] = [5, 6, 7];
 
-/// An undo log that belongs to a transaction which has not ended.
+/// An undo log of an open transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OpenUndo {
-    /// The transaction; 0 where the log does not lead to its header.
+    /// The transaction id; 0 if the log does not lead to its header.
     pub transaction: u64,
-    /// It is prepared: somebody else decides whether it commits.
+    /// It is prepared: its coordinator decides whether it commits.
     pub is_prepared: bool,
 }
 
@@ -44,7 +44,7 @@ fn numbers(page: &[u8], at: usize, count: usize) -> impl Iterator<Item = u32> + 
     (0..count).map_while(move |slot| be::u32_at(page, at + 4 * slot))
 }
 
-/// The rollback segments that page 5 of a system tablespace names.
+/// The rollback segments named on page 5 of a system tablespace.
 pub fn rollback_segments(trx_sys: &[u8]) -> impl Iterator<Item = (SpaceId, PageNo)> + '_ {
     let numbers = (0..RSEGS_MAX).map_while(|slot| {
         let at = TRX_SYS_RSEGS + 8 * slot;
@@ -53,20 +53,20 @@ pub fn rollback_segments(trx_sys: &[u8]) -> impl Iterator<Item = (SpaceId, PageN
     numbers.filter(|(_, page_no)| *page_no != PageNo::NONE && page_no.0 != 0)
 }
 
-/// The rollback segments of an undo tablespace of MySQL 8, by its page 3; none where that is another page.
+/// The rollback segments named on page 3 of a MySQL 8 undo tablespace; empty for any other page.
 pub fn rollback_segment_array(page: &[u8]) -> impl Iterator<Item = PageNo> + '_ {
     let is_array = be::u16_at(page, fil::FIL_PAGE_TYPE) == Some(PageType::RSEG_ARRAY.0);
     let count = if is_array { RSEGS_MAX } else { 0 };
     numbers(page, RSEG_ARRAY_PAGES, count).map(PageNo).filter(|page_no| *page_no != PageNo::NONE && page_no.0 != 0)
 }
 
-/// The first pages of the undo logs that the header page of a rollback segment names.
+/// The first pages of the undo logs named in a rollback segment header.
 pub fn undo_logs(rseg: &[u8], logical: PageSize) -> impl Iterator<Item = PageNo> + '_ {
     let slots = logical.bytes() / 16;
     numbers(rseg, TRX_RSEG_UNDO_SLOTS, slots).map(PageNo).filter(|page_no| *page_no != PageNo::NONE)
 }
 
-/// What the first page of an undo log says of a transaction that has not ended; `None` where it has.
+/// What the first page of an undo log says about an open transaction; `None` if the transaction has ended.
 #[must_use]
 pub fn open_undo(page: &[u8]) -> Option<OpenUndo> {
     let state = be::u16_at(page, TRX_UNDO_STATE)?;
@@ -75,7 +75,7 @@ pub fn open_undo(page: &[u8]) -> Option<OpenUndo> {
         return None;
     }
     let log = usize::from(be::u16_at(page, TRX_UNDO_LAST_LOG)?);
-    // Whose it is is the lesser question: a log that says it is open counts, wherever its header points.
+    // The owner matters less: a log that says it is open counts, wherever its header points.
     let transaction = be::u64_at(page, log + TRX_UNDO_TRX_ID).unwrap_or(0);
     Some(OpenUndo { transaction, is_prepared })
 }

@@ -1,5 +1,5 @@
-//! Pages that lie one after the other: verified one by one, with verdicts that are those of [`verify_page`](super::verify::verify_page),
-//! but together with its neighbours where a checksum is faster for several pages at once.
+//! Consecutive pages, verified one by one with the same verdicts as [`verify_page`](super::verify::verify_page), but together where a
+//! checksum is faster for several pages at once.
 
 use std::cell::Cell;
 
@@ -9,18 +9,18 @@ use crate::page::verdict::Verdict;
 use crate::page::verify;
 use crate::types::PageId;
 
-/// Pages of one tablespace in the order in which they lie.
+/// Consecutive pages of one tablespace.
 #[derive(Debug)]
 pub struct PageRun<'p> {
     bytes: &'p [u8],
     format: &'p SpaceFormat,
-    /// The `innodb` checksums of the last group of pages in which one was asked for, and which group that is. A group costs as
-    /// much as two or three pages one by one, so a single page that needs its sum loses little, and a space of such pages gains.
+    /// The last group of pages for which `innodb` checksums were computed, and those. A group costs as much as two or three single pages,
+    /// so a lone page that needs its checksum loses little, and a tablespace full of them gains.
     sums: Cell<Option<(usize, [u32; PAGES_MAX])>>,
 }
 
 impl<'p> PageRun<'p> {
-    /// The pages in `bytes`, the first of which begins at the first byte. What remains behind the last whole page is no page.
+    /// The pages in `bytes`, which starts with a page. An incomplete page at the end is ignored.
     #[must_use]
     pub fn new(bytes: &'p [u8], format: &'p SpaceFormat) -> Self {
         Self { bytes, format, sums: Cell::new(None) }
@@ -32,7 +32,7 @@ impl<'p> PageRun<'p> {
         self.bytes.chunks_exact(self.format.physical().bytes())
     }
 
-    /// Judges the page at `index` of [`PageRun::pages`], which lies at `id` in its tablespace.
+    /// Judges page `index` of [`PageRun::pages`], stored at `id` in its tablespace.
     #[inline]
     #[must_use]
     pub fn verify(&self, index: usize, id: PageId) -> Verdict {

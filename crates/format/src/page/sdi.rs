@@ -1,7 +1,7 @@
-//! Where MySQL 8.0 and later keep the dictionary information of a tablespace (SDI): a B-tree of its own, whose records are
-//! compressed JSON. Its fields are [`crate::schema::builtin::sdi`], its JSON is for [`crate::schema::sdi`].
+//! Where MySQL 8.0 and later keep a tablespace's serialised dictionary information (SDI): a B-tree of its own whose records are compressed
+//! JSON. For its fields see [`crate::schema::builtin::sdi`], for its JSON [`crate::schema::sdi`].
 //!
-//! Facts: `dict0sdi.cc`, `fsp0fsp.h` and `ibd2sdi.cc` of MySQL 8.0; the root lies there in every file of MySQL 9.7.
+//! Facts: `dict0sdi.cc`, `fsp0fsp.h` and `ibd2sdi.cc` of MySQL 8.0; in every file of MySQL 9.7 the root is there.
 
 use flate2::{Decompress, FlushDecompress, Status};
 use thiserror::Error;
@@ -14,20 +14,20 @@ use crate::record::{Record, RecordFields};
 use crate::schema::builtin::SDI_DATA_FIELD;
 use crate::types::PageNo;
 
-/// From the end of the extent descriptors to the version of the SDI. 4 bytes.
+/// Distance from the end of the extent descriptors to the SDI version. 4 bytes.
 const SDI_VERSION: usize = 115;
-/// The root page's number follows. 4 bytes.
+/// The number of the root page. 4 bytes.
 const SDI_ROOT: usize = SDI_VERSION + 4;
-/// In the flags of the tablespace: it describes itself.
+/// Tablespace flag: the tablespace has SDI.
 pub const SDI_FLAG: u32 = 1 << 14;
 
-/// No object is as large: one column takes less than 4 KiB, and a table has at most 4096 of them.
+/// No object is this large: a column takes less than 4 KiB, and a table has at most 4096.
 pub const SDI_JSON_MAX: usize = 64 << 20;
 
-/// The most bytes that deflate makes of one byte: it can say 258 bytes in two bits.
+/// The highest ratio of deflate: two bits can encode 258 bytes.
 const RATIO_MAX: usize = 1032;
 
-/// What kind of object a record of the SDI holds.
+/// The kind of object in an SDI record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SdiKind {
     /// A table.
@@ -38,37 +38,37 @@ pub enum SdiKind {
     Other(u32),
 }
 
-/// A record of the SDI: what it is, and its compressed JSON, or the beginning of it.
+/// An SDI record: its kind, and its compressed JSON or the start of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SdiRecord<'a> {
-    /// What it describes.
+    /// The kind of object.
     pub kind: SdiKind,
-    /// Number of the object.
+    /// Id of the object.
     pub id: u64,
-    /// Bytes of the JSON, by the record's word.
+    /// Length of the JSON in bytes, according to the record.
     pub plain_len: u32,
-    /// Bytes of the compressed JSON, by the record's word.
+    /// Length of the compressed JSON in bytes, according to the record.
     pub packed_len: u32,
-    /// The compressed JSON; where `reference` is there, its beginning.
+    /// The compressed JSON; only its start if there is a `reference`.
     pub packed: &'a [u8],
-    /// Where the rest lies: see [`crate::page::lob`].
+    /// The reference to the rest: see [`crate::page::lob`].
     pub reference: Option<&'a [u8]>,
 }
 
 /// Why the JSON of an object could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SdiError {
-    /// The compressed bytes are damaged, or fewer or more than the record says.
+    /// The compressed bytes are damaged, or their number is not what the record says.
     #[error("the dictionary information cannot be inflated: {found} bytes came where {expected} are announced")]
     Inflate {
         /// Bytes that came.
         found: usize,
-        /// Bytes that the record announces.
+        /// Bytes expected.
         expected: u32,
     },
 }
 
-/// The root of the tree, by page 0 (all of it); `None` where the tablespace has none.
+/// The root of the tree, from a complete page 0; `None` if the tablespace has no SDI.
 #[must_use]
 pub fn root(page0: &[u8], format: &SpaceFormat) -> Option<PageNo> {
     if format.family() != Family::MySql || format.flags() & SDI_FLAG == 0 {
@@ -77,7 +77,7 @@ pub fn root(page0: &[u8], format: &SpaceFormat) -> Option<PageNo> {
     root_behind_descriptors(page0, format)
 }
 
-/// The same whatever the flags say, where the version before it is one that servers write.
+/// The same whatever the flags say, provided the version before it is one that servers write.
 pub(super) fn stored_root(page0: &[u8], format: &SpaceFormat) -> Option<PageNo> {
     let end = fsp::xdes_array_end(format.logical(), format.physical());
     root_behind_descriptors(page0, format).filter(|_| be::u32_at(page0, end + SDI_VERSION) == Some(1))
@@ -90,7 +90,7 @@ fn root_behind_descriptors(page0: &[u8], format: &SpaceFormat) -> Option<PageNo>
 }
 
 impl<'a> SdiRecord<'a> {
-    /// Reads a leaf record whose fields were found by the layout of [`crate::schema::builtin::sdi`]. `None` where one is missing.
+    /// Reads a leaf record whose fields were located with [`crate::schema::builtin::sdi`]. `None` if one is missing.
     #[must_use]
     pub fn read(record: &Record<'a>, fields: &RecordFields) -> Option<Self> {
         let page = record.page();
@@ -113,14 +113,14 @@ impl<'a> SdiRecord<'a> {
         })
     }
 
-    /// The JSON, from its compressed bytes: [`SdiRecord::packed`], or these and those that lie elsewhere.
+    /// The JSON, from its compressed bytes: [`SdiRecord::packed`], plus the off-page bytes if there are any.
     ///
     /// # Errors
-    /// The bytes are damaged, or do not come to the length that the record names.
+    /// The bytes are damaged, or do not give the length in the record.
     pub fn json(&self, packed: &[u8]) -> Result<Vec<u8>, SdiError> {
         let expected = self.plain_len as usize;
-        // One call on memory that fits: a reader with buffers of its own would cost more than the few hundred bytes of most objects.
-        // The byte more is for an object that is longer than it says.
+        // A single call into exact memory: a reader with buffers of its own would cost more than the few hundred bytes of most objects. The
+        // extra byte detects an object longer than it says.
         let mut json = Vec::with_capacity(expected.min(SDI_JSON_MAX).min(packed.len().saturating_mul(RATIO_MAX)) + 1);
         let state = Decompress::new(true).decompress_vec(packed, &mut json, FlushDecompress::Finish);
         if !matches!(state, Ok(Status::StreamEnd)) || json.len() != expected {

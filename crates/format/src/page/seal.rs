@@ -1,4 +1,4 @@
-//! Sealing: the last thing done to a page before it is written, LSN and checksum. The other direction of [`super::verify`].
+//! Sealing, the last step before a page is written: LSN and checksum. The inverse of [`super::verify`].
 
 use thiserror::Error;
 
@@ -15,26 +15,26 @@ use crate::types::{Lsn, PageId, SpaceId};
 /// Why a page was not sealed. Nothing was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum SealError {
-    /// Not the length of a page of this tablespace.
+    /// Not the page size of this tablespace.
     #[error("{len} bytes cannot be sealed as a page of {expected} bytes")]
     Length {
         /// Bytes given.
         len: usize,
-        /// Bytes of a page.
+        /// The page size, bytes.
         expected: usize,
     },
-    /// The tablespace's pages cannot carry this checksum.
+    /// Pages of this tablespace cannot have this checksum.
     #[error("a page of this tablespace cannot carry a checksum of the kind {0}")]
     Algorithm(Algorithm),
-    /// There is nothing to encrypt it with.
+    /// There is no key to encrypt with.
     #[error("there is no key to encrypt the page with")]
     NoKey,
 }
 
-/// Writes `lsn` into header and trailer, then the checksum. Encryption and compression come before and are not its business.
+/// Writes `lsn` to header and trailer, then the checksum. Encryption and compression are done before, elsewhere.
 ///
 /// # Errors
-/// The page has another length than the format's pages, or the format does not carry checksums of this kind.
+/// The length is not the format's page size, or the format does not use checksums of this kind.
 pub fn seal_page(page: &mut [u8], lsn: Lsn, algorithm: Algorithm, format: &SpaceFormat) -> Result<(), SealError> {
     let expected = format.physical().bytes();
     if page.len() != expected {
@@ -49,11 +49,11 @@ pub fn seal_page(page: &mut [u8], lsn: Lsn, algorithm: Algorithm, format: &Space
     sealed.ok_or(SealError::Algorithm(algorithm))
 }
 
-/// Seals a page of MariaDB that redo was applied to, as the server would before it writes it: the LSN in its header stands, the key
-/// version of the page in the file is taken back (the page is not encrypted now), and the checksum is a CRC-32C.
+/// Seals a MariaDB page to which redo was applied, as the server would before writing it: keeps the LSN in the header, clears the key
+/// version (the page is not encrypted now) and computes a CRC-32C.
 ///
-/// The page is written as it is: neither encrypted nor page_compressed. A server reads plain pages in tablespaces of both
-/// kinds, but what was secret before is not any more: [`seal_encrypted`] keeps it so.
+/// The page is written plain: neither encrypted nor page_compressed. A server reads plain pages in tablespaces of both kinds, but an
+/// encrypted page is then no longer secret: use [`seal_encrypted`] to keep it so.
 ///
 /// # Errors
 /// As [`seal_page`].
@@ -64,7 +64,7 @@ pub fn seal_recovered(page: &mut [u8], id: PageId, format: &SpaceFormat) -> Resu
         return Err(len);
     }
     let lsn = Lsn(be::u64_at(page, FIL_PAGE_LSN).ok_or(len)?);
-    // In an R-tree page of the older layouts this is a counter, which no server misses.
+    // In R-tree pages of the older layouts this is a counter, which no server misses.
     match format.scheme() {
         _ if is_always_plain(id) => {}
         Scheme::FullCrc32 => be::put_u32(page, FIL_PAGE_SPACE_OR_CHKSUM, 0).ok_or(len)?,
@@ -74,8 +74,8 @@ pub fn seal_recovered(page: &mut [u8], id: PageId, format: &SpaceFormat) -> Resu
     seal_page(page, lsn, algorithm, format)
 }
 
-/// [`seal_recovered`] for a page of MySQL. `key` encrypts it, if its tablespace is to be encrypted; its first page never is. A page that is
-/// compressed by `COMPRESSION` is written as it is, which servers read.
+/// [`seal_recovered`] for a MySQL page. `key` encrypts it if its tablespace is to be encrypted, except for page 0. A page of a tablespace
+/// with `COMPRESSION` is written uncompressed, which servers can read.
 ///
 /// # Errors
 /// As [`seal_page`].
@@ -98,8 +98,8 @@ pub fn seal_mysql(
     }
 }
 
-/// Says in the first page of MariaDB's system tablespace that all files have everything up to `flushed`, and seals it. Servers before
-/// 10.8 read this when they start, and write it when they are shut down. The page's own LSN stays as it is.
+/// Records on page 0 of MariaDB's system tablespace that all files contain every change up to `flushed`, and seals the page. Servers before
+/// 10.8 read this at startup and write it at shutdown. The page's own LSN stays unchanged.
 ///
 /// # Errors
 /// As [`seal_page`].
@@ -107,7 +107,7 @@ pub fn seal_flush_lsn(page: &mut [u8], flushed: Lsn, format: &SpaceFormat) -> Re
     let expected = format.physical().bytes();
     let len = SealError::Length { len: page.len(), expected };
     be::put_u64(page, FIL_PAGE_FILE_FLUSH_LSN, flushed.0).ok_or(len)?;
-    // No other checksum covers the field.
+    // Other checksums do not cover the field.
     if format.scheme() != Scheme::FullCrc32 {
         return Ok(());
     }
@@ -115,14 +115,14 @@ pub fn seal_flush_lsn(page: &mut [u8], flushed: Lsn, format: &SpaceFormat) -> Re
     seal_page(page, lsn, Algorithm::FullCrc32, format)
 }
 
-/// Pages that no setting encrypts or compresses: servers read them before they know how.
+/// Pages that are never encrypted or compressed: servers read them before they know how.
 fn is_always_plain(id: PageId) -> bool {
     id.page_no.0 == 0 || (id.space == SpaceId::SYSTEM && id.page_no == TRX_SYS_PAGE_NO)
 }
 
-/// [`seal_recovered`] for a page of an encrypted tablespace: it is encrypted with the newest of `keys`, which is what the server
-/// would do with the page and these keys. Equal pages become equal bytes: the LSN is what makes encrypted pages differ. Pages that
-/// servers leave plain are left plain. Not page_compressed either.
+/// [`seal_recovered`] for a page of an encrypted tablespace: encrypts it with the newest of `keys`, as a server with these keys would.
+/// Equal pages give equal bytes, since only the LSN makes encrypted pages differ. Pages that servers keep plain stay plain. The page is not
+/// page_compressed either.
 ///
 /// # Errors
 /// As [`seal_page`]; [`SealError::NoKey`] if there is none.
@@ -136,7 +136,7 @@ pub fn seal_encrypted(
     seal_recovered(page, id, format)?;
     let page_type = PageType(be::u16_at(page, FIL_PAGE_TYPE).unwrap_or(0));
     let describes_space = matches!(page_type, PageType::FSP_HDR | PageType::XDES);
-    // Where others have the key version, such a page of the older layouts has a counter.
+    // In such pages of the older layouts, a counter takes the place of the key version.
     let has_no_room = page_type == PageType::RTREE && format.scheme() != Scheme::FullCrc32;
     if is_always_plain(id) || describes_space || has_no_room {
         return Ok(());
@@ -176,7 +176,7 @@ fn seal_classic(page: &mut [u8], lsn: Lsn, algorithm: Algorithm) -> Option<()> {
         Algorithm::FullCrc32 | Algorithm::Mixed => return None,
     };
     be::put_u32(page, FIL_PAGE_SPACE_OR_CHKSUM, header)?;
-    // The old formula covers the new one's result.
+    // The old formula covers the new formula's result.
     let trailer = if algorithm == Algorithm::Innodb { checksum::innodb_old(page) } else { header };
     be::put_u32(page, end, trailer)
 }

@@ -1,7 +1,7 @@
-//! Slots of the doublewrite area of the system tablespace: copies of pages of any tablespace, perhaps stale.
+//! Slots of the system tablespace's doublewrite area: copies of pages of any tablespace, possibly stale.
 //!
-//! A slot is as large as a logical page. The page in it names its own tablespace, whose format is not known here, so all
-//! formats of the family are tried. A slot in which no sound page can be found is no damage to anybody's data.
+//! A slot has the size of a logical page. The page in it names its own tablespace, whose format is unknown here, so all formats of the
+//! family are tried. A slot without a sound page damages nobody's data.
 
 use crate::bytes::{be, is_zero};
 use crate::page::checksum;
@@ -37,7 +37,7 @@ fn judge_as(slot: &[u8], format: &SpaceFormat) -> Verdict {
     };
     let page_no = PageNo(be::u32_at(page, 4).unwrap_or(0));
     match format.scheme() {
-        // Zip pages fill only the beginning of their slot; what lies behind them no server looks at.
+        // Zip pages fill only the start of their slot; servers ignore the rest.
         Scheme::Zip => content(page, page_no, format, checksum::zip_crc32(page)),
         Scheme::Classic | Scheme::FullCrc32 => content(page, page_no, format, checksum::crc32(page)),
     }

@@ -1,10 +1,10 @@
-//! What page 0 says about every page of a tablespace. [`SpaceFormat::from_page0`] decides it once; everything else carries it along.
+//! What page 0 says about every page of a tablespace. [`SpaceFormat::from_page0`] decides it once; everything else passes it along.
 
 use crate::page::doublewrite::DoublewriteArea;
 use crate::page::kind::{Encryption, Family, Scheme};
 use crate::types::{PageId, PageSize, SpaceId};
 
-/// The facts about a tablespace that judging its pages needs. Small and `Copy`.
+/// What it takes to judge a tablespace's pages. Small and `Copy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SpaceFormat {
     pub(super) family: Family,
@@ -20,8 +20,8 @@ pub struct SpaceFormat {
 }
 
 impl SpaceFormat {
-    /// A format put together by hand: uncompressed and zip tablespaces, not encrypted. `None` if a zip page would be larger
-    /// than a logical one, or a scheme does not go with the family or the sizes.
+    /// Assembles a format: uncompressed or zip, not encrypted. `None` if a zip page would be larger than a logical one, or the scheme does
+    /// not fit the family or the sizes.
     #[must_use]
     pub fn new(family: Family, scheme: Scheme, logical: PageSize, physical: PageSize, space: SpaceId) -> Option<Self> {
         let fits = match scheme {
@@ -44,13 +44,13 @@ impl SpaceFormat {
         (fits && logical.bytes() >= 4096).then_some(format)
     }
 
-    /// Which server writes the tablespace.
+    /// The vendor whose server writes the tablespace.
     #[must_use]
     pub const fn family(&self) -> Family {
         self.family
     }
 
-    /// How its pages carry their checksums.
+    /// Where its pages keep their checksums.
     #[inline]
     #[must_use]
     pub const fn scheme(&self) -> Scheme {
@@ -70,7 +70,7 @@ impl SpaceFormat {
         self.physical
     }
 
-    /// The tablespace's number.
+    /// The space id.
     #[must_use]
     pub const fn space(&self) -> SpaceId {
         self.space
@@ -82,7 +82,7 @@ impl SpaceFormat {
         self.flags
     }
 
-    /// Whether it is a tablespace for temporary tables; MySQL writes no checksums there.
+    /// Whether it is for temporary tables; MySQL writes no checksums there.
     #[must_use]
     pub const fn is_temporary(&self) -> bool {
         self.temporary
@@ -106,14 +106,14 @@ impl SpaceFormat {
         self.logical.extent_pages()
     }
 
-    /// Whether `id` lies in the doublewrite area of the system tablespace, which holds copies of other pages.
+    /// Whether `id` is in the system tablespace's doublewrite area, which holds copies of other pages.
     #[must_use]
     pub fn is_doublewrite_slot(&self, id: PageId) -> bool {
         id.space == SpaceId::SYSTEM
             && self.doublewrite.is_some_and(|area| area.contains(id.page_no, self.extent_pages()))
     }
 
-    /// The same format with the page size that the user knows better. In a zip tablespace it is the size of the compressed pages.
+    /// Overrides the page size with the user's. In a zip tablespace it is that of the compressed pages.
     #[must_use]
     pub fn with_page_size(mut self, size: PageSize) -> Self {
         self.physical = size;
@@ -126,7 +126,7 @@ impl SpaceFormat {
         self
     }
 
-    /// The same format for another server's rules. A full_crc32 tablespace is MariaDB's and stays so.
+    /// Applies another vendor's rules. A full_crc32 tablespace is always MariaDB's.
     #[must_use]
     pub fn with_family(mut self, family: Family) -> Self {
         if self.scheme != Scheme::FullCrc32 {
@@ -135,7 +135,7 @@ impl SpaceFormat {
         self
     }
 
-    /// The same format for another tablespace.
+    /// The same format with another space id.
     #[must_use]
     pub fn with_space(mut self, space: SpaceId) -> Self {
         self.space = space;
@@ -143,8 +143,8 @@ impl SpaceFormat {
         self
     }
 
-    /// The same format with the doublewrite area that page 5 of the system tablespace names (`None`: there is none). Until
-    /// told, the area is assumed where both servers always put it: the second and third extent.
+    /// Sets the doublewrite area given on page 5 of the system tablespace (`None` if there is none). By default it is assumed where both
+    /// servers always put it: in the second and third extent.
     #[must_use]
     pub fn with_doublewrite_area(mut self, area: Option<DoublewriteArea>) -> Self {
         self.doublewrite = area;

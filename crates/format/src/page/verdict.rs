@@ -1,4 +1,4 @@
-//! What verifying a page can come to, and the verdicts that several kinds of pages share.
+//! The possible verdicts on a page, and verdicts shared by several kinds of pages.
 
 use std::fmt;
 
@@ -7,31 +7,31 @@ use crate::corruption::{ChecksumField, Corruption};
 use crate::page::checksum::Algorithm;
 use crate::page::fil::FIL_PAGE_LSN;
 
-/// What verifying a page came to.
+/// The result of verifying a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// Sound, by this checksum.
+    /// Sound, with this checksum.
     Ok(Algorithm),
-    /// All zero: never written. Whether it should have been is for the space header and the extent descriptors to say.
+    /// All zero: never written. Whether it should have been is up to the space header and the extent descriptors.
     Empty,
     /// Damaged.
     Corrupt(Corruption),
-    /// Nothing can be said about the content; what can be checked (page number, space id) is right.
+    /// The content cannot be judged; what can be checked (page number, space id) is right.
     Unverifiable(Why),
 }
 
 /// Why a page's content cannot be verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Why {
-    /// A temporary tablespace: its server neither writes nor reads checksums there.
+    /// A temporary tablespace: its server neither writes nor checks checksums.
     NoChecksum,
-    /// Encrypted so that only the key shows whether it is sound.
+    /// Encrypted, so only the key can show whether it is sound.
     EncryptedNoKey,
-    /// Encrypted, and the key given does not open it.
+    /// Encrypted, and the given key does not open it.
     WrongKey,
-    /// Compressed so that only inflating shows whether it is sound.
+    /// Compressed, so only inflating can show whether it is sound.
     PageCompressed,
-    /// A slot of the doublewrite area that holds no sound page: a stale or torn copy, which harms nobody.
+    /// A doublewrite slot without a sound page: a stale or torn copy, which is harmless.
     DoublewriteSlot,
     /// The big-endian variant of crc32 in a MariaDB tablespace: accepted up to MariaDB 10.2, rejected by later servers.
     OldBigEndianChecksum,
@@ -65,18 +65,18 @@ impl fmt::Display for Why {
     }
 }
 
-/// Gives the page's [`innodb_new`](crate::page::checksum::innodb_new) when it is asked for, which is seldom and takes long.
+/// Computes the page's [`innodb_new`](crate::page::checksum::innodb_new) on demand: seldom needed, and slow.
 pub(crate) type InnodbNew<'a> = dyn Fn() -> u32 + 'a;
 
-/// The LSN halves of header and trailer (`trailer_offset`), if they differ.
+/// The LSN halves in header and trailer (`trailer_offset`), if they differ.
 pub(crate) fn differing_halves(page: &[u8], trailer_offset: usize) -> Option<(u32, u32)> {
     let header = be::u32_at(page, FIL_PAGE_LSN + 4)?;
     let trailer = be::u32_at(page, trailer_offset)?;
     (header != trailer).then_some((header, trailer))
 }
 
-/// For a page whose checksum fields and LSN are zero: empty, or the first byte that should be zero and is not. Bytes 26 to 33
-/// may hold anything unless `all`.
+/// For a page whose checksum fields and LSN are zero: empty, or corrupt at the first byte that should be zero. Bytes 26 to 33 may hold
+/// anything unless `all`.
 pub(crate) fn zero_verdict(page: &[u8], all: bool, crc: u32) -> Verdict {
     let (head, rest) = page.split_at_checked(26).unwrap_or((page, &[]));
     let (middle, rest) = rest.split_at_checked(8).unwrap_or((rest, &[]));
@@ -87,7 +87,7 @@ pub(crate) fn zero_verdict(page: &[u8], all: bool, crc: u32) -> Verdict {
     Verdict::Corrupt(Corruption::NotZeroPage { offset: offset.map_or(0, |(_, at)| at), computed: crc })
 }
 
-/// The checksum finding for a page that matches nothing: the first field that differs.
+/// The checksum finding for a page that matches no algorithm: the first field that differs.
 pub(crate) fn mismatch(algorithm: Algorithm, fields: &[(ChecksumField, u32)], computed: u32) -> Corruption {
     let differing = fields.iter().find(|&&(_, stored)| stored != computed).or(fields.first());
     let (field, stored) = differing.copied().unwrap_or((ChecksumField::Header, 0));

@@ -1,11 +1,10 @@
 //! Is a page what its place and its checksum say? [`verify_page`] answers for one page.
 //!
-//! The rules are the servers' own (what the page's server accepts is never corrupt, what it rejects is never ok), with one
-//! addition: a page must lie where its number and its tablespace say. Servers compare those only when they read the page, and
-//! MySQL merely logs the difference.
+//! The rules are the servers' own (what the page's server accepts is never corrupt, what it rejects is never ok) plus one: a page must be
+//! stored where its number and space id say. Servers compare those only when they read the page, and MySQL only logs a difference.
 //!
-//! The way through: a page that carries `crc32` (or `full_crc32`), equal LSN halves and its own place is done after one pass
-//! over its bytes. Everything else takes the cold path, where all that a server may have written is tried in turn.
+//! The fast path: a page with `crc32` (or `full_crc32`), equal LSN halves and the right place is done after one pass over its bytes.
+//! Everything else takes the cold path, which tries all that a server may have written.
 
 use crate::bytes::be;
 use crate::corruption::Corruption;
@@ -18,7 +17,7 @@ use crate::page::verdict::{InnodbNew, Verdict, Why};
 use crate::page::{classic, full_crc32, slot};
 use crate::types::{PageId, PageNo, SpaceId};
 
-/// Judges the page `bytes`, which lies at `id` in a tablespace of the format `format`.
+/// Judges the page `bytes`, stored at `id` in a tablespace with the format `format`.
 ///
 /// `bytes` must be one physical page; any other length is [`Corruption::TruncatedPage`].
 #[inline]
@@ -27,7 +26,7 @@ pub fn verify_page(bytes: &[u8], id: PageId, format: &SpaceFormat) -> Verdict {
     verify_with(bytes, id, format, &|| checksum::innodb_new(bytes))
 }
 
-/// [`verify_page`], for a caller that has a faster way to a checksum.
+/// [`verify_page`] for a caller with a faster way to compute a checksum.
 #[inline]
 pub(crate) fn verify_with(bytes: &[u8], id: PageId, format: &SpaceFormat, innodb_new: &InnodbNew<'_>) -> Verdict {
     let len = bytes.len();
@@ -100,15 +99,15 @@ fn judge(page: &[u8], id: PageId, format: &SpaceFormat, crc: u32, innodb_new: &I
     }
 }
 
-/// The place of a page whose checksum is right.
+/// Checks the place of a page whose checksum is right.
 fn place(page: &[u8], id: PageId, format: &SpaceFormat, algorithm: Algorithm) -> Option<Corruption> {
     let (page_no, space) = own_id(page)?;
     let hidden = format.scheme() == Scheme::FullCrc32 && !full_crc32::is_plain(page);
     let mysql = format.family() == Family::MySql;
-    // What MySQL takes for a page that was never initialised, unless it is plainly the first page of a system tablespace.
+    // MySQL considers this a page never initialised, unless it is clearly page 0 of a system tablespace.
     let uninitialised =
         mysql && (page_no.0, space.0) == (0, 0) && be::u16_at(page, FIL_PAGE_TYPE) != Some(PageType::FSP_HDR.0);
-    // Before MySQL 4.1.1 the space id's place in the system tablespace held something else.
+    // Before MySQL 4.1.1 the system tablespace stored something else in the space id field.
     let ancient = mysql && id.space == SpaceId::SYSTEM && algorithm == Algorithm::Innodb && classic::is_ancient(page);
     let wrong = page_no != id.page_no || (space != id.space && !hidden && !ancient);
     (wrong && !uninitialised).then_some(Corruption::MisplacedPage {
@@ -118,7 +117,7 @@ fn place(page: &[u8], id: PageId, format: &SpaceFormat, algorithm: Algorithm) ->
     })
 }
 
-/// The place of a page whose checksum cannot be verified.
+/// Checks the place of a page whose checksum cannot be verified.
 fn unproven_place(page: &[u8], id: PageId) -> Option<Corruption> {
     let (page_no, space) = own_id(page)?;
     if page_no != id.page_no {

@@ -1,4 +1,4 @@
-//! What a page says of itself, as far as its tablespace lets it be read: its type, whether its body is plain, its index.
+//! What a page says about itself, as far as its tablespace format allows: its type, whether its body is plain, its index.
 
 use crate::bytes::be;
 use crate::page::fil::{FIL_PAGE_FILE_FLUSH_LSN, FIL_PAGE_TYPE, PAGE_INDEX_ID, PageType};
@@ -6,8 +6,8 @@ use crate::page::full_crc32;
 use crate::page::kind::{Encryption, Family, Scheme};
 use crate::page::space_format::SpaceFormat;
 
-/// The type as stored, except that the page_compressed pages of a full_crc32 tablespace, which store their size there, are
-/// given the type that other tablespaces use for it.
+/// The type as stored; except that page_compressed pages of full_crc32 tablespaces, which store their size there, get the type that other
+/// tablespaces use.
 #[must_use]
 pub fn page_type(page: &[u8], format: &SpaceFormat) -> Option<PageType> {
     let stored = be::u16_at(page, FIL_PAGE_TYPE)?;
@@ -15,7 +15,7 @@ pub fn page_type(page: &[u8], format: &SpaceFormat) -> Option<PageType> {
     Some(if compressed { PageType::PAGE_COMPRESSED } else { PageType(stored) })
 }
 
-/// Whether the body of the page can be read as it is: not encrypted, not page-compressed.
+/// Whether the page's body can be read directly: not encrypted, not page-compressed.
 #[must_use]
 pub fn is_readable(page: &[u8], format: &SpaceFormat) -> bool {
     let kind = PageType(be::u16_at(page, FIL_PAGE_TYPE).unwrap_or(0));
@@ -24,14 +24,14 @@ pub fn is_readable(page: &[u8], format: &SpaceFormat) -> bool {
         (_, Family::MySql) => !matches!(kind.0, 14..=17),
         (_, Family::MariaDb) => {
             let key_version = be::u32_at(page, FIL_PAGE_FILE_FLUSH_LSN).unwrap_or(0);
-            // R-tree pages keep a sequence number there, and are never encrypted.
+            // R-tree pages keep a sequence number in this field, and are never encrypted.
             let encrypted = format.encryption() == Encryption::MariaDb && key_version != 0 && kind != PageType::RTREE;
             !encrypted && !matches!(kind, PageType::PAGE_COMPRESSED | PageType::PAGE_COMPRESSED_ENCRYPTED)
         }
     }
 }
 
-/// The index that an index page belongs to; `None` for all other pages and where encryption or compression hides it.
+/// The index id of an index page; `None` for other pages, and if encryption or compression hides it.
 #[must_use]
 pub fn index_id(page: &[u8], format: &SpaceFormat) -> Option<u64> {
     let index = page_type(page, format)?.is_index(format.family()) && is_readable(page, format);

@@ -11,27 +11,27 @@ use crate::types::PageNo;
 
 /// Owner of the extent: a segment id. 8 bytes.
 pub const XDES_ID: usize = 0;
-/// Node of the list that the extent is in. 12 bytes.
+/// Node of the list that the extent is on. 12 bytes.
 pub const XDES_FLST_NODE: usize = 8;
 /// State. 4 bytes.
 pub const XDES_STATE: usize = 20;
-/// Two bits a page, lowest first: free, and clean (always 1, unused).
+/// Two bits per page, lowest first: free, and clean (always 1, unused).
 pub const XDES_BITMAP: usize = 24;
 
 /// What an extent is used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ExtentState {
-    /// Beyond the free limit: never described.
+    /// Beyond the free limit, without a descriptor.
     NotInitialised,
     /// No page is used.
     Free,
-    /// Pages are given out one by one; some are free.
+    /// Pages are allocated singly; some are free.
     FreeFrag,
-    /// Pages are given out one by one; none is free.
+    /// Pages are allocated singly; none is free.
     FullFrag,
     /// Belongs to a segment.
     Segment,
-    /// Belongs to a segment that gives its pages out one by one (MySQL 8.0 and later).
+    /// Belongs to a segment that allocates its pages singly (MySQL 8.0 and later).
     SegmentFrag,
 }
 
@@ -62,12 +62,12 @@ impl Display for ExtentState {
     }
 }
 
-/// One extent as its descriptor has it, but for its bitmap: [`ExtentMap`] holds those of all.
+/// An extent descriptor without its bitmap; [`ExtentMap`] has the bitmaps of all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExtentDescriptor {
-    /// The segment that owns it, in the states that have an owner; else left over.
+    /// The owning segment, in states that have an owner; otherwise left over.
     pub owner: u64,
-    /// Its place in its list.
+    /// Its list node.
     pub node: ListNode,
     /// What it is used for.
     pub state: ExtentState,
@@ -83,14 +83,14 @@ impl ExtentDescriptor {
     }
 }
 
-/// The descriptors of a page that [`ExtentMap::parse`] accepts, in the order of their extents.
+/// The descriptors of a page that [`ExtentMap::parse`] accepts, in extent order.
 pub fn descriptors<'p>(page: &'p [u8], format: &SpaceFormat) -> impl Iterator<Item = ExtentDescriptor> + use<'p> {
     let extents = format.physical().get() / format.extent_pages();
     let entries = page.get(XDES_ARR_OFFSET..).unwrap_or(&[]).chunks_exact(xdes_size(format.logical()));
     entries.take(extents as usize).map_while(ExtentDescriptor::read)
 }
 
-/// The extent, by its number in the tablespace, whose descriptor has its list node there; `None` where no descriptor has.
+/// The extent, by its number in the tablespace, whose list node has this address; `None` if it is no descriptor's.
 #[must_use]
 pub fn extent_at(address: FileAddress, format: &SpaceFormat) -> Option<u32> {
     let (size, entry) = (format.physical().get(), xdes_size(format.logical()));
@@ -103,19 +103,19 @@ pub fn extent_at(address: FileAddress, format: &SpaceFormat) -> Option<u32> {
     is_there.then(|| address.page_no.0 / format.extent_pages() + number)
 }
 
-/// What one XDES page (page 0, or page `k` times the physical page size) says about the pages from itself to the next one.
+/// What one XDES page (page 0, or a multiple of the physical page size) says about the pages up to the next one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExtentMap {
     first: PageNo,
     extent_pages: u32,
     states: Vec<ExtentState>,
-    /// One bit a page, lowest first: set if free.
+    /// One bit per page, lowest first, set if free.
     free: Vec<u64>,
 }
 
 impl ExtentMap {
-    /// Reads the extent descriptors of the XDES page `page_no`. The page should have been verified: this looks at nothing but
-    /// its length, its type and the states.
+    /// Reads the extent descriptors on XDES page `page_no`. The page should have been verified: this checks only its length, its type and
+    /// the states.
     ///
     /// # Errors
     /// [`Corruption::TruncatedPage`], [`Corruption::WrongPageType`], [`Corruption::BadExtentState`].
@@ -127,7 +127,7 @@ impl ExtentMap {
         check_type(page, page_no).and(map)
     }
 
-    /// The same whatever type the page says it has: the servers do not look.
+    /// The same whatever the page's type: the servers ignore it.
     ///
     /// # Errors
     /// [`Corruption::TruncatedPage`], [`Corruption::BadExtentState`].
@@ -168,25 +168,25 @@ impl ExtentMap {
         Ok(())
     }
 
-    /// First page that is described: the XDES page itself.
+    /// The first page covered: the XDES page itself.
     #[must_use]
     pub const fn first(&self) -> PageNo {
         self.first
     }
 
-    /// Pages described.
+    /// Number of pages covered.
     #[must_use]
     pub fn len(&self) -> u32 {
         u32::try_from(self.states.len()).unwrap_or(0).saturating_mul(self.extent_pages)
     }
 
-    /// Whether no page is described.
+    /// Whether no page is covered.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.states.is_empty()
     }
 
-    /// Whether `page_no` is marked as free; `None` if it is not described here.
+    /// Whether `page_no` is marked as free; `None` if it is not covered.
     #[must_use]
     pub fn is_free(&self, page_no: PageNo) -> Option<bool> {
         let index = page_no.0.checked_sub(self.first.0)?;
@@ -194,25 +194,25 @@ impl ExtentMap {
         Some(word >> (index % 64) & 1 == 1)
     }
 
-    /// State of the extent of `page_no`; `None` if it is not described here.
+    /// State of the extent with `page_no`; `None` if it is not covered.
     #[must_use]
     pub fn state(&self, page_no: PageNo) -> Option<ExtentState> {
         let index = page_no.0.checked_sub(self.first.0)?;
         self.states.get((index / self.extent_pages) as usize).copied()
     }
 
-    /// The free bits, 64 pages a word, lowest bit first.
+    /// The free bits, 64 pages per word, lowest bit first.
     #[must_use]
     pub fn free_words(&self) -> &[u64] {
         &self.free
     }
 }
 
-/// Whether the space header and the extent descriptors say that `page_no` is in use: below the free limit, in an extent that is
-/// initialised, its free bit not set. `None` where `extents` does not describe the page.
+/// Whether the space header and the extent descriptors say that `page_no` is in use: below the free limit, in an initialised extent, free
+/// bit not set. `None` if `extents` does not cover the page.
 ///
-/// An all-zero page that is in use is missing, with three exceptions, which are the caller's to make: the doublewrite area
-/// ([`SpaceFormat::is_doublewrite_slot`]), temporary tablespaces, and pages given to a segment ahead of need.
+/// An all-zero page in use is missing, with three exceptions for the caller to make: the doublewrite area
+/// ([`SpaceFormat::is_doublewrite_slot`]), temporary tablespaces, and pages allocated to a segment ahead of need.
 #[must_use]
 pub fn page_in_use(page_no: PageNo, header: &SpaceHeader, extents: &ExtentMap) -> Option<bool> {
     let free = extents.is_free(page_no)?;
@@ -223,7 +223,7 @@ pub fn page_in_use(page_no: PageNo, header: &SpaceHeader, extents: &ExtentMap) -
 fn check_type(page: &[u8], page_no: PageNo) -> Result<(), Corruption> {
     let expected = if page_no.0 == 0 { PageType::FSP_HDR } else { PageType::XDES };
     let stored = be::u16_at(page, fil::FIL_PAGE_TYPE).unwrap_or(0);
-    // Servers up to 5.0 gave these pages no type.
+    // Servers up to 5.0 wrote these pages without a type.
     if stored == expected.0 || stored == PageType::ALLOCATED.0 {
         Ok(())
     } else {
@@ -238,7 +238,7 @@ fn free_bits(pairs: &[u8; 16]) -> u64 {
     half(0) | half(8) << 32
 }
 
-/// The bits at even places, moved together: in pairs first, then in fours, and so on. An XDES page has 256 bitmaps, and taking them bit by
+/// Compacts the bits at even positions: in pairs first, then in fours, and so on. An XDES page has 256 bitmaps, and handling them bit by
 /// bit cost as much as the checksums of a small table.
 const fn even_bits(bits: u64) -> u64 {
     let bits = bits & 0x5555_5555_5555_5555;

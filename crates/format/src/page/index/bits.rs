@@ -1,4 +1,4 @@
-//! A set of numbers of 16 bits, which heap numbers and origins are.
+//! A set of 16-bit numbers, such as heap numbers and origins.
 
 /// A set of small numbers.
 #[derive(Debug, Default)]
@@ -9,7 +9,7 @@ impl Bits {
         self.0.clear();
     }
 
-    /// Puts a number in; whether it is new.
+    /// Inserts a number. Returns whether it is new.
     pub(super) fn insert(&mut self, number: u16) -> bool {
         let (at, bit) = (usize::from(number / 64), 1 << (number % 64));
         if self.0.len() <= at {

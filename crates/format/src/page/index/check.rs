@@ -1,4 +1,4 @@
-//! Holding what an index page says against what it holds.
+//! Checks what an index page says against what it holds.
 
 use std::cmp::Ordering;
 
@@ -11,7 +11,7 @@ use crate::record::{Record, RecordFields, RecordStyle, Status, Stored, redundant
 use crate::schema::{IndexDef, IndexKind, compare_keys};
 use crate::types::PageNo;
 
-/// Where a page stands in its tree, as far as the caller knows.
+/// A page's place in its tree, as far as the caller knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TreePlace {
     /// It is the root.
@@ -22,12 +22,12 @@ pub enum TreePlace {
     Unknown,
 }
 
-/// Findings on one page after which the rest is left out: more of them say no more.
+/// After this many findings on a page, further ones add nothing.
 const FINDINGS_MAX: usize = 32;
 
-/// Checks one page. For many pages keep an [`IndexChecker`], which keeps its memory.
+/// Checks one page. For many pages, reuse an [`IndexChecker`] and its memory.
 ///
-/// Without `index` the rules that need to know the fields of a record are left out.
+/// Without `index`, rules that need to know a record's fields are skipped.
 #[must_use]
 pub fn check_index_page(page: &IndexPage<'_>, index: Option<&IndexDef>, place: TreePlace) -> Vec<IndexFinding> {
     let mut findings = Vec::new();
@@ -35,44 +35,44 @@ pub fn check_index_page(page: &IndexPage<'_>, index: Option<&IndexDef>, place: T
     findings
 }
 
-/// What a page was found to hold.
+/// What a page holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PageCounts {
-    /// Records in the chain, but for MariaDB's metadata record.
+    /// Records in the chain, except MariaDB's metadata record.
     pub records: u32,
-    /// Of these, marked as deleted.
+    /// Of these, delete-marked.
     pub deleted: u32,
-    /// Neighbours whose order was found to be right (or wrong).
+    /// Neighbouring records whose order was checked, whether right or wrong.
     pub ordered: u32,
-    /// Neighbours whose order cannot be told.
+    /// Neighbouring records whose order cannot be decided.
     pub unordered: u32,
 }
 
-/// Checks pages; owns the memory that this takes: 8 KiB and 12 bytes for each record of the fullest page.
+/// Checks pages; owns the memory for that: 8 KiB, and 12 bytes for each record of the fullest page.
 #[derive(Debug, Default)]
 pub struct IndexChecker {
-    /// One bit for each heap number.
+    /// One bit per heap number.
     numbers: Bits,
-    /// One bit for the origin of each record in the chain.
+    /// One bit per origin of a record in the chain.
     origins: Bits,
-    /// The same for the list of free ones.
+    /// The same for the free list.
     free: Bits,
-    /// First byte, end and origin of each record.
+    /// Start, end and origin of each record.
     extents: Vec<(u32, u32, u16)>,
     fields: RecordFields,
     before: RecordFields,
 }
 
 impl IndexChecker {
-    /// One that has checked nothing yet.
+    /// A checker that has checked nothing yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Checks one page, and adds what is wrong with it to `findings`: at most 32 of them.
+    /// Checks one page and adds what is wrong with it to `findings`, at most 32 of them.
     ///
-    /// Without `index` the rules that need to know the fields of a record are left out.
+    /// Without `index`, rules that need to know a record's fields are skipped.
     pub fn check(
         &mut self,
         page: &IndexPage<'_>,
@@ -87,7 +87,7 @@ impl IndexChecker {
         let limit = findings.len() + FINDINGS_MAX;
         let mut check = Check { page, index, findings, limit, counts: PageCounts::default() };
         if let Some(style) = index.and_then(|index| index.style).filter(|style| *style != page.style()) {
-            // Nothing else on the page would make sense.
+            // With the wrong record format, nothing else on the page would make sense.
             let number = |style| u64::from(style == RecordStyle::Compact);
             check.report(IndexRule::RecordStyle, None, number(page.style()), number(style));
             return check.counts;
@@ -110,19 +110,19 @@ struct Check<'c, 'p> {
     counts: PageCounts,
 }
 
-/// What a walk came to.
+/// The result of a walk.
 struct Walked {
     /// Records met.
     records: u64,
-    /// Whether the walk came to its end.
+    /// Whether the walk reached its end.
     complete: bool,
-    /// Bytes of them all; `None` where the fields of one could not be found.
+    /// Total size in bytes; `None` if the fields of some record could not be located.
     bytes: Option<u64>,
 }
 
-/// The directory along the chain.
+/// The position in the directory along the chain.
 struct Directory {
-    /// The slot that the next owner must be in.
+    /// The slot that must point to the next owner.
     slot: u16,
     /// Records since the last owner.
     owned: u64,
@@ -179,7 +179,7 @@ impl Check<'_, '_> {
         if let Some(root) = index.root.filter(|root| root.id != page.index_id()) {
             self.report(IndexRule::IndexId, None, page.index_id(), root.id);
         }
-        // Servers set it with every change of an entry, whatever else they leave out.
+        // Servers update it with every change of an entry, whatever else they skip.
         let entries = index.kind != IndexKind::Clustered && page.is_leaf() && page.record_count() > 0;
         if entries && page.max_trx_id() == 0 {
             self.report(IndexRule::MaxTrxId, None, 0, 1);
@@ -196,19 +196,19 @@ impl Check<'_, '_> {
             if space != own {
                 self.report(IndexRule::SegmentHeader, None, u64::from(space.0), u64::from(own.0));
             } else if inode.page_no == PageNo::NONE || inode.page_no.0 == 0 {
-                // Page 0 holds no inodes; the first page that does is number 2.
+                // Page 0 has no inodes; page 2 is the first that has.
                 self.report(IndexRule::SegmentHeader, None, u64::from(inode.page_no.0), 2);
             }
         }
     }
 
-    /// Infimum and supremum: the same bytes on every page, but for `n_owned` and the infimum's next record.
+    /// Infimum and supremum: the same bytes on every page, except `n_owned` and the infimum's next record.
     fn system_records(&mut self) {
         let page = self.page;
         let (style, bytes) = (page.style(), page.bytes());
         let text = |origin: u16, len: usize| bytes.get(usize::from(origin)..usize::from(origin) + len).unwrap_or(&[]);
         let supremum_text: &[u8] = if style == RecordStyle::Compact { b"supremum" } else { b"supremum\0" };
-        // MariaDB marks the roots of instantly altered tables in the place of these texts.
+        // On roots of instantly altered tables, MariaDB overwrites these texts with marks.
         let marked = page.instant_core().is_some();
         let infimum = text(style.infimum(), 8);
         if !(infimum == b"infimum\0" || marked && is_zero(infimum)) {
@@ -270,7 +270,7 @@ impl Check<'_, '_> {
                 if let Some(before) = before {
                     self.order(memory, &before, &record);
                 }
-                // The key of the lowest record of a level above the leaves means nothing.
+                // Above the leaves, the key of the lowest record means nothing.
                 before = (!record.is_min_rec()).then_some(record);
             } else {
                 before = None;
@@ -288,7 +288,7 @@ impl Check<'_, '_> {
         walked
     }
 
-    /// Takes one more record of the chain, infimum and supremum among them.
+    /// Handles another record of the chain, including infimum and supremum.
     fn directory(&mut self, directory: &mut Directory, record: &Record<'_>) {
         directory.owned += 1;
         let (owned, style) = (u64::from(record.n_owned()), self.page.style());
@@ -323,7 +323,7 @@ impl Check<'_, '_> {
         }
     }
 
-    /// Status and the mark of the lowest record.
+    /// Checks status and the min-rec flag.
     fn flags(&mut self, record: &Record<'_>, is_first: bool) {
         let page = self.page;
         let status = record.status();
@@ -345,7 +345,7 @@ impl Check<'_, '_> {
         }
     }
 
-    /// Finds the fields of the record and checks each; its size in bytes, `None` where it is not known.
+    /// Locates the record's fields and checks each. Returns its size in bytes, `None` if unknown.
     fn locate(&mut self, memory: &mut IndexChecker, record: &Record<'_>) -> Option<u64> {
         let located = match (self.index, record.style()) {
             (Some(index), _) => index.layout.locate(record, &mut memory.fields),
@@ -465,7 +465,7 @@ impl Check<'_, '_> {
         walked
     }
 
-    /// What only the whole page tells.
+    /// Checks that need the whole page.
     fn totals(&mut self, chain: Walked, free: Walked, memory: &mut IndexChecker) {
         let page = self.page;
         if chain.complete && chain.records != u64::from(page.record_count()) {

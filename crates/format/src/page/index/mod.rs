@@ -30,7 +30,7 @@ pub const PAGE_FREE: usize = 44;
 pub const PAGE_GARBAGE: usize = 46;
 /// The record inserted last. 2 bytes.
 pub const PAGE_LAST_INSERT: usize = 48;
-/// Direction of inserts, in MariaDB with other bits above. 2 bytes.
+/// Direction of inserts; MariaDB uses the higher bits otherwise. 2 bytes.
 pub const PAGE_DIRECTION: usize = 50;
 /// Inserts in that direction. 2 bytes.
 pub const PAGE_N_DIRECTION: usize = 52;
@@ -46,7 +46,7 @@ pub use crate::page::fil::PAGE_INDEX_ID;
 pub const PAGE_BTR_SEG_LEAF: usize = 74;
 /// Segment of the other pages, on the root. 10 bytes.
 pub const PAGE_BTR_SEG_TOP: usize = 84;
-/// The records begin.
+/// Start of the records.
 pub const PAGE_DATA: usize = 94;
 
 const _: () = assert!(PAGE_INDEX_ID == PAGE_LEVEL + 2 && PAGE_BTR_SEG_LEAF == PAGE_INDEX_ID + 8);
@@ -58,10 +58,10 @@ pub const SEGMENT_HEADER_BYTES: usize = 10;
 pub const PAGE_DIR_SLOT_SIZE: usize = 2;
 /// The most records that one directory slot owns.
 pub const PAGE_DIR_SLOT_MAX_N_OWNED: u8 = 8;
-/// In [`PAGE_N_HEAP`].
+/// Flag in [`PAGE_N_HEAP`]: not REDUNDANT.
 pub const N_HEAP_COMPACT: u16 = 0x8000;
 
-/// Where the two system records lie and the heap begins, in each style.
+/// Positions of the two system records, and of the heap, in each style.
 impl RecordStyle {
     /// Origin of the record before all others.
     #[must_use]
@@ -81,7 +81,7 @@ impl RecordStyle {
         }
     }
 
-    /// Where the records of users begin, header included.
+    /// Where user records start, including their headers.
     #[must_use]
     pub const fn heap_start(self) -> u16 {
         match self {
@@ -91,12 +91,12 @@ impl RecordStyle {
     }
 }
 
-/// A segment, as the root of an index names it.
+/// A segment as named by the root of an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SegmentHeader {
-    /// Tablespace of the segment: that of the index.
+    /// Tablespace of the segment: the same as the index's.
     pub space: SpaceId,
-    /// Where its inode lies.
+    /// Address of its inode.
     pub inode: FileAddress,
 }
 
@@ -106,8 +106,8 @@ impl SegmentHeader {
     }
 }
 
-/// A page of a B-tree or R-tree as the server sees it: opened, and unpacked where it is of ROW_FORMAT=COMPRESSED. The numbers in it
-/// are its own word; [`check_index_page`] holds them against each other.
+/// A page of a B-tree or R-tree as the server sees it: opened, and unpacked if it has ROW_FORMAT=COMPRESSED. Its numbers are returned as
+/// stored; [`check_index_page`] checks them against each other.
 #[derive(Clone, Copy)]
 pub struct IndexPage<'a> {
     bytes: &'a [u8],
@@ -123,11 +123,10 @@ impl std::fmt::Debug for IndexPage<'_> {
 }
 
 impl<'a> IndexPage<'a> {
-    /// Views a page of a tablespace of this format.
+    /// Views a page of a tablespace with this format.
     ///
     /// # Errors
-    /// [`Corruption::TruncatedPage`] unless it is as long as a logical page, [`Corruption::WrongPageType`] unless it is a page of an
-    /// index.
+    /// [`Corruption::TruncatedPage`] unless it is as long as a logical page, [`Corruption::WrongPageType`] unless it is an index page.
     pub fn parse(page: &'a [u8], format: &SpaceFormat) -> Result<Self, Corruption> {
         let expected = format.logical();
         if page.len() != expected.bytes() {
@@ -154,13 +153,13 @@ impl<'a> IndexPage<'a> {
         self.bytes
     }
 
-    /// Which server's rules it follows.
+    /// The server whose rules it follows.
     #[must_use]
     pub const fn family(&self) -> Family {
         self.family
     }
 
-    /// The shape of its records.
+    /// The style of its records.
     #[must_use]
     pub const fn style(&self) -> RecordStyle {
         self.style
@@ -184,13 +183,13 @@ impl<'a> IndexPage<'a> {
         PageType(self.u16(FIL_PAGE_TYPE))
     }
 
-    /// The page before it on the same level; `None` for the leftmost.
+    /// The previous page on the same level; `None` for the leftmost.
     #[must_use]
     pub fn prev(&self) -> Option<PageNo> {
         self.neighbour(FIL_PAGE_PREV)
     }
 
-    /// The page after it on the same level; `None` for the rightmost.
+    /// The next page on the same level; `None` for the rightmost.
     #[must_use]
     pub fn next(&self) -> Option<PageNo> {
         self.neighbour(FIL_PAGE_NEXT)
@@ -214,19 +213,19 @@ impl<'a> IndexPage<'a> {
         self.level() == 0
     }
 
-    /// The index that it belongs to.
+    /// Id of its index.
     #[must_use]
     pub fn index_id(&self) -> u64 {
         be::u64_at(self.bytes, PAGE_INDEX_ID).unwrap_or(0)
     }
 
-    /// Records in the chain, deleted ones and MariaDB's metadata record among them.
+    /// Records in the chain, including delete-marked ones and MariaDB's metadata record.
     #[must_use]
     pub fn record_count(&self) -> u16 {
         self.u16(PAGE_N_RECS)
     }
 
-    /// Records in the heap, with infimum, supremum and the free ones.
+    /// Records in the heap, including infimum, supremum and free ones.
     #[must_use]
     pub fn heap_count(&self) -> u16 {
         self.u16(PAGE_N_HEAP) & !N_HEAP_COMPACT
@@ -238,25 +237,25 @@ impl<'a> IndexPage<'a> {
         self.u16(PAGE_HEAP_TOP)
     }
 
-    /// Bytes of the heap that no record in the chain has.
+    /// Bytes of the heap not used by records in the chain.
     #[must_use]
     pub fn garbage(&self) -> u16 {
         self.u16(PAGE_GARBAGE)
     }
 
-    /// Origin of the first free record; 0 = there is none.
+    /// Origin of the first free record; 0 if there is none.
     #[must_use]
     pub fn first_free(&self) -> u16 {
         self.u16(PAGE_FREE)
     }
 
-    /// Directory slots, those of infimum and supremum among them.
+    /// Directory slots, including those of infimum and supremum.
     #[must_use]
     pub fn slot_count(&self) -> u16 {
         self.u16(PAGE_N_DIR_SLOTS)
     }
 
-    /// The origin in directory slot `number`; slot 0 is the infimum's. `None` where it would lie outside the page.
+    /// The origin in directory slot `number`; slot 0 is the infimum's. `None` if the slot would be outside the page.
     #[inline]
     #[must_use]
     pub fn slot(&self, number: usize) -> Option<u16> {
@@ -264,52 +263,52 @@ impl<'a> IndexPage<'a> {
         be::u16_at(self.bytes, self.bytes.len().checked_sub(below)?)
     }
 
-    /// Where the directory begins, by its number of slots; 0 if that is more than any page holds.
+    /// Where the directory starts, from its number of slots; 0 if there are more than any page can hold.
     #[must_use]
     pub fn directory_start(&self) -> usize {
         let slots = usize::from(self.slot_count()) * PAGE_DIR_SLOT_SIZE;
         self.bytes.len().saturating_sub(FIL_PAGE_DATA_END + slots)
     }
 
-    /// The last transaction that changed an entry, on leaves of secondary indexes. MariaDB keeps other things there on clustered roots.
+    /// The last transaction to change an entry, on secondary index leaves. On clustered roots MariaDB stores other things there.
     #[must_use]
     pub fn max_trx_id(&self) -> u64 {
         be::u64_at(self.bytes, PAGE_MAX_TRX_ID).unwrap_or(0)
     }
 
-    /// MariaDB: on the root page of the rows, the last AUTO_INCREMENT number given.
+    /// MariaDB: the last AUTO_INCREMENT value given, on the root of the clustered index.
     #[must_use]
     pub fn auto_increment(&self, family: Family) -> Option<u64> {
         (family == Family::MariaDb && self.prev().is_none() && self.next().is_none()).then(|| self.max_trx_id())
     }
 
-    /// The segments of the leaves and of the other pages, which the root of an index names. Meaningless on other pages.
+    /// The leaf segment and the segment of other pages, as named on the root of an index. Meaningless on other pages.
     #[must_use]
     pub fn segments(&self) -> Option<(SegmentHeader, SegmentHeader)> {
         Some((SegmentHeader::read(self.bytes, PAGE_BTR_SEG_LEAF)?, SegmentHeader::read(self.bytes, PAGE_BTR_SEG_TOP)?))
     }
 
-    /// MariaDB, on the root of an instantly altered clustered index: how many fields a record without a count of its own has.
+    /// MariaDB, on the root of an instantly altered clustered index: the number of fields of a record that does not count its own.
     #[must_use]
     pub fn instant_core(&self) -> Option<u16> {
         let altered = self.family == Family::MariaDb && self.page_type() == PageType::INSTANT;
         altered.then(|| self.u16(PAGE_DIRECTION) >> 3)
     }
 
-    /// The record at `origin`, wherever that is; `None` where its header would lie before the page.
+    /// The record at `origin`, whatever is there; `None` if its header would start before the page.
     #[inline]
     #[must_use]
     pub fn record(&self, origin: u16) -> Option<Record<'a>> {
         Record::new(self.bytes, origin, self.style, self.is_leaf())
     }
 
-    /// The records in the order of their chain, without infimum and supremum. Ends after the first error.
+    /// The records in chain order, without infimum and supremum. Ends after the first error.
     #[must_use]
     pub fn records(&self) -> Records<'a> {
         Records::new(*self)
     }
 
-    /// The free records in the order of their list. Ends after the first error.
+    /// The free records in list order. Ends after the first error.
     #[must_use]
     pub fn free_records(&self) -> FreeRecords<'a> {
         FreeRecords::new(*self)

@@ -1,19 +1,19 @@
-//! The rules of an index page: their names, and what a broken one is called.
+//! The rules of an index page and their messages.
 
 use std::fmt;
 
-/// A rule of an index page that does not hold, with what was found and what should have been there.
+/// A broken rule of an index page, with the value found and the value expected.
 ///
-/// `Display` is a sentence for a person; [`IndexRule::name`] is the stable code for programs.
+/// `Display` is the message; [`IndexRule::name`] is the stable code for programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct IndexFinding {
     /// The rule.
     pub rule: IndexRule,
-    /// Origin of the record it is about, bytes from the start of the page.
+    /// Origin of the record concerned, bytes from the start of the page.
     pub record: Option<u16>,
     /// What the page says.
     pub found: u64,
-    /// What it should say, or the limit that it breaks.
+    /// What it should say, or the limit it exceeds.
     pub expected: u64,
 }
 

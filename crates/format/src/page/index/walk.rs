@@ -1,14 +1,14 @@
-//! Walks over a page: each bounded by the number of records that the heap has, and each telling damage from an end.
+//! Walks over a page: each is bounded by the number of records in the heap, and tells damage from the end.
 
 use super::{IndexFinding, IndexPage, IndexRule};
 use crate::corruption::Corruption;
 use crate::record::{Record, RecordStyle};
 
-/// The records of a page in the order of their chain; see [`IndexPage::records`].
+/// The records of a page in chain order; see [`IndexPage::records`].
 #[derive(Debug, Clone)]
 pub struct Records<'a> {
     page: IndexPage<'a>,
-    /// The record that names the next one; `None` at the end.
+    /// The record that points to the next one; `None` at the end.
     at: Option<Record<'a>>,
     bounds: Bounds,
     seen: u16,
@@ -19,7 +19,7 @@ impl<'a> Records<'a> {
         Self { at: page.record(page.style().infimum()), bounds: Bounds::of(&page), page, seen: 0 }
     }
 
-    /// The next record, or the rule that its chain breaks.
+    /// The next record, or the rule that the chain breaks.
     #[inline]
     pub(super) fn step(&mut self) -> Option<Result<Record<'a>, IndexFinding>> {
         let before = self.at.take()?;
@@ -54,7 +54,7 @@ impl<'a> Iterator for Records<'a> {
     }
 }
 
-/// The free records of a page in the order of their list; see [`IndexPage::free_records`].
+/// The free records of a page in list order; see [`IndexPage::free_records`].
 #[derive(Debug, Clone)]
 pub struct FreeRecords<'a> {
     page: IndexPage<'a>,
@@ -96,7 +96,7 @@ impl<'a> Iterator for FreeRecords<'a> {
     }
 }
 
-/// Where a record of the heap can begin, and how many there are.
+/// Where heap records may start, and how many there are.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
     first: u16,
@@ -109,17 +109,17 @@ impl Bounds {
     pub(super) fn of(page: &IndexPage<'_>) -> Self {
         let header = match page.style() {
             RecordStyle::Compact => 5,
-            // No record is without a field.
+            // Every record has at least one field.
             RecordStyle::Redundant => 7,
         };
         let directory = u16::try_from(page.directory_start()).unwrap_or(u16::MAX);
         let (start, end) = (page.style().heap_start(), page.heap_top().min(directory));
-        // The page header may count more records than there is room for.
+        // The page header may count more records than fit.
         let room = end.saturating_sub(start) / header;
         Self { first: start + header, end, records: page.heap_count().saturating_sub(2).min(room) }
     }
 
-    /// An entry can be without data, so that its origin is the end of the heap.
+    /// An entry may have no data at all, so its origin may be the end of the heap.
     #[inline]
     pub(super) const fn hold(&self, origin: u16) -> bool {
         origin >= self.first && origin <= self.end

@@ -30,7 +30,7 @@ const BEING_MODIFIED: u64 = 1 << 61;
 pub const BTR_BLOB_HDR_PART_LEN: usize = 0;
 /// Page of the next part. 4 bytes.
 pub const BTR_BLOB_HDR_NEXT_PAGE_NO: usize = 4;
-/// The part begins.
+/// Start of the part.
 pub const BTR_BLOB_HDR_SIZE: usize = 8;
 
 /// Version of the value. 4 bytes.
@@ -48,7 +48,7 @@ pub const LOB_ENTRY_NEXT: usize = 6;
 pub const LOB_ENTRY_VERSIONS: usize = 12;
 /// Page of the piece. 4 bytes.
 pub const LOB_ENTRY_PAGE_NO: usize = 48;
-/// Bytes of the piece. 2 bytes; the server leaves the 2 behind them unused.
+/// Bytes of the piece. 2 bytes; the server leaves the following 2 unused.
 pub const LOB_ENTRY_DATA_LEN: usize = 52;
 /// Version that wrote the piece. 4 bytes.
 pub const LOB_ENTRY_VERSION: usize = 56;
@@ -60,47 +60,47 @@ pub const LOB_DATA_LEN: usize = 39;
 /// The data.
 pub const LOB_DATA: usize = 49;
 
-/// First page of a value that is compressed in pieces: data on it. 4 bytes.
+/// First page of a value compressed in pieces: bytes of data on it. 4 bytes.
 pub const ZLOB_FIRST_DATA_LEN: usize = 54;
 /// List of the value's pieces in use. 16 bytes.
 pub const ZLOB_FIRST_INDEX_LIST: usize = 88;
-/// Entries of pieces begin, then those of fragments, then data.
+/// Start of the piece entries; fragment entries follow, then data.
 pub const ZLOB_FIRST_ENTRIES: usize = 136;
-/// Bytes of an entry of a fragment.
+/// Bytes of a fragment entry.
 pub const ZLOB_FRAG_ENTRY_SIZE: usize = 24;
 
-/// Page where the piece's stream begins. 4 bytes.
+/// Page where the piece's stream starts. 4 bytes.
 pub const ZLOB_ENTRY_PAGE_NO: usize = 48;
-/// Number of the fragment that holds the end of the stream, on its page. 2 bytes.
+/// Index of the fragment with the end of the stream, on its page. 2 bytes.
 pub const ZLOB_ENTRY_FRAGMENT: usize = 52;
-/// Bytes of the piece, inflated. 4 bytes.
+/// Bytes of the piece when inflated. 4 bytes.
 pub const ZLOB_ENTRY_DATA_LEN: usize = 54;
 /// Bytes of its stream. 4 bytes.
 pub const ZLOB_ENTRY_ZLIB_LEN: usize = 58;
 /// The next entry.
 pub const ZLOB_ENTRY_SIZE: usize = 66;
 
-/// Fragments of a page, counted from its end. 2 bytes.
+/// Number of fragments on a page, at this distance from its end. 2 bytes.
 const ZLOB_FRAGMENTS_FROM_END: usize = 10;
-/// The first fragment's offset, counted from the page's end; the others' lie below. 2 bytes.
+/// The first fragment's offset, at this distance from the page's end; the others' are below. 2 bytes.
 const ZLOB_FRAGMENT_0_FROM_END: usize = 12;
-/// In a fragment: its bytes, these ones among them. 2 bytes.
+/// In a fragment: its length, including this field. 2 bytes.
 const ZLOB_FRAGMENT_LEN: usize = 4;
 /// In a fragment: its data.
 const ZLOB_FRAGMENT_DATA: usize = 8;
 
-/// Where the rest of a field lies.
+/// The reference to the rest of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Reference {
-    /// Tablespace: that of the row.
+    /// Tablespace: the same as the row's.
     pub space: SpaceId,
     /// First page.
     pub page_no: PageNo,
-    /// Offset of the part's header on that page; for values of type LOB and ZLOB the version of the value.
+    /// Offset of the part's header on that page; for values of type LOB and ZLOB, the version of the value.
     pub offset: u32,
-    /// Bytes that lie elsewhere, unpacked.
+    /// Length of the off-page data, uncompressed.
     pub len: u32,
-    /// Whether another row has it: purge must not free it.
+    /// Whether another row owns it: purge must not free it.
     pub not_owner: bool,
     /// Whether it came from an earlier version of the row: rollback must not free it.
     pub inherited: bool,
@@ -109,7 +109,7 @@ pub struct Reference {
 }
 
 impl Reference {
-    /// Reads a reference; `None` for fewer bytes.
+    /// Reads a reference; `None` if there are too few bytes.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let len = be::u64_at(bytes, BTR_EXTERN_LEN)?;
@@ -124,33 +124,34 @@ impl Reference {
         })
     }
 
-    /// Whether it is all zero: the row was written, and what lies elsewhere not yet.
+    /// Whether it is all zero: the row was written, its off-page data not yet.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.space.0 == 0 && self.page_no.0 == 0 && self.offset == 0 && self.len == 0
     }
 }
 
-/// How the pages of an off-page value hang together; the type of the first one tells.
+/// How the pages of an off-page value are linked; the type of the first page tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Chain {
-    /// Each page has a part and the number of the next: [`LobPart`]. All of MariaDB's, MySQL's up to 5.7, and large SDI records.
+    /// Each page has a part and the number of the next page: [`LobPart`]. All values of MariaDB and of MySQL up to 5.7, and large SDI
+    /// records.
     Parts,
-    /// One zlib stream over pages that are linked by [`FIL_PAGE_NEXT`]: ROW_FORMAT=COMPRESSED; [`zip_part`].
+    /// One zlib stream over pages linked by [`FIL_PAGE_NEXT`]: ROW_FORMAT=COMPRESSED; [`zip_part`].
     Zip,
     /// MySQL 8: the first page lists the pieces: [`LobFirst`].
     Lob,
-    /// MySQL 8, ROW_FORMAT=COMPRESSED, large values: pieces that are compressed each on its own, [`ZipEntry`].
+    /// MySQL 8, ROW_FORMAT=COMPRESSED, large values: pieces compressed separately, [`ZipEntry`].
     ZipLob,
 }
 
 impl Chain {
-    /// By the type of the first page; `None` for a page that begins no value.
+    /// Decides by the type of the first page; `None` if no value starts there.
     #[must_use]
     pub fn of(page: &[u8], family: Family) -> Option<Self> {
         match be::u16_at(page, FIL_PAGE_TYPE)? {
             10 => Some(Self::Parts),
-            // Before 5.1 MySQL gave these pages no type.
+            // MySQL before 5.1 wrote these pages without a type.
             0 if family == Family::MySql => Some(Self::Parts),
             kind if kind == PageType::INSTANT.0 && family == Family::MySql => Some(Self::Parts),
             11 | 12 | 19 => Some(Self::Zip),
@@ -161,7 +162,7 @@ impl Chain {
     }
 }
 
-/// A page's part of a value that is stored as [`Chain::Parts`].
+/// A page's part of a value stored as [`Chain::Parts`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LobPart<'a> {
     /// The bytes.
@@ -171,8 +172,8 @@ pub struct LobPart<'a> {
 }
 
 impl<'a> LobPart<'a> {
-    /// Reads the part whose header lies at `offset`: what the reference says on the first page, [`FIL_PAGE_DATA`] on later ones. `None`
-    /// where it leaves the page.
+    /// Reads the part whose header is at `offset`: given by the reference on the first page, [`FIL_PAGE_DATA`] on later ones. `None` if it
+    /// exceeds the page.
     #[must_use]
     pub fn read(page: &'a [u8], offset: usize) -> Option<Self> {
         let header = page.get(offset..)?;
@@ -183,8 +184,8 @@ impl<'a> LobPart<'a> {
     }
 }
 
-/// A page's part of a value that is stored as [`Chain::Zip`]: bytes of the zlib stream, which tells its own end. `offset` is what the
-/// reference says on the first page, `FIL_PAGE_NEXT` (12) on later ones.
+/// A page's part of a value stored as [`Chain::Zip`]: bytes of the zlib stream, which marks its own end. `offset` is given by the reference
+/// on the first page and is `FIL_PAGE_NEXT` (12) on later ones.
 #[must_use]
 pub fn zip_part(page: &[u8], offset: usize) -> Option<LobPart<'_>> {
     let next = PageNo(be::u32_at(page, offset)?);
@@ -192,19 +193,19 @@ pub fn zip_part(page: &[u8], offset: usize) -> Option<LobPart<'_>> {
     Some(LobPart { data: page.get(start..)?, next: (next != PageNo::NONE && next.0 != 0).then_some(next) })
 }
 
-/// First page of a value that is stored as [`Chain::Lob`].
+/// First page of a value stored as [`Chain::Lob`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LobFirst<'a> {
     /// Version of the value.
     pub version: u32,
-    /// The first piece's bytes, which lie here.
+    /// The data of the first piece, which is on this page.
     pub data: &'a [u8],
-    /// The pieces in their order: nodes of [`LobEntry`], on this page and on pages of type 22.
+    /// The pieces in order: nodes of [`LobEntry`], on this page and on pages of type 22.
     pub entries: ListBase,
 }
 
 impl<'a> LobFirst<'a> {
-    /// Reads the first page; `None` where its data would leave it.
+    /// Reads the first page; `None` if its data would exceed it.
     #[must_use]
     pub fn read(page: &'a [u8]) -> Option<Self> {
         let len = be::u32_at(page, LOB_FIRST_DATA_LEN)? as usize;
@@ -223,9 +224,9 @@ pub struct LobEntry {
     pub next: FileAddress,
     /// Older versions of this piece.
     pub versions: ListBase,
-    /// Where its bytes lie: the first page itself, or a page of type 23.
+    /// The page with its bytes: the first page itself, or a page of type 23.
     pub page_no: PageNo,
-    /// How many.
+    /// Number of bytes.
     pub len: u32,
     /// The version of the value that wrote it.
     pub version: u32,
@@ -246,21 +247,21 @@ impl LobEntry {
     }
 }
 
-/// The bytes on a page of type 23; `None` where they would leave it.
+/// The bytes on a page of type 23; `None` if they would exceed it.
 #[must_use]
 pub fn lob_data(page: &[u8]) -> Option<&[u8]> {
     let len = be::u32_at(page, LOB_DATA_LEN)? as usize;
     page.get(LOB_DATA..)?.get(..len)
 }
 
-/// A piece of a value that is stored as [`Chain::ZipLob`]: a zlib stream of its own.
+/// A piece of a value stored as [`Chain::ZipLob`]: a zlib stream of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ZipEntry {
     /// The next piece's entry; its page is [`PageNo::NONE`] at the end.
     pub next: FileAddress,
-    /// Where its stream begins.
+    /// Where its stream starts.
     pub page_no: PageNo,
-    /// Number of its fragment, where its stream ends in one.
+    /// Index of its fragment, if its stream ends in one.
     pub fragment: u16,
     /// Bytes of the piece.
     pub len: u32,
@@ -283,7 +284,7 @@ impl ZipEntry {
     }
 }
 
-/// How many entries of pieces and of fragments a first page of this size has.
+/// The number of piece entries and of fragment entries on a first page of this size.
 const fn zip_first_entries(page_len: usize) -> (usize, usize) {
     match page_len {
         16_384.. => (100, 200),
@@ -294,8 +295,8 @@ const fn zip_first_entries(page_len: usize) -> (usize, usize) {
     }
 }
 
-/// The bytes of a stream on a page: on the first page of the value, on a page of type 26, or the fragment with that number on a page of
-/// type 28. `None` for other pages, and where they would leave it.
+/// The bytes of a stream on a page: on the value's first page, on a page of type 26, or in the fragment with this index on a page of type
+/// 28. `None` for other pages, and if they would exceed the page.
 #[must_use]
 pub fn zip_lob_data(page: &[u8], fragment: u16) -> Option<&[u8]> {
     match be::u16_at(page, FIL_PAGE_TYPE)? {

@@ -1,4 +1,4 @@
-//! Following an off-page value from page to page, without reading any: the caller brings the pages that are asked for.
+//! Follows an off-page value from page to page without reading any: the caller supplies the requested pages.
 
 use flate2::{Decompress, FlushDecompress, Status};
 use thiserror::Error;
@@ -14,7 +14,7 @@ use crate::types::PageNo;
 /// Why an off-page value cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Error)]
 pub enum LobDamage {
-    /// The first page begins no value.
+    /// No value starts on the first page.
     #[error("page {page_no} begins no off-page value, its type is {stored}")]
     NotAValue {
         /// The page.
@@ -39,12 +39,12 @@ pub enum LobDamage {
     /// The zlib stream is damaged.
     #[error("the off-page value cannot be inflated at page {page_no}")]
     Stream {
-        /// The page at which it breaks.
+        /// The page where it breaks.
         page_no: PageNo,
     },
 }
 
-/// The piece of `len` bytes on a first page or on a page of pieces.
+/// The piece of `len` bytes on a first page or a data page.
 fn piece(page: &[u8], len: u32) -> Option<&[u8]> {
     let data = match be::u16_at(page, FIL_PAGE_TYPE)? {
         24 => LobFirst::read(page)?.data,
@@ -53,9 +53,9 @@ fn piece(page: &[u8], len: u32) -> Option<&[u8]> {
     (data.len() == len as usize).then_some(data)
 }
 
-/// Follows one value. Ask [`LobReader::wants`], bring that page to [`LobReader::take`], until nothing is wanted.
+/// Follows one value. Ask [`LobReader::wants`] and pass that page to [`LobReader::take`] until nothing is wanted.
 ///
-/// Every page adds at least one byte, and the value is as long as its reference says, so that no damage leads in circles.
+/// Every page adds at least one byte and the value has the length in its reference, so cycles end.
 pub struct LobReader {
     reference: Reference,
     family: Family,
@@ -70,12 +70,12 @@ enum LobState {
     Parts(PageNo),
     /// The next page of the stream.
     Zip(PageNo, Box<Decompress>),
-    /// Pieces still to read, the last one first, and where the entries after them lie.
+    /// Pieces still to be read, the last one first, and the address of the entries after them.
     Pieces {
         pieces: Vec<(PageNo, u32)>,
         next: FileAddress,
     },
-    /// Pieces that are compressed each on its own.
+    /// Pieces that are compressed separately.
     ZipPieces(Box<ZipPieces>),
     Done,
 }
@@ -90,13 +90,13 @@ impl std::fmt::Debug for LobReader {
 }
 
 impl LobReader {
-    /// Follows `reference`. With `keep` the value is gathered, up to the length that the reference names: as much memory as that.
+    /// Follows `reference`. With `keep` the value is collected, up to the length in the reference: that is its memory.
     #[must_use]
     pub fn new(reference: Reference, family: Family, keep: bool) -> Self {
         Self { reference, family, value: keep.then(Vec::new), found: 0, state: LobState::First }
     }
 
-    /// The page that comes next; `None` at the end.
+    /// The next page; `None` at the end.
     #[must_use]
     pub fn wants(&self) -> Option<PageNo> {
         match &self.state {
@@ -114,16 +114,16 @@ impl LobReader {
         self.found
     }
 
-    /// The bytes that were kept.
+    /// The collected bytes.
     #[must_use]
     pub fn into_value(self) -> Vec<u8> {
         self.value.unwrap_or_default()
     }
 
-    /// Takes the page that is wanted: as it lies in the file, but decrypted and inflated where it is page-compressed.
+    /// Takes the requested page: as stored, but decrypted and inflated if it is page-compressed.
     ///
     /// # Errors
-    /// The page is not what the value leads to, or the value's length is wrong.
+    /// The page does not continue the value, or the value's length is wrong.
     pub fn take(&mut self, page: &[u8]) -> Result<(), LobDamage> {
         let Some(page_no) = self.wants() else { return Ok(()) };
         match std::mem::replace(&mut self.state, LobState::Done) {
@@ -143,7 +143,7 @@ impl LobReader {
         self.settle()
     }
 
-    /// Ends the walk where nothing is left; the length must be right then.
+    /// Ends the walk once nothing is left; the length must then be right.
     fn settle(&mut self) -> Result<(), LobDamage> {
         if let LobState::Pieces { pieces, next } = &self.state
             && pieces.is_empty()
@@ -207,7 +207,7 @@ impl LobReader {
                 break;
             }
         }
-        // A stream can take bytes without giving any, but no server's stream takes more than a little above what it gives.
+        // A stream may consume bytes without producing any, but no server's stream is much longer than its output.
         let len = u64::from(self.reference.len);
         let more = zlib.total_in() <= len + len / 64 + 4096;
         let next = part.next.filter(|_| input.is_empty() && more).ok_or(LobDamage::Stream { page_no })?;
@@ -215,7 +215,7 @@ impl LobReader {
         Ok(())
     }
 
-    /// The entries from `at` on, as far as they lie on this page.
+    /// The entries from `at` on, as long as they are on this page.
     fn entries(&mut self, page: &[u8], page_no: PageNo, at: FileAddress) -> Result<(), LobDamage> {
         let mut next = at;
         let mut pieces = Vec::new();
@@ -226,7 +226,7 @@ impl LobReader {
             total += u64::from(entry.len);
             self.limit(total)?;
             if pieces.is_empty() && entry.page_no == page_no {
-                // The first piece lies beside the first entries.
+                // The first piece is on the same page as the first entries.
                 self.add(piece(page, entry.len).ok_or(LobDamage::NotAPart { page_no })?)?;
             } else {
                 pieces.push((entry.page_no, entry.len));
@@ -238,7 +238,7 @@ impl LobReader {
         Ok(())
     }
 
-    /// What a page has of the entries and of the streams, whichever is wanted.
+    /// Takes what this page has of the entries or the streams, whichever is wanted.
     fn zip_pieces(&mut self, page: &[u8], page_no: PageNo, mut pieces: Box<ZipPieces>) -> Result<(), LobDamage> {
         if pieces.is_at_entries() {
             let room = u64::from(self.reference.len) - self.found;

@@ -16,16 +16,16 @@ use crate::types::PageNo;
 
 /// The server compresses this many bytes at a time.
 const PIECE_MAX: u32 = 128 << 10;
-/// A stream is at most so much longer than what it holds.
+/// A stream is at most this much longer than its content.
 const ZLIB_MORE_MAX: u32 = 4096;
 
-/// Entries and streams, read as they come.
+/// Entries and streams, read as they arrive.
 pub(super) struct ZipPieces {
-    /// The entries that were read, and are still to be followed.
+    /// Entries read but not yet followed.
     entries: VecDeque<ZipEntry>,
-    /// Where the next entries lie.
+    /// Address of the next entries.
     next: FileAddress,
-    /// The stream in hand: the page that has its next bytes, and those that came.
+    /// The current stream: the page with its next bytes, and the bytes so far.
     stream: Option<(PageNo, Vec<u8>)>,
 }
 
@@ -36,7 +36,7 @@ impl From<FileAddress> for ZipPieces {
 }
 
 impl ZipPieces {
-    /// The page that is to come.
+    /// The page wanted next.
     pub fn wants(&self) -> PageNo {
         let of_entry = || self.entries.front().map_or(self.next.page_no, |entry| entry.page_no);
         self.stream.as_ref().map_or_else(of_entry, |(page_no, _)| *page_no)
@@ -50,12 +50,12 @@ impl ZipPieces {
         self.entries.is_empty() && self.next.page_no == PageNo::NONE
     }
 
-    /// The entries that lie on this page one after the other, of pieces with `room` bytes at most.
+    /// The consecutive entries on this page, for pieces of at most `room` bytes in all.
     pub fn read_entries(&mut self, page: &[u8], page_no: PageNo, mut room: u64) -> Option<()> {
         while self.next.page_no == page_no {
             let entry = ZipEntry::read(page, self.next.offset)?;
             let is_sane = entry.len > 0 && entry.len <= PIECE_MAX && entry.zlib_len <= entry.len + ZLIB_MORE_MAX;
-            // No value is longer than its row says: that ends a list that leads in circles.
+            // No value is longer than its row says: this ends a cyclic list.
             room = room.checked_sub(u64::from(entry.len)).filter(|_| is_sane && entry.zlib_len > 0)?;
             self.next = entry.next;
             self.entries.push_back(entry);
@@ -63,7 +63,7 @@ impl ZipPieces {
         Some(())
     }
 
-    /// The bytes that this page has of the stream in hand; the piece, once all of them came.
+    /// Takes this page's bytes of the current stream. Returns the piece once all of them are here.
     pub fn take_data(&mut self, page: &[u8], page_no: PageNo) -> Result<Option<Vec<u8>>, LobDamage> {
         let damage = LobDamage::NotAPart { page_no };
         let entry = *self.entries.front().ok_or(damage)?;

@@ -1,4 +1,4 @@
-//! Whether a packed page and the page inside are the same.
+//! Compares a packed page with the page inside.
 
 use super::damage::ZipDamage;
 use super::directory::slots_of;
@@ -9,8 +9,8 @@ use crate::page::fil::FIL_PAGE_DATA_END;
 use crate::page::index::PAGE_DATA;
 use crate::record::{Layout, REC_INFO_MIN_REC, RecordFields};
 
-/// Whether two unpacked pages have the same headers, the same records in the same places, and the same free places in the same order. What
-/// is left over in free places may differ: nothing reads it. So may the mark of the lowest record, which packed pages do not have.
+/// Whether two unpacked pages have the same headers, the same records in the same places, and the same free list. Leftover bytes in free
+/// space may differ, since nothing reads them; so may the min-rec flag, which packed pages lack.
 pub(super) fn agree(one: &[u8], other: &[u8], layout: &Layout, fields: &mut RecordFields) -> Result<bool, ZipDamage> {
     let same = |range: std::ops::Range<usize>| one.get(range.clone()) == other.get(range);
     if !HEADERS.into_iter().all(same) {

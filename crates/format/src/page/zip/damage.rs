@@ -1,4 +1,4 @@
-//! What can be wrong with a compressed page.
+//! Faults of compressed pages.
 
 use thiserror::Error;
 
@@ -7,7 +7,7 @@ use crate::page::index::rule::IndexFinding;
 /// Why a page of ROW_FORMAT=COMPRESSED cannot be unpacked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Error)]
 pub enum ZipDamage {
-    /// The sizes of the page and the buffer are not those of the tablespace.
+    /// The sizes of page and buffer do not match the tablespace.
     #[error("{len} bytes cannot be unpacked as a compressed page into {out}")]
     Size {
         /// Bytes of the page.
@@ -15,10 +15,10 @@ pub enum ZipDamage {
         /// Bytes of the buffer.
         out: u32,
     },
-    /// Its directory cannot be one.
+    /// Its directory is invalid.
     #[error("the dense directory of the compressed page names byte {origin} as a record, which cannot be one")]
     Directory {
-        /// The origin in the slot, or where there is no room for the slot.
+        /// The origin in the slot, or the offset where the slot has no room.
         origin: u32,
     },
     /// The page header counts more records than the page has room for.
@@ -32,34 +32,34 @@ pub enum ZipDamage {
     /// Its zlib stream is damaged.
     #[error("the zlib stream of the compressed page is damaged")]
     Stream,
-    /// What the stream says about the index's fields cannot be.
+    /// The field descriptions in the stream are impossible.
     #[error("the compressed page describes fields that cannot be")]
     Fields,
-    /// The stream holds more than the page.
+    /// The stream has more bytes than the page.
     #[error("the zlib stream of the compressed page holds {more} bytes more than the page")]
     TooLong {
-        /// Bytes that no record has room for.
+        /// Bytes that fit in no record.
         more: u32,
     },
-    /// An entry of the modification log cannot be one.
+    /// An entry of the modification log is invalid.
     #[error("the modification log of the compressed page breaks off at byte {at}")]
     Log {
-        /// Where the entry begins.
+        /// Where the entry starts.
         at: u32,
     },
-    /// A record that neither the stream nor the log holds.
+    /// A record missing from both stream and log.
     #[error("neither the stream nor the log of the compressed page holds the record at byte {origin}")]
     Missing {
         /// Its origin in the unpacked page.
         origin: u16,
     },
-    /// A record that is not one.
+    /// A record breaks a rule.
     #[error("the compressed page cannot be unpacked: {0}")]
     Record(IndexFinding),
     /// The directory of the unpacked page would have another size than its header says.
     #[error("the compressed page marks {found} directory slots, its header counts {expected}")]
     Slots {
-        /// Slots marked, those of infimum and supremum among them.
+        /// Slots marked, including those of infimum and supremum.
         found: u32,
         /// Slots counted.
         expected: u32,

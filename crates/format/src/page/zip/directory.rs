@@ -1,4 +1,4 @@
-//! The dense directory, from the records of the unpacked page.
+//! Builds the dense directory from the records of the unpacked page.
 
 use super::damage::ZipDamage;
 use super::header::{Header, SLOT_DELETED, SLOT_ORIGIN, SLOT_OWNER};
@@ -11,7 +11,7 @@ const N_OWNED_MASK: u8 = 0x0F;
 /// Lowest origin that a record of the heap can have.
 const ORIGIN_MIN: u16 = RecordStyle::Compact.heap_start() + HEADER_BYTES as u16;
 
-/// Reads the slots that the dense directory of an unpacked page has, in their order: the chain, then the free list.
+/// The dense directory slots of an unpacked page, in order: the chain, then the free list.
 pub(super) fn slots_of(page: &[u8], header: &Header, slots: &mut Vec<u16>) -> Result<(), ZipDamage> {
     slots.clear();
     if header.records > header.heap {
@@ -27,14 +27,14 @@ pub(super) fn slots_of(page: &[u8], header: &Header, slots: &mut Vec<u16>) -> Re
     }
     let mut free = header.free;
     for _ in header.records..header.heap {
-        // What is free has neither mark nor slot.
+        // Free records have no flags and no slot.
         slots.push(checked(free, header)?);
         free = next(page, free);
     }
     if free == 0 { Ok(()) } else { Err(ZipDamage::Directory { origin: u32::from(free) }) }
 }
 
-/// Writes the slots, the first one at the end of the page.
+/// Writes the slots, with the first one at the end of the page.
 pub(super) fn put_slots(packed: &mut [u8], slots: &[u16]) {
     for (place, slot) in packed.rchunks_exact_mut(2).zip(slots) {
         place.copy_from_slice(&slot.to_be_bytes());
@@ -46,7 +46,7 @@ fn checked(origin: u16, header: &Header) -> Result<u16, ZipDamage> {
     if is_one { Ok(origin) } else { Err(ZipDamage::Directory { origin: u32::from(origin) }) }
 }
 
-/// The record behind the one at `origin`; 0 is none.
+/// The record after the one at `origin`; 0 if there is none.
 fn next(page: &[u8], origin: u16) -> u16 {
     match be::u16_at(page, usize::from(origin) - 2).unwrap_or(0) {
         0 => 0,

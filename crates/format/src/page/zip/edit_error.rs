@@ -1,13 +1,13 @@
-//! Why a change cannot be made to a compressed page.
+//! Why a compressed page cannot be changed.
 
 use thiserror::Error;
 
 use super::damage::ZipDamage;
 
-/// Why a change to a page of ROW_FORMAT=COMPRESSED cannot be made, or is not to be trusted.
+/// Why a change to a ROW_FORMAT=COMPRESSED page is impossible or cannot be trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Error)]
 pub enum ZipEditError {
-    /// The page before or after the change is none.
+    /// The page is invalid before or after the change.
     #[error("{0}")]
     Damage(#[from] ZipDamage),
     /// Stream, log and trailer would overlap.
@@ -15,16 +15,16 @@ pub enum ZipEditError {
     NoRoom {
         /// Bytes that the change takes.
         wanted: usize,
-        /// Bytes between log and trailer, the log's end mark among them.
+        /// Bytes between log and trailer, including the log's end mark.
         free: usize,
     },
-    /// Compressed again, the page is larger than before.
+    /// After recompression the page is larger than before.
     #[error("the page does not fit into {len} bytes when it is compressed again")]
     TooLarge {
-        /// Bytes of a compressed page.
+        /// Size of a compressed page, bytes.
         len: usize,
     },
-    /// After the changes, the compressed page does not unpack to the page that they made.
+    /// After the changes the compressed page does not unpack to the page inside.
     #[error("the compressed page and the page inside it became different by the changes")]
     Different,
 }

@@ -1,4 +1,4 @@
-//! A packed page and the page inside, changed together.
+//! Changes a packed page and the page inside together.
 
 use super::agree::agree;
 use super::damage::ZipDamage;
@@ -13,10 +13,10 @@ use super::unpacker::Unpacker;
 use crate::page::space_format::SpaceFormat;
 use crate::record::{Layout, RecordFields, Stored};
 
-/// The page inside a compressed page while both are changed. Each change is made to the page inside first, and then told: the packed page
-/// follows as it does in the server, which appends whole records to the modification log and keeps the rest in the trailer.
+/// The page inside a compressed page, while both are changed. Change the page inside first, then report the change: the packed page follows
+/// as it does in the server, which appends whole records to the modification log and keeps the rest in the trailer.
 ///
-/// After an error, neither page is to be used, but for [`repack`](Self::repack).
+/// After an error neither page may be used, except for [`repack`](Self::repack).
 #[derive(Debug)]
 pub struct Editor {
     unpacker: Unpacker,
@@ -50,10 +50,10 @@ impl Editor {
         &mut self.page
     }
 
-    /// The record at `origin` was inserted into the page inside: in a new place of the heap, or in one that was free.
+    /// The record at `origin` was inserted into the page inside, in new heap space or in a free slot.
     ///
     /// # Errors
-    /// [`ZipEditError::NoRoom`] if the packed page has none; otherwise the page inside is none.
+    /// [`ZipEditError::NoRoom`] if the packed page is full; other errors mean that the page inside is invalid.
     pub fn inserted(&mut self, packed: &mut [u8], origin: u16, from_heap: bool) -> Result<(), ZipEditError> {
         if from_heap {
             Places::of(packed, &self.layout).grow(packed, self.extent)?;
@@ -62,7 +62,7 @@ impl Editor {
         self.append(packed, origin, true)
     }
 
-    /// Fields of the record at `origin` were changed within their places.
+    /// Fields of the record at `origin` were changed in place.
     ///
     /// # Errors
     /// As [`inserted`](Self::inserted).
@@ -71,10 +71,10 @@ impl Editor {
         self.append(packed, origin, false)
     }
 
-    /// The record at `origin` is free now. What the trailer had of it is zeroed in both pages, its other bytes stay.
+    /// The record at `origin` was freed. Its bytes in the trailer are zeroed in both pages; its other bytes stay.
     ///
     /// # Errors
-    /// [`ZipEditError::Damage`] if the page inside is none.
+    /// [`ZipEditError::Damage`] if the page inside is invalid.
     pub fn removed(&mut self, packed: &mut [u8], origin: u16) -> Result<(), ZipEditError> {
         let missing = ZipDamage::Missing { origin };
         let at = usize::from(origin).checked_sub(HEADER_BYTES).ok_or(missing)?;
@@ -99,7 +99,7 @@ impl Editor {
     /// DB_TRX_ID and DB_ROLL_PTR of the record at `origin` were changed, or the child of a node pointer.
     ///
     /// # Errors
-    /// [`ZipEditError::Damage`] if the page inside is none.
+    /// [`ZipEditError::Damage`] if the page inside is invalid.
     pub fn stored(&mut self, packed: &mut [u8], origin: u16) -> Result<(), ZipEditError> {
         self.locate(origin)?;
         let part = entry::stored_part(&self.layout, &self.fields, self.leaf);
@@ -107,10 +107,10 @@ impl Editor {
         Ok(())
     }
 
-    /// Marks of records were changed, or the header.
+    /// Record flags or the header were changed.
     ///
     /// # Errors
-    /// [`ZipEditError::Damage`] if the page inside is none.
+    /// [`ZipEditError::Damage`] if the page inside is invalid.
     pub fn mirror(&mut self, packed: &mut [u8]) -> Result<(), ZipEditError> {
         slots_of(&self.page, &Header::read(&self.page), &mut self.slots)?;
         copy_headers(&self.page, packed);
@@ -118,10 +118,10 @@ impl Editor {
         Ok(())
     }
 
-    /// Compresses the page inside again, and harder than at `level` if it does not fit: this compressor is not the server's.
+    /// Compresses the page inside again, at higher levels than `level` if it does not fit: this compressor is not the server's.
     ///
     /// # Errors
-    /// [`ZipEditError::TooLarge`] if it does not fit at any level; otherwise the page inside is none.
+    /// [`ZipEditError::TooLarge`] if it does not fit at any level; other errors mean that the page inside is invalid.
     pub fn repack(&mut self, packed: &mut [u8], level: u8) -> Result<(), ZipEditError> {
         let harder = (1..=LEVEL_MAX).rev();
         let mut result = Err(ZipEditError::TooLarge { len: packed.len() });
@@ -135,7 +135,7 @@ impl Editor {
         Ok(())
     }
 
-    /// Whether the packed page unpacks to the page inside, as far as anything reads it.
+    /// Whether the packed page unpacks to the page inside, apart from bytes that nothing reads.
     ///
     /// # Errors
     /// [`ZipEditError`]: it does not.
@@ -146,12 +146,12 @@ impl Editor {
         if is_same { Ok(()) } else { Err(ZipEditError::Different) }
     }
 
-    /// Finds the fields of a record; how many of them have references.
+    /// Locates a record's fields. Returns how many have references.
     fn locate(&mut self, origin: u16) -> Result<usize, ZipDamage> {
         entry::references_in(&self.layout, &self.page, origin, self.leaf, &mut self.fields)
     }
 
-    /// References in the trailer of records before this one, in the order of the heap.
+    /// Number of references in the trailer for records before this one, in heap order.
     fn references_before(&mut self, packed: &[u8], origin: u16) -> Result<usize, ZipDamage> {
         let records = usize::from(Header::read(packed).records);
         let mut fields = RecordFields::new();
@@ -166,7 +166,7 @@ impl Editor {
         Ok(count)
     }
 
-    /// Appends the record to the log, and puts into the trailer what belongs there.
+    /// Appends the record to the log and stores its trailer part.
     fn append(&mut self, packed: &mut [u8], origin: u16, is_new: bool) -> Result<(), ZipEditError> {
         let missing = ZipDamage::Missing { origin };
         let places = Places::of(packed, &self.layout);

@@ -1,4 +1,4 @@
-//! An entry of the modification log, as the server appends it.
+//! A modification log entry, in the server's format.
 
 use super::damage::ZipDamage;
 use super::parts::{HEADER_BYTES, locate, packed_parts};
@@ -6,7 +6,7 @@ use super::trailer::Places;
 use crate::bytes::be;
 use crate::record::{Layout, RecordFields};
 
-/// From here on the number takes two bytes.
+/// From here on the heap number takes two bytes.
 const LONG: u16 = 64;
 
 /// The heap number of a record.
@@ -14,8 +14,8 @@ pub(super) fn heap_no(page: &[u8], origin: u16) -> u16 {
     be::u16_at(page, usize::from(origin).saturating_sub(HEADER_BYTES - 1)).unwrap_or(0) >> 3
 }
 
-/// Writes into `entry` what the log has of the record at `origin` of `page`: its number, its header from the fixed part down, its data
-/// without what the trailer has. `fields` are its fields.
+/// Writes to `entry` the log entry for the record at `origin` of `page`: its number, its header from the fixed part down, its data without
+/// the part in the trailer. `fields` are its fields.
 pub(super) fn write(
     entry: &mut Vec<u8>,
     page: &[u8],
@@ -40,7 +40,7 @@ pub(super) fn write(
     Ok(())
 }
 
-/// The part of a record that the trailer has for each record, as the place of its bytes on the page.
+/// The part of a record that the trailer stores, as a range of the page.
 pub(super) fn stored_part(layout: &Layout, fields: &RecordFields, leaf: bool) -> std::ops::Range<usize> {
     use super::parts::{CHILD_BYTES, SYSTEM_BYTES};
     if !leaf {
@@ -50,7 +50,7 @@ pub(super) fn stored_part(layout: &Layout, fields: &RecordFields, leaf: bool) ->
     system.map_or(0..0, |slot| slot.start as usize..slot.start as usize + SYSTEM_BYTES)
 }
 
-/// Copies into the trailer what it has for the record at `origin` but for references.
+/// Copies the trailer part of the record at `origin`, except references.
 pub(super) fn store(
     packed: &mut [u8],
     places: &Places,
@@ -65,7 +65,7 @@ pub(super) fn store(
     Ok(())
 }
 
-/// Off-page values of the record at `origin`.
+/// Number of off-page values of the record at `origin`.
 pub(super) fn references_in(
     layout: &Layout,
     page: &[u8],

@@ -1,4 +1,4 @@
-//! The parts of a packed page that are not compressed: the header in front, and the trailer and the dense directory at the end.
+//! The uncompressed parts of a packed page: the header at the front, the trailer and the dense directory at the end.
 
 use super::damage::ZipDamage;
 use super::parts::{REFERENCE_BYTES, SYSTEM_BYTES};
@@ -7,23 +7,23 @@ use crate::page::fil::FIL_PAGE_PREV;
 use crate::page::index::{PAGE_DATA, PAGE_FREE, PAGE_HEAP_TOP, PAGE_LEVEL, PAGE_N_DIR_SLOTS, PAGE_N_HEAP, PAGE_N_RECS};
 use crate::types::PageNo;
 
-/// In a slot of the dense directory: the record is marked as deleted.
+/// In a dense directory slot: the record is delete-marked.
 pub(super) const SLOT_DELETED: u16 = 0x8000;
-/// In a slot of the dense directory: a slot of the unpacked page's directory is the record's.
+/// In a dense directory slot: the unpacked page's directory has a slot for the record.
 pub(super) const SLOT_OWNER: u16 = 0x4000;
-/// In a slot of the dense directory: the record's origin.
+/// In a dense directory slot: the record's origin.
 pub(super) const SLOT_ORIGIN: u16 = 0x3FFF;
 const SLOT_BYTES: usize = 2;
 
-/// Slot `number` of the dense directory; slot 0 lies at the end of the page. `None` where it would lie among the headers.
+/// Slot `number` of the dense directory; slot 0 is at the end of the page. `None` if it would overlap the headers.
 pub(super) fn dense_slot(page: &[u8], number: usize) -> Option<u16> {
     let at = page.len().checked_sub(SLOT_BYTES * (number + 1)).filter(|at| *at >= PAGE_DATA)?;
     be::u16_at(page, at)
 }
 
-/// What the page header says, as far as unpacking goes.
+/// The page header fields needed for unpacking.
 pub(super) struct Header {
-    /// Records in the heap, but for infimum and supremum.
+    /// Records in the heap, without infimum and supremum.
     pub heap: u16,
     /// Records in the chain.
     pub records: u16,
@@ -49,9 +49,9 @@ impl Header {
     }
 }
 
-/// The part of the page that is not compressed, below the dense directory.
+/// The uncompressed part below the dense directory.
 pub(super) struct Trailer {
-    /// Where it ends, and the dense directory begins.
+    /// Its end, where the dense directory starts.
     pub end: usize,
 }
 
@@ -61,13 +61,13 @@ impl Trailer {
         Ok(Self { end: end.ok_or(ZipDamage::Directory { origin: 0 })? })
     }
 
-    /// The `size` bytes of record `number`, in the order of heap numbers.
+    /// The `size` bytes of record `number`, in heap order.
     pub fn of_record<'p>(&self, page: &'p [u8], number: usize, size: usize) -> Option<&'p [u8]> {
         let end = self.end.checked_sub(size * number)?;
         page.get(end.checked_sub(size)?..end)
     }
 
-    /// Reference `number` of those below the parts of `records` records of a clustered leaf.
+    /// Reference `number`, below the parts of the `records` records of a clustered leaf.
     pub fn reference<'p>(&self, page: &'p [u8], records: usize, number: usize) -> Option<&'p [u8]> {
         let end = self.end.checked_sub(SYSTEM_BYTES * records + REFERENCE_BYTES * number)?;
         page.get(end.checked_sub(REFERENCE_BYTES)?..end)

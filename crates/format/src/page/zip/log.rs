@@ -1,4 +1,4 @@
-//! The modification log: records that were written after the page was compressed, in the order of their writing.
+//! The modification log: records written after the page was compressed, in that order.
 
 use super::damage::ZipDamage;
 use super::header::Header;
@@ -8,14 +8,14 @@ use super::unpacker::Unpacker;
 use crate::bytes::be;
 use crate::record::{Layout, RecordFields};
 
-/// Null bitmap and lengths of a record take less than this: 128 bytes for a bit, 2 for a length of each of 1023 fields.
+/// Upper limit for a record's null bitmap and lengths: 128 bytes of bits, and 2 bytes of length for each of 1023 fields.
 const LENGTHS_MAX: usize = 2304;
 /// Origin of a record in the draft.
 const DRAFT_ORIGIN: usize = 4096;
 
 const _: () = assert!(DRAFT_ORIGIN > LENGTHS_MAX + HEADER_BYTES);
 
-/// Applies the log that begins at byte `at` of `packed`, the page without its dense directory; where it ends.
+/// Applies the log that starts at byte `at` of `packed`, the page without its dense directory. Returns where it ends.
 pub(super) fn apply(
     unpacker: &mut Unpacker,
     packed: &[u8],
@@ -61,7 +61,7 @@ fn heap_word(out: &[u8], origin: u16) -> u16 {
     be::u16_at(out, usize::from(origin) - HEADER_BYTES + 1).unwrap_or(0)
 }
 
-/// The value that begins an entry, and how many bytes it takes.
+/// The value at the start of an entry, and the bytes it takes.
 fn entry_value(packed: &[u8], at: usize) -> Option<(u16, usize)> {
     let first = *packed.get(at)?;
     if first & 0x80 == 0 {
@@ -79,9 +79,9 @@ struct Entry<'l> {
 }
 
 impl Entry<'_> {
-    /// Writes the record; how many bytes of the log it took. The error is `None` where the log ends too early.
+    /// Writes the record. Returns how many bytes of the log it took; the error is `None` if the log ends too early.
     fn apply(&self, draft: &mut [u8], fields: &mut RecordFields, out: &mut [u8]) -> Result<usize, Option<ZipDamage>> {
-        // The bytes below the header come nearest first, and how many they are is in them.
+        // The bytes below the header come in reverse order, and only they tell how many there are.
         let top = DRAFT_ORIGIN - HEADER_BYTES;
         let candidates = self.rest.len().min(LENGTHS_MAX);
         let lengths = draft.get_mut(top - candidates..top).ok_or(None)?;

@@ -27,18 +27,18 @@ use parts::HEADER_BYTES;
 use trailer::Extent;
 
 impl Unpacker {
-    /// Unpacks `page`, an index page of a tablespace of ROW_FORMAT=COMPRESSED, into `out`: the page as the server works on it.
+    /// Unpacks `page`, an index page of a ROW_FORMAT=COMPRESSED tablespace, into `out`: the page as the server works on it.
     ///
-    /// `page` is one physical page, `out` as long as a logical one. No schema is needed: the page describes its fields itself. Checksum
-    /// and trailer of the result mean nothing.
+    /// `page` is a physical page, `out` as long as a logical one. No schema is needed, because the page describes its own fields. Checksum
+    /// and trailer of the result are meaningless.
     ///
     /// # Errors
-    /// Says what about the page cannot be. `out` holds anything then.
+    /// What is impossible about the page. The content of `out` is then undefined.
     pub fn unpack(&mut self, page: &[u8], format: &SpaceFormat, out: &mut [u8]) -> Result<(), ZipDamage> {
         self.unpack_whole(page, format, out).map(|_| ())
     }
 
-    /// The same, and what is known of the packed page afterwards.
+    /// The same; returns what is then known about the packed page.
     fn unpack_whole(&mut self, page: &[u8], format: &SpaceFormat, out: &mut [u8]) -> Result<Extent, ZipDamage> {
         let fits = page.len() == format.physical().bytes() && out.len() == format.logical().bytes();
         let size = |len: usize| u32::try_from(len).unwrap_or(u32::MAX);
@@ -57,7 +57,7 @@ impl Unpacker {
         Ok(Extent { log_end, references })
     }
 
-    /// The origins of all records, each once and inside the heap.
+    /// Checks that each record's origin occurs once and is inside the heap.
     fn read_directory(&mut self, page: &[u8], header: &Header) -> Result<(), ZipDamage> {
         if header.records > header.heap {
             return Err(ZipDamage::Counts { records: header.records, heap: header.heap });

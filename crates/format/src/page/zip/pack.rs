@@ -1,7 +1,7 @@
-//! A page compressed from scratch.
+//! Compresses a page from scratch.
 //!
-//! The fields are described as the page said that was unpacked last: it is the same page, and its index does not change. What comes out of
-//! deflate is not what the server's library makes of the same bytes, but unpacks to the same.
+//! Field descriptions are those of the last unpacked page: it is the same page, and its index does not change. The deflate output differs
+//! from that of the server's library, but unpacks to the same.
 
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ use crate::record::{Layout, RecordStyle};
 /// The highest level of zlib.
 pub(super) const LEVEL_MAX: u8 = 9;
 
-/// The headers that both pages have in the same places: all but checksum, number, LSN and tablespace.
+/// Header fields that both pages have at the same offsets: all but checksum, number, LSN and space id.
 pub(super) const HEADERS: [Range<usize>; 3] =
     [FIL_PAGE_PREV..FIL_PAGE_LSN, FIL_PAGE_TYPE..FIL_PAGE_TYPE + 2, FIL_PAGE_DATA..PAGE_DATA];
 
@@ -36,7 +36,7 @@ pub(super) fn copy_headers(page: &[u8], packed: &mut [u8]) {
 }
 
 impl Unpacker {
-    /// Compresses `page` into `packed`, whose checksum, number, LSN and tablespace stay as they are.
+    /// Compresses `page` into `packed`, whose checksum, number, LSN and space id are left alone.
     pub(super) fn pack(
         &mut self,
         page: &[u8],
@@ -56,7 +56,7 @@ impl Unpacker {
         packed.get_mut(PAGE_DATA..).ok_or(too_large)?.fill(0);
         let places = Places::of(packed, layout);
         let references = self.store(page, &header, layout, &places, &slots, packed)?;
-        // Behind the stream, a byte marks the end of the log.
+        // After the stream, a byte marks the end of the log.
         let room = packed.get_mut(PAGE_DATA..places.start(references).saturating_sub(1)).ok_or(too_large)?;
         let window_bits = page.len().ilog2() as u8;
         let used = deflate(&self.described, &self.data, level, window_bits, room).ok_or(too_large)?;
@@ -64,7 +64,7 @@ impl Unpacker {
         Ok(Extent { log_end: PAGE_DATA + used, references })
     }
 
-    /// Puts together what goes into the stream: everything in the heap but fixed headers and what the trailer has.
+    /// Collects the input of the stream: everything in the heap except fixed headers and the trailer's part.
     fn gather(&mut self, page: &[u8], header: &Header, layout: &Layout) -> Result<(), ZipDamage> {
         let Self { data, origins, fields, .. } = self;
         data.clear();
@@ -84,7 +84,7 @@ impl Unpacker {
         Ok(())
     }
 
-    /// Fills the trailer; how many references it has.
+    /// Fills the trailer. Returns the number of references in it.
     fn store(
         &mut self,
         page: &[u8],
@@ -117,7 +117,7 @@ impl Unpacker {
     }
 }
 
-/// Compresses descriptions and records into one stream; how many bytes it takes, if it fits.
+/// Compresses descriptions and records into one stream. Returns its length, if it fits.
 fn deflate(described: &[u8], data: &[u8], level: u8, window_bits: u8, out: &mut [u8]) -> Option<usize> {
     let level = Compression::new(u32::from(level.min(LEVEL_MAX)));
     let mut zlib = Compress::new_with_window_bits(level, true, window_bits);

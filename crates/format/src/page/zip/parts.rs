@@ -1,10 +1,10 @@
-//! The parts of a record: what the stream and the log hold of it, and what the trailer has.
+//! The parts of a record: those in the stream and the log, and those in the trailer.
 
 use super::damage::ZipDamage;
 pub(super) use crate::record::REFERENCE_BYTES;
 use crate::record::{Layout, Record, RecordFields, RecordStyle};
 
-/// Bytes of the trailer for each record: the child page above the leaves, DB_TRX_ID and DB_ROLL_PTR in the leaves of a clustered index.
+/// Trailer bytes per record: the child page number above the leaves, DB_TRX_ID and DB_ROLL_PTR in clustered leaves.
 pub(super) const CHILD_BYTES: usize = 4;
 pub(super) const SYSTEM_BYTES: usize = 13;
 /// Bytes of the fixed header of a record.
@@ -22,7 +22,7 @@ pub(super) fn locate(
     layout.locate(&record, fields).map_err(ZipDamage::Record)
 }
 
-/// The parts of a record's data that the stream and the log hold: all but what the trailer has. Each as start and end, ascending.
+/// The parts of a record's data in the stream and the log: everything not in the trailer. Each as start and end, ascending.
 pub(super) fn packed_parts(
     layout: &Layout,
     fields: &RecordFields,

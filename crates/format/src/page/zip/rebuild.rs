@@ -1,4 +1,4 @@
-//! From what the stream holds to the records of the page, and what the stream leaves out back into them.
+//! Rebuilds the page's records from the stream, and adds what the stream leaves out.
 
 use super::damage::ZipDamage;
 use super::header::{Header, SLOT_DELETED, SLOT_ORIGIN, SLOT_OWNER, Trailer, dense_slot};
@@ -11,16 +11,16 @@ use crate::record::{Layout, REC_INFO_DELETED, REC_INFO_MIN_REC, RecordStyle, Sto
 
 pub(super) const INFIMUM: u16 = RecordStyle::Compact.infimum();
 pub(super) const SUPREMUM: u16 = RecordStyle::Compact.supremum();
-/// Infimum and supremum as every page has them, but for the infimum's next record and the supremum's `n_owned`.
+/// Infimum and supremum, the same on every page except for the infimum's next record and the supremum's `n_owned`.
 const SYSTEM_RECORDS: [u8; 26] = *b"\x01\x00\x02\x00\x00infimum\x00\x00\x00\x0B\x00\x00supremum";
 
-/// Takes bytes of the stream, as far as there are any.
+/// Consumes bytes of the stream.
 struct Stream<'s> {
     rest: &'s [u8],
 }
 
 impl Stream<'_> {
-    /// Fills `page` from `start` to `end`; whether there was enough for that.
+    /// Fills `page` from `start` to `end`. Returns whether there were enough bytes.
     fn fill(&mut self, page: &mut [u8], start: usize, end: usize) -> Option<bool> {
         let target = page.get_mut(start..end)?;
         let count = target.len().min(self.rest.len());
@@ -52,16 +52,16 @@ pub(super) fn records(
             at = origin_at;
         }
         if ended {
-            // The others came later: they are in the log.
+            // The rest were added later and are in the log.
             return Ok(());
         }
         if header.leaf && !layout.is_clustered() {
-            // Nothing in these records is left out: their bytes come with those of the next one.
+            // Nothing is left out of these records: their bytes come with those of the next one.
             continue;
         }
         locate(layout, out, *origin, header.leaf, fields)?;
         if header.leaf {
-            // Lengths are in place, so that the parts to leave out are known.
+            // The lengths are in place, so the parts to leave out are known.
             for (start, end) in packed_parts(layout, fields, origin_at, header.leaf) {
                 if !stream.fill(out, start, end).ok_or(damaged)? {
                     return Err(ZipDamage::Stream);
@@ -72,7 +72,7 @@ pub(super) fn records(
         }
         at = fields.end();
     }
-    // What lies behind the last record: its data, or what is left of a longer one in its place.
+    // After the last record: its data, or the rest of a longer one that was there before.
     let end = usize::from(header.heap_top).max(at);
     stream.fill(out, at, end).ok_or(ZipDamage::Stream)?;
     match stream.rest.len() {
@@ -84,12 +84,12 @@ pub(super) fn records(
 /// Heap number and status.
 pub(super) fn set_heap_word(out: &mut [u8], origin: usize, heap_no: u16, leaf: bool) {
     let word = heap_no << 3 | u16::from(!leaf);
-    // The origins were tested: the header lies on the page.
+    // The origins were checked: the header is on the page.
     put(out, origin - HEADER_BYTES + 1, word);
 }
 
-/// Restores what neither the stream nor the log holds: the page header, the trailer's parts, chain and directory. How many references
-/// the trailer holds.
+/// Restores what neither stream nor log holds: the page header, the trailer's parts, chain and directory. Returns the number of references
+/// in the trailer.
 pub(super) fn restore(
     unpacker: &mut Unpacker,
     page: &[u8],
@@ -161,7 +161,7 @@ fn free_origins(page: &[u8], header: &Header) -> Vec<u16> {
     free
 }
 
-/// The chain of records, their info bits, and the directory.
+/// Rebuilds the record chain, the info bits and the directory.
 fn chain(page: &[u8], header: &Header, out: &mut [u8]) -> Result<(), ZipDamage> {
     let (mut before, mut owned, mut slots) = (INFIMUM, 0_u8, 1_u32);
     set_slot(out, 0, INFIMUM);
@@ -203,7 +203,7 @@ fn free_list(page: &[u8], header: &Header, out: &mut [u8]) -> Result<(), ZipDama
         before = Some(origin);
     }
     match before {
-        // The last one's next is zero already.
+        // The last record's next pointer is zero already.
         Some(last) => {
             put(out, usize::from(last) - 2, 0);
             Ok(())
@@ -213,7 +213,7 @@ fn free_list(page: &[u8], header: &Header, out: &mut [u8]) -> Result<(), ZipDama
     }
 }
 
-// The origins were tested: what is written here lies on the page.
+// The origins were checked: this writes inside the page.
 
 fn set_info(out: &mut [u8], origin: u16, info: u8) {
     if let Some(byte) = out.get_mut(usize::from(origin) - HEADER_BYTES) {

@@ -9,15 +9,15 @@ use super::unpacker::Unpacker;
 use crate::page::index::PAGE_DATA;
 use crate::record::{FieldLayout, Instant, Layout, Storage};
 
-/// What a full flush leaves at the end of the descriptions.
+/// Written by a full flush at the end of the descriptions.
 const FLUSH_MARK: [u8; 4] = [0, 0, 0xFF, 0xFF];
-/// The mark's bytes may occur before it by chance: this many places are tried.
+/// The mark's bytes may occur earlier by chance: try this many places.
 const MARKS_MAX: usize = 4;
-/// Descriptions take at most two bytes for each of 1023 fields, and one more.
+/// Descriptions take at most two bytes for each of 1023 fields, plus one.
 const DESCRIBED_MAX: usize = 2 * 1024;
 
 impl Unpacker {
-    /// Inflates the stream, which ends before `limit`; where the log begins.
+    /// Inflates the stream, which ends before `limit`. Returns where the log starts.
     pub(super) fn inflate(
         &mut self,
         page: &[u8],
@@ -38,7 +38,7 @@ impl Unpacker {
         Err(ZipDamage::Stream)
     }
 
-    /// Inflates the two parts; how many bytes the second took.
+    /// Inflates the two parts. Returns how many bytes the second one took.
     fn inflate_both(&mut self, descriptions: &[u8], records: &[u8], page_len: usize) -> Option<usize> {
         self.zlib.reset(true);
         self.described.resize(DESCRIBED_MAX, 0);
@@ -53,7 +53,7 @@ impl Unpacker {
         ended.then_some(used)
     }
 
-    /// The fields that the page describes. Neighbours of fixed length are described as one field.
+    /// The fields described by the page. Adjacent fixed-length fields are described as one.
     pub(super) fn layout(&self, header: &Header) -> Result<Layout, ZipDamage> {
         let mut values = Vec::new();
         let mut bytes = self.described.iter();
@@ -94,7 +94,7 @@ fn field(value: u16, wide: bool) -> FieldLayout {
     FieldLayout::new(storage, value & 1 == 0)
 }
 
-/// Inflates as much of `input` as `out` has room for: bytes taken, bytes given, whether the stream came to its end.
+/// Inflates as much of `input` as fits in `out`. Returns bytes consumed, bytes produced, and whether the stream ended.
 fn run(zlib: &mut flate2::Decompress, input: &[u8], out: &mut [u8]) -> Option<(usize, usize, bool)> {
     let (mut used, mut produced) = (0, 0);
     loop {

@@ -1,7 +1,7 @@
-//! Where the uncompressed parts of a packed page lie, and how they move when records come and go.
+//! The uncompressed parts of a packed page, and how they move when records come and go.
 //!
-//! From the end of the page down: the dense directory, what each record of the heap has stored, references of off-page values. All
-//! grow downwards, towards the modification log, of which a zero byte always remains as its end mark.
+//! From the end of the page down: the dense directory, the stored part of each heap record, references to off-page values. All grow
+//! downwards, towards the modification log, which always keeps a zero byte as its end mark.
 
 use super::edit_error::ZipEditError;
 use super::header::Header;
@@ -10,16 +10,16 @@ use crate::record::Layout;
 
 const SLOT_BYTES: usize = 2;
 
-/// What the packed page does not say itself unless it is unpacked.
+/// What a packed page reveals only when it is unpacked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Extent {
-    /// Where the modification log ends, and its end mark is.
+    /// Where the modification log ends, with its end mark.
     pub log_end: usize,
-    /// Off-page values of the records of the chain.
+    /// Number of off-page values in the chain's records.
     pub references: usize,
 }
 
-/// Bytes that each record of the heap has in the trailer.
+/// Trailer bytes per heap record.
 pub(super) fn stored_bytes(layout: &Layout, leaf: bool) -> usize {
     match (leaf, layout.is_clustered()) {
         (false, _) => CHILD_BYTES,
@@ -28,7 +28,7 @@ pub(super) fn stored_bytes(layout: &Layout, leaf: bool) -> usize {
     }
 }
 
-/// The places in a trailer of a page of `len` bytes with `heap` records, of which each has `stored` bytes.
+/// The positions in the trailer of a page of `len` bytes with `heap` records of `stored` bytes each.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Places {
     len: usize,
@@ -42,39 +42,39 @@ impl Places {
         Self { len: packed.len(), heap: header.heap.into(), stored: stored_bytes(layout, header.leaf) }
     }
 
-    /// Where the dense directory begins.
+    /// Where the dense directory starts.
     const fn directory(&self) -> usize {
         self.len.saturating_sub(SLOT_BYTES * self.heap)
     }
 
-    /// Where what is stored begins, and the references end.
+    /// Where the stored parts start, and the references end.
     const fn references_end(&self) -> usize {
         self.directory().saturating_sub(self.stored * self.heap)
     }
 
-    /// Where a trailer begins that has so many references.
+    /// Where a trailer with this many references starts.
     pub const fn start(&self, references: usize) -> usize {
         self.references_end().saturating_sub(REFERENCE_BYTES * references)
     }
 
-    /// Bytes between the log and a trailer with so many references.
+    /// Bytes between the log and the trailer.
     pub const fn free(&self, extent: Extent) -> usize {
         self.start(extent.references).saturating_sub(extent.log_end)
     }
 
-    /// What the record with this heap number has stored. Those of infimum and supremum are 0 and 1.
+    /// The stored part of the record with this heap number. Infimum and supremum have 0 and 1.
     pub fn stored<'p>(&self, packed: &'p mut [u8], heap_no: u16) -> Option<&'p mut [u8]> {
         let number = usize::from(heap_no).checked_sub(1)?;
         let start = self.directory().checked_sub(self.stored * number)?;
         packed.get_mut(start..start + self.stored)
     }
 
-    /// The first `count` references from the `number`th on, the last one first.
+    /// `count` references from number `number` on, the last one first.
     pub fn references<'p>(&self, packed: &'p mut [u8], number: usize, count: usize) -> Option<&'p mut [u8]> {
         packed.get_mut(self.start(number + count)..self.start(number))
     }
 
-    /// Makes room for one record more in the heap: its slot, and what it has stored. The places are those before.
+    /// Makes room for one more heap record: its slot and its stored part. The positions are those before.
     pub fn grow(&self, packed: &mut [u8], extent: Extent) -> Result<(), ZipEditError> {
         let (wanted, free) = (SLOT_BYTES + self.stored, self.free(extent));
         let (directory, stored) = (self.directory(), self.references_end());
@@ -85,14 +85,14 @@ impl Places {
         }
         packed.copy_within(references..stored, references - wanted);
         packed.copy_within(stored..directory, stored - SLOT_BYTES);
-        // What the new one has, which is the lowest.
+        // The new record's part, which is the lowest.
         if let Some(own) = packed.get_mut(stored - wanted..stored - SLOT_BYTES) {
             own.fill(0);
         }
         Ok(())
     }
 
-    /// Makes room for `count` references as the `number`th and following.
+    /// Makes room for `count` references, starting at number `number`.
     pub fn add_references(
         &self,
         packed: &mut [u8],
@@ -111,7 +111,7 @@ impl Places {
         Ok(())
     }
 
-    /// Takes out `count` references from the `number`th on.
+    /// Removes `count` references, starting at number `number`.
     pub fn remove_references(&self, packed: &mut [u8], extent: &mut Extent, number: usize, count: usize) {
         let (start, from) = (self.start(extent.references), self.start(number + count));
         let (bytes, left) = (REFERENCE_BYTES * count, extent.references.saturating_sub(count));

@@ -1,18 +1,18 @@
-//! The memory in which pages are unpacked.
+//! The memory for unpacking pages.
 
 use flate2::Decompress;
 
 use crate::record::RecordFields;
 
-/// Unpacks pages; owns the memory that this takes: about three logical pages.
+/// Unpacks pages; owns the memory for that: about three logical pages.
 pub struct Unpacker {
     pub(super) zlib: Decompress,
-    /// What came out of the stream: descriptions of the fields, then of the records.
+    /// Output of the stream: field descriptions, then records.
     pub(super) described: Vec<u8>,
     pub(super) data: Vec<u8>,
-    /// Origins of all records in the heap, ascending: the order of their heap numbers.
+    /// Origins of all heap records, ascending, which is the order of their heap numbers.
     pub(super) origins: Vec<u16>,
-    /// Where a record of the log is put together before its length is known.
+    /// Scratch space for a log record while its length is unknown.
     pub(super) draft: Vec<u8>,
     pub(super) fields: RecordFields,
 }
@@ -30,7 +30,7 @@ impl Default for Unpacker {
 }
 
 impl Unpacker {
-    /// One that has unpacked nothing yet.
+    /// An unpacker that has unpacked nothing yet.
     #[must_use]
     pub fn new() -> Self {
         Self {
