@@ -1,4 +1,4 @@
-//! Checked access to bytes: getters that answer `None` beyond the end, and the test for zeros.
+//! Checked access to bytes: getters that return `None` past the end, and a test for zeros.
 
 /// Big-endian integers at an offset.
 pub mod be {
@@ -23,21 +23,21 @@ pub mod be {
         Some(u64::from_be_bytes(*bytes.get(offset..)?.first_chunk()?))
     }
 
-    /// Writes `value` at `offset`; `None`, and nothing written, where the bytes end before it.
+    /// Writes `value` at `offset`; `None`, with nothing written, if it does not fit.
     #[must_use]
     pub fn put_u16(bytes: &mut [u8], offset: usize, value: u16) -> Option<()> {
         *bytes.get_mut(offset..)?.first_chunk_mut()? = value.to_be_bytes();
         Some(())
     }
 
-    /// Writes `value` at `offset`; `None`, and nothing written, where the bytes end before it.
+    /// Writes `value` at `offset`; `None`, with nothing written, if it does not fit.
     #[must_use]
     pub fn put_u32(bytes: &mut [u8], offset: usize, value: u32) -> Option<()> {
         *bytes.get_mut(offset..)?.first_chunk_mut()? = value.to_be_bytes();
         Some(())
     }
 
-    /// Writes `value` at `offset`; `None`, and nothing written, where the bytes end before it.
+    /// Writes `value` at `offset`; `None`, with nothing written, if it does not fit.
     #[must_use]
     pub fn put_u64(bytes: &mut [u8], offset: usize, value: u64) -> Option<()> {
         *bytes.get_mut(offset..)?.first_chunk_mut()? = value.to_be_bytes();
@@ -63,7 +63,7 @@ pub mod le {
         Some(u64::from_le_bytes(*bytes.get(offset..)?.first_chunk()?))
     }
 
-    /// Writes `value` at `offset`; nothing where the bytes end before it.
+    /// Writes `value` at `offset`; does nothing if it does not fit.
     pub fn put_u32(bytes: &mut [u8], offset: usize, value: u32) {
         if let Some(field) = bytes.get_mut(offset..).and_then(<[u8]>::first_chunk_mut) {
             *field = value.to_le_bytes();
@@ -73,8 +73,8 @@ pub mod le {
 
 /// Whether every byte is zero.
 ///
-/// Blocks of 256 bytes are or-ed together without a branch inside, which the compiler turns into vector instructions: the
-/// test of a 64 KiB page of zeros is bound by memory, and a page with content is left at its first such block.
+/// Blocks of 256 bytes are ORed without a branch inside, which compiles to vector instructions: testing a 64 KiB page of zeros is bound by
+/// memory, and a page with content is done at its first non-zero block.
 #[must_use]
 pub fn is_zero(bytes: &[u8]) -> bool {
     let (blocks, rest) = bytes.as_chunks::<256>();

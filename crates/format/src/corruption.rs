@@ -1,4 +1,4 @@
-//! Every way in which the bytes of a page can be wrong, with what was found and what should have been there.
+//! Everything that can be wrong with a page's bytes, with the value found and the value expected.
 
 use std::fmt;
 
@@ -10,17 +10,17 @@ use crate::page::index::rule::IndexFinding;
 use crate::page::zip::damage::ZipDamage;
 use crate::types::{PageId, PageNo, SpaceId};
 
-/// In every used inode.
+/// Present in every used inode.
 pub const SEGMENT_MAGIC: u32 = 97_937_874;
 
-/// Which of a page's checksum fields is meant.
+/// One of a page's checksum fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ChecksumField {
     /// At byte 0.
     Header,
-    /// At 8 bytes before the end.
+    /// 8 bytes before the end.
     Trailer,
-    /// The last 4 bytes of a full_crc32 page (of its compressed part, where it is page_compressed).
+    /// The last 4 bytes of a full_crc32 page (of its compressed part, if it is page_compressed).
     End,
     /// At byte 30, over the encrypted page (MariaDB).
     PostEncryption,
@@ -28,22 +28,22 @@ pub enum ChecksumField {
 
 /// What is wrong with a page.
 ///
-/// `Display` is a sentence for a person; [`Corruption::reason`] is the stable code for programs.
+/// `Display` is the message; [`Corruption::reason`] is the stable code for programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Error)]
 pub enum Corruption {
     /// No checksum that the server accepts matches the content.
     #[error("{algorithm} checksum mismatch: the {field} says {stored:08x}, the content gives {computed:08x}")]
     ChecksumMismatch {
-        /// The algorithm that the page should carry.
+        /// The algorithm that the page should use.
         algorithm: Algorithm,
-        /// The field in which the difference was found.
+        /// The field that differs.
         field: ChecksumField,
         /// The value in the page.
         stored: u32,
-        /// The value that the content has.
+        /// The value computed from the content.
         computed: u32,
     },
-    /// The checksum fails and the two copies of the LSN differ: a write that did not end.
+    /// The checksum fails and the two copies of the LSN differ: an incomplete write.
     #[error(
         "torn page: the checksum fails, and the LSN ends in {header:08x} at the start, {trailer:08x} at the end of the page"
     )]
@@ -63,38 +63,38 @@ pub enum Corruption {
         /// The same half in the trailer.
         trailer: u32,
     },
-    /// A page whose checksum cannot be verified says that it has another number.
+    /// A page whose checksum cannot be verified has another page number.
     #[error("the page says that it is number {stored}, it lies at number {expected}")]
     WrongPageNumber {
         /// The number in the page.
         stored: PageNo,
-        /// The number of the place where it lies.
+        /// The number of its actual place.
         expected: PageNo,
     },
-    /// A page whose checksum cannot be verified says that it is of another tablespace.
+    /// A page whose checksum cannot be verified names another tablespace.
     #[error("the page says that it is of space {stored}, it lies in space {expected}")]
     WrongSpaceId {
         /// The tablespace in the page.
         stored: SpaceId,
-        /// The tablespace in which it lies.
+        /// The tablespace it is stored in.
         expected: SpaceId,
     },
     /// A sound page that belongs elsewhere.
     #[error("{}", lies_here(*space, *page_no))]
     MisplacedPage {
-        /// The tablespace in the page; `None` where encryption or compression hides it.
+        /// The tablespace in the page; `None` if encryption or compression hides it.
         space: Option<SpaceId>,
         /// The number in the page.
         page_no: PageNo,
-        /// The place where it lies.
+        /// The place where it is stored.
         expected: PageId,
     },
-    /// The size of the compressed part is one that no page can have.
+    /// The size of the compressed part is impossible.
     #[error("the compressed part of the page claims {stored} bytes, at most {limit} are possible")]
     BadCompressedSize {
         /// The size in the page, bytes.
         stored: u32,
-        /// The largest that is possible, bytes.
+        /// The largest possible size, bytes.
         limit: u32,
     },
     /// Checksums and LSN are zero, as in a page that was never written, but the page is not.
@@ -102,28 +102,28 @@ pub enum Corruption {
         "checksum and LSN are zero as in a page never written, but byte {offset} is not; the content gives {computed:08x}"
     )]
     NotZeroPage {
-        /// Where the first byte lies that should be zero.
+        /// Offset of the first byte that should be zero.
         offset: u32,
         /// The checksum of the content.
         computed: u32,
     },
-    /// There are fewer (or more) bytes than a page has.
+    /// Fewer (or more) bytes than a page has.
     #[error("{len} bytes where a page has {expected}")]
     TruncatedPage {
-        /// Bytes there are.
+        /// Number of bytes.
         len: u32,
-        /// Bytes of a page.
+        /// Page size, bytes.
         expected: u32,
     },
-    /// Encrypted or page-compressed, and what is inside cannot be brought out.
+    /// Encrypted or page-compressed, and it cannot be opened.
     #[error("{0}")]
     CannotBeOpened(CodecError),
-    /// The page is not of the type that its place demands.
+    /// The page type is not the one that its place requires.
     #[error("page type {stored} where type {expected} must be")]
     WrongPageType {
         /// The type in the page.
         stored: u16,
-        /// The type of the structure that was looked for.
+        /// The type of the structure expected here.
         expected: u16,
     },
     /// An extent descriptor is in a state that does not exist.
@@ -134,7 +134,7 @@ pub enum Corruption {
         /// The state in the descriptor.
         state: u32,
     },
-    /// A used slot of an inode page lacks the number that marks segment inodes.
+    /// A used slot of an inode page lacks the magic number of segment inodes.
     #[error("segment inode {slot} carries the mark {stored} instead of {SEGMENT_MAGIC}")]
     BadSegmentMagic {
         /// The slot, counted from 0.
@@ -142,7 +142,7 @@ pub enum Corruption {
         /// The number in the slot.
         stored: u32,
     },
-    /// A rule of index pages does not hold.
+    /// A rule of index pages is broken.
     #[error("{0}")]
     Index(IndexFinding),
     /// A page of ROW_FORMAT=COMPRESSED cannot be unpacked.
@@ -173,7 +173,7 @@ impl Corruption {
         }
     }
 
-    /// The value found in the bytes, where the finding is about one value.
+    /// The value found, if the finding is about one.
     #[must_use]
     pub fn stored(&self) -> Option<u64> {
         Some(match *self {
@@ -196,7 +196,7 @@ impl Corruption {
         })
     }
 
-    /// The value that should have been there, computed from the content or given by the place, where there is one.
+    /// The expected value, computed from the content or given by the place, if there is one.
     #[must_use]
     pub fn computed(&self) -> Option<u64> {
         Some(match *self {
@@ -220,7 +220,7 @@ impl Corruption {
     }
 }
 
-/// Names the page that lies where another one belongs.
+/// Names the page stored where another one belongs.
 fn lies_here(space: Option<SpaceId>, page_no: PageNo) -> String {
     match space {
         Some(space) => format!("page {page_no} of space {space} lies here, with a valid checksum"),

@@ -1,4 +1,4 @@
-//! The files in which the servers keep their keys.
+//! The files in which the servers store their keys.
 //!
 //! | file | server | by which name keys are found |
 //! |---|---|---|
@@ -23,7 +23,7 @@ pub use error::KeyringError;
 pub use mariadb::FileKey;
 pub use secret::Secret;
 
-/// All keys that were given, from any number of files.
+/// All given keys, from any number of files.
 #[derive(Debug, Clone, Default)]
 pub struct KeyStore {
     named: BTreeMap<String, Secret>,
@@ -37,16 +37,16 @@ impl KeyStore {
         Self::default()
     }
 
-    /// Whether there is no key at all.
+    /// Whether there are no keys.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.named.is_empty() && self.numbered.is_empty()
     }
 
-    /// Adds the keys of a MySQL keyring file, of the component or the plugin: the content tells. Returns how many there were.
+    /// Adds the keys of a MySQL keyring file, of the component or the plugin; the content tells which. Returns their number.
     ///
     /// # Errors
-    /// [`KeyringError`]; the store is then as it was.
+    /// [`KeyringError`]; the store is then unchanged.
     pub fn add_mysql_keyring(&mut self, file: &[u8]) -> Result<usize, KeyringError> {
         let keys = if file.starts_with(mysql_plugin::MAGIC) {
             mysql_plugin::parse(file)?
@@ -63,10 +63,10 @@ impl KeyStore {
         Ok(count)
     }
 
-    /// Adds the keys of a MariaDB key file, with the key by which it is encrypted, if it is. Returns how many there were.
+    /// Adds the keys of a MariaDB key file, decrypted with `file_key` if it is encrypted. Returns their number.
     ///
     /// # Errors
-    /// [`KeyringError`]; the store is then as it was.
+    /// [`KeyringError`]; the store is then unchanged.
     pub fn add_mariadb_key_file(&mut self, file: &[u8], file_key: Option<&FileKey>) -> Result<usize, KeyringError> {
         let keys = mariadb::parse(file, file_key)?;
         let count = keys.len();
@@ -76,7 +76,7 @@ impl KeyStore {
         Ok(count)
     }
 
-    /// Adds a key under its MySQL name.
+    /// Adds a MySQL key by name.
     pub fn insert_named(&mut self, name: impl Into<String>, key: Secret) {
         self.named.insert(name.into(), key);
     }
@@ -86,7 +86,7 @@ impl KeyStore {
         self.numbered.insert((id, version), key);
     }
 
-    /// The key of the MySQL name `name`.
+    /// The MySQL key named `name`.
     #[must_use]
     pub fn by_name(&self, name: &str) -> Option<&Secret> {
         self.named.get(name)
@@ -98,7 +98,7 @@ impl KeyStore {
         self.numbered.get(&(id, version))
     }
 
-    /// All keys with MySQL names, in the order of the names.
+    /// All MySQL keys, sorted by name.
     pub fn named(&self) -> impl Iterator<Item = (&str, &Secret)> {
         self.named.iter().map(|(name, key)| (name.as_str(), key))
     }

@@ -1,4 +1,4 @@
-//! One table of fields for each structure: what dumps print, and what the byte maps in `docs/` are tested against.
+//! A table of fields for each structure: printed in dumps, and compared with the byte maps in `docs/` by tests.
 
 use crate::page::{fil, fsp, index, inode, lob, xdes};
 use crate::record;
@@ -8,22 +8,22 @@ use crate::record;
 pub struct Field {
     /// The server's name for it.
     pub name: &'static str,
-    /// Bytes from the start of the structure; for the parts of a page, from the start of the page.
+    /// Offset in bytes from the start of the structure; for parts of a page, from the start of the page.
     pub offset: usize,
-    /// Bytes; `None` where the field is the beginning of something whose length depends on the page.
+    /// Length in bytes; `None` if the field starts something whose length depends on the page.
     pub size: Option<usize>,
 }
 
-/// A structure and the fields it consists of.
+/// A structure and its fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Structure {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
     /// Its fields, in order.
     pub fields: &'static [Field],
 }
 
-/// The fields of a structure, from the constants of a module that say where they lie.
+/// The fields of a structure, from a module's offset constants.
 #[macro_export]
 macro_rules! fields {
     ($module:ident: $($name:ident $size:expr),+ $(,)?) => {
@@ -124,7 +124,7 @@ pub const LOB_ENTRY: Structure = Structure {
 pub const LOB_DATA_PAGE: Structure =
     Structure { name: "LOB data page", fields: fields![lob: LOB_DATA_LEN Some(4), LOB_DATA None] };
 
-/// First page of a value that is kept in compressed pieces.
+/// First page of a value stored in compressed pieces.
 pub const ZLOB_FIRST: Structure = Structure {
     name: "ZLOB first page",
     fields: fields![lob:

@@ -1,7 +1,7 @@
-//! A list of rules that files keep, from one table: what each is called by programs and by people.
+//! Declares a list of rules in one table: the code for programs and the message for people.
 
-/// Makes the `enum` of some rules: each with its name in snake case and a sentence, in which a finding's numbers take the places of
-/// `{found}` and `{expected}`.
+/// Declares an `enum` of rules, each with its name in snake case and a message in which `{found}` and `{expected}` stand for a finding's
+/// numbers.
 #[macro_export]
 macro_rules! rules {
     ($(#[$doc:meta])* $type:ident($found:ident, $expected:ident): $($variant:ident $name:literal $text:literal)+) => {
@@ -21,25 +21,25 @@ macro_rules! rules {
                 match self { $(Self::$variant => $name,)+ }
             }
 
-            /// The sentence for a person, with `{found}` and `{expected}` in it where a finding has them.
+            /// The message, with `{found}` and `{expected}` in it if a finding has them.
             #[must_use]
             pub const fn text(self) -> &'static str {
                 match self { $(Self::$variant => $text,)+ }
             }
 
-            /// The sentence about a finding, with what was found and what was expected in their places.
+            /// The message of a finding, with the numbers filled in.
             #[must_use]
             pub fn sentence(self, $found: impl std::fmt::Display, $expected: impl std::fmt::Display) -> String {
                 match self { $(Self::$variant => format!($text),)+ }
             }
 
-            /// Whether the sentence says what was found.
+            /// Whether the message mentions what was found.
             #[must_use]
             pub fn tells_found(self) -> bool {
                 self.text().contains(concat!("{", stringify!($found), "}"))
             }
 
-            /// Whether the sentence says what was expected.
+            /// Whether the message mentions what was expected.
             #[must_use]
             pub fn tells_expected(self) -> bool {
                 self.text().contains(concat!("{", stringify!($expected), "}"))

@@ -1,19 +1,19 @@
-//! Identities and positions: newtypes that own their arithmetic and their printing.
+//! Identities and positions: newtypes with their own arithmetic and formatting.
 
 use std::fmt;
 
-/// Number of a tablespace, as the server assigns it; 0 is the system tablespace.
+/// Id of a tablespace, as assigned by the server; 0 is the system tablespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SpaceId(pub u32);
 
 impl SpaceId {
     /// The system tablespace (`ibdata1` and the files after it).
     pub const SYSTEM: Self = Self(0);
-    /// The dictionary tablespace `mysql.ibd` of MySQL 8.0 and later. MariaDB gives the same number to its `ibtmp1`.
+    /// The dictionary tablespace `mysql.ibd` of MySQL 8.0 and later. MariaDB gives its `ibtmp1` the same id.
     pub const MYSQL_DICTIONARY: Self = Self(0xFFFF_FFFE);
     /// `ibtmp1` of MySQL 8.0 and later.
     pub const MYSQL_TEMPORARY: Self = Self(0xFFFF_FFFD);
-    /// The number that no tablespace has.
+    /// An id that no tablespace has.
     pub const NONE: Self = Self(u32::MAX);
 }
 
@@ -23,7 +23,7 @@ impl fmt::Display for SpaceId {
     }
 }
 
-/// Number of a page within its tablespace. In a tablespace of several files the numbers run on through the files.
+/// Number of a page within its tablespace. In a tablespace of several files the numbers continue across the files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PageNo(pub u32);
 
@@ -31,7 +31,7 @@ impl PageNo {
     /// "No page": the end of a list or of a level.
     pub const NONE: Self = Self(u32::MAX);
 
-    /// The page `pages` further on, or `None` where the 32-bit numbers end.
+    /// The page `pages` further on; `None` if that exceeds 32 bits.
     #[must_use]
     pub fn checked_add(self, pages: u32) -> Option<Self> {
         self.0.checked_add(pages).map(Self)
@@ -100,13 +100,13 @@ impl PageSize {
     pub const ALL: [Self; 7] =
         [Self::MIN, Self(1 << 11), Self(1 << 12), Self(1 << 13), Self::DEFAULT, Self(1 << 15), Self::MAX];
 
-    /// A page size of `bytes`, if InnoDB has it.
+    /// A page size of `bytes`, if InnoDB supports it.
     #[must_use]
     pub const fn new(bytes: u32) -> Option<Self> {
         if bytes.is_power_of_two() && bytes >= Self::MIN.0 && bytes <= Self::MAX.0 { Some(Self(bytes)) } else { None }
     }
 
-    /// `512 << exponent`, which is how the flags words store sizes.
+    /// `512 << exponent`: how flags words store sizes.
     #[must_use]
     pub const fn from_ssize(exponent: u32) -> Option<Self> {
         if exponent >= 1 && exponent <= 7 { Some(Self(512 << exponent)) } else { None }
@@ -118,19 +118,19 @@ impl PageSize {
         self.0 as usize
     }
 
-    /// In bytes, as the 32-bit number that page arithmetic uses.
+    /// In bytes, as the 32-bit number used in page arithmetic.
     #[must_use]
     pub const fn get(self) -> u32 {
         self.0
     }
 
-    /// Where the page at `index` of a file begins, if pages have this size: the only place where a page number becomes a file offset.
+    /// Offset of page `index` in a file with this page size: the only place where a page number becomes a file offset.
     #[must_use]
     pub const fn offset_of(self, index: u32) -> u64 {
         index as u64 * self.0 as u64
     }
 
-    /// Pages in an extent of a tablespace whose *logical* page size this is: 1 MiB worth of pages, but never under 64.
+    /// Pages per extent for this *logical* page size: 1 MiB worth of pages, but at least 64.
     #[must_use]
     pub const fn extent_pages(self) -> u32 {
         match self.0 {

@@ -1,38 +1,38 @@
-//! Text of every charset of the servers to UTF-8.
+//! Converts text of every charset the servers know to UTF-8.
 //!
 //! ```text
 //! collation number -> Charset -> to_utf8: runs of ASCII by vector instructions, the rest by table or by `encoding_rs`
 //! ```
 //!
-//! A byte sequence that is no character in its charset becomes U+FFFD; the servers print a question mark for it. UTF-8 is copied as
-//! it is, also where a client stored bytes that are not UTF-8.
+//! A byte sequence that is not a character of its charset becomes U+FFFD, where the servers print a question mark. UTF-8 is copied
+//! unchanged, even where a client stored bytes that are not UTF-8.
 
 mod tables;
 
 use encoding_rs::Encoding;
 
-/// How bytes of text are to be read.
+/// How to read bytes of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Charset {
     /// Not text.
     Binary,
     /// utf8mb3, utf8mb4.
     Utf8,
-    /// ASCII below, and this above.
+    /// ASCII for the lower half, this table for the upper.
     Single(&'static [u16; 128]),
     /// US-ASCII.
     Ascii,
-    /// Swedish, with letters in place of some signs of ASCII.
+    /// Swedish, with letters in place of some ASCII signs.
     Swe7,
-    /// Two bytes a character.
+    /// Two bytes per character.
     Ucs2,
     /// UTF-16, big-endian.
     Utf16,
     /// UTF-16, little-endian.
     Utf16Le,
-    /// Four bytes a character.
+    /// Four bytes per character.
     Utf32,
-    /// A charset of several bytes a character.
+    /// A charset with several bytes per character.
     Multi(Multi),
 }
 
@@ -54,7 +54,7 @@ pub enum Multi {
 const NO_CHARACTER: char = char::REPLACEMENT_CHARACTER;
 
 impl Charset {
-    /// That of a collation. Numbers that no server gives are taken for latin1's.
+    /// The charset of a collation. Numbers that no server uses count as latin1.
     #[must_use]
     pub const fn of(collation: u16) -> Self {
         match super::schema::charset::character_bytes(collation) {
@@ -113,7 +113,7 @@ impl Charset {
         })
     }
 
-    /// Appends `bytes` to `out` as UTF-8. Bytes that are not text stay as they are.
+    /// Appends `bytes` to `out` as UTF-8. Bytes that are not text are copied unchanged.
     pub fn to_utf8(self, bytes: &[u8], out: &mut Vec<u8>) {
         match self {
             Self::Binary | Self::Utf8 => out.extend_from_slice(bytes),
@@ -146,12 +146,12 @@ fn push(character: Option<char>, out: &mut Vec<u8>) {
     out.extend_from_slice(character.unwrap_or(NO_CHARACTER).encode_utf8(&mut utf8).as_bytes());
 }
 
-/// ASCII in runs, other bytes by what `upper` says of them.
+/// Copies ASCII in runs and maps other bytes with `upper`.
 fn single(mut bytes: &[u8], out: &mut Vec<u8>, upper: impl Fn(u8) -> Option<u16>) {
     while !bytes.is_empty() {
         let (ascii, rest) = bytes.split_at(Encoding::ascii_valid_up_to(bytes));
         out.extend_from_slice(ascii);
-        // Text of such a charset has few bytes that are ASCII between two that are not: no new run is looked for after each.
+        // Such text has few ASCII bytes between two others, so do not look for a new run after each.
         let end = rest.iter().position(u8::is_ascii).unwrap_or(rest.len());
         let (others, rest) = rest.split_at(end);
         others.iter().for_each(|byte| push(upper(*byte).and_then(|code| char::from_u32(code.into())), out));
@@ -196,7 +196,7 @@ impl Multi {
         }
     }
 
-    /// Codes that the servers read otherwise.
+    /// Codes that the servers read differently.
     const fn exceptions(self) -> &'static [(u32, u16)] {
         match self {
             Self::Big5 => &tables::BIG5,
@@ -223,7 +223,7 @@ impl Multi {
         }
     }
 
-    /// Bytes of the character that begins here, which is not ASCII.
+    /// Length in bytes of the character that starts here, which is not ASCII.
     fn length(self, bytes: &[u8]) -> usize {
         match (self, bytes) {
             (_, []) => 0,
@@ -251,7 +251,7 @@ impl Multi {
     }
 }
 
-/// Ten rows at the end of either plane of EUC-JP are for characters of one's own.
+/// Ten rows at the end of both planes of EUC-JP are for user-defined characters.
 fn user_defined(code: u32) -> Option<char> {
     let (row, cell) = (code >> 8 & 0xFF, code & 0xFF);
     let plane = match code >> 16 {

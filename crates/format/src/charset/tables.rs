@@ -1,8 +1,8 @@
-//! What bytes stand for in the servers' charsets: single-byte charsets whole, the others where they differ from `encoding_rs`.
+//! Character tables for the servers' charsets: single-byte charsets in full, others where they differ from `encoding_rs`.
 //!
 //! Facts: what `CONVERT(… USING utf32)` gives on MySQL 9.7 and on MariaDB 10.11, which agree on every code.
 
-/// No character: the servers print a question mark.
+/// Not a character: the servers print a question mark.
 const NO: u16 = 0xFFFD;
 
 /// Bytes 80 to FF of armscii8.
@@ -304,7 +304,7 @@ pub(super) static TIS620: [u16; 128] = [
     0x0E50, 0x0E51, 0x0E52, 0x0E53, 0x0E54, 0x0E55, 0x0E56, 0x0E57, 0x0E58, 0x0E59, 0x0E5A, 0x0E5B, NO, NO, NO, NO,
 ];
 
-/// Codes of big5 that `encoding_rs` takes for another character, or for none.
+/// Codes of big5 that `encoding_rs` maps to another character, or to none.
 #[rustfmt::skip]
 pub(super) static BIG5: [(u32, u16); 267] = [
     (0xA145, 0x2022), (0xA14E, 0xFF64), (0xA15A, 0xFFFD), (0xA1C2, 0x203E), (0xA1C3, 0xFFFD), (0xA1C5, 0xFFFD), (0xA1E3, 0x223C),
@@ -348,19 +348,19 @@ pub(super) static BIG5: [(u32, u16); 267] = [
     (0xC7FC, 0x247D),
 ];
 
-/// Codes of sjis that `encoding_rs` takes for another character, or for none.
+/// Codes of sjis that `encoding_rs` maps to another character, or to none.
 #[rustfmt::skip]
 pub(super) static SJIS: [(u32, u16); 7] = [
     (0x815F, 0x005C), (0x8160, 0x301C), (0x8161, 0x2016), (0x817C, 0x2212), (0x8191, 0x00A2), (0x8192, 0x00A3), (0x81CA, 0x00AC),
 ];
 
-/// Codes of gb2312 that `encoding_rs` takes for another character, or for none.
+/// Codes of gb2312 that `encoding_rs` maps to another character, or to none.
 #[rustfmt::skip]
 pub(super) static GB2312: [(u32, u16); 2] = [
     (0xA1A4, 0x30FB), (0xA1AA, 0x2015),
 ];
 
-/// Codes of gb18030 that `encoding_rs` takes for another character, or for none.
+/// Codes of gb18030 that `encoding_rs` maps to another character, or to none.
 #[rustfmt::skip]
 pub(super) static GB18030: [(u32, u16); 19] = [
     (0xA3A0, 0xE5E5), (0xA6D9, 0xE78D), (0xA6DA, 0xE78E), (0xA6DB, 0xE78F), (0xA6DC, 0xE790), (0xA6DD, 0xE791), (0xA6DE, 0xE792),
@@ -368,14 +368,14 @@ pub(super) static GB18030: [(u32, u16); 19] = [
     (0xFE67, 0xE82C), (0xFE6D, 0xE832), (0xFE7E, 0xE843), (0xFE90, 0xE854), (0xFEA0, 0xE864),
 ];
 
-/// Codes of ujis that `encoding_rs` takes for another character, or for none.
+/// Codes of ujis that `encoding_rs` maps to another character, or to none.
 #[rustfmt::skip]
 pub(super) static UJIS: [(u32, u16); 8] = [
     (0xA1C0, 0x005C), (0xA1C1, 0x301C), (0xA1C2, 0x2016), (0xA1DD, 0x2212), (0xA1F1, 0x00A2), (0xA1F2, 0x00A3), (0xA2CC, 0x00AC),
     (0x8FA2B7, 0x007E),
 ];
 
-/// Codes of eucjpms that `encoding_rs` takes for another character, or for none.
+/// Codes of eucjpms that `encoding_rs` maps to another character, or to none.
 #[rustfmt::skip]
 pub(super) static EUCJPMS: [(u32, u16); 107] = [
     (0x8FA2C3, 0xFFE4), (0x8FF3F3, 0x2170), (0x8FF3F4, 0x2171), (0x8FF3F5, 0x2172), (0x8FF3F6, 0x2173), (0x8FF3F7, 0x2174), (0x8FF3F8, 0x2175),

@@ -1,4 +1,4 @@
-//! AES as the servers use it, on whole slices and in place.
+//! AES as the servers use it: on whole slices, in place.
 
 use aes::cipher::array::Array;
 use aes::cipher::consts::U16;
@@ -8,7 +8,7 @@ use aes::cipher::{
 };
 use aes::{Aes128, Aes128Dec, Aes192, Aes192Dec, Aes256, Aes256Dec};
 
-/// The modes in which MariaDB uses AES.
+/// The AES modes that MariaDB uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CipherMode {
     /// `aes_cbc`, the default.
@@ -31,7 +31,7 @@ pub const BLOCK: usize = 16;
 
 type Block = Array<u8, U16>;
 
-/// Decrypts all whole blocks of `bytes` in CBC mode; what is left after them stays as it is.
+/// Decrypts all whole blocks of `bytes` in CBC mode; the rest stays unchanged.
 pub fn cbc_decrypt<C>(cipher: &C, iv: &[u8; BLOCK], bytes: &mut [u8])
 where
     C: BlockCipherDecrypt<BlockSize = U16>,
@@ -40,7 +40,7 @@ where
     cbc::Decryptor::inner_iv_init(cipher, &Block::from(*iv)).decrypt_blocks(blocks);
 }
 
-/// Encrypts all whole blocks of `bytes` in CBC mode; what is left after them stays as it is.
+/// Encrypts all whole blocks of `bytes` in CBC mode; the rest stays unchanged.
 pub(crate) fn cbc_encrypt<C>(cipher: &C, iv: &[u8; BLOCK], bytes: &mut [u8])
 where
     C: BlockCipherEncrypt<BlockSize = U16>,
@@ -49,7 +49,7 @@ where
     cbc::Encryptor::inner_iv_init(cipher, &Block::from(*iv)).encrypt_blocks(blocks);
 }
 
-/// Decrypts all whole blocks of `bytes`, each by itself.
+/// Decrypts all whole blocks of `bytes`, each separately.
 pub(crate) fn ecb_decrypt<C>(cipher: &C, bytes: &mut [u8])
 where
     C: BlockCipherDecrypt<BlockSize = U16>,
@@ -58,7 +58,7 @@ where
     cipher.decrypt_blocks(blocks);
 }
 
-/// Decrypts (or encrypts, which is the same) `bytes` in CTR mode with a big-endian counter of 128 bits, as OpenSSL does.
+/// Decrypts or encrypts (the same operation) `bytes` in CTR mode with a 128-bit big-endian counter, as OpenSSL does.
 pub(crate) fn ctr_apply<C>(cipher: &C, counter: &[u8; BLOCK], bytes: &mut [u8])
 where
     C: BlockCipherEncrypt<BlockSize = U16>,
@@ -67,7 +67,7 @@ where
     StreamCipherCoreWrapper::from_core(core).apply_keystream(bytes);
 }
 
-/// One block, encrypted.
+/// Encrypts one block.
 pub(crate) fn encrypt_block<C>(cipher: &C, block: &[u8; BLOCK]) -> [u8; BLOCK]
 where
     C: BlockCipherEncrypt<BlockSize = U16>,
@@ -77,7 +77,7 @@ where
     block.into()
 }
 
-/// One block, encrypted with a key of any length that AES has; `None` for other lengths.
+/// Encrypts one block with a key of any AES length; `None` for other lengths.
 #[must_use]
 pub fn encrypt_block_with(key: &[u8], block: &[u8; BLOCK]) -> Option<[u8; BLOCK]> {
     Some(match key.len() {
@@ -88,7 +88,7 @@ pub fn encrypt_block_with(key: &[u8], block: &[u8; BLOCK]) -> Option<[u8; BLOCK]
     })
 }
 
-/// `cbc_decrypt` with a key of any length that AES has; `None` for other lengths.
+/// `cbc_decrypt` with a key of any AES length; `None` for other lengths.
 #[must_use]
 pub fn cbc_decrypt_with(key: &[u8], iv: &[u8; BLOCK], bytes: &mut [u8]) -> Option<()> {
     match key.len() {
@@ -100,7 +100,7 @@ pub fn cbc_decrypt_with(key: &[u8], iv: &[u8; BLOCK], bytes: &mut [u8]) -> Optio
     Some(())
 }
 
-/// `ctr_apply` with a key of any length that AES has; `None` for other lengths.
+/// `ctr_apply` with a key of any AES length; `None` for other lengths.
 #[must_use]
 pub fn ctr_apply_with(key: &[u8], counter: &[u8; BLOCK], bytes: &mut [u8]) -> Option<()> {
     match key.len() {

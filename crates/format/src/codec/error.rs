@@ -1,24 +1,24 @@
-//! What can go wrong on the way from stored bytes to a page.
+//! Errors between stored bytes and an opened page.
 
 use thiserror::Error;
 
 use super::inflate::Compression;
 
-/// Why a page could not be opened. Small and `Copy`: a tablespace without its key has one for every page.
+/// Why a page could not be opened. Small and `Copy`: a tablespace without a key has one per page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Error)]
 pub enum CodecError {
     /// The page is encrypted, and there is no key.
     #[error("the page is encrypted, and there is no key for its tablespace")]
     NoKey,
-    /// MariaDB: the tablespace has keys, but not of the version that the page names.
+    /// MariaDB: the tablespace has keys, but not the version that the page names.
     #[error("the page is encrypted with version {version} of key {key_id}, which is not among the keys")]
     NoKeyVersion {
-        /// The key, as the tablespace names it.
+        /// The key, as named by the tablespace.
         key_id: u32,
-        /// Its version, as the page names it.
+        /// Its version, as named by the page.
         version: u32,
     },
-    /// MariaDB: the page decrypts to nothing that a page could be. (MySQL finds a wrong key on page 0: [`UnlockError`].)
+    /// MariaDB: the page decrypts to something that cannot be a page. (MySQL detects a wrong key on page 0: [`UnlockError`].)
     #[error("the page does not decrypt with version {version} of key {key_id}: is it the key of this server?")]
     WrongKey {
         /// The key that was tried.
@@ -26,7 +26,7 @@ pub enum CodecError {
         /// Its version.
         version: u32,
     },
-    /// MariaDB: the key has opened other pages of the tablespace, so that it is this page that is wrong.
+    /// MariaDB: the key has opened other pages of the tablespace, so this page is damaged.
     #[error("the page does not decrypt to a sound one with version {version} of key {key_id}, which opens other pages")]
     DamagedCiphertext {
         /// The key that was tried.
@@ -46,7 +46,7 @@ pub enum CodecError {
     /// A field of the compression or encryption header has an impossible value.
     #[error("the {field} in the page's compression header is {found}, which cannot be")]
     BadHeader {
-        /// The field, as the documentation of the submodule names it.
+        /// The field, as named in the submodule's documentation.
         field: &'static str,
         /// The value in the page.
         found: u32,
@@ -67,15 +67,15 @@ pub enum CodecError {
     Length {
         /// The algorithm.
         compression: Compression,
-        /// Bytes that came out; one that came out too many is not counted further.
+        /// Bytes produced; counting stops at the first one too many.
         produced: u32,
-        /// Bytes that should have come out.
+        /// Bytes expected.
         expected: u32,
     },
-    /// The bytes handed in are no page.
+    /// The bytes are not a page.
     #[error("{len} bytes are not a page")]
     PageSize {
-        /// How many there were.
+        /// Number of bytes.
         len: usize,
     },
 }
@@ -85,10 +85,10 @@ pub enum CodecError {
 pub enum ErrorKind {
     /// Nothing can be said without a key: unverifiable.
     NoKey,
-    /// The key given is probably not the right one: an error of use, not damage, where it befalls the first encrypted page of
-    /// a tablespace. After others have been opened with the same key it is damage.
+    /// The given key is probably wrong: a usage error, not damage, if it happens with a tablespace's first encrypted page. Once the same
+    /// key has opened others, it is damage.
     WrongKey,
-    /// Written by a server that is not known here: unverifiable.
+    /// Written by an unknown server: unverifiable.
     Unknown,
     /// Damage.
     Damaged,
@@ -131,7 +131,7 @@ impl CodecError {
     }
 }
 
-/// Why page 0 and the given keys did not yield the key of a tablespace.
+/// Why page 0 and the given keys did not yield the tablespace's key.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum UnlockError {
     /// MySQL: the master key that wraps the tablespace key is not in the keyring.
@@ -140,7 +140,7 @@ pub enum UnlockError {
         /// Its name in the keyring.
         name: String,
     },
-    /// MySQL: a key of the right name is there, but it unwraps to something whose checksum is wrong.
+    /// MySQL: there is a key of the right name, but it unwraps to something with a wrong checksum.
     #[error(
         "the key {name} of the keyring is not the one that this file was encrypted with (checksum of the file's own \
          key stored {stored:08x}, computed {computed:08x}); is it the keyring of another server, or an older copy?"
@@ -150,37 +150,37 @@ pub enum UnlockError {
         name: String,
         /// The checksum on page 0.
         stored: u32,
-        /// The checksum of what the master key unwraps.
+        /// The checksum of what the master key unwrapped.
         computed: u32,
     },
     /// MariaDB: the key file does not name the key.
     #[error("the key file does not hold key {key_id}, which the tablespace asks for")]
     NoKey {
-        /// The key's number in the key file.
+        /// The key's id in the key file.
         key_id: u32,
     },
-    /// A key is of a length that AES does not have, or that its place does not allow.
+    /// A key has a length that AES does not allow, or not in this place.
     #[error("the key {name} is {len} bytes long, which no AES key for it can be")]
     KeyLength {
-        /// Name or number of the key.
+        /// Name or id of the key.
         name: String,
         /// Its length, bytes.
         len: usize,
     },
-    /// MySQL: the encryption information of page 0 begins with something that no known server writes.
+    /// MySQL: the encryption information on page 0 starts with bytes that no known server writes.
     #[error(
         "page 0 holds encryption information of an unknown kind ({magic:02x?}); was it written by another server than MySQL?"
     )]
     UnknownInfo {
-        /// The first bytes of it.
+        /// Its first bytes.
         magic: [u8; 3],
     },
-    /// MariaDB: a scheme of encryption that no known server writes.
+    /// MariaDB: an encryption scheme that no known server writes.
     #[error("page 0 names encryption scheme {scheme} with an IV of {iv_len} bytes, which is unknown")]
     UnknownScheme {
         /// The scheme.
         scheme: u8,
-        /// The length of the initialisation vector.
+        /// Length of the initialisation vector.
         iv_len: u8,
     },
     /// The area ends in the middle of the encryption information.

@@ -1,4 +1,4 @@
-//! The six algorithms of page compression, each into a buffer of known size.
+//! The six page compression algorithms, each decompressing to a buffer of known size.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use flate2::{Decompress, FlushDecompress};
 
 use super::error::CodecError;
 
-/// An algorithm of page compression.
+/// A page compression algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Compression {
     /// zlib, with its header and Adler-32.
@@ -19,7 +19,7 @@ pub enum Compression {
     Lzma,
     /// bzip2.
     Bzip2,
-    /// Raw snappy, with its length in front.
+    /// Raw snappy, which starts with its length.
     Snappy,
 }
 
@@ -37,7 +37,7 @@ impl Compression {
         }
     }
 
-    /// The algorithm that MySQL numbers `id` in its page headers.
+    /// The algorithm with MySQL's number `id`, used in page headers.
     #[must_use]
     pub const fn from_mysql_id(id: u8) -> Option<Self> {
         match id {
@@ -47,7 +47,7 @@ impl Compression {
         }
     }
 
-    /// The algorithm that MariaDB numbers `id`, in pages and in flags words.
+    /// The algorithm with MariaDB's number `id`, used in pages and flags words.
     #[must_use]
     pub const fn from_mariadb_id(id: u64) -> Option<Self> {
         match id {
@@ -67,7 +67,7 @@ impl Compression {
         Self::from_mariadb_id((flags as u64 >> 5) & 7)
     }
 
-    /// Whether a stream tells its own end. The others need to be handed over without a byte more.
+    /// Whether a stream marks its own end. The others must be passed without a single extra byte.
     #[must_use]
     pub const fn is_self_terminated(self) -> bool {
         matches!(self, Self::Zlib | Self::Lzma | Self::Bzip2)
@@ -80,13 +80,13 @@ impl fmt::Display for Compression {
     }
 }
 
-/// The decoders that are worth keeping from one page to the next.
+/// The decoders worth keeping between pages.
 pub struct Inflater {
     zlib: Decompress,
     snappy: snap::raw::Decoder,
 }
 
-/// How far a streaming decoder came in one call.
+/// Progress of a streaming decoder in one call.
 struct DecoderStep {
     consumed: usize,
     produced: usize,
@@ -100,13 +100,13 @@ impl Inflater {
         Self { zlib: Decompress::new(true), snappy: snap::raw::Decoder::new() }
     }
 
-    /// Fills `out` exactly from `stream`. Bytes after the end of a stream that tells its own end are left alone.
+    /// Fills `out` exactly from `stream`. Bytes after the end of a self-terminated stream are ignored.
     ///
-    /// Memory: zlib, lz4, lzo and snappy allocate nothing. lzma allocates about 100 KiB a page, as far as `out` is filled,
-    /// whatever size of dictionary the stream asks for. bzip2 allocates at most 3.6 MiB, by the block size in the stream.
+    /// Memory: zlib, lz4, lzo and snappy allocate nothing. lzma allocates about 100 KiB per page, however large a dictionary the stream
+    /// asks for. bzip2 allocates at most 3.6 MiB, depending on the block size in the stream.
     ///
     /// # Errors
-    /// [`CodecError::Stream`] where the stream is damaged, [`CodecError::Length`] where it holds more or less than `out`.
+    /// [`CodecError::Stream`] if the stream is damaged, [`CodecError::Length`] if it holds more or less than `out`.
     pub fn inflate(&mut self, compression: Compression, stream: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
         let expected = out.len();
         let produced = match compression {
@@ -134,7 +134,7 @@ impl Inflater {
         })
     }
 
-    /// The length stands in front of the stream, so that a wrong one is known before any work.
+    /// The stream starts with its length, so a wrong one is known before any work.
     fn snappy(&mut self, stream: &[u8], out: &mut [u8]) -> Result<Option<usize>, CodecError> {
         match snap::raw::decompress_len(stream) {
             Ok(len) if len == out.len() => Ok(self.snappy.decompress(stream, out).ok()),
@@ -186,8 +186,8 @@ fn step(consumed: u64, produced: u64, ended: bool) -> Option<DecoderStep> {
     Some(DecoderStep { consumed: usize::try_from(consumed).ok()?, produced: usize::try_from(produced).ok()?, ended })
 }
 
-/// Runs a streaming decoder to the end of its stream. A decoder may stop when `out` is full and read the end of the stream
-/// only when called again; one that then still moves nothing has more to say than fits, or lacks input.
+/// Runs a streaming decoder to the end of its stream. A decoder may stop when `out` is full and read the end mark only when called again;
+/// one that then makes no progress has more data than fits, or lacks input.
 fn run(
     stream: &[u8],
     out: &mut [u8],
@@ -202,7 +202,7 @@ fn run(
             return Some(written);
         }
         if step.consumed == 0 && step.produced == 0 {
-            // Full with input left: longer than the page. Else: cut off.
+            // Full with input left: longer than the page. Otherwise: cut short.
             return (written == out.len() && read < stream.len()).then_some(written + 1);
         }
     }

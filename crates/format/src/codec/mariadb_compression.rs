@@ -1,7 +1,7 @@
 //! MariaDB's page compression (`PAGE_COMPRESSED=1`, since 10.1).
 //!
-//! The whole page is compressed, from byte 0, header and trailer included: what comes out has exactly the size of a page and
-//! is a page of its own right. FSP, XDES and never-typed pages are not compressed, nor is page 5 of the system tablespace.
+//! The whole page is compressed, from byte 0, including header and trailer: the result has exactly the size of a page and is a complete
+//! page. FSP, XDES and untyped pages are not compressed, nor is page 5 of the system tablespace.
 //!
 //! # Byte map, older layout
 //!
@@ -36,7 +36,7 @@ use crate::page::fil::{FIL_PAGE_DATA, FIL_PAGE_FILE_FLUSH_LSN, FIL_PAGE_TYPE};
 pub const FIL_PAGE_PAGE_COMPRESSED: u16 = 34354;
 /// A page of the older layout, compressed and then encrypted.
 pub const FIL_PAGE_PAGE_COMPRESSED_ENCRYPTED: u16 = 37401;
-/// The bit of the type by which full_crc32 pages are known to be compressed.
+/// Type bit that marks compressed full_crc32 pages.
 pub const FULL_CRC32_COMPRESSED: u16 = 1 << 15;
 
 const FIL_PAGE_COMP_SIZE: usize = FIL_PAGE_DATA;
@@ -44,25 +44,25 @@ const FIL_PAGE_COMP_ALGO: usize = FIL_PAGE_COMP_SIZE + 2;
 const STREAM: usize = FIL_PAGE_DATA + 2;
 const STREAM_ENCRYPTED: usize = FIL_PAGE_COMP_ALGO + 2;
 const STREAM_FULL_CRC32: usize = FIL_PAGE_FILE_FLUSH_LSN;
-/// The checksum at the end of a full_crc32 page, bytes.
+/// Length of the checksum at the end of a full_crc32 page, bytes.
 pub(super) const FULL_CRC32_TRAILER: usize = 4;
 
-/// Where the stream of a compressed page of the older layout lies, and how it is compressed.
+/// The position of the stream in a compressed page of the older layout, and its algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClassicHeader {
     /// The algorithm.
     pub compression: Compression,
-    /// First byte of the stream.
+    /// Offset of the stream.
     pub start: usize,
-    /// The byte after its last, within the page.
+    /// End of the stream, within the page.
     pub end: usize,
 }
 
 impl ClassicHeader {
-    /// Reads the header of `page`, of type 34354 or 37401. In the latter nothing of it is encrypted.
+    /// Reads the header of `page`, of type 34354 or 37401. Even in the latter it is not encrypted.
     ///
     /// # Errors
-    /// [`CodecError`] where the algorithm is unknown or the stream would end beyond the page.
+    /// [`CodecError`] if the algorithm is unknown or the stream would end beyond the page.
     pub fn parse(page: &[u8]) -> Result<Self, CodecError> {
         let too_short = CodecError::PageSize { len: page.len() };
         let encrypted = be::u16_at(page, FIL_PAGE_TYPE) == Some(FIL_PAGE_PAGE_COMPRESSED_ENCRYPTED);
@@ -86,7 +86,7 @@ impl ClassicHeader {
 /// Inflates a compressed page of the older layout, decrypted if it was encrypted, into `out`, which has the same length.
 ///
 /// # Errors
-/// [`CodecError`] where header or stream are damaged; `out` then holds nothing of use.
+/// [`CodecError`] if header or stream is damaged; `out` is then useless.
 pub fn inflate_classic(page: &[u8], out: &mut [u8], inflater: &mut Inflater) -> Result<Compression, CodecError> {
     let header = ClassicHeader::parse(page)?;
     let stream = page.get(header.start..header.end).unwrap_or_default();
@@ -94,10 +94,10 @@ pub fn inflate_classic(page: &[u8], out: &mut [u8], inflater: &mut Inflater) -> 
     Ok(header.compression)
 }
 
-/// What a full_crc32 page of `page.len()` bytes takes, checksum included, if it is compressed; `None` if it is not.
+/// The space that a compressed full_crc32 page of `page.len()` bytes takes, including the checksum; `None` if it is not compressed.
 ///
 /// # Errors
-/// [`CodecError::BadHeader`] where it would take no less than the page, or too little for header and checksum.
+/// [`CodecError::BadHeader`] if that is no less than the page, or too little for header and checksum.
 pub fn full_crc32_size(page: &[u8]) -> Result<Option<usize>, CodecError> {
     let page_type = be::u16_at(page, FIL_PAGE_TYPE).ok_or(CodecError::PageSize { len: page.len() })?;
     if page_type & FULL_CRC32_COMPRESSED == 0 {
@@ -111,10 +111,10 @@ pub fn full_crc32_size(page: &[u8]) -> Result<Option<usize>, CodecError> {
     Ok(Some(size))
 }
 
-/// Inflates a full_crc32 page, of which `used` holds the part that it takes, into `out`, which has the size of a page.
+/// Inflates a full_crc32 page, of which `used` is the part it takes, into `out`, which has the size of a page.
 ///
 /// # Errors
-/// [`CodecError`] where the end mark or the stream are damaged; `out` then holds nothing of use.
+/// [`CodecError`] if the end mark or the stream is damaged; `out` is then useless.
 pub fn inflate_full_crc32(
     used: &[u8],
     compression: Compression,

@@ -21,10 +21,9 @@
 //! | checksum without key | at 30, 4 bytes, over the encrypted page | in the last 4 bytes of `size` |
 //! | never encrypted | page 0, XDES pages, R-tree pages, page 5 of the system tablespace | the same, but R-tree pages are |
 //!
-//! The page key is AES-ECB(key, IV), 16 bytes, with the key's own length (16, 24 or 32 bytes). The tweak is the number of the
-//! tablespace, the page number and the LSN, 4 + 4 + 8 bytes, **little-endian**. `aes_cbc`: AES-CBC(page key, tweak) over the
-//! whole blocks, what is left is xored with AES-ECB(page key, tweak). `aes_ctr`: AES-CTR(page key, tweak) over everything. Which
-//! of the two the server uses is stored nowhere.
+//! The page key is AES-ECB(key, IV), 16 bytes, with the key's own length (16, 24 or 32 bytes). The tweak is the space id, the page number
+//! and the LSN, 4 + 4 + 8 bytes, **little-endian**. `aes_cbc`: AES-CBC(page key, tweak) over the whole blocks; the rest is xored with
+//! AES-ECB(page key, tweak). `aes_ctr`: AES-CTR(page key, tweak) over everything. Which of the two the server uses is not stored anywhere.
 //!
 //! Sources: MariaDB 10.5 to 11.8 `fil0crypt.cc`, `encryption.cc`, `my_crypt.cc`; checked on files of 10.11 and 11.8.
 
@@ -50,9 +49,9 @@ use crate::page::fil::{
 use crate::page::kind::Scheme;
 use crate::types::{PageId, SpaceId};
 
-/// Distance of the crypt data from the end of the extent descriptors on page 0, bytes.
+/// Distance of the crypt data from the end of page 0's extent descriptors, bytes.
 pub const CRYPT_DATA_AFTER_XDES: usize = 38;
-/// How crypt data begin.
+/// The first bytes of crypt data.
 pub const CRYPT_MAGIC: [u8; 6] = [0x73, 0x0E, 0x0C, 0x52, 0x45, 0x74];
 
 const FIL_PAGE_RTREE: u16 = 17854;
@@ -61,7 +60,7 @@ const FIL_PAGE_LSN_LOW: usize = 20;
 /// The key version in full_crc32 pages.
 const FIL_PAGE_FCRC32_KEY_VERSION: usize = 0;
 
-/// What the administrator asked for when the tablespace was made.
+/// What the administrator requested when the tablespace was created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CryptMode {
     /// Nothing: encrypted if the server's settings say so.
@@ -77,13 +76,13 @@ pub enum CryptMode {
 pub struct CryptData {
     /// 0 not encrypted, 1 encrypted.
     pub scheme: u8,
-    /// From which the page keys are made.
+    /// The page keys are derived from it.
     pub iv: [u8; BLOCK],
-    /// The oldest version of the key that pages may have.
+    /// The oldest key version that pages may use.
     pub min_key_version: u32,
-    /// The key, as the key file numbers it.
+    /// The key, by its id in the key file.
     pub key_id: u32,
-    /// What was asked for.
+    /// The requested mode.
     pub mode: CryptMode,
 }
 
@@ -91,11 +90,11 @@ impl CryptData {
     /// Size, bytes.
     pub const SIZE: usize = 33;
 
-    /// Reads crypt data from `area`, which begins [`CRYPT_DATA_AFTER_XDES`] bytes after the end of page 0's extent
-    /// descriptors. `None`: there are none.
+    /// Reads crypt data from `area`, which starts [`CRYPT_DATA_AFTER_XDES`] bytes after the end of page 0's extent descriptors. `None` if
+    /// there is none.
     ///
     /// # Errors
-    /// [`UnlockError::UnknownScheme`] for what no server writes, [`UnlockError::Truncated`] where `area` is too short.
+    /// [`UnlockError::UnknownScheme`] for a scheme that no server writes, [`UnlockError::Truncated`] if `area` is too short.
     pub fn parse(area: &[u8]) -> Result<Option<Self>, UnlockError> {
         let Some(fields) = area.strip_prefix(&CRYPT_MAGIC) else { return Ok(None) };
         let [scheme, iv_len, ..] = *fields else { return Err(UnlockError::Truncated) };
@@ -122,10 +121,10 @@ impl CryptData {
         self.scheme != 0
     }
 
-    /// The page keys of all versions of the tablespace's key that `keys` has.
+    /// The page keys for all versions of the tablespace's key in `keys`.
     ///
     /// # Errors
-    /// [`UnlockError::NoKey`] where it has none. Whether the keys are the right ones shows only on the first encrypted page.
+    /// [`UnlockError::NoKey`] if there is none. Whether the keys are right shows only on the first encrypted page.
     pub fn unlock(&self, keys: &KeyStore) -> Result<SpaceKeys, UnlockError> {
         let mut versions = Vec::new();
         for (version, key) in keys.versions(self.key_id) {
@@ -142,7 +141,7 @@ impl CryptData {
     }
 }
 
-/// The page keys of a MariaDB tablespace, one for every version of its key. `Debug` shows nothing of them.
+/// The page keys of a MariaDB tablespace, one for each version of its key. `Debug` reveals nothing of them.
 #[derive(Clone)]
 pub struct SpaceKeys {
     key_id: u32,
@@ -156,7 +155,7 @@ impl std::fmt::Debug for SpaceKeys {
 }
 
 impl SpaceKeys {
-    /// The key's number in the key file.
+    /// The key's id in the key file.
     #[must_use]
     pub const fn key_id(&self) -> u32 {
         self.key_id
@@ -167,13 +166,13 @@ impl SpaceKeys {
         found.map(|(_, key)| key).ok_or(CodecError::NoKeyVersion { key_id: self.key_id, version })
     }
 
-    /// The version that the server encrypts with, which is the newest that it has.
+    /// The version the server encrypts with: the newest it has.
     fn newest(&self) -> Option<(u32, &PageKey)> {
         self.versions.last().map(|(version, key)| (*version, key))
     }
 }
 
-/// A key that data are encrypted with: of the pages of one tablespace and key version, or of a redo log.
+/// A key that encrypts data: pages of one tablespace and key version, or a redo log.
 #[derive(Clone)]
 pub struct PageKey {
     decrypt: Aes128Dec,
@@ -181,7 +180,7 @@ pub struct PageKey {
 }
 
 impl PageKey {
-    /// The key, ready for both directions.
+    /// Prepares the key for both directions.
     #[must_use]
     pub fn new(key: &[u8; BLOCK]) -> Self {
         Self { decrypt: Aes128Dec::new(key.into()), encrypt: Aes128Enc::new(key.into()) }
@@ -196,7 +195,7 @@ impl PageKey {
         self.mask_tail(tweak, bytes);
     }
 
-    /// Encrypts as [`decrypt`](Self::decrypt) undoes.
+    /// Encrypts; the inverse of [`decrypt`](Self::decrypt).
     pub fn encrypt(&self, mode: CipherMode, tweak: &[u8; BLOCK], bytes: &mut [u8]) {
         if mode == CipherMode::Ctr {
             return ctr_apply(&self.encrypt, tweak, bytes);
@@ -205,7 +204,7 @@ impl PageKey {
         self.mask_tail(tweak, bytes);
     }
 
-    /// What CBC leaves after the whole blocks; the same in both directions.
+    /// Masks what CBC leaves after the whole blocks; the same in both directions.
     fn mask_tail(&self, tweak: &[u8; BLOCK], bytes: &mut [u8]) {
         let mask = encrypt_block(&self.encrypt, tweak);
         let (_, tail) = bytes.as_chunks_mut::<BLOCK>();
@@ -213,8 +212,8 @@ impl PageKey {
     }
 }
 
-/// Encrypts a page that is sealed but for that, with the newest of `keys`, as a server with these keys does. `None`, and nothing was
-/// done, if there is no key, or the bytes are no page that could be encrypted.
+/// Encrypts an otherwise sealed page with the newest of `keys`, as a server with these keys would. `None`, with nothing changed, if there
+/// is no key or the bytes are no page that can be encrypted.
 pub(crate) fn encrypt(page: &mut [u8], id: PageId, scheme: Scheme, keys: &SpaceKeys, mode: CipherMode) -> Option<()> {
     let (version, key) = keys.newest()?;
     let layout = match scheme {
@@ -251,7 +250,7 @@ pub(super) fn steps(page: &[u8], id: PageId, layout: MariaDbLayout, encrypted: b
         }
         (MariaDbLayout::Classic, FIL_PAGE_PAGE_COMPRESSED) => Steps { decrypt: false, inflate: true },
         (MariaDbLayout::Classic, FIL_PAGE_PAGE_COMPRESSED_ENCRYPTED) => Steps { decrypt: true, inflate: true },
-        // R-tree pages have a sequence number where others have the key version.
+        // R-tree pages have a sequence number in place of the key version.
         (_, FIL_PAGE_RTREE) => Steps::default(),
         _ => Steps { decrypt: encrypted && key_version != 0 && id.page_no.0 != 0, inflate: false },
     }
@@ -265,14 +264,14 @@ fn key_version(page: &[u8], layout: MariaDbLayout) -> u32 {
     be::u32_at(page, offset).unwrap_or(0)
 }
 
-/// A page on its way: what is known of it before anything is undone.
+/// A page being opened: what is known before any step is undone.
 #[derive(Clone, Copy)]
 struct Job<'p> {
     page: &'p [u8],
     layout: MariaDbLayout,
-    /// Bytes that the page takes: all, unless it is compressed in full_crc32.
+    /// Bytes that the page takes: all of them, unless it is compressed in full_crc32.
     used: usize,
-    /// The algorithm that the flags name.
+    /// The algorithm named in the flags.
     compression: Option<Compression>,
     inflate: bool,
     space: SpaceId,
@@ -340,8 +339,8 @@ impl<'p> Job<'p> {
         })
     }
 
-    /// Tablespace, page number and LSN, each with its bytes turned round. The numbers are those in the page where they can be
-    /// read: a page that lies in the wrong place decrypts all the same, so that it can be told where it belongs.
+    /// Tablespace, page number and LSN, each byte-reversed. Uses the numbers in the page where they are readable: a misplaced page then
+    /// still decrypts, so that we can tell where it belongs.
     fn tweak(&self) -> [u8; BLOCK] {
         let word = |offset| be::u32_at(self.page, offset).unwrap_or(0);
         let space = match self.layout {
@@ -364,8 +363,8 @@ impl<'p> Job<'p> {
         }
     }
 
-    /// Whether `plain` can be what was encrypted: then the algorithm by which `image` was filled from it, if it was compressed.
-    /// Nothing of the result is to be trusted further; it goes through the ordinary rules.
+    /// Whether `plain` can be the right plaintext; if so, the algorithm that inflated it into `image`, if it was compressed. Nothing else
+    /// about the result is trusted: the ordinary rules judge it next.
     fn fits(&self, plain: &mut [u8], image: &mut [u8], inflater: &mut Inflater) -> Option<Option<Compression>> {
         if self.inflate {
             return self.inflate_from(plain, image, inflater).ok().map(Some);
@@ -386,8 +385,8 @@ impl<'p> Job<'p> {
     }
 }
 
-/// Whether the first checksum field of a page of the older layout holds one of `algorithms`. Where the server wrote none at all
-/// (`innodb_checksum_algorithm=none`), nothing tells the modes apart, and the first one tried is believed.
+/// Whether the first checksum field of a page of the older layout matches one of `algorithms`. If the server computed none
+/// (`innodb_checksum_algorithm=none`), the modes cannot be told apart and the first one tried is believed.
 fn is_sound(plain: &[u8], algorithms: [fn(&[u8]) -> u32; 2]) -> bool {
     let stored = be::u32_at(plain, 0).unwrap_or(0);
     stored == checksum::NO_CHECKSUM_MAGIC || algorithms.iter().any(|algorithm| algorithm(plain) == stored)

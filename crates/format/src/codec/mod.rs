@@ -1,4 +1,4 @@
-//! From the page as it lies in the file to the page as the server sees it: decrypted and inflated.
+//! From a page as stored in the file to the page as the server sees it: decrypted and inflated.
 //!
 //! ```text
 //! page 0 -> mysql_encryption::EncryptionInfo  ┐
@@ -8,15 +8,15 @@
 //! page, PageId, Context, Scratch -> open_page -> Opened { page: what the ordinary rules judge, .. } | CodecError
 //! ```
 //!
-//! [`open_page`] decides by the page's own marks which steps are due; a page that needs none comes back as it is, uncopied.
-//! What can be verified before a page is opened (MariaDB's checksum over the stored bytes) is for the caller to verify *first*:
-//! a page whose stored bytes are damaged fails here too, but then nobody can tell a wrong key from damage.
+//! [`open_page`] decides by the page's own header which steps are due; a page that needs none is returned without copying. What can be
+//! verified before opening (MariaDB's checksum over the stored bytes) the caller must verify *first*: a page with damaged stored bytes
+//! fails here too, but then a wrong key and damage look the same.
 //!
-//! Nothing here allocates by what the bytes say: every output is one page, in buffers that [`Scratch`] owns.
+//! No allocation depends on the input: every output is one page, in buffers owned by [`Scratch`].
 //!
-//! Sketch, for one core and pages of 16 KiB: a copy (under 1 µs), AES-CBC in parallel blocks (about 5 µs), zlib (about 50 µs),
-//! lz4 (about 5 µs): inflating, not decrypting, decides how many cores keep up with a disk. Measured, µs a page of text-like rows
-//! (x86-64 with AES-NI): AES-256-CBC 3.5, AES-128-CBC 2.4, AES-128-CTR 3.2, zlib 36, lz4 6, lzo 21, snappy 17, lzma 380, bzip2 610.
+//! Sketch, for one core and 16 KiB pages: a copy (under 1 µs), AES-CBC in parallel blocks (about 5 µs), zlib (about 50 µs), lz4 (about 5
+//! µs): inflating, not decrypting, decides how many cores keep up with a disk. Measured, µs per page of text-like rows (x86-64 with
+//! AES-NI): AES-256-CBC 3.5, AES-128-CBC 2.4, AES-128-CTR 3.2, zlib 36, lz4 6, lzo 21, snappy 17, lzma 380, bzip2 610.
 
 pub mod cipher;
 mod error;
@@ -42,28 +42,28 @@ pub use opened::{MariaDbLayout, Opened, Steps};
 pub use scratch::Scratch;
 pub use transfer_key::tablespace_key_from_cfp;
 
-/// What must be known about a tablespace to open its pages. A copy of a page in a doublewrite area is opened with the context of
-/// the tablespace that it is a copy of.
+/// What must be known about a tablespace to open its pages. A copy in a doublewrite area is opened with the context of the tablespace it
+/// was copied from.
 #[derive(Debug, Clone, Copy)]
 pub enum Context<'k> {
-    /// MySQL: the pages say all themselves, but for the key.
+    /// MySQL: except for the key, the pages say everything themselves.
     MySql {
-        /// The key of the tablespace, where there is one.
+        /// The tablespace key, if there is one.
         key: Option<&'k TablespaceKey>,
     },
     /// MariaDB.
     MariaDb {
-        /// How its pages are laid out.
+        /// The layout of its pages.
         layout: MariaDbLayout,
-        /// Whether the tablespace has crypt data that are switched on ([`CryptData::is_encrypted`]). Without them the mark of
-        /// an encrypted page means nothing in the layouts `Classic` and `Zip`, where old servers left other bytes there.
+        /// Whether the tablespace has crypt data that is switched on ([`CryptData::is_encrypted`]). Without it, the field that marks an
+        /// encrypted page means nothing in the layouts `Classic` and `Zip`, where old servers left other bytes.
         encrypted: bool,
-        /// The keys of the tablespace, where there are any.
+        /// The keys of the tablespace, if there are any.
         keys: Option<&'k SpaceKeys>,
     },
 }
 
-/// Which steps `page`, which lies at `id`, needs. Damaged marks are [`open_page`]'s to report.
+/// The steps needed by `page`, stored at `id`. A damaged header is left to [`open_page`] to report.
 #[inline]
 #[must_use]
 pub fn steps(page: &[u8], id: PageId, context: &Context<'_>) -> Steps {
@@ -73,13 +73,12 @@ pub fn steps(page: &[u8], id: PageId, context: &Context<'_>) -> Steps {
     }
 }
 
-/// Decrypts and inflates `page`, as far as its own marks ask for it.
+/// Decrypts and inflates `page`, as its own header demands.
 ///
-/// `page` is one physical page, `id` the place where it lies. The result lies in `page` itself where no step is due, else in
-/// `scratch`.
+/// `page` is one physical page, stored at `id`. The result is `page` itself if no step is due, otherwise in `scratch`.
 ///
 /// # Errors
-/// [`CodecError`], whose [`kind`](CodecError::kind) tells a missing key from a wrong key from damage.
+/// [`CodecError`], whose [`kind`](CodecError::kind) distinguishes a missing key, a wrong key and damage.
 pub fn open_page<'a>(
     page: &'a [u8],
     id: PageId,
@@ -99,7 +98,7 @@ pub fn open_page<'a>(
     }
 }
 
-/// In which mode MariaDB's server encrypted `page`. `None` where it did not, or where the page does not tell.
+/// The mode in which a MariaDB server encrypted `page`. `None` if it is not encrypted, or the page does not tell.
 ///
 /// # Errors
 /// As [`open_page`].
@@ -111,7 +110,7 @@ pub fn cipher_mode(
 ) -> Result<Option<CipherMode>, CodecError> {
     let Context::MariaDb { layout, .. } = *context else { return Ok(None) };
     let opened = open_page(page, id, context, scratch)?;
-    // Without a checksum inside, whatever was tried first is believed.
+    // Without an inner checksum, whichever mode was tried first is believed.
     let is_full = matches!(layout, MariaDbLayout::FullCrc32 { .. });
     let is_sure = is_full || opened.inflated.is_some() || be::u32_at(opened.page, 0) != Some(NO_CHECKSUM_MAGIC);
     let tells = opened.decrypted && is_sure;

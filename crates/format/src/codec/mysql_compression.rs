@@ -14,10 +14,10 @@
 //! | `FIL_PAGE_COMPRESS_SIZE_V1` | 32 | 2 | bytes of the stream |
 //! | `FIL_PAGE_DATA` | 38 | | the stream: bytes 38 to `n` of the page inside, its trailer included |
 //!
-//! Bytes 0 to 23 and 34 to 37 are those of the page inside, its checksum included: the compressed page has none of its own.
-//! After the stream come zeros to the end of the file system's block, then a hole, which reads as zeros.
+//! Bytes 0 to 23 and 34 to 37 are those of the page inside, including its checksum: the compressed page has none of its own. After the
+//! stream come zeros up to the end of the file system block, then a hole, which reads as zeros.
 //!
-//! The servers never compress page 0 and R-tree pages. No flag of the tablespace tells of the compression.
+//! The servers never compress page 0 or R-tree pages. No tablespace flag announces the compression.
 //!
 //! Sources: MySQL 8.0 and 9.x `os0file.cc`, `fil0types.h`; checked on files of 5.7.37, 8.0 and 9.7.
 
@@ -35,24 +35,24 @@ pub(super) const FIL_PAGE_ORIGINAL_TYPE_V1: usize = FIL_PAGE_ALGORITHM_V1 + 1;
 const FIL_PAGE_ORIGINAL_SIZE_V1: usize = FIL_PAGE_ORIGINAL_TYPE_V1 + 2;
 const FIL_PAGE_COMPRESS_SIZE_V1: usize = FIL_PAGE_ORIGINAL_SIZE_V1 + 2;
 
-/// What a compressed page says about itself in bytes 26 to 33. Compressed and encrypted pages carry the same.
+/// A compressed page's description of itself in bytes 26 to 33. Pages both compressed and encrypted have the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CompressionHeader {
-    /// 1 or 2. They differ in how many bytes are encrypted where the page is encrypted as well.
+    /// 1 or 2. If the page is also encrypted, the version decides how many bytes are.
     pub version: u8,
     /// The algorithm.
     pub compression: Compression,
     /// Type of the page inside.
     pub original_type: u16,
-    /// Bytes of the stream, which begins at byte 38 and ends within the page.
+    /// Length of the stream in bytes; it starts at byte 38 and ends within the page.
     pub stream_len: usize,
 }
 
 impl CompressionHeader {
-    /// Reads the header of `page`, which must be all of the page.
+    /// Reads the header of `page`, which must be complete.
     ///
     /// # Errors
-    /// [`CodecError`] where a field has a value that no server writes, or the stream would end beyond the page.
+    /// [`CodecError`] if a field has a value that no server writes, or the stream would end beyond the page.
     pub fn parse(page: &[u8]) -> Result<Self, CodecError> {
         let too_short = CodecError::PageSize { len: page.len() };
         let room = page.len().checked_sub(FIL_PAGE_DATA).ok_or(too_short)?;
@@ -81,11 +81,11 @@ impl CompressionHeader {
     }
 }
 
-/// Inflates the compressed page `page` into `out`, which has the same length: the original page, its type restored and bytes
-/// 26 to 33 zero.
+/// Inflates the compressed page `page` into `out`, which has the same length: the original page with its type restored and bytes 26 to 33
+/// zeroed.
 ///
 /// # Errors
-/// [`CodecError`] where header or stream are damaged; `out` then holds nothing of use.
+/// [`CodecError`] if header or stream is damaged; `out` is then useless.
 pub fn inflate(page: &[u8], out: &mut [u8], inflater: &mut Inflater) -> Result<Compression, CodecError> {
     let header = CompressionHeader::parse(page)?;
     let len = page.len();
@@ -102,7 +102,7 @@ pub fn inflate(page: &[u8], out: &mut [u8], inflater: &mut Inflater) -> Result<C
     Ok(header.compression)
 }
 
-/// Puts the original type back and clears what described the step that was undone.
+/// Restores the original type and clears the fields that described the undone step.
 pub(super) fn restore_header(page: &mut [u8], original_type: u16) -> Option<()> {
     be::put_u16(page, FIL_PAGE_TYPE, original_type)?;
     be::put_u64(page, FIL_PAGE_FILE_FLUSH_LSN, 0)

@@ -2,7 +2,7 @@
 //!
 //! # Pages
 //!
-//! All but page 0 are encrypted, from byte 38 on; the type in the header says so:
+//! All pages but page 0 are encrypted, from byte 38 on; the type in the header says so:
 //!
 //! | type | meaning | type of the page inside | encrypted up to |
 //! |---|---|---|---|
@@ -10,10 +10,10 @@
 //! | 16 | compressed, then encrypted | 14; bytes 26 to 33 as [there](super::mysql_compression) | version 2: the end of the stream, but at least byte 70; version 1: the end of the file system's block in which the stream ends |
 //! | 17 | encrypted R-tree page | 17854 | the end of the page |
 //!
-//! AES-256 in CBC mode, the same initialisation vector for every page. Where the length is not a multiple of 16, the whole
-//! blocks are encrypted as one run, and then the last 32 bytes *of the result* once more as a run of their own.
+//! AES-256 in CBC mode, with the same initialisation vector for every page. If the length is not a multiple of 16, the whole blocks are
+//! encrypted as one run, and then the last 32 bytes *of the result* once more as a separate run.
 //!
-//! The checksum fields are those of the page inside, so that without the key nothing but the header can be compared.
+//! The checksum fields are those of the page inside, so without the key only the header can be checked.
 //!
 //! # Page 0: encryption information, after the extent descriptors
 //!
@@ -25,8 +25,8 @@
 //! | key | 43 | 64 | tablespace key (32) and initialisation vector (32, the first 16 used), AES-256-ECB with the master key |
 //! | checksum | 107 | 4 | CRC-32C of those 64 bytes in the clear |
 //!
-//! In `lCA` and `lCB` four zero bytes may stand after the number. The master key's name in the keyring is
-//! `INNODBKey-<uuid>-<number>`, in `lCA` `INNODBKey-<server id>-<number>`.
+//! In `lCA` and `lCB` four zero bytes may follow the number. The master key's name in the keyring is `INNODBKey-<uuid>-<number>`, in `lCA`
+//! `INNODBKey-<server id>-<number>`.
 //!
 //! Sources: MySQL 8.0 and 9.x `os0enc.cc`, `os0enc.h`; `lCC` checked on files of 8.0 and 9.7, `lCA` and `lCB` from source only.
 
@@ -52,18 +52,18 @@ pub const FIL_PAGE_COMPRESSED_AND_ENCRYPTED: u16 = 16;
 pub const FIL_PAGE_ENCRYPTED_RTREE: u16 = 17;
 const FIL_PAGE_RTREE: u16 = 17854;
 
-/// Size of a tablespace key, bytes.
+/// Length of a tablespace key, bytes.
 pub const KEY_LEN: usize = 32;
-/// Size of what the master key wraps, bytes: key and initialisation vector.
+/// Bytes wrapped by the master key: key and initialisation vector.
 const WRAPPED_LEN: usize = 2 * KEY_LEN;
 const MAGIC_LEN: usize = 3;
 const UUID_LEN: usize = 36;
-/// What is encrypted twice where the length is not a multiple of the block size, bytes.
+/// Bytes encrypted twice if the length is not a multiple of the block size.
 const TAIL_LEN: usize = 2 * BLOCK;
-/// The block size of all file systems on which version 1 pages were seen, bytes. It is not stored.
+/// Block size of every file system on which version 1 pages were seen, bytes. It is not stored.
 const USUAL_FS_BLOCK: usize = 4096;
 
-/// The key of a MySQL tablespace, ready for use. `Debug` shows nothing of it; dropping it overwrites it.
+/// A MySQL tablespace key, ready to use. `Debug` reveals nothing of it; dropping it overwrites it.
 #[derive(Clone)]
 pub struct TablespaceKey {
     cipher: Aes256Dec,
@@ -78,15 +78,15 @@ impl std::fmt::Debug for TablespaceKey {
 }
 
 impl TablespaceKey {
-    /// The key `key` with the initialisation vector `iv`, of which the first 16 bytes count.
+    /// The key `key` with the initialisation vector `iv`, of which only the first 16 bytes matter.
     #[must_use]
     pub fn new(key: &[u8; KEY_LEN], iv: &[u8; KEY_LEN]) -> Self {
         let [iv, _] = halves(iv);
         Self { cipher: Aes256Dec::new(key.into()), encryptor: Aes256Enc::new(key.into()), iv }
     }
 
-    /// Unwraps `wrapped` with the master key (or, in a `.cfp` file, the transfer key) `master`. Returns the key, and the
-    /// CRC-32C by which it can be told whether `master` was the right one.
+    /// Unwraps `wrapped` with the master key (or, in a `.cfp` file, the transfer key) `master`. Returns the key, and a CRC-32C that shows
+    /// whether `master` was right.
     #[must_use]
     pub fn unwrap_with(master: &[u8; KEY_LEN], wrapped: &[u8; WRAPPED_LEN]) -> (Self, u32) {
         let mut clear = Zeroizing::new(*wrapped);
@@ -97,7 +97,7 @@ impl TablespaceKey {
         (Self::new(key, iv), crc32c(clear.as_slice()))
     }
 
-    /// Decrypts `bytes` in place. Fewer than 16 bytes cannot be encrypted and stay as they are.
+    /// Decrypts `bytes` in place. Fewer than 16 bytes cannot be encrypted and stay unchanged.
     pub fn decrypt(&self, bytes: &mut [u8]) {
         if !bytes.len().is_multiple_of(BLOCK)
             && let Some(tail) = bytes.last_chunk_mut::<TAIL_LEN>()
@@ -109,7 +109,7 @@ impl TablespaceKey {
 }
 
 impl TablespaceKey {
-    /// Encrypts `bytes` in place: the other direction of [`decrypt`](Self::decrypt).
+    /// Encrypts `bytes` in place: the inverse of [`decrypt`](Self::decrypt).
     pub fn encrypt(&self, bytes: &mut [u8]) {
         cbc_encrypt(&self.encryptor, &self.iv, bytes);
         if !bytes.len().is_multiple_of(BLOCK)
@@ -120,7 +120,7 @@ impl TablespaceKey {
     }
 }
 
-/// Encrypts a page that was sealed, as the server does before it writes it: all but its header, which then says so.
+/// Encrypts a sealed page as the server does before writing it: everything but the header, which then says so.
 pub(crate) fn encrypt_page(page: &mut [u8], key: &TablespaceKey) -> Option<()> {
     let page_type = be::u16_at(page, FIL_PAGE_TYPE)?;
     key.encrypt(page.get_mut(FIL_PAGE_DATA..)?);
@@ -131,14 +131,14 @@ pub(crate) fn encrypt_page(page: &mut [u8], key: &TablespaceKey) -> Option<()> {
     be::put_u16(page, FIL_PAGE_ORIGINAL_TYPE_V1, page_type)
 }
 
-/// The two blocks of an initialisation vector as it is stored.
+/// The two blocks of a stored initialisation vector.
 fn halves(iv: &[u8; KEY_LEN]) -> [[u8; BLOCK]; 2] {
     let mut halves = [[0; BLOCK]; 2];
     halves.as_flattened_mut().copy_from_slice(iv);
     halves
 }
 
-/// Which generation of encryption information page 0 has.
+/// The generation of the encryption information on page 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum InfoVersion {
     /// `lCA`: MySQL 5.7.11.
@@ -152,24 +152,24 @@ pub enum InfoVersion {
 /// The encryption information on page 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EncryptionInfo {
-    /// Which generation.
+    /// Its generation.
     pub version: InfoVersion,
     /// Number of the master key.
     pub master_key: u32,
-    /// Uuid of the server that made the key, as text. Empty in `lCA`.
+    /// Uuid of the server that created the key, as text. Empty in `lCA`.
     pub server_uuid: String,
     wrapped: [u8; WRAPPED_LEN],
     checksum: u32,
 }
 
 impl EncryptionInfo {
-    /// Room for it on page 0, bytes.
+    /// Space reserved for it on page 0, bytes.
     pub const SIZE: usize = 115;
 
-    /// Reads the information from `area`, which begins where the extent descriptors of page 0 end. `None`: there is none.
+    /// Reads the information from `area`, which starts where page 0's extent descriptors end. `None` if there is none.
     ///
     /// # Errors
-    /// [`UnlockError::UnknownInfo`] where it is of an unknown kind, [`UnlockError::Truncated`] where `area` is too short.
+    /// [`UnlockError::UnknownInfo`] if it is of an unknown kind, [`UnlockError::Truncated`] if `area` is too short.
     pub fn parse(area: &[u8]) -> Result<Option<Self>, UnlockError> {
         let magic = *area.first_chunk::<MAGIC_LEN>().ok_or(UnlockError::Truncated)?;
         let version = match &magic {
@@ -200,7 +200,7 @@ impl EncryptionInfo {
         Some(Self { version, master_key, server_uuid, wrapped, checksum })
     }
 
-    /// The name under which the keyring has the master key; in `lCA`, which does not tell the server's id, with `*` for it.
+    /// The master key's name in the keyring; in `lCA`, which lacks the server id, with `*` in its place.
     #[must_use]
     pub fn master_key_name(&self) -> String {
         let server = match self.version {
@@ -210,10 +210,10 @@ impl EncryptionInfo {
         format!("INNODBKey-{server}-{}", self.master_key)
     }
 
-    /// The tablespace key, unwrapped with the master key that `keys` has.
+    /// The tablespace key, unwrapped with the master key in `keys`.
     ///
     /// # Errors
-    /// [`UnlockError::NoMasterKey`], or [`UnlockError::WrongMasterKey`] where the checksum says that it is not the right one.
+    /// [`UnlockError::NoMasterKey`], or [`UnlockError::WrongMasterKey`] if the checksum shows that it is the wrong one.
     pub fn unlock(&self, keys: &KeyStore) -> Result<TablespaceKey, UnlockError> {
         let name = self.master_key_name();
         if self.master_key == 0 {
@@ -223,7 +223,7 @@ impl EncryptionInfo {
             let master = keys.by_name(&name).ok_or(UnlockError::NoMasterKey { name: name.clone() })?;
             return self.unlock_with(&name, master);
         }
-        // Any server's key of the right number may be it: the checksum decides.
+        // It may be any server's key with the right number: the checksum decides.
         let suffix = format!("-{}", self.master_key);
         let mut outcome = Err(UnlockError::NoMasterKey { name });
         for (name, master) in keys.named().filter(|(name, _)| name.ends_with(&suffix)) {
@@ -238,7 +238,7 @@ impl EncryptionInfo {
     /// The tablespace key, unwrapped with `master`; `name` is for the error.
     ///
     /// # Errors
-    /// [`UnlockError::WrongMasterKey`] where it is not the right one, [`UnlockError::KeyLength`] where it cannot be.
+    /// [`UnlockError::WrongMasterKey`] if it is the wrong one, [`UnlockError::KeyLength`] if its length is impossible.
     pub fn unlock_with(&self, name: &str, master: &Secret) -> Result<TablespaceKey, UnlockError> {
         let name = || name.to_owned();
         let len = master.bytes().len();
@@ -252,14 +252,14 @@ impl EncryptionInfo {
     }
 }
 
-/// The master key that stands for "none yet": known to everybody.
+/// The well-known master key used before a real one exists.
 fn default_master_key() -> [u8; KEY_LEN] {
     let mut key = [0; KEY_LEN];
     key.iter_mut().zip(b"DefaultMasterKey").for_each(|(to, from)| *to = *from);
     key
 }
 
-/// Which steps a MySQL page needs, by its type.
+/// The steps that a MySQL page needs, from its type.
 #[inline]
 pub(super) fn steps(page: &[u8]) -> Steps {
     match be::u16_at(page, FIL_PAGE_TYPE) {
@@ -293,7 +293,7 @@ pub(super) fn open<'a>(
     Ok(Opened { page: plain, decrypted: true, inflated: None })
 }
 
-/// The header of the page inside. Bytes 26 to 33 are an R-tree page's own; elsewhere bytes 28 and 29 held its type.
+/// Restores the header of the page inside. In R-tree pages bytes 26 to 33 are their own; elsewhere bytes 28 and 29 held the type.
 fn restore_type(plain: &mut [u8]) -> Option<()> {
     if be::u16_at(plain, FIL_PAGE_TYPE)? == FIL_PAGE_ENCRYPTED_RTREE {
         return be::put_u16(plain, FIL_PAGE_TYPE, FIL_PAGE_RTREE);
@@ -319,8 +319,8 @@ fn open_compressed<'a>(page: &[u8], key: &TablespaceKey, scratch: &'a mut Scratc
     Ok(Opened { page: image, decrypted: true, inflated: Some(compression) })
 }
 
-/// Where the encrypted part of a page of type 16 may end, likeliest first. Version 1 depends on the block size of the file
-/// system on which the page was written, which nothing tells.
+/// Possible ends of the encrypted part of a page of type 16, likeliest first. Version 1 depends on the block size of the file system on
+/// which the page was written, which is not stored.
 fn encrypted_ends(header: CompressionHeader, len: usize) -> impl Iterator<Item = usize> {
     let stream_end = FIL_PAGE_DATA + header.stream_len;
     let exact = (header.version != 1).then_some(stream_end.max(FIL_PAGE_DATA + TAIL_LEN));

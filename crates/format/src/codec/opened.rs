@@ -1,8 +1,8 @@
-//! What becomes of a page that is opened.
+//! The result of opening a page.
 
 use super::inflate::Compression;
 
-/// The layouts of MariaDB's pages, as far as they matter here.
+/// The layouts of MariaDB's pages, as far as opening them is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MariaDbLayout {
     /// `full_crc32`, from MariaDB 10.4 on.
@@ -16,12 +16,12 @@ pub enum MariaDbLayout {
     Zip,
 }
 
-/// Which steps a page needs, by its own marks.
+/// The steps a page needs, according to its own header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Steps {
     /// It is encrypted.
     pub decrypt: bool,
-    /// It is page-compressed. (Not ROW_FORMAT=COMPRESSED, which is the page's own business.)
+    /// It is page-compressed. (ROW_FORMAT=COMPRESSED is something else and not undone here.)
     pub inflate: bool,
 }
 
@@ -36,9 +36,9 @@ impl Steps {
 /// A page as the server sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Opened<'a> {
-    /// All bytes of the page. The type is the original one; in MySQL's pages bytes 26 to 33 are zero where they described the
-    /// step that was undone. The checksum fields are those of the original page, except in full_crc32, where no checksum of
-    /// the original page exists: there its LSN halves, page number and tablespace are what can be compared.
+    /// The complete page. Its type is the original one; in MySQL's pages bytes 26 to 33 are zero where they described the undone step. The
+    /// checksum fields are those of the original page, except in full_crc32, where the original page has no checksum: there only the LSN
+    /// halves, page number and space id can be checked.
     pub page: &'a [u8],
     /// Whether it was encrypted.
     pub decrypted: bool,

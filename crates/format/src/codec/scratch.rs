@@ -1,23 +1,23 @@
-//! The memory in which pages are opened.
+//! The memory for opening pages.
 
 use super::cipher::CipherMode;
 use super::error::CodecError;
 use super::inflate::Inflater;
 use crate::types::PageSize;
 
-/// The buffers and decoders that opening pages needs: made once for a worker, used for all its pages.
+/// Buffers and decoders for opening pages: created once per worker, used for all its pages.
 pub struct Scratch {
-    /// A page, decrypted.
+    /// The decrypted page.
     pub(super) plain: Box<[u8]>,
-    /// A page, inflated.
+    /// The inflated page.
     pub(super) image: Box<[u8]>,
     pub(super) inflater: Inflater,
-    /// MariaDB's cipher mode is not stored anywhere: the one that fitted last is tried first.
+    /// MariaDB's cipher mode is not stored: the last one that fitted is tried first.
     pub(super) mode: CipherMode,
 }
 
 impl Scratch {
-    /// Room for pages of every size: 128 KiB and the decoders.
+    /// Space for pages of every size: 128 KiB and the decoders.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -37,17 +37,17 @@ impl Default for Scratch {
 
 impl std::fmt::Debug for Scratch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // The buffers hold what was encrypted.
+        // Do not print the buffers: they hold decrypted data.
         f.debug_struct("Scratch").finish_non_exhaustive()
     }
 }
 
-/// The first `len` bytes of a buffer of [`Scratch`], which all page sizes fit.
+/// The first `len` bytes of a [`Scratch`] buffer, which is large enough for every page size.
 pub(super) fn front(buffer: &mut [u8], len: usize) -> Result<&mut [u8], CodecError> {
     buffer.get_mut(..len).ok_or(CodecError::PageSize { len })
 }
 
-/// A copy of `page` at the front of `buffer`.
+/// Copies `page` to the front of `buffer`.
 pub(super) fn copy_into<'b>(page: &[u8], buffer: &'b mut [u8]) -> Result<&'b mut [u8], CodecError> {
     let copy = front(buffer, page.len())?;
     copy.copy_from_slice(page);

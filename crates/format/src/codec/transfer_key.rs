@@ -4,11 +4,11 @@ use crate::bytes::be;
 use crate::codec::mysql_encryption::TablespaceKey;
 use crate::keyring::KeyringError;
 
-/// The tablespace key in a `.cfp` file, which `FLUSH TABLES ... FOR EXPORT` leaves beside an encrypted tablespace: the length 32
-/// (4 bytes), a transfer key (32), and key and initialisation vector (64) wrapped with it. Nothing in it tells whether it is whole.
+/// Reads the tablespace key in a `.cfp` file, which `FLUSH TABLES ... FOR EXPORT` leaves beside an encrypted tablespace: the length 32 (4
+/// bytes), a transfer key (32), and key and initialisation vector (64) wrapped with it. It has no checksum.
 ///
 /// # Errors
-/// [`KeyringError::NotCfp`] where it is not such a file.
+/// [`KeyringError::NotCfp`] if it is not such a file.
 pub fn tablespace_key_from_cfp(file: &[u8]) -> Result<TablespaceKey, KeyringError> {
     const TRANSFER_KEY_LEN: u32 = 32;
     let parts = || {

@@ -1,16 +1,16 @@
-//! Why a file with keys cannot be used.
+//! Why a key file cannot be used.
 
 use thiserror::Error;
 
-/// Why a file with keys cannot be used.
+/// Why a key file cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum KeyringError {
-    /// It begins like none of MySQL's keyring files.
+    /// It starts like none of MySQL's keyring files.
     #[error(
         "this is no keyring file that can be read offline: neither component_keyring_file's JSON nor keyring_file's format"
     )]
     NotAKeyring,
-    /// The JSON of a `component_keyring_file` is not what it should be.
+    /// The JSON of a `component_keyring_file` is invalid.
     #[error("the keyring's JSON is damaged at line {line}, column {column}")]
     Json {
         /// The line, from 1.
@@ -24,10 +24,10 @@ pub enum KeyringError {
         /// Name of the key.
         name: String,
     },
-    /// The file ends, or a record in it does, before all is said.
+    /// The file, or a record in it, ends too early.
     #[error("the keyring is damaged at byte {offset}")]
     Record {
-        /// Where the damaged record begins.
+        /// Where the damaged record starts.
         offset: usize,
     },
     /// The digest at the end of a 2.0 file does not match its content.
@@ -45,15 +45,15 @@ pub enum KeyringError {
     /// A key for the key file was given, but the file is not encrypted.
     #[error("a key for the key file was given, but the key file is not encrypted")]
     NotEncrypted,
-    /// The key file does not decrypt to a key file.
+    /// The key file does not decrypt to lines of keys.
     #[error(
         "the key file does not decrypt with the key given for it (tried SHA-1 to SHA-512, with and without PBKDF2)"
     )]
     WrongFileKey,
-    /// There is not one key in the file.
+    /// The file has no keys.
     #[error("there is no key in the file")]
     Empty,
-    /// A `.cfp` file is of another length or begins otherwise.
+    /// A `.cfp` file with another length or another start.
     #[error("this is no transfer key file (.cfp): {len} bytes, where 100 were expected")]
     NotCfp {
         /// Its length, bytes.

@@ -1,13 +1,13 @@
 //! MariaDB's `file_key_management` key file.
 //!
-//! Lines `id;key` with a decimal id from 1 on and 16, 24 or 32 bytes of key in hexadecimal digits; what follows the key on its
-//! line is ignored, as are empty lines and lines that begin with `#`. A later line for the same id replaces the earlier one. The
-//! version of every key is 1.
+//! Lines `id;key` with a decimal id, from 1, and 16, 24 or 32 bytes of key in hexadecimal digits. Anything after the key on its line is
+//! ignored, as are empty lines and lines that start with `#`. A later line for the same id replaces the earlier one. Every key has version
+//! 1.
 //!
-//! The file may be encrypted as `openssl enc -aes-256-cbc` does it: `Salted__`, 8 bytes of salt, AES-256-CBC with padding. Key
-//! and initialisation vector come from the file's own key (a text) and the salt: by OpenSSL's `EVP_BytesToKey` with one round of
-//! SHA-1 on all servers up to 11.x; newer ones can be told to use another digest of the SHA-2 family, or PBKDF2
-//! (`file_key_management_digest`, `file_key_management_use_pbkdf2`). The file says nothing of that, so all are tried.
+//! The file may be encrypted as by `openssl enc -aes-256-cbc`: `Salted__`, 8 bytes of salt, AES-256-CBC with padding. Key and
+//! initialisation vector are derived from the file's own key (a text) and the salt: by OpenSSL's `EVP_BytesToKey` with one round of SHA-1
+//! on all servers up to 11.x; newer ones can be configured for another digest of the SHA-2 family, or PBKDF2 (`file_key_management_digest`,
+//! `file_key_management_use_pbkdf2`). The file does not tell which, so all are tried.
 //!
 //! Source: MariaDB `plugin/file_key_management`: `parser.cc`, `file_key_management_plugin.cc`; checked with files made by
 //! `openssl enc`.
@@ -23,18 +23,18 @@ use super::error::KeyringError;
 use super::secret::{Secret, unhex};
 use crate::codec::cipher::{BLOCK, cbc_decrypt};
 
-/// `file_key_management` knows no other version.
+/// The only version that `file_key_management` knows.
 pub(super) const VERSION: u32 = 1;
 
 const ENCRYPTED_PREFIX: &[u8] = b"Salted__";
 const SALT_LEN: usize = 8;
 const KEY_LEN: usize = 32;
-/// What is derived from the file's key: key and initialisation vector, bytes.
+/// Bytes derived from the file's key: key and initialisation vector.
 const DERIVED_LEN: usize = KEY_LEN + BLOCK;
-/// What `openssl enc -pbkdf2` takes unless told otherwise.
+/// The default of `openssl enc -pbkdf2`.
 const ITERATIONS_DEFAULT: u32 = 10_000;
 
-/// The key by which a key file is encrypted (`file_key_management_filekey`).
+/// The key that encrypts a key file (`file_key_management_filekey`).
 #[derive(Debug, Clone)]
 pub struct FileKey {
     secret: Secret,
@@ -42,13 +42,13 @@ pub struct FileKey {
 }
 
 impl FileKey {
-    /// The key as it stands in the server's configuration, where that does not begin with `FILE:`.
+    /// The key as written in the server's configuration, without `FILE:`.
     #[must_use]
     pub fn from_text(text: &str) -> Self {
         Self { secret: Secret::new(text.into()), iterations: ITERATIONS_DEFAULT }
     }
 
-    /// The key as the content of the file that the configuration names with `FILE:`; line ends at its end do not count.
+    /// The key in the content of the file named with `FILE:`; trailing line ends are ignored.
     #[must_use]
     pub fn from_file(content: &[u8]) -> Self {
         let end = content.iter().rposition(|byte| !b"\r\n".contains(byte)).map_or(0, |last| last + 1);
@@ -64,7 +64,7 @@ impl FileKey {
     }
 }
 
-/// The keys of the file, with their ids.
+/// The keys in the file, with their ids.
 pub(super) fn parse(file: &[u8], file_key: Option<&FileKey>) -> Result<Vec<(u32, Secret)>, KeyringError> {
     match (file.strip_prefix(ENCRYPTED_PREFIX), file_key) {
         (None, None) => parse_lines(file),
@@ -97,7 +97,7 @@ fn parse_line(line: &[u8]) -> Option<(u32, Secret)> {
     matches!(key.bytes().len(), 16 | 24 | 32).then_some((id, key))
 }
 
-/// How key and initialisation vector may come from secret and salt: likeliest first.
+/// Ways to derive key and initialisation vector from secret and salt, likeliest first.
 type Derive = fn(&FileKey, &[u8], &mut [u8; DERIVED_LEN]);
 const DERIVATIONS: [Derive; 10] = [
     bytes_to_key::<Sha1>,
@@ -112,7 +112,7 @@ const DERIVATIONS: [Derive; 10] = [
     |key, salt, out| pbkdf2_hmac::<Sha512>(key.secret.bytes(), salt, key.iterations, out),
 ];
 
-/// OpenSSL's `EVP_BytesToKey` with one round: every digest is over the one before, the secret and the salt.
+/// OpenSSL's `EVP_BytesToKey` with one round: each digest covers the previous one, the secret and the salt.
 fn bytes_to_key<D: Digest>(key: &FileKey, salt: &[u8], out: &mut [u8; DERIVED_LEN]) {
     let mut before = Zeroizing::new(Vec::new());
     for part in out.chunks_mut(<D as Digest>::output_size()) {
@@ -122,8 +122,8 @@ fn bytes_to_key<D: Digest>(key: &FileKey, salt: &[u8], out: &mut [u8; DERIVED_LE
     }
 }
 
-/// The keys of an encrypted file, of which `encrypted` begins with the salt. What decrypts to something with sound padding and to
-/// nothing but lines of keys was encrypted so.
+/// The keys of an encrypted file; `encrypted` starts with the salt. A derivation is right if the result has valid padding and consists of
+/// key lines only.
 fn decrypt(encrypted: &[u8], file_key: &FileKey) -> Result<Vec<(u32, Secret)>, KeyringError> {
     let (salt, body) = encrypted.split_at_checked(SALT_LEN).ok_or(KeyringError::WrongFileKey)?;
     if body.is_empty() || !body.len().is_multiple_of(BLOCK) {
@@ -140,7 +140,7 @@ fn decrypt(encrypted: &[u8], file_key: &FileKey) -> Result<Vec<(u32, Secret)>, K
     DERIVATIONS.into_iter().find_map(attempt).ok_or(KeyringError::WrongFileKey)
 }
 
-/// What is left without the padding of PKCS #7: as many bytes, from 1 to 16, as each of them says.
+/// Removes PKCS #7 padding: 1 to 16 bytes, each of which has their number as its value.
 fn without_padding(text: &[u8]) -> Option<&[u8]> {
     let padding = usize::from(*text.last()?);
     let (text, bytes) = text.split_at_checked(text.len().checked_sub(padding)?)?;

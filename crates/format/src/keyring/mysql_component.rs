@@ -23,7 +23,7 @@ struct Element {
     data: String,
 }
 
-/// The keys of the file, with their names.
+/// The keys in the file, with their names.
 pub(super) fn parse(file: &[u8]) -> Result<Vec<(String, Secret)>, KeyringError> {
     let keyring: Keyring = serde_json::from_slice(file)
         .map_err(|error| KeyringError::Json { line: error.line(), column: error.column() })?;

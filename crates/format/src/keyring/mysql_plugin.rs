@@ -7,9 +7,9 @@
 //! | tag | 3 | `EOF` |
 //! | digest | 32 | SHA-256 of the records; 2.0 only |
 //!
-//! A record: five numbers (length of the record, of key id, of type, of user, of key), then these four strings, then padding to
-//! the length of the record. The numbers are the machine's own: 8 or 4 bytes, little- or big-endian; the order that adds up
-//! for the whole file is the right one. Key bytes are xored cyclically with a text that is the same everywhere.
+//! A record: five numbers (length of the record, of key id, of type, of user, of key), then these four strings, then padding up to the
+//! record's length. The numbers are in the machine's own format, 8 or 4 bytes, little- or big-endian; the one that adds up for the whole
+//! file is right. Key bytes are xored cyclically with a text that is the same everywhere.
 //!
 //! Sources: MySQL 8.0 `plugin/keyring`: `buffered_file_io.cc`, `common/keyring_key.cc`, `checker`; the records checked on files of
 //! 5.7 and 8.0, the digest from source only.
@@ -19,23 +19,23 @@ use sha2::{Digest, Sha256};
 use super::error::KeyringError;
 use super::secret::Secret;
 
-/// How every such file begins.
+/// The first bytes of every such file.
 pub(super) const MAGIC: &[u8] = b"Keyring file version:";
 const VERSION_LEN: usize = 24;
 const END_TAG: &[u8] = b"EOF";
 const DIGEST_LEN: usize = 32;
 const MASK: &[u8] = b"*305=Ljt0*!@$Hnm(*-9-w;:";
-/// Bytes of a file before the records, for the offsets in errors.
+/// Bytes before the records, for offsets in errors.
 const RECORDS: usize = VERSION_LEN;
 
-/// How the machine wrote its numbers.
+/// The machine's number format.
 #[derive(Clone, Copy)]
 struct Machine {
     width: usize,
     little_endian: bool,
 }
 
-/// In the server's own order of trying.
+/// In the order in which the server tries them.
 const MACHINES: [Machine; 4] = [
     Machine { width: 8, little_endian: true },
     Machine { width: 4, little_endian: true },
@@ -43,7 +43,7 @@ const MACHINES: [Machine; 4] = [
     Machine { width: 4, little_endian: false },
 ];
 
-/// The keys of the file, with their names.
+/// The keys in the file, with their names.
 pub(super) fn parse(file: &[u8]) -> Result<Vec<(String, Secret)>, KeyringError> {
     let (version, rest) = file.split_at_checked(VERSION_LEN).ok_or(KeyringError::NotAKeyring)?;
     let (body, digest) = match version.strip_prefix(MAGIC) {
@@ -65,7 +65,7 @@ pub(super) fn parse(file: &[u8]) -> Result<Vec<(String, Secret)>, KeyringError> 
         if attempt.is_ok() {
             return attempt;
         }
-        // The first attempt is for the machines of nearly everybody: its error is the one worth telling.
+        // The first attempt fits nearly every machine, so its error is the one to report.
         if outcome == Err(KeyringError::Record { offset: RECORDS }) {
             outcome = attempt;
         }
@@ -85,7 +85,7 @@ fn read_records(mut records: &[u8], machine: Machine) -> Result<Vec<(String, Sec
     Ok(keys)
 }
 
-/// The first record of `records`, and what follows it.
+/// The first record of `records`, and the rest.
 fn read_record(records: &[u8], machine: Machine) -> Option<((String, Secret), &[u8])> {
     let (head, _) = records.split_at_checked(5 * machine.width)?;
     let mut numbers = head.chunks_exact(machine.width).map(|bytes| machine.number(bytes));
@@ -96,7 +96,7 @@ fn read_record(records: &[u8], machine: Machine) -> Option<((String, Secret), &[
     let (id, strings) = strings.split_at_checked(id_len)?;
     let (_, strings) = strings.split_at_checked(type_len.checked_add(user_len)?)?;
     let (key, padding) = strings.split_at_checked(key_len)?;
-    // Numbers of another machine add up to something by chance only: the padding is never a whole number more.
+    // In the wrong number format a record adds up only by chance: padding is always shorter than a number.
     if padding.len() >= machine.width {
         return None;
     }

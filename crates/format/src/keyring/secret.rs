@@ -1,4 +1,4 @@
-//! Bytes that nobody is to see.
+//! Secret bytes.
 
 use zeroize::Zeroizing;
 
@@ -26,7 +26,7 @@ impl std::fmt::Debug for Secret {
     }
 }
 
-/// The bytes that pairs of hexadecimal digits stand for.
+/// Decodes pairs of hexadecimal digits.
 pub(super) fn unhex(digits: &[u8]) -> Option<Secret> {
     let (pairs, rest) = digits.as_chunks::<2>();
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|value| u8::try_from(value).ok());

@@ -7,16 +7,16 @@ use super::{
 };
 use crate::page::index::{IndexFinding, IndexRule};
 
-/// In the first of two length bytes: two it is.
+/// In the first of two length bytes: there are two.
 const LENGTH_TWO_BYTES: u8 = 0x80;
-/// In the first of two length bytes: the value goes on elsewhere.
+/// In the first of two length bytes: the value continues off-page.
 const LENGTH_EXTERN: u8 = 0x40;
 
 /// See [`Layout::locate`].
 #[inline]
 pub(super) fn locate(layout: &Layout, record: &Record<'_>, fields: &mut RecordFields) -> Result<(), IndexFinding> {
     if layout.instant() == Instant::None && record.status() == Status::Ordinary {
-        // Nearly every record of every table; the long way knows why one is wrong.
+        // Fits nearly every record of every table; the slow path knows what is wrong with the others.
         if whole(layout, record, fields).is_some() {
             return Ok(());
         }
@@ -24,11 +24,11 @@ pub(super) fn locate(layout: &Layout, record: &Record<'_>, fields: &mut RecordFi
     by_header(layout, record, fields)
 }
 
-/// Bytes of the null bitmap that are read as one number.
+/// Bytes of the null bitmap read as one number.
 const NULL_BYTES_MAX: usize = 8;
 
-/// A row with every field; `None` unless all of it lies on the page. The fields are bounded once, behind the last one: until then
-/// nothing is read but the header.
+/// A row with every field; `None` unless it is entirely on the page. Bounds are checked once, after the last field: until then only the
+/// header is read.
 fn whole(layout: &Layout, record: &Record<'_>, fields: &mut RecordFields) -> Option<()> {
     let (page, origin) = (record.page(), usize::from(record.origin()));
     let null_bytes = layout.leaf_null_bytes();
@@ -81,7 +81,7 @@ fn whole(layout: &Layout, record: &Record<'_>, fields: &mut RecordFields) -> Opt
     Some(())
 }
 
-/// Every record, field by field.
+/// Any record, field by field.
 fn by_header(layout: &Layout, record: &Record<'_>, fields: &mut RecordFields) -> Result<(), IndexFinding> {
     fields.reset(record.origin());
     let node = record.status() == Status::NodePointer;
@@ -100,7 +100,7 @@ fn by_header(layout: &Layout, record: &Record<'_>, fields: &mut RecordFields) ->
         fields.slots.push(slot);
         if hole == Some(number) {
             walk.end += REFERENCE_BYTES;
-            // No field need follow that would notice.
+            // There may be no later field to notice.
             if walk.end > record.page().len() {
                 return Err(walk.beyond(0));
             }
@@ -118,12 +118,12 @@ fn by_header(layout: &Layout, record: &Record<'_>, fields: &mut RecordFields) ->
     Ok(())
 }
 
-/// What the fixed header says about the rest of the header.
+/// What the fixed header says about the variable one.
 struct Head {
     present: Present,
     /// Distance from the origin down to the first byte of the null bitmap.
     below: usize,
-    /// The field after which 20 bytes lie that belong to none.
+    /// The field followed by 20 bytes that belong to no field.
     hole: Option<usize>,
 }
 
@@ -204,7 +204,7 @@ fn null_bytes(layout: &Layout, present: Present) -> usize {
     nullable.div_ceil(8)
 }
 
-/// The null bitmap, one bit after the other; its first byte is the one nearest to the header.
+/// The null bitmap, bit by bit; its first byte is the one nearest to the header.
 struct Bitmap {
     below: usize,
     mask: u8,
@@ -215,7 +215,7 @@ impl Bitmap {
         Self { below, mask: 1 }
     }
 
-    /// The next bit; `None` where its byte lies before the page.
+    /// The next bit; `None` if its byte would be before the page.
     fn next(&mut self, record: &Record<'_>) -> Option<bool> {
         let bit = record.below(self.below)? & self.mask != 0;
         self.mask = self.mask.rotate_left(1);
@@ -224,7 +224,7 @@ impl Bitmap {
     }
 }
 
-/// The way down through the lengths and up through the data.
+/// Walks down through the lengths and up through the data.
 struct Walk<'r, 'a> {
     record: &'r Record<'a>,
     /// End of the data so far.
@@ -286,7 +286,7 @@ mod tests {
     use super::*;
     use crate::record::{FieldLayout, RecordStyle};
 
-    /// A number of SplitMix64.
+    /// The next SplitMix64 number.
     fn next(state: &mut u64) -> u64 {
         *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mixed = (*state ^ *state >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -312,7 +312,7 @@ mod tests {
         let (mut seed, mut found) = (7, 0);
         for _ in 0..4000 {
             let layout = any_layout(&mut seed);
-            // Short lengths mostly, or hardly any record would fit.
+            // Mostly short lengths, or hardly any record would fit.
             let mut page: Vec<u8> = (0..1200).map(|_| (next(&mut seed) as u8) & (next(&mut seed) as u8)).collect();
             let origin = (next(&mut seed) % 1100) as u16 + 5;
             if let Some(status) = page.get_mut(usize::from(origin) - 3) {

@@ -1,4 +1,4 @@
-//! Where the fields of one record lie: filled by [`super::Layout::locate`], kept from one record to the next.
+//! Positions of a record's fields: filled by [`super::Layout::locate`], reused for the next record.
 
 use crate::bytes::be;
 use crate::types::PageNo;
@@ -6,22 +6,22 @@ use crate::types::PageNo;
 /// How the value of a field is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Stored {
-    /// Here.
+    /// On this page.
     Inline,
-    /// Its beginning here, the rest on other pages; the last 20 bytes are the reference to them.
+    /// Only a prefix is here, the rest on other pages; the last 20 bytes are the reference to them.
     Extern,
     /// It is NULL.
     Null,
-    /// The record was written before the field came, or after it went.
+    /// The record was written before the field was added, or after it was dropped.
     Missing,
 }
 
 /// One field of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Slot {
-    /// First byte, from the start of the page.
+    /// Offset of the first byte from the start of the page.
     pub start: u32,
-    /// Bytes on this page, the reference of an off-page value among them.
+    /// Bytes on this page, including the reference of an off-page value.
     pub len: u32,
     /// How it is stored.
     pub stored: Stored,
@@ -31,19 +31,19 @@ impl Slot {
     pub(super) const MISSING: Self = Self { start: 0, len: 0, stored: Stored::Missing };
 }
 
-/// The fields of one record, in the physical order of its index. One of these serves for all records of a scan.
+/// The fields of one record, in the physical order of its index. One instance serves all records of a scan.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RecordFields {
     pub(super) slots: Vec<Slot>,
     pub(super) start: u32,
     pub(super) end: u32,
     pub(super) child: Option<PageNo>,
-    /// Whether it was seen that no field is off-page or missing.
+    /// Whether all fields are known to be on this page.
     pub(super) is_on_page: bool,
 }
 
 impl RecordFields {
-    /// None yet.
+    /// Empty.
     #[must_use]
     pub const fn new() -> Self {
         Self { slots: Vec::new(), start: 0, end: 0, child: None, is_on_page: false }
@@ -57,20 +57,20 @@ impl RecordFields {
         self.is_on_page = false;
     }
 
-    /// Whether every field is NULL or wholly on this page. `false` says nothing: of some records it is not found out.
+    /// Whether every field is NULL or entirely on this page. `false` means nothing: some records are not examined for it.
     #[inline]
     #[must_use]
     pub const fn is_on_page(&self) -> bool {
         self.is_on_page
     }
 
-    /// One for each field of the index; of a node pointer, one for each field of the key.
+    /// One per field of the index; for a node pointer, one per key field.
     #[must_use]
     pub fn slots(&self) -> &[Slot] {
         &self.slots
     }
 
-    /// First byte of the record, its header included, from the start of the page.
+    /// Offset of the record's first byte, including its header, from the start of the page.
     #[must_use]
     pub const fn start(&self) -> usize {
         self.start as usize
@@ -82,19 +82,19 @@ impl RecordFields {
         self.end as usize
     }
 
-    /// Bytes that the record takes in the heap of its page, header and data.
+    /// Bytes of heap that the record takes, header and data.
     #[must_use]
     pub const fn size(&self) -> usize {
         self.end.saturating_sub(self.start) as usize
     }
 
-    /// The page below, of a node pointer.
+    /// The child page of a node pointer.
     #[must_use]
     pub const fn child(&self) -> Option<PageNo> {
         self.child
     }
 
-    /// The bytes of field `number` on `page`, the page the record lies on: `None` where it is NULL or not there.
+    /// The bytes of field `number` on `page`, the record's page; `None` if it is NULL or missing.
     #[inline]
     #[must_use]
     pub fn bytes<'p>(&self, page: &'p [u8], number: usize) -> Option<&'p [u8]> {

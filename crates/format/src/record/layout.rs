@@ -1,9 +1,9 @@
-//! What must be known about an index to find the fields of its records: how long each field is and which records have it.
+//! What it takes to locate the fields of an index's records: how long each field is, and which records have it.
 
-/// Bytes of the reference to an off-page value, at the end of what a record keeps of it.
+/// Length of the reference to an off-page value, at the end of the prefix kept in the record.
 pub const REFERENCE_BYTES: usize = 20;
 
-/// How much room a field takes.
+/// How a field's length is determined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Storage {
     /// Always this many bytes.
@@ -15,14 +15,14 @@ pub enum Storage {
     },
 }
 
-/// One field, as far as its bytes go.
+/// The storage of one field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FieldLayout {
-    /// How much room it takes in compact records. REDUNDANT ones tell themselves.
+    /// Its length in compact records. REDUNDANT records say it themselves.
     pub storage: Storage,
     /// Whether it can be NULL. System columns cannot.
     pub nullable: bool,
-    /// MySQL 8.0.29 and later: the row version that brought it; 0 = there from the beginning.
+    /// MySQL 8.0.29 and later: the row version that added it; 0 if it was there from the start.
     pub added: u16,
     /// MySQL 8.0.29 and later: the row version that dropped it.
     pub dropped: Option<u16>,
@@ -35,7 +35,7 @@ impl FieldLayout {
         Self { storage, nullable, added: 0, dropped: None }
     }
 
-    /// Whether records of the row version `version` have it.
+    /// Whether records of row version `version` have it.
     #[inline]
     #[must_use]
     pub fn is_in_version(&self, version: u16) -> bool {
@@ -43,7 +43,7 @@ impl FieldLayout {
     }
 }
 
-/// How a table was altered without rewriting its rows. Only the clustered index records it.
+/// How a table was altered without rewriting its rows. Recorded for the clustered index only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Instant {
     /// Not at all: every record has every field.
@@ -51,14 +51,14 @@ pub enum Instant {
     None,
     /// MySQL: by row versions, by counts of fields, or by both.
     MySql {
-        /// Fields of a record without any mark, where columns were added by MySQL 8.0.12 to 8.0.28.
+        /// Fields of an unmarked record, if columns were added by MySQL 8.0.12 to 8.0.28.
         core: Option<u16>,
     },
     /// MariaDB: records with the status [`Instant`](super::Status::Instant) have more fields than others.
     MariaDb {
         /// Fields of a record without that status.
         core: u16,
-        /// Whether the metadata record holds a reference to a map of the fields, after DB_ROLL_PTR: columns were dropped or moved.
+        /// Whether the metadata record has a reference to a field map, after DB_ROLL_PTR: columns were dropped or moved.
         has_map: bool,
     },
 }
@@ -69,22 +69,21 @@ pub struct Layout {
     fields: Vec<FieldLayout>,
     key_fields: usize,
     instant: Instant,
-    /// Bytes of the null bitmap of a leaf record that has every field.
+    /// Bytes of the null bitmap in a leaf record with all fields.
     leaf_null_bytes: usize,
-    /// Bytes of the null bitmap of a node pointer.
+    /// Bytes of the null bitmap in a node pointer.
     node_null_bytes: usize,
-    /// Field that begins with DB_TRX_ID; clustered indexes only.
+    /// Index of DB_TRX_ID; clustered indexes only.
     trx_id: Option<usize>,
 }
 
 impl Layout {
-    /// Of an index whose node pointers carry the first `key_fields` of `fields`. `trx_id` is the place of DB_TRX_ID in a
-    /// clustered index.
+    /// For an index whose node pointers have the first `key_fields` of `fields`. `trx_id` is the index of DB_TRX_ID in a clustered index.
     #[must_use]
     pub fn new(fields: Vec<FieldLayout>, key_fields: usize, trx_id: Option<usize>, instant: Instant) -> Self {
         let count = |in_it: &dyn Fn(&FieldLayout) -> bool| fields.iter().filter(|f| f.nullable && in_it(f)).count();
         let leaf_null_bytes = count(&|_| true).div_ceil(8);
-        // Node pointers of a clustered index have room for the nullable fields that its rows had in the beginning.
+        // Node pointers of a clustered index have null bits for the nullable fields that its rows had initially.
         let node_nullable = match (trx_id, instant) {
             (None, _) => fields.iter().take(key_fields).filter(|field| field.nullable).count(),
             (Some(_), Instant::None) => count(&|_| true),
@@ -97,7 +96,7 @@ impl Layout {
         Self { leaf_null_bytes, node_null_bytes: node_nullable.div_ceil(8), fields, key_fields, instant, trx_id }
     }
 
-    /// The same with another size of the null bitmap of node pointers, bytes.
+    /// Sets another size for the null bitmap of node pointers, bytes.
     #[must_use]
     pub fn with_node_null_bytes(mut self, bytes: usize) -> Self {
         self.node_null_bytes = bytes;
@@ -110,7 +109,7 @@ impl Layout {
         &self.fields
     }
 
-    /// How many of them a node pointer carries. They decide the order of records.
+    /// Number of fields in a node pointer. They decide the order of records.
     #[must_use]
     pub const fn key_fields(&self) -> usize {
         self.key_fields
@@ -122,13 +121,13 @@ impl Layout {
         self.instant
     }
 
-    /// Place of DB_TRX_ID, which DB_ROLL_PTR follows; `None` in secondary indexes.
+    /// Index of DB_TRX_ID, which DB_ROLL_PTR follows; `None` in secondary indexes.
     #[must_use]
     pub const fn trx_id(&self) -> Option<usize> {
         self.trx_id
     }
 
-    /// Whether the index is a clustered one: its leaves are the rows.
+    /// Whether it is a clustered index, whose leaves are the rows.
     #[must_use]
     pub const fn is_clustered(&self) -> bool {
         self.trx_id.is_some()
@@ -143,21 +142,21 @@ impl Layout {
     }
 }
 
-/// Which fields of a layout a record has.
+/// Which fields of the layout a record has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Present {
     /// All of them.
     All,
     /// This many, from the first.
     First(usize),
-    /// This many, from the first, of those that came with no row version.
+    /// This many of the fields not added by a row version.
     FirstUnversioned(usize),
-    /// Those of a row version.
+    /// The fields of a row version.
     Version(u16),
 }
 
 impl Present {
-    /// Whether the record has `field`, given how many fields and how many unversioned fields came before it.
+    /// Whether the record has `field`, given how many fields and how many unversioned fields precede it.
     #[inline]
     pub(super) fn has(self, field: &FieldLayout, before: usize, unversioned: usize) -> bool {
         match self {

@@ -1,14 +1,14 @@
-//! Where the fields of a record are, whichever style it has.
+//! Locates the fields of a record of either style.
 
 use crate::page::index::IndexFinding;
 use crate::record::layout::Layout;
 use crate::record::{Record, RecordFields, RecordStyle, compact, redundant};
 
 impl Layout {
-    /// Finds the fields of `record`.
+    /// Locates the fields of `record`.
     ///
     /// # Errors
-    /// The record's header or its fields leave the page, or its header cannot be one of this index. `fields` is of no use then.
+    /// The record's header or fields exceed the page, or its header is impossible for this index. `fields` is then useless.
     pub fn locate(&self, record: &Record<'_>, fields: &mut RecordFields) -> Result<(), IndexFinding> {
         match record.style() {
             RecordStyle::Compact => compact::locate(self, record, fields),

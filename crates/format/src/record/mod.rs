@@ -15,13 +15,13 @@ pub use layout::{FieldLayout, Instant, Layout, Storage};
 
 /// Info bit: the lowest key of a level above the leaves; in MariaDB also the metadata record of an instantly altered table.
 pub const REC_INFO_MIN_REC: u8 = 0x10;
-/// Info bit: deleted, not yet purged.
+/// Info bit: delete-marked, not yet purged.
 pub const REC_INFO_DELETED: u8 = 0x20;
 /// Info bit: a row version follows the header (MySQL 8.0.29 and later).
 pub const REC_INFO_VERSION: u8 = 0x40;
-/// Info bit: a count of fields follows the header (MySQL 8.0.12 to 8.0.28).
+/// Info bit: a field count follows the header (MySQL 8.0.12 to 8.0.28).
 pub const REC_INFO_INSTANT: u8 = 0x80;
-/// The bits of the info byte that count the records a directory slot owns.
+/// The bits of the info byte with `n_owned`: how many records the directory slot owns.
 const N_OWNED_MASK: u8 = 0x0F;
 
 /// Info bits and `n_owned`, in the header of a compact record. 1 byte.
@@ -44,7 +44,7 @@ pub const REC_N_OLD_EXTRA_BYTES: usize = 6;
 
 const _: () = assert!(REC_NEW_NEXT + 2 == REC_N_NEW_EXTRA_BYTES && REC_OLD_NEXT + 2 == REC_N_OLD_EXTRA_BYTES);
 
-/// The two shapes of records; a page holds one of them.
+/// The two styles of records; a page has records of one style.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RecordStyle {
     /// ROW_FORMAT=REDUNDANT, and the tables of InnoDB's own dictionary.
@@ -64,18 +64,18 @@ impl RecordStyle {
     }
 }
 
-/// What a record is, by its own word or, where it has none (REDUNDANT), by its page.
+/// The kind of a record, from its header or, for REDUNDANT records without a status, from its page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Status {
     /// A row, or an entry of a secondary index.
     Ordinary,
-    /// A key and the page below that begins with it.
+    /// A key, and the child page that starts with it.
     NodePointer,
-    /// The record before all others of a page.
+    /// The record before all others on a page.
     Infimum,
-    /// The record after all others of a page.
+    /// The record after all others on a page.
     Supremum,
-    /// MariaDB: a row that counts its own fields.
+    /// MariaDB: a row with a field count of its own.
     Instant,
     /// A number that no server writes.
     Unknown(u8),
@@ -93,7 +93,7 @@ impl Status {
         }
     }
 
-    /// The number that stands for it in a compact record.
+    /// Its number in a compact record.
     #[must_use]
     pub const fn bits(self) -> u8 {
         match self {
@@ -107,7 +107,7 @@ impl Status {
     }
 }
 
-/// A record on an index page: the page's bytes and where in them its data begin (its origin). The header lies below the origin.
+/// A record on an index page: the page's bytes and the offset of the record's data (its origin). The header is below the origin.
 #[derive(Clone, Copy)]
 pub struct Record<'a> {
     page: &'a [u8],
@@ -123,28 +123,28 @@ impl std::fmt::Debug for Record<'_> {
 }
 
 impl<'a> Record<'a> {
-    /// The record at `origin` of the page `page`, as a record of that style and, for REDUNDANT ones, that level. `None` where its
-    /// header would lie outside the page.
+    /// The record at `origin` of `page`, in that style and, for REDUNDANT ones, on that level. `None` if its header would be outside the
+    /// page.
     #[must_use]
     pub fn new(page: &'a [u8], origin: u16, style: RecordStyle, leaf: bool) -> Option<Self> {
         let at = usize::from(origin);
         (at >= style.header_bytes() && at <= page.len()).then_some(Self { page, origin, style, leaf })
     }
 
-    /// Where its data begin, bytes from the start of the page. It names the record among those of its page.
+    /// Offset of its data from the start of the page; identifies the record within its page.
     #[inline]
     #[must_use]
     pub const fn origin(&self) -> u16 {
         self.origin
     }
 
-    /// The page that it lies on.
+    /// The page it is on.
     #[must_use]
     pub const fn page(&self) -> &'a [u8] {
         self.page
     }
 
-    /// Its shape.
+    /// Its style.
     #[must_use]
     pub const fn style(&self) -> RecordStyle {
         self.style
@@ -168,7 +168,7 @@ impl<'a> Record<'a> {
         self.info_byte() & !N_OWNED_MASK
     }
 
-    /// How many records the directory slot of this one owns; 0 if it has none.
+    /// Number of records owned by this one's directory slot; 0 if it has none.
     #[inline]
     #[must_use]
     pub fn n_owned(&self) -> u8 {
@@ -180,21 +180,21 @@ impl<'a> Record<'a> {
         self.page.get(self.header_start()).copied().unwrap_or(0)
     }
 
-    /// Whether it is deleted and waits for purge.
+    /// Whether it is delete-marked and waiting for purge.
     #[inline]
     #[must_use]
     pub fn is_deleted(&self) -> bool {
         self.info() & REC_INFO_DELETED != 0
     }
 
-    /// Whether it is marked as the lowest of its level.
+    /// Whether it is flagged as the lowest of its level.
     #[inline]
     #[must_use]
     pub fn is_min_rec(&self) -> bool {
         self.info() & REC_INFO_MIN_REC != 0
     }
 
-    /// MariaDB: whether it is no row but describes an instantly altered table. Only the first record of the leftmost leaf can be.
+    /// MariaDB: whether it is not a row but describes an instantly altered table. Only the first record of the leftmost leaf can be.
     #[must_use]
     pub fn is_metadata(&self) -> bool {
         self.leaf && self.is_min_rec()
@@ -205,14 +205,14 @@ impl<'a> Record<'a> {
         be::u16_at(self.page, self.header_start() + REC_NEW_HEAP_NO).unwrap_or(0)
     }
 
-    /// Its number in the order of allocation on the page; infimum is 0, supremum 1.
+    /// Its number in allocation order on the page; infimum is 0, supremum 1.
     #[inline]
     #[must_use]
     pub fn heap_no(&self) -> u16 {
         self.heap_word() >> 3
     }
 
-    /// What it is.
+    /// Its kind.
     #[inline]
     #[must_use]
     pub fn status(&self) -> Status {
@@ -223,7 +223,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Where the record after it begins, as its header says; 0 = none. A damaged header may say anything.
+    /// Origin of the next record, according to the header; 0 if there is none. A damaged header may say anything.
     #[inline]
     #[must_use]
     pub fn next_origin(&self) -> u16 {
@@ -234,7 +234,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// The byte `distance` below the origin; 1 is the last one of the header.
+    /// The byte `distance` below the origin; 1 is the last byte of the header.
     #[inline]
     fn below(&self, distance: usize) -> Option<u8> {
         self.page.get(usize::from(self.origin).checked_sub(distance)?).copied()

@@ -1,4 +1,4 @@
-//! REDUNDANT records: the header lists where each field ends, so that no schema is needed to find the fields.
+//! REDUNDANT records: the header lists where each field ends, so no schema is needed to locate the fields.
 
 use super::layout::{Present, REFERENCE_BYTES};
 use super::{
@@ -7,24 +7,24 @@ use super::{
 use crate::bytes::be;
 use crate::page::index::{IndexFinding, IndexRule};
 
-/// In a one-byte end offset.
+/// Flag in a one-byte end offset.
 const NULL_1: u8 = 0x80;
-/// In a two-byte end offset.
+/// Flag in a two-byte end offset.
 const NULL_2: u16 = 0x8000;
 const EXTERN_2: u16 = 0x4000;
 
-/// Number of fields that a REDUNDANT record says it has, the child page of a node pointer among them.
+/// Number of fields according to a REDUNDANT record, including the child page of a node pointer.
 #[must_use]
 pub fn field_count(record: &Record<'_>) -> usize {
     let word = be::u16_at(record.page(), usize::from(record.origin()).saturating_sub(4)).unwrap_or(0);
     usize::from((word & 0x07FE) >> 1)
 }
 
-/// Finds the fields of a REDUNDANT record as it stores them, without a schema. The child page of a node pointer is its last field,
-/// and taken off.
+/// Locates the fields of a REDUNDANT record as stored, without a schema. The child page of a node pointer is its last field and is split
+/// off.
 ///
 /// # Errors
-/// Offsets that leave the page or run backwards, or no fields at all.
+/// Offsets that exceed the page or run backwards, or no fields at all.
 pub fn locate_stored(record: &Record<'_>, fields: &mut RecordFields) -> Result<(), IndexFinding> {
     fields.reset(record.origin());
     let count = field_count(record);
@@ -106,7 +106,7 @@ pub(super) fn locate(layout: &Layout, record: &Record<'_>, fields: &mut RecordFi
     spread(layout, present, record, fields)
 }
 
-/// Takes the reference to MariaDB's map of fields out of the metadata record; whether there is one.
+/// Removes the reference to MariaDB's field map from the metadata record. Returns whether there was one.
 fn drop_map(layout: &Layout, record: &Record<'_>, fields: &mut RecordFields) -> bool {
     let metadata = record.is_min_rec() && record.info() & REC_INFO_DELETED != 0;
     let place = layout.trx_id().map(|at| at + 2).filter(|at| *at < fields.slots.len());
@@ -119,7 +119,7 @@ fn drop_map(layout: &Layout, record: &Record<'_>, fields: &mut RecordFields) -> 
     }
 }
 
-/// Moves the stored fields to the places of the layout's fields.
+/// Assigns the stored fields to the layout's fields.
 fn spread(
     layout: &Layout,
     present: Present,

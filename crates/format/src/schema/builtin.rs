@@ -1,5 +1,5 @@
-//! Indexes whose fields are the same on every server: the tree of serialised dictionary information (SDI), and the tables of the
-//! dictionary that MySQL up to 5.7 and MariaDB keep in the system tablespace.
+//! Indexes with the same fields on every server: the tree of serialised dictionary information (SDI), and the dictionary tables that MySQL
+//! up to 5.7 and MariaDB keep in the system tablespace.
 
 use super::fields::{self, FieldPart, IndexParts};
 use super::{ColumnDef, IndexDef, SqlType};
@@ -15,17 +15,17 @@ fn index(name: &str, columns: &[ColumnDef], key_len: usize) -> Option<IndexDef> 
         root: None,
         parts: (0..key_len).map(part).collect(),
     };
-    // The types above are all known, so that this never fails.
+    // All types above are known, so this never fails.
     fields::build(columns, &[parts], Instant::None, None).ok()?.pop()
 }
 
 const INT: SqlType = SqlType::Int { bytes: 4, unsigned: true };
 const BIGINT: SqlType = SqlType::Int { bytes: 8, unsigned: true };
 
-/// Place of the compressed JSON among the fields of [`sdi`].
+/// Index of the compressed JSON among the fields of [`sdi`].
 pub const SDI_DATA_FIELD: usize = 6;
 
-/// The clustered index of SDI records: type, id, DB_TRX_ID, DB_ROLL_PTR, length of the JSON, length compressed, compressed JSON.
+/// The clustered index of SDI records: type, id, DB_TRX_ID, DB_ROLL_PTR, length of the JSON, its compressed length, compressed JSON.
 #[must_use]
 pub fn sdi() -> Option<IndexDef> {
     let columns = [

@@ -4,7 +4,7 @@
 
 use super::order::KeyOrder;
 
-/// The collation of what is no text.
+/// The collation of non-text values.
 pub const BINARY: u16 = 63;
 
 /// Fewest and most bytes of a character of the collation's charset.
@@ -30,8 +30,8 @@ pub const fn character_bytes(collation: u16) -> (u8, u8) {
     }
 }
 
-/// Bytes of the first `count` characters of a value, of all of it where it has fewer. `None` for charsets of characters of several
-/// lengths other than UTF-8 and UTF-16. What is no character counts as one of the shortest.
+/// Length in bytes of a value's first `count` characters, or of all of it if it has fewer. `None` for charsets with characters of several
+/// lengths, other than UTF-8 and UTF-16. An invalid character counts as one of the shortest.
 #[must_use]
 pub fn prefix_bytes(collation: u16, value: &[u8], count: usize) -> Option<usize> {
     let length: fn(&[u8]) -> usize = match (character_bytes(collation), collation) {
@@ -62,9 +62,9 @@ pub fn prefix_bytes(collation: u16, value: &[u8], count: usize) -> Option<usize>
 pub(super) const fn text_order(collation: u16) -> KeyOrder {
     match collation {
         BINARY => KeyOrder::Bytes,
-        // The _bin collations of single-byte charsets and of UTF-8, whose bytes are in the order of their characters.
+        // The _bin collations of single-byte charsets and of UTF-8, where byte order is character order.
         43 | 46 | 47 | 50 | 53 | 58 | 64..=75 | 77..=83 | 89 | 93 => KeyOrder::PaddedBytes,
-        // utf8mb4_0900_bin, and MariaDB's variants of some of those above that do not pad.
+        // utf8mb4_0900_bin, and MariaDB's NO PAD variants of some of the above.
         309 | 1070 | 1071 | 1089 | 1107 => KeyOrder::Bytes,
         // latin1_swedish_ci, ascii_general_ci, utf8mb3_general_ci, utf8mb4_general_ci.
         8 | 11 | 33 | 45 => KeyOrder::AsciiNoCase,

@@ -1,22 +1,22 @@
 //! The names of collations.
 //!
-//! Facts: `information_schema` of MySQL 9.7 and MariaDB 10.11 and 11.8, which give each number to one collation, though not always by
+//! Facts: `information_schema` of MySQL 9.7 and MariaDB 10.11 and 11.8, where each number means a single collation, though not always under
 //! the same name.
 
 use std::borrow::Cow;
 
 use crate::page::kind::Family;
 
-/// A number, a name, and a star where MySQL has the collation as the default of its charset.
+/// Number, name, and a star if MySQL uses the collation as its charset's default.
 const NAMES: &str = include_str!("collations.txt");
 
-/// MariaDB numbers its collations of Unicode 14 by charset, language and strength.
+/// MariaDB numbers its Unicode 14 collations by charset, language and strength.
 const UCA1400: u16 = 2048;
 const UCA1400_CHARSETS: [&str; 5] = ["utf8mb3", "utf8mb4", "ucs2", "utf16", "utf32"];
 const UCA1400_BY_CHARSET: u16 = 256;
 const UCA1400_STRENGTHS: [&str; 8] =
     ["ai_ci", "ai_cs", "as_ci", "as_cs", "nopad_ai_ci", "nopad_ai_cs", "nopad_as_ci", "nopad_as_cs"];
-/// Numbers of languages that no server has given yet.
+/// Language numbers that no server uses yet.
 const UNUSED: &str = "?";
 const UCA1400_LANGUAGES: [&str; 25] = [
     "",
@@ -46,17 +46,17 @@ const UCA1400_LANGUAGES: [&str; 25] = [
     "croatian",
 ];
 
-/// A collation by name.
+/// A collation with its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Collation {
     /// Its name.
     pub name: String,
-    /// Whether MySQL takes it where only the charset is named.
+    /// Whether MySQL uses it if only the charset is named.
     pub is_default: bool,
 }
 
 impl Collation {
-    /// The collation of this number, by the name that the server gives it; `None` where no server does.
+    /// The collation with this number, under this server's name; `None` if no server has it.
     #[must_use]
     pub fn of(number: u16, family: Family) -> Option<Self> {
         if number >= UCA1400 {
@@ -69,7 +69,7 @@ impl Collation {
         Some(Self { name, is_default })
     }
 
-    /// The number of a name, in lower or upper case, as the server of that family means it.
+    /// The number for a name, in any case, as understood by a server of that family.
     #[must_use]
     pub fn number(name: &str, family: Family) -> Option<u16> {
         let name = name.to_ascii_lowercase();
@@ -82,7 +82,7 @@ impl Collation {
         meant.next().map(|(number, _)| number).or_else(by_rule)
     }
 
-    /// The number of the collation that MySQL takes for a charset.
+    /// The number of MySQL's default collation for a charset.
     #[must_use]
     pub fn default_of(charset: &str) -> Option<u16> {
         let charset = match charset.to_ascii_lowercase().as_str() {
@@ -103,7 +103,7 @@ impl Collation {
     }
 }
 
-/// A collation of MySQL's that MariaDB has beside one of its own of that name.
+/// A MySQL collation that MariaDB has beside one of its own with the same name.
 fn name_for(number: u16, name: &str, family: Family) -> Cow<'_, str> {
     match family {
         Family::MariaDb if number < 576 => name.replace("_croatian_ci", "_croatian_mysql561_ci").into(),

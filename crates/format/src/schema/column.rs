@@ -1,4 +1,4 @@
-//! A column: how its values are stored, and what its declaration says.
+//! A column: how its values are stored, and how it is declared.
 
 use super::{SqlType, charset};
 
@@ -9,67 +9,67 @@ pub struct ColumnDef {
     pub name: String,
     /// Its type.
     pub sql_type: SqlType,
-    /// Its number among the table's columns as the server counts them, from 1.
+    /// Its number among the table's columns, as counted by the server, from 1.
     pub ordinal: u32,
-    /// Number of its collation; 63 for what is no text.
+    /// Collation number; 63 for non-text.
     pub collation: u16,
     /// Whether it can be NULL.
     pub nullable: bool,
-    /// Numbers: without a sign. Integers have it in their type too.
+    /// UNSIGNED, for numbers. Integers have it in their type too.
     pub unsigned: bool,
-    /// Numbers: padded with zeros to their width.
+    /// ZEROFILL, for numbers.
     pub zerofill: bool,
-    /// Display width of numbers and temporals, bytes of strings, bits of BIT: the length as the server's dictionary keeps it.
+    /// Display width of numbers and temporals, bytes of strings, bits of BIT: the length in the server's dictionary.
     pub width: u32,
-    /// Digits after the point of a FLOAT or DOUBLE that declares them, or of a DECIMAL.
+    /// Decimal digits of a FLOAT or DOUBLE that declares them, or of a DECIMAL.
     pub decimals: Option<u8>,
-    /// Members of an ENUM or SET, in the charset of the column.
+    /// Members of an ENUM or SET, in the column's charset.
     pub members: Vec<Vec<u8>>,
-    /// The spatial reference system of a geometry column that has one.
+    /// The spatial reference system of a geometry column, if it has one.
     pub srid: Option<u32>,
-    /// MariaDB's COMPRESSED: every value begins with a byte that says how it is packed.
+    /// MariaDB's COMPRESSED: every value starts with a byte that gives its compression.
     pub compressed: bool,
-    /// Generated and not stored: in no clustered index, though perhaps in secondary ones.
+    /// Generated and not stored: missing in the clustered index, though perhaps in secondary ones.
     pub is_virtual: bool,
-    /// How its value is computed, if it is.
+    /// How its value is computed, if it is generated.
     pub generated: Option<Generated>,
-    /// MySQL: several values for each row, of which an index has an entry each. The column itself is virtual and hidden.
+    /// MySQL: several values per row, each with its own index entry. The column itself is virtual and hidden.
     pub is_array: bool,
-    /// What it is in a system-versioned table of MariaDB.
+    /// Its role in a system-versioned table of MariaDB.
     pub versioned: Versioned,
     /// Who sees it.
     pub visibility: Visibility,
-    /// What a row gets that names no value.
+    /// The value of rows that do not give one.
     pub default: ColumnDefault,
-    /// The default as the server's rows hold it, little-endian numbers and lengths of VARCHAR included; of a NULL or missing
-    /// default, that of the type. Empty where the source has none. MySQL's `CHECKSUM TABLE` counts it for every NULL.
+    /// The default as stored in the server's rows, including little-endian numbers and lengths of VARCHAR; for a NULL or missing default,
+    /// that of the type. Empty if the source lacks it. MySQL's `CHECKSUM TABLE` counts it for every NULL.
     pub default_image: Vec<u8>,
     /// `ON UPDATE CURRENT_TIMESTAMP`.
     pub on_update_now: bool,
     /// `AUTO_INCREMENT`.
     pub auto_increment: bool,
-    /// MariaDB: the condition of its own `CHECK`, which may have been the type JSON.
+    /// MariaDB: the condition of its own `CHECK`, which may stand for the type JSON.
     pub check: Option<String>,
     /// Its comment.
     pub comment: String,
     /// MySQL 8.0 and later: the type as SQL text.
     pub declared_type: Option<String>,
-    /// MySQL: the declaration names the collation, which the table has too.
+    /// MySQL: the declaration names the collation although it is the table's.
     pub is_explicit_collation: bool,
-    /// MySQL: `NOT SECONDARY`, not for another engine to load.
+    /// MySQL: `NOT SECONDARY`, not loaded into a secondary engine.
     pub not_secondary: bool,
-    /// MySQL 8.0.29 and later: the row version that brought it; 0 = there from the beginning.
+    /// MySQL 8.0.29 and later: the row version that added it; 0 if it was there from the start.
     pub added: u16,
     /// MySQL 8.0.29 and later: the row version that dropped it.
     pub dropped: Option<u16>,
-    /// MySQL 8.0.29 and later: its place among the fields of the clustered index.
+    /// MySQL 8.0.29 and later: its position among the fields of the clustered index.
     pub physical_pos: Option<u32>,
-    /// What rows have that were written before it came.
+    /// The value in rows written before the column was added.
     pub instant_default: Option<InstantDefault>,
 }
 
 impl ColumnDef {
-    /// A column that is NOT NULL, no text, and nothing special.
+    /// A NOT NULL, non-text column with nothing special.
     #[must_use]
     pub fn plain(name: &str, sql_type: SqlType) -> Self {
         Self {
@@ -106,13 +106,13 @@ impl ColumnDef {
         }
     }
 
-    /// Whether the server fills it with a row's start or end.
+    /// Whether the server fills it with the start or end of a row's validity.
     #[must_use]
     pub const fn versioned_by_server(&self) -> bool {
         matches!(self.versioned, Versioned::RowStart | Versioned::RowEnd)
     }
 
-    /// Bytes of a value in the server's own row; `None` where rows hold pointers.
+    /// Bytes of a value in the server's own row; `None` if rows hold pointers.
     #[must_use]
     pub fn image_len(&self) -> Option<usize> {
         // A length of one or two bytes comes first.
@@ -126,7 +126,7 @@ impl ColumnDef {
         usize::try_from(len).ok()
     }
 
-    /// MariaDB's JSON: text that a check of its own keeps valid. MySQL's is a type.
+    /// MariaDB's JSON: text that a check constraint keeps valid. MySQL's is a type.
     #[must_use]
     pub fn is_json_text(&self) -> bool {
         let name = self.name.replace('`', "``");
@@ -135,16 +135,16 @@ impl ColumnDef {
     }
 }
 
-/// How the value of a generated column comes about.
+/// How a generated column is computed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Generated {
-    /// Whether rows hold it.
+    /// Whether rows store it.
     pub stored: bool,
-    /// The expression; empty for hidden columns that the server fills by itself.
+    /// The expression; empty for hidden columns filled by the server.
     pub expression: String,
 }
 
-/// A column's part in system versioning.
+/// A column's role in system versioning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Versioned {
     /// None.
@@ -153,20 +153,20 @@ pub enum Versioned {
     RowStart,
     /// `GENERATED ALWAYS AS ROW END`.
     RowEnd,
-    /// `WITHOUT SYSTEM VERSIONING`: it changes without history.
+    /// `WITHOUT SYSTEM VERSIONING`: changes to it leave no history.
     Without,
 }
 
-/// What a row gets that names no value.
+/// The value of rows that do not give one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ColumnDefault {
     /// Nothing: a value must be given.
     None,
     /// NULL.
     Null,
-    /// A literal, as text. Binary strings are bytes in hexadecimal, after `0x`.
+    /// A literal, as text. Binary strings are in hexadecimal, after `0x`.
     Literal(String),
-    /// A literal that only [`ColumnDef::default_image`] holds.
+    /// A literal that is only in [`ColumnDef::default_image`].
     Image,
     /// An expression; `CURRENT_TIMESTAMP` is one.
     Expression(String),
@@ -175,13 +175,13 @@ pub enum ColumnDefault {
 /// Who sees a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Visibility {
-    /// Everybody.
+    /// Everyone.
     Visible,
-    /// Who asks for it by name.
+    /// Those who ask for it by name.
     Invisible,
-    /// MySQL: nobody, though the server reads and sums it like any other: the value of a functional index part.
+    /// MySQL: no one, though the server reads and sums it like any other: the value of a functional key part.
     Functional,
-    /// Nobody: it serves the engine, as FTS_DOC_ID, dropped columns and the hashes of long unique keys.
+    /// No one: it serves the engine, like FTS_DOC_ID, dropped columns and the hashes of long unique keys.
     Hidden,
 }
 

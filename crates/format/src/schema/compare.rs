@@ -5,10 +5,10 @@ use std::cmp::Ordering;
 use super::IndexDef;
 use crate::record::{RecordFields, Slot, Stored};
 
-/// Compares the keys of two records of an index, on the pages (or page) that they lie on.
+/// Compares the keys of two index records, given the pages they are on.
 ///
-/// Compared are the first `count` fields of the key: [`Layout::key_fields`](crate::record::Layout::key_fields) of them decide the
-/// order of records. `None` where the order cannot be told: a collation that is not known here, or a field that is not there.
+/// Compares the first `count` key fields: [`Layout::key_fields`](crate::record::Layout::key_fields) of them decide the order of records.
+/// `None` if the order is unknown: an unknown collation, or a missing field.
 #[must_use]
 pub fn compare_keys(
     index: &IndexDef,

@@ -1,17 +1,17 @@
-//! What `CREATE TABLE` says beside the columns: keys, foreign keys, options, partitions.
+//! The parts of `CREATE TABLE` other than columns: keys, foreign keys, options, partitions.
 //!
-//! Trees are in [`super::TableDef::indexes`]; here are the keys as their owner wrote them, full-text ones among them.
+//! The trees are in [`super::TableDef::indexes`]; these are the keys as the user declared them, including full-text ones.
 
-/// Beside the columns.
+/// The declaration besides the columns.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Declared {
-    /// The keys, in the order of the source.
+    /// The keys, in source order.
     pub keys: Vec<KeyDef>,
-    /// Foreign keys; `None` where the source holds none of any table (`.frm`).
+    /// Foreign keys; `None` if the source never has any (`.frm`).
     pub foreign_keys: Option<Vec<ForeignKey>>,
-    /// `AUTO_INCREMENT=` as far as the source knows it: the next number.
+    /// `AUTO_INCREMENT=`: the next value, if the source knows it.
     pub auto_increment: Option<u64>,
-    /// MySQL: the general tablespace that it lies in.
+    /// MySQL: the general tablespace it is in.
     pub tablespace: Option<String>,
     /// Options before the comment, as SQL: `ROW_FORMAT=COMPACT`.
     pub options: Vec<String>,
@@ -21,13 +21,13 @@ pub struct Declared {
     pub comment: String,
     /// MariaDB: `WITH SYSTEM VERSIONING`.
     pub is_versioned: bool,
-    /// MariaDB: the columns of system versioning were not declared, and nobody is shown them.
+    /// MariaDB: the system versioning columns were not declared and are not shown.
     pub has_implicit_versioning: bool,
-    /// MariaDB: the period of the application: name and columns, as SQL.
+    /// MariaDB: the application-time period: name and columns, as SQL.
     pub period: Option<String>,
-    /// MariaDB: a sequence, which is a table of one row.
+    /// MariaDB: a sequence, stored as a table of one row.
     pub is_sequence: bool,
-    /// MySQL: nobody is shown it: part of a full-text index, or a copy in the making.
+    /// MySQL: not shown to users: part of a full-text index, or a copy under construction.
     pub is_hidden: bool,
     /// How it is partitioned, as SQL.
     pub partitioning: Option<String>,
@@ -42,7 +42,7 @@ pub struct KeyDef {
     pub kind: KeyKind,
     /// Its parts.
     pub parts: Vec<KeyPart>,
-    /// MariaDB: its last parts are those of the application's period.
+    /// MariaDB: its last parts are the columns of the application-time period.
     pub without_overlaps: bool,
     /// What follows the parts, as SQL: ` USING BTREE`.
     pub options: String,
@@ -68,11 +68,11 @@ pub enum KeyKind {
 /// A part of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyPart {
-    /// The column: its place in [`super::TableDef::columns`].
+    /// The column: its index in [`super::TableDef::columns`].
     pub column: usize,
-    /// Characters (bytes of what is no text) of its beginning; `None` = all of it.
+    /// Length of the prefix in characters (bytes for non-text); `None` for the whole column.
     pub prefix: Option<u32>,
-    /// Whether greater values come first.
+    /// Descending order.
     pub descending: bool,
 }
 
@@ -98,11 +98,11 @@ pub struct ForeignKey {
 /// What a foreign key does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Rule {
-    /// The rule where none is named.
+    /// No rule was given.
     Default,
-    /// `RESTRICT`, where it is named.
+    /// `RESTRICT`, explicitly.
     Restrict,
-    /// `NO ACTION`, where it is named.
+    /// `NO ACTION`, explicitly.
     NoAction,
     /// `CASCADE`.
     Cascade,
@@ -113,7 +113,7 @@ pub enum Rule {
 }
 
 impl Rule {
-    /// As SQL; `None` for the rule that is not written.
+    /// As SQL; `None` if nothing is written.
     #[must_use]
     pub const fn sql(self) -> Option<&'static str> {
         match self {

@@ -1,5 +1,5 @@
-//! InnoDB's own dictionary, in the system tablespace of MariaDB and of MySQL up to 5.7: REDUNDANT tables with fields that are the
-//! same on every server. It tells which index of which table begins where. MySQL 8.0 and later keep none ([`super::sdi`]).
+//! InnoDB's own dictionary in the system tablespace of MariaDB, and of MySQL up to 5.7: REDUNDANT tables with the same fields on every
+//! server. It gives the root of each table's indexes. MySQL 8.0 and later have none ([`super::sdi`]).
 //!
 //! Facts: `dict0boot.h` and `dict0crea.cc` of MySQL 5.7 and MariaDB 10.11.
 
@@ -10,12 +10,12 @@ use crate::page::fil::FIL_PAGE_DATA;
 use crate::record::{Record, RecordFields};
 use crate::types::{PageNo, SpaceId};
 
-/// The page of the system tablespace that names the roots.
+/// The page of the system tablespace with the roots.
 pub const DICT_HDR_PAGE_NO: PageNo = PageNo(7);
 const DICT_HDR_TABLES: usize = FIL_PAGE_DATA + 32;
 const DICT_HDR_INDEXES: usize = FIL_PAGE_DATA + 44;
 
-/// Where the dictionary's tables begin.
+/// Roots of the dictionary's tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DictionaryRoots {
     /// SYS_TABLES: [`SysTable`].
@@ -25,7 +25,7 @@ pub struct DictionaryRoots {
 }
 
 impl DictionaryRoots {
-    /// Reads the dictionary's header, page [`DICT_HDR_PAGE_NO`]; `None` where there is no dictionary.
+    /// Reads the dictionary header, page [`DICT_HDR_PAGE_NO`]; `None` if there is no dictionary.
     #[must_use]
     pub fn read(page: &[u8]) -> Option<Self> {
         let root =
@@ -37,9 +37,9 @@ impl DictionaryRoots {
 /// A table, or a partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SysTable {
-    /// `database/table`, both as their files are called; partitions have `#P#` and their name after it.
+    /// `database/table` in file name spelling; partitions append `#P#` and their name.
     pub name: String,
-    /// Its number.
+    /// Its id.
     pub id: u64,
     /// Its tablespace.
     pub space: SpaceId,
@@ -47,21 +47,21 @@ pub struct SysTable {
     pub is_discarded: bool,
 }
 
-/// In SYS_TABLES.MIX_LEN: the tablespace was discarded (`DICT_TF2_DISCARDED`).
+/// Flag in SYS_TABLES.MIX_LEN: the tablespace was discarded (`DICT_TF2_DISCARDED`).
 const TABLE_DISCARDED: u32 = 1 << 5;
-/// In SYS_TABLES.N_COLS: rows are not REDUNDANT. Without it MIX_LEN may hold what servers before MySQL 4.1 left there.
+/// Flag in SYS_TABLES.N_COLS: rows are not REDUNDANT. Without it, MIX_LEN may be left over from servers before MySQL 4.1.
 const COLS_COMPACT: u32 = 1 << 31;
 
 /// An index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SysIndex {
-    /// Number of its table.
+    /// Id of its table.
     pub table_id: u64,
-    /// Its name; in the course of being built it begins with a byte FF.
+    /// Its name; under construction it starts with a byte FF.
     pub name: String,
     /// Its type bits: 1 clustered, 2 unique, 32 full-text, 64 spatial.
     pub kind: u32,
-    /// Where it begins.
+    /// Its root.
     pub root: IndexRoot,
 }
 
@@ -70,7 +70,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 impl SysTable {
-    /// Reads a leaf record of SYS_TABLES whose fields were found by [`crate::record::redundant::locate_stored`].
+    /// Reads a leaf record of SYS_TABLES, with fields located by [`crate::record::redundant::locate_stored`].
     #[must_use]
     pub fn read(record: &Record<'_>, fields: &RecordFields) -> Option<Self> {
         let field = |number| fields.bytes(record.page(), number);
@@ -86,7 +86,7 @@ impl SysTable {
 }
 
 impl SysIndex {
-    /// Reads a leaf record of SYS_INDEXES whose fields were found by [`crate::record::redundant::locate_stored`].
+    /// Reads a leaf record of SYS_INDEXES, with fields located by [`crate::record::redundant::locate_stored`].
     #[must_use]
     pub fn read(record: &Record<'_>, fields: &RecordFields) -> Option<Self> {
         let field = |number| fields.bytes(record.page(), number);
@@ -99,17 +99,17 @@ impl SysIndex {
     }
 }
 
-/// Where a tablespace lies: a row of SYS_DATAFILES, which MySQL 5.6 and 5.7 have, and MariaDB up to 10.5.
+/// The path of a tablespace: a row of SYS_DATAFILES, in MySQL 5.6 and 5.7, and MariaDB up to 10.5.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SysDatafile {
-    /// Its number.
+    /// Its space id.
     pub space: SpaceId,
-    /// Its file, from the datadir on or from the root.
+    /// Its file, relative to the datadir or absolute.
     pub path: String,
 }
 
 impl SysDatafile {
-    /// Reads a leaf record whose fields were found by [`crate::record::redundant::locate_stored`].
+    /// Reads a leaf record, with fields located by [`crate::record::redundant::locate_stored`].
     #[must_use]
     pub fn read(record: &Record<'_>, fields: &RecordFields) -> Option<Self> {
         let field = |number| fields.bytes(record.page(), number);
@@ -120,15 +120,15 @@ impl SysDatafile {
 /// A foreign key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SysForeign {
-    /// Its name, after that of the database where the server gave it.
+    /// Its name, preceded by the database if the server generated it.
     pub id: String,
-    /// The table that has it: `database/table`, both as their files are called.
+    /// The referencing table: `database/table` in file name spelling.
     pub table: String,
-    /// The table that it refers to.
+    /// The referenced table.
     pub other_table: String,
-    /// What happens when a row is deleted there.
+    /// The rule for rows deleted there.
     pub on_delete: Rule,
-    /// What happens when a row's key is changed there.
+    /// The rule for keys changed there.
     pub on_update: Rule,
 }
 
@@ -137,11 +137,11 @@ pub struct SysForeign {
 pub struct SysForeignColumn {
     /// [`SysForeign::id`].
     pub key: String,
-    /// Its place in the key, from 0.
+    /// Its position in the key, from 0.
     pub position: u32,
     /// The column.
     pub column: String,
-    /// The column of the other table.
+    /// The referenced column.
     pub other_column: String,
 }
 
@@ -152,7 +152,7 @@ const UPDATE_SET_NULL: u32 = 8;
 const DELETE_NO_ACTION: u32 = 16;
 const UPDATE_NO_ACTION: u32 = 32;
 
-/// The rule by the first bit that is set.
+/// The rule for the first bit set.
 const fn rule(bits: u32, cascade: u32, set_null: u32, no_action: u32) -> Rule {
     if bits & cascade != 0 {
         Rule::Cascade
@@ -166,11 +166,11 @@ const fn rule(bits: u32, cascade: u32, set_null: u32, no_action: u32) -> Rule {
 }
 
 impl SysForeign {
-    /// Reads a leaf record of SYS_FOREIGN whose fields were found by [`crate::record::redundant::locate_stored`].
+    /// Reads a leaf record of SYS_FOREIGN, with fields located by [`crate::record::redundant::locate_stored`].
     #[must_use]
     pub fn read(record: &Record<'_>, fields: &RecordFields) -> Option<Self> {
         let field = |number| fields.bytes(record.page(), number);
-        // The upper byte of the number of columns tells what the key does.
+        // The number of columns has the rules in its upper byte.
         let bits = be::u32_at(field(5)?, 0)? >> 24;
         Some(Self {
             id: text(field(0)?),
@@ -183,7 +183,7 @@ impl SysForeign {
 }
 
 impl SysForeignColumn {
-    /// Reads a leaf record of SYS_FOREIGN_COLS whose fields were found by [`crate::record::redundant::locate_stored`].
+    /// Reads a leaf record of SYS_FOREIGN_COLS, with fields located by [`crate::record::redundant::locate_stored`].
     #[must_use]
     pub fn read(record: &Record<'_>, fields: &RecordFields) -> Option<Self> {
         let field = |number| fields.bytes(record.page(), number);

@@ -1,4 +1,4 @@
-//! The entry of a secondary index that goes with a row: the same bytes, made from the row and read from the entry.
+//! The secondary index entry that belongs to a row: the same bytes, whether built from the row or read from the entry.
 //!
 //! ```text
 //! row   -> columns of the entry, cut to their prefixes ┐
@@ -6,20 +6,19 @@
 //! entry -> its fields                                  ┘
 //! ```
 //!
-//! Both servers keep the two equal to the byte, also where a collation takes different bytes for the same value: an update whose new
-//! value only compares equal marks the old entry as deleted and writes, or overwrites, another (`row_upd_changes_ord_field_binary` and
-//! `row_ins_sec_index_entry_by_modify` in `row0upd.cc` and `row0ins.cc`). Only the spaces that end a CHAR, which mean nothing, are not
-//! compared: their number hangs on the row format and on the server that wrote them.
+//! Both servers keep the two identical to the byte, even if a collation treats different bytes as equal: an update to a value that merely
+//! compares equal delete-marks the old entry and writes, or overwrites, another (`row_upd_changes_ord_field_binary` and
+//! `row_ins_sec_index_entry_by_modify` in `row0upd.cc` and `row0ins.cc`). Only trailing spaces of a CHAR, which mean nothing, are not
+//! compared: their number depends on the row format and on the server that wrote them.
 
 use super::charset::{self, BINARY};
 use super::{ColumnDef, FieldSource, IndexDef, IndexKind, InstantDefault, SqlType};
 use crate::record::{RecordFields, Stored};
 
-/// No key is longer: what lies off-page beyond this is in no entry.
+/// No key is longer: off-page data beyond this is in no entry.
 const ENTRY_VALUE_MAX: usize = 16 << 10;
 
-/// Reads the beginning of the off-page value behind a reference: at least this many bytes, if it has them. `None` where it
-/// cannot be read.
+/// Reads the start of the off-page value behind a reference: at least this many bytes, if it has them. `None` if it cannot be read.
 pub type Outside<'o> = &'o mut dyn FnMut(&[u8], usize) -> Option<Vec<u8>>;
 
 /// How much of a column an entry holds.
@@ -30,19 +29,19 @@ enum Cut {
     Characters { count: usize, bytes_max: usize, collation: u16 },
 }
 
-/// A column of the entry that the row has too.
+/// A column that both the row and the entry have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct EntryPart {
-    /// Its place among the fields of a row.
+    /// Its index among the fields of a row.
     row: usize,
-    /// Its place among the fields of an entry.
+    /// Its index among the fields of an entry.
     entry: usize,
     cut: Cut,
-    /// Whether spaces at its end mean nothing.
+    /// Whether trailing spaces mean nothing.
     trims: bool,
 }
 
-/// How to hold rows against the entries of one secondary index.
+/// How to compare rows with the entries of one secondary index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EntryPlan {
     /// Those of the row's key come first.
@@ -51,7 +50,7 @@ pub struct EntryPlan {
     left_out: Option<&'static str>,
 }
 
-/// An entry as bytes that are the same if and only if the entry is. Serves for one after the other.
+/// Bytes that are equal exactly if the entries are equal. Reused for one entry after the other.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EntryImage {
     bytes: Vec<u8>,
@@ -59,19 +58,19 @@ pub struct EntryImage {
 }
 
 impl EntryImage {
-    /// None yet.
+    /// Empty.
     #[must_use]
     pub const fn new() -> Self {
         Self { bytes: Vec::new(), key_len: 0 }
     }
 
-    /// All of it.
+    /// The whole image.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The key of the row: how it begins.
+    /// The row's key, which the image starts with.
     #[must_use]
     pub fn key(&self) -> &[u8] {
         self.bytes.get(..self.key_len).unwrap_or(&self.bytes)
@@ -102,14 +101,14 @@ impl TrimSpaces for [u8] {
     }
 }
 
-/// What rows have that were written before a column came: by the fields of the clustered index.
+/// For each field of the clustered index, the value in rows written before its column was added.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RowDefaults {
     values: Vec<Option<InstantDefault>>,
 }
 
 impl RowDefaults {
-    /// As the columns tell (MySQL).
+    /// The defaults recorded for the columns (MySQL).
     #[must_use]
     pub fn of_columns(columns: &[ColumnDef], row: &IndexDef) -> Self {
         let default = |source| match source {
@@ -119,7 +118,7 @@ impl RowDefaults {
         Self { values: row.fields.iter().map(|field| default(field.source)).collect() }
     }
 
-    /// As a metadata record tells (MariaDB), whose fields these are.
+    /// The defaults in a metadata record (MariaDB), which has these fields.
     #[must_use]
     pub fn of_metadata(page: &[u8], fields: &RecordFields) -> Self {
         let value = |(number, slot): (usize, &crate::record::Slot)| match slot.stored {
@@ -136,8 +135,8 @@ impl RowDefaults {
 }
 
 impl EntryPlan {
-    /// For the rows of `row` and the entries of `entry`, two indexes of the table that has these columns. `None` where entries cannot
-    /// be held against rows at all: there are several for a row, or the row's key is not in them.
+    /// For rows of `row` and entries of `entry`, two indexes of the table with these columns. `None` if they cannot be compared: a row has
+    /// several entries, or entries lack the row's key.
     #[must_use]
     pub fn new(columns: &[ColumnDef], row: &IndexDef, entry: &IndexDef) -> Option<Self> {
         if entry.is_multi_valued || entry.is_clustered() || !row.is_clustered() {
@@ -161,18 +160,18 @@ impl EntryPlan {
         (key_parts >= row.layout.key_fields()).then_some(Self { parts, key_parts, left_out })
     }
 
-    /// What of the entries cannot be compared, as a clause; `None` if all can.
+    /// What of the entries cannot be compared, as a clause; `None` if everything can.
     #[must_use]
     pub const fn left_out(&self) -> Option<&'static str> {
         self.left_out
     }
 
-    /// Places of the row's key among the fields of rows and of entries.
+    /// Positions of the row's key among the fields of rows and of entries.
     pub fn key(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         self.parts.iter().take(self.key_parts).map(|part| (part.row, part.entry))
     }
 
-    /// Reads the image of an entry. `None` where a field of it is not there as it must be.
+    /// Reads the image of an entry. `None` if a required field is missing.
     #[must_use]
     pub fn of_entry(&self, page: &[u8], fields: &RecordFields, image: &mut EntryImage) -> Option<()> {
         image.clear();
@@ -187,7 +186,7 @@ impl EntryPlan {
         Some(())
     }
 
-    /// Builds the image of the entry that belongs to a row. `None` where a value cannot be read.
+    /// Builds the image of a row's entry. `None` if a value cannot be read.
     #[must_use]
     pub fn of_row(
         &self,
@@ -223,13 +222,13 @@ impl EntryPlan {
     }
 }
 
-/// Whether the field is the one by which entries name their row.
+/// Whether the field is part of the key by which entries name their row.
 fn is_key(row: &IndexDef, source: FieldSource, prefix: Option<u32>) -> bool {
     let mut key = row.fields.iter().take(row.layout.key_fields());
     key.any(|field| field.source == source && (prefix.is_none() || prefix == field.prefix))
 }
 
-/// `None`: the row should have the column and has not. Inside, why the column cannot be compared.
+/// `None` if the row lacks a column that it should have. The inner error says why the column cannot be compared.
 fn part(
     columns: &[ColumnDef],
     row: &IndexDef,
@@ -281,7 +280,7 @@ impl Cut {
         Some(Self::Characters { count, bytes_max, collation: column.collation })
     }
 
-    /// The most bytes of the column's beginning that it takes to cut it.
+    /// Upper limit of the bytes needed from the column to cut its prefix.
     const fn bytes_max(self) -> usize {
         match self {
             Self::Whole => ENTRY_VALUE_MAX,

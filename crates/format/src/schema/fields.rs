@@ -1,4 +1,4 @@
-//! From columns and declared keys to the fields of each index, in the order in which records store them.
+//! From columns and declared keys to the fields of each index, in storage order.
 
 use thiserror::Error;
 
@@ -6,14 +6,14 @@ use super::order::KeyOrder;
 use super::{ColumnDef, FieldDef, FieldSource, IndexDef, IndexKind, IndexRoot, SqlType, charset};
 use crate::record::{FieldLayout, Instant, Layout, RecordStyle, Storage};
 
-/// A declared part of a key.
+/// A declared key part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FieldPart {
-    /// The column: its place in the table.
+    /// The column's index in the table.
     pub column: usize,
-    /// Bytes of its beginning; `None` = all of it.
+    /// Length of the prefix in bytes; `None` for the whole column.
     pub prefix: Option<u32>,
-    /// Whether greater values come first.
+    /// Descending order.
     pub descending: bool,
 }
 
@@ -22,20 +22,20 @@ pub struct FieldPart {
 pub struct IndexParts {
     /// Its name.
     pub name: String,
-    /// Whether it is declared as unique, or is the primary key.
+    /// Whether it is declared unique, or is the primary key.
     pub unique: bool,
     /// Whether it is an R-tree.
     pub spatial: bool,
-    /// Several entries for one row.
+    /// Several entries per row.
     pub is_multi_valued: bool,
-    /// Where it begins, if that is known.
+    /// Its root, if known.
     pub root: Option<IndexRoot>,
-    /// The declared parts. None in a clustered index: its key is DB_ROW_ID.
+    /// The declared parts. Empty for a clustered index keyed by DB_ROW_ID.
     pub parts: Vec<FieldPart>,
 }
 
-/// Puts the clustered index first, as the servers choose it: the primary key, else the first unique one over whole columns that cannot be
-/// NULL, else one that is not declared, over DB_ROW_ID.
+/// Puts the clustered index first, chosen as the servers do: the primary key, else the first unique index on whole NOT NULL columns, else
+/// an undeclared one on DB_ROW_ID.
 pub(super) fn clustered_first(mut indexes: Vec<IndexParts>, columns: &[ColumnDef]) -> Vec<IndexParts> {
     let whole =
         |part: &FieldPart| part.prefix.is_none() && columns.get(part.column).is_some_and(|column| !column.nullable);
@@ -56,10 +56,10 @@ pub(super) fn clustered_first(mut indexes: Vec<IndexParts>, columns: &[ColumnDef
     indexes
 }
 
-/// Why the indexes of a table could not be built. Nothing about its files is said by that.
+/// Why a table's indexes could not be built. This says nothing about its files.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum BuildError {
-    /// A type of a newer server, perhaps, or of a plugin.
+    /// Perhaps a type of a newer server, or of a plugin.
     #[error("column {column} has a type (number {number}) that innokit does not know")]
     UnknownType {
         /// Name of the column.
@@ -77,15 +77,15 @@ pub enum BuildError {
         /// Columns of the table.
         columns: usize,
     },
-    /// A table without any index cannot be: its rows are one.
+    /// Every table has an index, since its rows are one.
     #[error("the definition names no index")]
     NoIndex,
-    /// Fields and positions that do not go together.
+    /// Contradictory fields and positions.
     #[error("the positions of the columns in the rows contradict each other")]
     Positions,
 }
 
-/// A field with its bytes and its meaning.
+/// A field's storage and its meaning.
 #[derive(Debug, Clone, Copy)]
 struct Field {
     def: FieldDef,
@@ -97,7 +97,7 @@ const TRX_ID_BYTES: u16 = 6;
 const ROLL_PTR_BYTES: u16 = 7;
 /// A minimum bounding rectangle: four doubles.
 const MBR_BYTES: u32 = 32;
-/// In `physical_pos`: the column is both part of the key, by its beginning, and a field of its own.
+/// Flag in `physical_pos`: the column is both a key part, by prefix, and a separate field.
 const PREFIX_POSITION: u32 = 0x8000;
 
 fn system(source: FieldSource, bytes: u16) -> Field {
@@ -123,7 +123,7 @@ fn field(columns: &[ColumnDef], part: FieldPart, index: &str) -> Result<Field, B
         prefix: part.prefix,
         descending: part.descending,
         order: order_of(column),
-        // A beginning has as many bytes as its characters, and its NULL as many as the whole column's.
+        // A prefix has as many bytes as its characters, but its NULL takes as many as the whole column's.
         redundant_len: room.redundant.filter(|_| part.prefix.is_none()),
         max_len: room.max_len,
     };
@@ -191,8 +191,8 @@ fn clustered(
     Ok(assemble(declared, IndexKind::Clustered, fields, key.len(), trx_id, instant))
 }
 
-/// MySQL stores where each column lies in a row, once that is not the order of the table any more. System columns are not among
-/// the columns here: they follow the key, as ever.
+/// Once it differs from table order, MySQL stores each column's position in the rows. System columns are not included: they always follow
+/// the key.
 fn sort_by_position(columns: &[ColumnDef], fields: &mut [Field], key_len: usize) -> Result<(), BuildError> {
     let position = |number: usize, field: &Field| -> Option<u32> {
         let FieldSource::Column(column) = field.def.source else { return Some(number as u32) };
@@ -217,7 +217,7 @@ fn sort_by_position(columns: &[ColumnDef], fields: &mut [Field], key_len: usize)
     Ok(())
 }
 
-/// The declared parts, then of the clustered key what they do not hold as a whole.
+/// The declared parts, then the clustered key fields that they do not contain in full.
 fn secondary(columns: &[ColumnDef], declared: &IndexParts, key: &[Field]) -> Result<IndexDef, BuildError> {
     let own = declared.parts.iter().map(|part| field(columns, *part, &declared.name));
     let mut fields = own.collect::<Result<Vec<_>, _>>()?;
@@ -231,14 +231,14 @@ fn secondary(columns: &[ColumnDef], declared: &IndexParts, key: &[Field]) -> Res
         let whole = |part: &FieldPart| field.def.source == FieldSource::Column(part.column) && part.prefix.is_none();
         !declared.spatial && declared.parts.iter().any(whole)
     };
-    // In a secondary index the key's own direction is kept; row versions matter to rows alone.
+    // The key keeps its own direction in a secondary index; row versions matter only to rows.
     fields.extend(key.iter().filter(|field| !covered(field)));
     for field in &mut fields {
         (field.layout.added, field.layout.dropped) = (0, None);
     }
     let count = fields.len();
     let kind = if declared.spatial { IndexKind::Spatial } else { IndexKind::Secondary };
-    // The node pointers of an R-tree carry the rectangle alone.
+    // Node pointers of an R-tree have only the rectangle.
     let key_fields = if declared.spatial { 1 } else { count };
     Ok(assemble(declared, kind, fields, key_fields, None, Instant::None))
 }

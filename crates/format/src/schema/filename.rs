@@ -1,12 +1,12 @@
-//! Names of databases and tables out of the names of their files.
+//! Decodes database and table names from file names.
 //!
-//! Facts: the files of MariaDB 10.11 for names of every letter that has a code; both servers have had the same codes since 5.1.
+//! Facts: MariaDB 10.11's files for names with every letter that has a code; both servers have used the same codes since 5.1.
 
-/// A code of two characters and its letter, one after the other.
+/// Codes of two characters, each followed by its letter.
 const LETTERS: &str = include_str!("filename.txt");
 
-/// The name behind a file's: `odd@002dname` is `odd-name`. Letters with accents have codes of two characters, everything else that a
-/// file system may not like has four hexadecimal digits. What is no code stays as it is.
+/// The name behind a file name: `odd@002dname` is `odd-name`. Accented letters have codes of two characters; everything else that a file
+/// system may not like has four hexadecimal digits. Anything that is not a code stays unchanged.
 #[must_use]
 pub fn decoded(name: &str) -> String {
     let mut text = String::with_capacity(name.len());
@@ -21,7 +21,7 @@ pub fn decoded(name: &str) -> String {
     text
 }
 
-/// The letter that a code stands for, and the length of the code.
+/// The letter for a code, and the code's length.
 fn code(after: &str) -> Option<(char, usize)> {
     let digits = after.get(..4).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
     if let Some(letter) = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok()).and_then(char::from_u32) {

@@ -1,7 +1,7 @@
-//! Tables out of `.frm` files: the definition that MariaDB and MySQL up to 5.7 keep beside each table.
+//! Tables from `.frm` files: the definition that MariaDB, and MySQL up to 5.7, keep beside each table.
 //!
-//! The file tells columns and keys, not where the indexes begin: that is in the dictionary of the system tablespace
-//! ([`super::dictionary`]). Everything in it is little-endian.
+//! The file has columns and keys but no roots: those are in the dictionary of the system tablespace ([`super::dictionary`]). Everything in
+//! it is little-endian.
 //!
 //! Facts: `sql/table.cc`, `sql/unireg.cc` and `sql/field.cc` of MariaDB 10.11 and MySQL 5.7; compared with the tables of MariaDB's datadirs.
 
@@ -23,13 +23,13 @@ use super::{ColumnDef, SqlType, TableDef, Visibility};
 use crate::page::kind::Family;
 use crate::record::{Instant, RecordStyle};
 
-/// The column that numbers the rows of a table with full-text indexes.
+/// The hidden column with document ids, in tables with full-text indexes.
 const DOC_ID: &str = "FTS_DOC_ID";
-/// The index over it.
+/// The index on it.
 pub const DOC_ID_INDEX: &str = "FTS_DOC_ID_INDEX";
 
 const MAGIC: [u8; 2] = [0xFE, 0x01];
-/// From here on the servers' versions are MariaDB's.
+/// Server versions from here on are MariaDB's.
 const FIRST_MARIADB: u32 = 100_000;
 const AT_ENGINE: usize = 3;
 const AT_PARTITION_ENGINE: usize = 61;
@@ -37,13 +37,13 @@ const ENGINE_INNODB: u8 = 12;
 const ENGINE_PARTITION: u8 = 20;
 
 const ROW_FORMAT_REDUNDANT: u8 = 4;
-/// Reads a `.frm` file. The names of the table and of its database are those of the file and its folder: they are left empty.
+/// Reads a `.frm` file. Table and database are named by the file and its folder, so the names are left empty here.
 ///
-/// A table that has or had a full-text index numbers its rows in a hidden column that the file does not mention. It is added where
-/// the file has such an index, and where `has_doc_id` says that the dictionary names an index [`DOC_ID_INDEX`] for the table.
+/// A table that has or had a full-text index numbers its rows in a hidden column that the file does not mention. It is added if the file
+/// has such an index, or if `has_doc_id` says that the dictionary has an index [`DOC_ID_INDEX`] for the table.
 ///
 /// # Errors
-/// The file does not define a table, is damaged, or uses a feature that innokit does not know.
+/// The file does not define a table, is damaged, or uses a feature that innokit does not support.
 pub fn from_frm(bytes: &[u8], has_doc_id: bool) -> Result<TableDef, FrmError> {
     if !bytes.starts_with(&MAGIC) {
         return Err(FrmError::NotATable);
@@ -61,7 +61,7 @@ pub fn from_frm(bytes: &[u8], has_doc_id: bool) -> Result<TableDef, FrmError> {
         add_doc_id(&mut columns, &mut parts);
     }
     let style = match frm.u8(40, "row format")? {
-        // The server's default, which may have been any.
+        // The server's default, which could have been any.
         0 => None,
         ROW_FORMAT_REDUNDANT => Some(RecordStyle::Redundant),
         _ => Some(RecordStyle::Compact),
@@ -85,7 +85,7 @@ pub fn from_frm(bytes: &[u8], has_doc_id: bool) -> Result<TableDef, FrmError> {
     })
 }
 
-/// Unless the user made the column.
+/// Unless the user created the column.
 pub(super) fn add_doc_id(columns: &mut Vec<ColumnDef>, parts: &mut Vec<IndexParts>) {
     let existing = columns.iter().position(|column| column.name == DOC_ID);
     let column = existing.unwrap_or(columns.len());
@@ -109,7 +109,7 @@ pub(super) fn add_doc_id(columns: &mut Vec<ColumnDef>, parts: &mut Vec<IndexPart
     }
 }
 
-/// Whether the head of a file, 64 bytes, is that of a `.frm` file of a table of InnoDB.
+/// Whether the first 64 bytes of a file are those of an InnoDB table's `.frm` file.
 #[must_use]
 pub fn is_of_innodb(head: &[u8]) -> bool {
     let engine = |at: usize| head.get(at).copied().unwrap_or(0);
@@ -149,7 +149,7 @@ fn keys(frm: &Reader<'_>) -> Result<Vec<Key>, FrmError> {
         at += name.len() + 1;
         key.name = name;
     }
-    // The names end with one more separator and a zero.
+    // The names end with another separator and a zero.
     at += 2;
     for key in keys.iter_mut().filter(|key| key.flags & KEY_COMMENT != 0) {
         let len = usize::from(frm.u16(at, "comment of a key")?);
@@ -181,7 +181,7 @@ fn index_parts(keys: Vec<Key>, columns: &[ColumnDef]) -> Vec<IndexParts> {
     fields::clustered_first(indexes, columns)
 }
 
-/// The hidden column that holds the hash of the key number `number`, from 1.
+/// The hidden column with the hash of key number `number`, from 1.
 fn hash_part(columns: &[ColumnDef], number: usize) -> Vec<FieldPart> {
     let name = format!("DB_ROW_HASH_{number}");
     let column = columns.iter().position(|column| column.name == name);

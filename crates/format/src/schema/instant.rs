@@ -1,4 +1,4 @@
-//! MariaDB's instantly altered tables: the root says how many fields the first rows have, the metadata record what came later.
+//! MariaDB's instantly altered tables: the root gives the number of fields of the first rows, the metadata record what was added later.
 //!
 //! Facts: `dict0mem.cc` and `btr0cur.cc` of MariaDB 10.11; compared with the altered tables of its datadirs.
 
@@ -18,16 +18,15 @@ const SYSTEM_BYTES: usize = 13;
 /// What the leftmost leaf of an instantly altered table says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Metadata {
-    /// Nothing: the alteration was undone, and the table is an ordinary one.
+    /// Nothing: the alteration was undone, so the table is ordinary.
     None,
     /// Columns were added at the end.
     Added,
-    /// Columns were dropped or moved, and this off-page value is the map of the fields: [`altered`].
+    /// Columns were dropped or moved; this off-page value is the field map: [`altered`].
     Map(Reference),
 }
 
-/// Looks at the leftmost leaf of a clustered index whose root has [`IndexPage::instant_core`]. `index` is the one that the table's
-/// definition gives.
+/// Examines the leftmost leaf of a clustered index whose root has [`IndexPage::instant_core`]. `index` comes from the table's definition.
 #[must_use]
 pub fn metadata(leaf: &IndexPage<'_>, index: &IndexDef) -> Option<Metadata> {
     let first = match leaf.records().next() {
@@ -41,7 +40,7 @@ pub fn metadata(leaf: &IndexPage<'_>, index: &IndexDef) -> Option<Metadata> {
         return Some(Metadata::Added);
     }
     let key = match first.style() {
-        // Key fields of variable length are empty in this record.
+        // Variable-length key fields are empty in this record.
         RecordStyle::Compact => {
             let key = index.layout.fields().iter().take(index.layout.key_fields());
             key.map(|field| if let Storage::Fixed(len) = field.storage { usize::from(len) } else { 0 }).sum()
@@ -58,11 +57,11 @@ pub fn metadata(leaf: &IndexPage<'_>, index: &IndexDef) -> Option<Metadata> {
     Reference::parse(reference).map(Metadata::Map)
 }
 
-/// The clustered index of `table` as its rows are: `core` is the root's number of first fields, `map` the value behind
-/// [`Metadata::Map`], if that is what the metadata record has.
+/// The clustered index of `table` in the layout of its rows: `core` is the root's number of initial fields, `map` the value behind
+/// [`Metadata::Map`], if the metadata record has one.
 ///
 /// # Errors
-/// The map does not go with the table's definition.
+/// The map contradicts the table's definition.
 pub fn altered(table: &TableDef, core: u16, map: Option<&[u8]>) -> Result<IndexDef, BuildError> {
     let index = table.indexes.first().ok_or(BuildError::NoIndex)?;
     let instant = Instant::MariaDb { core, has_map: map.is_some() };

@@ -1,4 +1,4 @@
-//! What a table is: its columns and indexes, as far as finding and ordering the records of its indexes takes.
+//! Table definitions: columns and indexes, as far as needed to locate and order index records.
 //!
 //! ```text
 //! SDI (MySQL 8.0 and later)  -> from_sdi  ┐
@@ -44,29 +44,29 @@ pub use types::{GeometryKind, SqlType};
 /// A table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableDef {
-    /// The database it is in; empty where the source does not say.
+    /// The database; empty if the source does not tell.
     pub schema: String,
     /// Its name.
     pub name: String,
-    /// Which server wrote the definition.
+    /// The vendor whose server wrote the definition.
     pub family: Family,
-    /// The server that wrote the definition: 90704 is MySQL 9.7.4, 101119 MariaDB 10.11.19; 0 where the source does not say.
+    /// The server version that wrote the definition: 90704 is MySQL 9.7.4, 101119 MariaDB 10.11.19; 0 if the source does not tell.
     pub server_version: u32,
-    /// Shape of its records, where the definition says it; else the pages do.
+    /// Style of its records, if the definition tells; otherwise the pages do.
     pub style: Option<RecordStyle>,
-    /// The collation of columns that name none.
+    /// The default collation of columns.
     pub collation: u16,
     /// How the server numbers NULL bits in its own rows: from 0, or from 1 after a marker. `CHECKSUM TABLE` depends on it.
     pub pack_record: bool,
-    /// Its columns: those of the user, hidden and dropped ones among them, not DB_ROW_ID, DB_TRX_ID and DB_ROLL_PTR.
+    /// Its columns, including hidden and dropped ones, but not DB_ROW_ID, DB_TRX_ID and DB_ROLL_PTR.
     pub columns: Vec<ColumnDef>,
-    /// Checks of the whole table, in the order of the source.
+    /// Checks of the table, in source order.
     pub checks: Vec<CheckDef>,
-    /// What its declaration says beside columns and checks.
+    /// Its declaration besides columns and checks.
     pub declared: Declared,
-    /// Its indexes that are trees, the clustered one first. Full-text indexes are not: they are tables of their own.
+    /// Its indexes that are trees, the clustered one first. Full-text indexes are not trees but separate tables.
     pub indexes: Vec<IndexDef>,
-    /// Its partitions, by name; empty for a table of one piece.
+    /// Its partitions by name; empty for an unpartitioned table.
     pub partitions: Vec<PartitionDef>,
 }
 
@@ -75,29 +75,29 @@ pub struct TableDef {
 pub struct CheckDef {
     /// Its name.
     pub name: String,
-    /// What must hold.
+    /// The condition.
     pub expression: String,
-    /// Whether it is held: MySQL can leave checks aside.
+    /// Whether it is enforced: MySQL can switch checks off.
     pub enforced: bool,
 }
 
-/// A partition: the same indexes elsewhere.
+/// A partition: the same indexes with roots of their own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartitionDef {
     /// `p0`, or `p0#sp0` for a subpartition.
     pub name: String,
     /// Ids and roots of the table's indexes, in the order of [`TableDef::indexes`].
     pub roots: Vec<Option<IndexRoot>>,
-    /// How its rows were altered, which is not the same in all partitions.
+    /// How its rows were altered; partitions may differ.
     pub instant: Instant,
 }
 
-/// Where an index begins.
+/// The root of an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct IndexRoot {
-    /// Its number.
+    /// Its index id.
     pub id: u64,
-    /// Its tablespace, where the source says it.
+    /// Its tablespace, if the source tells.
     pub space: Option<SpaceId>,
     /// Its root page.
     pub root: PageNo,
@@ -108,7 +108,7 @@ pub struct IndexRoot {
 pub enum IndexKind {
     /// Its leaves are the rows.
     Clustered,
-    /// Its leaves are keys and the key of the row.
+    /// Its leaves hold a key and the key of the row.
     Secondary,
     /// An R-tree.
     Spatial,
@@ -121,51 +121,51 @@ pub struct IndexDef {
     pub name: String,
     /// What it is.
     pub kind: IndexKind,
-    /// Whether no two rows may have the same declared parts, NULL aside.
+    /// Whether no two rows may have equal declared parts, NULL aside.
     pub unique: bool,
-    /// Fields of the key as declared; all fields of the key in the tree are [`Layout::key_fields`].
+    /// Number of declared key fields; [`Layout::key_fields`] is the number in the tree.
     pub declared_parts: usize,
-    /// Where it begins; `None` where the source does not say (.frm), and where each partition has its own.
+    /// Its root; `None` if the source does not tell (.frm), or if each partition has its own.
     pub root: Option<IndexRoot>,
-    /// Shape of its records, where the source says it.
+    /// Style of its records, if the source tells.
     pub style: Option<RecordStyle>,
-    /// Several entries for one row (over a JSON array), or none.
+    /// Several entries per row (for a JSON array), or none.
     pub is_multi_valued: bool,
     /// Its fields in physical order.
     pub fields: Vec<FieldDef>,
-    /// How to find them in a record.
+    /// How to locate them in a record.
     pub layout: Layout,
 }
 
-/// A field of an index, as far as its meaning goes. Its bytes are in the [`Layout`].
+/// The meaning of an index field. Its storage is in the [`Layout`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FieldDef {
-    /// What it holds.
+    /// Its content.
     pub source: FieldSource,
-    /// Bytes of the column's beginning that the field holds; `None` = all of it.
+    /// Length of the prefix it holds, in bytes; `None` for the whole column.
     pub prefix: Option<u32>,
-    /// Whether greater values come first.
+    /// Descending order.
     pub descending: bool,
     /// How its values compare.
     pub order: KeyOrder,
-    /// Bytes in REDUNDANT records, where that is fixed.
+    /// Bytes in REDUNDANT records, if fixed.
     pub redundant_len: Option<u16>,
-    /// Most bytes of a value of variable length; `None` where the type sets no limit worth testing.
+    /// Upper limit of a variable-length value, in bytes; `None` if the type sets no limit worth checking.
     pub max_len: Option<u32>,
 }
 
-/// What a field holds.
+/// The content of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FieldSource {
-    /// A column: its place in [`TableDef::columns`].
+    /// A column: its index in [`TableDef::columns`].
     Column(usize),
-    /// DB_ROW_ID, the key of tables that have no other.
+    /// DB_ROW_ID, the key of tables without another.
     RowId,
     /// DB_TRX_ID, the transaction that wrote the row.
     TrxId,
-    /// DB_ROLL_PTR, the way to the row's earlier version.
+    /// DB_ROLL_PTR, which points to the row's previous version.
     RollPtr,
-    /// MariaDB: a column that was dropped, of which nothing else is known.
+    /// MariaDB: a dropped column, of which nothing else is known.
     Dropped,
 }
 
@@ -176,14 +176,14 @@ impl IndexDef {
         self.kind == IndexKind::Clustered
     }
 
-    /// The same index with its root there.
+    /// Sets the root.
     #[must_use]
     pub fn at(mut self, root: IndexRoot) -> Self {
         self.root = Some(root);
         self
     }
 
-    /// The same index over rows that were altered in this way. Secondary indexes stay as they are.
+    /// Sets how the rows were altered. Secondary indexes stay unchanged.
     #[must_use]
     pub fn altered(mut self, instant: Instant) -> Self {
         if self.is_clustered() && instant != self.layout.instant() {
@@ -195,8 +195,8 @@ impl IndexDef {
 }
 
 impl TableDef {
-    /// The indexes of all its pieces, each with its root: of the table itself, or of each of its partitions (whose name is given).
-    /// Left out is what has no root here.
+    /// All trees of the table: its own indexes, or those of each partition (which is returned too), each with its root. Indexes without a
+    /// known root are left out.
     pub fn trees(&self) -> impl Iterator<Item = (Option<&PartitionDef>, IndexDef)> + '_ {
         let own = self.indexes.iter().filter(|index| index.root.is_some()).map(|index| (None, index.clone()));
         let parts = self.partitions.iter().flat_map(|part| {

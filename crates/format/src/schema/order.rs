@@ -1,4 +1,4 @@
-//! The order of values, as far as it can be told without the servers' tables of collations.
+//! The order of values, as far as it is known without the servers' collation tables.
 
 use std::cmp::Ordering;
 
@@ -7,23 +7,23 @@ use std::cmp::Ordering;
 pub enum KeyOrder {
     /// Byte by byte, shorter first: integers, decimals, times, binary strings.
     Bytes,
-    /// Byte by byte, the shorter one as if it went on with spaces.
+    /// Byte by byte; the shorter value is treated as padded with spaces.
     PaddedBytes,
     /// FLOAT: a number, stored little-endian.
     Float,
     /// DOUBLE: a number, stored little-endian.
     Double,
-    /// ASCII letters without regard to case, the shorter one as if it went on with spaces. Values with other bytes than ASCII up
-    /// to the first difference cannot be ordered.
+    /// ASCII letters, ignoring case; the shorter value is treated as padded with spaces. Values with non-ASCII bytes up to the first
+    /// difference cannot be ordered.
     AsciiNoCase,
-    /// Space, digits and ASCII letters without regard to case, shorter first. Others cannot be ordered.
+    /// Space, digits and ASCII letters, ignoring case, shorter first. Other values cannot be ordered.
     Uca0900Letters,
-    /// By rules that are not known here.
+    /// Unknown rules.
     Unknown,
 }
 
 impl KeyOrder {
-    /// Compares two values; `None` where their order is not known.
+    /// Compares two values; `None` if their order is unknown.
     #[must_use]
     pub fn compare(self, a: &[u8], b: &[u8]) -> Option<Ordering> {
         match self {
@@ -33,7 +33,7 @@ impl KeyOrder {
             Self::Uca0900Letters => compare_letters(a, b),
             Self::Float => compare_numbers(float(a)?, float(b)?),
             Self::Double => compare_numbers(double(a)?, double(b)?),
-            // The same bytes are the same value in any collation.
+            // Equal bytes are equal values in any collation.
             Self::Unknown => (a == b).then_some(Ordering::Equal),
         }
     }
@@ -46,7 +46,7 @@ fn compare_padded(a: &[u8], b: &[u8], weight: impl Fn(u8) -> u8) -> Ordering {
     (common..len).map(|at| padded(a, at).cmp(&padded(b, at))).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
 }
 
-/// The first character that is not ASCII may begin a character that compares like ASCII ones before it.
+/// The first non-ASCII character may start one that compares like the ASCII characters before it.
 fn compare_ascii(a: &[u8], b: &[u8]) -> Option<Ordering> {
     if a == b {
         return Some(Ordering::Equal);
@@ -71,7 +71,7 @@ fn compare_letters(a: &[u8], b: &[u8]) -> Option<Ordering> {
     if a == b {
         return Some(Ordering::Equal);
     }
-    // A character that is not known here may be part of a longer one, or be none at all to the collation.
+    // An unknown character may be part of a longer one, or be ignored by the collation.
     if !a.iter().chain(b).all(|byte| letter_weight(*byte).is_some()) {
         return None;
     }
@@ -88,7 +88,7 @@ fn double(bytes: &[u8]) -> Option<f64> {
     bytes.first_chunk().map(|bytes| f64::from_le_bytes(*bytes))
 }
 
-/// No server stores a NaN.
+/// Servers never store NaN.
 fn compare_numbers(a: f64, b: f64) -> Option<Ordering> {
     a.partial_cmp(&b)
 }

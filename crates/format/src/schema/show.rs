@@ -1,12 +1,12 @@
-//! Values as people read them, as far as that is simple: for the keys in findings.
+//! Values in readable form, where that is simple: for the keys in findings.
 
 use super::{ColumnDef, SqlType, charset};
 
 /// Longer values are cut.
 const SHOWN_MAX: usize = 64;
 
-/// A stored value as text: numbers, and text that is ASCII or UTF-8; all else as hexadecimal bytes. Without a column it is DB_ROW_ID,
-/// and `None` is NULL.
+/// A stored value as text: numbers, and ASCII or UTF-8 text; everything else in hexadecimal. Without a column it is DB_ROW_ID; `None` is
+/// NULL.
 #[must_use]
 pub fn shown(column: Option<&ColumnDef>, value: Option<&[u8]>) -> String {
     let Some(value) = value else { return "NULL".to_owned() };
@@ -28,7 +28,7 @@ fn unsigned(value: &[u8]) -> Option<u64> {
     (1..=8).contains(&value.len()).then(|| value.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
 }
 
-/// The sign bit is stored flipped, so that bytes are in the order of numbers.
+/// The sign bit is stored flipped, so that byte order is numeric order.
 fn signed(value: &[u8]) -> Option<i64> {
     let number = i128::from(unsigned(value)?) - (1 << (8 * value.len() - 1));
     i64::try_from(number).ok()

@@ -4,7 +4,7 @@
 //! TableDef { columns, declared } -> a line for each column, key and constraint -> options -> partitions
 //! ```
 //!
-//! What the source of a definition does not hold cannot be printed: [`missing`] names it.
+//! What the source of a definition lacks cannot be printed: [`missing`] lists it.
 //!
 //! Facts: the output of MySQL 9.7 and MariaDB 10.11 and 11.8 for tables of every kind.
 
@@ -25,7 +25,7 @@ pub fn quoted_name(name: &str) -> String {
     format!("`{}`", name.replace('`', "``"))
 }
 
-/// The statement that makes the table, without a semicolon.
+/// The statement that creates the table, without a semicolon.
 #[must_use]
 pub fn create_table(table: &TableDef) -> String {
     let mut lines: Vec<String> = Vec::new();
@@ -127,12 +127,12 @@ fn foreign_key_line(table: &TableDef, key: &ForeignKey) -> String {
 }
 
 fn check_line(table: &TableDef, check: &CheckDef) -> String {
-    // MySQL's expressions bring their own parentheses beside these.
+    // MySQL's expressions come with parentheses of their own.
     let off = if check.enforced || table.family == Family::MariaDb { "" } else { " /*!80016 NOT ENFORCED */" };
     format!("CONSTRAINT {} CHECK ({}){off}", quoted_name(&check.name), check.expression)
 }
 
-/// What follows the parenthesis, but for the partitions.
+/// What follows the closing parenthesis, except the partitions.
 fn options(table: &TableDef, sql: &mut String) {
     let declared = &table.declared;
     if let Some(tablespace) = &declared.tablespace {
@@ -161,7 +161,7 @@ fn options(table: &TableDef, sql: &mut String) {
     }
 }
 
-/// What the source of the definition does not hold, as clauses for comments.
+/// What the source of the definition lacks, as clauses for comments.
 #[must_use]
 pub fn missing(table: &TableDef) -> Vec<String> {
     let mut out = Vec::new();

@@ -1,16 +1,16 @@
-//! SQL types and the room that their values take.
+//! SQL types and the storage of their values.
 
 use super::charset;
 use crate::record::Storage;
 
-/// A type, as far as the storage of its values goes. Lengths are in bytes.
+/// A type, as far as storage is concerned. Lengths are in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SqlType {
     /// TINYINT to BIGINT: 1, 2, 3, 4 or 8 bytes.
     Int {
         /// Bytes.
         bytes: u8,
-        /// Without a sign.
+        /// UNSIGNED.
         unsigned: bool,
     },
     /// FLOAT.
@@ -21,62 +21,62 @@ pub enum SqlType {
     Decimal {
         /// Digits.
         precision: u8,
-        /// Digits after the point.
+        /// Decimal digits.
         scale: u8,
     },
     /// YEAR.
     Year,
     /// DATE.
     Date,
-    /// TIME, with digits of a second's fraction.
+    /// TIME, with this many fraction digits.
     Time(u8),
-    /// DATETIME, with digits of a second's fraction.
+    /// DATETIME, with this many fraction digits.
     DateTime(u8),
-    /// TIMESTAMP, with digits of a second's fraction.
+    /// TIMESTAMP, with this many fraction digits.
     Timestamp(u8),
-    /// TIME, DATETIME or TIMESTAMP as servers before 5.6 (MariaDB: 10.1) wrote them, without a fraction.
+    /// TIME, DATETIME or TIMESTAMP in the format of servers before 5.6 (MariaDB: 10.1), without a fraction.
     OldTime,
     /// See [`SqlType::OldTime`].
     OldDateTime,
     /// See [`SqlType::OldTime`].
     OldTimestamp,
-    /// MariaDB's own TIME, with digits of a second's fraction (never 0).
+    /// MariaDB's own TIME, with this many fraction digits (never 0).
     HiresTime(u8),
-    /// MariaDB's own DATETIME, with digits of a second's fraction (never 0).
+    /// MariaDB's own DATETIME, with this many fraction digits (never 0).
     HiresDateTime(u8),
-    /// MariaDB's own TIMESTAMP, with digits of a second's fraction (never 0).
+    /// MariaDB's own TIMESTAMP, with this many fraction digits (never 0).
     HiresTimestamp(u8),
     /// BIT, of this many bits.
     Bit(u8),
-    /// ENUM: 1 or 2 bytes. The members are the column's.
+    /// ENUM: 1 or 2 bytes. The column has the members.
     Enum(u8),
-    /// SET: 1 to 8 bytes. The members are the column's.
+    /// SET: 1 to 8 bytes. The column has the members.
     Set(u8),
     /// CHAR, or BINARY by its collation: the longest value in bytes.
     Char(u16),
     /// VARCHAR, or VARBINARY by its collation: the longest value in bytes.
     Varchar(u32),
-    /// BLOB or TEXT, with the bytes that count its length (1 to 4).
+    /// BLOB or TEXT, with the size of its length field (1 to 4).
     Blob(u8),
     /// MySQL's JSON.
     Json,
-    /// POINT, GEOMETRY and their kin.
+    /// POINT, GEOMETRY and so on.
     Geometry(GeometryKind),
-    /// MySQL's VECTOR, stored like a BLOB, with the most dimensions it takes.
+    /// MySQL's VECTOR, stored like a BLOB, with its maximum of dimensions.
     Vector(u32),
-    /// MariaDB's VECTOR, stored like a VARBINARY, with its exact dimensions.
+    /// MariaDB's VECTOR, stored like a VARBINARY, with its exact number of dimensions.
     MariaDbVector(u32),
-    /// MariaDB's UUID, most of them with their groups swapped.
+    /// MariaDB's UUID, usually stored with its groups swapped.
     Uuid,
     /// MariaDB's INET6: 16 bytes in network order.
     Inet6,
     /// MariaDB's INET4: 4 bytes in network order.
     Inet4,
-    /// A type that is not known here. Its table's indexes cannot be built.
+    /// An unknown type. Indexes of its table cannot be built.
     Unknown(u8),
 }
 
-/// What shapes a geometry column takes. The numbers are the servers'.
+/// The shapes of a geometry column. The numbers are the servers'.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "the names are SQL's own")]
 pub enum GeometryKind {
@@ -91,7 +91,7 @@ pub enum GeometryKind {
 }
 
 impl GeometryKind {
-    /// From the number that both servers' dictionaries use; what is unknown may be any shape.
+    /// From the number in both servers' dictionaries; an unknown number may be any shape.
     #[must_use]
     pub const fn from_number(number: u8) -> Self {
         match number {
@@ -107,26 +107,26 @@ impl GeometryKind {
     }
 }
 
-/// Fields that are longer than this are never of fixed length.
+/// Longer fields are never fixed-length.
 const MAX_FIXED_LEN: u32 = 768;
 
-/// Storage of a column or of its beginning.
+/// Storage of a column or of a prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Room {
     /// In compact records.
     pub compact: Storage,
-    /// In REDUNDANT ones, where that is fixed.
+    /// In REDUNDANT ones, if fixed.
     pub redundant: Option<u16>,
-    /// Most bytes, where values vary.
+    /// Upper limit in bytes, if values vary.
     pub max_len: Option<u32>,
 }
 
-/// Bytes of a fraction of a second with `digits` digits.
+/// Bytes of a fraction with `digits` digits.
 const fn fraction_bytes(digits: u8) -> u32 {
     digits.div_ceil(2) as u32
 }
 
-/// Bytes of a temporal by the digits of its fraction, from 1 to 6.
+/// Bytes of a temporal value by its fraction digits, 1 to 6.
 fn by_digits(bytes: [u32; 6], digits: u8) -> u32 {
     bytes.get(usize::from(digits).saturating_sub(1)).copied().unwrap_or(bytes[5])
 }
@@ -140,7 +140,7 @@ pub fn decimal_bytes(precision: u8, scale: u8) -> u32 {
 }
 
 impl SqlType {
-    /// Bytes of a value, where all values have the same number of them whatever the charset and the row format.
+    /// Bytes of a value, if all values have the same length whatever the charset and row format.
     #[must_use]
     pub fn fixed_bytes(self) -> Option<u32> {
         Some(match self {
@@ -164,7 +164,7 @@ impl SqlType {
         })
     }
 
-    /// How a field with this type is stored; `prefix` = bytes of its beginning that the field holds. `None` for unknown types.
+    /// How a field of this type is stored; `prefix` is the length of the prefix it holds. `None` for unknown types.
     pub(super) fn room(self, collation: u16, prefix: Option<u32>) -> Option<Room> {
         let short = |len: u32| prefix.map_or(len, |prefix| prefix.min(len));
         let blob = Room { compact: Storage::Variable { big: true }, redundant: None, max_len: prefix };
@@ -186,7 +186,7 @@ fn fixed_room(len: u32) -> Room {
     Room { compact: Storage::Fixed(bytes), redundant: Some(bytes), max_len: None }
 }
 
-/// CHAR is of fixed length in compact records where every character is, and in REDUNDANT ones always, up to a limit.
+/// CHAR is fixed-length in compact records if every character is, and in REDUNDANT ones always, up to a limit.
 fn char_room(declared: u32, len: u32, collation: u16) -> Room {
     let (min, max) = charset::character_bytes(collation);
     let short = len <= MAX_FIXED_LEN;
@@ -198,7 +198,7 @@ fn char_room(declared: u32, len: u32, collation: u16) -> Room {
     }
 }
 
-/// From a DECIMAL's display width, which counts a sign and a point.
+/// Computes a DECIMAL from its display width, which includes sign and point.
 pub(super) fn decimal(width: u32, scale: u32, unsigned: bool) -> SqlType {
     let precision = width.saturating_sub(u32::from(scale > 0)).saturating_sub(u32::from(!unsigned));
     let byte = |number: u32| u8::try_from(number).unwrap_or(u8::MAX);

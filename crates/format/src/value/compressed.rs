@@ -1,4 +1,4 @@
-//! MariaDB's COMPRESSED columns: a byte that says how the rest is packed, its length, and the rest.
+//! MariaDB's COMPRESSED columns: a byte that gives the method, the length, and the data.
 
 use flate2::{Decompress, FlushDecompress, Status};
 
@@ -6,13 +6,13 @@ use super::error::ValueError;
 
 const PLAIN: u8 = 0;
 const ZLIB: u8 = 8;
-/// In the first byte: a deflate stream without zlib's header.
+/// Flag in the first byte: raw deflate, without the zlib header.
 const RAW: u8 = 0x08;
 
-/// Replaces what is in `out` by the value that `stored` packs.
+/// Replaces the content of `out` with the decompressed value.
 ///
 /// # Errors
-/// A method that is not known, or a stream that does not give the bytes it promises.
+/// An unknown method, or a stream that does not give the announced length.
 pub fn unpack(stored: &[u8], out: &mut Vec<u8>) -> Result<(), ValueError> {
     out.clear();
     let Some((head, rest)) = stored.split_first() else { return Ok(()) };
@@ -21,7 +21,7 @@ pub fn unpack(stored: &[u8], out: &mut Vec<u8>) -> Result<(), ValueError> {
         ZLIB => {
             let (len, data) = rest.split_at_checked(usize::from(head & 7)).ok_or(ValueError::Compressed)?;
             let len = usize::try_from(super::stored::unsigned(len)).map_err(|_| ValueError::Compressed)?;
-            // Deflate packs at most a thousand to one: more is a lie that would cost memory.
+            // Deflate compresses at most a thousand to one: a larger length is false and would waste memory.
             if len > data.len().saturating_mul(1100) {
                 return Err(ValueError::Compressed);
             }

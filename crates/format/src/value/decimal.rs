@@ -1,21 +1,21 @@
-//! DECIMAL: nine digits in four bytes, the sign in the top bit.
+//! DECIMAL: nine digits in four bytes, sign in the top bit.
 
 use super::digits::write_padded;
 use super::error::ValueError;
 use crate::schema::types::decimal_bytes;
 
-/// Bytes that hold fewer than nine decimal digits, by their number.
+/// Bytes for fewer than nine decimal digits, by their number.
 const LEFTOVER_BYTES: [usize; 10] = [0, 1, 1, 2, 2, 3, 3, 4, 4, 4];
 const DIGITS_MAX: u8 = 65;
 const SCALE_MAX: u8 = 38;
 
-/// Digits of a DECIMAL, the sign apart.
+/// Digits of a DECIMAL, without the sign.
 struct Digits {
     digits: [u8; 2 * DIGITS_MAX as usize],
     len: usize,
 }
 
-/// The digits and the sign of a stored value: all digits before the point, then those behind it.
+/// The sign and the digits of a stored value: first those before the point, then those after it.
 fn digits(stored: &[u8], precision: u8, scale: u8) -> Result<(bool, Digits), ValueError> {
     let expected = decimal_bytes(precision, scale) as usize;
     if stored.len() != expected || precision > DIGITS_MAX || scale > SCALE_MAX.min(precision) {
@@ -58,12 +58,12 @@ impl Digits {
     }
 }
 
-/// Writes a stored DECIMAL as the server does, `zerofill` digits and point wide at least.
+/// Writes a stored DECIMAL as the server does, at least `zerofill` digits and point wide.
 ///
 /// # Errors
-/// The bytes are no DECIMAL of that precision and scale.
+/// The bytes are not a DECIMAL with that precision and scale.
 pub fn write(stored: &[u8], precision: u8, scale: u8, zerofill: u16, out: &mut Vec<u8>) -> Result<(), ValueError> {
-    // Longer ones, those with zeros before them, and those that are none.
+    // Long values, zero-filled ones and invalid ones.
     let Some((negative, whole, fraction)) = parts(stored, precision, scale).filter(|_| zerofill == 0) else {
         return write_digits(stored, (precision, scale), zerofill, out);
     };
@@ -78,11 +78,11 @@ pub fn write(stored: &[u8], precision: u8, scale: u8, zerofill: u16, out: &mut V
     Ok(())
 }
 
-/// Digits that a number has room for.
+/// Digits that fit in a number.
 const SHORT: u8 = 18;
 
-/// The sign, and what is before and behind the point, of a value of at most [`SHORT`] digits on either side; `None` of others, and of
-/// what is no value.
+/// The sign and the parts before and after the point of a value with at most [`SHORT`] digits on either side; `None` for others and for
+/// invalid values.
 #[inline]
 fn parts(stored: &[u8], precision: u8, scale: u8) -> Option<(bool, u64, u64)> {
     let whole = precision.checked_sub(scale).filter(|whole| *whole <= SHORT && scale <= SHORT)?;
@@ -93,7 +93,7 @@ fn parts(stored: &[u8], precision: u8, scale: u8) -> Option<(bool, u64, u64)> {
         stored.split_at_checked(whole_bytes).filter(|_| stored.len() == whole_bytes + fraction_bytes)?;
     let (lead, rest) = before.split_at_checked(LEFTOVER_BYTES.get(usize::from(whole % 9)).copied()?)?;
     let (nines, trail) = behind.split_at_checked(4 * usize::from(scale / 9))?;
-    // The top bit of the first byte, which says the sign, is turned over.
+    // The top bit of the first byte, which gives the sign, is flipped.
     let top = 0x80;
     let is_lead = !lead.is_empty();
     let mut number = group(lead, negative, if is_lead { top } else { 0 }, whole % 9)?;
@@ -111,13 +111,13 @@ fn parts(stored: &[u8], precision: u8, scale: u8) -> Option<(bool, u64, u64)> {
     Some((negative, number, fraction * power(scale % 9) + last))
 }
 
-/// Bytes that this many digits take.
+/// Bytes for this many digits.
 #[inline]
 fn bytes(digits: u8) -> Option<usize> {
     Some(4 * usize::from(digits / 9) + LEFTOVER_BYTES.get(usize::from(digits % 9)).copied()?)
 }
 
-/// Up to nine digits out of up to four bytes; `None` where they are more digits.
+/// Up to nine digits from up to four bytes; `None` if there are more digits.
 #[inline]
 fn group(stored: &[u8], negative: bool, top: u8, digits: u8) -> Option<u64> {
     let number = match *stored {
@@ -161,10 +161,10 @@ fn write_digits(
     Ok(())
 }
 
-/// A stored DECIMAL times ten to the power of its scale; `None` where that has more than 38 digits.
+/// A stored DECIMAL times ten to the power of its scale; `None` if that has more than 38 digits.
 ///
 /// # Errors
-/// The bytes are no DECIMAL of that precision and scale.
+/// The bytes are not a DECIMAL with that precision and scale.
 pub fn unscaled(stored: &[u8], precision: u8, scale: u8) -> Result<Option<i128>, ValueError> {
     let (negative, digits) = digits(stored, precision, scale)?;
     if precision > 38 {
@@ -207,7 +207,7 @@ mod tests {
                 for round in 0..40 {
                     let byte = |_| {
                         number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                        // Small groups mostly, or hardly any would be a value.
+                        // Mostly small groups, or hardly any would be valid.
                         let byte = (number >> 33) as u8 & (number >> 41) as u8 & (number >> 49) as u8;
                         if round % 2 == 0 { byte } else { !byte }
                     };

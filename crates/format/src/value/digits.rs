@@ -1,4 +1,4 @@
-//! Numbers in decimal digits, without the machinery of `format!`: most values of an export are written here.
+//! Decimal numbers without the overhead of `format!`: most values of an export are written here.
 
 use std::io::Write;
 
@@ -8,13 +8,13 @@ const PAIRS: &[u8; 200] = b"0001020304050607080910111213141516171819\
 6061626364656667686970717273747576777879\
 8081828384858687888990919293949596979899";
 
-/// A number in decimal.
+/// Writes a number in decimal.
 #[inline]
 pub fn write_uint(number: u64, out: &mut Vec<u8>) {
     write_padded(number, 1, out);
 }
 
-/// A number in decimal.
+/// Writes a number in decimal.
 #[inline]
 pub fn write_int(number: i64, out: &mut Vec<u8>) {
     if number < 0 {
@@ -26,7 +26,7 @@ pub fn write_int(number: i64, out: &mut Vec<u8>) {
 /// Digits of the largest number.
 const DIGITS_MAX: usize = 20;
 
-/// How many digits a number has; 1 of zero.
+/// Number of digits; 1 for zero.
 #[inline]
 const fn count(number: u64) -> usize {
     match number.checked_ilog10() {
@@ -35,7 +35,7 @@ const fn count(number: u64) -> usize {
     }
 }
 
-/// A number in decimal, with zeros before it up to `width` digits.
+/// Writes a number in decimal, padded with zeros to `width` digits.
 #[inline]
 pub(super) fn write_padded(mut number: u64, width: usize, out: &mut Vec<u8>) {
     let digits = count(number).max(width);
@@ -43,7 +43,7 @@ pub(super) fn write_padded(mut number: u64, width: usize, out: &mut Vec<u8>) {
         out.extend(std::iter::repeat_n(b'0', digits - DIGITS_MAX));
     }
     let (start, digits) = (out.len(), digits.min(DIGITS_MAX));
-    // All of the room at once, and back what is too much: a copy of a length that is known takes no call.
+    // Append the maximum and truncate: a copy of constant length needs no call.
     out.extend_from_slice(&[b'0'; DIGITS_MAX]);
     out.truncate(start + digits);
     let mut rest = out.get_mut(start..).unwrap_or(&mut []);
@@ -59,7 +59,7 @@ pub(super) fn write_padded(mut number: u64, width: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// Two digits of a number below 100; two zeros of a larger one.
+/// The two digits of a number below 100; two zeros for a larger one.
 #[inline]
 pub(super) fn pair(number: u8) -> [u8; 2] {
     let at = 2 * usize::from(number);

@@ -1,12 +1,12 @@
-//! From text to stored bytes, for the types of keys: what a range of keys is compared with.
+//! From text to stored bytes, for key types: the bounds of a key range.
 
 use super::temporal::Digits;
 use super::{ValueKind, ValueType};
 use crate::charset::Charset;
 
 impl ValueType {
-    /// The stored bytes of a value that is written as the server shows it. `None` where it is no value of the type, or where nobody
-    /// asks for ranges of that type.
+    /// The stored bytes of a value written as the server shows it. `None` if it is not a value of the type, or if ranges of that type are
+    /// not supported.
     #[must_use]
     pub fn encode(&self, text: &str) -> Option<Vec<u8>> {
         match self.kind {
@@ -49,7 +49,7 @@ fn raw(text: &str) -> Option<Vec<u8>> {
     if rest.is_empty() { pairs.iter().map(byte).collect() } else { None }
 }
 
-/// The lowest `bytes` bytes, big-endian, of a number whose sign bit is flipped.
+/// The lowest `bytes` bytes, big-endian, of a number with its sign bit flipped.
 fn flipped(number: i64, bytes: usize) -> Vec<u8> {
     let half = 1_i128 << (8 * bytes - 1);
     let all = (i128::from(number) + half).to_be_bytes();
@@ -63,7 +63,7 @@ fn integer(text: &str, bytes: u8, unsigned: bool) -> Option<Vec<u8>> {
         true => (0, (1_i128 << (8 * bytes)) - 1),
         false => (-(1_i128 << (8 * bytes - 1)), (1_i128 << (8 * bytes - 1)) - 1),
     };
-    // A bound beyond the type is as good as its end.
+    // A bound beyond the type is clamped to its limit.
     let stored = number.clamp(low, high) - low;
     stored.to_be_bytes().get(16 - bytes..).map(<[u8]>::to_vec)
 }

@@ -1,19 +1,19 @@
-//! Why bytes are no value.
+//! Why bytes are not a value.
 
 use thiserror::Error;
 
-/// Why stored bytes are no value of their type.
+/// Why stored bytes are not a value of their type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Error)]
 pub enum ValueError {
     /// Too few bytes, or too many.
     #[error("{found} bytes are stored, the type has {expected}")]
     Length {
-        /// Bytes that are there.
+        /// Number of bytes found.
         found: usize,
-        /// Bytes that the type has.
+        /// Number of bytes of the type.
         expected: usize,
     },
-    /// More than nine digits where nine fit, or a digit beyond the type's.
+    /// More than nine digits in a group, or a digit beyond the type's.
     #[error("the bytes are no DECIMAL")]
     Decimal,
     /// A month 13, an hour 25.
@@ -24,7 +24,7 @@ pub enum ValueError {
     Member {
         /// The number, from 1.
         number: u64,
-        /// How many there are.
+        /// Number of members.
         members: usize,
     },
     /// Not the binary form of a JSON document.
@@ -33,10 +33,10 @@ pub enum ValueError {
     /// Not a geometry.
     #[error("the bytes are no geometry")]
     Geometry,
-    /// A COMPRESSED column's packed value that cannot be unpacked.
+    /// A value of a COMPRESSED column that cannot be decompressed.
     #[error("the compressed value cannot be unpacked")]
     Compressed,
-    /// A type that is not known here.
+    /// An unknown type.
     #[error("the type is not known to innokit")]
     Unknown,
 }

@@ -4,26 +4,26 @@ use std::io::Write;
 
 use super::digits::{write_padded, write_uint};
 
-/// Digits that a FLOAT shows unless its declaration says otherwise.
+/// Digits shown for a FLOAT unless declared otherwise.
 const FLOAT_DIGITS: usize = 6;
-/// Where the point stands in the first and the last number that is written without an exponent.
+/// Positions of the point between which numbers are written without an exponent.
 const PLAIN: std::ops::RangeInclusive<i32> = -14..=15;
 
-/// The number in four stored bytes.
+/// Decodes four stored bytes.
 #[expect(clippy::little_endian_bytes, reason = "FLOAT is stored little-endian")]
 #[must_use]
 pub const fn single(stored: [u8; 4]) -> f32 {
     f32::from_le_bytes(stored)
 }
 
-/// The number in eight stored bytes.
+/// Decodes eight stored bytes.
 #[expect(clippy::little_endian_bytes, reason = "DOUBLE is stored little-endian")]
 #[must_use]
 pub const fn double(stored: [u8; 8]) -> f64 {
     f64::from_le_bytes(stored)
 }
 
-/// A small buffer on the stack: no number has more significant digits.
+/// A small stack buffer: no number has more significant digits.
 struct Digits {
     bytes: [u8; 40],
     len: usize,
@@ -42,7 +42,7 @@ impl Write for Digits {
     }
 }
 
-/// The digits without point, and where the point is: the value is 0.digits times ten to the power of that.
+/// The digits without the point, and the point's position: the value is 0.digits times ten to that power.
 fn split(scientific: &Digits) -> (Digits, i32) {
     let text = scientific.bytes.get(..scientific.len).unwrap_or(&[]);
     let exponent = text.iter().position(|byte| *byte == b'e').unwrap_or(text.len());
@@ -60,14 +60,14 @@ fn split(scientific: &Digits) -> (Digits, i32) {
     (digits, power.unwrap_or(0) + 1)
 }
 
-/// As the servers write a number of which `digits` (at most 17) are shown, or as many as tell it from its neighbours.
+/// Writes a number as the servers do, with `significant` digits (at most 17), or as many as distinguish it from its neighbours.
 fn write_general(number: f64, significant: Option<usize>, out: &mut Vec<u8>) {
     if number.is_sign_negative() {
         out.push(b'-');
     }
     let number = number.abs();
     if number == 0.0 || !number.is_finite() {
-        // No server stores infinities or NaN.
+        // Servers never store infinities or NaN.
         return out.push(b'0');
     }
     if significant.is_none() && write_short(number, out) {
@@ -84,18 +84,18 @@ fn write_general(number: f64, significant: Option<usize>, out: &mut Vec<u8>) {
     write_digits(digits, point, out);
 }
 
-/// Digits behind the point that are tried.
+/// Numbers of decimals to try.
 const SHORT_DECIMALS: [(i32, f64, u64); 2] = [(0, 1.0, 1), (4, 1e4, 10_000)];
 /// Numbers below this have at most 15 digits.
 const SHORT_LIMIT: f64 = 1e15;
 
-/// Writes a number above zero that is a whole number of ten thousandths and has at most 15 digits: what most columns hold. A division of
-/// two exact numbers is rounded once, so that the digits name this number if they lead back to it; and no two numbers of 15 digits are
-/// the same DOUBLE, so that no fewer digits would do. `false`: it is another one, and nothing is written.
+/// Writes a positive multiple of 1/10000 with at most 15 digits, which is what most columns hold. Dividing two exact numbers rounds once,
+/// so the digits are right if they lead back to the number; and since no two numbers of 15 digits are the same DOUBLE, fewer digits would
+/// not do. Returns `false`, with nothing written, for any other number.
 fn write_short(number: f64, out: &mut Vec<u8>) -> bool {
     for (decimals, factor, unit) in SHORT_DECIMALS {
         let scaled = (number * factor).round();
-        // So small that its zeros could be too many for the form without an exponent: none of these.
+        // Numbers so small that the format without an exponent may have too many zeros are left out.
         if !(1.0..SHORT_LIMIT).contains(&scaled) || scaled / factor != number {
             continue;
         }
@@ -139,7 +139,7 @@ fn write_digits(digits: &[u8], point: i32, out: &mut Vec<u8>) {
     }
 }
 
-/// A FLOAT as the servers show it: six digits, or as many after the point as its declaration says.
+/// Writes a FLOAT as the servers show it: six digits, or as many decimals as declared.
 pub fn write_float(number: f32, decimals: Option<u8>, out: &mut Vec<u8>) {
     match decimals {
         Some(decimals) => write_fixed(f64::from(number), decimals, out),
@@ -147,7 +147,7 @@ pub fn write_float(number: f32, decimals: Option<u8>, out: &mut Vec<u8>) {
     }
 }
 
-/// A FLOAT with as many digits as it takes to get the same FLOAT back.
+/// Writes a FLOAT with enough digits to restore the same FLOAT.
 pub fn write_float_exact(number: f32, out: &mut Vec<u8>) {
     if number == 0.0 || !number.is_finite() {
         return write_general(f64::from(number), None, out);
@@ -162,7 +162,7 @@ pub fn write_float_exact(number: f32, out: &mut Vec<u8>) {
     write_digits(digits.bytes.get(..digits.len).unwrap_or(&[]), point, out);
 }
 
-/// A DOUBLE as the servers show it: as many digits as tell it from its neighbours, or as many after the point as declared.
+/// Writes a DOUBLE as the servers show it: enough digits to distinguish it from its neighbours, or as many decimals as declared.
 pub fn write_double(number: f64, decimals: Option<u8>, out: &mut Vec<u8>) {
     match decimals {
         Some(decimals) => write_fixed(number, decimals, out),

@@ -1,4 +1,4 @@
-//! Geometries: a spatial reference system of four bytes, then well-known binary; and the text that stands for it.
+//! Geometries: a spatial reference system id of four bytes, then well-known binary; and their text form.
 
 use super::digits::write_uint;
 use super::error::ValueError;
@@ -6,7 +6,7 @@ use crate::bytes::be;
 use crate::bytes::le;
 
 const SRID_BYTES: usize = 4;
-/// The servers nest collections no deeper.
+/// The servers nest collections no deeper than this.
 const DEPTH_MAX: usize = 100;
 
 const POINT: u32 = 1;
@@ -17,16 +17,16 @@ const MULTI_LINE_STRING: u32 = 5;
 const MULTI_POLYGON: u32 = 6;
 const COLLECTION: u32 = 7;
 
-/// The number of the spatial reference system, and the well-known binary.
+/// The spatial reference system id, and the well-known binary.
 #[must_use]
 pub fn split(stored: &[u8]) -> Option<(u32, &[u8])> {
     Some((le::u32_at(stored, 0)?, stored.get(SRID_BYTES..)?))
 }
 
-/// Appends a stored geometry as well-known text, its coordinates in the order in which they are stored: x, or longitude, first.
+/// Appends a stored geometry as well-known text, with coordinates in stored order: x, or longitude, first.
 ///
 /// # Errors
-/// The bytes are no geometry.
+/// The bytes are not a geometry.
 pub fn write_wkt(stored: &[u8], out: &mut Vec<u8>) -> Result<(), ValueError> {
     let (_, wkb) = split(stored).ok_or(ValueError::Geometry)?;
     let mut reader = Wkb { rest: wkb, big_endian: false };
@@ -45,7 +45,7 @@ impl Wkb<'_> {
         word
     }
 
-    /// A count of things that take at least `size` bytes each.
+    /// A count of items of at least `bytes` bytes each.
     fn count(&mut self, bytes: usize) -> Option<u32> {
         let count = self.word()?;
         (count as usize <= self.rest.len() / bytes).then_some(count)
@@ -65,7 +65,7 @@ impl Wkb<'_> {
         self.word()
     }
 
-    /// With its name, unless that is clear from what it is a part of.
+    /// Writes its name too, unless that follows from the enclosing geometry.
     fn geometry(&mut self, named: bool, depth: usize, out: &mut Vec<u8>) -> Option<()> {
         let kind = self.head()?;
         let name = match kind {
@@ -136,10 +136,10 @@ fn be_or_le(bytes: &[u8], big_endian: bool) -> Option<u32> {
     if big_endian { be::u32_at(bytes, 0) } else { le::u32_at(bytes, 0) }
 }
 
-/// Appends the numbers of a VECTOR, in brackets.
+/// Appends the numbers of a VECTOR in brackets.
 ///
 /// # Errors
-/// A length that is no multiple of four.
+/// The length is not a multiple of four.
 pub fn write_vector(stored: &[u8], out: &mut Vec<u8>) -> Result<(), ValueError> {
     let (numbers, rest) = stored.as_chunks::<4>();
     if !rest.is_empty() {
@@ -156,7 +156,7 @@ pub fn write_vector(stored: &[u8], out: &mut Vec<u8>) -> Result<(), ValueError> 
     Ok(())
 }
 
-/// Appends `SRID=4326;` where a geometry names a spatial reference system.
+/// Appends `SRID=4326;` if the geometry names a spatial reference system.
 pub fn write_srid(stored: &[u8], out: &mut Vec<u8>) {
     if let Some((srid, _)) = split(stored).filter(|(srid, _)| *srid != 0) {
         out.extend_from_slice(b"SRID=");

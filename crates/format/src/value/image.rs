@@ -1,9 +1,9 @@
-//! The bytes of a value in the server's own row, as `CHECKSUM TABLE` adds them up.
+//! The bytes of a value in the server's own row, as summed by `CHECKSUM TABLE`.
 
 use super::{ValueError, ValueKind, ValueType, json};
 use crate::charset::Charset;
 
-/// A stored number that is kept big-endian with its top bit flipped, as the server's rows have it.
+/// Converts a number stored big-endian with its top bit flipped to the form in the server's rows.
 fn little_endian(stored: &[u8], flip: u8, out: &mut Vec<u8>) {
     let (first, rest) = match stored.split_first() {
         Some((first, rest)) => (first ^ flip, rest),
@@ -13,24 +13,24 @@ fn little_endian(stored: &[u8], flip: u8, out: &mut Vec<u8>) {
     out.push(first);
 }
 
-/// Bytes that are moved together.
+/// Bytes copied together.
 const CHUNK: usize = 16;
-/// More chunks than this are moved by a call.
+/// More chunks than this are copied by a call.
 const CHUNKS_MAX: usize = 8;
 
-/// How stored bytes become those of the server's row, where it takes no more than to move them: decided once for a column.
+/// How stored bytes become those of the server's row, if copying is enough: decided once per column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Image {
-    /// A number of at most eight bytes, from the last byte to the first, the first with some bits flipped.
+    /// A number of at most eight bytes, byte-reversed, with some bits of the first byte flipped.
     Reversed { bytes: u8, flip: u8 },
-    /// As they are; of that many bytes, if each value has as many.
+    /// Unchanged; of this length, if all values have the same.
     Copied { bytes: Option<u16> },
     /// Padded with spaces to this many bytes.
     Padded { bytes: u32 },
 }
 
 impl Image {
-    /// `None` where a value must be read, or unpacked.
+    /// `None` if values must be decoded or decompressed.
     pub(super) fn of(value: &ValueType) -> Option<Self> {
         let reversed = |flip| match value.fixed {
             Some(bytes @ 1..=8) => Some(Self::Reversed { bytes: bytes as u8, flip }),
@@ -52,7 +52,7 @@ impl Image {
         }
     }
 
-    /// Bytes that it may make of none.
+    /// Upper limit of the bytes it adds.
     pub(super) const fn padding(self) -> usize {
         match self {
             Self::Padded { bytes } => bytes as usize,
@@ -60,8 +60,8 @@ impl Image {
         }
     }
 
-    /// Writes the image of the first `len` bytes of `stored`, which may go on behind them, to the beginning of `out`; how many bytes it
-    /// has. Others behind them may change. `None` where they are no such value, or there is no room.
+    /// Writes the image of the first `len` bytes of `stored`, which may be longer, to the start of `out`. Returns the image's length. Bytes
+    /// after it in `out` may be overwritten. `None` if they are not such a value, or do not fit.
     #[inline]
     pub(super) fn write(self, stored: &[u8], len: usize, out: &mut [u8]) -> Option<usize> {
         match self {
@@ -70,7 +70,7 @@ impl Image {
                     return None;
                 }
                 let bits = 8 * u32::from(bytes);
-                // A page has a trailer: eight bytes can be taken of every value on one.
+                // Pages have a trailer, so eight bytes can be read at every value on one.
                 let number = u64::from_be_bytes(*stored.first_chunk::<8>()?) >> (64 - bits);
                 let number = number ^ u64::from(flip) << (bits - 8);
                 *out.first_chunk_mut::<8>()? = number.swap_bytes().to_be_bytes();
@@ -92,7 +92,7 @@ impl Image {
     }
 }
 
-/// Copies the first `len` bytes: those of a short value as chunks, without asking how many they are.
+/// Copies the first `len` bytes; a short value in whole chunks, without looking at its exact length.
 #[inline]
 fn copy(stored: &[u8], len: usize, out: &mut [u8]) -> Option<()> {
     if len > CHUNKS_MAX * CHUNK {
@@ -109,16 +109,16 @@ fn copy(stored: &[u8], len: usize, out: &mut [u8]) -> Option<()> {
     Some(())
 }
 
-/// Charsets of a fixed length are stored with all their spaces; so is UTF-16.
+/// Fixed-width charsets are stored with all their spaces; so is UTF-16.
 const fn is_stored_padded(charset: Charset) -> bool {
     matches!(charset, Charset::Ucs2 | Charset::Utf16 | Charset::Utf16Le | Charset::Utf32)
 }
 
 impl ValueType {
-    /// Appends what `CHECKSUM TABLE` counts of a stored value that is not NULL.
+    /// Appends what `CHECKSUM TABLE` sums for a stored value that is not NULL.
     ///
     /// # Errors
-    /// The bytes are no value of the type.
+    /// The bytes are not a value of the type.
     #[inline]
     pub fn write_image(&self, stored: &[u8], out: &mut Vec<u8>) -> Result<(), ValueError> {
         self.check_length(stored)?;
@@ -143,8 +143,8 @@ impl ValueType {
         Ok(())
     }
 
-    /// Appends what MySQL's `CHECKSUM TABLE` counts for a NULL: the column's default in the server's rows, whose bytes are `default`,
-    /// or that of the type where these are empty.
+    /// Appends what MySQL's `CHECKSUM TABLE` sums for a NULL: the column's default in the server's rows, given in `default`, or that of the
+    /// type if it is empty.
     pub fn write_null_image(&self, default: &[u8], out: &mut Vec<u8>) {
         match self.kind {
             ValueKind::Json => out.extend_from_slice(b"null"),
@@ -165,7 +165,7 @@ impl ValueType {
         }
     }
 
-    /// A space in the column's charset.
+    /// A space, in the column's charset.
     const fn space(&self) -> &'static [u8] {
         match self.charset {
             Charset::Ucs2 | Charset::Utf16 => b"\0 ",

@@ -1,7 +1,7 @@
-//! MySQL's binary JSON to the text that the server makes of it.
+//! Converts MySQL's binary JSON to the server's text.
 //!
-//! Offsets in a document can lead anywhere, so that a damaged one could have its parts written over and over. What is written is
-//! therefore bounded by the document's own length: a sound one has an entry for each of its values, and each byte of a string once.
+//! Offsets in a document can point anywhere, so a damaged one could make parts of it be written over and over. The output is therefore
+//! bounded by the document's length: a sound document has an entry for each value, and each byte of a string once.
 
 use super::digits::{write_int, write_uint};
 use super::temporal::{TYPE_DATE, TYPE_TIME};
@@ -27,9 +27,9 @@ const DOUBLE: u8 = 11;
 const STRING: u8 = 12;
 const OPAQUE: u8 = 15;
 
-/// The server nests no deeper.
+/// The server nests no deeper than this.
 const DEPTH_MAX: usize = 100;
-/// Characters of base64 in a line.
+/// Base64 characters per line.
 const BASE64_LINE: usize = 76;
 
 /// A damaged document, or one that ends too early.
@@ -38,18 +38,18 @@ const BROKEN: ValueError = ValueError::Json;
 /// Appends a document's text.
 ///
 /// # Errors
-/// The bytes are no document of MySQL's.
+/// The bytes are not a MySQL JSON document.
 pub fn write_text(document: &[u8], out: &mut Vec<u8>) -> Result<(), ValueError> {
     let Some((kind, body)) = document.split_first() else {
         out.extend_from_slice(b"null");
         return Ok(());
     };
-    // Each entry of a value or a key counts 1 and the bytes of its text: a sound document has more bytes than that.
+    // Each entry of a value or key counts 1 plus the bytes of its text: a sound document has more bytes than that.
     let mut writer = Writer { out, budget: document.len() + 1 };
     writer.value(*kind, body, DEPTH_MAX)
 }
 
-/// A string in quotes, with the escapes that the server uses.
+/// Writes a string in quotes, with the server's escapes.
 pub fn write_string(text: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
     let mut from = 0;
@@ -128,7 +128,7 @@ impl Writer<'_> {
         Some(())
     }
 
-    /// A double is told from an integer by its point.
+    /// A point distinguishes a double from an integer.
     fn double(&mut self, number: f64) {
         let start = self.out.len();
         float::write_double(number, None, self.out);
@@ -163,7 +163,7 @@ impl Writer<'_> {
     }
 }
 
-/// Base64; a `line_end` after every 76 characters but the last ones.
+/// Writes base64, with `line_end` after every 76 characters except the last ones.
 pub fn write_base64(data: &[u8], line_end: Option<&[u8]>, out: &mut Vec<u8>) {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     for (number, three) in data.chunks(3).enumerate() {
@@ -179,7 +179,7 @@ pub fn write_base64(data: &[u8], line_end: Option<&[u8]>, out: &mut Vec<u8>) {
     }
 }
 
-/// A length in groups of seven bits, the lowest first, and as many bytes.
+/// A length in groups of seven bits, lowest first, and that many bytes.
 fn counted(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut len = 0_usize;
     for (number, byte) in bytes.iter().take(5).enumerate() {
@@ -206,7 +206,7 @@ impl<'d> Container<'d> {
         container.count = container.number(0)?;
         let bytes = container.number(container.width())?;
         container.body = body.get(..bytes)?;
-        // No more entries than there is room for.
+        // No more entries than fit.
         (container.values_at() + container.count * container.entry() <= bytes).then_some(container)
     }
 
@@ -214,7 +214,7 @@ impl<'d> Container<'d> {
         if self.is_large { 4 } else { 2 }
     }
 
-    /// Bytes of a value's entry: its type, and its offset or the value itself.
+    /// Bytes of a value's entry: its type, then its offset or the value itself.
     const fn entry(&self) -> usize {
         1 + self.width()
     }
@@ -240,7 +240,7 @@ impl<'d> Container<'d> {
         self.body.get(self.number(at)?..)?.get(..len)
     }
 
-    /// The type of a value and where its bytes begin.
+    /// The type of a value, and the bytes from its start.
     fn value(&self, number: usize) -> Option<(u8, &'d [u8])> {
         let at = self.values_at() + number * self.entry();
         let kind = *self.body.get(at)?;
@@ -301,7 +301,7 @@ mod tests {
     fn a_document_that_leads_in_circles_ends() {
         // An array of two values, each of which is the array itself.
         assert_eq!(text(&hex("02 0200 0a00 02 0000 02 0000")), Err(BROKEN));
-        // Three strings of the same bytes: more text than there are bytes.
+        // Three strings sharing the same bytes: more text than there are bytes.
         let twice = hex("02 0300 1900 0c 0d00 0c 0d00 0c 0d00 0b 6161616161616161616161");
         assert!(text(&twice).is_err());
     }

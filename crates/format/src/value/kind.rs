@@ -1,26 +1,26 @@
-//! The type of a column as the decoders need it.
+//! A column's type as the decoders need it.
 
 use std::sync::Arc;
 
 use super::temporal::Digits;
 use crate::charset::Charset;
 
-/// What a column holds.
+/// The type of a column's values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ValueKind {
     /// TINYINT to BIGINT.
     Int {
         /// Bytes.
         bytes: u8,
-        /// Without a sign.
+        /// UNSIGNED.
         unsigned: bool,
     },
-    /// FLOAT, with its declared digits after the point.
+    /// FLOAT, with its declared decimals.
     Float {
         /// `FLOAT(7,3)`: 3.
         decimals: Option<u8>,
     },
-    /// DOUBLE, with its declared digits after the point.
+    /// DOUBLE, with its declared decimals.
     Double {
         /// `DOUBLE(7,3)`: 3.
         decimals: Option<u8>,
@@ -29,14 +29,14 @@ pub enum ValueKind {
     Decimal {
         /// Digits.
         precision: u8,
-        /// Digits after the point.
+        /// Decimal digits.
         scale: u8,
     },
     /// YEAR.
     Year,
     /// DATE.
     Date,
-    /// TIME with digits of a second's fraction, as the next ones.
+    /// TIME, with its fraction digits, like the next two.
     Time(Digits),
     /// DATETIME.
     DateTime(Digits),
@@ -62,7 +62,7 @@ pub enum ValueKind {
     Set(Arc<[String]>),
     /// CHAR.
     Char {
-        /// Bytes of its image in the server.
+        /// Bytes of its image in the server's rows.
         bytes: u32,
     },
     /// BINARY.
@@ -76,7 +76,7 @@ pub enum ValueKind {
     Bytes,
     /// MySQL's JSON.
     Json,
-    /// POINT and its kin.
+    /// POINT and so on.
     Geometry,
     /// VECTOR.
     Vector,
@@ -93,26 +93,26 @@ pub enum ValueKind {
 /// How to read the values of a column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ValueType {
-    /// What they are.
+    /// Their type.
     pub kind: ValueKind,
     /// The charset of text.
     pub charset: Charset,
-    /// Digits that numbers are padded to with zeros; 0 = not at all.
+    /// Zero-padded to this many digits; 0 for no padding.
     pub zerofill: u16,
     /// MariaDB's COMPRESSED: [`super::compressed::unpack`] comes first.
     pub compressed: bool,
-    /// Bytes of every value, where all have as many.
+    /// Length of every value in bytes, if all have the same.
     pub(super) fixed: Option<u16>,
 }
 
 impl ValueType {
-    /// The values of `kind`, of which each has `fixed` bytes if that is given.
+    /// Values of `kind`, each with `fixed` bytes if given.
     #[must_use]
     pub const fn new(kind: ValueKind, charset: Charset, fixed: Option<u16>) -> Self {
         Self { kind, charset, zerofill: 0, compressed: false, fixed }
     }
 
-    /// The same, padded with zeros to `width` digits.
+    /// Sets zero padding to `digits` digits.
     #[must_use]
     pub fn zerofill(mut self, digits: u16) -> Self {
         self.zerofill = digits;
@@ -132,7 +132,7 @@ impl ValueType {
         )
     }
 
-    /// Whether its values are bytes and no text.
+    /// Whether its values are bytes, not text.
     #[must_use]
     pub const fn is_binary(&self) -> bool {
         matches!(

@@ -1,4 +1,4 @@
-//! What the stored bytes of a column stand for, and how the server writes that as text.
+//! The meaning of a column's stored bytes, and how the server writes it as text.
 //!
 //! ```text
 //! ColumnDef -> ValueType -> decode(stored bytes) -> Value        numbers, dates, bytes: nothing is copied
@@ -6,7 +6,7 @@
 //!                        -> write_image(stored bytes, out)       what CHECKSUM TABLE adds up
 //! ```
 //!
-//! Nothing here allocates but the output that the caller hands in, except for JSON, whose nesting takes a stack frame a level.
+//! Allocates nothing besides the caller's output, except for JSON, whose nesting takes a stack frame per level.
 //!
 //! Facts: `field.cc` and `my_time.cc` of both servers, `json_binary.cc` and `json_dom.cc` of MySQL 8.0; compared with what both
 //! servers show and sum of tables with every type.
@@ -61,11 +61,11 @@ pub enum Value<'v> {
     Timestamp(Timestamp),
     /// BIT.
     Bit(&'v [u8]),
-    /// ENUM: the number of the member, from 1; 0 is the empty string.
+    /// ENUM: the member's number, from 1; 0 is the empty string.
     Enum(u16),
-    /// SET: a bit for each member.
+    /// SET: one bit per member.
     Set(u64),
-    /// Text in the column's charset, without the spaces that pad a CHAR.
+    /// Text in the column's charset, without a CHAR's padding.
     Text(&'v [u8]),
     /// Bytes.
     Bytes(&'v [u8]),
@@ -75,7 +75,7 @@ pub enum Value<'v> {
     Geometry(&'v [u8]),
     /// Numbers of four bytes each, little-endian.
     Vector(&'v [u8]),
-    /// UUID, in the order in which it is written.
+    /// UUID, in written order.
     Uuid([u8; 16]),
     /// INET6.
     Inet6([u8; 16]),
@@ -84,10 +84,10 @@ pub enum Value<'v> {
 }
 
 impl ValueType {
-    /// Reads a stored value that is not NULL: all of it, what lies off-page included, and unpacked where the column is COMPRESSED.
+    /// Decodes a stored value that is not NULL: complete, including off-page data, and decompressed if the column is COMPRESSED.
     ///
     /// # Errors
-    /// The bytes are no value of the type.
+    /// The bytes are not a value of the type.
     #[inline]
     pub fn decode<'v>(&self, stored: &'v [u8]) -> Result<Value<'v>, ValueError> {
         self.check_length(stored)?;
@@ -166,7 +166,7 @@ impl ValueType {
         if highest > members as u64 { Err(ValueError::Member { number: highest, members }) } else { Ok(bits) }
     }
 
-    /// A CHAR without the spaces at its end.
+    /// A CHAR without trailing spaces.
     fn without_padding<'v>(&self, stored: &'v [u8]) -> &'v [u8] {
         let end = match self.charset {
             Charset::Ucs2 | Charset::Utf16 => padded_end::<2>(stored, [0, 0x20]),

@@ -4,8 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::digits::write_display;
 
-/// The sixteen bytes of a UUID in the order in which it is written. Most are stored with their groups swapped, so that those of one
-/// machine lie together.
+/// The sixteen bytes of a UUID in written order. Most are stored with their groups swapped, so that UUIDs from one machine are adjacent.
 #[must_use]
 pub const fn uuid(stored: [u8; 16]) -> [u8; 16] {
     let [a0, a1, a2, a3, a4, a5, b0, b1, c0, c1, d0, d1, e0, e1, e2, e3] = stored;
@@ -23,11 +22,11 @@ pub fn write_uuid(uuid: [u8; 16], out: &mut Vec<u8>) {
     }
 }
 
-/// As the server shows it: the longest run of zeros left out, the end of a mapped or compatible address as IPv4's.
+/// Writes the address as the server does: the longest run of zeros omitted, the end of a mapped or compatible address in IPv4 form.
 pub fn write_inet6(address: [u8; 16], out: &mut Vec<u8>) {
     let address = Ipv6Addr::from(address);
     match address.segments() {
-        // `::1` and its like are no addresses of IPv4.
+        // `::1` and the like are not IPv4 addresses.
         [0, 0, 0, 0, 0, 0, high, low] if high != 0 => {
             let [a, b] = high.to_be_bytes();
             let [c, d] = low.to_be_bytes();

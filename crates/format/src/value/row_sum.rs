@@ -1,4 +1,4 @@
-//! What a row adds to the value of `CHECKSUM TABLE`.
+//! A row's contribution to `CHECKSUM TABLE`.
 //!
 //! ```text
 //! CRC-32 over [null bytes][each column's bytes in the server's own row], summed over all rows modulo 2^32
@@ -12,19 +12,19 @@ use crate::page::kind::Family;
 use crate::record::{RecordFields, Stored};
 use crate::schema::{ColumnDef, ColumnDefault, SqlType, TableDef, Visibility};
 
-/// MySQL before this summed a pointer for each JSON value.
+/// MySQL before this version summed a pointer for each JSON value.
 const JSON_AS_TEXT: u32 = 80_000;
 
-/// Where MariaDB's versions differ: 10.11.19 still leaves stored generated columns out, 11.8.9 counts them.
+/// Where MariaDB's versions differ: 10.11.19 still leaves out stored generated columns, 11.8.9 includes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Form {
-    /// Every stored column counts. MySQL knows no other form.
+    /// Every stored column counts. The only form in MySQL.
     All,
-    /// Stored generated columns do not: MariaDB's older servers.
+    /// Stored generated columns do not count: older MariaDB servers.
     WithoutGenerated,
 }
 
-/// A stored value of a row that is summed.
+/// A stored value to sum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Summed<'v> {
     /// NULL.
@@ -35,13 +35,13 @@ pub enum Summed<'v> {
 
 #[derive(Debug, Clone)]
 struct Column {
-    /// Its place in the table's definition.
+    /// Its index in the table's definition.
     column: usize,
     value: ValueType,
-    /// How its bytes become those of the server's row; `None` where that takes more than moving them.
+    /// How its bytes become those of the server's row; `None` if copying is not enough.
     image: Option<Image>,
     null_bit: Option<u16>,
-    /// What a NULL adds.
+    /// The bytes summed for a NULL.
     null_image: Vec<u8>,
     generated: bool,
 }
@@ -52,10 +52,10 @@ pub struct RowSum {
     columns: Vec<Column>,
     /// The null bytes of a row without NULLs.
     null_bytes: Vec<u8>,
-    /// Null bits of stored generated columns, which the older form sets always.
+    /// Null bits of stored generated columns, always set in the older form.
     generated_bits: Vec<u16>,
     image: Vec<u8>,
-    /// Bytes that a row on a page can have more in the server than there.
+    /// Upper limit of the bytes that a row has more in the server than on its page.
     longest_padding: usize,
 }
 
@@ -69,7 +69,7 @@ impl RowSum {
     /// For the rows of `table`.
     ///
     /// # Errors
-    /// Why no file tells what the server sums, as a clause.
+    /// Why the files do not tell what the server sums, as a clause.
     pub fn new(table: &TableDef) -> Result<Self, String> {
         let mysql = table.family == Family::MySql;
         for column in table.columns.iter().filter(|column| counts(column, table.family)) {
@@ -77,7 +77,7 @@ impl RowSum {
             if mysql && column.is_virtual {
                 return Err(format!("its column {name} is virtual, and the server sums values that no file holds"));
             }
-            // A definition out of SQL text has the default as text only.
+            // A definition from SQL text has only the text of the default.
             let has_default = matches!(column.default, ColumnDefault::Literal(_)) && column.default_image.is_empty();
             if mysql && column.nullable && has_default {
                 return Err(format!(
@@ -123,7 +123,7 @@ impl RowSum {
         }
         if let Some(last) = sum.null_bytes.last_mut() {
             *last |= match next_bit % 8 {
-                // MySQL sets all bits where none is left over.
+                // MySQL sets all bits if there are no spare ones.
                 0 if mysql => 0xFF,
                 0 => 0,
                 used => 0xFF << used,
@@ -132,7 +132,7 @@ impl RowSum {
         Ok(sum)
     }
 
-    /// The columns that count, by their places in the table's definition; [`RowSum`] wants their values in this order.
+    /// The columns that count, by index in the table's definition; [`RowSum`] takes their values in this order.
     pub fn columns(&self) -> impl Iterator<Item = usize> + '_ {
         self.columns.iter().map(|column| column.column)
     }
@@ -143,8 +143,8 @@ impl RowSum {
         self.columns.iter().any(|column| column.generated)
     }
 
-    /// What one row adds, in the form [`Form::All`], if all of it lies on the page `page` and its values need not be read to be summed.
-    /// `places` are the fields of the columns. `None` is no finding: [`RowSum::row`] knows more, and takes longer.
+    /// A row's contribution in the form [`Form::All`], if the row is entirely on `page` and its values need no decoding. `places` are the
+    /// columns' fields. `None` proves nothing: [`RowSum::row`] is slower but knows more.
     #[inline]
     pub fn row_on_page(&mut self, page: &[u8], fields: &RecordFields, places: &[u16]) -> Option<u32> {
         if !fields.is_on_page() || self.columns.len() != places.len() {
@@ -156,7 +156,7 @@ impl RowSum {
         }
         let image = self.image.as_mut_slice();
         image.get_mut(..self.null_bytes.len())?.copy_from_slice(&self.null_bytes);
-        // In a register, where the length of a vector would be in memory.
+        // In a register; a vector's length would be in memory.
         let mut at = self.null_bytes.len();
         for (column, place) in self.columns.iter().zip(places) {
             let slot = fields.slots().get(usize::from(*place))?;
@@ -175,10 +175,10 @@ impl RowSum {
         Some(crc32fast::hash(image.get(..at)?))
     }
 
-    /// What one row adds, in one of the forms.
+    /// A row's contribution in one of the forms.
     ///
     /// # Errors
-    /// The number of the value (as handed in) that is none of its type, and why.
+    /// The index of the value (as passed) that is not of its type, and why.
     pub fn row<'v>(
         &mut self,
         form: Form,
@@ -213,7 +213,7 @@ fn set(bytes: &mut [u8], bit: u16) {
     }
 }
 
-/// What MySQL sums for a NULL.
+/// The bytes that MySQL sums for a NULL.
 fn null_image_of(column: &ColumnDef, value: &ValueType, out: &mut Vec<u8>) {
     let default = column.default_image.as_slice();
     match column.sql_type {

@@ -2,7 +2,7 @@
 
 use super::error::ValueError;
 
-/// The bytes of a type of fixed length.
+/// The bytes of a fixed-length type.
 pub(super) fn exactly<const N: usize>(stored: &[u8]) -> Result<[u8; N], ValueError> {
     stored.try_into().map_err(|_| ValueError::Length { found: stored.len(), expected: N })
 }
@@ -10,7 +10,7 @@ pub(super) fn exactly<const N: usize>(stored: &[u8]) -> Result<[u8; N], ValueErr
 /// An unsigned big-endian number of up to eight bytes.
 #[inline]
 pub(super) fn unsigned(stored: &[u8]) -> u64 {
-    // The lengths of integers, each without a loop.
+    // One case per integer length, none with a loop.
     match *stored {
         [a] => a.into(),
         [a, b] => u16::from_be_bytes([a, b]).into(),
@@ -22,12 +22,12 @@ pub(super) fn unsigned(stored: &[u8]) -> u64 {
     }
 }
 
-/// A number whose top bit says that it is not negative.
+/// A number whose top bit is set if it is not negative.
 #[inline]
 pub(super) fn signed(stored: &[u8]) -> i64 {
     let bits = 8 * stored.len().clamp(1, 8) as u32;
     let number = unsigned(stored) ^ 1 << (bits - 1);
-    // The top bit, now that of the sign, goes to the top of the register and back.
+    // Move the sign bit to the top of the register and back.
     (number << (u64::BITS - bits)) as i64 >> (u64::BITS - bits)
 }
 

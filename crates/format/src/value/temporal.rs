@@ -1,15 +1,15 @@
-//! Dates and times in all the forms in which the servers have stored them.
+//! Dates and times in every format that the servers have used.
 
 use super::digits::{pair, write_padded, write_uint};
 use super::error::ValueError;
 use super::stored::{exactly, signed, unsigned};
 
-/// SQL's number of DATE, in an opaque value.
+/// SQL's type number of DATE, in an opaque value.
 pub(super) const TYPE_DATE: u8 = 10;
-/// SQL's number of TIME.
+/// SQL's type number of TIME.
 pub(super) const TYPE_TIME: u8 = 11;
 
-/// A date; any part can be zero.
+/// A date; any part may be zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Date {
     /// 0 to 9999.
@@ -20,10 +20,10 @@ pub struct Date {
     pub day: u8,
 }
 
-/// A time, or a span of time.
+/// A time of day, or a duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Time {
-    /// Whether it lies before zero.
+    /// Whether it is below zero.
     pub negative: bool,
     /// 0 to 838.
     pub hour: u16,
@@ -44,8 +44,7 @@ pub struct DateTime {
     pub time: Time,
 }
 
-/// Digits of a second's fraction: no type has more than six. A number beyond that can come out of a damaged definition, and is refused
-/// here, so that no decoder has to ask.
+/// Fraction digits, at most six. A damaged definition may have more; refusing them here spares every decoder the check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Digits(u8);
 
@@ -61,39 +60,39 @@ impl Digits {
         if digits <= Self::MOST.0 { Some(Self(digits)) } else { None }
     }
 
-    /// How many.
+    /// Their number.
     #[must_use]
     pub const fn get(self) -> u8 {
         self.0
     }
 
-    /// Bytes that a fraction takes in today's form: two digits in each.
+    /// Bytes of a fraction in the current format: two digits per byte.
     pub(super) const fn bytes(self) -> usize {
         self.0.div_ceil(2) as usize
     }
 
-    /// Units per second of a fraction with this many digits.
+    /// Units per second for this many digits.
     const fn a_second(self) -> u32 {
         10_u32.pow(self.0 as u32)
     }
 
-    /// Microseconds of such a unit.
+    /// Microseconds per unit.
     const fn micros(self) -> u32 {
         10_u32.pow((Self::MOST.0 - self.0) as u32)
     }
 
-    /// Microseconds of a unit in today's form.
+    /// Microseconds per unit in the current format.
     pub(super) const fn stored_micros(self) -> u32 {
         10_u32.pow(6 - 2 * self.bytes() as u32)
     }
 }
 
 const SECONDS_A_DAY: u64 = 86_400;
-/// What MariaDB adds to a TIME with a fraction, so that it is never negative: a second more than 838:59:59, in seconds.
+/// MariaDB adds this to a TIME with a fraction to keep it positive: one second more than 838:59:59, in seconds.
 const HIRES_TIME_SHIFT: i64 = 3_020_400;
 
 impl Date {
-    /// From its three bytes.
+    /// Decodes its three bytes.
     ///
     /// # Errors
     /// A month 13 to 15, or a date before the year 0.
@@ -112,7 +111,7 @@ impl Date {
     /// The date `days` days after 1970-01-01.
     #[must_use]
     pub fn from_days(days: u32) -> Self {
-        // Years that begin in March, so that the odd day is their last one.
+        // Years that start in March, so that a leap day is the last day.
         let days = u64::from(days) + 719_468;
         let (era, of_era) = (days / 146_097, days % 146_097);
         let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
@@ -123,7 +122,7 @@ impl Date {
         Self { year: (era * 400 + year + u64::from(month <= 2)) as u16, month: month as u8, day: day as u8 }
     }
 
-    /// Days after 1970-01-01; `None` where a part is zero, or the month has no such day.
+    /// Days after 1970-01-01; `None` if a part is zero or there is no such day.
     #[must_use]
     pub fn days(self) -> Option<i32> {
         let leap = self.year.is_multiple_of(4) && (!self.year.is_multiple_of(100) || self.year.is_multiple_of(400));
@@ -148,7 +147,7 @@ impl Date {
         out.extend_from_slice(&self.text());
     }
 
-    /// The ten characters of it: years are of four digits at most.
+    /// Its ten characters: years have at most four digits.
     #[inline]
     fn text(self) -> [u8; 10] {
         let ([a, b], [c, d]) = (pair((self.year / 100) as u8), pair((self.year % 100) as u8));
@@ -157,7 +156,7 @@ impl Date {
     }
 }
 
-/// A fraction in today's form, in microseconds. Three bytes at most: that cannot overflow.
+/// A fraction in the current format, in microseconds. At most three bytes, so it cannot overflow.
 fn micros(stored: &[u8], digits: Digits) -> Result<u32, ValueError> {
     check_length(stored, digits.bytes())?;
     Ok(unsigned(stored) as u32 * digits.stored_micros())
@@ -175,7 +174,7 @@ impl Time {
         Ok(Self { negative, hour: hour as u16, minute: minute as u8, second: second as u8, micros: micros as u32 })
     }
 
-    /// From the form since MySQL 5.6, with `digits` digits of a fraction.
+    /// Decodes the format since MySQL 5.6, with `digits` fraction digits.
     ///
     /// # Errors
     /// Minutes or seconds above 59, or a wrong length.
@@ -189,7 +188,7 @@ impl Time {
         Self::new(number < 0, whole >> 12 & 0x3FF, whole >> 6 & 0x3F, whole & 0x3F, part)
     }
 
-    /// From the form before MySQL 5.6.
+    /// Decodes the format before MySQL 5.6.
     ///
     /// # Errors
     /// Minutes or seconds above 59.
@@ -199,7 +198,7 @@ impl Time {
         Self::new(number < 0, time / 10_000, time / 100 % 100, time % 100, 0)
     }
 
-    /// From MariaDB's own form with a fraction.
+    /// Decodes MariaDB's own format with a fraction.
     ///
     /// # Errors
     /// More than 838 hours, or a wrong length.
@@ -222,7 +221,7 @@ impl Time {
         if self.negative { -micros } else { micros }
     }
 
-    /// `-12:34:56.789`, with `digits` digits of a fraction.
+    /// `-12:34:56.789`, with `digits` fraction digits.
     pub fn write(self, digits: Digits, out: &mut Vec<u8>) {
         if self.negative {
             out.push(b'-');
@@ -242,20 +241,20 @@ fn write_fraction(micros: u32, digits: Digits, out: &mut Vec<u8>) {
 }
 
 impl DateTime {
-    /// From the form since MySQL 5.6, with `digits` digits of a fraction.
+    /// Decodes the format since MySQL 5.6, with `digits` fraction digits.
     ///
     /// # Errors
-    /// Hours, minutes or seconds that no day has, or a wrong length.
+    /// Impossible hours, minutes or seconds, or a wrong length.
     pub fn decode(stored: &[u8], digits: Digits) -> Result<Self, ValueError> {
         check_length(stored, 5 + digits.bytes())?;
         let (whole, part) = stored.split_at(5);
         Self::unpack(signed(whole), micros(part, digits)?)
     }
 
-    /// From the integer part of today's form, which JSON has too.
+    /// Decodes the integer part of the current format, which JSON uses too.
     ///
     /// # Errors
-    /// Hours, minutes or seconds that no day has.
+    /// Impossible hours, minutes or seconds.
     pub fn unpack(whole: i64, micros: u32) -> Result<Self, ValueError> {
         let whole = u64::try_from(whole).map_err(|_| ValueError::Temporal)?;
         let months = whole >> 22;
@@ -270,10 +269,10 @@ impl DateTime {
         Ok(Self { date, time: Time::new(false, hour, minute, second, micros)? })
     }
 
-    /// From the form before MySQL 5.6.
+    /// Decodes the format before MySQL 5.6.
     ///
     /// # Errors
-    /// Parts that no date or time of day has.
+    /// Impossible parts of a date or time.
     pub fn decode_old(stored: [u8; 8]) -> Result<Self, ValueError> {
         let number = u64::try_from(signed(&stored)).map_err(|_| ValueError::Temporal)?;
         let (date, time) = (number / 1_000_000, number % 1_000_000);
@@ -281,10 +280,10 @@ impl DateTime {
         Self::new(date, (time / 10_000, time / 100 % 100, time % 100), 0)
     }
 
-    /// From MariaDB's own form with a fraction.
+    /// Decodes MariaDB's own format with a fraction.
     ///
     /// # Errors
-    /// Parts that no date or time of day has, or a wrong length.
+    /// Impossible parts of a date or time, or a wrong length.
     pub fn decode_hires(stored: &[u8], digits: Digits) -> Result<Self, ValueError> {
         if stored.len() > 8 {
             return Err(ValueError::Length { found: stored.len(), expected: 8 });
@@ -298,7 +297,7 @@ impl DateTime {
         Self::new(Date::new(days / 32 / 13, days / 32 % 13, days % 32)?, time, micros)
     }
 
-    /// The moment `seconds` seconds after 1970, UTC.
+    /// The moment `seconds` seconds after 1970-01-01 UTC.
     #[must_use]
     pub fn from_seconds(seconds: u32, micros: u32) -> Self {
         let (days, of_day) = (seconds / SECONDS_A_DAY as u32, seconds % SECONDS_A_DAY as u32);
@@ -307,16 +306,16 @@ impl DateTime {
         Self { date: Date::from_days(days), time }
     }
 
-    /// Microseconds after 1970-01-01 00:00:00; `None` where there is no such date.
+    /// Microseconds after 1970-01-01 00:00:00; `None` if there is no such date.
     #[must_use]
     pub fn as_micros(self) -> Option<i64> {
         Some(i64::from(self.date.days()?) * SECONDS_A_DAY as i64 * 1_000_000 + self.time.as_micros())
     }
 
-    /// `2020-02-29 12:34:56.789`, with `digits` digits of a fraction.
+    /// `2020-02-29 12:34:56.789`, with `digits` fraction digits.
     pub fn write(self, digits: Digits, out: &mut Vec<u8>) {
         if self.time.negative || self.time.hour > 99 {
-            // No server's: but each part can be written.
+            // No server writes this, but each part can be printed.
             self.date.write(out);
             out.push(b' ');
             return self.time.write(digits, out);
@@ -343,7 +342,7 @@ fn moment(seconds: &[u8], micros: u32) -> Result<Timestamp, ValueError> {
     Ok((seconds > 0 || micros > 0).then_some((seconds, micros)))
 }
 
-/// A TIMESTAMP of today's form or the old one.
+/// Decodes a TIMESTAMP in the current or the old format.
 ///
 /// # Errors
 /// A wrong length, or a fraction of a second or more.
@@ -353,18 +352,18 @@ pub fn timestamp(stored: &[u8], digits: Digits) -> Result<Timestamp, ValueError>
     moment(whole, micros(part, digits)?)
 }
 
-/// A TIMESTAMP of MariaDB's own form with a fraction.
+/// Decodes a TIMESTAMP in MariaDB's own format with a fraction.
 ///
 /// # Errors
 /// A wrong length, or a fraction of a second or more.
 pub fn hires_timestamp(stored: &[u8], digits: Digits) -> Result<Timestamp, ValueError> {
     check_length(stored, 4 + digits.bytes())?;
     let (whole, part) = stored.split_at(4);
-    // Three bytes at most, times 100,000 where there is one.
+    // At most three bytes, times 100,000 if there is one.
     moment(whole, (unsigned(part) as u32).saturating_mul(digits.micros()))
 }
 
-/// A TIMESTAMP as UTC; the zero timestamp as zeros.
+/// Writes a TIMESTAMP in UTC; the zero timestamp as zeros.
 pub fn write_timestamp(timestamp: Timestamp, digits: Digits, out: &mut Vec<u8>) {
     match timestamp {
         Some((seconds, micros)) => DateTime::from_seconds(seconds, micros).write(digits, out),
@@ -376,7 +375,8 @@ pub fn write_timestamp(timestamp: Timestamp, digits: Digits, out: &mut Vec<u8>) 
     }
 }
 
-/// A temporal in JSON: integer part and microseconds in eight bytes, little-endian. With six digits, a date without time.
+/// Writes a temporal value from JSON: integer part and microseconds in eight bytes, little-endian. Six fraction digits, and a date without
+/// a time.
 pub(super) fn write_packed(code: u8, stored: &[u8], out: &mut Vec<u8>) -> Result<(), ValueError> {
     let mut bytes: [u8; 8] = exactly(stored)?;
     bytes.reverse();
@@ -471,7 +471,7 @@ mod tests {
         assert_eq!(Time::decode(&[0xff; 3], digits(0)), Err(ValueError::Temporal));
         assert_eq!(DateTime::decode(&[0xff; 5], digits(0)), Err(ValueError::Temporal));
         assert!(DateTime::decode(&[0xff; 4], digits(0)).is_err());
-        // More than a second's microseconds, which the byte of a fraction has room for.
+        // More microseconds than a second has, which a one-byte fraction can encode.
         assert_eq!(timestamp(&[0, 0, 0, 1, 0xff], digits(1)), Err(ValueError::Temporal));
         assert_eq!(hires_timestamp(&[0, 0, 0, 1, 0xff], digits(1)), Err(ValueError::Temporal));
         assert_eq!((timestamp(&[0, 0, 0, 1, 9], digits(0)).is_err(), Digits::new(7)), (true, None));

@@ -1,10 +1,10 @@
-//! Values as the servers write them.
+//! Writes values as the servers do.
 
 use super::digits::{write_int, write_padded};
 use super::stored::{exactly, signed, unsigned};
 use super::{Value, ValueError, ValueKind, ValueType, decimal, float, geometry, json, net, temporal};
 
-/// Pads what was written since `start` with zeros to `width`, behind a sign.
+/// Zero-pads what was written since `start` to `width`, after the sign.
 fn zerofill(width: u16, start: usize, out: &mut Vec<u8>) {
     let missing = usize::from(width).saturating_sub(out.len() - start);
     let start = start + usize::from(out.get(start) == Some(&b'-'));
@@ -13,14 +13,14 @@ fn zerofill(width: u16, start: usize, out: &mut Vec<u8>) {
 
 impl ValueType {
     /// Appends what SELECT shows for a stored value that is not NULL, with text converted to UTF-8. TIMESTAMP is shown in UTC; binary
-    /// strings, BIT, geometry and VECTOR as the bytes they are.
+    /// strings, BIT, geometry and VECTOR as raw bytes.
     ///
     /// # Errors
-    /// The bytes are no value of the type. What was appended then is of no use.
+    /// The bytes are not a value of the type. What was appended is then useless.
     #[inline]
     pub fn write_text(&self, stored: &[u8], out: &mut Vec<u8>) -> Result<(), ValueError> {
         self.check_length(stored)?;
-        // What most columns are, without a value in between.
+        // The most frequent types, without an intermediate value.
         match &self.kind {
             ValueKind::Int { unsigned: false, .. } => write_int(signed(stored), out),
             ValueKind::Int { unsigned: true, .. } => {
@@ -103,10 +103,10 @@ impl ValueType {
         }
     }
 
-    /// A geometry as WKT; anything else as [`ValueType::write_text`] writes it.
+    /// Writes a geometry as WKT, anything else like [`ValueType::write_text`].
     ///
     /// # Errors
-    /// The bytes are no value of the type.
+    /// The bytes are not a value of the type.
     pub fn write_readable(&self, stored: &[u8], out: &mut Vec<u8>) -> Result<(), ValueError> {
         match self.kind {
             ValueKind::Geometry => geometry::write_wkt(stored, out),

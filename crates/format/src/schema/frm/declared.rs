@@ -1,4 +1,4 @@
-//! Keys and options out of a `.frm` file.
+//! Keys and options from a `.frm` file.
 
 use super::error::FrmError;
 use super::key::{ALGORITHM_HASH, ALGORITHM_VECTOR, KEY_FULLTEXT, KEY_SPATIAL, KEY_UNIQUE, Key};
@@ -12,11 +12,11 @@ use crate::schema::sdi::{prefix_characters, row_format};
 use crate::schema::show_create::{quoted, quoted_bytes, quoted_name};
 use crate::schema::{ColumnDef, Visibility};
 
-/// From here on MariaDB prints the engine's options as they were written.
+/// From here on MariaDB prints engine options exactly as written.
 const BARE_OPTIONS: u32 = 110_000;
 const KEY_BLOCK_SIZE: u16 = 0x8000;
 const ALGORITHM_BTREE: u8 = 1;
-/// Of the typed flags of keys.
+/// A typed flag of keys.
 const FLAG_IGNORED: u8 = 1;
 
 const OPTION_PACK_KEYS: u16 = 2;
@@ -35,7 +35,7 @@ const AT_ROW_FORMAT: usize = 40;
 const AT_STATS_SAMPLE_PAGES: usize = 42;
 const AT_STATS_AUTO_RECALC: usize = 44;
 const AT_KEY_BLOCK_SIZE: usize = 62;
-/// In the form block: length of the table's comment, which follows; the longest say so, and lie elsewhere.
+/// In the form block: length of the table comment, which follows it. `COMMENT_ELSEWHERE` means that the comment is too long for that.
 const FORM_COMMENT: usize = 46;
 const COMMENT_ELSEWHERE: u8 = 255;
 
@@ -135,7 +135,7 @@ fn key_def(key: &Key, columns: &[ColumnDef], flags: u8, block_size: u16, own: &[
         options.push_str(" IGNORED");
     }
     own.iter().for_each(|option| options.extend([" ", option]));
-    // A hidden column among the parts stands for all of them.
+    // A hidden column holds the hash of the key's parts: the user did not declare it.
     let visible =
         |part: &KeyPart| columns.get(part.column).is_none_or(|column| column.visibility != Visibility::Hidden);
     KeyDef { name: key.name.clone(), kind, parts: parts.filter(visible).collect(), without_overlaps: false, options }
@@ -185,7 +185,7 @@ fn options(frm: &Reader<'_>, lists: &OptionLists) -> Result<Vec<String>, FrmErro
     Ok(out)
 }
 
-/// What lies behind the row image.
+/// What follows the row image.
 struct Extra {
     partitions: String,
     rest: Vec<u8>,
@@ -228,7 +228,7 @@ fn comment(frm: &Reader<'_>, form_at: usize, extra: &Extra) -> Result<String, Fr
     Ok(String::from_utf8_lossy(bytes).into_owned())
 }
 
-/// Text in a list of values is written as `_latin1 0x61`; the server prints `'a'`.
+/// In a list of values, text is written as `_latin1 0x61`; the server prints `'a'`.
 fn with_text(clause: &str) -> String {
     let mut out = String::with_capacity(clause.len());
     let mut rest = clause;

@@ -1,27 +1,27 @@
-//! Why a file defines no table.
+//! Why a `.frm` file yields no table.
 
 use thiserror::Error;
 
 use super::super::fields::BuildError;
 
-/// Why a file is not a table's definition, or not one that can be used.
+/// Why a file is not a usable table definition.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum FrmError {
-    /// Not the bytes that begin such a file: a view's definition, for one.
+    /// Other first bytes, as in the definition of a view.
     #[error("this is not the definition of a table")]
     NotATable,
-    /// Cut off, or damaged.
+    /// Cut short, or damaged.
     #[error("the definition ends too early, or is damaged: nothing lies at byte {at} for its {what}")]
     Truncated {
-        /// Where something was looked for.
+        /// The offset at which something was expected.
         at: usize,
-        /// What.
+        /// What was expected.
         what: &'static str,
     },
-    /// Something that only a newer server, or one much older, writes.
+    /// A feature that only a much newer or much older server writes.
     #[error("the definition has {what}, which innokit does not know")]
     Unknown {
-        /// What it has.
+        /// The feature.
         what: &'static str,
     },
     /// The table's indexes cannot be built.

@@ -1,4 +1,4 @@
-//! The expressions of a `.frm` file: of generated columns, and in MariaDB of defaults and checks too.
+//! The expressions of a `.frm` file: for generated columns, and in MariaDB for defaults and checks too.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use super::reader::Reader;
 use crate::page::kind::Family;
 use crate::schema::{CheckDef, Generated};
 
-/// Bytes before the expressions of a MariaDB file.
+/// Bytes before the expressions in a MariaDB file.
 const HEAD: usize = 16;
-/// The first byte of each expression of a MySQL file.
+/// Bytes before each expression in a MySQL file.
 const MYSQL_ENTRY: usize = 4;
 const MARIADB_ENTRY: usize = 6;
 
-/// What a column is computed from or held against.
+/// A column's expressions.
 #[derive(Default)]
 pub(super) struct OfColumn {
     pub generated: Option<Generated>,
@@ -29,7 +29,7 @@ pub(super) struct Expressions {
     pub checks: Vec<CheckDef>,
 }
 
-/// Where the expressions lie, and which columns MySQL marks as generated.
+/// Where the expressions are, and which columns MySQL marks as generated.
 pub(super) struct ExpressionPlace {
     pub at: usize,
     pub len: usize,

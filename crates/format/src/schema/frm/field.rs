@@ -8,7 +8,7 @@ use crate::page::kind::Family;
 use crate::schema::types::{decimal, set_bytes};
 use crate::schema::{CheckDef, ColumnDef, ColumnDefault, GeometryKind, SqlType, Versioned, Visibility, charset};
 
-/// Bytes of the form block; the columns follow after as many bytes more as it says.
+/// Length of the form block; the columns follow after as many further bytes as it says.
 const FORM: usize = 288;
 const FIELD_BYTES: usize = 17;
 
@@ -16,9 +16,9 @@ const PACK_SIGNED: u16 = 0x1;
 const PACK_ZEROFILL: u16 = 0x4;
 const PACK_NO_DEFAULT: u16 = 0x4000;
 const PACK_NULLABLE: u16 = 0x8000;
-/// Digits after the point of a FLOAT or DOUBLE that declares none.
+/// Decimal digits stored for a FLOAT or DOUBLE that declares none.
 const NOT_FIXED: u8 = 31;
-/// Unireg code: MySQL 5.7 marks generated columns with this bit.
+/// Unireg code: MySQL 5.7 sets this bit for generated columns.
 const GENERATED: u8 = 0x80;
 const UNIREG_AUTO_INCREMENT: u8 = 15;
 const UNIREG_DEFAULT_NOW: u8 = 21;
@@ -27,7 +27,7 @@ const UNIREG_BOTH_NOW: u8 = 23;
 const UNIREG_COMPRESSED: u8 = 24;
 /// Type code of virtual columns in MariaDB up to 10.1, and of JSON in MySQL 5.7.
 const TYPE_JSON: u8 = 245;
-/// A typed flag of a column: its changes make no history.
+/// A typed flag of a column: changes to it leave no history.
 const FLAG_WITHOUT_VERSIONING: u8 = 8;
 
 /// Positions of the form block's parts.
@@ -41,7 +41,7 @@ struct Form {
     expressions_len: usize,
 }
 
-/// The columns, and the checks of the whole table.
+/// The columns, and the checks of the table.
 pub(super) struct Columns {
     pub columns: Vec<ColumnDef>,
     pub checks: Vec<CheckDef>,
@@ -98,7 +98,7 @@ impl Form {
     }
 }
 
-/// The members of each ENUM or SET. A list begins with the byte that separates, and ends with zero.
+/// The members of each ENUM or SET. A list starts with its separator byte and ends with zero.
 fn members(mut lists: &[u8]) -> Vec<Vec<Vec<u8>>> {
     let mut all = Vec::new();
     while let Some((separator, values)) = lists.split_first().filter(|(separator, _)| **separator != 0) {
@@ -116,7 +116,7 @@ struct Raw {
     width: u32,
     pack: u16,
     unireg: u8,
-    /// Where its default begins in the row image.
+    /// Where its default starts in the row image.
     image_at: usize,
     members: Vec<Vec<u8>>,
     charset_low: u8,
@@ -164,7 +164,7 @@ impl Raw {
             sql_type,
             SqlType::Int { .. } | SqlType::Float | SqlType::Double | SqlType::Decimal { .. } | SqlType::Year
         );
-        // The hidden columns of long unique keys are computed, by no expression that is written down.
+        // The hidden columns of long unique keys are computed by an expression that is not stored.
         let is_virtual = hidden || own.generated.as_ref().is_some_and(|generated| !generated.stored);
         let (start, end) = typed.system_time.unwrap_or((usize::MAX, usize::MAX));
         Ok(ColumnDef {
@@ -215,7 +215,7 @@ impl Raw {
         }
     }
 
-    /// Members are written in hexadecimal where no character of the charset is one byte.
+    /// Members are in hexadecimal if the charset has no single-byte characters.
     fn unescaped(&self, sql_type: SqlType) -> Vec<Vec<u8>> {
         if charset::character_bytes(self.collation(sql_type)).0 == 1 {
             return self.members.clone();
@@ -262,16 +262,16 @@ impl Raw {
     }
 }
 
-/// MariaDB's own times have a fraction; without one they are those of old.
+/// MariaDB's own temporal types have a fraction; without one they use the old format.
 fn hires(digits: u8, old: SqlType, hires: impl Fn(u8) -> SqlType) -> SqlType {
     if digits == 0 { old } else { hires(digits) }
 }
 
-/// Defaults that are no expressions: in the image of a row without any value given.
+/// Reads defaults that are not expressions from the image of a default row.
 fn defaults(frm: &Reader<'_>, family: Family, columns: &mut [ColumnDef], raws: &[Raw]) -> Result<(), FrmError> {
     let image = image(frm)?;
     let marker = frm.u16(30, "options")? & OPTION_PACK_RECORD == 0;
-    // MySQL numbers the NULL bits of virtual columns after all others.
+    // MySQL numbers the NULL bits of virtual columns last.
     let late = |column: &ColumnDef| family == Family::MySql && column.is_virtual;
     let mut order: Vec<usize> = (0..columns.len()).collect();
     order.sort_by_key(|number| columns.get(*number).is_some_and(late));
@@ -291,7 +291,7 @@ fn defaults(frm: &Reader<'_>, family: Family, columns: &mut [ColumnDef], raws: &
     Ok(())
 }
 
-/// The row image: it follows the keys.
+/// The row image, which follows the keys.
 fn image<'a>(frm: &Reader<'a>) -> Result<&'a [u8], FrmError> {
     let keys = match frm.u16(14, "keys")? {
         u16::MAX => frm.u32(47, "keys")? as usize,

@@ -1,16 +1,16 @@
-//! Keys as the file has them.
+//! Keys as stored in the file.
 
 pub(super) const KEY_UNIQUE: u16 = 1;
 pub(super) const KEY_FULLTEXT: u16 = 0x80;
 pub(super) const KEY_SPATIAL: u16 = 0x400;
 pub(super) const KEY_COMMENT: u16 = 0x1000;
 pub(super) const PART_DESCENDING: u8 = 0x80;
-/// MariaDB: unique by a hash in a hidden column.
+/// MariaDB: unique through a hash in a hidden column.
 pub(super) const ALGORITHM_HASH: u8 = 5;
-/// MariaDB: an index over vectors, which is a table of its own.
+/// MariaDB: a vector index, which is a table of its own.
 pub(super) const ALGORITHM_VECTOR: u8 = 7;
 
-/// A key as the file has it.
+/// A key as stored in the file.
 pub(super) struct Key {
     pub name: String,
     pub flags: u16,
@@ -20,7 +20,7 @@ pub(super) struct Key {
     pub parts: Vec<KeyPart>,
 }
 
-/// Part of a key: column (from 0), bytes, direction.
+/// A key part: column (from 0), bytes, direction.
 #[derive(Clone, Copy)]
 pub(super) struct KeyPart {
     pub column: usize,

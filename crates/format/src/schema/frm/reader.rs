@@ -28,7 +28,7 @@ impl<'a> Reader<'a> {
         at.checked_add(len).and_then(|end| self.0.get(at..end)).ok_or(FrmError::Truncated { at, what })
     }
 
-    /// `count` names, each after a byte FF.
+    /// `count` names, each preceded by a byte FF.
     pub(super) fn names(&self, at: usize, count: usize, what: &'static str) -> Result<Vec<String>, FrmError> {
         let list = self.0.get(at..).unwrap_or(&[]);
         let names = list.strip_prefix(&[0xFF]).unwrap_or(&[]).split(|byte| *byte == 0xFF);

@@ -1,4 +1,4 @@
-//! What MariaDB keeps after the header of a `.frm` file, as typed values: who sees a column, types of plugins, system versioning.
+//! The typed values that MariaDB stores after the header of a `.frm` file: column visibility, plugin types, system versioning.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use super::reader::{HEADER, Reader};
 use crate::bytes::le;
 use crate::schema::show_create::{quoted, quoted_name};
 
-/// Types of typed values above this are needed to read the file.
+/// Unknown typed values below this type may be skipped; the others are needed to read the file.
 const OPTIONAL_BELOW: u8 = 128;
 const APPLICATION_PERIOD: u8 = 3;
 const PERIOD_SYSTEM_TIME: u8 = 4;
@@ -18,31 +18,31 @@ const FIELD_TYPES: u8 = 130;
 const ENGINE_OPTIONS: u8 = 128;
 const WITHOUT_OVERLAPS: u8 = 131;
 
-/// Beside the columns.
+/// The values found.
 #[derive(Default)]
 pub(super) struct Typed {
-    /// A byte for each column, where any column has one.
+    /// A byte per column, if any column has one.
     pub flags: Vec<u8>,
-    /// Names of types, by the number of the column.
+    /// Type names, by column number.
     pub types: BTreeMap<usize, Vec<u8>>,
-    /// Columns that hold the row's start and end.
+    /// The columns with the start and end of a row's validity.
     pub system_time: Option<(usize, usize)>,
-    /// A byte for each key, where any key has one.
+    /// A byte per key, if any key has one.
     pub key_flags: Vec<u8>,
-    /// Numbers of keys without overlaps, after their count.
+    /// Numbers of keys without overlaps, preceded by their count.
     pub overlaps: Vec<u8>,
-    /// Columns of the application's period.
+    /// Columns of the application-time period.
     pub period: Option<(usize, usize)>,
     /// Its name.
     pub period_name: String,
-    /// Options of the engine for the table, the columns and the keys: [`OptionLists`].
+    /// Engine options of the table, the columns and the keys: [`OptionLists`].
     pub engine_options: Vec<u8>,
-    /// Spatial reference systems of the geometry columns, in the order of the columns.
+    /// Spatial reference systems of the geometry columns, in column order.
     pub srids: Vec<u32>,
 }
 
 impl Typed {
-    /// The values of `len` bytes after the header. MySQL keeps names there, after a slash, which nobody needs.
+    /// The values in the `len` bytes after the header. MySQL stores names there, after a slash, which are not needed.
     pub fn read(frm: &Reader<'_>, len: usize) -> Result<Self, FrmError> {
         let mut typed = Self::default();
         let mut rest = frm.bytes(HEADER, len, "typed values")?;
@@ -84,21 +84,21 @@ impl Typed {
         self.period = le::u16_at(columns, 0).zip(le::u16_at(columns, 2)).map(|(a, b)| (a.into(), b.into()));
     }
 
-    /// Whether the key may not overlap itself in time: their numbers follow their count.
+    /// Whether the key is WITHOUT OVERLAPS: the count is followed by the numbers of such keys.
     pub fn without_overlaps(&self, key: usize) -> bool {
         let (numbers, _) = self.overlaps.get(2..).unwrap_or(&[]).as_chunks::<2>();
         numbers.iter().any(|number| le::u16_at(number, 0).map(usize::from) == Some(key))
     }
 }
 
-/// The engine's options: of the table, of each column, of each key; each as SQL.
+/// Engine options of the table, of each column and of each key; each as SQL.
 pub(super) struct OptionLists(Vec<Vec<String>>);
 
-/// In the length of a value: it was written in quotes.
+/// Flag in a value's length: it was written in quotes.
 const QUOTED: u16 = 0x8000;
 
 impl OptionLists {
-    /// For each option a name after its length, and a value after its length; a zero ends a list.
+    /// Each option is a name and a value, both preceded by their lengths; a zero ends a list.
     pub fn parse(mut rest: &[u8], always_quoted: bool) -> Self {
         let (mut lists, mut list) = (Vec::new(), Vec::new());
         while let Some((len, after)) = rest.split_first() {
@@ -136,7 +136,7 @@ fn length(bytes: &[u8]) -> Option<(usize, &[u8])> {
     }
 }
 
-/// Packed integer: below 251 one byte; 252 announces two.
+/// Packed integer: one byte below 251; 252 is followed by two.
 fn packed(bytes: &[u8]) -> Option<(usize, &[u8])> {
     match bytes.split_first()? {
         (252, rest) => Some((usize::from(le::u16_at(rest, 0)?), rest.get(2..)?)),
@@ -163,7 +163,7 @@ const GEOMETRY_PRECISION: u8 = 2;
 const GEOMETRY_SCALE: u8 = 3;
 const GEOMETRY_SRID: u8 = 81;
 
-/// For each geometry column properties of one byte or, the last, of four, and a zero that ends them.
+/// For each geometry column, properties of one byte or, for the last one, four, ended by a zero.
 fn srids(mut rest: &[u8]) -> Vec<u32> {
     let (mut out, mut srid) = (Vec::new(), 0);
     while let Some((property, after)) = rest.split_first() {

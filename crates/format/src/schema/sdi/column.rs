@@ -1,4 +1,4 @@
-//! Columns out of the dictionary information.
+//! Columns from SDI.
 
 use super::object::Column;
 use crate::schema::types::{decimal, set_bytes};
@@ -23,7 +23,7 @@ pub(super) fn column_def(column: &Column) -> ColumnDef {
     ColumnDef {
         ordinal: column.ordinal_position,
         collation: u16::try_from(column.collation_id).unwrap_or(u16::MAX),
-        // InnoDB's own auxiliary tables of full-text indexes: NOT NULL by their word, nullable in their rows.
+        // InnoDB's auxiliary tables for full-text indexes are declared NOT NULL but nullable in their rows.
         nullable: column.is_nullable || option(private, "nullable") == Some(1),
         unsigned: column.is_unsigned,
         zerofill: column.is_zerofill,
@@ -69,7 +69,7 @@ fn decimals(column: &Column, sql_type: SqlType) -> Option<u8> {
 }
 
 fn generated(column: &Column) -> Option<Generated> {
-    // Beside it lies a copy with its quotes escaped.
+    // A copy beside it has its quotes escaped.
     let expression = match column.generation_expression.as_str() {
         "" => column.generation_expression_utf8.as_str(),
         printed => printed,
@@ -78,7 +78,7 @@ fn generated(column: &Column) -> Option<Generated> {
         .then(|| Generated { stored: !column.is_virtual, expression: expression.to_owned() })
 }
 
-/// An option beats a literal: of an expression the dictionary keeps the value of the type as literal.
+/// An option wins over a literal: for an expression, the dictionary's literal is just the type's default.
 fn default(column: &Column) -> ColumnDefault {
     if !column.default_option.is_empty() {
         return ColumnDefault::Expression(column.default_option.clone());
@@ -102,7 +102,7 @@ pub(super) fn base64(text: &str) -> Option<Vec<u8>> {
         _ => None,
     };
     let mut out = Vec::with_capacity(text.len() / 4 * 3);
-    // Long values are written in lines.
+    // Long values are split in lines.
     let digits: Vec<u8> = text.bytes().filter(|byte| !matches!(byte, b'\n' | b'=')).collect();
     for group in digits.chunks(4) {
         let bits = group.iter().try_fold(0_u32, |bits, byte| Some(bits << 6 | u32::from(digit(*byte)?)))?;
@@ -118,7 +118,7 @@ fn hex(text: &str) -> Option<Vec<u8>> {
     if rest.is_empty() { pairs.iter().map(byte).collect() } else { None }
 }
 
-/// The dictionary's numbers of types. Digits of fractions follow from the display width, which is right for dropped columns too.
+/// The dictionary's type numbers. Fraction digits follow from the display width, which is right for dropped columns too.
 pub(super) fn sql_type(column: &Column) -> SqlType {
     let int = |bytes| SqlType::Int { bytes, unsigned: column.is_unsigned };
     let width = column.char_length;

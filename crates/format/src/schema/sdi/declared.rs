@@ -1,4 +1,4 @@
-//! Keys, foreign keys and options out of the dictionary information.
+//! Keys, foreign keys and options from SDI.
 
 use super::column::{base64, option, text_option};
 use super::object::{
@@ -19,7 +19,7 @@ pub(super) fn declared(table: &Table, columns: &[ColumnDef], kept: &[usize]) -> 
     Declared {
         keys: table.indexes.iter().filter(|index| !index.hidden).map(|index| key(index, columns, kept)).collect(),
         foreign_keys: Some(table.foreign_keys.iter().map(|key| foreign_key(key, table)).collect()),
-        // The server writes the counter here when the table is made or altered, and elsewhere from then on.
+        // The server stores the counter here when the table is created or altered, and elsewhere after that.
         auto_increment: (counter > 0).then_some(counter.saturating_add(1)),
         tablespace: tablespace(table),
         options,
@@ -66,7 +66,7 @@ fn key(index: &Index, columns: &[ColumnDef], kept: &[usize]) -> KeyDef {
     KeyDef { name: index.name.clone(), kind, parts: parts.collect(), without_overlaps: false, options }
 }
 
-/// Characters of the column's beginning that a key part of `bytes` holds; `None` = all of it.
+/// Length in characters of the prefix for a key part of `bytes`; `None` for the whole column.
 pub(in crate::schema) fn prefix_characters(column: &ColumnDef, bytes: u32) -> Option<u32> {
     let whole = match column.sql_type {
         SqlType::Char(len) => bytes >= u32::from(len),
@@ -100,7 +100,7 @@ const fn rule(number: u32) -> Rule {
     }
 }
 
-/// The general tablespace: a table's own is called as the table.
+/// The general tablespace; a file-per-table tablespace is named after the table.
 fn tablespace(table: &Table) -> Option<String> {
     let first = table.indexes.iter().find_map(|index| index.tablespace_ref.as_ref())?;
     (!first.contains('/') && table.partitions.is_empty()).then(|| first.clone())
@@ -133,7 +133,7 @@ fn options(table: &Table) -> (Vec<String>, Vec<String>) {
     (out, secondary.into_iter().collect())
 }
 
-/// A row format that the declaration names, by the number that both servers give it.
+/// A row format that can be declared, by the number used by both servers.
 pub(in crate::schema) const fn row_format(number: u8) -> Option<&'static str> {
     Some(match number {
         1 => "FIXED",
@@ -146,7 +146,7 @@ pub(in crate::schema) const fn row_format(number: u8) -> Option<&'static str> {
     })
 }
 
-/// The condition of a check: in base64 as it is printed, beside it with its quotes escaped.
+/// The condition of a check: in base64 as printed, and beside it with its quotes escaped.
 pub(super) fn clause(base: &str, utf8: &str) -> String {
     base64(base)
         .and_then(|bytes| String::from_utf8(bytes).ok())

@@ -1,4 +1,4 @@
-//! Tables out of the dictionary information (SDI) that MySQL 8.0 and later keep in each tablespace, as JSON.
+//! Tables from the serialised dictionary information (SDI) that MySQL 8.0 and later keep in each tablespace, as JSON.
 //!
 //! Facts: `sql/dd/types/` and `dict0dd.cc` of MySQL 8.0; compared with every tablespace of MySQL 9.7's datadirs.
 
@@ -25,10 +25,10 @@ use crate::types::{PageNo, SpaceId};
 pub(crate) use self::names::tablespace_flags;
 pub use self::names::{SdiNames, names};
 
-/// Why an object of the dictionary information makes no table.
+/// Why an SDI object yields no table.
 #[derive(Debug, Error)]
 pub enum SdiTableError {
-    /// Not JSON, or not of this shape.
+    /// Not JSON, or not in the expected form.
     #[error("the dictionary information is not what MySQL writes: {0}")]
     Json(#[from] serde_json::Error),
     /// A table whose indexes cannot be built.
@@ -38,10 +38,10 @@ pub enum SdiTableError {
 
 const CHECK_NOT_ENFORCED: u32 = 1;
 
-/// Reads the table in one JSON object of the dictionary information.
+/// Reads the table in one SDI object.
 ///
 /// # Errors
-/// It is not the JSON of a table, or has types or positions that are not known here.
+/// It is not the JSON of a table, or has unknown types or positions.
 pub fn from_sdi(json: &[u8]) -> Result<TableDef, SdiTableError> {
     let Object { dd_object: table } = serde_json::from_slice(json)?;
     let system = |column: &Column| matches!(column.name.as_str(), "DB_ROW_ID" | "DB_TRX_ID" | "DB_ROLL_PTR");
@@ -52,7 +52,7 @@ pub fn from_sdi(json: &[u8]) -> Result<TableDef, SdiTableError> {
         table.indexes.iter().enumerate().filter(|(_, index)| index.r#type != INDEX_FULLTEXT).collect();
     let parts: Vec<IndexParts> = trees.iter().map(|(_, index)| index_parts(index, &table, &kept)).collect();
     let core = core_fields(&columns, parts.first(), option(&table.se_private_data, "instant_col"));
-    // A partitioned table's own count says nothing: that of each partition does.
+    // A partitioned table's own count means nothing; each partition has its own.
     let core = core.filter(|_| table.partitions.is_empty());
     let style = if table.row_format == ROW_FORMAT_REDUNDANT { RecordStyle::Redundant } else { RecordStyle::Compact };
     let indexes = fields::build(&columns, &parts, instant(&columns, core), Some(style))?;
@@ -83,7 +83,7 @@ fn check(check: Check) -> CheckDef {
 }
 
 fn index_parts(index: &Index, table: &Table, kept: &[usize]) -> IndexParts {
-    // InnoDB adds the key of the row to every key; in an index that is itself hidden the first part alone is the key.
+    // InnoDB appends the row's key to every key. In an index that is itself hidden, only the first part is the key.
     let own = index.elements.iter().enumerate().filter(|(at, element)| match index.hidden {
         true => *at == 0,
         false => !element.hidden && element.length != u32::MAX,
@@ -105,7 +105,7 @@ fn index_parts(index: &Index, table: &Table, kept: &[usize]) -> IndexParts {
     }
 }
 
-/// Bytes of the column's beginning that a key part holds; `None` = all of it.
+/// Length of a key part's prefix in bytes; `None` for the whole column.
 fn prefix(column: &Column, length: u32) -> Option<u32> {
     let whole = match sql_type(column) {
         SqlType::Blob(_) | SqlType::Geometry(_) | SqlType::Json => false,
@@ -120,14 +120,14 @@ fn index_root(private: &str) -> Option<IndexRoot> {
     Some(IndexRoot { id: option(private, "id")?, space: option(private, "space_id").map(SpaceId), root })
 }
 
-/// Fields of a row written before the first column was added by MySQL 8.0.12 to 8.0.28.
+/// Number of fields in rows written before MySQL 8.0.12 to 8.0.28 added the first column.
 fn core_fields(columns: &[ColumnDef], clustered: Option<&IndexParts>, instant_columns: Option<u32>) -> Option<u16> {
     let instant_columns = instant_columns?;
     let stored = columns.iter().filter(|column| !column.is_virtual && column.added == 0).count();
     let later = u32::try_from(stored).ok()?.checked_sub(instant_columns)?;
     let clustered = clustered?;
     let whole = clustered.parts.iter().filter(|part| part.prefix.is_none()).count();
-    // DB_TRX_ID and DB_ROLL_PTR, DB_ROW_ID where nothing else is the key, prefix parts, and each column once.
+    // DB_TRX_ID and DB_ROLL_PTR, DB_ROW_ID if there is no other key, prefix parts, and each column once.
     let key = if clustered.parts.is_empty() { 1 } else { clustered.parts.len() - whole };
     let all = key + 2 + stored;
     u16::try_from(all).ok()?.checked_sub(u16::try_from(later).ok()?)

@@ -1,4 +1,4 @@
-//! The names in the dictionary information: all that describing a file takes, whatever types its columns have.
+//! The names in SDI: enough to describe a file, whatever types its columns have.
 
 use serde::Deserialize;
 
@@ -6,7 +6,7 @@ use super::SdiTableError;
 use super::column::option;
 use super::object::{Partition, ROW_FORMAT_REDUNDANT};
 
-/// What an object is called, and its indexes.
+/// The name of an object, and of its indexes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SdiNames {
     /// The database; empty for a tablespace.
@@ -15,7 +15,7 @@ pub struct SdiNames {
     pub name: String,
     /// `DYNAMIC`, `COMPACT` ...
     pub row_format: Option<&'static str>,
-    /// Ids and names of the indexes, those of all partitions among them.
+    /// Ids and names of the indexes, including those of all partitions.
     pub indexes: Vec<(u64, String)>,
 }
 
@@ -44,7 +44,7 @@ struct NamedIndex {
     se_private_data: String,
 }
 
-/// Reads the names in one JSON object of the dictionary information, of a table or of a tablespace.
+/// Reads the names in one SDI object of a table or a tablespace.
 ///
 /// # Errors
 /// It is not the JSON of such an object.
@@ -62,7 +62,7 @@ pub fn names(json: &[u8]) -> Result<SdiNames, SdiTableError> {
     Ok(SdiNames { row_format: row_format(object.row_format), schema: object.schema_ref, name: object.name, indexes })
 }
 
-/// The flags of the tablespace that a JSON object describes.
+/// The flags of the tablespace described by a JSON object.
 pub(crate) fn tablespace_flags(json: &[u8]) -> Option<u32> {
     #[derive(Deserialize)]
     struct Described {

@@ -1,5 +1,5 @@
-//! The JSON of the dictionary information, as far as it is read. What some version of the server lacks has a default; what no
-//! version lacks has none, so that something else is not taken for a table.
+//! The parts of the SDI JSON that we read. Fields that some server version lacks have a default; fields that every version has are
+//! required, so that other JSON is not taken for a table.
 
 use serde::Deserialize;
 

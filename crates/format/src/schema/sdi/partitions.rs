@@ -1,4 +1,4 @@
-//! Partitions out of the dictionary information, as SQL.
+//! Partitions from SDI, as SQL.
 
 use super::column::option;
 use super::object::{Partition, Table};
@@ -6,12 +6,12 @@ use crate::schema::show_create::{quoted, quoted_name};
 
 const TYPE_RANGE_COLUMNS: u32 = 9;
 const TYPE_LIST_COLUMNS: u32 = 10;
-/// The partitions were counted, not listed.
+/// The partitions were declared by number, not listed.
 const BY_NUMBER: u32 = 3;
 /// KEY with the hash of servers before 5.5.
 const TYPES_OLD_KEY: [u32; 2] = [2, 5];
 
-/// `PARTITION BY ...` in a comment for newer servers only; `None` where the table is of one piece.
+/// `PARTITION BY ...` in a version comment; `None` if the table is not partitioned.
 pub(super) fn sql(table: &Table) -> Option<String> {
     let kind = table.partition_type;
     let columns = matches!(kind, TYPE_RANGE_COLUMNS | TYPE_LIST_COLUMNS);
@@ -28,7 +28,7 @@ pub(super) fn sql(table: &Table) -> Option<String> {
             out.push_str(&format!("\nSUBPARTITIONS {count}"));
         }
     }
-    // Partitions without a number or a list: there is one, called p0.
+    // Neither a number nor a list of partitions: there is one, named p0.
     if !by_number && table.default_partitioning != 2 {
         let names_subs = table.default_subpartitioning == 1;
         let each = table.partitions.iter().map(|partition| partition_sql(partition, kind, names_subs));
@@ -86,7 +86,7 @@ fn options(partition: &Partition) -> String {
     out
 }
 
-/// MySQL quotes the names of partitions only where it must.
+/// MySQL quotes partition names only if necessary.
 fn name(name: &str) -> String {
     let plain = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '$'));
     if plain && !name.chars().all(|c| c.is_ascii_digit()) { name.to_owned() } else { quoted_name(name) }

@@ -1,4 +1,4 @@
-//! The line of a column.
+//! Prints the line of a column.
 
 use super::literal::{default_literal, quoted, quoted_bytes};
 use super::quoted_name;
@@ -37,7 +37,7 @@ fn mysql(column: &ColumnDef, sql: &mut String) {
         match &column.default {
             ColumnDefault::Expression(text) if is_now(text) => sql.push_str(&format!(" DEFAULT {text}")),
             ColumnDefault::Expression(text) => sql.push_str(&format!(" DEFAULT ({text})")),
-            // BLOB and TEXT have no default but NULL, which is not said.
+            // BLOB and TEXT have no default but NULL, which is not printed.
             ColumnDefault::Null if matches!(column.sql_type, SqlType::Blob(_)) => {}
             other => default((Family::MySql, 0), column, other, sql),
         }
@@ -104,7 +104,7 @@ fn is_now(text: &str) -> bool {
     text.starts_with("CURRENT_TIMESTAMP")
 }
 
-/// Literals and calls of functions need no parentheses around them.
+/// Literals and function calls need no parentheses.
 fn stands_alone(text: &str) -> bool {
     let literal = text.ends_with('\'') && text.matches('\'').count() == 2 || text.parse::<f64>().is_ok();
     let name = text.find('(').unwrap_or(0);
@@ -130,7 +130,7 @@ fn nullability(column: &ColumnDef, sql: &mut String) {
     if !column.nullable {
         sql.push_str(" NOT NULL");
     } else if timestamp {
-        // NOT NULL is what a TIMESTAMP is where nothing is said.
+        // Without NULL, a TIMESTAMP would be NOT NULL.
         sql.push_str(" NULL");
     }
 }
@@ -159,7 +159,7 @@ fn comment(column: &ColumnDef, sql: &mut String) {
     }
 }
 
-/// The charset and the collation, where they are not the table's.
+/// The charset and collation, if they differ from the table's.
 fn charset(table: &TableDef, column: &ColumnDef) -> String {
     let text = matches!(
         column.sql_type,
@@ -195,7 +195,7 @@ fn fraction(column: &ColumnDef) -> String {
     }
 }
 
-/// Digits of a second's fraction, where it has any.
+/// Digits of the fractional seconds, if there are any.
 fn fraction_digits(column: &ColumnDef) -> String {
     match column.sql_type {
         SqlType::Timestamp(digits)
@@ -225,7 +225,7 @@ pub fn type_name(family: Family, column: &ColumnDef) -> String {
     };
     let binary = column.collation == BINARY;
     let temporal = |name: &str| format!("{name}{}", fraction(column));
-    // MariaDB marks the times of its version 5.3, which a server of today would not make.
+    // MariaDB marks the temporal types of version 5.3, which a current server would not create.
     let old = |name: &str| match family {
         Family::MariaDb => format!("{name}{} /* mariadb-5.3 */", fraction(column)),
         Family::MySql => format!("{name} /* 5.5 binary format */"),
@@ -262,7 +262,7 @@ pub fn type_name(family: Family, column: &ColumnDef) -> String {
         SqlType::Set(_) => members("set", column),
         SqlType::Char(len) if binary => format!("binary({len})"),
         SqlType::Char(len) => format!("char({})", characters(column, u32::from(len))),
-        // A byte of each value says how it is packed.
+        // One byte of each value gives its compression.
         SqlType::Varchar(len) if binary => format!("varbinary({})", len.saturating_sub(column.compressed.into())),
         SqlType::Varchar(len) => {
             format!("varchar({})", characters(column, len.saturating_sub(column.compressed.into())))

@@ -1,4 +1,4 @@
-//! Literals: text in quotes, and defaults out of the server's own row image.
+//! Literals: quoted text, and defaults from the server's own row image.
 
 use crate::charset::Charset;
 use crate::page::kind::Family;
@@ -30,11 +30,11 @@ pub(in crate::schema) fn quoted_bytes(collation: u16, bytes: &[u8]) -> String {
     quoted(&String::from_utf8_lossy(&utf8))
 }
 
-/// The default in the column's image, as a literal. `None` where its bytes are no value of the type.
+/// The default in the column's image, as a literal. `None` if its bytes are not a value of the type.
 pub(super) fn default_literal(family: Family, version: u32, column: &ColumnDef) -> Option<String> {
     let image = &column.default_image;
     if image.is_empty() {
-        // Dictionaries of old keep the text alone.
+        // Old dictionaries store only the text.
         return match &column.default {
             ColumnDefault::Literal(text) => Some(quoted(text)),
             _ => None,
@@ -65,7 +65,7 @@ fn is_number(sql_type: SqlType) -> bool {
 /// From here on MariaDB prints binary strings in hexadecimal.
 const HEX_BINARY: u32 = 110_000;
 
-/// Binary strings that are UTF-8 are printed as such, but by newer MariaDB.
+/// Binary strings that are UTF-8 are printed as text, except by newer MariaDB.
 fn binary_literal(family: Family, version: u32, bytes: &[u8]) -> String {
     let hex = |upper: bool| -> String {
         bytes.iter().map(|byte| if upper { format!("{byte:02X}") } else { format!("{byte:02x}") }).collect()
@@ -78,7 +78,7 @@ fn binary_literal(family: Family, version: u32, bytes: &[u8]) -> String {
     }
 }
 
-/// The image as a row of InnoDB would store it: numbers big-endian with their sign bit flipped, strings without their length.
+/// The image as InnoDB would store it in a row: numbers big-endian with the sign bit flipped, strings without their length.
 fn stored(column: &ColumnDef) -> Option<Vec<u8>> {
     let image = column.default_image.as_slice();
     let reversed = |flip: u8| {
@@ -99,7 +99,7 @@ fn stored(column: &ColumnDef) -> Option<Vec<u8>> {
                 true => image.split_first().map(|(len, rest)| (usize::from(*len), rest))?,
                 false => (usize::from(crate::bytes::le::u16_at(image, 0)?), image.get(2..)?),
             };
-            // A packed value that is not packed begins with a zero.
+            // An uncompressed value of a COMPRESSED column starts with a zero.
             let value = rest.get(..len)?;
             if column.compressed { value.get(1..).unwrap_or(&[]).to_vec() } else { value.to_vec() }
         }

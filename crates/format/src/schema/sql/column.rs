@@ -1,4 +1,4 @@
-//! A column of `CREATE TABLE`.
+//! Parses a column of `CREATE TABLE`.
 
 use super::tokens::{OLD_FORMAT, Token};
 use super::{Cursor, SqlError, SqlTable, default_of, numbered};
@@ -7,7 +7,7 @@ use crate::page::kind::Family;
 use crate::schema::types::set_bytes;
 use crate::schema::{ColumnDef, ColumnDefault, Generated, GeometryKind, SqlType, Versioned, Visibility, charset};
 
-/// Most bytes of a BLOB or TEXT for each number of bytes that counts its length.
+/// Longest BLOB or TEXT for each size of its length field.
 const BLOB_MAX: [u32; 3] = [255, 65_535, 16_777_215];
 
 /// What follows the name of a type.
@@ -47,11 +47,11 @@ struct Attributes {
     charset: Option<String>,
     collation: Option<String>,
     null: Option<bool>,
-    /// `PRIMARY KEY` or `UNIQUE` behind the column.
+    /// `PRIMARY KEY` or `UNIQUE` after the column.
     key: Option<bool>,
 }
 
-/// A column, and whether it says that it is the primary key (`true`) or unique.
+/// A column, and whether it is declared as primary key (`true`) or unique.
 pub(super) fn column(
     tokens: &[Token],
     table: &SqlTable,
@@ -86,7 +86,7 @@ pub(super) fn column(
         def.sql_type = SqlType::Int { bytes, unsigned: def.unsigned };
     }
     let is_timestamp = matches!(def.sql_type, SqlType::Timestamp(_) | SqlType::OldTimestamp);
-    // A TIMESTAMP is NOT NULL where nothing is said; every other column may be NULL.
+    // A TIMESTAMP is NOT NULL by default; every other column may be NULL.
     def.nullable = attributes.null.unwrap_or(!is_timestamp && !def.versioned_by_server());
     if attributes.key == Some(true) {
         def.nullable = false;
@@ -96,7 +96,7 @@ pub(super) fn column(
     Ok((def, attributes.key))
 }
 
-/// Members, digits and widths. `None`: a member cannot be written in the charset.
+/// Sets members, digits and widths. `None` if a member cannot be encoded in the charset.
 fn values(def: &mut ColumnDef, kind: &str, arguments: &Arguments) -> Option<()> {
     match def.sql_type {
         SqlType::Enum(_) | SqlType::Set(_) => {
@@ -121,15 +121,15 @@ fn values(def: &mut ColumnDef, kind: &str, arguments: &Arguments) -> Option<()> 
         _ => 0,
     };
     def.width = match def.sql_type {
-        // The point counts; a sign does not, where zeros are filled in.
+        // The point counts; a sign does not if the value is zero-filled.
         SqlType::Decimal { precision, scale } => u32::from(precision) + u32::from(scale > 0) + u32::from(!def.unsigned),
         _ => arguments.number(0).unwrap_or(by_default),
     };
     Some(())
 }
 
-/// A member's name in the charset of the column: what rows hold are numbers, but the names are kept as the servers keep them. `None`
-/// where a character takes more than two bytes of a charset of East Asia.
+/// A member's name in the column's charset: rows store numbers, but we keep names as the servers do. `None` if a character takes more than
+/// two bytes of an East Asian charset.
 fn encoded(charset: Charset, text: &str) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     for character in text.chars() {
@@ -151,7 +151,7 @@ fn encoded(charset: Charset, text: &str) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// The code of a character, by trying: only the way back is in tables.
+/// Finds a character's code by trying all: the tables map only the other way.
 fn searched(charset: Charset, character: char) -> Option<Vec<u8>> {
     let mut wanted = [0; 4];
     let wanted = character.encode_utf8(&mut wanted).as_bytes();
@@ -212,7 +212,7 @@ fn attribute(cursor: &mut Cursor<'_>, def: &mut ColumnDef, attributes: &mut Attr
         }
         "primary" => attributes.key = Some(true),
         "unique" => attributes.key = Some(false),
-        // An index's visibility, a check's name, and what storage engines other than InnoDB read.
+        // Index visibility, check names, and options of other storage engines.
         _ => {}
     }
 }
@@ -228,7 +228,7 @@ fn generated(cursor: &mut Cursor<'_>, def: &mut ColumnDef) {
     }
 }
 
-/// What a row gets that names no value. Its bytes are not made here.
+/// The default value. Its bytes are not built here.
 fn default(cursor: &mut Cursor<'_>) -> ColumnDefault {
     if cursor.take("null") {
         return ColumnDefault::Null;
@@ -292,7 +292,7 @@ fn sql_type(
         },
         "year" => SqlType::Year,
         "date" => SqlType::Date,
-        // The old forms have no fraction, but for MariaDB's own.
+        // The old formats have no fraction, except MariaDB's own.
         "time" if attributes.old_format && arguments.digits() > 0 => SqlType::HiresTime(arguments.digits()),
         "datetime" if attributes.old_format && arguments.digits() > 0 => SqlType::HiresDateTime(arguments.digits()),
         "timestamp" if attributes.old_format && arguments.digits() > 0 => SqlType::HiresTimestamp(arguments.digits()),
@@ -308,7 +308,7 @@ fn sql_type(
         "text" | "blob" => SqlType::Blob(blob_bytes(length(Some(BLOB_MAX[1] / most))?)),
         "mediumtext" | "mediumblob" => SqlType::Blob(3),
         "longtext" | "longblob" => SqlType::Blob(4),
-        // MariaDB's is text with a check.
+        // MariaDB's JSON is text with a check.
         "json" => {
             if family == Family::MySql {
                 SqlType::Json
@@ -327,7 +327,7 @@ fn sql_type(
     })
 }
 
-/// TEXT(n) is the smallest type that holds n characters.
+/// TEXT(n) is the smallest type for n characters.
 fn blob_bytes(bytes: u32) -> u8 {
     let smaller = BLOB_MAX.iter().take_while(|most| bytes > **most).count();
     smaller as u8 + 1

@@ -1,16 +1,15 @@
-//! Tables out of `CREATE TABLE`, for files whose own definition is lost: a MariaDB tablespace without its `.frm`, one of MySQL 5.7 without
+//! Tables from `CREATE TABLE`, for files whose own definition is lost: a MariaDB tablespace without its `.frm`, one of MySQL 5.7 without
 //! its dictionary.
 //!
 //! ```text
 //! text -> statements of tokens -> CREATE TABLE -> items between commas -> columns, keys -> TableDef
 //! ```
 //!
-//! It reads what `SHOW CREATE TABLE`, `mysqldump` and [`super::show_create`] write, and what people write by hand as far as it is
-//! regular. A general SQL parser (`sqlparser`) was tried on paper and left out: it stops at version comments, at `COMPRESSED`, at system
-//! versioning and at most types of MariaDB, and it knows nothing of bytes, which is what is wanted here.
+//! Reads what `SHOW CREATE TABLE`, `mysqldump` and [`super::show_create`] write, and regular handwritten statements. A general SQL parser
+//! (`sqlparser`) was considered and rejected: it fails on version comments, `COMPRESSED`, system versioning and most MariaDB types, and it
+//! knows nothing of bytes, which is what we need.
 //!
-//! It does not read expressions (of defaults, generated columns, checks and functional keys) or foreign keys, and cannot tell where trees
-//! begin.
+//! Does not read expressions (of defaults, generated columns, checks and functional keys) or foreign keys, and cannot know roots.
 
 mod column;
 mod tokens;
@@ -25,16 +24,16 @@ use super::{ColumnDef, SqlType, TableDef, Versioned, Visibility, charset};
 use crate::page::kind::Family;
 use crate::record::{Instant, RecordStyle};
 
-/// Why a text gives no definition.
+/// Why a text yields no definition.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SqlError {
-    /// No statement makes a table, or none of that name.
+    /// No statement creates a table, or none with that name.
     #[error("no CREATE TABLE in it makes {0}")]
     NoTable(String),
     /// Several statements do.
     #[error("{0} statements in it make tables: none has the name {1}")]
     Several(usize, String),
-    /// A statement that is not understood.
+    /// A statement that cannot be parsed.
     #[error("table {table}: {what}")]
     Statement {
         /// The table.
@@ -85,7 +84,7 @@ impl<'t> Cursor<'t> {
         Some(text.clone())
     }
 
-    /// What stands between the parentheses that begin here, if some do.
+    /// The tokens inside the parentheses that open here, if any do.
     fn parentheses(&mut self) -> Option<&'t [Token]> {
         if !self.take_sign('(') {
             return None;
@@ -95,7 +94,7 @@ impl<'t> Cursor<'t> {
         start.get(..len)
     }
 
-    /// Goes behind the parenthesis that closes the open one; how many tokens lie before it.
+    /// Skips past the parenthesis that closes the open one. Returns the number of tokens before it.
     fn skip_rest_of_parentheses(&mut self) -> usize {
         let (mut depth, mut len) = (1, 0);
         while let Some(token) = self.next() {
@@ -109,7 +108,7 @@ impl<'t> Cursor<'t> {
     }
 }
 
-/// What is common to all columns of a table.
+/// Properties shared by all columns of a table.
 struct SqlTable {
     family: Family,
     name: String,
@@ -122,25 +121,25 @@ impl SqlTable {
     }
 }
 
-/// A key as declared, and what its columns' places are.
+/// A declared key.
 struct Key {
     def: KeyDef,
-    /// Unique by a hash in a hidden column.
+    /// Unique through a hash in a hidden column.
     hashed: bool,
 }
 
-/// A table out of a statement.
+/// A table from a statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FromSql {
-    /// What the statement says of rows and keys.
+    /// The rows and keys that the statement declares.
     pub table: TableDef,
     /// The statement as written, without its semicolon.
     pub statement: String,
 }
 
-/// A statement that makes a table.
+/// A CREATE TABLE statement.
 struct Create<'s> {
-    /// Named before the table, or by the last `USE`.
+    /// Given with the table's name, or by the last `USE`.
     schema: Option<String>,
     name: String,
     /// From the first parenthesis on.
@@ -148,11 +147,11 @@ struct Create<'s> {
     text: &'s str,
 }
 
-/// Reads the table `schema`.`name` from a text; the only one, whatever its name, if there is only one. The family decides about types
-/// and collations that have the same name.
+/// Reads the table `schema`.`name` from a text; if there is only one table, its name does not matter. The family decides between types and
+/// collations that share a name.
 ///
 /// # Errors
-/// There is no such statement, or it is not understood.
+/// There is no such statement, or it cannot be parsed.
 pub fn from_sql(sql: &str, family: Family, (schema, name): (&str, &str)) -> Result<FromSql, SqlError> {
     let mut used = None;
     let mut all = Vec::new();
@@ -173,14 +172,14 @@ pub fn from_sql(sql: &str, family: Family, (schema, name): (&str, &str)) -> Resu
             .iter()
             .filter(called)
             .find(|create| create.schema.as_deref() == Some(schema))
-            // A dump of one database names none.
+            // A dump of a single database does not name it.
             .or_else(|| several.iter().find(called))
             .ok_or_else(|| SqlError::Several(several.len(), name.to_owned()))?,
     };
     Ok(FromSql { table: table(chosen, family)?, statement: chosen.text.to_owned() })
 }
 
-/// The table that a statement makes, if it makes one.
+/// The table that a statement creates, if it does.
 fn create_table<'s>(statement: &Statement<'s>, used: Option<&str>) -> Option<Create<'s>> {
     let mut cursor = Cursor(&statement.tokens);
     if !cursor.take("create") {
@@ -245,7 +244,7 @@ fn build(
         super::frm::add_doc_id(&mut columns, &mut parts);
     }
     let indexes = fields::build(&columns, &parts, Instant::None, options.style)?;
-    // The server packs rows that have values of variable length: then no bit marks deleted ones.
+    // If any value varies in length, the server packs rows: then no bit marks deleted ones.
     let varies =
         |column: &ColumnDef| !matches!(column.sql_type, SqlType::Char(_)) && column.sql_type.fixed_bytes().is_none();
     let pack_record = options.is_dynamic || columns.iter().any(varies);
@@ -271,7 +270,7 @@ fn build(
     })
 }
 
-/// Splits at the commas that no parentheses enclose.
+/// Splits at commas outside parentheses.
 fn items(tokens: &[Token]) -> Vec<&[Token]> {
     let mut depth = 0;
     tokens
@@ -300,7 +299,7 @@ fn is_column(item: &[Token]) -> bool {
     !item.first().is_some_and(|first| OTHERS.iter().any(|word| first.is(word)))
 }
 
-/// What stands behind the columns and keys.
+/// What follows the columns and keys.
 struct Options {
     collation: Option<u16>,
     style: Option<RecordStyle>,
@@ -322,7 +321,7 @@ impl Options {
                     (_, true) => &mut format,
                     _ => &mut collation,
                 };
-                // A second one is a partition's, or of a comment that has been closed.
+                // A second one belongs to a partition, or to a closed comment.
                 if target.is_none() {
                     *target = cursor.name();
                 }
@@ -348,7 +347,7 @@ impl Options {
     }
 }
 
-/// The number of a collation. What MySQL up to 8.0 and MariaDB up to 10.5 call utf8 is utf8mb3 today.
+/// The number of a collation. utf8 in MySQL up to 8.0 and MariaDB up to 10.5 is today's utf8mb3.
 fn numbered(name: &str, family: Family) -> Option<u16> {
     let name = name.to_ascii_lowercase();
     let newer = || Collation::number(&format!("utf8mb3_{}", name.strip_prefix("utf8_")?), family);
@@ -360,7 +359,7 @@ fn default_of(charset: &str) -> Option<u16> {
     Collation::default_of(if charset == "utf8" { "utf8mb3" } else { &charset })
 }
 
-/// MariaDB: the columns that say when a row held, where nobody declared them.
+/// MariaDB: adds the row validity columns if they were not declared.
 fn add_versioning(columns: &mut Vec<ColumnDef>) {
     for (name, versioned) in [("row_start", Versioned::RowStart), ("row_end", Versioned::RowEnd)] {
         columns.push(ColumnDef {
@@ -381,7 +380,7 @@ fn inline_key(column: &ColumnDef, primary: bool, place: usize) -> Key {
     Key { def: KeyDef { name, kind, parts, without_overlaps: false, options: String::new() }, hashed: false }
 }
 
-/// A key, if the item is one.
+/// Parses a key, if the item is one.
 fn key(item: &[Token], columns: &[ColumnDef], table: &SqlTable) -> Result<Option<Key>, SqlError> {
     let mut cursor = Cursor(item);
     if cursor.take("constraint") && !cursor.0.first().is_some_and(|token| token.is("primary") || token.is("unique")) {
@@ -412,14 +411,14 @@ fn key(item: &[Token], columns: &[ColumnDef], table: &SqlTable) -> Result<Option
     let inside = cursor.parentheses().unwrap_or(&[]);
     let mut parts = Vec::new();
     for part in items(inside) {
-        // An expression: the column that holds it is hidden, and its bytes are not told here.
+        // An expression: it is in a hidden column whose storage the statement does not tell.
         let Some(part) = key_part(part, columns, table)? else { return Ok(None) };
         parts.push(part);
     }
     let is_unique = matches!(kind, KeyKind::Primary | KeyKind::Unique);
     let ends = columns.iter().position(|column| column.versioned == Versioned::RowEnd);
     if let Some(end) = ends.filter(|end| is_unique && !parts.iter().any(|part| part.column == *end)) {
-        // The same key in another time is another row.
+        // The same key at another time is another row.
         parts.push(KeyPart { column: end, prefix: None, descending: false });
     }
     let hashed = cursor.take("using") && cursor.take("hash");
@@ -438,7 +437,7 @@ fn key_part(part: &[Token], columns: &[ColumnDef], table: &SqlTable) -> Result<O
     Ok(Some(KeyPart { column, prefix, descending: cursor.take("desc") }))
 }
 
-/// The indexes that are trees, the clustered one first. Keys by a hash bring a hidden column each.
+/// The indexes that are trees, the clustered one first. Each hash key adds a hidden column.
 fn index_parts(keys: &[Key], columns: &mut Vec<ColumnDef>) -> Vec<IndexParts> {
     let (mut indexes, mut hashes) = (Vec::new(), 0);
     for key in keys.iter().filter(|key| !matches!(key.def.kind, KeyKind::FullText | KeyKind::Vector)) {
@@ -456,7 +455,7 @@ fn index_parts(keys: &[Key], columns: &mut Vec<ColumnDef>) -> Vec<IndexParts> {
     fields::clustered_first(indexes, columns)
 }
 
-/// The hidden column that holds the hash of the key number `number`.
+/// The hidden column with the hash of key number `number`.
 fn hash_column(key: &Key, number: usize, columns: &mut Vec<ColumnDef>) -> usize {
     let of_key = |part: &KeyPart| columns.get(part.column).is_some_and(|column| column.nullable);
     let nullable = key.def.parts.iter().any(of_key);
@@ -471,7 +470,7 @@ fn hash_column(key: &Key, number: usize, columns: &mut Vec<ColumnDef>) -> usize 
     columns.len() - 1
 }
 
-/// A prefix counts characters, and the tree's bytes.
+/// A prefix is declared in characters, but the tree counts bytes.
 fn tree_part(part: &KeyPart, columns: &[ColumnDef], spatial: bool) -> fields::FieldPart {
     let prefix = columns.get(part.column).and_then(|column| {
         let most = u32::from(charset::character_bytes(column.collation).1);

@@ -1,9 +1,9 @@
-//! SQL text to words, names, strings and signs.
+//! Splits SQL text into words, names, strings and signs.
 
 /// A piece of SQL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Token {
-    /// A keyword, a bare name or a number, as it is written.
+    /// A keyword, bare name or number, as written.
     Word(String),
     /// A name in backquotes.
     Name(String),
@@ -13,7 +13,7 @@ pub(super) enum Token {
     Sign(char),
 }
 
-/// What the servers write, as a comment, behind a temporal type whose values are stored as before MySQL 5.6.
+/// Stands for the comments with which servers mark temporal types stored as before MySQL 5.6.
 pub(super) const OLD_FORMAT: &str = "innokit:old-format";
 const OLD_FORMAT_COMMENTS: [&str; 2] = ["mariadb-5.3", "5.5 binary format"];
 
@@ -52,7 +52,8 @@ pub(super) struct Statement<'s> {
     pub tokens: Vec<Token>,
 }
 
-/// The statements of a text, each without its semicolon. Comments are left out; what a version comment (`/*!50100 … */`) holds is read.
+/// The statements of a text, each without its semicolon. Comments are dropped, but the content of version comments (`/*!50100 … */`) is
+/// read.
 pub(super) fn statements(sql: &str) -> Vec<Statement<'_>> {
     let (mut all, mut tokens) = (Vec::new(), Vec::new());
     let (mut start, mut end) = (None, 0);
@@ -80,7 +81,7 @@ pub(super) fn statements(sql: &str) -> Vec<Statement<'_>> {
     all
 }
 
-/// A token, if one begins here, and what follows.
+/// The token that starts here, if one does, and the rest.
 fn next(first: char, rest: &str) -> (Option<Token>, &str) {
     let after = rest.get(first.len_utf8()..).unwrap_or("");
     match first {
@@ -111,7 +112,7 @@ fn is_of_word(character: char) -> bool {
     character.is_alphanumeric() || matches!(character, '_' | '$')
 }
 
-/// After the first dash: a second one, and a space or the end.
+/// After the first dash: another one, followed by a space or the end.
 fn is_line_comment(after: &str) -> bool {
     after.strip_prefix('-').is_some_and(|rest| rest.chars().next().is_none_or(char::is_whitespace))
 }
@@ -130,7 +131,7 @@ fn comment(rest: &str) -> (Option<Token>, &str) {
     (is_old.then(|| Token::Word(OLD_FORMAT.to_owned())), after)
 }
 
-/// What stands before the closing `quote`, which a second one makes a part of the text, and what follows.
+/// The text up to the closing `quote`, where a doubled quote is part of the text, and the rest.
 fn quoted(rest: &str, quote: char, escapes: bool) -> (String, &str) {
     let mut text = String::new();
     let mut characters = rest.char_indices().peekable();
