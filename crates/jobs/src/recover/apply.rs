@@ -1,4 +1,5 @@
-//! Redo onto pages: gathered by page within the memory, pages read in long stretches, changed by all cores, sealed, written back.
+//! Applies redo to pages: gathered by page within the memory limit; pages are read in long stretches, changed by all cores, sealed and
+//! written back.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,10 +23,10 @@ use super::stretches::{Planned, stretches};
 use crate::redo_batch::{PageRedo, RedoBatch};
 use crate::source::page::PageOpener;
 
-/// Parts of the pages at most. To read a page again costs less than to read the log for the hundredth time.
+/// Upper limit of parts. Rereading a page is cheaper than reading the log for the hundredth time.
 const PARTS_MAX: usize = 64;
 
-/// What became of pages.
+/// Counts of pages by what happened to them.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Counts {
     pub rounds: u64,
@@ -36,7 +37,7 @@ pub(super) struct Counts {
     pub restored: u64,
 }
 
-/// The same while all cores count.
+/// The same counts, shared by all cores.
 #[derive(Debug, Default)]
 struct Tally {
     read: AtomicU64,
@@ -50,7 +51,7 @@ fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// The work on pages.
+/// The pass over the pages.
 pub(super) struct Work<'w> {
     plan: &'w RecoverPlan,
     files: &'w Files,
@@ -61,7 +62,7 @@ pub(super) struct Work<'w> {
 }
 
 impl<'w> Work<'w> {
-    /// Without a shadow, everything is done but writing.
+    /// Without a shadow file, does everything but write.
     pub fn new(
         plan: &'w RecoverPlan,
         files: &'w Files,
@@ -74,7 +75,7 @@ impl<'w> Work<'w> {
         Ok(Self { plan, files, rewriter, stretch_max: options.stretch_max, rounds: 0, tally: Arc::default() })
     }
 
-    /// Writes the copies of pages that the server tore, wherever it has them.
+    /// Restores all torn pages for which the server has a doublewrite copy.
     pub fn restore(&mut self) -> Result<()> {
         let plan = self.plan;
         let is_hidden = |format: &SpaceFormat| format.is_page_compressed() || format.encryption() != Encryption::None;
@@ -82,7 +83,7 @@ impl<'w> Work<'w> {
         let mut opener = PageOpener::new();
         let mut is_known = |id: &PageId| {
             let space = plan.spaces.get(&id.space).filter(|_| self.files.has(id.space));
-            // Where the tablespace was cut down since, it has no such page.
+            // If the tablespace was truncated since, it has no such page.
             let space = space.filter(|space| space.format.physical().offset_of(id.page_no.0) < space.len);
             space.is_some_and(|space| plan.copy_of(*id, space, &mut opener).is_some())
         };
@@ -92,8 +93,8 @@ impl<'w> Work<'w> {
         self.each(&pages, |_| false, &Restore { plan, tally: &tally })
     }
 
-    /// Wipes out what the doublewrite area holds of pages later than the end of the recovery: a server that comes to such LSNs again would
-    /// take it for its own.
+    /// Wipes doublewrite copies of pages later than the end of the recovery: a server that reaches such LSNs again would take them for its
+    /// own.
     pub fn forget_later_copies(&mut self) -> Result<()> {
         if self.plan.wanted.rest.is_none() {
             return Ok(());
@@ -101,12 +102,12 @@ impl<'w> Work<'w> {
         let later = self.plan.copies.later_than(self.plan.wanted.end);
         let mut pages: Vec<PageId> = later.iter().map(|page_no| PageId::new(SpaceId::SYSTEM.0, page_no.0)).collect();
         pages.sort_unstable();
-        // Both halves of the area may be said to lie in one place.
+        // Both halves of the area may be given as the same place.
         pages.dedup();
         self.each(&pages, |_| false, &Wipe)
     }
 
-    /// Hands over pages, which are in order, as they lie in their files: what each is, and its LSN.
+    /// Passes pages, in order and as stored, to `judge` with their verdicts and LSNs.
     pub fn look_at<J>(&mut self, pages: &[PageId], judge: J) -> Result<()>
     where
         J: Fn(PageId, &PlannedSpace, &Verdict, Lsn) -> Result<()> + Sync,
@@ -114,7 +115,7 @@ impl<'w> Work<'w> {
         self.each(pages, |_| false, &Look(judge))
     }
 
-    /// Does something with each page: they are in order, and those that are void are not read.
+    /// Runs a task on each page. Pages are in order; void ones are not read.
     fn each(&mut self, pages: &[PageId], is_void: impl Fn(PageId) -> bool, task: &impl Task) -> Result<()> {
         let planned = stretches(pages, self.plan, self.files, self.stretch_max, is_void);
         let each = Each { plan: self.plan, pages, planned: &planned, task };
@@ -125,8 +126,8 @@ impl<'w> Work<'w> {
         })
     }
 
-    /// All rounds: of each part of the pages as much of the log as fits into `memory`, and `round` bytes of the log at most. `None`: a part
-    /// has one round however large that becomes, for where nothing is written that the next could read.
+    /// Runs all rounds: for each part of the pages, as much of the log as fits in `memory`, and at most `round` bytes of log. With `None`
+    /// each part takes a single round however large, because nothing is written that a next round could read.
     pub fn run(&mut self, log: &RedoLog, memory: usize, round: Option<u64>) -> Result<()> {
         if let Some(batch) = &self.plan.wanted.redo {
             return self.round(batch);
@@ -139,7 +140,7 @@ impl<'w> Work<'w> {
                 let mut goes_on = true;
                 while goes_on {
                     let until = Lsn(scan.at().0.saturating_add(round.unwrap_or(u64::MAX)));
-                    // A new one each time: what a batch has taken once it counts as used from then on.
+                    // A new batch each round: memory that a batch keeps counts as used.
                     let mut batch = RedoBatch::new(batch_max).with_grammar(log.grammar());
                     goes_on = gather(&mut batch, scan, until)?;
                     self.round(&batch)?;
@@ -150,12 +151,12 @@ impl<'w> Work<'w> {
         Ok(())
     }
 
-    /// Says in the first page of the system tablespace that the files have everything up to `flushed`, as servers before 10.8 want it.
+    /// Records on page 0 of the system tablespace that the files contain everything up to `flushed`, for servers before 10.8.
     pub fn put_flush_lsn(&mut self, flushed: Lsn) -> Result<()> {
         self.each(&[PageId::new(SpaceId::SYSTEM.0, 0)], |_| false, &Closed(flushed))
     }
 
-    /// Makes durable what was written.
+    /// Makes everything written durable.
     pub fn finish(self) -> Result<Counts> {
         self.rewriter.finish()?;
         let (tally, rounds) = (self.tally, self.rounds);
@@ -178,7 +179,7 @@ impl<'w> Work<'w> {
     }
 }
 
-/// Takes in redo until the batch is full, or the log has come to `until`; whether the log goes on.
+/// Adds redo until the batch is full or the log has reached `until`. Returns whether the log goes on.
 fn gather(batch: &mut RedoBatch, scan: &mut Scan<'_>, until: Lsn) -> Result<bool> {
     scan.run(&mut |scanned| {
         let mut adding = batch.begin_mtr(&scanned.mtr);
@@ -191,22 +192,22 @@ fn gather(batch: &mut RedoBatch, scan: &mut Scan<'_>, until: Lsn) -> Result<bool
     })
 }
 
-/// What is done to a page.
+/// A task for each page.
 trait Task: Sync {
-    /// `page` is as it lies in its file, or zeros.
+    /// `page` is as stored in its file, or zeros.
     fn on(&self, page: &mut [u8], id: PageId, space: &PlannedSpace, buffers: &mut PageBuffers) -> Result<Touched>;
 }
 
-/// What became of a page.
+/// What a task did to a page.
 enum Touched {
     Nothing,
-    /// It is another, and was as the buffers have it before.
+    /// Changed; the buffers have its old content.
     Changed,
-    /// The same, but it is made without a look at what was there.
+    /// Changed without looking at the old content.
     Made,
 }
 
-/// A task on each page of each stretch.
+/// Runs a task on each page of each stretch.
 struct Each<'e, T> {
     plan: &'e RecoverPlan,
     pages: &'e [PageId],
@@ -242,7 +243,7 @@ impl<T: Task> Change for Each<'_, T> {
     }
 }
 
-/// Puts copies in the place of torn pages.
+/// Replaces torn pages with their copies.
 struct Restore<'r> {
     plan: &'r RecoverPlan,
     tally: &'r Tally,
@@ -260,7 +261,7 @@ impl Task for Restore<'_> {
     }
 }
 
-/// Says how far everything is flushed.
+/// Records how far everything is flushed.
 struct Closed(Lsn);
 
 impl Task for Closed {
@@ -275,7 +276,7 @@ impl Task for Closed {
     }
 }
 
-/// Makes pages empty.
+/// Empties pages.
 struct Wipe;
 
 impl Task for Wipe {
@@ -285,7 +286,7 @@ impl Task for Wipe {
     }
 }
 
-/// Hands over pages, and changes nothing.
+/// Passes pages on and changes nothing.
 struct Look<J>(J);
 
 impl<J> Task for Look<J>
@@ -298,7 +299,7 @@ where
     }
 }
 
-/// Applies the redo of each page.
+/// Applies each page's redo.
 struct Apply<'r> {
     plan: &'r RecoverPlan,
     batch: &'r RedoBatch,
@@ -314,7 +315,7 @@ impl Task for Apply<'_> {
         } else {
             count(&self.tally.read);
             match buffers.open(page, id, space, self.plan) {
-                // Nobody asks what it held before.
+                // The old content does not matter.
                 Err(RecoverError::Damaged(_)) if makes_page(redo.clone()) => page.fill(0),
                 other => other?,
             }
@@ -355,7 +356,7 @@ fn apply(page: &mut [u8], id: PageId, space: &PlannedSpace, redo: PageRedo<'_>) 
     Ok(outcome)
 }
 
-/// What a core needs for one page after the other.
+/// A core's buffers, reused for every page.
 #[derive(Default)]
 struct PageBuffers {
     /// The page as it was in its file.
@@ -368,7 +369,7 @@ impl PageBuffers {
         self.opener.verdict(page, space.at(id))
     }
 
-    /// Makes of a page as it lies in its file what the server works on.
+    /// Turns a page as stored into the page the server works on.
     fn open(&mut self, page: &mut [u8], id: PageId, space: &PlannedSpace, plan: &RecoverPlan) -> Result<()> {
         let mut verdict = self.verdict(page, id, space);
         if is_torn(&verdict)
@@ -398,7 +399,7 @@ impl PageBuffers {
     }
 }
 
-/// Whether the server was writing the page when it died, if it has a copy of it.
+/// Whether the server may have been writing the page when it died, so that a copy would help.
 fn is_torn(verdict: &Verdict) -> bool {
     matches!(verdict, Verdict::Corrupt(_) | Verdict::Empty)
 }

@@ -1,15 +1,15 @@
-//! Backups of mariadb-backup that are not prepared: what `mariadb-backup --prepare` does, without a server of the same version.
+//! Unprepared backups of mariadb-backup: does what `mariadb-backup --prepare` does, without a server of the same version.
 //!
-//! The files were copied while a server wrote them, and the log is a copy that begins with the server's checkpoint and ends where the
-//! copying ended. It differs from the log of a crashed server in three ways.
+//! The files were copied while a server was writing them. The log is a copy too, from the server's checkpoint to the moment when copying
+//! ended. It differs from a crashed server's log in three ways.
 //!
-//! - Files are what the tool left, not what the log says. It noted itself which were renamed and deleted behind its back, and copied
-//!   again those that were made (`backup_files`). The log names them as the server did meanwhile: nothing is made, renamed or deleted
-//!   for its sake, and the redo of tablespaces that the backup does not hold is left out.
-//! - Nothing lies outside of the directory. Names that lead elsewhere are those of the server, which may be running.
-//! - The log has no room behind its end. One that holds nothing takes its place, as the tool leaves it.
+//! - The files are those the tool left, whatever the log says. The tool itself noted which ones were renamed and deleted meanwhile, and
+//!   copied new ones at the end (`backup_files`). The log has their names on the server: it does not cause any file to be created, renamed
+//!   or deleted here, and redo of tablespaces missing in the backup is skipped.
+//! - Nothing is outside the directory. Names that lead elsewhere belong to the server, which may be running.
+//! - There is no room after the log's end. It is replaced by an empty log, as the tool leaves it.
 //!
-//! The tool's note of the state changes last: until then the backup is taken for one that is not prepared, which it is not.
+//! The tool's note of the state is changed last: until then the backup counts as unprepared, which it is.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -23,32 +23,32 @@ use super::error::{Result, damaged, failed, refused};
 use crate::source::backup::{BackupNotes, emptied_at as emptied};
 use crate::unpack::MARKER;
 
-/// How the creator of a log begins that mariadb-backup copied.
+/// Start of the creator field in a log copied by mariadb-backup.
 const CREATOR: &[u8] = b"Backup ";
-/// Where the tool lists pages that were damaged already when it copied them.
+/// The tool's list of pages that were already damaged when it copied them.
 const DAMAGED_PAGES: &str = "innodb_corrupted_pages";
 const LOG: &str = "ib_logfile0";
-/// A log until it takes its place: servers remove what is called so.
+/// A log's name until it is in place: servers remove files with this name.
 const NEW_LOG: &str = "ib_logfile101";
-/// The text of the note until it takes the note's place.
+/// The new note's name until it is in place.
 const NEW_NOTE: &str = "innokit-recover.note";
 
-/// A backup that is not prepared.
+/// An unprepared backup.
 #[derive(Debug)]
 pub(super) struct Backup {
     notes: BackupNotes,
 }
 
 impl Backup {
-    /// The backup to which a log with this header belongs. A server that was started on a backup, prepared or not, has made the log its
-    /// own: then it is a datadir like any other.
+    /// The backup that a log with this header belongs to. A server started on a backup, prepared or not, makes the log its own: from then
+    /// on it is an ordinary datadir.
     pub fn of(datadir: &Path, header: &[u8]) -> Option<Self> {
         let is_copy = header.get(LOG_HEADER_CREATOR..).is_some_and(|creator| creator.starts_with(CREATOR));
         let notes = BackupNotes::of(datadir).filter(|notes| is_copy && !notes.is_prepared())?;
         Some(Self { notes })
     }
 
-    /// Fails if the log ends before the backup does: its file was cut off.
+    /// Fails if the log ends before the backup does: the file was cut short.
     pub fn check_end(&self, log: &Path, end: Lsn) -> Result<()> {
         match self.notes.last_lsn.or(self.notes.to_lsn).filter(|least| end < *least) {
             Some(least) => damaged(format!(
@@ -60,7 +60,7 @@ impl Backup {
     }
 }
 
-/// Fails for backups that cannot be prepared here, whatever their logs say.
+/// Fails for backups that we cannot prepare, whatever their logs say.
 pub(super) fn refuse_unfit(datadir: &Path) -> Result<()> {
     if datadir.join(MARKER).exists() {
         return refused(format!(
@@ -82,7 +82,7 @@ pub(super) fn refuse_unfit(datadir: &Path) -> Result<()> {
     refuse_damaged_pages(datadir, tool)
 }
 
-/// Fails if the tool noted that pages were damaged already when it copied them.
+/// Fails if the tool noted that pages were already damaged when it copied them.
 pub(super) fn refuse_damaged_pages(dir: &Path, tool: &str) -> Result<()> {
     let pages = dir.join(DAMAGED_PAGES);
     if pages.exists() {
@@ -94,7 +94,7 @@ pub(super) fn refuse_damaged_pages(dir: &Path, tool: &str) -> Result<()> {
     Ok(())
 }
 
-/// Where the log of a backup ended that was prepared before, and left with an empty log. Fails if the log is merely lost.
+/// Where the log of a backup ended that was prepared earlier and has an empty log. Fails if the log is merely lost.
 pub(super) fn emptied_at(datadir: &Path) -> Result<Option<Lsn>> {
     let log = datadir.join(LOG);
     let emptied = emptied(datadir).map_err(failed(datadir, "reading the first page of ibdata1"))?;
@@ -105,7 +105,7 @@ pub(super) fn emptied_at(datadir: &Path) -> Result<Option<Lsn>> {
     Ok(emptied)
 }
 
-/// Puts the log of an increment in the place of the empty one, in one step.
+/// Replaces the empty log with the increment's, atomically.
 pub(super) fn replace_log(datadir: &Path, increment: &Path) -> Result<()> {
     let (from, to) = (increment.join(LOG), datadir.join(LOG));
     let like = fs::metadata(&to).map_err(failed(&to, "looking at the redo log"))?;
@@ -117,13 +117,13 @@ pub(super) fn replace_log(datadir: &Path, increment: &Path) -> Result<()> {
     sync_directory_of(&to)
 }
 
-/// Says in the tool's note that the backup is prepared, if it does not say so yet.
+/// Records in the tool's note that the backup is prepared, unless it says so already.
 pub(super) fn mark_prepared(datadir: &Path) -> Result<()> {
     let Some(notes) = BackupNotes::of(datadir).filter(|notes| !notes.is_prepared()) else { return Ok(()) };
     replace_note(datadir, &notes, &notes.prepared())
 }
 
-/// Gives the tool's note another text, in one step.
+/// Replaces the text of the tool's note, atomically.
 pub(super) fn replace_note(datadir: &Path, notes: &BackupNotes, text: &str) -> Result<()> {
     let path = &notes.path;
     let like = fs::metadata(path).map_err(failed(path, "looking at the file"))?;

@@ -1,6 +1,6 @@
-//! What mariadb-backup notes of files that changed their names while it copied them, and what is done about it before the log is applied.
+//! mariadb-backup's notes of files renamed, dropped or created while it copied them, and the steps they require before the log is applied.
 //!
-//! At its end, when no table can be made or dropped, the tool compares what it copied with what the log said meanwhile:
+//! At its end, when no table can be created or dropped any more, the tool compares the files it copied with what the log said meanwhile:
 //!
 //! | note | meaning |
 //! |---|---|
@@ -8,11 +8,11 @@
 //! | `db/t.ren`, holds `db2/u` | `db/t.ibd` was copied, and is to be `db2/u.ibd` now: two tables may have changed names |
 //! | `db/t.new` | the tablespace itself, copied at the end, of a table that was made or rebuilt: it takes the place of `db/t.ibd` |
 //!
-//! In an increment they are of `db/t.ibd.delta`, and read by `increments`.
+//! In an increment they apply to `db/t.ibd.delta` and are read by `increments`.
 //!
-//! They are carried out in this order, each kind durable before the next begins, and every step leaves a state from which another
-//! run goes on: a note is removed after what it says was done, and a file that is renamed first takes a name that is nobody's, since the
-//! name it is to have may still be another's.
+//! They are carried out in this order, each kind made durable before the next, and every step leaves a state from which another run can
+//! continue: a note is removed only after its step is done, and a renamed file first gets a name that nobody uses, since its new name may
+//! still belong to another file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -31,37 +31,37 @@ const RENAMED: &str = "ren";
 const MADE: &str = "new";
 const TABLE: &str = "ibd";
 const CHANGED: &str = "delta";
-/// Ends the name of a file on its way to the name before it.
+/// Suffix of a file that is on its way to its new name.
 pub(super) const MOVING: &str = "innokit-ren";
-/// Longer is no name of a table.
+/// No table name is longer.
 const NAME_MAX: u64 = 4096;
 
 /// The notes of one backup; all names are relative to it.
 #[derive(Debug, Default)]
 pub(super) struct FileNotes {
-    /// Tablespaces to be deleted.
+    /// Tablespaces to delete.
     deleted: BTreeSet<PathBuf>,
-    /// Tablespaces to be renamed, and what to.
+    /// Tablespaces to rename, with their new names.
     renamed: BTreeMap<PathBuf, PathBuf>,
-    /// What takes the place of tablespaces, or is new: by the name that it is to have.
+    /// Replacements and new tablespaces, by their final names.
     made: BTreeSet<PathBuf>,
     /// Names to which an interrupted run was renaming files.
     moving: BTreeSet<PathBuf>,
 }
 
 impl FileNotes {
-    /// Reads the notes, and fails if what they say cannot be done.
+    /// Reads the notes. Fails if they cannot be carried out.
     pub fn read(datadir: &Path) -> Result<Self> {
         let (mut notes, mut tables) = (Self::default(), BTreeSet::new());
         walk(datadir, &mut |name, metadata| {
-            // The tool notes nothing of what lies at the top.
+            // The tool writes no notes for top-level files.
             if !metadata.is_file() || name.components().count() != 2 {
                 return Ok(());
             }
             let table = name.with_extension(TABLE);
             match name.extension().and_then(OsStr::to_str) {
                 Some(TABLE) => drop(tables.insert(table)),
-                // The changed pages of one, in an increment.
+                // In an increment, the changed pages of a tablespace.
                 Some(CHANGED) => drop(tables.insert(name.with_extension(""))),
                 Some(DELETED) => drop(notes.deleted.insert(table)),
                 Some(MADE) => drop(notes.made.insert(table)),
@@ -93,7 +93,7 @@ impl FileNotes {
         [&self.deleted, &self.made, &self.moving].iter().all(|names| names.is_empty()) && self.renamed.is_empty()
     }
 
-    /// What a file will be called: `None` if it will not be there any more, or is no tablespace by its name.
+    /// The final name of a file; `None` if it will be deleted, or its name is not a tablespace's.
     pub fn name_of(&self, name: &Path) -> Option<PathBuf> {
         let is_table =
             |extension: &str| name.components().count() == 2 && name.extension() == Some(OsStr::new(extension));
@@ -109,7 +109,7 @@ impl FileNotes {
         (!is_replaced || !self.made.contains(&table)).then_some(table)
     }
 
-    /// What is to be done, in this order.
+    /// The steps to take, in order.
     fn steps(&self) -> Vec<FileStep> {
         let remove = |table: &PathBuf| FileStep::Remove(table.clone());
         let note = |extension: &'static str| move |table: &PathBuf| FileStep::Remove(table.with_extension(extension));
@@ -128,20 +128,20 @@ impl FileNotes {
         phases.into_iter().flat_map(|phase| phase.into_iter().chain([FileStep::Sync])).collect()
     }
 
-    /// Does what they say, durably, and removes them.
+    /// Carries out the notes, durably, and removes them.
     pub fn carry_out(&self, datadir: &Path) -> Result<()> {
         let mut touched = BTreeSet::new();
         self.steps().iter().try_for_each(|step| step.take(datadir, &mut touched))
     }
 }
 
-/// A step on the way. All can be taken again after a crash: what was done already is not there any more.
+/// One step. Each can be repeated after a crash: what was done before is no longer there.
 #[derive(Debug)]
 pub(super) enum FileStep {
     Remove(PathBuf),
-    /// Replaces what has that name.
+    /// Replaces any file with the new name.
     Rename(PathBuf, PathBuf),
-    /// Makes durable what was done.
+    /// Makes the previous steps durable.
     Sync,
 }
 
@@ -174,7 +174,7 @@ impl FileStep {
     }
 }
 
-/// What a note of a renamed table says: `db/u`.
+/// The new name in a note about a renamed table: `db/u`.
 fn new_name(note: &Path) -> Result<PathBuf> {
     let text = read_small(note, NAME_MAX).map_err(failed(note, "reading the backup's note"))?;
     let name = Path::new(OsStr::from_bytes(text.trim_ascii_end()));
@@ -203,7 +203,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         fs::create_dir(dir.path().join("db")).expect("made");
         let files = [
-            // Two that changed names, a third that took the name of one that is gone, and one that went to a new database.
+            // Two tables that swapped names, a third that took the name of a dropped one, and one moved to a new database.
             ("a.ibd", "was a"),
             ("a.ren", "db/b"),
             ("b.ibd", "was b"),
@@ -214,13 +214,13 @@ mod tests {
             ("c.ren", "db/gone"),
             ("e.ibd", "was e"),
             ("e.ren", "db2/e"),
-            // Rebuilt, and made; dropped before it was copied; as it was.
+            // Rebuilt; created; dropped before it was copied; unchanged.
             ("r.ibd", "old r"),
             ("r.new", "new r"),
             ("m.new", "new m"),
             ("never.del", ""),
             ("same.ibd", "same"),
-            // In the place of one that is renamed.
+            // Takes the place of a renamed one.
             ("c.new", "new c"),
         ];
         for (name, text) in files {
@@ -263,7 +263,7 @@ mod tests {
                 step.take(dir.path(), &mut touched).expect("taken");
             }
             let notes = FileNotes::read(dir.path()).expect("notes");
-            // What is planned before is what comes of it.
+            // The plan matches the result.
             let mut planned: Vec<_> = files(dir.path())
                 .into_iter()
                 .filter_map(|(name, text)| {

@@ -1,25 +1,25 @@
-//! How the memory is shared out.
+//! Divides the memory.
 
 use flow::rewrite::RewriteOptions;
 
 use super::plan::RecoverPlan;
 use super::tuning::{MEMORY_MIN, Tuning};
 
-/// What the program takes whatever there is to recover: itself, buffers of the log, chunks of it, pages while they are changed.
+/// Fixed memory, whatever there is to recover: the program itself, log buffers, chunks of log, pages being changed.
 const MEMORY_FIXED: usize = 32 << 20;
-/// Bytes of pages in memory at a time, at most: more does not keep a device any busier.
+/// Upper limit for pages in memory, bytes: more keeps no device busier.
 const PAGES_MAX: usize = 96 << 20;
-/// The plan's share of memory: about 50 bytes for each page that is freed or initialized.
+/// The plan's share of memory: about 50 bytes per page that is freed or initialized.
 const PLAN_MAX: usize = 256 << 20;
 
-/// How the memory is shared out, in bytes.
+/// The division of the memory, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Budget {
-    /// Pages on their way.
+    /// Pages in flight.
     pub pages: usize,
-    /// What the plan knows of tablespaces and pages, at most.
+    /// Upper limit for what the plan knows of tablespaces and pages.
     pub plan: usize,
-    /// That, and the redo of a part of the pages.
+    /// The plan plus the redo for one part of the pages.
     pub plan_and_redo: usize,
 }
 
@@ -30,19 +30,19 @@ impl Budget {
         Self { pages, plan, plan_and_redo: all - pages }
     }
 
-    /// What is left for the redo of a part of the pages.
+    /// What is left for the redo of one part of the pages.
     pub fn redo(&self, plan: &RecoverPlan) -> usize {
         self.plan_and_redo.saturating_sub(plan.wanted.memory())
     }
 
-    /// Long stretches, as long as there is room for enough of them.
+    /// Uses long stretches if there is memory for enough of them.
     pub fn rewrite(&self, plan: &RecoverPlan, tuning: &Tuning) -> RewriteOptions {
         let stretch_max = tuning.stretch_max.unwrap_or(if self.pages < 64 << 20 { 128 << 10 } else { 512 << 10 });
         let page = plan.spaces.values().map(|space| space.format.physical().get()).max();
         let (stretch_max, tag) = (stretch_max.max(page.unwrap_or(0)), plan.wanted.tag());
         let workers = std::thread::available_parallelism().map_or(1, usize::from);
         let Tuning { depth, shadow_max, overlap, .. } = *tuning;
-        // Encrypting a page again changes every byte of it, and the shadow holds a second copy in memory.
+        // Re-encrypting a page changes all its bytes, and the shadow file's copy of them takes memory too.
         let is_saved_whole = plan.spaces.values().any(|space| space.crypt.encrypts());
         let memory = if is_saved_whole { self.pages / 2 } else { self.pages };
         RewriteOptions { memory, stretch_max, depth, workers, overlap, shadow_max, tag }

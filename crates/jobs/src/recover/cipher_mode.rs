@@ -1,5 +1,5 @@
-//! In which mode the server uses AES, and whether the keys are the server's: both are to be known before anything is written. The mode is
-//! stored nowhere. The log tells, if it is encrypted, or any encrypted page.
+//! Determines the server's AES mode, and whether the keys are the server's. Both must be known before anything is written. The mode is not
+//! stored; an encrypted log reveals it, as does any encrypted page.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -15,13 +15,13 @@ use crate::source::keys::SpaceKey;
 use crate::source::page::{PageAt, PageOpener};
 use crate::source::read_up_to;
 
-/// What is read of a tablespace at a time, to find an encrypted page: whole pages of every size.
+/// Bytes read at a time to find an encrypted page: whole pages of every size.
 const PIECE: usize = 64 << 10;
-/// How many pieces are kept besides the last: threads that encrypt or decrypt a tablespace go through it from start to end.
+/// Pieces sampled besides the last: threads that encrypt or decrypt a tablespace go through it from start to end.
 const PIECES: u64 = 16;
 
-/// Holds the keys against encrypted pages of each tablespace, as far as there are any, and finds the mode. `of_log` is the mode of an
-/// encrypted log; `others` are the files of all tablespaces, whether the log changes them or not.
+/// Checks the keys against encrypted pages of each tablespace, if there are any, and finds the mode. `of_log` is the mode of an encrypted
+/// log; `others` are the files of all tablespaces, whether or not the log changes them.
 pub(super) fn prove<'s>(
     datadir: &Path,
     spaces: impl Iterator<Item = &'s mut PlannedSpace>,
@@ -45,7 +45,7 @@ pub(super) fn prove<'s>(
             break;
         }
         let Some(head) = Head::read(&path)? else { continue };
-        // What the log does not change need not be opened.
+        // A tablespace that the log does not change need not be opened.
         let Ok(key) = SpaceKey::unlock(&head.page0, &head.format, keys) else { continue };
         mode = mode_of(&path, &head.format, &key)?;
     }
@@ -59,8 +59,8 @@ pub(super) fn prove<'s>(
     Ok(())
 }
 
-/// In which mode pages of the tablespace are encrypted; `None` if no encrypted page was found. Fails if there are some and none of
-/// them opens.
+/// The mode in which the tablespace's pages are encrypted; `None` if no encrypted page was found. Fails if there are some and none of them
+/// opens.
 fn mode_of(path: &Path, format: &SpaceFormat, key: &SpaceKey) -> Result<Option<CipherMode>> {
     let file = File::open(path).map_err(failed(path, "opening the tablespace"))?;
     let len = file.metadata().map_err(failed(path, "looking at the file"))?.len();
@@ -80,7 +80,7 @@ fn mode_of(path: &Path, format: &SpaceFormat, key: &SpaceKey) -> Result<Option<C
             }
             match opener.cipher_mode(page, at) {
                 Ok(Some(mode)) => return Ok(Some(mode)),
-                // Nothing is wrong with the page itself.
+                // The page itself is sound.
                 Err(error) if matches!(verify_page(page, id, format), Verdict::Ok(_)) => wrong = Some(error),
                 Ok(None) | Err(_) => {}
             }

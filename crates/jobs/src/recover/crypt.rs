@@ -1,8 +1,8 @@
-//! Encrypted tablespaces: what opens their pages, and what encrypts them again.
+//! Encrypted tablespaces: the keys that open their pages, and how to encrypt them again.
 //!
-//! A page says itself whether it is encrypted. Its tablespace's first page says whether it is to be, and with which key; the log may
-//! change that, and pages from before the change lie beside pages from after it. So both first pages count: the one in the file
-//! and the one that the log makes of it open pages, and the latter decides how they are written.
+//! A page says itself whether it is encrypted. Page 0 says whether the tablespace is to be encrypted, and with which key. The log may
+//! change that, so pages from before and after the change coexist. Therefore both versions of page 0 matter, the one in the file and the
+//! one after redo: pages are opened by either, and written as the latter says.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,17 +19,17 @@ use crate::source::keys::{CRYPT_DATA_AFTER_XDES, SpaceKey};
 /// The encryption of one tablespace.
 #[derive(Debug, Default)]
 pub(super) struct SpaceCrypt {
-    /// What opens its pages.
+    /// The key for its pages.
     pub key: SpaceKey,
     /// Whether its pages are to be encrypted.
     encrypts: bool,
-    /// In which mode, once that is known.
+    /// The cipher mode, once known.
     pub mode: Option<CipherMode>,
 }
 
 impl SpaceCrypt {
-    /// What the first page of a tablespace says, as it is in the file (`now`) and as the log makes it (`then`); and the format of pages
-    /// that may be encrypted where either says so.
+    /// Evaluates page 0 as it is in the file (`now`) and after redo (`then`). Also returns the format of pages, encrypted if either says
+    /// so.
     pub fn find(
         path: &Path,
         now: Option<&[u8]>,
@@ -60,7 +60,7 @@ impl SpaceCrypt {
                 ));
             }
             Err(error) if is_needed => return unusable(&error),
-            // It was encrypted once, or never: nothing of it should be by now.
+            // It was encrypted once, or never: none of its pages should be by now.
             Ok(SpaceKey::None) | Err(_) => return Ok((Self::default(), format)),
             Ok(key) => key,
         };
@@ -68,7 +68,7 @@ impl SpaceCrypt {
         Ok((Self { key, encrypts, mode: None }, encrypted))
     }
 
-    /// The same in a tablespace of MySQL. Its key never changes, however often the master key does that it is wrapped with.
+    /// The same for a MySQL tablespace. Its key never changes, however often the master key that wraps it does.
     fn find_mysql(
         path: &Path,
         now: Option<&[u8]>,
@@ -94,7 +94,7 @@ impl SpaceCrypt {
         }
     }
 
-    /// Seals a page of the tablespace, encrypted if that is how its pages are to be.
+    /// Seals a page of the tablespace, encrypted if its pages are to be.
     pub fn seal(&self, page: &mut [u8], id: PageId, format: &SpaceFormat) -> std::result::Result<(), SealError> {
         if format.family() == Family::MySql {
             return match &self.key {

@@ -1,4 +1,4 @@
-//! Names, owners and modes of what is made in a datadir: the server must be able to use it, and a crash must not take it away.
+//! Names, owners and modes of files created in a datadir: the server must be able to use them, and a crash must not lose them.
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -7,12 +7,12 @@ use std::path::Path;
 
 use super::error::{Result, failed};
 
-/// Gives what was made here the owner and the mode of what it is a copy of, or lies beside: the server must be able to use it.
+/// Gives a new file or directory the owner and mode of the one it copies or accompanies, so that the server can use it.
 pub(super) fn make_like(made: &Path, like: &Metadata) -> Result<()> {
     let own = fs::metadata(made).map_err(failed(made, "looking at the file"))?;
     if (own.uid(), own.gid()) != (like.uid(), like.gid()) {
         match chown(made, Some(like.uid()), Some(like.gid())) {
-            // Only root can give files away: what others make stays theirs.
+            // Only root can give files away; for others the file stays their own.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
             other => other.map_err(failed(made, "giving the file its owner"))?,
         }
@@ -20,7 +20,7 @@ pub(super) fn make_like(made: &Path, like: &Metadata) -> Result<()> {
     fs::set_permissions(made, like.permissions()).map_err(failed(made, "giving the file its mode"))
 }
 
-/// Makes those directories that are missing, as a server would that owns the datadir, durably.
+/// Creates missing directories durably, as the datadir's owner would.
 pub(super) fn make_directories(dir: &Path, datadir: &Path) -> Result<()> {
     if dir.is_dir() {
         return Ok(());
@@ -34,12 +34,12 @@ pub(super) fn make_directories(dir: &Path, datadir: &Path) -> Result<()> {
     sync_directory_of(dir)
 }
 
-/// Makes the names in a file's directory durable.
+/// Makes the entries of a file's directory durable.
 pub(super) fn sync_directory_of(path: &Path) -> Result<()> {
     path.parent().map_or_else(|| sync_directory(Path::new(".")), sync_directory)
 }
 
-/// Makes the names in a directory durable.
+/// Makes a directory's entries durable.
 pub(super) fn sync_directory(dir: &Path) -> Result<()> {
     let synced = File::open(dir).and_then(|dir| dir.sync_all());
     synced.map_err(failed(dir, "making names durable"))

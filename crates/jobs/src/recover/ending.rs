@@ -1,8 +1,9 @@
-//! How the log is closed once all of it is in the data files.
+//! Closes the log once all of it is in the data files.
 //!
-//! Where the recovery ends before the log does, the rest of the log must not be found again, by a server or by a second run, which would
-//! take it for what follows the end. It lies anywhere in the ring, under the same LSNs that the server will use again. So the log is not
-//! closed in place: a new one with nothing but its closing record takes its name. Until it does, the old one is whole, and a run with
+//! If the recovery ends before the log does, nobody may find the rest of the log again: a server or a second run would take it for the
+//! continuation. It may be anywhere in the ring, under the LSNs that the server will use again. So the log is not closed in place; a new
+//! log with nothing but its closing record replaces it. Until then the old one is complete, and a run with another end, or none, is
+//! possible. For the same reason, doublewrite copies later than the end are wiped.
 //! another end, or none, is possible. For the same reason copies in the doublewrite area that are later than the end are wiped out.
 
 use std::fs::{self, File};
@@ -17,16 +18,16 @@ use super::error::{RecoverError, Result, failed};
 use super::log::{MariaDbLog, RedoLog, Vendor};
 use super::plan::RecoverPlan;
 
-/// A new log until it takes its place: servers remove a file of this name, which is what they call their own unfinished ones.
+/// A new log's name until it is in place: servers use it for their own unfinished logs and remove such files.
 const NEW_LOG: &str = "ib_logfile101";
 
-/// How the log will say that everything is in the data files; made before anything is written.
+/// How the log will record that everything is in the data files; prepared before anything is written.
 pub(super) enum Ending {
-    /// By its next checkpoint.
+    /// In place, with its next checkpoint.
     InPlace(Vec<u8>),
-    /// By a log that begins where the recovery ends: its first bytes, and its size.
+    /// With a new log that starts where the recovery ends: its first bytes, and its size.
     NewLog(Vec<u8>, u64),
-    /// By one more file: its first bytes, and its size.
+    /// With one more log file: its first bytes, and its size.
     NewFile(Vec<u8>, usize),
 }
 
@@ -48,7 +49,7 @@ impl Ending {
         }
     }
 
-    /// What the system tablespace is to say of how far everything is flushed, if the server asks there.
+    /// The flushed LSN to record in the system tablespace, if the server reads it there.
     pub fn flush_lsn(&self, log: &RedoLog, end: Lsn) -> Option<Lsn> {
         log.has_flush_lsn().then(|| match &log.vendor {
             Vendor::MariaDb(_) => end,
@@ -66,16 +67,16 @@ impl Ending {
     }
 }
 
-/// Puts a log of `size` bytes that begins with `bytes` and holds nothing else in the place of the log, in one step.
+/// Replaces the log, atomically, with one of `size` bytes that starts with `bytes` and is otherwise empty.
 fn replace(log: &MariaDbLog, bytes: &[u8], size: u64) -> Result<()> {
-    // Where the name is a link, the file is replaced, not the link.
+    // If the name is a link, replace its target, not the link.
     let old = fs::canonicalize(&log.path).map_err(failed(&log.path, "looking for the redo log"))?;
     let like = fs::metadata(&old).map_err(failed(&old, "looking at the redo log"))?;
     let new = old.with_file_name(NEW_LOG);
     let file = File::create(&new).map_err(failed(&new, "making the new redo log"))?;
     make_like(&new, &like)?;
     let write = || {
-        // Where space cannot be reserved the file has its length all the same.
+        // If space cannot be reserved, the file has its length anyway.
         if size > 0 && fallocate(&file, FallocateFlags::empty(), 0, size) == Err(rustix::io::Errno::NOSPC) {
             return Err(rustix::io::Errno::NOSPC.into());
         }

@@ -7,11 +7,11 @@ use flow::rewrite::RewriteError;
 
 use crate::Error;
 
-/// Why a datadir was not recovered, or not to the end. Its log is as it was then, so that another run, or the server, starts again
-/// from the same checkpoint.
+/// Why a datadir was not recovered, or not completely. Its log is unchanged, so another run, or the server, starts again from the same
+/// checkpoint.
 #[derive(Debug, thiserror::Error)]
 pub enum RecoverError {
-    /// A server runs on the datadir, or another recovery.
+    /// A server, or another recovery, is running on the datadir.
     #[error(
         "{}: a server runs on this datadir, or another innokit is working on it ({file} is locked): stop the server, or recover a copy",
         datadir.display()
@@ -19,20 +19,20 @@ pub enum RecoverError {
     Locked {
         /// The datadir.
         datadir: PathBuf,
-        /// The file of it that is locked.
+        /// Its file that is locked.
         file: &'static str,
     },
-    /// The copy would go to a place that holds something already.
+    /// The target of the copy is not empty.
     #[error("{}: the directory is not empty", .0.display())]
     Occupied(PathBuf),
-    /// The log or a tablespace is encrypted, and the keys that were given do not open it.
+    /// The log or a tablespace is encrypted, and the given keys do not open it.
     #[error("{0}")]
     Key(String),
-    /// These files, or this log, cannot be recovered as they are, or not with these options. One kind for all of them: the caller can do
-    /// nothing but show the words, which name the file and the way out, and no caller tells one from another.
+    /// These files, or this log, cannot be recovered as they are, or not with these options. One variant for all: callers can only show the
+    /// message, which names the file and the way out.
     #[error("{0}")]
     Refused(String),
-    /// A bug: a state that the code before has excluded.
+    /// A bug: earlier code has ruled this state out.
     #[error("{0}: a fault of this program")]
     Internal(&'static str),
     /// The log or a page is damaged.
@@ -47,7 +47,7 @@ pub enum RecoverError {
 }
 
 impl RecoverError {
-    /// Whether damage is what kept it from being done, rather than circumstances.
+    /// Whether damage prevented the recovery, rather than circumstances.
     #[must_use]
     pub const fn is_damage(&self) -> bool {
         matches!(self, Self::Damaged(_))
@@ -69,7 +69,7 @@ pub(super) fn damaged<T>(why: impl Into<String>) -> Result<T> {
     Err(RecoverError::Damaged(why.into()))
 }
 
-/// For `map_err`: what was being done to which file.
+/// For `map_err`: names the action and the file.
 pub(super) fn failed(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> RecoverError {
     move |source| RecoverError::Job(Error::Io { path: path.to_path_buf(), action, source })
 }

@@ -1,4 +1,4 @@
-//! The files of the tablespaces: renamed, made and sized as the log says, and open.
+//! The tablespaces' files: renamed, created and resized as the log says, then opened.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -21,23 +21,23 @@ use super::space::{PlannedSpace, SpacePart};
 struct SpaceFile {
     id: FileId,
     path: PathBuf,
-    /// `None` if it is not there.
+    /// `None` if it does not exist.
     handle: Option<FileHandle>,
-    /// Of its first byte, in the tablespace.
+    /// Offset of its first byte in the tablespace.
     start: u64,
 }
 
-/// Where a page lies.
+/// Where a page is stored.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PagePlace {
     pub file: FileId,
-    /// In the file, bytes.
+    /// Byte offset in the file.
     pub offset: u64,
-    /// Whether the file is there.
+    /// Whether the file exists.
     pub is_there: bool,
 }
 
-/// What was done to files.
+/// Counts of file operations.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Done {
     pub renamed: u64,
@@ -45,17 +45,17 @@ pub(super) struct Done {
     pub resized: u64,
 }
 
-/// All tablespaces that the log changes; those that are not there yet are missing in a dry run.
+/// The files of all tablespaces that the log changes; in a dry run, files yet to be created are missing.
 #[derive(Debug, Default)]
 pub(super) struct Files {
-    /// By tablespace, in the order of their bytes: all but the system tablespace have one.
+    /// By tablespace, in the order of their bytes. Only the system tablespace has more than one.
     files: BTreeMap<SpaceId, Vec<SpaceFile>>,
-    /// Files in all.
+    /// Number of files.
     count: u32,
 }
 
 impl Files {
-    /// Opens them as they are, for reading; and what would be done to them.
+    /// Opens them unchanged, for reading; also returns what would be done to them.
     pub fn as_they_are(datadir: &Path, plan: &RecoverPlan) -> Result<(Self, Done)> {
         let (mut files, mut done) = (Self::default(), Done::default());
         for (&id, space) in &plan.spaces {
@@ -77,7 +77,7 @@ impl Files {
         Ok((files, done))
     }
 
-    /// Renames, makes and resizes them, and opens them for writing.
+    /// Renames, creates and resizes them, and opens them for writing.
     pub fn as_they_should_be(datadir: &Path, plan: &RecoverPlan, done: &mut Done) -> Result<Self> {
         rename_all(datadir, plan, done)?;
         let mut files = Self::default();
@@ -110,7 +110,7 @@ impl Files {
         Ok(files)
     }
 
-    /// Files of an engine that keeps its own, numbered as the files of the plan's tablespaces are.
+    /// For an engine that has its own files, numbered like the plan's.
     pub fn of_engine(plan: &RecoverPlan) -> Self {
         let mut files = Self::default();
         for (&id, space) in &plan.spaces {
@@ -125,14 +125,14 @@ impl Files {
         self.files.entry(id).or_default().push(file);
     }
 
-    /// Where a page lies, in whichever file of its tablespace.
+    /// Where a page is stored, in whichever file of its tablespace.
     pub fn place_of(&self, id: PageId, format: &SpaceFormat) -> Option<PagePlace> {
         let offset = format.physical().offset_of(id.page_no.0);
         let file = self.files.get(&id.space)?.iter().rfind(|file| file.start <= offset)?;
         Some(PagePlace { file: file.id, offset: offset - file.start, is_there: file.handle.is_some() })
     }
 
-    /// Whether there is a file of this tablespace.
+    /// Whether the tablespace has a file.
     pub fn has(&self, id: SpaceId) -> bool {
         self.files.get(&id).and_then(|files| files.first()).is_some_and(|file| file.handle.is_some())
     }
@@ -152,7 +152,7 @@ impl Files {
     }
 }
 
-/// Pages need not be copied through the page cache if they are large enough to go past it.
+/// Bypass the page cache if the pages are large enough for direct I/O.
 fn handle_of(file: File, space: &PlannedSpace, for_writing: bool) -> FileHandle {
     let is_aligned = space.format.physical().bytes() >= DIRECT_ALIGN as usize;
     if is_aligned { FileHandle::past_cache(file, for_writing) } else { FileHandle::of_file(file, false) }
@@ -162,14 +162,14 @@ fn len_of(file: &File, path: &Path) -> Result<u64> {
     Ok(file.metadata().map_err(failed(path, "looking at the file"))?.len())
 }
 
-/// A file that was named by an interrupted run, and is there.
+/// A file that an interrupted run named, if it exists.
 pub(super) fn resolve(datadir: &Path, outside: Outside, name: &[u8], number: u32) -> Option<RewriteTarget> {
     let path = outside.path_of(Path::new(OsStr::from_bytes(name)))?;
     let file = File::options().read(true).write(true).open(datadir.join(path)).ok()?;
     Some(RewriteTarget { file: FileId(number), handle: FileHandle::of_file(file, false), name: name.to_vec() })
 }
 
-/// A name may be free only once another file has left it.
+/// Renames in an order that works: a name may become free only when another file leaves it.
 fn rename_all(datadir: &Path, plan: &RecoverPlan, done: &mut Done) -> Result<()> {
     let renames = plan.spaces.values().filter_map(|space| Some((space.renamed_from.as_ref()?, &space.path)));
     let mut left: Vec<_> = renames.collect();

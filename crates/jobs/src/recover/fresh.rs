@@ -1,4 +1,4 @@
-//! Pages whose content does not matter, because the log makes it.
+//! Pages whose content does not matter because the log creates it.
 
 use std::collections::HashSet;
 use std::mem::size_of;
@@ -6,7 +6,7 @@ use std::mem::size_of;
 use format::PageId;
 use redo::record::Effect;
 
-/// Bytes that a page takes: what the set holds and, until that grows again, about as much that is empty.
+/// Bytes per page: the entry and, until the set grows again, about as much empty space.
 const PLACE_SIZE: usize = 2 * (size_of::<PageId>() + 1);
 
 /// Pages that the log initializes and does not free again.
@@ -27,7 +27,7 @@ impl FreshPages {
         self.0.contains(id)
     }
 
-    /// Bytes that are in use.
+    /// Bytes in use.
     pub fn memory(&self) -> usize {
         self.0.capacity() * PLACE_SIZE
     }

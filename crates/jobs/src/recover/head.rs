@@ -1,4 +1,4 @@
-//! The first page of a file, and what it says of its tablespace.
+//! Page 0 of a file, and what it says about the tablespace.
 
 use std::fs::File;
 use std::path::Path;
@@ -10,17 +10,17 @@ use format::{Lsn, PageId, PageNo, PageSize, SpaceFormat, Verdict, verify_page};
 use super::error::{Result, failed};
 use crate::source::read_up_to;
 
-/// The head of a file, if its first page is sound.
+/// The head of a file with a sound page 0.
 #[derive(Debug)]
 pub(super) struct Head {
     pub format: SpaceFormat,
     pub page0: Vec<u8>,
-    /// Of the pages that were read with the first, the sound one with the highest LSN.
+    /// The sound page with the highest LSN among those read along with page 0.
     pub newest: (PageNo, Lsn),
 }
 
 impl Head {
-    /// Reads the head of the file; `None` where the first page is not sound.
+    /// Reads the head of the file; `None` if page 0 is not sound.
     pub fn read(path: &Path) -> Result<Option<Self>> {
         let bytes = File::open(path).and_then(|file| read_up_to(&file, 0, PageSize::MAX.bytes()));
         Ok(Self::parse(&bytes.map_err(failed(path, "reading the first page"))?))
@@ -38,7 +38,7 @@ impl Head {
     }
 }
 
-/// Of the whole pages in the first bytes of a file, the sound one with the highest LSN.
+/// The sound page with the highest LSN among the whole pages in a file's first bytes.
 fn newest(bytes: &[u8], format: &SpaceFormat) -> (PageNo, Lsn) {
     let pages = (0..).zip(bytes.chunks_exact(format.physical().bytes()));
     let sound = pages.filter(|(number, page)| {

@@ -1,4 +1,4 @@
-//! Says of a full backup that an increment is being put into it: until that ends its files are neither one nor the other.
+//! Marks a full backup while an increment is being put into it: until that is done, its files belong to neither.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -13,18 +13,18 @@ use crate::source::backup::BackupNotes;
 use crate::source::read_small;
 
 const MARKER: &str = "innokit-recover.increment";
-/// It is short.
+/// The marker is short.
 const MARKER_MAX: u64 = 4096;
 /// For the DBA who finds it.
 const MARKER_TEXT: &str =
     "innokit recover was putting an incremental backup into this one. Run it again to end that.\n";
 
-/// What an increment begins at and leads to.
+/// The LSNs between which an increment leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Lsns {
     pub from: Lsn,
     pub to: Lsn,
-    /// Where its log ends.
+    /// The end of its log.
     pub last: Lsn,
 }
 
@@ -45,7 +45,7 @@ impl fmt::Display for Lsns {
     }
 }
 
-/// The increment that was being put into the backup, if there is one.
+/// The increment being put into the backup, if there is one.
 pub(super) fn read(datadir: &Path) -> Result<Option<Lsns>> {
     let path = datadir.join(MARKER);
     match read_small(&path, MARKER_MAX) {
@@ -75,7 +75,7 @@ pub(super) fn remove(datadir: &Path) -> Result<()> {
     sync_directory_of(&path)
 }
 
-/// Fails if the backup is halfway between two states, and the increment that leads on is not given.
+/// Fails if the backup is between two states and the increment that leads on was not given.
 pub(super) fn refuse(datadir: &Path) -> Result<()> {
     read(datadir)?.map_or(Ok(()), |lsns| {
         refused(format!(

@@ -1,16 +1,16 @@
-//! Incremental backups of mariadb-backup, put into the full one in the order in which they were taken.
+//! Incremental backups of mariadb-backup, put into the full backup in the order in which they were taken.
 //!
-//! An increment holds the pages that changed since the backup before it (`x.delta`), whole files of other engines, and the log that was
-//! written while it was taken. Once its pages, files and log are in the full backup, that is a backup of the later time which is not
-//! prepared, like any other: what follows is done as without increments.
+//! An increment has the pages changed since the previous backup (`x.delta`), whole files of other engines, and the log written while it was
+//! taken. Once its pages, files and log are in the full backup, that is an ordinary unprepared backup of the later time, and the rest works
+//! as without increments.
 //!
 //! ```text
 //! chain: which follows which, where the backup stands -> logs and pages of all of them proven (nothing is written before)
 //!   -> the full one prepared -> for each: marker -> files renamed, removed, copied -> pages -> log and note -> marker gone -> prepared
 //! ```
 //!
-//! Nothing of an increment is changed. So while the marker is there, whatever was done is done again, from the start, with the same
-//! outcome: pages are written whole, to the place that they had on the server.
+//! An increment itself is never changed. So while the marker is there, everything is repeated from the start with the same result: pages
+//! are written whole, at the same place as on the server.
 
 mod files;
 mod pages;
@@ -34,13 +34,13 @@ use crate::source::backup::BackupNotes;
 pub struct Increment {
     /// Its directory.
     pub directory: PathBuf,
-    /// Where the backup stood before.
+    /// The backup's LSN before.
     pub from_lsn: u64,
-    /// Where it stands now.
+    /// The backup's LSN now.
     pub to_lsn: u64,
-    /// Pages that changed.
+    /// Number of changed pages.
     pub pages: u64,
-    /// Files that hold some of them.
+    /// Number of files with changed pages.
     pub files: u64,
 }
 
@@ -76,7 +76,7 @@ impl Taken {
         Ok(Self { dir: dir.to_path_buf(), lsns, files: Files::read(dir)? })
     }
 
-    /// Reads all that will be needed of it.
+    /// Reads everything of it that will be needed.
     fn prove(&self, formats: &mut Formats, memory: usize, keys: &KeyStore) -> Result<()> {
         let log = RedoLog::open(&self.dir, false, keys)?;
         if log.backup.is_none() {
@@ -87,16 +87,16 @@ impl Taken {
     }
 }
 
-/// The increments that are yet to be put into a backup, in order.
+/// The increments still to be put into a backup, in order.
 #[derive(Debug)]
 pub(super) struct Chain {
     pub left: Vec<Taken>,
-    /// The first of them was begun.
+    /// An earlier run started with the first of them.
     pub is_interrupted: bool,
 }
 
 impl Chain {
-    /// Holds the increments against each other, and against where the backup stands.
+    /// Checks the increments against each other and against the backup's LSN.
     pub fn of(datadir: &Path, dirs: &[PathBuf]) -> Result<Self> {
         let mut all = dirs.iter().map(|dir| Taken::open(dir)).collect::<Result<Vec<_>>>()?;
         for pair in all.windows(2) {
@@ -129,7 +129,7 @@ impl Chain {
         let Some((to, last)) = notes.to_lsn.zip(notes.last_lsn) else {
             return refused(format!("{}: it does not say which LSN the backup reaches", notes.path.display()));
         };
-        // What an earlier run has put into it.
+        // Skip those that an earlier run has put into it.
         let is_in = |taken: &Taken| (taken.lsns.to, taken.lsns.last) == (to, last) && taken.lsns.from != to;
         let left = all.iter().rposition(is_in).map_or(0, |place| place + 1);
         if let Some(next) = all.get(left).filter(|next| next.lsns.from != to) {
@@ -138,7 +138,7 @@ impl Chain {
         Ok(Self { left: all.split_off(left), is_interrupted: false })
     }
 
-    /// Reads their logs, and all of their pages.
+    /// Reads their logs and all their pages.
     pub fn prove(&self, datadir: &Path, memory: usize, keys: &KeyStore) -> Result<()> {
         let mut formats = Formats::of(datadir)?;
         self.left.iter().try_for_each(|taken| taken.prove(&mut formats, memory, keys))

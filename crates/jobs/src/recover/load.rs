@@ -1,6 +1,6 @@
-//! How much redo the log has for which pages, so that the pages can be cut into parts whose redo fits into memory.
+//! How much redo there is for which pages, so that they can be divided into parts whose redo fits in memory.
 //!
-//! To read and write a page costs far more than to read the log once more: each page should have all of its redo at once.
+//! Reading and writing a page costs far more than reading the log once more, so each page should get all its redo at once.
 
 use std::cmp::Ordering;
 use std::mem::size_of;
@@ -11,27 +11,27 @@ use redo::record::Effect;
 
 use crate::redo_batch::RedoBatch;
 
-/// Pages whose redo is counted together, as a power of two.
+/// Pages counted together, as a power of two.
 const GROUP_BITS: u32 = 6;
-/// Bytes that a group takes here: what the map holds and, until that grows again, about as much that is empty.
+/// Bytes per group: the map entry and, until the map grows again, about as much empty space.
 const PLACE_SIZE: usize = 2 * (size_of::<(GroupId, Group)>() + 1);
 
-/// Pages that lie near each other: the tablespace, and their number without its last bits.
+/// A group of nearby pages: the tablespace, and the page number without its low bits.
 type GroupId = (SpaceId, u32);
 
-/// The group of a page, and its bit there.
+/// The group of a page, and its bit in it.
 const fn place_of(id: PageId) -> (GroupId, u64) {
     ((id.space, id.page_no.0 >> GROUP_BITS), 1 << (id.page_no.0 % (1 << GROUP_BITS)))
 }
 
-/// The redo of pages that lie near each other.
+/// The redo of a group of pages.
 #[derive(Debug, Default, Clone, Copy)]
 struct Group {
-    /// Bytes of memory that it takes, without what each page costs.
+    /// Memory it takes in bytes, without the cost per page.
     bytes: u64,
-    /// A bit for each page that has redo.
+    /// One bit per page with redo.
     pages: u64,
-    /// A bit for each of these that the last of its redo frees, or that was cut off since.
+    /// One bit per page whose last redo frees it, or that was truncated away since.
     freed: u64,
 }
 
@@ -39,7 +39,7 @@ impl Group {
     fn add(&mut self, more: Self) {
         self.bytes += more.bytes;
         self.pages |= more.pages;
-        // Any other record than the one that frees a page means that it is in use again.
+        // Any record other than one that frees the page puts it back in use.
         self.freed = (self.freed & !more.pages) | more.freed;
     }
 
@@ -48,19 +48,19 @@ impl Group {
     }
 }
 
-/// How much redo there is for which pages.
+/// The amount of redo by page group.
 #[derive(Debug, Default)]
 pub(super) struct Load {
     groups: HashMap<GroupId, Group>,
-    /// The group of the last record and its uncounted rest: a mini-transaction mostly changes the pages of the one before.
+    /// The group of the last record, not yet added: a mini-transaction mostly changes the same pages as the previous one.
     last: Option<(GroupId, Group)>,
 }
 
-/// A part of all pages: those from one up to another, in the order of tablespaces and numbers.
+/// A range of pages, ordered by tablespace and page number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PageRange {
     from: PageId,
-    /// `None`: to the last.
+    /// `None`: through the last page.
     to: Option<PageId>,
 }
 
@@ -71,7 +71,7 @@ impl PageRange {
 }
 
 impl Load {
-    /// The page has a record of `len` bytes, which may go on with the one before of its mini-transaction.
+    /// Counts a record of `len` bytes for the page; `goes_on` if it continues the mini-transaction's previous one.
     pub fn add(&mut self, id: PageId, effect: Effect, len: usize, goes_on: bool) {
         let (group, page) = place_of(id);
         let cost = if goes_on { 0 } else { RedoBatch::ENTRY_COST };
@@ -95,7 +95,7 @@ impl Load {
         }
     }
 
-    /// The tablespace is cut down to the pages before this one; one of undo is recreated, and loses all that it had.
+    /// The tablespace is truncated to the pages before this one; an undo tablespace is recreated and loses everything.
     fn trim(&mut self, first: PageId) {
         let last = self.last.take();
         self.put(last);
@@ -122,7 +122,7 @@ impl Load {
         self.group(group).pages & page != 0
     }
 
-    /// The pages that have redo, but for those that are freed at its end, in the order of tablespaces and numbers.
+    /// The pages with redo that are not freed at its end, by tablespace and number.
     pub fn in_use(&self) -> impl Iterator<Item = PageId> {
         let mut groups: Vec<GroupId> = self.groups.keys().copied().chain(self.last.map(|(id, _)| id)).collect();
         groups.sort_unstable();
@@ -135,13 +135,13 @@ impl Load {
         })
     }
 
-    /// Bytes that are in use.
+    /// Bytes in use.
     pub fn memory(&self) -> usize {
         self.groups.capacity() * PLACE_SIZE
     }
 
-    /// Parts of the pages that have redo, each of `memory` bytes at most if its groups allow it. One of all pages if there would be more
-    /// than `parts_max`: then the log is worked through piece by piece.
+    /// Divides the pages with redo into parts of at most `memory` bytes, if their groups allow it. A single part if there would be more
+    /// than `parts_max`: the log is then worked through piece by piece.
     pub fn parts(&self, memory: usize, parts_max: usize) -> Vec<PageRange> {
         let mut groups: Vec<_> = self.groups.iter().map(|(id, group)| (*id, group.memory())).collect();
         groups.extend(self.last.map(|(id, group)| (id, group.memory())));
@@ -209,7 +209,7 @@ mod tests {
         load.add(id(64), Effect::Trims, 1, false);
         load.add(id(200), Effect::Inits, 1, false);
         assert_eq!(in_use(&load), [id(200)]);
-        // The system tablespace keeps what lies before the page.
+        // The system tablespace keeps the pages before this one.
         let system = |page_no| PageId::new(SpaceId::SYSTEM.0, page_no);
         let mut load = Load::default();
         [1, 70, 99, 100, 300].iter().for_each(|page_no| load.add(system(*page_no), Effect::Changes, 1, false));

@@ -1,5 +1,5 @@
-//! The redo log of a datadir: read from its checkpoint on, and closed when all of it is in the data files. What the two vendors' logs have
-//! in common is here, and which one it is matters nowhere else.
+//! A datadir's redo log: read from its checkpoint on, and closed when all of it is in the data files. This is what both vendors' logs have
+//! in common; the rest of the recovery need not know which one it is.
 
 mod mariadb;
 mod mtr_source;
@@ -33,20 +33,20 @@ use crate::source::redo_log::REDO_DIR;
 pub(super) struct RedoLog {
     /// Its first file.
     pub path: PathBuf,
-    /// Its files, to be read ahead.
+    /// Its files, for reading ahead.
     files: FileSet,
-    /// How to do that.
+    /// How to read ahead.
     options: ReadOptions,
-    /// The device, if it is not the files' own.
+    /// The simulated device, if the files are on one.
     clock: Option<SimTime>,
-    /// What names mean that lead out of the datadir.
+    /// The meaning of names that lead outside the datadir.
     pub outside: Outside,
     pub vendor: Vendor,
-    /// The backup to which it belongs, if that is not prepared yet.
+    /// The unprepared backup that it belongs to, if any.
     pub backup: Option<Backup>,
 }
 
-/// Whose log it is.
+/// The log's vendor.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one in a recovery: a box would save nothing")]
 pub(super) enum Vendor {
@@ -57,7 +57,7 @@ pub(super) enum Vendor {
 }
 
 impl RedoLog {
-    /// Opens the log of a datadir; `for_writing` if it is to be closed.
+    /// Opens a datadir's log; `for_writing` if it will be closed.
     pub fn open(datadir: &Path, for_writing: bool, keys: &KeyStore) -> Result<Self> {
         let vendor = if datadir.join(REDO_DIR).is_dir() {
             Vendor::MySql(MySqlRedo::open(datadir, keys)?)
@@ -73,20 +73,20 @@ impl RedoLog {
             Vendor::MariaDb(log) => Backup::of(datadir, &log.header),
             Vendor::MySql(_) => None,
         };
-        // What the log of a backup names elsewhere is the server's that was backed up.
+        // A name in a backup's log that leads elsewhere belongs to the original server.
         let outside = if backup.is_some() { Outside::MovedIn } else { Outside::of(datadir) };
         let (files, options) = (FileSet::new(files), ReadOptions::default());
         Ok(Self { path, files, options, clock: None, outside, vendor, backup }.tuned(&Tuning::default()))
     }
 
-    /// How many requests of that size to keep in flight.
+    /// How to read it, with how many requests in flight.
     pub fn tuned(mut self, tuning: &Tuning) -> Self {
         self.options.block_size = tuning.log_block;
         self.options.depth = tuning.log_ahead;
         self
     }
 
-    /// To be read on another device than its file's, of which this log is the first file.
+    /// Reads from a simulated device, on which this log is the first file.
     pub fn on_clock(mut self, clock: &SimTime) -> Self {
         (self.files, self.clock, self.options.io) = (clock.file_set(), Some(clock.clone()), IoMode::Direct);
         self
@@ -100,7 +100,7 @@ impl RedoLog {
         }
     }
 
-    /// Where the log ended when that was made, if the log tells.
+    /// The log's end when that checkpoint was made, if the log tells.
     pub const fn checkpoint_end(&self) -> Lsn {
         match &self.vendor {
             Vendor::MariaDb(log) => log.parsed.checkpoint.end_lsn,
@@ -108,7 +108,7 @@ impl RedoLog {
         }
     }
 
-    /// How its records are written.
+    /// The format of its records.
     pub const fn grammar(&self) -> Grammar {
         match &self.vendor {
             Vendor::MariaDb(_) => Grammar::MariaDb,
@@ -116,8 +116,8 @@ impl RedoLog {
         }
     }
 
-    /// Where the copy of a log ends whose mini-transactions end at `end`: blocks are copied as they are, and the last mini-transaction may
-    /// not have been whole then, on which no page depends.
+    /// Where the copy of a log ends whose mini-transactions end at `end`. Blocks are copied whole, and the last mini-transaction may have
+    /// been incomplete then; no page depends on it.
     pub fn copied_to(&self, end: Lsn) -> Lsn {
         match &self.vendor {
             Vendor::MariaDb(log) if log.is_of_blocks() => log.copied_to(),
@@ -125,7 +125,7 @@ impl RedoLog {
         }
     }
 
-    /// In which mode the server encrypts, if the log tells.
+    /// The server's cipher mode, if the log tells.
     pub fn cipher_mode(&self) -> Option<CipherMode> {
         match &self.vendor {
             Vendor::MariaDb(log) => log.cipher_mode(),
@@ -133,7 +133,7 @@ impl RedoLog {
         }
     }
 
-    /// Whether the server reads in the system tablespace how far everything is flushed: MariaDB before 10.8, and MySQL.
+    /// Whether the server reads a flushed LSN in the system tablespace: MariaDB before 10.8, and MySQL.
     pub fn has_flush_lsn(&self) -> bool {
         match &self.vendor {
             Vendor::MariaDb(log) => log.is_of_blocks(),
@@ -141,7 +141,7 @@ impl RedoLog {
         }
     }
 
-    /// Where its bytes lie, beginning at its checkpoint.
+    /// The log's file ranges, starting at its checkpoint.
     fn stretches(&self) -> Vec<(FileId, Range<u64>)> {
         match &self.vendor {
             Vendor::MariaDb(log) => log.lap().into_iter().map(|stretch| (FileId(0), stretch)).collect(),
@@ -158,7 +158,7 @@ impl RedoLog {
         }
     }
 
-    /// Fails if blocks are damaged that are needed. A log that is no sequence of blocks is checked where it ends.
+    /// Fails if a needed block is damaged. A log not made of blocks is checked at its end.
     pub fn check(&self) -> Result<()> {
         match &self.vendor {
             Vendor::MariaDb(log) if log.is_of_blocks() => log.check(),
@@ -167,7 +167,7 @@ impl RedoLog {
         }
     }
 
-    /// Fails if the log goes on behind `end`, where its mini-transactions ended: then it is damaged there.
+    /// Fails if the log continues after `end`, where its mini-transactions ended: it is then damaged there.
     pub fn check_end(&self, end: Lsn) -> Result<()> {
         match &self.vendor {
             Vendor::MariaDb(log) if !log.is_of_blocks() => log.check_end(end),

@@ -1,4 +1,4 @@
-//! Pages that are newer than the log: where it ends says what belongs to it.
+//! Pages newer than the log, which do not belong to it.
 
 use std::path::Path;
 
@@ -6,8 +6,8 @@ use format::{Lsn, PageNo};
 
 use super::error::{Result, damaged, refused};
 
-/// A server writes a page only after its redo: a page newer than the log does not belong to this log. A file outside of the datadir may
-/// well have gone on with the original, of which this datadir is a copy.
+/// A server writes a page only after its redo, so a page newer than the log does not belong to it. A file outside the datadir may simply
+/// have gone on with the original, of which this datadir is a copy.
 pub(super) fn refuse_newer((path, is_outside): (&Path, bool), page_no: PageNo, lsn: Lsn, end: Lsn) -> Result<()> {
     if lsn <= end {
         return Ok(());

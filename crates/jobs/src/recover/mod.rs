@@ -1,4 +1,4 @@
-//! `recover`: a datadir of MariaDB as a crash left it becomes one that its server starts on without crash recovery.
+//! `recover`: turns a datadir left by a crash into one that its server starts on without crash recovery.
 //!
 //! ```text
 //! lock -> shadow of an interrupted run, replayed -> plan: whole log read and verified, first pages, names (nothing is written before)
@@ -8,15 +8,15 @@
 //! ```
 //!
 //! The checkpoint moves once, as the last step: a run or a server that starts before that begins at the same place in the log and finds
-//! every page whole. What unfinished transactions did is undone by the server at its next start.
+//! every page whole. Unfinished transactions are rolled back by the server at its next start.
 //!
-//! A log whose redo does not fit into memory is read once for each part of the pages (`load`), so that each page is read and written
-//! once. Only where there would be too many parts, one part takes several rounds, each of as many mini-transactions as fit. What
-//! a round may apply depends on the rest of the log too (`voids`), which the plan has read; so the bytes at the end are always the same.
+//! A log whose redo does not fit in memory is read once for each part of the pages (`load`), so that each page is read and written once.
+//! Only if there would be too many parts, a single part takes several rounds, each with as many mini-transactions as fit. What a round may
+//! apply depends on the rest of the log too (`voids`), which the plan has read; so the result is always the same.
 //!
-//! Encrypted logs and tablespaces are recovered with the server's keys, and stay encrypted (`crypt`). Ending before the log does:
-//! `until`. Files outside of the datadir: `outside`. Pages of page_compressed tablespaces are written uncompressed, which the server
-//! reads, and compresses again when it writes them.
+//! Encrypted logs and tablespaces are recovered with the server's keys and stay encrypted (`crypt`). Ending before the log does: `until`.
+//! Files outside the datadir: `outside`. Pages of page_compressed tablespaces are written uncompressed; the server can read them, and
+//! compresses them again when it next writes them.
 
 mod apply;
 mod backup;
@@ -91,22 +91,22 @@ use crate::source::redo_log::{REDO_DIR, empty_truncation_logs};
 /// How to recover.
 #[derive(Debug, Clone)]
 pub struct RecoverOptions {
-    /// Recover a copy that is made here, and leave the datadir as it is.
+    /// Recover a copy created here and leave the datadir unchanged.
     pub to: Option<PathBuf>,
-    /// Incremental backups to be put into the full one, in the order in which they were taken.
+    /// Incremental backups to put into the full one, in the order in which they were taken.
     pub increments: Vec<PathBuf>,
-    /// Do everything but write.
+    /// Do everything except write.
     pub dry_run: bool,
-    /// End with the last mini-transaction that ends at this LSN or before, as if the server had died there. Refused where files are
-    /// later than that.
+    /// End with the last mini-transaction that ends at or before this LSN, as if the server had died there. Refused if files are later than
+    /// that.
     pub until: Option<Lsn>,
     /// Name the pages that the log changes in `ib_buffer_pool`, so that the server loads them when it starts.
     pub warm: bool,
-    /// What opens encrypted logs and tablespaces.
+    /// Keys of encrypted logs and tablespaces.
     pub keys: KeyFiles,
-    /// Bytes of memory to work in; at least 64 MiB are taken. A log with more redo than fits is worked through in rounds.
+    /// Memory to work in, bytes; at least 64 MiB are used. A log with more redo than fits is worked through in rounds.
     pub memory: usize,
-    /// Bytes of the log in a round at most, however many fit. Tests want more rounds than their logs need.
+    /// Upper limit of log bytes per round. Tests want more rounds than their logs need.
     #[doc(hidden)]
     pub round: u64,
     /// How the device is used.
@@ -121,32 +121,32 @@ impl Default for RecoverOptions {
     }
 }
 
-/// What was done, or would be.
+/// What was done, or would be in a dry run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Recovered {
     /// The log's newest checkpoint before.
     pub checkpoint_lsn: u64,
-    /// Its end, where the server goes on.
+    /// Its end, where the server will continue.
     pub end_lsn: u64,
     /// There was nothing to do.
     pub was_clean: bool,
     /// Mini-transactions since the checkpoint.
     pub mtrs: u64,
-    /// Later ones, which were left out.
+    /// Later mini-transactions, which were left out.
     pub mtrs_dropped: u64,
     /// Tablespaces that they change.
     pub tablespaces: u64,
     /// Parts in which the log was worked through.
     pub rounds: u64,
-    /// Pages read, once for each round that changes them.
+    /// Pages read, counted once per round that changes them.
     pub pages_read: u64,
-    /// Pages changed, once for each round.
+    /// Pages changed, counted once per round.
     pub pages_changed: u64,
-    /// Pages that had all of their redo already.
+    /// Pages that already had all their redo.
     pub pages_unchanged: u64,
-    /// Pages that are not in use any more.
+    /// Pages no longer in use.
     pub pages_freed: u64,
-    /// Pages that were torn, and of which the server had kept a copy.
+    /// Torn pages restored from the server's doublewrite copies.
     pub pages_restored: u64,
     /// Pages that the log changes and `ib_buffer_pool` names: the server loads them when it starts.
     pub pages_to_load: u64,
@@ -154,20 +154,20 @@ pub struct Recovered {
     pub pieces_replayed: u64,
     /// Tablespaces renamed.
     pub files_renamed: u64,
-    /// Tablespaces made.
+    /// Tablespaces created.
     pub files_made: u64,
-    /// Tablespaces given another size.
+    /// Tablespaces resized.
     pub files_resized: u64,
-    /// It was a backup that was not prepared, and is now.
+    /// It was an unprepared backup and is prepared now.
     pub was_backup: bool,
-    /// Tablespaces that the log of a backup changes and the backup does not hold, by the names that the log gives them.
+    /// Tablespaces changed by a backup's log but missing in the backup, by their names in the log.
     pub not_in_backup: Vec<String>,
-    /// Increments that were put into the backup.
+    /// Increments put into the backup.
     pub increments: Vec<Increment>,
 }
 
 impl Recovered {
-    /// The same, and what was done to an increment that was put into the backup then.
+    /// Combines this with the increment put into the backup next, and the recovery after that.
     fn and(mut self, put: Increment, next: Self) -> Self {
         let is_first = self == Self::default();
         self.increments.push(put);
@@ -197,8 +197,8 @@ impl Recovered {
 /// Recovers a datadir of MariaDB 10.5 or later, or of MySQL 8.0.30 or later; prepares a backup of mariadb-backup.
 ///
 /// # Errors
-/// [`RecoverError`]. If it [is damage](RecoverError::is_damage), of the log or of a page, the server would meet it too. What was
-/// written until then is whole, and the checkpoint is where it was.
+/// [`RecoverError`]. If it [is damage](RecoverError::is_damage), of the log or of a page, the server would meet it too. Everything written
+/// until then is whole, and the checkpoint has not moved.
 pub fn recover(datadir: &Path, options: &RecoverOptions) -> Result<Recovered> {
     backup::refuse_unfit(datadir)?;
     if !options.increments.is_empty() {
@@ -223,7 +223,7 @@ fn recover_one(datadir: &Path, options: &RecoverOptions) -> Result<Recovered> {
         Some(to) if !options.dry_run => {
             let was_free = place::is_free(to);
             let done = check_and_copy(datadir, to, options, &keys).and_then(|()| recover_in_place(to, options, &keys));
-            // A copy that failed is in the way of the next run. What was there before is not ours.
+            // A failed copy would be in the next run's way. What was there before is not ours.
             if done.is_err() && was_free {
                 place::discard(to);
             }
@@ -264,7 +264,7 @@ fn with_increments(datadir: &Path, options: &RecoverOptions) -> Result<Recovered
     done
 }
 
-/// A backup with nothing left to apply: its note may not say so yet.
+/// A backup with nothing left to apply, whose note may not say so yet.
 fn finish_emptied(datadir: &Path, options: &RecoverOptions, end: Lsn) -> Result<Recovered> {
     let done = Recovered { checkpoint_lsn: end.0, end_lsn: end.0, was_clean: true, ..Recovered::default() };
     match &options.to {
@@ -283,7 +283,7 @@ fn finish_emptied(datadir: &Path, options: &RecoverOptions, end: Lsn) -> Result<
     Ok(done)
 }
 
-/// The copy may be large: what cannot be recovered should be known before.
+/// The copy may be large, so find out first whether recovery is possible.
 fn check_and_copy(datadir: &Path, to: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<()> {
     let _lock = Lock::take(datadir, Sharing::Shared)?;
     let memory = Budget::of(options.memory).plan;
@@ -357,7 +357,7 @@ fn recover_in_place(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -
     Ok(Recovered { pages_to_load, ..summary(&plan, counts, done, replayed) })
 }
 
-/// Removes the notes on which MySQL could not start. The plan is made without them.
+/// Removes the empty notes on which MySQL could not start. The plan is made without them.
 fn forget_unbegun_truncations(datadir: &Path) -> Result<()> {
     for note in empty_truncation_logs(datadir) {
         fs::remove_file(&note).map_err(failed(&note, "removing the note of a truncation that never began"))?;
@@ -366,8 +366,7 @@ fn forget_unbegun_truncations(datadir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes of the files of a backup what the tool noted of them. It is known before that all of it can be recovered, but under the names
-/// that files had then.
+/// Brings a backup's files to the state that the tool noted, then plans again. Recovery is known to be possible, but under the old names.
 fn with_files_as_noted(datadir: &Path, plan: RecoverPlan, keys: &KeyStore) -> Result<RecoverPlan> {
     let notes = FileNotes::read(datadir)?;
     if notes.is_empty() {

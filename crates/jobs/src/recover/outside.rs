@@ -1,9 +1,9 @@
-//! Tablespaces outside of the datadir: tables with `DATA DIRECTORY`, of which the datadir holds a link file (`db/t.isl`) with the path of
-//! the data file, always `DIRECTORY/db/t.ibd`. The log names them by that path.
+//! Tablespaces outside the datadir: tables with `DATA DIRECTORY`. The datadir has a link file (`db/t.isl`) with the path of the data file,
+//! always `DIRECTORY/db/t.ibd`, and the log names them by that path.
 //!
-//! In place they are recovered where they are. A copy of a datadir names the files of the original, though, and whoever writes those
-//! destroys what is not his. So a copy that is made here gets them inside, where the server finds a table without a link file, and a
-//! marker: as long as it is there, a name that the log says leads outside means the file inside.
+//! In-place recovery works on the files where they are. In a copy of a datadir, however, these names still mean the original's files, and
+//! writing those would destroy someone else's data. So a copy created by us gets them inside, where the server finds a table without a link
+//! file, plus a marker: while it is there, a log name that leads outside means the file inside.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -15,16 +15,16 @@ use std::path::{Component, Path, PathBuf};
 use super::durable::{make_directories, make_like, sync_directory_of};
 use super::error::{Result, failed, refused};
 
-/// Says of a copy that what lay outside of the original is inside.
+/// Marks a copy that has the original's outside files inside.
 pub(super) const MARKER: &str = "innokit-recover.moved";
 /// For the DBA who finds it.
 const MARKER_TEXT: &str =
     "Tables with DATA DIRECTORY were copied into this datadir. innokit recover is to end what it began here.\n";
 
-/// What names mean that lead out of the datadir.
+/// The meaning of names that lead outside the datadir.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outside {
-    /// What they say.
+    /// The file they name.
     Stays,
     /// The file that was copied into the datadir.
     MovedIn,
@@ -35,8 +35,7 @@ impl Outside {
         if datadir.join(MARKER).exists() { Self::MovedIn } else { Self::Stays }
     }
 
-    /// The file that the log, or a shadow file, calls `name`: relative to the datadir, or absolute. `None` for names that no server
-    /// writes.
+    /// The file that the log, or a shadow file, calls `name`: relative to the datadir, or absolute. `None` for names that no server writes.
     pub fn path_of(self, name: &Path) -> Option<PathBuf> {
         let name = name.strip_prefix("./").unwrap_or(name);
         let mut parts = name.components().peekable();
@@ -48,7 +47,7 @@ impl Outside {
     }
 }
 
-/// Where a file from outside lies in a copy: `db/t.ibd`.
+/// The place of an outside file in a copy: `db/t.ibd`.
 pub(super) fn inside(path: &Path) -> Option<PathBuf> {
     Some(Path::new(path.parent()?.file_name()?).join(path.file_name()?))
 }
@@ -57,7 +56,7 @@ fn link_of(datadir: &Path, path: &Path) -> Option<PathBuf> {
     path.is_absolute().then(|| inside(path).map(|path| datadir.join(path).with_extension("isl"))).flatten()
 }
 
-/// Makes what a tablespace needs before its file is made: its directory, and the link to it from the datadir.
+/// Creates what a tablespace needs before its file: the directory, and the link to it from the datadir.
 pub(super) fn prepare(datadir: &Path, path: &Path) -> Result<()> {
     if let Some(dir) = datadir.join(path).parent() {
         make_directories(dir, datadir)?;
@@ -65,7 +64,7 @@ pub(super) fn prepare(datadir: &Path, path: &Path) -> Result<()> {
     link(datadir, path)
 }
 
-/// Makes the link files of a tablespace what they should be after it was renamed; to be done before that.
+/// Updates a tablespace's link files for a rename; called before the rename.
 pub(super) fn relink(datadir: &Path, from: &Path, to: &Path) -> Result<()> {
     link(datadir, to)?;
     let old = link_of(datadir, from).filter(|old| Some(old) != link_of(datadir, to).as_ref());
@@ -94,13 +93,13 @@ fn link(datadir: &Path, path: &Path) -> Result<()> {
     sync_directory_of(&link)
 }
 
-/// Says of a copy that it holds what lay outside.
+/// Marks a copy as having outside files inside.
 pub(super) fn mark(copy: &Path) -> Result<()> {
     let path = copy.join(MARKER);
     fs::write(&path, MARKER_TEXT).map_err(failed(&path, "writing the file"))
 }
 
-/// Once its log is closed, a copy is a datadir like any other.
+/// Once its log is closed, a copy is an ordinary datadir.
 pub(super) fn unmark(datadir: &Path) -> Result<()> {
     let path = datadir.join(MARKER);
     match fs::remove_file(&path) {
@@ -110,7 +109,7 @@ pub(super) fn unmark(datadir: &Path) -> Result<()> {
     }
 }
 
-/// Fails if a process has one of the files open. Servers lock nothing but their own datadir, and this may be a copy of it.
+/// Fails if a process has one of the files open. Servers lock only their own datadir, and this may be a copy of it.
 pub(super) fn refuse_open(paths: &[PathBuf]) -> Result<()> {
     let id = |path: &Path| fs::metadata(path).map(|file| (file.dev(), file.ino())).ok();
     let files: HashMap<(u64, u64), &PathBuf> = paths.iter().filter_map(|path| Some((id(path)?, path))).collect();

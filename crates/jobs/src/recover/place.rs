@@ -1,4 +1,4 @@
-//! The directory as such: is a server running on it, what lies in it, and a copy of it.
+//! The directory itself: whether a server runs on it, what is in it, and copying it.
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -17,22 +17,22 @@ use crate::source::name::NameHint;
 use crate::source::redo_log::REDO_DIR;
 
 const LOG: &str = "ib_logfile0";
-/// The files that a running server has locked.
+/// Files that a running server locks.
 const LOCKED: [&str; 2] = ["aria_log_control", "ibdata1"];
-/// A lock that is held is asked for again, for a second in all.
+/// Retry a held lock, for a second in all.
 const LOCK_TRIES: u32 = 20;
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
-/// What a file system's check finds, which only root may read: no server's.
+/// Belongs to file system checks and only root can read it: not a server's.
 const LOST: &str = "lost+found";
 
-/// Keeps servers away from a datadir. They hold such locks themselves while they run.
+/// Keeps servers off a datadir. They hold the same locks while they run.
 #[derive(Debug)]
 pub(super) struct Lock {
     _files: Vec<File>,
 }
 
 impl Lock {
-    /// Locks the datadir, or finds that a server runs on it. Who writes keeps other readers away too.
+    /// Locks the datadir, or detects a running server. A writer keeps other readers out too.
     pub fn take(datadir: &Path, sharing: Sharing) -> Result<Self> {
         let mut files = Vec::new();
         for name in LOCKED {
@@ -51,8 +51,8 @@ impl Lock {
     }
 }
 
-/// Locks a file, and gives its holder a moment to let go: a server that is ending, or a child of this process that has not come
-/// from fork to exec yet and has all open files of its parent.
+/// Locks a file, giving the holder a moment to let go: a server shutting down, or a forked child of this process that has not called exec
+/// yet and still has all its parent's files open.
 fn lock_soon(file: &File, sharing: Sharing) -> io::Result<bool> {
     for _ in 0..LOCK_TRIES {
         if try_lock(file, sharing)? {
@@ -63,8 +63,8 @@ fn lock_soon(file: &File, sharing: Sharing) -> io::Result<bool> {
     try_lock(file, sharing)
 }
 
-/// Hands over what lies below a datadir, by its name there, a directory before what is in it. Links are followed, but not back to where
-/// they came from; those that lead nowhere are left out.
+/// Passes everything below a datadir to `visit`, with its relative name, a directory before its content. Follows links, but not back to an
+/// enclosing directory; skips dangling ones.
 ///
 /// # Errors
 /// A directory cannot be read, or `visit` fails.
@@ -106,17 +106,17 @@ fn identity(metadata: &Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
 }
 
-/// Whether nothing is there, or an empty directory.
+/// Whether `to` does not exist or is an empty directory.
 pub(crate) fn is_free(to: &Path) -> bool {
     fs::read_dir(to).map(|mut entries| entries.next().is_none()).unwrap_or(!to.exists())
 }
 
-/// Takes away a copy that came to nothing. What cannot be removed stays: the error that is on its way matters more.
+/// Removes a failed copy. What cannot be removed stays: the error about to be reported matters more.
 pub(crate) fn discard(copy: &Path) {
     fs::remove_dir_all(copy).ok();
 }
 
-/// Copies a datadir, sharing its blocks where the file system can. What lies `outside` of it comes to lie inside, without link files.
+/// Copies a datadir, sharing blocks where the file system can. Files `outside` of it are placed inside, without link files.
 ///
 /// # Errors
 /// A file cannot be read or written.
@@ -139,7 +139,8 @@ pub fn copy(from: &Path, to: &Path, outside: &[PathBuf]) -> Result<()> {
         Ok(())
     })?;
     make_directories(&std::path::absolute(to).map_err(failed(to, "making the directory"))?, from)?;
-    // Link files lead to what comes to lie inside; those of a backup say where copy-back is to put tables that lie inside already.
+    // Skip link files, since their targets are placed inside. A backup's link files tell copy-back where to put tables that are already
+    // inside.
     let is_backup = BackupNotes::of(from).is_some();
     let is_left_out = |name: &Path| NameHint::of(name) == NameHint::Link && !is_backup;
     inside.retain(|(name, metadata)| metadata.is_dir() || !is_left_out(name));
@@ -156,7 +157,7 @@ pub fn copy(from: &Path, to: &Path, outside: &[PathBuf]) -> Result<()> {
     sync_all_below(to)
 }
 
-/// Files from outside, and their places in the copy.
+/// Outside files, and their places in the copy.
 fn moves<'p>(from: &Path, outside: &'p [PathBuf]) -> Result<Vec<(&'p PathBuf, PathBuf)>> {
     let mut moves: Vec<(&PathBuf, PathBuf)> = Vec::new();
     for source in outside {
@@ -178,7 +179,7 @@ fn sync_all_below(to: &Path) -> Result<()> {
     syncfs(dir).map_err(|error| failed(to, "making the copy durable")(error.into()))
 }
 
-/// Whether this is the log, or a part of it.
+/// Whether this is the log or part of it.
 fn is_log(name: &Path) -> bool {
     name == Path::new(LOG) || name.starts_with(REDO_DIR)
 }
@@ -192,7 +193,7 @@ fn copy_all(from: &Path, to: &Path, inside: &[(PathBuf, Metadata)]) -> Result<()
             copy_file(&from.join(name), &target)?;
         }
     }
-    // Only now: what their owner may not write, neither could be filled.
+    // Last: directories that their owner may not write could not have been filled.
     let mut directories = inside.iter().filter(|(_, metadata)| metadata.is_dir());
     directories.try_for_each(|(name, like)| make_like(&to.join(name), like))
 }
@@ -230,7 +231,7 @@ mod tests {
         drop(lock);
         fcntl_lock(&server, FlockOperation::NonBlockingLockExclusive).expect("is free");
         let error = Lock::take(dir.path(), Sharing::Shared).map(drop);
-        // The same process has it: only locks of open files see that.
+        // The lock is held by the same process, so only locks per open file detect it.
         assert!(error.is_err_and(|error| error.to_string().contains("a server runs")));
     }
 

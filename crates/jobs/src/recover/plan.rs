@@ -1,4 +1,4 @@
-//! What is to be done to a datadir: where its log ends, which tablespaces it changes, and what becomes of their files.
+//! The plan for a datadir: where its log ends, which tablespaces it changes, and what happens to their files.
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
@@ -11,21 +11,21 @@ use super::space::PlannedSpace;
 use super::wanted::Wanted;
 use crate::source::page::PageOpener;
 
-/// What is to be done.
+/// The plan.
 #[derive(Debug)]
 pub(super) struct RecoverPlan {
     pub wanted: Wanted,
     pub spaces: BTreeMap<SpaceId, PlannedSpace>,
     pub copies: Copies,
     pub checkpoint: Lsn,
-    /// Files outside of the datadir that belong to it.
+    /// Files outside the datadir that belong to it.
     pub outside: Vec<PathBuf>,
-    /// Tablespaces that the log of a backup changes and the backup does not hold.
+    /// Tablespaces changed by a backup's log but missing in the backup.
     pub not_in_backup: Vec<String>,
 }
 
 impl RecoverPlan {
-    /// What the server is to be told of the files of tables.
+    /// The names of table files to announce to the server.
     pub fn named(&self) -> Vec<(SpaceId, Vec<u8>)> {
         let tables = self.spaces.iter().filter(|(id, _)| self.wanted.names.contains_key(id));
         let name = |path: &Path| {
@@ -35,7 +35,7 @@ impl RecoverPlan {
         tables.map(|(id, space)| (*id, name(&space.path))).collect()
     }
 
-    /// The copy that the server made of a page before it wrote it for the last time, if it has one.
+    /// The doublewrite copy that the server made before it last wrote a page, if there is one.
     pub fn copy_of(&self, id: PageId, space: &PlannedSpace, opener: &mut PageOpener) -> Option<&[u8]> {
         self.copies.find(space.at(id), self.wanted.lsns_of_copies(), opener)
     }

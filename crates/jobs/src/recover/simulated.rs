@@ -1,4 +1,4 @@
-//! Recovery of a datadir whose tablespaces lie on another device than the datadir does: for tests that let that device lose power.
+//! Recovery of a datadir whose tablespaces are on a simulated device, which tests can cut off from power.
 
 use std::fs;
 use std::path::Path;
@@ -19,14 +19,14 @@ use super::tuning::MEMORY_MIN;
 use super::wanted::Wanted;
 use crate::source::keys::KeyFiles;
 
-/// What is to be done to a datadir, on a device that keeps its files itself.
+/// The plan for a datadir on a device that keeps its own files.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Simulated {
     log: RedoLog,
     plan: RecoverPlan,
     files: Files,
-    /// As they were, but of the size that they must have. The device must have them as its first, in this order, then an empty one.
+    /// The old contents, at the final sizes. The device must have them as its first files, in this order, followed by an empty one.
     pub contents: Vec<Vec<u8>>,
 }
 
@@ -57,7 +57,7 @@ impl Simulated {
         Ok(Self { log, plan, files, contents })
     }
 
-    /// Recovers the pages: first what an interrupted run left, then all rounds, each of `round` bytes of the log.
+    /// Recovers the pages: first what an interrupted run left, then all rounds of `round` bytes of log each.
     ///
     /// # Errors
     /// As [`recover`](super::recover).

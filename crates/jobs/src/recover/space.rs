@@ -12,43 +12,43 @@ use crate::source::page::PageAt;
 pub(super) struct SpacePart {
     /// Relative to the datadir, or absolute.
     pub path: PathBuf,
-    /// Of its first byte, in the tablespace.
+    /// Offset of its first byte in the tablespace.
     pub start: u64,
 }
 
 /// A tablespace that the log changes.
 #[derive(Debug)]
 pub(super) struct PlannedSpace {
-    /// Its file, relative to the datadir or absolute, once everything is done.
+    /// Its final file name, relative to the datadir or absolute.
     pub path: PathBuf,
-    /// Its file now, if it has another name.
+    /// Its current file name, if different.
     pub renamed_from: Option<PathBuf>,
-    /// The files behind the first one, which only the system tablespace has.
+    /// Files after the first one; only the system tablespace has any.
     pub more: Vec<SpacePart>,
-    /// Its file is not there, or holds nothing yet.
+    /// Its file does not exist, or is still empty.
     pub is_new: bool,
-    /// As its first page will say.
+    /// The format that page 0 will state.
     pub format: SpaceFormat,
     pub crypt: SpaceCrypt,
-    /// Bytes that the file must have, or all files together.
+    /// Required length of the file, or of all files together, in bytes.
     pub len: u64,
-    /// Whether the file ends there.
+    /// Whether the file is cut off there.
     pub is_trimmed: bool,
 }
 
 impl PlannedSpace {
-    /// The place of a page, and what opens it.
+    /// The place of a page, with what opens it.
     pub fn at(&self, id: PageId) -> PageAt<'_> {
         PageAt { id, format: &self.format, key: &self.crypt.key }
     }
 
-    /// Its files, once everything is done.
+    /// Its files under their final names.
     pub fn parts(&self) -> Vec<SpacePart> {
         let first = SpacePart { path: self.path.clone(), start: 0 };
         [first].into_iter().chain(self.more.iter().cloned()).collect()
     }
 
-    /// Its files as they are called now.
+    /// Its files under their current names.
     pub fn parts_now(&self) -> Vec<SpacePart> {
         let mut parts = self.parts();
         if let (Some(first), Some(name)) = (parts.first_mut(), &self.renamed_from) {
@@ -57,7 +57,7 @@ impl PlannedSpace {
         parts
     }
 
-    /// Whether files of `len` bytes are to be given another size.
+    /// Whether files of `len` bytes must be resized.
     pub const fn needs_resizing(&self, len: u64) -> bool {
         len < self.len || (self.is_trimmed && len > self.len)
     }

@@ -1,4 +1,4 @@
-//! Pages that lie near each other are read, and written, in one request.
+//! Nearby pages are read, and written, in one request.
 
 use std::ops::Range;
 
@@ -8,27 +8,27 @@ use format::{PageId, SpaceFormat};
 use super::files::{Files, PagePlace};
 use super::plan::RecoverPlan;
 
-/// What lies between two pages is read along if it is no more than this: it costs less than a request.
+/// A gap between two pages up to this size is read along, which is cheaper than another request.
 const GAP_MAX: u64 = 64 << 10;
 
-/// A stretch of a tablespace, with the pages in it that are to be changed.
+/// A stretch of a tablespace with the pages to change in it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Planned {
     pub stretch: Stretch,
-    /// Of its first byte, in the tablespace.
+    /// Offset of its first byte in the tablespace.
     start: u64,
-    /// Its first page and the one behind its last, by their place among all.
+    /// Index of its first page, and of the one after its last, among all pages.
     first: usize,
     end: usize,
 }
 
 impl Planned {
-    /// Its pages, of all.
+    /// Its pages, taken from all pages.
     pub fn pages<'p>(&self, pages: &'p [PageId]) -> &'p [PageId] {
         pages.get(self.first..self.end).unwrap_or_default()
     }
 
-    /// Where a page lies in it, bytes.
+    /// Byte range of a page within the stretch.
     pub fn place_of(&self, id: PageId, format: &SpaceFormat) -> (u32, Range<usize>) {
         let start = format.physical().offset_of(id.page_no.0).saturating_sub(self.start);
         let from = usize::try_from(start).unwrap_or(usize::MAX);
@@ -36,7 +36,7 @@ impl Planned {
     }
 }
 
-/// The stretches, of `len_max` bytes at most, of pages that are in order. Those that are void are not read for their own sake.
+/// The stretches, of at most `len_max` bytes, for pages that are in order. Void pages alone do not cause a read.
 pub(super) fn stretches(
     pages: &[PageId],
     plan: &RecoverPlan,

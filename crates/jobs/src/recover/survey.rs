@@ -1,4 +1,4 @@
-//! The tablespaces of a datadir, as their first pages tell.
+//! The tablespaces of a datadir, according to their first pages.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
@@ -20,36 +20,36 @@ use crate::source::datadir::link_target;
 use crate::source::name::NameHint;
 use crate::source::read_up_to;
 
-/// What lies in a datadir.
+/// The files found in a datadir.
 #[derive(Debug)]
 pub(super) struct Survey {
-    /// Files whose first page is sound, by tablespace; relative to the datadir, or absolute if they lie outside.
+    /// Files with a sound page 0, by tablespace; relative to the datadir, or absolute if outside.
     pub files: HashMap<SpaceId, Vec<PathBuf>>,
-    /// Files outside of the datadir that belong to it, sound or not.
+    /// Files outside the datadir that belong to it, sound or not.
     pub outside: Vec<PathBuf>,
     pub system: SystemFiles,
-    /// The newest page of all that were looked at, and its file.
+    /// The newest page seen, and its file.
     pub newest: (PathBuf, PageNo, Lsn),
-    /// Files that should be tablespaces by their names, and whose first page is not sound; relative to the datadir.
+    /// Files named like tablespaces, but without a sound page 0; relative to the datadir.
     unsound: Vec<PathBuf>,
     /// Link files, relative to the datadir.
     links: Vec<PathBuf>,
-    /// What a backup notes of its files.
+    /// A backup's notes about its files.
     notes: FileNotes,
 }
 
-/// The log names the files of tables. Those of the others it does not name: they lie at the top, and further down are copies.
+/// The log names only table files. Other tablespaces are top-level; further down, they are copies.
 fn is_of_server(hint: NameHint, name: &Path) -> bool {
     match hint {
         NameHint::Table => true,
-        // The first page of the others is not the tablespace's first.
+        // Files after the first do not start with page 0.
         NameHint::System(1) | NameHint::Dictionary | NameHint::Undo => name.components().count() == 1,
         _ => false,
     }
 }
 
 impl Survey {
-    /// Looks at every file that should be a tablespace by its name, and at those outside that the log or a link file names.
+    /// Examines every file named like a tablespace, and outside files named by the log or a link file.
     pub fn take(datadir: &Path, wanted: &Wanted) -> Result<Self> {
         let system = SystemFiles::find(datadir)?;
         let (files, newest) = (HashMap::new(), (PathBuf::new(), PageNo(0), Lsn(0)));
@@ -59,7 +59,7 @@ impl Survey {
         walk(datadir, &mut |name, metadata| {
             if metadata.is_file() { survey.look_at(datadir, name) } else { Ok(()) }
         })?;
-        // A backup holds all that belongs to it.
+        // A backup contains all its files.
         if wanted.is_backup {
             return Ok(survey);
         }
@@ -68,7 +68,7 @@ impl Survey {
         let named = wanted.names_outside().cloned();
         let mut seen = HashSet::new();
         for path in named.chain(linked.filter(|path| path.is_absolute())) {
-            // A link that leads nowhere was left by a table that is no more.
+            // A dangling link is left over from a dropped table.
             let Ok(file) = fs::metadata(&path) else { continue };
             if !file.is_file() || !seen.insert((file.dev(), file.ino())) {
                 continue;
@@ -85,7 +85,7 @@ impl Survey {
     }
 
     fn look_at(&mut self, datadir: &Path, name: &Path) -> Result<()> {
-        // A file that is to go has no part in this; of the others the last name counts.
+        // Skip files that will be deleted; for the others the final name counts.
         let Some(last_name) = self.notes.name_of(name) else { return Ok(()) };
         let hint = NameHint::of(&last_name);
         if hint == NameHint::Link {
@@ -109,12 +109,12 @@ impl Survey {
         }
     }
 
-    /// The file whose first page is not sound, and which is to have this name.
+    /// The file without a sound page 0 that will have this name.
     pub fn unsound_as(&self, name: &Path) -> Option<&PathBuf> {
         self.unsound.iter().find(|file| self.notes.name_of(file).as_deref() == Some(name))
     }
 
-    /// The file of a tablespace whose first page is not sound, by what its second one says.
+    /// The file of a tablespace without a sound page 0, identified by its second page.
     pub fn by_second_page(&self, datadir: &Path, space: SpaceId) -> Result<Option<&PathBuf>> {
         for name in &self.unsound {
             let path = datadir.join(name);

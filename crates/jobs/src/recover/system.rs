@@ -1,7 +1,7 @@
-//! The files of the system tablespace: `ibdata1`, and behind it `ibdata2` and so on, whose pages are numbered through.
+//! The files of the system tablespace: `ibdata1`, followed by `ibdata2` and so on, with consecutive page numbers.
 //!
-//! How many there are and what they are called is the server's setting (`innodb_data_file_path`), which no file holds. The usual names
-//! are taken for it, and held against the size that the first page states: files of other names would be missing from that sum.
+//! Their number and names are a server setting (`innodb_data_file_path`) that no file records. We assume the default names and check their
+//! total against the size on page 0: files with other names would be missing from it.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -12,16 +12,16 @@ use super::error::{Result, failed, refused};
 use super::space::SpacePart;
 use crate::source::read_up_to;
 
-/// The files, in the order of their pages.
+/// The files, in page order.
 #[derive(Debug)]
 pub(super) struct SystemFiles {
     parts: Vec<SpacePart>,
-    /// Bytes of all of them.
+    /// Total length in bytes.
     len: u64,
 }
 
 impl SystemFiles {
-    /// Those of a datadir, as long as they are now.
+    /// Finds them in a datadir, with their current lengths.
     pub fn find(datadir: &Path) -> Result<Self> {
         let name = |number: usize| PathBuf::from(format!("ibdata{number}"));
         let mut files = Self { parts: Vec::new(), len: 0 };
@@ -41,7 +41,7 @@ impl SystemFiles {
         Ok(files)
     }
 
-    /// The files behind the first.
+    /// The files after the first.
     pub fn more(&self) -> Vec<SpacePart> {
         self.parts.iter().skip(1).cloned().collect()
     }
@@ -51,12 +51,11 @@ impl SystemFiles {
         self.parts.last().cloned()
     }
 
-    /// Fails if the files cannot be all, or not only, those of a tablespace whose first page says that it has `now` pages, and with its
-    /// redo `then`.
+    /// Fails if the files are too few or too many for a tablespace with `now` pages according to page 0, and `then` pages after its redo.
     pub fn check(&self, format: &SpaceFormat, now: u32, then: u32) -> Result<()> {
         let page = format.physical().bytes() as u64;
         let here = self.len / page;
-        // Where the log makes it smaller, that was done to the file perhaps, and not to its first page.
+        // If the log shrinks it, the file may have been truncated without page 0 saying so.
         if u64::from(now.min(then)) > here {
             return refused(format!(
                 "the system tablespace has {now} pages, but ibdata1 and those numbered behind it hold {here}: files of other names \
@@ -74,7 +73,7 @@ impl SystemFiles {
         Ok(())
     }
 
-    /// Bytes of the tablespace; fewer where it ends.
+    /// Reads bytes of the tablespace; fewer at its end.
     pub fn read(&self, datadir: &Path, mut offset: u64, len: usize) -> Result<Vec<u8>> {
         let mut bytes = Vec::with_capacity(len);
         let ends = self.parts.iter().skip(1).map(|part| part.start).chain([self.len]);

@@ -1,4 +1,4 @@
-//! Recovery on a device that is only imagined: how long it would have taken there. Nothing is written.
+//! Recovery on an imaginary device: how long it would have taken there. Writes nothing.
 
 use std::fs::File;
 use std::path::Path;
@@ -20,20 +20,21 @@ use super::space::PlannedSpace;
 use super::tuning::Tuning;
 use super::wanted::Wanted;
 
-/// What the device was asked for, and how long it took. What the processor does takes no time.
+/// Requests to the device, and the time they took. CPU time counts as zero.
 #[derive(Debug, Clone, Copy)]
 pub struct Clocked {
-    /// To read the log.
+    /// Time to read the log.
     pub log: Duration,
-    /// To read and write pages, and to write the shadow.
+    /// Time to read and write pages, and to write the shadow file.
     pub pages: Duration,
-    /// Requests to the log.
+    /// Requests for the log.
     pub log_counts: SimCounts,
-    /// Requests to pages and to the shadow.
+    /// Requests for pages and the shadow file.
     pub page_counts: SimCounts,
 }
 
 /// Recovers a datadir, which is only read, with log and tablespaces on the device of `sim`. First pages and the doublewrite area are read
+/// outside it.
 /// without it.
 ///
 /// # Errors
@@ -52,7 +53,7 @@ pub fn on_clock(datadir: &Path, memory: usize, tuning: &Tuning, sim: &SimOptions
     let mut opened = Vec::new();
     for part in plan.spaces.values().flat_map(PlannedSpace::parts_now) {
         let path = datadir.join(&part.path);
-        // A page that the log initializes is nowhere yet.
+        // A page that the log initializes may not exist yet.
         let path = if path.exists() { path } else { "/dev/null".into() };
         let file = File::open(&path).and_then(|file| Ok((file.metadata()?.len(), file)));
         let (len, file) = file.map_err(failed(&path, "opening the tablespace"))?;

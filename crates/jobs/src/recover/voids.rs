@@ -1,23 +1,23 @@
-//! From where on the redo of a page counts.
+//! From which point the redo of a page counts.
 //!
-//! A page that is freed is not written any more, while the checkpoint moves on: its file may hold what the page was long before, or
-//! nothing. Redo from before a page was last freed or initialised therefore need not fit what the file holds, and must not
-//! be applied, even where the page is freed only in a later round.
+//! A freed page is no longer written while the checkpoint moves on: its file may hold a much older version, or nothing. So redo from before
+//! a page was last freed or initialised need not fit the file's content and must not be applied, even if the page is freed only in a later
+//! round.
 
 use std::mem::size_of;
 
 use foldhash::HashMap;
 use format::{Lsn, PageId, PageNo, SpaceId};
 
-/// Bytes that a page takes here: what the map holds and, until that grows again, about as much that is empty.
+/// Bytes per page: the map entry and, until the map grows again, about as much empty space.
 const PLACE_SIZE: usize = 2 * (size_of::<(PageId, Lsn)>() + 1);
 
-/// The mini-transactions that made worthless what pages held before.
+/// The mini-transactions that made the previous content of pages worthless.
 #[derive(Debug, Default)]
 pub(super) struct Voids {
-    /// Those that last freed or initialised a page.
+    /// The last one that freed or initialised each page.
     pages: HashMap<PageId, Lsn>,
-    /// Those that cut down a tablespace, with the first page that is gone.
+    /// Those that truncated a tablespace, with the first page that is gone.
     trims: HashMap<SpaceId, Vec<(Lsn, PageNo)>>,
 }
 
@@ -33,12 +33,12 @@ impl Voids {
         self.trims.entry(id.space).or_default().push((start, from));
     }
 
-    /// Whether the tablespace is cut down.
+    /// Whether the tablespace is truncated.
     pub fn is_trimmed(&self, space: SpaceId) -> bool {
         self.trims.contains_key(&space)
     }
 
-    /// Whether redo of the mini-transaction that began at `start` is of use for the page.
+    /// Whether redo of the mini-transaction that began at `start` still counts for the page.
     pub fn spare(&self, id: PageId, start: Lsn) -> bool {
         self.pages.get(&id).is_none_or(|&from| start >= from)
             && self.trims.get(&id.space).into_iter().flatten().all(|&(from, first)| start >= from || id.page_no < first)
@@ -49,7 +49,7 @@ impl Voids {
         self.pages.keys().copied()
     }
 
-    /// Bytes that are in use.
+    /// Bytes in use.
     pub fn memory(&self) -> usize {
         self.pages.capacity() * PLACE_SIZE
     }

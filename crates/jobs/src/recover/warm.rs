@@ -1,11 +1,12 @@
 //! `ib_buffer_pool`: the list of pages that a server loads when it starts, so that its first transactions find them in memory.
 //!
 //! A server writes the list when it shuts down: a line `tablespace,page` for each page in its buffer pool. One that was killed has none, or
-//! the one of its last shutdown. Its own crash recovery at least leaves the pages that the log changes in the buffer pool; recovery
-//! without a server leaves it empty. So these pages are named here.
+//! A server writes the list at shutdown: a line `tablespace,page` for each page in its buffer pool. A killed server leaves none, or that of
+//! its last shutdown. Its own crash recovery at least leaves the pages changed by the log in the buffer pool; recovery without a server
+//! leaves it empty. So we list these pages here.
 //!
-//! All servers read the list alike: as many lines as the buffer pool has pages, from the first on, then sorted. One line that
-//! is not two numbers spoils the whole list; pages and tablespaces that are not there are passed over.
+//! All servers read the list alike: from the start, as many lines as the buffer pool has pages, then sorted. A single line that is not two
+//! numbers spoils the whole list; missing pages and tablespaces are skipped.
 //!
 //! The list is only a hint. Nothing depends on it, and it may be lost at any moment.
 
@@ -21,11 +22,11 @@ use super::plan::RecoverPlan;
 
 /// What servers call the list, unless `innodb_buffer_pool_filename` says otherwise.
 const LIST: &str = "ib_buffer_pool";
-/// What servers call it until it is complete: one that was left like this is overwritten by the next.
+/// Its name while incomplete: a leftover is overwritten next time.
 const UNFINISHED: &str = "ib_buffer_pool.incomplete";
 /// Lines of a list at most: 256 GiB of pages of 16 KiB. More would only make the server read a longer file.
 const LINES_MAX: usize = 1 << 24;
-/// Bytes that are read of a line: two numbers of 32 bits take half of that.
+/// Bytes read per line: two 32-bit numbers take half of that.
 const LINE_MAX: u64 = 48;
 
 /// The pages that the log changes, in the order of tablespaces and numbers: those that an interrupted run or the server had written
@@ -40,15 +41,15 @@ pub(super) fn pages(plan: &RecoverPlan) -> impl Iterator<Item = PageId> {
     pages.take(if plan.wanted.is_backup { 0 } else { LINES_MAX })
 }
 
-/// Writes the list, if the log changes a page; how many of the pages in it are such.
+/// Writes the list, if the log changes any page. Returns how many of those are in it.
 ///
-/// The pages of an old list follow behind, for those that are only read are in no log. They come second: they are as old as the last
-/// shutdown, and what does not fit into the buffer pool is cut off at the end.
+/// The pages of an old list follow, since pages that are only read appear in no log. They come second because they are as old as the last
+/// shutdown, and what does not fit in the buffer pool is cut off at the end.
 pub(super) fn write(datadir: &Path, plan: &RecoverPlan) -> Result<u64> {
     let mut pages = pages(plan).peekable();
     let (path, new) = (datadir.join(LIST), datadir.join(UNFINISHED));
     let (old, like) = match fs::metadata(&path) {
-        // Something else has the name, and not from a server.
+        // Something else has this name, not written by a server.
         Ok(metadata) if !metadata.is_file() => return Ok(0),
         Ok(metadata) => (Some(File::open(&path).map_err(failed(&path, "opening the list of pages"))?), metadata),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -65,13 +66,13 @@ pub(super) fn write(datadir: &Path, plan: &RecoverPlan) -> Result<u64> {
     let lines = write_lines(&file, pages, old, is_known, LINES_MAX).and_then(|lines| file.sync_all().map(|()| lines));
     let lines = lines.map_err(failed(&new, "writing the list of pages (--no-warm does without)"))?;
     make_like(&new, &like)?;
-    // A link is replaced, not what it leads to: that may be the list of the datadir that this one is a copy of.
+    // Replace a link, not its target: that may be the list of the datadir of which this one is a copy.
     fs::rename(&new, &path).map_err(failed(&path, "replacing the list of pages"))?;
     sync_directory_of(&path)?;
     Ok(lines)
 }
 
-/// Writes `pages`, then those of the old list that are not known better, `max` in all; how many of `pages` there were.
+/// Writes `pages`, then those of the old list not among them, at most `max` in all. Returns how many of `pages` there were.
 fn write_lines(
     file: impl Write,
     pages: impl Iterator<Item = PageId>,
@@ -98,7 +99,7 @@ fn write_lines(
     Ok(lines as u64)
 }
 
-/// The page that the next line names; `None` at the end, and where there is something else than a page: a server would refuse all of it.
+/// The page on the next line; `None` at the end, or if the line is not a page: a server would reject the whole list.
 fn next_page(list: &mut impl BufRead) -> io::Result<Option<PageId>> {
     let mut line = Vec::new();
     while line.iter().all(u8::is_ascii_whitespace) {

@@ -1,4 +1,4 @@
-//! Which files an increment has, and what they are of the backup that it is put into.
+//! The files of an increment, and what they are in the backup.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -15,10 +15,10 @@ use crate::source::name::NameHint;
 
 const DELTA: &str = ".delta";
 const META: &str = ".meta";
-/// A tablespace that was made meanwhile, and of which the pages are listed like those of others.
+/// A tablespace created meanwhile, whose pages are stored like those of others.
 const NEW: &str = ".new";
 const TABLE: &str = ".ibd";
-/// Files at the top that go with the state of the server: those of Aria, and notes of the tool by both of its names.
+/// Top-level files that go with the server's state: Aria's, and the tool's notes under both of its names.
 const TOP: [&str; 4] = ["aria_log", "aws-kms-key", "ib_buffer_pool", "ib_lru_dump"];
 const NOTES: [&str; 4] = ["binlog_info", "galera_info", "slave_info", "info"];
 
@@ -27,30 +27,30 @@ const NOTES: [&str; 4] = ["binlog_info", "galera_info", "slave_info", "info"];
 pub(super) struct Delta {
     /// In the increment.
     pub path: PathBuf,
-    /// The file, relative to the backup, as it is to be called.
+    /// The file's final name, relative to the backup.
     pub name: PathBuf,
     pub meta: Meta,
     pub space: SpaceId,
 }
 
 impl Delta {
-    /// Whether this is a tablespace that the server finds by its name: of a table.
+    /// Whether it is a table's tablespace, which the server finds by name.
     pub fn is_table(&self) -> bool {
         self.name.components().count() == 2
     }
 }
 
-/// What an increment holds.
+/// The content of an increment.
 #[derive(Debug, Default)]
 pub(super) struct Files {
-    /// The increment.
+    /// Its directory.
     pub dir: PathBuf,
     pub deltas: Vec<Delta>,
-    /// Tablespaces that are there as a whole: the file in the increment, and its name relative to the backup.
+    /// Complete tablespaces: the file in the increment, and its name relative to the backup.
     pub made: BTreeMap<PathBuf, PathBuf>,
-    /// Files of other engines and definitions of tables, relative to both.
+    /// Files of other engines and table definitions, relative to both.
     pub others: Vec<PathBuf>,
-    /// Those at the top, relative to both.
+    /// Top-level files, relative to both.
     pub top: Vec<PathBuf>,
     pub directories: BTreeSet<PathBuf>,
 }
@@ -87,7 +87,7 @@ impl Files {
         Ok(files)
     }
 
-    /// The delta of a table: what the tool noted at its end, when tables could not be renamed any more, is done to it first.
+    /// Handles the delta of a table. First come the tool's notes, written at its end, when tables could not be renamed any more.
     fn table(&self, file: &str, name: &Path, notes: &FileNotes, deltas: &mut BTreeMap<PathBuf, PathBuf>) {
         if let Some(made) = file.strip_suffix(NEW) {
             deltas.insert(PathBuf::from(format!("{made}{TABLE}")), name.to_path_buf());
@@ -105,7 +105,7 @@ impl Files {
         }
     }
 
-    /// No tablespace can be two files.
+    /// Fails if two files are the same tablespace.
     fn check(&self) -> Result<()> {
         let mut spaces = BTreeMap::new();
         for delta in self.deltas.iter().filter(|delta| delta.space != SpaceId::SYSTEM) {
@@ -123,7 +123,7 @@ fn is_at_top(name: &str) -> bool {
     TOP.iter().any(|top| name.starts_with(top)) || note.is_some_and(|note| NOTES.contains(&note))
 }
 
-/// The delta at `path`, relative to the increment, and its note.
+/// The delta at `path`, relative to the increment, with its note.
 fn delta(dir: &Path, name: PathBuf, path: &Path) -> Result<Delta> {
     let path = dir.join(path);
     let note = delta_note(&path);

@@ -1,4 +1,4 @@
-//! The changed pages of an increment, read one after the other, and proven before any of them is written.
+//! The changed pages of an increment: all are read and proven before any is written.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
@@ -17,10 +17,10 @@ use super::files::{Delta, Files};
 use crate::source::name::NameHint;
 use crate::source::read_up_to;
 
-/// Bytes that are read at once.
+/// Bytes per read.
 const PIECE: usize = 1 << 20;
 
-/// Hands over the pages of a delta, in the order of the file.
+/// Passes the pages of a delta to `take`, in file order.
 pub(super) fn read(delta: &Delta, mut take: impl FnMut(&Page<'_>) -> Result<()>) -> Result<()> {
     let path = &delta.path;
     let mut file = File::open(path).map_err(failed(path, "opening the changed pages"))?;
@@ -38,22 +38,22 @@ pub(super) fn read(delta: &Delta, mut take: impl FnMut(&Page<'_>) -> Result<()>)
     }
 }
 
-/// How the pages of each tablespace are written, as far as it is known: of the backup first, and then of one increment after the other.
+/// The page formats of all tablespaces known so far: first the backup's, then those of each increment.
 pub(super) struct Formats {
     formats: HashMap<SpaceId, SpaceFormat>,
-    /// Pages of the system tablespace before each of its files.
+    /// Number of pages of the system tablespace before each of its files.
     system: Vec<u64>,
 }
 
 impl Formats {
-    /// Those of a backup.
+    /// The formats in a backup.
     pub fn of(datadir: &Path) -> Result<Self> {
         let mut formats = HashMap::new();
         walk(datadir, &mut |name, metadata| {
             let is_new = name.extension().is_some_and(|extension| extension == "new");
             let is_known = matches!(NameHint::of(name), NameHint::Table | NameHint::System(1) | NameHint::Undo);
             if metadata.is_file() && (is_new || is_known) {
-                // Of a page that was torn the flags are right all the same: they are in its first sector, and never change.
+                // The flags are right even if the page is torn: they are in its first sector and never change.
                 let format = SpaceFormat::from_page0(&head(&datadir.join(name))?);
                 formats.extend(format.ok().map(|format| (format.space(), format)));
             }
@@ -65,8 +65,7 @@ impl Formats {
         Ok(Self { formats, system })
     }
 
-    /// Reads all pages of an increment whose log ends at `end`: fails if one of them is damaged. The log changes the tablespaces that
-    /// are `changed`.
+    /// Reads all pages of an increment whose log ends at `end`, and fails if one is damaged. The log changes the tablespaces in `changed`.
     pub fn prove(&mut self, files: &Files, end: Lsn, changed: &BTreeSet<SpaceId>) -> Result<()> {
         for delta in &files.deltas {
             self.prove_delta(delta, end, changed)?;
@@ -97,7 +96,7 @@ impl Formats {
                 format = own.ok().filter(|own| own.space() == delta.space).or(format);
                 has_head = true;
             }
-            // Of a tablespace that was made meanwhile the first page may come from the log alone.
+            // For a new tablespace, page 0 may come from the log alone.
             let of_server = || self.formats.get(&SpaceId::SYSTEM).map(|system| system.with_space(delta.space));
             let Some(format) = format.or_else(of_server) else { return unknown_space(delta) };
             if format.physical().get() != delta.meta.page_size {
@@ -116,16 +115,16 @@ impl Formats {
         Ok(())
     }
 
-    /// The first page of this file of the system tablespace.
+    /// The first page of file number `number` of the system tablespace.
     fn first_of(&self, number: u32) -> Option<u32> {
         let place = usize::try_from(number).ok()?.checked_sub(1)?;
         self.system.get(place).and_then(|page| u32::try_from(*page).ok())
     }
 }
 
-/// Fails if a page is damaged, or none of this place.
+/// Fails if a page is damaged or misplaced.
 fn judge(delta: &Delta, page: &Page<'_>, id: PageId, format: &SpaceFormat, end: Lsn) -> Result<()> {
-    // What the area of the system tablespace holds is no page of it, and nothing that is needed.
+    // Copies in the doublewrite area belong to other pages and are not needed.
     if format.is_doublewrite_slot(id) {
         return Ok(());
     }

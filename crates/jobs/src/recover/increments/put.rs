@@ -1,4 +1,4 @@
-//! An increment becomes part of the backup that it follows.
+//! Merges an increment into the backup that it follows.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -25,15 +25,15 @@ use crate::source::backup::BackupNotes;
 use crate::source::name::NameHint;
 use crate::source::read_up_to;
 
-/// Pages of a table's file at least.
+/// A table's file has at least this many pages.
 const TABLE_PAGES_MIN: u64 = 4;
-/// The log of a prepared backup is nothing but a head, or nothing at all.
+/// The log of a prepared backup is just a header, or empty.
 const EMPTY_LOG_MAX: u64 = 64 << 10;
-/// Ends the name of a file that is being copied.
+/// Suffix of a file being copied.
 const COPYING: &str = "innokit-new";
 
 impl Taken {
-    /// Puts it into the backup, which was prepared, or was left in the middle of this.
+    /// Puts it into the backup, which was prepared, or left in the middle of this.
     pub fn put_into(&self, datadir: &Path) -> Result<Increment> {
         let _lock = Lock::take(datadir, Sharing::Exclusive)?;
         if marker::read(datadir)?.is_none() {
@@ -60,8 +60,8 @@ impl Taken {
         Ok(done)
     }
 
-    /// What is to be done so that each tablespace of the increment has the name that it has there, and no other is left. Names may be
-    /// changed in a circle: all files leave their names before one takes another's.
+    /// The steps that give each tablespace of the increment its final name and remove all others. Names may change in a cycle, so all files
+    /// leave their old names before any takes a new one.
     fn steps(&self, datadir: &Path) -> Result<Vec<FileStep>> {
         let held = held(datadir)?;
         let tables = || self.files.deltas.iter().filter(|delta| delta.is_table());
@@ -71,7 +71,7 @@ impl Taken {
             match names.get(&space) {
                 Some(to) if **to == name || moving(to) == name => {}
                 Some(to) => aside.push(FileStep::Rename(name, moving(to))),
-                // The increment that was begun had made it, and no more.
+                // The interrupted increment had created it and done no more.
                 None if space == SpaceId::SYSTEM && names.values().any(|made| **made == name) => {}
                 None => remove.push(FileStep::Remove(name)),
             }
@@ -94,7 +94,7 @@ impl Taken {
         Ok(Increment { directory, from_lsn, to_lsn, pages, files })
     }
 
-    /// All but tablespaces is in the increment as a whole, and takes the place of what was there.
+    /// Everything but tablespaces is complete in the increment and replaces the old files.
     fn copy_others(&self, datadir: &Path, like: &Metadata) -> Result<()> {
         let (mut old, mut directories) = (Vec::new(), Vec::new());
         walk(datadir, &mut |name, metadata| {
@@ -112,14 +112,14 @@ impl Taken {
         }
         names().try_for_each(|name| copy(&self.dir.join(name), &datadir.join(name), like))?;
         for name in directories.iter().filter(|name| !self.files.directories.contains(*name)) {
-            // A database that was dropped. What is not empty stays.
+            // A dropped database. A directory that is not empty stays.
             drop(fs::remove_dir(datadir.join(name)));
         }
         Ok(())
     }
 }
 
-/// Fails if a server was started on the prepared backup: its files went on since.
+/// Fails if a server was started on the prepared backup: its files have changed since.
 fn refuse_started(datadir: &Path) -> Result<()> {
     let log = datadir.join("ib_logfile0");
     let len = fs::metadata(&log).map_err(failed(&log, "looking at the redo log"))?.len();
@@ -137,7 +137,7 @@ fn of_server(datadir: &Path) -> Result<Metadata> {
     fs::metadata(&system).map_err(failed(&system, "looking at the file"))
 }
 
-/// The files of tables, and the tablespaces that they say they are: 0 if they say nothing yet.
+/// The files of tables with their space ids, 0 if the file does not tell yet.
 fn held(datadir: &Path) -> Result<BTreeMap<PathBuf, SpaceId>> {
     let mut held = BTreeMap::new();
     walk(datadir, &mut |name, metadata| {
@@ -157,7 +157,7 @@ fn held(datadir: &Path) -> Result<BTreeMap<PathBuf, SpaceId>> {
     Ok(held)
 }
 
-/// Copies a file, under another name first: one that a run left half copied has that name.
+/// Copies a file under a temporary name first, so a partial copy never has the final name.
 fn copy(from: &Path, to: &Path, like: &Metadata) -> Result<()> {
     let mut name = to.as_os_str().to_owned();
     name.push(".");
@@ -168,10 +168,10 @@ fn copy(from: &Path, to: &Path, like: &Metadata) -> Result<()> {
     fs::rename(&new, to).map_err(failed(to, "replacing the file"))
 }
 
-/// What became of a delta.
+/// What a delta changed.
 struct Written {
     pages: u64,
-    /// Bytes of the system tablespace, if it is its first page that changed.
+    /// Length of the system tablespace in bytes, if its page 0 changed.
     system: Option<u64>,
 }
 
@@ -199,7 +199,7 @@ fn write_delta(datadir: &Path, delta: &Delta, like: &Metadata) -> Result<Written
         return Ok(Written { pages, system: size.filter(|_| is_first) });
     }
     let len = file.metadata().map_err(failed(&path, "looking at the file"))?.len();
-    // The file of a table is as long as the server has made it, or longer: its first page may say so only later. Undo is cut down.
+    // A table's file is as long as the server made it, or longer: page 0 may say so only later. Undo tablespaces are truncated.
     let shrinks = NameHint::of(&delta.name) == NameHint::Undo && size.is_some();
     let wanted = size.unwrap_or(0).max(end);
     if len < wanted || (shrinks && len > wanted) {

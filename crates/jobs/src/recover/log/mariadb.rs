@@ -21,24 +21,24 @@ use redo::{LogVendor, RedoError};
 use super::super::error::{Result, damaged, failed, locked_out, refused};
 use crate::source::read_up_to;
 
-/// Bytes of the log's end that are read at once.
+/// Bytes of the log's end per read.
 const PIECE: usize = 2 << 20;
 /// Bytes around the checkpoint's record that prove a key.
 const AT_CHECKPOINT: usize = 1 << 20;
 
-/// The log of a server of 10.5 or later.
+/// The log of a MariaDB server 10.5 or later.
 #[derive(Debug)]
 pub(in super::super) struct MariaDbLog {
     pub path: PathBuf,
     file: File,
     pub header: Vec<u8>,
     pub parsed: LogFile,
-    /// What decrypts it, if it is encrypted.
+    /// The decryption key, if it is encrypted.
     pub key: Option<LogKey>,
 }
 
 impl MariaDbLog {
-    /// Opens the log of a datadir; `for_writing` if it is to be closed.
+    /// Opens a datadir's log; `for_writing` if it will be closed.
     pub fn open(datadir: &Path, for_writing: bool, keys: &KeyStore) -> Result<Self> {
         let path = datadir.join("ib_logfile0");
         let opened = File::options().read(true).write(for_writing).open(&path);
@@ -68,7 +68,7 @@ impl MariaDbLog {
         Self { path, file, header, parsed, key: None }.unlock(keys)
     }
 
-    /// Finds the key of an encrypted log, and that it is the right one.
+    /// Finds the key of an encrypted log and proves that it is right.
     fn unlock(mut self, keys: &KeyStore) -> Result<Self> {
         if matches!(self.parsed.format, Format::Blocks { encrypted: false } | Format::Stream { encrypted: None }) {
             return Ok(self);
@@ -89,7 +89,7 @@ impl MariaDbLog {
                 self.key = key.map(|key| key.settle(&self.parsed, from, &bytes));
             }
             Err(error) => {
-                // Which of the two it is, damage or a wrong key, is known without any.
+                // Checksums tell damage from a wrong key, and need no key.
                 self.check()?;
                 let hint = if matches!(error, LogKeyError::NoKey { .. }) {
                     ": name the server's key file (--key-file)"
@@ -102,19 +102,19 @@ impl MariaDbLog {
         Ok(self)
     }
 
-    /// Where the log lies in its file, beginning at its checkpoint.
+    /// The log's ranges in its file, starting at its checkpoint.
     pub fn lap(&self) -> Vec<Range<u64>> {
         let from = MtrReader::place(&self.parsed, self.parsed.checkpoint.lsn).unwrap_or(START_OFFSET as u64);
         let lap = [from..self.parsed.size, self.parsed.payload_start()..from];
         lap.into_iter().filter(|stretch| !stretch.is_empty()).collect()
     }
 
-    /// In which mode the server encrypts, if the log tells.
+    /// The server's cipher mode, if the log tells.
     pub fn cipher_mode(&self) -> Option<CipherMode> {
         self.key.as_ref().and_then(LogKey::mode)
     }
 
-    /// Fails if the log is damaged: all of it is read for that.
+    /// Fails if the log is damaged; reads all of it for that.
     pub fn check(&self) -> Result<()> {
         let damage = |error: &dyn std::fmt::Display| damaged(format!("{}: {error}", self.path.display()));
         let plan = match verify_mariadb::plan(&self.parsed) {
@@ -138,12 +138,12 @@ impl MariaDbLog {
         }
     }
 
-    /// Fails if the log goes on behind `end`, where its mini-transactions ended: then it is damaged there.
+    /// Fails if the log continues after `end`, where its mini-transactions ended: it is then damaged there.
     pub fn check_end(&self, end: Lsn) -> Result<()> {
         let (start, first) = (self.parsed.payload_start(), self.parsed.offset_of(self.parsed.checkpoint.lsn));
         let (Some(from), Some(first)) = (self.parsed.offset_of(end), first) else { return Ok(()) };
         let mut verifier = StreamVerifier::at(&self.parsed, end);
-        // Where the ring is full, it ends where it begins.
+        // A full ring ends where it begins.
         let is_around = from < first || (from == first && end > self.parsed.checkpoint.lsn);
         let stretches = if is_around { [from..first, 0..0] } else { [from..self.parsed.size, start..first] };
         for stretch in stretches {
@@ -177,8 +177,8 @@ impl MariaDbLog {
         Ok(())
     }
 
-    /// What closes a log that ends at `end`, after which these tablespaces are named. Fails if there is no room for it but where the
-    /// log is needed until then.
+    /// The bytes that close a log ending at `end`, followed by the names of these tablespaces. Fails if the only room for them is where the
+    /// log is still needed.
     pub fn closing(&self, end: Lsn, named: &[(SpaceId, Vec<u8>)]) -> Result<Vec<u8>> {
         if self.is_of_blocks() {
             return self.closing_block(end);
@@ -194,7 +194,7 @@ impl MariaDbLog {
         Ok(bytes)
     }
 
-    /// The first bytes of a log that takes the place of this one: it begins and ends at `end`, where these tablespaces are named.
+    /// The first bytes of a log that replaces this one: it begins and ends at `end`, with the names of these tablespaces.
     pub fn restarted(&self, end: Lsn, named: &[(SpaceId, Vec<u8>)], keys: &KeyStore) -> Result<Vec<u8>> {
         let renewed = self.key.as_ref().map(|key| key.renewed(keys, end)).transpose();
         let renewed = renewed.or_else(|error| locked_out(format!("{}: {error}", self.path.display())))?;
@@ -211,18 +211,18 @@ impl MariaDbLog {
         fitting.map_or_else(|| refused("a redo log that ends there cannot be made"), Ok)
     }
 
-    /// All bytes of the log of a backup that is prepared up to `end`: what mariadb-backup leaves, from which servers make one of their size.
+    /// The complete log of a backup prepared up to `end`: as mariadb-backup leaves it, for servers to create their own from.
     pub fn of_prepared(&self, end: Lsn, keys: &KeyStore) -> Result<Vec<u8>> {
         if self.is_of_blocks() {
             return Ok(Vec::new());
         }
         let mut log = self.restarted(end, &[], keys)?;
-        // Behind the record of the checkpoint nothing is left to be mistaken for another.
+        // After the checkpoint record nothing is left that could be mistaken for another.
         log.pop();
         Ok(log)
     }
 
-    /// Says that everything up to `end` is in the data files: the server starts there, without recovery.
+    /// Records that everything up to `end` is in the data files: the server starts there, without recovery.
     pub fn close(&self, end: Lsn, closing: &[u8]) -> Result<()> {
         if self.is_of_blocks() {
             return self.close_blocks(end, closing);

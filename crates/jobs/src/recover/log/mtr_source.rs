@@ -1,11 +1,11 @@
-//! What finds the mini-transactions in the bytes of a log, whichever vendor's it is.
+//! Finds the mini-transactions in a log's bytes, for either vendor.
 
 use format::Lsn;
 use redo::mtr_reader::MtrReader;
 use redo::mysql;
 use redo::record::Mtr;
 
-/// What finds the mini-transactions of a log.
+/// The reader of either vendor's mini-transactions.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one in a recovery: a box would save nothing")]
 pub(super) enum MtrSource {

@@ -1,7 +1,7 @@
-//! The redo log of MySQL 8.0.30 and later: files in a directory of their own, each of which goes on where the one before ends.
+//! The redo log of MySQL 8.0.30 and later: files in a directory of their own, each of which continues the one before.
 //!
-//! It is closed by one more file, which begins where the newest ends, and holds nothing but a checkpoint and what the dictionary is yet to
-//! be told of tables. Until that file has its name the log is as it was; from then on everything before it is as good as recycled.
+//! It is closed by one more file, which starts where the newest ends and has nothing but a checkpoint and the table states that the
+//! dictionary lacks. Until that file has its final name the log is unchanged; after that, all earlier files are as good as recycled.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -28,9 +28,9 @@ use crate::source::mysql_log::{MySqlLog, MySqlLogError};
 use crate::source::read_up_to;
 use crate::source::redo_log::{REDO_DIR, log_files};
 
-/// A log file has a size that is a multiple of this, which is one of any page's size too.
+/// Log file sizes are multiples of this, and so of every page size.
 const FILE_ALIGN: usize = 64 << 10;
-/// The least size that servers were seen to start on, and to spare.
+/// More than the smallest size on which servers were seen to start.
 const FILE_MIN: usize = 1 << 20;
 
 impl From<MySqlLogError> for RecoverError {
@@ -43,7 +43,7 @@ impl From<MySqlLogError> for RecoverError {
     }
 }
 
-/// A log and where it lies.
+/// A log and its datadir.
 #[derive(Debug)]
 pub(in super::super) struct MySqlRedo {
     pub log: MySqlLog,
@@ -88,7 +88,7 @@ impl MySqlRedo {
         Ok(Self { log, datadir: datadir.to_path_buf() })
     }
 
-    /// Names and sizes.
+    /// Paths and sizes.
     pub fn files(&self) -> Vec<(PathBuf, u64)> {
         self.log.files.iter().map(|file| (file.path.clone(), file.parsed.size)).collect()
     }
@@ -102,7 +102,7 @@ impl MySqlRedo {
         self.log.reader()
     }
 
-    /// Fails if blocks are damaged that are needed, or cannot be read for want of a key.
+    /// Fails if a needed block is damaged, or cannot be read for lack of a key.
     pub fn check(&self) -> Result<()> {
         let parsed: Vec<_> = self.log.files.iter().map(|file| file.parsed.clone()).collect();
         let plan = verify_mysql::plan(&parsed).or_else(|error| damaged(format!("{}: {error}", self.name())))?;
@@ -120,7 +120,7 @@ impl MySqlRedo {
         self.datadir.join(REDO_DIR).display().to_string()
     }
 
-    /// Fails if the log did not end where a killed server's ends: read again up to there, to say why.
+    /// Fails if the log does not end like a killed server's; rereads it up to there to say why.
     pub fn check_reason(&self) -> Result<()> {
         let mut reader = self.reader();
         self.log.feed(&mut reader, &self.log.stretches, u64::MAX, |_, _| Ok::<_, RecoverError>(()))?;
@@ -134,7 +134,7 @@ impl MySqlRedo {
         }
     }
 
-    /// How far everything was flushed when the server was shut down, as the system tablespace says.
+    /// The flushed LSN in the system tablespace, written at shutdown.
     pub fn flushed(&self) -> Result<Option<Lsn>> {
         let path = self.datadir.join("ibdata1");
         let page0 = File::open(&path).and_then(|file| read_up_to(&file, 0, FIL_PAGE_FILE_FLUSH_LSN + 8));
@@ -142,7 +142,7 @@ impl MySqlRedo {
         Ok(be::u64_at(&page0, FIL_PAGE_FILE_FLUSH_LSN).map(Lsn))
     }
 
-    /// The first bytes of the file that closes the log, and its size. The server will go on at [`MySqlRedo::next_checkpoint`].
+    /// The first bytes of the file that closes the log, and its size. The server will continue at [`MySqlRedo::next_checkpoint`].
     pub fn closing(&self, tables: &TableStates) -> Result<(Vec<u8>, usize)> {
         let newest = self.log.newest().map(|newest| &newest.header);
         let bytes = newest.and_then(|header| close::new_file(header, self.next_start(), &tables.notes()));
@@ -158,12 +158,12 @@ impl MySqlRedo {
         Lsn(self.log.newest().map_or(0, end))
     }
 
-    /// Where the log that closes this one has its checkpoint.
+    /// The checkpoint of the file that closes this log.
     pub fn next_checkpoint(&self) -> Lsn {
         close::checkpoint_of(self.next_start())
     }
 
-    /// Puts the file behind the others, and removes those.
+    /// Adds the closing file and removes the others.
     pub fn close(&self, bytes: &[u8], size: usize) -> Result<()> {
         let Some(newest) = self.log.newest() else { return refused("the redo log has no file") };
         let number = newest.path.file_name().and_then(|name| name.to_str()?.strip_prefix("#ib_redo")?.parse().ok());
@@ -171,7 +171,7 @@ impl MySqlRedo {
             return refused(format!("{}: no name of a redo log file", newest.path.display()));
         };
         let path = newest.path.with_file_name(format!("#ib_redo{next}"));
-        // Servers never read files of such a name, and use them again.
+        // Servers never read files with such a name, but reuse them.
         let new = newest.path.with_file_name(format!("#ib_redo{next}_tmp"));
         let like = fs::metadata(&newest.path).map_err(failed(&newest.path, "looking at the redo log"))?;
         let write = || {
@@ -185,7 +185,7 @@ impl MySqlRedo {
         make_like(&new, &like)?;
         fs::rename(&new, &path).map_err(failed(&path, "naming the new redo log"))?;
         sync_directory_of(&path)?;
-        // The oldest first: whatever is left is a chain.
+        // Oldest first: what remains is always a chain.
         let mut files: Vec<_> = self.log.files.iter().collect();
         files.sort_by_key(|file| file.parsed.start_lsn);
         for file in files {
@@ -200,7 +200,7 @@ impl MySqlRedo {
     }
 }
 
-/// What the log says of tables that the dictionary has not been told of: the counters of AUTO_INCREMENT, and corrupt indexes.
+/// Table states in the log that the dictionary lacks: AUTO_INCREMENT counters and corrupt indexes.
 #[derive(Debug, Default)]
 pub(in super::super) struct TableStates(BTreeMap<(u64, bool), TableNote>);
 
@@ -214,7 +214,7 @@ impl TableStates {
             state: state.state.to_vec(),
         };
         match self.0.get_mut(&key) {
-            // As the server does: a counter only grows, and what is said of an older definition is void.
+            // As in the server: a counter only grows, and states of an older definition are void.
             Some(known) if (known.version, known.auto_increment) > (new.version, new.auto_increment) => {}
             Some(known) => *known = new,
             None => drop(self.0.insert(key, new)),

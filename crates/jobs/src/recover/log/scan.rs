@@ -1,12 +1,11 @@
-//! A log from its checkpoint on: read far ahead, framed, checked, decrypted and parsed on one thread, while another works through what
-//! its records are about.
+//! Reads a log from its checkpoint on: one thread reads far ahead, frames, checks, decrypts and parses, while another works on the records.
 //!
 //! ```text
 //! LogPlan -> Reader, many blocks in flight -> MtrReader -> records -> chunks -> Scan::run -> RedoBatch
 //! ```
 //!
-//! Sketch: 450 MB of a mixed load are three million mini-transactions of five million records. To frame, check and parse them takes a
-//! core half a second, to gather them as much again; a volume of 1 GiB/s needs 0.4 s to read them.
+//! Sketch: 450 MB of a mixed load are three million mini-transactions with five million records. A core needs half a second to frame, check
+//! and parse them, and as much again to gather them; a volume with 1 GiB/s needs 0.4 s to read them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,13 +22,13 @@ use super::super::error::{RecoverError, Result, damaged, failed};
 use super::RedoLog;
 use super::mtr_source::MtrSource;
 
-/// Chunks on their way between the threads; each is that of a block of the log.
+/// Chunks in flight between the threads; each has one block of the log.
 const CHUNKS: usize = 4;
 
-/// Which records are wanted of a page, by the LSN at which their mini-transaction begins; of a log that was read before.
+/// Selects the records of a page by the LSN at which their mini-transaction starts; for a log read before.
 pub(super) type Filter<'f> = &'f (dyn Fn(PageId, Lsn) -> bool + Sync);
 
-/// Stretches of the log's file in blocks, in the order of the log.
+/// The log's file ranges cut into blocks, in log order.
 struct LogPlan {
     block_size: u32,
     blocks: Vec<Block>,
@@ -63,7 +62,7 @@ impl flow::Plan for LogPlan {
 }
 
 impl RedoLog {
-    /// Reads the log from its checkpoint on, once around the file, for `work`: all of it, or only what is wanted of pages.
+    /// Runs `work` on the log, from its checkpoint on, once around the file: on everything, or on the selected page records only.
     pub fn scan<T>(&self, filter: Option<Filter<'_>>, work: impl FnOnce(&mut Scan<'_>) -> Result<T>) -> Result<T> {
         let (stretches, counters) = (self.stretches(), Counters::new(1));
         let plan = LogPlan::new(&stretches, self.options.block_size);
@@ -71,7 +70,7 @@ impl RedoLog {
         let mtrs = self.reader();
         let at = mtrs.at();
         let framer = |reader| Framer { log: self, filter, stretches, stretch: 0, reader, mtrs };
-        // Time that is simulated goes on with every request: those must come in one order.
+        // Every request advances simulated time, so requests must come in one order.
         if let Some(clock) = &self.clock {
             let engines = [clock as &dyn OpenQueue];
             let reader = Reader::with_engines(&self.files, plan, &self.options, counters, &engines);
@@ -94,24 +93,24 @@ impl RedoLog {
     }
 }
 
-/// Mini-transactions, one behind the other.
+/// Consecutive mini-transactions.
 #[derive(Default)]
 struct Chunk {
     bytes: Vec<u8>,
     grammar: Grammar,
     mtrs: Vec<Framed>,
     records: Vec<Located>,
-    /// There is no other behind it.
+    /// There is none after it.
     is_last: bool,
-    /// The log ends here in what makes no sense.
+    /// The log ends here in bytes that make no sense.
     is_garbled: bool,
-    /// The log ends here within a mini-transaction, which begins with these records.
+    /// The log ends here within a mini-transaction that starts with these records.
     unfinished: Vec<u8>,
-    /// Behind it, whatever of it is wanted.
+    /// The LSN after it, whatever is selected.
     end: Lsn,
 }
 
-/// A mini-transaction in a chunk: its bytes, and its records.
+/// A mini-transaction in a chunk: its bytes and its records.
 struct Framed {
     start: Lsn,
     end: Lsn,
@@ -119,7 +118,7 @@ struct Framed {
     records: Range<usize>,
 }
 
-/// A record in its mini-transaction.
+/// A record's position in its mini-transaction.
 struct Located {
     subject: Subject,
     from: u32,
@@ -133,14 +132,14 @@ impl Located {
     }
 }
 
-/// A mini-transaction, and what is wanted of its records.
+/// A mini-transaction and its selected records.
 pub(in super::super) struct Scanned<'c> {
     pub mtr: Mtr<'c>,
     records: &'c [Located],
 }
 
 impl<'c> Scanned<'c> {
-    /// The records, each as it stands in the log.
+    /// The records, each as stored in the log.
     pub fn records(&self) -> impl Iterator<Item = (Subject, &'c [u8])> + use<'c> {
         let bytes = self.mtr.bytes;
         self.records
@@ -149,7 +148,7 @@ impl<'c> Scanned<'c> {
     }
 }
 
-/// A record about a file, out of the bytes of one.
+/// Parses a file record from its bytes.
 pub(in super::super) fn file_record(grammar: Grammar, bytes: &[u8]) -> Option<FileRecord<'_>> {
     match grammar.records(bytes).next() {
         Some(Ok(RedoRecord::File(record))) => Some(record),
@@ -165,7 +164,7 @@ impl Chunk {
         self.unfinished.clear();
     }
 
-    /// Takes in a mini-transaction of which all is wanted.
+    /// Adds a complete mini-transaction.
     fn push(&mut self, mtr: &Mtr<'_>) -> Result<()> {
         let first = self.records.len();
         let (mut records, mut at) = (mtr.records(), 0);
@@ -178,7 +177,7 @@ impl Chunk {
         Ok(())
     }
 
-    /// Takes in what is wanted of pages of a mini-transaction that was read before.
+    /// Adds the selected page records of a mini-transaction read before.
     fn push_some(&mut self, mtr: &Mtr<'_>, is_wanted: Filter<'_>) {
         let first = self.records.len();
         for (subject, place) in mtr.grammar.subjects(mtr.bytes) {
@@ -207,19 +206,19 @@ impl Chunk {
     }
 }
 
-/// Makes chunks of the log's bytes.
+/// Turns the log's bytes into chunks.
 struct Framer<'s> {
     log: &'s RedoLog,
     filter: Option<Filter<'s>>,
     stretches: &'s [(FileId, Range<u64>)],
-    /// Of these, the one that is being read.
+    /// Index of the stretch being read.
     stretch: usize,
     reader: Reader<'s>,
     mtrs: MtrSource,
 }
 
 impl Framer<'_> {
-    /// Fills chunks that come back empty, until the log ends or nobody takes them any more.
+    /// Fills returned chunks until the log ends or nobody takes them any more.
     fn feed(mut self, full: &Sender<Result<Chunk>>, empty: &Receiver<Chunk>) {
         while let Ok(mut chunk) = empty.recv() {
             let filled = self.fill(&mut chunk).map(|()| chunk);
@@ -241,7 +240,7 @@ impl Framer<'_> {
         if let Some(gap) = piece.gaps.first() {
             return Err(self.log.unread(Arc::clone(&gap.error)));
         }
-        // Blocks begin where the device wants it.
+        // A block starts where the device's alignment requires.
         let from = usize::try_from(stretch.start.saturating_sub(piece.offset)).unwrap_or(usize::MAX);
         let mut input = piece.bytes.get(from..).unwrap_or_default();
         let end = piece.offset + piece.bytes.len() as u64;
@@ -259,19 +258,19 @@ impl Framer<'_> {
     }
 }
 
-/// Where chunks come from.
+/// The source of chunks.
 enum Feed<'s> {
-    /// They are made when they are asked for.
+    /// Made on demand.
     Here(Box<Framer<'s>>),
-    /// A thread makes them, ahead.
+    /// Made ahead by a thread.
     Thread { chunks: Receiver<Result<Chunk>>, give_back: Sender<Chunk> },
 }
 
-/// A log while it is read.
+/// A log being read.
 pub(in super::super) struct Scan<'s> {
     feed: Feed<'s>,
     chunk: Chunk,
-    /// Of the mini-transactions in it.
+    /// Index of the next mini-transaction in the chunk.
     next: usize,
     at: Lsn,
 }
@@ -281,7 +280,7 @@ impl<'s> Scan<'s> {
         Self { feed, chunk: Chunk::default(), next: 0, at }
     }
 
-    /// Hands mini-transactions to `take` until that returns `false`; whether the log goes on.
+    /// Passes mini-transactions to `take` until it returns `false`. Returns whether the log goes on.
     pub fn run(&mut self, take: &mut dyn FnMut(&Scanned<'_>) -> Result<bool>) -> Result<bool> {
         loop {
             while let Some(scanned) = self.chunk.get(self.next) {
@@ -304,7 +303,7 @@ impl<'s> Scan<'s> {
         match &mut self.feed {
             Feed::Here(framer) => framer.fill(&mut self.chunk),
             Feed::Thread { chunks, give_back } => {
-                // The thread has no use for it if it is at the end.
+                // At the end of the log, the thread no longer needs it.
                 drop(give_back.send(std::mem::take(&mut self.chunk)));
                 match chunks.recv() {
                     Ok(chunk) => chunk.map(|chunk| self.chunk = chunk),
@@ -314,17 +313,17 @@ impl<'s> Scan<'s> {
         }
     }
 
-    /// Behind what was handed out, or left out: where the log ends, once it has.
+    /// The LSN after everything handed out or skipped: the log's end, once it was reached.
     pub const fn at(&self) -> Lsn {
         self.at
     }
 
-    /// Records behind that, of a mini-transaction that was never written to its end.
+    /// The records after that, of a mini-transaction that was never completed.
     pub fn unfinished(&self) -> &[u8] {
         &self.chunk.unfinished
     }
 
-    /// Whether that is where it makes no sense any more.
+    /// Whether the log stops making sense there.
     pub const fn is_garbled(&self) -> bool {
         self.chunk.is_garbled
     }

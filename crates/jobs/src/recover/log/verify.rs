@@ -1,4 +1,4 @@
-//! Logs made of blocks, whichever vendor's: is every block sound that recovery needs?
+//! Logs made of blocks, of either vendor: is every block sound that recovery needs?
 
 use std::fs::File;
 use std::ops::Range;
@@ -10,10 +10,10 @@ use redo::verify_blocks::{BlockDamage, BlockVerifier, Misfit};
 use super::super::error::{Result, damaged, failed, locked_out};
 use crate::source::read_up_to;
 
-/// Bytes of the log that are read at once.
+/// Bytes per read.
 const PIECE: usize = 1 << 20;
 
-/// Fails if blocks are damaged in this stretch of a file that recovery needs. `log` is what the log is called.
+/// Fails if recovery needs a damaged block in this range of a file. `log` is the name for messages.
 pub(super) fn verify_stretch(
     file: &File,
     path: &Path,
@@ -48,13 +48,13 @@ pub(super) fn verify_end(verifier: BlockVerifier, checkpoint: Lsn, log: &str) ->
     Ok(())
 }
 
-/// Damage is nothing to recovery where it does not read.
+/// Damage does not matter where recovery does not read.
 fn tolerate(found: &BlockDamage, log: &str) -> Result<()> {
     let BlockDamage { lsn, misfit, is_needed, .. } = *found;
     if !is_needed {
         return Ok(());
     }
-    // The server was given another version of its key, which says nothing against the log.
+    // The keys given have another version of this key, which is no damage to the log.
     if matches!(misfit, Misfit::OtherKey { .. }) {
         return locked_out(format!("{log}: the redo log cannot be read from LSN {lsn} on: {misfit}"));
     }

@@ -1,4 +1,4 @@
-//! Logs of MariaDB 10.5 to 10.7, which are made of blocks, encrypted or not: verified, and closed as a shutdown closes them.
+//! Logs of MariaDB 10.5 to 10.7, made of blocks, encrypted or not: verified, and closed as at shutdown.
 
 use std::os::unix::fs::FileExt;
 
@@ -26,14 +26,14 @@ impl MariaDbLog {
         matches!(self.parsed.format, Format::Blocks { .. })
     }
 
-    /// Where a log ends that begins in its file with the block of its checkpoint, as those of backups do.
+    /// The end of a log whose file starts with its checkpoint's block, as in backups.
     pub fn copied_to(&self) -> Lsn {
         let checkpoint = self.parsed.checkpoint.lsn.0;
         Lsn(checkpoint - checkpoint % BLOCK + (self.parsed.size - self.parsed.payload_start()))
     }
 
-    /// Whether the log is closed at `end`: the server left it so when it was shut down, or this program. The first page of the system
-    /// tablespace must say the same, or the server begins a recovery however little there is to recover.
+    /// Whether the log is closed at `end`, by a server's shutdown or by us. Page 0 of the system tablespace must agree, or the server
+    /// starts a recovery even if there is nothing to recover.
     pub fn is_closed_at(&self, end: Lsn) -> Result<bool> {
         let path = self.path.with_file_name("ibdata1");
         let page0 = std::fs::File::open(&path).and_then(|file| read_up_to(&file, 0, FIL_PAGE_FILE_FLUSH_LSN + 8));
@@ -42,7 +42,7 @@ impl MariaDbLog {
         Ok(self.parsed.checkpoint.lsn == end && flushed == Some(end))
     }
 
-    /// Fails if blocks are damaged that are needed, or missing.
+    /// Fails if a needed block is damaged or missing.
     pub(super) fn check_blocks(&self, segments: &[Segment], mut verifier: BlockVerifier) -> Result<()> {
         let name = self.path.display().to_string();
         for segment in segments {
@@ -52,7 +52,7 @@ impl MariaDbLog {
         verify_end(verifier, self.parsed.checkpoint.lsn, &name)
     }
 
-    /// The block that a log closed at `end` ends with.
+    /// The last block of a log closed at `end`.
     pub(super) fn closing_block(&self, end: Lsn) -> Result<Vec<u8>> {
         let capacity = self.parsed.size - self.parsed.payload_start();
         let checkpoint = self.parsed.checkpoint.lsn.0;
@@ -64,18 +64,18 @@ impl MariaDbLog {
         block.map_or_else(|| refused("the redo log cannot be closed"), |block| Ok(block.to_vec()))
     }
 
-    /// The first bytes of a log that begins with the block of `end`, which that ends.
+    /// The first bytes of a log that starts with the block of `end` and ends in it.
     pub(super) fn restarted_block(&self, end: Lsn, renewed: Option<&LogKey>) -> Result<Option<Vec<u8>>> {
         let keys = self.key.as_ref().zip(renewed);
         Ok(self.read_block(end)?.and_then(|(_, found)| restarted_blocks(&self.header, &found, end, keys)))
     }
 
-    /// Says that everything up to `end` is in the data files: the server starts there, without recovery.
+    /// Records that everything up to `end` is in the data files: the server starts there, without recovery.
     pub(super) fn close_blocks(&self, end: Lsn, closing: &[u8]) -> Result<()> {
         let Some((slot, slot_at)) = clean_slot(&self.header, &self.parsed, end) else {
             return refused("the redo log has no place for a checkpoint");
         };
-        // The last one first: however far this gets, the log is whole up to its end, and ends there.
+        // Last block first: however far this gets, the log is complete up to its end, and ends there.
         for offset in self.blocks_behind(end)?.into_iter().rev() {
             self.write(&[0; LOG_BLOCK_SIZE], offset)?;
         }
@@ -86,13 +86,13 @@ impl MariaDbLog {
         self.write(&slot, slot_at as u64)
     }
 
-    /// Durably, before anything else is written.
+    /// Writes durably, before anything else is written.
     fn write(&self, bytes: &[u8], offset: u64) -> Result<()> {
         let written = self.file.write_all_at(bytes, offset).and_then(|()| self.file.sync_all());
         written.map_err(failed(&self.path, "closing the redo log"))
     }
 
-    /// Where the blocks are that follow the one in which the log ends: they hold the front of a mini-transaction that was never whole.
+    /// Offsets of the blocks after the one in which the log ends: they have the start of a mini-transaction that was never completed.
     fn blocks_behind(&self, end: Lsn) -> Result<Vec<u64>> {
         let mut offsets = Vec::new();
         let mut lsn = end;
@@ -110,7 +110,7 @@ impl MariaDbLog {
         plain.is_some_and(|plain| LogBlock::parse(&plain, lsn).is_some())
     }
 
-    /// The block of an LSN, and its file offset, as it is there: encrypted, if the log is.
+    /// The block with an LSN as stored (encrypted, if the log is), and its file offset.
     fn read_block(&self, lsn: Lsn) -> Result<Option<(u64, [u8; LOG_BLOCK_SIZE])>> {
         let Some(offset) = MtrReader::place(&self.parsed, lsn) else { return Ok(None) };
         let bytes = read_up_to(&self.file, offset, LOG_BLOCK_SIZE);
