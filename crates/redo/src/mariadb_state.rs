@@ -44,15 +44,32 @@ impl LogFile {
                 Some(key) => blocks_state(&plain_blocks(bytes, lsn, key), lsn, BLOCK_TRAILER_ENCRYPTED),
                 None => locked_state(bytes, lsn),
             },
-            Format::Stream { encrypted } => self.stream_state(bytes, encrypted),
+            Format::Stream { encrypted } => self.stream_state(bytes, encrypted).map(|(state, _)| state),
         }
     }
 
-    fn stream_state(&self, bytes: &[u8], encrypted: Option<StreamEncryption>) -> Result<LogState, RedoError> {
+    /// Where the log ends if it is clean, from the bytes that say so. That is behind the record that names the checkpoint: mariadb-backup
+    /// prepares a backup to there, and leaves pages of that LSN.
+    #[must_use]
+    pub fn clean_end(&self, bytes: &[u8]) -> Lsn {
+        let lsn = self.checkpoint.lsn;
+        match self.format {
+            Format::Stream { encrypted } => match self.stream_state(bytes, encrypted) {
+                Ok((LogState::Clean, len)) => Lsn(lsn.0.saturating_add(len as u64)),
+                _ => lsn,
+            },
+            Format::Blocks { .. } => lsn,
+        }
+    }
+
+    /// The state, and the length of the mini-transactions that belong to the checkpoint.
+    fn stream_state(&self, bytes: &[u8], encrypted: Option<StreamEncryption>) -> Result<(LogState, usize), RedoError> {
         let lsn = self.checkpoint.lsn;
         let nonce = if encrypted.is_some() { NONCE_SIZE } else { 0 };
         let readable = encrypted != Some(StreamEncryption::Everything);
         let (mut at, mut is_named) = (0, false);
+        // In the log of a prepared backup the checkpoint's record is a whole lap, and ends where it begins.
+        let is_lap = bytes.len() as u64 >= self.capacity();
         loop {
             let rest = bytes.get(at..).unwrap_or(&[]);
             let sequence_bit = |offset| self.sequence_bit(lsn.0.saturating_add((at + offset) as u64));
@@ -60,12 +77,12 @@ impl LogFile {
                 // What files are called stands before the checkpoint's record, and is nothing to recover.
                 Parsed::Mtr(records, len) if !is_named && is_names(records) => at += len,
                 Parsed::Mtr(records, _) if !is_checkpoint(records, lsn, readable) => {
-                    return Ok(LogState::NeedsRecovery);
+                    return Ok((LogState::NeedsRecovery, at));
                 }
                 Parsed::Mtr(_, len) => (at, is_named) = (at + len, true),
-                Parsed::MoreBytes if bytes.len() < READ_SIZE_MAX => return Ok(LogState::Undecided),
+                Parsed::MoreBytes if !is_lap && bytes.len() < READ_SIZE_MAX => return Ok((LogState::Undecided, at)),
                 Parsed::End | Parsed::MoreBytes if !is_named => return Err(RedoError::CheckpointDamaged { lsn }),
-                Parsed::End | Parsed::MoreBytes => return Ok(LogState::Clean),
+                Parsed::End | Parsed::MoreBytes => return Ok((LogState::Clean, at)),
             }
         }
     }

@@ -11,6 +11,7 @@ use innokit_redo::mysql::LogFile;
 use innokit_redo::verify_blocks::{BlockDamage, BlockEnd, BlockScheme, BlockSummary, BlockVerifier, Misfit};
 use innokit_redo::verify_mariadb::{self, StreamDamage, StreamEnd, StreamSummary, Verifier};
 use innokit_redo::verify_mysql::{self, Breach};
+use innokit_redo::{LogState, RedoError};
 use proptest::prelude::*;
 
 const BLOCK: usize = 512;
@@ -351,6 +352,21 @@ fn the_first_mini_transaction_of_a_fresh_log_is_the_known_one() {
     let ends = StreamEnd::Marked;
     let expected = StreamSummary { mtrs: 1, bytes: 16, damaged: 0, end: Lsn(12304), ends, names_checkpoint: true };
     assert_eq!((damage, summary), (vec![], expected));
+}
+
+/// As mariadb-backup leaves it in a backup that it has prepared, with pages up to the end of the record.
+#[test]
+fn a_log_with_room_for_nothing_but_its_checkpoint_is_clean() {
+    let mut log = Log::new(12288, 12288);
+    log.push(FILE_CHECKPOINT);
+    let mut file = log.file.get(..12304).unwrap().to_vec();
+    let parsed = mariadb::LogFile::parse(&file, file.len() as u64).unwrap();
+    let lap = file.get(12288..).unwrap();
+    assert_eq!((parsed.state(lap), parsed.clean_end(lap)), (Ok(LogState::Clean), Lsn(12304)));
+    // The marker of the lap before.
+    *file.get_mut(12299).unwrap() = 0;
+    let error = RedoError::CheckpointDamaged { lsn: Lsn(12288) };
+    assert_eq!(parsed.state(file.get(12288..).unwrap()), Err(error));
 }
 
 #[test]

@@ -26,13 +26,14 @@ impl Settling<'_> {
             return;
         }
         let (part, len) = (known.part.clone(), done.candidate.len);
-        let Some((dir, checkpoint)) = self.redo.checkpoint_for(&path).filter(|(_, checkpoint)| newest > *checkpoint)
-        else {
+        let Some((dir, _)) = self.redo.checkpoint_for(&path).filter(|(_, checkpoint)| newest > *checkpoint) else {
             return;
         };
-        let is_pending = self.live || self.redo.pending_for(&path).is_some();
-        let clean = LogEnd { lsn: checkpoint, is_whole: true };
-        let end = if is_pending { self.end_of_log(&dir) } else { Some(clean) };
+        let clean_end = self.redo.clean_end_for(&path).filter(|_| !self.live);
+        let end = match clean_end {
+            Some(lsn) => Some(LogEnd { lsn, is_whole: true }),
+            None => self.end_of_log(&dir),
+        };
         let Some(end) = end.filter(|end| newest > end.lsn) else { return };
         let (first, pages, newest) = newer_pages(&path, &part, len, end.lsn);
         if pages == 0 {

@@ -47,6 +47,8 @@ struct LogNow {
     pending: Option<String>,
     /// Pages changed before this LSN are on disk.
     checkpoint: Option<Lsn>,
+    /// Where the log ends, if it has no work to do.
+    clean_end: Option<Lsn>,
 }
 
 /// Levels between a tablespace and its datadir: `datadir/db/t.ibd`, `datadir/ibdata1`.
@@ -143,15 +145,28 @@ impl RedoLogs {
     /// The newest checkpoint of the log for the tablespace at `path`, and that log's datadir. `None` if no log can be read: then no LSN is
     /// known to be old or new.
     pub fn checkpoint_for(&mut self, path: &Path) -> Option<(PathBuf, Lsn)> {
+        let dir = self.log_dir_of(path)?;
+        let checkpoint = self.by_dir.get(&dir)?.checkpoint?;
+        Some((dir, checkpoint))
+    }
+
+    /// Where the log for the tablespace at `path` ends, if it has no work to do: no page is newer.
+    pub fn clean_end_for(&mut self, path: &Path) -> Option<Lsn> {
+        let dir = self.log_dir_of(path)?;
+        self.by_dir.get(&dir)?.clean_end
+    }
+
+    /// The nearest directory with a log that can be read.
+    fn log_dir_of(&mut self, path: &Path) -> Option<PathBuf> {
         if self.said.contains_key(path) {
             return None;
         }
-        for dir in self.dirs_of(path).iter().cloned() {
-            if self.live || !self.by_dir.contains_key(&dir) {
-                self.by_dir.insert(dir.clone(), log_now(&dir));
+        for dir in self.dirs_of(path).iter() {
+            if self.live || !self.by_dir.contains_key(dir) {
+                self.by_dir.insert(dir.clone(), log_now(dir));
             }
-            if let Some(checkpoint) = self.by_dir.get(&dir).and_then(|log| log.checkpoint) {
-                return Some((dir, checkpoint));
+            if self.by_dir.get(dir).is_some_and(|log| log.checkpoint.is_some()) {
+                return Some(dir.clone());
             }
         }
         None
@@ -234,7 +249,7 @@ fn unprepared_backup(dir: &Path) -> Option<String> {
 
 fn log_now(dir: &Path) -> LogNow {
     match unprepared_backup(dir) {
-        Some(pending) => LogNow { pending: Some(pending), checkpoint: None },
+        Some(pending) => LogNow { pending: Some(pending), ..LogNow::default() },
         None => settled_log(dir).unwrap_or_default(),
     }
 }
@@ -250,17 +265,26 @@ fn settled_log(dir: &Path) -> Option<LogNow> {
         state = state_of(dir)?;
     }
     // A log that cannot be read will not repair anything.
-    let (state, checkpoint) = state.ok()?;
+    let Found { state, checkpoint, clean_end } = state.ok()?;
     let pending = match state {
         // If the end cannot be found, it is after the checkpoint.
         LogState::NeedsRecovery | LogState::Undecided => Some("the redo log still has work to do".to_owned()),
         LogState::Clean => None,
     };
-    Some(LogNow { pending, checkpoint: Some(checkpoint) })
+    let clean_end = Some(clean_end).filter(|_| pending.is_none());
+    Some(LogNow { pending, checkpoint: Some(checkpoint), clean_end })
+}
+
+/// What a log says of itself.
+struct Found {
+    state: LogState,
+    checkpoint: Lsn,
+    /// Where it ends, if it is clean.
+    clean_end: Lsn,
 }
 
 /// `None` where there is no log.
-fn state_of(dir: &Path) -> Option<io::Result<(LogState, Lsn)>> {
+fn state_of(dir: &Path) -> Option<io::Result<Found>> {
     let files = log_files(dir);
     let first = files.first()?;
     Some(identify(first).and_then(|kind| match kind {
@@ -296,7 +320,7 @@ pub(crate) fn identify(path: &Path) -> io::Result<LogVendor> {
     redo::identify(&read_up_to(&File::open(path)?, 0, mysql::LOG_FILE_HDR_SIZE)?).map_err(io::Error::other)
 }
 
-fn mysql_state(paths: &[PathBuf]) -> io::Result<(LogState, Lsn)> {
+fn mysql_state(paths: &[PathBuf]) -> io::Result<Found> {
     let mut files = Vec::new();
     let mut logs = Vec::new();
     for path in paths {
@@ -311,14 +335,16 @@ fn mysql_state(paths: &[PathBuf]) -> io::Result<(LogState, Lsn)> {
     let place = mysql::newest_checkpoint(&logs).map_err(io::Error::other)?;
     let file = files.get(place.file).ok_or_else(|| io::Error::other("the checkpoint lies in no file"))?;
     let blocks = read_up_to(file, place.offset, mysql::CHECKPOINT_READ_SIZE)?;
-    Ok((mysql::state(&place, &blocks).map_err(io::Error::other)?, place.lsn))
+    let state = mysql::state(&place, &blocks).map_err(io::Error::other)?;
+    Ok(Found { state, checkpoint: place.lsn, clean_end: place.lsn })
 }
 
-fn mariadb_state(path: &Path) -> io::Result<(LogState, Lsn)> {
+fn mariadb_state(path: &Path) -> io::Result<Found> {
     let file = File::open(path)?;
     let size = file.metadata()?.len();
     let log = mariadb::LogFile::parse(&read_up_to(&file, 0, mariadb::START_OFFSET)?, size).map_err(io::Error::other)?;
     let place = log.checkpoint_place().ok_or_else(|| io::Error::other("the checkpoint lies outside the file"))?;
+    let checkpoint = log.checkpoint.lsn;
     for len in [mariadb::READ_SIZE, mariadb::READ_SIZE_MAX] {
         let mut bytes = read_up_to(&file, place, len)?;
         // The log is a ring: what does not fit at the end of the file continues at the start.
@@ -326,8 +352,8 @@ fn mariadb_state(path: &Path) -> io::Result<(LogState, Lsn)> {
         bytes.extend(read_up_to(&file, log.payload_start(), rest.min((place - log.payload_start()) as usize))?);
         match log.state(&bytes).map_err(io::Error::other)? {
             LogState::Undecided => {}
-            decided => return Ok((decided, log.checkpoint.lsn)),
+            state => return Ok(Found { state, checkpoint, clean_end: log.clean_end(&bytes) }),
         }
     }
-    Ok((LogState::Undecided, log.checkpoint.lsn))
+    Ok(Found { state: LogState::Undecided, checkpoint, clean_end: checkpoint })
 }

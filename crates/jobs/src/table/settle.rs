@@ -253,9 +253,11 @@ impl Settling<'_> {
     fn newer_than_log(&mut self, known: &Known, subject: &Subject, walked: &[Walked]) -> Option<Severity> {
         let newest = newest_of(known, walked);
         let known = self.redo.checkpoint_for(&subject.path);
-        let (dir, checkpoint) = known.filter(|(_, checkpoint)| newest > *checkpoint)?;
-        let clean = LogEnd { lsn: checkpoint, is_whole: true };
-        let end = if self.recovery.is_some() { self.ends.of(&dir) } else { Some(clean) };
+        let (dir, _) = known.filter(|(_, checkpoint)| newest > *checkpoint)?;
+        let end = match self.redo.clean_end_for(&subject.path) {
+            Some(lsn) => Some(LogEnd { lsn, is_whole: true }),
+            None => self.ends.of(&dir),
+        };
         let end = end.filter(|end| newest > end.lsn)?;
         // Crash recovery does not repair what lies beyond the log's end.
         let (severity, doubt) =

@@ -120,11 +120,10 @@ impl Catalog {
         };
         let newest = Lsn((0..SYSTEM_PAGES.min(system.pages())).filter_map(lsn).max()?);
         let probe = self.probe();
-        let (_, checkpoint) = redo.checkpoint_for(&probe).filter(|(_, checkpoint)| newest > *checkpoint)?;
-        let is_pending = redo.pending_for(&probe).is_some();
-        let end = match is_pending {
-            false => checkpoint,
-            true => FileEvents::read(&self.root, &self.keys, u64::MAX).filter(|events| events.is_whole)?.end,
+        redo.checkpoint_for(&probe).filter(|(_, checkpoint)| newest > *checkpoint)?;
+        let end = match redo.clean_end_for(&probe) {
+            Some(end) => end,
+            None => FileEvents::read(&self.root, &self.keys, u64::MAX).filter(|events| events.is_whole)?.end,
         };
         (newest > end)
             .then(|| format!("the system tablespace was written at LSN {newest}, and the log ends at LSN {end}"))
