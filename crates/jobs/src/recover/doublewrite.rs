@@ -1,9 +1,11 @@
 //! The doublewrite area of the system tablespace: whole copies of pages that the server may have torn.
 
 use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io;
 use std::ops::Range;
-use std::path::Path;
-use std::{fs, io};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 
 use format::bytes::be;
 use format::page::doublewrite::{DoublewriteArea, TRX_SYS_PAGE_NO};
@@ -49,15 +51,7 @@ impl Copies {
     /// Reads the doublewrite files of MySQL 8.0.20 and later: slots of a whole page each, and nothing else.
     pub fn of_files(datadir: &Path, system: &SpaceFormat) -> Result<Self> {
         let size = system.logical().bytes();
-        let prefix = format!("#ib_{size}_");
-        let entries = fs::read_dir(datadir).and_then(Iterator::collect::<io::Result<Vec<_>>>);
-        let entries = entries.map_err(failed(datadir, "reading the directory"))?;
-        let mut paths: Vec<_> = entries.iter().map(fs::DirEntry::path).collect();
-        paths.retain(|path| {
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            name.strip_prefix(&prefix).is_some_and(|rest| rest.ends_with(".dblwr"))
-        });
-        paths.sort();
+        let paths = files_in(datadir, size)?;
         let mut copies = Vec::new();
         for path in paths {
             let bytes = fs::read(&path).map_err(failed(&path, "reading the doublewrite file"))?;
@@ -109,6 +103,38 @@ impl Copies {
     }
 }
 
+/// Wipes out what MySQL's doublewrite files hold of pages later than `end`: its server asks for no LSN before it puts a copy in the place of
+/// a page. MariaDB has no such files.
+pub(super) fn forget_in_files(datadir: &Path, system: &SpaceFormat, end: Lsn) -> Result<()> {
+    let size = system.logical().bytes();
+    for path in files_in(datadir, size)? {
+        let wipe = || {
+            let bytes = fs::read(&path)?;
+            let slots = bytes.chunks_exact(size).zip((0_u64..).step_by(size));
+            let is_later = |slot: &[u8]| be::u64_at(slot, FIL_PAGE_LSN).is_some_and(|copied| copied > end.0);
+            let file = File::options().write(true).open(&path)?;
+            slots.filter(|(slot, _)| is_later(slot)).try_for_each(|(_, at)| file.write_all_at(&vec![0; size], at))?;
+            file.sync_all()
+        };
+        wipe().map_err(failed(&path, "wiping out copies of later pages"))?;
+    }
+    Ok(())
+}
+
+/// MySQL's doublewrite files, for pages of `size` bytes.
+fn files_in(datadir: &Path, size: usize) -> Result<Vec<PathBuf>> {
+    let prefix = format!("#ib_{size}_");
+    let entries = fs::read_dir(datadir).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+    let entries = entries.map_err(failed(datadir, "reading the directory"))?;
+    let mut paths: Vec<_> = entries.iter().map(fs::DirEntry::path).collect();
+    paths.retain(|path| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        name.strip_prefix(&prefix).is_some_and(|rest| rest.ends_with(".dblwr"))
+    });
+    paths.sort();
+    Ok(paths)
+}
+
 /// Whether the copy is sound, and of this page also where its tablespace's number is hidden inside.
 fn is_copy_of(copy: &[u8], at: PageAt<'_>, opener: &mut PageOpener) -> bool {
     match verify_page(copy, at.id, at.format) {
@@ -117,4 +143,36 @@ fn is_copy_of(copy: &[u8], at: PageAt<'_>, opener: &mut PageOpener) -> bool {
     }
     let opened = opener.open(copy, at);
     opened.is_ok_and(|opened| be::u32_at(opened.page, FIL_PAGE_SPACE_ID) == Some(at.id.space.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use format::{Family, PageSize, Scheme};
+
+    use super::*;
+
+    #[test]
+    fn copies_of_later_pages_are_wiped_out_and_no_others() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let size = PageSize::DEFAULT;
+        let format = SpaceFormat::new(Family::MySql, Scheme::Classic, size, size, SpaceId::SYSTEM).expect("a format");
+        let slot = |lsn: u64| {
+            let mut slot = vec![7; size.bytes()];
+            be::put_u64(&mut slot, FIL_PAGE_LSN, lsn).expect("fits");
+            slot
+        };
+        let path = |name| dir.path().join(name);
+        let slots = [slot(100), slot(101), slot(0), slot(5000), slot(7)].concat();
+        for name in ["#ib_16384_0.dblwr", "#ib_4096_0.dblwr", "#ib_16384_0.bdblwr"] {
+            fs::write(path(name), &slots).expect("written");
+        }
+        forget_in_files(dir.path(), &format, Lsn(100)).expect("wiped");
+        let empty = vec![0; size.bytes()];
+        let expected = [slot(100), empty.clone(), slot(0), empty, slot(7)].concat();
+        assert!(fs::read(path("#ib_16384_0.dblwr")).expect("reads") == expected);
+        // Those of other pages, and of a batch that MySQL writes in another form.
+        for name in ["#ib_4096_0.dblwr", "#ib_16384_0.bdblwr"] {
+            assert!(fs::read(path(name)).expect("reads") == slots, "{name}");
+        }
+    }
 }

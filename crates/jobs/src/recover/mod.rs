@@ -58,8 +58,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use flow::lock::Sharing;
-use format::Lsn;
 use format::keyring::KeyStore;
+use format::{Lsn, SpaceId};
 
 use self::apply::{Counts, Work};
 use self::backup_files::FileNotes;
@@ -341,6 +341,9 @@ fn recover_in_place(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -
     let mut work =
         Work::new(&plan, &files, engine(), Some(shadow::open(datadir, true)?), budget.rewrite(&plan, &tuning))?;
     work.forget_later_copies()?;
+    if let (Some(_), Some(system)) = (&plan.wanted.rest, plan.spaces.get(&SpaceId::SYSTEM)) {
+        doublewrite::forget_in_files(datadir, &system.format, plan.wanted.end)?;
+    }
     work.restore()?;
     work.run(&log, budget.redo(&plan), Some(options.round))?;
     if let Some(flushed) = ending.flush_lsn(&log, plan.wanted.end) {

@@ -48,10 +48,14 @@ fn draft(datadir: &Path, mut wanted: Wanted, keys: &KeyStore) -> Result<RecoverP
     let survey = Survey::take(datadir, &wanted)?;
     let checkpoint = wanted.checkpoint;
     // Where the recovery ends before the log does, pages may be later: those are looked at one by one.
-    if wanted.rest.is_none() {
-        let (path, page_no, lsn) = &survey.newest;
-        let is_outside = path.is_absolute() && !path.starts_with(datadir);
-        refuse_newer((path, is_outside), *page_no, *lsn, wanted.end)?;
+    let (path, page_no, lsn) = &survey.newest;
+    match &wanted.rest {
+        None => {
+            let is_outside = path.is_absolute() && !path.starts_with(datadir);
+            refuse_newer((path, is_outside), *page_no, *lsn, wanted.end)?;
+        }
+        Some(rest) if wanted.grammar == Grammar::MySql => until::check_unlogged(rest, datadir, &survey, wanted.end)?,
+        Some(_) => {}
     }
     let Some(system) = Head::read(&datadir.join("ibdata1"))? else {
         return damaged("the first page of ibdata1 is damaged");
@@ -73,6 +77,7 @@ fn draft(datadir: &Path, mut wanted: Wanted, keys: &KeyStore) -> Result<RecoverP
     let mut not_in_backup = Vec::new();
     for &space in wanted.changed.iter().chain(&later).filter(|space| !wanted.deleted.contains(space)) {
         if find.is_gone(space) {
+            rest.map_or(Ok(()), |rest| until::refuse_truncated(rest, space))?;
             continue;
         }
         if find.is_left_out(space) {

@@ -106,9 +106,9 @@ impl Rest {
         is_nothing && self.checkpoint_end.is_some() && checkpoint <= self.until
     }
 
-    /// Why the recovery cannot end before the record of the log's checkpoint.
-    pub fn refuse_before_checkpoint<T>(&self) -> Result<T> {
-        let end = self.checkpoint_end.unwrap_or_default();
+    /// Why the recovery cannot end before the record of the log's checkpoint, or before `checkpoint` where the log has none.
+    pub fn refuse_before_checkpoint<T>(&self, checkpoint: Lsn) -> Result<T> {
+        let end = self.checkpoint_end.unwrap_or(checkpoint);
         refused(format!(
             "LSN {} lies before the log's newest checkpoint, which ends at LSN {end}: what was before that is in the files already",
             self.until

@@ -7,7 +7,8 @@
 use std::path::{Path, PathBuf};
 
 use flow::rewrite::RewriteOptions;
-use format::{Lsn, PageId, Verdict};
+use format::{Lsn, PageId, SpaceId, Verdict};
+use redo::record::Grammar;
 
 use super::apply::Work;
 use super::error::{Result, refused};
@@ -21,6 +22,7 @@ use super::survey::Survey;
 use super::tuning::engine;
 use super::wanted::Wanted;
 use crate::source::page::PageOpener;
+use crate::source::redo_log::has_truncation_log;
 
 /// Bytes of pages that are looked at at a time.
 const LOOK_MEMORY: usize = 8 << 20;
@@ -55,6 +57,28 @@ pub(super) fn check_files(rest: &Rest, datadir: &Path, wanted: &Wanted, survey: 
     Ok(())
 }
 
+/// Fails if MySQL did something later than the end that its log does not tell of. It makes an undo tablespace empty, and builds indexes,
+/// without redo; and none of its records makes a page from nothing, so that no page may be newer.
+pub(super) fn check_unlogged(rest: &Rest, datadir: &Path, survey: &Survey, end: Lsn) -> Result<()> {
+    let (path, page_no, lsn) = &survey.newest;
+    if *lsn > end {
+        return rest.refuse(&format!("{}: page {page_no} was written", path.display()), *lsn);
+    }
+    let mut spaces = survey.files.keys().copied();
+    match spaces.find(|space| has_truncation_log(datadir, *space)) {
+        Some(space) => refuse_truncated(rest, space),
+        None => Ok(()),
+    }
+}
+
+/// Refuses an undo tablespace that was, or was being, truncated: what transactions had written there by the end may have been needed then.
+pub(super) fn refuse_truncated(rest: &Rest, space: SpaceId) -> Result<()> {
+    refused(format!(
+        "undo tablespace {space} was truncated, and whether that was later than LSN {} is not known: recover all of the log",
+        rest.until
+    ))
+}
+
 /// Fails if a page that the rest of the log changes is later than the end.
 pub(super) fn check_pages(datadir: &Path, plan: &RecoverPlan) -> Result<()> {
     let Some(rest) = &plan.wanted.rest else { return Ok(()) };
@@ -70,6 +94,8 @@ pub(super) fn check_pages(datadir: &Path, plan: &RecoverPlan) -> Result<()> {
                 rest.until
             )),
             Verdict::Corrupt(_) => Ok(()),
+            // MySQL does not empty what it frees: this page was never written.
+            Verdict::Empty if plan.wanted.grammar == Grammar::MySql => Ok(()),
             // Pages that are freed may be emptied at once.
             Verdict::Empty if first.is_some_and(|first| first.is_init) => Ok(()),
             Verdict::Empty => {

@@ -79,8 +79,8 @@ impl Wanted {
     /// Reads the whole log, of which mini-transactions count that end at `until` or before. What is kept of it may take `memory` bytes; all
     /// of its redo is kept as well, if both take no more than `with_redo` bytes: then the log need not be read again.
     pub fn read(log: &RedoLog, memory: usize, with_redo: usize, until: Option<Lsn>) -> Result<Self> {
-        if until.is_some() && log.grammar() == Grammar::MySql {
-            return refused("--until works with MariaDB logs only: a MySQL log is recovered to its end");
+        if let Some(until) = until.filter(|&until| log.grammar() == Grammar::MySql && until < log.checkpoint()) {
+            return Rest::new(until).refuse_before_checkpoint(log.checkpoint());
         }
         if until.is_some() && log.backup.is_some() {
             return refused(
@@ -146,8 +146,13 @@ impl Wanted {
             (self.rest, self.names_checkpoint) = (None, true);
         }
         match &self.rest {
-            Some(rest) if !self.names_checkpoint => return rest.refuse_before_checkpoint(),
-            Some(_) => self.is_clean = false,
+            Some(rest) if !self.names_checkpoint => return rest.refuse_before_checkpoint(Lsn(0)),
+            Some(_) => {
+                self.is_clean = false;
+                if log.has_flush_lsn() {
+                    self.changed.insert(SpaceId::SYSTEM);
+                }
+            }
             None => self.end = closed_at.unwrap_or(end),
         }
         if !self.names_checkpoint {
