@@ -12,24 +12,24 @@ pub const LOG_BLOCK_SIZE: usize = 512;
 pub const LOG_BLOCK_HDR_NO: usize = 0;
 /// Bytes used, this header included. 2 bytes.
 pub const LOG_BLOCK_HDR_DATA_LEN: usize = 4;
-/// Where the first mini-transaction that starts in the block starts; 0 = none does. 2 bytes.
+/// Offset of the first mini-transaction that starts in the block; 0 if none does. 2 bytes.
 pub const LOG_BLOCK_FIRST_REC_GROUP: usize = 6;
 /// Epoch or checkpoint number. 4 bytes.
 pub const LOG_BLOCK_EPOCH_NO: usize = 8;
-/// The payload begins.
+/// Start of the payload.
 pub const LOG_BLOCK_HDR_SIZE: usize = 12;
 /// CRC-32C of all before it. 4 bytes.
 pub const LOG_BLOCK_CHECKSUM: usize = 508;
 
-/// What follows the payload of a block: its checksum, and the key's version where it is encrypted.
+/// What follows a block's payload: its checksum, and the key version if it is encrypted.
 pub(super) const BLOCK_TRAILER: usize = 4;
 pub(super) const BLOCK_TRAILER_ENCRYPTED: usize = 8;
 /// In the length: the payload is encrypted (MySQL).
 const ENCRYPTED_BIT: u16 = 0x8000;
-/// In the number: a write began with this block. It is not part of the number.
+/// In the number, though not part of it: a write started with this block.
 pub(super) const FLUSH_BIT: u32 = 0x8000_0000;
 
-/// A log block that belongs where it lies.
+/// A log block that belongs where it is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogBlock<'a> {
     bytes: &'a [u8; LOG_BLOCK_SIZE],
@@ -39,19 +39,19 @@ pub struct LogBlock<'a> {
     pub first_rec_group: u16,
     /// See [`LOG_BLOCK_EPOCH_NO`].
     pub epoch: u32,
-    /// Whether MySQL encrypted the payload; then the checksum was not verified, since it covers the plain text.
+    /// Whether MySQL encrypted the payload; if so, the checksum was not verified, since it covers the plain text.
     pub encrypted: bool,
 }
 
-/// The number that the block at `lsn` must carry.
+/// The number that the block at `lsn` must have.
 #[must_use]
 pub fn block_number(lsn: Lsn) -> u32 {
     u32::try_from(lsn.0 / LOG_BLOCK_SIZE as u64 % (1 << 30)).unwrap_or(0) + 1
 }
 
 impl<'a> LogBlock<'a> {
-    /// The block that lies at `lsn` (of its first byte or any other), if it belongs there: right number, right checksum, a
-    /// possible length. Anything else is where the log ends.
+    /// The block stored at `lsn` (of its first byte or any other), if it belongs there: right number, right checksum, a possible length.
+    /// Anything else ends the log.
     #[must_use]
     pub fn parse(bytes: &'a [u8; LOG_BLOCK_SIZE], lsn: Lsn) -> Option<Self> {
         let length = be::u16_at(bytes, LOG_BLOCK_HDR_DATA_LEN)?;
@@ -74,14 +74,14 @@ impl<'a> LogBlock<'a> {
         self.encrypted || stored == computed || stored == Some(NO_CHECKSUM_MAGIC)
     }
 
-    /// Whether the log goes on in the next block.
+    /// Whether the log continues in the next block.
     #[must_use]
     pub const fn is_full(&self) -> bool {
         self.data_len as usize == LOG_BLOCK_SIZE
     }
 
-    /// The payload from `offset` (counted from the block's first byte) on, ciphertext where encrypted; `trailer` bytes at the
-    /// end are no payload.
+    /// The payload from `offset` on (counted from the block's first byte), which may be encrypted; the last `trailer` bytes are not
+    /// payload.
     #[must_use]
     pub fn payload_from(&self, offset: usize, trailer: usize) -> &'a [u8] {
         let end = usize::from(self.data_len).min(LOG_BLOCK_SIZE - trailer);
@@ -89,11 +89,11 @@ impl<'a> LogBlock<'a> {
     }
 }
 
-/// What follows an LSN in a log of blocks.
+/// What follows an LSN in a log made of blocks.
 pub(crate) struct Tail {
-    /// The payload, as far as it was collected.
+    /// The payload collected.
     pub payload: Vec<u8>,
-    /// Whether the log ends after it: otherwise there is more.
+    /// Whether the log ends after it.
     pub ended: bool,
     /// Whether the block at the LSN itself belongs there.
     pub first_block_valid: bool,
@@ -101,8 +101,7 @@ pub(crate) struct Tail {
     pub encrypted: bool,
 }
 
-/// Collects the payload from `lsn` on, until there are more than `enough` bytes or the log ends. `blocks` begins with the
-/// block of `lsn`.
+/// Collects the payload from `lsn` on, until there are more than `enough` bytes or the log ends. `blocks` starts with the block of `lsn`.
 pub(crate) fn tail(blocks: &[u8], lsn: Lsn, trailer: usize, enough: usize) -> Tail {
     let mut tail = Tail { payload: Vec::new(), ended: false, first_block_valid: false, encrypted: false };
     let mut at = lsn;
@@ -124,12 +123,12 @@ pub(crate) fn tail(blocks: &[u8], lsn: Lsn, trailer: usize, enough: usize) -> Ta
     tail
 }
 
-/// The first LSN of the block in which one lies.
+/// The first LSN of the block that contains `lsn`.
 pub const fn block_start(lsn: Lsn) -> Lsn {
     Lsn(lsn.0 - lsn.0 % LOG_BLOCK_SIZE as u64)
 }
 
-/// Of an LSN within its block.
+/// Offset of an LSN within its block.
 pub(crate) fn offset_in_block(lsn: Lsn) -> usize {
     usize::try_from(lsn.0 % LOG_BLOCK_SIZE as u64).unwrap_or(0)
 }

@@ -1,7 +1,7 @@
-//! Making a log of MariaDB 10.8 and later clean: what is written behind its end, and the slot that says so.
+//! Makes a log of MariaDB 10.8 or later clean: what to write after its end, and the checkpoint slot for it.
 //!
-//! The mini-transaction goes first, to [`LogFile::offset_of`] the end of the log, and is made durable; then the slot. Until the slot is
-//! written the log is as it was, and the slot is one sector.
+//! The mini-transaction goes first, to [`LogFile::offset_of`] the log's end, and is made durable; then the slot. Until the slot is written
+//! the log is unchanged, and the slot is a single sector.
 //!
 //! Source: MariaDB 10.8 to 11.8 `log0log.cc`, `log0recv.cc`; a server of 10.11 starts on such a log without recovery.
 
@@ -18,16 +18,16 @@ use format::types::{Lsn, SpaceId};
 pub const SLOT_SIZE: usize = 64;
 const FILE_MODIFY: u8 = 0xB0;
 const FILE_CHECKPOINT: u8 = 0xF0;
-/// Lengths to this one stand in a record's first byte.
+/// Lengths up to this one fit in a record's first byte.
 const SHORT_MAX: usize = 15;
 
-/// What closes a log that ends at `end`: for each tablespace of `named` a mini-transaction that says that its file has this name
-/// (`./db/t.ibd`), then one that names `end` as the checkpoint, and a zero behind it, so that what lies there is no
-/// mini-transaction. It may wrap, as all of the log does. An encrypted log is closed with its `key`. `None` for formats that are
-/// closed otherwise, those before 10.8, and for an encrypted log without its key.
+/// What closes a log that ends at `end`: a mini-transaction for each tablespace in `named` that gives its file name (`./db/t.ibd`), then
+/// one that names `end` as the checkpoint, and a zero, so that the bytes after it are no mini-transaction. It may wrap, like everything in
+/// the log. An encrypted log is closed with its `key`. `None` for formats before 10.8, which are closed differently, and for an encrypted
+/// log without its key.
 ///
-/// A tablespace is to be named if the log made or renamed its file: where the transaction that wanted this had not ended, the server
-/// will undo it, and the dictionary does not tell it what the file is called meanwhile.
+/// A tablespace must be named if the log created or renamed its file: if that transaction had not finished the server will roll it back,
+/// and meanwhile the dictionary does not have the file's name.
 #[must_use]
 pub fn closing<'n>(
     file: &LogFile,
@@ -47,7 +47,7 @@ pub fn closing<'n>(
     Some(bytes)
 }
 
-/// A record about a file: type and length, tablespace, page 0, and the rest.
+/// A file record: type and length, tablespace, page 0, and the rest.
 fn record(kind: u8, space: SpaceId, rest: &[u8]) -> Option<Vec<u8>> {
     let mut body = varint(space.0)?;
     body.push(0);
@@ -56,7 +56,7 @@ fn record(kind: u8, space: SpaceId, rest: &[u8]) -> Option<Vec<u8>> {
     if body.len() <= SHORT_MAX {
         *record.first_mut()? |= u8::try_from(body.len()).ok()?;
     } else {
-        // The length counts its own bytes.
+        // The length includes its own bytes.
         let lens = (1..=3).filter_map(|own| varint(u32::try_from(body.len() + own - SHORT_MAX).ok()?));
         record.extend(lens.zip(1..).find(|(len, own)| len.len() == *own)?.0);
     }
@@ -64,7 +64,7 @@ fn record(kind: u8, space: SpaceId, rest: &[u8]) -> Option<Vec<u8>> {
     Some(record)
 }
 
-/// A number in the shortest of its forms, each of which begins where the one before ends.
+/// A number in its shortest form; each form starts where the previous one ends.
 fn varint(value: u32) -> Option<Vec<u8>> {
     const FORMS: [(u8, u32); 5] = [(0, 0), (0x80, 128), (0xC0, 16512), (0xE0, 2_113_664), (0xF0, 270_549_120)];
     let (number, (mark, from)) = FORMS.into_iter().enumerate().rfind(|&(_, (_, from))| value >= from)?;
@@ -78,11 +78,11 @@ fn varint(value: u32) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Puts a mini-transaction behind `bytes`, which follow `end`.
+/// Appends a mini-transaction to `bytes`, which follow `end`.
 fn put_mtr(bytes: &mut Vec<u8>, file: &LogFile, key: Option<&LogKey>, end: Lsn, records: &[u8]) -> Option<()> {
     let Format::Stream { encrypted } = file.format else { return None };
     let start = end.0.checked_add(bytes.len() as u64)?;
-    // As unique as the server's, which are LSNs too, of what was durable then: all of them are less.
+    // Unique like the server's nonces, which are LSNs too: those of durable data at the time, so all are lower.
     let nonce = start.to_be_bytes();
     let (mut covered, nonce) = match encrypted {
         None => (records.to_vec(), [].as_slice()),
@@ -96,7 +96,7 @@ fn put_mtr(bytes: &mut Vec<u8>, file: &LogFile, key: Option<&LogKey>, end: Lsn, 
     Some(())
 }
 
-/// A checkpoint slot for a log that ends where its checkpoint is.
+/// A checkpoint slot for a log that ends at its checkpoint.
 #[must_use]
 pub fn clean_slot(lsn: Lsn) -> Option<[u8; SLOT_SIZE]> {
     let mut slot = [0; SLOT_SIZE];
@@ -107,8 +107,8 @@ pub fn clean_slot(lsn: Lsn) -> Option<[u8; SLOT_SIZE]> {
     Some(slot)
 }
 
-/// The first [`START_OFFSET`] bytes of a log that begins at `lsn`, where its checkpoint is, and is otherwise as the one with this `header`.
-/// What [closes](closing) it at `lsn` belongs behind them, which an encrypted one's new `key` is to encrypt: [`LogKey::renewed`].
+/// The first [`START_OFFSET`] bytes of a log that starts at `lsn`, with its checkpoint there, and otherwise has this `header`. They must be
+/// followed by what [closes](closing) it at `lsn`, encrypted with the new `key` if it is an encrypted log: [`LogKey::renewed`].
 #[must_use]
 pub fn restarted(header: &[u8], lsn: Lsn, key: Option<&LogKey>) -> Option<Vec<u8>> {
     let mut new = header.get(..START_OFFSET)?.to_vec();
@@ -123,7 +123,7 @@ pub fn restarted(header: &[u8], lsn: Lsn, key: Option<&LogKey>) -> Option<Vec<u8
     Some(new)
 }
 
-/// File offset of the slot that does not hold the newest checkpoint, given the file's header.
+/// File offset of the slot without the newest checkpoint, given the file's header.
 #[must_use]
 pub fn spare_slot(header: &[u8], file: &LogFile) -> Option<usize> {
     let is_newest = |at: usize| {
@@ -173,7 +173,7 @@ mod tests {
         let closed = closing(&file, None, Lsn(12288), named).expect("closes");
         let server = [&[0xBB, 8, 0], b"./v/d.ibd".as_slice(), &[1, 0x32, 0x04, 0xA8, 0x8B]].concat();
         assert_eq!(closed[..17], server);
-        // The checkpoint is where the names begin.
+        // The checkpoint is at the start of the names.
         assert_eq!(closed[17..20], [0xFA, 0, 0]);
         assert_eq!(closed[20..28], 12288_u64.to_be_bytes());
         let long = record(0x90, SpaceId(50), b"./w/x_1_79.ibd").expect("a record");

@@ -1,20 +1,20 @@
-//! Making a log of MariaDB 10.5 to 10.7 clean, as a shutdown does: its newest checkpoint is its end, and nothing follows.
+//! Makes a log of MariaDB 10.5 to 10.7 clean, like a shutdown: its newest checkpoint is its end, and nothing follows.
 //!
 //! ```text
 //! blocks behind the last one, if the log ends within a mini-transaction: away with them, the last one first
 //!   -> last_block, at the end -> clean_slot, which is one sector
 //! ```
 //!
-//! Or a log of its own takes its place, which begins with that block: `restarted_blocks`.
+//! Or it is replaced by a new log that starts with that block: `restarted_blocks`.
 //!
-//! Until the slot is written the log is as it was, and ends where it ended: what is taken away is a mini-transaction that was
-//! never whole. The first page of the system tablespace must name the same LSN ([`seal_flush_lsn`](format::page::seal::seal_flush_lsn)):
-//! where the two differ, a server recovers.
+//! Until the slot is written the log is unchanged and ends where it did: what is removed is a mini-transaction that was never complete.
+//! Page 0 of the system tablespace must name the same LSN ([`seal_flush_lsn`](format::page::seal::seal_flush_lsn)): if the two differ, a
+//! server runs recovery.
 //!
-//! What is encrypted stays so: a block by the log's key, in the version that the checkpoint names; a checkpoint is plain, and names
-//! the key as the one before did.
+//! Encrypted parts stay encrypted: a block with the log's key, in the version that the checkpoint names. A checkpoint itself is plain and
+//! names the same key as the one before.
 //!
-//! Source: logs that servers of 10.5 left when they were shut down; such a server starts on a log closed here without recovery.
+//! Source: logs left by servers of 10.5 at shutdown; such a server starts on a log closed here without recovery.
 
 use crate::block::{
     FLUSH_BIT, LOG_BLOCK_EPOCH_NO, LOG_BLOCK_FIRST_REC_GROUP, LOG_BLOCK_HDR_DATA_LEN, LOG_BLOCK_HDR_NO,
@@ -29,9 +29,9 @@ use crate::plain_block::{plain_block, seal};
 use format::bytes::be;
 use format::types::Lsn;
 
-/// The block in which the log ends at `end`, given the block that lies there: it holds nothing behind the end. Where the log ends with a
-/// whole block there may be none yet, since the end is the next one's first payload byte. `header` is that of the file, `key` that of
-/// the log if it is encrypted, and then of both blocks.
+/// The block in which the log ends at `end`, built from the block stored there: it has nothing after the end. If the log ends with a full
+/// block that block may not exist, since the end is then the next block's first payload byte. `header` is the file's, `key` is the log's if
+/// it is encrypted (as both blocks then are).
 #[must_use]
 pub fn last_block(
     found: &[u8; LOG_BLOCK_SIZE],
@@ -65,8 +65,8 @@ pub fn last_block(
     Some(bytes)
 }
 
-/// The checkpoint that says that the log ends at `end` with nothing to recover, and its file offset: the slot that does not hold the
-/// newest checkpoint. `header` is that of the file.
+/// The checkpoint that says that the log ends at `end` with nothing to recover, and its file offset: that of the slot without the newest
+/// checkpoint. `header` is the file's.
 #[must_use]
 pub fn clean_slot(header: &[u8], file: &LogFile, end: Lsn) -> Option<([u8; LOG_BLOCK_SIZE], usize)> {
     let (mut slot, spare) = next_slot(header, end, file.offset_of(end)?)?;
@@ -74,8 +74,8 @@ pub fn clean_slot(header: &[u8], file: &LogFile, end: Lsn) -> Option<([u8; LOG_B
     Some((slot, spare))
 }
 
-/// The first bytes of a log that begins with the block of `end`, where its checkpoint and its end are, and is otherwise as the one with this
-/// `header`, in which that block is `found`. An encrypted log has a key before and another one [then](LogKey::renewed).
+/// The first bytes of a log that starts with the block of `end`, with its checkpoint and end there, and otherwise has this `header`;
+/// `found` is that block in the old log. An encrypted log has one key before and another one [afterwards](LogKey::renewed).
 #[must_use]
 pub fn restarted_blocks(
     header: &[u8],
@@ -101,7 +101,7 @@ pub fn restarted_blocks(
     Some(new)
 }
 
-/// The checkpoint that follows the newest one and is `end`, which lies at that file offset; without its checksum. And where it belongs.
+/// The checkpoint after the newest one, at `end` and that file offset, without its checksum; and its slot.
 fn next_slot(header: &[u8], end: Lsn, offset: u64) -> Option<([u8; LOG_BLOCK_SIZE], usize)> {
     let (newest, number) = newest_slot(header)?;
     let spare = BLOCKS_SLOTS.into_iter().find(|&at| at != newest)?;

@@ -1,4 +1,4 @@
-//! One table of fields for each structure of redo logs, as `format::layout` has them for pages.
+//! A table of fields for each structure in redo logs, like `format::layout` for pages.
 
 use format::fields;
 use format::layout::Structure;

@@ -1,7 +1,6 @@
 //! What the bytes of InnoDB's redo logs mean: headers and checkpoints, framing and keys, records, and what a record does to its page.
 //!
-//! This crate is pure, as `format` is: byte slices in, facts and typed errors out. The caller does the reading. Whether recovery is
-//! still to come:
+//! This crate is pure, like `format`: byte slices in, facts and typed errors out. The caller does the reading. Whether recovery is pending:
 //!
 //! ```text
 //! identify(first bytes) -> LogVendor
@@ -41,13 +40,13 @@ pub mod verify_mysql;
 pub enum LogState {
     /// The newest checkpoint is the end of the log: the server was shut down cleanly.
     Clean,
-    /// There is redo after the newest checkpoint: the server was killed, or runs.
+    /// There is redo after the newest checkpoint: the server was killed, or is running.
     NeedsRecovery,
-    /// The bytes given end before the answer; read more from the same place.
+    /// The given bytes end before the answer; read more from the same place.
     Undecided,
 }
 
-/// Which family of formats a redo log file is of.
+/// The vendor whose format a redo log file has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogVendor {
     /// MySQL 5.7.9 and later: see [`mysql`].
@@ -56,7 +55,7 @@ pub enum LogVendor {
     MariaDb,
 }
 
-/// Why nothing can be said about a redo log.
+/// Why a redo log cannot be judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum RedoError {
     /// Too few bytes.
@@ -67,7 +66,7 @@ pub enum RedoError {
         /// Bytes needed.
         needed: u64,
     },
-    /// A format that is not read: from before MySQL 5.7.9 or MariaDB 10.5, or newer than this program.
+    /// An unsupported format: from before MySQL 5.7.9 or MariaDB 10.5, or newer than this program.
     #[error("{}", unknown_format(*format))]
     UnknownFormat {
         /// The first four bytes.
@@ -84,7 +83,7 @@ pub enum RedoError {
     /// No checkpoint can be read.
     #[error("the redo log holds no valid checkpoint")]
     NoCheckpoint,
-    /// The log is not what the checkpoint says.
+    /// The log does not match its checkpoint.
     #[error("the redo log is damaged at its newest checkpoint, LSN {lsn}")]
     CheckpointDamaged {
         /// The checkpoint.
@@ -92,7 +91,7 @@ pub enum RedoError {
     },
 }
 
-/// Tells the formats apart by the first four bytes of a file.
+/// Distinguishes the formats by the first four bytes of a file.
 ///
 /// # Errors
 /// [`RedoError::TooShort`], [`RedoError::UnknownFormat`].
@@ -105,7 +104,7 @@ pub fn identify(head: &[u8]) -> Result<LogVendor, RedoError> {
     }
 }
 
-/// The servers that write a format which is a small number, or was one. Formats that MariaDB encrypts have the highest bit set.
+/// The servers that write this format, if it is a known number. In formats that MariaDB encrypts, the highest bit is set.
 #[must_use]
 pub const fn writers_of(format: u32) -> Option<&'static str> {
     Some(match format & 0x7FFF_FFFF {
@@ -126,7 +125,7 @@ fn unknown_format(format: u32) -> String {
     }
 }
 
-/// Checks the CRC-32C that stands at `at` and covers all bytes before it.
+/// Checks the CRC-32C at `at`, which covers all bytes before it.
 fn check_crc(bytes: &[u8], at: usize) -> Result<(), RedoError> {
     let short = RedoError::TooShort { len: bytes.len() as u64, needed: at as u64 + 4 };
     let stored = be::u32_at(bytes, at).ok_or(short)?;

@@ -1,8 +1,8 @@
 //! The key of an encrypted redo log of MariaDB 10.5 and later.
 //!
-//! The key file's key 1, in the version that the log names, encrypts 16 bytes that the log names too; the result is the log's key.
-//! In which mode the server uses AES is stored nowhere, and a wrong key makes no checksum fail: both are found out where the log is
-//! known beforehand, at the record that names its checkpoint.
+//! The key file's key 1, in the version that the log names, encrypts a message of 16 bytes in the log; the result is the log's key. The
+//! server's AES mode is not stored, and a wrong key makes no checksum fail. Both are determined at a place whose content is known
+//! beforehand: the record that names the checkpoint.
 //!
 //! | | 10.8 and later | 10.5 to 10.7, in the checkpoint's block |
 //! |---|---|---|
@@ -26,28 +26,28 @@ use format::codec::mariadb_encryption::PageKey;
 use format::keyring::KeyStore;
 use format::types::Lsn;
 
-/// The key with this number is the log's.
+/// The id of the log's key.
 const LOG_KEY_ID: u32 = 1;
 pub(super) const MODES: [CipherMode; 2] = [CipherMode::Cbc, CipherMode::Ctr];
-/// In a checkpoint block of 10.5 to 10.7.
+/// Offset in a checkpoint block of 10.5 to 10.7.
 pub(super) const BLOCKS_KEY: usize = 32;
-/// In what a log says about its key, whichever its format: the message.
+/// Offset of the message in a log's key information, in any format.
 pub(super) const KEY_MESSAGE: usize = 8;
-/// In a block: what is encrypted.
+/// The encrypted part of a block.
 const BLOCK_ENCRYPTED: std::ops::Range<usize> = 4..BLOCK_KEY_VERSION;
-/// In a block: the version of the key that encrypts it. 4 bytes.
+/// The version of the key that encrypts a block. 4 bytes.
 const BLOCK_KEY_VERSION: usize = 504;
 
 /// Why the records of an encrypted log cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum LogKeyError {
-    /// The key is not among those given.
+    /// The key was not given.
     #[error("the redo log is encrypted with version {version} of key {LOG_KEY_ID}, which is not among the keys")]
     NoKey {
         /// The version that the log names.
         version: u32,
     },
-    /// The key is of a length that AES does not have.
+    /// The key's length is none that AES has.
     #[error("key {LOG_KEY_ID} is {len} bytes long, which no AES key can be")]
     KeyLength {
         /// Its length, bytes.
@@ -56,7 +56,7 @@ pub enum LogKeyError {
     /// Too few bytes of the header.
     #[error("the redo log is encrypted, but its header does not say how")]
     NoKeyInformation,
-    /// What comes out is not the record that names the checkpoint.
+    /// The decrypted bytes are not the record that names the checkpoint.
     #[error(
         "the redo log does not decrypt with version {version} of key {LOG_KEY_ID}: is it the key of this server? \
          (Or the log is damaged at its newest checkpoint.)"
@@ -67,12 +67,12 @@ pub enum LogKeyError {
     },
 }
 
-/// The key of a log. `Debug` shows nothing of it.
+/// The key of a log. `Debug` reveals nothing of it.
 #[derive(Clone)]
 pub struct LogKey {
     pub(super) key: PageKey,
     pub(super) mode: CipherMode,
-    /// Whether the other mode makes no sense of what was read.
+    /// Whether the other mode was ruled out.
     pub(super) is_sure: bool,
     pub(super) nonce: [u8; 4],
     pub(super) version: u32,
@@ -86,9 +86,9 @@ impl std::fmt::Debug for LogKey {
 }
 
 impl LogKey {
-    /// The key of a log that starts over at `lsn`, in the place of this key's log. A server will use the same LSNs again, and with them the
-    /// same initialisation vectors, for other records than there were: so it is another key, made of the same one of `keys` by
-    /// a message that no log had before. Equal logs that start over at the same LSN get the same one.
+    /// The key for a log that starts over at `lsn` and replaces this key's log. A server will use the same LSNs again, and with them the
+    /// same initialisation vectors, for different records. So this is a different key, derived from the same one in `keys` with a message
+    /// that no log had before. Equal logs that start over at the same LSN get the same key.
     ///
     /// # Errors
     /// [`LogKeyError::NoKey`], [`LogKeyError::KeyLength`].
@@ -98,19 +98,19 @@ impl LogKey {
         Ok(Self { key: derive(keys, self.version, &message)?, message, ..self.clone() })
     }
 
-    /// Says in what a log tells about its key, which begins at `at` in `bytes`, that this is it. All but the message is as it was.
+    /// Writes this key's message to the key information at `at` in `bytes`. Everything else stays unchanged.
     pub(super) fn put_message(&self, bytes: &mut [u8], at: usize) -> Option<()> {
         bytes.get_mut(at + KEY_MESSAGE..)?.get_mut(..BLOCK)?.copy_from_slice(&self.message);
         Some(())
     }
 
-    /// In which mode the server uses AES, in its tablespaces too. `None` if what was read of the log is the same in both.
+    /// The server's AES mode, used in its tablespaces too. `None` if the part of the log read so far is the same in both modes.
     #[must_use]
     pub fn mode(&self) -> Option<CipherMode> {
         self.is_sure.then_some(self.mode)
     }
 
-    /// The version of the key that encrypts a block of 10.5 to 10.7, if it is not this one.
+    /// The key version of a block of 10.5 to 10.7, if it is not this one.
     pub(super) fn other_version(&self, block: &[u8]) -> Option<u32> {
         be::u32_at(block, BLOCK_KEY_VERSION).filter(|&version| version != self.version)
     }
@@ -121,14 +121,14 @@ impl LogKey {
         self.version
     }
 
-    /// Decrypts the records of a mini-transaction into `plain`. `nonce` stands behind its end marker.
+    /// Decrypts the records of a mini-transaction into `plain`. `nonce` follows its end marker.
     pub(super) fn open_mtr(&self, records: &[u8], nonce: [u8; 8], scheme: StreamEncryption, plain: &mut Vec<u8>) {
         plain.clear();
         plain.extend_from_slice(records);
         transform(plain, nonce, scheme, |iv, bytes| self.key.decrypt(self.mode, iv, bytes));
     }
 
-    /// Encrypts the records of a mini-transaction; the other direction of [`open_mtr`](Self::open_mtr).
+    /// Encrypts the records of a mini-transaction; the inverse of [`open_mtr`](Self::open_mtr).
     pub(super) fn seal_mtr(&self, records: &[u8], nonce: [u8; 8], scheme: StreamEncryption) -> Vec<u8> {
         let mut sealed = records.to_vec();
         let encrypt = |iv: &[u8; BLOCK], bytes: &mut [u8]| self.key.encrypt(self.mode, iv, bytes);
@@ -136,13 +136,13 @@ impl LogKey {
         sealed
     }
 
-    /// Decrypts a block of 10.5 to 10.7 that begins at `lsn`.
+    /// Decrypts a block of 10.5 to 10.7 that starts at `lsn`.
     pub(super) fn open_block(&self, block: &mut [u8; LOG_BLOCK_SIZE], lsn: Lsn) {
         let iv = self.block_iv(block, lsn);
         self.key.decrypt(self.mode, &iv, block.get_mut(BLOCK_ENCRYPTED).unwrap_or_default());
     }
 
-    /// Encrypts a block of 10.5 to 10.7 that begins at `lsn`; its checksum is still to come.
+    /// Encrypts a block of 10.5 to 10.7 that starts at `lsn`; its checksum comes later.
     pub fn seal_block(&self, block: &mut [u8; LOG_BLOCK_SIZE], lsn: Lsn) {
         let iv = self.block_iv(block, lsn);
         self.key.encrypt(self.mode, &iv, block.get_mut(BLOCK_ENCRYPTED).unwrap_or_default());
@@ -158,7 +158,7 @@ impl LogKey {
     }
 }
 
-/// The key that a message becomes when it is encrypted with the server's.
+/// Derives a key by encrypting a message with the server's key.
 pub(super) fn derive(keys: &KeyStore, version: u32, message: &[u8; BLOCK]) -> Result<PageKey, LogKeyError> {
     let key = keys.by_id(LOG_KEY_ID, version).ok_or(LogKeyError::NoKey { version })?.bytes();
     let log_key = encrypt_block_with(key, message).map(Zeroizing::new);
@@ -166,7 +166,7 @@ pub(super) fn derive(keys: &KeyStore, version: u32, message: &[u8; BLOCK]) -> Re
     Ok(PageKey::new(&log_key))
 }
 
-/// Encrypts or decrypts the records of a mini-transaction: `change` does it to one stretch, with its initialisation vector.
+/// Encrypts or decrypts the records of a mini-transaction: `change` handles one stretch, given its initialisation vector.
 fn transform(records: &mut [u8], nonce: [u8; 8], scheme: StreamEncryption, change: impl Fn(&[u8; BLOCK], &mut [u8])) {
     match scheme {
         StreamEncryption::Everything => transform_stream(records, nonce, change),
@@ -181,7 +181,7 @@ fn transform(records: &mut [u8], nonce: [u8; 8], scheme: StreamEncryption, chang
     }
 }
 
-/// All but the records' types and lengths is one stream.
+/// Everything but the records' types and lengths is one stream.
 fn transform_stream(records: &mut [u8], nonce: [u8; 8], change: impl Fn(&[u8; BLOCK], &mut [u8])) {
     let mut iv = [0; BLOCK];
     let mut stream = Vec::with_capacity(records.len());
@@ -202,7 +202,7 @@ fn transform_stream(records: &mut [u8], nonce: [u8; 8], change: impl Fn(&[u8; BL
     }
 }
 
-/// Where the head and the body of each record lie.
+/// Ranges of the head and the body of each record.
 fn frames(records: &[u8]) -> impl Iterator<Item = (std::ops::Range<usize>, std::ops::Range<usize>)> {
     let mut at = 0;
     std::iter::from_fn(move || {

@@ -1,4 +1,4 @@
-//! The key of an encrypted log, proven by the log itself: read with it, the log names its checkpoint.
+//! Finds the key of an encrypted log and proves it with the log itself: decrypted with it, the log names its checkpoint.
 
 use crate::block::{LOG_BLOCK_HDR_SIZE, LogBlock, offset_in_block};
 use crate::log_key::{BLOCKS_KEY, KEY_MESSAGE, LogKey, LogKeyError, MODES, derive};
@@ -12,7 +12,7 @@ use format::codec::cipher::BLOCK;
 use format::keyring::KeyStore;
 use format::types::Lsn;
 
-/// What the log says about its key.
+/// A log's key information.
 struct KeyInformation {
     version: u32,
     message: [u8; BLOCK],
@@ -34,10 +34,10 @@ impl KeyInformation {
 }
 
 impl LogKey {
-    /// The key of the log `file`, whose first bytes are `header`. `None`: the log is not encrypted.
+    /// The key of the log `file`, whose first bytes are `header`. `None` if the log is not encrypted.
     ///
-    /// `at_checkpoint` are the log's bytes from [`MtrReader::place`] of the checkpoint's end LSN on, enough to hold what the
-    /// server writes there: 1 MiB do.
+    /// `at_checkpoint` are the log's bytes from [`MtrReader::place`] of the checkpoint's end LSN on, enough to include what the server
+    /// writes there: 1 MiB will do.
     ///
     /// # Errors
     /// [`LogKeyError`].
@@ -60,8 +60,8 @@ impl LogKey {
         Ok(Some(Self { is_sure, ..first }))
     }
 
-    /// Finds out the mode by more of the log, its bytes from [`MtrReader::place`] of `from` on, where that is not known yet: both modes
-    /// encrypt fewer than 16 bytes in the same way, which may be all that the server wrote at the checkpoint.
+    /// Determines the mode, if still unknown, from more of the log: its bytes from [`MtrReader::place`] of `from` on. Both modes encrypt
+    /// fewer than 16 bytes in the same way, and the server may have written no more at the checkpoint.
     #[must_use]
     pub fn settle(self, file: &LogFile, from: Lsn, bytes: &[u8]) -> Self {
         if self.is_sure {
@@ -84,8 +84,8 @@ impl LogKey {
         }
     }
 
-    /// Whether the log names its checkpoint where it must, read with this key. In the early format it always does, and a record that is
-    /// shorter than 16 bytes does in either mode: all records that were read must make sense.
+    /// Whether the log, decrypted with this key, names its checkpoint where it must. In the early format it always does, and so does a
+    /// record shorter than 16 bytes in either mode: therefore all records read must make sense.
     fn opens(&self, file: &LogFile, header: &[u8], mut at_checkpoint: &[u8]) -> bool {
         if matches!(file.format, Format::Blocks { .. }) && self.opens_last_block(file, header, at_checkpoint) {
             return true;
@@ -101,7 +101,7 @@ impl LogKey {
                     Err(_) => return false,
                 }
             }
-            // A whole block makes sense in one mode only.
+            // A complete block makes sense in one mode only.
             if is_named && matches!(file.format, Format::Blocks { .. }) {
                 return true;
             }
@@ -109,8 +109,8 @@ impl LogKey {
         is_named
     }
 
-    /// Whether the log of blocks ends at its checkpoint, as a shutdown leaves it: then no record names that, and what is known
-    /// beforehand is the head of the block. With another key the length alone is right once in 65536 times.
+    /// Whether a log made of blocks ends at its checkpoint, as a shutdown leaves it. No record names the checkpoint then; what is known
+    /// beforehand is the block's head. With another key the length alone is right once in 65536 times.
     fn opens_last_block(&self, file: &LogFile, header: &[u8], at_checkpoint: &[u8]) -> bool {
         let end = file.checkpoint.end_lsn;
         let plain = at_checkpoint.first_chunk().and_then(|found| plain_block(found, end, Some(self)));
@@ -119,7 +119,7 @@ impl LogKey {
         let first = usize::from(block.first_rec_group);
         let is_first_within = first == 0 || (LOG_BLOCK_HDR_SIZE..=offset_in_block(end)).contains(&first);
         let is_at_end = usize::from(block.data_len) == offset_in_block(end);
-        // A block names the checkpoint that was to come when it was begun.
+        // A block names the checkpoint that was next when the block was started.
         is_at_end && is_first_within && u64::from(block.epoch) <= number.saturating_add(1)
     }
 }

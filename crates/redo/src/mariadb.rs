@@ -10,7 +10,7 @@ use format::types::Lsn;
 pub const LOG_HEADER_FORMAT: usize = 0;
 /// LSN of the first payload byte. 8 bytes.
 pub const LOG_HEADER_START_LSN: usize = 8;
-/// The server that made the file. 32 bytes.
+/// The server that created the file. 32 bytes.
 pub const LOG_HEADER_CREATOR: usize = 16;
 /// Key information; its first 4 bytes are 1 in the older encrypted format.
 pub const LOG_HEADER_KEY: usize = 48;
@@ -20,35 +20,36 @@ pub const LOG_HEADER_CHECKSUM: usize = 508;
 pub const CHECKPOINT_1: usize = 4096;
 /// Second checkpoint slot, 64 bytes.
 pub const CHECKPOINT_2: usize = 8192;
-/// The payload begins.
+/// Start of the payload.
 pub const START_OFFSET: usize = 12288;
 /// LSN of the checkpoint, in its slot. 8 bytes.
 pub const CHECKPOINT_LSN: usize = 0;
-/// Where the log ended when the checkpoint was made, in its slot. 8 bytes.
+/// The log's end when the checkpoint was made, in its slot. 8 bytes.
 pub const CHECKPOINT_END_LSN: usize = 8;
 /// CRC-32C of the slot. 4 bytes.
 pub const CHECKPOINT_CHECKSUM: usize = 60;
 
-/// Bytes to read at [`LogFile::checkpoint_place`] at first. [`LogState::Undecided`](crate::LogState::Undecided) asks for more: up to [`READ_SIZE_MAX`].
+/// Bytes to read at [`LogFile::checkpoint_place`] first. [`LogState::Undecided`](crate::LogState::Undecided) asks for more: up to
+/// [`READ_SIZE_MAX`].
 pub const READ_SIZE: usize = 4096;
 /// With this many bytes (or all there are) the answer is never [`LogState::Undecided`](crate::LogState::Undecided).
 pub const READ_SIZE_MAX: usize = 2 * mtr::MTR_SIZE_MAX;
 
-/// The 10.5 format: header size, checkpoint slots, and where in a slot things are.
+/// The 10.5 format: header size, checkpoint slots, and offsets in a slot.
 pub(super) const BLOCKS_START: u64 = 2048;
 pub(super) const BLOCKS_SLOTS: [usize; 2] = [512, 1536];
 /// The larger one counts. 8 bytes.
 pub const BLOCKS_CHECKPOINT_NO: usize = 0;
 /// LSN of the checkpoint. 8 bytes.
 pub const BLOCKS_CHECKPOINT_LSN: usize = 8;
-/// Where that is in the file. 8 bytes.
+/// Its file offset. 8 bytes.
 pub const BLOCKS_CHECKPOINT_OFFSET: usize = 16;
-/// Where the log ended when the checkpoint was made; zero if the server had just started. 8 bytes.
+/// The log's end when the checkpoint was made; zero if the server had just started. 8 bytes.
 pub const BLOCKS_END_LSN: usize = 496;
 /// CRC-32C of the slot. 4 bytes.
 pub const BLOCKS_CHECKPOINT_CHECKSUM: usize = LOG_BLOCK_CHECKSUM;
 
-/// Which of MariaDB's formats a log has.
+/// MariaDB's log formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// 10.5 to 10.7: blocks of 512 bytes.
@@ -63,17 +64,17 @@ pub enum Format {
     },
 }
 
-/// The two ways in which MariaDB 10.8 and later encrypt the log.
+/// The two encryption schemes of MariaDB 10.8 and later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamEncryption {
     /// Early: FILE_ records stay plain.
     PlainFileRecords,
-    /// Later maintenance releases: all but the frame is encrypted.
+    /// Later maintenance releases: everything but the frame is encrypted.
     Everything,
 }
 
 impl Format {
-    /// By the first four bytes of the file.
+    /// From the first four bytes of the file.
     pub(crate) const fn from_number(format: u32) -> Option<Self> {
         Some(match format {
             0x5048_5953 => Self::Blocks { encrypted: false },
@@ -88,9 +89,9 @@ impl Format {
 /// The newest checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// Redo from here on may be missing in the data files.
+    /// Data files may lack changes from here on.
     pub lsn: Lsn,
-    /// Where the log ended when the checkpoint was made; the same as `lsn` after a clean shutdown.
+    /// The log's end when the checkpoint was made; equal to `lsn` after a clean shutdown.
     pub end_lsn: Lsn,
 }
 
@@ -105,7 +106,7 @@ pub struct LogFile {
     pub size: u64,
     /// The newest checkpoint.
     pub checkpoint: Checkpoint,
-    /// File offset of the checkpoint's LSN in the 10.5 format, which does not follow from the header alone.
+    /// File offset of the checkpoint's LSN in the 10.5 format; the header alone does not give it.
     blocks_offset: u64,
 }
 
@@ -138,15 +139,15 @@ impl LogFile {
         }
     }
 
-    /// Bytes of payload that the file holds before it wraps.
+    /// Bytes of payload before the file wraps.
     #[must_use]
     pub fn capacity(&self) -> u64 {
         let header = if matches!(self.format, Format::Blocks { .. }) { BLOCKS_START } else { START_OFFSET as u64 };
         self.size.saturating_sub(header)
     }
 
-    /// File offset of `lsn`. The payload is circular: where the file ends it goes on at [`LogFile::payload_start`]. `None` for
-    /// LSNs before the file's first and for files without payload.
+    /// File offset of `lsn`. The payload is circular: at the end of the file it continues at [`LogFile::payload_start`]. `None` for LSNs
+    /// before the file's first and for files without payload.
     #[must_use]
     pub fn offset_of(&self, lsn: Lsn) -> Option<u64> {
         let (base, base_offset) = match self.format {
@@ -157,19 +158,19 @@ impl LogFile {
         let behind = match lsn.0.checked_sub(base.0) {
             Some(behind) => behind.checked_rem(capacity)?,
             None if lsn < self.first_lsn => return None,
-            // Before the checkpoint the ring is gone around the other way.
+            // Before the checkpoint, go around the ring the other way.
             None => capacity.checked_sub((base.0 - lsn.0).checked_rem(capacity)?)?,
         };
         self.payload_start().checked_add(base_offset.checked_add(behind)?.checked_rem(capacity)?)
     }
 
-    /// File offset at which the payload begins, and begins again.
+    /// File offset at which the payload starts, and restarts after wrapping.
     #[must_use]
     pub fn payload_start(&self) -> u64 {
         self.size - self.capacity()
     }
 
-    /// File offset from which [`LogFile::state`] wants its bytes.
+    /// File offset of the bytes that [`LogFile::state`] needs.
     #[must_use]
     pub fn checkpoint_place(&self) -> Option<u64> {
         let lsn = self.checkpoint.end_lsn;
@@ -182,7 +183,7 @@ impl LogFile {
         }
     }
 
-    /// The end marker of a mini-transaction whose marker lies at `lsn`: it changes at every lap around the file.
+    /// The end marker of a mini-transaction whose marker is at `lsn`: it changes with every lap around the file.
     pub(super) fn sequence_bit(&self, lsn: u64) -> u8 {
         let laps = lsn.saturating_sub(self.first_lsn.0).checked_div(self.capacity()).unwrap_or(0);
         u8::from(laps.is_multiple_of(2))
@@ -202,7 +203,7 @@ fn stream_checkpoint(header: &[u8], first_lsn: Lsn) -> Option<Checkpoint> {
     slots.max_by_key(|checkpoint| checkpoint.lsn)
 }
 
-/// The 10.5 format: the slot with the larger number, and the file offset that it gives its LSN.
+/// The 10.5 format: the slot with the larger number, and the file offset it gives for its LSN.
 fn blocks_checkpoint(header: &[u8]) -> Option<(Checkpoint, u64)> {
     let slots = BLOCKS_SLOTS.into_iter().filter_map(|at| {
         let slot = header.get(at..at + LOG_BLOCK_SIZE)?;
@@ -216,7 +217,7 @@ fn blocks_checkpoint(header: &[u8]) -> Option<(Checkpoint, u64)> {
     slots.max_by_key(|&(number, ..)| number).map(|(_, checkpoint, offset)| (checkpoint, offset))
 }
 
-/// Where the newest checkpoint lies, and its number.
+/// Offset and number of the newest checkpoint.
 pub(super) fn newest_slot(header: &[u8]) -> Option<(usize, u64)> {
     let slots = BLOCKS_SLOTS.into_iter().filter_map(|at| {
         let slot = header.get(at..at + LOG_BLOCK_SIZE)?;

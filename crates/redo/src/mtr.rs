@@ -1,26 +1,26 @@
-//! The frame of a mini-transaction of MariaDB 10.8 and later: where it ends, and whether it is whole. What its records mean is
-//! not looked at, beyond telling checkpoints from everything else.
+//! The frame of a mini-transaction of MariaDB 10.8 and later: where it ends, and whether it is complete. Its records are not interpreted,
+//! except to tell checkpoints from everything else.
 
 use crc_fast::{CrcAlgorithm, Digest};
 
 use format::bytes::be;
 use format::page::checksum::crc32c;
 
-/// The largest mini-transaction; anything longer is the end of the log.
+/// The largest mini-transaction; anything longer means the end of the log.
 pub(crate) const MTR_SIZE_MAX: usize = 1 << 20;
 
-/// What parsing at a place came to.
+/// The result of parsing at a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Parsed<'a> {
-    /// A whole mini-transaction: its records, and its length with end marker and checksum.
+    /// A complete mini-transaction: its records, and its length including end marker and checksum.
     Mtr(&'a [u8], usize),
-    /// None: the log ends here.
+    /// No mini-transaction: the log ends here.
     End,
-    /// The bytes end first.
+    /// More bytes are needed.
     MoreBytes,
 }
 
-/// Bytes after the record's first byte. `None` if the bytes end first.
+/// The rest of a record after its first byte. `None` if more bytes are needed.
 pub(crate) fn record_rest(bytes: &[u8]) -> Option<Rest> {
     let first = bytes.first()?;
     match usize::from(first & 15) {
@@ -32,11 +32,11 @@ pub(crate) fn record_rest(bytes: &[u8]) -> Option<Rest> {
     }
 }
 
-/// What a record's first bytes say of its length.
+/// The length of a record, from its first bytes.
 pub(crate) enum Rest {
-    /// How many bytes follow the first.
+    /// Bytes after the first.
     Len(usize),
-    /// No record begins like this.
+    /// No record starts like this.
     Bad,
 }
 
@@ -45,7 +45,7 @@ enum Varint {
     Bad,
 }
 
-/// Lengths take at most 3 bytes. `None` if the bytes end first.
+/// Lengths take at most 3 bytes. `None` if more bytes are needed.
 fn varint(bytes: &[u8]) -> Option<Varint> {
     let byte = |at: usize| bytes.get(at).map(|&byte| usize::from(byte));
     let first = byte(0)?;
@@ -57,8 +57,8 @@ fn varint(bytes: &[u8]) -> Option<Varint> {
     })
 }
 
-/// Parses the mini-transaction that `bytes` begins with. `sequence_bit` tells, for an offset from the start of `bytes`, which
-/// end marker belongs there; `nonce` bytes stand between marker and checksum.
+/// Parses the mini-transaction at the start of `bytes`. `sequence_bit` gives the right end marker at an offset from the start of `bytes`;
+/// `nonce` bytes separate marker and checksum.
 pub(crate) fn parse(bytes: &[u8], nonce: usize, sequence_bit: impl Fn(usize) -> u8) -> Parsed<'_> {
     let mut end = 0;
     loop {
@@ -87,7 +87,7 @@ pub(crate) fn parse(bytes: &[u8], nonce: usize, sequence_bit: impl Fn(usize) -> 
     if checksum(records, nonce_bytes) == stored { Parsed::Mtr(records, end + 5 + nonce) } else { Parsed::End }
 }
 
-/// The end marker is not covered.
+/// The checksum does not cover the end marker.
 fn checksum(records: &[u8], nonce: &[u8]) -> u32 {
     if nonce.is_empty() {
         return crc32c(records);
@@ -98,7 +98,7 @@ fn checksum(records: &[u8], nonce: &[u8]) -> u32 {
     u32::try_from(crc.finalize()).unwrap_or(0)
 }
 
-/// First byte and body (identifiers included) of each record.
+/// First byte and body of each record; the body includes the ids.
 pub(crate) fn records(mut bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     std::iter::from_fn(move || {
         let Some(Rest::Len(len)) = record_rest(bytes) else { return None };

@@ -1,12 +1,12 @@
-//! From the bytes of MariaDB's redo log to its mini-transactions, decrypted.
+//! Reads and decrypts the mini-transactions in MariaDB's redo log.
 //!
 //! ```text
 //! MtrReader::place(file, lsn) -> where to read
 //! bytes from there on, in pieces of any size, once around the ring -> MtrReader::next_mtr -> Mtr -> records
 //! ```
 //!
-//! The reader stops before the first mini-transaction that is not whole, as a server does, and does not ask why: the
-//! [verifier](super::verify_mariadb) tells the end of the log from damage.
+//! The reader stops before the first incomplete mini-transaction, like a server, and does not ask why: the
+//! [verifier](super::verify_mariadb) distinguishes the end of the log from damage.
 
 use std::ops::Range;
 
@@ -23,24 +23,24 @@ use format::page::checksum::crc32c;
 use format::pieces::{gather, take};
 use format::types::Lsn;
 
-/// Bytes of blocks taken in at a time.
+/// Bytes of blocks consumed at a time.
 const FILL_SIZE: usize = MTR_SIZE_MAX;
-/// Bytes taken in at a time, at least, of a mini-transaction that began in the piece before.
+/// Bytes consumed at least for a mini-transaction that started in the previous piece.
 const CARRY_MIN: usize = 4 << 10;
-/// Behind the end marker of encrypted mini-transactions.
+/// Follows the end marker of encrypted mini-transactions.
 const NONCE_SIZE: usize = 8;
 
-/// Reads the mini-transactions of a log, fed in the order of the log. Those of 10.8 and later are handed out as they stand in the piece,
-/// without a copy, unless they are encrypted or began in the piece before. Memory: that of the longest mini-transaction, 3 MiB.
+/// Reads the mini-transactions of a log, fed in log order. Those of 10.8 and later are returned in place, without a copy, unless they are
+/// encrypted or started in the previous piece. Memory: that of the longest mini-transaction, 3 MiB.
 #[derive(Debug)]
 pub struct MtrReader {
     framing: Framing,
     opener: Opener,
-    /// The payload of blocks from `at` on, and before; without blocks, what is carried over from one piece to the next.
+    /// The payload of blocks from `at` on, and some before; without blocks, the bytes carried over from one piece to the next.
     payload: Vec<u8>,
-    /// How much of `payload` is behind `at`.
+    /// How much of `payload` is before `at`.
     done: usize,
-    /// Of the next mini-transaction.
+    /// LSN of the next mini-transaction.
     at: Lsn,
     /// No more payload will come.
     ended: bool,
@@ -48,7 +48,7 @@ pub struct MtrReader {
     is_garbled: bool,
 }
 
-/// What decrypts.
+/// Decrypts mini-transactions.
 #[derive(Debug)]
 struct Opener {
     key: Option<LogKey>,
@@ -62,28 +62,28 @@ enum Framing {
     Stream(Stream),
     /// 10.5 to 10.7.
     Blocks {
-        /// Of the next block.
+        /// LSN of the next block.
         next: Lsn,
-        /// The part of it that has come.
+        /// The part of it received so far.
         block: Vec<u8>,
-        /// Bytes behind the payload of a block.
+        /// Bytes after the payload of a block.
         trailer: usize,
-        /// Bytes at the front of the next block that lie before the reader's start.
+        /// Bytes of the next block before the reader's start.
         skip: usize,
     },
 }
 
-/// How mini-transactions are framed in 10.8 and later.
+/// The framing of 10.8 and later.
 #[derive(Debug, Clone, Copy)]
 struct Stream {
     first_lsn: Lsn,
-    /// Bytes of a lap.
+    /// Bytes per lap.
     capacity: u64,
     encryption: Option<StreamEncryption>,
 }
 
 impl Stream {
-    /// Looks for the mini-transaction that begins at `lsn`, and `bytes` with it.
+    /// Parses the mini-transaction at `lsn`, where `bytes` start.
     fn parse(self, bytes: &[u8], lsn: Lsn) -> Parsed<'_> {
         let nonce = if self.encryption.is_some() { NONCE_SIZE } else { 0 };
         mtr::parse(bytes, nonce, |offset| sequence_bit(self.first_lsn, self.capacity, lsn, offset))
@@ -91,8 +91,7 @@ impl Stream {
 }
 
 impl Opener {
-    /// The records, `len` bytes, of a mini-transaction, of which `whole` is everything; decrypted, if they are encrypted as such and there
-    /// is a key.
+    /// The records of a mini-transaction, `len` bytes; `whole` is all of it. Decrypted, if they are encrypted and there is a key.
     fn records<'a>(&'a mut self, stream: Stream, whole: &'a [u8], len: usize) -> &'a [u8] {
         let records = whole.get(..len).unwrap_or_default();
         let (Some(scheme), Some(key)) = (stream.encryption, &self.key) else { return records };
@@ -105,7 +104,7 @@ impl Opener {
 /// A mini-transaction in the payload of blocks.
 struct Frame {
     records: Range<usize>,
-    /// Where it ends in the payload.
+    /// Its end in the payload.
     end: usize,
 }
 
@@ -116,8 +115,8 @@ enum FrameStep {
 }
 
 impl MtrReader {
-    /// A reader that begins at `from`, where a mini-transaction begins: the log's checkpoint, or the end LSN that it names. An
-    /// encrypted log is read with its `key`; without it, mini-transactions come encrypted.
+    /// A reader that starts at `from`, which must be the start of a mini-transaction: the log's checkpoint, or the end LSN that it names.
+    /// An encrypted log is read with its `key`; without it, mini-transactions are returned encrypted.
     #[must_use]
     pub fn new(file: &LogFile, key: Option<LogKey>, from: Lsn) -> Self {
         let capacity = file.size.saturating_sub(file.payload_start());
@@ -137,7 +136,7 @@ impl MtrReader {
         Self { framing, opener, payload: Vec::new(), done: 0, at, ended: false, is_garbled: false }
     }
 
-    /// File offset of the first byte that a reader beginning at `lsn` wants. Where the file ends, the log goes on at
+    /// File offset of the first byte needed by a reader that starts at `lsn`. At the end of the file, the log continues at
     /// [`LogFile::payload_start`].
     #[must_use]
     pub fn place(file: &LogFile, lsn: Lsn) -> Option<u64> {
@@ -148,26 +147,26 @@ impl MtrReader {
         }
     }
 
-    /// Where the next mini-transaction begins; once [ended](Self::has_ended), the end of the log.
+    /// The LSN of the next mini-transaction; once the log has [ended](Self::has_ended), its end.
     #[must_use]
     pub const fn at(&self) -> Lsn {
         self.at
     }
 
-    /// Whether the log has ended: whatever follows is not read.
+    /// Whether the log has ended: nothing after that is read.
     #[must_use]
     pub const fn has_ended(&self) -> bool {
         self.ended
     }
 
-    /// Whether the log ended in bytes that are no records although their blocks are sound. In the format without blocks that is how
-    /// every log ends.
+    /// Whether the log ended in bytes that are not records although their blocks are sound. In the format without blocks, every log ends
+    /// like that.
     #[must_use]
     pub const fn is_garbled(&self) -> bool {
         self.is_garbled
     }
 
-    /// The next mini-transaction; takes what it needs off the front of `input`. `None` when `input` is used up, or the log has ended.
+    /// The next mini-transaction; consumes what it needs from the front of `input`. `None` if `input` is used up, or the log has ended.
     pub fn next_mtr<'a, 'i: 'a>(&'a mut self, input: &mut &'i [u8]) -> Option<Mtr<'a>> {
         match self.framing {
             Framing::Stream(_) if self.ended => None,
@@ -202,7 +201,7 @@ impl MtrReader {
         Some(Mtr { start, end: self.at, bytes: self.opener.records(stream, whole, len), grammar: Grammar::MariaDb })
     }
 
-    /// Takes in the rest of the mini-transaction that was carried over: the length of its records. It is done with then.
+    /// Consumes the rest of the mini-transaction carried over. Returns the length of its records.
     fn carry_on(&mut self, stream: Stream, input: &mut &[u8]) -> Option<usize> {
         let (whole, carried) = (*input, self.payload.len());
         loop {
@@ -214,7 +213,7 @@ impl MtrReader {
             match stream.parse(&self.payload, self.at) {
                 Parsed::Mtr(records, len) => {
                     self.done = len;
-                    // What was taken in beyond it is given back.
+                    // Return the bytes taken beyond it.
                     *input = whole.get(len.saturating_sub(carried)..).unwrap_or_default();
                     return Some(records.len());
                 }
@@ -250,7 +249,7 @@ impl MtrReader {
         })
     }
 
-    /// Takes in more blocks, and drops what was read.
+    /// Consumes more blocks and drops what was read.
     fn fill(&mut self, input: &mut &[u8]) {
         self.payload.drain(..self.done.min(self.payload.len()));
         self.done = 0;
@@ -273,7 +272,7 @@ impl MtrReader {
         }
     }
 
-    /// Looks for a mini-transaction of blocks at `done`.
+    /// Parses a mini-transaction in blocks at `done`.
     fn step(&self) -> FrameStep {
         match closed_by_zero(self.payload.get(self.done..).unwrap_or_default()) {
             Ok(Some(len)) => FrameStep::Mtr(Frame { records: self.done..self.done + len, end: self.done + len + 1 }),
@@ -282,7 +281,7 @@ impl MtrReader {
         }
     }
 
-    /// The LSN `len` bytes of payload behind `at`.
+    /// The LSN `len` bytes of payload after `at`.
     fn after(&self, len: usize) -> Lsn {
         let Framing::Blocks { trailer, .. } = self.framing else {
             return Lsn(self.at.0.saturating_add(len as u64));
@@ -295,13 +294,13 @@ impl MtrReader {
     }
 }
 
-/// The end marker that belongs `offset` bytes behind `lsn`: it changes with every lap.
+/// The right end marker `offset` bytes after `lsn`: it changes with every lap.
 fn sequence_bit(first_lsn: Lsn, capacity: u64, lsn: Lsn, offset: usize) -> u8 {
     let distance = lsn.0.saturating_add(offset as u64).saturating_sub(first_lsn.0);
     u8::from(distance.checked_div(capacity).unwrap_or(0).is_multiple_of(2))
 }
 
-/// The bytes before the zero that closes a mini-transaction of 10.5 to 10.7. `None`: it lies further on.
+/// The number of bytes before the zero that ends a mini-transaction of 10.5 to 10.7. `None` if more bytes are needed.
 fn closed_by_zero(bytes: &[u8]) -> Result<Option<usize>, ()> {
     let mut len = 0;
     while let Some(&first) = bytes.get(len) {
@@ -309,7 +308,7 @@ fn closed_by_zero(bytes: &[u8]) -> Result<Option<usize>, ()> {
             (0, _) => return Ok(Some(len)),
             (1, _) => return Err(()),
             (_, Some((.., record))) => len += record,
-            // A length that is cut off, or none at all.
+            // An incomplete length, or an invalid one.
             (_, None) if bytes.len() - len < 4 => return Ok(None),
             (_, None) => return Err(()),
         }
@@ -320,7 +319,7 @@ fn closed_by_zero(bytes: &[u8]) -> Result<Option<usize>, ()> {
     Ok(None)
 }
 
-/// The block that lies at `lsn`, decrypted, and how much of it is used. `None` if it does not belong there.
+/// The block at `lsn`, decrypted, and how much of it is used. `None` if it does not belong there.
 fn open_block(block: &[u8], lsn: Lsn, key: Option<&LogKey>) -> Option<([u8; LOG_BLOCK_SIZE], usize)> {
     let mut bytes: [u8; LOG_BLOCK_SIZE] = *block.first_chunk()?;
     let number = be::u32_at(&bytes, LOG_BLOCK_HDR_NO)? & !FLUSH_BIT;

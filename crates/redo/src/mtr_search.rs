@@ -1,18 +1,18 @@
-//! All mini-transactions in a run of bytes, wherever they may begin: one pass, from the end to the beginning.
+//! Finds all mini-transactions in a run of bytes, wherever they start: in one pass, from the end to the start.
 //!
-//! Parsing at each byte would look at the same bytes again and again: the records that begin at a byte may lead a mebibyte on, and
-//! so may those of the next byte. But what comes behind a record is the same wherever one came from. So going backwards each byte
-//! needs one step: where the record that it begins ends, and which end marker was found from there.
+//! Parsing at every byte would look at the same bytes again and again: the records starting at one byte may extend over a mebibyte, and so
+//! may those of the next byte. But what follows a record is the same however it was reached. So going backwards takes one step per byte:
+//! where the record starting there ends, and which end marker was found from there.
 //!
-//! The checksum is not recomputed for each beginning either. A CRC is a remainder of polynomials over two elements: appending n
-//! bytes multiplies it by x^(8n) and adds the remainder of those bytes. Let V(p) be the remainder of all bytes from p to the end of
-//! the run, N bytes in all. Records from b to the marker at e then have the checksum state C exactly if
+//! The checksum is not recomputed for each start either. A CRC is a remainder of polynomials over two elements: appending n bytes
+//! multiplies it by x^(8n) and adds the remainder of those bytes. Let V(p) be the remainder of all bytes from p to the end of the run, N
+//! bytes in all. Records from b to the marker at e then have the checksum state C exactly if
 //!
 //! ```text
 //! start * x^(8(N-b)) + V(b)  =  C * x^(8(N-e)) + V(e)          start: the state before the first byte, all ones
 //! ```
 //!
-//! The right side is kept with each end marker, the left side goes with b.
+//! The right side is stored with each end marker; the left side depends on b.
 
 use std::ops::Range;
 
@@ -21,15 +21,15 @@ use format::bytes::{be, is_zero};
 
 /// The polynomial of CRC-32C without its highest term, lowest power in the highest bit: x^32 as a remainder.
 const POLYNOMIAL: u32 = 0x82F6_3B78;
-/// The number 1 in that order of bits.
+/// The number 1 in this bit order.
 const ONE: u32 = 1 << 31;
-/// State of a CRC-32C before the first byte, and what is added to it after the last.
+/// State of a CRC-32C before the first byte, and the value added after the last.
 const ALL_ONES: u32 = u32::MAX;
 /// Length of a checksum, bytes.
 const CRC_SIZE: usize = 4;
-/// Zeros that are passed in one step, bytes. Most of a log that was never full is zeros.
+/// Zeros skipped in one step, bytes. Most of a log that was never full is zeros.
 const ZEROS: usize = 4096;
-/// That many steps for a byte of zeros: x^(8 * [`ZEROS`]).
+/// The same number of steps for a zero byte: x^(8 * [`ZEROS`]).
 const POWER_OF_ZEROS: u32 = {
     let (mut power, mut passed) = (ONE, 0);
     while passed < 8 * ZEROS {
@@ -39,27 +39,27 @@ const POWER_OF_ZEROS: u32 = {
     power
 };
 
-/// Where the log goes on.
+/// Where the log continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Resumption {
-    /// The first place, from the one asked for on, that begins two mini-transactions, or one with a zero behind it.
+    /// The first place, from the requested one on, where two mini-transactions start, or one followed by a zero.
     pub proof: usize,
     /// The first place from which mini-transactions lead there without a gap.
     pub resumed: usize,
 }
 
-/// What looking for it came to.
+/// The result of the search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Search {
     Found(Resumption),
     /// Nowhere in these bytes.
     Nowhere,
-    /// More bytes might tell: what begins in them leads out of them.
+    /// Undecided: something that starts in these bytes extends beyond them.
     MoreBytes,
 }
 
-/// Looks for the log in `bytes`, from `from` on. `sequence_bit` tells which end marker belongs at an offset; `nonce` bytes stand
-/// between it and the checksum. [`Search::MoreBytes`] only if not `is_all`.
+/// Searches `bytes` for the log, from `from` on. `sequence_bit` gives the right end marker at an offset; `nonce` bytes separate it from the
+/// checksum. Returns [`Search::MoreBytes`] only if not `is_all`.
 pub(crate) fn resumption(
     bytes: &[u8],
     from: usize,
@@ -99,23 +99,23 @@ pub(crate) fn resumption(
     }
 }
 
-/// What begins at a place.
+/// What starts at a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Begin {
     /// A mini-transaction of that length.
     Mtr(usize),
     Nothing,
-    /// The bytes end first.
+    /// More bytes are needed.
     Unknown,
 }
 
-/// Where the records lead that begin at a place.
+/// Where the records lead that start at a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct LeadsTo(u32);
 
 impl LeadsTo {
     const NOWHERE: Self = Self(u32::MAX);
-    /// Out of the bytes.
+    /// Beyond the bytes.
     const OUTSIDE: Self = Self(u32::MAX - 1);
 }
 
@@ -123,11 +123,11 @@ impl LeadsTo {
 #[derive(Debug, Clone, Copy)]
 struct Marker {
     at: usize,
-    /// The right side of the module's equation.
+    /// The right side of the equation in the module's documentation.
     wanted: u32,
 }
 
-/// The pass over the bytes, from the last to the first.
+/// The pass over the bytes, from last to first.
 struct Pass<'b, S> {
     bytes: &'b [u8],
     nonce: usize,
@@ -135,9 +135,9 @@ struct Pass<'b, S> {
     /// For each place, an index into `markers`, or one of the two constants.
     targets: Vec<LeadsTo>,
     markers: Vec<Marker>,
-    /// Places that begin a mini-transaction, and its length; last place first.
+    /// Starts of mini-transactions and their lengths; last place first.
     starts: Vec<(usize, usize)>,
-    /// With n bytes passed: x^(8n), x^(8n + 32), the start state times x^(8n), V of the place.
+    /// After n bytes: x^(8n), x^(8n + 32), the start state times x^(8n), V of the place.
     power: u32,
     power_of_next: u32,
     start: u32,
@@ -160,7 +160,7 @@ impl<'b, S: Fn(usize) -> u8> Pass<'b, S> {
         }
     }
 
-    /// The next place towards the beginning.
+    /// Moves one place towards the start.
     fn step(&mut self, at: usize) -> Begin {
         let Some(&byte) = self.bytes.get(at) else { return Begin::Nothing };
         self.pass(byte);
@@ -183,9 +183,9 @@ impl<'b, S: Fn(usize) -> u8> Pass<'b, S> {
         Begin::Mtr(len)
     }
 
-    /// Passes a piece at once if it is [`ZEROS`] zeros that can be no end markers: nothing begins in them.
+    /// Skips a piece at once if it is [`ZEROS`] zeros that cannot be end markers: nothing starts in them.
     fn skip_zeros(&mut self, piece: &Range<usize>) -> bool {
-        // The bit changes once in a round of the log, which is longer.
+        // The bit changes once per lap of the log, which is longer than this.
         let is_marker = |at| (self.sequence_bit)(at) == 0;
         let bytes = self.bytes.get(piece.clone()).filter(|bytes| bytes.len() == ZEROS && is_zero(bytes));
         if bytes.is_none() || is_marker(piece.start) || is_marker(piece.end - 1) {
@@ -197,7 +197,7 @@ impl<'b, S: Fn(usize) -> u8> Pass<'b, S> {
         true
     }
 
-    /// Adds a byte in front of those that were passed.
+    /// Adds a byte in front of those passed so far.
     #[inline]
     fn pass(&mut self, byte: u8) {
         self.power = times_byte(self.power);
@@ -240,7 +240,7 @@ impl<'b, S: Fn(usize) -> u8> Pass<'b, S> {
         }
     }
 
-    /// Whether the log goes on at a place: with a mini-transaction, or with the zero behind its last. `None`: the bytes end first.
+    /// Whether the log continues at a place: with a mini-transaction, or with the zero after its last one. `None` if more bytes are needed.
     fn goes_on(&self, at: usize) -> Option<bool> {
         let first = *self.bytes.get(at)?;
         if first == 0 || self.start_at(at).is_some() {
@@ -253,7 +253,7 @@ impl<'b, S: Fn(usize) -> u8> Pass<'b, S> {
         self.starts.binary_search_by(|(start, _)| at.cmp(start)).ok()
     }
 
-    /// The first place but 0 from which mini-transactions lead to `target` without a gap.
+    /// The first place other than 0 from which mini-transactions lead to `target` without a gap.
     fn first_leading_to(&self, target: usize) -> usize {
         let mut leading = vec![target];
         for &(start, len) in self.starts.iter().filter(|(start, _)| (1..target).contains(start)) {
@@ -271,14 +271,14 @@ const fn times_x(value: u32) -> u32 {
     (value >> 1) ^ (POLYNOMIAL & 0_u32.wrapping_sub(value & 1))
 }
 
-/// A remainder times x^8: the CRC's step for a byte of zeros.
+/// A remainder times x^8: the CRC step for a zero byte.
 #[inline]
 fn times_byte(value: u32) -> u32 {
     let low = (value & 0xFF) as usize;
     (value >> 8) ^ STEPS.get(low).copied().unwrap_or_default()
 }
 
-/// The state from which `byte` led to `state`.
+/// The state before `byte` led to `state`.
 fn before_byte(state: u32, byte: u8) -> u32 {
     let entry = STEP_BY_HIGH_BYTE.get((state >> 24) as usize).copied().unwrap_or_default();
     let step = STEPS.get(usize::from(entry)).copied().unwrap_or_default();
@@ -314,7 +314,7 @@ const STEPS: [u32; 256] = {
     steps
 };
 
-/// Which entry of [`STEPS`] has a highest byte: they are all different.
+/// The index of the entry of [`STEPS`] with a given highest byte: they are all different.
 const STEP_BY_HIGH_BYTE: [u8; 256] = {
     let mut entries = [0; 256];
     let mut entry = 0_u8;
@@ -358,7 +358,7 @@ mod tests {
         Search::Found(Resumption { proof, resumed })
     }
 
-    /// Records and noise one after the other: of each, its bytes, whether it is sealed, and with which marker.
+    /// A log of records and noise: for each part its bytes, whether it is sealed, and with which marker.
     fn log(parts: &[(Vec<u8>, bool, u8)], nonce: usize) -> Vec<u8> {
         let mut log = Vec::new();
         for (payload, is_sealed, marker) in parts {
@@ -389,7 +389,7 @@ mod tests {
             let sequence_bit = |at: usize| u8::from(at < flip_at);
             let expected = at_each_place(&bytes, from, nonce, sequence_bit);
             prop_assert_eq!(resumption(&bytes, from, nonce, true, sequence_bit), expected);
-            // With fewer bytes the answer is the same, or that more are needed.
+            // With fewer bytes the answer is the same, or more are needed.
             let front = bytes.get(..bytes.len().saturating_sub(cut)).unwrap_or_default();
             let early = resumption(front, from, nonce, false, sequence_bit);
             prop_assert!(early == expected || early == Search::MoreBytes || early == Search::Nowhere);

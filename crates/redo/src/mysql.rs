@@ -19,7 +19,7 @@ pub const LOG_HEADER_FORMAT: usize = 0;
 pub const LOG_HEADER_LOG_UUID: usize = 4;
 /// LSN of the file's first block. 8 bytes.
 pub const LOG_HEADER_START_LSN: usize = 8;
-/// The server that made the file. 32 bytes.
+/// The server that created the file. 32 bytes.
 pub const LOG_HEADER_CREATOR: usize = 16;
 /// Flags. 4 bytes.
 pub const LOG_HEADER_FLAGS: usize = 48;
@@ -31,24 +31,24 @@ pub const LOG_CHECKPOINT_1: usize = 512;
 pub const LOG_ENCRYPTION: usize = 1024;
 /// Second checkpoint slot, a block.
 pub const LOG_CHECKPOINT_2: usize = 1536;
-/// The log blocks begin.
+/// Start of the log blocks.
 pub const LOG_FILE_HDR_SIZE: usize = 2048;
 /// Checkpoint number, in a checkpoint slot of format 5 and older. 8 bytes.
 pub const LOG_CHECKPOINT_NO: usize = 0;
 /// LSN of the checkpoint, in its slot. 8 bytes.
 pub const LOG_CHECKPOINT_LSN: usize = 8;
-/// Place of that LSN in the ring of files, in a checkpoint slot of format 5 and older. 8 bytes.
+/// Position of that LSN in the ring of files, in a checkpoint slot of format 5 and older. 8 bytes.
 pub const LOG_CHECKPOINT_OFFSET: usize = 16;
 
-/// Where in that block the information begins; it is of the same kind as on page 0 of an encrypted tablespace.
+/// Offset of the information in that block; it is of the same kind as on page 0 of an encrypted tablespace.
 const LOG_ENCRYPTION_INFO: usize = LOG_ENCRYPTION + 48;
 
-/// Bytes to read at [`CheckpointPlace::offset`] for [`state`]: two blocks, fewer only where the file ends.
+/// Bytes to read at [`CheckpointPlace::offset`] for [`state`]: two blocks, fewer only at the end of the file.
 pub const CHECKPOINT_READ_SIZE: usize = 2 * LOG_BLOCK_SIZE;
 
-/// The first format of files that are not one ring.
+/// The first format whose files do not form a ring.
 pub const FORMAT_MANY_FILES: u32 = 6;
-/// The format whose checkpoints are followed by a record that names them.
+/// The format in which a checkpoint is followed by a record that names it.
 const FORMAT_CHECKPOINT_RECORD: u32 = 1;
 /// Type of that record; an LSN of 8 bytes follows.
 const MLOG_CHECKPOINT: u8 = 56;
@@ -57,12 +57,12 @@ const FLAG_LOGGING_DISABLED: u32 = 1;
 const FLAG_CRASH_UNSAFE: u32 = 2;
 const FLAG_NOT_INITIALISED: u32 = 4;
 
-/// Undo tablespaces have numbers from here downwards, in turn: each of them gets a new one whenever it is truncated.
+/// Undo tablespaces are numbered from here downwards, in turn: each gets a new number whenever it is truncated.
 const UNDO_SPACE_MAX: u32 = 0xFFFF_FFEF;
 const UNDO_SPACES: u32 = 127;
 const UNDO_NUMBERS_EACH: u32 = 400_000;
 
-/// Which undo tablespace this is: `undo_001` is 1. `None`: none.
+/// The number of an undo tablespace: `undo_001` is 1. `None` for other tablespaces.
 #[must_use]
 pub fn undo_number(space: SpaceId) -> Option<u32> {
     let below = UNDO_SPACE_MAX.checked_sub(space.0)?;
@@ -76,7 +76,7 @@ pub struct LogFile {
     pub format: u32,
     /// See [`LOG_HEADER_LOG_UUID`].
     pub log_uuid: u32,
-    /// LSN of the first block after the header; in formats up to 5 not to be used for anything.
+    /// LSN of the first block after the header; meaningless in formats up to 5.
     pub start_lsn: Lsn,
     /// As the server wrote it, for instance `MySQL 8.4.3`.
     pub creator: String,
@@ -94,14 +94,14 @@ struct Slot {
     offset: u64,
 }
 
-/// Where the newest checkpoint of a log is.
+/// The place of a log's newest checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CheckpointPlace {
-    /// Redo from here on may be missing in the data files.
+    /// Data files may lack changes from here on.
     pub lsn: Lsn,
-    /// Index of the file, in the order given.
+    /// Index of the file in the given order.
     pub file: usize,
-    /// Byte offset in that file of the block that holds the LSN.
+    /// Offset in that file of the block with the LSN.
     pub offset: u64,
     /// Format of the log.
     pub format: u32,
@@ -133,20 +133,20 @@ impl LogFile {
         })
     }
 
-    /// Whether redo logging was switched off and the server then not shut down: the data files are beyond recovery.
+    /// Whether redo logging was disabled and the server did not shut down after that: the data files are beyond recovery.
     #[must_use]
     pub const fn is_crash_unsafe(&self) -> bool {
         let both = FLAG_LOGGING_DISABLED | FLAG_CRASH_UNSAFE;
         self.flags & both == both
     }
 
-    /// Whether the server had not finished making the datadir.
+    /// Whether the server had not finished creating the datadir.
     #[must_use]
     pub const fn is_not_initialised(&self) -> bool {
         self.flags & FLAG_NOT_INITIALISED != 0
     }
 
-    /// The offset of the block that holds `lsn`; format 6. `None` if the LSN is not in this file.
+    /// The offset of the block with `lsn`; format 6. `None` if the LSN is not in this file.
     #[must_use]
     pub fn offset_of(&self, lsn: Lsn) -> Option<u64> {
         let from_start = lsn.0.checked_sub(self.start_lsn.0)?;
@@ -163,7 +163,7 @@ impl LogFile {
         places.max_by_key(|place| place.lsn)
     }
 
-    /// Formats up to 5: only the first file holds checkpoints, and they say where in the ring they are.
+    /// Formats up to 5: only the first file has checkpoints, which give their position in the ring.
     fn newest_in_ring(&self) -> Option<CheckpointPlace> {
         let slot = self.slots.iter().flatten().max_by_key(|slot| slot.number)?;
         let in_file = slot.offset.checked_rem(self.size)?.max(LOG_FILE_HDR_SIZE as u64);
@@ -185,8 +185,8 @@ impl Slot {
     }
 }
 
-/// The encryption information in the first [`LOG_FILE_HDR_SIZE`] bytes of a file: what its encrypted blocks are opened with
-/// (`innodb_redo_log_encrypt`). `None`: there is none. No checksum covers it but that of the key itself.
+/// The encryption information in the first [`LOG_FILE_HDR_SIZE`] bytes of a file, for opening its encrypted blocks
+/// (`innodb_redo_log_encrypt`). `None` if there is none. No checksum covers it except that of the key itself.
 ///
 /// # Errors
 /// [`UnlockError::UnknownInfo`], [`UnlockError::Truncated`].
@@ -194,8 +194,8 @@ pub fn encryption_info(header: &[u8]) -> Result<Option<EncryptionInfo>, UnlockEr
     EncryptionInfo::parse(header.get(LOG_ENCRYPTION_INFO..LOG_CHECKPOINT_2).unwrap_or_default())
 }
 
-/// The newest checkpoint of a log: of all files of `#innodb_redo` (not the spare `_tmp` ones), or of `ib_logfile0` and the
-/// files after it, in order of their numbers.
+/// The newest checkpoint of a log: of all files in `#innodb_redo` (without the spare `_tmp` ones), or of `ib_logfile0` and the files after
+/// it, in order of their numbers.
 ///
 /// # Errors
 /// [`RedoError::NoCheckpoint`].
@@ -207,16 +207,16 @@ pub fn newest_checkpoint(files: &[LogFile]) -> Result<CheckpointPlace, RedoError
     newest.ok_or(RedoError::NoCheckpoint)
 }
 
-/// Whether the log ends at its newest checkpoint. `blocks` are the bytes at the checkpoint's place, [`CHECKPOINT_READ_SIZE`] of
-/// them or as many as the file has.
+/// Whether the log ends at its newest checkpoint. `blocks` are the bytes at the checkpoint's place: [`CHECKPOINT_READ_SIZE`] of them, or as
+/// many as the file has.
 ///
 /// # Errors
-/// [`RedoError::CheckpointDamaged`] if the block of the checkpoint is not a log block that belongs there.
+/// [`RedoError::CheckpointDamaged`] if there is no valid log block at the checkpoint's place.
 pub fn state(checkpoint: &CheckpointPlace, blocks: &[u8]) -> Result<LogState, RedoError> {
     let lsn = checkpoint.lsn;
     let allowed = if checkpoint.format == FORMAT_CHECKPOINT_RECORD { MLOG_CHECKPOINT_SIZE } else { 0 };
     let tail = block::tail(blocks, lsn, LOG_BLOCK_SIZE - block::LOG_BLOCK_CHECKSUM, allowed);
-    // A log that ends exactly with a block has its end at the first payload byte of the next, which need not exist.
+    // A log that ends exactly with a block has its end at the next block's first payload byte, which need not exist.
     let at_block_start = block::offset_in_block(lsn) <= LOG_BLOCK_HDR_SIZE;
     if blocks.len() < LOG_BLOCK_SIZE && !at_block_start {
         return Ok(LogState::Undecided);
@@ -233,13 +233,13 @@ pub fn state(checkpoint: &CheckpointPlace, blocks: &[u8]) -> Result<LogState, Re
         (len, true) if len == allowed && (tail.payload == record || tail.encrypted) => LogState::Clean,
         (len, false) if len <= allowed && !blocks.is_empty() => LogState::Undecided,
         (0, false) => LogState::Clean,
-        // Counters of AUTO_INCREMENT, which `recover` hands on to the server: they change no page.
+        // AUTO_INCREMENT counters, which `recover` passes on to the server: they change no page.
         (_, true) if !tail.encrypted && has_only_notes(&tail.payload) => LogState::Clean,
         _ => LogState::NeedsRecovery,
     })
 }
 
-/// Whether all records are notes about tables, each a mini-transaction of its own.
+/// Whether all records are table notes, each a mini-transaction of its own.
 fn has_only_notes(mut payload: &[u8]) -> bool {
     while let Some(first) = payload.first() {
         let len = record::parse(payload).map_or(0, |(_, len)| len);

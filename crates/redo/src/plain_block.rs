@@ -7,8 +7,8 @@ use format::bytes::be;
 use format::page::checksum::crc32c;
 use format::types::Lsn;
 
-/// A block of a log that may be encrypted as it would be if that were not: what [`LogBlock::parse`](crate::block::LogBlock::parse) reads. `lsn` is that of its first byte
-/// or any other. `None` if its checksum, which covers what is encrypted, does not fit.
+/// Decrypts a log block, if it is encrypted, to the form that [`LogBlock::parse`](crate::block::LogBlock::parse) reads. `lsn` is that of
+/// its first byte or any other. `None` if its checksum, which covers the encrypted bytes, does not match.
 #[must_use]
 pub fn plain_block(found: &[u8; LOG_BLOCK_SIZE], lsn: Lsn, key: Option<&LogKey>) -> Option<[u8; LOG_BLOCK_SIZE]> {
     let mut plain = *found;
@@ -20,7 +20,7 @@ pub fn plain_block(found: &[u8; LOG_BLOCK_SIZE], lsn: Lsn, key: Option<&LogKey>)
     Some(plain)
 }
 
-/// Gives a block its checksum.
+/// Writes a block's checksum.
 pub(super) fn seal(block: &mut [u8; LOG_BLOCK_SIZE]) -> Option<()> {
     let crc = crc32c(block.get(..LOG_BLOCK_CHECKSUM)?);
     be::put_u32(block, LOG_BLOCK_CHECKSUM, crc)

@@ -1,6 +1,6 @@
-//! What MariaDB's log still holds from before its checkpoint: nothing overwrites it until the ring comes around.
+//! The part of MariaDB's log from before its checkpoint: it stays readable until the ring comes around.
 //!
-//! Where a mini-transaction begins there is told by blocks in 10.5 to 10.7, and later by checksums: the first place from which
+//! The start of a mini-transaction there is found through blocks in 10.5 to 10.7, and later through checksums: the first place from which
 //! mini-transactions follow without a gap.
 
 use crate::block::{LOG_BLOCK_SIZE, LogBlock, block_start};
@@ -8,17 +8,17 @@ use crate::mariadb::{Format, LogFile};
 use crate::mtr_search::{Search, resumption};
 use format::types::Lsn;
 
-/// Behind the end marker of encrypted mini-transactions.
+/// Follows the end marker of encrypted mini-transactions.
 const NONCE_SIZE: usize = 8;
 
-/// Where the first mini-transaction begins in `bytes`, which lie at [`MtrReader::place`](crate::mtr_reader::MtrReader::place) of `from`. `None`
-/// where none can be told: the bytes are of a later lap, were never written, or are blocks that are encrypted.
+/// The start of the first mini-transaction in `bytes`, which are at [`MtrReader::place`](crate::mtr_reader::MtrReader::place) of `from`.
+/// `None` if there is none to be found: the bytes are of a later lap, were never written, or are encrypted blocks.
 #[must_use]
 pub fn first_mtr(file: &LogFile, from: Lsn, bytes: &[u8]) -> Option<Lsn> {
     match file.format {
         Format::Blocks { encrypted: true } => None,
         Format::Blocks { encrypted: false } => first_of_blocks(block_start(from), bytes),
-        // The log began there.
+        // The log started there.
         Format::Stream { .. } if from == file.first_lsn => Some(from),
         Format::Stream { encrypted } => {
             let nonce = if encrypted.is_some() { NONCE_SIZE } else { 0 };

@@ -1,10 +1,10 @@
 //! Verifies logs made of blocks: MySQL's, and MariaDB's of 10.5 to 10.7.
 //!
-//! A log does not say where it ends: it ends before the first block that does not belong there, or in the first that is not
-//! full. A damaged block therefore looks like the end, until a later block turns out to belong to the same log: this is what
-//! [`BlockVerifier`] waits for before it calls a block damaged. What a crash leaves behind the end is zeros or blocks of an
-//! earlier lap, sound in themselves; a last block that is neither is reported as [`BlockEnd::Torn`]: a server would end its
-//! recovery there as well, and nothing in the log tells a write that was cut from a damaged one.
+//! A log does not record its end: it ends before the first block that does not belong there, or in the first that is not full. So a damaged
+//! block looks like the end, until a later block turns out to belong to the same log: [`BlockVerifier`] waits for that before it calls a
+//! block damaged. After a crash, the end is followed by zeros or by sound blocks of an earlier lap. A last block that is neither is
+//! reported as [`BlockEnd::Torn`]: a server would end its recovery there too, and the log cannot tell an incomplete write from a damaged
+//! one.
 
 use thiserror::Error;
 
@@ -19,20 +19,20 @@ use format::page::checksum::{NO_CHECKSUM_MAGIC, crc32c};
 use format::pieces::{gather, take};
 use format::types::Lsn;
 
-/// In the length (MySQL): the payload and the checksum are encrypted.
+/// Flag in the length (MySQL): payload and checksum are encrypted.
 const ENCRYPTED_BIT: u16 = 0x8000;
 
-/// Whose blocks they are: what is in their headers.
+/// The origin of the blocks, which decides what their headers hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BlockScheme {
     /// MySQL up to 8.0.29 (formats 1 to 5).
     MySqlRing,
-    /// MySQL 8.0.30 and later (format 6): blocks name their epoch.
+    /// MySQL 8.0.30 and later (format 6): blocks have an epoch.
     MySqlFiles,
     /// MariaDB 10.5 to 10.7.
     MariaDb,
-    /// The same, encrypted. The checksum covers what is on disk, so that it is verified without a key; lengths are encrypted: without
-    /// the key all blocks pass for full ones.
+    /// The same, encrypted. The checksum covers the stored bytes and can be verified without a key; lengths are encrypted, so without the
+    /// key all blocks are taken as full.
     MariaDbEncrypted,
 }
 
@@ -42,35 +42,35 @@ impl BlockScheme {
     }
 }
 
-/// Why a block does not belong where it lies.
+/// Why a block does not belong where it is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Misfit {
-    /// Nothing but zeros.
+    /// All zeros.
     #[error("the log block is all zeros")]
     Zero,
-    /// Sound, but of another place: left from an earlier lap, or brought here.
+    /// Sound, but from another place: left over from an earlier lap, or moved here.
     #[error("the log block has number {found}, {expected} belongs here")]
     OtherBlock {
-        /// The number that it has.
+        /// Its number.
         found: u32,
         /// The number of the block that belongs here.
         expected: u32,
     },
-    /// Right in number, but of another epoch: 512 GiB of log away.
+    /// Right number, wrong epoch: 512 GiB of log away.
     #[error("the log block is of epoch {found}, {expected} belongs here")]
     OtherEpoch {
-        /// The epoch that it names.
+        /// Its epoch.
         found: u32,
         /// The epoch that belongs here.
         expected: u32,
     },
-    /// A length that no block has.
+    /// An impossible length.
     #[error("the log block claims {len} bytes of data")]
     Length {
-        /// The length that it claims.
+        /// Its length.
         len: u16,
     },
-    /// The checksum does not fit.
+    /// The checksum does not match.
     #[error("the log block's checksum is {stored:08x}, its content gives {computed:08x}")]
     Checksum {
         /// The checksum in the block.
@@ -78,10 +78,10 @@ pub enum Misfit {
         /// The checksum of its content.
         computed: u32,
     },
-    /// The block says that it is encrypted, and its checksum proves that it is not.
+    /// The block is marked as encrypted, and its checksum proves that it is not.
     #[error("the log block is marked as encrypted and is not")]
     NotEncrypted,
-    /// The block is encrypted with a version of the key that is not the one that the checkpoint names.
+    /// The block is encrypted with another key version than the checkpoint names.
     #[error(
         "the log block is encrypted with version {found} of the key, and the newest checkpoint with version {expected}"
     )]
@@ -91,7 +91,7 @@ pub enum Misfit {
         /// The version that the checkpoint names.
         expected: u32,
     },
-    /// The block is sound and not full, and yet the log goes on behind it: a later version of it was lost.
+    /// The block is sound and not full, yet the log continues after it: a later version of it was lost.
     #[error("the log block is an old version: it ends after {len} bytes, and the log goes on behind it")]
     OldVersion {
         /// Bytes used in it.
@@ -99,40 +99,40 @@ pub enum Misfit {
     },
 }
 
-/// Blocks of the log that are damaged, one after the other.
+/// Consecutive damaged blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockDamage {
     /// LSN of the first.
     pub lsn: Lsn,
-    /// How many.
+    /// Number of blocks.
     pub blocks: u64,
     /// What is wrong with the first.
     pub misfit: Misfit,
-    /// Whether recovery needs them. Blocks before the checkpoint are only kept until their file is used again.
+    /// Whether recovery needs them. Blocks before the checkpoint are merely kept until their file is reused.
     pub is_needed: bool,
 }
 
-/// Where the log ends.
+/// How the log ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BlockEnd {
     /// In a block that is not full.
     InBlock,
     /// With a full block, before zeros or a block of an earlier lap.
     BetweenBlocks,
-    /// With the last block there is: the next is in no file.
+    /// With the last block in the files.
     WithTheFiles,
-    /// Before a block that is neither sound nor zero: a write that was cut, or damage.
+    /// Before a block that is neither sound nor zero: an incomplete write, or damage.
     Torn(Misfit),
 }
 
-/// What was found in a whole log.
+/// The result for a whole log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockSummary {
-    /// Blocks whose checksum is right.
+    /// Blocks with the right checksum.
     pub ok: u64,
-    /// Blocks without checksum (`innodb_log_checksums=OFF`); number and length are right.
+    /// Blocks without a checksum (`innodb_log_checksums=OFF`); number and length are right.
     pub no_checksum: u64,
-    /// Encrypted blocks of MySQL without a key, whose checksum is encrypted too; number, epoch and length are right.
+    /// MySQL's encrypted blocks without a key, whose checksum is encrypted too; number, epoch and length are right.
     pub unverifiable: u64,
     /// Damaged blocks that recovery needs.
     pub damaged: u64,
@@ -149,16 +149,16 @@ pub struct BlockSummary {
 pub struct BlockVerifier {
     scheme: BlockScheme,
     checkpoint: Lsn,
-    /// What opens MySQL's encrypted blocks; a log may have been encrypted with more than one key.
+    /// Keys of MySQL's encrypted blocks; a log may have been encrypted with several.
     keys: Vec<TablespaceKey>,
-    /// What opens MariaDB's.
+    /// MariaDB's log key.
     log_key: Option<Box<LogKey>>,
-    /// Of the next block.
+    /// LSN of the next block.
     at: Lsn,
     block: Vec<u8>,
-    /// Misfits since the last block of the log: damage if another follows, the end if not.
+    /// Misfits since the last valid block: damage if another one follows, otherwise the end.
     run: Option<BlockDamage>,
-    /// The last block of the log was not full; so much of it was used.
+    /// The last valid block was not full; it used this many bytes.
     short: Option<u16>,
     summary: BlockSummary,
 }
@@ -171,7 +171,7 @@ enum Fit {
 }
 
 impl BlockVerifier {
-    /// For a log whose newest checkpoint is `checkpoint` and whose first block to come is at `start`, a multiple of 512.
+    /// For a log whose newest checkpoint is `checkpoint`, fed from the block at `start`, a multiple of 512.
     #[must_use]
     pub const fn new(scheme: BlockScheme, start: Lsn, checkpoint: Lsn) -> Self {
         let ends = BlockEnd::WithTheFiles;
@@ -190,19 +190,19 @@ impl BlockVerifier {
         }
     }
 
-    /// With the keys of MySQL's encrypted blocks: each such block is then verified with the key that fits.
+    /// Adds the keys of MySQL's encrypted blocks: each block is then verified with the key that fits.
     #[must_use]
     pub fn with_keys(self, keys: Vec<TablespaceKey>) -> Self {
         Self { keys, ..self }
     }
 
-    /// With the key of an encrypted log of MariaDB: then the lengths of blocks are known.
+    /// Adds the key of an encrypted MariaDB log: the lengths of blocks are then known.
     #[must_use]
     pub fn with_log_key(self, log_key: Option<LogKey>) -> Self {
         Self { log_key: log_key.map(Box::new), ..self }
     }
 
-    /// The next damage that is certain; takes what it needs off the front of `input`. `None` when `input` is used up.
+    /// The next certain damage; consumes what it needs from the front of `input`. `None` if `input` is used up.
     pub fn next_damage(&mut self, input: &mut &[u8]) -> Option<BlockDamage> {
         while !input.is_empty() {
             let found = if self.block.is_empty() && input.len() >= LOG_BLOCK_SIZE {
@@ -222,23 +222,23 @@ impl BlockVerifier {
         None
     }
 
-    /// The files have ended: what is left of damage, and the sum of it all.
+    /// The files have ended: returns remaining damage, and the summary.
     #[must_use]
     pub fn finish(mut self) -> (Option<BlockDamage>, BlockSummary) {
         let left = self.run.take().and_then(|run| self.end_at(run));
-        // Behind a block that is not full nothing belongs to the log, whatever it looks like.
+        // After a block that is not full nothing belongs to the log, whatever it looks like.
         if self.short.is_some() && left.is_none() {
             self.summary.ends = BlockEnd::InBlock;
         }
         (left, self.summary)
     }
 
-    /// Takes in one block; returns the damage that it proves.
+    /// Judges one block. Returns the damage that it proves.
     fn judge(&mut self, block: &[u8]) -> Option<BlockDamage> {
         let lsn = self.at;
         self.at = Lsn(lsn.0.saturating_add(LOG_BLOCK_SIZE as u64));
         let (count, len) = match self.fit(block, lsn) {
-            // It is of this log all the same, which goes on here.
+            // It does belong to this log, which continues here.
             Fit::Misfit(misfit @ Misfit::OtherKey { .. }) => {
                 (self.short, self.summary.end) = (None, self.at);
                 let first = BlockDamage { lsn, blocks: 1, misfit, is_needed: true };
@@ -260,7 +260,7 @@ impl BlockVerifier {
         let short = std::mem::replace(&mut self.short, (!is_full).then_some(len));
         self.summary.end = Lsn(lsn.0.saturating_add(len.into()));
         match (self.run.take(), short) {
-            // A misfit behind a block that was not full is explained by it: the log went on, and both are old.
+            // This explains a misfit after a block that was not full: the log went on, and both are old.
             (run, Some(used)) => {
                 let lsn = block_start(before);
                 let blocks = 1 + run.map_or(0, |run| run.blocks);
@@ -281,7 +281,7 @@ impl BlockVerifier {
         damage
     }
 
-    /// The log ends before `run`, unless it must be longer: it reaches at least to the checkpoint.
+    /// The log ends before `run`, unless it must be longer: it reaches the checkpoint at least.
     fn end_at(&mut self, run: BlockDamage) -> Option<BlockDamage> {
         let in_block = offset_in_block(self.checkpoint);
         let block_start = self.checkpoint.0 - in_block as u64;
@@ -320,7 +320,7 @@ impl BlockVerifier {
         let number = if self.scheme == BlockScheme::MySqlFiles { number } else { number & !FLUSH_BIT };
         let (expected, expected_epoch) = (block_number(lsn), epoch_of(lsn));
         match sum {
-            // What is left of an encrypted log was encrypted with a key of its own: its number comes first.
+            // A leftover of an encrypted log was encrypted with another key, so check its number first.
             Sum::Unfit { stored, computed } if number == expected || !is_encrypted => {
                 Fit::Misfit(Misfit::Checksum { stored, computed })
             }
@@ -339,7 +339,7 @@ impl BlockVerifier {
         }
     }
 
-    /// The length of a block of which all but the number is encrypted: that of a full one, where it is not known.
+    /// The length of a block that is encrypted except for its number: that of a full block if unknown.
     fn opened_length(&self, block: &[u8], lsn: Lsn) -> u16 {
         let key = self.log_key.as_ref().filter(|key| key.other_version(block).is_none());
         let opened = key.and_then(|key| {
@@ -355,7 +355,7 @@ impl BlockVerifier {
         Some(Misfit::OtherKey { found: key.other_version(block)?, expected: key.version() })
     }
 
-    /// The checksum of a block that says that it is encrypted.
+    /// The checksum of a block marked as encrypted.
     fn encrypted_sum(&self, block: &[u8], stored: u32) -> Sum {
         let opened = self.keys.iter().filter_map(|key| {
             let mut plain = without_mark(block)?;
@@ -374,7 +374,7 @@ impl BlockVerifier {
         if as_it_is == Some(stored) { Sum::Marked } else { unfit }
     }
 
-    /// Only MySQL could be told to write no checksums; a magic number stands for them.
+    /// Only MySQL can be configured to write no checksums; a magic number replaces them.
     fn sum(&self, stored: u32, computed: u32) -> Sum {
         if stored == computed {
             Sum::Fits
@@ -386,7 +386,7 @@ impl BlockVerifier {
     }
 }
 
-/// What became of a block's checksum.
+/// The result of checking a block's checksum.
 #[derive(Debug, Clone, Copy)]
 enum Sum {
     Fits,
@@ -394,15 +394,15 @@ enum Sum {
         stored: u32,
         computed: u32,
     },
-    /// Written without one.
+    /// Written without a checksum.
     Missing,
     /// Encrypted, and there is no key.
     Unknown,
-    /// It fits the block as it is, which says that it is encrypted.
+    /// It matches the block as stored, although that is marked as encrypted.
     Marked,
 }
 
-/// A block without the mark of encryption, which its checksum does not know.
+/// A block without its encryption flag, which the checksum does not cover.
 fn without_mark(block: &[u8]) -> Option<Vec<u8>> {
     let mut plain = block.to_vec();
     let length = be::u16_at(block, LOG_BLOCK_HDR_DATA_LEN)?;
@@ -410,7 +410,7 @@ fn without_mark(block: &[u8]) -> Option<Vec<u8>> {
     Some(plain)
 }
 
-/// The epoch that a block at `lsn` names.
+/// The epoch of the block at `lsn`.
 fn epoch_of(lsn: Lsn) -> u32 {
     u32::try_from(lsn.0 / LOG_BLOCK_SIZE as u64 / EPOCH_BLOCKS).map_or(u32::MAX, |epoch| epoch.saturating_add(1))
 }

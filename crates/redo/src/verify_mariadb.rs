@@ -1,14 +1,14 @@
 //! Verifies the redo log of MariaDB 10.5 and later.
 //!
-//! 10.5 to 10.7 write blocks: see [`verify_blocks`](super::verify_blocks). Since 10.8 the log is a stream of mini-transactions,
-//! each with a CRC-32C, without anything that says where it ends: an mtr that does not parse is the end. The checksum covers
-//! what is on disk, so encrypted logs are verified without a key.
+//! 10.5 to 10.7 write blocks: see [`verify_blocks`](super::verify_blocks). Since 10.8 the log is a stream of mini-transactions, each with a
+//! CRC-32C, and nothing records its end: a mini-transaction that does not parse is the end. The checksum covers the stored bytes, so
+//! encrypted logs are verified without a key.
 //!
-//! Damage is told from the end by what follows it. The bytes behind the end are of the lap before, whose mini-transactions have
-//! another end marker; so if two mini-transactions in a row with the right markers and checksums are found behind a place that
-//! does not parse, the log went on and the place is damaged. Not trusted in this are the bytes up to the next multiple of 4096 in
-//! the file: the server fills up its last write with what its buffer held before. Within them, damage cannot be told from a
-//! write that was cut: [`StreamEnd::Torn`]. And before the end LSN that the checkpoint names there can be no end.
+//! What follows tells damage from the end. Bytes after the end are from the previous lap, whose mini-transactions have another end marker.
+//! So if two consecutive mini-transactions with the right markers and checksums are found after a place that does not parse, the log went
+//! on and that place is damaged. Not trusted are bytes up to the next multiple of 4096 in the file: the server pads its last write with old
+//! buffer content. Within them damage looks the same as an incomplete write: [`StreamEnd::Torn`]. And the log cannot end before the end LSN
+//! that the checkpoint names.
 
 use crate::RedoError;
 use crate::block::LOG_BLOCK_SIZE;
@@ -23,17 +23,17 @@ use format::types::Lsn;
 const NONCE_SIZE: usize = 8;
 /// The largest unit in which a server writes the log, and the alignment of those writes in the file.
 const WRITE_SIZE_MAX: u64 = 4096;
-/// How far behind a place that does not parse the log is searched for its continuation. The damaged mtr is at most
-/// [`MTR_SIZE_MAX`] long, so that it lies within if one mtr is damaged; and the two that prove it, if they are not both huge.
+/// How far to search for the log's continuation after a place that does not parse. A damaged mini-transaction is at most [`MTR_SIZE_MAX`]
+/// long, so a single one is covered, together with the two that prove it unless both are huge.
 const SEARCH_SIZE: usize = 2 * MTR_SIZE_MAX;
-/// How much of that is searched first, and by what factor it grows while nothing is found.
+/// How much of that to search first, and the factor by which it grows while nothing is found.
 const SEARCH_SIZE_FIRST: usize = 16 << 10;
 const SEARCH_GROWTH: usize = 16;
 /// High half of the first byte of a FILE_CHECKPOINT record, and its body: space and page 0, LSN.
 const FILE_CHECKPOINT: u8 = 0xF0;
 const FILE_CHECKPOINT_BODY_SIZE: usize = 10;
 
-/// A run of bytes of the file.
+/// A range of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment {
     /// Where it begins, bytes.
@@ -45,9 +45,9 @@ pub struct Segment {
 /// How to verify a log.
 #[derive(Debug)]
 pub struct MariaDbVerifyPlan {
-    /// What to read, in the order in which to give it to the verifier: from the checkpoint once around the file.
+    /// What to read, in the order in which to feed the verifier: from the checkpoint once around the file.
     pub segments: Vec<Segment>,
-    /// Takes the bytes of the segments.
+    /// Consumes the bytes of the segments.
     pub verifier: Verifier,
 }
 
@@ -63,7 +63,7 @@ pub enum Verifier {
 /// Plans the verification of a log.
 ///
 /// # Errors
-/// [`RedoError::NoCheckpoint`] where the file has no room for a log.
+/// [`RedoError::NoCheckpoint`] if the file has no room for a log.
 pub fn plan(file: &LogFile) -> Result<MariaDbVerifyPlan, RedoError> {
     let lsn = file.checkpoint.lsn;
     let offset = file.offset_of(lsn).ok_or(RedoError::NoCheckpoint)?;
@@ -85,41 +85,41 @@ pub fn plan(file: &LogFile) -> Result<MariaDbVerifyPlan, RedoError> {
     Ok(MariaDbVerifyPlan { segments, verifier })
 }
 
-/// Bytes of the log that do not parse though the log goes on behind them.
+/// Bytes of the log that do not parse although the log continues after them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StreamDamage {
     /// Start of the first mini-transaction that does not parse.
     pub from: Lsn,
-    /// Start of the next that does.
+    /// Start of the next one that does.
     pub to: Lsn,
 }
 
 /// How the log ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamEnd {
-    /// With the end marker that the server writes behind its last mini-transaction.
+    /// With the end marker that the server writes after its last mini-transaction.
     Marked,
-    /// In bytes that are no mini-transaction and no end marker: a write that was cut, or damage.
+    /// In bytes that are neither a mini-transaction nor an end marker: an incomplete write, or damage.
     Torn,
-    /// With the file: it went once around.
+    /// With the file: the log fills all of it.
     Full,
 }
 
-/// What was found in a whole log.
+/// The result for a whole log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StreamSummary {
-    /// Mini-transactions whose checksum is right.
+    /// Mini-transactions with the right checksum.
     pub mtrs: u64,
-    /// Their bytes, end markers and checksums included.
+    /// Their bytes, including end markers and checksums.
     pub bytes: u64,
-    /// Damaged stretches.
+    /// Number of damaged stretches.
     pub damaged: u64,
     /// Where the log ends.
     pub end: Lsn,
     /// How it ends there.
     pub ends: StreamEnd,
-    /// Whether the record that names the checkpoint was found behind the end LSN of the checkpoint. Without it no server starts.
-    /// Where records are encrypted, any record of its kind and length counts.
+    /// Whether the record that names the checkpoint was found after the checkpoint's end LSN. Without it no server starts. If records are
+    /// encrypted, any record of its kind and length counts.
     pub names_checkpoint: bool,
 }
 
@@ -131,7 +131,8 @@ impl StreamSummary {
     }
 }
 
-/// Verifies a log of 10.8 or later, fed from its checkpoint on, in pieces of any size. Memory: 2 MiB, and 8 more while the end is looked for.
+/// Verifies a log of 10.8 or later, fed from its checkpoint on, in pieces of any size. Memory: 2 MiB, plus 8 MiB while searching for the
+/// end.
 #[derive(Debug)]
 pub struct StreamVerifier {
     first_lsn: Lsn,
@@ -141,7 +142,7 @@ pub struct StreamVerifier {
     state: MtrState,
     /// The log from `at` on, as far as it was needed.
     bytes: Vec<u8>,
-    /// How much of `bytes` is behind `at` already.
+    /// How much of `bytes` is before `at`.
     done: usize,
     /// Start of the next mini-transaction.
     at: Lsn,
@@ -153,21 +154,21 @@ pub struct StreamVerifier {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum MtrState {
     Walk,
-    /// What begins at `at` does not parse: is there more of the log behind it?
+    /// The bytes at `at` do not parse: does the log continue after them?
     Search,
-    /// The log is damaged from there to the end LSN of the checkpoint, which is a boundary.
+    /// The log is damaged from there to the checkpoint's end LSN, which is a boundary.
     Skip(Lsn),
     Done,
 }
 
 impl StreamVerifier {
-    /// A verifier at the checkpoint of the log.
+    /// A verifier that starts at the log's checkpoint.
     #[must_use]
     pub fn new(file: &LogFile) -> Self {
         Self::at(file, file.checkpoint.lsn)
     }
 
-    /// A verifier at any place where a mini-transaction begins or the log ends: fed from there on, it tells whether that is its end.
+    /// A verifier that starts wherever a mini-transaction starts or the log ends; fed from there on, it tells whether that is the end.
     #[must_use]
     pub fn at(file: &LogFile, at: Lsn) -> Self {
         let encrypted = !matches!(file.format, Format::Stream { encrypted: None });
@@ -187,7 +188,7 @@ impl StreamVerifier {
         }
     }
 
-    /// The next damage that is certain; takes what it needs off the front of `input`. `None` when `input` is used up.
+    /// The next certain damage; consumes what it needs from the front of `input`. `None` if `input` is used up.
     pub fn next_damage(&mut self, input: &mut &[u8]) -> Option<StreamDamage> {
         loop {
             self.drop_done();
@@ -210,13 +211,13 @@ impl StreamVerifier {
         }
     }
 
-    /// Whether the end was found: no more bytes are needed.
+    /// Whether the end was found, so that no more bytes are needed.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.state == MtrState::Done
     }
 
-    /// The log has been given whole: what is left of damage, and the sum of it all.
+    /// The whole log was given: returns remaining damage, and the summary.
     #[must_use]
     pub fn finish(mut self) -> (Vec<StreamDamage>, StreamSummary) {
         self.ended = true;
@@ -235,7 +236,7 @@ impl StreamVerifier {
         (left, self.summary)
     }
 
-    /// Walks as far as the bytes read allow, until there is damage to report.
+    /// Walks as far as the bytes allow, until there is damage to report.
     fn advance(&mut self) -> Option<StreamDamage> {
         loop {
             match self.state {
@@ -256,7 +257,7 @@ impl StreamVerifier {
         }
     }
 
-    /// Takes one mini-transaction. `false`: more bytes are needed.
+    /// Consumes one mini-transaction. `false` if more bytes are needed.
     fn walk(&mut self) -> bool {
         let rest = self.bytes.get(self.done..).unwrap_or_default();
         match mtr::parse(rest, self.nonce, |offset| self.sequence_bit(self.at, offset)) {
@@ -276,7 +277,7 @@ impl StreamVerifier {
         true
     }
 
-    /// Looks for the log behind `at`, where it does not parse, in all the bytes read.
+    /// Searches all the bytes read for the log after `at`, where it does not parse.
     fn search(&mut self) -> Option<StreamDamage> {
         let is_before_end = self.at < self.checkpoint.end_lsn;
         let rest = self.bytes.get(self.done..).unwrap_or_default();
@@ -293,8 +294,8 @@ impl StreamVerifier {
         Some(damage)
     }
 
-    /// Where in `rest` the log goes on. Two mini-transactions, or its last, from `from` on prove it; what leads to the proof
-    /// belongs to the log as well. The proof mostly lies near, so that a few bytes are searched first.
+    /// Where the log continues in `rest`. Two mini-transactions from `from` on, or the log's last one, prove it; everything that leads to
+    /// the proof belongs to the log too. The proof is usually near, so a few bytes are searched first.
     fn resumption(&self, rest: &[u8], from: usize) -> Option<usize> {
         let mut len = from.saturating_add(SEARCH_SIZE_FIRST);
         loop {
@@ -319,7 +320,7 @@ impl StreamVerifier {
         self.state = MtrState::Done;
     }
 
-    /// Drops bytes up to the end LSN of the checkpoint; the damage `from` on, once there.
+    /// Drops bytes up to the checkpoint's end LSN. Returns the damage from `from` on, once there.
     fn skip(&mut self, input: &mut &[u8], from: Lsn) -> Option<StreamDamage> {
         let to = self.checkpoint.end_lsn;
         let left = to.0.saturating_sub(self.at.0);
@@ -345,13 +346,13 @@ impl StreamVerifier {
         })
     }
 
-    /// From `lsn` to the end of the write that it lies in, bytes.
+    /// Bytes from `lsn` to the end of the write that contains it.
     fn to_write_end(&self, lsn: Lsn) -> usize {
         let in_file = lsn.0.saturating_sub(self.first_lsn.0).checked_rem(self.capacity).unwrap_or(0);
         clamp(WRITE_SIZE_MAX - in_file % WRITE_SIZE_MAX)
     }
 
-    /// The end marker of a mini-transaction that begins at `lsn` and has its marker `offset` bytes on: it changes with each lap.
+    /// The end marker of a mini-transaction that starts at `lsn` and has its marker `offset` bytes on: it changes with every lap.
     fn sequence_bit(&self, lsn: Lsn, offset: usize) -> u8 {
         let from_first = after(lsn, offset).0.saturating_sub(self.first_lsn.0);
         u8::from(from_first.checked_div(self.capacity).unwrap_or(0).is_multiple_of(2))

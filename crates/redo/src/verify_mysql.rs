@@ -1,12 +1,12 @@
-//! Verifies the redo log of MySQL, formats 1 to 6: which bytes of which files, in which order, and what is wrong with the set.
+//! Verifies the redo log of MySQL, formats 1 to 6: which bytes of which files to read, in which order, and what is wrong with the set.
 //!
 //! ```text
 //! LogFile::parse for each file -> plan -> MySqlVerifyPlan { segments, breaches, verifier }
 //! bytes of each segment in order -> BlockVerifier -> damage, summary
 //! ```
 //!
-//! Format 6 is a chain of files, each beginning at the LSN at which the one before it ends. Formats up to 5 are one ring, which is
-//! read once around from the block of the newest checkpoint.
+//! Format 6 is a chain of files, each starting at the LSN at which the previous one ends. Formats up to 5 form a ring, which is read once
+//! around from the newest checkpoint's block.
 
 use thiserror::Error;
 
@@ -18,13 +18,13 @@ use format::types::Lsn;
 
 /// The first format of a chain of files.
 const FORMAT_CHAIN: u32 = 6;
-/// In a header: the file is full, and the next one is in use.
+/// Header flag: the file is full, and the next one is in use.
 const FLAG_FULL: u32 = 8;
 
-/// A run of blocks in a file.
+/// A range of blocks in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment {
-    /// Index of the file, in the order given to [`plan`].
+    /// Index of the file in the order given to [`plan`].
     pub file: usize,
     /// Where it begins in the file, bytes.
     pub offset: u64,
@@ -38,25 +38,25 @@ pub enum Breach {
     /// A file is missing between two others, or two overlap.
     #[error("the redo log goes on at LSN {expected}, but the next file begins at LSN {found}")]
     Gap {
-        /// Index of the file behind the gap.
+        /// Index of the file after the gap.
         file: usize,
-        /// Where the file before it ends.
+        /// Where the previous file ends.
         expected: Lsn,
-        /// Where it begins.
+        /// Where this file starts.
         found: Lsn,
     },
-    /// A file is of another log: its number or its format differs.
+    /// A file of another log: its number or its format differs.
     #[error("the redo log file beginning at LSN {start} belongs to another log")]
     OtherLog {
         /// Index of the file.
         file: usize,
-        /// Where it begins.
+        /// Where it starts.
         start: Lsn,
     },
-    /// The newest file says that the log goes on in another.
+    /// The newest file says that the log continues in another one.
     #[error("the newest redo log file is full and the one after it is missing: the log goes on at LSN {end}")]
     NewestMissing {
-        /// Where the missing file begins.
+        /// Where the missing file starts.
         end: Lsn,
     },
     /// The files of a ring differ in size.
@@ -74,18 +74,18 @@ pub enum Breach {
 /// How to verify a log.
 #[derive(Debug)]
 pub struct MySqlVerifyPlan {
-    /// What to read, in the order in which to give it to the verifier.
+    /// What to read, in the order in which to feed the verifier.
     pub segments: Vec<Segment>,
-    /// What is wrong with the set. The segments lead up to the first breach behind the checkpoint.
+    /// What is wrong with the set. The segments end at the first breach after the checkpoint.
     pub breaches: Vec<Breach>,
     /// The newest checkpoint.
     pub checkpoint: Lsn,
-    /// Takes the bytes of the segments.
+    /// Consumes the bytes of the segments.
     pub verifier: BlockVerifier,
 }
 
-/// Plans the verification of the log in `files`: those of `#innodb_redo` (not the spare `_tmp` ones, in any order), or
-/// `ib_logfile0` and the files after it in order of their numbers.
+/// Plans the verification of the log in `files`: those of `#innodb_redo` (without the spare `_tmp` ones, in any order), or `ib_logfile0`
+/// and the files after it in order of their numbers.
 ///
 /// # Errors
 /// [`RedoError::NoCheckpoint`].
@@ -109,7 +109,7 @@ fn plan_chain(files: &[LogFile]) -> Result<MySqlVerifyPlan, RedoError> {
         }
         is_same
     });
-    // The verifier needs one chain: the one that holds the checkpoint.
+    // The verifier needs one chain: that of the checkpoint.
     let mut chain: Vec<(usize, &LogFile)> = Vec::new();
     let mut is_past = false;
     for (index, file) in order {
@@ -164,7 +164,7 @@ const fn segment(file: usize, offset: u64, size: u64) -> Segment {
     Segment { file, offset, len: len - len % LOG_BLOCK_SIZE as u64 }
 }
 
-/// The LSN at which the next file begins.
+/// The LSN at which the next file starts.
 fn end_of(file: &LogFile) -> Lsn {
     Lsn(file.start_lsn.0.saturating_add(file.size.saturating_sub(LOG_FILE_HDR_SIZE as u64)))
 }

@@ -1,4 +1,4 @@
-//! An index record is removed.
+//! Removes an index record.
 
 use super::directory::N_OWNED_MIN;
 use super::error::ApplyError;
@@ -9,7 +9,7 @@ use super::index::{
 };
 use crate::record::{Delete, RowStyle};
 
-/// Removes the record behind the one that is named.
+/// Removes the record after the one that is named.
 pub(super) fn delete(index: &mut Index<'_>, delete: &Delete) -> Result<()> {
     let prev = index.prev(delete.prev)?;
     let record = index.next(prev)?;
@@ -44,11 +44,11 @@ pub(super) fn delete(index: &mut Index<'_>, delete: &Delete) -> Result<()> {
     if owned < N_OWNED_MIN { index.balance_slot(slot) } else { Ok(()) }
 }
 
-/// Gives the bytes of a record back: to the heap if it was the last to come, to the free list otherwise.
+/// Frees a record's space: returns it to the heap if it is the last record there, otherwise adds it to the free list.
 fn free(index: &mut Index<'_>, record: usize, start: usize, end: usize) -> Result<()> {
     let n_heap = index.n_heap()?;
     if index.heap_no(record)? + 1 == n_heap {
-        // Behind the record there may be what was left over when it took the place of a longer one.
+        // After the record there may be leftover bytes of a longer one that it replaced.
         let left_over = index.header(PAGE_HEAP_TOP)?.saturating_sub(end);
         let compact = index.image.u16(PAGE_N_HEAP)? & HEAP_COMPACT;
         index.subtract_from_header(PAGE_GARBAGE, left_over)?;

@@ -1,29 +1,29 @@
-//! The page directory: every fourth to eighth record has a slot, from the end of the page downwards.
+//! The page directory: every fourth to eighth record has a slot; slots grow downwards from the end of the page.
 
 use super::error::ApplyError;
 use super::image::{Result, field};
 use super::index::{Index, N_OWNED_MAX, PAGE_DIR, PAGE_DIR_SLOT_SIZE, PAGE_HEAP_TOP, PAGE_N_DIR_SLOTS};
 
-/// The fewest records that a record in the middle of the page owns.
+/// Records owned at least by an owner in the middle of the page.
 pub(super) const N_OWNED_MIN: u8 = 4;
-/// Infimum and supremum always have one.
+/// Infimum and supremum always have a slot.
 const SLOTS_MIN: usize = 2;
 
 impl Index<'_> {
-    /// The number of slots, if the page can hold them.
+    /// The number of slots, if they fit on the page.
     fn slots(&self) -> Result<usize> {
         let slots = self.header(PAGE_N_DIR_SLOTS)?;
         let fits = self.image.size().saturating_sub(PAGE_DIR) / PAGE_DIR_SLOT_SIZE;
         if (SLOTS_MIN..=fits).contains(&slots) { Ok(slots) } else { Err(ApplyError::Directory { slots }) }
     }
 
-    /// Where slot `slot` stands.
+    /// Offset of slot `slot`.
     fn slot_at(&self, slot: usize) -> Result<usize> {
         let before_end = PAGE_DIR + PAGE_DIR_SLOT_SIZE * (slot + 1);
         self.image.size().checked_sub(before_end).ok_or(ApplyError::Directory { slots: slot })
     }
 
-    /// Where the directory begins: nothing else reaches beyond.
+    /// Where the directory starts, which nothing else may cross.
     pub(super) fn directory_start(&self) -> Result<usize> {
         self.slot_at(self.slots()? - 1)
     }
@@ -37,7 +37,7 @@ impl Index<'_> {
         self.image.put_u16(at, field(origin)?)
     }
 
-    /// The slot of the record `owner`.
+    /// The slot of owner `owner`.
     pub(super) fn slot_of(&self, owner: usize) -> Result<usize> {
         let (start, size) = (self.directory_start()?, self.slots()? * PAGE_DIR_SLOT_SIZE);
         let wanted = field(owner)?.to_be_bytes();
@@ -45,7 +45,7 @@ impl Index<'_> {
         slots.iter().rev().position(|slot| *slot == wanted).ok_or(ApplyError::NoSlot { offset: owner })
     }
 
-    /// The record of `slot` owns one too many: half of them get an owner and a slot of their own.
+    /// The owner in `slot` has one record too many: splits its group, with a second owner and slot.
     pub(super) fn split_slot(&mut self, slot: usize) -> Result<()> {
         let slots = self.slots()?;
         let before = slot.checked_sub(1).ok_or(ApplyError::Directory { slots })?;
@@ -66,7 +66,7 @@ impl Index<'_> {
         self.put_n_owned(owner, N_OWNED_MAX + 1 - N_OWNED_MIN)
     }
 
-    /// The record of `slot` owns one too few: it is owned by the next from now on, or gets one from there.
+    /// The owner in `slot` has one record too few: merges its group with the next, or moves a record over.
     pub(super) fn balance_slot(&mut self, slot: usize) -> Result<()> {
         let slots = self.slots()?;
         if slot + 1 >= slots {
@@ -83,7 +83,7 @@ impl Index<'_> {
         }
         self.put_n_owned(owner, 0)?;
         self.put_n_owned(above, above_owns + N_OWNED_MIN - 1)?;
-        // The slots above take its place; the lowest bytes are free again.
+        // Move up the slots behind it; the lowest bytes become free.
         let start = self.directory_start()?;
         self.image.shift(start, start + PAGE_DIR_SLOT_SIZE, (slots - slot - 1) * PAGE_DIR_SLOT_SIZE)?;
         self.image.put_u16(start, 0)?;

@@ -6,44 +6,43 @@ use crate::record::{RecordError, RowStyle};
 use format::page::zip::{ZipDamage, ZipEditError};
 use format::types::PageNo;
 
-/// Why a redo record does not apply to the page that it is for: one of the two is damaged, or the page is not the one that the
-/// server changed.
+/// Why a redo record does not apply to its page: one of the two is damaged, or this is not the page that the server changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Error)]
 pub enum ApplyError {
-    /// Not the length of a page of this tablespace.
+    /// Not the page size of this tablespace.
     #[error("redo was to be applied to {len} bytes, but the page has {expected}")]
     Length {
         /// Bytes given.
         len: usize,
-        /// Bytes of a page.
+        /// Page size, bytes.
         expected: usize,
     },
     /// The record reaches beyond the page.
     #[error("a redo record reaches {len} bytes from byte {offset} on, beyond the page's {size}")]
     OutsidePage {
-        /// Where it begins.
+        /// Start offset.
         offset: usize,
-        /// How far it reaches, bytes.
+        /// Length, bytes.
         len: usize,
-        /// Bytes of the page.
+        /// Page size, bytes.
         size: usize,
     },
-    /// A change that is logged by what was done, to a ROW_FORMAT=COMPRESSED page: those are logged by their bytes.
+    /// A logical change to a ROW_FORMAT=COMPRESSED page, whose changes are logged as bytes.
     #[error("a redo record for uncompressed pages names a ROW_FORMAT=COMPRESSED page")]
     Compressed,
     /// The first pages of a tablespace are neither index nor undo pages.
     #[error("a redo record for index or undo pages names page {0}, which is neither in any tablespace")]
     NotAnIndex(PageNo),
-    /// The page's records have another layout than the one inserted or deleted.
+    /// The page's records have another format than the record inserted or deleted.
     #[error("a redo record for {} records names a page whose records are laid out otherwise", style_name(*.0))]
     RowStyle(RowStyle),
-    /// A list or the directory of the page leads to where no record can begin.
+    /// A list or the directory of the page leads to an impossible offset.
     #[error("the page's records lead to byte {offset}, where no record can be")]
     RecordPointer {
-        /// Where they lead.
+        /// The offset.
         offset: usize,
     },
-    /// No record that owns its neighbours follows.
+    /// No owner follows the record.
     #[error("no owner follows the page's record at byte {offset}")]
     NoOwner {
         /// The record.
@@ -55,52 +54,52 @@ pub enum ApplyError {
         /// The record.
         offset: usize,
     },
-    /// The page directory cannot be that long, or that short.
+    /// The number of directory slots is impossible.
     #[error("the page directory has {slots} slots, which cannot be")]
     Directory {
-        /// Slots in it.
+        /// Number of slots.
         slots: usize,
     },
-    /// The record to be inserted does not fit where it should go.
+    /// The record to insert does not fit at its position.
     #[error("a redo record inserts {len} bytes at byte {offset}, where there is no room for them")]
     NoRoom {
-        /// Where it should go.
+        /// The position.
         offset: usize,
-        /// Bytes that it takes.
+        /// Its size, bytes.
         len: usize,
     },
-    /// The lengths in a record to be inserted contradict each other.
+    /// The lengths in a record to insert contradict each other.
     #[error("a redo record inserts an index record whose lengths contradict each other")]
     RecordLength,
-    /// The undo page is full, or its end lies before its beginning.
+    /// The undo page is full, or its end is before its start.
     #[error("a redo record adds {len} bytes of undo at byte {offset}, where they cannot be")]
     UndoEnd {
         /// Where the page's undo records end.
         offset: usize,
-        /// Bytes to be added.
+        /// Bytes to add.
         len: usize,
     },
-    /// What the log says of the index cannot be.
+    /// The log's description of the index is impossible.
     #[error("a redo record describes an index that cannot be")]
     IndexInfo,
-    /// A change to a compressed page, but the page is not.
+    /// A change to a compressed page, but the page is not compressed.
     #[error("a redo record for ROW_FORMAT=COMPRESSED pages names a page that is not compressed")]
     NotCompressed,
-    /// A change to records of a compressed page that has none.
+    /// A change to index records of a compressed page that is not an index page.
     #[error("a redo record for index records names a ROW_FORMAT=COMPRESSED page that is not of an index")]
     NotZipIndex,
-    /// A compressed page that cannot be unpacked, or not changed in that way.
+    /// A compressed page that cannot be unpacked, or cannot be changed in this way.
     #[error("{0}")]
     Zip(#[from] ZipEditError),
-    /// The log says which checksum the page has now, and it has another.
+    /// The log gives the page's checksum, and it does not match.
     #[error("the redo log says that the page's checksum is {stored:08x} now, its content gives {computed:08x}")]
     Checksum {
         /// The checksum in the log.
         stored: u32,
-        /// That of the page.
+        /// The checksum of the page.
         computed: u32,
     },
-    /// The log's bytes are no records.
+    /// The log's bytes are not records.
     #[error("{0}")]
     Record(#[from] RecordError),
 }

@@ -1,4 +1,4 @@
-//! Checked access to the bytes of a page that is being changed.
+//! Checked access to the bytes of a page being changed.
 
 use super::error::ApplyError;
 use format::bytes::be;
@@ -55,7 +55,7 @@ impl<'p> Image<'p> {
         Ok(())
     }
 
-    /// Writes `value` into all of `len` bytes.
+    /// Fills `len` bytes with `value`.
     pub(super) fn fill(&mut self, offset: usize, len: usize, value: u8) -> Result<()> {
         self.bytes_mut(offset, len)?.fill(value);
         Ok(())
@@ -65,13 +65,13 @@ impl<'p> Image<'p> {
     pub(super) fn shift(&mut self, from: usize, to: usize, len: usize) -> Result<()> {
         self.bytes(from, len)?;
         self.bytes(to, len)?;
-        // Both ends were just found to lie within the page.
+        // Both ranges were checked above.
         self.0.copy_within(from..from + len, to);
         Ok(())
     }
 }
 
-/// `value` as a 16-bit field of the page; what does not fit lies outside of any page.
+/// `value` as a 16-bit field of the page; a larger value is beyond any page.
 pub(super) fn field(value: usize) -> Result<u16> {
     u16::try_from(value).map_err(|_| ApplyError::RecordPointer { offset: value })
 }

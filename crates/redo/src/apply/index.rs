@@ -1,4 +1,4 @@
-//! Index pages: their header, and the chain of their records.
+//! Index pages: the header and the record chain.
 
 use super::error::ApplyError;
 use super::image::{Image, Result, field};
@@ -11,26 +11,26 @@ pub(super) use format::page::index::{
     PAGE_N_DIRECTION, PAGE_N_HEAP, PAGE_N_RECS,
 };
 
-/// In its low 3 bits, which way records were inserted; the other bits belong to the number of instant columns.
+/// The low 3 bits hold the insert direction; the others belong to the number of instant columns.
 pub(super) const PAGE_DIRECTION_B: usize = PAGE_DIRECTION + 1;
-/// From the header's first byte: fields that every new page resets. What follows belongs to the index.
+/// Length of the header fields that every new page resets. The rest belongs to the index.
 const PAGE_HEADER_RESET: usize = 26;
-/// Bytes behind the page directory.
+/// Bytes after the page directory.
 pub(super) const PAGE_DIR: usize = 8;
 /// No direction.
 pub(super) const PAGE_NO_DIRECTION: u8 = 5;
-/// Infimum and supremum as they stand on an empty page, from [`PAGE_DATA`] on.
+/// Infimum and supremum on an empty page, from [`PAGE_DATA`] on.
 const COMPACT_BOUNDS: &[u8] = b"\x01\x00\x02\x00\x0dinfimum\0\x01\x00\x0b\x00\x00supremum";
 const REDUNDANT_BOUNDS: &[u8] = b"\x08\x01\x00\x00\x03\x00\x74infimum\0\x09\x01\x00\x08\x03\x00\x00supremum\0";
 
-/// Where the two layouts differ on a page.
+/// How the two formats differ on a page.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Layout {
     pub infimum: usize,
     pub supremum: usize,
-    /// The heap begins.
+    /// Start of the heap.
     pub heap: usize,
-    /// Bytes of the fixed part of a record's header.
+    /// Length of the fixed part of a record header.
     pub header: usize,
 }
 
@@ -46,7 +46,7 @@ const fn layout(style: RowStyle) -> Layout {
     }
 }
 
-/// Makes an index page without records. Its place, its neighbours and what belongs to the index are written by other records.
+/// Creates an index page without records. Its place, its neighbours and the fields of its index are written by other records.
 pub(super) fn init(image: &mut Image<'_>, style: RowStyle) -> Result<()> {
     let layout = layout(style);
     let (bounds, compact) = match style {
@@ -66,20 +66,20 @@ pub(super) fn init(image: &mut Image<'_>, style: RowStyle) -> Result<()> {
     image.put_u16(directory + PAGE_DIR_SLOT_SIZE, field(layout.infimum)?)
 }
 
-/// The same, and says of which type it is.
+/// The same, and sets the page type.
 pub(super) fn create(image: &mut Image<'_>, page_type: PageType, style: RowStyle) -> Result<()> {
     init(image, style)?;
     image.put_u16(FIL_PAGE_TYPE, page_type.0)
 }
 
-/// Forgets which way records were inserted.
+/// Resets the insert direction.
 pub(super) fn no_direction(page: &mut Index<'_>) -> Result<()> {
     page.put_header(PAGE_LAST_INSERT, 0)?;
     page.image.put_u16(PAGE_DIRECTION, PAGE_NO_DIRECTION.into())?;
     page.put_header(PAGE_N_DIRECTION, 0)
 }
 
-/// An index page whose records have the layout that was asked for.
+/// An index page whose records have the requested format.
 pub(super) struct Index<'p> {
     pub image: Image<'p>,
     pub layout: Layout,
@@ -103,7 +103,7 @@ impl<'p> Index<'p> {
         self.image.put_u16(at, field(value)?)
     }
 
-    /// Adds `more` to a field of the header, as 16-bit arithmetic does.
+    /// Adds `more` to a header field, in 16-bit arithmetic.
     pub(super) fn add_to_header(&mut self, at: usize, more: usize) -> Result<()> {
         let value = self.image.u16(at)?.wrapping_add(field(more)?);
         self.image.put_u16(at, value)
@@ -114,7 +114,7 @@ impl<'p> Index<'p> {
         self.image.put_u16(at, value)
     }
 
-    /// `origin`, if it is a user record's or a bound's.
+    /// Checks that `origin` may be a user record, the infimum or the supremum.
     pub(super) fn record(&self, origin: usize) -> Result<usize> {
         let heap_top = self.header(PAGE_HEAP_TOP)?;
         let Layout { infimum, supremum, heap, header } = self.layout;
@@ -123,7 +123,7 @@ impl<'p> Index<'p> {
         if found { Ok(origin) } else { Err(ApplyError::RecordPointer { offset: origin }) }
     }
 
-    /// Where the next-pointer of a record leads; 0 where it leads nowhere.
+    /// The next pointer of a record; 0 if there is none.
     pub(super) fn next_pointer(&self, origin: usize) -> Result<usize> {
         let before = origin.checked_sub(2).ok_or(ApplyError::RecordPointer { offset: origin })?;
         let stored = self.image.u16(before)?;
@@ -134,7 +134,7 @@ impl<'p> Index<'p> {
         })
     }
 
-    /// The record behind `origin`, which is not the last one.
+    /// The record after `origin`, which must not be the last.
     pub(super) fn next(&self, origin: usize) -> Result<usize> {
         match self.record(self.next_pointer(origin)?) {
             Ok(next) if next != self.layout.infimum => Ok(next),
@@ -142,7 +142,7 @@ impl<'p> Index<'p> {
         }
     }
 
-    /// Links `next` behind `origin`; 0 is the end of a list.
+    /// Links `next` after `origin`; 0 ends the list.
     pub(super) fn link(&mut self, origin: usize, next: usize) -> Result<()> {
         let (next, here) = (field(next)?, field(origin)?);
         let stored = match self.style {
@@ -152,7 +152,7 @@ impl<'p> Index<'p> {
         self.image.put_u16(origin.saturating_sub(2), stored)
     }
 
-    /// The record at `prev` bytes behind the infimum, where a change begins.
+    /// The record `prev` bytes after the infimum, where a change starts.
     pub(super) fn prev(&self, prev: usize) -> Result<usize> {
         match self.record(self.layout.infimum.saturating_add(prev))? {
             last if last == self.layout.supremum => Err(ApplyError::RecordPointer { offset: last }),
@@ -160,7 +160,7 @@ impl<'p> Index<'p> {
         }
     }
 
-    /// Records that the record at `origin` owns, itself among them; 0: it is owned.
+    /// Number of records owned by the record at `origin`, including itself; 0 if it is not an owner.
     pub(super) fn n_owned(&self, origin: usize) -> Result<u8> {
         Ok(self.image.u8(self.info(origin)?)? & 0x0F)
     }
@@ -171,12 +171,12 @@ impl<'p> Index<'p> {
         self.image.put_u8(at, flags | n_owned & 0x0F)
     }
 
-    /// The byte of the record's header with its flags and [`Index::n_owned`].
+    /// Offset of the header byte with the flags and [`Index::n_owned`].
     pub(super) fn info(&self, origin: usize) -> Result<usize> {
         origin.checked_sub(self.layout.header).ok_or(ApplyError::RecordPointer { offset: origin })
     }
 
-    /// Number of the record in the order in which space was given out.
+    /// The record's number in allocation order.
     pub(super) fn heap_no(&self, origin: usize) -> Result<usize> {
         Ok(usize::from(self.image.u16(self.info(origin)? + 1)? >> 3))
     }
@@ -199,7 +199,7 @@ impl<'p> Index<'p> {
     }
 }
 
-/// The sizes of a record in the redundant layout, which it tells itself.
+/// Sizes of a REDUNDANT record, which it states itself.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RedundantSizes {
     /// Header, bytes.
@@ -215,7 +215,7 @@ impl RedundantSizes {
         let (n_fields, is_short) = (usize::from(fields >> 1 & 0x3FF), fields & 1 != 0);
         let size = if is_short { n_fields } else { 2 * n_fields };
         let ends = info.checked_sub(size).ok_or(ApplyError::RecordPointer { offset: origin })?;
-        // The offsets stand in reverse: the last field's end is the first.
+        // End offsets are stored in reverse: the first one is the last field's.
         let data = match (n_fields, is_short) {
             (0, _) => return Err(ApplyError::RecordLength),
             (_, true) => usize::from(index.image.u8(ends)? & 0x7F),

@@ -1,4 +1,4 @@
-//! An index record is inserted.
+//! Inserts an index record.
 
 use super::error::ApplyError;
 use super::image::{Result, field};
@@ -16,24 +16,24 @@ const PAGE_RIGHT: u8 = 2;
 const DIRECTION_MASK: u8 = 7;
 /// Heap numbers have 13 bits.
 const HEAP_NO_MAX: usize = 0x1FFF;
-/// Status of a record of a page that is no leaf, and the bit that marks metadata on one that is.
+/// Status of a record on a non-leaf page, and the bit that marks metadata on a leaf.
 const STATUS_NODE: u16 = 1;
 const STATUS_INSTANT: usize = 4;
 
-/// Where the new record goes.
+/// Space for the new record.
 struct Room {
-    /// Its first byte.
+    /// Its start offset.
     start: usize,
     heap_no: usize,
 }
 
-/// The parts of the new record, all lengths in bytes.
+/// The parts of the new record; lengths in bytes.
 struct Parts<'a> {
-    /// The whole header.
+    /// Complete header.
     header: usize,
-    /// The whole payload.
+    /// Complete payload.
     data: usize,
-    /// The part of the header that is not copied, and the same of the payload.
+    /// The parts of header and payload that are not copied.
     own_header: &'a [u8],
     own_data: &'a [u8],
 }
@@ -57,7 +57,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Number of fields, and whether their ends take one byte each.
+/// Number of fields, and whether end offsets take one byte each.
 const fn redundant_fields(insert: &Insert<'_>) -> (usize, bool) {
     ((insert.header >> 3) + 1, insert.header & 4 != 0)
 }
@@ -100,7 +100,7 @@ fn from_heap(index: &mut Index<'_>, parts: &Parts<'_>) -> Result<Room> {
     Ok(Room { start, heap_no })
 }
 
-/// Takes the first record of the free list. The new one may be smaller: what is left over stays garbage.
+/// Takes the first record on the free list. If the new one is smaller, the rest stays garbage.
 fn from_free_list(index: &mut Index<'_>, parts: &Parts<'_>, shift: i32) -> Result<Room> {
     let free = index.header(PAGE_FREE)?;
     let header = match index.style {
@@ -120,7 +120,7 @@ fn from_free_list(index: &mut Index<'_>, parts: &Parts<'_>, shift: i32) -> Resul
     Ok(Room { start, heap_no })
 }
 
-/// Own header, copied header, fixed header; the payload behind it.
+/// Own header, copied header, fixed header, followed by the payload.
 fn write_dynamic(
     index: &mut Index<'_>,
     insert: &Insert<'_>,
@@ -141,7 +141,7 @@ fn write_dynamic(
     write_payload(index, insert, parts, prev, room)
 }
 
-/// Own header, copied header and fixed header; all of the fixed one is rewritten but the flags and the next pointer.
+/// Own header, copied header and fixed header; the whole fixed header except flags and next pointer is rewritten.
 fn write_redundant(
     index: &mut Index<'_>,
     insert: &Insert<'_>,
@@ -157,7 +157,7 @@ fn write_redundant(
     index.image.shift(copied_from, room.start + parts.own_header.len(), copied)?;
     let info = index.info(origin)?;
     index.image.put_u8(info, info_bits(insert))?;
-    // 13 bits of heap number, 10 of the number of fields, 1 of the size of their ends.
+    // 13 bits of heap number, 10 of field count, 1 of end offset size.
     let (high, low) = (room.heap_no << 3 | n_fields >> 7, (n_fields & 0x7F) << 1 | usize::from(is_short));
     index.image.put_u16(info + 1, field(high)?)?;
     index.image.put_u8(info + 3, u8::try_from(low).map_err(|_| ApplyError::RecordLength)?)?;
@@ -179,12 +179,12 @@ fn write_payload(
     index.image.put(origin + insert.data_copied, parts.own_data)
 }
 
-/// The flags of the new record, which owns none.
+/// The flags of the new record, which owns no records.
 const fn info_bits(insert: &Insert<'_>) -> u8 {
     ((insert.header & 3) << 4) as u8
 }
 
-/// Keeps count of inserts in one direction, as the server does to guess where the next will go.
+/// Counts inserts in the same direction, as the server does to predict the next position.
 fn note_direction(index: &mut Index<'_>, last: usize, prev: usize, next: usize) -> Result<()> {
     if index.image.u16(FIL_PAGE_TYPE)? == PageType::RTREE.0 {
         return Ok(());

@@ -24,20 +24,20 @@ use mysql::ZipPage;
 pub use error::ApplyError;
 pub use replay::{Outcome, Replay};
 
-/// Pages before this one describe the tablespace in every tablespace that is not undo.
+/// In tablespaces other than undo, the pages before this one describe the tablespace.
 const FIRST_DATA_PAGE: u32 = 3;
-/// Neighbours of a page that has none: both are "no page".
+/// Both neighbours missing: twice "no page".
 const NO_NEIGHBOURS: [u8; 8] = [0xFF; 8];
-/// Bytes behind which no checksum of the page reaches.
+/// No page checksum covers these last bytes.
 const TRAILER_SIZE: usize = 8;
 
-/// Applies one record to its page, whatever the page's LSN is; [`Replay`] knows which records are due.
+/// Applies one record to its page, whatever the page's LSN; [`Replay`] knows which records are due.
 ///
-/// `page` is what the server works on: decrypted and, where page_compressed, inflated. ROW_FORMAT=COMPRESSED pages are taken as they
-/// lie in the file. FREE_PAGE and TRIM_PAGES say that the content is void, and change nothing.
+/// `page` is what the server works on: decrypted and, if page_compressed, inflated. ROW_FORMAT=COMPRESSED pages are given as stored.
+/// FREE_PAGE and TRIM_PAGES make the content void and change nothing.
 ///
 /// # Errors
-/// [`ApplyError`]: the page is then not what it was, nor what it should be, and is to be read again.
+/// [`ApplyError`]: the page is then neither old nor new and must be read again.
 pub fn apply(record: &PageRecord<'_>, page: &mut [u8], format: &SpaceFormat) -> Result<()> {
     let expected = format.physical().bytes();
     let checked = if page.len() == expected { Ok(()) } else { Err(ApplyError::Length { len: page.len(), expected }) };
@@ -47,7 +47,7 @@ pub fn apply(record: &PageRecord<'_>, page: &mut [u8], format: &SpaceFormat) -> 
     zip.finish(page, format)
 }
 
-/// The same, to a page of which `zip` is known; and whether the next record says that the page is compressed again.
+/// The same, for a page with the state `zip`; `next` tells whether the next record says that the page is recompressed.
 fn apply_to(
     record: &PageRecord<'_>,
     page: &mut [u8],
@@ -58,7 +58,7 @@ fn apply_to(
     let mut image = Image::new(page);
     match record.change {
         Change::Free | Change::Trim | Change::Option(_) => Ok(()),
-        // Which bytes of a compressed page it would cover is not known.
+        // It is not known which bytes of a compressed page it would cover.
         Change::Checksum(_) if is_compressed => Ok(()),
         Change::Init => init_page(&mut image, record.id),
         Change::Write { offset, data } => image.put(writable(offset, &image)?, data),
@@ -77,7 +77,7 @@ fn apply_to(
     }
 }
 
-/// Records do not touch the checksum and the number of their page.
+/// Records never write the page's checksum or number.
 fn writable(offset: usize, image: &Image<'_>) -> Result<usize> {
     let outside = ApplyError::OutsidePage { offset, len: 0, size: image.size() };
     if offset >= WRITE_OFFSET_MIN { Ok(offset) } else { Err(outside) }
@@ -98,7 +98,7 @@ fn set(image: &mut Image<'_>, offset: usize, len: usize, pattern: &[u8]) -> Resu
     Ok(())
 }
 
-/// Holds the page against the checksum that a debug build of the server logged.
+/// Checks the page against the checksum logged by a debug build of the server.
 fn check(image: &Image<'_>, stored: u32) -> Result<()> {
     let mut crc = Digest::new(CrcAlgorithm::Crc32Iscsi);
     crc.update(image.bytes(FIL_PAGE_OFFSET, FIL_PAGE_LSN - FIL_PAGE_OFFSET)?);

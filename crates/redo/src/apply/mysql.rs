@@ -1,7 +1,7 @@
-//! Records of MySQL onto pages.
+//! Applies MySQL's records to pages.
 //!
-//! Index records are named by their origins, and what a record of the log does to them is done again step by step: space is taken and
-//! given back in the same order, so that records that follow find theirs where the server had them.
+//! Index records are identified by their origins. A log record's effect is repeated step by step, allocating and freeing space in the same
+//! order, so that later log records find theirs where the server had them.
 
 mod lists;
 mod rows;
@@ -21,11 +21,11 @@ use format::page::fil::{FIL_PAGE_OFFSET, FIL_PAGE_SPACE_ID, FIL_PAGE_TYPE};
 use format::types::PageId;
 use shape::IndexShape;
 
-/// Where the body of a page begins that is no index page.
+/// Start of the body of a page that is not an index page.
 const IBUF_BITMAP: usize = 94;
-/// Type of a change buffer's bitmap page.
+/// Page type of a change buffer bitmap.
 const IBUF_BITMAP_TYPE: u16 = 5;
-/// In the flags of an index record: no other page has smaller ones; it is marked as deleted.
+/// Flags of an index record: the lowest of its level; delete-marked.
 const MIN_RECORD: u8 = 0x10;
 const DELETED: u8 = 0x20;
 
@@ -58,7 +58,7 @@ pub(super) fn apply(change: &Change<'_>, id: PageId, page: &mut [u8]) -> Result<
     }
 }
 
-/// What changes index records.
+/// Changes to index records.
 fn on_records(change: &Change<'_>, image: Image<'_>) -> Result<()> {
     match *change {
         Change::Insert { index, cursor, ref body } => {
@@ -109,13 +109,13 @@ fn style(is_compact: bool) -> RowStyle {
     if is_compact { RowStyle::Dynamic } else { RowStyle::Redundant }
 }
 
-/// The page, whatever the layout of its records is.
+/// The page, whatever format its records have.
 fn of_page(image: Image<'_>) -> Result<Index<'_>> {
     let is_compact = image.u16(PAGE_N_HEAP)? & HEAP_COMPACT != 0;
     Index::open(image, style(is_compact))
 }
 
-/// The page, if the log says the same of the layout of its records as it does.
+/// The page, if its record format matches the log's.
 fn open<'p>(image: Image<'p>, index: &IndexInfo<'_>) -> Result<(Index<'p>, IndexShape)> {
     Ok((Index::open(image, style(index.is_compact))?, IndexShape::of(index)?))
 }

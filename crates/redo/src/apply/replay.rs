@@ -1,4 +1,4 @@
-//! Which records a page still needs, and its LSN afterwards.
+//! Decides which records a page still needs, and its LSN afterwards.
 
 use super::mysql::ZipPage;
 use super::{ApplyError, apply_to};
@@ -9,25 +9,24 @@ use format::page::fil::FIL_PAGE_LSN;
 use format::page::space_format::SpaceFormat;
 use format::types::{Lsn, PageId};
 
-/// What became of a page.
+/// What happened to a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// Nothing was due: the page had it all already. Its bytes are as they were.
+    /// Nothing was due: the page already had everything. Its bytes are unchanged.
     Unchanged,
-    /// The page is not in use any more, and its content is void: there is nothing to write.
+    /// The page is no longer in use and its content is void: nothing to write.
     Freed,
-    /// It was changed, and carries this LSN now. It is to be sealed ([`seal_recovered`](format::page::seal::seal_recovered)) before
-    /// it is written.
+    /// It was changed and has this LSN now. Seal it ([`seal_recovered`](format::page::seal::seal_recovered)) before writing it.
     Changed(Lsn),
 }
 
-/// A page while its redo is applied, mini-transaction by mini-transaction, in the order of the log.
+/// A page while its redo is applied, one mini-transaction after the other, in log order.
 #[derive(Debug)]
 pub struct Replay<'p> {
     page: &'p mut [u8],
     id: PageId,
     format: &'p SpaceFormat,
-    /// The LSN that the page had when it was read.
+    /// The page's LSN when it was read.
     lsn: Lsn,
     last: Lsn,
     is_changed: bool,
@@ -36,10 +35,10 @@ pub struct Replay<'p> {
 }
 
 impl<'p> Replay<'p> {
-    /// A page as it was read, decrypted and inflated. It must be sound.
+    /// Starts with a page as read, decrypted and inflated. It must be sound.
     ///
     /// # Errors
-    /// [`ApplyError::Length`] if it has not the size of the tablespace's pages.
+    /// [`ApplyError::Length`] if it does not have the tablespace's page size.
     pub fn onto(page: &'p mut [u8], id: PageId, format: &'p SpaceFormat) -> Result<Self, ApplyError> {
         let expected = format.physical().bytes();
         if page.len() != expected {
@@ -49,8 +48,8 @@ impl<'p> Replay<'p> {
         Ok(Self { page, id, format, lsn, last: Lsn(0), is_changed: false, is_freed: false, zip: ZipPage::default() })
     }
 
-    /// A page that was not read, since its first record [voids](Change::voids_page) it: it is made from zeros, whatever `page`
-    /// holds, and needs every record.
+    /// Starts with a page that was not read because its first record [voids](Change::voids_page) it: it is built from zeros, whatever
+    /// `page` holds, and needs every record.
     ///
     /// # Errors
     /// As [`Replay::onto`].
@@ -59,11 +58,11 @@ impl<'p> Replay<'p> {
         Self::onto(page, id, format)
     }
 
-    /// Applies the records of one mini-transaction that are of this page; those of others are passed over. Mini-transactions that
-    /// began before the page was written last are skipped.
+    /// Applies those records of a mini-transaction that are about this page and skips the others. Mini-transactions that started before the
+    /// page was last written are skipped.
     ///
     /// # Errors
-    /// [`ApplyError`]: the page is then neither what it was nor what it should be.
+    /// [`ApplyError`]: the page is then neither old nor new.
     pub fn apply(&mut self, mtr: &Mtr<'_>) -> Result<(), ApplyError> {
         self.last = mtr.end;
         if mtr.start < self.lsn {
@@ -81,7 +80,7 @@ impl<'p> Replay<'p> {
             }
             match record.change {
                 Change::Free => (self.is_freed, self.is_changed) = (true, false),
-                // About the tablespace, not about the page that it names.
+                // About the tablespace, not about the page it names.
                 Change::Trim => {}
                 _ => {
                     let is_recompressed = recompresses(records.peek(), self.id);
@@ -93,11 +92,10 @@ impl<'p> Replay<'p> {
         Ok(())
     }
 
-    /// Stamps the page with the LSN that it has now. (Its checksum is [`seal_recovered`](format::page::seal::seal_recovered)'s
-    /// business.)
+    /// Stamps the page with its new LSN. (The checksum is up to [`seal_recovered`](format::page::seal::seal_recovered).)
     ///
     /// # Errors
-    /// [`ApplyError`]: the page, of ROW_FORMAT=COMPRESSED, is not what the records made of the page inside. It is not to be used.
+    /// [`ApplyError`]: the ROW_FORMAT=COMPRESSED page does not match the page inside. It must not be used.
     pub fn finish(mut self) -> Result<Outcome, ApplyError> {
         if self.is_freed {
             return Ok(Outcome::Freed);
@@ -108,7 +106,7 @@ impl<'p> Replay<'p> {
     }
 }
 
-/// Whether a record says that the page is compressed again, and not with what result.
+/// Whether a record says that the page is recompressed, but not with what result.
 fn recompresses(record: Option<&Result<RedoRecord<'_>, RecordError>>, id: PageId) -> bool {
     let Some(Ok(RedoRecord::Page(record))) = record else { return false };
     record.id == id && matches!(record.change, Change::MySql(MySqlChange::ZipCompress { .. }))

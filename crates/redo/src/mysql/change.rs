@@ -1,11 +1,11 @@
-//! What a record of MySQL does to its page.
+//! What a MySQL record does to its page.
 
 use super::cursor::Cursor;
 use super::index_info::IndexInfo;
 use crate::record::{RecordFault, RowStyle};
 use format::page::fil::PageType;
 
-/// In the flags of an update or a delete mark: DB_TRX_ID and DB_ROLL_PTR stay as they are.
+/// Flag of an update or a delete mark: DB_TRX_ID and DB_ROLL_PTR stay unchanged.
 const KEEP_SYS: u8 = 4;
 const ROLL_PTR_SIZE: usize = 7;
 const REFERENCE_SIZE: usize = 20;
@@ -22,28 +22,28 @@ pub struct SystemFields<'a> {
     pub roll_ptr: &'a [u8],
 }
 
-/// An index record, as what it has in common with the one before it, and the rest.
+/// An index record, given as the part it shares with the previous record, and the rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InsertBody<'a> {
-    /// What differs in its header, if that does.
+    /// The differences in its header, if there are any.
     pub head: Option<InsertHead>,
-    /// What follows the bytes that are copied.
+    /// What follows the copied bytes.
     pub end: &'a [u8],
 }
 
-/// The header of a record that is inserted.
+/// The header of a record to insert.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InsertHead {
-    /// Flags in the upper half; status in the lower one.
+    /// Flags in the upper half, status in the lower.
     pub info_and_status: u8,
     /// Bytes of the record before its origin.
     pub extra: usize,
-    /// Bytes copied from the record before it.
+    /// Bytes copied from the previous record.
     pub copied: usize,
 }
 
-/// What a record does to its page. Offsets are bytes from the start of the page, records are named by their origins; neither is checked
-/// against the page, which only [`Replay`](crate::apply::Replay) knows.
+/// What a record does to its page. Offsets are bytes from the start of the page; index records are identified by their origins. Neither is
+/// checked against the page, which only [`Replay`](crate::apply::Replay) knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change<'a> {
     /// MLOG_1BYTE to MLOG_8BYTES.
@@ -52,25 +52,25 @@ pub enum Change<'a> {
         offset: usize,
         /// 1, 2, 4 or 8.
         len: usize,
-        /// Written in as many bytes.
+        /// The value to write.
         value: u64,
     },
     /// MLOG_WRITE_STRING.
     WriteString {
         /// First byte written.
         offset: usize,
-        /// Written there.
+        /// The bytes to write.
         data: &'a [u8],
     },
     /// MLOG_INIT_FILE_PAGE2: nothing of the old content is kept.
     InitPage,
     /// MLOG_IBUF_BITMAP_INIT.
     InitBitmap,
-    /// MLOG_PAGE_CREATE and its kin: an index page without records.
+    /// MLOG_PAGE_CREATE and its variants: an index page without records.
     CreateIndex {
-        /// What kind of index.
+        /// The kind of index.
         page_type: PageType,
-        /// The layout of its records.
+        /// The format of its records.
         style: RowStyle,
     },
     /// MLOG_REC_INSERT.
@@ -82,20 +82,20 @@ pub enum Change<'a> {
         /// The record.
         body: InsertBody<'a>,
     },
-    /// MLOG_LIST_END_COPY_CREATED: records behind the last one.
+    /// MLOG_LIST_END_COPY_CREATED: records to append after the last one.
     InsertMany {
         /// The index.
         index: IndexInfo<'a>,
-        /// One [`InsertBody`] behind the other.
+        /// Consecutive [`InsertBody`]s.
         bodies: &'a [u8],
     },
     /// MLOG_REC_CLUST_DELETE_MARK and MLOG_REC_SEC_DELETE_MARK.
     DeleteMark {
-        /// The index, where it matters.
+        /// The index, if it matters.
         index: Option<IndexInfo<'a>>,
-        /// Whether it is set.
+        /// Whether to set the mark.
         value: bool,
-        /// What to write besides.
+        /// System fields to write as well.
         system: Option<SystemFields<'a>>,
         /// The record.
         record: usize,
@@ -104,7 +104,7 @@ pub enum Change<'a> {
     Update {
         /// The index.
         index: IndexInfo<'a>,
-        /// What to write besides.
+        /// System fields to write as well.
         system: Option<SystemFields<'a>>,
         /// The record.
         record: usize,
@@ -120,25 +120,25 @@ pub enum Change<'a> {
         /// The record.
         record: usize,
     },
-    /// MLOG_LIST_END_DELETE: a record and all behind it.
+    /// MLOG_LIST_END_DELETE: a record and all after it.
     DeleteFrom {
         /// The index.
         index: IndexInfo<'a>,
-        /// The first that goes.
+        /// The first record to delete.
         record: usize,
     },
     /// MLOG_LIST_START_DELETE: all before a record.
     DeleteUntil {
         /// The index.
         index: IndexInfo<'a>,
-        /// The first that stays.
+        /// The first record to keep.
         record: usize,
     },
     /// MLOG_PAGE_REORGANIZE.
     Reorganize {
         /// The index.
         index: IndexInfo<'a>,
-        /// Of a compressed page: how hard it is compressed.
+        /// For a compressed page: its compression level.
         level: Option<u8>,
     },
     /// MLOG_REC_MIN_MARK.
@@ -152,47 +152,47 @@ pub enum Change<'a> {
     UndoEraseEnd,
     /// MLOG_UNDO_INIT: an empty undo page, of inserts (1) or updates (2).
     UndoInit(u32),
-    /// MLOG_UNDO_HDR_REUSE, by a transaction.
+    /// MLOG_UNDO_HDR_REUSE, by this transaction.
     UndoHeaderReuse(u64),
-    /// MLOG_UNDO_HDR_CREATE, by a transaction.
+    /// MLOG_UNDO_HDR_CREATE, by this transaction.
     UndoHeaderCreate(u64),
     /// MLOG_ZIP_WRITE_NODE_PTR, MLOG_ZIP_WRITE_BLOB_PTR and MLOG_ZIP_WRITE_HEADER.
     ZipWrite {
-        /// In the page.
+        /// Offset in the page.
         offset: usize,
-        /// In the page as it is stored.
+        /// Offset in the page as stored.
         zip_offset: usize,
         /// Written to both places.
         data: &'a [u8],
         /// Which of the three.
         kind: ZipWrite,
     },
-    /// MLOG_ZIP_PAGE_COMPRESS: the page as it is stored.
+    /// MLOG_ZIP_PAGE_COMPRESS: the page as stored.
     ZipImage {
-        /// The page before and the one behind it, 4 bytes each.
+        /// The previous and the next page, 4 bytes each.
         neighbours: [&'a [u8]; 2],
-        /// From the type of the page on.
+        /// From the page type on.
         front: &'a [u8],
         /// The end of the page.
         trailer: &'a [u8],
     },
-    /// MLOG_ZIP_PAGE_COMPRESS_NO_DATA: it is compressed again.
+    /// MLOG_ZIP_PAGE_COMPRESS_NO_DATA: the page is recompressed.
     ZipCompress {
         /// The index.
         index: IndexInfo<'a>,
-        /// How hard.
+        /// The compression level.
         level: u8,
     },
     /// MLOG_UNDO_HDR_DISCARD, which has no effect.
     None,
 }
 
-/// Which bytes of a ROW_FORMAT=COMPRESSED page are written.
+/// The part of a ROW_FORMAT=COMPRESSED page that is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ZipWrite {
     /// The child of a node pointer.
     Child,
-    /// Where the rest of a long value is.
+    /// The reference to the rest of a long value.
     Reference,
     /// The page header.
     Header,
@@ -205,7 +205,7 @@ pub struct Updates<'a> {
     bytes: &'a [u8],
 }
 
-/// The new value of a field; `None`: NULL.
+/// The new value of a field; `None` for NULL.
 pub(crate) type FieldUpdate<'a> = (usize, Option<&'a [u8]>);
 
 impl<'a> Updates<'a> {
@@ -248,7 +248,7 @@ impl<'a> InsertBody<'a> {
     }
 }
 
-/// Records that are inserted one behind the other.
+/// Consecutive records to insert.
 pub(crate) struct InsertBodies<'a>(Cursor<'a>);
 
 impl<'a> InsertBodies<'a> {
@@ -268,7 +268,7 @@ impl<'a> Iterator for InsertBodies<'a> {
 fn insert_many<'a>(index: IndexInfo<'a>, cursor: &mut Cursor<'a>) -> Result<Change<'a>, RecordFault> {
     let len = usize::try_from(cursor.u32()?).map_err(|_| RecordFault::Fields)?;
     let bodies = cursor.take(len)?;
-    // Within their own length, none of them waits for more bytes.
+    // Their own length limits them, so none asks for more bytes.
     let mut all = InsertBodies::new(bodies);
     all.try_for_each(|body| body.map(|_| ())).map_err(|_| RecordFault::Fields)?;
     Ok(Change::InsertMany { index, bodies })
@@ -299,7 +299,7 @@ fn zip_image<'a>(cursor: &mut Cursor<'a>) -> Result<Change<'a>, RecordFault> {
     Ok(Change::ZipImage { neighbours, front: cursor.take(size)?, trailer: cursor.take(trailer)? })
 }
 
-/// 1, 2, 4 or 8 bytes, which must hold the value.
+/// 1, 2, 4 or 8 bytes, into which the value must fit.
 fn write<'a>(len: u8, cursor: &mut Cursor<'a>) -> Result<Change<'a>, RecordFault> {
     let offset = cursor.size()?;
     let value = if len == 8 { cursor.c64()? } else { cursor.cint()?.into() };
@@ -318,7 +318,7 @@ const fn create(page_type: PageType, style: RowStyle) -> Change<'static> {
     Change::CreateIndex { page_type, style }
 }
 
-/// The numbers of index records in the form before 8.0.29, without and with COMP, and since.
+/// Type numbers of index records: before 8.0.29 without and with COMP, and since then.
 const fn index_kind(kind: u8) -> Option<(u8, IndexForm)> {
     use IndexForm::{Compact, New, Redundant};
     Some(match kind {
@@ -344,7 +344,7 @@ enum IndexForm {
     New,
 }
 
-/// The body of a record of this type, which is about a page. `None`: there is no such type.
+/// The body of a page record of this type. `None` if there is no such type.
 pub(super) fn parse<'a>(kind: u8, cursor: &mut Cursor<'a>) -> Result<Option<Change<'a>>, RecordFault> {
     if let Some((kind, form)) = index_kind(kind) {
         let index = match form {
@@ -459,8 +459,8 @@ impl Change<'_> {
         }
     }
 
-    /// Whether the page is made from nothing, unless it is later than this already: then pages may have been written that have no redo
-    /// (MLOG_INDEX_LOAD), and what the file holds counts.
+    /// Whether the page is created from nothing unless it is newer than this record: pages may have been written without redo
+    /// (MLOG_INDEX_LOAD), and then the file's content counts.
     #[must_use]
     pub const fn makes_page(&self) -> bool {
         matches!(self, Self::InitPage)

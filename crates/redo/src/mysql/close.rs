@@ -1,5 +1,5 @@
-//! The file that closes a log of MySQL 8.0.30 and later: it begins where the newest file ends, with a checkpoint, and holds what the
-//! dictionary is yet to be told of tables. Counters of AUTO_INCREMENT are nowhere else.
+//! The file that closes a log of MySQL 8.0.30 or later: it starts where the newest file ends, with a checkpoint and the table states that
+//! the dictionary lacks. AUTO_INCREMENT counters are nowhere else.
 //!
 //! Source: MySQL 8.0.30 to 9.7 `log0files_io.cc`, `dict0dd.cc`; a server of 9.7 starts on such a file and applies nothing.
 
@@ -15,21 +15,21 @@ use format::bytes::be;
 use format::page::checksum::crc32c;
 use format::types::Lsn;
 
-/// A table's record, which is a mini-transaction by itself.
+/// A table's record, which is a mini-transaction of its own.
 pub(super) const SINGLE_TABLE_DYNAMIC_META: u8 = 0x80 | 62;
 const META_AUTO_INCREMENT: u8 = 2;
 const PAYLOAD_SIZE: usize = LOG_BLOCK_CHECKSUM - LOG_BLOCK_HDR_SIZE;
 
-/// What the dictionary is to be told of a table.
+/// A table state that the dictionary lacks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableNote {
-    /// Its number in the dictionary.
+    /// The table's id in the dictionary.
     pub table: u64,
     /// Version of its definition.
     pub version: u64,
-    /// The last value that AUTO_INCREMENT gave.
+    /// The last AUTO_INCREMENT value given.
     pub auto_increment: Option<u64>,
-    /// All that follows the version, as it stands in the log.
+    /// Everything after the version, as stored in the log.
     pub state: Vec<u8>,
 }
 
@@ -72,14 +72,14 @@ fn put_cint(bytes: &mut Vec<u8>, value: u32) {
     }
 }
 
-/// Where the checkpoint is of a file that begins at `start`.
+/// The checkpoint of a file that starts at `start`.
 #[must_use]
 pub const fn checkpoint_of(start: Lsn) -> Lsn {
     Lsn(start.0.saturating_add(LOG_BLOCK_HDR_SIZE as u64))
 }
 
-/// The first bytes of a file of the log of which another has this `header`: it begins at `start`, a multiple of 512, where its checkpoint
-/// is, and holds `notes`. Zeros belong behind them. `None` if there is no such log.
+/// The first bytes of another file of the log whose files have this `header`: it starts at `start`, a multiple of 512, with its checkpoint
+/// there, and has `notes`. It must be followed by zeros. `None` if there is no such log.
 #[must_use]
 pub fn new_file(header: &[u8], start: Lsn, notes: &[TableNote]) -> Option<Vec<u8>> {
     let mut file = vec![0; LOG_FILE_HDR_SIZE];
@@ -99,7 +99,7 @@ pub fn new_file(header: &[u8], start: Lsn, notes: &[TableNote]) -> Option<Vec<u8
         starts.push(payload.len());
         note.put(&mut payload);
     }
-    // The next record begins behind the last one.
+    // The next record starts after the last one.
     starts.push(payload.len());
     let count = payload.len() / PAYLOAD_SIZE + 1;
     for number in 0..count {
@@ -112,7 +112,7 @@ pub fn new_file(header: &[u8], start: Lsn, notes: &[TableNote]) -> Option<Vec<u8
     Some(file)
 }
 
-/// A block that holds `data`, of which the first record that begins here begins at `first`.
+/// A block with `data`, in which `first` is the offset of the first record that starts in it.
 fn block(lsn: Lsn, data: &[u8], first: Option<usize>) -> Option<[u8; LOG_BLOCK_SIZE]> {
     let mut block = [0; LOG_BLOCK_SIZE];
     let is_full = data.len() == PAYLOAD_SIZE;

@@ -3,7 +3,7 @@
 use crate::record::RecordFault;
 use format::bytes::be;
 
-/// The bytes of a record that are still to be read.
+/// The unread bytes of a record.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cursor<'a> {
     bytes: &'a [u8],
@@ -54,8 +54,8 @@ impl<'a> Cursor<'a> {
         be::u64_at(self.take(8)?, 0).ok_or(RecordFault::Length)
     }
 
-    /// A compressed 32-bit number. Its first byte tells the length; large numbers have short forms of their own since 8.0.19, which no
-    /// older server writes.
+    /// A compressed 32-bit number. Its first byte gives the length; since 8.0.19 large numbers have short forms that no older server
+    /// writes.
     pub(super) fn cint(&mut self) -> Result<u32, RecordFault> {
         let first = u32::from(self.byte()?);
         let (base, more) = match first {
@@ -64,7 +64,7 @@ impl<'a> Cursor<'a> {
             0xC0..=0xDF => (first & 0x1F, 2),
             0xE0..=0xEF => (first & 0x0F, 3),
             0xF0 => (0, 4),
-            // All bits above those that are stored are set.
+            // All bits above the stored ones are set.
             0xF8..=0xFB => (0xFF_FFFC | first & 3, 1),
             0xFC | 0xFD => (0xFFFE | first & 1, 2),
             0xFE => (0xFF, 3),
@@ -78,13 +78,13 @@ impl<'a> Cursor<'a> {
         usize::try_from(self.cint()?).map_err(|_| RecordFault::Fields)
     }
 
-    /// A 64-bit number of which the high half is compressed.
+    /// A 64-bit number with a compressed high half.
     pub(super) fn c64(&mut self) -> Result<u64, RecordFault> {
         let high = self.cint()?;
         Ok(u64::from(high) << 32 | u64::from(self.u32()?))
     }
 
-    /// A 64-bit number that is compressed as a 32-bit one if it fits.
+    /// A 64-bit number, compressed like a 32-bit one if it fits.
     pub(super) fn mc64(&mut self) -> Result<u64, RecordFault> {
         const LONG: u8 = 0xFF;
         if self.bytes.get(self.at) != Some(&LONG) {

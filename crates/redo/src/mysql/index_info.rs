@@ -1,43 +1,43 @@
-//! What a record says of the index that it changes: how many fields its records have, and what each of them is.
+//! A record's description of the index it changes: the number of fields in its records, and what each of them is.
 
 use super::cursor::Cursor;
 use crate::record::RecordFault;
 
-/// In the flags of the new form.
+/// Flags of the new form.
 const COMPACT: u8 = 1;
 const VERSIONS: u8 = 2;
 const INSTANT: u8 = 4;
-/// In the number of fields of the old form: the number of those before the first ALTER TABLE ... ALGORITHM=INSTANT follows.
+/// Flag in the field count of the old form: the number of fields before the first ALTER TABLE ... ALGORITHM=INSTANT follows.
 const OLD_INSTANT: u16 = 0x8000;
-/// In a field: it is NOT NULL.
+/// Flag of a field: NOT NULL.
 const NOT_NULL: u16 = 0x8000;
-/// The length of fields that may be longer than 255 bytes.
+/// The length given for fields that may exceed 255 bytes.
 const LONG: u16 = 0x7FFF;
-/// In the physical position of a field: what follows.
+/// Flags in a field's physical position: what follows.
 const ADDED: u16 = 0x8000;
 const DROPPED: u16 = 0x4000;
 /// More fields than any index has.
 const FIELDS_MAX: u16 = 1100;
 
-/// The index that a record changes, as the record describes it. Fields and versions are read when they are needed.
+/// The index changed by a record, as the record describes it. Fields and versions are decoded on demand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IndexInfo<'a> {
-    /// Whether records are laid out as ROW_FORMAT=COMPACT, DYNAMIC and COMPRESSED do.
+    /// Whether records have the format of ROW_FORMAT=COMPACT, DYNAMIC and COMPRESSED.
     pub is_compact: bool,
-    /// Whether rows carry the version of the table in which they were written.
+    /// Whether rows have the version of the table in which they were written.
     pub has_versions: bool,
     /// Fields before the first instant ADD COLUMN of a server before 8.0.29.
     pub n_instant: Option<u16>,
-    /// Fields in all; 0 where rows tell themselves.
+    /// Number of fields; 0 if rows tell it themselves.
     pub n_fields: u16,
-    /// Fields that make a record unique; on pages above the leaves, those of a node pointer without its child.
+    /// Fields that make a record unique; above the leaves, those of a node pointer without its child.
     pub n_unique: u16,
-    /// Two bytes for each.
+    /// Two bytes per field.
     fields: &'a [u8],
     versions: &'a [u8],
 }
 
-/// What a field's length is.
+/// The length of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FieldLen {
     Fixed(usize),
@@ -51,9 +51,9 @@ pub(crate) enum FieldLen {
 pub(crate) struct Field {
     pub is_nullable: bool,
     pub len: FieldLen,
-    /// The version of the table that has it first; 0: the first.
+    /// The first table version that has it; 0 is the initial one.
     pub added: u8,
-    /// The first one that has it no more.
+    /// The first table version without it.
     pub dropped: Option<u8>,
 }
 
@@ -64,21 +64,21 @@ impl Field {
     }
 }
 
-/// The fields of an index, ready for use.
+/// The fields of an index, decoded.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Fields {
-    /// In the order of the table's definition.
+    /// In the order of the table definition.
     pub logical: Vec<Field>,
-    /// Of each field in the order in which rows hold them, its place in the former.
+    /// For each field in storage order, its index in `logical`.
     pub physical: Vec<usize>,
 }
 
 impl<'a> IndexInfo<'a> {
-    /// The form since 8.0.29.
+    /// Parses the form since 8.0.29.
     pub(super) fn parse(cursor: &mut Cursor<'a>) -> Result<Self, RecordFault> {
         let (version, flags) = (cursor.byte()?, cursor.byte()?);
         let unknown = flags & !(COMPACT | VERSIONS | INSTANT) != 0 || version > 1;
-        // 8.0.29 listed versions in another way.
+        // 8.0.29 listed versions differently.
         if unknown || (version == 0 && flags & VERSIONS != 0) {
             return Err(RecordFault::Fields);
         }
@@ -102,7 +102,7 @@ impl<'a> IndexInfo<'a> {
         Ok(info)
     }
 
-    /// The form before: nothing at all for REDUNDANT.
+    /// Parses the form before 8.0.29: nothing at all for REDUNDANT.
     pub(super) fn parse_old(cursor: &mut Cursor<'a>, is_compact: bool) -> Result<Self, RecordFault> {
         let mut info = Self { is_compact, ..Self::redundant() };
         if is_compact {
@@ -132,17 +132,17 @@ impl<'a> IndexInfo<'a> {
         Ok(())
     }
 
-    /// Whether the index is the table itself, whose rows have DB_TRX_ID and DB_ROLL_PTR behind the unique fields. For leaf pages.
+    /// Whether it is the clustered index, whose rows have DB_TRX_ID and DB_ROLL_PTR after the unique fields. For leaf pages.
     #[must_use]
     pub const fn is_clustered(&self) -> bool {
         self.n_unique != self.n_fields
     }
 
-    /// Reads fields and versions.
+    /// Decodes fields and versions.
     pub(crate) fn fields(&self) -> Result<Fields, RecordFault> {
         let unknown = Field { is_nullable: true, len: FieldLen::Long, added: 0, dropped: None };
         let mut logical: Vec<Field> = self.fields.as_chunks::<2>().0.iter().map(|bytes| field_of(*bytes)).collect();
-        // REDUNDANT rows tell what their fields are; where they lie depends on versions.
+        // REDUNDANT rows state their fields themselves; their positions depend on versions.
         if logical.is_empty() && self.has_versions {
             if self.n_fields > FIELDS_MAX {
                 return Err(RecordFault::Fields);
@@ -179,7 +179,7 @@ fn version_of(cursor: &mut Cursor<'_>) -> Result<(usize, usize, u8, Option<u8>),
     Ok((logical, usize::from(physical & !(ADDED | DROPPED)), added, dropped))
 }
 
-/// Fields that are not listed have the lowest places that are free, in logical order.
+/// Fields that are not listed take the lowest free positions, in logical order.
 fn fill_places(places: Vec<Option<usize>>, count: usize) -> Vec<usize> {
     let mut is_listed = vec![false; count];
     for number in places.iter().flatten() {

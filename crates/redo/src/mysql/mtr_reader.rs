@@ -1,12 +1,12 @@
-//! From the bytes of MySQL's redo log to its mini-transactions, decrypted.
+//! Reads and decrypts the mini-transactions in MySQL's redo log.
 //!
 //! ```text
 //! Plan of verify_mysql -> where the blocks from the checkpoint's on lie
 //! their bytes, in pieces of any size -> MtrReader::next_mtr -> Mtr -> records
 //! ```
 //!
-//! Nothing frames a mini-transaction but its records, and nothing a record but its body: all of them are parsed. The reader stops before
-//! the first block that is not of this log, and before the first mini-transaction that is not whole, as a server does.
+//! Only its records delimit a mini-transaction, and only its body a record, so everything must be parsed. Like a server, the reader stops
+//! before the first block that is not part of this log, and before the first incomplete mini-transaction.
 
 use super::record::{MLOG_DUMMY_RECORD, MLOG_MULTI_REC_END, SINGLE_RECORD, parse};
 use crate::block::{
@@ -20,14 +20,14 @@ use format::types::Lsn;
 
 /// Payload bytes of a block.
 const PAYLOAD_SIZE: u64 = (LOG_BLOCK_CHECKSUM - LOG_BLOCK_HDR_SIZE) as u64;
-/// Payload taken in at a time.
+/// Payload consumed at a time.
 const FILL_SIZE: usize = 1 << 20;
-/// In the length of a block: it is encrypted.
+/// Flag in a block's length: it is encrypted.
 const ENCRYPTED: u16 = 0x8000;
-/// The first format whose blocks carry their epoch.
+/// The first format whose blocks have an epoch.
 const FORMAT_EPOCH: u32 = 6;
 
-/// The LSN behind `len` bytes of payload that begin at `lsn`: headers and trailers of blocks count.
+/// The LSN `len` bytes of payload after `lsn`: headers and trailers of blocks count.
 #[must_use]
 pub const fn advance(lsn: Lsn, len: u64) -> Lsn {
     let (block, header) = (LOG_BLOCK_SIZE as u64, LOG_BLOCK_HDR_SIZE as u64);
@@ -36,26 +36,26 @@ pub const fn advance(lsn: Lsn, len: u64) -> Lsn {
     Lsn(start.saturating_add(payload / PAYLOAD_SIZE * block).saturating_add(payload % PAYLOAD_SIZE + header))
 }
 
-/// Reads the mini-transactions of a log, fed with its blocks from that of the checkpoint on.
+/// Reads the mini-transactions of a log, fed with its blocks from the checkpoint's on.
 #[derive(Debug)]
 pub struct MtrReader {
     format: u32,
-    /// What opens its encrypted blocks: those of the files, newest first.
+    /// Keys of encrypted blocks: those of the files, newest first.
     keys: Vec<TablespaceKey>,
     checkpoint: Lsn,
-    /// The block that comes next, as far as it was fed.
+    /// The next block, as far as it was received.
     block: Vec<u8>,
     block_lsn: Lsn,
-    /// Payload of blocks; what is before `done` was handed out.
+    /// Payload of blocks; everything before `done` was returned.
     payload: Vec<u8>,
     done: usize,
-    /// Of the next mini-transaction.
+    /// LSN of the next mini-transaction.
     at: Lsn,
     /// Whether the first of them was found.
     is_in_step: bool,
     /// No more payload will come.
     is_last_block: bool,
-    /// What was read ends here.
+    /// The bytes read end here.
     ended: bool,
     fault: Option<RecordError>,
     /// Whether a block could not be decrypted.
@@ -64,7 +64,7 @@ pub struct MtrReader {
 }
 
 impl MtrReader {
-    /// A reader of a log of this format from its newest checkpoint on.
+    /// A reader of a log in this format, from its newest checkpoint on.
     #[must_use]
     pub fn new(format: u32, checkpoint: Lsn, keys: Vec<TablespaceKey>) -> Self {
         Self {
@@ -85,7 +85,7 @@ impl MtrReader {
         }
     }
 
-    /// The next mini-transaction; `None` if `input` ends before it, or the log does.
+    /// The next mini-transaction; `None` if `input` or the log ends before.
     pub fn next_mtr(&mut self, input: &mut &[u8]) -> Option<Mtr<'_>> {
         loop {
             if self.ended {
@@ -110,7 +110,7 @@ impl MtrReader {
         }
     }
 
-    /// Where the next mini-transaction begins: where the log ends, once it has.
+    /// LSN of the next mini-transaction; once the log has ended, its end.
     #[must_use]
     pub const fn at(&self) -> Lsn {
         self.at
@@ -122,32 +122,32 @@ impl MtrReader {
         self.ended
     }
 
-    /// Records at the end of the log whose mini-transaction was still being written, the last of them perhaps in part. None of them counts
-    /// for a page, but a server believes what they say of tables.
+    /// Records at the end of the log whose mini-transaction was still being written; the last one may be incomplete. None of them counts
+    /// for pages, but a server believes what they say about tables.
     #[must_use]
     pub fn unfinished(&self) -> &[u8] {
         if self.ended && self.fault.is_none() { self.payload.get(self.done..).unwrap_or_default() } else { &[] }
     }
 
-    /// Why the log makes no sense where it ended, though its blocks are sound.
+    /// Why the log makes no sense at its end although its blocks are sound.
     #[must_use]
     pub const fn fault(&self) -> Option<RecordError> {
         self.fault
     }
 
-    /// Whether it ended at a block for which there is no key.
+    /// Whether it ended at a block without a key.
     #[must_use]
     pub const fn lacks_key(&self) -> bool {
         self.lacks_key
     }
 
-    /// Whether some of what was read is encrypted.
+    /// Whether any block read was encrypted.
     #[must_use]
     pub const fn met_encrypted(&self) -> bool {
         self.met_encrypted
     }
 
-    /// The whole mini-transaction at `done`, if it is there.
+    /// The mini-transaction at `done`, if it is complete.
     fn group(&mut self) -> Option<Group> {
         let bytes = self.payload.get(self.done..).filter(|bytes| !bytes.is_empty())?;
         let mut group = Group { len: 0, end: 0, skip: 0 };
@@ -158,7 +158,7 @@ impl MtrReader {
             let fault = match parse(rest) {
                 Ok(_) if is_only && group.len > 0 => RecordFault::Kind(first),
                 Ok((_, len)) => {
-                    // What was changed before the checkpoint is in the files.
+                    // Changes before the checkpoint are in the files.
                     if self.at < self.checkpoint && advance(self.at, group.len as u64) < self.checkpoint {
                         group.skip = group.len + len;
                     }
@@ -181,7 +181,7 @@ impl MtrReader {
         }
     }
 
-    /// Takes in blocks.
+    /// Consumes blocks.
     fn fill(&mut self, input: &mut &[u8]) {
         self.payload.drain(..std::mem::take(&mut self.done));
         let enough = self.payload.len() + FILL_SIZE;
@@ -192,7 +192,7 @@ impl MtrReader {
         }
     }
 
-    /// Takes in a block; whether the log goes on behind it.
+    /// Consumes a block. Returns whether the log continues after it.
     fn take_block(&mut self) -> Option<bool> {
         let mut block: [u8; LOG_BLOCK_SIZE] = *self.block.first_chunk()?;
         let lsn = self.block_lsn;
@@ -222,7 +222,7 @@ impl MtrReader {
     }
 }
 
-/// A block with its bit cleared, as its checksum covers it; `None` if this is not its key.
+/// A decrypted block with its flag cleared, as its checksum covers it; `None` if this is the wrong key.
 fn decrypted(block: &[u8; LOG_BLOCK_SIZE], lsn: Lsn, key: &TablespaceKey) -> Option<[u8; LOG_BLOCK_SIZE]> {
     let mut plain = *block;
     key.decrypt(plain.get_mut(LOG_BLOCK_HDR_SIZE..)?);
@@ -233,9 +233,9 @@ fn decrypted(block: &[u8; LOG_BLOCK_SIZE], lsn: Lsn, key: &TablespaceKey) -> Opt
 
 /// A mini-transaction in the payload.
 struct Group {
-    /// With what ends it.
+    /// Length with its end record.
     len: usize,
-    /// Without.
+    /// Length without it.
     end: usize,
     /// Bytes of records from before the checkpoint.
     skip: usize,

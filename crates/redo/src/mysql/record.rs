@@ -1,15 +1,15 @@
-//! The records of MySQL's redo log: type, tablespace and page, and a body whose length only its content tells.
+//! Records of MySQL's redo log: type, tablespace and page, and a body whose length only its content tells.
 
 use super::change;
 use super::cursor::Cursor;
 use crate::record::{Change, FileRecord, PageRecord, RecordError, RecordFault, RedoRecord, TableState};
 use format::types::{PageId, SpaceId};
 
-/// In the type: the record is a mini-transaction by itself.
+/// Flag in the type: the record is a mini-transaction of its own.
 pub(super) const SINGLE_RECORD: u8 = 0x80;
 /// Ends a mini-transaction of several records.
 pub(super) const MLOG_MULTI_REC_END: u8 = 31;
-/// Fills up.
+/// Padding.
 pub(super) const MLOG_DUMMY_RECORD: u8 = 32;
 const MLOG_FILE_CREATE: u8 = 33;
 const MLOG_FILE_RENAME: u8 = 34;
@@ -17,14 +17,14 @@ const MLOG_FILE_DELETE: u8 = 35;
 const MLOG_INDEX_LOAD: u8 = 61;
 const MLOG_TABLE_DYNAMIC_META: u8 = 62;
 const MLOG_FILE_EXTEND: u8 = 65;
-/// In MLOG_TABLE_DYNAMIC_META: what it is about.
+/// In MLOG_TABLE_DYNAMIC_META: the kind of state.
 const META_CORRUPT: u8 = 1;
 const META_AUTO_INCREMENT: u8 = 2;
 
-/// The first record of `bytes`, and its length. Ends and fillers are `None`.
+/// The first record of `bytes`, and its length. `None` for end marks and padding.
 ///
 /// # Errors
-/// [`RecordFault::Length`] if the bytes end first; any other if there is no such record.
+/// [`RecordFault::Length`] if more bytes are needed; any other if there is no such record.
 pub(super) fn parse(bytes: &[u8]) -> Result<(Option<RedoRecord<'_>>, usize), RecordFault> {
     let mut cursor = Cursor::new(bytes);
     let first = cursor.byte()?;
@@ -65,7 +65,7 @@ fn file_record<'a>(kind: u8, space: SpaceId, cursor: &mut Cursor<'a>) -> Result<
     }))
 }
 
-/// A name and the zero behind it.
+/// A name with its terminating zero.
 fn name<'a>(cursor: &mut Cursor<'a>) -> Result<&'a [u8], RecordFault> {
     let len = cursor.size()?;
     match cursor.take(len)?.split_last() {
@@ -106,7 +106,7 @@ pub struct Records<'a> {
 }
 
 impl Records<'_> {
-    /// Bytes of the records so far: where the next one begins.
+    /// Length of the records so far, which is where the next one starts.
     #[must_use]
     pub const fn offset(&self) -> usize {
         self.at

@@ -3,11 +3,11 @@
 use super::row_style::RowStyle;
 use crate::mysql;
 
-/// What a record does to its page. Offsets are bytes from the start of the page, lengths are bytes; neither is checked against
-/// the size of the page, which only [`apply`](crate::apply::apply) knows.
+/// What a record does to its page. Offsets are bytes from the start of the page, lengths are bytes; neither is checked against the page
+/// size, which only [`apply`](crate::apply::apply) knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change<'a> {
-    /// FREE_PAGE: the page is no longer in use; what it holds is void.
+    /// FREE_PAGE: the page is no longer in use; its content is void.
     Free,
     /// INIT_PAGE: nothing of the old content is kept.
     Init,
@@ -18,7 +18,7 @@ pub enum Change<'a> {
         /// At least one byte.
         data: &'a [u8],
     },
-    /// MEMSET: `pattern`, again and again, the last time cut.
+    /// MEMSET: `pattern`, repeated, the last time possibly cut.
     Set {
         /// First byte written.
         offset: usize,
@@ -46,13 +46,13 @@ pub enum Change<'a> {
     Insert(Insert<'a>),
     /// EXTENDED: an index record is removed.
     Delete(Delete),
-    /// EXTENDED: the tablespace is cut down to the record's page number.
+    /// EXTENDED: the tablespace is truncated to the record's page number.
     Trim,
-    /// OPTION: the checksum that the page has now. Only debug builds of the server write it.
+    /// OPTION: the page's checksum. Only debug builds of the server write it.
     Checksum(u32),
-    /// OPTION of another kind; it may be ignored.
+    /// Another kind of OPTION, which may be ignored.
     Option(u8),
-    /// What a record of MySQL does.
+    /// A change by a MySQL record.
     MySql(mysql::change::Change<'a>),
 }
 
@@ -79,20 +79,20 @@ impl Change<'_> {
         }
     }
 
-    /// Whether the page is made from nothing: what it held before need not even be read.
+    /// Whether the page is created from nothing: its old content need not even be read.
     #[must_use]
     pub const fn voids_page(&self) -> bool {
         matches!(self, Self::Free | Self::Init)
     }
 
-    /// Whether the page is made from nothing, but only if it is not later already: what is there must be read.
+    /// Whether the page is created from nothing unless it is newer already: its old content must be read.
     #[must_use]
     pub const fn makes_page(&self) -> bool {
         matches!(self, Self::MySql(change) if change.makes_page())
     }
 
-    /// The 32-bit field at `offset` of the page, where the record writes it whole. So the size and the flags of a tablespace are
-    /// learnt from the records of its page 0 before that is read.
+    /// The 32-bit field at `offset` of the page, if the record writes all of it. This reveals a tablespace's size and flags from the
+    /// records of its page 0 before that is read.
     #[must_use]
     pub fn written_u32(&self, offset: usize) -> Option<u32> {
         match self {
@@ -102,34 +102,34 @@ impl Change<'_> {
     }
 }
 
-/// Where an inserted record gets its space from.
+/// Where an inserted record's space comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecordSource {
     /// The end of the heap.
     Heap,
     /// The first record of the page's free list.
     Reuse {
-        /// How much later than the freed record's header the new one begins, bytes; negative: earlier.
+        /// Offset of the new record's header from the freed one's, bytes; negative if it starts earlier.
         shift: i32,
     },
 }
 
-/// An index record is inserted behind another. What the two have in common is copied from there.
+/// Inserts an index record after another, from which the common bytes are copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Insert<'a> {
-    /// Layout of the record.
+    /// Format of the record.
     pub style: RowStyle,
     /// Where its space comes from.
     pub place: RecordSource,
-    /// Origin of the record before it, bytes after the origin of the infimum.
+    /// Origin of the previous record, bytes after the origin of the infimum.
     pub prev: usize,
-    /// Dynamic: bytes of the header that are in `data`, times 8, and flags. Redundant: fields less one, times 8, and flags.
+    /// Dynamic: length of the header part in `data`, times 8, and flags. Redundant: number of fields less one, times 8, and flags.
     pub header: usize,
-    /// Bytes of the header copied from the record before.
+    /// Bytes of the header copied from the previous record.
     pub header_copied: usize,
-    /// Bytes of the payload copied from the record before.
+    /// Bytes of the payload copied from the previous record.
     pub data_copied: usize,
-    /// The bytes that are not copied: first the header's, then the payload's.
+    /// The bytes that are not copied: the header's, then the payload's.
     pub data: &'a [u8],
 }
 
@@ -146,15 +146,15 @@ impl Insert<'_> {
     }
 }
 
-/// The index record behind another is removed.
+/// Removes the index record after another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Delete {
-    /// Layout of the record.
+    /// Format of the record.
     pub style: RowStyle,
-    /// Origin of the record before it, bytes after the origin of the infimum.
+    /// Origin of the previous record, bytes after the origin of the infimum.
     pub prev: usize,
-    /// Dynamic: bytes of its header without the fixed part. The redundant style finds it in the record.
+    /// Dynamic: length of its header without the fixed part. REDUNDANT records state it themselves.
     pub header_size: usize,
-    /// Dynamic: bytes of its payload. The redundant style finds it in the record.
+    /// Dynamic: length of its payload. REDUNDANT records state it themselves.
     pub data_size: usize,
 }

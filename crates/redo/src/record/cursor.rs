@@ -3,7 +3,7 @@
 use super::fault::RecordFault;
 use format::bytes::be;
 
-/// The numbers of each length begin where those of the shorter one end: every number has one form.
+/// Each length's range of numbers starts where the shorter one's ends: every number has exactly one form.
 const MIN_2: u32 = 0x80;
 const MIN_3: u32 = MIN_2 + (1 << 14);
 const MIN_4: u32 = MIN_3 + (1 << 21);
@@ -11,7 +11,7 @@ const MIN_5: u32 = MIN_4 + (1 << 28);
 /// Lengths and offsets take at most three bytes.
 const SIZE_END: u32 = MIN_4;
 
-/// The bytes of a record that are still to be read.
+/// The unread bytes of a record.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cursor<'a>(&'a [u8]);
 
@@ -20,7 +20,7 @@ impl<'a> Cursor<'a> {
         Self(bytes)
     }
 
-    /// How many bytes are left.
+    /// Number of unread bytes.
     pub(super) const fn left(&self) -> usize {
         self.0.len()
     }
@@ -43,7 +43,7 @@ impl<'a> Cursor<'a> {
         Ok(value)
     }
 
-    /// A number of variable length.
+    /// A variable-length number.
     pub(super) fn varint(&mut self) -> Result<u32, RecordFault> {
         let first = u32::from(self.byte()?);
         let (base, mut value, more) = match first {
@@ -57,7 +57,7 @@ impl<'a> Cursor<'a> {
         for _ in 0..more {
             value = value << 8 | u32::from(self.byte()?);
         }
-        // The largest 32-bit number stands for "none" everywhere and is never written.
+        // The largest 32-bit number means "none" everywhere and is never written.
         base.checked_add(value).filter(|&value| value != u32::MAX).ok_or(RecordFault::Fields)
     }
 
@@ -71,13 +71,13 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Everything that is left: at least one byte.
+    /// All unread bytes: at least one.
     pub(super) fn rest(&mut self) -> Result<&'a [u8], RecordFault> {
         let rest = std::mem::take(&mut self.0);
         if rest.is_empty() { Err(RecordFault::Fields) } else { Ok(rest) }
     }
 
-    /// `value`, if nothing is left.
+    /// Returns `value` if nothing is left.
     pub(super) fn ended<T>(&self, value: T) -> Result<T, RecordFault> {
         if self.0.is_empty() { Ok(value) } else { Err(RecordFault::Fields) }
     }

@@ -1,11 +1,11 @@
-//! EXTENDED records: changes that are logged by what was done, not by the bytes that it changed.
+//! EXTENDED records: logical changes, logged as operations instead of bytes.
 
 use super::change::{Change, Delete, Insert, RecordSource};
 use super::cursor::Cursor;
 use super::fault::RecordFault;
 use super::row_style::RowStyle;
 
-/// The shortest undo record: its type and table, and no more.
+/// The shortest undo record: just its type and table.
 const UNDO_RECORD_MIN: usize = 3;
 
 pub(super) fn parse<'a>(body: &mut Cursor<'a>) -> Result<Change<'a>, RecordFault> {
@@ -43,12 +43,12 @@ fn insert<'a>(style: RowStyle, reuse: bool, body: &mut Cursor<'a>) -> Result<Cha
         (true, RowStyle::Dynamic) => RecordSource::Reuse { shift: shift(body.size()?)? },
     };
     let (header, header_copied, data_copied) = (body.size()?, body.size()?, body.size()?);
-    // A record that has all in common with the one before it cannot be: what identifies it differs.
+    // A record cannot equal the previous one entirely: its key differs.
     let data = body.rest()?;
     Ok(Change::Insert(Insert { style, place, prev, header, header_copied, data_copied, data }))
 }
 
-/// The sign is the lowest bit; set, the new record begins earlier.
+/// The sign is the lowest bit; if set, the new record starts earlier.
 fn shift(code: usize) -> Result<i32, RecordFault> {
     let distance = i32::try_from(code >> 1).map_err(|_| RecordFault::Fields)?;
     Ok(if code & 1 == 1 { -distance } else { distance })

@@ -4,12 +4,12 @@ use super::cursor::Cursor;
 use super::fault::RecordFault;
 use format::types::{Lsn, SpaceId};
 
-/// What happened to a file. Names are as the server wrote them: relative to the datadir (`./db/t.ibd`) or absolute.
+/// A file operation. Names are as the server wrote them: relative to the datadir (`./db/t.ibd`) or absolute.
 ///
-/// The last name that the log gives a tablespace is its name; records before it may belong to it too.
+/// The last name that the log gives a tablespace is valid; earlier records may belong to it too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileRecord<'a> {
-    /// FILE_CREATE: the file is made; its page 0 follows in the same mini-transaction.
+    /// FILE_CREATE: the file is created; its page 0 follows in the same mini-transaction.
     Create {
         /// The tablespace.
         space: SpaceId,
@@ -27,9 +27,9 @@ pub enum FileRecord<'a> {
     Rename {
         /// The tablespace.
         space: SpaceId,
-        /// Its name so far.
+        /// Its old name.
         from: &'a [u8],
-        /// Its name from now on.
+        /// Its new name.
         to: &'a [u8],
     },
     /// FILE_MODIFY: the tablespace is changed for the first time since the checkpoint.
@@ -41,13 +41,13 @@ pub enum FileRecord<'a> {
     },
     /// FILE_CHECKPOINT: a checkpoint was made.
     Checkpoint(Lsn),
-    /// Zeros that fill up a write.
+    /// Zeros that pad a write.
     Padding,
     /// MLOG_FILE_EXTEND: the file has at least this many bytes.
     Extend {
         /// The tablespace.
         space: SpaceId,
-        /// Where it ends.
+        /// Its end, in bytes.
         end: u64,
     },
     /// MLOG_INDEX_LOAD: pages of the index were written without redo.
@@ -57,20 +57,20 @@ pub enum FileRecord<'a> {
         /// The index.
         index: u64,
     },
-    /// MLOG_TABLE_DYNAMIC_META: what the dictionary is told of a table later.
+    /// MLOG_TABLE_DYNAMIC_META: a table state that the dictionary gets later.
     Table(TableState<'a>),
 }
 
-/// What changes so often about a table that the dictionary is told of it only by a checkpoint.
+/// A part of a table's state that changes so often that it reaches the dictionary only at a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TableState<'a> {
-    /// Its number in the dictionary.
+    /// The table's id in the dictionary.
     pub table: u64,
     /// Version of its definition.
     pub version: u64,
-    /// The last value that AUTO_INCREMENT gave; `None`: the record is about corrupt indexes.
+    /// The last AUTO_INCREMENT value given; `None` if the record is about corrupt indexes.
     pub auto_increment: Option<u64>,
-    /// All that follows the version, as it stands in the log.
+    /// Everything after the version, as stored in the log.
     pub state: &'a [u8],
 }
 
@@ -123,7 +123,7 @@ pub(super) fn parse<'a>(first: u8, body: &mut Cursor<'a>) -> Result<FileRecord<'
     }
 }
 
-/// A name without zeros that ends as the names of tablespaces do.
+/// A name without zeros and with the file extension of tablespaces.
 fn name(bytes: &[u8]) -> Result<&[u8], RecordFault> {
     let is_name = bytes.len() > SUFFIX.len() && bytes.ends_with(SUFFIX) && !bytes.contains(&0);
     if is_name { Ok(bytes) } else { Err(RecordFault::FileName) }

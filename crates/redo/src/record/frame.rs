@@ -1,13 +1,13 @@
-//! Where each record begins and ends, without a look at what it says.
+//! The start and end of each record, without interpreting it.
 
 use format::types::PageId;
 
 use super::cursor::Cursor;
 
-/// First byte: the record is of the same page as the one before; before any page record: it is about a file.
+/// First byte: the record is about the same page as the previous one; before any page record, it is about a file.
 pub(super) const SAME_PAGE: u8 = 0x80;
 
-/// First byte, bytes before the body, and bytes of the whole record. `None` if the bytes end first or there is no such length.
+/// First byte, offset of the body, and length of the whole record. `None` if more bytes are needed or the length is invalid.
 #[inline]
 pub(crate) fn frame(bytes: &[u8]) -> Option<(u8, usize, usize)> {
     let (&first, rest) = bytes.split_first()?;
@@ -21,8 +21,8 @@ pub(crate) fn frame(bytes: &[u8]) -> Option<(u8, usize, usize)> {
     Some((first, head_len, 1 + more + 15))
 }
 
-/// Page, and place of what follows its number, of every page record in a mini-transaction of which only the page numbers can be
-/// read. Ends where they cannot.
+/// For every page record in a mini-transaction of which only page numbers are readable: the page, and the range after its number. Ends
+/// where they are not.
 pub(crate) fn payload_of_pages(bytes: &[u8]) -> impl Iterator<Item = (PageId, std::ops::Range<usize>)> {
     let (mut at, mut current) = (0, None);
     std::iter::from_fn(move || {

@@ -1,4 +1,4 @@
-//! The two languages in which logs are written.
+//! The two record formats of redo logs.
 
 use std::ops::Range;
 
@@ -8,27 +8,27 @@ use super::subject::{Subject, Subjects, subjects};
 use super::whole::RedoRecord;
 use crate::mysql;
 
-/// How the records of a log are written.
+/// The format of a log's records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Grammar {
-    /// As MariaDB 10.5 and later write them.
+    /// That of MariaDB 10.5 and later.
     #[default]
     MariaDb,
-    /// As MySQL 8.0 and later write them.
+    /// That of MySQL 8.0 and later.
     MySql,
 }
 
 /// The records of a mini-transaction. Ends after the first error.
 #[derive(Debug, Clone)]
 pub enum MtrRecords<'a> {
-    /// Of MariaDB.
+    /// MariaDB's.
     MariaDb(Records<'a>),
-    /// Of MySQL.
+    /// MySQL's.
     MySql(mysql::record::Records<'a>),
 }
 
 impl Grammar {
-    /// The records in `bytes`, which are those of one mini-transaction, decrypted, without what ends it.
+    /// The records in `bytes`, which are those of one mini-transaction, decrypted, without its end marker.
     #[must_use]
     pub const fn records(self, bytes: &[u8]) -> MtrRecords<'_> {
         match self {
@@ -37,7 +37,7 @@ impl Grammar {
         }
     }
 
-    /// Their subjects, and where each stands in `bytes`, of which all records were read before.
+    /// Their subjects and positions in `bytes`, all of whose records were read before.
     #[must_use]
     pub const fn subjects(self, bytes: &[u8]) -> MtrSubjects<'_> {
         match self {
@@ -48,7 +48,7 @@ impl Grammar {
 }
 
 impl MtrRecords<'_> {
-    /// Bytes of the records so far: where the next one begins.
+    /// Length of the records so far, which is where the next one starts.
     #[must_use]
     pub const fn position(&self) -> usize {
         match self {
@@ -73,9 +73,9 @@ impl<'a> Iterator for MtrRecords<'a> {
 /// See [`Grammar::subjects`].
 #[derive(Debug, Clone)]
 pub enum MtrSubjects<'a> {
-    /// Of MariaDB.
+    /// MariaDB's.
     MariaDb(Subjects<'a>),
-    /// Of MySQL, where only the whole record tells its length.
+    /// MySQL's, where only the whole record tells its length.
     MySql(mysql::record::Records<'a>),
 }
 

@@ -24,16 +24,16 @@ pub use row_style::RowStyle;
 pub use subject::{Effect, Subject, Subjects, subjects};
 pub use whole::{PageRecord, RedoRecord};
 
-/// A mini-transaction: changes that belong together, all applied or none.
+/// A mini-transaction: changes that are applied together or not at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mtr<'a> {
-    /// LSN of its first byte. A page whose own LSN is larger has its changes already.
+    /// LSN of its first byte. A page with a larger LSN already has its changes.
     pub start: Lsn,
-    /// LSN behind its last byte, which is what pages changed by it are stamped with.
+    /// LSN after its last byte, with which it stamps the pages it changes.
     pub end: Lsn,
     /// Its records, decrypted, without end marker and checksum.
     pub bytes: &'a [u8],
-    /// How they are written.
+    /// The format of its records.
     pub grammar: Grammar,
 }
 

@@ -1,4 +1,4 @@
-//! The records of a mini-transaction, one after the other.
+//! Reads the records of a mini-transaction.
 
 use format::types::PageId;
 
@@ -10,9 +10,9 @@ use super::file::{self, FileRecord};
 use super::frame::{SAME_PAGE, frame};
 use super::whole::{PageRecord, RedoRecord};
 
-/// Bytes before this offset (checksum and page number) are no record's business.
+/// No record may touch bytes before this offset (checksum and page number).
 pub const WRITE_OFFSET_MIN: usize = 8;
-/// Where the running offset stands after a record that makes or changes the page as a whole.
+/// The running offset after a record that creates or changes the whole page.
 const OFFSET_AFTER_WHOLE_PAGE: usize = format::page::fil::FIL_PAGE_TYPE;
 
 /// The records in `bytes`, which are those of one mini-transaction, decrypted, without end marker and checksum.
@@ -30,14 +30,14 @@ pub struct Records<'a> {
     failed: bool,
 }
 
-/// The page that a record without page number is about.
+/// The page of records without a page number.
 #[derive(Debug, Clone, Copy)]
 enum Page {
     /// No page record so far.
     None,
-    /// A page, and the offset to which the next record's is relative.
+    /// A page, and the base of the next record's offset.
     At(PageId, usize),
-    /// The record before left nothing to continue.
+    /// The previous record left nothing to continue.
     Gone,
 }
 
@@ -54,7 +54,7 @@ impl<'a> Iterator for Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// Bytes of the records so far: where the next one begins.
+    /// Length of the records so far, which is where the next one starts.
     #[must_use]
     pub const fn position(&self) -> usize {
         self.at
@@ -78,7 +78,7 @@ impl<'a> Records<'a> {
         Ok(RedoRecord::Page(PageRecord { id, change, bytes }))
     }
 
-    /// The page of a record, and the offset to which its own is relative.
+    /// The page of a record, and the base of its offset.
     fn page_of(&self, first: u8, body: &mut Cursor<'a>) -> Result<(PageId, usize), RecordFault> {
         if first & SAME_PAGE == 0 {
             let (space, page_no) = (body.varint()?, body.varint()?);
@@ -91,7 +91,7 @@ impl<'a> Records<'a> {
     }
 }
 
-/// The change, and what a next record of the same page starts from.
+/// The change, and the state for the next record of the same page.
 fn page_change<'a>(
     first: u8,
     id: PageId,
@@ -101,7 +101,7 @@ fn page_change<'a>(
     let kind = first >> 4 & 7;
     let whole = Page::At(id, OFFSET_AFTER_WHOLE_PAGE);
     Ok(match kind {
-        // Both name their page, always: nothing before them is worth continuing.
+        // Both always name their page: nothing before them is worth continuing.
         0 | 1 if first & SAME_PAGE != 0 => return Err(RecordFault::NoPage),
         0 => (body.ended(Change::Free)?, Page::Gone),
         1 => (body.ended(Change::Init)?, whole),
@@ -148,7 +148,7 @@ fn bytes_change<'a>(kind: u8, last: usize, body: &mut Cursor<'a>) -> Result<(Cha
     Ok((change, offset.checked_add(len).ok_or(RecordFault::Fields)?))
 }
 
-/// The source of a move is stored relative to its target, the sign in the lowest bit.
+/// A move's source is stored relative to its target, with the sign in the lowest bit.
 fn moved_from(target: usize, code: usize) -> Result<usize, RecordFault> {
     let distance = (code >> 1) + 1;
     let source = if code & 1 == 1 { target.checked_sub(distance) } else { target.checked_add(distance) };

@@ -1,6 +1,6 @@
-//! The two layouts of index records, as logs tell them apart.
+//! The two formats of index records, as logs distinguish them.
 
-/// The two layouts of index records.
+/// The two formats of index records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RowStyle {
     /// ROW_FORMAT=REDUNDANT, and the internal tables of every server.

@@ -1,4 +1,4 @@
-//! A record as a whole: which page or file it is about, and what it says of it.
+//! A complete record: its page or file, and what it says about it.
 
 use format::types::PageId;
 
@@ -10,7 +10,7 @@ use super::file::FileRecord;
 pub enum RedoRecord<'a> {
     /// A change to a page.
     Page(PageRecord<'a>),
-    /// Something that happened to a file, or a checkpoint.
+    /// A file operation, or a checkpoint.
     File(FileRecord<'a>),
 }
 
@@ -19,9 +19,9 @@ pub enum RedoRecord<'a> {
 pub struct PageRecord<'a> {
     /// The page.
     pub id: PageId,
-    /// What is changed.
+    /// The change.
     pub change: Change<'a>,
-    /// The record as it stands in the log. Those of one page and mini-transaction, one behind the other, are again what
-    /// [`records`](super::records) reads, even where records of other pages stood between them.
+    /// The record as stored in the log. Concatenated, those of one page and mini-transaction can be read again by
+    /// [`records`](super::records), even if records of other pages stood between them.
     pub bytes: &'a [u8],
 }

@@ -1,4 +1,4 @@
-//! Many index records at once.
+//! Changes to many index records at once.
 
 use super::super::error::ApplyError;
 use super::super::image::Result;
@@ -11,15 +11,15 @@ use super::shape::IndexShape;
 use crate::mysql::change::{InsertBodies, InsertBody};
 use format::page::fil::{FIL_PAGE_TYPE, PageType};
 
-/// Fewest bytes of a record: more records than that allows are a circle.
+/// Smallest record size: a longer chain than this allows is a cycle.
 const RECORD_MIN: usize = 5;
 
-/// The most records that a page can have.
+/// Upper limit of records on a page.
 pub(super) const fn records_max(page: &Index<'_>) -> usize {
     page.image.size() / RECORD_MIN
 }
 
-/// Inserts records behind the last one.
+/// Inserts records after the last one.
 pub(super) fn insert_many(page: &mut Index<'_>, index: &IndexShape, bodies: &[u8]) -> Result<()> {
     let mut last = before(page, page.layout.supremum)?;
     for body in InsertBodies::new(bodies) {
@@ -29,7 +29,7 @@ pub(super) fn insert_many(page: &mut Index<'_>, index: &IndexShape, bodies: &[u8
     no_direction(page)
 }
 
-/// Deletes a record and all behind it.
+/// Deletes a record and all after it.
 pub(super) fn delete_from(page: &mut Index<'_>, index: &IndexShape, record: usize) -> Result<()> {
     let supremum = page.layout.supremum;
     let record = if record == page.layout.infimum { page.next(record)? } else { page.record(record)? };
@@ -79,7 +79,7 @@ pub(super) fn delete_until(page: &mut Index<'_>, index: &IndexShape, record: usi
     Err(ApplyError::RecordPointer { offset: record })
 }
 
-/// Writes the records of a page one behind the other, so that what was deleted between them is free again.
+/// Rewrites the records of a page contiguously, so that space deleted between them becomes free.
 pub(super) fn reorganize(mut page: Index<'_>, index: &IndexShape) -> Result<()> {
     let mut rows: Vec<Row> = Vec::new();
     let mut at = page.next(page.layout.infimum)?;

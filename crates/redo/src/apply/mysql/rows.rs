@@ -1,4 +1,4 @@
-//! One index record: inserted, changed, deleted.
+//! Inserts, changes and deletes one index record.
 
 use super::super::directory::N_OWNED_MIN;
 use super::super::error::ApplyError;
@@ -16,16 +16,16 @@ const PAGE_LEFT: u16 = 1;
 const PAGE_RIGHT: u16 = 2;
 /// Heap numbers have 13 bits.
 const HEAP_NO_MAX: usize = 0x1FFF;
-/// The flags that an update logs; the others say which version the row has.
+/// The flags that an update logs; the others tell the row's version.
 const LOGGED_FLAGS: u8 = 0x30;
-/// Field numbers from here on are of virtual columns, which are not in the row.
+/// Fields from this number on are virtual columns, which are not in the row.
 const FIELDS_MAX: usize = 1017;
-/// Status of a record, in the low bits of its heap number's field.
+/// Status of a record, in the low bits of its heap number field.
 const STATUS_MASK: u8 = 7;
 const TRX_ID_SIZE: usize = 6;
 const ROLL_PTR_SIZE: usize = 7;
 
-/// A record by itself: all its bytes, and where its origin is.
+/// A record on its own: all its bytes, and its origin in them.
 pub(super) struct Row {
     pub bytes: Vec<u8>,
     pub extra: usize,
@@ -49,7 +49,7 @@ pub(super) fn shape_of(page: &Index<'_>, index: &IndexShape, origin: usize) -> R
     index.shape(bytes_of(page)?, page.record(origin)?)
 }
 
-/// Builds a record from the one before it and the bytes in which it differs.
+/// Builds a record from the one before it and the differing bytes.
 pub(super) fn build(page: &Index<'_>, index: &IndexShape, cursor: usize, body: &InsertBody<'_>) -> Result<Row> {
     let before = shape_of(page, index, cursor)?;
     let info_at = page.info(cursor)?;
@@ -84,7 +84,7 @@ pub(super) fn build(page: &Index<'_>, index: &IndexShape, cursor: usize, body: &
     Ok(Row { bytes, extra })
 }
 
-/// Inserts a record behind the one at `cursor`; its origin.
+/// Inserts a record after the one at `cursor`. Returns its origin.
 pub(super) fn insert(page: &mut Index<'_>, index: &IndexShape, cursor: usize, body: &InsertBody<'_>) -> Result<usize> {
     let row = build(page, index, cursor, body)?;
     insert_row(page, index, cursor, &row)
@@ -95,14 +95,14 @@ pub(super) fn insert_row(page: &mut Index<'_>, index: &IndexShape, cursor: usize
     put_row(page, cursor, row, room)
 }
 
-/// Where a record goes.
+/// Space for a record.
 pub(super) struct Room {
-    /// Its first byte.
+    /// Its start offset.
     pub start: usize,
     pub heap_no: usize,
 }
 
-/// Writes a record where there is room for it, and links it behind the one at `cursor`; its origin.
+/// Writes a record to the given space and links it after the one at `cursor`. Returns its origin.
 pub(super) fn put_row(page: &mut Index<'_>, cursor: usize, row: &Row, room: Room) -> Result<usize> {
     let Room { start, heap_no } = room;
     if cursor == page.layout.supremum {
@@ -128,7 +128,7 @@ pub(super) fn put_row(page: &mut Index<'_>, cursor: usize, row: &Row, room: Room
     Ok(origin)
 }
 
-/// Takes space for a record: that of the one freed last if it is large enough, or else from the end of the heap.
+/// Allocates space for a record: that of the last freed one if it is large enough, otherwise the end of the heap.
 fn room(page: &mut Index<'_>, index: &IndexShape, len: usize) -> Result<Room> {
     let free = page.header(PAGE_FREE)?;
     if free != 0 {
@@ -140,7 +140,7 @@ fn room(page: &mut Index<'_>, index: &IndexShape, len: usize) -> Result<Room> {
     room_in_heap(page, len)
 }
 
-/// Takes `len` bytes of the record at the head of the free list; its heap number.
+/// Takes `len` bytes of the first record on the free list. Returns its heap number.
 pub(super) fn take_free(page: &mut Index<'_>, free: usize, len: usize) -> Result<usize> {
     let heap_no = page.heap_no(free)?;
     page.put_header(PAGE_FREE, page.next_pointer(free)?)?;
@@ -148,7 +148,7 @@ pub(super) fn take_free(page: &mut Index<'_>, free: usize, len: usize) -> Result
     Ok(heap_no)
 }
 
-/// Takes space from the end of the heap.
+/// Allocates space at the end of the heap.
 pub(super) fn room_in_heap(page: &mut Index<'_>, len: usize) -> Result<Room> {
     let (start, heap_no) = (page.header(PAGE_HEAP_TOP)?, page.n_heap()?);
     let end = start + len;
@@ -167,7 +167,7 @@ fn put_heap_no(page: &mut Index<'_>, origin: usize, heap_no: usize) -> Result<()
     page.image.put_u16(at, field(heap_no << 3)? | low)
 }
 
-/// Keeps count of inserts in one direction, as the server does to guess where the next will go.
+/// Counts inserts in the same direction, as the server does to predict the next position.
 fn note_direction(page: &mut Index<'_>, cursor: usize, next: usize) -> Result<()> {
     let (last, before) = (page.header(PAGE_LAST_INSERT)?, page.image.u16(PAGE_DIRECTION)?);
     let direction = if last != 0 && last == cursor && before != PAGE_LEFT {
@@ -195,13 +195,13 @@ pub(super) fn before(page: &Index<'_>, record: usize) -> Result<usize> {
     Err(ApplyError::RecordPointer { offset: record })
 }
 
-/// Whether there is a row at `record`, and not one of those that bound the page.
+/// Checks that `record` is a user record, not the infimum or supremum.
 pub(super) fn user_record(page: &Index<'_>, record: usize) -> Result<usize> {
     let is_bound = record == page.layout.infimum || record == page.layout.supremum;
     if is_bound { Err(ApplyError::RecordPointer { offset: record }) } else { page.record(record) }
 }
 
-/// Removes a record from the list of records and the directory.
+/// Removes a record from the chain and the directory.
 pub(super) fn delete(page: &mut Index<'_>, index: &IndexShape, record: usize) -> Result<()> {
     let record = user_record(page, record)?;
     let len = shape_of(page, index, record)?.len();
@@ -252,7 +252,7 @@ pub(super) fn put_system_fields(
     Ok(())
 }
 
-/// Changes fields of a record, none of which becomes longer or shorter.
+/// Changes fields of a record without changing their lengths.
 pub(super) fn update(
     page: &mut Index<'_>,
     index: &IndexShape,
@@ -297,7 +297,7 @@ fn put_field(page: &mut Index<'_>, shape: &Shape, record: usize, number: usize, 
     }
 }
 
-/// Only REDUNDANT rows have room for what is NULL.
+/// Only REDUNDANT rows have space for NULL values.
 fn set_null(page: &mut Index<'_>, record: usize, at: usize, is_null: bool) -> Result<()> {
     const NULL: u8 = 0x80;
     if page.style == RowStyle::Dynamic {

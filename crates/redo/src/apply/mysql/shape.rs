@@ -1,4 +1,4 @@
-//! Where the fields of an index record lie, as the redo record describes the index.
+//! Locates the fields of an index record, using the index description in the redo record.
 
 use std::ops::Range;
 
@@ -7,30 +7,30 @@ use super::super::image::Result;
 use crate::mysql::index_info::{Field, FieldLen, Fields, IndexInfo};
 use format::bytes::be;
 
-/// The flags of a record: its row has a version, or the number of its fields before it.
+/// Record flags: the row's version, or its number of fields, precedes it.
 const VERSION_FLAG: u8 = 0x40;
 const INSTANT_FLAG: u8 = 0x80;
-/// Status of a record: node pointers, and the two that bound the page.
+/// Record status: node pointers, and infimum and supremum.
 const STATUS_NODE: u16 = 1;
 const STATUS_BOUND: u16 = 2;
-/// Bytes of what bounds a page, and of the child in a node pointer.
+/// Length of infimum and supremum, and of the child in a node pointer.
 const BOUND_SIZE: usize = 8;
 const CHILD_SIZE: usize = 4;
-/// In a length of two bytes: it is one; in its value: the rest lies elsewhere.
+/// Flag of a two-byte length; flag in its value: the rest is off-page.
 const LONG_LENGTH: u8 = 0x80;
 const EXTERNAL: usize = 0x4000;
 const LENGTH_MASK: usize = 0x3FFF;
-/// Bytes of the fixed part of a header.
+/// Length of the fixed part of a header.
 const COMPACT_HEADER: usize = 5;
 const REDUNDANT_HEADER: usize = 6;
 
-/// The index that a redo record describes.
+/// The index described by a redo record.
 pub(super) struct IndexShape {
     pub is_compact: bool,
     pub has_versions: bool,
     pub n_instant: Option<usize>,
     pub n_unique: usize,
-    /// On leaf pages: DB_TRX_ID is the field behind the unique ones.
+    /// For leaf pages: DB_TRX_ID follows the unique fields.
     pub is_clustered: bool,
     pub fields: Fields,
 }
@@ -38,7 +38,7 @@ pub(super) struct IndexShape {
 /// A field in a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FieldPlace {
-    /// From the record's origin on.
+    /// Offsets from the record's origin.
     pub bytes: Range<usize>,
     pub is_null: bool,
     pub is_external: bool,
@@ -49,11 +49,11 @@ pub(super) struct FieldPlace {
 pub(super) struct Shape {
     /// Bytes before its origin.
     pub extra: usize,
-    /// Bytes from there on.
+    /// Bytes from its origin on.
     pub data: usize,
-    /// Its fields in the order in which it holds them.
+    /// Its fields in storage order.
     pub places: Vec<FieldPlace>,
-    /// Of each of them, its logical number; empty where they are the same.
+    /// The logical number of each of them; empty if they are the same.
     numbers: Vec<usize>,
 }
 
@@ -62,7 +62,7 @@ impl Shape {
         self.extra + self.data
     }
 
-    /// The field of this logical number, and which it is in the record.
+    /// The field with this logical number, and its index in the record.
     pub(super) fn place(&self, number: usize) -> Option<(usize, &FieldPlace)> {
         let at = if self.numbers.is_empty() {
             number
@@ -76,7 +76,7 @@ impl Shape {
 /// Reads header bytes downwards.
 struct Down<'a> {
     bytes: &'a [u8],
-    /// What was read begins here.
+    /// Everything from here on was read.
     at: usize,
 }
 
@@ -100,7 +100,7 @@ impl IndexShape {
         })
     }
 
-    /// The record with its origin at `origin` of `bytes`.
+    /// The record with its origin at `origin` in `bytes`.
     pub(super) fn shape(&self, bytes: &[u8], origin: usize) -> Result<Shape> {
         let shape = if self.is_compact { self.compact(bytes, origin)? } else { self.redundant(bytes, origin)? };
         let fits = shape.extra <= origin && origin + shape.data <= bytes.len();
@@ -132,7 +132,7 @@ impl IndexShape {
         Ok(shape)
     }
 
-    /// The fields that a row has, by their logical numbers.
+    /// The logical numbers of a row's fields.
     fn fields_of(&self, info: u8, down: &mut Down<'_>) -> Result<Vec<usize>> {
         let all = &self.fields.physical;
         if info & VERSION_FLAG != 0 && (self.has_versions || self.n_instant.is_some()) {
@@ -164,7 +164,7 @@ impl IndexShape {
         numbers.iter().filter_map(|&number| self.field(number)).filter(|field| field.is_nullable).count()
     }
 
-    /// Node pointers have a bit for every nullable field of the index as it was made.
+    /// Node pointers have a null bit for every nullable field of the index as created.
     fn nullable_above_leaves(&self) -> usize {
         let all = &self.fields.physical;
         match self.n_instant {
@@ -174,7 +174,7 @@ impl IndexShape {
         }
     }
 
-    /// Reads which fields are NULL, and how long the others are.
+    /// Reads which fields are NULL, and the lengths of the others.
     fn lengths(&self, numbers: &[usize], nullable: usize, down: &mut Down<'_>) -> Result<Shape> {
         let nulls_end = down.at;
         down.at = down.at.checked_sub(nullable.div_ceil(8)).ok_or(ApplyError::RecordLength)?;
@@ -199,7 +199,7 @@ impl IndexShape {
         Ok(shape)
     }
 
-    /// A record that tells itself where its fields end.
+    /// A record that states where its fields end.
     fn redundant(&self, bytes: &[u8], origin: usize) -> Result<Shape> {
         let outside = ApplyError::RecordPointer { offset: origin };
         let info_at = origin.checked_sub(REDUNDANT_HEADER).ok_or(outside)?;
@@ -236,7 +236,7 @@ const fn place(start: usize, len: usize) -> FieldPlace {
     FieldPlace { bytes: start..start + len, is_null: false, is_external: false }
 }
 
-/// How long a field is that is not NULL, and whether its end lies elsewhere.
+/// The length of a non-NULL field, and whether its rest is off-page.
 fn length(len: FieldLen, down: &mut Down<'_>) -> Result<(usize, bool)> {
     Ok(match len {
         FieldLen::Fixed(len) => (len, false),
@@ -251,7 +251,7 @@ fn length(len: FieldLen, down: &mut Down<'_>) -> Result<(usize, bool)> {
     })
 }
 
-/// Where the end of field `at` of a REDUNDANT record stands, and whether in one byte.
+/// Offset of the end of field `at` of a REDUNDANT record, and whether it takes one byte.
 pub(super) fn redundant_end(bytes: &[u8], origin: usize, at: usize) -> Option<(usize, bool)> {
     let info_at = origin.checked_sub(REDUNDANT_HEADER)?;
     let versions = usize::from(bytes.get(info_at)? & VERSION_FLAG != 0);

@@ -8,9 +8,10 @@ use super::super::undo::{
 use format::page::fil::{FIL_PAGE_TYPE, PageType};
 use format::page::rollback::{TRX_UNDO_LAST_LOG, TRX_UNDO_STATE, TRX_UNDO_TRX_ID};
 
-/// The first undo log's header, which is the only one that is used again.
+/// Header of the first undo log, the only one that is reused.
 const FIRST_HEADER: usize = 86;
-/// In the header of an undo log: transaction (8 bytes), whether it needs to be purged (2), first record (2), flags (1), whether it changed
+/// In an undo log header: transaction (8 bytes), needs purge (2), first record (2), flags (1), changed the dictionary (1), next and last
+/// log (2 each).
 /// the dictionary (1), next and last log (2 each).
 const TRX_UNDO_DEL_MARKS: usize = 16;
 const TRX_UNDO_LOG_START: usize = 18;
@@ -29,7 +30,7 @@ pub(super) fn init(image: &mut Image<'_>, kind: u32) -> Result<()> {
     image.put_u16(FIL_PAGE_TYPE, PageType::UNDO_LOG.0)
 }
 
-/// Adds a record: each points to the next and, behind it, to itself.
+/// Adds a record: each points to the next one and, at its end, to itself.
 pub(super) fn insert(image: &mut Image<'_>, data: &[u8]) -> Result<()> {
     let start = usize::from(image.u16(TRX_UNDO_PAGE_FREE)?);
     let end = start + POINTER_SIZE + data.len() + POINTER_SIZE;
@@ -48,7 +49,7 @@ pub(super) fn erase_end(image: &mut Image<'_>) -> Result<()> {
     image.fill(start, len.ok_or(ApplyError::UndoEnd { offset: start, len: 0 })?, 0xFF)
 }
 
-/// Makes the header of a new undo log behind the last one.
+/// Creates the header of a new undo log after the last one.
 pub(super) fn create_header(image: &mut Image<'_>, trx_id: u64) -> Result<()> {
     let header = usize::from(image.u16(TRX_UNDO_PAGE_FREE)?);
     let start = field(header + HEADER_SIZE)?;
@@ -67,7 +68,7 @@ pub(super) fn create_header(image: &mut Image<'_>, trx_id: u64) -> Result<()> {
     begin_log(image, header, start, trx_id)
 }
 
-/// Gives the first undo log of the page to another transaction.
+/// Reuses the page's first undo log for another transaction.
 pub(super) fn reuse_header(image: &mut Image<'_>, trx_id: u64) -> Result<()> {
     let start = field(FIRST_HEADER + HEADER_SIZE)?;
     image.put_u16(TRX_UNDO_PAGE_START, start)?;

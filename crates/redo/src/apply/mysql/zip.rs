@@ -1,11 +1,11 @@
-//! Records onto pages of ROW_FORMAT=COMPRESSED.
+//! Applies records to pages of ROW_FORMAT=COMPRESSED.
 //!
-//! The server holds two pages for one: the compressed one that is written, and the page inside, on which the records of the log name rows.
-//! A change is made to the page inside as on any other, and then the compressed page is told ([`Editor`]): a row that came or changed goes to
-//! its modification log, whole. So it runs full when the server's did, which then logged the page as it compressed it again
-//! (MLOG_ZIP_PAGE_COMPRESS). Where a server does not log that (`innodb_log_compressed_pages=OFF`), it says only how hard it compressed.
+//! The server keeps two versions of such a page: the compressed one, which is written, and the page inside, to which the row positions in
+//! the log refer. A change is made to the page inside like to any other, then reported to the compressed page ([`Editor`]), whose
+//! modification log gets new and changed rows whole. So it fills up when the server's did, which then logged the recompressed page
+//! (MLOG_ZIP_PAGE_COMPRESS). If a server does not log that (`innodb_log_compressed_pages=OFF`), it logs just the compression level.
 //!
-//! Pages that are not of an index have no page inside; they are changed like those of other tablespaces, and are only shorter.
+//! Non-index pages have no page inside; they are changed like those of other tablespaces, only shorter.
 
 mod rows;
 
@@ -22,7 +22,7 @@ use format::page::space_format::SpaceFormat;
 use format::page::zip::Editor;
 use format::types::PageId;
 
-/// The page while records are applied to it.
+/// The state of a page while records are applied.
 #[derive(Debug, Default)]
 pub(in super::super) struct ZipPage {
     state: State,
@@ -30,23 +30,23 @@ pub(in super::super) struct ZipPage {
 
 #[derive(Debug, Default)]
 enum State {
-    /// Nothing that was done so far needed the page inside.
+    /// Nothing so far needed the page inside.
     #[default]
     Closed,
     /// The page inside is in use.
     Open(Box<Editor>),
-    /// There is a page inside, but no compressed one yet: a record that has it whole must follow.
+    /// There is a page inside but no compressed one yet: a record with all of it must follow.
     Unpacked,
 }
 
-/// The page as it is stored, and what its tablespace is.
+/// The page as stored, with its tablespace's format.
 struct Stored<'p> {
     packed: &'p mut [u8],
     format: &'p SpaceFormat,
 }
 
 impl ZipPage {
-    /// Applies one record. `is_recompressed`: the next one says that the page is compressed again.
+    /// Applies one record. `is_recompressed`: the next one says that the page is recompressed.
     pub(in super::super) fn apply(
         &mut self,
         change: &Change<'_>,
@@ -84,7 +84,7 @@ impl ZipPage {
         }
     }
 
-    /// Holds both pages against each other when all is done.
+    /// Compares both pages when all is done.
     pub(in super::super) fn finish(&mut self, packed: &[u8], format: &SpaceFormat) -> Result<()> {
         match &mut self.state {
             State::Closed => Ok(()),
@@ -93,7 +93,7 @@ impl ZipPage {
         }
     }
 
-    /// Writes what both pages have in the same place: of a page of an index, that is the header.
+    /// Writes what both pages have at the same offset: on an index page, that is the header.
     fn put(&mut self, packed: &mut [u8], offset: usize, data: &[u8]) -> Result<()> {
         let was_index = is_index(packed);
         if was_index && offset.saturating_add(data.len()) > PAGE_DATA {
@@ -109,7 +109,7 @@ impl ZipPage {
         }
     }
 
-    /// What changes records of an index.
+    /// Changes to index records.
     fn on_records(&mut self, change: &Change<'_>, page: Stored<'_>, is_recompressed: bool) -> Result<()> {
         let Stored { packed, format } = page;
         if !is_index(packed) {
@@ -154,13 +154,13 @@ fn is_index(packed: &[u8]) -> bool {
     matches!(page_type, Some(PageType::INDEX | PageType::RTREE | PageType::SDI))
 }
 
-/// The index that a record describes. Compressed tables are neither REDUNDANT nor altered without being rewritten.
+/// The index described by a record. Compressed tables are neither REDUNDANT nor instantly altered.
 fn shape_of(index: &IndexInfo<'_>) -> Result<IndexShape> {
     let is_plain = index.is_compact && !index.has_versions && index.n_instant.is_none();
     if is_plain { IndexShape::of(index) } else { Err(ApplyError::IndexInfo) }
 }
 
-/// The page as the server compressed it, but for what belongs to its place.
+/// The page as compressed by the server, except for the fields that depend on its place.
 fn put_image(packed: &mut Image<'_>, neighbours: [&[u8]; 2], front: &[u8], trailer: &[u8]) -> Result<()> {
     let (size, front_end) = (packed.size(), FIL_PAGE_TYPE + front.len());
     let outside = ApplyError::OutsidePage { offset: FIL_PAGE_TYPE, len: front.len() + trailer.len(), size };
@@ -174,7 +174,7 @@ fn put_image(packed: &mut Image<'_>, neighbours: [&[u8]; 2], front: &[u8], trail
 }
 
 impl rows::Pages<'_> {
-    /// Writes bytes that each page has in a place of its own.
+    /// Writes bytes that the two pages have at different offsets.
     fn write(&mut self, offset: usize, zip_offset: usize, data: &[u8], kind: ZipWrite) -> Result<()> {
         let is_leaf = Image::new(self.editor.page()).u16(PAGE_LEVEL)? == 0;
         let fits = match kind {

@@ -1,4 +1,4 @@
-//! Rows of a page of ROW_FORMAT=COMPRESSED.
+//! Rows of a ROW_FORMAT=COMPRESSED page.
 
 use super::super::super::error::ApplyError;
 use super::super::super::image::{Image, Result, field};
@@ -13,7 +13,7 @@ use format::page::zip::{Editor, ZipEditError};
 const CHILD_SIZE: usize = 4;
 /// DB_TRX_ID and DB_ROLL_PTR.
 const SYSTEM_SIZE: usize = 13;
-/// How hard to compress where no record says it.
+/// Compression level if no record gives it.
 const LEVEL_MAX: u8 = 9;
 
 /// Both pages.
@@ -23,7 +23,7 @@ pub(super) struct Pages<'p> {
 }
 
 impl Pages<'_> {
-    /// Inserts a record into both pages; its origin.
+    /// Inserts a record into both pages. Returns its origin.
     pub(super) fn insert(&mut self, index: &IndexShape, cursor: usize, body: &InsertBody<'_>) -> Result<usize> {
         let mut page = inside(self.editor)?;
         let cursor = page.record(cursor)?;
@@ -37,14 +37,14 @@ impl Pages<'_> {
         Ok(origin)
     }
 
-    /// Inserts a record into the page inside only, by the rules for pages that are not compressed: the server found the modification log full.
+    /// Inserts a record into the page inside only, by the rules for uncompressed pages: the server found the modification log full.
     pub(super) fn insert_inside(&mut self, index: &IndexShape, cursor: usize, body: &InsertBody<'_>) -> Result<()> {
         let mut page = inside(self.editor)?;
         let cursor = page.record(cursor)?;
         rows::insert(&mut page, index, cursor, body).map(|_| ())
     }
 
-    /// Inserts records behind the last one.
+    /// Inserts records after the last one.
     pub(super) fn insert_many(&mut self, index: &IndexShape, bodies: &[u8]) -> Result<()> {
         let page = inside(self.editor)?;
         let mut last = rows::before(&page, page.layout.supremum)?;
@@ -71,7 +71,7 @@ impl Pages<'_> {
         Ok(self.editor.mirror(self.packed)?)
     }
 
-    /// The packed page has no such mark: it follows from the page's place.
+    /// The packed page has no such flag: it follows from the page's place.
     pub(super) fn mark_lowest(&mut self, record: usize) -> Result<()> {
         rows::set_flag(&mut inside(self.editor)?, record, MIN_RECORD, true)
     }
@@ -94,7 +94,7 @@ impl Pages<'_> {
         Ok(self.editor.removed(self.packed, field(record)?)?)
     }
 
-    /// Deletes a record and all behind it, one by one: what is free must be known one by one.
+    /// Deletes a record and all after it, one by one: each must be freed separately.
     pub(super) fn delete_from(&mut self, index: &IndexShape, record: usize) -> Result<()> {
         let page = inside(self.editor)?;
         let supremum = page.layout.supremum;
@@ -127,8 +127,8 @@ impl Pages<'_> {
         Err(ApplyError::RecordPointer { offset: record })
     }
 
-    /// Where the log had room in the server but has none here, the page was compressed here before, less well than by the server: it is
-    /// compressed as hard as can be.
+    /// If the log had room in the server but has none here, the page was recompressed here before, less tightly than by the server:
+    /// recompress it at the highest level.
     fn or_repacked(&mut self, told: std::result::Result<(), ZipEditError>) -> Result<()> {
         match told {
             Err(ZipEditError::NoRoom { .. }) => Ok(self.editor.repack(self.packed, LEVEL_MAX)?),
@@ -142,8 +142,8 @@ pub(super) fn inside(editor: &mut Editor) -> Result<Index<'_>> {
     Index::open(Image::new(editor.page()), RowStyle::Dynamic)
 }
 
-/// The place of the record freed last, if the new one fits there with its origin in the same place: the packed page knows free records by
-/// their origins.
+/// The space of the last freed record, if the new one fits there with the same origin: the packed page identifies free records by their
+/// origins.
 fn reuse(page: &mut Index<'_>, index: &IndexShape, row: &Row) -> Result<Option<Room>> {
     let free = page.header(PAGE_FREE)?;
     if free == 0 {
@@ -151,7 +151,7 @@ fn reuse(page: &mut Index<'_>, index: &IndexShape, row: &Row) -> Result<Option<R
     }
     let freed = shape_of(page, index, free)?;
     let len = row.bytes.len();
-    // Lengths of fewer fields leave bytes unused before the header.
+    // Shorter length fields leave bytes unused before the header.
     let Some(unused) = freed.extra.checked_sub(row.extra).filter(|unused| freed.len() >= len + unused) else {
         return Ok(None);
     };
@@ -160,8 +160,7 @@ fn reuse(page: &mut Index<'_>, index: &IndexShape, row: &Row) -> Result<Option<R
     Ok(Some(Room { start: free - freed.extra + unused, heap_no }))
 }
 
-/// Zeroes what the trailer had of the freed record, unless all of it is going to be overwritten: the page inside is unpacked with zeros
-/// there.
+/// Zeroes the freed record's trailer part unless all of it will be overwritten: unpacking leaves zeros there.
 fn zero_stored(page: &mut Index<'_>, index: &IndexShape, free: usize, freed: &Shape, len: usize) -> Result<()> {
     if page.header(PAGE_LEVEL)? != 0 {
         if freed.len() <= len {
