@@ -1,7 +1,7 @@
-//! Changed pages of a tablespace, as incremental backups of mariadb-backup and xtrabackup hold them: `t.ibd.delta`, and beside it
+//! Changed pages of a tablespace, as stored in incremental backups of mariadb-backup and xtrabackup: `t.ibd.delta`, with a note in
 //! `t.ibd.meta`.
 //!
-//! A delta is a series of clusters, each of them whole pages long. Integers are big-endian.
+//! A delta is a series of clusters, each a whole number of pages long. Integers are big-endian.
 //!
 //! | page of the cluster | bytes | what |
 //! |---|---|---|
@@ -9,38 +9,38 @@
 //! | 0 | 4.. | the numbers of the pages that follow, rising through the file; `FFFFFFFF` behind the last, unless there is no room left |
 //! | 1.. | | the pages, in that order |
 //!
-//! A cluster has a number for each 4 bytes of its first page at most, so all but the last have `page_size / 4` pages. Pages are of the
-//! size that they have in the file of the tablespace, which only the note tells: text of the form `key = value`, a line each.
+//! A cluster has at most one number per 4 bytes of its first page, so all but the last have `page_size / 4` pages. Pages have the size they
+//! have in the tablespace's file, which only the note gives: text of the form `key = value`, one per line.
 
 use format::bytes::be;
 
-/// Begins a cluster that others follow.
+/// Starts a cluster that is followed by others.
 const MAGIC: [u8; 4] = *b"xtra";
-/// Begins the last cluster.
+/// Starts the last cluster.
 const MAGIC_LAST: [u8; 4] = *b"XTRA";
-/// Stands behind the last number of a page.
+/// Follows the last page number.
 const NO_PAGE: u32 = u32::MAX;
-/// What the tool writes for a tablespace whose number it did not know.
+/// The tool's value for a tablespace of unknown id.
 const NO_SPACE: u64 = u32::MAX as u64;
 
-/// What a note says of its delta.
+/// A note's description of its delta.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Meta {
-    /// Bytes of a page in the file.
+    /// Page size in the file, bytes.
     pub page_size: u32,
     /// The tablespace.
     pub space: Option<u32>,
 }
 
 impl Meta {
-    /// Parses a note. `None` if it is none, or says what cannot be.
+    /// Parses a note. `None` if it is not one, or its values are impossible.
     #[must_use]
     pub fn parse(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok()?;
         let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.trim_start().strip_prefix('='));
         let number = |key: &str| value(key).map(|value| value.trim().parse::<u64>()).transpose().ok();
         let is_size = |size: &u32| size.is_power_of_two() && (1 << 10..=1 << 16).contains(size);
-        // Some versions write the size of the server's pages here, and that of compressed ones behind it.
+        // Some versions write the server's page size here, followed by that of compressed pages.
         let zip = number("zip_size")?.filter(|size| *size > 0);
         let page_size = u32::try_from(zip.or(number("page_size")?)?).ok().filter(is_size)?;
         let space = number("space_id")?.filter(|space| *space != NO_SPACE).map(u32::try_from).transpose().ok()?;
@@ -53,37 +53,37 @@ impl Meta {
 pub struct Page<'p> {
     /// Its number in the file.
     pub number: u32,
-    /// Where it lies in the delta.
+    /// Its position in the delta.
     pub position: u64,
-    /// All of it.
+    /// The whole page.
     pub bytes: &'p [u8],
 }
 
-/// Why bytes are not a delta, or no more of it.
+/// Why bytes are not a delta, or the rest of it cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// A cluster does not begin as clusters do.
+    /// The start of a cluster is missing.
     #[error("at byte {position}: no cluster of changed pages begins here")]
     NoMagic {
-        /// Where it begins.
+        /// Where it should start.
         position: u64,
     },
-    /// The pages of a delta are in the order of the file.
+    /// The pages of a delta must be in file order.
     #[error("at byte {position}: page {number} is named behind page {before}")]
     OutOfOrder {
-        /// Where the number stands.
+        /// Position of the number.
         position: u64,
         /// The number.
         number: u32,
-        /// The one before it.
+        /// The previous number.
         before: u32,
     },
-    /// A cluster that is not the last names fewer pages than it has room for.
+    /// A cluster other than the last has fewer pages than fit.
     #[error("at byte {position}: a cluster that is not the last names {pages} pages only")]
     NotFull {
-        /// Where the cluster begins.
+        /// Where the cluster starts.
         position: u64,
-        /// Pages that it names.
+        /// Number of its pages.
         pages: u32,
     },
     /// Something follows the last cluster.
@@ -100,26 +100,26 @@ pub enum Error {
     },
 }
 
-/// Reads a delta that it is pushed.
+/// Parses a delta pushed to it.
 #[derive(Debug)]
 pub struct Parser {
     page_size: usize,
-    /// The page that is being read, or was handed out last.
+    /// The page being read, or returned last.
     page: Vec<u8>,
-    /// Of the first byte of that page.
+    /// Position of its first byte.
     position: u64,
-    /// The first page of the cluster, whose numbers are handed out one by one.
+    /// The first page of the cluster, with the page numbers.
     head: Vec<u8>,
-    /// Which of them is next: none if a cluster is to begin.
+    /// Index of the next of them; `None` if a cluster is about to start.
     next: Option<usize>,
-    /// The page with the highest number yet.
+    /// The highest page number so far.
     last: Option<u32>,
     is_last_cluster: bool,
     failed: Option<Error>,
 }
 
 impl Parser {
-    /// For pages of this size.
+    /// For pages of the size in `meta`.
     #[must_use]
     pub fn new(meta: Meta) -> Self {
         let page_size = meta.page_size as usize;
@@ -127,10 +127,10 @@ impl Parser {
         Self { page_size, page, position: 0, head, next: None, last: None, is_last_cluster: false, failed: None }
     }
 
-    /// The next page; `None` if it takes more input, of which nothing is left then.
+    /// The next page; `None` if more input is needed, after consuming all of it.
     ///
     /// # Errors
-    /// [`Error`]; the same from then on.
+    /// [`Error`], and the same one from then on.
     pub fn next_page<'p>(&'p mut self, input: &mut &[u8]) -> Result<Option<Page<'p>>, Error> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -145,10 +145,10 @@ impl Parser {
         }
     }
 
-    /// The end of the bytes.
+    /// The input has ended.
     ///
     /// # Errors
-    /// [`Error::CutOff`], or the error that was met before.
+    /// [`Error::CutOff`], or the earlier error.
     pub fn finish(mut self) -> Result<(), Error> {
         if let Some(error) = self.failed {
             return Err(error);
@@ -161,7 +161,7 @@ impl Parser {
         Err(Error::CutOff { position })
     }
 
-    /// Reads until a page is whole that is to be handed out: its number.
+    /// Reads until the next page is complete. Returns its number.
     fn advance(&mut self, input: &mut &[u8]) -> Result<Option<u32>, Error> {
         self.leave();
         loop {
@@ -188,7 +188,7 @@ impl Parser {
         }
     }
 
-    /// The page that was handed out is of no use any more.
+    /// Drops the page returned last.
     fn leave(&mut self) {
         if self.page.len() == self.page_size {
             self.position += self.page_size as u64;
@@ -196,7 +196,7 @@ impl Parser {
         }
     }
 
-    /// The number of a page in the first page of the cluster.
+    /// A page number in the cluster's first page.
     fn number(&self, place: usize) -> Option<u32> {
         be::u32_at(&self.head, place * 4).filter(|number| *number != NO_PAGE)
     }
@@ -231,7 +231,7 @@ mod tests {
 
     const META: Meta = Meta { page_size: 1024, space: Some(7) };
 
-    /// A delta with these pages, each filled with the low byte of its number.
+    /// A delta of these pages, each filled with the low byte of its number.
     fn delta(pages: &[u32]) -> Vec<u8> {
         let size = META.page_size as usize;
         let room = size / 4 - 1;

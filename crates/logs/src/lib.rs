@@ -1,9 +1,7 @@
-//! Containers around InnoDB's files that hold no pages of their own: binary logs, xbstream and tar archives, and the
-//! changed pages in incremental backups.
+//! Containers around InnoDB's files: binary logs, xbstream and tar archives, and the changed pages in incremental backups.
 //!
-//! This crate is pure, as `format` is: each parser is pushed bytes in pieces of any size, in the order of the stream, and returns events,
-//! verdicts and typed errors. The caller does the reading. Integers are little-endian, unlike those in InnoDB's own files;
-//! those of deltas are not.
+//! This crate is pure, like `format`: each parser is pushed bytes in pieces of any size, in stream order, and returns events, verdicts and
+//! typed errors. The caller does the reading. Integers are little-endian, unlike in InnoDB's own files; those of deltas are big-endian.
 //!
 //! ```text
 //! binary log -> binlog::Verifier -> an event, its checksum right or wrong -> Summary

@@ -1,4 +1,4 @@
-//! `tar` archives as they stream by: slices in, members and their bytes out. POSIX ustar and pax, GNU's long names and large sizes.
+//! `tar` archives as streams: slices in, members and their bytes out. POSIX ustar and pax, GNU's long names and large sizes.
 //!
 //! | bytes | of a header of 512 | |
 //! |---|---|---|
@@ -10,13 +10,13 @@
 //! | 345 to 499 | prefix | of the name, POSIX only |
 //! | 482 | more | GNU's sparse file: a block of its map follows; in such a block byte 504 says the same |
 //!
-//! The content follows, filled up to whole blocks; two blocks of zeros end the archive. Facts: POSIX `pax`, GNU tar's manual.
+//! The content follows, padded to whole blocks; two blocks of zeros end the archive. Facts: POSIX `pax`, GNU tar's manual.
 
 use thiserror::Error;
 
-/// Bytes of a header, and what everything is a multiple of.
+/// Length of a header; everything is a multiple of it.
 pub const BLOCK: usize = 512;
-/// Longer names, and more pax records of one member, are refused.
+/// Longer names, and more pax records per member, are rejected.
 const META_MAX: u64 = 1 << 20;
 
 const NAME: std::ops::Range<usize> = 0..100;
@@ -28,36 +28,36 @@ const PREFIX: std::ops::Range<usize> = 345..500;
 const SPARSE_MORE: usize = 482;
 const SPARSE_BLOCK_MORE: usize = 504;
 
-/// What comes next in the archive.
+/// The next item in the archive.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event<'i> {
-    /// A file begins.
+    /// A file starts.
     Member {
         /// Its path.
         path: Box<[u8]>,
-        /// Its holes were left out: its bytes are not where they belong, and are handed on as [`Event::Data`] all the same.
+        /// Its holes were left out: its bytes are not at their offsets, but are still returned as [`Event::Data`].
         is_sparse: bool,
     },
-    /// Bytes of the file that began last.
+    /// Bytes of the current file.
     Data(&'i [u8]),
     /// That file is complete.
     End,
-    /// A directory; what is in it has members of its own.
+    /// A directory; its content follows as separate members.
     Directory {
         /// Its path.
         path: Box<[u8]>,
     },
-    /// A member without content that is no directory either: a link, a device.
+    /// A member without content other than a directory: a link, a device.
     Other {
         /// Its path.
         path: Box<[u8]>,
     },
 }
 
-/// Why the archive cannot be read further. Positions are bytes from its beginning.
+/// Why the rest of the archive cannot be read. Positions are bytes from its start.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Error {
-    /// The bytes are no header.
+    /// The bytes are not a header.
     #[error(
         "no header of a member is at byte {position} of the tar archive, where one must be: the archive is damaged there or before"
     )]
@@ -65,10 +65,10 @@ pub enum Error {
         /// Where it should be.
         position: u64,
     },
-    /// A long name, or records, beyond all reason.
+    /// A long name or records of absurd length.
     #[error("the header at byte {position} of the tar archive has {len} bytes of names, more than innokit takes")]
     TooLong {
-        /// Where it is.
+        /// Its position.
         position: u64,
         /// Bytes.
         len: u64,
@@ -84,7 +84,7 @@ pub enum Error {
 #[derive(Debug)]
 enum TarState {
     Header,
-    /// Blocks of a sparse map that come before the content.
+    /// Blocks of a sparse map, which precede the content.
     SparseMap,
     /// Names and records about the next member.
     Meta {
@@ -94,21 +94,21 @@ enum TarState {
     Body {
         left: u64,
     },
-    /// Skipped: padding, directories, links.
+    /// Skipped bytes: padding, directories, links.
     Skip {
         left: u64,
     },
     Ended,
 }
 
-/// Reads an archive from slices of any length.
+/// Parses an archive from slices of any length.
 #[derive(Debug)]
 pub struct Parser {
     state: TarState,
-    /// A header, or names, as far as they have come.
+    /// The part of a header, or of names, received so far.
     held: Vec<u8>,
     position: u64,
-    /// Of the member that is open: its bytes end, or it has none.
+    /// A member is open; its content may be complete or empty.
     is_open: bool,
     filling: u64,
     sparse_len: u64,
@@ -116,7 +116,7 @@ pub struct Parser {
     pax_name: Option<Box<[u8]>>,
     pax_size: Option<u64>,
     pax_sparse: bool,
-    /// A block of zeros was met where a header must be.
+    /// Number of zero blocks found in place of a header.
     zeros: u32,
 }
 
@@ -127,7 +127,7 @@ impl Default for Parser {
 }
 
 impl Parser {
-    /// At the beginning of an archive.
+    /// A parser at the start of an archive.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -145,10 +145,10 @@ impl Parser {
         }
     }
 
-    /// The next event, with `input` moved on behind what it took; `None` where more bytes are needed.
+    /// The next event; advances `input` past what it consumed. `None` if more bytes are needed.
     ///
     /// # Errors
-    /// What is no tar archive, from where on it is none.
+    /// The bytes are not a tar archive from some position on.
     pub fn next_event<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Event<'i>>, Error> {
         loop {
             match self.state {
@@ -191,7 +191,7 @@ impl Parser {
         }
     }
 
-    /// Whether the archive ended where one can end: `Ok(false)` if it has no end mark.
+    /// Whether the archive ended where it may: `Ok(false)` if it has no end mark.
     ///
     /// # Errors
     /// It ends within a member.
@@ -199,7 +199,7 @@ impl Parser {
         let is_between = matches!(self.state, TarState::Header) && self.held.is_empty() && !self.has_meta();
         match self.state {
             TarState::Ended => Ok(true),
-            // Some leave out the second block of zeros, and the filling at the very end.
+            // Some writers leave out the second block of zeros, and the padding at the very end.
             _ if is_between => Ok(self.zeros > 0),
             TarState::Skip { .. } if !self.has_meta() => Ok(false),
             _ => Err(Error::CutShort { position: self.position }),
@@ -218,7 +218,7 @@ impl Parser {
         bytes
     }
 
-    /// A block that is complete: a header, or a part of a sparse file's map.
+    /// Handles a complete block: a header, or part of a sparse file's map.
     fn block(&mut self) -> Result<Option<Event<'static>>, Error> {
         let block = std::mem::take(&mut self.held);
         if matches!(self.state, TarState::SparseMap) {
@@ -257,13 +257,13 @@ impl Parser {
         self.long_name = None;
         let is_sparse = header.kind == b'S' || std::mem::take(&mut self.pax_sparse);
         if !matches!(header.kind, b'0' | 0 | b'7' | b'S') {
-            // Links, devices and directories have no content, whatever their size says.
+            // Links, devices and directories have no content, whatever their size field says.
             let len = if matches!(header.kind, b'1'..=b'6') { 0 } else { size };
             self.state = TarState::Skip { left: len.saturating_add(filling(len)) };
             let path = long.unwrap_or_else(|| header.path.clone());
             return Ok(match header.kind {
                 b'5' => Some(Event::Directory { path }),
-                // The name of a volume is that of no member.
+                // The name of a volume, not of a member.
                 b'V' => None,
                 _ => Some(Event::Other { path }),
             });
@@ -282,12 +282,13 @@ impl Parser {
         match kind {
             b'L' => self.long_name = Some(until_nul(&held).into()),
             b'x' => self.records(&held),
-            // What holds for all members is no name and no size; of links nothing is wanted.
+            // Global records have no names or sizes, and link targets are not needed.
             _ => {}
         }
     }
 
-    /// Pax records: `LENGTH KEY=VALUE\n`, the length that of the whole record.
+    /// Pax records: `LENGTH KEY=VALUE
+    /// `, where the length is that of the whole record.
     fn records(&mut self, mut bytes: &[u8]) {
         while let Some(space) = bytes.iter().position(|byte| *byte == b' ') {
             let len = bytes.get(..space).and_then(|digits| str::from_utf8(digits).ok()?.parse::<usize>().ok());

@@ -19,7 +19,7 @@ pub(super) const FLAG_IN_USE: u8 = 1;
 /// `LOG_EVENT_RELAY_LOG_F`: written by a replica for its relay log.
 pub(super) const FLAG_RELAY: u8 = 0x40;
 
-/// What kind an event is of, by the servers' number.
+/// The type of an event, by the servers' number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventType(pub u8);
 
@@ -30,10 +30,10 @@ impl EventType {
     pub const STOP: Self = Self(3);
     /// `FORMAT_DESCRIPTION_EVENT`.
     pub const FORMAT_DESCRIPTION: Self = Self(15);
-    /// `START_ENCRYPTION_EVENT`: what follows is encrypted (MariaDB).
+    /// `START_ENCRYPTION_EVENT`: everything after it is encrypted (MariaDB).
     pub const START_ENCRYPTION: Self = Self(164);
 
-    /// The servers' name of it, in lower case, if it has one.
+    /// The servers' name for it, in lower case, if it has one.
     #[must_use]
     pub const fn name(self) -> Option<&'static str> {
         Some(match self.0 {
@@ -95,7 +95,7 @@ impl EventType {
         })
     }
 
-    /// Whether a log may hold such an event, with room for the types of servers to come.
+    /// Whether a log may contain such an event, allowing for types of future servers.
     pub(super) const fn is_plausible(self) -> bool {
         matches!(self.0, 1..=63 | 160..=191)
     }
@@ -115,9 +115,9 @@ impl fmt::Display for EventType {
 pub(super) struct Header {
     pub(super) bytes: [u8; HEADER_LEN],
     pub(super) kind: EventType,
-    /// Of the whole event.
+    /// Length of the whole event.
     pub(super) len: u32,
-    /// Modulo 2^32; 0 where the event has none.
+    /// Next position, modulo 2^32; 0 if the event has none.
     pub(super) next: u32,
     /// The lower byte of the flags.
     pub(super) flags: u8,
@@ -136,12 +136,12 @@ impl Header {
         })
     }
 
-    /// Of the server that the event comes from.
+    /// Id of the server that the event comes from.
     pub(super) fn server_id(&self) -> u32 {
         le::u32_at(&self.bytes, POS_SERVER_ID).unwrap_or_default()
     }
 
-    /// The bytes that a checksum covers: of a format description without the flag "in use", which changes after the writing.
+    /// The bytes covered by the checksum: in a format description without the "in use" flag, which changes after writing.
     pub(super) fn summed(&self) -> [u8; HEADER_LEN] {
         let mut bytes = self.bytes;
         if self.kind == EventType::FORMAT_DESCRIPTION
@@ -152,7 +152,7 @@ impl Header {
         bytes
     }
 
-    /// As [`Header::summed`], with `value` put at `at`.
+    /// As [`Header::summed`], with `value` written at `at`.
     pub(super) fn summed_with(&self, at: usize, value: u32) -> [u8; HEADER_LEN] {
         let mut bytes = self.summed();
         le::put_u32(&mut bytes, at, value);

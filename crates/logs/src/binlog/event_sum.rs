@@ -1,8 +1,8 @@
-//! The checksum of one event while it passes, under each reading of its header that is possible.
+//! The checksum of one event while it streams by, under each possible reading of its header.
 //!
-//! Length and next position say the same thing twice. Where they disagree one of them is damaged, or the log is a relay log.
-//! The checksum decides: it is computed with the header as stored, with the next position put right, and with the length put
-//! right, and the reading whose checksum fits is proven. So a damaged length costs one event and not the rest of the log.
+//! Length and next position say the same thing twice. If they disagree, one of them is damaged, or the log is a relay log. The checksum
+//! decides: it is computed with the header as stored, with the next position corrected, and with the length corrected, and the reading
+//! whose checksum matches is proven. So a damaged length costs one event, not the rest of the log.
 
 use crc_fast::{CrcAlgorithm, Digest};
 
@@ -13,37 +13,37 @@ use super::Corruption;
 use super::event::{CRC_LEN, EventType, HEADER_LEN, Header, POS_LEN, POS_NEXT};
 use super::format_description::{FormatDescription, LEN_MAX};
 
-/// What the end of an event showed.
+/// The result at the end of an event.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum SumOutcome {
-    /// The checksum fits the event as stored.
+    /// The checksum matches the event as stored.
     Sound { len: u32 },
-    /// The checksum fits once the header is put right.
+    /// The checksum matches with a corrected header.
     Repaired { len: u32, corruption: Corruption },
-    /// The checksum does not fit.
+    /// The checksum does not match.
     Unsound { len: u32, stored: u32, computed: u32 },
-    /// It fits at neither of two lengths.
+    /// It matches at neither of two lengths.
     Nowhere,
 }
 
-/// One reading of the header, and the checksum that follows from it.
+/// One reading of the header, and its checksum.
 #[derive(Debug)]
 struct Reading {
     len: u32,
-    /// What is wrong if this is the right one.
+    /// What is wrong if this reading is right.
     corruption: Option<Corruption>,
     digest: Digest,
 }
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug)]
 pub(super) struct EventSum {
     header: Header,
-    /// Shortest first; among equals the event as stored first.
+    /// Shortest first; among equals, the event as stored first.
     readings: Vec<Reading>,
-    /// Bytes of the event that went into the checksums.
+    /// Bytes of the event included in the checksums.
     summed: u32,
-    /// The checksum at the end of the shortest reading, as far as it is here.
+    /// The checksum at the end of the shortest reading, as received so far.
     crc: Vec<u8>,
     /// The whole event, if it is to be kept: at most [`LEN_MAX`] bytes.
     kept: Option<Vec<u8>>,
@@ -51,7 +51,7 @@ pub(super) struct EventSum {
 }
 
 impl EventSum {
-    /// Of the event at `start` of the file. `by_position`: the length that its next position says.
+    /// For the event at `start` in the file. `by_position`: its length according to the next position.
     pub(super) fn new(header: Header, start: u64, by_position: Option<u32>, keeps: bool) -> Self {
         let reading = |len, corruption, bytes: [u8; HEADER_LEN]| {
             let mut digest = Digest::new(CrcAlgorithm::Crc32IsoHdlc);
@@ -76,23 +76,23 @@ impl EventSum {
         &self.header
     }
 
-    /// The event, if it was to be kept and is not longer than a format description can be.
+    /// The event, if it was to be kept and is no longer than a format description can be.
     pub(super) fn kept(&self) -> &[u8] {
         self.kept.as_deref().unwrap_or_default()
     }
 
-    /// Whether a reading was tried and did not fit.
+    /// Whether a reading was tried and did not match.
     pub(super) const fn was_refuted(&self) -> bool {
         self.was_refuted
     }
 
-    /// Whether this is a format description of a server that knew no checksums.
+    /// Whether this is a format description from a server without checksums.
     pub(super) fn is_without_checksum(&self) -> bool {
         self.header.kind == EventType::FORMAT_DESCRIPTION
             && FormatDescription::parse(self.kept()).is_some_and(|format| !format.has_own_checksum)
     }
 
-    /// Takes bytes of the event; its outcome once they are all here.
+    /// Consumes bytes of the event. Returns the outcome once all are here.
     pub(super) fn take(&mut self, input: &mut &[u8]) -> Option<SumOutcome> {
         loop {
             let Some(len) = self.readings.first().map(|reading| reading.len) else {
@@ -111,7 +111,7 @@ impl EventSum {
         }
     }
 
-    /// What was the checksum at length `len` is the middle of the next longer reading, or part of its checksum too.
+    /// Continues with the next longer reading, where the checksum of length `len` is ordinary data, or partly checksum.
     fn go_on_from(&mut self, len: u32) {
         let next = self.readings.first().map_or(len, |reading| reading.len);
         let mut rest = std::mem::take(&mut self.crc);
@@ -135,7 +135,7 @@ impl EventSum {
         }
     }
 
-    /// Compares all readings of that length with the checksum. `None`: none fits, longer ones remain.
+    /// Compares all readings of that length with the checksum. `None` if none matches and longer ones remain.
     fn judge(&mut self, len: u32) -> Option<SumOutcome> {
         let stored = le::u32_at(&self.crc, 0)?;
         let (here, longer): (Vec<_>, Vec<_>) =
@@ -161,7 +161,7 @@ impl EventSum {
 
 impl Reading {
     fn sum(&self) -> u32 {
-        // A CRC-32 in the width that the library has for all CRCs.
+        // The library holds every CRC, even a CRC-32, in a wider integer.
         (self.digest.finalize() & 0xFFFF_FFFF) as u32
     }
 }

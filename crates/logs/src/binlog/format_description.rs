@@ -1,4 +1,4 @@
-//! The first event of a log, and the header before it in a file that MySQL encrypted.
+//! The first event of a log, and the header of a file encrypted by MySQL.
 
 use format::bytes::le;
 
@@ -12,36 +12,36 @@ const POS_HEADER_LEN: usize = POS_CREATED + 4;
 /// Algorithm and checksum at the end of the event.
 const SIZE_ALGORITHM: usize = 1;
 
-/// A format description without any post-header length is this long.
+/// Length of a format description without any post-header lengths.
 pub(super) const LEN_MIN: usize = POS_HEADER_LEN + 1;
-/// With a post-header length for each of 255 types, algorithm and checksum.
+/// Length with post-header lengths for 255 types, algorithm and checksum.
 pub(super) const LEN_MAX: usize = LEN_MIN + 255 + SIZE_ALGORITHM + CRC_LEN;
 
-/// More types than a server had that knew no checksums (MySQL 5.5: 27).
+/// More types than any server without checksums had (MySQL 5.5: 27).
 const TYPES_BEFORE_CHECKSUMS: usize = 30;
 
-/// What a log says of itself.
+/// A log's description of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FormatDescription {
-    /// Version of the format: 4.
+    /// Format version: 4.
     pub binlog_version: u16,
-    /// The server that wrote it, for instance `10.11.19-MariaDB-log`.
+    /// The server that wrote it, for example `10.11.19-MariaDB-log`.
     pub server_version: String,
-    /// Whether the events that follow carry a CRC-32; `None` for algorithms that no server has yet.
+    /// Whether later events have a CRC-32; `None` for algorithms that no server has yet.
     pub checksums: Option<bool>,
-    /// Whether this event itself carries one: it does since MySQL 5.6.1 and MariaDB 5.3, whatever the algorithm.
+    /// Whether this event itself has one, as it does since MySQL 5.6.1 and MariaDB 5.3, whatever the algorithm.
     pub has_own_checksum: bool,
 }
 
 impl FormatDescription {
-    /// Parses a whole event, its header included. `None` if it is too short.
+    /// Parses a complete event, including its header. `None` if it is too short.
     pub(super) fn parse(event: &[u8]) -> Option<Self> {
         let binlog_version = le::u16_at(event, POS_VERSION)?;
         let name = event.get(POS_SERVER..POS_CREATED)?;
         let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
         let server_version = String::from_utf8_lossy(name).into_owned();
         event.get(POS_HEADER_LEN)?;
-        // A damaged version must not pass for an old server's: those had few types, and so short a list of lengths.
+        // A damaged version must not look like an old server's: those had few types, and so a short list of lengths.
         let is_long = event.len() > LEN_MIN + TYPES_BEFORE_CHECKSUMS;
         let has_own_checksum = knows_checksums(&server_version) || is_long;
         let checksums = if has_own_checksum {
@@ -57,7 +57,7 @@ impl FormatDescription {
     }
 }
 
-/// Whether a server of that version writes the algorithm into its format descriptions.
+/// Whether a server of that version includes the algorithm in its format descriptions.
 fn knows_checksums(server_version: &str) -> bool {
     let mut numbers = server_version.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse().unwrap_or(0_u32));
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
@@ -65,7 +65,7 @@ fn knows_checksums(server_version: &str) -> bool {
     version >= since
 }
 
-/// Length of the header of a file that MySQL encrypted; positions within the decrypted log count from behind it.
+/// Length of the header of a file encrypted by MySQL; positions in the decrypted log count from its end.
 pub(super) const ENCRYPTED_HEADER_LEN: usize = 512;
 const SIZE_MAGIC: usize = 4;
 const ENCRYPTION_VERSION: u8 = 1;
@@ -73,14 +73,14 @@ const FIELD_KEY_ID: u8 = 1;
 const FIELD_PASSWORD: u8 = 2;
 const FIELD_IV: u8 = 3;
 
-/// The header of a file that MySQL encrypted.
+/// The header of a file encrypted by MySQL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EncryptedHeader {
     /// Name of the key in the keyring.
     pub key_id: String,
     /// The file's password, encrypted with that key.
     pub encrypted_password: [u8; 32],
-    /// With this initialisation vector.
+    /// The initialisation vector for that.
     pub iv: [u8; 16],
 }
 
@@ -88,7 +88,7 @@ impl EncryptedHeader {
     /// Bytes in a file before its encrypted part.
     pub const LEN: usize = ENCRYPTED_HEADER_LEN;
 
-    /// Parses the first [`EncryptedHeader::LEN`] bytes of a file, whose magic was compared. `None` if they are not understood.
+    /// Parses the first [`EncryptedHeader::LEN`] bytes of a file whose magic was checked. `None` if they are not supported.
     pub(super) fn parse(header: &[u8]) -> Option<Self> {
         if *header.get(SIZE_MAGIC)? != ENCRYPTION_VERSION {
             return None;

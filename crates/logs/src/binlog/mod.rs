@@ -6,17 +6,17 @@
 //! header = timestamp 4 | type 1 | server id 4 | length of the event 4 | position of the next one 4 | flags 2
 //! ```
 //!
-//! The format description (type 15) comes first and decides for what follows; relay logs hold several. The CRC of a format
-//! description is computed with the flag "in use" cleared, which stays set on disk when a server was killed. Compressed
-//! transactions (MySQL) and compressed events (MariaDB) are events with a CRC like any other.
+//! The format description (type 15) comes first and governs what follows; relay logs have several. The CRC of a format description is
+//! computed without the "in use" flag, which stays set on disk when a server is killed. Compressed transactions (MySQL) and compressed
+//! events (MariaDB) are events with a CRC like any other.
 //!
-//! Encrypted logs are decrypted on the way, with the keys of [`Verifier::with_keys`]. What cannot be verified without a key: MySQL's
-//! files (magic `fd "bin"`, see [`EncryptedHeader`]) behind their header, and in MariaDB's files every event behind
-//! START_ENCRYPTION, of which only the length is readable.
+//! Encrypted logs are decrypted on the fly, with the keys of [`Verifier::with_keys`]. Without a key, two things cannot be verified: MySQL's
+//! files (magic `fd "bin"`, see [`EncryptedHeader`]) after their header, and in MariaDB's files every event after START_ENCRYPTION, of
+//! which only the length is readable.
 //!
-//! A log without checksums is walked from event to event, which proves no more than that the lengths lead to its end.
+//! In a log without checksums, events are followed one by one, which proves only that the lengths lead to its end.
 //!
-//! The facts behind this were verified on logs of MySQL 5.0 to 9.7 and MariaDB 10.11 and 11.8.
+//! These facts were verified on logs of MySQL 5.0 to 9.7 and MariaDB 10.11 and 11.8.
 
 mod event;
 mod event_sum;
@@ -35,14 +35,14 @@ pub const MAGIC: [u8; 4] = *b"\xFEbin";
 /// First bytes of a log that MySQL (8.0.14 and later) encrypted.
 pub const MAGIC_ENCRYPTED: [u8; 4] = *b"\xFDbin";
 
-/// One event and what is to be said of it.
+/// One event and its verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
-    /// Where it begins, bytes from the start of the file.
+    /// Its offset from the start of the file, bytes.
     pub position: u64,
-    /// Its length in bytes, as verified, or else as its header says.
+    /// Its length in bytes, as verified, or according to its header.
     pub len: u32,
-    /// What it is; `None` where that is encrypted.
+    /// Its type; `None` if that is encrypted.
     pub kind: Option<EventType>,
     /// Whether it is sound.
     pub verdict: Verdict,
@@ -67,7 +67,7 @@ pub enum Why {
     /// Encrypted by MariaDB.
     #[error("the event is encrypted")]
     Encrypted,
-    /// It has no right checksum, and whether it should have one is not known.
+    /// Its checksum is not right, and it is unknown whether it should have one.
     #[error("whether events have checksums is not known: the log begins with no sound format description")]
     UnknownFormat,
 }
@@ -75,7 +75,7 @@ pub enum Why {
 /// How an event is damaged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Corruption {
-    /// The checksum does not fit.
+    /// The checksum does not match.
     #[error("the event's checksum is {stored:08x}, its content gives {computed:08x}")]
     Checksum {
         /// The checksum in the event.
@@ -83,7 +83,7 @@ pub enum Corruption {
         /// The checksum of its bytes.
         computed: u32,
     },
-    /// Checksum and next position prove that the length is wrong.
+    /// Checksum and next position prove the length wrong.
     #[error("the event claims {stored} bytes; its checksum and next position prove that it has {actual}")]
     Length {
         /// The length in the header.
@@ -91,7 +91,7 @@ pub enum Corruption {
         /// The true length.
         actual: u32,
     },
-    /// Checksum and length prove that the next position is wrong.
+    /// Checksum and length prove the next position wrong.
     #[error("the event says that the next one is at {stored}; its checksum and length prove that it is at {actual}")]
     NextPosition {
         /// The position in the header.
@@ -99,18 +99,18 @@ pub enum Corruption {
         /// The true position, modulo 2^32.
         actual: u32,
     },
-    /// The first event is not a format description, as it is in every log since MySQL 5.0.
+    /// The first event is not a format description, as in every log since MySQL 5.0.
     #[error("the log begins with an event of type {code} where the format description must be")]
     NotFormatDescription {
-        /// The type that is there.
+        /// The type found.
         code: u8,
     },
-    /// No event can look like this. Where the next one begins is unknown, so nothing behind it is examined.
+    /// No event looks like this. The start of the next one is unknown, so nothing after this is examined.
     #[error("no event begins here (type {code}, length {len}): the log cannot be read on")]
     NoEvent {
-        /// The byte where the type should be.
+        /// The byte in place of the type.
         code: u8,
-        /// What should be the length.
+        /// The number in place of the length.
         len: u32,
     },
 }
@@ -118,30 +118,30 @@ pub enum Corruption {
 /// How a log ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tail {
-    /// With a whole event.
+    /// With a complete event.
     Whole,
     /// In the middle of an event. In a log that is [in use](Summary::in_use) that is not damage: the server was writing it.
     Cut {
         /// Where the event begins.
         position: u64,
-        /// Bytes of it that are there.
+        /// Bytes of it that are present.
         present: u64,
     },
-    /// With zeros, in a log that is in use: space which the file system had given before the bytes came.
+    /// With zeros, in a log that is in use: space that the file system had allocated before the bytes arrived.
     Zeros {
         /// Where they begin.
         position: u64,
         /// How many.
         len: u64,
     },
-    /// Behind a place that is no event: bytes which could not be examined.
+    /// After a place that is not an event: bytes that could not be examined.
     Unexamined {
         /// Where they begin.
         position: u64,
         /// How many.
         len: u64,
     },
-    /// Behind the header of a file that MySQL encrypted: bytes which need the key.
+    /// After the header of a file encrypted by MySQL: bytes that need the key.
     Encrypted {
         /// Where they begin.
         position: u64,
@@ -150,14 +150,14 @@ pub enum Tail {
     },
 }
 
-/// What was found in a whole log.
+/// The result for a whole log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
-    /// Events in all. Sum of the four numbers below.
+    /// Number of events, the sum of the four numbers below.
     pub events: u64,
-    /// Events whose checksum is right.
+    /// Events with the right checksum.
     pub ok: u64,
-    /// Events written without checksum.
+    /// Events written without a checksum.
     pub no_checksum: u64,
     /// Events that cannot be verified.
     pub unverifiable: u64,
@@ -167,14 +167,14 @@ pub struct Summary {
     pub in_use: bool,
     /// How it ends.
     pub tail: Tail,
-    /// The key that the log asks for and that is not among those given.
+    /// The key that the log needs, if it was not given.
     pub missing_key: Option<String>,
     /// The first format description, if there was one.
     pub format: Option<FormatDescription>,
 }
 
 impl Summary {
-    /// Whether the log is damaged: an event is, or the log was closed and yet ends in the middle of one.
+    /// Whether the log is damaged: an event is, or the log was closed and still ends within one.
     #[must_use]
     pub const fn is_damaged(&self) -> bool {
         let cut = matches!(self.tail, Tail::Cut { .. }) && !self.in_use;
@@ -188,16 +188,16 @@ pub enum Error {
     /// The magic number is missing.
     #[error("the file does not begin as a binary log does")]
     NotBinlog,
-    /// The header of a file that MySQL encrypted is not understood.
+    /// The header of a file encrypted by MySQL is not supported.
     #[error("the encryption header of the binary log is damaged or of an unknown version")]
     EncryptionHeader,
-    /// A key of the right name is there, but what it decrypts is no log.
+    /// There is a key of the right name, but it does not decrypt to a log.
     #[error(
         "the key {key} does not open the binary log: it is another server's, or an older copy, or the log's own \
          information about its encryption is damaged"
     )]
     WrongKey {
-        /// Its name in the keyring, or its number in the key file.
+        /// Its name in the keyring, or its id in the key file.
         key: String,
     },
     /// The file ends before its first event.

@@ -1,18 +1,17 @@
-//! Encrypted logs, decrypted on the way to the verifier: the bytes that come out are the log that the server would have written
-//! without encryption, each at the position that it has in the file.
+//! Decrypts encrypted logs on their way to the verifier. The output is the log that the server would have written without encryption, with
+//! each byte at its position in the file.
 //!
 //! # MySQL (8.0.14 and later, `binlog_encryption`)
 //!
-//! A header of 512 bytes names a key of the keyring. With it (AES-256-CBC, no padding, the header's initialisation vector) the
-//! header's 32 bytes of password are decrypted. SHA-512 of the password gives the AES-256 key (its first 32 bytes) and the first
-//! half of the counter block (the next 8); the other half counts blocks of 16 bytes from 0, which is byte 512 of the file. What is
-//! decrypted so is a whole log, magic included, whose positions count from there.
+//! A header of 512 bytes names a key in the keyring. That key (AES-256-CBC, no padding, the header's initialisation vector) decrypts the
+//! header's 32 bytes of password. SHA-512 of the password gives the AES-256 key (its first 32 bytes) and the first half of the counter
+//! block (the next 8); the other half counts 16-byte blocks from 0, which is byte 512 of the file. The result is a whole log, including its
+//! magic, in which positions count from there.
 //!
 //! # MariaDB (10.1 and later, `encrypt_binlog`)
 //!
-//! A plain log up to START_ENCRYPTION: scheme 1 (one byte), key version 4, nonce 12. From there on each event is encrypted by
-//! itself with version so-and-so of key 1, the initialisation vector being the nonce and the position of the event, 4. The length
-//! stays readable:
+//! A plain log up to START_ENCRYPTION: scheme 1 (one byte), key version 4, nonce 12. After that each event is encrypted separately with
+//! that version of key 1; the initialisation vector is the nonce and the event's position, 4. The length stays readable:
 //!
 //! | in the file | in the decrypted run |
 //! |---|---|
@@ -21,10 +20,10 @@
 //! | 9 to 12, the length | - |
 //! | 13 to the end | 9 to the end: next position, flags, body, checksum |
 //!
-//! The run is decrypted in CBC mode, what is left at its end is added to the encrypted initialisation vector; or in CTR mode. Which
-//! one is not written anywhere: the first event whose header makes sense tells, and if none does the key is wrong.
+//! The run is decrypted in CBC mode, with the rest at its end xored with the encrypted initialisation vector; or in CTR mode. The mode is
+//! not stored: the first event whose header makes sense reveals it, and if none does the key is wrong.
 //!
-//! The facts were verified on logs of MySQL 9.7, MariaDB 10.11 and 11.8.
+//! These facts were verified on logs of MySQL 9.7, MariaDB 10.11 and 11.8.
 
 use aes::cipher::{KeyInit, KeyIvInit, StreamCipher};
 use aes::{Aes256, Aes256Dec};
@@ -40,17 +39,17 @@ use format::codec::cipher::{BLOCK, cbc_decrypt, cbc_decrypt_with, ctr_apply_with
 use format::keyring::{KeyStore, Secret};
 use format::pieces::{clamp, gather, take};
 
-/// MariaDB's number of the key for logs and temporary files.
+/// The id of MariaDB's key for logs and temporary files.
 const SYSTEM_KEY_ID: u32 = 1;
 /// The only encryption scheme of MariaDB's logs.
 const SCHEME: u8 = 1;
 const NONCE_LEN: usize = 12;
-/// An event's bytes up to the end of the first encrypted block.
+/// Bytes of an event up to the end of its first encrypted block.
 const FIRST_LEN: usize = BLOCK + 4;
-/// How many bytes are searched for an event that makes sense, and decrypted at once.
+/// Bytes searched for an event that makes sense, and decrypted at a time.
 const LOOKED_AT_MAX: usize = 64 << 10;
 
-/// What decrypts the rest of a log.
+/// Decrypts the rest of a log.
 #[derive(Debug)]
 pub(super) enum Opening {
     MySql(Box<Keystream>),
@@ -58,7 +57,7 @@ pub(super) enum Opening {
 }
 
 impl Opening {
-    /// Decrypts what it can of `input` and takes that off its front; `plain` holds the result. `false`: more is needed.
+    /// Consumes and decrypts as much of `input` as possible; `plain` gets the result. `false` if more is needed.
     pub(super) fn open(&mut self, input: &mut &[u8], plain: &mut Vec<u8>) -> Result<bool, Error> {
         match self {
             Self::MySql(stream) => {
@@ -70,7 +69,7 @@ impl Opening {
         }
     }
 
-    /// The file has ended: what is left.
+    /// The file has ended: decrypts the rest.
     pub(super) fn finish(&mut self, plain: &mut Vec<u8>) -> Result<(), Error> {
         match self {
             Self::MySql(_) => Ok(()),
@@ -79,7 +78,7 @@ impl Opening {
     }
 }
 
-/// MySQL's key stream. `Debug` shows nothing of it.
+/// MySQL's key stream. `Debug` reveals nothing of it.
 pub(super) struct Keystream(ctr::Ctr128BE<Aes256>);
 
 impl std::fmt::Debug for Keystream {
@@ -89,7 +88,7 @@ impl std::fmt::Debug for Keystream {
 }
 
 impl Keystream {
-    /// From a file's header and the key that it names. `None`: the key is of another length.
+    /// From a file's header and the key it names. `None` if the key has another length.
     pub(super) fn new(header: &EncryptedHeader, key: &Secret) -> Option<Self> {
         let key: &[u8; 32] = key.bytes().try_into().ok()?;
         let mut password = Zeroizing::new(header.encrypted_password);
@@ -102,7 +101,7 @@ impl Keystream {
     }
 }
 
-/// What START_ENCRYPTION says.
+/// The content of START_ENCRYPTION.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct StartEncryption {
     pub(super) key_version: u32,
@@ -110,7 +109,7 @@ pub(super) struct StartEncryption {
 }
 
 impl StartEncryption {
-    /// Parses what follows the header of the event. `None` where the scheme is unknown or the event too short.
+    /// Parses what follows the event's header. `None` if the scheme is unknown or the event too short.
     pub(super) fn parse(body: &[u8]) -> Option<Self> {
         if body.first() != Some(&SCHEME) {
             return None;
@@ -118,7 +117,7 @@ impl StartEncryption {
         Some(Self { key_version: le::u32_at(body, 1)?, nonce: *body.get(5..)?.first_chunk()? })
     }
 
-    /// The key that it names, in words.
+    /// The key it names, in words.
     pub(super) fn key_name(self) -> String {
         key_name(self.key_version)
     }
@@ -144,30 +143,30 @@ pub(super) struct Events {
     key: Secret,
     key_version: u32,
     nonce: [u8; NONCE_LEN],
-    /// Of the event that comes next.
+    /// Position of the next event.
     position: u64,
     mode: Option<Mode>,
-    /// The server that began the log.
+    /// The server that started the log.
     server_id: u32,
-    /// Bytes that wait: for the mode to be known, for an event's first block, for a block to be whole.
+    /// Bytes held back until the mode is known, an event's first block is here, or a block is complete.
     waiting: Vec<u8>,
     event: Option<Body>,
-    /// What came is no event; the rest goes through as it is.
+    /// The bytes are not events; the rest is passed on unchanged.
     is_lost: bool,
 }
 
-/// An event behind its first block.
+/// An event after its first block.
 #[derive(Debug)]
 struct Body {
     iv: [u8; BLOCK],
-    /// The encrypted block before, or in CTR mode the next counter.
+    /// The previous encrypted block, or in CTR mode the next counter.
     chain: [u8; BLOCK],
     /// Encrypted bytes still to come.
     left: usize,
 }
 
 impl Events {
-    /// For the events from `position` on, the log having been begun by the server `server_id`.
+    /// For the events from `position` on, in a log started by server `server_id`.
     pub(super) fn new(start: StartEncryption, key: &Secret, position: u64, server_id: u32) -> Self {
         let StartEncryption { key_version, nonce } = start;
         let (key, waiting) = (key.clone(), Vec::new());
@@ -192,7 +191,7 @@ impl Events {
             self.find_mode()?;
         }
         self.decrypt(plain);
-        // What is left of an event that was cut: less than a header, which would be read.
+        // The rest of a truncated event: keep less than a header, which would be parsed.
         match self.event.take() {
             None => self.waiting.truncate(HEADER_LEN - 1),
             Some(mut body) if self.mode == Some(Mode::Ctr) => {
@@ -220,8 +219,8 @@ impl Events {
         Err(Error::WrongKey { key: key_name(self.key_version) })
     }
 
-    /// Whether the event at `position`, which `rest` begins with, makes sense once it is decrypted: its checksum fits; or the next
-    /// one is where the length says; or the server is the one that began the log.
+    /// Whether the event at `position`, at the start of `rest`, makes sense once decrypted: its checksum matches, or the next one is where
+    /// its length says, or its server is the one that started the log.
     fn makes_sense(&self, rest: &[u8], position: u64, mode: Mode) -> bool {
         let len = clamp(le::u32_at(rest, POS_LEN).unwrap_or(0).into());
         let first = rest.get(..first_len(len)).unwrap_or(rest);
@@ -247,7 +246,7 @@ impl Events {
         iv
     }
 
-    /// The event at `position` as it was before the encryption, or its front, if whole blocks of it are encrypted.
+    /// The decrypted event at `position`, or its front, if whole blocks of it are encrypted.
     fn opened(&self, event: &[u8], position: u64, mode: Mode) -> Option<Vec<u8>> {
         let iv = self.iv(position);
         let mut run = encrypted_run(event)?;
@@ -257,7 +256,7 @@ impl Events {
         Some([run.get(moved..POS_LEN)?, run.get(..moved)?, event.get(POS_LEN..POS_NEXT)?, run.get(POS_LEN..)?].concat())
     }
 
-    /// Decrypts all that waits, as far as it goes.
+    /// Decrypts the bytes held back, as far as possible.
     fn decrypt(&mut self, plain: &mut Vec<u8>) {
         let mode = self.mode.unwrap_or(Mode::Cbc);
         let mut waiting = std::mem::take(&mut self.waiting);
@@ -282,7 +281,7 @@ impl Events {
         }
     }
 
-    /// Takes an event's first bytes; `None` while they are not all there.
+    /// Decrypts an event's first bytes; `None` until all are here.
     fn begin(&mut self, rest: &mut &mut [u8], mode: Mode, plain: &mut Vec<u8>) -> Option<Body> {
         let stored = clamp(le::u32_at(rest.get(..HEADER_LEN)?, POS_LEN)?.into());
         let first = rest.get(..first_len(stored))?;
@@ -304,8 +303,8 @@ impl Events {
         Some(Body { iv, chain, left: len - opened.len() })
     }
 
-    /// The length by the next position, if that differs from the one in the header and is sound: then the one in the header is what
-    /// is wrong, since in CBC mode a damaged next position would have changed all that was decrypted with it.
+    /// The length according to the next position, if that differs from the header's and is plausible. Then the header's length is wrong: in
+    /// CBC mode a damaged next position would have changed everything decrypted with it.
     fn true_len(&self, header: &Header) -> usize {
         let by_position = header.next.wrapping_sub(low(self.position));
         let is_sound = header.kind.is_plausible() && header.kind != EventType::FORMAT_DESCRIPTION;
@@ -315,15 +314,15 @@ impl Events {
     }
 }
 
-/// A length that follows from a next position is believed up to here, bytes.
+/// A length derived from a next position is believed up to this, bytes.
 const LEN_MAX: u32 = 1 << 30;
 
-/// How much of an event is decrypted first: its first block, unless the event is but a header.
+/// How much of an event to decrypt first: its first block, unless the event is just a header.
 const fn first_len(stored: usize) -> usize {
     if stored == HEADER_LEN { HEADER_LEN } else { FIRST_LEN }
 }
 
-/// The bytes of an event, or of its front, that were encrypted, in their order.
+/// The encrypted bytes of an event, or of its front, in order.
 fn encrypted_run(event: &[u8]) -> Option<Vec<u8>> {
     Some([event.get(POS_TYPE..POS_LEN)?, event.get(..POS_TYPE)?, event.get(POS_NEXT..)?].concat())
 }
@@ -333,13 +332,13 @@ const fn low(position: u64) -> u32 {
     (position & 0xFFFF_FFFF) as u32
 }
 
-/// The counter `blocks` on.
+/// The counter `blocks` later.
 const fn following(counter: [u8; BLOCK], blocks: u128) -> [u8; BLOCK] {
     u128::from_be_bytes(counter).wrapping_add(blocks).to_be_bytes()
 }
 
 impl Body {
-    /// Decrypts the next bytes: whole blocks, but for the event's last. `None`: the key is of no length that AES has.
+    /// Decrypts the next bytes: whole blocks, except at the event's end. `None` if the key's length is none that AES has.
     fn decrypt(&mut self, key: &[u8], mode: Mode, bytes: &mut [u8]) -> Option<()> {
         self.left -= bytes.len();
         let (blocks, tail) = bytes.as_chunks_mut::<BLOCK>();

@@ -1,4 +1,4 @@
-//! The walk from event to event.
+//! Walks from event to event.
 
 use std::sync::Arc;
 
@@ -12,41 +12,41 @@ use super::format_description::{EncryptedHeader, FormatDescription, LEN_MAX, LEN
 use super::opening::{Events, Keystream, Opening, StartEncryption};
 use super::{Corruption, Error, Event, MAGIC, MAGIC_ENCRYPTED, Summary, Tail, Verdict, Why};
 
-/// Longest event: the most that a packet carries, and room for headers. What claims more is no event.
+/// The longest event: what fits in a packet, plus headers. Anything longer is not an event.
 const EVENT_LEN_MAX: u32 = (1 << 30) + (1 << 20);
 
-/// More than START_ENCRYPTION says, bytes.
+/// More than START_ENCRYPTION contains, bytes.
 const START_ENCRYPTION_LEN_MAX: usize = 64;
 
-/// Verifies a log that arrives in pieces of any size. Feed it with [`Verifier::next_event`], close it with
-/// [`Verifier::end`] and [`Verifier::finish`]. Memory: an event's header, one format description, and 128 KiB where it is encrypted.
+/// Verifies a log that arrives in pieces of any size. Feed it with [`Verifier::next_event`], close it with [`Verifier::end`] and
+/// [`Verifier::finish`]. Memory: an event's header, one format description, and 128 KiB if the log is encrypted.
 #[derive(Debug)]
 pub struct Verifier {
-    /// Bytes taken in.
+    /// Bytes consumed.
     position: u64,
-    /// Where the current event begins.
+    /// Start of the current event.
     start: u64,
     state: VerifyState,
-    /// What is being collected of a header.
+    /// The part of a header collected so far.
     head: Vec<u8>,
     checksums: Checksums,
-    /// MariaDB's START_ENCRYPTION was met.
+    /// MariaDB's START_ENCRYPTION was seen.
     encrypted: bool,
-    /// "Next position" is not a position in this file: it is a relay log, whose events keep those of the source's log.
+    /// "Next position" does not refer to this file: it is a relay log, whose events keep the positions of the source's log.
     is_relay: bool,
-    /// The event before was damaged, so that it is less sure that one begins here.
+    /// The previous event was damaged, so it is less certain that one starts here.
     after_damage: bool,
     encrypted_header: Option<EncryptedHeader>,
     keys: Arc<KeyStore>,
-    /// Decrypts what comes.
+    /// Decrypts the input.
     opening: Option<Opening>,
-    /// What was decrypted, and how much of it was taken in.
+    /// Decrypted bytes, and how many of them were consumed.
     plain: (Vec<u8>, usize),
-    /// Where in the file the log begins: its positions count from there.
+    /// Where the log starts in the file: its positions count from there.
     base: u64,
-    /// What START_ENCRYPTION says, in a log without checksums.
+    /// The content of START_ENCRYPTION, in a log without checksums.
     start_encryption: Vec<u8>,
-    /// Of the server that began the log, once MariaDB's encrypted events come.
+    /// Id of the server that started the log, once MariaDB's encrypted events come.
     server_id: Option<u32>,
     summary: Summary,
 }
@@ -57,7 +57,7 @@ enum VerifyState {
     EncryptionHeader,
     Header,
     Body(Box<EventSum>),
-    /// An event that cannot be judged without a checksum or a key: the bytes still to come.
+    /// An event that cannot be judged without a checksum or a key: bytes remaining.
     Passing(Passing),
     Zeros,
     Unexamined,
@@ -92,8 +92,8 @@ impl Verifier {
         Self::with_keys(Arc::default())
     }
 
-    /// A verifier at the beginning of a file, which opens it with `keys` if it is encrypted: with the replication key that MySQL's
-    /// header names, or MariaDB's key 1.
+    /// A verifier at the start of a file, with `keys` in case it is encrypted: the replication key that MySQL's header names, or MariaDB's
+    /// key 1.
     #[must_use]
     pub fn with_keys(keys: Arc<KeyStore>) -> Self {
         Self {
@@ -126,14 +126,13 @@ impl Verifier {
         }
     }
 
-    /// The header of a file that MySQL encrypted, once it has passed.
+    /// The header of a file encrypted by MySQL, once it was read.
     #[must_use]
     pub const fn encrypted_header(&self) -> Option<&EncryptedHeader> {
         self.encrypted_header.as_ref()
     }
 
-    /// The verdict on the next event; takes what it needs off the front of `input`. `None` when `input` is used up: come again
-    /// with more.
+    /// The verdict on the next event; consumes what it needs from the front of `input`. `None` if `input` is used up: call again with more.
     ///
     /// # Errors
     /// [`Error::NotBinlog`], [`Error::EncryptionHeader`], [`Error::WrongKey`].
@@ -151,8 +150,7 @@ impl Verifier {
         }
     }
 
-    /// The file has ended: what was held back, while it was not clear how it is encrypted, comes out of [`Verifier::next_event`]
-    /// with an empty input.
+    /// The file has ended. Bytes held back while its encryption was unclear come out of [`Verifier::next_event`] with an empty input.
     ///
     /// # Errors
     /// [`Error::WrongKey`].
@@ -163,7 +161,7 @@ impl Verifier {
         opening.finish(&mut self.plain.0)
     }
 
-    /// Takes a step, and counts the bytes that it took.
+    /// Takes a step and counts the bytes consumed.
     fn walk(&mut self, input: &mut &[u8]) -> Result<EventStep, Error> {
         let before = input.len();
         let step = self.step(input);
@@ -171,7 +169,7 @@ impl Verifier {
         step
     }
 
-    /// Takes a step over what was decrypted, after decrypting more if there is none.
+    /// Takes a step over decrypted bytes, decrypting more if there are none.
     fn open_step(&mut self, input: &mut &[u8]) -> Result<EventStep, Error> {
         let (mut plain, mut taken) = std::mem::take(&mut self.plain);
         if taken == plain.len() {
@@ -192,10 +190,10 @@ impl Verifier {
         })
     }
 
-    /// The sum of it all, once all events were taken.
+    /// The summary, once all events were read.
     ///
     /// # Errors
-    /// [`Error::TooShort`] where it ends before the first event.
+    /// [`Error::TooShort`] if it ends before the first event.
     pub fn finish(mut self) -> Result<Summary, Error> {
         let (position, len) = (self.start, self.position.saturating_sub(self.start));
         self.summary.tail = match &self.state {
@@ -203,7 +201,7 @@ impl Verifier {
                 return Err(Error::TooShort { len: self.position });
             }
             VerifyState::Header if self.head.is_empty() => Tail::Whole,
-            // The shorter of two possible lengths proved wrong, and the longer leads out of the file.
+            // The shorter of two possible lengths was wrong, and the longer one exceeds the file.
             VerifyState::Body(sum) if sum.was_refuted() => Tail::Unexamined { position, len },
             VerifyState::Header | VerifyState::Body(_) | VerifyState::Passing(_) => {
                 Tail::Cut { position, present: len }
@@ -285,9 +283,9 @@ impl Verifier {
         Ok(EventStep::Again)
     }
 
-    /// A START_ENCRYPTION event of `len` bytes was passed.
+    /// Handles a START_ENCRYPTION event of `len` bytes.
     fn encryption_starts(&mut self, body: &[u8], len: u32, server_id: u32) {
-        // What claims to be another one within is a damaged event.
+        // Another one within encrypted events is a damaged event.
         if self.opening.is_some() {
             return;
         }
@@ -334,12 +332,12 @@ impl Verifier {
         EventStep::Again
     }
 
-    /// Where the current event begins, as the log counts.
+    /// Position of the current event, as the log counts.
     const fn log_position(&self) -> u64 {
         self.start.saturating_sub(self.base)
     }
 
-    /// The length that follows from the next position, where that is one in this file.
+    /// The length according to the next position, if that is in this file.
     fn claimed_by_position(&self, header: &Header) -> Option<u32> {
         let start = (self.log_position() & 0xFFFF_FFFF) as u32;
         let len = header.next.wrapping_sub(start);
@@ -347,13 +345,13 @@ impl Verifier {
         usable.then_some(len)
     }
 
-    /// Whether a header may be believed. In an event that MariaDB encrypted, one damaged bit changes all but the length.
+    /// Whether to believe a header. In an event encrypted by MariaDB, one damaged bit changes everything but the length.
     fn trusts_header(&self, header: &Header) -> bool {
         self.server_id.is_none_or(|server_id| server_id == header.server_id() && header.kind.is_plausible())
     }
 
-    /// Whether an event can begin with this header: its length is possible, or the next position gives one that is; and the
-    /// type is one, or length and next position agree. After a damaged event both must hold.
+    /// Whether an event may start with this header: its length is possible, or the next position gives one that is; and its type exists, or
+    /// length and next position agree. After a damaged event both must hold.
     fn begins_event(&self, header: &Header, claimed: Option<u32>) -> bool {
         let len_fits = (len_min()..=EVENT_LEN_MAX).contains(&header.len)
             || (self.checksums == Checksums::Off && header.len >= HEADER_LEN as u32);
@@ -417,7 +415,7 @@ impl Verifier {
         let is_first = self.summary.events == 0;
         let (len, verdict) = match outcome {
             SumOutcome::Sound { len } => {
-                // The checksum covers the next position, so it is meant as it stands: not for this file.
+                // The checksum covers the next position, so that is as written: it refers to another file.
                 self.is_relay |= header.next != 0 && self.claimed_by_position(&header) != Some(len);
                 (len, Verdict::Ok)
             }
@@ -434,12 +432,12 @@ impl Verifier {
             SumOutcome::Unsound { len, .. } => (len, Verdict::Unverifiable(Why::UnknownFormat)),
             SumOutcome::Nowhere => return self.give_up(&header),
         };
-        // What looks like a format description within MariaDB's encrypted events may be any damaged one.
+        // Within MariaDB's encrypted events, any damaged event may look like a format description.
         let is_description = header.kind == EventType::FORMAT_DESCRIPTION;
         if is_description && (self.server_id.is_none() || verdict == Verdict::Ok) {
             self.adopt(&header, &sum, verdict);
         } else if verdict == Verdict::Ok && self.checksums == Checksums::Unknown {
-            // One event in four thousand million has a right checksum by chance.
+            // One event in four billion has a right checksum by chance.
             self.checksums = Checksums::On;
         }
         if header.kind == EventType::START_ENCRYPTION {
@@ -448,12 +446,12 @@ impl Verifier {
         self.event(Some(header.kind), len, verdict)
     }
 
-    /// A format description has a checksum whatever it says of the others.
+    /// A format description has a checksum whatever it says about other events.
     fn trusts_checksums(&self, header: &Header) -> bool {
         self.checksums == Checksums::On || header.kind == EventType::FORMAT_DESCRIPTION
     }
 
-    /// Logs from before MySQL 5.0 begin with another type; there is no telling what is right in them.
+    /// Logs from before MySQL 5.0 start with another type; nothing tells what is right in them.
     fn not_format_description(&self, kind: EventType) -> Verdict {
         if kind == EventType::START_V3 {
             Verdict::Unverifiable(Why::UnknownFormat)
@@ -462,7 +460,7 @@ impl Verifier {
         }
     }
 
-    /// Takes over what a format description says of the events behind it.
+    /// Adopts what a format description says about later events.
     fn adopt(&mut self, header: &Header, sum: &EventSum, verdict: Verdict) {
         let format = FormatDescription::parse(sum.kept());
         let is_sound =

@@ -1,4 +1,4 @@
-//! One chunk: its header, and the way through its payload.
+//! One chunk: its header, and the progress through its payload.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ const POS_PATH_LEN: usize = POS_TYPE + 1;
 /// Magic, flags, type and length of the path.
 pub(super) const HEAD_LEN: usize = POS_PATH_LEN + 4;
 
-/// The file was sent before and is written over.
+/// The file was sent before and is overwritten.
 const FLAG_REWRITE: u8 = 2;
 
 const SIZE_LEN: usize = 8;
@@ -25,7 +25,7 @@ const SIZE_MAP_COUNT: usize = 4;
 const SPARSE_HEAD: usize = SIZE_MAP_COUNT + PAYLOAD_HEAD;
 const SIZE_MAP_ENTRY: usize = 8;
 const SIZE_SEEK: usize = 8;
-/// A seek and the magic by which it is known for one.
+/// A seek, and the magic that identifies it as one.
 const SEEK_AND_MAGIC: usize = SIZE_SEEK + MAGIC.len();
 
 /// The fixed part of a chunk's header.
@@ -37,7 +37,7 @@ pub(super) struct Chunk {
     pub(super) path_len: usize,
 }
 
-/// What a chunk is, once all of it but its payload is here.
+/// The kind of a chunk, once everything but its payload is here.
 #[derive(Debug)]
 pub(super) enum ChunkKind {
     Payload(Box<Payload>),
@@ -48,7 +48,7 @@ pub(super) enum ChunkKind {
 }
 
 impl Chunk {
-    /// Parses the first [`HEAD_LEN`] bytes, whose magic was compared, of the chunk at `position`.
+    /// Parses the first [`HEAD_LEN`] bytes, whose magic was checked, of the chunk at `position`.
     pub(super) fn parse(head: &[u8], position: u64) -> Result<Self, Error> {
         let short = || Error::NoMagic { position };
         let flags = *head.get(POS_FLAGS).ok_or_else(short)?;
@@ -60,7 +60,7 @@ impl Chunk {
         Ok(Self { position, code, rewrite: flags & FLAG_REWRITE != 0, path_len })
     }
 
-    /// How many bytes stand between path and payload, as far as the first of them, `so_far`, tell.
+    /// The number of bytes between path and payload, as far as the first of them, `so_far`, tell.
     pub(super) fn body_len(&self, so_far: &[u8]) -> Result<usize, Error> {
         match self.code {
             b'P' => Ok(PAYLOAD_HEAD),
@@ -72,12 +72,12 @@ impl Chunk {
         }
     }
 
-    /// Whether the stream may end after `so_far`: a seek is only known by what follows it, and nothing follows the last.
+    /// Whether the stream may end after `so_far`: a seek is identified by what follows it, and nothing follows the last one.
     pub(super) fn is_seek_at_end(&self, so_far: &[u8]) -> bool {
         self.code == b'S' && so_far.len() == SIZE_SEEK
     }
 
-    /// What the chunk is; `body` is of the length that [`Chunk::body_len`] asked for.
+    /// The chunk's kind; `body` has the length that [`Chunk::body_len`] asked for.
     pub(super) fn kind(&self, body: &[u8]) -> Result<ChunkKind, Error> {
         Ok(match self.code {
             b'E' => ChunkKind::End,
@@ -109,7 +109,7 @@ impl Chunk {
         let (len, offset, stored) = payload_head(body.get(SIZE_MAP_COUNT..).unwrap_or_default());
         let map = body.get(SPARSE_HEAD..).unwrap_or_default();
         let segments: VecDeque<_> = map.chunks_exact(SIZE_MAP_ENTRY).filter_map(Segment::parse).collect();
-        // No sum of 2^20 pairs of 32-bit numbers leaves 64 bits.
+        // A sum of 2^20 pairs of 32-bit numbers fits in 64 bits.
         let mapped = segments.iter().map(|segment| segment.write).sum();
         let skipped: u64 = segments.iter().map(|segment| segment.skip).sum();
         if mapped != len {
@@ -123,7 +123,7 @@ impl Chunk {
     }
 }
 
-/// Whether the bytes behind the path of an `S` chunk are a seek.
+/// Whether the bytes after the path of an `S` chunk are a seek.
 fn is_seek(body: &[u8]) -> bool {
     body.get(SIZE_SEEK..SEEK_AND_MAGIC) == Some(&MAGIC)
 }
@@ -145,20 +145,20 @@ fn payload_head(bytes: &[u8]) -> (u64, u64, u32) {
     )
 }
 
-/// The payload of a chunk while it passes.
+/// The payload of a chunk being read.
 #[derive(Debug)]
 pub(super) struct Payload {
-    /// Where it begins in the file.
+    /// Its offset in the file.
     pub(super) offset: u64,
     /// Its bytes in the stream.
     pub(super) len: u64,
-    /// Where it ends in the file, holes included.
+    /// Its end in the file, including holes.
     pub(super) end: u64,
     /// The CRC in the chunk.
     pub(super) stored: u32,
     /// Where the next byte belongs in the file.
     at: u64,
-    /// What is left to skip and to write, the first one first.
+    /// Segments remaining, in order.
     segments: VecDeque<Segment>,
     digest: Digest,
 }
@@ -177,7 +177,7 @@ impl Segment {
 }
 
 impl Payload {
-    /// The gap that comes before anything else, if there is one: offset in the file and length.
+    /// The gap that comes first, if there is one: offset in the file and length.
     pub(super) fn next_skip(&mut self) -> Option<(u64, u64)> {
         while self.segments.front().is_some_and(|segment| segment.skip == 0 && segment.write == 0) {
             self.segments.pop_front();
@@ -189,12 +189,12 @@ impl Payload {
         (len > 0).then_some((offset, len))
     }
 
-    /// How many bytes of the stream go to the file at a stretch; 0 when the payload is through.
+    /// Bytes of the stream that are contiguous in the file; 0 at the end of the payload.
     pub(super) fn writable(&self) -> u64 {
         self.segments.front().map_or(0, |segment| segment.write)
     }
 
-    /// Takes `bytes`, at most [`Payload::writable`] many, and returns where they belong in the file.
+    /// Consumes `bytes`, at most [`Payload::writable`] of them, and returns their offset in the file.
     pub(super) fn advance(&mut self, bytes: &[u8]) -> u64 {
         self.digest.update(bytes);
         let offset = self.at;
@@ -205,9 +205,9 @@ impl Payload {
         offset
     }
 
-    /// The CRC of what came: for a sparse payload of its map as well.
+    /// The CRC of the bytes received, including the map of a sparse payload.
     pub(super) fn computed(&self) -> u32 {
-        // A CRC-32 in the width that the library has for all CRCs.
+        // The library holds every CRC, even a CRC-32, in a wider integer.
         (self.digest.finalize() & 0xFFFF_FFFF) as u32
     }
 }

@@ -16,14 +16,14 @@
 //! | `R` rename | MariaDB 10.11 and later | length u32 and bytes of the new path |
 //! | `D` remove | MariaDB 10.11 and later | nothing |
 //!
-//! The two meanings of `S` are told apart by what follows: behind the 8 bytes of a seek the next chunk's magic stands, or the
-//! stream ends, and the same bytes of a sparse chunk would make it longer than any file. Flag 2 (MariaDB) says that the file
-//! was sent before and is now written over. CRC-32 is the zlib polynomial.
+//! The two meanings of `S` are distinguished by what follows: after the 8 bytes of a seek comes the next chunk's magic, or the end of the
+//! stream, and in a sparse chunk the same bytes would make it longer than any file. Flag 2 (MariaDB) means that the file was sent before
+//! and is now overwritten. CRC-32 uses the zlib polynomial.
 //!
-//! Sources: the layout is described in Percona XtraBackup's documentation of the format; types `S`, `R` and `D` of MariaDB,
-//! the flag and the limits were read off `mbstream` 10.11.19 by feeding it chunks.
+//! Sources: Percona XtraBackup's documentation describes the layout; MariaDB's types `S`, `R` and `D`, the flag and the limits were
+//! observed by feeding chunks to `mbstream` 10.11.19.
 //!
-//! [`Parser`] takes the stream in pieces of any size and keeps no more of it than one chunk's header.
+//! [`Parser`] consumes the stream in pieces of any size and keeps at most one chunk's header.
 
 mod chunk;
 
@@ -34,69 +34,69 @@ use thiserror::Error;
 use chunk::{Chunk, ChunkKind, Payload};
 use format::pieces::{clamp, gather, take};
 
-/// What every chunk begins with; a stream is recognised by it.
+/// The start of every chunk, which identifies a stream.
 pub const MAGIC: [u8; 8] = *b"XBSTCK01";
-/// Longest path in a chunk, in bytes: `mbstream` and `xbstream` refuse longer ones.
+/// Longest path in a chunk, bytes: `mbstream` and `xbstream` reject longer ones.
 pub const PATH_LEN_MAX: usize = 511;
-/// Most entries of a sparse map that are accepted: 128 times what a writer with its 10 MiB chunks makes of 1 KiB pages.
+/// Sparse map entries accepted at most: 128 times what a writer with 10 MiB chunks needs for 1 KiB pages.
 pub const SPARSE_ENTRIES_MAX: u32 = 1 << 20;
-/// Most members that may be open at once. Writers have one per copying thread.
+/// Members open at once, at most. Writers have one per copying thread.
 pub const OPEN_MEMBERS_MAX: usize = 1 << 14;
 
-/// A file in the stream, numbered in the order of appearance from 0.
+/// A file in the stream, numbered in order of appearance from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemberId(pub u64);
 
-/// What a piece of the stream said.
+/// An item in the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event<'i> {
     /// The first chunk of a file.
     Member {
-        /// Its number from now on.
+        /// Its id from now on.
         id: MemberId,
         /// Path as stored, relative to the backup's directory.
         path: Box<[u8]>,
-        /// The file was in the stream before and this writes over parts of it.
+        /// The file was sent before, and this overwrites parts of it.
         rewrite: bool,
     },
-    /// Bytes of a file. They are handed on before the CRC of their chunk is known: see [`Event::BadChunk`].
+    /// Bytes of a file, passed on before the CRC of their chunk is known: see [`Event::BadChunk`].
     Data {
-        /// Whose.
+        /// The file.
         id: MemberId,
-        /// Where they belong in the file.
+        /// Their offset in the file.
         offset: u64,
         /// The bytes, never empty.
         bytes: &'i [u8],
     },
-    /// Bytes that the stream leaves out: a hole that reads as zeros, or, in a rewritten file, bytes that stay.
+    /// Bytes that the stream leaves out: a hole that reads as zeros, or unchanged bytes in a rewritten file.
     Skip {
-        /// Whose.
+        /// The file.
         id: MemberId,
-        /// Where the gap begins in the file.
+        /// Offset of the gap in the file.
         offset: u64,
         /// Its length in bytes, not 0.
         len: u64,
     },
-    /// A chunk is not where the one before it ended: a chunk is missing, doubled or out of order.
+    /// A chunk does not continue where the previous one ended: one is missing, duplicated or out of order.
     Misplaced {
-        /// Whose.
+        /// The file.
         id: MemberId,
         /// Position of the chunk in the stream.
         position: u64,
-        /// Where the file stood.
+        /// The expected offset in the file.
         expected: u64,
-        /// Where the chunk says that it belongs.
+        /// The offset that the chunk gives.
         found: u64,
     },
-    /// The CRC of a chunk, all of whose bytes were handed on, is wrong.
+    /// The CRC of a chunk is wrong, after all its bytes were passed on.
     BadChunk {
-        /// Whose.
+        /// The file.
         id: MemberId,
         /// Position of the chunk in the stream.
         position: u64,
-        /// Where the chunk's bytes belong in the file.
+        /// Offset of the chunk's bytes in the file.
         offset: u64,
-        /// Bytes of payload.
+        /// Length of the payload.
         len: u64,
         /// The CRC in the chunk.
         stored: u32,
@@ -105,12 +105,12 @@ pub enum Event<'i> {
     },
     /// The file is complete.
     End {
-        /// Which.
+        /// The file.
         id: MemberId,
-        /// Its size in bytes, had it been written from its first chunk to its last.
+        /// Its size in bytes, assuming it was written from the first chunk to the last.
         len: u64,
     },
-    /// A file sent before has another name now.
+    /// A file sent before is renamed.
     Rename {
         /// The old path.
         from: Box<[u8]>,
@@ -124,99 +124,99 @@ pub enum Event<'i> {
     },
 }
 
-/// Why the stream cannot be read further. Positions are bytes from its beginning.
+/// Why the rest of the stream cannot be read. Positions are bytes from its start.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Error {
-    /// The bytes are no chunk.
+    /// The bytes are not a chunk.
     #[error(
         "no chunk begins at byte {position} of the stream, where one must: the stream is damaged before it, or is no xbstream"
     )]
     NoMagic {
-        /// Where the chunk should begin.
+        /// Where the chunk should start.
         position: u64,
     },
-    /// The type is none of those that XtraBackup and mariadb-backup write.
+    /// A type that neither XtraBackup nor mariadb-backup writes.
     #[error("the chunk at byte {position} of the stream has the unknown type 0x{code:02x}")]
     UnknownType {
-        /// Where the chunk begins.
+        /// Where the chunk starts.
         position: u64,
         /// The type's byte.
         code: u8,
     },
-    /// The length of the path is beyond the limit of the format.
+    /// The path is longer than the format allows.
     #[error(
         "the chunk at byte {position} of the stream claims a path of {len} bytes; {PATH_LEN_MAX} is the most there can be"
     )]
     PathTooLong {
-        /// Where the chunk begins.
+        /// Where the chunk starts.
         position: u64,
-        /// The length that it claims.
+        /// The claimed length.
         len: u32,
     },
-    /// The sparse map is beyond any that is written.
+    /// The sparse map is larger than any that is written.
     #[error(
         "the sparse chunk at byte {position} of the stream claims {entries} map entries; {SPARSE_ENTRIES_MAX} is the limit"
     )]
     MapTooLong {
-        /// Where the chunk begins.
+        /// Where the chunk starts.
         position: u64,
-        /// The entries that it claims.
+        /// The claimed number of entries.
         entries: u32,
     },
-    /// The map of a sparse chunk places more or fewer bytes than the chunk has, or the file would be too long.
+    /// The map of a sparse chunk places more or fewer bytes than the chunk has, or would make the file too long.
     #[error("the sparse chunk at byte {position} of the stream has {len} bytes of data and a map for {mapped}")]
     MapMismatch {
-        /// Where the chunk begins.
+        /// Where the chunk starts.
         position: u64,
         /// Bytes of data in the chunk.
         len: u64,
-        /// Bytes that its map places.
+        /// Bytes placed by its map.
         mapped: u64,
     },
-    /// Offset and length lead beyond the largest file.
+    /// Offset and length exceed the largest possible file.
     #[error("the chunk at byte {position} of the stream would end beyond the largest possible file")]
     TooLarge {
-        /// Where the chunk begins.
+        /// Where the chunk starts.
         position: u64,
     },
-    /// More members are open than any writer opens.
+    /// More members are open than any writer would open.
     #[error("more than {OPEN_MEMBERS_MAX} files are open at byte {position} of the stream: their ends are missing")]
     TooManyOpen {
-        /// Where the chunk begins.
+        /// Where the chunk starts.
         position: u64,
     },
     /// The stream ends within a chunk.
     #[error("the stream ends at byte {end}, within the chunk that begins at byte {position}")]
     CutShort {
-        /// Where the chunk begins.
+        /// Where the chunk starts.
         position: u64,
         /// The length of the stream.
         end: u64,
     },
 }
 
-/// A file whose end never came.
+/// A file whose end is missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unfinished {
-    /// Its number.
+    /// Its id.
     pub id: MemberId,
     /// Its path.
     pub path: Box<[u8]>,
-    /// Bytes up to where it was written.
+    /// Length up to where it was written, bytes.
     pub len: u64,
 }
 
-/// Reads the stream. Feed it with [`Parser::next_event`], close it with [`Parser::finish`].
+/// Parses the stream. Feed it with [`Parser::next_event`], close it with [`Parser::finish`].
 ///
-/// Memory: one chunk's header, at most 8 MiB of a sparse map, and the paths of the files that are open.
+/// Memory: one chunk's header, at most 8 MiB of a sparse map, and the paths of open files.
 #[derive(Debug, Default)]
 pub struct Parser {
-    /// Bytes taken in.
+    /// Bytes consumed.
     position: u64,
     state: ChunkState,
-    /// The part of a chunk's header that is being collected.
+    /// The part of a chunk's header collected so far.
     head: Vec<u8>,
-    /// Position at which the current chunk begins.
+    /// Position of the current chunk.
     chunk_start: u64,
     open: HashMap<Box<[u8]>, Open>,
     members: u64,
@@ -230,7 +230,7 @@ enum ChunkState {
     #[default]
     Head,
     Path(Chunk),
-    /// Everything behind the path and before the payload; the size needed may grow as it becomes known.
+    /// Everything between path and payload; its size may become known only bit by bit.
     Body(Chunk, Box<[u8]>),
     Payload(MemberId, Box<Payload>),
 }
@@ -238,27 +238,27 @@ enum ChunkState {
 #[derive(Debug)]
 struct Open {
     id: MemberId,
-    /// Where the next chunk is expected to belong in the file.
+    /// Where the next chunk should continue in the file.
     offset: u64,
 }
 
 impl Parser {
-    /// A parser at the beginning of a stream.
+    /// A parser at the start of a stream.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Bytes of the stream taken in so far.
+    /// Bytes of the stream consumed so far.
     #[must_use]
     pub const fn position(&self) -> u64 {
         self.position
     }
 
-    /// The next event; takes what it needs off the front of `input`. `None` when `input` is used up: come again with more.
+    /// The next event; consumes what it needs from the front of `input`. `None` if `input` is used up: call again with more.
     ///
     /// # Errors
-    /// Where the stream cannot be read on; the same error again at every later call.
+    /// If the rest of the stream cannot be read; every later call returns the same error.
     pub fn next_event<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Event<'i>>, Error> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -283,10 +283,10 @@ impl Parser {
         }
     }
 
-    /// The stream has ended. Returns the files whose end was missing, in order of appearance.
+    /// The stream has ended. Returns the files whose end is missing, in order of appearance.
     ///
     /// # Errors
-    /// [`Error::CutShort`] where it ends within a chunk, and the earlier error if there was one.
+    /// [`Error::CutShort`] if it ends within a chunk, or the earlier error.
     pub fn finish(mut self) -> Result<Vec<Unfinished>, Error> {
         if let Some(error) = self.failed.take() {
             return Err(error);
@@ -327,7 +327,7 @@ impl Parser {
             self.chunk_start = self.position;
         }
         let whole = gather(&mut self.head, input, chunk::HEAD_LEN);
-        // Wrong magic is told as soon as its bytes are here: a file that is no stream may be shorter than a header.
+        // Report wrong magic as soon as its bytes are here: a file that is no stream may be shorter than a header.
         if !self.head.iter().zip(&MAGIC).all(|(found, magic)| found == magic) {
             return Err(Error::NoMagic { position: self.chunk_start });
         }
@@ -360,7 +360,7 @@ impl Parser {
             ChunkKind::Seek(target) => {
                 let id = self.member(&chunk, &path)?;
                 self.seek(&path, id, target);
-                // The magic of the next chunk was needed to know this one.
+                // The next chunk's magic was needed to identify this one.
                 self.head.extend_from_slice(&MAGIC);
                 self.chunk_start = self.chunk_start.saturating_add((chunk::HEAD_LEN + chunk.path_len + 8) as u64);
                 Ok(ChunkStep::Again)
@@ -374,7 +374,7 @@ impl Parser {
         }
     }
 
-    /// The open member of that path; opened, and told of, if it is not.
+    /// The open member with that path; opens and announces it if necessary.
     fn member(&mut self, chunk: &Chunk, path: &[u8]) -> Result<MemberId, Error> {
         if let Some(open) = self.open.get(path) {
             return Ok(open.id);
@@ -398,7 +398,7 @@ impl Parser {
         }
     }
 
-    /// Compares the place of a payload with where its file stands, and moves the file to the payload's end.
+    /// Compares a payload's offset with where its file stands, and moves the file to the payload's end.
     fn place(&mut self, path: &[u8], id: MemberId, payload: &Payload) {
         if let Some(open) = self.open.get_mut(path) {
             if open.offset != payload.offset {
