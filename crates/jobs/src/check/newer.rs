@@ -19,16 +19,16 @@ impl Settling<'_> {
     /// Compares the newest page of a tablespace with the end of its datadir's log.
     pub fn newer_than_log(&mut self, file: u32) {
         let Some(done) = self.done.get(file as usize).filter(|done| done.share.any) else { return };
-        let (path, newest) = (done.candidate.path.clone(), done.tally.newest);
+        let (path, newest) = (&done.candidate.path, done.tally.newest);
         let Ok(known) = &done.head else { return };
         let is_temporary = known.part.format.is_temporary() || done.candidate.hint == NameHint::Temporary;
         if done.gone || done.member.is_some() || is_temporary || newest == Lsn(0) {
             return;
         }
-        let (part, len) = (known.part.clone(), done.candidate.len);
-        let Some((dir, _)) = self.redo.checkpoint_for(&path).filter(|(_, checkpoint)| newest > *checkpoint) else {
+        let Some((dir, _)) = self.redo.checkpoint_for(path).filter(|(_, checkpoint)| newest > *checkpoint) else {
             return;
         };
+        let (path, part, len) = (path.clone(), known.part.clone(), done.candidate.len);
         let clean_end = self.redo.clean_end_for(&path).filter(|_| !self.live);
         let end = match clean_end {
             Some(lsn) => Some(LogEnd { lsn, is_whole: true }),

@@ -91,7 +91,7 @@ pub(super) fn settle(
     }
     settling.unflushed();
     let mut hurt = settling.catalogs(catalogs);
-    let judged = verdict::judge(&settling.cases(), wish.keys, wish.page_size, wish.list_tables);
+    let judged = verdict::judge(&settling.cases(wish.list_tables), wish.keys, wish.page_size, wish.list_tables);
     let report = settling.report();
     hurt.extend(judged.hurt);
     Report { hurt, tables: wish.list_tables.then_some(judged.tables), ..report }
@@ -275,14 +275,18 @@ impl Settling<'_> {
         spaces
     }
 
-    /// The findings by tablespace or file, as input for the verdicts on tables.
-    fn cases(&mut self) -> Vec<Case> {
+    /// The findings by tablespace or file, as input for the verdicts on tables; with `all`, also where there are none.
+    fn cases(&mut self, all: bool) -> Vec<Case> {
+        if !all && !(0..self.done.len() as u32).any(|file| self.findings.has_trouble(file)) {
+            return Vec::new();
+        }
         let spaces = self.spaces();
         let in_space: BTreeSet<u32> = spaces.iter().flat_map(|space| space.files.iter().copied()).collect();
         let is_read = |file: &u32| self.done.get(*file as usize).is_some_and(|done| done.share.any);
         let alone = (0..self.done.len() as u32).filter(|file| !in_space.contains(file) && is_read(file));
         let alone = alone.map(|file| vec![file]);
         let mut groups: Vec<Vec<u32>> = spaces.into_iter().map(|space| space.files).chain(alone).collect();
+        groups.retain(|files| all || files.iter().any(|file| self.findings.has_trouble(*file)));
         groups.sort_unstable();
         groups.iter().filter_map(|files| self.case(files)).collect()
     }

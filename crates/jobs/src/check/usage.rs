@@ -85,6 +85,11 @@ impl Runs {
         self.0.insert(page, 1 + behind);
     }
 
+    /// Whether no page is included.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// All but `pages`.
     fn without(&self, pages: &HashSet<u32>) -> Self {
         let mut rest = Self::default();

@@ -56,7 +56,9 @@ impl Settling<'_> {
         done.tally.counts.corrupt -= freed;
         done.tally.counts.freed_damage += freed;
         self.findings.damage_turned_notice(file, freed);
-        self.freed_damage.insert(file, Arc::clone(usage));
+        if !usage.freed_damage.is_empty() {
+            self.freed_damage.insert(file, Arc::clone(usage));
+        }
     }
 
     /// Zero pages that the extent descriptors show in use. A run that crosses into the space's next file is reported once per file.

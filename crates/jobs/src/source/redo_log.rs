@@ -300,11 +300,10 @@ pub(crate) const REDO_DIR: &str = "#innodb_redo";
 pub(crate) fn log_files(dir: &Path) -> Vec<PathBuf> {
     let in_dir = |dir: &Path, prefix: &str| -> Vec<PathBuf> {
         let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-        let names = entries.map(|entry| entry.path());
-        let mut files: Vec<(u32, PathBuf)> = names
-            .filter_map(|path| {
-                let number = path.file_name()?.to_str()?.strip_prefix(prefix)?.parse().ok()?;
-                Some((number, path))
+        let mut files: Vec<(u32, PathBuf)> = entries
+            .filter_map(|entry| {
+                let number = entry.file_name().to_str()?.strip_prefix(prefix)?.parse().ok()?;
+                Some((number, entry.path()))
             })
             .collect();
         files.sort();

@@ -118,7 +118,7 @@ impl Says {
         let parts = system::files_of(root);
         let Some(first) = parts.first() else {
             let own_redo = names.iter().any(|name| name.starts_with(root.join("#innodb_redo")));
-            return match (whole::is_datadir(root, names), own_redo || names.contains(&root.join("undo_001"))) {
+            return match (whole::is_datadir(root, names.iter()), own_redo || names.contains(&root.join("undo_001"))) {
                 (false, _) => Self::Folder,
                 (true, true) => Self::Lost(own, "MySQL's data dictionary"),
                 (true, false) => Self::Lost(root.join("ibdata1"), "the system tablespace"),
@@ -184,6 +184,9 @@ fn datadirs(inventory: &Inventory) -> Vec<(PathBuf, BTreeSet<PathBuf>)> {
     let mut roots: BTreeSet<PathBuf> =
         marks.chain(lost).filter_map(|path| path.parent().map(Path::to_path_buf)).collect();
     roots.extend(whole::roots_without_dictionary(&inventory.walked, &walked, &roots));
+    if roots.is_empty() {
+        return Vec::new();
+    }
     let mut found: BTreeMap<PathBuf, BTreeSet<PathBuf>> =
         roots.into_iter().map(|root| (root, BTreeSet::new())).collect();
     for path in walked {

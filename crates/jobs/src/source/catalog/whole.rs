@@ -8,7 +8,7 @@ use crate::finding_code::FindingCode;
 use crate::report::document::Severity;
 use crate::source::backup::BackupNotes;
 use crate::source::name::NameHint;
-use crate::source::redo_log::log_files;
+use crate::source::redo_log::{REDO_DIR, log_files};
 use crate::tree::Tablespace;
 
 /// Whether the system tablespace is from MySQL 8.0 or later.
@@ -17,20 +17,28 @@ pub(super) fn has_sdi(space: &Tablespace) -> bool {
 }
 
 /// Whether a folder without a dictionary is a datadir anyway: it has two kinds of files that servers leave nowhere else.
-pub(super) fn is_datadir(root: &Path, names: &BTreeSet<PathBuf>) -> bool {
-    let in_root = |path: &&PathBuf| path.parent() == Some(root);
-    let of = |hint: NameHint| names.iter().filter(in_root).any(|path| NameHint::of(path) == hint);
-    let redo = of(NameHint::Redo) || names.iter().any(|name| name.starts_with(root.join("#innodb_redo")));
-    let has = |name: &str| names.contains(&root.join(name));
-    let marks = [
-        redo,
-        of(NameHint::Undo),
-        of(NameHint::Doublewrite),
-        has("auto.cnf"),
-        has("aria_log_control"),
-        names.iter().any(|name| name.starts_with(root.join("mysql"))),
-        BackupNotes::of(root).is_some(),
-    ];
+pub(super) fn is_datadir<'p>(root: &Path, names: impl Iterator<Item = &'p PathBuf>) -> bool {
+    let (mut redo, mut undo, mut doublewrite) = (false, false, false);
+    let (mut auto_cnf, mut aria, mut own_tables) = (false, false, false);
+    for path in names {
+        let Ok(below) = path.strip_prefix(root) else { continue };
+        let mut parts = below.components();
+        let first = parts.next().and_then(|part| part.as_os_str().to_str()).unwrap_or_default();
+        let is_in_root = parts.next().is_none();
+        redo |= first == REDO_DIR;
+        own_tables |= first == "mysql";
+        if is_in_root {
+            auto_cnf |= first == "auto.cnf";
+            aria |= first == "aria_log_control";
+            match NameHint::of(below) {
+                NameHint::Redo => redo = true,
+                NameHint::Undo => undo = true,
+                NameHint::Doublewrite => doublewrite = true,
+                _ => {}
+            }
+        }
+    }
+    let marks = [redo, undo, doublewrite, auto_cnf, aria, own_tables, BackupNotes::of(root).is_some()];
     marks.iter().filter(|mark| **mark).count() >= 2
 }
 
@@ -44,12 +52,11 @@ pub(super) fn roots_without_dictionary(
         if roots.iter().any(|root| root.starts_with(dir) || dir.starts_with(root)) {
             return false;
         }
-        let below: BTreeSet<PathBuf> =
-            files.iter().filter(|file| file.starts_with(dir)).map(|file| (*file).clone()).collect();
+        let below = || files.iter().copied().filter(|file| file.starts_with(dir));
         // A database folder, named without its datadir.
         let has = |name: &str| dir.parent().is_some_and(|above| above.join(name).is_file());
         let is_part = has("ibdata1") || has("mysql.ibd");
-        is_datadir(dir, &below) || is_part && below.iter().any(|file| NameHint::of(file) == NameHint::Table)
+        is_datadir(dir, below()) || is_part && below().any(|file| NameHint::of(file) == NameHint::Table)
     };
     walked.iter().filter(is_root).cloned().collect()
 }
