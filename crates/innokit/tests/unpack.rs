@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use common::{Dir, Run, fixture, innokit};
+use proptest::prelude::*;
 
 /// Files below a folder, and its directories with nothing for content.
 fn contents(root: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
@@ -304,4 +305,84 @@ fn files_that_a_stream_sends_again_renames_or_removes_are_as_it_says() {
     let expected = [("a", Some("second")), ("b", Some("AB23C56789")), ("new", None), ("new/d", Some("renamed"))];
     let expected = expected.map(|(name, text)| (PathBuf::from(name), text.map(|text| text.as_bytes().to_vec())));
     assert_eq!(contents(&to).into_iter().collect::<Vec<_>>(), expected);
+}
+
+/// Parts of names: some lead upwards, some are none, one marks what is not complete.
+fn any_name() -> impl Strategy<Value = Vec<u8>> {
+    const PARTS: [&[u8]; 10] =
+        [b"..", b".", b"", b"a", b"b", b"t.ibd", b"t.ibd.gz", b"outside", b"\xFF\0", b"innokit-unpack.unfinished"];
+    let part = proptest::sample::select(PARTS.to_vec());
+    let known = proptest::sample::select(vec![b"a".to_vec(), b"b/a".to_vec(), b"../outside/kept".to_vec()]);
+    prop_oneof![proptest::collection::vec(part, 1..5).prop_map(|parts| parts.join(&b'/')), known]
+}
+
+fn raw_chunk(code: u8, path: &[u8], rest: &[u8]) -> Vec<u8> {
+    let len = u32::try_from(path.len()).expect("short").to_le_bytes();
+    [b"XBSTCK01", &[0, code][..], &len, path, rest].concat()
+}
+
+/// A member of a stream, or what happens to one.
+fn any_step() -> impl Strategy<Value = Vec<u8>> {
+    let file = |name: Vec<u8>| {
+        let crc = crc32(b"evil").to_le_bytes();
+        let body = [&4_u64.to_le_bytes()[..], &0_u64.to_le_bytes(), &crc, b"evil"].concat();
+        [raw_chunk(b'P', &name, &body), raw_chunk(b'E', &name, &[])].concat()
+    };
+    let renamed = |(from, to): (Vec<u8>, Vec<u8>)| {
+        raw_chunk(b'R', &from, &[&u32::try_from(to.len()).expect("short").to_le_bytes()[..], &to].concat())
+    };
+    prop_oneof![
+        4 => any_name().prop_map(file),
+        1 => (any_name(), any_name()).prop_map(renamed),
+        1 => any_name().prop_map(|name| raw_chunk(b'D', &name, &[])),
+    ]
+}
+
+/// A member of a tar archive: a file, a directory, or a link to another member or out of the directory.
+fn any_tar_member() -> impl Strategy<Value = Vec<u8>> {
+    (any_name(), any_name(), proptest::sample::select(b"0512".to_vec())).prop_map(|(name, link, kind)| {
+        let mut header = [0; 512];
+        header[..name.len()].copy_from_slice(&name);
+        header[100..108].copy_from_slice(b"0000644\0");
+        let size = if kind == b'0' { b"00000000004\0" } else { b"00000000000\0" };
+        header[124..136].copy_from_slice(size);
+        header[156] = kind;
+        header[157..157 + link.len()].copy_from_slice(&link);
+        header[257..265].copy_from_slice(b"ustar\x0000");
+        header[148..156].fill(b' ');
+        let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
+        header[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
+        let mut member = header.to_vec();
+        if kind == b'0' {
+            member.extend(b"evil");
+            member.resize(1024, 0);
+        }
+        member
+    })
+}
+
+proptest! {
+    #[test]
+    fn nothing_leads_out_of_the_directory(
+        steps in proptest::collection::vec(any_step(), 1..6),
+        members in proptest::collection::vec(any_tar_member(), 1..6),
+    ) {
+        let dir = Dir::new();
+        dir.file("outside/kept", b"kept");
+        let stream = dir.file("stream", &steps.concat());
+        let tar = dir.file("tar", &[members.concat(), vec![0; 1024]].concat());
+        let before = contents(dir.path());
+        let to = dir.path().join("to");
+        for archive in [stream, tar] {
+            let done = jobs::unpack(&[archive], &to);
+            prop_assert!(done.is_ok() || !to.exists(), "{done:?}");
+            if done.is_ok() {
+                let made = contents(&to);
+                prop_assert!(made.keys().all(|path| !to.join(path).is_symlink()), "{made:?}");
+                prop_assert!(!made.contains_key(Path::new("innokit-unpack.unfinished")), "what is whole is not marked");
+                fs::remove_dir_all(&to).expect("removed");
+            }
+            prop_assert!(contents(dir.path()) == before, "something outside changed");
+        }
+    }
 }
