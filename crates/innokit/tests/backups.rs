@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use backup_lab::{Server, assert_same, contents, is_well, said};
 use common::{Run, innokit};
+use serde_json::Value;
 
 /// Until it is prepared, pages may be missing; they are not called damaged.
 fn is_not_damaged(server: &Server, name: &str) {
@@ -111,9 +112,15 @@ fn backups_are_sound(kind: &'static str) {
     }
     let (status, damage) = said(&["check"], &server.of("full.xb"));
     assert!(status != 1 && damage.is_empty(), "{kind}, streamed: {damage:#?}");
-    let (status, damage) = said(&["check"], &server.of("increment"));
-    assert_eq!((status, damage), (0, Vec::new()), "{kind}, increment");
-    let (document, _) = common::check_json(&server.of("increment"), &[]);
+    let (document, status) = common::check_json(&server.of("increment"), &[]);
+    let findings = document["findings"].as_array().expect("findings").iter();
+    // A table that was just made has no page on the disk yet when the tool copies it: its pages are in the log.
+    let is_made = |finding: &&Value| {
+        finding["reason"] == "zero_page_in_use" && finding["path"].as_str().is_some_and(|path| path.ends_with(".new"))
+    };
+    let said = findings.filter(|finding| finding["severity"] != "notice");
+    let (made, others): (Vec<_>, Vec<_>) = said.partition(is_made);
+    assert!(others.is_empty() && status == if made.is_empty() { 0 } else { 2 }, "{kind}, increment: {others:#?}");
     assert!(common::total(&document, "ok") > 50, "{kind}: {:#}", document["totals"]);
 
     is_recovered_as_the_tool_prepares(&server);
