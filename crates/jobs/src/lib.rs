@@ -1,5 +1,5 @@
-//! The jobs: each joins a plan (which bytes, in which order), `flow` (how they come) and `format` (what they mean), and returns
-//! data. Nothing in here prints; only the command line does.
+//! The jobs. Each joins a plan (which bytes, in which order), `flow` (how to read them) and `format` (what they mean), and returns data.
+//! Nothing here prints; only the command line does.
 //!
 //! From "is this file sound" to its rows:
 //!
@@ -28,7 +28,7 @@
 //! | what you want | where it is |
 //! |---|---|
 //! | verify files, datadirs, backups, streams | [`Check`] |
-//! | hold trees against their rules, count rows | [`tables`] |
+//! | check trees against their rules, count rows | [`tables`] |
 //! | rows as cells, batch by batch | [`rows::RowReader`]; as text: [`rows::export`]; `CHECKSUM TABLE`: [`rows::checksum`] |
 //! | `CREATE TABLE` | [`schema`] |
 //! | what is in a file, what a redo log would change | [`info()`], [`redo_info()`] |

@@ -1,4 +1,4 @@
-//! Whether a log of MariaDB still has work to do, from its bytes at the newest checkpoint.
+//! Whether a MariaDB log still has work to do, from its bytes at the newest checkpoint.
 
 use crate::block::{
     self, BLOCK_TRAILER, BLOCK_TRAILER_ENCRYPTED, FLUSH_BIT, LOG_BLOCK_CHECKSUM, LOG_BLOCK_HDR_NO, LOG_BLOCK_SIZE,
@@ -21,17 +21,17 @@ const FILE_CHECKPOINT_BODY_SIZE: usize = 10;
 const NONCE_SIZE: usize = 8;
 
 impl LogFile {
-    /// Whether anything but the checkpoint's own record follows the checkpoint. `bytes` are those at
-    /// [`LogFile::checkpoint_place`], [`READ_SIZE`](crate::mariadb::READ_SIZE) of them, and more if the answer is [`LogState::Undecided`].
+    /// Whether anything but the checkpoint's own record follows the checkpoint. `bytes` are the [`READ_SIZE`](crate::mariadb::READ_SIZE)
+    /// bytes at [`LogFile::checkpoint_place`], or more if the answer was [`LogState::Undecided`].
     ///
     /// # Errors
-    /// [`RedoError::CheckpointDamaged`] if the record that belongs to the checkpoint is not there.
+    /// [`RedoError::CheckpointDamaged`] if the checkpoint's own record is missing.
     pub fn state(&self, bytes: &[u8]) -> Result<LogState, RedoError> {
         self.state_with(bytes, None)
     }
 
-    /// The same with the key of an encrypted log. Without it, one of 10.5 to 10.7 is never said to be clean: how much of its last block
-    /// is in use is encrypted too.
+    /// The same with the key of an encrypted log. Without it, a log of 10.5 to 10.7 is never called clean: how much of its last block is in
+    /// use is encrypted too.
     ///
     /// # Errors
     /// Those of [`LogFile::state`].
@@ -48,8 +48,8 @@ impl LogFile {
         }
     }
 
-    /// Where the log ends if it is clean, from the bytes that say so. That is behind the record that names the checkpoint: mariadb-backup
-    /// prepares a backup to there, and leaves pages of that LSN.
+    /// Where the log ends if it is clean, from the same bytes. That is after the record that names the checkpoint: mariadb-backup prepares
+    /// a backup up to there, and leaves pages with that LSN.
     #[must_use]
     pub fn clean_end(&self, bytes: &[u8]) -> Lsn {
         let lsn = self.checkpoint.lsn;
@@ -68,13 +68,13 @@ impl LogFile {
         let nonce = if encrypted.is_some() { NONCE_SIZE } else { 0 };
         let readable = encrypted != Some(StreamEncryption::Everything);
         let (mut at, mut is_named) = (0, false);
-        // In the log of a prepared backup the checkpoint's record is a whole lap, and ends where it begins.
+        // In the log of a prepared backup, the checkpoint's record spans a whole lap and ends where it begins.
         let is_lap = bytes.len() as u64 >= self.capacity();
         loop {
             let rest = bytes.get(at..).unwrap_or(&[]);
             let sequence_bit = |offset| self.sequence_bit(lsn.0.saturating_add((at + offset) as u64));
             match mtr::parse(rest, nonce, sequence_bit) {
-                // What files are called stands before the checkpoint's record, and is nothing to recover.
+                // File names precede the checkpoint's record, and need no recovery.
                 Parsed::Mtr(records, len) if !is_named && is_names(records) => at += len,
                 Parsed::Mtr(records, _) if !is_checkpoint(records, lsn, readable) => {
                     return Ok((LogState::NeedsRecovery, at));
@@ -101,14 +101,14 @@ fn is_checkpoint(records: &[u8], lsn: Lsn, readable: bool) -> bool {
     })
 }
 
-/// Blocks from that of `lsn` on as they would be if they were not encrypted; zeros where they are not sound.
+/// The blocks from that of `lsn` on, decrypted; zeros in place of unsound ones.
 fn plain_blocks(blocks: &[u8], lsn: Lsn, key: &LogKey) -> Vec<u8> {
     let lsns = (lsn.0..).step_by(LOG_BLOCK_SIZE).map(Lsn);
     let blocks = blocks.as_chunks::<LOG_BLOCK_SIZE>().0.iter().zip(lsns);
     blocks.flat_map(|(block, lsn)| plain_block(block, lsn, Some(key)).unwrap_or([0; LOG_BLOCK_SIZE])).collect()
 }
 
-/// What an encrypted log says without its key: whether the block of its checkpoint is there.
+/// The state of an encrypted log without its key: only whether the checkpoint's block is there.
 fn locked_state(blocks: &[u8], lsn: Lsn) -> Result<LogState, RedoError> {
     let Some(block) = blocks.first_chunk::<LOG_BLOCK_SIZE>() else { return Ok(LogState::Undecided) };
     let has_number = be::u32_at(block, LOG_BLOCK_HDR_NO).map(|number| number & !FLUSH_BIT) == Some(block_number(lsn));
@@ -128,7 +128,7 @@ fn blocks_state(blocks: &[u8], lsn: Lsn, trailer: usize) -> Result<LogState, Red
         return Err(RedoError::CheckpointDamaged { lsn });
     }
     if tail.ended && tail.payload.is_empty() {
-        // Unless the block ends before the checkpoint: then it is an older one than there was.
+        // Unless the block ends before the checkpoint: then it is an older version.
         let used = blocks.first_chunk().and_then(|block| LogBlock::parse(block, lsn)).map(|block| block.data_len);
         let reaches = used.is_some_and(|used| usize::from(used) >= offset_in_block(lsn));
         return if reaches { Ok(LogState::Clean) } else { Err(RedoError::CheckpointDamaged { lsn }) };

@@ -1,4 +1,4 @@
-//! The doublewrite area of the system tablespace: whole copies of pages that the server may have torn.
+//! The doublewrite area of the system tablespace: complete copies of pages that a crash may have torn.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -16,30 +16,30 @@ use super::error::{Result, failed};
 use super::system::SystemFiles;
 use crate::source::page::{PageAt, PageOpener};
 
-/// Copies in the doublewrite area, as they lie there: slots of a whole page each, by the number of that page.
+/// Copies in the doublewrite area: one slot per page, with the slot's own page number.
 #[derive(Debug, Default)]
 pub(super) struct Copies {
     slots: Vec<(PageNo, Vec<u8>)>,
-    /// The pages of the system tablespace that are the area.
+    /// The pages of the system tablespace that make up the area.
     area: Vec<Range<u32>>,
 }
 
-/// The place of a copy in a file of its own, which has none in the system tablespace.
+/// The place of a copy in a doublewrite file: no page of the system tablespace.
 const NO_PLACE: PageNo = PageNo(u32::MAX);
 
 impl Copies {
-    /// Reads the area of the system tablespace, which is in these files.
+    /// Reads the doublewrite area of the system tablespace from these files.
     pub fn read(datadir: &Path, files: &SystemFiles, system: &SpaceFormat) -> Result<Self> {
         let size = system.physical().bytes();
         let run = |first: PageNo, pages: usize| files.read(datadir, system.physical().offset_of(first.0), pages * size);
         let trx_sys = run(TRX_SYS_PAGE_NO, 1)?;
-        // The page that says where the area is may be torn itself.
+        // The page that locates the area may itself be torn.
         let area = DoublewriteArea::parse(&trx_sys).unwrap_or_else(|| DoublewriteArea::usual(system.logical()));
         let pages = system.extent_pages() as usize;
         let mut copies = Vec::new();
         for first in [area.block1, area.block2] {
             let bytes = run(first, pages)?;
-            // A damaged page may name the last number there is as the first, and then there are no bytes.
+            // A damaged page may name the highest page number as the first. There are no bytes there, so the numbers do not overflow.
             let slots = bytes.chunks_exact(size).zip((first.0..).map(PageNo));
             let used = slots.filter(|(slot, _)| be::u64_at(slot, FIL_PAGE_LSN) != Some(0));
             copies.extend(used.map(|(slot, place)| (place, slot.to_vec())));
@@ -48,7 +48,7 @@ impl Copies {
         Ok(Self { slots: copies, area: area.to_vec() })
     }
 
-    /// Reads the doublewrite files of MySQL 8.0.20 and later: slots of a whole page each, and nothing else.
+    /// Reads the doublewrite files of MySQL 8.0.20 and later: one page per slot, and nothing else.
     pub fn of_files(datadir: &Path, system: &SpaceFormat) -> Result<Self> {
         let size = system.logical().bytes();
         let paths = files_in(datadir, size)?;
@@ -61,7 +61,7 @@ impl Copies {
         Ok(Self { slots: copies, area: Vec::new() })
     }
 
-    /// The newest sound copy of a page among those that were written between these LSNs.
+    /// The newest sound copy of a page with an LSN in this range.
     pub fn find(&self, at: PageAt<'_>, (from, to): (Lsn, Lsn), opener: &mut PageOpener) -> Option<&[u8]> {
         let size = at.format.physical().bytes();
         let copies =
@@ -74,19 +74,20 @@ impl Copies {
         sound.max_by_key(|&(lsn, _)| lsn).map(|(_, copy)| copy)
     }
 
-    /// Where copies lie that were written later than this.
+    /// The places in the area of copies newer than this.
     pub fn later_than(&self, lsn: Lsn) -> Vec<PageNo> {
         let later = |slot: &[u8]| be::u64_at(slot, FIL_PAGE_LSN).is_some_and(|copied| copied > lsn.0);
         let places = self.slots.iter().filter(|(_, slot)| later(slot)).map(|(place, _)| *place);
         places.filter(|place| *place != NO_PLACE).collect()
     }
 
-    /// Whether the page is a part of the area, which no server reads as a page.
+    /// Whether the page is part of the area, which no server reads as a page.
     pub fn is_inside(&self, id: PageId) -> bool {
         id.space == SpaceId::SYSTEM && self.area.iter().any(|block| block.contains(&id.page_no.0))
     }
 
-    /// Which pages the copies may be of: by their own word, and where that is hidden inside, by that of `hidden`.
+    /// The pages that these may be copies of: as their headers say and, for tablespaces in `hidden`, whose pages hide their number inside,
+    /// by page number alone.
     pub fn ids(&self, hidden: &BTreeSet<SpaceId>) -> Vec<PageId> {
         let mut ids = Vec::new();
         for (_, slot) in &self.slots {
@@ -103,8 +104,8 @@ impl Copies {
     }
 }
 
-/// Wipes out what MySQL's doublewrite files hold of pages later than `end`: its server asks for no LSN before it puts a copy in the place of
-/// a page. MariaDB has no such files.
+/// Zeroes the copies of pages newer than `end` in MySQL's doublewrite files: its server checks no LSN before it replaces a page with its
+/// copy. MariaDB has no such files.
 pub(super) fn forget_in_files(datadir: &Path, system: &SpaceFormat, end: Lsn) -> Result<()> {
     let size = system.logical().bytes();
     for path in files_in(datadir, size)? {
@@ -135,7 +136,7 @@ fn files_in(datadir: &Path, size: usize) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Whether the copy is sound, and of this page also where its tablespace's number is hidden inside.
+/// Whether the copy is sound and of this page. The tablespace's number may be hidden inside, so the copy is opened first.
 fn is_copy_of(copy: &[u8], at: PageAt<'_>, opener: &mut PageOpener) -> bool {
     match verify_page(copy, at.id, at.format) {
         Verdict::Ok(_) | Verdict::Unverifiable(_) => {}
@@ -170,7 +171,7 @@ mod tests {
         let empty = vec![0; size.bytes()];
         let expected = [slot(100), empty.clone(), slot(0), empty, slot(7)].concat();
         assert!(fs::read(path("#ib_16384_0.dblwr")).expect("reads") == expected);
-        // Those of other pages, and of a batch that MySQL writes in another form.
+        // Files for other page sizes and for batches, which MySQL writes in another form, are left alone.
         for name in ["#ib_4096_0.dblwr", "#ib_16384_0.bdblwr"] {
             assert!(fs::read(path(name)).expect("reads") == slots, "{name}");
         }

@@ -1,5 +1,4 @@
-//! From what the log says and what lies in the datadir to the plan: everything is decided here before anything is written, and whether all
-//! of it can be done.
+//! From the log and the datadir to the plan. Everything is decided here, before anything is written, including whether it can all be done.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -26,28 +25,28 @@ use crate::source::keys::SpaceKey;
 use crate::source::name::NameHint;
 use crate::source::page::{PageAt, PageOpener};
 
-/// Pages of the server's size that a table's file has at least, however small its own pages are: the server refuses a shorter one.
+/// Pages of the server's size that a table's file has at least, even if its own pages are smaller: the server refuses a shorter file.
 const TABLE_SIZE_MIN: u64 = 4;
 
-/// The plan for a datadir of which the log says what is `wanted`. Fails if it cannot be carried out.
+/// Plans the recovery of a datadir from its log. Fails if the plan cannot be carried out.
 pub(super) fn plan(datadir: &Path, wanted: Wanted, keys: &KeyStore) -> Result<RecoverPlan> {
     let mut plan = draft(datadir, wanted, keys)?;
     until::check_pages(datadir, &plan)?;
-    // The others were in it to be looked at.
+    // The others were only there to be checked.
     let changed = &plan.wanted.changed;
     plan.spaces.retain(|space, _| changed.contains(space));
     until::check_outside(datadir, &plan)?;
     Ok(plan)
 }
 
-/// Reads the first page of every tablespace. In the draft are also those that only what is left out of the log changes.
+/// Reads the first page of every tablespace. The draft includes tablespaces changed only by the part of the log that is left out.
 fn draft(datadir: &Path, mut wanted: Wanted, keys: &KeyStore) -> Result<RecoverPlan> {
     if let Some((space, name)) = &wanted.strange {
         return refused(format!("tablespace {space} is called `{name}`, which no server would choose"));
     }
     let survey = Survey::take(datadir, &wanted)?;
     let checkpoint = wanted.checkpoint;
-    // Where the recovery ends before the log does, pages may be later: those are looked at one by one.
+    // If the recovery ends before the log does, MariaDB's pages may be newer than the end, and each is checked later.
     let (path, page_no, lsn) = &survey.newest;
     match &wanted.rest {
         None => {
@@ -72,7 +71,7 @@ fn draft(datadir: &Path, mut wanted: Wanted, keys: &KeyStore) -> Result<RecoverP
     rest.map_or(Ok(()), |rest| until::check_files(rest, datadir, &wanted, &survey))?;
     let find = Find { datadir, wanted: &wanted, survey: &survey, copies: &copies, keys };
     let mut spaces = BTreeMap::new();
-    // Also those that change later only: are they as they should be?
+    // Tablespaces that only change later are checked too.
     let later = rest.map(Rest::spaces).unwrap_or_default();
     let mut not_in_backup = Vec::new();
     for &space in wanted.changed.iter().chain(&later).filter(|space| !wanted.deleted.contains(space)) {
@@ -90,7 +89,7 @@ fn draft(datadir: &Path, mut wanted: Wanted, keys: &KeyStore) -> Result<RecoverP
     Ok(RecoverPlan { wanted, spaces, copies, checkpoint, outside: survey.outside, not_in_backup })
 }
 
-/// Where a tablespace is found, and what it is.
+/// What it takes to find a tablespace's file and format.
 struct Find<'p> {
     datadir: &'p Path,
     wanted: &'p Wanted,
@@ -104,21 +103,21 @@ impl Find<'_> {
         self.wanted.grammar == Grammar::MySql
     }
 
-    /// Whether an undo tablespace of MySQL is not there any more: it was truncated, and goes on under another number.
+    /// Whether a MySQL undo tablespace is gone: it was truncated, and continues under another number.
     fn is_gone(&self, space: SpaceId) -> bool {
         let Some(number) = undo_number(space).filter(|_| self.is_mysql()) else { return false };
-        // An undo tablespace that is nowhere, under no number, lies elsewhere (innodb_undo_directory), and its redo counts.
+        // An undo tablespace found under no number at all is elsewhere (innodb_undo_directory), and its redo counts.
         let goes_on = self.survey.files.keys().any(|other| undo_number(*other) == Some(number));
         goes_on && !self.survey.files.contains_key(&space)
     }
 
-    /// Whether the backup does not hold the tablespace: the log covers the whole server.
+    /// Whether the backup does not contain the tablespace: the log covers the whole server.
     fn is_left_out(&self, space: SpaceId) -> bool {
         self.wanted.is_backup && !self.survey.files.contains_key(&space) && self.names_of(space).is_empty()
     }
 
-    /// The names of a tablespace, in the order of the log. The files of a backup are found by their numbers, and by the names that the log
-    /// gives them last only if their first pages had not been written when they were copied.
+    /// A tablespace's names, in the order of the log. Files of a backup are found by number; the last name in the log counts only for a
+    /// file whose first page had not been written when it was copied.
     fn names_of(&self, space: SpaceId) -> &[PathBuf] {
         let names = self.wanted.names_of(space);
         if !self.wanted.is_backup {
@@ -183,14 +182,14 @@ impl Find<'_> {
         Ok(PlannedSpace { path: path.clone(), renamed_from, more, is_new, format, crypt, len, is_trimmed })
     }
 
-    /// Whether the file of this name is that of the tablespace though its first page does not say so: it was not written yet.
+    /// Whether this is the tablespace's file although its first page does not say so, because that was not written yet.
     fn is_unwritten(&self, space: SpaceId, name: &Path) -> bool {
         let path = self.datadir.join(name);
         let is_its = self.wanted.is_backup || self.wanted.owners.get(name) == Some(&space);
         is_its && path.is_file() && matches!(Head::read(&path), Ok(None))
     }
 
-    /// Whether a file of this name holds a tablespace that stays there.
+    /// Whether a file of this name holds a tablespace that keeps the name.
     fn is_taken(&self, path: &Path) -> Result<bool> {
         let path_now = self.datadir.join(path);
         if !path_now.exists() {
@@ -234,7 +233,7 @@ impl Find<'_> {
         damaged(format!("the first page of {} is damaged, and there is no copy of it", path.display()))
     }
 
-    /// What the first page will say.
+    /// The first page once its redo is applied, and the format and header in it.
     fn after_redo(
         &self,
         space: SpaceId,
@@ -244,7 +243,7 @@ impl Find<'_> {
     ) -> Result<(SpaceFormat, SpaceHeader, Vec<u8>)> {
         let id = PageId::new(space.0, 0);
         let redo = self.wanted.heads.redo(id);
-        // The pages of a compressed table are smaller; its first one does not reach further than they do.
+        // A compressed table's pages are smaller, but nothing in its first page is beyond their size.
         let unknown = SpaceFormat::new(Family::MariaDb, Scheme::FullCrc32, logical, logical, space);
         let is_void = redo.is_void;
         let (format, mut page0) = match (head, unknown) {

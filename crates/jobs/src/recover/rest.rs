@@ -1,4 +1,4 @@
-//! What a log says behind the end of a recovery that ends before the log does.
+//! The rest of the log, when a recovery ends before the log does.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
@@ -13,37 +13,37 @@ use super::error::{Result, refused};
 use super::log::{Scanned, file_record};
 use super::outside::Outside;
 
-/// Bytes that a page takes: what the map holds and, until that grows again, about as much that is empty.
+/// Bytes per page: the map entry and, until the map grows again, about as much empty space.
 const PLACE_SIZE: usize = 2 * (size_of::<(PageId, FirstChange)>() + 1);
-/// What the log says behind the end of the recovery.
+/// The log after the end of the recovery.
 #[derive(Debug)]
 pub(super) struct Rest {
-    /// Where the recovery is to end at the latest.
+    /// Nothing after this LSN is recovered.
     pub until: Lsn,
     pub mtrs: u64,
     pub pages: HashMap<PageId, FirstChange>,
     pub files: HashMap<SpaceId, Vec<FileOperation>>,
-    /// Tablespaces that were cut down, and when.
+    /// Truncated tablespaces, and when that was.
     pub trimmed: Vec<(SpaceId, Lsn)>,
-    /// Where the record of the log's checkpoint ends, if it is here.
+    /// Where the record of the log's checkpoint ends, if it is in this part.
     checkpoint_end: Option<Lsn>,
 }
 
-/// What befalls a page first.
+/// The first change to a page.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FirstChange {
-    /// By a mini-transaction that begins here.
+    /// Start of its mini-transaction.
     pub lsn: Lsn,
-    /// The log initializes it: its old content does not matter.
+    /// The log initializes the page: its old content does not matter.
     pub is_init: bool,
 }
 
-/// Something that happens to a file, by a mini-transaction that begins at `lsn`.
+/// An operation on a file, by a mini-transaction that begins at `lsn`.
 #[derive(Debug)]
 pub(super) struct FileOperation {
     pub lsn: Lsn,
     pub kind: OperationKind,
-    /// Its names before and after, as far as they are told.
+    /// The names before and after, if the log gives them.
     pub names: Vec<PathBuf>,
 }
 
@@ -60,7 +60,7 @@ impl Rest {
         Self { until, mtrs: 0, pages, files, trimmed: Vec::new(), checkpoint_end: None }
     }
 
-    /// Takes in a mini-transaction that ends behind the end. `checkpoint` is that of the log.
+    /// Adds a mini-transaction that ends after the recovery does. `checkpoint` is the log's.
     pub fn add(&mut self, scanned: &Scanned<'_>, checkpoint: Lsn, outside: Outside) {
         self.mtrs += 1;
         let mtr = &scanned.mtr;
@@ -95,18 +95,18 @@ impl Rest {
         self.files.entry(space).or_default().push(FileOperation { lsn: mtr.start, kind, names });
     }
 
-    /// Bytes that are in use.
+    /// Bytes in use.
     pub fn memory(&self) -> usize {
         self.pages.capacity() * PLACE_SIZE
     }
 
-    /// Whether this is nothing but the record of the log's checkpoint, where the recovery may end.
+    /// Whether this is only the record of the log's checkpoint, at which the recovery may end.
     pub fn only_closes(&self, checkpoint: Lsn) -> bool {
         let is_nothing = self.pages.is_empty() && self.files.is_empty() && self.trimmed.is_empty();
         is_nothing && self.checkpoint_end.is_some() && checkpoint <= self.until
     }
 
-    /// Why the recovery cannot end before the record of the log's checkpoint, or before `checkpoint` where the log has none.
+    /// Refuses to end before the record of the log's checkpoint, or before `checkpoint` if the log has no such record.
     pub fn refuse_before_checkpoint<T>(&self, checkpoint: Lsn) -> Result<T> {
         let end = self.checkpoint_end.unwrap_or(checkpoint);
         refused(format!(
@@ -115,7 +115,7 @@ impl Rest {
         ))
     }
 
-    /// Tablespaces whose pages are to be looked at.
+    /// Tablespaces whose pages must be checked.
     pub fn spaces(&self) -> BTreeSet<SpaceId> {
         self.pages.keys().map(|id| id.space).filter(|space| !self.is_made(*space)).collect()
     }
@@ -127,7 +127,7 @@ impl Rest {
             .is_some_and(|first| first.kind == OperationKind::Made)
     }
 
-    /// Why the recovery cannot end before `what` was done.
+    /// Refuses to end before `what` was done.
     pub fn refuse<T>(&self, what: &str, lsn: Lsn) -> Result<T> {
         refused(format!(
             "{what} at LSN {lsn}, which is later than LSN {}, and cannot be taken back: recover all of the log",

@@ -1,8 +1,8 @@
 //! Recovery that ends before the log does.
 //!
-//! Redo leads forward only: a page that was written to its file later than the end, a file that was made, renamed, removed or cut down
-//! later, cannot be taken back. So the rest of the log is read as well, and held against the files: they must be as if the server had
-//! died at the end. Pages that the log initializes before the end may be newer, since their content is not read.
+//! Redo only leads forward: a page written after the end, or a file created, renamed, deleted or truncated after it, cannot be taken back.
+//! So the rest of the log is read too, and compared with the files: they must be as if the server had died at the end. Pages that the log
+//! initializes before the end may be newer, since their content is not read.
 
 use std::path::{Path, PathBuf};
 
@@ -24,10 +24,10 @@ use super::wanted::Wanted;
 use crate::source::page::PageOpener;
 use crate::source::redo_log::has_truncation_log;
 
-/// Bytes of pages that are looked at at a time.
+/// Bytes of pages checked at a time.
 const LOOK_MEMORY: usize = 8 << 20;
 
-/// Fails if something was done to a file already that the rest of the log tells of.
+/// Fails if the files already show an operation from the rest of the log.
 pub(super) fn check_files(rest: &Rest, datadir: &Path, wanted: &Wanted, survey: &Survey) -> Result<()> {
     if let Some((space, lsn)) = rest.trimmed.first() {
         return rest.refuse(&format!("tablespace {space} was cut down"), *lsn);
@@ -57,8 +57,8 @@ pub(super) fn check_files(rest: &Rest, datadir: &Path, wanted: &Wanted, survey: 
     Ok(())
 }
 
-/// Fails if MySQL did something later than the end that its log does not tell of. It makes an undo tablespace empty, and builds indexes,
-/// without redo; and none of its records makes a page from nothing, so that no page may be newer.
+/// Fails if MySQL did something after the end that its log does not record. It empties undo tablespaces and builds indexes without redo,
+/// and none of its records builds a page from nothing, so no page may be newer.
 pub(super) fn check_unlogged(rest: &Rest, datadir: &Path, survey: &Survey, end: Lsn) -> Result<()> {
     let (path, page_no, lsn) = &survey.newest;
     if *lsn > end {
@@ -71,7 +71,7 @@ pub(super) fn check_unlogged(rest: &Rest, datadir: &Path, survey: &Survey, end: 
     }
 }
 
-/// Refuses an undo tablespace that was, or was being, truncated: what transactions had written there by the end may have been needed then.
+/// Refuses an undo tablespace whose truncation was done or under way: it may have held undo that was needed at the end.
 pub(super) fn refuse_truncated(rest: &Rest, space: SpaceId) -> Result<()> {
     refused(format!(
         "undo tablespace {space} was truncated, and whether that was later than LSN {} is not known: recover all of the log",
@@ -79,7 +79,7 @@ pub(super) fn refuse_truncated(rest: &Rest, space: SpaceId) -> Result<()> {
     ))
 }
 
-/// Fails if a page that the rest of the log changes is later than the end.
+/// Fails if a page that the rest of the log changes is newer than the end.
 pub(super) fn check_pages(datadir: &Path, plan: &RecoverPlan) -> Result<()> {
     let Some(rest) = &plan.wanted.rest else { return Ok(()) };
     let is_wanted = |id: &PageId| plan.spaces.contains_key(&id.space) && !plan.wanted.fresh.contains(id);
@@ -94,9 +94,9 @@ pub(super) fn check_pages(datadir: &Path, plan: &RecoverPlan) -> Result<()> {
                 rest.until
             )),
             Verdict::Corrupt(_) => Ok(()),
-            // MySQL does not empty what it frees: this page was never written.
+            // MySQL does not empty freed pages: this one was never written.
             Verdict::Empty if plan.wanted.grammar == Grammar::MySql => Ok(()),
-            // Pages that are freed may be emptied at once.
+            // The page was free at the end, and freed pages may be emptied at once.
             Verdict::Empty if first.is_some_and(|first| first.is_init) => Ok(()),
             Verdict::Empty => {
                 rest.refuse(&format!("{name}: page {page} was freed and emptied"), first.map_or(end, |first| first.lsn))
@@ -107,7 +107,7 @@ pub(super) fn check_pages(datadir: &Path, plan: &RecoverPlan) -> Result<()> {
     })
 }
 
-/// Fails if files outside of the datadir have gone on behind the end of its log: then they are another's, of which it is a copy.
+/// Fails if files outside the datadir are newer than the end of its log: then they belong to the datadir that this one was copied from.
 pub(super) fn check_outside(datadir: &Path, plan: &RecoverPlan) -> Result<()> {
     let end = plan.wanted.log_end;
     let is_outside = |id: &PageId| plan.spaces.get(&id.space).is_some_and(|space| space.path.is_absolute());
@@ -118,7 +118,7 @@ pub(super) fn check_outside(datadir: &Path, plan: &RecoverPlan) -> Result<()> {
     })
 }
 
-/// Reads pages as they lie in their files, and hands over what each is, and its LSN.
+/// Reads pages from their files, and gives `judge` each one's verdict and LSN.
 fn look_at<J>(datadir: &Path, plan: &RecoverPlan, mut ids: Vec<PageId>, judge: J) -> Result<()>
 where
     J: Fn(PageId, &PlannedSpace, &Verdict, Lsn) -> Result<()> + Sync,

@@ -1,4 +1,4 @@
-//! What a log says of tablespaces and pages: read once, before anything else.
+//! What a log says about tablespaces and pages. Read once, before anything else.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
@@ -19,65 +19,65 @@ use super::voids::Voids;
 use crate::redo_batch::RedoBatch;
 use crate::source::redo_log::has_truncation_log;
 
-/// Bytes of the log after which it is looked at how much memory is used.
+/// Bytes of log between checks of the memory in use.
 const BYTES_A_LOOK: usize = 64 << 10;
 
-/// What the log says of the tablespaces.
+/// What the log says about the tablespaces.
 #[derive(Debug)]
 pub(super) struct Wanted {
-    /// Where it begins to count.
+    /// Where redo begins to count.
     pub checkpoint: Lsn,
-    /// Where the recovery ends: with the log, or before.
+    /// Where the recovery ends: at the end of the log, or before.
     pub end: Lsn,
-    /// Where the log ends, with what closes it if that is there already.
+    /// Where the log ends, including what closes it, if that is there already.
     pub log_end: Lsn,
-    /// What the log says behind the end, if the recovery ends before it does.
+    /// The log after the end, if the recovery ends before it does.
     pub rest: Option<Rest>,
-    /// If it may end before: pages that need not be as they were then.
+    /// If it may end before: pages whose content at the end does not matter.
     pub fresh: FreshPages,
     may_end_before: bool,
     pub mtrs: u64,
-    /// Names of a tablespace, in the order of the log; none twice in a row.
+    /// A tablespace's names, in the order of the log, without repeats in a row.
     pub names: HashMap<SpaceId, Vec<PathBuf>>,
-    /// Which tablespace had a name last.
+    /// The last tablespace that had a name.
     pub owners: HashMap<PathBuf, SpaceId>,
-    /// Where the log ends with nothing but names: where those begin.
+    /// Where the names begin, if the log ends with nothing else.
     named_from: Option<Lsn>,
     /// Tablespaces with redo.
     pub changed: BTreeSet<SpaceId>,
     pub deleted: HashSet<SpaceId>,
-    /// From where on the redo of a page counts.
+    /// Where the redo of a page begins to count.
     pub voids: Voids,
-    /// All of it, if it fits into memory.
+    /// All redo, if it fits in memory.
     pub redo: Option<RedoBatch>,
-    /// How much there is for which pages.
+    /// The amount of redo by page group.
     pub load: Load,
     /// The redo of first pages.
     pub heads: RedoBatch,
     names_checkpoint: bool,
-    /// It is the copy of a log that belongs to a backup which is not prepared.
+    /// The log was copied by a backup tool, and the backup is not prepared.
     pub is_backup: bool,
-    /// How the log is written.
+    /// The record format, MariaDB's or MySQL's.
     pub grammar: Grammar,
-    /// What the dictionary is yet to be told of tables.
+    /// Table states that the dictionary does not have yet.
     pub tables: TableStates,
-    /// Files that the log of MySQL, or of a backup, names, for messages.
+    /// File names from the log of MySQL, or of a backup, for messages.
     pub said: HashMap<SpaceId, String>,
-    /// Bytes that files have at least.
+    /// Minimum length of files, bytes.
     pub extended: HashMap<SpaceId, u64>,
     /// Nothing follows the checkpoint but its own record.
     pub is_clean: bool,
-    /// What names mean that lead out of the datadir.
+    /// What names that lead out of the datadir mean.
     outside: Outside,
-    /// A name that no server gives.
+    /// A name that no server would choose.
     pub strange: Option<(SpaceId, String)>,
-    /// In which mode the log is encrypted.
+    /// The mode in which the log is encrypted.
     pub cipher: Option<CipherMode>,
 }
 
 impl Wanted {
-    /// Reads the whole log, of which mini-transactions count that end at `until` or before. What is kept of it may take `memory` bytes; all
-    /// of its redo is kept as well, if both take no more than `with_redo` bytes: then the log need not be read again.
+    /// Reads the whole log. Mini-transactions that end after `until` do not count. What is kept may take `memory` bytes. If this and all
+    /// redo fit in `with_redo` bytes, the redo is kept too, and the log need not be read again.
     pub fn read(log: &RedoLog, memory: usize, with_redo: usize, until: Option<Lsn>) -> Result<Self> {
         if let Some(until) = until.filter(|&until| log.grammar() == Grammar::MySql && until < log.checkpoint()) {
             return Rest::new(until).refuse_before_checkpoint(log.checkpoint());
@@ -127,10 +127,10 @@ impl Wanted {
         Ok(wanted)
     }
 
-    /// Where the log ends, and the recovery; `closed_at` is where the log was closed, and `end` where its mini-transactions ended.
+    /// Settles where the log and the recovery end. `closed_at` is where the log was closed, `end` where its mini-transactions end.
     fn settle(&mut self, log: &RedoLog, closed_at: Option<Lsn>, end: Lsn) -> Result<()> {
         let (checkpoint_end, name) = (log.checkpoint_end(), log.path.display());
-        // A run that was interrupted while it closed the log closes it in the same place.
+        // After an interruption while the log was being closed, close it in the same place.
         let closed_at = self.named_from.or(closed_at).filter(|&at| at > checkpoint_end);
         self.log_end = end;
         if end < checkpoint_end {
@@ -138,7 +138,7 @@ impl Wanted {
                 "{name}: the redo log ends at LSN {end}, before the end that its checkpoint names"
             ));
         }
-        // An earlier run has ended there already: what follows is how it closed the log.
+        // An earlier run already ended here: the rest is how it closed the log.
         if self.is_clean
             && !self.names_checkpoint
             && self.rest.as_ref().is_some_and(|rest| rest.only_closes(self.checkpoint))
@@ -180,7 +180,7 @@ impl Wanted {
             redo: None,
             load: Load::default(),
             heads: RedoBatch::new(usize::MAX).with_grammar(log.grammar()),
-            // Only MariaDB's logs do.
+            // Only MariaDB's logs name it.
             names_checkpoint: log.grammar() == Grammar::MySql,
             is_backup: log.backup.is_some(),
             grammar: log.grammar(),
@@ -194,8 +194,8 @@ impl Wanted {
         }
     }
 
-    /// A log of 10.5 to 10.7 is clean if nothing follows its checkpoint, not even the record of that, and the system tablespace says so
-    /// too. Otherwise that is what closing it changes, whatever else there is to do.
+    /// A log of 10.5 to 10.7 is clean if nothing follows its checkpoint, not even the checkpoint's record, and the system tablespace
+    /// agrees. Otherwise closing the log changes the system tablespace, whatever else there is to do.
     fn end_of_blocks(&mut self, log: &RedoLog, scan: &Scan<'_>) -> Result<()> {
         if scan.is_garbled() {
             if let Vendor::MySql(log) = &log.vendor {
@@ -209,7 +209,7 @@ impl Wanted {
         self.named_from = None;
         self.is_clean = match &log.vendor {
             Vendor::MariaDb(log) => self.mtrs == 0 && log.is_closed_at(scan.at())?,
-            // What the log says of tables the server takes in without any recovery of pages.
+            // Table states need no recovery of pages: the server takes them from the log itself.
             Vendor::MySql(log) => self.is_clean && log.flushed()? == Some(self.checkpoint),
         };
         self.names_checkpoint |= self.is_clean;
@@ -219,8 +219,8 @@ impl Wanted {
         Ok(())
     }
 
-    /// MySQL notes a counter of AUTO_INCREMENT as soon as it meets the record, before it knows whether the mini-transaction is whole: the
-    /// value was given to a row, which is lost, and is not given again.
+    /// MySQL notes an AUTO_INCREMENT counter as soon as it meets the record, before it knows whether the mini-transaction is complete: the
+    /// row that got the value is lost, but the value is not given again.
     fn add_unfinished(&mut self, records: &[u8]) {
         for record in Grammar::MySql.records(records) {
             match record {
@@ -231,7 +231,7 @@ impl Wanted {
         }
     }
 
-    /// What a shadow file is named after: it is of use while the log is as it was, wherever a run ends.
+    /// The tag of shadow files: they stay valid while the log is unchanged, wherever a run ends.
     pub const fn tag(&self) -> u64 {
         self.checkpoint.0.rotate_left(32) ^ self.log_end.0
     }
@@ -247,7 +247,7 @@ impl Wanted {
         ))
     }
 
-    /// Between which LSNs copies of pages were written that may be put in the place of torn ones. MySQL's server asks for none.
+    /// The LSNs of copies that may replace torn pages. MySQL's server checks none.
     pub fn lsns_of_copies(&self) -> (Lsn, Lsn) {
         match self.grammar {
             Grammar::MariaDb => (self.checkpoint, self.end),
@@ -264,18 +264,18 @@ impl Wanted {
         self.deleted.extend(self.changed.iter().copied().filter(is_truncated));
     }
 
-    /// Bytes that are in use.
+    /// Bytes in use.
     pub fn memory(&self) -> usize {
         let rest = self.rest.as_ref().map_or(0, Rest::memory);
         self.heads.memory() + self.voids.memory() + self.load.memory() + self.fresh.memory() + rest
     }
 
-    /// If the mini-transaction closes a log: where that ended.
+    /// Returns where the log ended, if the mini-transaction is the one that closes it.
     fn add(&mut self, scanned: &Scanned<'_>, checkpoint: Lsn, mut redo: Option<&mut RedoBatch>) -> Result<Option<Lsn>> {
         let mtr = &scanned.mtr;
         let mut of_heads = Vec::new();
         let mut closes = None;
-        // A run of mini-transactions that do nothing but say what files are called.
+        // Start of a run of mini-transactions that only name files.
         let named_from = self.named_from.take().unwrap_or(mtr.start);
         let mut only_names = true;
         let mut adding = redo.as_mut().map(|redo| redo.begin_mtr(mtr));
@@ -337,7 +337,7 @@ impl Wanted {
         self.is_clean &= matches!(record, FileRecord::Modify { .. } | FileRecord::Padding | FileRecord::Table(_));
         match *record {
             FileRecord::Create { space, name } | FileRecord::Modify { space, name } => self.add_name(space, name),
-            // MySQL does not rename files again, and looks for tablespaces by their numbers.
+            // MySQL does not replay renames, and finds tablespaces by number.
             FileRecord::Rename { space, to, .. } if self.grammar == Grammar::MySql => self.add_name(space, to),
             FileRecord::Extend { space, end } => {
                 let known = self.extended.entry(space).or_default();
@@ -345,7 +345,7 @@ impl Wanted {
             }
             FileRecord::Table(ref state) => self.tables.add(state),
             FileRecord::Rename { space, from, to } => {
-                // What the tool found renamed in the end is in its notes.
+                // The backup tool's notes have the renames that it found.
                 if !self.is_backup {
                     self.changed.insert(space);
                 }
@@ -369,7 +369,7 @@ impl Wanted {
             self.said.insert(space, name.strip_prefix("./").unwrap_or(name).display().to_string());
         }
         let Some(path) = self.outside.path_of(name) else {
-            // Nothing is done to a backup for the sake of a name.
+            // Names change nothing in a backup.
             if self.is_backup {
                 return;
             }
@@ -398,7 +398,7 @@ impl Wanted {
         self.voids.pages()
     }
 
-    /// Whether the redo of the mini-transaction that began at `start` is of use for a page.
+    /// Whether a page needs the redo of the mini-transaction that began at `start`.
     pub fn is_of_use(&self, id: PageId, start: Lsn) -> bool {
         !self.deleted.contains(&id.space) && self.voids.spare(id, start)
     }

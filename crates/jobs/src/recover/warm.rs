@@ -1,6 +1,5 @@
 //! `ib_buffer_pool`: the list of pages that a server loads when it starts, so that its first transactions find them in memory.
 //!
-//! A server writes the list when it shuts down: a line `tablespace,page` for each page in its buffer pool. One that was killed has none, or
 //! A server writes the list at shutdown: a line `tablespace,page` for each page in its buffer pool. A killed server leaves none, or that of
 //! its last shutdown. Its own crash recovery at least leaves the pages changed by the log in the buffer pool; recovery without a server
 //! leaves it empty. So we list these pages here.
@@ -29,9 +28,9 @@ const LINES_MAX: usize = 1 << 24;
 /// Bytes read per line: two 32-bit numbers take half of that.
 const LINE_MAX: u64 = 48;
 
-/// The pages that the log changes, in the order of tablespaces and numbers: those that an interrupted run or the server had written
-/// already are among them, so that the list is the same however often the run was interrupted. Freed pages are not, since nobody
-/// has looked at what their files hold. A backup is left as its own tool would prepare it: it may go to another server.
+/// The pages that the log changes, by tablespace and number. This includes pages that an interrupted run or the server had already written,
+/// so the list is the same however often the run was interrupted. It leaves out freed pages, since nobody has looked at what their files
+/// hold. A backup is left as its own tool would prepare it: it may go to another server.
 pub(super) fn pages(plan: &RecoverPlan) -> impl Iterator<Item = PageId> {
     let is_there = |id: &PageId| {
         let space = plan.spaces.get(&id.space);
@@ -66,7 +65,7 @@ pub(super) fn write(datadir: &Path, plan: &RecoverPlan) -> Result<u64> {
     let lines = write_lines(&file, pages, old, is_known, LINES_MAX).and_then(|lines| file.sync_all().map(|()| lines));
     let lines = lines.map_err(failed(&new, "writing the list of pages (--no-warm does without)"))?;
     make_like(&new, &like)?;
-    // Replace a link, not its target: that may be the list of the datadir of which this one is a copy.
+    // Replace a link, not its target: that may be the list of the datadir that this one was copied from.
     fs::rename(&new, &path).map_err(failed(&path, "replacing the list of pages"))?;
     sync_directory_of(&path)?;
     Ok(lines)

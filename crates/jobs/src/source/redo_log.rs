@@ -275,7 +275,7 @@ fn settled_log(dir: &Path) -> Option<LogNow> {
     Some(LogNow { pending, checkpoint: Some(checkpoint), clean_end })
 }
 
-/// What a log says of itself.
+/// What a log says about itself.
 struct Found {
     state: LogState,
     checkpoint: Lsn,
@@ -283,7 +283,7 @@ struct Found {
     clean_end: Lsn,
 }
 
-/// `None` where there is no log.
+/// `None` if there is no log.
 fn state_of(dir: &Path) -> Option<io::Result<Found>> {
     let files = log_files(dir);
     let first = files.first()?;
