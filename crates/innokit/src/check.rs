@@ -18,7 +18,7 @@ use crate::progress::Bar;
 use crate::table_print;
 use crate::watch::{self, INTERRUPTED, Screen};
 
-/// The document of a check that looked at the indexes too.
+/// The document of a check that also examined the indexes.
 #[derive(Serialize)]
 struct WithTables<'r> {
     #[serde(flatten)]
@@ -26,7 +26,7 @@ struct WithTables<'r> {
     tables: &'r TableReport,
 }
 
-/// Runs the check and prints its report; the exit status.
+/// Runs the check and prints its report. Returns the exit status.
 pub fn run(args: &CheckArgs) -> Result<u8, Box<dyn Error>> {
     match checked(args) {
         Err(error) if args.monitor.nagios => {
@@ -65,7 +65,7 @@ fn checked(args: &CheckArgs) -> Result<u8, Box<dyn Error>> {
         print::effort(&report, &mut io::stderr().lock())?;
     }
     let is_incomplete = report.incomplete || tables.as_ref().is_some_and(|tables| tables.incomplete);
-    // Of what was not looked at nothing good can be said.
+    // What was not examined cannot be called well.
     let status = match status(&report, tables.as_ref()) {
         0 if is_incomplete => 2,
         status => status,
@@ -89,13 +89,13 @@ fn checked(args: &CheckArgs) -> Result<u8, Box<dyn Error>> {
     }
 }
 
-/// Writes the metrics, if they were asked for.
+/// Writes the metrics, if requested.
 fn write_metrics(args: &CheckArgs, report: &Report, status: u8) -> Result<(), String> {
     let Some(file) = &args.monitor.metrics else { return Ok(()) };
     metrics::write(file, &args.paths, report, status).map_err(|error| metrics::not_written(file, &error))
 }
 
-/// Damage wins over what could not be done.
+/// Damage outranks work that could not be done.
 fn status(report: &Report, tables: Option<&TableReport>) -> u8 {
     let both = [report.exit_status(), tables.map_or(0, TableReport::exit_status)];
     if both.contains(&1) { 1 } else { both.into_iter().max().unwrap_or(0) }

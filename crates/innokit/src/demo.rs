@@ -1,4 +1,4 @@
-//! `innokit demo`: the main job on a sample that is built in. Real tablespaces of both servers, one with a planted damage.
+//! `innokit demo`: the main job on a built-in sample: real tablespaces of both servers, one with planted damage.
 
 use std::error::Error;
 use std::fs;
@@ -9,16 +9,16 @@ use jobs::{Check, CheckOptions};
 
 use crate::print::{self, Style};
 
-/// Written by MySQL 9.7. `sample/` has copies of `fixtures/`: a packed crate holds what lies below its own folder only, and
-/// not every tool that carries a work tree about keeps links.
+/// Written by MySQL 9.7. `sample/` has copies of `fixtures/`, not links: a packaged crate contains only what is below its own folder, and
+/// not every tool that copies a work tree keeps links.
 const MYSQL: &[u8] = include_bytes!("../sample/mysql.ibd.zst");
 /// Written by MariaDB 10.11.
 const MARIADB: &[u8] = include_bytes!("../sample/mariadb.ibd.zst");
 
-/// Where the demo flips a bit, in bytes from the start of the file: in the rows of page 5.
+/// Where the demo flips a bit: in the rows of page 5. Bytes from the start of the file.
 const PLANTED_AT: usize = 5 * 16384 + 4711;
 
-/// Unpacks the sample, checks it, and says what to make of the report. Succeeds only if the planted damage was found, and nothing else.
+/// Unpacks the sample, checks it, and explains the report. Succeeds only if it finds the planted damage and nothing else.
 pub fn run() -> Result<u8, Box<dyn Error>> {
     let dir = tempfile::tempdir()?;
     let sound = zstd::decode_all(MARIADB)?;

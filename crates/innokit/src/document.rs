@@ -1,4 +1,4 @@
-//! The JSON document around every report: what says how to read it, and how it went.
+//! The JSON document around every report: how to read it, and how the run went.
 
 use std::error::Error;
 use std::io::{self, BufWriter, Write};
@@ -6,10 +6,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
-/// Counts up when a name changes its meaning or goes; new names do not count.
+/// Incremented when a name changes its meaning or is removed, not when one is added.
 const SCHEMA_VERSION: u32 = 1;
 
-/// What every document begins with.
+/// The first fields of every document.
 #[derive(Serialize)]
 pub struct Head {
     schema_version: u32,
@@ -40,7 +40,7 @@ struct Message {
 }
 
 impl Head {
-    /// `result` follows from the status; `is_empty`: nothing was there to look at.
+    /// `result` follows from the status. `is_empty`: there was nothing to examine.
     pub fn new(started: SystemTime, exit_status: u8) -> Self {
         let result = match exit_status {
             0 => "all_well",
@@ -58,7 +58,7 @@ impl Head {
     }
 }
 
-/// A document that ends a stream of lines says so.
+/// The last document in a stream of lines, marked as such.
 #[derive(Serialize)]
 struct Last<'r, R> {
     event: &'static str,
@@ -66,7 +66,7 @@ struct Last<'r, R> {
     document: Document<'r, R>,
 }
 
-/// Writes one document, on one line if others came before it.
+/// Writes one document; on one line, if lines came before it.
 pub fn write(
     (started, status): (SystemTime, u8),
     is_line: bool,
@@ -84,7 +84,7 @@ pub fn write(
     out.flush()
 }
 
-/// Writes the error that took a report's place.
+/// Writes the error in place of a report.
 pub fn write_error(started: SystemTime, status: u8, message: &str, out: &mut impl Write) -> io::Result<()> {
     let head = Head { result: "error", ..Head::new(started, status) };
     let report = &Failure { error: Message { message: message.to_owned() } };
@@ -92,16 +92,16 @@ pub fn write_error(started: SystemTime, status: u8, message: &str, out: &mut imp
     writeln!(out)
 }
 
-/// Says why a command could not do its work: on standard error, and as a document where one was asked for.
+/// Says why a command could not do its work: on standard error, and as a document if requested.
 pub fn fail(started: SystemTime, status: u8, error: &dyn Error, is_json: bool) {
     eprintln!("innokit: {error}");
     if is_json {
-        // Nobody reads it any more: there is nothing left to tell them.
+        // The reader is gone: there is nobody left to tell.
         drop(write_error(started, status, &error.to_string(), &mut io::stdout().lock()));
     }
 }
 
-/// `2026-11-22T16:05:09Z`, as RFC 3339 has it.
+/// `2026-11-22T16:05:09Z`, in the form of RFC 3339.
 fn utc(time: SystemTime) -> String {
     let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let (days, second) = (seconds / 86_400, seconds % 86_400);
@@ -109,7 +109,7 @@ fn utc(time: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", second / 3600, second / 60 % 60, second % 60)
 }
 
-/// The date `days` days after 1970-01-01. Years begin in March here, so that the leap day comes last.
+/// The date `days` days after 1970-01-01. Years start in March here, so that the leap day comes last.
 fn civil(days: u64) -> (u64, u64, u64) {
     const ERA: u64 = 146_097;
     let days = days + 719_468;

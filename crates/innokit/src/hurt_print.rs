@@ -1,4 +1,4 @@
-//! What is hurt, as a table: one line for each index or file, then the keys and the commands.
+//! What is hurt, as a table: one line per index or file, then the keys and the commands.
 
 use std::io::{self, Write};
 
@@ -6,11 +6,11 @@ use jobs::report::hurt::{Hurt, KeyRange, TableOutcome, TableVerdict};
 
 use crate::print::{escaped, grouped};
 
-/// Limits of the text report: rows, and ranges of keys in each. JSON has all.
+/// Limits of the text report: rows, and key ranges in each. JSON has all.
 const ROWS_MAX: usize = 40;
 const RANGES_MAX: usize = 3;
 
-/// The table, and what to do about each row of it.
+/// The table, and what to do about each row.
 pub fn hurt(rows: &[Hurt], out: &mut impl Write) -> io::Result<()> {
     if rows.is_empty() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! `innokit info`: options in, description out, and a picture if asked for.
+//! `innokit info`: options in; a description out, and a picture if requested.
 
 use std::error::Error;
 use std::io::{self, BufWriter, Write};
@@ -11,7 +11,7 @@ use jobs::{InfoOptions, InfoReport};
 use crate::args::InfoArgs;
 use crate::{document, info_print, map};
 
-/// Describes the files; the exit status.
+/// Describes the files. Returns the exit status.
 pub fn run(args: &InfoArgs) -> Result<u8, Box<dyn Error>> {
     if let Some(target) = &args.map {
         refuse_map(args, target)?;
@@ -44,7 +44,7 @@ pub fn run(args: &InfoArgs) -> Result<u8, Box<dyn Error>> {
     Ok(report.exit_status())
 }
 
-/// Of a directory, what `innokit check` would look at.
+/// The files to describe. For a directory, those that `innokit check` would examine.
 fn files(paths: &[PathBuf]) -> Vec<PathBuf> {
     let of = |path: &PathBuf| {
         if !path.is_dir() {

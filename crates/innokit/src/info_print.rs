@@ -1,4 +1,4 @@
-//! `info` as text: for each file a few lines of facts, then two tables.
+//! `info` as text: a few lines of facts per file, then two tables.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -11,7 +11,7 @@ use crate::print::{grouped, human};
 /// Width of the labels on the left.
 const LABEL: usize = 18;
 
-/// All files, with an empty line between them.
+/// All files, separated by empty lines.
 pub fn text(report: &InfoReport, out: &mut impl Write) -> io::Result<()> {
     for (index, file) in report.files.iter().enumerate() {
         if index > 0 {
@@ -151,7 +151,7 @@ fn use_of_pages(space: &TablespaceInfo) -> String {
     words
 }
 
-/// What is odd about the length of the file, if anything is.
+/// What is odd about the length of the file, if anything.
 fn length(space: &TablespaceInfo) -> Option<String> {
     let end = u64::from(space.first_page) + space.pages.total;
     let mut parts = Vec::new();
@@ -277,7 +277,7 @@ fn indexes(space: &TablespaceInfo, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// `PRIMARY`, `shop.orders.PRIMARY` where several tables share the file, or what kind of tree it is.
+/// `PRIMARY`; `shop.orders.PRIMARY` if several tables share the file; or the kind of tree, if it has no name.
 fn index_name(space: &TablespaceInfo, index: &IndexRow) -> String {
     let several = space.name.as_ref().is_some_and(|name| name.tables > 1);
     match (&index.name, &index.table) {

@@ -1,5 +1,5 @@
-//! `innokit`: the command line. Options become job options, reports become text or JSON, and the exit status says how it went:
-//! 0 all well, 1 damage found, 2 could not do the work asked for.
+//! `innokit`: the command line. Options become job options, reports become text or JSON, and the exit status tells the outcome: 0 all well,
+//! 1 damage found, 2 could not do the work.
 
 mod args;
 #[cfg(feature = "bench")]
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
     let wants_json = std::env::args_os().any(|word| word == "--json" || word == "--json-lines");
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        // Help and the version are no errors.
+        // Help and version are not errors.
         Err(error) if !wants_json || !error.use_stderr() => return refused(&error),
         Err(error) => {
             document::fail(started, COULD_NOT, &error, true);
@@ -85,7 +85,7 @@ fn run(command: Command) -> Result<u8, Box<dyn Error>> {
     }
 }
 
-/// Arguments that clap did not take: its text and status, except for a monitoring system, to which 2 would mean damage.
+/// Arguments that clap rejected: its text and status, except for a monitoring system, for which 2 would mean damage.
 fn refused(error: &clap::Error) -> ExitCode {
     if error.use_stderr() && std::env::args_os().any(|argument| argument == "--nagios") {
         println!("{}", monitor::nagios::unknown(&error.to_string()));

@@ -1,4 +1,4 @@
-//! `innokit completions` and `innokit man`: both are printed from the clap definitions, so neither can disagree with `--help`.
+//! `innokit completions` and `innokit man`: both are generated from the clap definitions, so neither can disagree with `--help`.
 
 use std::error::Error;
 use std::fs;

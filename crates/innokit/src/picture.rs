@@ -1,5 +1,5 @@
-//! Pictures as SVG or PNG: rectangles, lines and text at given pixels, from `info --map` and `bench --chart`. Nothing depends on fonts
-//! of the machine: an SVG leaves its text to the viewer, a PNG gets letters that are built in.
+//! Pictures as SVG or PNG: rectangles, lines and text at given pixels, from `info --map` and `bench --chart`. They do not depend on the
+//! machine's fonts: an SVG leaves text to the viewer, and a PNG gets built-in letters.
 
 mod svg;
 
@@ -17,32 +17,32 @@ use tempfile::NamedTempFile;
 /// Red, green, blue.
 pub type Rgb = (u8, u8, u8);
 
-/// Text, and everything that should be seen first.
+/// Text, and anything else that should stand out.
 pub const INK: Rgb = (31, 41, 55);
-/// Text that explains.
+/// Secondary text.
 pub const FAINT: Rgb = (107, 114, 128);
 
-/// Width of a letter of plain text and of headings, near enough to place what follows it.
+/// Approximate width of a letter of plain text or of a heading, good enough to place what follows.
 pub const LETTER: i32 = 8;
 
 /// Something to draw; coordinates in pixels from the top left corner.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Shape {
-    /// A filled rectangle: left, top, and the first pixels that are no longer in it.
+    /// A filled rectangle: left, top, and the first pixels to the right and below that are outside.
     Rect(i32, i32, i32, i32, Rgb),
-    /// A line of text with its top left corner.
+    /// A line of text at its top left corner.
     Text(i32, i32, Weight, Rgb, String),
-    /// A line of plain text whose right or middle is given, and its top.
+    /// A line of plain text at its middle or end, and its top.
     Label(i32, i32, Anchor, Rgb, String),
-    /// Straight lines from point to point, with their width in pixels.
+    /// Straight lines from point to point, and their width in pixels.
     Path(Vec<(i32, i32)>, u32, Rgb),
     /// A filled circle: centre and radius.
     Dot(i32, i32, i32, Rgb),
-    /// A rectangle that nobody sees, and what is said of it where a pointer rests on it: in SVGs only.
+    /// An invisible rectangle, with the text shown when a pointer rests on it. Only in SVGs.
     Hint(i32, i32, i32, i32, String),
 }
 
-/// Which end of a label its position gives. Fonts differ in width, so only the renderer knows where the text begins.
+/// The part of a label at its position. Widths of fonts differ, so only the renderer knows where the text begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anchor {
     /// Its middle.
@@ -51,12 +51,12 @@ pub enum Anchor {
     End,
 }
 
-/// How a line of text looks.
+/// The style of a line of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weight {
-    /// The name of the whole.
+    /// The title of the picture.
     Title,
-    /// The name of a part.
+    /// The heading of a part.
     Heading,
     /// Everything else.
     Plain,
@@ -69,26 +69,26 @@ pub struct Scene {
     pub width: i32,
     /// Pixels.
     pub height: i32,
-    /// In the order of drawing.
+    /// In drawing order.
     pub shapes: Vec<Shape>,
 }
 
 impl Scene {
-    /// Adds a line of text with its top left corner.
+    /// Adds a line of text at its top left corner.
     pub fn text(&mut self, x: i32, y: i32, weight: Weight, colour: Rgb, text: impl Into<String>) {
         self.shapes.push(Shape::Text(x, y, weight, colour, text.into()));
     }
 
-    /// Adds a line of plain text whose middle or end is given.
+    /// Adds a line of plain text at its middle or end.
     pub fn label(&mut self, x: i32, y: i32, anchor: Anchor, colour: Rgb, text: impl Into<String>) {
         self.shapes.push(Shape::Label(x, y, anchor, colour, text.into()));
     }
 }
 
-/// Whether a picture may be called so: the extension decides the format, and keeps a tablespace from being named by mistake.
+/// Checks a picture's name. The extension decides the format, and so prevents overwriting a tablespace by mistake.
 ///
 /// # Errors
-/// What the name must end in.
+/// If the extension is not that of a picture.
 pub fn named(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     let extension = path.extension().map(|extension| extension.to_ascii_lowercase());
@@ -98,13 +98,13 @@ pub fn named(text: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// Draws into `target`, whose extension says how. The target is replaced in one step, once the picture is done.
+/// Draws into `target`, in the format of its extension. The target is replaced in one step, once the picture is complete.
 pub fn replace(scene: &Scene, target: &Path) -> Result<(), Box<dyn Error>> {
     beside(target, &bytes(scene, target)?)?.persist(target)?;
     Ok(())
 }
 
-/// The same, but a file that is already there is left alone.
+/// The same, but never replaces an existing file.
 pub fn create(scene: &Scene, target: &Path) -> Result<(), Box<dyn Error>> {
     beside(target, &bytes(scene, target)?)?.persist_noclobber(target)?;
     Ok(())
@@ -118,7 +118,7 @@ fn bytes(scene: &Scene, target: &Path) -> Result<Vec<u8>, Box<dyn Error>> {
 /// A temporary file in the directory of `target`.
 fn beside(target: &Path, bytes: &[u8]) -> io::Result<NamedTempFile> {
     let dir = target.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // As any other file that a command makes: the user's umask decides.
+    // The user's umask decides, as for any other file that a command creates.
     let mut file = tempfile::Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(dir)?;
     file.write_all(bytes)?;
     Ok(file)
@@ -146,13 +146,13 @@ fn as_png(scene: &Scene) -> Result<Vec<u8>, Box<dyn Error>> {
     Ok(bytes)
 }
 
-/// What drawing comes to.
+/// The result of drawing.
 type Drawn<DB> = Result<(), DrawingAreaErrorKind<<DB as DrawingBackend>::ErrorType>>;
 
-/// A line of text as somebody wants it drawn.
+/// A line of text to draw.
 struct Line<'t> {
     at: (i32, i32),
-    /// Of `at`; the left, if there is none.
+    /// The point of the text at `at`; the left end, if `None`.
     anchor: Option<Anchor>,
     weight: Weight,
     colour: RGBColor,
@@ -189,7 +189,7 @@ const fn rgb((red, green, blue): Rgb) -> RGBColor {
     RGBColor(red, green, blue)
 }
 
-/// Text as pixels of built-in letters, softened at their edges. What these do not have becomes a question mark.
+/// Text as pixels of built-in letters, antialiased. A character without a letter becomes a question mark.
 fn pixel_text<DB: DrawingBackend>(area: &DrawingArea<DB, Shift>, line: &Line<'_>) -> Drawn<DB> {
     let (weight, height) = match line.weight {
         Weight::Title => (FontWeight::Bold, RasterHeight::Size24),

@@ -1,4 +1,4 @@
-//! Reports as text and as JSON. Text says first what is wrong, one line each, then the sums.
+//! Reports as text and as JSON. Text lists the findings first, one per line, then the sums.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -8,12 +8,12 @@ use jobs::{Finding, FindingCode, Report, Severity};
 
 use crate::hurt_print;
 
-/// How much text.
+/// How much text to print.
 #[derive(Clone, Copy)]
 pub struct Style {
     /// Findings only.
     pub quiet: bool,
-    /// Also each file.
+    /// Each file too.
     pub verbose: bool,
 }
 
@@ -44,7 +44,7 @@ pub fn text(report: &Report, style: Style, out: &mut impl Write) -> io::Result<(
     out.flush()
 }
 
-/// The end of the report: what is hurt, and what to do.
+/// The end of the report: what is hurt, and what to do about it.
 pub fn hurt(report: &Report, out: &mut impl Write) -> io::Result<()> {
     if report.hurt.is_empty() {
         return Ok(());
@@ -55,21 +55,21 @@ pub fn hurt(report: &Report, out: &mut impl Write) -> io::Result<()> {
     out.flush()
 }
 
-/// Findings of one kind in one index are folded where there are more than this.
+/// If an index has more than this many findings of one kind, they are folded.
 const ALIKE_MAX: usize = 3;
 
-/// One line for each finding; alike ones are one line, unless all are asked for.
+/// One line per finding; similar ones share a line unless `all`.
 fn findings(findings: &[&Finding], all: bool, out: &mut impl Write) -> io::Result<()> {
     let kind = |finding: &&Finding| (finding.path.clone(), finding.index_id, finding.reason, finding.severity as u8);
     fold(findings, all, kind, |finding| line(finding), |finding| finding.page.map(|page| (page, finding.pages)), out)
 }
 
-/// Notes are for who looks; a job that runs at night is to be silent when all is well.
+/// Notes are for people who look; a nightly job should be silent when all is well.
 fn is_trouble(finding: &Finding) -> bool {
     finding.severity != Severity::Notice
 }
 
-/// Writes a line for each finding, and where many are of one kind the first and the pages of the others.
+/// Writes a line per finding. Of many findings of one kind, it writes the first and the pages of the others.
 pub fn fold<F, K: Ord>(
     findings: &[F],
     all: bool,
@@ -118,7 +118,7 @@ fn stretches(mut pages: Vec<(u32, u64)>) -> String {
     format!("pages {}{more}", shown.join(", "))
 }
 
-/// A name on one line, whatever is in it.
+/// Escapes a name, so that it stays on one line.
 pub fn escaped(text: &str) -> String {
     let escape =
         |letter: char| if letter.is_control() { letter.escape_debug().to_string() } else { letter.to_string() };
@@ -129,7 +129,7 @@ pub fn escaped(text: &str) -> String {
 pub fn line(finding: &Finding) -> String {
     let weight = match finding.severity {
         Severity::Damage => "damage: ",
-        // Not a verdict on bytes: they were never seen.
+        // This is no verdict on the bytes: they were never read.
         Severity::Undecided if finding.reason == FindingCode::UNREADABLE_FILE => "not checked: ",
         Severity::Undecided => "undecided: ",
         Severity::Notice => "note: ",
@@ -178,7 +178,7 @@ fn files(report: &Report, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// One line for each datadir that crash recovery is still to come in.
+/// One line per datadir that needs crash recovery.
 pub fn pending(pending: &[Pending], out: &mut impl Write) -> io::Result<()> {
     pending.iter().try_for_each(|Pending { path, why }| writeln!(out, "pending {path}: {why}"))
 }
@@ -241,14 +241,14 @@ fn summary(report: &Report, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "time    {seconds:.2} s, {}/s, {:.0}% I/O wait", human(rate), report.effort.wait_share * 100.0)
 }
 
-/// What the verdict does not speak of: ` in part 3 of 7`, ` since LSN 80703969`.
+/// The limits of the verdict: ` in part 3 of 7`, ` since LSN 80703969`.
 pub fn limits(report: &Report) -> String {
     let part = report.part.map(|part| format!(" in part {} of {}", part.number, part.of));
     let since = report.since_lsn.map(|lsn| format!(" since LSN {}", grouped(lsn)));
     [part, since].into_iter().flatten().collect()
 }
 
-/// The line that everybody reads: `verdict` says it in words.
+/// The line that everybody reads, with `verdict` in words.
 pub fn result(verdict: &str, is_damage: bool, is_incomplete: bool, out: &mut impl Write) -> io::Result<()> {
     let verdict = match (is_incomplete, is_damage) {
         (false, _) => verdict.to_owned(),
@@ -258,13 +258,13 @@ pub fn result(verdict: &str, is_damage: bool, is_incomplete: bool, out: &mut imp
     writeln!(out, "result  {}", alarm(&verdict, is_damage))
 }
 
-/// Red on a terminal, unless somebody wishes no colours (no-color.org).
+/// Red on a terminal, unless the user disabled colours (no-color.org).
 fn alarm(text: &str, is_alarm: bool) -> String {
     let is_shown = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     if is_alarm && is_shown { format!("\x1b[1;31m{text}\x1b[0m") } else { text.to_owned() }
 }
 
-/// What was verified besides pages: log blocks, mini-transactions, slots of doublewrite files, events of binary logs.
+/// What was verified besides pages: log blocks, mini-transactions, doublewrite slots, binary log events.
 fn logs(totals: &Totals) -> [(&'static str, UnitTotals); 4] {
     [
         ("blocks ", totals.log_blocks),
@@ -274,7 +274,7 @@ fn logs(totals: &Totals) -> [(&'static str, UnitTotals); 4] {
     ]
 }
 
-/// How the bytes came: for `--verbose`, on standard error, because it differs from run to run.
+/// How the bytes were read: for `--verbose`, on standard error, because it differs from run to run.
 pub fn effort(report: &Report, out: &mut impl Write) -> io::Result<()> {
     let effort = &report.effort;
     for note in &effort.notes {
@@ -294,7 +294,7 @@ pub fn effort(report: &Report, out: &mut impl Write) -> io::Result<()> {
     peak_memory(out)
 }
 
-/// The process's peak of memory, where the kernel counts it.
+/// The process's peak memory, if the kernel counts it.
 pub fn peak_memory(out: &mut impl Write) -> io::Result<()> {
     match peak_memory_mib() {
         Some(peak) => writeln!(out, "innokit: peak memory {peak} MiB"),
@@ -302,7 +302,7 @@ pub fn peak_memory(out: &mut impl Write) -> io::Result<()> {
     }
 }
 
-/// The process's peak of resident memory as the kernel counts it.
+/// The process's peak resident memory, according to the kernel.
 fn peak_memory_mib() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -323,7 +323,7 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
-/// Bytes with a decimal unit, as device vendors count: `5.2 GB`.
+/// Bytes with a decimal unit, as device vendors count them: `5.2 GB`.
 pub fn human(bytes: f64) -> String {
     const UNITS: [&str; 5] = ["B", "kB", "MB", "GB", "TB"];
     let mut value = bytes;

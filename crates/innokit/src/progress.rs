@@ -11,15 +11,15 @@ use crate::args::Progress;
 use crate::print::human;
 use crate::watch::Screen;
 
-/// What a job calls with its counters.
+/// The callback of a job that reports its counters.
 type Watch = dyn Fn(&Counters) + Sync;
-/// What a job calls that finds out by itself how many bytes there are to read.
+/// The callback of a job that also finds out how many bytes there are to read.
 type TotalWatch = dyn Fn(u64, &Counters) + Sync;
 
-/// A bar, lines where there is no terminal, or nothing where nobody would see it.
+/// A bar on a terminal, lines in a log file, or nothing.
 pub struct Bar(Option<Box<Watch>>, Option<ProgressBar>, Option<Arc<Mutex<Lines>>>);
 
-/// Progress for a log file: a line now and then.
+/// Progress for a log file: a line from time to time.
 struct Lines {
     next: Instant,
     start: Instant,
@@ -41,7 +41,7 @@ impl Lines {
 }
 
 impl Bar {
-    /// `total` in bytes, where it is known.
+    /// `total` in bytes, if known.
     pub fn new(when: Progress, total: Option<u64>) -> Self {
         if !is_wanted(when) {
             return Self(None, None, None);
@@ -55,7 +55,7 @@ impl Bar {
             };
             return Self(Some(Box::new(tell)), None, Some(lines));
         }
-        // As wide as the terminal is; decimal units, as in reports.
+        // As wide as the terminal, with decimal units, as in reports.
         let bar = match total {
             Some(bytes) => ProgressBar::new(bytes).with_style(style(
                 "{wide_bar:.cyan/dim} {percent:>3}%  {decimal_bytes} of {decimal_total_bytes}  {decimal_bytes_per_sec}  {eta} left",
@@ -68,21 +68,21 @@ impl Bar {
         Self(Some(Box::new(tell)), Some(bar), None)
     }
 
-    /// The same bar, above which findings are shown.
+    /// The same bar, with findings shown above it.
     pub fn on(self, screen: &Screen) -> Self {
         if let Some(bar) = &self.1 {
-            // The first bar of a run stays the one to write above.
+            // The first bar of a run stays the one that findings are shown above.
             drop(screen.set(bar.clone()));
         }
         self
     }
 
-    /// What a job calls with its counters.
+    /// The callback for a job's counters.
     pub fn watch(&self) -> Option<&Watch> {
         self.0.as_deref()
     }
 
-    /// What a job calls with the bytes there are to read, and its counters. Pages that nobody needs are in the number too.
+    /// The callback for the bytes to read and the counters. The total includes pages that nobody needs.
     pub fn watch_total(&self) -> Option<Box<TotalWatch>> {
         if let Some(lines) = self.2.clone() {
             return Some(Box::new(move |total, counters| {
@@ -98,7 +98,7 @@ impl Bar {
         }))
     }
 
-    /// Takes the bar off the screen, before findings are printed.
+    /// Removes the bar from the screen, before findings are printed.
     pub fn finish(&self) {
         if let Some(bar) = &self.1 {
             bar.finish_and_clear();
@@ -106,7 +106,7 @@ impl Bar {
     }
 }
 
-/// Whether somebody would see a bar.
+/// Whether to show progress.
 pub fn is_wanted(when: Progress) -> bool {
     match when {
         Progress::Auto => io::stderr().is_terminal(),
@@ -115,7 +115,7 @@ pub fn is_wanted(when: Progress) -> bool {
     }
 }
 
-/// A template that indicatif refuses would only be a plainer bar.
+/// If indicatif rejects the template, the bar just looks plainer.
 pub fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }

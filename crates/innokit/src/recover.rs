@@ -1,4 +1,4 @@
-//! `innokit recover`: options in, what was done out.
+//! `innokit recover`: options in, an account of the recovery out.
 
 use std::error::Error;
 use std::io::{self, Write};
@@ -13,17 +13,17 @@ use crate::args::RecoverArgs;
 use crate::document;
 use crate::print::{grouped, peak_memory};
 
-/// Damage kept it from being done.
+/// Damage prevented the recovery.
 const DAMAGED: u8 = 1;
 
-/// Every tablespace that a log changes is open at a time: this process shall have as many files open as the system lets it.
+/// Recovery keeps every tablespace that the log changes open, so allow as many open files as the system permits.
 pub fn raise_open_files() {
     let limit = getrlimit(Resource::Nofile);
-    // Where it stays as it is, it may be enough.
+    // The limit may be enough as it is.
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).ok();
 }
 
-/// Recovers the datadir; the exit status.
+/// Recovers the datadir. Returns the exit status.
 pub fn run(args: &RecoverArgs) -> Result<u8, Box<dyn Error>> {
     raise_open_files();
     let started = SystemTime::now();

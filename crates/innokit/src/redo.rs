@@ -14,7 +14,7 @@ use crate::print::{grouped, human};
 /// Width of the labels on the left.
 const LABEL: usize = 18;
 
-/// Describes the log; the exit status.
+/// Describes the log. Returns the exit status.
 pub fn run(args: &RedoInfoArgs) -> Result<u8, Box<dyn Error>> {
     let keys = KeyFiles { keyrings: args.keyring.clone(), key_file: args.key_file.clone() };
     let started = SystemTime::now();

@@ -17,7 +17,7 @@ use crate::table_print;
 use crate::table_rows;
 use crate::watch::{self, INTERRUPTED, Screen};
 
-/// Looks at the tables and prints the report; the exit status.
+/// Examines the tables and prints the report. Returns the exit status.
 pub fn run(command: &TableCommand) -> Result<u8, Box<dyn Error>> {
     let (args, depth, extended) = match command {
         TableCommand::Check(args) => (&args.table, Depth::Check, args.extended),

@@ -1,4 +1,4 @@
-//! What `innokit table` says, as text: first what is wrong, one line each, then the indexes, then the sums.
+//! The text of `innokit table`: findings first, one per line, then the indexes, then the sums.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -9,7 +9,7 @@ use jobs::{Severity, TableReport};
 use crate::hurt_print;
 use crate::print::{escaped, fold, grouped, human, peak_memory, pending, result};
 
-/// Findings, with `verbose` every index, and the summary unless `quiet`.
+/// Findings; every index if `verbose`; the summary unless `quiet`.
 pub fn check(report: &TableReport, (quiet, verbose): (bool, bool), out: &mut impl Write) -> io::Result<()> {
     findings(report, verbose, out)?;
     if let Some(tables) = &report.tables {
@@ -35,7 +35,7 @@ pub fn check(report: &TableReport, (quiet, verbose): (bool, bool), out: &mut imp
     Ok(())
 }
 
-/// Every index with its rows, and what kept some from being counted.
+/// Every index with its rows, and why some could not be counted.
 pub fn counts(report: &TableReport, quiet: bool, out: &mut impl Write) -> io::Result<()> {
     findings(report, true, out)?;
     indexes(report, out)?;
@@ -114,7 +114,7 @@ fn title(index: &IndexReport) -> String {
     }
 }
 
-/// What was not checked, with the number of indexes for which that is so.
+/// What was not checked, with the number of indexes affected.
 fn left_out(report: &TableReport, out: &mut impl Write) -> io::Result<()> {
     for (clause, (indexes, first)) in left_out_clauses(report) {
         let where_it_is = if indexes == 1 { first } else { format!("{first} and {} more", grouped(indexes - 1)) };
@@ -176,7 +176,7 @@ fn summary(report: &TableReport, verbose: bool, out: &mut impl Write) -> io::Res
     writeln!(out, "time    {:.2} s, {}/s", totals.seconds, human(bytes / seconds))
 }
 
-/// How the bytes came: for `--verbose`, on standard error, because it differs from run to run.
+/// How the bytes were read: for `--verbose`, on standard error, because it differs from run to run.
 pub fn effort(report: &TableReport, out: &mut impl Write) -> io::Result<()> {
     let effort = &report.effort;
     writeln!(

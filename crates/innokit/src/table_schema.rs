@@ -10,7 +10,7 @@ use jobs::schema::{SchemaOptions, SchemaReport, schema};
 use crate::args::SchemaArgs;
 use crate::document;
 
-/// Reads the definitions and prints them; the exit status.
+/// Reads the definitions and prints them. Returns the exit status.
 pub fn run(args: &SchemaArgs) -> Result<u8, Box<dyn Error>> {
     let options = SchemaOptions {
         keys: args.keys.files(),
@@ -46,12 +46,12 @@ fn print(report: &SchemaReport, args: &SchemaArgs, started: SystemTime) -> io::R
     }
     let many = report.tables.len() > 1;
     if many {
-        // Tables come by their names, not after those that they refer to.
+        // Tables are in the order of their names, so one may precede the tables it refers to.
         writeln!(out, "SET FOREIGN_KEY_CHECKS = 0;\n")?;
     }
     let mut database = None;
     for table in &report.tables {
-        // One table needs no USE: it goes where its reader says.
+        // A single table needs no USE: the user chooses the database.
         if many && database != Some(&table.schema) {
             writeln!(out, "CREATE DATABASE IF NOT EXISTS {0};\nUSE {0};\n", quoted_name(&table.schema))?;
             database = Some(&table.schema);
@@ -73,7 +73,7 @@ fn print(report: &SchemaReport, args: &SchemaArgs, started: SystemTime) -> io::R
     out.flush()
 }
 
-/// A comment ends with its line: what a name holds must not go on behind it.
+/// A comment ends at the end of its line, so a name in it must not contain a newline.
 fn line(text: &str) -> String {
     text.replace(['\n', '\r'], " ")
 }

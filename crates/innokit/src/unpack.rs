@@ -13,10 +13,10 @@ use crate::recover::raise_open_files;
 
 /// An archive is damaged.
 const DAMAGED: u8 = 1;
-/// What was asked for and not done is no success.
+/// Part of the work was not done, so this is no success.
 const NOT_ALL: u8 = 2;
 
-/// Unpacks the archives; the exit status.
+/// Unpacks the archives. Returns the exit status.
 pub fn run(args: &UnpackArgs) -> Result<u8, Box<dyn Error>> {
     raise_open_files();
     let started = SystemTime::now();

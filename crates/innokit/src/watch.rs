@@ -1,4 +1,4 @@
-//! What is shown of a check while it runs, and how it is ended early.
+//! What is shown of a running check, and how it is stopped early.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,13 +11,13 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::{print, table_print};
 
-/// Ended by a signal, as shells say it.
+/// The status of a command ended by a signal, as shells report it.
 pub const INTERRUPTED: u8 = 130;
 
-/// The most findings shown above the bar; the report has all.
+/// How many findings are shown above the bar; the report has all.
 const SHOWN_MAX: usize = 20;
 
-/// A finding on a line of its own, for programs.
+/// A finding on its own line, for programs.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 enum Line<'f> {
@@ -25,14 +25,14 @@ enum Line<'f> {
     TableFinding { finding: &'f jobs::table::TableFinding },
 }
 
-/// The bar above which findings are shown, once there is one.
+/// The bar that findings are shown above, once there is one.
 pub type Screen = Arc<OnceLock<ProgressBar>>;
 
-/// Listens to a check: findings go to standard output as JSON lines, or above the bar. The first signal to end stops the work, which
-/// then reports what it has; the second one ends the program at once.
+/// Listens to a check: findings go to standard output as JSON lines, or above the bar. The first signal stops the work, which then reports
+/// what it has; the second ends the process at once.
 ///
 /// # Errors
-/// Signals cannot be caught.
+/// If signal handlers cannot be installed.
 pub fn watcher(json_lines: bool, screen: &Screen) -> io::Result<Watcher> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -42,7 +42,7 @@ pub fn watcher(json_lines: bool, screen: &Screen) -> io::Result<Watcher> {
     let (screen, shown) = (Arc::clone(screen), AtomicUsize::new(0));
     let tell = move |found: Found<'_>| {
         if json_lines {
-            // Who closed the pipe hears no more; the exit status still tells.
+            // The reader closed the pipe: the exit status still tells the outcome.
             drop(line(found));
         } else if let Some(bar) = screen.get() {
             match shown.fetch_add(1, Ordering::Relaxed) {

@@ -14,7 +14,7 @@ use super::table::Table;
 use super::units::{megabytes, number, percent, size};
 use crate::print::grouped;
 
-/// Measures, prints, draws.
+/// Measures, prints and draws.
 pub fn run(args: &CheckBenchArgs, output: &OutputArgs, stop: &AtomicBool) -> Result<(), Box<dyn Error>> {
     let options = CheckBenchOptions {
         rounds: usize::from(args.rounds),
@@ -67,7 +67,7 @@ fn text(report: &CheckBenchReport, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// How the limit was reached.
+/// The settings at which the limit was reached.
 fn limit(report: &CheckBenchReport) -> String {
     let row = &report.limit;
     let (block, depth, threads) = (row.block_size.unwrap_or(0), or_nothing(row.depth), or_nothing(row.workers));
@@ -98,7 +98,7 @@ fn ideas(report: &CheckBenchReport) -> Table {
     table
 }
 
-/// The sizes of blocks in the table, in order.
+/// The block sizes in the table, in order.
 fn block_sizes(report: &CheckBenchReport) -> Vec<u32> {
     let mut sizes: Vec<u32> = report.table.iter().filter_map(|row| row.block_size).collect();
     sizes.sort_unstable();
@@ -106,7 +106,7 @@ fn block_sizes(report: &CheckBenchReport) -> Vec<u32> {
     sizes
 }
 
-/// The lines of the table: the same way and workers.
+/// The lines of the table: rows with the same way and workers.
 fn lines(report: &CheckBenchReport) -> impl Iterator<Item = &[CheckBenchRow]> {
     report.table.chunk_by(|a, b| (a.way, a.workers) == (b.way, b.workers))
 }

@@ -14,7 +14,7 @@ use super::table::Table;
 use super::units::{megabytes, number, percent, size};
 use crate::print::grouped;
 
-/// Measures, prints, draws.
+/// Measures, prints and draws.
 pub fn run(args: &DeviceArgs, output: &OutputArgs, stop: &AtomicBool) -> Result<(), Box<dyn Error>> {
     let options = options(args);
     let report = show::watched(output, stop, |watch| device(&args.dir, &options, watch))?;
@@ -159,7 +159,7 @@ fn patterns(report: &DeviceReport) -> Table {
     table
 }
 
-/// What a row of writes is, for people.
+/// The kind of a row of writes, in words.
 fn kind(row: &Written) -> String {
     let block = size(row.block_size.into());
     match row.kind {
@@ -250,7 +250,7 @@ fn chart(report: &DeviceReport) -> Chart {
     }
 }
 
-/// Lines through the limits; none if only one point of each was measured.
+/// Lines through the limits; `None` if only one point of each was measured.
 fn section(
     report: &DeviceReport,
     heading: &str,

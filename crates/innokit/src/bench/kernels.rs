@@ -13,7 +13,7 @@ use super::show;
 use super::table::Table;
 use super::units::{number, size};
 
-/// Measures, prints, draws.
+/// Measures, prints and draws.
 pub fn run(args: &KernelsArgs, output: &OutputArgs, stop: &AtomicBool) -> Result<(), Box<dyn Error>> {
     let defaults = KernelsOptions::default();
     let options = KernelsOptions {

@@ -12,7 +12,7 @@ use super::show;
 use super::table::Table;
 use super::units::{number, percent};
 
-/// Measures, prints, draws.
+/// Measures, prints and draws.
 pub fn run(args: &LogArgs, output: &OutputArgs, stop: &AtomicBool) -> Result<(), Box<dyn Error>> {
     let defaults = LogBenchOptions::default();
     let options = LogBenchOptions {
@@ -106,7 +106,7 @@ fn rows(rows: &[LogBenchRow], group: bool) -> Table {
     table
 }
 
-/// What the rows say when held against each other.
+/// What a comparison of the rows shows.
 fn findings(report: &LogBenchReport) -> Vec<String> {
     let row = |method: Method, ground: Ground| {
         report.one_caller.iter().find(|row| row.method == method && row.ground == ground)
@@ -207,7 +207,7 @@ fn chart(report: &LogBenchReport) -> Chart {
     Chart { title: format!("bench log {}", report.storage.path), notes, panels: panels.into_iter().flatten().collect() }
 }
 
-/// By the number of callers: one of the first table, and those of the second.
+/// Lines by the number of callers: one caller from the first table, more from the second.
 fn series(report: &LogBenchReport, figure: &dyn Fn(&LogBenchRow) -> f64) -> Vec<Series> {
     let mut methods: Vec<Method> = report.callers.iter().map(|row| row.method).collect();
     methods.dedup();

@@ -1,4 +1,4 @@
-//! `innokit bench`: options in, figures out, as a table, as JSON, as a picture.
+//! `innokit bench`: options in; figures out, as a table, JSON or a picture.
 
 pub mod args;
 
@@ -22,10 +22,10 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use args::{BenchArgs, What};
 
-/// As shells report a command that was interrupted.
+/// The status that shells report for an interrupted command.
 const INTERRUPTED: u8 = 130;
 
-/// Measures; the exit status.
+/// Measures. Returns the exit status.
 pub fn run(args: &BenchArgs) -> Result<u8, Box<dyn Error>> {
     if let Some(chart) = args.output.chart.as_ref().filter(|chart| chart.exists()) {
         return Err(format!("{}: is there already; a chart is drawn into a new file", chart.display()).into());
@@ -48,8 +48,8 @@ pub fn run(args: &BenchArgs) -> Result<u8, Box<dyn Error>> {
     }
 }
 
-/// Set by a signal that ends programs, so that the work ends by itself and cleans up. The same signal again ends it at once; what
-/// is in use then has no name and goes with the process.
+/// A flag set by SIGINT, SIGTERM or SIGHUP, so that the work stops and cleans up. A second signal ends the process at once; the files in
+/// use then have no name and disappear with it.
 fn on_signals() -> io::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {

@@ -15,7 +15,7 @@ use super::units::{megabytes, number, percent, size};
 use crate::print::grouped;
 use crate::recover::raise_open_files;
 
-/// Measures, prints, draws.
+/// Measures, prints and draws.
 pub fn run(args: &RecoverBenchArgs, output: &OutputArgs, stop: &AtomicBool) -> Result<(), Box<dyn Error>> {
     raise_open_files();
     let options = RecoverBenchOptions {
@@ -27,7 +27,7 @@ pub fn run(args: &RecoverBenchArgs, output: &OutputArgs, stop: &AtomicBool) -> R
     };
     let report = show::watched(output, stop, |watch| bench_recover(&args.datadir, &options, watch));
     let report = report.map_err(|error| match error {
-        // So that an interruption is known for one.
+        // So that the caller can recognise an interruption.
         RecoverError::Job(error) => Box::<dyn Error>::from(error),
         other => other.into(),
     })?;

@@ -13,7 +13,7 @@ use super::table::Table;
 use super::units::{megabytes, number, percent, size};
 use crate::print::grouped;
 
-/// Measures, prints, draws.
+/// Measures, prints and draws.
 pub fn run(args: &ScanArgs, output: &OutputArgs, stop: &AtomicBool) -> Result<(), Box<dyn Error>> {
     let options = ScanBenchOptions {
         rounds: usize::from(args.rounds),

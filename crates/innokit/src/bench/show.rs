@@ -1,4 +1,4 @@
-//! What all benches do with their figures: a bar while they come, then a table, a document, a picture.
+//! What all benches share: a progress bar while they measure, then a table, a document, a picture.
 
 use std::error::Error;
 use std::io::{self, BufWriter, Write};
@@ -14,7 +14,7 @@ use super::chart::Chart;
 use crate::picture;
 use crate::progress;
 
-/// Does the work under a progress bar.
+/// Does the work behind a progress bar.
 pub(super) fn watched<R, E>(
     output: &OutputArgs,
     stop: &AtomicBool,
@@ -35,7 +35,7 @@ pub(super) fn watched<R, E>(
     report
 }
 
-/// Prints a report, and draws it if asked for.
+/// Prints a report, and draws it if requested.
 pub(super) fn show<R: Serialize>(
     report: &R,
     output: &OutputArgs,

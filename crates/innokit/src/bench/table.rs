@@ -1,22 +1,21 @@
-//! A table in columns: the first ones to the left, figures to the right.
+//! A table in columns: text is left-aligned, figures are right-aligned.
 
 use std::io::{self, Write};
 
 /// Rows of cells below their headings.
 pub struct Table {
     headings: Vec<String>,
-    /// How many columns, from the left, hold words.
+    /// How many columns, from the left, hold text.
     words: usize,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// Headings, of which the first `words` stand above words and the others above figures.
+    /// A table with these headings. The first `words` columns hold text, the others figures.
     pub fn new(words: usize, headings: &[&str]) -> Self {
         Self { headings: headings.iter().map(|&heading| heading.to_owned()).collect(), words, rows: Vec::new() }
     }
 
-    /// Adds a row.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         let cells: Vec<String> = cells.into_iter().collect();
         debug_assert_eq!(cells.len(), self.headings.len(), "a cell for each heading: {cells:?}");
@@ -28,7 +27,6 @@ impl Table {
         self.rows.is_empty()
     }
 
-    /// Prints headings and rows.
     pub fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         let lines = || std::iter::once(&self.headings).chain(&self.rows);
         let width =

@@ -1,6 +1,6 @@
 //! Figures for people.
 
-/// `512`, `16K`, `1M`: as options take them.
+/// `512`, `16K`, `1M`: the form that options accept.
 pub fn size(bytes: u64) -> String {
     match bytes {
         0 => "0".to_owned(),
@@ -11,7 +11,7 @@ pub fn size(bytes: u64) -> String {
     }
 }
 
-/// Three digits that matter: `0.0123`, `1.23`, `12.3`, `123`, `12,300`.
+/// Three significant digits: `0.0123`, `1.23`, `12.3`, `123`, `12,300`.
 pub fn number(value: f64) -> String {
     let magnitude = value.abs();
     match magnitude {
@@ -23,12 +23,12 @@ pub fn number(value: f64) -> String {
     }
 }
 
-/// Bytes a second in MB/s, millions of bytes as devices are sold.
+/// Bytes a second as MB/s, with decimal megabytes, as devices are sold.
 pub fn megabytes(bytes_per_second: f64) -> String {
     number(bytes_per_second / 1e6)
 }
 
-/// A share, 0 to 1, in percent.
+/// A share from 0 to 1, as a percentage.
 pub fn percent(share: f64) -> String {
     if share < 0.0995 { format!("{:.1}%", share * 100.0) } else { format!("{:.0}%", share * 100.0) }
 }

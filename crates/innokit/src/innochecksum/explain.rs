@@ -1,5 +1,5 @@
-//! What the log says of a page: the checksums that were computed, and those that were found. Which lines there are for which page
-//! follows the original's; programs read them.
+//! What the log says about a page: the checksums computed, and those found. Each page gets the same lines as in the original, since
+//! programs read them.
 
 use std::io::{self, Write};
 
@@ -29,13 +29,13 @@ pub fn page(
 
 struct Lines<'a> {
     page: &'a [u8],
-    /// The number that the page gives itself, by which the original calls it from here on.
+    /// The number in the page itself, which the original uses from here on.
     number: u32,
     outcome: PageOutcome,
 }
 
 impl Lines<'_> {
-    /// A 32-bit field, counted from the end of the page.
+    /// The 32-bit field that starts this many bytes before the end of the page.
     fn at_end(&self, offset: usize) -> u32 {
         be::u32_at(self.page, self.page.len().saturating_sub(offset)).unwrap_or(0)
     }
@@ -44,7 +44,7 @@ impl Lines<'_> {
         be::u32_at(self.page, offset).unwrap_or(0)
     }
 
-    /// Writes the line on the LSN halves; whether they agree.
+    /// Writes the line about the LSN halves. Returns whether they agree.
     fn halves(&self, log: &mut impl Write, position: u64, trailer: u32) -> io::Result<bool> {
         let header = self.field(20);
         writeln!(log, "page::{position}; log sequence number:first = {header}; second = {trailer}")?;
@@ -66,7 +66,7 @@ impl Lines<'_> {
         }
         let unwritten = self.field(0) == 0 && self.at_end(8) == 0 && be::u64_at(self.page, 16) == Some(0);
         if unwritten {
-            // Not empty although it should be: the original has no words for it.
+            // Not empty although it should be: the original says nothing about this.
             return Ok(());
         }
         match strict {
@@ -176,7 +176,7 @@ impl Lines<'_> {
         Ok(())
     }
 
-    /// MySQL has no such pages; the words follow those for its own.
+    /// MySQL has no such pages, so these lines are modelled on those for its own.
     fn full_crc32(&self, log: &mut impl Write, position: u64) -> io::Result<()> {
         if self.outcome == PageOutcome::Empty {
             return writeln!(log, "Page::{} is empty and uncorrupted", self.number);

@@ -1,4 +1,4 @@
-//! What ends a run early, in the original's words where it has some.
+//! What ends a run early, in the original's words if it has any.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use jobs::innochecksum::{FileError, system_words};
 use thiserror::Error;
 
-/// Why the run ends. The text is the whole message.
+/// Why the run ends. The text is the complete message.
 #[derive(Debug, Error)]
 pub enum Fault {
     /// Options that exclude each other.
@@ -23,16 +23,16 @@ pub enum Fault {
         /// Why not.
         error: io::Error,
     },
-    /// A file that is not read or not written.
+    /// A file that cannot be read or written.
     #[error(transparent)]
     File(#[from] FileError),
-    /// Not even the head of a page.
+    /// Less than the head of a page.
     #[error("Error: Was not able to read the minimum page size of 1024 bytes.  Bytes read was {0}")]
     NoHead(usize),
     /// The file ends within a page.
     #[error("Error: bytes read ({read}) doesn't match page size ({size})")]
     PartialPage {
-        /// Bytes there are.
+        /// Bytes present.
         read: usize,
         /// Bytes of a page.
         size: usize,
@@ -48,7 +48,7 @@ pub enum Fault {
     EncryptedLeft {
         /// The file.
         path: PathBuf,
-        /// Such pages.
+        /// Number of such pages.
         count: u64,
     },
     /// Standard output, standard error, the log or the dump.

@@ -1,4 +1,4 @@
-//! What MariaDB's tool adds to its summary, printed here where one of its options asks for it: pages, records and bytes of each index,
+//! What MariaDB's tool adds to its summary, and this one prints if one of its options requests it: pages, records and bytes of each index,
 //! how full the pages are, and what merging neighbouring leaves would save (`-f -m`).
 
 use std::collections::{BTreeMap, HashMap};
@@ -10,11 +10,11 @@ use format::page::fil::{FIL_PAGE_NEXT, FIL_PAGE_PREV};
 use format::page::index::{N_HEAP_COMPACT, PAGE_GARBAGE, PAGE_HEAP_TOP, PAGE_LEVEL, PAGE_N_HEAP, PAGE_N_RECS};
 use format::page::view;
 
-/// Where the first record of a user lies: after the two records that every page has.
+/// Where the first user record is, in compact and redundant pages: after the two records that every page has.
 const END_OF_SUPREMUM: (u64, u64) = (120, 125);
 /// No such page: the first leaf has no neighbour on its left.
 const NONE: u32 = u32::MAX;
-/// Empty, ten tenths, and more than full.
+/// Empty, ten tenths, and overfull.
 const BUCKETS: usize = 12;
 
 /// All indexes of one file, by id.
@@ -30,11 +30,11 @@ struct Index {
     filled: [u64; BUCKETS],
     largest: u64,
     first_leaf: Option<u32>,
-    /// Of each leaf: its neighbour on the right, and its bytes.
+    /// For each leaf: its right neighbour, and its bytes.
     chain: HashMap<u32, (u32, u64)>,
 }
 
-/// What one index page tells.
+/// What one index page contributes.
 #[derive(Clone, Copy, Debug)]
 struct Fill {
     id: u64,
@@ -59,8 +59,7 @@ impl Fill {
 }
 
 impl Indexes {
-    /// Counts a page if it is one of an index, and names it on `details`. A freed page belongs to its index no longer, but is
-    /// named all the same.
+    /// Counts a page if it belongs to an index, and names it on `details`. A freed page no longer belongs to its index, but is named too.
     pub fn count(
         &mut self,
         page: &[u8],
@@ -103,7 +102,7 @@ impl Indexes {
         }
     }
 
-    /// Prints the tables; with `merge` also what merging that many leaves would save.
+    /// Prints the tables; with `merge`, also what merging that many leaves would save.
     pub fn print(&self, merge: Option<u64>, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "index_id\t#pages\t\t#leaf_pages\t#recs_per_page\t#bytes_per_page")?;
         for (id, index) in &self.0 {
@@ -142,11 +141,11 @@ impl Index {
         }
     }
 
-    /// Leaves met in the chain, and how many there would be if each run of `merge` of them were packed as full as the fullest.
+    /// The leaves found in the chain, and how many would remain if each run of `merge` leaves were packed as full as the fullest.
     fn merged(&self, merge: u64) -> (u64, u64) {
         let (mut walked, mut after, mut run, mut bytes) = (0, 0, 0, 0);
         let mut next = self.first_leaf;
-        // A damaged chain may be a circle: no more steps than there are leaves.
+        // A damaged chain may be a cycle: take no more steps than there are leaves.
         while let Some(&(right, size)) =
             next.and_then(|number| self.chain.get(&number)).filter(|_| walked < self.leaves)
         {

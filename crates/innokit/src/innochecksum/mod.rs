@@ -1,5 +1,5 @@
-//! `innokit innochecksum`: MySQL's `innochecksum` by another hand. Options, messages, output and exit status are the original's,
-//! so that scripts need not change; where the original is wrong, `docs/innochecksum.md` says what is done here and why.
+//! `innokit innochecksum`: a reimplementation of MySQL's `innochecksum`. Options, messages, output and exit status are the original's, so
+//! that scripts need not change. Where the original is wrong, `docs/innochecksum.md` says what this one does and why.
 //!
 //! ```text
 //! arguments -> Options
@@ -30,11 +30,11 @@ use options::{NAME, Options, Parsed, Request};
 use output::Output;
 use session::Session;
 
-/// All well; the original knows no third status.
+/// All well; the original has no third status.
 const DONE: u8 = 0;
 const FAILED: u8 = 1;
 
-/// A call of the program: the name that it was called by, and what follows.
+/// A call of the program: the name it was called by, and its arguments.
 #[derive(Debug)]
 pub struct Call {
     program: OsString,
@@ -53,12 +53,12 @@ impl Call {
         (command == NAME).then(|| Self::new(arguments.collect()))
     }
 
-    /// A call as the command `innochecksum` with these arguments.
+    /// A call of the command `innochecksum` with these arguments.
     pub fn new(arguments: Vec<OsString>) -> Self {
         Self { program: NAME.into(), arguments }
     }
 
-    /// Does what is asked for; the exit status.
+    /// Does what was asked. Returns the exit status.
     pub fn run(&self) -> u8 {
         let program = self.program.to_string_lossy();
         let parsed = options::parse(&program, &self.arguments);
@@ -67,7 +67,7 @@ impl Call {
             // The reader closed the pipe early (`| head`): not an error.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => FAILED,
             Err(error) => {
-                // There is nobody left to tell when standard error fails too.
+                // If standard error fails too, there is nobody left to tell.
                 drop(writeln!(io::stderr(), "{NAME}: {error}"));
                 FAILED
             }
@@ -111,7 +111,7 @@ fn report(fault: &Fault) -> io::Result<u8> {
     }
     let mut stderr = io::stderr().lock();
     write!(stderr, "{fault}")?;
-    // The one message that the original leaves without an end of line.
+    // The original prints this one message without a newline.
     if !matches!(fault, Fault::File(FileError::StreamTooShort)) {
         writeln!(stderr)?;
     }

@@ -1,11 +1,11 @@
-//! Numbers as the originals' option parser reads them: `7`, `+7`, `2K`; what follows a suffix is not looked at.
+//! Numbers as the originals' option parser reads them: `7`, `+7`, `2K`. Anything after a suffix is ignored.
 
-/// Why a text is no number.
+/// Why a text is not a number.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Bad {
-    /// It begins with a minus sign, and 0 is taken in its place.
+    /// It begins with a minus sign: the original takes it as 0.
     Negative,
-    /// It goes on with something that multiplies nothing.
+    /// It has a character that is neither a digit nor a suffix.
     Suffix(char),
     /// It does not fit 64 bits.
     TooLarge,

@@ -1,5 +1,5 @@
-//! The command line, by the rules of the originals' option parser: exact names (`_` and `-` alike), prefixes such as `--skip-`,
-//! clusters of letters, `--name=value` and `--name value`, and options anywhere between file names.
+//! The command line, by the rules of the originals' option parser: exact names (`_` equals `-`), prefixes such as `--skip-`, clusters of
+//! letters, `--name=value` and `--name value`, and options anywhere between file names.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -10,19 +10,19 @@ use jobs::innochecksum::ChecksumKind;
 use super::fault::Fault;
 use super::numbers;
 
-/// What the program is called where it takes the original's place.
+/// The program's name when it replaces the original.
 pub const NAME: &str = "innochecksum";
 
-/// The checksum of this name, or by the number that the original lets it be called.
+/// The checksum with this name, or with this number, which the original also accepts.
 fn parse_checksum(text: &str) -> Option<ChecksumKind> {
     let all = ChecksumKind::ALL;
     let by_name = all.into_iter().find(|checksum| checksum.name().eq_ignore_ascii_case(text));
-    // Two numbers for each: the original counts the strict forms too, which it does not take by name.
+    // Each has two numbers: the original also counts the strict forms, which it does not accept by name.
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     by_name.or_else(|| all.get(text.parse::<usize>().ok().filter(|_| digits)? / 2).copied())
 }
 
-/// What a run is asked to do.
+/// What a run should do.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// `-v`
@@ -33,9 +33,9 @@ pub struct Options {
     pub start: u64,
     /// `-e`
     pub end: u64,
-    /// Whether there is an end.
+    /// Whether an end was given.
     pub use_end: bool,
-    /// `-p`: shown only; start and end hold it.
+    /// `-p`: only for display; start and end already include it.
     pub page: u64,
     /// Whether `-p` was given.
     pub one_page: bool,
@@ -63,12 +63,12 @@ pub struct Options {
     pub skip_freed: bool,
     /// `--tablespace-flags`, of MariaDB's tool.
     pub flags: Option<u32>,
-    /// What to look at, in order.
+    /// The files to examine, in order.
     pub files: Vec<PathBuf>,
 }
 
 impl Options {
-    /// Options that exclude each other, in the original's order of asking.
+    /// The conflict between options that exclude each other, checked in the original's order.
     pub fn conflict(&self) -> Option<Fault> {
         if self.strict.is_some() && self.no_check {
             Some(Fault::StrictWithoutCheck)
@@ -80,7 +80,7 @@ impl Options {
     }
 }
 
-/// What the command line came to.
+/// The parsed command line.
 #[derive(Debug)]
 pub struct Parsed {
     /// Warnings and errors, for standard error.
@@ -98,16 +98,16 @@ pub enum Request {
     Version,
     /// `-?`
     Help,
-    /// Help, as there is nothing to look at.
+    /// Help, because no file was named.
     NoFiles,
-    /// The work.
+    /// Examine the files.
     Run(Box<Options>),
 }
 
-/// What an option takes.
+/// What kind of value an option takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptionKind {
-    /// Ends the parsing.
+    /// None: the option ends the parsing.
     Now,
     /// On or off.
     Flag,
@@ -119,10 +119,10 @@ pub enum OptionKind {
     Text,
 }
 
-/// One option: its letter (NUL for none), its name as the original's messages write it, what it takes and what it does.
+/// One option: its letter (NUL if none), its name as in the original's messages, its kind and its help.
 pub type Definition = (char, &'static str, OptionKind, &'static str);
 
-/// MySQL's options in MySQL's order, then those that only MariaDB's tool has.
+/// MySQL's options in MySQL's order, then those of MariaDB's tool only.
 pub const DEFINITIONS: [Definition; 19] = [
     ('?', "help", OptionKind::Now, "Show this and exit."),
     ('I', "info", OptionKind::Now, "The same as --help."),
@@ -154,7 +154,7 @@ pub const DEFINITIONS: [Definition; 19] = [
     ('m', "merge", OptionKind::Number, "MariaDB: how many neighbouring leaf pages to merge for -f."),
     ('r', "skip-freed-pages", OptionKind::Flag, "MariaDB: leave out pages that the extent descriptors call free."),
 ];
-/// The last of MariaDB's, which has no letter.
+/// MariaDB's last option, which has no letter.
 pub const TABLESPACE_FLAGS: Definition =
     ('\0', "tablespace-flags", OptionKind::Number, "MariaDB: flags of the tablespace, where the file has no page 0.");
 
@@ -171,7 +171,7 @@ pub fn parse(program: &str, arguments: &[OsString]) -> Parsed {
     Parsed { lines: parser.lines, request }
 }
 
-/// The arguments are not read to their end.
+/// Why the remaining arguments are not read.
 enum Stop {
     Refused,
     Now(char),
@@ -184,7 +184,7 @@ struct Parser<'a> {
     rest: &'a [OsString],
 }
 
-/// What a prefix of an option's name asks for.
+/// The effect of a prefix on an option.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Prefix {
     Plain,
@@ -301,7 +301,7 @@ impl Parser<'_> {
         match name {
             "verbose" => options.verbose = on,
             "count" => options.count = on,
-            // As in the original, naming it is enough.
+            // As in the original, its presence is enough.
             "no-check" => options.no_check = true,
             "page-type-summary" => options.summary = on,
             "per-page-details" => options.per_page = on,
@@ -374,7 +374,7 @@ impl Parser<'_> {
             }
             "allow-mismatches" => options.allow = value,
             "merge" => options.merge = value,
-            // The default of MariaDB's tool stands for "as page 0 says".
+            // The default of MariaDB's tool means "as in page 0".
             "tablespace-flags" => options.flags = u32::try_from(value).ok().filter(|&flags| flags != u32::MAX),
             _ => {}
         }

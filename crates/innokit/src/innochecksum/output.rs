@@ -1,4 +1,4 @@
-//! Where the lines go: standard output and error, the log, the dump.
+//! The destinations of lines: standard output and error, the log, the dump.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -7,18 +7,18 @@ use std::path::Path;
 use super::Fault;
 use super::options::Options;
 
-/// All that is written to, but for the tablespaces.
+/// Everything that is written to, except the tablespaces.
 pub struct Output {
     /// Standard output.
     pub stdout: BufWriter<io::Stdout>,
-    /// The log, if asked for.
+    /// The log, if requested.
     pub log: Option<BufWriter<File>>,
-    /// The dump of page types, if asked for.
+    /// The dump of page types, if requested.
     pub dump: Option<BufWriter<File>>,
 }
 
 impl Output {
-    /// Creates the files asked for; what they held is gone.
+    /// Creates the requested files, and truncates those that exist.
     pub fn open(options: &Options) -> Result<Self, Fault> {
         let create = |path: &Path| {
             File::create(path).map(BufWriter::new).map_err(|error| Fault::Create { path: path.to_owned(), error })
@@ -31,14 +31,14 @@ impl Output {
         Ok(Self { stdout: BufWriter::new(io::stdout()), log, dump })
     }
 
-    /// Hands everything to the system.
+    /// Flushes everything.
     pub fn flush(&mut self) -> io::Result<()> {
         self.stdout.flush()?;
         self.log.as_mut().map_or(Ok(()), Write::flush)?;
         self.dump.as_mut().map_or(Ok(()), Write::flush)
     }
 
-    /// A line on standard error, at once.
+    /// Prints a line on standard error at once.
     pub fn complain(&self, line: &str) -> io::Result<()> {
         writeln!(io::stderr().lock(), "{line}")
     }

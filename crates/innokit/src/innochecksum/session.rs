@@ -1,4 +1,4 @@
-//! One run over the files of the command line, which share the count of mismatches.
+//! One run over the files of the command line, which share one count of mismatches.
 
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
@@ -18,18 +18,17 @@ use super::output::Output;
 use super::types::{self, Tally};
 use super::{Fault, explain};
 
-/// Progress is checked every this many pages, and written when this much time has passed.
+/// How many pages between looks at the clock, and how much time between lines of progress.
 const PROGRESS_PAGES: u64 = 64;
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
-/// The run.
 pub struct Session<'o> {
     options: &'o Options,
     output: Output,
     mismatches: u64,
 }
 
-/// What is counted in one file.
+/// The counters of one file.
 #[derive(Default)]
 struct Counts {
     tally: Tally,
@@ -38,23 +37,23 @@ struct Counts {
     encrypted: u64,
 }
 
-/// One file on its way.
+/// The work on one file.
 struct Work {
     layout: FileLayout,
     judge: PageJudge,
-    /// `None` where nothing is rewritten, and for standard input, whose pages go to standard output.
+    /// `None` if nothing is rewritten, and for standard input, whose pages go to standard output.
     writer: Option<PageWriter>,
     stdin: bool,
     counts: Counts,
 }
 
 impl<'o> Session<'o> {
-    /// For these options, with these files open to write to.
+    /// A run with these options and these open outputs.
     pub fn new(options: &'o Options, output: Output) -> Self {
         Self { options, output, mismatches: 0 }
     }
 
-    /// Looks at one file after the other, up to the first that fails.
+    /// Works through the files, up to the first that fails.
     pub fn run(mut self, files: &[PathBuf]) -> Result<(), Fault> {
         let done = files.iter().try_for_each(|file| self.file(file));
         self.output.flush()?;
@@ -90,7 +89,7 @@ impl<'o> Session<'o> {
         self.pages(&mut input, layout, pages)
     }
 
-    /// What an interrupted `--write` left is completed before anything else, but only by another `--write`.
+    /// Completes an interrupted `--write` before anything else, but only during another `--write`.
     fn recover(&self, input: &FileInput) -> Result<(), Fault> {
         let name = input.name().display();
         let note = if self.options.write.is_some() {
@@ -106,7 +105,7 @@ impl<'o> Session<'o> {
         Ok(note.map_or(Ok(()), |note| self.output.complain(&note))?)
     }
 
-    /// Prints on standard output, or on standard error where pages from standard input may be going to standard output.
+    /// Prints on standard output, or on standard error if standard output may be receiving the pages of standard input.
     fn say(&mut self, stdin: bool, text: &str) -> io::Result<()> {
         if stdin {
             io::stderr().lock().write_all(text.as_bytes())
@@ -138,7 +137,7 @@ impl<'o> Session<'o> {
         let mut work = Work { layout, judge, writer, stdin: input.is_stdin(), counts: Counts::default() };
         let mut done = self.sweep(input, &mut work, pages);
         if let Some(writer) = work.writer.take() {
-            // What was rewritten before a corrupt page stays rewritten, as in the original.
+            // Pages rewritten before a corrupt one stay rewritten, as in the original.
             done = done.and(writer.finish().map_err(Fault::from));
         }
         done?;
@@ -171,7 +170,7 @@ impl<'o> Session<'o> {
         }
     }
 
-    /// Checks, rewrites and counts one page; whether it is the last one asked for.
+    /// Checks, rewrites and counts one page. Returns whether it was the last one requested.
     fn page(&mut self, page: &[u8], position: u64, is_free: bool, work: &mut Work) -> Result<bool, Fault> {
         if self.options.per_page {
             self.say(work.stdin, &format!("page {position} "))?;
@@ -251,7 +250,7 @@ impl<'o> Session<'o> {
         }
     }
 
-    /// Freed pages are left out where asked for, and in the tables of indexes, to which they no longer belong.
+    /// Whether to ask which pages are free: on request, and for the index tables, which leave out freed pages.
     const fn wants_freed(&self) -> bool {
         self.options.skip_freed || self.wants_indexes()
     }
@@ -285,14 +284,14 @@ impl<'o> Session<'o> {
     }
 }
 
-/// Which pages the extent descriptors call free, region by region.
+/// The pages that the extent descriptors call free, region by region.
 #[derive(Default)]
 struct Freed {
     region: Option<(u64, Option<ExtentMap>)>,
 }
 
 impl Freed {
-    /// The descriptors are read where they lie; standard input cannot be asked for them twice, and hides nothing.
+    /// Reads the descriptors from the file. Standard input cannot be read twice, so there no page counts as free.
     fn is_free(&mut self, input: &FileInput, position: u64, layout: &FileLayout) -> bool {
         let size = layout.page_size() as u64;
         let first = position / size * size;
@@ -322,7 +321,7 @@ fn fits(algorithm: Algorithm, strict: ChecksumKind) -> bool {
     }
 }
 
-/// The original's warning for a page that is sound by another checksum than the one asked for.
+/// The original's warning for a page that is sound, but by a checksum other than the requested one.
 fn other_checksum(page: &[u8], algorithm: Algorithm, strict: ChecksumKind) -> String {
     let space = format::page::fil::space_id(page).map_or(0, |space| space.0);
     let number = format::page::fil::page_no(page).map_or(0, |page_no| page_no.0);

@@ -9,7 +9,7 @@ use format::page::index::{PAGE_GARBAGE, PAGE_LEVEL, PAGE_N_RECS};
 use format::page::view;
 use format::{Family, SpaceFormat};
 
-/// A kind of page that has a line in the summary.
+/// A kind of page with a line in the summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CountedPage {
     Index,
@@ -31,7 +31,7 @@ enum CountedPage {
     Other,
 }
 
-/// For each kind, in the order of the summary: its label there, and what the dump prints between the bars.
+/// Each kind's label in the summary, and its text between the bars of the dump. In the order of the summary.
 const LABELS: [(CountedPage, &str, &str); 17] = [
     (CountedPage::Index, "Index page", "Index page\t\t\t"),
     (CountedPage::Sdi, "SDI Index page", "SDI Index page\t\t\t"),
@@ -52,7 +52,7 @@ const LABELS: [(CountedPage, &str, &str); 17] = [
     (CountedPage::Other, "Other type of page", ""),
 ];
 
-/// States of an undo segment, as the summary calls them and as the dump does; several numbers share the last state.
+/// States of an undo segment: names in the summary and in the dump. Several numbers share the last state.
 const UNDO_STATES: [(&str, &str); 6] = [
     ("active", "Undo log of an active transaction, "),
     ("cached", "Page is cached for quick reuse, "),
@@ -65,7 +65,7 @@ const UNDO_STATES: [(&str, &str); 6] = [
 const UNDO_PAGE_TYPE: usize = 38;
 const UNDO_SEGMENT_STATE: usize = 38 + 18;
 
-/// What was counted in one file.
+/// The counters of one file.
 #[derive(Debug, Default)]
 pub struct Tally {
     kinds: [u64; LABELS.len()],
@@ -101,7 +101,7 @@ impl CountedPage {
 }
 
 impl Tally {
-    /// Counts the page at `position`, and lists it. `area` ends its line in the list.
+    /// Counts the page at `position`, and lists it in the dump. `area` ends its line there.
     pub fn count(
         &mut self,
         page: &[u8],
@@ -150,7 +150,7 @@ impl Tally {
         format!("{kind}, {}{area}", UNDO_STATES.get(state).map_or("", |state| state.1))
     }
 
-    /// Prints the summary; `file` is left out for standard input.
+    /// Prints the summary; no `file` for standard input.
     pub fn print(&self, file: Option<&Path>, out: &mut impl Write) -> io::Result<()> {
         writeln!(out)?;
         if let Some(file) = file {
@@ -161,7 +161,7 @@ impl Tally {
             writeln!(out, "{count:8}\t{label}")?;
         }
         writeln!(out, "{:=<47}\nAdditional information:", "")?;
-        // The original has a third counter, which it never raises.
+        // The original prints a third counter, but never increments it.
         writeln!(out, "Undo page type: {} insert, {} update, 0 other", self.insert, self.update)?;
         let states = UNDO_STATES.iter().zip(self.states).map(|((name, _), count)| format!("{count} {name}"));
         writeln!(out, "Undo page state: {}", states.collect::<Vec<_>>().join(", "))
@@ -181,7 +181,7 @@ fn index(page: &[u8], area: &str, format: &SpaceFormat) -> String {
     }
 }
 
-/// The head of a file's part of the dump.
+/// The heading of a file's part of the dump.
 pub fn dump_head(file: &Path, dump: &mut impl Write) -> io::Result<()> {
     writeln!(dump, "\n\nFilename::{}", file.display())?;
     writeln!(dump, "{:=<78}\n\tPAGE_NO\t\t|\t\tPAGE_TYPE\t\t\t|\tEXTRA INFO\n{:=<78}", "", "")

@@ -8,9 +8,9 @@ use jobs::innochecksum::ChecksumKind;
 
 use super::options::{DEFINITIONS, Definition, OptionKind, Options, TABLESPACE_FLAGS};
 
-/// The version of the original whose behaviour this is.
+/// The version of the original that this one reproduces.
 const ORIGINAL: &str = "9.7";
-/// Where the descriptions of the options begin.
+/// Column of the option descriptions.
 const COLUMN: usize = 22;
 
 /// `-V`: one line.
@@ -47,7 +47,8 @@ fn option(&(letter, name, kind, what): &Definition, out: &mut impl Write) -> io:
     }
 }
 
-/// The table of the options in force; of the defaults where there are none. With options it shows MySQL's alone, in MySQL's form.
+/// The table of options in force, or of the defaults if there are no options. It lists MySQL's options in MySQL's form, and MariaDB's only
+/// if set.
 pub fn variables(options: Option<&Options>, out: &mut impl Write) -> io::Result<()> {
     let defaults = Options::default();
     let shown = options.unwrap_or(&defaults);
@@ -72,7 +73,7 @@ fn is_mariadb(name: &str) -> bool {
     matches!(name, "per-page-details" | "leaf" | "merge" | "skip-freed-pages")
 }
 
-/// MariaDB's options are in the table only where they say something, so that MySQL's table looks as it always did.
+/// MariaDB's options are listed only if they are set, so that MySQL's table looks as it always did.
 fn is_set(name: &str, options: &Options) -> bool {
     match name {
         "per-page-details" => options.per_page,

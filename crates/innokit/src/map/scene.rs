@@ -1,6 +1,5 @@
-//! The picture of a tablespace as rectangles and lines of text: what is where, in which colour. Three bands show the same cells, in
-//! the order of the pages from left to right and from top to bottom: what the pages are and of which index, how full they are, how old
-//! they are.
+//! The picture of a tablespace as rectangles and lines of text. Three bands show the same cells, in page order from left to right and top
+//! to bottom: type and index of the pages, how full they are, and how old.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,16 +9,16 @@ use jobs::{FileInfo, TablespaceInfo};
 use crate::picture::{FAINT, INK, LETTER, Rgb, Scene, Shape, Weight};
 use crate::print::grouped;
 
-/// Pixels of every picture.
+/// Width of every picture, pixels.
 const WIDTH: i32 = 1280;
-/// Room around, with the page numbers at the left of the cells.
+/// Margins; page numbers are to the left of the cells.
 const LEFT: i32 = 104;
 const RIGHT: i32 = 32;
 const TOP: i32 = 24;
-/// Largest height of a band, and largest side of a cell.
+/// Maximum height of a band, and maximum side of a cell.
 const BAND_MAX: i32 = 196;
 const CELL_MAX: i32 = 26;
-/// Cells at least this large stand apart from each other; smaller ones would be nothing but gaps.
+/// Cells at least this large have gaps between them; smaller ones would be mostly gap.
 const CELL_WITH_GAP: i32 = 10;
 const LINE: i32 = 22;
 
@@ -30,16 +29,16 @@ const DAMAGE: Rgb = (220, 20, 20);
 const FILL: [Rgb; 5] = [(255, 237, 160), (254, 178, 76), (120, 198, 121), (35, 132, 67), (0, 69, 41)];
 /// From the oldest to the newest.
 const AGE: [Rgb; 5] = [(45, 20, 90), (110, 40, 130), (190, 55, 100), (245, 125, 50), (252, 225, 100)];
-/// Steps of a scale: few enough to draw neighbours of nearly the same colour in one go.
+/// Steps of a scale: few enough that neighbours of nearly the same colour are drawn in one go.
 const STEPS: f64 = 24.0;
 
-/// Indexes with a colour of their own, the largest first: above the leaves it is darker. All others share the last.
+/// Colours of indexes, the largest index first; pages above the leaves are darker. The remaining indexes share the last colour.
 const INDEXES: [Rgb; 7] =
     [(59, 130, 246), (16, 160, 110), (236, 100, 180), (150, 190, 40), (120, 110, 240), (200, 120, 70), (90, 150, 190)];
-/// Words for the pointer: more than this would make the file large, and each row gets one then.
+/// Maximum number of hints for the pointer; with more, the file would be large, so each row gets one.
 const HINTS_MAX: usize = 500;
 
-/// Lays the picture out.
+/// Lays out the picture.
 pub fn scene(file: &FileInfo, space: &TablespaceInfo, grid: &Grid) -> Scene {
     let mut scene = Scene { width: WIDTH, height: TOP, shapes: Vec::new() };
     scene.titles(file, space, grid);
@@ -68,7 +67,7 @@ struct Layout {
 }
 
 impl Layout {
-    /// The largest square cells of which `cells` fit into a band; rows of a multiple of 16, so that extents line up.
+    /// The largest square cells for which `cells` fit in a band. Rows have a multiple of 16 cells, if they can, so that extents line up.
     fn of(cells: usize) -> Self {
         let fits = |side: i32| {
             let columns = ((WIDTH - LEFT - RIGHT) / side) as usize;
@@ -112,7 +111,7 @@ impl Scene {
         self.height += 14;
     }
 
-    /// The cells, in runs of one colour where they touch; where they begin.
+    /// Draws the cells, in runs of one colour if there are no gaps. Returns the top of the band.
     fn band(&mut self, heading: &str, grid: &Grid, layout: Layout, colour_of: impl Fn(&Cell) -> Rgb) -> i32 {
         if !heading.is_empty() {
             self.text(LEFT, self.height, Weight::Heading, INK, heading);
@@ -121,7 +120,7 @@ impl Scene {
         let gap = (layout.side / CELL_WITH_GAP).min(2);
         let top = self.height;
         let mut labelled = -LINE;
-        // Cells of one colour together: a file of them is a third as large.
+        // Grouped by colour, the file is a third as large.
         let mut by_colour: BTreeMap<Rgb, Vec<Shape>> = BTreeMap::new();
         for (row, cells) in (0..).zip(grid.cells.chunks(layout.columns.max(1))) {
             let y = top + row * layout.side;
@@ -148,7 +147,7 @@ impl Scene {
         top
     }
 
-    /// What the pages of a place are, in words, for each run of the same; for each row, if there are too many runs.
+    /// Describes the pages of each run of similar cells, or of each row if there are too many runs.
     fn hints(&mut self, grid: &Grid, layout: Layout, top: i32, palette: &Palette<'_>) {
         let rows = || (0..).zip(grid.cells.chunks(layout.columns.max(1)));
         let same = |a: &Cell, b: &Cell| (a.class(), a.index()) == (b.class(), b.index());
@@ -168,7 +167,7 @@ impl Scene {
         }
     }
 
-    /// What occurs, with its colour: indexes, then the other classes.
+    /// The legend: indexes that occur, then the other classes.
     fn classes(&mut self, grid: &Grid, palette: &Palette<'_>) {
         let mut x = LEFT;
         let mut seen: BTreeMap<(usize, Class), (Rgb, String)> = BTreeMap::new();
@@ -215,9 +214,9 @@ impl Scene {
     }
 }
 
-/// Which colour and which words go with which index.
+/// The colour and description of each index.
 struct Palette<'s> {
-    /// Ids of the indexes with a colour of their own, and their names.
+    /// Ids and names of the indexes with a colour of their own.
     indexes: Vec<(u64, &'s str)>,
 }
 
@@ -231,7 +230,7 @@ impl<'s> Palette<'s> {
         Self { indexes: own.collect() }
     }
 
-    /// Which of the colours of indexes the cell has.
+    /// The cell's place among the index colours.
     fn place(&self, cell: &Cell) -> Option<usize> {
         let id = cell.index().filter(|_| matches!(cell.class(), Class::Leaf | Class::Inner))?;
         Some(self.indexes.iter().position(|(own, _)| *own == id).unwrap_or(INDEXES.len() - 1))
@@ -247,7 +246,7 @@ impl<'s> Palette<'s> {
         }
     }
 
-    /// The index of the cell: its name, or its number.
+    /// The cell's index: its name, or its number.
     fn index(&self, cell: &Cell) -> Option<String> {
         let id = cell.index().filter(|_| matches!(cell.class(), Class::Leaf | Class::Inner))?;
         let name = self.indexes.iter().find(|(own, name)| *own == id && !name.is_empty()).map(|(_, name)| *name);
@@ -262,7 +261,7 @@ impl<'s> Palette<'s> {
         }
     }
 
-    /// The same, but for all indexes that share a colour.
+    /// The same for the legend: indexes that share a colour have one description.
     fn legend(&self, cell: &Cell) -> String {
         let is_shared = self.place(cell) == Some(INDEXES.len() - 1);
         match cell.class() {
@@ -273,21 +272,21 @@ impl<'s> Palette<'s> {
     }
 }
 
-/// The damaged pages that are known by number, and whether there are more.
+/// The damaged pages with known numbers, and whether there are more.
 fn damaged(space: &TablespaceInfo) -> String {
     let numbers: Vec<String> = space.damaged_pages.iter().map(|damaged| grouped(u64::from(damaged.page))).collect();
     let more = if space.pages.corrupt > numbers.len() as u64 { " ..." } else { "" };
     numbers.join(" ") + more
 }
 
-/// The LSNs of all cells, each once, ascending. A server changes most pages in a few bursts: by rank neighbours in time differ in
-/// colour, where by value all but the newest would look the same.
+/// The LSNs of all cells, ascending, without duplicates. A server changes most pages in a few bursts. Colouring by rank separates
+/// neighbours in time; by value, all but the newest would look the same.
 fn ages(grid: &Grid) -> Vec<u64> {
     let lsns: BTreeSet<u64> = grid.cells.iter().filter_map(Cell::lsn).collect();
     lsns.into_iter().collect()
 }
 
-/// The rank of `lsn`, from 0, the oldest, to 1; 1 where all are the same.
+/// The rank of `lsn`, from 0, the oldest, to 1; 1 if all are the same.
 fn place(lsn: u64, ages: &[u64]) -> f64 {
     match ages.len() {
         0 | 1 => 1.0,
@@ -340,7 +339,7 @@ const fn label(class: Class) -> &'static str {
     }
 }
 
-/// Names and sentences that would run out of the picture lose their end.
+/// Cuts off the end of a name or sentence that is too long for the picture.
 fn shortened(text: &str, letters: usize) -> String {
     if text.chars().count() <= letters {
         return text.to_owned();

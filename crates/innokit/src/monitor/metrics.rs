@@ -1,6 +1,6 @@
-//! `--metrics FILE`: the result in Prometheus' text format, as node_exporter's textfile collector picks it up.
+//! `--metrics FILE`: the result in Prometheus' text format, for node_exporter's textfile collector.
 //!
-//! The collector may read at any moment, so the file is replaced by a rename: it is the old run or the new one, never a half.
+//! The collector may read at any moment, so the file is replaced by a rename: the collector sees the old run or the new one, never a part.
 //! Facts: Prometheus, "Exposition formats", text format 0.0.4; node_exporter, "Textfile collector".
 
 use std::fs::Permissions;
@@ -12,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use jobs::Report;
 use jobs::report::document::{Counts, Unit};
 
-/// Sums over what lies below one of the paths that were asked for.
+/// Sums over everything below one of the command line's paths.
 #[derive(Default)]
 struct PathSums {
     files: u64,
@@ -22,25 +22,25 @@ struct PathSums {
     findings: [u64; 3],
 }
 
-/// Writes the metrics of `report` to `file`, whole or not at all.
+/// Writes the metrics of `report` to `file`, completely or not at all.
 pub fn write(file: &Path, paths: &[PathBuf], report: &Report, status: u8) -> io::Result<()> {
     replace(file, &text(paths, report, status, now()))
 }
 
-/// What to say of a file of metrics that could not be written.
+/// The message for metrics that could not be written.
 pub fn not_written(file: &Path, error: &io::Error) -> String {
     format!("the metrics could not be written to {}: {error}", file.display())
 }
 
-/// The exit status of a run whose metrics were written, or, for this reason, not: then it is said.
+/// The exit status of a run after it wrote its metrics. A failure to write them is printed.
 pub fn status_after(written: Result<(), String>, status: u8) -> u8 {
     let Err(why) = written else { return status };
     eprintln!("innokit: {why}");
-    // Damage wins over what could not be done.
+    // Damage outranks work that could not be done.
     if status == 1 { 1 } else { 2 }
 }
 
-/// What came of reading the rows of tables.
+/// The outcome of reading the rows of tables.
 pub struct RowsRun<'r> {
     /// `checksum` or `export`.
     pub command: &'r str,
@@ -48,17 +48,17 @@ pub struct RowsRun<'r> {
     pub status: u8,
     /// Wall time.
     pub seconds: f64,
-    /// Rows that were read.
+    /// Rows read.
     pub rows: u64,
-    /// Bytes that were read.
+    /// Bytes read.
     pub bytes: u64,
-    /// Tables by what came of them.
+    /// Number of tables per outcome.
     pub tables: [(&'r str, u64); 3],
-    /// Files in which a table should be, and none could be read.
+    /// Files that should have a table, but none could be read.
     pub unread: u64,
 }
 
-/// The same of a run over rows.
+/// The same for a run over rows.
 pub fn write_rows(file: &Path, run: &RowsRun<'_>) -> io::Result<()> {
     replace(file, &rows_text(run, now()))
 }
@@ -83,13 +83,13 @@ fn rows_text(run: &RowsRun<'_>, ended: f64) -> String {
     out
 }
 
-/// Replaces the file by a rename.
+/// Replaces the file by renaming a new one.
 fn replace(file: &Path, text: &str) -> io::Result<()> {
     let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // The collector takes `*.prom`: a name without that ending keeps the unfinished file out of its sight.
+    // The collector reads `*.prom`: without that suffix, it ignores the unfinished file.
     let mut unfinished = tempfile::Builder::new().prefix(".innokit-metrics-").tempfile_in(dir)?;
     unfinished.write_all(text.as_bytes())?;
-    // The collector rarely runs as the user who checks, and a temporary file is readable by its owner only.
+    // The collector rarely runs as the user who runs the check, and a temporary file is readable only by its owner.
     unfinished.as_file().set_permissions(Permissions::from_mode(0o644))?;
     unfinished.as_file().sync_all()?;
     unfinished.persist(file).map_err(|failed| failed.error)?;
@@ -135,7 +135,7 @@ fn text(paths: &[PathBuf], report: &Report, status: u8, ended: f64) -> String {
     out
 }
 
-/// Rows of one metric, below what describes it.
+/// The rows of one metric, after its description.
 fn family(out: &mut String, name: &str, help: &str, rows: impl IntoIterator<Item = (String, f64)>) {
     out.push_str(&format!("# HELP innokit_{name} {help}\n# TYPE innokit_{name} gauge\n"));
     for (labels, value) in rows {
@@ -167,7 +167,7 @@ fn labelled(path: &str, label: &str, value: &str, count: u64) -> (String, f64) {
     (format!("path=\"{path}\",{label}=\"{value}\""), count as f64)
 }
 
-/// Sums by the paths of the command line, escaped as label values. A file belongs to the longest path that it lies below.
+/// Sums by the paths of the command line, escaped as label values. A file belongs to the longest path that contains it.
 fn by_path(paths: &[PathBuf], report: &Report) -> Vec<(String, PathSums)> {
     let mut sums: Vec<PathSums> = paths.iter().map(|_| PathSums::default()).collect();
     let owner = |file: &str| {
@@ -180,7 +180,7 @@ fn by_path(paths: &[PathBuf], report: &Report) -> Vec<(String, PathSums)> {
         sum.files += 1;
         sum.failed += u64::from(file.error.is_some());
         if file.unit == Unit::Pages {
-            // A member's bytes are its archive's.
+            // A member's bytes are already counted for its archive.
             let bytes = if file.archive.is_some() { 0 } else { file.counts.bytes };
             sum.counts.add(&Counts { bytes, ..file.counts });
         } else {
@@ -196,7 +196,7 @@ fn by_path(paths: &[PathBuf], report: &Report) -> Vec<(String, PathSums)> {
     paths.iter().map(|path| escaped(&path.to_string_lossy())).zip(sums).collect()
 }
 
-/// A label value: backslash, quote and newline are escaped, nothing else is.
+/// A label value: only backslash, quote and newline are escaped.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

@@ -16,7 +16,7 @@ use crate::print::{grouped, limits};
 /// Exit status of a plugin that could not do its work.
 pub const UNKNOWN: u8 = 3;
 
-/// The line, and the exit status that goes with it; `status` is that of the check.
+/// The line and its exit status; `status` is the check's.
 pub fn line(report: &Report, status: u8) -> (String, u8) {
     let (word, plugin_status) = match status {
         0 => ("OK", 0),
@@ -51,7 +51,7 @@ pub fn unknown(why: &str) -> String {
     format!("INNOKIT UNKNOWN - {}", one_line(why))
 }
 
-/// The first finding of the severity that decided, and how many more there are.
+/// The first finding of the deciding severity, and the number of others.
 fn worst(report: &Report, status: u8) -> Option<String> {
     let (severity, total) = match status {
         0 => return None,
@@ -71,7 +71,7 @@ fn worst(report: &Report, status: u8) -> Option<String> {
     Some(one_line(&format!("{}: {page}{}{more}", first.path, first.message)))
 }
 
-/// A plugin's answer ends at the first newline, and performance data begins at the first bar.
+/// A plugin's answer ends at the first newline, and performance data begins at the first bar, so both are replaced.
 fn one_line(text: &str) -> String {
     text.replace(['\n', '\r'], " ").replace('|', "/")
 }

@@ -1,7 +1,7 @@
-//! A scene as SVG, small enough to lie in a repository: neighbours of one colour become one path, and what is said of a place when the
-//! pointer rests on it (`<title>`) one rectangle that nobody sees.
+//! A scene as SVG, small enough for a repository: neighbours of one colour become one path, and a hint (`<title>`) becomes one invisible
+//! rectangle.
 //!
-//! 4,096 cells in three bands, as a rectangle each, would take 800 kB; as paths they take 8 bytes each, and runs of one colour less.
+//! 4,096 cells in three bands would take 800 kB as single rectangles. As paths they take 8 bytes each, and runs of one colour less.
 
 use std::fmt::Arguments;
 
@@ -30,7 +30,7 @@ pub(super) fn text(scene: &Scene) -> String {
     out
 }
 
-/// Rectangles of one colour and height, as strokes as wide as these are high.
+/// Draws rectangles of one colour and height as strokes whose width is that height.
 fn strokes(out: &mut String, shapes: &[Shape]) {
     let Some(Shape::Rect(_, top, _, bottom, colour)) = shapes.first() else { return };
     put(out, format_args!("<path stroke=\"{}\" stroke-width=\"{}\" d=\"", hex(*colour), bottom - top));
@@ -83,7 +83,7 @@ fn one(out: &mut String, shape: &Shape) {
     }
 }
 
-/// A line of text, whose top is given, in whatever the viewer has.
+/// A line of text at its top, in a font of the viewer's choice.
 fn line(out: &mut String, (x, y): (i32, i32), (anchor, weight): (Option<Anchor>, Weight), colour: Rgb, text: &str) {
     let style = match weight {
         Weight::Title => " font-size=\"20\" font-weight=\"bold\"",
@@ -107,7 +107,7 @@ fn hex((red, green, blue): Rgb) -> String {
     format!("#{red:02x}{green:02x}{blue:02x}")
 }
 
-/// Text between tags: names of files and tables may hold anything, and XML has no word for most control characters.
+/// Text between tags: names of files and tables may contain anything, and XML cannot express most control characters.
 fn escaped(text: &str) -> String {
     let letter = |letter: char| match letter {
         '&' => "&amp;".to_owned(),

@@ -41,7 +41,7 @@ pub struct ChecksumArgs {
     pub json: bool,
 }
 
-/// Prints the checksums; the exit status.
+/// Prints the checksums. Returns the exit status.
 pub fn checksum(args: &ChecksumArgs) -> Result<u8, Box<dyn Error>> {
     let started = SystemTime::now();
     let expected = args.compare.as_deref().map(expected).transpose()?;
@@ -85,7 +85,7 @@ fn expected(path: &Path) -> Result<BTreeMap<String, u32>, Box<dyn Error>> {
         let parts = line.rsplit_once(['\t', ' ']);
         let (name, value) =
             parts.ok_or_else(|| format!("{}: line {}: expected a table and a value", path.display(), number + 1))?;
-        // Skip what is not a number: NULL for a table that does not exist, and the header that the client prints without -N.
+        // Skip a value that is not a number: NULL for a table that does not exist, and the header that the client prints without -N.
         if let Ok(value) = value.parse() {
             values.insert(name.trim().to_owned(), value);
         }

@@ -177,7 +177,7 @@ pub struct ExportArgs {
     pub geometry: GeometryForm,
 }
 
-/// Exports; the exit status.
+/// Exports. Returns the exit status.
 pub fn run_export(args: &ExportArgs) -> Result<u8, Box<dyn Error>> {
     let started = SystemTime::now();
     let options = options(args);
@@ -351,7 +351,7 @@ fn text_format(args: &ExportArgs, format: Format) -> Result<TextFormat, String> 
     Ok(TextFormat::Separated(separated))
 }
 
-/// `\t`, `\n`, `\r`, `\0` and `\\` as SQL reads them.
+/// Replaces `\t`, `\n`, `\r`, `\0` and `\\`, as SQL does.
 fn unescaped(text: &str) -> Vec<u8> {
     let mut out = Vec::new();
     let mut bytes = text.bytes();
@@ -398,7 +398,7 @@ struct RowsOutput<'t> {
 }
 
 impl RowsOutput<'_> {
-    /// The output for a table. No file is replaced.
+    /// Opens the output for a table. Existing files are not replaced.
     fn open(&self, table: &str) -> Result<Box<dyn Write + Send>, jobs::Error> {
         let Some(output) = self.output else { return Ok(Box::new(io::stdout())) };
         let is_folder = output.is_dir() || output.as_os_str().to_string_lossy().ends_with('/');

@@ -1,4 +1,4 @@
-//! `innokit table checksum` and `innokit table export`: options in, values or rows out. This file has what both share.
+//! `innokit table checksum` and `innokit table export`: options in, values or rows out. This file has what they share.
 
 mod checksum;
 mod export;
@@ -39,7 +39,7 @@ pub struct RowsArgs {
 }
 
 impl RowsArgs {
-    /// Writes the metrics, if they were asked for; the exit status of the whole.
+    /// Writes the metrics, if requested. Returns the exit status of the whole run.
     fn write_metrics(&self, run: &RowsRun<'_>) -> u8 {
         let Some(file) = &self.metrics else { return run.status };
         let written = metrics::write_rows(file, run).map_err(|error| metrics::not_written(file, &error));

@@ -1,11 +1,11 @@
-//! From figures to places.
+//! From figures to positions.
 
 use super::super::units::{number, size};
 
-/// How figures become places, and what the axis says.
+/// How figures map to positions, and the axis's name.
 #[derive(Clone)]
 pub struct Axis {
-    /// What it shows, with the unit.
+    /// What the axis shows, with the unit.
     pub name: String,
     scale: Scale,
 }
@@ -25,22 +25,22 @@ pub struct Fitted {
 }
 
 impl Axis {
-    /// From zero on, even steps.
+    /// From zero, in even steps.
     pub fn linear(name: &str) -> Self {
         Self { name: name.to_owned(), scale: Scale::Linear }
     }
 
-    /// Each step ten times the last.
+    /// Each step is ten times the last.
     pub fn logarithmic(name: &str) -> Self {
         Self { name: format!("{name}, logarithmic"), scale: Scale::Decades }
     }
 
-    /// Each step twice the last, and labels as sizes: 4K, 1M.
+    /// Each step is twice the last, and labels are sizes: 4K, 1M.
     pub fn powers_of_two(name: &str) -> Self {
         Self { name: format!("{name}, logarithmic"), scale: Scale::Doublings }
     }
 
-    /// The ends such that all of `values` lie between.
+    /// Chooses ends that enclose all of `values`.
     pub fn fit(&self, values: impl Iterator<Item = f64> + Clone) -> Fitted {
         let above = |value: &f64| self.scale == Scale::Linear || *value > 0.0;
         let high = values.clone().filter(above).fold(f64::NEG_INFINITY, f64::max);
@@ -57,7 +57,7 @@ impl Axis {
 }
 
 impl Fitted {
-    /// Where a figure lies, 0 to 1; 0 if it is below everything that the axis can show.
+    /// The position of a figure, from 0 to 1; 0 if it is below everything the axis can show.
     pub fn place(&self, value: f64) -> f64 {
         let place = match self.scale {
             Scale::Linear => (value - self.low) / (self.high - self.low),
@@ -66,7 +66,7 @@ impl Fitted {
         if place.is_finite() { place.clamp(0.0, 1.0) } else { 0.0 }
     }
 
-    /// Figures with their labels, at most `most` of them.
+    /// At most `most` figures with their labels.
     pub fn ticks(&self, most: usize) -> Vec<(f64, String)> {
         let most = most.max(2);
         match self.scale {
@@ -91,7 +91,7 @@ impl Fitted {
     }
 }
 
-/// The smallest of the factors times a power of ten that is not below the value.
+/// The smallest product of a factor and a power of ten that is not below the value.
 fn nice_above(value: f64, factors: &[f64]) -> f64 {
     if value <= 0.0 || !value.is_finite() {
         return 1.0;

@@ -1,12 +1,12 @@
-//! Bars from left to right, a row each.
+//! Horizontal bars, one per row.
 
 use super::axis::Axis;
 use super::room::{GRID, LINE, MARGIN, WIDTH, colour, cut, heading, line, widest, width};
 use crate::picture::{Anchor, FAINT, INK, LETTER, Scene, Shape, Weight};
 
-/// Rows of one measure.
+/// Rows that show one measure.
 pub struct Bars {
-    /// What they show.
+    /// What the bars show.
     pub heading: String,
     /// The measure, with its unit.
     pub axis: String,
@@ -14,25 +14,25 @@ pub struct Bars {
     pub classes: Vec<String>,
     /// From top to bottom.
     pub rows: Vec<Bar>,
-    /// A figure to compare with, and what it is.
+    /// A figure to compare with, and its name.
     pub mark: Option<(f64, String)>,
 }
 
 /// One row.
 pub struct Bar {
-    /// At its left.
+    /// Text on its left.
     pub label: String,
     /// Index of its colour.
     pub class: usize,
-    /// Its length.
+    /// Length of its bar.
     pub value: f64,
-    /// At its right.
+    /// Text on its right.
     pub text: String,
 }
 
-/// From one row to the next.
+/// Pixels from one row to the next.
 const ROW: i32 = 24;
-/// Letters of the longest label.
+/// Maximum length of a label, in letters.
 const LABEL_MAX: i32 = 48;
 
 impl Bars {
@@ -70,7 +70,7 @@ impl Bars {
         scene.height += LINE;
     }
 
-    /// The colours with their names, where there is more than one.
+    /// The colours with their names, if more than one is used.
     fn legend(&self, scene: &mut Scene) {
         let mut x = MARGIN;
         let used = self.classes.iter().enumerate().filter(|(class, _)| self.rows.iter().any(|row| row.class == *class));

@@ -1,4 +1,4 @@
-//! Lines over an axis, their names at the right.
+//! Lines over an axis, with their names on the right.
 
 use super::axis::Axis;
 use super::room::{GRID, LINE, MARGIN, WIDTH, colour, cut, heading, line, widest};
@@ -6,11 +6,11 @@ use crate::picture::{Anchor, FAINT, INK, LETTER, Scene, Shape, Weight};
 
 /// Several series over the same axes.
 pub struct Lines {
-    /// What they show.
+    /// What the lines show.
     pub heading: String,
-    /// From left to right.
+    /// The horizontal axis.
     pub x: Axis,
-    /// From bottom to top.
+    /// The vertical axis.
     pub y: Axis,
     /// The lines.
     pub series: Vec<Series>,
@@ -18,17 +18,17 @@ pub struct Lines {
 
 /// One line.
 pub struct Series {
-    /// What it is.
+    /// Its name.
     pub name: String,
-    /// In ascending order of the first value.
+    /// Points in ascending order of the first value.
     pub points: Vec<(f64, f64)>,
 }
 
-/// Pixels of the plot.
+/// Height of the plot, pixels.
 const HEIGHT: i32 = 280;
-/// Letters of the longest name.
+/// Maximum length of a name, in letters.
 const NAME_MAX: i32 = 34;
-/// The line beside a name.
+/// Length of the sample line beside a name, pixels.
 const SAMPLE: i32 = 28;
 
 impl Lines {

@@ -1,5 +1,5 @@
-//! Charts: panels one below the other, of bars or of lines, laid out as a [`Scene`]. Room for words is made from their letters, so
-//! that none lies on another.
+//! Charts: panels of bars or lines, one below the other, laid out as a [`Scene`]. Text gets room by its number of letters, so that none
+//! overlaps another.
 
 mod axis;
 mod bars;
@@ -15,7 +15,7 @@ use room::{LINE, MARGIN, WIDTH, cut};
 
 /// A picture of figures.
 pub struct Chart {
-    /// What it is about.
+    /// What the chart is about.
     pub title: String,
     /// What the figures were measured on.
     pub notes: Vec<String>,
@@ -32,7 +32,7 @@ pub enum Panel {
 }
 
 impl Chart {
-    /// Lays it out.
+    /// Lays the chart out.
     pub fn scene(&self) -> Scene {
         let mut scene = Scene { width: WIDTH, height: MARGIN, shapes: Vec::new() };
         scene.text(MARGIN, scene.height, Weight::Title, INK, cut(&self.title, (WIDTH - 2 * MARGIN) / 14));
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
     use crate::picture::{Anchor, Shape};
 
-    /// A text, and the left, top, right, bottom of its room.
+    /// A text, and the left, top, right and bottom of its room.
     fn text(shape: &Shape) -> Option<(&str, [i32; 4])> {
         let (x, y, before, text) = match shape {
             Shape::Text(x, y, Weight::Plain | Weight::Heading, _, text) => (x, y, 0, text),

@@ -1,16 +1,16 @@
-//! Room for words and lines.
+//! Room for text and lines.
 
 use crate::picture::{INK, LETTER, Rgb, Scene, Shape, Weight};
 
-/// Pixels of every chart.
+/// Width of every chart, pixels.
 pub(super) const WIDTH: i32 = 1240;
-/// Room around.
+/// Margin on all sides.
 pub(super) const MARGIN: i32 = 32;
-/// From one line of text to the next.
+/// Height of a line of text.
 pub(super) const LINE: i32 = 22;
-/// Lines behind the figures.
+/// Grid lines, drawn under the figures.
 pub(super) const GRID: Rgb = (226, 230, 235);
-/// The palette of Okabe and Ito without its yellow: told apart also by the colour-blind.
+/// The palette of Okabe and Ito without its yellow: colour-blind readers can tell these apart.
 const COLOURS: [Rgb; 8] = [
     (0, 114, 178),
     (230, 159, 0),
@@ -31,17 +31,17 @@ pub(super) fn heading(scene: &mut Scene, text: &str) {
     scene.height += LINE + 6;
 }
 
-/// Pixels of a word.
+/// Width of a text, pixels.
 pub(super) fn width(text: &str) -> i32 {
     LETTER * i32::try_from(text.chars().count()).unwrap_or(0)
 }
 
-/// The widest of some words, pixels.
+/// Width of the widest text, pixels.
 pub(super) fn widest<'t>(texts: impl Iterator<Item = &'t str>) -> i32 {
     texts.map(width).max().unwrap_or(0)
 }
 
-/// Words that would run out of their room lose their end.
+/// Cuts off the end of a text that is too long.
 pub(super) fn cut(text: &str, letters: i32) -> String {
     let letters = usize::try_from(letters).unwrap_or(0);
     if text.chars().count() <= letters {
@@ -51,7 +51,7 @@ pub(super) fn cut(text: &str, letters: i32) -> String {
     format!("{kept}...")
 }
 
-/// A line from point to point.
+/// A line through these points.
 pub(super) fn line(scene: &mut Scene, points: Vec<(i32, i32)>, thickness: u32, colour: Rgb) {
     scene.shapes.push(Shape::Path(points, thickness, colour));
 }
