@@ -1,4 +1,4 @@
-//! Rows to record batches.
+//! From rows to record batches.
 
 use std::sync::Arc;
 
@@ -12,22 +12,22 @@ use jobs::rows::{Cell, Row, RowPlan};
 use crate::column::{CHANGES, ColumnBuilder, Pushed};
 use crate::types::{ArrowOptions, schema};
 
-/// Gathers rows of one plan; [`BatchBuilder::take`] makes a batch of them.
+/// Collects rows of one plan; [`BatchBuilder::take`] turns them into a batch.
 #[derive(Debug)]
 pub struct BatchBuilder {
     schema: SchemaRef,
     columns: Vec<ColumnBuilder>,
-    /// What became of each row, where that is a column.
+    /// The state of each row, if that is a column.
     states: Option<ColumnBuilder>,
     rows: usize,
-    /// For each column, how many values were changed for each reason.
+    /// For each column, the number of values changed for each reason.
     changed: Vec<[u64; CHANGES.len()]>,
-    /// Of the row in hand: the column, and the reason.
+    /// The changes of the current row: the column, and the reason.
     changed_now: Vec<(usize, usize)>,
 }
 
 impl BatchBuilder {
-    /// For the rows of `plan`. With `states` a last column says what became of each row.
+    /// A builder for the rows of `plan`. With `states`, a last column gives the state of each row.
     #[must_use]
     pub fn new(plan: &RowPlan, options: ArrowOptions, states: bool) -> Self {
         let schema = schema(plan, options, states);
@@ -55,19 +55,19 @@ impl BatchBuilder {
         self.rows
     }
 
-    /// Whether there are none.
+    /// Whether there are no rows since the last batch.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.rows == 0
     }
 
-    /// Bytes of these rows, about.
+    /// Approximate size of these rows in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.columns.iter().map(ColumnBuilder::bytes).sum()
     }
 
-    /// Appends a row, whole or not at all.
+    /// Appends a complete row, or nothing.
     ///
     /// # Errors
     /// The column whose value cannot be read, and why.
@@ -108,10 +108,10 @@ impl BatchBuilder {
         self.columns.iter_mut().chain(&mut self.states).for_each(|column| column.truncate(rows));
     }
 
-    /// The rows since the last batch.
+    /// Takes the rows since the last batch.
     ///
     /// # Errors
-    /// Arrow refuses an array.
+    /// If Arrow rejects an array.
     pub fn take(&mut self) -> Result<RecordBatch, ArrowError> {
         let columns = self.columns.iter_mut().chain(&mut self.states).map(ColumnBuilder::take);
         let columns: Vec<ArrayRef> = columns.collect::<Result<_, _>>()?;
@@ -119,7 +119,7 @@ impl BatchBuilder {
         RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)
     }
 
-    /// Values that Arrow's types have no room for, of all rows so far.
+    /// The values that Arrow's types could not represent, over all rows so far.
     #[must_use]
     pub fn changes(&self) -> Vec<Change> {
         let of = |(counts, field): (&[u64; CHANGES.len()], &Arc<arrow_schema::Field>)| {

@@ -1,4 +1,4 @@
-//! Values of one column on their way to an array.
+//! Collects the values of one column for an array.
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ use format::value::{Value, ValueType, decimal, geometry};
 
 use crate::types::vector_item;
 
-/// What became of a value.
+/// How a value was appended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pushed {
-    /// It is there.
+    /// Unchanged.
     Whole,
-    /// Something of it is not: the number of the reason in [`CHANGES`].
+    /// With a loss: the number of the reason in [`CHANGES`].
     Changed(usize),
 }
 
-/// What the Arrow types have no room for.
+/// What the Arrow types cannot represent.
 pub(crate) const CHANGES: [&str; 3] = [
     "dates or times that no calendar has (zero, or 31 February) became NULL",
     "geometries lost their spatial reference system, which well-known binary has no place for",
@@ -32,10 +32,10 @@ const NO_DATE: Pushed = Pushed::Changed(0);
 const SRID_LOST: Pushed = Pushed::Changed(1);
 const NOT_UTF8: Pushed = Pushed::Changed(2);
 
-/// Strings or lists, one after the other.
+/// Strings or lists, one after another.
 #[derive(Debug)]
 pub(crate) struct Pieces<T> {
-    /// Where each ends.
+    /// Where each piece ends.
     ends: Vec<i32>,
     data: Vec<T>,
 }
@@ -45,7 +45,7 @@ impl<T> Pieces<T> {
         Self { ends: Vec::new(), data: Vec::new() }
     }
 
-    /// The piece ends where the data end now.
+    /// Ends the piece at the current end of the data.
     fn end(&mut self) -> Result<(), String> {
         let end = i32::try_from(self.data.len()).map_err(|_| "it is longer than an Arrow value can be".to_owned())?;
         self.ends.push(end);
@@ -85,7 +85,7 @@ enum Values {
     Date(Vec<i32>),
     Duration(Vec<i64>),
     Timestamp(Vec<i64>),
-    /// Numbers of members; 0 = the empty string that stands for no member.
+    /// Member numbers; 0 is the empty string that means no member.
     Enum(Vec<u16>, ArrayRef),
     Text(Pieces<u8>),
     Bytes(Pieces<u8>),
@@ -93,7 +93,7 @@ enum Values {
     Vector(Pieces<f32>),
 }
 
-/// Same for all: `$values` in each arm.
+/// Does the same for all types: `$flat` or `$nested` with the values bound.
 macro_rules! each {
     ($of:expr, $list:ident => $flat:expr, $pieces:ident => $nested:expr) => {
         match $of {
@@ -146,12 +146,12 @@ impl Values {
     }
 }
 
-/// Gathers the values of one column.
+/// Collects the values of one column.
 #[derive(Debug)]
 pub(crate) struct ColumnBuilder {
     field: Arc<Field>,
     value: ValueType,
-    /// The spatial reference system that the column's declaration names.
+    /// The spatial reference system in the column's declaration.
     srid: u32,
     nulls: NullBufferBuilder,
     values: Values,
@@ -190,14 +190,14 @@ impl ColumnBuilder {
                 Ok(pushed)
             }
             Err(why) => {
-                // What was written of it goes.
+                // Remove what was written of it.
                 self.truncate(self.nulls.len());
                 Err(why)
             }
         }
     }
 
-    /// All but its place among the NULLs; of what is no date nothing.
+    /// Appends the value, but not its entry in the NULL bitmap. Appends nothing for a value that is not a date.
     fn append(&mut self, stored: &[u8]) -> Result<Pushed, String> {
         let said = |error: format::value::ValueError| error.to_string();
         if let Values::Text(text) = &mut self.values {
@@ -266,18 +266,18 @@ impl ColumnBuilder {
         Ok(Pushed::Whole)
     }
 
-    /// Forgets all but the first `len` values.
+    /// Keeps only the first `len` values.
     pub(crate) fn truncate(&mut self, len: usize) {
         each!(&mut self.values, list => list.truncate(len), pieces => pieces.truncate(len));
         self.nulls.truncate(len);
     }
 
-    /// Bytes that the values take, about.
+    /// Approximate size of the values in bytes.
     pub(crate) fn bytes(&self) -> usize {
         each!(&self.values, list => size_of_val(list.as_slice()), pieces => size_of_val(pieces.data.as_slice()) + 4 * pieces.ends.len())
     }
 
-    /// The values as an array; the builder is empty then.
+    /// Takes the values as an array, and leaves the builder empty.
     pub(crate) fn take(&mut self) -> Result<ArrayRef, ArrowError> {
         let nulls = self.nulls.finish();
         Ok(match &mut self.values {
@@ -338,7 +338,7 @@ fn primitive<T: ArrowPrimitiveType>(
     Ok(Arc::new(PrimitiveArray::<T>::try_new(taken(list), nulls)?))
 }
 
-/// Ends a text, of which the bytes are there.
+/// Ends a text whose bytes are already appended.
 fn end_text(text: &mut Pieces<u8>) -> Result<Pushed, String> {
     let start = text.start();
     let written = text.data.get(start..).unwrap_or(&[]);
@@ -358,7 +358,7 @@ fn unscaled(stored: &[u8], value: &ValueType) -> Result<i128, String> {
     decimal::unscaled(stored, precision, scale).map_err(|error| error.to_string())?.ok_or_else(|| NO_DECIMAL.to_owned())
 }
 
-/// By its digits: there are too many for an integer of the machine.
+/// By its digits, which are too many for a machine integer.
 fn unscaled_wide(stored: &[u8], value: &ValueType) -> Result<i256, String> {
     let format::value::ValueKind::Decimal { precision, scale } = value.kind else { return Err(NO_DECIMAL.to_owned()) };
     let mut text = Vec::new();
@@ -406,7 +406,7 @@ mod tests {
         let array = text.take().expect("an array");
         assert_eq!(array.as_string::<i32>().iter().flatten().collect::<Vec<_>>(), ["one", "zwei"]);
         let mut json = builder(DataType::Utf8, false, ValueKind::Json, None);
-        // The end of an array is missing, and what was written before is taken back.
+        // The end of an array is missing: what was written of it is removed.
         assert!(json.push(&[2, 1, 0, 9, 0, 12]).is_err());
         assert_eq!(json.push(&[5, 1, 0]), Ok(Pushed::Whole));
         assert_eq!(json.take().expect("an array").as_string::<i32>().value(0), "1");
@@ -418,7 +418,7 @@ mod tests {
         let mut narrow = builder(DataType::Decimal128(10, 2), false, kind(10, 2), Some(5));
         assert_eq!(narrow.push(&[0x7f, 0xff, 0xff, 0xff, 0xfe]), Ok(Pushed::Whole));
         assert_eq!(narrow.take().expect("an array").as_primitive::<Decimal128Type>().value(0), -1);
-        // 65 nines: two digits, and seven times nine.
+        // 65 nines: two digits, then seven groups of nine.
         let mut stored = vec![0x80 | 99];
         stored.extend([0x3b, 0x9a, 0xc9, 0xff].repeat(7));
         let mut wide = builder(DataType::Decimal256(65, 0), false, kind(65, 0), Some(29));

@@ -1,4 +1,4 @@
-//! Arrow files: record batches as they lie in memory, compressed by LZ4.
+//! Arrow files: record batches as in memory, compressed by LZ4.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::batch::BatchBuilder;
 use crate::io_error;
 use crate::types::{ArrowOptions, schema};
 
-/// Leaves of a range, bytes: what a worker gathers before its turn comes.
+/// Leaves per range, bytes: what a worker collects before its turn.
 const RANGE: u64 = 8 << 20;
 /// A batch is closed at this many rows, or at this many bytes.
 const BATCH_ROWS: usize = 1 << 16;
@@ -28,7 +28,7 @@ pub struct ArrowFile {
 }
 
 impl ArrowFile {
-    /// With those choices.
+    /// A format with these options.
     #[must_use]
     pub const fn new(options: ArrowOptions) -> Self {
         Self { options }
@@ -100,7 +100,7 @@ impl Output for BatchFile {
 
     fn write(&mut self, batch: Option<RecordBatch>) -> io::Result<()> {
         match batch {
-            // Its dictionaries are equal to those of the others, and are written once; its schema is the file's own.
+            // The dictionaries of all batches are equal, and are written once. Every batch gets the file's own schema.
             Some(batch) => {
                 self.writer.write(&batch.with_schema(Arc::clone(&self.schema)).map_err(io_error)?).map_err(io_error)
             }

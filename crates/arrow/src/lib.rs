@@ -5,10 +5,11 @@
 //!                                             -> parquet: a row group a worker and range | ipc: batches -> one file a table
 //! ```
 //!
-//! Which type becomes which is one table: `docs/arrow.md`. A value that the Arrow type has no room for (a zero date) becomes NULL and
-//! is counted: [`BatchBuilder::changes`] says of which column, why, and how many.
+//! `docs/arrow.md` has the table of types. A value that its Arrow type cannot represent (a zero date) becomes NULL and is counted:
+//! [`BatchBuilder::changes`] gives the column, the reason and the number.
 //!
-//! It is a crate of its own because Arrow's and Parquet's code is larger than all of innokit: a build that only checks files leaves it out.
+//! This is a separate crate because the code of Arrow and Parquet is larger than all of innokit: a build that only checks files leaves it
+//! out.
 
 mod batch;
 mod column;
@@ -19,7 +20,7 @@ mod types;
 pub use batch::BatchBuilder;
 pub use types::{ArrowOptions, WideDecimals, schema};
 
-/// An error of Arrow's or Parquet's, as the jobs pass it on.
+/// An error of Arrow or Parquet, in the form that jobs pass on.
 fn io_error(error: impl std::error::Error + Send + Sync + 'static) -> std::io::Error {
     std::io::Error::other(error)
 }

@@ -1,4 +1,4 @@
-//! Parquet files: a worker encodes the row groups of its ranges, columns and all; they go into the file in the order of the key.
+//! Parquet files. Each worker encodes the row groups of its ranges, all columns of them; they go into the file in key order.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -17,17 +17,17 @@ use crate::batch::BatchBuilder;
 use crate::io_error;
 use crate::types::{ArrowOptions, schema};
 
-/// A row group is closed at about this many bytes of leaves, or of encoded columns.
+/// A row group is closed at about this many bytes of leaves or of encoded columns.
 const ROW_GROUP: u64 = 64 << 20;
 /// Memory of all workers' row groups together, bytes.
 const MEMORY_MAX: usize = 256 << 20;
-/// No row group is smaller for want of memory.
+/// Minimum size of a row group, however little memory there is.
 const ROW_GROUP_MIN: usize = 4 << 20;
-/// No row group has more rows: readers hand them to threads one by one.
+/// Maximum rows of a row group: readers give one to each thread.
 const ROWS_MAX: usize = 1 << 20;
-/// Rows that are encoded at a time.
+/// Rows encoded at a time.
 const BATCH_ROWS: usize = 8192;
-/// Bytes of rows that are encoded at a time, where rows are long.
+/// Bytes of rows encoded at a time, if rows are long.
 const BATCH_BYTES: usize = 8 << 20;
 
 /// Rows as Parquet, compressed by zstd, with statistics of pages and row groups.
@@ -39,10 +39,10 @@ pub struct Parquet {
 }
 
 impl Parquet {
-    /// With that level of compression.
+    /// A format with this compression level.
     ///
     /// # Errors
-    /// zstd has no such level.
+    /// If zstd has no such level.
     pub fn new(options: ArrowOptions, level: i32) -> Result<Self, String> {
         let level = ZstdLevel::try_new(level).map_err(|error| error.to_string())?;
         Ok(Self { options, level })
@@ -88,7 +88,7 @@ pub struct RowGroups {
     factory: Arc<ArrowRowGroupWriterFactory>,
     /// Empty between row groups.
     columns: Vec<ArrowColumnWriter>,
-    /// Rows in them.
+    /// Rows encoded into them.
     encoded: usize,
     bytes_max: usize,
 }
@@ -99,7 +99,7 @@ impl RowGroups {
             return Ok(());
         }
         if self.columns.is_empty() {
-            // The number of the row group matters to encrypted files only.
+            // The number of the row group matters only in encrypted files.
             self.columns = self.factory.create_column_writers(0).map_err(io_error)?;
         }
         let batch = self.rows.take().map_err(io_error)?;

@@ -1,4 +1,4 @@
-//! Which type a column becomes.
+//! The Arrow type of each column.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,18 +11,18 @@ use format::schema::show_create::type_name;
 use format::value::ValueKind;
 use jobs::rows::{RowColumn, RowPlan};
 
-/// In a field's metadata: the type as `SHOW CREATE TABLE` writes it.
+/// Key in a field's metadata: the type as `SHOW CREATE TABLE` prints it.
 const TYPE_KEY: &str = "innokit.type";
-/// The schema's: `schema.table`.
+/// Key in the schema's metadata: `schema.table`.
 const TABLE_KEY: &str = "innokit.table";
-/// The schema's: which server wrote the table.
+/// Key in the schema's metadata: the server that wrote the table.
 const SERVER_KEY: &str = "innokit.server";
-/// A column that says what became of a row, where rows are deleted ones.
+/// The column with the state of each row, in an export of deleted rows.
 pub(crate) const STATE_COLUMN: &str = "innokit_state";
 /// Digits of decimal128.
 const DECIMAL128_DIGITS: u8 = 38;
 
-/// What a DECIMAL of more than 38 digits becomes.
+/// The Arrow type of a DECIMAL of more than 38 digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WideDecimals {
     /// Text with all its digits. DuckDB refuses decimal256 in Arrow and Parquet, and Polars and Spark cannot read it.
@@ -32,14 +32,14 @@ pub enum WideDecimals {
     Decimal256,
 }
 
-/// Choices that readers differ in.
+/// Options for what readers do not agree on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ArrowOptions {
-    /// What a DECIMAL of more than 38 digits becomes.
+    /// The type of a DECIMAL of more than 38 digits.
     pub wide_decimals: WideDecimals,
 }
 
-/// The schema of the rows of a plan. With `states` a last column says what became of each row.
+/// The schema of a plan's rows. With `states`, a last column gives the state of each row.
 #[must_use]
 pub fn schema(plan: &RowPlan, options: ArrowOptions, states: bool) -> SchemaRef {
     let mut fields: Vec<Field> = plan.columns.iter().map(|column| field(&plan.table, column, options)).collect();
@@ -58,14 +58,14 @@ pub fn schema(plan: &RowPlan, options: ArrowOptions, states: bool) -> SchemaRef 
 
 fn field(table: &TableDef, column: &RowColumn, options: ArrowOptions) -> Field {
     let data_type = data_type(&column.value.kind, options);
-    // A zero date is no date: it becomes NULL, whatever the column says.
+    // A zero date is not a date: it becomes NULL, even if the column is NOT NULL.
     let can_be_zero = matches!(data_type, DataType::Date32 | DataType::Timestamp(..));
     let mut field = Field::new(&column.name, data_type, column.nullable || can_be_zero);
     let Some(def) = table.columns.get(column.column) else { return field };
     field.metadata_mut().insert(TYPE_KEY.to_owned(), type_name(table.family, def));
     let is_uuid = matches!(column.value.kind, ValueKind::Uuid);
     let is_json = matches!(column.value.kind, ValueKind::Json) || def.is_json_text();
-    // Neither can fail: the types are those that the extensions ask for.
+    // Neither can fail: the types are those that the extensions require.
     let extended = match (is_uuid, is_json && field.data_type() == &DataType::Utf8) {
         (true, _) => field.try_with_extension_type(Uuid),
         (_, true) => field.try_with_extension_type(Json::default()),
@@ -106,7 +106,7 @@ fn data_type(kind: &ValueKind, options: ArrowOptions) -> DataType {
         | ValueKind::Json
         | ValueKind::Inet6
         | ValueKind::Inet4 => DataType::Utf8,
-        // Its rows are refused, one by one: there is no value of it.
+        // Its values cannot be decoded, so its rows are refused one by one.
         ValueKind::Unknown => DataType::Binary,
     }
 }
@@ -121,7 +121,7 @@ fn decimal(precision: u8, scale: u8, options: ArrowOptions) -> DataType {
     }
 }
 
-/// What a VECTOR is a list of.
+/// The item type of a VECTOR's list.
 pub(crate) fn vector_item() -> Arc<Field> {
     Arc::new(Field::new("item", DataType::Float32, false))
 }

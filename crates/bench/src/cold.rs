@@ -1,4 +1,4 @@
-//! Out of the page cache before each measurement: files are dropped one by one, and the kernel is asked whether it is true.
+//! Empties the page cache before each measurement: drops files one by one, and has the kernel confirm it.
 
 use std::fs::{self, File};
 use std::io;
@@ -8,25 +8,25 @@ use std::time::Duration;
 use flow::PageCache;
 use serde::Serialize;
 
-/// How the page cache was emptied, the weakest way that was enough for every measurement.
+/// How the page cache was emptied: the strongest method that a measurement needed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Emptied {
-    /// Nothing had to be: all measurements went past it, or did not read.
+    /// Not needed: all measurements bypassed it, or did not read.
     #[default]
     NotNeeded,
-    /// The file's own pages, by `posix_fadvise`; the kernel confirms that none is left.
+    /// The file's own pages, by `posix_fadvise`; the kernel confirms that none are left.
     File,
-    /// The whole page cache, by `/proc/sys/vm/drop_caches`, because pages of the file would not go; confirmed.
+    /// The whole page cache, by `/proc/sys/vm/drop_caches`, because some pages of the file could not be dropped; confirmed.
     Everything,
-    /// The kernel does not tell whether pages are left.
+    /// The kernel does not say whether pages are left.
     Unconfirmed,
-    /// Pages were left, held by somebody else; the figures are warmer than they should be.
+    /// Some pages were left, held by something else; the figures are warmer than they should be.
     Failed,
 }
 
 impl Emptied {
-    /// For people.
+    /// A description for people.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -44,18 +44,18 @@ impl Emptied {
     }
 }
 
-/// How often pages are dropped that would not go, and how long is waited between.
+/// How often to try again to drop pages, and the pause before.
 const TRIES: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Drops the file's pages. What is written and not yet on the device is written first.
+/// Drops the file's pages, after writing dirty ones to the device.
 ///
 /// # Errors
-/// The file could not be synced.
+/// If the file cannot be synced.
 pub fn empty(file: &File, len: u64) -> io::Result<Emptied> {
-    // On a file that is open for reading only, too, this writes what others have left dirty.
+    // Works on a file opened only for reading too, and writes what others left dirty.
     file.sync_data()?;
-    // Pages that the kernel itself is moving or writing are passed over, and found by a later try.
+    // Pages that the kernel is moving or writing are skipped; a later try drops them.
     for _ in 0..TRIES {
         drop_pages(file);
         match pages_left(file, len) {
@@ -75,14 +75,14 @@ pub fn empty(file: &File, len: u64) -> io::Result<Emptied> {
 
 #[cfg(target_os = "linux")]
 fn drop_pages(file: &File) {
-    // A page that was not dropped shows up in the count that is left.
+    // A page that was not dropped is counted afterwards.
     rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed).ok();
 }
 
 #[cfg(not(target_os = "linux"))]
 fn drop_pages(_file: &File) {}
 
-/// Pages of the file that are in the page cache, where the kernel tells.
+/// Pages of the file in the page cache, if the kernel says.
 fn pages_left(file: &File, len: u64) -> Option<u64> {
     PageCache::new().pages_held(file.as_fd(), 0, len)
 }

@@ -1,5 +1,5 @@
-//! Threads that count as fast as they can: each on a cache line of its own (as innokit's workers do), each on a neighbour of the
-//! others' counters, all on one counter.
+//! Threads that count as fast as they can: each on its own cache line (like innokit's workers), each next to the other counters, and all on
+//! one counter.
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -9,25 +9,25 @@ use std::time::{Duration, Instant};
 use crossbeam_utils::CachePadded;
 use serde::Serialize;
 
-/// Measurements of [`count`].
+/// Number of measurements in [`count`].
 pub(super) const WAYS: u64 = 3;
 
-/// What counting costs, nanoseconds for each addition of each thread; the additions are relaxed.
+/// The cost of counting: nanoseconds per relaxed addition of each thread.
 #[derive(Debug, Clone, Serialize)]
 pub struct Counting {
-    /// Threads that counted.
+    /// Counting threads.
     pub threads: usize,
     /// Bytes from one padded counter to the next.
     pub padding_bytes: usize,
-    /// Each thread has a counter on a cache line of its own.
+    /// Each thread has its own counter on its own cache line.
     pub padded_ns: f64,
-    /// Each thread has a counter of its own, next to the others'.
+    /// Each thread has its own counter, next to the others.
     pub neighbours_ns: f64,
-    /// All threads have one counter.
+    /// All threads share one counter.
     pub shared_ns: f64,
 }
 
-/// Counts in the three ways, each for `slice`. `step` hears which comes next.
+/// Counts in the three ways, each for `slice`. Calls `step` with the name of the next.
 pub(super) fn count(threads: usize, slice: Duration, step: &mut dyn FnMut(&str)) -> Counting {
     let threads = threads.max(1);
     let padded: Vec<CachePadded<AtomicU64>> = (0..threads).map(|_| CachePadded::default()).collect();
@@ -43,7 +43,7 @@ pub(super) fn count(threads: usize, slice: Duration, step: &mut dyn FnMut(&str))
     Counting { threads, padding_bytes, padded_ns, neighbours_ns, shared_ns }
 }
 
-/// Nanoseconds an addition takes, where one thread for each of `counters` adds to it, all at the same time.
+/// Nanoseconds per addition, with one thread for each of `counters`, all at the same time.
 fn run<'c>(slice: Duration, counters: impl Iterator<Item = &'c AtomicU64>) -> f64 {
     let counters: Vec<&AtomicU64> = counters.collect();
     let start = Barrier::new(counters.len());

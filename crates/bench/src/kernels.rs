@@ -1,7 +1,7 @@
 //! bytes in the core's cache, and from memory -> each checksum, by each path that this processor has -> GB/s and bytes per cycle.
 //!
-//! Rounds go over all kernels in turn, so that a slow moment of the machine hits all alike; of a round the best of a few runs
-//! counts, of the rounds the median.
+//! Each round measures all kernels in turn, so that a slow moment of the machine affects all alike. The figure is the median over the
+//! rounds, of the best of a few runs in each.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -21,13 +21,13 @@ pub struct KernelsOptions {
     pub page_size: usize,
     /// Bytes that stay in the core's second-level cache; rounded down to groups of 16 pages.
     pub cached_bytes: usize,
-    /// Bytes that fit no cache.
+    /// Bytes that fit in no cache.
     pub memory_bytes: usize,
-    /// How often all is measured.
+    /// Number of rounds.
     pub rounds: u32,
-    /// How long one kernel runs in a round, on cached bytes and again on bytes from memory.
+    /// Duration of one kernel in a round, on cached bytes and again on bytes from memory.
     pub slice: Duration,
-    /// Threads that count at the same time.
+    /// Threads that count concurrently.
     pub threads: usize,
 }
 
@@ -45,15 +45,15 @@ impl Default for KernelsOptions {
     }
 }
 
-/// How fast the kernels are here.
+/// The speed of the kernels on this machine.
 #[derive(Debug, Clone, Serialize)]
 pub struct KernelsReport {
     /// `x86_64`, `aarch64`.
     pub architecture: &'static str,
     /// Bytes of a page.
     pub page_size: usize,
-    /// Billions of cycles a second while this ran, from a chain of operations that take one cycle each on all current processors of
-    /// both families; not what the processor could do, but what it did.
+    /// Billions of cycles a second during the run, from a chain of operations that each take one cycle on all current processors of both
+    /// families. This is the actual frequency, not the possible one.
     pub gigahertz: f64,
     /// One row for each kernel and path.
     pub kernels: Vec<KernelRow>,
@@ -61,24 +61,24 @@ pub struct KernelsReport {
     pub counters: Counting,
 }
 
-/// One kernel by one path.
+/// One kernel on one path.
 #[derive(Debug, Clone, Serialize)]
 pub struct KernelRow {
     /// What is computed.
     pub kernel: &'static str,
-    /// How: `portable`, or the instructions that the path is made of.
+    /// `portable`, or the instructions that the path uses.
     pub path: String,
-    /// Whether innokit takes this path here.
+    /// Whether innokit takes this path on this machine.
     pub taken: bool,
-    /// Billions of bytes a second, of bytes that are in the core's cache.
+    /// Billions of bytes a second, for bytes in the core's cache.
     pub cached_gb_per_s: f64,
-    /// Bytes a cycle, of bytes that are in the core's cache.
+    /// Bytes a cycle, for bytes in the core's cache.
     pub cached_bytes_per_cycle: f64,
-    /// Billions of bytes a second, of bytes from memory.
+    /// Billions of bytes a second, for bytes in memory.
     pub memory_gb_per_s: f64,
 }
 
-/// A checksum over some pages, folded to one number so that nothing of it is left out.
+/// A checksum over some pages, folded to one number so that none of it is optimised away.
 type Sum = fn(&[u8], usize) -> u32;
 
 struct Kernel {
@@ -90,13 +90,13 @@ struct Kernel {
     zeros: bool,
 }
 
-/// Measures all kernels. `step` hears what is measured next, how many measurements are done, and how many there are.
+/// Measures all kernels. Calls `step` with the next measurement, the number done, and the total.
 pub fn kernels(options: &KernelsOptions, step: &mut dyn FnMut(&str, u64, u64)) -> KernelsReport {
     let kernels = all();
     let group = options.page_size.max(1) * PAGES_MAX;
     let whole = |bytes: usize| (bytes / group).max(1) * group;
     let noise = noise(whole(options.memory_bytes));
-    // Written, not only asked for: memory that was never touched is one page of zeros many times over.
+    // Written, not only allocated: untouched memory is one page of zeros, mapped many times.
     let mut zeros = noise.clone();
     black_box(&mut zeros).fill(0);
     let cached = whole(options.cached_bytes).min(noise.len());
@@ -133,7 +133,7 @@ pub fn kernels(options: &KernelsOptions, step: &mut dyn FnMut(&str, u64, u64)) -
     KernelsReport { architecture: std::env::consts::ARCH, page_size: options.page_size, gigahertz, kernels, counters }
 }
 
-/// Every kernel by every path that there is here: the plain one first, the one that innokit takes last.
+/// Every kernel on every path available here: the portable one first, the one that innokit takes last.
 fn all() -> Vec<Kernel> {
     let fast = |algorithm| crc_fast::get_calculator_target(algorithm);
     let (castagnoli, zlib) = (fast(CrcAlgorithm::Crc32Iscsi), fast(CrcAlgorithm::Crc32IsoHdlc));
@@ -175,13 +175,13 @@ fn best_rate(sum: Sum, bytes: &[u8], options: &KernelsOptions) -> f64 {
     windows(sum, bytes, options).map(|(len, nanoseconds)| len / nanoseconds).fold(0.0, f64::max)
 }
 
-/// Billions of bytes a second over all windows: the best one of them might have been in the cache.
+/// Billions of bytes a second over all windows: the best window might have been in the cache.
 fn mean_rate(sum: Sum, bytes: &[u8], options: &KernelsOptions) -> f64 {
     let (len, nanoseconds) = windows(sum, bytes, options).fold((0.0, 0.0), |all, one| (all.0 + one.0, all.1 + one.1));
     len / nanoseconds
 }
 
-/// Bytes and nanoseconds of each window, round after round, until the time is over; at least one.
+/// Bytes and nanoseconds of each window, in a cycle until the time is over; at least one.
 fn windows(sum: Sum, bytes: &[u8], options: &KernelsOptions) -> impl Iterator<Item = (f64, f64)> {
     let window = options.page_size * PAGES_MAX;
     let (page_size, slice, start) = (options.page_size, options.slice, Instant::now());
@@ -197,7 +197,7 @@ fn windows(sum: Sum, bytes: &[u8], options: &KernelsOptions) -> impl Iterator<It
     })
 }
 
-/// Cycles a nanosecond, from a chain of rotations and additions, each of which waits for the one before and takes one cycle.
+/// Cycles per nanosecond, from a chain of rotations and additions. Each waits for the one before and takes one cycle.
 fn cycles_per_ns() -> f64 {
     const LINKS: u32 = 20_000;
     let chain =
@@ -215,7 +215,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
-/// Bytes in which no page is like another.
+/// Bytes in which no two pages are equal.
 fn noise(len: usize) -> Vec<u8> {
     let mut state = 1_u64;
     let mut bytes = Vec::with_capacity(len + 8);

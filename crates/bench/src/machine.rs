@@ -12,7 +12,7 @@ use serde::Serialize;
 pub struct Machine {
     /// `x86_64`, `aarch64`.
     pub architecture: &'static str,
-    /// The processor's name, where the system tells.
+    /// The processor's name, if the system gives it.
     pub processor: Option<String>,
     /// Cores available to this process.
     pub cores: usize,
@@ -44,16 +44,16 @@ fn processor() -> Option<String> {
     line.split_once(':').map(|(_, name)| name.trim().to_owned())
 }
 
-/// What lies below a file or a directory.
+/// The storage below a file or a directory.
 #[derive(Clone, Debug, Serialize)]
 pub struct Storage {
     /// The directory or file, as given.
     pub path: String,
     /// The file system: `ext4`, `xfs`, `overlay`.
     pub file_system: Option<String>,
-    /// Bytes of one of its blocks.
+    /// Block size of the file system, bytes.
     pub file_system_block: u32,
-    /// The block device, where the file system lies on one of its own.
+    /// The block device, if the file system has one of its own.
     pub device: Option<BlockDevice>,
 }
 
@@ -62,13 +62,13 @@ pub struct Storage {
 pub struct BlockDevice {
     /// `vda`, `nvme0n1p2`, `dm-0`.
     pub name: String,
-    /// Its model, where it has one.
+    /// Its model, if it has one.
     pub model: Option<String>,
-    /// Whether it says that it rotates, or cannot tell.
+    /// Whether it rotates, if the kernel says.
     pub rotational: Option<bool>,
-    /// Whether it has a cache that loses what was not flushed: `write back`, or `write through`.
+    /// Its cache: `write back` loses data that was not flushed, `write through` does not.
     pub write_cache: Option<String>,
-    /// Where its counters are.
+    /// The path of its counters.
     #[serde(skip)]
     stat: PathBuf,
 }
@@ -77,7 +77,7 @@ impl Storage {
     /// Asks the system about the file system that holds `path`.
     ///
     /// # Errors
-    /// There is nothing at `path`.
+    /// If nothing exists at `path`.
     pub fn below(path: &Path) -> io::Result<Self> {
         let metadata = fs::metadata(path)?;
         let block = rustix::fs::statvfs(path).map_or(4096, |fs| fs.f_bsize);
@@ -89,14 +89,14 @@ impl Storage {
         })
     }
 
-    /// The device's counters as of now; `None` where there is no such device, as below overlayfs.
+    /// The device's current counters; `None` if there is no such device, as with overlayfs.
     #[must_use]
     pub fn counters(&self) -> Option<DeviceCounts> {
         self.device.as_ref().and_then(BlockDevice::counters)
     }
 }
 
-/// The type of the file system of this device number, as the mount table has it.
+/// The type of the file system with this device number, from the mount table.
 fn file_system(device: u64) -> Option<String> {
     let wanted = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
     let table = fs::read_to_string("/proc/self/mountinfo").ok()?;
@@ -112,7 +112,7 @@ impl BlockDevice {
         let dir = PathBuf::from(format!("/sys/dev/block/{}:{}", rustix::fs::major(device), rustix::fs::minor(device)));
         let link = fs::canonicalize(&dir).ok()?;
         let name = link.file_name()?.to_string_lossy().into_owned();
-        // A partition has its counters; its queue and its model are the whole device's.
+        // A partition has its own counters, but its queue and model are the whole device's.
         let whole = if link.join("partition").exists() { link.parent()?.to_path_buf() } else { link.clone() };
         let line = |path: PathBuf| fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
         let stat = link.join("stat");
@@ -126,14 +126,14 @@ impl BlockDevice {
         device.counters().map(|_| device)
     }
 
-    /// The counters as of now. They count what everybody on the machine does.
+    /// The current counters. They count the work of the whole machine.
     #[must_use]
     pub fn counters(&self) -> Option<DeviceCounts> {
         DeviceCounts::parse(&fs::read_to_string(&self.stat).ok()?)
     }
 }
 
-/// What a block device has done, as `Documentation/block/stat` of Linux lists it.
+/// What a block device has done, as listed in Linux's `Documentation/block/stat`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DeviceCounts {
     /// Read requests completed.
@@ -148,7 +148,7 @@ pub struct DeviceCounts {
     pub flushes: u64,
 }
 
-/// The counters are in sectors of 512 bytes, whatever the device's own are.
+/// The counters are in sectors of 512 bytes, whatever the device's own sector size is.
 const SECTOR: u64 = 512;
 
 impl DeviceCounts {
@@ -177,8 +177,8 @@ impl DeviceCounts {
     }
 }
 
-/// Bytes that this process made the system fetch from storage, read-ahead and reads for the sake of writes among them (Linux counts
-/// them where the request is made); `None` where nobody counts.
+/// Bytes that this process had the system fetch from storage, including read-ahead and reads needed for writes (Linux counts them for the
+/// process that submits the request); `None` if they are not counted.
 #[must_use]
 pub fn process_read_bytes() -> Option<u64> {
     let text = fs::read_to_string("/proc/self/io").ok()?;

@@ -1,7 +1,7 @@
 //! One way of moving bytes, and how fast it is: `Pattern + BenchFile -> Queue -> Sample`.
 //!
-//! Each thread has a queue and its own buffers, as each worker of a check has. Sequential threads take their blocks from one cursor,
-//! so that the device sees one stream; random blocks come in a fixed order in which each block of the file occurs once.
+//! Each thread has its own queue and buffers, like each worker of a check. Sequential threads take their blocks from one cursor, so that
+//! the device sees one stream. Random blocks come in a fixed order that contains each block of the file once.
 
 use std::io;
 use std::sync::Barrier;
@@ -21,7 +21,7 @@ use super::target::BenchFile;
 pub enum Access {
     /// They are read.
     Read,
-    /// They are written with random bytes, and one sync at the end, whose time counts, makes all of them durable.
+    /// They are written with random bytes. One sync at the end, whose time counts, makes them durable.
     Write,
 }
 
@@ -29,23 +29,23 @@ pub enum Access {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// One after the other.
+    /// One after another.
     Sequential,
-    /// All over the file, each once before any comes again.
+    /// All over the file, each block once before any is repeated.
     Random,
 }
 
-/// Which way the bytes take.
+/// The way of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Way {
-    /// Past the page cache.
+    /// Direct I/O, bypassing the page cache.
     Direct,
-    /// Through the page cache, from which the file was dropped before.
+    /// Through the page cache, from which the file was dropped beforehand.
     Buffered,
 }
 
-/// What carries the requests.
+/// The I/O engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Carrier {
@@ -66,7 +66,7 @@ impl Carrier {
     /// Whether it works here, or why not.
     ///
     /// # Errors
-    /// The system's words.
+    /// The system's error message.
     pub fn works(self) -> Result<(), String> {
         open(self, 1, &BufferPool::new(1, 4096).map_err(|error| error.to_string())?)
             .map(drop)
@@ -74,10 +74,10 @@ impl Carrier {
     }
 }
 
-/// What can be turned.
+/// The variable settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Setting {
-    /// What carries the requests.
+    /// The I/O engine.
     pub engine: Carrier,
     /// Bytes of a request.
     pub block_size: u32,
@@ -94,14 +94,14 @@ pub struct Pattern {
     pub access: Access,
     /// The order of the blocks.
     pub order: Order,
-    /// Which way they take.
+    /// The way of the blocks.
     pub way: Way,
     /// The rest.
     #[serde(flatten)]
     pub setting: Setting,
 }
 
-/// How fast it was.
+/// The result of a measurement.
 #[derive(Clone, Debug, Serialize)]
 pub struct Sample {
     /// Bytes moved.
@@ -110,7 +110,7 @@ pub struct Sample {
     pub requests: u64,
     /// From the first request to the last completion.
     pub seconds: f64,
-    /// Of requests.
+    /// Latency of requests.
     pub latency: Latency,
 }
 
@@ -128,10 +128,10 @@ impl Sample {
     }
 }
 
-/// Runs a pattern for `time`, or until the file has been gone through once where the page cache would answer the second time.
+/// Runs a pattern for `time`, or, if the page cache would serve a second pass, until it has gone through the file once.
 ///
 /// # Errors
-/// The file system refuses the way, the engine does not work, or the device fails.
+/// If the file system refuses direct I/O, if the engine does not work, or if the device fails.
 pub fn run(pattern: &Pattern, target: &BenchFile, time: Duration, stop: &AtomicBool) -> io::Result<Sample> {
     let handle =
         target.handle(pattern.way == Way::Direct).map_err(|why| io::Error::new(io::ErrorKind::Unsupported, why))?;
@@ -161,7 +161,7 @@ pub fn run(pattern: &Pattern, target: &BenchFile, time: Duration, stop: &AtomicB
     Ok(Sample { bytes, requests: times.len() as u64, seconds, latency: Latency::of(times) })
 }
 
-/// What a thread has done.
+/// The result of one thread.
 struct LaneOutcome {
     start: Instant,
     end: Instant,
@@ -169,7 +169,7 @@ struct LaneOutcome {
     times: Vec<u32>,
 }
 
-/// When to submit no more.
+/// When to stop submitting.
 struct Deadline<'s> {
     start: Instant,
     time: Duration,
@@ -182,18 +182,18 @@ impl Deadline<'_> {
     }
 }
 
-/// The offsets, for all threads together.
+/// The offsets, shared by all threads.
 struct Blocks {
     order: Order,
     block_size: u64,
     count: u64,
-    /// The number at which to stop; a pattern that may begin again has none.
+    /// The number at which to stop; `u64::MAX` for a pattern that may start over.
     end: u64,
     next: AtomicU64,
 }
 
 impl Blocks {
-    /// From where the last pattern ended, so that what a cache below the system still holds is not what comes next.
+    /// Starts where the last pattern ended, so that a cache below the system does not hold the next blocks.
     fn of(pattern: &Pattern, target: &BenchFile) -> Self {
         let block_size = u64::from(pattern.setting.block_size.max(1));
         let count = target.len / block_size;
@@ -213,8 +213,8 @@ impl Blocks {
     }
 }
 
-/// A permutation of `0..count` without a pattern that a device could follow: a Feistel network over the bits of `count`, walked until
-/// the value is below `count`.
+/// A permutation of `0..count` that a device cannot predict: a Feistel network over the bits of `count`, repeated until the value is below
+/// `count`.
 fn scattered(index: u64, count: u64) -> u64 {
     let half = (u64::BITS - (count - 1).max(1).leading_zeros()).div_ceil(2).max(1);
     let mask = (1_u64 << half) - 1;
@@ -231,7 +231,7 @@ fn scattered(index: u64, count: u64) -> u64 {
     }
 }
 
-/// Random bytes into every buffer, so that no device can shrink what is written.
+/// Fills every buffer with random bytes, so that no device can compress the writes.
 fn scramble(pool: &mut BufferPool) {
     let mut buffers: Vec<_> = std::iter::from_fn(|| pool.take()).collect();
     let mut random = Random::default();
@@ -249,7 +249,7 @@ impl Default for Random {
 }
 
 impl Random {
-    /// The next bytes; up to seven at the end stay as they are.
+    /// Fills with the next bytes; up to seven at the end stay as they are.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         for word in bytes.chunks_exact_mut(8) {
             self.0 ^= self.0 << 13;
@@ -260,14 +260,14 @@ impl Random {
     }
 }
 
-/// Every bit of the input in every bit of the output, as the finish of SplitMix64 has it.
+/// Mixes every input bit into every output bit, like the finalizer of SplitMix64.
 fn mixed(value: u64) -> u64 {
     let value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     value ^ (value >> 31)
 }
 
-/// A thread's queue and what it has seen.
+/// A thread's queue and what it measured.
 struct Lane {
     operation: Operation,
     queue: Box<dyn Queue>,

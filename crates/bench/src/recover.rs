@@ -1,7 +1,7 @@
-//! `bench recover`: `a crashed datadir -> recovered in one way after the other, each with one idea more -> what each brings`
+//! `bench recover`: `a crashed datadir -> recovered in one way after another, each with one more idea -> what each gains`
 //!
-//! On a simulated device that is slow and wide the datadir is only read, and time is counted; what the processor does takes none. On the
-//! real device a copy is recovered, cold each time.
+//! On a simulated device that is slow and wide, the datadir is only read, and time is simulated; the processor's work takes none. On the
+//! real device, a copy is recovered, cold each time.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -23,13 +23,13 @@ use jobs::recover::{Clocked, RecoverError, RecoverOptions, Tuning, copy_datadir,
 pub struct RecoverBenchOptions {
     /// Rounds on the real device.
     pub rounds: usize,
-    /// Bytes of memory to work in.
+    /// Working memory, bytes.
     pub memory: usize,
-    /// What a read or write takes on the simulated device; none for no such figures.
+    /// Time of a read or write on the simulated device; `None` to leave it out.
     pub latency: Option<Duration>,
-    /// What a sync takes there.
+    /// Time of a sync there.
     pub sync: Duration,
-    /// A directory in which copies are recovered; none for no such figures.
+    /// A directory in which to recover copies; `None` to leave out the real device.
     pub on_device: Option<PathBuf>,
 }
 
@@ -41,11 +41,11 @@ impl Default for RecoverBenchOptions {
     }
 }
 
-/// The serial way: the log in small requests, then one page after the other, each file synced again and again.
+/// The serial way: small requests for the log, then one page after another, and repeated syncs of each file.
 const SERIAL: Tuning =
     Tuning { log_block: 64 << 10, log_ahead: 1, depth: 1, stretch_max: Some(0), shadow_max: 4 << 20, overlap: false };
 
-/// Each with one idea more than the one before.
+/// Each has one more idea than the one before.
 fn steps() -> Vec<(&'static str, Tuning)> {
     let all = Tuning::default();
     let log = Tuning { log_block: all.log_block, log_ahead: all.log_ahead, ..SERIAL };
@@ -62,22 +62,22 @@ fn steps() -> Vec<(&'static str, Tuning)> {
     ]
 }
 
-/// The document.
+/// The report.
 #[derive(Clone, Debug, Serialize)]
 pub struct RecoverBenchReport {
     /// The machine.
     pub machine: Machine,
-    /// Where the copies are, or else the datadir.
+    /// The storage of the copies, or of the datadir if there are none.
     pub storage: Storage,
-    /// Bytes of memory to work in.
+    /// Working memory, bytes.
     pub memory: usize,
     /// Bytes of redo since the checkpoint.
     pub redo: u64,
-    /// Mini-transactions of these.
+    /// Mini-transactions in it.
     pub mtrs: u64,
-    /// Pages that were changed.
+    /// Pages changed.
     pub pages_changed: u64,
-    /// Parts in which they were.
+    /// Number of parts in which they were changed.
     pub rounds_of_pages: u64,
     /// The simulated device.
     pub simulated: Option<SimulatedDevice>,
@@ -89,38 +89,38 @@ pub struct RecoverBenchReport {
     pub steps: Vec<StepRow>,
 }
 
-/// What the simulated device is like.
+/// The properties of the simulated device.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct SimulatedDevice {
-    /// What a read or write takes, microseconds.
+    /// Time of a read or write, microseconds.
     pub latency_us: f64,
-    /// What a sync takes, microseconds.
+    /// Time of a sync, microseconds.
     pub sync_us: f64,
-    /// Requests that it works on at a time.
+    /// Requests it works on concurrently.
     pub parallel: u32,
-    /// Bytes a second through its pipe.
+    /// Its bandwidth, bytes a second.
     pub bandwidth: u64,
 }
 
 /// One way to recover.
 #[derive(Clone, Debug, Serialize)]
 pub struct StepRow {
-    /// What it has that the one before has not.
+    /// The idea that it adds to the step before.
     pub step: &'static str,
-    /// On the simulated device.
+    /// Results on the simulated device.
     pub simulated: Option<SimulatedStep>,
     /// Seconds on the real device.
     pub seconds: Option<Repeated>,
-    /// Of the first step in the same round, how many times as fast.
+    /// Speed relative to the first step in the same round.
     pub times_serial: Option<Repeated>,
 }
 
-/// The same on the simulated device.
+/// A step on the simulated device.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct SimulatedStep {
-    /// On the device's clock.
+    /// Seconds on the device's clock.
     pub seconds: f64,
-    /// Of these, to read the log.
+    /// Of these, the seconds to read the log.
     pub log_seconds: f64,
     /// Reads, of the log and of pages.
     pub reads: u64,
@@ -130,14 +130,14 @@ pub struct SimulatedStep {
     pub syncs: u64,
     /// The most requests in flight.
     pub in_flight_max: u64,
-    /// Time of the first step, over this one's.
+    /// Time of the first step over the time of this one.
     pub times_serial: f64,
 }
 
-/// Recovers a crashed datadir in one way after the other. It is only read.
+/// Recovers a crashed datadir in one way after another. The datadir itself is only read.
 ///
 /// # Errors
-/// It cannot be recovered, there is nothing to recover, or the run was interrupted.
+/// If it cannot be recovered, if there is nothing to recover, or if the run was interrupted.
 pub fn bench_recover(
     datadir: &Path,
     options: &RecoverBenchOptions,
@@ -203,7 +203,7 @@ impl Bench<'_> {
         Ok(all)
     }
 
-    /// Seconds by step and round.
+    /// Measures the seconds of each step in each round.
     fn measure(&mut self, steps: &[(&str, Tuning)]) -> Result<Vec<Vec<f64>>, RecoverError> {
         let Some(parent) = &self.options.on_device else { return Ok(Vec::new()) };
         let len = files_below(self.datadir)?.iter().map(|(_, len)| len).sum();

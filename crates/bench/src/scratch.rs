@@ -1,5 +1,4 @@
-//! Files of a bench: in a directory of its own, and without a name as soon as they are open, so that nothing is left behind however
-//! the run ends.
+//! Files of a bench: in a directory of its own, and without a name once they are open, so that nothing is left behind however the run ends.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -17,10 +16,10 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Makes the directory in `parent`, which must be there and have room for `bytes`.
+    /// Creates the directory in `parent`, which must exist and have room for `bytes`.
     ///
     /// # Errors
-    /// There is no such directory, it may not be written to, or it has not enough room.
+    /// If there is no such directory, if it is not writable, or if it does not have enough room.
     pub fn new(parent: &Path, bytes: u64) -> Result<Self, Error> {
         if !parent.is_dir() {
             return Err(Error::Usage(format!("{} is not a directory", parent.display())));
@@ -28,7 +27,7 @@ impl Scratch {
         let room = rustix::fs::statvfs(parent).map_err(io::Error::from);
         let room = room.map_err(failed(parent, "asking for free space"))?;
         let free = room.f_bavail.saturating_mul(room.f_frsize);
-        // A file system that is filled to its last block is slow, and its other users are in trouble.
+        // A completely full file system is slow, and a problem for its other users.
         if bytes.saturating_add(bytes / 8) > free {
             return Err(Error::Usage(format!(
                 "{} has {} MiB free, and the bench needs {} MiB and some to spare; see --size",
@@ -41,16 +40,15 @@ impl Scratch {
         Ok(Self { dir: dir.map_err(failed(parent, "making a directory for the bench"))? })
     }
 
-    /// The directory.
     pub fn path(&self) -> &Path {
         self.dir.path()
     }
 
-    /// A new file for reading and writing, which loses its name at once: the space is given back when the last handle is closed,
-    /// even if that is the system's doing after a kill.
+    /// A new file for reading and writing, which loses its name at once. Its space is freed when the last handle is closed, even if the
+    /// system does that after a kill.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// If it cannot be created.
     pub fn file(&self, name: &str) -> Result<Nameless, Error> {
         let path = self.dir.path().join(name);
         let open = || {
@@ -68,12 +66,12 @@ impl Scratch {
 pub struct Nameless {
     /// The file.
     pub file: File,
-    /// The name that it had, for messages.
+    /// Its former name, for messages.
     pub path: PathBuf,
 }
 
 impl Nameless {
-    /// A path by which this process opens the file again, in another mode.
+    /// A path for opening the file again in another mode, in this process.
     #[must_use]
     pub fn again(&self) -> PathBuf {
         super::target::path_of(&self.file)

@@ -1,8 +1,8 @@
-//! The best setting, found by climbing: from the best of a few starts, one step at a time in each dimension, until no neighbour is
-//! better by more than the noise of the measurements.
+//! Finds the best setting by climbing: from the best of a few starts, one step at a time in each dimension, until no neighbour is better by
+//! more than the noise of the measurements.
 //!
-//! Figures wander, so one figure against one figure proves nothing: a neighbour that looks at least about as good is measured again,
-//! in turns with the setting to beat, and wins only if its median is better by more than both spreads.
+//! Figures vary, so comparing single figures proves nothing. A neighbour that looks at least about as good is measured again, alternating
+//! with the setting to beat, and wins only if its median is better by more than both spreads.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use super::pattern::{Carrier, Setting};
 use super::stats::{Repeated, median};
 use jobs::Error;
 
-/// What may be turned, each list in ascending order and not empty.
+/// The settings to search, each list ascending and not empty.
 #[derive(Clone, Debug)]
 pub struct SearchSpace {
     /// Engines.
@@ -21,26 +21,26 @@ pub struct SearchSpace {
     pub depths: Vec<u32>,
     /// Threads.
     pub threads: Vec<u32>,
-    /// The most bytes in flight.
+    /// Maximum bytes in flight.
     pub in_flight_max: u64,
 }
 
-/// Where the climb ended.
+/// The result of the climb.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// The best.
+    /// The best setting.
     pub setting: Setting,
     /// Its figures.
     pub value: Repeated,
-    /// Everything that was measured, in order.
+    /// All measurements, in order.
     pub tried: Vec<(Setting, f64)>,
 }
 
 /// Rounds of a contest between the best and a neighbour.
 const ROUNDS: usize = 3;
-/// A gain below this is none, however quiet the machine.
+/// Smaller gains do not count, however quiet the machine is.
 const GAIN_MIN: f64 = 0.02;
-/// A spread above this says that the machine is too noisy to tell, not that a gain must be as large.
+/// A larger spread means that the machine is too noisy to tell, not that a gain must be as large.
 const NOISE_MAX: f64 = 0.15;
 
 /// Positions in the lists of a [`SearchSpace`].
@@ -56,7 +56,7 @@ struct Climb<'m> {
 /// Finds the setting for which `measure` gives the largest figure.
 ///
 /// # Errors
-/// Those of `measure`, and a space without a setting.
+/// Those of `measure`, and a space without any setting.
 pub fn climb(space: &SearchSpace, measure: &mut dyn FnMut(Setting) -> Result<f64, Error>) -> Result<Found, Error> {
     let mut climb = Climb { space, measure, figures: HashMap::new(), tried: Vec::new() };
     let mut best: Option<(Point, f64)> = None;
@@ -74,7 +74,7 @@ pub fn climb(space: &SearchSpace, measure: &mut dyn FnMut(Setting) -> Result<f64
     while climb.known(at) < ROUNDS {
         climb.once(at)?;
     }
-    // A path longer than all dimensions together goes round in circles, in a wind stronger than the hill is steep.
+    // A path longer than all dimensions together is going in circles, because the noise exceeds the slope.
     for _ in 0..climb.lengths().iter().sum() {
         let Some(better) = climb.improve(at)? else { break };
         at = better;
@@ -102,7 +102,7 @@ impl Climb<'_> {
         [space.engines.len(), space.block_sizes.len(), space.depths.len(), space.threads.len()]
     }
 
-    /// Corners and the middle, for each engine: a landscape may have more than one hill.
+    /// Starting points for each engine: there may be more than one hill.
     fn starts(&self) -> Vec<Point> {
         let [engines, blocks, depths, threads] = self.lengths();
         let last = |len: usize| len.saturating_sub(1);
@@ -138,7 +138,7 @@ impl Climb<'_> {
         Repeated::of(self.figures.get(&point).map_or(&[], Vec::as_slice))
     }
 
-    /// A neighbour that is better, if any is.
+    /// A better neighbour, if there is one.
     fn improve(&mut self, at: Point) -> Result<Option<Point>, Error> {
         let lengths = self.lengths();
         for dimension in 0..lengths.len() {
@@ -154,7 +154,7 @@ impl Climb<'_> {
         Ok(None)
     }
 
-    /// Whether the challenger is better by more than noise.
+    /// Whether the challenger is better by more than the noise.
     fn beats(&mut self, challenger: Point, best: Point) -> Result<bool, Error> {
         if self.known(challenger) == 0 {
             self.once(challenger)?;
@@ -167,7 +167,7 @@ impl Climb<'_> {
         for _ in 0..ROUNDS {
             theirs.push(self.once(best)?);
             ours.push(self.once(challenger)?);
-            // Two clear defeats in a row need no third round.
+            // Two rounds with a lower median need no third.
             if ours.len() == 2 && median(&ours) < median(&theirs) {
                 return Ok(false);
             }
@@ -197,7 +197,7 @@ mod tests {
         }
     }
 
-    /// A device with one best setting: the further away in any dimension, the slower.
+    /// A device with one best setting: the further from it in any dimension, the slower.
     fn hill(setting: Setting) -> f64 {
         let away = |value: u32, best: u32| (f64::from(value).log2() - f64::from(best).log2()).abs();
         let engine = if setting.engine == Carrier::Uring { 0.0 } else { 1.0 };
@@ -205,7 +205,7 @@ mod tests {
             .powf(away(setting.block_size, 256 << 10) + away(setting.depth, 32) + away(setting.threads, 2) + engine)
     }
 
-    /// A saw-tooth in place of chance, so that the test is the same each time.
+    /// A saw-tooth instead of random noise, so that the test is the same each time.
     fn shaken(step: &mut u32, share: f64) -> f64 {
         *step += 1;
         1.0 + share * (f64::from(*step % 7) / 3.0 - 1.0)

@@ -1,22 +1,22 @@
-//! Few numbers out of many: medians, spreads, percentiles.
+//! Summaries of many numbers: medians, spreads, percentiles.
 
 use serde::Serialize;
 
 /// A figure that was measured several times.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Repeated {
-    /// The middle one.
+    /// The median.
     pub median: f64,
     /// The smallest.
     pub low: f64,
     /// The largest.
     pub high: f64,
-    /// All of them, in the order in which they were measured.
+    /// All values, in the order of measurement.
     pub values: Vec<f64>,
 }
 
 impl Repeated {
-    /// Of values in the order in which they were measured.
+    /// A figure with these values, in the order of measurement.
     #[must_use]
     pub fn of(values: &[f64]) -> Self {
         let low = values.iter().copied().fold(f64::INFINITY, f64::min);
@@ -25,14 +25,14 @@ impl Repeated {
         Self { median: median(values), low, high, values: values.to_vec() }
     }
 
-    /// How far the values lie apart, as a share of the median: half the way from the lowest to the highest.
+    /// The spread of the values as a share of the median: half the distance between lowest and highest.
     #[must_use]
     pub fn noise(&self) -> f64 {
         if self.median > 0.0 { (self.high - self.low) / 2.0 / self.median } else { 0.0 }
     }
 }
 
-/// The middle value; the mean of the two middle ones of an even number; 0 of none.
+/// The middle value; for an even number of values, the mean of the two middle ones; 0 if there are none.
 #[must_use]
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
@@ -42,19 +42,19 @@ pub fn median(values: &[f64]) -> f64 {
     if sorted.len().is_multiple_of(2) { (at(middle.saturating_sub(1)) + at(middle)) / 2.0 } else { at(middle) }
 }
 
-/// How long requests took, microseconds.
+/// Latency of requests, microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Latency {
-    /// Half of them took no longer.
+    /// Half of the requests took no longer.
     pub p50_us: f64,
-    /// 99 of 100 took no longer.
+    /// 99 of 100 requests took no longer.
     pub p99_us: f64,
     /// The longest.
     pub max_us: f64,
 }
 
 impl Latency {
-    /// Of times in nanoseconds, in any order.
+    /// Latency from times in nanoseconds, in any order.
     #[must_use]
     pub fn of(mut times: Vec<u32>) -> Self {
         times.sort_unstable();

@@ -1,4 +1,4 @@
-//! The file that patterns run on, open once through the page cache and once past it.
+//! The file that patterns run on, opened once for buffered and once for direct I/O.
 
 use std::fs::File;
 use std::io;
@@ -11,7 +11,7 @@ use flow::FileHandle;
 
 use super::cold::{self, Emptied};
 
-/// A path that names an open file itself, whatever its name is or was.
+/// A path to an open file itself, whatever its name is or was.
 pub fn path_of(file: &File) -> PathBuf {
     let dir = if cfg!(target_os = "linux") { "/proc/self/fd" } else { "/dev/fd" };
     PathBuf::from(format!("{dir}/{}", file.as_raw_fd()))
@@ -21,22 +21,22 @@ pub fn path_of(file: &File) -> PathBuf {
 #[derive(Debug)]
 pub struct BenchFile {
     file: File,
-    /// Bytes in which patterns move.
+    /// Bytes that patterns use.
     pub len: u64,
     /// Where the last pattern ended, bytes.
     pub position: AtomicU64,
-    /// A pattern ends when it has gone through the file, even if there is time left.
+    /// Whether a pattern ends after one pass through the file, even if there is time left.
     pub once: bool,
     buffered: FileHandle,
-    /// `Err`: the file system refuses, in its own words.
+    /// `Err`: the file system's refusal, in its own words.
     direct: Result<FileHandle, String>,
 }
 
 impl BenchFile {
-    /// Opens `path`, to write to it also if `write`.
+    /// Opens `path`, for writing too if `write`.
     ///
     /// # Errors
-    /// It cannot be opened.
+    /// If it cannot be opened.
     pub fn open(path: &Path, len: u64, write: bool) -> io::Result<Self> {
         let options = || {
             let mut options = File::options();
@@ -56,20 +56,20 @@ impl BenchFile {
     /// The handle for requests.
     ///
     /// # Errors
-    /// The file system refuses direct I/O, in its own words.
+    /// The file system's refusal of direct I/O, in its own words.
     pub fn handle(&self, direct: bool) -> Result<&FileHandle, &str> {
         if direct { self.direct.as_ref().map_err(String::as_str) } else { Ok(&self.buffered) }
     }
 
-    /// The file, through the page cache.
+    /// The file, for buffered I/O.
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Drops its pages.
+    /// Drops the file's pages from the page cache.
     ///
     /// # Errors
-    /// It could not be synced.
+    /// If it cannot be synced.
     pub fn empty(&self) -> io::Result<Emptied> {
         cold::empty(&self.file, self.len)
     }

@@ -1,6 +1,6 @@
-//! `bench check`: `one file -> verified in many ways, cold each time -> rates, each beside the device's limit`
+//! `bench check`: `one file -> verified in many ways, each time cold -> rates, each compared with the device's limit`
 //!
-//! The limit is found on the same file in the same run: reading without looking, by a search over block size, depth and threads. Rows
+//! The limit comes from the same file in the same run: a search over block size, depth and threads for the fastest plain read. Measurements
 //! come in rounds, and each round measures the limit again, so that a share compares two figures of the same minute.
 
 mod page_by_page;
@@ -29,15 +29,15 @@ pub use peer::Peer;
 pub struct CheckBenchOptions {
     /// Rounds.
     pub rounds: usize,
-    /// Time of one measurement of the search for the limit.
+    /// Duration of one measurement in the search for the limit.
     pub time: Duration,
-    /// Numbers of workers; none for 1, 2, 4 and so on to the cores available.
+    /// Worker counts to measure; if empty, 1, 2, 4 and so on up to the available cores.
     pub workers: Vec<usize>,
     /// Bytes of a request.
     pub block_sizes: Vec<u32>,
-    /// Other tools, beside those that are found.
+    /// Other tools, besides those found.
     pub peers: Vec<Peer>,
-    /// Whether to look for `innochecksum`, `inno` and `fio` where the shell would.
+    /// Whether to search the PATH for `innochecksum`, `inno` and `fio`.
     pub find_peers: bool,
 }
 
@@ -54,12 +54,12 @@ impl Default for CheckBenchOptions {
     }
 }
 
-/// The document.
+/// The report.
 #[derive(Clone, Debug, Serialize)]
 pub struct CheckBenchReport {
     /// The machine.
     pub machine: Machine,
-    /// Where the file is.
+    /// The storage of the file.
     pub storage: Storage,
     /// Bytes of the file.
     pub bytes: u64,
@@ -67,13 +67,13 @@ pub struct CheckBenchReport {
     pub rounds: usize,
     /// How the file was made cold.
     pub cache: Emptied,
-    /// Pages, and what was found: the same in each row that verifies.
+    /// The pages and their verdicts: the same for each row that verifies.
     pub counts: Counts,
-    /// Reading without looking: the setting that nothing beat, measured again in each round.
+    /// Reading without verifying: the fastest setting, measured again in each round.
     pub limit: CheckBenchRow,
-    /// One idea after the other.
+    /// The ideas, one after another.
     pub ideas: Vec<CheckBenchRow>,
-    /// Way by workers by block size.
+    /// Every combination of way, workers and block size.
     pub table: Vec<CheckBenchRow>,
     /// Other tools.
     pub peers: Vec<CheckBenchRow>,
@@ -81,12 +81,12 @@ pub struct CheckBenchReport {
     pub notes: Vec<String>,
 }
 
-/// One way of going through the file.
+/// One way to read the file.
 #[derive(Clone, Debug, Serialize)]
 pub struct CheckBenchRow {
-    /// What it is.
+    /// Its name.
     pub name: String,
-    /// Which way the bytes took; null where somebody else decides.
+    /// The way of the bytes; null if the tool decides.
     pub way: Option<Way>,
     /// Workers, or threads.
     pub workers: Option<usize>,
@@ -96,11 +96,11 @@ pub struct CheckBenchRow {
     pub depth: Option<u32>,
     /// Bytes of the file a second.
     pub bytes_per_second: Repeated,
-    /// Of the limit in the same round, 0 to 1.
+    /// Share of the limit in the same round, 0 to 1.
     pub share_of_limit: Repeated,
 }
 
-/// How a row goes through the file.
+/// How a row reads the file.
 enum How {
     Raw(Setting, Way),
     Pages(Way),
@@ -124,19 +124,19 @@ enum Group {
     Peer,
 }
 
-/// Requests in flight for each worker, as `check` has them.
+/// Requests in flight for each worker, as in `check`.
 const DEPTH: u32 = 8;
-/// Bytes of a request, as `check` has them.
+/// Bytes of a request, as in `check`.
 const BLOCK: u32 = 1 << 20;
-/// Bytes in flight over all threads, at most, in the search for the limit.
+/// Maximum bytes in flight over all threads, in the search for the limit.
 const IN_FLIGHT_MAX: u64 = 128 << 20;
-/// Measurements of the search, for a first guess of the time.
+/// Measurements of the search, as a first estimate for the progress bar.
 const SEARCH_EXPECTED: u64 = 25;
 
 /// Compares ways of verifying one file.
 ///
 /// # Errors
-/// The file cannot be read or is no tablespace, a peer cannot be started, or the run was interrupted.
+/// If the file cannot be read or is not a tablespace, if a peer cannot be started, or if the run was interrupted.
 pub fn check(path: &Path, options: &CheckBenchOptions, watch: Watch<'_>) -> Result<CheckBenchReport, Error> {
     let bytes = fs::metadata(path).map_err(failed(path, "asking for its size"))?.len();
     if options.rounds == 0 || options.block_sizes.is_empty() || bytes == 0 {
@@ -155,7 +155,7 @@ pub fn check(path: &Path, options: &CheckBenchOptions, watch: Watch<'_>) -> Resu
         expected: 0,
         notes: Vec::new(),
     };
-    // Before anything is measured: whether there is something to verify.
+    // First find out whether there is anything to verify.
     bench.verify(&ReadOptions::default(), Machine::here().cores)?;
     let plans = bench.plans()?;
     let figures = bench.rounds(&plans)?;
@@ -219,7 +219,7 @@ struct Bench<'b> {
     target: BenchFile,
     watch: Watch<'b>,
     cache: Emptied,
-    /// What the first row that verified has found.
+    /// The verdicts of the first row that verified.
     counts: Option<Counts>,
     done: u64,
     expected: u64,
@@ -227,7 +227,7 @@ struct Bench<'b> {
 }
 
 impl Bench<'_> {
-    /// Every row, the limit first.
+    /// All rows, the limit first.
     fn plans(&mut self) -> Result<Vec<CheckPlan>, Error> {
         let workers = self.workers();
         let most = workers.last().copied().unwrap_or(1);
@@ -275,13 +275,13 @@ impl Bench<'_> {
         workers
     }
 
-    /// The best that reading alone gets from the file.
+    /// The fastest setting for plain reads of the file.
     fn limit(&mut self, way: Way) -> Result<Setting, Error> {
         let engines = [Carrier::Uring, Carrier::Threads].into_iter().filter(|engine| engine.works().is_ok());
         let cores = u32::try_from(Machine::here().cores).unwrap_or(1).next_power_of_two();
         let block_sizes = (12..=22).map(|bits| 1_u32 << bits).filter(|size| u64::from(*size) <= self.target.len);
         let space = SearchSpace {
-            // Threads are for systems without io_uring: they cost more and bring nothing where that is there.
+            // Threads are for systems without io_uring: if it is available, they cost more and gain nothing.
             engines: engines.take(1).collect(),
             block_sizes: block_sizes.collect(),
             depths: (0..=5).map(|bits| 1 << bits).collect(),
@@ -308,7 +308,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Rates, for each row those of all rounds.
+    /// The rates of each row in all rounds.
     fn rounds(&mut self, plans: &[CheckPlan]) -> Result<Vec<Vec<f64>>, Error> {
         self.expected = self.done + (plans.len() * self.options.rounds) as u64;
         let mut figures = vec![Vec::with_capacity(self.options.rounds); plans.len()];
@@ -328,7 +328,7 @@ impl Bench<'_> {
         Ok(figures)
     }
 
-    /// Bytes a second of one pass; `None` where it cannot be done with this file, for which there is a note then.
+    /// Bytes a second of one pass; `None`, with a note, if this file does not permit it.
     fn rate(&mut self, plan: &CheckPlan) -> Result<Option<f64>, Error> {
         let bytes = self.target.len as f64;
         let time = match &plan.how {
@@ -370,7 +370,7 @@ impl Bench<'_> {
         }
     }
 
-    /// Rows that find different things did different work.
+    /// Rows that find different things did different work, so their times cannot be compared.
     fn agree(&mut self, counts: Counts) -> Result<(), Error> {
         let first = self.counts.get_or_insert(counts);
         if first.pages == 0 {
@@ -392,7 +392,7 @@ fn read(io: IoMode, block_size: u32, depth: u32) -> ReadOptions {
     ReadOptions { io, block_size, depth, ..ReadOptions::default() }
 }
 
-/// From what most tools do to what `check` does, one idea more in each row.
+/// From what most tools do to what `check` does, with one more idea in each row.
 fn ideas(workers: usize, direct: bool) -> Vec<CheckPlan> {
     let idea = |name: &str, how| CheckPlan::new(Group::Idea, name, how);
     let mut plans = vec![

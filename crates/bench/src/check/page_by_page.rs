@@ -1,4 +1,4 @@
-//! How most tools go through a tablespace: read a page, verify it, read the next.
+//! How most tools read a tablespace: read a page, verify it, read the next.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use format::{PageId, PageNo, Verdict, verify_page};
 
 use jobs::source::space::{self, HEAD};
 
-/// Verifies every page, one after the other, and returns how many are sound; `None` if page 0 does not say how large they are.
+/// Verifies the pages one by one, and returns the number of sound ones; `None` if page 0 does not give the page size.
 pub(super) fn verify(handle: &FileHandle, len: u64) -> io::Result<Option<u64>> {
     let mut pool = BufferPool::new(1, HEAD as u32)?;
     let mut buffer = pool.take().ok_or(io::ErrorKind::OutOfMemory)?;

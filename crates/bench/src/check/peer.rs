@@ -8,20 +8,20 @@ use std::time::{Duration, Instant};
 use super::super::pattern::{Carrier, Setting};
 use jobs::Error;
 
-/// A tool that goes through a file named as its last argument.
+/// A tool that takes a file name as its last argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// As the report names it.
+    /// Its name in the report.
     pub name: String,
     /// The program and its arguments.
     pub command: Vec<String>,
 }
 
 impl Peer {
-    /// Of `NAME=COMMAND`; the command is split at blanks, without a shell.
+    /// Parses `NAME=COMMAND`. The command is split at blanks, without a shell.
     ///
     /// # Errors
-    /// One of the two is missing.
+    /// If one of the two is missing.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (name, command) = text.split_once('=').ok_or("expected NAME=COMMAND")?;
         let command: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
@@ -31,7 +31,7 @@ impl Peer {
         Ok(Self { name: name.to_owned(), command })
     }
 
-    /// How long it takes; `None`, and a note, if it did not do the work.
+    /// Measures one run of the tool; `None`, with a note, if it did not do the work.
     pub(super) fn run(&self, file: &Path, notes: &mut Vec<String>) -> Result<Option<Duration>, Error> {
         let Some((program, arguments)) = self.command.split_first() else { return Ok(None) };
         let mut command = Command::new(program);
@@ -41,7 +41,7 @@ impl Peer {
             .status()
             .map_err(|error| Error::Usage(format!("{}: {program} does not start: {error}", self.name)))?;
         let time = start.elapsed();
-        // 0 and 1 are verdicts of these tools; what gave up must not be measured as if it had been through the file.
+        // 0 and 1 are verdicts of these tools. A tool that gave up must not be measured as if it had read the whole file.
         if matches!(status.code(), Some(0 | 1)) {
             return Ok(Some(time));
         }
@@ -50,7 +50,7 @@ impl Peer {
     }
 }
 
-/// The tools that the shell would find.
+/// The tools found in the PATH.
 pub(super) fn installed() -> Vec<Peer> {
     let known = [("innochecksum", &[][..]), ("inno checksum", &["checksum", "-f"][..])];
     let peer = |(name, arguments): (&str, &[&str])| {
@@ -72,8 +72,8 @@ pub(super) fn has_fio() -> bool {
     find("fio").is_some()
 }
 
-/// Huge pages for the buffers of fio, as ours have them, where the administrator has set some aside: in small ones a request falls
-/// apart into as many as the device takes.
+/// Huge pages for fio's buffers, as for ours, if the administrator reserved enough: with small pages, a request is split into as many as
+/// the device requires.
 fn memory(bytes: u64) -> &'static str {
     let figure = |text: &str, name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name))?;
@@ -81,13 +81,13 @@ fn memory(bytes: u64) -> &'static str {
     };
     let is_enough = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
         let free = figure(&text, "HugePages_Free")? * (figure(&text, "Hugepagesize")? << 10);
-        // Each thread has a segment of its own, rounded up to whole huge pages.
+        // Each thread has its own segment, rounded up to whole huge pages.
         Some(free >= bytes * 2 + (64 << 20))
     });
     if is_enough == Some(true) { "shmhuge" } else { "malloc" }
 }
 
-/// Bytes a second of `fio` with the same setting, as it counts them itself.
+/// Bytes a second of `fio` with the same setting, by its own count.
 pub(super) fn fio(file: &Path, len: u64, setting: &Setting, notes: &mut Vec<String>) -> Option<f64> {
     let each = len / u64::from(setting.threads) / u64::from(setting.block_size) * u64::from(setting.block_size);
     let engine = if setting.engine == Carrier::Uring { "io_uring" } else { "psync" };
@@ -102,7 +102,7 @@ pub(super) fn fio(file: &Path, len: u64, setting: &Setting, notes: &mut Vec<Stri
             "--group_reporting",
             "--output-format=json",
         ])
-        // A colon separates files there.
+        // fio separates files by colons.
         .arg(format!("--filename={}", file.display().to_string().replace(':', "\\:")))
         .arg(format!("--ioengine={engine}"))
         .arg(format!("--mem={}", memory(in_flight)))
@@ -141,10 +141,10 @@ mod tests {
             Peer::parse(command).expect("both").run(Path::new("/dev/null"), notes)
         };
         assert!(run("good=cat", &mut notes).expect("starts").is_some() && notes.is_empty());
-        // `ls` reports a file that is not there with 2.
+        // `ls` exits with 2 if a file does not exist.
         assert!(run("bad=ls /nowhere/to/be/found", &mut notes).expect("starts").is_none() && notes.len() == 1);
         let missing = run("none=/nowhere/to/be/found", &mut notes);
-        // Emulators start whatever they are told to, and end with the shell's status for a program that is not there.
+        // Emulators start any program, and exit with the shell's status for a missing one.
         let is_emulated = env::var_os("INNOKIT_EMULATED").is_some();
         assert!(if is_emulated { matches!(missing, Ok(None)) } else { missing.is_err() }, "{missing:?}");
     }

@@ -1,7 +1,7 @@
 //! `bench device`: `random bytes -> file -> patterns -> climb -> limits`
 //!
-//! A device has no one speed. For each order and way the search (`search.rs`) turns engine, block size, depth and threads until nothing
-//! is better by more than noise; that is the limit. Beside it stand patterns as databases and tools produce them, each with its share.
+//! A device has no single speed. For each order and way, the search (`search.rs`) varies engine, block size, depth and threads until no
+//! change gains more than noise; that is the limit. It is reported with the patterns of databases and tools, each with its share.
 
 mod options;
 mod report;
@@ -25,10 +25,10 @@ pub use report::{DeviceReport, Limit, Tried, Typical, Write, WriteKind};
 use run::Bench;
 use typical::TYPICAL;
 
-/// Measures the file system that holds `dir`, on a file of its own.
+/// Measures the file system of `dir`, on a file of its own.
 ///
 /// # Errors
-/// There is no room, the file cannot be made, the device fails, or the run was interrupted.
+/// If there is no room, if the file cannot be created, if the device fails, or if the run was interrupted.
 pub fn device(dir: &Path, options: &DeviceOptions, watch: Watch<'_>) -> Result<DeviceReport, Error> {
     validate(options)?;
     let scratch = Scratch::new(dir, options.size + writes::space(options))?;
@@ -74,7 +74,7 @@ fn validate(options: &DeviceOptions) -> Result<(), Error> {
     Ok(())
 }
 
-/// Writes random bytes, which no device can shrink or share, and syncs them.
+/// Writes random bytes, which no device can compress or deduplicate, and syncs them.
 fn fill(file: &Nameless, size: u64, watch: Watch<'_>) -> Result<(), Error> {
     const CHUNK: u64 = 4 << 20;
     let mut random = Random::default();

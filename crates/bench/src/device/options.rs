@@ -1,15 +1,15 @@
-//! What to measure, and how long.
+//! What to measure, and for how long.
 
 use std::time::Duration;
 
 use super::super::pattern::{Access, Carrier, Order, Way};
 
-/// What to measure, and how long.
+/// What to measure, and for how long.
 #[derive(Clone, Debug)]
 pub struct DeviceOptions {
-    /// Bytes of the file that is read and written.
+    /// Size of the file, bytes.
     pub size: u64,
-    /// Time of one measurement.
+    /// Duration of one measurement.
     pub time: Duration,
     /// What to do with the blocks.
     pub accesses: Vec<Access>,
@@ -17,13 +17,13 @@ pub struct DeviceOptions {
     pub orders: Vec<Order>,
     /// Ways to measure.
     pub ways: Vec<Way>,
-    /// The engine, where it shall not be searched.
+    /// The engine, if fixed.
     pub engine: Option<Carrier>,
-    /// Bytes of a request, where they shall not be searched.
+    /// Bytes of a request, if fixed.
     pub block_size: Option<u32>,
-    /// Requests in flight for each thread, where they shall not be searched.
+    /// Requests in flight for each thread, if fixed.
     pub depth: Option<u32>,
-    /// Threads, where they shall not be searched.
+    /// Threads, if fixed.
     pub threads: Option<u32>,
 }
 
@@ -43,7 +43,7 @@ impl Default for DeviceOptions {
     }
 }
 
-/// Bytes of an InnoDB page, the block of random patterns unless another is asked for.
+/// Bytes of an InnoDB page, the default block of random patterns.
 pub(super) const PAGE: u32 = 16 << 10;
 /// Measurements of each typical pattern.
 pub(super) const REPEATS: usize = 3;

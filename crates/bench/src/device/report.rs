@@ -1,4 +1,4 @@
-//! The document, and its rows.
+//! The report, and its rows.
 
 use serde::Serialize;
 
@@ -7,16 +7,16 @@ use super::super::machine::{DeviceCounts, Machine, Storage};
 use super::super::pattern::{Access, Order, Pattern, Setting, Way};
 use super::super::stats::{Latency, Repeated};
 
-/// The document.
+/// The report.
 #[derive(Clone, Debug, Serialize)]
 pub struct DeviceReport {
     /// The machine.
     pub machine: Machine,
-    /// Where the file was.
+    /// The storage of the file.
     pub storage: Storage,
-    /// Bytes of the file.
+    /// Size of the file, bytes.
     pub size: u64,
-    /// Time of one measurement.
+    /// Duration of one measurement.
     pub seconds_each: f64,
     /// How buffered reads were made cold.
     pub cache: Emptied,
@@ -24,28 +24,28 @@ pub struct DeviceReport {
     pub limits: Vec<Limit>,
     /// Patterns of databases and tools.
     pub patterns: Vec<Typical>,
-    /// Kinds of space, and small writes by themselves and gathered.
+    /// Kinds of space; small writes, alone and gathered.
     pub writes: Vec<Write>,
     /// What was not measured, and why.
     pub notes: Vec<String>,
 }
 
-/// The best that was found for one order and way.
+/// The best result for one order and way.
 #[derive(Clone, Debug, Serialize)]
 pub struct Limit {
     /// What was done with the blocks.
     pub access: Access,
     /// The order of the blocks.
     pub order: Order,
-    /// Which way they took.
+    /// The way of the blocks.
     pub way: Way,
-    /// The setting that nothing beat.
+    /// The fastest setting.
     pub setting: Setting,
     /// Bytes a second with it.
     pub bytes_per_second: Repeated,
     /// Requests a second with it.
     pub requests_per_second: f64,
-    /// Of its requests.
+    /// Latency of its requests.
     pub latency: Latency,
     /// The same setting at other depths.
     pub by_depth: Vec<Tried>,
@@ -61,14 +61,14 @@ pub struct Tried {
     /// The setting.
     #[serde(flatten)]
     pub setting: Setting,
-    /// What came of it.
+    /// The result.
     pub bytes_per_second: f64,
 }
 
-/// A pattern as somebody produces it.
+/// A typical pattern.
 #[derive(Clone, Debug, Serialize)]
 pub struct Typical {
-    /// Who.
+    /// Its name.
     pub name: &'static str,
     /// The pattern.
     #[serde(flatten)]
@@ -77,9 +77,9 @@ pub struct Typical {
     pub bytes_per_second: Repeated,
     /// Requests a second.
     pub requests_per_second: f64,
-    /// Of its requests.
+    /// Latency of its requests.
     pub latency: Latency,
-    /// Of the limit of the same order past the page cache, 0 to 1.
+    /// Share of the limit for the same order with direct I/O, 0 to 1.
     pub share_of_limit: Option<f64>,
 }
 
@@ -91,7 +91,7 @@ pub enum WriteKind {
     Growing,
     /// The file was allocated with `fallocate`, and never written.
     Fallocated,
-    /// The file is written over.
+    /// The file is overwritten.
     Recycled,
     /// An empty file grows by small writes.
     Small,
@@ -99,21 +99,21 @@ pub enum WriteKind {
     Gathered,
 }
 
-/// A row.
+/// One row of writes.
 #[derive(Clone, Debug, Serialize)]
 pub struct Write {
     /// What is compared.
     pub kind: WriteKind,
-    /// Which way the bytes took.
+    /// The way of the bytes.
     pub way: Way,
     /// Bytes of a write.
     pub block_size: u32,
     /// Writes in flight.
     pub depth: u32,
-    /// Bytes in all.
+    /// Total bytes.
     pub bytes: u64,
-    /// Bytes a second, the sync included.
+    /// Bytes a second, including the sync.
     pub bytes_per_second: Repeated,
-    /// What the device did meanwhile, for everybody on the machine; null where nobody counts.
+    /// What the device did meanwhile, for the whole machine; null if it is not counted.
     pub device: Option<DeviceCounts>,
 }

@@ -14,9 +14,9 @@ use super::options::{DeviceOptions, PAGE};
 use super::report::{Limit, Tried, Typical, Write};
 use jobs::Error;
 
-/// Bytes in flight over all threads, at most.
+/// Maximum bytes in flight over all threads.
 const IN_FLIGHT_MAX: u64 = 256 << 20;
-/// Measurements of a search with its sections, for a first guess of the time.
+/// Measurements of a search with its sections, as a first estimate for the progress bar.
 const SEARCH_EXPECTED: u64 = 45;
 
 pub(super) struct Bench<'b> {
@@ -35,7 +35,7 @@ pub(super) struct Bench<'b> {
 }
 
 impl<'b> Bench<'b> {
-    /// `others`: measurements besides those of the search, for a first guess.
+    /// `others`: measurements besides those of the search, for the estimate.
     pub fn new(
         dir: &'b Path,
         options: &'b DeviceOptions,
@@ -76,7 +76,7 @@ impl<'b> Bench<'b> {
         }
     }
 
-    /// Whether nothing is fixed, so that the whole picture is wanted.
+    /// Whether nothing is fixed, so that everything is searched.
     pub fn is_searched(&self) -> bool {
         let options = self.options;
         options.block_size.is_none() && options.depth.is_none() && options.threads.is_none()
@@ -101,8 +101,8 @@ impl<'b> Bench<'b> {
         let powers = |low: u32, high: u32| (low..=high).map(|bits| 1_u32 << bits).collect::<Vec<_>>();
         let cores = u32::try_from(Machine::here().cores).unwrap_or(1).next_power_of_two();
         let one = |value: Option<u32>, all: Vec<u32>| value.map_or(all, |value| vec![value]);
-        // Of random patterns the block is given: it is the page that somebody wants. How large it is decides the rate, and a search
-        // would only find that large is fast.
+        // The block of random patterns is given: it is the page that a query needs. The rate depends on its size, so a search would only
+        // find that large blocks are fast.
         let block_sizes = match order {
             Order::Sequential => powers(12, 23),
             Order::Random => vec![PAGE],
@@ -153,7 +153,7 @@ impl<'b> Bench<'b> {
         })
     }
 
-    /// A line through the best point: what was measured on it, and what was not is measured now.
+    /// A line through the best point. Uses the samples on it, and measures the missing ones.
     fn section(
         &mut self,
         (access, order, way): (Access, Order, Way),
@@ -179,7 +179,7 @@ impl<'b> Bench<'b> {
         self.watch.step(words(pattern), self.done, self.expected)?;
         self.done += 1;
         self.expected = self.expected.max(self.done);
-        // Past the page cache too: pages in it cost each direct request a look, and a direct write their removal.
+        // For direct I/O too: each direct request looks for its pages in the cache, and a write removes them.
         let emptied = self.target.empty().map_err(failed(self.dir, "dropping the page cache"))?;
         if pattern.way == Way::Buffered {
             self.cache = self.cache.max(emptied);
@@ -191,21 +191,21 @@ impl<'b> Bench<'b> {
     }
 }
 
-/// What the kernel reads ahead depends on what it is told.
+/// The kernel's read-ahead depends on this advice.
 #[cfg(target_os = "linux")]
 fn advise(file: &File, order: Order) {
     let advice = match order {
         Order::Sequential => rustix::fs::Advice::Sequential,
         Order::Random => rustix::fs::Advice::Random,
     };
-    // Advice that is not taken changes the speed only, and that is what is measured.
+    // Advice that is ignored changes only the speed, which is what we measure.
     rustix::fs::fadvise(file, 0, None, advice).ok();
 }
 
 #[cfg(not(target_os = "linux"))]
 fn advise(_file: &File, _order: Order) {}
 
-/// For the progress bar.
+/// A description for the progress bar.
 fn words(pattern: &Pattern) -> String {
     let Setting { engine, block_size, depth, threads } = pattern.setting;
     let access = if pattern.access == Access::Read { "read" } else { "write" };

@@ -1,4 +1,4 @@
-//! Patterns as databases and tools produce them.
+//! Patterns that databases and tools produce.
 
 use super::super::pattern::{Access, Order, Pattern, Sample, Setting, Way};
 use super::super::stats::Repeated;
@@ -7,7 +7,7 @@ use super::report::{Limit, Typical};
 use super::run::Bench;
 use jobs::Error;
 
-/// Who does so: access, order, way, bytes of a request, requests in flight.
+/// Name, access, order, way, bytes of a request, requests in flight.
 pub(super) const TYPICAL: [(&str, Access, Order, Way, u32, u32); 8] = [
     ("a tool that reads page by page", Access::Read, Order::Sequential, Way::Buffered, PAGE, 1),
     ("the same past the page cache", Access::Read, Order::Sequential, Way::Direct, PAGE, 1),
@@ -20,7 +20,7 @@ pub(super) const TYPICAL: [(&str, Access, Order, Way, u32, u32); 8] = [
 ];
 
 impl Bench<'_> {
-    /// Round by round, so that each pattern meets the same weather.
+    /// Measures in rounds, so that all patterns meet the same conditions.
     pub(super) fn typical(&mut self) -> Result<(), Error> {
         let Some(&engine) = self.engines.first() else { return Ok(()) };
         let options = self.options;

@@ -1,4 +1,4 @@
-//! Writing from start to end: into which kind of space, and in which portions. Each row ends with one sync, whose time counts.
+//! Sequential writes: into which kind of space, and in which portions. Each row ends with one sync, whose time counts.
 
 use std::fs::File;
 use std::io;
@@ -18,22 +18,22 @@ use super::report::{Write, WriteKind};
 use super::run::Bench;
 use jobs::Error;
 
-/// Measurements, for a first guess of the time.
+/// Measurements, as a first estimate for the progress bar.
 pub(super) const EXPECTED: u64 = 10 * REPEATS as u64;
 const LARGE: u32 = 1 << 20;
 const SMALL: u32 = 4096;
 const DEPTH: u32 = 8;
-/// Bytes of each row, at most.
+/// Maximum bytes of each row.
 const LARGE_BYTES_MAX: u64 = 256 << 20;
 const SMALL_BYTES_MAX: u64 = 16 << 20;
 
-/// Bytes of the largest file that is made here.
+/// Size of the largest file created here, bytes.
 pub(super) fn space(options: &DeviceOptions) -> u64 {
     options.size.min(LARGE_BYTES_MAX) / u64::from(LARGE) * u64::from(LARGE)
 }
 
 impl Bench<'_> {
-    /// All rows, round by round.
+    /// Measures all rows, in rounds.
     pub(super) fn writes(&mut self, scratch: &Scratch, storage: &Storage) -> Result<(), Error> {
         if !(self.options.accesses.contains(&Access::Write) && self.options.orders.contains(&Order::Sequential)) {
             return Ok(());
@@ -107,7 +107,7 @@ struct WriteRow {
 }
 
 impl WriteRow {
-    /// Makes the space into which the row writes, durably, and leaves nothing of it in the page cache.
+    /// Creates the row's space durably, and drops it from the page cache.
     fn prepare(&self, file: &File) -> io::Result<()> {
         match self.kind {
             WriteKind::Growing | WriteKind::Small | WriteKind::Gathered => {}
@@ -135,7 +135,7 @@ fn allocate(file: &File, bytes: u64) -> io::Result<()> {
     Ok(rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes)?)
 }
 
-/// One write after the other, as a program does it that has them one after the other. What is gathered is copied, portion by portion.
+/// Writes one block after another, like a program without concurrency. Gathered writes copy their portions one by one.
 fn one_by_one(handle: &FileHandle, row: &WriteRow) -> io::Result<()> {
     let mut pool = BufferPool::new(1, row.block_size)?;
     let mut buffer = pool.take().ok_or(io::ErrorKind::OutOfMemory)?;

@@ -1,4 +1,4 @@
-//! Callers that commit as fast as they can, one record after the other, each waiting for its own.
+//! Callers that commit as fast as they can, one record after another, each waiting for its own.
 
 use std::os::unix::fs::FileExt;
 use std::sync::Barrier;
@@ -17,11 +17,11 @@ use super::plan::{LogBenchOptions, LogPlan, Method};
 use super::space::{self, GROUP_MAX};
 use jobs::Error;
 
-/// What one run came to.
+/// The result of one run.
 #[derive(Clone, Debug)]
 pub(super) struct Driven {
     pub commits: u64,
-    /// Writes that were synced.
+    /// Groups: writes with a sync.
     pub groups: u64,
     pub seconds: f64,
     pub latency: Latency,
@@ -49,7 +49,7 @@ pub(super) fn run(
         return bare_loop(scratch, storage, options, watch);
     }
     let (log, emptied) = space::log(scratch, plan, options)?;
-    // The ring must not come round: what it meets there would be cached.
+    // The ring must not wrap: blocks written earlier in the run would be cached.
     let end = options.size - u64::from(GROUP_MAX) * 2 - space::file_size(options).min(1 << 20);
     let meter = Meter::start(storage);
     let (seconds, times) = commits(&log, plan.callers, options, end, watch.stop)?;
@@ -58,7 +58,7 @@ pub(super) fn run(
     Ok(outcome)
 }
 
-/// All callers together: the seconds, and the nanoseconds of each commit.
+/// Runs all callers together. Returns the seconds, and the nanoseconds of each commit.
 fn commits(
     log: &LogWriter,
     callers: usize,
@@ -94,7 +94,7 @@ fn commits(
     Ok((seconds, outcomes.into_iter().flat_map(|(.., times)| times).collect()))
 }
 
-/// The shortest way to a durable 512 bytes: write them, sync them. No record, no checksum, no lock.
+/// The shortest way to durable 512 bytes: write and sync. No record, no checksum, no lock.
 fn bare_loop(
     scratch: &Scratch,
     storage: &Storage,
@@ -111,7 +111,7 @@ fn bare_loop(
     let meter = Meter::start(storage);
     let start = Instant::now();
     let mut now = start;
-    // As a log does, the first block of the file is left to a header.
+    // Leave the first blocks of the file for a header, as a log does.
     for offset in (4096..options.size - BLOCK as u64).step_by(BLOCK) {
         if now.duration_since(start) >= options.time || watch.stop.load(Ordering::Relaxed) {
             break;
@@ -132,7 +132,7 @@ fn nanos(time: Duration) -> u32 {
     u32::try_from(time.as_nanos()).unwrap_or(u32::MAX)
 }
 
-/// What storage does from one moment to another.
+/// What the storage does in an interval.
 struct Meter<'s> {
     storage: &'s Storage,
     device: Option<DeviceCounts>,

@@ -1,7 +1,7 @@
 //! `bench log`: `callers -> LogWriter -> commits a second, and what the device did for each`
 //!
-//! Every row is a log of its own, in files without a name, made of the space that the row asks for and dropped from the page cache. It
-//! ends before its ring comes round, so that each block of the space is met for the first time. Rows come in rounds.
+//! Every row writes a log of its own, in nameless files of the row's kind of space, dropped from the page cache. The row ends before the
+//! ring wraps, so that each block is touched for the first time. Measurements come in rounds.
 
 mod drive;
 mod plan;
@@ -22,16 +22,16 @@ use jobs::Error;
 use plan::LogPlan;
 pub use plan::{Ground, LogBenchOptions, Method};
 
-/// The document.
+/// The report.
 #[derive(Clone, Debug, Serialize)]
 pub struct LogBenchReport {
     /// The machine.
     pub machine: Machine,
-    /// Where the logs were.
+    /// The storage of the logs.
     pub storage: Storage,
     /// Rounds.
     pub rounds: usize,
-    /// Time of one measurement.
+    /// Duration of one measurement.
     pub seconds_each: f64,
     /// Bytes of a record.
     pub record_bytes: usize,
@@ -41,7 +41,7 @@ pub struct LogBenchReport {
     pub one_caller: Vec<LogBenchRow>,
     /// More callers, on recycled space.
     pub callers: Vec<LogBenchRow>,
-    /// What the rows say when held against each other.
+    /// Comparisons between the rows.
     pub ratios: Ratios,
     /// What was not measured, and why.
     pub notes: Vec<String>,
@@ -52,58 +52,57 @@ pub struct LogBenchReport {
 pub struct LogBenchRow {
     /// How the log was written.
     pub method: Method,
-    /// What its files were made of.
+    /// The kind of space of its files.
     pub ground: Ground,
-    /// Callers at a time.
+    /// Concurrent callers.
     pub callers: usize,
     /// Commits a second.
     pub commits_per_second: Repeated,
-    /// Of a commit; of the last round.
+    /// Latency of a commit, in the last round.
     pub latency: Latency,
-    /// Commits for each write and sync: how many shared one.
+    /// Commits per write and sync: how many shared one.
     pub commits_per_group: f64,
-    /// What storage did for each commit.
+    /// What the storage did per commit.
     pub per_commit: PerCommit,
 }
 
-/// What storage did for a commit; medians of the rounds. The device counts for everybody on the machine.
+/// What the storage did per commit; medians of the rounds. The device counts the work of the whole machine.
 #[derive(Clone, Debug, Serialize)]
 pub struct PerCommit {
-    /// Reads of the device; null where nobody counts.
+    /// Reads of the device; null if they are not counted.
     pub device_reads: Option<f64>,
-    /// Writes of the device: the log's own, those of the file system's journal, and each flush that comes without bytes.
+    /// Writes of the device: the log's own, those of the file system's journal, and each flush without data.
     pub device_writes: Option<f64>,
     /// Bytes written to the device: whole blocks of the log's file, and the journal.
     pub device_written_bytes: Option<f64>,
     /// Flushes of the device's cache.
     pub device_flushes: Option<f64>,
-    /// Bytes that this process alone made the system read, in blocks of the file system; null where nobody counts.
+    /// Bytes that this process alone had the system read, in file system blocks; null if they are not counted.
     pub own_reads: Option<f64>,
 }
 
-/// Rows held against each other, each ratio within one round, medians over the rounds.
+/// Ratios between rows, each within one round; medians of the rounds.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Ratios {
-    /// Commits a second: zero-filled on recycled space, to 512 bytes appended to a growing file, as a log that knows nothing better
-    /// does it.
+    /// Commits a second: zero-filled on recycled space, over 512-byte appends to a growing file, the naive way to write a log.
     pub recycled_to_append: Option<f64>,
-    /// Commits a second, zero-filled: recycled space to a growing file.
+    /// Commits a second, zero-filled: recycled space over a growing file.
     pub recycled_to_growing: Option<f64>,
-    /// The same: recycled to fallocated space.
+    /// The same: recycled over fallocated space.
     pub recycled_to_fallocated: Option<f64>,
-    /// Commits a second with 32 callers (or the most) to those with one, zero-filled.
+    /// Commits a second with 32 callers (or the most measured) over one caller, zero-filled.
     pub many_callers_to_one: Option<f64>,
-    /// Time of a commit (half of the commits took no longer), naive writer to bare loop, both with one caller on recycled space.
+    /// Median time of a commit: naive writer over bare loop, both with one caller on recycled space.
     pub writer_to_bare_loop: Option<f64>,
 }
 
-/// The numbers of callers are measured with these.
+/// The methods measured with several callers.
 const GROUP_METHODS: [Method; 3] = [Method::ZeroFill, Method::Direct, Method::Dsync];
 
-/// Measures logs in the file system that holds `dir`.
+/// Measures logs in the file system of `dir`.
 ///
 /// # Errors
-/// There is no room, files cannot be made, the device fails, or the run was interrupted.
+/// If there is no room, if files cannot be created, if the device fails, or if the run was interrupted.
 pub fn log(dir: &Path, options: &LogBenchOptions, watch: Watch<'_>) -> Result<LogBenchReport, Error> {
     validate(options)?;
     let scratch = Scratch::new(dir, options.size)?;
@@ -157,7 +156,7 @@ fn validate(options: &LogBenchOptions) -> Result<(), Error> {
     Ok(())
 }
 
-/// Fits into a log block with its length.
+/// Maximum length of a record that fits in a log block.
 const RECORD_MAX: usize = 480;
 
 fn plans(options: &LogBenchOptions, direct: bool) -> Vec<LogPlan> {

@@ -1,20 +1,20 @@
-//! What to measure: how a log is written, on what, by how many.
+//! What to measure: how a log is written, on which space, by how many callers.
 
 use std::time::Duration;
 
 use flow::log_writer::{Fill, Space, SyncBy};
 use serde::Serialize;
 
-/// What to measure, and how long.
+/// What to measure, and for how long.
 #[derive(Clone, Debug)]
 pub struct LogBenchOptions {
     /// Rounds.
     pub rounds: usize,
-    /// Time of one measurement.
+    /// Duration of one measurement.
     pub time: Duration,
-    /// Bytes of each log, over both files of its ring.
+    /// Size of each log, over both files of its ring, bytes.
     pub size: u64,
-    /// Bytes of a record; up to 480 fit into one log block.
+    /// Bytes of a record; up to 480 fit in one log block.
     pub record: usize,
     /// Numbers of callers.
     pub callers: Vec<usize>,
@@ -36,19 +36,19 @@ impl Default for LogBenchOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Method {
-    /// `pwrite` of 512 bytes and `fdatasync`, without a log writer: what a commit costs at least, hidden reads included.
+    /// `pwrite` of 512 bytes and `fdatasync`, without a log writer: the minimum cost of a commit, including hidden reads.
     BareLoop,
-    /// Log blocks as they are.
+    /// Log blocks without padding.
     Naive,
-    /// Zeros to the end of the file system's block at its first touch.
+    /// On first touch of a file system block, zeros up to its end.
     ZeroFill,
-    /// Always whole blocks of the file system.
+    /// Always whole file system blocks.
     Whole,
-    /// The same past the page cache.
+    /// The same with direct I/O.
     Direct,
-    /// Zeros at the first touch, and writes that sync themselves.
+    /// Zeros on first touch, and synchronous writes (O_DSYNC).
     Dsync,
-    /// Past the page cache, and writes that sync themselves.
+    /// Direct I/O, and synchronous writes (O_DSYNC).
     DirectDsync,
 }
 
@@ -76,17 +76,17 @@ impl Method {
     }
 }
 
-/// What the files are made of.
+/// The kind of space of the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ground {
-    /// They grow.
+    /// The files grow.
     Growing,
-    /// `fallocate`.
+    /// Allocated by `fallocate`.
     Fallocated,
-    /// Written with zeros before.
+    /// Filled with zeros beforehand.
     Zeroed,
-    /// An old log, written over.
+    /// An old log, overwritten.
     Recycled,
 }
 

@@ -1,4 +1,4 @@
-//! The files of a log, as a row asks for them: made, cold, and without a name.
+//! The files of a row's log: created, cold, and without a name.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -16,10 +16,10 @@ use jobs::Error;
 
 /// Files in the ring.
 const FILES: u32 = 2;
-/// The longest group, bytes.
+/// Maximum length of a group, bytes.
 pub(super) const GROUP_MAX: u32 = 128 << 10;
 
-/// Whether the file system takes direct I/O, or why not.
+/// Whether the file system accepts direct I/O, or why not.
 pub(super) fn takes_direct(scratch: &Scratch) -> Result<Result<(), String>, Error> {
     let file = scratch.file("direct")?;
     let target = BenchFile::open(&file.again(), 0, true).map_err(failed(&file.path, "opening"))?;
@@ -51,12 +51,12 @@ pub(super) fn log(scratch: &Scratch, plan: LogPlan, options: &LogBenchOptions) -
     Ok((log?, emptied))
 }
 
-/// Bytes of a file of the ring.
+/// Size of one file of the ring, bytes.
 pub(super) fn file_size(options: &LogBenchOptions) -> u64 {
     options.size / u64::from(FILES)
 }
 
-/// A new file with bytes that are no log, on the device.
+/// A new file with random bytes instead of a log, synced to the device.
 pub(super) fn old(path: &Path, len: u64) -> Result<File, Error> {
     const CHUNK: usize = 64 << 10;
     let fill = || {
@@ -72,7 +72,7 @@ pub(super) fn old(path: &Path, len: u64) -> Result<File, Error> {
     fill().map_err(failed(path, "writing a file to be recycled"))
 }
 
-/// Drops all files of the directory from the page cache, and takes their names: who has them open keeps them.
+/// Drops all files of the directory from the page cache, and removes their names: open files stay.
 fn nameless(dir: &Path, len: u64) -> io::Result<Emptied> {
     let mut emptied = Emptied::default();
     let paths: Vec<PathBuf> = fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;

@@ -1,7 +1,7 @@
 //! `bench scan`: `one tablespace -> its trees -> read with each kind of read-ahead, each way, cold each time -> requests, bytes, rates`
 //!
-//! A scan counts the records of every leaf. Rows come in rounds; a share compares two figures of the same round. What a device of
-//! another kind would have made of the same requests is counted on a simulated clock.
+//! A scan counts the records of every leaf. Measurements come in rounds; a share compares two figures of the same round. A simulated clock
+//! shows how a different device would have served the same requests.
 
 mod pass;
 #[cfg(test)]
@@ -33,9 +33,9 @@ pub use pass::Sample;
 pub struct ScanBenchOptions {
     /// Rounds.
     pub rounds: usize,
-    /// Only the index of this name; else the clustered index and the largest secondary one.
+    /// Only the index with this name; otherwise the clustered index and the largest secondary index.
     pub index: Option<String>,
-    /// What a request takes on the simulated device; none for no such rows.
+    /// Time of a request on the simulated device; `None` to leave it out.
     pub latency: Option<Duration>,
 }
 
@@ -45,17 +45,17 @@ impl Default for ScanBenchOptions {
     }
 }
 
-/// How far ahead of need pages are read.
+/// How pages are read ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Policy {
-    /// A page at a time, in the order of the key.
+    /// One page at a time, in key order.
     None,
-    /// The same, but the next 64 pages at once where the last 64 were read in order, as the servers do.
+    /// The same, but if the last 64 pages were read in order, the next 64 at once, like the servers.
     Linear,
-    /// In the order of the key, what the parents name read well before it is needed.
+    /// In key order; pages named by the parents are read well before they are needed.
     Logical,
-    /// What the parents name in the order of the file, for who does not mind the order.
+    /// Pages named by the parents, in file order, for callers that do not need key order.
     FileOrder,
 }
 
@@ -63,7 +63,7 @@ pub enum Policy {
 const POLICIES: [Policy; 4] = [Policy::None, Policy::Linear, Policy::Logical, Policy::FileOrder];
 
 impl Policy {
-    /// For people.
+    /// A description for people.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -75,12 +75,12 @@ impl Policy {
     }
 }
 
-/// The document.
+/// The report.
 #[derive(Clone, Debug, Serialize)]
 pub struct ScanBenchReport {
     /// The machine.
     pub machine: Machine,
-    /// Where the file is.
+    /// The storage of the file.
     pub storage: Storage,
     /// Bytes of the file.
     pub bytes: u64,
@@ -88,9 +88,9 @@ pub struct ScanBenchReport {
     pub rounds: usize,
     /// How the file was made cold.
     pub cache: Emptied,
-    /// Requests that can be in flight.
+    /// Maximum requests in flight.
     pub depth: u32,
-    /// Bytes of the largest request.
+    /// Maximum bytes of a request.
     pub block_size: u32,
     /// The indexes.
     pub indexes: Vec<IndexRows>,
@@ -101,40 +101,40 @@ pub struct ScanBenchReport {
 /// One index.
 #[derive(Clone, Debug, Serialize)]
 pub struct IndexRows {
-    /// `schema.table`, where a definition was found.
+    /// `schema.table`, if a definition was found.
     pub table: Option<String>,
-    /// Its name, where a definition was found.
+    /// Its name, if a definition was found.
     pub name: Option<String>,
-    /// Whether it is the clustered one.
+    /// Whether it is the clustered index.
     pub clustered: bool,
-    /// Its number.
+    /// Its id.
     pub id: u64,
     /// Levels.
     pub levels: u32,
     /// Pages.
     pub pages: u64,
-    /// Of these, leaves.
+    /// Leaves among these.
     pub leaves: u64,
-    /// Records of the leaves.
+    /// Records in the leaves.
     pub records: u64,
-    /// On the device, cold.
+    /// Cold scans on the device.
     pub rows: Vec<ScanBenchRow>,
-    /// On the simulated device, direct.
+    /// Direct scans on the simulated device.
     pub simulated: Option<Simulated>,
 }
 
 /// One way of reading the index.
 #[derive(Clone, Debug, Serialize)]
 pub struct ScanBenchRow {
-    /// Past the page cache, or through it.
+    /// Direct, or through the page cache.
     pub way: Way,
-    /// How far ahead.
+    /// The read-ahead.
     pub policy: Policy,
     /// Read requests.
     pub requests: u64,
     /// Bytes read.
     pub bytes: u64,
-    /// Requests in flight as each one was submitted, itself included, on average; 0 where all came from the page cache.
+    /// Mean number of requests in flight when each was submitted, including itself; 0 if all came from the page cache.
     pub in_flight_mean: f64,
     /// The most requests in flight.
     pub in_flight_max: u64,
@@ -142,44 +142,44 @@ pub struct ScanBenchRow {
     pub seconds: Repeated,
     /// Bytes of the index's pages a second.
     pub bytes_per_second: Repeated,
-    /// Of the best row in the same round, 0 to 1.
+    /// Share of the best row in the same round, 0 to 1.
     pub share_of_best: Repeated,
-    /// The last round, over its time.
+    /// The progress of the last round over time.
     pub over_time: Vec<Sample>,
 }
 
 /// The index on a device that is slow and wide.
 #[derive(Clone, Debug, Serialize)]
 pub struct Simulated {
-    /// What a request takes, microseconds.
+    /// Time of a request, microseconds.
     pub latency_us: f64,
-    /// Requests that the device works on at a time.
+    /// Requests it works on concurrently.
     pub parallel: u32,
-    /// Bytes a second through its pipe.
+    /// Its bandwidth, bytes a second.
     pub bandwidth: u64,
-    /// One for each policy.
+    /// One row per policy.
     pub rows: Vec<SimulatedRow>,
 }
 
 /// One policy on that device.
 #[derive(Clone, Debug, Serialize)]
 pub struct SimulatedRow {
-    /// How far ahead.
+    /// The read-ahead.
     pub policy: Policy,
     /// Read requests.
     pub requests: u64,
-    /// The most in flight.
+    /// The most requests in flight.
     pub in_flight_max: u64,
-    /// Time on the device's clock; what the processor does takes none.
+    /// Time on the device's clock, without the processor's work.
     pub seconds: f64,
-    /// Time of the first row, over this one's.
+    /// Time of the first row over the time of this one.
     pub times_none: f64,
 }
 
 /// Compares kinds of read-ahead on the indexes of one file.
 ///
 /// # Errors
-/// The file cannot be read, is no tablespace or is damaged, has no such index, or the run was interrupted.
+/// If the file cannot be read, is not a tablespace or is damaged, if it has no such index, or if the run was interrupted.
 pub fn scan(path: &Path, options: &ScanBenchOptions, watch: Watch<'_>) -> Result<ScanBenchReport, Error> {
     if options.rounds == 0 {
         return Err(Error::Usage("a round is needed".to_owned()));
@@ -226,7 +226,7 @@ impl<'b> Bench<'b> {
         Error::Usage(format!("{}: {what}", self.path.display()))
     }
 
-    /// The trees to read: the one asked for, or the clustered and the largest other one.
+    /// The trees to read: the requested one, or the clustered one and the largest other one.
     fn trees(&self, notes: &mut Vec<String>) -> Result<Vec<&'b NamedTree>, Error> {
         let kind = |tree: &NamedTree| {
             let table = tree.named.as_ref().filter(|named| named.table.is_some())?;
@@ -342,7 +342,7 @@ impl<'b> Bench<'b> {
     }
 }
 
-/// For people.
+/// A description for people.
 #[must_use]
 pub const fn way_words(way: Way) -> &'static str {
     match way {

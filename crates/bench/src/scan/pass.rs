@@ -1,4 +1,4 @@
-//! One scan of one tree, watched while it runs.
+//! One scan of one tree, observed while it runs.
 
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,21 +17,21 @@ use jobs::tree::linear::LINEAR;
 use jobs::tree::walk::{Depth, Tools};
 use jobs::tree::{Root, SpaceMap, Tablespace, TreeCounts, Walk};
 
-/// Requests in flight, as `table check` has them.
+/// Requests in flight, as in `table check`.
 pub(super) const DEPTH: u32 = 32;
-/// Bytes of a request, as `table check` has them.
+/// Bytes of a request, as in `table check`.
 pub(super) const BLOCK: u32 = 256 << 10;
-/// [`ScanPlace::memory`], as `table check` has it with two workers.
+/// [`ScanPlace::memory`], as in `table check` with two workers.
 pub(super) const SWEEP_MEMORY: u64 = 32 << 20;
-/// From one look at the counters to the next.
+/// Pause between readings of the counters.
 const PACE: Duration = Duration::from_millis(2);
-/// Points of a line over the time of a scan.
+/// Points of the line over the time of a scan.
 const POINTS: u32 = 40;
 
-/// A part of the time of a scan.
+/// An interval of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Sample {
-    /// Its end, seconds from the start of the scan.
+    /// Its end, in seconds since the start of the scan.
     pub seconds: f64,
     /// Bytes a second in it.
     pub bytes_per_second: f64,
@@ -45,18 +45,18 @@ pub(super) struct ScanPlace<'p> {
     pub map: &'p SpaceMap,
     pub root: &'p Root,
     pub index: Option<&'p IndexDef>,
-    /// For what is known of leaves before they are read, bytes.
+    /// Memory for what is known about leaves before they are read, bytes.
     pub memory: u64,
 }
 
 /// Where the bytes come from.
 pub(super) enum Bytes<'b> {
     Device(Way, &'b FileSet),
-    /// From the file, with its length in bytes, while the simulated device's clock runs.
+    /// The file, with its length in bytes, read on the simulated device's clock.
     Simulated(&'b SimOptions, File, u64),
 }
 
-/// What came of a scan.
+/// The result of a scan.
 pub(super) struct Pass {
     pub time: Duration,
     pub effort: Counts,
@@ -65,7 +65,7 @@ pub(super) struct Pass {
 }
 
 impl ScanPlace<'_> {
-    /// Scans the tree; `None` where the policy does not apply to it.
+    /// Scans the tree; `None` if the policy does not apply to it.
     pub(super) fn read(&self, bytes: Bytes<'_>, policy: Policy) -> Result<Option<Pass>, Error> {
         let options = ReadOptions { io: IoMode::Direct, depth: DEPTH, block_size: BLOCK, ..ReadOptions::default() };
         match bytes {
@@ -83,7 +83,7 @@ impl ScanPlace<'_> {
         }
     }
 
-    /// Scans while another thread looks at the counters.
+    /// Scans while another thread reads the counters.
     fn watched(
         &self,
         set: &FileSet,
@@ -147,14 +147,14 @@ impl ScanPlace<'_> {
     }
 }
 
-/// Rates between looks that are about a share of the time apart each.
+/// Rates over intervals that are each at least a fixed share of the total time.
 fn thinned(looks: &[(Duration, Counts)]) -> Vec<Sample> {
     let total = looks.last().map_or(Duration::ZERO, |(at, _)| *at);
     let least = (total / POINTS).max(Duration::from_nanos(1));
     let (mut before, mut samples) = ((Duration::ZERO, Counts::default()), Vec::new());
     for (at, counts) in looks {
         let seconds = (*at - before.0).as_secs_f64();
-        // The end is a point, however near the one before it.
+        // The end is always a point, however close to the one before.
         if *at < before.0 + least && *at < total {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Requests counted, on a tree that a server has scattered over its file.
+//! Counts requests, on a tree that a server scattered over its file.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -15,13 +15,13 @@ use super::{POLICIES, Policy};
 use jobs::table::one::One;
 
 const PAGE: u64 = 16384;
-/// Pages in a look-ahead.
+/// Pages in the look-ahead.
 const AHEAD: usize = (8 << 20) / PAGE as usize;
 
-/// Requests: offset and bytes, in the order in which they were made.
+/// Requests in the order in which they were made: offset and bytes.
 type Log = Arc<Mutex<Vec<(u64, u32)>>>;
 
-/// The simulated clock, with a list of what it was asked for.
+/// The simulated clock, with a list of the requests it got.
 struct Logged(SimTime, Log);
 
 struct LoggedQueue(Box<dyn Queue>, Log);
@@ -51,7 +51,7 @@ impl Queue for LoggedQueue {
     }
 }
 
-/// A scan of a tree: the requests, the time on the clock, the most in flight.
+/// A scan of a tree: the requests, the time on the clock, the maximum in flight.
 struct Scan {
     requests: Vec<(u64, u32)>,
     time: Duration,
@@ -67,7 +67,7 @@ impl Scan {
     }
 }
 
-/// The table of the fixture, and a name to open it by.
+/// The fixture's table, and the directory that it is in.
 fn table() -> (tempfile::TempDir, One) {
     let packed = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/scattered/scattered-16k.ibd.zst");
     let dir = tempfile::tempdir().expect("a directory");
@@ -100,8 +100,8 @@ fn scan_within(memory: u64, dir: &tempfile::TempDir, one: &One, index: &str, pol
     Scan { requests, time: logged.0.elapsed(), in_flight_max: logged.0.counts().in_flight_max, pages: counts.pages }
 }
 
-/// The least number of requests for pages that are needed in this order: of each look-ahead, sorted, the runs of neighbours, each in
-/// requests of the largest size.
+/// The minimum number of requests for pages needed in this order: in each look-ahead, sorted, the runs of neighbours, each divided into
+/// requests of maximum size.
 fn least(pages: &[u64]) -> u64 {
     let runs = |batch: &[u64]| {
         let sorted: Vec<u64> = BTreeSet::from_iter(batch.iter().copied()).into_iter().collect();
@@ -136,7 +136,7 @@ fn with_little_memory_the_leaves_come_in_several_sweeps() {
         let pages = scan.pages();
         let once: BTreeSet<u64> = pages.iter().copied().collect();
         assert_eq!((once.len() as u64, pages.len() as u64), (scan.pages, scan.pages), "each once");
-        // From sweep to sweep the device goes back, by most of the pages' room.
+        // From sweep to sweep the device moves back, by most of the range of pages.
         let room = once.last().zip(once.first()).map_or(0, |(last, first)| last - first);
         1 + pages.windows(2).filter(|pair| pair[1] + room / 2 < pair[0]).count()
     };
