@@ -15,7 +15,7 @@ pub(super) const WAYS: u64 = 3;
 /// The cost of counting: nanoseconds per relaxed addition of each thread.
 #[derive(Debug, Clone, Serialize)]
 pub struct Counting {
-    /// Counting threads.
+    /// Number of threads.
     pub threads: usize,
     /// Bytes from one padded counter to the next.
     pub padding_bytes: usize,

@@ -35,7 +35,7 @@ pub enum Order {
     Random,
 }
 
-/// The way of the bytes.
+/// Direct or buffered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Way {
@@ -94,7 +94,7 @@ pub struct Pattern {
     pub access: Access,
     /// The order of the blocks.
     pub order: Order,
-    /// The way of the blocks.
+    /// Direct or buffered.
     pub way: Way,
     /// The rest.
     #[serde(flatten)]
@@ -128,7 +128,7 @@ impl Sample {
     }
 }
 
-/// Runs a pattern for `time`, or, if the page cache would serve a second pass, until it has gone through the file once.
+/// Runs a pattern for `time`, but only once through the file if the page cache would serve a second pass.
 ///
 /// # Errors
 /// If the file system refuses direct I/O, if the engine does not work, or if the device fails.

@@ -67,7 +67,7 @@ fn steps() -> Vec<(&'static str, Tuning)> {
 pub struct RecoverBenchReport {
     /// The machine.
     pub machine: Machine,
-    /// The storage of the copies, or of the datadir if there are none.
+    /// The storage that holds the copies, or the datadir if there are none.
     pub storage: Storage,
     /// Working memory, bytes.
     pub memory: usize,

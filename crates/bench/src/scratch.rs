@@ -40,6 +40,7 @@ impl Scratch {
         Ok(Self { dir: dir.map_err(failed(parent, "making a directory for the bench"))? })
     }
 
+    /// The directory.
     pub fn path(&self) -> &Path {
         self.dir.path()
     }

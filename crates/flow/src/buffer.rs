@@ -1,4 +1,4 @@
-//! Memory for reads and writes: aligned for `O_DIRECT`, bounded because it is taken once, and in huge pages where the system has them.
+//! Memory for reads and writes: aligned for `O_DIRECT`, bounded because it is allocated once, and in huge pages if the system has them.
 //!
 //! Why huge pages: a device takes a request with a limited number of memory segments (254 on virtio). A MiB of scattered
 //! 4 KiB pages has 256, and so becomes two requests, the second of 8 KiB; in a huge page it is one segment.
@@ -15,17 +15,17 @@ use rustix::mm::{MapFlags, ProtFlags};
 /// Alignment of every buffer in memory. Enough for `O_DIRECT` on any device, whose logical block is at most a page.
 const MEMORY_ALIGN: usize = 4096;
 
-/// The size of a huge page, and its alignment. Where it is another, nothing is lost but the gain.
+/// The size and alignment of a huge page. If the system's differ, only the gain is lost.
 const HUGE_PAGE: usize = 2 << 20;
 
-/// Memory of the system's, zeroed, given back when dropped.
+/// Memory mapped from the system, zeroed, and unmapped when dropped.
 #[derive(Debug)]
 struct Region {
     base: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: the region is plain memory, which any thread may use; who may touch which part is the buffers' matter.
+// SAFETY: the region is plain memory, which any thread may use; each part is accessed only through its buffer.
 unsafe impl Send for Region {}
 // SAFETY: as above; the region itself has no method that reads or writes the memory.
 unsafe impl Sync for Region {}
@@ -38,8 +38,7 @@ impl Region {
         let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
         #[cfg(target_os = "linux")]
         if len >= HUGE_PAGE {
-            // SAFETY: the range is the new mapping, and the advice changes no byte of it. If it is not taken, the pages
-            // are small.
+            // SAFETY: the range is the new mapping, and the advice changes no byte of it. If the kernel ignores it, the pages are small.
             unsafe { rustix::mm::madvise(base.as_ptr().cast(), len, rustix::mm::Advice::LinuxHugepage).ok() };
         }
         Ok(Self { base, len })
@@ -59,11 +58,11 @@ pub struct Buffer {
     index: u16,
     start: NonNull<u8>,
     len: usize,
-    /// Keeps the memory; none for the empty buffer.
+    /// Keeps the memory mapped; `None` for the empty buffer.
     region: Option<Arc<Region>>,
 }
 
-// SAFETY: a buffer is the only one to its part of the region (`carve`), like a boxed slice.
+// SAFETY: no other buffer shares its part of the region (`carve`), like a boxed slice.
 unsafe impl Send for Buffer {}
 // SAFETY: through a shared buffer its bytes can only be read.
 unsafe impl Sync for Buffer {}
@@ -73,7 +72,7 @@ fn carve(count: u16, size: u32, least: usize) -> io::Result<Vec<Buffer>> {
     let size = (size as usize).next_multiple_of(MEMORY_ALIGN).max(MEMORY_ALIGN);
     let total = size.checked_mul(usize::from(count)).ok_or(io::ErrorKind::OutOfMemory)?.max(MEMORY_ALIGN);
     let total = total.max(least);
-    // Room to start at the border of a huge page. What lies outside the buffers is never touched, so it costs nothing.
+    // Room to start at a huge page boundary. Memory outside the buffers is never touched, so it costs nothing.
     let spare = if total >= HUGE_PAGE { HUGE_PAGE } else { 0 };
     let region = Arc::new(Region::new(total.next_multiple_of(MEMORY_ALIGN) + spare)?);
     let skip = region.base.as_ptr().align_offset(if spare == 0 { MEMORY_ALIGN } else { HUGE_PAGE });
@@ -81,8 +80,8 @@ fn carve(count: u16, size: u32, least: usize) -> io::Result<Vec<Buffer>> {
         return Err(io::ErrorKind::OutOfMemory.into());
     }
     let buffers = (0..count).map(|index| {
-        // SAFETY: `skip` is at most `spare`, so that `total` bytes from there on are within the region, and `index` is
-        // below `count`: the part lies within, and the parts of two indexes do not overlap.
+        // SAFETY: `skip` is at most `spare`, so `total` bytes from there are within the region, and `index` is below `count`: the part is
+        // within the region, and the parts of two indexes do not overlap.
         let start = unsafe { region.base.add(skip + usize::from(index) * size) };
         Buffer { index, start, len: size, region: Some(Arc::clone(&region)) }
     });
@@ -90,7 +89,7 @@ fn carve(count: u16, size: u32, least: usize) -> io::Result<Vec<Buffer>> {
 }
 
 impl Buffer {
-    /// One buffer by itself, of `size` bytes rounded up to whole pages of 4096.
+    /// A single buffer of `size` bytes, rounded up to whole pages of 4096.
     pub(crate) fn alone(size: u32) -> io::Result<Self> {
         carve(1, size, 0)?.pop().ok_or_else(|| io::ErrorKind::OutOfMemory.into())
     }
@@ -110,8 +109,8 @@ impl Buffer {
     /// All bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: the part of the region is ours alone, mapped as long as we hold the region, and was zeroed by the system;
-        // the empty buffer's start is not null, and no byte lies there.
+        // SAFETY: no one else has this part of the region, it stays mapped while we hold the region, and the system zeroed it; the empty
+        // buffer's start is not null, and it has no bytes.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 
@@ -128,7 +127,7 @@ impl Buffer {
         bytes.get(..len as usize).unwrap_or(bytes)
     }
 
-    /// The bytes of a range, cut to the buffer's end.
+    /// The bytes of a range, truncated at the buffer's end.
     #[must_use]
     pub fn range(&self, range: Range<u32>) -> &[u8] {
         let bytes = self.bytes();
@@ -137,7 +136,7 @@ impl Buffer {
         bytes.get(start..end).unwrap_or_default()
     }
 
-    /// The bytes of a range, to write to, cut to the buffer's end.
+    /// The bytes of a range, for writing, truncated at the buffer's end.
     pub fn range_mut(&mut self, range: Range<u32>) -> &mut [u8] {
         let bytes = self.bytes_mut();
         let end = (range.end as usize).min(bytes.len());
@@ -160,19 +159,19 @@ pub struct BufferPool {
 }
 
 impl BufferPool {
-    /// Takes the memory: `count` buffers of `size` bytes.
+    /// Allocates `count` buffers of `size` bytes.
     ///
     /// # Errors
-    /// `OutOfMemory` when the system does not give that much.
+    /// `OutOfMemory` if the system does not provide the memory.
     pub fn new(count: u16, size: u32) -> io::Result<Self> {
         Ok(Self { free: carve(count, size, 0)? })
     }
 
-    /// The same, in a huge page even if the buffers are far smaller than one, where the system has them: each buffer is then one
-    /// segment of memory to the device, and not one for each 4096 bytes. Takes a whole huge page of memory (2 MiB) at least.
+    /// The same, in huge pages if the system has them, even if the buffers are much smaller than one. Each buffer is then one memory
+    /// segment for the device, not one per 4096 bytes. Takes at least one huge page (2 MiB) of memory.
     ///
     /// # Errors
-    /// `OutOfMemory` when the system does not give that much.
+    /// `OutOfMemory` if the system does not provide the memory.
     pub fn in_huge_pages(count: u16, size: u32) -> io::Result<Self> {
         Ok(Self { free: carve(count, size, HUGE_PAGE)? })
     }
@@ -234,7 +233,7 @@ mod tests {
         assert_eq!(starts[0] % HUGE_PAGE, 0);
         assert_eq!([starts[1] - starts[0], starts[2] - starts[1]], [16384; 2]);
         let mut buffer = pool.take().expect("three are free");
-        // The whole huge page is the pool's: a page that lies partly in memory of others cannot be huge.
+        // The whole huge page belongs to the pool: a page that is partly in other memory cannot be huge.
         let region = buffer.region.as_ref().expect("has memory");
         let base = region.base.as_ptr() as usize;
         assert!(base <= starts[0] && starts[0] + HUGE_PAGE <= base + region.len);

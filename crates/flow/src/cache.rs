@@ -1,9 +1,9 @@
 //! Asks the kernel whether a range of a file is in the page cache, without reading it and without filling the cache.
 //!
-//! `cachestat(2)` (Linux 6.5) answers in one call. Where it is missing, a mapping is made for the moment and `mincore(2)`
-//! asked; its answer is a lie for files that the caller neither owns nor may write ("all is cached"), so for these, as on
-//! other systems, the answer is "unknown". The same way is taken on overlayfs, of whose files `cachestat(2)` sees the empty
-//! upper mapping only. `preadv2(RWF_NOWAIT)` was weighed and left: it starts read-ahead.
+//! `cachestat(2)` (Linux 6.5) answers in one call. Without it, a temporary mapping is created for `mincore(2)`, which lies about files that
+//! the caller neither owns nor may write ("all is cached"). For these, as on other systems, the answer is "unknown". overlayfs takes the
+//! same path, because `cachestat(2)` sees only the empty upper mapping of its files. `preadv2(RWF_NOWAIT)` is no alternative: it starts
+//! read-ahead.
 
 #![expect(unsafe_code, reason = "system calls without a safe wrapper")]
 
@@ -13,14 +13,14 @@ use rustix::io::Errno;
 
 use crate::Block;
 
-/// The way to ask that works on this system.
+/// The system call that works on this system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Cachestat,
     Mincore,
 }
 
-/// Answers whether ranges are cached; remembers which way of asking works here.
+/// Answers whether ranges are cached; remembers which system call works here.
 #[derive(Debug)]
 pub struct PageCache {
     way: Way,
@@ -36,7 +36,7 @@ impl Default for PageCache {
 }
 
 impl PageCache {
-    /// Nothing is known yet; the first question finds the way.
+    /// Nothing is known yet; the first query finds the system call.
     #[must_use]
     pub fn new() -> Self {
         let page_size = rustix::param::page_size() as u64;
@@ -48,7 +48,7 @@ impl PageCache {
         Self { way: Way::Mincore, ..Self::new() }
     }
 
-    /// Whether all of the block is in the page cache. `false` when nobody can tell, and when the file ends before it.
+    /// Whether all of the block is in the page cache. `false` if the kernel does not say, or if the file ends before the block does.
     pub fn holds(&mut self, fd: BorrowedFd<'_>, block: &Block) -> bool {
         let first = block.offset / self.page_size;
         let end = (block.offset + u64::from(block.len)).div_ceil(self.page_size);
@@ -57,7 +57,7 @@ impl PageCache {
             match cachestat(fd, offset, pages * self.page_size) {
                 Ok(0) if on_overlay(fd) => {}
                 Ok(cached) => return cached >= pages,
-                // Missing, or forbidden by a filter of system calls that knows only older ones.
+                // Missing, or forbidden by a seccomp filter that only allows older calls.
                 Err(Errno::NOSYS) => self.way = Way::Mincore,
                 Err(Errno::PERM) if owned(fd) => self.way = Way::Mincore,
                 Err(error) => {
@@ -73,10 +73,10 @@ impl PageCache {
         mincore(fd, offset, pages, self.page_size, &mut self.residency) == Some(pages)
     }
 
-    /// How many pages of `len` bytes from `offset` on are in the page cache, the last one perhaps a part of a page; `None` when
-    /// nobody can tell.
+    /// How many pages of the `len` bytes from `offset` on are in the page cache, counting a partial last page; `None` if the kernel does
+    /// not say.
     pub fn pages_held(&mut self, fd: BorrowedFd<'_>, offset: u64, len: u64) -> Option<u64> {
-        /// Bytes asked about at once by `mincore(2)`, which wants a byte of memory for each page.
+        /// Bytes per `mincore(2)` call, which needs a byte of memory for each page.
         const STEP: u64 = 1 << 30;
         let (start, end) = (offset / self.page_size * self.page_size, offset + len);
         if self.way == Way::Cachestat {
@@ -98,13 +98,13 @@ impl PageCache {
         Some(sum)
     }
 
-    /// Whether nearly all of the first `len` bytes is in the page cache; `false` when nobody can tell.
+    /// Whether nearly all of the first `len` bytes are in the page cache; `false` if the kernel does not say.
     pub fn holds_most(&mut self, fd: BorrowedFd<'_>, len: u64) -> bool {
         let held = self.pages_held(fd, 0, len).unwrap_or(0).saturating_mul(self.page_size);
         len > 0 && held >= len - len / 16
     }
 
-    /// Whether the kernel has refused to tell this process about a file, because it belongs to somebody else.
+    /// Whether the kernel refused to tell this process about a file, because it belongs to another user.
     #[must_use]
     pub fn was_refused(&self) -> bool {
         self.refused
@@ -117,7 +117,7 @@ fn owned(fd: BorrowedFd<'_>) -> bool {
     user.is_root() || rustix::fs::fstat(fd).is_ok_and(|stat| stat.st_uid == user.as_raw())
 }
 
-/// Whether the pages of the file belong to another file, below.
+/// Whether the file's pages belong to another file, in a lower layer.
 fn on_overlay(fd: BorrowedFd<'_>) -> bool {
     rustix::fs::fstatfs(fd).is_ok_and(|fs| fs.f_type == libc::OVERLAYFS_SUPER_MAGIC)
 }
@@ -126,19 +126,19 @@ fn on_overlay(fd: BorrowedFd<'_>) -> bool {
 fn cachestat(fd: BorrowedFd<'_>, offset: u64, len: u64) -> Result<u64, Errno> {
     use std::os::fd::AsRawFd;
 
-    /// The same on every architecture that Rust's Linux targets use: it is newer than the common table.
+    /// The same on all architectures of Rust's Linux targets: the call is newer than the common table.
     const SYS_CACHESTAT: libc::c_long = 451;
     let range: [u64; 2] = [offset, len];
     // nr_cache, nr_dirty, nr_writeback, nr_evicted, nr_recently_evicted
     let mut stat: [u64; 5] = [0; 5];
     let flags: libc::c_uint = 0;
-    // SAFETY: both pointers are to live arrays of the size that the call's structures have, two and five u64; the call
-    // writes to the second only, and only during the call.
+    // SAFETY: both pointers are to live arrays of the size of the call's structures, two and five u64; the call writes only to the second,
+    // and only during the call.
     let status = unsafe { libc::syscall(SYS_CACHESTAT, fd.as_raw_fd(), range.as_ptr(), stat.as_mut_ptr(), flags) };
     if status == 0 { Ok(stat[0]) } else { Err(last_errno()) }
 }
 
-/// The number of pages of a range that are in the page cache, by a mapping that lives for the moment; `None` if the system refuses.
+/// The number of pages of a range that are in the page cache, through a temporary mapping; `None` if the system refuses.
 fn mincore(fd: BorrowedFd<'_>, offset: u64, pages: u64, page_size: u64, residency: &mut Vec<u8>) -> Option<u64> {
     use std::os::fd::AsRawFd;
     use std::ptr::null_mut;
@@ -150,8 +150,8 @@ fn mincore(fd: BorrowedFd<'_>, offset: u64, pages: u64, page_size: u64, residenc
     };
     residency.clear();
     residency.resize(count, 0);
-    // SAFETY: a new mapping at an address of the kernel's choice replaces nothing; it is never read, so that a file that
-    // shrinks meanwhile cannot raise a signal.
+    // SAFETY: a new mapping at an address of the kernel's choice replaces nothing; it is never read, so a file that shrinks meanwhile
+    // cannot raise a signal.
     let map = unsafe { libc::mmap(null_mut(), len, libc::PROT_READ, libc::MAP_SHARED, fd.as_raw_fd(), start) };
     if map == libc::MAP_FAILED {
         return None;

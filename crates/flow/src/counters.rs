@@ -1,15 +1,15 @@
-//! What happened, countable from another thread while it happens.
+//! What happened, as counters that another thread can read meanwhile.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
-/// The counters of all workers, each on cache lines of its own. Made before the workers start, readable at any time.
+/// The counters of all workers, each on its own cache lines. Created before the workers start, readable at any time.
 #[derive(Debug)]
 pub struct Counters {
     workers: Box<[CachePadded<WorkerCounters>]>,
-    /// Counted by workers beyond the number that was announced.
+    /// Shared by workers beyond the announced number.
     spare: CachePadded<WorkerCounters>,
 }
 
@@ -26,7 +26,7 @@ impl Counters {
         self.workers.get(index).unwrap_or(&self.spare)
     }
 
-    /// The sum over all workers, as of now.
+    /// The current sum over all workers.
     #[must_use]
     pub fn total(&self) -> Counts {
         self.workers.iter().chain([&self.spare]).fold(Counts::default(), |sum, worker| sum.plus(&worker.counts()))
@@ -42,7 +42,7 @@ macro_rules! counters {
         }
 
         impl WorkerCounters {
-            /// The values as of now; not a snapshot across fields.
+            /// The current values; not a snapshot across fields.
             #[must_use]
             pub fn counts(&self) -> Counts {
                 Counts { $($name: self.$name.load(Ordering::Relaxed),)+ }
@@ -58,29 +58,29 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Bytes handed over that came from a file: gaps and bytes read twice do not count.
+    /// Bytes handed over that came from a file, without gaps and without bytes read twice.
     bytes_read,
-    /// Of these, bytes read past the page cache (`O_DIRECT`).
+    /// Of these, bytes read with direct I/O (`O_DIRECT`).
     bytes_direct,
     /// Of these, bytes found in the page cache and read from there by the worker itself.
     bytes_cached,
-    /// Read requests, whether of the queue or by the worker itself.
+    /// Read requests, of the queue and of the worker itself.
     requests,
-    /// Of these, requests that tried again for a part of a block: after a short read, and after errors.
+    /// Of these, retries for a part of a block, after a short read or an error.
     retries,
-    /// Nanoseconds in which the worker had nothing to do but wait for the queue.
+    /// Nanoseconds in which the worker only waited for the queue.
     wait_ns,
     /// Of these, requests of the queue.
     queued,
-    /// The sum, over the requests of the queue, of how many of one worker's were in flight once each had been submitted.
+    /// Sum, over all requests of the queue, of the worker's requests in flight right after each was submitted.
     in_flight_sum,
-    /// The most requests of one worker that were in flight at a time (the largest over the workers in a total).
+    /// The most requests of one worker in flight (in a total, the largest over the workers).
     in_flight_max,
     /// Files opened.
     opens,
-    /// Opened files that refused `O_DIRECT`, so that they were read through the page cache.
+    /// Opened files that refused `O_DIRECT` and were read through the page cache.
     direct_refused,
-    /// Pieces of which at least one gap was handed over.
+    /// Pieces handed over with at least one gap.
     pieces_with_gaps,
 }
 
@@ -102,7 +102,7 @@ impl Counts {
         }
     }
 
-    /// How many requests of a worker were in flight, itself included, when one was submitted: their mean, 0 without a request.
+    /// Mean number of a worker's requests in flight when one is submitted, including itself; 0 without requests.
     #[must_use]
     pub fn in_flight_mean(&self) -> f64 {
         self.in_flight_sum as f64 / self.queued.max(1) as f64

@@ -1,4 +1,4 @@
-//! The files of a run, opened when the first block of each is wanted and closed when nobody holds one any more.
+//! The files of a run: each is opened for its first block, and closed when nothing uses it any more.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,19 +11,17 @@ use rustix::io::Errno;
 
 use crate::counters::{WorkerCounters, add};
 
-/// What offsets and lengths of requests past the page cache must be multiples of, bytes: enough for devices with blocks of 512 and of
-/// 4096.
+/// Offsets and lengths of direct requests must be multiples of this, in bytes: enough for devices with blocks of 512 and of 4096.
 pub const DIRECT_ALIGN: u32 = 4096;
 
 /// A file of a [`FileSet`], by its position there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId(pub u32);
 
-/// The files of a run: where they are, and how long they were when somebody looked.
+/// The files of a run: their paths, and their lengths when they were listed.
 ///
-/// A file is opened by the worker that first wants a block of it, shared with the workers that want others, and closed
-/// when the last of them has gone on to another file: the number of open files follows the windows of the workers, not
-/// the number of files.
+/// A file is opened by the worker that needs its first block, shared with the workers that need others, and closed when the last of them
+/// moves on to another file: the number of open files depends on the windows of the workers, not on the number of files.
 #[derive(Debug)]
 pub struct FileSet {
     files: Box<[FileEntry]>,
@@ -38,24 +36,24 @@ struct FileEntry {
 
 #[derive(Debug)]
 enum OpenState {
-    /// Not open, as far as anybody knows; dead once all that read it have let it go.
+    /// Not known to be open; the reference is dead once all readers have dropped the file.
     Shared(Weak<OpenFile>),
-    /// Opening was tried and failed, for good: a million blocks of a vanished file must not try a million times.
+    /// Opening failed, for good: a million blocks of a vanished file must not cause a million tries.
     Failed(Arc<io::Error>),
-    /// The engine keeps the file; nothing is to be opened.
+    /// The engine has the file; nothing needs to be opened.
     Engine(Arc<OpenFile>),
 }
 
 impl FileSet {
-    /// Paths, and the number of bytes to read of each. Files that have grown since are read up to this length only; files
-    /// that have shrunk end early.
+    /// Paths, and the number of bytes to read of each. A file that has grown since is read only up to this length; one that has shrunk ends
+    /// early.
     pub fn new(files: impl IntoIterator<Item = (PathBuf, u64)>) -> Self {
         let entry = |(path, len)| FileEntry { path, len, state: Mutex::new(OpenState::Shared(Weak::new())) };
         Self { files: files.into_iter().map(entry).collect() }
     }
 
-    /// Files that an engine keeps itself, such as the [simulated device](crate::queue::sim::SimDevice): names for messages,
-    /// and the number of bytes to read of each. The `FileId`s are those of the engine, counted from 0.
+    /// Files that an engine keeps itself, such as the [simulated device](crate::queue::sim::SimDevice): names for messages, and the number
+    /// of bytes to read of each. The `FileId`s are the engine's, counted from 0.
     pub fn of_engine(files: impl IntoIterator<Item = (PathBuf, u64)>) -> Self {
         let entry =
             |(path, len)| FileEntry { path, len, state: Mutex::new(OpenState::Engine(FileHandle::of_engine().file)) };
@@ -96,10 +94,10 @@ impl FileSet {
         self.files.iter().map(|entry| entry.len)
     }
 
-    /// The open file, opened now if nobody has it open.
+    /// The open file. Opens it, unless a worker has it open.
     ///
-    /// `direct` says which handle to open first, so that a run that reads everything past the page cache does not open
-    /// every file twice. A lack of descriptors is not remembered: it passes.
+    /// `direct` says which handle to open first, so that a run with direct I/O does not open every file twice. A lack of descriptors is not
+    /// remembered, since it is temporary.
     pub(crate) fn open(
         &self,
         file: FileId,
@@ -136,26 +134,26 @@ impl FileSet {
     }
 }
 
-/// Whether opening failed for lack of descriptors only, so that it may go well once others are closed.
+/// Whether opening failed only for lack of descriptors, so that it may succeed once other files are closed.
 pub(crate) fn out_of_descriptors(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
 
-/// A file with up to two handles: one through the page cache, one past it.
+/// A file with up to two handles: one for buffered and one for direct I/O.
 #[derive(Debug)]
 pub(crate) struct OpenFile {
     buffered: OnceLock<OwnedFd>,
-    /// `None`: the file system refuses.
+    /// `None`: the file system refuses direct I/O.
     direct: OnceLock<Option<OwnedFd>>,
-    /// Reads past the page cache were refused although opening was not.
+    /// Direct reads were refused, although opening was not.
     direct_fails: AtomicBool,
     advised: AtomicBool,
-    /// An engine keeps the file, and there is no descriptor.
+    /// An engine has the file, and there is no descriptor.
     of_engine: bool,
 }
 
 impl OpenFile {
-    /// With the handles that there are: `direct` is `Some(None)` where there will be none.
+    /// With the handles that exist: `direct` is `Some(None)` if there will be none.
     fn new(buffered: Option<OwnedFd>, direct: Option<Option<OwnedFd>>) -> Self {
         Self {
             buffered: buffered.map(OnceLock::from).unwrap_or_default(),
@@ -185,7 +183,7 @@ impl OpenFile {
         Ok(file)
     }
 
-    /// The handle for reads past the page cache, opened when first asked for; `None` where the file system refuses.
+    /// The handle for direct reads, opened on first use; `None` if the file system refuses.
     pub(crate) fn direct(&self, counters: &WorkerCounters) -> Option<BorrowedFd<'_>> {
         if self.direct_fails.load(Ordering::Relaxed) {
             return None;
@@ -200,14 +198,14 @@ impl OpenFile {
         self.direct.get_or_init(open).as_ref().map(AsFd::as_fd)
     }
 
-    /// From now on there is no direct handle: a read through it was refused.
+    /// Disables the direct handle, because a read through it was refused.
     pub(crate) fn refuse_direct(&self, counters: &WorkerCounters) {
         if !self.direct_fails.swap(true, Ordering::Relaxed) {
             add(&counters.direct_refused, 1);
         }
     }
 
-    /// The handle for reads through the page cache.
+    /// The handle for buffered reads.
     pub(crate) fn buffered(&self) -> io::Result<BorrowedFd<'_>> {
         if let Some(fd) = self.buffered.get() {
             return Ok(fd.as_fd());
@@ -217,7 +215,7 @@ impl OpenFile {
         Ok(self.buffered.get_or_init(|| opened).as_fd())
     }
 
-    /// Asks the kernel, once, for long read-ahead: the file will be read from start to end.
+    /// Asks the kernel once for long read-ahead: the file will be read from start to end.
     pub(crate) fn advise_sequential(&self) {
         if !self.advised.swap(true, Ordering::Relaxed)
             && let Ok(fd) = self.buffered()
@@ -227,7 +225,7 @@ impl OpenFile {
     }
 }
 
-/// An open file, or one of the two handles of a file that a [`FileSet`] opened; stays open while a request holds it.
+/// An open file, or one of the two handles of a file opened by a [`FileSet`]; stays open while a request holds it.
 #[derive(Debug, Clone)]
 pub struct FileHandle {
     file: Arc<OpenFile>,
@@ -235,7 +233,7 @@ pub struct FileHandle {
 }
 
 impl FileHandle {
-    /// The handle for a request; buffered where direct is refused, so ask [`FileHandle::is_direct`] afterwards.
+    /// The handle for a request; buffered if direct I/O is refused, so ask [`FileHandle::is_direct`] afterwards.
     pub(crate) fn new(file: &Arc<OpenFile>, direct: bool, counters: &WorkerCounters) -> io::Result<Self> {
         let direct = direct && file.direct(counters).is_some();
         if !direct && !file.of_engine {
@@ -244,16 +242,16 @@ impl FileHandle {
         Ok(Self { file: Arc::clone(file), direct })
     }
 
-    /// The handle for requests to a file that the caller has opened, for writing if it will be written to; `direct` says
-    /// whether it was opened with `O_DIRECT`.
+    /// The handle for requests to a file that the caller opened, for writing if it will be written to. `direct`: it was opened with
+    /// `O_DIRECT`.
     #[must_use]
     pub fn of_file(file: impl Into<OwnedFd>, direct: bool) -> Self {
         let (buffered, past) = if direct { (None, Some(file.into())) } else { (Some(file.into()), None) };
         Self { file: Arc::new(OpenFile::new(buffered, Some(past))), direct }
     }
 
-    /// The same, past the page cache where the file system can: requests are multiples of [`DIRECT_ALIGN`] then. The file was opened
-    /// through it, for writing too if that is asked for.
+    /// The same, but direct if the file system supports it: then requests must be multiples of [`DIRECT_ALIGN`]. With `for_writing`, the
+    /// file must have been opened for writing.
     #[must_use]
     pub fn past_cache(file: impl Into<OwnedFd>, for_writing: bool) -> Self {
         let file = file.into();
@@ -264,14 +262,14 @@ impl FileHandle {
         }
     }
 
-    /// The handle for requests to an engine that keeps its files itself. There is no descriptor in it.
+    /// The handle for requests to an engine that keeps its own files. It has no descriptor.
     #[must_use]
     pub fn of_engine() -> Self {
         let file = OpenFile { of_engine: true, ..OpenFile::new(None, Some(None)) };
         Self { file: Arc::new(file), direct: false }
     }
 
-    /// Whether requests go past the page cache, and so must be aligned.
+    /// Whether requests bypass the page cache, and so must be aligned.
     #[must_use]
     pub fn is_direct(&self) -> bool {
         self.direct
@@ -281,10 +279,10 @@ impl FileHandle {
         &self.file
     }
 
-    /// The descriptor, to be read and written at explicit offsets only.
+    /// The descriptor, for reads and writes at explicit offsets only.
     ///
     /// # Errors
-    /// `EBADF` in a handle made by [`FileHandle::of_engine`]; none in others: whoever makes one opens the descriptor first.
+    /// `EBADF` for a handle made by [`FileHandle::of_engine`]; none for others, since their descriptor was opened when they were made.
     pub fn fd(&self) -> io::Result<BorrowedFd<'_>> {
         match self.file.direct.get() {
             Some(Some(fd)) if self.direct => Ok(fd.as_fd()),
@@ -293,7 +291,7 @@ impl FileHandle {
     }
 }
 
-/// A path that names an open file itself, also when its name has been given to another file meanwhile.
+/// A path to an open file itself, even if its name was given to another file meanwhile.
 fn same_file(fd: &OwnedFd) -> PathBuf {
     use std::os::fd::AsRawFd;
     let dir = if cfg!(target_os = "linux") { "/proc/self/fd" } else { "/dev/fd" };
@@ -309,7 +307,7 @@ fn reopen_direct(path: &Path, access: OFlags) -> Result<OwnedFd, Errno> {
     rustix::fs::open(path, access | OFlags::CLOEXEC | OFlags::DIRECT, Mode::empty())
 }
 
-/// Other systems have no `O_DIRECT`; the answer is that of a file system that refuses it.
+/// Other systems have no `O_DIRECT`: answer like a file system that refuses it.
 #[cfg(not(target_os = "linux"))]
 fn reopen_direct(_path: &Path, _access: OFlags) -> Result<OwnedFd, Errno> {
     Err(Errno::INVAL)
@@ -321,7 +319,7 @@ fn open_direct(path: &Path) -> Result<OwnedFd, Errno> {
 
 #[cfg(target_os = "linux")]
 fn advise_sequential(fd: BorrowedFd<'_>) {
-    // Advice that is not taken changes the speed only.
+    // Advice that is ignored changes only the speed.
     rustix::fs::fadvise(fd, 0, None, rustix::fs::Advice::Sequential).ok();
 }
 

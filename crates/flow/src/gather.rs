@@ -1,5 +1,5 @@
-//! Reading scattered stretches that are known ahead of need: sorted, joined where they touch, many requests in flight, and handed
-//! over in the order in which they were asked for.
+//! Reads scattered stretches that are known ahead of need: sorts them, joins those that touch, keeps many requests in flight, and hands the
+//! bytes over in the order of the wants.
 //!
 //! ```text
 //! ask(want) ... -> batch (one look-ahead of wants) -> sorted, coalesced -> Blocks -> Reader -> copied into the batch
@@ -13,10 +13,10 @@
 //! * operations: 512 leaves in a batch; none touch another in the worst case, so 512 requests, `depth` of them in flight;
 //! * latency: at 0.5 ms a request and 32 in flight, 64,000 leaves a second instead of 2,000;
 //! * memory: two batches of 8 MiB, and the reader's buffers;
-//! * one copy of each stretch, which costs less than looking at it.
+//! * one copy of each stretch, which costs less than examining it.
 //!
-//! While a batch is handed over, the next one is taken in at the same pace, so that the device does not wait for the caller to finish a
-//! batch, nor the caller for the device to begin one.
+//! While a batch is handed over, the next one is read at the same pace, so that the device does not wait for the caller to finish a batch,
+//! nor the caller for the device to start one.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -28,7 +28,7 @@ use crate::counters::WorkerCounters;
 use crate::queue::OpenQueue;
 use crate::{BLOCK_ALIGN, Block, FileId, FileSet, Piece, Plan, ReadOptions, Reader, ReaderError, SPLIT_UNIT};
 
-/// A stretch of a file that somebody wants.
+/// A stretch of a file that the caller wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Want {
     /// The file.
@@ -37,24 +37,22 @@ pub struct Want {
     pub offset: u64,
     /// Its length in bytes, at most the block size of the plan less [`SPLIT_UNIT`].
     pub len: u32,
-    /// The caller's name for it, handed back with the bytes.
+    /// The caller's tag, returned with the bytes.
     pub tag: u64,
 }
 
 /// How far ahead of need stretches are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadAhead {
-    /// Not at all: one stretch at a time, as a server does that reads a page when it needs it.
+    /// Not at all: one stretch at a time, like a server that reads a page when it needs it.
     None,
-    /// Not at all, unless more is asked for although there is no room: by somebody who guesses what comes next, as a server's linear
-    /// read-ahead does. Requests are then sorted, joined and read together, up to this many bytes; the next stretches are read when these
-    /// have been handed over.
+    /// Not at all, unless the caller asks for more than there is room for, to guess what comes next, like a server's linear read-ahead.
+    /// These stretches are sorted, joined and read together, up to this many bytes; the next are read after they were handed over.
     Linear {
         /// Bytes read together; at least one stretch is.
         bytes: u64,
     },
-    /// By what was asked for: up to this many bytes at a time are sorted and joined, and read while the bytes before them are
-    /// worked on.
+    /// As asked: up to this many bytes at a time are sorted, joined, and read while the caller works on the bytes before them.
     Logical {
         /// Bytes in a batch; at least one stretch is.
         bytes: u64,
@@ -65,7 +63,7 @@ impl ReadAhead {
     /// 8 MiB ahead.
     pub const LOGICAL: Self = Self::Logical { bytes: 8 << 20 };
 
-    /// Bytes that may be asked for before they are needed.
+    /// Bytes that may be requested before they are needed.
     fn room(self) -> u64 {
         match self {
             Self::None | Self::Linear { .. } => 0,
@@ -73,7 +71,7 @@ impl ReadAhead {
         }
     }
 
-    /// Bytes that are read together.
+    /// Bytes read together.
     fn batch(self) -> u64 {
         match self {
             Self::None => 0,
@@ -82,7 +80,7 @@ impl ReadAhead {
     }
 }
 
-/// The blocks that a [`Gather`] has planned and its reader has not taken yet. Made first, because both use it.
+/// The blocks that a [`Gather`] has planned and its reader has not taken yet. Created first, because both use it.
 #[derive(Debug)]
 pub struct GatherPlan {
     block_size: u32,
@@ -90,7 +88,7 @@ pub struct GatherPlan {
 }
 
 impl GatherPlan {
-    /// No block yet, and none larger than `block_size` bytes, rounded up to a multiple of [`BLOCK_ALIGN`].
+    /// No blocks yet. None will exceed `block_size` bytes, rounded up to a multiple of [`BLOCK_ALIGN`].
     #[must_use]
     pub fn new(block_size: u32) -> Self {
         let block_size = block_size.clamp(1, u32::MAX - BLOCK_ALIGN).next_multiple_of(BLOCK_ALIGN);
@@ -111,23 +109,23 @@ impl Plan for GatherPlan {
 /// The bytes of a stretch.
 #[derive(Debug)]
 pub struct Gathered<'g> {
-    /// What was asked for.
+    /// The stretch as requested.
     pub want: Want,
-    /// The bytes; fewer than wanted where the file ends, zeros where the device would not give them.
+    /// The bytes: fewer than wanted at the end of the file, and zeros where the device failed.
     pub bytes: &'g [u8],
     /// Why some of the bytes, or all, could not be read.
     pub lost: Option<&'g Arc<io::Error>>,
 }
 
-/// A stretch of a batch, and what became of it.
+/// A stretch of a batch, and its state.
 #[derive(Debug)]
 struct BatchStretch {
     want: Want,
-    /// Where its bytes lie in the batch.
+    /// Where its bytes are in the batch.
     start: usize,
-    /// Where it ends in the file: where the file ends, if that is earlier.
+    /// Its end in the file, or the end of the file if that is earlier.
     end: u64,
-    /// Bytes that came.
+    /// Bytes received.
     got: u32,
     filled: bool,
     lost: Option<Arc<io::Error>>,
@@ -138,20 +136,20 @@ struct BatchStretch {
 struct Batch {
     /// In the order asked.
     entries: Vec<BatchStretch>,
-    /// The same by file and offset: places in `entries`.
+    /// Indexes into `entries`, by file and offset.
     sorted: Vec<usize>,
-    /// How many of `sorted` have come to their end.
+    /// How many of `sorted` are finished.
     passed: usize,
-    /// Blocks that have not wholly come.
+    /// Blocks that are not complete yet.
     blocks: usize,
     handed: usize,
-    /// Kept from one use to the next, with the bytes of the last one: of an entry only those are handed over that came for it.
+    /// Reused with its old bytes, since only the bytes received for an entry are handed over.
     bytes: Vec<u8>,
     /// How many of `bytes` are in use.
     used: usize,
 }
 
-/// One worker's gatherer. Lives and dies on that worker's thread.
+/// One worker's gatherer, used only on that worker's thread.
 pub struct Gather<'f> {
     files: &'f FileSet,
     plan: &'f GatherPlan,
@@ -159,19 +157,19 @@ pub struct Gather<'f> {
     ahead: ReadAhead,
     asked: VecDeque<Want>,
     asked_bytes: u64,
-    /// The one that is handed over, and the one that comes after it.
+    /// The one being handed over, and the next.
     batches: VecDeque<Batch>,
     spare: Vec<Batch>,
 }
 
-/// Batches in hand: one is handed over while the next is read.
+/// Batches at a time: one is handed over while the next is read.
 const BATCHES: usize = 2;
 
 impl<'f> Gather<'f> {
     /// A gatherer with the engine of the options.
     ///
     /// # Errors
-    /// Sizes that make no sense; an engine asked for by name that does not work here.
+    /// Invalid sizes; an engine requested by name that does not work here.
     pub fn new(
         files: &'f FileSet,
         plan: &'f GatherPlan,
@@ -185,7 +183,7 @@ impl<'f> Gather<'f> {
     /// A gatherer that tries the given engines in turn, whatever the options say, once it needs one.
     ///
     /// # Errors
-    /// Sizes that make no sense.
+    /// Invalid sizes.
     pub fn with_engines(
         files: &'f FileSet,
         plan: &'f GatherPlan,
@@ -199,13 +197,13 @@ impl<'f> Gather<'f> {
         Ok(Self { files, plan, reader, ahead, asked, asked_bytes: 0, batches, spare: Vec::new() })
     }
 
-    /// Asks for a stretch. What lies beyond the end of its file comes as no bytes.
+    /// Asks for a stretch. Past the end of its file, there are no bytes.
     pub fn ask(&mut self, want: Want) {
         self.asked_bytes += u64::from(want.len);
         self.asked.push_back(want);
     }
 
-    /// Whether more would have to be asked for to use the whole look-ahead.
+    /// Whether the look-ahead has room for more.
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.asked.is_empty() || self.asked_bytes < self.ahead.room()
@@ -217,7 +215,7 @@ impl<'f> Gather<'f> {
         self.ahead
     }
 
-    /// Stretches asked for and not handed over yet.
+    /// Stretches requested and not handed over yet.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.asked.len() + self.batches.iter().map(|batch| batch.entries.len() - batch.handed).sum::<usize>()
@@ -227,7 +225,7 @@ impl<'f> Gather<'f> {
     #[expect(clippy::should_implement_trait, reason = "the bytes borrow from the gatherer, which Iterator cannot say")]
     pub fn next(&mut self) -> Option<Gathered<'_>> {
         if self.batches.front().is_some_and(|batch| batch.handed == batch.entries.len()) {
-            // A block may reach a little beyond the last stretch in it.
+            // A block may reach a little past its last stretch.
             while self.batches.front().is_some_and(|batch| batch.blocks > 0) {
                 self.take_in();
             }
@@ -243,7 +241,7 @@ impl<'f> Gather<'f> {
         self.batches.front_mut()?.hand()
     }
 
-    /// What a user who asks for details should know; see [`Reader::notes`].
+    /// Notes for a user who asks for details; see [`Reader::notes`].
     #[must_use]
     pub fn notes(&self) -> &[String] {
         self.reader.notes()
@@ -255,14 +253,14 @@ impl<'f> Gather<'f> {
         self.reader.engine_name()
     }
 
-    /// The most memory that reading takes, in bytes: the reader's buffers and the batches.
+    /// Maximum memory for reading, in bytes: the reader's buffers and the batches.
     #[must_use]
     pub fn memory_max(&self) -> u64 {
         self.reader.memory_max() + BATCHES as u64 * self.ahead.batch().max(u64::from(BLOCK_ALIGN))
     }
 
-    /// Makes batches of what was asked for. One that fills the look-ahead is made at once, a smaller one when the batch before it is
-    /// half handed over: until then more may be asked for, and join it.
+    /// Makes batches of the requests. One that fills the look-ahead is made at once; a smaller one waits until the batch before it is half
+    /// handed over, so that more requests can join it.
     fn form(&mut self) {
         loop {
             let due = match (self.batches.len(), self.ahead) {
@@ -311,20 +309,20 @@ impl<'f> Gather<'f> {
         batch.blocks = blocks.len() - planned;
     }
 
-    /// What must be read for a stretch that begins before its file ends.
+    /// The range to read for a stretch that starts before the end of its file.
     fn aligned(&self, want: &Want) -> Range<u64> {
         let unit = u64::from(SPLIT_UNIT);
         let end = want.offset + u64::from(want.len);
         want.offset / unit * unit..end.next_multiple_of(unit).min(self.files.len_of(want.file))
     }
 
-    /// Whether the next batch has come less far than the one that is handed over.
+    /// Whether the next batch has progressed less than the one being handed over.
     fn is_behind(&self) -> bool {
         let (Some(front), Some(next)) = (self.batches.front(), self.batches.get(1)) else { return false };
         next.blocks > 0 && next.passed * front.entries.len() < front.handed * next.sorted.len()
     }
 
-    /// Takes one more piece from the reader into the batch that it belongs to: the first one that still lacks something.
+    /// Copies one more piece from the reader into its batch: the first one that is incomplete.
     fn take_in(&mut self) {
         let Some(batch) = self.batches.iter_mut().find(|batch| batch.blocks > 0) else { return };
         match self.reader.next() {
@@ -345,7 +343,7 @@ impl<'f> Gather<'f> {
     }
 }
 
-/// The block with the range added, if they touch and fit into one request.
+/// The block extended by the range, if they touch and fit in one request.
 fn join(block: Block, file: FileId, range: &Range<u64>, block_size: u32) -> Option<Block> {
     let end = block.offset + u64::from(block.len);
     let len = u32::try_from(range.end.max(end) - block.offset).ok()?;
@@ -370,7 +368,7 @@ impl Batch {
             self.bytes.resize(self.used, 0);
         }
         let end = (want.offset + u64::from(want.len)).min(file_len);
-        // Of what lies beyond the end of the file, nothing will come.
+        // Nothing will come from past the end of the file.
         let filled = end <= want.offset;
         self.entries.push(BatchStretch { want, start, end, got: 0, filled, lost: None });
     }
@@ -386,7 +384,7 @@ impl Batch {
         Some(Gathered { want: entry.want, bytes, lost: entry.lost.as_ref() })
     }
 
-    /// Copies what the piece has of the stretches, and passes those that end with it.
+    /// Copies the piece's share of the stretches, and finishes those that end in it.
     fn put(&mut self, piece: &Piece<'_>) {
         let (start, end) = (piece.offset, piece.offset + u64::from(piece.asked));
         for at in self.sorted.iter().skip(self.passed) {
@@ -410,11 +408,11 @@ impl Batch {
                 entry.lost = Some(Arc::clone(&gap.error));
             }
         }
-        // A piece that came short is the last of its file.
+        // A short piece is the last of its file.
         self.pass(piece.file, if piece.bytes.len() < piece.asked as usize { u64::MAX } else { end }, None);
     }
 
-    /// The stretches of files up to `file` that end by `end` have all that will come.
+    /// Finishes the stretches of files up to `file` that end at or before `end`: nothing more will come for them.
     fn pass(&mut self, file: FileId, end: u64, lost: Option<&Arc<io::Error>>) {
         while let Some(entry) = self.sorted.get(self.passed).and_then(|at| self.entries.get_mut(*at)) {
             if (entry.want.file, entry.end) > (file, end) {

@@ -30,10 +30,10 @@
 //! # drop(sums);
 //! ```
 //!
-//! A [`Gather`] reads what somebody asks for piece by piece, such as the leaves of a tree, through the same [`Reader`].
+//! A [`Gather`] reads what a caller asks for piece by piece, such as the leaves of a tree, through the same [`Reader`].
 //!
-//! [`log_writer`] is the other direction: an append-only log for many callers; [`rewrite`] changes blocks in place.
-//! [`queue::sim`] is a device for tests, slow and unlucky as asked, on which both can be tried.
+//! [`log_writer`] is the other direction: an append-only log for many callers. [`rewrite`] changes blocks in place. [`queue::sim`] is a
+//! device for tests, as slow and as faulty as requested, for trying both.
 
 #![deny(unsafe_code)]
 

@@ -1,8 +1,8 @@
-//! Locks on whole files that keep away who locks by POSIX, as servers lock their data files.
+//! Locks on whole files that exclude programs with POSIX locks, which servers use for their data files.
 //!
-//! A POSIX lock belongs to the process, which loses it when it closes any descriptor of the file, even one that a library opened. On Linux
-//! these locks belong to the open file instead and last until it is closed. (`flock`, and so [`File::lock`], is no help: locks of POSIX do not
-//! see it.)
+//! A POSIX lock belongs to the process, and is lost when the process closes any descriptor of the file, even one that a library opened. On
+//! Linux, these locks belong to the open file instead and last until it is closed. (`flock`, and so [`File::lock`], does not help: POSIX
+//! locks do not see it.)
 
 #![cfg_attr(target_os = "linux", expect(unsafe_code, reason = "a system call without a safe wrapper"))]
 
@@ -12,22 +12,22 @@ use std::io;
 use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::io::Errno;
 
-/// Whom a lock keeps away.
+/// Which locks a lock excludes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sharing {
-    /// Everybody who locks; the file is open for writing.
+    /// All others; the file is open for writing.
     Exclusive,
-    /// A program that locks exclusively; the file is open for reading.
+    /// Exclusive ones; the file is open for reading.
     Shared,
 }
 
-/// Locks all of a file, without waiting, until it is closed; `false` if somebody else has locked it.
+/// Locks the whole file, without waiting, until it is closed; `false` if another program has locked it.
 ///
 /// # Errors
-/// The system's.
+/// The system's error.
 pub fn try_lock(file: &File, sharing: Sharing) -> io::Result<bool> {
     let locked = match of_open_file(file, sharing) {
-        // A kernel that does not know such locks.
+        // The kernel does not have such locks.
         Err(Errno::INVAL | Errno::NOSYS) => of_process(file, sharing),
         other => other,
     };
@@ -38,7 +38,7 @@ pub fn try_lock(file: &File, sharing: Sharing) -> io::Result<bool> {
     }
 }
 
-/// Whether somebody else has locked the file exclusively, as a server does that has it open. Nothing is locked to find that out.
+/// Whether another program has locked the file exclusively, like a server that has it open. The query locks nothing.
 #[must_use]
 pub fn is_locked(file: &File) -> bool {
     fcntl_getlk(file).is_some_and(|is_locked| is_locked)
@@ -55,7 +55,8 @@ fn fcntl_getlk(file: &File) -> Option<bool> {
         l_len: 0,
         l_pid: 0,
     };
-    // SAFETY: the descriptor is open as long as `file` is borrowed, and the call writes to the structure it is given, only during the call.
+    // SAFETY: the descriptor stays open while `file` is borrowed, and the call writes only to the structure it is given, and only during
+    // the call.
     let status = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut whole) };
     (status == 0).then_some(i32::from(whole.l_type) != libc::F_UNLCK)
 }
@@ -88,7 +89,8 @@ fn of_open_file(file: &File, sharing: Sharing) -> Result<(), Errno> {
         l_len: 0,
         l_pid: 0,
     };
-    // SAFETY: the descriptor is open as long as `file` is borrowed, and the call reads the structure it is given, only during the call.
+    // SAFETY: the descriptor stays open while `file` is borrowed, and the call reads only the structure it is given, and only during the
+    // call.
     let status = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const whole) };
     if status == 0 { Ok(()) } else { Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)) }
 }
@@ -115,7 +117,7 @@ mod tests {
         assert!(first.is_some() && lock(Sharing::Shared).is_some());
         if cfg!(target_os = "linux") {
             assert!(lock(Sharing::Exclusive).is_none());
-            // Where a server's lock would be gone.
+            // A server's POSIX lock would be lost here.
             drop(open());
             assert!(of_process(&open(), Sharing::Exclusive).is_err(), "those of POSIX are kept away too");
         }

@@ -2,23 +2,22 @@
 
 use crate::BLOCK_ALIGN;
 
-/// Which way bytes take from the device.
+/// How bytes come from the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum IoMode {
-    /// Each block from where it is fastest: the page cache when it is wholly there, else the device itself, without
-    /// filling the cache with what was read.
+    /// For each block, whichever is faster: the page cache if all of it is there, else the device itself, without filling the cache.
     #[default]
     Auto,
-    /// Always the device (`O_DIRECT`), even when the page cache has the bytes.
+    /// Always the device (`O_DIRECT`), even if the page cache has the bytes.
     Direct,
     /// Always through the page cache.
     Buffered,
 }
 
-/// What carries requests to the device.
+/// The I/O engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Engine {
-    /// `io_uring` where the system permits it, else threads; [`Reader::notes`](crate::Reader::notes) says why not.
+    /// `io_uring` if the system permits it, else threads; [`Reader::notes`](crate::Reader::notes) gives the reason.
     #[default]
     Auto,
     /// `io_uring`, or an error.
@@ -30,16 +29,16 @@ pub enum Engine {
 /// The sizes of a read, one set for all workers. Memory is [`ReadOptions::memory_max`] bytes for each worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadOptions {
-    /// Which way bytes take.
+    /// Direct, buffered, or whichever is faster.
     pub io: IoMode,
-    /// What carries the requests.
+    /// The I/O engine.
     pub engine: Engine,
     /// Bytes in a block, the unit of work and of a request; a multiple of [`BLOCK_ALIGN`].
     pub block_size: u32,
     /// Requests in flight for each worker, 1 to 1024.
     pub depth: u32,
-    /// Bytes read at once from the page cache, a multiple of [`BLOCK_ALIGN`]; small enough to stay in the core's own
-    /// cache until the bytes have been worked on.
+    /// Bytes per read from the page cache, a multiple of [`BLOCK_ALIGN`]; small enough to stay in the core's own cache until they were
+    /// processed.
     pub cached_piece: u32,
 }
 
@@ -50,14 +49,14 @@ impl Default for ReadOptions {
 }
 
 impl ReadOptions {
-    /// The most memory that the buffers of one worker take, in bytes.
+    /// Maximum memory for the buffers of one worker, in bytes.
     #[must_use]
     pub fn memory_max(&self) -> u64 {
         u64::from(self.block_size) * u64::from(self.depth) + u64::from(self.cached_piece)
     }
 
-    /// The same, with less in flight for each of `workers` workers where all together would take more than `memory_max`
-    /// bytes: first the depth shrinks, down to 2, then the block. The device does not mind, since it sees the sum.
+    /// The same, with smaller buffers for each of `workers` workers if all together would take more than `memory_max` bytes: first the
+    /// depth shrinks, down to 2, then the block. The device sees the sum, so it stays busy.
     #[must_use]
     pub fn within(mut self, workers: usize, memory_max: u64) -> Self {
         let share = memory_max / (workers.max(1) as u64);
@@ -70,7 +69,7 @@ impl ReadOptions {
         self
     }
 
-    /// Refuses sizes that cannot work.
+    /// Refuses impossible sizes.
     ///
     /// # Errors
     /// [`OptionsError`] names the size, and what it must be.
@@ -89,11 +88,11 @@ impl ReadOptions {
     }
 }
 
-/// A single request cannot carry more than 1 GiB: `io_uring` refuses larger registered buffers.
+/// Maximum of a single request: `io_uring` refuses larger registered buffers.
 const BLOCK_SIZE_MAX: u32 = 1 << 30;
 const DEPTH_MAX: u32 = 1024;
 
-/// A size of [`ReadOptions`] that cannot work.
+/// An impossible size in [`ReadOptions`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OptionsError {
     /// The block size.

@@ -1,15 +1,14 @@
 //! What to read next, as data: blocks, and the cursor from which all workers take them.
 //!
-//! A [`Reader`](crate::Reader) does not care where its blocks come from: a [`Cursor`] goes through whole files, a
-//! [`GatherPlan`](crate::GatherPlan) through what somebody asked for.
+//! A [`Reader`](crate::Reader) takes blocks from any plan: a [`Cursor`] covers whole files, a [`GatherPlan`](crate::GatherPlan) the
+//! requests of a caller.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::{FileId, FileSet};
 
-/// Blocks and pieces start at multiples of this many bytes: a unit of up to 64 KiB that is aligned in its file is never
-/// cut by a border between two blocks.
+/// Blocks and pieces start at multiples of this many bytes, so that no border between two blocks cuts an aligned unit of up to 64 KiB.
 pub const BLOCK_ALIGN: u32 = 64 * 1024;
 
 /// One stretch of a file to read.
@@ -17,21 +16,20 @@ pub const BLOCK_ALIGN: u32 = 64 * 1024;
 pub struct Block {
     /// The file.
     pub file: FileId,
-    /// Where the block starts, in bytes; a multiple of [`BLOCK_ALIGN`] where files are read whole, else of
-    /// [`SPLIT_UNIT`](crate::SPLIT_UNIT).
+    /// Where the block starts, in bytes; a multiple of [`BLOCK_ALIGN`] if files are read whole, else of [`SPLIT_UNIT`](crate::SPLIT_UNIT).
     pub offset: u64,
     /// Its length in bytes, 1 to the block size; shorter than the block size only at the end of the file.
     pub len: u32,
 }
 
-/// Where a reader takes its blocks from.
+/// The source of a reader's blocks.
 ///
 /// Every implementation promises blocks that are not empty, not longer than [`Plan::block_size`], and inside their files.
 pub trait Plan {
-    /// The next block; `None` when there is none for now.
+    /// The next block; `None` if there is none for now.
     fn next(&self) -> Option<Block>;
 
-    /// The largest block that will come, in bytes: a multiple of [`BLOCK_ALIGN`].
+    /// Maximum size of the blocks, in bytes: a multiple of [`BLOCK_ALIGN`].
     fn block_size(&self) -> u32;
 }
 
@@ -45,28 +43,28 @@ impl Plan for Cursor<'_> {
     }
 }
 
-/// Bytes `from..to` of a file, of which a [`Cursor`] makes blocks.
+/// Bytes `from..to` of a file, which a [`Cursor`] divides into blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileRange {
     /// The file.
     pub file: FileId,
     /// The first byte, a multiple of [`BLOCK_ALIGN`].
     pub from: u64,
-    /// Behind the last byte.
+    /// The end: one past the last byte.
     pub to: u64,
 }
 
 /// Hands out the next block: the only state the workers share.
 ///
-/// Taking a block is one atomic addition and a binary search over the stretches. The memory grows with their number
-/// only, 32 bytes each; a sweep has one for each file.
+/// Taking a block is one atomic addition and a binary search over the stretches. Memory grows only with their number, 32 bytes each; a
+/// sweep has one per file.
 #[derive(Debug)]
 pub struct Cursor<'f> {
     block_size: u32,
-    /// Each stretch, behind the number of blocks in all stretches up to and including it.
+    /// Each stretch, with the number of blocks in all stretches up to and including it.
     blocks_through: Box<[(u64, FileRange)]>,
     next: AtomicU64,
-    /// Its files must not go away, or change their numbers, while blocks of them come.
+    /// The files must not disappear or change their numbers while the cursor hands out their blocks.
     files: PhantomData<&'f FileSet>,
 }
 
@@ -96,7 +94,7 @@ impl<'f> Cursor<'f> {
         Self { block_size, blocks_through, next: AtomicU64::new(0), files: PhantomData }
     }
 
-    /// How many blocks the cursor hands out in all.
+    /// Total number of blocks.
     #[must_use]
     pub fn blocks(&self) -> u64 {
         self.blocks_through.last().map_or(0, |(through, _)| *through)
@@ -108,9 +106,9 @@ impl<'f> Cursor<'f> {
         self.block_size
     }
 
-    /// Hands out no more blocks. Those that were handed out are not taken back.
+    /// Stops handing out blocks. Blocks already handed out are not affected.
     pub fn stop(&self) {
-        // Far behind the last block, and far from where additions would wrap around.
+        // Far past the last block, and far from where additions would wrap around.
         self.next.store(u64::MAX / 2, Ordering::Relaxed);
     }
 

@@ -1,5 +1,5 @@
-//! How to get all of a block that the device will give: short reads are continued, failing reads are split by halves
-//! until one bad sector costs one unit of 4096 bytes.
+//! Reads as much of a block as the device can give: short reads are continued, failing reads are halved until one bad sector costs one unit
+//! of 4096 bytes.
 
 use std::io;
 use std::ops::Range;
@@ -7,31 +7,30 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-/// The smallest stretch that is given up on, in bytes: the largest logical sector in use, and what `O_DIRECT` may ask of
-/// any device.
+/// The smallest stretch to give up on, in bytes: the largest logical sector in use, and the most that `O_DIRECT` may require of any device.
 pub const SPLIT_UNIT: u32 = 4096;
 
-/// How often one stretch is asked for again because the call was interrupted, before that counts as a failure.
+/// How often an interrupted call is retried for one stretch before that counts as a failure.
 const INTERRUPTED_MAX: u32 = 64;
 
-/// A stretch that the device would not give. The bytes handed over in its place are zeros.
+/// A stretch that the device could not read. Zeros are handed over in its place.
 #[derive(Debug, Clone)]
 pub struct Gap {
     /// Where it starts in the file, in bytes; a multiple of [`SPLIT_UNIT`].
     pub offset: u64,
     /// Its length in bytes.
     pub len: u32,
-    /// What the system said.
+    /// The system's error.
     pub error: Arc<io::Error>,
 }
 
-/// The state of reading one stretch of a file: which ranges to ask for next, and what is known so far. It does no reading
-/// itself, so that reads through the queue and reads of the worker share it.
+/// The state of reading one stretch of a file: which ranges to request next, and what is known so far. It does no I/O itself, so that queue
+/// reads and the worker's own reads share it.
 #[derive(Debug)]
 pub(crate) struct Splitter {
     offset: u64,
     aligned: bool,
-    /// Ranges still to read, the first one last.
+    /// Ranges to read, the first one last.
     todo: Vec<Range<u32>>,
     valid: u32,
     interrupted: u32,
@@ -45,12 +44,12 @@ impl Splitter {
         Self { offset, aligned, todo: vec![Range { start: 0, end }], valid: 0, interrupted: 0, gaps: Vec::new() }
     }
 
-    /// The next range to ask for, relative to the start of the stretch; `None` when all is known.
+    /// The next range to request, relative to the start of the stretch; `None` when everything is known.
     pub(crate) fn next(&mut self) -> Option<Range<u32>> {
         self.todo.pop()
     }
 
-    /// What became of the range that [`Splitter::next`] gave: the number of bytes read, or the error.
+    /// Records the result for the range from [`Splitter::next`]: the number of bytes read, or the error.
     pub(crate) fn record(&mut self, range: Range<u32>, result: io::Result<u32>) {
         match result {
             Ok(got) if got >= range.len() as u32 => self.valid = range.end,
@@ -62,8 +61,8 @@ impl Splitter {
     fn continue_after(&mut self, range: Range<u32>, got: u32) {
         let end = range.start + got;
         self.valid = self.valid.max(end);
-        // A request must start aligned, so the bytes after the last border are asked for again. If that brings nothing
-        // new, the file ends here.
+        // A request must start aligned, so the bytes after the last boundary are requested again. If that brings nothing new, the file ends
+        // here.
         let next = if self.aligned { end - end % SPLIT_UNIT } else { end };
         if next > range.start {
             self.todo.push(next..range.end);
@@ -91,7 +90,7 @@ impl Splitter {
         self.lose(range, error);
     }
 
-    /// Notes a lost unit; neighbours lost for the same reason become one gap.
+    /// Records a lost unit; neighbours lost for the same reason become one gap.
     fn lose(&mut self, range: Range<u32>, error: io::Error) {
         let offset = self.offset + u64::from(range.start);
         let len = range.len() as u32;
@@ -106,7 +105,7 @@ impl Splitter {
         }
     }
 
-    /// How many bytes from the start are known, gaps included, and the gaps.
+    /// How many bytes from the start are known, including gaps, and the gaps.
     pub(crate) fn finish(self) -> (u32, Vec<Gap>) {
         (self.valid, self.gaps)
     }
@@ -116,7 +115,7 @@ impl Splitter {
 mod tests {
     use super::*;
 
-    /// A device of `size` bytes whose units `bad` fail; returns known bytes, gaps as (offset, len), and requests.
+    /// A device of `size` bytes whose `bad` units fail; returns known bytes, gaps as (offset, len), and requests.
     fn read(want: u32, size: u32, bad: &[u32], aligned: bool, chunk: u32) -> (u32, Vec<(u64, u32)>, u32) {
         let mut splitter = Splitter::new(1 << 20, want, aligned);
         let mut requests = 0;

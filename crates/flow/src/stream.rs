@@ -1,14 +1,14 @@
-//! A pipe, or anything else that only gives bytes one after the other.
+//! A pipe, or anything else that can only be read in order.
 
 use std::io::{self, ErrorKind, Read};
 
 use crate::counters::{WorkerCounters, add};
 use crate::{BLOCK_ALIGN, Buffer, FileId, Piece};
 
-/// Hands over a stream in the shape of a file's pieces: `FileId(0)`, offsets ascending from 0, one block of unknown length.
+/// Hands over a stream as pieces of a file: `FileId(0)`, offsets ascending from 0, one block of unknown length.
 ///
-/// Every piece but the last has the full size. Because the length is not known beforehand, `asked` is what has come, and
-/// `last` is set on the piece after which the stream ended. An empty stream has no piece. Memory is two pieces.
+/// Every piece but the last has the full size. Because the length is not known in advance, `asked` is the number of bytes received, and
+/// `last` is set on the piece after which the stream ended. An empty stream has no pieces. Memory is two pieces.
 #[derive(Debug)]
 pub struct StreamReader<'c, R> {
     stream: R,
@@ -27,7 +27,7 @@ impl<'c, R: Read> StreamReader<'c, R> {
     /// Pieces of `piece_size` bytes, rounded up to a multiple of [`BLOCK_ALIGN`].
     ///
     /// # Errors
-    /// `OutOfMemory` when the system does not give the memory for two pieces.
+    /// `OutOfMemory` if the system does not provide the memory for two pieces.
     pub fn new(stream: R, piece_size: u32, counters: &'c WorkerCounters) -> io::Result<Self> {
         let piece_size = piece_size.clamp(1, 1 << 30).next_multiple_of(BLOCK_ALIGN);
         let (current, ahead) = (Buffer::alone(piece_size)?, Buffer::alone(piece_size)?);
@@ -48,7 +48,7 @@ impl<'c, R: Read> StreamReader<'c, R> {
     /// The next piece.
     ///
     /// # Errors
-    /// The stream failed; all bytes that came before have been handed over, and the stream counts as ended.
+    /// The stream failed; all bytes before that were handed over, and the stream counts as ended.
     #[expect(clippy::should_implement_trait, reason = "a piece borrows from the reader, which Iterator cannot say")]
     pub fn next(&mut self) -> Option<io::Result<Piece<'_>>> {
         if !self.started {
@@ -89,7 +89,7 @@ impl<'c, R: Read> StreamReader<'c, R> {
 mod tests {
     use super::*;
 
-    /// Gives `left` bytes, a prime number at a time, then ends or fails.
+    /// Gives `left` bytes in reads of a prime number, then ends or fails.
     struct Drip {
         left: usize,
         fails: bool,

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-/// Makes durable what was written to the file, and of its metadata what is needed to find it.
+/// Makes durable what was written to the file, and the metadata needed to read it.
 #[cfg(not(target_vendor = "apple"))]
 pub(crate) fn sync_data(fd: BorrowedFd<'_>) -> io::Result<()> {
     Ok(rustix::fs::fdatasync(fd)?)

@@ -1,10 +1,10 @@
-//! The cores.
+//! Runs work on several cores.
 
 use std::panic::resume_unwind;
 use std::thread;
 
-/// Runs `f(0)` to `f(n - 1)`, each on a thread of its own (the first on the caller's), and returns what they return, in
-/// that order. A panic of a worker goes on in the caller once all workers have ended. No worker: no result.
+/// Runs `f(0)` to `f(n - 1)`, each on its own thread (the first on the caller's), and returns their results in that order. A worker's panic
+/// continues in the caller once all workers have ended. Without workers, there are no results.
 pub fn run_workers<T: Send>(n: usize, f: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let f = &f;
     thread::scope(|scope| {

@@ -59,7 +59,7 @@ impl Default for CheckBenchOptions {
 pub struct CheckBenchReport {
     /// The machine.
     pub machine: Machine,
-    /// The storage of the file.
+    /// The storage that holds the file.
     pub storage: Storage,
     /// Bytes of the file.
     pub bytes: u64,
@@ -86,7 +86,7 @@ pub struct CheckBenchReport {
 pub struct CheckBenchRow {
     /// Its name.
     pub name: String,
-    /// The way of the bytes; null if the tool decides.
+    /// Direct or buffered; null if the tool decides.
     pub way: Option<Way>,
     /// Workers, or threads.
     pub workers: Option<usize>,

@@ -12,7 +12,7 @@ use super::super::stats::{Latency, Repeated};
 pub struct DeviceReport {
     /// The machine.
     pub machine: Machine,
-    /// The storage of the file.
+    /// The storage that holds the file.
     pub storage: Storage,
     /// Size of the file, bytes.
     pub size: u64,
@@ -37,7 +37,7 @@ pub struct Limit {
     pub access: Access,
     /// The order of the blocks.
     pub order: Order,
-    /// The way of the blocks.
+    /// Direct or buffered.
     pub way: Way,
     /// The fastest setting.
     pub setting: Setting,
@@ -104,7 +104,7 @@ pub enum WriteKind {
 pub struct Write {
     /// What is compared.
     pub kind: WriteKind,
-    /// The way of the bytes.
+    /// Direct or buffered.
     pub way: Way,
     /// Bytes of a write.
     pub block_size: u32,

@@ -27,7 +27,7 @@ pub use plan::{Ground, LogBenchOptions, Method};
 pub struct LogBenchReport {
     /// The machine.
     pub machine: Machine,
-    /// The storage of the logs.
+    /// The storage that holds the logs.
     pub storage: Storage,
     /// Rounds.
     pub rounds: usize,

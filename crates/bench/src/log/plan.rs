@@ -46,9 +46,9 @@ pub enum Method {
     Whole,
     /// The same with direct I/O.
     Direct,
-    /// Zeros on first touch, and synchronous writes (O_DSYNC).
+    /// Zeros on first touch, and synchronous writes (`O_DSYNC`).
     Dsync,
-    /// Direct I/O, and synchronous writes (O_DSYNC).
+    /// Direct I/O, and synchronous writes (`O_DSYNC`).
     DirectDsync,
 }
 

@@ -80,7 +80,7 @@ impl Policy {
 pub struct ScanBenchReport {
     /// The machine.
     pub machine: Machine,
-    /// The storage of the file.
+    /// The storage that holds the file.
     pub storage: Storage,
     /// Bytes of the file.
     pub bytes: u64,

@@ -1,10 +1,10 @@
-//! The log block: 512 bytes that prove what they are.
+//! The log block: 512 bytes that prove their identity.
 
 use std::ops::Range;
 
 use super::fields::{get2, get4, get8, put};
 
-/// Bytes of a log block, the smallest unit that is written.
+/// Bytes of a log block, the smallest unit of writing.
 pub const LOG_BLOCK_SIZE: usize = 512;
 
 const POS_CRC: usize = 0;
@@ -24,22 +24,22 @@ pub(super) const DATA_SIZE: usize = LOG_BLOCK_SIZE - POS_DATA;
 /// In `first_record`: no record starts in this block.
 const NO_RECORD: u16 = u16::MAX;
 
-/// What a log block says of itself.
+/// A log block's description of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LogBlock {
-    /// The opening for writing in which it was written.
+    /// The opening for writing during which it was written.
     pub(super) epoch: u32,
     /// Its log position, in units of blocks.
     pub(super) number: u64,
     pub(super) data_len: u16,
-    /// Where in the data the first record starts that starts here.
+    /// Offset in the data of the first record that starts in this block.
     pub(super) first_record: Option<u16>,
     /// Blocks between the start of its write and this one.
     in_group: u16,
 }
 
 impl LogBlock {
-    /// The block, if its checksum is right, it is of this log, and what it says can be.
+    /// The block, if its checksum is right, it belongs to this log, and its fields are possible.
     pub(super) fn parse(bytes: &[u8], id: u32) -> Option<Self> {
         let bytes = bytes.first_chunk::<LOG_BLOCK_SIZE>()?;
         if get4(bytes, POS_ID)? != id || get4(bytes, POS_CRC)? != crc(bytes) {
@@ -57,7 +57,7 @@ impl LogBlock {
         fits.then_some(block)
     }
 
-    /// The number of the first block of the write that wrote this one. All blocks before that were durable by then.
+    /// The number of the first block of the same write. All blocks before that were durable by then.
     pub(super) fn group_start(&self) -> u64 {
         self.number.saturating_sub(u64::from(self.in_group))
     }
@@ -67,13 +67,13 @@ impl LogBlock {
     }
 }
 
-/// Makes an empty block of these bytes.
+/// Turns these bytes into an empty block.
 pub(super) fn clear(block: &mut [u8]) {
     block.fill(0);
     put(block, POS_FIRST_RECORD, &NO_RECORD.to_be_bytes());
 }
 
-/// Adds data to a block as far as it fits; returns how much. `is_start`: a record starts with it.
+/// Adds as much data to a block as fits; returns how much. `is_start`: a record starts with it.
 pub(super) fn fill(block: &mut [u8], data: &[u8], is_start: bool) -> usize {
     let used = data_len(block);
     let len = data.len().min(DATA_SIZE - used.min(DATA_SIZE));
@@ -91,7 +91,7 @@ pub(super) fn data_len(block: &[u8]) -> usize {
     get2(block, POS_DATA_LEN).map_or(0, usize::from)
 }
 
-/// Says what the block is, and seals it with its checksum.
+/// Sets the block's identity, and seals it with its checksum.
 pub(super) fn seal(block: &mut [u8], id: u32, epoch: u32, number: u64, in_group: u16) {
     put(block, POS_EPOCH, &epoch.to_be_bytes());
     put(block, POS_NUMBER, &number.to_be_bytes());
@@ -101,7 +101,7 @@ pub(super) fn seal(block: &mut [u8], id: u32, epoch: u32, number: u64, in_group:
     put(block, POS_CRC, &crc.to_be_bytes());
 }
 
-/// CRC-32C over all of the block behind the place of the CRC.
+/// CRC-32C over the block after the checksum field.
 fn crc(block: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(block.get(POS_EPOCH..).unwrap_or_default())
 }

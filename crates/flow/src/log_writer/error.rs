@@ -5,28 +5,27 @@ use std::sync::Arc;
 
 use super::LogPosition;
 
-/// Why a log cannot be made, opened, read or written. Cheap to clone: a writer that has failed gives its first error to
-/// every caller.
+/// Why a log cannot be created, opened, read or written. Cheap to clone: a writer that has failed returns its first error to every caller.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum LogError {
-    /// The system failed. A writer that has met this takes nothing more: what is durable can only be told by reading the
-    /// log again, after [`LogWriter::open`](super::LogWriter::open).
+    /// A system call failed. The writer accepts nothing more: only reading the log again, after
+    /// [`LogWriter::open`](super::LogWriter::open), tells what is durable.
     #[error("cannot {what} {file} at offset {offset}: {error}")]
     Io {
-        /// What was tried: read, write, sync ...
+        /// The action: read, write, sync ...
         what: &'static str,
         /// The file.
         file: String,
         /// The offset in it, in bytes.
         offset: u64,
-        /// What the system said.
+        /// The system's error.
         error: Arc<io::Error>,
     },
-    /// The ring has come round to bytes that nobody has released.
+    /// The ring has wrapped around to bytes that were not released.
     #[error("the log is full: the ring holds all from log position {released} on, release what is no longer needed")]
     Full {
-        /// What was released last.
+        /// Everything before this was released.
         released: LogPosition,
     },
     /// A record is longer than a group can be.
@@ -37,21 +36,21 @@ pub enum LogError {
         /// The longest possible, in bytes.
         max: usize,
     },
-    /// The files are not those of one whole log.
+    /// The files are not those of one complete log.
     #[error("{file} is no file of this log: {why}")]
     NotThisLog {
         /// The file.
         file: String,
-        /// What was found.
+        /// The reason.
         why: &'static str,
     },
-    /// There is a log already where a new one was to be made.
+    /// A log exists where a new one was to be created.
     #[error("{file} is there already: a log is only written over with recycled space")]
     Exists {
         /// The file.
         file: String,
     },
-    /// Log blocks that were durable once cannot be read any more, although later ones can.
+    /// Log blocks that were durable cannot be read any more, although later ones can.
     #[error(
         "{file}, offset {offset}: the log block at position {position} is damaged, but later ones are there, so this is not the end of the log"
     )]
@@ -63,7 +62,7 @@ pub enum LogError {
         /// Its log position.
         position: LogPosition,
     },
-    /// The ring cannot be laid out so.
+    /// A ring of these sizes is not possible.
     #[error(
         "a log of {files} files of {file_size} bytes with blocks of {block_size} bytes cannot be made: 2 to 1000 files of at least two blocks, blocks of 4096 to 65536 bytes, a power of two"
     )]
@@ -75,15 +74,15 @@ pub enum LogError {
         /// Bytes of a block.
         block_size: u32,
     },
-    /// A group cannot be that large.
+    /// A group of this size is not possible.
     #[error("the largest group is {group_max} bytes, but must be a multiple of 512, at most {max} in this log")]
     GroupMax {
-        /// What was asked for, in bytes.
+        /// The requested size, in bytes.
         group_max: u32,
         /// The largest possible, in bytes.
         max: u64,
     },
-    /// The system does not give the memory for the buffers.
+    /// The system does not provide the memory for the buffers.
     #[error("no memory for the log's buffers: {0}")]
     Memory(Arc<io::Error>),
 }

@@ -1,4 +1,4 @@
-//! Records that are written together: log blocks in the order of the log, in one buffer.
+//! Records that are written together: log blocks in log order, in one buffer.
 
 use std::io;
 use std::ops::Range;
@@ -12,15 +12,15 @@ const BLOCK: u64 = LOG_BLOCK_SIZE as u64;
 /// Bytes of a record's length, big-endian, in front of it.
 pub(super) const LEN_SIZE: usize = 4;
 
-/// A group: log positions from `base` to `end` lie in the buffer, one after the other.
+/// A group: the buffer has log positions `base` to `end`, in order.
 #[derive(Debug)]
 pub(super) struct Group {
     buffer: Buffer,
-    /// Log position of the buffer's first byte: the start of the file system's block in which the group starts.
+    /// Log position of the buffer's first byte: the start of the file system block in which the group starts.
     base: u64,
     /// Log position of the first log block.
     pub(super) start: u64,
-    /// Log position behind the last log block.
+    /// Log position after the last log block.
     pub(super) end: u64,
     pub(super) records: u64,
 }
@@ -47,7 +47,7 @@ impl Group {
         max as usize / LOG_BLOCK_SIZE * DATA_SIZE - LEN_SIZE
     }
 
-    /// Where the group would end with a record of `len` bytes more; `None` if that is more than `max` bytes.
+    /// Where the group would end with another record of `len` bytes; `None` if it would exceed `max` bytes.
     pub(super) fn end_with(&self, len: usize, max: u32) -> Option<u64> {
         let left =
             if self.is_empty() { 0 } else { DATA_SIZE - block::data_len(self.bytes(self.end - BLOCK..self.end)) };
@@ -56,7 +56,7 @@ impl Group {
         (end - self.start <= u64::from(max)).then_some(end)
     }
 
-    /// Adds a record that fits, and returns the log position behind it.
+    /// Adds a record that fits, and returns the log position after it.
     pub(super) fn push(&mut self, record: &[u8]) -> u64 {
         self.records += 1;
         let len = (record.len() as u32).to_be_bytes();
@@ -78,7 +78,7 @@ impl Group {
         }
     }
 
-    /// Seals all blocks. A file's part of the group is a write by itself, and synced before the next file's.
+    /// Seals all blocks. Each file's part of the group is a separate write, synced before the next file's.
     pub(super) fn seal(&mut self, ring: &Ring, epoch: u32) {
         for position in (self.start..self.end).step_by(LOG_BLOCK_SIZE) {
             let file_start = position - position % ring.in_file();
@@ -87,13 +87,13 @@ impl Group {
         }
     }
 
-    /// Puts in front of the group what the file system's block holds already.
+    /// Puts the existing part of the file system block before the group.
     pub(super) fn put_before(&mut self, tail: &[u8]) {
         let range = self.base..self.start;
         self.bytes_mut(range).iter_mut().zip(tail).for_each(|(to, from)| *to = *from);
     }
 
-    /// Puts zeros behind the group.
+    /// Puts zeros after the group.
     pub(super) fn put_zeros(&mut self, to: u64) {
         self.bytes_mut(self.end..to).fill(0);
     }

@@ -1,21 +1,21 @@
-//! Where a log position lies: the ring, and the header of its files.
+//! From log positions to file offsets: the ring, and the header of its files.
 
 use super::block::LOG_BLOCK_SIZE;
 use super::fields::{get4, get8, put};
 use super::{LogError, LogOptions};
 
-/// The ring: the same in the header of each of its files.
+/// The ring, the same in the header of each of its files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ring {
-    /// Tells the blocks of this log from those of another that was in the same space.
+    /// Distinguishes this log's blocks from those of another log that used the same space.
     pub(super) id: u32,
     pub(super) files: u32,
     pub(super) file_size: u64,
-    /// The file system's block; also where data starts in each file.
+    /// The file system's block size; also where data starts in each file.
     pub(super) block_size: u32,
 }
 
-/// A part of the log that lies in one file.
+/// A part of the log in one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FilePlace {
     pub(super) file: u32,
@@ -31,7 +31,7 @@ impl Ring {
         Self { id, files, file_size, block_size }.checked()
     }
 
-    /// Refuses what cannot be, and what would overflow.
+    /// Refuses impossible sizes, and those that would overflow.
     fn checked(self) -> Result<Self, LogError> {
         let Self { files, file_size, block_size, .. } = self;
         let block = u64::from(block_size);
@@ -67,7 +67,7 @@ impl Ring {
         position.next_multiple_of(u64::from(self.block_size))
     }
 
-    /// How far the log may go when everything before `released` may be written over.
+    /// How far the log may go if everything before `released` may be overwritten.
     pub(super) fn limit(&self, released: u64) -> u64 {
         released - released % self.in_file() + self.in_ring()
     }
@@ -90,17 +90,17 @@ const POS_EPOCH: usize = POS_FILE_SIZE + 8;
 const POS_END: usize = POS_EPOCH + 4;
 const _: () = assert!(POS_END <= SLOT_SIZE && 2 * SLOT_SIZE <= HEADER_SIZE && SLOT_SIZE == LOG_BLOCK_SIZE);
 
-/// The header of one file, as the newer of its two slots says it.
+/// The header of one file, from the newer of its two slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FileHeader {
     pub(super) ring: Ring,
     pub(super) index: u32,
-    /// How often the log was opened for writing; only kept in the first file.
+    /// How often the log was opened for writing; kept only in the first file.
     pub(super) epoch: u32,
 }
 
 impl FileHeader {
-    /// The newer of the slots that are whole.
+    /// The newer of the sound slots.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let slots = bytes.chunks_exact(SLOT_SIZE).take(2).filter_map(Self::parse_slot);
         slots.max_by_key(|header| header.epoch)
@@ -123,7 +123,7 @@ impl FileHeader {
         Some(Self { ring: ring.checked().ok()?, index: get4(slot, POS_INDEX)?, epoch: get4(slot, POS_EPOCH)? })
     }
 
-    /// Writes the header into the slot whose turn it is; the other slot keeps the header before.
+    /// Writes the header into the slot whose turn it is; the other slot keeps the previous header.
     pub(super) fn write(&self, bytes: &mut [u8]) {
         let Some(slot) = bytes.chunks_exact_mut(SLOT_SIZE).nth(self.epoch as usize % 2) else { return };
         slot.fill(0);

@@ -1,41 +1,38 @@
 //! An append-only log over a ring of recycled files: many callers, one write and one sync for all that wait, no hidden read.
 //!
 //! ```text
-//! append(record) -> group (gathers while the one before is written) -> log blocks sealed -> zeros to the end of the file
-//! system's block at its first touch -> one write -> one sync -> every caller of the group has its log position
+//! append(record) -> group (gathers while the previous one is written) -> log blocks sealed -> zeros to the end of the file system's block
+//! on first touch -> one write -> one sync -> every caller of the group has its log position
 //! ```
 //!
 //! # What a commit costs
-//! One write and one sync, whatever the number of callers that wait for it: 512 bytes for a record of up to 480, or 4096 at the
-//! first touch of a block of the file system. No read: a write of 512 bytes into a block that is not in the page cache makes
-//! the system read that block first, in the middle of the commit; a write of the whole block does not, and
-//! from then on the block is cached. (A log that rests so long that the system evicts its last block pays one read when it
-//! goes on.) No change of metadata: the files have been written once, so neither their size nor their extents change; see
-//! [`Space`] for the alternatives. With direct I/O ([`LogOptions::direct`]) only whole blocks can be written, and
-//! what is in the last one is written once more.
+//! One write and one sync, however many callers wait for it: 512 bytes for a record of up to 480, or 4096 on the first touch of a file
+//! system block. No read: a write of 512 bytes into an uncached block makes the system read that block first, in the middle of the commit.
+//! A write of the whole block does not, and after it the block is cached. (If the log rests so long that the system evicts its last block,
+//! it pays one read when it continues.) No change of metadata: the files are already fully written, so neither their size nor their extents
+//! change; see [`Space`] for the alternatives. With direct I/O ([`LogOptions::direct`]), only whole blocks can be written, and the content
+//! of the last one is written again.
 //!
 //! # What is promised
-//! * A record is acknowledged once it is durable, with the [`LogPosition`] behind it. It is then handed over by every later
+//! * A record is acknowledged once it is durable, with the [`LogPosition`] after it. It is then handed over by every later
 //!   [`LogReader`], whole, until its file is written over, which is not before it was [released](LogWriter::release).
 //! * A record that was not acknowledged may be in the log or not, but never in part; once a reader has handed it over and
-//!   [`LogWriter::resume`] went on behind it, it is durable too.
+//!   [`LogWriter::resume`] continued after it, it is durable too.
 //! * Nothing of an earlier round of the ring, of a write that a crash tore, or of another log in the same space is ever
 //!   taken for a part of this one.
 //! * The first write or sync that fails stops the writer: every later call gets that error. A failed sync is never
 //!   repeated, because the system may have dropped what it could not write and would answer that all is well.
 //!
-//! It stands on a medium that writes each 512-byte sector whole or not at all, and does what a sync says ([`LogStorage`]).
-//! Damage to blocks that were durable is told from the end of the log wherever a later write is there
-//! ([`LogError::Damaged`]); the last write alone cannot be told from one that a crash tore.
+//! This relies on a medium that writes each 512-byte sector atomically and honours syncs ([`LogStorage`]). Damage to blocks that were
+//! durable is distinguished from the end of the log if there is a later write ([`LogError::Damaged`]); damage to the last write looks like
+//! a torn write.
 //!
 //! # The format, byte by byte
-//! All numbers are big-endian; checksums are CRC-32C. Each file starts with a header, in a block of the file system of its
-//! own; data follows. The log goes through the data of all files in turn, round after round: a [`LogPosition`] counts its bytes,
-//! log blocks with all that is in them, file headers not. With `D` = file size - block size, log position `n` lies in file
-//! `n / D % files` at offset `block size + n % D`.
+//! All numbers are big-endian; checksums are CRC-32C. Each file starts with a header, in its own file system block; data follows. The log
+//! goes through the data of all files in turn, round after round: a [`LogPosition`] counts its bytes, whole log blocks without the file
+//! headers. With `D` = file size - block size, log position `n` is in file `n / D % files` at offset `block size + n % D`.
 //!
-//! File header: two slots of 512 bytes at offsets 0 and 512, used by turns; the one that is whole and has the higher epoch
-//! counts.
+//! File header: two slots of 512 bytes at offsets 0 and 512, used by turns; the sound one with the higher epoch counts.
 //!
 //! | offset | bytes | field | meaning |
 //! |---:|---:|---|---|
@@ -61,16 +58,15 @@
 //! | 22 | 2 | `first_record` | where in the data the first record starts that starts here, or 65535 |
 //! | 24 | 2 | `in_group` | blocks between the start of its write and this one |
 //! | 26 | 2 | | 0 |
-//! | 28 | 484 | data | records, each a length of 4 bytes and its bytes, across blocks; zeros behind them |
+//! | 28 | 484 | data | records, each a length of 4 bytes and its bytes, across blocks; zeros after them |
 //!
-//! A group starts with a new block. Where a group lies across two files, the first file's part is written and synced
-//! before the second's, so that the first block of a file proves that all before it is durable.
+//! A group starts with a new block. If a group spans two files, the first file's part is written and synced before the second's, so that
+//! the first block of a file proves that everything before it is durable.
 //!
-//! **The end** is the first block that is not whole, not of this log, not of this place and round, or of a lower epoch than
-//! the block before: the rest of a write that a crash tore, which the next writer may leave behind its own end, has a lower one.
-//! A record that is not complete there does not count, and the next writer starts a new block. **The start** is the file
-//! after the newest, in the round before, or the one after that if a torn write has begun to write over it; in it, the
-//! first record that starts there.
+//! **The end** is the first block that is damaged, not of this log, not of this place and round, or of a lower epoch than the block before:
+//! the rest of a torn write, which may be after the next writer's end, has a lower one. A record that is incomplete there does not count,
+//! and the next writer starts a new block. **The start** is the file after the newest, in the round before, or the one after that if a torn
+//! write has begun to overwrite it; in it, the first record that starts there.
 //!
 //! # Example
 //! ```

@@ -2,31 +2,31 @@
 
 use super::LogError;
 
-/// What the files of a new log are made of. Each kind of space has its price for a commit, which the file system takes: a
-/// file that grows, or an extent that was never written, changes the file system's own metadata at every sync.
+/// The space of a new log's files. A file that grows, or an extent that was never written, makes the file system change its own metadata at
+/// every sync.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Space {
-    /// Empty files that grow with what is written. Only in the first round; then the files have been written once.
+    /// Empty files that grow with the log. Only in the first round: after that, the files are fully written.
     Growing,
     /// Allocated, but never written (`fallocate`): the first write to each extent converts it.
     Allocated,
-    /// Written with zeros and synced: neither size nor extents change any more.
+    /// Filled with zeros and synced: neither size nor extents change any more.
     #[default]
     Zeroed,
-    /// The files of an earlier log, written over as they are. Files that are missing or shorter are written with zeros.
+    /// The files of an earlier log, overwritten as they are. Missing or short files are filled with zeros.
     Recycled,
 }
 
-/// What a write carries beside new log blocks.
+/// What a write contains besides new log blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Fill {
-    /// Nothing: new log blocks only. Into a block of the file system that is not cached, this costs a hidden read.
+    /// Nothing: new log blocks only. If the file system's block is not cached, this costs a hidden read.
     Nothing,
-    /// Zeros to the end of the file system's block, the first time that block is written to; later writes to the same block
-    /// carry only what is new. The system reads nothing, because the first write covers the whole block.
+    /// Zeros to the end of the file system's block on its first write; later writes to the same block contain only new log blocks. The
+    /// system reads nothing, because the first write covers the whole block.
     #[default]
     FirstTouch,
-    /// Always whole blocks of the file system, from the first one touched on; what is there already is written once more.
+    /// Always whole file system blocks, from the first one touched; their old part is written again.
     Whole,
 }
 
@@ -40,14 +40,13 @@ pub enum SyncBy {
     Dsync,
 }
 
-/// When a file of the ring may be written over.
+/// When a file of the ring may be overwritten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Recycle {
-    /// Once [`LogWriter::release`](super::LogWriter::release) has said that nobody needs what is in it; before that, appends
-    /// fail with [`LogError::Full`].
+    /// After [`LogWriter::release`](super::LogWriter::release) has freed all of it; until then, appends fail with [`LogError::Full`].
     #[default]
     Released,
-    /// As soon as the ring comes round: the log keeps what fits and forgets the oldest.
+    /// As soon as the ring wraps around: the log keeps what fits and drops the oldest.
     Oldest,
 }
 
@@ -63,25 +62,24 @@ pub enum Recycle {
 /// | growing, fallocated, zeroed, recycled | `space` |
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogOptions {
-    /// Files in the ring, 2 to 1000. An existing log keeps its own.
+    /// Files in the ring, 2 to 1000. An existing log keeps its number.
     pub files: u32,
-    /// Bytes of each file, header included; a multiple of `block_size`. An existing log keeps its own.
+    /// Bytes of each file, including the header; a multiple of `block_size`. An existing log keeps its size.
     pub file_size: u64,
-    /// The file system's block in bytes, a power of two from 4096 to 65536, or 0 to ask the file system. An existing log
-    /// keeps its own.
+    /// The file system's block size in bytes, a power of two from 4096 to 65536, or 0 to ask the file system. An existing log keeps its
+    /// size.
     pub block_size: u32,
-    /// What the files of a new log are made of.
+    /// The space of a new log's files.
     pub space: Space,
-    /// What a write carries beside new log blocks. With `direct` it is [`Fill::Whole`] whatever is said here.
+    /// What a write contains besides new log blocks. `direct` implies [`Fill::Whole`].
     pub fill: Fill,
-    /// Past the page cache (`O_DIRECT`), from the log's own aligned buffer.
+    /// Direct I/O (`O_DIRECT`), from the log's own aligned buffer.
     pub direct: bool,
     /// What makes a write durable.
     pub sync: SyncBy,
-    /// When a file of the ring may be written over.
+    /// When a file of the ring may be overwritten.
     pub recycle: Recycle,
-    /// The most bytes of log blocks that one group takes, and so one write and the longest record; a multiple of 512. Memory
-    /// is twice that.
+    /// Maximum bytes of log blocks in a group, and so in a write, which also limits a record; a multiple of 512. Memory is twice that.
     pub group_max: u32,
 }
 
@@ -101,16 +99,16 @@ impl Default for LogOptions {
     }
 }
 
-/// The most blocks that a group can count.
+/// Maximum size of a group, bytes: `in_group` must be able to count its blocks.
 pub(super) const GROUP_MAX: u32 = 16 << 20;
 
 impl LogOptions {
-    /// The fill that is really done.
+    /// The fill in effect.
     pub(super) fn fill(&self) -> Fill {
         if self.direct { Fill::Whole } else { self.fill }
     }
 
-    /// Refuses a group that cannot work.
+    /// Refuses an impossible group size.
     pub(super) fn check_group(&self, bytes_in_file: u64) -> Result<(), LogError> {
         let max = u64::from(GROUP_MAX).min(bytes_in_file);
         if self.group_max < 512 || !self.group_max.is_multiple_of(512) || u64::from(self.group_max) > max {

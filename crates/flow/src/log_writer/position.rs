@@ -1,7 +1,7 @@
-//! Where in the log something is.
+//! A place in the log.
 
-/// A position in the log, in bytes since it was made: log blocks are counted whole, with header and padding, file headers
-/// not at all. It never goes back and never comes again, however often the ring goes round.
+/// A position in the log, in bytes since its creation: whole log blocks count, with header and padding; file headers do not. It never
+/// decreases or repeats, however often the ring wraps around.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct LogPosition(pub u64);
 

@@ -1,4 +1,4 @@
-//! Reading a log: where it starts, where a crash has left its end, and the records between.
+//! Reads a log: finds where it starts and where it ends after a crash, and the records between.
 
 use std::io;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::Buffer;
 
 const BLOCK: u64 = LOG_BLOCK_SIZE as u64;
 
-/// Bytes read at once.
+/// Bytes per read.
 const CHUNK_SIZE: u32 = 256 << 10;
 
 /// One record, as it was appended.
@@ -27,18 +27,18 @@ pub struct LogRecord<'r> {
     pub bytes: &'r [u8],
 }
 
-/// Hands over the records of a log, from the oldest that is still whole to the last one that a crash has left.
+/// Hands over the records of a log, from the oldest complete one to the last one that survived a crash.
 ///
-/// Every record that was acknowledged and not yet released is among them, and none in part. The last ones may be records
-/// that were never acknowledged.
+/// This includes every record that was acknowledged and not yet released, and none in part. The last ones may be records that were never
+/// acknowledged.
 pub struct LogReader {
     pub(super) storage: Box<dyn LogStorage>,
     pub(super) ring: Ring,
-    /// Of the first file.
+    /// Header of the first file.
     pub(super) header: FileHeader,
     pub(super) header_bytes: Vec<u8>,
     chunk: Buffer,
-    /// The log position of the chunk's first byte, and its length; none at all: 0.
+    /// The log position of the chunk's first byte, and its length; 0 if there is none.
     chunk_at: (u64, u32),
     /// Log position of the oldest block.
     pub(super) start: u64,
@@ -47,14 +47,14 @@ pub struct LogReader {
     /// Log position of the next block.
     next: u64,
     epoch: u32,
-    /// The data of the block before `next` that has not been taken yet, within the block.
+    /// The data of the block before `next` that was not consumed yet, within the block.
     data: std::ops::Range<usize>,
-    /// The record that is being put together, with its length.
+    /// The record being assembled, with its length.
     record: Vec<u8>,
     record_start: u64,
-    /// The record has been handed over.
+    /// The record was handed over.
     is_whole: bool,
-    /// Nothing of this log has been met that a record could continue.
+    /// No record start was found yet: the oldest file may start within a record.
     is_first: bool,
     ended: bool,
 }
@@ -66,18 +66,18 @@ impl std::fmt::Debug for LogReader {
 }
 
 impl LogReader {
-    /// The log in a directory.
+    /// Opens the log in a directory.
     ///
     /// # Errors
-    /// [`LogError::NotThisLog`] if the files are not those of one whole log; [`LogError::Io`].
+    /// [`LogError::NotThisLog`] if the files are not those of one complete log; [`LogError::Io`].
     pub fn open(dir: &Path) -> Result<Self, LogError> {
         Self::open_on(LogFiles::open_to_read(dir)?)
     }
 
-    /// The log on a storage.
+    /// Opens the log on a storage.
     ///
     /// # Errors
-    /// [`LogError::NotThisLog`] if the files are not those of one whole log; [`LogError::Io`].
+    /// [`LogError::NotThisLog`] if the files are not those of one complete log; [`LogError::Io`].
     pub fn open_on(storage: impl LogStorage + 'static) -> Result<Self, LogError> {
         let storage: Box<dyn LogStorage> = Box::new(storage);
         let chunk = Buffer::alone(CHUNK_SIZE).map_err(|error| LogError::Memory(Arc::new(error)))?;
@@ -104,7 +104,7 @@ impl LogReader {
         Ok(reader)
     }
 
-    /// Reads the headers, and sees to it that all files are of one log.
+    /// Reads the headers, and checks that all files belong to one log.
     fn read_headers(&mut self) -> Result<(), LogError> {
         for file in (0..self.storage.files()).rev() {
             let wrong = |why| LogError::NotThisLog { file: self.storage.name(file), why };
@@ -131,7 +131,7 @@ impl LogReader {
         Ok(())
     }
 
-    /// Finds the newest file, and with it the oldest: the ring is as full as it can be.
+    /// Finds the newest file, and so the oldest: the ring is as full as possible.
     fn find_start(&mut self) -> Result<(), LogError> {
         let ring = self.ring;
         for file in 0..u64::from(ring.files) {
@@ -149,8 +149,8 @@ impl LogReader {
         Ok(())
     }
 
-    /// Whether the file that starts with this log position has been written over in part: by blocks of the next round, or by zeros
-    /// behind them. (Its first block was not, or the file would be the newest.)
+    /// Whether the file that starts at this log position was partly overwritten, by blocks of the next round or by zeros after them. (Its
+    /// first block was not, or the file would be the newest.)
     fn is_being_recycled(&mut self, start: u64) -> Result<bool, LogError> {
         for position in (start..start + self.ring.in_file()).step_by(LOG_BLOCK_SIZE) {
             let number = self.peek(position)?.map(|block| block.number * BLOCK);
@@ -182,19 +182,19 @@ impl LogReader {
         }
     }
 
-    /// The log position of the oldest log block that is still there, from which on records are handed over.
+    /// The log position of the oldest log block that still exists, where reading starts.
     #[must_use]
     pub fn start(&self) -> LogPosition {
         LogPosition(self.start)
     }
 
-    /// Where reading stands; once [`LogReader::next`] has said `None`, where the log ends and a writer goes on.
+    /// The current log position; after [`LogReader::next`] returned `None`, the end of the log, where a writer continues.
     #[must_use]
     pub fn position(&self) -> LogPosition {
         LogPosition(self.next)
     }
 
-    /// Puts the next record together; `false` at the end of the log.
+    /// Assembles the next record; `false` at the end of the log.
     fn advance(&mut self) -> Result<bool, LogError> {
         if self.is_whole {
             self.record.clear();
@@ -226,12 +226,12 @@ impl LogReader {
         Ok(false)
     }
 
-    /// The length of the record that is being put together, once its bytes are there.
+    /// The length of the record being assembled, once known.
     fn record_len(&self) -> Option<usize> {
         self.record.first_chunk().map(|len| u32::from_be_bytes(*len) as usize)
     }
 
-    /// Goes to the next block with data; `false` at the end of the log.
+    /// Moves to the next block with data; `false` at the end of the log.
     fn next_block(&mut self) -> Result<bool, LogError> {
         loop {
             let position = self.next;
@@ -243,7 +243,7 @@ impl LogReader {
             };
             self.next += BLOCK;
             if block.epoch != self.epoch {
-                // A crash cut off a group half written, and the next writer started a new one.
+                // A crash cut off a half-written group, and the next writer started a new one.
                 self.record.clear();
                 self.epoch = block.epoch;
             }
@@ -262,8 +262,8 @@ impl LogReader {
         }
     }
 
-    /// A block that is not as expected is the end of the log, unless a later one shows that it had been durable: blocks of
-    /// a write are only there if all blocks before that write were durable.
+    /// A block that is not as expected is the end of the log, unless a later one proves that it was durable: a write only starts after all
+    /// blocks before it are durable.
     fn prove_end(&mut self, end: u64) -> Result<(), LogError> {
         if end < self.newest {
             return Err(self.damaged(end));
@@ -286,7 +286,7 @@ impl LogReader {
         LogError::Io { what, file: self.storage.name(file), offset, error: Arc::new(error) }
     }
 
-    /// The block at a log position, if it is one of this log.
+    /// The block at a log position, if it belongs to this log.
     fn peek(&mut self, position: u64) -> Result<Option<LogBlock>, LogError> {
         let id = self.ring.id;
         Ok(LogBlock::parse(self.block_bytes(position)?, id))
@@ -313,7 +313,7 @@ impl LogReader {
         Ok(())
     }
 
-    /// Reads to the end of the log, and returns what its last block of the file system holds.
+    /// Reads to the end of the log, and returns the content of the last file system block up to there.
     pub(super) fn drain(&mut self) -> Result<Vec<u8>, LogError> {
         while let Some(record) = self.next() {
             record?;

@@ -6,7 +6,7 @@ use super::{LogOptions, LogStorage, Space, SyncBy};
 use crate::FileId;
 use crate::queue::sim::SimDevice;
 
-/// The files of a log on a [`SimDevice`], `FileId(0)` and those that follow.
+/// The files of a log on a [`SimDevice`], from `FileId(0)` on.
 #[derive(Debug, Clone)]
 pub struct SimLog {
     device: SimDevice,
@@ -16,7 +16,7 @@ pub struct SimLog {
 }
 
 impl SimLog {
-    /// Adds the files of a new log to a device that has none yet; those for recycled space are full of bytes of no meaning.
+    /// Adds the files of a new log to a device that has none yet; those for recycled space are full of meaningless bytes.
     #[must_use]
     pub fn create(device: &SimDevice, options: &LogOptions) -> Self {
         for _ in 0..options.files {
@@ -30,7 +30,7 @@ impl SimLog {
         Self::open(device, options)
     }
 
-    /// The files that are there, of which the log has `options.files`.
+    /// Opens the existing files, of which the log has `options.files`.
     #[must_use]
     pub fn open(device: &SimDevice, options: &LogOptions) -> Self {
         let block_size = if options.block_size == 0 { 4096 } else { options.block_size };

@@ -1,4 +1,4 @@
-//! What a log stands on: a few files of fixed size, read and written at offsets, synced one by one.
+//! The storage of a log: a few files of fixed size, read and written at offsets, synced one by one.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -19,38 +19,37 @@ use crate::system::sync_data;
 /// Every implementation promises:
 /// * bytes written are seen by every later read;
 /// * a 512-byte sector is written whole or not at all, whatever happens meanwhile;
-/// * once a sync has returned `Ok`, all that was written to that file before survives a crash; where the writes themselves
-///   are durable, sync has nothing to do;
-/// * what was not synced may survive in any part and any order.
+/// * once a sync has returned `Ok`, everything written to that file before survives a crash; if the writes themselves are durable, sync
+///   does nothing;
+/// * any part of what was not synced may survive, in any order.
 ///
-/// One thread writes at a time, with offsets, lengths and memory aligned to the block size if the writer was told
-/// [`LogOptions::direct`].
+/// One thread writes at a time. With [`LogOptions::direct`], offsets, lengths and memory are aligned to the block size.
 pub trait LogStorage: Send + Sync {
     /// How many files there are.
     fn files(&self) -> u32;
 
-    /// The size of the file system's blocks in bytes, as far as it says.
+    /// The file system's block size in bytes, as reported.
     fn block_size(&self) -> u32;
 
-    /// What to call a file in messages.
+    /// The name of a file for messages.
     fn name(&self, file: u32) -> String;
 
-    /// Reads; fewer bytes than asked only at the end of the file.
+    /// Reads; returns fewer bytes than requested only at the end of the file.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn read_at(&self, file: u32, offset: u64, bytes: &mut [u8]) -> io::Result<usize>;
 
     /// Writes at least one byte.
     ///
     /// # Errors
-    /// What the system says. `Interrupted` means that nothing was written, and is tried again.
+    /// The system's error. `Interrupted` means that nothing was written, and is retried.
     fn write_at(&self, file: u32, offset: u64, bytes: &[u8]) -> io::Result<usize>;
 
     /// Makes durable what was written to the file.
     ///
     /// # Errors
-    /// What the system says. It is never tried again.
+    /// The system's error. A sync is never retried.
     fn sync(&self, file: u32) -> io::Result<()>;
 }
 
@@ -88,17 +87,16 @@ pub struct LogFiles {
 }
 
 impl LogFiles {
-    /// Makes the files of a new log, durably, of the space that the options ask for; not yet their headers, which
-    /// [`LogWriter::create_on`](super::LogWriter::create_on) writes. Another process that has the log open for writing is
-    /// noticed (`flock`).
+    /// Creates the files of a new log durably, in the space that the options require, without their headers, which
+    /// [`LogWriter::create_on`](super::LogWriter::create_on) writes. Fails if another process has the log open for writing (`flock`).
     ///
     /// # Errors
-    /// [`LogError::Exists`] where there is a file and the space is not recycled; [`LogError::Io`].
+    /// [`LogError::Exists`] if there is a file and the space is not recycled; [`LogError::Io`].
     pub fn create(dir: &Path, options: &LogOptions) -> Result<Self, LogError> {
         let mut made = Vec::new();
         let outcome = Self::create_all(dir, options, &mut made);
         if outcome.is_err() {
-            // What was there before stays; what cannot be removed is as good as what was made.
+            // Remove only the files created here; if one cannot be removed, it is left.
             made.iter().for_each(|path| drop(std::fs::remove_file(path)));
         }
         outcome
@@ -127,10 +125,10 @@ impl LogFiles {
         Self::of(files)
     }
 
-    /// The files of a log that is there, to be read and written.
+    /// Opens the files of an existing log for reading and writing.
     ///
     /// # Errors
-    /// [`LogError::Io`] where there is none, or another process has it open for writing.
+    /// [`LogError::Io`] if there is none, or another process has it open for writing.
     pub fn open(dir: &Path, options: &LogOptions) -> Result<Self, LogError> {
         let files = Self::open_with(dir, &writing(options))?;
         if let Some((path, file)) = files.files.first() {
@@ -139,10 +137,10 @@ impl LogFiles {
         Ok(files)
     }
 
-    /// The files of a log that is there, to be read.
+    /// Opens the files of an existing log for reading.
     ///
     /// # Errors
-    /// [`LogError::Io`] where there is none.
+    /// [`LogError::Io`] if there is none.
     pub fn open_to_read(dir: &Path) -> Result<Self, LogError> {
         Self::open_with(dir, OpenOptions::new().read(true))
     }
@@ -202,7 +200,7 @@ impl LogStorage for LogFiles {
                 Ok(0) => break,
                 Ok(more) => got += more,
                 Err(Errno::INTR) => {}
-                // The end of a file that was met past the page cache is not aligned, and there is nothing behind it.
+                // The end of a file read with direct I/O may be unaligned; there is nothing after it.
                 Err(Errno::INVAL) if got > 0 => break,
                 Err(error) => return Err(error.into()),
             }
@@ -241,13 +239,13 @@ fn writing(options: &LogOptions) -> OpenOptions {
     how
 }
 
-/// Two writers on one log would write over each other.
+/// Two writers on one log would overwrite each other's blocks.
 fn lock(path: &Path, file: &File) -> Result<(), LogError> {
     rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive)
         .map_err(|error| failed("lock (it is open for writing elsewhere)", path, error.into()))
 }
 
-/// Gives a file of a new log its space.
+/// Allocates the space of a new log's file.
 fn make_room(path: &Path, file: &File, options: &LogOptions) -> Result<(), LogError> {
     let len = file.metadata().map_err(|error| failed("look at", path, error))?.len();
     match options.space {
@@ -264,14 +262,14 @@ fn allocate(file: &File, len: u64) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Where there is no `fallocate`, the size is all that can be set.
+/// Without `fallocate`, only the size can be set.
 #[cfg(not(target_os = "linux"))]
 fn allocate(file: &File, len: u64) -> io::Result<()> {
     file.set_len(len)?;
     file.sync_all()
 }
 
-/// Writes zeros over the whole file.
+/// Fills the whole file with zeros.
 fn zero(file: &File, options: &LogOptions) -> io::Result<()> {
     let zeros = Buffer::alone(1 << 20)?;
     let mut offset = 0;

@@ -1,4 +1,4 @@
-//! Writing a log: many callers, one of whom writes and syncs for all that wait.
+//! Writes a log: of many callers, one writes and syncs for all that wait.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
@@ -14,23 +14,23 @@ use super::reader::LogReader;
 use super::{Fill, LogError, LogFiles, LogOptions, LogPosition, LogStorage, Recycle, SyncBy};
 use crate::Buffer;
 
-/// A leader waits for others at most this part of what the last write and sync took.
+/// A leader waits for other callers at most this fraction of the time of the last write and sync.
 const PATIENCE: u32 = 8;
 
-/// What a writer has done since it was made.
+/// What a writer has done since it was opened.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct LogCounts {
-    /// Records that were written.
+    /// Records written.
     pub records: u64,
-    /// Groups: how often records were written together.
+    /// Groups of records written together.
     pub groups: u64,
     /// Writes.
     pub writes: u64,
-    /// Syncs; 0 where the writes sync themselves.
+    /// Syncs; 0 if the writes are synchronous.
     pub syncs: u64,
     /// Bytes of log blocks.
     pub bytes_of_blocks: u64,
-    /// Bytes written: log blocks, zeros, and what was written once more.
+    /// Bytes written: log blocks, zeros, and bytes written again.
     pub bytes_written: u64,
 }
 
@@ -41,48 +41,47 @@ pub struct LogWriter {
     options: LogOptions,
     epoch: u32,
     state: Mutex<State>,
-    /// Callers sleep on one of these for the group being gathered, on the other for the group being written, by turns; counts on
-    /// whenever sleepers are woken. No condition variable: it would have all who wake up queue for the lock just to find that they
-    /// are done.
+    /// One futex word for the group being gathered and one for the group being written, by turns, incremented to wake its sleepers. Not a
+    /// condvar: every woken caller would contend for the mutex only to find its record durable.
     turns: [AtomicU32; 2],
-    /// What `State::durable` is, for those who wake up.
+    /// A copy of `State::durable` that woken callers read without the lock.
     durable: AtomicU64,
 }
 
-/// What the callers share.
+/// The state that callers share.
 struct State {
-    /// Takes records.
+    /// The group that takes new records.
     gather: Group,
-    /// The callers of `gather` sleep on this one of `turns`.
+    /// The futex word in `turns` for the callers of `gather`.
     turn: usize,
-    /// How many sleep on each.
+    /// How many callers sleep on each word.
     sleepers: [u32; 2],
     /// The write lane: its holder is the group's leader.
     lane: Option<Lane>,
-    /// Callers that wait for `gather`.
+    /// Callers waiting for `gather`.
     callers: u32,
-    /// Callers that there were when the last group had been written: most will soon be back.
+    /// Callers when the last group was written: most will soon be back.
     expected: u32,
-    /// How long to wait for them.
+    /// How long to wait for these.
     patience: Duration,
-    /// All before this is durable.
+    /// Everything before this is durable.
     durable: u64,
-    /// All before this may be written over.
+    /// Everything before this may be overwritten.
     released: u64,
     error: Option<LogError>,
     counts: LogCounts,
 }
 
-/// Whom to wake: nobody if there is no turn.
+/// The callers to wake; none without a turn.
 struct Sleepers {
     turn: Option<usize>,
     all: bool,
 }
 
-/// What it takes to write: held by one caller at a time.
+/// The write lane: whoever holds it is the group's leader.
 struct Lane {
     group: Group,
-    /// What the last block of the file system holds, up to the end of the log; kept for whole-block writes.
+    /// Content of the last file system block, up to the end of the log; kept for whole-block writes.
     tail: Vec<u8>,
     counts: LogCounts,
 }
@@ -94,65 +93,64 @@ impl std::fmt::Debug for LogWriter {
 }
 
 impl LogWriter {
-    /// A new log in a directory.
+    /// Creates a log in a directory.
     ///
     /// # Errors
-    /// Options that cannot work, a log that is there already, or what the system says.
+    /// Impossible options, an existing log, or the system's error.
     pub fn create(dir: &Path, options: &LogOptions) -> Result<Self, LogError> {
         options.check_group(Ring::new(0, options, block_size(options, 4096))?.in_file())?;
         Self::create_on(LogFiles::create(dir, options)?, options)
     }
 
-    /// A new log on a storage, whatever is there.
+    /// Creates a log on a storage, whatever that contains.
     ///
     /// # Errors
-    /// Options that cannot work, or what the system says.
+    /// Impossible options, or the system's error.
     pub fn create_on(storage: impl LogStorage + 'static, options: &LogOptions) -> Result<Self, LogError> {
         let storage: Box<dyn LogStorage> = Box::new(storage);
         let options = LogOptions { files: storage.files(), ..options.clone() };
         let id = RandomState::new().build_hasher().finish() as u32;
         let ring = Ring::new(id, &options, block_size(&options, storage.block_size()))?;
         let writer = Self::new(storage, ring, &options, 1, 0, Vec::new())?;
-        // The first file last: with its header the log is there.
+        // The first file's header is last: with it, the log exists.
         for index in (0..ring.files).rev() {
             writer.write_header(FileHeader { ring, index, epoch: 1 }, &[0; HEADER_SIZE])?;
         }
         Ok(writer)
     }
 
-    /// Goes on with the log in a directory, at the end that a crash may have left.
+    /// Continues the log in a directory, at its end after a possible crash.
     ///
     /// # Errors
-    /// What [`LogReader`] says, a log that is open for writing elsewhere, or what the system says.
+    /// Those of [`LogReader`], a log that is open for writing elsewhere, or the system's error.
     pub fn open(dir: &Path, options: &LogOptions) -> Result<Self, LogError> {
         Self::open_on(LogFiles::open(dir, options)?, options)
     }
 
-    /// Goes on with the log on a storage.
+    /// Continues the log on a storage.
     ///
     /// # Errors
-    /// What [`LogReader`] says, or what the system says.
+    /// Those of [`LogReader`], or the system's error.
     pub fn open_on(storage: impl LogStorage + 'static, options: &LogOptions) -> Result<Self, LogError> {
         Self::resume(LogReader::open_on(storage)?, options)
     }
 
-    /// Goes on with the log that a reader has read, on the reader's storage, which must be open for writing. Records that
-    /// were not read yet are skipped.
+    /// Continues the log that a reader has read, on the reader's storage, which must be open for writing. Records not read yet are skipped.
     ///
     /// # Errors
-    /// What [`LogReader`] says, or what the system says.
+    /// Those of [`LogReader`], or the system's error.
     pub fn resume(mut reader: LogReader, options: &LogOptions) -> Result<Self, LogError> {
         let tail = reader.drain()?;
         let end = reader.position().0;
         let LogReader { storage, ring, header, header_bytes, start, .. } = reader;
-        // What was read may still be in the page cache only: from now on it counts as durable.
+        // What was read may only be in the page cache: sync it, because it counts as durable from now on.
         for file in 0..ring.files {
             storage.sync(file).map_err(|error| failed(&*storage, "sync", file, 0, error))?;
         }
         let epoch = header.epoch.wrapping_add(1);
         let writer = Self::new(storage, ring, options, epoch, end, tail)?;
         writer.lock().released = start;
-        // Durable before the first block: blocks of two writers must not bear the same epoch.
+        // The epoch must be durable before the first block: blocks of two writers must not have the same epoch.
         writer.write_header(FileHeader { ring, index: 0, epoch }, &header_bytes)?;
         Ok(writer)
     }
@@ -186,19 +184,19 @@ impl LogWriter {
         Ok(Self { storage, ring, options, epoch, state: Mutex::new(state), turns, durable })
     }
 
-    /// Appends a record and returns once it is durable: the log position behind it.
+    /// Appends a record, waits until it is durable, and returns the log position after it.
     ///
     /// # Errors
-    /// [`LogError::RecordTooLong`] and [`LogError::Full`] leave the log as it is. Any other is the first error of the
-    /// system, returned to every caller from now on. Only reading the log again tells whether the record is in it.
+    /// [`LogError::RecordTooLong`] and [`LogError::Full`] leave the log unchanged. Any other error is the system's first, returned to every
+    /// caller from now on. Only reading the log again tells whether it contains the record.
     pub fn append(&self, record: &[u8]) -> Result<LogPosition, LogError> {
         let (state, position) = self.gather(self.lock(), record)?;
         self.wait_in(state, position.0)?;
         Ok(position)
     }
 
-    /// Appends a record, and returns the log position behind it without waiting for it to be durable, for which
-    /// [`LogWriter::wait`] is there. Records become durable in the order in which they were appended.
+    /// Appends a record and returns the log position after it, without waiting until it is durable; [`LogWriter::wait`] does that. Records
+    /// become durable in the order in which they were appended.
     ///
     /// # Errors
     /// As [`LogWriter::append`].
@@ -206,45 +204,45 @@ impl LogWriter {
         self.gather(self.lock(), record).map(|(_, position)| position)
     }
 
-    /// Returns once all before a log position is durable, which means at most all that was appended before the call.
+    /// Returns once everything before a log position is durable. Positions after the last append count as that append's.
     ///
     /// # Errors
-    /// The first error of the system, unless all before the log position was durable by then.
+    /// The system's first error, unless everything before the log position was durable by then.
     pub fn wait(&self, position: LogPosition) -> Result<(), LogError> {
         self.wait_in(self.lock(), position.0)
     }
 
-    /// All before this log position is durable.
+    /// Everything before this log position is durable.
     #[must_use]
     pub fn durable(&self) -> LogPosition {
         LogPosition(self.lock().durable)
     }
 
-    /// Nobody needs the log before this log position any more: a file may be written over once all of it lies before that.
-    /// `release(durable())` releases everything. Not remembered when the log is closed.
+    /// Releases everything before this log position: a file may be overwritten once all of it was released. `release(durable())` releases
+    /// everything. Not remembered when the log is closed.
     pub fn release(&self, position: LogPosition) {
         let mut state = self.lock();
         state.released = state.released.max(position.0.min(state.durable));
     }
 
-    /// What was done so far; a group counts when it has been written.
+    /// What was done so far; a group counts once it is written.
     #[must_use]
     pub fn counts(&self) -> LogCounts {
         self.lock().counts
     }
 
-    /// The longest record that the log takes, in bytes.
+    /// Maximum length of a record, in bytes.
     #[must_use]
     pub fn record_max(&self) -> usize {
         Group::record_max(self.options.group_max)
     }
 
-    /// A caller that panicked has left the lists whole: nothing that can panic runs under the lock.
+    /// A panic cannot leave the state inconsistent: nothing that can panic runs under the lock.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a record into the group that is being gathered, as soon as there is room in one.
+    /// Puts a record into the group being gathered, as soon as one has room.
     fn gather<'w>(
         &'w self,
         mut state: MutexGuard<'w, State>,
@@ -288,7 +286,7 @@ impl LogWriter {
             }
             let gathered = position > state.gather.start;
             let turn = if gathered { state.turn } else { state.turn ^ 1 };
-            // Without a leader, the group that is being gathered is all that there is.
+            // If the lane is free, nothing is being written: lead the group being gathered.
             if state.lane.is_some() {
                 state = self.lead(state, true);
                 continue;
@@ -302,7 +300,7 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Until somebody wakes the sleepers of this turn.
+    /// Sleeps until this turn is woken.
     fn sleep(&self, mut state: MutexGuard<'_, State>, turn: usize) {
         let (Some(sleepers), Some(at)) = (state.sleepers.get_mut(turn), self.turns.get(turn)) else { return };
         *sleepers += 1;
@@ -312,7 +310,7 @@ impl LogWriter {
         atomic_wait::wait(at, seen);
     }
 
-    /// Whom to wake of those who sleep on a turn, once the lock is given up: all, or one.
+    /// Removes the sleepers to wake on a turn, all or one. They are woken after the lock is released.
     fn sleepers(state: &mut State, turn: usize, all: bool) -> Sleepers {
         let Some(sleepers) = state.sleepers.get_mut(turn).filter(|sleepers| **sleepers > 0) else {
             return Sleepers { turn: None, all };
@@ -327,8 +325,8 @@ impl LogWriter {
         if sleepers.all { atomic_wait::wake_all(at) } else { atomic_wait::wake_one(at) }
     }
 
-    /// The callers of the group that has just been written are awake but not yet back: without them this group would be
-    /// small and they would wait for the next, by turns. One caller alone never waits here.
+    /// The callers of the group just written are awake but not back yet: without them this group would be small, and they would wait for
+    /// the next, and so on by turns. A single caller never waits here.
     fn let_others_join<'w>(&'w self, mut state: MutexGuard<'w, State>) -> MutexGuard<'w, State> {
         if state.callers >= state.expected {
             return state;
@@ -342,7 +340,7 @@ impl LogWriter {
         state
     }
 
-    /// Writes what has been gathered, while the next group gathers. With `patience`, others may join first.
+    /// Writes the gathered group, while the next one gathers. With `patience`, waits for others to join first.
     fn lead<'w>(&'w self, mut state: MutexGuard<'w, State>, patience: bool) -> MutexGuard<'w, State> {
         let Some(mut lane) = state.lane.take() else { return state };
         if patience {
@@ -352,7 +350,7 @@ impl LogWriter {
         state.gather.reset(&self.ring, lane.group.end);
         state.turn ^= 1;
         let callers = std::mem::take(&mut state.callers);
-        // Callers that found the group full.
+        // Wake the callers that found the group full.
         let turn = state.turn;
         let sleepers = Self::sleepers(&mut state, turn, true);
         drop(state);
@@ -387,7 +385,7 @@ impl LogWriter {
         }
     }
 
-    /// Wakes one of the group that was gathered meanwhile, who leads next, and then the callers of the group that was written.
+    /// Wakes one caller of the group gathered meanwhile, which leads next, then all callers of the group just written.
     fn wake_up(&self, mut state: MutexGuard<'_, State>) {
         let (gathered, written) = (state.turn, state.turn ^ 1);
         let has_failed = state.error.is_some();
@@ -398,7 +396,7 @@ impl LogWriter {
         self.wake(done);
     }
 
-    /// Writes and syncs a group: one write and one sync, or one of each for both files if it lies across their border.
+    /// Writes and syncs a group: one write and one sync, or one of each per file if it spans two.
     fn write_group(&self, lane: &mut Lane) -> Result<(), LogError> {
         let Lane { group, tail, counts } = lane;
         group.seal(&self.ring, self.epoch);
@@ -430,13 +428,13 @@ impl LogWriter {
         Ok(())
     }
 
-    /// What is written for a group, as log positions.
+    /// The range to write for a group, as log positions.
     fn range(&self, start: u64, end: u64) -> (u64, u64) {
         let ring = &self.ring;
         match self.options.fill() {
             Fill::Nothing => (start, end),
             Fill::Whole => (ring.align_down(start), ring.align_up(end)),
-            // The block in which the group starts is cached: the write before has filled it, or opening the log has read it.
+            // The block in which the group starts is cached: the previous write filled it, or opening the log read it.
             Fill::FirstTouch if ring.align_up(start) == ring.align_up(end) && start != ring.align_down(start) => {
                 (start, end)
             }
@@ -444,7 +442,7 @@ impl LogWriter {
         }
     }
 
-    /// Writes and syncs a file's header; `before` is what is there, of which one slot stays.
+    /// Writes and syncs a file's header. `before` is the old content, of which one slot is kept.
     fn write_header(&self, header: FileHeader, before: &[u8]) -> Result<(), LogError> {
         let file = header.index;
         let mut buffer = Buffer::alone(HEADER_SIZE as u32).map_err(|error| LogError::Memory(Arc::new(error)))?;
@@ -455,7 +453,7 @@ impl LogWriter {
     }
 }
 
-/// The file system's block: what the options say, or else the storage.
+/// The file system's block size: from the options, or else from the storage.
 fn block_size(options: &LogOptions, asked: u32) -> u32 {
     if options.block_size == 0 { asked } else { options.block_size }
 }
@@ -464,7 +462,7 @@ fn failed(storage: &dyn LogStorage, what: &'static str, file: u32, offset: u64, 
     LogError::Io { what, file: storage.name(file), offset, error: Arc::new(error) }
 }
 
-/// Writes all bytes, and returns the number of writes that it took.
+/// Writes all bytes. Returns the number of writes.
 fn write_all(storage: &dyn LogStorage, file: u32, mut offset: u64, mut bytes: &[u8]) -> Result<u64, LogError> {
     let mut writes = 0;
     while !bytes.is_empty() {

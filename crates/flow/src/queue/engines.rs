@@ -1,4 +1,4 @@
-//! Which engines there are on this system, and which is tried first.
+//! The engines on this system, in the order in which they are tried.
 
 use super::OpenQueue;
 use super::threads::Threads;

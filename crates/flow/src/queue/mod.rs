@@ -1,7 +1,7 @@
-//! The one door to storage: requests in, completions out, at most `depth` in flight, buffers from a bounded pool.
+//! The only access to storage: requests in, completions out, at most `depth` in flight, buffers from a bounded pool.
 //!
-//! Engines: [`Uring`] (Linux), [`Threads`] (any Unix), [`sim::SimDevice`] (a device made of memory, time and misfortune).
-//! Others are handed in through [`OpenQueue`]. Nothing about the engine is global.
+//! Engines: [`Uring`] (Linux), [`Threads`] (any Unix), [`sim::SimDevice`] (a simulated device with faults). Others are passed in through
+//! [`OpenQueue`]. Nothing about the engine is global.
 
 mod engines;
 pub mod sim;
@@ -23,24 +23,23 @@ pub enum Operation {
     /// Reads bytes of the file into the buffer.
     #[default]
     Read,
-    /// Writes bytes of the buffer to the file, which grows if they lie past its end.
+    /// Writes bytes of the buffer to the file, and extends the file if needed.
     Write,
-    /// Makes durable what was written to the file (`fdatasync`): every write that had completed when the sync was
-    /// submitted. Of writes that were in flight then, nothing is known. Offset, start and length do not matter, and the
-    /// buffer may be [`Buffer::empty`].
+    /// Makes writes to the file durable (`fdatasync`): all that had completed when the sync was submitted. It guarantees nothing for writes
+    /// still in flight then. Offset, start and length do not matter, and the buffer may be [`Buffer::empty`].
     Sync,
 }
 
-/// A read, write or sync to be done. It owns its buffer, so that nobody touches the bytes meanwhile.
+/// A read, write or sync to do. It owns its buffer, so that nothing else touches the bytes meanwhile.
 #[derive(Debug)]
 pub struct Request {
-    /// The caller's name for the request, returned with its completion.
+    /// The caller's token, returned with the completion.
     pub token: u64,
     /// What to do.
     pub operation: Operation,
-    /// Which file, for engines that keep files of their own.
+    /// Which file, for engines that keep their own files.
     pub file: FileId,
-    /// The open file, for engines that ask the system.
+    /// The open file, for engines that use the system.
     pub handle: FileHandle,
     /// Where to read or write in the file, in bytes; aligned to 4096 when the handle is direct.
     pub offset: u64,
@@ -52,17 +51,17 @@ pub struct Request {
     pub buffer: Buffer,
 }
 
-/// A request that is done.
+/// A finished request.
 #[derive(Debug)]
 pub struct Completion {
     /// The token of the request.
     pub token: u64,
     /// The buffer of the request.
     pub buffer: Buffer,
-    /// The number of bytes read or written, from `start` of the buffer on: fewer than asked when a read meets the end of
-    /// the file, and now and then elsewhere; 0 for a sync. Or why it failed: the bytes asked for, in the buffer of a read
-    /// and in the file of a write, are then undefined, the others untouched. A sync that failed is not to be repeated: the
-    /// system may have forgotten what was to be made durable, and would answer that all is well.
+    /// The number of bytes read or written, from `start` of the buffer on: fewer than requested when a read meets the end of the file, and
+    /// occasionally elsewhere; 0 for a sync. Or the error: then the requested bytes are undefined, in the buffer of a read and in the file
+    /// of a write, and all others untouched. A failed sync must not be repeated: the system may have dropped the dirty pages, and would
+    /// report success.
     pub result: io::Result<u32>,
 }
 
@@ -72,14 +71,13 @@ pub struct Completion {
 /// * each submitted request completes exactly once, in any order, with its own buffer and token;
 /// * `submit` and `kick` do not wait for the device; `wait` returns at least one completion unless none is in flight;
 /// * a request need not start before the next `kick` or `wait`, so that many can start in one system call;
-/// * requests in flight together are done in any order, those to the same bytes too: who wants an order waits;
-/// * bytes of the buffer outside the range asked for are left alone, and all of a write's buffer;
-/// * the failure of a request is its completion's, never the queue's; an error of `kick` or `wait` means that the queue as
-///   such is broken and will not return what it holds;
-/// * dropping the queue waits until nothing reads from or writes to a buffer any more; requests that have not started by
-///   then may never start.
+/// * requests in flight together are done in any order, even if they touch the same bytes: to get an order, wait;
+/// * bytes of the buffer outside the requested range are not touched, nor is any byte of a write's buffer;
+/// * the failure of a request is reported in its completion, never by the queue; an error of `kick` or `wait` means that the queue itself
+///   is broken and will not return what it holds;
+/// * dropping the queue waits until nothing reads from or writes to a buffer any more; requests not started by then may never start.
 ///
-/// The caller promises not to exceed the depth it opened the queue with, and to use one queue on one thread.
+/// The caller must not exceed the depth with which it opened the queue, and must use a queue on one thread only.
 pub trait Queue {
     /// Takes a request.
     fn submit(&mut self, request: Request);
@@ -96,21 +94,21 @@ pub trait Queue {
     /// The queue is broken.
     fn wait(&mut self, done: &mut Vec<Completion>) -> io::Result<()>;
 
-    /// What a user who asks for details should know about how this queue works here, e.g. what it had to do without.
+    /// A note for a user who asks for details about how this queue works here, for example without a feature.
     fn note(&self) -> Option<&str> {
         None
     }
 }
 
-/// Makes queues, one for each worker. Handed to the [`Reader`](crate::Reader), never global.
+/// Opens queues, one for each worker. Passed to the [`Reader`](crate::Reader), never global.
 ///
-/// Every implementation promises that an error of `open` leaves nothing behind, so that another engine can be tried.
+/// Every implementation promises that a failed `open` leaves nothing behind, so that another engine can be tried.
 pub trait OpenQueue: Sync {
     /// The engine's name as users know it.
     fn name(&self) -> &'static str;
 
-    /// A queue for at most `depth` requests in flight. Requests will come with buffers of `buffers`, all of which are
-    /// shown here so that an engine can register them; they outlive the queue.
+    /// A queue for at most `depth` requests in flight. Requests will use the buffers in `buffers`, so that an engine can register them;
+    /// they outlive the queue.
     ///
     /// # Errors
     /// The engine does not work here: missing, forbidden, or out of resources.

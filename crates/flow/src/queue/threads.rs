@@ -9,7 +9,7 @@ use super::{Completion, OpenQueue, Operation, Queue, Request};
 use crate::Buffer;
 use crate::system::sync_data;
 
-/// The engine of `pread` threads, which write and sync too: one thread for each request in flight.
+/// The engine of `pread` threads, which also write and sync: one thread per request in flight.
 #[derive(Debug, Clone, Copy)]
 pub struct Threads;
 
@@ -37,7 +37,7 @@ impl OpenQueue for Threads {
     }
 }
 
-/// The threads call the system and nothing else.
+/// The threads only make system calls.
 const STACK_SIZE: usize = 64 * 1024;
 
 /// What the worker and its threads share.
@@ -59,7 +59,7 @@ struct Todo {
 struct ThreadQueue {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
-    /// Taken, but not yet given to the threads.
+    /// Requests not given to the threads yet.
     taken: Vec<Request>,
     in_flight: usize,
     note: Option<String>,
@@ -110,7 +110,7 @@ impl Drop for ThreadQueue {
         drop(todo);
         self.shared.work.notify_all();
         for thread in self.threads.drain(..) {
-            // A thread that panicked has nothing left to wait for.
+            // A thread that panicked leaves nothing to wait for.
             drop(thread.join());
         }
     }
@@ -136,7 +136,7 @@ fn serve(shared: &Shared) {
     }
 }
 
-/// Does the request on this thread.
+/// Performs the request on this thread.
 fn perform(mut request: Request) -> Completion {
     let range = request.start..request.start.saturating_add(request.len);
     let (operation, offset, buffer) = (request.operation, request.offset, &mut request.buffer);
@@ -149,7 +149,7 @@ fn perform(mut request: Request) -> Completion {
     Completion { token: request.token, buffer: request.buffer, result }
 }
 
-/// A panic elsewhere leaves the lists whole: they change by single pushes and pops.
+/// A panic elsewhere leaves the lists intact: they change by single pushes and pops.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -16,7 +16,7 @@ use crate::Buffer;
 #[derive(Debug, Clone, Copy)]
 pub struct Uring;
 
-/// What the kernel must be able to do.
+/// Operations that the kernel must support.
 const NEEDED: [u8; 5] =
     [opcode::Read::CODE, opcode::ReadFixed::CODE, opcode::Write::CODE, opcode::WriteFixed::CODE, opcode::Fsync::CODE];
 
@@ -31,12 +31,12 @@ impl OpenQueue for Uring {
     }
 }
 
-/// When the kernel finishes a request whose data has come.
+/// When the kernel finishes a request whose data has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Setup {
-    /// When the one thread that may use the ring waits for completions: all that have come, at once (Linux 6.1).
+    /// When the only thread that may use the ring waits for completions: all that have arrived, at once (Linux 6.1).
     Deferred,
-    /// When the thread enters the kernel for whatever reason; it is not interrupted (Linux 5.19).
+    /// When the thread enters the kernel for any reason; it is not interrupted (Linux 5.19).
     Cooperative,
     /// At once: the thread is interrupted for it.
     Plain,
@@ -58,7 +58,7 @@ impl Setup {
     }
 }
 
-/// What comes of the leanest setup that the kernel knows: it answers `EINVAL` to flags that are younger than itself.
+/// The result of the leanest setup that the kernel supports: it answers `EINVAL` to flags that are newer than itself.
 fn leanest<R>(mut build: impl FnMut(Setup) -> io::Result<R>) -> io::Result<R> {
     let mut outcome = Err(Errno::INVAL.into());
     for setup in Setup::ALL {
@@ -71,8 +71,8 @@ fn leanest<R>(mut build: impl FnMut(Setup) -> io::Result<R>) -> io::Result<R> {
     outcome
 }
 
-/// Registers the buffers, so that the kernel need not find and pin their pages for each request; returns the address of
-/// each. The limit on locked memory may forbid it.
+/// Registers the buffers, so that the kernel need not find and pin their pages for each request; returns the address of each. The limit on
+/// locked memory may prevent this.
 fn register(ring: &IoUring, buffers: &[Buffer]) -> io::Result<Vec<usize>> {
     let mut addresses = vec![0; buffers.len()];
     let mut vectors = vec![libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; buffers.len()];
@@ -84,9 +84,9 @@ fn register(ring: &IoUring, buffers: &[Buffer]) -> io::Result<Vec<usize>> {
         *address = buffer.bytes().as_ptr() as usize;
         *vector = libc::iovec { iov_base: buffer.bytes().as_ptr().cast_mut().cast(), iov_len: buffer.bytes().len() };
     }
-    // SAFETY: every vector describes live memory of the length it says. The kernel pins the pages, so that they stay even
-    // if the buffers were dropped first, and touches them only for a `ReadFixed` or `WriteFixed` request, which `entry`
-    // makes only for a buffer that the request owns.
+    // SAFETY: every vector describes live memory of the given length. The kernel pins the pages, so they stay even if the buffers were
+    // dropped first, and touches them only for a `ReadFixed` or `WriteFixed` request, which `entry` creates only for a buffer that the
+    // request owns.
     unsafe { ring.submitter().register_buffers(&vectors)? };
     Ok(addresses)
 }
@@ -94,11 +94,11 @@ fn register(ring: &IoUring, buffers: &[Buffer]) -> io::Result<Vec<usize>> {
 /// The queue of one worker.
 struct UringQueue {
     ring: IoUring,
-    /// Requests that the kernel has, or soon will have; their place is their `user_data`.
+    /// Requests that the kernel has, or soon will have; their index is their `user_data`.
     flying: Box<[Option<Request>]>,
-    /// Places in `flying` that are free.
+    /// Free indexes in `flying`.
     free: Vec<u32>,
-    /// The address of each registered buffer, by its index; empty when registering failed.
+    /// The address of each registered buffer, by its index; empty if registering failed.
     registered: Vec<usize>,
     note: Option<String>,
 }
@@ -122,7 +122,7 @@ impl UringQueue {
         self.flying.len() - self.free.len()
     }
 
-    /// Takes what the kernel has completed.
+    /// Takes the kernel's completions.
     fn reap(&mut self, done: &mut Vec<Completion>) {
         for event in self.ring.completion() {
             let place = event.user_data();
@@ -136,11 +136,11 @@ impl UringQueue {
         }
     }
 
-    /// Enters the kernel to submit what was taken, and to wait for `want` completions.
+    /// Enters the kernel to submit the requests, and to wait for `want` completions.
     fn enter(&mut self, want: usize) -> io::Result<()> {
         match self.ring.submit_and_wait(want) {
             Ok(_) => Ok(()),
-            // Interrupted, or more completions or requests than the kernel can hold now: the caller reaps and comes again.
+            // Interrupted, or too many completions or requests for the kernel right now: the caller reaps and tries again.
             Err(error) => match Errno::from_io_error(&error) {
                 Some(Errno::INTR | Errno::BUSY | Errno::AGAIN) => Ok(()),
                 _ => Err(error),
@@ -152,7 +152,7 @@ impl UringQueue {
 impl Queue for UringQueue {
     fn submit(&mut self, mut request: Request) {
         let Some(place) = self.free.pop() else {
-            // The caller broke its promise about the depth. The ring has no room; dropping the request is all that is left.
+            // The caller exceeded the depth. The ring has no room, so the request can only be dropped.
             debug_assert!(false, "more requests than the depth");
             return;
         };
@@ -160,11 +160,11 @@ impl Queue for UringQueue {
         if let Some(flying) = self.flying.get_mut(place as usize) {
             *flying = Some(request);
         }
-        // SAFETY: the entry points into the heap memory of a buffer that now lies in `flying` and stays there, unmoved
-        // and untouched, until the kernel has completed it (`reap`) or forever (`drop`). Its descriptor is open for as
-        // long, because the request holds the handle.
+        // SAFETY: the entry points into the heap memory of a buffer that is now in `flying` and stays there, unmoved and untouched, until
+        // the kernel has completed the request (`reap`) or forever (`drop`). Its descriptor stays open as long, because the request holds
+        // the handle.
         let pushed = unsafe { self.ring.submission().push(&entry) };
-        // There are at least as many entries as places in `flying`, and each place is used once at a time.
+        // There are at least as many entries as indexes in `flying`, and each index is used once at a time.
         debug_assert!(pushed.is_ok(), "the ring has an entry for each place");
     }
 
@@ -194,7 +194,7 @@ impl Drop for UringQueue {
         let mut done = Vec::new();
         while self.in_flight() > 0 {
             if self.wait(&mut done).is_err() {
-                // The kernel may still use these buffers. Lost memory is better than memory that changes by itself.
+                // The kernel may still use these buffers. Leaking memory is better than memory that changes by itself.
                 std::mem::forget(std::mem::take(&mut self.flying));
                 return;
             }
@@ -202,7 +202,7 @@ impl Drop for UringQueue {
     }
 }
 
-/// The kernel's form of a request, with a registered buffer where there is one.
+/// The kernel's form of a request, with a registered buffer if possible.
 fn entry(request: &mut Request, registered: &[usize]) -> squeue::Entry {
     let fd = Fd(request.handle.fd().map_or(-1, |fd| fd.as_raw_fd()));
     let (index, offset) = (request.buffer.index(), request.offset);
@@ -225,7 +225,7 @@ mod tests {
     use super::*;
     use crate::{BufferPool, FileHandle, FileId};
 
-    /// The setups that are asked for on a kernel that answers with `refusals` first.
+    /// The setups tried on a kernel that first answers with `refusals`.
     fn asked(refusals: &[Errno]) -> (Vec<Setup>, io::Result<Setup>) {
         let mut asked = Vec::new();
         let outcome = leanest(|setup| {

@@ -1,5 +1,5 @@
-//! One worker's reader: takes blocks from the cursor, keeps a bounded window of them in flight, and hands the bytes over
-//! in the order in which it took the blocks.
+//! One worker's reader: takes blocks from the cursor, keeps a bounded window of them in flight, and hands the bytes over in the order in
+//! which it took the blocks.
 //!
 //! # Sketch
 //!
@@ -31,9 +31,9 @@ use crate::split::{Gap, Splitter};
 use crate::{Block, Buffer, Engine, FileId, FileSet, Plan, ReadOptions};
 use window::{Front, Read, Window};
 
-/// Bytes of one block, in ascending order: a block comes in one piece, or in several.
+/// Bytes of one block, in ascending order. A block consists of one piece or several.
 ///
-/// The `asked` of all pieces of a block add up to its length, whatever happens.
+/// The `asked` of all pieces of a block always add up to its length.
 #[derive(Debug)]
 pub struct Piece<'b> {
     /// The file.
@@ -42,17 +42,16 @@ pub struct Piece<'b> {
     pub offset: u64,
     /// The bytes; zeros in gaps.
     pub bytes: &'b [u8],
-    /// How many bytes were wanted. Fewer came if the file ends early; then `last` is set, and `asked` is all that was
-    /// left of the block.
+    /// How many bytes were requested. Fewer arrived if the file ends early; then `last` is set, and `asked` is the rest of the block.
     pub asked: u32,
-    /// Where in the piece the device would not give the bytes, in ascending order.
+    /// The parts of the piece that the device could not read, in ascending order.
     pub gaps: &'b [Gap],
     /// Whether this is the last piece of its block.
     pub last: bool,
 }
 
-/// A block of which nothing could be read, because its file cannot be opened or nothing carries requests any more. It is
-/// handed over in its place among the others, so that a caller who counts sees every block.
+/// A block that could not be read at all, because its file cannot be opened or no engine works any more. It is handed over in its place
+/// among the others, so that a caller that counts sees every block.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{} cannot be read: {error}", path.display())]
 pub struct FileFailure {
@@ -60,24 +59,24 @@ pub struct FileFailure {
     pub file: FileId,
     /// Its path.
     pub path: PathBuf,
-    /// The block that is missing. Every other block of the file will fail in the same way.
+    /// The missing block. Every other block of the file will fail in the same way.
     pub block: Block,
-    /// What the system said.
+    /// The system's error.
     pub error: Arc<io::Error>,
 }
 
-/// Why a reader could not be made.
+/// Why a reader could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum ReaderError {
-    /// A size makes no sense.
+    /// An invalid size.
     #[error(transparent)]
     Options(#[from] OptionsError),
-    /// The engine that was asked for does not work here.
+    /// The requested engine does not work here.
     #[error("{engine} does not work here: {error}")]
     Engine {
         /// Its name.
         engine: &'static str,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
     /// The page-cache buffer could not be allocated.
@@ -85,21 +84,21 @@ pub enum ReaderError {
     Memory(io::Error),
 }
 
-/// Reads the blocks of a cursor that fall to one worker. Lives and dies on that worker's thread.
+/// Reads one worker's share of a cursor's blocks. Used only on that worker's thread.
 pub struct Reader<'f> {
     options: ReadOptions,
     counters: &'f WorkerCounters,
     window: Window<'f>,
-    /// The buffer of the block that was handed over last, read by the queue.
+    /// The buffer of the block that was handed over last and was read by the queue.
     handed: Option<Buffer>,
-    /// The block that is being handed over piece by piece, out of the page cache.
+    /// The block that is being handed over in pieces from the page cache.
     steps: Option<Steps>,
-    /// Bytes just read from the page cache: always the same few, so that they stay in the core's cache.
+    /// The piece last read from the page cache: always the same buffer, so that it stays in the core's cache.
     hot: Buffer,
     gaps: Vec<Gap>,
 }
 
-/// How far a block has come that is read from the page cache when asked for.
+/// Progress in a block that is read from the page cache on demand.
 struct Steps {
     block: Block,
     file: Arc<OpenFile>,
@@ -107,11 +106,11 @@ struct Steps {
 }
 
 impl<'f> Reader<'f> {
-    /// A reader with the engine of the options. With [`Engine::Auto`] the engine and its buffers come into being with the
-    /// first block that the page cache does not have.
+    /// A reader with the engine of the options. With [`Engine::Auto`], the engine and its buffers are created for the first block that is
+    /// not in the page cache.
     ///
     /// # Errors
-    /// Sizes that make no sense; `io_uring` asked for by name where it does not work.
+    /// Invalid sizes; `io_uring` requested by name where it does not work.
     pub fn new(
         files: &'f FileSet,
         cursor: &'f dyn Plan,
@@ -128,7 +127,7 @@ impl<'f> Reader<'f> {
     /// A reader that tries the given engines in turn, whatever the options say, once it needs one.
     ///
     /// # Errors
-    /// Sizes that make no sense.
+    /// Invalid sizes.
     pub fn with_engines(
         files: &'f FileSet,
         cursor: &'f dyn Plan,
@@ -145,7 +144,7 @@ impl<'f> Reader<'f> {
         Ok(Self { options: options.clone(), counters, window, handed: None, steps: None, hot, gaps: Vec::new() })
     }
 
-    /// The next piece, or the next block that failed; `None` when the cursor has no more blocks.
+    /// The next piece, or the next failed block; `None` if the cursor has no more blocks.
     #[expect(clippy::should_implement_trait, reason = "a piece borrows from the reader, which Iterator cannot say")]
     pub fn next(&mut self) -> Option<Result<Piece<'_>, FileFailure>> {
         if self.steps.as_ref().is_some_and(|steps| steps.done < steps.block.len) {
@@ -215,28 +214,27 @@ impl<'f> Reader<'f> {
         Some(Ok(Piece { file: block.file, offset, bytes: self.hot.first(valid), asked, gaps: &self.gaps, last }))
     }
 
-    /// The engine that carries requests, as users know it. Until the first block that the page cache does not have, the
-    /// answer is "none": nothing has been needed but the page cache.
+    /// The engine's name as users know it; "none" until the first block that is not in the page cache.
     #[must_use]
     pub fn engine_name(&self) -> &'static str {
         self.window.engine_name()
     }
 
-    /// What a user who asks for details should know: which engines do not work here and why, what was done instead.
+    /// Notes for a user who asks for details: which engines do not work here and why, and what was done instead.
     #[must_use]
     pub fn notes(&self) -> &[String] {
         self.window.notes()
     }
 
-    /// The most memory that the buffers of this reader take, in bytes.
+    /// Maximum memory for this reader's buffers, in bytes.
     #[must_use]
     pub fn memory_max(&self) -> u64 {
         self.options.memory_max()
     }
 }
 
-/// Writes zeros where bytes are missing, so that nobody works on what the buffer held before. Cuts the gaps to the `valid`
-/// bytes that are handed over; returns how many bytes of these are lost.
+/// Writes zeros over missing bytes, so that nobody processes the buffer's old content. Truncates the gaps to the `valid` bytes that are
+/// handed over. Returns how many of these are lost.
 fn clear_gaps(gaps: &mut [Gap], offset: u64, buffer: &mut Buffer, valid: u32) -> u32 {
     let mut lost = 0;
     for gap in gaps {

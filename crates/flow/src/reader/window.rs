@@ -1,7 +1,7 @@
 //! The window: blocks taken from the cursor and not yet handed over, in order.
 //!
-//! Blocks that the page cache has wait in the window without a buffer and are read when their turn comes; all others are
-//! in flight or read. Files are opened when their first block enters the window, so opening runs ahead of reading.
+//! Blocks in the page cache wait in the window without a buffer and are read when their turn comes; all others are in flight or read. Files
+//! are opened when their first block enters the window, so opening is ahead of reading.
 
 use std::collections::VecDeque;
 use std::io;
@@ -19,13 +19,13 @@ use crate::queue::{Completion, OpenQueue, Operation, Queue, Request};
 use crate::split::{Gap, SPLIT_UNIT, Splitter};
 use crate::{Block, Buffer, BufferPool, FileId, FileSet, IoMode, Plan, ReadOptions};
 
-/// The token of requests that read a part of the front block again. Others count up from 0.
+/// The token of requests that retry a part of the front block. Other tokens count up from 0.
 const TOKEN_AGAIN: u64 = u64::MAX;
 
 const NOT_TOLD: &str =
     "the system tells only a file's owner whether it is in the page cache: files of others are taken as not in it";
 
-/// The block at the front, as far as it can be without being handed over.
+/// The front block, ready to be handed over.
 pub(super) enum Front {
     Failed(FileFailure),
     Cached { block: Block, file: Arc<OpenFile> },
@@ -35,10 +35,10 @@ pub(super) enum Front {
 /// A block that the queue has read.
 pub(super) struct Read {
     pub(super) block: Block,
-    /// Whether it came past the page cache.
+    /// Whether it was read with direct I/O.
     pub(super) direct: bool,
     pub(super) buffer: Buffer,
-    /// How many bytes of the buffer are known, gaps included; may be more than the block has.
+    /// How many bytes of the buffer are known, including gaps; may exceed the block.
     pub(super) valid: u32,
     pub(super) gaps: Vec<Gap>,
 }
@@ -52,7 +52,7 @@ enum Slot {
 
 /// The way to the device: a queue and the buffers it fills.
 struct Lane {
-    /// Dropped before the pool, so that nothing writes to buffers that are gone.
+    /// Dropped before the pool, so that nothing writes to freed buffers.
     queue: Box<dyn Queue>,
     pool: BufferPool,
     name: &'static str,
@@ -76,9 +76,9 @@ pub(super) struct Window<'f> {
     in_flight: u32,
     /// Slots that wait without a buffer.
     waiting: u32,
-    /// The file of the block taken last, kept open because the next block is most likely of the same file.
+    /// The file of the last block taken, kept open because the next block is most likely in the same file.
     recent: Option<(FileId, Arc<OpenFile>)>,
-    /// A block that found no descriptor free; taken again once something has been closed.
+    /// A block for which no descriptor was free; retried once a file is closed.
     held: Option<Block>,
     notes: Vec<String>,
     done: Vec<Completion>,
@@ -145,9 +145,9 @@ impl<'f> Window<'f> {
         }
     }
 
-    /// Whether another block may be taken. It needs a free buffer, because it may have to be read from the device. Blocks
-    /// that wait for nothing are taken ahead only to find more for the device to do while it is busy; if all is in the
-    /// page cache, one at a time, so that no worker hoards what another could do.
+    /// Whether another block may be taken. It needs a free buffer, because it may have to be read from the device. Cached and failed blocks
+    /// are taken ahead only to find more work for the device while it is busy; if everything is cached, they are taken one at a time, so
+    /// that no worker hoards blocks that another could process.
     fn has_room(&self) -> bool {
         let waiting_max = if self.in_flight == 0 { 1 } else { self.depth };
         let free = self.lane.as_ref().is_none_or(|lane| !lane.pool.free().is_empty());
@@ -184,7 +184,7 @@ impl<'f> Window<'f> {
         Ok(file)
     }
 
-    /// Decides where the block is read from, and submits it if that is the device.
+    /// Decides where to read the block from, and submits it if that is the device.
     fn start(&mut self, block: Block, file: &Arc<OpenFile>) -> Slot {
         if self.io != IoMode::Direct && self.is_cached(block, file) {
             return Slot::Cached { block, file: Arc::clone(file) };
@@ -270,7 +270,7 @@ impl<'f> Window<'f> {
         Err(failed.map_or_else(|| io::ErrorKind::Unsupported.into(), |(_, error)| error))
     }
 
-    /// The front block, waited for if need be. `None`: the window is empty.
+    /// Takes the front block, waiting for it if needed; `None` if the window is empty.
     pub(super) fn pop(&mut self) -> Option<Front> {
         while matches!(self.slots.front()?, Slot::InFlight { .. }) {
             self.wait();
@@ -301,7 +301,7 @@ impl<'f> Window<'f> {
         }
     }
 
-    /// Waits for the queue; the completion of a request that reads something again is returned.
+    /// Waits for the queue. Returns the completion of a retry.
     fn wait(&mut self) -> Option<Completion> {
         let lane = self.lane.as_mut()?;
         let started = Instant::now();
@@ -337,7 +337,7 @@ impl<'f> Window<'f> {
         }
     }
 
-    /// The queue is of no use any more: what it holds, and what would go through it, fails.
+    /// The queue is unusable: requests in it, and later ones, fail.
     fn break_down(&mut self, error: io::Error) {
         let error = Arc::new(error);
         self.in_flight = 0;
@@ -351,13 +351,13 @@ impl<'f> Window<'f> {
         self.broken = Some(error);
     }
 
-    /// Makes the best of a completed read: most are whole, others are continued or split.
+    /// Handles a completed read: most are complete, others are continued or split.
     fn finish(&mut self, block: Block, handle: FileHandle, buffer: Buffer, result: io::Result<u32>) -> Front {
         let direct = handle.is_direct();
         match result {
             Ok(got) if got >= block.len => Front::Read(Read { block, direct, buffer, valid: got, gaps: Vec::new() }),
             Err(error) if direct && Errno::from_io_error(&error) == Some(Errno::INVAL) => {
-                // Some file systems take the flag and refuse the reads.
+                // Some file systems accept the flag but refuse the reads.
                 handle.file().refuse_direct(self.counters);
                 match FileHandle::new(handle.file(), false, self.counters) {
                     Ok(handle) => self.read_again(block, handle, buffer, None),
@@ -371,8 +371,8 @@ impl<'f> Window<'f> {
         }
     }
 
-    /// Reads what is missing of a block, part by part, while others stay in flight. `first` is what became of the request
-    /// for all of it.
+    /// Reads the missing parts of a block one by one, while others stay in flight. `first` is the result of the request for the whole
+    /// block.
     fn read_again(
         &mut self,
         block: Block,

@@ -1,9 +1,9 @@
-//! What callers do to stretches of a file.
+//! How callers change stretches of a file.
 
 use super::changes::Changes;
 use crate::FileId;
 
-/// A stretch of a file, in which some blocks are to be changed. No two stretches of a run overlap.
+/// A stretch of a file in which some blocks will be changed. No two stretches of a run overlap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stretch {
     /// The file.
@@ -14,21 +14,21 @@ pub struct Stretch {
     pub len: u32,
     /// Read the old bytes first; otherwise the buffer starts as zeros.
     pub is_read: bool,
-    /// The caller's name for it.
+    /// The caller's tag.
     pub tag: usize,
 }
 
-/// What is done to stretches, by any thread, in any order.
+/// Changes stretches, on any thread, in any order.
 pub trait Change: Sync {
-    /// What a thread keeps from one stretch to the next.
+    /// State that a thread keeps from one stretch to the next.
     type Scratch: Default;
-    /// Why it cannot be done.
+    /// Why a change failed.
     type Error: Send;
 
-    /// Changes the bytes of a stretch, and says which.
+    /// Changes the bytes of a stretch, and records which.
     ///
     /// # Errors
-    /// The run ends with this error. What was changed before may have been written.
+    /// The run ends with this error. Earlier changes may have been written.
     fn change(
         &self,
         stretch: &Stretch,

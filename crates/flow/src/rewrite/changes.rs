@@ -1,24 +1,24 @@
-//! What was changed of a stretch: which of its bytes are to be written, and which of them differ from what was there.
+//! The changes in a stretch: which bytes to write, and which of them differ from the old ones.
 
 use std::ops::Range;
 
-/// Bytes that are compared at once.
+/// Bytes compared at once.
 const UNIT: usize = 16;
-/// Equal bytes between two pieces that are saved along: a piece of its own costs an entry of the directory.
+/// Maximum of equal bytes that are saved between two pieces: a separate piece costs a directory entry.
 const GAP_MAX: usize = 2 * UNIT;
 
-/// Collects what was changed of one stretch, block by block in ascending order.
+/// Collects the changes in one stretch, block by block in ascending order.
 #[derive(Debug, Default)]
 pub struct Changes {
-    /// What is written in place, from the stretch's start; neighbours are one.
+    /// What to write in place, relative to the stretch; adjacent ranges are merged.
     dirty: Vec<Range<u32>>,
-    /// What differs, from the stretch's start. The bytes are those of the stretch.
+    /// What differs, relative to the stretch. The bytes are those of the stretch.
     pieces: Vec<Range<u32>>,
 }
 
 impl Changes {
-    /// The block at `start` of the stretch was `before`, which is what its place in the file holds, and is `after` now: these are the
-    /// stretch's bytes.
+    /// Records that the block at `start` of the stretch changed from `before`, which is still in the file, to `after`, which is in the
+    /// stretch.
     pub fn changed(&mut self, start: u32, before: &[u8], after: &[u8]) {
         self.made(start..start.saturating_add(len_of(after)));
         let mut piece: Option<Range<usize>> = None;
@@ -36,7 +36,7 @@ impl Changes {
         self.save(start, piece);
     }
 
-    /// A repeated run produces these bytes again without reading them: they are written, but need not be saved first.
+    /// Records bytes that a repeated run produces again without reading them: they are written, but need not be saved first.
     pub fn made(&mut self, range: Range<u32>) {
         match self.dirty.last_mut() {
             Some(last) if last.end == range.start => last.end = range.end,
@@ -44,8 +44,8 @@ impl Changes {
         }
     }
 
-    /// This block is written as it stands, and saved whole before, as one piece: for a replay that judges by what is in place whether a
-    /// block is still the one that was saved.
+    /// Records a block that is written as it is, and saved whole before, as one piece: for a replay that decides by the content in place
+    /// whether the block is still the one that was saved.
     pub fn replaced(&mut self, block: Range<u32>) {
         self.pieces.push(block.clone());
         self.made(block);
@@ -62,7 +62,7 @@ impl Changes {
         self.dirty.is_empty()
     }
 
-    /// What is to be written in place.
+    /// What to write in place.
     pub(super) fn dirty(&self) -> &[Range<u32>] {
         &self.dirty
     }
@@ -72,7 +72,7 @@ impl Changes {
         &self.pieces
     }
 
-    /// Bytes that it takes to save this.
+    /// Bytes needed to save the pieces.
     pub(super) fn saved_len(&self) -> usize {
         self.pieces.iter().map(ExactSizeIterator::len).sum()
     }

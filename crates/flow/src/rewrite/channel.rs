@@ -1,4 +1,4 @@
-//! Whole writes, reads and syncs over a queue: what comes short is asked for again, and the first failure is kept.
+//! Complete writes, reads and syncs over a queue: continues short ones, and keeps the first failure.
 
 use std::fmt;
 use std::io;
@@ -9,17 +9,17 @@ use super::options::RewriteTarget;
 use crate::queue::{Completion, OpenQueue, Operation, Queue, Request};
 use crate::{Buffer, BufferPool};
 
-/// Requests on their way, each with a buffer of its own.
+/// Requests in flight, each with its own buffer.
 pub(super) struct Channel {
     queue: Box<dyn Queue>,
     pool: BufferPool,
-    /// By token; empty places are free.
+    /// By token; `None` is free.
     in_flight: Vec<Option<Pending>>,
     write_max: usize,
     done: Vec<Completion>,
 }
 
-/// What is left of a request.
+/// The rest of a request.
 #[derive(Debug, Clone)]
 struct Pending {
     target: RewriteTarget,
@@ -55,7 +55,7 @@ impl Channel {
         Ok(Self { queue, pool, in_flight, write_max: write_max as usize, done: Vec::new() })
     }
 
-    /// Starts writing a copy of `bytes`; waits while too much is in flight. Neither done nor durable when it returns.
+    /// Starts writing a copy of `bytes`, after waiting if too much is in flight. The write is neither complete nor durable on return.
     pub fn write(&mut self, target: &RewriteTarget, offset: u64, bytes: &[u8]) -> Result<(), RewriteError> {
         let mut at = offset;
         for part in bytes.chunks(self.write_max) {
@@ -77,7 +77,7 @@ impl Channel {
         Ok(())
     }
 
-    /// Makes the files durable, all at the same time as far as there are places.
+    /// Syncs the files, as many at the same time as there are buffers.
     pub fn sync<'t>(&mut self, targets: impl IntoIterator<Item = &'t RewriteTarget>) -> Result<(), RewriteError> {
         for target in targets {
             let buffer = self.free_buffer()?;
@@ -87,7 +87,7 @@ impl Channel {
         self.drain()
     }
 
-    /// Up to `len` bytes: fewer where the file ends. Nothing else is in flight.
+    /// Reads up to `len` bytes: fewer at the end of the file. Nothing else may be in flight.
     pub fn read(&mut self, target: &RewriteTarget, offset: u64, len: usize) -> Result<Vec<u8>, RewriteError> {
         let mut bytes = Vec::new();
         while bytes.len() < len {
@@ -116,7 +116,7 @@ impl Channel {
     }
 
     fn submit(&mut self, pending: Pending, buffer: Buffer) {
-        // As many places as buffers: one is free.
+        // There are as many entries as buffers, so one is free.
         let free = self.in_flight.iter().position(Option::is_none).unwrap_or(0);
         let request = Request {
             token: free as u64,
@@ -134,7 +134,7 @@ impl Channel {
         self.queue.submit(request);
     }
 
-    /// Waits for at least one completion; `read` takes what a read brought.
+    /// Waits for at least one completion; `read` gets the bytes of a read.
     fn wait(&mut self, read: &mut dyn FnMut(&Buffer, u32)) -> Result<(), RewriteError> {
         let mut done = std::mem::take(&mut self.done);
         self.queue.wait(&mut done).map_err(|error| RewriteError::Setup(Arc::new(error)))?;

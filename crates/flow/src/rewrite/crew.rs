@@ -19,17 +19,17 @@ pub(super) struct Job {
 /// A stretch that was changed.
 pub(super) struct Done<E> {
     pub job: Job,
-    /// `None`: it ended in a panic.
+    /// `None`: the change panicked.
     pub outcome: Option<Result<Changes, E>>,
 }
 
-/// Who changes stretches.
+/// The threads that change stretches.
 pub(super) struct Crew<'c, E> {
-    /// Given to the threads, and not taken back yet.
+    /// Jobs given to the threads and not taken back yet.
     busy: usize,
     jobs: Option<Sender<Job>>,
     results: Option<Receiver<Done<E>>>,
-    /// Without threads: does it at once.
+    /// Without threads: does the job at once.
     alone: Option<Box<dyn FnMut(Job) -> Done<E> + 'c>>,
     done: VecDeque<Done<E>>,
 }
@@ -63,7 +63,7 @@ impl<'c, E: Send + 'c> Crew<'c, E> {
         Self { busy: 0, jobs: Some(jobs), results: Some(results), alone: None, done: VecDeque::new() }
     }
 
-    /// For a run without stretches.
+    /// A crew for a run without stretches.
     pub fn none() -> Self {
         Self { busy: 0, jobs: None, results: None, alone: None, done: VecDeque::new() }
     }
@@ -80,14 +80,14 @@ impl<'c, E: Send + 'c> Crew<'c, E> {
         }
     }
 
-    /// One that is done, if there is one.
+    /// A finished job, if there is one.
     pub fn try_take(&mut self) -> Option<Done<E>> {
         let done = self.results.as_ref().and_then(|results| results.try_recv().ok());
         self.busy -= usize::from(done.is_some());
         done.or_else(|| self.done.pop_front())
     }
 
-    /// Waits for one that is done; `None` if there will be none.
+    /// Waits for a finished job; `None` if there will be none.
     pub fn take(&mut self) -> Option<Done<E>> {
         if self.busy == 0 {
             return self.done.pop_front();

@@ -13,16 +13,16 @@ pub enum RewriteError {
         name: String,
         /// What was being done.
         action: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: Arc<io::Error>,
     },
     /// An earlier request failed: the content of the files is unknown.
     #[error("an earlier write failed; nothing more is written")]
     Latched,
-    /// The system does not give the memory, or none of the engines works.
+    /// The system does not provide the memory, or no engine works.
     #[error("blocks cannot be rewritten: {0}")]
     Setup(Arc<io::Error>),
-    /// A stretch is of a file that was not added, too long, or its change ended in a panic.
+    /// A stretch is in a file that was not added, or is too long, or its change panicked.
     #[error("blocks cannot be rewritten: a fault of this program")]
     Fault,
 }

@@ -1,4 +1,4 @@
-//! Blocks of files that are read, changed, and written back in place, so that no crash leaves a block half written.
+//! Reads blocks of files, changes them, and writes them back in place, so that no crash leaves a block half written.
 //!
 //! ```text
 //! stretches -> read, many at a time, each into a buffer of its own -> changed there, by all workers
@@ -7,18 +7,16 @@
 //! all at once: while one stretch is written another is changed and a third is read
 //! ```
 //!
-//! The shadow holds of a block only the bytes that changed. A block that a crash tears is a mix of old and new bytes: where both
-//! are the same it is right already, and where they differ the shadow has the new ones. [`replay`] writes those in
-//! place again, which changes nothing where they are already. So that "old" means the same after a crash, what the files hold is
-//! made durable before the first write in place.
+//! The shadow has only the changed bytes of a block. A block torn by a crash is a mix of old and new bytes: where the two are equal it is
+//! already right, and where they differ the shadow has the new ones. [`replay`] writes those again, which changes nothing where they
+//! already are. To make sure that the old bytes are the same after a crash, the files are synced before the first write in place.
 //!
-//! Batches of the shadow form a chain; no block is written in place before its batch is durable. When the shadow is full, the
-//! files are synced, and a new chain begins. Nothing else syncs them: a run costs one sync a file and shadow, and one of
-//! the shadow a batch, while other stretches are on their way. No sync is repeated after it failed: from the first failure on
-//! nothing more is written.
+//! Batches of the shadow form a chain; no block is written in place before its batch is durable. When the shadow is full, the files are
+//! synced, and a new chain begins. Nothing else syncs them: a run costs one sync per file for each full shadow, and one sync of the shadow
+//! per batch, while other stretches are in flight. A failed sync is never repeated: after the first failure nothing more is written.
 //!
-//! Sketch: 2 GiB of pages of which a tenth changes, on a volume of 1 GiB/s: 2 s to read, 2 s to write, 0.2 s for the shadow. To
-//! write whole pages into a shadow first would take 2 s more, and waiting for each step before the next as much again.
+//! Sketch: 2 GiB of pages, a tenth of which changes, on a volume of 1 GiB/s: 2 s to read, 2 s to write, 0.2 s for the shadow. Whole pages
+//! in the shadow would take 2 s more, and doing one step after another as much again.
 
 mod change;
 mod changes;
@@ -43,11 +41,11 @@ pub use self::replay::{Replayed, replay, replay_if};
 pub use self::rewriter::Rewriter;
 
 impl Rewriter {
-    /// Reads, changes and writes all stretches in place. They are durable only after [`Rewriter::finish`], but whole after any
-    /// crash, once [replayed](replay). A later run may take the same stretches again.
+    /// Reads, changes and writes all stretches in place. They are durable only after [`Rewriter::finish`], but whole after any crash, once
+    /// [replayed](replay). A later run may use the same stretches again.
     ///
     /// # Errors
-    /// The first failure; all that follows is [`RewriteError::Latched`].
+    /// The first failure; after that, always [`RewriteError::Latched`].
     pub fn run<C: Change>(
         &mut self,
         stretches: impl IntoIterator<Item = Stretch>,
@@ -61,7 +59,7 @@ impl Rewriter {
         })
     }
 
-    /// Makes all durable, and empties the shadow.
+    /// Makes everything durable, and empties the shadow.
     ///
     /// # Errors
     /// As [`Rewriter::run`].

@@ -1,35 +1,35 @@
-//! What is rewritten, and how.
+//! What to rewrite, and how.
 
 use crate::{FileHandle, FileId};
 
-/// A file that is rewritten.
+/// A file to rewrite.
 #[derive(Debug, Clone)]
 pub struct RewriteTarget {
-    /// Which file, for engines that keep files of their own.
+    /// Which file, for engines that keep their own files.
     pub file: FileId,
     /// The file, open for reading and writing. If it is direct, all its stretches and blocks are multiples of 4096 bytes.
     pub handle: FileHandle,
-    /// By which an interrupted run finds it again: it stands in the shadow file.
+    /// Its name in the shadow file, by which the next run finds it after an interruption.
     pub name: Vec<u8>,
 }
 
 /// How blocks are rewritten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RewriteOptions {
-    /// Bytes of stretches that are in memory at a time; room for four at least.
+    /// Bytes of stretches in memory at a time; room for at least four.
     pub memory: usize,
-    /// Bytes of a stretch at most.
+    /// Maximum bytes of a stretch.
     pub stretch_max: u32,
     /// Requests in flight at a time.
     pub depth: u32,
-    /// Threads that change stretches. With 0 the caller's does, so that a simulated device sees the same order in every run.
+    /// Threads that change stretches. With 0, the caller's thread does, so that a simulated device sees the same order in every run.
     pub workers: usize,
-    /// Whether stretches are read while others are written. If not, memory is filled, changed and written by turns.
+    /// Whether to read stretches while others are written. If not, memory is filled, changed and written in turns.
     pub overlap: bool,
-    /// Bytes of the shadow file, about: when it is full, the files are synced.
+    /// Approximate size of the shadow file, bytes: when it is full, the files are synced.
     pub shadow_max: u64,
-    /// What the run is about, e.g. where the log began from which it makes its blocks. The shadow of a run with another tag is
-    /// not replayed.
+    /// Identifies the input of the run, for example the start of the log from which it builds its blocks. The shadow of a run with another
+    /// tag is not replayed.
     pub tag: u64,
 }
 

@@ -1,4 +1,4 @@
-//! A run: which request goes out next, and what follows from each that comes back.
+//! A run: which request to send next, and what to do with each completion.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,16 +16,16 @@ use super::shadow::{self, BatchPlace, Block};
 use crate::queue::{Completion, Operation, Request};
 use crate::{Buffer, DIRECT_ALIGN, FileId};
 
-/// The token of the sync after which a batch of the shadow is durable.
+/// The token of the sync that makes a batch of the shadow durable.
 const BATCH_SYNCED: u64 = u64::MAX;
-/// The token of the sync of a file is this and its number: below are those of the slots.
+/// The token of a file's sync is this plus the file's number; smaller tokens are those of slots.
 const FILE_SYNCED: u64 = 1 << 32;
 /// A batch starts when this fraction of the buffers waits for it.
 const BATCH_PART: usize = 4;
 
 type Result<T, E> = std::result::Result<T, RunError<E>>;
 
-/// What a buffer is used for, by its place in the pool.
+/// The use of a buffer, by its place in the pool.
 enum Slot {
     Free,
     /// Being read, `filled` bytes of it so far.
@@ -33,13 +33,13 @@ enum Slot {
         stretch: Stretch,
         filled: u32,
     },
-    /// With the crew.
+    /// Being changed by the crew.
     Changing,
-    /// Waits to be written in place.
+    /// Waiting to be written in place.
     Changed(Changed),
     /// Being written in place.
     Writing(Writing),
-    /// A part of a batch on its way into the shadow.
+    /// A part of a batch, being written to the shadow.
     Saving(SavedPart),
 }
 
@@ -52,19 +52,19 @@ struct Changed {
 struct Writing {
     stretch: Stretch,
     changes: Changes,
-    /// Which of the dirty ranges, and the bytes of it that were written.
+    /// The index of the current dirty range, and the bytes of it already written.
     range: usize,
     written: u32,
 }
 
 struct SavedPart {
-    /// In the shadow.
+    /// Offset in the shadow.
     offset: u64,
     len: u32,
     written: u32,
 }
 
-/// What a request is about: `len` bytes of the file at `offset`, and of the buffer at `start`. Nothing in a sync.
+/// The range of a request: `len` bytes of the file at `offset`, and of the buffer at `start`. Empty for a sync.
 #[derive(Default)]
 struct Span {
     offset: u64,
@@ -72,16 +72,16 @@ struct Span {
     len: u32,
 }
 
-/// A batch on its way into the shadow.
+/// A batch being written to the shadow.
 struct Saving {
     bytes: Vec<u8>,
     /// Where it begins in the shadow.
     at: u64,
-    /// Bytes that were handed to the queue.
+    /// Bytes given to the queue.
     sent: usize,
     parts_in_flight: usize,
     is_syncing: bool,
-    /// What may be written in place afterwards.
+    /// The slots to write in place afterwards.
     slots: Vec<usize>,
 }
 
@@ -95,10 +95,10 @@ pub(super) struct Pipeline<'r, 'c, I: Iterator<Item = Stretch>, E> {
     syncs_in_flight: u32,
     /// Stretches that are being written in place.
     writing: usize,
-    /// Changed, and not in any batch yet.
+    /// Slots that are changed, but not in any batch yet.
     gathered: Vec<usize>,
     saving: Option<Saving>,
-    /// Their batch is durable.
+    /// Slots whose batch is durable.
     safe: VecDeque<usize>,
     done: Vec<Completion>,
 }
@@ -122,7 +122,7 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
         }
     }
 
-    /// Until everything is written in place.
+    /// Runs until everything is written in place.
     pub fn run(mut self) -> Result<(), E> {
         while !self.is_done() {
             self.start_writes();
@@ -136,7 +136,7 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
         Ok(())
     }
 
-    /// Makes durable what was written, and empties the shadow.
+    /// Makes everything written durable, and empties the shadow.
     pub fn finish(mut self) -> std::result::Result<(), RewriteError> {
         let is_used = self.rewriter.shadow.as_ref().is_some_and(|it| it.chain != 0 || !it.touched.is_empty());
         match if is_used { self.begin_chain() } else { Ok(()) } {
@@ -195,7 +195,7 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
         Ok(())
     }
 
-    /// Reads on, behind what has come.
+    /// Reads the rest, after the bytes received.
     fn read(&mut self, slot: usize, stretch: Stretch, filled: u32, buffer: Buffer) -> Result<(), E> {
         let target = self.target(stretch.file)?;
         let span = Span { offset: stretch.offset + u64::from(filled), start: filled, len: stretch.len - filled };
@@ -219,7 +219,7 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
             return self.read(slot, stretch, filled, buffer);
         }
         self.reads_in_flight -= 1;
-        // Behind the end of the file.
+        // Past the end of the file.
         buffer.range_mut(filled..stretch.len).fill(0);
         self.set(slot, Slot::Changing);
         self.crew.give(Job { stretch, buffer });
@@ -241,7 +241,7 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
 
     // --- The shadow --------------------------------------------------------------------------------------------------
 
-    /// When much waits for it, or when nothing else goes on.
+    /// Save when much is waiting, or when nothing else can go on.
     fn should_save(&mut self) -> bool {
         if self.saving.is_some() || self.gathered.is_empty() {
             return false;
@@ -252,7 +252,7 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
         is_much || !(more_comes || can_read)
     }
 
-    /// Begins a batch of all that was gathered.
+    /// Begins a batch of everything gathered.
     fn save(&mut self) -> Result<(), E> {
         let slots = std::mem::take(&mut self.gathered);
         if slots.iter().all(|slot| self.changed(*slot).is_none_or(|it| it.changes.saved_len() == 0)) {
@@ -291,7 +291,7 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
         }
     }
 
-    /// These files will have writes that are not synced.
+    /// Notes that these files will have unsynced writes.
     fn touch(&mut self, slots: &[usize]) {
         let files: Vec<FileId> = slots.iter().filter_map(|slot| Some(self.changed(*slot)?.stretch.file)).collect();
         if let Some(shadow) = &mut self.rewriter.shadow {
@@ -314,7 +314,8 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
         self.saving = Some(Saving { bytes, at, sent: 0, parts_in_flight: 0, is_syncing: false, slots });
     }
 
-    /// Syncs what was written in place and what was saved before the first write, then starts an empty shadow.
+    /// Syncs the files written in place, before the first chain all files, so that their old content is durable. Then starts an empty
+    /// shadow.
     fn begin_chain(&mut self) -> Result<(), E> {
         while self.writing > 0 || !self.safe.is_empty() {
             self.start_writes();
@@ -345,7 +346,7 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
         Ok(())
     }
 
-    /// Hands the batch to the queue, as far as there is room; when all of it is written, its sync.
+    /// Sends as much of the batch to the queue as there is room for; once all of it is written, its sync.
     fn send_parts(&mut self) {
         let Some(target) = self.rewriter.shadow.as_ref().map(|shadow| shadow.target.clone()) else { return };
         while self.has_room()
@@ -370,7 +371,7 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
         }
     }
 
-    /// Writes on, behind what was written.
+    /// Writes the rest, after the bytes written.
     fn write_part(&mut self, slot: usize, part: SavedPart, target: &RewriteTarget, buffer: Buffer) {
         let SavedPart { offset, len, written } = part;
         let span = Span { offset: offset + u64::from(written), start: written, len: len - written };
@@ -403,7 +404,7 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
         }
     }
 
-    /// Writes on: the rest of a dirty range, if there is one.
+    /// Writes the rest of the current dirty range, or frees the slot if there is none.
     fn write(&mut self, slot: usize, writing: Writing, buffer: Buffer) {
         let target = self.rewriter.targets.get(&writing.stretch.file).cloned();
         let (Some(target), Some(dirty)) = (target, writing.changes.dirty().get(writing.range)) else {
@@ -430,7 +431,7 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
 
     // --- What comes back ---------------------------------------------------------------------------------------------
 
-    /// Waits until something is done, and draws the consequences.
+    /// Waits until something is done, and handles it.
     fn wait(&mut self) -> Result<(), E> {
         let mut any = false;
         while let Some(done) = self.crew.try_take() {
@@ -468,7 +469,7 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => None,
             Err(error) => return Err(self.failed(slot, error)),
         };
-        // One that was interrupted is asked for again: as if nothing of it had come, which of a read would be its end.
+        // Send an interrupted request again. A count of 0 would tell a read that the file ends.
         match (self.set(slot, Slot::Free), count) {
             (Slot::Reading { stretch, filled }, Some(count)) => self.was_read(slot, stretch, filled, count, buffer)?,
             (Slot::Reading { stretch, filled }, None) => self.read(slot, stretch, filled, buffer)?,
@@ -519,7 +520,7 @@ fn io_error<E>(target: Option<&RewriteTarget>, action: &'static str, source: io:
     RewriteError::Io { name, action, source: Arc::new(source) }.into()
 }
 
-/// How much was written, as far as a direct write can go on from.
+/// The bytes written, rounded down to where a direct write can continue.
 fn aligned(target: &RewriteTarget, written: u32, len: u32) -> u32 {
     let is_odd = target.handle.is_direct() && written < len;
     if is_odd { written - written % DIRECT_ALIGN } else { written }

@@ -1,4 +1,4 @@
-//! The end of an interrupted run: what its shadow holds is written in place.
+//! Completes an interrupted run: writes the content of its shadow in place.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,22 +13,22 @@ use crate::queue::OpenQueue;
 const REPLAY_DEPTH: u16 = 32;
 const REPLAY_WRITE_MAX: u32 = 64 << 10;
 
-/// What became of the shadow of an interrupted run.
+/// The outcome for the shadow of an interrupted run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replayed {
-    /// There was none, or it was empty: every block touched is durable.
+    /// There was none, or it was empty: every block that was changed is durable.
     Nothing,
-    /// It is that of a run with this tag, and was left alone.
+    /// It belongs to a run with this tag, and was left alone.
     Foreign(u64),
-    /// The changed pieces of blocks were written in place and synced; the count is the number of pieces. The shadow is empty now.
+    /// The changed pieces of blocks were written in place and synced; this is their number. The shadow is empty now.
     Pieces(u64),
 }
 
-/// Ends the work of an interrupted run, through the page cache: if its shadow holds a chain with this tag, the pieces are written in
-/// place. `resolve` finds a file by its name; what is of one that it does not know is passed over.
+/// Completes an interrupted run, through the page cache: if its shadow has a chain with this tag, its pieces are written in place.
+/// `resolve` finds a file by its name; pieces of files that it does not know are skipped.
 ///
 /// # Errors
-/// A request failed: to be tried again.
+/// A request failed; the replay may be tried again.
 pub fn replay(
     engine: &dyn OpenQueue,
     shadow: &RewriteTarget,
@@ -38,9 +38,9 @@ pub fn replay(
     run(engine, shadow, tag, resolve, None)
 }
 
-/// [`replay`], piece by piece: `is_wanted` compares what is in place (less than a piece where the file ends) with the piece. For shadows
-/// that may be found after another program wrote to the files; the blocks were saved [whole](super::Changes::replaced), so that a piece
-/// tells which state of its block it belongs to.
+/// [`replay`], but `is_wanted` decides on each piece, from the content in place (shorter than the piece at the end of the file) and the
+/// piece. For shadows that may be found after another program wrote to the files. The blocks must have been saved
+/// [whole](super::Changes::replaced), so that a piece shows which state of its block it belongs to.
 ///
 /// # Errors
 /// As [`replay`].
@@ -54,7 +54,7 @@ pub fn replay_if(
     run(engine, shadow, tag, resolve, Some(&mut is_wanted))
 }
 
-/// Judges a piece by what is in place.
+/// Decides on a piece by the content in place.
 type IsWanted<'w> = &'w mut dyn FnMut(&[u8], &[u8]) -> bool;
 
 fn run(

@@ -1,4 +1,4 @@
-//! What a rewriter owns from one run to the next.
+//! The state of a rewriter from one run to the next.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::shadow;
 use crate::queue::{OpenQueue, Queue};
 use crate::{BufferPool, FileId};
 
-/// Buffers that no read may take: those of the shadow.
+/// Buffers that reads must leave for the shadow.
 pub(super) const RESERVE: usize = 2;
 
 /// Rewrites blocks of files.
@@ -29,22 +29,23 @@ impl std::fmt::Debug for Rewriter {
     }
 }
 
-/// The shadow file, and how far it is written.
+/// The shadow file, and its write position.
 #[derive(Debug)]
 pub(super) struct Shadow {
     pub target: RewriteTarget,
-    /// 0: none was begun.
+    /// 0: no chain was begun.
     pub chain: u64,
-    /// Of the next batch.
+    /// Number of the next batch.
     pub number: u64,
-    /// Where that goes, bytes.
+    /// Offset of the next batch, bytes.
     pub at: u64,
-    /// Files with writes that are not synced yet.
+    /// Files with unsynced writes.
     pub touched: BTreeSet<FileId>,
 }
 
 impl Rewriter {
-    /// A rewriter with a shadow file, or, without one, one that writes nothing. Call [`replay`](super::replay()) before if the file is not new.
+    /// A rewriter with a shadow file; without one, it writes nothing. If the shadow file is not new, call [`replay`](super::replay())
+    /// first.
     ///
     /// # Errors
     /// [`RewriteError::Setup`].
@@ -63,12 +64,12 @@ impl Rewriter {
         Ok(Self { queue, pool, targets: BTreeMap::new(), shadow, options, has_failed: false })
     }
 
-    /// Names a file of which there will be stretches.
+    /// Adds a file that stretches may be in.
     pub fn add_file(&mut self, target: RewriteTarget) {
         self.targets.insert(target.file, target);
     }
 
-    /// Does nothing more after a failure.
+    /// Refuses to work after a failure.
     pub(super) fn guarded<E: From<RewriteError>>(
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<(), E>,

@@ -1,12 +1,12 @@
-//! The shadow file: what was changed of blocks, so that those that a crash tore can be made whole. Numbers are big-endian.
+//! The shadow file: the changes to blocks, so that blocks torn by a crash can be repaired. Numbers are big-endian.
 //!
-//! The file holds a chain of batches, each at a multiple of 4096 bytes, behind the one before:
+//! The file is a chain of batches, each at a multiple of 4096 bytes, after the previous one:
 //!
 //! | offset | size | content |
 //! |---|---|---|
 //! | 0 | 8 | `INNOKRW1` |
 //! | 8 | 8 | tag of the run |
-//! | 16 | 8 | number of the chain, by chance: batches of older chains may lie behind |
+//! | 16 | 8 | number of the chain, random: batches of older chains may follow |
 //! | 24 | 8 | number of the batch in its chain, from 0; batch 0 is empty, and opens the chain |
 //! | 32 | 4 | files |
 //! | 36 | 4 | pieces |
@@ -23,7 +23,7 @@ use crc_fast::{CrcAlgorithm, Digest};
 
 use crate::{DIRECT_ALIGN, FileId};
 
-/// Where batches begin: a direct write must be aligned.
+/// Alignment of batches: a direct write must be aligned.
 pub(super) const ALIGN: usize = DIRECT_ALIGN as usize;
 pub(super) const HEADER_SIZE: usize = 64;
 const MAGIC: &[u8; 8] = b"INNOKRW1";
@@ -37,14 +37,14 @@ pub(super) struct Block<'a> {
     pub bytes: &'a [u8],
 }
 
-/// What is in a batch.
+/// The content of a batch.
 #[derive(Debug)]
 pub(super) struct Batch<'a> {
     pub names: Vec<(FileId, Vec<u8>)>,
     pub pieces: Vec<Block<'a>>,
 }
 
-/// Where a batch belongs.
+/// Identifies a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct BatchPlace {
     pub tag: u64,
@@ -63,7 +63,7 @@ pub(super) struct Header {
     crc: u32,
 }
 
-/// A chain's number: whatever lies behind a new chain is not of it.
+/// The number of a new chain, so that old batches after it are not taken for part of it.
 pub(super) fn chain_number() -> u64 {
     RandomState::new().build_hasher().finish() | 1
 }
@@ -111,7 +111,7 @@ fn crc32c(bytes: &[u8]) -> u32 {
     u32::try_from(crc.finalize()).unwrap_or(0)
 }
 
-/// Takes numbers off the front.
+/// Consumes numbers from the front.
 struct Cursor<'a>(&'a [u8]);
 
 impl<'a> Cursor<'a> {
@@ -135,7 +135,7 @@ impl<'a> Cursor<'a> {
 }
 
 impl Header {
-    /// `None` if these bytes are no header: the chain ends before them.
+    /// `None` if these bytes are not a header: the chain ends before them.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let checked = bytes.get(..HEADER_CHECKED)?;
         let mut cursor = Cursor(bytes);
@@ -148,7 +148,7 @@ impl Header {
         (cursor.u32()? == crc32c(checked)).then_some(header)
     }
 
-    /// Bytes behind the header.
+    /// Bytes after the header.
     pub const fn body_len(&self) -> usize {
         self.directory.saturating_add(self.data)
     }
@@ -158,7 +158,7 @@ impl Header {
         self.body_len().saturating_add(HEADER_SIZE).next_multiple_of(ALIGN)
     }
 
-    /// What the body holds; `None` if it is not whole.
+    /// The content of the body; `None` if it is incomplete or damaged.
     pub fn open<'a>(&self, body: &'a [u8]) -> Option<Batch<'a>> {
         if body.len() != self.body_len() || crc32c(body) != self.crc {
             return None;

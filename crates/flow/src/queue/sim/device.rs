@@ -1,4 +1,4 @@
-//! What a simulated device knows: its files, its clock, what is in flight, and what is to go wrong.
+//! The state of a simulated device: its files, its clock, the requests in flight, and the faults to come.
 
 use std::io;
 use std::ops::Range;
@@ -19,9 +19,9 @@ pub(super) struct State {
     files: Vec<SimFile>,
     timing: Timing,
     random: Random,
-    /// Requests of queues that are in flight.
+    /// Requests of queues in flight.
     flying: Vec<Queued>,
-    /// Requests of queues that are done and not yet fetched, in the order in which they were done.
+    /// Requests of queues that are done but not fetched, in the order of completion.
     landed: Vec<(u64, Completion)>,
     queues: u64,
     in_flight: u64,
@@ -33,23 +33,23 @@ pub(super) struct State {
     counts: SimCounts,
 }
 
-/// A request that the device works on.
+/// A request that the device is working on.
 #[derive(Debug)]
 pub(super) struct Flight {
     operation: Operation,
     file: FileId,
     offset: u64,
-    /// How many bytes it will carry.
+    /// Bytes that it will transfer.
     len: u64,
     started: u64,
     pub(super) done: u64,
     /// Why it will fail.
     fails: Option<Errno>,
-    /// The power was off before.
+    /// The power was already off.
     too_late: bool,
 }
 
-/// A request of a queue that the device works on.
+/// A queue's request that the device is working on.
 #[derive(Debug)]
 struct Queued {
     queue: u64,
@@ -98,7 +98,7 @@ impl State {
         self.files.get_mut(file.0 as usize)
     }
 
-    /// Takes a request: counts it, decides what will become of it and when.
+    /// Starts a request: counts it, and decides its outcome and when it is done.
     pub(super) fn start(&mut self, operation: Operation, file: FileId, offset: u64, len: u64) -> Flight {
         self.in_flight += 1;
         self.counts.in_flight_max = self.counts.in_flight_max.max(self.in_flight);
@@ -138,7 +138,7 @@ impl State {
         self.bad.iter().any(hits).then_some(Errno::IO)
     }
 
-    /// The bytes that a request for `len` bytes carries.
+    /// How many bytes a request for `len` bytes transfers.
     fn carried(&mut self, operation: Operation, len: u64) -> u64 {
         let one_in = u64::from(self.options.short_one_in);
         let sectors = len.div_ceil(SECTOR_SIZE);
@@ -148,7 +148,7 @@ impl State {
         (1 + self.random.below(sectors - 1)) * SECTOR_SIZE
     }
 
-    /// What a request takes more than others: by chance, and for hidden reads.
+    /// Extra time of a request: random jitter, and hidden reads.
     fn extra_latency(&mut self, operation: Operation, file: FileId, range: Range<u64>) -> u64 {
         let block = u64::from(self.options.cache_block);
         if operation == Operation::Sync {
@@ -202,7 +202,7 @@ impl State {
         Ok(bytes.len())
     }
 
-    /// A write that failed has written some of its sectors.
+    /// A failed write may still have written some of its sectors.
     fn write_some(&mut self, flight: &Flight, bytes: &[u8], done: u64) {
         let mut offset = flight.offset;
         let mut rest = bytes;
@@ -231,7 +231,7 @@ impl State {
         outcome
     }
 
-    /// Finishes what is due, in the order of time; how long the caller has to sleep until it is `time`.
+    /// Finishes what is due, in time order. Returns how long the caller must sleep until `time`.
     pub(super) fn until(&mut self, time: u64) -> Duration {
         let time = if self.is_off { 0 } else { time };
         let left = self.timing.until(time);
@@ -278,7 +278,7 @@ impl State {
         self.crash_at = Some(number);
     }
 
-    /// All that is in flight fails; its writes may be on the medium or not.
+    /// Everything in flight fails; its writes may be on the medium or not.
     pub(super) fn power_off(&mut self) {
         self.is_off = true;
         let flying = std::mem::take(&mut self.flying);
@@ -287,7 +287,7 @@ impl State {
 
     pub(super) fn after_crash(&self, seed: u64) -> Self {
         let mut random = Random::new(seed);
-        // Nothing is kept, or all, or anything between, for all files alike: each is a disk that somebody has met.
+        // Keep nothing, everything, or anything between, the same for all files: real disks behave in each of these ways.
         let kept = [0, 1, 4, 7, 8].get(random.below(5) as usize).copied().unwrap_or(4);
         let files = self.files.iter().map(|file| file.after_crash(&mut random, kept)).collect();
         Self::new(SimOptions { seed: random.next(), ..self.options.clone() }, files)
@@ -323,25 +323,25 @@ impl State {
         self.files.iter_mut().for_each(SimFile::drop_cache);
     }
 
-    /// A name for a queue.
+    /// The number of a new queue.
     pub(super) fn new_queue(&mut self) -> u64 {
         self.queues += 1;
         self.queues
     }
 
-    /// Starts a request of a queue.
+    /// Starts a queue's request.
     pub(super) fn take_off(&mut self, queue: u64, request: Request) {
         let flight = self.start(request.operation, request.file, request.offset, u64::from(request.len));
         let queued = Queued { queue, request, flight };
         if self.is_off { self.finish(queued) } else { self.flying.push(queued) }
     }
 
-    /// Fetches what is done of a queue's requests.
+    /// Fetches the finished requests of a queue.
     pub(super) fn fetch(&mut self, queue: u64, done: &mut Vec<Completion>) {
         done.extend(self.landed.extract_if(.., |landed| landed.0 == queue).map(|landed| landed.1));
     }
 
-    /// When the next request of a queue is done; `None` if none is in flight.
+    /// When the next request of a queue will be done; `None` if none is in flight.
     pub(super) fn next_landing(&self, queue: u64) -> Option<u64> {
         self.flying.iter().filter(|queued| queued.queue == queue).map(|queued| queued.flight.done).min()
     }

@@ -21,7 +21,7 @@ impl OpenQueue for SimDevice {
 struct SimQueue {
     device: SimDevice,
     number: u64,
-    /// Taken, but not yet started.
+    /// Requests not started yet.
     taken: Vec<Request>,
 }
 
@@ -58,7 +58,7 @@ impl Drop for SimQueue {
     fn drop(&mut self) {
         let mut done = Vec::new();
         while self.device.lock().next_landing(self.number).is_some() {
-            // It cannot fail: see above.
+            // This cannot fail: see above.
             self.wait(&mut done).ok();
             done.clear();
         }

@@ -1,37 +1,36 @@
-//! A file on a medium that forgets: what reads see, and what may be left after a crash.
+//! A file on a medium that forgets: what reads return, and what a crash may leave.
 //!
-//! The medium writes whole sectors of 512 bytes. Between two syncs a sector may hold what the medium had, or what it became
-//! by any of the writes since: which one, the crash decides for each sector by itself. So writes are torn at sectors, and
-//! are lost or kept in any order.
+//! The medium writes whole sectors of 512 bytes. Between two syncs, a sector may have its durable content or that of any write since: the
+//! crash decides for each sector separately. So writes are torn at sector boundaries, and are lost or kept in any order.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::random::Random;
 
-/// The unit that the medium writes whole or not at all, in bytes.
+/// The unit that the medium writes atomically, in bytes.
 pub const SECTOR_SIZE: u64 = 512;
 
 type Sector = [u8; SECTOR_SIZE as usize];
 
-/// When a write is done that never will be: no sync covers it.
+/// The completion time of a write that never completes: no sync covers it.
 pub(super) const NEVER: u64 = u64::MAX;
 
 #[derive(Debug, Default)]
 pub(super) struct SimFile {
-    /// What reads see.
+    /// What reads return.
     bytes: Vec<u8>,
-    /// The length that the medium is sure of.
+    /// The durable length.
     medium_len: u64,
-    /// Lengths that the file grew to since, newest last.
+    /// The lengths since, as the file grew, newest last.
     lens: Vec<Unsynced<u64>>,
     /// Sectors written since the last sync.
     sectors: BTreeMap<u64, History>,
-    /// Blocks of the file system that are in its cache; see `SimOptions::cache_block`.
+    /// File system blocks in its cache; see `SimOptions::cache_block`.
     cached: BTreeMap<u64, ()>,
 }
 
-/// What one sector may be after a crash.
+/// The possible contents of one sector after a crash.
 #[derive(Debug)]
 struct History {
     medium: Box<Sector>,
@@ -44,7 +43,7 @@ struct Unsynced<T> {
     value: T,
     /// When the write was done, in nanoseconds; a sync covers writes that were done when it started.
     done: u64,
-    /// A sync that covered it has failed: a later sync says nothing about it.
+    /// A sync that covered it failed: no later sync makes it durable.
     forgotten: bool,
 }
 
@@ -67,7 +66,7 @@ impl SimFile {
         &self.bytes
     }
 
-    /// Copies bytes from `offset` on; returns how many there are.
+    /// Copies bytes from `offset` on; returns how many there were.
     pub(super) fn read(&self, offset: u64, into: &mut [u8]) -> usize {
         let there = usize::try_from(offset).ok().and_then(|offset| self.bytes.get(offset..)).unwrap_or_default();
         let len = there.len().min(into.len());
@@ -77,7 +76,7 @@ impl SimFile {
         len
     }
 
-    /// Writes; what is after a crash is open until a sync that starts at `done` or later.
+    /// Writes; the content after a crash is open until a sync that starts at `done` or later.
     pub(super) fn write(&mut self, offset: u64, bytes: &[u8], done: u64) {
         let end = offset + bytes.len() as u64;
         if bytes.is_empty() {
@@ -102,7 +101,7 @@ impl SimFile {
         }
     }
 
-    /// Writes, and keeps no memory of what was there before.
+    /// Writes durably, without keeping the old content.
     pub(super) fn write_for_good(&mut self, offset: u64, bytes: &[u8]) {
         self.put(offset, bytes);
         self.medium_len = self.len();
@@ -133,13 +132,13 @@ impl SimFile {
         });
     }
 
-    /// A sync failed: what it was to make durable stays readable, and no later sync makes it durable.
+    /// A sync failed: the writes it covered stay readable, and no later sync makes them durable.
     pub(super) fn forget(&mut self) {
         self.lens.iter_mut().for_each(|len| len.forgotten = true);
         self.sectors.values_mut().flat_map(|history| &mut history.since).for_each(|version| version.forgotten = true);
     }
 
-    /// What the medium holds once the power is back: each unsynced write of each sector is kept `kept` times of 8.
+    /// The content of the medium after the power is back: each unsynced write of each sector is kept with a chance of `kept` in 8.
     pub(super) fn after_crash(&self, random: &mut Random, kept: u64) -> Self {
         let mut keep = || random.chance(kept, 8);
         let len = self.lens.iter().rev().find(|_| keep()).map_or(self.medium_len, |len| len.value);
@@ -155,7 +154,7 @@ impl SimFile {
         Self::new(bytes)
     }
 
-    /// Flips the bits of `mask` in one byte, in all that may be left of it.
+    /// Flips the bits of `mask` in one byte, in all its versions.
     pub(super) fn rot(&mut self, offset: u64, mask: u8) {
         if let Some(byte) = self.bytes.get_mut(offset as usize) {
             *byte ^= mask;
@@ -169,15 +168,15 @@ impl SimFile {
         }
     }
 
-    /// The blocks of the file system that a write covers in part and that are not in its cache, so that they must be read
-    /// before. From now on, all blocks of the range are in the cache.
+    /// The number of file system blocks that a write covers partly and that are not cached, so that they must be read first. After this,
+    /// all blocks of the range are cached.
     pub(super) fn touch(&mut self, range: &Range<u64>, block: u64, is_write: bool) -> u64 {
         let file_end = self.len();
         let mut missing = 0;
         for number in range.start / block..range.end.div_ceil(block) {
             let (start, end) = (number * block, (number + 1) * block);
             let in_part = range.start > start || range.end < end;
-            // Nothing is read of a block past the end of the file.
+            // A block past the end of the file needs no read.
             if self.cached.insert(number, ()).is_none() && is_write && in_part && start < file_end {
                 missing += 1;
             }

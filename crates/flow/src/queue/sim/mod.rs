@@ -1,8 +1,8 @@
-//! A device made of memory, time and misfortune: slow storage, torn writes and lost syncs in a test that runs at once.
+//! A simulated device in memory, with time and faults: slow storage, torn writes and lost syncs in a test that runs at once.
 //!
-//! [`SimDevice`] keeps files in memory and serves them as an engine of the I/O queue ([`OpenQueue`](super::OpenQueue)) or
-//! by calls that wait ([`SimDevice::read_at`], [`SimDevice::write_at`], [`SimDevice::sync`]). What happens follows from the
-//! requests and the seed alone, as long as one thread uses the device.
+//! [`SimDevice`] keeps files in memory and serves them as an engine of the I/O queue ([`OpenQueue`](super::OpenQueue)) or by blocking calls
+//! ([`SimDevice::read_at`], [`SimDevice::write_at`], [`SimDevice::sync`]). With one thread, the requests and the seed alone decide what
+//! happens.
 //!
 //! ```text
 //! request --crash point? error?--> in flight (latency, hands, pipe) --done--> what reads see
@@ -11,19 +11,16 @@
 //! power off --> each unsynced write of each 512-byte sector is kept or not --> medium, as reopen() finds it
 //! ```
 //!
-//! **Time.** A request takes the latency, waits for one of `parallel` hands, and its bytes for the pipe. Time is counted,
-//! not spent, unless [`Pace::Real`] is asked for: [`SimDevice::elapsed`] tells what the requests would have cost. Counted time
-//! does not know what the processor did meanwhile, and is the same in every run only for one thread; to compare programs
-//! of several threads, or ones that compute while they wait, spend it.
+//! **Time.** A request takes the latency, waits for one of `parallel` hands, and its bytes for the pipe. Time is counted, not spent, except
+//! with [`Pace::Real`]: [`SimDevice::elapsed`] tells what the requests would have cost. Counted time excludes the processor's work, and is
+//! reproducible only with one thread; to compare programs with several threads, or ones that compute while they wait, use real time.
 //!
-//! **Durability.** A write is seen by reads once it is done, and is durable once a sync is done that started after that. A
-//! sync that fails leaves its writes readable and never durable, which is what Linux does. A file's length is as durable
-//! as its bytes.
+//! **Durability.** Reads see a write once it is done. It is durable once a sync is done that started after that. A failed sync leaves its
+//! writes readable and never durable, as on Linux. A file's length is as durable as its bytes.
 //!
-//! **Crash.** Writes and syncs count as operations, from 1. With [`SimDevice::crash_at`] the power goes off in the middle
-//! of one: all that was in flight fails, and so does all that comes later. [`SimDevice::reopen`] is the device once the
-//! power is back, one of many that the same crash could leave: its seed chooses. So a test counts the operations of a first
-//! run and then crashes at each:
+//! **Crash.** Writes and syncs count as operations, from 1. With [`SimDevice::crash_at`] the power goes off in the middle of one:
+//! everything in flight fails, and everything after it. [`SimDevice::reopen`] returns the device after the power is back, in one of the
+//! many states that the crash could leave, chosen by its seed. So a test counts the operations of a first run and then crashes at each:
 //!
 //! ```
 //! use innokit_flow::queue::sim::{SimDevice, SimOptions};
@@ -81,24 +78,24 @@ impl SimDevice {
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
-    /// A panic elsewhere leaves a device that may be in the middle of a request, as a crash does.
+    /// After a panic elsewhere the device may be in the middle of a request, as after a crash.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a file whose bytes are durable. The first is `FileId(0)`, the others follow.
+    /// Adds a file whose bytes are durable. The first is `FileId(0)`, and so on.
     pub fn add_file(&self, bytes: Vec<u8>) -> FileId {
         self.lock().add_file(bytes)
     }
 
-    /// All files, for a [`Reader`](crate::Reader) that is given this device as its engine.
+    /// All files, for a [`Reader`](crate::Reader) with this device as its engine.
     #[must_use]
     pub fn file_set(&self) -> FileSet {
         let lens = self.lock().lens();
         FileSet::of_engine(lens.into_iter().enumerate().map(|(index, len)| (format!("simulated.{index}").into(), len)))
     }
 
-    /// The bytes of a file as reads see them; empty for a file that is not there.
+    /// The bytes of a file as reads see them; empty if there is no such file.
     #[must_use]
     pub fn contents(&self, file: FileId) -> Vec<u8> {
         self.lock().contents(file)
@@ -107,7 +104,7 @@ impl SimDevice {
     /// The length of a file in bytes.
     ///
     /// # Errors
-    /// `ENOENT` for a file that is not there; any when the power is off.
+    /// `ENOENT` if there is no such file; any error if the power is off.
     pub fn len(&self, file: FileId) -> io::Result<u64> {
         let state = self.lock();
         if state.is_off() {
@@ -116,11 +113,11 @@ impl SimDevice {
         state.lens().get(file.0 as usize).copied().ok_or(Errno::NOENT.into())
     }
 
-    /// Reads, and waits for it. Fewer bytes than asked come at the end of the file, and elsewhere as
-    /// [`SimOptions::short_one_in`] says.
+    /// Reads, and waits for it. Returns fewer bytes than requested at the end of the file, and elsewhere according to
+    /// [`SimOptions::short_one_in`].
     ///
     /// # Errors
-    /// `EIO` as told by [`SimDevice::fail`]; any when the power is off.
+    /// `EIO` after [`SimDevice::fail`]; any error if the power is off.
     pub fn read_at(&self, file: FileId, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
         let flight = self.lock().start(Operation::Read, file, offset, bytes.len() as u64);
         self.sleep_until(flight.done);
@@ -130,7 +127,8 @@ impl SimDevice {
     /// Writes, and waits for it; not durable before a sync.
     ///
     /// # Errors
-    /// `EIO` as told; any when the power goes off or is off. Any part of the sectors may have been written.
+    /// `EIO` after [`SimDevice::fail`] or [`SimDevice::fail_at`]; any error if the power is off or goes off. Any of the sectors may have
+    /// been written.
     pub fn write_at(&self, file: FileId, offset: u64, bytes: &[u8]) -> io::Result<usize> {
         let mut state = self.lock();
         let flight = state.start(Operation::Write, file, offset, bytes.len() as u64);
@@ -142,17 +140,17 @@ impl SimDevice {
         self.lock().finish_write(&flight, bytes)
     }
 
-    /// Makes durable what has been written to the file, and waits for it.
+    /// Makes durable what was written to the file, and waits for it.
     ///
     /// # Errors
-    /// `EIO` as told; any when the power goes off or is off.
+    /// `EIO` after [`SimDevice::fail`] or [`SimDevice::fail_at`]; any error if the power is off or goes off.
     pub fn sync(&self, file: FileId) -> io::Result<()> {
         let flight = self.lock().start(Operation::Sync, file, 0, 0);
         self.sleep_until(flight.done);
         self.lock().finish_sync(&flight)
     }
 
-    /// Lets time pass until `time`, and what is in flight be done as far as it is due.
+    /// Lets time pass until `time`, and finishes the requests that are due.
     fn sleep_until(&self, time: u64) {
         loop {
             let left = self.lock().until(time);
@@ -163,7 +161,7 @@ impl SimDevice {
         }
     }
 
-    /// The writes and syncs so far, those that failed too.
+    /// The writes and syncs so far, including failed ones.
     #[must_use]
     pub fn operations(&self) -> u64 {
         self.lock().operations()
@@ -185,8 +183,8 @@ impl SimDevice {
         self.lock().is_off()
     }
 
-    /// The device once the power is back, with `seed` from now on: synced writes are there; of each sector that was written
-    /// since, the seed chooses what is left. Faults are gone, counters and time at zero. The power of this one is off.
+    /// The device after the power is back, with a new `seed`: synced writes are there; for each sector written since, the seed chooses what
+    /// is left. Faults are gone; counters and time start at zero. The power of this device is off.
     #[must_use]
     pub fn reopen(&self, seed: u64) -> Self {
         let mut state = self.lock();
@@ -199,12 +197,12 @@ impl SimDevice {
         self.lock().fail_at(number);
     }
 
-    /// From now on, such requests fail with `EIO` that touch the range of the file; syncs whatever the range.
+    /// From now on, requests of this kind that touch the range of the file fail with `EIO`; syncs whatever the range.
     pub fn fail(&self, operation: Operation, file: FileId, range: Range<u64>) {
         self.lock().fail(operation, file, range);
     }
 
-    /// No request fails any more for what [`SimDevice::fail`] and [`SimDevice::fail_at`] said.
+    /// Removes the faults set by [`SimDevice::fail`] and [`SimDevice::fail_at`].
     pub fn heal(&self) {
         self.lock().heal();
     }
@@ -214,23 +212,23 @@ impl SimDevice {
         self.lock().rot(file, offset, mask);
     }
 
-    /// Flips one bit that the seed chooses, and returns the offset of its byte; `None` if the file has no bytes.
+    /// Flips one bit, chosen by the seed, and returns the offset of its byte; `None` if the file is empty.
     pub fn rot_somewhere(&self, file: FileId) -> Option<u64> {
         self.lock().rot_somewhere(file)
     }
 
-    /// Empties the cache of which [`SimOptions::cache_block`] speaks.
+    /// Empties the cache of [`SimOptions::cache_block`].
     pub fn drop_cache(&self) {
         self.lock().drop_cache();
     }
 
-    /// What the device was asked to do.
+    /// The requests so far.
     #[must_use]
     pub fn counts(&self) -> SimCounts {
         self.lock().counts()
     }
 
-    /// The time on the device's clock, from 0 when it was made.
+    /// The time on the device's clock, which starts at 0.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         Duration::from_nanos(self.lock().now())

@@ -1,41 +1,41 @@
-//! What a simulated device can be told, and what it counts.
+//! The options and counters of a simulated device.
 
 use std::time::Duration;
 
 /// Whether simulated time passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Pace {
-    /// It is counted, and calls return at once.
+    /// Time is counted, and calls return at once.
     #[default]
     Counted,
     /// Calls take as long as the device does.
     Real,
 }
 
-/// How the device is. The default is storage that is wide but slow, like a volume over a network.
+/// The properties of the device. The default is wide but slow storage, like a network volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SimOptions {
-    /// What all chance follows from.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// What a read or write takes.
+    /// Time of a read or write.
     pub latency: Duration,
-    /// What chance adds to the latency at most, so that requests overtake each other.
+    /// Maximum random addition to the latency, so that requests overtake each other.
     pub jitter: Duration,
-    /// What a sync takes.
+    /// Time of a sync.
     pub sync_latency: Duration,
-    /// How many reads and writes the device works on at a time, at least 1.
+    /// How many reads and writes the device works on concurrently, at least 1.
     pub parallel: u32,
-    /// Bytes a second through the pipe that all reads and writes share; `u64::MAX` for no limit.
+    /// Bytes a second through the pipe shared by all reads and writes; `u64::MAX` for no limit.
     pub bandwidth: u64,
-    /// Whether the time passes.
+    /// Whether time passes.
     pub pace: Pace,
-    /// One in this many reads and writes of more than a sector is short; 0 for none.
+    /// One in this many reads and writes of more than a sector is short; 0 to disable.
     pub short_one_in: u32,
-    /// The file system's block in bytes, to find hidden reads: a write that covers a block in part which is not in the cache
-    /// costs a read before it ([`SimCounts::reads_on_write`]). 0 for none: writes go to the device as they are.
+    /// The file system's block size in bytes, to find hidden reads: a write that covers part of an uncached block costs a read first
+    /// ([`SimCounts::reads_on_write`]). 0 to disable: writes go to the device as they are.
     pub cache_block: u32,
-    /// Whether a crash takes what was not synced. If not, all that was written stays, and no memory is needed for what was
-    /// there before: for measuring with large files. Otherwise unsynced sectors take more than twice their size.
+    /// Whether a crash loses what was not synced. If not, everything written stays, and no memory is needed for old content: for measuring
+    /// with large files. Otherwise, unsynced sectors take more than twice their size.
     pub forgets: bool,
 }
 
@@ -56,7 +56,7 @@ impl Default for SimOptions {
     }
 }
 
-/// What the device was asked to do.
+/// The requests so far.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct SimCounts {
     /// Read requests.
@@ -69,9 +69,9 @@ pub struct SimCounts {
     pub bytes_read: u64,
     /// Bytes written.
     pub bytes_written: u64,
-    /// Blocks of the file system that had to be read for a write that covered them in part; not among `reads`.
+    /// File system blocks that had to be read because a write covered them partly; not among `reads`.
     pub reads_on_write: u64,
-    /// The most requests that were in flight at a time, over all queues.
+    /// The most requests in flight, over all queues.
     pub in_flight_max: u64,
 }
 

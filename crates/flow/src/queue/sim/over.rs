@@ -1,4 +1,4 @@
-//! Real files behind simulated latency: how long the same requests would have taken on another device.
+//! Real files with simulated latency: how long the same requests would have taken on another device.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -11,9 +11,9 @@ use super::timing::Timing;
 use crate::queue::{Completion, OpenQueue, Operation, Queue, Request};
 use crate::{Buffer, FileSet};
 
-/// An engine that reads real files, through the page cache, and counts, on a clock of its own, the time that a device would have
-/// taken: latency, hands, pipe and syncs of [`SimOptions`], of which nothing else matters here. For files that do not fit into memory.
-/// What is written takes its time and is dropped: the files stay as they are. Clones are the same clock.
+/// An engine that reads real files through the page cache, and counts on its own clock the time that a device would have taken: latency,
+/// hands, pipe and syncs of [`SimOptions`]; other options are ignored. For files that do not fit in memory. Writes take their time and are
+/// dropped, so the files do not change. Clones share the clock.
 #[derive(Debug, Clone)]
 pub struct SimTime {
     state: Arc<Mutex<State>>,
@@ -36,7 +36,7 @@ impl SimTime {
         Self { state: Arc::new(Mutex::new(state)), files: files.into_iter().collect() }
     }
 
-    /// All files, for a [`Reader`](crate::Reader) that is given this as its engine and reads [direct](crate::IoMode::Direct).
+    /// All files, for a [`Reader`](crate::Reader) with this as its engine and [direct](crate::IoMode::Direct) reads.
     #[must_use]
     pub fn file_set(&self) -> FileSet {
         let name = |(number, (_, len)): (usize, &(File, u64))| (format!("timed.{number}").into(), *len);
@@ -53,7 +53,7 @@ impl SimTime {
         Duration::from_nanos(self.lock().timing.now())
     }
 
-    /// What was asked for.
+    /// The requests so far.
     #[must_use]
     pub fn counts(&self) -> SimCounts {
         self.lock().counts
@@ -72,14 +72,14 @@ impl OpenQueue for SimTime {
 
 struct TimedQueue {
     clock: SimTime,
-    /// Taken, but not yet started.
+    /// Requests not started yet.
     taken: Vec<Request>,
     /// When each is done, and the request.
     started: VecDeque<(u64, Request)>,
 }
 
 impl Drop for TimedQueue {
-    /// What nobody waited for is not in flight any more.
+    /// Requests that nobody waited for are no longer in flight.
     fn drop(&mut self) {
         let left = self.started.len() as u64;
         self.clock.lock().in_flight -= left;

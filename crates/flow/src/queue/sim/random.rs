@@ -1,6 +1,6 @@
-//! Chance that can be repeated.
+//! Reproducible random numbers.
 //!
-//! Ours rather than a crate's, because a seed that was printed must mean the same device after every upgrade.
+//! Our own instead of a crate's, because a printed seed must mean the same device after every upgrade.
 
 /// `SplitMix64`, after Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014).
 #[derive(Debug, Clone)]
@@ -25,7 +25,7 @@ impl Random {
         (wide >> 64) as u64
     }
 
-    /// True `part` times of `whole`.
+    /// True with a chance of `part` in `whole`.
     pub(super) fn chance(&mut self, part: u64, whole: u64) -> bool {
         self.below(whole) < part
     }

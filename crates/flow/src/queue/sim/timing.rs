@@ -1,22 +1,22 @@
-//! When a request completes: a device of a given width, and one pipe for the bytes.
+//! When requests complete: a device of a given width, and one pipe for the bytes.
 
 use std::time::{Duration, Instant};
 
 use super::options::{Pace, SimOptions};
 
-/// The device's time, in nanoseconds since it was made.
+/// The device's time, in nanoseconds since its creation.
 #[derive(Debug)]
 pub(super) struct Timing {
     now: u64,
-    /// Since when time passes; `None` if it is only counted.
+    /// When real time started; `None` if time is only counted.
     since: Option<Instant>,
-    /// When each hand is free again.
+    /// When each hand becomes free.
     hands: Vec<u64>,
-    /// When the pipe is free again.
+    /// When the pipe becomes free.
     pipe: u64,
     latency: u64,
     sync_latency: u64,
-    /// Nanoseconds a byte takes in the pipe, as a fraction of 2^20.
+    /// Nanoseconds per byte in the pipe, in units of 2^-20.
     byte: u64,
 }
 
@@ -40,7 +40,7 @@ impl Timing {
         self.now
     }
 
-    /// How long the caller has to sleep until it is `time`; if time is only counted, not at all: it is `time` now.
+    /// How long the caller must sleep until `time`. If time is only counted, it advances to `time`, and the caller need not sleep.
     pub(super) fn until(&mut self, time: u64) -> Duration {
         if self.since.is_none() {
             self.now = self.now.max(time);
@@ -48,20 +48,20 @@ impl Timing {
         Duration::from_nanos(time.saturating_sub(self.now()))
     }
 
-    /// When a read or write of `len` bytes is done that starts now and takes `longer` than usual.
+    /// The completion time of a read or write of `len` bytes that starts now and takes `longer` than usual.
     pub(super) fn transfer(&mut self, len: u64, longer: u64) -> u64 {
         let started = self.now();
         let moving = ((u128::from(len) * u128::from(self.byte)) >> 20) as u64;
         let Some(hand) = self.hands.iter_mut().min() else { return started };
-        // The pipe takes bytes in the order of the requests and never rests while there are some: who is late by chance holds
-        // up nobody else.
+        // The pipe takes bytes in request order and never rests while there are some: a request that is late by chance does not delay
+        // others.
         self.pipe = self.pipe.max(started) + moving;
         let done = self.pipe.max(started.max(*hand) + self.latency + longer + moving);
         *hand = done;
         done
     }
 
-    /// When a sync is done that starts now.
+    /// The completion time of a sync that starts now.
     pub(super) fn sync(&mut self) -> u64 {
         self.now() + self.sync_latency
     }
