@@ -46,13 +46,13 @@ pub struct Want {
 pub enum ReadAhead {
     /// Not at all: one stretch at a time, like a server that reads a page when it needs it.
     None,
-    /// Not at all, unless the caller asks for more than there is room for, to guess what comes next, like a server's linear read-ahead.
-    /// These stretches are sorted, joined and read together, up to this many bytes; the next are read after they were handed over.
+    /// Not by itself. A caller that guesses what comes next, like a server's linear read-ahead, may ask for more than there is room for:
+    /// these stretches are sorted, joined and read together, up to this many bytes, and the next ones after they were handed over.
     Linear {
         /// Bytes read together; at least one stretch is.
         bytes: u64,
     },
-    /// As asked: up to this many bytes at a time are sorted, joined, and read while the caller works on the bytes before them.
+    /// By the caller's requests: up to this many bytes at a time are sorted, joined, and read while the caller works on the batch before.
     Logical {
         /// Bytes in a batch; at least one stretch is.
         bytes: u64,

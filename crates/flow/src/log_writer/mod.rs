@@ -14,14 +14,13 @@
 //! of the last one is written again.
 //!
 //! # What is promised
-//! * A record is acknowledged once it is durable, with the [`LogPosition`] after it. It is then handed over by every later
-//!   [`LogReader`], whole, until its file is written over, which is not before it was [released](LogWriter::release).
+//! * A record is acknowledged once it is durable, with the [`LogPosition`] after it. From then on every [`LogReader`] hands it over, whole,
+//!   until its file is overwritten, which does not happen before it was [released](LogWriter::release).
 //! * A record that was not acknowledged may be in the log or not, but never in part; once a reader has handed it over and
 //!   [`LogWriter::resume`] continued after it, it is durable too.
-//! * Nothing of an earlier round of the ring, of a write that a crash tore, or of another log in the same space is ever
-//!   taken for a part of this one.
-//! * The first write or sync that fails stops the writer: every later call gets that error. A failed sync is never
-//!   repeated, because the system may have dropped what it could not write and would answer that all is well.
+//! * Blocks of an earlier round of the ring, of a torn write, or of another log in the same space are never taken for part of this log.
+//! * The first write or sync that fails stops the writer: every later call gets that error. A failed sync is never repeated, because the
+//!   system may have dropped what it could not write, and would report success.
 //!
 //! This relies on a medium that writes each 512-byte sector atomically and honours syncs ([`LogStorage`]). Damage to blocks that were
 //! durable is distinguished from the end of the log if there is a later write ([`LogError::Damaged`]); damage to the last write looks like
