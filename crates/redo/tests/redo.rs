@@ -210,7 +210,10 @@ fn a_mariadb_header_and_its_checkpoint() {
     let file = mariadb::LogFile::parse(&header, 12_304).expect("a header");
     assert_eq!(file.checkpoint, mariadb::Checkpoint { lsn: Lsn(90_266_786), end_lsn: Lsn(90_266_786) });
     assert_eq!(file.checkpoint_place(), Some(12_288));
-    assert_eq!(file.state(&hex("fa00000000000005615ca2012a992a4b")), Ok(LogState::Undecided), "the marker may follow");
+    let record = hex("fa00000000000005615ca2012a992a4b");
+    assert_eq!(file.state(&record), Ok(LogState::Clean), "the file has room for no more");
+    let longer = mariadb::LogFile::parse(&header, 12_305).expect("a header");
+    assert_eq!(longer.state(&record), Ok(LogState::Undecided), "the marker may follow");
     let with_zero = [hex("fa00000000000005615ca2012a992a4b"), vec![0]].concat();
     assert_eq!(file.state(&with_zero), Ok(LogState::Clean));
 }
