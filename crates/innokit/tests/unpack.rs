@@ -316,21 +316,23 @@ fn any_name() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![proptest::collection::vec(part, 1..5).prop_map(|parts| parts.join(&b'/')), known]
 }
 
+/// The length of a name, as streams have it.
+fn length(name: &[u8]) -> Vec<u8> {
+    u32::try_from(name.len()).expect("short").to_be_bytes().into_iter().rev().collect()
+}
+
 fn raw_chunk(code: u8, path: &[u8], rest: &[u8]) -> Vec<u8> {
-    let len = u32::try_from(path.len()).expect("short").to_le_bytes();
-    [b"XBSTCK01", &[0, code][..], &len, path, rest].concat()
+    [b"XBSTCK01", &[0, code][..], &length(path), path, rest].concat()
 }
 
 /// A member of a stream, or what happens to one.
 fn any_step() -> impl Strategy<Value = Vec<u8>> {
     let file = |name: Vec<u8>| {
-        let crc = crc32(b"evil").to_le_bytes();
-        let body = [&4_u64.to_le_bytes()[..], &0_u64.to_le_bytes(), &crc, b"evil"].concat();
+        let crc: Vec<u8> = crc32(b"evil").to_be_bytes().into_iter().rev().collect();
+        let body = [number(4), number(0), crc, b"evil".to_vec()].concat();
         [raw_chunk(b'P', &name, &body), raw_chunk(b'E', &name, &[])].concat()
     };
-    let renamed = |(from, to): (Vec<u8>, Vec<u8>)| {
-        raw_chunk(b'R', &from, &[&u32::try_from(to.len()).expect("short").to_le_bytes()[..], &to].concat())
-    };
+    let renamed = |(from, to): (Vec<u8>, Vec<u8>)| raw_chunk(b'R', &from, &[length(&to), to].concat());
     prop_oneof![
         4 => any_name().prop_map(file),
         1 => (any_name(), any_name()).prop_map(renamed),
