@@ -29,7 +29,8 @@ impl Settling<'_> {
             return;
         };
         let (path, part, len) = (path.clone(), known.part.clone(), done.candidate.len);
-        let clean_end = self.redo.clean_end_for(&path).filter(|_| !self.live);
+        // A server's log is never clean, and each look at it reads it again.
+        let clean_end = if self.live { None } else { self.redo.clean_end_for(&path) };
         let end = match clean_end {
             Some(lsn) => Some(LogEnd { lsn, is_whole: true }),
             None => self.end_of_log(&dir),
