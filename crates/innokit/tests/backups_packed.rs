@@ -8,12 +8,13 @@ mod common;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use backup_lab::{Server, assert_same, contents, is_well_with};
+use backup_lab::{Server, assert_same, contents, is_well_with, unpack};
 use common::{Run, innokit};
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use tempfile::TempDir;
 
 const KEYS: &str = "1;770A8A65DA156D24EE2A093277530142\n2;18420B5CBA31CCDFFE9716E91EB61374\n";
@@ -36,13 +37,6 @@ fn start(kind: &'static str) -> Server {
     Server::start_in(folder, kind, &options)
 }
 
-/// `innokit` with the server's keys.
-fn with_keys(server: &Server, words: &[&str]) -> Command {
-    let mut command = innokit();
-    command.args(words).arg("--key-file").arg(server.of("keys"));
-    command
-}
-
 /// What the tool of MariaDB unpacks of a stream.
 fn unpacked_by_the_tool(server: &Server, stream: &[u8], name: &str) {
     fs::create_dir(server.of(name)).expect("made");
@@ -53,12 +47,9 @@ fn unpacked_by_the_tool(server: &Server, stream: &[u8], name: &str) {
     assert!(child.wait().expect("ends").success(), "{} {name}", server.kind);
 }
 
-fn gzipped(bytes: &[u8], path: &Path) {
-    let mut gzip = Command::new("gzip");
-    gzip.arg("-1").stdin(Stdio::piped()).stdout(fs::File::create(path).expect("made"));
-    let mut child = gzip.spawn().expect("gzip runs");
-    child.stdin.take().expect("piped").write_all(bytes).expect("taken");
-    assert!(child.wait().expect("ends").success());
+fn gzipped(bytes: &[u8]) -> Vec<u8> {
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+    gzip.write_all(bytes).and_then(|()| gzip.finish()).expect("packed")
 }
 
 /// Takes a streamed backup of what was changed since `base`, keeps it compressed, and unpacks it both ways.
@@ -67,14 +58,13 @@ fn take(server: &Server, name: &str, base: Option<&str>) {
     let mut options = vec!["--stream=xbstream".to_owned(), format!("--extra-lsndir={}", lsns(name))];
     options.extend(base.map(|base| format!("--incremental-basedir={}", lsns(base))));
     let stream = server.back_up(&format!("{name}.work"), &options.iter().map(String::as_str).collect::<Vec<_>>());
-    let archive = server.of(&format!("{name}.xb"));
-    match base {
-        None => gzipped(&stream, &archive),
-        Some(_) => fs::write(&archive, zstd::encode_all(stream.as_slice(), 1).expect("packed")).expect("written"),
-    }
-    let unpacked = innokit().arg("unpack").arg(archive).arg(server.of(name)).output().expect("innokit runs");
-    let unpacked = Run::of(&unpacked);
-    assert_eq!(unpacked.status, 0, "{} {name}: {}", server.kind, unpacked.errors);
+    let packed = match base {
+        None => gzipped(&stream),
+        Some(_) => zstd::encode_all(stream.as_slice(), 1).expect("packed"),
+    };
+    let archive = format!("{name}.xb");
+    fs::write(server.of(&archive), packed).expect("written");
+    unpack(server, &archive, name);
     let theirs = format!("{name}.theirs");
     unpacked_by_the_tool(server, &stream, &theirs);
     assert_same(server, name, &theirs, "unpacked");
@@ -94,11 +84,11 @@ fn prepare_with_the_tool(server: &Server) {
 }
 
 fn recover(server: &Server, keys: bool, to: &str) -> Run {
-    let mut command = if keys { with_keys(server, &["recover"]) } else { innokit() };
-    if !keys {
-        command.arg("recover");
+    let mut command = innokit();
+    command.arg("recover").arg(server.of("full"));
+    if keys {
+        command.arg("--key-file").arg(server.of("keys"));
     }
-    command.arg(server.of("full"));
     for name in ["inc1", "inc2"] {
         command.arg("--increment").arg(server.of(name));
     }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::common::{Run, innokit, repository};
@@ -231,18 +232,29 @@ pub fn is_well_with(server: &Server, name: &str, options: &[&str]) {
     for words in [&["check"][..], &["table", "check"]] {
         let output = innokit().args(words).arg("--json").args(options).arg(server.of(name)).output();
         let run = Run::of(&output.expect("innokit runs"));
-        let document = run.json();
-        let findings = document["findings"].as_array().expect("findings").iter();
-        let is_open = |finding: &&serde_json::Value| {
+        let is_open = |finding: &Value| {
             finding["message"]
                 .as_str()
                 .is_some_and(|message| message.contains("to be rolled back: the server does that"))
         };
-        let (open, others): (Vec<_>, Vec<_>) =
-            findings.filter(|finding| finding["severity"] != "notice").partition(is_open);
-        let status = if open.is_empty() { 0 } else { 2 };
-        assert!(others.is_empty() && run.status == status, "{} {name}, prepared: {words:?}: {others:#?}", server.kind);
+        says_only(&run.json(), run.status, is_open, &format!("{} {name}, prepared: {words:?}", server.kind));
     }
+}
+
+/// What is worse than a notice is one of these and undecided, or there is nothing.
+pub fn says_only(document: &Value, status: i32, is_one: impl Fn(&Value) -> bool, what: &str) {
+    let findings = document["findings"].as_array().expect("findings").iter();
+    let findings = findings.filter(|finding| finding["severity"] != "notice");
+    let (known, others): (Vec<_>, Vec<_>) = findings.partition(|finding| is_one(finding));
+    let expected = if known.is_empty() { 0 } else { 2 };
+    assert!(others.is_empty() && status == expected, "{what}: {status}: {others:#?}");
+}
+
+/// Unpacks an archive by innokit.
+pub fn unpack(server: &Server, archive: &str, to: &str) {
+    let output = innokit().arg("unpack").args([server.of(archive), server.of(to)]).output();
+    let run = Run::of(&output.expect("innokit runs"));
+    assert_eq!(run.status, 0, "{} {archive}: {}", server.kind, run.errors);
 }
 
 /// Every file below the folder `name`, and its bytes.
