@@ -90,12 +90,17 @@ fn error_codes(log: &str) -> BTreeSet<&str> {
     codes.filter_map(|line| line.split_whitespace().find(|word| word.starts_with("[MY-"))).collect()
 }
 
+/// The server's log tells of no redo that was applied to pages.
+pub fn assert_applied_nothing(log: &str) {
+    let applied = log.lines().find(|line| line.contains("Applying a batch of") && !line.contains("batch of 0"));
+    assert_eq!(applied, None, "{log}");
+}
+
 /// The server found nothing to apply: at most it was told of tables again. It complains of nothing that it does not complain of after
 /// its own recovery as well.
 fn assert_started_without_recovery(server: &Server, after_its_own: &Server) {
     let (log, other) = (server.log(), after_its_own.log());
-    let applied = log.lines().find(|line| line.contains("Applying a batch of") && !line.contains("batch of 0"));
-    assert_eq!(applied, None, "{log}");
+    assert_applied_nothing(&log);
     let strange: Vec<&str> = error_codes(&log).difference(&error_codes(&other)).copied().collect();
     assert!(strange.is_empty(), "{strange:?}: {log}\nafter its own recovery: {other}");
     assert!(log.contains("ready for connections"), "{log}");

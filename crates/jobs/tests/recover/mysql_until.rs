@@ -10,8 +10,10 @@ use innokit_jobs::{RecoverOptions, recover};
 use tempfile::TempDir;
 
 use crate::mishaps::{child_until, in_place_until};
+use crate::mysql::assert_applied_nothing;
 use crate::places::{NEWER_CHECKPOINT, TABLES, TRIES, rows};
 use crate::server::{Server, copy, script};
+use crate::until::recovered_beside;
 use crate::{assert_sound, files_of};
 
 /// A server that writes no changed page before it must, and loses nothing that was committed.
@@ -106,8 +108,7 @@ impl Crash {
         self.server.lend_options(datadir);
         let server = Server::again_kind("mysql", datadir);
         let log = server.log();
-        let applied = log.lines().find(|line| line.contains("Applying a batch of") && !line.contains("batch of 0"));
-        assert_eq!(applied, None, "{log}");
+        assert_applied_nothing(&log);
         assert!(log.contains("ready for connections") && !log.contains("[ERROR]"), "{log}");
         server
     }
@@ -186,11 +187,9 @@ fn killed_before_its_end_it_goes_on_to_the_same_bytes(crash: &Crash, undisturbed
 fn the_server_goes_on(crash: &Crash, server: &Server) {
     insert(server, 1000);
     let expected = rows(server);
-    server.kill();
-    let ours = crash.dir.path().join("gone on");
-    copy(&server.0, &ours);
-    in_place_until(&ours, None).expect("recovers");
-    let theirs = Server::again_kind("mysql", &server.0);
+    let (ours, theirs) = recovered_beside(server, crash.dir.path(), |ours| {
+        in_place_until(ours, None).expect("recovers");
+    });
     let ours = crash.run_on(&ours);
     assert_eq!(rows(&theirs), expected);
     assert_eq!((rows(&ours), counters(&ours)), (expected, counters(&theirs)));

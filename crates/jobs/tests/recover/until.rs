@@ -144,15 +144,22 @@ fn killed_before_its_end_it_goes_on_to_the_same_bytes(crash: &Crash, undisturbed
     }
 }
 
+/// Kills the server. A copy of its datadir, recovered, and the server, which has recovered by itself.
+pub fn recovered_beside(server: &Server, dir: &Path, recover: impl FnOnce(&Path)) -> (PathBuf, Server) {
+    server.kill();
+    let ours = dir.join("gone on");
+    copy(&server.0, &ours);
+    recover(&ours);
+    (ours, Server::again_kind(server.1, &server.0))
+}
+
 /// Over the LSNs that were dropped, with the log that took the other's place.
 fn the_server_goes_on(crash: &Crash, server: &Server) {
     insert(server, 1000);
     let expected = rows(server);
-    server.kill();
-    let ours = crash.dir.path().join("gone on");
-    copy(&server.0, &ours);
-    crash.in_place(&ours, None).expect("recovers");
-    let theirs = Server::again_kind(server.1, &server.0);
+    let (ours, theirs) = recovered_beside(server, crash.dir.path(), |ours| {
+        crash.in_place(ours, None).expect("recovers");
+    });
     assert!(theirs.log().contains("Starting crash recovery"), "{}", theirs.log());
     assert_eq!(rows(&theirs), expected);
     assert_eq!(rows(&run_on(&ours, &crash.server)), expected);
