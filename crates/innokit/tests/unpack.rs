@@ -140,7 +140,7 @@ fn members_that_are_compressed_are_what_is_in_them() {
     let table = fixture("mariadb-10.11/dynamic-16k.ibd");
     let mut archive = Vec::new();
     for (extension, packed) in ["gz", "zst", "lz4"].iter().zip(packings(&table)) {
-        archive.extend(member(&format!("shop/{extension}.ibd.{extension}"), &packed));
+        archive.extend(member(format!("shop/{extension}.ibd.{extension}"), &packed));
     }
     archive.extend(member("shop/not.zst", b"its name lies"));
     let to = dir.path().join("to");
@@ -158,7 +158,7 @@ fn members_that_are_compressed_are_what_is_in_them() {
     for (extension, packed) in ["gz", "zst", "lz4"].iter().zip(packings(&table)) {
         let cut = &packed[..packed.len() / 2];
         let to = dir.path().join("cut");
-        let run = unpack(&dir.file("a.xb", &member(&format!("t.ibd.{extension}"), cut)), &to);
+        let run = unpack(&dir.file("a.xb", &member(format!("t.ibd.{extension}"), cut)), &to);
         assert!(run.status == 1 && !to.exists(), "{extension}: {} {}", run.status, run.errors);
     }
     // What is not read stays as it came, and is no success.
