@@ -162,7 +162,7 @@ fn sync_covers_no_write_that_was_in_flight_with_it() {
         assert!(done.iter().all(|completion| completion.result.is_ok()));
         lost += usize::from(device.reopen(seed).contents(file) != [7; BLOCK]);
     }
-    assert!(lost > 10, "whoever does not wait for the write before syncing loses it: {lost} of 50");
+    assert!(lost > 10, "a caller that syncs before the write is complete loses it: {lost} of 50");
 }
 
 #[test]

@@ -299,7 +299,7 @@ proptest! {
         let (said, outcome) = read_in_pieces(&stream, 64);
         let sound = read_in_pieces(&whole, 64).0;
         let told = said.iter().any(|said| matches!(said, Said::Other(Event::BadChunk { .. } | Event::Misplaced { .. })));
-        // A damaged name makes another file; that is seen by whoever knows the names, or by an end that never comes.
+        // A damaged name makes another file: only a reader that knows the names, or an end that never comes, reveals it.
         prop_assert!(told || outcome != Ok(vec![]) || said != sound);
     }
 }

@@ -78,7 +78,7 @@ struct Sleepers {
     all: bool,
 }
 
-/// The write lane: whoever holds it is the group's leader.
+/// The write lane: its holder is the leader of the group.
 struct Lane {
     group: Group,
     /// Content of the last file system block, up to the end of the log; kept for whole-block writes.

@@ -24,7 +24,7 @@ pub enum Found<'f> {
 
 type Tell = dyn Fn(Found<'_>) + Send + Sync;
 
-/// The link between a job and whoever watches it. Findings reported early are not final: the end of a file may show that a damaged page is
+/// The link between a job and its watcher. Findings reported early are not final: the end of a file may show that a damaged page is
 /// free, or that recovery is pending. The report has the last word.
 #[derive(Clone, Default)]
 pub struct Watcher {
