@@ -62,9 +62,8 @@ impl<T> Pieces<T> {
     }
 
     fn take(&mut self) -> (OffsetBuffer<i32>, Vec<T>) {
-        let ends = std::mem::take(&mut self.ends);
-        let offsets: Vec<i32> = std::iter::once(0).chain(ends).collect();
-        (OffsetBuffer::new(ScalarBuffer::from(offsets)), std::mem::take(&mut self.data))
+        let offsets: Vec<i32> = std::iter::once(0).chain(self.ends.drain(..)).collect();
+        (OffsetBuffer::new(ScalarBuffer::from(offsets)), renewed(&mut self.data))
     }
 }
 
@@ -307,7 +306,7 @@ impl ColumnBuilder {
                 Arc::new(DictionaryArray::try_new(keys, Arc::clone(members))?)
             }
             Values::Sixteen(list) => {
-                let bytes = Buffer::from_vec(std::mem::take(list).into_flattened());
+                let bytes = Buffer::from_vec(renewed(list).into_flattened());
                 Arc::new(FixedSizeBinaryArray::try_new(16, bytes, nulls)?)
             }
             Values::Text(pieces) => {
@@ -327,8 +326,14 @@ impl ColumnBuilder {
     }
 }
 
+/// The list, which leaves an empty one with as much room: the next batch has about as many values.
+fn renewed<T>(list: &mut Vec<T>) -> Vec<T> {
+    let room = Vec::with_capacity(list.len());
+    std::mem::replace(list, room)
+}
+
 fn taken<T: ArrowNativeType>(list: &mut Vec<T>) -> ScalarBuffer<T> {
-    ScalarBuffer::from(std::mem::take(list))
+    ScalarBuffer::from(renewed(list))
 }
 
 fn primitive<T: ArrowPrimitiveType>(

@@ -1,6 +1,6 @@
 //! DECIMAL: nine digits in four bytes, sign in the top bit.
 
-use super::digits::write_padded;
+use super::digits::{GROUP, GROUP_END, write_padded, write_point};
 use super::error::ValueError;
 use crate::schema::types::decimal_bytes;
 
@@ -70,10 +70,14 @@ pub fn write(stored: &[u8], precision: u8, scale: u8, zerofill: u16, out: &mut V
     if negative {
         out.push(b'-');
     }
-    write_padded(whole, 1, out);
-    if scale > 0 {
-        out.push(b'.');
-        write_padded(fraction, usize::from(scale), out);
+    match usize::from(scale) {
+        0 => write_padded(whole, 1, out),
+        scale @ 1..=GROUP if whole < GROUP_END => write_point(whole, fraction, scale, out),
+        scale => {
+            write_padded(whole, 1, out);
+            out.push(b'.');
+            write_padded(fraction, scale, out);
+        }
     }
     Ok(())
 }
@@ -133,9 +137,13 @@ fn group(stored: &[u8], negative: bool, top: u8, digits: u8) -> Option<u64> {
     (number < power(digits)).then_some(number)
 }
 
+/// Powers of ten up to that of a group.
+const POWERS: [u64; 10] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000];
+
+/// Ten to the power of up to nine digits. A table: `pow` loops unless the exponent is known when it is compiled.
 #[inline]
-const fn power(digits: u8) -> u64 {
-    10_u64.pow(digits as u32)
+fn power(digits: u8) -> u64 {
+    POWERS.get(usize::from(digits)).copied().unwrap_or(0)
 }
 
 fn write_digits(
@@ -166,6 +174,11 @@ fn write_digits(
 /// # Errors
 /// The bytes are not a DECIMAL with that precision and scale.
 pub fn unscaled(stored: &[u8], precision: u8, scale: u8) -> Result<Option<i128>, ValueError> {
+    if let Some((negative, whole, fraction)) = parts(stored, precision, scale) {
+        let unit = power(scale.min(9)) * power(scale.saturating_sub(9));
+        let number = i128::from(whole) * i128::from(unit) + i128::from(fraction);
+        return Ok(Some(if negative { -number } else { number }));
+    }
     let (negative, digits) = digits(stored, precision, scale)?;
     if precision > 38 {
         return Ok(None);
@@ -220,6 +233,8 @@ mod tests {
                     assert_eq!(written, write_digits(&stored, (precision, scale), 0, &mut long));
                     if written.is_ok() {
                         assert_eq!(short, long, "DECIMAL({precision},{scale}) {stored:02x?}");
+                        let digits = String::from_utf8(long).expect("ASCII").replace('.', "");
+                        assert_eq!(unscaled(&stored, precision, scale), Ok(digits.parse().ok()), "{digits}");
                     }
                 }
             }

@@ -23,40 +23,80 @@ pub fn write_int(number: i64, out: &mut Vec<u8>) {
     write_padded(number.unsigned_abs(), 1, out);
 }
 
-/// Digits of the largest number.
-const DIGITS_MAX: usize = 20;
-
-/// Number of digits; 1 for zero.
-#[inline]
-const fn count(number: u64) -> usize {
-    match number.checked_ilog10() {
-        Some(power) => power as usize + 1,
-        None => 1,
-    }
-}
+/// Digits written together, and the least number that has more.
+pub(super) const GROUP: usize = 8;
+pub(super) const GROUP_END: u64 = 100_000_000;
 
 /// Writes a number in decimal, padded with zeros to `width` digits.
 #[inline]
-pub(super) fn write_padded(mut number: u64, width: usize, out: &mut Vec<u8>) {
-    let digits = count(number).max(width);
-    if digits > DIGITS_MAX {
-        out.extend(std::iter::repeat_n(b'0', digits - DIGITS_MAX));
+pub(super) fn write_padded(number: u64, width: usize, out: &mut Vec<u8>) {
+    if number < GROUP_END && width <= GROUP {
+        return write_group(number, width, out);
     }
-    let (start, digits) = (out.len(), digits.min(DIGITS_MAX));
-    // Append the maximum and truncate: a copy of constant length needs no call.
-    out.extend_from_slice(&[b'0'; DIGITS_MAX]);
-    out.truncate(start + digits);
-    let mut rest = out.get_mut(start..).unwrap_or(&mut []);
-    while number >= 10 {
-        let two = pair((number % 100) as u8);
-        number /= 100;
-        let Some((before, last)) = rest.split_last_chunk_mut::<2>() else { return };
-        *last = two;
-        rest = before;
+    write_long(number, width, out);
+}
+
+/// A number of more than one group.
+fn write_long(number: u64, width: usize, out: &mut Vec<u8>) {
+    let (before, last) = (number / GROUP_END, number % GROUP_END);
+    match width.checked_sub(GROUP) {
+        Some(left) if before < GROUP_END && left > GROUP => {
+            out.extend(std::iter::repeat_n(b'0', left - GROUP));
+            write_group(before, GROUP, out);
+        }
+        left => {
+            let left = left.unwrap_or(0);
+            if before < GROUP_END { write_group(before, left, out) } else { write_long(before, left, out) }
+        }
     }
-    if let (1.., Some(last)) = (number, rest.last_mut()) {
-        *last = b'0' + number as u8;
+    write_group(last, GROUP, out);
+}
+
+/// A number below [`GROUP_END`] with at least `width` digits, at most [`GROUP`]; zero has one.
+#[inline]
+fn write_group(number: u64, width: usize, out: &mut Vec<u8>) {
+    let digits = eight_digits(number);
+    let zeros = digits.trailing_zeros() as usize / 8;
+    let left_out = zeros.min(GROUP - width.clamp(1, GROUP));
+    let text = (digits | 0x3030_3030_3030_3030) >> (8 * left_out);
+    // Append all and truncate: a copy of constant length needs no call.
+    let end = out.len() + GROUP - left_out;
+    out.extend_from_slice(&text.swap_bytes().to_be_bytes());
+    out.truncate(end);
+}
+
+/// Writes a number with `scale` decimals, at most [`GROUP`]; `whole` and `fraction` are below [`GROUP_END`].
+#[inline]
+pub(super) fn write_point(whole: u64, fraction: u64, scale: usize, out: &mut Vec<u8>) {
+    const ASCII: u64 = 0x3030_3030_3030_3030;
+    let digits = eight_digits(whole);
+    let left_out = (digits.trailing_zeros() as usize / 8).min(GROUP - 1);
+    let before = ((digits | ASCII) >> (8 * left_out)).swap_bytes().to_be_bytes();
+    let behind = (eight_digits(fraction) | ASCII).checked_shr(8 * (GROUP - scale.min(GROUP)) as u32).unwrap_or(0);
+    // Assembled in place, and appended once.
+    let mut text = [b'.'; 2 * GROUP + 1];
+    let point = GROUP - left_out;
+    if let Some(room) = text.first_chunk_mut() {
+        *room = before;
     }
+    if let Some(room) = text.get_mut(point..).and_then(|rest| rest.first_chunk_mut::<{ GROUP + 1 }>()) {
+        let [sign, digits @ ..] = room;
+        (*sign, *digits) = (b'.', behind.swap_bytes().to_be_bytes());
+    }
+    let end = out.len() + point + 1 + scale.min(GROUP);
+    out.extend_from_slice(&text);
+    out.truncate(end);
+}
+
+/// The digits of a number below [`GROUP_END`], the first in the lowest byte. Each step splits all parts of the number at once into two
+/// halves: fours, pairs, digits. The products are the reciprocals of 100 and 10, exact for numbers as small as these.
+#[inline]
+const fn eight_digits(number: u64) -> u64 {
+    let fours = number / 10_000 | (number % 10_000) << 32;
+    let hundreds = (fours * 10_486 >> 20) & 0x7F_0000_007F;
+    let pairs = hundreds | (fours - 100 * hundreds) << 16;
+    let tens = (pairs * 103 >> 10) & 0x000F_000F_000F_000F;
+    tens | (pairs - 10 * tens) << 8
 }
 
 /// The two digits of a number below 100; two zeros for a larger one.
@@ -74,14 +114,37 @@ pub(super) fn write_display(value: &impl std::fmt::Display, out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use super::write_padded;
+    use super::{GROUP, GROUP_END, eight_digits, write_padded, write_point};
+
+    #[test]
+    fn numbers_with_a_point_have_all_their_decimals() {
+        for scale in 1..=GROUP {
+            let end = 10_u64.pow(scale as u32);
+            for fraction in [0, 1, end / 7, end / 2, end - 1] {
+                for whole in [0, 1, 9, 10, 1234, GROUP_END / 3, GROUP_END - 1] {
+                    let mut out = b"x".to_vec();
+                    write_point(whole, fraction, scale, &mut out);
+                    assert_eq!(String::from_utf8_lossy(&out), format!("x{whole}.{fraction:0scale$}"));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn eight_digits_are_those_of_each_number() {
+        // Every number of four digits in each half; the halves do not see each other.
+        for number in (0..10_000).flat_map(|four| [four, four * 10_000, four * 10_001, GROUP_END - 1 - four]) {
+            let digits = (eight_digits(number) | 0x3030_3030_3030_3030).swap_bytes().to_be_bytes();
+            assert_eq!(String::from_utf8_lossy(&digits), format!("{number:08}"));
+        }
+    }
 
     #[test]
     fn numbers_have_the_digits_that_format_gives_them() {
         let powers = (0..20).map(|power| 10_u64.pow(power));
         let numbers = powers.flat_map(|power| [power - 1, power, power + 1, 9 * (power / 10)]).chain([0, u64::MAX]);
         for number in numbers {
-            for width in [0, 1, 2, 4, 19, 20, 21, 30] {
+            for width in [0, 1, 2, 4, 7, 8, 9, 15, 16, 17, 19, 20, 21, 30] {
                 let mut out = b"x".to_vec();
                 write_padded(number, width, &mut out);
                 assert_eq!(String::from_utf8(out).expect("ASCII"), format!("x{number:0width$}"));

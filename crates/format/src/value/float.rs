@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use super::digits::{write_padded, write_uint};
+use super::digits::{GROUP_END, write_padded, write_point, write_uint};
 
 /// Digits shown for a FLOAT unless declared otherwise.
 const FLOAT_DIGITS: usize = 6;
@@ -85,7 +85,7 @@ fn write_general(number: f64, significant: Option<usize>, out: &mut Vec<u8>) {
 }
 
 /// Numbers of decimals to try.
-const SHORT_DECIMALS: [(i32, f64, u64); 2] = [(0, 1.0, 1), (4, 1e4, 10_000)];
+const SHORT_DECIMALS: [(usize, f64, u64); 2] = [(0, 1.0, 1), (4, 1e4, 10_000)];
 /// Numbers below this have at most 15 digits.
 const SHORT_LIMIT: f64 = 1e15;
 
@@ -94,19 +94,28 @@ const SHORT_LIMIT: f64 = 1e15;
 /// not do. Returns `false`, with nothing written, for any other number.
 fn write_short(number: f64, out: &mut Vec<u8>) -> bool {
     for (decimals, factor, unit) in SHORT_DECIMALS {
-        let scaled = (number * factor).round();
+        let scaled = number * factor + 0.5;
         // Numbers so small that the format without an exponent may have too many zeros are left out.
-        if !(1.0..SHORT_LIMIT).contains(&scaled) || scaled / factor != number {
+        if !(1.0..SHORT_LIMIT).contains(&scaled) {
             continue;
         }
+        // Rounded by way of an integer: `round` is a call on processors that might lack the instruction.
         let digits = scaled as u64;
-        write_uint(digits / unit, out);
-        if decimals > 0 {
-            out.push(b'.');
-            write_padded(digits % unit, decimals as usize, out);
-            while out.last() == Some(&b'0') {
-                out.pop();
+        if digits as f64 / factor != number {
+            continue;
+        }
+        let (whole, fraction) = (digits / unit, digits % unit);
+        match decimals {
+            0 => write_uint(whole, out),
+            decimals if whole < GROUP_END => write_point(whole, fraction, decimals, out),
+            decimals => {
+                write_uint(whole, out);
+                out.push(b'.');
+                write_padded(fraction, decimals, out);
             }
+        }
+        while decimals > 0 && out.last() == Some(&b'0') {
+            out.pop();
         }
         return true;
     }
