@@ -27,17 +27,39 @@ pub(super) fn locate(layout: &Layout, record: &Record<'_>, fields: &mut RecordFi
 /// Bytes of the null bitmap read as one number.
 const NULL_BYTES_MAX: usize = 8;
 
-/// A row with every field; `None` unless it is entirely on the page. Bounds are checked once, after the last field: until then only the
-/// header is read.
-fn whole(layout: &Layout, record: &Record<'_>, fields: &mut RecordFields) -> Option<()> {
-    let (page, origin) = (record.page(), usize::from(record.origin()));
-    let null_bytes = layout.leaf_null_bytes();
+/// The variable part of an ordinary record's header: the lengths, of which the last byte comes first, and the null bitmap as a number, whose
+/// lowest bit is that of the first nullable field. `None` if it would begin before the page, or the bitmap has more than eight bytes.
+#[inline]
+pub(crate) fn header<'p>(record: &Record<'p>, null_bytes: usize) -> Option<(&'p [u8], u64)> {
     if null_bytes > NULL_BYTES_MAX {
         return None;
     }
-    let header = page.get(..origin.checked_sub(REC_N_NEW_EXTRA_BYTES)?)?;
-    let (mut lengths, bitmap) = header.split_at_checked(header.len().checked_sub(null_bytes)?)?;
-    let mut nulls = bitmap.iter().fold(0_u64, |nulls, byte| nulls << 8 | u64::from(*byte));
+    let header = record.page.get(..usize::from(record.origin).checked_sub(REC_N_NEW_EXTRA_BYTES)?)?;
+    let (lengths, bitmap) = header.split_at_checked(header.len().checked_sub(null_bytes)?)?;
+    Some((lengths, bitmap.iter().fold(0, |nulls, byte| nulls << 8 | u64::from(*byte))))
+}
+
+/// Takes the next length off the end of `lengths`; `None` if there is none left.
+#[inline]
+pub(crate) fn next_length(lengths: &mut &[u8], big: bool) -> Option<(u32, Stored)> {
+    match *lengths {
+        [rest @ .., first] if !big || first & LENGTH_TWO_BYTES == 0 => {
+            *lengths = rest;
+            Some((u32::from(*first), Stored::Inline))
+        }
+        [rest @ .., second, first] => {
+            *lengths = rest;
+            let stored = if first & LENGTH_EXTERN != 0 { Stored::Extern } else { Stored::Inline };
+            Some((u32::from(first & 0x3F) << 8 | u32::from(*second), stored))
+        }
+        _ => None,
+    }
+}
+
+/// A row with every field; `None` unless it is entirely on the page. Bounds are checked once, after the last field: until then only the
+/// header is read.
+fn whole(layout: &Layout, record: &Record<'_>, fields: &mut RecordFields) -> Option<()> {
+    let (mut lengths, mut nulls) = header(record, layout.leaf_null_bytes())?;
     let (mut end, mut is_whole, mut is_outside) = (u32::from(record.origin()), true, false);
     fields.slots.clear();
     fields.slots.extend(layout.fields().iter().map(|field| {
@@ -50,20 +72,13 @@ fn whole(layout: &Layout, record: &Record<'_>, fields: &mut RecordFields) -> Opt
         }
         let (len, stored) = match field.storage {
             Storage::Fixed(len) => (u32::from(len), Stored::Inline),
-            Storage::Variable { big } => match *lengths {
-                [ref rest @ .., first] if !big || first & LENGTH_TWO_BYTES == 0 => {
-                    lengths = rest;
-                    (u32::from(first), Stored::Inline)
-                }
-                [ref rest @ .., second, first] => {
-                    lengths = rest;
-                    let len = u32::from(first & 0x3F) << 8 | u32::from(second);
-                    let stored = if first & LENGTH_EXTERN != 0 { Stored::Extern } else { Stored::Inline };
+            Storage::Variable { big } => match next_length(&mut lengths, big) {
+                Some((len, stored)) => {
                     is_outside |= stored == Stored::Extern;
                     is_whole &= stored == Stored::Inline || len as usize >= REFERENCE_BYTES;
                     (len, stored)
                 }
-                _ => {
+                None => {
                     is_whole = false;
                     (0, Stored::Missing)
                 }
@@ -73,7 +88,7 @@ fn whole(layout: &Layout, record: &Record<'_>, fields: &mut RecordFields) -> Opt
         end += len;
         Slot { start, len, stored }
     }));
-    if !is_whole || end as usize > page.len() {
+    if !is_whole || end as usize > record.page().len() {
         return None;
     }
     (fields.start, fields.end, fields.child) = (lengths.len() as u32, end, None);

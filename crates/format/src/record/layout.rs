@@ -133,7 +133,7 @@ impl Layout {
         self.trx_id.is_some()
     }
 
-    pub(super) const fn leaf_null_bytes(&self) -> usize {
+    pub(crate) const fn leaf_null_bytes(&self) -> usize {
         self.leaf_null_bytes
     }
 

@@ -5,6 +5,7 @@ pub mod fields;
 pub mod layout;
 mod locate;
 pub mod redundant;
+pub mod shape;
 
 use crate::bytes::be;
 use crate::page::index::{IndexFinding, IndexRule};

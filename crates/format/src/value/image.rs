@@ -13,11 +13,6 @@ fn little_endian(stored: &[u8], flip: u8, out: &mut Vec<u8>) {
     out.push(first);
 }
 
-/// Bytes copied together.
-const CHUNK: usize = 16;
-/// More chunks than this are copied by a call.
-const CHUNKS_MAX: usize = 8;
-
 /// How stored bytes become those of the server's row, if copying is enough: decided once per column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Image {
@@ -59,54 +54,6 @@ impl Image {
             _ => 0,
         }
     }
-
-    /// Writes the image of the first `len` bytes of `stored`, which may be longer, to the start of `out`. Returns the image's length. Bytes
-    /// after it in `out` may be overwritten. `None` if they are not such a value, or do not fit.
-    #[inline]
-    pub(super) fn write(self, stored: &[u8], len: usize, out: &mut [u8]) -> Option<usize> {
-        match self {
-            Self::Reversed { bytes, flip } => {
-                if len != usize::from(bytes) {
-                    return None;
-                }
-                let bits = 8 * u32::from(bytes);
-                // Pages have a trailer, so eight bytes can be read at every value on one.
-                let number = u64::from_be_bytes(*stored.first_chunk::<8>()?) >> (64 - bits);
-                let number = number ^ u64::from(flip) << (bits - 8);
-                *out.first_chunk_mut::<8>()? = number.swap_bytes().to_be_bytes();
-            }
-            Self::Copied { bytes } => {
-                if bytes.is_some_and(|bytes| usize::from(bytes) != len) {
-                    return None;
-                }
-                copy(stored, len, out)?;
-            }
-            Self::Padded { bytes } => {
-                copy(stored, len, out)?;
-                let most = (bytes as usize).max(len);
-                out.get_mut(len..most)?.fill(b' ');
-                return Some(most);
-            }
-        }
-        Some(len)
-    }
-}
-
-/// Copies the first `len` bytes; a short value in whole chunks, without looking at its exact length.
-#[inline]
-fn copy(stored: &[u8], len: usize, out: &mut [u8]) -> Option<()> {
-    if len > CHUNKS_MAX * CHUNK {
-        out.get_mut(..len)?.copy_from_slice(stored.get(..len)?);
-        return Some(());
-    }
-    let chunks = len.div_ceil(CHUNK);
-    let (from, _) = stored.as_chunks::<CHUNK>();
-    let (to, _) = out.as_chunks_mut::<CHUNK>();
-    match (from.get(..chunks), to.get_mut(..chunks)) {
-        (Some(from), Some(to)) => to.iter_mut().zip(from).for_each(|(to, from)| *to = *from),
-        _ => out.get_mut(..len)?.copy_from_slice(stored.get(..len)?),
-    }
-    Some(())
 }
 
 /// Fixed-width charsets are stored with all their spaces; so is UTF-16.

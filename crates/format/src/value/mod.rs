@@ -23,6 +23,7 @@ pub mod json;
 mod kind;
 pub mod net;
 mod of_column;
+pub mod row_shape;
 pub mod row_sum;
 mod stored;
 pub mod temporal;

@@ -9,7 +9,6 @@
 use super::image::Image;
 use super::{ValueError, ValueType};
 use crate::page::kind::Family;
-use crate::record::{RecordFields, Stored};
 use crate::schema::{ColumnDef, ColumnDefault, SqlType, TableDef, Visibility};
 
 /// MySQL before this version summed a pointer for each JSON value.
@@ -34,29 +33,27 @@ pub enum Summed<'v> {
 }
 
 #[derive(Debug, Clone)]
-struct Column {
+pub(super) struct Column {
     /// Its index in the table's definition.
     column: usize,
     value: ValueType,
     /// How its bytes become those of the server's row; `None` if copying is not enough.
-    image: Option<Image>,
-    null_bit: Option<u16>,
+    pub(super) image: Option<Image>,
+    pub(super) null_bit: Option<u16>,
     /// The bytes summed for a NULL.
-    null_image: Vec<u8>,
+    pub(super) null_image: Vec<u8>,
     generated: bool,
 }
 
 /// How to sum the rows of one table.
 #[derive(Debug, Clone)]
 pub struct RowSum {
-    columns: Vec<Column>,
+    pub(super) columns: Vec<Column>,
     /// The null bytes of a row without NULLs.
-    null_bytes: Vec<u8>,
+    pub(super) null_bytes: Vec<u8>,
     /// Null bits of stored generated columns, always set in the older form.
     generated_bits: Vec<u16>,
     image: Vec<u8>,
-    /// Upper limit of the bytes that a row has more in the server than on its page.
-    longest_padding: usize,
 }
 
 /// Whether the server's row has the column.
@@ -88,13 +85,8 @@ impl RowSum {
                 return Err(format!("its column {name} is JSON, of which MySQL 5.7 sums an address in memory"));
             }
         }
-        let mut sum = Self {
-            columns: Vec::new(),
-            null_bytes: Vec::new(),
-            generated_bits: Vec::new(),
-            image: Vec::new(),
-            longest_padding: 0,
-        };
+        let mut sum =
+            Self { columns: Vec::new(), null_bytes: Vec::new(), generated_bits: Vec::new(), image: Vec::new() };
         let mut next_bit = u16::from(!table.pack_record);
         let mut always = if table.pack_record { Vec::new() } else { vec![0] };
         for (at, column) in table.columns.iter().enumerate().filter(|(_, column)| counts(column, table.family)) {
@@ -114,7 +106,6 @@ impl RowSum {
                 null_image_of(column, &value, &mut null_image);
             }
             let image = Image::of(&value);
-            sum.longest_padding += null_image.len() + image.map_or(0, Image::padding);
             sum.columns.push(Column { column: at, value, image, null_bit, null_image, generated: generated && !mysql });
         }
         sum.null_bytes = vec![0; usize::from(next_bit).div_ceil(8)];
@@ -141,38 +132,6 @@ impl RowSum {
     #[must_use]
     pub fn has_forms(&self) -> bool {
         self.columns.iter().any(|column| column.generated)
-    }
-
-    /// A row's contribution in the form [`Form::All`], if the row is entirely on `page` and its values need no decoding. `places` are the
-    /// columns' fields. `None` proves nothing: [`RowSum::row`] is slower but knows more.
-    #[inline]
-    pub fn row_on_page(&mut self, page: &[u8], fields: &RecordFields, places: &[u16]) -> Option<u32> {
-        if !fields.is_on_page() || self.columns.len() != places.len() {
-            return None;
-        }
-        let room = page.len() + self.longest_padding + self.null_bytes.len();
-        if self.image.len() < room {
-            self.image.resize(room, 0);
-        }
-        let image = self.image.as_mut_slice();
-        image.get_mut(..self.null_bytes.len())?.copy_from_slice(&self.null_bytes);
-        // In a register; a vector's length would be in memory.
-        let mut at = self.null_bytes.len();
-        for (column, place) in self.columns.iter().zip(places) {
-            let slot = fields.slots().get(usize::from(*place))?;
-            if slot.stored == Stored::Null {
-                if let Some(bit) = column.null_bit {
-                    set(image, bit);
-                }
-                let null_image = column.null_image.as_slice();
-                image.get_mut(at..at + null_image.len())?.copy_from_slice(null_image);
-                at += null_image.len();
-                continue;
-            }
-            let stored = page.get(slot.start as usize..)?;
-            at += column.image?.write(stored, slot.len as usize, image.get_mut(at..)?)?;
-        }
-        Some(crc32fast::hash(image.get(..at)?))
     }
 
     /// A row's contribution in one of the forms.
@@ -207,7 +166,7 @@ impl RowSum {
     }
 }
 
-fn set(bytes: &mut [u8], bit: u16) {
+pub(super) fn set(bytes: &mut [u8], bit: u16) {
     if let Some(byte) = bytes.get_mut(usize::from(bit / 8)) {
         *byte |= 1 << (bit % 8);
     }

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use flow::Counters;
-use format::record::RecordFields;
+use format::record::Record;
+use format::value::row_shape::RowShapes;
 use format::value::row_sum::{Form, RowSum, Summed};
 use serde::Serialize;
 
@@ -224,9 +225,10 @@ fn add_trees(
             continue;
         }
         // If the two forms differ, each row is summed twice, value by value.
-        let on_page = plan.fields_on_page().filter(|_| !rows.has_forms()).unwrap_or_default();
         let has_forms = rows.has_forms();
-        let sinks = |_| Summing { rows: rows.clone(), on_page: on_page.clone(), count: 0, sum: 0, older: 0, has_forms };
+        let fields = plan.fields_on_page().filter(|_| !has_forms);
+        let shapes = fields.and_then(|fields| RowShapes::new(rows, &plan.index.layout, &fields));
+        let sinks = |_| Summing { rows: rows.clone(), shapes: shapes.clone(), count: 0, sum: 0, older: 0, has_forms };
         let (sums, problems) = scan((space, &tables.set), &plan, &ranges, &options.scan, counters, sinks)?;
         sum.damage.extend(problems.iter().map(|problem| format!("{}: {}", space.path().display(), problem.text())));
         for part in sums {
@@ -244,8 +246,8 @@ fn add_trees(
 /// A worker's sum.
 struct Summing {
     rows: RowSum,
-    /// The columns' fields, if whole rows are summed.
-    on_page: Vec<u16>,
+    /// If whole records are summed.
+    shapes: Option<RowShapes>,
     count: u64,
     sum: u32,
     older: u32,
@@ -255,8 +257,9 @@ struct Summing {
 impl RowSink for Summing {
     fn begin(&mut self, _range: usize) {}
 
-    fn row_on_page(&mut self, page: &[u8], fields: &RecordFields) -> bool {
-        let Some(crc) = self.rows.row_on_page(page, fields, &self.on_page) else { return false };
+    fn record(&mut self, record: &Record<'_>, limit: usize) -> bool {
+        let crc = self.shapes.as_mut().and_then(|shapes| shapes.row(record, limit));
+        let Some(crc) = crc else { return false };
         self.sum = self.sum.wrapping_add(crc);
         self.count += 1;
         true

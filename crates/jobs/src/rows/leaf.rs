@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use format::page::index::IndexPage;
 use format::page::lob::{LobReader, Reference};
+use format::record::shape::{RecordShape, ShapeField, Span};
 use format::record::{Record, RecordFields, Slot, Stored};
 use format::value::compressed;
 
@@ -22,6 +23,8 @@ pub(super) struct Builder<'b, 'r, 'f> {
     batch: Batch,
     values: Vec<Option<Value>>,
     bytes: u64,
+    /// Whether every live row is wanted, whatever is in it.
+    takes_all: bool,
 }
 
 impl<'b, 'r, 'f> Builder<'b, 'r, 'f> {
@@ -32,12 +35,15 @@ impl<'b, 'r, 'f> Builder<'b, 'r, 'f> {
         (image, page_no): (Arc<[u8]>, u32),
     ) -> Self {
         let batch = walk.batch(reader.plan, image, page_no);
-        Self { reader, walk, rows, batch, values: Vec::new(), bytes: 0 }
+        let plan = reader.plan;
+        let takes_all =
+            reader.wanted == Wanted::Live && plan.until.is_none() && plan.keys.is_none() && plan.open.is_none();
+        Self { reader, walk, rows, batch, values: Vec::new(), bytes: 0, takes_all }
     }
 
     pub(super) fn records(&mut self, page: &IndexPage<'_>, leaf: &Leaf) -> ControlFlow<()> {
         let wanted = self.reader.wanted;
-        let mut count = 0_u16;
+        let (mut count, limit) = (0_u16, usize::from(page.heap_top()));
         for record in page.records() {
             let record = match record {
                 Ok(record) => record,
@@ -58,7 +64,10 @@ impl<'b, 'r, 'f> Builder<'b, 'r, 'f> {
             let is_wanted = record.is_deleted() == (wanted == Wanted::Deleted) || is_asked;
             if !record.is_metadata() && is_wanted {
                 let state = if record.is_deleted() { RowState::Deleted } else { RowState::Live };
-                self.record(page, &record, state)?;
+                let is_taken = self.takes_all && (self.rows.record(&record, limit) || self.by_shape(&record, limit));
+                if !is_taken {
+                    self.record(page, &record, state)?;
+                }
             }
         }
         if count != page.record_count() {
@@ -83,6 +92,32 @@ impl<'b, 'r, 'f> Builder<'b, 'r, 'f> {
             }
         }
         ControlFlow::Continue(())
+    }
+
+    /// Adds a live row that is entirely on the page; `false` if it is not, or the shapes do not tell.
+    fn by_shape(&mut self, record: &Record<'_>, limit: usize) -> bool {
+        let (Some(shapes), Some(places)) = (self.reader.shapes.as_deref_mut(), self.reader.on_page) else {
+            return false;
+        };
+        let of_columns = |shape: &RecordShape| {
+            let field = |place: &u16| shape.fields().get(usize::from(*place)).copied();
+            places.iter().map(field).collect::<Option<_>>()
+        };
+        let Some(shaped) = shapes.find(record, limit, of_columns) else { return false };
+        let Some(fields) = shaped.derived else { return false };
+        let place = |field: &ShapeField| match *field {
+            ShapeField::Null => ValuePlace::Null,
+            ShapeField::Fixed { after, offset, bytes } => {
+                ValuePlace::Page(shaped.span(after).end + offset as u32, bytes as u32)
+            }
+            ShapeField::Variable(number) => {
+                let Span { start, end } = shaped.span(number);
+                ValuePlace::Page(start, end - start)
+            }
+        };
+        self.batch.heads.push(Head { origin: record.origin(), state: RowState::Live });
+        self.batch.places.extend(fields.iter().map(place));
+        true
     }
 
     fn record(&mut self, page: &IndexPage<'_>, record: &Record<'_>, state: RowState) -> ControlFlow<()> {
@@ -116,10 +151,7 @@ impl<'b, 'r, 'f> Builder<'b, 'r, 'f> {
                     Owner::Committed
                         if is_in_range && (state == RowState::Live) == (self.reader.wanted == Wanted::Live) =>
                     {
-                        let is_taken = fields.is_on_page() && self.rows.row_on_page(page.bytes(), &fields);
-                        if !is_taken {
-                            self.cells(&fields, record.origin(), state);
-                        }
+                        self.cells(&fields, record.origin(), state);
                         ControlFlow::Continue(())
                     }
                     _ => ControlFlow::Continue(()),

@@ -13,7 +13,8 @@ use flow::Gather;
 use format::PageNo;
 use format::page::index::IndexPage;
 use format::page::lob::LobReader;
-use format::record::RecordFields;
+use format::record::shape::{RecordShapes, ShapeField};
+use format::record::{Record, RecordFields};
 use format::value::compressed;
 
 use super::batch::{Batch, ValuePlace};
@@ -79,6 +80,8 @@ pub struct RowReader<'r, 'f> {
     pub plan: &'r Arc<RowPlan>,
     /// See [`RowPlan::fields_on_page`].
     pub on_page: Option<&'r [u16]>,
+    /// The shapes of its rows, with where these fields are in each.
+    pub shapes: Option<&'r mut RecordShapes<Option<Vec<ShapeField>>>>,
     /// The pages visited by all workers.
     pub reached: &'r Reached,
     /// Which rows to read.
@@ -160,9 +163,9 @@ pub trait Rows {
     /// Rows in key order; `Break` stops reading.
     fn batch(&mut self, batch: &Batch) -> ControlFlow<()>;
 
-    /// Offers a row before it joins a batch, with the page it is entirely on and its fields. `true` if it was consumed and shall not join
-    /// one.
-    fn row_on_page(&mut self, page: &[u8], fields: &RecordFields) -> bool;
+    /// Offers a row's record before it joins a batch; it must end at or before byte `limit` of its page. `true` if it was consumed and shall
+    /// not join one.
+    fn record(&mut self, record: &Record<'_>, limit: usize) -> bool;
 }
 
 impl RowReader<'_, '_> {

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use flow::{Counters, FileSet, Gather, GatherPlan, IoMode, ReadAhead, ReadOptions, run_workers};
 use format::page::index::IndexPage;
-use format::record::RecordFields;
+use format::record::Record;
+use format::record::shape::RecordShapes;
 
 use super::batch::Batch;
 use super::plan::RowPlan;
@@ -85,9 +86,9 @@ pub trait RowSink {
     fn begin(&mut self, range: usize);
     /// Rows in key order; `Break` ends the whole scan.
     fn batch(&mut self, batch: &Batch, problems: &mut Vec<Problem>) -> ControlFlow<()>;
-    /// Offers a row before it joins a batch, with the page it is entirely on and its fields. `true` if it was consumed and shall not join
-    /// one. Useful if row order does not matter.
-    fn row_on_page(&mut self, _page: &[u8], _fields: &RecordFields) -> bool {
+    /// Offers a row's record before it joins a batch; it must end at or before byte `limit` of its page. `true` if it was consumed and shall
+    /// not join one. Useful if row order does not matter.
+    fn record(&mut self, _record: &Record<'_>, _limit: usize) -> bool {
         false
     }
     /// The range has ended, early if `outcome` is `Break`. Returning `Break` ends the whole scan.
@@ -105,8 +106,8 @@ impl<S: RowSink> Rows for Taking<'_, S> {
         self.sink.batch(batch, &mut self.problems)
     }
 
-    fn row_on_page(&mut self, page: &[u8], fields: &RecordFields) -> bool {
-        self.sink.row_on_page(page, fields)
+    fn record(&mut self, record: &Record<'_>, limit: usize) -> bool {
+        self.sink.record(record, limit)
     }
 }
 
@@ -143,6 +144,7 @@ pub fn scan<S: RowSink + Send>(
         let gather_plan = GatherPlan::new(read.block_size);
         let mut gather = Gather::new(set, &gather_plan, &read, ahead, counters.worker(worker))?;
         let mut opener = Opener::new();
+        let mut shapes = on_page.as_ref().and_then(|_| RecordShapes::new(&plan.index.layout));
         let mut sink = sinks(worker);
         let mut problems = Vec::new();
         while let Some(range) = claim(&next, &cut).filter(|_| !ended.load(Ordering::Relaxed)) {
@@ -152,6 +154,7 @@ pub fn scan<S: RowSink + Send>(
                 space,
                 plan,
                 on_page: on_page.as_deref(),
+                shapes: shapes.as_mut(),
                 reached: &reached,
                 wanted: options.wanted,
                 on_damage: options.on_damage,
