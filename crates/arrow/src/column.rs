@@ -24,9 +24,9 @@ pub(crate) enum Pushed {
 
 /// What the Arrow types cannot represent.
 pub(crate) const CHANGES: [&str; 3] = [
-    "dates or times that no calendar has (zero, or 31 February) became NULL",
-    "geometries lost their spatial reference system, which well-known binary has no place for",
-    "texts are not valid in their character set: U+FFFD stands for what could not be read",
+    "impossible dates or times (zero, or 31 February) became NULL",
+    "geometries lost their spatial reference system, which well-known binary cannot store",
+    "texts are not valid in their character set: U+FFFD replaces the invalid bytes",
 ];
 const NO_DATE: Pushed = Pushed::Changed(0);
 const SRID_LOST: Pushed = Pushed::Changed(1);
@@ -247,7 +247,7 @@ impl ColumnBuilder {
                 list.end()?;
             }
             (Values::Bytes(list), Value::Geometry(bytes)) => {
-                let (srid, wkb) = geometry::split(bytes).ok_or("the bytes are no geometry")?;
+                let (srid, wkb) = geometry::split(bytes).ok_or("the bytes are not a geometry")?;
                 list.data.extend_from_slice(wkb);
                 list.end()?;
                 return Ok(if srid == self.srid { Pushed::Whole } else { SRID_LOST });
@@ -255,12 +255,12 @@ impl ColumnBuilder {
             (Values::Vector(list), Value::Vector(bytes)) => {
                 let (numbers, rest) = bytes.as_chunks::<4>();
                 if !rest.is_empty() {
-                    return Err("its length is no multiple of four bytes".to_owned());
+                    return Err("its length is not a multiple of four bytes".to_owned());
                 }
                 list.data.extend(numbers.iter().map(|number| format::value::float::single(*number)));
                 list.end()?;
             }
-            _ => return Err("its type is not known to innokit".to_owned()),
+            _ => return Err("innokit does not know its type".to_owned()),
         }
         Ok(Pushed::Whole)
     }
@@ -372,7 +372,7 @@ fn unscaled_wide(stored: &[u8], value: &ValueType) -> Result<i256, String> {
     i256::from_string(&digits).ok_or_else(|| NO_DECIMAL.to_owned())
 }
 
-const NO_DECIMAL: &str = "the bytes are no DECIMAL";
+const NO_DECIMAL: &str = "the bytes are not a DECIMAL";
 
 #[cfg(test)]
 mod tests {

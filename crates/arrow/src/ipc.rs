@@ -55,7 +55,7 @@ impl Format for ArrowFile {
     fn encoder(&self, head: &Head<'_>, out: &BatchFile) -> io::Result<Batches> {
         let rows = BatchBuilder::new(head.plan, self.options, head.states);
         if rows.schema().fields() != out.schema.fields() {
-            return Err(io::Error::other("the columns of a partition are not those of the others"));
+            return Err(io::Error::other("a partition has different columns from the others"));
         }
         Ok(Batches { rows })
     }

@@ -74,7 +74,7 @@ impl Format for Parquet {
     fn encoder(&self, head: &Head<'_>, out: &ParquetFile) -> io::Result<RowGroups> {
         let rows = BatchBuilder::new(head.plan, self.options, head.states);
         if rows.schema().fields() != out.schema.fields() {
-            return Err(io::Error::other("the columns of a partition are not those of the others"));
+            return Err(io::Error::other("a partition has different columns from the others"));
         }
         let factory = Arc::clone(&out.factory);
         let bytes_max = (MEMORY_MAX / head.workers).clamp(ROW_GROUP_MIN, ROW_GROUP as usize);

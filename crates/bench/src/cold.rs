@@ -39,7 +39,7 @@ impl Emptied {
             Self::Unconfirmed => {
                 "meant to be cold: pages were dropped before each measurement, but the kernel does not say whether they went"
             }
-            Self::Failed => "NOT COLD: pages of the file stayed in the page cache, because somebody else uses them",
+            Self::Failed => "NOT COLD: pages of the file stayed in the page cache, because another process uses them",
         }
     }
 }

@@ -313,7 +313,7 @@ fn longest_record_fits_and_a_longer_one_is_refused() {
     log.append(&longest).unwrap();
     log.append(b"").unwrap();
     let error = log.append(&[&longest[..], &[5]].concat()).unwrap_err();
-    assert_eq!(error.to_string(), "the record has 7741 bytes, but one record of this log can have 7740 at most");
+    assert_eq!(error.to_string(), "the record has 7741 bytes, but a record of this log can have at most 7740");
     log.append(b"after").unwrap();
     let records = read(LogReader::open_on(SimLog::open(&device, &small()))).unwrap();
     assert_eq!(records, [&b"before"[..], &longest, b"", b"after"]);
@@ -364,7 +364,9 @@ fn files_that_are_not_one_log_are_refused() {
     assert!(refused(dir.path()).contains("another number of files"));
     fs::remove_file(path(3)).unwrap();
     fs::copy(path(2), path(1)).unwrap();
-    assert!(refused(dir.path()).contains("log.001 is no file of this log: its header says that it has another place"));
+    assert!(
+        refused(dir.path()).contains("log.001 is not a file of this log: its header says that it has another place")
+    );
     let other = self::dir();
     drop(LogWriter::create(other.path(), &small()).unwrap());
     fs::copy(other.path().join("log.001"), path(1)).unwrap();

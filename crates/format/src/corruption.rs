@@ -64,7 +64,7 @@ pub enum Corruption {
         trailer: u32,
     },
     /// A page whose checksum cannot be verified has another page number.
-    #[error("the page says that it is number {stored}, it lies at number {expected}")]
+    #[error("the page says that it is page {stored}, but it is in the place of page {expected}")]
     WrongPageNumber {
         /// The number in the page.
         stored: PageNo,
@@ -72,7 +72,7 @@ pub enum Corruption {
         expected: PageNo,
     },
     /// A page whose checksum cannot be verified names another tablespace.
-    #[error("the page says that it is of space {stored}, it lies in space {expected}")]
+    #[error("the page says that it belongs to space {stored}, but it is in space {expected}")]
     WrongSpaceId {
         /// The tablespace in the page.
         stored: SpaceId,
@@ -90,7 +90,7 @@ pub enum Corruption {
         expected: PageId,
     },
     /// The size of the compressed part is impossible.
-    #[error("the compressed part of the page claims {stored} bytes, at most {limit} are possible")]
+    #[error("the compressed part of the page claims {stored} bytes, but at most {limit} are possible")]
     BadCompressedSize {
         /// The size in the page, bytes.
         stored: u32,
@@ -99,7 +99,7 @@ pub enum Corruption {
     },
     /// Checksums and LSN are zero, as in a page that was never written, but the page is not.
     #[error(
-        "checksum and LSN are zero as in a page never written, but byte {offset} is not; the content gives {computed:08x}"
+        "checksum and LSN are zero, as on a page that was never written, but byte {offset} is not; the content gives {computed:08x}"
     )]
     NotZeroPage {
         /// Offset of the first byte that should be zero.
@@ -108,7 +108,7 @@ pub enum Corruption {
         computed: u32,
     },
     /// Fewer (or more) bytes than a page has.
-    #[error("{len} bytes where a page has {expected}")]
+    #[error("{len} bytes instead of a page of {expected}")]
     TruncatedPage {
         /// Number of bytes.
         len: u32,
@@ -119,7 +119,7 @@ pub enum Corruption {
     #[error("{0}")]
     CannotBeOpened(CodecError),
     /// The page type is not the one that its place requires.
-    #[error("page type {stored} where type {expected} must be")]
+    #[error("page type {stored} instead of type {expected}")]
     WrongPageType {
         /// The type in the page.
         stored: u16,
@@ -135,7 +135,7 @@ pub enum Corruption {
         state: u32,
     },
     /// A used slot of an inode page lacks the magic number of segment inodes.
-    #[error("segment inode {slot} carries the mark {stored} instead of {SEGMENT_MAGIC}")]
+    #[error("segment inode {slot} has the magic number {stored} instead of {SEGMENT_MAGIC}")]
     BadSegmentMagic {
         /// The slot, counted from 0.
         slot: u32,
@@ -223,8 +223,8 @@ impl Corruption {
 /// Names the page stored where another one belongs.
 fn lies_here(space: Option<SpaceId>, page_no: PageNo) -> String {
     match space {
-        Some(space) => format!("page {page_no} of space {space} lies here, with a valid checksum"),
-        None => format!("page {page_no} lies here, with a valid checksum; its space is encrypted or compressed"),
+        Some(space) => format!("page {page_no} of space {space} is here instead, with a valid checksum"),
+        None => format!("page {page_no} is here instead, with a valid checksum; its space is encrypted or compressed"),
     }
 }
 

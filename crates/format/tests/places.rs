@@ -27,7 +27,7 @@ fn a_page_elsewhere_is_named() {
                 found,
                 Corruption::MisplacedPage { space: Some(space(5)), page_no: PageNo(4), expected: lies_at }
             );
-            assert_eq!(found.to_string(), "page 4 of space 5 lies here, with a valid checksum");
+            assert_eq!(found.to_string(), "page 4 of space 5 is here instead, with a valid checksum");
         }
     }
 }

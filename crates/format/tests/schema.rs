@@ -103,7 +103,7 @@ fn a_definition_is_printed_as_the_server_prints_it() {
     let expected = "CREATE TABLE `no``pk` (\n  `a` int(11) DEFAULT NULL,\n  `b` varchar(10) DEFAULT NULL,\n  \
         `c` char(4) NOT NULL\n) ENGINE=InnoDB DEFAULT CHARSET=latin1 COLLATE=latin1_swedish_ci";
     assert_eq!(create_table(&table), expected);
-    assert_eq!(missing(&table), ["foreign keys: a .frm file holds none, and ibdata1 could not be asked"]);
+    assert_eq!(missing(&table), ["foreign keys: a .frm file holds none, and ibdata1 could not be read"]);
 }
 
 #[test]

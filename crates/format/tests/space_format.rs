@@ -191,7 +191,7 @@ fn each_reason_not_to_be_a_tablespace_is_named() {
     let elf = SpaceFormat::from_page0(&b"\x7fELF\x02\x01\x01\x00".repeat(512));
     assert_eq!(
         elf.map_err(|error| error.to_string()),
-        Err("the first page says that it is page 33620224, a tablespace begins with page 0".into())
+        Err("the first page says that it is page 33620224, but a tablespace begins with page 0".into())
     );
 }
 

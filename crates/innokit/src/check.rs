@@ -44,13 +44,13 @@ fn checked(args: &CheckArgs) -> Result<u8, Box<dyn Error>> {
     }
     if args.part.is_some() && (structure || args.paths.iter().any(|path| path == Path::new("-"))) {
         return Err(
-            "`--part` splits files by their pages: it goes neither with `--level structure` nor with standard input"
+            "`--part` splits files by their pages: it cannot be combined with `--level structure` or standard input"
                 .into(),
         );
     }
     if args.since_lsn.is_some() && structure {
         return Err(
-            "`--since-lsn` is about pages: a tree has no LSN, so it does not go with `--level structure`".into()
+            "`--since-lsn` is about pages: a tree has no LSN, so it cannot be combined with `--level structure`".into(),
         );
     }
     let (started, screen) = (SystemTime::now(), Screen::default());

@@ -66,7 +66,7 @@ fn refuse_map(args: &InfoArgs, target: &Path) -> Result<(), String> {
         (Ok(file), Ok(target)) => file == target,
         _ => false,
     };
-    if same { Err(format!("{} would be drawn over itself", file.display())) } else { Ok(()) }
+    if same { Err(format!("{}: the map would overwrite the file that it shows", file.display())) } else { Ok(()) }
 }
 
 fn print(report: &InfoReport, args: &InfoArgs, started: SystemTime) -> io::Result<()> {
@@ -81,7 +81,7 @@ fn print(report: &InfoReport, args: &InfoArgs, started: SystemTime) -> io::Resul
 
 fn draw(report: &InfoReport, target: &Path) -> Result<(), Box<dyn Error>> {
     let Some(file) = report.files.first().filter(|file| file.grid.is_some()) else {
-        return Err("there is no map to draw: the file is no tablespace".into());
+        return Err("there is no map to draw: the file is not a tablespace".into());
     };
     map::draw(file, target).map_err(|error| format!("{}: the map was not drawn: {error}", target.display()).into())
 }

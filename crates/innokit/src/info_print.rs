@@ -157,7 +157,7 @@ fn length(space: &TablespaceInfo) -> Option<String> {
     let mut parts = Vec::new();
     if let Some(size) = space.size_in_header.filter(|size| u64::from(*size) > end && space.space_id != 0) {
         parts.push(format!(
-            "the space header counts {} pages, the file ends before page {}",
+            "the space header counts {} pages, but the file ends before page {}",
             grouped(u64::from(size)),
             grouped(end)
         ));

@@ -43,7 +43,7 @@ fn find<'c>(root: &'c Command, words: &[String]) -> Result<&'c Command, String> 
         command.find_subcommand(word).ok_or_else(|| {
             let known: Vec<&str> = visible(command).map(Command::get_name).collect();
             match known.as_slice() {
-                [] => format!("`{}` has no commands of its own, so no `{word}`", command.get_name()),
+                [] => format!("`{}` has no subcommands, so there is no `{word}`", command.get_name()),
                 known => format!("`{}` has no command `{word}`: it has {}", command.get_name(), known.join(", ")),
             }
         })

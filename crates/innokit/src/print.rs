@@ -205,7 +205,7 @@ fn summary(report: &Report, out: &mut impl Write) -> io::Result<()> {
         grouped(totals.failed_files)
     )?;
     if report.incomplete {
-        writeln!(out, "left    {} files not begun", grouped(totals.unread_files))?;
+        writeln!(out, "left    {} files not started", grouped(totals.unread_files))?;
     }
     write!(
         out,

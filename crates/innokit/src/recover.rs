@@ -77,28 +77,28 @@ fn print(done: &Recovered, args: &RecoverArgs, started: SystemTime) -> io::Resul
     let (mtrs, from, to) = (grouped(done.mtrs), done.checkpoint_lsn, done.end_lsn);
     writeln!(out, "redo      {mtrs} mini-transactions, LSN {from} to {to}")?;
     if done.mtrs_dropped > 0 {
-        writeln!(out, "          {} later ones {would}dropped", grouped(done.mtrs_dropped))?;
+        writeln!(out, "          {} later ones {would}discarded", grouped(done.mtrs_dropped))?;
     }
     let (changed, spaces) = (grouped(done.pages_changed), grouped(done.tablespaces));
     let rounds =
         if done.rounds > 1 && !args.dry_run { format!(", in {} parts", grouped(done.rounds)) } else { String::new() };
     writeln!(out, "pages     {changed} {would}changed in {spaces} tablespaces{rounds}")?;
     let have = grouped(done.pages_unchanged);
-    writeln!(out, "          {have} had their redo already, {} are not in use any more", grouped(done.pages_freed))?;
+    writeln!(out, "          {have} had their redo already, {} are no longer in use", grouped(done.pages_freed))?;
     if done.pages_restored + done.pieces_replayed > 0 {
         let (torn, cut_off) = (grouped(done.pages_restored), grouped(done.pieces_replayed));
-        writeln!(
-            out,
-            "          {torn} torn ones {would}restored, {cut_off} pieces of an interrupted run written again"
-        )?;
+        writeln!(out, "          {torn} torn ones {would}restored, {cut_off} pieces of an interrupted run rewritten")?;
     }
     let (renamed, made, resized) = (done.files_renamed, done.files_made, done.files_resized);
     if renamed + made + resized > 0 {
-        writeln!(out, "files     {renamed} {would}renamed, {made} {would}made, {resized} {would}given another size")?;
+        writeln!(out, "files     {renamed} {would}renamed, {made} {would}created, {resized} {would}resized")?;
     }
     if done.pages_to_load > 0 {
         let pages = grouped(done.pages_to_load);
-        writeln!(out, "warm      {pages} pages {would}named in ib_buffer_pool, for the server to load when it starts")?;
+        writeln!(
+            out,
+            "warm      {pages} pages {would}listed in ib_buffer_pool, for the server to load when it starts"
+        )?;
     }
     if done.was_backup && !args.dry_run {
         writeln!(out, "The backup is prepared: copy it to the server's datadir.")?;

@@ -51,7 +51,7 @@ fn facts(report: &RedoInfo, out: &mut impl Write) -> io::Result<()> {
         let text = format!("{}, {}, from LSN {}", file.path, human(file.bytes as f64), file.first_lsn);
         row(out, "file", &text)?;
     }
-    let end = report.checkpoint.end_lsn.map(|lsn| format!(", made when the log ended at {lsn}")).unwrap_or_default();
+    let end = report.checkpoint.end_lsn.map(|lsn| format!(", taken when the log ended at {lsn}")).unwrap_or_default();
     row(out, "checkpoint", &format!("LSN {}{end}", report.checkpoint.lsn))?;
     if let Some(older) = &report.older_checkpoint {
         row(out, "checkpoint before", &format!("LSN {}", older.lsn))?;

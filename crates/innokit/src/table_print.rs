@@ -166,7 +166,7 @@ fn summary(report: &TableReport, verbose: bool, out: &mut impl Write) -> io::Res
     let indexes = || report.files.iter().flat_map(|file| &file.indexes);
     if indexes().any(|index| index.matched.is_some()) {
         let matched: u64 = indexes().filter_map(|index| index.matched).sum();
-        writeln!(out, "rows    {} entries found to be those of a row", grouped(matched))?;
+        writeln!(out, "rows    {} entries matched to a row", grouped(matched))?;
     }
     let clauses = left_out_clauses(report).len();
     if clauses > 0 && !verbose {

@@ -44,10 +44,10 @@ fn print(done: &Unpacked, args: &UnpackArgs, head: (SystemTime, u8)) -> io::Resu
         return document::write(head, false, done, &mut out);
     }
     for name in &done.left_out {
-        writeln!(out, "left out      {name}: a link or a device, and no file")?;
+        writeln!(out, "left out      {name}: a link or a device, not a file")?;
     }
     for name in &done.still_packed {
-        writeln!(out, "still packed  {name}: in a way that innokit does not read")?;
+        writeln!(out, "still packed  {name}: in a format that innokit does not read")?;
     }
     writeln!(out, "{} files, {} bytes, in {}", grouped(done.files), grouped(done.bytes), args.dir.display())
 }

@@ -143,7 +143,7 @@ fn a_flag_that_nobody_knows_may_be_of_a_newer_server_and_is_undecided() {
         edit(&mut bytes, 0, |page| put(page, 54, get(page, 54) | 1 << bit));
         let run = check(&dir.file("t.ibd", &bytes), &[]);
         assert_eq!(run.status, 2, "{}", run.text);
-        assert!(run.text.contains("made by a newer server?"), "{}", run.text);
+        assert!(run.text.contains("written by a newer server?"), "{}", run.text);
     }
 }
 

@@ -166,5 +166,9 @@ fn link_files_of_a_backup_do_not_lead_out_of_it() {
     assert!(run.status != 1 && !run.text.contains("live/shop"), "{}", run.text);
     fs::remove_file(backup.join("shop/t.ibd")).expect("removed");
     let run = check();
-    assert!(run.status == 2 && run.text.contains("it is not there"), "{}", run.text);
+    assert!(
+        run.status == 2 && run.text.contains("should hold the tablespace of this link file, but does not"),
+        "{}",
+        run.text
+    );
 }

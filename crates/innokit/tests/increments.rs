@@ -254,10 +254,10 @@ fn what_does_not_follow_is_refused(server: &Server) {
     is_refused(server, "full", &["inc2"], 2, &["does not follow", "is missing"]);
     is_refused(server, "full", &["inc2", "inc1"], 2, &["does not follow"]);
     is_refused(server, "full", &["inc1", "inc1"], 2, &["does not follow"]);
-    is_refused(server, "full", &["full"], 2, &["no incremental backup"]);
+    is_refused(server, "full", &["full"], 2, &["not an incremental backup"]);
     is_refused(server, "inc1", &["inc2"], 2, &["an incremental backup", "full"]);
     is_refused(server, "inc1", &[], 2, &["--increment", &dir("inc1")]);
-    is_refused(server, "full", &["nowhere"], 2, &["no incremental backup"]);
+    is_refused(server, "full", &["nowhere"], 2, &["not an incremental backup"]);
 }
 
 /// The delta of `shop/a`, of which every increment has pages.

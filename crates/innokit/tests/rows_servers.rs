@@ -301,7 +301,7 @@ fn readers_see_what_the_server_shows(server: &Server, tables: &[String]) {
         let run = table(&["export", "--format", format, "-o", &to], &[&server.datadir().join("ty")]);
         assert_eq!(run.status, 0, "{}", run.errors);
         // Said, and not done in silence.
-        assert!(run.errors.contains("ty.temps: column d: 1 dates or times that no calendar has"), "{}", run.errors);
+        assert!(run.errors.contains("ty.temps: column d: 1 impossible dates or times"), "{}", run.errors);
     }
     let home = std::env::var_os("INNOKIT_SERVERS").map(PathBuf::from);
     let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/innokit"))).expect("a home");

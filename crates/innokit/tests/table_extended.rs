@@ -252,7 +252,7 @@ fn the_command_says_it_and_counts_what_matched() {
     };
     let sound = run(&["-v"]);
     assert_eq!(sound.status, 0, "{}", sound.text);
-    assert!(sound.text.contains("6,400 entries found to be those of a row"), "{}", sound.text);
+    assert!(sound.text.contains("6,400 entries matched to a row"), "{}", sound.text);
     alone.break_it(|ibd| {
         let leaf = ibd.leaves("a")[1];
         let record = ibd.records(leaf)[3];

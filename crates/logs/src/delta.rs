@@ -69,7 +69,7 @@ pub enum Error {
         position: u64,
     },
     /// The pages of a delta must be in file order.
-    #[error("at byte {position}: page {number} is named behind page {before}")]
+    #[error("at byte {position}: page {number} comes after page {before}")]
     OutOfOrder {
         /// Position of the number.
         position: u64,
@@ -79,7 +79,7 @@ pub enum Error {
         before: u32,
     },
     /// A cluster other than the last has fewer pages than fit.
-    #[error("at byte {position}: a cluster that is not the last names {pages} pages only")]
+    #[error("at byte {position}: a cluster that is not the last names only {pages} pages")]
     NotFull {
         /// Where the cluster starts.
         position: u64,
@@ -87,7 +87,7 @@ pub enum Error {
         pages: u32,
     },
     /// Something follows the last cluster.
-    #[error("at byte {position}: the changed pages end here, but the file goes on")]
+    #[error("at byte {position}: the changed pages end here, but the file continues")]
     GoesOn {
         /// Where they end.
         position: u64,

@@ -59,14 +59,14 @@ pub enum Event<'i> {
 pub enum Error {
     /// The bytes are not a header.
     #[error(
-        "no header of a member is at byte {position} of the tar archive, where one must be: the archive is damaged there or before"
+        "there is no member header at byte {position} of the tar archive, where one must be: the archive is damaged there or before"
     )]
     NoHeader {
         /// Where it should be.
         position: u64,
     },
     /// A long name or records of absurd length.
-    #[error("the header at byte {position} of the tar archive has {len} bytes of names, more than innokit takes")]
+    #[error("the header at byte {position} of the tar archive has {len} bytes of names, more than innokit accepts")]
     TooLong {
         /// Its position.
         position: u64,

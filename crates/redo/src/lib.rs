@@ -59,7 +59,7 @@ pub enum LogVendor {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum RedoError {
     /// Too few bytes.
-    #[error("{len} bytes of redo log where {needed} are needed")]
+    #[error("only {len} bytes of redo log, but {needed} are needed")]
     TooShort {
         /// Bytes given.
         len: u64,
@@ -73,7 +73,7 @@ pub enum RedoError {
         format: u32,
     },
     /// The file header is damaged.
-    #[error("the redo log header's checksum is {stored:08x}, its content gives {computed:08x}")]
+    #[error("the redo log header's checksum is {stored:08x}, but its content gives {computed:08x}")]
     HeaderChecksum {
         /// The checksum in the header.
         stored: u32,
@@ -120,7 +120,7 @@ pub const fn writers_of(format: u32) -> Option<&'static str> {
 
 fn unknown_format(format: u32) -> String {
     match writers_of(format) {
-        Some(writers) => format!("the redo log has format {format}, that of {writers}, which is not read here"),
+        Some(writers) => format!("the redo log has format {format}, that of {writers}, which innokit does not read"),
         None => format!("the redo log has the unknown format 0x{format:08x}"),
     }
 }

@@ -48,7 +48,7 @@ pub enum LogKeyError {
         version: u32,
     },
     /// The key's length is none that AES has.
-    #[error("key {LOG_KEY_ID} is {len} bytes long, which no AES key can be")]
+    #[error("key {LOG_KEY_ID} is {len} bytes long, which is not a valid AES key length")]
     KeyLength {
         /// Its length, bytes.
         len: usize,

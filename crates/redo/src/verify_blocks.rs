@@ -49,7 +49,7 @@ pub enum Misfit {
     #[error("the log block is all zeros")]
     Zero,
     /// Sound, but from another place: left over from an earlier lap, or moved here.
-    #[error("the log block has number {found}, {expected} belongs here")]
+    #[error("the log block has number {found}, but {expected} belongs here")]
     OtherBlock {
         /// Its number.
         found: u32,
@@ -57,7 +57,7 @@ pub enum Misfit {
         expected: u32,
     },
     /// Right number, wrong epoch: 512 GiB of log away.
-    #[error("the log block is of epoch {found}, {expected} belongs here")]
+    #[error("the log block is of epoch {found}, but {expected} belongs here")]
     OtherEpoch {
         /// Its epoch.
         found: u32,
@@ -71,7 +71,7 @@ pub enum Misfit {
         len: u16,
     },
     /// The checksum does not match.
-    #[error("the log block's checksum is {stored:08x}, its content gives {computed:08x}")]
+    #[error("the log block's checksum is {stored:08x}, but its content gives {computed:08x}")]
     Checksum {
         /// The checksum in the block.
         stored: u32,
@@ -79,11 +79,11 @@ pub enum Misfit {
         computed: u32,
     },
     /// The block is marked as encrypted, and its checksum proves that it is not.
-    #[error("the log block is marked as encrypted and is not")]
+    #[error("the log block is marked as encrypted, but is not")]
     NotEncrypted,
     /// The block is encrypted with another key version than the checkpoint names.
     #[error(
-        "the log block is encrypted with version {found} of the key, and the newest checkpoint with version {expected}"
+        "the log block is encrypted with version {found} of the key, but the newest checkpoint with version {expected}"
     )]
     OtherKey {
         /// The version that the block names.
@@ -92,7 +92,7 @@ pub enum Misfit {
         expected: u32,
     },
     /// The block is sound and not full, yet the log continues after it: a later version of it was lost.
-    #[error("the log block is an old version: it ends after {len} bytes, and the log goes on behind it")]
+    #[error("the log block is an old version: it ends after {len} bytes, but the log continues after it")]
     OldVersion {
         /// Bytes used in it.
         len: u16,

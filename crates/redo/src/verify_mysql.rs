@@ -36,7 +36,7 @@ pub struct Segment {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Breach {
     /// A file is missing between two others, or two overlap.
-    #[error("the redo log goes on at LSN {expected}, but the next file begins at LSN {found}")]
+    #[error("the redo log continues at LSN {expected}, but the next file begins at LSN {found}")]
     Gap {
         /// Index of the file after the gap.
         file: usize,
@@ -54,13 +54,13 @@ pub enum Breach {
         start: Lsn,
     },
     /// The newest file says that the log continues in another one.
-    #[error("the newest redo log file is full and the one after it is missing: the log goes on at LSN {end}")]
+    #[error("the newest redo log file is full and the one after it is missing: the log continues at LSN {end}")]
     NewestMissing {
         /// Where the missing file starts.
         end: Lsn,
     },
     /// The files of a ring differ in size.
-    #[error("the files of the redo log differ in size: {found} bytes where the first has {expected}")]
+    #[error("the files of the redo log differ in size: {found} bytes, but the first has {expected}")]
     SizesDiffer {
         /// Index of the file.
         file: usize,

@@ -363,7 +363,7 @@ impl Bench<'_> {
         match page_by_page::verify(handle, self.target.len).map_err(failed(self.path, "reading"))? {
             Some(_) => Ok(Some(start.elapsed())),
             None => {
-                let note = "page by page was not measured: page 0 does not say how large a page is";
+                let note = "page by page was not measured: page 0 does not give the page size";
                 self.notes.push(note.to_owned());
                 Ok(None)
             }

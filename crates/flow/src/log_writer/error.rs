@@ -23,13 +23,15 @@ pub enum LogError {
         error: Arc<io::Error>,
     },
     /// The ring has wrapped around to bytes that were not released.
-    #[error("the log is full: the ring holds all from log position {released} on, release what is no longer needed")]
+    #[error(
+        "the log is full: the ring still holds everything from log position {released} on; release what you no longer need"
+    )]
     Full {
         /// Everything before this was released.
         released: LogPosition,
     },
     /// A record is longer than a group can be.
-    #[error("the record has {len} bytes, but one record of this log can have {max} at most")]
+    #[error("the record has {len} bytes, but a record of this log can have at most {max}")]
     RecordTooLong {
         /// Its length in bytes.
         len: usize,
@@ -37,7 +39,7 @@ pub enum LogError {
         max: usize,
     },
     /// The files are not those of one complete log.
-    #[error("{file} is no file of this log: {why}")]
+    #[error("{file} is not a file of this log: {why}")]
     NotThisLog {
         /// The file.
         file: String,
@@ -45,7 +47,7 @@ pub enum LogError {
         why: &'static str,
     },
     /// A log exists where a new one was to be created.
-    #[error("{file} is there already: a log is only written over with recycled space")]
+    #[error("{file} already exists: only a log with recycled space overwrites files")]
     Exists {
         /// The file.
         file: String,

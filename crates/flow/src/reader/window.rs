@@ -22,8 +22,7 @@ use crate::{Block, Buffer, BufferPool, FileId, FileSet, IoMode, Plan, ReadOption
 /// The token of requests that retry a part of the front block. Other tokens count up from 0.
 const TOKEN_AGAIN: u64 = u64::MAX;
 
-const NOT_TOLD: &str =
-    "the system tells only a file's owner whether it is in the page cache: files of others are taken as not in it";
+const NOT_TOLD: &str = "the system tells only a file's owner whether the file is in the page cache: other owners' files are treated as uncached";
 
 /// The front block, ready to be handed over.
 pub(super) enum Front {

@@ -23,7 +23,7 @@ pub enum RewriteError {
     #[error("blocks cannot be rewritten: {0}")]
     Setup(Arc<io::Error>),
     /// A stretch is in a file that was not added, or is too long, or its change panicked.
-    #[error("blocks cannot be rewritten: a fault of this program")]
+    #[error("blocks cannot be rewritten: this is a bug in innokit")]
     Fault,
 }
 

@@ -27,7 +27,7 @@ pub enum CodecError {
         version: u32,
     },
     /// MariaDB: the key has opened other pages of the tablespace, so this page is damaged.
-    #[error("the page does not decrypt to a sound one with version {version} of key {key_id}, which opens other pages")]
+    #[error("the page is not sound when decrypted with version {version} of key {key_id}, which opens other pages")]
     DamagedCiphertext {
         /// The key that was tried.
         key_id: u32,
@@ -44,7 +44,7 @@ pub enum CodecError {
     #[error("the page is marked as compressed, but its tablespace names no compression algorithm")]
     NoAlgorithm,
     /// A field of the compression or encryption header has an impossible value.
-    #[error("the {field} in the page's compression header is {found}, which cannot be")]
+    #[error("the {field} in the page's compression header is {found}, which is impossible")]
     BadHeader {
         /// The field, as named in the submodule's documentation.
         field: &'static str,
@@ -52,7 +52,7 @@ pub enum CodecError {
         found: u32,
     },
     /// The compressed stream would end beyond the page.
-    #[error("the compressed stream is {len} bytes long, but the page has room for {room} only")]
+    #[error("the compressed stream is {len} bytes long, but the page has room for only {room}")]
     StreamBeyondPage {
         /// Length in the page, bytes.
         len: u32,
@@ -135,7 +135,7 @@ impl CodecError {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum UnlockError {
     /// MySQL: the master key that wraps the tablespace key is not in the keyring.
-    #[error("the keyring does not hold the master key {name} that the file asks for")]
+    #[error("the keyring does not hold the master key {name} that the file needs")]
     NoMasterKey {
         /// Its name in the keyring.
         name: String,
@@ -154,13 +154,13 @@ pub enum UnlockError {
         computed: u32,
     },
     /// MariaDB: the key file does not name the key.
-    #[error("the key file does not hold key {key_id}, which the tablespace asks for")]
+    #[error("the key file does not hold key {key_id}, which the tablespace needs")]
     NoKey {
         /// The key's id in the key file.
         key_id: u32,
     },
     /// A key has a length that AES does not allow, or not in this place.
-    #[error("the key {name} is {len} bytes long, which no AES key for it can be")]
+    #[error("the key {name} is {len} bytes long, which is not a valid AES key length here")]
     KeyLength {
         /// Name or id of the key.
         name: String,

@@ -7,7 +7,7 @@ use thiserror::Error;
 pub enum KeyringError {
     /// It starts like none of MySQL's keyring files.
     #[error(
-        "this is no keyring file that can be read offline: neither component_keyring_file's JSON nor keyring_file's format"
+        "this is not a keyring file that can be read offline: neither component_keyring_file's JSON nor keyring_file's format"
     )]
     NotAKeyring,
     /// The JSON of a `component_keyring_file` is invalid.
@@ -54,7 +54,7 @@ pub enum KeyringError {
     #[error("there is no key in the file")]
     Empty,
     /// A `.cfp` file with another length or another start.
-    #[error("this is no transfer key file (.cfp): {len} bytes, where 100 were expected")]
+    #[error("this is not a transfer key file (.cfp): it has {len} bytes instead of 100")]
     NotCfp {
         /// Its length, bytes.
         len: usize,

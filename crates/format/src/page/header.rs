@@ -109,7 +109,7 @@ impl fmt::Display for HeaderFault {
             Self::UnknownFlags { flags, unknown } => {
                 write!(
                     f,
-                    "unknown flags 0x{unknown:x} in the space flags 0x{flags:x}: made by a newer server? Those known here refuse it"
+                    "unknown flags 0x{unknown:x} in the space flags 0x{flags:x}: written by a newer server? The servers known to innokit refuse it"
                 )
             }
             Self::ImpossibleFlags { flags } => {
@@ -121,16 +121,14 @@ impl fmt::Display for HeaderFault {
             Self::FlagsOfOthers { flags, page_size } => {
                 write!(
                     f,
-                    "the space flags 0x{flags:x} describe other pages than those of the file, which are of {page_size} bytes: \
-                     the server will not open it"
+                    "the space flags 0x{flags:x} do not match the file's pages of {page_size} bytes: the server will not open it"
                 )
             }
             Self::UntrueFlag { flags, why } => write!(f, "the space flags 0x{flags:x} are wrong: {why}"),
             Self::OtherFlagsInSdi { flags, sdi } => {
                 write!(
                     f,
-                    "the space flags are 0x{flags:x} and those in the file's dictionary information 0x{sdi:x}: the server dies when \
-                     they differ"
+                    "the space flags are 0x{flags:x} but those in the file's dictionary information are 0x{sdi:x}: the server crashes if they differ"
                 )
             }
         }
@@ -207,15 +205,15 @@ fn mysql_fault(head: &[u8], page0: &[u8], flags: u32, format: &SpaceFormat) -> O
     let has = |flag: u32| flags & flag != 0;
     let untrue = |why| Some(HeaderFault::UntrueFlag { flags, why });
     if has(TEMPORARY_FLAG) && format.space().0 < TEMPORARY_SPACES {
-        return untrue("they say that the tablespace is one for temporary tables, and it is not");
+        return untrue("they mark a tablespace for temporary tables, but this is not one");
     }
     if has(SHARED_FLAG) && has(ATOMIC_BLOBS) && flags & ZIP_SSIZE == 0 {
-        return untrue("they say that the tablespace is shared by tables, and are those of a single table");
+        return untrue("they mark a tablespace shared by several tables, but are otherwise those of a single table");
     }
     let end = xdes_array_end(format.logical(), format.physical());
     let is_locked = page0.get(end..).is_some_and(|info| ENCRYPTION_MAGIC.iter().any(|magic| info.starts_with(magic)));
     if has(ENCRYPTION_FLAG) && !is_locked {
-        return untrue("they say that the tablespace is encrypted, and there is no encryption information");
+        return untrue("they mark the tablespace as encrypted, but there is no encryption information");
     }
     // The server ignores the flag for SDI; encryption may be in progress.
     let compared = MYSQL_FLAGS & !SDI_FLAG & !ENCRYPTION_FLAG;

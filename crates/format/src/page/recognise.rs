@@ -15,16 +15,16 @@ use crate::types::{PageSize, SpaceId};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum NotTablespace {
     /// Too few bytes.
-    #[error("only {len} bytes, the smallest tablespace header needs {MIN_HEAD}")]
+    #[error("only {len} bytes, but the smallest tablespace header needs {MIN_HEAD}")]
     TooShort {
         /// Bytes given.
         len: usize,
     },
     /// Nothing but zeros.
-    #[error("the first page is all zero, there is no tablespace header")]
+    #[error("the first page is all zeros: there is no tablespace header")]
     Zero,
     /// The first page is not page 0: another kind of file, or a later file of the system tablespace.
-    #[error("the first page says that it is page {page_no}, a tablespace begins with page 0")]
+    #[error("the first page says that it is page {page_no}, but a tablespace begins with page 0")]
     PageNumber {
         /// The number in the page.
         page_no: u32,
@@ -38,19 +38,19 @@ pub enum NotTablespace {
         fsp: u32,
     },
     /// An id that no tablespace has.
-    #[error("the first page names space {space}, which no tablespace has")]
+    #[error("the first page names space {space}, which no tablespace can have")]
     SpaceId {
         /// The number.
         space: u32,
     },
     /// Not the type of a tablespace's first page.
-    #[error("the first page has type {page_type}, a tablespace begins with type 8")]
+    #[error("the first page has type {page_type}, but a tablespace begins with type 8")]
     PageType {
         /// The type in the page.
         page_type: u16,
     },
     /// A flags word that no server writes.
-    #[error("the space flags 0x{flags:x} are none that MySQL or MariaDB write")]
+    #[error("neither MySQL nor MariaDB writes the space flags 0x{flags:x}")]
     Flags {
         /// The word.
         flags: u32,

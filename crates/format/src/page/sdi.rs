@@ -59,7 +59,7 @@ pub struct SdiRecord<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SdiError {
     /// The compressed bytes are damaged, or their number is not what the record says.
-    #[error("the dictionary information cannot be inflated: {found} bytes came where {expected} are announced")]
+    #[error("the dictionary information cannot be decompressed: it gave {found} bytes instead of {expected}")]
     Inflate {
         /// Bytes that came.
         found: usize,

@@ -57,10 +57,10 @@ impl fmt::Display for Why {
         f.write_str(match self {
             Self::NoChecksum => "temporary tablespaces carry no checksums",
             Self::EncryptedNoKey => "encrypted, and there is no key",
-            Self::WrongKey => "encrypted, and the key given does not open it: is it the key of this server?",
+            Self::WrongKey => "encrypted, and the given key does not open it: is it the key of this server?",
             Self::PageCompressed => "page-compressed, not inflated",
             Self::DoublewriteSlot => "a stale or torn copy in the doublewrite area",
-            Self::OldBigEndianChecksum => "a big-endian crc32, which MariaDB accepts up to version 10.2 only",
+            Self::OldBigEndianChecksum => "a big-endian crc32, which MariaDB accepts only up to version 10.2",
         })
     }
 }

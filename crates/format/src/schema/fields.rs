@@ -68,7 +68,7 @@ pub enum BuildError {
         number: u8,
     },
     /// A key names a column that the table does not have.
-    #[error("index {index} names column number {column}, the table has {columns}")]
+    #[error("index {index} names column number {column}, but the table has {columns}")]
     NoColumn {
         /// Name of the index.
         index: String,

@@ -166,7 +166,7 @@ fn options(table: &TableDef, sql: &mut String) {
 pub fn missing(table: &TableDef) -> Vec<String> {
     let mut out = Vec::new();
     if table.declared.foreign_keys.is_none() {
-        out.push("foreign keys: a .frm file holds none, and ibdata1 could not be asked".to_owned());
+        out.push("foreign keys: a .frm file holds none, and ibdata1 could not be read".to_owned());
     }
     let counts = table.columns.iter().any(|column| column.auto_increment);
     if counts && table.declared.auto_increment.is_none() {
@@ -177,7 +177,8 @@ pub fn missing(table: &TableDef) -> Vec<String> {
     }
     let unprintable = table.columns.iter().filter(|column| column::has_no_literal(column));
     out.extend(
-        unprintable.map(|column| format!("the default of column {}: its bytes are no value of its type", column.name)),
+        unprintable
+            .map(|column| format!("the default of column {}: its bytes are not a value of its type", column.name)),
     );
     out
 }

@@ -6,7 +6,7 @@ use thiserror::Error;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Error)]
 pub enum ValueError {
     /// Too few bytes, or too many.
-    #[error("{found} bytes are stored, the type has {expected}")]
+    #[error("{found} bytes are stored, but the type has {expected}")]
     Length {
         /// Number of bytes found.
         found: usize,
@@ -14,13 +14,13 @@ pub enum ValueError {
         expected: usize,
     },
     /// More than nine digits in a group, or a digit beyond the type's.
-    #[error("the bytes are no DECIMAL")]
+    #[error("the bytes are not a DECIMAL")]
     Decimal,
     /// A month 13, an hour 25.
-    #[error("the bytes are no date or time")]
+    #[error("the bytes are not a date or time")]
     Temporal,
     /// A number beyond the members of an ENUM or SET.
-    #[error("member {number} of {members} is stored")]
+    #[error("member {number} is stored, but there are only {members}")]
     Member {
         /// The number, from 1.
         number: u64,
@@ -28,15 +28,15 @@ pub enum ValueError {
         members: usize,
     },
     /// Not the binary form of a JSON document.
-    #[error("the bytes are no JSON document")]
+    #[error("the bytes are not a JSON document")]
     Json,
     /// Not a geometry.
-    #[error("the bytes are no geometry")]
+    #[error("the bytes are not a geometry")]
     Geometry,
     /// A value of a COMPRESSED column that cannot be decompressed.
     #[error("the compressed value cannot be unpacked")]
     Compressed,
     /// An unknown type.
-    #[error("the type is not known to innokit")]
+    #[error("innokit does not know the type")]
     Unknown,
 }

@@ -78,11 +78,11 @@ impl RowSum {
             let has_default = matches!(column.default, ColumnDefault::Literal(_)) && column.default_image.is_empty();
             if mysql && column.nullable && has_default {
                 return Err(format!(
-                    "its column {name} has a default, of which the server sums the stored bytes for each NULL"
+                    "its column {name} has a default whose stored bytes the server sums for each NULL"
                 ));
             }
             if mysql && column.sql_type == SqlType::Json && (1..JSON_AS_TEXT).contains(&table.server_version) {
-                return Err(format!("its column {name} is JSON, of which MySQL 5.7 sums an address in memory"));
+                return Err(format!("its column {name} is JSON: MySQL 5.7 sums a memory address instead of its value"));
             }
         }
         let mut sum =

@@ -40,8 +40,8 @@ pub struct RecoverArgs {
     #[arg(long, conflicts_with = "to")]
     pub in_place: bool,
 
-    /// An incremental backup of mariadb-backup, to be put into the full one in DATADIR (several times, in the order in which they were
-    /// taken). It is not changed itself.
+    /// An incremental backup of mariadb-backup to merge into the full one in DATADIR (repeat for several, in the order in which they were
+    /// taken). It is only read.
     #[arg(long, value_name = "DIR", conflicts_with = "until")]
     pub increment: Vec<PathBuf>,
 

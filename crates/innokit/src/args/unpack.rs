@@ -23,7 +23,7 @@ pub struct UnpackArgs {
     #[arg(value_name = "ARCHIVE", required = true)]
     pub archives: Vec<PathBuf>,
 
-    /// Where the files come to lie: a directory that is empty or not there yet.
+    /// Where to put the files: a directory that is empty or does not exist yet.
     #[arg(value_name = "DIR", required = true)]
     pub dir: PathBuf,
 

@@ -28,7 +28,7 @@ const INTERRUPTED: u8 = 130;
 /// Measures. Returns the exit status.
 pub fn run(args: &BenchArgs) -> Result<u8, Box<dyn Error>> {
     if let Some(chart) = args.output.chart.as_ref().filter(|chart| chart.exists()) {
-        return Err(format!("{}: is there already; a chart is drawn into a new file", chart.display()).into());
+        return Err(format!("{}: the file already exists; a chart is drawn into a new file", chart.display()).into());
     }
     let stop = on_signals()?;
     let done = match &args.what {

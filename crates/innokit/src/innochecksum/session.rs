@@ -277,7 +277,7 @@ impl<'o> Session<'o> {
             (count, Some(_)) => Err(Fault::EncryptedLeft { path: name.to_owned(), count }),
             (count, None) => {
                 let name = name.display();
-                let line = format!("Note: {count} encrypted pages of {name} were not verified, which takes their key");
+                let line = format!("Note: {count} encrypted pages of {name} were not verified: that needs their key");
                 Ok(self.output.complain(&line)?)
             }
         }

@@ -67,7 +67,7 @@ fn rows_text(run: &RowsRun<'_>, ended: f64) -> String {
     let mut out = String::new();
     let version = env!("CARGO_PKG_VERSION");
     let command = run.command;
-    family(&mut out, "build_info", "The innokit that ran.", [(format!("version=\"{version}\""), 1.0)]);
+    family(&mut out, "build_info", "The version of innokit that ran.", [(format!("version=\"{version}\""), 1.0)]);
     let mut one = |name: &str, help: &str, value: f64| {
         family(&mut out, &format!("table_{command}_{name}"), help, [(String::new(), value)]);
     };
@@ -77,9 +77,9 @@ fn rows_text(run: &RowsRun<'_>, ended: f64) -> String {
     one("duration_seconds", "Wall time of the last run.", run.seconds);
     one("rows", "Rows of the last run.", run.rows as f64);
     one("bytes", "Bytes read.", run.bytes as f64);
-    one("unread_files", "Files in which a table should be, and none could be read.", run.unread as f64);
+    one("unread_files", "Files that should hold a table, but none could be read.", run.unread as f64);
     let tables = run.tables.map(|(state, count)| (format!("state=\"{state}\""), count as f64));
-    family(&mut out, &format!("table_{command}_tables"), "Tables by what came of them.", tables);
+    family(&mut out, &format!("table_{command}_tables"), "Tables by outcome.", tables);
     out
 }
 
@@ -105,12 +105,12 @@ fn text(paths: &[PathBuf], report: &Report, status: u8, ended: f64) -> String {
     let sums: Vec<(String, PathSums)> = by_path(paths, report);
     let mut out = String::new();
     let version = env!("CARGO_PKG_VERSION");
-    family(&mut out, "build_info", "The innokit that ran.", [(format!("version=\"{version}\""), 1.0)]);
+    family(&mut out, "build_info", "The version of innokit that ran.", [(format!("version=\"{version}\""), 1.0)]);
     if let Some(part) = report.part {
         let row = [(format!("of=\"{}\"", part.of), f64::from(part.number))];
         family(&mut out, "check_part", "Which part of the files the last check read: --part K/N.", row);
     }
-    let help = "Exit status of the last check: 0 all well, 1 damage found, 2 not all could be verified.";
+    let help = "Exit status of the last check: 0 all well, 1 damage found, 2 something could not be verified.";
     family(&mut out, "check_exit_status", help, [(String::new(), f64::from(status))]);
     family(&mut out, "check_end_timestamp_seconds", "When the last check ended.", [(String::new(), ended)]);
     let seconds = [(String::new(), report.totals.seconds)];
@@ -125,7 +125,7 @@ fn text(paths: &[PathBuf], report: &Report, status: u8, ended: f64) -> String {
     family(&mut out, "check_findings", "Findings listed, by severity.", findings);
     let listed = report.findings.len() as u64;
     let unlisted = [(String::new(), report.totals.findings.saturating_sub(listed) as f64)];
-    family(&mut out, "check_findings_unlisted", "Findings beyond --max-findings: in no path's count.", unlisted);
+    family(&mut out, "check_findings_unlisted", "Findings beyond --max-findings; no path counts them.", unlisted);
     let files = sums.iter().flat_map(|(path, sums)| {
         [("checked", sums.files), ("failed", sums.failed)].map(|(state, files)| labelled(path, "state", state, files))
     });

@@ -108,14 +108,14 @@ fn print_checksums(report: &ChecksumReport, out: &mut impl Write) -> io::Result<
         }
     }
     for name in &report.missing {
-        writeln!(out, "{name}\tmissing: it is in the list, and not in the files")?;
+        writeln!(out, "{name}\tmissing: it is in the list, but not in the files")?;
     }
     out.flush()?;
     let mut err = io::stderr().lock();
     for why in &report.unread {
         writeln!(err, "{why}")?;
     }
-    print_pending(&report.pending, "these are not the values that it will leave", &mut err)?;
+    print_pending(&report.pending, "these are not the final values", &mut err)?;
     let rate = report.rows as f64 / report.seconds.max(1e-9);
     writeln!(
         err,

@@ -261,13 +261,18 @@ fn print_export(report: &ExportReport, verbose: bool, out: &mut impl Write) -> i
             writeln!(out, "{}: {} rows, {}", table.table, grouped(table.rows), human(table.bytes as f64))?;
         }
         if !table.left_out.is_empty() {
-            writeln!(out, "{}: left out, for the server computes them: {}", table.table, table.left_out.join(", "))?;
+            writeln!(
+                out,
+                "{}: left out, because the server computes them: {}",
+                table.table,
+                table.left_out.join(", ")
+            )?;
         }
         for change in &table.changes {
             writeln!(out, "{}: column {}: {} {}", table.table, change.column, grouped(change.count), change.what)?;
         }
         if let Some(strays) = table.stray_leaves {
-            writeln!(out, "{}: {strays} leaves found that no page leads to", table.table)?;
+            writeln!(out, "{}: {strays} leaves found that no page points to", table.table)?;
         }
         for note in table.notes.iter().chain(&table.damage) {
             writeln!(out, "{}: {note}", table.table)?;
@@ -279,7 +284,7 @@ fn print_export(report: &ExportReport, verbose: bool, out: &mut impl Write) -> i
     for why in &report.unread {
         writeln!(out, "{why}")?;
     }
-    print_pending(&report.pending, "these are not the rows that it will leave", out)?;
+    print_pending(&report.pending, "these are not the final rows", out)?;
     if report.tables.is_empty() {
         writeln!(out, "no table was found")?;
     }

@@ -60,7 +60,7 @@ fn print_pending(pending: &[Pending], what: &str, out: &mut impl Write) -> io::R
     for Pending { path, why } in pending {
         writeln!(
             out,
-            "{path}: recovery is pending, {what}: {why}. Recover a copy first: innokit recover --to DIR {path}"
+            "{path}: recovery is pending, so {what}: {why}. Recover a copy first: innokit recover --to DIR {path}"
         )?;
     }
     Ok(())

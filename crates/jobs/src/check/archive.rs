@@ -111,7 +111,7 @@ impl Archive {
                 let (id, name) = (MemberId(*number), path.strip_prefix(b"./").unwrap_or(&path));
                 self.begin(id, name.into());
                 if let Some(open) = self.open.get_mut(&id).filter(|_| is_sparse) {
-                    let words = "a sparse file, whose holes tar left out: not looked into (unpack it, or use tar without --sparse)";
+                    let words = "a sparse file, whose holes tar left out: not examined (unpack it, or use tar without --sparse)";
                     open.stream.broken(Break::undecided(words.to_owned()));
                 }
             }
@@ -151,7 +151,7 @@ impl Archive {
             Event::Misplaced { id, position, expected, found } => self.misplaced(id, position, expected, found),
             Event::BadChunk { id, position, offset, len, stored, computed } => {
                 let message = format!(
-                    "the chunk at byte {position} of the archive ({}, {len} bytes from byte {offset} on) has the checksum {stored:08x}, its content gives {computed:08x}",
+                    "the chunk at byte {position} of the archive ({}, {len} bytes from byte {offset} on) has the checksum {stored:08x}, but its content gives {computed:08x}",
                     self.name(id)
                 );
                 let finding = self.about("chunk_checksum", position, message);
@@ -224,13 +224,13 @@ impl Archive {
 
     fn misplaced(&mut self, id: MemberId, position: u64, expected: u64, found: u64) {
         let message = format!(
-            "the chunk at byte {position} of the archive continues {} at byte {found}, where byte {expected} was to come: chunks are missing or out of order",
+            "the chunk at byte {position} of the archive continues {} at byte {found} instead of byte {expected}: chunks are missing or out of order",
             self.name(id)
         );
         let finding = self.about("misplaced_chunk", position, message);
         self.found(position, finding);
         if let Some(open) = self.open.get_mut(&id) {
-            let words = format!("a chunk is missing in the archive: bytes from {expected} on were not examined");
+            let words = format!("a chunk is missing from the archive: bytes from {expected} on were not examined");
             open.stream.broken(Break::undecided(words));
         }
     }
@@ -314,7 +314,7 @@ impl Archive {
             self.found(end, finding);
         }
         if !self.damaged && self.checkpoints.is_none() && self.context.system.get().is_some() {
-            let message = "the archive holds a system tablespace, but no xtrabackup_checkpoints, with which backup tools end: it may be cut";
+            let message = "the archive holds a system tablespace, but no xtrabackup_checkpoints, which backup tools write last: it may be cut";
             let finding = about(&self.path, "archive_cut", Severity::Undecided, message.to_owned());
             self.findings.offer_at(0, end, finding);
         }

@@ -143,7 +143,7 @@ impl BinlogCheck {
     fn why_locked(&self, summary: &Summary) -> (&'static str, String) {
         match &summary.missing_key {
             Some(key) if self.has_keys => {
-                ("wrong_key", format!("encrypted with the key {key}, which is not among the keys given"))
+                ("wrong_key", format!("encrypted with the key {key}, which is not among the given keys"))
             }
             _ => ("encrypted_no_key", NO_KEY.to_owned()),
         }
@@ -169,13 +169,15 @@ impl BinlogCheck {
             Tail::Whole => return,
             Tail::Cut { .. } if is_broken => return,
             Tail::Cut { position, present } if summary.in_use => {
-                let message =
-                    format!("the log was not closed; of the event at position {position} {present} bytes are there");
+                let message = format!(
+                    "the log was not closed; only {present} bytes of the event at position {position} are there"
+                );
                 (position, "log_in_use", Severity::Notice, message)
             }
             Tail::Cut { position, present } => {
-                let message =
-                    format!("the log ends within the event at position {position}, of which {present} bytes are there");
+                let message = format!(
+                    "the log ends within the event at position {position}: only {present} bytes of it are there"
+                );
                 (position, "log_cut", Severity::Damage, message)
             }
             Tail::Zeros { position, len } => {

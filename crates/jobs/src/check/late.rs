@@ -30,7 +30,7 @@ const PAGES_ASKED: u32 = 256;
 
 /// Judges a file that is not a tablespace but may be about to become one, since the log has work to do.
 pub(super) fn not_yet_made(path: &Path, finding: Finding) -> Finding {
-    let made = || about(path, "replaced_file", Severity::Notice, "the file was made meanwhile".to_owned());
+    let made = || about(path, "replaced_file", Severity::Notice, "the file was created meanwhile".to_owned());
     if space::part_now(path).is_some() {
         return made();
     }

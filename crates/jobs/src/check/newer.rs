@@ -41,7 +41,7 @@ impl Settling<'_> {
             return;
         }
         let (severity, doubt) = match (self.live, end.is_whole) {
-            (true, _) => (Severity::Undecided, ", as far as could be read beside its server"),
+            (true, _) => (Severity::Undecided, ", as far as it could be read while the server writes it"),
             (false, false) => (Severity::Undecided, ", as far as it is sound"),
             (false, true) => (Severity::Damage, ""),
         };
@@ -50,8 +50,7 @@ impl Settling<'_> {
         }
         let what = if pages == 1 { "this page is".to_owned() } else { format!("{pages} pages from here on are") };
         let message = format!(
-            "{what} newer than the redo log: LSN {newest}, and the log ends at LSN {}{doubt}; the file is of another server or a \
-             later time than the log, or the log was replaced: restore both from one backup",
+            "{what} newer than the redo log: LSN {newest}, but the log ends at LSN {}{doubt}; the file is from another server or a later time than the log, or the log was replaced: restore both from one backup",
             end.lsn
         );
         let finding = about(&path, FindingCode::NEWER_THAN_LOG, severity, message);

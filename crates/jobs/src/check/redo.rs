@@ -373,7 +373,7 @@ impl Work {
     fn needs_no_more_than_it_reached(&mut self, next: usize) {
         let reached = self.first_lsn.0 + self.stretches.iter().map(|part| part.len).sum::<u64>();
         if self.sound_end.is_some_and(|end| end.0 >= reached) {
-            let words = "the redo log fills the files before this one, which is all zeros: what follows is lost";
+            let words = "the redo log fills the files before this one, which is all zeros: the rest is lost";
             let finding = about(self.path(next), FindingCode::REDO_HEADER, Severity::Damage, words.to_owned());
             self.found(next, 0, finding);
         }
@@ -432,7 +432,7 @@ impl Work {
 
     fn damaged_stretch(&mut self, damage: &StreamDamage) {
         let message = format!(
-            "from LSN {} to LSN {} there is no sound mini-transaction, though the log goes on behind",
+            "from LSN {} to LSN {} there is no sound mini-transaction, although the log continues after it",
             damage.from, damage.to
         );
         self.at(damage.from, "mini_transaction", Severity::Damage, message);
@@ -441,7 +441,7 @@ impl Work {
     /// The log ends as a cut-off write leaves it, or its last write is damaged: the log cannot tell which.
     fn torn(&mut self, end: Lsn, what: &str) {
         let message = format!(
-            "the log ends at LSN {end} in {what}: a write that was cut, or damage in the last write; recovery ends there"
+            "the log ends at LSN {end} in {what}: a torn write, or damage in the last write; recovery ends there"
         );
         self.at(end, "torn_log_end", Severity::Undecided, message);
     }
@@ -484,7 +484,7 @@ impl Work {
             self.at(checkpoint, FindingCode::REDO_NO_CHECKPOINT, Severity::Damage, message);
         }
         if ends == StreamEnd::Torn && left.is_empty() && names_checkpoint {
-            self.torn(end, "bytes that are no mini-transaction");
+            self.torn(end, "bytes that are not a mini-transaction");
         }
         Counts { pages: mtrs + damaged, ok: mtrs, corrupt: damaged, ..Counts::default() }
     }

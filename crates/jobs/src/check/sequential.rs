@@ -98,7 +98,7 @@ impl Phase<'_> {
         let findings_max = self.context.options.findings_max;
         let Some(mut check) = DoublewriteCheck::new(candidate, self.files, findings_max) else {
             let mut outcome = StreamOutcome::new(0);
-            let why = "a doublewrite file whose name does not tell the page size".to_owned();
+            let why = "a doublewrite file whose name does not give the page size".to_owned();
             outcome.skipped.push(crate::source::datadir::Passed { path: candidate.path.clone(), why });
             return Ok(outcome);
         };
@@ -116,7 +116,7 @@ impl Phase<'_> {
         let findings_max = self.context.options.findings_max;
         let Some(mut check) = DeltaCheck::new(candidate, findings_max) else {
             let mut outcome = StreamOutcome::new(findings_max);
-            let why = "changed pages whose note (.meta) does not say how large they are".to_owned();
+            let why = "changed pages whose .meta file does not give the page size".to_owned();
             outcome.failed.push(crate::source::datadir::Passed { path: candidate.path.clone(), why });
             return Ok(outcome);
         };
@@ -235,7 +235,7 @@ pub(super) fn stream(
         }
         match item {
             Ok(piece) => stream.take(piece.bytes),
-            Err(error) => stream.broken(Break::undecided(format!("cannot be read to its end: {}", plain(&error)))),
+            Err(error) => stream.broken(Break::undecided(format!("cannot be read to the end: {}", plain(&error)))),
         }
     }
     Ok(stream.finish())

@@ -100,7 +100,7 @@ pub(super) fn settle(
 fn finished(row: Examined, live: bool) -> SettledFile {
     let Examined { state: file, log, is_cut, member, .. } = row;
     let tally = file.tally.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let nothing = if file.candidate.len == 0 { "the file is empty" } else { "the file is nothing but zeros" };
+    let nothing = if file.candidate.len == 0 { "the file is empty" } else { "the file is all zeros" };
     let head = file.head.into_inner().unwrap_or_else(|| Err(nothing.to_owned()));
     let space = head.as_ref().ok().filter(|known| known.part.first_page == 0).map(|known| known.part.format.space());
     let key = file.key;

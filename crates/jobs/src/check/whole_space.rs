@@ -152,8 +152,7 @@ impl Settling<'_> {
                 )
             } else {
                 format!(
-                    "by the space header no page from {limit} on was ever used, but pages up to {end} hold data: the server would \
-                     give them away again"
+                    "by the space header no page from {limit} on was ever used, but pages up to {end} hold data: the server would allocate them again"
                 )
             };
             append(&mut message, recovery, "crash recovery may yet correct the header");
@@ -183,7 +182,7 @@ impl Settling<'_> {
         }
         let recovery = self.redo.pending_for(path);
         let mut message = format!(
-            "the file is too short: the space header counts {size} pages, the file has {have}: {missing} missing, {in_use} of them in use"
+            "the file is too short: the space header counts {size} pages, but the file has {have}: {missing} missing, {in_use} of them in use"
         );
         append(&mut message, recovery, "crash recovery may yet extend the file");
         let severity = late::of_length(self.live, path, severity_unless(recovery));

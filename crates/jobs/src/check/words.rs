@@ -71,7 +71,7 @@ pub(super) fn odd_type(
 ) -> Finding {
     let name = |kind: PageType| kind.name(family).map_or_else(|| kind.to_string(), |name| format!("{kind} ({name})"));
     let message = format!(
-        "the page has type {}, and type {} belongs here; the server does not look at it",
+        "the page has type {}, but type {} belongs here; the server does not look at it",
         name(stored),
         name(expected)
     );
@@ -135,7 +135,7 @@ pub(super) fn not_a_tablespace(candidate: &Candidate, words: &str, redo: &mut Re
 pub(super) fn first_page_lost(path: &Path, redo: &mut RedoLogs) -> Finding {
     let recovery = redo.pending_for(path);
     let mut message =
-        "the page is all zeros: the space header is lost, and with it what says which pages are in use".to_owned();
+        "the page is all zeros: the space header is lost, and with it the record of which pages are in use".to_owned();
     append(&mut message, recovery, "crash recovery may yet write it");
     let finding = about(path, FindingCode::ZERO_PAGE_IN_USE, severity_unless(recovery), message);
     Finding { page: Some(0), pages: 1, ..finding }

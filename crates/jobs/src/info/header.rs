@@ -24,7 +24,7 @@ type FlagSpec = (&'static str, u32, u32, fn(u32) -> String);
 
 const POST_ANTELOPE: FlagSpec = ("POST_ANTELOPE", 0, 1, |_| "row format DYNAMIC or COMPRESSED".to_owned());
 const ZIP_SSIZE: FlagSpec = ("ZIP_SSIZE", 1, 4, |size| format!("ROW_FORMAT=COMPRESSED in pages of {}", words_of(size)));
-const ATOMIC_BLOBS: FlagSpec = ("ATOMIC_BLOBS", 5, 1, |_| "long columns are stored wholly off the page".to_owned());
+const ATOMIC_BLOBS: FlagSpec = ("ATOMIC_BLOBS", 5, 1, |_| "long columns are stored entirely off-page".to_owned());
 const PAGE_SSIZE: FlagSpec = ("PAGE_SSIZE", 6, 4, |size| format!("pages of {}", words_of(size)));
 
 const MYSQL: [FlagSpec; 9] = [

@@ -85,7 +85,7 @@ fn redo_log(path: &Path, head: &[u8], len: u64) -> Option<Identity> {
 
 fn mysql_log(path: &Path, log: &mysql::LogFile) -> Identity {
     let spare = path.file_name().is_some_and(|name| name.to_string_lossy().ends_with("_tmp"));
-    let words = if spare { "spare file of the MySQL redo log (its content is of no use)" } else { "MySQL redo log" };
+    let words = if spare { "spare file of the MySQL redo log (its content is not used)" } else { "MySQL redo log" };
     let mut identity = Identity::new(ContentKind::RedoLog, format!("{words}, format {}", log.format))
         .with("format", log.format)
         .with("creator", &log.creator);
@@ -177,14 +177,14 @@ fn by_name(path: &Path, head: &[u8]) -> Option<Identity> {
 
 fn by_look(head: &[u8]) -> Identity {
     if is_zero(head) {
-        return Identity::new(ContentKind::Zeros, "nothing but zeros, as far as was looked");
+        return Identity::new(ContentKind::Zeros, "all zeros, as far as it was read");
     }
     let printable = |byte: &u8| matches!(byte, b'\t' | b'\n' | b'\r' | 0x20..=0x7E | 0x80..);
     let start = head.get(..4096).unwrap_or(head);
     if start.iter().all(printable) && (start.len() == 4096 || str::from_utf8(start).is_ok()) {
         return Identity::new(ContentKind::Text, "text");
     }
-    let identity = Identity::new(ContentKind::Unknown, "no file that innokit knows");
+    let identity = Identity::new(ContentKind::Unknown, "not a file that innokit knows");
     match be::u32_at(head, 0) {
         Some(word) => identity.with("first_bytes", format!("{word:08x}")),
         None => identity,

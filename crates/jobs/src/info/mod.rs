@@ -177,7 +177,7 @@ fn break_promise(path: &Path, info: &mut FileInfo) {
     let pending = RedoLogs::default().pending_for(path).filter(|_| hollow).map(str::to_owned);
     match pending {
         Some(why) => info.what = format!("{}; a tablespace that recovery may still write: {why}", info.what),
-        None => info.damage = Some("its name is that of a tablespace, its content is not".to_owned()),
+        None => info.damage = Some("its name is that of a tablespace, but its content is not".to_owned()),
     }
 }
 
@@ -330,7 +330,7 @@ impl SweptSpace {
             hurt = Some("page 0 does not say what the file is".to_owned());
         }
         match (hurt, recovery) {
-            (Some(words), Some(why)) => file.error = Some(format!("{words} ({why}: crash recovery may yet mend it)")),
+            (Some(words), Some(why)) => file.error = Some(format!("{words} ({why}: crash recovery may yet repair it)")),
             (Some(words), None) => file.damage = Some(words),
             (None, _) => {}
         }

@@ -78,7 +78,7 @@ pub enum FileError {
         error: io::Error,
     },
     /// A file with the journal's name holds something else.
-    #[error("Error: {} is no journal of innochecksum. Nothing was changed.", .0.display())]
+    #[error("Error: {} is not a journal of innochecksum. Nothing was changed.", .0.display())]
     ForeignJournal(PathBuf),
     /// Pages could not be written. The journal is kept for the next run.
     #[error("Error: {} cannot be written: {}", path.display(), rewrite_words(error))]

@@ -72,7 +72,7 @@ pub(super) fn refuse_unfit(datadir: &Path) -> Result<()> {
     let (tool, path) = (notes.tool, datadir.display());
     if notes.is_incremental() && tool != "xtrabackup" {
         return refused(format!(
-            "{path}: an incremental backup, which holds changed pages only: put it into the full one, with innokit recover --in-place FULL \
+            "{path}: an incremental backup, which holds only changed pages: merge it into the full one with innokit recover --in-place FULL \
              --increment {path}"
         ));
     }
@@ -87,7 +87,7 @@ pub(super) fn refuse_damaged_pages(dir: &Path, tool: &str) -> Result<()> {
     let pages = dir.join(DAMAGED_PAGES);
     if pages.exists() {
         return refused(format!(
-            "{}: pages were damaged already when the backup was taken: {tool} --prepare may mend those that are free",
+            "{}: pages were damaged already when the backup was taken: {tool} --prepare may repair those that are free",
             pages.display()
         ));
     }

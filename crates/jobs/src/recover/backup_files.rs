@@ -77,13 +77,13 @@ impl FileNotes {
 
     fn check(&self, tables: &BTreeSet<PathBuf>) -> Result<()> {
         for (from, to) in &self.renamed {
-            let says = format!("the backup notes that {} becomes {}", from.display(), to.display());
+            let says = format!("the backup says that {} was renamed to {}", from.display(), to.display());
             if !tables.contains(from) && !self.moving.contains(to) {
                 return refused(format!("{says}, but it is missing"));
             }
             let stays = tables.contains(to) && !self.renamed.contains_key(to) && !self.deleted.contains(to);
             if stays || self.renamed.values().filter(|other| *other == to).count() > 1 {
-                return refused(format!("{says}, which another file is"));
+                return refused(format!("{says}, which is another file"));
             }
         }
         Ok(())
@@ -180,7 +180,7 @@ fn new_name(note: &Path) -> Result<PathBuf> {
     let name = Path::new(OsStr::from_bytes(text.trim_ascii_end()));
     let is_table = name.components().count() == 2 && name.components().all(|part| matches!(part, Component::Normal(_)));
     if !is_table {
-        return refused(format!("{}: `{}` is no name of a table", note.display(), name.display()));
+        return refused(format!("{}: `{}` is not the name of a table", note.display(), name.display()));
     }
     let mut table = name.as_os_str().to_owned();
     table.push(".");
@@ -291,8 +291,8 @@ mod tests {
             assert!(error.contains(words), "{error}");
         };
         refused(&[("x.ren", "db/y")], "db/x.ibd becomes db/y.ibd, but it is missing");
-        refused(&[("x.ren", "db/same"), ("x.ibd", "x")], "db/same.ibd, which another file is");
-        refused(&[("x.ren", "db/b"), ("x.ibd", "x")], "db/b.ibd, which another file is");
+        refused(&[("x.ren", "db/same"), ("x.ibd", "x")], "db/same.ibd, which is another file");
+        refused(&[("x.ren", "db/b"), ("x.ibd", "x")], "db/b.ibd, which is another file");
         for name in ["../db/t", "/db/t", "t", "", "db/../t", "a/b/c"] {
             refused(&[("x.ren", name), ("x.ibd", "x")], "is no name of a table");
         }

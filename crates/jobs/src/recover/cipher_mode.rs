@@ -51,8 +51,7 @@ pub(super) fn prove<'s>(
     }
     if mode.is_none() {
         return locked_out(
-            "tablespaces are to be encrypted, but nothing is encrypted yet that would tell whether the server does it by aes_cbc \
-             or by aes_ctr, nor whether the keys are its own: start the server on it",
+            "tablespaces are to be encrypted, but nothing encrypted so far shows whether the server uses aes_cbc or aes_ctr, or whether the keys are right: start the server on this datadir once",
         );
     }
     encrypted.into_iter().for_each(|space| space.crypt.mode = mode);

@@ -33,7 +33,7 @@ pub enum RecoverError {
     #[error("{0}")]
     Refused(String),
     /// A bug: earlier code has ruled this state out.
-    #[error("{0}: a fault of this program")]
+    #[error("{0}: this is a bug in innokit")]
     Internal(&'static str),
     /// The log or a page is damaged.
     #[error("{0}")]

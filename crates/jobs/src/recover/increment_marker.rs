@@ -17,7 +17,7 @@ const MARKER: &str = "innokit-recover.increment";
 const MARKER_MAX: u64 = 4096;
 /// For the DBA who finds it.
 const MARKER_TEXT: &str =
-    "innokit recover was putting an incremental backup into this one. Run it again to end that.\n";
+    "innokit recover was merging an incremental backup into this one. Run it again to finish that.\n";
 
 /// The LSNs between which an increment leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub(super) fn read(datadir: &Path) -> Result<Option<Lsns>> {
     match read_small(&path, MARKER_MAX) {
         Ok(text) => match Lsns::parse(&String::from_utf8_lossy(&text)) {
             Some(lsns) => Ok(Some(lsns)),
-            None => refused(format!("{}: this does not say which increment it was", path.display())),
+            None => refused(format!("{}: this file does not say which increment it was", path.display())),
         },
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(failed(&path, "reading the file")(error)),
@@ -79,7 +79,7 @@ pub(super) fn remove(datadir: &Path) -> Result<()> {
 pub(super) fn refuse(datadir: &Path) -> Result<()> {
     read(datadir)?.map_or(Ok(()), |lsns| {
         refused(format!(
-            "{}: putting an increment into this backup was interrupted: run it again with that increment ({lsns}), --increment DIR",
+            "{}: merging an increment into this backup was interrupted: run it again with that increment ({lsns}), --increment DIR",
             datadir.display()
         ))
     })

@@ -57,19 +57,21 @@ impl Taken {
         let path = dir.display();
         let Some(notes) = BackupNotes::of(dir) else {
             return refused(format!(
-                "{path}: no incremental backup: xtrabackup_checkpoints (mariadb_backup_checkpoints) is not there"
+                "{path}: not an incremental backup: xtrabackup_checkpoints (mariadb_backup_checkpoints) is missing"
             ));
         };
         if notes.tool == "xtrabackup" {
             return refused(format!("{path}: a backup of xtrabackup, which is prepared with xtrabackup --prepare"));
         }
         if !notes.is_incremental() {
-            return refused(format!("{path}: no incremental backup: name the full one first, then each --increment"));
+            return refused(format!(
+                "{path}: not an incremental backup: name the full one first, then each --increment"
+            ));
         }
         refuse_damaged_pages(dir, notes.tool)?;
         let Some(lsns) = Lsns::of(&notes) else {
             return refused(format!(
-                "{}: it does not say which LSNs the increment leads from and to",
+                "{}: it does not say at which LSNs the increment begins and ends",
                 notes.path.display()
             ));
         };
@@ -80,7 +82,7 @@ impl Taken {
     fn prove(&self, formats: &mut Formats, memory: usize, keys: &KeyStore) -> Result<()> {
         let log = RedoLog::open(&self.dir, false, keys)?;
         if log.backup.is_none() {
-            return refused(format!("{}: not the log that belongs to an increment", log.path.display()));
+            return refused(format!("{}: not the log of an increment", log.path.display()));
         }
         let wanted = Wanted::read(&log, memory, 0, None)?;
         formats.prove(&self.files, wanted.log_end, &wanted.changed)
@@ -113,7 +115,7 @@ impl Chain {
         let path = datadir.display();
         let Some(notes) = BackupNotes::of(datadir) else {
             return refused(format!(
-                "{path}: increments belong to a full backup, and this is none: xtrabackup_checkpoints is not there"
+                "{path}: increments belong to a full backup, and this is not one: xtrabackup_checkpoints is missing"
             ));
         };
         if notes.is_incremental() {
@@ -151,5 +153,5 @@ fn does_not_follow<T>(all: &[Taken], taken: &Taken, why: &str, lsn: format::Lsn)
         None => format!("one that begins at LSN {lsn} is missing, or it belongs to another backup"),
     };
     let (dir, lsns) = (taken.dir.display(), taken.lsns);
-    refused(format!("{dir}: this increment leads from {lsns}, but {why} at LSN {lsn}, so it does not follow: {hint}"))
+    refused(format!("{dir}: this increment goes from {lsns}, but {why} at LSN {lsn}, so it does not fit: {hint}"))
 }

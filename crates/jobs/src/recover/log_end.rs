@@ -14,13 +14,12 @@ pub(super) fn refuse_newer((path, is_outside): (&Path, bool), page_no: PageNo, l
     }
     if is_outside {
         return refused(format!(
-            "{}: page {page_no} was written at LSN {lsn}, but the log ends at LSN {end}: this file outside of the datadir is another's",
+            "{}: page {page_no} was written at LSN {lsn}, but the log ends at LSN {end}: this file, outside the datadir, belongs to another server",
             path.display()
         ));
     }
     damaged(format!(
-        "{}: page {page_no} was written at LSN {lsn}, but the redo log ends at LSN {end}: the log lost its end, or the file is of \
-         another server or a later time; restore both from one backup",
+        "{}: page {page_no} was written at LSN {lsn}, but the redo log ends at LSN {end}: the log lost its end, or the file is from another server or a later time; restore both from one backup",
         path.display()
     ))
 }

@@ -237,7 +237,7 @@ fn recover_one(datadir: &Path, options: &RecoverOptions) -> Result<Recovered> {
 /// Prepares a full backup, and puts increments into it.
 fn with_increments(datadir: &Path, options: &RecoverOptions) -> Result<Recovered> {
     if options.until.is_some() {
-        return refused("a backup is prepared to the end of its last increment: without --until");
+        return refused("a backup is prepared to the end of its last increment: leave out --until");
     }
     let chain = Chain::of(datadir, &options.increments)?;
     let keys = options.keys.read()?;
@@ -248,7 +248,9 @@ fn with_increments(datadir: &Path, options: &RecoverOptions) -> Result<Recovered
     }
     let was_free = options.to.as_ref().is_some_and(|to| place::is_free(to));
     if chain.is_interrupted && options.to.is_some() {
-        return refused("an interrupted run put a part of an increment into the backup itself: end it with --in-place");
+        return refused(
+            "an interrupted run merged part of an increment into the backup itself: finish it with --in-place",
+        );
     }
     let place = options.to.as_deref().unwrap_or(datadir);
     let prepared = if chain.is_interrupted { Ok(Recovered::default()) } else { recover_one(datadir, &full) };
@@ -301,7 +303,7 @@ fn dry_run(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<
     let budget = Budget::of(options.memory);
     let _lock = Lock::take(datadir, Sharing::Shared)?;
     if datadir.join(SHADOW_NAME).exists() {
-        return refused("finish the interrupted run first: only then is it known what is left to do");
+        return refused("finish the interrupted run first: until then it is unknown what is left to do");
     }
     let tuning = options.tuning.within(options.memory);
     let log = RedoLog::open(datadir, false, keys)?.tuned(&tuning);
@@ -363,7 +365,7 @@ fn recover_in_place(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -
 /// Removes the empty notes on which MySQL could not start. The plan is made without them.
 fn forget_unbegun_truncations(datadir: &Path) -> Result<()> {
     for note in empty_truncation_logs(datadir) {
-        fs::remove_file(&note).map_err(failed(&note, "removing the note of a truncation that never began"))?;
+        fs::remove_file(&note).map_err(failed(&note, "removing the marker of a truncation that never began"))?;
         sync_directory_of(&note)?;
     }
     Ok(())

@@ -19,7 +19,7 @@ use super::error::{Result, failed, refused};
 pub(super) const MARKER: &str = "innokit-recover.moved";
 /// For the DBA who finds it.
 const MARKER_TEXT: &str =
-    "Tables with DATA DIRECTORY were copied into this datadir. innokit recover is to end what it began here.\n";
+    "Tables with DATA DIRECTORY were copied into this datadir. innokit recover has to finish what it began here.\n";
 
 /// The meaning of names that lead outside the datadir.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,7 +122,7 @@ pub(super) fn refuse_open(paths: &[PathBuf]) -> Result<()> {
         let open = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
         if let Some(path) = open.filter_map(|entry| files.get(&id(&entry.path())?)).next() {
             return refused(format!(
-                "{}: process {process} has this file open, which lies outside of the datadir: stop it first, or recover a copy with --to",
+                "{}: process {process} has this file open, which is outside the datadir: stop it first, or recover a copy with --to",
                 path.display()
             ));
         }

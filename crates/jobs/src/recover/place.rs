@@ -129,7 +129,7 @@ pub fn copy(from: &Path, to: &Path, outside: &[PathBuf]) -> Result<()> {
     if let (Some(Ok(parent)), Ok(source)) = (parent, source)
         && parent.starts_with(source)
     {
-        return refused(format!("{}: the copy cannot lie in the datadir itself", to.display()));
+        return refused(format!("{}: the copy cannot be inside the datadir itself", to.display()));
     }
     let moves = moves(from, outside)?;
     // List everything before copying: the copy may end up inside a directory that a link in the datadir leads to.
@@ -167,7 +167,7 @@ fn moves<'p>(from: &Path, outside: &'p [PathBuf]) -> Result<Vec<(&'p PathBuf, Pa
         });
         let Some(target) = target else {
             let name = source.display();
-            return refused(format!("{name} lies outside of the datadir, and a copy has no place for it that is free"));
+            return refused(format!("{name} is outside the datadir, and its place in the copy is taken"));
         };
         moves.push((source, target));
     }

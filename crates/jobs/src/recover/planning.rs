@@ -133,9 +133,7 @@ impl Find<'_> {
         let found = self.survey.files.get(&space).map(Vec::as_slice).unwrap_or_default();
         if let (true, [one, other, ..]) = (names.is_empty(), found) {
             let (one, other) = (one.display(), other.display());
-            return refused(format!(
-                "tablespace {space} is both {one} and {other}: take away the one that is not in use"
-            ));
+            return refused(format!("tablespace {space} is both {one} and {other}: remove the one that is not in use"));
         }
         let torn =
             if self.is_mysql() && found.is_empty() { self.survey.by_second_page(self.datadir, space)? } else { None };
@@ -152,7 +150,7 @@ impl Find<'_> {
         if by_number.is_none() && !found.is_empty() {
             let list: Vec<String> = found.iter().map(|path| path.display().to_string()).collect();
             let (name, list) = (path.display(), list.join(", "));
-            return refused(format!("tablespace {space} should be {name}, but lies in {list}"));
+            return refused(format!("tablespace {space} should be {name}, but is in {list}"));
         }
         let here = by_number.or(names.iter().rev().find(|name| self.is_unwritten(space, name)));
         let head = match by_number {
@@ -161,7 +159,10 @@ impl Find<'_> {
         };
         let renamed_from = here.filter(|file| *file != path).cloned();
         if renamed_from.is_some() && self.is_taken(path)? {
-            return refused(format!("tablespace {space} should be {}, which is another's file", path.display()));
+            return refused(format!(
+                "tablespace {space} should be {}, which is another tablespace's file",
+                path.display()
+            ));
         }
         let is_new = here.is_none() && head.is_none();
         let size_now = head.as_ref().and_then(|head| SpaceHeader::parse(&head.page0).ok()).map_or(0, |now| now.size);

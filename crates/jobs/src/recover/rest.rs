@@ -110,7 +110,7 @@ impl Rest {
     pub fn refuse_before_checkpoint<T>(&self, checkpoint: Lsn) -> Result<T> {
         let end = self.checkpoint_end.unwrap_or(checkpoint);
         refused(format!(
-            "LSN {} lies before the log's newest checkpoint, which ends at LSN {end}: what was before that is in the files already",
+            "LSN {} is before the log's newest checkpoint, which ends at LSN {end}: earlier changes are already in the files",
             self.until
         ))
     }
@@ -130,7 +130,7 @@ impl Rest {
     /// Refuses to end before `what` was done.
     pub fn refuse<T>(&self, what: &str, lsn: Lsn) -> Result<T> {
         refused(format!(
-            "{what} at LSN {lsn}, which is later than LSN {}, and cannot be taken back: recover all of the log",
+            "{what} at LSN {lsn}, which is later than LSN {}, and cannot be undone: recover the whole log",
             self.until
         ))
     }

@@ -36,7 +36,7 @@ impl SystemFiles {
         }
         let next = files.parts.len() + 2;
         if datadir.join(name(next)).exists() {
-            return refused(format!("ibdata{next} is there, but ibdata{} is missing", next - 1));
+            return refused(format!("ibdata{next} exists, but ibdata{} is missing", next - 1));
         }
         Ok(files)
     }
@@ -58,17 +58,16 @@ impl SystemFiles {
         // If the log shrinks it, the file may have been truncated without page 0 saying so.
         if u64::from(now.min(then)) > here {
             return refused(format!(
-                "the system tablespace has {now} pages, but ibdata1 and those numbered behind it hold {here}: files of other names \
-                 (innodb_data_file_path) are not known without the server's settings"
+                "the system tablespace has {now} pages, but ibdata1 and the files numbered after it hold {here}: files with other names (innodb_data_file_path) are unknown without the server's settings"
             ));
         }
         let Some(last) = self.parts.last().filter(|last| last.start > 0) else { return Ok(()) };
         if self.parts.iter().any(|part| part.start % page != 0) {
-            return refused("a file of the system tablespace before its last does not end with a whole page");
+            return refused("a file of the system tablespace other than the last does not end with a whole page");
         }
         if u64::from(now.max(then)) * page <= last.start {
             let name = last.path.display();
-            return refused(format!("{name} is no part of the system tablespace, which ends before it: take it away"));
+            return refused(format!("{name} is not part of the system tablespace, which ends before it: remove it"));
         }
         Ok(())
     }

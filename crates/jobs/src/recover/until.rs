@@ -74,7 +74,7 @@ pub(super) fn check_unlogged(rest: &Rest, datadir: &Path, survey: &Survey, end: 
 /// Refuses an undo tablespace whose truncation was done or under way: it may have held undo that was needed at the end.
 pub(super) fn refuse_truncated(rest: &Rest, space: SpaceId) -> Result<()> {
     refused(format!(
-        "undo tablespace {space} was truncated, and whether that was later than LSN {} is not known: recover all of the log",
+        "undo tablespace {space} was truncated, and it is unknown whether that was after LSN {}: recover the whole log",
         rest.until
     ))
 }

@@ -84,7 +84,7 @@ impl Wanted {
         }
         if until.is_some() && log.backup.is_some() {
             return refused(
-                "a backup is prepared to the end of its log, where all of its files have come together: without --until",
+                "a backup is prepared to the end of its log, where all its files are consistent: leave out --until",
             );
         }
         log.check()?;
@@ -242,7 +242,7 @@ impl Wanted {
             return Ok(());
         }
         refused(format!(
-            "what the redo log says of pages and tablespaces takes more than {} MiB: give it more memory",
+            "what the redo log says about pages and tablespaces takes more than {} MiB: give it more memory",
             memory >> 20
         ))
     }

@@ -140,7 +140,7 @@ fn mariadb_info(log: &Log, options: &RedoInfoOptions) -> Result<RedoInfo, Error>
     log.pieces(start, from - start, &mut take)?;
     info.settle(reader.at(), file.state_with(&at_checkpoint, key.as_ref()));
     if !is_readable {
-        info.note = Some("the log is encrypted, and no key was given: its records cannot be told apart".to_owned());
+        info.note = Some("the log is encrypted, and no key was given: its records cannot be read".to_owned());
     }
     count.report(&mut info, options.pages_max, is_readable);
     Ok(info)
@@ -207,11 +207,10 @@ fn mysql_info(paths: &[PathBuf], options: &RedoInfoOptions) -> Result<RedoInfo, 
     info.settle(reader.at(), mysql::state(&log.checkpoint, &at_checkpoint));
     info.note = if reader.lacks_key() {
         Some(
-            "the log is encrypted from there on, and no key was given that fits: its records cannot be told apart"
-                .to_owned(),
+            "the log is encrypted from there on, and no key was given that fits: its records cannot be read".to_owned(),
         )
     } else {
-        reader.fault().map(|fault| format!("the log ends there in what makes no sense: {fault}"))
+        reader.fault().map(|fault| format!("the log ends there in bytes that make no sense: {fault}"))
     };
     count.report(&mut info, options.pages_max, true);
     Ok(info)

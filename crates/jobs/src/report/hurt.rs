@@ -37,7 +37,7 @@ impl Action {
             Self::RebuildIndex => "drop and rebuild this index",
             Self::RestoreAll => "restore the whole datadir or backup",
             Self::ReplaceFile => "fetch this file again; the tables do not need it",
-            Self::SeeFinding => "not decided, see the finding",
+            Self::SeeFinding => "undecided: see the finding",
         }
     }
 }

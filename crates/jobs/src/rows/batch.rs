@@ -166,7 +166,7 @@ impl<'b> Row<'b> {
             Some(ValuePlace::Default(field)) => match batch.plan.defaults.get(*field as usize) {
                 Some(Some(InstantDefault::Null)) => Cell::Null,
                 Some(Some(InstantDefault::Bytes(bytes))) => Cell::Bytes(bytes),
-                _ => Cell::Lost("the row is older than the column, and what it has in its place is not known"),
+                _ => Cell::Lost("the row is older than the column, and its value for the column is unknown"),
             },
             Some(ValuePlace::Lost(why)) => Cell::Lost(batch.lost.get(*why as usize).map_or(GONE, String::as_str)),
         }

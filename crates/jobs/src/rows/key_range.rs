@@ -27,7 +27,7 @@ impl KeyRange {
     /// The text has another form, or the order of the key cannot be decided.
     pub fn parse(text: &str, table: &TableDef, index: &IndexDef) -> Result<Self, String> {
         let (from, to) =
-            text.split_once("..").ok_or_else(|| format!("`{text}` is no range of keys: expected FROM..TO"))?;
+            text.split_once("..").ok_or_else(|| format!("`{text}` is not a range of keys: expected FROM..TO"))?;
         let field = index.fields.first().ok_or("the index has no fields")?;
         let FieldSource::Column(at) = field.source else {
             return Err("the table has no primary key to name a range of".to_owned());
@@ -36,7 +36,7 @@ impl KeyRange {
         if !matches!(field.order, KeyOrder::Bytes | KeyOrder::PaddedBytes | KeyOrder::Float | KeyOrder::Double) {
             let name = &column.name;
             return Err(format!(
-                "the order of key column {name} is that of its collation, which innokit does not know as a whole"
+                "key column {name} is ordered by its collation, which innokit does not know completely"
             ));
         }
         let value = ValueType::of(column);
@@ -45,7 +45,7 @@ impl KeyRange {
             text => value
                 .encode(text)
                 .map(Some)
-                .ok_or_else(|| format!("`{text}` is no value of key column {}", column.name)),
+                .ok_or_else(|| format!("`{text}` is not a value of key column {}", column.name)),
         };
         Ok(Self { from: bound(from)?, to: bound(to)?, order: field.order, descending: field.descending })
     }

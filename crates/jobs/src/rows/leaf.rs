@@ -71,7 +71,7 @@ impl<'b, 'r, 'f> Builder<'b, 'r, 'f> {
             }
         }
         if count != page.record_count() {
-            let why = format!("the page says that it has {} records, its chain has {count}", page.record_count());
+            let why = format!("the page says that it has {} records, but its chain has {count}", page.record_count());
             self.reader.report(Problem {
                 page_no: leaf.page_no,
                 record: None,

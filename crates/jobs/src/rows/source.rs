@@ -203,7 +203,7 @@ impl Help {
         if space.header.is_none()
             && let Err(why) = space.sound(0, opener)
         {
-            help.damage = Some(format!("{why}: page size and format are from the pages behind it"));
+            help.damage = Some(format!("{why}: page size and format are derived from the pages after it"));
         }
         if !definitions.in_space(space).is_empty() {
             return help;
@@ -222,7 +222,7 @@ impl Help {
             Some(Ok(found)) => help.note = Some(found.from),
             Some(Err(why)) => help.why = Some(why),
             None => {
-                let why = "no definition of its table was found; --create-table takes one";
+                let why = "no definition of its table was found; give one with --create-table";
                 help.why = Some(help.damage.iter().fold(why.to_owned(), |why, damage| format!("{damage}; {why}")));
             }
         }
@@ -300,7 +300,7 @@ fn tree(
             tree.index = index;
         }
         None => {
-            tree.unreadable = Some("it was altered instantly, and what says how cannot be read".to_owned());
+            tree.unreadable = Some("it was altered instantly, and the record of the change cannot be read".to_owned());
         }
     }
     tree

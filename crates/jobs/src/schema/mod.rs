@@ -228,7 +228,7 @@ fn of_space(
         if beside.is_file() {
             wanted.push(beside);
         } else {
-            return Some(format!("it holds no definition, and {} is not there", beside.display()));
+            return Some(format!("it holds no definition, and {} does not exist", beside.display()));
         }
     }
     None

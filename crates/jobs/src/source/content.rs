@@ -128,10 +128,10 @@ pub fn packed_name(path: &Path) -> Option<(&Path, Option<Packing>)> {
 pub fn unread(path: &Path) -> Option<&'static str> {
     match packed_name(path) {
         Some((inner, None)) if NameHint::of(inner).promises_pages() => {
-            Some("a tablespace, compressed or encrypted in a way that is not read")
+            Some("a tablespace, compressed or encrypted in a way that innokit does not read")
         }
         _ if is_delta(path) => {
-            Some("changed pages of an incremental backup, which are checked only beside their note (.meta)")
+            Some("changed pages of an incremental backup, which are checked only beside their .meta file")
         }
         _ => None,
     }

@@ -16,7 +16,7 @@ use crate::Error;
 
 /// The message about files that cannot be opened, and what to do about it.
 pub(crate) const NO_KEY: &str =
-    "encrypted, and there is no key (--keyring for MySQL, --key-file for MariaDB, names the file with it)";
+    "encrypted, and there is no key (name its file with --keyring for MySQL, --key-file for MariaDB)";
 
 /// Distance in bytes from the end of page 0's extent descriptors to MariaDB's crypt data.
 pub(crate) const CRYPT_DATA_AFTER_XDES: usize = format::codec::mariadb_encryption::CRYPT_DATA_AFTER_XDES;

@@ -175,7 +175,7 @@ impl RedoLogs {
 
 /// Why a file named in MySQL's DDL log is left undecided.
 pub(crate) const IN_DDL: &str =
-    "a crash interrupted a statement that changes this file, which MySQL finishes or takes back when it starts";
+    "a crash interrupted a statement that changes this file; MySQL finishes or undoes it when it starts";
 
 /// The directories that may be a tablespace's datadir, nearest first.
 pub(crate) fn datadirs_of(path: &Path) -> Vec<PathBuf> {
@@ -332,7 +332,7 @@ fn mysql_state(paths: &[PathBuf]) -> io::Result<Found> {
         }
     }
     let place = mysql::newest_checkpoint(&logs).map_err(io::Error::other)?;
-    let file = files.get(place.file).ok_or_else(|| io::Error::other("the checkpoint lies in no file"))?;
+    let file = files.get(place.file).ok_or_else(|| io::Error::other("no file contains the checkpoint"))?;
     let blocks = read_up_to(file, place.offset, mysql::CHECKPOINT_READ_SIZE)?;
     let state = mysql::state(&place, &blocks).map_err(io::Error::other)?;
     Ok(Found { state, checkpoint: place.lsn, clean_end: place.lsn })
@@ -342,7 +342,7 @@ fn mariadb_state(path: &Path) -> io::Result<Found> {
     let file = File::open(path)?;
     let size = file.metadata()?.len();
     let log = mariadb::LogFile::parse(&read_up_to(&file, 0, mariadb::START_OFFSET)?, size).map_err(io::Error::other)?;
-    let place = log.checkpoint_place().ok_or_else(|| io::Error::other("the checkpoint lies outside the file"))?;
+    let place = log.checkpoint_place().ok_or_else(|| io::Error::other("the checkpoint is outside the file"))?;
     let checkpoint = log.checkpoint.lsn;
     for len in [mariadb::READ_SIZE, mariadb::READ_SIZE_MAX] {
         let mut bytes = read_up_to(&file, place, len)?;

@@ -157,8 +157,7 @@ fn from_leaves(space: &Tablespace, into: &mut Definitions, opener: &mut Opener) 
         into.add_own(space, &table);
     }
     into.add_own(space, &first);
-    let from =
-        "its definition is from leaves of its dictionary information (SDI) that were looked for in the whole file";
+    let from = "its definition is from leaves of its dictionary information (SDI) found by searching the whole file";
     Some(Found { table: first, from: from.to_owned() })
 }
 
@@ -189,7 +188,7 @@ fn place(
             into.add_own(space, &table);
             Ok(table)
         }
-        (_, why) => Err(why.unwrap_or_else(|| "no page of an index can be read".to_owned())),
+        (_, why) => Err(why.unwrap_or_else(|| "no index page can be read".to_owned())),
     }
 }
 
@@ -322,5 +321,5 @@ fn leaf_fits(space: &Tablespace, page_no: u32, index: &IndexDef, opener: &mut Op
     if bytes == usize::from(used) {
         return Ok(records);
     }
-    Err(format!("the columns take {bytes} bytes of the records of page {page_no}, which have {used}"))
+    Err(format!("the columns take {bytes} bytes of the records of page {page_no}, but the records have {used}"))
 }

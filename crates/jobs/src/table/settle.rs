@@ -263,8 +263,7 @@ impl Settling<'_> {
         let (severity, doubt) =
             if end.is_whole { (Severity::Damage, "") } else { (Severity::Undecided, ", as far as it is sound") };
         let message = format!(
-            "pages are newer than the redo log: LSN {newest}, and the log ends at LSN {}{doubt}; the file is of another server or a \
-             later time than the log, or the log was replaced: restore both from one backup",
+            "pages are newer than the redo log: LSN {newest}, but the log ends at LSN {}{doubt}; the file is from another server or a later time than the log, or the log was replaced: restore both from one backup",
             end.lsn
         );
         let told = TreeFinding::told(FindingCode::NEWER_THAN_LOG, message);
@@ -373,7 +372,7 @@ impl Settling<'_> {
             return (Severity::Undecided, None);
         }
         if let Some(log) = &self.recovery {
-            return (Severity::Undecided, Some(format!("{log}: crash recovery may yet mend it")));
+            return (Severity::Undecided, Some(format!("{log}: crash recovery may yet repair it")));
         }
         let may_be_open = is_unknown || OF_ROWS.iter().any(|of_rows| Some(of_rows.code()) == rule);
         let open = if may_be_open { self.open_transactions() } else { None };
@@ -399,7 +398,7 @@ impl Settling<'_> {
                 Ok(count) => {
                     Some(format!("{count} transactions wait to be rolled back: the server does that when it starts"))
                 }
-                Err(why) => Some(format!("whether transactions wait to be rolled back is not known: {why}")),
+                Err(why) => Some(format!("it is unknown whether transactions wait to be rolled back: {why}")),
             });
             if open.is_some() {
                 return open.clone();
@@ -433,7 +432,7 @@ impl Settling<'_> {
 
     /// A file named like a table's that has no tree.
     fn no_tree(&mut self) {
-        let message = "no index begins in the tablespace: the table that its name promises is not in it".to_owned();
+        let message = "the tablespace has no index: it does not hold the table that its name promises".to_owned();
         self.finding(&TreeFinding::told(FindingCode::NO_TREE, message), TreeLabel::default());
     }
 

@@ -89,7 +89,7 @@ impl Inodes {
             let prev = (!node.prev.is_none()).then_some(node.prev.page_no.0);
             if prev != before {
                 let why =
-                    format!("page {page_no} names {} as the one before it, that is {}", named(prev), named(before));
+                    format!("page {page_no} names {} as the one before it, but that is {}", named(prev), named(before));
                 self.findings.push(pointer(page_no, why));
             }
             let free = self.add(&page, page_no, of);
@@ -108,7 +108,7 @@ impl Inodes {
         let last = (!base.last.is_none()).then_some(base.last.page_no.0);
         if last != before || last.is_some() && !is_node(base.last) {
             let why = format!(
-                "{list}: its base names {}, byte {} as the last one, that is {}",
+                "{list}: its base names {}, byte {} as the last one, but that is {}",
                 named(last),
                 base.last.offset,
                 named(before)

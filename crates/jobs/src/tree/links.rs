@@ -124,7 +124,7 @@ impl Sweep<'_> {
     fn end(mut self) -> TreeReport {
         self.report
             .left_out
-            .push("fields, the order of keys and the parents' words: no definition of the table was found");
+            .push("fields, the order of keys and the keys in parent pages: no definition of the table was found");
         if self.is_rtree || self.depth == Depth::Count || !self.report.is_complete {
             return self.report;
         }

@@ -174,7 +174,7 @@ impl<'l> Lists<'l> {
             let prev = self.links.prev(extent);
             if prev != before {
                 let why = format!(
-                    "{list}: {} names {} as the one before it, that is {}",
+                    "{list}: {} names {} as the one before it, but that is {}",
                     self.named(Link::Extent(extent)),
                     self.named(prev),
                     self.named(before)
@@ -188,8 +188,11 @@ impl<'l> Lists<'l> {
         }
         let last = Link::of(list.base.last, self.format);
         if last != before {
-            let why =
-                format!("{list}: its base names {} as the last one, that is {}", self.named(last), self.named(before));
+            let why = format!(
+                "{list}: its base names {} as the last one, but that is {}",
+                self.named(last),
+                self.named(before)
+            );
             self.findings.push(TreeFinding::new(Rule::ListPointer, list.page_no, 0, 0).because(&why));
         }
         if count != u64::from(list.base.len) {
@@ -247,8 +250,8 @@ impl<'l> Lists<'l> {
             let owner = self.extents.owner(extent).unwrap_or(0);
             let (kind, name) = match self.extents.state(extent) {
                 Some(ExtentState::Free) => (ListKind::Free, "free"),
-                Some(ExtentState::FreeFrag) => (ListKind::FreeFrag, "given out page by page, with room"),
-                Some(ExtentState::FullFrag) => (ListKind::FullFrag, "given out page by page, without room"),
+                Some(ExtentState::FreeFrag) => (ListKind::FreeFrag, "allocated page by page, with free pages"),
+                Some(ExtentState::FullFrag) => (ListKind::FullFrag, "allocated page by page, without free pages"),
                 Some(ExtentState::Segment | ExtentState::SegmentFrag) => (ListKind::Full, "of a segment"),
                 _ => (ListKind::Full, "not initialised"),
             };

@@ -58,7 +58,7 @@ fn walk(
             objects.push((object.kind, json(space, &object, opener)?));
         }
         if seen != u32::from(page.record_count()) {
-            return Err(format!("page {} counts {} records, its list has {seen}", number.0, page.record_count()));
+            return Err(format!("page {} counts {} records, but its list has {seen}", number.0, page.record_count()));
         }
         match page.next() {
             Some(next) => number = next,
@@ -75,7 +75,7 @@ fn misses_fields(number: PageNo) -> String {
 fn sdi_page<'p>(image: &'p [u8], number: PageNo, format: &SpaceFormat) -> Result<IndexPage<'p>, String> {
     let page = IndexPage::parse(image, format).map_err(|why| format!("page {}: {why}", number.0))?;
     let is_sdi = page.page_type() == PageType::SDI;
-    if is_sdi { Ok(page) } else { Err(format!("page {} is not a page of it", number.0)) }
+    if is_sdi { Ok(page) } else { Err(format!("page {} does not belong to it", number.0)) }
 }
 
 fn leftmost_leaf(space: &Tablespace, root: PageNo, index: &IndexDef, opener: &mut Opener) -> Result<PageNo, String> {

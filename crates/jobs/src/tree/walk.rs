@@ -39,7 +39,7 @@ const LOW: usize = 1024;
 const PARENTS_MAX: usize = 16;
 
 /// Why a tree was not fully visited.
-pub const STOPPED: &str = "what comes behind: the check was stopped";
+pub const STOPPED: &str = "the rest: the check was stopped";
 
 /// How closely to look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -467,7 +467,7 @@ impl<'w> Walk<'w> {
         if self.index.is_none() {
             self.leave_out("fields and the order of keys: no definition of the table was found");
         } else if self.report.counts.unordered > 0 && !self.root_is_rtree() {
-            self.leave_out("the order of some keys: their collation is not known to innokit");
+            self.leave_out("the order of some keys: innokit does not know their collation");
         }
     }
 }

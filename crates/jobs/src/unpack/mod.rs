@@ -88,7 +88,7 @@ impl Work {
         let has_notes = has("xtrabackup_checkpoints") || has("mariadb_backup_checkpoints");
         if has_streams && has("ibdata1") && !has_notes {
             return damaged(
-                "the backup holds a system tablespace, but no xtrabackup_checkpoints, with which backup tools end: it is cut off, or a stream of it is missing",
+                "the backup holds a system tablespace, but no xtrabackup_checkpoints, which backup tools write last: it is cut off, or one of its streams is missing",
             );
         }
         let (files, bytes) = self.target.finish()?;
@@ -149,13 +149,13 @@ impl Work {
                 cut(
                     path,
                     &format!(
-                        "the chunk at byte {position} continues {name} at byte {found}, where byte {expected} was to come"
+                        "the chunk at byte {position} continues {name} at byte {found} instead of byte {expected}"
                     ),
                 )
             }
             Event::BadChunk { id, position, .. } => {
                 let name = self.name(id);
-                cut(path, &format!("the chunk at byte {position}, of {name}, has not the checksum that it should have"))
+                cut(path, &format!("the chunk at byte {position}, of {name}, does not match its checksum"))
             }
             Event::Rename { from, to } => {
                 let (from, to) = (UnpackDir::place(&from)?, UnpackDir::place(&to)?);
@@ -199,7 +199,7 @@ impl Work {
                 if is_sparse {
                     let (archive, name) = (path.display(), place.display());
                     return refused(format!(
-                        "{archive}: {name} is a sparse file, whose holes tar left out: make the archive without --sparse"
+                        "{archive}: {name} is a sparse file, whose holes tar left out: create the archive without --sparse"
                     ));
                 }
                 *offset = 0;

@@ -74,7 +74,9 @@ impl UnpackDir {
         let is_sound = |part: &[u8]| !part.is_empty() && part != b"." && part != b".." && !part.contains(&0);
         if !parts.clone().all(is_sound) || rest == MARKER.as_bytes() {
             let name = String::from_utf8_lossy(name);
-            return refused(format!("a member is called `{name}`, which is no name for a file in the directory"));
+            return refused(format!(
+                "a member is called `{name}`, which is not a valid name for a file in the directory"
+            ));
         }
         Ok(parts.map(OsStr::from_bytes).collect())
     }
@@ -122,11 +124,7 @@ impl UnpackDir {
 
     pub fn rename(&mut self, from: &Path, to: &Path, archive: usize) -> Result<()> {
         if self.files.get(from) != Some(&archive) || self.files.get(to).is_some_and(|other| *other != archive) {
-            return refused(format!(
-                "the archive renames {} to {}, which cannot be done",
-                from.display(),
-                to.display()
-            ));
+            return refused(format!("the archive renames {} to {}, which is impossible", from.display(), to.display()));
         }
         to.parent().map_or(Ok(()), |above| self.directory(above))?;
         let path = self.root.join(from);

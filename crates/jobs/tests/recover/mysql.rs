@@ -257,7 +257,7 @@ fn a_mysql_log_or_datadir_that_is_not_whole_is_refused() {
         let error = done.expect_err(name);
         assert!(error.contains(words) && damage == is_damage, "{name}: {error}");
     };
-    refused(before, None, "the redo log goes on at LSN", true);
+    refused(before, None, "the redo log continues at LSN", true);
     refused(newest, None, "newest", true);
     refused("undo_001", None, "is missing", false);
     // A block in the middle of the log, which goes on behind it.

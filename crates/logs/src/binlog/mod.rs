@@ -68,7 +68,7 @@ pub enum Why {
     #[error("the event is encrypted")]
     Encrypted,
     /// Its checksum is not right, and it is unknown whether it should have one.
-    #[error("whether events have checksums is not known: the log begins with no sound format description")]
+    #[error("it is unknown whether events have checksums: the log does not begin with a sound format description")]
     UnknownFormat,
 }
 
@@ -76,7 +76,7 @@ pub enum Why {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Corruption {
     /// The checksum does not match.
-    #[error("the event's checksum is {stored:08x}, its content gives {computed:08x}")]
+    #[error("the event's checksum is {stored:08x}, but its content gives {computed:08x}")]
     Checksum {
         /// The checksum in the event.
         stored: u32,
@@ -100,13 +100,13 @@ pub enum Corruption {
         actual: u32,
     },
     /// The first event is not a format description, as in every log since MySQL 5.0.
-    #[error("the log begins with an event of type {code} where the format description must be")]
+    #[error("the log begins with an event of type {code} instead of the format description")]
     NotFormatDescription {
         /// The type found.
         code: u8,
     },
     /// No event looks like this. The start of the next one is unknown, so nothing after this is examined.
-    #[error("no event begins here (type {code}, length {len}): the log cannot be read on")]
+    #[error("no event begins here (type {code}, length {len}): the log cannot be read further")]
     NoEvent {
         /// The byte in place of the type.
         code: u8,
@@ -186,15 +186,14 @@ impl Summary {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Error {
     /// The magic number is missing.
-    #[error("the file does not begin as a binary log does")]
+    #[error("the file does not begin like a binary log")]
     NotBinlog,
     /// The header of a file encrypted by MySQL is not supported.
     #[error("the encryption header of the binary log is damaged or of an unknown version")]
     EncryptionHeader,
     /// There is a key of the right name, but it does not decrypt to a log.
     #[error(
-        "the key {key} does not open the binary log: it is another server's, or an older copy, or the log's own \
-         information about its encryption is damaged"
+        "the key {key} does not open the binary log: it is another server's, or an older copy, or the log's encryption header is damaged"
     )]
     WrongKey {
         /// Its name in the keyring, or its id in the key file.

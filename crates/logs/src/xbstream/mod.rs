@@ -129,7 +129,7 @@ pub enum Event<'i> {
 pub enum Error {
     /// The bytes are not a chunk.
     #[error(
-        "no chunk begins at byte {position} of the stream, where one must: the stream is damaged before it, or is no xbstream"
+        "no chunk begins at byte {position} of the stream, where one must: the stream is damaged before it, or is not an xbstream"
     )]
     NoMagic {
         /// Where the chunk should start.
@@ -144,9 +144,7 @@ pub enum Error {
         code: u8,
     },
     /// The path is longer than the format allows.
-    #[error(
-        "the chunk at byte {position} of the stream claims a path of {len} bytes; {PATH_LEN_MAX} is the most there can be"
-    )]
+    #[error("the chunk at byte {position} of the stream claims a path of {len} bytes; {PATH_LEN_MAX} is the limit")]
     PathTooLong {
         /// Where the chunk starts.
         position: u64,

@@ -10,7 +10,7 @@ use format::types::PageNo;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Error)]
 pub enum ApplyError {
     /// Not the page size of this tablespace.
-    #[error("redo was to be applied to {len} bytes, but the page has {expected}")]
+    #[error("redo cannot be applied to {len} bytes: the page has {expected}")]
     Length {
         /// Bytes given.
         len: usize,
@@ -31,10 +31,10 @@ pub enum ApplyError {
     #[error("a redo record for uncompressed pages names a ROW_FORMAT=COMPRESSED page")]
     Compressed,
     /// The first pages of a tablespace are neither index nor undo pages.
-    #[error("a redo record for index or undo pages names page {0}, which is neither in any tablespace")]
+    #[error("a redo record for index or undo pages names page {0}, which is neither of these in any tablespace")]
     NotAnIndex(PageNo),
     /// The page's records have another format than the record inserted or deleted.
-    #[error("a redo record for {} records names a page whose records are laid out otherwise", style_name(*.0))]
+    #[error("a redo record for {} records names a page whose records have another layout", style_name(*.0))]
     RowStyle(RowStyle),
     /// A list or the directory of the page leads to an impossible offset.
     #[error("the page's records lead to byte {offset}, where no record can be")]
@@ -55,7 +55,7 @@ pub enum ApplyError {
         offset: usize,
     },
     /// The number of directory slots is impossible.
-    #[error("the page directory has {slots} slots, which cannot be")]
+    #[error("the page directory has {slots} slots, which is impossible")]
     Directory {
         /// Number of slots.
         slots: usize,
@@ -80,19 +80,19 @@ pub enum ApplyError {
         len: usize,
     },
     /// The log's description of the index is impossible.
-    #[error("a redo record describes an index that cannot be")]
+    #[error("a redo record describes an impossible index")]
     IndexInfo,
     /// A change to a compressed page, but the page is not compressed.
     #[error("a redo record for ROW_FORMAT=COMPRESSED pages names a page that is not compressed")]
     NotCompressed,
     /// A change to index records of a compressed page that is not an index page.
-    #[error("a redo record for index records names a ROW_FORMAT=COMPRESSED page that is not of an index")]
+    #[error("a redo record for index records names a ROW_FORMAT=COMPRESSED page that is not an index page")]
     NotZipIndex,
     /// A compressed page that cannot be unpacked, or cannot be changed in this way.
     #[error("{0}")]
     Zip(#[from] ZipEditError),
     /// The log gives the page's checksum, and it does not match.
-    #[error("the redo log says that the page's checksum is {stored:08x} now, its content gives {computed:08x}")]
+    #[error("the redo log says that the page's checksum is {stored:08x} now, but its content gives {computed:08x}")]
     Checksum {
         /// The checksum in the log.
         stored: u32,

@@ -17,7 +17,7 @@ pub struct RecordError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Error)]
 pub enum RecordFault {
     /// It is longer than the bytes, or its length is encoded in an impossible way.
-    #[error("has a length that cannot be")]
+    #[error("has an impossible length")]
     Length,
     /// An unknown type.
     #[error("has the type 0x{0:x}0, which does not exist")]
@@ -29,13 +29,13 @@ pub enum RecordFault {
     #[error("has the subtype {0}, which does not exist")]
     Subtype(u8),
     /// It continues a page, but there is none to continue.
-    #[error("belongs to the page of the record before, which was freed")]
+    #[error("belongs to the page of the previous record, which was freed")]
     NoPage,
     /// Its fields end early, or are followed by other bytes.
-    #[error("does not hold what a record of its type holds")]
+    #[error("does not have the fields of its type")]
     Fields,
     /// It would write the page's checksum or number, or move bytes from there.
-    #[error("changes byte {0} of its page, which no record may")]
+    #[error("changes byte {0} of its page, which no record may change")]
     Offset(usize),
     /// An invalid file name.
     #[error("names no file")]

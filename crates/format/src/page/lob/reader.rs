@@ -15,7 +15,7 @@ use crate::types::PageNo;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Error)]
 pub enum LobDamage {
     /// No value starts on the first page.
-    #[error("page {page_no} begins no off-page value, its type is {stored}")]
+    #[error("page {page_no} does not begin an off-page value: its type is {stored}")]
     NotAValue {
         /// The page.
         page_no: PageNo,
@@ -29,7 +29,7 @@ pub enum LobDamage {
         page_no: PageNo,
     },
     /// The value ends too early or too late.
-    #[error("the off-page value has {found} bytes, its row says {expected}")]
+    #[error("the off-page value has {found} bytes, but its row says {expected}")]
     Length {
         /// Bytes that came.
         found: u64,
@@ -37,7 +37,7 @@ pub enum LobDamage {
         expected: u64,
     },
     /// The zlib stream is damaged.
-    #[error("the off-page value cannot be inflated at page {page_no}")]
+    #[error("the off-page value cannot be decompressed at page {page_no}")]
     Stream {
         /// The page where it breaks.
         page_no: PageNo,

@@ -16,13 +16,13 @@ pub enum ZipDamage {
         out: u32,
     },
     /// Its directory is invalid.
-    #[error("the dense directory of the compressed page names byte {origin} as a record, which cannot be one")]
+    #[error("the dense directory of the compressed page names byte {origin} as a record, where no record can be")]
     Directory {
         /// The origin in the slot, or the offset where the slot has no room.
         origin: u32,
     },
     /// The page header counts more records than the page has room for.
-    #[error("the compressed page counts {records} records, {heap} are in its heap")]
+    #[error("the compressed page counts {records} records, but its heap has {heap}")]
     Counts {
         /// Records in the chain.
         records: u16,
@@ -33,7 +33,7 @@ pub enum ZipDamage {
     #[error("the zlib stream of the compressed page is damaged")]
     Stream,
     /// The field descriptions in the stream are impossible.
-    #[error("the compressed page describes fields that cannot be")]
+    #[error("the compressed page describes impossible fields")]
     Fields,
     /// The stream has more bytes than the page.
     #[error("the zlib stream of the compressed page holds {more} bytes more than the page")]
@@ -57,7 +57,7 @@ pub enum ZipDamage {
     #[error("the compressed page cannot be unpacked: {0}")]
     Record(IndexFinding),
     /// The directory of the unpacked page would have another size than its header says.
-    #[error("the compressed page marks {found} directory slots, its header counts {expected}")]
+    #[error("the compressed page marks {found} directory slots, but its header counts {expected}")]
     Slots {
         /// Slots marked, including those of infimum and supremum.
         found: u32,

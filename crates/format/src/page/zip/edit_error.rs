@@ -11,7 +11,7 @@ pub enum ZipEditError {
     #[error("{0}")]
     Damage(#[from] ZipDamage),
     /// Stream, log and trailer would overlap.
-    #[error("the compressed page has no room for {wanted} bytes more, {free} are free")]
+    #[error("the compressed page has no room for {wanted} more bytes: {free} are free")]
     NoRoom {
         /// Bytes that the change takes.
         wanted: usize,
@@ -25,6 +25,6 @@ pub enum ZipEditError {
         len: usize,
     },
     /// After the changes the compressed page does not unpack to the page inside.
-    #[error("the compressed page and the page inside it became different by the changes")]
+    #[error("after the changes, the compressed page and the page inside it differ")]
     Different,
 }

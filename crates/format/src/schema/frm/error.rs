@@ -11,7 +11,7 @@ pub enum FrmError {
     #[error("this is not the definition of a table")]
     NotATable,
     /// Cut short, or damaged.
-    #[error("the definition ends too early, or is damaged: nothing lies at byte {at} for its {what}")]
+    #[error("the definition ends too early or is damaged: there is nothing at byte {at} for its {what}")]
     Truncated {
         /// The offset at which something was expected.
         at: usize,

@@ -155,7 +155,7 @@ impl Raw {
             Some(b"inet6") => SqlType::Inet6,
             Some(b"inet4") => SqlType::Inet4,
             Some(b"vector") => SqlType::MariaDbVector(self.width / 4),
-            Some(_) => return Err(FrmError::Unknown { what: "a column of a type that a plugin brings" }),
+            Some(_) => return Err(FrmError::Unknown { what: "a column of a type from a plugin" }),
             None => self.sql_type(),
         };
         let flags = typed.flags.get(number).copied().unwrap_or(0);

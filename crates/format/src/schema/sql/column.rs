@@ -61,7 +61,7 @@ pub(super) fn column(
     let name = cursor.name().ok_or_else(|| table.error("a column without a name"))?;
     let kind = cursor.name().ok_or_else(|| table.error(&format!("column {name} has no type")))?.to_ascii_lowercase();
     let kind = match (kind.as_str(), cursor.take("precision") || cursor.take("varying")) {
-        ("national" | "long", _) => return Err(table.error(&format!("the type of column {name} is not known"))),
+        ("national" | "long", _) => return Err(table.error(&format!("the type of column {name} is unknown"))),
         (kind, _) => kind.to_owned(),
     };
     let arguments = Arguments::read(&mut cursor);
@@ -72,10 +72,12 @@ pub(super) fn column(
     }
     def.ordinal = ordinal as u32 + 1;
     let collation = collation(&attributes, table, &kind).ok_or_else(|| {
-        table.error(&format!("column {name} has a character set that is not known, or none, and the table names none"))
+        table.error(&format!(
+            "the character set of column {name} is unknown, or neither the column nor the table names one"
+        ))
     });
     def.sql_type = sql_type(&kind, &arguments, &attributes, table.family, &collation)
-        .ok_or_else(|| table.error(&format!("the type of column {name}, {kind}, is not known")))?;
+        .ok_or_else(|| table.error(&format!("the type of column {name}, {kind}, is unknown")))?;
     let is_text = matches!(
         def.sql_type,
         SqlType::Char(_) | SqlType::Varchar(_) | SqlType::Blob(_) | SqlType::Enum(_) | SqlType::Set(_)

@@ -28,10 +28,10 @@ use crate::record::{Instant, RecordStyle};
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SqlError {
     /// No statement creates a table, or none with that name.
-    #[error("no CREATE TABLE in it makes {0}")]
+    #[error("it has no CREATE TABLE statement for {0}")]
     NoTable(String),
     /// Several statements do.
-    #[error("{0} statements in it make tables: none has the name {1}")]
+    #[error("it has {0} CREATE TABLE statements, but none for {1}")]
     Several(usize, String),
     /// A statement that cannot be parsed.
     #[error("table {table}: {what}")]

@@ -111,7 +111,7 @@ impl Files {
         for delta in self.deltas.iter().filter(|delta| delta.space != SpaceId::SYSTEM) {
             if let Some(other) = spaces.insert(delta.space, &delta.name) {
                 let (one, other) = (delta.path.display(), other.display());
-                return damaged(format!("{one}: tablespace {}, which {other} is too", delta.space));
+                return damaged(format!("{one}: tablespace {}, but {other} is that tablespace too", delta.space));
             }
         }
         Ok(())
@@ -128,7 +128,7 @@ fn delta(dir: &Path, name: PathBuf, path: &Path) -> Result<Delta> {
     let path = dir.join(path);
     let note = delta_note(&path);
     let Some(meta) = read_delta_note(&note).map_err(failed(&note, "reading the note of changed pages"))? else {
-        return damaged(format!("{}: it does not say how large the pages are", note.display()));
+        return damaged(format!("{}: it does not give the page size", note.display()));
     };
     let space = match (NameHint::of(&name), meta.space) {
         (NameHint::System(_), _) => SpaceId::SYSTEM,

@@ -133,7 +133,7 @@ fn judge(delta: &Delta, page: &Page<'_>, id: PageId, format: &SpaceFormat, end: 
         Verdict::Corrupt(why) => damaged(format!("{place} is damaged: {why}")),
         Verdict::Empty => damaged(format!("{place} is damaged: nothing but zeros")),
         _ => match be::u64_at(page.bytes, FIL_PAGE_LSN).map(Lsn).filter(|lsn| *lsn > end) {
-            Some(lsn) => damaged(format!("{place} is of LSN {lsn}, but the log of the increment ends at LSN {end}")),
+            Some(lsn) => damaged(format!("{place} has LSN {lsn}, but the log of the increment ends at LSN {end}")),
             None => Ok(()),
         },
     }
@@ -141,7 +141,7 @@ fn judge(delta: &Delta, page: &Page<'_>, id: PageId, format: &SpaceFormat, end: 
 
 fn unknown_space<T>(delta: &Delta) -> Result<T> {
     refused(format!(
-        "{}: some pages of tablespace {}, of which the backup holds nothing, so these increments do not belong to it, or one is missing",
+        "{}: some pages of tablespace {}, which the backup does not hold: these increments do not belong to it, or one is missing",
         delta.path.display(),
         delta.space
     ))

@@ -125,7 +125,7 @@ fn refuse_started(datadir: &Path) -> Result<()> {
     let len = fs::metadata(&log).map_err(failed(&log, "looking at the redo log"))?.len();
     if len > EMPTY_LOG_MAX {
         return refused(format!(
-            "{}: not the log of a prepared backup: a server was started on it, and increments do not fit any more",
+            "{}: not the log of a prepared backup: a server was started on it, so increments no longer fit",
             log.display()
         ));
     }

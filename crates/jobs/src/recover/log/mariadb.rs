@@ -49,7 +49,7 @@ impl MariaDbLog {
             Ok((LogVendor::MariaDb, parsed)) => parsed,
             Ok((LogVendor::MySql, _)) => {
                 return refused(format!(
-                    "{}: the redo log of a MySQL server before 8.0.30, which this program does not recover: start the server of that version",
+                    "{}: the redo log of a MySQL server before 8.0.30, which this program does not recover: start a server of that version",
                     path.display()
                 ));
             }
@@ -59,7 +59,7 @@ impl MariaDbLog {
                     None => "no server that innokit knows writes it".to_owned(),
                 };
                 return refused(format!(
-                    "{}: a redo log of format {format}, which is not recovered here; {known}",
+                    "{}: a redo log of format {format}, which innokit does not recover; {known}",
                     path.display()
                 ));
             }
@@ -208,7 +208,7 @@ impl MariaDbLog {
             header.zip(closing).map(|(header, closing)| [header, closing].concat())
         };
         let fitting = bytes.filter(|bytes| bytes.len() as u64 <= self.parsed.size);
-        fitting.map_or_else(|| refused("a redo log that ends there cannot be made"), Ok)
+        fitting.map_or_else(|| refused("a redo log that ends there cannot be created"), Ok)
     }
 
     /// The complete log of a backup prepared up to `end`: as mariadb-backup leaves it, for servers to create their own from.

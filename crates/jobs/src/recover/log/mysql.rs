@@ -56,7 +56,7 @@ impl MySqlRedo {
         let old = datadir.join("ib_logfile0");
         if old.exists() {
             return refused(format!(
-                "{} and {} are both there, and the server would take the former for its log: take away the one that is not in use",
+                "{} and {} both exist, and the server would use the former as its log: remove the one that is not in use",
                 old.display(),
                 dir.display()
             ));
@@ -67,15 +67,14 @@ impl MySqlRedo {
         }
         let log = MySqlLog::open(&paths, keys)?;
         if log.checkpoint.format != FORMAT_MANY_FILES {
-            return refused(format!("{}: a redo log of a format that is not recovered", dir.display()));
+            return refused(format!("{}: a redo log of a format that innokit does not recover", dir.display()));
         }
         if let Some(breach) = log.breaches.first() {
             return damaged(format!("{}: {breach}", dir.display()));
         }
         if log.newest().is_some_and(|file| file.parsed.is_crash_unsafe()) {
             return refused(format!(
-                "{}: the server died while redo logging was switched off (ALTER INSTANCE DISABLE INNODB REDO_LOG): what it had in memory \
-                 is nowhere else, and the datadir is beyond recovery. Restore a backup",
+                "{}: the server died while redo logging was switched off (ALTER INSTANCE DISABLE INNODB REDO_LOG): the changes it had in memory are lost, and the datadir is beyond recovery. Restore a backup",
                 dir.display()
             ));
         }
@@ -168,7 +167,7 @@ impl MySqlRedo {
         let Some(newest) = self.log.newest() else { return refused("the redo log has no file") };
         let number = newest.path.file_name().and_then(|name| name.to_str()?.strip_prefix("#ib_redo")?.parse().ok());
         let Some(next) = number.and_then(|number: u64| number.checked_add(1)) else {
-            return refused(format!("{}: no name of a redo log file", newest.path.display()));
+            return refused(format!("{}: not the name of a redo log file", newest.path.display()));
         };
         let path = newest.path.with_file_name(format!("#ib_redo{next}"));
         // Servers never read files with such a name, but reuse them.

@@ -224,14 +224,14 @@ fn open_transactions(tables: &Tables, keys: &KeyFiles) -> Result<Open, Error> {
         let pending = tables.pending.iter().find(|pending| space.path().starts_with(&pending.path));
         if let Some(pending) = pending {
             return Err(format!(
-                "recovery is pending ({}): which transactions have committed is not known before it",
+                "recovery is pending ({}): until it is done, it is unknown which transactions have committed",
                 pending.why
             ));
         }
         let read = |dir: &PathBuf| match numbers_in(dir, &keys) {
             Some(numbers) => numbers.map(Arc::new),
             None => Err(format!(
-                "{} has no ibdata1: which transactions have committed is in the undo logs of a whole datadir",
+                "{} has no ibdata1: only the undo logs of a whole datadir say which transactions have committed",
                 dir.display()
             )),
         };
@@ -351,7 +351,7 @@ impl<F: Format> Job<'_, F> {
             export.stray_leaves = Some(export.stray_leaves.unwrap_or(0) + units.len());
             if !is_known && !units.is_empty() {
                 export.damage.push(format!(
-                    "{path}: which pages are free is not known: rows of pages that were freed may be among those found"
+                    "{path}: it is unknown which pages are free: the rows found may include rows of freed pages"
                 ));
             }
             let strays = Ranges { units, ..Ranges::default() };

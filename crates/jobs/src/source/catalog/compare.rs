@@ -23,7 +23,7 @@ use crate::tree::{Opener, Tablespace};
 
 /// After a clean shutdown there is nothing left to roll back.
 const WITHOUT_UNDO: &str =
-    "the server starts without it and makes it again, but deleted rows that waited for purge stay for good";
+    "the server starts without it and recreates it, but deleted rows that waited for purge stay forever";
 
 /// The comparison of one datadir.
 pub(super) struct Compare<'c> {
@@ -87,7 +87,7 @@ impl<'c> Compare<'c> {
             self.halves();
         }
         if self.left_out > 0 {
-            let message = format!("a partial backup: {} tables that its dictionary names are not in it", self.left_out);
+            let message = format!("a partial backup: it lacks {} tables that its dictionary names", self.left_out);
             self.say(self.catalog.root.clone(), None, ("partial_backup", Severity::Notice), message);
         }
     }
@@ -127,7 +127,7 @@ impl<'c> Compare<'c> {
             None => Severity::Damage,
             Some(_) if is_explained => {
                 message.push_str(
-                    " (the redo log makes, renames or deletes this file: crash recovery ends what the server began)",
+                    " (the redo log creates, renames or deletes this file: crash recovery finishes what the server began)",
                 );
                 Severity::Notice
             }
@@ -186,10 +186,10 @@ impl<'c> Compare<'c> {
         let number = entry.space;
         let path = self.catalog.root.join(format!("undo{number:03}"));
         let message = format!(
-            "missing: rollback segments lie in undo tablespace {number}, and no file here is that; without it the server does not start"
+            "missing: undo tablespace {number} holds rollback segments, but no file here is that tablespace; without it the server does not start"
         );
         if undo.is_empty() {
-            let message = format!("{message} (if innodb_undo_directory names another folder, name that here too)");
+            let message = format!("{message} (if innodb_undo_directory names another directory, name that here too)");
             return self.say(path, None, ("missing_undo", Severity::Undecided), message);
         }
         self.differs(path, entry, "missing_undo", (message, &[entry.space]));
@@ -227,19 +227,22 @@ impl<'c> Compare<'c> {
     fn missing(&mut self, file: &Path, entry: &'c Entry) {
         let table = (entry.holds == Holds::Table).then_some(entry.name.as_str());
         if entry.is_discarded {
-            let message = format!("the tablespace of table {} was discarded: there is no file, by intent", entry.name);
+            let message = format!(
+                "the tablespace of table {} was discarded (ALTER TABLE ... DISCARD TABLESPACE), so it has no file",
+                entry.name
+            );
             return self.say(file.to_path_buf(), table, ("discarded", Severity::Notice), message);
         }
         if entry.is_intermediate {
             let message =
-                format!("{} is the work of an ALTER TABLE that did not end; its file is gone already", entry.called());
+                format!("{} was left by an ALTER TABLE that did not finish; its file is already gone", entry.called());
             return self.say(file.to_path_buf(), table, ("intermediate_table", Severity::Notice), message);
         }
         let elsewhere = self.by_number.get(&entry.space).into_iter().flatten().copied();
         let moved = elsewhere.filter(|space| !self.expected.contains(space.path())).min_by_key(|space| space.path());
         if let Some(space) = moved {
             let message = format!(
-                "this is the file of {}, which the dictionary has at {}: rename it back",
+                "this is the file of {}, which the dictionary expects at {}: rename it back",
                 entry.called(),
                 file.display()
             );
@@ -258,7 +261,7 @@ impl<'c> Compare<'c> {
             self.left_out += 1;
             return;
         }
-        let message = format!("missing: this is the file of {}, which the dictionary has here", entry.called());
+        let message = format!("missing: the dictionary expects the file of {} here", entry.called());
         if entry.holds == Holds::Undo && self.doubt.is_none() {
             let message = format!("{message}; {WITHOUT_UNDO}");
             return self.say(file.to_path_buf(), None, (FindingCode::MISSING_FILE, Severity::Undecided), message);
@@ -271,11 +274,11 @@ impl<'c> Compare<'c> {
         let (number, expected) = (space.format.space().0, entry.space);
         let whose = match self.owners.get(&number) {
             Some(owner) => format!("it is the file of {} (swapped, or copied over)", owner.called()),
-            None => "the dictionary knows no such tablespace: it is of another server, or was copied at another time"
+            None => "the dictionary knows no such tablespace: it is from another server, or was copied at another time"
                 .to_owned(),
         };
         let message = format!(
-            "wrong file: it says that it is tablespace {number}, and {} is tablespace {expected}; {whose}",
+            "wrong file: it says that it is tablespace {number}, but {} is tablespace {expected}; {whose}",
             entry.called()
         );
         self.differs(space.path().to_path_buf(), entry, "wrong_file", (message, &[number, expected]));
@@ -307,10 +310,10 @@ impl<'c> Compare<'c> {
         let Some((tree, root)) = strange.first() else { return };
         let more = match strange.len() {
             1 => String::new(),
-            count => format!(" ({} more indexes are not in their places)", count - 1),
+            count => format!(" ({} more indexes are misplaced)", count - 1),
         };
         let message = format!(
-            "the file is not the one that the dictionary describes: index {} of table {} should begin on page {} with number {}, and that page {root}{more}; it was copied at another time, or from another server",
+            "the file is not the one that the dictionary describes: index {} of table {} should begin on page {} with number {}, but that page {root}{more}; it was copied at another time, or from another server",
             tree.index, tree.table, tree.page, tree.id
         );
         self.differs(space.path().to_path_buf(), entry, FindingCode::STALE_FILE, (message, &[entry.space]));
@@ -350,7 +353,7 @@ impl<'c> Compare<'c> {
                 }
                 Half::LacksTable(path, table) => {
                     let message = format!(
-                        "the definition of table {table}, which the dictionary in ibdata1 does not have: the server knows no such table"
+                        "the definition of table {table}, but the dictionary in ibdata1 has no such table: the server does not know it"
                     );
                     (path, table, "frm_without_table", message)
                 }
@@ -417,11 +420,12 @@ impl<'c> Compare<'c> {
             }
             Some(owner) if owner.files.iter().any(|file| !self.is_there(file)) => {}
             _ if name.starts_with("#sql") => {
-                let message = "left by an ALTER TABLE that did not end: no table of the dictionary".to_owned();
+                let message =
+                    "left by an ALTER TABLE that did not finish: no table of the dictionary uses it".to_owned();
                 self.say(path.to_path_buf(), None, ("orphan_file", Severity::Notice), message);
             }
             _ => {
-                let message = "no table of the dictionary: the server leaves this file alone".to_owned();
+                let message = "no table of the dictionary uses this file: the server leaves it alone".to_owned();
                 self.say(path.to_path_buf(), None, ("orphan_file", Severity::Notice), message);
             }
         }
@@ -451,8 +455,8 @@ enum Root {
 impl fmt::Display for Root {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Of(id) => write!(f, "is of index number {id}"),
-            Self::NoIndex => f.write_str("is no page of an index"),
+            Self::Of(id) => write!(f, "belongs to index number {id}"),
+            Self::NoIndex => f.write_str("is not an index page"),
             Self::Zero => f.write_str("is all zeros"),
             Self::Beyond => f.write_str("is not in the file"),
         }

@@ -109,7 +109,7 @@ fn other_frm(frm: &Path, table: &str, dictionary: &Dictionary) -> Option<String>
         trees.filter(|tree| is_its(&tree.table)).map(|tree| tree.index.as_str()).filter(own).collect();
     let list = |names: &BTreeSet<&str>| names.iter().copied().collect::<Vec<_>>().join(", ");
     (here != known && !known.is_empty()).then(|| {
-        format!("it has the indexes ({}), and the table in the dictionary has ({})", list(&here), list(&known))
+        format!("it has the indexes ({}), but the table in the dictionary has ({})", list(&here), list(&known))
     })
 }
 

@@ -136,8 +136,7 @@ impl Says {
 }
 
 fn unbegun_truncation(note: PathBuf) -> CatalogFinding {
-    let message = "empty: MySQL was killed when it had just made this file, before it truncated the undo tablespace, and cannot start while it \
-        is there; run innokit recover, which removes it, or remove it";
+    let message = "empty: MySQL was killed after it created this file and before it truncated the undo tablespace, and cannot start while the file exists; run innokit recover, which removes it, or remove it";
     CatalogFinding {
         path: note,
         table: None,
@@ -155,7 +154,7 @@ fn is_undecided(finding: &CatalogFinding) -> bool {
 fn open(files: &[PathBuf], keys: &KeyStore, page_size: Option<u32>) -> Result<Tablespace, String> {
     let with_len = |path: &PathBuf| std::fs::metadata(path).map(|meta| (path.clone(), FileId(0), meta.len()));
     let files: Result<Vec<_>, _> = files.iter().map(with_len).collect();
-    let files = files.map_err(|error| format!("it cannot be looked at: {}", super::datadir::plain(&error)))?;
+    let files = files.map_err(|error| format!("it cannot be examined: {}", super::datadir::plain(&error)))?;
     Tablespace::open(&files, keys, page_size)
 }
 
@@ -286,7 +285,7 @@ impl Catalog {
         });
         let names: Vec<String> = names.take(NAMED_MAX).collect();
         let message = format!(
-            "the dictionary on the disk and the files differ in {} places ({}{}): {doubt}, so they are not compared now",
+            "the dictionary on disk and the files differ in {} places ({}{}): {doubt}, so they are not compared now",
             differences.len(),
             names.join(", "),
             if differences.len() > NAMED_MAX { " ..." } else { "" }

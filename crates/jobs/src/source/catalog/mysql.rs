@@ -67,7 +67,7 @@ pub(super) fn read(space: &Tablespace, root: &Path) -> Result<Dictionary, String
     let page0 = space.sound(0, &mut opener)?;
     let described = sdi::read(space, &page0, &mut opener).ok_or("it does not describe itself")?;
     if let Some(why) = described.broken {
-        return Err(format!("what it says of itself cannot be read to its end: {why}"));
+        return Err(format!("its description of itself cannot be read completely: {why}"));
     }
     let own = described.objects.iter().filter(|(kind, json)| *kind == SdiKind::Table && wanted(json));
     let tables = own.filter_map(|(_, json)| from_sdi(json).ok());

@@ -47,7 +47,7 @@ impl Catalog {
         let system = held.iter().map(|held| &held.space).find(|space| self.is_system(space));
         let of_all = |why: String| {
             let message = format!(
-                "this log is of another server or another time than the datadir: {why}; restore both from one backup"
+                "this log is from another server or another time than the datadir: {why}; restore both from one backup"
             );
             let (table, reason, severity) = (None, "other_log".into(), Severity::Damage);
             vec![CatalogFinding { path: log.clone(), table, reason, severity, message }]
@@ -92,7 +92,7 @@ impl Catalog {
         let next = be::u64_at(&page, FIL_PAGE_DATA)?;
         let newest = dictionary.newest_transaction;
         let message = format!(
-            "older than the dictionary: it knows transactions up to number {next}, and number {newest} wrote in mysql.ibd; it was copied \
+            "older than the dictionary: it knows transactions up to number {next}, but number {newest} wrote to mysql.ibd; it was copied \
              at another time, or from another server"
         );
         let (path, severity) = (system.path().to_path_buf(), Severity::Damage);
@@ -126,7 +126,7 @@ impl Catalog {
             None => FileEvents::read(&self.root, &self.keys, u64::MAX).filter(|events| events.is_whole)?.end,
         };
         (newest > end)
-            .then(|| format!("the system tablespace was written at LSN {newest}, and the log ends at LSN {end}"))
+            .then(|| format!("the system tablespace was written at LSN {newest}, but the log ends at LSN {end}"))
     }
 
     /// At shutdown MySQL notes the log's end in the system tablespace. Everything written between that LSN and the checkpoint of a log that
@@ -143,8 +143,7 @@ impl Catalog {
             return None;
         }
         let message = format!(
-            "this log may be of another server or another time than the datadir: it was written to the files up to LSN {checkpoint}, and no \
-             page that was read is newer than LSN {newest}; restore both from one backup"
+            "this log may be from another server or another time than the datadir: its checkpoint is at LSN {checkpoint}, but no page that was read is newer than LSN {newest}; restore both from one backup"
         );
         let (path, severity) = (log_files(&self.root).into_iter().next()?, Severity::Undecided);
         Some(CatalogFinding { path, table: None, reason: "other_log".into(), severity, message })
@@ -227,7 +226,7 @@ impl Catalog {
             let file = held.iter().map(|held| &held.space).find(|file| file.path() == path)?;
             let other = file.format.space().0;
             (other != space && !events.concern(&[space, other]))
-                .then(|| format!("it calls tablespace {space} {}, and that file is tablespace {other}", path.display()))
+                .then(|| format!("it calls tablespace {space} {}, but that file is tablespace {other}", path.display()))
         })
     }
 }
@@ -235,8 +234,8 @@ impl Catalog {
 /// A log of the wrong vendor for these tablespaces.
 fn other_vendor(log: LogVendor, spaces: Family) -> Option<String> {
     let why = match (log, spaces) {
-        (LogVendor::MySql, Family::MariaDb) => "it is one of MySQL, and the tablespaces are MariaDB's",
-        (LogVendor::MariaDb, Family::MySql) => "it is one of MariaDB, and the tablespaces are MySQL's",
+        (LogVendor::MySql, Family::MariaDb) => "it is a MySQL log, but the tablespaces are MariaDB's",
+        (LogVendor::MariaDb, Family::MySql) => "it is a MariaDB log, but the tablespaces are MySQL's",
         _ => return None,
     };
     Some(why.to_owned())
@@ -263,7 +262,7 @@ fn stale_tables(history: &History, names: &HashMap<u32, &str>, held: &[Held]) ->
         let why = contradicted(space, pages, |page, lsn| history.contradicts_table(number, page, lsn));
         found.extend(why.map(|why| {
             let message = format!(
-                "of another server or another time than the redo log, which has work to do on it: {why}; restore both from one backup"
+                "from another server or another time than the redo log, which has yet to change it: {why}; restore both from one backup"
             );
             let (path, table, severity) = (space.path().to_path_buf(), Some((*name).to_owned()), Severity::Damage);
             CatalogFinding { path, table, reason: FindingCode::STALE_FILE, severity, message }
@@ -290,7 +289,7 @@ fn contradicted(
         let of = format!("page {page} of {}", space.path().display());
         found = Some(match why {
             Contradiction::NotHere(_) => {
-                format!("{of} was written at LSN {lsn}, and this log has no change to it that ends there")
+                format!("{of} was written at LSN {lsn}, but this log has no change to it that ends there")
             }
             Contradiction::Lost(end) => format!(
                 "{of} was written at LSN {lsn} and lacks the change that this log made by LSN {end}, before its checkpoint"

@@ -58,7 +58,7 @@ pub(super) fn each_row(
         }
         at = page.next();
     }
-    Err(format!("the leaves behind page {} lead in a circle", root.0))
+    Err(format!("the leaves after page {} form a loop", root.0))
 }
 
 fn leftmost(space: &Tablespace, root: PageNo, opener: &mut Opener, locate: Locate<'_>) -> Result<PageNo, String> {
@@ -69,10 +69,10 @@ fn leftmost(space: &Tablespace, root: PageNo, opener: &mut Opener, locate: Locat
         if page.is_leaf() {
             return Ok(at);
         }
-        let first = page.records().next().ok_or_else(|| format!("page {} names no page below", at.0))?;
+        let first = page.records().next().ok_or_else(|| format!("page {} names no child page", at.0))?;
         let first = first.map_err(|finding| damaged(at.0, &finding))?;
         locate(&first, &mut fields).map_err(|finding| damaged(at.0, &finding))?;
-        at = fields.child().ok_or_else(|| format!("page {} names no page below", at.0))?;
+        at = fields.child().ok_or_else(|| format!("page {} names no child page", at.0))?;
     }
     Err(format!("the tree of page {} has no leaves", root.0))
 }

@@ -67,7 +67,7 @@ fn how_to_prepare(notes: &BackupNotes, root: &Path) -> String {
     let (what, ours, theirs) = if notes.is_incremental() {
         let ours = format!("innokit recover --in-place FULL --increment {root}");
         (
-            "an incremental backup: put it into the full one with",
+            "an incremental backup: merge it into the full one with",
             ours,
             format!("--target-dir=FULL --incremental-dir={root}"),
         )
@@ -103,7 +103,7 @@ impl Catalog {
                 "dictionary_unread".into(),
                 Severity::Undecided,
                 format!(
-                    "whether all tables are here cannot be said: the dictionary in this file cannot be read ({why})"
+                    "it is unknown whether all tables are here: the dictionary in this file cannot be read ({why})"
                 ),
             ),
             Says::Lost(path, what) => say(
@@ -116,7 +116,7 @@ impl Catalog {
                 root,
                 "no_dictionary".into(),
                 Severity::Notice,
-                "no datadir: nothing here says which tables there should be, so only what is here was checked"
+                "not a datadir: nothing here says which tables there should be, so only the files found were checked"
                     .to_owned(),
             ),
         }
@@ -126,7 +126,7 @@ impl Catalog {
                 root,
                 "missing_redo".into(),
                 Severity::Undecided,
-                "there is no redo log here: unless innodb_log_group_home_dir names another folder, files are missing, and the server does not start"
+                "there is no redo log here: unless innodb_log_group_home_dir names another directory, files are missing, and the server does not start"
                     .to_owned(),
             );
         }

@@ -90,7 +90,7 @@ impl Walk<'_> {
     /// Reads the pages of the tree's segments that nothing points to. They may hold off-page values of older row versions.
     pub(super) fn strays(&mut self, gather: &mut Gather<'_>, tools: &mut Tools) {
         if !self.report.is_complete || !self.map.is_known() || self.report.counts.unverifiable > 0 {
-            return self.leave_out("pages that nothing leads to");
+            return self.leave_out("pages that no page points to");
         }
         for segment in [self.root.leaf_segment, self.root.top_segment].into_iter().flatten() {
             let map = self.map;
