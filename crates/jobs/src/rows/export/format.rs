@@ -47,6 +47,11 @@ pub trait Format: Sync {
     /// How many rows to write as one range.
     fn range(&self) -> RangeSize;
 
+    /// How many complete ranges per worker may be kept in memory, so that no worker waits for a slower one.
+    fn held(&self) -> usize {
+        0
+    }
+
     /// Starts a file.
     ///
     /// # Errors

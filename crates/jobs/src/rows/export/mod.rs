@@ -1,7 +1,8 @@
 //! `paths -> Tables -> Ranges -> RowReader -> Encoder -> one Output a table, in the order of the key`
 //!
 //! Each worker encodes the rows of a range into pieces, which are written in the order of the ranges. The [`Format`] decides what a piece
-//! is: text here, row groups and record batches in a crate of their own. Memory: that of the readers, and one piece per worker.
+//! is: text here, row groups and record batches in a crate of their own. Memory: that of the readers, one piece per worker, and the ranges
+//! that wait for their turn ([`Format::held`]).
 
 pub mod format;
 mod jsonl;
@@ -23,7 +24,7 @@ use flow::Counters;
 use serde::Serialize;
 
 pub use self::format::{Change, Encoder, Format, Head, Output, Refused};
-use self::ordered::Shared;
+use self::ordered::{Part, Shared};
 use super::batch::Batch;
 use super::key_range::KeyRange;
 use super::plan::RowPlan;
@@ -390,12 +391,13 @@ impl<F: Format> Job<'_, F> {
         let failed =
             |source: io::Error| Error::Io { path: PathBuf::from(&self.table.name), action: "writing the rows", source };
         let encoders = std::sync::Mutex::new(encoders.map_err(failed)?);
-        let shared = Shared::new(out, !options.unordered);
+        let shared = Shared::new(out, !options.unordered, self.format.held() * head.workers);
         let rows = AtomicU64::new(0);
         let (skip, shared_ref, rows_ref) = (options.scan.on_damage == OnDamage::Skip, &shared, &rows);
         let sinks = |_| Writing {
             encoder: encoders.lock().unwrap_or_else(std::sync::PoisonError::into_inner).pop(),
             range: 0,
+            begun: false,
             shared: shared_ref,
             rows: rows_ref,
             left,
@@ -444,6 +446,8 @@ struct Writing<'w, 'o, E: Encoder, O: Output<Piece = E::Piece>> {
     /// Always there, as there is one per worker.
     encoder: Option<E>,
     range: usize,
+    /// Whether some of the range was passed on.
+    begun: bool,
     shared: &'w Shared<'o, O>,
     rows: &'w AtomicU64,
     left: Option<u64>,
@@ -452,10 +456,11 @@ struct Writing<'w, 'o, E: Encoder, O: Output<Piece = E::Piece>> {
 
 impl<E: Encoder, O: Output<Piece = E::Piece>> Writing<'_, '_, E, O> {
     /// Writes what was encoded. `false` if no more is wanted.
-    fn pass_on(&mut self, last: bool) -> bool {
+    fn pass_on(&mut self, part: Part) -> bool {
         let Some(encoder) = &mut self.encoder else { return false };
+        let is_whole = !std::mem::replace(&mut self.begun, true);
         match encoder.take() {
-            Ok(piece) => self.shared.write(self.range, piece, last),
+            Ok(piece) => self.shared.write(self.range, piece, part, is_whole),
             Err(error) => {
                 self.shared.fail(error);
                 false
@@ -501,7 +506,7 @@ impl<E: Encoder, O: Output<Piece = E::Piece>> Writing<'_, '_, E, O> {
 
 impl<E: Encoder, O: Output<Piece = E::Piece>> RowSink for Writing<'_, '_, E, O> {
     fn begin(&mut self, range: usize) {
-        self.range = range;
+        (self.range, self.begun) = (range, false);
     }
 
     fn batch(&mut self, batch: &Batch, problems: &mut Vec<Problem>) -> ControlFlow<()> {
@@ -509,7 +514,7 @@ impl<E: Encoder, O: Output<Piece = E::Piece>> RowSink for Writing<'_, '_, E, O> 
         let is_turn = || self.shared.is_turn(self.range);
         let full = self.encoder.as_mut().map_or(Ok(false), |encoder| encoder.is_full(&is_turn));
         match full {
-            Ok(true) if !self.pass_on(false) => return ControlFlow::Break(()),
+            Ok(true) if !self.pass_on(Part::Some) => return ControlFlow::Break(()),
             Ok(_) => {}
             Err(error) => {
                 self.shared.fail(error);
@@ -520,11 +525,7 @@ impl<E: Encoder, O: Output<Piece = E::Piece>> RowSink for Writing<'_, '_, E, O> 
     }
 
     fn end(&mut self, outcome: ControlFlow<()>) -> ControlFlow<()> {
-        let goes_on = self.pass_on(true);
-        if outcome.is_break() {
-            // Everything before was written; nothing after this is wanted.
-            self.shared.end();
-        }
+        let goes_on = self.pass_on(if outcome.is_break() { Part::End } else { Part::Last });
         if goes_on { outcome } else { ControlFlow::Break(()) }
     }
 }

@@ -59,6 +59,10 @@ impl Format for TextFormat {
         RangeSize { bytes: CHUNK as u64, for_each_worker: RANGES_A_WORKER }
     }
 
+    fn held(&self) -> usize {
+        1
+    }
+
     fn open(&self, head: &Head<'_>, mut out: Box<dyn Write + Send>) -> io::Result<TextOutput> {
         let mut text = Vec::new();
         write_head(self, head.table, head.plan, head.states, &mut text);
