@@ -343,7 +343,7 @@ fn a_chart_is_never_drawn_over_a_file() {
     let arguments = [&LOG[..], &["--chart", target.to_str().expect("UTF-8")]].concat();
     let run = bench(&arguments, dir.path());
     assert_eq!(run.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&run.stderr).contains("is there already"), "{run:?}");
+    assert!(String::from_utf8_lossy(&run.stderr).contains("the file already exists"), "{run:?}");
     assert_eq!(fs::read(&target).expect("still there"), b"mine");
 }
 

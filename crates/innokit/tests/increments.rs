@@ -282,7 +282,7 @@ fn what_is_damaged_is_refused(server: &Server) {
     let write = |at: u64, with: &'static [u8]| move |path: &Path| open(path).write_all_at(with, at).expect("written");
     attack("flipped", &["a.ibd.delta", "at byte 32768: page ", "is damaged"], &write(2 * PAGE + 5000, b"flipped"));
     attack("magic", &["a.ibd.delta", "at byte 0"], &write(0, b"data"));
-    attack("longer", &["a.ibd.delta", "goes on"], &write(len, b"more"));
+    attack("longer", &["a.ibd.delta", "continues"], &write(len, b"more"));
     // A sound page at another's place: the number of the last one is raised by one.
     attack("number", &["a.ibd.delta", "is damaged"], &|path: &Path| {
         let (file, mut head) = (open(path), vec![0; PAGE as usize]);

@@ -153,5 +153,5 @@ fn does_not_follow<T>(all: &[Taken], taken: &Taken, why: &str, lsn: format::Lsn)
         None => format!("one that begins at LSN {lsn} is missing, or it belongs to another backup"),
     };
     let (dir, lsns) = (taken.dir.display(), taken.lsns);
-    refused(format!("{dir}: this increment goes from {lsns}, but {why} at LSN {lsn}, so it does not fit: {hint}"))
+    refused(format!("{dir}: this increment goes from {lsns}, but {why} at LSN {lsn}, so it does not follow: {hint}"))
 }

@@ -316,6 +316,9 @@ fn in_place_files_outside_become_what_the_server_makes_of_them(crash: &Crash) {
     script("server.sh", &["mariadb", "stop", theirs.path()]);
     let (before, outside) = (files_of(&kept[0]), files_of(&crash.elsewhere));
     let error = in_place_until(&kept[0], None).expect_err("the files outside are another's");
-    assert!(!error.is_damage() && error.to_string().contains("another's"), "{error}");
+    assert!(
+        !error.is_damage() && error.to_string().contains("outside the datadir, belongs to another server"),
+        "{error}"
+    );
     assert!(files_of(&kept[0]) == before && files_of(&crash.elsewhere) == outside, "{error}");
 }
