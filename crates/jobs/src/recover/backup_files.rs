@@ -290,11 +290,11 @@ mod tests {
             let error = FileNotes::read(dir.path()).map(drop).expect_err(words).to_string();
             assert!(error.contains(words), "{error}");
         };
-        refused(&[("x.ren", "db/y")], "db/x.ibd becomes db/y.ibd, but it is missing");
+        refused(&[("x.ren", "db/y")], "db/x.ibd was renamed to db/y.ibd, but it is missing");
         refused(&[("x.ren", "db/same"), ("x.ibd", "x")], "db/same.ibd, which is another file");
         refused(&[("x.ren", "db/b"), ("x.ibd", "x")], "db/b.ibd, which is another file");
         for name in ["../db/t", "/db/t", "t", "", "db/../t", "a/b/c"] {
-            refused(&[("x.ren", name), ("x.ibd", "x")], "is no name of a table");
+            refused(&[("x.ren", name), ("x.ibd", "x")], "is not the name of a table");
         }
     }
 }
