@@ -4,14 +4,15 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
-use jobs::rows::Row;
 use jobs::rows::export::{Change, Encoder, Format, Head, Output, Refused};
 use jobs::rows::scan::RangeSize;
+use jobs::rows::{Row, RowPlan};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves};
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::types::ColumnPath;
 
 use crate::batch::BatchBuilder;
 use crate::io_error;
@@ -25,6 +26,9 @@ const MEMORY_MAX: usize = 256 << 20;
 const ROW_GROUP_MIN: usize = 4 << 20;
 /// Maximum rows of a row group: readers give one to each thread.
 const ROWS_MAX: usize = 1 << 20;
+/// Bytes of a column's dictionary before it is given up: half of what the library takes, since columns of many values fill it in every row
+/// group for nothing. A dictionary of 100,000 INTs still fits.
+const DICTIONARY_MAX: usize = 512 << 10;
 /// Rows encoded at a time.
 const BATCH_ROWS: usize = 8192;
 /// Bytes of rows encoded at a time, if rows are long.
@@ -48,12 +52,23 @@ impl Parquet {
         Ok(Self { options, level })
     }
 
-    fn properties(&self) -> WriterProperties {
-        WriterProperties::builder()
+    fn properties(&self, plan: &RowPlan) -> WriterProperties {
+        let properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(self.level))
-            .set_created_by(concat!("innokit ", env!("CARGO_PKG_VERSION")).to_owned())
-            .build()
+            .set_dictionary_page_size_limit(DICTIONARY_MAX)
+            .set_created_by(concat!("innokit ", env!("CARGO_PKG_VERSION")).to_owned());
+        match unique_column(plan) {
+            Some(name) => properties.set_column_dictionary_enabled(ColumnPath::from(name), false).build(),
+            None => properties.build(),
+        }
     }
+}
+
+/// The column that alone is the unique key of the index: a dictionary of its values would be built only to be given up.
+fn unique_column(plan: &RowPlan) -> Option<&str> {
+    let is_alone = plan.index.unique && plan.index.declared_parts == 1;
+    let column = plan.columns.iter().find(|column| is_alone && column.field == 0)?;
+    Some(&column.name)
 }
 
 impl Format for Parquet {
@@ -66,7 +81,8 @@ impl Format for Parquet {
 
     fn open(&self, head: &Head<'_>, out: Box<dyn Write + Send>) -> io::Result<ParquetFile> {
         let schema = schema(head.plan, self.options, head.states);
-        let writer = ArrowWriter::try_new(out, Arc::clone(&schema), Some(self.properties())).map_err(io_error)?;
+        let writer =
+            ArrowWriter::try_new(out, Arc::clone(&schema), Some(self.properties(head.plan))).map_err(io_error)?;
         let (writer, factory) = writer.into_serialized_writer().map_err(io_error)?;
         Ok(ParquetFile { writer, factory: Arc::new(factory), schema })
     }
