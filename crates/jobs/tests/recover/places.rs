@@ -273,7 +273,7 @@ fn files_that_are_not_those_of_the_system_tablespace_are_refused(crash: &Crash) 
     refused(&lacks, "ibdata2 is missing");
     fs::rename(lacks.join("ibdata3"), lacks.join("ibdata2")).expect("renames");
     fs::write(lacks.join("ibdata3"), vec![0; 1 << 20]).expect("writes");
-    refused(&lacks, "ibdata3 is no part");
+    refused(&lacks, "ibdata3 is not part of the system tablespace");
 }
 
 fn killed_before_its_end_it_goes_on_to_the_same_bytes(crash: &Crash) {
