@@ -92,11 +92,11 @@ pub(super) fn write_point(whole: u64, fraction: u64, scale: usize, out: &mut Vec
 /// halves: fours, pairs, digits. The products are the reciprocals of 100 and 10, exact for numbers as small as these.
 #[inline]
 const fn eight_digits(number: u64) -> u64 {
-    let fours = number / 10_000 | (number % 10_000) << 32;
-    let hundreds = (fours * 10_486 >> 20) & 0x7F_0000_007F;
-    let pairs = hundreds | (fours - 100 * hundreds) << 16;
-    let tens = (pairs * 103 >> 10) & 0x000F_000F_000F_000F;
-    tens | (pairs - 10 * tens) << 8
+    let fours = (number / 10_000) | ((number % 10_000) << 32);
+    let hundreds = ((fours * 10_486) >> 20) & 0x7F_0000_007F;
+    let pairs = hundreds | ((fours - 100 * hundreds) << 16);
+    let tens = ((pairs * 103) >> 10) & 0x000F_000F_000F_000F;
+    tens | ((pairs - 10 * tens) << 8)
 }
 
 /// The two digits of a number below 100; two zeros for a larger one.
