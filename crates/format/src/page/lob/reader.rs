@@ -190,7 +190,9 @@ impl LobReader {
         offset: usize,
         mut zlib: Box<Decompress>,
     ) -> Result<(), LobDamage> {
-        let part = zip_part(page, offset).ok_or(LobDamage::NotAPart { page_no })?;
+        // A page cut off before its data adds nothing, and may name itself as the next one.
+        let part = zip_part(page, offset).filter(|part| !part.data.is_empty());
+        let part = part.ok_or(LobDamage::NotAPart { page_no })?;
         let mut buffer = [0; 4096];
         let mut input = part.data;
         loop {
