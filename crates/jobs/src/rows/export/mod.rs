@@ -397,7 +397,6 @@ impl<F: Format> Job<'_, F> {
         let sinks = |_| Writing {
             encoder: encoders.lock().unwrap_or_else(std::sync::PoisonError::into_inner).pop(),
             range: 0,
-            begun: false,
             shared: shared_ref,
             rows: rows_ref,
             left,
@@ -446,8 +445,6 @@ struct Writing<'w, 'o, E: Encoder, O: Output<Piece = E::Piece>> {
     /// Always there, as there is one per worker.
     encoder: Option<E>,
     range: usize,
-    /// Whether some of the range was passed on.
-    begun: bool,
     shared: &'w Shared<'o, O>,
     rows: &'w AtomicU64,
     left: Option<u64>,
@@ -458,9 +455,8 @@ impl<E: Encoder, O: Output<Piece = E::Piece>> Writing<'_, '_, E, O> {
     /// Writes what was encoded. `false` if no more is wanted.
     fn pass_on(&mut self, part: Part) -> bool {
         let Some(encoder) = &mut self.encoder else { return false };
-        let is_whole = !std::mem::replace(&mut self.begun, true);
         match encoder.take() {
-            Ok(piece) => self.shared.write(self.range, piece, part, is_whole),
+            Ok(piece) => self.shared.write(self.range, piece, part),
             Err(error) => {
                 self.shared.fail(error);
                 false
@@ -506,7 +502,7 @@ impl<E: Encoder, O: Output<Piece = E::Piece>> Writing<'_, '_, E, O> {
 
 impl<E: Encoder, O: Output<Piece = E::Piece>> RowSink for Writing<'_, '_, E, O> {
     fn begin(&mut self, range: usize) {
-        (self.range, self.begun) = (range, false);
+        self.range = range;
     }
 
     fn batch(&mut self, batch: &Batch, problems: &mut Vec<Problem>) -> ControlFlow<()> {

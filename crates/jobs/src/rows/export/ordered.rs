@@ -68,12 +68,12 @@ impl<'o, O: Output> Shared<'o, O> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes a piece of `range` once it is that range's turn; the last one passes the turn on. `is_whole` says that it is the only one, so
-    /// that it may be held. `false` if no more is wanted.
-    pub(super) fn write(&self, range: usize, piece: O::Piece, part: Part, is_whole: bool) -> bool {
+    /// Writes a piece of `range` once it is that range's turn; the last one passes the turn on. `false` if no more is wanted.
+    pub(super) fn write(&self, range: usize, piece: O::Piece, part: Part) -> bool {
         let mut state = self.lock();
         while self.ordered && state.turn != range && !state.ended {
-            if is_whole && part == Part::Last && state.held.len() < self.held_max {
+            // A last piece before the range's turn is all of it: another one would have waited for the turn.
+            if part == Part::Last && state.held.len() < self.held_max {
                 state.held.insert(range, piece);
                 return true;
             }
@@ -142,10 +142,10 @@ mod tests {
     fn a_whole_range_is_held_until_those_before_it_are_written() {
         let mut out = Numbers::default();
         let shared = Shared::new(&mut out, true, 2);
-        assert!(shared.write(2, 20, Part::Last, true) && shared.write(1, 10, Part::Last, true));
+        assert!(shared.write(2, 20, Part::Last) && shared.write(1, 10, Part::Last));
         assert!(shared.lock().out.0.is_empty());
-        assert!(shared.write(0, 0, Part::Some, true) && shared.write(0, 1, Part::Last, false));
-        assert!(shared.write(3, 30, Part::Last, true));
+        assert!(shared.write(0, 0, Part::Some) && shared.write(0, 1, Part::Last));
+        assert!(shared.write(3, 30, Part::Last));
         shared.finish().expect("nothing failed");
         assert_eq!(out.0, [0, 1, 10, 20, 30]);
     }
@@ -155,12 +155,12 @@ mod tests {
         let mut out = Numbers::default();
         let shared = Shared::new(&mut out, true, 8);
         std::thread::scope(|scope| {
-            assert!(shared.write(2, 2, Part::Last, true));
-            let ending = scope.spawn(|| shared.write(1, 1, Part::End, true));
-            assert!(shared.write(0, 0, Part::Last, true));
+            assert!(shared.write(2, 2, Part::Last));
+            let ending = scope.spawn(|| shared.write(1, 1, Part::End));
+            assert!(shared.write(0, 0, Part::Last));
             assert!(!ending.join().expect("no panic"));
         });
-        assert!(!shared.write(3, 3, Part::Last, true));
+        assert!(!shared.write(3, 3, Part::Last));
         shared.finish().expect("nothing failed");
         assert_eq!(out.0, [0, 1], "range 2 was held, and is not wanted any more");
     }
@@ -183,8 +183,8 @@ mod tests {
                             }
                             (0..range * 7 % (2 + worker)).for_each(|_| std::thread::yield_now());
                             let is_cut = range % 5 == 0;
-                            assert!(!is_cut || shared.write(range, 2 * range, Part::Some, true));
-                            assert!(shared.write(range, 2 * range + 1, Part::Last, !is_cut));
+                            assert!(!is_cut || shared.write(range, 2 * range, Part::Some));
+                            assert!(shared.write(range, 2 * range + 1, Part::Last));
                             assert!(shared.lock().held.len() <= held_max);
                         }
                     });
