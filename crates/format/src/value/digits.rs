@@ -39,15 +39,12 @@ pub(super) fn write_padded(number: u64, width: usize, out: &mut Vec<u8>) {
 /// A number of more than one group.
 fn write_long(number: u64, width: usize, out: &mut Vec<u8>) {
     let (before, last) = (number / GROUP_END, number % GROUP_END);
-    match width.checked_sub(GROUP) {
-        Some(left) if before < GROUP_END && left > GROUP => {
-            out.extend(std::iter::repeat_n(b'0', left - GROUP));
-            write_group(before, GROUP, out);
-        }
-        left => {
-            let left = left.unwrap_or(0);
-            if before < GROUP_END { write_group(before, left, out) } else { write_long(before, left, out) }
-        }
+    let width = width.saturating_sub(GROUP);
+    if before < GROUP_END {
+        out.extend(std::iter::repeat_n(b'0', width.saturating_sub(GROUP)));
+        write_group(before, width, out);
+    } else {
+        write_long(before, width, out);
     }
     write_group(last, GROUP, out);
 }
@@ -55,37 +52,38 @@ fn write_long(number: u64, width: usize, out: &mut Vec<u8>) {
 /// A number below [`GROUP_END`] with at least `width` digits, at most [`GROUP`]; zero has one.
 #[inline]
 fn write_group(number: u64, width: usize, out: &mut Vec<u8>) {
+    let (text, len) = group(number, width);
+    // Append all and truncate: a copy of constant length needs no call.
+    let end = out.len() + len;
+    out.extend_from_slice(&text);
+    out.truncate(end);
+}
+
+/// Writes a number with `scale` decimals, at most [`GROUP`]; `whole` is below [`GROUP_END`], and `fraction` has no more digits than that.
+#[inline]
+pub(super) fn write_point(whole: u64, fraction: u64, scale: usize, out: &mut Vec<u8>) {
+    let ((before, point), (behind, decimals)) = (group(whole, 1), group(fraction, scale));
+    // Assembled in place, and appended once.
+    let mut text = [b'.'; 2 * GROUP + 1];
+    if let Some(room) = text.first_chunk_mut() {
+        *room = before;
+    }
+    if let Some([sign, digits @ ..]) = text.get_mut(point..).and_then(|rest| rest.first_chunk_mut::<{ GROUP + 1 }>()) {
+        (*sign, *digits) = (b'.', behind);
+    }
+    let end = out.len() + point + 1 + decimals;
+    out.extend_from_slice(&text);
+    out.truncate(end);
+}
+
+/// The digits of a number below [`GROUP_END`], at least `width` of them, at most [`GROUP`], and how many there are. What follows them is void.
+#[inline]
+fn group(number: u64, width: usize) -> ([u8; GROUP], usize) {
     let digits = eight_digits(number);
     let zeros = digits.trailing_zeros() as usize / 8;
     let left_out = zeros.min(GROUP - width.clamp(1, GROUP));
     let text = (digits | 0x3030_3030_3030_3030) >> (8 * left_out);
-    // Append all and truncate: a copy of constant length needs no call.
-    let end = out.len() + GROUP - left_out;
-    out.extend_from_slice(&text.swap_bytes().to_be_bytes());
-    out.truncate(end);
-}
-
-/// Writes a number with `scale` decimals, at most [`GROUP`]; `whole` and `fraction` are below [`GROUP_END`].
-#[inline]
-pub(super) fn write_point(whole: u64, fraction: u64, scale: usize, out: &mut Vec<u8>) {
-    const ASCII: u64 = 0x3030_3030_3030_3030;
-    let digits = eight_digits(whole);
-    let left_out = (digits.trailing_zeros() as usize / 8).min(GROUP - 1);
-    let before = ((digits | ASCII) >> (8 * left_out)).swap_bytes().to_be_bytes();
-    let behind = (eight_digits(fraction) | ASCII).checked_shr(8 * (GROUP - scale.min(GROUP)) as u32).unwrap_or(0);
-    // Assembled in place, and appended once.
-    let mut text = [b'.'; 2 * GROUP + 1];
-    let point = GROUP - left_out;
-    if let Some(room) = text.first_chunk_mut() {
-        *room = before;
-    }
-    if let Some(room) = text.get_mut(point..).and_then(|rest| rest.first_chunk_mut::<{ GROUP + 1 }>()) {
-        let [sign, digits @ ..] = room;
-        (*sign, *digits) = (b'.', behind.swap_bytes().to_be_bytes());
-    }
-    let end = out.len() + point + 1 + scale.min(GROUP);
-    out.extend_from_slice(&text);
-    out.truncate(end);
+    (text.swap_bytes().to_be_bytes(), GROUP - left_out)
 }
 
 /// The digits of a number below [`GROUP_END`], the first in the lowest byte. Each step splits all parts of the number at once into two
