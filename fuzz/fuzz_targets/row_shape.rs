@@ -3,7 +3,6 @@
 
 use format::Family;
 use format::record::{Record, RecordFields, RecordStyle, Slot, Stored};
-use format::schema::FieldSource;
 use format::schema::sql::from_sql;
 use format::value::row_shape::RowShapes;
 use format::value::row_sum::{Form, RowSum, Summed};
@@ -21,8 +20,8 @@ fuzz_target!(|input: &[u8]| {
     let Ok(read) = from_sql(sql, family, ("test", "t")) else { return };
     let Ok(mut sum) = RowSum::new(&read.table) else { return };
     let Some(index) = read.table.indexes.first() else { return };
-    let place = |column| index.fields.iter().position(|field| field.source == FieldSource::Column(column) && field.prefix.is_none());
-    let Some(fields) = sum.columns().map(|column| place(column).map(|field| field as u16)).collect::<Option<Vec<u16>>>() else { return };
+    let field = |column| index.field_of(column).map(|field| field as u16);
+    let Some(fields) = sum.columns().map(field).collect::<Option<Vec<u16>>>() else { return };
     let Some(mut shapes) = RowShapes::new(&sum, &index.layout, &fields) else { return };
     let first = u16::from_be_bytes([high, low]);
     for origin in first..first.saturating_add(RECORDS) {

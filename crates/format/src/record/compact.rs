@@ -299,34 +299,14 @@ impl Walk<'_, '_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{FieldLayout, RecordStyle};
-
-    /// The next SplitMix64 number.
-    fn next(state: &mut u64) -> u64 {
-        *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (*state ^ *state >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ mixed >> 31
-    }
-
-    fn any_layout(seed: &mut u64) -> Layout {
-        let count = 1 + next(seed) as usize % 80;
-        let field = |_| {
-            let number = next(seed);
-            let storage = match number % 3 {
-                0 => Storage::Variable { big: number & 8 != 0 },
-                _ => Storage::Fixed((number >> 8) as u16 % 20),
-            };
-            FieldLayout { nullable: number & 4 != 0, ..FieldLayout::new(storage, false) }
-        };
-        Layout::new((0..count).map(field).collect(), 1, None, Instant::None)
-    }
+    use crate::record::RecordStyle;
+    use crate::record::any::{self, next};
 
     #[test]
     fn the_short_way_finds_the_fields_that_the_long_way_finds() {
         let (mut seed, mut found) = (7, 0);
         for _ in 0..4000 {
-            let layout = any_layout(&mut seed);
+            let layout = any::layout(&mut seed);
             // Mostly short lengths, or hardly any record would fit.
             let mut page: Vec<u8> = (0..1200).map(|_| (next(&mut seed) as u8) & (next(&mut seed) as u8)).collect();
             let origin = (next(&mut seed) % 1100) as u16 + 5;

@@ -1,5 +1,7 @@
 #![doc = include_str!("../../docs/record.md")]
 
+#[cfg(test)]
+pub(crate) mod any;
 pub mod compact;
 pub mod fields;
 pub mod layout;

@@ -210,28 +210,8 @@ fn slot_of(nulls: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{FieldLayout, RecordFields, Slot};
-
-    /// The next SplitMix64 number.
-    fn next(state: &mut u64) -> u64 {
-        *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (*state ^ *state >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ mixed >> 31
-    }
-
-    fn any_layout(seed: &mut u64) -> Layout {
-        let count = 1 + next(seed) as usize % 70;
-        let field = |_| {
-            let number = next(seed);
-            let storage = match number % 3 {
-                0 => Storage::Variable { big: number & 8 != 0 },
-                _ => Storage::Fixed((number >> 8) as u16 % 20),
-            };
-            FieldLayout::new(storage, number & 4 != 0)
-        };
-        Layout::new((0..count).map(field).collect(), 1, None, Instant::None)
-    }
+    use crate::record::any::{self, next};
+    use crate::record::{RecordFields, Slot};
 
     fn slot(shaped: &Shaped<'_, Vec<ShapeField>>, field: ShapeField) -> Slot {
         let (start, len, stored) = match field {
@@ -251,7 +231,7 @@ mod tests {
     fn the_shape_finds_the_fields_that_are_located_one_by_one() {
         let (mut seed, mut found, mut kept) = (3, 0, 0);
         for _ in 0..300 {
-            let layout = any_layout(&mut seed);
+            let layout = any::layout(&mut seed);
             let Some(mut shapes) = RecordShapes::new(&layout) else { continue };
             let mut located = RecordFields::new();
             for _ in 0..150 {

@@ -137,6 +137,14 @@ pub struct IndexDef {
     pub layout: Layout,
 }
 
+impl IndexDef {
+    /// The field that holds all of a column, not just a prefix; by the column's index in the table.
+    #[must_use]
+    pub fn field_of(&self, column: usize) -> Option<usize> {
+        self.fields.iter().position(|field| field.source == FieldSource::Column(column) && field.prefix.is_none())
+    }
+}
+
 /// The meaning of an index field. Its storage is in the [`Layout`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FieldDef {

@@ -326,9 +326,10 @@ impl<'s> Maker<'s> {
 mod tests {
     use super::*;
     use crate::page::kind::Family;
+    use crate::record::any::next;
     use crate::record::{RecordFields, RecordStyle, Slot, Stored};
     use crate::schema::sql::from_sql;
-    use crate::schema::{FieldSource, IndexDef, TableDef};
+    use crate::schema::{IndexDef, TableDef};
     use crate::value::row_sum::{Form, Summed};
 
     const TYPES: [&str; 19] = [
@@ -353,14 +354,6 @@ mod tests {
         "BINARY(70)",
     ];
 
-    /// The next SplitMix64 number.
-    fn next(state: &mut u64) -> u64 {
-        *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (*state ^ *state >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ mixed >> 31
-    }
-
     /// A table of random columns, whose key need not be its first column.
     fn any_table(seed: &mut u64) -> TableDef {
         let count = 1 + next(seed) % 20;
@@ -377,8 +370,8 @@ mod tests {
     }
 
     fn fields_of(sum: &RowSum, index: &IndexDef) -> Vec<u16> {
-        let field = |column| index.fields.iter().position(|field| field.source == FieldSource::Column(column));
-        sum.columns().map(|column| field(column).expect("the clustered index has every column") as u16).collect()
+        let field = |column| index.field_of(column).expect("the clustered index has every column") as u16;
+        sum.columns().map(field).collect()
     }
 
     #[test]

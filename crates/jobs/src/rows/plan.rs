@@ -89,7 +89,7 @@ impl RowPlan {
         };
         for at in wanted {
             let Some(column) = table.columns.get(at) else { continue };
-            match field_of(&index, at) {
+            match index.field_of(at) {
                 Some(field) => columns.push(row_column(table, at, field)),
                 None if only.is_some() => {
                     return Err(format!("the value of column {} is not in index {}", column.name, index.name));
@@ -120,7 +120,7 @@ impl RowPlan {
     pub fn current(mut self) -> Self {
         let ends = |column: &format::schema::ColumnDef| column.versioned == Versioned::RowEnd;
         let column = self.table.columns.iter().position(ends);
-        self.until = column.and_then(|column| field_of(&self.index, column));
+        self.until = column.and_then(|column| self.index.field_of(column));
         self
     }
 
@@ -146,7 +146,7 @@ impl RowPlan {
         };
         for (at, column) in table.columns.iter().enumerate() {
             let counts = column.visibility != Visibility::Hidden && column.dropped.is_none();
-            if let Some(field) = field_of(&plan.index, at).filter(|_| counts) {
+            if let Some(field) = plan.index.field_of(at).filter(|_| counts) {
                 plan.columns.push(row_column(table, at, field));
             }
         }
@@ -200,11 +200,6 @@ fn place(table: &TableDef, name: &str) -> Result<usize, String> {
         column.name.eq_ignore_ascii_case(name) && column.visibility != Visibility::Hidden && column.dropped.is_none()
     });
     found.ok_or_else(|| format!("the table has no column {name}"))
-}
-
-/// The field that holds a whole column, not just a prefix.
-fn field_of(index: &IndexDef, column: usize) -> Option<usize> {
-    index.fields.iter().position(|field| field.source == FieldSource::Column(column) && field.prefix.is_none())
 }
 
 fn row_column(table: &TableDef, at: usize, field: usize) -> RowColumn {
