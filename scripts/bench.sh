@@ -254,54 +254,48 @@ rows_same() {
     cmp "$rows_out" "$rows_theirs" || { say 'bench: the rows are not those of the server' >&2; exit 1; }
 }
 
+start_rows_server() {
+    "$here/server.sh" "$rows_kind" start "$data/.rows/$rows_kind" --innodb-buffer-pool-size=2500M --default-time-zone=+00:00
+}
+
 # rows_of_server by a server that has just started, with the page cache dropped: what a statement costs that nobody ran before.
 rows_of_cold_server() {
-    "$here/server.sh" "$rows_kind" start "$data/.rows/$rows_kind" --innodb-buffer-pool-size=2500M --default-time-zone=+00:00
+    start_rows_server
     drop_caches
     rows_of_server "$1"
     "$here/server.sh" "$rows_kind" stop "$data/.rows/$rows_kind"
 }
 
-# cold_rows NAME FUNCTION STATEMENT: the same statement on both sides, each read from the device.
-cold_rows() {
-    local pair row
+# against_server NAME hot|cold FUNCTION STATEMENT: ours in turn with the same statement of the server, which runs already if hot.
+against_server() {
+    local pair row theirs=rows_of_server
+    [ "$2" = hot ] || theirs=rows_of_cold_server
     : >"$work/rows"
     for ((pair = 0; pair < pairs; pair++)); do
-        drop_caches
-        row="$(timed "$2")"
+        [ "$2" = hot ] || drop_caches
+        row="$(timed "$3")"
         rm -f "$rows_theirs"
-        printf '%s %s\n' "$row" "$(rows_of_cold_server "$3")" >>"$work/rows"
+        printf '%s %s\n' "$row" "$("$theirs" "$4")" >>"$work/rows"
     done
     row_of "$1"
 }
 
-# `table checksum` and `table export` against the server's own statements, everything in memory: its buffer pool, our page cache, and
-# what both write, where there is a file system in memory, or the device would decide.
+# `table checksum` and `table export` against the server's own statements: hot, everything in memory (its buffer pool, our page cache, and
+# what both write, where there is a file system in memory, or the device would decide), and cold.
 rows() {
-    local rows_kind rows_file rows_out rows_theirs rows_threads pair row peak memory=/dev/shm
+    local rows_kind rows_file rows_out rows_theirs rows_threads peak memory=/dev/shm checksum='CHECKSUM TABLE bench.rows' csv
     [ -w "$memory" ] || memory="$data/.rows"
     rows_out="$memory/innokit-rows-ours" rows_theirs="$memory/innokit-rows-theirs"
-    local into="FIELDS TERMINATED BY ',' OPTIONALLY ENCLOSED BY '\"'"
+    csv="SELECT * FROM bench.rows INTO OUTFILE '$rows_theirs' FIELDS TERMINATED BY ',' OPTIONALLY ENCLOSED BY '\"'"
     rows_threads="$(nproc)"
-    heading "\`innokit table checksum\` and \`table export\`: 9,000,000 rows of 15 columns, hot; load $(cut -d' ' -f1-3 /proc/loadavg)"
+    heading "\`innokit table checksum\` and \`table export\`: 9,000,000 rows of 15 columns, hot unless said; load $(cut -d' ' -f1-3 /proc/loadavg)"
     for rows_kind in mysql mariadb; do
         rows_file="$data/.rows/$rows_kind/bench/rows.ibd"
-        "$here/server.sh" "$rows_kind" start "$data/.rows/$rows_kind" --innodb-buffer-pool-size=2500M --default-time-zone=+00:00
+        start_rows_server
         cat "$rows_file" >/dev/null
-        rows_of_server 'CHECKSUM TABLE bench.rows' >/dev/null
-        : >"$work/rows"
-        for ((pair = 0; pair < pairs; pair++)); do
-            row="$(timed ours_checksum)"
-            printf '%s %s\n' "$row" "$(rows_of_server 'CHECKSUM TABLE bench.rows')" >>"$work/rows"
-        done
-        row_of "\`CHECKSUM TABLE\` of $rows_kind"
-        : >"$work/rows"
-        for ((pair = 0; pair < pairs; pair++)); do
-            row="$(timed ours_csv)"
-            rm -f "$rows_theirs"
-            printf '%s %s\n' "$row" "$(rows_of_server "SELECT * FROM bench.rows INTO OUTFILE '$rows_theirs' $into")" >>"$work/rows"
-        done
-        row_of "CSV: \`SELECT ... INTO OUTFILE\` of $rows_kind"
+        rows_of_server "$checksum" >/dev/null
+        against_server "\`CHECKSUM TABLE\` of $rows_kind" hot ours_checksum "$checksum"
+        against_server "CSV: \`SELECT ... INTO OUTFILE\` of $rows_kind" hot ours_csv "$csv"
         rows_same
         "$here/server.sh" "$rows_kind" stop "$data/.rows/$rows_kind"
         rm -f "$rows_theirs"
@@ -313,8 +307,8 @@ rows() {
         rm -f "$rows_out"
         peak="$("$innokit" table export -v --progress never --format csv -o "$rows_out" "$rows_file" 2>&1 >/dev/null | sed -n 's/.*peak memory \([0-9]*\) MiB/\1/p')"
         if [ $can_drop = yes ]; then
-            cold_rows "cold: \`CHECKSUM TABLE\` of $rows_kind" ours_checksum 'CHECKSUM TABLE bench.rows'
-            cold_rows "cold: CSV: \`SELECT ... INTO OUTFILE\` of $rows_kind" ours_csv "SELECT * FROM bench.rows INTO OUTFILE '$rows_theirs' $into"
+            against_server "cold: \`CHECKSUM TABLE\` of $rows_kind" cold ours_checksum "$checksum"
+            against_server "cold: CSV: \`SELECT ... INTO OUTFILE\` of $rows_kind" cold ours_csv "$csv"
             rm -f "$rows_theirs"
         fi
         say "| peak memory of CSV, $rows_kind: $peak MiB | | | |"
