@@ -316,7 +316,9 @@ fn encrypted_logs_of_mysql_are_verified_with_their_keyring() {
     let datadir = dir.path().join("data").to_string_lossy().into_owned();
     server("mysql", &["init", &datadir, "--skip-disable-log-bin", "--log-bin=binlog"], "");
     let keys = keyring(&dir);
-    server("mysql", &["start", &datadir, "--innodb-redo-log-encrypt=ON", "--binlog-encryption=ON"], "");
+    // A server that has nothing to do, until it is killed, writes its pages, and then drops the log that they no longer need.
+    let options = ["--innodb-redo-log-encrypt=ON", "--binlog-encryption=ON", "--innodb-idle-flush-pct=0"];
+    server("mysql", &[&["start", datadir.as_str()][..], &options].concat(), "");
     let insert = "INSERT INTO t SELECT id + (SELECT MAX(id) FROM t), REPEAT('b', 800) FROM t;\n".repeat(6);
     let sql = format!(
         "CREATE DATABASE shop; USE shop; CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(900)) ENGINE=InnoDB;\n\
