@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use backup_lab::{Server, assert_same, contents, is_well, said, says_only, unpack};
+use backup_lab::{Server, WRITTEN, assert_same, contents, is_well, said, says_only, unpack};
 use common::{Run, innokit};
 use serde_json::Value;
 
@@ -97,6 +97,7 @@ fn backups_are_sound(kind: &'static str) {
     server.back_up("full", &[]);
     server.back_up("databases", &["--databases=shop"]);
     server.back_up("tables", &["--tables=shop[.]b"]);
+    server.script("sql", &[], WRITTEN);
     server.back_up("increment", &[&format!("--incremental-basedir={}", server.of("full").display())]);
     let stream = server.back_up("streamed", &["--stream=xbstream"]);
     fs::write(server.of("full.xb"), stream).expect("written");

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use backup_lab::{Server, assert_same, contents, is_well};
+use backup_lab::{Server, WRITTEN, assert_same, contents, is_well};
 use common::{Run, innokit};
 
 /// Pages of the servers.
@@ -40,10 +40,6 @@ fn is_done(server: &Server, full: &str, increments: &[&str], to: Option<&str>) -
     assert_eq!(run.status, 0, "{} {full} {increments:?}: {}", server.kind, run.errors);
     run.text
 }
-
-/// Changes pages of these tables and writes them: an increment holds what is on the disk, and a server at work writes when it likes.
-const WRITTEN: &str = "USE shop; LOCK TABLES a WRITE, b WRITE; UPDATE a SET a = a + 1; UPDATE b SET a = a + 1; UNLOCK TABLES; \
-                       FLUSH TABLES a, b FOR EXPORT; UNLOCK TABLES;";
 
 /// A server under load with a full backup and two increments: tables are made, altered, renamed and dropped between them, and databases.
 /// Not while one is taken: the tool, with which ours is compared, fails then now and then, or leaves a table under two names.
