@@ -19,7 +19,7 @@ fn ends(words: &[&str], path: &Path) -> Run {
         .spawn()
         .expect("innokit runs");
     let (mut waited, step) = (Duration::ZERO, Duration::from_millis(50));
-    while child.try_wait().expect("asked").is_none() && waited < Duration::from_secs(60) {
+    while child.try_wait().expect("asked").is_none() && waited < Duration::from_secs(300) {
         std::thread::sleep(step);
         waited += step;
     }

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use common::{Dir, fixture, innokit, repository};
 use serde_json::Value;
 
-/// A busy machine starts a server slowly; a minute is no hope, but an end.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// A busy machine starts a server slowly; five minutes are no hope, but an end.
+const PATIENCE: Duration = Duration::from_secs(300);
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// The folder of Debian's programs, which the script fetches.
