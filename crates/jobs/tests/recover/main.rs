@@ -32,7 +32,7 @@ mod warm;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crc_fast::{CrcAlgorithm, checksum};
 use innokit_jobs::source::keys::KeyFiles;
@@ -62,13 +62,30 @@ const SETTINGS: [&[&str]; 5] = [
 ];
 const LARGE: usize = 4;
 
+/// So long a server may take to purge what it found when it started: no hope, but an end.
+const PURGED_WITHIN: Duration = Duration::from_secs(120);
+
+/// What the server says of a table. While it still purges, it may count entries that go at that moment.
+fn checked(server: &Server, table: &str) -> String {
+    let started = Instant::now();
+    loop {
+        let answer = server.try_ask(&format!("CHECK TABLE shop.`{table}`"));
+        if !answer.contains(" entries, should be ") || started.elapsed() > PURGED_WITHIN {
+            return answer;
+        }
+        std::thread::sleep(Duration::from_millis(300));
+    }
+}
+
 /// Every table of the load, with the number of its rows, their checksum and the server's opinion, after the server undid what was
 /// unfinished. What cannot be asked is told as well: a table may be half made on both sides.
 fn content(server: &Server) -> BTreeMap<String, String> {
     let tables = server.ask("SELECT table_name FROM information_schema.tables WHERE table_schema='shop' ORDER BY 1");
-    let questions = ["SELECT COUNT(*) FROM", "CHECKSUM TABLE", "CHECK TABLE"];
-    let answers =
-        |table: &str| questions.map(|question| server.try_ask(&format!("{question} shop.`{table}`"))).concat();
+    let questions = ["SELECT COUNT(*) FROM", "CHECKSUM TABLE"];
+    let answers = |table: &str| {
+        let answers = questions.map(|question| server.try_ask(&format!("{question} shop.`{table}`"))).concat();
+        answers + &checked(server, table)
+    };
     let content: BTreeMap<_, _> = tables.lines().map(|table| (table.to_owned(), answers(table))).collect();
     for table in load::names() {
         let text = content.get(table).map(String::as_str).unwrap_or_default();
