@@ -285,12 +285,16 @@ const ENCRYPTED: &str = "CREATE DATABASE tde; USE tde; SET SESSION cte_max_recur
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn what_mysql_encrypted_is_recovered_with_its_keyring_and_stays_encrypted() {
-    const OPTIONS: [&str; 8] = [
+    // No page is written before it must be, also while the machine takes its time to kill the server, and all that was committed is in
+    // the log by then.
+    const OPTIONS: [&str; 10] = [
         "--innodb-page-size=16k",
         "--innodb-redo-log-encrypt=ON",
         "--innodb-undo-log-encrypt=ON",
         "--innodb-redo-log-capacity=64M",
+        "--innodb-flush-log-at-trx-commit=1",
         "--innodb-adaptive-flushing=OFF",
+        "--innodb-idle-flush-pct=0",
         "--innodb-max-dirty-pages-pct=99",
         "--innodb-max-dirty-pages-pct-lwm=0",
         TELLS,

@@ -14,11 +14,12 @@ use crate::mishaps::{child_until, in_place_until};
 use crate::server::{Server, copy, script};
 use crate::{assert_sound, assert_started_without_recovery, files_of};
 
-/// A server that writes no changed page before it must, not even when it has nothing else to do (`lwm=0`), loses nothing that was
-/// committed, and has a system tablespace of two files.
-pub const OPTIONS: [&str; 7] = [
+/// A server that writes no changed page before it must, not even when it has nothing else to do (`lwm=0`) or a tenth of its log is in use
+/// (the other `lwm`), loses nothing that was committed, and has a system tablespace of two files.
+pub const OPTIONS: [&str; 8] = [
     "--innodb-log-file-size=256M",
     "--innodb-adaptive-flushing=OFF",
+    "--innodb-adaptive-flushing-lwm=70",
     "--innodb-max-dirty-pages-pct=99",
     "--innodb-max-dirty-pages-pct-lwm=0",
     "--innodb-buffer-pool-size=256M",

@@ -71,11 +71,12 @@ fn pages_of_a_crashed_server_become_what_its_own_recovery_makes_of_them() {
     assert_same_as_server(&crashed, &KeyStore::new(), &[]);
 }
 
-/// Options of a server that writes no changed page before it must, not even when it has nothing else to do (`lwm=0`), and has log enough
-/// that it need not. Any other may have written every page just before it is killed, and then there is nothing left to replay.
-const LEAVES_PAGES_UNWRITTEN: [&str; 5] = [
+/// Options of a server that writes no changed page before it must, not even when it has nothing else to do (`lwm=0`) or a tenth of its log
+/// is in use (the other `lwm`), and has log enough that it need not. Any other may have written every page just before it is killed, and then there is nothing left to replay.
+const LEAVES_PAGES_UNWRITTEN: [&str; 6] = [
     "--innodb-log-file-size=256M",
     "--innodb-adaptive-flushing=OFF",
+    "--innodb-adaptive-flushing-lwm=70",
     "--innodb-max-dirty-pages-pct=99",
     "--innodb-max-dirty-pages-pct-lwm=0",
     "--innodb-buffer-pool-size=512M",
