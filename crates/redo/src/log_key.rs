@@ -18,7 +18,7 @@ use zeroize::Zeroizing;
 
 use crate::block::{FLUSH_BIT, LOG_BLOCK_CHECKSUM, LOG_BLOCK_SIZE};
 use crate::mariadb::StreamEncryption;
-use crate::record::{frame, payload_of_pages};
+use crate::record::{Frame, frame, payload_of_pages};
 use format::bytes::be;
 use format::codec::CipherMode;
 use format::codec::cipher::{BLOCK, encrypt_block_with};
@@ -206,7 +206,7 @@ fn transform_stream(records: &mut [u8], nonce: [u8; 8], change: impl Fn(&[u8; BL
 fn frames(records: &[u8]) -> impl Iterator<Item = (std::ops::Range<usize>, std::ops::Range<usize>)> {
     let mut at = 0;
     std::iter::from_fn(move || {
-        let (_, head_len, len) = frame(records.get(at..)?)?;
+        let Frame { head_len, len, .. } = frame(records.get(at..)?)?;
         let (start, end) = (at, at.checked_add(len).filter(|&end| end <= records.len())?);
         at = end;
         Some((start..start + head_len, start + head_len..end))

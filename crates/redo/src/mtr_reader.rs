@@ -307,7 +307,7 @@ fn closed_by_zero(bytes: &[u8]) -> Result<Option<usize>, ()> {
         match (first, frame(bytes.get(len..).unwrap_or_default())) {
             (0, _) => return Ok(Some(len)),
             (1, _) => return Err(()),
-            (_, Some((.., record))) => len += record,
+            (_, Some(record)) => len += record.len,
             // An incomplete length, or an invalid one.
             (_, None) if bytes.len() - len < 4 => return Ok(None),
             (_, None) => return Err(()),

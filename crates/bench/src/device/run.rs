@@ -131,9 +131,10 @@ impl<'b> Bench<'b> {
         })?;
         let best = found.setting;
         let depths = space.depths.iter().map(|&depth| Setting { depth, ..best });
-        let by_depth = self.section((access, order, way), &samples, depths)?;
+        let line = Pattern { access, order, way, setting: best };
+        let by_depth = self.section(&line, &samples, depths)?;
         let sizes = space.block_sizes.iter().map(|&block_size| Setting { block_size, ..best });
-        let by_block_size = self.section((access, order, way), &samples, sizes)?;
+        let by_block_size = self.section(&line, &samples, sizes)?;
         let sample = samples.get(&best);
         Ok(Limit {
             access,
@@ -156,7 +157,7 @@ impl<'b> Bench<'b> {
     /// A line through the best point. Uses the samples on it, and measures the missing ones.
     fn section(
         &mut self,
-        (access, order, way): (Access, Order, Way),
+        best: &Pattern,
         samples: &HashMap<Setting, Sample>,
         settings: impl Iterator<Item = Setting>,
     ) -> Result<Vec<Tried>, Error> {
@@ -168,7 +169,7 @@ impl<'b> Bench<'b> {
             .map(|setting| {
                 let bytes_per_second = match samples.get(&setting) {
                     Some(sample) => sample.rate(),
-                    None => self.measure(&Pattern { access, order, way, setting })?.rate(),
+                    None => self.measure(&Pattern { setting, ..*best })?.rate(),
                 };
                 Ok(Tried { setting, bytes_per_second })
             })

@@ -259,14 +259,12 @@ impl DateTime {
         let whole = u64::try_from(whole).map_err(|_| ValueError::Temporal)?;
         let months = whole >> 22;
         let date = Date::new(months / 13, months % 13, whole >> 17 & 31)?;
-        Self::new(date, (whole >> 12 & 31, whole >> 6 & 63, whole & 63), micros.into())
+        Self::new(date, Time::new(false, whole >> 12 & 31, whole >> 6 & 63, whole & 63, micros.into())?)
     }
 
-    fn new(date: Date, (hour, minute, second): (u64, u64, u64), micros: u64) -> Result<Self, ValueError> {
-        if hour > 23 {
-            return Err(ValueError::Temporal);
-        }
-        Ok(Self { date, time: Time::new(false, hour, minute, second, micros)? })
+    /// A time of day; [`Time`] itself goes up to 838 hours.
+    fn new(date: Date, time: Time) -> Result<Self, ValueError> {
+        if time.hour > 23 { Err(ValueError::Temporal) } else { Ok(Self { date, time }) }
     }
 
     /// Decodes the format before MySQL 5.6.
@@ -277,7 +275,7 @@ impl DateTime {
         let number = u64::try_from(signed(&stored)).map_err(|_| ValueError::Temporal)?;
         let (date, time) = (number / 1_000_000, number % 1_000_000);
         let date = Date::new(date / 10_000, date / 100 % 100, date % 100)?;
-        Self::new(date, (time / 10_000, time / 100 % 100, time % 100), 0)
+        Self::new(date, Time::new(false, time / 10_000, time / 100 % 100, time % 100, 0)?)
     }
 
     /// Decodes MariaDB's own format with a fraction.
@@ -292,9 +290,9 @@ impl DateTime {
         let number = unsigned(stored);
         let micros = number % unit * u64::from(digits.micros());
         let whole = number / unit;
-        let time = (whole / 3600 % 24, whole / 60 % 60, whole % 60);
         let days = whole / SECONDS_A_DAY;
-        Self::new(Date::new(days / 32 / 13, days / 32 % 13, days % 32)?, time, micros)
+        let date = Date::new(days / 32 / 13, days / 32 % 13, days % 32)?;
+        Self::new(date, Time::new(false, whole / 3600 % 24, whole / 60 % 60, whole % 60, micros)?)
     }
 
     /// The moment `seconds` seconds after 1970-01-01 UTC.

@@ -36,7 +36,7 @@ impl Settling<'_> {
             None => self.end_of_log(&dir),
         };
         let Some(end) = end.filter(|end| newest > end.lsn) else { return };
-        let (first, pages, newest) = newer_pages(&path, &part, len, end.lsn);
+        let NewerPages { first, pages, newest } = NewerPages::of(&path, &part, len, end.lsn);
         if pages == 0 {
             return;
         }
@@ -67,21 +67,35 @@ impl Settling<'_> {
     }
 }
 
-/// The pages of a file that are newer than `end`: the first, how many, and the highest LSN.
-fn newer_pages(path: &Path, part: &SpacePart, len: u64, end: Lsn) -> (u32, u64, Lsn) {
-    let (mut first, mut pages, mut newest) = (None, 0, end);
-    let Ok(file) = File::open(path) else { return (0, 0, end) };
-    for index in 0..u32::try_from(part.pages_in(len)).unwrap_or(u32::MAX) {
-        let page_no = PageNo(part.first_page.saturating_add(index));
-        let id = PageId { space: part.format.space(), page_no };
-        match late::lsn_at(&file, part, index) {
-            Some(lsn) if lsn > end && !part.format.is_doublewrite_slot(id) => {
-                first.get_or_insert(page_no.0);
-                pages += 1;
-                newest = newest.max(lsn);
+/// The pages of a file that are newer than the end of the log.
+struct NewerPages {
+    /// Number of the first; 0 if there is none.
+    first: u32,
+    pages: u64,
+    /// The highest LSN; the end of the log if there is none.
+    newest: Lsn,
+}
+
+impl NewerPages {
+    fn of(path: &Path, part: &SpacePart, len: u64, end: Lsn) -> Self {
+        let mut newer = Self { first: 0, pages: 0, newest: end };
+        let Ok(file) = File::open(path) else { return newer };
+        for index in 0..u32::try_from(part.pages_in(len)).unwrap_or(u32::MAX) {
+            let page_no = PageNo(part.first_page.saturating_add(index));
+            let id = PageId { space: part.format.space(), page_no };
+            match late::lsn_at(&file, part, index) {
+                Some(lsn) if lsn > end && !part.format.is_doublewrite_slot(id) => newer.add(page_no, lsn),
+                _ => {}
             }
-            _ => {}
         }
+        newer
     }
-    (first.unwrap_or(0), pages, newest)
+
+    fn add(&mut self, page_no: PageNo, lsn: Lsn) {
+        if self.pages == 0 {
+            self.first = page_no.0;
+        }
+        self.pages += 1;
+        self.newest = self.newest.max(lsn);
+    }
 }

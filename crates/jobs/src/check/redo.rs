@@ -39,6 +39,15 @@ pub(super) struct RedoCheck<'c> {
     pub keys: &'c KeyStore,
 }
 
+/// A file of the log.
+struct OpenFile {
+    handle: File,
+    /// Its first bytes, as far as the headers of either vendor go.
+    header: Vec<u8>,
+    /// Its length in bytes.
+    len: u64,
+}
+
 /// A log being read.
 struct Work {
     paths: Vec<PathBuf>,
@@ -93,19 +102,17 @@ impl RedoCheck<'_> {
         for (place, file) in self.files.iter().enumerate() {
             let handle = File::open(&file.path).map_err(|error| (place, error))?;
             let header = head_of(&handle, mariadb::START_OFFSET).map_err(|error| (place, error))?;
-            open.push((handle, header, file.len));
+            open.push(OpenFile { handle, header, len: file.len });
         }
-        let handles: Vec<&File> = open.iter().map(|(handle, ..)| handle).collect();
-        let kind = open.first().map_or(Ok(LogVendor::MySql), |(_, header, _)| redo::identify(header));
+        let handles: Vec<&File> = open.iter().map(|file| &file.handle).collect();
+        let kind = open.first().map_or(Ok(LogVendor::MySql), |file| redo::identify(&file.header));
         match kind {
             Ok(LogVendor::MySql) => {
                 let (unit, counts) = self.mysql(work, &handles, &open)?;
                 Ok(("MySQL", unit, counts))
             }
             Ok(LogVendor::MariaDb) => {
-                let headers: Vec<(&[u8], u64)> =
-                    open.iter().map(|(_, header, len)| (header.as_slice(), *len)).collect();
-                let (unit, counts) = self.mariadb(work, &handles, &headers)?;
+                let (unit, counts) = self.mariadb(work, &handles, &open)?;
                 Ok(("MariaDB", unit, counts))
             }
             Err(_) if self.is_emptied() => Ok(("MariaDB", Unit::LogBlocks, Counts::default())),
@@ -126,10 +133,10 @@ impl RedoCheck<'_> {
         &self,
         work: &mut Work,
         handles: &[&File],
-        open: &[(File, Vec<u8>, u64)],
+        open: &[OpenFile],
     ) -> Result<(Unit, Counts), (usize, io::Error)> {
         let (mut logs, mut places, mut unreached) = (Vec::new(), Vec::new(), 0);
-        for (place, (_, header, len)) in open.iter().enumerate() {
+        for (place, OpenFile { header, len, .. }) in open.iter().enumerate() {
             match mysql::LogFile::parse(header, *len) {
                 Ok(log) => {
                     logs.push(log);
@@ -166,7 +173,7 @@ impl RedoCheck<'_> {
         let first = plan.segments.first().and_then(|part| logs.get(part.file)).filter(|log| log.format >= 6);
         work.first_lsn = first.map_or(Lsn(plan.checkpoint.0 - block_offset(plan.checkpoint)), |log| log.start_lsn);
         let (mut verifier, mut locked) = (plan.verifier, None);
-        match self.mysql_keys(open.iter().map(|(_, header, _)| header.as_slice())) {
+        match self.mysql_keys(open.iter().map(|file| file.header.as_slice())) {
             Ok(keys) => verifier = verifier.with_keys(keys),
             Err(error) => locked = Some(error),
         }
@@ -194,9 +201,11 @@ impl RedoCheck<'_> {
         &self,
         work: &mut Work,
         handles: &[&File],
-        headers: &[(&[u8], u64)],
+        open: &[OpenFile],
     ) -> Result<(Unit, Counts), (usize, io::Error)> {
-        let Some((header, len)) = headers.first() else { return Ok((Unit::MiniTransactions, Counts::default())) };
+        let Some(OpenFile { header, len, .. }) = open.first() else {
+            return Ok((Unit::MiniTransactions, Counts::default()));
+        };
         let planned = mariadb::LogFile::parse(header, *len).and_then(|log| Ok((log, verify_mariadb::plan(&log)?)));
         let (log, plan) = match planned {
             Ok(planned) => planned,

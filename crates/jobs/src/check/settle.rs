@@ -27,6 +27,7 @@ use crate::source::catalog::{Catalog, Held};
 use crate::source::datadir::Inventory;
 use crate::source::name::NameHint;
 use crate::source::redo_log::RedoLogs;
+use crate::tree::FoundFile;
 use crate::tree::Tablespace;
 use crate::tree::space::SpaceFile;
 use crate::verdict::{self, Case, Mark, Marks};
@@ -299,8 +300,8 @@ impl Settling<'_> {
         for file in files {
             let done = self.done.get(*file as usize)?;
             if done.member.is_none() && done.log.is_none() && done.head.is_ok() {
-                let place = (done.candidate.path.clone(), FileId(*file), done.candidate.len);
-                case.files.push(place);
+                let (path, len) = (done.candidate.path.clone(), done.candidate.len);
+                case.files.push(FoundFile { path, file: FileId(*file), len });
             }
             let freed = self.freed_damage.get(file);
             let is_freed = |page: u32| freed.is_some_and(|usage| usage.freed_damage.contains(page));

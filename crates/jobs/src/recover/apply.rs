@@ -320,7 +320,7 @@ impl Task for Apply<'_> {
                 other => other?,
             }
             let lsn = Lsn(be::u64_at(page, FIL_PAGE_LSN).unwrap_or(0));
-            refuse_newer((&space.path, space.path.is_absolute()), id.page_no, lsn, self.plan.wanted.end)?;
+            refuse_newer(&space.path, space.path.is_absolute(), id.page_no, lsn, self.plan.wanted.end)?;
         }
         let (counter, done) = match apply(page, id, space, redo)? {
             Outcome::Unchanged => (&self.tally.unchanged, Touched::Nothing),

@@ -8,7 +8,7 @@ use super::error::{Result, damaged, refused};
 
 /// A server writes a page only after its redo, so a page newer than the log does not belong to it. A file outside the datadir may simply
 /// have gone on with the original, of which this datadir is a copy.
-pub(super) fn refuse_newer((path, is_outside): (&Path, bool), page_no: PageNo, lsn: Lsn, end: Lsn) -> Result<()> {
+pub(super) fn refuse_newer(path: &Path, is_outside: bool, page_no: PageNo, lsn: Lsn, end: Lsn) -> Result<()> {
     if lsn <= end {
         return Ok(());
     }

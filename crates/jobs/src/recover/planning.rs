@@ -18,7 +18,7 @@ use super::log_end::refuse_newer;
 use super::plan::RecoverPlan;
 use super::rest::Rest;
 use super::space::PlannedSpace;
-use super::survey::Survey;
+use super::survey::{NewestPage, Survey};
 use super::until;
 use super::wanted::Wanted;
 use crate::source::keys::SpaceKey;
@@ -47,11 +47,11 @@ fn draft(datadir: &Path, mut wanted: Wanted, keys: &KeyStore) -> Result<RecoverP
     let survey = Survey::take(datadir, &wanted)?;
     let checkpoint = wanted.checkpoint;
     // If the recovery ends before the log does, MariaDB's pages may be newer than the end, and each is checked later.
-    let (path, page_no, lsn) = &survey.newest;
     match &wanted.rest {
         None => {
+            let NewestPage { path, page_no, lsn } = &survey.newest;
             let is_outside = path.is_absolute() && !path.starts_with(datadir);
-            refuse_newer((path, is_outside), *page_no, *lsn, wanted.end)?;
+            refuse_newer(path, is_outside, *page_no, *lsn, wanted.end)?;
         }
         Some(rest) if wanted.grammar == Grammar::MySql => until::check_unlogged(rest, datadir, &survey, wanted.end)?,
         Some(_) => {}

@@ -20,6 +20,14 @@ use crate::source::datadir::link_target;
 use crate::source::name::NameHint;
 use crate::source::read_up_to;
 
+/// The page with the highest LSN.
+#[derive(Debug)]
+pub(super) struct NewestPage {
+    pub path: PathBuf,
+    pub page_no: PageNo,
+    pub lsn: Lsn,
+}
+
 /// The files found in a datadir.
 #[derive(Debug)]
 pub(super) struct Survey {
@@ -28,8 +36,8 @@ pub(super) struct Survey {
     /// Files outside the datadir that belong to it, sound or not.
     pub outside: Vec<PathBuf>,
     pub system: SystemFiles,
-    /// The newest page seen, and its file.
-    pub newest: (PathBuf, PageNo, Lsn),
+    /// The newest page seen.
+    pub newest: NewestPage,
     /// Files named like tablespaces, but without a sound page 0; relative to the datadir.
     unsound: Vec<PathBuf>,
     /// Link files, relative to the datadir.
@@ -52,7 +60,8 @@ impl Survey {
     /// Examines every file named like a tablespace, and outside files named by the log or a link file.
     pub fn take(datadir: &Path, wanted: &Wanted) -> Result<Self> {
         let system = SystemFiles::find(datadir)?;
-        let (files, newest) = (HashMap::new(), (PathBuf::new(), PageNo(0), Lsn(0)));
+        let newest = NewestPage { path: PathBuf::new(), page_no: PageNo(0), lsn: Lsn(0) };
+        let files = HashMap::new();
         let notes = if wanted.is_backup { FileNotes::read(datadir)? } else { FileNotes::default() };
         let mut survey =
             Self { files, outside: Vec::new(), system, newest, unsound: Vec::new(), links: Vec::new(), notes };
@@ -104,8 +113,8 @@ impl Survey {
 
     fn note(&mut self, path: &Path, head: &Head) {
         let (page_no, lsn) = head.newest;
-        if lsn > self.newest.2 {
-            self.newest = (path.to_path_buf(), page_no, lsn);
+        if lsn > self.newest.lsn {
+            self.newest = NewestPage { path: path.to_path_buf(), page_no, lsn };
         }
     }
 

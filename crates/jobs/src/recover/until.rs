@@ -18,7 +18,7 @@ use super::log_end::refuse_newer;
 use super::plan::RecoverPlan;
 use super::rest::{OperationKind, Rest};
 use super::space::PlannedSpace;
-use super::survey::Survey;
+use super::survey::{NewestPage, Survey};
 use super::tuning::engine;
 use super::wanted::Wanted;
 use crate::source::page::PageOpener;
@@ -60,7 +60,7 @@ pub(super) fn check_files(rest: &Rest, datadir: &Path, wanted: &Wanted, survey: 
 /// Fails if MySQL did something after the end that its log does not record. It empties undo tablespaces and builds indexes without redo,
 /// and none of its records builds a page from nothing, so no page may be newer.
 pub(super) fn check_unlogged(rest: &Rest, datadir: &Path, survey: &Survey, end: Lsn) -> Result<()> {
-    let (path, page_no, lsn) = &survey.newest;
+    let NewestPage { path, page_no, lsn } = &survey.newest;
     if *lsn > end {
         return rest.refuse(&format!("{}: page {page_no} was written", path.display()), *lsn);
     }
@@ -113,7 +113,7 @@ pub(super) fn check_outside(datadir: &Path, plan: &RecoverPlan) -> Result<()> {
     let is_outside = |id: &PageId| plan.spaces.get(&id.space).is_some_and(|space| space.path.is_absolute());
     let ids = plan.wanted.voided().filter(is_outside).collect();
     look_at(datadir, plan, ids, |id, space, verdict, lsn| match verdict {
-        Verdict::Ok(_) | Verdict::Unverifiable(_) => refuse_newer((&space.path, true), id.page_no, lsn, end),
+        Verdict::Ok(_) | Verdict::Unverifiable(_) => refuse_newer(&space.path, true, id.page_no, lsn, end),
         _ => Ok(()),
     })
 }

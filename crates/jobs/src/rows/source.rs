@@ -107,7 +107,7 @@ impl Tables {
         let statements = wish.create_table.map(Statements::read).transpose()?;
         let mut inventory = Inventory::take(paths);
         let groups = groups(&mut inventory);
-        let set = FileSet::new(groups.iter().flatten().map(|(path, _, len)| (path.clone(), *len)));
+        let set = FileSet::new(groups.iter().flatten().map(|file| (file.path.clone(), file.len)));
         let opened = in_parallel(workers, &groups, |files| open(files, &keys, page_size));
         let mut definitions = Definitions::read(opened.iter().filter_map(|(_, opened)| opened.as_ref().ok()), &keys);
         // A requested file that is missing is reported: that is not the same as an empty table.

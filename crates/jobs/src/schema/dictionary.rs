@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
-use flow::FileId;
 use format::PageNo;
 use format::keyring::KeyStore;
 use format::page::index::IndexPage;
@@ -14,7 +13,7 @@ use format::schema::frm::DOC_ID_INDEX;
 
 use crate::source::name::decoded;
 use crate::table::definitions::leaves;
-use crate::tree::{Opener, Tablespace};
+use crate::tree::{FoundFile, Opener, Tablespace};
 
 /// What is known about a table.
 #[derive(Clone, Debug, Default)]
@@ -36,13 +35,10 @@ pub(super) struct Dictionary {
 impl Dictionary {
     /// Reads the dictionary of `datadir`; `None` if there is none.
     pub fn read(datadir: &Path, keys: &KeyStore, opener: &mut Opener) -> Option<Self> {
-        let file = |path: PathBuf| {
-            let len = std::fs::metadata(&path).ok()?.len();
-            Some((path, FileId(0), len))
-        };
+        let file = |path: PathBuf| FoundFile::of(path).ok();
         let first = file(datadir.join("ibdata1"))?;
         let more = (2..100).map_while(|number| file(datadir.join(format!("ibdata{number}"))));
-        let files: Vec<(PathBuf, FileId, u64)> = std::iter::once(first).chain(more).collect();
+        let files: Vec<FoundFile> = std::iter::once(first).chain(more).collect();
         let system = Tablespace::open(&files, keys, None).ok()?;
         let page = system.sound(DICT_HDR_PAGE_NO.0, opener).ok()?;
         let roots = DictionaryRoots::read(&page)?;
@@ -152,9 +148,8 @@ fn next_number(
     let space = if table.space.0 == 0 {
         system
     } else {
-        let path = datadir.join(format!("{}.ibd", table.name));
-        let len = std::fs::metadata(&path).ok()?.len();
-        own = Tablespace::open(&[(path, FileId(0), len)], keys, None).ok()?;
+        let file = FoundFile::of(datadir.join(format!("{}.ibd", table.name))).ok()?;
+        own = Tablespace::open(&[file], keys, None).ok()?;
         &own
     };
     let image = space.sound(index.root.root.0, opener).ok()?;

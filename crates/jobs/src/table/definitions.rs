@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use flow::FileId;
 use format::keyring::KeyStore;
 use format::page::index::IndexPage;
 use format::page::sdi::SdiKind;
@@ -18,7 +17,7 @@ use format::schema::{IndexDef, TableDef, builtin};
 use format::{Family, PageNo};
 
 use crate::source::read_small;
-use crate::tree::{Opener, Root, SpaceMap, Tablespace, sdi};
+use crate::tree::{FoundFile, Opener, Root, SpaceMap, Tablespace, sdi};
 
 /// More than the servers accept in a definition: 4096 columns with the longest comments, and all partitions.
 pub(super) const FRM_MAX: u64 = 16 << 20;
@@ -98,9 +97,8 @@ impl Definitions {
         }
         for (datadir, system) in datadirs {
             let system = system.or_else(|| {
-                let path = datadir.join("ibdata1");
-                let len = std::fs::metadata(&path).ok()?.len();
-                Tablespace::open(&[(path, FileId(0), len)], keys, None).ok()
+                let file = FoundFile::of(datadir.join("ibdata1")).ok()?;
+                Tablespace::open(&[file], keys, None).ok()
             });
             if let Some(system) = system {
                 definitions.add_old(&datadir, &system, &mut opener);

@@ -188,10 +188,10 @@ impl Match {
         let mut suspects = Suspects::choose(&self.pairs, &uneven, options.images_max);
         for number in suspects.wanted() {
             if let (Some(tree), Some(pair)) = (self.entries.get(number), self.pairs.pairs.get(number)) {
-                look((known, *tree, &pair.entry), suspects.entries(number), gather, tools);
+                Again { known, tree: *tree, index: &pair.entry }.walk(suspects.entries(number), gather, tools);
             }
         }
-        look((known, self.rows, &self.pairs.row), Some(suspects.rows()), gather, tools);
+        Again { known, tree: self.rows, index: &self.pairs.row }.walk(Some(suspects.rows()), gather, tools);
         for number in suspects.wanted() {
             self.findings(number, &suspects, known, options.findings_max, &mut tools.opener, walked);
         }
@@ -246,17 +246,20 @@ fn add(report: Option<&mut TreeReport>, finding: Option<TreeFinding>, findings_m
     }
 }
 
-/// Walks a tree once more, just for its leaves.
-fn look<'w>(
-    (known, tree, index): (&'w Known, usize, &'w IndexDef),
-    eyes: Option<Box<dyn Leaves + 'w>>,
-    gather: &mut Gather<'_>,
-    tools: &mut Tools,
-) {
-    let Some(root) = known.roots.get(tree) else { return };
-    // Its faults were reported when it was checked.
-    let _told =
-        Walk::new((&known.space, &known.map), root, Some(index), Depth::Count, 0).seen_by(eyes).run(gather, tools);
+/// A tree that is walked once more, just for its leaves.
+struct Again<'w> {
+    known: &'w Known,
+    tree: usize,
+    index: &'w IndexDef,
+}
+
+impl<'w> Again<'w> {
+    fn walk(self, eyes: Option<Box<dyn Leaves + 'w>>, gather: &mut Gather<'_>, tools: &mut Tools) {
+        let Known { space, map, roots, .. } = self.known;
+        let Some(root) = roots.get(self.tree) else { return };
+        // Its faults were reported when it was checked.
+        let _told = Walk::new((space, map), root, Some(self.index), Depth::Count, 0).seen_by(eyes).run(gather, tools);
+    }
 }
 
 /// Writes the messages, with the row's key.

@@ -29,7 +29,7 @@ use crate::source::datadir::{Candidate, Inventory};
 use crate::source::keys::{NO_KEY, SpaceKey};
 use crate::source::name::NameHint;
 use crate::tree::walk::Tools;
-use crate::tree::{Leaves, Root, Tablespace, TreeReport, Walk, links};
+use crate::tree::{FoundFile, Leaves, Root, Tablespace, TreeReport, Walk, links};
 pub(crate) use definitions::{Definitions, Named};
 use known::{Known, know};
 use matching::Matches;
@@ -71,7 +71,7 @@ pub fn tables_watched(
         inventory.add(path);
     }
     let groups = groups(&mut inventory);
-    let set = FileSet::new(groups.iter().flatten().map(|(path, _, len)| (path.clone(), *len)));
+    let set = FileSet::new(groups.iter().flatten().map(|file| (file.path.clone(), file.len)));
     let workers = options.workers.max(1);
     let spaces = in_parallel(workers, &groups, |files| open(files, &keys, options.page_size));
     let definitions = Definitions::read(spaces.iter().filter_map(|(_, opened)| opened.as_ref().ok()), &keys);
@@ -114,11 +114,9 @@ fn bytes_of(subjects: &[Subject]) -> u64 {
     known.map(bytes).sum()
 }
 
-pub(crate) type Files = Vec<(PathBuf, FileId, u64)>;
-
 /// The files of each tablespace that holds tables or undo logs, which outlive the server. All others are skipped.
-pub(crate) fn groups(inventory: &mut Inventory) -> Vec<Files> {
-    let mut groups: Vec<(NameHint, Files)> = Vec::new();
+pub(crate) fn groups(inventory: &mut Inventory) -> Vec<Vec<FoundFile>> {
+    let mut groups: Vec<(NameHint, Vec<FoundFile>)> = Vec::new();
     let mut number = 0;
     for Candidate { path, len, hint, content, .. } in std::mem::take(&mut inventory.candidates) {
         let has_lists = !matches!(hint, NameHint::Temporary | NameHint::Redo | NameHint::Doublewrite | NameHint::Link);
@@ -127,11 +125,11 @@ pub(crate) fn groups(inventory: &mut Inventory) -> Vec<Files> {
             inventory.skipped.push(crate::source::datadir::Passed { path, why });
             continue;
         }
-        let file = (path, FileId(number), len);
+        let file = FoundFile { path, file: FileId(number), len };
         number += 1;
-        let continues = |(before, files): &&mut (NameHint, Files)| match (*before, hint) {
+        let continues = |(before, files): &&mut (NameHint, Vec<FoundFile>)| match (*before, hint) {
             (NameHint::System(_), NameHint::System(2..)) => {
-                files.last().is_some_and(|(last, ..)| last.parent() == file.0.parent())
+                files.last().is_some_and(|last| last.path.parent() == file.path.parent())
             }
             _ => false,
         };
@@ -143,8 +141,12 @@ pub(crate) fn groups(inventory: &mut Inventory) -> Vec<Files> {
     groups.into_iter().map(|(_, files)| files).collect()
 }
 
-pub(crate) fn open(files: &Files, keys: &KeyStore, page_size: Option<u32>) -> (PathBuf, Result<Tablespace, String>) {
-    let path = files.first().map(|(path, ..)| path.clone()).unwrap_or_default();
+pub(crate) fn open(
+    files: &[FoundFile],
+    keys: &KeyStore,
+    page_size: Option<u32>,
+) -> (PathBuf, Result<Tablespace, String>) {
+    let path = files.first().map(|file| file.path.clone()).unwrap_or_default();
     let opened = Tablespace::open(files, keys, page_size).and_then(|space| {
         let locked = space.format.encryption() != format::Encryption::None && matches!(space.key, SpaceKey::None);
         if locked { Err(format!("is {NO_KEY}")) } else { Ok(space) }

@@ -1,16 +1,15 @@
 //! One tablespace, opened for a caller that walks its trees itself.
 
-use std::fs;
 use std::path::Path;
 
-use flow::{FileId, FileSet};
+use flow::FileSet;
 use format::keyring::KeyStore;
 
 use super::definitions::Definitions;
 pub use super::definitions::Named;
 use super::known::{Known, know};
 use crate::Error;
-use crate::tree::{Opener, Root, SpaceMap, Tablespace};
+use crate::tree::{FoundFile, Opener, Root, SpaceMap, Tablespace};
 
 /// A tablespace in one file.
 pub struct One {
@@ -41,10 +40,11 @@ impl One {
     /// It cannot be read, is not a tablespace, or its maps are damaged.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let failed = |source| Error::Io { path: path.to_path_buf(), action: "asking for its size", source };
-        let len = fs::metadata(path).map_err(failed)?.len();
+        let file = FoundFile::of(path.to_path_buf()).map_err(failed)?;
+        let len = file.len;
         let keys = KeyStore::default();
         let refused = |why| Error::Unusable { path: path.to_path_buf(), why };
-        let space = Tablespace::open(&[(path.to_path_buf(), FileId(0), len)], &keys, None).map_err(refused)?;
+        let space = Tablespace::open(&[file], &keys, None).map_err(refused)?;
         let definitions = Definitions::read([&space].into_iter(), &keys);
         let Known { map, roots, findings, .. } = know(&space, &definitions);
         if let Some(finding) = findings.first() {

@@ -20,6 +20,28 @@ use crate::source::space::{self, HEAD, LONG_HEAD};
 /// Read this many pages one by one: opening a queue takes longer.
 const FEW: usize = 2;
 
+/// A file that is, or is a part of, a tablespace yet to be opened.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FoundFile {
+    /// Its path.
+    pub path: PathBuf,
+    /// Its index in the run's set of files; 0 if it is read by itself.
+    pub file: FileId,
+    /// Its length in bytes.
+    pub len: u64,
+}
+
+impl FoundFile {
+    /// A file that is read by itself.
+    ///
+    /// # Errors
+    /// Its length cannot be read.
+    pub fn of(path: PathBuf) -> std::io::Result<Self> {
+        let len = std::fs::metadata(&path)?.len();
+        Ok(Self { path, file: FileId(0), len })
+    }
+}
+
 /// One file of a tablespace.
 #[derive(Clone, Debug)]
 pub struct SpaceFile {
@@ -47,12 +69,12 @@ pub struct Tablespace {
 }
 
 impl Tablespace {
-    /// Opens a tablespace from its files and their lengths in bytes.
+    /// Opens a tablespace from its files.
     ///
     /// # Errors
     /// Why the first file is not a tablespace, as a clause.
-    pub fn open(files: &[(PathBuf, FileId, u64)], keys: &KeyStore, page_size: Option<u32>) -> Result<Self, String> {
-        let (path, ..) = files.first().ok_or("there is no file")?;
+    pub fn open(files: &[FoundFile], keys: &KeyStore, page_size: Option<u32>) -> Result<Self, String> {
+        let path = &files.first().ok_or("there is no file")?.path;
         let head = first_bytes(path, HEAD)?;
         let part = match space::by_page0(&head, page_size) {
             Some(part) => part,
@@ -62,7 +84,7 @@ impl Tablespace {
         };
         let key = SpaceKey::find(&head, path, &part.format, keys).map_err(|error| error.to_string())?;
         let mut space = Self { format: part.format, header: part.header, key, files: Vec::new() };
-        for (path, file, len) in files {
+        for FoundFile { path, file, len } in files {
             let pages = len / u64::from(space.format.physical().get());
             let pages = u32::try_from(pages).unwrap_or(u32::MAX);
             space.files.push(SpaceFile { path: path.clone(), file: *file, first: space.pages(), pages });
@@ -230,7 +252,7 @@ mod tests {
         let part = |name: &str, number: u32, bytes: &[u8]| {
             let path = dir.path().join(name);
             std::fs::write(&path, bytes).expect("written");
-            (path, FileId(number), bytes.len() as u64)
+            FoundFile { path, file: FileId(number), len: bytes.len() as u64 }
         };
         let files = [part("one", 7, one), part("other", 3, other)];
         let space = Tablespace::open(&files, &KeyStore::default(), None).expect("a tablespace");

@@ -2,7 +2,7 @@
 //! rolled back what a crash interrupted, some rows and entries disagree even after recovery, and that is no damage.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use flow::FileId;
 use format::keyring::KeyStore;
@@ -11,7 +11,7 @@ use format::page::rollback::{
 };
 use format::{PageNo, SpaceId};
 
-use super::{Opener, Tablespace};
+use super::{FoundFile, Opener, Tablespace};
 use crate::source::datadir::plain;
 use crate::source::name::NameHint;
 use crate::source::system;
@@ -30,39 +30,37 @@ pub fn open_in(dir: &Path, keys: &KeyStore) -> Option<Result<u64, String>> {
 /// As [`open_in`].
 pub fn numbers_in(dir: &Path, keys: &KeyStore) -> Option<Result<BTreeSet<u64>, String>> {
     let system = system::files_of(dir).into_iter();
-    let with_len = |path: PathBuf| std::fs::metadata(&path).ok().map(|meta| (path, FileId(0), meta.len()));
-    let system: Files = system.filter_map(with_len).collect();
-    let is_there = system.first().is_some_and(|(path, ..)| path.ends_with("ibdata1") || system::is_first(path));
+    let system: Vec<FoundFile> = system.filter_map(|path| FoundFile::of(path).ok()).collect();
+    let is_first = |file: &FoundFile| file.path.ends_with("ibdata1") || system::is_first(&file.path);
+    let is_there = system.first().is_some_and(is_first);
     is_there.then(|| numbers(dir, &system, keys))
 }
 
-type Files = Vec<(PathBuf, FileId, u64)>;
-
 /// The files in a datadir whose names match.
-fn files(dir: &Path, wanted: impl Fn(NameHint) -> bool) -> Result<Files, String> {
+fn files(dir: &Path, wanted: impl Fn(NameHint) -> bool) -> Result<Vec<FoundFile>, String> {
     let failed = |error: std::io::Error| format!("{}: {}", dir.display(), plain(&error));
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
         let hint = NameHint::of(&path);
         let Some(meta) = std::fs::metadata(&path).ok().filter(|meta| meta.is_file() && wanted(hint)) else { continue };
-        found.push((path, FileId(0), meta.len()));
+        found.push(FoundFile { path, file: FileId(0), len: meta.len() });
     }
     found.sort();
     Ok(found)
 }
 
-fn numbers(dir: &Path, system: &Files, keys: &KeyStore) -> Result<BTreeSet<u64>, String> {
+fn numbers(dir: &Path, system: &[FoundFile], keys: &KeyStore) -> Result<BTreeSet<u64>, String> {
     let mut opener = Opener::new();
     let named = |path: &Path, why: String| format!("{}: {why}", path.display());
-    let open = |files: &Files| {
-        let path = files.first().map(|(path, ..)| path.clone()).unwrap_or_default();
+    let open = |files: &[FoundFile]| {
+        let path = files.first().map(|file| file.path.clone()).unwrap_or_default();
         Tablespace::open(files, keys, None).map_err(|why| named(&path, why))
     };
     let system = open(system)?;
     let mut undo = Vec::new();
     for file in files(dir, |hint| hint == NameHint::Undo)? {
-        undo.push(open(&vec![file])?);
+        undo.push(open(&[file])?);
     }
     let trx_sys = system.sound(TRX_SYS_PAGE_NO.0, &mut opener).map_err(|why| named(system.path(), why))?;
     let mut segments: BTreeSet<(SpaceId, PageNo)> = rollback_segments(&trx_sys).collect();

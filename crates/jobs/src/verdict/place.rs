@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use flow::FileId;
 use format::keyring::KeyStore;
 
 use super::{HurtTree, Mark, Marks, advice, of_file, verdict_of};
@@ -15,12 +14,12 @@ use crate::source::name::{NameHint, table_of_path};
 use crate::source::redo_log::Awaits;
 use crate::table::Definitions;
 use crate::table::known::{Known, know};
-use crate::tree::{Opener, Root, Tablespace};
+use crate::tree::{FoundFile, Opener, Root, Tablespace};
 
 /// A file, or a tablespace of several, with its findings.
 pub(crate) struct Case {
-    /// Its files with their lengths; empty if they cannot be read again, as for archive members.
-    pub files: Vec<(PathBuf, FileId, u64)>,
+    /// Its files; empty if they cannot be read again, as for archive members.
+    pub files: Vec<FoundFile>,
     /// As shown in findings.
     pub path: PathBuf,
     /// As shown in reports.

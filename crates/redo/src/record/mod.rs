@@ -17,7 +17,7 @@ use format::types::Lsn;
 pub use change::{Change, Delete, Insert, RecordSource};
 pub use fault::{RecordError, RecordFault};
 pub use file::{FileRecord, TableState};
-pub(crate) use frame::{frame, payload_of_pages};
+pub(crate) use frame::{Frame, frame, payload_of_pages};
 pub use grammar::{Grammar, MtrRecords, MtrSubjects};
 pub use reader::{Records, WRITE_OFFSET_MIN, records};
 pub use row_style::RowStyle;

@@ -7,7 +7,7 @@ use super::cursor::Cursor;
 use super::extended;
 use super::fault::{RecordError, RecordFault};
 use super::file::{self, FileRecord};
-use super::frame::{SAME_PAGE, frame};
+use super::frame::{Frame, SAME_PAGE, frame};
 use super::whole::{PageRecord, RedoRecord};
 
 /// No record may touch bytes before this offset (checksum and page number).
@@ -61,7 +61,7 @@ impl<'a> Records<'a> {
     }
 
     fn record(&mut self, rest: &'a [u8]) -> Result<RedoRecord<'a>, RecordFault> {
-        let (first, head_len, len) = frame(rest).ok_or(RecordFault::Length)?;
+        let Frame { first, head_len, len } = frame(rest).ok_or(RecordFault::Length)?;
         let bytes = rest.get(..len).ok_or(RecordFault::Length)?;
         let mut body = Cursor::new(bytes.get(head_len..).unwrap_or_default());
         self.at += len;

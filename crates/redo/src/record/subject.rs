@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::change::Change;
 use super::cursor::Cursor;
-use super::frame::{SAME_PAGE, frame};
+use super::frame::{Frame, SAME_PAGE, frame};
 use super::whole::RedoRecord;
 use format::types::PageId;
 
@@ -85,7 +85,7 @@ impl Iterator for Subjects<'_> {
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         let rest = self.bytes.get(self.at..)?;
-        let (first, head_len, len) = frame(rest)?;
+        let Frame { first, head_len, len } = frame(rest)?;
         let place = self.at..self.at.checked_add(len)?;
         let mut body = Cursor::new(rest.get(head_len..len)?);
         self.at = place.end;

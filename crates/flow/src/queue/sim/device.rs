@@ -28,9 +28,17 @@ pub(super) struct State {
     operations: u64,
     crash_at: Option<u64>,
     fail_at: Vec<u64>,
-    bad: Vec<(Operation, FileId, Range<u64>)>,
+    bad: Vec<BadRange>,
     is_off: bool,
     counts: SimCounts,
+}
+
+/// Bytes that the device cannot read or write, as asked for.
+#[derive(Debug)]
+struct BadRange {
+    operation: Operation,
+    file: FileId,
+    range: Range<u64>,
 }
 
 /// A request that the device is working on.
@@ -131,9 +139,9 @@ impl State {
         if file.0 as usize >= self.files.len() {
             return Some(Errno::NOENT);
         }
-        let hits = |bad: &(Operation, FileId, Range<u64>)| {
-            let touches = bad.2.start < range.end && range.start < bad.2.end;
-            bad.0 == operation && bad.1 == file && (touches || operation == Operation::Sync)
+        let hits = |bad: &BadRange| {
+            let touches = bad.range.start < range.end && range.start < bad.range.end;
+            bad.operation == operation && bad.file == file && (touches || operation == Operation::Sync)
         };
         self.bad.iter().any(hits).then_some(Errno::IO)
     }
@@ -298,7 +306,7 @@ impl State {
     }
 
     pub(super) fn fail(&mut self, operation: Operation, file: FileId, range: Range<u64>) {
-        self.bad.push((operation, file, range));
+        self.bad.push(BadRange { operation, file, range });
     }
 
     pub(super) fn heal(&mut self) {

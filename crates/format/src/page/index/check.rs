@@ -48,6 +48,14 @@ pub struct PageCounts {
     pub unordered: u32,
 }
 
+/// The bytes of a record in its page. Sorted by their start, neighbours overlap if any two records do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct RecordSpan {
+    start: u32,
+    end: u32,
+    origin: u16,
+}
+
 /// Checks pages; owns the memory for that: 8 KiB, and 12 bytes for each record of the fullest page.
 #[derive(Debug, Default)]
 pub struct IndexChecker {
@@ -57,8 +65,7 @@ pub struct IndexChecker {
     origins: Bits,
     /// The same for the free list.
     free: Bits,
-    /// Start, end and origin of each record.
-    extents: Vec<(u32, u32, u16)>,
+    spans: Vec<RecordSpan>,
     fields: RecordFields,
     before: RecordFields,
 }
@@ -83,7 +90,7 @@ impl IndexChecker {
         self.numbers.clear();
         self.origins.clear();
         self.free.clear();
-        self.extents.clear();
+        self.spans.clear();
         let limit = findings.len() + FINDINGS_MAX;
         let mut check = Check { page, index, findings, limit, counts: PageCounts::default() };
         if let Some(style) = index.and_then(|index| index.style).filter(|style| *style != page.style()) {
@@ -368,7 +375,7 @@ impl Check<'_, '_> {
             self.push(record.finding(IndexRule::RecordHeader, found as u64, room as u64));
             return None;
         }
-        memory.extents.push((start as u32, end as u32, record.origin()));
+        memory.spans.push(RecordSpan { start: start as u32, end: end as u32, origin: record.origin() });
         if let Some(index) = self.index {
             self.fields(index, record, fields);
         }
@@ -483,11 +490,12 @@ impl Check<'_, '_> {
     }
 
     fn overlaps(&mut self, memory: &mut IndexChecker) {
-        memory.extents.sort_unstable();
-        for pair in memory.extents.windows(2) {
-            let [(_, end, _), (start, _, origin)] = *pair else { continue };
-            if start < end {
-                self.report(IndexRule::RecordOverlap, Some(origin), u64::from(start), u64::from(end));
+        memory.spans.sort_unstable();
+        for pair in memory.spans.windows(2) {
+            let [before, after] = pair else { continue };
+            if after.start < before.end {
+                let origin = Some(after.origin);
+                self.report(IndexRule::RecordOverlap, origin, u64::from(after.start), u64::from(before.end));
             }
         }
     }

@@ -27,7 +27,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use flow::FileId;
 use format::keyring::KeyStore;
 use format::{Encryption, Lsn};
 
@@ -46,7 +45,7 @@ use super::redo_log::{RedoLogs, empty_truncation_logs};
 use super::system;
 use crate::report::document::Severity;
 use crate::source::backup::BackupNotes;
-use crate::tree::{Tablespace, transactions};
+use crate::tree::{FoundFile, Tablespace, transactions};
 
 /// How often, and at what interval, to recheck differences beside a running server.
 const TRIES: u32 = 4;
@@ -152,8 +151,7 @@ fn is_undecided(finding: &CatalogFinding) -> bool {
 
 /// Opens the tablespace made of these files.
 fn open(files: &[PathBuf], keys: &KeyStore, page_size: Option<u32>) -> Result<Tablespace, String> {
-    let with_len = |path: &PathBuf| std::fs::metadata(path).map(|meta| (path.clone(), FileId(0), meta.len()));
-    let files: Result<Vec<_>, _> = files.iter().map(with_len).collect();
+    let files: Result<Vec<_>, _> = files.iter().cloned().map(FoundFile::of).collect();
     let files = files.map_err(|error| format!("it cannot be examined: {}", super::datadir::plain(&error)))?;
     Tablespace::open(&files, keys, page_size)
 }
