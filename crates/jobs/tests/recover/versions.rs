@@ -37,10 +37,14 @@ fn a_server_of_11_8_starts_at_once_and_finds_what_its_own_recovery_finds() {
     (0..crashes(1)).for_each(|number| try_crash(NEW, number));
 }
 
-/// A server of 10.5 that was killed with much to recover, and its keys.
+/// A server of 10.5 that was killed with much to recover, and its keys: it writes no page before most of its log is in use.
 fn crashed(dir: &Path, is_encrypted: bool) -> (Server, KeyFiles) {
-    let options =
-        ["--innodb-log-file-size=64M", "--innodb-max-dirty-pages-pct=99", "--innodb-max-dirty-pages-pct-lwm=0"];
+    let options = [
+        "--innodb-log-file-size=64M",
+        "--innodb-adaptive-flushing-lwm=70",
+        "--innodb-max-dirty-pages-pct=99",
+        "--innodb-max-dirty-pages-pct-lwm=0",
+    ];
     let (server, keys) = if is_encrypted {
         encrypted::start_kind(OLD, dir, &[&options[..], &encrypted::EVERYTHING].concat())
     } else {
