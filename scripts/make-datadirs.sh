@@ -181,7 +181,7 @@ sql_load() {
     printf -v lsns "'Innodb_%s'," lsn_current lsn_last_checkpoint redo_log_current_lsn redo_log_checkpoint_lsn
     printf 'SET GLOBAL innodb_flush_log_at_trx_commit = 1;\n'
     # Pages are written when they must be, not when there is time: else all of them may have been when the server is killed.
-    printf 'SET GLOBAL innodb_adaptive_flushing = OFF, GLOBAL innodb_max_dirty_pages_pct = 99, GLOBAL innodb_max_dirty_pages_pct_lwm = 98;\n'
+    printf 'SET GLOBAL innodb_adaptive_flushing = OFF, GLOBAL innodb_max_dirty_pages_pct = 99, GLOBAL innodb_max_dirty_pages_pct_lwm = 98, GLOBAL innodb_adaptive_flushing_lwm = 70;\n'
     for ((i = 1; i <= 3000; i++)); do
         printf "SHOW STATUS WHERE Variable_name IN (%s); DO SLEEP(0.05);\n" "${lsns%,}"
         printf "UPDATE row_dynamic SET a = a+1, c = REPEAT(LEFT(SHA2(a, 256), 32), 1+a%%9) WHERE id BETWEEN %s AND %s;\n" $((i * 37 % rows)) $((i * 37 % rows + 300))
