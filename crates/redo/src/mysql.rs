@@ -7,7 +7,7 @@ pub mod index_info;
 pub mod mtr_reader;
 pub mod record;
 
-use crate::block::{self, LOG_BLOCK_HDR_SIZE, LOG_BLOCK_SIZE};
+use crate::block::{self, LOG_BLOCK_HDR_SIZE, LOG_BLOCK_SIZE, block_start};
 use crate::{LogState, RedoError, check_crc};
 use format::bytes::be;
 use format::codec::{EncryptionInfo, UnlockError};
@@ -46,6 +46,9 @@ const LOG_ENCRYPTION_INFO: usize = LOG_ENCRYPTION + 48;
 /// Bytes to read at [`CheckpointPlace::offset`] for [`state`]: two blocks, fewer only at the end of the file.
 pub const CHECKPOINT_READ_SIZE: usize = 2 * LOG_BLOCK_SIZE;
 
+/// What xtrabackup writes over the creator's name in its copy of a log, `xtrabackup_logfile`; the time follows.
+const COPIED: &[u8] = b"xtrabkup ";
+
 /// The first format whose files do not form a ring.
 pub const FORMAT_MANY_FILES: u32 = 6;
 /// The format in which a checkpoint is followed by a record that names it.
@@ -76,7 +79,8 @@ pub struct LogFile {
     pub format: u32,
     /// See [`LOG_HEADER_LOG_UUID`].
     pub log_uuid: u32,
-    /// LSN of the first block after the header; meaningless in formats up to 5.
+    /// LSN of the first block after the header; meaningless in formats up to 5. The header of a [copy](LogFile::is_copy) does not say it:
+    /// its blocks begin with the checkpoint's.
     pub start_lsn: Lsn,
     /// As the server wrote it, for instance `MySQL 8.4.3`.
     pub creator: String,
@@ -119,18 +123,31 @@ impl LogFile {
         if !(1..=FORMAT_MANY_FILES).contains(&format) {
             return Err(RedoError::UnknownFormat { format });
         }
-        check_crc(header, LOG_HEADER_CHECKSUM)?;
         let creator = header.get(LOG_HEADER_CREATOR..LOG_HEADER_FLAGS).unwrap_or(&[]);
+        let is_copy = creator.starts_with(COPIED);
+        // The tool writes its name after the checksum. The checkpoints have checksums of their own.
+        if !is_copy {
+            check_crc(header, LOG_HEADER_CHECKSUM)?;
+        }
+        let slots = [LOG_CHECKPOINT_1, LOG_CHECKPOINT_2].map(|at| Slot::read(header, at));
+        let of_checkpoint = slots.iter().flatten().map(|slot| block_start(slot.lsn)).max();
+        let start_lsn = Lsn(be::u64_at(header, LOG_HEADER_START_LSN).ok_or(short)?);
         let end = creator.iter().position(|&byte| byte == 0).unwrap_or(creator.len());
         Ok(Self {
             format,
             log_uuid: be::u32_at(header, LOG_HEADER_LOG_UUID).ok_or(short)?,
-            start_lsn: Lsn(be::u64_at(header, LOG_HEADER_START_LSN).ok_or(short)?),
+            start_lsn: of_checkpoint.filter(|_| is_copy).unwrap_or(start_lsn),
             creator: String::from_utf8_lossy(creator.get(..end).unwrap_or(&[])).into_owned(),
             flags: be::u32_at(header, LOG_HEADER_FLAGS).ok_or(short)?,
             size,
-            slots: [LOG_CHECKPOINT_1, LOG_CHECKPOINT_2].map(|at| Slot::read(header, at)),
+            slots,
         })
+    }
+
+    /// Whether xtrabackup copied it: the blocks from the newest checkpoint on, behind the header of the file that had this checkpoint.
+    #[must_use]
+    pub fn is_copy(&self) -> bool {
+        self.creator.as_bytes().starts_with(COPIED)
     }
 
     /// Whether redo logging was disabled and the server did not shut down after that: the data files are beyond recovery.

@@ -1,4 +1,4 @@
-//! Unprepared backups of mariadb-backup: does what `mariadb-backup --prepare` does, without a server of the same version.
+//! Unprepared backups of mariadb-backup and xtrabackup: does what `--prepare` of the tool does, without a server of the same version.
 //!
 //! The files were copied while a server was writing them. The log is a copy too, from the server's checkpoint to the moment when copying
 //! ended. It differs from a crashed server's log in three ways.
@@ -9,8 +9,13 @@
 //! - Nothing is outside the directory. Names that lead elsewhere belong to the server, which may be running.
 //! - There is no room after the log's end. It is replaced by an empty log, as the tool leaves it.
 //!
-//! The tool's note of the state is changed last: until then the backup counts as unprepared, which it is.
+//! xtrabackup keeps MySQL from renaming, creating and dropping tables meanwhile, unless told otherwise, so there are no such notes. Its copy
+//! of the log has a name of its own, and another log takes its place.
+//!
+//! The tool's note of the state is changed last: until then the backup counts as unprepared, which it is. Only then is xtrabackup's copy of
+//! the log removed.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -20,7 +25,9 @@ use redo::mariadb::LOG_HEADER_CREATOR;
 
 use super::durable::{make_like, sync_directory_of};
 use super::error::{Result, damaged, failed, refused};
-use crate::source::backup::{BackupNotes, emptied_at as emptied};
+use super::place::walk;
+use crate::source::backup::{BackupNotes, XTRABACKUP, emptied_at as emptied};
+use crate::source::redo_log::copied_log;
 use crate::unpack::MARKER;
 
 /// Start of the creator field in a log copied by mariadb-backup.
@@ -48,6 +55,12 @@ impl Backup {
         Some(Self { notes })
     }
 
+    /// The backup that xtrabackup's copy of a log belongs to.
+    pub fn of_copy(datadir: &Path) -> Option<Self> {
+        let notes = BackupNotes::of(datadir).filter(|notes| !notes.is_prepared())?;
+        Some(Self { notes })
+    }
+
     /// Fails if the log ends before the backup does: the file was cut short.
     pub fn check_end(&self, log: &Path, end: Lsn) -> Result<()> {
         match self.notes.last_lsn.or(self.notes.to_lsn).filter(|least| end < *least) {
@@ -70,16 +83,34 @@ pub(super) fn refuse_unfit(datadir: &Path) -> Result<()> {
     }
     let Some(notes) = BackupNotes::of(datadir).filter(|notes| !notes.is_prepared()) else { return Ok(()) };
     let (tool, path) = (notes.tool, datadir.display());
-    if notes.is_incremental() && tool != "xtrabackup" {
+    if notes.is_incremental() && tool == XTRABACKUP {
+        return refused(format!(
+            "{path}: an incremental backup of xtrabackup, which innokit does not merge: prepare it with xtrabackup --prepare"
+        ));
+    }
+    if notes.is_incremental() {
         return refused(format!(
             "{path}: an incremental backup, which holds only changed pages: merge it into the full one with innokit recover --in-place FULL \
              --increment {path}"
         ));
     }
-    if tool == "xtrabackup" {
-        return refused(format!("{path}: a backup of xtrabackup, which is prepared with xtrabackup --prepare"));
+    if tool == XTRABACKUP {
+        refuse_steps(datadir)?;
     }
     refuse_damaged_pages(datadir, tool)
+}
+
+/// Fails if tables were made, renamed or dropped while xtrabackup copied them (`--lock-ddl=REDUCED`): its notes of that are for its own
+/// `--prepare` to carry out. No table's file has such an ending, because a point in a table's name is written otherwise.
+fn refuse_steps(datadir: &Path) -> Result<()> {
+    walk(datadir, &mut |name, _| match name.extension().and_then(OsStr::to_str) {
+        Some("new" | "ren" | "del" | "crpt") => refused(format!(
+            "{}: tables were created, renamed or dropped while xtrabackup copied them (--lock-ddl=REDUCED), and innokit does not know its \
+             notes of that: prepare this backup with xtrabackup --prepare",
+            datadir.join(name).display()
+        )),
+        _ => Ok(()),
+    })
 }
 
 /// Fails if the tool noted that pages were already damaged when it copied them.
@@ -117,10 +148,15 @@ pub(super) fn replace_log(datadir: &Path, increment: &Path) -> Result<()> {
     sync_directory_of(&to)
 }
 
-/// Records in the tool's note that the backup is prepared, unless it says so already.
+/// Records in the tool's note that the backup is prepared, unless it says so already. xtrabackup's copy of the log, which is in the files
+/// now, goes.
 pub(super) fn mark_prepared(datadir: &Path) -> Result<()> {
     let Some(notes) = BackupNotes::of(datadir).filter(|notes| !notes.is_prepared()) else { return Ok(()) };
-    replace_note(datadir, &notes, &notes.prepared())
+    let copy = copied_log(datadir);
+    replace_note(datadir, &notes, &notes.prepared())?;
+    let Some(copy) = copy else { return Ok(()) };
+    fs::remove_file(&copy).map_err(failed(&copy, "removing the copy of the redo log"))?;
+    sync_directory_of(&copy)
 }
 
 /// Replaces the text of the tool's note, atomically.

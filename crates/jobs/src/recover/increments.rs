@@ -27,7 +27,7 @@ use super::error::{Result, refused};
 use super::increment_marker::{self as marker, Lsns};
 use super::log::RedoLog;
 use super::wanted::Wanted;
-use crate::source::backup::BackupNotes;
+use crate::source::backup::{BackupNotes, XTRABACKUP};
 
 /// What was put into a backup.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -60,7 +60,7 @@ impl Taken {
                 "{path}: not an incremental backup: xtrabackup_checkpoints (mariadb_backup_checkpoints) is missing"
             ));
         };
-        if notes.tool == "xtrabackup" {
+        if notes.tool == XTRABACKUP {
             return refused(format!("{path}: a backup of xtrabackup, which is prepared with xtrabackup --prepare"));
         }
         if !notes.is_incremental() {

@@ -26,7 +26,7 @@ use super::backup::Backup;
 use super::error::Result;
 use super::outside::Outside;
 use super::tuning::Tuning;
-use crate::source::redo_log::REDO_DIR;
+use crate::source::redo_log::{REDO_DIR, copied_log};
 
 /// The log of a datadir.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ pub(super) enum Vendor {
 impl RedoLog {
     /// Opens a datadir's log; `for_writing` if it will be closed.
     pub fn open(datadir: &Path, for_writing: bool, keys: &KeyStore) -> Result<Self> {
-        let vendor = if datadir.join(REDO_DIR).is_dir() {
+        let vendor = if datadir.join(REDO_DIR).is_dir() || copied_log(datadir).is_some() {
             Vendor::MySql(MySqlRedo::open(datadir, keys)?)
         } else {
             Vendor::MariaDb(MariaDbLog::open(datadir, for_writing, keys)?)
@@ -71,6 +71,7 @@ impl RedoLog {
         let path = files.first().map_or_else(|| datadir.to_path_buf(), |(path, _)| path.clone());
         let backup = match &vendor {
             Vendor::MariaDb(log) => Backup::of(datadir, &log.header),
+            Vendor::MySql(log) if log.is_copy() => Backup::of_copy(datadir),
             Vendor::MySql(_) => None,
         };
         // A name in a backup's log that leads elsewhere belongs to the original server.

@@ -86,7 +86,7 @@ pub use self::tuning::Tuning;
 use self::tuning::engine;
 use self::wanted::Wanted;
 use crate::source::keys::KeyFiles;
-use crate::source::redo_log::{REDO_DIR, empty_truncation_logs};
+use crate::source::redo_log::{REDO_DIR, copied_log, empty_truncation_logs};
 
 /// How to recover.
 #[derive(Debug, Clone)]
@@ -194,7 +194,7 @@ impl Recovered {
     }
 }
 
-/// Recovers a datadir of MariaDB 10.5 or later, or of MySQL 8.0.30 or later; prepares a backup of mariadb-backup.
+/// Recovers a datadir of MariaDB 10.5 or later, or of MySQL 8.0.30 or later; prepares a backup of mariadb-backup or xtrabackup.
 ///
 /// # Errors
 /// [`RecoverError`]. If it [is damage](RecoverError::is_damage), of the log or of a page, the server would meet it too. Everything written
@@ -210,9 +210,10 @@ pub fn recover(datadir: &Path, options: &RecoverOptions) -> Result<Recovered> {
 
 /// Recovers a datadir, or prepares a backup as it is.
 fn recover_one(datadir: &Path, options: &RecoverOptions) -> Result<Recovered> {
-    let has_log = datadir.join("ib_logfile0").is_file() || datadir.join(REDO_DIR).is_dir();
+    let has_log =
+        datadir.join("ib_logfile0").is_file() || datadir.join(REDO_DIR).is_dir() || copied_log(datadir).is_some();
     if !datadir.join("ibdata1").is_file() || !has_log {
-        let log = "ib_logfile0 (MariaDB) or #innodb_redo (MySQL)";
+        let log = "ib_logfile0 (MariaDB), #innodb_redo (MySQL) or xtrabackup_logfile (a backup of xtrabackup)";
         return refused(format!("{}: not a datadir: ibdata1 or the redo log, {log}, is missing", datadir.display()));
     }
     if let Some(end) = backup::emptied_at(datadir)? {

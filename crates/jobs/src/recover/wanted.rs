@@ -209,6 +209,8 @@ impl Wanted {
         self.named_from = None;
         self.is_clean = match &log.vendor {
             Vendor::MariaDb(log) => self.mtrs == 0 && log.is_closed_at(scan.at())?,
+            // A copy of the log must be replaced, even if nothing is to be applied.
+            Vendor::MySql(_) if self.is_backup => false,
             // Table states need no recovery of pages: the server takes them from the log itself.
             Vendor::MySql(log) => self.is_clean && log.flushed()? == Some(self.checkpoint),
         };

@@ -15,12 +15,16 @@ const NOTE_MAX: u64 = 64 << 10;
 /// The names both tools used first, then those of mariadb-backup since 11.1.
 const CHECKPOINTS: [&str; 2] = ["mariadb_backup_checkpoints", "xtrabackup_checkpoints"];
 const INFO: [&str; 2] = ["mariadb_backup_info", "xtrabackup_info"];
+/// The tool that backs up MySQL.
+pub(crate) const XTRABACKUP: &str = "xtrabackup";
 /// The key that tells whether a backup is prepared.
 const BACKUP_TYPE: &str = "backup_type";
-/// mariadb-backup's value for a full backup.
+/// The value for a full backup.
 const FULL: &str = "full-backuped";
-/// Its value once the log is applied.
-const PREPARED: &str = "log-applied";
+/// mariadb-backup's value once the log is applied.
+const APPLIED: &str = "log-applied";
+/// xtrabackup's, once unfinished transactions are rolled back too, which the server does when it starts.
+const PREPARED: &str = "full-prepared";
 
 /// The notes beside a backup's files.
 #[derive(Debug, Clone)]
@@ -54,7 +58,7 @@ impl BackupNotes {
         let says = |key: &str| info.as_deref().and_then(|info| value(info, key));
         // Older versions of mariadb-backup use xtrabackup's file names and call themselves mariabackup.
         let is_xtrabackup = says("tool_name").is_some_and(|tool| tool.contains("xtrabackup"));
-        let tool = if is_xtrabackup { "xtrabackup" } else { "mariadb-backup" };
+        let tool = if is_xtrabackup { XTRABACKUP } else { "mariadb-backup" };
         let kind = value(&text, BACKUP_TYPE)?.to_owned();
         let is_partial = says("partial") == Some("Y");
         let lsn = |key| value(&text, key).and_then(|value| value.parse().ok()).map(Lsn);
@@ -77,7 +81,7 @@ impl BackupNotes {
 
     /// The text of the checkpoints file once the backup is prepared.
     pub fn prepared(&self) -> String {
-        self.with(&[(BACKUP_TYPE, PREPARED)])
+        self.with(&[(BACKUP_TYPE, if self.tool == XTRABACKUP { PREPARED } else { APPLIED })])
     }
 
     /// The text of the checkpoints file once the backup includes an increment that reaches these LSNs, before it is prepared.

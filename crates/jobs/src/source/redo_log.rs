@@ -296,8 +296,21 @@ fn state_of(dir: &Path) -> Option<io::Result<Found>> {
 /// Where MySQL 8.0.30 and later keep their log.
 pub(crate) const REDO_DIR: &str = "#innodb_redo";
 
-/// The log files of a datadir: `#innodb_redo/#ib_redoN` (without the unused `_tmp` ones), else `ib_logfileN`.
+/// xtrabackup's copy of the log. It stays beside the log once the backup is prepared, and means nothing then.
+pub(crate) const COPIED_LOG: &str = "xtrabackup_logfile";
+
+/// xtrabackup's copy of the log, if the backup in this directory is still to be prepared.
+pub(crate) fn copied_log(dir: &Path) -> Option<PathBuf> {
+    let copy = Some(dir.join(COPIED_LOG)).filter(|copy| copy.is_file())?;
+    BackupNotes::of(dir).is_some_and(|notes| !notes.is_prepared()).then_some(copy)
+}
+
+/// The log files of a datadir: `#innodb_redo/#ib_redoN` (without the unused `_tmp` ones), else `ib_logfileN`. Of a backup that is still to
+/// be prepared, xtrabackup's copy: any other log there is the unfinished work of who was preparing it.
 pub(crate) fn log_files(dir: &Path) -> Vec<PathBuf> {
+    if let Some(copy) = copied_log(dir) {
+        return vec![copy];
+    }
     let in_dir = |dir: &Path, prefix: &str| -> Vec<PathBuf> {
         let entries = fs::read_dir(dir).into_iter().flatten().flatten();
         let mut files: Vec<(u32, PathBuf)> = entries

@@ -28,6 +28,7 @@ mod simulated;
 mod until;
 mod versions;
 mod warm;
+mod xtrabackup;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -123,11 +124,15 @@ fn assert_started_without_recovery(server: &Server) {
     assert!(log.contains("ready for connections"), "{log}");
 }
 
-/// Nothing in the datadir is damaged.
-fn assert_sound(datadir: &Path, keys: &KeyFiles) {
+/// What `check` says of a datadir.
+fn findings_of(datadir: &Path, keys: &KeyFiles) -> Vec<Finding> {
     let options = CheckOptions { keys: keys.clone(), ..CheckOptions::default() };
     let check = Check::plan(&[datadir.to_path_buf()], options).expect("options");
-    let report = check.run(None).expect("checks");
+    check.run(None).expect("checks").findings
+}
+
+/// Nothing in the datadir is damaged.
+fn assert_sound(datadir: &Path, keys: &KeyFiles) {
     // Every start recreates the temporary tablespace; and a file that was made just before the crash is empty if its redo
     // did not reach the log, or has an empty header (10.5), which the server's own recovery leaves there as well.
     // 10.5 and earlier also leave one half of a table whose RENAME or DROP the crash interrupted, and the definition from before an
@@ -136,7 +141,8 @@ fn assert_sound(datadir: &Path, keys: &KeyFiles) {
         matches!(finding.reason.as_str(), "not_a_tablespace" | "frm_without_table" | "missing_frm" | "wrong_frm")
             || (finding.reason.as_str() == "data_beyond_space_size" && finding.stored == Some(0))
     };
-    let findings = report.findings.iter().filter(|finding| !is_unfinished(finding));
+    let findings = findings_of(datadir, keys);
+    let findings = findings.iter().filter(|finding| !is_unfinished(finding));
     let damage: Vec<_> = findings.filter(|finding| finding.severity == Severity::Damage).collect();
     assert!(damage.is_empty(), "{damage:?}");
 }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use format::page::zip::Unpacker;
@@ -15,7 +15,7 @@ use innokit_jobs::source::keys::KeyFiles;
 use innokit_jobs::{RecoverOptions, Recovered, recover};
 use tempfile::TempDir;
 
-use crate::mysql_load as load;
+use crate::mysql_load;
 use crate::server::{Server, copy, datadir, repository, script};
 use crate::{KeptOnFailure, assert_sound, files_of};
 
@@ -47,9 +47,9 @@ pub fn number(variable: &str, otherwise: u32) -> u32 {
     std::env::var(variable).ok().and_then(|number| number.parse().ok()).unwrap_or(otherwise)
 }
 
-/// Kills the server under the load: not before that has changed every table and gone on for some time.
-pub fn crash(server: &Server, page_kib: u32, changes: &str, after: Duration) {
-    server.run(&load::tables(&load::zip_tables(page_kib)));
+/// Puts the server under the load. Returns when that has changed every table.
+pub fn load(server: &Server, page_kib: u32, changes: &str) -> Child {
+    server.run(&mysql_load::tables(&mysql_load::zip_tables(page_kib)));
     let file = server.0.with_extension("sql");
     fs::write(&file, changes).expect("writes");
     let mut command = Command::new(repository().join("scripts/server.sh"));
@@ -57,27 +57,33 @@ pub fn crash(server: &Server, page_kib: u32, changes: &str, after: Duration) {
     let mut client = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("bash runs");
     let has_begun = || {
         let names = fs::read_dir(server.0.join("shop")).expect("a directory").flatten().map(|entry| entry.file_name());
-        names.into_iter().any(|name| name.to_string_lossy().starts_with(load::COMES_LATER))
+        names.into_iter().any(|name| name.to_string_lossy().starts_with(mysql_load::COMES_LATER))
     };
     while !has_begun() {
         assert!(client.try_wait().expect("is a process").is_none(), "the load ended before it was under way");
         std::thread::sleep(Duration::from_millis(20));
     }
+    client
+}
+
+/// Kills the server under the load, some time after that has changed every table.
+pub fn crash(server: &Server, page_kib: u32, changes: &str, after: Duration) {
+    let mut client = load(server, page_kib, changes);
     std::thread::sleep(after);
     server.kill();
     client.wait().expect("it loses its server");
 }
 
 /// Every table, with the number of its rows, their checksum, the server's opinion and the next value of AUTO_INCREMENT.
-fn content(server: &Server, page_kib: u32) -> BTreeMap<String, String> {
+pub fn content(server: &Server, page_kib: u32) -> BTreeMap<String, String> {
     let list = "SELECT table_name FROM information_schema.tables WHERE table_schema='shop' ORDER BY 1";
     let tables = server.ask(list);
     let questions = ["SELECT COUNT(*) FROM", "CHECKSUM TABLE", "CHECK TABLE", "SHOW CREATE TABLE"];
     let answers =
         |table: &str| questions.map(|question| server.try_ask(&format!("{question} shop.`{table}`"))).concat();
     let content: BTreeMap<_, _> = tables.lines().map(|table| (table.to_owned(), answers(table))).collect();
-    let zip = load::zip_names(page_kib);
-    for table in load::names().into_iter().chain(zip.iter().map(String::as_str)) {
+    let zip = mysql_load::zip_names(page_kib);
+    for table in mysql_load::names().into_iter().chain(zip.iter().map(String::as_str)) {
         let text = content.get(table).map(String::as_str).unwrap_or_default();
         assert!(text.contains(&format!("shop.{table}\tcheck\tstatus\tOK")), "{table}: {text}");
     }
@@ -98,7 +104,7 @@ pub fn assert_applied_nothing(log: &str) {
 
 /// The server found nothing to apply: at most it was told of tables again. It complains of nothing that it does not complain of after
 /// its own recovery as well.
-fn assert_started_without_recovery(server: &Server, after_its_own: &Server) {
+pub fn assert_started_without_recovery(server: &Server, after_its_own: &Server) {
     let (log, other) = (server.log(), after_its_own.log());
     assert_applied_nothing(&log);
     let strange: Vec<&str> = error_codes(&log).difference(&error_codes(&other)).copied().collect();
@@ -175,7 +181,7 @@ fn try_crash(number: u32, changes: &str) {
 }
 
 /// Names the tables that differ and nothing else: the whole of both would fill a report, and drown what differs.
-fn assert_same_content(ours: &BTreeMap<String, String>, theirs: &BTreeMap<String, String>, number: u32) {
+pub fn assert_same_content(ours: &BTreeMap<String, String>, theirs: &BTreeMap<String, String>, number: u32) {
     let names: BTreeSet<&String> = ours.keys().chain(theirs.keys()).collect();
     let differing = names.into_iter().filter(|name| ours.get(*name) != theirs.get(*name));
     let report: String = differing
@@ -194,7 +200,7 @@ fn assert_same_content(ours: &BTreeMap<String, String>, theirs: &BTreeMap<String
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_mysql_server_starts_at_once_and_finds_what_its_own_recovery_finds() {
     let first = number("INNOKIT_MYSQL_FIRST", 0);
-    let changes = load::changes(&load::zip_names(16));
+    let changes = mysql_load::changes(&mysql_load::zip_names(16));
     (first..first + number("INNOKIT_MYSQL_CRASHES", 3)).for_each(|number| try_crash(number, &changes));
 }
 
@@ -203,7 +209,7 @@ fn a_mysql_server_starts_at_once_and_finds_what_its_own_recovery_finds() {
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_mysql_server_that_was_killed_within_a_change_of_definitions_is_recovered_too() {
     let first = number("INNOKIT_MYSQL_FIRST", 0);
-    let changes = load::definitions_only();
+    let changes = mysql_load::definitions_only();
     (first..first + number("INNOKIT_MYSQL_CRASHES", 3)).for_each(|number| try_crash(number, &changes));
 }
 

@@ -4,8 +4,8 @@
 //! Source: MySQL 8.0.30 to 9.7 `log0files_io.cc`, `dict0dd.cc`; a server of 9.7 starts on such a file and applies nothing.
 
 use super::{
-    FORMAT_MANY_FILES, LOG_CHECKPOINT_1, LOG_CHECKPOINT_2, LOG_CHECKPOINT_LSN, LOG_FILE_HDR_SIZE, LOG_HEADER_CHECKSUM,
-    LOG_HEADER_FLAGS, LOG_HEADER_FORMAT, LOG_HEADER_START_LSN,
+    COPIED, FORMAT_MANY_FILES, LOG_CHECKPOINT_1, LOG_CHECKPOINT_2, LOG_CHECKPOINT_LSN, LOG_FILE_HDR_SIZE,
+    LOG_HEADER_CHECKSUM, LOG_HEADER_CREATOR, LOG_HEADER_FLAGS, LOG_HEADER_FORMAT, LOG_HEADER_START_LSN,
 };
 use crate::block::{
     EPOCH_BLOCKS, LOG_BLOCK_CHECKSUM, LOG_BLOCK_EPOCH_NO, LOG_BLOCK_FIRST_REC_GROUP, LOG_BLOCK_HDR_DATA_LEN,
@@ -78,6 +78,9 @@ pub const fn checkpoint_of(start: Lsn) -> Lsn {
     Lsn(start.0.saturating_add(LOG_BLOCK_HDR_SIZE as u64))
 }
 
+/// The creator's name in a file that follows a copy of a log, whose own creator the copy does not tell.
+const CREATOR: &[u8] = b"innokit";
+
 /// The first bytes of another file of the log whose files have this `header`: it starts at `start`, a multiple of 512, with its checkpoint
 /// there, and has `notes`. It must be followed by zeros. `None` if there is no such log.
 #[must_use]
@@ -88,6 +91,11 @@ pub fn new_file(header: &[u8], start: Lsn, notes: &[TableNote]) -> Option<Vec<u8
         return None;
     }
     file.get_mut(..LOG_HEADER_FLAGS)?.copy_from_slice(old);
+    let creator = file.get_mut(LOG_HEADER_CREATOR..LOG_HEADER_FLAGS)?;
+    if creator.starts_with(COPIED) {
+        creator.fill(0);
+        creator.get_mut(..CREATOR.len())?.copy_from_slice(CREATOR);
+    }
     be::put_u64(&mut file, LOG_HEADER_START_LSN, start.0)?;
     be::put_u64(&mut file, LOG_CHECKPOINT_1 + LOG_CHECKPOINT_LSN, checkpoint_of(start).0)?;
     for at in [0, LOG_CHECKPOINT_1, LOG_CHECKPOINT_2] {

@@ -1,4 +1,5 @@
-//! The redo log of MySQL 8.0.30 and later: files in a directory of their own, each of which continues the one before.
+//! The redo log of MySQL 8.0.30 and later: files in a directory of their own, each of which continues the one before. In a backup it is one
+//! file, xtrabackup's copy, which is closed in the same way: the new file is the first of that directory.
 //!
 //! It is closed by one more file, which starts where the newest ends and has nothing but a checkpoint and the table states that the
 //! dictionary lacks. Until that file has its final name the log is unchanged; after that, all earlier files are as good as recycled.
@@ -15,18 +16,19 @@ use format::Lsn;
 use format::bytes::be;
 use format::keyring::KeyStore;
 use format::page::fil::FIL_PAGE_FILE_FLUSH_LSN;
+use redo::block::LOG_BLOCK_SIZE;
 use redo::mysql::close::{self, TableNote};
 use redo::mysql::mtr_reader::MtrReader;
 use redo::mysql::{FORMAT_MANY_FILES, LOG_FILE_HDR_SIZE};
 use redo::record::TableState;
 use redo::verify_mysql;
 
-use super::super::durable::{make_like, sync_directory_of};
+use super::super::durable::{make_directories, make_like, sync_directory_of};
 use super::super::error::{RecoverError, Result, damaged, failed, locked_out, refused};
 use super::verify::{verify_end, verify_stretch};
 use crate::source::mysql_log::{MySqlLog, MySqlLogError};
 use crate::source::read_up_to;
-use crate::source::redo_log::{REDO_DIR, log_files};
+use crate::source::redo_log::{REDO_DIR, copied_log, log_files};
 
 /// Log file sizes are multiples of this, and so of every page size.
 const FILE_ALIGN: usize = 64 << 10;
@@ -47,12 +49,14 @@ impl From<MySqlLogError> for RecoverError {
 #[derive(Debug)]
 pub(in super::super) struct MySqlRedo {
     pub log: MySqlLog,
+    /// Its directory; in a backup the copy.
+    path: PathBuf,
     datadir: PathBuf,
 }
 
 impl MySqlRedo {
     pub fn open(datadir: &Path, keys: &KeyStore) -> Result<Self> {
-        let dir = datadir.join(REDO_DIR);
+        let dir = copied_log(datadir).unwrap_or_else(|| datadir.join(REDO_DIR));
         let old = datadir.join("ib_logfile0");
         if old.exists() {
             return refused(format!(
@@ -67,7 +71,10 @@ impl MySqlRedo {
         }
         let log = MySqlLog::open(&paths, keys)?;
         if log.checkpoint.format != FORMAT_MANY_FILES {
-            return refused(format!("{}: a redo log of a format that innokit does not recover", dir.display()));
+            return refused(format!(
+                "{}: a redo log of MySQL before 8.0.30, which innokit does not recover",
+                dir.display()
+            ));
         }
         if let Some(breach) = log.breaches.first() {
             return damaged(format!("{}: {breach}", dir.display()));
@@ -84,7 +91,12 @@ impl MySqlRedo {
                 dir.display()
             ));
         }
-        Ok(Self { log, datadir: datadir.to_path_buf() })
+        Ok(Self { log, path: dir, datadir: datadir.to_path_buf() })
+    }
+
+    /// Whether it is xtrabackup's copy of a log.
+    pub fn is_copy(&self) -> bool {
+        self.log.newest().is_some_and(|file| file.parsed.is_copy())
     }
 
     /// Paths and sizes.
@@ -114,9 +126,9 @@ impl MySqlRedo {
         verify_end(verifier, self.log.checkpoint.lsn, &self.name())
     }
 
-    /// The directory, for messages.
+    /// For messages.
     fn name(&self) -> String {
-        self.datadir.join(REDO_DIR).display().to_string()
+        self.path.display().to_string()
     }
 
     /// Fails if the log does not end like a killed server's; rereads it up to there to say why.
@@ -154,7 +166,8 @@ impl MySqlRedo {
         let end = |file: &crate::source::mysql_log::MySqlFile| {
             file.parsed.start_lsn.0.saturating_add(file.parsed.size.saturating_sub(LOG_FILE_HDR_SIZE as u64))
         };
-        Lsn(self.log.newest().map_or(0, end))
+        // A copy of which the last block is cut off is read up to there.
+        Lsn(self.log.newest().map_or(0, end).next_multiple_of(LOG_BLOCK_SIZE as u64))
     }
 
     /// The checkpoint of the file that closes this log.
@@ -162,16 +175,27 @@ impl MySqlRedo {
         close::checkpoint_of(self.next_start())
     }
 
-    /// Adds the closing file and removes the others.
+    /// The path of the closing file.
+    fn next_path(&self, newest: &Path) -> Result<PathBuf> {
+        if self.is_copy() {
+            return Ok(self.datadir.join(REDO_DIR).join("#ib_redo0"));
+        }
+        let number = newest.file_name().and_then(|name| name.to_str()?.strip_prefix("#ib_redo")?.parse().ok());
+        let Some(next) = number.and_then(|number: u64| number.checked_add(1)) else {
+            return refused(format!("{}: not the name of a redo log file", newest.display()));
+        };
+        Ok(newest.with_file_name(format!("#ib_redo{next}")))
+    }
+
+    /// Adds the closing file and removes the others. A copy stays until the backup is noted as prepared.
     pub fn close(&self, bytes: &[u8], size: usize) -> Result<()> {
         let Some(newest) = self.log.newest() else { return refused("the redo log has no file") };
-        let number = newest.path.file_name().and_then(|name| name.to_str()?.strip_prefix("#ib_redo")?.parse().ok());
-        let Some(next) = number.and_then(|number: u64| number.checked_add(1)) else {
-            return refused(format!("{}: not the name of a redo log file", newest.path.display()));
-        };
-        let path = newest.path.with_file_name(format!("#ib_redo{next}"));
+        let path = self.next_path(&newest.path)?;
+        if self.is_copy() {
+            make_directories(&self.datadir.join(REDO_DIR), &self.datadir)?;
+        }
         // Servers never read files with such a name, but reuse them.
-        let new = newest.path.with_file_name(format!("#ib_redo{next}_tmp"));
+        let new = with_suffix(&path, "_tmp");
         let like = fs::metadata(&newest.path).map_err(failed(&newest.path, "looking at the redo log"))?;
         let write = || {
             let file = File::options().write(true).create(true).truncate(true).open(&new)?;
@@ -184,6 +208,9 @@ impl MySqlRedo {
         make_like(&new, &like)?;
         fs::rename(&new, &path).map_err(failed(&path, "naming the new redo log"))?;
         sync_directory_of(&path)?;
+        if self.is_copy() {
+            return Ok(());
+        }
         // Oldest first: what remains is always a chain.
         let mut files: Vec<_> = self.log.files.iter().collect();
         files.sort_by_key(|file| file.parsed.start_lsn);
@@ -197,6 +224,12 @@ impl MySqlRedo {
         }
         sync_directory_of(&path)
     }
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
 }
 
 /// Table states in the log that the dictionary lacks: AUTO_INCREMENT counters and corrupt indexes.

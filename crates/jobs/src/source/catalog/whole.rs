@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use super::datadir::{Catalog, CatalogFinding, Says};
 use crate::finding_code::FindingCode;
 use crate::report::document::Severity;
-use crate::source::backup::BackupNotes;
+use crate::source::backup::{BackupNotes, XTRABACKUP};
 use crate::source::name::NameHint;
-use crate::source::redo_log::{REDO_DIR, log_files};
+use crate::source::redo_log::{COPIED_LOG, REDO_DIR, log_files};
 use crate::tree::Tablespace;
 
 /// Whether the system tablespace is from MySQL 8.0 or later.
@@ -78,8 +78,8 @@ fn how_to_prepare(notes: &BackupNotes, root: &Path) -> String {
             format!("--target-dir={root}"),
         )
     };
-    // xtrabackup's backups are not prepared by us.
-    let ours = if tool == "xtrabackup" { String::new() } else { format!("{ours}, or ") };
+    // Increments of xtrabackup are not merged by us.
+    let ours = if tool == XTRABACKUP && notes.is_incremental() { String::new() } else { format!("{ours}, or ") };
     format!("{what} {ours}{tool} --prepare {theirs}")
 }
 
@@ -119,6 +119,17 @@ impl Catalog {
                 "not a datadir: nothing here says which tables there should be, so only the files found were checked"
                     .to_owned(),
             ),
+        }
+        if let Some(notes) = notes.filter(|notes| notes.is_full() && log_files(root).is_empty()) {
+            let log = if notes.tool == XTRABACKUP { COPIED_LOG } else { "ib_logfile0" };
+            say(
+                root,
+                "missing_redo".into(),
+                Severity::Damage,
+                format!(
+                    "{log} is missing, which the tool copied with the backup: without this redo log the backup cannot be prepared"
+                ),
+            );
         }
         let is_datadir = !matches!(self.says, Says::Folder);
         if is_datadir && notes.is_none() && log_files(root).is_empty() {
