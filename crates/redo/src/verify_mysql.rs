@@ -126,7 +126,9 @@ fn plan_chain(files: &[LogFile]) -> Result<MySqlVerifyPlan, RedoError> {
             chain.push((index, file));
         }
     }
-    if let Some((_, newest)) = chain.last().filter(|(_, newest)| newest.flags & FLAG_FULL != 0 && !is_past) {
+    if let Some((_, newest)) =
+        chain.last().filter(|(_, newest)| newest.flags & FLAG_FULL != 0 && !newest.is_copy() && !is_past)
+    {
         breaches.push(Breach::NewestMissing { end: end_of(newest) });
     }
     let start = chain.first().map_or(checkpoint.lsn, |(_, file)| file.start_lsn);

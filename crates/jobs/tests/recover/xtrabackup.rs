@@ -18,7 +18,7 @@ use innokit_jobs::{Finding, RecoverError, RecoverOptions, Severity, recover};
 use redo::block::{LOG_BLOCK_SIZE, block_number, block_start};
 use redo::mysql::{
     LOG_CHECKPOINT_1, LOG_CHECKPOINT_2, LOG_CHECKPOINT_LSN, LOG_FILE_HDR_SIZE, LOG_HEADER_CHECKSUM, LOG_HEADER_CREATOR,
-    LOG_HEADER_START_LSN, LogFile, newest_checkpoint,
+    LOG_HEADER_FLAGS, LOG_HEADER_START_LSN, LogFile, newest_checkpoint,
 };
 use tempfile::TempDir;
 
@@ -29,6 +29,8 @@ use crate::{KeptOnFailure, assert_sound, files_of, findings_of};
 
 const COPY: &str = "xtrabackup_logfile";
 const NOTE: &str = "xtrabackup_checkpoints";
+/// A flag in a log file's header: the log goes on in the next file.
+const FULL: u32 = 8;
 /// A log in which the whole backup has room, as for every tool that copies a log; and nothing is written before it must, so that there is
 /// much to apply.
 const OPTIONS: [&str; 6] = [
@@ -108,6 +110,9 @@ fn start_of_copy(datadir: &Path) -> (Lsn, Vec<u8>) {
             for slot in [LOG_CHECKPOINT_1, LOG_CHECKPOINT_2] {
                 be::put_u64(&mut header, slot + LOG_CHECKPOINT_LSN, checkpoint.lsn.0).expect("room");
             }
+            // The header of the checkpoint's file, which may be full, though the log goes on in this one file.
+            let flags = be::u32_at(&header, LOG_HEADER_FLAGS).expect("flags");
+            be::put_u32(&mut header, LOG_HEADER_FLAGS, flags | FULL).expect("room");
             seal(&mut header);
             // The tool writes its name last, so that the checksum no longer fits.
             header[LOG_HEADER_CREATOR..LOG_HEADER_CREATOR + 25].copy_from_slice(b"xtrabkup 261123 20:10:00\0");
@@ -204,11 +209,14 @@ fn back_up(server: &Server, to: &Path) {
     fs::write(to.join("xtrabackup_info"), info).expect("writes");
 }
 
-/// Makes the copied log the server's again, as the tool's `--prepare` does: the server then recovers by itself.
+/// Makes the copied log the server's again, as the tool's `--prepare` does: the server then recovers by itself. Ours is not the tool's, and
+/// takes the file for full if it says so.
 fn make_log_of_copy(backup: &Path) {
     let mut log = fs::read(backup.join(COPY)).expect("reads");
     let checkpoint = Lsn(be::u64_at(&log, LOG_CHECKPOINT_1 + LOG_CHECKPOINT_LSN).expect("a checkpoint"));
     be::put_u64(&mut log, LOG_HEADER_START_LSN, block_start(checkpoint).0).expect("room");
+    let flags = be::u32_at(&log, LOG_HEADER_FLAGS).expect("flags");
+    be::put_u32(&mut log, LOG_HEADER_FLAGS, flags & !FULL).expect("room");
     seal(&mut log);
     log.resize((log.len() * 9 / 8).max(8 << 20).next_multiple_of(64 << 10), 0);
     fs::create_dir(backup.join("#innodb_redo")).expect("makes the directory");
