@@ -84,6 +84,19 @@ impl Format {
             _ => return None,
         })
     }
+
+    /// From the first bytes of the file, up to and including the key.
+    #[must_use]
+    pub fn of_header(header: &[u8]) -> Option<Self> {
+        let format = Self::from_number(be::u32_at(header, LOG_HEADER_FORMAT)?)?;
+        let has_old_key = be::u32_at(header, LOG_HEADER_KEY)? == 1;
+        let encrypted = Some(StreamEncryption::PlainFileRecords);
+        Some(if format == (Self::Stream { encrypted: None }) && has_old_key {
+            Self::Stream { encrypted }
+        } else {
+            format
+        })
+    }
 }
 
 /// The newest checkpoint.
@@ -118,7 +131,8 @@ impl LogFile {
     pub fn parse(header: &[u8], size: u64) -> Result<Self, RedoError> {
         let short = |needed| RedoError::TooShort { len: header.len() as u64, needed };
         let number = be::u32_at(header, LOG_HEADER_FORMAT).ok_or(short(4))?;
-        let format = Format::from_number(number).ok_or(RedoError::UnknownFormat { format: number })?;
+        let format = Format::of_header(header).or(Format::from_number(number));
+        let format = format.ok_or(RedoError::UnknownFormat { format: number })?;
         check_crc(header, LOG_HEADER_CHECKSUM)?;
         let first_lsn = Lsn(be::u64_at(header, LOG_HEADER_START_LSN).ok_or(short(512))?);
         match format {
@@ -130,13 +144,16 @@ impl LogFile {
             Format::Stream { .. } => {
                 let header = header.get(..START_OFFSET).ok_or(short(START_OFFSET as u64))?;
                 let checkpoint = stream_checkpoint(header, first_lsn).ok_or(RedoError::NoCheckpoint)?;
-                let old_key =
-                    format == (Format::Stream { encrypted: None }) && be::u32_at(header, LOG_HEADER_KEY) == Some(1);
-                let encrypted = Some(StreamEncryption::PlainFileRecords);
-                let format = if old_key { Format::Stream { encrypted } } else { format };
                 Ok(Self { format, first_lsn, size, checkpoint, blocks_offset: 0 })
             }
         }
+    }
+
+    /// A log that starts at `first_lsn` and never wraps, with its checkpoint there.
+    #[must_use]
+    pub const fn straight(format: Format, first_lsn: Lsn) -> Self {
+        let checkpoint = Checkpoint { lsn: first_lsn, end_lsn: first_lsn };
+        Self { format, first_lsn, size: u64::MAX / 2, checkpoint, blocks_offset: 0 }
     }
 
     /// Bytes of payload before the file wraps.

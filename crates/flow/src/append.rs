@@ -1,0 +1,254 @@
+//! A file of zeros, filled from the front: each append is one write of whole file system blocks, and one sync.
+//!
+//! ```text
+//! ZeroedFile::create: zeros, head, sync, rename, sync of the directory -> the name is there only with a whole file behind it
+//! Appender::append:   [bytes of the last block, again] + new bytes + zeros to the end of the block -> one write -> fdatasync
+//! ```
+//!
+//! Unlike [`log_writer`](crate::log_writer), this adds no frame of its own: the caller's bytes must tell where they end, and zeros must be
+//! no continuation of them. A write of whole blocks makes the system read nothing first, and a file that is fully written never changes its
+//! size or extents again.
+//!
+//! After a crash, any sector of the last append may be there or not, so the caller finds the end and continues with
+//! [`Appender::open`], which clears everything behind it.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use crate::log_writer::LogStorage;
+use crate::system::sync_data;
+
+/// Bytes per write of zeros.
+const PIECE: usize = 1 << 20;
+/// File system blocks are at least this large, and at most [`BLOCK_MAX`].
+const BLOCK_MIN: u32 = 4096;
+const BLOCK_MAX: u32 = 65536;
+/// The suffix of a file's name until it is complete.
+const UNFINISHED: &str = "new";
+
+/// Appends to the first file of a [`LogStorage`]. The first write or sync that fails stops it: a sync that failed is never repeated.
+#[derive(Debug)]
+pub struct Appender<S> {
+    storage: S,
+    block: usize,
+    /// Where the next byte goes.
+    at: u64,
+    /// The bytes before that in its block.
+    tail: Vec<u8>,
+    has_failed: bool,
+}
+
+impl<S: LogStorage> Appender<S> {
+    /// Continues at byte `at`, and clears what is behind it up to `len`, the length of the file.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn open(storage: S, at: u64, len: u64) -> io::Result<Self> {
+        let block = storage.block_size().max(BLOCK_MIN) as usize;
+        let in_block = usize::try_from(at % block as u64).unwrap_or(0);
+        let mut tail = vec![0; in_block];
+        read_all(&storage, at - in_block as u64, &mut tail)?;
+        let mut opened = Self { storage, block, at, tail, has_failed: false };
+        opened.clear_rest(len)?;
+        Ok(opened)
+    }
+
+    /// Where the next byte goes.
+    #[must_use]
+    pub const fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// The storage.
+    #[must_use]
+    pub const fn storage(&self) -> &S {
+        &self.storage
+    }
+
+    /// Appends `bytes`, which are durable when this returns.
+    ///
+    /// # Errors
+    /// The system's error; any error if an earlier append failed.
+    pub fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.has_failed {
+            return Err(io::Error::other("an earlier write failed"));
+        }
+        let start = self.at - self.tail.len() as u64;
+        let mut image = std::mem::take(&mut self.tail);
+        image.extend_from_slice(bytes);
+        let len = image.len();
+        image.resize(len.next_multiple_of(self.block), 0);
+        // Until both have succeeded, nobody knows what the file holds.
+        self.has_failed = true;
+        write_all(&self.storage, start, &image)?;
+        self.storage.sync(0)?;
+        self.has_failed = false;
+        self.at += bytes.len() as u64;
+        image.truncate(len);
+        self.tail = image.split_off(len - len % self.block);
+        Ok(())
+    }
+
+    /// Overwrites what is not zero behind the end: the rest of an append that a crash tore.
+    fn clear_rest(&mut self, len: u64) -> io::Result<()> {
+        let mut bytes = vec![0; PIECE];
+        let (mut offset, mut is_changed) = (self.at, false);
+        while offset < len {
+            let piece = usize::try_from(len - offset).unwrap_or(PIECE).min(PIECE);
+            let Some(bytes) = bytes.get_mut(..piece) else { break };
+            bytes.fill(0);
+            read_all(&self.storage, offset, bytes)?;
+            if bytes.iter().any(|byte| *byte != 0) {
+                bytes.fill(0);
+                write_all(&self.storage, offset, bytes)?;
+                is_changed = true;
+            }
+            offset += piece as u64;
+        }
+        if is_changed { self.storage.sync(0) } else { Ok(()) }
+    }
+}
+
+/// Reads as much as there is.
+fn read_all(storage: &impl LogStorage, mut offset: u64, mut bytes: &mut [u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let got = match storage.read_at(0, offset, bytes) {
+            Ok(0) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            other => other?,
+        };
+        bytes = bytes.get_mut(got..).unwrap_or_default();
+        offset += got as u64;
+    }
+    Ok(())
+}
+
+fn write_all(storage: &impl LogStorage, mut offset: u64, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let written = match storage.write_at(0, offset, bytes) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            other => other?,
+        };
+        bytes = bytes.get(written..).unwrap_or_default();
+        offset += written as u64;
+    }
+    Ok(())
+}
+
+/// A file of fixed length on a file system.
+#[derive(Debug)]
+pub struct ZeroedFile {
+    path: PathBuf,
+    file: File,
+    block_size: u32,
+}
+
+impl ZeroedFile {
+    /// Creates a file that starts with `head` and is zero up to `len`. It gets its name once all of that is durable.
+    ///
+    /// # Errors
+    /// The system's error. Nothing is left then.
+    pub fn create(path: &Path, head: &[u8], len: u64) -> io::Result<Self> {
+        let unfinished = unfinished(path);
+        let made = Self::create_as(&unfinished, path, head, len);
+        if made.is_err() {
+            // Whatever remains has no name that anyone looks for.
+            drop(fs::remove_file(&unfinished));
+        }
+        made
+    }
+
+    fn create_as(unfinished: &Path, path: &Path, head: &[u8], len: u64) -> io::Result<Self> {
+        let file = File::options().read(true).write(true).create(true).truncate(true).open(unfinished)?;
+        let zeros = vec![0; PIECE];
+        for offset in (0..len).step_by(PIECE) {
+            let piece = usize::try_from(len - offset).unwrap_or(PIECE).min(PIECE);
+            file.write_all_at(zeros.get(..piece).unwrap_or_default(), offset)?;
+        }
+        file.write_all_at(head, 0)?;
+        file.sync_all()?;
+        fs::rename(unfinished, path)?;
+        sync_directory_of(path)?;
+        Self::of(path, file)
+    }
+
+    /// Opens an existing file.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        Self::of(path, File::options().read(true).write(true).open(path)?)
+    }
+
+    fn of(path: &Path, file: File) -> io::Result<Self> {
+        let reported = u32::try_from(file.metadata()?.blksize()).unwrap_or(BLOCK_MAX);
+        let block_size = reported.clamp(BLOCK_MIN, BLOCK_MAX).next_power_of_two();
+        Ok(Self { path: path.to_path_buf(), file, block_size })
+    }
+
+    /// Cuts the file off at `len`, durably.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn truncate(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)?;
+        self.file.sync_all()
+    }
+}
+
+impl LogStorage for ZeroedFile {
+    fn files(&self) -> u32 {
+        1
+    }
+
+    fn block_size(&self) -> u32 {
+        self.block_size
+    }
+
+    fn name(&self, _: u32) -> String {
+        self.path.display().to_string()
+    }
+
+    fn read_at(&self, _: u32, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
+        self.file.read_at(bytes, offset)
+    }
+
+    fn write_at(&self, _: u32, offset: u64, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write_at(bytes, offset)
+    }
+
+    fn sync(&self, _: u32) -> io::Result<()> {
+        sync_data(self.file.as_fd())
+    }
+}
+
+/// Writes a small file, whole and durable or not at all.
+///
+/// # Errors
+/// The system's error. A file of that name stays as it was.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let unfinished = unfinished(path);
+    let write = || {
+        let file = File::create(&unfinished)?;
+        file.write_all_at(bytes, 0)?;
+        file.sync_all()?;
+        fs::rename(&unfinished, path)
+    };
+    write().inspect_err(|_| drop(fs::remove_file(&unfinished)))?;
+    sync_directory_of(path)
+}
+
+fn unfinished(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".");
+    name.push(UNFINISHED);
+    name.into()
+}
+
+fn sync_directory_of(path: &Path) -> io::Result<()> {
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(dir)?.sync_all()
+}
