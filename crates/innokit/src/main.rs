@@ -1,6 +1,7 @@
 //! `innokit`: the command line. Options become job options, reports become text or JSON, and the exit status tells the outcome: 0 all well,
 //! 1 damage found, 2 could not do the work.
 
+mod archive;
 mod args;
 #[cfg(feature = "bench")]
 mod bench;
@@ -73,6 +74,8 @@ fn run(command: Command) -> Result<u8, Box<dyn Error>> {
         Command::Check(args) => check::run(&args),
         Command::Info(args) => info::run(&args),
         Command::Redo { command: RedoCommand::Info(args) } => redo::run(&args),
+        Command::Redo { command: RedoCommand::Archive(args) } => archive::run(&args),
+        Command::Redo { command: RedoCommand::Verify(args) } => archive::verify(&args),
         Command::Recover(args) => recover::run(&args),
         Command::Unpack(args) => unpack::run(&args),
         Command::Table(command) => table::run(&command),

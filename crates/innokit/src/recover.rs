@@ -38,7 +38,9 @@ pub fn run(args: &RecoverArgs) -> Result<u8, Box<dyn Error>> {
     }
     let keys = KeyFiles { keyrings: args.keyring.clone(), key_file: args.key_file.clone() };
     let (increments, dry_run, warm) = (args.increment.clone(), args.dry_run, !args.no_warm);
-    let options = RecoverOptions { to, increments, dry_run, until, warm, keys, memory, ..RecoverOptions::default() };
+    let redo = args.redo.clone();
+    let options =
+        RecoverOptions { to, increments, dry_run, until, redo, warm, keys, memory, ..RecoverOptions::default() };
     let done = match jobs::recover(&args.datadir, &options) {
         Ok(done) => done,
         Err(error) if error.is_damage() => {

@@ -33,9 +33,11 @@
 //! | `CREATE TABLE` | [`schema`] |
 //! | what is in a file, what a redo log would change | [`info()`], [`redo_info()`] |
 //! | crash recovery without a server | [`recover()`] |
+//! | a live server's redo log, kept | [`archive()`], [`verify_archive`] |
 //! | one file's checksums, judged or replaced | [`innochecksum`] |
 //! | backup streams and tar archives to files | [`unpack()`] |
 
+pub mod archive;
 pub mod check;
 pub mod info;
 pub mod innochecksum;
@@ -54,6 +56,10 @@ mod verdict;
 mod error;
 mod finding_code;
 
+pub use archive::{
+    ArchiveError, ArchiveEvent, ArchiveOptions, ArchiveReport, ArchiveStatus, ArchiveUntil, ArchivedRange, archive,
+    verify_archive,
+};
 pub use check::{Check, CheckOptions, Portion};
 pub use error::Error;
 pub use finding_code::FindingCode;

@@ -27,7 +27,7 @@ pub use self::output::Progress;
 pub use self::reading::ReadingArgs;
 use self::recover::RECOVER_EXAMPLES;
 pub use self::recover::RecoverArgs;
-pub use self::redo::{RedoCommand, RedoInfoArgs};
+pub use self::redo::{RedoArchiveArgs, RedoCommand, RedoInfoArgs, RedoVerifyArgs};
 #[cfg(feature = "bench")]
 pub use self::sizes::{bytes, size};
 pub use self::table::{Ahead, SchemaArgs, TableArgs, TableCommand};
@@ -60,7 +60,7 @@ pub enum Command {
     /// Describe files: kind, page types, space used by each index, LSNs, encryption; `--map` draws a tablespace.
     #[command(after_help = INFO_EXAMPLES)]
     Info(InfoArgs),
-    /// Inspect redo logs.
+    /// Inspect redo logs; archive a live server's.
     Redo {
         /// What to do.
         #[command(subcommand)]

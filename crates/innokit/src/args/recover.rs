@@ -14,6 +14,7 @@ Examples:
   innokit recover --in-place /srv/datadir             write to its own files; if killed, run it again
   innokit recover --until 80703969 --to new /mnt/snap what was committed by that LSN, if no file is later
   innokit recover --to new /backup/full --increment /backup/mon --increment /backup/tue   a full backup and what changed since
+  innokit recover --redo /backup/redo --until 80703969 --to new /backup/base   a base copy and the archived log
   innokit recover --in-place --key-file keys.txt /srv/datadir   an encrypted one, with the server's keys
 
 For MariaDB 10.5 and later, and MySQL 8.0.30 and later. The server rolls back unfinished transactions when it starts.
@@ -52,6 +53,11 @@ pub struct RecoverArgs {
     /// Stop at this LSN, as if the server had crashed there, and discard the rest of the log. Refused if a file is already newer.
     #[arg(long, value_name = "LSN")]
     pub until: Option<u64>,
+
+    /// An archive of the redo log (`innokit redo archive`) to read from the base copy's checkpoint on, instead of the log in DATADIR: a base
+    /// copy is recovered to the archive's end, or to --until.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["in_place", "increment"])]
+    pub redo: Option<PathBuf>,
 
     /// Leave ib_buffer_pool as it is. Otherwise it names the pages that the log changes, for the server to load when it starts.
     #[arg(long)]

@@ -9,8 +9,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use jobs::Report;
 use jobs::report::document::{Counts, Unit};
+use jobs::{ArchiveStatus, Report};
 
 /// Sums over everything below one of the command line's paths.
 #[derive(Default)]
@@ -80,6 +80,28 @@ fn rows_text(run: &RowsRun<'_>, ended: f64) -> String {
     one("unread_files", "Files that should hold a table, but none could be read.", run.unread as f64);
     let tables = run.tables.map(|(state, count)| (format!("state=\"{state}\""), count as f64));
     family(&mut out, &format!("table_{command}_tables"), "Tables by outcome.", tables);
+    out
+}
+
+/// The same for an archive of a redo log.
+pub fn write_archive(file: &Path, status: &ArchiveStatus) -> io::Result<()> {
+    replace(file, &archive_text(status, now()))
+}
+
+fn archive_text(status: &ArchiveStatus, at: f64) -> String {
+    let mut out = String::new();
+    let version = env!("CARGO_PKG_VERSION");
+    family(&mut out, "build_info", "The version of innokit that ran.", [(format!("version=\"{version}\""), 1.0)]);
+    let mut one = |name: &str, help: &str, value: f64| {
+        family(&mut out, &format!("redo_archive_{name}"), help, [(String::new(), value)]);
+    };
+    one("timestamp_seconds", "When this was written: an archiver that runs writes it every ten seconds.", at);
+    one("lsn", "LSN at which the archive ends.", status.lsn as f64);
+    one("bytes", "Bytes of log archived by this run.", status.bytes as f64);
+    one("lag_bytes", "Bytes that the log is known to be ahead of the archive.", status.lag_bytes as f64);
+    one("lag_ratio", "The same as a part of the log's capacity: at 1 there is a gap.", status.lag());
+    one("gaps", "Gaps met by this run; innokit redo verify names all of the archive.", status.gaps as f64);
+    one("timeline", "Timeline of the archive.", f64::from(status.timeline));
     out
 }
 

@@ -3,8 +3,8 @@
 //! If the recovery ends before the log does, nobody may find the rest of the log again: a server or a second run would take it for the
 //! continuation. It may be anywhere in the ring, under the LSNs that the server will use again. So the log is not closed in place; a new
 //! log with nothing but its closing record replaces it. Until then the old one is complete, and a run with another end, or none, is
-//! possible. For the same reason, doublewrite copies later than the end are wiped.
-//! another end, or none, is possible. For the same reason copies in the doublewrite area that are later than the end are wiped out.
+//! possible. For the same reason, doublewrite copies later than the end are wiped. An archive is not closed either: the datadir's own log,
+//! which ends earlier, is replaced.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -40,8 +40,10 @@ impl Ending {
                 let size = bytes.len() as u64;
                 Ok(Self::NewLog(bytes, size))
             }
-            Vendor::MariaDb(log) if plan.wanted.rest.is_none() => Ok(Self::InPlace(log.closing(end, &named)?)),
-            Vendor::MariaDb(log) => Ok(Self::NewLog(log.restarted(end, &named, keys)?, log.parsed.size)),
+            Vendor::MariaDb(log) if plan.wanted.rest.is_none() && log.archived.is_none() => {
+                Ok(Self::InPlace(log.closing(end, &named)?))
+            }
+            Vendor::MariaDb(log) => Ok(Self::NewLog(log.restarted(end, &named, keys)?, log.own_size())),
             Vendor::MySql(log) => {
                 let (bytes, size) = log.closing(&plan.wanted.tables)?;
                 Ok(Self::NewFile(bytes, size))

@@ -1,6 +1,7 @@
 //! A datadir's redo log: read from its checkpoint on, and closed when all of it is in the data files. This is what both vendors' logs have
 //! in common; the rest of the recovery need not know which one it is.
 
+mod archived;
 mod mariadb;
 mod mtr_source;
 mod mysql;
@@ -18,12 +19,13 @@ use format::keyring::KeyStore;
 use redo::mtr_reader::MtrReader;
 use redo::record::Grammar;
 
+use self::archived::Archived;
 pub(super) use self::mariadb::MariaDbLog;
 use self::mtr_source::MtrSource;
 pub(super) use self::mysql::{MySqlRedo, TableStates};
 pub(super) use self::scan::{Scan, Scanned, file_record};
 use super::backup::Backup;
-use super::error::Result;
+use super::error::{Result, refused};
 use super::outside::Outside;
 use super::tuning::Tuning;
 use crate::source::redo_log::{REDO_DIR, copied_log};
@@ -78,6 +80,34 @@ impl RedoLog {
         let outside = if backup.is_some() { Outside::MovedIn } else { Outside::of(datadir) };
         let (files, options) = (FileSet::new(files), ReadOptions::default());
         Ok(Self { path, files, options, clock: None, outside, vendor, backup }.tuned(&Tuning::default()))
+    }
+
+    /// Reads the segments of a redo archive from the checkpoint on, instead of the datadir's own log.
+    pub fn with_archive(mut self, dir: Option<&Path>) -> Result<Self> {
+        let Some(dir) = dir else { return Ok(self) };
+        let base_end = self.scan(None, |scan| {
+            scan.run(&mut |_| Ok(true))?;
+            Ok(scan.at())
+        })?;
+        let Vendor::MariaDb(log) = &mut self.vendor else {
+            return refused("an archive of the redo log belongs to MariaDB: leave out --redo");
+        };
+        if log.is_of_blocks() {
+            return refused("the base copy is of MariaDB 10.5 to 10.7, whose log is not archived: leave out --redo");
+        }
+        let archived = Archived::find(dir, log, base_end)?;
+        self.files = FileSet::new(archived.files()?);
+        log.parsed = archived.as_log(&log.parsed);
+        log.archived = Some(archived);
+        Ok(self)
+    }
+
+    /// Where the base copy's own log ends, if an archive continues it.
+    pub fn base_end(&self) -> Option<Lsn> {
+        match &self.vendor {
+            Vendor::MariaDb(log) => log.archived.as_ref().map(|archived| archived.base_end),
+            Vendor::MySql(_) => None,
+        }
     }
 
     /// How to read it, with how many requests in flight.
@@ -145,7 +175,10 @@ impl RedoLog {
     /// The log's file ranges, starting at its checkpoint.
     fn stretches(&self) -> Vec<(FileId, Range<u64>)> {
         match &self.vendor {
-            Vendor::MariaDb(log) => log.lap().into_iter().map(|stretch| (FileId(0), stretch)).collect(),
+            Vendor::MariaDb(log) => match &log.archived {
+                Some(archived) => archived.stretches(log.parsed.checkpoint.lsn),
+                None => log.lap().into_iter().map(|stretch| (FileId(0), stretch)).collect(),
+            },
             Vendor::MySql(log) => log.stretches(),
         }
     }

@@ -24,6 +24,7 @@ mod backup_files;
 mod budget;
 mod cipher_mode;
 mod crypt;
+mod definitions;
 mod doublewrite;
 mod durable;
 mod ending;
@@ -100,6 +101,8 @@ pub struct RecoverOptions {
     /// End with the last mini-transaction that ends at or before this LSN, as if the server had died there. Refused if files are later than
     /// that.
     pub until: Option<Lsn>,
+    /// An archive of the redo log, read instead of the datadir's own log from its checkpoint on. Only together with `to`, or in a dry run.
+    pub redo: Option<PathBuf>,
     /// Name the pages that the log changes in `ib_buffer_pool`, so that the server loads them when it starts.
     pub warm: bool,
     /// Keys of encrypted logs and tablespaces.
@@ -117,7 +120,7 @@ impl Default for RecoverOptions {
     fn default() -> Self {
         let (memory, round, tuning) = (512 << 20, u64::MAX, Tuning::default());
         let (increments, keys) = (Vec::new(), KeyFiles::default());
-        Self { to: None, increments, dry_run: false, until: None, warm: true, keys, memory, round, tuning }
+        Self { to: None, increments, dry_run: false, until: None, redo: None, warm: true, keys, memory, round, tuning }
     }
 }
 
@@ -201,6 +204,14 @@ impl Recovered {
 /// until then is whole, and the checkpoint has not moved.
 pub fn recover(datadir: &Path, options: &RecoverOptions) -> Result<Recovered> {
     backup::refuse_unfit(datadir)?;
+    if options.redo.is_some() && options.to.is_none() && !options.dry_run {
+        return refused(
+            "a base copy is kept as it is, for other moments: name a directory for the recovered copy (--to)",
+        );
+    }
+    if options.redo.is_some() && !options.increments.is_empty() {
+        return refused("merge the increments first, then recover the result with --redo");
+    }
     if !options.increments.is_empty() {
         return with_increments(datadir, options);
     }
@@ -217,6 +228,11 @@ fn recover_one(datadir: &Path, options: &RecoverOptions) -> Result<Recovered> {
         return refused(format!("{}: not a datadir: ibdata1 or the redo log, {log}, is missing", datadir.display()));
     }
     if let Some(end) = backup::emptied_at(datadir)? {
+        if options.redo.is_some() {
+            return refused(
+                "this backup is prepared, and its log no longer says what it continues: use the backup as it was before --prepare",
+            );
+        }
         return finish_emptied(datadir, options, end);
     }
     let keys = options.keys.read()?;
@@ -233,6 +249,12 @@ fn recover_one(datadir: &Path, options: &RecoverOptions) -> Result<Recovered> {
         _ if options.dry_run => dry_run(datadir, options, &keys),
         _ => recover_in_place(datadir, options, &keys),
     }
+}
+
+/// The log to recover from.
+fn open_log(datadir: &Path, for_writing: bool, options: &RecoverOptions, keys: &KeyStore) -> Result<RedoLog> {
+    let log = RedoLog::open(datadir, for_writing, keys)?.with_archive(options.redo.as_deref())?;
+    Ok(log.tuned(&options.tuning.within(options.memory)))
 }
 
 /// Prepares a full backup, and puts increments into it.
@@ -290,7 +312,7 @@ fn finish_emptied(datadir: &Path, options: &RecoverOptions, end: Lsn) -> Result<
 fn check_and_copy(datadir: &Path, to: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<()> {
     let _lock = Lock::take(datadir, Sharing::Shared)?;
     let memory = Budget::of(options.memory).plan;
-    let log = RedoLog::open(datadir, false, keys)?.tuned(&options.tuning.within(options.memory));
+    let log = open_log(datadir, false, options, keys)?;
     let wanted = Wanted::read(&log, memory, 0, options.until)?;
     let outside = if datadir.join(SHADOW_NAME).exists() {
         Survey::take(datadir, &wanted)?.outside
@@ -307,7 +329,7 @@ fn dry_run(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<
         return refused("finish the interrupted run first: until then it is unknown what is left to do");
     }
     let tuning = options.tuning.within(options.memory);
-    let log = RedoLog::open(datadir, false, keys)?.tuned(&tuning);
+    let log = open_log(datadir, false, options, keys)?;
     let plan = planning::plan(datadir, Wanted::read(&log, budget.plan, budget.plan_and_redo, options.until)?, keys)?;
     if plan.wanted.is_clean {
         return Ok(summary(&plan, Counts::default(), Done::default(), 0));
@@ -324,7 +346,7 @@ fn dry_run(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<
 fn recover_in_place(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<Recovered> {
     let (budget, tuning) = (Budget::of(options.memory), options.tuning.within(options.memory));
     let _lock = Lock::take(datadir, Sharing::Exclusive)?;
-    let log = RedoLog::open(datadir, true, keys)?.tuned(&tuning);
+    let log = open_log(datadir, true, options, keys)?;
     let at_once = if options.round == u64::MAX { budget.plan_and_redo } else { 0 };
     let wanted = Wanted::read(&log, budget.plan, at_once, options.until)?;
     let replayed = shadow::finish_interrupted(datadir, wanted.tag())?;
@@ -353,6 +375,7 @@ fn recover_in_place(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -
         work.put_flush_lsn(flushed)?;
     }
     let counts = work.finish()?;
+    definitions::check(datadir, &plan)?;
     files.sync()?;
     shadow::remove(datadir)?;
     // Before the log is closed: a run that is killed in between is run again, and writes the same list.

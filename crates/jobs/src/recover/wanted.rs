@@ -9,6 +9,7 @@ use format::codec::CipherMode;
 use format::{Lsn, PageId, SpaceId};
 use redo::record::{Effect, FileRecord, Grammar, Mtr, RedoRecord, Subject};
 
+use super::definitions::Definitions;
 use super::error::{Result, damaged, refused};
 use super::fresh::FreshPages;
 use super::load::Load;
@@ -73,6 +74,8 @@ pub(super) struct Wanted {
     pub strange: Option<(SpaceId, String)>,
     /// The mode in which the log is encrypted.
     pub cipher: Option<CipherMode>,
+    /// What an archive says about definitions after the base copy.
+    pub definitions: Option<Definitions>,
 }
 
 impl Wanted {
@@ -82,7 +85,14 @@ impl Wanted {
         if let Some(until) = until.filter(|&until| log.grammar() == Grammar::MySql && until < log.checkpoint()) {
             return Rest::new(until).refuse_before_checkpoint(log.checkpoint());
         }
-        if until.is_some() && log.backup.is_some() {
+        if let (Some(until), Some(_), Some(base_end)) = (until, &log.backup, log.base_end())
+            && until < base_end
+        {
+            return refused(format!(
+                "LSN {until} is before the end of the backup, LSN {base_end}, where all its files are consistent: recover to that or later"
+            ));
+        }
+        if until.is_some() && log.backup.is_some() && log.base_end().is_none() {
             return refused(
                 "a backup is prepared to the end of its log, where all its files are consistent: leave out --until",
             );
@@ -100,6 +110,9 @@ impl Wanted {
                     wanted.rest.get_or_insert_with(|| Rest::new(until)).add(scanned, checkpoint, outside);
                 } else {
                     wanted.mtrs += 1;
+                    if let Some(definitions) = &mut wanted.definitions {
+                        definitions.add(scanned)?;
+                    }
                     closed_at = wanted.add(scanned, checkpoint, redo.as_mut())?;
                     wanted.end = mtr.end;
                 }
@@ -191,6 +204,7 @@ impl Wanted {
             outside: log.outside,
             strange: None,
             cipher: log.cipher_mode(),
+            definitions: log.base_end().map(Definitions::after),
         }
     }
 

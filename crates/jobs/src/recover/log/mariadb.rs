@@ -19,6 +19,7 @@ use redo::verify_mariadb::{self, StreamDamage, StreamVerifier, Verifier};
 use redo::{LogVendor, RedoError};
 
 use super::super::error::{Result, damaged, failed, locked_out, refused};
+use super::archived::Archived;
 use crate::source::read_up_to;
 
 /// Bytes of the log's end per read.
@@ -35,6 +36,8 @@ pub(in super::super) struct MariaDbLog {
     pub parsed: LogFile,
     /// The decryption key, if it is encrypted.
     pub key: Option<LogKey>,
+    /// The archive that is read instead.
+    pub archived: Option<Archived>,
 }
 
 impl MariaDbLog {
@@ -65,7 +68,7 @@ impl MariaDbLog {
             }
             Err(error) => return damaged(format!("{}: {error}", path.display())),
         };
-        Self { path, file, header, parsed, key: None }.unlock(keys)
+        Self { path, file, header, parsed, key: None, archived: None }.unlock(keys)
     }
 
     /// Finds the key of an encrypted log and proves that it is right.
@@ -140,6 +143,9 @@ impl MariaDbLog {
 
     /// Fails if the log continues after `end`, where its mini-transactions ended: it is then damaged there.
     pub fn check_end(&self, end: Lsn) -> Result<()> {
+        if let Some(archived) = &self.archived {
+            return archived.check_end(end);
+        }
         let (start, first) = (self.parsed.payload_start(), self.parsed.offset_of(self.parsed.checkpoint.lsn));
         let (Some(from), Some(first)) = (self.parsed.offset_of(end), first) else { return Ok(()) };
         let mut verifier = StreamVerifier::at(&self.parsed, end);
@@ -194,6 +200,23 @@ impl MariaDbLog {
         Ok(bytes)
     }
 
+    /// The size of the datadir's log file.
+    pub fn own_size(&self) -> u64 {
+        self.archived.as_ref().map_or(self.parsed.size, |archived| archived.own_size)
+    }
+
+    /// Up to `len` bytes of the datadir's log from `lsn` on, around the end of the file.
+    pub fn read(&self, lsn: Lsn, len: usize) -> Result<Vec<u8>> {
+        let Some(offset) = self.parsed.offset_of(lsn) else { return Ok(Vec::new()) };
+        let read =
+            |offset, len| read_up_to(&self.file, offset, len).map_err(failed(&self.path, "reading the redo log"));
+        let len = len.min(usize::try_from(self.parsed.capacity()).unwrap_or(usize::MAX));
+        let before = usize::try_from(self.parsed.size - offset).unwrap_or(usize::MAX).min(len);
+        let mut bytes = read(offset, before)?;
+        bytes.extend(read(self.parsed.payload_start(), len - before)?);
+        Ok(bytes)
+    }
+
     /// The first bytes of a log that replaces this one: it begins and ends at `end`, with the names of these tablespaces.
     pub fn restarted(&self, end: Lsn, named: &[(SpaceId, Vec<u8>)], keys: &KeyStore) -> Result<Vec<u8>> {
         let renewed = self.key.as_ref().map(|key| key.renewed(keys, end)).transpose();
@@ -202,12 +225,12 @@ impl MariaDbLog {
             self.restarted_block(end, renewed.as_ref())?
         } else {
             let header = restarted(&self.header, end, renewed.as_ref());
-            let parsed = header.as_ref().and_then(|header| LogFile::parse(header, self.parsed.size).ok());
+            let parsed = header.as_ref().and_then(|header| LogFile::parse(header, self.own_size()).ok());
             let named = named.iter().map(|(space, name)| (*space, name.as_slice()));
             let closing = parsed.and_then(|parsed| closing(&parsed, renewed.as_ref(), end, named));
             header.zip(closing).map(|(header, closing)| [header, closing].concat())
         };
-        let fitting = bytes.filter(|bytes| bytes.len() as u64 <= self.parsed.size);
+        let fitting = bytes.filter(|bytes| bytes.len() as u64 <= self.own_size());
         fitting.map_or_else(|| refused("a redo log that ends there cannot be created"), Ok)
     }
 

@@ -1,0 +1,140 @@
+//! `innokit redo archive` and `innokit redo verify`: options in, where the archive is out.
+
+use std::error::Error;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant, SystemTime};
+
+use jobs::{ArchiveEvent, ArchiveOptions, ArchiveReport, ArchiveStatus, ArchiveUntil};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::args::{RedoArchiveArgs, RedoVerifyArgs};
+use crate::document;
+use crate::monitor::metrics;
+use crate::print::{grouped, human};
+
+/// The log could not be followed without a gap.
+const GAP: u8 = 1;
+const SEGMENT_SIZE: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 30;
+/// Time between two writes of the metrics.
+const METRICS_EVERY: Duration = Duration::from_secs(10);
+/// The part of the log's capacity from which on the operator is warned.
+const LAG_WARNED: f64 = 0.5;
+
+/// Archives the log until a signal, or an option, says to stop. Returns the exit status.
+pub fn run(args: &RedoArchiveArgs) -> Result<u8, Box<dyn Error>> {
+    if !SEGMENT_SIZE.contains(&args.segment_size) {
+        return Err("--segment-size takes 1M to 1G".into());
+    }
+    let started = SystemTime::now();
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    let until = match (args.once, args.until_caught_up) {
+        (true, _) => ArchiveUntil::Once,
+        (_, true) => ArchiveUntil::CaughtUp,
+        _ => ArchiveUntil::Stopped,
+    };
+    let (to, poll, segment_size) = (args.to.clone(), Duration::from_millis(args.poll), args.segment_size);
+    let options = ArchiveOptions { to, until, poll, segment_size, ..ArchiveOptions::default() };
+    let mut told = Told { metrics: args.metrics.as_deref(), written: None, is_behind: false };
+    let done = jobs::archive(&args.datadir, &options, &stop, &mut |event| told.tell(event))?;
+    let written = args
+        .metrics
+        .as_deref()
+        .map_or(Ok(()), |file| metrics::write_archive(file, &done).map_err(|error| metrics::not_written(file, &error)));
+    let status = metrics::status_after(written, if done.gaps > 0 { GAP } else { 0 });
+    match print(&done, args.json.then_some((started, status))) {
+        // The reader closed the pipe early: not an error.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+        other => other?,
+    }
+    Ok(status)
+}
+
+/// What a run has told its operator.
+struct Told<'a> {
+    metrics: Option<&'a Path>,
+    written: Option<Instant>,
+    is_behind: bool,
+}
+
+impl Told<'_> {
+    fn tell(&mut self, event: &ArchiveEvent<'_>) {
+        match event {
+            ArchiveEvent::Gap(why) => {
+                eprintln!("innokit: GAP: {why}; take a new base copy: none from before can be recovered beyond it")
+            }
+            ArchiveEvent::Status(status) => self.status(status),
+        }
+    }
+
+    fn status(&mut self, status: &ArchiveStatus) {
+        let is_behind = status.lag() >= LAG_WARNED;
+        if is_behind && !self.is_behind {
+            eprintln!(
+                "innokit: the archive is {} behind, {:.0}% of the redo log's capacity: at 100% the server overwrites what is missing",
+                human(status.lag_bytes as f64),
+                status.lag() * 100.0
+            );
+        }
+        self.is_behind = is_behind;
+        let Some(file) = self.metrics.filter(|_| self.written.is_none_or(|at| at.elapsed() >= METRICS_EVERY)) else {
+            return;
+        };
+        self.written = Some(Instant::now());
+        if let Err(error) = metrics::write_archive(file, status) {
+            eprintln!("innokit: {}", metrics::not_written(file, &error));
+        }
+    }
+}
+
+fn print(done: &ArchiveStatus, json: Option<(SystemTime, u8)>) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    if let Some(head) = json {
+        return document::write(head, false, done, &mut out);
+    }
+    let (bytes, mtrs) = (human(done.bytes as f64), grouped(done.mtrs));
+    writeln!(out, "archived  {bytes} in {mtrs} mini-transactions, to LSN {}", done.lsn)?;
+    if done.gaps > 0 {
+        writeln!(out, "gaps      {}", done.gaps)?;
+    }
+    Ok(())
+}
+
+/// Verifies an archive. Returns the exit status.
+pub fn verify(args: &RedoVerifyArgs) -> Result<u8, Box<dyn Error>> {
+    let started = SystemTime::now();
+    let report = jobs::verify_archive(&args.archive)?;
+    let status = report.exit_status();
+    match print_report(&report, args.json.then_some((started, status))) {
+        // The reader closed the pipe early: not an error.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+        other => other?,
+    }
+    Ok(status)
+}
+
+fn print_report(report: &ArchiveReport, json: Option<(SystemTime, u8)>) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    if let Some(head) = json {
+        return document::write(head, false, report, &mut out);
+    }
+    for range in &report.ranges {
+        if let Some(gap) = &range.gap {
+            writeln!(out, "GAP       {gap}")?;
+        }
+        let timeline = if range.timeline > 1 { format!(", timeline {}", range.timeline) } else { String::new() };
+        let segments = if range.segments == 1 { "segment" } else { "segments" };
+        let (from, to, count) = (range.start_lsn, range.end_lsn, grouped(range.segments));
+        writeln!(out, "archive   LSN {from} to {to}, {count} {segments}{timeline}")?;
+    }
+    for damage in &report.damage {
+        writeln!(out, "DAMAGED   {damage}")?;
+    }
+    let (bytes, mtrs) = (human(report.bytes as f64), grouped(report.mtrs));
+    writeln!(out, "read      {bytes} of log in {mtrs} mini-transactions")
+}

@@ -1,0 +1,241 @@
+//! `redo archive`, `redo verify` and `recover --redo` beside real servers at work: moments of a server's life, recovered later.
+#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
+
+mod backup_lab;
+mod common;
+
+use std::fs;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use backup_lab::Server;
+use common::{Run, innokit};
+use format::Lsn;
+use redo::follow::Walk;
+use redo::mariadb::{LogFile, START_OFFSET};
+
+/// No hope, but an end.
+const PATIENCE: Duration = Duration::from_secs(300);
+const TABLES: [&str; 7] = ["shop.a", "shop.b", "shop.z", "shop.parts", "shop.left_0", "shop.right_0", "other.c"];
+
+/// An archiver at work; killed when it goes out of scope.
+struct Archiver(Child);
+
+impl Archiver {
+    fn start(server: &Server) -> Self {
+        let mut command = innokit();
+        command.args(["redo", "archive", "--poll", "20", "--segment-size", "1M", "--to"]);
+        command.arg(server.of("redo")).arg(server.data()).stdout(Stdio::null());
+        Self(command.spawn().expect("innokit runs"))
+    }
+}
+
+impl Drop for Archiver {
+    fn drop(&mut self) {
+        self.0.kill().expect("killed");
+        self.0.wait().expect("ended");
+    }
+}
+
+fn run(words: &[&str], server: &Server, more: &[&str]) -> Run {
+    let mut command = innokit();
+    command
+        .args(words)
+        .args(more.iter().map(|word| if word.starts_with('/') { word.into() } else { std::path::PathBuf::from(word) }));
+    command.current_dir(server.folder.path());
+    Run::of(&command.output().expect("innokit runs"))
+}
+
+/// What the tables hold, and an LSN at which they hold it.
+fn moment(server: &Server) -> (u64, String) {
+    let sums: String = TABLES.map(|table| format!("CHECKSUM TABLE {table}; SELECT COUNT(*) FROM {table};")).concat();
+    let answer = server.script_on(
+        "data",
+        "sql",
+        &["-N"],
+        &format!("FLUSH TABLES WITH READ LOCK; SHOW GLOBAL STATUS LIKE 'Innodb_lsn_current'; {sums} UNLOCK TABLES;"),
+    );
+    let (lsn, sums) = answer.split_once('\n').expect("lines");
+    (lsn.split_whitespace().last().and_then(|lsn| lsn.parse().ok()).expect("an LSN"), sums.to_owned())
+}
+
+/// The same of a server that starts on a recovered copy.
+fn sums_of(server: &Server, name: &str) -> String {
+    server.tables_sound(name, &TABLES)
+}
+
+fn purged(server: &Server) {
+    let started = Instant::now();
+    while !server
+        .script_on("data", "sql", &["-N"], "SHOW GLOBAL STATUS LIKE 'Innodb_history_list_length'")
+        .trim_end()
+        .ends_with("\t0")
+    {
+        assert!(started.elapsed() < PATIENCE, "the server does not come to the end of its purge");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+fn archived_to(server: &Server) -> u64 {
+    let report = run(&["redo", "verify", "--json", "redo"], server, &[]).json();
+    report["ranges"][0]["end_lsn"].as_u64().expect("an LSN")
+}
+
+fn wait_for(server: &Server, lsn: u64) {
+    let started = Instant::now();
+    while archived_to(server) < lsn {
+        assert!(started.elapsed() < PATIENCE, "LSN {lsn} is never archived");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// Every byte that the server's log still holds is in the archive as it is there.
+fn assert_same_bytes(server: &Server) {
+    let log = fs::read(server.data().join("ib_logfile0")).expect("read");
+    let file = LogFile::parse(&log[..START_OFFSET], log.len() as u64).expect("a log");
+    let (from, end) = (file.checkpoint.lsn, archived_to(server));
+    let at = file.offset_of(from).expect("a place") as usize;
+    let mut ring = [&log[at..], &log[START_OFFSET..at]].concat();
+    ring.truncate((end - from.0) as usize);
+    let walk = Walk::over(&file, from, &ring);
+    assert_eq!(walk.end(), Lsn(end));
+    walk.straighten(&mut ring, (end - from.0) as usize);
+    let mut names: Vec<_> =
+        fs::read_dir(server.of("redo")).expect("read").map(|entry| entry.expect("one").file_name()).collect();
+    names.retain(|name| name.len() == "redo.".len() + 16);
+    names.sort();
+    let starts = names.iter().map(|name| u64::from_str_radix(&name.to_string_lossy()[5..], 16).expect("an LSN"));
+    let starts: Vec<u64> = starts.collect();
+    for (index, start) in starts.iter().enumerate() {
+        let to = starts.get(index + 1).copied().unwrap_or(end);
+        let segment = fs::read(server.of("redo").join(&names[index])).expect("read");
+        let (low, high) = ((*start).max(from.0), to.min(end));
+        if low < high {
+            let archived = &segment[START_OFFSET + (low - start) as usize..START_OFFSET + (high - start) as usize];
+            assert!(*archived == ring[(low - from.0) as usize..(high - from.0) as usize], "LSN {low} to {high}");
+        }
+    }
+}
+
+fn moments_are_recovered(kind: &'static str) {
+    let mut server = Server::start(kind);
+    let first = run(&["redo", "archive", "--once", "--to", "redo", "data"], &server, &[]);
+    assert_eq!(first.status, 0, "{}", first.errors);
+    purged(&server);
+    let archiver = Archiver::start(&server);
+    server.back_up("base", &[]);
+    server.load_with(|_| String::new());
+    std::thread::sleep(Duration::from_secs(1));
+    let mut moments = vec![moment(&server)];
+    // The archiver is killed, and the log resized, while the server works.
+    drop(archiver);
+    let archiver = Archiver::start(&server);
+    server.script("sql", &[], "SET GLOBAL innodb_log_file_size = 64 << 20;");
+    std::thread::sleep(Duration::from_secs(1));
+    moments.push(moment(&server));
+    drop(archiver);
+    let archiver = Archiver::start(&server);
+    std::thread::sleep(Duration::from_millis(500));
+    moments.push(moment(&server));
+    // The server is killed as well, and starts again.
+    wait_for(&server, moments[2].0);
+    server.script("kill9", &[], "");
+    let mut load = server.load.take().expect("it runs");
+    load.kill().and_then(|()| load.wait()).expect("ended");
+    server.script("start", &[], "");
+    server.script("sql", &[], "UPDATE shop.a SET a = a + 5 WHERE id % 3 = 0; DELETE FROM shop.b WHERE id % 4 = 0;");
+    moments.push(moment(&server));
+    wait_for(&server, moments[3].0);
+    drop(archiver);
+    // What changes definitions is later than the base copy's .frm files.
+    server.script("sql", &[], "ALTER TABLE shop.b ADD COLUMN later INT;");
+    let altered = moment(&server).0;
+    server.script("sql", &[], "CREATE TABLE shop.made_later (id INT PRIMARY KEY) ENGINE=InnoDB;");
+    let caught_up = run(&["redo", "archive", "--until-caught-up", "--to", "redo", "data"], &server, &[]);
+    assert_eq!(caught_up.status, 0, "{}", caught_up.errors);
+    let verified = run(&["redo", "verify", "redo"], &server, &[]);
+    assert!(verified.status == 0 && !verified.text.contains("GAP"), "{}{}", verified.text, verified.errors);
+    server.script("stop", &[], "");
+    assert_eq!(run(&["redo", "archive", "--until-caught-up", "--to", "redo", "data"], &server, &[]).status, 0);
+    assert_same_bytes(&server);
+    for (number, (lsn, sums)) in moments.iter().enumerate() {
+        let (lsn, out) = (lsn.to_string(), format!("out{number}"));
+        let done = run(&["recover", "--redo", "redo", "--until", &lsn, "--to", &out, "base"], &server, &[]);
+        assert_eq!(done.status, 0, "{kind} {lsn}: {}", done.errors);
+        assert_eq!(sums_of(&server, &out), *sums, "{kind} {lsn}");
+    }
+    for (until, says) in [(altered, "columns or indexes"), (u64::MAX, "made_later.ibd was made")] {
+        let done =
+            run(&["recover", "--redo", "redo", "--until", &until.to_string(), "--to", "refused", "base"], &server, &[]);
+        assert!(done.status == 2 && done.errors.contains(says) && done.errors.contains(".frm"), "{}", done.errors);
+        assert!(!server.of("refused").exists());
+    }
+}
+
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn moments_of_mariadb_10_11_are_recovered_from_a_backup_and_the_archive() {
+    moments_are_recovered("mariadb");
+}
+
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn moments_of_mariadb_11_8_are_recovered_from_a_backup_and_the_archive() {
+    moments_are_recovered("mariadb118");
+}
+
+/// The archive needs no key; the recovery does.
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn an_encrypted_log_is_archived_without_its_key_and_recovered_with_it() {
+    let folder = tempfile::TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let keys = folder.path().join("keys.txt");
+    fs::write(&keys, format!("1;{}\n", "5c".repeat(32))).expect("written");
+    let options = [
+        "--plugin-load-add=file_key_management".to_owned(),
+        format!("--file-key-management-filename={}", keys.display()),
+        "--innodb-encrypt-log=ON".to_owned(),
+    ];
+    let server = Server::start_in(folder, "mariadb", &options);
+    purged(&server);
+    let archiver = Archiver::start(&server);
+    server.back_up("base", &["--plugin-load=file_key_management"]);
+    server.script("sql", &[], "UPDATE shop.a SET a = a + 5 WHERE id % 3 = 0; DELETE FROM shop.b WHERE id % 4 = 0;");
+    let (lsn, sums) = moment(&server);
+    server.script("sql", &[], "DELETE FROM shop.a;");
+    wait_for(&server, moment(&server).0);
+    drop(archiver);
+    server.script("stop", &[], "");
+    assert_eq!(run(&["redo", "verify", "redo"], &server, &[]).status, 0);
+    let (lsn, keys) = (lsn.to_string(), keys.display().to_string());
+    let words = ["recover", "--redo", "redo", "--until", lsn.as_str(), "--to", "out", "base"];
+    let locked = run(&words, &server, &[]);
+    assert!(locked.status == 2 && locked.errors.contains("--key-file"), "{}", locked.errors);
+    let done = run(&words, &server, &["--key-file", &keys]);
+    assert_eq!(done.status, 0, "{}", done.errors);
+    assert_eq!(sums_of(&server, "out"), sums);
+}
+
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn a_crashed_datadir_is_recovered_alike_from_its_log_and_from_an_archive_of_it() {
+    let dir = tempfile::TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let crashed = common::all_datadirs().join("mariadb-16k-crashed");
+    let innokit = |words: &[&str]| {
+        let output = innokit().args(words).arg(&crashed).current_dir(dir.path()).output().expect("innokit runs");
+        let run = Run::of(&output);
+        assert_eq!(run.status, 0, "{words:?}: {}", run.errors);
+        run
+    };
+    innokit(&["redo", "archive", "--until-caught-up", "--to", "redo", "--segment-size", "1M"]);
+    let own = innokit(&["recover", "--to", "own", "--json"]).json();
+    let archived = innokit(&["recover", "--to", "archived", "--redo", "redo", "--json"]).json();
+    for field in ["checkpoint_lsn", "end_lsn", "mtrs", "pages_changed", "tablespaces"] {
+        assert_eq!(own[field], archived[field], "{field}");
+    }
+    assert!(own["mtrs"].as_u64() > Some(100), "{own:#}");
+    let differing =
+        std::process::Command::new("diff").args(["-rq", "own", "archived"]).current_dir(dir.path()).output();
+    let differing = String::from_utf8(differing.expect("diff runs").stdout).expect("text");
+    assert_eq!(differing.lines().filter(|line| !line.contains("ib_logfile0")).count(), 0, "{differing}");
+}

@@ -1,0 +1,252 @@
+//! One look at the live log: what is new and certain goes to the archive.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use format::Lsn;
+use format::page::checksum::crc32c;
+use redo::follow::{WRITE_BLOCK_MAX, Walk};
+use redo::mariadb::{Checkpoint, START_OFFSET};
+
+use super::error::{ArchiveError, Result};
+use super::gap::{Gap, note};
+use super::live::LiveLog;
+use super::name::SegmentName;
+use super::writer::SegmentWriter;
+
+/// Bytes read at a time: few from a log that rests, more and more while the archive is behind.
+const READ_MIN: usize = 64 << 10;
+const READ_MAX: usize = 4 << 20;
+/// No mini-transaction is longer: this many bytes that hold none are not cut off, but wrong.
+const MTR_MAX: usize = 2 << 20;
+
+/// What a look brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Look {
+    /// There is more at once.
+    More,
+    /// The rest is not written yet, or not certain.
+    End,
+    /// The log no longer holds what comes next. It is archived from its newest checkpoint on.
+    Gap,
+}
+
+/// Follows a log into an archive.
+#[derive(Debug)]
+pub(super) struct Follower {
+    pub dir: PathBuf,
+    pub datadir: PathBuf,
+    pub live: LiveLog,
+    pub segment: SegmentWriter,
+    /// Bytes of a new segment.
+    pub segment_size: u64,
+    /// A log whose end has not changed for this long is taken up to its end.
+    pub settle: Duration,
+    pub read_size: usize,
+    pub bytes: u64,
+    pub mtrs: u64,
+    pub gaps: u64,
+    /// The end of the last walk that was not cut off.
+    pub seen: Option<Lsn>,
+    pub rest: Option<Rest>,
+}
+
+/// The end of a log that does not change.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rest {
+    since: Instant,
+    end: Lsn,
+    crc: u32,
+}
+
+impl Follower {
+    /// Where the next byte comes from.
+    pub const fn at(&self) -> Lsn {
+        self.segment.at()
+    }
+
+    /// Bytes that the server may have written beyond the archive, as far as the last look showed.
+    pub fn lag(&self) -> u64 {
+        let end = self.live.parsed.checkpoint.end_lsn.max(self.seen.unwrap_or(Lsn(0)));
+        end.0.saturating_sub(self.at().0)
+    }
+
+    /// Looks once.
+    pub fn look(&mut self) -> Result<Look> {
+        if self.live.is_replaced() {
+            return self.change_logs();
+        }
+        let before = self.live.refresh()?;
+        let (from, fence) = (self.at(), before.end_lsn);
+        if let Some(gap) = self.lost(before) {
+            return self.start_over(&gap);
+        }
+        let (walk, mut bytes) = self.walk()?;
+        if walk.end() == from && before.lsn > from {
+            // Everything before a checkpoint was durable when the checkpoint was written, and cannot be half written any more.
+            return self.start_over(&Gap::Overwritten { checkpoint: before.lsn });
+        }
+        self.seen = (!walk.is_cut()).then_some(walk.end()).or(self.seen);
+        let rested = self.rested(&walk, &bytes);
+        let fence = fence.max(walk.held_back(&self.live.parsed)).max(rested);
+        let has_taken = self.take(&walk, &mut bytes, fence)?;
+        Ok(if has_taken && walk.is_cut() { Look::More } else { Look::End })
+    }
+
+    /// The mini-transactions that come next.
+    fn walk(&mut self) -> Result<(Walk, Vec<u8>)> {
+        let mut len = self.read_size;
+        loop {
+            let bytes = self.live.read(self.at(), len)?;
+            let walk = Walk::over(&self.live.parsed, self.at(), &bytes);
+            if walk.end() > self.at() || !walk.is_cut() || len >= MTR_MAX || bytes.len() < len {
+                self.read_size = if walk.is_cut() { (len * 4).min(READ_MAX) } else { READ_MIN };
+                return Ok((walk, bytes));
+            }
+            len = MTR_MAX;
+        }
+    }
+
+    /// Archives what ends at or before the fence. Returns whether that was anything.
+    fn take(&mut self, walk: &Walk, bytes: &mut [u8], fence: Lsn) -> Result<bool> {
+        let (certain, _) = walk.up_to(fence);
+        if certain == 0 {
+            return Ok(false);
+        }
+        let from = self.at();
+        let again = self.live.read(from, certain)?;
+        if Some(again.as_slice()) != bytes.get(..certain) {
+            return Ok(false);
+        }
+        // What was read may have been overwritten by a later lap, whose markers are the same every other time.
+        let after = self.live.refresh()?;
+        if self.lost(after).is_some() {
+            return Ok(false);
+        }
+        let room = usize::try_from(self.segment.room()).unwrap_or(usize::MAX);
+        let (mut len, mut mtrs) = walk.up_to_within(fence, room);
+        if len == 0 {
+            self.next_segment(certain as u64)?;
+            let room = usize::try_from(self.segment.room()).unwrap_or(usize::MAX);
+            (len, mtrs) = walk.up_to_within(fence, room);
+        }
+        walk.straighten(bytes, len);
+        self.segment.append(&self.dir, bytes.get(..len).unwrap_or_default())?;
+        self.mtrs += mtrs;
+        self.bytes += len as u64;
+        Ok(true)
+    }
+
+    /// Whether the next byte is certain to be overwritten, or was never in this file.
+    fn lost(&self, checkpoint: Checkpoint) -> Option<Gap> {
+        let (from, log) = (self.at(), &self.live.parsed);
+        if from < log.first_lsn {
+            return Some(Gap::Replaced { first: log.first_lsn });
+        }
+        let behind = checkpoint.end_lsn.0.saturating_sub(from.0);
+        let is_lost = behind > log.capacity().saturating_sub(WRITE_BLOCK_MAX);
+        is_lost.then_some(Gap::Overwritten { checkpoint: checkpoint.lsn })
+    }
+
+    /// The same by the log's header as it was read last.
+    pub fn lost_now(&self) -> Option<Gap> {
+        self.lost(self.live.parsed.checkpoint)
+    }
+
+    /// The end of the walk if the log up to there, and the rest of that block, has been the same for long enough. A server that has nothing
+    /// to do writes nothing over its last block, but what it has written once it flushes again within a second.
+    fn rested(&mut self, walk: &Walk, bytes: &[u8]) -> Lsn {
+        let end = walk.end();
+        let in_block = self.live.parsed.offset_of(end).map_or(0, |offset| offset % WRITE_BLOCK_MAX);
+        let len = (end.0 - self.at().0) + (WRITE_BLOCK_MAX - in_block);
+        let seen = bytes.get(..usize::try_from(len).unwrap_or(usize::MAX)).unwrap_or(bytes);
+        let (crc, now) = (crc32c(seen), Instant::now());
+        match self.rest {
+            Some(rest) if (rest.end, rest.crc) == (end, crc) => {
+                if now.duration_since(rest.since) >= self.settle {
+                    end
+                } else {
+                    Lsn(0)
+                }
+            }
+            _ => {
+                self.rest = Some(Rest { since: now, end, crc });
+                if self.settle.is_zero() { end } else { Lsn(0) }
+            }
+        }
+    }
+
+    /// The server has resized its log, or made a new one at a start. What only the old file has is taken from there.
+    fn change_logs(&mut self) -> Result<Look> {
+        let mut new = match LiveLog::open(&self.datadir) {
+            Ok(new) => new,
+            // The server is still at it.
+            Err(ArchiveError::Refused(_)) => return Ok(Look::End),
+            Err(error) => return Err(error),
+        };
+        let checkpoint = new.refresh()?;
+        while self.at() < new.parsed.first_lsn {
+            let (walk, mut bytes) = self.walk()?;
+            // Everything before the new file's checkpoint was durable before it had one.
+            if !self.take(&walk, &mut bytes, checkpoint.lsn)? {
+                break;
+            }
+        }
+        let has_other_key = new.key() != self.live.key() || new.parsed.format != self.live.parsed.format;
+        self.live = new;
+        self.rest = None;
+        if let Some(gap) = self.lost(checkpoint) {
+            return self.start_over(&gap);
+        }
+        if let Some(gap) = super::history::compare(&self.dir, &self.live, self.at())? {
+            return self.start_over(&gap);
+        }
+        if has_other_key {
+            self.next_segment(0)?;
+        }
+        Ok(Look::More)
+    }
+
+    /// Closes the segment and goes on in a new one, which has room for at least `len` bytes.
+    fn next_segment(&mut self, len: u64) -> Result<()> {
+        let name = SegmentName { start: self.at(), ..self.segment.name() };
+        // First: a run that is killed in between goes on after a closed segment.
+        self.segment.close(&self.dir)?;
+        self.segment = SegmentWriter::create(&self.dir, name, &self.live, None, segment_size(self.segment_size, len))?;
+        Ok(())
+    }
+
+    /// Notes a gap, and archives the log from its newest checkpoint on.
+    pub fn start_over(&mut self, gap: &Gap) -> Result<Look> {
+        let (segment, at) = (self.segment.name(), self.at());
+        self.segment.close(&self.dir)?;
+        self.segment = begin(&self.dir, &self.live, segment, Some((gap, at)), self.segment_size)?;
+        (self.gaps, self.rest, self.seen) = (self.gaps + 1, None, None);
+        Ok(Look::Gap)
+    }
+}
+
+/// A segment that starts at the log's newest checkpoint, after `last`; with the reason why it does not continue where that ended.
+pub(super) fn begin(
+    dir: &Path,
+    live: &LiveLog,
+    last: SegmentName,
+    gap: Option<(&Gap, Lsn)>,
+    segment_size: u64,
+) -> Result<SegmentWriter> {
+    let checkpoint = live.parsed.checkpoint;
+    let ended = gap.map_or(Lsn(0), |(_, at)| at);
+    // LSNs that come again belong to another timeline, whatever the reason.
+    let is_other = gap.is_some_and(|(gap, _)| matches!(gap, Gap::OtherHistory)) || checkpoint.lsn < ended;
+    let timeline = last.timeline + u32::from(is_other);
+    let name = SegmentName { timeline, start: checkpoint.lsn };
+    if let Some((gap, at)) = gap {
+        note(dir, name, gap, at)?;
+    }
+    SegmentWriter::create(dir, name, live, Some(checkpoint), segment_size)
+}
+
+/// The size of a segment that is to hold `len` bytes.
+fn segment_size(size: u64, len: u64) -> u64 {
+    size.max((START_OFFSET as u64 + len + 1).next_multiple_of(WRITE_BLOCK_MAX))
+}

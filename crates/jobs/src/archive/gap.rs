@@ -1,0 +1,53 @@
+//! Why a segment does not continue where the one before ended. The reason stays beside the segment for as long as it is kept.
+
+use std::fs;
+use std::path::Path;
+
+use flow::append::write_whole;
+use format::Lsn;
+
+use super::error::{Result, failed};
+use super::name::SegmentName;
+
+/// Why the log cannot be continued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Gap {
+    /// The server was faster, or the archiver was not running.
+    Overwritten { checkpoint: Lsn },
+    /// The server made a new log that starts later.
+    Replaced { first: Lsn },
+    /// The log has other content than the archive where both have something.
+    OtherHistory,
+}
+
+impl std::fmt::Display for Gap {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Overwritten { checkpoint } => write!(
+                f,
+                "the server had overwritten what came next (its newest checkpoint was LSN {checkpoint}): a larger innodb_log_file_size, or \
+                 an archiver that is not stopped for so long, prevents that"
+            ),
+            Self::Replaced { first } => write!(f, "the server had replaced its log by one that starts at LSN {first}"),
+            Self::OtherHistory => {
+                write!(
+                    f,
+                    "the server's log holds other changes than the archive: it was restored, or lost its end in a power failure"
+                )
+            }
+        }
+    }
+}
+
+/// Writes the reason beside the segment that starts after the gap; `at` is where the archive ended before it.
+pub(super) fn note(dir: &Path, segment: SegmentName, gap: &Gap, at: Lsn) -> Result<()> {
+    let path = segment.gap_path(dir);
+    let text = format!("the archive ended at LSN {at} and begins again at LSN {}: {gap}\n", segment.start);
+    write_whole(&path, text.as_bytes()).map_err(failed(&path, "noting the gap"))
+}
+
+/// The reason beside a segment, if one was noted.
+pub(super) fn noted(dir: &Path, segment: SegmentName) -> Option<String> {
+    let text = fs::read_to_string(segment.gap_path(dir)).ok()?;
+    Some(text.trim_end().to_owned())
+}

@@ -1,0 +1,108 @@
+//! A segment as it lies in the archive: read from its start, mini-transaction by mini-transaction.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use format::Lsn;
+use format::page::checksum::crc32c;
+use redo::follow::Walk;
+use redo::mariadb::START_OFFSET;
+use redo::segment::{EndRecord, SegmentHeader};
+
+use super::error::{Result, failed, refused};
+use super::name::SegmentName;
+
+/// A larger file is no segment: it is read whole.
+const SEGMENT_MAX: u64 = 1 << 30;
+/// The part of a header that describes its key.
+const KEY: std::ops::Range<usize> = 48..76;
+
+/// The LSN at which a segment was closed, if it was.
+pub(crate) fn closed_at(dir: &Path, name: SegmentName) -> Option<Lsn> {
+    EndRecord::parse(&fs::read(name.end_path(dir)).ok()?).map(|record| record.end)
+}
+
+/// A segment that was read.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    pub name: SegmentName,
+    pub path: PathBuf,
+    pub header: SegmentHeader,
+    /// All of it.
+    bytes: Vec<u8>,
+    walk: Walk,
+    pub mtrs: u64,
+}
+
+impl Stored {
+    pub fn read(dir: &Path, name: SegmentName) -> Result<Self> {
+        let path = name.path(dir);
+        let len = fs::metadata(&path).map_err(failed(&path, "looking at the segment"))?.len();
+        if len > SEGMENT_MAX {
+            return refused(format!("{}: {len} bytes are more than any segment has: remove this file", path.display()));
+        }
+        let bytes = fs::read(&path).map_err(failed(&path, "reading the segment"))?;
+        let header = match SegmentHeader::parse(&bytes) {
+            Ok(header) if (header.start, header.timeline) == (name.start, name.timeline) => header,
+            Ok(header) => {
+                let (start, timeline) = (header.start, header.timeline);
+                return refused(format!(
+                    "{}: its header is that of timeline {timeline}, LSN {start}: give the file its name back",
+                    path.display()
+                ));
+            }
+            Err(error) => {
+                return refused(format!("{}: no segment of a redo archive: {error}", path.display()));
+            }
+        };
+        let walk = Walk::over(&header.as_log(), header.start, bytes.get(START_OFFSET..).unwrap_or_default());
+        let (_, mtrs) = walk.up_to(Lsn(u64::MAX));
+        Ok(Self { name, path, header, bytes, walk, mtrs })
+    }
+
+    /// The LSN after its last mini-transaction.
+    pub fn end(&self) -> Lsn {
+        self.walk.end()
+    }
+
+    /// The bytes of its file that are in use.
+    pub fn len(&self) -> u64 {
+        START_OFFSET as u64 + (self.end().0 - self.header.start.0)
+    }
+
+    pub fn file_len(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    /// The key description in its header.
+    pub fn key(&self) -> &[u8] {
+        self.bytes.get(KEY).unwrap_or_default()
+    }
+
+    /// The last bytes of its payload, at most `max` of them.
+    pub fn tail(&self, max: u64) -> &[u8] {
+        let end = usize::try_from(self.len()).unwrap_or(usize::MAX);
+        let start = end.saturating_sub(usize::try_from(max).unwrap_or(usize::MAX)).max(START_OFFSET);
+        self.bytes.get(start..end).unwrap_or_default()
+    }
+
+    /// `len` bytes of payload from `lsn` on, or as many as there are.
+    pub fn payload(&self, lsn: Lsn, len: usize) -> &[u8] {
+        let start = lsn.0.checked_sub(self.header.start.0).and_then(|skip| usize::try_from(skip).ok());
+        let from = start.and_then(|skip| self.bytes.get(START_OFFSET + skip..)).unwrap_or_default();
+        from.get(..len).unwrap_or(from)
+    }
+
+    /// Gives the bytes of a log, which end where this segment does, the end markers of a segment.
+    pub fn straighten_tail(&self, bytes: &mut [u8]) {
+        self.walk.straighten_from(self.end().0 - bytes.len() as u64, bytes);
+    }
+
+    /// What closes it.
+    pub fn end_record(&self) -> EndRecord {
+        let used = usize::try_from(self.len()).unwrap_or(usize::MAX);
+        let crc = crc32c(self.bytes.get(..used).unwrap_or_default());
+        let (start, timeline) = (self.header.start, self.header.timeline);
+        EndRecord { start, end: self.end(), mtrs: self.mtrs, timeline, crc }
+    }
+}

@@ -1,0 +1,122 @@
+//! Reads every segment of an archive: frames and checksums of all mini-transactions, end records, and whether each segment continues the
+//! one before.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use redo::segment::EndRecord;
+
+use super::error::{Result, refused};
+use super::gap::noted;
+use super::name::{SegmentName, list};
+use super::stored::Stored;
+
+/// A stretch of the log without a gap.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct ArchivedRange {
+    /// From 1; LSNs of different timelines have different content.
+    pub timeline: u32,
+    /// The first LSN, where a mini-transaction starts.
+    pub start_lsn: u64,
+    /// The LSN after the last mini-transaction.
+    pub end_lsn: u64,
+    /// Its segments.
+    pub segments: u64,
+    /// Why it does not continue the range before.
+    pub gap: Option<String>,
+}
+
+/// What an archive holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
+pub struct ArchiveReport {
+    /// Segments read.
+    pub segments: u64,
+    /// Bytes of log.
+    pub bytes: u64,
+    /// Mini-transactions.
+    pub mtrs: u64,
+    /// The stretches without a gap, oldest first.
+    pub ranges: Vec<ArchivedRange>,
+    /// Damage: one sentence each.
+    pub damage: Vec<String>,
+}
+
+impl ArchiveReport {
+    /// 0 if the archive is one sound stretch, 1 if it has gaps or damage.
+    #[must_use]
+    pub fn exit_status(&self) -> u8 {
+        u8::from(!self.damage.is_empty() || self.ranges.len() > 1)
+    }
+}
+
+/// Verifies an archive. An archiver may be writing to it.
+///
+/// # Errors
+/// [`ArchiveError`](super::ArchiveError) if there is none, or it cannot be read.
+pub fn verify_archive(dir: &Path) -> Result<ArchiveReport> {
+    let names = list(dir)?;
+    let Some(newest) = names.last().copied() else {
+        return refused(format!("{}: no redo archive: it holds no file redo.<LSN>", dir.display()));
+    };
+    let mut report = ArchiveReport::default();
+    for name in names {
+        match Stored::read(dir, name) {
+            Ok(stored) => report.add(dir, &stored, name == newest),
+            Err(super::ArchiveError::Refused(why)) => report.damage.push(why),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(report)
+}
+
+impl ArchiveReport {
+    fn add(&mut self, dir: &Path, stored: &Stored, is_newest: bool) {
+        self.segments += 1;
+        self.mtrs += stored.mtrs;
+        self.bytes += stored.end().0 - stored.name.start.0;
+        self.damage.extend(fault(dir, stored, is_newest));
+        let SegmentName { timeline, start } = stored.name;
+        let (start_lsn, end_lsn) = (start.0, stored.end().0);
+        if let Some(range) = self.ranges.last_mut().filter(|range| range.timeline == timeline) {
+            if range.end_lsn > start_lsn {
+                let path = stored.path.display();
+                self.damage.push(format!("{path}: the segment before reaches LSN {}, beyond its start", range.end_lsn));
+            }
+            if range.end_lsn >= start_lsn {
+                (range.end_lsn, range.segments) = (end_lsn.max(range.end_lsn), range.segments + 1);
+                return;
+            }
+        }
+        let gap = self.ranges.last().map(|before| {
+            noted(dir, stored.name).unwrap_or_else(|| {
+                format!(
+                    "the archive ends at LSN {} and begins again at LSN {start_lsn}: segments in between are missing",
+                    before.end_lsn
+                )
+            })
+        });
+        self.ranges.push(ArchivedRange { timeline, start_lsn, end_lsn, segments: 1, gap });
+    }
+}
+
+/// What is wrong with a segment by itself.
+fn fault(dir: &Path, stored: &Stored, is_newest: bool) -> Option<String> {
+    let end: PathBuf = stored.name.end_path(dir);
+    let found = stored.end_record();
+    match fs::read(&end) {
+        Ok(bytes) => match EndRecord::parse(&bytes) {
+            Some(record) if record == found => None,
+            Some(record) => Some(format!(
+                "{}: closed at LSN {} after {} mini-transactions, but only those up to LSN {} can be read: the file was changed",
+                stored.path.display(),
+                record.end,
+                record.mtrs,
+                found.end
+            )),
+            None => Some(format!("{}: the end record is damaged", end.display())),
+        },
+        // An archiver that is running, or was killed, has one such segment.
+        Err(_) if is_newest => None,
+        Err(_) => Some(format!("{}: the end record is missing, although a later segment exists", end.display())),
+    }
+}

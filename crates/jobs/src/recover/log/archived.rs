@@ -1,0 +1,149 @@
+//! A redo archive in place of the log that came with a base copy: its segments, read as one log.
+//!
+//! The base's own log says where its redo begins and ends, and proves that the archive is of the same server: both hold the same bytes from
+//! the checkpoint on. From there the archive leads on.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use flow::FileId;
+use format::Lsn;
+use redo::follow::Walk;
+use redo::mariadb::{LogFile, START_OFFSET};
+
+use super::super::error::{Result, damaged, failed, refused};
+use super::mariadb::MariaDbLog;
+use crate::archive::{ArchiveError, SegmentName, Stored, closed_at, segments};
+
+/// Bytes of both logs that are compared.
+const COMPARED: usize = 64 << 10;
+
+/// The segments that recovery reads.
+#[derive(Debug)]
+pub(in super::super) struct Archived {
+    dir: PathBuf,
+    segments: Vec<Segment>,
+    /// Where the base's own log ends. Its files are as they were then.
+    pub base_end: Lsn,
+    /// The size of the base's own log.
+    pub own_size: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Segment {
+    name: SegmentName,
+    end: Lsn,
+}
+
+fn unreadable<T>(error: ArchiveError) -> Result<T> {
+    match error {
+        ArchiveError::Job(error) => Err(error.into()),
+        other => damaged(other.to_string()),
+    }
+}
+
+impl Archived {
+    /// Finds the segments from the base's checkpoint on. `base_end` is where the base's own log ends.
+    pub fn find(dir: &Path, base: &MariaDbLog, base_end: Lsn) -> Result<Self> {
+        let checkpoint = base.parsed.checkpoint.lsn;
+        let names = segments(dir).or_else(unreadable)?;
+        let mut stretches: Vec<Vec<Segment>> = Vec::new();
+        for name in names {
+            let end = match closed_at(dir, name) {
+                Some(end) => end,
+                None => Stored::read(dir, name).or_else(unreadable)?.end(),
+            };
+            let segment = Segment { name, end };
+            match stretches.last_mut() {
+                Some(stretch) if stretch.last().is_some_and(|last| last.is_followed_by(name)) => stretch.push(segment),
+                _ => stretches.push(vec![segment]),
+            }
+        }
+        let (own_size, dir_name) = (base.parsed.size, dir.display());
+        let mut is_covered = false;
+        // The newest first: only one can have gone on from this base.
+        for mut stretch in stretches.into_iter().rev() {
+            let (Some(first), Some(last)) = (stretch.first(), stretch.last()) else { continue };
+            if !(first.name.start <= checkpoint && checkpoint < last.end) {
+                continue;
+            }
+            is_covered = true;
+            stretch.retain(|segment| segment.end > checkpoint);
+            let found = Self { dir: dir.to_path_buf(), segments: stretch, base_end, own_size };
+            if found.continues(base)? {
+                return Ok(found);
+            }
+        }
+        if is_covered {
+            return refused(format!(
+                "{dir_name}: the archive has other changes after LSN {checkpoint} than the base copy's own log: it is of another server, \
+                 or of another timeline"
+            ));
+        }
+        refused(format!(
+            "{dir_name}: no segment holds LSN {checkpoint}, where the redo of the base copy begins: innokit redo verify shows what there is"
+        ))
+    }
+
+    /// Whether the archive holds what the base's own log does.
+    fn continues(&self, base: &MariaDbLog) -> Result<bool> {
+        let Some(first) = self.segments.first() else { return Ok(false) };
+        let checkpoint = base.parsed.checkpoint.lsn;
+        let stored = Stored::read(&self.dir, first.name).or_else(unreadable)?;
+        let own = base.read(checkpoint, COMPARED)?;
+        let walk = Walk::over(&base.parsed, checkpoint, &own);
+        let (len, _) = walk.up_to(self.base_end.min(stored.end()));
+        let mut own = own.get(..len).unwrap_or_default().to_vec();
+        walk.straighten(&mut own, len);
+        if stored.key() != base.header.get(48..76).unwrap_or_default() {
+            return refused(format!(
+                "{}: the key of the log has changed since the base copy: take a base copy from after that",
+                stored.path.display()
+            ));
+        }
+        Ok(len > 0 && stored.payload(checkpoint, len) == own)
+    }
+
+    /// The log that they make up: straight, with the base's checkpoint.
+    pub fn as_log(&self, base: &LogFile) -> LogFile {
+        let first = self.segments.first().map_or(base.checkpoint.lsn, |segment| segment.name.start);
+        let mut log = LogFile::straight(base.format, first);
+        log.checkpoint = base.checkpoint;
+        log
+    }
+
+    /// The files, for reading ahead.
+    pub fn files(&self) -> Result<Vec<(PathBuf, u64)>> {
+        let paths = self.segments.iter().map(|segment| segment.name.path(&self.dir));
+        let len = |path: PathBuf| {
+            let len = std::fs::metadata(&path).map_err(failed(&path, "looking at the segment"))?.len();
+            Ok((path, len))
+        };
+        paths.map(len).collect()
+    }
+
+    /// Their payload from `checkpoint` on.
+    pub fn stretches(&self, checkpoint: Lsn) -> Vec<(FileId, Range<u64>)> {
+        let place = |segment: &Segment, lsn: Lsn| START_OFFSET as u64 + (lsn.0 - segment.name.start.0);
+        let range = |segment: &Segment| place(segment, checkpoint.max(segment.name.start))..place(segment, segment.end);
+        let stretches = (0..).map(FileId).zip(self.segments.iter().map(range));
+        stretches.filter(|(_, range)| !range.is_empty()).collect()
+    }
+
+    /// Fails if mini-transactions ended at `end`, but the segments do not.
+    pub fn check_end(&self, end: Lsn) -> Result<()> {
+        match self.segments.iter().find(|segment| segment.end > end) {
+            Some(segment) => damaged(format!(
+                "{}: the archive is damaged at LSN {end}: innokit redo verify shows what is left",
+                segment.name.path(&self.dir).display()
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Segment {
+    fn is_followed_by(&self, name: SegmentName) -> bool {
+        (self.name.timeline, self.end) == (name.timeline, name.start)
+    }
+}
