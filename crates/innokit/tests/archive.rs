@@ -193,13 +193,13 @@ fn an_encrypted_log_is_archived_without_its_key_and_recovered_with_it() {
     fs::write(&keys, format!("1;{}\n", "5c".repeat(32))).expect("written");
     let options = [
         "--plugin-load-add=file_key_management".to_owned(),
-        format!("--file-key-management-filename={}", keys.display()),
+        format!("--loose-file-key-management-filename={}", keys.display()),
         "--innodb-encrypt-log=ON".to_owned(),
     ];
     let server = Server::start_in(folder, "mariadb", &options);
     purged(&server);
     let archiver = Archiver::start(&server);
-    server.back_up("base", &["--plugin-load=file_key_management"]);
+    server.back_up("base", &[]);
     server.script("sql", &[], "UPDATE shop.a SET a = a + 5 WHERE id % 3 = 0; DELETE FROM shop.b WHERE id % 4 = 0;");
     let (lsn, sums) = moment(&server);
     server.script("sql", &[], "DELETE FROM shop.a;");

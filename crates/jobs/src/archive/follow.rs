@@ -65,6 +65,11 @@ impl Follower {
         self.segment.at()
     }
 
+    /// Where the log ended when its end was last seen.
+    pub fn end_seen(&self) -> Lsn {
+        self.seen.unwrap_or(Lsn(u64::MAX))
+    }
+
     /// Bytes that the server may have written beyond the archive, as far as the last look showed.
     pub fn lag(&self) -> u64 {
         let end = self.live.parsed.checkpoint.end_lsn.max(self.seen.unwrap_or(Lsn(0)));

@@ -147,7 +147,8 @@ pub fn archive(
         let is_done = match options.until {
             ArchiveUntil::Stopped => false,
             ArchiveUntil::Once => look != Look::More,
-            ArchiveUntil::CaughtUp => target.is_some_and(|target| follower.at() >= target),
+            // What the first look saw may have been stale: then the log ends before it.
+            ArchiveUntil::CaughtUp => target.is_some_and(|target| follower.at() >= target.min(follower.end_seen())),
         };
         if is_done {
             break;
