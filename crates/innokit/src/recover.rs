@@ -9,7 +9,7 @@ use jobs::source::keys::KeyFiles;
 use jobs::{RecoverOptions, Recovered};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::args::RecoverArgs;
+use crate::args::{RecoverArgs, Until};
 use crate::document;
 use crate::print::{grouped, peak_memory};
 
@@ -28,7 +28,12 @@ pub fn run(args: &RecoverArgs) -> Result<u8, Box<dyn Error>> {
     raise_open_files();
     let started = SystemTime::now();
     let memory = usize::try_from(args.memory).unwrap_or(usize::MAX);
-    let (to, until) = (args.to.clone(), args.until.map(Lsn));
+    let (until, until_time) = match args.until {
+        Some(Until::Lsn(lsn)) => (Some(Lsn(lsn)), None),
+        Some(Until::Time(time)) => (None, Some(time)),
+        None => (None, None),
+    };
+    let to = args.to.clone();
     if args.in_place && !args.dry_run {
         let datadir = args.datadir.display();
         writeln!(
@@ -39,8 +44,18 @@ pub fn run(args: &RecoverArgs) -> Result<u8, Box<dyn Error>> {
     let keys = KeyFiles { keyrings: args.keyring.clone(), key_file: args.key_file.clone() };
     let (increments, dry_run, warm) = (args.increment.clone(), args.dry_run, !args.no_warm);
     let redo = args.redo.clone();
-    let options =
-        RecoverOptions { to, increments, dry_run, until, redo, warm, keys, memory, ..RecoverOptions::default() };
+    let options = RecoverOptions {
+        to,
+        increments,
+        dry_run,
+        until,
+        until_time,
+        redo,
+        warm,
+        keys,
+        memory,
+        ..RecoverOptions::default()
+    };
     let done = match jobs::recover(&args.datadir, &options) {
         Ok(done) => done,
         Err(error) if error.is_damage() => {

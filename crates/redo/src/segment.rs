@@ -158,7 +158,6 @@ impl EndRecord {
 }
 
 #[cfg(test)]
-#[expect(clippy::expect_used, reason = "a test fails where it must")]
 mod tests {
     use super::*;
 

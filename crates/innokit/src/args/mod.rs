@@ -26,7 +26,7 @@ pub use self::manual::{CompletionsArgs, ManArgs};
 pub use self::output::Progress;
 pub use self::reading::ReadingArgs;
 use self::recover::RECOVER_EXAMPLES;
-pub use self::recover::RecoverArgs;
+pub use self::recover::{RecoverArgs, Until};
 pub use self::redo::{RedoArchiveArgs, RedoCommand, RedoInfoArgs, RedoVerifyArgs};
 #[cfg(feature = "bench")]
 pub use self::sizes::{bytes, size};

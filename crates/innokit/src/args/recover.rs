@@ -1,6 +1,7 @@
 //! `innokit recover`.
 
 use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{ArgGroup, Args};
 
@@ -24,6 +25,43 @@ Exit status:
   0  recovered, or there was nothing to do
   1  the log, or a page that it changes, is damaged
   2  it could not be done";
+
+/// Where a recovery ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Until {
+    /// At an LSN.
+    Lsn(u64),
+    /// Where the archive was at a time.
+    Time(SystemTime),
+}
+
+fn until(text: &str) -> Result<Until, String> {
+    let lsn = text.parse().map(Until::Lsn).ok();
+    let says = "an LSN, or a time in UTC such as 2026-11-23T20:15:00";
+    lsn.or_else(|| time(text).map(Until::Time)).ok_or_else(|| says.to_owned())
+}
+
+/// `2026-11-23T20:15:00`, with a space instead of the T, or with a Z at the end.
+fn time(text: &str) -> Option<SystemTime> {
+    let (date, clock) = text.trim_end_matches('Z').split_once(['T', ' '])?;
+    let numbers = |text: &str, mark: char| -> Option<[u64; 3]> {
+        let is_number = |part: &str| part.len() >= 2 && part.bytes().all(|byte| byte.is_ascii_digit());
+        let parts: Vec<&str> = text.split(mark).collect();
+        let parts: [&str; 3] =
+            parts.try_into().ok().filter(|parts: &[&str; 3]| parts.iter().all(|part| is_number(part)))?;
+        let [first, second, third] = parts.map(|part| part.parse().ok());
+        Some([first?, second?, third?])
+    };
+    let ([year, month, day], [hour, minute, second]) = (numbers(date, '-')?, numbers(clock, ':')?);
+    let is_valid = (1970..10_000).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day);
+    if !is_valid || hour > 23 || minute > 59 || second > 60 {
+        return None;
+    }
+    // Years start in March here, so that the leap day comes last.
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1 - 719_468;
+    UNIX_EPOCH.checked_add(Duration::from_secs(days * 86_400 + hour * 3600 + minute * 60 + second))
+}
 
 /// Options of `recover`.
 #[derive(Debug, Args)]
@@ -50,9 +88,10 @@ pub struct RecoverArgs {
     #[arg(long)]
     pub dry_run: bool,
 
-    /// Stop at this LSN, as if the server had crashed there, and discard the rest of the log. Refused if a file is already newer.
-    #[arg(long, value_name = "LSN")]
-    pub until: Option<u64>,
+    /// Stop at this LSN, as if the server had crashed there, and discard the rest of the log. Refused if a file is already newer. With
+    /// --redo it may be a time in UTC (2026-11-23T20:15:00): what the archive had by then.
+    #[arg(long, value_name = "LSN|TIME", value_parser = until)]
+    pub until: Option<Until>,
 
     /// An archive of the redo log (`innokit redo archive`) to read from the base copy's checkpoint on, instead of the log in DATADIR: a base
     /// copy is recovered to the archive's end, or to --until.
@@ -83,4 +122,30 @@ pub struct RecoverArgs {
     /// MySQL's keyring: the data file of component_keyring_file or of the keyring_file plugin (may be given several times).
     #[arg(long, value_name = "FILE")]
     pub keyring: Vec<PathBuf>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_they_are_written() {
+        let seconds = |text| time(text)?.duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs());
+        let cases = [
+            ("1970-01-01T00:00:00", 0),
+            ("2000-02-29 23:59:59", 951_868_799),
+            ("2000-03-01T00:00:00Z", 951_868_800),
+            ("2026-11-23T20:15:00", 1_795_464_900),
+            ("2100-12-31T12:00:00", 4_133_937_600),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(seconds(text), Some(expected), "{text}");
+        }
+        for text in
+            ["2026-11-23", "2026-13-01T00:00:00", "2026-11-23T24:00:00", "1969-12-31T23:59:59", "x", "2026-11-23T20:15"]
+        {
+            assert_eq!((seconds(text), until(text).is_err()), (None, true), "{text}");
+        }
+        assert_eq!(until("80703969"), Ok(Until::Lsn(80_703_969)));
+    }
 }

@@ -1,7 +1,7 @@
 //! `redo archive`: follows a live server's redo log into segments that any reader of logs can read.
 //!
 //! ```text
-//! live log -> fence -> segment writer; gap -> note beside the next segment
+//! live log -> fence -> segment writer; marks -> LogWriter; gap -> note beside the next segment
 //! ```
 //!
 //! Each look reads from the archive's end on, takes the mini-transactions that are certain to stay (`redo::follow`), reads them a second
@@ -16,6 +16,7 @@ mod follow;
 mod gap;
 mod history;
 mod live;
+mod marks;
 mod name;
 mod stored;
 mod verify;
@@ -35,6 +36,8 @@ use self::error::{Result, failed};
 use self::follow::{Follower, Look, begin};
 use self::gap::Gap;
 use self::live::LiveLog;
+use self::marks::Marks;
+pub(crate) use self::marks::mark_at;
 use self::name::list;
 pub(crate) use self::name::{SegmentName, list as segments};
 pub(crate) use self::stored::{Stored, closed_at};
@@ -132,6 +135,7 @@ pub fn archive(
     fs::create_dir_all(dir).map_err(failed(dir, "making the archive"))?;
     let _lock = lock(dir)?;
     remove_unfinished(dir)?;
+    let mut marks = Marks::open(dir)?;
     let mut follower = start(datadir, live, options, tell)?;
     let mut run = Run { options, status: ArchiveStatus::default(), tell };
     run.tell_status(&follower);
@@ -143,6 +147,7 @@ pub fn archive(
             target = None;
         }
         run.tell_status(&follower);
+        marks.note(run.status.timeline, follower.at())?;
         target = target.or(follower.seen);
         let is_done = match options.until {
             ArchiveUntil::Stopped => false,
@@ -157,6 +162,7 @@ pub fn archive(
             nap(options.poll, stop);
         }
     }
+    marks.note_last(run.status.timeline, follower.at())?;
     Ok(run.status)
 }
 

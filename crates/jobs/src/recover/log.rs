@@ -19,7 +19,7 @@ use format::keyring::KeyStore;
 use redo::mtr_reader::MtrReader;
 use redo::record::Grammar;
 
-use self::archived::Archived;
+use self::archived::{Archived, BaseLog, COMPARED};
 pub(super) use self::mariadb::MariaDbLog;
 use self::mtr_source::MtrSource;
 pub(super) use self::mysql::{MySqlRedo, TableStates};
@@ -82,8 +82,9 @@ impl RedoLog {
         Ok(Self { path, files, options, clock: None, outside, vendor, backup }.tuned(&Tuning::default()))
     }
 
-    /// Reads the segments of a redo archive from the checkpoint on, instead of the datadir's own log.
-    pub fn with_archive(mut self, dir: Option<&Path>) -> Result<Self> {
+    /// Reads the segments of a redo archive from the checkpoint on, instead of the datadir's own log; of one `timeline`, if
+    /// that is given.
+    pub fn with_archive(mut self, dir: Option<&Path>, timeline: Option<u32>) -> Result<Self> {
         let Some(dir) = dir else { return Ok(self) };
         let base_end = self.scan(None, |scan| {
             scan.run(&mut |_| Ok(true))?;
@@ -95,7 +96,9 @@ impl RedoLog {
         if log.is_of_blocks() {
             return refused("the base copy is of MariaDB 10.5 to 10.7, whose log is not archived: leave out --redo");
         }
-        let archived = Archived::find(dir, log, base_end)?;
+        let start = log.read(log.parsed.checkpoint.lsn, COMPARED)?;
+        let base = BaseLog { parsed: &log.parsed, header: &log.header, start, end: base_end };
+        let archived = Archived::find(dir, &base, timeline)?;
         self.files = FileSet::new(archived.files()?);
         log.parsed = archived.as_log(&log.parsed);
         log.archived = Some(archived);

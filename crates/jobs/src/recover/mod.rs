@@ -25,6 +25,7 @@ mod budget;
 mod cipher_mode;
 mod crypt;
 mod definitions;
+mod dictionary_pages;
 mod doublewrite;
 mod durable;
 mod ending;
@@ -57,6 +58,7 @@ mod warm;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use flow::lock::Sharing;
 use format::keyring::KeyStore;
@@ -86,6 +88,7 @@ pub use self::timed::{Clocked, on_clock};
 pub use self::tuning::Tuning;
 use self::tuning::engine;
 use self::wanted::Wanted;
+use crate::archive::mark_at;
 use crate::source::keys::KeyFiles;
 use crate::source::redo_log::{REDO_DIR, copied_log, empty_truncation_logs};
 
@@ -103,6 +106,11 @@ pub struct RecoverOptions {
     pub until: Option<Lsn>,
     /// An archive of the redo log, read instead of the datadir's own log from its checkpoint on. Only together with `to`, or in a dry run.
     pub redo: Option<PathBuf>,
+    /// The timeline of that archive that `until` belongs to; any if it is not given.
+    #[doc(hidden)]
+    pub redo_timeline: Option<u32>,
+    /// End where that archive was at this time, by its marks; instead of `until`.
+    pub until_time: Option<SystemTime>,
     /// Name the pages that the log changes in `ib_buffer_pool`, so that the server loads them when it starts.
     pub warm: bool,
     /// Keys of encrypted logs and tablespaces.
@@ -120,7 +128,20 @@ impl Default for RecoverOptions {
     fn default() -> Self {
         let (memory, round, tuning) = (512 << 20, u64::MAX, Tuning::default());
         let (increments, keys) = (Vec::new(), KeyFiles::default());
-        Self { to: None, increments, dry_run: false, until: None, redo: None, warm: true, keys, memory, round, tuning }
+        Self {
+            to: None,
+            increments,
+            dry_run: false,
+            until: None,
+            redo: None,
+            redo_timeline: None,
+            until_time: None,
+            warm: true,
+            keys,
+            memory,
+            round,
+            tuning,
+        }
     }
 }
 
@@ -209,6 +230,9 @@ pub fn recover(datadir: &Path, options: &RecoverOptions) -> Result<Recovered> {
             "a base copy is kept as it is, for other moments: name a directory for the recovered copy (--to)",
         );
     }
+    if let Some(time) = options.until_time {
+        return recover(datadir, &with_lsn_of(time, options)?);
+    }
     if options.redo.is_some() && !options.increments.is_empty() {
         return refused("merge the increments first, then recover the result with --redo");
     }
@@ -251,9 +275,20 @@ fn recover_one(datadir: &Path, options: &RecoverOptions) -> Result<Recovered> {
     }
 }
 
+/// The options with the LSN that an archive had reached at a time.
+fn with_lsn_of(time: SystemTime, options: &RecoverOptions) -> Result<RecoverOptions> {
+    let Some(redo) = &options.redo else {
+        return refused("only an archive of the redo log knows times (--redo): give an LSN instead");
+    };
+    let mark = mark_at(redo, time).or_else(|error| refused(error.to_string()))?;
+    let redo_timeline = Some(mark.timeline);
+    Ok(RecoverOptions { until: Some(mark.lsn), until_time: None, redo_timeline, ..options.clone() })
+}
+
 /// The log to recover from.
 fn open_log(datadir: &Path, for_writing: bool, options: &RecoverOptions, keys: &KeyStore) -> Result<RedoLog> {
-    let log = RedoLog::open(datadir, for_writing, keys)?.with_archive(options.redo.as_deref())?;
+    let log =
+        RedoLog::open(datadir, for_writing, keys)?.with_archive(options.redo.as_deref(), options.redo_timeline)?;
     Ok(log.tuned(&options.tuning.within(options.memory)))
 }
 
@@ -375,7 +410,7 @@ fn recover_in_place(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -
         work.put_flush_lsn(flushed)?;
     }
     let counts = work.finish()?;
-    definitions::check(datadir, &plan)?;
+    dictionary_pages::check(datadir, &plan)?;
     files.sync()?;
     shadow::remove(datadir)?;
     // Before the log is closed: a run that is killed in between is run again, and writes the same list.

@@ -11,7 +11,7 @@ use redo::record::Grammar;
 
 use super::cipher_mode;
 use super::crypt::SpaceCrypt;
-use super::definitions;
+use super::dictionary_pages;
 use super::doublewrite::Copies;
 use super::error::{Result, damaged, refused};
 use super::head::Head;
@@ -32,7 +32,7 @@ const TABLE_SIZE_MIN: u64 = 4;
 /// Plans the recovery of a datadir from its log. Fails if the plan cannot be carried out.
 pub(super) fn plan(datadir: &Path, wanted: Wanted, keys: &KeyStore) -> Result<RecoverPlan> {
     let mut plan = draft(datadir, wanted, keys)?;
-    definitions::check(datadir, &plan)?;
+    dictionary_pages::check(datadir, &plan)?;
     until::check_pages(datadir, &plan)?;
     // The others were only there to be checked.
     let changed = &plan.wanted.changed;

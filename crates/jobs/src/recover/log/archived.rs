@@ -12,11 +12,21 @@ use redo::follow::Walk;
 use redo::mariadb::{LogFile, START_OFFSET};
 
 use super::super::error::{Result, damaged, failed, refused};
-use super::mariadb::MariaDbLog;
 use crate::archive::{ArchiveError, SegmentName, Stored, closed_at, segments};
 
 /// Bytes of both logs that are compared.
-const COMPARED: usize = 64 << 10;
+pub(in super::super) const COMPARED: usize = 64 << 10;
+
+/// The log that came with a base copy.
+pub(in super::super) struct BaseLog<'b> {
+    pub parsed: &'b LogFile,
+    /// The first bytes of its file.
+    pub header: &'b [u8],
+    /// Bytes from its checkpoint on: the first [`COMPARED`], or as many as there are.
+    pub start: Vec<u8>,
+    /// Where it ends.
+    pub end: Lsn,
+}
 
 /// The segments that recovery reads.
 #[derive(Debug)]
@@ -43,10 +53,11 @@ fn unreadable<T>(error: ArchiveError) -> Result<T> {
 }
 
 impl Archived {
-    /// Finds the segments from the base's checkpoint on. `base_end` is where the base's own log ends.
-    pub fn find(dir: &Path, base: &MariaDbLog, base_end: Lsn) -> Result<Self> {
+    /// Finds the segments from the base's checkpoint on, of one `timeline` if that is given.
+    pub fn find(dir: &Path, base: &BaseLog<'_>, timeline: Option<u32>) -> Result<Self> {
         let checkpoint = base.parsed.checkpoint.lsn;
-        let names = segments(dir).or_else(unreadable)?;
+        let mut names = segments(dir).or_else(unreadable)?;
+        names.retain(|name| timeline.is_none_or(|timeline| timeline == name.timeline));
         let mut stretches: Vec<Vec<Segment>> = Vec::new();
         for name in names {
             let end = match closed_at(dir, name) {
@@ -69,7 +80,7 @@ impl Archived {
             }
             is_covered = true;
             stretch.retain(|segment| segment.end > checkpoint);
-            let found = Self { dir: dir.to_path_buf(), segments: stretch, base_end, own_size };
+            let found = Self { dir: dir.to_path_buf(), segments: stretch, base_end: base.end, own_size };
             if found.continues(base)? {
                 return Ok(found);
             }
@@ -86,14 +97,13 @@ impl Archived {
     }
 
     /// Whether the archive holds what the base's own log does.
-    fn continues(&self, base: &MariaDbLog) -> Result<bool> {
+    fn continues(&self, base: &BaseLog<'_>) -> Result<bool> {
         let Some(first) = self.segments.first() else { return Ok(false) };
         let checkpoint = base.parsed.checkpoint.lsn;
         let stored = Stored::read(&self.dir, first.name).or_else(unreadable)?;
-        let own = base.read(checkpoint, COMPARED)?;
-        let walk = Walk::over(&base.parsed, checkpoint, &own);
+        let walk = Walk::over(base.parsed, checkpoint, &base.start);
         let (len, _) = walk.up_to(self.base_end.min(stored.end()));
-        let mut own = own.get(..len).unwrap_or_default().to_vec();
+        let mut own = base.start.get(..len).unwrap_or_default().to_vec();
         walk.straighten(&mut own, len);
         if stored.key() != base.header.get(48..76).unwrap_or_default() {
             return refused(format!(

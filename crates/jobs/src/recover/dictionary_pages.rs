@@ -1,0 +1,43 @@
+//! Pages of MariaDB's dictionary that an archive changes after a base copy: columns and indexes that come and go in place.
+//!
+//! The roots of the dictionary's trees are where every server has put them, and other pages name their tree.
+
+use std::fs::File;
+use std::path::Path;
+
+use format::SpaceId;
+use format::bytes::be;
+use format::page::fil::FIL_PAGE_TYPE;
+
+use super::error::{Result, failed};
+use super::plan::RecoverPlan;
+use crate::source::read_up_to;
+
+/// Roots of SYS_COLUMNS, SYS_INDEXES and SYS_FIELDS, fixed by every server.
+const ROOTS: std::ops::RangeInclusive<u32> = 10..=12;
+/// The numbers of these trees.
+const TREES: std::ops::RangeInclusive<u64> = 2..=4;
+const PAGE_INDEX_ID: usize = 66;
+const FIL_PAGE_INDEX: u16 = 17855;
+
+/// Fails if the archive changes the columns or indexes of a table after the base copy. The pages are looked at before the recovery and after
+/// it: a tree may have grown in between.
+pub(super) fn check(datadir: &Path, plan: &RecoverPlan) -> Result<()> {
+    let (Some(definitions), Some(system)) = (&plan.wanted.definitions, plan.spaces.get(&SpaceId::SYSTEM)) else {
+        return Ok(());
+    };
+    let size = system.format.physical().bytes();
+    for (&page_no, &lsn) in &definitions.pages {
+        let at = u64::from(page_no) * size as u64;
+        let Some(part) = system.parts_now().into_iter().rfind(|part| part.start <= at) else { continue };
+        let path = datadir.join(&part.path);
+        let page = File::open(&path).and_then(|file| read_up_to(&file, at - part.start, size));
+        let page = page.map_err(failed(&path, "reading the dictionary"))?;
+        let is_index = be::u16_at(&page, FIL_PAGE_TYPE) == Some(FIL_PAGE_INDEX);
+        let is_tree = be::u64_at(&page, PAGE_INDEX_ID).is_some_and(|tree| TREES.contains(&tree));
+        if ROOTS.contains(&page_no) || (is_index && is_tree) {
+            definitions.refuse("the columns or indexes of a table were changed", lsn)?;
+        }
+    }
+    Ok(())
+}
