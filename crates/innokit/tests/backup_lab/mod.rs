@@ -128,16 +128,6 @@ impl Server {
         rows
     }
 
-    /// Sums and rows of these tables by a server that starts on the folder `name` and recovers nothing. All its tables are sound.
-    pub fn tables_sound(&self, name: &str, tables: &[&str]) -> String {
-        self.tables(name);
-        self.script_on(name, "start", &self.options.iter().map(String::as_str).collect::<Vec<_>>(), "");
-        let sums = |table: &&str| format!("CHECKSUM TABLE {table}; SELECT COUNT(*) FROM {table};");
-        let sums = self.script_on(name, "sql", &["-N"], &tables.iter().map(sums).collect::<String>());
-        self.script_on(name, "stop", &[], "");
-        sums
-    }
-
     /// Changes rows and makes, alters, renames and drops tables, until it is killed.
     pub fn load(&mut self) {
         let definitions = |round: u32| {

@@ -17,6 +17,9 @@ use crate::archive::{ArchiveError, SegmentName, Stored, closed_at, segments};
 /// Bytes of both logs that are compared.
 pub(in super::super) const COMPARED: usize = 64 << 10;
 
+/// A backup's copy of the log may have no room for what closes the log that replaces it.
+const LOG_SIZE_MIN: u64 = 4 << 20;
+
 /// The log that came with a base copy.
 pub(in super::super) struct BaseLog<'b> {
     pub parsed: &'b LogFile,
@@ -35,7 +38,7 @@ pub(in super::super) struct Archived {
     segments: Vec<Segment>,
     /// Where the base's own log ends. Its files are as they were then.
     pub base_end: Lsn,
-    /// The size of the base's own log.
+    /// The size of the log that replaces the base's own.
     pub own_size: u64,
 }
 
@@ -70,7 +73,7 @@ impl Archived {
                 _ => stretches.push(vec![segment]),
             }
         }
-        let (own_size, dir_name) = (base.parsed.size, dir.display());
+        let (own_size, dir_name) = (base.parsed.size.max(LOG_SIZE_MIN), dir.display());
         let mut is_covered = false;
         // The newest first: only one can have gone on from this base.
         for mut stretch in stretches.into_iter().rev() {
