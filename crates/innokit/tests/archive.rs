@@ -186,6 +186,20 @@ fn moments_are_recovered(kind: &'static str) {
         assert!(done.status == 2 && done.errors.contains(says) && done.errors.contains(".frm"), "{}", done.errors);
         assert!(!server.of("refused").exists());
     }
+    assert_damage_is_told(&server);
+}
+
+/// The newest segment has no end record: the last mark tells that it held more.
+fn assert_damage_is_told(server: &Server) {
+    let names = fs::read_dir(server.of("redo")).expect("read").map(|entry| entry.expect("one").path());
+    let newest = names.filter(|path| path.extension().is_some_and(|lsn| lsn.len() == 16)).max().expect("a segment");
+    let mut bytes = fs::read(&newest).expect("read");
+    bytes[START_OFFSET + 9] ^= 1;
+    fs::write(&newest, bytes).expect("written");
+    let verified = run(&["redo", "verify", "redo"], server, &[]);
+    assert!(verified.status == 1 && verified.text.contains("had reached LSN"), "{}", verified.text);
+    let done = run(&["recover", "--redo", "redo", "--to", "refused", "base"], server, &[]);
+    assert!(done.status == 1 && done.errors.contains("the archive is damaged at LSN"), "{}", done.errors);
 }
 
 #[test]

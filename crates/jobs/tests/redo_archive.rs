@@ -403,11 +403,14 @@ fn damage_and_lost_segments_of_an_archive_are_named() {
         server.checkpoint(before);
     }
     assert!(server.verified().segments > 3);
-    let mut segments: Vec<PathBuf> =
-        fs::read_dir(server.archive()).expect("read").map(|entry| entry.expect("one").path()).collect();
-    segments.retain(|path| path.extension().is_some_and(|lsn| lsn.len() == 16));
-    segments.sort();
-    let second = segments[1].clone();
+    let segments = |server: &FakeServer| {
+        let paths = fs::read_dir(server.archive()).expect("read").map(|entry| entry.expect("one").path());
+        let mut paths: Vec<PathBuf> =
+            paths.filter(|path| path.extension().is_some_and(|lsn| lsn.len() == 16)).collect();
+        paths.sort();
+        paths
+    };
+    let second = segments(&server)[1].clone();
     let good = fs::read(&second).expect("read");
     for offset in [300, START_OFFSET + 50, START_OFFSET + 20_000] {
         let mut bad = good.clone();
@@ -419,6 +422,25 @@ fn damage_and_lost_segments_of_an_archive_are_named() {
         assert_eq!(report.exit_status(), 1);
     }
     fs::write(&second, good).expect("written");
+    // The newest has no end record: what it had is known by the last mark.
+    server.commit(60);
+    server.caught_up();
+    let newest = segments(&server).pop().expect("one");
+    assert!(!PathBuf::from(format!("{}.end", newest.display())).exists(), "it is open");
+    let good = fs::read(&newest).expect("read");
+    let mut bad = good.clone();
+    bad[START_OFFSET + 50] ^= 4;
+    for bytes in [Some(bad), None] {
+        match bytes {
+            Some(bytes) => fs::write(&newest, bytes).expect("written"),
+            None => fs::remove_file(&newest).expect("removed"),
+        }
+        let report = verify_archive(&server.archive()).expect("read");
+        let told = report.damage.iter().any(|damage| damage.contains("had reached LSN"));
+        assert!(told && report.exit_status() == 1, "{:?}", report.damage);
+    }
+    fs::write(&newest, good).expect("written");
+    assert_eq!(verify_archive(&server.archive()).expect("read").damage, Vec::<String>::new());
     fs::remove_file(&second).expect("removed");
     let report = verify_archive(&server.archive()).expect("read");
     assert!(report.ranges.len() == 2 && report.exit_status() == 1, "{report:?}");

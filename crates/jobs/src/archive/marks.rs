@@ -119,6 +119,19 @@ impl Marks {
     }
 }
 
+/// The last mark, `None` if there is none. Read it before the segments: an archiver at work appends, then marks.
+pub(crate) fn last_mark(dir: &Path) -> Result<Option<Mark>> {
+    let (path, mut last) = (dir.join(DIR), None);
+    if path.is_dir() {
+        let mut reader = LogReader::open(&path).or_else(|error| unusable(&path, &error))?;
+        while let Some(record) = reader.next() {
+            let record = record.or_else(|error| unusable(&path, &error))?;
+            last = Mark::parse(record.bytes).or(last);
+        }
+    }
+    Ok(last)
+}
+
 /// The last mark at or before a time, which must not be after the last one.
 pub(crate) fn mark_at(dir: &Path, time: SystemTime) -> Result<Mark> {
     let path = dir.join(DIR);

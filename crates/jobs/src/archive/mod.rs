@@ -37,7 +37,7 @@ use self::follow::{Follower, Look, begin};
 use self::gap::Gap;
 use self::live::LiveLog;
 use self::marks::Marks;
-pub(crate) use self::marks::mark_at;
+pub(crate) use self::marks::{last_mark, mark_at};
 use self::name::list;
 pub(crate) use self::name::{SegmentName, list as segments};
 pub(crate) use self::stored::{Stored, closed_at};

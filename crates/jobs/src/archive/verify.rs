@@ -8,6 +8,7 @@ use redo::segment::EndRecord;
 
 use super::error::{Result, refused};
 use super::gap::noted;
+use super::marks::{Mark, last_mark};
 use super::name::{SegmentName, list};
 use super::stored::Stored;
 
@@ -54,6 +55,7 @@ impl ArchiveReport {
 /// # Errors
 /// [`ArchiveError`](super::ArchiveError) if there is none, or it cannot be read.
 pub fn verify_archive(dir: &Path) -> Result<ArchiveReport> {
+    let mark = last_mark(dir);
     let names = list(dir)?;
     let Some(newest) = names.last().copied() else {
         return refused(format!("{}: no redo archive: it holds no file redo.<LSN>", dir.display()));
@@ -66,10 +68,28 @@ pub fn verify_archive(dir: &Path) -> Result<ArchiveReport> {
             Err(error) => return Err(error),
         }
     }
+    match mark {
+        Ok(mark) => report.damage.extend(mark.and_then(|mark| report.lost_end(&newest.path(dir), mark))),
+        Err(super::ArchiveError::Refused(why)) => report.damage.push(why),
+        Err(error) => return Err(error),
+    }
     Ok(report)
 }
 
 impl ArchiveReport {
+    /// What the archive had when it was marked last, and has no more. The newest segment has no end record that could tell.
+    fn lost_end(&self, newest: &Path, mark: Mark) -> Option<String> {
+        let ends = self.ranges.iter().filter(|range| range.timeline == mark.timeline).map(|range| range.end_lsn);
+        let end = ends.max().unwrap_or(0);
+        (end < mark.lsn.0).then(|| {
+            format!(
+                "{}: the archive had reached LSN {}, but now ends at LSN {end}: this segment is damaged there, or later ones are missing",
+                newest.display(),
+                mark.lsn
+            )
+        })
+    }
+
     fn add(&mut self, dir: &Path, stored: &Stored, is_newest: bool) {
         self.segments += 1;
         self.mtrs += stored.mtrs;

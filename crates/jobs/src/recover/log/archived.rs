@@ -12,7 +12,7 @@ use redo::follow::Walk;
 use redo::mariadb::{LogFile, START_OFFSET};
 
 use super::super::error::{Result, damaged, failed, refused};
-use crate::archive::{ArchiveError, SegmentName, Stored, closed_at, segments};
+use crate::archive::{ArchiveError, SegmentName, Stored, closed_at, last_mark, segments};
 
 /// Bytes of both logs that are compared.
 pub(in super::super) const COMPARED: usize = 64 << 10;
@@ -59,13 +59,18 @@ impl Archived {
     /// Finds the segments from the base's checkpoint on, of one `timeline` if that is given.
     pub fn find(dir: &Path, base: &BaseLog<'_>, timeline: Option<u32>) -> Result<Self> {
         let checkpoint = base.parsed.checkpoint.lsn;
+        let mark = last_mark(dir).or_else(unreadable)?;
         let mut names = segments(dir).or_else(unreadable)?;
         names.retain(|name| timeline.is_none_or(|timeline| timeline == name.timeline));
         let mut stretches: Vec<Vec<Segment>> = Vec::new();
         for name in names {
             let end = match closed_at(dir, name) {
                 Some(end) => end,
-                None => Stored::read(dir, name).or_else(unreadable)?.end(),
+                None => {
+                    // Up to its last mark it was whole: a segment that ends before is damaged there, and recovery will say so.
+                    let marked = mark.filter(|mark| mark.timeline == name.timeline).map_or(Lsn(0), |mark| mark.lsn);
+                    Stored::read(dir, name).or_else(unreadable)?.end().max(marked)
+                }
             };
             let segment = Segment { name, end };
             match stretches.last_mut() {
@@ -104,6 +109,9 @@ impl Archived {
         let Some(first) = self.segments.first() else { return Ok(false) };
         let checkpoint = base.parsed.checkpoint.lsn;
         let stored = Stored::read(&self.dir, first.name).or_else(unreadable)?;
+        if stored.end() < first.end {
+            return self.is_damaged(*first, stored.end());
+        }
         let walk = Walk::over(base.parsed, checkpoint, &base.start);
         let (len, _) = walk.up_to(self.base_end.min(stored.end()));
         let mut own = base.start.get(..len).unwrap_or_default().to_vec();
@@ -146,12 +154,17 @@ impl Archived {
     /// Fails if mini-transactions ended at `end`, but the segments do not.
     pub fn check_end(&self, end: Lsn) -> Result<()> {
         match self.segments.iter().find(|segment| segment.end > end) {
-            Some(segment) => damaged(format!(
-                "{}: the archive is damaged at LSN {end}: innokit redo verify shows what is left",
-                segment.name.path(&self.dir).display()
-            )),
+            Some(segment) => self.is_damaged(*segment, end),
             None => Ok(()),
         }
+    }
+
+    fn is_damaged<T>(&self, segment: Segment, at: Lsn) -> Result<T> {
+        damaged(format!(
+            "{}: the archive is damaged at LSN {at}: innokit redo verify shows what is left. To recover up to there, move this segment and \
+             later ones away",
+            segment.name.path(&self.dir).display()
+        ))
     }
 }
 
