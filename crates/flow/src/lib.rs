@@ -32,8 +32,8 @@
 //!
 //! A [`Gather`] reads what a caller asks for piece by piece, such as the leaves of a tree, through the same [`Reader`].
 //!
-//! [`log_writer`] is the other direction: an append-only log for many callers. [`append`] fills one file from the front. [`rewrite`] changes blocks in place. [`queue::sim`] is a
-//! device for tests, as slow and as faulty as requested, for trying both.
+//! [`log_writer`] is the other direction: an append-only log for many callers. [`append`] fills one file from the front. [`rewrite`] changes
+//! blocks in place. [`queue::sim`] is a device for tests, as slow and as faulty as requested, for trying them.
 
 #![deny(unsafe_code)]
 

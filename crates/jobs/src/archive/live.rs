@@ -9,13 +9,12 @@ use format::Lsn;
 use redo::mariadb::{Checkpoint, Format, LogFile, START_OFFSET};
 use redo::{LogVendor, RedoError};
 
+use super::LOG_KEY;
 use super::error::{Result, failed, refused};
 use crate::source::read_up_to;
 use crate::source::redo_log::REDO_DIR;
 
 const LOG: &str = "ib_logfile0";
-/// Before 10.8, and when 13.0 archives its log itself, there is no such file, or another one beside it.
-const KEY: std::ops::Range<usize> = 48..76;
 
 /// An open log file. It stays readable when the server replaces it.
 #[derive(Debug)]
@@ -96,7 +95,7 @@ impl LiveLog {
 
     /// The key description in its header.
     pub fn key(&self) -> &[u8] {
-        self.header.get(KEY).unwrap_or_default()
+        self.header.get(LOG_KEY).unwrap_or_default()
     }
 
     pub fn path(&self) -> &Path {

@@ -23,6 +23,7 @@ mod verify;
 mod writer;
 
 use std::fs::{self, File};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -30,6 +31,7 @@ use std::time::{Duration, Instant};
 
 use flow::lock::{Sharing, try_lock};
 use format::Lsn;
+use redo::mariadb::LOG_HEADER_KEY;
 
 pub use self::error::ArchiveError;
 use self::error::{Result, failed};
@@ -44,6 +46,8 @@ pub(crate) use self::stored::{Stored, closed_at};
 pub use self::verify::{ArchiveReport, ArchivedRange, verify_archive};
 use self::writer::SegmentWriter;
 
+/// The part of a log's header that describes its key; a segment's header has it too.
+pub(crate) const LOG_KEY: Range<usize> = LOG_HEADER_KEY..LOG_HEADER_KEY + 28;
 /// Held by the one archiver of a directory.
 const LOCK: &str = "archive.lock";
 /// Bytes of the first read.

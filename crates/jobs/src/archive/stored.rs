@@ -9,13 +9,12 @@ use redo::follow::Walk;
 use redo::mariadb::START_OFFSET;
 use redo::segment::{EndRecord, SegmentHeader};
 
+use super::LOG_KEY;
 use super::error::{Result, failed, refused};
 use super::name::SegmentName;
 
 /// A larger file is no segment: it is read whole.
 const SEGMENT_MAX: u64 = 1 << 30;
-/// The part of a header that describes its key.
-const KEY: std::ops::Range<usize> = 48..76;
 
 /// The LSN at which a segment was closed, if it was.
 pub(crate) fn closed_at(dir: &Path, name: SegmentName) -> Option<Lsn> {
@@ -76,7 +75,7 @@ impl Stored {
 
     /// The key description in its header.
     pub fn key(&self) -> &[u8] {
-        self.bytes.get(KEY).unwrap_or_default()
+        self.bytes.get(LOG_KEY).unwrap_or_default()
     }
 
     /// The last bytes of its payload, at most `max` of them.
