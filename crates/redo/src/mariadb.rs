@@ -14,6 +14,8 @@ pub const LOG_HEADER_START_LSN: usize = 8;
 pub const LOG_HEADER_CREATOR: usize = 16;
 /// Key information; its first 4 bytes are 1 in the older encrypted format.
 pub const LOG_HEADER_KEY: usize = 48;
+/// Bytes of the key information.
+pub(crate) const LOG_HEADER_KEY_SIZE: usize = 28;
 /// CRC-32C of the header. 4 bytes.
 pub const LOG_HEADER_CHECKSUM: usize = 508;
 /// First checkpoint slot, 64 bytes.
@@ -28,6 +30,11 @@ pub const CHECKPOINT_LSN: usize = 0;
 pub const CHECKPOINT_END_LSN: usize = 8;
 /// CRC-32C of the slot. 4 bytes.
 pub const CHECKPOINT_CHECKSUM: usize = 60;
+
+/// The key information in the header of a log file or of an archived segment, 28 bytes; empty if the header is shorter than that.
+pub fn key_information(header: &[u8]) -> &[u8] {
+    header.get(LOG_HEADER_KEY..LOG_HEADER_KEY + LOG_HEADER_KEY_SIZE).unwrap_or_default()
+}
 
 /// Bytes to read at [`LogFile::checkpoint_place`] first. [`LogState::Undecided`](crate::LogState::Undecided) asks for more: up to
 /// [`READ_SIZE_MAX`].

@@ -26,7 +26,7 @@
 
 use crate::mariadb::{
     CHECKPOINT_1, CHECKPOINT_CHECKSUM, CHECKPOINT_END_LSN, CHECKPOINT_LSN, Checkpoint, Format, LOG_HEADER_CHECKSUM,
-    LOG_HEADER_CREATOR, LOG_HEADER_KEY, LOG_HEADER_START_LSN, LogFile, START_OFFSET,
+    LOG_HEADER_CREATOR, LOG_HEADER_KEY, LOG_HEADER_KEY_SIZE, LOG_HEADER_START_LSN, LogFile, START_OFFSET,
 };
 use crate::{RedoError, check_crc};
 use format::bytes::be;
@@ -40,8 +40,6 @@ const MAGIC_AT: usize = 448;
 const TIMELINE_AT: usize = 456;
 const END_MAGIC: &[u8; 8] = b"innokEND";
 const END_CHECKSUM_AT: usize = 60;
-/// The part of a log's header that describes its key.
-const KEY_SIZE: usize = 28;
 const CREATOR: &[u8; 32] = b"innokit redo archive\0\0\0\0\0\0\0\0\0\0\0\0";
 
 /// The header of a segment.
@@ -62,7 +60,7 @@ impl SegmentHeader {
     #[must_use]
     pub fn build(&self, log: &[u8]) -> Option<Vec<u8>> {
         let mut header = vec![0; START_OFFSET];
-        for kept in [0..LOG_HEADER_START_LSN, LOG_HEADER_KEY..LOG_HEADER_KEY + KEY_SIZE] {
+        for kept in [0..LOG_HEADER_START_LSN, LOG_HEADER_KEY..LOG_HEADER_KEY + LOG_HEADER_KEY_SIZE] {
             header.get_mut(kept.clone())?.copy_from_slice(log.get(kept)?);
         }
         be::put_u64(&mut header, LOG_HEADER_START_LSN, self.start.0)?;
@@ -160,18 +158,19 @@ impl EndRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mariadb::key_information;
 
     #[test]
     fn a_header_is_read_as_it_was_built_and_as_that_of_a_log() {
         let mut log = vec![0; START_OFFSET];
         be::put_u32(&mut log, 0, 0xF09F_979D).expect("a format");
-        log.get_mut(LOG_HEADER_KEY..LOG_HEADER_KEY + KEY_SIZE).expect("a key").fill(7);
+        log.get_mut(LOG_HEADER_KEY..LOG_HEADER_KEY + LOG_HEADER_KEY_SIZE).expect("a key").fill(7);
         let format = Format::of_header(&log).expect("known");
         for checkpoint in [None, Some(Checkpoint { lsn: Lsn(90_000), end_lsn: Lsn(95_000) })] {
             let header = SegmentHeader { start: Lsn(90_000), timeline: 3, checkpoint, format };
             let bytes = header.build(&log).expect("built");
             assert_eq!(SegmentHeader::parse(&bytes), Ok(header));
-            assert_eq!(bytes.get(LOG_HEADER_KEY..LOG_HEADER_KEY + KEY_SIZE), Some([7; KEY_SIZE].as_slice()));
+            assert_eq!(key_information(&bytes), [7; LOG_HEADER_KEY_SIZE]);
             // What reads a log reads a segment that starts at a checkpoint.
             let read = LogFile::parse(&bytes, 1 << 20).map(|log| (log.first_lsn, log.checkpoint)).ok();
             assert_eq!(read, checkpoint.map(|checkpoint| (header.start, checkpoint)));

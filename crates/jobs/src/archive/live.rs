@@ -6,10 +6,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use format::Lsn;
-use redo::mariadb::{Checkpoint, Format, LogFile, START_OFFSET};
+use redo::mariadb::{Checkpoint, Format, LogFile, START_OFFSET, key_information};
 use redo::{LogVendor, RedoError};
 
-use super::LOG_KEY;
 use super::error::{Result, failed, refused};
 use crate::source::read_up_to;
 use crate::source::redo_log::REDO_DIR;
@@ -95,7 +94,7 @@ impl LiveLog {
 
     /// The key description in its header.
     pub fn key(&self) -> &[u8] {
-        self.header.get(LOG_KEY).unwrap_or_default()
+        key_information(&self.header)
     }
 
     pub fn path(&self) -> &Path {

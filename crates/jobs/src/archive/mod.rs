@@ -23,7 +23,6 @@ mod verify;
 mod writer;
 
 use std::fs::{self, File};
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -31,7 +30,6 @@ use std::time::{Duration, Instant};
 
 use flow::lock::{Sharing, try_lock};
 use format::Lsn;
-use redo::mariadb::LOG_HEADER_KEY;
 
 pub use self::error::ArchiveError;
 use self::error::{Result, failed};
@@ -46,8 +44,6 @@ pub(crate) use self::stored::{Stored, closed_at};
 pub use self::verify::{ArchiveReport, ArchivedRange, verify_archive};
 use self::writer::SegmentWriter;
 
-/// The part of a log's header that describes its key; a segment's header has it too.
-pub(crate) const LOG_KEY: Range<usize> = LOG_HEADER_KEY..LOG_HEADER_KEY + 28;
 /// Held by the one archiver of a directory.
 const LOCK: &str = "archive.lock";
 /// Bytes of the first read.

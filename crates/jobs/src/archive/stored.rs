@@ -6,10 +6,9 @@ use std::path::{Path, PathBuf};
 use format::Lsn;
 use format::page::checksum::crc32c;
 use redo::follow::Walk;
-use redo::mariadb::START_OFFSET;
+use redo::mariadb::{START_OFFSET, key_information};
 use redo::segment::{EndRecord, SegmentHeader};
 
-use super::LOG_KEY;
 use super::error::{Result, failed, refused};
 use super::name::SegmentName;
 
@@ -75,7 +74,7 @@ impl Stored {
 
     /// The key description in its header.
     pub fn key(&self) -> &[u8] {
-        self.bytes.get(LOG_KEY).unwrap_or_default()
+        key_information(&self.bytes)
     }
 
     /// The last bytes of its payload, at most `max` of them.

@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use flow::FileId;
 use format::Lsn;
 use redo::follow::Walk;
-use redo::mariadb::{LogFile, START_OFFSET};
+use redo::mariadb::{LogFile, START_OFFSET, key_information};
 
 use super::super::error::{Result, damaged, failed, refused};
-use crate::archive::{ArchiveError, LOG_KEY, SegmentName, Stored, closed_at, last_mark, segments};
+use crate::archive::{ArchiveError, SegmentName, Stored, closed_at, last_mark, segments};
 
 /// Bytes of both logs that are compared.
 pub(in super::super) const COMPARED: usize = 64 << 10;
@@ -116,7 +116,7 @@ impl Archived {
         let (len, _) = walk.up_to(self.base_end.min(stored.end()));
         let mut own = base.start.get(..len).unwrap_or_default().to_vec();
         walk.straighten(&mut own, len);
-        if stored.key() != base.header.get(LOG_KEY).unwrap_or_default() {
+        if stored.key() != key_information(&base.header) {
             return refused(format!(
                 "{}: the key of the log has changed since the base copy: take a base copy from after that",
                 stored.path.display()
