@@ -8,7 +8,7 @@ demo: ## build innokit and let it find a planted damage in real tablespaces of b
 	$(CARGO) run --quiet --profile demo -p innokit -- demo
 
 test: servers readers datadirs ## every test; those that read what real servers wrote run here only (`cargo test` runs the others)
-	INNOKIT_DATADIRS=$(abspath $(DATADIRS)) $(CARGO) test --workspace --features innokit/parquet
+	INNOKIT_DATADIRS=$(abspath $(DATADIRS)) $(CARGO) test --workspace --features innokit/parquet --no-fail-fast
 
 test-arm: ## the tests that need no server, built for AArch64 and run under emulation; what is left out and why: the script's head
 	scripts/test-arm.sh
