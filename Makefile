@@ -10,8 +10,8 @@ demo: ## build innokit and let it find a planted damage in real tablespaces of b
 test: servers readers datadirs ## every test; those that read what real servers wrote run here only (`cargo test` runs the others)
 	INNOKIT_DATADIRS=$(abspath $(DATADIRS)) $(CARGO) test --workspace --features innokit/parquet --no-fail-fast
 
-test-arm: ## the tests that need no server, built for AArch64 and run under emulation; what is left out and why: the script's head
-	scripts/test-arm.sh
+test-arm: ## the tests that need no server, built for AArch64 and run under emulation: make test-arm CRATES="format flow" (all if not given)
+	INNOKIT_ARM_CRATES="$(CRATES)" scripts/test-arm.sh
 
 soak: servers datadirs ## the random parts of the tests again and again, for SECONDS: make soak SECONDS=3600
 	INNOKIT_DATADIRS=$(abspath $(DATADIRS)) scripts/soak.sh $(or $(SECONDS),600)

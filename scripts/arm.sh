@@ -61,6 +61,6 @@ enter_toolchain() {
             mount --rbind "$folder" "$tree$folder"
         done
         exec chroot "$tree" /usr/bin/env -i PATH=/usr/bin:/bin HOME="$HOME" CARGO_HOME="$2" CARGO_TARGET_DIR="$3" \
-            CARGO_NET_OFFLINE=true INNOKIT_ARM=inside "$1/$script"
+            CARGO_NET_OFFLINE=true INNOKIT_ARM=inside INNOKIT_ARM_CRATES="${INNOKIT_ARM_CRATES:-}" "$1/$script"
     ' bash "$cache/arm" "$script" "$PWD" "$cargo_home" "$target_dir"
 }

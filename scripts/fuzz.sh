@@ -16,15 +16,21 @@ readonly target
 
 # With --target the flags are for the targets alone, and not for build scripts, which have no libFuzzer to count for them.
 RUSTFLAGS="${RUSTFLAGS:-} $coverage --cfg fuzzing -Cdebug-assertions -Ccodegen-units=1" cargo build --quiet --release --target "$target"
-for source in fuzz_targets/*.rs; do
-    name="$(basename "$source" .rs)"
+
+# A target uses one core.
+run_target() {
+    local name="$1"
     mkdir -p "corpus/$name" "artifacts/$name" "seeds/$name"
     if ! "target/$target/release/$name" -max_total_time="$seconds" -rss_limit_mb=2048 -timeout=20 -print_final_stats=1 -verbosity=0 \
         -artifact_prefix="artifacts/$name/" "corpus/$name" "seeds/$name" >"artifacts/$name.log" 2>&1; then
         tail -n 40 "artifacts/$name.log" >&2
         printf 'fuzz.sh: %s failed; the input is in fuzz/artifacts/%s\n' "$name" "$name" >&2
-        exit 1
+        return 1
     fi
     printf '%s: %s runs, %s inputs kept\n' "$name" \
         "$(sed -n 's/^stat::number_of_executed_units: *//p' "artifacts/$name.log")" "$(find "corpus/$name" -type f | wc -l)"
-done
+}
+export -f run_target
+export target seconds
+# shellcheck disable=SC2016 # the dollar is for the inner shell
+find fuzz_targets -name '*.rs' -exec basename -a -s .rs {} + | sort | xargs -n 1 -P "$(nproc)" bash -c 'set -euo pipefail; run_target "$1"' _

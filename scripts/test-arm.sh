@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Builds the workspace's tests for AArch64 and runs them under QEMU's user emulation. Safe to run again, and quick then.
+# INNOKIT_ARM_CRATES="format flow" builds and runs those of these crates only.
 #
 # The compiler is the toolchain in use where it has AArch64's standard library or can fetch it; the linker, the C library and the
 # emulator are installed from Debian where they are missing (apt, as root). Where the library cannot be had, the whole toolchain
@@ -25,10 +26,13 @@ other_log backups backups_packed increments archive "
 
 # Builds all tests at once, then runs those that are not left out.
 run_tests() {
-    local file name tests=()
-    for file in crates/*/tests/*.rs; do
-        name="$(basename "$file" .rs)"
-        [[ "$left_out" == *" $name "* ]] || tests+=(--test "$name")
+    local crate file name crates=() tests=()
+    for crate in ${INNOKIT_ARM_CRATES:-$(ls crates)}; do
+        crates+=(--package "$(sed -n '0,/^name/s/^name = "\(.*\)"/\1/p' "crates/$crate/Cargo.toml")")
+        for file in "crates/$crate"/tests/*.rs; do
+            name="$(basename "$file" .rs)"
+            [[ "$left_out" == *" $name "* || ! -e "$file" ]] || tests+=(--test "$name")
+        done
     done
     export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
     export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L /usr/aarch64-linux-gnu"
@@ -37,7 +41,7 @@ run_tests() {
     export INNOKIT_EMULATED=1                              # tests assert what an emulator lacks
     export PROPTEST_CASES="${PROPTEST_CASES:-64}"
     say "building, then running under $(qemu-aarch64 --version | head -n 1)"
-    cargo test --locked --workspace --target "$target" --lib --bins "${tests[@]}"
+    cargo test --locked "${crates[@]}" --target "$target" --lib --bins "${tests[@]}"
 }
 
 case "${INNOKIT_ARM:-}" in
