@@ -18,6 +18,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use crate::durable::sync_directory_of;
 use crate::log_writer::LogStorage;
 use crate::system::sync_data;
 
@@ -246,9 +247,4 @@ fn unfinished(path: &Path) -> PathBuf {
     name.push(".");
     name.push(UNFINISHED);
     name.into()
-}
-
-fn sync_directory_of(path: &Path) -> io::Result<()> {
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(dir)?.sync_all()
 }

@@ -42,6 +42,7 @@ mod buffer;
 #[cfg_attr(not(target_os = "linux"), path = "cache_unknown.rs")]
 mod cache;
 mod counters;
+pub mod durable;
 mod files;
 mod gather;
 pub mod lock;

@@ -12,6 +12,7 @@ use rustix::io::Errno;
 
 use super::{LogError, LogOptions, Space, SyncBy};
 use crate::Buffer;
+use crate::durable::sync_directory;
 use crate::system::sync_data;
 
 /// The files of one log, numbered from 0.
@@ -120,8 +121,7 @@ impl LogFiles {
             make_room(&path, &file, options)?;
             files.push((path, file));
         }
-        let sync_dir = || File::open(dir)?.sync_all();
-        sync_dir().map_err(|error| failed("sync", dir, error))?;
+        sync_directory(dir).map_err(|error| failed("sync", dir, error))?;
         Self::of(files)
     }
 

@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use flow::durable::sync_directory;
 use flow::log_writer::{LogError, LogOptions, LogReader, LogWriter, Recycle, Space};
 use format::Lsn;
 use format::bytes::be;
@@ -91,7 +92,7 @@ impl Marks {
             fs::create_dir(&unfinished).map_err(failed(&unfinished, "making the marks"))?;
             LogWriter::create(&unfinished, &options()).or_else(|error| unusable(&unfinished, &error))?;
             fs::rename(&unfinished, &path).map_err(failed(&path, "making the marks"))?;
-            fs::File::open(dir).and_then(|dir| dir.sync_all()).map_err(failed(dir, "making the marks durable"))?;
+            sync_directory(dir).map_err(failed(dir, "making the marks durable"))?;
         }
         let log = LogWriter::open(&path, &options()).or_else(|error| unusable(&path, &error))?;
         Ok(Self { path, log, last: None })

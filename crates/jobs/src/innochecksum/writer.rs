@@ -15,6 +15,7 @@ use std::ops::Range;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use flow::durable::sync_directory_of;
 use flow::rewrite::{Change, Changes, Replayed, RewriteOptions, RewriteTarget, Rewriter, RunError, Stretch, replay_if};
 use flow::{Engine, FileHandle, FileId};
 
@@ -218,11 +219,6 @@ fn remove(journal: &Path) -> Result<()> {
 fn failed(journal: &Path) -> impl FnOnce(io::Error) -> FileError {
     let path = journal.to_owned();
     |error| FileError::Journal { path, error }
-}
-
-/// Makes the file's directory entry as durable as its content.
-fn sync_directory_of(path: &Path) -> io::Result<()> {
-    File::open(path.parent().unwrap_or_else(|| Path::new(".")))?.sync_all()
 }
 
 #[cfg(test)]

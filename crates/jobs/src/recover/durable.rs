@@ -1,6 +1,6 @@
 //! Names, owners and modes of files created in a datadir: the server must be able to use them, and a crash must not lose them.
 
-use std::fs::{self, File, Metadata};
+use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::{MetadataExt, chown};
 use std::path::Path;
@@ -36,13 +36,12 @@ pub(super) fn make_directories(dir: &Path, datadir: &Path) -> Result<()> {
 
 /// Makes the entries of a file's directory durable.
 pub(super) fn sync_directory_of(path: &Path) -> Result<()> {
-    path.parent().map_or_else(|| sync_directory(Path::new(".")), sync_directory)
+    flow::durable::sync_directory_of(path).map_err(failed(path, "making its name durable"))
 }
 
 /// Makes a directory's entries durable.
 pub(super) fn sync_directory(dir: &Path) -> Result<()> {
-    let synced = File::open(dir).and_then(|dir| dir.sync_all());
-    synced.map_err(failed(dir, "making names durable"))
+    flow::durable::sync_directory(dir).map_err(failed(dir, "making names durable"))
 }
 
 #[cfg(test)]

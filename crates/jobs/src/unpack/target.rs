@@ -10,6 +10,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use flow::durable::sync_directory;
+
 use super::error::{Result, UnpackError, failed, refused};
 use super::source::{Decoded, of_bytes, pump};
 use crate::source::content::{Content, HEAD, Packing, packed_name, recognise};
@@ -199,7 +201,7 @@ impl UnpackDir {
     }
 
     fn sync(&self, dir: &Path) -> Result<()> {
-        File::open(dir).and_then(|dir| dir.sync_all()).map_err(failed(dir, "making names durable"))
+        sync_directory(dir).map_err(failed(dir, "making names durable"))
     }
 
     /// Makes everything durable. Returns the number of files and bytes.

@@ -1,0 +1,37 @@
+//! Names that outlive a crash: a file that was created, renamed or removed is so only once its directory is on the device too.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+/// Makes the entries of `dir` durable.
+///
+/// # Errors
+/// The system's error.
+pub fn sync_directory(dir: &Path) -> io::Result<()> {
+    // The parent of a bare file name is the empty path, which the system does not open.
+    let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+    File::open(dir)?.sync_all()
+}
+
+/// Makes the entries of the directory that `path` lies in durable.
+///
+/// # Errors
+/// The system's error.
+pub fn sync_directory_of(path: &Path) -> io::Result<()> {
+    sync_directory(path.parent().unwrap_or(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_directory_of_any_path_is_found() {
+        let dir = tempfile::tempdir().expect("a directory");
+        for path in [dir.path(), Path::new("Cargo.toml"), Path::new("src/lib.rs"), Path::new("/")] {
+            sync_directory_of(path).expect("synced");
+        }
+        assert!(sync_directory_of(&dir.path().join("missing/file")).is_err());
+    }
+}
