@@ -191,7 +191,7 @@ fn a_root_or_an_entry_page_that_says_too_little_is_found(broken: &mut Vec<Broken
     let table = Table::open("dynamic-4k.ibd.zst");
     breaks(broken, IndexRule::SegmentHeader, &table.root(), |page| put_u32(&mut page.bytes, 74, 4711));
     breaks(broken, IndexRule::SegmentHeader, &table.root(), |page| put_u32(&mut page.bytes, 88, u32::MAX));
-    breaks(broken, IndexRule::Siblings, &table.root(), |page| put_u32(&mut page.bytes, 8, 4711));
+    breaks(broken, IndexRule::RootSiblings, &table.root(), |page| put_u32(&mut page.bytes, 8, 4711));
     breaks(broken, IndexRule::MaxTrxId, &table.entries(), |page| put(&mut page.bytes, 56, &[0; 8]));
     breaks(broken, IndexRule::MinRecMissing, &table.root(), |page| {
         let first = page.origins()[0];

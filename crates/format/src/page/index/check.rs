@@ -195,7 +195,7 @@ impl Check<'_, '_> {
 
     fn root(&mut self) {
         for neighbour in [self.page.prev(), self.page.next()].into_iter().flatten() {
-            self.report(IndexRule::Siblings, None, u64::from(neighbour.0), u64::from(PageNo::NONE.0));
+            self.report(IndexRule::RootSiblings, None, u64::from(neighbour.0), u64::from(PageNo::NONE.0));
         }
         let Some((leaf, top)) = self.page.segments() else { return };
         for SegmentHeader { space, inode } in [leaf, top] {

@@ -38,6 +38,7 @@ crate::rules! {
     RecordCount "record_count" "the page header counts {found} records, but the chain has {expected}"
     EmptyPage "empty_page" "the page has no records, but only the root of an empty tree may have none"
     Siblings "siblings" "the page names page {found} as its neighbour, but it is page {expected} itself"
+    RootSiblings "root_siblings" "the root of the tree names page {found} as its neighbour, but a root has none"
     SegmentHeader "segment_header" "the root's segment header names {found} instead of {expected}"
     MaxTrxId "max_trx_id" "the page does not name the last transaction that changed its entries"
     SlotCount "slot_count" "the directory has {found} slots, but the page has room for {expected} and needs 2"
