@@ -8,7 +8,7 @@ demo: ## build innokit and let it find a planted damage in real tablespaces of b
 	$(CARGO) run --quiet --profile demo -p innokit -- demo
 
 test: servers readers datadirs ## every test; those that read what real servers wrote run here only (`cargo test` runs the others)
-	INNOKIT_DATADIRS=$(abspath $(DATADIRS)) $(CARGO) test --workspace --features innokit/parquet --no-fail-fast
+	INNOKIT_DATADIRS=$(abspath $(DATADIRS)) $(CARGO) test --workspace --features innokit/parquet,innokit/sql --no-fail-fast
 
 test-arm: ## the tests that need no server, built for AArch64 and run under emulation: make test-arm CRATES="format flow" (all if not given)
 	INNOKIT_ARM_CRATES="$(CRATES)" scripts/test-arm.sh
@@ -21,7 +21,7 @@ fuzz: ## every fuzz target for some seconds, from the inputs that are kept in fu
 
 lint: ## formatting, lints, documentation
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --features innokit/parquet -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --features innokit/parquet,innokit/sql -- -D warnings
 	$(CARGO) clippy -p innokit --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
 

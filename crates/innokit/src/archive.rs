@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant, SystemTime};
 
-use jobs::{ArchiveEvent, ArchiveOptions, ArchiveReport, ArchiveStatus, ArchiveUntil};
+use jobs::{ArchiveEvent, ArchiveOptions, ArchiveReport, ArchiveStatus, ArchiveUntil, LogServer};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::args::{RedoArchiveArgs, RedoVerifyArgs};
 use crate::document;
 use crate::monitor::metrics;
 use crate::print::{grouped, human};
+use crate::server;
 
 /// The log could not be followed without a gap.
 const GAP: u8 = 1;
@@ -41,7 +42,9 @@ pub fn run(args: &RedoArchiveArgs) -> Result<u8, Box<dyn Error>> {
     let (to, poll, segment_size) = (args.to.clone(), Duration::from_millis(args.poll), args.segment_size);
     let options = ArchiveOptions { to, until, poll, segment_size, ..ArchiveOptions::default() };
     let mut told = Told { metrics: args.metrics.as_deref(), written: None, is_behind: false };
-    let done = jobs::archive(&args.datadir, &options, &stop, &mut |event| told.tell(event))?;
+    let mut connection = if args.server.is_named() { Some(server::log_server(&args.server)?) } else { None };
+    let beside = connection.as_deref_mut().map(|server| server as &mut dyn LogServer);
+    let done = jobs::archive_beside(beside, &args.datadir, &options, &stop, &mut |event| told.tell(event))?;
     let written = args
         .metrics
         .as_deref()

@@ -21,6 +21,7 @@ mod print;
 mod progress;
 mod recover;
 mod redo;
+mod server;
 mod table;
 mod table_print;
 mod table_rows;

@@ -269,3 +269,32 @@ fn a_crashed_datadir_is_recovered_alike_from_its_log_and_from_an_archive_of_it()
     let differing = String::from_utf8(differing.expect("diff runs").stdout).expect("text");
     assert_eq!(differing.lines().filter(|line| !line.contains("ib_logfile0")).count(), 0, "{differing}");
 }
+
+#[test]
+#[cfg(feature = "sql")]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn beside_a_server_that_is_asked_everything_flushed_is_archived_at_once() {
+    let (server, other) = (Server::start("mariadb"), Server::start("mariadb118"));
+    let socket = |server: &Server| server.socket().display().to_string();
+    let archive = |socket: &str| {
+        let words = ["redo", "archive", "--once", "--user", "root", "--socket", socket, "--to", "redo", "data"];
+        run(&words, &server, &[])
+    };
+    server.script("sql", &[], "UPDATE shop.a SET a = a + 5;");
+    let answer = server.script_on("data", "sql", &["-N"], "SHOW GLOBAL STATUS LIKE 'Innodb_lsn_flushed'");
+    let flushed: u64 = answer.split_whitespace().last().and_then(|lsn| lsn.parse().ok()).expect("an LSN");
+    let done = archive(&socket(&server));
+    assert!(done.status == 0 && archived_to(&server) >= flushed, "{} to {flushed}: {}", done.text, done.errors);
+    let wrong = archive(&socket(&other));
+    assert!(wrong.status == 2 && wrong.errors.contains("the server that was named works on"), "{}", wrong.errors);
+    let absent = archive("/nowhere/server.sock");
+    assert!(absent.status == 2 && absent.errors.contains("no server answers at /nowhere/"), "{}", absent.errors);
+}
+
+#[test]
+#[cfg(not(feature = "sql"))]
+fn a_build_without_sql_says_so() {
+    let words = ["redo", "archive", "--socket", "/s", "--to", "redo", "data"];
+    let run = Run::of(&innokit().args(words).output().expect("innokit runs"));
+    assert!(run.status == 2 && run.errors.contains("build with --features sql"), "{}", run.errors);
+}

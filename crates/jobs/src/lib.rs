@@ -47,6 +47,7 @@ pub mod redo_info;
 pub mod report;
 pub mod rows;
 pub mod schema;
+pub mod server;
 pub mod source;
 pub mod table;
 pub mod tree;
@@ -58,7 +59,7 @@ mod finding_code;
 
 pub use archive::{
     ArchiveError, ArchiveEvent, ArchiveOptions, ArchiveReport, ArchiveStatus, ArchiveUntil, ArchivedRange, archive,
-    verify_archive,
+    archive_beside, verify_archive,
 };
 pub use check::{Check, CheckOptions, Portion};
 pub use error::Error;
@@ -71,5 +72,6 @@ pub use recover::{Increment, RecoverError, RecoverOptions, Recovered, recover};
 pub use redo_info::report::{RedoInfo, RedoState};
 pub use redo_info::{RedoInfoOptions, redo_info};
 pub use report::document::{Counts, FileReport, Finding, Report, Severity};
+pub use server::{LogServer, ServerError};
 pub use table::{TableOptions, TableReport, tables, tables_watched};
 pub use unpack::{UnpackError, Unpacked, unpack};

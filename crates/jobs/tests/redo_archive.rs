@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use format::Lsn;
 use format::page::checksum::crc32c;
 use innokit_jobs::{
-    ArchiveError, ArchiveEvent, ArchiveOptions, ArchiveReport, ArchiveStatus, ArchiveUntil, archive, verify_archive,
+    ArchiveError, ArchiveEvent, ArchiveOptions, ArchiveReport, ArchiveStatus, ArchiveUntil, LogServer, ServerError,
+    archive, archive_beside, verify_archive,
 };
 use redo::checkpoint::clean_slot;
 use redo::mariadb::{Checkpoint, Format, LogFile, START_OFFSET};
@@ -481,4 +482,46 @@ fn what_is_not_archived_is_refused_with_the_way_out() {
     assert!(error.contains("making the archive"), "{error}");
     let empty = TempDir::new().expect("a directory");
     assert!(verify_archive(empty.path()).expect_err("none").to_string().contains("no redo archive"));
+}
+
+/// The word of a server: its directory, and how far its log is durable.
+struct Word {
+    datadir: PathBuf,
+    flushed: Result<u64, ServerError>,
+}
+
+impl LogServer for Word {
+    fn datadir(&mut self) -> Result<PathBuf, ServerError> {
+        Ok(self.datadir.clone())
+    }
+
+    fn flushed_lsn(&mut self) -> Result<Lsn, ServerError> {
+        self.flushed.clone().map(Lsn)
+    }
+}
+
+#[test]
+fn what_the_server_says_to_be_durable_is_taken_at_once_and_nothing_more() {
+    let mut server = FakeServer::new(1 << 20);
+    let flushed = server.commit(40);
+    let end = server.commit(25);
+    // Only the server's word can be the reason: the last block never rests for so long.
+    let options = ArchiveOptions { settle: Duration::from_secs(86_400), ..server.options() };
+    let run = |datadir: PathBuf, flushed: Result<u64, ServerError>| {
+        let mut word = Word { datadir, flushed };
+        archive_beside(Some(&mut word), &server.datadir(), &options, &AtomicBool::new(false), &mut |_| {})
+    };
+    assert_eq!(run(server.datadir(), Ok(flushed)).expect("archived").lsn, flushed);
+    // Within a mini-transaction: up to the one before.
+    let once = ArchiveOptions { until: ArchiveUntil::Once, ..options.clone() };
+    let mut word = Word { datadir: server.datadir(), flushed: Ok(end - 1) };
+    let before = archive_beside(Some(&mut word), &server.datadir(), &once, &AtomicBool::new(false), &mut |_| {});
+    let before = before.expect("archived").lsn;
+    assert!(flushed < before && before < end && server.verified().ranges[0].end_lsn == before, "{before}");
+    assert_eq!(run(server.datadir(), Ok(end)).expect("archived").lsn, end);
+    assert_eq!(server.verified().ranges[0].end_lsn, end);
+    let other = run(server.dir.path().to_path_buf(), Ok(end)).expect_err("another datadir").to_string();
+    assert!(other.contains("the server that was named works on"), "{other}");
+    let lost = ServerError::Lost { statement: "SHOW".into(), why: "broken".into() };
+    assert!(matches!(run(server.datadir(), Err(lost.clone())), Err(ArchiveError::Server(error)) if error == lost));
 }

@@ -9,6 +9,7 @@ mod output;
 mod reading;
 mod recover;
 mod redo;
+mod server;
 mod sizes;
 mod table;
 mod unpack;
@@ -28,6 +29,7 @@ pub use self::reading::ReadingArgs;
 use self::recover::RECOVER_EXAMPLES;
 pub use self::recover::{RecoverArgs, Until};
 pub use self::redo::{RedoArchiveArgs, RedoCommand, RedoInfoArgs, RedoVerifyArgs};
+pub use self::server::ServerArgs;
 #[cfg(feature = "bench")]
 pub use self::sizes::{bytes, size};
 pub use self::table::{Ahead, SchemaArgs, TableArgs, TableCommand};

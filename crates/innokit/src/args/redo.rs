@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::keys::key_file;
+use super::server::ServerArgs;
 use super::sizes::bytes;
 
 pub(super) const REDO_INFO_EXAMPLES: &str = "\
@@ -23,10 +24,11 @@ Examples:
   innokit redo archive --to /backup/redo /var/lib/mysql                    follow the server until stopped
   innokit redo archive --until-caught-up --to /backup/redo /var/lib/mysql  archive what there is now
   innokit redo archive --metrics redo.prom --to /backup/redo /var/lib/mysql
+  innokit redo archive --socket /run/mysqld/mysqld.sock --to /backup/redo /var/lib/mysql
 
 For MariaDB 10.8 and later. The log is only read; the server needs no setting and notices nothing. Only what the server cannot write
-differently any more is archived: beside a busy server, the last few kilobytes wait for the next look. A run that was killed goes on where
-it ended.
+differently any more is archived: beside a busy server, the last few kilobytes wait for the next look. With --socket or --port the server
+is asked instead what is durable, and nothing waits. A run that was killed goes on where it ended.
 
 Exit status:
   0  archived, until a signal or the option said to stop
@@ -91,6 +93,10 @@ pub struct RedoArchiveArgs {
     /// Print one JSON document at the end instead of text.
     #[arg(long)]
     pub json: bool,
+
+    /// The server to ask how far its log is durable, if it is named.
+    #[command(flatten)]
+    pub server: ServerArgs,
 }
 
 /// Options of `redo verify`.

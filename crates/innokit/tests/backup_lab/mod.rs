@@ -167,14 +167,19 @@ impl Server {
         command
     }
 
-    /// Takes a backup into the folder `name`; where it goes to standard output, that is what comes of it.
-    pub fn back_up(&self, name: &str, options: &[&str]) -> Vec<u8> {
+    /// The socket on which it listens, named as scripts/server.sh names it.
+    pub fn socket(&self) -> PathBuf {
         let socket = Command::new("bash")
             .arg("-c")
             .arg("printf '/tmp/innokit-%s-%s.sock' \"$(id -u)\" \"$(printf '%s' \"$0\" | cksum | cut -d' ' -f1)\"")
             .arg(self.data().canonicalize().expect("a path"))
             .output();
-        let socket = String::from_utf8(socket.expect("bash runs").stdout).expect("a path");
+        String::from_utf8(socket.expect("bash runs").stdout).expect("a path").into()
+    }
+
+    /// Takes a backup into the folder `name`; where it goes to standard output, that is what comes of it.
+    pub fn back_up(&self, name: &str, options: &[&str]) -> Vec<u8> {
+        let socket = self.socket().display().to_string();
         let mut said = String::new();
         // The tool itself gives up now and then beside DDL. That is not what is tested.
         for _ in 0..TRIES {

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::Error;
+use crate::server::ServerError;
 
 /// Why archiving stopped, or did not start. What was archived until then is durable and stays valid; a later run goes on after it.
 #[derive(Debug, thiserror::Error)]
@@ -15,6 +16,9 @@ pub enum ArchiveError {
     /// names the file and the way out.
     #[error("{0}")]
     Refused(String),
+    /// The server that tells how far its log is durable does not.
+    #[error("{0}")]
+    Server(#[from] ServerError),
     /// The file system refused something.
     #[error("{0}")]
     Job(#[from] Error),

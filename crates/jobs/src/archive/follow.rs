@@ -76,8 +76,8 @@ impl Follower {
         end.0.saturating_sub(self.at().0)
     }
 
-    /// Looks once.
-    pub fn look(&mut self) -> Result<Look> {
+    /// Looks once. `flushed` is what the server said to be durable, before this look.
+    pub fn look(&mut self, flushed: Option<Lsn>) -> Result<Look> {
         if self.live.is_replaced() {
             return self.change_logs();
         }
@@ -92,8 +92,10 @@ impl Follower {
             return self.start_over(&Gap::Overwritten { checkpoint: before.lsn });
         }
         self.seen = (!walk.is_cut()).then_some(walk.end()).or(self.seen);
-        let rested = self.rested(&walk, &bytes);
-        let fence = fence.max(walk.held_back(&self.live.parsed)).max(rested);
+        let fence = fence.max(match flushed {
+            Some(flushed) => flushed,
+            None => self.rested(&walk, &bytes).max(walk.held_back(&self.live.parsed)),
+        });
         let has_taken = self.take(&walk, &mut bytes, fence)?;
         Ok(if has_taken && walk.is_cut() { Look::More } else { Look::End })
     }

@@ -43,6 +43,7 @@ pub(crate) use self::name::{SegmentName, list as segments};
 pub(crate) use self::stored::{Stored, closed_at};
 pub use self::verify::{ArchiveReport, ArchivedRange, verify_archive};
 use self::writer::SegmentWriter;
+use crate::server::{LogServer, other_datadir};
 
 /// Held by the one archiver of a directory.
 const LOCK: &str = "archive.lock";
@@ -130,6 +131,24 @@ pub fn archive(
     stop: &AtomicBool,
     tell: &mut dyn FnMut(&ArchiveEvent<'_>),
 ) -> Result<ArchiveStatus> {
+    archive_beside(None, datadir, options, stop, tell)
+}
+
+/// The same, with the word of the `server` itself on how far its log is durable, if it is given: everything up to there is taken at once.
+///
+/// # Errors
+/// [`ArchiveError`]; also if the server works on another directory, or does not answer.
+pub fn archive_beside(
+    mut server: Option<&mut dyn LogServer>,
+    datadir: &Path,
+    options: &ArchiveOptions,
+    stop: &AtomicBool,
+    tell: &mut dyn FnMut(&ArchiveEvent<'_>),
+) -> Result<ArchiveStatus> {
+    if let Some(server) = server.as_deref_mut() {
+        let works_on = server.datadir()?;
+        other_datadir(&works_on, datadir).map_or(Ok(()), error::refused)?;
+    }
     let live = LiveLog::open(datadir)?;
     let dir = &options.to;
     fs::create_dir_all(dir).map_err(failed(dir, "making the archive"))?;
@@ -141,14 +160,16 @@ pub fn archive(
     run.tell_status(&follower);
     let mut target = None;
     while !stop.load(Ordering::Relaxed) {
-        let look = follower.look()?;
+        // Asked before the log is read: what is read later was durable then.
+        let flushed = server.as_deref_mut().map(LogServer::flushed_lsn).transpose()?;
+        let look = follower.look(flushed)?;
         if look == Look::Gap {
             run.tell_gap(&follower);
             target = None;
         }
         run.tell_status(&follower);
         marks.note(run.status.timeline, follower.at())?;
-        target = target.or(follower.seen);
+        target = target.or(flushed).or(follower.seen);
         let is_done = match options.until {
             ArchiveUntil::Stopped => false,
             ArchiveUntil::Once => look != Look::More,

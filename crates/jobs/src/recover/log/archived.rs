@@ -116,7 +116,7 @@ impl Archived {
         let (len, _) = walk.up_to(self.base_end.min(stored.end()));
         let mut own = base.start.get(..len).unwrap_or_default().to_vec();
         walk.straighten(&mut own, len);
-        if stored.key() != key_information(&base.header) {
+        if stored.key() != key_information(base.header) {
             return refused(format!(
                 "{}: the key of the log has changed since the base copy: take a base copy from after that",
                 stored.path.display()

@@ -1,0 +1,28 @@
+//! Connections to the server that the options name; builds without the feature `sql` have none.
+
+use std::error::Error;
+
+use jobs::LogServer;
+
+use crate::args::ServerArgs;
+
+/// So long a statement waits for the locks of others, where no option says so.
+#[cfg(feature = "sql")]
+const LOCK_WAIT: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// A connection that tells how far the log is durable.
+#[cfg(feature = "sql")]
+pub fn log_server(args: &ServerArgs) -> Result<Box<dyn LogServer>, Box<dyn Error>> {
+    Ok(Box::new(sql::MariaDb::connect(&access(args)?, LOCK_WAIT)?))
+}
+
+#[cfg(feature = "sql")]
+fn access(args: &ServerArgs) -> Result<sql::Access, sql::AccessError> {
+    let (socket, port, user) = (args.socket.clone(), args.port, args.user.clone());
+    sql::Access { socket, port, user, password: None }.completed(args.defaults_file.as_deref())
+}
+
+#[cfg(not(feature = "sql"))]
+pub fn log_server(_: &ServerArgs) -> Result<Box<dyn LogServer>, Box<dyn Error>> {
+    Err("this build connects to no server: build with --features sql".into())
+}

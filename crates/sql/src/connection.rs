@@ -1,0 +1,183 @@
+//! The connection: few statements, each with a typed answer.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use format::Lsn;
+use jobs::{LogServer, ServerError};
+use mysql::prelude::{FromRow, Queryable};
+use mysql::{Conn, Error, OptsBuilder};
+
+use crate::access::Access;
+
+/// So long a server may take to accept a connection.
+const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+/// So long it may take to answer, beyond the time that it may wait for a lock.
+const ANSWER_WITHIN: Duration = Duration::from_secs(60);
+const PACKET_MAX: usize = 16 << 20;
+/// Errors with meanings of their own: a login refused, an account without a privilege, a lock not granted, a connection ended.
+const LOGIN: [u16; 5] = [1044, 1045, 1130, 1251, 1698];
+const PRIVILEGE: [u16; 3] = [1142, 1227, 1370];
+const LOCK_WAIT: [u16; 2] = [1205, 1213];
+const ENDED: [u16; 4] = [1053, 1080, 1927, 3169];
+
+/// A connection to a MariaDB server. What it holds (backup stages) the server releases when it ends.
+#[derive(Debug)]
+pub struct MariaDb {
+    connection: Conn,
+}
+
+impl MariaDb {
+    /// Connects. Statements wait `lock_wait` for locks of others.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    pub fn connect(access: &Access, lock_wait: Duration) -> Result<Self, ServerError> {
+        let seconds = lock_wait.as_secs().max(1);
+        // A server may end connections that rest for minutes, or statements that take long: neither is for this one.
+        let session = format!(
+            "SET SESSION lock_wait_timeout = {seconds}, SESSION wait_timeout = 31536000, SESSION max_statement_time = 0, \
+             SESSION sql_mode = ''"
+        );
+        let options = OptsBuilder::new()
+            .user(Some(access.user()))
+            .pass(access.password.clone())
+            .socket(access.socket().map(|socket| socket.display().to_string()))
+            .ip_or_hostname(Some("127.0.0.1"))
+            .tcp_port(access.port.unwrap_or_default())
+            .prefer_socket(false)
+            .max_allowed_packet(Some(PACKET_MAX))
+            .tcp_connect_timeout(Some(CONNECT_WITHIN))
+            .read_timeout(Some(lock_wait + ANSWER_WITHIN))
+            .write_timeout(Some(ANSWER_WITHIN));
+        let at = access.place();
+        let connection = Conn::new(options).map_err(|error| match error {
+            Error::MySqlError(error) if LOGIN.contains(&error.code) => {
+                ServerError::Login { at: at.clone(), says: error.message }
+            }
+            Error::MySqlError(error) => ServerError::Unreachable { at: at.clone(), why: error.message },
+            Error::IoError(error) => ServerError::Unreachable { at: at.clone(), why: error.to_string() },
+            Error::DriverError(error) => ServerError::Unreachable { at: at.clone(), why: error.to_string() },
+            other => ServerError::Unreachable { at: at.clone(), why: other.to_string() },
+        })?;
+        let mut server = Self { connection };
+        server.run(&session)?;
+        Ok(server)
+    }
+
+    /// Runs a statement without an answer.
+    fn run(&mut self, statement: &str) -> Result<(), ServerError> {
+        self.connection.query_drop(statement).map_err(|error| failed(statement, error))
+    }
+
+    /// The first row of the answer.
+    fn ask<T: FromRow>(&mut self, statement: &str) -> Result<Option<T>, ServerError> {
+        self.connection.query_first(statement).map_err(|error| failed(statement, error))
+    }
+
+    /// A status value.
+    fn status(&mut self, name: &str) -> Result<String, ServerError> {
+        let statement = format!("SHOW GLOBAL STATUS LIKE '{name}'");
+        let row: Option<(String, String)> = self.ask(&statement)?;
+        let nothing = || ServerError::Refused { statement, says: "nothing: is this MariaDB with InnoDB?".to_owned() };
+        row.map(|(_, value)| value).ok_or_else(nothing)
+    }
+
+    fn lsn(&mut self, name: &str) -> Result<Lsn, ServerError> {
+        let text = self.status(name)?;
+        let no_number =
+            |_| ServerError::Refused { statement: name.to_owned(), says: format!("{text}, which is no LSN") };
+        text.parse().map(Lsn).map_err(no_number)
+    }
+}
+
+impl LogServer for MariaDb {
+    fn datadir(&mut self) -> Result<PathBuf, ServerError> {
+        const STATEMENT: &str = "SELECT @@datadir";
+        let nothing = || ServerError::Refused { statement: STATEMENT.to_owned(), says: "nothing".to_owned() };
+        self.ask::<String>(STATEMENT)?.map(PathBuf::from).ok_or_else(nothing)
+    }
+
+    fn flushed_lsn(&mut self) -> Result<Lsn, ServerError> {
+        self.lsn("Innodb_lsn_flushed")
+    }
+}
+
+/// The job's error for a statement that failed.
+fn failed(statement: &str, error: Error) -> ServerError {
+    let statement = statement.to_owned();
+    match error {
+        Error::MySqlError(error) if PRIVILEGE.contains(&error.code) => {
+            ServerError::Privilege { statement, says: error.message }
+        }
+        Error::MySqlError(error) if LOCK_WAIT.contains(&error.code) => {
+            ServerError::LockWait { statement, says: error.message }
+        }
+        Error::MySqlError(error) if ENDED.contains(&error.code) => ServerError::Lost { statement, why: error.message },
+        Error::MySqlError(error) => ServerError::Refused { statement, says: error.message },
+        Error::IoError(error) => ServerError::Lost { statement, why: error.to_string() },
+        Error::DriverError(error) => ServerError::Lost { statement, why: error.to_string() },
+        Error::CodecError(error) => ServerError::Lost { statement, why: error.to_string() },
+        other => ServerError::Refused { statement, says: other.to_string() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn a_server_that_is_not_there_or_goes_away_is_told_with_its_place() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let socket = dir.path().join("server.sock");
+        let access = Access { socket: Some(socket.clone()), ..Access::default() };
+        let absent = MariaDb::connect(&access, Duration::ZERO).expect_err("absent");
+        assert!(matches!(&absent, ServerError::Unreachable { at, .. } if at.ends_with("server.sock")), "{absent}");
+        let listener = UnixListener::bind(&socket).expect("bound");
+        let server = std::thread::spawn(move || drop(listener.accept().expect("accepted")));
+        let gone = MariaDb::connect(&access, Duration::ZERO).expect_err("gone");
+        assert!(matches!(gone, ServerError::Unreachable { .. }), "{gone}");
+        server.join().expect("ended");
+    }
+
+    /// A packet with an error in place of the greeting.
+    #[test]
+    fn errors_of_the_server_keep_its_words() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let socket = dir.path().join("server.sock");
+        let listener = UnixListener::bind(&socket).expect("bound");
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("accepted");
+            let body = [&[0xFF, 0x15, 0x04][..], b"#28000Access denied for user 'x'"].concat();
+            stream.write_all(&[body.len() as u8, 0, 0, 0]).and_then(|()| stream.write_all(&body)).expect("sent");
+            drop(stream.read(&mut [0; 64]));
+        });
+        let access = Access { socket: Some(socket), ..Access::default() };
+        let denied = MariaDb::connect(&access, Duration::ZERO).expect_err("denied");
+        assert!(denied.to_string().contains("Access denied for user 'x'"), "{denied}");
+        server.join().expect("ended");
+    }
+
+    #[test]
+    fn each_kind_of_error_is_told_from_the_others() {
+        let of_server = |code| {
+            let error = mysql::MySqlError { state: "HY000".into(), message: "its words".into(), code };
+            failed("BACKUP STAGE START", Error::MySqlError(error))
+        };
+        let texts = [1227, 1205, 1927, 1064].map(|code| of_server(code).to_string());
+        assert_eq!(
+            texts,
+            [
+                "the account may not run BACKUP STAGE START: its words",
+                "BACKUP STAGE START waited too long for a lock that another connection holds: its words",
+                "the connection to the server was lost at BACKUP STAGE START: its words",
+                "BACKUP STAGE START: the server says: its words",
+            ]
+        );
+        let broken = Error::IoError(std::io::ErrorKind::BrokenPipe.into());
+        assert!(matches!(failed("DO 1", broken), ServerError::Lost { .. }));
+    }
+}

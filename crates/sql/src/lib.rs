@@ -1,0 +1,18 @@
+//! A connection to a running MariaDB server, for what innokit asks of one.
+//!
+//! ```text
+//! option files, environment -> Access -> MariaDb: a socket or 127.0.0.1 -> jobs::LogServer
+//! ```
+//!
+//! Only few statements are sent, and each answer is one value or one row. Errors are those of the job that asks: [`jobs::ServerError`].
+//!
+//! This is a crate of its own because its client brings some ninety others: a build that only checks files leaves it out.
+
+#![forbid(unsafe_code)]
+
+mod access;
+mod connection;
+mod option_file;
+
+pub use access::{Access, AccessError, PASSWORD_VARIABLE};
+pub use connection::MariaDb;

@@ -1,0 +1,122 @@
+//! Option files as the servers' own clients read them: groups in brackets, `name = value`, `!include` and `!includedir`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::access::AccessError;
+
+/// Groups that count.
+const GROUPS: [&str; 3] = ["client", "client-server", "innokit"];
+/// A file that includes itself ends here.
+const DEPTH_MAX: u32 = 10;
+
+/// Passes the options of a file to `take`, in the order of the file: later ones win.
+///
+/// # Errors
+/// The file cannot be read.
+pub(crate) fn read(path: &Path, take: &mut dyn FnMut(&str, String)) -> Result<(), AccessError> {
+    read_below(path, DEPTH_MAX, take)
+}
+
+fn read_below(path: &Path, depth: u32, take: &mut dyn FnMut(&str, String)) -> Result<(), AccessError> {
+    let unread = |source| AccessError::OptionFile { path: path.to_path_buf(), source };
+    let bytes = fs::read(path).map_err(unread)?;
+    let mut counts = false;
+    for line in String::from_utf8_lossy(&bytes).lines().map(str::trim) {
+        if let Some(group) = line.strip_prefix('[') {
+            let name = group.split(']').next().unwrap_or_default().trim();
+            counts = GROUPS.contains(&name);
+        } else if let Some(include) = line.strip_prefix('!') {
+            for file in included(include).into_iter().filter(|_| depth > 0) {
+                read_below(&file, depth - 1, take)?;
+            }
+        } else if counts && !line.is_empty() && !line.starts_with(['#', ';']) {
+            let (name, value) = line.split_once('=').unwrap_or((line, ""));
+            take(&name.trim().replace('_', "-"), unquoted(value.trim()));
+        }
+    }
+    Ok(())
+}
+
+/// The files that a line includes; those of a directory end with `.cnf`.
+fn included(line: &str) -> Vec<PathBuf> {
+    match line.split_once(char::is_whitespace) {
+        Some(("include", file)) => vec![PathBuf::from(file.trim())],
+        Some(("includedir", dir)) => {
+            let entries = fs::read_dir(dir.trim()).into_iter().flatten().flatten().map(|entry| entry.path());
+            let mut files: Vec<_> =
+                entries.filter(|path| path.extension().is_some_and(|ending| ending == "cnf")).collect();
+            files.sort_unstable();
+            files
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// A value without its quotes, its escapes and the comment behind it.
+fn unquoted(value: &str) -> String {
+    let quote = value.chars().next().filter(|first| ['"', '\''].contains(first));
+    let body = match quote {
+        Some(quote) => value.get(1..).unwrap_or_default().rsplit_once(quote).map_or(value, |(body, _)| body),
+        None => value.split('#').next().unwrap_or_default().trim_end(),
+    };
+    let (mut text, mut characters) = (String::new(), body.chars());
+    while let Some(character) = characters.next() {
+        if character != '\\' {
+            text.push(character);
+            continue;
+        }
+        match characters.next() {
+            Some('n') => text.push('\n'),
+            Some('t') => text.push('\t'),
+            Some('r') => text.push('\r'),
+            Some('b') => text.push('\u{8}'),
+            Some('s') => text.push(' '),
+            Some(other @ ('\\' | '"' | '\'')) => text.push(other),
+            // As the clients do: what is no escape stays as it is.
+            Some(other) => text.extend(['\\', other]),
+            None => text.push('\\'),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(text: &str) -> Vec<(String, String)> {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("my.cnf");
+        fs::create_dir(dir.path().join("more")).expect("made");
+        fs::write(dir.path().join("more/b.cnf"), "[innokit]\nuser=of_b\n").expect("written");
+        fs::write(dir.path().join("more/a.cnf"), "[innokit]\nuser=of_a\n").expect("written");
+        fs::write(dir.path().join("more/ignored.txt"), "[innokit]\nuser=never\n").expect("written");
+        fs::write(&path, text.replace("DIR", &dir.path().display().to_string())).expect("written");
+        let mut options = Vec::new();
+        read(&path, &mut |name, value| options.push((name.to_owned(), value))).expect("read");
+        options
+    }
+
+    #[test]
+    fn options_are_read_as_the_clients_read_them() {
+        let text = "# a comment\nuser=before any group\n[mysqld]\nsocket=/server\n[client]\nuser = backup # who\npassword=\"a#b \\\"c\\\"\\s\"\n\
+                    ; another\n[innokit]\nsocket='/run/my socket.sock'\nssl-verify\ndefaults_x=back\\slash\\\\\n";
+        let expected = [
+            ("user", "backup"),
+            ("password", "a#b \"c\" "),
+            ("socket", "/run/my socket.sock"),
+            ("ssl-verify", ""),
+            ("defaults-x", "back lash\\"),
+        ];
+        assert_eq!(options(text), expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    }
+
+    #[test]
+    fn files_are_included_in_order_and_never_without_end() {
+        let users = |text: &str| options(text).into_iter().map(|(_, value)| value).collect::<Vec<_>>();
+        assert_eq!(users("!includedir DIR/more\n[client]\nuser=own\n"), ["of_a", "of_b", "own"]);
+        assert_eq!(users("[client]\nuser=own\n!include DIR/more/a.cnf\n"), ["own", "of_a"]);
+        assert_eq!(users("[client]\nuser=own\n!include DIR/my.cnf\n").len(), 11);
+    }
+}
