@@ -42,7 +42,7 @@ fuzz_target!(|input: &[u8]| {
         assert!(meta.page_size.is_power_of_two() && (1024..=65536).contains(&meta.page_size));
     }
     let Some((&[how, size], rest)) = input.split_first_chunk::<2>() else { return };
-    let meta = Meta { page_size: 16 << (size % 5), space: Some(7) };
+    let meta = Meta { page_size: 16 << (size % 5), space: Some(7), flags: None };
     let mut bytes = Vec::new();
     for byte in rest {
         match byte {

@@ -30,6 +30,8 @@ pub struct Meta {
     pub page_size: u32,
     /// The tablespace.
     pub space: Option<u32>,
+    /// The tablespace's flags, which only xtrabackup writes.
+    pub flags: Option<u32>,
 }
 
 impl Meta {
@@ -44,7 +46,8 @@ impl Meta {
         let zip = number("zip_size")?.filter(|size| *size > 0);
         let page_size = u32::try_from(zip.or(number("page_size")?)?).ok().filter(is_size)?;
         let space = number("space_id")?.filter(|space| *space != NO_SPACE).map(u32::try_from).transpose().ok()?;
-        Some(Self { page_size, space })
+        let flags = number("space_flags")?.map(u32::try_from).transpose().ok()?;
+        Some(Self { page_size, space, flags })
     }
 }
 
@@ -229,7 +232,7 @@ impl Parser {
 mod tests {
     use super::*;
 
-    const META: Meta = Meta { page_size: 1024, space: Some(7) };
+    const META: Meta = Meta { page_size: 1024, space: Some(7), flags: None };
 
     /// A delta of these pages, each filled with the low byte of its number.
     fn delta(pages: &[u32]) -> Vec<u8> {
@@ -307,9 +310,10 @@ mod tests {
     #[test]
     fn notes_of_all_versions_are_read() {
         let parse = |text: &str| Meta::parse(text.as_bytes());
-        let meta = |page_size, space| Some(Meta { page_size, space });
+        let meta = |page_size, space| Some(Meta { page_size, space, flags: None });
         assert_eq!(parse("page_size = 16384\nzip_size = 0 \nspace_id = 0\n"), meta(16384, Some(0)));
-        assert_eq!(parse("page_size = 8192\nzip_size = 8192 \nspace_id = 11\nspace_flags = 5\n"), meta(8192, Some(11)));
+        let with_flags = Some(Meta { page_size: 8192, space: Some(11), flags: Some(5) });
+        assert_eq!(parse("page_size = 8192\nzip_size = 8192 \nspace_id = 11\nspace_flags = 5\n"), with_flags);
         assert_eq!(parse("page_size = 16384\nzip_size = 1024\nspace_id = 4294967295\n"), meta(1024, None));
         for text in ["", "page_size = 16\n", "page_size = 12288\n", "page_size = 16384\nspace_id = x", "space_id = 1"] {
             assert_eq!(parse(text), None, "{text}");

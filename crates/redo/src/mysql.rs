@@ -150,6 +150,12 @@ impl LogFile {
         self.creator.as_bytes().starts_with(COPIED)
     }
 
+    /// Whether [`close::new_file`] made it to follow a [copy](LogFile::is_copy).
+    #[must_use]
+    pub fn closes_copy(&self) -> bool {
+        self.creator.as_bytes() == close::CREATOR
+    }
+
     /// Whether redo logging was disabled and the server did not shut down after that: the data files are beyond recovery.
     #[must_use]
     pub const fn is_crash_unsafe(&self) -> bool {

@@ -17,7 +17,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use format::Lsn;
@@ -27,7 +27,7 @@ use super::durable::{make_like, sync_directory_of};
 use super::error::{Result, damaged, failed, refused};
 use super::place::walk;
 use crate::source::backup::{BackupNotes, XTRABACKUP, emptied_at as emptied};
-use crate::source::redo_log::copied_log;
+use crate::source::redo_log::{COPIED_LOG, REDO_DIR, copied_log};
 use crate::unpack::MARKER;
 
 /// Start of the creator field in a log copied by mariadb-backup.
@@ -37,6 +37,8 @@ const DAMAGED_PAGES: &str = "innodb_corrupted_pages";
 const LOG: &str = "ib_logfile0";
 /// A log's name until it is in place: servers remove files with this name.
 const NEW_LOG: &str = "ib_logfile101";
+/// The name of xtrabackup's copy of a log until it is in place.
+const NEW_COPY: &str = "innokit-recover.log";
 /// The new note's name until it is in place.
 const NEW_NOTE: &str = "innokit-recover.note";
 
@@ -81,12 +83,16 @@ pub(super) fn refuse_unfit(datadir: &Path) -> Result<()> {
             datadir.display()
         ));
     }
-    let Some(notes) = BackupNotes::of(datadir).filter(|notes| !notes.is_prepared()) else { return Ok(()) };
+    let Some(notes) = BackupNotes::of(datadir) else { return Ok(()) };
     let (tool, path) = (notes.tool, datadir.display());
-    if notes.is_incremental() && tool == XTRABACKUP {
+    if notes.is_applied_by_xtrabackup() {
         return refused(format!(
-            "{path}: an incremental backup of xtrabackup, which innokit does not merge: prepare it with xtrabackup --prepare"
+            "{path}: xtrabackup --prepare --apply-log-only has changed this backup: finish it with xtrabackup, or start from the backup as \
+             it was taken"
         ));
+    }
+    if notes.is_prepared() {
+        return Ok(());
     }
     if notes.is_incremental() {
         return refused(format!(
@@ -102,7 +108,7 @@ pub(super) fn refuse_unfit(datadir: &Path) -> Result<()> {
 
 /// Fails if tables were made, renamed or dropped while xtrabackup copied them (`--lock-ddl=REDUCED`): its notes of that are for its own
 /// `--prepare` to carry out. No table's file has such an ending, because a point in a table's name is written otherwise.
-fn refuse_steps(datadir: &Path) -> Result<()> {
+pub(super) fn refuse_steps(datadir: &Path) -> Result<()> {
     walk(datadir, &mut |name, _| match name.extension().and_then(OsStr::to_str) {
         Some("new" | "ren" | "del" | "crpt") => refused(format!(
             "{}: tables were created, renamed or dropped while xtrabackup copied them (--lock-ddl=REDUCED), and innokit does not know its \
@@ -146,6 +152,27 @@ pub(super) fn replace_log(datadir: &Path, increment: &Path) -> Result<()> {
     File::open(&new).and_then(|log| log.sync_all()).map_err(failed(&new, "making the redo log durable"))?;
     fs::rename(&new, &to).map_err(failed(&to, "replacing the redo log"))?;
     sync_directory_of(&to)
+}
+
+/// Replaces the log that closed the prepared backup of xtrabackup with the increment's copy. In between there are both or the new one, and
+/// the increment's marker.
+pub(super) fn replace_copied_log(datadir: &Path, increment: &Path) -> Result<()> {
+    let (from, to) = (increment.join(COPIED_LOG), datadir.join(COPIED_LOG));
+    let system = datadir.join("ibdata1");
+    let like = fs::metadata(&system).map_err(failed(&system, "looking at the file"))?;
+    let new = datadir.join(NEW_COPY);
+    fs::copy(&from, &new).map_err(failed(&from, "copying the redo log"))?;
+    make_like(&new, &like)?;
+    File::open(&new).and_then(|log| log.sync_all()).map_err(failed(&new, "making the redo log durable"))?;
+    fs::rename(&new, &to).map_err(failed(&to, "replacing the redo log"))?;
+    sync_directory_of(&to)?;
+    let closed = datadir.join(REDO_DIR);
+    match fs::remove_dir_all(&closed) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(failed(&closed, "removing the log of the prepared backup")(error))
+        }
+        _ => sync_directory_of(&to),
+    }
 }
 
 /// Records in the tool's note that the backup is prepared, unless it says so already. xtrabackup's copy of the log, which is in the files

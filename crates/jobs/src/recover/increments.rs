@@ -1,4 +1,4 @@
-//! Incremental backups of mariadb-backup, put into the full backup in the order in which they were taken.
+//! Incremental backups of mariadb-backup and xtrabackup, put into the full backup in the order in which they were taken.
 //!
 //! An increment has the pages changed since the previous backup (`x.delta`), whole files of other engines, and the log written while it was
 //! taken. Once its pages, files and log are in the full backup, that is an ordinary unprepared backup of the later time, and the rest works
@@ -12,12 +12,14 @@
 //! An increment itself is never changed. So while the marker is there, everything is repeated from the start with the same result: pages
 //! are written whole, at the same place as on the server.
 
+mod binlogs;
 mod files;
 mod pages;
 mod put;
 
 use std::path::{Path, PathBuf};
 
+use format::Lsn;
 use format::keyring::KeyStore;
 
 use self::files::Files;
@@ -28,6 +30,7 @@ use super::increment_marker::{self as marker, Lsns};
 use super::log::RedoLog;
 use super::wanted::Wanted;
 use crate::source::backup::{BackupNotes, XTRABACKUP};
+use crate::source::redo_log::{COPIED_LOG, copied_log};
 
 /// What was put into a backup.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -49,6 +52,12 @@ pub struct Increment {
 pub(super) struct Taken {
     pub dir: PathBuf,
     pub lsns: Lsns,
+    /// The tool that took it.
+    tool: &'static str,
+    /// The LSN that the server's log had reached, if the tool notes it.
+    flushed: Option<Lsn>,
+    /// What the tool says of the run that took it.
+    info: Option<String>,
     files: Files,
 }
 
@@ -60,9 +69,6 @@ impl Taken {
                 "{path}: not an incremental backup: xtrabackup_checkpoints (mariadb_backup_checkpoints) is missing"
             ));
         };
-        if notes.tool == XTRABACKUP {
-            return refused(format!("{path}: a backup of xtrabackup, which is prepared with xtrabackup --prepare"));
-        }
         if !notes.is_incremental() {
             return refused(format!(
                 "{path}: not an incremental backup: name the full one first, then each --increment"
@@ -75,7 +81,15 @@ impl Taken {
                 notes.path.display()
             ));
         };
-        Ok(Self { dir: dir.to_path_buf(), lsns, files: Files::read(dir)? })
+        if notes.tool == XTRABACKUP && copied_log(dir).is_none() {
+            return refused(format!(
+                "{}: the increment's copy of the redo log is missing",
+                dir.join(COPIED_LOG).display()
+            ));
+        }
+        let files = Files::read(dir, notes.tool)?;
+        let (tool, flushed, info) = (notes.tool, notes.flushed_lsn, notes.info);
+        Ok(Self { dir: dir.to_path_buf(), lsns, tool, flushed, info, files })
     }
 
     /// Reads everything of it that will be needed.
@@ -111,6 +125,7 @@ impl Chain {
                     before.lsns.to,
                 );
             }
+            refuse_earlier(after, before.lsns.last, &before.dir)?;
         }
         let path = datadir.display();
         let Some(notes) = BackupNotes::of(datadir) else {
@@ -120,6 +135,10 @@ impl Chain {
         };
         if notes.is_incremental() {
             return refused(format!("{path}: an incremental backup: name the full one, and this one with --increment"));
+        }
+        if let Some(other) = all.iter().find(|taken| taken.tool != notes.tool) {
+            let dir = other.dir.display();
+            return refused(format!("{dir}: an increment of {}, but {path} is a backup of {}", other.tool, notes.tool));
         }
         if let Some(begun) = marker::read(datadir)? {
             let Some(place) = all.iter().position(|taken| taken.lsns == begun) else {
@@ -131,27 +150,100 @@ impl Chain {
         let Some((to, last)) = notes.to_lsn.zip(notes.last_lsn) else {
             return refused(format!("{}: it does not say which LSN the backup reaches", notes.path.display()));
         };
-        // Skip those that an earlier run has put into it.
-        let is_in = |taken: &Taken| (taken.lsns.to, taken.lsns.last) == (to, last) && taken.lsns.from != to;
+        // Skip those that an earlier run has put into it. Of an idle server all increments have the same LSNs.
+        let is_same = |taken: &Taken| taken.lsns.from != to || (taken.info.is_some() && taken.info == notes.info);
+        let is_in = |taken: &Taken| (taken.lsns.to, taken.lsns.last) == (to, last) && is_same(taken);
         let left = all.iter().rposition(is_in).map_or(0, |place| place + 1);
         if let Some(next) = all.get(left).filter(|next| next.lsns.from != to) {
             return does_not_follow(&all, next, "the backup reaches", to);
         }
+        all.get(left).map_or(Ok(()), |next| refuse_earlier(next, last, datadir))?;
         Ok(Self { left: all.split_off(left), is_interrupted: false })
     }
 
     /// Reads their logs and all their pages.
     pub fn prove(&self, datadir: &Path, memory: usize, keys: &KeyStore) -> Result<()> {
+        if !self.left.is_empty() && !self.is_interrupted {
+            refuse_others_work(datadir, memory, keys)?;
+        }
         let mut formats = Formats::of(datadir)?;
         self.left.iter().try_for_each(|taken| taken.prove(&mut formats, memory, keys))
     }
 }
 
-fn does_not_follow<T>(all: &[Taken], taken: &Taken, why: &str, lsn: format::Lsn) -> Result<T> {
+/// Fails if a prepared backup of xtrabackup is not as innokit left it. Either a server was started on it; or the tool has prepared it, and
+/// rolled back what had not ended: then the files have changes that the server's log does not know.
+fn refuse_others_work(datadir: &Path, memory: usize, keys: &KeyStore) -> Result<()> {
+    if BackupNotes::of(datadir).is_none_or(|notes| notes.tool != XTRABACKUP || !notes.is_prepared()) {
+        return Ok(());
+    }
+    let log = RedoLog::open(datadir, false, keys)?;
+    if log.closes_copy() && Wanted::read(&log, memory, 0, None)?.is_clean {
+        return Ok(());
+    }
+    refused(format!(
+        "{}: a server was started on this backup, or xtrabackup --prepare has rolled back transactions in it, so increments no longer fit: \
+         start from the backup as it was taken",
+        datadir.display()
+    ))
+}
+
+/// Fails if an increment is older than what it is to follow. Where the server made no checkpoint meanwhile, it begins at the same LSN.
+fn refuse_earlier(taken: &Taken, last: Lsn, before: &Path) -> Result<()> {
+    if taken.lsns.last >= last {
+        return Ok(());
+    }
+    let (dir, own, before) = (taken.dir.display(), taken.lsns.last, before.display());
+    refused(format!(
+        "{dir}: the log of this increment ends at LSN {own}, but that of {before} at LSN {last}, so it does not follow"
+    ))
+}
+
+fn does_not_follow<T>(all: &[Taken], taken: &Taken, why: &str, lsn: Lsn) -> Result<T> {
     let hint = match all.iter().find(|other| other.lsns.from == lsn && other.lsns.from != other.lsns.to) {
         Some(next) => format!("{} does: name increments in the order in which they were taken", next.dir.display()),
         None => format!("one that begins at LSN {lsn} is missing, or it belongs to another backup"),
     };
     let (dir, lsns) = (taken.dir.display(), taken.lsns);
     refused(format!("{dir}: this increment goes from {lsns}, but {why} at LSN {lsn}, so it does not follow: {hint}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// Notes of a backup that reaches these LSNs, and of the run that took it.
+    fn backup(dir: &Path, name: &str, kind: &str, lsns: [u64; 3]) -> PathBuf {
+        let (path, [from, to, last]) = (dir.join(name), lsns);
+        fs::create_dir(&path).expect("made");
+        let note = format!("backup_type = {kind}\nfrom_lsn = {from}\nto_lsn = {to}\nlast_lsn = {last}\n");
+        fs::write(path.join("xtrabackup_checkpoints"), note).expect("written");
+        fs::write(path.join(COPIED_LOG), "").expect("written");
+        fs::write(path.join("xtrabackup_info"), format!("uuid = {name}\ntool_name = xtrabackup\n")).expect("written");
+        path
+    }
+
+    #[test]
+    fn increments_without_a_checkpoint_between_them_are_told_apart_by_the_ends_of_their_logs() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let full = backup(dir.path(), "full", "full-backuped", [0, 100, 150]);
+        let one = backup(dir.path(), "one", "incremental", [100, 100, 200]);
+        let two = backup(dir.path(), "two", "incremental", [100, 100, 300]);
+        let left = |of: &Path, dirs: &[&PathBuf]| {
+            let dirs: Vec<PathBuf> = dirs.iter().map(|dir| (*dir).clone()).collect();
+            Chain::of(of, &dirs).map(|chain| chain.left.len()).map_err(|error| error.to_string())
+        };
+        assert_eq!(left(&full, &[&one, &two]), Ok(2));
+        assert!(left(&full, &[&two, &one]).is_err_and(|error| error.contains("does not follow")));
+        // What is there when both were merged: the LSNs and the notes of the second.
+        let done = backup(dir.path(), "done", "full-prepared", [0, 100, 300]);
+        fs::copy(two.join("xtrabackup_info"), done.join("xtrabackup_info")).expect("copied");
+        assert_eq!(left(&done, &[&one, &two]), Ok(0));
+        assert!(left(&done, &[&one]).is_err_and(|error| error.contains("does not follow")));
+        // A server that did nothing at all since: only other engines may have changed.
+        let idle = backup(dir.path(), "idle", "incremental", [100, 100, 300]);
+        assert_eq!((left(&done, &[&two, &idle]), left(&done, &[&idle])), (Ok(1), Ok(1)));
+    }
 }

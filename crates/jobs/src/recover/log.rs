@@ -82,6 +82,11 @@ impl RedoLog {
         Ok(Self { path, files, options, clock: None, outside, vendor, backup }.tuned(&Tuning::default()))
     }
 
+    /// Whether this is the log, still unused, with which the preparation of a backup of xtrabackup ended here.
+    pub fn closes_copy(&self) -> bool {
+        matches!(&self.vendor, Vendor::MySql(log) if log.closes_copy())
+    }
+
     /// Reads the segments of a redo archive from the checkpoint on, instead of the datadir's own log; of one `timeline`, if
     /// that is given.
     pub fn with_archive(mut self, dir: Option<&Path>, timeline: Option<u32>) -> Result<Self> {

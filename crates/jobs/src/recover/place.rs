@@ -14,7 +14,7 @@ use super::error::{RecoverError, Result, failed, refused};
 use super::outside;
 use crate::source::backup::BackupNotes;
 use crate::source::name::NameHint;
-use crate::source::redo_log::REDO_DIR;
+use crate::source::redo_log::{COPIED_LOG, REDO_DIR};
 
 const LOG: &str = "ib_logfile0";
 /// Files that a running server locks.
@@ -181,7 +181,7 @@ fn sync_all_below(to: &Path) -> Result<()> {
 
 /// Whether this is the log or part of it.
 fn is_log(name: &Path) -> bool {
-    name == Path::new(LOG) || name.starts_with(REDO_DIR)
+    [LOG, COPIED_LOG].iter().any(|log| name == Path::new(log)) || name.starts_with(REDO_DIR)
 }
 
 fn copy_all(from: &Path, to: &Path, inside: &[(PathBuf, Metadata)]) -> Result<()> {

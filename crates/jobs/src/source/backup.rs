@@ -41,6 +41,10 @@ pub(crate) struct BackupNotes {
     pub to_lsn: Option<Lsn>,
     /// The LSN at which the copied log ends.
     pub last_lsn: Option<Lsn>,
+    /// The LSN that the server's log had reached by then, in backups of xtrabackup.
+    pub flushed_lsn: Option<Lsn>,
+    /// What the tool says of the run that took the backup, which no other backup says.
+    pub info: Option<String>,
     /// The checkpoints file.
     pub path: PathBuf,
     /// Its text.
@@ -62,8 +66,8 @@ impl BackupNotes {
         let kind = value(&text, BACKUP_TYPE)?.to_owned();
         let is_partial = says("partial") == Some("Y");
         let lsn = |key| value(&text, key).and_then(|value| value.parse().ok()).map(Lsn);
-        let (from_lsn, to_lsn, last_lsn) = (lsn("from_lsn"), lsn("to_lsn"), lsn("last_lsn"));
-        Some(Self { tool, kind, is_partial, from_lsn, to_lsn, last_lsn, path, text })
+        let [from_lsn, to_lsn, last_lsn, flushed_lsn] = ["from_lsn", "to_lsn", "last_lsn", "flushed_lsn"].map(lsn);
+        Some(Self { tool, kind, is_partial, from_lsn, to_lsn, last_lsn, flushed_lsn, info, path, text })
     }
 
     /// Whether it is a full backup, not yet prepared.
@@ -79,15 +83,22 @@ impl BackupNotes {
         self.kind.contains("prepared") || self.kind.contains("applied")
     }
 
+    /// Whether xtrabackup itself has applied the log, and has left unfinished transactions as they are, for increments to come.
+    pub fn is_applied_by_xtrabackup(&self) -> bool {
+        self.tool == XTRABACKUP && self.kind == APPLIED
+    }
+
     /// The text of the checkpoints file once the backup is prepared.
     pub fn prepared(&self) -> String {
         self.with(&[(BACKUP_TYPE, if self.tool == XTRABACKUP { PREPARED } else { APPLIED })])
     }
 
-    /// The text of the checkpoints file once the backup includes an increment that reaches these LSNs, before it is prepared.
-    pub fn reaching(&self, to: Lsn, last: Lsn) -> String {
+    /// The text of the checkpoints file once the backup includes an increment that reaches these LSNs, before it is prepared. Only
+    /// xtrabackup notes the third.
+    pub fn reaching(&self, to: Lsn, last: Lsn, flushed: Option<Lsn>) -> String {
         let (to, last) = (to.0.to_string(), last.0.to_string());
-        self.with(&[(BACKUP_TYPE, FULL), ("to_lsn", &to), ("last_lsn", &last)])
+        let flushed = flushed.or(self.flushed_lsn).map_or_else(String::new, |flushed| flushed.0.to_string());
+        self.with(&[(BACKUP_TYPE, FULL), ("to_lsn", &to), ("last_lsn", &last), ("flushed_lsn", &flushed)])
     }
 
     fn with(&self, values: &[(&str, &str)]) -> String {

@@ -29,6 +29,7 @@ mod until;
 mod versions;
 mod warm;
 mod xtrabackup;
+mod xtrabackup_increments;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -27,13 +27,13 @@ use crate::mysql_load;
 use crate::server::{Server, copy, repository};
 use crate::{KeptOnFailure, assert_sound, files_of, findings_of};
 
-const COPY: &str = "xtrabackup_logfile";
-const NOTE: &str = "xtrabackup_checkpoints";
+pub const COPY: &str = "xtrabackup_logfile";
+pub const NOTE: &str = "xtrabackup_checkpoints";
 /// A flag in a log file's header: the log goes on in the next file.
 const FULL: u32 = 8;
 /// A log in which the whole backup has room, as for every tool that copies a log; and nothing is written before it must, so that there is
 /// much to apply.
-const OPTIONS: [&str; 6] = [
+pub const OPTIONS: [&str; 6] = [
     "--innodb-redo-log-capacity=1G",
     "--innodb-buffer-pool-size=256M",
     "--innodb-adaptive-flushing=OFF",
@@ -42,7 +42,7 @@ const OPTIONS: [&str; 6] = [
     "--innodb-idle-flush-pct=0",
 ];
 /// A machine may be slow: longer than any wait here takes.
-const PATIENCE: Duration = Duration::from_secs(300);
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A connection that holds a lock for as long as it is open.
 struct Session {
@@ -161,6 +161,10 @@ fn copy_tablespace(from: &Path, to: &Path) {
     fs::write(to, bytes).expect("writes");
 }
 
+pub fn is_tablespace(name: &str) -> bool {
+    name.ends_with(".ibd") || name.ends_with(".ibu") || name.starts_with("ibdata") || name.starts_with("undo_")
+}
+
 /// Copies what belongs to a backup.
 fn copy_files(from: &Path, to: &Path) {
     fs::create_dir_all(to).expect("makes the directory");
@@ -168,7 +172,7 @@ fn copy_files(from: &Path, to: &Path) {
         let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
         let is_left = ["#innodb_redo", "#innodb_temp", "auto.cnf", "ibtmp1"].contains(&name.as_str())
             || [".dblwr", ".bdblwr", ".pid", ".sock", ".lock", "binlog."].iter().any(|part| name.contains(part));
-        let is_space = name.ends_with(".ibd") || name.starts_with("ibdata") || name.starts_with("undo_");
+        let is_space = is_tablespace(&name);
         match entry.file_type().expect("a type") {
             kind if kind.is_dir() && !is_left => copy_files(&path, &to.join(name)),
             kind if kind.is_file() && !is_left && is_space => copy_tablespace(&path, &to.join(name)),
@@ -179,7 +183,7 @@ fn copy_files(from: &Path, to: &Path) {
 }
 
 /// Takes a backup of a server, as the tool does.
-fn back_up(server: &Server, to: &Path) {
+pub fn back_up(server: &Server, to: &Path) {
     let (checkpoint, header) = start_of_copy(&server.0);
     let mut session = Session::open(server);
     assert_eq!(session.ask("LOCK INSTANCE FOR BACKUP; SELECT 'held'"), "held");
@@ -211,7 +215,7 @@ fn back_up(server: &Server, to: &Path) {
 
 /// Makes the copied log the server's again, as the tool's `--prepare` does: the server then recovers by itself. Ours is not the tool's, and
 /// takes the file for full if it says so.
-fn make_log_of_copy(backup: &Path) {
+pub fn make_log_of_copy(backup: &Path) {
     let mut log = fs::read(backup.join(COPY)).expect("reads");
     let checkpoint = Lsn(be::u64_at(&log, LOG_CHECKPOINT_1 + LOG_CHECKPOINT_LSN).expect("a checkpoint"));
     be::put_u64(&mut log, LOG_HEADER_START_LSN, block_start(checkpoint).0).expect("room");
@@ -232,7 +236,10 @@ fn refusal(backup: &Path) -> RecoverError {
 fn assert_refused(backup: &Path) {
     let note = fs::read_to_string(backup.join(NOTE)).expect("reads");
     fs::write(backup.join(NOTE), note.replace("full-backuped", "incremental")).expect("writes");
-    assert!(refusal(backup).to_string().contains("incremental backup of xtrabackup"));
+    let error = refusal(backup).to_string();
+    assert!(error.contains("an incremental backup") && error.contains("--increment"), "{error}");
+    fs::write(backup.join(NOTE), note.replace("full-backuped", "log-applied")).expect("writes");
+    assert!(refusal(backup).to_string().contains("--apply-log-only"));
     fs::write(backup.join(NOTE), note).expect("writes");
     let renamed = backup.join("shop/17.ren");
     fs::write(&renamed, "1\n./shop/other.ibd").expect("writes");

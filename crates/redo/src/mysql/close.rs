@@ -79,7 +79,7 @@ pub const fn checkpoint_of(start: Lsn) -> Lsn {
 }
 
 /// The creator's name in a file that follows a copy of a log, whose own creator the copy does not tell.
-const CREATOR: &[u8] = b"innokit";
+pub(super) const CREATOR: &[u8] = b"innokit";
 
 /// The first bytes of another file of the log whose files have this `header`: it starts at `start`, a multiple of 512, with its checkpoint
 /// there, and has `notes`. It must be followed by zeros. `None` if there is no such log.

@@ -7,11 +7,15 @@ use std::path::{Path, PathBuf};
 use format::SpaceId;
 use logs::delta::Meta;
 
+use super::super::backup::refuse_steps;
 use super::super::backup_files::FileNotes;
 use super::super::error::{Result, damaged, failed, refused};
 use super::super::place::walk;
+use super::binlogs;
+use crate::source::backup::XTRABACKUP;
 use crate::source::content::{delta_note, read_delta_note};
 use crate::source::name::NameHint;
+use crate::source::redo_log::REDO_DIR;
 
 const DELTA: &str = ".delta";
 const META: &str = ".meta";
@@ -20,7 +24,9 @@ const NEW: &str = ".new";
 const TABLE: &str = ".ibd";
 /// Top-level files that go with the server's state: Aria's, and the tool's notes under both of its names.
 const TOP: [&str; 4] = ["aria_log", "aws-kms-key", "ib_buffer_pool", "ib_lru_dump"];
-const NOTES: [&str; 4] = ["binlog_info", "galera_info", "slave_info", "info"];
+const NOTES: [&str; 6] = ["binlog_info", "galera_info", "slave_info", "info", "keys", "tablespaces"];
+/// Where xtrabackup found the keys.
+const KEYRING: &str = "component_keyring_";
 
 /// The changed pages of a file.
 #[derive(Debug)]
@@ -34,9 +40,11 @@ pub(super) struct Delta {
 }
 
 impl Delta {
-    /// Whether it is a table's tablespace, which the server finds by name.
-    pub fn is_table(&self) -> bool {
-        self.name.components().count() == 2
+    /// Whether its file may have had another name in the backup, or another tablespace that name: then only the number tells. The names of
+    /// MariaDB's undo tablespaces are fixed. MySQL gives one that it truncates another number.
+    pub fn is_found_by_number(&self, tool: &str) -> bool {
+        let depth = self.name.components().count();
+        if tool == XTRABACKUP { self.space != SpaceId::SYSTEM } else { depth == 2 }
     }
 }
 
@@ -56,13 +64,17 @@ pub(super) struct Files {
 }
 
 impl Files {
-    pub fn read(dir: &Path) -> Result<Self> {
-        let notes = FileNotes::read(dir)?;
+    pub fn read(dir: &Path, tool: &str) -> Result<Self> {
+        let is_xtrabackup = tool == XTRABACKUP;
+        let notes = if is_xtrabackup { FileNotes::default() } else { FileNotes::read(dir)? };
+        if is_xtrabackup {
+            refuse_steps(dir)?;
+        }
         let (mut files, mut deltas) = (Self { dir: dir.to_path_buf(), ..Self::default() }, BTreeMap::new());
         walk(dir, &mut |name, metadata| {
             let depth = name.components().count();
             if metadata.is_dir() {
-                if depth == 1 {
+                if depth == 1 && name != Path::new(REDO_DIR) {
                     files.directories.insert(name.to_path_buf());
                 }
                 return Ok(());
@@ -70,6 +82,12 @@ impl Files {
             let text = name.to_str().unwrap_or_default();
             if ["qp", "gz", "zst", "lz4", "xbcrypt"].iter().any(|packed| name.extension() == Some(OsStr::new(packed))) {
                 return refused(format!("{}: packed: unpack the increment first", dir.join(name).display()));
+            }
+            if is_xtrabackup && NameHint::of(name).promises_pages() {
+                return refused(format!(
+                    "{}: a whole tablespace in an increment, which no known version of xtrabackup leaves there",
+                    dir.join(name).display()
+                ));
             }
             match (depth, text.strip_suffix(DELTA)) {
                 (1, Some(file)) => drop(deltas.insert(PathBuf::from(file), name.to_path_buf())),
@@ -82,6 +100,9 @@ impl Files {
         })?;
         for (name, path) in deltas {
             files.deltas.push(delta(dir, name, &path)?);
+        }
+        if is_xtrabackup {
+            files.top.extend(binlogs::of(dir)?);
         }
         files.check()?;
         Ok(files)
@@ -120,7 +141,8 @@ impl Files {
 
 fn is_at_top(name: &str) -> bool {
     let note = ["xtrabackup_", "mariadb_backup_"].iter().find_map(|tool| name.strip_prefix(tool));
-    TOP.iter().any(|top| name.starts_with(top)) || note.is_some_and(|note| NOTES.contains(&note))
+    let is_note = |note: &str| NOTES.contains(&note) || note.starts_with(KEYRING);
+    TOP.iter().any(|top| name.starts_with(top)) || note.is_some_and(is_note)
 }
 
 /// The delta at `path`, relative to the increment, with its note.
@@ -132,7 +154,7 @@ fn delta(dir: &Path, name: PathBuf, path: &Path) -> Result<Delta> {
     };
     let space = match (NameHint::of(&name), meta.space) {
         (NameHint::System(_), _) => SpaceId::SYSTEM,
-        (NameHint::Table | NameHint::Undo, Some(space)) if space != 0 => SpaceId(space),
+        (NameHint::Table | NameHint::Dictionary | NameHint::Undo, Some(space)) if space != 0 => SpaceId(space),
         _ => return damaged(format!("{}: it does not say which tablespace this is", note.display())),
     };
     Ok(Delta { path, name, meta, space })

@@ -6,7 +6,9 @@ use std::io::Read;
 use std::path::Path;
 
 use format::bytes::be;
-use format::page::fil::FIL_PAGE_LSN;
+use format::page::fil::{FIL_PAGE_LSN, FIL_PAGE_NEXT, FIL_PAGE_PREV, FIL_PAGE_SPACE_ID, FIL_PAGE_TYPE, PageType};
+use format::page::fsp::{FSP_SPACE_FLAGS, FSP_SPACE_ID};
+use format::page::seal::seal_mysql;
 use format::{Lsn, NotTablespace, PageId, PageSize, SpaceFormat, SpaceId, Verdict, verify_page};
 use logs::delta::{Page, Parser};
 
@@ -17,6 +19,10 @@ use super::files::{Delta, Files};
 use crate::source::name::NameHint;
 use crate::source::read_up_to;
 
+/// The first version whose log is known here: the log has the true one.
+const SERVER_VERSION: u32 = 80_030;
+/// The version of the format, which has not changed.
+const SPACE_VERSION: u32 = 1;
 /// Bytes per read.
 const PIECE: usize = 1 << 20;
 
@@ -51,7 +57,10 @@ impl Formats {
         let mut formats = HashMap::new();
         walk(datadir, &mut |name, metadata| {
             let is_new = name.extension().is_some_and(|extension| extension == "new");
-            let is_known = matches!(NameHint::of(name), NameHint::Table | NameHint::System(1) | NameHint::Undo);
+            let is_known = matches!(
+                NameHint::of(name),
+                NameHint::Table | NameHint::Dictionary | NameHint::System(1) | NameHint::Undo
+            );
             if metadata.is_file() && (is_new || is_known) {
                 // The flags are right even if the page is torn: they are in its first sector and never change.
                 let format = SpaceFormat::from_page0(&head(&datadir.join(name))?);
@@ -88,6 +97,8 @@ impl Formats {
         };
         let mut format = self.formats.get(&delta.space).copied();
         let (mut pages, mut has_head) = (0, format.is_some());
+        let noted = first_page(delta).and_then(|page| SpaceFormat::from_page0(&page).ok());
+        format = format.or(noted);
         read(delta, |page| {
             pages += 1;
             let id = PageId::new(delta.space.0, first.saturating_add(page.number));
@@ -96,7 +107,7 @@ impl Formats {
                 format = own.ok().filter(|own| own.space() == delta.space).or(format);
                 has_head = true;
             }
-            // For a new tablespace, page 0 may come from the log alone.
+            // For a new tablespace, page 0 may come from the log alone. xtrabackup notes what it says of the pages.
             let of_server = || self.formats.get(&SpaceId::SYSTEM).map(|system| system.with_space(delta.space));
             let Some(format) = format.or_else(of_server) else { return unknown_space(delta) };
             if format.physical().get() != delta.meta.page_size {
@@ -108,7 +119,7 @@ impl Formats {
             }
             judge(delta, page, id, &format, end)
         })?;
-        if pages > 0 && !has_head && !changed.contains(&delta.space) {
+        if (pages > 0 || noted.is_some()) && !has_head && !changed.contains(&delta.space) {
             return unknown_space(delta);
         }
         self.formats.extend(format.map(|format| (delta.space, format)));
@@ -120,6 +131,21 @@ impl Formats {
         let place = usize::try_from(number).ok()?.checked_sub(1)?;
         self.system.get(place).and_then(|page| u32::try_from(*page).ok())
     }
+}
+
+/// The first page that a MySQL server writes when it creates such a tablespace. `None` if the tool did not note what it takes.
+pub(super) fn first_page(delta: &Delta) -> Option<Vec<u8>> {
+    let mut page = vec![0; usize::try_from(delta.meta.page_size).ok()?];
+    let flags = delta.meta.flags.filter(|_| delta.space != SpaceId::SYSTEM)?;
+    be::put_u32(&mut page, FIL_PAGE_PREV, SERVER_VERSION)?;
+    be::put_u32(&mut page, FIL_PAGE_NEXT, SPACE_VERSION)?;
+    be::put_u16(&mut page, FIL_PAGE_TYPE, PageType::FSP_HDR.0)?;
+    be::put_u32(&mut page, FIL_PAGE_SPACE_ID, delta.space.0)?;
+    be::put_u32(&mut page, FSP_SPACE_ID, delta.space.0)?;
+    be::put_u32(&mut page, FSP_SPACE_FLAGS, flags)?;
+    let format = SpaceFormat::from_page0(&page).ok()?;
+    seal_mysql(&mut page, PageId::new(delta.space.0, 0), &format, None).ok()?;
+    Some(page)
 }
 
 /// Fails if a page is damaged or misplaced.
@@ -156,4 +182,34 @@ fn unknown_part<T>(delta: &Delta) -> Result<T> {
 fn head(path: &Path) -> Result<Vec<u8>> {
     let bytes = File::open(path).and_then(|file| read_up_to(&file, 0, PageSize::MAX.bytes()));
     bytes.map_err(failed(path, "reading the first page"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use logs::delta::Meta;
+
+    use super::*;
+
+    #[test]
+    fn the_first_page_is_made_of_the_flags_that_the_tool_noted() {
+        let delta = |text: &str| {
+            let meta = Meta::parse(text.as_bytes()).expect("a note");
+            Delta { path: PathBuf::new(), name: PathBuf::from("db/t.ibd"), meta, space: SpaceId(7) }
+        };
+        // An ordinary table, a compressed one with pages of 2 KiB, and one in which the pages of the server have 4 KiB.
+        let notes = [
+            ("page_size = 16384\nzip_size = 0 \nspace_id = 7\nspace_flags = 16417\n", 16384),
+            ("page_size = 2048\nzip_size = 2048 \nspace_id = 7\nspace_flags = 16421\n", 2048),
+            ("page_size = 4096\nzip_size = 0 \nspace_id = 7\nspace_flags = 16609\n", 4096),
+        ];
+        for (text, size) in notes {
+            let page = first_page(&delta(text)).expect("a page");
+            let format = SpaceFormat::from_page0(&page).expect("a tablespace");
+            assert_eq!((page.len(), format.physical().bytes(), format.space()), (size, size, SpaceId(7)), "{text}");
+            assert!(matches!(verify_page(&page, PageId::new(7, 0), &format), Verdict::Ok(_)), "{text}");
+        }
+        assert!(first_page(&delta("page_size = 16384\nspace_id = 7\n")).is_none(), "mariadb-backup notes no flags");
+    }
 }

@@ -12,7 +12,7 @@ use format::page::fil::FIL_PAGE_SPACE_ID;
 use format::{SpaceHeader, SpaceId};
 use rustix::fs::syncfs;
 
-use super::super::backup::{replace_log, replace_note};
+use super::super::backup::{replace_copied_log, replace_log, replace_note};
 use super::super::backup_files::{FileStep, MOVING, moving};
 use super::super::durable::{make_directories, make_like};
 use super::super::error::{Result, failed, refused};
@@ -20,10 +20,11 @@ use super::super::increment_marker as marker;
 use super::super::place::{Lock, walk};
 use super::super::system::SystemFiles;
 use super::files::Delta;
-use super::{Increment, Taken, pages};
-use crate::source::backup::BackupNotes;
+use super::{Increment, Taken, binlogs, pages};
+use crate::source::backup::{BackupNotes, XTRABACKUP};
 use crate::source::name::NameHint;
 use crate::source::read_up_to;
+use crate::source::redo_log::REDO_DIR;
 
 /// A table's file has at least this many pages.
 const TABLE_PAGES_MIN: u64 = 4;
@@ -37,7 +38,10 @@ impl Taken {
     pub fn put_into(&self, datadir: &Path) -> Result<Increment> {
         let _lock = Lock::take(datadir, Sharing::Exclusive)?;
         if marker::read(datadir)?.is_none() {
-            refuse_started(datadir)?;
+            // Backups of xtrabackup were looked at before.
+            if self.tool != XTRABACKUP {
+                refuse_started(datadir)?;
+            }
             marker::write(datadir, self.lsns)?;
         }
         let like = of_server(datadir)?;
@@ -52,9 +56,14 @@ impl Taken {
         let done = self.write_pages(datadir, &like)?;
         self.copy_others(datadir, &like)?;
         sync(datadir)?;
-        replace_log(datadir, &self.dir)?;
-        let notes = BackupNotes::of(datadir);
-        notes.map_or(Ok(()), |notes| replace_note(datadir, &notes, &notes.reaching(self.lsns.to, self.lsns.last)))?;
+        if self.tool == XTRABACKUP {
+            replace_copied_log(datadir, &self.dir)?;
+        } else {
+            replace_log(datadir, &self.dir)?;
+        }
+        if let Some(notes) = BackupNotes::of(datadir) {
+            replace_note(datadir, &notes, &notes.reaching(self.lsns.to, self.lsns.last, self.flushed))?;
+        }
         sync(datadir)?;
         marker::remove(datadir)?;
         Ok(done)
@@ -63,9 +72,9 @@ impl Taken {
     /// The steps that give each tablespace of the increment its final name and remove all others. Names may change in a cycle, so all files
     /// leave their old names before any takes a new one.
     fn steps(&self, datadir: &Path) -> Result<Vec<FileStep>> {
-        let held = held(datadir)?;
-        let tables = || self.files.deltas.iter().filter(|delta| delta.is_table());
-        let names: BTreeMap<SpaceId, &PathBuf> = tables().map(|delta| (delta.space, &delta.name)).collect();
+        let held = held(datadir, self.tool)?;
+        let found = self.files.deltas.iter().filter(|delta| delta.is_found_by_number(self.tool));
+        let names: BTreeMap<SpaceId, &PathBuf> = found.map(|delta| (delta.space, &delta.name)).collect();
         let (mut aside, mut remove) = (vec![], vec![]);
         for (name, space) in held {
             match names.get(&space) {
@@ -84,7 +93,7 @@ impl Taken {
     fn write_pages(&self, datadir: &Path, like: &Metadata) -> Result<Increment> {
         let (mut pages, mut files, mut system) = (0, 0, None);
         for delta in &self.files.deltas {
-            let written = write_delta(datadir, delta, like)?;
+            let written = write_delta(datadir, delta, like, self.tool)?;
             pages += written.pages;
             files += u64::from(written.pages > 0);
             system = system.or(written.system);
@@ -100,13 +109,18 @@ impl Taken {
         walk(datadir, &mut |name, metadata| {
             match name.components().count() {
                 1 if metadata.is_dir() => directories.push(name.to_path_buf()),
+                2 if name.starts_with(REDO_DIR) => {}
                 2 if metadata.is_file() && NameHint::of(name) != NameHint::Table => old.push(name.to_path_buf()),
                 _ => {}
             }
             Ok(())
         })?;
+        if self.tool == XTRABACKUP {
+            old.extend(binlogs::of(datadir)?);
+        }
         let names = || self.files.others.iter().chain(&self.files.top);
-        for name in old.iter().filter(|name| !self.files.others.contains(name)) {
+        let stays = |name: &&PathBuf| self.files.others.contains(name) || self.files.top.contains(name);
+        for name in old.iter().filter(|name| !stays(name)) {
             let path = datadir.join(name);
             fs::remove_file(&path).map_err(failed(&path, "removing the file"))?;
         }
@@ -137,15 +151,22 @@ fn of_server(datadir: &Path) -> Result<Metadata> {
     fs::metadata(&system).map_err(failed(&system, "looking at the file"))
 }
 
+/// Whether a file's name may belong to a tablespace that is found by its number.
+fn is_found_by_number(name: &Path, tool: &str) -> bool {
+    let is_moving = name.extension() == Some(OsStr::new(MOVING));
+    let hint = NameHint::of(name);
+    match name.components().count() {
+        1 if tool == XTRABACKUP => is_moving || matches!(hint, NameHint::Table | NameHint::Dictionary | NameHint::Undo),
+        2 => is_moving || hint == NameHint::Table,
+        _ => false,
+    }
+}
+
 /// The files of tables with their space ids, 0 if the file does not tell yet.
-fn held(datadir: &Path) -> Result<BTreeMap<PathBuf, SpaceId>> {
+fn held(datadir: &Path, tool: &str) -> Result<BTreeMap<PathBuf, SpaceId>> {
     let mut held = BTreeMap::new();
     walk(datadir, &mut |name, metadata| {
-        let is_moving = name.extension() == Some(OsStr::new(MOVING));
-        if !metadata.is_file()
-            || name.components().count() != 2
-            || !(is_moving || NameHint::of(name) == NameHint::Table)
-        {
+        if !metadata.is_file() || !is_found_by_number(name, tool) {
             return Ok(());
         }
         let path = datadir.join(name);
@@ -175,11 +196,11 @@ struct Written {
     system: Option<u64>,
 }
 
-fn write_delta(datadir: &Path, delta: &Delta, like: &Metadata) -> Result<Written> {
+fn write_delta(datadir: &Path, delta: &Delta, like: &Metadata, tool: &str) -> Result<Written> {
     let path = datadir.join(&delta.name);
     let is_there = path.exists();
     path.parent().map_or(Ok(()), |dir| make_directories(dir, datadir))?;
-    let file = File::options().write(true).create(true).truncate(false).open(&path);
+    let file = File::options().read(true).write(true).create(true).truncate(false).open(&path);
     let file = file.map_err(failed(&path, "opening the tablespace"))?;
     if !is_there {
         make_like(&path, like)?;
@@ -198,14 +219,24 @@ fn write_delta(datadir: &Path, delta: &Delta, like: &Metadata) -> Result<Written
         let is_first = NameHint::of(&delta.name) == NameHint::System(1);
         return Ok(Written { pages, system: size.filter(|_| is_first) });
     }
+    write_first_page(&file, delta).map_err(failed(&path, "writing the first page"))?;
     let len = file.metadata().map_err(failed(&path, "looking at the file"))?.len();
-    // A table's file is as long as the server made it, or longer: page 0 may say so only later. Undo tablespaces are truncated.
-    let shrinks = NameHint::of(&delta.name) == NameHint::Undo && size.is_some();
+    // A table's file is as long as the server made it, or longer: page 0 may say so only later. MariaDB truncates undo tablespaces.
+    let shrinks = tool != XTRABACKUP && NameHint::of(&delta.name) == NameHint::Undo && size.is_some();
     let wanted = size.unwrap_or(0).max(end);
     if len < wanted || (shrinks && len > wanted) {
         file.set_len(wanted).map_err(failed(&path, "giving the file its size"))?;
     }
     Ok(Written { pages, system: None })
+}
+
+/// MySQL creates a tablespace with a first page that has LSN 0, so no increment has it before the server writes it again. The log has the
+/// rest of it, but recovery finds a tablespace by its first page.
+fn write_first_page(file: &File, delta: &Delta) -> std::io::Result<()> {
+    let head = read_up_to(file, 0, FIL_PAGE_SPACE_ID + 4)?;
+    let is_there = be::u32_at(&head, FIL_PAGE_SPACE_ID).is_some_and(|space| space != 0);
+    let page = pages::first_page(delta).filter(|_| !is_there);
+    page.map_or(Ok(()), |page| file.write_all_at(&page, 0))
 }
 
 /// Only the last file of the system tablespace grows.

@@ -99,6 +99,12 @@ impl MySqlRedo {
         self.log.newest().is_some_and(|file| file.parsed.is_copy())
     }
 
+    /// Whether it is the one file that closed such a copy, and no server has written to it.
+    pub fn closes_copy(&self) -> bool {
+        let [file] = self.log.files.as_slice() else { return false };
+        file.parsed.closes_copy() && self.log.checkpoint.lsn == close::checkpoint_of(file.parsed.start_lsn)
+    }
+
     /// Paths and sizes.
     pub fn files(&self) -> Vec<(PathBuf, u64)> {
         self.log.files.iter().map(|file| (file.path.clone(), file.parsed.size)).collect()

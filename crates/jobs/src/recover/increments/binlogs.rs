@@ -1,0 +1,34 @@
+//! Binary logs in a backup of xtrabackup: the one that the server was writing, and an index that names only that one. Those of the full backup
+//! go when an increment comes: a server whose index names a file that is missing does not start.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::super::error::{Result, failed};
+use crate::source::read_small;
+
+/// An index is short here, because a backup has one binary log.
+const INDEX_MAX: u64 = 1 << 20;
+
+/// The binary logs of a backup and then their index, relative to it.
+pub(super) fn of(dir: &Path) -> Result<Vec<PathBuf>> {
+    let names =
+        fs::read_dir(dir).and_then(|entries| entries.map(|entry| Ok(PathBuf::from(entry?.file_name()))).collect());
+    let names: Vec<PathBuf> = names.map_err(failed(dir, "reading the directory"))?;
+    let (mut logs, mut indexes) = (BTreeSet::new(), BTreeSet::new());
+    for name in names {
+        let path = dir.join(&name);
+        if name.extension() != Some(OsStr::new("index")) || !path.is_file() {
+            continue;
+        }
+        let text = read_small(&path, INDEX_MAX).map_err(failed(&path, "reading the index of binary logs"))?;
+        let named = String::from_utf8_lossy(&text).into_owned();
+        // They have the paths that they had on the server.
+        let named = named.lines().filter_map(|line| Path::new(line.trim()).file_name().map(PathBuf::from));
+        logs.extend(named.filter(|log| dir.join(log).is_file()));
+        indexes.insert(name);
+    }
+    Ok(logs.into_iter().chain(indexes).collect())
+}
