@@ -7,21 +7,23 @@
 //!
 //! Sketch: a mini-transaction of a mixed load changes two or three pages with 60 bytes of records each; a page with ten changes costs 1 KiB
 //! here and 16 KiB to read and write. All records are appended to one run of bytes, and each has the index of its page's previous one:
-//! apart from its map entry, a page needs no allocation.
+//! apart from its place
+//! in a table (`chains`), a page needs no allocation.
 //!
 //! A record that voids a page (FREE_PAGE, INIT_PAGE, TRIM_PAGES) makes the page's earlier records worthless: they are no longer returned,
 //! but their bytes stay until the batch is [cleared](RedoBatch::clear).
 
-use std::collections::hash_map::Entry as Slot;
+mod chains;
+mod runs;
+
 use std::mem::size_of;
 
-use foldhash::{HashMap, HashMapExt};
 use format::{Lsn, PageId, SpaceId};
 use redo::record::{Change, FileRecord, Grammar, Mtr, PageRecord, RecordError, RedoRecord};
 
-/// Index of an entry.
-type Index = u32;
-const NO_ENTRY: Index = Index::MAX;
+use self::chains::{Chains, Index, NO_ENTRY};
+use self::runs::Runs;
+
 /// Sizes of the runs of bytes and entries. Growing adds a run; copying would take twice the memory.
 const RUN_SIZE: usize = 4 << 20;
 const RUN_ENTRIES: usize = 1 << 16;
@@ -30,88 +32,16 @@ const MTR_SIZE_MAX: usize = 1 << 20;
 /// Runs addressable by a batch's 32-bit offsets, less one.
 const RUNS_MAX: usize = (1 << 32) / RUN_SIZE - 1;
 const _: () = assert!(MTR_SIZE_MAX <= RUN_SIZE);
-/// A map entry costs its content and, until the map grows again, about as much empty space.
-const PLACE_SIZE: usize = 2 * (size_of::<PageId>() + size_of::<Chain>() + 1);
 
 /// Records of many mini-transactions, grouped by page.
 #[derive(Debug)]
 pub struct RedoBatch {
-    pages: HashMap<PageId, Chain>,
+    pages: Chains,
     entries: Runs<PageRecords>,
     bytes: Runs<u8>,
     files: Vec<FileEvent>,
     memory_max: usize,
     grammar: Grammar,
-}
-
-/// A vector in runs of equal capacity.
-#[derive(Debug)]
-struct Runs<T> {
-    runs: Vec<Vec<T>>,
-    /// The run being filled.
-    current: usize,
-    run_len: usize,
-}
-
-impl<T: Copy> Runs<T> {
-    const fn new(run_len: usize) -> Self {
-        Self { runs: Vec::new(), current: 0, run_len }
-    }
-
-    /// Makes room for `more` items in one run. Returns the index of the next item.
-    fn reserve(&mut self, more: usize) -> usize {
-        let used = self.runs.get(self.current).map_or(0, Vec::len);
-        if used + more > self.run_len {
-            self.current += 1;
-        }
-        if self.runs.len() <= self.current {
-            self.runs.push(Vec::with_capacity(self.run_len));
-        }
-        self.len()
-    }
-
-    fn extend(&mut self, items: &[T]) {
-        if let Some(run) = self.runs.get_mut(self.current) {
-            run.extend_from_slice(items);
-        }
-    }
-
-    /// The index that the next item gets.
-    fn len(&self) -> usize {
-        self.current * self.run_len + self.runs.get(self.current).map_or(0, Vec::len)
-    }
-
-    fn get(&self, number: usize, len: usize) -> Option<&[T]> {
-        let at = number % self.run_len;
-        self.runs.get(number / self.run_len)?.get(at..at + len)
-    }
-
-    fn get_mut(&mut self, number: usize) -> Option<&mut T> {
-        self.runs.get_mut(number / self.run_len)?.get_mut(number % self.run_len)
-    }
-
-    const fn memory(&self) -> usize {
-        self.runs.len() * self.run_len * size_of::<T>()
-    }
-
-    /// Bytes used by items, not counting memory kept for reuse.
-    const fn in_use(&self) -> usize {
-        let runs = if self.runs.is_empty() { 0 } else { self.current + 1 };
-        runs * self.run_len * size_of::<T>()
-    }
-
-    fn clear(&mut self) {
-        self.runs.iter_mut().for_each(Vec::clear);
-        self.current = 0;
-    }
-}
-
-/// The records of one page.
-#[derive(Debug, Clone, Copy)]
-struct Chain {
-    last: Index,
-    /// The page's old content need not be read.
-    is_void: bool,
 }
 
 /// Consecutive records of one mini-transaction for the same page.
@@ -203,12 +133,14 @@ impl<'b> Iterator for PageRedo<'b> {
 impl RedoBatch {
     /// Cost of consecutive records for one page, besides their own bytes.
     pub const ENTRY_COST: usize = size_of::<PageRecords>();
-    /// Cost of a page, besides its records.
-    pub const PAGE_COST: usize = PLACE_SIZE;
+    /// Pages whose places are kept together: as many consecutive ones, of which the first has a number divisible by that.
+    pub const GROUP_PAGES: u32 = chains::GROUP_PAGES;
+    /// Cost of a group of pages of which any has records, besides these.
+    pub const GROUP_COST: usize = chains::GROUP_COST;
     /// A batch is full at this size, whatever limit it has.
     const MEMORY_MAX: usize = RUNS_MAX * RUN_SIZE;
     /// Memory left free by a batch that is [full](Self::is_full).
-    const SPARE: usize = RUN_SIZE + RUN_ENTRIES * size_of::<PageRecords>();
+    const SPARE: usize = RUN_SIZE + RUN_ENTRIES * size_of::<PageRecords>() + chains::RUN_COST;
 
     /// Bytes of records, including their overhead, that surely fit in a batch with this much memory.
     #[must_use]
@@ -222,7 +154,7 @@ impl RedoBatch {
     #[must_use]
     pub fn new(memory_max: usize) -> Self {
         let (entries, bytes) = (Runs::new(RUN_ENTRIES), Runs::new(RUN_SIZE));
-        Self { pages: HashMap::new(), entries, bytes, files: Vec::new(), memory_max, grammar: Grammar::default() }
+        Self { pages: Chains::default(), entries, bytes, files: Vec::new(), memory_max, grammar: Grammar::default() }
     }
 
     /// Sets the grammar of the records.
@@ -279,13 +211,7 @@ impl RedoBatch {
         let index = Index::try_from(number).unwrap_or(NO_ENTRY);
         let offset = u32::try_from(self.bytes.len()).unwrap_or(u32::MAX);
         let lsns = u32::try_from(mtr.end.0.saturating_sub(mtr.start.0)).unwrap_or(u32::MAX);
-        let before = match self.pages.entry(id) {
-            Slot::Occupied(mut chain) if !is_void => std::mem::replace(&mut chain.get_mut().last, index),
-            slot => {
-                slot.insert_entry(Chain { last: index, is_void });
-                NO_ENTRY
-            }
-        };
+        let before = self.pages.put(id, index, is_void);
         self.entries.extend(&[PageRecords { start: mtr.start, lsns, offset, len: 0, before }]);
         number
     }
@@ -305,7 +231,7 @@ impl RedoBatch {
                 FileEvent::Renamed { space, from: from.to_vec(), to: to.to_vec() }
             }
             FileRecord::Delete { space, .. } => {
-                self.pages.retain(|id, _| id.space != space);
+                self.pages.retain(|id| id.space != space);
                 FileEvent::Deleted { space }
             }
             FileRecord::Checkpoint(lsn) => FileEvent::Checkpoint(lsn),
@@ -317,15 +243,15 @@ impl RedoBatch {
     /// A truncated undo tablespace is recreated and loses every page; the system tablespace loses only its end.
     fn trim(&mut self, id: PageId) {
         let is_kept =
-            |page: &PageId| page.space != id.space || (id.space == SpaceId::SYSTEM && page.page_no < id.page_no);
-        self.pages.retain(|page, _| is_kept(page));
+            |page: PageId| page.space != id.space || (id.space == SpaceId::SYSTEM && page.page_no < id.page_no);
+        self.pages.retain(is_kept);
         self.files.push(FileEvent::Trimmed { space: id.space, pages: id.page_no.0 });
     }
 
     /// Bytes that the batch uses.
     #[must_use]
     pub fn memory(&self) -> usize {
-        self.bytes.memory() + self.entries.memory() + self.pages.capacity() * PLACE_SIZE
+        self.bytes.memory() + self.entries.memory() + self.pages.memory()
     }
 
     /// Whether to stop adding mini-transactions: another might need one more run of bytes and of entries. Ask after adding, so that even
@@ -338,7 +264,7 @@ impl RedoBatch {
     /// The same, if others use `others` bytes of the memory.
     #[must_use]
     pub fn is_full_beside(&self, others: usize) -> bool {
-        let in_use = self.bytes.in_use() + self.entries.in_use() + self.pages.capacity() * PLACE_SIZE;
+        let in_use = self.bytes.in_use() + self.entries.in_use() + self.pages.in_use();
         in_use + others + Self::SPARE >= self.memory_max || self.bytes.current >= RUNS_MAX
     }
 
@@ -351,21 +277,14 @@ impl RedoBatch {
     /// The pages with redo, by tablespace and page number.
     #[must_use]
     pub fn pages(&self) -> Vec<PageId> {
-        let mut pages: Vec<PageId> = self.pages.keys().copied().collect();
-        pages.sort_unstable();
-        pages
+        self.pages.ids()
     }
 
     /// The redo of a page, in log order. A mini-transaction may come in several parts.
     #[must_use]
     pub fn redo(&self, id: PageId) -> PageRedo<'_> {
-        let chain = self.pages.get(&id);
-        PageRedo {
-            batch: self,
-            last: chain.map_or(NO_ENTRY, |chain| chain.last),
-            left: Vec::new(),
-            is_void: chain.is_some_and(|chain| chain.is_void),
-        }
+        let (last, is_void) = self.pages.get(id);
+        PageRedo { batch: self, last, left: Vec::new(), is_void }
     }
 
     fn entry(&self, number: Index) -> Option<&PageRecords> {

@@ -65,6 +65,33 @@ fn what_voids_a_page_drops_what_came_before() {
 }
 
 #[test]
+fn neighbours_have_their_own_redo_wherever_they_are() {
+    let mut batch = RedoBatch::new(MEMORY);
+    // Page numbers around the ends of groups, in two tablespaces, not in their order.
+    let pages: Vec<(u8, u8)> =
+        [17, 0, 15, 16, 31, 32, 64, 1].into_iter().flat_map(|page| [(7, page), (6, page)]).collect();
+    for (number, &(space, page_no)) in (0..).zip(&pages) {
+        add(&mut batch, 100 * number, &[write(space, page_no, number as u8)]);
+    }
+    add(&mut batch, 9000, &[vec![0x12, 6, 16], write(6, 16, 99)]);
+    add(&mut batch, 9100, &[write(6, 16, 98), write(6, 17, 97)]);
+    let mut ids: Vec<PageId> = pages.iter().map(|&(space, page)| PageId::new(space.into(), page.into())).collect();
+    ids.sort_unstable();
+    assert_eq!(batch.pages(), ids);
+    for (number, &(space, page_no)) in (0..).zip(&pages) {
+        let id = PageId::new(space.into(), page_no.into());
+        let first = (100 * number, vec![number as u8]);
+        let expected = match (space, page_no) {
+            (6, 16) => vec![(9000, vec![99]), (9100, vec![98])],
+            (6, 17) => vec![first, (9100, vec![97])],
+            _ => vec![first],
+        };
+        assert_eq!((redo(&batch, id), batch.redo(id).is_void), (expected, (space, page_no) == (6, 16)), "{id}");
+    }
+    assert_eq!(redo(&batch, PageId::new(6, 2)), [], "a neighbour without any");
+}
+
+#[test]
 fn a_deleted_or_trimmed_tablespace_loses_its_redo() {
     let mut batch = RedoBatch::new(MEMORY);
     let delete = [vec![0x9B, 5, 0], b"./v/d.ibd".to_vec()].concat();

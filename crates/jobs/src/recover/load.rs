@@ -24,10 +24,13 @@ const fn place_of(id: PageId) -> (GroupId, u64) {
     ((id.space, id.page_no.0 >> GROUP_BITS), 1 << (id.page_no.0 % (1 << GROUP_BITS)))
 }
 
+/// The pages that a batch keeps together are all of one group.
+const _: () = assert!(RedoBatch::GROUP_PAGES.is_power_of_two() && RedoBatch::GROUP_PAGES <= 1 << GROUP_BITS);
+
 /// The redo of a group of pages.
 #[derive(Debug, Default, Clone, Copy)]
 struct Group {
-    /// Memory it takes in bytes, without the cost per page.
+    /// Memory it takes in bytes, without the cost of the pages.
     bytes: u64,
     /// One bit per page with redo.
     pages: u64,
@@ -43,8 +46,11 @@ impl Group {
         self.freed = (self.freed & !more.pages) | more.freed;
     }
 
-    const fn memory(self) -> u64 {
-        self.bytes + self.pages.count_ones() as u64 * RedoBatch::PAGE_COST as u64
+    fn memory(self) -> u64 {
+        let together = (1 << RedoBatch::GROUP_PAGES) - 1;
+        let firsts = (0..1 << GROUP_BITS).step_by(RedoBatch::GROUP_PAGES as usize);
+        let groups = firsts.filter(|first| self.pages >> first & together != 0).count();
+        self.bytes + (groups * RedoBatch::GROUP_COST) as u64
     }
 }
 
@@ -116,6 +122,11 @@ impl Load {
         group
     }
 
+    /// The tablespaces with redo, some of them again and again.
+    pub fn spaces(&self) -> impl Iterator<Item = SpaceId> {
+        self.groups.keys().map(|(space, _)| *space).chain(self.last.map(|((space, _), _)| space))
+    }
+
     /// Whether the page has redo.
     pub fn has(&self, id: PageId) -> bool {
         let (group, page) = place_of(id);
@@ -181,7 +192,7 @@ mod tests {
             let bytes: usize = pages
                 .iter()
                 .filter(|id| part.has(**id))
-                .map(|_| 10_000 + RedoBatch::ENTRY_COST + RedoBatch::PAGE_COST)
+                .map(|_| 10_000 + RedoBatch::ENTRY_COST + RedoBatch::GROUP_COST)
                 .sum();
             assert!(bytes > 0 && bytes <= memory, "{part:?}: {bytes}");
         }

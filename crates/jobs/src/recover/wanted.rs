@@ -3,7 +3,9 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use format::codec::CipherMode;
 use format::{Lsn, PageId, SpaceId};
@@ -97,7 +99,18 @@ impl Wanted {
                 "a backup is prepared to the end of its log, where all its files are consistent: leave out --until",
             );
         }
-        log.check()?;
+        // Where blocks are checked, all of the log is read for that, too: as long as it takes, the records need not wait.
+        let (checked, wanted) = thread::scope(|scope| {
+            let check = scope.spawn(|| log.check());
+            let wanted = Self::read_all(log, memory, with_redo, until);
+            (check.join().unwrap_or_else(|panic| resume_unwind(panic)), wanted)
+        });
+        // What is found in a damaged log means nothing.
+        checked.and(wanted)
+    }
+
+    /// Reads the log, sound or not.
+    fn read_all(log: &RedoLog, memory: usize, with_redo: usize, until: Option<Lsn>) -> Result<Self> {
         let (mut wanted, checkpoint) = (Self::new(log, until.is_some()), log.checkpoint());
         let mut closed_at = None;
         let mut redo = Some(RedoBatch::new(with_redo).with_grammar(log.grammar()));
@@ -133,6 +146,7 @@ impl Wanted {
             Ok(scan.at())
         })?;
         wanted.fits(memory)?;
+        wanted.changed.extend(wanted.load.spaces());
         log.check_end(end)?;
         log.backup.as_ref().map_or(Ok(()), |backup| backup.check_end(&log.path, log.copied_to(end)))?;
         wanted.redo = redo;
@@ -337,7 +351,6 @@ impl Wanted {
     }
 
     fn add_change(&mut self, id: PageId, effect: Effect, start: Lsn) {
-        self.changed.insert(id.space);
         if self.may_end_before {
             self.fresh.add(id, effect);
         }

@@ -118,7 +118,7 @@ struct Framed {
     records: Range<usize>,
 }
 
-/// A record's position in its mini-transaction.
+/// The position of a record, or of several with the same subject, in their mini-transaction.
 struct Located {
     subject: Subject,
     from: u32,
@@ -139,7 +139,7 @@ pub(in super::super) struct Scanned<'c> {
 }
 
 impl<'c> Scanned<'c> {
-    /// The records, each as stored in the log.
+    /// The records, as stored in the log. Consecutive changes to the same page come together.
     pub fn records(&self) -> impl Iterator<Item = (Subject, &'c [u8])> + use<'c> {
         let bytes = self.mtr.bytes;
         self.records
@@ -171,7 +171,7 @@ impl Chunk {
         while let Some(record) = records.next() {
             let record = record.or_else(|error| damaged(format!("the redo log at LSN {}: {error}", mtr.start)))?;
             let place = std::mem::replace(&mut at, records.position())..records.position();
-            self.records.push(Located::new(record.subject(), &place));
+            self.locate(first, record.subject(), &place);
         }
         self.frame(mtr, first);
         Ok(())
@@ -182,11 +182,22 @@ impl Chunk {
         let first = self.records.len();
         for (subject, place) in mtr.grammar.subjects(mtr.bytes) {
             if matches!(subject, Subject::Page(id, effect) if effect != Effect::Trims && is_wanted(id, mtr.start)) {
-                self.records.push(Located::new(subject, &place));
+                self.locate(first, subject, &place);
             }
         }
         if self.records.len() > first {
             self.frame(mtr, first);
+        }
+    }
+
+    /// Adds a record of the mini-transaction whose first record is `first`. Neighbours that change the same page count as one: that is how
+    /// they are kept anyway.
+    fn locate(&mut self, first: usize, subject: Subject, place: &Range<usize>) {
+        let located = Located::new(subject, place);
+        let before = self.records.get_mut(first..).and_then(<[Located]>::last_mut);
+        match before.filter(|before| before.subject == subject && before.to == located.from) {
+            Some(before) if matches!(subject, Subject::Page(_, Effect::Changes)) => before.to = located.to,
+            _ => self.records.push(located),
         }
     }
 
