@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# The table of docs/benchmarks.md, on this machine: bench.sh [DATA] (default target/bench, made on first use; 12 GB of disk).
+# The table of docs/benchmarks.md, on this machine: bench.sh [DATA] (default target/bench, made on first use; 17 GB of disk).
 #
 # Every comparison is in pairs, A B A B ..., in one run; what is printed is the median of the pairs' ratios, because the
 # machine's speed drifts and bare seconds mean little. "cold" needs root: the page cache is dropped before every command.
 # PAIRS=7 and PARTS='hot cold small_files cpu_per_gib table scan rows recover device' can be set; `device` alone needs neither
-# servers nor their data, `table` and `scan` need the fragmented tables only, `rows` its own tables, `recover` the crashed datadir.
+# servers nor their data, `table` and `scan` need the fragmented tables only, `rows` its own tables, `recover` the crashed datadirs.
 # INNOKIT names another binary: `rows` compares Parquet too where it is built with that feature.
 # shellcheck disable=SC2016 # backticks are Markdown here
 set -euo pipefail
@@ -25,7 +25,7 @@ if [ "$parts" != device ]; then
     "$here/install-servers.sh"
     case " $parts " in *' table '* | *' scan '*) "$here/make-frag-data.sh" "$data" ;; esac
     case " $parts " in *' rows '*) "$here/make-rows-data.sh" "$data" ;; esac
-    case " $parts " in *' recover '*) "$here/make-crash-data.sh" "$data" ;; esac
+    case " $parts " in *' recover '*) read -ra kinds <<<"${RECOVER_KINDS:-mariadb mysql}" && "$here/make-crash-data.sh" "$data" "${kinds[@]}" ;; esac
     case " $parts " in *' hot '* | *' cold '* | *' small_files '* | *' cpu_per_gib '*)
         "$here/install-bench-tools.sh"
         "$here/make-bench-data.sh" "$data"
@@ -317,39 +317,63 @@ rows() {
     done
 }
 
-# A cold copy of the crashed datadir, in $data/.crash/$1.
+# A cold copy of the crashed datadir of $recover_kind, in $data/.crash/$1.
 crashed_copy() {
     rm -rf "$data/.crash/$1"
-    cp -r --sparse=always "$data/.crash/mariadb" "$data/.crash/$1"
+    cp -r --sparse=always "$data/.crash/$recover_kind" "$data/.crash/$1"
     drop_caches
 }
 
 ours_recover() { "$innokit" recover --in-place --memory "$recover_memory" "$data/.crash/ours"; }
 # From its start until it answers; with the log's size that it was killed with.
-server_recover() {
-    "$here/server.sh" mariadb start "$data/.crash/theirs" --innodb-log-file-size=1G --innodb-buffer-pool-size="$recover_memory"
+server_recover() { start_of_server "$data/.crash/theirs"; }
+server_after_ours() { start_of_server "$data/.crash/ours"; }
+start_of_server() {
+    local size=--innodb-log-file-size=1G
+    [ "$recover_kind" = mariadb ] || size=--innodb-redo-log-capacity=4G
+    "$here/server.sh" "$recover_kind" start "$1" "$size" --innodb-buffer-pool-size="$recover_memory"
+}
+
+# Kills the server on $data/.crash/$1, and prints the CPU seconds that it used.
+cpu_of_killed() {
+    cpu_of "$(cat "$data/.crash/.$1.server/pid")"
+    "$here/server.sh" "$recover_kind" kill9 "$data/.crash/$1"
+}
+
+# One pair, "wall cpu wall cpu": `recover` and the start of the server on what it leaves; the start of the server on what the crash left.
+recover_pair() {
+    local ours started cpu theirs
+    crashed_copy ours
+    ours="$(timed ours_recover)"
+    started="$(timed server_after_ours | cut -d' ' -f1)"
+    cpu="$(cpu_of_killed ours)"
+    rm -rf "$data/.crash/ours"
+    crashed_copy theirs
+    theirs="$(timed server_recover | cut -d' ' -f1)"
+    printf '%s %s %s %s %s\n' "$ours" "$started" "$cpu" "$theirs" "$(cpu_of_killed theirs)" >>"$work/recover"
+    rm -rf "$data/.crash/theirs"
 }
 
 # `recover` against the server's own recovery of copies of one crashed datadir, each with the same memory; then idea by idea.
+# RECOVER_KINDS='mariadb mysql' and RECOVER_MEMORY='128M 512M 1G 3G' can be set.
 recover() {
-    local recover_memory pair row wall
+    local recover_kind recover_memory pair
     [ $can_drop = yes ] || { say 'Not measured: the page cache cannot be dropped by this user.'; return; }
-    heading "\`innokit recover\` of a crashed datadir: $("$innokit" redo info "$data/.crash/mariadb" | sed -n 's/^state *to recover: //p'), $("$innokit" redo info "$data/.crash/mariadb" | sed -n 's/^after it *//p')"
-    # The first is what a server has that nobody gave any; with the last it keeps every page in memory.
-    for recover_memory in 128M 512M 3G; do
-        : >"$work/rows"
-        for ((pair = 0; pair < pairs; pair++)); do
-            crashed_copy ours
-            row="$(timed ours_recover)"
-            crashed_copy theirs
-            wall="$(timed server_recover | cut -d' ' -f1)"
-            printf '%s %s %s\n' "$row" "$wall" "$(cpu_of "$(cat "$data/.crash/.theirs.server/pid")")" >>"$work/rows"
-            "$here/server.sh" mariadb kill9 "$data/.crash/theirs"
+    for recover_kind in ${RECOVER_KINDS:-mariadb mysql}; do
+        heading "\`innokit recover\` and the start of $recover_kind on the result, against its start on the crashed datadir: $("$innokit" redo info "$data/.crash/$recover_kind" | sed -n 's/^state *to recover: //p'), $("$innokit" redo info "$data/.crash/$recover_kind" | sed -n 's/^after it *//p')"
+        # The first is what a server has that nobody gave any; with the last it keeps every page in memory.
+        for recover_memory in ${RECOVER_MEMORY:-128M 512M 1G 3G}; do
+            : >"$work/recover"
+            for ((pair = 0; pair < pairs; pair++)); do recover_pair; done
+            awk '{ printf "%s%.1f + %.1f s to %.1f s", (NR > 1 ? ", " : "`recover` + start to the server: "), $1, $3, $5 } END { print "" }' "$work/recover" >&2
+            awk '{ print $1 + $3, $2 + $4, $5, $6 }' "$work/recover" >"$work/rows"
+            row_of "start of the server, both with $recover_memory of memory"
+            awk '{ print $1, $2, $5, $6 }' "$work/recover" >"$work/rows"
+            row_of "the same, \`recover\` alone"
         done
-        say "$(awk '{ printf "%s%.1f s to %.1f s", (NR > 1 ? ", " : "`recover` to the server: "), $1, $3 }' "$work/rows")" >&2
-        row_of "start of the server, both with $recover_memory of memory"
     done
-    rm -rf "$data/.crash/ours" "$data/.crash/theirs" "$data/.crash/.theirs.server"
+    rm -rf "$data/.crash/ours" "$data/.crash/theirs" "$data/.crash/.ours.server" "$data/.crash/.theirs.server"
+    [ -d "$data/.crash/mariadb" ] || return 0
     say
     say '### `innokit bench recover`'
     say
