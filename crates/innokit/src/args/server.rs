@@ -19,7 +19,7 @@ pub struct ServerArgs {
     #[arg(long, value_name = "NAME", help_heading = "Server")]
     pub user: Option<String>,
 
-    /// Read this option file instead of /etc/my.cnf, /etc/mysql/my.cnf and ~/.my.cnf. The groups [client] and [innokit] count.
+    /// Read this option file instead of /etc/my.cnf, /etc/mysql/my.cnf and ~/.my.cnf. Its groups `client` and `innokit` count.
     #[arg(long, value_name = "FILE", help_heading = "Server")]
     pub defaults_file: Option<PathBuf>,
 }
