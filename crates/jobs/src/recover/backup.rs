@@ -9,13 +9,12 @@
 //! - Nothing is outside the directory. Names that lead elsewhere belong to the server, which may be running.
 //! - There is no room after the log's end. It is replaced by an empty log, as the tool leaves it.
 //!
-//! xtrabackup keeps MySQL from renaming, creating and dropping tables meanwhile, unless told otherwise, so there are no such notes. Its copy
-//! of the log has a name of its own, and another log takes its place.
+//! xtrabackup keeps MySQL from renaming, creating and dropping tables meanwhile, unless told otherwise: then it leaves such notes too
+//! (`reduced_files`). Its copy of the log has a name of its own, and another log takes its place.
 //!
 //! The tool's note of the state is changed last: until then the backup counts as unprepared, which it is. Only then is xtrabackup's copy of
 //! the log removed.
 
-use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -25,8 +24,7 @@ use redo::mariadb::LOG_HEADER_CREATOR;
 
 use super::durable::{make_like, sync_directory_of};
 use super::error::{Result, damaged, failed, refused};
-use super::place::walk;
-use crate::source::backup::{BackupNotes, XTRABACKUP, emptied_at as emptied};
+use crate::source::backup::{BackupNotes, emptied_at as emptied};
 use crate::source::redo_log::{COPIED_LOG, REDO_DIR, copied_log};
 use crate::unpack::MARKER;
 
@@ -100,23 +98,7 @@ pub(super) fn refuse_unfit(datadir: &Path) -> Result<()> {
              --increment {path}"
         ));
     }
-    if tool == XTRABACKUP {
-        refuse_steps(datadir)?;
-    }
     refuse_damaged_pages(datadir, tool)
-}
-
-/// Fails if tables were made, renamed or dropped while xtrabackup copied them (`--lock-ddl=REDUCED`): its notes of that are for its own
-/// `--prepare` to carry out. No table's file has such an ending, because a point in a table's name is written otherwise.
-pub(super) fn refuse_steps(datadir: &Path) -> Result<()> {
-    walk(datadir, &mut |name, _| match name.extension().and_then(OsStr::to_str) {
-        Some("new" | "ren" | "del" | "crpt") => refused(format!(
-            "{}: tables were created, renamed or dropped while xtrabackup copied them (--lock-ddl=REDUCED), and innokit does not know its \
-             notes of that: prepare this backup with xtrabackup --prepare",
-            datadir.join(name).display()
-        )),
-        _ => Ok(()),
-    })
 }
 
 /// Fails if the tool noted that pages were already damaged when it copied them.

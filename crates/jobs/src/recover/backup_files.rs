@@ -10,6 +10,8 @@
 //!
 //! In an increment they apply to `db/t.ibd.delta` and are read by `increments`.
 //!
+//! xtrabackup leaves such notes too, which say which tablespace they mean in another way (`reduced_files`).
+//!
 //! They are carried out in this order, each kind made durable before the next, and every step leaves a state from which another run can
 //! continue: a note is removed only after its step is done, and a renamed file first gets a name that nobody uses, since its new name may
 //! still belong to another file.
@@ -24,6 +26,8 @@ use std::path::{Component, Path, PathBuf};
 use super::durable::{make_directories, sync_directory};
 use super::error::{Result, failed, refused};
 use super::place::walk;
+use super::reduced_files::Reduced;
+use crate::source::backup::{BackupNotes, XTRABACKUP};
 use crate::source::read_small;
 
 const DELETED: &str = "del";
@@ -43,15 +47,20 @@ pub(super) struct FileNotes {
     deleted: BTreeSet<PathBuf>,
     /// Tablespaces to rename, with their new names.
     renamed: BTreeMap<PathBuf, PathBuf>,
-    /// Replacements and new tablespaces, by their final names.
-    made: BTreeSet<PathBuf>,
+    /// Replacements and new tablespaces: the files by their final names.
+    made: BTreeMap<PathBuf, PathBuf>,
     /// Names to which an interrupted run was renaming files.
     moving: BTreeSet<PathBuf>,
+    /// The notes of the deleted and the renamed themselves.
+    notes: [BTreeSet<PathBuf>; 2],
 }
 
 impl FileNotes {
     /// Reads the notes. Fails if they cannot be carried out.
     pub fn read(datadir: &Path) -> Result<Self> {
+        if BackupNotes::of(datadir).is_some_and(|notes| notes.tool == XTRABACKUP) {
+            return Reduced::read(datadir)?.files(datadir);
+        }
         let (mut notes, mut tables) = (Self::default(), BTreeSet::new());
         walk(datadir, &mut |name, metadata| {
             // The tool writes no notes for top-level files.
@@ -63,10 +72,10 @@ impl FileNotes {
                 Some(TABLE) => drop(tables.insert(table)),
                 // In an increment, the changed pages of a tablespace.
                 Some(CHANGED) => drop(tables.insert(name.with_extension(""))),
-                Some(DELETED) => drop(notes.deleted.insert(table)),
-                Some(MADE) => drop(notes.made.insert(table)),
+                Some(DELETED) => notes.delete(table, name),
+                Some(MADE) => drop(notes.made.insert(table, name.to_path_buf())),
                 Some(MOVING) => drop(notes.moving.insert(name.with_extension(""))),
-                Some(RENAMED) => drop(notes.renamed.insert(table, new_name(&datadir.join(name))?)),
+                Some(RENAMED) => notes.rename(table, new_name(&datadir.join(name))?, name),
                 _ => {}
             }
             Ok(())
@@ -75,7 +84,34 @@ impl FileNotes {
         Ok(notes)
     }
 
-    fn check(&self, tables: &BTreeSet<PathBuf>) -> Result<()> {
+    pub fn delete(&mut self, table: PathBuf, note: &Path) {
+        self.deleted.insert(table);
+        self.spend(0, note);
+    }
+
+    pub fn rename(&mut self, from: PathBuf, to: PathBuf, note: &Path) {
+        self.renamed.insert(from, to);
+        self.spend(1, note);
+    }
+
+    pub fn make(&mut self, table: PathBuf, file: PathBuf) {
+        self.made.insert(table, file);
+    }
+
+    /// Takes up what an interrupted run was renaming to this name.
+    pub fn go_on(&mut self, to: PathBuf) {
+        self.moving.insert(to);
+    }
+
+    /// Removes the note when what notes of its kind say (0 of the deleted, 1 of the renamed) is done.
+    pub fn spend(&mut self, kind: usize, note: &Path) {
+        if let Some(notes) = self.notes.get_mut(kind) {
+            notes.insert(note.to_path_buf());
+        }
+    }
+
+    /// Fails if the notes contradict each other or `tables`, the tablespaces that are there.
+    pub fn check(&self, tables: &BTreeSet<PathBuf>) -> Result<()> {
         for (from, to) in &self.renamed {
             let says = format!("the backup says that {} was renamed to {}", from.display(), to.display());
             if !tables.contains(from) && !self.moving.contains(to) {
@@ -89,39 +125,42 @@ impl FileNotes {
         Ok(())
     }
 
+    /// Whether a tablespace keeps its name.
+    pub fn stays(&self, table: &Path) -> bool {
+        !self.deleted.contains(table) && !self.renamed.contains_key(table)
+    }
+
     pub fn is_empty(&self) -> bool {
-        [&self.deleted, &self.made, &self.moving].iter().all(|names| names.is_empty()) && self.renamed.is_empty()
+        let [deleted, renamed] = &self.notes;
+        [deleted, renamed, &self.moving].iter().all(|names| names.is_empty()) && self.made.is_empty()
     }
 
     /// The final name of a file; `None` if it will be deleted, or its name is not a tablespace's.
     pub fn name_of(&self, name: &Path) -> Option<PathBuf> {
-        let is_table =
-            |extension: &str| name.components().count() == 2 && name.extension() == Some(OsStr::new(extension));
-        let (table, is_replaced) = if is_table(MADE) {
-            (name.with_extension(TABLE), false)
-        } else if is_table(MOVING) {
-            (name.with_extension(""), true)
-        } else if is_table(TABLE) && self.deleted.contains(name) {
+        if let Some((table, _)) = self.made.iter().find(|(_, file)| *file == name) {
+            return Some(table.clone());
+        }
+        if self.deleted.contains(name) {
             return None;
-        } else {
-            (self.renamed.get(name).cloned().unwrap_or_else(|| name.to_path_buf()), true)
-        };
-        (!is_replaced || !self.made.contains(&table)).then_some(table)
+        }
+        let is_moving = name.extension() == Some(OsStr::new(MOVING));
+        let table = if is_moving { Some(name.with_extension("")) } else { self.renamed.get(name).cloned() };
+        Some(table.unwrap_or_else(|| name.to_path_buf())).filter(|table| !self.made.contains_key(table))
     }
 
     /// The steps to take, in order.
-    fn steps(&self) -> Vec<FileStep> {
-        let remove = |table: &PathBuf| FileStep::Remove(table.clone());
-        let note = |extension: &'static str| move |table: &PathBuf| FileStep::Remove(table.with_extension(extension));
+    pub fn steps(&self) -> Vec<FileStep> {
+        let remove = |name: &PathBuf| FileStep::Remove(name.clone());
         let aside = |(from, to): (&PathBuf, &PathBuf)| FileStep::Rename(from.clone(), moving(to));
         let moved: BTreeSet<&PathBuf> = self.renamed.values().chain(&self.moving).collect();
         let in_place = |to: &PathBuf| FileStep::Rename(moving(to), to.clone());
-        let made = |table: &PathBuf| FileStep::Rename(table.with_extension(MADE), table.clone());
+        let made = |(table, file): (&PathBuf, &PathBuf)| FileStep::Rename(file.clone(), table.clone());
+        let [deleted, renamed] = &self.notes;
         let phases: [Vec<FileStep>; 6] = [
             self.deleted.iter().map(remove).collect(),
-            self.deleted.iter().map(note(DELETED)).collect(),
+            deleted.iter().map(remove).collect(),
             self.renamed.iter().map(aside).collect(),
-            self.renamed.keys().map(note(RENAMED)).collect(),
+            renamed.iter().map(remove).collect(),
             moved.into_iter().map(in_place).collect(),
             self.made.iter().map(made).collect(),
         ];

@@ -42,6 +42,7 @@ mod outside;
 mod place;
 mod plan;
 mod planning;
+mod reduced_files;
 mod rest;
 mod shadow;
 mod simulated;

@@ -30,6 +30,7 @@ mod versions;
 mod warm;
 mod xtrabackup;
 mod xtrabackup_increments;
+mod xtrabackup_reduced;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -25,10 +25,10 @@ use crate::server::{Server, copy};
 use crate::xtrabackup::{COPY, NOTE, OPTIONS, PATIENCE, back_up, is_tablespace, make_log_of_copy};
 use crate::{KeptOnFailure, assert_sound, files_of};
 
-const COLUMNS: &str = "(id INT PRIMARY KEY AUTO_INCREMENT, a INT, b TEXT)";
+pub const COLUMNS: &str = "(id INT PRIMARY KEY AUTO_INCREMENT, a INT, b TEXT)";
 
 /// A value of a backup's note.
-fn lsn(backup: &Path, key: &str) -> u64 {
+pub fn lsn(backup: &Path, key: &str) -> u64 {
     let note = fs::read_to_string(backup.join(NOTE)).expect("a note");
     let value = note.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(" = "));
     value.expect("a value").parse().expect("an LSN")
@@ -64,7 +64,7 @@ fn delta_of(tablespace: &[u8], from: u64) -> (Vec<u8>, String) {
 }
 
 /// Makes an increment of a copy of the whole server.
-fn increment_of(whole: &Path, from: u64, to: &Path) {
+pub fn increment_of(whole: &Path, from: u64, to: &Path) {
     fs::create_dir_all(to).expect("makes the directory");
     for entry in fs::read_dir(whole).expect("a directory").flatten() {
         let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
@@ -112,7 +112,7 @@ fn wait_for_load(server: &Server) {
 }
 
 /// Has the server write its pages until its checkpoint is behind the end of a backup, so that the next one begins elsewhere.
-fn move_checkpoint(server: &Server, backup: &Path) {
+pub fn move_checkpoint(server: &Server, backup: &Path) {
     let last = lsn(backup, "last_lsn");
     server.ask("SET GLOBAL innodb_max_dirty_pages_pct = 0");
     let is_behind =
@@ -122,7 +122,7 @@ fn move_checkpoint(server: &Server, backup: &Path) {
 }
 
 /// Has the server truncate an undo tablespace, which then has another number.
-fn truncate_undo(server: &Server, name: &str) {
+pub fn truncate_undo(server: &Server, name: &str) {
     let about = |what: &str| format!("SELECT {what} FROM information_schema.innodb_tablespaces WHERE name = '{name}'");
     let before = server.ask(&about("space"));
     server.ask(&format!("ALTER UNDO TABLESPACE {name} SET INACTIVE"));

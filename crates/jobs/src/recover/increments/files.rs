@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use format::SpaceId;
 use logs::delta::Meta;
 
-use super::super::backup::refuse_steps;
 use super::super::backup_files::FileNotes;
 use super::super::error::{Result, damaged, failed, refused};
 use super::super::place::walk;
+use super::super::reduced_files::Reduced;
 use super::binlogs;
 use crate::source::backup::XTRABACKUP;
 use crate::source::content::{delta_note, read_delta_note};
@@ -66,10 +66,7 @@ pub(super) struct Files {
 impl Files {
     pub fn read(dir: &Path, tool: &str) -> Result<Self> {
         let is_xtrabackup = tool == XTRABACKUP;
-        let notes = if is_xtrabackup { FileNotes::default() } else { FileNotes::read(dir)? };
-        if is_xtrabackup {
-            refuse_steps(dir)?;
-        }
+        let notes = if is_xtrabackup { reduced(dir)? } else { FileNotes::read(dir)? };
         let (mut files, mut deltas) = (Self { dir: dir.to_path_buf(), ..Self::default() }, BTreeMap::new());
         walk(dir, &mut |name, metadata| {
             let depth = name.components().count();
@@ -83,13 +80,14 @@ impl Files {
             if ["qp", "gz", "zst", "lz4", "xbcrypt"].iter().any(|packed| name.extension() == Some(OsStr::new(packed))) {
                 return refused(format!("{}: packed: unpack the increment first", dir.join(name).display()));
             }
-            if is_xtrabackup && NameHint::of(name).promises_pages() {
+            if is_xtrabackup && (NameHint::of(name).promises_pages() || text.ends_with(NEW)) {
                 return refused(format!(
                     "{}: a whole tablespace in an increment, which no known version of xtrabackup leaves there",
                     dir.join(name).display()
                 ));
             }
             match (depth, text.strip_suffix(DELTA)) {
+                (1 | 2, Some(file)) if is_xtrabackup => files.tablespace(file, name, &notes, &mut deltas),
                 (1, Some(file)) => drop(deltas.insert(PathBuf::from(file), name.to_path_buf())),
                 (2, Some(file)) => files.table(file, name, &notes, &mut deltas),
                 (1, None) if is_at_top(text) => files.top.push(name.to_path_buf()),
@@ -117,11 +115,20 @@ impl Files {
         }
     }
 
+    /// The same for xtrabackup, whose new files keep the ending that they have on the server.
+    fn tablespace(&self, file: &str, name: &Path, notes: &FileNotes, deltas: &mut BTreeMap<PathBuf, PathBuf>) {
+        if let Some(made) = file.strip_suffix(NEW) {
+            deltas.insert(PathBuf::from(made), name.to_path_buf());
+        } else if let Some(tablespace) = notes.name_of(Path::new(file)) {
+            deltas.entry(tablespace).or_insert_with(|| name.to_path_buf());
+        }
+    }
+
     fn beside(&mut self, text: &str, name: &Path) {
         let is = |suffix: &str| text.ends_with(suffix);
         if let Some(table) = text.strip_suffix(NEW) {
             self.made.insert(name.to_path_buf(), PathBuf::from(format!("{table}{TABLE}")));
-        } else if ![META, TABLE, ".ren", ".del"].into_iter().any(is) {
+        } else if ![META, TABLE, ".ren", ".del", ".crpt"].into_iter().any(is) {
             self.others.push(name.to_path_buf());
         }
     }
@@ -143,6 +150,25 @@ fn is_at_top(name: &str) -> bool {
     let note = ["xtrabackup_", "mariadb_backup_"].iter().find_map(|tool| name.strip_prefix(tool));
     let is_note = |note: &str| NOTES.contains(&note) || note.starts_with(KEYRING);
     TOP.iter().any(|top| name.starts_with(top)) || note.is_some_and(is_note)
+}
+
+/// What xtrabackup's notes mean for the tablespaces of an increment.
+fn reduced(dir: &Path) -> Result<FileNotes> {
+    let (notes, mut held) = (Reduced::read(dir)?, BTreeMap::new());
+    if notes.is_empty() {
+        return Ok(FileNotes::default());
+    }
+    walk(dir, &mut |name, metadata| {
+        let Some(file) = name.to_str().and_then(|name| name.strip_suffix(DELTA)).filter(|_| metadata.is_file()) else {
+            return Ok(());
+        };
+        held.insert(
+            PathBuf::from(file),
+            delta(dir, PathBuf::from(file.strip_suffix(NEW).unwrap_or(file)), name)?.space,
+        );
+        Ok(())
+    })?;
+    notes.of_tablespaces(&held)
 }
 
 /// The delta at `path`, relative to the increment, with its note.
