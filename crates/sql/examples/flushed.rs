@@ -4,8 +4,8 @@
 use std::error::Error;
 use std::time::Duration;
 
-use jobs::LogServer;
 use innokit_sql::{Access, MariaDb};
+use jobs::LogServer;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let socket = std::env::args_os().nth(1).map(Into::into);
