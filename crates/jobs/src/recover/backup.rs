@@ -15,7 +15,7 @@
 //! The tool's note of the state is changed last: until then the backup counts as unprepared, which it is. Only then is xtrabackup's copy of
 //! the log removed.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -128,12 +128,16 @@ pub(super) fn emptied_at(datadir: &Path) -> Result<Option<Lsn>> {
 pub(super) fn replace_log(datadir: &Path, increment: &Path) -> Result<()> {
     let (from, to) = (increment.join(LOG), datadir.join(LOG));
     let like = fs::metadata(&to).map_err(failed(&to, "looking at the redo log"))?;
-    let new = datadir.join(NEW_LOG);
-    fs::copy(&from, &new).map_err(failed(&from, "copying the redo log"))?;
-    make_like(&new, &like)?;
-    File::open(&new).and_then(|log| log.sync_all()).map_err(failed(&new, "making the redo log durable"))?;
-    fs::rename(&new, &to).map_err(failed(&to, "replacing the redo log"))?;
-    sync_directory_of(&to)
+    put_log(&from, &to, &datadir.join(NEW_LOG), &like)
+}
+
+/// Puts a copy of the log `from` at `to`, where a log may be; until it is whole and durable, its name is `new`.
+fn put_log(from: &Path, to: &Path, new: &Path, like: &Metadata) -> Result<()> {
+    fs::copy(from, new).map_err(failed(from, "copying the redo log"))?;
+    make_like(new, like)?;
+    File::open(new).and_then(|log| log.sync_all()).map_err(failed(new, "making the redo log durable"))?;
+    fs::rename(new, to).map_err(failed(to, "replacing the redo log"))?;
+    sync_directory_of(to)
 }
 
 /// Replaces the log that closed the prepared backup of xtrabackup with the increment's copy. In between there are both or the new one, and
@@ -142,12 +146,7 @@ pub(super) fn replace_copied_log(datadir: &Path, increment: &Path) -> Result<()>
     let (from, to) = (increment.join(COPIED_LOG), datadir.join(COPIED_LOG));
     let system = datadir.join("ibdata1");
     let like = fs::metadata(&system).map_err(failed(&system, "looking at the file"))?;
-    let new = datadir.join(NEW_COPY);
-    fs::copy(&from, &new).map_err(failed(&from, "copying the redo log"))?;
-    make_like(&new, &like)?;
-    File::open(&new).and_then(|log| log.sync_all()).map_err(failed(&new, "making the redo log durable"))?;
-    fs::rename(&new, &to).map_err(failed(&to, "replacing the redo log"))?;
-    sync_directory_of(&to)?;
+    put_log(&from, &to, &datadir.join(NEW_COPY), &like)?;
     let closed = datadir.join(REDO_DIR);
     match fs::remove_dir_all(&closed) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
