@@ -122,33 +122,35 @@ impl Marks {
 
 /// The last mark, `None` if there is none. Read it before the segments: an archiver at work appends, then marks.
 pub(crate) fn last_mark(dir: &Path) -> Result<Option<Mark>> {
-    let (path, mut last) = (dir.join(DIR), None);
-    if path.is_dir() {
-        let mut reader = LogReader::open(&path).or_else(|error| unusable(&path, &error))?;
-        while let Some(record) = reader.next() {
-            let record = record.or_else(|error| unusable(&path, &error))?;
-            last = Mark::parse(record.bytes).or(last);
-        }
+    let mut last = None;
+    if dir.join(DIR).is_dir() {
+        each_mark(dir, &mut |mark| last = Some(mark))?;
     }
     Ok(last)
 }
 
-/// The last mark at or before a time, which must not be after the last one.
-pub(crate) fn mark_at(dir: &Path, time: SystemTime) -> Result<Mark> {
+fn each_mark(dir: &Path, take: &mut dyn FnMut(Mark)) -> Result<()> {
     let path = dir.join(DIR);
-    let micros = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros());
     let mut reader = LogReader::open(&path).or_else(|error| unusable(&path, &error))?;
-    let (mut first, mut before, mut last) = (None, None, None);
     while let Some(record) = reader.next() {
         let record = record.or_else(|error| unusable(&path, &error))?;
-        let Some(mark) = Mark::parse(record.bytes) else { continue };
+        Mark::parse(record.bytes).into_iter().for_each(&mut *take);
+    }
+    Ok(())
+}
+
+/// The last mark at or before a time, which must not be after the last one.
+pub(crate) fn mark_at(dir: &Path, time: SystemTime) -> Result<Mark> {
+    let micros = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros());
+    let (mut first, mut before, mut last) = (None, None, None);
+    each_mark(dir, &mut |mark| {
         first = first.or(Some(mark));
         // The clock may be set back: the last word counts.
         if u128::from(mark.micros) <= micros {
             before = Some(mark);
         }
         last = Some(mark);
-    }
+    })?;
     let dir = dir.display();
     match (first, before, last) {
         (_, Some(mark), Some(last)) if mark != last || u128::from(last.micros) == micros => Ok(mark),
