@@ -1,9 +1,10 @@
 //! What jobs ask of a running server, and why it may not answer. The connection itself is another crate's: jobs depend on no client.
 
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use format::Lsn;
+
+use crate::source::identity_of;
 
 /// Why a server did not do what it was asked. The server's own words are part of the message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -75,8 +76,7 @@ pub trait LogServer: Send {
 
 /// Says what is wrong if the server works on another directory.
 pub(crate) fn other_datadir(server: &Path, datadir: &Path) -> Option<String> {
-    let identity = |path: &Path| std::fs::metadata(path).ok().map(|it| (it.dev(), it.ino()));
-    let is_same = identity(server).is_some_and(|server| Some(server) == identity(datadir));
+    let is_same = identity_of(server).is_some_and(|server| Some(server) == identity_of(datadir));
     (!is_same).then(|| {
         format!("{}: the server that was named works on {}: name this one's", datadir.display(), server.display())
     })

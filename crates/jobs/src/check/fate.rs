@@ -22,11 +22,6 @@ const STILL_FOR: Duration = Duration::from_millis(1000);
 const RESTLESS_FOR: Duration = Duration::from_millis(5000);
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The file that a path leads to; `None` if there is no such file, as for an archive member.
-pub(super) fn key_of(path: &Path) -> Option<FileKey> {
-    fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
-}
-
 /// Whether the path no longer leads to file `key` of tablespace `space`. Servers remove and replace files all the time: dropped and rebuilt
 /// tables, truncated undo tablespaces.
 pub(super) fn is_gone(path: &Path, key: Option<FileKey>, space: Option<SpaceId>) -> bool {

@@ -5,12 +5,13 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use format::{Lsn, Why};
 
-use super::fate::{self, FileKey};
+use super::fate::FileKey;
 use super::portion::Share;
 use super::usage::UsageMap;
 use crate::finding_code::FindingCode;
 use crate::report::document::{AlgorithmTally, Counts, Severity};
 use crate::source::datadir::Candidate;
+use crate::source::identity_of;
 use crate::source::space::SpacePart;
 
 /// What the workers share about one file.
@@ -112,7 +113,7 @@ impl FileState {
 
     /// Remembers the file's identity, so a replacement under the same name is noticed.
     pub fn identified(self) -> Self {
-        Self { key: fate::key_of(&self.candidate.path), ..self }
+        Self { key: identity_of(&self.candidate.path), ..self }
     }
 
     pub fn with_tally<T>(&self, act: impl FnOnce(&mut FileTally) -> T) -> T {

@@ -9,11 +9,11 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use super::durable::{make_directories, make_like, sync_directory_of};
 use super::error::{Result, failed, refused};
+use crate::source::identity_of;
 
 /// Marks a copy that has the original's outside files inside.
 pub(super) const MARKER: &str = "innokit-recover.moved";
@@ -111,8 +111,8 @@ pub(super) fn unmark(datadir: &Path) -> Result<()> {
 
 /// Fails if a process has one of the files open. Servers lock only their own datadir, and this may be a copy of it.
 pub(super) fn refuse_open(paths: &[PathBuf]) -> Result<()> {
-    let id = |path: &Path| fs::metadata(path).map(|file| (file.dev(), file.ino())).ok();
-    let files: HashMap<(u64, u64), &PathBuf> = paths.iter().filter_map(|path| Some((id(path)?, path))).collect();
+    let files: HashMap<(u64, u64), &PathBuf> =
+        paths.iter().filter_map(|path| Some((identity_of(path)?, path))).collect();
     if files.is_empty() {
         return Ok(());
     }
@@ -120,7 +120,7 @@ pub(super) fn refuse_open(paths: &[PathBuf]) -> Result<()> {
     let others = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     for process in others.filter(|process| *process != std::process::id()) {
         let open = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
-        if let Some(path) = open.filter_map(|entry| files.get(&id(&entry.path())?)).next() {
+        if let Some(path) = open.filter_map(|entry| files.get(&identity_of(&entry.path())?)).next() {
             return refused(format!(
                 "{}: process {process} has this file open, which is outside the datadir: stop it first, or recover a copy with --to",
                 path.display()

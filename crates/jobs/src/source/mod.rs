@@ -12,10 +12,15 @@ pub mod redo_log;
 pub mod space;
 pub(crate) mod system;
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
+
+/// The device and the inode of the file that a path leads to; `None` if there is no such file, as for an archive member.
+pub(crate) fn identity_of(path: &Path) -> Option<(u64, u64)> {
+    fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
+}
 
 /// Up to `len` bytes of a file at `offset`; fewer where the file ends.
 pub(crate) fn read_up_to(file: &File, offset: u64, len: usize) -> io::Result<Vec<u8>> {
