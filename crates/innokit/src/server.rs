@@ -6,7 +6,7 @@ use jobs::LogServer;
 
 use crate::args::ServerArgs;
 
-/// So long a statement waits for the locks of others, where no option says so.
+/// So long a statement waits for the locks of others, of which `redo archive` asks none.
 #[cfg(feature = "sql")]
 const LOCK_WAIT: std::time::Duration = std::time::Duration::from_secs(60);
 

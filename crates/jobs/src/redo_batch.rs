@@ -7,8 +7,7 @@
 //!
 //! Sketch: a mini-transaction of a mixed load changes two or three pages with 60 bytes of records each; a page with ten changes costs 1 KiB
 //! here and 16 KiB to read and write. All records are appended to one run of bytes, and each has the index of its page's previous one:
-//! apart from its place
-//! in a table (`chains`), a page needs no allocation.
+//! apart from its place in a table (`chains`), a page needs no allocation.
 //!
 //! A record that voids a page (FREE_PAGE, INIT_PAGE, TRIM_PAGES) makes the page's earlier records worthless: they are no longer returned,
 //! but their bytes stay until the batch is [cleared](RedoBatch::clear).
