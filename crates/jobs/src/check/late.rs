@@ -140,6 +140,19 @@ pub(super) fn grown_meanwhile(path: &Path, known: &Known, have: u32, size: u32) 
     len.is_ok_and(|pages| pages != u64::from(have)) || header.is_some_and(|now| now != size)
 }
 
+/// Whether page 0 has another size or free limit by now than `before`. A page 0 that cannot be read is being written.
+pub(super) fn header_changed(path: &Path, before: &SpaceHeader) -> bool {
+    for tries in 0..TRIES {
+        if tries > 0 {
+            std::thread::sleep(PAUSE);
+        }
+        if let Some(now) = space::part_now(path).and_then(|part| part.header) {
+            return (now.size, now.free_limit) != (before.size, before.free_limit);
+        }
+    }
+    false
+}
+
 /// Whether each of these pages, zero when read, now holds data or is free. A server may punch a hole when it frees a page, while
 /// descriptors read before that still show it in use.
 fn settled_meanwhile(path: &Path, part: &SpacePart, descriptors: u32, (page, pages): (u32, u32)) -> bool {
@@ -239,5 +252,20 @@ mod tests {
         // Unsound descriptors free no page.
         table[PAGE_SIZE - 100] ^= 1;
         assert!(!is_settled(&part, &table, free), "nobody knows");
+    }
+
+    #[test]
+    fn a_header_has_changed_once_page_0_says_so_and_not_before() {
+        let packed = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/mysql-9.7/dynamic-16k.ibd.zst");
+        let table = zstd::decode_all(File::open(packed).expect("the fixture")).expect("unpacked");
+        let header = space::by_page0(&table, None).and_then(|part| part.header).expect("a header");
+        let mut file = tempfile::NamedTempFile::new().expect("a file");
+        file.write_all(&table).expect("written");
+        assert!(!header_changed(file.path(), &header), "as it was read");
+        let earlier = SpaceHeader { free_limit: PageNo(header.free_limit.0 - 64), ..header };
+        assert!(header_changed(file.path(), &earlier), "another free limit");
+        assert!(header_changed(file.path(), &SpaceHeader { size: header.size - 1, ..header }), "another size");
+        file.as_file().write_all_at(&[table[100] ^ 1], 100).expect("written");
+        assert!(!header_changed(file.path(), &earlier), "an unsound page 0 tells nothing");
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use format::{Family, Scheme};
+use format::{Family, Scheme, SpaceHeader};
 
 use super::file_state::Known;
 use super::late;
@@ -14,6 +14,7 @@ use crate::finding_code::FindingCode;
 use crate::report::document::{Finding, Severity};
 use crate::source::datadir::Candidate;
 use crate::source::name::NameHint;
+use crate::source::space::SpacePart;
 use crate::source::system;
 
 impl Settling<'_> {
@@ -122,9 +123,8 @@ impl Settling<'_> {
         let files: Vec<&SettledFile> = space.files.iter().filter_map(|file| self.done.get(*file as usize)).collect();
         let is_end_here = files.last().is_some_and(|done| done.share.last);
         let candidates: Vec<&Candidate> = files.iter().map(|done| &done.candidate).collect();
-        let Some(path) = candidates.last().map(|candidate| candidate.path.clone()) else {
-            return;
-        };
+        let (Some(first), Some(last_candidate)) = (candidates.first(), candidates.last()) else { return };
+        let (page0, path) = (first.path.clone(), last_candidate.path.clone());
         let elsewhere = match files.as_slice() {
             [SettledFile { member: Some(member), .. }] => member.later_parts.clone(),
             [SettledFile { member: Some(_), .. }, ..] => Vec::new(),
@@ -145,29 +145,50 @@ impl Settling<'_> {
         }
         let limit = size.min(header.free_limit.0);
         if let Some(end) = usage.last_with_data.filter(|end| *end >= limit) {
-            let recovery = self.redo.pending_for(&path);
-            let mut message = if end >= size {
-                format!(
-                    "the space header counts {size} pages, but pages up to {end} hold data: the server would not reach them"
-                )
-            } else {
-                format!(
-                    "by the space header no page from {limit} on was ever used, but pages up to {end} hold data: the server would allocate them again"
-                )
-            };
-            append(&mut message, recovery, "crash recovery may yet correct the header");
-            let mut severity = severity_unless(recovery);
-            if self.live && severity == Severity::Undecided && late::is_unwritten_header(&path, known, size) {
-                self.unflushed.push(path);
+            self.data_beyond(last, (&page0, &path), (known, &known_last), header, end);
+        }
+    }
+
+    /// Pages that hold data although `header`, read from `page0`, counts fewer or says that they were never used. `end` is the last of them.
+    fn data_beyond(
+        &mut self,
+        last: u32,
+        (page0, path): (&Path, &Path),
+        (known, known_last): (&Known, &SpacePart),
+        header: &SpaceHeader,
+        end: u32,
+    ) {
+        let size = header.size;
+        let limit = size.min(header.free_limit.0);
+        let recovery = self.redo.pending_for(path);
+        let mut message = if end >= size {
+            format!(
+                "the space header counts {size} pages, but pages up to {end} hold data: the server would not reach them"
+            )
+        } else {
+            format!(
+                "by the space header no page from {limit} on was ever used, but pages up to {end} hold data: the server would allocate them again"
+            )
+        };
+        append(&mut message, recovery, "crash recovery may yet correct the header");
+        let mut severity = severity_unless(recovery);
+        if self.live {
+            let is_open = severity == Severity::Undecided;
+            if is_open && late::is_unwritten_header(path, known, size) {
+                self.unflushed.push(path.to_owned());
                 return;
             }
-            if self.live && severity == Severity::Undecided && late::is_newer(&path, &known_last, end, &mut self.redo) {
+            if is_open && late::is_newer(path, known_last, end, &mut self.redo) {
                 severity = Severity::Notice;
+            } else if late::header_changed(page0, header) {
+                // `is_newer` has just read the checkpoint. The server counts a page in the header before it writes to the page, so with a
+                // page older than the checkpoint the header that counts it is on disk by now. It need not have been when page 0 was read.
+                return;
             }
-            let finding = about(&path, FindingCode::DATA_BEYOND_SPACE_SIZE, severity, message);
-            let values = Finding { stored: Some(u64::from(limit)), computed: Some(u64::from(end) + 1), ..finding };
-            self.offer(last, Finding { page: Some(limit), pages: u64::from(end - limit) + 1, ..values });
         }
+        let finding = about(path, FindingCode::DATA_BEYOND_SPACE_SIZE, severity, message);
+        let values = Finding { stored: Some(u64::from(limit)), computed: Some(u64::from(end) + 1), ..finding };
+        self.offer(last, Finding { page: Some(limit), pages: u64::from(end - limit) + 1, ..values });
     }
 
     fn truncated(&mut self, file: u32, path: &Path, known: &Known, usage: &Usage, have: u32, size: u32) {
