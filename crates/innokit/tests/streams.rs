@@ -409,6 +409,26 @@ fn a_lost_page_of_an_unprepared_backup_is_undecided() {
 }
 
 #[test]
+fn an_archive_of_an_unprepared_backup_says_so_as_its_directory_does() {
+    let table = fixture("mariadb-10.11/dynamic-16k.ibd");
+    for (said, is_told) in [("full-backuped", true), ("full-prepared", false)] {
+        let checkpoints = format!("backup_type = {said}\nfrom_lsn = 0\n");
+        let stream = [member("shop/t.ibd", &table), member("xtrabackup_checkpoints", checkpoints.as_bytes())].concat();
+        let run = check_stdin(&stream, &["--json"]);
+        assert_eq!(run.status, 0, "{}", run.text);
+        let told = run.json()["pending"].as_array().map_or(0, Vec::len);
+        assert_eq!(told == 1, is_told, "{said}: {}", run.text);
+        let run = check_stdin(&stream, &[]);
+        assert_eq!(
+            run.text.contains("pending") && run.text.contains("has not been prepared"),
+            is_told,
+            "{said}: {}",
+            run.text
+        );
+    }
+}
+
+#[test]
 fn a_file_sent_again_counts_once() {
     let table = fixture(SAMPLE);
     let mut damaged = table.clone();

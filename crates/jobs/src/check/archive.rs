@@ -18,6 +18,7 @@ use crate::report::file_kind::FileKind;
 use crate::source::content::{self, Content};
 use crate::source::datadir::{Candidate, Passed};
 use crate::source::name::NameHint;
+use crate::source::redo_log::UNPREPARED;
 
 /// Members in which a backup tool describes its backup.
 const CHECKPOINTS: [&str; 2] = ["xtrabackup_checkpoints", "mariadb_backup_checkpoints"];
@@ -323,7 +324,7 @@ impl Archive {
     /// The recovery still to be done on this backup.
     fn pending(&self) -> Option<&'static str> {
         match &self.checkpoints {
-            Some(said) => said_to_be_unprepared(said).then_some("this backup has not been prepared"),
+            Some(said) => said_to_be_unprepared(said).then_some(UNPREPARED),
             None => Some("the archive does not say whether this backup was prepared"),
         }
     }

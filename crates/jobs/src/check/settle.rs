@@ -26,7 +26,7 @@ use crate::report::hurt::Hurt;
 use crate::source::catalog::{Catalog, Held};
 use crate::source::datadir::Inventory;
 use crate::source::name::NameHint;
-use crate::source::redo_log::RedoLogs;
+use crate::source::redo_log::{RedoLogs, UNPREPARED};
 use crate::tree::FoundFile;
 use crate::tree::Tablespace;
 use crate::tree::space::SpaceFile;
@@ -337,7 +337,15 @@ impl Settling<'_> {
         for done in on_disk {
             self.redo.pending_for(&done.candidate.path);
         }
-        if self.live { Vec::new() } else { self.redo.pending() }
+        if self.live {
+            return Vec::new();
+        }
+        // An archive has no log of its own beside it, but a note in it. What does not say whether it is prepared may be no backup at all.
+        let members = self.done.iter().filter_map(|done| done.member.as_ref());
+        let unprepared = members.filter(|member| member.pending == Some(UNPREPARED));
+        let archives: BTreeSet<&str> = unprepared.map(|member| member.archive.as_str()).collect();
+        let of_archive = |path: &str| Pending { path: path.to_owned(), why: UNPREPARED.to_owned() };
+        archives.into_iter().map(of_archive).chain(self.redo.pending()).collect()
     }
 
     fn report(mut self) -> Report {

@@ -241,10 +241,13 @@ pub(crate) fn has_truncation_log(datadir: &Path, space: SpaceId) -> bool {
     mysql::undo_number(space).is_some_and(|number| has_begun(&truncation_log(datadir, number)))
 }
 
+/// The clause for a backup whose log is still to be applied.
+pub(crate) const UNPREPARED: &str = "this backup has not been prepared";
+
 /// Backup tools copy pages as they are; `--prepare` applies the log copied with them.
 fn unprepared_backup(dir: &Path) -> Option<String> {
     let is_unprepared = BackupNotes::of(dir)?.is_full();
-    is_unprepared.then(|| "this backup has not been prepared".to_owned())
+    is_unprepared.then(|| UNPREPARED.to_owned())
 }
 
 fn log_now(dir: &Path) -> LogNow {
