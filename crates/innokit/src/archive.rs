@@ -13,14 +13,15 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use crate::args::{RedoArchiveArgs, RedoVerifyArgs};
 use crate::document;
 use crate::monitor::metrics;
+use crate::notify;
 use crate::print::{grouped, human};
 use crate::server;
 
 /// The log could not be followed without a gap.
 const GAP: u8 = 1;
 const SEGMENT_SIZE: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 30;
-/// Time between two writes of the metrics.
-const METRICS_EVERY: Duration = Duration::from_secs(10);
+/// Time between two writes of the metrics, and two words to systemd.
+const TOLD_EVERY: Duration = Duration::from_secs(10);
 /// The part of the log's capacity from which on the operator is warned.
 const LAG_WARNED: f64 = 0.5;
 
@@ -41,10 +42,11 @@ pub fn run(args: &RedoArchiveArgs) -> Result<u8, Box<dyn Error>> {
     };
     let (to, poll, segment_size) = (args.to.clone(), Duration::from_millis(args.poll), args.segment_size);
     let options = ArchiveOptions { to, until, poll, segment_size, ..ArchiveOptions::default() };
-    let mut told = Told { metrics: args.metrics.as_deref(), written: None, is_behind: false };
+    let mut told = Told { metrics: args.metrics.as_deref(), told: None, is_behind: false };
     let mut connection = if args.server.is_named() { Some(server::log_server(&args.server)?) } else { None };
     let beside = connection.as_deref_mut().map(|server| server as &mut dyn LogServer);
     let done = jobs::archive_beside(beside, &args.datadir, &options, &stop, &mut |event| told.tell(event))?;
+    notify::tell("STOPPING=1");
     let written = args
         .metrics
         .as_deref()
@@ -61,7 +63,8 @@ pub fn run(args: &RedoArchiveArgs) -> Result<u8, Box<dyn Error>> {
 /// What a run has told its operator.
 struct Told<'a> {
     metrics: Option<&'a Path>,
-    written: Option<Instant>,
+    /// When systemd and the metrics were last told where the archive is.
+    told: Option<Instant>,
     is_behind: bool,
 }
 
@@ -85,10 +88,15 @@ impl Told<'_> {
             );
         }
         self.is_behind = is_behind;
-        let Some(file) = self.metrics.filter(|_| self.written.is_none_or(|at| at.elapsed() >= METRICS_EVERY)) else {
+        if self.told.is_some_and(|at| at.elapsed() < TOLD_EVERY) {
             return;
-        };
-        self.written = Some(Instant::now());
+        }
+        // From the first look on the archive holds the newest checkpoint: a base copy may be taken.
+        let ready = if self.told.is_none() { "READY=1\n" } else { "" };
+        self.told = Some(Instant::now());
+        let (lsn, lag) = (status.lsn, status.lag() * 100.0);
+        notify::tell(&format!("{ready}STATUS=archived to LSN {lsn}, behind by {lag:.0}% of the redo log's capacity"));
+        let Some(file) = self.metrics else { return };
         if let Err(error) = metrics::write_archive(file, status) {
             eprintln!("innokit: {}", metrics::not_written(file, &error));
         }

@@ -15,6 +15,7 @@ mod innochecksum;
 mod manual;
 mod map;
 mod monitor;
+mod notify;
 #[cfg_attr(not(feature = "bench"), allow(dead_code, reason = "only bench draws charts"))]
 mod picture;
 mod print;

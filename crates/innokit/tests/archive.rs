@@ -5,6 +5,7 @@ mod backup_lab;
 mod common;
 
 use std::fs;
+use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
@@ -244,6 +245,28 @@ fn an_encrypted_log_is_archived_without_its_key_and_recovered_with_it() {
     let done = run(&words, &server, &["--key-file", &keys]);
     assert_eq!(done.status, 0, "{}", done.errors);
     assert_is_moment(&server, "out", &sums);
+}
+
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn systemd_is_told_once_the_archive_holds_the_newest_checkpoint() {
+    let dir = tempfile::TempDir::new_in("/tmp").expect("a folder with a short path");
+    let path = dir.path().join("notify");
+    let socket = UnixDatagram::bind(&path).expect("bound");
+    let mut command = innokit();
+    command.args(["redo", "archive", "--until-caught-up", "--to", "redo"]).current_dir(dir.path());
+    command.arg(common::all_datadirs().join("mariadb-16k-crashed")).env("NOTIFY_SOCKET", &path);
+    let done = Run::of(&command.output().expect("innokit runs"));
+    assert_eq!(done.status, 0, "{}", done.errors);
+    socket.set_nonblocking(true).expect("set");
+    let mut bytes = [0; 1000];
+    let mut told = Vec::new();
+    while let Ok(len) = socket.recv(&mut bytes) {
+        told.push(String::from_utf8_lossy(&bytes[..len]).into_owned());
+    }
+    let first = told.first().expect("told something");
+    assert!(first.starts_with("READY=1\nSTATUS=archived to LSN "), "{told:?}");
+    assert_eq!(told.last().map(String::as_str), Some("STOPPING=1"));
 }
 
 #[test]

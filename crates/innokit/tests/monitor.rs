@@ -150,7 +150,7 @@ fn systemd_says(change: impl Fn(String) -> String) -> (bool, String) {
     let dir = tempfile::tempdir().expect("a directory");
     let mut command = std::process::Command::new("systemd-analyze");
     command.args(["verify", "--man=no"]).current_dir(dir.path());
-    for name in ["innokit-check@.service", "innokit-check@.timer"] {
+    for name in ["innokit-check@.service", "innokit-check@.timer", "innokit-redo-archive@.service"] {
         let unit = fs::read_to_string(repository().join("contrib/systemd").join(name)).expect("a unit");
         let unit = unit.replace("/usr/bin/innokit", env!("CARGO_BIN_EXE_innokit"));
         fs::write(dir.path().join(name), change(unit)).expect("written");
