@@ -21,6 +21,11 @@ pub const RSEGS_MAX: usize = 128;
 pub const TRX_RSEG_UNDO_SLOTS: usize = FIL_PAGE_DATA + 34;
 /// State of an undo log, after the header common to all undo pages. 2 bytes.
 pub const TRX_UNDO_STATE: usize = FIL_PAGE_DATA + 18;
+/// Where MariaDB counts from 10.3 on: 0, and another number in older servers and MySQL. 4 bytes.
+const TRX_RSEG_FORMAT: usize = FIL_PAGE_DATA;
+/// After the undo logs and the newest transaction: the position in the binary log (8 bytes) and its file (512 bytes, ends with a zero).
+const TRX_RSEG_BINLOG_AFTER_SLOTS: usize = 8;
+const TRX_RSEG_BINLOG_NAME_LEN: usize = 512;
 /// Offset of the header of its last log. 2 bytes.
 pub const TRX_UNDO_LAST_LOG: usize = TRX_UNDO_STATE + 2;
 /// In a log's header: the transaction. 8 bytes.
@@ -66,6 +71,19 @@ pub fn undo_logs(rseg: &[u8], logical: PageSize) -> impl Iterator<Item = PageNo>
     numbers(rseg, TRX_RSEG_UNDO_SLOTS, slots).map(PageNo).filter(|page_no| *page_no != PageNo::NONE)
 }
 
+/// File and position of the binary log after the last commit in a rollback segment. `None` if that server wrote none, or does not note it
+/// here: only MariaDB does, from 10.3 on.
+#[must_use]
+pub fn last_in_binlog(rseg: &[u8], logical: PageSize) -> Option<(String, u64)> {
+    if be::u32_at(rseg, TRX_RSEG_FORMAT) != Some(0) {
+        return None;
+    }
+    let at = TRX_RSEG_UNDO_SLOTS + logical.bytes() / 16 * 4 + TRX_RSEG_BINLOG_AFTER_SLOTS;
+    let name = rseg.get(at + 8..)?.get(..TRX_RSEG_BINLOG_NAME_LEN)?;
+    let name = name.split(|byte| *byte == 0).next().filter(|name| !name.is_empty())?;
+    Some((String::from_utf8_lossy(name).into_owned(), be::u64_at(rseg, at)?))
+}
+
 /// What the first page of an undo log says about an open transaction; `None` if the transaction has ended.
 #[must_use]
 pub fn open_undo(page: &[u8]) -> Option<OpenUndo> {
@@ -103,6 +121,13 @@ mod tests {
         let mut rseg = page();
         rseg[76..80].copy_from_slice(&[0, 0, 1, 0]);
         assert_eq!(undo_logs(&rseg, PageSize::DEFAULT).collect::<Vec<_>>(), [PageNo(256)]);
+        assert_eq!(last_in_binlog(&rseg, PageSize::DEFAULT), None, "not of MariaDB 10.3 or later");
+        rseg[38..42].fill(0);
+        rseg[4176..4184].copy_from_slice(&[0, 0, 0, 0, 0, 0, 7, 54]);
+        rseg[4184..4184 + 512].fill(0);
+        assert_eq!(last_in_binlog(&rseg, PageSize::DEFAULT), None, "no binary log");
+        rseg[4184..4184 + 10].copy_from_slice(b"bin.000004");
+        assert_eq!(last_in_binlog(&rseg, PageSize::DEFAULT), Some(("bin.000004".to_owned(), 1846)));
         let mut undo = page();
         undo[58..60].copy_from_slice(&[0, 100]);
         undo[100..108].copy_from_slice(&[0, 0, 0, 0, 0, 0, 7, 8]);

@@ -7,7 +7,8 @@ use std::path::Path;
 use flow::FileId;
 use format::keyring::KeyStore;
 use format::page::rollback::{
-    OpenUndo, RSEG_ARRAY_PAGE_NO, TRX_SYS_PAGE_NO, open_undo, rollback_segment_array, rollback_segments, undo_logs,
+    OpenUndo, RSEG_ARRAY_PAGE_NO, TRX_SYS_PAGE_NO, last_in_binlog, open_undo, rollback_segment_array,
+    rollback_segments, undo_logs,
 };
 use format::{PageNo, SpaceId};
 
@@ -50,34 +51,77 @@ fn files(dir: &Path, wanted: impl Fn(NameHint) -> bool) -> Result<Vec<FoundFile>
     Ok(found)
 }
 
-fn numbers(dir: &Path, system: &[FoundFile], keys: &KeyStore) -> Result<BTreeSet<u64>, String> {
-    let mut opener = Opener::new();
-    let named = |path: &Path, why: String| format!("{}: {why}", path.display());
-    let open = |files: &[FoundFile]| {
-        let path = files.first().map(|file| file.path.clone()).unwrap_or_default();
-        Tablespace::open(files, keys, None).map_err(|why| named(&path, why))
-    };
-    let system = open(system)?;
-    let mut undo = Vec::new();
-    for file in files(dir, |hint| hint == NameHint::Undo)? {
-        undo.push(open(&[file])?);
-    }
-    let trx_sys = system.sound(TRX_SYS_PAGE_NO.0, &mut opener).map_err(|why| named(system.path(), why))?;
-    let mut segments: BTreeSet<(SpaceId, PageNo)> = rollback_segments(&trx_sys).collect();
-    for space in &undo {
-        // Undo tablespaces of MariaDB, and of MySQL up to 5.7, have no such page.
-        if let Ok(page) = space.sound(RSEG_ARRAY_PAGE_NO.0, &mut opener) {
-            segments.extend(rollback_segment_array(&page).map(|page_no| (space.format.space(), page_no)));
+/// The rollback segments of a datadir.
+struct Segments {
+    /// The tablespaces that may hold some: the system tablespace and the undo tablespaces.
+    spaces: Vec<Tablespace>,
+    pages: BTreeSet<(SpaceId, PageNo)>,
+}
+
+impl Segments {
+    fn of(dir: &Path, system: &[FoundFile], keys: &KeyStore, opener: &mut Opener) -> Result<Self, String> {
+        let open = |files: &[FoundFile]| {
+            let path = files.first().map(|file| file.path.clone()).unwrap_or_default();
+            Tablespace::open(files, keys, None).map_err(|why| named(&path, why))
+        };
+        let system = open(system)?;
+        let mut undo = Vec::new();
+        for file in files(dir, |hint| hint == NameHint::Undo)? {
+            undo.push(open(&[file])?);
         }
+        let trx_sys = system.sound(TRX_SYS_PAGE_NO.0, opener).map_err(|why| named(system.path(), why))?;
+        let mut pages: BTreeSet<(SpaceId, PageNo)> = rollback_segments(&trx_sys).collect();
+        for space in &undo {
+            // Undo tablespaces of MariaDB, and of MySQL up to 5.7, have no such page.
+            if let Ok(page) = space.sound(RSEG_ARRAY_PAGE_NO.0, opener) {
+                pages.extend(rollback_segment_array(&page).map(|page_no| (space.format.space(), page_no)));
+            }
+        }
+        Ok(Self { spaces: std::iter::once(system).chain(undo).collect(), pages })
     }
-    let mut transactions = BTreeSet::new();
-    for (id, page_no) in segments {
-        let space = std::iter::once(&system).chain(&undo).find(|space| space.format.space() == id);
-        let space = space.ok_or_else(|| format!("undo tablespace {} is missing", id.0))?;
+
+    /// Each with the tablespace that holds it.
+    fn each(&self) -> impl Iterator<Item = Result<(&Tablespace, PageNo), String>> {
+        self.pages.iter().map(|(id, page_no)| {
+            let space = self.spaces.iter().find(|space| space.format.space() == *id);
+            Ok((space.ok_or_else(|| format!("undo tablespace {} is missing", id.0))?, *page_no))
+        })
+    }
+}
+
+fn named(path: &Path, why: String) -> String {
+    format!("{}: {why}", path.display())
+}
+
+fn numbers(dir: &Path, system: &[FoundFile], keys: &KeyStore) -> Result<BTreeSet<u64>, String> {
+    let (mut opener, mut transactions) = (Opener::new(), BTreeSet::new());
+    let segments = Segments::of(dir, system, keys, &mut opener)?;
+    for segment in segments.each() {
+        let (space, page_no) = segment?;
         let of_segment = open_undo_logs(space, page_no, &mut opener).map_err(|why| named(space.path(), why))?;
         transactions.extend(of_segment.into_iter().map(|open| open.transaction));
     }
     Ok(transactions)
+}
+
+/// File and position of the binary log after the last commit in the datadir `dir`, as MariaDB notes it in its rollback segments: the name as
+/// in the log's index, without directories. `None` if nothing is noted, or cannot be read.
+pub(crate) fn last_in_binlog_of(dir: &Path, keys: &KeyStore) -> Option<(String, u64)> {
+    let system: Vec<FoundFile> =
+        system::files_of(dir).into_iter().filter_map(|path| FoundFile::of(path).ok()).collect();
+    let mut opener = Opener::new();
+    let segments = Segments::of(dir, &system, keys, &mut opener).ok()?;
+    let mut newest = None;
+    for segment in segments.each() {
+        let (space, page_no) = segment.ok()?;
+        let page = space.sound(page_no.0, &mut opener).ok()?;
+        let noted = last_in_binlog(&page, space.format.logical());
+        // The same server notes its files with a directory or without, depending on how it was started.
+        let noted = noted.map(|(name, position)| (name.rsplit('/').next().unwrap_or_default().to_owned(), position));
+        // Files have numbers of a fixed width in their names, so the later name is the later file.
+        newest = newest.max(noted);
+    }
+    newest
 }
 
 fn open_undo_logs(space: &Tablespace, rseg: PageNo, opener: &mut Opener) -> Result<Vec<OpenUndo>, String> {
