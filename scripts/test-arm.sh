@@ -22,7 +22,7 @@ readonly target=aarch64-unknown-linux-gnu
 readonly left_out=" bench index_pages innochecksum innochecksum_crash kinds live live_load log_writer_crash log_writer_reads logs \
 memory recover redo_info same_answer streams table table_damage table_extended table_servers rewrite all_well bounds catalog \
 header_fields live_words not_run pending rows_damage rows_servers space_management table_schema tar verdict watching guides prometheus parts crates structure \
-other_log backups backups_packed increments archive "
+other_log backups backups_packed increments archive backup "
 
 # Builds all tests at once, then runs those that are not left out.
 run_tests() {

@@ -3,6 +3,7 @@
 
 mod archive;
 mod args;
+mod backup;
 #[cfg(feature = "bench")]
 mod bench;
 mod check;
@@ -22,6 +23,7 @@ mod print;
 mod progress;
 mod recover;
 mod redo;
+mod restore;
 mod server;
 mod table;
 mod table_print;
@@ -79,6 +81,8 @@ fn run(command: Command) -> Result<u8, Box<dyn Error>> {
         Command::Redo { command: RedoCommand::Archive(args) } => archive::run(&args),
         Command::Redo { command: RedoCommand::Verify(args) } => archive::verify(&args),
         Command::Recover(args) => recover::run(&args),
+        Command::Backup(args) => backup::run(&args),
+        Command::Restore(args) => restore::run(&args),
         Command::Unpack(args) => unpack::run(&args),
         Command::Table(command) => table::run(&command),
         Command::Innochecksum(args) => Ok(innochecksum::Call::new(args.arguments).run()),

@@ -23,16 +23,21 @@ pub fn raise_open_files() {
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).ok();
 }
 
+/// The LSN and the time at which a recovery ends.
+pub fn limits(until: Option<Until>) -> (Option<Lsn>, Option<SystemTime>) {
+    match until {
+        Some(Until::Lsn(lsn)) => (Some(Lsn(lsn)), None),
+        Some(Until::Time(time)) => (None, Some(time)),
+        None => (None, None),
+    }
+}
+
 /// Recovers the datadir. Returns the exit status.
 pub fn run(args: &RecoverArgs) -> Result<u8, Box<dyn Error>> {
     raise_open_files();
     let started = SystemTime::now();
     let memory = usize::try_from(args.memory).unwrap_or(usize::MAX);
-    let (until, until_time) = match args.until {
-        Some(Until::Lsn(lsn)) => (Some(Lsn(lsn)), None),
-        Some(Until::Time(time)) => (None, Some(time)),
-        None => (None, None),
-    };
+    let (until, until_time) = limits(args.until);
     let to = args.to.clone();
     if args.in_place && !args.dry_run {
         let datadir = args.datadir.display();
@@ -87,10 +92,25 @@ fn print(done: &Recovered, args: &RecoverArgs, started: SystemTime) -> io::Resul
         let (dir, pages, files) = (put.directory.display(), grouped(put.pages), grouped(put.files));
         writeln!(out, "increment {dir}: {pages} pages of {files} files, to LSN {}", put.to_lsn)?;
     }
+    print_recovered(done, args.dry_run, &mut out)?;
+    if done.was_clean {
+        return Ok(());
+    }
+    if done.was_backup && !args.dry_run {
+        writeln!(out, "The backup is prepared: copy it to the server's datadir.")?;
+    }
+    if !args.dry_run {
+        writeln!(out, "The server starts without crash recovery. It will roll back what was not committed.")?;
+    }
+    Ok(())
+}
+
+/// What a recovery did, or would do in a trial.
+pub fn print_recovered(done: &Recovered, is_trial: bool, out: &mut dyn Write) -> io::Result<()> {
     if done.was_clean {
         return writeln!(out, "nothing to recover: the log ends at its checkpoint, LSN {}", done.checkpoint_lsn);
     }
-    let would = if args.dry_run { "would be " } else { "" };
+    let would = if is_trial { "would be " } else { "" };
     let (mtrs, from, to) = (grouped(done.mtrs), done.checkpoint_lsn, done.end_lsn);
     writeln!(out, "redo      {mtrs} mini-transactions, LSN {from} to {to}")?;
     if done.mtrs_dropped > 0 {
@@ -98,7 +118,7 @@ fn print(done: &Recovered, args: &RecoverArgs, started: SystemTime) -> io::Resul
     }
     let (changed, spaces) = (grouped(done.pages_changed), grouped(done.tablespaces));
     let rounds =
-        if done.rounds > 1 && !args.dry_run { format!(", in {} parts", grouped(done.rounds)) } else { String::new() };
+        if done.rounds > 1 && !is_trial { format!(", in {} parts", grouped(done.rounds)) } else { String::new() };
     writeln!(out, "pages     {changed} {would}changed in {spaces} tablespaces{rounds}")?;
     let have = grouped(done.pages_unchanged);
     writeln!(out, "          {have} had their redo already, {} are no longer in use", grouped(done.pages_freed))?;
@@ -116,12 +136,6 @@ fn print(done: &Recovered, args: &RecoverArgs, started: SystemTime) -> io::Resul
             out,
             "warm      {pages} pages {would}listed in ib_buffer_pool, for the server to load when it starts"
         )?;
-    }
-    if done.was_backup && !args.dry_run {
-        writeln!(out, "The backup is prepared: copy it to the server's datadir.")?;
-    }
-    if !args.dry_run {
-        writeln!(out, "The server starts without crash recovery. It will roll back what was not committed.")?;
     }
     Ok(())
 }

@@ -1,19 +1,26 @@
 //! Connections to the server that the options name; builds without the feature `sql` have none.
 
 use std::error::Error;
+use std::time::Duration;
 
-use jobs::LogServer;
+use jobs::{BackupServer, LogServer};
 
 use crate::args::ServerArgs;
 
 /// So long a statement waits for the locks of others, of which `redo archive` asks none.
 #[cfg(feature = "sql")]
-const LOCK_WAIT: std::time::Duration = std::time::Duration::from_secs(60);
+const LOCK_WAIT: Duration = Duration::from_secs(60);
 
 /// A connection that tells how far the log is durable.
 #[cfg(feature = "sql")]
 pub fn log_server(args: &ServerArgs) -> Result<Box<dyn LogServer>, Box<dyn Error>> {
     Ok(Box::new(sql::MariaDb::connect(&access(args)?, LOCK_WAIT)?))
+}
+
+/// A connection that a backup is taken through.
+#[cfg(feature = "sql")]
+pub fn backup_server(args: &ServerArgs, lock_wait: Duration) -> Result<Box<dyn BackupServer>, Box<dyn Error>> {
+    Ok(Box::new(sql::MariaDb::connect(&access(args)?, lock_wait)?))
 }
 
 #[cfg(feature = "sql")]
@@ -23,6 +30,14 @@ fn access(args: &ServerArgs) -> Result<sql::Access, sql::AccessError> {
 }
 
 #[cfg(not(feature = "sql"))]
+const NO_SQL: &str = "this build connects to no server: build with --features sql";
+
+#[cfg(not(feature = "sql"))]
 pub fn log_server(_: &ServerArgs) -> Result<Box<dyn LogServer>, Box<dyn Error>> {
-    Err("this build connects to no server: build with --features sql".into())
+    Err(NO_SQL.into())
+}
+
+#[cfg(not(feature = "sql"))]
+pub fn backup_server(_: &ServerArgs, _: Duration) -> Result<Box<dyn BackupServer>, Box<dyn Error>> {
+    Err(NO_SQL.into())
 }

@@ -34,17 +34,22 @@
 //! | what is in a file, what a redo log would change | [`info()`], [`redo_info()`] |
 //! | crash recovery without a server | [`recover()`] |
 //! | a live server's redo log, kept | [`archive()`], [`verify_archive`] |
+//! | a running server, backed up; a backup, verified | [`backup::backup`], [`backup::verify_backup`] |
+//! | a backup, made a datadir | [`restore()`] |
 //! | one file's checksums, judged or replaced | [`innochecksum`] |
 //! | backup streams and tar archives to files | [`unpack()`] |
 
 pub mod archive;
+pub mod backup;
 pub mod check;
 pub mod info;
 pub mod innochecksum;
+pub mod manifest;
 pub mod recover;
 pub mod redo_batch;
 pub mod redo_info;
 pub mod report;
+pub mod restore;
 pub mod rows;
 pub mod schema;
 pub mod server;
@@ -72,6 +77,7 @@ pub use recover::{Increment, RecoverError, RecoverOptions, Recovered, recover};
 pub use redo_info::report::{RedoInfo, RedoState};
 pub use redo_info::{RedoInfoOptions, redo_info};
 pub use report::document::{Counts, FileReport, Finding, Report, Severity};
-pub use server::{LogServer, ServerError};
+pub use restore::{FileOwner, RestoreError, RestoreOptions, Restored, restore};
+pub use server::{BackupServer, BackupStage, BinlogPosition, LogServer, ServerError, ServerFacts};
 pub use table::{TableOptions, TableReport, tables, tables_watched};
 pub use unpack::{UnpackError, Unpacked, unpack};

@@ -81,3 +81,73 @@ pub(crate) fn other_datadir(server: &Path, datadir: &Path) -> Option<String> {
         format!("{}: the server that was named works on {}: name this one's", datadir.display(), server.display())
     })
 }
+
+/// The stages of MariaDB's backup lock, in their order. Ending the connection ends them too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BackupStage {
+    /// Waits for other backups, and keeps them off.
+    Start,
+    /// Writes to tables without transactions have to wait.
+    Flush,
+    /// Tables are neither made nor renamed nor dropped.
+    BlockDdl,
+    /// Nothing is committed.
+    BlockCommit,
+    /// Everything goes on.
+    End,
+}
+
+/// What a server says about itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerFacts {
+    /// `@@version`.
+    pub version: String,
+    /// `@@innodb_data_file_path`.
+    pub system_files: String,
+    /// Settings that may name other directories than the datadir, and what they name.
+    pub directories: Vec<(String, PathBuf)>,
+}
+
+/// Where the binary log was, and what it had by then.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct BinlogPosition {
+    /// The file.
+    pub file: String,
+    /// The position in it.
+    pub position: u64,
+    /// `@@gtid_binlog_pos`.
+    pub gtid: String,
+}
+
+/// What a backup asks of a server. Its account needs the privileges RELOAD and BINLOG MONITOR.
+pub trait BackupServer: LogServer {
+    /// What the server says about itself.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    fn facts(&mut self) -> Result<ServerFacts, ServerError>;
+
+    /// Enters a stage, once nobody is in its way.
+    ///
+    /// # Errors
+    /// [`ServerError`]. The earlier stage stays in force.
+    fn enter(&mut self, stage: BackupStage) -> Result<(), ServerError>;
+
+    /// Has all engines write their logs.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    fn flush_logs(&mut self) -> Result<(), ServerError>;
+
+    /// The LSN that the next change gets.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    fn current_lsn(&mut self) -> Result<Lsn, ServerError>;
+
+    /// Where the binary log is; `None` if the server writes none.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    fn binlog_position(&mut self) -> Result<Option<BinlogPosition>, ServerError>;
+}

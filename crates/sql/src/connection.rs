@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use format::Lsn;
-use jobs::{LogServer, ServerError};
+use jobs::{BackupServer, BackupStage, BinlogPosition, LogServer, ServerError, ServerFacts};
 use mysql::prelude::{FromRow, Queryable};
 use mysql::{Conn, Error, OptsBuilder};
 
@@ -14,6 +14,9 @@ use crate::access::Access;
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 /// So long it may take to answer, beyond the time that it may wait for a lock.
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
+/// Settings that may lead out of the datadir.
+const DIRECTORIES: [&str; 4] =
+    ["innodb_data_home_dir", "innodb_undo_directory", "innodb_log_group_home_dir", "aria_log_dir_path"];
 const PACKET_MAX: usize = 16 << 20;
 /// Errors with meanings of their own: a login refused, an account without a privilege, a lock not granted, a connection ended.
 const LOGIN: [u16; 5] = [1044, 1045, 1130, 1251, 1698];
@@ -61,7 +64,10 @@ impl MariaDb {
             other => ServerError::Unreachable { at: at.clone(), why: other.to_string() },
         })?;
         let mut server = Self { connection };
-        server.run(&session)?;
+        // Others than MariaDB have other settings; what they are asked tells them apart.
+        if server.variable("version")?.contains("MariaDB") {
+            server.run(&session)?;
+        }
         Ok(server)
     }
 
@@ -83,6 +89,11 @@ impl MariaDb {
         row.map(|(_, value)| value).ok_or_else(nothing)
     }
 
+    /// A setting; empty if it has no value.
+    fn variable(&mut self, name: &str) -> Result<String, ServerError> {
+        Ok(self.ask::<Option<String>>(&format!("SELECT @@{name}"))?.flatten().unwrap_or_default())
+    }
+
     fn lsn(&mut self, name: &str) -> Result<Lsn, ServerError> {
         let text = self.status(name)?;
         let no_number =
@@ -93,13 +104,55 @@ impl MariaDb {
 
 impl LogServer for MariaDb {
     fn datadir(&mut self) -> Result<PathBuf, ServerError> {
-        const STATEMENT: &str = "SELECT @@datadir";
-        let nothing = || ServerError::Refused { statement: STATEMENT.to_owned(), says: "nothing".to_owned() };
-        self.ask::<String>(STATEMENT)?.map(PathBuf::from).ok_or_else(nothing)
+        self.variable("datadir").map(PathBuf::from)
     }
 
     fn flushed_lsn(&mut self) -> Result<Lsn, ServerError> {
         self.lsn("Innodb_lsn_flushed")
+    }
+}
+
+impl BackupServer for MariaDb {
+    fn facts(&mut self) -> Result<ServerFacts, ServerError> {
+        let version = self.variable("version")?;
+        // MySQL has other settings: what it is comes first.
+        if !version.contains("MariaDB") {
+            return Ok(ServerFacts { version, system_files: String::new(), directories: Vec::new() });
+        }
+        let system_files = self.variable("innodb_data_file_path")?;
+        let mut directories = Vec::new();
+        for name in DIRECTORIES {
+            directories.push((name.to_owned(), PathBuf::from(self.variable(name)?)));
+        }
+        Ok(ServerFacts { version, system_files, directories })
+    }
+
+    fn enter(&mut self, stage: BackupStage) -> Result<(), ServerError> {
+        self.run(match stage {
+            BackupStage::Start => "BACKUP STAGE START",
+            BackupStage::Flush => "BACKUP STAGE FLUSH",
+            BackupStage::BlockDdl => "BACKUP STAGE BLOCK_DDL",
+            BackupStage::BlockCommit => "BACKUP STAGE BLOCK_COMMIT",
+            BackupStage::End => "BACKUP STAGE END",
+        })
+    }
+
+    fn flush_logs(&mut self) -> Result<(), ServerError> {
+        self.run("FLUSH NO_WRITE_TO_BINLOG ENGINE LOGS")
+    }
+
+    fn current_lsn(&mut self) -> Result<Lsn, ServerError> {
+        self.lsn("Innodb_lsn_current")
+    }
+
+    fn binlog_position(&mut self) -> Result<Option<BinlogPosition>, ServerError> {
+        let row: Option<mysql::Row> = self.ask("SHOW MASTER STATUS")?;
+        let Some(row) = row else { return Ok(None) };
+        let unknown =
+            || ServerError::Refused { statement: "SHOW MASTER STATUS".to_owned(), says: "no position".to_owned() };
+        let (file, position) = (row.get(0).ok_or_else(unknown)?, row.get(1).ok_or_else(unknown)?);
+        let gtid = self.variable("gtid_binlog_pos")?;
+        Ok(Some(BinlogPosition { file, position, gtid }))
     }
 }
 

@@ -1,7 +1,7 @@
 //! A connection to a running MariaDB server, for what innokit asks of one.
 //!
 //! ```text
-//! option files, environment -> Access -> MariaDb: a socket or 127.0.0.1 -> jobs::LogServer
+//! option files, environment -> Access -> MariaDb: a socket or 127.0.0.1 -> jobs::LogServer, jobs::BackupServer
 //! ```
 //!
 //! Only few statements are sent, and each answer is one value or one row. Errors are those of the job that asks: [`jobs::ServerError`].

@@ -1,6 +1,7 @@
 //! The command line: what can be asked for, in the words of the help text. Each command's options are in a file of its name, what several
 //! commands share in `reading`, `output`, `keys` and `sizes`.
 
+mod backup;
 mod check;
 mod info;
 mod keys;
@@ -9,6 +10,7 @@ mod output;
 mod reading;
 mod recover;
 mod redo;
+mod restore;
 mod server;
 mod sizes;
 mod table;
@@ -19,6 +21,8 @@ use std::ffi::OsString;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand};
 
+use self::backup::BACKUP_EXAMPLES;
+pub use self::backup::{BackupArgs, BackupCommand, BackupVerifyArgs};
 use self::check::CHECK_EXAMPLES;
 pub use self::check::{CheckArgs, Engine, Level};
 use self::info::INFO_EXAMPLES;
@@ -29,6 +33,8 @@ pub use self::reading::ReadingArgs;
 use self::recover::RECOVER_EXAMPLES;
 pub use self::recover::{RecoverArgs, Until};
 pub use self::redo::{RedoArchiveArgs, RedoCommand, RedoInfoArgs, RedoVerifyArgs};
+use self::restore::RESTORE_EXAMPLES;
+pub use self::restore::RestoreArgs;
 pub use self::server::ServerArgs;
 #[cfg(feature = "bench")]
 pub use self::sizes::{bytes, size};
@@ -71,6 +77,12 @@ pub enum Command {
     /// Do crash recovery on a MariaDB or MySQL datadir without a server, so that the server starts at once.
     #[command(after_help = RECOVER_EXAMPLES)]
     Recover(RecoverArgs),
+    /// Back up a running MariaDB server, and prove that the backup can be recovered; verify backups.
+    #[command(after_help = BACKUP_EXAMPLES)]
+    Backup(BackupArgs),
+    /// Restore a backup into a datadir: verified, recovered to a moment, and given to the server's user.
+    #[command(after_help = RESTORE_EXAMPLES)]
+    Restore(RestoreArgs),
     /// Unpack backup streams and tar archives, verified and durable, all or nothing.
     #[command(after_help = UNPACK_EXAMPLES)]
     Unpack(UnpackArgs),

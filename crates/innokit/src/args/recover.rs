@@ -35,7 +35,7 @@ pub enum Until {
     Time(SystemTime),
 }
 
-fn until(text: &str) -> Result<Until, String> {
+pub(super) fn until(text: &str) -> Result<Until, String> {
     let lsn = text.parse().map(Until::Lsn).ok();
     let says = "an LSN, or a time in UTC such as 2026-11-23T20:15:00";
     lsn.or_else(|| time(text).map(Until::Time)).ok_or_else(|| says.to_owned())

@@ -96,6 +96,17 @@ impl Stored {
         self.walk.straighten_from(self.end().0 - bytes.len() as u64, bytes);
     }
 
+    /// Its header, as it lies in the file.
+    pub fn header_bytes(&self) -> &[u8] {
+        self.bytes.get(..START_OFFSET).unwrap_or_default()
+    }
+
+    /// Its mini-transactions that end at or before `until`.
+    pub fn payload_until(&self, until: Lsn) -> &[u8] {
+        let (len, _) = self.walk.up_to(until);
+        self.payload(self.name.start, len)
+    }
+
     /// What closes it.
     pub fn end_record(&self) -> EndRecord {
         let used = usize::try_from(self.len()).unwrap_or(usize::MAX);

@@ -24,6 +24,7 @@ use redo::mariadb::LOG_HEADER_CREATOR;
 
 use super::durable::{make_like, sync_directory_of};
 use super::error::{Result, damaged, failed, refused};
+use crate::manifest;
 use crate::source::backup::{BackupNotes, emptied_at as emptied};
 use crate::source::redo_log::{COPIED_LOG, REDO_DIR, copied_log};
 use crate::unpack::MARKER;
@@ -61,20 +62,17 @@ impl Backup {
         Some(Self { notes })
     }
 
-    /// Fails if the log ends before the backup does: the file was cut short.
-    pub fn check_end(&self, log: &Path, end: Lsn) -> Result<()> {
-        match self.notes.last_lsn.or(self.notes.to_lsn).filter(|least| end < *least) {
-            Some(least) => damaged(format!(
-                "{}: the copy of the redo log ends at LSN {end}, but the backup reaches LSN {least}: the file was cut off",
-                log.display()
-            )),
-            None => Ok(()),
-        }
+    /// The LSN that its log reaches, if the tool noted it.
+    pub fn end(&self) -> Option<Lsn> {
+        self.notes.last_lsn.or(self.notes.to_lsn)
     }
 }
 
 /// Fails for backups that we cannot prepare, whatever their logs say.
 pub(super) fn refuse_unfit(datadir: &Path) -> Result<()> {
+    if let Some(why) = manifest::void(datadir) {
+        return refused(why);
+    }
     if datadir.join(MARKER).exists() {
         return refused(format!(
             "{}: files are missing here, because innokit unpack was interrupted: remove the directory and unpack again",
@@ -156,9 +154,10 @@ pub(super) fn replace_copied_log(datadir: &Path, increment: &Path) -> Result<()>
     }
 }
 
-/// Records in the tool's note that the backup is prepared, unless it says so already. xtrabackup's copy of the log, which is in the files
+/// Records in the note of the tool, or in innokit's manifest, that the backup is prepared, unless it says so already. xtrabackup's copy of the log, which is in the files
 /// now, goes.
 pub(super) fn mark_prepared(datadir: &Path) -> Result<()> {
+    manifest::mark_recovered(datadir)?;
     let Some(notes) = BackupNotes::of(datadir).filter(|notes| !notes.is_prepared()) else { return Ok(()) };
     let copy = copied_log(datadir);
     replace_note(datadir, &notes, &notes.prepared())?;

@@ -25,9 +25,10 @@ use self::mtr_source::MtrSource;
 pub(super) use self::mysql::{MySqlRedo, TableStates};
 pub(super) use self::scan::{Scan, Scanned, file_record};
 use super::backup::Backup;
-use super::error::{Result, refused};
+use super::error::{Result, damaged, refused};
 use super::outside::Outside;
 use super::tuning::Tuning;
+use crate::manifest;
 use crate::source::redo_log::{REDO_DIR, copied_log};
 
 /// The log of a datadir.
@@ -46,6 +47,8 @@ pub(super) struct RedoLog {
     pub vendor: Vendor,
     /// The unprepared backup that it belongs to, if any.
     pub backup: Option<Backup>,
+    /// The LSN that a backup of innokit reaches, by its manifest.
+    set_end: Option<Lsn>,
 }
 
 /// The log's vendor.
@@ -79,7 +82,8 @@ impl RedoLog {
         // A name in a backup's log that leads elsewhere belongs to the original server.
         let outside = if backup.is_some() { Outside::MovedIn } else { Outside::of(datadir) };
         let (files, options) = (FileSet::new(files), ReadOptions::default());
-        Ok(Self { path, files, options, clock: None, outside, vendor, backup }.tuned(&Tuning::default()))
+        let set_end = manifest::reaches(datadir);
+        Ok(Self { path, files, options, clock: None, outside, vendor, backup, set_end }.tuned(&Tuning::default()))
     }
 
     /// Whether this is the log, still unused, with which the preparation of a backup of xtrabackup ended here.
@@ -115,6 +119,23 @@ impl RedoLog {
         match &self.vendor {
             Vendor::MariaDb(log) => log.archived.as_ref().map(|archived| archived.base_end),
             Vendor::MySql(_) => None,
+        }
+    }
+
+    /// The files of a backup were copied at different times: from which LSN on they are consistent, if that is known before the log is read.
+    pub fn consistent_from(&self) -> Option<Lsn> {
+        self.set_end.max(self.base_end().filter(|_| self.backup.is_some()))
+    }
+
+    /// Fails if the mini-transactions end at `end`, before the backup does: the log was cut short.
+    pub fn check_copy_end(&self, end: Lsn) -> Result<()> {
+        let (noted, end) = (self.backup.as_ref().and_then(Backup::end), self.copied_to(end));
+        match noted.max(self.set_end).filter(|least| end < *least) {
+            Some(least) => damaged(format!(
+                "{}: the copy of the redo log ends at LSN {end}, but the backup reaches LSN {least}: the file was cut off",
+                self.path.display()
+            )),
+            None => Ok(()),
         }
     }
 
@@ -157,7 +178,7 @@ impl RedoLog {
 
     /// Where the copy of a log ends whose mini-transactions end at `end`. Blocks are copied whole, and the last mini-transaction may have
     /// been incomplete then; no page depends on it.
-    pub fn copied_to(&self, end: Lsn) -> Lsn {
+    fn copied_to(&self, end: Lsn) -> Lsn {
         match &self.vendor {
             Vendor::MariaDb(log) if log.is_of_blocks() => log.copied_to(),
             _ => end,

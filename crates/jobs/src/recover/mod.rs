@@ -38,6 +38,7 @@ mod increments;
 mod load;
 mod log;
 mod log_end;
+mod log_names;
 mod outside;
 mod place;
 mod plan;
@@ -76,9 +77,11 @@ use self::files::{Done, Files};
 use self::increments::Chain;
 pub use self::increments::Increment;
 use self::log::RedoLog;
+pub(crate) use self::log_names::LogNames;
 use self::place::Lock;
 #[doc(hidden)]
 pub use self::place::{copy as copy_datadir, walk as walk_datadir};
+pub(crate) use self::place::{discard, is_free};
 use self::plan::RecoverPlan;
 pub use self::shadow::SHADOW_NAME;
 #[doc(hidden)]
@@ -245,7 +248,7 @@ pub fn recover(datadir: &Path, options: &RecoverOptions) -> Result<Recovered> {
 }
 
 /// Recovers a datadir, or prepares a backup as it is.
-fn recover_one(datadir: &Path, options: &RecoverOptions) -> Result<Recovered> {
+pub(crate) fn recover_one(datadir: &Path, options: &RecoverOptions) -> Result<Recovered> {
     let has_log =
         datadir.join("ib_logfile0").is_file() || datadir.join(REDO_DIR).is_dir() || copied_log(datadir).is_some();
     if !datadir.join("ibdata1").is_file() || !has_log {

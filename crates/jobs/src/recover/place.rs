@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use flow::lock::{Sharing, try_lock};
-use rustix::fs::syncfs;
 
 use super::durable::{make_directories, make_like};
 use super::error::{RecoverError, Result, failed, refused};
@@ -175,8 +174,7 @@ fn moves<'p>(from: &Path, outside: &'p [PathBuf]) -> Result<Vec<(&'p PathBuf, Pa
 }
 
 fn sync_all_below(to: &Path) -> Result<()> {
-    let dir = File::open(to).map_err(failed(to, "opening the copy"))?;
-    syncfs(dir).map_err(|error| failed(to, "making the copy durable")(error.into()))
+    flow::durable::sync_file_system_of(to).map_err(failed(to, "making the copy durable"))
 }
 
 /// Whether this is the log or part of it.

@@ -87,11 +87,11 @@ impl Wanted {
         if let Some(until) = until.filter(|&until| log.grammar() == Grammar::MySql && until < log.checkpoint()) {
             return Rest::new(until).refuse_before_checkpoint(log.checkpoint());
         }
-        if let (Some(until), Some(_), Some(base_end)) = (until, &log.backup, log.base_end())
-            && until < base_end
+        if let (Some(until), Some(end)) = (until, log.consistent_from())
+            && until < end
         {
             return refused(format!(
-                "LSN {until} is before the end of the backup, LSN {base_end}, where all its files are consistent: recover to that or later"
+                "LSN {until} is before the end of the backup, LSN {end}, where all its files are consistent: recover to that or later"
             ));
         }
         if until.is_some() && log.backup.is_some() && log.base_end().is_none() {
@@ -148,7 +148,7 @@ impl Wanted {
         wanted.fits(memory)?;
         wanted.changed.extend(wanted.load.spaces());
         log.check_end(end)?;
-        log.backup.as_ref().map_or(Ok(()), |backup| backup.check_end(&log.path, log.copied_to(end)))?;
+        log.check_copy_end(end)?;
         wanted.redo = redo;
         wanted.settle(log, closed_at, end)?;
         Ok(wanted)

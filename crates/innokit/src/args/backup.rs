@@ -1,0 +1,93 @@
+//! `innokit backup`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::keys::key_file;
+use super::server::ServerArgs;
+
+pub(super) const BACKUP_EXAMPLES: &str = "\
+Examples:
+  innokit backup --socket /run/mysqld/mysqld.sock --to /backup/monday /var/lib/mysql
+  innokit backup --prepare --to /backup/monday /var/lib/mysql    recovered at once
+  innokit backup verify /backup/monday                           every file and every page, and a trial recovery
+
+For MariaDB 10.8 and later, on its own machine, with an account that has the privileges RELOAD and BINLOG MONITOR. The copy is finished by
+`innokit recover`; status 0 means that a trial of that succeeded. Takes a build with the feature sql.
+
+Exit status:
+  0  backed up, and proved
+  1  a file of the server is damaged: there is no backup
+  2  it could not be done: there is no backup";
+
+pub(super) const BACKUP_VERIFY_EXAMPLES: &str = "\
+Examples:
+  innokit backup verify /backup/monday          every file and every page, and a trial recovery
+  innokit backup verify --json /backup/monday   one JSON document
+
+Exit status:
+  0  the backup is as it was taken, and can be recovered
+  1  it is void, or something is missing, changed or damaged
+  2  it could not be read, or is no backup";
+
+/// Options of `backup`.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub struct BackupArgs {
+    /// What else to do with backups.
+    #[command(subcommand)]
+    pub command: Option<BackupCommand>,
+
+    /// The datadir of the server.
+    #[arg(value_name = "DATADIR", required = true)]
+    pub datadir: Option<PathBuf>,
+
+    /// The backup: a directory that is empty or does not exist yet.
+    #[arg(long, value_name = "DIR", required = true)]
+    pub to: Option<PathBuf>,
+
+    /// Recover the backup at once, so that a server can start on a copy of it.
+    #[arg(long)]
+    pub prepare: bool,
+
+    /// Seconds to wait for the locks of other connections, such as another backup or a long ALTER TABLE.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub lock_wait: u64,
+
+    /// Print one JSON document, the manifest, instead of text.
+    #[arg(long)]
+    pub json: bool,
+
+    /// MariaDB's key file (file_key_management) and, if it is encrypted, its key or `FILE:` and a path: for an encrypted redo log.
+    #[arg(long, value_name = "FILE[,FILEKEY]", value_parser = key_file)]
+    pub key_file: Option<(PathBuf, Option<String>)>,
+
+    /// The server.
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// The commands of `backup`.
+#[derive(Debug, Subcommand)]
+pub enum BackupCommand {
+    /// Verify a backup: its files against its manifest, every page, and a trial recovery.
+    #[command(after_help = BACKUP_VERIFY_EXAMPLES)]
+    Verify(BackupVerifyArgs),
+}
+
+/// Options of `backup verify`.
+#[derive(Debug, Args)]
+pub struct BackupVerifyArgs {
+    /// The backup.
+    #[arg(value_name = "DIR")]
+    pub backup: PathBuf,
+
+    /// Print one JSON document instead of text.
+    #[arg(long)]
+    pub json: bool,
+
+    /// MariaDB's key file (file_key_management) and, if it is encrypted, its key or `FILE:` and a path: for an encrypted redo log.
+    #[arg(long, value_name = "FILE[,FILEKEY]", value_parser = key_file)]
+    pub key_file: Option<(PathBuf, Option<String>)>,
+}

@@ -1,0 +1,104 @@
+//! `innokit restore`.
+
+use std::fs;
+use std::path::PathBuf;
+
+use clap::Args;
+use jobs::FileOwner;
+
+use super::keys::key_file;
+use super::recover::{Until, until};
+use super::sizes::bytes;
+
+pub(super) const RESTORE_EXAMPLES: &str = "\
+Examples:
+  innokit restore /backup/monday --to /var/lib/mysql --owner mysql         a backup of innokit, mariadb-backup or xtrabackup
+  innokit restore full.xb.zst --to /var/lib/mysql --owner mysql            a stream or a tar archive
+  innokit restore /backup/monday --redo /backup/redo --until 80703969 --to /srv/restored   as of an LSN since then
+  innokit restore /backup/monday --redo /backup/redo --until 2026-11-23T20:15:00 --to /srv/restored
+
+A backup that innokit took is held against its manifest first. The backup itself is only read.
+
+Exit status:
+  0  restored, and recovered: a server can start on it
+  1  the backup is damaged; nothing is left of it in DIR
+  2  it could not be done";
+
+/// Options of `restore`.
+#[derive(Debug, Args)]
+pub struct RestoreArgs {
+    /// A directory that holds a backup or a snapshot, or an xbstream, mbstream or tar archive (`-` is standard input).
+    #[arg(value_name = "BACKUP")]
+    pub backup: PathBuf,
+
+    /// The datadir: a directory that is empty or does not exist yet.
+    #[arg(long, value_name = "DIR")]
+    pub to: PathBuf,
+
+    /// Give the datadir and all that is in it to this user and group, by names or numbers: the user that the server runs as.
+    #[arg(long, value_name = "USER[:GROUP]", value_parser = owner)]
+    pub owner: Option<FileOwner>,
+
+    /// An archive of the redo log (`innokit redo archive`) that continues the backup: restores its end, or the moment of --until.
+    #[arg(long, value_name = "DIR")]
+    pub redo: Option<PathBuf>,
+
+    /// The moment to restore: an LSN, or a time in UTC (2026-11-23T20:15:00), since the end of the backup.
+    #[arg(long, value_name = "LSN|TIME", value_parser = until, requires = "redo")]
+    pub until: Option<Until>,
+
+    /// Memory to work in, at least 64M. If the redo does not fit, the log is read several times.
+    #[arg(long, value_name = "SIZE", value_parser = bytes, default_value = "512M")]
+    pub memory: u64,
+
+    /// Print one JSON document instead of text.
+    #[arg(long)]
+    pub json: bool,
+
+    /// MariaDB's key file (file_key_management) and, if it is encrypted, its key or `FILE:` and a path.
+    #[arg(long, value_name = "FILE[,FILEKEY]", value_parser = key_file)]
+    pub key_file: Option<(PathBuf, Option<String>)>,
+
+    /// MySQL's keyring: the data file of component_keyring_file or of the keyring_file plugin (may be given several times).
+    #[arg(long, value_name = "FILE")]
+    pub keyring: Vec<PathBuf>,
+}
+
+/// `mysql`, `mysql:dba` or `999:999`. Without a group it is the user's own.
+fn owner(text: &str) -> Result<FileOwner, String> {
+    let (user, group) = text.split_once(':').map_or((text, None), |(user, group)| (user, Some(group)));
+    let entry = entry("/etc/passwd", user);
+    let number = |entry: &Option<Vec<String>>, field: usize| entry.as_ref()?.get(field)?.parse().ok();
+    let uid =
+        number(&entry, 2).or_else(|| user.parse().ok()).ok_or_else(|| format!("no user {user} in /etc/passwd"))?;
+    let gid = match group {
+        Some(group) => number(&self::entry("/etc/group", group), 2)
+            .or_else(|| group.parse().ok())
+            .ok_or_else(|| format!("no group {group} in /etc/group"))?,
+        None => number(&entry, 3)
+            .ok_or_else(|| format!("{user} has no group in /etc/passwd: name one, as in {user}:{user}"))?,
+    };
+    Ok(FileOwner { uid, gid })
+}
+
+/// The fields of the line that begins with `name`.
+fn entry(file: &str, name: &str) -> Option<Vec<String>> {
+    let text = fs::read_to_string(file).ok()?;
+    let mut lines = text.lines().map(|line| line.split(':').map(str::to_owned).collect::<Vec<_>>());
+    lines.find(|fields| fields.first().is_some_and(|first| first == name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owners_are_names_or_numbers() {
+        assert_eq!(owner("root"), Ok(FileOwner { uid: 0, gid: 0 }));
+        assert_eq!(owner("root:0"), Ok(FileOwner { uid: 0, gid: 0 }));
+        assert_eq!(owner("12345:54321"), Ok(FileOwner { uid: 12_345, gid: 54_321 }));
+        for text in ["12345", "no such user", "root:no such group", ""] {
+            assert!(owner(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! `innokit backup` and `innokit backup verify`: options in, what was backed up out.
+
+use std::error::Error;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, SystemTime};
+
+use jobs::backup::{BackupOptions, BackupReport, backup, verify_backup};
+use jobs::manifest::{BackupState, Manifest};
+use jobs::source::keys::KeyFiles;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::args::{BackupArgs, BackupCommand, BackupVerifyArgs};
+use crate::document;
+use crate::print::{grouped, human};
+use crate::server;
+
+/// A file of the server is damaged.
+const DAMAGED: u8 = 1;
+
+/// The document of a backup.
+#[derive(serde::Serialize)]
+struct Taken<'m> {
+    manifest: &'m Manifest,
+}
+
+fn keys(key_file: Option<&(PathBuf, Option<String>)>) -> KeyFiles {
+    KeyFiles { keyrings: Vec::new(), key_file: key_file.cloned() }
+}
+
+/// Takes or verifies a backup. Returns the exit status.
+pub fn run(args: &BackupArgs) -> Result<u8, Box<dyn Error>> {
+    match &args.command {
+        Some(BackupCommand::Verify(args)) => verify(args),
+        None => take(args),
+    }
+}
+
+fn take(args: &BackupArgs) -> Result<u8, Box<dyn Error>> {
+    let started = SystemTime::now();
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    let (datadir, to) = (args.datadir.clone().unwrap_or_default(), args.to.clone().unwrap_or_default());
+    let mut server = server::backup_server(&args.server, Duration::from_secs(args.lock_wait))?;
+    let mut log = server::log_server(&args.server)?;
+    let options = BackupOptions { to, prepare: args.prepare, keys: keys(args.key_file.as_ref()) };
+    match backup(&mut *server, &mut *log, &datadir, &options, &stop) {
+        Ok(manifest) => written(print(&manifest, args.json.then_some((started, 0))), 0),
+        Err(error) if error.is_damage() => {
+            document::fail(started, DAMAGED, &error, args.json);
+            Ok(DAMAGED)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Hands on the status. That the reader closed the pipe early is no error.
+fn written(printed: io::Result<()>, status: u8) -> Result<u8, Box<dyn Error>> {
+    match printed {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(status),
+        Err(error) => Err(error.into()),
+        Ok(()) => Ok(status),
+    }
+}
+
+fn print(manifest: &Manifest, json: Option<(SystemTime, u8)>) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    if let Some(head) = json {
+        return document::write(head, false, &Taken { manifest }, &mut out);
+    }
+    let bytes: u64 = manifest.files.iter().map(|file| file.size).sum();
+    let (bytes, files, pages) = (human(bytes as f64), grouped(manifest.files.len() as u64), grouped(manifest.pages));
+    writeln!(out, "backup    {bytes} in {files} files, {pages} pages verified")?;
+    writeln!(out, "redo      LSN {} to {}", manifest.from_lsn, manifest.to_lsn)?;
+    match &manifest.binlog {
+        Some(binlog) => {
+            let gtid = if binlog.gtid.is_empty() { String::new() } else { format!(", GTID {}", binlog.gtid) };
+            writeln!(out, "binlog    {} at {}{gtid}", binlog.file, binlog.position)?;
+        }
+        None => writeln!(out, "binlog    the server writes none")?,
+    }
+    let seconds = |ms: u64| format!("{:.2} s", ms as f64 / 1000.0);
+    let (ddl, commits) = (seconds(manifest.locks.ddl_ms), seconds(manifest.locks.commit_ms));
+    writeln!(out, "locks     no DDL for {ddl}, no commits for {commits}")?;
+    for name in &manifest.left_out {
+        writeln!(out, "left out  {name}: not a file of a known engine")?;
+    }
+    let next = match manifest.state {
+        BackupState::Prepared => "It is recovered: copy it to the server's datadir.",
+        _ => "A trial recovery succeeded: finish it with innokit recover.",
+    };
+    writeln!(out, "{next}")
+}
+
+fn verify(args: &BackupVerifyArgs) -> Result<u8, Box<dyn Error>> {
+    let started = SystemTime::now();
+    let report = verify_backup(&args.backup, &keys(args.key_file.as_ref()))?;
+    let status = report.exit_status();
+    written(print_report(&report, args.json.then_some((started, status))), status)
+}
+
+fn print_report(report: &BackupReport, json: Option<(SystemTime, u8)>) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    if let Some(head) = json {
+        return document::write(head, false, report, &mut out);
+    }
+    for problem in &report.problems {
+        writeln!(out, "WRONG     {problem}")?;
+    }
+    let (bytes, files, pages) = (human(report.bytes as f64), grouped(report.files), grouped(report.pages));
+    writeln!(out, "read      {bytes} in {files} files, {pages} pages verified")?;
+    if report.problems.is_empty() {
+        writeln!(out, "backup    sound, to LSN {}, of MariaDB {}", report.to_lsn, report.server_version)?;
+    }
+    Ok(())
+}

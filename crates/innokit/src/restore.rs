@@ -1,0 +1,63 @@
+//! `innokit restore`: options in, what was restored and what to do next out.
+
+use std::error::Error;
+use std::io::{self, Write};
+use std::time::SystemTime;
+
+use jobs::source::keys::KeyFiles;
+use jobs::{RecoverOptions, RestoreOptions, Restored};
+
+use crate::args::RestoreArgs;
+use crate::document;
+use crate::print::{grouped, human};
+use crate::recover::{limits, print_recovered, raise_open_files};
+
+/// The backup is damaged.
+const DAMAGED: u8 = 1;
+
+/// Restores the backup. Returns the exit status.
+pub fn run(args: &RestoreArgs) -> Result<u8, Box<dyn Error>> {
+    raise_open_files();
+    let started = SystemTime::now();
+    let (until, until_time) = limits(args.until);
+    let keys = KeyFiles { keyrings: args.keyring.clone(), key_file: args.key_file.clone() };
+    let memory = usize::try_from(args.memory).unwrap_or(usize::MAX);
+    let recover =
+        RecoverOptions { until, until_time, redo: args.redo.clone(), keys, memory, ..RecoverOptions::default() };
+    let options = RestoreOptions { to: args.to.clone(), owner: args.owner, recover };
+    let restored = match jobs::restore(&args.backup, &options) {
+        Ok(restored) => restored,
+        Err(error) if error.is_damage() => {
+            document::fail(started, DAMAGED, &error, args.json);
+            return Ok(DAMAGED);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    match print(&restored, args, started) {
+        // The reader closed the pipe early (`| head`): not an error.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+        other => other?,
+    }
+    Ok(0)
+}
+
+fn print(restored: &Restored, args: &RestoreArgs, started: SystemTime) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    if args.json {
+        return document::write((started, 0), false, restored, &mut out);
+    }
+    if restored.files_verified > 0 {
+        writeln!(out, "verified  {} files are as they were backed up", grouped(restored.files_verified))?;
+    }
+    print_recovered(&restored.recovered, false, &mut out)?;
+    let (bytes, files, to) = (human(restored.bytes as f64), grouped(restored.files), args.to.display());
+    writeln!(out, "restored  {bytes} in {files} files, in {to}")?;
+    if let Some(binlog) = &restored.binlog {
+        let gtid = if binlog.gtid.is_empty() { String::new() } else { format!(", GTID {}", binlog.gtid) };
+        writeln!(out, "binlog    {} at {}{gtid}: where a replica starts", binlog.file, binlog.position)?;
+    }
+    let give = if args.owner.is_none() { format!("chown -R mysql: {to}, then ") } else { String::new() };
+    let version =
+        restored.server_version.as_ref().map_or_else(String::new, |version| format!(" of {version} or later"));
+    writeln!(out, "Next: {give}start a server{version} on it (datadir={to}). It rolls back what was not committed.")
+}

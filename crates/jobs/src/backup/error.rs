@@ -1,0 +1,72 @@
+//! Why there is no backup.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::Error;
+use crate::archive::ArchiveError;
+use crate::recover::RecoverError;
+use crate::server::ServerError;
+
+/// Why a backup was not taken, or not verified. What was written until then is marked void.
+#[derive(Debug, thiserror::Error)]
+pub enum BackupError {
+    /// The target is in use.
+    #[error("{}: the directory is not empty: a backup needs one of its own", .0.display())]
+    Occupied(PathBuf),
+    /// This server, these files or these options cannot be backed up. One variant for all: callers can only show the message, which names
+    /// the reason and the way out.
+    #[error("{0}")]
+    Refused(String),
+    /// It was told to stop.
+    #[error("the backup was interrupted")]
+    Interrupted,
+    /// The redo log could not be followed to the end.
+    #[error("the redo log could not be followed: {0}")]
+    Log(String),
+    /// A file of the server is damaged, or the finished set is.
+    #[error("{0}")]
+    Damaged(String),
+    /// The server did not do its part.
+    #[error("{0}")]
+    Server(#[from] ServerError),
+    /// The finished set cannot be recovered.
+    #[error("the finished backup cannot be recovered: {0}")]
+    Proof(#[from] RecoverError),
+    /// The file system refused something.
+    #[error("{0}")]
+    Job(#[from] Error),
+}
+
+impl BackupError {
+    /// Whether damage is the reason, rather than circumstances.
+    #[must_use]
+    pub const fn is_damage(&self) -> bool {
+        match self {
+            Self::Damaged(_) => true,
+            Self::Proof(error) => error.is_damage(),
+            _ => false,
+        }
+    }
+}
+
+impl From<ArchiveError> for BackupError {
+    fn from(error: ArchiveError) -> Self {
+        match error {
+            ArchiveError::Server(error) => Self::Server(error),
+            ArchiveError::Job(error) => Self::Job(error),
+            other => Self::Log(other.to_string()),
+        }
+    }
+}
+
+pub(super) type Result<T> = std::result::Result<T, BackupError>;
+
+pub(super) fn refused<T>(why: impl Into<String>) -> Result<T> {
+    Err(BackupError::Refused(why.into()))
+}
+
+/// For `map_err`: names the action and the file.
+pub(super) fn failed(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> BackupError {
+    move |source| BackupError::Job(Error::Io { path: path.to_path_buf(), action, source })
+}

@@ -1,0 +1,66 @@
+//! Everything else that makes up a server: definitions, and tables of the engines without redo. Copied while the server keeps them still.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::error::{Result, failed};
+use super::tablespaces::{databases, names};
+
+/// What a database's files end with: definitions, triggers and options; MyISAM, Aria, CSV, ARCHIVE and MERGE.
+const ENDINGS: [&str; 14] =
+    ["frm", "par", "trg", "trn", "opt", "myd", "myi", "mad", "mai", "csv", "csm", "arz", "arm", "mrg"];
+/// InnoDB's own files: copied elsewhere, or not needed.
+const OF_INNODB: [&str; 4] = ["ibd", "isl", "cfg", "cfp"];
+/// Files beside the databases.
+const ARIA_CONTROL: &str = "aria_log_control";
+const ARIA_LOG: &str = "aria_log.";
+const KEPT: [&str; 3] = ["multi-master.info", "mysql_upgrade_info", "mariadb_upgrade_info"];
+/// Tables of the database mysql that the server writes whatever is locked: logs and statistics.
+const ALWAYS_WRITTEN: [&str; 5] = ["general_log", "slow_log", "column_stats", "index_stats", "table_stats"];
+const SYSTEM_DATABASE: &str = "mysql";
+
+/// Copies the files of all databases. Returns those of no known kind, which are left out.
+pub(super) fn copy_databases(datadir: &Path, set: &Path) -> Result<Vec<String>> {
+    let mut left_out = Vec::new();
+    for database in databases(datadir)? {
+        let dir = set.join(&database);
+        fs::create_dir_all(&dir).map_err(failed(&dir, "making the directory"))?;
+        for name in names(datadir, &database)? {
+            let ending = name.extension().map(|ending| ending.to_string_lossy().to_lowercase()).unwrap_or_default();
+            let file = name.file_name().map(|file| file.to_string_lossy().into_owned()).unwrap_or_default();
+            // Tables of statements at work: after a crash the server removes them.
+            if file.starts_with("#sql") || OF_INNODB.contains(&ending.as_str()) {
+                continue;
+            }
+            if ENDINGS.contains(&ending.as_str()) {
+                copy(datadir, set, &name)?;
+            } else {
+                left_out.push(name.display().to_string());
+            }
+        }
+    }
+    Ok(left_out)
+}
+
+/// Copies what the server writes although everything else is locked, and Aria's log, which is newer than all of Aria's tables then.
+pub(super) fn copy_last(datadir: &Path, set: &Path) -> Result<()> {
+    for name in names(datadir, Path::new(SYSTEM_DATABASE))? {
+        let stem = name.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+        let ending = name.extension().map(|ending| ending.to_string_lossy().to_lowercase()).unwrap_or_default();
+        if ALWAYS_WRITTEN.contains(&stem.as_str()) && ENDINGS.contains(&ending.as_str()) {
+            copy(datadir, set, &name)?;
+        }
+    }
+    for name in names(datadir, Path::new(""))? {
+        let text = name.to_string_lossy();
+        if text == ARIA_CONTROL || text.starts_with(ARIA_LOG) || KEPT.contains(&&*text) {
+            copy(datadir, set, &name)?;
+        }
+    }
+    Ok(())
+}
+
+fn copy(datadir: &Path, set: &Path, name: &PathBuf) -> Result<()> {
+    let (from, to) = (datadir.join(name), set.join(name));
+    fs::copy(&from, &to).map(drop).map_err(failed(&to, "copying the file"))
+}

@@ -1,0 +1,269 @@
+//! Reads the file of a tablespace stretch by stretch and verifies every page: while copying it from under a running server, or in a set.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use crc_fast::{CrcAlgorithm, Digest};
+use format::bytes::be;
+use format::keyring::KeyStore;
+use format::{PageNo, SpaceId, Verdict, Why};
+
+use super::error::{Result, failed};
+use crate::source::keys::SpaceKey;
+use crate::source::page::PageOpener;
+use crate::source::read_up_to;
+use crate::source::space::{HEAD, SpacePart, by_page0};
+
+/// Bytes read at once.
+const STRETCH: usize = 1 << 20;
+/// Reread a torn page this often, with this pause: the server's write takes less.
+const TRIES: u32 = 10;
+const PAUSE: Duration = Duration::from_millis(3);
+/// Where page 0 has the number of its tablespace.
+const SPACE_ID_AT: usize = 34;
+
+/// What one reading found.
+#[derive(Debug, Default)]
+pub(super) struct PagesRead {
+    pub pages: u64,
+    /// Pages that were wrong at first.
+    pub read_again: u64,
+    /// Pages that stayed wrong.
+    pub bad: Vec<u32>,
+    /// Pages that cannot be judged without a key.
+    pub is_encrypted: bool,
+    pub size: u64,
+    /// CRC-32C of all bytes.
+    pub crc: u32,
+}
+
+/// Reads tablespaces; owns the buffers.
+#[derive(Debug)]
+pub(super) struct PageReader<'k> {
+    keys: &'k KeyStore,
+    opener: PageOpener,
+    buffer: Vec<u8>,
+}
+
+/// The number in a file's first page; 0 if there is none yet.
+pub(super) fn space_id(file: &File) -> io::Result<SpaceId> {
+    let head = read_up_to(file, 0, SPACE_ID_AT + 4)?;
+    Ok(SpaceId(be::u32_at(&head, SPACE_ID_AT).unwrap_or(0)))
+}
+
+/// The format in a file's first page; `None` if that page is not sound, even when read again.
+pub(super) fn part_of(file: &File, path: &Path, keys: &KeyStore) -> io::Result<Option<SpacePart>> {
+    for _ in 0..TRIES {
+        let head = read_up_to(file, 0, HEAD)?;
+        if let Some(mut part) = by_page0(&head, None) {
+            part.key = SpaceKey::find(&head, path, &part.format, keys).unwrap_or_default();
+            return Ok(Some(part));
+        }
+        if head.iter().all(|byte| *byte == 0) {
+            return Ok(None);
+        }
+        thread::sleep(PAUSE);
+    }
+    Ok(None)
+}
+
+impl<'k> PageReader<'k> {
+    pub fn new(keys: &'k KeyStore) -> Self {
+        Self { keys, opener: PageOpener::new(), buffer: Vec::new() }
+    }
+
+    pub const fn keys(&self) -> &'k KeyStore {
+        self.keys
+    }
+
+    /// Copies whole pages of `from` to a new file, with its mode. A page that is wrong is read again; the copy has what was read last.
+    pub fn copy(&mut self, from: &File, path: &Path, part: &SpacePart, to: &Path) -> Result<PagesRead> {
+        let target =
+            File::options().write(true).read(true).create_new(true).open(to).map_err(failed(to, "making the copy"))?;
+        let mode = from.metadata().map_err(failed(path, "looking at the file"))?.permissions();
+        fs::set_permissions(to, mode).map_err(failed(to, "giving the copy its mode"))?;
+        let mut found = PagesRead::default();
+        loop {
+            let offset = found.size;
+            let mut bytes = std::mem::take(&mut self.buffer);
+            bytes.resize(STRETCH, 0);
+            let read = read_into(from, offset, &mut bytes).map_err(failed(path, "reading the file"))?;
+            let page = part.format.physical().bytes();
+            let whole = read - read % page;
+            let stretch = bytes.get_mut(..whole).unwrap_or_default();
+            self.judge(stretch, offset, part, Some(from), &mut found);
+            if stretch.iter().any(|byte| *byte != 0) {
+                target.write_all_at(stretch, offset).map_err(failed(to, "writing the copy"))?;
+            }
+            found.size += whole as u64;
+            self.buffer = bytes;
+            if whole == 0 {
+                break;
+            }
+        }
+        target.set_len(found.size).map_err(failed(to, "writing the copy"))?;
+        Ok(found)
+    }
+
+    /// Reads the pages again that were wrong, and puts those into the copy that are right now. Returns those that are not.
+    pub fn mend(&mut self, from: &File, part: &SpacePart, bad: &[u32], to: &Path) -> Result<Vec<u32>> {
+        let target = File::options().write(true).open(to).map_err(failed(to, "opening the copy"))?;
+        let mut left = Vec::new();
+        for number in bad {
+            let offset = part.offset_of(*number);
+            let page =
+                read_up_to(from, offset, part.format.physical().bytes()).map_err(failed(to, "reading a page again"))?;
+            let (page, is_bad) = self.again(page, *number, part, Some(from));
+            if is_bad {
+                left.push(*number);
+            } else {
+                target.write_all_at(&page, offset).map_err(failed(to, "writing the copy"))?;
+            }
+        }
+        Ok(left)
+    }
+
+    /// Reads a file of a set: its pages, if it is a tablespace, and its checksum.
+    pub fn read(&mut self, path: &Path, is_tablespace: bool) -> Result<PagesRead> {
+        let file = File::open(path).map_err(failed(path, "opening the file"))?;
+        let part = if is_tablespace {
+            part_of(&file, path, self.keys).map_err(failed(path, "reading the file"))?
+        } else {
+            None
+        };
+        let mut found = PagesRead::default();
+        if is_tablespace && part.is_none() {
+            found.bad.push(0);
+        }
+        let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
+        let mut bytes = std::mem::take(&mut self.buffer);
+        bytes.resize(STRETCH, 0);
+        loop {
+            let read = read_into(&file, found.size, &mut bytes).map_err(failed(path, "reading the file"))?;
+            let stretch = bytes.get_mut(..read).unwrap_or_default();
+            digest.update(stretch);
+            if let Some(part) = &part {
+                self.judge(stretch, found.size, part, None, &mut found);
+            }
+            found.size += read as u64;
+            if read == 0 {
+                break;
+            }
+        }
+        self.buffer = bytes;
+        found.crc = u32::try_from(digest.finalize()).unwrap_or(0);
+        Ok(found)
+    }
+
+    /// Judges the whole pages of a stretch; reads wrong ones again from the file that a server writes, if it is given.
+    fn judge(&mut self, stretch: &mut [u8], offset: u64, part: &SpacePart, live: Option<&File>, found: &mut PagesRead) {
+        let first = part.page_at(offset);
+        for (page, number) in stretch.chunks_exact_mut(part.format.physical().bytes()).zip(first..) {
+            found.pages += 1;
+            let verdict = self.opener.verdict(page, part.at(PageNo(number)));
+            found.is_encrypted |= verdict == Verdict::Unverifiable(Why::EncryptedNoKey);
+            if !matches!(verdict, Verdict::Corrupt(_)) {
+                continue;
+            }
+            let is_bad = live.is_none_or(|file| {
+                found.read_again += 1;
+                let (again, is_bad) = self.again(page.to_vec(), number, part, Some(file));
+                page.copy_from_slice(&again);
+                is_bad
+            });
+            if is_bad {
+                found.bad.push(number);
+            }
+        }
+    }
+
+    /// Reads a page until it is right, or was wrong too often.
+    fn again(&mut self, mut page: Vec<u8>, number: u32, part: &SpacePart, live: Option<&File>) -> (Vec<u8>, bool) {
+        for _ in 0..TRIES {
+            if let Some(now) = live.and_then(|file| read_up_to(file, part.offset_of(number), page.len()).ok())
+                && now.len() == page.len()
+            {
+                page = now;
+            }
+            if !matches!(self.opener.verdict(&page, part.at(PageNo(number))), Verdict::Corrupt(_)) {
+                return (page, false);
+            }
+            thread::sleep(PAUSE);
+        }
+        (page, true)
+    }
+}
+
+/// Fills the buffer from a file, as far as that goes.
+fn read_into(file: &File, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, offset + filled as u64) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
+#[cfg(test)]
+#[allow(clippy::expect_used, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
+mod tests {
+    use super::*;
+
+    const PAGE: usize = 16 << 10;
+    const TORN: u32 = 5;
+
+    fn table() -> Vec<u8> {
+        let packed = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/mariadb-10.11/dynamic-16k.ibd.zst");
+        zstd::decode_all(File::open(packed).expect("the fixture")).expect("unpacked")
+    }
+
+    /// The table with one page of which the server has written the first half only.
+    fn torn(table: &[u8]) -> Vec<u8> {
+        let mut torn = table.to_vec();
+        torn[TORN as usize * PAGE + PAGE / 2..][..PAGE / 2].fill(0x55);
+        torn
+    }
+
+    #[test]
+    fn a_page_caught_half_written_is_read_again() {
+        let (dir, table) = (tempfile::TempDir::new().expect("a directory"), table());
+        let path = dir.path().join("t.ibd");
+        fs::write(&path, &table).expect("written");
+        let file = File::open(&path).expect("open");
+        let keys = KeyStore::default();
+        let part = part_of(&file, &path, &keys).expect("read").expect("a tablespace");
+        let (mut reader, mut found) = (PageReader::new(&keys), PagesRead::default());
+        // What was read is torn; by now the server has written the page.
+        let mut stretch = torn(&table);
+        reader.judge(&mut stretch, 0, &part, Some(&file), &mut found);
+        assert_eq!((found.read_again, found.bad.as_slice()), (1, [].as_slice()));
+        assert_eq!(found.pages as usize, table.len() / PAGE);
+        assert!(stretch == table);
+    }
+
+    #[test]
+    fn a_page_that_stays_torn_is_bad_until_it_is_mended() {
+        let (dir, table) = (tempfile::TempDir::new().expect("a directory"), table());
+        let (path, copy) = (dir.path().join("t.ibd"), dir.path().join("copy"));
+        fs::write(&path, torn(&table)).expect("written");
+        let file = File::open(&path).expect("open");
+        let keys = KeyStore::default();
+        let part = part_of(&file, &path, &keys).expect("read").expect("a tablespace");
+        let mut reader = PageReader::new(&keys);
+        let found = reader.copy(&file, &path, &part, &copy).expect("copied");
+        assert_eq!(found.bad, [TORN]);
+        assert_eq!(reader.mend(&file, &part, &[TORN], &copy).expect("read again"), [TORN]);
+        fs::write(&path, &table).expect("written");
+        assert!(reader.mend(&file, &part, &[TORN], &copy).expect("read again").is_empty());
+        assert!(fs::read(&copy).expect("read") == table);
+        assert!(reader.read(&copy, true).expect("read").bad.is_empty());
+    }
+}

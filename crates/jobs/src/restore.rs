@@ -1,0 +1,187 @@
+//! `restore`: from a backup to a datadir that a server can start on.
+//!
+//! ```text
+//! directory -----------------------+-> files held against innokit's manifest, if it has one -> recovered -> given to its owner
+//! stream or tar archive, unpacked -+
+//! ```
+//!
+//! All or nothing: if the backup is damaged or cannot be recovered, nothing is left of what was copied.
+
+use std::io;
+use std::os::unix::fs::lchown;
+use std::path::{Path, PathBuf};
+
+use flow::durable::sync_file_system_of;
+
+use crate::Error;
+use crate::backup::{BackupError, unchanged};
+use crate::recover::{RecoverError, RecoverOptions, Recovered, discard, is_free, recover, walk_datadir};
+use crate::server::BinlogPosition;
+use crate::tree::transactions::last_in_binlog_of;
+use crate::unpack::{UnpackError, unpack};
+
+/// Whom files belong to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub struct FileOwner {
+    /// The user's number.
+    pub uid: u32,
+    /// The group's number.
+    pub gid: u32,
+}
+
+/// What to restore, and how.
+#[derive(Debug, Clone, Default)]
+pub struct RestoreOptions {
+    /// The datadir: made if it is missing, and empty otherwise.
+    pub to: PathBuf,
+    /// Whom everything in it is to belong to. Without, files belong to whom they belong in the backup, as far as the user may do that.
+    pub owner: Option<FileOwner>,
+    /// How to recover: the archive of the redo log and how far, keys and memory. Its target and its increments do not count.
+    pub recover: RecoverOptions,
+}
+
+/// What was restored.
+#[derive(Debug, Clone, Default, serde::Serialize)]
+pub struct Restored {
+    /// Files held against the manifest of a backup that innokit took.
+    pub files_verified: u64,
+    /// The recovery.
+    pub recovered: Recovered,
+    /// Files in the datadir.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// The version of the server that was backed up, if the backup tells.
+    pub server_version: Option<String>,
+    /// Where the binary log was at this moment: as the backup says, or else after the last commit in the datadir, as MariaDB notes it with
+    /// each. What is behind that position is not in the datadir.
+    pub binlog: Option<BinlogPosition>,
+}
+
+/// Why nothing was restored.
+#[derive(Debug, thiserror::Error)]
+pub enum RestoreError {
+    /// These options do not go together, or need another user.
+    #[error("{0}")]
+    Refused(String),
+    /// The archive could not be unpacked.
+    #[error("{0}")]
+    Unpack(#[from] UnpackError),
+    /// The backup is not as it was taken, or could not be read.
+    #[error("{0}")]
+    Backup(#[from] BackupError),
+    /// It could not be recovered.
+    #[error("{0}")]
+    Recover(#[from] RecoverError),
+    /// The file system refused something.
+    #[error("{0}")]
+    Job(#[from] Error),
+}
+
+impl RestoreError {
+    /// Whether damage is the reason, rather than circumstances.
+    #[must_use]
+    pub const fn is_damage(&self) -> bool {
+        match self {
+            Self::Unpack(error) => error.is_damage(),
+            Self::Backup(error) => error.is_damage(),
+            Self::Recover(error) => error.is_damage(),
+            Self::Refused(_) | Self::Job(_) => false,
+        }
+    }
+}
+
+type Result<T> = std::result::Result<T, RestoreError>;
+
+/// Restores `backup`, a directory or an archive, into a datadir.
+///
+/// # Errors
+/// [`RestoreError`]. The target is as it was then, except if only its owner could not be set.
+pub fn restore(backup: &Path, options: &RestoreOptions) -> Result<Restored> {
+    if let Some(owner) = options.owner {
+        may_give_to(owner)?;
+    }
+    let mut restored = if backup.is_dir() { from_directory(backup, options)? } else { from_archive(backup, options)? };
+    if restored.binlog.is_none() {
+        let last = last_in_binlog_of(&options.to, &options.recover.keys.read()?);
+        restored.binlog = last.map(|(file, position)| BinlogPosition { file, position, gtid: String::new() });
+    }
+    (restored.files, restored.bytes) = give(&options.to, options.owner)?;
+    sync_file_system_of(&options.to).map_err(failed(&options.to, "making the datadir durable"))?;
+    Ok(restored)
+}
+
+/// Only root can give files to somebody else: better said before the work than after it.
+fn may_give_to(owner: FileOwner) -> Result<()> {
+    let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+    if uid.is_root() || (uid.as_raw(), gid.as_raw()) == (owner.uid, owner.gid) {
+        return Ok(());
+    }
+    Err(RestoreError::Refused(format!(
+        "only root can give files to user {} and group {}: run as root, or leave out --owner",
+        owner.uid, owner.gid
+    )))
+}
+
+fn from_directory(backup: &Path, options: &RestoreOptions) -> Result<Restored> {
+    if !is_free(&options.to) {
+        return Err(RecoverError::Occupied(options.to.clone()).into());
+    }
+    recovered(backup, Some(options.to.clone()), options)
+}
+
+fn from_archive(archive: &Path, options: &RestoreOptions) -> Result<Restored> {
+    let to = &options.to;
+    if options.recover.redo.is_some() {
+        return Err(RestoreError::Refused(
+            "an archive of the redo log continues a backup in a directory: unpack this one first (innokit unpack)"
+                .to_owned(),
+        ));
+    }
+    let unpacked = unpack(&[archive.to_path_buf()], to)?;
+    let restored = match unpacked.still_packed.first() {
+        Some(file) => Err(RestoreError::Refused(format!("{file}: packed in a way that innokit does not read"))),
+        None => recovered(to, None, options),
+    };
+    if restored.is_err() {
+        discard(to);
+    }
+    restored
+}
+
+/// Recovers the backup in `set`, in place or in a copy, if its files are as they were backed up.
+fn recovered(set: &Path, to: Option<PathBuf>, options: &RestoreOptions) -> Result<Restored> {
+    let taken = unchanged(set, &options.recover.keys.read()?)?;
+    let how = RecoverOptions { to, dry_run: false, increments: Vec::new(), ..options.recover.clone() };
+    let recovered = recover(set, &how)?;
+    let (manifest, files_verified) = taken.unzip();
+    let server_version = manifest.as_ref().map(|manifest| manifest.server_version.clone());
+    let binlog = manifest.and_then(|manifest| manifest.binlog).filter(|_| options.recover.redo.is_none());
+    let files_verified = files_verified.unwrap_or(0);
+    Ok(Restored { files_verified, recovered, server_version, binlog, ..Restored::default() })
+}
+
+/// Sets the owner of the datadir and of all that is in it. Returns how many files these are, and their bytes.
+fn give(datadir: &Path, owner: Option<FileOwner>) -> Result<(u64, u64)> {
+    let set = |path: &Path| {
+        let given = owner.map_or(Ok(()), |owner| lchown(path, Some(owner.uid), Some(owner.gid)));
+        given.map_err(failed(path, "giving it to its owner"))
+    };
+    let (mut files, mut bytes, mut outcome) = (0, 0, set(datadir));
+    walk_datadir(datadir, &mut |name, metadata| {
+        if metadata.is_file() {
+            (files, bytes) = (files + 1, bytes + metadata.len());
+        }
+        if outcome.is_ok() {
+            outcome = set(&datadir.join(name));
+        }
+        Ok(())
+    })?;
+    outcome?;
+    Ok((files, bytes))
+}
+
+/// For `map_err`: names the action and the file.
+fn failed(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> Error {
+    move |source| Error::Io { path: path.to_path_buf(), action, source }
+}
