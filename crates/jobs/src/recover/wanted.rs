@@ -151,6 +151,13 @@ impl Wanted {
         log.check_copy_end(end)?;
         wanted.redo = redo;
         wanted.settle(log, closed_at, end)?;
+        // A server's own log holds all that there ever was of it. An archive may simply not have got that far yet.
+        if let (Some(until), Some(_)) = (until.filter(|&until| until > end), log.base_end()) {
+            return refused(format!(
+                "the archive of the redo log ends at LSN {end}, before LSN {until}: archive the rest first (innokit redo archive), or leave \
+                 out --until to recover to its end"
+            ));
+        }
         Ok(wanted)
     }
 
