@@ -238,12 +238,14 @@ fn a_backup_that_is_killed_or_cut_off_in_any_stage_leaves_no_lock_and_a_void_set
 fn a_backup_does_not_outlive_a_restart_of_its_server() {
     let server = Arc::new(Server::start("mariadb118"));
     for stage in ["BACKUP STAGE FLUSH", COMMITS_BLOCKED] {
-        let (restarted, (up, is_up)) = (Arc::clone(&server), mpsc::channel());
+        // The proxy never ends, and must not keep the server from being stopped at the end of the test.
+        let (restarted, (up, is_up)) = (Arc::downgrade(&server), mpsc::channel());
         let mut up = Some(up);
         let proxy = Proxy::before(server.socket(), move |statement| {
             if let Some(up) = up.take_if(|_| statement == stage) {
-                restarted.script("stop", &[], "");
-                restarted.script("start", &[], "");
+                let server = restarted.upgrade().expect("in use");
+                server.script("stop", &[], "");
+                server.script("start", &[], "");
                 up.send(()).expect("awaited");
             }
             Fate::Pass
