@@ -14,7 +14,7 @@ use crate::args::{RedoArchiveArgs, RedoVerifyArgs};
 use crate::document;
 use crate::monitor::metrics;
 use crate::notify;
-use crate::print::{grouped, human};
+use crate::print::{grouped, human, written};
 use crate::server;
 
 /// The log could not be followed without a gap.
@@ -47,17 +47,12 @@ pub fn run(args: &RedoArchiveArgs) -> Result<u8, Box<dyn Error>> {
     let beside = connection.as_deref_mut().map(|server| server as &mut dyn LogServer);
     let done = jobs::archive_beside(beside, &args.datadir, &options, &stop, &mut |event| told.tell(event))?;
     notify::tell("STOPPING=1");
-    let written = args
+    let metrics_written = args
         .metrics
         .as_deref()
         .map_or(Ok(()), |file| metrics::write_archive(file, &done).map_err(|error| metrics::not_written(file, &error)));
-    let status = metrics::status_after(written, if done.gaps > 0 { GAP } else { 0 });
-    match print(&done, args.json.then_some((started, status))) {
-        // The reader closed the pipe early: not an error.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
-        other => other?,
-    }
-    Ok(status)
+    let status = metrics::status_after(metrics_written, if done.gaps > 0 { GAP } else { 0 });
+    written(print(&done, args.json.then_some((started, status))), status)
 }
 
 /// What a run has told its operator.
@@ -121,12 +116,7 @@ pub fn verify(args: &RedoVerifyArgs) -> Result<u8, Box<dyn Error>> {
     let started = SystemTime::now();
     let report = jobs::verify_archive(&args.archive)?;
     let status = report.exit_status();
-    match print_report(&report, args.json.then_some((started, status))) {
-        // The reader closed the pipe early: not an error.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
-        other => other?,
-    }
-    Ok(status)
+    written(print_report(&report, args.json.then_some((started, status))), status)
 }
 
 fn print_report(report: &ArchiveReport, json: Option<(SystemTime, u8)>) -> io::Result<()> {

@@ -14,7 +14,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::args::{BackupArgs, BackupCommand, BackupVerifyArgs};
 use crate::document;
-use crate::print::{grouped, human};
+use crate::print::{grouped, human, written};
 use crate::server;
 
 /// A file of the server is damaged.
@@ -55,15 +55,6 @@ fn take(args: &BackupArgs) -> Result<u8, Box<dyn Error>> {
             Ok(DAMAGED)
         }
         Err(error) => Err(error.into()),
-    }
-}
-
-/// Hands on the status. That the reader closed the pipe early is no error.
-fn written(printed: io::Result<()>, status: u8) -> Result<u8, Box<dyn Error>> {
-    match printed {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(status),
-        Err(error) => Err(error.into()),
-        Ok(()) => Ok(status),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Reports as text and as JSON. Text lists the findings first, one per line, then the sums.
 
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::io::{self, BufWriter, IsTerminal, Write};
 
 use jobs::report::document::{Pending, Totals, Unit, UnitTotals};
@@ -292,6 +293,15 @@ pub fn effort(report: &Report, out: &mut impl Write) -> io::Result<()> {
         human(effort.buffer_bytes as f64)
     )?;
     peak_memory(out)
+}
+
+/// Hands on the exit status once a report is printed. That its reader closed the pipe early (`| head`) is no error.
+pub fn written(printed: io::Result<()>, status: u8) -> Result<u8, Box<dyn Error>> {
+    match printed {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(status),
+        Err(error) => Err(error.into()),
+        Ok(()) => Ok(status),
+    }
 }
 
 /// The process's peak memory, if the kernel counts it.

@@ -11,7 +11,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::args::{RecoverArgs, Until};
 use crate::document;
-use crate::print::{grouped, peak_memory};
+use crate::print::{grouped, peak_memory, written};
 
 /// Damage prevented the recovery.
 const DAMAGED: u8 = 1;
@@ -72,12 +72,7 @@ pub fn run(args: &RecoverArgs) -> Result<u8, Box<dyn Error>> {
     if args.verbose {
         peak_memory(&mut io::stderr())?;
     }
-    match print(&done, args, started) {
-        // The reader closed the pipe early (`| head`): not an error.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
-        other => other?,
-    }
-    Ok(0)
+    written(print(&done, args, started), 0)
 }
 
 fn print(done: &Recovered, args: &RecoverArgs, started: SystemTime) -> io::Result<()> {

@@ -9,7 +9,7 @@ use jobs::{RecoverOptions, RestoreOptions, Restored};
 
 use crate::args::RestoreArgs;
 use crate::document;
-use crate::print::{grouped, human};
+use crate::print::{grouped, human, written};
 use crate::recover::{limits, print_recovered, raise_open_files};
 
 /// The backup is damaged.
@@ -33,12 +33,7 @@ pub fn run(args: &RestoreArgs) -> Result<u8, Box<dyn Error>> {
         }
         Err(error) => return Err(error.into()),
     };
-    match print(&restored, args, started) {
-        // The reader closed the pipe early (`| head`): not an error.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
-        other => other?,
-    }
-    Ok(0)
+    written(print(&restored, args, started), 0)
 }
 
 fn print(restored: &Restored, args: &RestoreArgs, started: SystemTime) -> io::Result<()> {

@@ -8,7 +8,7 @@ use jobs::Unpacked;
 
 use crate::args::UnpackArgs;
 use crate::document;
-use crate::print::grouped;
+use crate::print::{grouped, written};
 use crate::recover::raise_open_files;
 
 /// An archive is damaged.
@@ -30,12 +30,7 @@ pub fn run(args: &UnpackArgs) -> Result<u8, Box<dyn Error>> {
     };
     let is_all = done.left_out.is_empty() && done.still_packed.is_empty();
     let status = if is_all { 0 } else { NOT_ALL };
-    match print(&done, args, (started, status)) {
-        // The reader closed the pipe early (`| head`): not an error.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
-        other => other?,
-    }
-    Ok(status)
+    written(print(&done, args, (started, status)), status)
 }
 
 fn print(done: &Unpacked, args: &UnpackArgs, head: (SystemTime, u8)) -> io::Result<()> {

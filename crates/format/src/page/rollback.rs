@@ -19,13 +19,13 @@ pub const RSEG_ARRAY_PAGES: usize = FIL_PAGE_DATA + 18;
 pub const RSEGS_MAX: usize = 128;
 /// After the sizes, the history list and the segment header: the page of each undo log. 4 bytes each.
 pub const TRX_RSEG_UNDO_SLOTS: usize = FIL_PAGE_DATA + 34;
-/// State of an undo log, after the header common to all undo pages. 2 bytes.
-pub const TRX_UNDO_STATE: usize = FIL_PAGE_DATA + 18;
-/// Where MariaDB counts from 10.3 on: 0, and another number in older servers and MySQL. 4 bytes.
+/// 0 in a rollback segment of MariaDB 10.3 or later, and never in one of another server. 4 bytes.
 const TRX_RSEG_FORMAT: usize = FIL_PAGE_DATA;
 /// After the undo logs and the newest transaction: the position in the binary log (8 bytes) and its file (512 bytes, ends with a zero).
 const TRX_RSEG_BINLOG_AFTER_SLOTS: usize = 8;
 const TRX_RSEG_BINLOG_NAME_LEN: usize = 512;
+/// State of an undo log, after the header common to all undo pages. 2 bytes.
+pub const TRX_UNDO_STATE: usize = FIL_PAGE_DATA + 18;
 /// Offset of the header of its last log. 2 bytes.
 pub const TRX_UNDO_LAST_LOG: usize = TRX_UNDO_STATE + 2;
 /// In a log's header: the transaction. 8 bytes.

@@ -15,8 +15,8 @@ use format::{PageNo, SpaceId, Verdict, Why};
 use super::error::{Result, failed};
 use crate::source::keys::SpaceKey;
 use crate::source::page::PageOpener;
-use crate::source::read_up_to;
 use crate::source::space::{HEAD, SpacePart, by_page0};
+use crate::source::{read_into, read_up_to};
 
 /// Bytes read at once.
 const STRETCH: usize = 1 << 20;
@@ -196,20 +196,6 @@ impl<'k> PageReader<'k> {
         }
         (page, true)
     }
-}
-
-/// Fills the buffer from a file, as far as that goes.
-fn read_into(file: &File, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
-    let mut filled = 0;
-    while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-        match file.read_at(rest, offset + filled as u64) {
-            Ok(0) => break,
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(filled)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Findings about a whole tablespace, once all its pages were seen: lost pages, and its length.
 
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -145,21 +146,20 @@ impl Settling<'_> {
         }
         let limit = size.min(header.free_limit.0);
         if let Some(end) = usage.last_with_data.filter(|end| *end >= limit) {
-            self.data_beyond(last, (&page0, &path), (known, &known_last), header, end);
+            self.data_beyond(last, (&page0, &path), (known, &known_last), header, limit..=end);
         }
     }
 
-    /// Pages that hold data although `header`, read from `page0`, counts fewer or says that they were never used. `end` is the last of them.
+    /// Pages that hold data although `header`, read from `page0`, counts fewer or says that they were never used.
     fn data_beyond(
         &mut self,
         last: u32,
         (page0, path): (&Path, &Path),
         (known, known_last): (&Known, &SpacePart),
         header: &SpaceHeader,
-        end: u32,
+        pages: RangeInclusive<u32>,
     ) {
-        let size = header.size;
-        let limit = size.min(header.free_limit.0);
+        let (size, limit, end) = (header.size, *pages.start(), *pages.end());
         let recovery = self.redo.pending_for(path);
         let mut message = if end >= size {
             format!(

@@ -25,6 +25,13 @@ pub(crate) fn identity_of(path: &Path) -> Option<(u64, u64)> {
 /// Up to `len` bytes of a file at `offset`; fewer where the file ends.
 pub(crate) fn read_up_to(file: &File, offset: u64, len: usize) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; len];
+    let filled = read_into(file, offset, &mut bytes)?;
+    bytes.truncate(filled);
+    Ok(bytes)
+}
+
+/// Fills `bytes` from a file at `offset`, as far as the file goes. Returns how many bytes that are.
+pub(crate) fn read_into(file: &File, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
         match file.read_at(rest, offset + filled as u64) {
@@ -34,8 +41,7 @@ pub(crate) fn read_up_to(file: &File, offset: u64, len: usize) -> io::Result<Vec
             Err(error) => return Err(error),
         }
     }
-    bytes.truncate(filled);
-    Ok(bytes)
+    Ok(filled)
 }
 
 /// Reads all of a small file. It must be a regular file of at most `max` bytes: a name does not tell what is behind it, and opening a pipe
