@@ -3,6 +3,8 @@
 
 #[path = "codec/build.rs"]
 mod build;
+#[path = "codec/compressed.rs"]
+mod compressed;
 #[path = "codec/keys.rs"]
 mod keys;
 #[path = "codec/robust.rs"]

@@ -4,6 +4,8 @@ use std::ops::Range;
 
 /// Bytes compared at once.
 const UNIT: usize = 16;
+/// A file's blocks, bytes: a hole cannot be smaller.
+const HOLE_ALIGN: usize = 4096;
 /// Maximum of equal bytes that are saved between two pieces: a separate piece costs a directory entry.
 const GAP_MAX: usize = 2 * UNIT;
 
@@ -21,6 +23,22 @@ impl Changes {
     /// stretch.
     pub fn changed(&mut self, start: u32, before: &[u8], after: &[u8]) {
         self.made(start..start.saturating_add(len_of(after)));
+        self.differing(start, before, after);
+    }
+
+    /// [`changed`](Self::changed) for a block whose end may be a hole in the file: what was zero and stays zero is not written, in units of
+    /// 4096 bytes, so that a hole remains one.
+    pub fn changed_sparse(&mut self, start: u32, before: &[u8], after: &[u8]) {
+        let used = |bytes: &[u8]| bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        let end = used(before).max(used(after)).next_multiple_of(HOLE_ALIGN).min(after.len());
+        if end > 0 {
+            self.made(start..start.saturating_add(u32::try_from(end).unwrap_or(u32::MAX)));
+        }
+        self.differing(start, before, after);
+    }
+
+    /// Saves the pieces in which a block differs.
+    fn differing(&mut self, start: u32, before: &[u8], after: &[u8]) {
         let mut piece: Option<Range<usize>> = None;
         let mut differs = |at: usize, len: usize| match &mut piece {
             Some(open) if at - open.end <= GAP_MAX => open.end = at + len,
@@ -116,6 +134,21 @@ mod tests {
             assert_eq!(changes.dirty(), std::slice::from_ref(&whole));
             assert!(changes.saved_len() <= len, "nothing is saved twice");
         }
+    }
+
+    #[test]
+    fn a_hole_at_the_end_of_a_block_is_not_written() {
+        let block = |used: usize, byte: u8| [vec![byte; used], vec![0; 16384 - used]].concat();
+        let dirty = |before: &[u8], after: &[u8]| {
+            let mut changes = Changes::default();
+            changes.changed_sparse(16384, before, after);
+            changes.dirty().to_vec()
+        };
+        assert_eq!(dirty(&block(5000, 1), &block(3000, 2)), [16384..24576_u32], "old bytes are overwritten");
+        assert_eq!(dirty(&block(3000, 1), &block(8193, 2)), [16384..28672_u32]);
+        assert_eq!(dirty(&block(0, 1), &block(16384, 2)), [16384..32768_u32]);
+        assert_eq!(dirty(&[0; 1024], &[1; 1024]), [16384..17408_u32], "smaller than a hole");
+        assert_eq!(dirty(&block(0, 1), &block(0, 2)), []);
     }
 
     #[test]

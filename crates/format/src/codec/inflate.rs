@@ -61,6 +61,19 @@ impl Compression {
         }
     }
 
+    /// The number that [`Compression::from_mariadb_id`] reads.
+    #[must_use]
+    pub const fn mariadb_id(self) -> u16 {
+        match self {
+            Self::Zlib => 1,
+            Self::Lz4 => 2,
+            Self::Lzo => 3,
+            Self::Lzma => 4,
+            Self::Bzip2 => 5,
+            Self::Snappy => 6,
+        }
+    }
+
     /// The algorithm in the flags word (page 0, byte 54) of a full_crc32 tablespace: bits 5 to 7.
     #[must_use]
     pub const fn from_full_crc32_flags(flags: u32) -> Option<Self> {

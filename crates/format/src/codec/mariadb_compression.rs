@@ -27,10 +27,12 @@
 //!
 //! Sources: MariaDB 10.5 to 11.8 `fil0pagecompress.cc`, `buf0buf.cc`; all algorithms checked on files of 10.11 and 11.8.
 
+use super::deflate::Deflater;
 use super::error::CodecError;
 use super::inflate::{Compression, Inflater};
 use crate::bytes::be;
-use crate::page::fil::{FIL_PAGE_DATA, FIL_PAGE_FILE_FLUSH_LSN, FIL_PAGE_TYPE};
+use crate::page::checksum::{self, NO_CHECKSUM_MAGIC};
+use crate::page::fil::{FIL_PAGE_DATA, FIL_PAGE_FILE_FLUSH_LSN, FIL_PAGE_SPACE_OR_CHKSUM, FIL_PAGE_TYPE};
 
 /// A page of the older layout, compressed.
 pub const FIL_PAGE_PAGE_COMPRESSED: u16 = 34354;
@@ -46,6 +48,10 @@ const STREAM_ENCRYPTED: usize = FIL_PAGE_COMP_ALGO + 2;
 const STREAM_FULL_CRC32: usize = FIL_PAGE_FILE_FLUSH_LSN;
 /// Length of the checksum at the end of a full_crc32 page, bytes.
 pub(super) const FULL_CRC32_TRAILER: usize = 4;
+/// What a compressed full_crc32 page takes is a multiple of this, bytes: its type counts them.
+const FULL_CRC32_UNIT: usize = 256;
+/// Servers keep a page as it is unless compression frees at least a block of this size, the smallest of any device.
+const BLOCK_MIN: usize = 512;
 
 /// The position of the stream in a compressed page of the older layout, and its algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,4 +138,59 @@ pub fn inflate_full_crc32(
     }
     let stream = used.get(STREAM_FULL_CRC32..end).ok_or(bad_end(0))?;
     inflater.inflate(compression, stream, out)
+}
+
+/// Compresses a sealed page of the older layout in place, for its key to encrypt if `is_encrypted`. `None`, with nothing changed, if that
+/// would free no block.
+pub(crate) fn compress_classic(
+    page: &mut [u8],
+    compression: Compression,
+    is_encrypted: bool,
+    deflater: &mut Deflater,
+) -> Option<()> {
+    let stream = deflater.deflate(compression, page)?;
+    let (start, page_type) = if is_encrypted {
+        (STREAM_ENCRYPTED, FIL_PAGE_PAGE_COMPRESSED_ENCRYPTED)
+    } else {
+        (STREAM, FIL_PAGE_PAGE_COMPRESSED)
+    };
+    let stream_len = u16::try_from(stream.len()).ok()?;
+    put_stream(page, start, stream, start + stream.len())?;
+    be::put_u32(page, FIL_PAGE_SPACE_OR_CHKSUM, NO_CHECKSUM_MAGIC)?;
+    be::put_u16(page, FIL_PAGE_TYPE, page_type)?;
+    be::put_u16(page, FIL_PAGE_COMP_SIZE, stream_len)?;
+    if is_encrypted {
+        be::put_u16(page, FIL_PAGE_COMP_ALGO, compression.mariadb_id())
+    } else {
+        be::put_u64(page, FIL_PAGE_FILE_FLUSH_LSN, compression.mariadb_id().into())
+    }
+}
+
+/// Compresses a sealed full_crc32 page in place, with its checksum. `None`, with nothing changed, if that would free no block.
+pub(crate) fn compress_full_crc32(page: &mut [u8], compression: Compression, deflater: &mut Deflater) -> Option<()> {
+    let stream = deflater.deflate(compression, page)?;
+    let stream_end = STREAM_FULL_CRC32 + stream.len();
+    let mark_len = usize::from(!compression.is_self_terminated());
+    let size = (stream_end + mark_len + FULL_CRC32_TRAILER).next_multiple_of(FULL_CRC32_UNIT);
+    put_stream(page, STREAM_FULL_CRC32, stream, size)?;
+    be::put_u16(page, FIL_PAGE_TYPE, FULL_CRC32_COMPRESSED | u16::try_from(size / FULL_CRC32_UNIT).ok()?)?;
+    let checksum_at = size - FULL_CRC32_TRAILER;
+    if mark_len != 0 {
+        let [.., mark] = (stream_end + mark_len + FULL_CRC32_TRAILER).to_be_bytes();
+        *page.get_mut(checksum_at - mark_len)? = mark;
+    }
+    let crc = checksum::full_crc32(page.get(..size)?);
+    be::put_u32(page, checksum_at, crc)
+}
+
+/// Puts `stream` at `start`, and zeros behind it. `None`, with nothing changed, if the page then still takes all its blocks: it takes
+/// `size` bytes.
+fn put_stream(page: &mut [u8], start: usize, stream: &[u8], size: usize) -> Option<()> {
+    if size.next_multiple_of(BLOCK_MIN) >= page.len() {
+        return None;
+    }
+    let (room, rest) = page.get_mut(start..)?.split_at_mut_checked(stream.len())?;
+    room.copy_from_slice(stream);
+    rest.fill(0);
+    Some(())
 }

@@ -221,14 +221,17 @@ pub(crate) fn encrypt(page: &mut [u8], id: PageId, scheme: Scheme, keys: &SpaceK
         Scheme::Classic => MariaDbLayout::Classic,
         Scheme::Zip => MariaDbLayout::Zip,
     };
-    let job = Job::new(page, id, Steps::default(), layout).ok()?;
-    let ((start, end), tweak) = (job.encrypted_range().ok()?, job.tweak());
+    // In the older layout the type says whether there is a stream to encrypt, or a whole page. In full_crc32 it says how much there is.
+    let is_stream =
+        layout == MariaDbLayout::Classic && be::u16_at(page, FIL_PAGE_TYPE) == Some(FIL_PAGE_PAGE_COMPRESSED_ENCRYPTED);
+    let job = Job::new(page, id, Steps { decrypt: false, inflate: is_stream }, layout).ok()?;
+    let ((start, end), tweak, used) = (job.encrypted_range().ok()?, job.tweak(), job.used);
     key.encrypt(mode, &tweak, page.get_mut(start..end)?);
     match scheme {
         Scheme::FullCrc32 => {
             be::put_u32(page, FIL_PAGE_FCRC32_KEY_VERSION, version)?;
-            let checksum = checksum::full_crc32(page);
-            be::put_u32(page, page.len().checked_sub(FULL_CRC32_TRAILER)?, checksum)
+            let checksum = checksum::full_crc32(page.get(..used)?);
+            be::put_u32(page, used.checked_sub(FULL_CRC32_TRAILER)?, checksum)
         }
         Scheme::Classic | Scheme::Zip => {
             let sum = if scheme == Scheme::Zip { checksum::zip_crc32 } else { checksum::crc32 };

@@ -19,6 +19,7 @@
 //! AES-NI): AES-256-CBC 3.5, AES-128-CBC 2.4, AES-128-CTR 3.2, zlib 36, lz4 6, lzo 21, snappy 17, lzma 380, bzip2 610.
 
 pub mod cipher;
+mod deflate;
 mod error;
 mod inflate;
 pub mod mariadb_compression;
@@ -34,6 +35,7 @@ use crate::page::checksum::NO_CHECKSUM_MAGIC;
 use crate::types::{PageId, PageSize};
 
 pub use cipher::CipherMode;
+pub use deflate::Deflater;
 pub use error::{CodecError, ErrorKind, UnlockError};
 pub use inflate::{Compression, Inflater};
 pub use mariadb_encryption::{CryptData, CryptMode, SpaceKeys};

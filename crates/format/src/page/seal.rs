@@ -3,8 +3,8 @@
 use thiserror::Error;
 
 use crate::bytes::be;
-use crate::codec::{CipherMode, SpaceKeys, TablespaceKey};
-use crate::codec::{mariadb_encryption, mysql_encryption};
+use crate::codec::{CipherMode, Compression, Deflater, SpaceKeys, TablespaceKey};
+use crate::codec::{mariadb_compression, mariadb_encryption, mysql_encryption};
 use crate::page::checksum::{self, Algorithm, NO_CHECKSUM_MAGIC};
 use crate::page::doublewrite::TRX_SYS_PAGE_NO;
 use crate::page::fil::{FIL_PAGE_FILE_FLUSH_LSN, FIL_PAGE_LSN, FIL_PAGE_SPACE_OR_CHKSUM, FIL_PAGE_TYPE, PageType};
@@ -53,7 +53,8 @@ pub fn seal_page(page: &mut [u8], lsn: Lsn, algorithm: Algorithm, format: &Space
 /// version (the page is not encrypted now) and computes a CRC-32C.
 ///
 /// The page is written plain: neither encrypted nor page_compressed. A server reads plain pages in tablespaces of both kinds, but an
-/// encrypted page is then no longer secret: use [`seal_encrypted`] to keep it so.
+/// encrypted page is then no longer secret, and a compressed one takes more room: [`seal_encrypted`] and [`seal_page_compressed`] keep them
+/// as they were.
 ///
 /// # Errors
 /// As [`seal_page`].
@@ -142,6 +143,43 @@ pub fn seal_encrypted(
         return Ok(());
     }
     mariadb_encryption::encrypt(page, id, format.scheme(), keys, mode).ok_or(SealError::NoKey)
+}
+
+/// [`seal_recovered`] for a page of a page_compressed tablespace: compresses it as a server would before writing it, then encrypts it if
+/// there are keys. A page that servers keep uncompressed, or that frees no block when compressed, is sealed as by [`seal_recovered`] or
+/// [`seal_encrypted`]. Equal pages give equal bytes, but not those of a server, whose compression library differs.
+///
+/// # Errors
+/// As [`seal_encrypted`].
+pub fn seal_page_compressed(
+    page: &mut [u8],
+    id: PageId,
+    format: &SpaceFormat,
+    crypt: Option<(&SpaceKeys, CipherMode)>,
+    compression: Compression,
+    deflater: &mut Deflater,
+) -> Result<(), SealError> {
+    seal_recovered(page, id, format)?;
+    let is_compressed = is_compressible(page, id)
+        && match format.scheme() {
+            Scheme::FullCrc32 => mariadb_compression::compress_full_crc32(page, compression, deflater),
+            Scheme::Classic => mariadb_compression::compress_classic(page, compression, crypt.is_some(), deflater),
+            Scheme::Zip => None,
+        }
+        .is_some();
+    match crypt {
+        None => Ok(()),
+        Some((keys, mode)) if is_compressed => {
+            mariadb_encryption::encrypt(page, id, format.scheme(), keys, mode).ok_or(SealError::NoKey)
+        }
+        Some((keys, mode)) => seal_encrypted(page, id, format, keys, mode),
+    }
+}
+
+/// Whether servers compress such pages: all but those that describe the tablespace, and those that nobody has given a type.
+fn is_compressible(page: &[u8], id: PageId) -> bool {
+    let page_type = PageType(be::u16_at(page, FIL_PAGE_TYPE).unwrap_or(0));
+    !is_always_plain(id) && !matches!(page_type, PageType::FSP_HDR | PageType::XDES | PageType::ALLOCATED)
 }
 
 fn seal_full(page: &mut [u8], lsn: Lsn) -> Option<()> {

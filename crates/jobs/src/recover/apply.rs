@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use flow::queue::OpenQueue;
 use flow::rewrite::{Change, Changes, RewriteOptions, RewriteTarget, Rewriter, RunError, Stretch};
 use format::bytes::be;
+use format::codec::{Compression, Deflater};
 use format::page::fil::FIL_PAGE_LSN;
 use format::page::seal::seal_flush_lsn;
 use format::{Encryption, Lsn, PageId, SpaceFormat, SpaceId, Verdict};
@@ -175,7 +176,9 @@ impl<'w> Work<'w> {
         self.rounds += 1;
         let tally = Arc::clone(&self.tally);
         let apply = Apply { plan: self.plan, batch, tally: &tally };
-        self.each(&batch.pages(), |id| batch.redo(id).is_void, &apply)
+        // Sparse pages are read even if their content does not matter: it says which of their blocks are holes.
+        let is_sparse = |id: PageId| self.plan.spaces.get(&id.space).is_some_and(PlannedSpace::is_sparse);
+        self.each(&batch.pages(), |id| batch.redo(id).is_void && !is_sparse(id), &apply)
     }
 }
 
@@ -235,6 +238,7 @@ impl<T: Task> Change for Each<'_, T> {
             buffers.before.extend_from_slice(page);
             match self.task.on(page, id, space, buffers)? {
                 Touched::Nothing => {}
+                Touched::Changed if space.is_sparse() => changes.changed_sparse(start, &buffers.before, page),
                 Touched::Changed => changes.changed(start, &buffers.before, page),
                 Touched::Made => changes.made(start..start.saturating_add(u32::try_from(page.len()).unwrap_or(0))),
             }
@@ -310,6 +314,7 @@ impl Task for Apply<'_> {
     fn on(&self, page: &mut [u8], id: PageId, space: &PlannedSpace, buffers: &mut PageBuffers) -> Result<Touched> {
         let redo = self.batch.redo(id);
         let is_void = redo.is_void;
+        let mut stored = None;
         if is_void {
             page.fill(0);
         } else {
@@ -317,15 +322,15 @@ impl Task for Apply<'_> {
             match buffers.open(page, id, space, self.plan) {
                 // The old content does not matter.
                 Err(RecoverError::Damaged(_)) if makes_page(redo.clone()) => page.fill(0),
-                other => other?,
+                other => stored = other?,
             }
             let lsn = Lsn(be::u64_at(page, FIL_PAGE_LSN).unwrap_or(0));
             refuse_newer(&space.path, space.path.is_absolute(), id.page_no, lsn, self.plan.wanted.end)?;
         }
-        let (counter, done) = match apply(page, id, space, redo)? {
+        let (counter, done) = match apply(page, id, space, redo, (stored, &mut buffers.deflater))? {
             Outcome::Unchanged => (&self.tally.unchanged, Touched::Nothing),
             Outcome::Freed => (&self.tally.freed, Touched::Nothing),
-            Outcome::Changed(_) if is_void => (&self.tally.changed, Touched::Made),
+            Outcome::Changed(_) if is_void && !space.is_sparse() => (&self.tally.changed, Touched::Made),
             Outcome::Changed(_) => (&self.tally.changed, Touched::Changed),
         };
         count(counter);
@@ -339,7 +344,15 @@ fn makes_page(mut redo: PageRedo<'_>) -> bool {
     matches!(first, Some(Ok(RedoRecord::Page(record))) if record.change.makes_page())
 }
 
-fn apply(page: &mut [u8], id: PageId, space: &PlannedSpace, redo: PageRedo<'_>) -> Result<Outcome> {
+/// Applies the redo of one page, and seals it if that changed it. `compressing`: how the page is compressed in its file, and what compresses
+/// it again.
+fn apply(
+    page: &mut [u8],
+    id: PageId,
+    space: &PlannedSpace,
+    redo: PageRedo<'_>,
+    compressing: (Option<Compression>, &mut Deflater),
+) -> Result<Outcome> {
     let (format, name) = (&space.format, space.path.display());
     let mut replay = Replay::onto(page, id, format)
         .map_err(|error| RecoverError::Damaged(format!("{name}: page {}: {error}", id.page_no)))?;
@@ -350,7 +363,7 @@ fn apply(page: &mut [u8], id: PageId, space: &PlannedSpace, redo: PageRedo<'_>) 
     }
     let outcome = replay.finish().map_err(|error| at_lsn(space, id, last, &error))?;
     if matches!(outcome, Outcome::Changed(_)) {
-        let sealed = space.crypt.seal(page, id, format);
+        let sealed = space.crypt.seal(page, id, format, compressing);
         sealed.map_err(|error| RecoverError::Refused(format!("{name}: page {}: {error}", id.page_no)))?;
     }
     Ok(outcome)
@@ -362,6 +375,7 @@ struct PageBuffers {
     /// The page as it was in its file.
     before: Vec<u8>,
     opener: PageOpener,
+    deflater: Deflater,
 }
 
 impl PageBuffers {
@@ -369,8 +383,14 @@ impl PageBuffers {
         self.opener.verdict(page, space.at(id))
     }
 
-    /// Turns a page as stored into the page the server works on.
-    fn open(&mut self, page: &mut [u8], id: PageId, space: &PlannedSpace, plan: &RecoverPlan) -> Result<()> {
+    /// Turns a page as stored into the page the server works on. Returns the algorithm with which it was page_compressed, if it was.
+    fn open(
+        &mut self,
+        page: &mut [u8],
+        id: PageId,
+        space: &PlannedSpace,
+        plan: &RecoverPlan,
+    ) -> Result<Option<Compression>> {
         let mut verdict = self.verdict(page, id, space);
         if is_torn(&verdict)
             && let Some(copy) = plan.copy_of(id, space, &mut self.opener)
@@ -388,14 +408,16 @@ impl PageBuffers {
                 return refused(format!("{name}: page {} needs redo, but is {why}", id.page_no));
             }
         }
-        let opened = match self.opener.open(page, space.at(id)) {
-            Ok(opened) => (opened.decrypted || opened.inflated.is_some()).then(|| opened.page.to_vec()),
+        let (opened, compression) = match self.opener.open(page, space.at(id)) {
+            Ok(opened) => {
+                ((opened.decrypted || opened.inflated.is_some()).then(|| opened.page.to_vec()), opened.inflated)
+            }
             Err(error) => return damaged(format!("{name}: page {} needs redo, but {error}", id.page_no)),
         };
         if let Some(opened) = opened {
             page.iter_mut().zip(opened).for_each(|(to, from)| *to = from);
         }
-        Ok(())
+        Ok(compression)
     }
 }
 

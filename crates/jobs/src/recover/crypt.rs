@@ -3,15 +3,17 @@
 //! A page says itself whether it is encrypted. Page 0 says whether the tablespace is to be encrypted, and with which key. The log may
 //! change that, so pages from before and after the change coexist. Therefore both versions of page 0 matter, the one in the file and the
 //! one after redo: pages are opened by either, and written as the latter says.
+//!
+//! Pages of MariaDB's page_compressed tablespaces are compressed before that.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use format::codec::{CipherMode, CryptData, CryptMode, EncryptionInfo, SpaceKeys, UnlockError};
+use format::codec::{CipherMode, Compression, CryptData, CryptMode, Deflater, EncryptionInfo, SpaceKeys, UnlockError};
 use format::keyring::KeyStore;
 use format::page::fsp;
-use format::page::seal::{SealError, seal_encrypted, seal_mysql, seal_recovered};
-use format::{Encryption, Family, PageId, SpaceFormat};
+use format::page::seal::{SealError, seal_encrypted, seal_mysql, seal_page_compressed, seal_recovered};
+use format::{Encryption, Family, PageId, Scheme, SpaceFormat};
 
 use super::error::{Result, locked_out};
 use crate::source::keys::{CRYPT_DATA_AFTER_XDES, SpaceKey};
@@ -94,8 +96,15 @@ impl SpaceCrypt {
         }
     }
 
-    /// Seals a page of the tablespace, encrypted if its pages are to be.
-    pub fn seal(&self, page: &mut [u8], id: PageId, format: &SpaceFormat) -> std::result::Result<(), SealError> {
+    /// Seals a page of the tablespace, compressed and encrypted if its pages are to be. `stored` is the algorithm with which the page was
+    /// compressed in its file, if it was.
+    pub fn seal(
+        &self,
+        page: &mut [u8],
+        id: PageId,
+        format: &SpaceFormat,
+        (stored, deflater): (Option<Compression>, &mut Deflater),
+    ) -> std::result::Result<(), SealError> {
         if format.family() == Family::MySql {
             return match &self.key {
                 _ if !self.encrypts => seal_mysql(page, id, format, None),
@@ -103,10 +112,15 @@ impl SpaceCrypt {
                 _ => Err(SealError::NoKey),
             };
         }
-        match (self.keys(), self.mode) {
-            (Some(keys), Some(mode)) if self.encrypts => seal_encrypted(page, id, format, keys, mode),
-            _ if self.encrypts => Err(SealError::NoKey),
-            _ => seal_recovered(page, id, format),
+        let crypt = match (self.keys(), self.mode) {
+            (Some(keys), Some(mode)) if self.encrypts => Some((keys, mode)),
+            _ if self.encrypts => return Err(SealError::NoKey),
+            _ => None,
+        };
+        match (page_compression(format, stored), crypt) {
+            (Some(compression), crypt) => seal_page_compressed(page, id, format, crypt, compression, deflater),
+            (None, Some((keys, mode))) => seal_encrypted(page, id, format, keys, mode),
+            (None, None) => seal_recovered(page, id, format),
         }
     }
 
@@ -120,6 +134,19 @@ impl SpaceCrypt {
             SpaceKey::MariaDb(keys) => Some(keys),
             _ => None,
         }
+    }
+}
+
+/// The algorithm for a page of a page_compressed tablespace of MariaDB; `None` in any other tablespace.
+fn page_compression(format: &SpaceFormat, stored: Option<Compression>) -> Option<Compression> {
+    if !format.is_page_compressed() {
+        return None;
+    }
+    match format.scheme() {
+        Scheme::FullCrc32 => Compression::from_full_crc32_flags(format.flags()),
+        // Each page has its own. A new page gets the one that every server can read without a plugin.
+        Scheme::Classic => Some(stored.unwrap_or(Compression::Zlib)),
+        Scheme::Zip => None,
     }
 }
 

@@ -15,8 +15,8 @@
 //! apply depends on the rest of the log too (`voids`), which the plan has read; so the result is always the same.
 //!
 //! Encrypted logs and tablespaces are recovered with the server's keys and stay encrypted (`crypt`). Ending before the log does: `until`.
-//! Files outside the datadir: `outside`. Pages of page_compressed tablespaces are written uncompressed; the server can read them, and
-//! compresses them again when it next writes them.
+//! Files outside the datadir: `outside`. Pages of MariaDB's page_compressed tablespaces are compressed again, and holes in the files stay
+//! holes; those of MySQL's `COMPRESSION` are written uncompressed until the server next writes them.
 
 mod apply;
 mod backup;

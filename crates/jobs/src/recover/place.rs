@@ -1,12 +1,14 @@
 //! The directory itself: whether a server runs on it, what is in it, and copying it.
 
 use std::fs::{self, File, Metadata};
-use std::io;
+use std::io::{self, Read, Seek};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use flow::lock::{Sharing, try_lock};
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
 
 use super::durable::{make_directories, make_like};
 use super::error::{RecoverError, Result, failed, refused};
@@ -197,13 +199,37 @@ fn copy_all(from: &Path, to: &Path, inside: &[(PathBuf, Metadata)]) -> Result<()
 }
 
 fn copy_file(from: &Path, to: &Path) -> Result<()> {
-    fs::copy(from, to).map_err(failed(from, "copying the file"))?;
-    make_like(to, &fs::metadata(from).map_err(failed(from, "looking at the file"))?)
+    let like = fs::metadata(from).map_err(failed(from, "looking at the file"))?;
+    // `st_blocks` counts 512 bytes, whatever the block size of the file system.
+    let copied = if like.blocks() * 512 < like.len() { copy_sparse(from, to) } else { fs::copy(from, to).map(drop) };
+    copied.map_err(failed(from, "copying the file"))?;
+    make_like(to, &like)
+}
+
+/// Copies what is between the holes of a file: a page_compressed tablespace would take several times its space without them.
+fn copy_sparse(from: &Path, to: &Path) -> io::Result<()> {
+    let (mut source, mut target) = (File::open(from)?, File::create_new(to)?);
+    let len = source.metadata()?.len();
+    target.set_len(len)?;
+    let mut at = 0;
+    while at < len {
+        let start = match rustix::fs::seek(&source, SeekFrom::Data(at)) {
+            Ok(start) => start,
+            Err(Errno::NXIO) => break, // Only a hole is left.
+            Err(error) => return Err(error.into()),
+        };
+        let end = rustix::fs::seek(&source, SeekFrom::Hole(start))?;
+        source.seek(io::SeekFrom::Start(start))?;
+        target.seek(io::SeekFrom::Start(start))?;
+        io::copy(&mut (&mut source).take(end - start), &mut target)?;
+        at = end;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+    use std::os::unix::fs::{FileExt, PermissionsExt, chown, symlink};
 
     use rustix::fs::{FlockOperation, fcntl_lock};
 
@@ -215,6 +241,29 @@ mod tests {
             fs::write(dir.path().join(name), name).expect("written");
         }
         dir
+    }
+
+    #[test]
+    fn a_sparse_file_is_copied_with_its_holes() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+        let mut bytes = vec![0; 10 << 20];
+        for (start, byte) in [(0, 1), (3 << 20, 2), ((5 << 20) + 8192, 3)] {
+            bytes[start..start + 8192].fill(byte);
+        }
+        for len in [bytes.len(), (5 << 20) + 8192 + 5000, 3 << 20] {
+            let file = File::create(&from).expect("made");
+            file.set_len(len as u64).expect("sized");
+            for start in [0, 3 << 20, (5 << 20) + 8192].into_iter().filter(|start| *start < len) {
+                file.write_all_at(&bytes[start..(start + 8192).min(len)], start as u64).expect("written");
+            }
+            copy_file(&from, &to).expect("copied");
+            assert!(fs::read(&to).expect("read") == bytes[..len], "{len}");
+            // A file system without holes makes neither of the files sparse.
+            let blocks = |path: &Path| fs::metadata(path).expect("a file").blocks();
+            assert!(blocks(&to) <= blocks(&from), "{len}: {} blocks, {} before", blocks(&to), blocks(&from));
+            fs::remove_file(&to).expect("removed");
+        }
     }
 
     #[test]

@@ -42,6 +42,11 @@ impl PlannedSpace {
         PageAt { id, format: &self.format, key: &self.crypt.key }
     }
 
+    /// Whether its pages may end in holes of the file: page_compressed ones take fewer blocks than a page has.
+    pub const fn is_sparse(&self) -> bool {
+        self.format.is_page_compressed()
+    }
+
     /// Its files under their final names.
     pub fn parts(&self) -> Vec<SpacePart> {
         let first = SpacePart { path: self.path.clone(), start: 0 };

@@ -21,6 +21,7 @@ mod mysql_cut;
 mod mysql_load;
 mod mysql_until;
 mod mysql_zip;
+mod page_compressed;
 mod places;
 #[path = "../redo_apply/server.rs"]
 mod server;
