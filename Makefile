@@ -3,12 +3,14 @@
 
 CARGO ?= cargo
 DATADIRS ?= target/datadirs
+# Tests that run servers wait for their disk most of the time: more at once than there are processors.
+THREADS ?= 4
 
 demo: ## build innokit and let it find a planted damage in real tablespaces of both servers
 	$(CARGO) run --quiet --profile demo -p innokit -- demo
 
 test: servers readers datadirs ## every test; those that read what real servers wrote run here only (`cargo test` runs the others)
-	INNOKIT_DATADIRS=$(abspath $(DATADIRS)) $(CARGO) test --workspace --features innokit/parquet,innokit/sql --no-fail-fast
+	INNOKIT_DATADIRS=$(abspath $(DATADIRS)) RUST_TEST_THREADS=$(THREADS) $(CARGO) test --workspace --features innokit/parquet,innokit/sql --no-fail-fast
 
 test-arm: ## the tests that need no server, built for AArch64 and run under emulation: make test-arm CRATES="format flow" (all if not given)
 	INNOKIT_ARM_CRATES="$(CRATES)" scripts/test-arm.sh
