@@ -12,8 +12,9 @@ use crate::schema::sdi::{prefix_characters, row_format};
 use crate::schema::show_create::{quoted, quoted_bytes, quoted_name};
 use crate::schema::{ColumnDef, Visibility};
 
-/// From here on MariaDB prints engine options exactly as written.
-const BARE_OPTIONS: u32 = 110_000;
+/// The first maintenance release of each series that prints the values of all engine options in quotes. 10.11.19 and 11.8.9 were seen to,
+/// and the changelog of 11.8.9 includes that of 11.4.13; 10.5.23 and 11.8.6 print values as they were written.
+const QUOTED_OPTIONS: [u32; 3] = [101_119, 110_413, 110_809];
 const KEY_BLOCK_SIZE: u16 = 0x8000;
 const ALGORITHM_BTREE: u8 = 1;
 /// A typed flag of keys.
@@ -47,10 +48,17 @@ pub(super) struct Source<'f, 'b> {
     pub form_at: usize,
 }
 
+/// Whether the server of this version, which wrote the file, prints the values of all engine options in quotes.
+fn quotes_options(version: u32) -> bool {
+    let same_series = QUOTED_OPTIONS.iter().find(|first| **first / 100 == version / 100);
+    let newest = QUOTED_OPTIONS.last().copied().unwrap_or_default();
+    version >= same_series.copied().unwrap_or(newest)
+}
+
 pub(super) fn declared(source: &Source<'_, '_>, keys: &[Key]) -> Result<Declared, FrmError> {
     let Source { frm, typed, columns, .. } = source;
     let version = frm.u32(51, "version")?;
-    let lists = OptionLists::parse(&typed.engine_options, version < BARE_OPTIONS);
+    let lists = OptionLists::parse(&typed.engine_options, quotes_options(version));
     let block_size = frm.u16(AT_KEY_BLOCK_SIZE, "options")?;
     let each = keys.iter().enumerate();
     let keys = each.map(|(number, key)| {
@@ -259,4 +267,19 @@ fn bytes_of(digits: &str) -> Option<Vec<u8>> {
     let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
     let byte = |pair: &[u8; 2]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
     if rest.is_empty() { pairs.iter().map(byte).collect() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quotes_options;
+
+    #[test]
+    fn values_are_quoted_by_the_releases_that_do() {
+        for version in [101_119, 101_120, 110_413, 110_809, 120_302] {
+            assert!(quotes_options(version), "{version}");
+        }
+        for version in [100_523, 100_624, 101_118, 110_002, 110_412, 110_806] {
+            assert!(!quotes_options(version), "{version}");
+        }
+    }
 }
