@@ -2,12 +2,14 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 #![allow(clippy::little_endian_bytes, reason = "coordinates are stored little-endian")]
 
+mod any_workers;
 mod broken_table;
 mod common;
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
+use any_workers::{report_on, told};
 use broken_table::Ibd;
 use common::{Dir, all_datadirs, fixture};
 use flow::ReadAhead;
@@ -34,7 +36,8 @@ fn on(rule: &'static str, index: &'static str, page: u32) -> Expected {
     Expected { rule, index: Some(index), page: Some(page) }
 }
 
-/// The report, which is the same whether leaves are read in the order of the file or one by one in the order of the key.
+/// The report, which is the same whether leaves are read in the order of the file or one by one in the order of the key, and by how many
+/// workers.
 fn check(bytes: &[u8]) -> TableReport {
     check_with(bytes, TableOptions::default())
 }
@@ -43,20 +46,10 @@ fn check_with(bytes: &[u8], options: TableOptions) -> TableReport {
     let dir = Dir::new();
     let path = dir.file("dyn.ibd", bytes);
     let options = TableOptions { workers: 1, ..options };
-    let report = jobs::tables(std::slice::from_ref(&path), &options).expect("a report");
+    let report = report_on(std::slice::from_ref(&path), &options);
     let in_key_order = jobs::tables(&[path], &TableOptions { ahead: ReadAhead::None, ..options }).expect("a report");
     assert_eq!(told(&report), told(&in_key_order));
     report
-}
-
-/// All that a report says but for times.
-fn told(report: &TableReport) -> serde_json::Value {
-    let mut report = report.clone();
-    report.totals.seconds = 0.0;
-    for index in report.files.iter_mut().flat_map(|file| &mut file.indexes) {
-        index.seconds = 0.0;
-    }
-    serde_json::to_value(report).expect("JSON")
 }
 
 thread_local! {

@@ -131,7 +131,7 @@ impl ScanPlace<'_> {
         let mut tools = Tools::default();
         let walk = Walk::new((self.space, self.map), self.root, self.index, Depth::Count, 1);
         let report = if policy == Policy::FileOrder {
-            let Some(report) = walk.sweep(&mut gather, &mut tools, self.memory) else { return Ok(None) };
+            let Some(report) = walk.sweep(&mut gather, &mut tools, self.memory, None) else { return Ok(None) };
             report
         } else {
             walk.run(&mut gather, &mut tools)

@@ -17,8 +17,8 @@ use super::known::Known;
 use super::options::{TableOptions, windows};
 use super::walked::{Subject, Walked};
 use crate::Error;
-use crate::tree::matching::{Odd, Pair, Pairs, Suspects};
-use crate::tree::walk::{Depth, Tools};
+use crate::tree::matching::{Odd, Pair, Pairs, Suspects, defaults_of};
+use crate::tree::walk::{Depth, Receivers, Tools};
 use crate::tree::{Leaves, Opener, Rule, TreeFinding, TreeReport, Walk};
 
 /// An index with several entries per row, or without the row's key in its entries.
@@ -75,12 +75,19 @@ impl Matches {
         });
         let pages_total = sizes.map(|root| root.pages).sum();
         for (subject, known, trees) in found {
-            matches.add(subject, known, trees, pages_total);
+            matches.add(subject, known, trees, pages_total, &mut opener);
         }
         matches
     }
 
-    fn add(&mut self, subject: usize, known: &Known, trees: Vec<(usize, Named)>, pages_total: u64) {
+    fn add(
+        &mut self,
+        subject: usize,
+        known: &Known,
+        trees: Vec<(usize, Named)>,
+        pages_total: u64,
+        opener: &mut Opener,
+    ) {
         let clustered = trees.iter().find_map(|(tree, named)| {
             let row = named.index.clone().filter(IndexDef::is_clustered)?;
             Some((*tree, row, named.whole.clone()?))
@@ -106,17 +113,25 @@ impl Matches {
                 None => self.left_out.push(((subject, tree), SEVERAL)),
             }
         }
-        if !pairs.is_empty() {
+        if let Some(root) = known.roots.get(rows).filter(|_| !pairs.is_empty()) {
+            let defaults = defaults_of(&known.space, root, &table, &row, opener);
             self.roles.insert((subject, rows), Role::Rows(self.tables.len()));
-            self.tables.push(Match { subject, rows, entries, pairs: Pairs { table, row, pairs } });
+            self.tables.push(Match { subject, rows, entries, pairs: Pairs { table, row, defaults, pairs } });
         }
     }
 
-    /// Receives the leaves of a tree.
-    pub fn eyes(&self, subject: usize, tree: usize) -> Option<Box<dyn Leaves + '_>> {
+    /// Who receives the leaves of a tree in a tablespace of `pages` pages.
+    pub fn receivers(&self, subject: usize, tree: usize, pages: u32) -> Option<Receivers<'_>> {
         match self.roles.get(&(subject, tree))? {
-            Role::Rows(table) => Some(self.tables.get(*table)?.pairs.rows()),
-            Role::Entries(table, number) => self.tables.get(*table)?.pairs.entries(*number),
+            Role::Rows(table) => {
+                let pairs = &self.tables.get(*table)?.pairs;
+                Some(Receivers::new(pages, || pairs.rows()))
+            }
+            Role::Entries(table, number) => {
+                let pairs = &self.tables.get(*table)?.pairs;
+                let pair = pairs.pairs.get(*number)?;
+                Some(Receivers::new(pages, || pair.entries(*number)))
+            }
         }
     }
 

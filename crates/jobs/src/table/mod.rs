@@ -1,7 +1,7 @@
 //! `paths -> Inventory -> Space + SpaceMap -> roots + definitions -> Walk (one tree per worker at a time) -> TableReport`
 //!
 //! Bottleneck: the device, or about 1 GB/s of records per core. Trees are the unit of work: largest first, in parallel on all workers.
-//! Memory is that of the windows (below 100 MiB), a few parents per tree, and the maps of the tablespaces.
+//! Workers without a tree help with the leaves of the large ones ([`crate::tree::walk::crew`]). Memory is that of the windows (below 100 MiB), a few parents per tree, and the maps of the tablespaces.
 
 pub(crate) mod definitions;
 pub(crate) mod known;
@@ -14,8 +14,8 @@ mod settle;
 mod walked;
 
 use std::path::PathBuf;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use flow::{Counters, FileId, FileSet, Gather, GatherPlan, ReadAhead, run_workers};
@@ -28,8 +28,9 @@ use crate::source::content::Content;
 use crate::source::datadir::{Candidate, Inventory};
 use crate::source::keys::{NO_KEY, SpaceKey};
 use crate::source::name::NameHint;
-use crate::tree::walk::Tools;
-use crate::tree::{FoundFile, Leaves, Root, Tablespace, TreeReport, Walk, links};
+use crate::tree::walk::crew::{Crew, SweepSubject};
+use crate::tree::walk::{Receivers, Tools};
+use crate::tree::{FoundFile, Root, Tablespace, TreeReport, Walk, links};
 pub(crate) use definitions::{Definitions, Named};
 use known::{Known, know};
 use matching::Matches;
@@ -187,10 +188,12 @@ fn walk_all(
     let size = |(at, tree): &(usize, usize)| known(*at).and_then(|known| known.roots.get(*tree)).map(|root| root.pages);
     // Largest first, so that no worker is left with a large one at the end.
     tasks.sort_by_key(|task| std::cmp::Reverse(size(task)));
-    let workers = options.workers.clamp(1, tasks.len().max(1));
+    let workers = useful_workers(options, tasks.iter().filter_map(size));
+    let leaders = workers.min(tasks.len()).max(1);
     let (read, ahead) = windows(options, workers);
-    let next = AtomicUsize::new(0);
+    let (next, crew) = (AtomicUsize::new(0), Crew::new(workers, options.shared_leaves_min));
     let outcomes = run_workers(workers, |worker| {
+        let lead = crew.lead();
         let plan = GatherPlan::new(read.block_size);
         let mut gather = Gather::new(set, &plan, &read, ahead, counters.worker(worker))?;
         let (mut tools, mut walked) = (Tools::watched(&options.watcher), Vec::new());
@@ -206,7 +209,9 @@ fn walk_all(
             tools.opener.take_newest();
             let named = definitions.named(&known.space, root, &known.map, &mut tools.opener);
             let known_tree = KnownTree { known, root, named: named.as_ref() };
-            let report = walk(known_tree, matches.eyes(at, tree), options, &mut gather, &mut tools);
+            let receivers = matches.receivers(at, tree, known.space.pages());
+            let place = WalkPlace { options, crew: &crew, memory: SWEEP_MEMORY / leaders as u64 };
+            let report = walk(known_tree, receivers, &place, &mut gather, &mut tools);
             settle::tell(&options.watcher, known_tree, &report);
             let is_sound = report.findings_total == 0;
             walked.push((
@@ -214,6 +219,7 @@ fn walk_all(
                 Walked { report, is_sound, elapsed: start.elapsed(), newest: tools.opener.take_newest() },
             ));
         }
+        lead.help(&mut gather, &mut tools);
         Ok::<_, flow::ReaderError>(walked)
     });
     let mut all = Vec::new();
@@ -232,32 +238,47 @@ fn walk_all(
 
 /// A tree with what is known before it is walked.
 #[derive(Clone, Copy)]
-struct KnownTree<'w> {
-    known: &'w Known,
-    root: &'w Root,
-    named: Option<&'w Named>,
+struct KnownTree<'c, 'n> {
+    known: &'c Known,
+    root: &'c Root,
+    named: Option<&'n Named>,
 }
 
-fn walk<'w>(
-    KnownTree { known, root, named }: KnownTree<'w>,
-    eyes: Option<Box<dyn Leaves + 'w>>,
-    options: &TableOptions,
+/// What a walk takes from its run.
+struct WalkPlace<'r, 'c> {
+    options: &'r TableOptions,
+    crew: &'r Crew<'c>,
+    /// Bytes for the state of unread leaves.
+    memory: u64,
+}
+
+fn walk<'c>(
+    KnownTree { known, root, named }: KnownTree<'c, '_>,
+    receivers: Option<Receivers<'c>>,
+    &WalkPlace { options, crew, memory }: &WalkPlace<'_, 'c>,
     gather: &mut Gather<'_>,
     tools: &mut Tools,
 ) -> TreeReport {
     let index = named.and_then(|named| named.index.as_ref());
     let place = (&known.space, &known.map);
-    if Walk::can_descend(root, index, &known.space) {
-        let walk = || Walk::new(place, root, index, options.depth, options.findings_max);
-        // A receiver of leaves needs each of them once, in key order, so only sweep without one.
-        let swept = match gather.ahead() {
-            ReadAhead::Logical { .. } if eyes.is_none() => {
-                walk().sweep(gather, tools, SWEEP_MEMORY / options.workers.max(1) as u64)
-            }
-            _ => None,
-        };
-        swept.unwrap_or_else(|| walk().seen_by(eyes).run(gather, tools))
-    } else {
-        links::run(place, root, (options.depth, options.findings_max), gather, tools)
+    if !Walk::can_descend(root, index, &known.space) {
+        return links::run(place, root, (options.depth, options.findings_max), gather, tools);
     }
+    let walk = || Walk::new(place, root, index, options.depth, options.findings_max).received_by(receivers.as_ref());
+    let swept = match gather.ahead() {
+        ReadAhead::Logical { .. } => {
+            let subject =
+                SweepSubject { place, root, index: index.cloned().map(Arc::new), receivers: receivers.clone() };
+            walk().sweep(gather, tools, memory, Some((crew, &subject)))
+        }
+        _ => None,
+    };
+    swept.unwrap_or_else(|| walk().run(gather, tools))
+}
+
+/// Workers that find something to do: one for each tree, and more for trees that can be shared.
+fn useful_workers(options: &TableOptions, pages: impl Iterator<Item = u64>) -> usize {
+    let share = options.shared_leaves_min.max(1) as u64;
+    let shares = pages.fold(0_u64, |sum, pages| sum.saturating_add((pages / share).max(1)));
+    options.workers.clamp(1, usize::try_from(shares).unwrap_or(usize::MAX).max(1))
 }

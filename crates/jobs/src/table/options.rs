@@ -14,8 +14,10 @@ pub struct TableOptions {
     pub read: ReadOptions,
     /// How far to read ahead.
     pub ahead: ReadAhead,
-    /// Workers; each walks one tree at a time.
+    /// Workers; each walks one tree at a time, and then helps with the leaves of larger ones.
     pub workers: usize,
+    /// Several workers share the leaves of a tree, or of as much of it as fits in memory at a time, if there are at least this many.
+    pub shared_leaves_min: usize,
     /// Findings listed in the report at most; all are counted.
     pub findings_max: usize,
     /// Logical page size in bytes; overrides what the files say.
@@ -42,6 +44,8 @@ impl Default for TableOptions {
             read: ReadOptions { block_size: 256 << 10, depth: 32, ..ReadOptions::default() },
             ahead: ReadAhead::LOGICAL,
             workers,
+            // About 4 ms of work, so that waking the others costs little of it.
+            shared_leaves_min: 256,
             findings_max: 1000,
             page_size: None,
             keys: KeyFiles::default(),

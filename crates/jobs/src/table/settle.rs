@@ -556,7 +556,7 @@ fn in_words(finding: &TreeFinding, path: &str, label: TreeLabel<'_>) -> TableFin
 }
 
 /// Reports a tree's findings as soon as it is done.
-pub(super) fn tell(watcher: &Watcher, tree: KnownTree<'_>, report: &TreeReport) {
+pub(super) fn tell(watcher: &Watcher, tree: KnownTree<'_, '_>, report: &TreeReport) {
     if !watcher.listens() || report.findings.is_empty() {
         return;
     }

@@ -27,7 +27,7 @@ use format::page::lob::{LobReader, Reference};
 use format::record::{Instant, RecordFields};
 use format::schema::{EntryImage, EntryPlan, IndexDef, RowDefaults, TableDef};
 
-use super::{Leaves, Opener, Tablespace};
+use super::{Leaves, Opener, Root, Tablespace};
 
 /// Memory of the buckets of all indexes together, bytes.
 const BUCKETS_MAX: u64 = 64 << 20;
@@ -144,6 +144,8 @@ pub struct Pairs {
     pub table: Arc<TableDef>,
     /// Its clustered index.
     pub row: IndexDef,
+    /// What rows hold that were written before a column was added.
+    pub defaults: RowDefaults,
     /// The secondary indexes.
     pub pairs: Vec<Pair>,
 }
@@ -155,6 +157,16 @@ impl Pair {
         let buckets = Buckets::new(pages, pages_total);
         Self { entry, plan, buckets, is_blind: AtomicBool::new(false) }
     }
+
+    /// Subtracts the entries; this is pair `number` of its table.
+    #[must_use]
+    pub fn entries(&self, number: usize) -> Box<dyn Leaves + '_> {
+        Box::new(self.entries_for(number, Subtracting(self)))
+    }
+
+    fn entries_for<T: Taker>(&self, number: usize, taker: T) -> Entries<'_, T> {
+        Entries { pair: self, number, fields: RecordFields::new(), image: EntryImage::new(), taker }
+    }
 }
 
 /// Consumes images: the index of the pair, the image, its page and origin.
@@ -165,13 +177,27 @@ trait Taker {
     fn wants(&self, pair: usize) -> bool;
 }
 
-/// Adds up the images.
-struct Summing<'p>(&'p Pairs, bool);
+/// Adds up the images of rows.
+struct Adding<'p>(&'p Pairs);
 
-impl Taker for Summing<'_> {
+impl Taker for Adding<'_> {
     fn take(&mut self, pair: usize, print: Print, _: (u32, u16)) {
-        let Some(pair) = self.0.pairs.get(pair) else { return };
-        if self.1 { pair.buckets.add(print) } else { pair.buckets.subtract(print) }
+        if let Some(pair) = self.0.pairs.get(pair) {
+            pair.buckets.add(print);
+        }
+    }
+
+    fn wants(&self, _: usize) -> bool {
+        true
+    }
+}
+
+/// Subtracts the images of a pair's entries.
+struct Subtracting<'p>(&'p Pair);
+
+impl Taker for Subtracting<'_> {
+    fn take(&mut self, _: usize, print: Print, _: (u32, u16)) {
+        self.0.buckets.subtract(print);
     }
 
     fn wants(&self, _: usize) -> bool {
@@ -201,23 +227,17 @@ impl Pairs {
     /// Adds the rows to the sums.
     #[must_use]
     pub fn rows(&self) -> Box<dyn Leaves + '_> {
-        Box::new(self.rows_for(Summing(self, true)))
-    }
-
-    /// Subtracts the entries of this pair.
-    #[must_use]
-    pub fn entries(&self, number: usize) -> Option<Box<dyn Leaves + '_>> {
-        Some(Box::new(self.entries_for(number, Summing(self, false))?))
+        Box::new(self.rows_for(Adding(self)))
     }
 
     fn rows_for<T: Taker>(&self, taker: T) -> Rows<'_, T> {
-        let defaults = RowDefaults::of_columns(&self.table.columns, &self.row);
-        Rows { pairs: self, defaults, fields: RecordFields::new(), image: EntryImage::new(), taker }
-    }
-
-    fn entries_for<T: Taker>(&self, number: usize, taker: T) -> Option<Entries<'_, T>> {
-        let pair = self.pairs.get(number)?;
-        Some(Entries { pair, number, fields: RecordFields::new(), image: EntryImage::new(), taker })
+        Rows {
+            pairs: self,
+            defaults: self.defaults.clone(),
+            fields: RecordFields::new(),
+            image: EntryImage::new(),
+            taker,
+        }
     }
 }
 
@@ -267,6 +287,38 @@ impl<T: Taker> Leaves for Entries<'_, T> {
             }
         }
     }
+}
+
+/// What rows of a clustered index hold that were written before a column was added. MariaDB keeps this in the first record of the first
+/// leaf; it must be known before any other leaf, and these come in any order.
+#[must_use]
+pub fn defaults_of(
+    space: &Tablespace,
+    root: &Root,
+    table: &TableDef,
+    row: &IndexDef,
+    opener: &mut Opener,
+) -> RowDefaults {
+    let in_metadata = matches!(row.layout.instant(), Instant::MariaDb { .. });
+    let found = in_metadata.then(|| metadata_defaults(space, root, row, opener)).flatten();
+    found.unwrap_or_else(|| RowDefaults::of_columns(&table.columns, row))
+}
+
+fn metadata_defaults(space: &Tablespace, root: &Root, row: &IndexDef, opener: &mut Opener) -> Option<RowDefaults> {
+    let (mut image, mut fields) = (Arc::clone(&root.image), RecordFields::new());
+    for level in (0..=root.level).rev() {
+        let page = IndexPage::parse(&image, &space.format).ok()?;
+        let first = page.records().next()?.ok()?;
+        row.layout.locate(&first, &mut fields).ok()?;
+        if page.level() != level || page.index_id() != root.index_id {
+            return None;
+        }
+        if level == 0 {
+            return first.is_metadata().then(|| RowDefaults::of_metadata(page.bytes(), &fields));
+        }
+        image = space.sound(fields.child()?.0, opener).ok()?;
+    }
+    None
 }
 
 /// The first `bytes` bytes of an off-page value, read page by page: index entries hold no more of it.
@@ -337,8 +389,8 @@ impl<'p> Suspects<'p> {
 
     /// Collects the entries of a pair.
     pub fn entries(&mut self, number: usize) -> Option<Box<dyn Leaves + '_>> {
-        let pairs = self.pairs;
-        Some(Box::new(pairs.entries_for(number, Collecting(self, false))?))
+        let pair = self.pairs.pairs.get(number)?;
+        Some(Box::new(pair.entries_for(number, Collecting(self, false))))
     }
 
     /// Collects the rows.

@@ -42,6 +42,11 @@ impl Opener {
         std::mem::take(&mut self.newest)
     }
 
+    /// Counts pages that were opened elsewhere: the highest LSN of the sound ones.
+    pub fn saw(&mut self, newest: Lsn) {
+        self.newest = self.newest.max(newest);
+    }
+
     /// Opens page `page_no` from its stored bytes. Index pages with ROW_FORMAT=COMPRESSED are unpacked.
     pub fn open(&mut self, stored: &[u8], page_no: u32, space: &Tablespace) -> Opened {
         let (at, format) = (space.at(page_no), &space.format);

@@ -9,6 +9,9 @@
 //! Pages of a level come in key order, so a page needs only its predecessor. Memory: the pages of a few parents whose children are still to
 //! come, and one bit per page of the tablespace.
 
+pub mod crew;
+mod leaf_run;
+mod limits;
 mod order;
 mod page;
 mod rectangles;
@@ -16,6 +19,7 @@ mod sweep;
 mod values;
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::ops::AddAssign;
 use std::sync::Arc;
 
 use flow::Gather;
@@ -27,7 +31,10 @@ use format::page::lob::LobReader;
 use format::record::{RecordFields, RecordStyle};
 use format::schema::{IndexDef, IndexKind};
 
+use limits::SweepLimits;
+
 use super::linear::Linear;
+use super::ranges::Reached;
 use super::{Opened, Opener, Root, Rule, SpaceMap, Tablespace, TreeFinding};
 use crate::report::watcher::Watcher;
 
@@ -110,10 +117,38 @@ impl TreeReport {
     }
 }
 
-/// Receives the leaves of a walk, in key order.
+impl AddAssign for TreeCounts {
+    fn add_assign(&mut self, other: Self) {
+        let Self { pages, leaves, records, deleted, off_page, ordered, unordered, unverifiable } = other;
+        self.pages += pages;
+        self.leaves += leaves;
+        self.records += records;
+        self.deleted += deleted;
+        self.off_page += off_page;
+        self.ordered += ordered;
+        self.unordered += unordered;
+        self.unverifiable += unverifiable;
+    }
+}
+
+/// Receives leaves: in key order from [`Walk::run`], in any order from [`Walk::sweep`].
 pub trait Leaves {
     /// A leaf whose records were checked and are trusted.
     fn leaf(&mut self, page: &IndexPage<'_>, space: &Tablespace, opener: &mut Opener);
+}
+
+/// Makes one receiver per worker; together they receive each leaf once, even if a sweep ends early and the tree is walked again.
+#[derive(Clone)]
+pub struct Receivers<'c> {
+    make: Arc<dyn Fn() -> Box<dyn Leaves + 'c> + Send + Sync + 'c>,
+    received: Arc<Reached>,
+}
+
+impl<'c> Receivers<'c> {
+    /// For leaves of a tablespace of `pages` pages.
+    pub fn new(pages: u32, make: impl Fn() -> Box<dyn Leaves + 'c> + Send + Sync + 'c) -> Self {
+        Self { make: Arc::new(make), received: Arc::new(Reached::new(pages)) }
+    }
 }
 
 /// A worker's tools for walks.
@@ -144,7 +179,7 @@ struct Father {
     image: Arc<[u8]>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Task {
     page_no: u32,
     father: Option<Father>,
@@ -203,11 +238,13 @@ pub struct Walk<'w> {
     levels: Vec<Level>,
     values: VecDeque<Box<Value>>,
     flight: VecDeque<Flight>,
-    reached: Vec<u64>,
+    reached: Arc<Reached>,
     leaves: Option<Box<dyn Leaves + 'w>>,
+    /// Leaves not to pass on again.
+    received: Option<Arc<Reached>>,
     report: TreeReport,
     /// Set if leaves are read in file order.
-    sweep: Option<sweep::Sweep>,
+    sweep: Option<SweepLimits>,
     /// The linear read-ahead model, if requested.
     linear: Option<Linear>,
 }
@@ -216,16 +253,27 @@ impl<'w> Walk<'w> {
     /// A walk from `root`. Without `index`, rules that need the fields of records are skipped.
     #[must_use]
     pub fn new(
-        (space, map): (&'w Tablespace, &'w SpaceMap),
+        place: (&'w Tablespace, &'w SpaceMap),
         root: &'w Root,
         index: Option<&'w IndexDef>,
         depth: Depth,
         findings_max: usize,
     ) -> Self {
+        let reached = Arc::new(Reached::new(place.0.pages()));
+        let mut walk = Self::below(place, root, index, (depth, findings_max), reached);
         let level = || Level { queue: VecDeque::new(), asked: 0, before: Before::Start };
-        let levels = (0..=root.level.min(LEVELS_MAX)).map(|_| level()).collect();
-        let (values, flight, reached) = (VecDeque::new(), VecDeque::new(), vec![0; space.pages() as usize / 64 + 1]);
-        let report = TreeReport { is_complete: true, ..TreeReport::default() };
+        walk.levels = (0..=root.level.min(LEVELS_MAX)).map(|_| level()).collect();
+        walk
+    }
+
+    /// A walk that shares its visited pages with others, and only checks leaves that it is given.
+    fn below(
+        (space, map): (&'w Tablespace, &'w SpaceMap),
+        root: &'w Root,
+        index: Option<&'w IndexDef>,
+        (depth, findings_max): (Depth, usize),
+        reached: Arc<Reached>,
+    ) -> Self {
         Self {
             space,
             map,
@@ -233,12 +281,13 @@ impl<'w> Walk<'w> {
             index,
             depth,
             findings_max,
-            levels,
-            values,
-            flight,
+            levels: Vec::new(),
+            values: VecDeque::new(),
+            flight: VecDeque::new(),
             reached,
             leaves: None,
-            report,
+            received: None,
+            report: TreeReport { is_complete: true, ..TreeReport::default() },
             sweep: None,
             linear: None,
         }
@@ -249,6 +298,19 @@ impl<'w> Walk<'w> {
     pub fn seen_by(mut self, leaves: Option<Box<dyn Leaves + 'w>>) -> Self {
         self.leaves = leaves;
         self
+    }
+
+    /// Passes the leaves to a new receiver, except those that one of them received before.
+    #[must_use]
+    pub fn received_by<'c: 'w>(mut self, receivers: Option<&Receivers<'c>>) -> Self {
+        self.leaves = receivers.map(|receivers| (receivers.make)() as Box<dyn Leaves + 'w>);
+        self.received = receivers.map(|receivers| Arc::clone(&receivers.received));
+        self
+    }
+
+    /// What it has counted so far.
+    fn counts(&self) -> TreeCounts {
+        self.report.counts
     }
 
     /// Whether node pointers can be read: records of the newer formats do not say where their fields end.
@@ -396,16 +458,12 @@ impl<'w> Walk<'w> {
     }
 
     /// Marks a page. Returns whether this is the first visit.
-    fn reach(&mut self, page_no: u32) -> bool {
-        let Some(word) = self.reached.get_mut(page_no as usize / 64) else { return false };
-        let bit = 1 << (page_no % 64);
-        let new = *word & bit == 0;
-        *word |= bit;
-        new
+    fn reach(&self, page_no: u32) -> bool {
+        self.reached.mark(page_no)
     }
 
     fn is_reached(&self, page_no: u32) -> bool {
-        self.reached.get(page_no as usize / 64).is_some_and(|word| word >> (page_no % 64) & 1 == 1)
+        self.reached.has(page_no)
     }
 
     /// Checks that the page belongs to the tree's segment.

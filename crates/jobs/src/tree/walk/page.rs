@@ -147,7 +147,8 @@ impl Walk<'_> {
             if self.depth == Depth::Check {
                 self.references(page, tools);
             }
-            if let Some(leaves) = &mut self.leaves {
+            let is_new = || self.received.as_ref().is_none_or(|received| received.mark(page_no));
+            if let Some(leaves) = self.leaves.as_mut().filter(|_| is_new()) {
                 leaves.leaf(page, self.space, &mut tools.opener);
             }
         }

@@ -10,17 +10,23 @@
 //! holds for every leaf, the keys of the whole level ascend.
 //!
 //! Memory: the parents and [`LEAF_BYTES`] per leaf, within the caller's limit; the leaves are read in as many sweeps as that takes.
+//!
+//! For the same reason any worker may check any leaf: idle ones take a share of a large tree's leaves ([`super::crew`]).
 
 use std::cmp::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use flow::Gather;
-use format::PageNo;
 use format::page::fil::PageType;
 use format::page::index::IndexPage;
 use format::record::Record;
 use format::schema::{IndexDef, compare_keys};
+use format::{Lsn, PageNo};
 
-use super::{Depth, Father, Flight, LEVELS_MAX, LevelStep, Task, Tools, TreeReport, Walk};
+use super::crew::{Crew, SharedSweep, SweepSubject};
+use super::leaf_run::LeafRun;
+use super::limits::SweepLimits;
+use super::{Depth, Father, Flight, LEVELS_MAX, LevelStep, Task, Tools, TreeCounts, TreeReport, Walk};
 
 /// State per leaf before it is read: its task, in the queue and in the stretch, and its place in the order.
 const LEAF_BYTES: usize = 2 * size_of::<LevelStep>() + size_of::<(u32, u32)>();
@@ -28,62 +34,56 @@ const LEAF_BYTES: usize = 2 * size_of::<LevelStep>() + size_of::<(u32, u32)>();
 /// Parents held even if memory is short: one for each upper level of a four-level tree.
 const PARENTS_MIN: u64 = 3;
 
-/// How much of the upper levels to read at a time.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Sweep {
-    /// Leaves known at a time.
-    pub leaves_max: usize,
-    /// Pages above the leaves held at a time.
-    parents_max: u64,
-    /// Pages above the leaves already read for earlier sweeps.
-    parents_before: u64,
-}
-
-/// A stretch of the leaf level, in key order.
-struct LeafRun {
-    tasks: Vec<Task>,
-    /// The leaf before the stretch.
-    before: Option<u32>,
-    /// How many to check: all but the last, if the next stretch continues after it.
-    count: usize,
-}
+/// Who may help with a sweep.
+pub type Helpers<'r, 'c> = Option<(&'r Crew<'c>, &'r SweepSubject<'c>)>;
 
 impl Walk<'_> {
-    /// Walks the tree like [`Walk::run`], but reads the leaves in file order, with `memory` bytes for their state. `None` if anything is
-    /// wrong or undecidable: the walk in key order must then find out what.
+    /// Walks the tree like [`Walk::run`], but reads the leaves in file order, with `memory` bytes for their state. The leaves of a large
+    /// tree are shared with `helpers`, if there are any. `None` if anything is wrong or undecidable: the walk in key order must then find
+    /// out what.
     #[must_use]
-    pub fn sweep(mut self, gather: &mut Gather<'_>, tools: &mut Tools, memory: u64) -> Option<TreeReport> {
+    pub fn sweep(
+        mut self,
+        gather: &mut Gather<'_>,
+        tools: &mut Tools,
+        memory: u64,
+        helpers: Helpers<'_, '_>,
+    ) -> Option<TreeReport> {
         // An R-tree's rectangles are checked against the parent of each page, and its leaves have no order.
         if self.root.level == 0 || self.root.level > LEVELS_MAX || self.root_is_rtree() {
             return None;
         }
-        let swept = self.swept(gather, tools, memory);
+        let swept = self.swept(gather, tools, memory, helpers);
         // The next walk must start with nothing in flight.
         while gather.next().is_some() {}
         swept.then_some(self.report)
     }
 
     /// Runs the sweeps. Returns whether all is well.
-    fn swept(&mut self, gather: &mut Gather<'_>, tools: &mut Tools, memory: u64) -> bool {
+    fn swept(&mut self, gather: &mut Gather<'_>, tools: &mut Tools, memory: u64, helpers: Helpers<'_, '_>) -> bool {
         let page = u64::from(self.space.format.logical().get());
         let leaves_max = usize::try_from(memory / 2 / LEAF_BYTES as u64).unwrap_or(usize::MAX).max(64);
-        self.sweep = Some(Sweep { leaves_max, parents_max: (memory / 2 / page).max(PARENTS_MIN), parents_before: 0 });
+        let parents_max = (memory / 2 / page).max(PARENTS_MIN);
+        self.sweep = Some(SweepLimits { leaves_max, parents_max, parents_before: 0 });
         let top = usize::from(self.root.level);
         self.hang(top, Task { page_no: self.root.page_no, father: None });
         let mut before = None;
         loop {
             self.drain(gather, tools);
-            let Some(stretch) = self.stretch(before) else { return false };
-            if stretch.tasks.is_empty() {
+            let Some((tasks, count)) = self.stretch() else { return false };
+            if tasks.is_empty() {
                 break;
             }
-            before = stretch.count.checked_sub(1).and_then(|last| stretch.tasks.get(last)).map(|task| task.page_no);
-            if self.is_doubtful() || !self.leaves(&stretch, gather, tools) {
+            let rest = tasks.get(count).cloned();
+            let workers = helpers.map_or(1, |(crew, _)| crew.workers_for(count));
+            let run = LeafRun::new(tasks, before, count, workers);
+            before = run.last().map(|task| task.page_no);
+            let helpers = helpers.filter(|_| workers > 1);
+            if self.is_doubtful() || !self.run_leaves(run, gather, tools, helpers) {
                 return false;
             }
-            let rest = stretch.tasks.into_iter().skip(stretch.count).map(LevelStep::Page);
             if let Some(level) = self.levels.first_mut() {
-                level.queue.extend(rest);
+                level.queue.extend(rest.map(LevelStep::Page));
             }
         }
         for level in 1..=top {
@@ -96,6 +96,25 @@ impl Walk<'_> {
         !self.is_doubtful()
     }
 
+    /// Checks the leaves of a stretch, alone or with others. Returns whether all is well.
+    fn run_leaves(
+        &mut self,
+        run: LeafRun,
+        gather: &mut Gather<'_>,
+        tools: &mut Tools,
+        helpers: Helpers<'_, '_>,
+    ) -> bool {
+        let Some((crew, subject)) = helpers else { return self.leaves(&run, gather, tools) };
+        let (subject, reached) = (subject.clone(), Arc::clone(&self.reached));
+        let tally = Mutex::new((TreeCounts::default(), Lsn(0)));
+        let shared = Arc::new(SharedSweep { subject, depth: self.depth, reached, run, tally });
+        let is_well = crew.share(&shared, || self.leaves(&shared.run, gather, tools));
+        let (counts, newest) = *shared.tally.lock().unwrap_or_else(PoisonError::into_inner);
+        self.report.counts += counts;
+        tools.opener.saw(newest);
+        is_well && !shared.run.is_doubtful()
+    }
+
     fn is_doubtful(&self) -> bool {
         self.report.findings_total > 0 || !self.report.is_complete
     }
@@ -105,13 +124,13 @@ impl Walk<'_> {
     }
 
     /// Whether enough leaves are known to sweep them.
-    pub(super) fn is_stretched(&self, sweep: &Sweep, leaves: usize) -> bool {
+    pub(super) fn is_stretched(&self, sweep: &SweepLimits, leaves: usize) -> bool {
         let asked = self.levels.get(1).map_or(0, |level| level.asked as u64);
         leaves >= sweep.leaves_max || self.parents() + asked - sweep.parents_before >= sweep.parents_max
     }
 
-    /// All known leaves; `None` if there is a gap.
-    fn stretch(&mut self, before: Option<u32>) -> Option<LeafRun> {
+    /// All known leaves, and how many of them to check: all but the last, if more will follow; `None` if there is a gap.
+    fn stretch(&mut self) -> Option<(Vec<Task>, usize)> {
         let parents_before = self.parents();
         if let Some(sweep) = &mut self.sweep {
             sweep.parents_before = parents_before;
@@ -128,22 +147,34 @@ impl Walk<'_> {
         let tasks = tasks?;
         let count = if more { tasks.len().checked_sub(1)? } else { tasks.len() };
         // With only the last leaf known there is no progress: give up rather than loop forever.
-        (count > 0 || !more).then_some(LeafRun { tasks, before, count })
+        (count > 0 || !more).then_some((tasks, count))
     }
 
-    /// Reads the leaves of a stretch in file order. Returns whether all is well.
-    fn leaves(&mut self, stretch: &LeafRun, gather: &mut Gather<'_>, tools: &mut Tools) -> bool {
-        let mut order: Vec<(u32, u32)> =
-            stretch.tasks.iter().take(stretch.count).map(|task| task.page_no).zip(0_u32..).collect();
-        order.sort_unstable();
-        let mut order = order.into_iter();
+    /// Checks leaves of a stretch, in file order, until all are taken. Returns whether all is well; if not, the others stop too.
+    pub(super) fn leaves(&mut self, run: &LeafRun, gather: &mut Gather<'_>, tools: &mut Tools) -> bool {
+        let is_well = self.taken_leaves(run, gather, tools) && !self.is_doubtful();
+        if !is_well {
+            run.doubt();
+        }
+        is_well
+    }
+
+    fn taken_leaves(&mut self, run: &LeafRun, gather: &mut Gather<'_>, tools: &mut Tools) -> bool {
+        let mut portion = 0..0;
         loop {
+            if run.is_doubtful() || tools.watcher.is_stopped() {
+                return false;
+            }
             while gather.has_room() {
                 if self.ask_for_value(gather) {
                     continue;
                 }
-                let Some((page_no, at)) = order.next() else { break };
-                let Some(want) = self.space.want(page_no) else { return false };
+                if portion.is_empty() && run.offers(self.flight.len()) {
+                    portion = run.take();
+                }
+                let Some(at) = portion.next().and_then(|place| run.at(place)) else { break };
+                let task = run.tasks.get(at as usize);
+                let Some(want) = task.and_then(|task| self.space.want(task.page_no)) else { return false };
                 gather.ask(want);
                 self.flight.push_back(Flight::Leaf(at));
             }
@@ -151,7 +182,7 @@ impl Walk<'_> {
             let Some(item) = gather.next() else { return false };
             let lost = item.lost.map(|error| crate::source::datadir::plain(error));
             let well = match flight {
-                Flight::Leaf(at) => self.leaf(stretch, at as usize, item.bytes, lost.as_deref(), tools),
+                Flight::Leaf(at) => self.leaf(run, at as usize, item.bytes, lost.as_deref(), tools),
                 Flight::Value(value) => {
                     self.value(value, item.bytes, lost.as_deref(), tools);
                     true
@@ -165,8 +196,8 @@ impl Walk<'_> {
     }
 
     /// Checks one leaf against its own rules, its place in the order, and the node pointers around it.
-    fn leaf(&mut self, stretch: &LeafRun, at: usize, bytes: &[u8], lost: Option<&str>, tools: &mut Tools) -> bool {
-        let Some(task) = stretch.tasks.get(at) else { return false };
+    fn leaf(&mut self, run: &LeafRun, at: usize, bytes: &[u8], lost: Option<&str>, tools: &mut Tools) -> bool {
+        let Some(task) = run.tasks.get(at) else { return false };
         let Some((image, true)) = self.open(task.page_no, bytes, lost, tools) else { return false };
         let Ok(page) = IndexPage::parse(&image, &self.space.format) else { return false };
         if page.level() != 0 || page.index_id() != self.root.index_id {
@@ -180,10 +211,10 @@ impl Walk<'_> {
         if is_count && page.page_type() == PageType::RTREE {
             return true;
         }
-        let before = at.checked_sub(1).and_then(|at| stretch.tasks.get(at)).map(|task| task.page_no);
-        let after = stretch.tasks.get(at + 1);
+        let before = at.checked_sub(1).and_then(|at| run.tasks.get(at)).map(|task| task.page_no);
+        let after = run.tasks.get(at + 1);
         let links = (page.prev().map(|PageNo(prev)| prev), page.next().map(|PageNo(next)| next));
-        if links != (before.or(stretch.before), after.map(|task| task.page_no)) {
+        if links != (before.or(run.before), after.map(|task| task.page_no)) {
             return false;
         }
         if is_count {

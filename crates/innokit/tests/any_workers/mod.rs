@@ -1,0 +1,31 @@
+//! The report on tables is the same for any number of workers, even if they share the leaves of the smallest trees.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(clippy::expect_used, reason = "helpers of tests fail the test")]
+
+use std::path::PathBuf;
+
+use jobs::{TableOptions, TableReport};
+
+/// The report by one worker, once two and eight have said the same.
+pub fn report_on(paths: &[PathBuf], options: &TableOptions) -> TableReport {
+    let by = |workers, shared_leaves_min| {
+        let options = TableOptions { workers, shared_leaves_min, ..options.clone() };
+        jobs::tables(paths, &options).expect("a report")
+    };
+    let alone = by(1, TableOptions::default().shared_leaves_min);
+    let expected = told(&alone);
+    for workers in [2, 8] {
+        assert_eq!(told(&by(workers, 1)), expected, "{workers} workers");
+    }
+    alone
+}
+
+/// All that a report says but for times.
+pub fn told(report: &TableReport) -> serde_json::Value {
+    let mut report = report.clone();
+    report.totals.seconds = 0.0;
+    for index in report.files.iter_mut().flat_map(|file| &mut file.indexes) {
+        index.seconds = 0.0;
+    }
+    serde_json::to_value(report).expect("JSON")
+}

@@ -1,0 +1,82 @@
+//! A stretch of the leaf level, handed out in file order to the workers that check it.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use super::Task;
+
+/// Leaves that a worker takes at a time, at most: one to three large requests, and so few that all workers end together.
+const PORTION_MAX: usize = 64;
+/// Portions per worker, at least.
+const PORTIONS_A_WORKER: usize = 16;
+
+/// Known leaves without a gap.
+pub(super) struct LeafRun {
+    /// In key order.
+    pub tasks: Vec<Task>,
+    /// The leaf before the stretch.
+    pub before: Option<u32>,
+    /// How many to check: all but the last, if the next stretch continues after it.
+    pub count: usize,
+    /// Their indexes in `tasks`, in file order.
+    order: Vec<u32>,
+    /// Workers that may take some.
+    workers: usize,
+    /// Leaves per portion.
+    portion: usize,
+    /// How many of `order` are taken.
+    taken: AtomicUsize,
+    /// Something is wrong or undecidable, so nobody needs to go on.
+    is_doubtful: AtomicBool,
+}
+
+impl LeafRun {
+    /// The first `count` leaves of `tasks`, for up to `workers` workers.
+    pub fn new(tasks: Vec<Task>, before: Option<u32>, count: usize, workers: usize) -> Self {
+        let mut order: Vec<(u32, u32)> = tasks.iter().take(count).map(|task| task.page_no).zip(0_u32..).collect();
+        order.sort_unstable();
+        let workers = workers.max(1);
+        let portion = (count / (workers * PORTIONS_A_WORKER)).clamp(1, PORTION_MAX);
+        let order = order.into_iter().map(|(_, at)| at).collect();
+        let (taken, is_doubtful) = (AtomicUsize::new(0), AtomicBool::new(false));
+        Self { tasks, before, count, order, workers, portion, taken, is_doubtful }
+    }
+
+    /// Whether a worker with `own` unfinished leaves should take more. Near the end it leaves the rest to the others: its look-ahead may
+    /// have room for all of it.
+    pub fn offers(&self, own: usize) -> bool {
+        self.workers == 1 || own <= self.left() / self.workers
+    }
+
+    /// Takes the next portion: a range of places in file order, empty if all are taken.
+    pub fn take(&self) -> Range<usize> {
+        // Relaxed: the leaves were published before the workers heard of the run, and each place is handed out once.
+        let start = self.taken.fetch_add(self.portion, Ordering::Relaxed).min(self.order.len());
+        start..(start + self.portion).min(self.order.len())
+    }
+
+    /// The index in `tasks` of the leaf at this place in file order.
+    pub fn at(&self, place: usize) -> Option<u32> {
+        self.order.get(place).copied()
+    }
+
+    /// Leaves that nobody has taken.
+    pub fn left(&self) -> usize {
+        self.order.len().saturating_sub(self.taken.load(Ordering::Relaxed))
+    }
+
+    /// The last leaf to check.
+    pub fn last(&self) -> Option<&Task> {
+        self.count.checked_sub(1).and_then(|last| self.tasks.get(last))
+    }
+
+    /// Tells all workers to stop.
+    pub fn doubt(&self) {
+        self.is_doubtful.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a worker has found something wrong or undecidable.
+    pub fn is_doubtful(&self) -> bool {
+        self.is_doubtful.load(Ordering::Relaxed)
+    }
+}

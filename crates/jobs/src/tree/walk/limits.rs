@@ -1,0 +1,12 @@
+//! How much of a tree's upper levels a sweep reads at a time.
+
+/// The limits, and how far it is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SweepLimits {
+    /// Leaves known at a time.
+    pub leaves_max: usize,
+    /// Pages above the leaves held at a time.
+    pub parents_max: u64,
+    /// Pages above the leaves already read for earlier sweeps.
+    pub parents_before: u64,
+}
