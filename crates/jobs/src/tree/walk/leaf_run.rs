@@ -25,10 +25,15 @@ pub(super) struct LeafRun {
     /// Leaves per portion.
     portion: usize,
     /// How many of `order` are taken.
-    taken: AtomicUsize,
+    taken: Taken,
     /// Something is wrong or undecidable, so nobody needs to go on.
     is_doubtful: AtomicBool,
 }
+
+/// Changed by every worker, so it shares no cache line with what they all read for each leaf.
+#[derive(Default)]
+#[repr(align(128))]
+struct Taken(AtomicUsize);
 
 impl LeafRun {
     /// The first `count` leaves of `tasks`, for up to `workers` workers.
@@ -38,7 +43,7 @@ impl LeafRun {
         let workers = workers.max(1);
         let portion = (count / (workers * PORTIONS_A_WORKER)).clamp(1, PORTION_MAX);
         let order = order.into_iter().map(|(_, at)| at).collect();
-        let (taken, is_doubtful) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let (taken, is_doubtful) = (Taken::default(), AtomicBool::new(false));
         Self { tasks, before, count, order, workers, portion, taken, is_doubtful }
     }
 
@@ -50,8 +55,11 @@ impl LeafRun {
 
     /// Takes the next portion: a range of places in file order, empty if all are taken.
     pub fn take(&self) -> Range<usize> {
+        if self.left() == 0 {
+            return 0..0;
+        }
         // Relaxed: the leaves were published before the workers heard of the run, and each place is handed out once.
-        let start = self.taken.fetch_add(self.portion, Ordering::Relaxed).min(self.order.len());
+        let start = self.taken.0.fetch_add(self.portion, Ordering::Relaxed).min(self.order.len());
         start..(start + self.portion).min(self.order.len())
     }
 
@@ -62,7 +70,7 @@ impl LeafRun {
 
     /// Leaves that nobody has taken.
     pub fn left(&self) -> usize {
-        self.order.len().saturating_sub(self.taken.load(Ordering::Relaxed))
+        self.order.len().saturating_sub(self.taken.0.load(Ordering::Relaxed))
     }
 
     /// The last leaf to check.
