@@ -1,23 +1,23 @@
 //! What happened, as counters that another thread can read meanwhile.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crossbeam_utils::CachePadded;
+use crate::counter::Counter;
+use crate::sync::Padded;
 
 /// The counters of all workers, each on its own cache lines. Created before the workers start, readable at any time.
 #[derive(Debug)]
 pub struct Counters {
-    workers: Box<[CachePadded<WorkerCounters>]>,
+    workers: Box<[Padded<WorkerCounters>]>,
     /// Shared by workers beyond the announced number.
-    spare: CachePadded<WorkerCounters>,
+    spare: Padded<WorkerCounters>,
 }
 
 impl Counters {
     /// Counters at zero for `workers` workers.
     #[must_use]
     pub fn new(workers: usize) -> Self {
-        Self { workers: (0..workers).map(|_| CachePadded::default()).collect(), spare: CachePadded::default() }
+        Self { workers: (0..workers).map(|_| Padded::default()).collect(), spare: Padded::default() }
     }
 
     /// The counters of one worker. Workers beyond the number given to [`Counters::new`] share one set.
@@ -38,14 +38,14 @@ macro_rules! counters {
         /// The counters of one worker: relaxed atomics, which one thread writes and any thread reads.
         #[derive(Debug, Default)]
         pub struct WorkerCounters {
-            $(pub(crate) $name: AtomicU64,)+
+            $(pub(crate) $name: Counter,)+
         }
 
         impl WorkerCounters {
             /// The current values; not a snapshot across fields.
             #[must_use]
             pub fn counts(&self) -> Counts {
-                Counts { $($name: self.$name.load(Ordering::Relaxed),)+ }
+                Counts { $($name: self.$name.get(),)+ }
             }
         }
 
@@ -125,8 +125,8 @@ impl WorkerCounters {
 }
 
 /// Adds to a counter that only its own worker writes.
-pub(crate) fn add(counter: &AtomicU64, value: u64) {
-    counter.fetch_add(value, Ordering::Relaxed);
+pub(crate) fn add(counter: &Counter, value: u64) {
+    counter.add(value);
 }
 
 #[cfg(test)]
@@ -138,7 +138,7 @@ mod tests {
         let counters = Counters::new(2);
         for (worker, bytes, window) in [(0, 10, 8), (1, 20, 3), (7, 30, 1)] {
             add(&counters.worker(worker).bytes_read, bytes);
-            counters.worker(worker).in_flight_max.fetch_max(window, Ordering::Relaxed);
+            counters.worker(worker).in_flight_max.raise(window);
         }
         assert_eq!(counters.total(), Counts { bytes_read: 60, in_flight_max: 8, ..Counts::default() });
         assert_eq!(counters.worker(1).counts().bytes_read, 20);
@@ -146,6 +146,6 @@ mod tests {
 
     #[test]
     fn workers_do_not_share_a_cache_line() {
-        assert!(align_of::<CachePadded<WorkerCounters>>() >= 64);
+        assert!(align_of::<Padded<WorkerCounters>>() >= 64);
     }
 }

@@ -185,6 +185,7 @@ impl OpenFile {
 
     /// The handle for direct reads, opened on first use; `None` if the file system refuses.
     pub(crate) fn direct(&self, counters: &WorkerCounters) -> Option<BorrowedFd<'_>> {
+        // Relaxed: a worker that sees it late has one more read refused, and then tries as if it had seen it.
         if self.direct_fails.load(Ordering::Relaxed) {
             return None;
         }
@@ -200,6 +201,7 @@ impl OpenFile {
 
     /// Disables the direct handle, because a read through it was refused.
     pub(crate) fn refuse_direct(&self, counters: &WorkerCounters) {
+        // Relaxed: swaps of one flag have one order, so one caller counts the refusal; nothing else is concluded from it.
         if !self.direct_fails.swap(true, Ordering::Relaxed) {
             add(&counters.direct_refused, 1);
         }
@@ -217,6 +219,7 @@ impl OpenFile {
 
     /// Asks the kernel once for long read-ahead: the file will be read from start to end.
     pub(crate) fn advise_sequential(&self) {
+        // Relaxed: one caller gives the advice, whoever it is; nobody relies on its having been given.
         if !self.advised.swap(true, Ordering::Relaxed)
             && let Ok(fd) = self.buffered()
         {

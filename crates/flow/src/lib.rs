@@ -41,6 +41,7 @@ pub mod append;
 mod buffer;
 #[cfg_attr(not(target_os = "linux"), path = "cache_unknown.rs")]
 mod cache;
+mod counter;
 mod counters;
 pub mod durable;
 mod files;
@@ -54,7 +55,9 @@ mod reader;
 pub mod rewrite;
 mod split;
 mod stream;
+mod sync;
 mod system;
+mod tickets;
 mod workers;
 
 pub use buffer::{Buffer, BufferPool};

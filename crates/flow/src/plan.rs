@@ -4,8 +4,8 @@
 //! requests of a caller.
 
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::tickets::Tickets;
 use crate::{FileId, FileSet};
 
 /// Blocks and pieces start at multiples of this many bytes, so that no border between two blocks cuts an aligned unit of up to 64 KiB.
@@ -63,7 +63,7 @@ pub struct Cursor<'f> {
     block_size: u32,
     /// Each stretch, with the number of blocks in all stretches up to and including it.
     blocks_through: Box<[(u64, FileRange)]>,
-    next: AtomicU64,
+    next: Tickets,
     /// The files must not disappear or change their numbers while the cursor hands out their blocks.
     files: PhantomData<&'f FileSet>,
 }
@@ -91,7 +91,7 @@ impl<'f> Cursor<'f> {
             (blocks, FileRange { to, ..stretch })
         };
         let blocks_through = stretches.into_iter().map(counted).collect();
-        Self { block_size, blocks_through, next: AtomicU64::new(0), files: PhantomData }
+        Self { block_size, blocks_through, next: Tickets::new(), files: PhantomData }
     }
 
     /// Total number of blocks.
@@ -108,13 +108,12 @@ impl<'f> Cursor<'f> {
 
     /// Stops handing out blocks. Blocks already handed out are not affected.
     pub fn stop(&self) {
-        // Far past the last block, and far from where additions would wrap around.
-        self.next.store(u64::MAX / 2, Ordering::Relaxed);
+        self.next.stop();
     }
 
     /// The next block. Each is handed out exactly once, to one worker; `None` when all are taken.
     pub fn next(&self) -> Option<Block> {
-        let taken = self.next.fetch_add(1, Ordering::Relaxed);
+        let taken = self.next.take();
         let index = self.blocks_through.partition_point(|(through, _)| *through <= taken);
         let (_, FileRange { file, from, to }) = *self.blocks_through.get(index)?;
         let before = match index.checked_sub(1) {

@@ -94,6 +94,7 @@ mod block;
 mod error;
 mod fields;
 mod group;
+mod handshake;
 mod layout;
 mod options;
 mod position;

@@ -2,20 +2,15 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
 use super::group::Group;
+use super::handshake::{Handshake, Held, Work};
 use super::layout::{FileHeader, HEADER_SIZE, Ring};
 use super::reader::LogReader;
 use super::{Fill, LogError, LogFiles, LogOptions, LogPosition, LogStorage, Recycle, SyncBy};
 use crate::Buffer;
-
-/// A leader waits for other callers at most this fraction of the time of the last write and sync.
-const PATIENCE: u32 = 8;
 
 /// What a writer has done since it was opened.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -36,49 +31,27 @@ pub struct LogCounts {
 
 /// An append-only log for many callers. See the [module](crate::log_writer) for how it works and what it promises.
 pub struct LogWriter {
+    callers: Handshake<Disk>,
+}
+
+/// The log's files, and how to write them.
+struct Disk {
     storage: Box<dyn LogStorage>,
     ring: Ring,
     options: LogOptions,
     epoch: u32,
-    state: Mutex<State>,
-    /// One futex word for the group being gathered and one for the group being written, by turns, incremented to wake its sleepers. Not a
-    /// condvar: every woken caller would contend for the mutex only to find its record durable.
-    turns: [AtomicU32; 2],
-    /// A copy of `State::durable` that woken callers read without the lock.
-    durable: AtomicU64,
 }
 
-/// The state that callers share.
-struct State {
+/// What callers share under the lock.
+struct Shared {
     /// The group that takes new records.
     gather: Group,
-    /// The futex word in `turns` for the callers of `gather`.
-    turn: usize,
-    /// How many callers sleep on each word.
-    sleepers: [u32; 2],
-    /// The write lane: its holder is the group's leader.
-    lane: Option<Lane>,
-    /// Callers waiting for `gather`.
-    callers: u32,
-    /// Callers when the last group was written: most will soon be back.
-    expected: u32,
-    /// How long to wait for these.
-    patience: Duration,
-    /// Everything before this is durable.
-    durable: u64,
     /// Everything before this may be overwritten.
     released: u64,
-    error: Option<LogError>,
     counts: LogCounts,
 }
 
-/// The callers to wake; none without a turn.
-struct Sleepers {
-    turn: Option<usize>,
-    all: bool,
-}
-
-/// The write lane: its holder is the leader of the group.
+/// What the leader of a group has for itself.
 struct Lane {
     group: Group,
     /// Content of the last file system block, up to the end of the log; kept for whole-block writes.
@@ -86,9 +59,38 @@ struct Lane {
     counts: LogCounts,
 }
 
+impl Work for Disk {
+    type Shared = Shared;
+    type Lane = Lane;
+    type Error = LogError;
+
+    fn gathered(shared: &Shared) -> (u64, u64) {
+        (shared.gather.start, shared.gather.end)
+    }
+
+    fn take(&self, shared: &mut Shared, lane: &mut Lane) {
+        std::mem::swap(&mut shared.gather, &mut lane.group);
+        shared.gather.reset(&self.ring, lane.group.end);
+    }
+
+    fn write(&self, lane: &mut Lane) -> Result<(), LogError> {
+        self.write_group(lane)
+    }
+
+    fn written(shared: &mut Shared, lane: &Lane) -> u64 {
+        shared.counts = lane.counts;
+        lane.group.end
+    }
+
+    fn panicked(&self) -> LogError {
+        failed(&*self.storage, "write", 0, 0, io::Error::other("the storage panicked"))
+    }
+}
+
 impl std::fmt::Debug for LogWriter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "LogWriter {{ ring: {:?}, epoch: {}, durable: {} }}", self.ring, self.epoch, self.durable())
+        let Disk { ring, epoch, .. } = &self.callers.work;
+        write!(f, "LogWriter {{ ring: {ring:?}, epoch: {epoch}, durable: {} }}", self.durable())
     }
 }
 
@@ -114,7 +116,7 @@ impl LogWriter {
         let writer = Self::new(storage, ring, &options, 1, 0, Vec::new())?;
         // The first file's header is last: with it, the log exists.
         for index in (0..ring.files).rev() {
-            writer.write_header(FileHeader { ring, index, epoch: 1 }, &[0; HEADER_SIZE])?;
+            writer.callers.work.write_header(FileHeader { ring, index, epoch: 1 }, &[0; HEADER_SIZE])?;
         }
         Ok(writer)
     }
@@ -149,9 +151,9 @@ impl LogWriter {
         }
         let epoch = header.epoch.wrapping_add(1);
         let writer = Self::new(storage, ring, options, epoch, end, tail)?;
-        writer.lock().released = start;
+        writer.callers.lock().shared.released = start;
         // The epoch must be durable before the first block: blocks of two writers must not have the same epoch.
-        writer.write_header(FileHeader { ring, index: 0, epoch }, &header_bytes)?;
+        writer.callers.work.write_header(FileHeader { ring, index: 0, epoch }, &header_bytes)?;
         Ok(writer)
     }
 
@@ -165,23 +167,10 @@ impl LogWriter {
     ) -> Result<Self, LogError> {
         options.check_group(ring.in_file())?;
         let group = || Group::new(&ring, end, options.group_max).map_err(|error| LogError::Memory(Arc::new(error)));
-        let lane = Some(Lane { group: group()?, tail, counts: LogCounts::default() });
-        let (gather, counts) = (group()?, LogCounts::default());
-        let state = State {
-            gather,
-            turn: 0,
-            sleepers: [0; 2],
-            lane,
-            callers: 0,
-            expected: 0,
-            patience: Duration::ZERO,
-            durable: end,
-            released: 0,
-            error: None,
-            counts,
-        };
-        let (turns, durable, options) = ([AtomicU32::new(0), AtomicU32::new(0)], AtomicU64::new(end), options.clone());
-        Ok(Self { storage, ring, options, epoch, state: Mutex::new(state), turns, durable })
+        let lane = Lane { group: group()?, tail, counts: LogCounts::default() };
+        let shared = Shared { gather: group()?, released: 0, counts: LogCounts::default() };
+        let disk = Disk { storage, ring, options: options.clone(), epoch };
+        Ok(Self { callers: Handshake::new(disk, shared, lane, end) })
     }
 
     /// Appends a record, waits until it is durable, and returns the log position after it.
@@ -190,8 +179,8 @@ impl LogWriter {
     /// [`LogError::RecordTooLong`] and [`LogError::Full`] leave the log unchanged. Any other error is the system's first, returned to every
     /// caller from now on. Only reading the log again tells whether it contains the record.
     pub fn append(&self, record: &[u8]) -> Result<LogPosition, LogError> {
-        let (state, position) = self.gather(self.lock(), record)?;
-        self.wait_in(state, position.0)?;
+        let (state, position) = self.gather(record)?;
+        self.callers.wait_in(state, position.0)?;
         Ok(position)
     }
 
@@ -201,7 +190,7 @@ impl LogWriter {
     /// # Errors
     /// As [`LogWriter::append`].
     pub fn submit(&self, record: &[u8]) -> Result<LogPosition, LogError> {
-        self.gather(self.lock(), record).map(|(_, position)| position)
+        self.gather(record).map(|(_, position)| position)
     }
 
     /// Returns once everything before a log position is durable. Positions after the last append count as that append's.
@@ -209,193 +198,61 @@ impl LogWriter {
     /// # Errors
     /// The system's first error, unless everything before the log position was durable by then.
     pub fn wait(&self, position: LogPosition) -> Result<(), LogError> {
-        self.wait_in(self.lock(), position.0)
+        self.callers.wait_in(self.callers.lock(), position.0)
     }
 
     /// Everything before this log position is durable.
     #[must_use]
     pub fn durable(&self) -> LogPosition {
-        LogPosition(self.lock().durable)
+        LogPosition(self.callers.lock().durable)
     }
 
     /// Releases everything before this log position: a file may be overwritten once all of it was released. `release(durable())` releases
     /// everything. Not remembered when the log is closed.
     pub fn release(&self, position: LogPosition) {
-        let mut state = self.lock();
-        state.released = state.released.max(position.0.min(state.durable));
+        let mut state = self.callers.lock();
+        state.shared.released = state.shared.released.max(position.0.min(state.durable));
     }
 
     /// What was done so far; a group counts once it is written.
     #[must_use]
     pub fn counts(&self) -> LogCounts {
-        self.lock().counts
+        self.callers.lock().shared.counts
     }
 
     /// Maximum length of a record, in bytes.
     #[must_use]
     pub fn record_max(&self) -> usize {
-        Group::record_max(self.options.group_max)
-    }
-
-    /// A panic cannot leave the state inconsistent: nothing that can panic runs under the lock.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        Group::record_max(self.callers.work.options.group_max)
     }
 
     /// Puts a record into the group being gathered, as soon as one has room.
-    fn gather<'w>(
-        &'w self,
-        mut state: MutexGuard<'w, State>,
-        record: &[u8],
-    ) -> Result<(MutexGuard<'w, State>, LogPosition), LogError> {
-        let group_max = self.options.group_max;
-        let max = Group::record_max(group_max);
+    fn gather(&self, record: &[u8]) -> Result<(Held<'_, Disk>, LogPosition), LogError> {
+        let Disk { ring, options, .. } = &self.callers.work;
+        let max = Group::record_max(options.group_max);
         if record.len() > max {
             return Err(LogError::RecordTooLong { len: record.len(), max });
         }
+        let mut state = self.callers.lock();
         loop {
             if let Some(error) = &state.error {
                 return Err(error.clone());
             }
-            let Some(end) = state.gather.end_with(record.len(), group_max) else {
-                let written = state.turn ^ 1;
-                if state.lane.is_some() {
-                    state = self.lead(state, false);
-                } else {
-                    self.sleep(state, written);
-                    state = self.lock();
-                }
+            let shared = &mut state.shared;
+            let Some(end) = shared.gather.end_with(record.len(), options.group_max) else {
+                state = self.callers.make_room(state);
                 continue;
             };
-            if self.options.recycle == Recycle::Released && end > self.ring.limit(state.released) {
-                return Err(LogError::Full { released: LogPosition(state.released) });
+            if options.recycle == Recycle::Released && end > ring.limit(shared.released) {
+                return Err(LogError::Full { released: LogPosition(shared.released) });
             }
-            let position = LogPosition(state.gather.push(record));
+            let position = LogPosition(shared.gather.push(record));
             return Ok((state, position));
         }
     }
+}
 
-    fn wait_in<'w>(&'w self, mut state: MutexGuard<'w, State>, position: u64) -> Result<(), LogError> {
-        let position = position.min(state.gather.end);
-        if position > state.gather.start {
-            state.callers += 1;
-        }
-        while state.durable < position {
-            if let Some(error) = &state.error {
-                return Err(error.clone());
-            }
-            let gathered = position > state.gather.start;
-            let turn = if gathered { state.turn } else { state.turn ^ 1 };
-            // If the lane is free, nothing is being written: lead the group being gathered.
-            if state.lane.is_some() {
-                state = self.lead(state, true);
-                continue;
-            }
-            self.sleep(state, turn);
-            if self.durable.load(Ordering::Acquire) >= position {
-                return Ok(());
-            }
-            state = self.lock();
-        }
-        Ok(())
-    }
-
-    /// Sleeps until this turn is woken.
-    fn sleep(&self, mut state: MutexGuard<'_, State>, turn: usize) {
-        let (Some(sleepers), Some(at)) = (state.sleepers.get_mut(turn), self.turns.get(turn)) else { return };
-        *sleepers += 1;
-        // Read under the lock: the caller that wakes this turn later increments it.
-        let seen = at.load(Ordering::Relaxed);
-        drop(state);
-        atomic_wait::wait(at, seen);
-    }
-
-    /// Removes the sleepers to wake on a turn, all or one. They are woken after the lock is released.
-    fn sleepers(state: &mut State, turn: usize, all: bool) -> Sleepers {
-        let Some(sleepers) = state.sleepers.get_mut(turn).filter(|sleepers| **sleepers > 0) else {
-            return Sleepers { turn: None, all };
-        };
-        *sleepers = if all { 0 } else { *sleepers - 1 };
-        Sleepers { turn: Some(turn), all }
-    }
-
-    fn wake(&self, sleepers: Sleepers) {
-        let Some(at) = sleepers.turn.and_then(|turn| self.turns.get(turn)) else { return };
-        at.fetch_add(1, Ordering::Release);
-        if sleepers.all { atomic_wait::wake_all(at) } else { atomic_wait::wake_one(at) }
-    }
-
-    /// The callers of the group just written are awake but not back yet: without them this group would be small, and they would wait for
-    /// the next, and so on by turns. A single caller never waits here.
-    fn let_others_join<'w>(&'w self, mut state: MutexGuard<'w, State>) -> MutexGuard<'w, State> {
-        if state.callers >= state.expected {
-            return state;
-        }
-        let (started, patience) = (Instant::now(), state.patience);
-        while state.callers < state.expected && started.elapsed() < patience {
-            drop(state);
-            std::thread::yield_now();
-            state = self.lock();
-        }
-        state
-    }
-
-    /// Writes the gathered group, while the next one gathers. With `patience`, waits for others to join first.
-    fn lead<'w>(&'w self, mut state: MutexGuard<'w, State>, patience: bool) -> MutexGuard<'w, State> {
-        let Some(mut lane) = state.lane.take() else { return state };
-        if patience {
-            state = self.let_others_join(state);
-        }
-        std::mem::swap(&mut state.gather, &mut lane.group);
-        state.gather.reset(&self.ring, lane.group.end);
-        state.turn ^= 1;
-        let callers = std::mem::take(&mut state.callers);
-        // Wake the callers that found the group full.
-        let turn = state.turn;
-        let sleepers = Self::sleepers(&mut state, turn, true);
-        drop(state);
-        self.wake(sleepers);
-        let started = Instant::now();
-        let outcome = catch_unwind(AssertUnwindSafe(|| self.write_group(&mut lane)));
-        let mut state = self.lock();
-        let (end, counts) = (lane.group.end, lane.counts);
-        state.lane = Some(lane);
-        state.expected = callers + state.callers;
-        state.patience = started.elapsed() / PATIENCE;
-        let panic = match outcome {
-            Ok(Ok(())) => {
-                (state.durable, state.counts) = (end, counts);
-                self.durable.store(end, Ordering::Release);
-                None
-            }
-            Ok(Err(error)) => {
-                state.error.get_or_insert(error);
-                None
-            }
-            Err(panic) => {
-                let error = io::Error::other("the storage panicked");
-                state.error.get_or_insert(failed(&*self.storage, "write", 0, 0, error));
-                Some(panic)
-            }
-        };
-        self.wake_up(state);
-        match panic {
-            None => self.lock(),
-            Some(panic) => resume_unwind(panic),
-        }
-    }
-
-    /// Wakes one caller of the group gathered meanwhile, which leads next, then all callers of the group just written.
-    fn wake_up(&self, mut state: MutexGuard<'_, State>) {
-        let (gathered, written) = (state.turn, state.turn ^ 1);
-        let has_failed = state.error.is_some();
-        let leaders = Self::sleepers(&mut state, gathered, has_failed);
-        let done = Self::sleepers(&mut state, written, true);
-        drop(state);
-        self.wake(leaders);
-        self.wake(done);
-    }
-
+impl Disk {
     /// Writes and syncs a group: one write and one sync, or one of each per file if it spans two.
     fn write_group(&self, lane: &mut Lane) -> Result<(), LogError> {
         let Lane { group, tail, counts } = lane;

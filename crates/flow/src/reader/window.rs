@@ -6,7 +6,6 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use rustix::io::Errno;
@@ -240,7 +239,7 @@ impl<'f> Window<'f> {
             add(&self.counters.requests, 1);
             add(&self.counters.queued, 1);
             add(&self.counters.in_flight_sum, u64::from(self.in_flight));
-            self.counters.in_flight_max.fetch_max(u64::from(self.in_flight), Ordering::Relaxed);
+            self.counters.in_flight_max.raise(u64::from(self.in_flight));
         }
     }
 

@@ -130,7 +130,8 @@ impl State {
         }
         let done = match operation {
             Operation::Sync => self.timing.sync(),
-            Operation::Read | Operation::Write => self.timing.transfer(len, longer),
+            Operation::Read => self.timing.transfer(len, longer),
+            Operation::Write => self.timing.write(len, longer),
         };
         Flight { operation, file, offset, len, started, done, fails, too_late }
     }

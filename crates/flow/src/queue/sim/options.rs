@@ -23,6 +23,8 @@ pub struct SimOptions {
     pub jitter: Duration,
     /// Time of a sync.
     pub sync_latency: Duration,
+    /// What a sync takes longer for each GiB that was written to the device since the last one, whichever file it was.
+    pub sync_per_gib: Duration,
     /// How many reads and writes the device works on concurrently, at least 1.
     pub parallel: u32,
     /// Bytes a second through the pipe shared by all reads and writes; `u64::MAX` for no limit.
@@ -46,6 +48,7 @@ impl Default for SimOptions {
             latency: Duration::from_micros(500),
             jitter: Duration::ZERO,
             sync_latency: Duration::from_millis(10),
+            sync_per_gib: Duration::ZERO,
             parallel: 64,
             bandwidth: 1 << 30,
             pace: Pace::Counted,
@@ -53,6 +56,14 @@ impl Default for SimOptions {
             cache_block: 0,
             forgets: true,
         }
+    }
+}
+
+impl SimOptions {
+    /// A slow cloud disk: 0.5 ms a request, 64 at a time, 10 MB/s, and a sync of 10 ms and 10 s for each GiB that was written since the last.
+    #[must_use]
+    pub fn cloud() -> Self {
+        Self { bandwidth: 10_000_000, sync_per_gib: Duration::from_secs(10), ..Self::default() }
     }
 }
 

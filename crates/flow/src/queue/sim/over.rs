@@ -96,7 +96,8 @@ impl Queue for TimedQueue {
         for request in self.taken.drain(..) {
             let done = match request.operation {
                 Operation::Sync => state.timing.sync(),
-                Operation::Read | Operation::Write => state.timing.transfer(u64::from(request.len), 0),
+                Operation::Read => state.timing.transfer(u64::from(request.len), 0),
+                Operation::Write => state.timing.write(u64::from(request.len), 0),
             };
             state.in_flight += 1;
             state.counts.in_flight_max = state.counts.in_flight_max.max(state.in_flight);

@@ -16,6 +16,10 @@ pub(super) struct Timing {
     pipe: u64,
     latency: u64,
     sync_latency: u64,
+    /// Nanoseconds that a sync takes longer for each GiB.
+    sync_per_gib: u64,
+    /// Bytes written since the last sync.
+    dirty: u64,
     /// Nanoseconds per byte in the pipe, in units of 2^-20.
     byte: u64,
 }
@@ -29,6 +33,8 @@ impl Timing {
             pipe: 0,
             latency: nanos(options.latency),
             sync_latency: nanos(options.sync_latency),
+            sync_per_gib: nanos(options.sync_per_gib),
+            dirty: 0,
             byte: (1_000_000_000 << 20_u32) / options.bandwidth.max(1),
         }
     }
@@ -61,9 +67,16 @@ impl Timing {
         done
     }
 
+    /// The completion time of a write: as [`Timing::transfer`], and a later sync has its bytes to move.
+    pub(super) fn write(&mut self, len: u64, longer: u64) -> u64 {
+        self.dirty += len;
+        self.transfer(len, longer)
+    }
+
     /// The completion time of a sync that starts now.
     pub(super) fn sync(&mut self) -> u64 {
-        self.now() + self.sync_latency
+        let moving = (u128::from(std::mem::take(&mut self.dirty)) * u128::from(self.sync_per_gib)) >> 30;
+        self.now() + self.sync_latency + u64::try_from(moving).unwrap_or(u64::MAX / 2)
     }
 }
 
@@ -80,6 +93,18 @@ mod tests {
         let mut timing = Timing::new(&SimOptions { parallel: 4, bandwidth: u64::MAX, ..SimOptions::default() });
         let done: Vec<u64> = (0..9).map(|_| timing.transfer(1 << 20, 0) / 1000).collect();
         assert_eq!(done, [500, 500, 500, 500, 1000, 1000, 1000, 1000, 1500]);
+    }
+
+    #[test]
+    fn a_sync_takes_longer_the_more_was_written_since_the_last_one() {
+        let mut timing = Timing::new(&SimOptions { sync_per_gib: Duration::from_secs(100), ..SimOptions::default() });
+        assert_eq!(timing.sync(), 10_000_000, "nothing was written");
+        for _ in 0..256 {
+            timing.write(4096, 0);
+        }
+        timing.transfer(1 << 20, 0);
+        assert_eq!(timing.sync(), 10_000_000 + 97_656_250, "a MiB, and what is read does not count");
+        assert_eq!(timing.sync(), 10_000_000, "it is durable now");
     }
 
     #[test]
