@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use arrow_array::types::{ArrowPrimitiveType, UInt16Type};
 use arrow_array::{
-    ArrayRef, BinaryArray, Date32Array, Decimal128Array, Decimal256Array, DictionaryArray, DurationMicrosecondArray,
-    FixedSizeBinaryArray, Float32Array, ListArray, PrimitiveArray, StringArray, TimestampMicrosecondArray,
+    ArrayRef, BinaryArray, BinaryViewArray, Date32Array, Decimal128Array, Decimal256Array, DictionaryArray,
+    DurationMicrosecondArray, FixedSizeBinaryArray, Float32Array, ListArray, PrimitiveArray, StringArray,
+    StringViewArray, TimestampMicrosecondArray,
 };
 use arrow_buffer::{ArrowNativeType, Buffer, NullBuffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer, i256};
 use arrow_schema::{ArrowError, DataType, Field};
@@ -139,7 +140,7 @@ impl Values {
             }
             DataType::FixedSizeBinary(_) => Self::Sixteen(Vec::new()),
             DataType::List(_) => Self::Vector(Pieces::new()),
-            DataType::Binary => Self::Bytes(Pieces::new()),
+            DataType::Binary | DataType::BinaryView => Self::Bytes(Pieces::new()),
             _ => Self::Text(Pieces::new()),
         }
     }
@@ -311,11 +312,22 @@ impl ColumnBuilder {
             }
             Values::Text(pieces) => {
                 let (offsets, data) = pieces.take();
-                Arc::new(StringArray::try_new(offsets, Buffer::from_vec(data), nulls)?)
+                let array = StringArray::try_new(offsets, Buffer::from_vec(data), nulls)?;
+                // Views of the same bytes: nothing is copied.
+                if self.field.data_type() == &DataType::Utf8View {
+                    Arc::new(StringViewArray::from(&array))
+                } else {
+                    Arc::new(array)
+                }
             }
             Values::Bytes(pieces) => {
                 let (offsets, data) = pieces.take();
-                Arc::new(BinaryArray::try_new(offsets, Buffer::from_vec(data), nulls)?)
+                let array = BinaryArray::try_new(offsets, Buffer::from_vec(data), nulls)?;
+                if self.field.data_type() == &DataType::BinaryView {
+                    Arc::new(BinaryViewArray::from(&array))
+                } else {
+                    Arc::new(array)
+                }
             }
             Values::Vector(pieces) => {
                 let (offsets, data) = pieces.take();
@@ -415,6 +427,27 @@ mod tests {
         assert!(json.push(&[2, 1, 0, 9, 0, 12]).is_err());
         assert_eq!(json.push(&[5, 1, 0]), Ok(Pushed::Whole));
         assert_eq!(json.take().expect("an array").as_string::<i32>().value(0), "1");
+    }
+
+    #[test]
+    fn views_show_the_same_text_without_a_copy_of_it() {
+        let long = "longer than the twelve bytes that a view itself holds".repeat(3);
+        let mut text = builder(DataType::Utf8View, true, ValueKind::Text, None);
+        for value in ["", "short", long.as_str()] {
+            assert_eq!(text.push(value.as_bytes()), Ok(Pushed::Whole));
+        }
+        assert_eq!(text.push_null(), Ok(Pushed::Whole));
+        let bytes = match &text.values {
+            Values::Text(pieces) => pieces.data.as_ptr(),
+            _ => panic!("not text"),
+        };
+        let array = text.take().expect("an array");
+        let array = array.as_string_view();
+        assert_eq!(array.iter().collect::<Vec<_>>(), [Some(""), Some("short"), Some(long.as_str()), None]);
+        assert_eq!(array.data_buffers().first().map(|buffer| buffer.as_ptr()), Some(bytes));
+        let mut blobs = builder(DataType::BinaryView, false, ValueKind::Bytes, None);
+        assert_eq!(blobs.push(long.as_bytes()), Ok(Pushed::Whole));
+        assert_eq!(blobs.take().expect("an array").as_binary_view().value(0), long.as_bytes());
     }
 
     #[test]

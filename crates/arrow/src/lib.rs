@@ -3,6 +3,7 @@
 //! ```text
 //! RowPlan -> schema (types.rs)          Batch -> Row -> BatchBuilder (a ColumnBuilder a column) -> RecordBatch
 //!                                             -> parquet: a row group a worker and range | ipc: batches -> one file a table
+//!                                             -> stream: batches -> another thread
 //! ```
 //!
 //! `docs/arrow.md` has the table of types. A value that its Arrow type cannot represent (a zero date) becomes NULL and is counted:
@@ -15,10 +16,11 @@ mod batch;
 mod column;
 pub mod ipc;
 pub mod parquet;
+pub mod stream;
 mod types;
 
 pub use batch::BatchBuilder;
-pub use types::{ArrowOptions, WideDecimals, schema};
+pub use types::{ArrowOptions, Enums, Strings, WideDecimals, schema};
 
 /// An error of Arrow or Parquet, in the form that jobs pass on.
 fn io_error(error: impl std::error::Error + Send + Sync + 'static) -> std::io::Error {

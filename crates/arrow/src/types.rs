@@ -32,11 +32,51 @@ pub enum WideDecimals {
     Decimal256,
 }
 
+/// The Arrow types of text, and of bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Strings {
+    /// `string` and `binary`: every reader knows them.
+    #[default]
+    Offsets,
+    /// `string_view` and `binary_view`: Polars and DuckDB take them as they are, and would copy the others. Spark and Daft refuse them.
+    Views,
+}
+
+/// The Arrow type of an ENUM.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Enums {
+    /// A dictionary of its members, with the server's numbers.
+    #[default]
+    Dictionary,
+    /// Text. Spark and Daft refuse dictionaries.
+    Text,
+}
+
 /// Options for what readers do not agree on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ArrowOptions {
     /// The type of a DECIMAL of more than 38 digits.
     pub wide_decimals: WideDecimals,
+    /// The types of text and bytes.
+    pub strings: Strings,
+    /// The type of an ENUM.
+    pub enums: Enums,
+}
+
+impl ArrowOptions {
+    const fn text(self) -> DataType {
+        match self.strings {
+            Strings::Offsets => DataType::Utf8,
+            Strings::Views => DataType::Utf8View,
+        }
+    }
+
+    const fn bytes(self) -> DataType {
+        match self.strings {
+            Strings::Offsets => DataType::Binary,
+            Strings::Views => DataType::BinaryView,
+        }
+    }
 }
 
 /// The schema of a plan's rows. With `states`, a last column gives the state of each row.
@@ -66,7 +106,7 @@ fn field(table: &TableDef, column: &RowColumn, options: ArrowOptions) -> Field {
     let is_uuid = matches!(column.value.kind, ValueKind::Uuid);
     let is_json = matches!(column.value.kind, ValueKind::Json) || def.is_json_text();
     // Neither can fail: the types are those that the extensions require.
-    let extended = match (is_uuid, is_json && field.data_type() == &DataType::Utf8) {
+    let extended = match (is_uuid, is_json && matches!(field.data_type(), DataType::Utf8 | DataType::Utf8View)) {
         (true, _) => field.try_with_extension_type(Uuid),
         (_, true) => field.try_with_extension_type(Json::default()),
         _ => Ok(()),
@@ -96,8 +136,9 @@ fn data_type(kind: &ValueKind, options: ArrowOptions) -> DataType {
         ValueKind::Timestamp(_) | ValueKind::OldTimestamp | ValueKind::HiresTimestamp(_) => {
             DataType::Timestamp(TimeUnit::Microsecond, Some(Arc::from("UTC")))
         }
+        ValueKind::Enum(_) if options.enums == Enums::Text => options.text(),
         ValueKind::Enum(_) => DataType::Dictionary(Box::new(DataType::UInt16), Box::new(DataType::Utf8)),
-        ValueKind::Binary { .. } | ValueKind::Bytes | ValueKind::Geometry => DataType::Binary,
+        ValueKind::Binary { .. } | ValueKind::Bytes | ValueKind::Geometry => options.bytes(),
         ValueKind::Vector => DataType::List(vector_item()),
         ValueKind::Uuid => DataType::FixedSizeBinary(16),
         ValueKind::Char { .. }
@@ -105,9 +146,9 @@ fn data_type(kind: &ValueKind, options: ArrowOptions) -> DataType {
         | ValueKind::Set(_)
         | ValueKind::Json
         | ValueKind::Inet6
-        | ValueKind::Inet4 => DataType::Utf8,
+        | ValueKind::Inet4 => options.text(),
         // Its values cannot be decoded, so its rows are refused one by one.
-        ValueKind::Unknown => DataType::Binary,
+        ValueKind::Unknown => options.bytes(),
     }
 }
 
@@ -117,7 +158,7 @@ fn decimal(precision: u8, scale: u8, options: ArrowOptions) -> DataType {
     match options.wide_decimals {
         _ if (1..=DECIMAL128_DIGITS).contains(&precision) => DataType::Decimal128(precision, arrow_scale),
         WideDecimals::Decimal256 if precision > 0 => DataType::Decimal256(precision, arrow_scale),
-        _ => DataType::Utf8,
+        _ => options.text(),
     }
 }
 

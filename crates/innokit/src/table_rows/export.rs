@@ -237,6 +237,7 @@ fn arrow_files(
             WideDecimals::Text => arrow::WideDecimals::Text,
             WideDecimals::Decimal256 => arrow::WideDecimals::Decimal256,
         },
+        ..arrow::ArrowOptions::default()
     };
     if args.format == Format::Arrow {
         return export_as(args, options, &arrow::ipc::ArrowFile::new(choices), target, bar);
