@@ -8,6 +8,7 @@ use std::time::SystemTime;
 
 use clap::{Args, ValueEnum};
 use jobs::rows::export::{ExportOptions, ExportReport, Geometry, SeparatedOptions, TextFormat, export};
+use jobs::rows::key_range::KeyBounds;
 use jobs::rows::reader::{OnDamage, Wanted};
 
 use super::{RowsArgs, print_pending};
@@ -180,7 +181,7 @@ pub struct ExportArgs {
 /// Exports. Returns the exit status.
 pub fn run_export(args: &ExportArgs) -> Result<u8, Box<dyn Error>> {
     let started = SystemTime::now();
-    let options = options(args);
+    let options = options(args)?;
     let bar = Bar::new(args.rows.progress, Some(0));
     let target = RowsOutput { output: args.output.as_deref(), extension: extension(args.format) };
     let report = match args.format {
@@ -275,8 +276,11 @@ fn print_export(report: &ExportReport, verbose: bool, out: &mut impl Write) -> i
         if let Some(strays) = table.stray_leaves {
             writeln!(out, "{}: {strays} leaves found that no page points to", table.table)?;
         }
-        for note in table.notes.iter().chain(&table.damage) {
+        for note in &table.notes {
             writeln!(out, "{}: {note}", table.table)?;
+        }
+        for damage in &table.damage {
+            writeln!(out, "{}: {damage}", table.table)?;
         }
         if let Some(why) = &table.refused {
             writeln!(out, "{}: not exported: {why}", table.table)?;
@@ -304,24 +308,24 @@ fn print_export(report: &ExportReport, verbose: bool, out: &mut impl Write) -> i
     Ok(())
 }
 
-fn options(args: &ExportArgs) -> ExportOptions {
+fn options(args: &ExportArgs) -> Result<ExportOptions, String> {
     let mut scan = args.rows.scan();
     scan.on_damage = if args.skip_damaged { OnDamage::Skip } else { OnDamage::Stop };
     scan.wanted = if args.deleted { Wanted::Deleted } else { Wanted::Live };
     scan.rows_sampled = args.sample;
-    ExportOptions {
+    Ok(ExportOptions {
         scan,
         page_size: args.rows.reading.page_size,
         keys: args.rows.reading.keys.files(),
         create_table: args.rows.create_table.clone(),
         columns: args.columns.clone(),
         index: args.index.clone(),
-        key_range: args.where_key.clone(),
+        key_range: args.where_key.as_deref().map(KeyBounds::parse).transpose()?,
         limit: args.limit,
         unordered: args.unordered,
         committed: args.committed,
         history: args.history,
-    }
+    })
 }
 
 fn text_format(args: &ExportArgs, format: Format) -> Result<TextFormat, String> {

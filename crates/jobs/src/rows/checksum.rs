@@ -15,16 +15,17 @@ use format::value::row_sum::{Form, RowSum, Summed};
 use serde::Serialize;
 
 use super::batch::{Batch, Cell};
+use super::damage::RowDamage;
 use super::plan::RowPlan;
 use super::reader::{Problem, ProblemKind};
 use super::scan::{RowSink, ScanOptions, scan};
-use super::source::{TableSource, Tables, Wish};
+use super::source::{Tables, Wish};
+use super::split::{OpenTable, leaves, with_tree};
 use crate::Error;
 use crate::report::document::Pending;
 use crate::report::watcher::watched;
 use crate::source::keys::KeyFiles;
 use crate::tree::Opener;
-use crate::tree::ranges::Ranges;
 
 /// Which tables to checksum, and how to read them.
 #[derive(Debug, Clone, Default)]
@@ -72,7 +73,7 @@ pub struct TableChecksum {
     pub not_computable: Option<String>,
     /// The damage that prevents a checksum.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub damage: Vec<String>,
+    pub damage: Vec<RowDamage>,
     /// Where the definition came from, if not from the usual place.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -146,7 +147,7 @@ pub fn checksums(
     let tell = watch.map(|watch| move |counters: &Counters| watch(total, counters));
     let tell = tell.as_ref().map(|tell| tell as &(dyn Fn(&Counters) + Sync));
     let sums = watched(tell, &counters, || {
-        let of = |table| checksum_of(table, &tables, options, &counters);
+        let of = |table| checksum_of(OpenTable { table, tables: &tables, split: None }, options, &counters);
         tables.tables.iter().map(of).collect::<Result<Vec<_>, Error>>()
     })?;
     let found = |name: &&String| !sums.iter().any(|sum| sum.table == **name);
@@ -164,12 +165,13 @@ pub fn checksums(
     })
 }
 
-fn checksum_of(
-    table: &TableSource,
-    tables: &Tables,
-    options: &ChecksumOptions,
-    counters: &Counters,
-) -> Result<TableChecksum, Error> {
+/// The checksum of one table, or of a split of it: those of all splits add up to the table's, modulo 2³². `options` says nothing of files
+/// then.
+///
+/// # Errors
+/// [`ScanOptions::stop`] was set, or the split is not of this table.
+pub fn checksum_of(of: OpenTable<'_>, options: &ChecksumOptions, counters: &Counters) -> Result<TableChecksum, Error> {
+    let table = of.table;
     let expected = options.expected.as_ref().and_then(|expected| expected.get(&table.name).copied());
     let mut sum = TableChecksum {
         table: table.name.clone(),
@@ -177,13 +179,13 @@ fn checksum_of(
         checksum_without_generated: None,
         rows: 0,
         not_computable: None,
-        damage: table.damage.clone(),
+        damage: table.damage.iter().map(RowDamage::of_table).collect(),
         notes: table.notes.clone(),
         expected,
         comparison: None,
     };
     match RowSum::new(&table.table) {
-        Ok(rows) => add_trees(table, tables, options, counters, &rows, &mut sum)?,
+        Ok(rows) => add_trees(of, options, counters, &rows, &mut sum)?,
         Err(why) => sum.not_computable = Some(why),
     }
     if sum.not_computable.is_some() || !sum.damage.is_empty() {
@@ -199,38 +201,33 @@ fn checksum_of(
 }
 
 fn add_trees(
-    table: &TableSource,
-    tables: &Tables,
+    of: OpenTable<'_>,
     options: &ChecksumOptions,
     counters: &Counters,
     rows: &RowSum,
     sum: &mut TableChecksum,
 ) -> Result<(), Error> {
     let mut older = 0_u32;
-    for tree in &table.trees {
-        let Some(space) = tables.spaces.get(tree.space) else { continue };
+    for (tree, part) in of.trees().map_err(Error::Usage)? {
+        let Some(space) = of.tables.spaces.get(tree.space) else { continue };
         if let Some(why) = &tree.unreadable {
-            sum.damage.push(why.clone());
+            sum.damage.push(RowDamage::of_file(space.path(), why));
             continue;
         }
-        let mut plan = RowPlan::for_checksum(&table.table, tree.index.clone());
-        if let Some(defaults) = &tree.defaults {
-            plan.defaults.clone_from(defaults);
-        }
-        let plan = Arc::new(plan);
-        let root = tree.index.root.map_or((0, 0), |root| (root.root.0, root.id));
-        let ranges = Ranges::read(space, root, &tree.index, &mut Opener::new(), |_, children| children);
-        sum.damage.extend(ranges.lost.iter().map(|lost| format!("{}: {}", space.path().display(), lost.why)));
+        let plan = with_tree(RowPlan::for_checksum(&of.table.table, tree.index.clone()), of, tree);
+        let plan = Arc::new(plan.map_err(Error::Usage)?);
+        let ranges = leaves(space, tree, part, plan.keys.as_ref(), &mut Opener::new());
+        sum.damage.extend(ranges.lost.iter().map(|lost| RowDamage::of_lost(space, lost)));
         if !sum.damage.is_empty() {
             continue;
         }
         // If the two forms differ, each row is summed twice, value by value.
         let has_forms = rows.has_forms();
-        let fields = plan.fields_on_page().filter(|_| !has_forms);
+        let fields = plan.fields_on_page().filter(|_| !has_forms && plan.keys.is_none());
         let shapes = fields.and_then(|fields| RowShapes::new(rows, &plan.index.layout, &fields));
         let sinks = |_| Summing { rows: rows.clone(), shapes: shapes.clone(), count: 0, sum: 0, older: 0, has_forms };
-        let (sums, problems) = scan((space, &tables.set), &plan, &ranges, &options.scan, counters, sinks)?;
-        sum.damage.extend(problems.iter().map(|problem| format!("{}: {}", space.path().display(), problem.text())));
+        let (sums, problems) = scan((space, &of.tables.set), &plan, &ranges, &options.scan, counters, sinks)?;
+        sum.damage.extend(problems.iter().map(|problem| RowDamage::of_problem(space, problem)));
         for part in sums {
             sum.checksum = sum.checksum.map(|sum| sum.wrapping_add(part.sum));
             older = older.wrapping_add(part.older);
@@ -310,15 +307,5 @@ impl RowSink for Summing {
 
     fn end(&mut self, outcome: ControlFlow<()>) -> ControlFlow<()> {
         outcome
-    }
-}
-
-impl Problem {
-    /// `page 7, record at byte 126: why; missing: one row`.
-    #[must_use]
-    pub fn text(&self) -> String {
-        let record = self.record.map(|record| format!(", record at byte {record}")).unwrap_or_default();
-        let keys = self.keys.as_ref().map(|keys| format!("; missing: {keys}")).unwrap_or_default();
-        format!("page {}{record}: {}{keys}", self.page_no, self.why)
     }
 }

@@ -6,8 +6,31 @@ use format::page::index::IndexPage;
 use format::record::{Record, RecordFields};
 use format::schema::{FieldSource, IndexDef, KeyOrder, TableDef};
 use format::value::ValueType;
+use serde::{Deserialize, Serialize};
 
 use crate::tree::ranges::Child;
+
+/// A range of keys as text, whatever the table: both values inclusive, everything before or after if `None`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct KeyBounds {
+    /// The first value of the key's first column.
+    pub from: Option<String>,
+    /// The last value.
+    pub to: Option<String>,
+}
+
+impl KeyBounds {
+    /// Parses text such as `5..90`, `2024-01-01..`, `..'k'`.
+    ///
+    /// # Errors
+    /// The text has another form.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let (from, to) =
+            text.split_once("..").ok_or_else(|| format!("`{text}` is not a range of keys: expected FROM..TO"))?;
+        let bound = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        Ok(Self { from: bound(from), to: bound(to) })
+    }
+}
 
 /// Keys between two values of the key's first column, both inclusive.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,13 +44,11 @@ pub struct KeyRange {
 }
 
 impl KeyRange {
-    /// Parses text such as `5..90`, `2024-01-01..`, `..'k'`.
+    /// The range in stored form, for the key of `index`.
     ///
     /// # Errors
-    /// The text has another form, or the order of the key cannot be decided.
-    pub fn parse(text: &str, table: &TableDef, index: &IndexDef) -> Result<Self, String> {
-        let (from, to) =
-            text.split_once("..").ok_or_else(|| format!("`{text}` is not a range of keys: expected FROM..TO"))?;
+    /// A value is none of the key's, or the order of the key cannot be decided.
+    pub fn new(bounds: &KeyBounds, table: &TableDef, index: &IndexDef) -> Result<Self, String> {
         let field = index.fields.first().ok_or("the index has no fields")?;
         let FieldSource::Column(at) = field.source else {
             return Err("the table has no primary key to name a range of".to_owned());
@@ -40,14 +61,17 @@ impl KeyRange {
             ));
         }
         let value = ValueType::of(column);
-        let bound = |text: &str| match text {
-            "" => Ok(None),
-            text => value
-                .encode(text)
-                .map(Some)
-                .ok_or_else(|| format!("`{text}` is not a value of key column {}", column.name)),
+        let bound = |text: &Option<String>| {
+            let Some(text) = text else { return Ok(None) };
+            let stored = value.encode(text);
+            stored.map(Some).ok_or_else(|| format!("`{text}` is not a value of key column {}", column.name))
         };
-        Ok(Self { from: bound(from)?, to: bound(to)?, order: field.order, descending: field.descending })
+        Ok(Self {
+            from: bound(&bounds.from)?,
+            to: bound(&bounds.to)?,
+            order: field.order,
+            descending: field.descending,
+        })
     }
 
     /// Whether a value is before the range, in it or after it, in index order.

@@ -3,18 +3,21 @@
 //! ```text
 //! paths -> TableSource (definition, tree) -> RowPlan (columns <- fields)
 //!       -> Ranges (leaves below the root) -> RowReader, one a worker: gather -> leaf -> records -> off-page values -> Batch
-//!       -> checksum | export
+//!       -> checksum | count | export
 //! ```
 //!
 //! A [`Batch`] is the rows of a leaf, or fewer if they have much off-page; its cells are stored bytes for [`format::value::ValueType`] to
 //! read. Batches of a range come in key order. [`Ranges::split`](crate::tree::ranges::Ranges::split) cuts a tree into ranges of about the
-//! same number of leaves, always the same for the same files, so that several workers or machines can share a table.
+//! same number of leaves, always the same for the same files, so that several workers can share a table. A [`Split`] is such a part of a table for
+//! another process or machine: it names its files, and the pages that lead to its leaves.
 //!
 //! Memory per worker: its window (see [`flow::Gather`]), the leaves of one parent, and at most [`reader::FETCHED_MAX`] bytes of off-page
 //! values, or a single row's if that has more.
 
 pub mod batch;
 pub mod checksum;
+pub mod count;
+pub mod damage;
 pub mod export;
 pub mod key_range;
 mod leaf;
@@ -22,8 +25,11 @@ pub mod plan;
 pub mod reader;
 pub mod scan;
 pub mod source;
+pub mod split;
 
 pub use batch::{Batch, Cell, Row, RowState};
+pub use damage::RowDamage;
 pub use plan::{RowColumn, RowPlan};
 pub use reader::{OnDamage, Problem, RowReader};
 pub use source::{TableSource, Tables};
+pub use split::{OpenTable, Split, SplitSize, splits};

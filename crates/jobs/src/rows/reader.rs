@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use flow::Gather;
 use format::PageNo;
@@ -94,6 +95,8 @@ pub struct RowReader<'r, 'f> {
     pub opener: &'r mut Opener,
     /// What could not be read.
     pub problems: Vec<Problem>,
+    /// Ends the reading once it is set.
+    pub stop: Option<&'r AtomicBool>,
 }
 
 /// A leaf waiting to be read.
@@ -189,6 +192,9 @@ impl RowReader<'_, '_> {
         rows: &mut dyn Rows,
     ) -> ControlFlow<()> {
         loop {
+            if self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+                return ControlFlow::Break(());
+            }
             self.deliver(walk, rows)?;
             self.feed(walk, units, level);
             let Some(flight) = walk.flight.pop_front() else {

@@ -64,6 +64,14 @@ pub struct ScanOptions {
     pub rows_sampled: Option<u64>,
     /// The size of the ranges.
     pub ranges: Option<RangeSize>,
+    /// Set by another thread to end the scan: it then fails with [`Error::Interrupted`], within the time that a few pages take.
+    pub stop: Option<Arc<AtomicBool>>,
+}
+
+impl ScanOptions {
+    fn is_stopped(&self) -> bool {
+        self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
+    }
 }
 
 impl Default for ScanOptions {
@@ -76,6 +84,7 @@ impl Default for ScanOptions {
             on_damage: OnDamage::Stop,
             rows_sampled: None,
             ranges: None,
+            stop: None,
         }
     }
 }
@@ -114,7 +123,7 @@ impl<S: RowSink> Rows for Taking<'_, S> {
 /// Reads all rows of a tree. `sinks` makes one sink per worker; they are returned in any order, with what could not be read.
 ///
 /// # Errors
-/// No engine could start.
+/// No engine could start, or [`ScanOptions::stop`] was set.
 pub fn scan<S: RowSink + Send>(
     (space, set): (&Tablespace, &FileSet),
     plan: &Arc<RowPlan>,
@@ -161,6 +170,7 @@ pub fn scan<S: RowSink + Send>(
                 gather: &mut gather,
                 opener: &mut opener,
                 problems: std::mem::take(&mut problems),
+                stop: options.stop.as_deref(),
             };
             let mut rows = Taking { sink: &mut sink, problems: Vec::new() };
             let outcome = reader.read(ranges, range, &mut rows);
@@ -177,6 +187,9 @@ pub fn scan<S: RowSink + Send>(
         let (sink, mut more) = outcome?;
         sinks.push(sink);
         problems.append(&mut more);
+    }
+    if options.is_stopped() {
+        return Err(Error::Interrupted);
     }
     problems.sort_by_key(|problem| (problem.page_no, problem.record));
     Ok((sinks, problems))

@@ -129,6 +129,12 @@ impl Tablespace {
         Some((number, self.format.physical().offset_of(at)))
     }
 
+    /// The file that has the page, and where the page begins in it, bytes; `None` if the files end before it.
+    #[must_use]
+    pub fn place(&self, page_no: u32) -> Option<(&Path, u64)> {
+        self.file_of(page_no).map(|(file, offset)| (file.path.as_path(), offset))
+    }
+
     fn file_of(&self, page_no: u32) -> Option<(&SpaceFile, u64)> {
         let (number, offset) = self.place_of(page_no)?;
         Some((self.files.get(number)?, offset))

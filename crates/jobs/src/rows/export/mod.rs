@@ -11,10 +11,10 @@ mod row_text;
 mod separated;
 mod sql;
 mod text;
+mod writing;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,20 +24,22 @@ use flow::Counters;
 use serde::Serialize;
 
 pub use self::format::{Change, Encoder, Format, Head, Output, Refused};
-use self::ordered::{Part, Shared};
-use super::batch::Batch;
-use super::key_range::KeyRange;
+use self::ordered::Shared;
+use self::writing::Writing;
+use super::damage::RowDamage;
+use super::key_range::{KeyBounds, KeyRange};
 use super::plan::RowPlan;
 use super::reader::{OnDamage, Problem, ProblemKind, Wanted};
-use super::scan::{RowSink, ScanOptions, scan, stray_leaves};
+use super::scan::{ScanOptions, scan, stray_leaves};
 use super::source::{TableSource, Tables, TreeSource, Wish};
+use super::split::{OpenTable, SplitPart, leaves, with_tree};
 use crate::Error;
 use crate::report::document::Pending;
 use crate::report::watcher::watched;
 use crate::source::keys::KeyFiles;
-use crate::tree::Opener;
 use crate::tree::ranges::{PageInTree, Ranges, Reached, children, inner_page};
 use crate::tree::transactions::numbers_in;
+use crate::tree::{Opener, Tablespace};
 
 pub use row_text::Geometry;
 pub use separated::SeparatedOptions;
@@ -58,8 +60,8 @@ pub struct ExportOptions {
     pub columns: Option<Vec<String>>,
     /// The index whose leaves are read.
     pub index: Option<String>,
-    /// A range of the key, `5..90`.
-    pub key_range: Option<String>,
+    /// A range of the key.
+    pub key_range: Option<KeyBounds>,
     /// Rows exported per table, at most.
     pub limit: Option<u64>,
     /// Whether rows may come in any order.
@@ -106,7 +108,7 @@ pub struct TableExport {
     pub changes: Vec<Change>,
     /// What could not be read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub damage: Vec<String>,
+    pub damage: Vec<RowDamage>,
     /// Where the definition came from, if not from the usual place.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -119,16 +121,16 @@ pub struct TableExport {
 }
 
 impl TableExport {
-    fn take(&mut self, path: &str, problems: &[Problem]) {
-        let text = |problem: &Problem| format!("{path}: {}", problem.text());
+    fn take(&mut self, space: &Tablespace, problems: &[Problem]) {
+        let of = |problem: &Problem| RowDamage::of_problem(space, problem);
         let (open, damage): (Vec<&Problem>, _) =
             problems.iter().partition(|problem| problem.kind == ProblemKind::Uncommitted);
-        self.damage.extend(damage.into_iter().map(text));
+        self.damage.extend(damage.into_iter().map(of));
         if let Some(first) = open.first() {
             let more = if open.len() > 1 { format!(" (and {} more)", open.len() - 1) } else { String::new() };
             let why = format!(
                 "{}{more}; its committed version is in the undo logs: let the server roll back first",
-                text(first)
+                of(first)
             );
             self.refused.get_or_insert(why);
         }
@@ -199,9 +201,10 @@ pub fn export<F: Format>(
     let outputs = std::sync::Mutex::new(outputs);
     watched(tell, &counters, || {
         for table in &tables.tables {
-            let exported = Job { table, tables: &tables, open: &open, options, format, counters: &counters };
+            let of = OpenTable { table, tables: &tables, split: None };
+            let exported = Job { of, open: &open, options, format, counters: &counters };
             let mut outputs = outputs.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            out.push(exported.run(&mut **outputs)?);
+            out.push(exported.run(&mut |table| outputs(table))?);
         }
         Ok::<_, Error>(())
     })?;
@@ -214,13 +217,57 @@ pub fn export<F: Format>(
     })
 }
 
+/// Exports one table, or a split of it, of files that are open already. `options` says nothing of files then.
+///
+/// # Errors
+/// An output that cannot be written, or [`ScanOptions::stop`] was set.
+pub fn export_table<F: Format>(
+    of: OpenTable<'_>,
+    options: &ExportOptions,
+    format: &F,
+    out: Box<dyn Write + Send>,
+    counters: &Counters,
+) -> Result<TableExport, Error> {
+    let open = if options.committed { open_transactions(of.tables, &options.keys)? } else { Vec::new() };
+    let mut out = Some(out);
+    let mut once = |_: &TableSource| Ok(out.take().unwrap_or_else(|| Box::new(io::sink())));
+    Job { of, open: &open, options, format, counters }.run(&mut once)
+}
+
+/// How [`export_table`] would read the rows: the columns, and their types. Of a partitioned table, the plan for the first partition.
+///
+/// # Errors
+/// Why it would refuse to, as a clause.
+pub fn plan_of(of: OpenTable<'_>, options: &ExportOptions) -> Result<Arc<RowPlan>, String> {
+    let first = of.table.trees.first().ok_or("it has no rows in these files")?;
+    planned(of, options, &Vec::new(), first)
+}
+
+fn planned(of: OpenTable<'_>, options: &ExportOptions, open: &Open, tree: &TreeSource) -> Result<Arc<RowPlan>, String> {
+    let plan = RowPlan::new(&of.table.table, tree.index.clone(), options.columns.as_deref())?;
+    if plan.columns.is_empty() {
+        return Err("none of its columns can be read".to_owned());
+    }
+    let mut plan = with_tree(plan, of, tree)?;
+    if let Some(keys) = &options.key_range {
+        plan.keys = Some(KeyRange::new(keys, &of.table.table, &plan.index)?);
+    }
+    if !options.history {
+        plan = plan.current();
+    }
+    if let Some(open) = open.get(tree.space) {
+        plan.open = Some(Arc::clone(open.as_ref().map_err(|why| format!("--committed: {why}"))?));
+    }
+    Ok(Arc::new(plan))
+}
+
 /// For each tablespace, its server's open transactions, or why they are not known, as a clause.
 type Open = Vec<Result<Arc<BTreeSet<u64>>, String>>;
 
 fn open_transactions(tables: &Tables, keys: &KeyFiles) -> Result<Open, Error> {
     let keys = keys.read()?;
     let mut by_dir: BTreeMap<PathBuf, Result<Arc<BTreeSet<u64>>, String>> = BTreeMap::new();
-    let of_space = |space: &crate::tree::Tablespace| {
+    let of_space = |space: &Tablespace| {
         let dir = space.path().parent().and_then(Path::parent).map(Path::to_path_buf).unwrap_or_default();
         let pending = tables.pending.iter().find(|pending| space.path().starts_with(&pending.path));
         if let Some(pending) = pending {
@@ -243,8 +290,7 @@ fn open_transactions(tables: &Tables, keys: &KeyFiles) -> Result<Open, Error> {
 
 /// The export of one table.
 struct Job<'j, F> {
-    table: &'j TableSource,
-    tables: &'j Tables,
+    of: OpenTable<'j>,
     open: &'j Open,
     options: &'j ExportOptions,
     format: &'j F,
@@ -254,18 +300,18 @@ struct Job<'j, F> {
 impl<F: Format> Job<'_, F> {
     fn run(&self, outputs: &mut Outputs<'_>) -> Result<TableExport, Error> {
         let mut export = TableExport {
-            table: self.table.name.clone(),
+            table: self.of.table.name.clone(),
             rows: 0,
             bytes: 0,
             left_out: Vec::new(),
             changes: Vec::new(),
-            damage: self.table.damage.clone(),
-            notes: self.table.notes.clone(),
+            damage: self.of.table.damage.iter().map(RowDamage::of_table).collect(),
+            notes: self.of.table.notes.clone(),
             stray_leaves: None,
             refused: None,
         };
-        let plans: Result<Vec<(Arc<RowPlan>, &TreeSource)>, String> =
-            self.table.trees.iter().map(|tree| self.plan(tree)).collect();
+        let plan = |(tree, part)| Ok((planned(self.of, self.options, self.open, tree)?, tree, part));
+        let plans = self.of.trees().and_then(|trees| trees.into_iter().map(plan).collect::<Result<Vec<_>, String>>());
         let plans = match plans {
             Ok(plans) => plans,
             Err(why) => {
@@ -273,19 +319,18 @@ impl<F: Format> Job<'_, F> {
                 return Ok(export);
             }
         };
-        let Some((first, _)) = plans.first() else { return Ok(export) };
+        let Some((first, ..)) = plans.first() else { return Ok(export) };
         export.left_out.clone_from(&first.left_out);
         let head = Head {
-            table: self.table,
+            table: self.of.table,
             plan: first,
             states: self.options.scan.wanted == Wanted::Deleted,
             workers: self.options.scan.workers.max(1),
         };
-        let failed =
-            |source: io::Error| Error::Io { path: PathBuf::from(&self.table.name), action: "writing the rows", source };
-        let mut out = self.format.open(&head, outputs(self.table)?).map_err(failed)?;
-        for (plan, tree) in &plans {
-            self.tree(plan, tree, &mut out, &mut export)?;
+        let failed = |source| self.failed(source);
+        let mut out = self.format.open(&head, outputs(self.of.table)?).map_err(failed)?;
+        for (plan, tree, part) in &plans {
+            self.tree(plan, (tree, *part), &mut out, &mut export)?;
             let is_done = self.options.limit.is_some_and(|limit| export.rows >= limit);
             if is_done || !export.damage.is_empty() && self.options.scan.on_damage == OnDamage::Stop {
                 break;
@@ -295,47 +340,25 @@ impl<F: Format> Job<'_, F> {
         Ok(export)
     }
 
-    fn plan<'t>(&self, tree: &'t TreeSource) -> Result<(Arc<RowPlan>, &'t TreeSource), String> {
-        let columns = self.options.columns.as_deref();
-        let mut plan = RowPlan::new(&self.table.table, tree.index.clone(), columns)?;
-        if plan.columns.is_empty() {
-            return Err("none of its columns can be read".to_owned());
-        }
-        if let Some(defaults) = &tree.defaults {
-            plan.defaults.clone_from(defaults);
-        }
-        if let Some(keys) = &self.options.key_range {
-            plan.keys = Some(KeyRange::parse(keys, &self.table.table, &plan.index)?);
-        }
-        if !self.options.history {
-            plan = plan.current();
-        }
-        if let Some(open) = self.open.get(tree.space) {
-            plan.open = Some(Arc::clone(open.as_ref().map_err(|why| format!("--committed: {why}"))?));
-        }
-        Ok((Arc::new(plan), tree))
+    fn failed(&self, source: io::Error) -> Error {
+        Error::Io { path: PathBuf::from(&self.of.table.name), action: "writing the rows", source }
     }
 
     fn tree(
         &self,
         plan: &Arc<RowPlan>,
-        tree: &TreeSource,
+        (tree, part): (&TreeSource, Option<&SplitPart>),
         out: &mut F::Output,
         export: &mut TableExport,
     ) -> Result<(), Error> {
-        let Some(space) = self.tables.spaces.get(tree.space) else { return Ok(()) };
-        let path = space.path().display().to_string();
+        let Some(space) = self.of.tables.spaces.get(tree.space) else { return Ok(()) };
         if let Some(why) = &tree.unreadable {
-            export.damage.push(format!("{path}: {why}"));
+            export.damage.push(RowDamage::of_file(space.path(), why));
             return Ok(());
         }
-        let root = tree.index.root.map_or((0, 0), |root| (root.root.0, root.id));
         let mut opener = Opener::new();
-        let mut ranges = Ranges::read(space, root, &tree.index, &mut opener, |page, children| match &plan.keys {
-            Some(keys) => keys.children(page, &plan.index, children),
-            None => children,
-        });
-        export.damage.extend(ranges.lost.iter().map(|lost| format!("{path}: {}", lost.why)));
+        let mut ranges = leaves(space, tree, part, plan.keys.as_ref(), &mut opener);
+        export.damage.extend(ranges.lost.iter().map(|lost| RowDamage::of_lost(space, lost)));
         let stops = self.options.scan.on_damage == OnDamage::Stop;
         if !export.damage.is_empty() && stops {
             return Ok(());
@@ -345,19 +368,19 @@ impl<F: Format> Job<'_, F> {
         }
         let problems = self.pass(space, plan, &ranges, out, export)?;
         let inner_lost = !ranges.lost.is_empty() || problems.iter().any(|problem| problem.kind == ProblemKind::Inner);
-        export.take(&path, &problems);
-        if inner_lost && !stops {
+        export.take(space, &problems);
+        // A split does not know which leaves are another split's.
+        if inner_lost && !stops && part.is_none() {
             let known = reached_again(space, &ranges, plan, &mut opener);
             let (units, is_known) = stray_leaves(space, plan, &|page_no| known.has(page_no), &mut opener);
             export.stray_leaves = Some(export.stray_leaves.unwrap_or(0) + units.len());
             if !is_known && !units.is_empty() {
-                export.damage.push(format!(
-                    "{path}: it is unknown which pages are free: the rows found may include rows of freed pages"
-                ));
+                let why = "it is unknown which pages are free: the rows found may include rows of freed pages";
+                export.damage.push(RowDamage::of_file(space.path(), why));
             }
             let strays = Ranges { units, ..Ranges::default() };
             let problems = self.pass(space, plan, &strays, out, export)?;
-            export.take(&path, &problems);
+            export.take(space, &problems);
         }
         Ok(())
     }
@@ -365,7 +388,7 @@ impl<F: Format> Job<'_, F> {
     /// Reads the leaves of some ranges and writes their rows.
     fn pass(
         &self,
-        space: &crate::tree::Tablespace,
+        space: &Tablespace,
         plan: &Arc<RowPlan>,
         ranges: &Ranges,
         out: &mut F::Output,
@@ -381,15 +404,14 @@ impl<F: Format> Job<'_, F> {
         let range = self.format.range();
         scan_options.ranges = Some(range);
         let head = Head {
-            table: self.table,
+            table: self.of.table,
             plan,
             states: options.scan.wanted == Wanted::Deleted,
             workers: scan_options.workers.max(1),
         };
         let encoders: Result<Vec<F::Encoder>, io::Error> =
             (0..head.workers).map(|_| self.format.encoder(&head, out)).collect();
-        let failed =
-            |source: io::Error| Error::Io { path: PathBuf::from(&self.table.name), action: "writing the rows", source };
+        let failed = |source| self.failed(source);
         let encoders = std::sync::Mutex::new(encoders.map_err(failed)?);
         let shared = Shared::new(out, !options.unordered, self.format.held() * head.workers);
         let rows = AtomicU64::new(0);
@@ -402,7 +424,7 @@ impl<F: Format> Job<'_, F> {
             left,
             skip,
         };
-        let (sinks, problems) = scan((space, &self.tables.set), plan, ranges, &scan_options, self.counters, sinks)?;
+        let (sinks, problems) = scan((space, &self.of.tables.set), plan, ranges, &scan_options, self.counters, sinks)?;
         for change in sinks.iter().filter_map(|sink| sink.encoder.as_ref()).flat_map(Encoder::changes) {
             let same = |known: &&mut Change| known.column == change.column && known.what == change.what;
             match export.changes.iter_mut().find(same) {
@@ -419,7 +441,7 @@ impl<F: Format> Job<'_, F> {
 }
 
 /// Marks the leaves that the ranges lead to, as a pass over them would.
-fn reached_again(space: &crate::tree::Tablespace, ranges: &Ranges, plan: &RowPlan, opener: &mut Opener) -> Reached {
+fn reached_again(space: &Tablespace, ranges: &Ranges, plan: &RowPlan, opener: &mut Opener) -> Reached {
     let reached = Reached::new(space.pages());
     for page_no in &ranges.units {
         reached.mark(*page_no);
@@ -438,90 +460,4 @@ fn reached_again(space: &crate::tree::Tablespace, ranges: &Ranges, plan: &RowPla
         });
     }
     reached
-}
-
-/// A worker's output.
-struct Writing<'w, 'o, E: Encoder, O: Output<Piece = E::Piece>> {
-    /// Always there, as there is one per worker.
-    encoder: Option<E>,
-    range: usize,
-    shared: &'w Shared<'o, O>,
-    rows: &'w AtomicU64,
-    left: Option<u64>,
-    skip: bool,
-}
-
-impl<E: Encoder, O: Output<Piece = E::Piece>> Writing<'_, '_, E, O> {
-    /// Writes what was encoded. `false` if no more is wanted.
-    fn pass_on(&mut self, part: Part) -> bool {
-        let Some(encoder) = &mut self.encoder else { return false };
-        match encoder.take() {
-            Ok(piece) => self.shared.write(self.range, piece, part),
-            Err(error) => {
-                self.shared.fail(error);
-                false
-            }
-        }
-    }
-
-    fn encode(&mut self, batch: &Batch, problems: &mut Vec<Problem>) -> ControlFlow<()> {
-        let Some(encoder) = &mut self.encoder else { return ControlFlow::Break(()) };
-        let mut written = 0;
-        let mut outcome = ControlFlow::Continue(());
-        for row in batch.rows() {
-            if self.left == Some(0) {
-                break;
-            }
-            match encoder.row(&row) {
-                Ok(()) => {
-                    written += 1;
-                    self.left = self.left.map(|left| left - 1);
-                }
-                // A purged row may be unreadable: nobody expects it.
-                Err(_) if row.state() == super::batch::RowState::Freed => {}
-                Err((column, why)) => {
-                    let name = batch.plan().columns.get(column).map_or("", |column| column.name.as_str());
-                    problems.push(Problem {
-                        page_no: row.page_no(),
-                        record: Some(row.origin()),
-                        keys: Some("one row".to_owned()),
-                        why: format!("column {name}: {why}"),
-                        kind: ProblemKind::Rows,
-                    });
-                    if !self.skip {
-                        outcome = ControlFlow::Break(());
-                        break;
-                    }
-                }
-            }
-        }
-        self.rows.fetch_add(written, Ordering::Relaxed);
-        outcome
-    }
-}
-
-impl<E: Encoder, O: Output<Piece = E::Piece>> RowSink for Writing<'_, '_, E, O> {
-    fn begin(&mut self, range: usize) {
-        self.range = range;
-    }
-
-    fn batch(&mut self, batch: &Batch, problems: &mut Vec<Problem>) -> ControlFlow<()> {
-        self.encode(batch, problems)?;
-        let is_turn = || self.shared.is_turn(self.range);
-        let full = self.encoder.as_mut().map_or(Ok(false), |encoder| encoder.is_full(&is_turn));
-        match full {
-            Ok(true) if !self.pass_on(Part::Some) => return ControlFlow::Break(()),
-            Ok(_) => {}
-            Err(error) => {
-                self.shared.fail(error);
-                return ControlFlow::Break(());
-            }
-        }
-        if self.left == Some(0) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    }
-
-    fn end(&mut self, outcome: ControlFlow<()>) -> ControlFlow<()> {
-        let goes_on = self.pass_on(if outcome.is_break() { Part::End } else { Part::Last });
-        if goes_on { outcome } else { ControlFlow::Break(()) }
-    }
 }
