@@ -1,5 +1,5 @@
 # What a contributor runs. Each target installs what it needs (Debian, as root; other systems: see README.md).
-.PHONY: demo test test-arm soak fuzz lint bench servers readers fixtures datadirs dist test-dist
+.PHONY: demo test test-ecosystem wheel test-arm soak fuzz lint bench servers readers fixtures datadirs dist test-dist
 
 CARGO ?= cargo
 DATADIRS ?= target/datadirs
@@ -11,6 +11,12 @@ demo: ## build innokit and let it find a planted damage in real tablespaces of b
 
 test: servers readers datadirs ## every test; those that read what real servers wrote run here only (`cargo test` runs the others)
 	INNOKIT_DATADIRS=$(abspath $(DATADIRS)) RUST_TEST_THREADS=$(THREADS) $(CARGO) test --workspace --features innokit/parquet,innokit/sql --no-fail-fast
+
+test-ecosystem: servers datadirs ## the Python package with pyarrow, Polars, DuckDB and pandas, against real servers
+	INNOKIT_DATADIRS=$(abspath $(DATADIRS)) scripts/test-ecosystem.sh
+
+wheel: ## the Python package, optimised, into target/wheels
+	scripts/test-ecosystem.sh --wheel
 
 test-arm: ## the tests that need no server, built for AArch64 and run under emulation: make test-arm CRATES="format flow" (all if not given)
 	INNOKIT_ARM_CRATES="$(CRATES)" scripts/test-arm.sh

@@ -168,4 +168,5 @@ def main():
     print(f"{len(names)} tables, {sum(rows for rows, _ in counts)} rows, {sum(values for _, values in counts)} values")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""Tables of MySQL and MariaDB as Arrow streams, read from InnoDB's files without a server.
+
+>>> import innokit
+>>> db = innokit.open("/backups/last-night")            # a datadir, a backup, a folder of .ibd files, or one file
+>>> db.tables()                                         # ["shop.customer", "shop.lineitem"]
+>>> table = db.table("shop.lineitem")
+>>> polars.DataFrame(table)                             # pyarrow.table(table), duckdb: "SELECT ... FROM table"
+
+Anything that takes Arrow's C streams (``__arrow_c_stream__``) reads a table, a scan, a split and a report: pyarrow, Polars, DuckDB, pandas.
+None of them is required.
+"""
+
+from __future__ import annotations
+
+import warnings as _warnings
+
+from . import _innokit
+from ._errors import DamageError, DamageWarning, InnokitError, InternalError, PendingWarning, UnreadWarning
+from ._innokit import Database, Field, Report, Scan, Schema, Split, Table, __version__, check
+
+__all__ = [
+    "DamageError",
+    "DamageWarning",
+    "Database",
+    "Field",
+    "InnokitError",
+    "InternalError",
+    "PendingWarning",
+    "Report",
+    "Scan",
+    "Schema",
+    "Split",
+    "Table",
+    "UnreadWarning",
+    "__version__",
+    "check",
+    "open",
+]
+
+
+def open(path, *, keyring=None, key_file=None):
+    """Opens a datadir, a backup, a folder of tablespaces, or single files.
+
+    path: a path, or a list of paths. Only definitions are read, no rows.
+    keyring: MySQL's keyring file, or a list of them.
+    key_file: MariaDB's key file, or a pair of it and its key (or ``"FILE:"`` and the path of the key).
+
+    Raises FileNotFoundError for a path that is not there. Warns with PendingWarning if crash recovery is pending, for then the server
+    would show other rows than the files, and with UnreadWarning of files that should hold a table but cannot be read.
+    """
+    db = _innokit.open(path, keyring=keyring, key_file=key_file)
+    for where, why in db.pending:
+        _warnings.warn(f"{where}: {why}", PendingWarning, stacklevel=2)
+    for where, why in db.unread:
+        _warnings.warn(f"{where}: {why}", UnreadWarning, stacklevel=2)
+    return db

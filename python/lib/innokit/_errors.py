@@ -1,0 +1,41 @@
+"""Exceptions and warnings of innokit."""
+
+
+class InnokitError(Exception):
+    """Files that cannot be used: no key, an unknown format, changed since a split was made."""
+
+
+class DamageError(InnokitError):
+    """Rows that cannot be read.
+
+    path: the file.
+    page: number of the page within its tablespace, or None if it is about no page in particular.
+    offset: where this page begins in the file, bytes.
+    keys: which rows are missing, in words, if it is known.
+    """
+
+    def __init__(self, message, path=None, page=None, offset=None, keys=None):
+        super().__init__(message, path, page, offset, keys)
+        self.path = None if path is None else str(path)
+        self.page = page
+        self.offset = offset
+        self.keys = keys
+
+    def __str__(self):
+        return self.args[0]
+
+
+class InternalError(InnokitError):
+    """A defect of innokit."""
+
+
+class DamageWarning(UserWarning):
+    """Rows are missing from a scan with ``on_damage="skip"``."""
+
+
+class PendingWarning(UserWarning):
+    """Crash recovery is pending: the server would show other rows than the files."""
+
+
+class UnreadWarning(UserWarning):
+    """A file that should hold a table cannot be read."""

@@ -1,0 +1,13 @@
+import polars
+
+from ._innokit import _KeyFile, _KeyRange, _Paths
+
+def scan_innodb(
+    path: _Paths,
+    table: str,
+    *,
+    key_range: _KeyRange | None = None,
+    keyring: _Paths | None = None,
+    key_file: _KeyFile | None = None,
+    threads: int | None = None,
+) -> polars.LazyFrame: ...

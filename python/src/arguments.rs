@@ -1,0 +1,94 @@
+//! Arguments of several functions.
+
+use std::num::NonZero;
+use std::path::PathBuf;
+
+use jobs::rows::key_range::KeyBounds;
+use jobs::rows::reader::OnDamage;
+use jobs::source::keys::KeyFiles;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyBytes, PyFloat, PyString};
+
+/// One path, or several.
+#[derive(FromPyObject)]
+pub enum Paths {
+    /// One.
+    One(PathBuf),
+    /// Several.
+    Many(Vec<PathBuf>),
+}
+
+impl Paths {
+    pub fn into_list(self) -> Vec<PathBuf> {
+        match self {
+            Self::One(path) => vec![path],
+            Self::Many(paths) => paths,
+        }
+    }
+}
+
+/// A file, or a file and what opens it.
+#[derive(FromPyObject)]
+pub enum KeyFile {
+    /// With its key, or `FILE:` and the path of that.
+    Locked(PathBuf, String),
+    /// As it is.
+    Open(PathBuf),
+}
+
+pub fn keys(keyring: Option<Paths>, key_file: Option<KeyFile>) -> KeyFiles {
+    KeyFiles {
+        keyrings: keyring.map(Paths::into_list).unwrap_or_default(),
+        key_file: key_file.map(|file| match file {
+            KeyFile::Locked(path, opener) => (path, Some(opener)),
+            KeyFile::Open(path) => (path, None),
+        }),
+    }
+}
+
+/// Threads; all cores if `None`.
+pub fn workers(threads: Option<usize>) -> PyResult<usize> {
+    match threads {
+        Some(0) => Err(PyValueError::new_err("threads must be at least 1")),
+        Some(threads) => Ok(threads),
+        None => Ok(std::thread::available_parallelism().map_or(1, NonZero::get)),
+    }
+}
+
+pub fn on_damage(text: &str) -> PyResult<OnDamage> {
+    match text {
+        "raise" => Ok(OnDamage::Stop),
+        "skip" => Ok(OnDamage::Skip),
+        _ => Err(PyValueError::new_err(format!("on_damage must be \"raise\" or \"skip\", not {text:?}"))),
+    }
+}
+
+/// A range of keys: `(5, 90)`, `(None, 90)`.
+#[derive(FromPyObject)]
+pub struct KeyRange<'py>(Option<Bound<'py, PyAny>>, Option<Bound<'py, PyAny>>);
+
+impl KeyRange<'_> {
+    pub fn bounds(&self) -> PyResult<KeyBounds> {
+        let text = |bound: &Option<Bound<'_, PyAny>>| bound.as_ref().map(bound_text).transpose();
+        Ok(KeyBounds { from: text(&self.0)?, to: text(&self.1)? })
+    }
+}
+
+/// A value as innokit's command line writes it.
+fn bound_text(value: &Bound<'_, PyAny>) -> PyResult<String> {
+    if let Ok(bytes) = value.cast::<PyBytes>() {
+        let digits: String = bytes.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+        return Ok(format!("0x{digits}"));
+    }
+    if value.is_instance_of::<PyBool>() || value.is_instance_of::<PyFloat>() {
+        return Err(PyTypeError::new_err("a key is an int, str, bytes, date or datetime"));
+    }
+    let text = value.str()?.to_string();
+    if !value.is_instance_of::<PyString>() {
+        return Ok(text);
+    }
+    // Quoted, a text cannot be taken for a number in hexadecimal. A date is not quoted.
+    let is_plain = !text.starts_with("0x") && !text.starts_with('\'');
+    Ok(if is_plain { text } else { format!("'{text}'") })
+}

@@ -1,0 +1,227 @@
+//! The two checks, and their findings as an Arrow stream.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchIterator, StringArray, UInt32Array, UInt64Array};
+use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
+use jobs::report::document::{Finding, Pending, Severity};
+use jobs::report::watcher::Watcher;
+use jobs::source::keys::KeyFiles;
+use jobs::table::TableFinding;
+use jobs::{Check, CheckOptions, TableOptions, tables_watched};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+
+use crate::arguments::{self, KeyFile, Paths};
+use crate::capsule;
+use crate::failure::Failure;
+use crate::schema::Schema as PySchema;
+use crate::wait::interruptible;
+
+/// A finding of either check.
+struct Row {
+    path: String,
+    table: Option<String>,
+    index: Option<String>,
+    page: Option<u32>,
+    position: Option<u64>,
+    severity: Severity,
+    reason: &'static str,
+    message: String,
+    found: Option<u64>,
+    expected: Option<u64>,
+}
+
+impl From<Finding> for Row {
+    fn from(finding: Finding) -> Self {
+        let Finding { path, page, position, severity, reason, message, stored, computed, .. } = finding;
+        let (table, index, reason) = (None, None, reason.as_str());
+        Self { path, table, index, page, position, severity, reason, message, found: stored, expected: computed }
+    }
+}
+
+impl From<TableFinding> for Row {
+    fn from(finding: TableFinding) -> Self {
+        let TableFinding { path, table, index, page, rule, severity, message, found, expected, .. } = finding;
+        let (position, reason) = (None, rule.as_str());
+        Self { path, table, index, page, position, severity, reason, message, found, expected }
+    }
+}
+
+fn severity(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Damage => "damage",
+        Severity::Undecided => "undecided",
+        Severity::Notice => "notice",
+    }
+}
+
+fn schema() -> SchemaRef {
+    let text = |name, nullable| Field::new(name, DataType::Utf8, nullable);
+    let number = |name| Field::new(name, DataType::UInt64, true);
+    Arc::new(Schema::new(vec![
+        text("path", false),
+        text("table", true),
+        text("index", true),
+        Field::new("page", DataType::UInt32, true),
+        number("position"),
+        text("severity", false),
+        text("reason", false),
+        text("message", false),
+        number("found"),
+        number("expected"),
+    ]))
+}
+
+fn batch(rows: &[Row]) -> Result<RecordBatch, ArrowError> {
+    let text =
+        |of: &dyn Fn(&Row) -> Option<String>| -> ArrayRef { Arc::new(rows.iter().map(of).collect::<StringArray>()) };
+    let number = |of: fn(&Row) -> Option<u64>| -> ArrayRef { Arc::new(rows.iter().map(of).collect::<UInt64Array>()) };
+    let columns = vec![
+        text(&|row| Some(row.path.clone())),
+        text(&|row| row.table.clone()),
+        text(&|row| row.index.clone()),
+        Arc::new(rows.iter().map(|row| row.page).collect::<UInt32Array>()),
+        number(|row| row.position),
+        text(&|row| Some(severity(row.severity).to_owned())),
+        text(&|row| Some(row.reason.to_owned())),
+        text(&|row| Some(row.message.clone())),
+        number(|row| row.found),
+        number(|row| row.expected),
+    ];
+    RecordBatch::try_new(schema(), columns)
+}
+
+/// What a check found. See `_innokit.pyi`.
+#[pyclass(frozen, module = "innokit")]
+pub struct Report {
+    findings: RecordBatch,
+    #[pyo3(get)]
+    exit_status: u8,
+    #[pyo3(get)]
+    files: u64,
+    #[pyo3(get)]
+    pages: u64,
+    /// All of them, also those that are not listed.
+    #[pyo3(get)]
+    findings_total: u64,
+    pending: Vec<Pending>,
+    document: String,
+}
+
+#[pymethods]
+impl Report {
+    #[getter]
+    fn ok(&self) -> bool {
+        self.exit_status == 0
+    }
+
+    #[getter]
+    fn pending(&self) -> Vec<(String, String)> {
+        self.pending.iter().map(|pending| (pending.path.clone(), pending.why.clone())).collect()
+    }
+
+    #[getter]
+    fn schema(&self) -> PySchema {
+        PySchema(self.findings.schema())
+    }
+
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        drop(requested_schema);
+        capsule::stream(py, RecordBatchIterator::new([Ok(self.findings.clone())], self.findings.schema()))
+    }
+
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        capsule::schema(py, &self.findings.schema())
+    }
+
+    fn __len__(&self) -> usize {
+        self.findings.num_rows()
+    }
+
+    fn to_json(&self) -> &str {
+        &self.document
+    }
+
+    fn __repr__(&self) -> String {
+        let (status, files, findings) = (self.exit_status, self.files, self.findings_total);
+        format!("<innokit.Report: {files} files, {findings} findings, exit status {status}>")
+    }
+}
+
+/// Checks files. See `__init__.py`.
+#[pyfunction]
+#[pyo3(signature = (paths, *, level="pages", threads=None, keyring=None, key_file=None, max_findings=1000))]
+pub fn check(
+    py: Python<'_>,
+    paths: Paths,
+    level: &str,
+    threads: Option<usize>,
+    keyring: Option<Paths>,
+    key_file: Option<KeyFile>,
+    max_findings: usize,
+) -> PyResult<Report> {
+    let (paths, workers) = (paths.into_list(), arguments::workers(threads)?);
+    let keys = arguments::keys(keyring, key_file);
+    let stop = Arc::new(AtomicBool::new(false));
+    let watcher = Watcher::new(Arc::clone(&stop), None);
+    let limits = Limits { workers, keys, watcher, findings_max: max_findings };
+    match level {
+        "pages" => interruptible(py, &stop, move || pages(&paths, limits)),
+        "trees" => interruptible(py, &stop, move || trees(&paths, limits)),
+        _ => Err(PyValueError::new_err(format!("level must be \"pages\" or \"trees\", not {level:?}"))),
+    }
+}
+
+struct Limits {
+    workers: usize,
+    keys: KeyFiles,
+    watcher: Watcher,
+    findings_max: usize,
+}
+
+fn pages(paths: &[std::path::PathBuf], limits: Limits) -> Result<Report, Failure> {
+    let Limits { workers, keys, watcher, findings_max } = limits;
+    let options = CheckOptions { workers, keys, watcher, findings_max, ..CheckOptions::default() };
+    let report = Check::plan(paths, options)?.run(None)?;
+    let document = serde_json::to_string(&report).map_err(text)?;
+    let rows: Vec<Row> = report.findings.iter().cloned().map(Row::from).collect();
+    Ok(Report {
+        findings: batch(&rows).map_err(text)?,
+        exit_status: report.exit_status(),
+        files: report.totals.files,
+        pages: report.totals.counts.pages,
+        findings_total: report.totals.findings,
+        pending: report.pending,
+        document,
+    })
+}
+
+fn trees(paths: &[std::path::PathBuf], limits: Limits) -> Result<Report, Failure> {
+    let Limits { workers, keys, watcher, findings_max } = limits;
+    let options = TableOptions { workers, keys, watcher, findings_max, ..TableOptions::default() };
+    let report = tables_watched(paths, &options, None)?;
+    let document = serde_json::to_string(&report).map_err(text)?;
+    let rows: Vec<Row> = report.findings.iter().cloned().map(Row::from).collect();
+    Ok(Report {
+        findings: batch(&rows).map_err(text)?,
+        exit_status: report.exit_status(),
+        files: report.totals.files,
+        pages: report.totals.pages,
+        findings_total: report.totals.findings,
+        pending: report.pending,
+        document,
+    })
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "the form that map_err takes")]
+fn text(error: impl std::error::Error) -> Failure {
+    Failure::Refused(error.to_string())
+}

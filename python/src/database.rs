@@ -1,0 +1,281 @@
+//! Files that are open, and the tables in them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow::ArrowOptions;
+use arrow::parquet::Parquet;
+use flow::Counters;
+use jobs::rows::checksum::{ChecksumOptions, checksum_of};
+use jobs::rows::count::count_rows;
+use jobs::rows::export::{ExportOptions, export_table};
+use jobs::rows::key_range::KeyBounds;
+use jobs::rows::scan::ScanOptions;
+use jobs::rows::source::Wish;
+use jobs::rows::{OpenTable, SplitSize, TableSource, Tables, splits};
+use jobs::source::keys::KeyFiles;
+use pyo3::exceptions::{PyKeyError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+
+use crate::arguments::{self, KeyFile, KeyRange, Paths};
+use crate::failure::Failure;
+use crate::scan::{Choices, Scan};
+use crate::schema::Schema;
+use crate::split::Split;
+use crate::wait::interruptible;
+
+/// Files that are open.
+pub struct Opened {
+    pub tables: Tables,
+    pub keys: KeyFiles,
+}
+
+/// A table of open files, or a split of it.
+#[derive(Clone)]
+pub struct Source {
+    pub opened: Arc<Opened>,
+    /// Its index in [`Tables::tables`].
+    pub at: usize,
+    pub split: Option<Arc<jobs::rows::Split>>,
+}
+
+impl Source {
+    /// As jobs read it.
+    pub fn of(&self) -> Result<OpenTable<'_>, Failure> {
+        let table = self.opened.tables.tables.get(self.at);
+        let table = table.ok_or_else(|| Failure::Refused("the table is not there any more".to_owned()))?;
+        Ok(OpenTable { tables: &self.opened.tables, table, split: self.split.as_deref() })
+    }
+
+    pub fn name(&self) -> &str {
+        self.opened.tables.tables.get(self.at).map_or("", |table| table.name.as_str())
+    }
+
+    /// How many rows there are.
+    pub fn count(&self, py: Python<'_>, threads: Option<usize>) -> PyResult<u64> {
+        let (source, options) = (self.clone(), scan_options(threads)?);
+        let stop = options.stop.clone().unwrap_or_default();
+        interruptible(py, &stop, move || {
+            let counters = Counters::new(options.workers);
+            let count = count_rows(source.of()?, &options, &counters)?;
+            Failure::of_damage(&count.damage).map_or(Ok(count.rows), Err)
+        })
+    }
+
+    /// The value of `CHECKSUM TABLE`.
+    pub fn checksum(&self, py: Python<'_>, threads: Option<usize>) -> PyResult<u32> {
+        let source = self.clone();
+        let options = ChecksumOptions { scan: scan_options(threads)?, ..ChecksumOptions::default() };
+        let stop = options.scan.stop.clone().unwrap_or_default();
+        interruptible(py, &stop, move || {
+            let counters = Counters::new(options.scan.workers);
+            let sum = checksum_of(source.of()?, &options, &counters)?;
+            let refused = || sum.not_computable.clone().unwrap_or_else(|| "it cannot be computed".to_owned());
+            match Failure::of_damage(&sum.damage) {
+                Some(damage) => Err(damage),
+                None => sum.checksum.ok_or_else(|| Failure::Refused(refused())),
+            }
+        })
+    }
+}
+
+fn scan_options(threads: Option<usize>) -> PyResult<ScanOptions> {
+    let workers = arguments::workers(threads)?;
+    Ok(ScanOptions { workers, stop: Some(Arc::default()), ..ScanOptions::default() })
+}
+
+/// Opens files. See `__init__.py`.
+#[pyfunction]
+#[pyo3(signature = (path, *, keyring=None, key_file=None))]
+pub fn open(py: Python<'_>, path: Paths, keyring: Option<Paths>, key_file: Option<KeyFile>) -> PyResult<Database> {
+    let (paths, keys) = (path.into_list(), arguments::keys(keyring, key_file));
+    let opened = interruptible(py, &Arc::default(), move || open_files(&paths, keys))?;
+    Ok(Database { opened: Arc::new(opened) })
+}
+
+fn open_files(paths: &[PathBuf], keys: KeyFiles) -> Result<Opened, Failure> {
+    for path in paths {
+        let missing = |source| jobs::Error::Io { path: path.clone(), action: "opening it", source };
+        std::fs::metadata(path).map_err(missing)?;
+    }
+    let workers = arguments::workers(None).unwrap_or(1);
+    let wish = Wish { keys: &keys, page_size: None, workers, index: None, create_table: None };
+    let tables = Tables::find(paths, wish)?;
+    Ok(Opened { tables, keys })
+}
+
+/// The tables of some files. See `_innokit.pyi`.
+#[pyclass(frozen, module = "innokit")]
+pub struct Database {
+    opened: Arc<Opened>,
+}
+
+#[pymethods]
+impl Database {
+    fn tables(&self) -> Vec<String> {
+        self.opened.tables.tables.iter().map(|table| table.name.clone()).collect()
+    }
+
+    fn table(&self, name: &str) -> PyResult<Table> {
+        let is_named = |table: &TableSource| table.name == name;
+        let Some(at) = self.opened.tables.tables.iter().position(is_named) else {
+            let unread = self.unread().into_iter().map(|(path, why)| format!("; {path}: {why}"));
+            return Err(PyKeyError::new_err(format!("no table {name}{}", unread.collect::<String>())));
+        };
+        Ok(Table(Source { opened: Arc::clone(&self.opened), at, split: None }))
+    }
+
+    #[getter]
+    fn unread(&self) -> Vec<(String, String)> {
+        let of = |unread: &jobs::rows::source::Unread| (unread.path.display().to_string(), unread.why.clone());
+        self.opened.tables.unread.iter().map(of).collect()
+    }
+
+    #[getter]
+    fn pending(&self) -> Vec<(String, String)> {
+        self.opened.tables.pending.iter().map(|pending| (pending.path.clone(), pending.why.clone())).collect()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<innokit.Database: {} tables>", self.opened.tables.tables.len())
+    }
+}
+
+/// A table. See `_innokit.pyi`.
+#[pyclass(frozen, module = "innokit")]
+pub struct Table(Source);
+
+#[pymethods]
+impl Table {
+    #[getter]
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    #[getter]
+    fn schema(&self) -> PyResult<Schema> {
+        Ok(self.plain()?.schema())
+    }
+
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        self.plain()?.stream(py, requested_schema)
+    }
+
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        crate::capsule::schema(py, &self.plain()?.schema().0)
+    }
+
+    #[pyo3(signature = (columns=None, *, key_range=None, limit=None, batch_size=65536, strings="view", threads=1, on_damage="raise"))]
+    #[expect(clippy::too_many_arguments, reason = "each is a keyword in Python")]
+    fn scan(
+        &self,
+        columns: Option<Vec<String>>,
+        key_range: Option<KeyRange<'_>>,
+        limit: Option<u64>,
+        batch_size: usize,
+        strings: &str,
+        threads: Option<usize>,
+        on_damage: &str,
+    ) -> PyResult<Scan> {
+        let key_range = key_range.map(|range| range.bounds()).transpose()?;
+        Scan::new(self.0.clone(), Choices { columns, key_range, limit, batch_size, strings, threads, on_damage })
+    }
+
+    #[pyo3(signature = (n=None, *, target_bytes=268_435_456, key_range=None))]
+    fn splits(
+        &self,
+        py: Python<'_>,
+        n: Option<usize>,
+        target_bytes: u64,
+        key_range: Option<KeyRange<'_>>,
+    ) -> PyResult<Vec<Split>> {
+        let key_range = key_range.map(|range| range.bounds()).transpose()?;
+        let size = match n {
+            Some(0) => return Err(PyValueError::new_err("n must be at least 1")),
+            Some(n) => SplitSize::Count(n),
+            None if target_bytes == 0 => return Err(PyValueError::new_err("target_bytes must be at least 1")),
+            None => SplitSize::Bytes(target_bytes),
+        };
+        let source = self.0.clone();
+        let made = interruptible(py, &Arc::default(), move || {
+            let made = splits(source.of()?, size, key_range.as_ref())?;
+            made.map_err(|damage| Failure::Damage(damage, 0))
+        })?;
+        let keys = &self.0.opened.keys;
+        Ok(made.into_iter().map(|split| Split::new(split, keys.clone())).collect())
+    }
+
+    #[pyo3(signature = (*, threads=None))]
+    fn count(&self, py: Python<'_>, threads: Option<usize>) -> PyResult<u64> {
+        self.0.count(py, threads)
+    }
+
+    #[pyo3(signature = (*, threads=None))]
+    fn checksum(&self, py: Python<'_>, threads: Option<usize>) -> PyResult<u32> {
+        self.0.checksum(py, threads)
+    }
+
+    #[pyo3(signature = (path, *, columns=None, key_range=None, compression_level=1, threads=None))]
+    fn write_parquet(
+        &self,
+        py: Python<'_>,
+        path: PathBuf,
+        columns: Option<Vec<String>>,
+        key_range: Option<KeyRange<'_>>,
+        compression_level: i32,
+        threads: Option<usize>,
+    ) -> PyResult<u64> {
+        let key_range = key_range.map(|range| range.bounds()).transpose()?;
+        let format = Parquet::new(ArrowOptions::default(), compression_level).map_err(PyValueError::new_err)?;
+        let options = export_options(columns, key_range, threads)?;
+        let (source, stop) = (self.0.clone(), options.scan.stop.clone().unwrap_or_default());
+        interruptible(py, &stop, move || write_file(&source, &options, &format, &path))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<innokit.Table {}>", self.0.name())
+    }
+}
+
+impl Table {
+    /// A scan as if without arguments.
+    fn plain(&self) -> PyResult<Scan> {
+        Scan::new(self.0.clone(), Choices::default())
+    }
+}
+
+fn export_options(
+    columns: Option<Vec<String>>,
+    key_range: Option<KeyBounds>,
+    threads: Option<usize>,
+) -> PyResult<ExportOptions> {
+    Ok(ExportOptions { scan: scan_options(threads)?, columns, key_range, ..ExportOptions::default() })
+}
+
+/// Writes beside the target under another name first: a file of that name is always whole.
+fn write_file(source: &Source, options: &ExportOptions, format: &Parquet, path: &PathBuf) -> Result<u64, Failure> {
+    let failed = |source| jobs::Error::Io { path: path.clone(), action: "writing it", source };
+    let name = path.file_name().ok_or_else(|| Failure::Usage(format!("{} is not a file's name", path.display())))?;
+    let unfinished = path.with_file_name(format!(".{}.{}.unfinished", name.to_string_lossy(), std::process::id()));
+    let write = || -> Result<u64, Failure> {
+        let file = std::fs::File::create_new(&unfinished).map_err(failed)?;
+        let out = Box::new(std::io::BufWriter::new(file.try_clone().map_err(failed)?));
+        let export = export_table(source.of()?, options, format, out, &Counters::new(options.scan.workers))?;
+        if let Some(damage) = Failure::of_damage(&export.damage) {
+            return Err(damage);
+        }
+        if let Some(why) = export.refused {
+            return Err(Failure::Refused(why));
+        }
+        file.sync_all().map_err(failed)?;
+        std::fs::rename(&unfinished, path).map_err(failed)?;
+        Ok(export.rows)
+    };
+    write().inspect_err(|_| drop(std::fs::remove_file(&unfinished)))
+}

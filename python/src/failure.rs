@@ -1,0 +1,92 @@
+//! What goes wrong, as Python's exceptions. The classes are in `innokit/_errors.py`.
+
+use jobs::rows::RowDamage;
+use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyValueError};
+use pyo3::prelude::*;
+
+/// Why a job has no result.
+#[derive(Debug)]
+pub enum Failure {
+    /// The files cannot be used.
+    Job(jobs::Error),
+    /// Rows cannot be read: the first of them, and how many more places there are.
+    Damage(RowDamage, usize),
+    /// Not damaged, and still not possible.
+    Refused(String),
+    /// An argument that makes no sense.
+    Usage(String),
+    /// A defect of innokit.
+    Panic(String),
+}
+
+impl Failure {
+    /// The first of some damage.
+    pub fn of_damage(damage: &[RowDamage]) -> Option<Self> {
+        damage.first().map(|first| Self::Damage(first.clone(), damage.len() - 1))
+    }
+
+    /// What `catch_unwind` caught.
+    pub fn of_panic(panic: &(dyn std::any::Any + Send)) -> Self {
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+        Self::Panic(text.unwrap_or_else(|| "a panic without a message".to_owned()))
+    }
+
+    /// In one sentence.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Job(error) => error.to_string(),
+            Self::Damage(damage, 0) => place(damage),
+            Self::Damage(damage, more) => format!("{} (and {more} more)", place(damage)),
+            Self::Refused(why) | Self::Usage(why) => why.clone(),
+            Self::Panic(text) => format!("a defect of innokit, please report it: {text}"),
+        }
+    }
+}
+
+/// `t.ibd, byte 114688: page 7 is damaged: ...`
+fn place(damage: &RowDamage) -> String {
+    match damage.offset {
+        Some(offset) => format!("{}, byte {offset}: {}", damage.path.display(), damage.why),
+        None => damage.to_string(),
+    }
+}
+
+impl From<jobs::Error> for Failure {
+    fn from(error: jobs::Error) -> Self {
+        match error {
+            jobs::Error::Usage(why) => Self::Usage(why),
+            other => Self::Job(other),
+        }
+    }
+}
+
+/// An exception of `innokit/_errors.py`.
+fn of_class(class: &str, build: impl FnOnce(Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>>) -> PyErr {
+    Python::attach(|py| {
+        let made = py.import("innokit._errors").and_then(|module| module.getattr(class)).and_then(build);
+        made.map_or_else(|error| error, PyErr::from_value)
+    })
+}
+
+impl From<Failure> for PyErr {
+    fn from(failure: Failure) -> Self {
+        let text = failure.text();
+        match failure {
+            Failure::Job(jobs::Error::Interrupted) => PyKeyboardInterrupt::new_err(()),
+            Failure::Job(jobs::Error::Io { path, source, .. }) if source.raw_os_error().is_some() => {
+                // Python makes a FileNotFoundError or PermissionError of it, by its number.
+                let said = source.to_string();
+                let said = said.split(" (os error").next().unwrap_or(&said).to_owned();
+                PyOSError::new_err((source.raw_os_error(), said, path.into_os_string()))
+            }
+            Failure::Usage(why) => PyValueError::new_err(why),
+            Failure::Damage(damage, _) => of_class("DamageError", |class| {
+                let RowDamage { path, page_no, offset, keys, .. } = damage;
+                class.call1((text, path, page_no, offset, keys))
+            }),
+            Failure::Panic(_) => of_class("InternalError", |class| class.call1((text,))),
+            Failure::Job(_) | Failure::Refused(_) => of_class("InnokitError", |class| class.call1((text,))),
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! What to read of a table, and what was read.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arrow::{ArrowOptions, Enums, Strings, schema};
+use jobs::rows::RowDamage;
+use jobs::rows::export::{ExportOptions, TableExport, plan_of};
+use jobs::rows::key_range::KeyBounds;
+use jobs::rows::scan::ScanOptions;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+
+use crate::arguments;
+use crate::capsule;
+use crate::database::Source;
+use crate::failure::Failure;
+use crate::schema::Schema;
+use crate::stream::Batches;
+
+/// The arguments of `scan`.
+pub struct Choices<'c> {
+    pub columns: Option<Vec<String>>,
+    pub key_range: Option<KeyBounds>,
+    pub limit: Option<u64>,
+    pub batch_size: usize,
+    pub strings: &'c str,
+    pub threads: Option<usize>,
+    pub on_damage: &'c str,
+}
+
+impl Default for Choices<'_> {
+    fn default() -> Self {
+        Self {
+            columns: None,
+            key_range: None,
+            limit: None,
+            batch_size: 1 << 16,
+            strings: "view",
+            threads: Some(1),
+            on_damage: "raise",
+        }
+    }
+}
+
+/// What the newest stream of a scan has come to.
+#[derive(Default)]
+pub struct Outcome {
+    /// When it has ended.
+    pub export: Option<TableExport>,
+    pub bytes_read: u64,
+}
+
+/// A scan. See `_innokit.pyi`.
+#[pyclass(frozen, module = "innokit")]
+pub struct Scan {
+    source: Source,
+    options: ExportOptions,
+    arrow: ArrowOptions,
+    batch_size: usize,
+    schema: Schema,
+    outcome: Arc<Mutex<Outcome>>,
+}
+
+impl Scan {
+    pub fn new(source: Source, choices: Choices<'_>) -> PyResult<Self> {
+        let arrow = match choices.strings {
+            "view" => ArrowOptions { strings: Strings::Views, ..ArrowOptions::default() },
+            "utf8" => ArrowOptions { enums: Enums::Text, ..ArrowOptions::default() },
+            other => return Err(PyValueError::new_err(format!("strings must be \"view\" or \"utf8\", not {other:?}"))),
+        };
+        if choices.batch_size == 0 {
+            return Err(PyValueError::new_err("batch_size must be at least 1"));
+        }
+        let scan = ScanOptions {
+            workers: arguments::workers(choices.threads)?,
+            on_damage: arguments::on_damage(choices.on_damage)?,
+            ..ScanOptions::default()
+        };
+        let options = ExportOptions {
+            scan,
+            columns: choices.columns,
+            key_range: choices.key_range,
+            limit: choices.limit,
+            ..ExportOptions::default()
+        };
+        let plan = plan_of(source.of()?, &options).map_err(Failure::Usage)?;
+        let schema = Schema(schema(&plan, arrow, false));
+        Ok(Self { source, options, arrow, batch_size: choices.batch_size, schema, outcome: Arc::default() })
+    }
+
+    pub fn schema(&self) -> Schema {
+        self.schema.clone()
+    }
+
+    pub fn stream<'py>(
+        &self,
+        py: Python<'py>,
+        _requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        // The protocol lets a producer ignore the request; the consumer casts then.
+        let (source, options) = (self.source.clone(), self.options.clone());
+        *self.outcome() = Outcome::default();
+        let outcome = Arc::clone(&self.outcome);
+        let batches = Batches::new(Arc::clone(&self.schema.0), source, options, (self.arrow, self.batch_size), outcome);
+        capsule::stream(py, batches)
+    }
+
+    fn outcome(&self) -> MutexGuard<'_, Outcome> {
+        self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[pymethods]
+impl Scan {
+    #[getter(schema)]
+    fn its_schema(&self) -> Schema {
+        self.schema()
+    }
+
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        self.stream(py, requested_schema)
+    }
+
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        capsule::schema(py, &self.schema.0)
+    }
+
+    #[getter]
+    fn rows_read(&self) -> Option<u64> {
+        self.outcome().export.as_ref().map(|export| export.rows)
+    }
+
+    #[getter]
+    fn bytes_read(&self) -> Option<u64> {
+        let outcome = self.outcome();
+        outcome.export.as_ref().map(|_| outcome.bytes_read)
+    }
+
+    #[getter]
+    fn damage(&self) -> PyResult<Option<Vec<Py<PyAny>>>> {
+        let outcome = self.outcome();
+        let Some(export) = &outcome.export else { return Ok(None) };
+        let of = |damage: &RowDamage| -> Py<PyAny> {
+            let error = PyErr::from(Failure::Damage(damage.clone(), 0));
+            Python::attach(|py| error.into_value(py).into_any())
+        };
+        Ok(Some(export.damage.iter().map(of).collect()))
+    }
+
+    #[getter]
+    fn changes(&self) -> Option<Vec<(String, String, u64)>> {
+        let outcome = self.outcome();
+        let export = outcome.export.as_ref()?;
+        Some(
+            export.changes.iter().map(|change| (change.column.clone(), change.what.to_owned(), change.count)).collect(),
+        )
+    }
+
+    #[getter]
+    fn left_out(&self) -> Option<Vec<String>> {
+        self.outcome().export.as_ref().map(|export| export.left_out.clone())
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<innokit.Scan of {}, {} columns>", self.source.name(), self.schema.0.fields().len())
+    }
+}

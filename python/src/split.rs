@@ -1,0 +1,154 @@
+//! A part of a table, for another process or machine.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jobs::source::keys::KeyFiles;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyCapsule};
+use serde::{Deserialize, Serialize};
+
+use crate::database::{Opened, Source};
+use crate::failure::Failure;
+use crate::scan::{Choices, Scan};
+use crate::schema::Schema;
+use crate::wait::interruptible;
+
+/// Raised with each change of what is pickled.
+const VERSION: u32 = 1;
+
+/// What is pickled: also the paths of key files, but no key unless it was given in place of a path.
+#[derive(Serialize, Deserialize)]
+struct State {
+    version: u32,
+    split: jobs::rows::Split,
+    keyrings: Vec<std::path::PathBuf>,
+    key_file: Option<(std::path::PathBuf, Option<String>)>,
+}
+
+/// A part of a table. See `_innokit.pyi`.
+#[pyclass(frozen, module = "innokit")]
+pub struct Split {
+    split: Arc<jobs::rows::Split>,
+    keys: KeyFiles,
+    /// Its files, once they are needed.
+    opened: Mutex<Option<Arc<Opened>>>,
+}
+
+impl Split {
+    pub fn new(split: jobs::rows::Split, keys: KeyFiles) -> Self {
+        Self { split: Arc::new(split), keys, opened: Mutex::default() }
+    }
+
+    fn source(&self, py: Python<'_>) -> PyResult<Source> {
+        let known = self.opened.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let opened = match known {
+            Some(opened) => opened,
+            None => {
+                let (split, keys) = (Arc::clone(&self.split), self.keys.clone());
+                let opened = interruptible(py, &Arc::default(), move || {
+                    let tables = split.open(&keys)?;
+                    Ok(Arc::new(Opened { tables, keys }))
+                })?;
+                *self.opened.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&opened));
+                opened
+            }
+        };
+        Ok(Source { opened, at: 0, split: Some(Arc::clone(&self.split)) })
+    }
+
+    fn plain(&self, py: Python<'_>) -> PyResult<Scan> {
+        Scan::new(self.source(py)?, Choices::default())
+    }
+}
+
+/// For `pickle`.
+#[pyfunction(name = "_split_from_state")]
+pub fn split_from_state(state: &[u8]) -> PyResult<Split> {
+    let wrong = |why: String| PyValueError::new_err(format!("this is not a split of innokit: {why}"));
+    let State { version, split, keyrings, key_file } =
+        serde_json::from_slice(state).map_err(|error| wrong(error.to_string()))?;
+    if version != VERSION {
+        return Err(wrong(format!("its version is {version}, not {VERSION}")));
+    }
+    Ok(Split::new(split, KeyFiles { keyrings, key_file }))
+}
+
+#[pymethods]
+impl Split {
+    #[getter]
+    fn table(&self) -> &str {
+        &self.split.table
+    }
+
+    #[getter]
+    fn paths(&self) -> Vec<String> {
+        self.split.files.iter().map(|file| file.path.display().to_string()).collect()
+    }
+
+    #[getter]
+    fn partitions(&self) -> Vec<Option<String>> {
+        self.split.parts.iter().map(|part| part.partition.clone()).collect()
+    }
+
+    #[getter]
+    fn nbytes(&self) -> u64 {
+        self.split.bytes()
+    }
+
+    #[getter]
+    fn schema(&self, py: Python<'_>) -> PyResult<Schema> {
+        Ok(self.plain(py)?.schema())
+    }
+
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        self.plain(py)?.stream(py, requested_schema)
+    }
+
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        crate::capsule::schema(py, &self.plain(py)?.schema().0)
+    }
+
+    #[pyo3(signature = (columns=None, *, limit=None, batch_size=65536, strings="view", threads=1, on_damage="raise"))]
+    #[expect(clippy::too_many_arguments, reason = "each is a keyword in Python")]
+    fn scan(
+        &self,
+        py: Python<'_>,
+        columns: Option<Vec<String>>,
+        limit: Option<u64>,
+        batch_size: usize,
+        strings: &str,
+        threads: Option<usize>,
+        on_damage: &str,
+    ) -> PyResult<Scan> {
+        let choices = Choices { columns, key_range: None, limit, batch_size, strings, threads, on_damage };
+        Scan::new(self.source(py)?, choices)
+    }
+
+    #[pyo3(signature = (*, threads=None))]
+    fn count(&self, py: Python<'_>, threads: Option<usize>) -> PyResult<u64> {
+        self.source(py)?.count(py, threads)
+    }
+
+    #[pyo3(signature = (*, threads=None))]
+    fn checksum(&self, py: Python<'_>, threads: Option<usize>) -> PyResult<u32> {
+        self.source(py)?.checksum(py, threads)
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
+        let KeyFiles { keyrings, key_file } = self.keys.clone();
+        let state = State { version: VERSION, split: (*self.split).clone(), keyrings, key_file };
+        let state = serde_json::to_vec(&state).map_err(|error| Failure::Refused(error.to_string()))?;
+        let make = py.import("innokit._innokit")?.getattr("_split_from_state")?;
+        Ok((make, (PyBytes::new(py, &state),)))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<innokit.Split of {}, about {} bytes>", self.split.table, self.split.bytes())
+    }
+}

@@ -1,0 +1,258 @@
+"""Arguments, exceptions, interrupts, files written, checks."""
+
+import ast
+import inspect
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import innokit
+import polars
+import pyarrow
+import pyarrow.parquet
+import pytest
+from conftest import DATADIRS, break_page, needs_servers, units
+
+TABLE = "mysql-16k/shop/row_dynamic.ibd"
+
+
+@pytest.fixture
+def path(tmp_path):
+    """A table of 16,000 rows, to do with as one likes."""
+    return shutil.copy(pathlib.Path(DATADIRS) / TABLE, tmp_path)
+
+
+@pytest.fixture
+def table(path):
+    return innokit.open(path).table("shop.row_dynamic")
+
+
+def test_a_panic_is_an_exception():
+    with pytest.raises(innokit.InternalError, match="a job that tests made panic"):
+        innokit._innokit._panicking_job()
+
+    class Stream:
+        def __init__(self, on_thread):
+            self.on_thread = on_thread
+
+        def __arrow_c_stream__(self, requested_schema=None):
+            return innokit._innokit._panicking_stream(self.on_thread)
+
+    for on_thread, words in ((False, "a stream that tests made panic"), (True, "a thread that tests made panic")):
+        with pytest.raises(Exception, match=words):
+            pyarrow.RecordBatchReader.from_stream(Stream(on_thread)).read_all()
+        with pytest.raises(Exception, match=words):
+            polars.DataFrame(Stream(on_thread))
+
+
+def test_what_is_not_there(tmp_path):
+    with pytest.raises(FileNotFoundError) as raised:
+        innokit.open(tmp_path / "nowhere")
+    assert raised.value.filename == str(tmp_path / "nowhere")
+    assert innokit.open(tmp_path).tables() == []
+    (tmp_path / "t.ibd").write_bytes(b"this is no tablespace" * 5000)
+    with pytest.warns(innokit.UnreadWarning, match="t.ibd"):
+        db = innokit.open(tmp_path)
+    [(where, _)] = db.unread
+    assert where.endswith("t.ibd")
+    with pytest.raises(KeyError, match="no table shop.t.*t.ibd"):
+        db.table("shop.t")
+
+
+@needs_servers
+def test_arguments_that_make_no_sense(table, tmp_path):
+    for arguments, words in (
+        ({"columns": ["id", "nope"]}, "no column nope"),
+        ({"columns": []}, "none of its columns"),
+        ({"strings": "large"}, "strings must be"),
+        ({"on_damage": "ignore"}, "on_damage must be"),
+        ({"threads": 0}, "threads"),
+        ({"batch_size": 0}, "batch_size"),
+        ({"key_range": ("a", 5)}, "is not a value of key column id"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            table.scan(**arguments)
+    for key_range in ((1.5, 2), (True, 2)):
+        with pytest.raises(TypeError):
+            table.scan(key_range=key_range)
+    for arguments in ({"n": 0}, {"target_bytes": 0}):
+        with pytest.raises(ValueError):
+            table.splits(**arguments)
+    with pytest.raises(ValueError):
+        table.write_parquet(tmp_path / "x.parquet", compression_level=99)
+    assert not (tmp_path / "x.parquet").exists()
+
+
+@needs_servers
+def test_schema(table):
+    schema = table.schema
+    assert schema.names == ["id", "a", "b", "c"] and len(schema) == 4
+    assert [field.sql_type for field in schema.fields][:2] == ["int", "int"]
+    assert [field.arrow_type for field in schema.fields] == ["Int32", "Int32", "Utf8View", "Utf8View"]
+    assert [field.nullable for field in schema.fields] == [False, True, True, True]
+    assert pyarrow.schema(schema).equals(pyarrow.table(table).schema)
+    assert pyarrow.schema(table.scan(["c"])).names == ["c"]
+    assert "id: Int32 not null (int)" in repr(schema)
+
+
+@needs_servers
+def test_each_stream_reads_again(table):
+    scan = table.scan()
+    assert polars.DataFrame(scan).equals(polars.DataFrame(scan))
+    # A stream that is left in the middle, or never begun, does no harm.
+    for _ in range(20):
+        reader = pyarrow.RecordBatchReader.from_stream(table.scan(batch_size=10))
+        assert reader.read_next_batch().num_rows == 10
+        del reader
+        assert table.__arrow_c_stream__() is not None
+    assert scan.rows_read == 16_000
+
+
+@needs_servers
+def test_write_parquet(table, path, tmp_path):
+    target = tmp_path / "t.parquet"
+    assert table.write_parquet(target) == 16_000
+    assert polars.read_parquet(target).equals(polars.DataFrame(table))
+    assert table.write_parquet(target, columns=["a", "id"], key_range=(10, 20)) == polars.read_parquet(target).height
+    assert pyarrow.parquet.read_schema(target).names == ["a", "id"]
+    [(_, pages)] = units(table.splits(1)[0])
+    break_page(path, pages[100])
+    before = target.read_bytes()
+    with pytest.raises(innokit.DamageError, match=f"page {pages[100]}"):
+        table.write_parquet(target)
+    # The old file is as it was, and no unfinished one is left.
+    assert target.read_bytes() == before
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["row_dynamic.ibd", "t.parquet"]
+    with pytest.raises(FileNotFoundError):
+        innokit.open(path).table("shop.row_dynamic").write_parquet(tmp_path / "no/such/folder.parquet")
+
+
+@needs_servers
+def test_check(path):
+    for level in ("pages", "trees"):
+        report = innokit.check(path, level=level)
+        assert (report.ok, report.exit_status, report.files, len(report)) == (True, 0, 1, 0)
+        assert report.pages > 100
+    [(_, pages)] = units(innokit.open(path).table("shop.row_dynamic").splits(1)[0])
+    break_page(path, pages[7])
+    for level in ("pages", "trees"):
+        report = innokit.check([path], level=level)
+        assert (report.ok, report.exit_status) == (False, 1)
+        findings = polars.DataFrame(report)
+        assert findings.height == len(report) > 0
+        assert pages[7] in findings["page"].to_list()
+        assert set(findings["severity"]) <= {"damage", "undecided", "notice"}
+        assert len(json.loads(report.to_json())["findings"]) == len(report)
+    assert len(innokit.check(path, max_findings=0)) == 0 < innokit.check(path, max_findings=0).findings_total
+    with pytest.raises(ValueError):
+        innokit.check(path, level="bytes")
+    missing = innokit.check(path + ".not")
+    assert (missing.ok, missing.exit_status) == (False, 2)
+
+
+@needs_servers
+def test_a_datadir_that_needs_recovery_is_told():
+    with pytest.warns(innokit.PendingWarning):
+        db = innokit.open(pathlib.Path(DATADIRS) / "mysql-16k-crashed")
+    assert db.pending
+
+
+def child(code, *arguments):
+    """Another Python, in a group of its own, which says `ready` once it has begun."""
+    command = [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    assert process.stdout.readline() == "ready\n", process.stderr.read()
+    return process
+
+
+def is_interrupted(process):
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGINT, errors
+    assert "KeyboardInterrupt" in errors
+
+
+@pytest.fixture
+def endless(tmp_path):
+    """A tablespace that takes minutes to check, and no space."""
+    shutil.copy(pathlib.Path(DATADIRS) / TABLE, tmp_path / "endless.ibd")
+    os.truncate(tmp_path / "endless.ibd", 2 << 40)
+    return tmp_path / "endless.ibd"
+
+
+@needs_servers
+def test_ctrl_c_ends_a_check(endless):
+    is_interrupted(child("import sys, innokit; print('ready', flush=True); innokit.check(sys.argv[1])", endless))
+
+
+@needs_servers
+@pytest.mark.parametrize("reader", ["pyarrow.table", "polars.DataFrame", "duckdb"])
+def test_ctrl_c_ends_a_stream(path, reader):
+    code = """
+        import sys, duckdb, innokit, polars, pyarrow
+        table = innokit.open(sys.argv[1]).table("shop.row_dynamic")
+        scan = table.scan(batch_size=10**9)
+        print("ready", flush=True)
+        while True:
+            try:
+                duckdb.sql("SELECT sum(a) FROM scan").fetchall() if sys.argv[2] == "duckdb" else eval(sys.argv[2])(scan)
+            except Exception as error:  # the library's, for a stream that was interrupted: Ctrl-C is not lost in it
+                assert "interrupted" in str(error).lower(), error
+    """
+    is_interrupted(child(code, path, reader))
+
+
+@needs_servers
+def test_other_threads_run_meanwhile(endless):
+    code = """
+        import os, sys, threading, time, innokit
+        threading.Thread(target=innokit.check, args=[sys.argv[1]], daemon=True).start()
+        for _ in range(20):
+            time.sleep(0.01)
+        print("ready", flush=True)
+        os._exit(7)
+    """
+    process = child(code, endless)
+    process.communicate(timeout=60)
+    assert process.returncode == 7
+
+
+def stub():
+    """The classes and functions of the type hints, with the names in each."""
+    text = (pathlib.Path(innokit.__file__).parent / "_innokit.pyi").read_text()
+    tree = ast.parse(text)
+    names = {node.name: node for node in tree.body if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
+    shared = {item.name for item in names.pop("_Readable").body}
+    for name, node in names.items():
+        if isinstance(node, ast.ClassDef):
+            has = {item.name for item in node.body if isinstance(item, ast.FunctionDef)}
+            yield name, has | (shared if node.bases else set()), node
+        else:
+            yield name, None, node
+
+
+def test_type_hints_are_true():
+    assert (pathlib.Path(innokit.__file__).parent / "py.typed").exists()
+    checked = 0
+    for name, members, node in stub():
+        real = getattr(innokit._innokit, name)
+        if members is None:
+            wanted = [argument.arg for argument in [*node.args.args, *node.args.kwonlyargs]]
+            assert list(inspect.signature(real).parameters) == wanted, name
+            continue
+        own = {member for member in vars(real) if not member.startswith("_")}
+        assert own == {member for member in members if not member.startswith("_")}, name
+        for item in node.body:
+            is_method = isinstance(item, ast.FunctionDef) and not item.decorator_list and not item.name.startswith("_")
+            if is_method:
+                wanted = [argument.arg for argument in [*item.args.args, *item.args.kwonlyargs]]
+                assert list(inspect.signature(getattr(real, item.name)).parameters) == wanted, f"{name}.{item.name}"
+                checked += 1
+    assert checked >= 10

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Tests the Python package against the libraries that its users have, and against what real servers say.
+#
+#   test-ecosystem.sh [pytest options]
+#   test-ecosystem.sh --wheel      builds the optimised wheel instead, into target/wheels
+#
+# Virtual environments are kept in ${INNOKIT_SERVERS:-~/.cache/innokit}/ecosystem: `build` has maturin, `full` has pyarrow, Polars, DuckDB,
+# pandas and pytest, `bare` has Polars, DuckDB and pytest but no pyarrow and no pandas. The wheel is built with the profile and into the
+# target folder of `cargo test`, so that what that has compiled is not compiled again; it is installed anew on every run.
+# INNOKIT_DATADIRS: datadirs of scripts/make-datadirs.sh; the tests that read them, or start servers, run only if it is set.
+set -euo pipefail
+
+cd "$(dirname "$0")/.."
+readonly recipe=1 # raise it when the lists below change
+readonly home="${INNOKIT_SERVERS:-$HOME/.cache/innokit}/ecosystem"
+
+say() { printf '%s: %s\n' test-ecosystem "$*"; }
+die() { say "$*" >&2; exit 2; }
+
+# environment NAME PACKAGE...: makes it unless it is there and finished.
+environment() {
+    local at="$home/$1" log
+    shift
+    [ "$(cat "$at/.stamp" 2>/dev/null)" != "$recipe $*" ] || return 0
+    command -v python3 >/dev/null || die "python3 is missing: install the packages python3 and python3-venv"
+    rm -rf "$at"
+    mkdir -p "$home"
+    if ! log="$(python3 -m venv "$at" 2>&1)"; then
+        rm -rf "$at"
+        # Debian keeps it in a package of its own.
+        [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || die "python3 -m venv fails: install the package python3-venv: $log"
+        say "installing python3-venv"
+        apt-get -qq install python3-venv >/dev/null || die "python3-venv cannot be installed"
+        python3 -m venv "$at"
+    fi
+    say "fetching $*"
+    "$at/bin/pip" install --quiet --disable-pip-version-check "$@" || die "pip cannot install $*"
+    printf '%s\n' "$recipe $*" >"$at/.stamp"
+}
+
+environment build maturin
+export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}"
+if [ "${1:-}" = --wheel ]; then
+    exec "$home/build/bin/maturin" build --release --locked --manifest-path python/Cargo.toml --out "$CARGO_TARGET_DIR/wheels"
+fi
+environment full pyarrow polars duckdb pandas pytest
+environment bare polars duckdb pytest
+
+say "building the wheel"
+wheels="$CARGO_TARGET_DIR/wheels-test"
+rm -rf "$wheels"
+"$home/build/bin/maturin" build --quiet --locked --profile dev --manifest-path python/Cargo.toml --compatibility linux --out "$wheels"
+wheel=("$wheels"/innokit-*-abi3-*.whl)
+for name in full bare; do
+    "$home/$name/bin/pip" install --quiet --disable-pip-version-check --no-deps --force-reinstall "${wheel[0]}"
+done
+
+export INNOKIT_REPOSITORY="$PWD"
+say "with every library"
+"$home/full/bin/python" -m pytest -q python/tests "$@"
+say "without pyarrow and pandas"
+export INNOKIT_BARE=1
+"$home/bare/bin/python" -m pytest -q python/tests/test_without_pyarrow.py "$@"
