@@ -217,7 +217,7 @@ pub fn splits(
         if let Some(lost) = ranges.lost.first() {
             return Ok(Err(RowDamage::of_lost(space, lost)));
         }
-        let each = leaves_below(space, tree, &ranges, &mut opener) * u64::from(space.format.physical().get());
+        let each = bytes_below(space, tree, &ranges, &mut opener);
         let part = SplitPart {
             partition: tree.partition.clone(),
             space_id: space.format.space().0,
@@ -277,10 +277,11 @@ fn cut(trees: &[Units], size: SplitSize) -> Vec<Vec<(usize, SplitPart)>> {
     splits
 }
 
-/// Leaves below each unit, on average over some of them.
-fn leaves_below(space: &Tablespace, tree: &TreeSource, ranges: &Ranges, opener: &mut Opener) -> u64 {
+/// Bytes of the leaves below each unit, on average over some of them.
+fn bytes_below(space: &Tablespace, tree: &TreeSource, ranges: &Ranges, opener: &mut Opener) -> u64 {
+    let page = u64::from(space.format.physical().get());
     if ranges.level == 0 {
-        return 1;
+        return page;
     }
     let step = ranges.units.len().div_ceil(PARENTS_READ).max(1);
     let some: Vec<u32> = ranges.units.iter().step_by(step).copied().collect();
@@ -295,7 +296,7 @@ fn leaves_below(space: &Tablespace, tree: &TreeSource, ranges: &Ranges, opener: 
             read += 1;
         }
     });
-    leaves.checked_div(read).unwrap_or(1).max(1)
+    (leaves * page).checked_div(read).unwrap_or(page).max(1)
 }
 
 /// Of a partitioned table of MySQL the file that has the definition: only one of them does.
