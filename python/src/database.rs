@@ -63,8 +63,8 @@ impl Source {
         })
     }
 
-    /// The value of `CHECKSUM TABLE`.
-    pub fn checksum(&self, py: Python<'_>, threads: Option<usize>) -> PyResult<u32> {
+    /// The value of `CHECKSUM TABLE`, or of older MariaDB's.
+    pub fn checksum(&self, py: Python<'_>, threads: Option<usize>, without_generated: bool) -> PyResult<u32> {
         let source = self.clone();
         let options = ChecksumOptions { scan: scan_options(threads)?, ..ChecksumOptions::default() };
         let stop = options.scan.stop.clone().unwrap_or_default();
@@ -74,7 +74,10 @@ impl Source {
             let refused = || sum.not_computable.clone().unwrap_or_else(|| "it cannot be computed".to_owned());
             match Failure::of_damage(&sum.damage) {
                 Some(damage) => Err(damage),
-                None => sum.checksum.ok_or_else(|| Failure::Refused(refused())),
+                None => {
+                    let older = sum.checksum_without_generated.filter(|_| without_generated);
+                    older.or(sum.checksum).ok_or_else(|| Failure::Refused(refused()))
+                }
             }
         })
     }
@@ -216,9 +219,9 @@ impl Table {
         self.0.count(py, threads)
     }
 
-    #[pyo3(signature = (*, threads=None))]
-    fn checksum(&self, py: Python<'_>, threads: Option<usize>) -> PyResult<u32> {
-        self.0.checksum(py, threads)
+    #[pyo3(signature = (*, threads=None, without_generated=false))]
+    fn checksum(&self, py: Python<'_>, threads: Option<usize>, without_generated: bool) -> PyResult<u32> {
+        self.0.checksum(py, threads, without_generated)
     }
 
     #[pyo3(signature = (path, *, columns=None, key_range=None, compression_level=1, threads=None))]

@@ -135,9 +135,9 @@ impl Split {
         self.source(py)?.count(py, threads)
     }
 
-    #[pyo3(signature = (*, threads=None))]
-    fn checksum(&self, py: Python<'_>, threads: Option<usize>) -> PyResult<u32> {
-        self.source(py)?.checksum(py, threads)
+    #[pyo3(signature = (*, threads=None, without_generated=false))]
+    fn checksum(&self, py: Python<'_>, threads: Option<usize>, without_generated: bool) -> PyResult<u32> {
+        self.source(py)?.checksum(py, threads, without_generated)
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {

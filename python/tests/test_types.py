@@ -96,7 +96,9 @@ def test_count_and_checksum_are_the_servers(server):
                 with pytest.raises(innokit.InnokitError, match="virtual"):
                     table.checksum()
                 continue
-            assert table.checksum() == said.checksum, name
+            # MariaDB 10.11 has a value of its own for a table with a stored generated column.
+            is_older = server.kind == "mariadb" and name == "gens"
+            assert table.checksum(without_generated=is_older) == said.checksum, name
             equal += 1
     assert equal >= 45
 

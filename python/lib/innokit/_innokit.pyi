@@ -124,8 +124,11 @@ class Table(_Readable):
     def count(self, *, threads: int | None = None) -> int:
         """The number of rows, as ``SELECT COUNT(*)``. Reads and verifies every leaf page. Raises DamageError."""
 
-    def checksum(self, *, threads: int | None = None) -> int:
-        """The value of the server's ``CHECKSUM TABLE``. Raises DamageError, and InnokitError if no file has all the values it needs."""
+    def checksum(self, *, threads: int | None = None, without_generated: bool = False) -> int:
+        """The value of the server's ``CHECKSUM TABLE``. Raises DamageError, and InnokitError if no file has all the values it needs.
+
+        without_generated: as MariaDB up to 10.11.19 computes it, which gets another value for tables with stored generated columns.
+        """
 
     def write_parquet(
         self,
@@ -196,7 +199,7 @@ class Split(_Readable):
         """As ``Table.scan``. With "skip", rows below a damaged page above the leaves are lost, where a scan of the table finds them."""
 
     def count(self, *, threads: int | None = None) -> int: ...
-    def checksum(self, *, threads: int | None = None) -> int:
+    def checksum(self, *, threads: int | None = None, without_generated: bool = False) -> int:
         """A share of the table's checksum: those of all splits add up to it, modulo 2**32."""
 
 @final

@@ -33,13 +33,12 @@ def scan_innodb(path, table, *, key_range=None, keyring=None, key_file=None, thr
         for split in source.splits(target_bytes=_PART_BYTES, key_range=key_range):
             if left == 0:
                 return
-            limit = left if predicate is None else None
-            frame = polars.DataFrame(split.scan(columns, limit=limit, threads=threads))
+            frame = polars.DataFrame(split.scan(columns, limit=left, threads=threads))
+            if left is not None:
+                left -= frame.height
+            # Of a limited query Polars means the rows before the filter.
             if predicate is not None:
                 frame = frame.filter(predicate)
-            if left is not None:
-                frame = frame.head(left)
-                left -= frame.height
             yield frame
 
     return register_io_source(parts, schema=dict(polars.DataFrame(source.scan(limit=0)).schema), is_pure=False)
