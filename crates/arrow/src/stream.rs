@@ -1,6 +1,6 @@
 //! Record batches for another thread, in key order: `export_table -> BatchStream -> a bounded channel -> whoever reads them`.
 //!
-//! Memory: the batches in the channel, and for each worker the rows of the range that it reads, at most [`HELD_MAX`] bytes of them.
+//! Memory: the batches in the channel, and for each worker the rows of the range that it reads, at most about 64 MiB of them.
 
 use std::io::{self, Write};
 use std::sync::Arc;
