@@ -1,7 +1,7 @@
 //! Several workers sweep one tree: all of them take leaves, each leaf is read and received once, and a doubt ends it for all.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex};
@@ -29,11 +29,18 @@ fn primary(one: &One) -> &NamedTree {
     one.trees.iter().find(is_it).expect("the clustered index")
 }
 
-/// The pages that the receivers got, and on how many threads they wait for each other before anyone goes on.
+/// Where receivers of leaves wait until enough threads have come.
 struct Meeting {
-    received: Mutex<BTreeMap<u32, Vec<ThreadId>>>,
+    received: Mutex<Received>,
     changed: Condvar,
     threads_min: usize,
+}
+
+#[derive(Default)]
+struct Received {
+    /// Each page that was received, and how often.
+    pages: BTreeMap<u32, usize>,
+    threads: HashSet<ThreadId>,
 }
 
 impl Meeting {
@@ -41,16 +48,8 @@ impl Meeting {
         Self { received: Mutex::default(), changed: Condvar::new(), threads_min }
     }
 
-    fn threads(received: &BTreeMap<u32, Vec<ThreadId>>) -> usize {
-        let mut threads: Vec<ThreadId> = received.values().flatten().copied().collect();
-        threads.sort_unstable_by_key(|thread| format!("{thread:?}"));
-        threads.dedup();
-        threads.len()
-    }
-
-    /// Every page that was received, and how often.
     fn pages(&self) -> Vec<(u32, usize)> {
-        self.received.lock().expect("no panic").iter().map(|(page_no, threads)| (*page_no, threads.len())).collect()
+        self.received.lock().expect("no panic").pages.iter().map(|(page_no, times)| (*page_no, *times)).collect()
     }
 }
 
@@ -60,9 +59,11 @@ impl Leaves for Attending<'_> {
     fn leaf(&mut self, page: &IndexPage<'_>, _: &Tablespace, _: &mut Opener) {
         let Self(meeting) = self;
         let mut received = meeting.received.lock().expect("no panic");
-        received.entry(page.page_no().0).or_default().push(std::thread::current().id());
-        meeting.changed.notify_all();
-        let too_few = |received: &mut BTreeMap<u32, Vec<ThreadId>>| Meeting::threads(received) < meeting.threads_min;
+        *received.pages.entry(page.page_no().0).or_default() += 1;
+        if received.threads.insert(std::thread::current().id()) {
+            meeting.changed.notify_all();
+        }
+        let too_few = |received: &mut Received| received.threads.len() < meeting.threads_min;
         let waited = meeting.changed.wait_timeout_while(received, Duration::from_secs(60), too_few);
         assert!(!waited.expect("no panic").1.timed_out(), "the other workers take no leaves");
     }

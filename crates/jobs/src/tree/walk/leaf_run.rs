@@ -55,12 +55,15 @@ impl LeafRun {
 
     /// Takes the next portion: a range of places in file order, empty if all are taken.
     pub fn take(&self) -> Range<usize> {
-        if self.left() == 0 {
+        let left = self.left();
+        if left == 0 {
             return 0..0;
         }
+        // Smaller portions near the end, so that all workers end together.
+        let portion = (left / (2 * self.workers)).clamp(1, self.portion);
         // Relaxed: the leaves were published before the workers heard of the run, and each place is handed out once.
-        let start = self.taken.0.fetch_add(self.portion, Ordering::Relaxed).min(self.order.len());
-        start..(start + self.portion).min(self.order.len())
+        let start = self.taken.0.fetch_add(portion, Ordering::Relaxed).min(self.order.len());
+        start..(start + portion).min(self.order.len())
     }
 
     /// The index in `tasks` of the leaf at this place in file order.
