@@ -6,13 +6,14 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use crc::{CRC_32_ISCSI, CRC_32_ISO_HDLC, Crc, Table};
+use crc::{CRC_32_ISCSI, CRC_32_ISO_HDLC, Crc, NoTable, Table};
 use crc_fast::CrcAlgorithm;
 use format::bytes::is_zero;
 use format::page::checksum::{self, PAGES_MAX};
 use serde::Serialize;
 
-use super::counting::{self, Counting};
+use super::counting;
+pub use super::counting::{CountOperation, CountRow, Counting, Place, Wait, WaitRow};
 
 /// What to measure.
 #[derive(Debug, Clone)]
@@ -27,7 +28,7 @@ pub struct KernelsOptions {
     pub rounds: u32,
     /// Duration of one kernel in a round, on cached bytes and again on bytes from memory.
     pub slice: Duration,
-    /// Threads that count concurrently.
+    /// Threads that count concurrently; each on a core of its own if there are enough.
     pub threads: usize,
 }
 
@@ -57,7 +58,7 @@ pub struct KernelsReport {
     pub gigahertz: f64,
     /// One row for each kernel and path.
     pub kernels: Vec<KernelRow>,
-    /// Counting with several threads.
+    /// What threads pay for sharing memory.
     pub counters: Counting,
 }
 
@@ -101,7 +102,7 @@ pub fn kernels(options: &KernelsOptions, step: &mut dyn FnMut(&str, u64, u64)) -
     black_box(&mut zeros).fill(0);
     let cached = whole(options.cached_bytes).min(noise.len());
     let rounds = options.rounds.max(1);
-    let expected = u64::from(rounds) * kernels.len() as u64 + counting::WAYS;
+    let expected = u64::from(rounds) * (kernels.len() as u64 + counting::ROWS);
     let mut rates = vec![(Vec::new(), Vec::new()); kernels.len()];
     let (mut gigahertz, mut done) = (0.0_f64, 0);
     for _ in 0..rounds {
@@ -126,7 +127,7 @@ pub fn kernels(options: &KernelsOptions, step: &mut dyn FnMut(&str, u64, u64)) -
         }
     });
     let kernels = rows.collect();
-    let counters = counting::count(options.threads, options.slice, &mut |what| {
+    let counters = counting::count(options.threads, rounds, options.slice, &mut |what| {
         step(what, done, expected);
         done += 1;
     });
@@ -135,18 +136,87 @@ pub fn kernels(options: &KernelsOptions, step: &mut dyn FnMut(&str, u64, u64)) -
 
 /// Every kernel on every path available here: the portable one first, the one that innokit takes last.
 fn all() -> Vec<Kernel> {
-    let fast = |algorithm| crc_fast::get_calculator_target(algorithm);
-    let (castagnoli, zlib) = (fast(CrcAlgorithm::Crc32Iscsi), fast(CrcAlgorithm::Crc32IsoHdlc));
-    let tables = "portable: tables, 16 bytes at a time";
-    let kernel = |name, path: &str, taken, sum| Kernel { name, path: path.to_owned(), taken, sum, zeros: false };
+    let mut kernels = castagnoli();
+    kernels.extend(zlib());
+    kernels.extend(others());
+    kernels
+}
+
+fn kernel(name: &'static str, path: &str, taken: bool, sum: Sum) -> Kernel {
+    Kernel { name, path: path.to_owned(), taken, sum, zeros: false }
+}
+
+const BITS: &str = "portable: bit by bit";
+const BYTES: &str = "portable: a table, byte by byte";
+const TABLES: &str = "portable: tables, 16 bytes at a time";
+
+/// CRC-32C, by each path that a crate lets us choose. `crc-fast` itself takes the widest that the processor has.
+fn castagnoli() -> Vec<Kernel> {
+    let target = crc_fast::get_calculator_target(CrcAlgorithm::Crc32Iscsi);
+    let mut kernels = vec![
+        kernel("CRC-32C", BITS, false, |bytes, size| each(bytes, size, |page| CASTAGNOLI_BITS.checksum(page))),
+        kernel("CRC-32C", BYTES, false, |bytes, size| each(bytes, size, |page| CASTAGNOLI_BYTES.checksum(page))),
+        kernel("CRC-32C", TABLES, false, |bytes, size| each(bytes, size, |page| CASTAGNOLI.checksum(page))),
+    ];
+    if let Some(instruction) = crc_instruction() {
+        let path = format!("{instruction}, three streams (crc32c)");
+        kernels.push(kernel("CRC-32C", &path, false, |bytes, size| each(bytes, size, ::crc32c::crc32c)));
+    }
+    kernels.extend([
+        kernel("CRC-32C", &target, true, |bytes, size| each(bytes, size, checksum::crc32c)),
+        kernel("crc32 of a page", &target, true, |bytes, size| each(bytes, size, checksum::crc32)),
+        kernel("full_crc32 of a page", &target, true, |bytes, size| each(bytes, size, checksum::full_crc32)),
+    ]);
+    kernels
+}
+
+/// The processor's instruction for CRC-32C, if the crate `crc32c` takes it here; without it, that crate has tables again.
+fn crc_instruction() -> Option<&'static str> {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("sse4.2") {
+        return Some("SSE4.2 crc32");
+    }
+    #[cfg(target_arch = "aarch64")]
+    if std::arch::is_aarch64_feature_detected!("crc") {
+        return Some("ARM crc32cx");
+    }
+    None
+}
+
+/// CRC-32 of binary logs.
+fn zlib() -> Vec<Kernel> {
+    const NAME: &str = "CRC-32 (binary logs)";
+    let target = crc_fast::get_calculator_target(CrcAlgorithm::Crc32IsoHdlc);
+    let mut kernels = vec![
+        kernel(NAME, BITS, false, |bytes, size| each(bytes, size, |page| ZLIB_BITS.checksum(page))),
+        kernel(NAME, BYTES, false, |bytes, size| each(bytes, size, |page| ZLIB_BYTES.checksum(page))),
+        kernel(NAME, TABLES, false, |bytes, size| each(bytes, size, |page| ZLIB.checksum(page))),
+    ];
+    if let Some(instructions) = clmul() {
+        let path = format!("{instructions} (crc32fast)");
+        kernels.push(kernel(NAME, &path, false, |bytes, size| each(bytes, size, crc32fast::hash)));
+    }
+    kernels.push(kernel(NAME, &target, true, |bytes, size| each(bytes, size, crc_fast::crc32_iso_hdlc)));
+    kernels
+}
+
+/// What the crate `crc32fast` takes here beyond tables.
+fn clmul() -> Option<&'static str> {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("pclmulqdq") && std::arch::is_x86_feature_detected!("sse4.1") {
+        return Some("PCLMULQDQ, 128 bits");
+    }
+    #[cfg(target_arch = "aarch64")]
+    if std::arch::is_aarch64_feature_detected!("crc") {
+        return Some("ARM crc32x");
+    }
+    None
+}
+
+/// The older checksums, and the test for pages that were never written.
+fn others() -> Vec<Kernel> {
     let zeros = |path, taken, sum| Kernel { zeros: true, ..kernel("all-zero test", path, taken, sum) };
     vec![
-        kernel("CRC-32C", tables, false, |bytes, size| each(bytes, size, |page| CASTAGNOLI.checksum(page))),
-        kernel("CRC-32C", &castagnoli, true, |bytes, size| each(bytes, size, checksum::crc32c)),
-        kernel("crc32 of a page", &castagnoli, true, |bytes, size| each(bytes, size, checksum::crc32)),
-        kernel("full_crc32 of a page", &castagnoli, true, |bytes, size| each(bytes, size, checksum::full_crc32)),
-        kernel("CRC-32 (binary logs)", tables, false, |bytes, size| each(bytes, size, |page| ZLIB.checksum(page))),
-        kernel("CRC-32 (binary logs)", &zlib, true, |bytes, size| each(bytes, size, crc_fast::crc32_iso_hdlc)),
         kernel("innodb", "portable: one page", false, |bytes, size| each(bytes, size, checksum::innodb_new)),
         kernel("innodb", "16 pages side by side, vectors of 128 bits", true, |bytes, size| {
             let sums = bytes.chunks(size * PAGES_MAX).map(|group| checksum::innodb_new_many(group, size));
@@ -162,6 +232,10 @@ fn all() -> Vec<Kernel> {
     ]
 }
 
+static CASTAGNOLI_BITS: Crc<u32, NoTable> = Crc::<u32, NoTable>::new(&CRC_32_ISCSI);
+static CASTAGNOLI_BYTES: Crc<u32, Table<1>> = Crc::<u32, Table<1>>::new(&CRC_32_ISCSI);
+static ZLIB_BITS: Crc<u32, NoTable> = Crc::<u32, NoTable>::new(&CRC_32_ISO_HDLC);
+static ZLIB_BYTES: Crc<u32, Table<1>> = Crc::<u32, Table<1>>::new(&CRC_32_ISO_HDLC);
 static CASTAGNOLI: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_ISCSI);
 static ZLIB: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_ISO_HDLC);
 
@@ -261,7 +335,7 @@ mod tests {
             assert!(done < expected);
             steps += 1;
         });
-        assert_eq!(steps, report.kernels.len() as u64 + counting::WAYS);
+        assert_eq!(steps, report.kernels.len() as u64 + counting::ROWS);
         let names: Vec<_> = report.kernels.iter().filter(|row| row.taken).map(|row| row.kernel).collect();
         let mut known: Vec<_> = all().iter().map(|kernel| kernel.name).collect();
         known.dedup();

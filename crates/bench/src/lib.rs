@@ -21,6 +21,7 @@ pub mod pattern;
 pub mod recover;
 pub mod scan;
 pub mod search;
+pub mod simulated;
 pub mod stats;
 
 mod scratch;
@@ -68,6 +69,7 @@ impl Watch<'_> {
     /// # Errors
     /// [`Error::Interrupted`] if the run must end.
     pub fn go_on(&self) -> Result<(), Error> {
+        // Relaxed: a flag that only says "end soon".
         if self.stop.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) }
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crossbeam_utils::CachePadded;
 use flow::queue::{Completion, Operation, Queue, Request};
 use flow::{BufferPool, Engine, FileHandle, FileId, run_workers};
 use serde::Serialize;
@@ -148,6 +149,7 @@ pub fn run(pattern: &Pattern, target: &BenchFile, time: Duration, stop: &AtomicB
         Ok::<_, io::Error>(LaneOutcome { start, end: Instant::now(), bytes: lane.bytes, times: lane.times })
     });
     let outcomes = outcomes.into_iter().collect::<io::Result<Vec<_>>>()?;
+    // Relaxed: the threads have been joined, and patterns run one after another.
     target.position.store(blocks.next.load(Ordering::Relaxed).saturating_mul(blocks.block_size), Ordering::Relaxed);
     let start = outcomes.iter().map(|outcome| outcome.start).min();
     let mut end = outcomes.iter().map(|outcome| outcome.end).max();
@@ -178,6 +180,7 @@ struct Deadline<'s> {
 
 impl Deadline<'_> {
     fn has_passed(&self, now: Instant) -> bool {
+        // Relaxed: a flag that only says "end soon".
         now.duration_since(self.start) >= self.time || self.stop.load(Ordering::Relaxed)
     }
 }
@@ -189,7 +192,8 @@ struct Blocks {
     count: u64,
     /// The number at which to stop; `u64::MAX` for a pattern that may start over.
     end: u64,
-    next: AtomicU64,
+    /// Padded: all threads write it, and read what lies beside it.
+    next: CachePadded<AtomicU64>,
 }
 
 impl Blocks {
@@ -197,12 +201,14 @@ impl Blocks {
     fn of(pattern: &Pattern, target: &BenchFile) -> Self {
         let block_size = u64::from(pattern.setting.block_size.max(1));
         let count = target.len / block_size;
+        // Relaxed: patterns run one after another.
         let first = (target.position.load(Ordering::Relaxed) / block_size).checked_rem(count).unwrap_or(0);
         let end = if pattern.way == Way::Direct && !target.once { u64::MAX } else { first + count };
-        Self { order: pattern.order, block_size, count, end, next: AtomicU64::new(first) }
+        Self { order: pattern.order, block_size, count, end, next: CachePadded::new(AtomicU64::new(first)) }
     }
 
     fn next(&self) -> Option<u64> {
+        // Relaxed: additions to one word have one order, so each number is taken once; what it stands for does not change.
         let taken = self.next.fetch_add(1, Ordering::Relaxed);
         let index = taken.checked_rem(self.count).filter(|_| taken < self.end)?;
         let block = match self.order {

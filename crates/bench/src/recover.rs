@@ -13,6 +13,7 @@ use serde::Serialize;
 use super::cold::{self, Emptied};
 use super::machine::{Machine, Storage};
 use super::scratch::Scratch;
+use super::simulated::SimulatedDevice;
 use super::stats::Repeated;
 use super::{Watch, failed};
 use jobs::Error;
@@ -25,19 +26,15 @@ pub struct RecoverBenchOptions {
     pub rounds: usize,
     /// Working memory, bytes.
     pub memory: usize,
-    /// Time of a read or write on the simulated device; `None` to leave it out.
-    pub latency: Option<Duration>,
-    /// Time of a sync there.
-    pub sync: Duration,
+    /// The simulated device; `None` to leave it out.
+    pub sim: Option<SimOptions>,
     /// A directory in which to recover copies; `None` to leave out the real device.
     pub on_device: Option<PathBuf>,
 }
 
 impl Default for RecoverBenchOptions {
     fn default() -> Self {
-        let sim = SimOptions::default();
-        let (latency, sync) = (Some(sim.latency), sim.sync_latency);
-        Self { rounds: 1, memory: RecoverOptions::default().memory, latency, sync, on_device: None }
+        Self { rounds: 1, memory: RecoverOptions::default().memory, sim: Some(SimOptions::default()), on_device: None }
     }
 }
 
@@ -89,19 +86,6 @@ pub struct RecoverBenchReport {
     pub steps: Vec<StepRow>,
 }
 
-/// The properties of the simulated device.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct SimulatedDevice {
-    /// Time of a read or write, microseconds.
-    pub latency_us: f64,
-    /// Time of a sync, microseconds.
-    pub sync_us: f64,
-    /// Requests it works on concurrently.
-    pub parallel: u32,
-    /// Its bandwidth, bytes a second.
-    pub bandwidth: u64,
-}
-
 /// One way to recover.
 #[derive(Clone, Debug, Serialize)]
 pub struct StepRow {
@@ -150,8 +134,7 @@ pub fn bench_recover(
         return Err(Error::Usage(format!("{}: there is nothing to recover", datadir.display())).into());
     }
     let place = options.on_device.as_deref().unwrap_or(datadir);
-    let sim =
-        options.latency.map(|latency| SimOptions { latency, sync_latency: options.sync, ..SimOptions::default() });
+    let sim = options.sim.clone();
     let steps = steps();
     let on_device = if options.on_device.is_some() { options.rounds } else { 0 };
     let expected = (steps.len() * (on_device + usize::from(sim.is_some()))) as u64;
@@ -166,12 +149,7 @@ pub fn bench_recover(
         mtrs: whole.mtrs,
         pages_changed: whole.pages_changed,
         rounds_of_pages: whole.rounds,
-        simulated: sim.map(|sim| SimulatedDevice {
-            latency_us: sim.latency.as_secs_f64() * 1e6,
-            sync_us: sim.sync_latency.as_secs_f64() * 1e6,
-            parallel: sim.parallel,
-            bandwidth: sim.bandwidth,
-        }),
+        simulated: sim.as_ref().map(SimulatedDevice::of),
         cache: bench.cache,
         rounds: on_device,
         steps: rows(&steps, &clocked, &seconds),

@@ -45,6 +45,7 @@ pub fn watcher(json_lines: bool, screen: &Screen) -> io::Result<Watcher> {
             // The reader closed the pipe: the exit status still tells the outcome.
             drop(line(found));
         } else if let Some(bar) = screen.get() {
+            // Relaxed: additions to one word have one order, so each finding has a number of its own.
             match shown.fetch_add(1, Ordering::Relaxed) {
                 number if number < SHOWN_MAX => bar.println(text(found)),
                 SHOWN_MAX => bar.println("... and more: the report lists them"),

@@ -138,6 +138,89 @@ fn every_idea_every_way_and_every_peer_has_a_share_of_the_limit() {
 }
 
 #[test]
+fn rows_say_what_was_used_and_what_was_asked_for() {
+    let dir = dir();
+    let file = tablespace(dir.path());
+    let lists = ["--workers=2,16", "--block-sizes=64K,4M", "--depth=8", "--memory=64M,1G"];
+    let options = [&["check", "--rounds=1", "--seconds=0.005", "--no-peers"], &lists[..]].concat();
+    let report = document(&bench(&[&options[..], &["--json"]].concat(), &file));
+    let table = rows(&report, "table");
+    assert!(table.len() == 16 || table.len() == 8, "a file system that refuses direct I/O has half of them");
+    let blocks = |size: u64| report["bytes"].as_u64().expect("a number").div_ceil(size);
+    for row in table {
+        let number = |name: &str| row[name].as_u64().expect("a number");
+        let (asked, memory) =
+            ((number("workers_asked"), number("block_size_asked"), number("depth_asked")), number("memory"));
+        let expected = match (asked, memory >> 20) {
+            ((16, 4_194_304, 8), 64) => (1 << 20, 2),
+            ((2, 4_194_304, 8), 64) => (4 << 20, 7),
+            _ => (asked.1, 8),
+        };
+        assert_eq!((number("block_size"), number("depth")), expected, "{row}");
+        assert_eq!(number("workers"), asked.0.min(blocks(number("block_size"))), "no more workers than blocks: {row}");
+        assert!(number("block_size") * number("depth") * asked.0 <= memory, "{row}");
+    }
+    let text = text(&bench(&options, &file));
+    assert!(text.contains("16 x 4M x 8 in 64M"), "{text}");
+    let refused = bench(&["check", "--block-sizes=16K"], &file);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("multiple of 64 KiB"), "{refused:?}");
+}
+
+#[test]
+fn one_simulated_device_is_described_the_same_way_to_every_bench() {
+    let dir = dir();
+    let file = scattered(dir.path());
+    let device = ["--simulated=cloud", "--latency=1", "--width=8", "--bandwidth=1M", "--sync-per-gib=3", "--json"];
+    let described = |simulated: &Value| {
+        let of = |name: &str| simulated[name].as_f64().expect("a number");
+        (of("latency_us"), of("parallel"), of("bandwidth"), of("sync_us"), of("sync_us_per_gib"))
+    };
+    let check =
+        [&["check", "--rounds=1", "--seconds=0.005", "--no-peers", "--workers=1", "--block-sizes=64K"], &device[..]];
+    let report = document(&bench(&check.concat(), &file));
+    assert_eq!(described(&report["simulated"]), (1000.0, 8.0, 1_048_576.0, 10_000.0, 3e6));
+    let clocked = rows(&report["simulated"], "rows");
+    // The pipe decides: a MiB a second, however it is asked for; one at a time, each request takes its latency too.
+    let (bytes, requests) =
+        (report["bytes"].as_f64().expect("bytes"), clocked[0]["requests"].as_f64().expect("requests"));
+    let seconds: Vec<f64> = clocked.iter().filter_map(|row| row["seconds"].as_f64()).collect();
+    assert!((seconds[0] - (bytes / 1_048_576.0 + requests * 0.001)).abs() < 0.01, "{seconds:?}");
+    assert!(seconds.windows(2).all(|pair| pair[1] <= pair[0]), "{seconds:?}");
+    let scan = [&["scan", "--rounds=1", "--index=a_b"], &device[..]].concat();
+    let report = document(&bench(&scan, &file));
+    assert_eq!(described(&report["indexes"][0]["simulated"]), (1000.0, 8.0, 1_048_576.0, 10_000.0, 3e6));
+    let none = document(&bench(&["scan", "--rounds=1", "--index=a_b", "--simulated=none", "--json"], &file));
+    assert!(none["indexes"][0]["simulated"].is_null());
+}
+
+#[test]
+fn the_classic_table_has_eight_rows_and_the_parts_of_the_time_add_up() {
+    let dir = dir();
+    let file = tablespace(dir.path());
+    let options = ["check", "--rounds=1", "--seconds=0.005", "--no-peers", "--table=classic"];
+    let report = document(&bench(&[&options[..], &["--json"]].concat(), &file));
+    assert!(rows(&report, "table").is_empty());
+    let classic = rows(&report, "classic");
+    assert!(classic.len() == 16 || classic.len() == 8, "a file system that refuses direct I/O has half of them");
+    for row in classic {
+        is_rate(&row["bytes_per_second"], 1);
+        assert!(row["block_size"].as_u64() <= report["bytes"].as_u64(), "no piece is longer than the file: {row}");
+    }
+    let threads: Vec<_> = classic.iter().filter_map(|row| row["workers"].as_u64()).collect();
+    assert_eq!(&threads[..4], [1, 16, 1, 16]);
+    let time = rows(&report, "time");
+    assert!(time.len() >= 2, "{report}");
+    for row in time {
+        let share = |name: &str| row[name].as_f64().expect("a number");
+        let sum = share("waiting") + share("copying") + share("checksums");
+        assert!((sum - 1.0).abs() < 1e-6 && share("checksums") > 0.0, "one round, so they add up: {row}");
+    }
+    let text = text(&bench(&options, &file));
+    assert!(text.contains("16 threads") && text.contains("Where the workers' time goes"), "{text}");
+}
+
+#[test]
 fn a_peer_that_cannot_do_the_work_is_named_and_the_others_are_measured() {
     let dir = dir();
     let options = ["check", "--rounds=1", "--seconds=0.005", "--no-peers", "--peer", "broken=ls --no-such-option"];
@@ -213,7 +296,7 @@ fn one_index_is_scanned_if_named_and_the_text_and_the_chart_say_what_it_is() {
     assert!(String::from_utf8_lossy(&none.stderr).contains("there are: SDI, PRIMARY, a_b"), "{none:?}");
 }
 
-const LOG: [&str; 5] = ["log", "--size=4M", "--seconds=0.02", "--rounds=1", "--callers=1,4"];
+const LOG: [&str; 6] = ["log", "--size=4M", "--seconds=0.02", "--rounds=1", "--callers=1,4", "--scattered=2000"];
 
 #[test]
 fn logs_are_measured_on_every_ground_and_with_every_number_of_callers() {
@@ -234,7 +317,31 @@ fn logs_are_measured_on_every_ground_and_with_every_number_of_callers() {
     is_rate(&of("bare_loop", "recycled")["commits_per_second"], 1);
     let callers = rows(&report, "callers");
     assert!(!callers.is_empty() && callers.iter().all(|row| row["callers"] == 4 && row["ground"] == "recycled"));
-    assert!(report["ratios"]["recycled_to_growing"].as_f64() > Some(0.0));
+    for ratio in ["recycled_to_growing", "zero_fill_to_naive", "whole_to_naive"] {
+        assert!(report["ratios"][ratio].as_f64() > Some(0.0), "{ratio}");
+    }
+    let hidden: Vec<_> = rows(&report["simulated"], "commits").iter().map(|row| row["hidden_reads"].as_u64()).collect();
+    assert_eq!(hidden, [Some(128), Some(0), Some(0)], "one for every eight of 1024 naive commits, and none for ours");
+    let scattered = rows(&report["simulated"], "scattered");
+    assert!(scattered.iter().all(|row| row["writes"] == 2000) && scattered[2]["syncs"] == 1, "{scattered:?}");
+    let pairs = rows(&report, "pairs");
+    let paddings: Vec<_> = pairs.iter().map(|row| row["padding"].to_string()).collect();
+    let block = report["storage"]["file_system_block"].as_u64().expect("a number");
+    for padding in ["{\"ahead\":512}", &format!("{{\"ahead\":{block}}}"), "{\"ahead\":65536}", "\"whole_block\""] {
+        assert!(paddings.iter().any(|one| one == padding), "{padding} is not among {paddings:?}");
+    }
+    let calls: Vec<_> = pairs.iter().map(|row| (row["call"].as_str(), row["sync"].as_str())).collect();
+    for call in ["pwrite", "write"] {
+        for sync in ["fsync", "fdatasync"] {
+            assert!(calls.contains(&(Some(call), Some(sync))), "{call} and {sync} are not among {calls:?}");
+        }
+    }
+    for row in pairs {
+        is_rate(&row["gain"], 1);
+        for side in ["naive", "filled"] {
+            assert!(row[side]["commits_per_second"].as_f64() > Some(0.0), "{row}");
+        }
+    }
     assert!(entries(dir.path()).is_empty(), "nothing is left behind");
 }
 
@@ -277,6 +384,13 @@ fn naive_commits_read_a_block_for_every_eight_and_zero_filled_ones_none() {
             return not_run("reads for each commit", &report);
         }
         assert!(naive > 0.12, "{naive} reads for each naive commit of 512 bytes");
+        let looped = |padding: &Value, side: &str| {
+            let row = rows(&report, "pairs").iter().find(|row| &row["padding"] == padding).expect("is there");
+            row[side]["own_reads"].as_f64().expect("counted")
+        };
+        let (ahead, whole) = (serde_json::json!({"ahead": 4096}), serde_json::json!("whole_block"));
+        assert!(looped(&ahead, "naive") > 0.12, "the plain loop too: {report}");
+        let ours = [ours, looped(&ahead, "filled"), looped(&whole, "filled")].into_iter().fold(0.0, f64::max);
         if ours < 0.01 {
             return;
         }
@@ -293,6 +407,14 @@ fn kernels_are_measured_by_every_path_and_named_in_text_and_picture() {
     let run = innokit().args(options).args(["--json", "--chart"]).arg(&target).output().expect("innokit runs");
     let report = document(&run);
     let kernels = rows(&report, "kernels");
+    let counters = &report["counters"];
+    let pinned =
+        std::thread::available_parallelism().map_or(1, std::num::NonZero::get) >= 2 && cfg!(target_os = "linux");
+    assert_eq!(counters["pinned"], pinned, "two threads");
+    assert_eq!((rows(counters, "counters").len(), rows(counters, "waits").len()), (8, 5));
+    for row in rows(counters, "counters").iter().chain(rows(counters, "waits")) {
+        is_rate(&row["ns"], 1);
+    }
     assert!(kernels.len() > 3 && kernels.iter().all(|row| row["cached_gb_per_s"].as_f64() > Some(0.0)), "{report}");
     let svg = fs::read_to_string(&target).expect("drawn");
     roxmltree::Document::parse(&svg).expect("XML");

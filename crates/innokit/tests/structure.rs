@@ -387,3 +387,47 @@ fn circles_are_found() {
     ];
     assert_eq!(crate_of(&three), ["a, b, c"], "three files of one folder");
 }
+
+/// Lines above an ordering within which a comment must name it.
+const REASON_ABOVE: usize = 10;
+
+/// Where an ordering weaker than sequential consistency has no comment that names it, as `file:line`.
+fn orderings_without_reason(path: &Path, text: &str) -> Vec<String> {
+    let product = text.split("#[cfg(test)]\nmod tests").next().expect("the first part");
+    let lines: Vec<(&str, &str)> = product.lines().map(|line| line.split_once("//").unwrap_or((line, ""))).collect();
+    let is_unfounded = |at: usize| {
+        ["Relaxed", "Acquire", "Release", "AcqRel"].iter().any(|ordering| {
+            let above = &lines[at.saturating_sub(REASON_ABOVE)..=at];
+            lines[at].0.contains(&format!("Ordering::{ordering}"))
+                && !above.iter().any(|line| line.1.contains(ordering))
+        })
+    };
+    (0..lines.len()).filter(|at| is_unfounded(*at)).map(|at| format!("{}:{}", path.display(), at + 1)).collect()
+}
+
+fn rust_files(folder: &Path, found: &mut Vec<std::path::PathBuf>) {
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            rust_files(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn every_weak_ordering_has_its_reason_beside_it() {
+    let planted =
+        "fn f() {\n    // Relaxed: only a number.\n    a.load(Ordering::Relaxed);\n    b.load(Ordering::Acquire);\n}";
+    assert_eq!(orderings_without_reason(Path::new("planted"), planted), ["planted:4"]);
+    let mut files = Vec::new();
+    for name in ["flow", "bench", "innokit"] {
+        rust_files(&repository().join("crates").join(name).join("src"), &mut files);
+    }
+    let without: Vec<String> = files
+        .iter()
+        .flat_map(|path| orderings_without_reason(path, &fs::read_to_string(path).expect("source")))
+        .collect();
+    assert!(without.is_empty(), "say why no stronger ordering is needed:\n{}", without.join("\n"));
+}

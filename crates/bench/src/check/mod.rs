@@ -3,26 +3,33 @@
 //! The limit comes from the same file in the same run: a search over block size, depth and threads for the fastest plain read. Measurements
 //! come in rounds, and each round measures the limit again, so that a share compares two figures of the same minute.
 
-mod page_by_page;
 mod peer;
+mod pieces;
+mod plan;
+mod report;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use flow::{IoMode, ReadOptions};
-use serde::Serialize;
+use flow::ReadOptions;
+use flow::queue::sim::SimOptions;
+use format::SpaceFormat;
 
 use super::cold::Emptied;
 use super::machine::{Machine, Storage};
 use super::pattern::{self, Access, Carrier, Order, Pattern, Setting, Way};
 use super::search::{self, SearchSpace};
-use super::stats::Repeated;
+use super::simulated::SimulatedDevice;
+use super::stats::{Repeated, median};
 use super::target::BenchFile;
 use super::{Watch, failed};
 use jobs::report::document::Counts;
 use jobs::{Check, CheckOptions, Error};
 pub use peer::Peer;
+use pieces::Spent;
+use plan::{BLOCK, CheckPlan, CheckSetting, DEPTH, Group, How, MEMORY, classic, ideas, mode};
+pub use report::{CheckBenchReport, CheckBenchRow, SimulatedCheck, SimulatedCheckRow, TimeRow};
 
 /// What to compare, and how often.
 #[derive(Clone, Debug)]
@@ -33,12 +40,30 @@ pub struct CheckBenchOptions {
     pub time: Duration,
     /// Worker counts to measure; if empty, 1, 2, 4 and so on up to the available cores.
     pub workers: Vec<usize>,
-    /// Bytes of a request.
+    /// Bytes of a request; multiples of 64 KiB.
     pub block_sizes: Vec<u32>,
+    /// Requests in flight for each worker.
+    pub depths: Vec<u32>,
+    /// Bytes for the buffers of all workers together: what does not fit is made smaller, and the rows say so.
+    pub memory: Vec<u64>,
+    /// Which table.
+    pub table: CheckTable,
+    /// The simulated device; `None` to leave it out.
+    pub sim: Option<SimOptions>,
     /// Other tools, besides those found.
     pub peers: Vec<Peer>,
     /// Whether to search the PATH for `innochecksum`, `inno` and `fio`.
     pub find_peers: bool,
+}
+
+/// The rows between the ideas and the other tools.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CheckTable {
+    /// `check` with every combination of way, workers, block size, depth and memory.
+    #[default]
+    Ways,
+    /// Buffered and direct, pieces of 16K, 1M, 16M and 64M, read, verified and dropped by one thread and by 16.
+    Classic,
 }
 
 impl Default for CheckBenchOptions {
@@ -48,90 +73,35 @@ impl Default for CheckBenchOptions {
             time: Duration::from_millis(300),
             workers: Vec::new(),
             block_sizes: vec![64 << 10, 256 << 10, 1 << 20, 4 << 20],
+            depths: vec![DEPTH],
+            memory: vec![MEMORY],
+            table: CheckTable::default(),
+            sim: Some(SimOptions::default()),
             peers: Vec::new(),
             find_peers: true,
         }
     }
 }
 
-/// The report.
-#[derive(Clone, Debug, Serialize)]
-pub struct CheckBenchReport {
-    /// The machine.
-    pub machine: Machine,
-    /// The storage that holds the file.
-    pub storage: Storage,
-    /// Bytes of the file.
-    pub bytes: u64,
-    /// Rounds.
-    pub rounds: usize,
-    /// How the file was made cold.
-    pub cache: Emptied,
-    /// The pages and their verdicts: the same for each row that verifies.
-    pub counts: Counts,
-    /// Reading without verifying: the fastest setting, measured again in each round.
-    pub limit: CheckBenchRow,
-    /// The ideas, one after another.
-    pub ideas: Vec<CheckBenchRow>,
-    /// Every combination of way, workers and block size.
-    pub table: Vec<CheckBenchRow>,
-    /// Other tools.
-    pub peers: Vec<CheckBenchRow>,
-    /// What was not measured, and why.
-    pub notes: Vec<String>,
-}
-
-/// One way to read the file.
-#[derive(Clone, Debug, Serialize)]
-pub struct CheckBenchRow {
-    /// Its name.
-    pub name: String,
-    /// Direct or buffered; null if the tool decides.
-    pub way: Option<Way>,
-    /// Workers, or threads.
-    pub workers: Option<usize>,
-    /// Bytes of a request.
-    pub block_size: Option<u32>,
-    /// Requests in flight for each worker.
-    pub depth: Option<u32>,
-    /// Bytes of the file a second.
-    pub bytes_per_second: Repeated,
-    /// Share of the limit in the same round, 0 to 1.
-    pub share_of_limit: Repeated,
-}
-
-/// How a row reads the file.
-enum How {
-    Raw(Setting, Way),
-    Pages(Way),
-    Check(ReadOptions, usize),
-    Peer(Peer),
-    Fio(Setting),
-}
-
-/// A row before it is measured.
-struct CheckPlan {
-    name: String,
-    group: Group,
-    how: How,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Group {
-    Limit,
-    Idea,
-    Table,
-    Peer,
-}
-
-/// Requests in flight for each worker, as in `check`.
-const DEPTH: u32 = 8;
-/// Bytes of a request, as in `check`.
-const BLOCK: u32 = 1 << 20;
 /// Maximum bytes in flight over all threads, in the search for the limit.
 const IN_FLIGHT_MAX: u64 = 128 << 20;
 /// Measurements of the search, as a first estimate for the progress bar.
 const SEARCH_EXPECTED: u64 = 25;
+
+fn validate(options: &CheckBenchOptions, bytes: u64) -> Result<(), Error> {
+    let usage = |text: String| Err(Error::Usage(text));
+    let lists = [options.block_sizes.is_empty(), options.depths.is_empty(), options.memory.is_empty()];
+    if options.rounds == 0 || lists.contains(&true) || options.workers.contains(&0) || bytes == 0 {
+        return usage("a round, a worker, a block size, a depth, memory and a file with bytes are needed".to_owned());
+    }
+    for &block_size in &options.block_sizes {
+        for &depth in &options.depths {
+            let read = ReadOptions { block_size, depth, ..ReadOptions::default() };
+            read.validate().map_err(|error| Error::Usage(error.to_string()))?;
+        }
+    }
+    Ok(())
+}
 
 /// Compares ways of verifying one file.
 ///
@@ -139,9 +109,7 @@ const SEARCH_EXPECTED: u64 = 25;
 /// If the file cannot be read or is not a tablespace, if a peer cannot be started, or if the run was interrupted.
 pub fn check(path: &Path, options: &CheckBenchOptions, watch: Watch<'_>) -> Result<CheckBenchReport, Error> {
     let bytes = fs::metadata(path).map_err(failed(path, "asking for its size"))?.len();
-    if options.rounds == 0 || options.block_sizes.is_empty() || bytes == 0 {
-        return Err(Error::Usage("a round, a block size and a file with bytes are needed".to_owned()));
-    }
+    validate(options, bytes)?;
     let storage = Storage::below(path).map_err(failed(path, "asking about the file system"))?;
     let target = BenchFile::open(path, bytes, false).map_err(failed(path, "opening"))?;
     let mut bench = Bench {
@@ -151,21 +119,24 @@ pub fn check(path: &Path, options: &CheckBenchOptions, watch: Watch<'_>) -> Resu
         watch,
         cache: Emptied::default(),
         counts: None,
+        ran: None,
         done: 0,
         expected: 0,
         notes: Vec::new(),
     };
     // First find out whether there is anything to verify.
-    bench.verify(&ReadOptions::default(), Machine::here().cores)?;
+    bench.verify(&CheckSetting::new(flow::IoMode::Auto, Machine::here().cores, BLOCK, DEPTH))?;
     let plans = bench.plans()?;
     let figures = bench.rounds(&plans)?;
-    let limits =
-        plans.iter().zip(&figures).find(|(plan, _)| plan.group == Group::Limit).map(|(_, rates)| rates.clone());
-    let limits = limits.unwrap_or_default();
+    let limits = plans.iter().zip(&figures).find(|(plan, _)| plan.group == Group::Limit);
+    let limits = limits.map(|(_, figures)| figures.rates.clone()).unwrap_or_default();
     let rows = |group: Group| {
-        let of_group = plans.iter().zip(&figures).filter(|(plan, rates)| plan.group == group && !rates.is_empty());
-        of_group.map(|(plan, rates)| plan.row(rates, &limits)).collect::<Vec<_>>()
+        let measured = |(plan, figures): &(&CheckPlan, &Figures)| plan.group == group && !figures.rates.is_empty();
+        let of_group = plans.iter().zip(&figures).filter(measured);
+        of_group.map(|(plan, figures)| plan.row(&figures.rates, &limits, figures.ran)).collect::<Vec<_>>()
     };
+    let time = bench.time(&plans)?;
+    let simulated = bench.simulated()?;
     let limit = rows(Group::Limit).pop().ok_or_else(|| Error::Usage("the limit was not measured".to_owned()))?;
     Ok(CheckBenchReport {
         machine: Machine::here(),
@@ -177,40 +148,23 @@ pub fn check(path: &Path, options: &CheckBenchOptions, watch: Watch<'_>) -> Resu
         limit,
         ideas: rows(Group::Idea),
         table: rows(Group::Table),
+        classic: rows(Group::Classic),
+        time,
+        simulated,
         peers: rows(Group::Peer),
         notes: bench.notes,
     })
 }
 
-impl CheckPlan {
-    fn new(group: Group, name: impl Into<String>, how: How) -> Self {
-        Self { name: name.into(), group, how }
-    }
-
-    fn row(&self, rates: &[f64], limits: &[f64]) -> CheckBenchRow {
-        let shares: Vec<f64> = rates.iter().zip(limits).map(|(rate, limit)| rate / limit.max(1.0)).collect();
-        let (way, workers, block_size, depth) = match &self.how {
-            How::Raw(setting, way) => {
-                (Some(*way), Some(setting.threads as usize), Some(setting.block_size), Some(setting.depth))
-            }
-            How::Fio(setting) => {
-                (Some(Way::Direct), Some(setting.threads as usize), Some(setting.block_size), Some(setting.depth))
-            }
-            How::Pages(way) => (Some(*way), Some(1), None, Some(1)),
-            How::Check(read, workers) => {
-                let way = match read.io {
-                    IoMode::Auto => None,
-                    IoMode::Direct => Some(Way::Direct),
-                    IoMode::Buffered => Some(Way::Buffered),
-                };
-                (way, Some(*workers), Some(read.block_size), Some(read.depth))
-            }
-            How::Peer(_) => (None, None, None, None),
-        };
-        let name = self.name.clone();
-        let (bytes_per_second, share_of_limit) = (Repeated::of(rates), Repeated::of(&shares));
-        CheckBenchRow { name, way, workers, block_size, depth, bytes_per_second, share_of_limit }
-    }
+/// The figures of one row.
+#[derive(Clone, Default)]
+struct Figures {
+    /// Bytes a second, in each round.
+    rates: Vec<f64>,
+    /// Workers that ran, if the row is `check`'s.
+    ran: Option<usize>,
+    /// This file does not permit the row.
+    unfit: bool,
 }
 
 struct Bench<'b> {
@@ -221,6 +175,8 @@ struct Bench<'b> {
     cache: Emptied,
     /// The verdicts of the first row that verified.
     counts: Option<Counts>,
+    /// The workers of the last run of `check`.
+    ran: Option<usize>,
     done: u64,
     expected: u64,
     notes: Vec<String>,
@@ -230,28 +186,29 @@ impl Bench<'_> {
     /// All rows, the limit first.
     fn plans(&mut self) -> Result<Vec<CheckPlan>, Error> {
         let workers = self.workers();
-        let most = workers.last().copied().unwrap_or(1);
         let direct = self.target.handle(true).map(drop).map_err(str::to_owned);
         if let Err(why) = &direct {
             self.notes.push(format!("direct I/O was not measured, the file system refuses it: {why}"));
         }
         let direct = direct.is_ok();
         let way = if direct { Way::Direct } else { Way::Buffered };
-        let rows = 8 + 2 * workers.len() * self.options.block_sizes.len() + self.options.peers.len();
-        self.expected = SEARCH_EXPECTED + (rows * self.options.rounds) as u64;
+        let options = self.options;
+        let settings = workers.len() * options.block_sizes.len() * options.depths.len() * options.memory.len();
+        let rows = 14 + 2 * settings + options.peers.len();
+        self.expected = SEARCH_EXPECTED + (rows * options.rounds) as u64;
         let limit = self.limit(way)?;
         let mut plans = vec![CheckPlan::new(Group::Limit, "reading without looking", How::Raw(limit, way))];
-        plans.extend(ideas(most, direct));
-        for way in [Way::Buffered, Way::Direct].into_iter().filter(|way| direct || *way == Way::Buffered) {
-            for &workers in &workers {
-                for &block_size in &self.options.block_sizes {
-                    plans.push(CheckPlan::new(
-                        Group::Table,
-                        "check",
-                        How::Check(read(mode(way), block_size, DEPTH), workers),
-                    ));
+        plans.extend(ideas(Machine::here().cores, direct));
+        let ways = [Way::Buffered, Way::Direct].into_iter().filter(|way| direct || *way == Way::Buffered);
+        let ways: Vec<Way> = ways.collect();
+        match options.table {
+            CheckTable::Ways => plans.extend(grid(options, &ways, &workers)),
+            CheckTable::Classic => match self.format()? {
+                Some(format) => plans.extend(classic(&ways, format.physical().get(), self.target.len)),
+                None => {
+                    self.notes.push("the classic table was not measured: page 0 does not give the page size".to_owned())
                 }
-            }
+            },
         }
         let mut peers = self.options.peers.clone();
         if self.options.find_peers {
@@ -308,24 +265,23 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// The rates of each row in all rounds.
-    fn rounds(&mut self, plans: &[CheckPlan]) -> Result<Vec<Vec<f64>>, Error> {
-        self.expected = self.done + (plans.len() * self.options.rounds) as u64;
-        let mut figures = vec![Vec::with_capacity(self.options.rounds); plans.len()];
-        let mut unfit = vec![false; plans.len()];
+    /// The figures of each row in all rounds.
+    fn rounds(&mut self, plans: &[CheckPlan]) -> Result<Vec<Figures>, Error> {
+        let timed = plans.iter().filter(|plan| plan.group == Group::Idea).count();
+        self.expected = self.done + ((plans.len() + timed) * self.options.rounds) as u64;
+        let mut all = vec![Figures::default(); plans.len()];
         for _ in 0..self.options.rounds {
-            for ((plan, rates), unfit) in plans.iter().zip(&mut figures).zip(&mut unfit) {
-                if *unfit {
-                    continue;
-                }
+            for (plan, figures) in plans.iter().zip(&mut all).filter(|(_, figures)| !figures.unfit) {
                 self.step(plan.name.clone())?;
+                self.ran = None;
                 match self.rate(plan)? {
-                    Some(rate) => rates.push(rate),
-                    None => *unfit = true,
+                    Some(rate) => figures.rates.push(rate),
+                    None => figures.unfit = true,
                 }
+                figures.ran = self.ran;
             }
         }
-        Ok(figures)
+        Ok(all)
     }
 
     /// Bytes a second of one pass; `None`, with a note, if this file does not permit it.
@@ -333,8 +289,9 @@ impl Bench<'_> {
         let bytes = self.target.len as f64;
         let time = match &plan.how {
             How::Raw(setting, way) => return self.raw(*setting, *way).map(Some),
-            How::Check(read, workers) => Some(self.verify(read, *workers)?),
-            How::Pages(way) => self.pages(*way)?,
+            How::Check(setting) => Some(self.verify(setting)?),
+            How::Pages(way) => self.pages(*way)?.map(|spent| spent.wall),
+            How::Pieces(way, threads, piece) => self.pieces(*way, *threads, *piece)?.map(|spent| spent.wall),
             How::Peer(peer) => peer.run(self.path, &mut self.notes)?,
             How::Fio(setting) => return Ok(peer::fio(self.path, self.target.len, setting, &mut self.notes)),
         };
@@ -348,26 +305,140 @@ impl Bench<'_> {
         Ok(sample.map_err(failed(self.path, "reading"))?.rate())
     }
 
-    fn verify(&mut self, read: &ReadOptions, workers: usize) -> Result<Duration, Error> {
-        let options = CheckOptions { read: read.clone(), workers, ..CheckOptions::default() };
+    fn verify(&mut self, setting: &CheckSetting) -> Result<Duration, Error> {
+        let buffers_max = setting.memory;
+        let options =
+            CheckOptions { read: setting.asked(), workers: setting.workers, buffers_max, ..CheckOptions::default() };
         let start = Instant::now();
         let report = Check::plan(&[PathBuf::from(self.path)], options)?.run(None)?;
         let time = start.elapsed();
+        self.ran = Some(report.effort.workers);
         self.agree(report.totals.counts)?;
         Ok(time)
     }
 
-    fn pages(&mut self, way: Way) -> Result<Option<Duration>, Error> {
-        let start = Instant::now();
-        let handle = self.target.handle(way == Way::Direct).map_err(|why| Error::Usage(why.to_owned()))?;
-        match page_by_page::verify(handle, self.target.len).map_err(failed(self.path, "reading"))? {
-            Some(_) => Ok(Some(start.elapsed())),
-            None => {
-                let note = "page by page was not measured: page 0 does not give the page size";
-                self.notes.push(note.to_owned());
-                Ok(None)
+    /// Where the time goes, in each of the ideas that has a way of its own.
+    fn time(&mut self, plans: &[CheckPlan]) -> Result<Vec<TimeRow>, Error> {
+        let Some(format) = self.format()? else { return Ok(Vec::new()) };
+        let mut rows = Vec::new();
+        for plan in plans.iter().filter(|plan| plan.group == Group::Idea) {
+            let page = format.physical().get();
+            let (way, workers, block_size, depth) = match &plan.how {
+                How::Pages(way) => (*way, 1, page, 1),
+                How::Check(setting) => {
+                    let used = setting.used();
+                    match setting.io {
+                        flow::IoMode::Auto => continue,
+                        flow::IoMode::Direct => (Way::Direct, setting.workers, used.block_size, used.depth),
+                        flow::IoMode::Buffered => (Way::Buffered, setting.workers, used.block_size, used.depth),
+                    }
+                }
+                _ => continue,
+            };
+            let mut passes = Vec::with_capacity(self.options.rounds);
+            for _ in 0..self.options.rounds {
+                self.step(format!("{}: where the time goes", plan.name))?;
+                let spent = match plan.how {
+                    How::Check(setting) => {
+                        let path = self.path.to_path_buf();
+                        pieces::by_window(path, self.target.len, workers, &setting.used(), &format)
+                    }
+                    _ => self.by_pieces(way, 1, page, &format)?,
+                };
+                passes.push(spent.map_err(failed(self.path, "reading"))?);
             }
+            rows.push(self.time_row(&plan.name, (way, workers, block_size, depth), &passes));
         }
+        Ok(rows)
+    }
+
+    fn simulated(&mut self) -> Result<Option<SimulatedCheck>, Error> {
+        let (Some(sim), Some(format)) = (&self.options.sim, self.format()?) else { return Ok(None) };
+        let mut rows: Vec<SimulatedCheckRow> = Vec::new();
+        let wide = sim.parallel.clamp(DEPTH, 1024);
+        for (block_size, depth) in [(64 << 10, 1), (BLOCK, 1), (BLOCK, DEPTH), (BLOCK, wide)] {
+            self.watch.step(format!("simulated: {} KiB x {depth}", block_size >> 10), self.done, self.expected)?;
+            let file = fs::File::open(self.path).map_err(failed(self.path, "opening"))?;
+            let read = ReadOptions { io: flow::IoMode::Direct, block_size, depth, ..ReadOptions::default() };
+            let outcome = pieces::on_clock(file, self.target.len, sim, &read, &format);
+            let (_, counts, time) = outcome.map_err(failed(self.path, "reading"))?;
+            let seconds = time.as_secs_f64();
+            let first = rows.first().map_or(seconds, |row| row.seconds);
+            rows.push(SimulatedCheckRow {
+                block_size,
+                depth,
+                requests: counts.reads,
+                in_flight_max: counts.in_flight_max,
+                seconds,
+                times_first: first / seconds.max(1e-9),
+            });
+        }
+        Ok(Some(SimulatedCheck { device: SimulatedDevice::of(sim), rows }))
+    }
+
+    fn time_row(
+        &self,
+        name: &str,
+        (way, workers, block_size, depth): (Way, usize, u32, u32),
+        passes: &[Spent],
+    ) -> TimeRow {
+        let len = self.target.len as f64;
+        let share = |part: fn(&Spent) -> Duration| {
+            let shares: Vec<f64> =
+                passes.iter().map(|spent| part(spent).as_secs_f64() / spent.all().as_secs_f64().max(1e-9)).collect();
+            median(&shares)
+        };
+        let rates: Vec<f64> = passes.iter().map(|spent| len / spent.wall.as_secs_f64().max(1e-9)).collect();
+        let processor: Vec<f64> = passes.iter().map(|spent| spent.processor.as_secs_f64() / (len / 1e9)).collect();
+        TimeRow {
+            name: name.to_owned(),
+            way,
+            workers,
+            block_size,
+            depth,
+            bytes_per_second: Repeated::of(&rates),
+            waiting: share(Spent::waiting),
+            copying: share(Spent::copying),
+            checksums: share(|spent| spent.checksums),
+            processor_seconds_per_gb: median(&processor),
+        }
+    }
+
+    fn format(&self) -> Result<Option<SpaceFormat>, Error> {
+        let handle = self.target.handle(false).map_err(|why| Error::Usage(why.to_owned()))?;
+        pieces::format_of(handle).map_err(failed(self.path, "reading"))
+    }
+
+    fn pages(&mut self, way: Way) -> Result<Option<Spent>, Error> {
+        let page = self.format()?.map_or(0, |format| format.physical().get());
+        self.pieces(way, 1, page)
+    }
+
+    fn pieces(&mut self, way: Way, threads: usize, piece: u32) -> Result<Option<Spent>, Error> {
+        let Some(format) = self.format()? else {
+            let note = "page by page was not measured: page 0 does not give the page size";
+            self.notes.push(note.to_owned());
+            return Ok(None);
+        };
+        let spent = self.by_pieces(way, threads, piece, &format)?.map_err(failed(self.path, "reading"))?;
+        let whole = self.target.len / format.physical().bytes() as u64;
+        let same = spent.pages == whole;
+        if same {
+            Ok(Some(spent))
+        } else {
+            Err(Error::Usage(format!("{} changes while it is measured", self.path.display())))
+        }
+    }
+
+    fn by_pieces(
+        &self,
+        way: Way,
+        threads: usize,
+        piece: u32,
+        format: &SpaceFormat,
+    ) -> Result<std::io::Result<Spent>, Error> {
+        let handle = self.target.handle(way == Way::Direct).map_err(|why| Error::Usage(why.to_owned()))?;
+        Ok(pieces::by_pieces(handle, self.target.len, threads, piece, format))
     }
 
     /// Rows that find different things did different work, so their times cannot be compared.
@@ -381,32 +452,20 @@ impl Bench<'_> {
     }
 }
 
-const fn mode(way: Way) -> IoMode {
-    match way {
-        Way::Direct => IoMode::Direct,
-        Way::Buffered => IoMode::Buffered,
-    }
-}
-
-fn read(io: IoMode, block_size: u32, depth: u32) -> ReadOptions {
-    ReadOptions { io, block_size, depth, ..ReadOptions::default() }
-}
-
-/// From what most tools do to what `check` does, with one more idea in each row.
-fn ideas(workers: usize, direct: bool) -> Vec<CheckPlan> {
-    let idea = |name: &str, how| CheckPlan::new(Group::Idea, name, how);
-    let mut plans = vec![
-        idea("a page at a time, one thread", How::Pages(Way::Buffered)),
-        idea("large blocks, through the page cache", How::Check(read(IoMode::Buffered, BLOCK, 1), 1)),
-    ];
-    if direct {
-        plans.push(idea("a page at a time, past the page cache", How::Pages(Way::Direct)));
-        plans.push(idea("+ large blocks", How::Check(read(IoMode::Direct, BLOCK, 1), 1)));
-        plans.push(idea("+ reading while computing", How::Check(read(IoMode::Direct, BLOCK, DEPTH), 1)));
-        if workers > 1 {
-            plans.push(idea("+ all cores", How::Check(read(IoMode::Direct, BLOCK, DEPTH), workers)));
+/// Every combination of what was asked for.
+fn grid(options: &CheckBenchOptions, ways: &[Way], workers: &[usize]) -> Vec<CheckPlan> {
+    let mut plans = Vec::new();
+    for &way in ways {
+        for &workers in workers {
+            for (&depth, &memory) in
+                options.depths.iter().flat_map(|depth| options.memory.iter().map(move |m| (depth, m)))
+            {
+                for &block_size in &options.block_sizes {
+                    let setting = CheckSetting { io: mode(way), workers, block_size, depth, memory };
+                    plans.push(CheckPlan::new(Group::Table, "check", How::Check(setting)));
+                }
+            }
         }
     }
-    plans.push(idea("innokit check as it comes", How::Check(ReadOptions::default(), workers)));
     plans
 }

@@ -73,6 +73,7 @@ fn commits(
         ready.wait();
         let start = Instant::now();
         let mut now = start;
+        // Relaxed: a flag that only says "end soon".
         while now.duration_since(start) < options.time && !stop.load(Ordering::Relaxed) {
             let lsn = log.append(&record)?;
             let after = Instant::now();
@@ -113,6 +114,7 @@ fn bare_loop(
     let mut now = start;
     // Leave the first blocks of the file for a header, as a log does.
     for offset in (4096..options.size - BLOCK as u64).step_by(BLOCK) {
+        // Relaxed: a flag that only says "end soon".
         if now.duration_since(start) >= options.time || watch.stop.load(Ordering::Relaxed) {
             break;
         }

@@ -1,9 +1,11 @@
 //! `bench log`: `callers -> LogWriter -> commits a second, and what the device did for each`
 //!
 //! Every row writes a log of its own, in nameless files of the row's kind of space, dropped from the page cache. The row ends before the
-//! ring wraps, so that each block is touched for the first time. Measurements come in rounds.
+//! ring wraps, so that each block is touched for the first time. Measurements come in rounds. What a row gains over another in a few percent
+//! of cases is for `pairs`: plain loops that take turns.
 
 mod drive;
+mod pairs;
 mod plan;
 mod space;
 
@@ -16,9 +18,13 @@ use super::cold::Emptied;
 use super::failed;
 use super::machine::{Machine, Storage};
 use super::scratch::Scratch;
+use super::simulated;
+pub use super::simulated::{ScatteredWrites, SimulatedCommits, SimulatedDevice, SimulatedFill};
 use super::stats::{Latency, Repeated, median};
 use drive::Driven;
 use jobs::Error;
+pub use pairs::{Call, Loop, Padding, PairRow, SideFigures, Sync};
+use pairs::{PairOutcome, Pairs};
 use plan::LogPlan;
 pub use plan::{Ground, LogBenchOptions, Method};
 
@@ -41,10 +47,26 @@ pub struct LogBenchReport {
     pub one_caller: Vec<LogBenchRow>,
     /// More callers, on recycled space.
     pub callers: Vec<LogBenchRow>,
+    /// Plain loops that fill, in turns with naive ones on cold recycled space.
+    pub pairs: Vec<PairRow>,
+    /// The simulated device.
+    pub simulated: Option<SimulatedLog>,
     /// Comparisons between the rows.
     pub ratios: Ratios,
     /// What was not measured, and why.
     pub notes: Vec<String>,
+}
+
+/// Logs and page writes on a device that is slow and wide.
+#[derive(Clone, Debug, Serialize)]
+pub struct SimulatedLog {
+    /// Its properties.
+    #[serde(flatten)]
+    pub device: SimulatedDevice,
+    /// One caller, on cold recycled space.
+    pub commits: Vec<SimulatedCommits>,
+    /// Pages written at scattered places.
+    pub scattered: Vec<ScatteredWrites>,
 }
 
 /// One way of committing.
@@ -86,6 +108,10 @@ pub struct PerCommit {
 pub struct Ratios {
     /// Commits a second: zero-filled on recycled space, over 512-byte appends to a growing file, the naive way to write a log.
     pub recycled_to_append: Option<f64>,
+    /// Commits a second of one caller on recycled space: zero-filled over naive.
+    pub zero_fill_to_naive: Option<f64>,
+    /// The same: whole blocks over naive.
+    pub whole_to_naive: Option<f64>,
     /// Commits a second, zero-filled: recycled space over a growing file.
     pub recycled_to_growing: Option<f64>,
     /// The same: recycled over fallocated space.
@@ -96,6 +122,9 @@ pub struct Ratios {
     pub writer_to_bare_loop: Option<f64>,
 }
 
+/// Commits on the simulated device: the counts of one file system block repeat.
+const SIMULATED_COMMITS: u64 = 1024;
+
 /// The methods measured with several callers.
 const GROUP_METHODS: [Method; 3] = [Method::ZeroFill, Method::Direct, Method::Dsync];
 
@@ -105,7 +134,8 @@ const GROUP_METHODS: [Method; 3] = [Method::ZeroFill, Method::Direct, Method::Ds
 /// If there is no room, if files cannot be created, if the device fails, or if the run was interrupted.
 pub fn log(dir: &Path, options: &LogBenchOptions, watch: Watch<'_>) -> Result<LogBenchReport, Error> {
     validate(options)?;
-    let scratch = Scratch::new(dir, options.size)?;
+    // A row's log, and the two files of the loops.
+    let scratch = Scratch::new(dir, options.size.saturating_mul(3))?;
     let storage = Storage::below(dir).map_err(failed(dir, "asking about the file system"))?;
     let mut notes = Vec::new();
     let direct = space::takes_direct(&scratch)?;
@@ -114,15 +144,30 @@ pub fn log(dir: &Path, options: &LogBenchOptions, watch: Watch<'_>) -> Result<Lo
     }
     let plans = plans(options, direct.is_ok());
     let mut outcomes: Vec<Vec<Driven>> = vec![Vec::new(); plans.len()];
-    let (mut done, expected) = (0, (plans.len() * options.rounds) as u64);
+    let loops = pairs::loops(options, fs_block(&storage));
+    let (mut done, expected) = (0, ((plans.len() + loops.len()) * options.rounds) as u64);
+    let mut step = |what: String| {
+        let outcome = watch.step(what, done, expected);
+        done += 1;
+        outcome
+    };
+    let paired = measure_pairs(&scratch, &storage, &loops, options, watch, &mut step)?;
     for _ in 0..options.rounds {
         for (plan, outcomes) in plans.iter().zip(&mut outcomes) {
-            watch.step(format!("{:?} on {:?}, callers: {}", plan.method, plan.ground, plan.callers), done, expected)?;
-            done += 1;
+            step(format!("{:?} on {:?}, callers: {}", plan.method, plan.ground, plan.callers))?;
             outcomes.push(drive::run(&scratch, &storage, *plan, options, watch)?);
         }
     }
-    let cache = outcomes.iter().flatten().map(|outcome| outcome.emptied).max().unwrap_or_default();
+    let simulated = options.sim.as_ref().map(|sim| {
+        Ok::<_, Error>(SimulatedLog {
+            device: SimulatedDevice::of(sim),
+            commits: simulated::commits(sim, SIMULATED_COMMITS, options.record)?,
+            scattered: simulated::scattered(sim, options.scattered)?,
+        })
+    });
+    let simulated = simulated.transpose()?;
+    let emptied = outcomes.iter().flatten().map(|outcome| outcome.emptied);
+    let cache = emptied.chain(paired.iter().flatten().map(|outcome| outcome.emptied)).max().unwrap_or_default();
     let block = f64::from(storage.file_system_block.max(1));
     let rows = |group: bool| {
         let of_group = plans.iter().zip(&outcomes).filter(|(plan, _)| plan.in_group() == group);
@@ -136,10 +181,37 @@ pub fn log(dir: &Path, options: &LogBenchOptions, watch: Watch<'_>) -> Result<Lo
         cache,
         one_caller: rows(false),
         callers: rows(true),
+        simulated,
+        pairs: loops.iter().zip(&paired).map(|(of, rounds)| pairs::row(*of, rounds, block)).collect(),
         ratios: ratios(&plans, &outcomes),
         storage,
         notes,
     })
+}
+
+/// The file system's block, as far as a commit of 512 bytes has parts of one.
+fn fs_block(storage: &Storage) -> u32 {
+    storage.file_system_block.clamp(512, 64 << 10)
+}
+
+/// The outcomes of each loop in all rounds.
+fn measure_pairs(
+    scratch: &Scratch,
+    storage: &Storage,
+    loops: &[Loop],
+    options: &LogBenchOptions,
+    watch: Watch<'_>,
+    step: &mut dyn FnMut(String) -> Result<(), Error>,
+) -> Result<Vec<Vec<PairOutcome>>, Error> {
+    let files = Pairs::new(scratch, options, fs_block(storage))?;
+    let mut outcomes: Vec<Vec<PairOutcome>> = loops.iter().map(|_| Vec::new()).collect();
+    for _ in 0..options.rounds {
+        for (of, outcomes) in loops.iter().zip(&mut outcomes) {
+            step(format!("in turns with the naive loop: {of:?}"))?;
+            outcomes.push(files.run(*of, storage, options, watch)?);
+        }
+    }
+    Ok(outcomes)
 }
 
 fn validate(options: &LogBenchOptions) -> Result<(), Error> {
@@ -149,6 +221,9 @@ fn validate(options: &LogBenchOptions) -> Result<(), Error> {
     }
     if options.record == 0 || options.record > RECORD_MAX {
         return usage("a record must have 1 to 480 bytes, so that one fits into a log block");
+    }
+    if options.write_ahead.iter().any(|size| !size.is_power_of_two() || !(512..=65536).contains(size)) {
+        return usage("what is written ahead must be a power of two, 512 to 64K");
     }
     if options.rounds == 0 || options.time.is_zero() || options.callers.contains(&0) {
         return usage("rounds, seconds and callers must be more than 0");
@@ -224,7 +299,10 @@ fn ratios(plans: &[LogPlan], outcomes: &[Vec<Driven>]) -> Ratios {
     let recycled = zero_fill(Ground::Recycled);
     let callers = plans.iter().filter(|plan| plan.method == Method::ZeroFill).map(|plan| plan.callers);
     let many = callers.filter(|callers| *callers <= 32).max().filter(|callers| *callers > 1);
+    let naive = of(Method::Naive, Ground::Recycled, 1);
     Ratios {
+        zero_fill_to_naive: ratio(recycled, naive),
+        whole_to_naive: ratio(of(Method::Whole, Ground::Recycled, 1), naive),
         recycled_to_append: ratio(recycled, of(Method::Naive, Ground::Growing, 1)),
         recycled_to_growing: ratio(recycled, zero_fill(Ground::Growing)),
         recycled_to_fallocated: ratio(recycled, zero_fill(Ground::Fallocated)),

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use flow::log_writer::{Fill, Space, SyncBy};
+use flow::queue::sim::SimOptions;
 use serde::Serialize;
 
 /// What to measure, and for how long.
@@ -18,6 +19,12 @@ pub struct LogBenchOptions {
     pub record: usize,
     /// Numbers of callers.
     pub callers: Vec<usize>,
+    /// Bytes that a plain loop fills ahead with zeros, besides one block of the file system: powers of two, 512 to 65536.
+    pub write_ahead: Vec<u32>,
+    /// The simulated device; `None` to leave it out.
+    pub sim: Option<SimOptions>,
+    /// Scattered writes of 4 KiB on it.
+    pub scattered: u64,
 }
 
 impl Default for LogBenchOptions {
@@ -28,6 +35,9 @@ impl Default for LogBenchOptions {
             size: 64 << 20,
             record: 400,
             callers: vec![1, 2, 4, 8, 16, 32, 64],
+            write_ahead: vec![8 << 10, 16 << 10, 64 << 10],
+            sim: Some(SimOptions::default()),
+            scattered: 256_000,
         }
     }
 }

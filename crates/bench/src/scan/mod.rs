@@ -9,7 +9,6 @@ mod tests;
 
 use std::fs::File;
 use std::path::Path;
-use std::time::Duration;
 
 use flow::queue::sim::SimOptions;
 use serde::Serialize;
@@ -17,6 +16,7 @@ use serde::Serialize;
 use super::cold::Emptied;
 use super::machine::{Machine, Storage};
 use super::pattern::Way;
+use super::simulated::SimulatedDevice;
 use super::stats::Repeated;
 use super::target::BenchFile;
 use super::{Watch, failed};
@@ -35,13 +35,13 @@ pub struct ScanBenchOptions {
     pub rounds: usize,
     /// Only the index with this name; otherwise the clustered index and the largest secondary index.
     pub index: Option<String>,
-    /// Time of a request on the simulated device; `None` to leave it out.
-    pub latency: Option<Duration>,
+    /// The simulated device; `None` to leave it out.
+    pub sim: Option<SimOptions>,
 }
 
 impl Default for ScanBenchOptions {
     fn default() -> Self {
-        Self { rounds: 3, index: None, latency: Some(SimOptions::default().latency) }
+        Self { rounds: 3, index: None, sim: Some(SimOptions::default()) }
     }
 }
 
@@ -151,12 +151,9 @@ pub struct ScanBenchRow {
 /// The index on a device that is slow and wide.
 #[derive(Clone, Debug, Serialize)]
 pub struct Simulated {
-    /// Time of a request, microseconds.
-    pub latency_us: f64,
-    /// Requests it works on concurrently.
-    pub parallel: u32,
-    /// Its bandwidth, bytes a second.
-    pub bandwidth: u64,
+    /// Its properties.
+    #[serde(flatten)]
+    pub device: SimulatedDevice,
     /// One row per policy.
     pub rows: Vec<SimulatedRow>,
 }
@@ -191,7 +188,7 @@ pub fn scan(path: &Path, options: &ScanBenchOptions, watch: Watch<'_>) -> Result
     let mut notes = Vec::new();
     let trees = bench.trees(&mut notes)?;
     let ways = bench.ways(&mut notes);
-    let simulated = if options.latency.is_some() { POLICIES.len() } else { 0 };
+    let simulated = if options.sim.is_some() { POLICIES.len() } else { 0 };
     bench.expected = (trees.len() * (ways.len() * POLICIES.len() * options.rounds + simulated)) as u64;
     let mut indexes = Vec::new();
     for tree in trees {
@@ -320,13 +317,12 @@ impl<'b> Bench<'b> {
     }
 
     fn simulated(&mut self, title: &str, place: &ScanPlace<'_>) -> Result<Option<Simulated>, Error> {
-        let Some(latency) = self.options.latency else { return Ok(None) };
-        let options = SimOptions { latency, ..SimOptions::default() };
+        let Some(options) = &self.options.sim else { return Ok(None) };
         let mut rows: Vec<SimulatedRow> = Vec::new();
         for policy in POLICIES {
             self.step(format!("{title}: simulated, {}", policy.words()))?;
             let file = File::open(self.path).map_err(failed(self.path, "opening"))?;
-            let Some(pass) = place.read(Bytes::Simulated(&options, file, self.one.len), policy)? else { continue };
+            let Some(pass) = place.read(Bytes::Simulated(options, file, self.one.len), policy)? else { continue };
             let seconds = pass.time.as_secs_f64();
             let none = rows.first().map_or(seconds, |none| none.seconds);
             rows.push(SimulatedRow {
@@ -337,8 +333,7 @@ impl<'b> Bench<'b> {
                 times_none: none / seconds.max(1e-9),
             });
         }
-        let latency_us = latency.as_secs_f64() * 1e6;
-        Ok(Some(Simulated { latency_us, parallel: options.parallel, bandwidth: options.bandwidth, rows }))
+        Ok(Some(Simulated { device: SimulatedDevice::of(options), rows }))
     }
 }
 

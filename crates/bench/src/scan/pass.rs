@@ -96,6 +96,7 @@ impl ScanPlace<'_> {
         let (counts, time, mut looks) = std::thread::scope(|scope| {
             let looking = scope.spawn(|| {
                 let mut looks = Vec::new();
+                // Relaxed: one look more or less does not matter.
                 while !done.load(Ordering::Relaxed) {
                     std::thread::sleep(PACE);
                     looks.push((start.elapsed(), counters.total()));
@@ -104,6 +105,7 @@ impl ScanPlace<'_> {
             });
             let counts = self.walk(set, options, engines, policy, &counters);
             let time = start.elapsed();
+            // Relaxed: the results come through the join.
             done.store(true, Ordering::Relaxed);
             (counts, time, looking.join().unwrap_or_default())
         });

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ::bench::check::Peer;
 use clap::{Args, Subcommand, ValueEnum};
+use flow::queue::sim::SimOptions;
 
 use crate::args::{Progress, bytes, size};
 use crate::picture;
@@ -117,9 +118,21 @@ pub struct LogArgs {
     #[arg(long, value_name = "BYTES", default_value = "400", value_parser = clap::value_parser!(u16).range(1..=480))]
     pub record: u16,
 
+    /// Also fill this many bytes ahead with zeros: powers of two, 512 to 64K [default: 8K,16K,64K].
+    #[arg(long, value_name = "SIZE,...", value_delimiter = ',', value_parser = size)]
+    pub write_ahead: Vec<u32>,
+
     /// How many threads commit at a time [default: 1,2,4,8,16,32,64].
     #[arg(long, value_name = "N,...", value_delimiter = ',')]
     pub callers: Vec<usize>,
+
+    /// Also estimate the time on this device.
+    #[command(flatten)]
+    pub simulated: SimArgs,
+
+    /// Scattered writes of 4K on the simulated device.
+    #[arg(long, value_name = "N", default_value = "256000", value_parser = clap::value_parser!(u64).range(1..=10_000_000), help_heading = "Simulated device")]
+    pub scattered: u64,
 }
 
 /// Options of `bench check`.
@@ -137,6 +150,26 @@ pub struct CheckBenchArgs {
     #[arg(long, value_name = "SECONDS", default_value = "0.3", value_parser = seconds)]
     pub seconds: Duration,
 
+    /// Which table: `check` in every combination of the lists below, or the classic one of plain loops.
+    #[arg(long, value_enum, value_name = "TABLE", default_value_t = CheckTable::Ways)]
+    pub table: CheckTable,
+
+    /// Numbers of workers [default: 1, 2, 4 and so on up to the cores available].
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub workers: Vec<u16>,
+
+    /// Sizes of a request, multiples of 64K [default: 64K,256K,1M,4M].
+    #[arg(long, value_name = "SIZE,...", value_delimiter = ',', value_parser = size)]
+    pub block_sizes: Vec<u32>,
+
+    /// Requests in flight for each worker [default: 8].
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub depth: Vec<u32>,
+
+    /// Memory for the buffers of all workers together; what does not fit is made smaller [default: 64M].
+    #[arg(long, value_name = "SIZE,...", value_delimiter = ',', value_parser = bytes)]
+    pub memory: Vec<u64>,
+
     /// Also measure this tool, run with FILE as its last argument (may be given several times).
     #[arg(long, value_name = "NAME=COMMAND", value_parser = Peer::parse)]
     pub peer: Vec<Peer>,
@@ -144,6 +177,10 @@ pub struct CheckBenchArgs {
     /// Do not measure innochecksum, inno and fio, even where they are installed.
     #[arg(long)]
     pub no_peers: bool,
+
+    /// Also estimate the time on this device.
+    #[command(flatten)]
+    pub simulated: SimArgs,
 }
 
 /// Options of `bench scan`.
@@ -161,9 +198,69 @@ pub struct ScanArgs {
     #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u16).range(1..=100))]
     pub rounds: u16,
 
-    /// Also estimate the time on a device with this latency per request; 0: do not.
-    #[arg(long, value_name = "MILLISECONDS", default_value = "0.5", value_parser = milliseconds)]
-    pub simulate: Duration,
+    /// Also estimate the time on this device.
+    #[command(flatten)]
+    pub simulated: SimArgs,
+}
+
+/// The simulated device of several benches. Time is counted on its clock; the processor's work takes none.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Simulated device")]
+pub struct SimArgs {
+    /// A preset; the options below change parts of it.
+    #[arg(long, value_enum, value_name = "PRESET", default_value_t = Simulated::Wide)]
+    pub simulated: Simulated,
+
+    /// Time of a read or write there; 0: leave the device out.
+    #[arg(long, alias = "simulate", value_name = "MILLISECONDS", value_parser = milliseconds)]
+    pub latency: Option<Duration>,
+
+    /// Requests that it works on concurrently.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub width: Option<u32>,
+
+    /// Bytes a second.
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    pub bandwidth: Option<u64>,
+
+    /// Time of a sync there.
+    #[arg(long, value_name = "MILLISECONDS", value_parser = milliseconds)]
+    pub sync: Option<Duration>,
+
+    /// What a sync takes longer for each GiB written since the last one.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds_or_none)]
+    pub sync_per_gib: Option<Duration>,
+}
+
+/// `--simulated`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Simulated {
+    /// 0.5 ms a request, 64 at a time, 1 GiB/s, 10 ms a sync.
+    Wide,
+    /// A slow cloud disk: the same with 10 MB/s, and 10 s more for a sync of each GiB written.
+    Cloud,
+    /// None.
+    None,
+}
+
+impl SimArgs {
+    /// The device; `None` if there is to be none.
+    pub fn options(&self) -> Option<SimOptions> {
+        let preset = match self.simulated {
+            Simulated::Wide => SimOptions::default(),
+            Simulated::Cloud => SimOptions::cloud(),
+            Simulated::None => return None,
+        };
+        let device = SimOptions {
+            latency: self.latency.unwrap_or(preset.latency),
+            parallel: self.width.unwrap_or(preset.parallel),
+            bandwidth: self.bandwidth.unwrap_or(preset.bandwidth).max(1),
+            sync_latency: self.sync.unwrap_or(preset.sync_latency),
+            sync_per_gib: self.sync_per_gib.unwrap_or(preset.sync_per_gib),
+            ..preset
+        };
+        (!device.latency.is_zero()).then_some(device)
+    }
 }
 
 /// Options of `bench recover`.
@@ -185,13 +282,9 @@ pub struct RecoverBenchArgs {
     #[arg(long, value_name = "SIZE", value_parser = bytes, default_value = "512M")]
     pub memory: u64,
 
-    /// Estimate the time on a device with this latency per read and write; 0: do not.
-    #[arg(long, value_name = "MILLISECONDS", default_value = "0.5", value_parser = milliseconds)]
-    pub simulate: Duration,
-
-    /// Latency of a sync on that device.
-    #[arg(long, value_name = "MILLISECONDS", default_value = "10", value_parser = milliseconds)]
-    pub sync: Duration,
+    /// Also estimate the time on this device.
+    #[command(flatten)]
+    pub simulated: SimArgs,
 }
 
 /// Options of `bench device`. A given value is fixed; the others are searched.
@@ -236,6 +329,15 @@ pub struct DeviceArgs {
     /// Only this many threads.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub threads: Option<u32>,
+}
+
+/// `--table`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CheckTable {
+    /// `check` with every combination of way, workers, block size, depth and memory.
+    Ways,
+    /// Eight rows: buffered and direct, pieces of 16K, 1M, 16M and 64M, each with 1 thread and with 16.
+    Classic,
 }
 
 /// `--access`.
@@ -289,6 +391,10 @@ fn milliseconds(text: &str) -> Result<Duration, String> {
     } else {
         Err("0 to 1000 milliseconds".to_owned())
     }
+}
+
+fn seconds_or_none(text: &str) -> Result<Duration, String> {
+    if text == "0" { Ok(Duration::ZERO) } else { seconds(text) }
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

@@ -5,13 +5,15 @@ use std::io::{self, Write};
 use std::sync::atomic::AtomicBool;
 
 use ::bench::BenchStep;
-use ::bench::kernels::{KernelRow, KernelsOptions, KernelsReport, kernels};
+use ::bench::kernels::{
+    CountOperation, CountRow, Counting, KernelRow, KernelsOptions, KernelsReport, Place, Wait, kernels,
+};
 
 use super::args::{KernelsArgs, OutputArgs};
 use super::chart::{Bar, Bars, Chart, Panel};
 use super::show;
 use super::table::Table;
-use super::units::{number, size};
+use super::units::{number, percent, size};
 
 /// Measures, prints and draws.
 pub fn run(args: &KernelsArgs, output: &OutputArgs, stop: &AtomicBool) -> Result<(), Box<dyn Error>> {
@@ -51,14 +53,61 @@ fn text(report: &KernelsReport, out: &mut dyn Write) -> io::Result<()> {
         ]);
     }
     table.print(out)?;
-    let counters = &report.counters;
-    writeln!(out, "\nCounting with {} threads, nanoseconds for each addition of each thread", counters.threads)?;
-    let mut table = Table::new(1, &["counters", "ns"]);
-    let padded = format!("one for each thread, {} bytes apart, as innokit has them", counters.padding_bytes);
-    table.row([padded, number(counters.padded_ns)]);
-    table.row(["one for each thread, side by side".to_owned(), number(counters.neighbours_ns)]);
-    table.row(["one for all threads".to_owned(), number(counters.shared_ns)]);
+    let shared = &report.counters;
+    writeln!(out, "\nCounting with {}, nanoseconds for each operation of each thread", threads(shared))?;
+    let mut table = Table::new(2, &["counters", "operation", "ns", "+-", "times the first"]);
+    let first = shared.counters.first().map_or(0.0, |row| row.ns.median);
+    for row in &shared.counters {
+        table.row([
+            place(row.place, shared.padding_bytes),
+            operation(row.operation).to_owned(),
+            number(row.ns.median),
+            percent(row.ns.noise()),
+            number(row.ns.median / first.max(1e-9)),
+        ]);
+    }
+    table.print(out)?;
+    writeln!(out, "\nA word from one thread to another and back, by what each does until it sees it")?;
+    let mut table = Table::new(1, &["while waiting", "ns there and back", "+-", "cores used"]);
+    for row in &shared.waits {
+        table.row([wait(row.wait).to_owned(), number(row.ns.median), percent(row.ns.noise()), number(row.cores_used)]);
+    }
     table.print(out)
+}
+
+fn threads(shared: &Counting) -> String {
+    let pinned = if shared.pinned { ", each pinned to a core of its own" } else { ", not pinned" };
+    format!("{} threads{pinned}", shared.threads)
+}
+
+fn place(place: Place, padding: usize) -> String {
+    match place {
+        Place::Padded => format!("one for each thread, {padding} bytes apart, as innokit has them"),
+        Place::SideBySide => "one for each thread, side by side".to_owned(),
+        Place::Shared => "one for all threads".to_owned(),
+    }
+}
+
+const fn operation(operation: CountOperation) -> &'static str {
+    match operation {
+        CountOperation::AddRelaxed => "add, relaxed",
+        CountOperation::AddSeqCst => "add, sequentially consistent",
+        CountOperation::StoreRelaxed => "store, relaxed",
+        CountOperation::StoreRelease => "store, release",
+        CountOperation::StoreSeqCst => "store, sequentially consistent",
+    }
+}
+
+const fn wait(wait: Wait) -> &'static str {
+    match wait {
+        Wait::Nothing => "nothing",
+        Wait::SpinLoop if cfg!(target_arch = "x86_64") => "PAUSE",
+        Wait::SpinLoop if cfg!(target_arch = "aarch64") => "ISB",
+        Wait::SpinLoop => "spin_loop",
+        Wait::Yield => "yield to other threads",
+        Wait::SpinThenYield => "the processor's pause 100 times, then yield",
+        Wait::Sleep => "sleep until woken",
+    }
 }
 
 fn pages(report: &KernelsReport) -> String {
@@ -77,22 +126,29 @@ fn chart(report: &KernelsReport) -> Chart {
         let (heading, axis) = (heading.to_owned(), "GB/s, one core".to_owned());
         Panel::Bars(Bars { heading, axis, classes, rows: rows.collect(), mark: None })
     };
-    let counters = &report.counters;
-    let bar = |label: &str, class, value: f64| {
-        let text = format!("{} ns", number(value));
-        Bar { label: label.to_owned(), class, value, text }
-    };
-    let counting = Panel::Bars(Bars {
-        heading: format!("Counting with {} threads", counters.threads),
-        axis: "nanoseconds for each addition of each thread".to_owned(),
-        classes: vec!["as innokit does it".to_owned(), "other ways".to_owned()],
-        rows: vec![
-            bar("a counter for each thread, padded", 0, counters.padded_ns),
-            bar("a counter for each thread, side by side", 1, counters.neighbours_ns),
-            bar("one counter for all threads", 1, counters.shared_ns),
-        ],
-        mark: None,
+    let shared = &report.counters;
+    let bar = |label: String, class, value: f64| Bar { label, class, value, text: format!("{} ns", number(value)) };
+    let class = |is_ours: bool| usize::from(!is_ours);
+    let ours = |row: &CountRow| row.place == Place::Padded && row.operation == CountOperation::AddRelaxed;
+    let counting = shared.counters.iter().map(|row| {
+        let label = format!("{}: {}", place(row.place, shared.padding_bytes), operation(row.operation));
+        bar(label, class(ours(row)), row.ns.median)
     });
+    let waiting = shared
+        .waits
+        .iter()
+        .map(|row| bar(wait(row.wait).to_owned(), class(matches!(row.wait, Wait::Sleep)), row.ns.median));
+    let panel = |heading: String, axis: &str, rows: Vec<Bar>| {
+        let classes = vec!["as innokit does it".to_owned(), "other ways".to_owned()];
+        Panel::Bars(Bars { heading, axis: axis.to_owned(), classes, rows, mark: None })
+    };
+    let counting = panel(
+        format!("Counting with {}", threads(shared)),
+        "nanoseconds for each operation of each thread",
+        counting.collect(),
+    );
+    let waiting =
+        panel("A word from one thread to another and back".to_owned(), "nanoseconds there and back", waiting.collect());
     let machine = format!("{}, {} GHz while this ran", report.architecture, number(report.gigahertz));
     Chart {
         title: format!("bench kernels, pages {}", pages(report)),
@@ -101,6 +157,7 @@ fn chart(report: &KernelsReport) -> Chart {
             bars("In the core's cache", |row| row.cached_gb_per_s),
             bars("From memory", |row| row.memory_gb_per_s),
             counting,
+            waiting,
         ],
     }
 }

@@ -4,13 +4,17 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::sync::atomic::AtomicBool;
 
-use ::bench::log::{Ground, LogBenchOptions, LogBenchReport, LogBenchRow, Method, log};
+use ::bench::log::{
+    Call, Ground, LogBenchOptions, LogBenchReport, LogBenchRow, Loop, Method, Padding, SideFigures, SimulatedFill,
+    SimulatedLog, Sync, log,
+};
 
 use super::args::{LogArgs, OutputArgs};
 use super::chart::{Axis, Bar, Bars, Chart, Lines, Panel, Series};
 use super::show;
 use super::table::Table;
-use super::units::{number, percent};
+use super::units::{number, percent, size};
+use crate::print::grouped;
 
 /// Measures, prints and draws.
 pub fn run(args: &LogArgs, output: &OutputArgs, stop: &AtomicBool) -> Result<(), Box<dyn Error>> {
@@ -20,6 +24,9 @@ pub fn run(args: &LogArgs, output: &OutputArgs, stop: &AtomicBool) -> Result<(),
         time: args.seconds,
         size: args.size,
         record: usize::from(args.record),
+        sim: args.simulated.options(),
+        scattered: args.scattered,
+        write_ahead: if args.write_ahead.is_empty() { defaults.write_ahead } else { args.write_ahead.clone() },
         callers: if args.callers.is_empty() { defaults.callers } else { args.callers.clone() },
     };
     let report = show::watched(output, stop, |watch| log(&args.dir, &options, watch))?;
@@ -63,6 +70,10 @@ fn text(report: &LogBenchReport, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "\nGroup commit: several callers, recycled space")?;
         rows(&report.callers, true).print(out)?;
     }
+    pairs(report, out)?;
+    if let Some(simulated) = &report.simulated {
+        clocked(simulated, out)?;
+    }
     writeln!(
         out,
         "\nown reads: what this process made the system read, in blocks of the file system; the device counts for everybody"
@@ -78,6 +89,87 @@ fn text(report: &LogBenchReport, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "\nnote: {note}")?;
     }
     Ok(())
+}
+
+/// The simulated device.
+fn clocked(simulated: &SimulatedLog, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "\nOne caller on recycled space at {} (simulated)", show::simulated(&simulated.device, true))?;
+    let headings = ["log", "commits", "writes", "syncs", "hidden reads", "seconds", "times naive"];
+    let mut table = Table::new(1, &headings);
+    for row in &simulated.commits {
+        let fill = match row.fill {
+            SimulatedFill::Nothing => method(Method::Naive),
+            SimulatedFill::FirstTouch => method(Method::ZeroFill),
+            SimulatedFill::Whole => method(Method::Whole),
+        };
+        let counts = [row.commits, row.writes, row.syncs, row.hidden_reads].map(grouped);
+        table.row([fill.to_owned()].into_iter().chain(counts).chain([number(row.seconds), number(row.times_naive)]));
+    }
+    table.print(out)?;
+    writeln!(out, "\nPages of 4K written at scattered places of that device")?;
+    let headings = ["in flight", "writes", "writes a sync", "syncs", "most in flight", "seconds", "times the first"];
+    let mut table = Table::new(0, &headings);
+    for row in &simulated.scattered {
+        let counts = [u64::from(row.depth), row.writes, row.sync_every, row.syncs, row.in_flight_max].map(grouped);
+        table.row(counts.into_iter().chain([number(row.seconds), number(row.times_first)]));
+    }
+    table.print(out)
+}
+
+/// Plain loops in turns with naive ones.
+fn pairs(report: &LogBenchReport, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(
+        out,
+        "\nPlain loops in turns with a naive one, both on cold recycled space; first: the first commit in a block"
+    )?;
+    let headings = [
+        "loop",
+        "calls",
+        "gain",
+        "lowest",
+        "highest",
+        "expected",
+        "naive: first us",
+        "other us",
+        "own reads",
+        "writes",
+        "filled: first us",
+        "other us",
+        "own reads",
+        "writes",
+    ];
+    let mut table = Table::new(2, &headings);
+    let counted = |figure: Option<f64>| figure.map_or_else(|| "n/a".to_owned(), |figure| format!("{figure:.3}"));
+    for row in &report.pairs {
+        let gain = [row.gain.median, row.gain.low, row.gain.high].map(number);
+        let side = |side: &SideFigures| {
+            [number(side.first_us), number(side.other_us), counted(side.own_reads), counted(side.device_writes)]
+        };
+        let expected = row.gain_expected.map_or_else(|| "n/a".to_owned(), number);
+        let cells = [loop_name(row.of), calls(row.of)].into_iter().chain(gain).chain([expected]);
+        table.row(cells.chain(side(&row.naive)).chain(side(&row.filled)));
+    }
+    table.print(out)
+}
+
+fn loop_name(of: Loop) -> String {
+    match of.padding {
+        Padding::Ahead(512) => "naive too: what chance makes of it".to_owned(),
+        Padding::Ahead(bytes) => format!("zeros ahead to {}", size(bytes.into())),
+        Padding::WholeBlock => "always whole blocks".to_owned(),
+    }
+}
+
+fn calls(of: Loop) -> String {
+    let call = match of.call {
+        Call::Pwrite => "pwrite",
+        Call::Write => "write",
+    };
+    let sync = match of.sync {
+        Sync::Fdatasync => "fdatasync",
+        Sync::Fsync => "fsync",
+    };
+    format!("{call}, {sync}")
 }
 
 fn rows(rows: &[LogBenchRow], group: bool) -> Table {
@@ -135,8 +227,26 @@ fn findings(report: &LogBenchReport) -> Vec<String> {
         format!("hidden reads on recycled space: naive {naive:.3} a commit, zero-fill at first touch {ours:.3}")
     });
     let group = report.callers.iter().map(|row| row.callers).filter(|callers| *callers <= 32).max();
+    let plain = report.pairs.iter().find(|row| row.of.call == Call::Pwrite && row.gain_expected.is_some());
+    let bound = plain.and_then(|row| Some((row, row.gain_expected?))).map(|(row, expected)| {
+        format!(
+            "why not more: a naive commit takes {} us, the first in a block {} us (medians), and one in eight is a first: \
+             without hidden reads {} times the commits/s, by the means",
+            number(row.naive.other_us),
+            number(row.naive.first_us),
+            number(expected)
+        )
+    });
+    let over = |ratio: Option<f64>, name: &str| {
+        ratio.map(|ratio| {
+            format!("{name} against naive, recycled space, log writer: {} times the commits/s", number(ratio))
+        })
+    };
     let lines = [
         hidden,
+        over(ratios.zero_fill_to_naive, "zero-fill at first touch"),
+        over(ratios.whole_to_naive, "always whole blocks"),
+        bound,
         against(ratios.recycled_to_append, (Method::Naive, Ground::Growing), "512 bytes appended to a growing file"),
         against(ratios.recycled_to_growing, (Method::ZeroFill, Ground::Growing), "a growing file, zero-filled too"),
         against(

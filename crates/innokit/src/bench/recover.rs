@@ -21,8 +21,7 @@ pub fn run(args: &RecoverBenchArgs, output: &OutputArgs, stop: &AtomicBool) -> R
     let options = RecoverBenchOptions {
         rounds: usize::from(args.rounds),
         memory: usize::try_from(args.memory).unwrap_or(usize::MAX),
-        latency: Some(args.simulate).filter(|latency| !latency.is_zero()),
-        sync: args.sync,
+        sim: args.simulated.options(),
         on_device: args.on_device.clone(),
     };
     let report = show::watched(output, stop, |watch| bench_recover(&args.datadir, &options, watch));
@@ -45,10 +44,7 @@ fn text(report: &RecoverBenchReport, out: &mut dyn Write) -> io::Result<()> {
         size(report.memory as u64)
     )?;
     if let Some(device) = &report.simulated {
-        let (latency, sync) = (number(device.latency_us / 1000.0), number(device.sync_us / 1000.0));
-        let rate = megabytes(device.bandwidth as f64);
-        let parallel = device.parallel;
-        writeln!(out, "\nAt {latency} ms a request, {parallel} at a time, {sync} ms a sync, {rate} MB/s (simulated)")?;
+        writeln!(out, "\nAt {} (simulated)", show::simulated(device, true))?;
         clocked(report).print(out)?;
     }
     if report.rounds > 0 {

@@ -15,11 +15,8 @@ use crate::print::grouped;
 
 /// Measures, prints and draws.
 pub fn run(args: &ScanArgs, output: &OutputArgs, stop: &AtomicBool) -> Result<(), Box<dyn Error>> {
-    let options = ScanBenchOptions {
-        rounds: usize::from(args.rounds),
-        index: args.index.clone(),
-        latency: Some(args.simulate).filter(|latency| !latency.is_zero()),
-    };
+    let options =
+        ScanBenchOptions { rounds: usize::from(args.rounds), index: args.index.clone(), sim: args.simulated.options() };
     let report = show::watched(output, stop, |watch| scan(&args.file, &options, watch))?;
     show::show(&report, output, text, chart)
 }
@@ -39,8 +36,7 @@ fn text(report: &ScanBenchReport, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "\n{} ({rounds})", title(index))?;
         measured(index).print(out)?;
         if let Some(simulated) = &index.simulated {
-            let (latency, parallel) = (number(simulated.latency_us / 1000.0), simulated.parallel);
-            writeln!(out, "\nThe same, direct, at {latency} ms a request, {parallel} at a time (simulated)")?;
+            writeln!(out, "\nThe same, direct, at {} (simulated)", show::simulated(&simulated.device, false))?;
             clocked(simulated).print(out)?;
         }
     }

@@ -5,12 +5,14 @@ use std::io::{self, BufWriter, Write};
 use std::sync::atomic::AtomicBool;
 
 use ::bench::machine::{Machine, Storage};
+use ::bench::simulated::SimulatedDevice;
 use ::bench::{BenchStep, Watch};
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use serde::Serialize;
 
 use super::args::OutputArgs;
 use super::chart::Chart;
+use super::units::{megabytes, number};
 use crate::picture;
 use crate::progress;
 
@@ -64,6 +66,19 @@ pub(super) fn show<R: Serialize>(
 pub(super) fn heading(machine: &Machine, storage: &Storage, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "machine  {}", on(machine))?;
     writeln!(out, "storage  {}", below(storage))
+}
+
+/// A simulated device in words: `0.50 ms a request, 64 at a time, 1,074 MB/s`, with its syncs if there are any.
+pub(super) fn simulated(device: &SimulatedDevice, with_syncs: bool) -> String {
+    let ms = |us: f64| number(us / 1000.0);
+    let mut words = format!("{} ms a request, {} at a time", ms(device.latency_us), device.parallel);
+    if with_syncs {
+        words.push_str(&format!(", {} ms a sync", ms(device.sync_us)));
+        if device.sync_us_per_gib > 0.0 {
+            words.push_str(&format!(" and {} s for each GiB", number(device.sync_us_per_gib / 1e6)));
+        }
+    }
+    format!("{words}, {} MB/s", megabytes(device.bandwidth as f64))
 }
 
 /// The same for a picture.

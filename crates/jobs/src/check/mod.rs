@@ -71,9 +71,6 @@ pub struct Check {
     keys: KeyStore,
 }
 
-/// Buffer memory of all workers together, bytes: more cores get smaller windows, not more memory.
-const BUFFERS_MAX: u64 = 64 << 20;
-
 impl Check {
     /// Walks the paths.
     ///
@@ -106,7 +103,7 @@ impl Check {
     pub fn run(mut self, watch: Option<&(dyn Fn(&Counters) + Sync)>) -> Result<Report, Error> {
         let start = Instant::now();
         let options = &self.options;
-        let read = options.read.clone().within(options.workers, BUFFERS_MAX);
+        let read = options.read.clone().within(options.workers, options.buffers_max);
         let shares = std::mem::take(&mut self.shares);
         let files = file_states(&self.inventory.candidates, &self.catalogs, shares, options.live);
         let is_dictionary_here = options.portion.is_none_or(|portion| portion.number() == 1);

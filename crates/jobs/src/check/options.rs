@@ -14,6 +14,8 @@ pub struct CheckOptions {
     pub read: ReadOptions,
     /// Workers; each reads and verifies.
     pub workers: usize,
+    /// Bytes for the buffers of all workers together: more workers get smaller windows, not more memory.
+    pub buffers_max: u64,
     /// Findings listed in the report at most; all are counted.
     pub findings_max: usize,
     /// Logical page size in bytes; overrides what the files say.
@@ -40,6 +42,7 @@ impl Default for CheckOptions {
         Self {
             read: ReadOptions::default(),
             workers,
+            buffers_max: 64 << 20,
             findings_max: 1000,
             page_size: None,
             keys: KeyFiles::default(),
