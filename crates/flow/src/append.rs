@@ -18,8 +18,9 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use crate::durable::sync_directory_of;
+use crate::durable::{rename, sync_directory_of};
 use crate::log_writer::LogStorage;
+use crate::steps::{self, Step};
 use crate::system::sync_data;
 
 /// Bytes per write of zeros.
@@ -163,15 +164,15 @@ impl ZeroedFile {
     }
 
     fn create_as(unfinished: &Path, path: &Path, head: &[u8], len: u64) -> io::Result<Self> {
-        let file = File::options().read(true).write(true).create(true).truncate(true).open(unfinished)?;
+        let file = make(unfinished)?;
         let zeros = vec![0; PIECE];
         for offset in (0..len).step_by(PIECE) {
             let piece = usize::try_from(len - offset).unwrap_or(PIECE).min(PIECE);
-            file.write_all_at(zeros.get(..piece).unwrap_or_default(), offset)?;
+            write_to(&file, unfinished, zeros.get(..piece).unwrap_or_default(), offset)?;
         }
-        file.write_all_at(head, 0)?;
-        file.sync_all()?;
-        fs::rename(unfinished, path)?;
+        write_to(&file, unfinished, head, 0)?;
+        sync_all(&file, unfinished)?;
+        rename(unfinished, path)?;
         sync_directory_of(path)?;
         Self::of(path, file)
     }
@@ -195,8 +196,8 @@ impl ZeroedFile {
     /// # Errors
     /// The system's error.
     pub fn truncate(&self, len: u64) -> io::Result<()> {
-        self.file.set_len(len)?;
-        self.file.sync_all()
+        steps::done(self.file.set_len(len), |()| Step::Resize(self.path.clone(), len))?;
+        sync_all(&self.file, &self.path)
     }
 }
 
@@ -218,11 +219,12 @@ impl LogStorage for ZeroedFile {
     }
 
     fn write_at(&self, _: u32, offset: u64, bytes: &[u8]) -> io::Result<usize> {
-        self.file.write_at(bytes, offset)
+        let written = self.file.write_at(bytes, offset);
+        steps::done(written, |len| Step::Write(self.path.clone(), offset, bytes.iter().take(*len).copied().collect()))
     }
 
     fn sync(&self, _: u32) -> io::Result<()> {
-        sync_data(self.file.as_fd())
+        steps::done(sync_data(self.file.as_fd()), |()| Step::Sync(self.path.clone()))
     }
 }
 
@@ -233,13 +235,26 @@ impl LogStorage for ZeroedFile {
 pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let unfinished = unfinished(path);
     let write = || {
-        let file = File::create(&unfinished)?;
-        file.write_all_at(bytes, 0)?;
-        file.sync_all()?;
-        fs::rename(&unfinished, path)
+        let file = make(&unfinished)?;
+        write_to(&file, &unfinished, bytes, 0)?;
+        sync_all(&file, &unfinished)?;
+        rename(&unfinished, path)
     };
     write().inspect_err(|_| drop(fs::remove_file(&unfinished)))?;
     sync_directory_of(path)
+}
+
+fn make(path: &Path) -> io::Result<File> {
+    let made = File::options().read(true).write(true).create(true).truncate(true).open(path);
+    steps::done(made, |_| Step::Create(path.to_path_buf()))
+}
+
+fn write_to(file: &File, path: &Path, bytes: &[u8], offset: u64) -> io::Result<()> {
+    steps::done(file.write_all_at(bytes, offset), |()| Step::Write(path.to_path_buf(), offset, bytes.to_vec()))
+}
+
+fn sync_all(file: &File, path: &Path) -> io::Result<()> {
+    steps::done(file.sync_all(), |()| Step::Sync(path.to_path_buf()))
 }
 
 fn unfinished(path: &Path) -> PathBuf {

@@ -1,8 +1,10 @@
 //! Names that outlive a crash: a file that was created, renamed or removed is so only once its directory is on the device too.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::path::Path;
+
+use crate::steps::{self, Step};
 
 /// Makes the entries of `dir` durable.
 ///
@@ -11,7 +13,24 @@ use std::path::Path;
 pub fn sync_directory(dir: &Path) -> io::Result<()> {
     // The parent of a bare file name is the empty path, which the system does not open.
     let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
-    File::open(dir)?.sync_all()
+    let synced = File::open(dir)?.sync_all();
+    steps::done(synced, |()| Step::SyncDirectory(dir.to_path_buf()))
+}
+
+/// Gives a file or a directory another name. Lasting only once the directory is synced.
+///
+/// # Errors
+/// The system's error.
+pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    steps::done(fs::rename(from, to), |()| Step::Rename(from.to_path_buf(), to.to_path_buf()))
+}
+
+/// Removes a file. Lasting only once the directory is synced.
+///
+/// # Errors
+/// The system's error.
+pub fn remove_file(path: &Path) -> io::Result<()> {
+    steps::done(fs::remove_file(path), |()| Step::Remove(path.to_path_buf()))
 }
 
 /// Makes the entries of the directory that `path` lies in durable.

@@ -54,6 +54,8 @@ pub mod queue;
 mod reader;
 pub mod rewrite;
 mod split;
+#[doc(hidden)]
+pub mod steps;
 mod stream;
 mod sync;
 mod system;

@@ -5,16 +5,18 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use jobs::{ArchiveEvent, ArchiveOptions, ArchiveReport, ArchiveStatus, ArchiveUntil, LogServer};
+use jobs::{
+    ArchiveEvent, ArchiveMark, ArchiveOptions, ArchiveReport, ArchiveStatus, ArchiveUntil, LogServer, ServerError,
+};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::args::{RedoArchiveArgs, RedoVerifyArgs};
 use crate::document;
 use crate::monitor::metrics;
 use crate::notify;
-use crate::print::{grouped, human, written};
+use crate::print::{grouped, human, position, written};
 use crate::server;
 
 /// The log could not be followed without a gap.
@@ -44,6 +46,9 @@ pub fn run(args: &RedoArchiveArgs) -> Result<u8, Box<dyn Error>> {
     let options = ArchiveOptions { to, until, poll, segment_size, ..ArchiveOptions::default() };
     let mut told = Told { metrics: args.metrics.as_deref(), told: None, is_behind: false };
     let mut connection = if args.server.is_named() { Some(server::log_server(&args.server)?) } else { None };
+    if let Some(Err(error @ ServerError::Privilege { .. })) = connection.as_deref_mut().map(LogServer::binlog) {
+        eprintln!("innokit: {error}: the archive's marks will hold no binary log position (GRANT BINLOG MONITOR)");
+    }
     let beside = connection.as_deref_mut().map(|server| server as &mut dyn LogServer);
     let done = jobs::archive_beside(beside, &args.datadir, &options, &stop, &mut |event| told.tell(event))?;
     notify::tell("STOPPING=1");
@@ -133,9 +138,19 @@ fn print_report(report: &ArchiveReport, json: Option<(SystemTime, u8)>) -> io::R
         let (from, to, count) = (range.start_lsn, range.end_lsn, grouped(range.segments));
         writeln!(out, "archive   LSN {from} to {to}, {count} {segments}{timeline}")?;
     }
+    if let (Some(first), Some(last)) = (&report.first_mark, &report.last_mark) {
+        writeln!(out, "marks     {} to {}", time_of(first), time_of(last))?;
+        if let Some(binlog) = &last.binlog {
+            writeln!(out, "binlog    {} by the last mark, at LSN {}", position(binlog), last.lsn)?;
+        }
+    }
     for damage in &report.damage {
         writeln!(out, "DAMAGED   {damage}")?;
     }
     let (bytes, mtrs) = (human(report.bytes as f64), grouped(report.mtrs));
     writeln!(out, "read      {bytes} of log in {mtrs} mini-transactions")
+}
+
+fn time_of(mark: &ArchiveMark) -> String {
+    document::utc(UNIX_EPOCH + Duration::from_micros(mark.at_us))
 }

@@ -14,7 +14,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::args::{BackupArgs, BackupCommand, BackupVerifyArgs};
 use crate::document;
-use crate::print::{grouped, human, written};
+use crate::print::{grouped, human, position, written};
 use crate::server;
 
 /// A file of the server is damaged.
@@ -68,10 +68,7 @@ fn print(manifest: &Manifest, json: Option<(SystemTime, u8)>) -> io::Result<()> 
     writeln!(out, "backup    {bytes} in {files} files, {pages} pages verified")?;
     writeln!(out, "redo      LSN {} to {}", manifest.from_lsn, manifest.to_lsn)?;
     match &manifest.binlog {
-        Some(binlog) => {
-            let gtid = if binlog.gtid.is_empty() { String::new() } else { format!(", GTID {}", binlog.gtid) };
-            writeln!(out, "binlog    {} at {}{gtid}", binlog.file, binlog.position)?;
-        }
+        Some(binlog) => writeln!(out, "binlog    {}", position(binlog))?,
         None => writeln!(out, "binlog    the server writes none")?,
     }
     let seconds = |ms: u64| format!("{:.2} s", ms as f64 / 1000.0);

@@ -102,7 +102,7 @@ pub fn fail(started: SystemTime, status: u8, error: &dyn Error, is_json: bool) {
 }
 
 /// `2026-11-22T16:05:09Z`, in the form of RFC 3339.
-fn utc(time: SystemTime) -> String {
+pub fn utc(time: SystemTime) -> String {
     let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     let (year, month, day) = civil(days);

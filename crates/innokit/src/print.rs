@@ -5,7 +5,7 @@ use std::error::Error;
 use std::io::{self, BufWriter, IsTerminal, Write};
 
 use jobs::report::document::{Pending, Totals, Unit, UnitTotals};
-use jobs::{Finding, FindingCode, Report, Severity};
+use jobs::{BinlogPosition, Finding, FindingCode, Report, Severity};
 
 use crate::hurt_print;
 
@@ -318,6 +318,12 @@ fn peak_memory_mib() -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     let kib: u64 = line.trim().split(' ').next()?.parse().ok()?;
     Some(kib.div_ceil(1024))
+}
+
+/// `db1-bin.000004 at 1846, GTID 0-7-5310`.
+pub fn position(binlog: &BinlogPosition) -> String {
+    let gtid = if binlog.gtid.is_empty() { String::new() } else { format!(", GTID {}", binlog.gtid) };
+    format!("{} at {}{gtid}", binlog.file, binlog.position)
 }
 
 /// `1,234,567`.

@@ -6,12 +6,12 @@ use std::time::SystemTime;
 
 use format::Lsn;
 use jobs::source::keys::KeyFiles;
-use jobs::{RecoverOptions, Recovered};
+use jobs::{BinlogPosition, RecoverOptions, Recovered};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::args::{RecoverArgs, Until};
 use crate::document;
-use crate::print::{grouped, peak_memory, written};
+use crate::print::{grouped, peak_memory, position, written};
 
 /// Damage prevented the recovery.
 const DAMAGED: u8 = 1;
@@ -88,6 +88,9 @@ fn print(done: &Recovered, args: &RecoverArgs, started: SystemTime) -> io::Resul
         writeln!(out, "increment {dir}: {pages} pages of {files} files, to LSN {}", put.to_lsn)?;
     }
     print_recovered(done, args.dry_run, &mut out)?;
+    if let Some(binlog) = &done.binlog {
+        print_binlog(binlog, &mut out)?;
+    }
     if done.was_clean {
         return Ok(());
     }
@@ -96,6 +99,16 @@ fn print(done: &Recovered, args: &RecoverArgs, started: SystemTime) -> io::Resul
     }
     if !args.dry_run {
         writeln!(out, "The server starts without crash recovery. It will roll back what was not committed.")?;
+    }
+    Ok(())
+}
+
+/// Where a replica of the server goes on, whose datadir this was.
+pub fn print_binlog(binlog: &BinlogPosition, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "binlog    {}: where a replica starts", position(binlog))?;
+    if binlog.gtid.is_empty() {
+        let (file, position) = (&binlog.file, binlog.position);
+        writeln!(out, "          its GTID, as the source knows it: SELECT BINLOG_GTID_POS('{file}', {position})")?;
     }
     Ok(())
 }

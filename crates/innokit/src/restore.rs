@@ -10,7 +10,7 @@ use jobs::{RecoverOptions, RestoreOptions, Restored};
 use crate::args::RestoreArgs;
 use crate::document;
 use crate::print::{grouped, human, written};
-use crate::recover::{limits, print_recovered, raise_open_files};
+use crate::recover::{limits, print_binlog, print_recovered, raise_open_files};
 
 /// The backup is damaged.
 const DAMAGED: u8 = 1;
@@ -48,8 +48,7 @@ fn print(restored: &Restored, args: &RestoreArgs, started: SystemTime) -> io::Re
     let (bytes, files, to) = (human(restored.bytes as f64), grouped(restored.files), args.to.display());
     writeln!(out, "restored  {bytes} in {files} files, in {to}")?;
     if let Some(binlog) = &restored.binlog {
-        let gtid = if binlog.gtid.is_empty() { String::new() } else { format!(", GTID {}", binlog.gtid) };
-        writeln!(out, "binlog    {} at {}{gtid}: where a replica starts", binlog.file, binlog.position)?;
+        print_binlog(binlog, &mut out)?;
     }
     let give = if args.owner.is_none() { format!("chown -R mysql: {to}, then ") } else { String::new() };
     let version =

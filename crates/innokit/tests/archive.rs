@@ -1,51 +1,24 @@
 //! `redo archive`, `redo verify` and `recover --redo` beside real servers at work: moments of a server's life, recovered later.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
+mod archive_lab;
 mod backup_lab;
 mod common;
 
 use std::fs;
 use std::os::unix::net::UnixDatagram;
-use std::process::{Child, Stdio};
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
+use archive_lab::{Archiver, PATIENCE, archived_to, assert_same_bytes, run, wait_for};
 use backup_lab::Server;
 use common::{Run, innokit};
 use format::Lsn;
 use redo::follow::Walk;
 use redo::mariadb::{LogFile, START_OFFSET};
 
-/// No hope, but an end.
-const PATIENCE: Duration = Duration::from_secs(300);
 const TABLES: [&str; 7] = ["shop.a", "shop.b", "shop.z", "shop.parts", "shop.left_0", "shop.right_0", "other.c"];
-
-/// An archiver at work; killed when it goes out of scope.
-struct Archiver(Child);
-
-impl Archiver {
-    fn start(server: &Server) -> Self {
-        let mut command = innokit();
-        command.args(["redo", "archive", "--poll", "20", "--segment-size", "1M", "--to"]);
-        command.arg(server.of("redo")).arg(server.data()).stdout(Stdio::null());
-        Self(command.spawn().expect("innokit runs"))
-    }
-}
-
-impl Drop for Archiver {
-    fn drop(&mut self) {
-        self.0.kill().expect("killed");
-        self.0.wait().expect("ended");
-    }
-}
-
-fn run(words: &[&str], server: &Server, more: &[&str]) -> Run {
-    let mut command = innokit();
-    command
-        .args(words)
-        .args(more.iter().map(|word| if word.starts_with('/') { word.into() } else { std::path::PathBuf::from(word) }));
-    command.current_dir(server.folder.path());
-    Run::of(&command.output().expect("innokit runs"))
-}
 
 /// What the tables hold, and an LSN at which they hold it.
 fn moment(server: &Server) -> (u64, String) {
@@ -85,47 +58,6 @@ fn purged(server: &Server) {
     }
 }
 
-fn archived_to(server: &Server) -> u64 {
-    let report = run(&["redo", "verify", "--json", "redo"], server, &[]).json();
-    report["ranges"][0]["end_lsn"].as_u64().expect("an LSN")
-}
-
-fn wait_for(server: &Server, lsn: u64) {
-    let started = Instant::now();
-    while archived_to(server) < lsn {
-        assert!(started.elapsed() < PATIENCE, "LSN {lsn} is never archived");
-        std::thread::sleep(Duration::from_millis(200));
-    }
-}
-
-/// Every byte that the server's log still holds is in the archive as it is there.
-fn assert_same_bytes(server: &Server) {
-    let log = fs::read(server.data().join("ib_logfile0")).expect("read");
-    let file = LogFile::parse(&log[..START_OFFSET], log.len() as u64).expect("a log");
-    let (from, end) = (file.checkpoint.lsn, archived_to(server));
-    let at = file.offset_of(from).expect("a place") as usize;
-    let mut ring = [&log[at..], &log[START_OFFSET..at]].concat();
-    ring.truncate((end - from.0) as usize);
-    let walk = Walk::over(&file, from, &ring);
-    assert_eq!(walk.end(), Lsn(end));
-    walk.straighten(&mut ring, (end - from.0) as usize);
-    let mut names: Vec<_> =
-        fs::read_dir(server.of("redo")).expect("read").map(|entry| entry.expect("one").file_name()).collect();
-    names.retain(|name| name.len() == "redo.".len() + 16);
-    names.sort();
-    let starts = names.iter().map(|name| u64::from_str_radix(&name.to_string_lossy()[5..], 16).expect("an LSN"));
-    let starts: Vec<u64> = starts.collect();
-    for (index, start) in starts.iter().enumerate() {
-        let to = starts.get(index + 1).copied().unwrap_or(end);
-        let segment = fs::read(server.of("redo").join(&names[index])).expect("read");
-        let (low, high) = ((*start).max(from.0), to.min(end));
-        if low < high {
-            let archived = &segment[START_OFFSET + (low - start) as usize..START_OFFSET + (high - start) as usize];
-            assert!(*archived == ring[(low - from.0) as usize..(high - from.0) as usize], "LSN {low} to {high}");
-        }
-    }
-}
-
 fn moments_are_recovered(kind: &'static str) {
     let mut server = Server::start(kind);
     let first = run(&["redo", "archive", "--once", "--to", "redo", "data"], &server, &[]);
@@ -160,7 +92,7 @@ fn moments_are_recovered(kind: &'static str) {
     assert_eq!(caught_up.status, 0, "{}", caught_up.errors);
     // Its last mark is not after this second.
     std::thread::sleep(Duration::from_millis(1100));
-    let date = std::process::Command::new("date").args(["-u", "+%Y-%m-%dT%H:%M:%S"]).output().expect("date runs");
+    let date = Command::new("date").args(["-u", "+%Y-%m-%dT%H:%M:%S"]).output().expect("date runs");
     let time = String::from_utf8(date.stdout).expect("text").trim_end().to_owned();
     // What changes definitions is later than the base copy's .frm files.
     server.script("sql", &[], "ALTER TABLE shop.b ADD COLUMN later INT;");
@@ -172,7 +104,8 @@ fn moments_are_recovered(kind: &'static str) {
     assert!(verified.status == 0 && !verified.text.contains("GAP"), "{}{}", verified.text, verified.errors);
     server.script("stop", &[], "");
     assert_eq!(run(&["redo", "archive", "--until-caught-up", "--to", "redo", "data"], &server, &[]).status, 0);
-    assert_same_bytes(&server);
+    let compared = assert_same_bytes(&server);
+    assert!(compared > 64 << 10, "{compared} bytes");
     let last = moments[3].1.clone();
     let moments = moments.into_iter().map(|(lsn, sums)| (lsn.to_string(), sums)).chain([(time, last)]);
     for (number, (lsn, sums)) in moments.enumerate() {
@@ -287,10 +220,59 @@ fn a_crashed_datadir_is_recovered_alike_from_its_log_and_from_an_archive_of_it()
         assert_eq!(own[field], archived[field], "{field}");
     }
     assert!(own["mtrs"].as_u64() > Some(100), "{own:#}");
-    let differing =
-        std::process::Command::new("diff").args(["-rq", "own", "archived"]).current_dir(dir.path()).output();
+    let differing = Command::new("diff").args(["-rq", "own", "archived"]).current_dir(dir.path()).output();
     let differing = String::from_utf8(differing.expect("diff runs").stdout).expect("text");
     assert_eq!(differing.lines().filter(|line| !line.contains("ib_logfile0")).count(), 0, "{differing}");
+}
+
+/// `redo archive` in a shell that lets no file grow beyond so many KiB, which is as good as a full disk.
+fn archive_within(dir: &Path, kib: u32, until: &str, segment: &str) -> Run {
+    let mut limited = Command::new("bash");
+    limited.args(["-c", &format!("trap '' XFSZ; ulimit -f {kib}; exec \"$0\" \"$@\"")]).arg(innokit().get_program());
+    limited.args(["redo", "archive", until, "--segment-size", segment, "--to", "redo", "data"]).current_dir(dir);
+    Run::of(&limited.output().expect("bash runs"))
+}
+
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn a_full_disk_ends_a_run_and_costs_nothing_that_was_archived() {
+    const PLENTY: u32 = 1 << 20;
+    let folder = tempfile::TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    fs::create_dir(folder.path().join("data")).expect("made");
+    let log = folder.path().join("data/ib_logfile0");
+    let whole = fs::read(common::all_datadirs().join("mariadb-16k-crashed/ib_logfile0")).expect("read");
+    let file = LogFile::parse(&whole[..START_OFFSET], whole.len() as u64).expect("a log");
+    // The server has come this far when the archiver looks first.
+    let mut begun = whole.clone();
+    let from = file.offset_of(file.checkpoint.lsn).expect("a place") as usize;
+    let (len, _) =
+        Walk::over(&file, file.checkpoint.lsn, &whole[from..]).up_to(Lsn(file.checkpoint.lsn.0 + (700 << 10)));
+    begun[from + len] = 0;
+    let verified = |status: i32| {
+        let verified = innokit().args(["redo", "verify", "--json", "redo"]).current_dir(folder.path()).output();
+        let verified = Run::of(&verified.expect("innokit runs"));
+        assert_eq!(verified.status, status, "{}{}", verified.text, verified.errors);
+        verified.json()["ranges"][0]["end_lsn"].as_u64()
+    };
+    let is_full = |run: &Run| assert!(run.status == 2 && run.errors.contains("File too large"), "{}", run.errors);
+
+    fs::write(&log, begun).expect("written");
+    // Not even the first segment finds room.
+    is_full(&archive_within(folder.path(), 600, "--once", "1M"));
+    assert_eq!(archive_within(folder.path(), PLENTY, "--once", "1M").status, 0);
+    let first = verified(0);
+    fs::write(&log, &whole).expect("written");
+    // No room for the next write into a segment, then for the next segment.
+    is_full(&archive_within(folder.path(), 800, "--until-caught-up", "1M"));
+    assert!(verified(0) >= first);
+    is_full(&archive_within(folder.path(), 2048, "--until-caught-up", "4M"));
+    let second = verified(0);
+    assert!(second > first);
+    let names = fs::read_dir(folder.path().join("redo")).expect("read").map(|entry| entry.expect("one").file_name());
+    assert!(!names.into_iter().any(|name| name.to_string_lossy().ends_with(".new")), "an unfinished segment is left");
+    let done = archive_within(folder.path(), PLENTY, "--until-caught-up", "4M");
+    assert_eq!(done.status, 0, "{}", done.errors);
+    assert!(verified(0) > second && done.text.contains(&format!("to LSN {}", verified(0).expect("an LSN"))));
 }
 
 #[test]
@@ -299,15 +281,21 @@ fn a_crashed_datadir_is_recovered_alike_from_its_log_and_from_an_archive_of_it()
 fn beside_a_server_that_is_asked_everything_flushed_is_archived_at_once() {
     let (server, other) = (Server::start("mariadb"), Server::start("mariadb118"));
     let socket = |server: &Server| server.socket().display().to_string();
-    let archive = |socket: &str| {
-        let words = ["redo", "archive", "--once", "--user", "root", "--socket", socket, "--to", "redo", "data"];
+    let archive_as = |user: &str, socket: &str| {
+        let words = ["redo", "archive", "--once", "--user", user, "--socket", socket, "--to", "redo", "data"];
         run(&words, &server, &[])
     };
+    let archive = |socket: &str| archive_as("root", socket);
     server.script("sql", &[], "UPDATE shop.a SET a = a + 5;");
     let answer = server.script_on("data", "sql", &["-N"], "SHOW GLOBAL STATUS LIKE 'Innodb_lsn_flushed'");
     let flushed: u64 = answer.split_whitespace().last().and_then(|lsn| lsn.parse().ok()).expect("an LSN");
     let done = archive(&socket(&server));
     assert!(done.status == 0 && archived_to(&server) >= flushed, "{} to {flushed}: {}", done.text, done.errors);
+    server.script("sql", &[], "CREATE USER nobody@localhost;");
+    let unknown = archive_as("nobody", &socket(&server));
+    let says = "may not run SHOW MASTER STATUS";
+    assert!(unknown.status == 0 && unknown.errors.contains(says), "{}: {}", unknown.status, unknown.errors);
+    assert!(done.errors.is_empty(), "{}", done.errors);
     let wrong = archive(&socket(&other));
     assert!(wrong.status == 2 && wrong.errors.contains("the server that was named works on"), "{}", wrong.errors);
     let absent = archive("/nowhere/server.sock");

@@ -59,12 +59,13 @@ pub mod tree;
 pub mod unpack;
 mod verdict;
 
+mod binlog_at;
 mod error;
 mod finding_code;
 
 pub use archive::{
-    ArchiveError, ArchiveEvent, ArchiveOptions, ArchiveReport, ArchiveStatus, ArchiveUntil, ArchivedRange, archive,
-    archive_beside, verify_archive,
+    ArchiveError, ArchiveEvent, ArchiveMark, ArchiveOptions, ArchiveReport, ArchiveStatus, ArchiveUntil, ArchivedRange,
+    archive, archive_beside, verify_archive,
 };
 pub use check::{Check, CheckOptions, Portion};
 pub use error::Error;

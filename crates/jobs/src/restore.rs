@@ -15,9 +15,9 @@ use flow::durable::sync_file_system_of;
 
 use crate::Error;
 use crate::backup::{BackupError, unchanged};
+use crate::binlog_at::binlog_at;
 use crate::recover::{RecoverError, RecoverOptions, Recovered, discard, is_free, recover, walk_datadir};
 use crate::server::BinlogPosition;
-use crate::tree::transactions::last_in_binlog_of;
 use crate::unpack::{UnpackError, unpack};
 
 /// Whom files belong to.
@@ -103,8 +103,8 @@ pub fn restore(backup: &Path, options: &RestoreOptions) -> Result<Restored> {
     }
     let mut restored = if backup.is_dir() { from_directory(backup, options)? } else { from_archive(backup, options)? };
     if restored.binlog.is_none() {
-        let last = last_in_binlog_of(&options.to, &options.recover.keys.read()?);
-        restored.binlog = last.map(|(file, position)| BinlogPosition { file, position, gtid: String::new() });
+        let noted = || Ok::<_, Error>(binlog_at(&options.to, &options.recover.keys.read()?, None));
+        restored.binlog = restored.recovered.binlog.clone().map_or_else(noted, |known| Ok(Some(known)))?;
     }
     (restored.files, restored.bytes) = give(&options.to, options.owner)?;
     sync_file_system_of(&options.to).map_err(failed(&options.to, "making the datadir durable"))?;

@@ -72,6 +72,14 @@ pub trait LogServer: Send {
     /// # Errors
     /// [`ServerError`].
     fn flushed_lsn(&mut self) -> Result<Lsn, ServerError>;
+
+    /// Where the binary log is; `None` if the server writes none, or is not asked. This may need a privilege.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    fn binlog(&mut self) -> Result<Option<BinlogPosition>, ServerError> {
+        Ok(None)
+    }
 }
 
 /// Says what is wrong if the server works on another directory.

@@ -1,6 +1,8 @@
 //! `redo archive` on logs written here, byte by byte as a server writes them: laps, stale blocks, resizes, restores, kills.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests fail where they must")]
 
+mod fake_log;
+
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::FileExt;
@@ -9,208 +11,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use fake_log::{BLOCK, FIRST, FakeServer, record};
 use format::Lsn;
 use format::page::checksum::crc32c;
 use innokit_jobs::{
-    ArchiveError, ArchiveEvent, ArchiveOptions, ArchiveReport, ArchiveStatus, ArchiveUntil, LogServer, ServerError,
-    archive, archive_beside, verify_archive,
+    ArchiveError, ArchiveEvent, ArchiveOptions, ArchiveUntil, BinlogPosition, LogServer, ServerError, archive,
+    archive_beside, verify_archive,
 };
-use redo::checkpoint::clean_slot;
-use redo::mariadb::{Checkpoint, Format, LogFile, START_OFFSET};
-use redo::segment::SegmentHeader;
+use redo::mariadb::START_OFFSET;
 use tempfile::TempDir;
 
-const FIRST: u64 = 12_288;
-const BLOCK: u64 = 4096;
 /// No hope, but an end.
 const PATIENCE: Duration = Duration::from_secs(600);
-
-/// A server that writes a log and nothing else.
-struct FakeServer {
-    dir: TempDir,
-    file: File,
-    first: u64,
-    capacity: u64,
-    /// Everything from LSN 12288 on, with the end markers of a segment.
-    truth: Vec<u8>,
-    /// Offsets of the end markers in it.
-    markers: Vec<usize>,
-}
-
-impl FakeServer {
-    fn new(capacity: u64) -> Self {
-        let dir = TempDir::new().expect("a directory");
-        fs::create_dir(dir.path().join("data")).expect("made");
-        let file = log_file(&dir.path().join("data/ib_logfile0"), FIRST, capacity);
-        Self { dir, file, first: FIRST, capacity, truth: Vec::new(), markers: Vec::new() }
-    }
-
-    fn datadir(&self) -> PathBuf {
-        self.dir.path().join("data")
-    }
-
-    fn archive(&self) -> PathBuf {
-        self.dir.path().join("archive")
-    }
-
-    fn lsn(&self) -> u64 {
-        FIRST + self.truth.len() as u64
-    }
-
-    /// Commits `count` mini-transactions of various lengths, and returns the LSN after them.
-    fn commit(&mut self, count: usize) -> u64 {
-        for _ in 0..count {
-            let number = self.markers.len();
-            let len = 150 + number * 37 % 700;
-            let mut bytes = record(len, number as u8);
-            let crc = crc32c(&bytes);
-            let start = self.truth.len();
-            self.markers.push(start + bytes.len());
-            bytes.push(1);
-            bytes.extend(crc.to_be_bytes());
-            self.truth.extend(&bytes);
-            self.put(FIRST + start as u64, FIRST + self.truth.len() as u64);
-        }
-        // The byte after the last one ends the log.
-        self.write(self.lsn(), &[0]);
-        self.lsn()
-    }
-
-    /// Writes a part of the truth, with the markers of its lap.
-    fn put(&self, from: u64, to: u64) {
-        let range = (from - FIRST) as usize..(to - FIRST) as usize;
-        let mut bytes = self.truth[range.clone()].to_vec();
-        for marker in &self.markers[self.markers.partition_point(|marker| *marker < range.start)..] {
-            let Some(byte) = bytes.get_mut(marker.wrapping_sub(range.start)) else { break };
-            let lap = (FIRST + *marker as u64 - self.first) / self.capacity;
-            *byte = u8::from(lap.is_multiple_of(2));
-        }
-        self.write(from, &bytes);
-    }
-
-    fn write(&self, lsn: u64, bytes: &[u8]) {
-        for (at, byte) in (lsn..).zip(bytes) {
-            let offset = START_OFFSET as u64 + (at - self.first) % self.capacity;
-            self.file.write_all_at(&[*byte], offset).expect("written");
-        }
-    }
-
-    /// A checkpoint at the start of a mini-transaction.
-    fn checkpoint(&self, lsn: u64) {
-        assert!(lsn == FIRST || self.markers.iter().any(|marker| FIRST + *marker as u64 + 5 == lsn));
-        self.file.write_all_at(&clean_slot(Lsn(lsn)).expect("a slot"), 8192).expect("written");
-    }
-
-    /// Replaces the log by one that starts `before` bytes before the end and has everything since.
-    fn resize(&mut self, capacity: u64, before: u64) {
-        let new = self.datadir().join("ib_logfile101");
-        (self.first, self.capacity) = ((self.lsn() - before).max(FIRST), capacity);
-        self.file = log_file(&new, self.first, capacity);
-        self.put(self.first, self.lsn());
-        let boundary = self.markers.iter().map(|marker| FIRST + *marker as u64 + 5).find(|lsn| *lsn >= self.first);
-        self.checkpoint(boundary.expect("one"));
-        fs::rename(new, self.datadir().join("ib_logfile0")).expect("renamed");
-    }
-
-    /// A past in which everything from `lsn` on went differently.
-    fn restore_to(&mut self, lsn: u64) {
-        let kept = (lsn - FIRST) as usize;
-        self.truth.truncate(kept);
-        self.markers.retain(|marker| *marker < kept);
-        // Its mini-transactions have other content from now on.
-        self.file.write_all_at(&vec![0; self.capacity as usize], START_OFFSET as u64).expect("written");
-        self.put(FIRST.max(lsn.saturating_sub(self.capacity)), lsn);
-        let bytes = record(333, 0xAB);
-        let crc = crc32c(&bytes);
-        self.markers.push(kept + bytes.len());
-        self.truth.extend([bytes, vec![1], crc.to_be_bytes().to_vec()].concat());
-        self.put(lsn, self.lsn());
-    }
-
-    fn run(&self, options: &ArchiveOptions) -> (ArchiveStatus, Vec<String>) {
-        let mut gaps = Vec::new();
-        let done = archive(&self.datadir(), options, &AtomicBool::new(false), &mut |event| {
-            if let ArchiveEvent::Gap(why) = event {
-                gaps.push((*why).to_owned());
-            }
-        });
-        (done.expect("archived"), gaps)
-    }
-
-    /// Archives what is certain at once.
-    fn once(&self) -> (ArchiveStatus, Vec<String>) {
-        self.run(&ArchiveOptions { until: ArchiveUntil::Once, ..self.options() })
-    }
-
-    /// Archives all there is.
-    fn caught_up(&self) -> (ArchiveStatus, Vec<String>) {
-        self.run(&self.options())
-    }
-
-    fn options(&self) -> ArchiveOptions {
-        ArchiveOptions {
-            to: self.archive(),
-            until: ArchiveUntil::CaughtUp,
-            poll: Duration::from_millis(1),
-            segment_size: 64 << 10,
-            settle: Duration::from_millis(20),
-        }
-    }
-
-    /// The archive, every byte of which must be the server's.
-    fn verified(&self) -> ArchiveReport {
-        let report = verify_archive(&self.archive()).expect("read");
-        assert_eq!(report.damage, Vec::<String>::new());
-        self.compare(&report);
-        report
-    }
-
-    fn compare(&self, report: &ArchiveReport) {
-        let last = report.ranges.last().expect("a range");
-        for range in report.ranges.iter().filter(|range| range.timeline == last.timeline) {
-            let bytes = bytes_of(&self.archive(), range.timeline, range.start_lsn, range.end_lsn);
-            let [from, to] = [range.start_lsn, range.end_lsn].map(|lsn| (lsn - FIRST) as usize);
-            assert!(bytes == self.truth[from..to], "LSN {} to {}", range.start_lsn, range.end_lsn);
-        }
-    }
-}
-
-/// A record of `len` bytes.
-fn record(len: usize, fill: u8) -> Vec<u8> {
-    let length = len - 1 - 15 - 128;
-    let mut bytes = vec![0x30, 0x80 | (length >> 8) as u8, length as u8];
-    bytes.resize(len, fill | 2);
-    bytes
-}
-
-fn log_file(path: &Path, first: u64, capacity: u64) -> File {
-    let mut server = vec![0; START_OFFSET];
-    server[..4].copy_from_slice(&0x5068_7973_u32.to_be_bytes());
-    let checkpoint = Some(Checkpoint { lsn: Lsn(first), end_lsn: Lsn(first) });
-    let header =
-        SegmentHeader { start: Lsn(first), timeline: 1, checkpoint, format: Format::Stream { encrypted: None } };
-    let file = File::options().read(true).write(true).create(true).truncate(true).open(path).expect("made");
-    file.set_len(START_OFFSET as u64 + capacity).expect("a length");
-    file.write_all_at(&header.build(&server).expect("a header"), 0).expect("written");
-    assert!(LogFile::parse(&fs::read(path).expect("read"), START_OFFSET as u64 + capacity).is_ok());
-    file
-}
-
-/// The archived bytes of a range.
-fn bytes_of(dir: &Path, timeline: u32, from: u64, to: u64) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    while from + (bytes.len() as u64) < to {
-        let at = from + bytes.len() as u64;
-        let suffix = if timeline > 1 { format!(".{timeline}") } else { String::new() };
-        let name = format!("redo.{at:016x}{suffix}");
-        let segment = fs::read(dir.join(&name)).expect("a segment");
-        let end = fs::read(dir.join(format!("{name}.end"))).ok();
-        let end = end.map_or(to, |end| u64::from_be_bytes(end[16..24].try_into().expect("eight")));
-        assert!(end > at, "{name}");
-        bytes.extend(&segment[START_OFFSET..START_OFFSET + (end.min(to) - at) as usize]);
-    }
-    bytes
-}
 
 #[test]
 fn a_log_is_followed_around_its_ring_and_every_byte_is_the_servers() {
@@ -488,6 +300,7 @@ fn what_is_not_archived_is_refused_with_the_way_out() {
 struct Word {
     datadir: PathBuf,
     flushed: Result<u64, ServerError>,
+    binlog: Result<Option<BinlogPosition>, ServerError>,
 }
 
 impl LogServer for Word {
@@ -497,6 +310,10 @@ impl LogServer for Word {
 
     fn flushed_lsn(&mut self) -> Result<Lsn, ServerError> {
         self.flushed.clone().map(Lsn)
+    }
+
+    fn binlog(&mut self) -> Result<Option<BinlogPosition>, ServerError> {
+        self.binlog.clone()
     }
 }
 
@@ -508,13 +325,13 @@ fn what_the_server_says_to_be_durable_is_taken_at_once_and_nothing_more() {
     // Only the server's word can be the reason: the last block never rests for so long.
     let options = ArchiveOptions { settle: Duration::from_secs(86_400), ..server.options() };
     let run = |datadir: PathBuf, flushed: Result<u64, ServerError>| {
-        let mut word = Word { datadir, flushed };
+        let mut word = Word { datadir, flushed, binlog: Ok(None) };
         archive_beside(Some(&mut word), &server.datadir(), &options, &AtomicBool::new(false), &mut |_| {})
     };
     assert_eq!(run(server.datadir(), Ok(flushed)).expect("archived").lsn, flushed);
     // Within a mini-transaction: up to the one before.
     let once = ArchiveOptions { until: ArchiveUntil::Once, ..options.clone() };
-    let mut word = Word { datadir: server.datadir(), flushed: Ok(end - 1) };
+    let mut word = Word { datadir: server.datadir(), flushed: Ok(end - 1), binlog: Ok(None) };
     let before = archive_beside(Some(&mut word), &server.datadir(), &once, &AtomicBool::new(false), &mut |_| {});
     let before = before.expect("archived").lsn;
     assert!(flushed < before && before < end && server.verified().ranges[0].end_lsn == before, "{before}");
@@ -524,4 +341,45 @@ fn what_the_server_says_to_be_durable_is_taken_at_once_and_nothing_more() {
     assert!(other.contains("the server that was named works on"), "{other}");
     let lost = ServerError::Lost { statement: "SHOW".into(), why: "broken".into() };
     assert!(matches!(run(server.datadir(), Err(lost.clone())), Err(ArchiveError::Server(error)) if error == lost));
+}
+
+#[test]
+fn marks_say_where_the_binary_log_was_if_the_server_tells() {
+    let mut server = FakeServer::new(1 << 20);
+    let marked = |server: &FakeServer| {
+        let report = verify_archive(&server.archive()).expect("read");
+        assert_eq!(report.exit_status(), 0, "{report:?}");
+        let (first, last) = (report.first_mark.expect("marked"), report.last_mark.expect("marked"));
+        assert!(first.at_us <= last.at_us && last.lsn == server.lsn() && last.timeline == 1, "{first:?} {last:?}");
+        (first.binlog, last.binlog)
+    };
+    server.commit(20);
+    server.caught_up();
+    // Marks as they were before servers were asked.
+    assert_eq!(marked(&server), (None, None));
+    let at = |position, gtid: &str| {
+        Some(BinlogPosition { file: "db1-bin.000004".to_owned(), position, gtid: gtid.to_owned() })
+    };
+    let denied = ServerError::Privilege { statement: "SHOW MASTER STATUS".into(), says: "denied".into() };
+    let long = at(7, &"1-2-3,".repeat(20_000));
+    let answers = [
+        (Ok(at(1846, "0-7-5310,1-7-22")), at(1846, "0-7-5310,1-7-22")),
+        (Ok(None), None),
+        (Ok(at(u64::MAX, "")), at(u64::MAX, "")),
+        (Ok(long), None),
+        // An account that may not know archives all the same.
+        (Err(denied), None),
+    ];
+    for (binlog, expected) in answers {
+        let flushed = server.commit(5);
+        let mut word = Word { datadir: server.datadir(), flushed: Ok(flushed), binlog };
+        let stop = AtomicBool::new(false);
+        archive_beside(Some(&mut word), &server.datadir(), &server.options(), &stop, &mut |_| {}).expect("archived");
+        assert_eq!(marked(&server), (None, expected));
+    }
+    let lost = Err(ServerError::Lost { statement: "SHOW MASTER STATUS".into(), why: "broken".into() });
+    let mut word = Word { datadir: server.datadir(), flushed: Ok(server.lsn()), binlog: lost };
+    let ended =
+        archive_beside(Some(&mut word), &server.datadir(), &server.options(), &AtomicBool::new(false), &mut |_| {});
+    assert!(matches!(ended, Err(ArchiveError::Server(ServerError::Lost { .. }))), "{ended:?}");
 }

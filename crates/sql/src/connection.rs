@@ -110,6 +110,10 @@ impl LogServer for MariaDb {
     fn flushed_lsn(&mut self) -> Result<Lsn, ServerError> {
         self.lsn("Innodb_lsn_flushed")
     }
+
+    fn binlog(&mut self) -> Result<Option<BinlogPosition>, ServerError> {
+        self.binlog_position()
+    }
 }
 
 impl BackupServer for MariaDb {

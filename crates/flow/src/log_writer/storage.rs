@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use super::{LogError, LogOptions, Space, SyncBy};
 use crate::Buffer;
 use crate::durable::sync_directory;
+use crate::steps::{self, Step};
 use crate::system::sync_data;
 
 /// The files of one log, numbered from 0.
@@ -115,6 +116,7 @@ impl LogFiles {
                 _ => failed("create", &path, error),
             })?;
             if is_new {
+                steps::done(Ok(()), |()| Step::Create(path.clone())).ok();
                 made.push(path.clone());
             }
             lock(&path, &file)?;
@@ -209,11 +211,16 @@ impl LogStorage for LogFiles {
     }
 
     fn write_at(&self, file: u32, offset: u64, bytes: &[u8]) -> io::Result<usize> {
-        Ok(rustix::io::pwrite(self.file(file)?, bytes, offset)?)
+        let written = rustix::io::pwrite(self.file(file)?, bytes, offset).map_err(io::Error::from);
+        let path = || self.files.get(file as usize).map(|(path, _)| path.clone()).unwrap_or_default();
+        steps::done(written, |len| Step::Write(path(), offset, bytes.iter().take(*len).copied().collect()))
     }
 
     fn sync(&self, file: u32) -> io::Result<()> {
-        sync_data(self.file(file)?.as_fd())
+        let synced = sync_data(self.file(file)?.as_fd());
+        steps::done(synced, |()| {
+            Step::Sync(self.files.get(file as usize).map(|(path, _)| path.clone()).unwrap_or_default())
+        })
     }
 }
 

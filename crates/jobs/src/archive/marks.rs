@@ -2,17 +2,29 @@
 //!
 //! Written by `flow::log_writer` into `marks/` beside the segments, each second in which something was archived, and each minute otherwise.
 //! The ring keeps the newest half million.
+//!
+//! | bytes | of a mark |
+//! |---|---|
+//! | 0 | version, 1 |
+//! | 4 | timeline |
+//! | 8 | microseconds since 1970 |
+//! | 16 | LSN |
+//! | 24 | position in the binary log; this and the rest only if the server was asked |
+//! | 32 | length of the binary log's name (2), the name |
+//! | | length of the GTID position (2), the GTID position |
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use flow::durable::sync_directory;
+use flow::durable::{rename, sync_directory};
 use flow::log_writer::{LogError, LogOptions, LogReader, LogWriter, Recycle, Space};
 use format::Lsn;
 use format::bytes::be;
 
 use super::error::{Result, failed, refused};
+use crate::server::BinlogPosition;
 
 const DIR: &str = "marks";
 /// Its name until it is complete.
@@ -20,11 +32,13 @@ const UNFINISHED: &str = "marks.new";
 /// Time between marks while something is archived, and while nothing is.
 const BUSY: Duration = Duration::from_secs(1);
 const IDLE: Duration = Duration::from_secs(60);
-const MARK_SIZE: usize = 24;
+const HEAD_SIZE: usize = 24;
 const VERSION: u32 = 1;
+/// A mark fits in one group of the log. A longer GTID position than this has a thousand domains, and is left out.
+const TEXT_MAX: usize = 30_000;
 
 /// Where the archive was at a time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mark {
     /// Microseconds since 1970.
     pub micros: u64,
@@ -32,19 +46,24 @@ pub(crate) struct Mark {
     pub lsn: Lsn,
     /// The timeline of that LSN.
     pub timeline: u32,
+    /// Where the binary log was a moment later, if the server was asked: what was committed before that LSN is in it before this position.
+    pub binlog: Option<BinlogPosition>,
 }
 
 impl Mark {
-    fn encode(&self) -> [u8; MARK_SIZE] {
-        let mut bytes = [0; MARK_SIZE];
-        let put = |bytes: &mut [u8]| {
-            be::put_u32(bytes, 0, VERSION)?;
-            be::put_u32(bytes, 4, self.timeline)?;
-            be::put_u64(bytes, 8, self.micros)?;
-            be::put_u64(bytes, 16, self.lsn.0)
-        };
-        // All places are within the mark.
-        put(&mut bytes).unwrap_or_default();
+    fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(HEAD_SIZE);
+        bytes.extend(VERSION.to_be_bytes());
+        bytes.extend(self.timeline.to_be_bytes());
+        bytes.extend(self.micros.to_be_bytes());
+        bytes.extend(self.lsn.0.to_be_bytes());
+        if let Some(binlog) = self.binlog.as_ref().filter(|binlog| binlog.file.len() + binlog.gtid.len() <= TEXT_MAX) {
+            bytes.extend(binlog.position.to_be_bytes());
+            for text in [&binlog.file, &binlog.gtid] {
+                bytes.extend(u16::try_from(text.len()).unwrap_or(0).to_be_bytes());
+                bytes.extend(text.as_bytes());
+            }
+        }
         bytes
     }
 
@@ -52,8 +71,23 @@ impl Mark {
     fn parse(bytes: &[u8]) -> Option<Self> {
         let (version, timeline) = (be::u32_at(bytes, 0)?, be::u32_at(bytes, 4)?);
         let (micros, lsn) = (be::u64_at(bytes, 8)?, Lsn(be::u64_at(bytes, 16)?));
-        (version == VERSION).then_some(Self { micros, lsn, timeline })
+        (version == VERSION).then(|| Self { micros, lsn, timeline, binlog: binlog_of(bytes) })
     }
+}
+
+/// What a mark says of the binary log.
+fn binlog_of(mark: &[u8]) -> Option<BinlogPosition> {
+    let position = be::u64_at(mark, HEAD_SIZE)?;
+    let (file, end) = text_at(mark, HEAD_SIZE + 8)?;
+    let (gtid, _) = text_at(mark, end)?;
+    Some(BinlogPosition { file, position, gtid })
+}
+
+/// A text and where it ends.
+fn text_at(bytes: &[u8], at: usize) -> Option<(String, usize)> {
+    let start = at + 2;
+    let end = start + usize::from(be::u16_at(bytes, at)?);
+    Some((String::from_utf8(bytes.get(start..end)?.to_vec()).ok()?, end))
 }
 
 /// The marks of an archive, open for writing.
@@ -61,7 +95,8 @@ impl Mark {
 pub(super) struct Marks {
     path: PathBuf,
     log: LogWriter,
-    last: Option<(Instant, Mark)>,
+    /// When the last one was written, and which timeline and LSN it has.
+    last: Option<(Instant, (u32, Lsn))>,
 }
 
 fn options() -> LogOptions {
@@ -91,42 +126,82 @@ impl Marks {
             }
             fs::create_dir(&unfinished).map_err(failed(&unfinished, "making the marks"))?;
             LogWriter::create(&unfinished, &options()).or_else(|error| unusable(&unfinished, &error))?;
-            fs::rename(&unfinished, &path).map_err(failed(&path, "making the marks"))?;
+            rename(&unfinished, &path).map_err(failed(&path, "making the marks"))?;
             sync_directory(dir).map_err(failed(dir, "making the marks durable"))?;
         }
         let log = LogWriter::open(&path, &options()).or_else(|error| unusable(&path, &error))?;
         Ok(Self { path, log, last: None })
     }
 
-    /// Notes where the archive is, if it is time to.
-    pub fn note(&mut self, timeline: u32, lsn: Lsn) -> Result<()> {
-        let micros = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros());
-        let mark = Mark { micros: u64::try_from(micros).unwrap_or(u64::MAX), lsn, timeline };
+    /// Notes where the archive is, if it is time to. `ask` says where the binary log is.
+    pub fn note(
+        &mut self,
+        timeline: u32,
+        lsn: Lsn,
+        ask: &mut dyn FnMut() -> Result<Option<BinlogPosition>>,
+    ) -> Result<()> {
         let is_due = self.last.is_none_or(|(at, last)| {
-            let every = if (last.lsn, last.timeline) == (lsn, timeline) { IDLE } else { BUSY };
+            let every = if last == (timeline, lsn) { IDLE } else { BUSY };
             at.elapsed() >= every
         });
         if is_due {
+            let binlog = ask()?;
+            let micros = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros());
+            let mark = Mark { micros: u64::try_from(micros).unwrap_or(u64::MAX), lsn, timeline, binlog };
             self.log.append(&mark.encode()).or_else(|error| unusable(&self.path, &error))?;
-            self.last = Some((Instant::now(), mark));
+            self.last = Some((Instant::now(), (timeline, lsn)));
         }
         Ok(())
     }
 
     /// Notes where the archive is at the end of a run.
-    pub fn note_last(&mut self, timeline: u32, lsn: Lsn) -> Result<()> {
+    pub fn note_last(
+        &mut self,
+        timeline: u32,
+        lsn: Lsn,
+        ask: &mut dyn FnMut() -> Result<Option<BinlogPosition>>,
+    ) -> Result<()> {
         self.last = None;
-        self.note(timeline, lsn)
+        self.note(timeline, lsn, ask)
     }
 }
 
 /// The last mark, `None` if there is none. Read it before the segments: an archiver at work appends, then marks.
 pub(crate) fn last_mark(dir: &Path) -> Result<Option<Mark>> {
-    let mut last = None;
+    Ok(first_and_last_mark(dir)?.map(|(_, last)| last))
+}
+
+/// The first mark and the last one, `None` if there is none.
+pub(super) fn first_and_last_mark(dir: &Path) -> Result<Option<(Mark, Mark)>> {
+    let mut found = None;
     if dir.join(DIR).is_dir() {
-        each_mark(dir, &mut |mark| last = Some(mark))?;
+        each_mark(dir, &mut |mark| {
+            let first = found.take().map_or_else(|| mark.clone(), |(first, _)| first);
+            found = Some((first, mark));
+        })?;
     }
-    Ok(last)
+    Ok(found)
+}
+
+/// The GTID position at a position of the binary log that was reached at `lsn`. `None` unless a mark right before or after that LSN says
+/// just this position: between two marks nobody asked.
+pub(crate) fn gtid_at(dir: &Path, lsn: Lsn, file: &str, position: u64) -> Result<Option<String>> {
+    let mut around: BTreeMap<u32, [Option<Mark>; 2]> = BTreeMap::new();
+    if dir.join(DIR).is_dir() {
+        each_mark(dir, &mut |mark| {
+            let [before, after] = around.entry(mark.timeline).or_default();
+            if mark.lsn <= lsn {
+                *before = Some(mark);
+            } else if after.is_none() {
+                *after = Some(mark);
+            }
+        })?;
+    }
+    let binlogs = around.into_values().flatten().flatten().filter_map(|mark| mark.binlog);
+    let mut gtids = binlogs.filter(|it| (it.file.as_str(), it.position) == (file, position)).map(|it| it.gtid);
+    let first = gtids.next();
+    // After RESET MASTER, and in another timeline, files and positions come again.
+    Ok(first.filter(|first| gtids.all(|other| other == *first)))
 }
 
 fn each_mark(dir: &Path, take: &mut dyn FnMut(Mark)) -> Result<()> {
@@ -142,12 +217,12 @@ fn each_mark(dir: &Path, take: &mut dyn FnMut(Mark)) -> Result<()> {
 /// The last mark at or before a time, which must not be after the last one.
 pub(crate) fn mark_at(dir: &Path, time: SystemTime) -> Result<Mark> {
     let micros = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros());
-    let (mut first, mut before, mut last) = (None, None, None);
+    let (mut first, mut before, mut last): (Option<Mark>, Option<Mark>, Option<Mark>) = (None, None, None);
     each_mark(dir, &mut |mark| {
-        first = first.or(Some(mark));
+        first.get_or_insert_with(|| mark.clone());
         // The clock may be set back: the last word counts.
         if u128::from(mark.micros) <= micros {
-            before = Some(mark);
+            before = Some(mark.clone());
         }
         last = Some(mark);
     })?;

@@ -28,6 +28,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use flow::durable::remove_file;
 use flow::lock::{Sharing, try_lock};
 use format::Lsn;
 
@@ -37,13 +38,13 @@ use self::follow::{Follower, Look, begin};
 use self::gap::Gap;
 use self::live::LiveLog;
 use self::marks::Marks;
-pub(crate) use self::marks::{last_mark, mark_at};
+pub(crate) use self::marks::{gtid_at, last_mark, mark_at};
 use self::name::list;
 pub(crate) use self::name::{SegmentName, list as segments};
 pub(crate) use self::stored::{Stored, closed_at};
-pub use self::verify::{ArchiveReport, ArchivedRange, verify_archive};
+pub use self::verify::{ArchiveMark, ArchiveReport, ArchivedRange, verify_archive};
 use self::writer::SegmentWriter;
-use crate::server::{LogServer, other_datadir};
+use crate::server::{BinlogPosition, LogServer, ServerError, other_datadir};
 
 /// Held by the one archiver of a directory.
 const LOCK: &str = "archive.lock";
@@ -168,7 +169,7 @@ pub fn archive_beside(
             target = None;
         }
         run.tell_status(&follower);
-        marks.note(run.status.timeline, follower.at())?;
+        marks.note(run.status.timeline, follower.at(), &mut || binlog_of(&mut server))?;
         target = target.or(flushed).or(follower.seen);
         let is_done = match options.until {
             ArchiveUntil::Stopped => false,
@@ -183,8 +184,17 @@ pub fn archive_beside(
             nap(options.poll, stop);
         }
     }
-    marks.note_last(run.status.timeline, follower.at())?;
+    marks.note_last(run.status.timeline, follower.at(), &mut || binlog_of(&mut server))?;
     Ok(run.status)
+}
+
+/// Where the binary log is now: asked after the log was read, so that what is archived is before that. An account that may not know is no
+/// reason to archive nothing.
+fn binlog_of(server: &mut Option<&mut dyn LogServer>) -> Result<Option<BinlogPosition>> {
+    match server.as_deref_mut().map(LogServer::binlog) {
+        None | Some(Err(ServerError::Privilege { .. })) => Ok(None),
+        Some(asked) => Ok(asked?),
+    }
 }
 
 /// What a run has told.
@@ -285,7 +295,7 @@ fn remove_unfinished(dir: &Path) -> Result<()> {
         let path = entry.map_err(failed(dir, "reading the archive"))?.path();
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         if name.starts_with("redo.") && name.ends_with(".new") {
-            fs::remove_file(&path).map_err(failed(&path, "removing the unfinished file"))?;
+            remove_file(&path).map_err(failed(&path, "removing the unfinished file"))?;
         }
     }
     Ok(())

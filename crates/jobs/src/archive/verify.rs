@@ -8,9 +8,10 @@ use redo::segment::EndRecord;
 
 use super::error::{Result, refused};
 use super::gap::noted;
-use super::marks::{Mark, last_mark};
+use super::marks::{Mark, first_and_last_mark};
 use super::name::{SegmentName, list};
 use super::stored::Stored;
+use crate::server::BinlogPosition;
 
 /// A stretch of the log without a gap.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -27,6 +28,25 @@ pub struct ArchivedRange {
     pub gap: Option<String>,
 }
 
+/// Where the archive was at a time.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct ArchiveMark {
+    /// Microseconds since 1970.
+    pub at_us: u64,
+    /// From 1; LSNs of different timelines have different content.
+    pub timeline: u32,
+    /// The archive's end at that time.
+    pub lsn: u64,
+    /// Where the binary log was, if the server was asked: what was committed before that LSN is in it before this position.
+    pub binlog: Option<BinlogPosition>,
+}
+
+impl ArchiveMark {
+    fn of(mark: Mark) -> Self {
+        Self { at_us: mark.micros, timeline: mark.timeline, lsn: mark.lsn.0, binlog: mark.binlog }
+    }
+}
+
 /// What an archive holds.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct ArchiveReport {
@@ -38,6 +58,10 @@ pub struct ArchiveReport {
     pub mtrs: u64,
     /// The stretches without a gap, oldest first.
     pub ranges: Vec<ArchivedRange>,
+    /// The first mark that is kept: earlier times lead to no LSN.
+    pub first_mark: Option<ArchiveMark>,
+    /// The last mark.
+    pub last_mark: Option<ArchiveMark>,
     /// Damage: one sentence each.
     pub damage: Vec<String>,
 }
@@ -55,7 +79,7 @@ impl ArchiveReport {
 /// # Errors
 /// [`ArchiveError`](super::ArchiveError) if there is none, or it cannot be read.
 pub fn verify_archive(dir: &Path) -> Result<ArchiveReport> {
-    let mark = last_mark(dir);
+    let marks = first_and_last_mark(dir);
     let names = list(dir)?;
     let Some(newest) = names.last().copied() else {
         return refused(format!("{}: no redo archive: it holds no file redo.<LSN>", dir.display()));
@@ -68,8 +92,12 @@ pub fn verify_archive(dir: &Path) -> Result<ArchiveReport> {
             Err(error) => return Err(error),
         }
     }
-    match mark {
-        Ok(mark) => report.damage.extend(mark.and_then(|mark| report.lost_end(&newest.path(dir), mark))),
+    match marks {
+        Ok(None) => {}
+        Ok(Some((first, last))) => {
+            report.damage.extend(report.lost_end(&newest.path(dir), &last));
+            (report.first_mark, report.last_mark) = (Some(ArchiveMark::of(first)), Some(ArchiveMark::of(last)));
+        }
         Err(super::ArchiveError::Refused(why)) => report.damage.push(why),
         Err(error) => return Err(error),
     }
@@ -78,7 +106,7 @@ pub fn verify_archive(dir: &Path) -> Result<ArchiveReport> {
 
 impl ArchiveReport {
     /// What the archive had when it was marked last, and has no more. The newest segment has no end record that could tell.
-    fn lost_end(&self, newest: &Path, mark: Mark) -> Option<String> {
+    fn lost_end(&self, newest: &Path, mark: &Mark) -> Option<String> {
         let ends = self.ranges.iter().filter(|range| range.timeline == mark.timeline).map(|range| range.end_lsn);
         let end = ends.max().unwrap_or(0);
         (end < mark.lsn.0).then(|| {

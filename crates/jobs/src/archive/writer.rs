@@ -3,10 +3,10 @@
 //! Created whole, with its header and zeros; filled by appends; closed by an end record. A crash leaves at most one segment without an end
 //! record, the newest, and the next run goes on in it.
 
-use std::fs;
 use std::path::Path;
 
 use flow::append::{Appender, ZeroedFile, write_whole};
+use flow::durable::remove_file;
 use format::Lsn;
 use redo::mariadb::{Checkpoint, START_OFFSET};
 use redo::segment::SegmentHeader;
@@ -79,7 +79,7 @@ impl SegmentWriter {
     pub fn close(&self, dir: &Path) -> Result<()> {
         let path = self.name.path(dir);
         if self.at() == self.name.start {
-            return fs::remove_file(&path).map_err(failed(&path, "removing the empty segment"));
+            return remove_file(&path).map_err(failed(&path, "removing the empty segment"));
         }
         let cut = self.appender.storage().truncate((self.appender.at() + 1).next_multiple_of(BLOCK));
         cut.map_err(failed(&path, "closing the segment"))?;

@@ -93,6 +93,8 @@ pub use self::tuning::Tuning;
 use self::tuning::engine;
 use self::wanted::Wanted;
 use crate::archive::mark_at;
+use crate::binlog_at::binlog_at;
+use crate::server::BinlogPosition;
 use crate::source::keys::KeyFiles;
 use crate::source::redo_log::{REDO_DIR, copied_log, empty_truncation_logs};
 
@@ -192,6 +194,8 @@ pub struct Recovered {
     pub not_in_backup: Vec<String>,
     /// Increments put into the backup.
     pub increments: Vec<Increment>,
+    /// Where the binary log was at the moment to which an archive of the redo log led: after the last commit in the datadir.
+    pub binlog: Option<BinlogPosition>,
 }
 
 impl Recovered {
@@ -244,7 +248,10 @@ pub fn recover(datadir: &Path, options: &RecoverOptions) -> Result<Recovered> {
         return with_increments(datadir, options);
     }
     increment_marker::refuse(datadir)?;
-    recover_one(datadir, options)
+    let done = recover_one(datadir, options)?;
+    let (Some(redo), Some(to), false) = (&options.redo, &options.to, options.dry_run) else { return Ok(done) };
+    let binlog = binlog_at(to, &options.keys.read()?, Some((redo, Lsn(done.end_lsn))));
+    Ok(Recovered { binlog, ..done })
 }
 
 /// Recovers a datadir, or prepares a backup as it is.
@@ -466,5 +473,6 @@ fn summary(plan: &RecoverPlan, counts: Counts, done: Done, replayed: u64) -> Rec
         was_backup: plan.wanted.is_backup,
         not_in_backup: plan.not_in_backup.clone(),
         increments: Vec::new(),
+        binlog: None,
     }
 }

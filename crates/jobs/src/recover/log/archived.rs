@@ -68,7 +68,8 @@ impl Archived {
                 Some(end) => end,
                 None => {
                     // Up to its last mark it was whole: a segment that ends before is damaged there, and recovery will say so.
-                    let marked = mark.filter(|mark| mark.timeline == name.timeline).map_or(Lsn(0), |mark| mark.lsn);
+                    let marked =
+                        mark.as_ref().filter(|mark| mark.timeline == name.timeline).map_or(Lsn(0), |mark| mark.lsn);
                     Stored::read(dir, name).or_else(unreadable)?.end().max(marked)
                 }
             };

@@ -1,0 +1,149 @@
+//! Archives of the redo logs of servers at work.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
+
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use format::Lsn;
+use redo::follow::{WRITE_BLOCK_MAX, Walk};
+use redo::mariadb::{LogFile, START_OFFSET};
+use redo::segment::SegmentHeader;
+
+use crate::backup_lab::Server;
+use crate::common::{Run, innokit, repository};
+
+/// No hope, but an end.
+pub const PATIENCE: Duration = Duration::from_secs(300);
+
+/// An archiver at work; killed when it goes out of scope.
+pub struct Archiver(Child);
+
+impl Archiver {
+    pub fn start(server: &Server) -> Self {
+        Self::start_with(server, &[])
+    }
+
+    pub fn start_with(server: &Server, more: &[&str]) -> Self {
+        let mut command = innokit();
+        command.args(["redo", "archive", "--poll", "20", "--segment-size", "1M"]).args(more).arg("--to");
+        command.arg(server.of("redo")).arg(server.data()).stdout(Stdio::null());
+        Self(command.spawn().expect("innokit runs"))
+    }
+}
+
+impl Drop for Archiver {
+    fn drop(&mut self) {
+        self.0.kill().expect("killed");
+        self.0.wait().expect("ended");
+    }
+}
+
+/// Changes rows until it is stopped, and lets the last statement come to its end.
+pub struct Load {
+    stop: Arc<AtomicBool>,
+    client: JoinHandle<()>,
+}
+
+impl Load {
+    /// Each time around it also does what `more` says.
+    pub fn start(server: &Server, more: &'static str) -> Self {
+        let mut command = Command::new(repository().join("scripts/server.sh"));
+        command.args([server.kind, "sql"]).arg(server.data()).args(["--force", "shop"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("the client runs");
+        let stop = Arc::new(AtomicBool::new(false));
+        let client = thread::spawn({
+            let (stop, mut input) = (Arc::clone(&stop), child.stdin.take().expect("piped"));
+            move || {
+                for round in 0.. {
+                    if stop.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let statements = format!(
+                        "INSERT INTO a (a, b, c) SELECT a, b, c FROM b LIMIT 300; UPDATE a SET a = a + 1 WHERE id % 7 = {}; \
+                         DELETE FROM a LIMIT 200; UPDATE z SET a = a + 1 WHERE id % 5 = {}; {more} DO SLEEP(0.05);\n",
+                        round % 7,
+                        round % 5
+                    );
+                    // The server may be gone.
+                    if input.write_all(statements.as_bytes()).and_then(|()| input.flush()).is_err() {
+                        break;
+                    }
+                    thread::sleep(Duration::from_millis(60));
+                }
+                drop(input);
+                child.wait().expect("ended");
+            }
+        });
+        Self { stop, client }
+    }
+
+    pub fn stop(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.client.join().expect("ended");
+    }
+}
+
+pub fn run(words: &[&str], server: &Server, more: &[&str]) -> Run {
+    let mut command = innokit();
+    command.args(words).args(more).current_dir(server.folder.path());
+    Run::of(&command.output().expect("innokit runs"))
+}
+
+pub fn archived_to(server: &Server) -> u64 {
+    let report = run(&["redo", "verify", "--json", "redo"], server, &[]).json();
+    report["ranges"][0]["end_lsn"].as_u64().expect("an LSN")
+}
+
+pub fn wait_for(server: &Server, lsn: u64) {
+    let started = Instant::now();
+    while archived_to(server) < lsn {
+        assert!(started.elapsed() < PATIENCE, "LSN {lsn} is never archived");
+        thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// The segments of an archive and where each starts, oldest first.
+fn segments(server: &Server) -> Vec<(u64, PathBuf)> {
+    let paths = fs::read_dir(server.of("redo")).expect("read").map(|entry| entry.expect("one").path());
+    let start = |path: PathBuf| {
+        let lsn = path.file_name()?.to_str()?.strip_prefix("redo.").filter(|lsn| lsn.len() == 16)?.to_owned();
+        Some((u64::from_str_radix(&lsn, 16).expect("an LSN"), path))
+    };
+    let mut found: Vec<_> = paths.filter_map(start).collect();
+    found.sort();
+    found
+}
+
+/// Every byte that the stopped server's log still holds of what is archived is there as it is in the archive. Returns how many these are.
+pub fn assert_same_bytes(server: &Server) -> u64 {
+    let log = fs::read(server.data().join("ib_logfile0")).expect("read");
+    let file = LogFile::parse(&log[..START_OFFSET], log.len() as u64).expect("a log");
+    let (end, segments) = (archived_to(server), segments(server));
+    assert!(file.checkpoint.lsn.0 <= end, "the archive lacks the end of the log");
+    // The last block that the server wrote may reach into what it had a lap before.
+    let kept = segments[0].0.max(file.first_lsn.0).max((end + WRITE_BLOCK_MAX).saturating_sub(file.capacity()));
+    let at = file.offset_of(Lsn(kept)).expect("a place") as usize;
+    let ring = [&log[at..], &log[START_OFFSET..at]].concat();
+    for (index, (start, path)) in segments.iter().enumerate() {
+        let (low, high) = (kept.max(*start), segments.get(index + 1).map_or(end, |(next, _)| *next));
+        if low >= high {
+            continue;
+        }
+        let segment = fs::read(path).expect("read");
+        let header = SegmentHeader::parse(&segment).expect("a segment");
+        let mut of_server = ring[(low - kept) as usize..(high - kept) as usize].to_vec();
+        // The markers of the last lap are those of a log that never wraps.
+        Walk::over(&header.as_log(), Lsn(*start), &segment[START_OFFSET..]).straighten_from(low, &mut of_server);
+        let archived = &segment[START_OFFSET + (low - start) as usize..START_OFFSET + (high - start) as usize];
+        assert!(*archived == of_server, "LSN {low} to {high}");
+    }
+    end - kept
+}

@@ -1,0 +1,309 @@
+//! The power is cut between any two steps of the archiver's own writing: segments made, filled, closed and removed, end records, marks and
+//! notes of gaps. Whatever of the unsynced part is left, what was reported to be archived is there, no byte is wrong, and the next run goes on.
+//!
+//! `FLOW_SEED=n` cuts with other chances than the usual ones.
+#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests fail where they must")]
+
+mod fake_log;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use fake_log::{FIRST, FakeServer};
+use flow::steps::{self, Step};
+use innokit_jobs::{ArchiveEvent, ArchiveOptions, ArchiveReport, ArchiveUntil, archive, verify_archive};
+use tempfile::TempDir;
+
+const SECTOR: usize = 512;
+/// What a crash leaves, for each step: all that was written (a killed process), nothing that was not synced, or by chance.
+const OUTCOMES: u64 = 5;
+
+struct Dice(u64);
+
+impl Dice {
+    fn is_heads(&mut self) -> bool {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 >> 40 & 1 == 1
+    }
+}
+
+/// A file: what is durable, and the steps since.
+#[derive(Default, Clone)]
+struct Inode {
+    durable: Vec<u8>,
+    unsynced: Vec<Step>,
+}
+
+/// A file system whose names and contents last only once they are synced.
+#[derive(Default)]
+struct Disk {
+    inodes: Vec<Inode>,
+    /// Names as programs see them, and as a crash leaves them.
+    seen: BTreeMap<PathBuf, usize>,
+    durable: BTreeMap<PathBuf, usize>,
+    /// Changes of names, and the file that each is about.
+    unsynced: Vec<(Step, usize)>,
+}
+
+/// Bytes written into a file that may be shorter.
+fn put(file: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
+    file.resize(file.len().max(offset + bytes.len()), 0);
+    file[offset..offset + bytes.len()].copy_from_slice(bytes);
+}
+
+fn rename(names: &mut BTreeMap<PathBuf, usize>, from: &Path, to: &Path) {
+    let moved: Vec<PathBuf> = names.keys().filter(|name| name.starts_with(from)).cloned().collect();
+    for name in moved {
+        let below = name.strip_prefix(from).expect("below");
+        let new = if below.as_os_str().is_empty() { to.to_path_buf() } else { to.join(below) };
+        let inode = names.remove(&name).expect("named");
+        names.insert(new, inode);
+    }
+}
+
+fn change(names: &mut BTreeMap<PathBuf, usize>, step: &Step, inode: usize) {
+    match step {
+        Step::Create(path) => drop(names.insert(path.clone(), inode)),
+        Step::Remove(path) => drop(names.remove(path)),
+        // A name that did not last cannot be changed, but the file may have the new one.
+        Step::Rename(from, to) if !names.keys().any(|name| name.starts_with(from)) => {
+            names.insert(to.clone(), inode);
+        }
+        Step::Rename(from, to) => rename(names, from, to),
+        _ => unreachable!("{step:?}"),
+    }
+}
+
+fn directory_of(step: &Step) -> &Path {
+    let (Step::Create(path) | Step::Remove(path) | Step::Rename(_, path)) = step else { unreachable!("{step:?}") };
+    path.parent().expect("in a directory")
+}
+
+impl Disk {
+    fn take(&mut self, step: &Step) {
+        match step {
+            Step::Create(_) => {
+                // A file that is there is emptied; to make it another one is as good.
+                self.inodes.push(Inode::default());
+                self.name(step, self.inodes.len() - 1);
+            }
+            Step::Remove(path) | Step::Rename(path, _) => {
+                let inode = self.seen.get(path).copied().unwrap_or(usize::MAX);
+                self.name(step, inode);
+            }
+            Step::Write(path, ..) | Step::Resize(path, _) => {
+                let inode = self.seen[path];
+                self.inodes[inode].unsynced.push(step.clone());
+            }
+            Step::Sync(path) => {
+                let inode = &mut self.inodes[self.seen[path]];
+                for step in inode.unsynced.drain(..) {
+                    match step {
+                        Step::Write(_, offset, bytes) => put(&mut inode.durable, offset as usize, &bytes),
+                        Step::Resize(_, len) => inode.durable.resize(len as usize, 0),
+                        _ => unreachable!(),
+                    }
+                }
+            }
+            Step::SyncDirectory(dir) => {
+                let (done, left): (Vec<_>, Vec<_>) =
+                    std::mem::take(&mut self.unsynced).into_iter().partition(|(step, _)| directory_of(step) == dir);
+                self.unsynced = left;
+                for (step, inode) in done {
+                    change(&mut self.durable, &step, inode);
+                }
+            }
+        }
+    }
+
+    fn name(&mut self, step: &Step, inode: usize) {
+        change(&mut self.seen, step, inode);
+        self.unsynced.push((step.clone(), inode));
+    }
+
+    /// Whether a crash now could leave more than one state.
+    fn is_open(&self) -> bool {
+        !self.unsynced.is_empty() || self.inodes.iter().any(|inode| !inode.unsynced.is_empty())
+    }
+
+    /// What a crash leaves, written into `to`, for paths below `from`.
+    fn crash(&self, survives: &mut dyn FnMut() -> bool, from: &Path, to: &Path) {
+        let mut names = self.durable.clone();
+        for (step, inode) in &self.unsynced {
+            if survives() {
+                change(&mut names, step, *inode);
+            }
+        }
+        for (name, inode) in names.into_iter().filter(|(_, inode)| *inode != usize::MAX) {
+            let inode = &self.inodes[inode];
+            let mut bytes = inode.durable.clone();
+            for step in &inode.unsynced {
+                match step {
+                    Step::Write(_, offset, written) => {
+                        for (at, sector) in (*offset as usize..).step_by(SECTOR).zip(written.chunks(SECTOR)) {
+                            if survives() {
+                                put(&mut bytes, at, sector);
+                            }
+                        }
+                    }
+                    Step::Resize(_, len) if survives() => bytes.resize(*len as usize, 0),
+                    _ => {}
+                }
+            }
+            let path = to.join(name.strip_prefix(from).expect("of the archive"));
+            fs::create_dir_all(path.parent().expect("a directory")).expect("made");
+            fs::write(path, bytes).expect("written");
+        }
+    }
+}
+
+/// The life of an archive: its steps, and what it had reported to be archived before each.
+struct Life {
+    server: FakeServer,
+    archive: PathBuf,
+    steps: Vec<Step>,
+    reported: Vec<(usize, u64)>,
+    /// From here on a gap is no surprise.
+    gap: u64,
+}
+
+fn options(to: &Path) -> ArchiveOptions {
+    ArchiveOptions {
+        to: to.to_path_buf(),
+        until: ArchiveUntil::CaughtUp,
+        poll: Duration::from_millis(1),
+        segment_size: 32 << 10,
+        settle: Duration::ZERO,
+    }
+}
+
+impl Life {
+    fn new(dir: &Path) -> Self {
+        let (server, archive) = (FakeServer::new(512 << 10), dir.join("archive"));
+        fs::create_dir(&archive).expect("made");
+        Self { server, archive, steps: Vec::new(), reported: vec![(0, 0)], gap: u64::MAX }
+    }
+
+    /// Commits, and archives what was committed, in a run of its own.
+    fn go_on(&mut self, mtrs: usize) {
+        self.server.commit(mtrs);
+        let (mut reported, before) = (Vec::new(), self.steps.len());
+        let (done, steps) = steps::recorded(|| {
+            archive(&self.server.datadir(), &options(&self.archive), &AtomicBool::new(false), &mut |event| {
+                if let ArchiveEvent::Status(status) = event {
+                    reported.push((before + steps::count(), status.lsn));
+                }
+            })
+        });
+        assert_eq!(done.expect("archived").lsn, self.server.lsn());
+        self.steps.extend(steps);
+        self.reported.extend(reported);
+    }
+
+    /// The disk after each step, in order; a crash right then is survived in each way.
+    fn crash_everywhere(&self, seed: u64) -> u64 {
+        let (mut disk, mut crashes) = (Disk::default(), 0);
+        for (done, step) in self.steps.iter().enumerate() {
+            disk.take(step);
+            let reported = self.reported.iter().filter(|(at, _)| *at <= done + 1).map(|(_, lsn)| *lsn).max();
+            for outcome in 0..if disk.is_open() { OUTCOMES } else { 1 } {
+                let mut dice =
+                    Dice((seed * 1_000_003 + done as u64 * OUTCOMES + outcome + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+                let mut survives = || match outcome {
+                    0 => true,
+                    1 => false,
+                    _ => dice.is_heads(),
+                };
+                let left = TempDir::new_in(scratch()).expect("a directory");
+                disk.crash(&mut survives, &self.archive, left.path());
+                let what = format!("seed {seed}, step {done} ({}), outcome {outcome}", name_of(step));
+                self.is_whole(left.path(), reported.expect("some"), &what);
+                crashes += 1;
+            }
+        }
+        crashes
+    }
+
+    /// What was reported is there before the next run, which finds the rest.
+    fn is_whole(&self, left: &Path, reported: u64, what: &str) {
+        let has_begun = fs::read_dir(left).expect("read").any(|entry| {
+            let name = entry.expect("one").file_name();
+            name.to_string_lossy().strip_prefix("redo.").is_some_and(|lsn| lsn.len() == 16)
+        });
+        assert!(has_begun || reported == 0, "{what}: nothing is left");
+        if has_begun {
+            let report = verify_archive(left).unwrap_or_else(|error| panic!("{what}: {error}"));
+            self.is_sound(left, &report, reported, what);
+        }
+        let done = archive(&self.server.datadir(), &options(left), &AtomicBool::new(false), &mut |_| {});
+        let done = done.unwrap_or_else(|error| panic!("{what}: the next run: {error}"));
+        let report = verify_archive(left).expect("read");
+        self.is_sound(left, &report, reported, what);
+        assert_eq!(
+            (done.lsn, report.ranges.last().expect("one").end_lsn),
+            (self.server.lsn(), self.server.lsn()),
+            "{what}"
+        );
+        let gaps = report.ranges.windows(2).filter(|ranges| ranges[0].end_lsn < self.gap);
+        assert!(self.gap != u64::MAX || report.ranges.len() == 1, "{what}: {report:?}");
+        assert!(gaps.count() <= 1, "{what}: {report:?}");
+        let unfinished = fs::read_dir(left).expect("read").filter(|entry| {
+            let name = entry.as_ref().expect("one").file_name();
+            name.to_string_lossy().ends_with(".new")
+        });
+        assert_eq!(unfinished.count(), 0, "{what}: an unfinished file is left");
+    }
+
+    fn is_sound(&self, left: &Path, report: &ArchiveReport, reported: u64, what: &str) {
+        assert_eq!(report.damage, Vec::<String>::new(), "{what}");
+        self.server.compare_in(left, report);
+        let end = report.ranges.last().expect("one").end_lsn;
+        let has_start = report.ranges[0].start_lsn == FIRST || reported <= FIRST;
+        assert!(end >= reported && has_start, "{what}: {reported} was reported, {report:?}");
+    }
+}
+
+fn name_of(step: &Step) -> String {
+    let text = format!("{step:?}");
+    text.split(", [").next().unwrap_or_default().to_owned()
+}
+
+/// Where syncs cost nothing, if there is such a place: the real ones do not matter here.
+fn scratch() -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { memory.to_path_buf() } else { std::env::temp_dir() }
+}
+
+fn seed() -> u64 {
+    std::env::var("FLOW_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0)
+}
+
+#[test]
+fn wherever_the_power_is_cut_what_was_reported_is_archived_and_the_next_run_goes_on() {
+    let dir = TempDir::new_in(scratch()).expect("a directory");
+    let mut life = Life::new(dir.path());
+    for round in 0..11 {
+        life.go_on(8 + round % 3 * 25);
+    }
+    let crashes = life.crash_everywhere(seed());
+    assert!(crashes >= 1000, "{crashes} crashes");
+}
+
+#[test]
+fn wherever_the_power_is_cut_around_a_gap_both_sides_of_it_stay() {
+    let dir = TempDir::new_in(scratch()).expect("a directory");
+    let mut life = Life::new(dir.path());
+    life.go_on(40);
+    life.gap = life.server.lsn();
+    // The server makes a log that begins later.
+    life.server.commit(100);
+    life.server.resize(512 << 10, 5000);
+    life.go_on(20);
+    life.go_on(60);
+    life.crash_everywhere(seed());
+}
