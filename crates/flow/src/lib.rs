@@ -50,6 +50,8 @@ pub mod lock;
 pub mod log_writer;
 mod options;
 mod plan;
+#[cfg_attr(not(target_os = "linux"), path = "priority_unknown.rs")]
+pub mod priority;
 pub mod queue;
 mod reader;
 pub mod rewrite;

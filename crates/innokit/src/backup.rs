@@ -1,22 +1,26 @@
 //! `innokit backup` and `innokit backup verify`: options in, what was backed up out.
 
 use std::error::Error;
-use std::io::{self, Write};
-use std::path::PathBuf;
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
-use jobs::backup::{BackupOptions, BackupReport, backup, verify_backup};
+use jobs::backup::{BackupOptions, BackupReport, BackupWatcher, backup, send_backup, verify_backup};
 use jobs::manifest::{BackupState, Manifest};
 use jobs::source::keys::KeyFiles;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use tempfile::TempDir;
 
 use crate::args::{BackupArgs, BackupCommand, BackupVerifyArgs};
 use crate::document;
 use crate::print::{grouped, human, position, written};
+use crate::progress::Bar;
 use crate::server;
 
+/// A backup that is sent, in its spool.
+const SPOOLED: &str = "set";
 /// A file of the server is damaged.
 const DAMAGED: u8 = 1;
 
@@ -44,22 +48,66 @@ fn take(args: &BackupArgs) -> Result<u8, Box<dyn Error>> {
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
-    let (datadir, to) = (args.datadir.clone().unwrap_or_default(), args.to.clone().unwrap_or_default());
+    // Removed when this ends, whatever comes of the backup.
+    let spool = spool(args)?;
+    let datadir = args.datadir.clone().unwrap_or_default();
+    let to = spool.as_ref().map_or_else(|| args.to.clone().unwrap_or_default(), |spool| spool.path().join(SPOOLED));
     let mut server = server::backup_server(&args.server, Duration::from_secs(args.lock_wait))?;
     let mut log = server::log_server(&args.server)?;
-    let options = BackupOptions { to, prepare: args.prepare, keys: keys(args.key_file.as_ref()) };
-    match backup(&mut *server, &mut *log, &datadir, &options, &stop) {
-        Ok(manifest) => written(print(&manifest, args.json.then_some((started, 0))), 0),
+    let bar = Bar::new(args.progress, None);
+    let options = BackupOptions {
+        to: to.clone(),
+        prepare: args.prepare,
+        keys: keys(args.key_file.as_ref()),
+        rate: args.rate,
+        is_idle: args.idle,
+        watcher: BackupWatcher(bar.watch_bytes()),
+    };
+    let taken = backup(&mut *server, &mut *log, &datadir, &options, &stop);
+    bar.finish();
+    let taken = taken.and_then(|manifest| {
+        if spool.is_some() {
+            send_backup(&to, args.compress, io::stdout().lock(), &stop)?;
+        }
+        Ok(manifest)
+    });
+    match taken {
+        Ok(manifest) => {
+            let json = args.json.then_some((started, 0));
+            // Standard output is the stream.
+            let printed = if spool.is_some() {
+                print(&manifest, json, io::stderr())
+            } else {
+                print(&manifest, json, io::stdout())
+            };
+            written(printed, 0)
+        }
         Err(error) if error.is_damage() => {
-            document::fail(started, DAMAGED, &error, args.json);
+            document::fail(started, DAMAGED, &error, args.json && spool.is_none());
             Ok(DAMAGED)
         }
         Err(error) => Err(error.into()),
     }
 }
 
-fn print(manifest: &Manifest, json: Option<(SystemTime, u8)>) -> io::Result<()> {
-    let mut out = io::stdout().lock();
+/// The directory in which a backup is taken that is to be sent; `None` for others.
+fn spool(args: &BackupArgs) -> Result<Option<TempDir>, Box<dyn Error>> {
+    let is_sent = args.to.as_deref() == Some(Path::new("-"));
+    match &args.spool {
+        None if is_sent => {
+            Err("--to - takes a directory in which the backup is proved before it is sent: --spool DIR".into())
+        }
+        None => Ok(None),
+        Some(_) if !is_sent => Err("--spool is for --to -: a backup in a directory needs none".into()),
+        Some(_) if io::stdout().is_terminal() => Err("--to - sends a stream: name a file or a pipe for it".into()),
+        Some(dir) => {
+            let made = tempfile::Builder::new().prefix("innokit-backup.").tempdir_in(dir);
+            Ok(Some(made.map_err(|error| format!("{}: making the spool: {error}", dir.display()))?))
+        }
+    }
+}
+
+fn print(manifest: &Manifest, json: Option<(SystemTime, u8)>, mut out: impl Write) -> io::Result<()> {
     if let Some(head) = json {
         return document::write(head, false, &Taken { manifest }, &mut out);
     }

@@ -98,6 +98,20 @@ impl Bar {
         }))
     }
 
+    /// The callback for bytes done and bytes to do.
+    pub fn watch_bytes(&self) -> Option<Arc<dyn Fn(u64, u64) + Send + Sync>> {
+        if let Some(lines) = self.2.clone() {
+            return Some(Arc::new(move |done, total| {
+                lines.lock().unwrap_or_else(PoisonError::into_inner).tell(done, Some(total));
+            }));
+        }
+        let shown = self.1.clone()?;
+        Some(Arc::new(move |done, total| {
+            shown.set_length(total);
+            shown.set_position(done);
+        }))
+    }
+
     /// Removes the bar from the screen, before findings are printed.
     pub fn finish(&self) {
         if let Some(bar) = &self.1 {

@@ -1,7 +1,7 @@
 //! The xbstream container: what the servers' own tools write is read, and what is wrong with a stream is said.
 #![expect(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 
-use innokit_logs::xbstream::{Error, Event, MemberId, Parser, Unfinished};
+use innokit_logs::xbstream::{self, Error, Event, MemberId, PATH_LEN_MAX, Parser, Unfinished, payload_head};
 use proptest::prelude::*;
 
 /// What `mbstream -c ibdata1 db/t1.ibd db/empty` of MariaDB 10.11.19 wrote; the files hold `x`, `hello page` and nothing.
@@ -302,4 +302,22 @@ proptest! {
         // A damaged name makes another file: only a reader that knows the names, or an end that never comes, reveals it.
         prop_assert!(told || outcome != Ok(vec![]) || said != sound);
     }
+}
+
+#[test]
+fn what_is_written_is_what_mbstream_writes() {
+    let mut stream = Vec::new();
+    for (path, bytes) in [("ibdata1", "x"), ("db/t1.ibd", "hello page"), ("db/empty", "")] {
+        if !bytes.is_empty() {
+            stream.extend(payload_head(path, 0, bytes.as_bytes()).unwrap());
+            stream.extend(bytes.as_bytes());
+        }
+        stream.extend(xbstream::end(path).unwrap());
+    }
+    assert_eq!(stream, hex(BY_MBSTREAM));
+    let long = "x".repeat(PATH_LEN_MAX + 1);
+    for path in ["", &long] {
+        assert!(payload_head(path, 0, b"x").is_none() && xbstream::end(path).is_none());
+    }
+    assert!(xbstream::end(&long[1..]).is_some());
 }

@@ -5,12 +5,15 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::keys::key_file;
+use super::output::Progress;
 use super::server::ServerArgs;
+use super::sizes::rate;
 
 pub(super) const BACKUP_EXAMPLES: &str = "\
 Examples:
   innokit backup --socket /run/mysqld/mysqld.sock --to /backup/monday /var/lib/mysql
   innokit backup --prepare --to /backup/monday /var/lib/mysql    recovered at once
+  innokit backup --to - --spool /var/tmp /var/lib/mysql | ssh store 'cat > monday.xb.zst'   as a stream
   innokit backup verify /backup/monday                           every file and every page, and a trial recovery
 
 For MariaDB 10.8 and later, on its own machine, with an account that has the privileges RELOAD and BINLOG MONITOR. The copy is finished by
@@ -43,9 +46,29 @@ pub struct BackupArgs {
     #[arg(value_name = "DATADIR", required = true)]
     pub datadir: Option<PathBuf>,
 
-    /// The backup: a directory that is empty or does not exist yet.
-    #[arg(long, value_name = "DIR", required = true)]
+    /// The backup: a directory that is empty or does not exist yet; or `-`, to send it to standard output as an xbstream.
+    #[arg(long, value_name = "DIR|-", required = true)]
     pub to: Option<PathBuf>,
+
+    /// With `--to -`: take and prove the backup in a new directory in this one, send it from there, and remove it. There must be room for it.
+    #[arg(long, value_name = "DIR")]
+    pub spool: Option<PathBuf>,
+
+    /// With `--to -`: how hard zstd compresses the stream, 1 to 19; 0 sends it as it is, for `mbstream -x`.
+    #[arg(long, value_name = "LEVEL", default_value_t = 3, value_parser = clap::value_parser!(i32).range(0..=19), requires = "spool")]
+    pub compress: i32,
+
+    /// Copy InnoDB's files no faster than this, such as 100M/s, while the server holds no lock for the backup.
+    #[arg(long, value_name = "SIZE/s", value_parser = rate)]
+    pub rate: Option<u64>,
+
+    /// Let the device serve everybody else first while the server holds no lock for the backup (ionice -c idle).
+    #[arg(long)]
+    pub idle: bool,
+
+    /// Show a progress bar with bytes, rate and time left: `auto` if standard error is a terminal.
+    #[arg(long, value_enum, default_value_t = Progress::Auto, value_name = "WHEN")]
+    pub progress: Progress,
 
     /// Recover the backup at once, so that a server can start on a copy of it.
     #[arg(long)]

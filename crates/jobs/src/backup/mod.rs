@@ -13,7 +13,9 @@ mod error;
 mod follower;
 mod joined;
 mod others;
+mod pace;
 mod pages;
+mod send;
 mod tablespaces;
 mod verify;
 
@@ -33,6 +35,9 @@ pub use self::error::BackupError;
 use self::error::{Result, failed, refused};
 use self::follower::{Followed, Follower};
 use self::joined::LOG;
+pub use self::pace::BackupWatcher;
+use self::pace::Pace;
+pub use self::send::send_backup;
 use self::tablespaces::Tablespaces;
 pub(crate) use self::verify::unchanged;
 pub use self::verify::{BackupReport, verify_backup};
@@ -63,6 +68,12 @@ pub struct BackupOptions {
     pub prepare: bool,
     /// The server's keys: needed if it encrypts its log.
     pub keys: KeyFiles,
+    /// Upper limit for copying without a lock, bytes per second.
+    pub rate: Option<u64>,
+    /// Copy without a lock in the idle I/O class.
+    pub is_idle: bool,
+    /// Told how far that is.
+    pub watcher: BackupWatcher,
 }
 
 /// Backs up the server on `datadir`. `log` is a second connection to the same server, for the follower of its log.
@@ -209,8 +220,11 @@ impl<'r> Run<'r> {
     fn copy(&mut self, mut follower: Follower<'_>, staging: &Path) -> Result<(Tablespaces<'r>, Lsn)> {
         let stop = self.stop;
         let check = || if stop.load(Ordering::Relaxed) { Err(BackupError::Interrupted) } else { Ok(()) };
-        let mut tablespaces = Tablespaces::new(self.datadir, staging.to_path_buf(), self.keys);
+        let (rate, is_idle, watcher) = (self.options.rate, self.options.is_idle, self.options.watcher.clone());
+        let pace = Pace::new(rate, is_idle, watcher, stop);
+        let mut tablespaces = Tablespaces::new(self.datadir, staging.to_path_buf(), self.keys, pace);
         self.server.enter(BackupStage::Start)?;
+        tablespaces.pace.start(self.datadir)?;
         for _ in 0..PASSES {
             let new = tablespaces.pass(&mut follower, &check)?;
             // The stages end with the connection: it must still be there.
@@ -219,6 +233,7 @@ impl<'r> Run<'r> {
                 break;
             }
         }
+        tablespaces.pace.hurry(self.datadir)?;
         let without_ddl = Instant::now();
         self.server.enter(BackupStage::Flush)?;
         self.server.enter(BackupStage::BlockDdl)?;

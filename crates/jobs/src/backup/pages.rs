@@ -13,6 +13,7 @@ use format::keyring::KeyStore;
 use format::{PageNo, SpaceId, Verdict, Why};
 
 use super::error::{Result, failed};
+use super::pace::Pace;
 use crate::source::keys::SpaceKey;
 use crate::source::page::PageOpener;
 use crate::source::space::{HEAD, SpacePart, by_page0};
@@ -81,7 +82,13 @@ impl<'k> PageReader<'k> {
     }
 
     /// Copies whole pages of `from` to a new file, with its mode. A page that is wrong is read again; the copy has what was read last.
-    pub fn copy(&mut self, from: &File, path: &Path, part: &SpacePart, to: &Path) -> Result<PagesRead> {
+    pub fn copy(
+        &mut self,
+        (from, path): (&File, &Path),
+        part: &SpacePart,
+        to: &Path,
+        pace: &mut Pace<'_>,
+    ) -> Result<PagesRead> {
         let target =
             File::options().write(true).read(true).create_new(true).open(to).map_err(failed(to, "making the copy"))?;
         let mode = from.metadata().map_err(failed(path, "looking at the file"))?.permissions();
@@ -104,6 +111,7 @@ impl<'k> PageReader<'k> {
             if whole == 0 {
                 break;
             }
+            pace.copied(whole as u64)?;
         }
         target.set_len(found.size).map_err(failed(to, "writing the copy"))?;
         Ok(found)
@@ -201,6 +209,9 @@ impl<'k> PageReader<'k> {
 #[cfg(test)]
 #[allow(clippy::expect_used, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::super::pace::BackupWatcher;
     use super::*;
 
     const PAGE: usize = 16 << 10;
@@ -244,7 +255,9 @@ mod tests {
         let keys = KeyStore::default();
         let part = part_of(&file, &path, &keys).expect("read").expect("a tablespace");
         let mut reader = PageReader::new(&keys);
-        let found = reader.copy(&file, &path, &part, &copy).expect("copied");
+        let stop = AtomicBool::new(false);
+        let mut pace = Pace::new(None, false, BackupWatcher::default(), &stop);
+        let found = reader.copy((&file, &path), &part, &copy, &mut pace).expect("copied");
         assert_eq!(found.bad, [TORN]);
         assert_eq!(reader.mend(&file, &part, &[TORN], &copy).expect("read again"), [TORN]);
         fs::write(&path, &table).expect("written");

@@ -13,6 +13,7 @@ use format::keyring::KeyStore;
 
 use super::error::{BackupError, Result, failed, refused};
 use super::follower::Follower;
+use super::pace::Pace;
 use super::pages::{PageReader, part_of, space_id};
 use crate::recover::LogNames;
 use crate::source::name::NameHint;
@@ -42,22 +43,27 @@ pub(super) struct Tablespaces<'k> {
     copied: BTreeMap<SpaceId, Copied>,
     /// Files of the last pass without a sound first page: the log must know them.
     unsound: Vec<PathBuf>,
+    pub pace: Pace<'k>,
     pub pages: u64,
     pub pages_read_again: u64,
 }
 
 impl<'k> Tablespaces<'k> {
-    pub fn new(datadir: &Path, staging: PathBuf, keys: &'k KeyStore) -> Self {
+    pub fn new(datadir: &Path, staging: PathBuf, keys: &'k KeyStore, pace: Pace<'k>) -> Self {
         let reader = PageReader::new(keys);
         let (datadir, copied, unsound) = (datadir.to_path_buf(), BTreeMap::new(), Vec::new());
-        Self { datadir, staging, reader, copied, unsound, pages: 0, pages_read_again: 0 }
+        Self { datadir, staging, reader, copied, unsound, pace, pages: 0, pages_read_again: 0 }
     }
 
     /// Lists the files and copies those whose tablespaces have not been copied yet. Returns how many these were.
     pub fn pass(&mut self, follower: &mut Follower<'_>, check: &dyn Fn() -> Result<()>) -> Result<u64> {
         self.unsound.clear();
-        let mut new = 0;
-        for name in list(&self.datadir)? {
+        let (mut new, names) = (0, list(&self.datadir)?);
+        if self.copied.is_empty() {
+            let sizes = names.iter().filter_map(|name| fs::metadata(self.datadir.join(name)).ok());
+            self.pace.expect(sizes.map(|metadata| metadata.len()).sum());
+        }
+        for name in names {
             follower.check()?;
             check()?;
             new += u64::from(self.look_at(name)?);
@@ -91,7 +97,7 @@ impl<'k> Tablespaces<'k> {
             return Ok(false);
         }
         let copy = self.staging.join(space.to_string());
-        let found = self.reader.copy(&file, &path, &part, &copy)?;
+        let found = self.reader.copy((&file, &path), &part, &copy, &mut self.pace)?;
         (self.pages, self.pages_read_again) = (self.pages + found.pages, self.pages_read_again + found.read_again);
         let bad = (!found.bad.is_empty()).then_some((file, part, found.bad));
         self.copied.insert(space, Copied { name, copy, bad });

@@ -13,6 +13,7 @@ use super::findings::Findings;
 use super::inner::{Inner, OpenInner};
 use super::member::place_zeros;
 use super::words::{about, shown};
+use crate::manifest::MANIFEST;
 use crate::report::document::{Counts, Finding, Severity, Unit};
 use crate::report::file_kind::FileKind;
 use crate::source::content::{self, Content};
@@ -21,7 +22,7 @@ use crate::source::name::NameHint;
 use crate::source::redo_log::UNPREPARED;
 
 /// Members in which a backup tool describes its backup.
-const CHECKPOINTS: [&str; 2] = ["xtrabackup_checkpoints", "mariadb_backup_checkpoints"];
+const CHECKPOINTS: [&str; 3] = ["xtrabackup_checkpoints", "mariadb_backup_checkpoints", MANIFEST];
 /// Bytes kept of such a member; the rest is dropped.
 const CHECKPOINTS_MAX: usize = 16 * 1024;
 /// No backup tool copies this many members at once. Each open one buffers data, so the limit bounds memory.
@@ -315,8 +316,11 @@ impl Archive {
             self.found(end, finding);
         }
         if !self.damaged && self.checkpoints.is_none() && self.context.system.get().is_some() {
-            let message = "the archive holds a system tablespace, but no xtrabackup_checkpoints, which backup tools write last: it may be cut";
-            let finding = about(&self.path, "archive_cut", Severity::Undecided, message.to_owned());
+            let message = format!(
+                "the archive holds a system tablespace, but neither xtrabackup_checkpoints nor {MANIFEST}, which backup tools write last: it \
+                 may be cut"
+            );
+            let finding = about(&self.path, "archive_cut", Severity::Undecided, message);
             self.findings.offer_at(0, end, finding);
         }
     }
@@ -412,10 +416,12 @@ fn is_checkpoints(path: &Path) -> bool {
     path.file_name().and_then(|name| name.to_str()).is_some_and(|name| CHECKPOINTS.contains(&name))
 }
 
-/// `backup_type = full-backuped`; `full-prepared` once its log was applied.
+/// `backup_type = full-backuped`; `full-prepared` once its log was applied. A backup of innokit is `complete` until then.
 fn said_to_be_unprepared(checkpoints: &[u8]) -> bool {
     let said = String::from_utf8_lossy(checkpoints);
-    said.lines().find_map(|line| line.strip_prefix("backup_type")).is_some_and(|kind| kind.contains("backuped"))
+    let is_complete = said.lines().any(|line| line.trim() == "\"state\": \"complete\",");
+    is_complete
+        || said.lines().find_map(|line| line.strip_prefix("backup_type")).is_some_and(|kind| kind.contains("backuped"))
 }
 
 fn position_of(error: &Error) -> u64 {

@@ -23,6 +23,7 @@ use self::error::{Result, damaged, refused};
 use self::source::{ArchiveKind, cut, of_bytes, open, pump};
 pub(crate) use self::target::MARKER;
 use self::target::UnpackDir;
+use crate::manifest::MANIFEST;
 
 /// What was unpacked.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
@@ -85,11 +86,12 @@ impl Work {
         }
         // A stream has no end mark; the tools' last members show that it is complete.
         let has = |name| self.target.has(name);
-        let has_notes = has("xtrabackup_checkpoints") || has("mariadb_backup_checkpoints");
+        let has_notes = has("xtrabackup_checkpoints") || has("mariadb_backup_checkpoints") || has(MANIFEST);
         if has_streams && has("ibdata1") && !has_notes {
-            return damaged(
-                "the backup holds a system tablespace, but no xtrabackup_checkpoints, which backup tools write last: it is cut off, or one of its streams is missing",
-            );
+            return damaged(format!(
+                "the backup holds a system tablespace, but neither xtrabackup_checkpoints nor {MANIFEST}, which backup tools write last: it is \
+                 cut off, or one of its streams is missing"
+            ));
         }
         let (files, bytes) = self.target.finish()?;
         let still_packed = self.target.packed.iter().map(|path| path.display().to_string()).collect();

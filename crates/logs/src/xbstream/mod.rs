@@ -23,9 +23,11 @@
 //! Sources: Percona XtraBackup's documentation describes the layout; MariaDB's types `S`, `R` and `D`, the flag and the limits were
 //! observed by feeding chunks to `mbstream` 10.11.19.
 //!
-//! [`Parser`] consumes the stream in pieces of any size and keeps at most one chunk's header.
+//! [`Parser`] consumes the stream in pieces of any size and keeps at most one chunk's header. [`payload_head`] and [`end`] write one.
 
 mod chunk;
+mod layout;
+mod write;
 
 use std::collections::{HashMap, VecDeque};
 
@@ -33,11 +35,9 @@ use thiserror::Error;
 
 use chunk::{Chunk, ChunkKind, Payload};
 use format::pieces::{clamp, gather, take};
+pub use layout::{MAGIC, PATH_LEN_MAX};
+pub use write::{end, payload_head};
 
-/// The start of every chunk, which identifies a stream.
-pub const MAGIC: [u8; 8] = *b"XBSTCK01";
-/// Longest path in a chunk, bytes: `mbstream` and `xbstream` reject longer ones.
-pub const PATH_LEN_MAX: usize = 511;
 /// Sparse map entries accepted at most: 128 times what a writer with 10 MiB chunks needs for 1 KiB pages.
 pub const SPARSE_ENTRIES_MAX: u32 = 1 << 20;
 /// Members open at once, at most. Writers have one per copying thread.

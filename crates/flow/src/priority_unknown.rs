@@ -1,0 +1,11 @@
+//! Systems without priorities of requests.
+
+use std::io;
+
+/// Does nothing here.
+///
+/// # Errors
+/// None.
+pub fn set_io_idle(_: bool) -> io::Result<()> {
+    Ok(())
+}

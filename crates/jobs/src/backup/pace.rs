@@ -1,0 +1,110 @@
+//! How fast files are copied while nobody waits for it, and how far that is.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use flow::priority::set_io_idle;
+
+use super::error::{BackupError, Result, failed};
+
+/// A stop is noticed at least this often.
+const NAP_MAX: Duration = Duration::from_millis(100);
+
+/// Told how many bytes of tablespaces are copied, and how many there are as far as that is known.
+#[derive(Clone, Default)]
+pub struct BackupWatcher(pub Option<Arc<dyn Fn(u64, u64) + Send + Sync>>);
+
+impl fmt::Debug for BackupWatcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "BackupWatcher({})", self.0.is_some())
+    }
+}
+
+/// Paces the copy.
+#[derive(Debug)]
+pub(super) struct Pace<'p> {
+    /// Bytes a second.
+    rate: Option<u64>,
+    is_idle: bool,
+    watcher: BackupWatcher,
+    stop: &'p AtomicBool,
+    started: Instant,
+    copied: u64,
+    total: u64,
+}
+
+impl<'p> Pace<'p> {
+    pub fn new(rate: Option<u64>, is_idle: bool, watcher: BackupWatcher, stop: &'p AtomicBool) -> Self {
+        Self { rate, is_idle, watcher, stop, started: Instant::now(), copied: 0, total: 0 }
+    }
+
+    /// From here on nobody waits.
+    pub fn start(&mut self, datadir: &Path) -> Result<()> {
+        self.started = Instant::now();
+        if self.is_idle { set_io_idle(true).map_err(failed(datadir, "setting the I/O class")) } else { Ok(()) }
+    }
+
+    /// From here on others wait: as fast as can be.
+    pub fn hurry(&mut self, datadir: &Path) -> Result<()> {
+        self.rate = None;
+        if self.is_idle { set_io_idle(false).map_err(failed(datadir, "setting the I/O class")) } else { Ok(()) }
+    }
+
+    /// So many bytes more are to be copied.
+    pub fn expect(&mut self, bytes: u64) {
+        self.total += bytes;
+    }
+
+    /// So many bytes are copied: waits until the next are due.
+    pub fn copied(&mut self, bytes: u64) -> Result<()> {
+        self.copied += bytes;
+        if let Some(tell) = &self.watcher.0 {
+            tell(self.copied, self.total.max(self.copied));
+        }
+        loop {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(BackupError::Interrupted);
+            }
+            let Some(rate) = self.rate else { return Ok(()) };
+            let due = Duration::from_secs_f64(self.copied as f64 / rate.max(1) as f64);
+            let left = due.saturating_sub(self.started.elapsed());
+            if left.is_zero() {
+                return Ok(());
+            }
+            thread::sleep(left.min(NAP_MAX));
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::expect_used, reason = "helpers of tests fail the test")]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[test]
+    fn bytes_are_copied_no_faster_than_the_rate_until_others_wait() {
+        let (told, stop) = (Arc::new(Mutex::new(Vec::new())), AtomicBool::new(false));
+        let seen = Arc::clone(&told);
+        let watcher = BackupWatcher(Some(Arc::new(move |done, of| seen.lock().expect("whole").push((done, of)))));
+        let mut pace = Pace::new(Some(1000), false, watcher, &stop);
+        pace.start(Path::new("/")).expect("started");
+        pace.expect(150);
+        let started = Instant::now();
+        pace.copied(100).expect("copied");
+        pace.copied(100).expect("copied");
+        assert!(started.elapsed() >= Duration::from_millis(199), "{:?}", started.elapsed());
+        assert_eq!(*told.lock().expect("whole"), [(100, 150), (200, 200)]);
+        stop.store(true, Ordering::Relaxed);
+        assert!(matches!(pace.copied(1 << 40), Err(BackupError::Interrupted)));
+        stop.store(false, Ordering::Relaxed);
+        pace.hurry(Path::new("/")).expect("hurried");
+        // A year, at that rate.
+        pace.copied(30 << 30).expect("copied");
+    }
+}

@@ -1,0 +1,113 @@
+//! A finished backup as an xbstream: for `mbstream`, `xbstream`, and `innokit unpack` and `restore`.
+//!
+//! ```text
+//! manifest -> files, each against its size and checksum -> the redo log -> the manifest -> zstd -> out
+//! ```
+//!
+//! A stream has no end mark. So what comes last is what nobody can do without: without its log no set can be recovered, and without its
+//! manifest `unpack` calls it cut off.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crc_fast::{CrcAlgorithm, Digest};
+use logs::xbstream::{end, payload_head};
+
+use super::error::{BackupError, Result, failed, refused};
+use super::joined::LOG;
+use crate::manifest::{BackupFile, BackupState, MANIFEST, Manifest};
+use crate::source::read_into;
+use crate::source::redo_log::REDO_DIR;
+
+/// Bytes of a chunk. The tools' own are as long.
+const CHUNK: usize = 10 << 20;
+
+/// Sends the backup in `set` to `out`, compressed by zstd at this `level`; 0 sends it as it is.
+///
+/// # Errors
+/// [`BackupError`]: the set is not complete, or not as it was taken; `out` takes no more. What was sent has no manifest then: it is void.
+pub fn send_backup(set: &Path, level: i32, out: impl Write, stop: &AtomicBool) -> Result<()> {
+    let (manifest, is_sound) = Manifest::read(set)?;
+    if !is_sound || !matches!(manifest.state, BackupState::Complete | BackupState::Prepared) {
+        return refused(format!("{}: not a complete backup: innokit backup verify says more", set.display()));
+    }
+    let sending = failed(Path::new("-"), "sending the backup");
+    if level == 0 {
+        let mut sender = Sender { set, out, stop };
+        sender.all(&manifest)?;
+        return sender.out.flush().map_err(sending);
+    }
+    let encoder = match zstd::Encoder::new(out, level) {
+        Ok(encoder) => encoder,
+        Err(error) => return Err(sending(error)),
+    };
+    let mut sender = Sender { set, out: encoder, stop };
+    sender.all(&manifest)?;
+    sender.out.finish().and_then(|mut out| out.flush()).map_err(sending)
+}
+
+struct Sender<'s, W> {
+    set: &'s Path,
+    out: W,
+    stop: &'s AtomicBool,
+}
+
+impl<W: Write> Sender<'_, W> {
+    fn all(&mut self, manifest: &Manifest) -> Result<()> {
+        let is_log = |file: &&BackupFile| file.path == LOG || Path::new(&file.path).starts_with(REDO_DIR);
+        let (log, files): (Vec<_>, Vec<_>) = manifest.files.iter().partition(is_log);
+        for file in files.into_iter().chain(log) {
+            self.file(file)?;
+        }
+        let path = self.set.join(MANIFEST);
+        let bytes = fs::read(&path).map_err(failed(&path, "reading the manifest"))?;
+        for (index, piece) in bytes.chunks(CHUNK).enumerate() {
+            self.chunk(MANIFEST, (index * CHUNK) as u64, piece)?;
+        }
+        self.end(MANIFEST)
+    }
+
+    fn file(&mut self, known: &BackupFile) -> Result<()> {
+        let path = self.set.join(&known.path);
+        let file = File::open(&path).map_err(failed(&path, "opening the file"))?;
+        let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
+        let (mut bytes, mut size) = (vec![0; CHUNK], 0);
+        loop {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(BackupError::Interrupted);
+            }
+            let len = read_into(&file, size, &mut bytes).map_err(failed(&path, "reading the file"))?;
+            let Some(piece) = bytes.get(..len).filter(|piece| !piece.is_empty()) else { break };
+            digest.update(piece);
+            self.chunk(&known.path, size, piece)?;
+            size += len as u64;
+        }
+        let crc = format!("{:08x}", u32::try_from(digest.finalize()).unwrap_or(0));
+        if (size, &crc) != (known.size, &known.crc32c) {
+            return Err(BackupError::Damaged(format!("{}: changed since it was backed up", path.display())));
+        }
+        self.end(&known.path)
+    }
+
+    fn chunk(&mut self, path: &str, offset: u64, bytes: &[u8]) -> Result<()> {
+        let Some(head) = payload_head(path, offset, bytes) else { return too_long(path) };
+        self.put(&head)?;
+        self.put(bytes)
+    }
+
+    fn end(&mut self, path: &str) -> Result<()> {
+        let Some(chunk) = end(path) else { return too_long(path) };
+        self.put(&chunk)
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        let written: io::Result<()> = self.out.write_all(bytes);
+        written.map_err(failed(Path::new("-"), "sending the backup"))
+    }
+}
+
+fn too_long<T>(path: &str) -> Result<T> {
+    refused(format!("{path}: an xbstream has no room for such a long name: back up into a directory"))
+}
