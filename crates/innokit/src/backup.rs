@@ -2,11 +2,12 @@
 
 use std::error::Error;
 use std::io::{self, IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
+use jobs::ServerKind;
 use jobs::backup::{BackupOptions, BackupReport, BackupWatcher, backup, send_backup, verify_backup};
 use jobs::manifest::{BackupState, Manifest};
 use jobs::source::keys::KeyFiles;
@@ -28,10 +29,6 @@ const DAMAGED: u8 = 1;
 #[derive(serde::Serialize)]
 struct Taken<'m> {
     manifest: &'m Manifest,
-}
-
-fn keys(key_file: Option<&(PathBuf, Option<String>)>) -> KeyFiles {
-    KeyFiles { keyrings: Vec::new(), key_file: key_file.cloned() }
 }
 
 /// Takes or verifies a backup. Returns the exit status.
@@ -58,7 +55,7 @@ fn take(args: &BackupArgs) -> Result<u8, Box<dyn Error>> {
     let options = BackupOptions {
         to: to.clone(),
         prepare: args.prepare,
-        keys: keys(args.key_file.as_ref()),
+        keys: KeyFiles { keyrings: args.keyring.clone(), key_file: args.key_file.clone() },
         rate: args.rate,
         is_idle: args.idle,
         watcher: BackupWatcher(bar.watch_bytes()),
@@ -134,7 +131,8 @@ fn print(manifest: &Manifest, json: Option<(SystemTime, u8)>, mut out: impl Writ
 
 fn verify(args: &BackupVerifyArgs) -> Result<u8, Box<dyn Error>> {
     let started = SystemTime::now();
-    let report = verify_backup(&args.backup, &keys(args.key_file.as_ref()))?;
+    let keys = KeyFiles { keyrings: args.keyring.clone(), key_file: args.key_file.clone() };
+    let report = verify_backup(&args.backup, &keys)?;
     let status = report.exit_status();
     written(print_report(&report, args.json.then_some((started, status))), status)
 }
@@ -150,7 +148,8 @@ fn print_report(report: &BackupReport, json: Option<(SystemTime, u8)>) -> io::Re
     let (bytes, files, pages) = (human(report.bytes as f64), grouped(report.files), grouped(report.pages));
     writeln!(out, "read      {bytes} in {files} files, {pages} pages verified")?;
     if report.problems.is_empty() {
-        writeln!(out, "backup    sound, to LSN {}, of MariaDB {}", report.to_lsn, report.server_version)?;
+        let (lsn, version) = (report.to_lsn, &report.server_version);
+        writeln!(out, "backup    sound, to LSN {lsn}, of {} {version}", ServerKind::of(version).name())?;
     }
     Ok(())
 }

@@ -14,13 +14,13 @@ const LOCK_WAIT: Duration = Duration::from_secs(60);
 /// A connection that tells how far the log is durable.
 #[cfg(feature = "sql")]
 pub fn log_server(args: &ServerArgs) -> Result<Box<dyn LogServer>, Box<dyn Error>> {
-    Ok(Box::new(sql::MariaDb::connect(&access(args)?, LOCK_WAIT)?))
+    Ok(sql::connect(&access(args)?, LOCK_WAIT)?)
 }
 
 /// A connection that a backup is taken through.
 #[cfg(feature = "sql")]
 pub fn backup_server(args: &ServerArgs, lock_wait: Duration) -> Result<Box<dyn BackupServer>, Box<dyn Error>> {
-    Ok(Box::new(sql::MariaDb::connect(&access(args)?, lock_wait)?))
+    Ok(sql::connect(&access(args)?, lock_wait)?)
 }
 
 #[cfg(feature = "sql")]

@@ -10,16 +10,16 @@ mod common;
 mod sql_proxy;
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
 use backup_lab::Server;
-use common::{Run, innokit, repository};
+use backup_lab::session::Session;
+use common::{Run, innokit};
 use format::Lsn;
 use redo::follow::Walk;
 use redo::mariadb::{LogFile, START_OFFSET};
@@ -35,44 +35,6 @@ const STAGES: [&str; 6] = [
     COMMITS_BLOCKED,
     "BACKUP STAGE END",
 ];
-const DONE: &str = "that was all";
-
-/// A connection of the server's own client.
-struct Session {
-    client: Child,
-    input: Option<ChildStdin>,
-    output: BufReader<ChildStdout>,
-}
-
-impl Session {
-    fn of(server: &Server) -> Self {
-        let mut command = Command::new(repository().join("scripts/server.sh"));
-        command.args([server.kind, "sql"]).arg(server.data()).args(["-N", "-n", "--force", "shop"]);
-        let mut client = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("the client runs");
-        let (input, output) = (client.stdin.take(), BufReader::new(client.stdout.take().expect("piped")));
-        Self { client, input, output }
-    }
-
-    /// Runs statements, and returns the lines of their answers.
-    fn ask(&mut self, statements: &str) -> Vec<String> {
-        let input = self.input.as_mut().expect("open");
-        writeln!(input, "{statements}; SELECT '{DONE}';").and_then(|()| input.flush()).expect("written");
-        let lines = (&mut self.output).lines().map(|line| line.expect("text"));
-        lines.take_while(|line| line != DONE).collect()
-    }
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        drop(self.input.take());
-        self.client.wait().expect("ended");
-    }
-}
 
 fn backup(server: &Server, socket: &Path, more: &[&str]) -> Command {
     let mut command = innokit();

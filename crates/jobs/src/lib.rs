@@ -79,6 +79,9 @@ pub use redo_info::report::{RedoInfo, RedoState};
 pub use redo_info::{RedoInfoOptions, redo_info};
 pub use report::document::{Counts, FileReport, Finding, Report, Severity};
 pub use restore::{FileOwner, RestoreError, RestoreOptions, Restored, restore};
-pub use server::{BackupServer, BackupStage, BinlogPosition, LogServer, ServerError, ServerFacts};
+pub use server::{
+    BackupMoment, BackupServer, BackupStage, BinlogPosition, InstanceState, LogServer, ServerError, ServerFacts,
+    ServerKind, TableName,
+};
 pub use table::{TableOptions, TableReport, tables, tables_watched};
 pub use unpack::{UnpackError, Unpacked, unpack};

@@ -90,19 +90,45 @@ pub(crate) fn other_datadir(server: &Path, datadir: &Path) -> Option<String> {
     })
 }
 
-/// The stages of MariaDB's backup lock, in their order. Ending the connection ends them too.
+/// The stages of a backup, in their order, as MariaDB names them. Ending the connection ends them too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BackupStage {
     /// Waits for other backups, and keeps them off.
     Start,
-    /// Writes to tables without transactions have to wait.
+    /// MariaDB: writes to tables without transactions have to wait.
     Flush,
     /// Tables are neither made nor renamed nor dropped.
     BlockDdl,
-    /// Nothing is committed.
+    /// MariaDB: nothing is committed.
     BlockCommit,
     /// Everything goes on.
     End,
+}
+
+/// Who made a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServerKind {
+    /// MariaDB.
+    MariaDb,
+    /// MySQL, or one that says the same of itself, as Percona Server does.
+    MySql,
+}
+
+impl ServerKind {
+    /// By the text of a server's version.
+    #[must_use]
+    pub fn of(version: &str) -> Self {
+        if version.contains("MariaDB") { Self::MariaDb } else { Self::MySql }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::MariaDb => "MariaDB",
+            Self::MySql => "MySQL",
+        }
+    }
 }
 
 /// What a server says about itself.
@@ -116,6 +142,31 @@ pub struct ServerFacts {
     pub directories: Vec<(String, PathBuf)>,
 }
 
+impl ServerFacts {
+    /// Who made it.
+    #[must_use]
+    pub fn kind(&self) -> ServerKind {
+        ServerKind::of(&self.version)
+    }
+
+    /// The first two or three numbers of its version.
+    #[must_use]
+    pub fn version_numbers(&self) -> (u32, u32, u32) {
+        let mut numbers = self.version.split(['.', '-']).map(|number| number.parse::<u32>().unwrap_or(0));
+        let mut next = || numbers.next().unwrap_or(0);
+        (next(), next(), next())
+    }
+}
+
+/// What an account may change at any time although a copy of the files does not survive it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InstanceState {
+    /// Whether the server writes a redo log. MariaDB always does.
+    pub is_redo_on: bool,
+    /// Statements so far that may have switched it off or changed its keys: `ALTER INSTANCE`, which only MySQL has.
+    pub changes: u64,
+}
+
 /// Where the binary log was, and what it had by then.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct BinlogPosition {
@@ -123,11 +174,30 @@ pub struct BinlogPosition {
     pub file: String,
     /// The position in it.
     pub position: u64,
-    /// `@@gtid_binlog_pos`.
+    /// `@@gtid_binlog_pos` of MariaDB, `@@gtid_executed` of MySQL.
     pub gtid: String,
 }
 
-/// What a backup asks of a server. Its account needs the privileges RELOAD and BINLOG MONITOR.
+/// The moment whose state a backup holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BackupMoment {
+    /// The LSN that the next change gets.
+    pub lsn: Lsn,
+    /// Where the binary log is; `None` if the server writes none.
+    pub binlog: Option<BinlogPosition>,
+}
+
+/// A table by its names, as text.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TableName {
+    /// The database.
+    pub database: String,
+    /// The table.
+    pub table: String,
+}
+
+/// What a backup asks of a server. Its account needs the privileges RELOAD and BINLOG MONITOR on MariaDB; BACKUP_ADMIN, PROCESS and SELECT
+/// on `performance_schema.log_status` on MySQL.
 pub trait BackupServer: LogServer {
     /// What the server says about itself.
     ///
@@ -135,27 +205,40 @@ pub trait BackupServer: LogServer {
     /// [`ServerError`].
     fn facts(&mut self) -> Result<ServerFacts, ServerError>;
 
+    /// See [`InstanceState`].
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    fn instance(&mut self) -> Result<InstanceState, ServerError>;
+
+    /// The files of tablespaces, as far as the server says where they are; relative to its datadir or absolute. MariaDB has links in the
+    /// datadir instead.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    fn data_files(&mut self) -> Result<Vec<PathBuf>, ServerError>;
+
     /// Enters a stage, once nobody is in its way.
     ///
     /// # Errors
     /// [`ServerError`]. The earlier stage stays in force.
     fn enter(&mut self, stage: BackupStage) -> Result<(), ServerError>;
 
-    /// Has all engines write their logs.
+    /// Has writes to these tables wait until the end of the stages, where the stages do not do that.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    fn lock_tables(&mut self, tables: &[TableName]) -> Result<(), ServerError>;
+
+    /// Has all engines write their logs. Where the account may not ask for that, the server does it on its own, within a second or so.
     ///
     /// # Errors
     /// [`ServerError`].
     fn flush_logs(&mut self) -> Result<(), ServerError>;
 
-    /// The LSN that the next change gets.
+    /// Where the redo log and the binary log are, at one moment.
     ///
     /// # Errors
     /// [`ServerError`].
-    fn current_lsn(&mut self) -> Result<Lsn, ServerError>;
-
-    /// Where the binary log is; `None` if the server writes none.
-    ///
-    /// # Errors
-    /// [`ServerError`].
-    fn binlog_position(&mut self) -> Result<Option<BinlogPosition>, ServerError>;
+    fn moment(&mut self) -> Result<BackupMoment, ServerError>;
 }

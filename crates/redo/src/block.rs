@@ -25,7 +25,7 @@ pub const LOG_BLOCK_CHECKSUM: usize = 508;
 pub(super) const BLOCK_TRAILER: usize = 4;
 pub(super) const BLOCK_TRAILER_ENCRYPTED: usize = 8;
 /// In the length: the payload is encrypted (MySQL).
-const ENCRYPTED_BIT: u16 = 0x8000;
+pub(crate) const ENCRYPTED_BIT: u16 = 0x8000;
 /// In the number, though not part of it: a write started with this block.
 pub(super) const FLUSH_BIT: u32 = 0x8000_0000;
 

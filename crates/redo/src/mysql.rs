@@ -2,6 +2,7 @@
 
 pub mod change;
 pub mod close;
+pub mod copy;
 mod cursor;
 pub mod index_info;
 pub mod mtr_reader;

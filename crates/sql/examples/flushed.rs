@@ -4,13 +4,12 @@
 use std::error::Error;
 use std::time::Duration;
 
-use innokit_sql::{Access, MariaDb};
-use jobs::LogServer;
+use innokit_sql::{Access, connect};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let socket = std::env::args_os().nth(1).map(Into::into);
     let access = Access { socket, ..Access::default() }.completed(None)?;
-    let mut server = MariaDb::connect(&access, Duration::from_secs(10))?;
+    let mut server = connect(&access, Duration::from_secs(10))?;
     println!("{}: durable up to LSN {}", server.datadir()?.display(), server.flushed_lsn()?);
     Ok(())
 }

@@ -1,10 +1,9 @@
 //! The connection: few statements, each with a typed answer.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use format::Lsn;
-use jobs::{BackupServer, BackupStage, BinlogPosition, LogServer, ServerError, ServerFacts};
+use jobs::ServerError;
 use mysql::prelude::{FromRow, Queryable};
 use mysql::{Conn, Error, OptsBuilder};
 
@@ -14,9 +13,6 @@ use crate::access::Access;
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 /// So long it may take to answer, beyond the time that it may wait for a lock.
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
-/// Settings that may lead out of the datadir.
-const DIRECTORIES: [&str; 4] =
-    ["innodb_data_home_dir", "innodb_undo_directory", "innodb_log_group_home_dir", "aria_log_dir_path"];
 const PACKET_MAX: usize = 16 << 20;
 /// Errors with meanings of their own: a login refused, an account without a privilege, a lock not granted, a connection ended.
 const LOGIN: [u16; 5] = [1044, 1045, 1130, 1251, 1698];
@@ -24,24 +20,14 @@ const PRIVILEGE: [u16; 3] = [1142, 1227, 1370];
 const LOCK_WAIT: [u16; 2] = [1205, 1213];
 const ENDED: [u16; 4] = [1053, 1080, 1927, 3169];
 
-/// A connection to a MariaDB server. What it holds (backup stages) the server releases when it ends.
+/// What both kinds of servers answer alike.
 #[derive(Debug)]
-pub struct MariaDb {
+pub(crate) struct Connection {
     connection: Conn,
 }
 
-impl MariaDb {
-    /// Connects. Statements wait `lock_wait` for locks of others.
-    ///
-    /// # Errors
-    /// [`ServerError`].
-    pub fn connect(access: &Access, lock_wait: Duration) -> Result<Self, ServerError> {
-        let seconds = lock_wait.as_secs().max(1);
-        // A server may end connections that rest for minutes, or statements that take long: neither is for this one.
-        let session = format!(
-            "SET SESSION lock_wait_timeout = {seconds}, SESSION wait_timeout = 31536000, SESSION max_statement_time = 0, \
-             SESSION sql_mode = ''"
-        );
+impl Connection {
+    pub fn open(access: &Access, lock_wait: Duration) -> Result<Self, ServerError> {
         let options = OptsBuilder::new()
             .user(Some(access.user()))
             .pass(access.password.clone())
@@ -63,100 +49,49 @@ impl MariaDb {
             Error::DriverError(error) => ServerError::Unreachable { at: at.clone(), why: error.to_string() },
             other => ServerError::Unreachable { at: at.clone(), why: other.to_string() },
         })?;
-        let mut server = Self { connection };
-        // Others than MariaDB have other settings; what they are asked tells them apart.
-        if server.variable("version")?.contains("MariaDB") {
-            server.run(&session)?;
-        }
-        Ok(server)
+        Ok(Self { connection })
     }
 
     /// Runs a statement without an answer.
-    fn run(&mut self, statement: &str) -> Result<(), ServerError> {
+    pub fn run(&mut self, statement: &str) -> Result<(), ServerError> {
         self.connection.query_drop(statement).map_err(|error| failed(statement, error))
     }
 
     /// The first row of the answer.
-    fn ask<T: FromRow>(&mut self, statement: &str) -> Result<Option<T>, ServerError> {
+    pub fn ask<T: FromRow>(&mut self, statement: &str) -> Result<Option<T>, ServerError> {
         self.connection.query_first(statement).map_err(|error| failed(statement, error))
     }
 
+    /// All rows of the answer.
+    pub fn ask_all<T: FromRow>(&mut self, statement: &str) -> Result<Vec<T>, ServerError> {
+        self.connection.query(statement).map_err(|error| failed(statement, error))
+    }
+
     /// A status value.
-    fn status(&mut self, name: &str) -> Result<String, ServerError> {
+    pub fn status(&mut self, name: &str) -> Result<String, ServerError> {
         let statement = format!("SHOW GLOBAL STATUS LIKE '{name}'");
         let row: Option<(String, String)> = self.ask(&statement)?;
-        let nothing = || ServerError::Refused { statement, says: "nothing: is this MariaDB with InnoDB?".to_owned() };
+        let nothing =
+            || ServerError::Refused { statement, says: "nothing: is this a server of a known version?".to_owned() };
         row.map(|(_, value)| value).ok_or_else(nothing)
     }
 
-    /// A setting; empty if it has no value.
-    fn variable(&mut self, name: &str) -> Result<String, ServerError> {
-        Ok(self.ask::<Option<String>>(&format!("SELECT @@{name}"))?.flatten().unwrap_or_default())
-    }
-
-    fn lsn(&mut self, name: &str) -> Result<Lsn, ServerError> {
+    /// The same, as a number.
+    pub fn number(&mut self, name: &str) -> Result<u64, ServerError> {
         let text = self.status(name)?;
         let no_number =
-            |_| ServerError::Refused { statement: name.to_owned(), says: format!("{text}, which is no LSN") };
-        text.parse().map(Lsn).map_err(no_number)
-    }
-}
-
-impl LogServer for MariaDb {
-    fn datadir(&mut self) -> Result<PathBuf, ServerError> {
-        self.variable("datadir").map(PathBuf::from)
+            |_| ServerError::Refused { statement: name.to_owned(), says: format!("{text}, which is no number") };
+        text.parse().map_err(no_number)
     }
 
-    fn flushed_lsn(&mut self) -> Result<Lsn, ServerError> {
-        self.lsn("Innodb_lsn_flushed")
+    /// The same, as an LSN.
+    pub fn lsn(&mut self, name: &str) -> Result<Lsn, ServerError> {
+        self.number(name).map(Lsn)
     }
 
-    fn binlog(&mut self) -> Result<Option<BinlogPosition>, ServerError> {
-        self.binlog_position()
-    }
-}
-
-impl BackupServer for MariaDb {
-    fn facts(&mut self) -> Result<ServerFacts, ServerError> {
-        let version = self.variable("version")?;
-        // MySQL has other settings: what it is comes first.
-        if !version.contains("MariaDB") {
-            return Ok(ServerFacts { version, system_files: String::new(), directories: Vec::new() });
-        }
-        let system_files = self.variable("innodb_data_file_path")?;
-        let mut directories = Vec::new();
-        for name in DIRECTORIES {
-            directories.push((name.to_owned(), PathBuf::from(self.variable(name)?)));
-        }
-        Ok(ServerFacts { version, system_files, directories })
-    }
-
-    fn enter(&mut self, stage: BackupStage) -> Result<(), ServerError> {
-        self.run(match stage {
-            BackupStage::Start => "BACKUP STAGE START",
-            BackupStage::Flush => "BACKUP STAGE FLUSH",
-            BackupStage::BlockDdl => "BACKUP STAGE BLOCK_DDL",
-            BackupStage::BlockCommit => "BACKUP STAGE BLOCK_COMMIT",
-            BackupStage::End => "BACKUP STAGE END",
-        })
-    }
-
-    fn flush_logs(&mut self) -> Result<(), ServerError> {
-        self.run("FLUSH NO_WRITE_TO_BINLOG ENGINE LOGS")
-    }
-
-    fn current_lsn(&mut self) -> Result<Lsn, ServerError> {
-        self.lsn("Innodb_lsn_current")
-    }
-
-    fn binlog_position(&mut self) -> Result<Option<BinlogPosition>, ServerError> {
-        let row: Option<mysql::Row> = self.ask("SHOW MASTER STATUS")?;
-        let Some(row) = row else { return Ok(None) };
-        let unknown =
-            || ServerError::Refused { statement: "SHOW MASTER STATUS".to_owned(), says: "no position".to_owned() };
-        let (file, position) = (row.get(0).ok_or_else(unknown)?, row.get(1).ok_or_else(unknown)?);
-        let gtid = self.variable("gtid_binlog_pos")?;
-        Ok(Some(BinlogPosition { file, position, gtid }))
+    /// A setting; empty if it has no value.
+    pub fn variable(&mut self, name: &str) -> Result<String, ServerError> {
+        Ok(self.ask::<Option<String>>(&format!("SELECT @@{name}"))?.flatten().unwrap_or_default())
     }
 }
 
@@ -191,11 +126,11 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let socket = dir.path().join("server.sock");
         let access = Access { socket: Some(socket.clone()), ..Access::default() };
-        let absent = MariaDb::connect(&access, Duration::ZERO).expect_err("absent");
+        let absent = Connection::open(&access, Duration::ZERO).map(drop).expect_err("absent");
         assert!(matches!(&absent, ServerError::Unreachable { at, .. } if at.ends_with("server.sock")), "{absent}");
         let listener = UnixListener::bind(&socket).expect("bound");
         let server = std::thread::spawn(move || drop(listener.accept().expect("accepted")));
-        let gone = MariaDb::connect(&access, Duration::ZERO).expect_err("gone");
+        let gone = Connection::open(&access, Duration::ZERO).map(drop).expect_err("gone");
         assert!(matches!(gone, ServerError::Unreachable { .. }), "{gone}");
         server.join().expect("ended");
     }
@@ -213,7 +148,7 @@ mod tests {
             drop(stream.read(&mut [0; 64]));
         });
         let access = Access { socket: Some(socket), ..Access::default() };
-        let denied = MariaDb::connect(&access, Duration::ZERO).expect_err("denied");
+        let denied = Connection::open(&access, Duration::ZERO).map(drop).expect_err("denied");
         assert!(denied.to_string().contains("Access denied for user 'x'"), "{denied}");
         server.join().expect("ended");
     }

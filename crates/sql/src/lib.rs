@@ -1,7 +1,8 @@
-//! A connection to a running MariaDB server, for what innokit asks of one.
+//! A connection to a running MariaDB or MySQL server, for what innokit asks of one.
 //!
 //! ```text
-//! option files, environment -> Access -> MariaDb: a socket or 127.0.0.1 -> jobs::LogServer, jobs::BackupServer
+//! option files, environment -> Access -> connect: a socket or 127.0.0.1 -> jobs::LogServer, jobs::BackupServer
+//!                                          by the server's own word: mariadb.rs or my_sql.rs
 //! ```
 //!
 //! Only few statements are sent, and each answer is one value or one row. Errors are those of the job that asks: [`jobs::ServerError`].
@@ -11,8 +12,11 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod connect;
 mod connection;
+mod mariadb;
+mod my_sql;
 mod option_file;
 
 pub use access::{Access, AccessError, PASSWORD_VARIABLE};
-pub use connection::MariaDb;
+pub use connect::connect;

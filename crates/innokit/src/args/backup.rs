@@ -16,8 +16,9 @@ Examples:
   innokit backup --to - --spool /var/tmp /var/lib/mysql | ssh store 'cat > monday.xb.zst'   as a stream
   innokit backup verify /backup/monday                           every file and every page, and a trial recovery
 
-For MariaDB 10.8 and later, on its own machine, with an account that has the privileges RELOAD and BINLOG MONITOR. The copy is finished by
-`innokit recover`; status 0 means that a trial of that succeeded. Takes a build with the feature sql.
+For MariaDB 10.8 and later and MySQL 8.0.30 and later, on the server's own machine. The account needs the privileges RELOAD and BINLOG MONITOR
+on MariaDB; BACKUP_ADMIN, PROCESS and SELECT on performance_schema.log_status on MySQL. The copy is finished by `innokit recover`; status 0
+means that a trial of that succeeded. Takes a build with the feature sql.
 
 Exit status:
   0  backed up, and proved
@@ -86,6 +87,11 @@ pub struct BackupArgs {
     #[arg(long, value_name = "FILE[,FILEKEY]", value_parser = key_file)]
     pub key_file: Option<(PathBuf, Option<String>)>,
 
+    /// MySQL's keyring, the data file of component_keyring_file: for encrypted tablespaces and an encrypted redo log. It is not part of the
+    /// backup (may be given several times).
+    #[arg(long, value_name = "FILE")]
+    pub keyring: Vec<PathBuf>,
+
     /// The server.
     #[command(flatten)]
     pub server: ServerArgs,
@@ -113,4 +119,8 @@ pub struct BackupVerifyArgs {
     /// MariaDB's key file (file_key_management) and, if it is encrypted, its key or `FILE:` and a path: for an encrypted redo log.
     #[arg(long, value_name = "FILE[,FILEKEY]", value_parser = key_file)]
     pub key_file: Option<(PathBuf, Option<String>)>,
+
+    /// MySQL's keyring: the data file of component_keyring_file or of the keyring_file plugin (may be given several times).
+    #[arg(long, value_name = "FILE")]
+    pub keyring: Vec<PathBuf>,
 }

@@ -2,6 +2,8 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
+pub mod session;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -15,6 +17,9 @@ use tempfile::TempDir;
 use crate::common::{Run, innokit, repository};
 
 pub const COLUMNS: &str = "id BIGINT AUTO_INCREMENT PRIMARY KEY, a INT, b VARCHAR(100), c TEXT, KEY (a), KEY (b)";
+/// MySQL has no tables of numbers.
+const NUMBERS_OF_MYSQL: &str = "(WITH RECURSIVE seq_to_3000 (seq) AS (SELECT 1 UNION ALL SELECT seq + 1 FROM seq_to_3000 WHERE seq < 3000) \
+                                SELECT /*+ SET_VAR(cte_max_recursion_depth = 3000) */ seq FROM seq_to_3000) AS numbers";
 /// How often the load goes around: longer than the backups take.
 pub const ROUNDS: u32 = 10_000;
 /// Changes pages of these tables and writes them: an increment holds what is on the disk, and a server at work writes when it likes.
@@ -42,15 +47,19 @@ impl Server {
 
     /// A server with these options, in a folder that holds what they name.
     pub fn start_in(folder: TempDir, kind: &'static str, more: &[String]) -> Self {
-        let options = ["--innodb-undo-tablespaces=2"].map(str::to_owned).into_iter().chain(more.iter().cloned());
-        let server = Self { kind, folder, load: None, options: options.collect() };
-        // mariadb-backup gives up where the server overwrites its log before it is copied.
-        let options = server.options.iter().map(String::as_str).chain(["--innodb-log-file-size=512M"]);
+        let is_mysql = kind == "mysql";
+        // MySQL always has two.
+        let undo = Some("--innodb-undo-tablespaces=2".to_owned()).filter(|_| !is_mysql);
+        let server = Self { kind, folder, load: None, options: undo.into_iter().chain(more.iter().cloned()).collect() };
+        // Tools give up where the server overwrites its log before it is copied.
+        let log = if is_mysql { "--innodb-redo-log-capacity=512M" } else { "--innodb-log-file-size=512M" };
+        let options = [log].into_iter().chain(server.options.iter().map(String::as_str));
         server.script("init", &options.collect::<Vec<_>>(), "");
         server.script("start", &[], "");
+        let numbers = if is_mysql { NUMBERS_OF_MYSQL } else { "seq_1_to_3000" };
         let tables = format!(
             "CREATE DATABASE shop; CREATE DATABASE other; USE shop; CREATE TABLE a ({COLUMNS}) ENGINE=InnoDB; \
-             INSERT INTO a (a, b, c) SELECT seq, SHA2(seq, 256), REPEAT('x', seq % 500) FROM seq_1_to_3000; \
+             INSERT INTO a (a, b, c) SELECT seq, SHA2(seq, 256), REPEAT('x', seq % 500) FROM {numbers}; \
              CREATE TABLE b LIKE a; INSERT INTO b SELECT * FROM a; CREATE TABLE other.c LIKE a; INSERT INTO other.c SELECT * FROM a; \
              CREATE TABLE parts (id INT PRIMARY KEY, a INT) ENGINE=InnoDB PARTITION BY RANGE (id) \
              (PARTITION p0 VALUES LESS THAN (10), PARTITION p1 VALUES LESS THAN (1000)); INSERT INTO parts VALUES (1, 1), (20, 2); \
@@ -101,11 +110,16 @@ impl Server {
     /// Rows and sums of all tables as a server sees them that starts on the folder `name`, and that each is sound. Such a server recovers
     /// nothing.
     pub fn tables(&self, name: &str) -> String {
+        self.tables_with(name, false)
+    }
+
+    /// The same of a server that may recover.
+    pub fn tables_with(&self, name: &str, recovers: bool) -> String {
         const NAMES: &str = "SELECT CONCAT('`', table_schema, '`.`', table_name, '`') FROM information_schema.tables \
                              WHERE table_schema IN ('shop', 'other') ORDER BY 1";
         self.script_on(name, "start", &self.options.iter().map(String::as_str).collect::<Vec<_>>(), "");
         let log = fs::read_to_string(self.of(&format!(".{name}.server/log"))).expect("a log");
-        assert!(!log.contains("Starting crash recovery"), "{} {name}: {log}", self.kind);
+        assert!(recovers || !log.contains("Starting crash recovery"), "{} {name}: {log}", self.kind);
         let names = self.script_on(name, "sql", &["-N"], NAMES);
         let ask = |what: &dyn Fn(&str) -> String| {
             let questions: String = names.lines().map(what).collect();

@@ -1,4 +1,4 @@
-//! The log of a set: the segments that were followed, as one `ib_logfile0` that begins with their checkpoint and ends with a certain moment.
+//! The log of a set of MariaDB: the segments that were followed, as one `ib_logfile0` that begins with their checkpoint and ends with a certain moment.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -8,6 +8,7 @@ use format::Lsn;
 use redo::mariadb::START_OFFSET;
 
 use super::error::{BackupError, Result, failed};
+use super::vendor::LogRange;
 use crate::archive::{Stored, segments};
 
 /// The name of a log.
@@ -16,13 +17,6 @@ pub(super) const LOG: &str = "ib_logfile0";
 const SIZE_MIN: u64 = 4 << 20;
 const ROOM: u64 = 1 << 20;
 const BLOCK: u64 = 4096;
-
-/// Where a log begins and ends.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct LogRange {
-    pub from: Lsn,
-    pub to: Lsn,
-}
 
 /// Writes the log into `set`. It ends with the last mini-transaction that ends at or before `until`.
 pub(super) fn join(dir: &Path, set: &Path, until: Lsn) -> Result<LogRange> {

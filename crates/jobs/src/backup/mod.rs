@@ -1,25 +1,30 @@
-//! `backup`: a consistent copy of a running MariaDB server, and the proof that it can be recovered.
+//! `backup`: a consistent copy of a running server, and the proof that it can be recovered.
 //!
 //! ```text
-//! follower of the redo log -> BACKUP STAGE START -> passes over InnoDB's files, every page verified -> FLUSH, BLOCK_DDL: definitions, other
-//! engines, last pass -> BLOCK_COMMIT: the moment T -> END -> log cut at T -> names by the log -> pages and trial recovery -> manifest
+//! follower of the redo log -> stage START -> passes over InnoDB's files, every page verified -> FLUSH, BLOCK_DDL: what was changed without
+//! redo, last pass, definitions, other engines -> BLOCK_COMMIT: the moment T -> END -> log cut at T -> names at T -> pages and trial
+//! recovery -> manifest
 //! ```
 //!
 //! InnoDB's files are copied at different times; some are missing then, or have old names. `recover` brings them all to T, with the redo log
-//! from before the first copy until T. Only what the redo does not cover is copied under a lock. The manifest is written last: until then
-//! the set is void.
+//! from before the first copy until T. Only what the redo does not cover is copied under a lock: what that is differs between servers
+//! (`vendor.rs`). The manifest is written last: until then the set is void.
 
 mod error;
 mod follower;
 mod joined;
+mod mariadb;
+mod mysql;
 mod others;
 mod pace;
 mod pages;
 mod send;
+mod settings;
 mod tablespaces;
+mod vendor;
 mod verify;
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,33 +34,31 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use flow::durable::sync_file_system_of;
 use format::Lsn;
 use format::keyring::KeyStore;
-use redo::mariadb::{Format, LogFile, START_OFFSET};
 
 pub use self::error::BackupError;
 use self::error::{Result, failed, refused};
 use self::follower::{Followed, Follower};
-use self::joined::LOG;
+use self::mariadb::MariaDb;
+use self::mysql::MySql;
 pub use self::pace::BackupWatcher;
 use self::pace::Pace;
 pub use self::send::send_backup;
 use self::tablespaces::Tablespaces;
+use self::vendor::Vendor;
 pub(crate) use self::verify::unchanged;
 pub use self::verify::{BackupReport, verify_backup};
 use self::verify::{examine, trial};
 use crate::manifest::{BackupLocks, BackupState, Manifest};
-use crate::recover::{LogNames, RecoverOptions, is_free, recover_one};
-use crate::server::{BackupServer, BackupStage, LogServer, ServerFacts, other_datadir};
+use crate::recover::{RecoverOptions, is_free, recover_one};
+use crate::server::{BackupServer, BackupStage, InstanceState, LogServer, ServerKind};
 use crate::source::keys::KeyFiles;
-use crate::source::read_up_to;
 
 /// Where files are until the set is complete.
 const STAGING: &str = "innokit.copying";
 /// Passes without a lock. Each finds what was created or renamed during the one before; the rest is copied under the lock.
 const PASSES: u32 = 5;
-/// Memory of the trial recovery.
-const MEMORY: usize = 512 << 20;
-/// The first version whose log can be followed.
-const FIRST_VERSION: (u32, u32) = (10, 8);
+/// Moments with definitions blocked: the server may replace undo tablespaces even then, but not so often.
+const MOMENTS: u32 = 10;
 /// Readable by the owner alone: the set holds all the data.
 const MODE: u32 = 0o700;
 
@@ -66,7 +69,7 @@ pub struct BackupOptions {
     pub to: PathBuf,
     /// Recover the set at once.
     pub prepare: bool,
-    /// The server's keys: needed if it encrypts its log.
+    /// The server's keys: needed if it encrypts its log, or, on MySQL, tablespaces.
     pub keys: KeyFiles,
     /// Upper limit for copying without a lock, bytes per second.
     pub rate: Option<u64>,
@@ -89,15 +92,20 @@ pub fn backup(
 ) -> Result<Manifest> {
     let keys = options.keys.read()?;
     let facts = server.facts()?;
-    check_server(&facts, &server.datadir()?, datadir)?;
-    check_key(datadir, options)?;
-    // Without the privilege for it, nothing should be copied first.
-    server.binlog_position()?;
+    let vendor: Box<dyn Vendor> = match facts.kind() {
+        ServerKind::MariaDb => Box::new(MariaDb { keys: &keys }),
+        ServerKind::MySql => Box::new(MySql::new(&keys)),
+    };
+    vendor.check(server, &facts, datadir, &options.keys)?;
+    // Without the privileges for it, nothing should be copied first.
+    server.moment()?;
+    let instance = server.instance()?;
     let mut manifest = Manifest::begun(now());
     manifest.server_version = facts.version;
     let set = make_set(datadir, &options.to)?;
     manifest.write(&set)?;
-    let mut run = Run { server, datadir, set: &set, options, keys: &keys, stop, manifest };
+    let vendor = &*vendor;
+    let mut run = Run { server, vendor, instance, datadir, set: &set, options, keys: &keys, stop, manifest };
     match run.take(log) {
         Ok(()) => Ok(run.manifest),
         Err(error) => {
@@ -112,53 +120,6 @@ pub fn backup(
 
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
-/// Refuses servers and settings that we cannot back up.
-fn check_server(facts: &ServerFacts, works_on: &Path, datadir: &Path) -> Result<()> {
-    let version = &facts.version;
-    if !version.contains("MariaDB") {
-        return refused(format!("the server is MySQL {version}: only MariaDB is backed up yet"));
-    }
-    let mut numbers = version.split(['.', '-']).map(|number| number.parse::<u32>().unwrap_or(0));
-    if (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) < FIRST_VERSION {
-        return refused(format!(
-            "the server is {version}: only MariaDB 10.8 and later is backed up, whose redo log can be followed: use mariadb-backup"
-        ));
-    }
-    other_datadir(works_on, datadir).map_or(Ok(()), refused)?;
-    let names = facts.system_files.split(';').map(|file| file.split(':').next().unwrap_or_default());
-    if names.collect::<Vec<_>>() != ["ibdata1"] {
-        return refused(format!(
-            "innodb_data_file_path is {}: a system tablespace of other files than ibdata1 is not backed up yet",
-            facts.system_files
-        ));
-    }
-    for (setting, place) in &facts.directories {
-        if !place.as_os_str().is_empty() && other_datadir(&works_on.join(place), datadir).is_some() {
-            return refused(format!(
-                "{setting} is {}: a server with files outside its datadir is not backed up yet",
-                place.display()
-            ));
-        }
-    }
-    Ok(())
-}
-
-/// An encrypted log is copied without keys, but the proof takes them.
-fn check_key(datadir: &Path, options: &BackupOptions) -> Result<()> {
-    let path = datadir.join(LOG);
-    let file = File::open(&path).map_err(failed(&path, "opening the redo log"))?;
-    let header = read_up_to(&file, 0, START_OFFSET).map_err(failed(&path, "reading the redo log"))?;
-    let size = file.metadata().map_err(failed(&path, "reading the redo log"))?.len();
-    let is_encrypted =
-        LogFile::parse(&header, size).is_ok_and(|log| matches!(log.format, Format::Stream { encrypted: Some(_) }));
-    if is_encrypted && options.keys.key_file.is_none() {
-        return refused(
-            "the redo log is encrypted: name the server's keys (--key-file), without which the backup cannot be proved",
-        );
-    }
-    Ok(())
 }
 
 /// Makes the directory of the set, empty and outside of the datadir.
@@ -180,6 +141,9 @@ fn make_set(datadir: &Path, to: &Path) -> Result<PathBuf> {
 /// A backup in the making.
 struct Run<'r> {
     server: &'r mut dyn BackupServer,
+    vendor: &'r dyn Vendor,
+    /// What must not change meanwhile.
+    instance: InstanceState,
     datadir: &'r Path,
     set: &'r Path,
     options: &'r BackupOptions,
@@ -195,34 +159,32 @@ impl<'r> Run<'r> {
         fs::create_dir_all(&redo).map_err(failed(&redo, "making the directory"))?;
         let followed = Followed::default();
         let copied = thread::scope(|scope| {
-            let follower = Follower::start(scope, &followed, log, self.datadir, redo.clone())?;
-            self.copy(follower, &staging)
+            let (vendor, datadir, redo, followed) = (self.vendor, self.datadir, &redo, &followed);
+            let follower = Follower::start(scope, followed, move || vendor.follow(log, datadir, redo, followed))?;
+            self.copy(follower, &staging, redo)
         });
         if copied.is_err() {
             // The connection may be what failed; its end ends the stages too.
             self.server.enter(BackupStage::End).ok();
         }
         let (tablespaces, moment) = copied?;
-        let range = joined::join(&redo, self.set, moment)?;
+        let range = self.vendor.join(&redo, self.set, moment)?;
         (self.manifest.from_lsn, self.manifest.to_lsn) = (range.from.0, range.to.0);
-        fs::remove_dir_all(&redo).map_err(failed(&redo, "removing the segments"))?;
+        fs::remove_dir_all(&redo).map_err(failed(&redo, "removing what was followed"))?;
         (self.manifest.pages, self.manifest.pages_read_again) = (tablespaces.pages, tablespaces.pages_read_again);
-        let names = LogNames::read(self.set, self.keys, MEMORY)?;
-        if names.end() != range.to {
-            return Err(BackupError::Log(format!("it can be read only up to LSN {}", names.end())));
-        }
-        tablespaces.place(self.set, &names)?;
+        self.manifest.needs_keys = tablespaces.is_encrypted || self.vendor.needs_keys(&self.options.keys);
+        self.vendor.place(tablespaces, self.set, range)?;
         fs::remove_dir(&staging).map_err(failed(&staging, "removing the directory"))?;
         self.prove()
     }
 
     /// Copies everything, holding each of the server's locks as briefly as possible. Returns the LSN of the backup: its state is restored.
-    fn copy(&mut self, mut follower: Follower<'_>, staging: &Path) -> Result<(Tablespaces<'r>, Lsn)> {
-        let stop = self.stop;
+    fn copy(&mut self, mut follower: Follower<'_>, staging: &Path, redo: &Path) -> Result<(Tablespaces<'r>, Lsn)> {
+        let (stop, has_general) = (self.stop, self.vendor.has_general_tablespaces());
         let check = || if stop.load(Ordering::Relaxed) { Err(BackupError::Interrupted) } else { Ok(()) };
         let (rate, is_idle, watcher) = (self.options.rate, self.options.is_idle, self.options.watcher.clone());
         let pace = Pace::new(rate, is_idle, watcher, stop);
-        let mut tablespaces = Tablespaces::new(self.datadir, staging.to_path_buf(), self.keys, pace);
+        let mut tablespaces = Tablespaces::new((self.datadir, has_general), staging.to_path_buf(), self.keys, pace);
         self.server.enter(BackupStage::Start)?;
         tablespaces.pace.start(self.datadir)?;
         for _ in 0..PASSES {
@@ -237,22 +199,52 @@ impl<'r> Run<'r> {
         let without_ddl = Instant::now();
         self.server.enter(BackupStage::Flush)?;
         self.server.enter(BackupStage::BlockDdl)?;
-        self.manifest.left_out = others::copy_databases(self.datadir, self.set)?;
-        tablespaces.pass(&mut follower, &check)?;
-        tablespaces.mend()?;
-        let without_commits = Instant::now();
-        self.server.enter(BackupStage::BlockCommit)?;
-        self.server.flush_logs()?;
-        others::copy_last(self.datadir, self.set)?;
-        let moment = self.server.current_lsn()?;
-        self.manifest.binlog = self.server.binlog_position()?;
-        self.manifest.taken_at = now();
+        let moment = self.moment(&mut tablespaces, &mut follower, redo, &check)?;
+        if self.server.instance()? != self.instance {
+            return refused(
+                "an ALTER INSTANCE statement ran while the files were copied: it may have switched the redo log off, or changed keys: take the \
+                 backup again",
+            );
+        }
         self.server.enter(BackupStage::End)?;
-        self.manifest.locks = BackupLocks { ddl_ms: since(without_ddl), commit_ms: since(without_commits) };
+        self.manifest.locks.ddl_ms = since(without_ddl);
         // The follower waits for this; nobody else does.
         self.server.flush_logs()?;
         follower.finish(moment)?;
         Ok((tablespaces, moment))
+    }
+
+    /// With definitions blocked: copies what is left to copy, until nothing has changed beside the redo by the moment of the backup.
+    fn moment(
+        &mut self,
+        tablespaces: &mut Tablespaces<'r>,
+        follower: &mut Follower<'_>,
+        redo: &Path,
+        check: &dyn Fn() -> Result<()>,
+    ) -> Result<Lsn> {
+        for number in 0..MOMENTS {
+            for space in self.vendor.outdated(self.server, follower, self.datadir, redo)? {
+                tablespaces.forget(space)?;
+            }
+            tablespaces.pass(follower, check)?;
+            tablespaces.mend()?;
+            if number == 0 {
+                self.server.lock_tables(&others::tables_without_redo(self.datadir)?)?;
+                self.manifest.left_out = others::copy_databases(self.datadir, self.set)?;
+            }
+            let without_commits = Instant::now();
+            self.server.enter(BackupStage::BlockCommit)?;
+            self.server.flush_logs()?;
+            others::copy_last(self.datadir, self.set)?;
+            let moment = self.server.moment()?;
+            (self.manifest.binlog, self.manifest.taken_at) = (moment.binlog, now());
+            if self.vendor.is_settled(self.server, self.datadir, tablespaces)? {
+                let commit_ms = if self.vendor.blocks_commits() { since(without_commits) } else { 0 };
+                self.manifest.locks = BackupLocks { ddl_ms: 0, commit_ms };
+                return Ok(moment.lsn);
+            }
+        }
+        refused("tablespaces keep changing although definitions are blocked: take the backup again")
     }
 
     /// Only what can be recovered, page for page, is a backup.
@@ -267,7 +259,7 @@ impl<'r> Run<'r> {
             return Err(BackupError::Damaged(format!("{page} in the finished backup")));
         }
         sync_file_system_of(self.set).map_err(failed(self.set, "making the backup durable"))?;
-        self.manifest.needs_keys = examined.is_encrypted || keys.key_file.is_some();
+        self.manifest.needs_keys |= examined.is_encrypted;
         self.manifest.files = examined.files.into_values().collect();
         self.manifest.state = if self.options.prepare { BackupState::Prepared } else { BackupState::Complete };
         if self.stop.load(Ordering::Relaxed) {

@@ -5,16 +5,20 @@ use std::path::{Path, PathBuf};
 
 use super::error::{Result, failed};
 use super::tablespaces::{databases, names};
+use crate::server::TableName;
+use crate::source::name::decoded;
 
-/// What a database's files end with: definitions, triggers and options; MyISAM, Aria, CSV, ARCHIVE and MERGE.
-const ENDINGS: [&str; 14] =
-    ["frm", "par", "trg", "trn", "opt", "myd", "myi", "mad", "mai", "csv", "csm", "arz", "arm", "mrg"];
+/// What a database's files end with: definitions, triggers and options; MyISAM, Aria, CSV, ARCHIVE and MERGE; MySQL's definitions of these.
+const ENDINGS: [&str; 15] =
+    ["frm", "par", "trg", "trn", "opt", "myd", "myi", "mad", "mai", "csv", "csm", "arz", "arm", "mrg", "sdi"];
+/// One file of each table that has no redo: MyISAM, CSV, ARCHIVE.
+const OF_TABLES: [&str; 3] = ["myi", "csm", "arz"];
 /// InnoDB's own files: copied elsewhere, or not needed.
 const OF_INNODB: [&str; 4] = ["ibd", "isl", "cfg", "cfp"];
 /// Files beside the databases.
 const ARIA_CONTROL: &str = "aria_log_control";
 const ARIA_LOG: &str = "aria_log.";
-const KEPT: [&str; 3] = ["multi-master.info", "mysql_upgrade_info", "mariadb_upgrade_info"];
+const KEPT: [&str; 4] = ["multi-master.info", "mysql_upgrade_info", "mariadb_upgrade_info", "mysql_upgrade_history"];
 /// Tables of the database mysql that the server writes whatever is locked: logs and statistics.
 const ALWAYS_WRITTEN: [&str; 5] = ["general_log", "slow_log", "column_stats", "index_stats", "table_stats"];
 const SYSTEM_DATABASE: &str = "mysql";
@@ -40,6 +44,21 @@ pub(super) fn copy_databases(datadir: &Path, set: &Path) -> Result<Vec<String>> 
         }
     }
     Ok(left_out)
+}
+
+/// The tables that have no redo, but for those that the server writes whatever is locked.
+pub(super) fn tables_without_redo(datadir: &Path) -> Result<Vec<TableName>> {
+    let mut tables = Vec::new();
+    for database in databases(datadir)?.iter().filter(|database| *database != Path::new(SYSTEM_DATABASE)) {
+        for name in names(datadir, database)? {
+            let ending = name.extension().map(|ending| ending.to_string_lossy().to_lowercase()).unwrap_or_default();
+            let stem = name.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+            if OF_TABLES.contains(&ending.as_str()) && !stem.starts_with("#sql") {
+                tables.push(TableName { database: decoded(&database.to_string_lossy()), table: decoded(&stem) });
+            }
+        }
+    }
+    Ok(tables)
 }
 
 /// Copies what the server writes although everything else is locked, and Aria's log, which is newer than all of Aria's tables then.

@@ -24,8 +24,9 @@ const STRETCH: usize = 1 << 20;
 /// Reread a torn page this often, with this pause: the server's write takes less.
 const TRIES: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(3);
-/// Where page 0 has the number of its tablespace.
+/// Where page 0 has the number of its tablespace, and its flags.
 const SPACE_ID_AT: usize = 34;
+const SPACE_FLAGS_AT: usize = 54;
 
 /// What one reading found.
 #[derive(Debug, Default)]
@@ -54,6 +55,12 @@ pub(super) struct PageReader<'k> {
 pub(super) fn space_id(file: &File) -> io::Result<SpaceId> {
     let head = read_up_to(file, 0, SPACE_ID_AT + 4)?;
     Ok(SpaceId(be::u32_at(&head, SPACE_ID_AT).unwrap_or(0)))
+}
+
+/// The flags in a file's first page; 0 if there is none yet.
+pub(super) fn space_flags(file: &File) -> io::Result<u32> {
+    let head = read_up_to(file, 0, SPACE_FLAGS_AT + 4)?;
+    Ok(be::u32_at(&head, SPACE_FLAGS_AT).unwrap_or(0))
 }
 
 /// The format in a file's first page; `None` if that page is not sound, even when read again.

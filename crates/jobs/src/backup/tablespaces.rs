@@ -1,21 +1,23 @@
 //! The files of InnoDB: listed and copied in passes while they are made, renamed and dropped, each tablespace once, under its number.
 //!
 //! A file is opened by its name and known by the number in its first page from then on, so it does not matter what becomes of its name: at
-//! the end the redo log says which names the tablespaces have, and which are gone.
+//! the end the redo log says which names the tablespaces have, and which are gone; or, if it does not, the last pass.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use format::SpaceId;
 use format::keyring::KeyStore;
+use format::{Encryption, SpaceId};
 
 use super::error::{BackupError, Result, failed, refused};
 use super::follower::Follower;
 use super::pace::Pace;
-use super::pages::{PageReader, part_of, space_id};
+use super::pages::{PageReader, part_of, space_flags, space_id};
 use crate::recover::LogNames;
+use crate::source::keys::SpaceKey;
 use crate::source::name::NameHint;
 use crate::source::space::SpacePart;
 
@@ -29,18 +31,41 @@ struct Copied {
     name: PathBuf,
     /// Where the copy is.
     copy: PathBuf,
+    /// What was copied. Another file of this number, or another format, is not what the redo continues.
+    source: Source,
     /// Pages that were wrong whenever they were read, and how to read them again.
     bad: Option<(File, SpacePart, Vec<u32>)>,
+}
+
+/// A file as it was when it was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Source {
+    device: u64,
+    inode: u64,
+    flags: u32,
+}
+
+impl Source {
+    fn of(file: &File) -> io::Result<Self> {
+        let metadata = file.metadata()?;
+        Ok(Self { device: metadata.dev(), inode: metadata.ino(), flags: space_flags(file)? })
+    }
 }
 
 /// Copies tablespaces.
 #[derive(Debug)]
 pub(super) struct Tablespaces<'k> {
     datadir: PathBuf,
+    /// Whether tablespaces lie beside the databases too.
+    has_general: bool,
     /// Where the copies are until they get their names.
     staging: PathBuf,
     reader: PageReader<'k>,
     copied: BTreeMap<SpaceId, Copied>,
+    /// Tablespaces that the last pass has met.
+    seen: BTreeSet<SpaceId>,
+    /// Whether some are encrypted in a way that takes keys to recover them.
+    pub is_encrypted: bool,
     /// Files of the last pass without a sound first page: the log must know them.
     unsound: Vec<PathBuf>,
     pub pace: Pace<'k>,
@@ -49,16 +74,28 @@ pub(super) struct Tablespaces<'k> {
 }
 
 impl<'k> Tablespaces<'k> {
-    pub fn new(datadir: &Path, staging: PathBuf, keys: &'k KeyStore, pace: Pace<'k>) -> Self {
-        let reader = PageReader::new(keys);
-        let (datadir, copied, unsound) = (datadir.to_path_buf(), BTreeMap::new(), Vec::new());
-        Self { datadir, staging, reader, copied, unsound, pace, pages: 0, pages_read_again: 0 }
+    /// `has_general`: whether tablespaces may lie beside those of the schemas.
+    pub fn new((datadir, has_general): (&Path, bool), staging: PathBuf, keys: &'k KeyStore, pace: Pace<'k>) -> Self {
+        Self {
+            datadir: datadir.to_path_buf(),
+            has_general,
+            staging,
+            reader: PageReader::new(keys),
+            copied: BTreeMap::new(),
+            seen: BTreeSet::new(),
+            is_encrypted: false,
+            unsound: Vec::new(),
+            pace,
+            pages: 0,
+            pages_read_again: 0,
+        }
     }
 
     /// Lists the files and copies those whose tablespaces have not been copied yet. Returns how many these were.
     pub fn pass(&mut self, follower: &mut Follower<'_>, check: &dyn Fn() -> Result<()>) -> Result<u64> {
         self.unsound.clear();
-        let (mut new, names) = (0, list(&self.datadir)?);
+        self.seen.clear();
+        let (mut new, names) = (0, list(&self.datadir, self.has_general)?);
         if self.copied.is_empty() {
             let sizes = names.iter().filter_map(|name| fs::metadata(self.datadir.join(name)).ok());
             self.pace.expect(sizes.map(|metadata| metadata.len()).sum());
@@ -80,10 +117,10 @@ impl<'k> Tablespaces<'k> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(error) => return Err(failed(&path, "opening the tablespace")(error)),
         };
+        let source = Source::of(&file).map_err(failed(&path, "reading the tablespace"))?;
         let space = space_id(&file).map_err(failed(&path, "reading the tablespace"))?;
         let is_system = matches!(NameHint::of(&name), NameHint::System(_));
-        if let Some(copied) = self.copied.get_mut(&space).filter(|_| is_system || space != SpaceId::SYSTEM) {
-            copied.name = name;
+        if (is_system || space != SpaceId::SYSTEM) && self.is_known(space, source, &name) {
             return Ok(false);
         }
         let part = part_of(&file, &path, self.reader.keys()).map_err(failed(&path, "reading the tablespace"))?;
@@ -92,16 +129,75 @@ impl<'k> Tablespaces<'k> {
             return Ok(false);
         };
         let space = part.format.space();
-        if let Some(copied) = self.copied.get_mut(&space) {
-            copied.name = name;
+        if self.is_known(space, source, &name) {
             return Ok(false);
         }
+        self.check_key(&path, &part)?;
+        self.forget(space)?;
         let copy = self.staging.join(space.to_string());
         let found = self.reader.copy((&file, &path), &part, &copy, &mut self.pace)?;
         (self.pages, self.pages_read_again) = (self.pages + found.pages, self.pages_read_again + found.read_again);
         let bad = (!found.bad.is_empty()).then_some((file, part, found.bad));
-        self.copied.insert(space, Copied { name, copy, bad });
+        self.seen.insert(space);
+        self.copied.insert(space, Copied { name, copy, source, bad });
         Ok(true)
+    }
+
+    /// Whether this file is copied already. Notes its name if so.
+    fn is_known(&mut self, space: SpaceId, source: Source, name: &Path) -> bool {
+        let Some(copied) = self.copied.get_mut(&space).filter(|copied| copied.source == source) else { return false };
+        copied.name = name.to_path_buf();
+        self.seen.insert(space);
+        true
+    }
+
+    /// MariaDB's pages are recovered without keys where the log is not encrypted; MySQL's are not.
+    fn check_key(&mut self, path: &Path, part: &SpacePart) -> Result<()> {
+        if part.format.encryption() != Encryption::MySql {
+            return Ok(());
+        }
+        self.is_encrypted = true;
+        if matches!(part.key, SpaceKey::None) {
+            return refused(format!(
+                "{}: the tablespace is encrypted, and no key that was given opens it: name the server's keyring (--keyring), without which the \
+                 backup cannot be proved",
+                path.display()
+            ));
+        }
+        Ok(())
+    }
+
+    /// Has the next pass copy a tablespace again, if it is still there.
+    pub fn forget(&mut self, space: SpaceId) -> Result<()> {
+        let Some(old) = self.copied.remove(&space) else { return Ok(()) };
+        fs::remove_file(&old.copy).map_err(failed(&old.copy, "removing the copy"))
+    }
+
+    /// Whether the server's files are still those that the last pass met.
+    pub fn is_current(&self) -> Result<bool> {
+        let mut left = self.seen.clone();
+        for name in list(&self.datadir, self.has_general)? {
+            let path = self.datadir.join(&name);
+            let file = match File::open(&path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+                opened => opened.map_err(failed(&path, "opening the tablespace"))?,
+            };
+            let space = space_id(&file).map_err(failed(&path, "reading the tablespace"))?;
+            let source = Source::of(&file).map_err(failed(&path, "reading the tablespace"))?;
+            let is_same =
+                |copied: &&Copied| copied.name == name && copied.source == source && self.seen.contains(&space);
+            if self.copied.get(&space).filter(is_same).is_none() && !self.unsound.contains(&name) {
+                return Ok(false);
+            }
+            left.remove(&space);
+        }
+        Ok(left.is_empty())
+    }
+
+    /// The tablespaces that the last pass met, and their names in the datadir.
+    pub fn present(&self) -> impl Iterator<Item = (SpaceId, &Path)> {
+        let name = |space: &SpaceId| Some((*space, self.copied.get(space)?.name.as_path()));
+        self.seen.iter().filter_map(name)
     }
 
     /// Reads pages again that were wrong.
@@ -115,17 +211,18 @@ impl<'k> Tablespaces<'k> {
         Ok(())
     }
 
-    /// Gives the copies the names that their tablespaces have at the end of the log, and removes those of dropped ones.
-    pub fn place(self, set: &Path, log: &LogNames) -> Result<()> {
-        if let Some(name) = self.unsound.iter().find(|name| !log.knows(name)) {
+    /// Gives the copies the names that their tablespaces have at the end of the log, or had in the last pass, and removes those of dropped
+    /// ones.
+    pub fn place(self, set: &Path, log: Option<&LogNames>) -> Result<()> {
+        if let Some(name) = self.unsound.iter().find(|name| !log.is_some_and(|log| log.knows(name))) {
             return damaged(&self.datadir.join(name), "its first page");
         }
         for (space, copied) in &self.copied {
-            if log.is_dropped(*space) {
+            if log.map_or(!self.seen.contains(space), |log| log.is_dropped(*space)) {
                 fs::remove_file(&copied.copy).map_err(failed(&copied.copy, "removing the copy of a dropped table"))?;
                 continue;
             }
-            let name = log.last_name(*space).unwrap_or(&copied.name);
+            let name = log.and_then(|log| log.last_name(*space)).unwrap_or(&copied.name);
             if name.is_absolute() {
                 return elsewhere(name);
             }
@@ -160,11 +257,12 @@ fn elsewhere<T>(name: &Path) -> Result<T> {
 }
 
 /// The directories of databases, and the files of InnoDB's tablespaces, by their names in the datadir.
-fn list(datadir: &Path) -> Result<Vec<PathBuf>> {
+fn list(datadir: &Path, has_general: bool) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for name in names(datadir, Path::new(""))? {
         match NameHint::of(&name) {
             NameHint::System(1) | NameHint::Undo => files.push(name),
+            NameHint::Table | NameHint::Dictionary if has_general => files.push(name),
             _ => {}
         }
     }

@@ -5,13 +5,16 @@ use std::path::{Path, PathBuf};
 
 use format::keyring::KeyStore;
 
-use super::MEMORY;
 use super::error::{BackupError, Result, refused};
 use super::pages::PageReader;
 use crate::manifest::{BackupFile, BackupState, MANIFEST, Manifest};
 use crate::recover::{LogNames, RecoverError, RecoverOptions, recover_one, walk_datadir};
+use crate::server::ServerKind;
 use crate::source::keys::KeyFiles;
 use crate::source::name::NameHint;
+
+/// Memory of the trial recovery.
+pub(super) const MEMORY: usize = 512 << 20;
 
 /// What a backup is, and what is wrong with it.
 #[derive(Debug, Clone, serde::Serialize)]
@@ -105,8 +108,12 @@ pub fn verify_backup(set: &Path, keys: &KeyFiles) -> Result<BackupReport> {
             set.display()
         ));
     }
-    if manifest.needs_keys && keys.key_file.is_none() {
-        return refused("this backup is encrypted: name the server's keys (--key-file)");
+    if manifest.needs_keys && store.is_empty() {
+        let option = match ServerKind::of(&manifest.server_version) {
+            ServerKind::MariaDb => "keys (--key-file)",
+            ServerKind::MySql => "keyring (--keyring)",
+        };
+        return refused(format!("this backup is encrypted: name the server's {option}"));
     }
     let mut examined = examine(set, &store)?;
     problems.append(&mut examined.damage);

@@ -8,9 +8,11 @@
 //! Only its records delimit a mini-transaction, and only its body a record, so everything must be parsed. Like a server, the reader stops
 //! before the first block that is not part of this log, and before the first incomplete mini-transaction.
 
+use super::copy::decrypted;
 use super::record::{MLOG_DUMMY_RECORD, MLOG_MULTI_REC_END, SINGLE_RECORD, parse};
 use crate::block::{
-    EPOCH_BLOCKS, LOG_BLOCK_CHECKSUM, LOG_BLOCK_HDR_DATA_LEN, LOG_BLOCK_HDR_SIZE, LOG_BLOCK_SIZE, LogBlock, block_start,
+    ENCRYPTED_BIT, EPOCH_BLOCKS, LOG_BLOCK_CHECKSUM, LOG_BLOCK_HDR_DATA_LEN, LOG_BLOCK_HDR_SIZE, LOG_BLOCK_SIZE,
+    LogBlock, block_start,
 };
 use crate::record::{Grammar, Mtr, RecordError, RecordFault};
 use format::bytes::be;
@@ -22,8 +24,6 @@ use format::types::Lsn;
 const PAYLOAD_SIZE: u64 = (LOG_BLOCK_CHECKSUM - LOG_BLOCK_HDR_SIZE) as u64;
 /// Payload consumed at a time.
 const FILL_SIZE: usize = 1 << 20;
-/// Flag in a block's length: it is encrypted.
-const ENCRYPTED: u16 = 0x8000;
 /// The first format whose blocks have an epoch.
 const FORMAT_EPOCH: u32 = 6;
 
@@ -37,7 +37,7 @@ pub const fn advance(lsn: Lsn, len: u64) -> Lsn {
 }
 
 /// Reads the mini-transactions of a log, fed with its blocks from the checkpoint's on.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct MtrReader {
     format: u32,
     /// Keys of encrypted blocks: those of the files, newest first.
@@ -196,7 +196,7 @@ impl MtrReader {
     fn take_block(&mut self) -> Option<bool> {
         let mut block: [u8; LOG_BLOCK_SIZE] = *self.block.first_chunk()?;
         let lsn = self.block_lsn;
-        if be::u16_at(&block, LOG_BLOCK_HDR_DATA_LEN)? & ENCRYPTED != 0 {
+        if be::u16_at(&block, LOG_BLOCK_HDR_DATA_LEN)? & ENCRYPTED_BIT != 0 {
             let plain = self.keys.iter().find_map(|key| decrypted(&block, lsn, key));
             self.lacks_key = plain.is_none() && LogBlock::parse(&block, lsn).is_some();
             self.met_encrypted |= plain.is_some() || self.lacks_key;
@@ -220,15 +220,6 @@ impl MtrReader {
         }
         Some(found.is_full())
     }
-}
-
-/// A decrypted block with its flag cleared, as its checksum covers it; `None` if this is the wrong key.
-fn decrypted(block: &[u8; LOG_BLOCK_SIZE], lsn: Lsn, key: &TablespaceKey) -> Option<[u8; LOG_BLOCK_SIZE]> {
-    let mut plain = *block;
-    key.decrypt(plain.get_mut(LOG_BLOCK_HDR_SIZE..)?);
-    let length = be::u16_at(&plain, LOG_BLOCK_HDR_DATA_LEN)? & !ENCRYPTED;
-    be::put_u16(&mut plain, LOG_BLOCK_HDR_DATA_LEN, length)?;
-    LogBlock::parse(&plain, lsn).map(|_| plain)
 }
 
 /// A mini-transaction in the payload.

@@ -1,0 +1,121 @@
+//! MariaDB 10.8 and later: its redo covers everything that happens to InnoDB's files, their names included, so nothing is copied twice.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::path::Path;
+use std::time::Duration;
+
+use format::keyring::KeyStore;
+use format::{Lsn, SpaceId};
+use redo::mariadb::{Format, LogFile, START_OFFSET};
+
+use super::error::{BackupError, Result, failed, refused};
+use super::follower::{Followed, Follower};
+use super::joined::{self, LOG};
+use super::settings;
+use super::tablespaces::Tablespaces;
+use super::vendor::{LogRange, Vendor};
+use super::verify::MEMORY;
+use crate::archive::{ArchiveEvent, ArchiveOptions, archive_beside};
+use crate::recover::LogNames;
+use crate::server::{BackupServer, LogServer, ServerFacts};
+use crate::source::keys::KeyFiles;
+use crate::source::read_up_to;
+
+/// Time between two looks at the log.
+const POLL: Duration = Duration::from_millis(20);
+/// Bytes of a segment: zeros are written first.
+const SEGMENT_SIZE: u64 = 16 << 20;
+/// The first version whose log can be followed.
+const FIRST_VERSION: (u32, u32, u32) = (10, 8, 0);
+
+/// MariaDB.
+#[derive(Debug)]
+pub(super) struct MariaDb<'k> {
+    pub keys: &'k KeyStore,
+}
+
+impl Vendor for MariaDb<'_> {
+    fn check(&self, server: &mut dyn BackupServer, facts: &ServerFacts, datadir: &Path, keys: &KeyFiles) -> Result<()> {
+        if facts.version_numbers() < FIRST_VERSION {
+            return refused(format!(
+                "the server is {}: only MariaDB 10.8 and later is backed up, whose redo log can be followed: use mariadb-backup",
+                facts.version
+            ));
+        }
+        settings::check(facts, &server.datadir()?, datadir)?;
+        check_key(datadir, keys)
+    }
+
+    fn has_general_tablespaces(&self) -> bool {
+        false
+    }
+
+    fn follow(&self, log: &mut dyn LogServer, datadir: &Path, redo: &Path, followed: &Followed) -> Result<()> {
+        let options = ArchiveOptions {
+            to: redo.to_path_buf(),
+            poll: POLL,
+            segment_size: SEGMENT_SIZE,
+            ..ArchiveOptions::default()
+        };
+        let mut gap = None;
+        archive_beside(Some(log), datadir, &options, followed.stopped(), &mut |event| match event {
+            ArchiveEvent::Status(status) => followed.reached(Lsn(status.lsn)),
+            ArchiveEvent::Gap(why) => {
+                gap = Some((*why).to_owned());
+                followed.stop();
+            }
+        })?;
+        gap.map_or(Ok(()), |why| Err(BackupError::Log(why)))
+    }
+
+    fn outdated(
+        &self,
+        _: &mut dyn BackupServer,
+        _: &mut Follower<'_>,
+        _: &Path,
+        _: &Path,
+    ) -> Result<BTreeSet<SpaceId>> {
+        Ok(BTreeSet::new())
+    }
+
+    fn is_settled(&self, _: &mut dyn BackupServer, _: &Path, _: &Tablespaces<'_>) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn blocks_commits(&self) -> bool {
+        true
+    }
+
+    fn join(&self, redo: &Path, set: &Path, until: Lsn) -> Result<LogRange> {
+        joined::join(redo, set, until)
+    }
+
+    fn place(&self, tablespaces: Tablespaces<'_>, set: &Path, range: LogRange) -> Result<()> {
+        let names = LogNames::read(set, self.keys, MEMORY)?;
+        if names.end() != range.to {
+            return Err(BackupError::Log(format!("it can be read only up to LSN {}", names.end())));
+        }
+        tablespaces.place(set, Some(&names))
+    }
+
+    fn needs_keys(&self, keys: &KeyFiles) -> bool {
+        keys.key_file.is_some()
+    }
+}
+
+/// An encrypted log is copied without keys, but the proof takes them.
+fn check_key(datadir: &Path, keys: &KeyFiles) -> Result<()> {
+    let path = datadir.join(LOG);
+    let file = File::open(&path).map_err(failed(&path, "opening the redo log"))?;
+    let header = read_up_to(&file, 0, START_OFFSET).map_err(failed(&path, "reading the redo log"))?;
+    let size = file.metadata().map_err(failed(&path, "reading the redo log"))?.len();
+    let is_encrypted =
+        LogFile::parse(&header, size).is_ok_and(|log| matches!(log.format, Format::Stream { encrypted: Some(_) }));
+    if is_encrypted && keys.key_file.is_none() {
+        return refused(
+            "the redo log is encrypted: name the server's keys (--key-file), without which the backup cannot be proved",
+        );
+    }
+    Ok(())
+}

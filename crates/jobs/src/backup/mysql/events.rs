@@ -1,0 +1,114 @@
+//! What a copied log says about files that redo does not cover.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use format::{Lsn, SpaceId};
+use redo::block::{LOG_BLOCK_SIZE, block_start};
+use redo::mysql::FORMAT_MANY_FILES;
+use redo::mysql::mtr_reader::MtrReader;
+use redo::record::{FileRecord, RedoRecord};
+
+use super::copied_log::Origin;
+use crate::backup::error::{BackupError, Result, failed};
+use crate::source::read_up_to;
+
+/// Bytes read at once.
+const PIECE: u64 = 1 << 20;
+/// The newest block is read this often, with this pause.
+const TRIES: u32 = 50;
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Reads a copied log while it grows.
+#[derive(Debug, Default)]
+pub(super) struct Events {
+    reader: Option<Reader>,
+    /// Tablespaces with indexes that were built without redo, and where the log says so, from `taken` on.
+    loaded: BTreeSet<(Lsn, SpaceId)>,
+    /// What was built before was told.
+    taken: Lsn,
+}
+
+/// Where the reading is.
+#[derive(Debug, Clone)]
+struct Reader {
+    mtrs: MtrReader,
+    /// The next block to read.
+    next: Lsn,
+    /// How many keys it has.
+    keys: usize,
+}
+
+impl Events {
+    /// Reads the full blocks before `end`.
+    pub fn follow(&mut self, path: &Path, origin: &Origin, end: Lsn) -> Result<()> {
+        let keys = origin.keys();
+        // A key that comes later opens blocks that come later; but a reader has its keys from the start.
+        let known = self.reader.take().filter(|reader| reader.keys == keys.len());
+        let mut reader = known.unwrap_or_else(|| Reader {
+            mtrs: MtrReader::new(FORMAT_MANY_FILES, origin.checkpoint, keys.to_vec()),
+            next: block_start(origin.checkpoint),
+            keys: keys.len(),
+        });
+        let file = File::open(path).map_err(failed(path, "opening the log"))?;
+        let full = block_start(end);
+        while reader.next < full {
+            let len = usize::try_from((full.0 - reader.next.0).min(PIECE)).unwrap_or(LOG_BLOCK_SIZE);
+            self.feed(&mut reader, &file, path, origin, len)?;
+        }
+        self.reader = Some(reader);
+        Ok(())
+    }
+
+    /// Reads everything before `end`, where a mini-transaction ends.
+    pub fn read(&mut self, path: &Path, origin: &Origin, end: Lsn) -> Result<()> {
+        self.follow(path, origin, end)?;
+        let file = File::open(path).map_err(failed(path, "opening the log"))?;
+        for _ in 0..TRIES {
+            // The block may become longer, so the reader itself must not see it yet.
+            let Some(mut reader) = self.reader.clone() else { break };
+            self.feed(&mut reader, &file, path, origin, LOG_BLOCK_SIZE)?;
+            if reader.mtrs.at() >= end {
+                return Ok(());
+            }
+            // It is being written again.
+            thread::sleep(PAUSE);
+        }
+        Err(BackupError::Log(format!("it cannot be read up to LSN {end}")))
+    }
+
+    /// The tablespaces with indexes that were built without redo before `until`, since the last such question.
+    pub fn take_loaded(&mut self, until: Lsn) -> BTreeSet<SpaceId> {
+        // The log may be known further: what comes after the moment of a backup is not part of it.
+        let later = self.loaded.split_off(&(until, SpaceId(0)));
+        self.taken = until;
+        std::mem::replace(&mut self.loaded, later).into_iter().map(|(_, space)| space).collect()
+    }
+
+    fn feed(&mut self, reader: &mut Reader, file: &File, path: &Path, origin: &Origin, len: usize) -> Result<()> {
+        let bytes = read_up_to(file, origin.offset_of(reader.next), len).map_err(failed(path, "reading the log"))?;
+        reader.next = Lsn(reader.next.0 + len as u64);
+        let mut input = bytes.as_slice();
+        while let Some(mtr) = reader.mtrs.next_mtr(&mut input) {
+            if mtr.start < self.taken {
+                continue;
+            }
+            for record in mtr.records() {
+                match record {
+                    Ok(RedoRecord::File(FileRecord::Load { space, .. })) => self.loaded.extend([(mtr.start, space)]),
+                    Ok(_) => {}
+                    Err(error) => {
+                        return Err(BackupError::Log(format!("it makes no sense at LSN {}: {error}", mtr.start)));
+                    }
+                }
+            }
+        }
+        match reader.mtrs.fault() {
+            Some(fault) => Err(BackupError::Log(format!("it makes no sense at LSN {}: {fault}", reader.mtrs.at()))),
+            None => Ok(()),
+        }
+    }
+}

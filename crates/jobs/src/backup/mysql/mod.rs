@@ -1,0 +1,214 @@
+//! MySQL 8.0.30 and later. Its redo does not name files in a way that recovery follows, and has nothing of indexes that were built in bulk:
+//! what such a statement changed is copied again while `LOCK INSTANCE FOR BACKUP` keeps new ones off, and the files have the names that they
+//! have then.
+//!
+//! ```text
+//! #innodb_redo -> blocks, each verified (live) -> one file (copied_log), read for what redo does not cover (events) -> cut -> #ib_redo0
+//! ```
+
+mod copied_log;
+mod events;
+mod live;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use format::keyring::KeyStore;
+use format::{Lsn, SpaceId};
+
+use self::copied_log::{CopiedLog, Origin};
+use self::events::Events;
+use self::live::LiveRedo;
+use super::error::{BackupError, Result, failed, refused};
+use super::follower::{Followed, Follower};
+use super::settings;
+use super::tablespaces::Tablespaces;
+use super::vendor::{LogRange, Vendor};
+use super::verify::MEMORY;
+use crate::recover::LogNames;
+use crate::server::{BackupServer, LogServer, ServerFacts, other_datadir};
+use crate::source::keys::KeyFiles;
+use crate::source::name::NameHint;
+use crate::source::redo_log::REDO_DIR;
+
+/// Time between two looks at a log that has nothing new.
+const POLL: Duration = Duration::from_millis(10);
+/// The first version whose log can be followed.
+const FIRST_VERSION: (u32, u32, u32) = (8, 0, 30);
+/// The copy of the log, among what is followed.
+const STAGED: &str = "log";
+/// The log of a set.
+const LOG: &str = "#ib_redo0";
+
+/// MySQL.
+#[derive(Debug)]
+pub(super) struct MySql<'k> {
+    keys: &'k KeyStore,
+    /// Where the copied log begins, and what opens it: known once it is followed.
+    origin: Mutex<Option<Origin>>,
+    /// What the copied log says about files.
+    events: Mutex<Events>,
+}
+
+impl<'k> MySql<'k> {
+    pub fn new(keys: &'k KeyStore) -> Self {
+        Self { keys, origin: Mutex::new(None), events: Mutex::new(Events::default()) }
+    }
+
+    fn origin(&self) -> Result<Origin> {
+        held(&self.origin).clone().ok_or_else(|| BackupError::Log("it was not followed".to_owned()))
+    }
+
+    fn events(&self) -> MutexGuard<'_, Events> {
+        held(&self.events)
+    }
+}
+
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Vendor for MySql<'_> {
+    fn check(&self, server: &mut dyn BackupServer, facts: &ServerFacts, datadir: &Path, _: &KeyFiles) -> Result<()> {
+        if facts.version_numbers() < FIRST_VERSION {
+            return refused(format!(
+                "the server is MySQL {}: only 8.0.30 and later is backed up, whose redo log can be followed: use xtrabackup",
+                facts.version
+            ));
+        }
+        settings::check(facts, &server.datadir()?, datadir)?;
+        if !server.instance()?.is_redo_on {
+            return refused(
+                "redo logging is switched off (ALTER INSTANCE DISABLE INNODB REDO_LOG): without a redo log there is no backup of a running \
+                 server",
+            );
+        }
+        refuse_elsewhere(server, datadir, None)
+    }
+
+    fn has_general_tablespaces(&self) -> bool {
+        true
+    }
+
+    fn follow(&self, log: &mut dyn LogServer, datadir: &Path, redo: &Path, followed: &Followed) -> Result<()> {
+        other_datadir(&log.datadir()?, datadir).map_or(Ok(()), refused)?;
+        let mut live = LiveRedo::open(datadir, self.keys)?;
+        let copied = CopiedLog::create(redo.join(STAGED), live.checkpoint())?;
+        while !followed.stopped().load(Ordering::Relaxed) {
+            // Asked before the log is read: what is read later was written then.
+            let flushed = log.flushed_lsn()?;
+            let before = live.end();
+            live.look(flushed, &copied)?;
+            if held(&self.origin).as_ref() != Some(live.origin()) {
+                *held(&self.origin) = Some(live.origin().clone());
+            }
+            self.events().follow(&redo.join(STAGED), live.origin(), live.end())?;
+            followed.reached(live.end());
+            if live.end() == before {
+                thread::sleep(POLL);
+            }
+        }
+        Ok(())
+    }
+
+    fn outdated(
+        &self,
+        server: &mut dyn BackupServer,
+        follower: &mut Follower<'_>,
+        datadir: &Path,
+        redo: &Path,
+    ) -> Result<BTreeSet<SpaceId>> {
+        refuse_elsewhere(server, datadir, None)?;
+        let now = server.moment()?.lsn;
+        server.flush_logs()?;
+        follower.reach(now)?;
+        let mut events = self.events();
+        events.read(&redo.join(STAGED), &self.origin()?, now)?;
+        Ok(events.take_loaded(now))
+    }
+
+    fn is_settled(&self, server: &mut dyn BackupServer, datadir: &Path, tablespaces: &Tablespaces<'_>) -> Result<bool> {
+        refuse_elsewhere(server, datadir, Some(tablespaces))?;
+        // The server truncates undo tablespaces whatever is locked, each time under another number.
+        tablespaces.is_current()
+    }
+
+    fn blocks_commits(&self) -> bool {
+        false
+    }
+
+    fn join(&self, redo: &Path, set: &Path, until: Lsn) -> Result<LogRange> {
+        let origin = self.origin()?;
+        let staged = redo.join(STAGED);
+        let mut events = self.events();
+        events.read(&staged, &origin, until)?;
+        if let Some(space) = events.take_loaded(until).first() {
+            return Err(BackupError::Log(format!(
+                "an index of tablespace {space} was built although definitions were locked: take the backup again"
+            )));
+        }
+        CopiedLog::finish(&staged, &origin, until)?;
+        let dir = set.join(REDO_DIR);
+        fs::create_dir(&dir).map_err(failed(&dir, "making the directory"))?;
+        let path = dir.join(LOG);
+        fs::rename(&staged, &path).map_err(failed(&path, "giving the log its name"))?;
+        Ok(LogRange { from: origin.checkpoint, to: until })
+    }
+
+    fn place(&self, tablespaces: Tablespaces<'_>, set: &Path, range: LogRange) -> Result<()> {
+        let present: Vec<(SpaceId, PathBuf)> =
+            tablespaces.present().map(|(space, name)| (space, name.to_path_buf())).collect();
+        tablespaces.place(set, None)?;
+        // Of a log that is empty, the system tablespace says whether it was closed.
+        let log = LogNames::read(set, self.keys, MEMORY)?;
+        if log.end() != range.to {
+            return Err(BackupError::Log(format!("it can be read only up to LSN {}, not {}", log.end(), range.to)));
+        }
+        // Recovery ignores the redo of a tablespace that was dropped, even if one of the same number came back.
+        if let Some((_, name)) = present.iter().find(|(space, _)| log.is_dropped(*space)) {
+            return refused(format!(
+                "{}: the tablespace was discarded and imported while it was copied, which MySQL's redo log does not cover: take the backup again",
+                name.display()
+            ));
+        }
+        Ok(())
+    }
+
+    fn needs_keys(&self, _: &KeyFiles) -> bool {
+        held(&self.origin).as_ref().is_some_and(Origin::is_encrypted)
+    }
+}
+
+/// Refuses servers with tablespaces outside the datadir, by their own word; and if all were `copied`, those of which one is not.
+fn refuse_elsewhere(server: &mut dyn BackupServer, datadir: &Path, copied: Option<&Tablespaces<'_>>) -> Result<()> {
+    let own = fs::canonicalize(datadir).map_err(failed(datadir, "looking at the datadir"))?;
+    let files = server.data_files()?;
+    let inside = |file: &PathBuf| {
+        let path = own.join(file);
+        // A tablespace that was discarded has no file. Where it will be is in the name.
+        let real = fs::canonicalize(&path).unwrap_or(path);
+        real.strip_prefix(&own).ok().map(Path::to_path_buf)
+    };
+    let known: Option<BTreeSet<&Path>> = copied.map(|copied| copied.present().map(|(_, name)| name).collect());
+    for file in files.iter().filter(|file| NameHint::of(file) != NameHint::Temporary) {
+        let Some(name) = inside(file) else {
+            return refused(format!(
+                "{}: a tablespace outside the datadir (DATA DIRECTORY, or CREATE TABLESPACE elsewhere), which innokit does not back up yet",
+                file.display()
+            ));
+        };
+        let is_missing = known.as_ref().is_some_and(|known| !known.contains(name.as_path()));
+        if is_missing && own.join(&name).exists() {
+            return refused(format!(
+                "{}: the server has a tablespace there, where innokit looks for none: it is not backed up yet",
+                name.display()
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,27 @@
+//! Settings of a server that no backup can follow, whoever made it.
+
+use std::path::Path;
+
+use super::error::{Result, refused};
+use crate::server::{ServerFacts, other_datadir};
+
+/// Refuses another server's datadir, and servers with files elsewhere.
+pub(super) fn check(facts: &ServerFacts, works_on: &Path, datadir: &Path) -> Result<()> {
+    other_datadir(works_on, datadir).map_or(Ok(()), refused)?;
+    let names = facts.system_files.split(';').map(|file| file.split(':').next().unwrap_or_default());
+    if names.collect::<Vec<_>>() != ["ibdata1"] {
+        return refused(format!(
+            "innodb_data_file_path is {}: a system tablespace of other files than ibdata1 is not backed up yet",
+            facts.system_files
+        ));
+    }
+    for (setting, place) in &facts.directories {
+        if !place.as_os_str().is_empty() && other_datadir(&works_on.join(place), datadir).is_some() {
+            return refused(format!(
+                "{setting} is {}: a server with files outside its datadir is not backed up yet",
+                place.display()
+            ));
+        }
+    }
+    Ok(())
+}

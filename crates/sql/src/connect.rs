@@ -1,0 +1,23 @@
+//! Which kind of server answers, and the connection for it.
+
+use std::time::Duration;
+
+use jobs::{BackupServer, ServerError, ServerKind};
+
+use crate::access::Access;
+use crate::connection::Connection;
+use crate::mariadb::MariaDb;
+use crate::my_sql::MySql;
+
+/// Connects to a server of either kind. Statements wait `lock_wait` for locks of others.
+///
+/// # Errors
+/// [`ServerError`].
+pub fn connect(access: &Access, lock_wait: Duration) -> Result<Box<dyn BackupServer>, ServerError> {
+    let mut connection = Connection::open(access, lock_wait)?;
+    let kind = ServerKind::of(&connection.variable("version")?);
+    Ok(match kind {
+        ServerKind::MariaDb => Box::new(MariaDb::on(connection, lock_wait)?),
+        ServerKind::MySql => Box::new(MySql::on(connection, lock_wait)?),
+    })
+}

@@ -1,0 +1,104 @@
+//! What a backup asks of MariaDB.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use format::Lsn;
+use jobs::{
+    BackupMoment, BackupServer, BackupStage, BinlogPosition, InstanceState, LogServer, ServerError, ServerFacts,
+    TableName,
+};
+
+use crate::connection::Connection;
+
+/// Settings that may lead out of the datadir.
+const DIRECTORIES: [&str; 4] =
+    ["innodb_data_home_dir", "innodb_undo_directory", "innodb_log_group_home_dir", "aria_log_dir_path"];
+
+/// A connection to a MariaDB server. What it holds (backup stages) the server releases when it ends.
+#[derive(Debug)]
+pub(crate) struct MariaDb {
+    connection: Connection,
+}
+
+impl MariaDb {
+    pub fn on(mut connection: Connection, lock_wait: Duration) -> Result<Self, ServerError> {
+        let seconds = lock_wait.as_secs().max(1);
+        // A server may end connections that rest for minutes, or statements that take long: neither is for this one.
+        connection.run(&format!(
+            "SET SESSION lock_wait_timeout = {seconds}, SESSION wait_timeout = 31536000, SESSION max_statement_time = 0, \
+             SESSION sql_mode = ''"
+        ))?;
+        Ok(Self { connection })
+    }
+
+    fn binlog_position(&mut self) -> Result<Option<BinlogPosition>, ServerError> {
+        let row: Option<mysql::Row> = self.connection.ask("SHOW MASTER STATUS")?;
+        let Some(row) = row else { return Ok(None) };
+        let unknown =
+            || ServerError::Refused { statement: "SHOW MASTER STATUS".to_owned(), says: "no position".to_owned() };
+        let (file, position) = (row.get(0).ok_or_else(unknown)?, row.get(1).ok_or_else(unknown)?);
+        let gtid = self.connection.variable("gtid_binlog_pos")?;
+        Ok(Some(BinlogPosition { file, position, gtid }))
+    }
+}
+
+impl LogServer for MariaDb {
+    fn datadir(&mut self) -> Result<PathBuf, ServerError> {
+        self.connection.variable("datadir").map(PathBuf::from)
+    }
+
+    fn flushed_lsn(&mut self) -> Result<Lsn, ServerError> {
+        self.connection.lsn("Innodb_lsn_flushed")
+    }
+
+    fn binlog(&mut self) -> Result<Option<BinlogPosition>, ServerError> {
+        self.binlog_position()
+    }
+}
+
+impl BackupServer for MariaDb {
+    fn facts(&mut self) -> Result<ServerFacts, ServerError> {
+        let version = self.connection.variable("version")?;
+        let system_files = self.connection.variable("innodb_data_file_path")?;
+        let mut directories = Vec::new();
+        for name in DIRECTORIES {
+            directories.push((name.to_owned(), PathBuf::from(self.connection.variable(name)?)));
+        }
+        Ok(ServerFacts { version, system_files, directories })
+    }
+
+    /// Its redo log cannot be switched off.
+    fn instance(&mut self) -> Result<InstanceState, ServerError> {
+        Ok(InstanceState { is_redo_on: true, changes: 0 })
+    }
+
+    fn data_files(&mut self) -> Result<Vec<PathBuf>, ServerError> {
+        Ok(Vec::new())
+    }
+
+    fn enter(&mut self, stage: BackupStage) -> Result<(), ServerError> {
+        self.connection.run(match stage {
+            BackupStage::Start => "BACKUP STAGE START",
+            BackupStage::Flush => "BACKUP STAGE FLUSH",
+            BackupStage::BlockDdl => "BACKUP STAGE BLOCK_DDL",
+            BackupStage::BlockCommit => "BACKUP STAGE BLOCK_COMMIT",
+            BackupStage::End => "BACKUP STAGE END",
+        })
+    }
+
+    /// The stages do.
+    fn lock_tables(&mut self, _: &[TableName]) -> Result<(), ServerError> {
+        Ok(())
+    }
+
+    fn flush_logs(&mut self) -> Result<(), ServerError> {
+        self.connection.run("FLUSH NO_WRITE_TO_BINLOG ENGINE LOGS")
+    }
+
+    /// One moment only while nothing is committed.
+    fn moment(&mut self) -> Result<BackupMoment, ServerError> {
+        let lsn = self.connection.lsn("Innodb_lsn_current")?;
+        Ok(BackupMoment { lsn, binlog: self.binlog_position()? })
+    }
+}

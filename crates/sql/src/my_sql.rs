@@ -1,0 +1,151 @@
+//! What a backup asks of MySQL.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use format::Lsn;
+use jobs::{
+    BackupMoment, BackupServer, BackupStage, BinlogPosition, InstanceState, LogServer, ServerError, ServerFacts,
+    TableName,
+};
+use serde_json::Value;
+
+use crate::connection::Connection;
+
+/// Settings that may lead out of the datadir.
+const DIRECTORIES: [&str; 3] = ["innodb_data_home_dir", "innodb_undo_directory", "innodb_log_group_home_dir"];
+/// MySQL's backup lock is shared: this is what backups keep each other off with.
+const BACKUP_LOCK: &str = "innokit backup";
+const LOG_STATUS: &str = "SELECT local, storage_engines FROM performance_schema.log_status";
+
+/// A connection to a MySQL server. What it holds (the backup lock, table locks) the server releases when it ends.
+#[derive(Debug)]
+pub(crate) struct MySql {
+    connection: Connection,
+    lock_wait: u64,
+}
+
+impl MySql {
+    pub fn on(mut connection: Connection, lock_wait: Duration) -> Result<Self, ServerError> {
+        let lock_wait = lock_wait.as_secs().max(1);
+        // A server may end connections that rest for minutes, or questions that take long: neither is for this one.
+        connection.run(&format!(
+            "SET SESSION lock_wait_timeout = {lock_wait}, SESSION wait_timeout = 31536000, SESSION max_execution_time = 0, \
+             SESSION sql_mode = ''"
+        ))?;
+        Ok(Self { connection, lock_wait })
+    }
+
+    fn keep_others_off(&mut self) -> Result<(), ServerError> {
+        let statement = format!("SELECT GET_LOCK('{BACKUP_LOCK}', {})", self.lock_wait);
+        match self.connection.ask::<Option<u8>>(&statement)?.flatten() {
+            Some(1) => Ok(()),
+            _ => Err(ServerError::LockWait { statement, says: "another backup by innokit is running".to_owned() }),
+        }
+    }
+}
+
+impl LogServer for MySql {
+    fn datadir(&mut self) -> Result<PathBuf, ServerError> {
+        self.connection.variable("datadir").map(PathBuf::from)
+    }
+
+    fn flushed_lsn(&mut self) -> Result<Lsn, ServerError> {
+        self.connection.lsn("Innodb_redo_log_flushed_to_disk_lsn")
+    }
+}
+
+impl BackupServer for MySql {
+    fn facts(&mut self) -> Result<ServerFacts, ServerError> {
+        let version = self.connection.variable("version")?;
+        let system_files = self.connection.variable("innodb_data_file_path")?;
+        let mut directories = Vec::new();
+        for name in DIRECTORIES {
+            directories.push((name.to_owned(), PathBuf::from(self.connection.variable(name)?)));
+        }
+        Ok(ServerFacts { version, system_files, directories })
+    }
+
+    fn instance(&mut self) -> Result<InstanceState, ServerError> {
+        let is_redo_on = self.connection.status("Innodb_redo_log_enabled")? == "ON";
+        Ok(InstanceState { is_redo_on, changes: self.connection.number("Com_alter_instance")? })
+    }
+
+    fn data_files(&mut self) -> Result<Vec<PathBuf>, ServerError> {
+        let paths: Vec<String> = self.connection.ask_all("SELECT path FROM information_schema.innodb_datafiles")?;
+        Ok(paths.into_iter().map(PathBuf::from).collect())
+    }
+
+    fn enter(&mut self, stage: BackupStage) -> Result<(), ServerError> {
+        match stage {
+            BackupStage::Start => self.keep_others_off(),
+            BackupStage::Flush | BackupStage::BlockCommit => Ok(()),
+            BackupStage::BlockDdl => self.connection.run("LOCK INSTANCE FOR BACKUP"),
+            BackupStage::End => {
+                self.connection.run("UNLOCK TABLES")?;
+                self.connection.run("UNLOCK INSTANCE")?;
+                self.connection.run(&format!("DO RELEASE_LOCK('{BACKUP_LOCK}')"))
+            }
+        }
+    }
+
+    fn lock_tables(&mut self, tables: &[TableName]) -> Result<(), ServerError> {
+        if tables.is_empty() {
+            return Ok(());
+        }
+        let quoted = |name: &str| format!("`{}`", name.replace('`', "``"));
+        let names = tables.iter().map(|name| format!("{}.{}", quoted(&name.database), quoted(&name.table)));
+        self.connection.run(&format!("FLUSH TABLES {} WITH READ LOCK", names.collect::<Vec<_>>().join(", ")))
+    }
+
+    /// It takes a privilege that nothing else does.
+    fn flush_logs(&mut self) -> Result<(), ServerError> {
+        match self.connection.run("FLUSH NO_WRITE_TO_BINLOG ENGINE LOGS") {
+            Err(ServerError::Privilege { .. }) => Ok(()),
+            flushed => flushed,
+        }
+    }
+
+    /// The server itself holds its logs still for that.
+    fn moment(&mut self) -> Result<BackupMoment, ServerError> {
+        let row: Option<(String, String)> = self.connection.ask(LOG_STATUS)?;
+        let unknown = || ServerError::Refused { statement: LOG_STATUS.to_owned(), says: "no position".to_owned() };
+        let (local, engines) = row.ok_or_else(unknown)?;
+        moment_in(&local, &engines).ok_or_else(unknown)
+    }
+}
+
+/// The moment that a row of `log_status` tells; `None` if it does not.
+fn moment_in(local: &str, engines: &str) -> Option<BackupMoment> {
+    let (local, engines): (Value, Value) = (serde_json::from_str(local).ok()?, serde_json::from_str(engines).ok()?);
+    let lsn = Lsn(engines.get("InnoDB")?.get("LSN")?.as_u64()?);
+    // Without a binary log there is only `gtid_executed`.
+    let binlog = match (local.get("binary_log_file"), local.get("binary_log_position")) {
+        (Some(file), Some(position)) => Some(BinlogPosition {
+            file: file.as_str()?.to_owned(),
+            position: position.as_u64()?,
+            gtid: local.get("gtid_executed")?.as_str()?.replace('\n', ""),
+        }),
+        _ => None,
+    };
+    Some(BackupMoment { lsn, binlog })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_moment_is_read_from_log_status_or_is_none() {
+        let local = r#"{"gtid_executed": "15816a97-e815-11f1-adca-02fc00000001:1-7,\n3e11fa47-71ca-11e1-9e33-c80aa9429562:1", "binary_log_file": "bin.000002", "binary_log_position": 1559}"#;
+        let engines = r#"{"InnoDB": {"LSN": 20629105, "LSN_checkpoint": 19049777}}"#;
+        let moment = moment_in(local, engines).expect("a moment");
+        let binlog = moment.binlog.expect("a position");
+        assert_eq!((moment.lsn, binlog.file.as_str(), binlog.position), (Lsn(20_629_105), "bin.000002", 1559));
+        assert_eq!(binlog.gtid, "15816a97-e815-11f1-adca-02fc00000001:1-7,3e11fa47-71ca-11e1-9e33-c80aa9429562:1");
+        let without = moment_in(r#"{"gtid_executed": ""}"#, engines).expect("a moment");
+        assert_eq!(without.binlog, None);
+        assert_eq!(moment_in(local, "{}"), None);
+        assert_eq!(moment_in("", engines), None);
+    }
+}
