@@ -10,6 +10,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::counters::{WorkerCounters, add};
+use crate::queue::OpenQueue;
 
 /// Offsets and lengths of direct requests must be multiples of this, in bytes: enough for devices with blocks of 512 and of 4096.
 pub const DIRECT_ALIGN: u32 = 4096;
@@ -25,7 +26,14 @@ pub struct FileId(pub u32);
 #[derive(Debug)]
 pub struct FileSet {
     files: Box<[FileEntry]>,
+    /// The engine that has some of the files, and so must carry all requests.
+    engine: Option<Box<dyn SharedEngine>>,
 }
+
+/// An engine that a [`FileSet`] brings along.
+pub trait SharedEngine: OpenQueue + Send + std::fmt::Debug {}
+
+impl<E: OpenQueue + Send + std::fmt::Debug> SharedEngine for E {}
 
 #[derive(Debug)]
 struct FileEntry {
@@ -49,7 +57,21 @@ impl FileSet {
     /// early.
     pub fn new(files: impl IntoIterator<Item = (PathBuf, u64)>) -> Self {
         let entry = |(path, len)| FileEntry { path, len, state: Mutex::new(OpenState::Shared(Weak::new())) };
-        Self { files: files.into_iter().map(entry).collect() }
+        Self { files: files.into_iter().map(entry).collect(), engine: None }
+    }
+
+    /// Files of which `engine` keeps some, such as objects in a bucket: paths, the number of bytes to read of each, and whether the engine
+    /// keeps it. The others are opened by their paths. Every reader of this set sends its requests through `engine`, whatever its options
+    /// say; requests for the files that the engine does not keep carry an open [`FileHandle`].
+    pub fn carried_by(engine: Box<dyn SharedEngine>, files: impl IntoIterator<Item = (PathBuf, u64, bool)>) -> Self {
+        let entry = |(path, len, kept)| {
+            let state = match kept {
+                true => OpenState::Engine(FileHandle::of_engine().file),
+                false => OpenState::Shared(Weak::new()),
+            };
+            FileEntry { path, len, state: Mutex::new(state) }
+        };
+        Self { files: files.into_iter().map(entry).collect(), engine: Some(engine) }
     }
 
     /// Files that an engine keeps itself, such as the [simulated device](crate::queue::sim::SimDevice): names for messages, and the number
@@ -57,7 +79,19 @@ impl FileSet {
     pub fn of_engine(files: impl IntoIterator<Item = (PathBuf, u64)>) -> Self {
         let entry =
             |(path, len)| FileEntry { path, len, state: Mutex::new(OpenState::Engine(FileHandle::of_engine().file)) };
-        Self { files: files.into_iter().map(entry).collect() }
+        Self { files: files.into_iter().map(entry).collect(), engine: None }
+    }
+
+    /// The engine that must carry the requests for these files, if there is one.
+    pub(crate) fn engine(&self) -> Option<&dyn OpenQueue> {
+        self.engine.as_deref().map(|engine| engine as &dyn OpenQueue)
+    }
+
+    /// Remembers that the file cannot be read at all: its other blocks fail without another request.
+    pub(crate) fn fail(&self, file: FileId, error: &Arc<io::Error>) {
+        if let Some(entry) = self.files.get(file.0 as usize) {
+            *entry.state.lock().unwrap_or_else(PoisonError::into_inner) = OpenState::Failed(Arc::clone(error));
+        }
     }
 
     /// The number of files.

@@ -8,7 +8,7 @@ use std::io;
 use std::sync::Mutex;
 
 use innokit_flow::queue::{Completion, OpenQueue, Queue, Request, Threads};
-use innokit_flow::{Buffer, IoMode, ReadOptions};
+use innokit_flow::{Buffer, FileSet, IoMode, ReadOptions, WholeFile};
 use rustix::io::Errno;
 use support::{Files, Outcome, options, read_with};
 
@@ -25,6 +25,8 @@ struct Faults {
     reverse: bool,
     /// Reads past the page cache are refused, as some file systems do.
     refuse_direct: bool,
+    /// Files of which nothing can be read any more, as (file, from this byte on).
+    gone: Vec<(u32, u64)>,
     /// Works for so many requests, then is broken for good.
     breaks_after: Option<usize>,
     /// Loses every request.
@@ -58,6 +60,9 @@ struct FaultyQueue {
 
 impl FaultyQueue {
     fn serve(&self, request: &mut Request) -> io::Result<u32> {
+        if self.faults.gone.iter().any(|(file, from)| request.file.0 == *file && request.offset >= *from) {
+            return Err(io::Error::new(io::ErrorKind::NotFound, WholeFile("replaced".to_owned())));
+        }
         if request.handle.is_direct() {
             assert!((request.offset | u64::from(request.start) | u64::from(request.len)).is_multiple_of(4096));
             if self.faults.refuse_direct {
@@ -226,4 +231,82 @@ fn buffers_are_the_bound_on_memory() {
     read_with(&files.set(), &options, 2, &[&engine]);
     assert_eq!(*engine.shown.lock().unwrap(), [128 * KIB; 6], "two workers, three buffers each, whatever is read");
     assert_eq!(options.memory_max(), (3 * 128 + 64) * KIB as u64);
+}
+
+#[test]
+fn an_error_about_the_whole_file_is_never_split_and_ends_the_file() {
+    let files = Files::new(&[300 * KIB, 20 * 64 * KIB, 300 * KIB]);
+    files.make_cold();
+    let faulty =
+        Faulty { faults: Faults { gone: vec![(1, 128 * KIB as u64)], ..Faults::default() }, ..Faulty::default() };
+    let options = ReadOptions { depth: 3, ..options(IoMode::Direct) };
+    let outcome = read_with(&files.set(), &options, 1, &[&faulty]);
+    assert_eq!((&outcome.contents[0], &outcome.contents[2]), (&files.contents[0], &files.contents[2]));
+    assert_eq!(outcome.contents[1][..128 * KIB], files.contents[1][..128 * KIB]);
+    assert_eq!((outcome.failed.len(), outcome.gaps.len()), (18, 0));
+    assert!(
+        outcome.failed.iter().all(|(_, words)| words.ends_with("cannot be read: replaced")),
+        "{:?}",
+        outcome.failed
+    );
+    let sound = 5 + 2 + 5;
+    assert!(outcome.counts.requests <= sound + 3, "those in flight, and no others: {}", outcome.counts.requests);
+    assert_eq!(outcome.counts.retries, 0);
+}
+
+#[test]
+fn files_that_bring_an_engine_are_read_with_it_beside_files_of_the_system() {
+    let files = Files::new(&[300 * KIB, 70 * KIB, 10]);
+    files.make_cold();
+    let lengths = files.contents.iter().map(|bytes| bytes.len() as u64);
+    let named = (0..).zip(lengths).map(|(file, len)| (files.path(file), len, file == 1));
+    let kept = Kept(files.contents[1].clone());
+    let set = FileSet::carried_by(Box::new(kept), named);
+    for io in [IoMode::Auto, IoMode::Direct, IoMode::Buffered] {
+        let outcome = read_with(&set, &options(io), 2, &[]);
+        assert_eq!(outcome.contents, files.contents, "{io:?}");
+        assert!(outcome.engines.iter().all(|name| ["kept", "none"].contains(name)), "{:?}", outcome.engines);
+    }
+}
+
+/// Keeps the bytes of file 1; the others come with a handle.
+#[derive(Debug)]
+struct Kept(Vec<u8>);
+
+impl OpenQueue for Kept {
+    fn name(&self) -> &'static str {
+        "kept"
+    }
+
+    fn open(&self, _: u32, _: &[Buffer]) -> io::Result<Box<dyn Queue>> {
+        Ok(Box::new(KeptQueue(self.0.clone(), Vec::new())))
+    }
+}
+
+struct KeptQueue(Vec<u8>, Vec<Request>);
+
+impl Queue for KeptQueue {
+    fn submit(&mut self, request: Request) {
+        self.1.push(request);
+    }
+
+    fn kick(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn wait(&mut self, done: &mut Vec<Completion>) -> io::Result<()> {
+        for mut request in self.1.drain(..) {
+            let target = request.buffer.range_mut(request.start..request.start + request.len);
+            let result = if request.file.0 == 1 {
+                let from = &self.0[request.offset as usize..];
+                let len = from.len().min(target.len());
+                target[..len].copy_from_slice(&from[..len]);
+                Ok(len as u32)
+            } else {
+                Ok(rustix::io::pread(request.handle.fd()?, target, request.offset)? as u32)
+            };
+            done.push(Completion { token: request.token, buffer: request.buffer, result });
+        }
+        Ok(())
+    }
 }

@@ -118,13 +118,14 @@ impl<'f> Reader<'f> {
         counters: &'f WorkerCounters,
     ) -> Result<Self, ReaderError> {
         let mut reader = Self::with_engines(files, cursor, options, counters, options.engine.candidates())?;
-        if options.engine == Engine::Uring {
+        if options.engine == Engine::Uring && files.engine().is_none() {
             reader.window.open_lane().map_err(|error| ReaderError::Engine { engine: "io_uring", error })?;
         }
         Ok(reader)
     }
 
-    /// A reader that tries the given engines in turn, whatever the options say, once it needs one.
+    /// A reader that tries the given engines in turn, whatever the options say, once it needs one. Files that bring an engine along
+    /// ([`FileSet::carried_by`]) are read with that one only.
     ///
     /// # Errors
     /// Invalid sizes.

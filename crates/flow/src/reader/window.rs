@@ -15,7 +15,7 @@ use crate::cache::PageCache;
 use crate::counters::{WorkerCounters, add};
 use crate::files::{FileHandle, OpenFile, out_of_descriptors};
 use crate::queue::{Completion, OpenQueue, Operation, Queue, Request};
-use crate::split::{Gap, SPLIT_UNIT, Splitter};
+use crate::split::{Gap, SPLIT_UNIT, Splitter, is_of_whole_file};
 use crate::{Block, Buffer, BufferPool, FileId, FileSet, IoMode, Plan, ReadOptions};
 
 /// The token of requests that retry a part of the front block. Other tokens count up from 0.
@@ -251,7 +251,9 @@ impl<'f> Window<'f> {
         let count = u16::try_from(self.depth).unwrap_or(u16::MAX);
         let pool = BufferPool::new(count, self.block_size)?;
         let mut failed: Option<(&str, io::Error)> = None;
-        for engine in self.engines {
+        let own = self.files.engine();
+        let engines = if own.is_some() { &[][..] } else { self.engines };
+        for engine in own.into_iter().chain(engines.iter().copied()) {
             let name = engine.name();
             match engine.open(self.depth, pool.free()) {
                 Ok(queue) => {
@@ -354,6 +356,7 @@ impl<'f> Window<'f> {
         let direct = handle.is_direct();
         match result {
             Ok(got) if got >= block.len => Front::Read(Read { block, direct, buffer, valid: got, gaps: Vec::new() }),
+            Err(error) if is_of_whole_file(&error) => self.lose_file(block, buffer, error),
             Err(error) if direct && Errno::from_io_error(&error) == Some(Errno::INVAL) => {
                 // Some file systems accept the flag but refuse the reads.
                 handle.file().refuse_direct(self.counters);
@@ -367,6 +370,15 @@ impl<'f> Window<'f> {
             }
             result => self.read_again(block, handle, buffer, Some(result)),
         }
+    }
+
+    /// Nothing more will be read of the block's file: its other blocks must not be requested any more.
+    fn lose_file(&mut self, block: Block, buffer: Buffer, error: io::Error) -> Front {
+        self.give_back(buffer);
+        let error = Arc::new(error);
+        self.files.fail(block.file, &error);
+        self.recent.take_if(|(recent, _)| *recent == block.file);
+        Front::Failed(self.failure(block, error))
     }
 
     /// Reads the missing parts of a block one by one, while others stay in flight. `first` is the result of the request for the whole
@@ -408,8 +420,11 @@ impl<'f> Window<'f> {
                     return Front::Failed(self.failure(block, Arc::clone(error)));
                 }
             };
-            splitter.record(range, completion.result);
             buffer = completion.buffer;
+            match completion.result {
+                Err(error) if is_of_whole_file(&error) => return self.lose_file(block, buffer, error),
+                result => splitter.record(range, result),
+            }
         }
         let (valid, gaps) = splitter.finish();
         Front::Read(Read { block, direct, buffer, valid, gaps })
