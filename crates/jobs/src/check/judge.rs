@@ -1,6 +1,5 @@
 //! The verdict on one page, using everything the run knows: the format, the keys and, for files that a server has open, time.
 
-use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -10,6 +9,7 @@ use format::{PageId, PageNo, Verdict, Why, verify_page};
 
 use super::fate::{self, FileKey};
 use super::file_state::Known;
+use crate::source::files::File;
 use crate::source::keys::SpaceKey;
 use crate::source::page::PageOpener;
 use crate::source::space::{self, SpacePart};

@@ -1,7 +1,6 @@
 //! Beside a running server, what looks lost may merely be late. Only a page changed after the newest checkpoint may still be missing on
 //! disk. Where no LSN can tell, a file that nobody writes is as damaged as it looks.
 
-use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -19,6 +18,7 @@ use super::words::about;
 use crate::finding_code::FindingCode;
 use crate::report::document::{Finding, Severity};
 use crate::source::catalog::changes_page;
+use crate::source::files::{self, File};
 use crate::source::redo_log::RedoLogs;
 use crate::source::space::{self, SpacePart};
 
@@ -135,7 +135,7 @@ pub(super) fn is_unwritten_header(path: &Path, known: &Known, size: u32) -> bool
 
 /// Whether the file or its header has changed since it was read: then the two were read at different times.
 pub(super) fn grown_meanwhile(path: &Path, known: &Known, have: u32, size: u32) -> bool {
-    let len = std::fs::metadata(path).map(|meta| known.part.pages_in(meta.len()));
+    let len = files::metadata(path).map(|meta| known.part.pages_in(meta.len()));
     let header = space::part_now(path).and_then(|part| part.header).map(|header: SpaceHeader| header.size);
     len.is_ok_and(|pages| pages != u64::from(have)) || header.is_some_and(|now| now != size)
 }

@@ -10,6 +10,7 @@ use super::examined::LogEnd;
 use super::redo::RedoCheck;
 use crate::source::content::Content;
 use crate::source::datadir::Candidate;
+use crate::source::files;
 use crate::source::name::NameHint;
 use crate::source::redo_log;
 
@@ -41,7 +42,7 @@ impl<'k> LogEnds<'k> {
 
     fn read(&self, dir: &Path) -> Option<LogEnd> {
         let file = |path: PathBuf| {
-            let len = std::fs::metadata(&path).ok()?.len();
+            let len = files::metadata(&path).ok()?.len();
             Some(Candidate { path, len, hint: NameHint::Redo, named: false, content: Content::Redo })
         };
         let files: Vec<Candidate> = redo_log::log_files(dir).into_iter().filter_map(file).collect();

@@ -39,7 +39,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use flow::{Counters, Cursor, FileId, FileRange, FileSet, ReadOptions, Reader, run_workers};
+use flow::{Counters, Cursor, FileId, FileRange, ReadOptions, Reader, run_workers};
 
 use format::keyring::KeyStore;
 
@@ -48,9 +48,10 @@ use crate::report::document::{Effort, PartOf, Report, Severity};
 use crate::report::watcher::watched;
 use crate::source::catalog::Catalog;
 use crate::source::content::Content;
-use crate::source::datadir::{Candidate, Inventory};
+use crate::source::datadir::{Candidate, Inventory, Passed};
+use crate::source::files::{self, File};
 use crate::source::name::NameHint;
-use examined::Context;
+use examined::{Context, Examined};
 use file_state::FileState;
 use findings::Findings;
 pub use options::CheckOptions;
@@ -78,6 +79,10 @@ impl Check {
     /// Options that cannot work.
     pub fn plan(paths: &[PathBuf], options: CheckOptions) -> Result<Self, Error> {
         options.read.validate()?;
+        if options.live && paths.iter().any(|path| files::is_remote(path)) {
+            let words = "--live is for files that a server has open: objects in a bucket are replaced, not written to";
+            return Err(Error::Usage(words.to_owned()));
+        }
         let keys = options.keys.read()?;
         let mut inventory = Inventory::take(paths);
         let catalogs = Catalog::all(&inventory, &keys, options.page_size);
@@ -110,7 +115,7 @@ impl Check {
         CheckWorker::new(&files, &self.keys, options).foresee(is_dictionary_here);
         // Only tablespaces are swept. Other files get no blocks here; each is read afterwards from start to end.
         let swept = |file: &Candidate| if file.content == Content::Pages { file.len } else { 0 };
-        let set = FileSet::new(self.inventory.candidates.iter().map(|file| (file.path.clone(), swept(file))));
+        let set = files::set(self.inventory.candidates.iter().map(|file| (file.path.clone(), swept(file))));
         let cursor = Cursor::over(&set, stretches(&files), read.block_size);
         let tasks = usize::try_from(cursor.blocks()).unwrap_or(usize::MAX).max(self.inventory.candidates.len());
         let workers = options.workers.clamp(1, tasks.max(1));
@@ -159,6 +164,8 @@ impl Check {
             note_server(&self.inventory, &mut findings);
         }
         let unread = wanted.saturating_sub(rows.len() as u64);
+        self.inventory.failed.extend(unread_elsewhere(&self.inventory, &rows));
+        effort.notes.extend(files::notes());
         // A stopped run cannot tell which files it would have found, so do not compare them with the dictionary.
         let catalogs = if is_stopped || !is_dictionary_here { &[][..] } else { &self.catalogs };
         let mut report = settle::settle(&self.inventory, catalogs, rows, findings, &wish);
@@ -206,10 +213,23 @@ fn wish<'o>(options: &CheckOptions, keys: &'o KeyStore, live: bool) -> Wish<'o> 
     Wish { live, keys, page_size: options.page_size, list_tables: options.list_tables }
 }
 
+/// What could not be read of storage elsewhere and is not among the files or failures yet, such as a file beside the tablespaces: whoever
+/// wanted it went on without.
+fn unread_elsewhere(inventory: &Inventory, rows: &[Examined]) -> Vec<Passed> {
+    let is_reported = |path: &Path| {
+        let of_row = |row: &&Examined| row.state.candidate.path == path;
+        rows.iter().filter(of_row).any(|row| row.is_cut || row.state.with_tally(|tally| tally.failure.is_some()))
+            || inventory.failed.iter().any(|failed| failed.path == path)
+    };
+    let missed = files::failures().into_iter().filter(|missed| !is_reported(&missed.path));
+    missed.map(|missed| Passed { path: missed.path, why: missed.why }).collect()
+}
+
 /// Notes that a server holds locks on the files: pages it is writing look damaged unless they are read again.
 fn note_server(inventory: &Inventory, findings: &mut Findings) {
     let is_system = |file: &&Candidate| matches!(file.hint, NameHint::System(1));
-    let is_locked = |file: &&Candidate| std::fs::File::open(&file.path).is_ok_and(|file| flow::lock::is_locked(&file));
+    let is_locked =
+        |file: &&Candidate| File::open(&file.path).is_ok_and(|file| file.here().is_some_and(flow::lock::is_locked));
     for file in inventory.candidates.iter().filter(is_system).filter(is_locked) {
         let message = "a server has this datadir open: check with --live, or what it is writing may look damaged";
         findings.offer_at(

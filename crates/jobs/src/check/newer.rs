@@ -1,7 +1,6 @@
 //! Pages against the end of the redo log. A server writes a page only after the log that changed it, so a page newer than the log's end
 //! belongs to another server or another point in time. A server that meets such a page refuses the table.
 
-use std::fs::File;
 use std::path::Path;
 
 use format::{Lsn, PageId, PageNo};
@@ -12,6 +11,7 @@ use super::settling::Settling;
 use super::words::about;
 use crate::finding_code::FindingCode;
 use crate::report::document::{Finding, Severity};
+use crate::source::files::File;
 use crate::source::name::NameHint;
 use crate::source::space::SpacePart;
 

@@ -3,8 +3,7 @@
 //! The files of a log are read as one, in the order in which the log runs through them; in a ring that is not the order of the files. A
 //! finding names the file it falls in.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use flow::{StreamReader, WorkerCounters};
@@ -26,7 +25,9 @@ use crate::report::document::{Counts, Finding, Severity, Unit};
 use crate::report::file_kind::FileKind;
 use crate::source::backup::emptied_at;
 use crate::source::datadir::{Candidate, Passed, plain};
+use crate::source::files::File;
 use crate::source::keys::NO_KEY;
+use crate::source::read_up_to;
 
 /// Bytes per read.
 const PIECE: u32 = 1 << 20;
@@ -101,7 +102,7 @@ impl RedoCheck<'_> {
         let mut open = Vec::new();
         for (place, file) in self.files.iter().enumerate() {
             let handle = File::open(&file.path).map_err(|error| (place, error))?;
-            let header = head_of(&handle, mariadb::START_OFFSET).map_err(|error| (place, error))?;
+            let header = read_up_to(&handle, 0, mariadb::START_OFFSET).map_err(|error| (place, error))?;
             open.push(OpenFile { handle, header, len: file.len });
         }
         let handles: Vec<&File> = open.iter().map(|file| &file.handle).collect();
@@ -323,12 +324,6 @@ impl RedoStream {
 /// Offset of an LSN within its log block.
 fn block_offset(lsn: Lsn) -> u64 {
     lsn.0 % redo::block::LOG_BLOCK_SIZE as u64
-}
-
-fn head_of(file: &File, len: usize) -> io::Result<Vec<u8>> {
-    let mut head = Vec::new();
-    file.take(len as u64).read_to_end(&mut head)?;
-    Ok(head)
 }
 
 fn feed_blocks(work: &mut Work, verifier: &mut BlockVerifier, mut bytes: &[u8]) {

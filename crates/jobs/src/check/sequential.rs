@@ -8,7 +8,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use flow::{Counters, Cursor, FileSet, ReadOptions, Reader, ReaderError, StreamReader, WorkerCounters, run_workers};
+use flow::{Counters, Cursor, ReadOptions, Reader, ReaderError, StreamReader, WorkerCounters, run_workers};
 
 use super::delta::DeltaCheck;
 use super::doublewrite::DoublewriteCheck;
@@ -22,6 +22,7 @@ use super::throttle::Throttle;
 use crate::report::document::Severity;
 use crate::source::content::Content;
 use crate::source::datadir::{Candidate, Inventory, plain};
+use crate::source::files;
 use crate::source::name::NameHint;
 
 /// Shared by all workers of the second phase.
@@ -150,7 +151,7 @@ impl Phase<'_> {
         counters: &WorkerCounters,
         mut take: impl FnMut(&[u8]),
     ) -> Result<Option<Break>, ReaderError> {
-        let set = FileSet::new([(candidate.path.clone(), candidate.len)]);
+        let set = files::set([(candidate.path.clone(), candidate.len)]);
         let cursor = Cursor::sweep(&set, self.read.block_size);
         let mut reader = Reader::new(&set, &cursor, self.read, counters)?;
         while let Some(item) = reader.next() {

@@ -1,8 +1,9 @@
 //! The files of a redo log as one, in the order in which the log runs through them.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
+
+use crate::source::files::File;
 
 /// A stretch of one of the files.
 #[derive(Clone, Copy)]

@@ -14,6 +14,7 @@ use super::words::{about, append, severity_unless};
 use crate::finding_code::FindingCode;
 use crate::report::document::{Finding, Severity};
 use crate::source::datadir::Candidate;
+use crate::source::files;
 use crate::source::name::NameHint;
 use crate::source::space::SpacePart;
 use crate::source::system;
@@ -230,5 +231,5 @@ fn later_parts(last: &Path, hint: Option<NameHint>) -> Vec<u64> {
     let files = system::files_of(if dir.as_os_str().is_empty() { Path::new(".") } else { dir });
     let Some(place) = system::place_of(last, &files) else { return Vec::new() };
     let later = files.iter().skip(place as usize);
-    later.map_while(|path| std::fs::metadata(path).ok()).map(|meta| meta.len()).collect()
+    later.map_while(|path| files::metadata(path).ok()).map(|meta| meta.len()).collect()
 }

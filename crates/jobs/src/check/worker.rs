@@ -1,6 +1,5 @@
 //! One worker: pieces of files come in, pages are judged while their bytes are still in this core's cache, and only sums go out.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
@@ -24,6 +23,7 @@ use crate::report::document::Severity;
 use crate::source::catalog::index_of;
 use crate::source::content::Content;
 use crate::source::datadir::plain;
+use crate::source::files::{self, File};
 use crate::source::keys::SpaceKey;
 use crate::source::name::NameHint;
 use crate::source::space::{self, SpacePart};
@@ -402,7 +402,7 @@ impl<'r> CheckWorker<'r> {
 /// The first bytes of a file, up to `len`; empty for a stream, which cannot be read twice.
 fn first_bytes(path: &Path, len: usize) -> Vec<u8> {
     let mut head = Vec::new();
-    let is_file = std::fs::metadata(path).is_ok_and(|meta| meta.is_file());
+    let is_file = files::metadata(path).is_ok_and(|meta| meta.is_file());
     if is_file && let Ok(file) = File::open(path) {
         // An error here shows as a short head, and is reported when the file itself is read.
         drop(file.take(len as u64).read_to_end(&mut head));

@@ -15,12 +15,10 @@ pub mod report;
 mod sums;
 
 use std::collections::HashMap;
-use std::fs::{self, Metadata};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use flow::{Counters, Cursor, FileFailure, FileId, FileSet, Piece, ReadOptions, Reader, run_workers};
+use flow::{Counters, Cursor, FileFailure, FileId, Piece, ReadOptions, Reader, run_workers};
 use format::keyring::KeyStore;
 use format::page::sdi::SdiKind;
 use format::schema::{self, sdi::SdiNames};
@@ -30,6 +28,7 @@ use self::content_kind::ContentKind;
 use crate::Error;
 use crate::report::file_kind::FileKind;
 use crate::source::datadir::plain;
+use crate::source::files::{self, File, Metadata};
 use crate::source::keys::{KeyFiles, SpaceKey};
 use crate::source::name::NameHint;
 use crate::source::page::PageOpener;
@@ -106,11 +105,22 @@ pub fn info(paths: &[PathBuf], options: &InfoOptions) -> Result<InfoReport, Erro
             target.finish(file);
         }
     }
+    for failed in files::failures() {
+        let path = failed.path.to_string_lossy();
+        let error = Some(format!("cannot be read: {}", failed.why));
+        match files.iter_mut().find(|file| file.path == path) {
+            Some(file) => file.error = file.error.take().or(error),
+            None => {
+                let what = "cannot be read".to_owned();
+                files.push(FileInfo { path: path.into_owned(), what, error, ..FileInfo::default() });
+            }
+        }
+    }
     Ok(InfoReport { files })
 }
 
 fn sweep(targets: &[SweptSpace], options: &InfoOptions) -> Result<(), Error> {
-    let set = FileSet::new(targets.iter().map(|target| (target.path.clone(), target.len)));
+    let set = files::set(targets.iter().map(|target| (target.path.clone(), target.len)));
     let cursor = Cursor::sweep(&set, options.read.block_size);
     let workers = options.workers.clamp(1, usize::try_from(cursor.blocks()).unwrap_or(usize::MAX).max(1));
     let counters = Counters::new(workers);
@@ -142,7 +152,7 @@ fn recognise(path: &Path, file: usize, options: &InfoOptions, keys: &KeyStore) -
         }
     };
     info.bytes = len;
-    info.bytes_on_disk = meta.blocks().saturating_mul(512);
+    info.bytes_on_disk = meta.bytes_on_disk();
     let head = match pages::head(path, space::LONG_HEAD) {
         Ok(head) => head,
         Err(error) => {
@@ -184,7 +194,7 @@ fn break_promise(path: &Path, info: &mut FileInfo) {
 /// Length of a file or a block device.
 fn measure(path: &Path) -> Result<(Metadata, u64), String> {
     use std::io::{Seek, SeekFrom};
-    let meta = fs::metadata(path).map_err(|error| plain(&error))?;
+    let meta = files::metadata(path).map_err(|error| plain(&error))?;
     if meta.is_dir() {
         return Err("a directory; name files in it".to_owned());
     }
@@ -192,10 +202,10 @@ fn measure(path: &Path) -> Result<(Metadata, u64), String> {
         let len = meta.len();
         return Ok((meta, len));
     }
-    if !meta.file_type().is_block_device() {
+    if !meta.is_block_device() {
         return Err("not a regular file".to_owned());
     }
-    let len = fs::File::open(path).and_then(|mut device| device.seek(SeekFrom::End(0)));
+    let len = File::open(path).and_then(|mut device| device.seek(SeekFrom::End(0)));
     len.map(|len| (meta, len)).map_err(|error| plain(&error))
 }
 

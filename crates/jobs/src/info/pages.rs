@@ -1,6 +1,5 @@
 //! Single pages of a tablespace by number, across its files: extent descriptors and SDI, which the sweep needs out of order.
 
-use std::fs::File;
 use std::io;
 use std::path::Path;
 
@@ -9,6 +8,7 @@ use format::keyring::KeyStore;
 use format::{ExtentMap, PageNo, SpaceHeader};
 
 use super::look::Use;
+use crate::source::files::{self, File};
 use crate::source::keys::SpaceKey;
 use crate::source::name::NameHint;
 use crate::source::space::{self, SpacePart};
@@ -39,10 +39,10 @@ impl Pages {
         let page0 = head(&first, space::HEAD).ok()?;
         let mut part = space::by_page0(&page0, page_size)?;
         part.key = SpaceKey::find(&page0, &first, &part.format, keys).unwrap_or_default();
-        let mut pages = Self::new(&first, std::fs::metadata(&first).ok()?.len(), &part);
+        let mut pages = Self::new(&first, files::metadata(&first).ok()?.len(), &part);
         for earlier in 2..number {
             let path = sibling(earlier);
-            let len = std::fs::metadata(&path).ok()?.len();
+            let len = files::metadata(&path).ok()?.len();
             pages.push(&path, len);
         }
         let next = pages.0.pages();

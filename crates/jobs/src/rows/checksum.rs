@@ -157,7 +157,7 @@ pub fn checksums(
         rows: sums.iter().map(|sum| sum.rows).sum(),
         tables: sums,
         missing,
-        unread: tables.unread.iter().map(|unread| format!("{}: {}", unread.path.display(), unread.why)).collect(),
+        unread: tables.all_unread(),
         skipped: tables.skipped,
         pending: tables.pending,
         bytes: counters.total().bytes_read,
@@ -187,6 +187,10 @@ pub fn checksum_of(of: OpenTable<'_>, options: &ChecksumOptions, counters: &Coun
     match RowSum::new(&table.table) {
         Ok(rows) => add_trees(of, options, counters, &rows, &mut sum)?,
         Err(why) => sum.not_computable = Some(why),
+    }
+    if let Some(why) = tables.out_of_reach(table) {
+        sum.damage.clear();
+        sum.not_computable = Some(why);
     }
     if sum.not_computable.is_some() || !sum.damage.is_empty() {
         (sum.checksum, sum.checksum_without_generated) = (None, None);

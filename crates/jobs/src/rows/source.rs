@@ -13,6 +13,7 @@ use format::{Family, PageNo};
 use crate::Error;
 use crate::report::document::Pending;
 use crate::source::datadir::{Inventory, Passed};
+use crate::source::files;
 use crate::source::keys::KeyFiles;
 use crate::source::redo_log::RedoLogs;
 use crate::table::definitions::{Definitions, Described, own_definitions};
@@ -107,7 +108,7 @@ impl Tables {
         let statements = wish.create_table.map(Statements::read).transpose()?;
         let mut inventory = Inventory::take(paths);
         let groups = groups(&mut inventory);
-        let set = FileSet::new(groups.iter().flatten().map(|file| (file.path.clone(), file.len)));
+        let set = files::set(groups.iter().flatten().map(|file| (file.path.clone(), file.len)));
         let opened = in_parallel(workers, &groups, |files| open(files, &keys, page_size));
         let mut definitions = Definitions::read(opened.iter().filter_map(|(_, opened)| opened.as_ref().ok()), &keys);
         // A requested file that is missing is reported: that is not the same as an empty table.
@@ -149,12 +150,35 @@ impl Tables {
             redo.pending_for(space.path());
         }
         let mut passed: Vec<Passed> = std::mem::take(&mut inventory.skipped);
-        passed.retain(|passed| passed.path.is_file());
+        passed.retain(|passed| files::is_file(&passed.path));
         Ok(Self { set, spaces, tables: found.tables, unread, skipped: passed.len(), pending: redo.pending() })
     }
 }
 
 impl Tables {
+    /// Why some of the table's files could not be read to their ends, if that is so: then what is missing of them is no damage.
+    pub(super) fn out_of_reach(&self, table: &TableSource) -> Option<String> {
+        let failures = files::failures();
+        let spaces = table.trees.iter().filter_map(|tree| self.spaces.get(tree.space));
+        let mut paths = spaces.flat_map(|space| &space.files).map(|file| &file.path);
+        let failed = paths.find_map(|path| failures.iter().find(|failed| failed.path == *path))?;
+        Some(format!("{} cannot be read: {}", failed.path.display(), failed.why))
+    }
+
+    /// Files that could not be read, and why, in words: known ones, and those that show only when all is done.
+    pub(super) fn all_unread(&self) -> Vec<String> {
+        let is_of_a_table = |path: &PathBuf| {
+            let spaces =
+                self.tables.iter().flat_map(|table| &table.trees).filter_map(|tree| self.spaces.get(tree.space));
+            spaces.flat_map(|space| &space.files).any(|file| file.path == *path)
+        };
+        let is_known = |path: &PathBuf| self.unread.iter().any(|unread| unread.path == *path) || is_of_a_table(path);
+        let later = files::failures().into_iter().filter(|missed| !is_known(&missed.path));
+        let text = |path: &Path, why: &str| format!("{}: {why}", path.display());
+        let known = self.unread.iter().map(|unread| text(&unread.path, &unread.why));
+        known.chain(later.map(|missed| text(&missed.path, &missed.why))).collect()
+    }
+
     /// Bytes of the tablespaces with the tables: an upper bound of what is read.
     #[must_use]
     pub fn bytes(&self) -> u64 {

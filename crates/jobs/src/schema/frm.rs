@@ -1,6 +1,5 @@
 //! `.frm` files: found beside tablespaces, completed with what the dictionary in `ibdata1` adds.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use format::schema::TableDef;
@@ -8,6 +7,7 @@ use format::schema::frm::{FrmError, from_frm, is_of_innodb};
 
 use super::dictionary::Dictionary;
 use crate::source::datadir::plain;
+use crate::source::files::{self, File};
 use crate::source::name::decoded;
 
 /// The server reads no longer ones; a file of another kind may have any length.
@@ -23,9 +23,9 @@ pub(super) fn is_frm(path: &Path) -> bool {
 pub(super) fn below(dir: &Path) -> Vec<PathBuf> {
     let (mut out, mut dirs) = (Vec::new(), vec![(dir.to_path_buf(), 0)]);
     while let Some((dir, depth)) = dirs.pop() {
-        let entries = fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok);
+        let entries = files::read_dir(&dir).into_iter().flatten();
         for path in entries.map(|entry| entry.path()) {
-            if path.is_dir() && depth < DEPTH_MAX {
+            if files::is_dir(&path) && depth < DEPTH_MAX {
                 dirs.push((path, depth + 1));
             } else if is_frm(&path) && is_innodb(&path) {
                 out.push(path);
@@ -39,7 +39,7 @@ pub(super) fn below(dir: &Path) -> Vec<PathBuf> {
 fn is_innodb(path: &Path) -> bool {
     use std::io::Read;
     let mut head = Vec::new();
-    let read = fs::File::open(path).and_then(|file| file.take(64).read_to_end(&mut head));
+    let read = File::open(path).and_then(|file| file.take(64).read_to_end(&mut head));
     read.is_ok() && is_of_innodb(&head)
 }
 
@@ -52,11 +52,11 @@ pub(super) fn beside(path: &Path) -> Option<PathBuf> {
 
 /// Reads a definition; `None` if it is not an InnoDB table's.
 pub(super) fn read(path: &Path, dictionary: Option<&Dictionary>) -> Result<Option<TableDef>, String> {
-    let len = fs::metadata(path).map_err(|error| plain(&error))?.len();
+    let len = files::metadata(path).map_err(|error| plain(&error))?.len();
     if len > LEN_MAX {
         return Err("is too long for a table's definition".to_owned());
     }
-    let bytes = fs::read(path).map_err(|error| plain(&error))?;
+    let bytes = files::read(path).map_err(|error| plain(&error))?;
     let name =
         |part: Option<&std::ffi::OsStr>| part.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let (file, folder) = (name(path.file_stem()), name(path.parent().and_then(Path::file_name)));

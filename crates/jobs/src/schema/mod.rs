@@ -17,6 +17,7 @@ use serde::Serialize;
 use self::dictionary::Dictionary;
 use crate::Error;
 use crate::source::datadir::Inventory;
+use crate::source::files;
 use crate::source::keys::KeyFiles;
 use crate::table::definitions::{Definitions, own_definitions};
 use crate::table::lone::{self, Statements};
@@ -97,7 +98,7 @@ pub fn schema(paths: &[PathBuf], options: &SchemaOptions) -> Result<SchemaReport
     let mut found = Found::new();
     let mut given = Vec::new();
     let mut wanted: Vec<PathBuf> = frms;
-    for path in others.iter().filter(|path| path.is_dir()) {
+    for path in others.iter().filter(|path| files::is_dir(path)) {
         wanted.extend(frm::below(path));
     }
     let mut opener = Opener::new();
@@ -114,7 +115,7 @@ pub fn schema(paths: &[PathBuf], options: &SchemaOptions) -> Result<SchemaReport
                     })
                 }));
             }
-            Err(why) => match frm::beside(&path).filter(|beside| beside.is_file()) {
+            Err(why) => match frm::beside(&path).filter(|beside| files::is_file(beside)) {
                 // Encrypted or damaged, but there is a definition beside it.
                 Some(beside) => wanted.push(beside),
                 None if is_tablespace_of_table(&path) => report.unread.push(UnreadSchema { path, why }),
@@ -139,7 +140,7 @@ pub fn schema(paths: &[PathBuf], options: &SchemaOptions) -> Result<SchemaReport
             Err(why) => report.unread.push(UnreadSchema { path, why }),
         }
     }
-    let named: Vec<&PathBuf> = paths.iter().filter(|path| path.is_file()).collect();
+    let named: Vec<&PathBuf> = paths.iter().filter(|path| files::is_file(path)).collect();
     let chosen = found
         .into_iter()
         .filter(|((.., source), table)| is_wanted(table, options.table.as_deref(), named.contains(&source)));
@@ -225,7 +226,7 @@ fn of_space(
         }
         report.unread.extend(broken.map(unread));
     } else if let Some(beside) = frm::beside(path) {
-        if beside.is_file() {
+        if files::is_file(&beside) {
             wanted.push(beside);
         } else {
             return Some(format!("it holds no definition, and {} does not exist", beside.display()));

@@ -1,6 +1,5 @@
 //! The notes that backup tools leave with a backup: its kind, the LSNs it covers, and whether it is prepared.
 
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -9,6 +8,7 @@ use format::bytes::be;
 use format::page::fil::FIL_PAGE_FILE_FLUSH_LSN;
 
 use super::{read_small, read_up_to};
+use crate::source::files::{self, File};
 
 /// The tools' notes are short; a longer file is something else.
 const NOTE_MAX: u64 = 64 << 10;
@@ -113,7 +113,7 @@ impl BackupNotes {
 /// Where the log of a prepared backup ended, if its log is empty, as for servers before 10.8. Page 0 of the system tablespace, which is
 /// written last, proves that the log is not merely lost. `None` for anything else.
 pub(crate) fn emptied_at(root: &Path) -> io::Result<Option<Lsn>> {
-    let is_empty = std::fs::metadata(root.join("ib_logfile0")).is_ok_and(|log| log.len() == 0);
+    let is_empty = files::metadata(root.join("ib_logfile0")).is_ok_and(|log| log.len() == 0);
     let Some(notes) = BackupNotes::of(root).filter(|_| is_empty) else { return Ok(None) };
     let page0 = read_up_to(&File::open(root.join("ibdata1"))?, 0, FIL_PAGE_FILE_FLUSH_LSN + 8)?;
     let flushed = be::u64_at(&page0, FIL_PAGE_FILE_FLUSH_LSN).map(Lsn);

@@ -4,26 +4,29 @@ pub(crate) mod backup;
 pub mod catalog;
 pub mod content;
 pub mod datadir;
+pub(crate) mod files;
 pub mod keys;
 pub(crate) mod mysql_log;
 pub mod name;
 pub mod page;
 pub mod redo_log;
+pub mod remote;
 pub mod space;
 pub(crate) mod system;
 
-use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
+
+use self::files::File;
 
 /// The device and the inode of the file that a path leads to; `None` if there is no such file, as for an archive member.
 pub(crate) fn identity_of(path: &Path) -> Option<(u64, u64)> {
-    fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
+    files::metadata(path).ok().map(|meta| meta.identity())
 }
 
 /// Up to `len` bytes of a file at `offset`; fewer where the file ends.
-pub(crate) fn read_up_to(file: &File, offset: u64, len: usize) -> io::Result<Vec<u8>> {
+pub(crate) fn read_up_to(file: &impl FileExt, offset: u64, len: usize) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; len];
     let filled = read_into(file, offset, &mut bytes)?;
     bytes.truncate(filled);
@@ -31,7 +34,7 @@ pub(crate) fn read_up_to(file: &File, offset: u64, len: usize) -> io::Result<Vec
 }
 
 /// Fills `bytes` from a file at `offset`, as far as the file goes. Returns how many bytes that are.
-pub(crate) fn read_into(file: &File, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
+pub(crate) fn read_into(file: &impl FileExt, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
         match file.read_at(rest, offset + filled as u64) {
@@ -48,7 +51,7 @@ pub(crate) fn read_into(file: &File, offset: u64, bytes: &mut [u8]) -> io::Resul
 /// would block.
 pub(crate) fn read_small(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     let refused = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
-    if !std::fs::metadata(path)?.is_file() {
+    if !files::metadata(path)?.is_file() {
         return Err(refused("not a regular file".to_owned()));
     }
     let mut bytes = Vec::new();

@@ -5,7 +5,6 @@
 //!                                                              -> or from an earlier block that the files still have
 //! ```
 
-use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -22,6 +21,7 @@ use redo::verify_mysql::{self, Breach};
 
 use super::read_up_to;
 use crate::error::Error;
+use crate::source::files::File;
 
 /// Byte ranges of files, consecutive in the log: the file's index and the range in it.
 pub(crate) type Stretches = Vec<(usize, Range<u64>)>;

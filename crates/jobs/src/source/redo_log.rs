@@ -1,7 +1,6 @@
 //! Does a datadir's redo log still have work to do? Then pages that look lost may only be late: crash recovery will write them.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,6 +15,7 @@ use super::backup::BackupNotes;
 use super::name::NameHint;
 use super::read_up_to;
 use crate::report::document::Pending;
+use crate::source::files::{self, File};
 
 /// Redo logs near the files of a run, each read once and only if a finding depends on it.
 #[derive(Debug, Default)]
@@ -179,6 +179,10 @@ pub(crate) const IN_DDL: &str =
 
 /// The directories that may be a tablespace's datadir, nearest first.
 pub(crate) fn datadirs_of(path: &Path) -> Vec<PathBuf> {
+    if files::is_remote(path) {
+        let above = path.ancestors().skip(1).take_while(|above| files::is_remote(above));
+        return above.take(LEVELS_UP).map(Path::to_path_buf).collect();
+    }
     // A relative path may contain no directory.
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
     path.ancestors().skip(1).take(LEVELS_UP).map(Path::to_path_buf).collect()
@@ -210,14 +214,14 @@ fn truncation_log(datadir: &Path, number: u32) -> PathBuf {
 
 /// Whether the noted truncation may have begun: MySQL creates the file, fills it with a page of zeros, and only then begins.
 fn has_begun(note: &Path) -> bool {
-    fs::metadata(note).is_ok_and(|meta| meta.len() > 0)
+    files::metadata(note).is_ok_and(|meta| meta.len() > 0)
 }
 
 /// MySQL's truncation notes in the datadir, with the undo tablespace numbers.
 fn truncation_logs(datadir: &Path) -> impl Iterator<Item = (u32, PathBuf)> {
     let number_of =
         |log: &Path| log.file_name()?.to_str()?.strip_prefix("undo_")?.strip_suffix("_trunc.log")?.parse::<u32>().ok();
-    let paths = fs::read_dir(datadir).into_iter().flatten().flatten().map(|entry| entry.path());
+    let paths = files::read_dir(datadir).into_iter().flatten().map(|entry| entry.path());
     paths.filter_map(move |path| Some((number_of(&path)?, path)))
 }
 
@@ -230,7 +234,7 @@ pub(crate) fn empty_truncation_logs(datadir: &Path) -> Vec<PathBuf> {
 fn has_ownerless_truncation_log(datadir: &Path) -> bool {
     let logs: Vec<u32> =
         truncation_logs(datadir).filter(|(_, note)| has_begun(note)).map(|(number, _)| number).collect();
-    let paths = fs::read_dir(datadir).into_iter().flatten().flatten().map(|entry| entry.path());
+    let paths = files::read_dir(datadir).into_iter().flatten().map(|entry| entry.path());
     let undo = paths.filter(|path| !logs.is_empty() && NameHint::of(path) == NameHint::Undo);
     let owned: Vec<u32> = undo.filter_map(|path| undo_number_in(&path)).collect();
     logs.iter().any(|number| !owned.contains(number))
@@ -304,7 +308,7 @@ pub(crate) const COPIED_LOG: &str = "xtrabackup_logfile";
 
 /// xtrabackup's copy of the log, if the backup in this directory is still to be prepared.
 pub(crate) fn copied_log(dir: &Path) -> Option<PathBuf> {
-    let copy = Some(dir.join(COPIED_LOG)).filter(|copy| copy.is_file())?;
+    let copy = Some(dir.join(COPIED_LOG)).filter(|copy| files::is_file(copy))?;
     BackupNotes::of(dir).is_some_and(|notes| !notes.is_prepared()).then_some(copy)
 }
 
@@ -315,7 +319,7 @@ pub(crate) fn log_files(dir: &Path) -> Vec<PathBuf> {
         return vec![copy];
     }
     let in_dir = |dir: &Path, prefix: &str| -> Vec<PathBuf> {
-        let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+        let entries = files::read_dir(dir).into_iter().flatten();
         let mut files: Vec<(u32, PathBuf)> = entries
             .filter_map(|entry| {
                 let number = entry.file_name().to_str()?.strip_prefix(prefix)?.parse().ok()?;
@@ -324,7 +328,7 @@ pub(crate) fn log_files(dir: &Path) -> Vec<PathBuf> {
             .collect();
         files.sort();
         // Opening a pipe would block.
-        files.into_iter().map(|(_, path)| path).filter(|path| path.is_file()).collect()
+        files.into_iter().map(|(_, path)| path).filter(|path| files::is_file(path)).collect()
     };
     let files = in_dir(&dir.join(REDO_DIR), "#ib_redo");
     if files.is_empty() { in_dir(dir, "ib_logfile") } else { files }

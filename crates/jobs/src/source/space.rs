@@ -1,11 +1,11 @@
 //! A file's format and place in its tablespace: decided once, from its first bytes.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
 use super::keys::SpaceKey;
 use super::page::PageAt;
+use crate::source::files::File;
 use format::page::fil;
 use format::page::view;
 use format::{

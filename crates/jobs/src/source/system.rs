@@ -8,7 +8,6 @@
 //! ```
 
 use std::ffi::OsStr;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use format::{PageNo, PageSize, SpaceFormat, SpaceId};
@@ -16,6 +15,7 @@ use format::{PageNo, PageSize, SpaceFormat, SpaceId};
 use super::name::NameHint;
 use super::space::{self, SpacePart};
 use super::{read_small, read_up_to};
+use crate::source::files::{self, File};
 
 /// A datadir's option files are short; a longer file is something else.
 const OPTIONS_MAX: u64 = 1 << 20;
@@ -48,13 +48,13 @@ pub(crate) fn are_usual(files: &[PathBuf]) -> bool {
 
 /// `ibdata1` and the files numbered after it.
 fn usual_files(dir: &Path) -> Vec<PathBuf> {
-    let names = || std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    let names = || files::read_dir(dir).into_iter().flatten().map(|entry| entry.path());
     let mut files: Vec<(u32, PathBuf)> = names()
         .filter_map(|path| match NameHint::of(&path) {
             NameHint::System(number) => Some((number, path)),
             _ => None,
         })
-        .filter(|(_, path)| path.is_file())
+        .filter(|(_, path)| files::is_file(path))
         .collect();
     files.sort();
     files.into_iter().map(|(_, path)| path).collect()
@@ -65,7 +65,7 @@ fn stated_files(dir: &Path) -> Vec<PathBuf> {
     let texts = OPTION_FILES.iter().filter_map(|name| read_small(&dir.join(name), OPTIONS_MAX).ok());
     let value = texts.filter_map(|text| data_file_path(&String::from_utf8_lossy(&text))).next();
     let names = value.as_deref().map(names_in).unwrap_or_default();
-    names.into_iter().map(|name| dir.join(name)).take_while(|path| path.is_file()).collect()
+    names.into_iter().map(|name| dir.join(name)).take_while(|path| files::is_file(path)).collect()
 }
 
 /// The last value of `innodb_data_file_path` in an option file.
@@ -89,9 +89,9 @@ pub(crate) fn is_first(path: &Path) -> bool {
 
 /// Files in `dir` whose names say nothing.
 fn unusual_files(dir: &Path) -> Vec<PathBuf> {
-    let paths = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    let paths = files::read_dir(dir).into_iter().flatten().map(|entry| entry.path());
     let mut files: Vec<PathBuf> =
-        paths.filter(|path| NameHint::of(path) == NameHint::Unknown && path.is_file()).collect();
+        paths.filter(|path| NameHint::of(path) == NameHint::Unknown && files::is_file(path)).collect();
     files.sort();
     files
 }
@@ -111,7 +111,7 @@ fn unusual_first(dir: &Path) -> Option<PathBuf> {
 /// Adds the files for the pages that the header counts and `files` lack.
 fn follow(dir: &Path, part: &SpacePart, files: &mut Vec<PathBuf>) {
     let Some(header) = part.header else { return };
-    let pages_of = |path: &PathBuf| std::fs::metadata(path).map_or(0, |meta| part.pages_in(meta.len()));
+    let pages_of = |path: &PathBuf| files::metadata(path).map_or(0, |meta| part.pages_in(meta.len()));
     let mut have: u64 = files.iter().map(pages_of).sum();
     while have < u64::from(header.size) {
         let left = unusual_files(dir).into_iter().filter(|path| !files.contains(path) && pages_of(path) > 0);

@@ -25,9 +25,11 @@ use crate::Error;
 use crate::report::watcher::watched;
 use crate::source::catalog::Catalog;
 use crate::source::content::Content;
-use crate::source::datadir::{Candidate, Inventory};
+use crate::source::datadir::{Candidate, Inventory, Passed};
+use crate::source::files;
 use crate::source::keys::{NO_KEY, SpaceKey};
 use crate::source::name::NameHint;
+use crate::source::remote::Missed;
 use crate::tree::walk::crew::{Crew, SweepSubject};
 use crate::tree::walk::{Receivers, Tools};
 use crate::tree::{FoundFile, Root, Tablespace, TreeReport, Walk, links};
@@ -72,7 +74,7 @@ pub fn tables_watched(
         inventory.add(path);
     }
     let groups = groups(&mut inventory);
-    let set = FileSet::new(groups.iter().flatten().map(|file| (file.path.clone(), file.len)));
+    let set = files::set(groups.iter().flatten().map(|file| (file.path.clone(), file.len)));
     let workers = options.workers.max(1);
     let spaces = in_parallel(workers, &groups, |files| open(files, &keys, options.page_size));
     let definitions = Definitions::read(spaces.iter().filter_map(|(_, opened)| opened.as_ref().ok()), &keys);
@@ -92,6 +94,15 @@ pub fn tables_watched(
         }
         Ok::<_, Error>(walked)
     })?;
+    // What was found in a file that could not be read to its end may be about what is missing of it.
+    let mut subjects = subjects;
+    for Missed { path, why } in files::failures() {
+        match subjects.iter_mut().find(|subject| subject.has(&path)) {
+            Some(subject) => subject.opened = Err(format!("cannot be read: {why}")),
+            None if inventory.failed.iter().any(|failed| failed.path == path) => {}
+            None => inventory.failed.push(Passed { path, why }),
+        }
+    }
     let mut report = settle::settle(&subjects, &definitions, &walked, (&inventory, &catalogs), (options, &keys));
     report.incomplete = options.watcher.is_stopped();
     report.effort = report::Effort {

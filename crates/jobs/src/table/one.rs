@@ -9,6 +9,7 @@ use super::definitions::Definitions;
 pub use super::definitions::Named;
 use super::known::{Known, know};
 use crate::Error;
+use crate::source::files;
 use crate::tree::{FoundFile, Opener, Root, SpaceMap, Tablespace};
 
 /// A tablespace in one file.
@@ -53,7 +54,7 @@ impl One {
         let mut opener = Opener::new();
         let name = |root: Root| NamedTree { named: definitions.named(&space, &root, &map, &mut opener), root };
         let trees = roots.into_iter().map(name).collect();
-        let set = FileSet::new([(path.to_path_buf(), len)]);
+        let set = files::set([(path.to_path_buf(), len)]);
         Ok(Self { space, map, trees, set, len })
     }
 }

@@ -1,6 +1,6 @@
 //! Tablespaces and trees during the check.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use format::Lsn;
@@ -13,6 +13,14 @@ use crate::tree::walk::STOPPED;
 pub(super) struct Subject {
     pub path: PathBuf,
     pub opened: Result<Known, String>,
+}
+
+impl Subject {
+    /// Whether the file is one of the tablespace's.
+    pub fn has(&self, path: &Path) -> bool {
+        let files = self.opened.as_ref().map_or(&[][..], |known| &known.space.files);
+        self.path == path || files.iter().any(|file| file.path == path)
+    }
 }
 
 /// A tree that was walked.

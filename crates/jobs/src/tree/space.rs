@@ -1,6 +1,5 @@
 //! A tablespace whose pages are read by number: its files, its page format, its key.
 
-use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -13,6 +12,7 @@ use format::{PageId, PageNo, SpaceFormat, SpaceHeader, Verdict};
 
 use super::page::{Opened, Opener};
 use crate::source::datadir::plain;
+use crate::source::files::{self, File};
 use crate::source::keys::SpaceKey;
 use crate::source::page::PageAt;
 use crate::source::space::{self, HEAD, LONG_HEAD};
@@ -37,7 +37,7 @@ impl FoundFile {
     /// # Errors
     /// Its length cannot be read.
     pub fn of(path: PathBuf) -> std::io::Result<Self> {
-        let len = std::fs::metadata(&path)?.len();
+        let len = files::metadata(&path)?.len();
         Ok(Self { path, file: FileId(0), len })
     }
 }
@@ -195,7 +195,7 @@ impl Tablespace {
     /// The files numbered within this tablespace, not within the run.
     fn own_set(&self) -> FileSet {
         let page = u64::from(self.format.physical().get());
-        FileSet::new(self.files.iter().map(|file| (file.path.clone(), u64::from(file.pages) * page)))
+        files::set(self.files.iter().map(|file| (file.path.clone(), u64::from(file.pages) * page)))
     }
 
     /// Whether nearly all of its bytes are in the page cache, as far as the kernel tells.
@@ -205,7 +205,8 @@ impl Tablespace {
         let mut cache = PageCache::new();
         self.files.iter().all(|file| {
             let opened = File::open(&file.path);
-            opened.is_ok_and(|opened| cache.holds_most(opened.as_fd(), u64::from(file.pages) * page))
+            let opened = opened.as_ref().ok().and_then(File::here);
+            opened.is_some_and(|opened| cache.holds_most(opened.as_fd(), u64::from(file.pages) * page))
         })
     }
 

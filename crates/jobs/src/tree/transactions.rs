@@ -14,6 +14,7 @@ use format::{PageNo, SpaceId};
 
 use super::{FoundFile, Opener, Tablespace};
 use crate::source::datadir::plain;
+use crate::source::files;
 use crate::source::name::NameHint;
 use crate::source::system;
 
@@ -41,10 +42,10 @@ pub fn numbers_in(dir: &Path, keys: &KeyStore) -> Option<Result<BTreeSet<u64>, S
 fn files(dir: &Path, wanted: impl Fn(NameHint) -> bool) -> Result<Vec<FoundFile>, String> {
     let failed = |error: std::io::Error| format!("{}: {}", dir.display(), plain(&error));
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(dir).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
+    for entry in files::read_dir(dir).map_err(failed)? {
+        let path = entry.path();
         let hint = NameHint::of(&path);
-        let Some(meta) = std::fs::metadata(&path).ok().filter(|meta| meta.is_file() && wanted(hint)) else { continue };
+        let Some(meta) = files::metadata(&path).ok().filter(|meta| meta.is_file() && wanted(hint)) else { continue };
         found.push(FoundFile { path, file: FileId(0), len: meta.len() });
     }
     found.sort();

@@ -7,6 +7,7 @@ use format::schema::{FieldSource, IndexDef, IndexKind, TableDef, Visibility, cha
 
 use crate::report::file_kind::FileKind;
 use crate::report::hurt::{Action, Hurt};
+use crate::source::files;
 use crate::source::name::decoded;
 use crate::table::Named;
 use crate::tree::Tablespace;
@@ -59,11 +60,11 @@ pub(super) fn commands(row: &Hurt, named: Option<&Named>, space: Option<&Tablesp
 /// The advice for a datadir whose log still has work to do.
 pub(super) fn recover(path: &Path) -> Vec<String> {
     let above = |levels: usize| path.ancestors().nth(levels).map(Path::to_path_buf);
-    let is_datadir = |dir: &Path| dir.join("ibdata1").exists();
+    let is_datadir = |dir: &Path| files::exists(dir.join("ibdata1"));
     let datadir = [above(1), above(2)].into_iter().flatten().find(|dir| is_datadir(dir));
     let Some(datadir) = datadir else { return Vec::new() };
     // MySQL up to 8.0.29 keeps its log elsewhere, and only its server can recover it.
-    if datadir.join("mysql.ibd").exists() && !datadir.join("#innodb_redo").exists() {
+    if files::exists(datadir.join("mysql.ibd")) && !files::exists(datadir.join("#innodb_redo")) {
         return vec!["start its server once and stop it again".to_owned()];
     }
     vec![format!("innokit recover --in-place {}", shell(&datadir.to_string_lossy()))]

@@ -1,7 +1,7 @@
 //! Logs made of blocks, of either vendor: is every block sound that recovery needs?
 
-use std::fs::File;
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use format::Lsn;
@@ -15,7 +15,7 @@ const PIECE: usize = 1 << 20;
 
 /// Fails if recovery needs a damaged block in this range of a file. `log` is the name for messages.
 pub(super) fn verify_stretch(
-    file: &File,
+    file: &impl FileExt,
     path: &Path,
     stretch: Range<u64>,
     verifier: &mut BlockVerifier,

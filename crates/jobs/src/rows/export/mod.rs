@@ -210,7 +210,7 @@ pub fn export<F: Format>(
     })?;
     Ok(ExportReport {
         tables: out,
-        unread: tables.unread.iter().map(|unread| format!("{}: {}", unread.path.display(), unread.why)).collect(),
+        unread: tables.all_unread(),
         pending: tables.pending.clone(),
         bytes_read: counters.total().bytes_read,
         seconds: start.elapsed().as_secs_f64(),
@@ -337,6 +337,10 @@ impl<F: Format> Job<'_, F> {
             }
         }
         export.bytes = out.finish().map_err(failed)?;
+        if let Some(why) = self.tables.out_of_reach(self.table) {
+            export.damage.clear();
+            export.refused = Some(why);
+        }
         Ok(export)
     }
 

@@ -16,6 +16,7 @@ use super::frm::{Half, halves};
 use super::log::FileEvents;
 use crate::finding_code::FindingCode;
 use crate::report::document::Severity;
+use crate::source::files;
 use crate::source::keys::SpaceKey;
 use crate::source::name::NameHint;
 use crate::source::redo_log::IN_DDL;
@@ -168,7 +169,7 @@ impl<'c> Compare<'c> {
     fn is_there(&self, path: &Path) -> bool {
         let has = |path: &Path| self.catalog.names.contains(path);
         let is_new = self.is_unprepared && has(&path.with_extension("new"));
-        has(path) || is_new || self.by_path.contains_key(path) || path.exists()
+        has(path) || is_new || self.by_path.contains_key(path) || files::exists(path)
     }
 
     /// MariaDB's undo tablespaces, whose names the dictionary does not keep.

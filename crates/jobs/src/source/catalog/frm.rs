@@ -2,12 +2,12 @@
 //! describe the same table: they name the same indexes, and a partitioned table's `.par` file names at least the partitions in the rows.
 
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use format::schema::frm::{DOC_ID_INDEX, FrmError, from_frm, is_of_innodb};
 
 use super::entry::{Dictionary, Entry, Holds};
+use crate::source::files::{self, File};
 use crate::source::{read_small, read_up_to};
 
 /// Enough of a `.frm` file to name its engine.
@@ -42,7 +42,7 @@ pub(super) fn halves(root: &Path, names: &BTreeSet<PathBuf>, dictionary: &Dictio
         if !known.insert(frm.clone()) || is_auxiliary(table) {
             continue;
         }
-        if !names.contains(&frm) && !frm.exists() {
+        if !names.contains(&frm) && !files::exists(&frm) {
             halves.push(Half::LacksFrm(frm, whole.to_owned()));
             continue;
         }
@@ -53,7 +53,7 @@ pub(super) fn halves(root: &Path, names: &BTreeSet<PathBuf>, dictionary: &Dictio
         if name == whole {
             continue;
         }
-        if !names.contains(&par) && !par.exists() {
+        if !names.contains(&par) && !files::exists(&par) {
             halves.push(Half::LacksPar(par, whole.to_owned()));
         } else if let Some(why) = other_par(&par, whole, dictionary) {
             halves.push(Half::OtherPar(par, whole.to_owned(), why));
@@ -68,8 +68,11 @@ pub(super) fn halves(root: &Path, names: &BTreeSet<PathBuf>, dictionary: &Dictio
             continue;
         }
         // Opening a pipe would block.
-        let head =
-            if frm.is_file() { File::open(frm).and_then(|file| read_up_to(&file, 0, HEAD)) } else { Ok(Vec::new()) };
+        let head = if files::is_file(frm) {
+            File::open(frm).and_then(|file| read_up_to(&file, 0, HEAD))
+        } else {
+            Ok(Vec::new())
+        };
         let head = head.unwrap_or_default();
         if is_of_innodb(&head) {
             halves.push(Half::LacksTable(frm.clone(), format!("{}.{table}", database.to_string_lossy())));

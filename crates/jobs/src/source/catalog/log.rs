@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
-use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -12,6 +11,7 @@ use redo::record::{FileRecord, Mtr, RedoRecord, Subject};
 use redo::{LogVendor, mariadb};
 
 use super::ring::Ring;
+use crate::source::files::File;
 use crate::source::mysql_log::MySqlLog;
 use crate::source::read_up_to;
 use crate::source::redo_log::log_files;

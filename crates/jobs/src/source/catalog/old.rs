@@ -14,6 +14,7 @@ use format::schema::dictionary::{DICT_HDR_PAGE_NO, DictionaryRoots, SysDatafile,
 use super::entry::{Dictionary, Entry, Holds, TreeAt};
 use super::rows::{Which, each_row};
 use crate::source::datadir::{is_of_backup, link_target};
+use crate::source::files;
 use crate::tree::{Opener, Tablespace};
 
 const NONE: u32 = u32::MAX;
@@ -143,7 +144,7 @@ fn last_of(name: &str) -> &str {
 /// The file of table `name`: in its database's folder, or where its link file points. A backup has both, and the file is in the folder.
 fn place(root: &Path, name: &str) -> PathBuf {
     let own = root.join(format!("{name}.ibd"));
-    if own.exists() {
+    if files::exists(&own) {
         return own;
     }
     let link = root.join(format!("{name}.isl"));

@@ -16,6 +16,7 @@ use super::log::FileEvents;
 use super::{Catalog, CatalogFinding, Held};
 use crate::finding_code::FindingCode;
 use crate::report::document::Severity;
+use crate::source::files;
 use crate::source::name::NameHint;
 use crate::source::redo_log::{RedoLogs, identify, log_files};
 use crate::tree::{Opener, Tablespace};
@@ -206,7 +207,7 @@ impl Catalog {
     /// Whether the log itself explains why no tablespace here has this id. MySQL creates a file before it logs that, and writes page 0
     /// later still: a file of that name without a readable id is the one.
     fn is_explained(&self, space: u32, events: &FileEvents, held: &[Held]) -> bool {
-        let is_unreadable = |path: &Path| path.exists() && held.iter().all(|held| held.space.path() != path);
+        let is_unreadable = |path: &Path| files::exists(path) && held.iter().all(|held| held.space.path() != path);
         events.explain_missing(space)
             || events.called.get(&space).is_some_and(|name| is_unreadable(&self.path_of(name)))
     }

@@ -1,6 +1,5 @@
 //! MariaDB's redo log, readable from any LSN it still holds.
 
-use std::fs::File;
 use std::path::Path;
 
 use format::keyring::KeyStore;
@@ -10,6 +9,7 @@ use redo::mariadb::{self, Format, LogFile};
 use redo::mtr_reader::MtrReader;
 use redo::record::{Mtr, Subject};
 
+use crate::source::files::File;
 use crate::source::read_up_to;
 use crate::source::redo_log::log_files;
 

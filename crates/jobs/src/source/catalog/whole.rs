@@ -7,6 +7,7 @@ use super::datadir::{Catalog, CatalogFinding, Says};
 use crate::finding_code::FindingCode;
 use crate::report::document::Severity;
 use crate::source::backup::{BackupNotes, XTRABACKUP};
+use crate::source::files;
 use crate::source::name::NameHint;
 use crate::source::redo_log::{COPIED_LOG, REDO_DIR, log_files};
 use crate::tree::Tablespace;
@@ -54,7 +55,7 @@ pub(super) fn roots_without_dictionary(
         }
         let below = || files.iter().copied().filter(|file| file.starts_with(dir));
         // A database folder, named without its datadir.
-        let has = |name: &str| dir.parent().is_some_and(|above| above.join(name).is_file());
+        let has = |name: &str| dir.parent().is_some_and(|above| files::is_file(above.join(name)));
         let is_part = has("ibdata1") || has("mysql.ibd");
         is_datadir(dir, below()) || is_part && below().any(|file| NameHint::of(file) == NameHint::Table)
     };

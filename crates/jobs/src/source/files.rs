@@ -1,0 +1,296 @@
+//! Files wherever they are: on this system, or in storage that a [`Remote`] reads. The names and promises are those of `std::fs`, so that a
+//! job reads the same whichever it is.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use flow::FileSet;
+
+use super::remote::{self, Missed, Remote, RemoteMeta};
+
+/// The device number of everything that is not on this system. No device has it.
+const NO_DEVICE: u64 = u64::MAX;
+
+/// What is known of a path.
+#[derive(Clone, Debug)]
+pub(crate) enum Metadata {
+    /// On this system.
+    Here(fs::Metadata),
+    /// Elsewhere.
+    There(RemoteMeta),
+}
+
+impl Metadata {
+    pub fn is_dir(&self) -> bool {
+        match self {
+            Self::Here(meta) => meta.is_dir(),
+            Self::There(meta) => meta.is_dir,
+        }
+    }
+
+    pub fn is_file(&self) -> bool {
+        match self {
+            Self::Here(meta) => meta.is_file(),
+            Self::There(meta) => !meta.is_dir,
+        }
+    }
+
+    /// In bytes.
+    pub fn len(&self) -> u64 {
+        match self {
+            Self::Here(meta) => meta.len(),
+            Self::There(meta) => meta.len,
+        }
+    }
+
+    /// What it takes of the disk; of an object, its length.
+    pub fn bytes_on_disk(&self) -> u64 {
+        match self {
+            Self::Here(meta) => meta.blocks().saturating_mul(512),
+            Self::There(meta) => meta.len,
+        }
+    }
+
+    /// The device and the inode, or numbers that identify an object as these do a file.
+    pub fn identity(&self) -> (u64, u64) {
+        match self {
+            Self::Here(meta) => (meta.dev(), meta.ino()),
+            Self::There(meta) => (NO_DEVICE, meta.number),
+        }
+    }
+
+    pub fn is_block_device(&self) -> bool {
+        matches!(self, Self::Here(meta) if meta.file_type().is_block_device())
+    }
+}
+
+/// What a path leads to.
+///
+/// # Errors
+/// As `std::fs::metadata`.
+pub(crate) fn metadata(path: impl AsRef<Path>) -> io::Result<Metadata> {
+    let path = path.as_ref();
+    match remote::of(path)? {
+        Some(remote) => remote.metadata(path).map(Metadata::There),
+        None => fs::metadata(path).map(Metadata::Here),
+    }
+}
+
+/// The same for a path that the user named: if it is a prefix in a bucket, everything below it is listed now.
+///
+/// # Errors
+/// As `std::fs::metadata`.
+pub(crate) fn named(path: &Path) -> io::Result<Metadata> {
+    match remote::of(path)? {
+        Some(remote) => remote.named(path).map(Metadata::There),
+        None => fs::metadata(path).map(Metadata::Here),
+    }
+}
+
+/// What the path itself is, even if it is a link.
+///
+/// # Errors
+/// As `std::fs::symlink_metadata`.
+pub(crate) fn symlink_metadata(path: &Path) -> io::Result<Metadata> {
+    match remote::of(path)? {
+        Some(remote) => remote.metadata(path).map(Metadata::There),
+        None => fs::symlink_metadata(path).map(Metadata::Here),
+    }
+}
+
+/// Whether the path leads to a regular file or an object.
+pub(crate) fn is_file(path: impl AsRef<Path>) -> bool {
+    metadata(path.as_ref()).is_ok_and(|meta| meta.is_file())
+}
+
+/// Whether the path leads to a directory or a prefix.
+pub(crate) fn is_dir(path: impl AsRef<Path>) -> bool {
+    metadata(path.as_ref()).is_ok_and(|meta| meta.is_dir())
+}
+
+/// Whether the path leads to anything.
+pub(crate) fn exists(path: impl AsRef<Path>) -> bool {
+    metadata(path.as_ref()).is_ok()
+}
+
+/// An entry of a directory or a prefix.
+#[derive(Debug)]
+pub(crate) struct DirEntry {
+    path: PathBuf,
+    name: OsString,
+    meta: Result<fs::DirEntry, RemoteMeta>,
+}
+
+impl DirEntry {
+    pub fn path(&self) -> PathBuf {
+        self.path.clone()
+    }
+
+    pub fn file_name(&self) -> OsString {
+        self.name.clone()
+    }
+
+    /// What the path leads to. The entry's own metadata saves a path lookup; only links are followed.
+    ///
+    /// # Errors
+    /// As `std::fs::metadata`.
+    pub fn metadata(&self) -> io::Result<Metadata> {
+        match &self.meta {
+            Ok(entry) => match entry.metadata() {
+                Ok(meta) if meta.is_symlink() => metadata(&self.path),
+                other => other.map(Metadata::Here),
+            },
+            Err(meta) => Ok(Metadata::There(*meta)),
+        }
+    }
+}
+
+/// The entries of a directory or a prefix, in any order.
+///
+/// # Errors
+/// As `std::fs::read_dir`, and as its iterator: there is no half of a listing.
+pub(crate) fn read_dir(path: &Path) -> io::Result<Vec<DirEntry>> {
+    let Some(remote) = remote::of(path)? else {
+        let entry = |entry: fs::DirEntry| DirEntry { path: entry.path(), name: entry.file_name(), meta: Ok(entry) };
+        return fs::read_dir(path)?.map(|found| found.map(entry)).collect();
+    };
+    let entry = |(name, meta)| DirEntry { path: path.join(&name), name, meta: Err(meta) };
+    Ok(remote.list(path)?.into_iter().map(entry).collect())
+}
+
+/// All bytes of a file.
+///
+/// # Errors
+/// As `std::fs::read`.
+pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// A file to read.
+#[derive(Debug)]
+pub(crate) enum File {
+    /// On this system.
+    Here(fs::File),
+    /// Elsewhere.
+    There(Object),
+}
+
+/// An object, and how far it has been read.
+#[derive(Debug)]
+pub(crate) struct Object {
+    remote: &'static dyn Remote,
+    path: PathBuf,
+    len: u64,
+    at: u64,
+}
+
+impl File {
+    /// Opens it for reading.
+    ///
+    /// # Errors
+    /// As `std::fs::File::open`.
+    pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
+        let path = path.as_ref();
+        let Some(remote) = remote::of(path)? else { return fs::File::open(path).map(Self::Here) };
+        let meta = remote.metadata(path)?;
+        if meta.is_dir {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        Ok(Self::There(Object { remote, path: path.to_path_buf(), len: meta.len, at: 0 }))
+    }
+
+    /// What is known of it.
+    ///
+    /// # Errors
+    /// As `std::fs::File::metadata`.
+    pub fn metadata(&self) -> io::Result<Metadata> {
+        match self {
+            Self::Here(file) => file.metadata().map(Metadata::Here),
+            Self::There(object) => object.remote.metadata(&object.path).map(Metadata::There),
+        }
+    }
+
+    /// A file of this system.
+    pub fn here(&self) -> Option<&fs::File> {
+        match self {
+            Self::Here(file) => Some(file),
+            Self::There(_) => None,
+        }
+    }
+}
+
+impl FileExt for File {
+    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+        match self {
+            Self::Here(file) => file.read_at(bytes, offset),
+            Self::There(object) => object.remote.read_at(&object.path, bytes, offset),
+        }
+    }
+
+    fn write_at(&self, _: &[u8], _: u64) -> io::Result<usize> {
+        Err(io::ErrorKind::PermissionDenied.into())
+    }
+}
+
+impl Read for File {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Here(file) => file.read(bytes),
+            Self::There(object) => {
+                let got = object.remote.read_at(&object.path, bytes, object.at)?;
+                object.at += got as u64;
+                Ok(got)
+            }
+        }
+    }
+}
+
+impl Seek for File {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        match self {
+            Self::Here(file) => file.seek(to),
+            Self::There(object) => {
+                let place = match to {
+                    SeekFrom::Start(at) => Some(at),
+                    SeekFrom::End(by) => object.len.checked_add_signed(by),
+                    SeekFrom::Current(by) => object.at.checked_add_signed(by),
+                };
+                object.at = place.ok_or(io::ErrorKind::InvalidInput)?;
+                Ok(object.at)
+            }
+        }
+    }
+}
+
+/// The files of a run for readers, with the engine that objects among them need: paths, and the number of bytes to read of each.
+pub(crate) fn set(files: impl IntoIterator<Item = (PathBuf, u64)>) -> FileSet {
+    let files: Vec<(PathBuf, u64)> = files.into_iter().collect();
+    let Some(remote) = remote::installed() else { return FileSet::new(files) };
+    let kept: Vec<bool> = files.iter().map(|(path, _)| remote::is_url(path) && remote.has(path)).collect();
+    if !kept.contains(&true) {
+        return FileSet::new(files);
+    }
+    let paths: Vec<PathBuf> = files.iter().map(|(path, _)| path.clone()).collect();
+    let engine = remote.engine(&paths);
+    FileSet::carried_by(engine, files.into_iter().zip(kept).map(|((path, len), kept)| (path, len, kept)))
+}
+
+/// Whether the path is one of storage that is not on this system.
+pub(crate) fn is_remote(path: &Path) -> bool {
+    remote::is_url(path)
+}
+
+/// What could not be read of storage elsewhere: nothing that a job passed over in silence may be lost.
+pub(crate) fn failures() -> Vec<Missed> {
+    remote::installed().map(Remote::failures).unwrap_or_default()
+}
+
+/// Notes on requests to storage elsewhere.
+pub(crate) fn notes() -> Vec<String> {
+    remote::installed().map(Remote::notes).unwrap_or_default()
+}
