@@ -1,5 +1,5 @@
 # What a contributor runs. Each target installs what it needs (Debian, as root; other systems: see README.md).
-.PHONY: demo test test-ecosystem wheel test-arm soak fuzz lint bench servers readers fixtures datadirs dist test-dist
+.PHONY: demo test test-ecosystem wheel test-arm soak fuzz lint bench servers readers cloud fixtures datadirs dist test-dist
 
 CARGO ?= cargo
 DATADIRS ?= target/datadirs
@@ -9,8 +9,8 @@ THREADS ?= 4
 demo: ## build innokit and let it find a planted damage in real tablespaces of both servers
 	$(CARGO) run --quiet --profile demo -p innokit -- demo
 
-test: servers readers datadirs ## every test; those that read what real servers wrote run here only (`cargo test` runs the others)
-	INNOKIT_DATADIRS=$(abspath $(DATADIRS)) RUST_TEST_THREADS=$(THREADS) $(CARGO) test --workspace --features innokit/parquet,innokit/sql --no-fail-fast
+test: servers readers cloud datadirs ## every test; those that read what real servers wrote run here only (`cargo test` runs the others)
+	INNOKIT_DATADIRS=$(abspath $(DATADIRS)) RUST_TEST_THREADS=$(THREADS) $(CARGO) test --workspace --features innokit/parquet,innokit/sql,innokit/cloud --no-fail-fast
 
 test-ecosystem: servers datadirs ## the Python package with pyarrow, Polars, DuckDB and pandas, against real servers
 	INNOKIT_DATADIRS=$(abspath $(DATADIRS)) scripts/test-ecosystem.sh
@@ -29,7 +29,7 @@ fuzz: ## every fuzz target for some seconds, from the inputs that are kept in fu
 
 lint: ## formatting, lints, documentation
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --features innokit/parquet,innokit/sql -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --features innokit/parquet,innokit/sql,innokit/cloud -- -D warnings
 	$(CARGO) clippy -p innokit --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
 
@@ -48,6 +48,9 @@ servers: ## MariaDB and MySQL, as the tests use them; quick when they are there 
 
 readers: ## pyarrow, DuckDB and Polars, which read what we write as Parquet and Arrow
 	scripts/install-python-readers.sh
+
+cloud: ## an S3 server and a proxy that spoils connections, as the tests of buckets use them (takes Go)
+	scripts/install-cloud.sh
 
 datadirs: servers ## datadirs that the real servers write, kept until the servers or the script change
 	scripts/make-datadirs.sh --with encrypted,compressed $(DATADIRS)

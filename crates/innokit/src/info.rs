@@ -47,7 +47,7 @@ pub fn run(args: &InfoArgs) -> Result<u8, Box<dyn Error>> {
 /// The files to describe. For a directory, those that `innokit check` would examine.
 fn files(paths: &[PathBuf]) -> Vec<PathBuf> {
     let of = |path: &PathBuf| {
-        if !path.is_dir() {
+        if !jobs::source::remote::is_url(path) && !path.is_dir() {
             return vec![path.clone()];
         }
         let inventory = Inventory::take(std::slice::from_ref(path));

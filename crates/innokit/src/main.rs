@@ -23,6 +23,7 @@ mod print;
 mod progress;
 mod recover;
 mod redo;
+mod remote;
 mod restore;
 mod server;
 mod table;
@@ -64,6 +65,11 @@ fn main() -> ExitCode {
             return ExitCode::from(COULD_NOT);
         }
     };
+    let mut cli = cli;
+    if let Err(error) = remote::install(&mut cli.command) {
+        document::fail(started, COULD_NOT, &*error, wants_json);
+        return ExitCode::from(COULD_NOT);
+    }
     match run(cli.command) {
         Ok(status) => ExitCode::from(status),
         Err(error) => {

@@ -17,7 +17,7 @@ use syn::{Attribute, Fields, ImplItem, Item, ItemImpl, TraitItem, Type, UseTree,
 use common::repository;
 
 /// The libraries that are published, by the folder of each in `crates`.
-const LIBRARIES: [&str; 8] = ["arrow", "bench", "flow", "format", "jobs", "logs", "redo", "sql"];
+const LIBRARIES: [&str; 9] = ["arrow", "bench", "cloud", "flow", "format", "jobs", "logs", "redo", "sql"];
 
 /// The names of modules from the crate's root down to one of them, or on to an item in it.
 type Names = Vec<String>;

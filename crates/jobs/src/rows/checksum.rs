@@ -188,7 +188,7 @@ pub fn checksum_of(of: OpenTable<'_>, options: &ChecksumOptions, counters: &Coun
         Ok(rows) => add_trees(of, options, counters, &rows, &mut sum)?,
         Err(why) => sum.not_computable = Some(why),
     }
-    if let Some(why) = tables.out_of_reach(table) {
+    if let Some(why) = of.tables.out_of_reach(table) {
         sum.damage.clear();
         sum.not_computable = Some(why);
     }

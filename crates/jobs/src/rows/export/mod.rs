@@ -337,7 +337,7 @@ impl<F: Format> Job<'_, F> {
             }
         }
         export.bytes = out.finish().map_err(failed)?;
-        if let Some(why) = self.tables.out_of_reach(self.table) {
+        if let Some(why) = self.of.tables.out_of_reach(self.of.table) {
             export.damage.clear();
             export.refused = Some(why);
         }

@@ -1,0 +1,358 @@
+//! The storage of a process, as jobs see it: names to objects and prefixes, and their bytes.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use flow::SharedEngine;
+use jobs::source::remote::{Missed, Remote, RemoteMeta};
+use object_store::ObjectMeta;
+use object_store::path::Path as Location;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::blocks::{BLOCK, Blocks};
+use crate::clients;
+use crate::engine::{Ranges, Source};
+use crate::fault::Fault;
+use crate::fetch::{Object, look_up};
+use crate::known::{Known, Node};
+use crate::listing;
+use crate::place::{Place, Scheme};
+use crate::policy::Policy;
+use crate::store::Store;
+use crate::tally::Tally;
+
+/// Buckets and web servers, read with the credentials of the environment. Nothing is started before the first URL is read.
+#[derive(Debug)]
+pub struct Cloud {
+    policy: Policy,
+    tally: Arc<Tally>,
+    runtime: OnceLock<Option<Runtime>>,
+    stores: Mutex<HashMap<String, Result<Arc<Store>, Fault>>>,
+    known: Mutex<Known>,
+    /// What signs the URLs of web servers, by URL.
+    queries: Mutex<HashMap<String, String>>,
+    blocks: Arc<Blocks>,
+    /// Paths that could not be read, with what the user should know.
+    failures: Mutex<Vec<Missed>>,
+}
+
+/// Threads that carry requests: the bytes they move are verified by others.
+const THREADS: usize = 2;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic elsewhere leaves a map or a list intact.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Cloud {
+    /// Storage that is asked as patiently as `policy` says.
+    #[must_use]
+    pub fn new(policy: Policy) -> Self {
+        let (tally, blocks) = (Arc::default(), Arc::default());
+        let (stores, known, failures) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let (runtime, queries) = (OnceLock::new(), Mutex::default());
+        Self { policy, tally, runtime, stores, known, queries, blocks, failures }
+    }
+
+    fn runtime(&self) -> Result<&Runtime, Fault> {
+        let start =
+            || Builder::new_multi_thread().worker_threads(THREADS).thread_name("cloud").enable_all().build().ok();
+        let none = || Fault::new(io::ErrorKind::Other, "the threads that carry requests could not be started");
+        self.runtime.get_or_init(start).as_ref().ok_or_else(none)
+    }
+
+    fn wait<T>(&self, work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+        self.runtime()?.block_on(work)
+    }
+
+    fn store(&self, place: &Place) -> Result<Arc<Store>, Fault> {
+        // Each signed URL has a client of its own; buckets have one each.
+        let query = lock(&self.queries).get(&place.url()).cloned();
+        let name = query.as_ref().map_or_else(|| place.root(), |_| place.url());
+        let connect = || {
+            let client = clients::connect(place, query.as_deref(), &self.policy);
+            let client = client.map_err(|words| Fault::new(io::ErrorKind::InvalidInput, words))?;
+            Ok(Arc::new(Store::new(place.scheme, client, self.policy, Arc::clone(&self.tally))))
+        };
+        lock(&self.stores).entry(name).or_insert_with(connect).clone()
+    }
+
+    /// Remembers what could not be read.
+    fn failed(&self, path: &Path, fault: &Fault) {
+        let mut failures = lock(&self.failures);
+        if failures.iter().all(|failed| failed.path != path) {
+            failures.push(Missed { path: path.to_path_buf(), why: fault.words.clone() });
+        }
+    }
+
+    /// What is known of a URL without asking; `None` if nothing is.
+    fn known_as(&self, url: &str) -> Option<Result<RemoteMeta, Fault>> {
+        let known = lock(&self.known);
+        if let Some(object) = known.object(url) {
+            return Some(Ok(meta_of(&object)));
+        }
+        if let Some(number) = known.prefix(url).filter(|_| known.is_covered(url)) {
+            return Some(Ok(RemoteMeta { is_dir: true, len: 0, number }));
+        }
+        if let Some(fault) = known.absent(url) {
+            return Some(Err(fault));
+        }
+        known.is_covered(url).then(|| Err(Fault::new(io::ErrorKind::NotFound, "the listing has no such object")))
+    }
+
+    fn add(&self, place: &Place, store: &Arc<Store>, meta: ObjectMeta) -> Arc<Object> {
+        self.add_as(format!("{}/{}", place.root(), meta.location), store, meta)
+    }
+
+    fn add_as(&self, url: String, store: &Arc<Store>, meta: ObjectMeta) -> Arc<Object> {
+        let mut known = lock(&self.known);
+        let number = known.number();
+        known.add_object(&Arc::new(Object::new(url, store, meta, number)))
+    }
+
+    /// Asks for the object of that name.
+    fn ask(&self, place: &Place, store: &Arc<Store>) -> Result<RemoteMeta, Fault> {
+        let location = location(place)?;
+        let meta = self.wait(look_up(store, &location))?;
+        Ok(meta_of(&self.add_as(place.url(), store, meta)))
+    }
+
+    /// Lists everything below a prefix.
+    fn list_whole(&self, place: &Place, store: &Arc<Store>) -> Result<RemoteMeta, Fault> {
+        if place.scheme == Scheme::Https {
+            return Err(Fault::new(io::ErrorKind::Unsupported, "a web server gives no listings: name each file"));
+        }
+        let prefix = location(place)?;
+        let found = self.wait(listing::below(store, Some(&prefix).filter(|_| !place.key.is_empty())))?;
+        if found.is_empty() {
+            return Err(Fault::new(
+                io::ErrorKind::NotFound,
+                match place.key.is_empty() {
+                    true => "the bucket is empty",
+                    false => "there is no object of this name, and none below it",
+                },
+            ));
+        }
+        for meta in found {
+            self.add(place, store, meta);
+        }
+        let mut known = lock(&self.known);
+        known.close_whole(&place.url());
+        let number = known.add_prefix(&place.url());
+        Ok(RemoteMeta { is_dir: true, len: 0, number })
+    }
+
+    fn name(&self, place: &Place) -> Result<RemoteMeta, Fault> {
+        let store = self.store(place)?;
+        if place.is_prefix {
+            return self.list_whole(place, &store);
+        }
+        let refused = match self.ask(place, &store) {
+            Err(fault) if matches!(fault.kind, io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => fault,
+            other => return other,
+        };
+        // Who may not list gets "denied" for what is not there, and who may only list gets it for what is.
+        match self.list_whole(place, &store) {
+            Err(_) if place.scheme == Scheme::Https => Err(refused),
+            // The refusal of a listing has a body that says more.
+            Err(other) if other.kind == io::ErrorKind::PermissionDenied => Err(other),
+            Err(_) if refused.kind == io::ErrorKind::PermissionDenied => Err(refused),
+            other => other,
+        }
+    }
+
+    /// Something that may be there beside what the user named.
+    fn probe(&self, place: &Place) -> Result<RemoteMeta, Fault> {
+        let store = self.store(place)?;
+        let absent = match place.is_prefix {
+            true => Fault::new(io::ErrorKind::NotFound, "not looked up"),
+            false => match self.ask(place, &store) {
+                Err(fault) if fault.kind == io::ErrorKind::NotFound => fault,
+                other => return other,
+            },
+        };
+        if place.scheme == Scheme::Https {
+            return Err(absent);
+        }
+        let children = self.list_beside(place, &store)?;
+        match children.is_empty() {
+            true => Err(absent),
+            false => Ok(RemoteMeta { is_dir: true, len: 0, number: lock(&self.known).add_prefix(&place.url()) }),
+        }
+    }
+
+    fn list_beside(&self, place: &Place, store: &Arc<Store>) -> Result<Vec<(String, Node)>, Fault> {
+        let prefix = location(place)?;
+        let found = self.wait(listing::beside(store, Some(&prefix).filter(|_| !place.key.is_empty())))?;
+        let (objects, prefixes) = found;
+        for meta in objects {
+            self.add(place, store, meta);
+        }
+        let mut known = lock(&self.known);
+        for prefix in prefixes {
+            known.add_prefix(&format!("{}/{prefix}", place.root()));
+        }
+        known.add_prefix(&place.url());
+        known.close_listed(&place.url());
+        Ok(known.children(&place.url()).unwrap_or_default())
+    }
+
+    fn children(&self, place: &Place) -> Result<Vec<(String, Node)>, Fault> {
+        if let Some(children) = lock(&self.known).children(&place.url()) {
+            return Ok(children);
+        }
+        if place.scheme == Scheme::Https {
+            return Err(Fault::new(io::ErrorKind::Unsupported, "a web server gives no listings: name each file"));
+        }
+        self.list_beside(place, &self.store(place)?)
+    }
+
+    fn object(&self, path: &Path) -> Result<Arc<Object>, Fault> {
+        let gone = || Fault::new(io::ErrorKind::NotFound, "there is no such object");
+        let url = Place::of(path).ok_or_else(gone)?.url();
+        if lock(&self.known).object(&url).is_none() {
+            self.look(path)?;
+        }
+        lock(&self.known).object(&url).ok_or_else(gone)
+    }
+
+    /// What a path is; asked at most once.
+    fn look(&self, path: &Path) -> Result<RemoteMeta, Fault> {
+        let place =
+            Place::of(path).ok_or_else(|| Fault::new(io::ErrorKind::InvalidInput, "this URL names no bucket"))?;
+        if let Some(known) = self.known_as(&place.url()) {
+            return known;
+        }
+        self.probe(&place).inspect_err(|fault| {
+            lock(&self.known).is_absent(&place.url(), fault);
+            // What the user did not name may be out of reach. That nothing can be reached is another matter.
+            if !matches!(fault.kind, io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) {
+                self.failed(path, fault);
+            }
+        })
+    }
+
+    fn bytes(&self, path: &Path, bytes: &mut [u8], offset: u64) -> Result<usize, Fault> {
+        let object = self.object(path)?;
+        if let Some(got) = self.blocks.copy(object.number, object.len, offset, bytes) {
+            return Ok(got);
+        }
+        let read = if bytes.len() >= BLOCK {
+            self.wait(object.fill(bytes, offset))
+        } else {
+            self.part(&object, bytes, offset)
+        };
+        read.inspect_err(|fault| self.failed(path, fault))
+    }
+
+    /// Fetches the block that has the first of the bytes, and copies what it has of them.
+    fn part(&self, object: &Arc<Object>, bytes: &mut [u8], offset: u64) -> Result<usize, Fault> {
+        let start = offset - offset % BLOCK as u64;
+        let block = match self.blocks.find(object.number, start) {
+            Some(block) => block,
+            None => {
+                let mut block = vec![0; BLOCK];
+                let got = self.wait(object.fill(&mut block, start))?;
+                block.truncate(got);
+                let block: Arc<[u8]> = block.into();
+                self.blocks.keep(object.number, start, Arc::clone(&block));
+                block
+            }
+        };
+        let have = block.get((offset - start) as usize..).unwrap_or_default();
+        let len = have.len().min(bytes.len());
+        if let (Some(into), Some(from)) = (bytes.get_mut(..len), have.get(..len)) {
+            into.copy_from_slice(from);
+        }
+        Ok(len)
+    }
+}
+
+impl Remote for Cloud {
+    fn has(&self, path: &Path) -> bool {
+        Place::of(path).is_some()
+    }
+
+    fn enter(&self, path: PathBuf) -> PathBuf {
+        let signed = path.to_str().filter(|text| text.starts_with("https://")).and_then(|text| text.split_once('?'));
+        let Some((url, query)) = signed else { return path };
+        let plain = PathBuf::from(url);
+        if let Some(place) = Place::of(&plain) {
+            lock(&self.queries).insert(place.url(), query.to_owned());
+        }
+        plain
+    }
+
+    fn named(&self, path: &Path) -> io::Result<RemoteMeta> {
+        let unnamed = || Fault::new(io::ErrorKind::InvalidInput, "this URL names no bucket");
+        let place = Place::of(path).ok_or_else(unnamed);
+        let found = place.and_then(|place| match self.known_as(&place.url()) {
+            Some(Ok(known)) => Ok(known),
+            _ => self.name(&place),
+        });
+        found.map_err(|fault| {
+            self.failed(path, &fault);
+            fault.to_io()
+        })
+    }
+
+    fn metadata(&self, path: &Path) -> io::Result<RemoteMeta> {
+        self.look(path).map_err(|fault| fault.to_io())
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<(OsString, RemoteMeta)>> {
+        let unnamed = || Fault::new(io::ErrorKind::InvalidInput, "this URL names no bucket");
+        let children = Place::of(path).ok_or_else(unnamed).and_then(|place| self.children(&place));
+        let children = children.map_err(|fault| {
+            if !matches!(fault.kind, io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) {
+                self.failed(path, &fault);
+            }
+            fault.to_io()
+        })?;
+        let entries = children.into_iter().flat_map(|(name, node)| {
+            let object = node.object.map(|object| meta_of(&object));
+            let prefix = node.prefix.map(|number| RemoteMeta { is_dir: true, len: 0, number });
+            object.into_iter().chain(prefix).map(move |meta| (OsString::from(&name), meta)).collect::<Vec<_>>()
+        });
+        Ok(entries.collect())
+    }
+
+    fn read_at(&self, path: &Path, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.bytes(path, bytes, offset).map_err(|fault| fault.to_io())
+    }
+
+    fn engine(&self, files: &[PathBuf]) -> Box<dyn SharedEngine> {
+        let source = |path: &PathBuf| match Place::of(path) {
+            None => Source::Here,
+            Some(_) => self.object(path).map_or_else(Source::Gone, Source::Object),
+        };
+        let sources = files.iter().map(source).collect();
+        let runtime = self.runtime().map(|runtime| runtime.handle().clone());
+        Box::new(Ranges { sources, blocks: Arc::clone(&self.blocks), runtime })
+    }
+
+    fn failures(&self) -> Vec<Missed> {
+        let mut failures = lock(&self.failures).clone();
+        let broken = lock(&self.known).broken();
+        failures.extend(broken.into_iter().map(|(url, why)| Missed { path: url.into(), why }));
+        failures.sort_by(|one, other| one.path.cmp(&other.path));
+        failures.dedup_by(|one, other| one.path == other.path);
+        failures
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.tally.notes()
+    }
+}
+
+fn meta_of(object: &Object) -> RemoteMeta {
+    RemoteMeta { is_dir: false, len: object.len, number: object.number }
+}
+
+fn location(place: &Place) -> Result<Location, Fault> {
+    let unusable = |error| Fault::new(io::ErrorKind::InvalidInput, format!("this name cannot be asked for: {error}"));
+    Location::parse(place.decoded()).map_err(unusable)
+}

@@ -1,0 +1,159 @@
+//! The engine of range requests: many in flight, each a task of the runtime that owns its buffer.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use flow::Buffer;
+use flow::queue::{Completion, OpenQueue, Operation, Queue, Request};
+use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
+
+use crate::blocks::Blocks;
+use crate::fault::Fault;
+use crate::fetch::Object;
+
+/// A file of a set.
+#[derive(Clone, Debug)]
+pub(crate) enum Source {
+    /// A file of this system, which comes with an open handle.
+    Here,
+    Object(Arc<Object>),
+    /// Not there any more when the set was made.
+    Gone(Fault),
+}
+
+/// Objects, and files of this system, by their places in a set.
+#[derive(Clone, Debug)]
+pub(crate) struct Ranges {
+    pub sources: Arc<[Source]>,
+    pub blocks: Arc<Blocks>,
+    /// What carries the requests, or why nothing does.
+    pub runtime: Result<Handle, Fault>,
+}
+
+impl OpenQueue for Ranges {
+    fn name(&self) -> &'static str {
+        "range requests"
+    }
+
+    fn open(&self, _depth: u32, _buffers: &[Buffer]) -> io::Result<Box<dyn Queue>> {
+        let runtime = self.runtime.clone().map_err(|fault| fault.to_io())?;
+        Ok(Box::new(RangeQueue { ranges: self.clone(), runtime, shared: Arc::default(), tasks: Vec::new() }))
+    }
+}
+
+/// What the queue shares with its tasks.
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    done: Vec<Completion>,
+    /// Tasks that have not ended.
+    running: usize,
+}
+
+impl Shared {
+    /// A panic elsewhere leaves the state intact: it changes by single pushes and counts.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Counts a task while it lives, even if it is cut short.
+struct Running(Arc<Shared>);
+
+impl Running {
+    fn new(shared: &Arc<Shared>) -> Self {
+        shared.lock().running += 1;
+        Self(Arc::clone(shared))
+    }
+
+    fn end(self, completion: Completion) {
+        self.0.lock().done.push(completion);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.lock().running -= 1;
+        self.0.changed.notify_one();
+    }
+}
+
+/// The queue of one worker.
+struct RangeQueue {
+    ranges: Ranges,
+    runtime: Handle,
+    shared: Arc<Shared>,
+    tasks: Vec<AbortHandle>,
+}
+
+impl Queue for RangeQueue {
+    fn submit(&mut self, mut request: Request) {
+        let source = self.ranges.sources.get(request.file.0 as usize).cloned();
+        let running = Running::new(&self.shared);
+        let Some(Source::Object(object)) = source else {
+            let task = self.runtime.spawn_blocking(move || running.end(elsewhere(request, source)));
+            return self.tasks.push(task.abort_handle());
+        };
+        let blocks = Arc::clone(&self.ranges.blocks);
+        let task = self.runtime.spawn(async move {
+            let range = request.start..request.start.saturating_add(request.len);
+            let (offset, bytes) = (request.offset, request.buffer.range_mut(range));
+            let result = match blocks.copy(object.number, object.len, offset, bytes) {
+                Some(got) => Ok(got),
+                None if request.operation != Operation::Read => Err(io::ErrorKind::ReadOnlyFilesystem.into()),
+                None => object.fill(bytes, offset).await.map_err(|fault| fault.to_io()),
+            };
+            let result = result.map(|got| u32::try_from(got).unwrap_or(u32::MAX));
+            running.end(Completion { token: request.token, buffer: request.buffer, result });
+        });
+        self.tasks.push(task.abort_handle());
+    }
+
+    /// Tasks start at once.
+    fn kick(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn wait(&mut self, done: &mut Vec<Completion>) -> io::Result<()> {
+        let mut state = self.shared.lock();
+        while state.done.is_empty() && state.running > 0 {
+            state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        done.append(&mut state.done);
+        drop(state);
+        self.tasks.retain(|task| !task.is_finished());
+        Ok(())
+    }
+}
+
+impl Drop for RangeQueue {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(AbortHandle::abort);
+        let mut state = self.shared.lock();
+        while state.running > 0 {
+            state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// Performs a request that is not for an object, on a thread that may wait.
+fn elsewhere(mut request: Request, source: Option<Source>) -> Completion {
+    let range = request.start..request.start.saturating_add(request.len);
+    let result = match source {
+        Some(Source::Gone(fault)) => Err(fault.to_io()),
+        _ if request.operation != Operation::Read => Err(io::ErrorKind::ReadOnlyFilesystem.into()),
+        _ => request.handle.fd().and_then(|fd| fd.try_clone_to_owned()).and_then(|fd| {
+            let got = File::from(fd).read_at(request.buffer.range_mut(range), request.offset)?;
+            Ok(u32::try_from(got).unwrap_or(u32::MAX))
+        }),
+    };
+    Completion { token: request.token, buffer: request.buffer, result }
+}

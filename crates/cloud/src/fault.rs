@@ -1,0 +1,154 @@
+//! Why a request failed: whether it may be repeated, and what to tell the user.
+
+use std::error::Error as _;
+use std::io;
+
+use flow::WholeFile;
+use object_store::client::HttpError;
+
+/// A failure that stays: of an object, or of a bucket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub kind: io::ErrorKind,
+    /// A clause: "access is denied (403) ...".
+    pub words: String,
+}
+
+impl Fault {
+    pub fn new(kind: io::ErrorKind, words: impl Into<String>) -> Self {
+        Self { kind, words: words.into() }
+    }
+
+    /// For the object's reader: nothing else of the object can be had either.
+    pub fn to_io(&self) -> io::Error {
+        io::Error::new(self.kind, WholeFile(self.words.clone()))
+    }
+}
+
+/// Why one try failed.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// Asking again would give the same answer.
+    Final(Fault),
+    /// It may pass: the reason.
+    Passing(String),
+}
+
+impl Trouble {
+    /// What a client's error means.
+    pub fn of(error: &object_store::Error) -> Self {
+        use object_store::Error as E;
+        match error {
+            E::NotFound { .. } => Self::Final(not_found(&error.to_string())),
+            E::Precondition { .. } | E::NotModified { .. } => Self::Final(replaced()),
+            E::PermissionDenied { .. } | E::Unauthenticated { .. } => Self::Final(denied(&error.to_string())),
+            _ => Self::of_other(error),
+        }
+    }
+
+    /// Errors for which the client has no word of its own.
+    fn of_other(error: &object_store::Error) -> Self {
+        let text = error.to_string();
+        match status_of(&text) {
+            // Too many requests, or the server gave up waiting for ours.
+            Some(408 | 429 | 500..) => Self::Passing(answer(&text)),
+            Some(400) if code_of(&text).is_some_and(|code| code == "RequestTimeout") => Self::Passing(answer(&text)),
+            // Of listings, the client has no word for these either.
+            Some(404) => Self::Final(not_found(&text)),
+            Some(401 | 403) => Self::Final(denied(&text)),
+            Some(_) => Self::Final(Fault::new(io::ErrorKind::Other, answer(&text))),
+            None if text.contains("without LOCATION") => {
+                let words = "the bucket is in another region: set AWS_REGION to that region";
+                Self::Final(Fault::new(io::ErrorKind::Other, words))
+            }
+            None => match deepest(error) {
+                (true, reason) => Self::Passing(reason),
+                (false, reason) => Self::Final(Fault::new(io::ErrorKind::Other, reason)),
+            },
+        }
+    }
+}
+
+/// The object has been replaced since it was listed.
+pub(crate) fn replaced() -> Fault {
+    let words =
+        "it changed while it was read: another object has taken its name since it was listed; run the command again";
+    Fault::new(io::ErrorKind::Other, words)
+}
+
+fn not_found(text: &str) -> Fault {
+    let words = match code_of(text) {
+        Some("NoSuchBucket" | "ContainerNotFound") => "there is no such bucket (404)",
+        _ => "there is no such object (404)",
+    };
+    Fault::new(io::ErrorKind::NotFound, words)
+}
+
+fn denied(text: &str) -> Fault {
+    let status = status_of(text).unwrap_or(403);
+    let words = match code_of(text) {
+        Some(code) if code != "AccessDenied" => {
+            let message = between(text, "<Message>", "</Message>").unwrap_or_default().trim_end_matches('.');
+            format!("access is denied ({status} {code}): {message}")
+        }
+        _ => format!("access is denied ({status}): the credentials in use may not read it"),
+    };
+    Fault::new(io::ErrorKind::PermissionDenied, words)
+}
+
+/// What the server answered, in a few words: its status, its code, its message.
+fn answer(text: &str) -> String {
+    let status = status_of(text).map(|status| status.to_string()).unwrap_or_default();
+    let code = code_of(text).map(|code| format!(" {code}")).unwrap_or_default();
+    let message =
+        between(text, "<Message>", "</Message>").map(|message| format!(": {}", message.trim_end_matches('.')));
+    format!("the server answers {status}{code}{}", message.unwrap_or_default())
+}
+
+/// The status in the client's words; its type is private.
+fn status_of(text: &str) -> Option<u16> {
+    let after = text.split_once("status code: ")?.1;
+    after.get(..3)?.parse().ok()
+}
+
+/// The code in the body of an S3 or Azure answer.
+fn code_of(text: &str) -> Option<&str> {
+    between(text, "<Code>", "</Code>")
+}
+
+fn between<'t>(text: &'t str, from: &str, to: &str) -> Option<&'t str> {
+    Some(text.split_once(from)?.1.split_once(to)?.0.trim())
+}
+
+/// Whether the network failed, not the request; and the innermost reason.
+fn deepest(error: &object_store::Error) -> (bool, String) {
+    let mut is_transport = false;
+    let mut reason = error.to_string();
+    let mut inner = error.source();
+    while let Some(error) = inner {
+        is_transport |= error.is::<HttpError>() || error.is::<io::Error>();
+        reason = error.to_string();
+        inner = error.source();
+    }
+    // The system's number says nothing that its words do not.
+    let words = reason.split(" (os error").next().unwrap_or(&reason);
+    // Reasons are clauses: they follow a colon.
+    let mut letters = words.chars();
+    let first = letters.next().map(|letter| letter.to_ascii_lowercase());
+    (is_transport, first.into_iter().chain(letters).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_told_by_status_code_and_message() {
+        let text = "Generic S3 error: Error performing GET http://x in 1ms - Server returned non-2xx status code: 503 Service \
+                    Unavailable: <Error><Code>SlowDown</Code><Message>Reduce your request rate.</Message></Error>";
+        assert_eq!(status_of(text), Some(503));
+        assert_eq!(answer(text), "the server answers 503 SlowDown: Reduce your request rate");
+        assert_eq!(answer("status code: 502 Bad Gateway: "), "the server answers 502");
+        assert_eq!(status_of("connection reset"), None);
+    }
+}

@@ -1,0 +1,161 @@
+//! Bytes of one object: a range request, repeated from where it broke off as long as that may help.
+
+use std::sync::OnceLock;
+
+use chrono::{DateTime, Utc};
+use futures_util::StreamExt;
+use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStoreExt};
+use std::sync::Arc;
+
+use crate::fault::{self, Fault, Trouble};
+use crate::place::Scheme;
+use crate::store::Store;
+use crate::tally::Tally;
+
+/// Bytes that show that the way to the object works, if badly: tries are counted anew after so many.
+const PROGRESS: usize = 64 << 10;
+
+/// An object as it was when it was first seen.
+#[derive(Debug)]
+pub(crate) struct Object {
+    /// Its URL, which is its path for jobs.
+    pub url: String,
+    pub store: Arc<Store>,
+    pub location: object_store::path::Path,
+    pub len: u64,
+    /// Identifies its bytes; files that were put behind a server by hand may have none.
+    e_tag: Option<String>,
+    modified: DateTime<Utc>,
+    /// Different for any two objects and prefixes.
+    pub number: u64,
+    /// It cannot be read, for good.
+    pub failed: OnceLock<Fault>,
+}
+
+impl Object {
+    pub fn new(url: String, store: &Arc<Store>, meta: ObjectMeta, number: u64) -> Self {
+        let ObjectMeta { location, last_modified: modified, size: len, e_tag, .. } = meta;
+        let e_tag = e_tag.filter(|tag| !tag.trim_matches('"').is_empty());
+        Self { url, store: Arc::clone(store), location, len, e_tag, modified, number, failed: OnceLock::new() }
+    }
+
+    /// Fills `bytes` from `offset` on, as far as the object goes. Returns how many bytes that are. What fails for good is remembered, and
+    /// fails again without a request.
+    pub async fn fill(&self, bytes: &mut [u8], offset: u64) -> Result<usize, Fault> {
+        let want = usize::try_from(self.len.saturating_sub(offset)).unwrap_or(usize::MAX).min(bytes.len());
+        let bytes = bytes.get_mut(..want).unwrap_or_default();
+        if bytes.is_empty() {
+            return Ok(0);
+        }
+        if let Some(fault) = self.failed.get() {
+            return Err(fault.clone());
+        }
+        match self.tries(bytes, offset).await {
+            Ok(()) => Ok(want),
+            Err(fault) => Err(self.failed.get_or_init(|| fault).clone()),
+        }
+    }
+
+    async fn tries(&self, bytes: &mut [u8], offset: u64) -> Result<(), Fault> {
+        let mut tries = self.store.begin()?;
+        let mut done = 0;
+        loop {
+            let Some(rest) = bytes.get_mut(done..).filter(|rest| !rest.is_empty()) else { return Ok(()) };
+            let wanted = rest.len();
+            let (got, outcome) = self.attempt(rest, offset + done as u64).await;
+            done += got;
+            if got >= PROGRESS {
+                tries.progressed();
+            }
+            Tally::count(&self.store.tally.bytes, got as u64);
+            match outcome {
+                Ok(()) if got == wanted => return Ok(()),
+                Ok(()) => {
+                    let reason = format!("the answer ended after {got} of {wanted} bytes");
+                    tries.after(Trouble::Passing(reason)).await?;
+                }
+                Err(trouble) => tries.after(trouble).await?,
+            }
+        }
+    }
+
+    /// One request. Returns how many bytes arrived, even if it failed.
+    async fn attempt(&self, bytes: &mut [u8], offset: u64) -> (usize, Result<(), Trouble>) {
+        let mut got = 0;
+        let outcome = self.receive(bytes, offset, &mut got).await;
+        (got, outcome)
+    }
+
+    async fn receive(&self, bytes: &mut [u8], offset: u64, got: &mut usize) -> Result<(), Trouble> {
+        let store = &*self.store;
+        Tally::count(&store.tally.ranges, 1);
+        let range = GetRange::Bounded(offset..offset + bytes.len() as u64);
+        let answer = within(store, store.client.get_opts(&self.location, self.condition(range))).await?;
+        store.answered();
+        self.is_the_same(&answer.meta).map_err(Trouble::Final)?;
+        let mut stream = answer.into_stream();
+        while let Some(part) = within(store, async { stream.next().await.transpose() }).await? {
+            let end = *got + part.len();
+            let Some(place) = bytes.get_mut(*got..end) else {
+                let words = "the server sends more bytes than it was asked for";
+                return Err(Trouble::Final(Fault::new(std::io::ErrorKind::InvalidData, words)));
+            };
+            place.copy_from_slice(&part);
+            *got = end;
+            store.answered();
+        }
+        Ok(())
+    }
+
+    /// Only if the object is still the one that was listed. A weak tag matches nothing, so it is compared afterwards.
+    fn condition(&self, range: GetRange) -> GetOptions {
+        let if_match = self.e_tag.clone().filter(|tag| !tag.starts_with("W/"));
+        GetOptions { range: Some(range), if_match, ..GetOptions::default() }
+    }
+
+    fn is_the_same(&self, now: &ObjectMeta) -> Result<(), Fault> {
+        let plain = |tag: &str| tag.trim_start_matches("W/").trim_matches('"').to_owned();
+        let is_same = match (&self.e_tag, &now.e_tag) {
+            (Some(then), Some(now)) => plain(then) == plain(now),
+            // A listing has fractions of a second, an answer has not.
+            _ => self.modified.timestamp() == now.last_modified.timestamp(),
+        };
+        if is_same && now.size == self.len { Ok(()) } else { Err(fault::replaced()) }
+    }
+}
+
+/// The object at a location, if there is one.
+pub(crate) async fn look_up(store: &Store, location: &object_store::path::Path) -> Result<ObjectMeta, Fault> {
+    let mut tries = store.begin()?;
+    loop {
+        Tally::count(&store.tally.heads, 1);
+        let looked = match store.scheme {
+            // A signed URL is signed for one method. The range proves that the server gives ranges.
+            Scheme::Https => {
+                let range = Some(GetRange::Bounded(0..1));
+                let options = GetOptions { range, ..GetOptions::default() };
+                within(store, store.client.get_opts(location, options)).await.map(|answer| answer.meta)
+            }
+            _ => within(store, store.client.head(location)).await,
+        };
+        match looked {
+            Ok(meta) => {
+                store.answered();
+                return Ok(meta);
+            }
+            Err(trouble) => tries.after(trouble).await?,
+        }
+    }
+}
+
+/// The result, unless nothing happens for too long.
+pub(crate) async fn within<T>(
+    store: &Store,
+    work: impl Future<Output = Result<T, object_store::Error>>,
+) -> Result<T, Trouble> {
+    let timeout = store.policy.timeout;
+    match tokio::time::timeout(timeout, work).await {
+        Ok(result) => result.map_err(|error| Trouble::of(&error)),
+        Err(_) => Err(Trouble::Passing(format!("nothing came for {} s", timeout.as_secs()))),
+    }
+}

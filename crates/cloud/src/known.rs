@@ -1,0 +1,138 @@
+//! What listings and lookups have shown so far.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use crate::fault::Fault;
+use crate::fetch::Object;
+
+/// What has one name in a prefix: an object and a longer prefix may share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Node {
+    pub object: Option<Arc<Object>>,
+    /// The number of the longer prefix.
+    pub prefix: Option<u64>,
+}
+
+/// Everything known, by URL without a slash at the end.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    /// Prefixes and what is right below them, as far as it was seen.
+    prefixes: HashMap<String, BTreeMap<String, Node>>,
+    objects: HashMap<String, Arc<Object>>,
+    numbers: HashMap<String, u64>,
+    /// Prefixes of which everything is known that is below them, at any depth.
+    whole: HashSet<String>,
+    /// Prefixes of which everything is known that is right below them.
+    listed: HashSet<String>,
+    /// Names that lead nowhere.
+    absent: HashMap<String, Fault>,
+    next: u64,
+}
+
+impl Known {
+    /// A number that nothing else has.
+    pub fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    pub fn object(&self, url: &str) -> Option<Arc<Object>> {
+        self.objects.get(url).map(Arc::clone)
+    }
+
+    /// The number of a prefix.
+    pub fn prefix(&self, url: &str) -> Option<u64> {
+        self.numbers.get(url).copied()
+    }
+
+    pub fn absent(&self, url: &str) -> Option<Fault> {
+        self.absent.get(url).cloned()
+    }
+
+    pub fn is_absent(&mut self, url: &str, fault: &Fault) {
+        self.absent.insert(url.to_owned(), fault.clone());
+    }
+
+    /// Whether a listing has shown what `url` is, so that nothing that is not known can have that name.
+    pub fn is_covered(&self, url: &str) -> bool {
+        let mut above = url;
+        if self.whole.contains(above) {
+            return true;
+        }
+        while let Some((parent, _)) = above.rsplit_once('/') {
+            let is_right_below = above.len() == url.len();
+            if self.whole.contains(parent) || is_right_below && self.listed.contains(parent) {
+                return true;
+            }
+            above = parent;
+        }
+        false
+    }
+
+    /// What is right below a prefix, if all of that is known.
+    pub fn children(&self, url: &str) -> Option<Vec<(String, Node)>> {
+        let is_known = self.listed.contains(url) || self.is_covered(url);
+        let children = self.prefixes.get(url).filter(|_| is_known)?;
+        Some(children.iter().map(|(name, node)| (name.clone(), node.clone())).collect())
+    }
+
+    /// An object is there. One that is known already stays what it was when it was first seen.
+    pub fn add_object(&mut self, object: &Arc<Object>) -> Arc<Object> {
+        let kept = Arc::clone(self.objects.entry(object.url.clone()).or_insert_with(|| Arc::clone(object)));
+        if let Some((parent, name)) = object.url.rsplit_once('/') {
+            self.add_prefix(parent);
+            let node = self.prefixes.entry(parent.to_owned()).or_default().entry(name.to_owned()).or_default();
+            node.object = Some(Arc::clone(&kept));
+        }
+        kept
+    }
+
+    /// A prefix is there, and with it all shorter ones, up to the bucket. Returns its number.
+    pub fn add_prefix(&mut self, url: &str) -> u64 {
+        if let Some(number) = self.numbers.get(url) {
+            return *number;
+        }
+        let number = self.number();
+        self.numbers.insert(url.to_owned(), number);
+        self.prefixes.entry(url.to_owned()).or_default();
+        if let Some((parent, name)) = url.rsplit_once('/').filter(|(parent, _)| !parent.ends_with('/')) {
+            self.add_prefix(parent);
+            self.prefixes.entry(parent.to_owned()).or_default().entry(name.to_owned()).or_default().prefix =
+                Some(number);
+        }
+        number
+    }
+
+    /// Objects that failed, with the reason.
+    pub fn broken(&self) -> Vec<(String, String)> {
+        let failed = |object: &Arc<Object>| Some((object.url.clone(), object.failed.get()?.words.clone()));
+        self.objects.values().filter_map(failed).collect()
+    }
+
+    /// Everything below the prefix has been added.
+    pub fn close_whole(&mut self, url: &str) {
+        self.drop_markers(url);
+        self.whole.insert(url.to_owned());
+    }
+
+    /// Everything right below the prefix has been added.
+    pub fn close_listed(&mut self, url: &str) {
+        self.listed.insert(url.to_owned());
+    }
+
+    /// Tools that show buckets as folders create an empty object for each: it is no file beside what is below it.
+    fn drop_markers(&mut self, url: &str) {
+        let below = format!("{url}/");
+        for (prefix, children) in &mut self.prefixes {
+            if prefix != url && !prefix.starts_with(&below) {
+                continue;
+            }
+            for (name, node) in children.iter_mut().filter(|(_, node)| node.prefix.is_some()) {
+                if node.object.take_if(|object| object.len == 0).is_some() {
+                    self.objects.remove(&format!("{prefix}/{name}"));
+                }
+            }
+        }
+    }
+}

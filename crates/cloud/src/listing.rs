@@ -1,0 +1,50 @@
+//! All objects below a prefix, or those right below it. A listing is complete, or it fails.
+
+use futures_util::StreamExt;
+use object_store::ObjectMeta;
+use object_store::path::Path;
+
+use crate::fault::Fault;
+use crate::fetch::within;
+use crate::store::Store;
+use crate::tally::Tally;
+
+/// Everything below a prefix, which is not empty. A listing that breaks off goes on behind the last name it gave.
+pub(crate) async fn below(store: &Store, prefix: Option<&Path>) -> Result<Vec<ObjectMeta>, Fault> {
+    let mut tries = store.begin()?;
+    let mut found: Vec<ObjectMeta> = Vec::new();
+    loop {
+        Tally::count(&store.tally.lists, 1);
+        let mut stream = match found.last() {
+            None => store.client.list(prefix),
+            Some(last) => store.client.list_with_offset(prefix, &last.location),
+        };
+        let trouble = loop {
+            match within(store, async { stream.next().await.transpose() }).await {
+                Ok(Some(meta)) => {
+                    store.answered();
+                    found.push(meta);
+                }
+                Ok(None) => return Ok(found),
+                Err(trouble) => break trouble,
+            }
+        };
+        drop(stream);
+        tries.after(trouble).await?;
+    }
+}
+
+/// What is right below a prefix: objects, and the names of longer prefixes.
+pub(crate) async fn beside(store: &Store, prefix: Option<&Path>) -> Result<(Vec<ObjectMeta>, Vec<Path>), Fault> {
+    let mut tries = store.begin()?;
+    loop {
+        Tally::count(&store.tally.lists, 1);
+        match within(store, store.client.list_with_delimiter(prefix)).await {
+            Ok(result) => {
+                store.answered();
+                return Ok((result.objects, result.common_prefixes));
+            }
+            Err(trouble) => tries.after(trouble).await?,
+        }
+    }
+}

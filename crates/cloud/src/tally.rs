@@ -1,0 +1,49 @@
+//! What was asked of a store, for a user who wants to know.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Counts of one process.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    /// Requests for bytes, each try counted.
+    pub ranges: AtomicU64,
+    /// Bytes that arrived and were used.
+    pub bytes: AtomicU64,
+    /// Questions whether an object is there, each try counted.
+    pub heads: AtomicU64,
+    /// Listings begun, each try counted. One takes a request for each thousand objects.
+    pub lists: AtomicU64,
+    /// Tries after the first.
+    retries: AtomicU64,
+    last_reason: Mutex<Option<String>>,
+}
+
+impl Tally {
+    pub fn count(counter: &AtomicU64, by: u64) {
+        counter.fetch_add(by, Ordering::Relaxed);
+    }
+
+    pub fn retried(&self, reason: &str) {
+        Self::count(&self.retries, 1);
+        *self.last_reason.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason.to_owned());
+    }
+
+    /// As sentences; empty if nothing was asked.
+    pub fn notes(&self) -> Vec<String> {
+        let [ranges, bytes, heads, lists, retries] =
+            [&self.ranges, &self.bytes, &self.heads, &self.lists, &self.retries]
+                .map(|counter| counter.load(Ordering::Relaxed));
+        if ranges + heads + lists == 0 {
+            return Vec::new();
+        }
+        let mut notes = vec![format!(
+            "object storage: {ranges} range requests for {bytes} bytes, {heads} lookups, {lists} listings"
+        )];
+        let reason = self.last_reason.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(reason) = &*reason {
+            notes.push(format!("object storage: {retries} requests were repeated, the last because of this: {reason}"));
+        }
+        notes
+    }
+}
