@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::Task;
 
-/// Leaves that a worker takes at a time, at most: one to three large requests, and so few that all workers end together.
+/// Leaves that a worker takes at a time, at most: a few large requests.
 const PORTION_MAX: usize = 64;
 /// Portions per worker, at least.
 const PORTIONS_A_WORKER: usize = 16;
