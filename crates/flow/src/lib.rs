@@ -30,6 +30,8 @@
 //! # drop(sums);
 //! ```
 //!
+//! [`Devices`] is a cursor for each device, if the files lie on several.
+//!
 //! A [`Gather`] reads what a caller asks for piece by piece, such as the leaves of a tree, through the same [`Reader`].
 //!
 //! [`log_writer`] is the other direction: an append-only log for many callers. [`append`] fills one file from the front. [`rewrite`] changes
@@ -43,6 +45,7 @@ mod buffer;
 mod cache;
 mod counter;
 mod counters;
+mod devices;
 pub mod durable;
 mod files;
 mod gather;
@@ -67,6 +70,7 @@ mod workers;
 pub use buffer::{Buffer, BufferPool};
 pub use cache::PageCache;
 pub use counters::{Counters, Counts, WorkerCounters};
+pub use devices::{DeviceShare, Devices};
 pub use files::{DIRECT_ALIGN, FileHandle, FileId, FileSet, SharedEngine};
 pub use gather::{Gather, GatherPlan, Gathered, ReadAhead, Want};
 pub use options::{Engine, IoMode, OptionsError, ReadOptions};

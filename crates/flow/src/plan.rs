@@ -106,6 +106,12 @@ impl<'f> Cursor<'f> {
         self.block_size
     }
 
+    /// Blocks not handed out yet; out of date as soon as it is known.
+    #[must_use]
+    pub fn left(&self) -> u64 {
+        self.blocks().saturating_sub(self.next.taken())
+    }
+
     /// Stops handing out blocks. Blocks already handed out are not affected.
     pub fn stop(&self) {
         self.next.stop();

@@ -21,6 +21,12 @@ impl Tickets {
         self.0.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// How many were taken; more than there is to take, once callers have come for nothing.
+    pub(crate) fn taken(&self) -> u64 {
+        // Relaxed: for choosing where to take, which may be wrong for a moment.
+        self.0.load(Ordering::Relaxed)
+    }
+
     /// From now on all numbers are at least half of `u64::MAX`: past any end, and far from where additions would wrap around.
     pub(crate) fn stop(&self) {
         // Relaxed: stops soon, not at once. A number taken before stays valid. A read-modify-write as in `take`, not a store, so that this

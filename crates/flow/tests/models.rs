@@ -311,6 +311,7 @@ fn each_number_is_given_once_and_after_a_stop_no_small_ones() {
         all.sort_unstable();
         assert!(all.windows(2).all(|pair| pair[0] != pair[1]), "{all:?}");
         assert!(third[1] >= u64::MAX / 2, "{third:?}");
+        assert!(tickets.taken() >= u64::MAX / 2, "nothing is left");
         assert!(tickets.take() >= u64::MAX / 2);
         assert!(
             all.iter().enumerate().all(|(at, &one)| one == at as u64 || one >= u64::MAX / 2),

@@ -65,3 +65,24 @@ fn the_first_findings_are_kept_and_all_are_counted() {
         assert_eq!(few["totals"]["corrupt"], all["totals"]["corrupt"]);
     }
 }
+
+/// Files in memory are on a device of their own, so they have a cursor of their own. Where there is no such place, both are on one device.
+#[test]
+fn output_does_not_depend_on_how_many_devices_the_files_are_on() {
+    let dir = mixed_directory();
+    dir.file("zeroed/second.ibd", &fixture("mysql-9.7/dynamic-16k.ibd"));
+    let on_one_device = json(&dir, &["--threads", "2"]);
+    let memory = std::path::Path::new("/dev/shm");
+    let place = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.expect("a directory");
+    let folder = dir.path().join("zeroed");
+    for name in ["undo_001", "second.ibd"] {
+        std::fs::copy(folder.join(name), place.path().join(name)).expect("copied");
+    }
+    std::fs::remove_dir_all(&folder).expect("removed");
+    std::os::unix::fs::symlink(place.path(), &folder).expect("a link in its place");
+    for threads in ["1", "2", "3", "8"] {
+        for io in ["auto", "direct"] {
+            assert_eq!(json(&dir, &["--threads", threads, "--io", io]), on_one_device, "{threads} {io}");
+        }
+    }
+}

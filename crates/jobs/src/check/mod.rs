@@ -35,11 +35,13 @@ mod words;
 mod worker;
 
 use std::collections::HashMap;
+use std::fs;
 use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use flow::{Counters, Cursor, FileId, FileRange, ReadOptions, Reader, run_workers};
+use flow::{Counters, Devices, FileId, FileRange, ReadOptions, Reader, run_workers};
 
 use format::keyring::KeyStore;
 
@@ -116,19 +118,22 @@ impl Check {
         // Only tablespaces are swept. Other files get no blocks here; each is read afterwards from start to end.
         let swept = |file: &Candidate| if file.content == Content::Pages { file.len } else { 0 };
         let set = files::set(self.inventory.candidates.iter().map(|file| (file.path.clone(), swept(file))));
-        let cursor = Cursor::over(&set, stretches(&files), read.block_size);
-        let tasks = usize::try_from(cursor.blocks()).unwrap_or(usize::MAX).max(self.inventory.candidates.len());
+        let homes = homes(&files);
+        let home = |file: FileId| homes.get(file.0 as usize).copied().unwrap_or_default();
+        let blocks = Devices::over(&set, stretches(&files), read.block_size, home);
+        let tasks = usize::try_from(blocks.blocks()).unwrap_or(usize::MAX).max(self.inventory.candidates.len());
         let workers = options.workers.clamp(1, tasks.max(1));
         let counters = Counters::new(workers);
         let throttle = Throttle::new(options.rate, options.watcher.clone());
         let outcomes = watched(watch, &counters, || {
             run_workers(workers, |worker| {
-                let mut reader = Reader::new(&set, &cursor, &read, counters.worker(worker))?;
+                let share = blocks.of_worker(worker);
+                let mut reader = Reader::new(&set, &share, &read, counters.worker(worker))?;
                 let mut desk = CheckWorker::new(&files, &self.keys, options);
                 while let Some(item) = reader.next() {
                     if options.watcher.is_stopped() {
                         // Blocks in flight are still judged: other workers may be waiting for a file's head.
-                        cursor.stop();
+                        blocks.stop();
                     }
                     match item {
                         Ok(piece) => {
@@ -271,6 +276,14 @@ fn stretches(files: &[FileState]) -> impl Iterator<Item = FileRange> {
         let stretch = move |(from, to): &(u64, u64)| FileRange { file: FileId(number), from: *from, to: *to };
         file.share.stretches.iter().map(stretch)
     })
+}
+
+/// The device of each file. A file that continues another counts as on the first one's: its pages wait for the first one's head, so a worker
+/// must find that taken before, in the same cursor.
+fn homes(files: &[FileState]) -> Vec<u64> {
+    let device = |file: &FileState| fs::metadata(&file.candidate.path).map_or(0, |metadata| metadata.dev());
+    let leader = |file: &FileState| file.leader.and_then(|leader| files.get(leader as usize));
+    files.iter().map(|file| device(leader(file).unwrap_or(file))).collect()
 }
 
 fn same_dir(a: &Candidate, b: &Candidate) -> bool {
