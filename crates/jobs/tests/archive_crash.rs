@@ -8,6 +8,7 @@ mod fake_log;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -48,6 +49,8 @@ struct Disk {
     durable: BTreeMap<PathBuf, usize>,
     /// Changes of names, and the file that each is about.
     unsynced: Vec<(Step, usize)>,
+    /// It says that it has synced, and has not.
+    lies: bool,
 }
 
 /// Bytes written into a file that may be shorter.
@@ -100,6 +103,7 @@ impl Disk {
                 let inode = self.seen[path];
                 self.inodes[inode].unsynced.push(step.clone());
             }
+            Step::Sync(_) if self.lies => {}
             Step::Sync(path) => {
                 let inode = &mut self.inodes[self.seen[path]];
                 for step in inode.unsynced.drain(..) {
@@ -206,8 +210,8 @@ impl Life {
     }
 
     /// The disk after each step, in order; a crash right then is survived in each way.
-    fn crash_everywhere(&self, seed: u64) -> u64 {
-        let (mut disk, mut crashes) = (Disk::default(), 0);
+    fn crash_everywhere(&self, mut disk: Disk) -> u64 {
+        let (seed, mut crashes) = (seed(), 0);
         for (done, step) in self.steps.iter().enumerate() {
             disk.take(step);
             let reported = self.reported.iter().filter(|(at, _)| *at <= done + 1).map(|(_, lsn)| *lsn).max();
@@ -290,7 +294,7 @@ fn wherever_the_power_is_cut_what_was_reported_is_archived_and_the_next_run_goes
     for round in 0..11 {
         life.go_on(8 + round % 3 * 25);
     }
-    let crashes = life.crash_everywhere(seed());
+    let crashes = life.crash_everywhere(Disk::default());
     assert!(crashes >= 1000, "{crashes} crashes");
 }
 
@@ -305,5 +309,17 @@ fn wherever_the_power_is_cut_around_a_gap_both_sides_of_it_stay() {
     life.server.resize(512 << 10, 5000);
     life.go_on(20);
     life.go_on(60);
-    life.crash_everywhere(seed());
+    life.crash_everywhere(Disk::default());
+}
+
+/// Tests that cannot fail show nothing: this one must.
+#[test]
+fn a_device_that_only_claims_to_sync_is_found_out() {
+    let dir = TempDir::new_in(scratch()).expect("a directory");
+    let mut life = Life::new(dir.path());
+    life.go_on(20);
+    life.go_on(20);
+    let lying = Disk { lies: true, ..Disk::default() };
+    let found = catch_unwind(AssertUnwindSafe(|| life.crash_everywhere(lying)));
+    assert!(found.is_err(), "what was reported to be archived was never durable, and nothing noticed");
 }

@@ -3,7 +3,7 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -55,12 +55,13 @@ impl Load {
     /// Each time around it also does what `more` says.
     pub fn start(server: &Server, more: &'static str) -> Self {
         let mut command = Command::new(repository().join("scripts/server.sh"));
-        command.args([server.kind, "sql"]).arg(server.data()).args(["--force", "shop"]);
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.args([server.kind, "sql"]).arg(server.data()).args(["-N", "-n", "--force", "shop"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().expect("the client runs");
         let stop = Arc::new(AtomicBool::new(false));
         let client = thread::spawn({
             let (stop, mut input) = (Arc::clone(&stop), child.stdin.take().expect("piped"));
+            let (mut output, mut line) = (BufReader::new(child.stdout.take().expect("piped")), String::new());
             move || {
                 for round in 0.. {
                     if stop.load(Ordering::Relaxed) {
@@ -68,15 +69,15 @@ impl Load {
                     }
                     let statements = format!(
                         "INSERT INTO a (a, b, c) SELECT a, b, c FROM b LIMIT 300; UPDATE a SET a = a + 1 WHERE id % 7 = {}; \
-                         DELETE FROM a LIMIT 200; UPDATE z SET a = a + 1 WHERE id % 5 = {}; {more} DO SLEEP(0.05);\n",
+                         DELETE FROM a LIMIT 200; UPDATE z SET a = a + 1 WHERE id % 5 = {}; {more} SELECT SLEEP(0.05);\n",
                         round % 7,
                         round % 5
                     );
-                    // The server may be gone.
-                    if input.write_all(statements.as_bytes()).and_then(|()| input.flush()).is_err() {
+                    let asked = input.write_all(statements.as_bytes()).and_then(|()| input.flush());
+                    // Its answer is awaited, so that nothing is left to do when it is to stop. The server may be gone.
+                    if asked.is_err() || output.read_line(&mut line).is_ok_and(|len| len == 0) {
                         break;
                     }
-                    thread::sleep(Duration::from_millis(60));
                 }
                 drop(input);
                 child.wait().expect("ended");
