@@ -1,5 +1,6 @@
 //! The files of a run: each is opened for its first block, and closed when nothing uses it any more.
 
+use std::any::Any;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -10,7 +11,6 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::counters::{WorkerCounters, add};
-use crate::queue::OpenQueue;
 
 /// Offsets and lengths of direct requests must be multiples of this, in bytes: enough for devices with blocks of 512 and of 4096.
 pub const DIRECT_ALIGN: u32 = 4096;
@@ -26,14 +26,9 @@ pub struct FileId(pub u32);
 #[derive(Debug)]
 pub struct FileSet {
     files: Box<[FileEntry]>,
-    /// The engine that has some of the files, and so must carry all requests.
-    engine: Option<Box<dyn SharedEngine>>,
+    /// What carries the requests for files that no path leads to: an engine, which is not for this file to know (`carried.rs`).
+    carrier: Option<Box<dyn Any + Send + Sync>>,
 }
-
-/// An engine that a [`FileSet`] brings along.
-pub trait SharedEngine: OpenQueue + Send + std::fmt::Debug {}
-
-impl<E: OpenQueue + Send + std::fmt::Debug> SharedEngine for E {}
 
 #[derive(Debug)]
 struct FileEntry {
@@ -57,13 +52,14 @@ impl FileSet {
     /// early.
     pub fn new(files: impl IntoIterator<Item = (PathBuf, u64)>) -> Self {
         let entry = |(path, len)| FileEntry { path, len, state: Mutex::new(OpenState::Shared(Weak::new())) };
-        Self { files: files.into_iter().map(entry).collect(), engine: None }
+        Self { files: files.into_iter().map(entry).collect(), carrier: None }
     }
 
-    /// Files of which `engine` keeps some, such as objects in a bucket: paths, the number of bytes to read of each, and whether the engine
-    /// keeps it. The others are opened by their paths. Every reader of this set sends its requests through `engine`, whatever its options
-    /// say; requests for the files that the engine does not keep carry an open [`FileHandle`].
-    pub fn carried_by(engine: Box<dyn SharedEngine>, files: impl IntoIterator<Item = (PathBuf, u64, bool)>) -> Self {
+    /// Paths, lengths, and whether `carrier` keeps the file; the others are opened by their paths.
+    pub(crate) fn with_carrier(
+        carrier: Box<dyn Any + Send + Sync>,
+        files: impl IntoIterator<Item = (PathBuf, u64, bool)>,
+    ) -> Self {
         let entry = |(path, len, kept)| {
             let state = match kept {
                 true => OpenState::Engine(FileHandle::of_engine().file),
@@ -71,7 +67,7 @@ impl FileSet {
             };
             FileEntry { path, len, state: Mutex::new(state) }
         };
-        Self { files: files.into_iter().map(entry).collect(), engine: Some(engine) }
+        Self { files: files.into_iter().map(entry).collect(), carrier: Some(carrier) }
     }
 
     /// Files that an engine keeps itself, such as the [simulated device](crate::queue::sim::SimDevice): names for messages, and the number
@@ -79,12 +75,11 @@ impl FileSet {
     pub fn of_engine(files: impl IntoIterator<Item = (PathBuf, u64)>) -> Self {
         let entry =
             |(path, len)| FileEntry { path, len, state: Mutex::new(OpenState::Engine(FileHandle::of_engine().file)) };
-        Self { files: files.into_iter().map(entry).collect(), engine: None }
+        Self { files: files.into_iter().map(entry).collect(), carrier: None }
     }
 
-    /// The engine that must carry the requests for these files, if there is one.
-    pub(crate) fn engine(&self) -> Option<&dyn OpenQueue> {
-        self.engine.as_deref().map(|engine| engine as &dyn OpenQueue)
+    pub(crate) fn carrier<C: Any>(&self) -> Option<&C> {
+        self.carrier.as_ref()?.downcast_ref()
     }
 
     /// Remembers that the file cannot be read at all: its other blocks fail without another request.

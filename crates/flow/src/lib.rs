@@ -43,6 +43,7 @@ pub mod append;
 mod buffer;
 #[cfg_attr(not(target_os = "linux"), path = "cache_unknown.rs")]
 mod cache;
+mod carried;
 mod counter;
 mod counters;
 mod devices;
@@ -69,9 +70,10 @@ mod workers;
 
 pub use buffer::{Buffer, BufferPool};
 pub use cache::PageCache;
+pub use carried::SharedEngine;
 pub use counters::{Counters, Counts, WorkerCounters};
 pub use devices::{DeviceShare, Devices};
-pub use files::{DIRECT_ALIGN, FileHandle, FileId, FileSet, SharedEngine};
+pub use files::{DIRECT_ALIGN, FileHandle, FileId, FileSet};
 pub use gather::{Gather, GatherPlan, Gathered, ReadAhead, Want};
 pub use options::{Engine, IoMode, OptionsError, ReadOptions};
 pub use plan::{BLOCK_ALIGN, Block, Cursor, FileRange, Plan};

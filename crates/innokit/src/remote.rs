@@ -20,7 +20,6 @@ pub fn install(command: &mut Command) -> Result<(), Box<dyn Error>> {
 
 /// Without the feature, each URL is refused by name.
 #[cfg(not(feature = "cloud"))]
-#[expect(clippy::unnecessary_wraps, reason = "with the feature it may fail")]
 pub fn install(command: &mut Command) -> Result<(), Box<dyn Error>> {
     enter(command);
     Ok(())

@@ -1,0 +1,25 @@
+//! Files that bring along the engine that reads them, such as objects in a bucket.
+
+use std::path::PathBuf;
+
+use crate::FileSet;
+use crate::queue::OpenQueue;
+
+/// An engine that a [`FileSet`] brings along.
+pub trait SharedEngine: OpenQueue + Send + std::fmt::Debug {}
+
+impl<E: OpenQueue + Send + std::fmt::Debug> SharedEngine for E {}
+
+impl FileSet {
+    /// Files of which `engine` keeps some: paths, the number of bytes to read of each, and whether the engine keeps it. The others are opened
+    /// by their paths. Every reader of this set sends its requests through `engine`, whatever its options say; requests for the files that
+    /// the engine does not keep carry an open [`FileHandle`](crate::FileHandle).
+    pub fn carried_by(engine: Box<dyn SharedEngine>, files: impl IntoIterator<Item = (PathBuf, u64, bool)>) -> Self {
+        Self::with_carrier(Box::new(engine), files)
+    }
+
+    /// The engine that must carry the requests for these files, if there is one.
+    pub(crate) fn engine(&self) -> Option<&dyn OpenQueue> {
+        self.carrier::<Box<dyn SharedEngine>>().map(|engine| engine.as_ref() as &dyn OpenQueue)
+    }
+}
