@@ -218,7 +218,7 @@ impl Inventory {
     fn follow(&mut self, link: PathBuf) {
         if is_of_backup(&link) {
             let beside = ["ibd", "ibd.delta", "new", "del"].map(|extension| link.with_extension(extension));
-            if beside.iter().any(|file| files::is_file(file)) {
+            if beside.iter().map(PathBuf::as_path).any(files::is_file) {
                 return self.skip(link, "link file of a backup, which holds the tablespace itself");
             }
             let why = "the backup should hold the tablespace of this link file, but does not".to_owned();
