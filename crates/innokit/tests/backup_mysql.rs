@@ -76,7 +76,8 @@ fn assert_tables(expected: &[String], rows: &str, what: &str) {
     let more: Vec<&str> =
         rows.lines().filter(|row| !row.contains("seen") && !expected.iter().any(|line| line == row)).collect();
     assert!(missing.is_empty() && more.is_empty(), "{what}: {missing:#?} are missing, {more:#?} are there");
-    assert!(expected.len() > 24, "{what}: {expected:?}");
+    // Eleven tables are always there; of those that come and go there may be none.
+    assert!(expected.len() >= 22, "{what}: {expected:?}");
 }
 
 /// Statements pass it one by one, and not at all while it is closed.
