@@ -1,7 +1,7 @@
 //! What jobs ask of storage that no path of this system leads to, such as buckets. The clients are another crate's: jobs depend on none.
 //!
 //! A place there is a path too, spelled as a URL: `s3://bucket/backups/db/t.ibd`. Like a mount, a URL means the same to every job of the
-//! process, so there is one [`Remote`] per process, and only [`files`](super::files) asks for it. Paths without a scheme never reach it.
+//! process, so there is one [`Remote`] per process, and only `files` asks for it. Paths without a scheme never reach it.
 
 use std::ffi::OsString;
 use std::fmt::Debug;

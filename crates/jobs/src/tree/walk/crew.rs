@@ -5,7 +5,7 @@
 //! others: no tree left -> sleep -> help ────────────┴-> each leaf by itself, off-page values too -> sums of counts, or a doubt
 //! ```
 //!
-//! A leaf is checked against the node pointers around it ([`super::sweep`]), so it does not matter who checks it, nor when: the sums are the
+//! A leaf is checked against the node pointers around it (`sweep`), so it does not matter who checks it, nor when: the sums are the
 //! same for any number of workers. A doubt ends the sweep for all, and the leader alone walks the tree in key order.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
