@@ -1,4 +1,4 @@
-//! Record batches for another thread, in key order: `export_table -> BatchStream -> a bounded channel -> whoever reads them`.
+//! Record batches for another thread, in key order: `export_table -> BatchStream -> a bounded channel -> its reader`.
 //!
 //! Memory: the batches in the channel, and for each worker the rows of the range that it reads, at most about 64 MiB of them.
 

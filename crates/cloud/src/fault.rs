@@ -19,7 +19,7 @@ impl Fault {
         Self { kind, words: words.into() }
     }
 
-    /// For the object's reader: nothing else of the object can be had either.
+    /// For the object's reader: no other part of the object can be read either.
     pub fn to_io(&self) -> io::Error {
         io::Error::new(self.kind, WholeFile(self.words.clone()))
     }

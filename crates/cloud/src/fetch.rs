@@ -12,7 +12,7 @@ use crate::place::Scheme;
 use crate::store::Store;
 use crate::tally::Tally;
 
-/// Bytes that show that the way to the object works, if badly: tries are counted anew after so many.
+/// Bytes that show that the way to the object works, if badly: after this many, tries are counted from zero again.
 const PROGRESS: usize = 64 << 10;
 
 /// An object as it was when it was first seen.

@@ -248,7 +248,7 @@ impl OpenFile {
 
     /// Asks the kernel once for long read-ahead: the file will be read from start to end.
     pub(crate) fn advise_sequential(&self) {
-        // Relaxed: one caller gives the advice, whoever it is; nobody relies on its having been given.
+        // Relaxed: one caller gives the advice, no matter which; nothing relies on it.
         if !self.advised.swap(true, Ordering::Relaxed)
             && let Ok(fd) = self.buffered()
         {

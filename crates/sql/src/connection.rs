@@ -1,9 +1,10 @@
 //! The connection: few statements, each with a typed answer.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use format::Lsn;
-use jobs::ServerError;
+use jobs::{ServerError, ServerFacts};
 use mysql::prelude::{FromRow, Queryable};
 use mysql::{Conn, Error, OptsBuilder};
 
@@ -87,6 +88,14 @@ impl Connection {
     /// The same, as an LSN.
     pub fn lsn(&mut self, name: &str) -> Result<Lsn, ServerError> {
         self.number(name).map(Lsn)
+    }
+
+    /// What a backup must know of the server; `directories` are the settings with directories other than the datadir.
+    pub fn facts(&mut self, directories: &[&str]) -> Result<ServerFacts, ServerError> {
+        let version = self.variable("version")?;
+        let system_files = self.variable("innodb_data_file_path")?;
+        let named = directories.iter().map(|name| Ok(((*name).to_owned(), PathBuf::from(self.variable(name)?))));
+        Ok(ServerFacts { version, system_files, directories: named.collect::<Result<_, _>>()? })
     }
 
     /// A setting; empty if it has no value.

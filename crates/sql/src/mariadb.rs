@@ -59,13 +59,7 @@ impl LogServer for MariaDb {
 
 impl BackupServer for MariaDb {
     fn facts(&mut self) -> Result<ServerFacts, ServerError> {
-        let version = self.connection.variable("version")?;
-        let system_files = self.connection.variable("innodb_data_file_path")?;
-        let mut directories = Vec::new();
-        for name in DIRECTORIES {
-            directories.push((name.to_owned(), PathBuf::from(self.connection.variable(name)?)));
-        }
-        Ok(ServerFacts { version, system_files, directories })
+        self.connection.facts(&DIRECTORIES)
     }
 
     /// Its redo log cannot be switched off.

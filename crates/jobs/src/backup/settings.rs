@@ -1,4 +1,4 @@
-//! Settings of a server that no backup can follow, whoever made it.
+//! Server settings that no backup can follow, of either vendor.
 
 use std::path::Path;
 

@@ -2,7 +2,7 @@
 //! machines that read them independently.
 //!
 //! A split is data. It names the files, and the pages that lead to its leaves: pages of level 1, or of a small tree the leaves themselves.
-//! Whoever reads it opens these files only, and of the rows only these pages and the ones below them. Files that have changed since the
+//! Its reader opens these files only, and of the rows only these pages and the ones below them. Files that have changed since the
 //! split was made are refused, because its pages may belong to other rows by now.
 //!
 //! Sketch: a level-1 page leads to some 500 leaves, so a split of 256 MiB lists about 30 page numbers. To make splits of a table of 1 TiB,
@@ -289,7 +289,7 @@ fn bytes_below(space: &Tablespace, tree: &TreeSource, ranges: &Ranges, opener: &
     space.each_stored(&some, |page_no, stored| {
         let image = stored.and_then(|stored| space.opened(page_no, stored, opener));
         let place = PageInTree { page_no, level: ranges.level, index_id: index_id(tree) };
-        // A damaged page is found by whoever reads its split.
+        // A damaged page is found when its split is read.
         let below = image.and_then(|image| children(&inner_page(&image, space, place)?, &tree.index, space.pages()));
         if let Ok(below) = below {
             leaves += below.len() as u64;

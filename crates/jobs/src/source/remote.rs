@@ -22,7 +22,7 @@ pub struct RemoteMeta {
     pub number: u64,
 }
 
-/// A path whose bytes, listing or existence could not be had.
+/// A path whose bytes, listing or existence could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missed {
     /// The path.
@@ -61,13 +61,13 @@ pub trait Remote: Send + Sync + Debug {
     /// The objects and prefixes right below a prefix: the last parts of their names. An object and a prefix may share one.
     ///
     /// # Errors
-    /// The listing cannot be had, or not to its end.
+    /// The listing cannot be read, or not to its end.
     fn list(&self, path: &Path) -> io::Result<Vec<(OsString, RemoteMeta)>>;
 
     /// Reads bytes of an object at `offset`. Returns how many: fewer than asked for only where the object ends.
     ///
     /// # Errors
-    /// They cannot be had, after all tries.
+    /// They cannot be read, after all tries.
     fn read_at(&self, path: &Path, bytes: &mut [u8], offset: u64) -> io::Result<usize>;
 
     /// An engine for files of which some are objects: those for which [`Remote::has`] holds. The others have an open handle.

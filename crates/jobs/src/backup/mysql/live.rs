@@ -181,7 +181,7 @@ impl<'k> LiveRedo<'k> {
         }
     }
 
-    /// Fails if the server has written what is not to be found. Its next look may find it in another file.
+    /// Fails if the server has written what no file holds. Its next look may find it in another file.
     fn expect(&mut self, flushed: Lsn) -> Result<()> {
         if self.end >= flushed {
             self.missing_since = None;
