@@ -4,6 +4,7 @@
 
 mod cloud_lab;
 mod common;
+mod listener;
 
 use std::fs;
 use std::path::Path;

@@ -2,15 +2,17 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod common;
+mod listener;
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use common::{Dir, fixture, innokit, repository};
+use listener::Listener;
 use serde_json::Value;
 
 /// A busy machine starts a server slowly; five minutes are no hope, but an end.
@@ -19,46 +21,14 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 /// The folder of Debian's programs, which the script fetches.
 fn programs() -> PathBuf {
-    let script = repository().join("scripts/install-prometheus.sh");
-    assert!(Command::new(script).status().expect("bash runs").success(), "scripts/install-prometheus.sh failed");
-    let cache = std::env::var_os("INNOKIT_SERVERS").map(PathBuf::from);
-    let home = || PathBuf::from(std::env::var_os("HOME").expect("a home")).join(".cache/innokit");
-    cache.unwrap_or_else(home).join("prometheus/usr/bin")
+    listener::programs("install-prometheus.sh", "prometheus/usr/bin")
 }
 
-/// A program that listens on a port of this machine, until the test ends.
-struct Listener {
-    child: Child,
-    port: u16,
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        self.child.kill().expect("ours to end");
-        self.child.wait().expect("ended");
-    }
+fn start(command: impl Fn(u16) -> Command) -> Listener {
+    Listener::start(command, |listener| listener.get("/metrics").is_some(), (PATIENCE, PAUSE))
 }
 
 impl Listener {
-    /// Starts it on a free port. Another process may take the port first: the program ends then, and the next port is tried.
-    fn start(command: impl Fn(u16) -> Command) -> Self {
-        for _ in 0..10 {
-            let free = TcpListener::bind("127.0.0.1:0").expect("a port");
-            let port = free.local_addr().expect("bound").port();
-            drop(free);
-            let child = command(port).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
-            let mut listener = Self { child, port };
-            let end = Instant::now() + PATIENCE;
-            while Instant::now() < end && listener.child.try_wait().expect("a child").is_none() {
-                if listener.get("/metrics").is_some() {
-                    return listener;
-                }
-                std::thread::sleep(PAUSE);
-            }
-        }
-        panic!("it never listened");
-    }
-
     /// The body of an answer with status 200.
     fn get(&self, path: &str) -> Option<String> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
@@ -117,14 +87,14 @@ fn prometheus_scrapes_the_metrics_and_our_rule_fires_for_the_damaged_path() {
     let (dir, programs) = (Dir::new(), programs());
     let (good, bad, metrics) = checked(&dir);
     let folder = metrics.parent().expect("a folder").display().to_string();
-    let exporter = Listener::start(|port| {
+    let exporter = start(|port| {
         let mut command = Command::new(programs.join("prometheus-node-exporter"));
         command.args(["--collector.disable-defaults", "--collector.textfile"]);
         command.arg(format!("--collector.textfile.directory={folder}"));
         command.arg(format!("--web.listen-address=127.0.0.1:{port}"));
         command
     });
-    let server = Listener::start(|port| prometheus(&programs.join("prometheus"), dir.path(), exporter.port, port));
+    let server = start(|port| prometheus(&programs.join("prometheus"), dir.path(), exporter.port, port));
 
     let found = "/api/v1/query?query=innokit_check_findings%7Bseverity%3D%22damage%22%7D";
     let answer = server.answer(found, |answer| answer["data"]["result"].as_array().is_some_and(|rows| rows.len() == 2));

@@ -2,15 +2,16 @@
 
 use std::cell::Cell;
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::common::{Dir, Run, innokit, repository};
+use crate::common::{Dir, Run, innokit};
+use crate::listener::{self, Listener, free_port};
 
 /// A busy machine starts a server slowly.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -18,49 +19,12 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// The folder of the programs, which the script builds.
 fn programs() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
-    FOLDER.get_or_init(|| {
-        let script = repository().join("scripts/install-cloud.sh");
-        assert!(Command::new(script).status().expect("bash runs").success(), "scripts/install-cloud.sh failed");
-        let cache = std::env::var_os("INNOKIT_SERVERS").map(PathBuf::from);
-        let home = || PathBuf::from(std::env::var_os("HOME").expect("a home")).join(".cache/innokit");
-        cache.unwrap_or_else(home).join("cloud")
-    })
+    FOLDER.get_or_init(|| listener::programs("install-cloud.sh", "cloud"))
 }
 
-/// A program that listens on a port of this machine, until the test ends.
-struct Listener {
-    child: Child,
-    port: u16,
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        self.child.kill().expect("ours to end");
-        self.child.wait().expect("ended");
-    }
-}
-
-impl Listener {
-    /// Starts it on a free port. Another process may take the port first: the program ends then, and the next port is tried.
-    fn start(command: impl Fn(u16) -> Command) -> Self {
-        for _ in 0..10 {
-            let port = free_port();
-            let child = command(port).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
-            let mut listener = Self { child, port };
-            let end = Instant::now() + PATIENCE;
-            while Instant::now() < end && listener.child.try_wait().expect("a child").is_none() {
-                if TcpStream::connect(("127.0.0.1", port)).is_ok() {
-                    return listener;
-                }
-                std::thread::sleep(Duration::from_millis(20));
-            }
-        }
-        panic!("it never listened");
-    }
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port()
+fn start(command: impl Fn(u16) -> Command) -> Listener {
+    let is_up = |listener: &Listener| TcpStream::connect(("127.0.0.1", listener.port)).is_ok();
+    Listener::start(command, is_up, (PATIENCE, Duration::from_millis(20)))
 }
 
 /// The accounts: one may do everything, the other what policies allow.
@@ -103,7 +67,7 @@ impl Lab {
             let made = openssl.arg("-keyout").arg(at("key.pem")).arg("-out").arg(at("cert.pem")).output();
             assert!(made.expect("openssl runs").status.success());
         }
-        let server = Listener::start(|port| {
+        let server = start(|port| {
             let mut command = Command::new(programs().join("versitygw"));
             command.args(["--port", &format!("127.0.0.1:{port}"), "--access", OWNER.0, "--secret", OWNER.1, "--quiet"]);
             command.arg("--access-log").arg(at("log")).arg("--iam-dir").arg(at("accounts"));
@@ -119,7 +83,7 @@ impl Lab {
 
     /// Puts a proxy before the server: what innokit asks goes through it from now on.
     pub fn proxied(mut self) -> Self {
-        let toxiproxy = Listener::start(|port| {
+        let toxiproxy = start(|port| {
             let mut command = Command::new(programs().join("toxiproxy"));
             command.args(["-host", "127.0.0.1", "-port", &port.to_string()]);
             command
