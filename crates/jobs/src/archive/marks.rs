@@ -190,9 +190,13 @@ pub(crate) fn gtid_at(dir: &Path, lsn: Lsn, file: &str, position: u64) -> Result
     if dir.join(DIR).is_dir() {
         each_mark(dir, &mut |mark| {
             let [before, after] = around.entry(mark.timeline).or_default();
+            // A run that asked nobody says nothing of the binary log: at the same LSN, it must not hide what an earlier one was told.
+            let says_as_much = |other: &Mark| other.lsn != mark.lsn || other.binlog.is_none();
             if mark.lsn <= lsn {
-                *before = Some(mark);
-            } else if after.is_none() {
+                if mark.binlog.is_some() || before.as_ref().is_none_or(says_as_much) {
+                    *before = Some(mark);
+                }
+            } else if after.as_ref().is_none_or(|after| after.lsn == mark.lsn && after.binlog.is_none()) {
                 *after = Some(mark);
             }
         })?;
@@ -240,5 +244,34 @@ pub(crate) fn mark_at(dir: &Path, time: SystemTime) -> Result<Mark> {
             first.lsn
         )),
         _ => refused(format!("{dir}: the archive has no marks: give an LSN instead of a time")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::expect_used, reason = "a test")]
+
+    use super::*;
+
+    fn noted(marks: &mut Marks, lsn: u64, position: Option<u64>) {
+        let gtid = format!("0-7-{}", position.unwrap_or_default());
+        let binlog = position.map(|position| BinlogPosition { file: "bin.000001".to_owned(), position, gtid });
+        marks.note_last(1, Lsn(lsn), &mut || Ok(binlog.clone())).expect("noted");
+    }
+
+    #[test]
+    fn a_mark_of_a_run_that_asked_nobody_hides_no_gtid() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut marks = Marks::open(dir.path()).expect("opened");
+        for (lsn, position) in [(100, Some(4)), (200, Some(5)), (200, None), (300, None), (300, Some(6)), (400, None)] {
+            noted(&mut marks, lsn, position);
+        }
+        drop(marks);
+        let gtid = |lsn, position| gtid_at(dir.path(), Lsn(lsn), "bin.000001", position).expect("read");
+        assert_eq!(gtid(200, 5).as_deref(), Some("0-7-5"), "at the LSN of both marks");
+        assert_eq!(gtid(250, 6).as_deref(), Some("0-7-6"), "from the mark after it");
+        assert_eq!(gtid(250, 4), None, "long ago");
+        assert_eq!(gtid(450, 6), None, "nobody was asked since");
+        assert_eq!(gtid(200, 7), None, "another position");
     }
 }
