@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use flow::{Counters, Gather, GatherPlan, ReadAhead, ReadOptions, run_workers};
 use format::page::index::IndexPage;
+use format::schema::{IndexDef, KeyOrder};
 use innokit_jobs::table::one::{NamedTree, One};
 use innokit_jobs::tree::walk::crew::{Crew, SweepSubject};
 use innokit_jobs::tree::walk::{Depth, Receivers, Tools};
@@ -72,8 +73,19 @@ impl Leaves for Attending<'_> {
 /// Sweeps with this many workers, and then walks in key order if there was a doubt. The report, whether the sweep was enough, and the bytes
 /// read.
 fn sweep(one: &One, workers: usize, memory: u64, meeting: &Meeting) -> (TreeReport, bool, u64) {
+    let index = primary(one).named.as_ref().and_then(|named| named.index.as_ref());
+    sweep_as(one, index, workers, memory, meeting)
+}
+
+/// The same with another description of the index.
+fn sweep_as(
+    one: &One,
+    index: Option<&IndexDef>,
+    workers: usize,
+    memory: u64,
+    meeting: &Meeting,
+) -> (TreeReport, bool, u64) {
     let tree = primary(one);
-    let index = tree.named.as_ref().and_then(|named| named.index.as_ref());
     let receivers = Receivers::new(one.space.pages(), || Box::new(Attending(meeting)));
     let place = (&one.space, &one.map);
     let crew = Crew::new(workers, 1);
@@ -121,6 +133,20 @@ fn all_workers_take_leaves_and_each_page_is_read_once() {
         assert!(report.counts.leaves > 256 && report.counts.records == 10_000);
         let told = (report.counts, pages, report.left_out);
         assert_eq!(expected.get_or_insert(told.clone()), &told, "{workers} workers");
+    }
+}
+
+#[test]
+fn an_order_of_keys_that_is_unknown_is_no_doubt() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let one = One::open(&scattered(dir.path())).expect("a tablespace");
+    let named = primary(&one).named.as_ref().and_then(|named| named.index.as_ref());
+    let mut index = named.expect("its definition").clone();
+    index.fields.iter_mut().for_each(|field| field.order = KeyOrder::Unknown);
+    for (workers, memory) in [(1, 0), (1, 32 << 20), (3, 0), (8, 32 << 20)] {
+        let (report, is_enough, bytes) = sweep_as(&one, Some(&index), workers, memory, &Meeting::of(1));
+        assert!(is_enough && report.is_complete && report.findings_total == 0, "{workers}: {:?}", report.findings);
+        assert_eq!((bytes, report.counts.records), (report.counts.pages * 16384, 10_000), "{workers} workers");
     }
 }
 

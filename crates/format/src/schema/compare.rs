@@ -16,8 +16,17 @@ pub fn compare_keys(
     (a_page, a): (&[u8], &RecordFields),
     (b_page, b): (&[u8], &RecordFields),
 ) -> Option<Ordering> {
-    let slots = a.slots().iter().zip(b.slots());
-    for (field, (a, b)) in index.fields.iter().take(count).zip(slots) {
+    compare_slots(index, count, (a_page, a.slots()), (b_page, b.slots()))
+}
+
+#[inline]
+fn compare_slots(
+    index: &IndexDef,
+    count: usize,
+    (a_page, a_slots): (&[u8], &[Slot]),
+    (b_page, b_slots): (&[u8], &[Slot]),
+) -> Option<Ordering> {
+    for (field, (a, b)) in index.fields.iter().take(count).zip(a_slots.iter().zip(b_slots)) {
         let order = match (a.stored, b.stored) {
             (Stored::Null, Stored::Null) => Ordering::Equal,
             (Stored::Null, Stored::Inline) => Ordering::Less,
@@ -30,7 +39,45 @@ pub fn compare_keys(
             order => return Some(if field.descending { order.reverse() } else { order }),
         }
     }
-    (a.slots().len() >= count && b.slots().len() >= count && index.fields.len() >= count).then_some(Ordering::Equal)
+    (a_slots.len() >= count && b_slots.len() >= count && index.fields.len() >= count).then_some(Ordering::Equal)
+}
+
+/// The key of a record, kept when its page is gone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyCopy {
+    bytes: Box<[u8]>,
+    slots: Box<[Slot]>,
+}
+
+impl KeyCopy {
+    /// Copies the first `count` fields of a record on `page`.
+    #[must_use]
+    pub fn new(page: &[u8], fields: &RecordFields, count: usize) -> Self {
+        let mut bytes = Vec::new();
+        let copied = |slot: &Slot| match value(page, slot) {
+            Some(value) => {
+                let start = bytes.len() as u32;
+                bytes.extend_from_slice(value);
+                Slot { start, ..*slot }
+            }
+            // Not on the page: its order stays unknown.
+            None => Slot { stored: Stored::Missing, ..*slot },
+        };
+        let slots = fields.slots().iter().take(count).map(copied).collect();
+        Self { bytes: bytes.into(), slots }
+    }
+
+    /// Compares two keys of an index like [`compare_keys`].
+    #[must_use]
+    pub fn compare(&self, other: &Self, index: &IndexDef, count: usize) -> Option<Ordering> {
+        compare_slots(index, count, (&self.bytes, &self.slots), (&other.bytes, &other.slots))
+    }
+
+    /// Its memory, bytes.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        size_of::<Self>() + self.bytes.len() + size_of_val(&*self.slots)
+    }
 }
 
 #[inline]

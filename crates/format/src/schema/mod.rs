@@ -34,7 +34,7 @@ use crate::record::{Instant, Layout, RecordStyle};
 use crate::types::{PageNo, SpaceId};
 
 pub use column::{ColumnDef, ColumnDefault, Generated, InstantDefault, Versioned, Visibility};
-pub use compare::compare_keys;
+pub use compare::{KeyCopy, compare_keys};
 pub use declared::Declared;
 pub use entry::{EntryImage, EntryPlan, RowDefaults};
 pub use fields::{BuildError, FieldPart, IndexParts};

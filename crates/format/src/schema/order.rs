@@ -23,6 +23,12 @@ pub enum KeyOrder {
 }
 
 impl KeyOrder {
+    /// Whether the order of all values is known.
+    #[must_use]
+    pub const fn is_total(self) -> bool {
+        !matches!(self, Self::AsciiNoCase | Self::Uca0900Letters | Self::Unknown)
+    }
+
     /// Compares two values; `None` if their order is unknown.
     #[must_use]
     pub fn compare(self, a: &[u8], b: &[u8]) -> Option<Ordering> {

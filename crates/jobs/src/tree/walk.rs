@@ -10,6 +10,7 @@
 //! come, and one bit per page of the tablespace.
 
 pub mod crew;
+mod edges;
 mod leaf_run;
 mod limits;
 mod order;

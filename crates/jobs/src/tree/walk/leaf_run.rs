@@ -2,8 +2,10 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::Task;
+use super::edges::Edges;
 
 /// Leaves that a worker takes at a time, at most: a few large requests.
 const PORTION_MAX: usize = 64;
@@ -26,6 +28,8 @@ pub(super) struct LeafRun {
     portion: usize,
     /// How many of `order` are taken.
     taken: Taken,
+    /// Borders between leaves, if node pointers may leave the order of keys undecided.
+    edges: Option<Mutex<Edges>>,
     /// Something is wrong or undecidable, so nobody needs to go on.
     is_doubtful: AtomicBool,
 }
@@ -37,14 +41,14 @@ struct Taken(AtomicUsize);
 
 impl LeafRun {
     /// The first `count` leaves of `tasks`, for up to `workers` workers.
-    pub fn new(tasks: Vec<Task>, before: Option<u32>, count: usize, workers: usize) -> Self {
+    pub fn new(tasks: Vec<Task>, before: Option<u32>, count: usize, workers: usize, edges: Option<Edges>) -> Self {
         let mut order: Vec<(u32, u32)> = tasks.iter().take(count).map(|task| task.page_no).zip(0_u32..).collect();
         order.sort_unstable();
         let workers = workers.max(1);
         let portion = (count / (workers * PORTIONS_A_WORKER)).clamp(1, PORTION_MAX);
         let order = order.into_iter().map(|(_, at)| at).collect();
         let (taken, is_doubtful) = (Taken::default(), AtomicBool::new(false));
-        Self { tasks, before, count, order, workers, portion, taken, is_doubtful }
+        Self { tasks, before, count, order, workers, portion, taken, edges: edges.map(Mutex::new), is_doubtful }
     }
 
     /// Whether a worker with `own` unfinished leaves should take more. Near the end it leaves the rest to the others: its look-ahead may
@@ -74,6 +78,11 @@ impl LeafRun {
     /// Leaves that nobody has taken.
     pub fn left(&self) -> usize {
         self.order.len().saturating_sub(self.taken.0.load(Ordering::Relaxed))
+    }
+
+    /// The borders between leaves, if they are needed.
+    pub fn edges(&self) -> Option<MutexGuard<'_, Edges>> {
+        self.edges.as_ref().map(|edges| edges.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The last leaf to check.

@@ -7,7 +7,8 @@
 //!
 //! Once all parents around it are known, a leaf can be checked without its neighbours: its links must name the leaves before and after it
 //! in the parents' order, its first key must not be below its node pointer, and its last key must be below the next node pointer. If this
-//! holds for every leaf, the keys of the whole level ascend.
+//! holds for every leaf, the keys of the whole level ascend. Where a collation is only partly known, keys on both sides of a border are
+//! compared too ([`super::edges`]), as the walk in key order would.
 //!
 //! Memory: the parents and [`LEAF_BYTES`] per leaf, within the caller's limit; the leaves are read in as many sweeps as that takes.
 //!
@@ -19,11 +20,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use flow::Gather;
 use format::page::fil::PageType;
 use format::page::index::IndexPage;
-use format::record::Record;
+use format::record::{Record, RecordFields};
 use format::schema::{IndexDef, compare_keys};
 use format::{Lsn, PageNo};
 
 use super::crew::{Crew, SharedSweep, SweepSubject};
+use super::edges::{self, Edges};
 use super::leaf_run::LeafRun;
 use super::limits::SweepLimits;
 use super::{Depth, Father, Flight, LEVELS_MAX, LevelStep, Task, Tools, TreeCounts, TreeReport, Walk};
@@ -31,6 +33,8 @@ use super::{Depth, Father, Flight, LEVELS_MAX, LevelStep, Task, Tools, TreeCount
 /// State per leaf before it is read: its task, in the queue and in the stretch, and its place in the order.
 const LEAF_BYTES: usize = 2 * size_of::<LevelStep>() + size_of::<(u32, u32)>();
 
+/// Bytes of keys at borders that are held, at least.
+const EDGES_MIN: usize = 1 << 20;
 /// Parents held even if memory is short: one for each upper level of a four-level tree.
 const PARENTS_MIN: u64 = 3;
 
@@ -62,7 +66,13 @@ impl Walk<'_> {
     /// Runs the sweeps. Returns whether all is well.
     fn swept(&mut self, gather: &mut Gather<'_>, tools: &mut Tools, memory: u64, helpers: Helpers<'_, '_>) -> bool {
         let page = u64::from(self.space.format.logical().get());
-        let leaves_max = usize::try_from(memory / 2 / LEAF_BYTES as u64).unwrap_or(usize::MAX).max(64);
+        let half = usize::try_from(memory / 2).unwrap_or(usize::MAX);
+        let is_check = self.depth == Depth::Check;
+        let mut edges = self
+            .index
+            .filter(|index| is_check && edges::are_needed(index))
+            .map(|_| Edges::new((half / 2).max(EDGES_MIN)));
+        let leaves_max = (if edges.is_some() { half / 2 } else { half } / LEAF_BYTES).max(64);
         let parents_max = (memory / 2 / page).max(PARENTS_MIN);
         self.sweep = Some(SweepLimits { leaves_max, parents_max, parents_before: 0 });
         let top = usize::from(self.root.level);
@@ -76,12 +86,13 @@ impl Walk<'_> {
             }
             let rest = tasks.get(count).cloned();
             let workers = helpers.map_or(1, |(crew, _)| crew.workers_for(count));
-            let run = LeafRun::new(tasks, before, count, workers);
+            let run = LeafRun::new(tasks, before, count, workers, edges.take());
             before = run.last().map(|task| task.page_no);
             let helpers = helpers.filter(|_| workers > 1);
-            if self.is_doubtful() || !self.run_leaves(run, gather, tools, helpers) {
+            if self.is_doubtful() || !self.run_leaves(run, gather, tools, helpers, &mut edges) {
                 return false;
             }
+            edges = edges.map(|edges| edges.next_stretch(count as u32));
             if let Some(level) = self.levels.first_mut() {
                 level.queue.extend(rest.map(LevelStep::Page));
             }
@@ -96,15 +107,20 @@ impl Walk<'_> {
         !self.is_doubtful()
     }
 
-    /// Checks the leaves of a stretch, alone or with others. Returns whether all is well.
+    /// Checks the leaves of a stretch, alone or with others. Returns whether all is well, and the borders that are left in `edges`.
     fn run_leaves(
         &mut self,
         run: LeafRun,
         gather: &mut Gather<'_>,
         tools: &mut Tools,
         helpers: Helpers<'_, '_>,
+        edges: &mut Option<Edges>,
     ) -> bool {
-        let Some((crew, subject)) = helpers else { return self.leaves(&run, gather, tools) };
+        let Some((crew, subject)) = helpers else {
+            let is_well = self.leaves(&run, gather, tools);
+            *edges = run.edges().map(|mut edges| std::mem::take(&mut *edges));
+            return is_well;
+        };
         let (subject, reached) = (subject.clone(), Arc::clone(&self.reached));
         let tally = Mutex::new((TreeCounts::default(), Lsn(0)));
         let shared = Arc::new(SharedSweep { subject, depth: self.depth, reached, run, tally });
@@ -112,6 +128,7 @@ impl Walk<'_> {
         let (counts, newest) = *shared.tally.lock().unwrap_or_else(PoisonError::into_inner);
         self.report.counts += counts;
         tools.opener.saw(newest);
+        *edges = shared.run.edges().map(|mut edges| std::mem::take(&mut *edges));
         is_well && !shared.run.is_doubtful()
     }
 
@@ -221,15 +238,30 @@ impl Walk<'_> {
             return true;
         }
         let pointers = (task.father.as_ref(), after.and_then(|task| task.father.as_ref()));
-        self.index.is_none_or(|index| is_between(index, &page, pointers, tools))
+        self.index.is_none_or(|index| {
+            let is_decided = run.edges().is_none();
+            is_between(index, &page, pointers, is_decided, tools)
+                && (is_decided || adjoins(index, &page, run, at, &mut tools.fields[0]))
+        })
     }
 }
 
-/// Whether own pointer <= first key and last key < next pointer; `false` if undecidable.
+/// Adds the first and the last key of leaf number `at` to its borders. Returns `false` if they are out of order with their neighbours.
+fn adjoins(index: &IndexDef, page: &IndexPage<'_>, run: &LeafRun, at: usize, fields: &mut RecordFields) -> bool {
+    let first = edges::copied(index, page, first(page), fields);
+    let last = edges::copied(index, page, last(page), fields);
+    let (number, key) = (at as u32, (index, index.layout.key_fields()));
+    let (has_before, has_after) = (at > 0 || run.before.is_some(), at + 1 < run.tasks.len());
+    let Some(mut edges) = run.edges() else { return true };
+    (!has_before || edges.add(number, true, first, key)) && (!has_after || edges.add(number + 1, false, last, key))
+}
+
+/// Whether own pointer <= first key and last key < next pointer; if that is undecidable, `!is_decided`.
 fn is_between(
     index: &IndexDef,
     page: &IndexPage<'_>,
     (own, after): (Option<&Father>, Option<&Father>),
+    is_decided: bool,
     tools: &mut Tools,
 ) -> bool {
     let (style, count) = (page.style(), index.layout.key_fields());
@@ -240,7 +272,7 @@ fn is_between(
         let (Some(pointer), Some(edge)) = (pointer.filter(|pointer| !pointer.is_min_rec()), edge) else { return true };
         let located = index.layout.locate(&pointer, a).and_then(|()| index.layout.locate(&edge, b));
         let order = located.ok().and_then(|()| compare_keys(index, count, (pointer.page(), a), (edge.page(), b)));
-        order.is_some_and(right)
+        order.map_or(!is_decided, right)
     };
     holds(own, first(page), Ordering::is_le) && holds(after, last(page), Ordering::is_gt)
 }
