@@ -6,90 +6,22 @@ mod archive_lab;
 mod backup_lab;
 mod common;
 
-use std::io;
-use std::net::{Shutdown, TcpListener};
-use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use archive_lab::{Load, run};
 use backup_lab::Server;
-use common::repository;
+use backup_lab::replica::{CATCH_UP_MAX, Replica, port_to};
 use serde_json::Value;
 
 const TABLES: [&str; 8] =
     ["shop.a", "shop.b", "shop.z", "shop.parts", "shop.left_0", "shop.right_0", "shop.counted", "other.c"];
 const COUNT: &str = "UPDATE counted SET n = n + 1; UPDATE counted SET n = n + 1; UPDATE counted SET n = n + 1;";
-/// Seconds that a replica may take to catch up: no hope, but an end.
-const CATCH_UP_MAX: u32 = 300;
-
-/// A port that leads to the primary's socket: these servers listen on nothing else, and replicas connect to nothing else.
-fn port_to(socket: PathBuf) -> u16 {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
-    let port = listener.local_addr().expect("bound").port();
-    thread::spawn(move || {
-        for client in listener.incoming() {
-            let (mut client, mut server) =
-                (client.expect("accepted"), UnixStream::connect(&socket).expect("connected"));
-            let (mut answers, mut back) =
-                (server.try_clone().expect("the same"), client.try_clone().expect("the same"));
-            thread::spawn(move || {
-                io::copy(&mut client, &mut server).ok();
-                server.shutdown(Shutdown::Both).ok();
-            });
-            thread::spawn(move || {
-                io::copy(&mut answers, &mut back).ok();
-                back.shutdown(Shutdown::Both).ok();
-            });
-        }
-    });
-    port
-}
 
 fn restored(server: &Server, name: &str, more: &[&str]) -> Value {
     let done = run(&["restore", "--json", "--to", name], server, &[more, &["set"]].concat());
     assert_eq!(done.status, 0, "{name}: {}", done.errors);
     done.json()["binlog"].clone()
-}
-
-/// A server on what was restored; killed when it goes out of scope.
-struct Replica<'s> {
-    server: &'s Server,
-    name: &'static str,
-}
-
-impl<'s> Replica<'s> {
-    /// Starts one on the folder `name`, to follow the primary from where `from` says.
-    fn start(server: &'s Server, (name, id): (&'static str, u32), port: u16, set: &str, from: &str) -> Self {
-        let replica = Self { server, name };
-        // A primary drops a replica when another one with its number comes.
-        let id = format!("--server-id={id}");
-        server.script_on(name, "start", &[&id, "--log-bin=replica", "--innodb-undo-tablespaces=2"], "");
-        let primary =
-            format!("MASTER_HOST='127.0.0.1', MASTER_PORT={port}, MASTER_USER='copy', MASTER_PASSWORD='copy'");
-        server.script_on(name, "sql", &[], &format!("{set} CHANGE MASTER TO {primary}, {from}; START SLAVE;"));
-        replica
-    }
-
-    /// The rows and sums of its tables, once `wait` is over.
-    fn sums_after(&self, wait: &str) -> String {
-        let waited = self.server.script_on(self.name, "sql", &["-N"], &format!("SELECT {wait};"));
-        let status = self.server.script_on(self.name, "sql", &[], "SHOW SLAVE STATUS\\G");
-        assert!(!waited.contains("NULL") && !waited.starts_with('-'), "{}: {waited}{status}", self.name);
-        for runs in ["Slave_IO_Running: Yes", "Slave_SQL_Running: Yes", "Last_Errno: 0"] {
-            assert!(status.contains(runs), "{}: {status}", self.name);
-        }
-        sums(self.server, self.name)
-    }
-}
-
-impl Drop for Replica<'_> {
-    fn drop(&mut self) {
-        let mut command = Command::new(repository().join("scripts/server.sh"));
-        drop(command.args([self.server.kind, "kill9"]).arg(self.server.of(self.name)).stderr(Stdio::null()).status());
-    }
 }
 
 fn sums(server: &Server, name: &str) -> String {
@@ -127,11 +59,15 @@ fn replicas_started_from_what_was_restored_catch_up() {
     let gtid = by_backup["gtid"].as_str().expect("a text");
     assert!(!gtid.is_empty(), "{by_backup}");
     let set = format!("SET GLOBAL gtid_slave_pos = '{gtid}';");
-    let one = Replica::start(&server, ("one", 8), port, &set, "MASTER_USE_GTID=slave_pos");
+    let follow = |set: &str, from: &str| {
+        let primary = "MASTER_HOST='127.0.0.1', MASTER_USER='copy', MASTER_PASSWORD='copy'";
+        format!("{set} CHANGE MASTER TO {primary}, MASTER_PORT={port}, {from}; START SLAVE;")
+    };
+    let one = Replica::start(&server, ("one", 8), &follow(&set, "MASTER_USE_GTID=slave_pos"));
     let (file, position) = place(&by_archive);
     let position = position.expect("a position");
     let from = format!("MASTER_LOG_FILE='{file}', MASTER_LOG_POS={position}, MASTER_USE_GTID=no");
-    let two = Replica::start(&server, ("two", 9), port, "", &from);
+    let two = Replica::start(&server, ("two", 9), &follow("", &from));
     // What the restore says to ask, if it does not know.
     let asked = server.script_on("data", "sql", &["-N"], &format!("SELECT BINLOG_GTID_POS('{file}', {position})"));
     let known = by_archive["gtid"].as_str().expect("a text");
@@ -142,7 +78,9 @@ fn replicas_started_from_what_was_restored_catch_up() {
     let (gtid, status) = status.split_once('\n').expect("two lines");
     let status: Vec<&str> = status.split('\t').collect();
     let expected = sums(&server, "data");
-    assert_eq!(one.sums_after(&format!("MASTER_GTID_WAIT('{gtid}', {CATCH_UP_MAX})")), expected, "by GTID");
+    one.wait(&format!("MASTER_GTID_WAIT('{gtid}', {CATCH_UP_MAX})"));
+    assert_eq!(sums(&server, one.name), expected, "by GTID");
     let wait = format!("MASTER_POS_WAIT('{}', {}, {CATCH_UP_MAX})", status[0], status[1]);
-    assert_eq!(two.sums_after(&wait), expected, "by position");
+    two.wait(&wait);
+    assert_eq!(sums(&server, two.name), expected, "by position");
 }

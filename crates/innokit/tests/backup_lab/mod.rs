@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
+pub mod replica;
 pub mod session;
 
 use std::collections::BTreeMap;
@@ -128,7 +129,7 @@ impl Server {
         let started = Instant::now();
         // While it still purges, a server may count entries that go at that moment.
         loop {
-            let checked = ask(&|table| format!("CHECK TABLE {table};"));
+            let checked = ask(&|table| format!("CHECK TABLE {table} EXTENDED;"));
             let unsound: Vec<&str> = checked.lines().filter(|line| !line.ends_with("\tOK")).collect();
             if unsound.is_empty() {
                 break;
