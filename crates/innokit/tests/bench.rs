@@ -103,6 +103,28 @@ fn kinds_of_space_and_portions_are_written_and_the_text_says_what_was_cold() {
     for words in ["Limits", "Patterns", "growing file", "fallocated", "recycled", "gathered", "cache    "] {
         assert!(text.contains(words), "{words} is missing in {text}");
     }
+    // Not every file system has these.
+    for words in ["ZERO_RANGE", "O_DSYNC"] {
+        assert!(text.contains(words) || text.contains("does not support it"), "{words} is missing in {text}");
+    }
+    let report = document(&bench(
+        &["device", "--json", "--size=8M", "--seconds=0.002", "--io=buffered", "--order=sequential", "--access=write"],
+        dir.path(),
+    ));
+    let of_kind = |kind: &str| rows(&report, "writes").iter().find(|row| row["kind"] == kind).cloned();
+    for (kind, threads, bytes) in
+        [("writers", 4, 8 << 20), ("files", 4, 8 << 20), ("synced", 1, 4 << 20), ("gathered", 1, 8 << 20)]
+    {
+        let row = of_kind(kind).expect(kind);
+        assert_eq!((&row["threads"], &row["bytes"]), (&threads.into(), &bytes.into()), "{row}");
+        is_rate(&row["bytes_per_second"], 3);
+    }
+    let direct = document(&bench(
+        &["device", "--json", "--size=2M", "--seconds=0.002", "--io=direct", "--order=random", "--access=read"],
+        dir.path(),
+    ));
+    let classic = rows(&direct, "patterns").iter().filter(|row| row["threads"] == 16 && row["depth"] == 1);
+    assert_eq!(classic.count(), rows(&direct, "limits").len(), "unless the file system refuses direct I/O");
     assert!(entries(dir.path()).is_empty());
 }
 

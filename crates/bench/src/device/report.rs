@@ -91,12 +91,22 @@ pub enum WriteKind {
     Growing,
     /// The file was allocated with `fallocate`, and never written.
     Fallocated,
+    /// The file was written, and then declared to be zeros (`FALLOC_FL_ZERO_RANGE`).
+    Zeroed,
     /// The file is overwritten.
     Recycled,
     /// An empty file grows by small writes.
     Small,
     /// The same bytes, gathered in memory into large writes.
     Gathered,
+    /// A file is overwritten page by page, and each page is durable before the next is written (`RWF_DSYNC`, the same as `O_DSYNC`).
+    DataSync,
+    /// The same by an `fdatasync` after each page.
+    Synced,
+    /// Several threads gather small writes, each for its own part of one growing file.
+    Writers,
+    /// The same, each for a growing file of its own.
+    Files,
 }
 
 /// One row of writes.
@@ -108,8 +118,10 @@ pub struct Write {
     pub way: Way,
     /// Bytes of a write.
     pub block_size: u32,
-    /// Writes in flight.
+    /// Writes in flight for each thread.
     pub depth: u32,
+    /// Threads that write.
+    pub threads: u32,
     /// Total bytes.
     pub bytes: u64,
     /// Bytes a second, including the sync.

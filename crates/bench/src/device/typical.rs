@@ -7,16 +7,24 @@ use super::report::{Limit, Typical};
 use super::run::Bench;
 use jobs::Error;
 
-/// Name, access, order, way, bytes of a request, requests in flight.
-pub(super) const TYPICAL: [(&str, Access, Order, Way, u32, u32); 8] = [
-    ("a tool that reads page by page", Access::Read, Order::Sequential, Way::Buffered, PAGE, 1),
-    ("the same past the page cache", Access::Read, Order::Sequential, Way::Direct, PAGE, 1),
-    ("innokit check, one worker", Access::Read, Order::Sequential, Way::Direct, 1 << 20, 8),
-    ("one query, page after page", Access::Read, Order::Random, Way::Direct, PAGE, 1),
-    ("eight queries", Access::Read, Order::Random, Way::Direct, PAGE, 8),
-    ("pages known beforehand", Access::Read, Order::Random, Way::Direct, PAGE, 64),
-    ("page after page is flushed", Access::Write, Order::Random, Way::Direct, PAGE, 1),
-    ("64 pages are flushed at a time", Access::Write, Order::Random, Way::Direct, PAGE, 64),
+/// Threads of the classic programs.
+const MANY: u32 = 16;
+
+/// Name, access, order, way, bytes of a request, requests in flight for each thread, threads. The last four are the classic programs: many
+/// threads, each of which waits for its own request.
+pub(super) const TYPICAL: [(&str, Access, Order, Way, u32, u32, u32); 12] = [
+    ("a tool that reads page by page", Access::Read, Order::Sequential, Way::Buffered, PAGE, 1, 1),
+    ("the same past the page cache", Access::Read, Order::Sequential, Way::Direct, PAGE, 1, 1),
+    ("innokit check, one worker", Access::Read, Order::Sequential, Way::Direct, 1 << 20, 8, 1),
+    ("one query, page after page", Access::Read, Order::Random, Way::Direct, PAGE, 1, 1),
+    ("eight queries", Access::Read, Order::Random, Way::Direct, PAGE, 8, 1),
+    ("pages known beforehand", Access::Read, Order::Random, Way::Direct, PAGE, 64, 1),
+    ("page after page is flushed", Access::Write, Order::Random, Way::Direct, PAGE, 1, 1),
+    ("64 pages are flushed at a time", Access::Write, Order::Random, Way::Direct, PAGE, 64, 1),
+    ("many threads read in order", Access::Read, Order::Sequential, Way::Direct, PAGE, 1, MANY),
+    ("many threads read at random", Access::Read, Order::Random, Way::Direct, PAGE, 1, MANY),
+    ("many threads write in order", Access::Write, Order::Sequential, Way::Direct, PAGE, 1, MANY),
+    ("many threads write at random", Access::Write, Order::Random, Way::Direct, PAGE, 1, MANY),
 ];
 
 impl Bench<'_> {
@@ -24,8 +32,8 @@ impl Bench<'_> {
     pub(super) fn typical(&mut self) -> Result<(), Error> {
         let Some(&engine) = self.engines.first() else { return Ok(()) };
         let options = self.options;
-        let pattern = |&(name, access, order, way, block_size, depth)| {
-            (name, Pattern { access, order, way, setting: Setting { engine, block_size, depth, threads: 1 } })
+        let pattern = |&(name, access, order, way, block_size, depth, threads)| {
+            (name, Pattern { access, order, way, setting: Setting { engine, block_size, depth, threads } })
         };
         let is_wanted = |pattern: &Pattern| {
             options.accesses.contains(&pattern.access)

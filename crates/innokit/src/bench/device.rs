@@ -134,6 +134,7 @@ fn patterns(report: &DeviceReport) -> Table {
         "way",
         "block",
         "depth",
+        "threads",
         "MB/s",
         "requests/s",
         "p50 us",
@@ -149,6 +150,7 @@ fn patterns(report: &DeviceReport) -> Table {
             way(row.pattern.way).to_owned(),
             size(row.pattern.setting.block_size.into()),
             row.pattern.setting.depth.to_string(),
+            row.pattern.setting.threads.to_string(),
             megabytes(row.bytes_per_second.median),
             number(row.requests_per_second),
             number(row.latency.p50_us),
@@ -165,15 +167,31 @@ fn kind(row: &Written) -> String {
     match row.kind {
         WriteKind::Growing => "a growing file".to_owned(),
         WriteKind::Fallocated => "fallocated, never written".to_owned(),
+        WriteKind::Zeroed => "written, then ZERO_RANGE".to_owned(),
         WriteKind::Recycled => "written over (recycled)".to_owned(),
         WriteKind::Small => format!("growing, {block} by {block}"),
         WriteKind::Gathered => format!("growing, 4K gathered to {block}"),
+        WriteKind::DataSync => "recycled, O_DSYNC".to_owned(),
+        WriteKind::Synced => "recycled, fdatasync each".to_owned(),
+        WriteKind::Writers => "growing, gathered, one file".to_owned(),
+        WriteKind::Files => "growing, gathered, a file each".to_owned(),
     }
 }
 
 fn writes(report: &DeviceReport) -> Table {
-    let headings =
-        ["space", "way", "block", "depth", "MB/s", "+-", "device writes", "flushes", "device reads", "written / bytes"];
+    let headings = [
+        "space",
+        "way",
+        "block",
+        "depth",
+        "threads",
+        "MB/s",
+        "+-",
+        "device writes",
+        "flushes",
+        "device reads",
+        "written / bytes",
+    ];
     let mut table = Table::new(2, &headings);
     for row in &report.writes {
         let device = row.device.map_or_else(
@@ -183,10 +201,11 @@ fn writes(report: &DeviceReport) -> Table {
                 [grouped(counts.writes), grouped(counts.flushes), grouped(counts.reads), number(share)]
             },
         );
-        let words = [kind(row), way(row.way).to_owned(), size(row.block_size.into()), row.depth.to_string()];
+        let words = [kind(row), way(row.way).to_owned(), size(row.block_size.into())];
+        let words = words.into_iter().chain([row.depth, row.threads].map(|count| count.to_string()));
         let rate = &row.bytes_per_second;
         let figures = [megabytes(rate.median), percent(rate.noise())];
-        table.row(words.into_iter().chain(figures).chain(device));
+        table.row(words.chain(figures).chain(device));
     }
     table
 }
