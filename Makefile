@@ -12,7 +12,7 @@ demo: ## build innokit and let it find a planted damage in real tablespaces of b
 test: servers readers datadirs ## every test; those that read what real servers wrote run here only (`cargo test` runs the others)
 	INNOKIT_DATADIRS=$(abspath $(DATADIRS)) RUST_TEST_THREADS=$(THREADS) $(CARGO) test --workspace --features innokit/parquet,innokit/sql --no-fail-fast
 
-test-ecosystem: servers cloud datadirs ## buckets on an S3 server; the Python package with pyarrow, Polars, DuckDB and pandas
+test-ecosystem: servers cloud datadirs ## buckets on an S3 server; the Python package with pyarrow, Polars, DuckDB, pandas, Spark, Ray and Daft
 	INNOKIT_DATADIRS=$(abspath $(DATADIRS)) RUST_TEST_THREADS=$(THREADS) $(CARGO) test --workspace --features innokit/parquet,innokit/sql,innokit/cloud --test cloud
 	INNOKIT_DATADIRS=$(abspath $(DATADIRS)) scripts/test-ecosystem.sh
 

@@ -5,7 +5,8 @@
 #   test-ecosystem.sh --wheel      builds the optimised wheel instead, into target/wheels
 #
 # Virtual environments are kept in ${INNOKIT_SERVERS:-~/.cache/innokit}/ecosystem: `build` has maturin, `full` has pyarrow, Polars, DuckDB,
-# pandas and pytest, `bare` has Polars, DuckDB and pytest but no pyarrow and no pandas. The wheel is built with the profile and into the
+# pandas 3 and pytest, `bare` has Polars, DuckDB and pytest but no pyarrow and no pandas, `cluster` has Spark, Ray and Daft with pandas 2.
+# Spark takes Java 17 or later, which is installed if there is none. The wheel is built with the profile and into the
 # target folder of `cargo test`, so that what that has compiled is not compiled again; it is installed anew on every run.
 # INNOKIT_DATADIRS: datadirs of scripts/make-datadirs.sh; the tests that read them, or start servers, run only if it is set.
 set -euo pipefail
@@ -45,19 +46,27 @@ if [ "${1:-}" = --wheel ]; then
 fi
 environment full pyarrow polars duckdb pandas pytest
 environment bare polars duckdb pytest
+environment cluster pyspark 'ray[data]' daft pyarrow 'pandas<3' polars duckdb pytest
+if ! command -v java >/dev/null && [ ! -x "${JAVA_HOME:-}/bin/java" ]; then
+    [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || die "java is missing: install Java 17 or later, such as default-jre-headless"
+    say "installing default-jre-headless"
+    apt-get -qq install default-jre-headless >/dev/null || die "default-jre-headless cannot be installed"
+fi
 
 say "building the wheel"
 wheels="$CARGO_TARGET_DIR/wheels-test"
 rm -rf "$wheels"
 "$home/build/bin/maturin" build --quiet --locked --profile dev --manifest-path python/Cargo.toml --compatibility linux --out "$wheels"
 wheel=("$wheels"/innokit-*-abi3-*.whl)
-for name in full bare; do
+for name in full bare cluster; do
     "$home/$name/bin/pip" install --quiet --disable-pip-version-check --no-deps --force-reinstall "${wheel[0]}"
 done
 
 export INNOKIT_REPOSITORY="$PWD"
 say "with every library"
 "$home/full/bin/python" -m pytest -q python/tests "$@"
+say "with Spark, Ray and Daft"
+INNOKIT_CLUSTER=1 "$home/cluster/bin/python" -m pytest -q python/tests/test_spark.py python/tests/test_ray.py python/tests/test_daft.py "$@"
 say "without pyarrow and pandas"
 export INNOKIT_BARE=1
 "$home/bare/bin/python" -m pytest -q python/tests/test_without_pyarrow.py "$@"

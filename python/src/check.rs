@@ -9,7 +9,7 @@ use jobs::report::document::{Finding, Pending, Severity};
 use jobs::report::watcher::Watcher;
 use jobs::source::keys::KeyFiles;
 use jobs::table::TableFinding;
-use jobs::{Check, CheckOptions, TableOptions, tables_watched};
+use jobs::{Check, CheckOptions, Portion, TableOptions, tables_watched};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -158,11 +158,13 @@ impl Report {
 
 /// Checks files. See `__init__.py`.
 #[pyfunction]
-#[pyo3(signature = (paths, *, level="pages", threads=None, keyring=None, key_file=None, max_findings=1000))]
+#[pyo3(signature = (paths, *, level="pages", part=None, threads=None, keyring=None, key_file=None, max_findings=1000))]
+#[expect(clippy::too_many_arguments, reason = "each is a keyword in Python")]
 pub fn check(
     py: Python<'_>,
     paths: Paths,
     level: &str,
+    part: Option<(u32, u32)>,
     threads: Option<usize>,
     keyring: Option<Paths>,
     key_file: Option<KeyFile>,
@@ -172,9 +174,17 @@ pub fn check(
     let keys = arguments::keys(keyring, key_file);
     let stop = Arc::new(AtomicBool::new(false));
     let watcher = Watcher::new(Arc::clone(&stop), None);
-    let limits = Limits { workers, keys, watcher, findings_max: max_findings };
+    let portion = part.map(|(number, of)| {
+        let none = || PyValueError::new_err(format!("part must be (k, n) with k from 1 to n, not ({number}, {of})"));
+        Portion::new(number, of).ok_or_else(none)
+    });
+    let portion = portion.transpose()?;
+    let limits = Limits { workers, keys, watcher, portion, findings_max: max_findings };
     match level {
         "pages" => interruptible(py, &stop, move || pages(&paths, limits)),
+        "trees" if portion.is_some() => {
+            Err(PyValueError::new_err("part splits files by their pages: level must be \"pages\""))
+        }
         "trees" => interruptible(py, &stop, move || trees(&paths, limits)),
         _ => Err(PyValueError::new_err(format!("level must be \"pages\" or \"trees\", not {level:?}"))),
     }
@@ -184,12 +194,13 @@ struct Limits {
     workers: usize,
     keys: KeyFiles,
     watcher: Watcher,
+    portion: Option<Portion>,
     findings_max: usize,
 }
 
 fn pages(paths: &[std::path::PathBuf], limits: Limits) -> Result<Report, Failure> {
-    let Limits { workers, keys, watcher, findings_max } = limits;
-    let options = CheckOptions { workers, keys, watcher, findings_max, ..CheckOptions::default() };
+    let Limits { workers, keys, watcher, portion, findings_max } = limits;
+    let options = CheckOptions { workers, keys, watcher, portion, findings_max, ..CheckOptions::default() };
     let report = Check::plan(paths, options)?.run(None)?;
     let document = serde_json::to_string(&report).map_err(text)?;
     let rows: Vec<Row> = report.findings.iter().cloned().map(Row::from).collect();
@@ -205,7 +216,7 @@ fn pages(paths: &[std::path::PathBuf], limits: Limits) -> Result<Report, Failure
 }
 
 fn trees(paths: &[std::path::PathBuf], limits: Limits) -> Result<Report, Failure> {
-    let Limits { workers, keys, watcher, findings_max } = limits;
+    let Limits { workers, keys, watcher, findings_max, .. } = limits;
     let options = TableOptions { workers, keys, watcher, findings_max, ..TableOptions::default() };
     let report = tables_watched(paths, &options, None)?;
     let document = serde_json::to_string(&report).map_err(text)?;

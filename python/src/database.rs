@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arrow::ArrowOptions;
 use arrow::parquet::Parquet;
 use flow::Counters;
+use format::schema::FieldSource;
 use jobs::rows::checksum::{ChecksumOptions, checksum_of};
 use jobs::rows::count::count_rows;
 use jobs::rows::export::{ExportOptions, export_table};
@@ -50,6 +51,20 @@ impl Source {
 
     pub fn name(&self) -> &str {
         self.opened.tables.tables.get(self.at).map_or("", |table| table.name.as_str())
+    }
+
+    /// The columns that the clustered index is ordered by. None if the server numbers the rows itself.
+    pub fn key(&self) -> Vec<&str> {
+        let table = self.opened.tables.tables.get(self.at);
+        let Some((table, tree)) = table.and_then(|table| Some((table, table.trees.first()?))) else {
+            return Vec::new();
+        };
+        let fields = tree.index.fields.iter().take(tree.index.declared_parts);
+        let name = |field: &format::schema::FieldDef| match field.source {
+            FieldSource::Column(at) => table.table.columns.get(at).map(|column| column.name.as_str()),
+            _ => None,
+        };
+        fields.map_while(name).collect()
     }
 
     /// How many rows there are.
@@ -154,6 +169,11 @@ impl Table {
     #[getter]
     fn name(&self) -> &str {
         self.0.name()
+    }
+
+    #[getter]
+    fn key(&self) -> Vec<&str> {
+        self.0.key()
     }
 
     #[getter]

@@ -14,8 +14,11 @@ GUIDE = REPOSITORY / "docs/python.md"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """What the guide's reader has: last night's backup, a table of it that is torn, and what the server says of one."""
-    folder = tmp_path_factory.mktemp("guide")
+    return readers_folder(tmp_path_factory.mktemp("guide"))
+
+
+def readers_folder(folder):
+    """What a guide's reader has: last night's backup, and a table of it that is torn."""
     backup = pathlib.Path(DATADIRS) / "mysql-16k"
     (folder / "last-night").symlink_to(backup)
     (folder / "torn").mkdir()
@@ -38,27 +41,29 @@ def server_says(folder):
         shutil.rmtree(folder / "data")
 
 
-@needs_servers
-@pytest.mark.filterwarnings("default")
-def test_the_guide_is_true(folder, monkeypatch, tmp_path):
-    said = server_says(tmp_path)
-    monkeypatch.chdir(folder)
-    text = GUIDE.read_text()
-    blocks = re.findall(r"```pycon\n(.*?)```", text, re.S)
-    assert len(blocks) >= 5
-    # As one session, at the lines of the guide.
-    examples = []
-    for block in blocks:
+def run(guide, names):
+    """Runs a guide's examples as one session, and returns how many there are."""
+    text, examples = guide.read_text(), []
+    for block in re.findall(r"```pycon\n(.*?)```", text, re.S):
+        # At the lines of the guide.
         line = text[: text.index(block)].count("\n")
         parsed = doctest.DocTestParser().get_examples(block)
         for example in parsed:
             example.lineno += line
         examples += parsed
-    session = doctest.DocTest(examples, {"server_says": said}, "python.md", str(GUIDE), 0, text)
+    session = doctest.DocTest(examples, names, guide.name, str(guide), 0, text)
     failures = []
     doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(session, out=failures.append)
     assert not failures, "".join(failures)
-    assert len(examples) >= 20
+    return len(examples)
+
+
+@needs_servers
+@pytest.mark.filterwarnings("default")
+def test_the_guide_is_true(folder, monkeypatch, tmp_path):
+    said = server_says(tmp_path)
+    monkeypatch.chdir(folder)
+    assert run(GUIDE, {"server_says": said}) >= 20
 
 
 def test_the_guide_names_every_argument_and_exception():
@@ -74,5 +79,6 @@ def test_the_guide_names_every_argument_and_exception():
 def test_no_block_is_left_out():
     """Each block of Python is one of those that are run; the others are commands of a shell."""
     fences = re.findall(r"^```(\w*)\n", GUIDE.read_text(), re.M)
-    assert set(fences[::2]) <= {"pycon", "console"} and "pycon" in fences
+    assert set(fences[::2]) <= {"pycon", "console", "python"} and "pycon" in fences
+    assert fences.count("python") == 1, "what takes a cluster is run by test_ray.py and test_daft.py"
     assert set(fences[1::2]) == {""}

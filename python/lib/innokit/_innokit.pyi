@@ -16,6 +16,7 @@ def check(
     paths: _Paths,
     *,
     level: Literal["pages", "trees"] = "pages",
+    part: tuple[int, int] | None = None,
     threads: int | None = None,
     keyring: _Paths | None = None,
     key_file: _KeyFile | None = None,
@@ -23,7 +24,11 @@ def check(
 ) -> Report:
     """Verifies files: each page by its checksum and position (``"pages"``), or each B-tree by its rules (``"trees"``).
 
-    Returns a Report. Damage is not an exception here: it is what the report is about. threads: all cores if None.
+    Returns a Report. Damage is not an exception here: it is what the report is about.
+
+    part: ``(3, 7)`` reads the third of seven parts of the pages, the same each time. Each page is in one of them, and so are the findings
+        about it; the first also compares the dictionary with the files. Only for ``"pages"``.
+    threads: all cores if None.
     """
 
 @final
@@ -84,6 +89,10 @@ class Table(_Readable):
 
     @property
     def name(self) -> str: ...
+    @property
+    def key(self) -> list[str]:
+        """The columns by which its rows are ordered: the primary key, or what the server takes for it. Empty if there is none."""
+
     def scan(
         self,
         columns: Sequence[str] | None = None,

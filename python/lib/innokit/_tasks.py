@@ -1,0 +1,120 @@
+"""What Spark, Ray and Daft have in common: a table as parts that tasks read in other processes, and what they read as batches of pyarrow.
+
+``open -> splits -> a task each (pickled) -> scan -> record batches, or the list of damage``
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import Any
+
+from . import open as _open
+from ._errors import DamageError
+
+ON_DAMAGE = ("raise", "skip", "list")
+#: The columns of ``on_damage="list"``.
+DAMAGE_COLUMNS = ("path", "page", "offset", "keys", "message")
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """What to read of which table. Checked by `open`."""
+
+    path: Any
+    table: str
+    columns: tuple[str, ...] | None = None
+    key_range: tuple | None = None
+    on_damage: str = "raise"
+    keyring: Any = None
+    key_file: Any = None
+
+    def __post_init__(self):
+        # Tasks may have another working directory.
+        paths = [self.path] if isinstance(self.path, (str, os.PathLike)) else self.path
+        object.__setattr__(self, "path", [os.path.abspath(path) for path in paths])
+        if self.on_damage not in ON_DAMAGE:
+            raise ValueError(f'on_damage must be "raise", "skip" or "list", not {self.on_damage!r}')
+
+    def open(self):
+        """The table. Raises KeyError and ValueError for what does not exist in it."""
+        table = _open(self.path, keyring=self.keyring, key_file=self.key_file).table(self.table)
+        table.scan(self.columns, key_range=self.key_range)
+        return table
+
+    def parts(self, table, *, n=None, target_bytes=256 << 20):
+        """A part for each task: splits, or the whole table if nobody can say what is below a damaged page."""
+        try:
+            if n is not None:
+                return table.splits(n, key_range=self.key_range)
+            return table.splits(target_bytes=target_bytes, key_range=self.key_range)
+        except DamageError:
+            if self.on_damage == "raise":
+                raise
+            # Only a scan of all of it looks for leaves that nothing leads to.
+            return [Whole(self)]
+
+    def scan(self, part, *, limit=None):
+        """The rows of a part, in types that every engine knows."""
+        on_damage = "raise" if self.on_damage == "raise" else "skip"
+        columns = None if self.columns is None else list(self.columns)
+        return part.scan(columns, limit=limit, strings="utf8", on_damage=on_damage)
+
+
+@dataclasses.dataclass(frozen=True)
+class Whole:
+    """In place of splits: all of a table, opened by the task."""
+
+    reading: Reading
+
+    def scan(self, columns=None, **choices):
+        return self.reading.open().scan(columns, key_range=self.reading.key_range, **choices)
+
+
+def batches(scan):
+    """The record batches of a scan. Damage is raised as innokit's DamageError, which pickles, and not as pyarrow's words for it."""
+    import pyarrow
+
+    reader = pyarrow.RecordBatchReader.from_stream(scan)
+    while True:
+        try:
+            batch = reader.read_next_batch()
+        except StopIteration:
+            return
+        except Exception:
+            if scan.damage:
+                raise scan.damage[0] from None
+            raise
+        yield batch
+
+
+def damage(scan):
+    """Reads a scan to its end for what cannot be read of it: rows of `DAMAGE_COLUMNS`."""
+    import warnings
+
+    with warnings.catch_warnings():
+        # They are the result here.
+        warnings.simplefilter("ignore")
+        for _ in batches(scan):
+            pass
+    return [(lost.path, lost.page, lost.offset, lost.keys, str(lost)) for lost in scan.damage]
+
+
+def damage_schema():
+    """Of what `damage` returns, in pyarrow."""
+    import pyarrow
+
+    types = dict.fromkeys(DAMAGE_COLUMNS, pyarrow.string())
+    types.update(page=pyarrow.int64(), offset=pyarrow.int64())
+    return pyarrow.schema([pyarrow.field(name, kind, name not in ("path", "message")) for name, kind in types.items()])
+
+
+def damage_batch(scan):
+    """The same as one record batch."""
+    import pyarrow
+
+    rows = damage(scan)
+    columns = [list(column) for column in zip(*rows)] or [[] for _ in DAMAGE_COLUMNS]
+    schema = damage_schema()
+    arrays = [pyarrow.array(column, field.type) for column, field in zip(columns, schema)]
+    return pyarrow.RecordBatch.from_arrays(arrays, schema=schema)
