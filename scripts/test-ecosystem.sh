@@ -6,6 +6,7 @@
 #
 # Virtual environments are kept in ${INNOKIT_SERVERS:-~/.cache/innokit}/ecosystem: `build` has maturin, `full` has pyarrow, Polars, DuckDB,
 # pandas 3 and pytest, `bare` has Polars, DuckDB and pytest but no pyarrow and no pandas, `cluster` has Spark, Ray and Daft with pandas 2.
+# `oldest` and `newest` are as `bare`, with Python 3.10 and the newest that this machine has, in PATH or in pyenv, if it has them.
 # Spark takes Java 17 or later, which is installed if there is none. The wheel is built with the profile and into the
 # target folder of `cargo test`, so that what that has compiled is not compiled again; it is installed anew on every run.
 # INNOKIT_DATADIRS: datadirs of scripts/make-datadirs.sh; the tests that read them, or start servers, run only if it is set.
@@ -18,21 +19,29 @@ readonly home="${INNOKIT_SERVERS:-$HOME/.cache/innokit}/ecosystem"
 say() { printf '%s: %s\n' test-ecosystem "$*"; }
 die() { say "$*" >&2; exit 2; }
 
-# environment NAME PACKAGE...: makes it unless it is there and finished.
+# interpreters: every released python3 of this machine as VERSION PATH, oldest first.
+interpreters() {
+    local candidate
+    for candidate in $(compgen -c python3. | grep -E '^python3\.[0-9]+$' | sort -u) "${PYENV_ROOT:-$HOME/.pyenv}"/versions/*/bin/python3; do
+        "$candidate" -c 'import sys; v = sys.version_info; v[3] == "final" and print("%d.%d.%d" % v[:3], sys.executable)' 2>/dev/null || :
+    done | sort -uV
+}
+
+# environment NAME PACKAGE...: makes it unless it is there and finished. PYTHON: its interpreter.
 environment() {
-    local at="$home/$1" log
+    local at="$home/$1" log python3="${PYTHON:-python3}"
     shift
     [ "$(cat "$at/.stamp" 2>/dev/null)" != "$recipe $*" ] || return 0
-    command -v python3 >/dev/null || die "python3 is missing: install the packages python3 and python3-venv"
+    command -v "$python3" >/dev/null || die "python3 is missing: install the packages python3 and python3-venv"
     rm -rf "$at"
     mkdir -p "$home"
-    if ! log="$(python3 -m venv "$at" 2>&1)"; then
+    if ! log="$("$python3" -m venv "$at" 2>&1)"; then
         rm -rf "$at"
         # Debian keeps it in a package of its own.
         [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || die "python3 -m venv fails: install the package python3-venv: $log"
         say "installing python3-venv"
         apt-get -qq install python3-venv >/dev/null || die "python3-venv cannot be installed"
-        python3 -m venv "$at"
+        "$python3" -m venv "$at"
     fi
     say "fetching $*"
     "$at/bin/pip" install --quiet --disable-pip-version-check "$@" || die "pip cannot install $*"
@@ -53,12 +62,27 @@ if ! command -v java >/dev/null && [ ! -x "${JAVA_HOME:-}/bin/java" ]; then
     apt-get -qq install default-jre-headless >/dev/null || die "default-jre-headless cannot be installed"
 fi
 
+# The oldest Python that the package is for, and the newest: not every machine has others than its own.
+versions=()
+readonly found="$(interpreters)"
+oldest="$(grep -m 1 '^3\.10\.' <<<"$found" || :)"
+newest="$(tail -n 1 <<<"$found")"
+for name in oldest newest; do
+    which="${!name}"
+    [ -n "$which" ] || { say "no Python 3.10 here: not tested with it"; continue; }
+    # A newer one takes the place of the newest.
+    [ "$(cat "$home/$name/.version" 2>/dev/null)" = "$which" ] || rm -rf "${home:?}/$name"
+    PYTHON="${which#* }" environment "$name" polars duckdb pytest
+    printf '%s\n' "$which" >"$home/$name/.version"
+    versions+=("$name")
+done
+
 say "building the wheel"
 wheels="$CARGO_TARGET_DIR/wheels-test"
 rm -rf "$wheels"
 "$home/build/bin/maturin" build --quiet --locked --profile dev --manifest-path python/Cargo.toml --compatibility linux --out "$wheels"
 wheel=("$wheels"/innokit-*-abi3-*.whl)
-for name in full bare cluster; do
+for name in full bare cluster "${versions[@]}"; do
     "$home/$name/bin/pip" install --quiet --disable-pip-version-check --no-deps --force-reinstall "${wheel[0]}"
 done
 
@@ -70,3 +94,7 @@ INNOKIT_CLUSTER=1 "$home/cluster/bin/python" -m pytest -q python/tests/test_spar
 say "without pyarrow and pandas"
 export INNOKIT_BARE=1
 "$home/bare/bin/python" -m pytest -q python/tests/test_without_pyarrow.py "$@"
+for name in "${versions[@]}"; do
+    say "with Python $(cut -d ' ' -f 1 "$home/$name/.version")"
+    "$home/$name/bin/python" -m pytest -q python/tests/test_without_pyarrow.py python/tests/test_polars.py "$@"
+done

@@ -157,6 +157,21 @@ def test_check(path):
 
 
 @needs_servers
+def test_parts_of_a_check_are_the_whole(path):
+    break_page(path, 100)
+    whole = innokit.check(path)
+    parts = [innokit.check(path, part=(number, 3)) for number in (1, 2, 3)]
+    assert sum(report.pages for report in parts) == whole.pages
+    assert polars.concat([polars.DataFrame(report) for report in parts]).equals(polars.DataFrame(whole))
+    assert len(whole) == 1
+    for part in ((0, 3), (4, 3), (1, 0)):
+        with pytest.raises(ValueError, match="from 1 to n"):
+            innokit.check(path, part=part)
+    with pytest.raises(ValueError, match="splits files by their pages"):
+        innokit.check(path, part=(1, 3), level="trees")
+
+
+@needs_servers
 def test_a_datadir_that_needs_recovery_is_told():
     with pytest.warns(innokit.PendingWarning):
         db = innokit.open(pathlib.Path(DATADIRS) / "mysql-16k-crashed")

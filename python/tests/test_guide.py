@@ -80,5 +80,5 @@ def test_no_block_is_left_out():
     """Each block of Python is one of those that are run; the others are commands of a shell."""
     fences = re.findall(r"^```(\w*)\n", GUIDE.read_text(), re.M)
     assert set(fences[::2]) <= {"pycon", "console", "python"} and "pycon" in fences
-    assert fences.count("python") == 1, "what takes a cluster is run by test_ray.py and test_daft.py"
+    assert fences.count("python") == 1, "what takes a cluster is run by test_ray.py"
     assert set(fences[1::2]) == {""}

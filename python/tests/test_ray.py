@@ -13,7 +13,7 @@ import innokit.ray
 import polars
 import pyarrow
 import pytest
-from conftest import DATADIRS, break_page, needs_servers, units
+from conftest import DATADIRS, REPOSITORY, break_page, needs_servers, units
 
 import ray
 
@@ -129,3 +129,16 @@ def test_a_killed_worker_costs_no_row(node, path, tmp_path):
     expected = polars.DataFrame(innokit.open(path).table(TABLE).scan(strings="utf8"))
     assert seen[0].sort("id").equals(expected.sort("id"))
     assert len(os.listdir(marks)) - 1 > 10
+
+
+@needs_servers
+def test_the_guide_is_true(node, path, tmp_path, monkeypatch, capsys):
+    [block] = re.findall(r"```python\n(.*?)```", (REPOSITORY / "docs/python.md").read_text(), re.S)
+    (tmp_path / "last-night").symlink_to(BACKUP)
+    monkeypatch.chdir(tmp_path)
+    exec(block, {})
+    whole = polars.DataFrame(innokit.open(path).table(TABLE))
+    first, *shown = capsys.readouterr().out.splitlines()
+    assert first == str(whole.filter(polars.col("a") > 5000).height)
+    rows = whole.filter(polars.col("id").is_between(100, 199) & (polars.col("a") > 5000))["id"].head(8)
+    assert [line.split("│")[1].strip() for line in shown if line.startswith("│")][3:] == [str(number) for number in rows]

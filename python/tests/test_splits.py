@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import multiprocessing
+import os
 import pathlib
 import pickle
 import shutil
@@ -94,6 +95,13 @@ def test_a_column_or_a_range_of_keys_reads_less(mysql):
 
 
 @needs_servers
+def test_keys_are_named(server):
+    db = innokit.open(server.datadir)
+    for name, key in (("composite", ["a", "b"]), ("signed", ["id"]), ("descending", ["id"]), ("parted", ["id"]), ("nokey", [])):
+        assert db.table(f"sp.{name}").key == key
+
+
+@needs_servers
 def test_limits_and_batches(mysql):
     table = innokit.open(mysql.datadir).table("sp.composite")
     whole = polars.DataFrame(table)
@@ -178,6 +186,23 @@ def test_damage_in_a_split_is_raised_or_skipped(server, tmp_path):
         assert [told.page for told in skipping.damage] == [page]
     with pytest.raises(innokit.DamageError, match=f"page {page}"):
         table.checksum()
+
+
+@needs_servers
+def test_a_split_needs_nothing_but_its_pages(mysql, tmp_path):
+    """All other leaves are damaged, and the page above them, since the split was made."""
+    path = mysql.copy("sp.signed", tmp_path)
+    splits = innokit.open(tmp_path).table("sp.signed").splits(5)
+    expected, sent, status = polars.DataFrame(splits[2]), pickle.dumps(splits[2]), os.stat(path)
+    others = {page for split in splits if split is not splits[2] for _, pages in units(split) for page in pages}
+    others.add(next(page for page in range(3, 20) if level_of(path, page) == 1))
+    for page in others:
+        break_page(path, page)
+    # Splits of changed files are refused.
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert polars.DataFrame(pickle.loads(sent)).equals(expected) and expected.height > 1000
+    with pytest.raises(innokit.DamageError):
+        pickle.loads(pickle.dumps(splits[1])).count()
 
 
 @needs_servers
