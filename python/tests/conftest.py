@@ -204,3 +204,13 @@ def units(split):
 
     state = json.loads(split.__reduce__()[1][0])
     return [(part["level"], part["units"]) for part in state["split"]["parts"]]
+
+
+def hinted(function):
+    """The arguments of a function as the type hints beside its module name them."""
+    import ast
+    import inspect
+
+    tree = ast.parse(pathlib.Path(inspect.getsourcefile(function)).with_suffix(".pyi").read_text())
+    [node] = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == function.__name__]
+    return [argument.arg for argument in [*node.args.args, *node.args.kwonlyargs]]

@@ -1,5 +1,6 @@
 """`innokit.daft`: queries of Daft, in this process."""
 
+import inspect
 import pathlib
 import shutil
 
@@ -7,7 +8,7 @@ import innokit
 import innokit.daft
 import polars
 import pytest
-from conftest import DATADIRS, break_page, needs_servers, units
+from conftest import DATADIRS, break_page, hinted, needs_servers, units
 
 import daft
 import daft.io.pushdowns
@@ -96,3 +97,7 @@ def test_every_type_is_what_innokit_reads(datadirs, kind):
         assert found.columns == expected.columns and sorted(found.rows(), key=repr) == sorted(expected.rows(), key=repr), name
         columns += len(expected.columns)
     assert columns > 200
+
+
+def test_type_hints_are_true():
+    assert hinted(innokit.daft.read_innodb) == list(inspect.signature(innokit.daft.read_innodb).parameters)

@@ -1,5 +1,6 @@
 """`innokit.ray` on a node of Ray with two workers."""
 
+import inspect
 import os
 import pathlib
 import re
@@ -13,7 +14,7 @@ import innokit.ray
 import polars
 import pyarrow
 import pytest
-from conftest import DATADIRS, REPOSITORY, break_page, needs_servers, units
+from conftest import DATADIRS, REPOSITORY, break_page, hinted, needs_servers, units
 
 import ray
 
@@ -142,3 +143,7 @@ def test_the_guide_is_true(node, path, tmp_path, monkeypatch, capsys):
     assert first == str(whole.filter(polars.col("a") > 5000).height)
     rows = whole.filter(polars.col("id").is_between(100, 199) & (polars.col("a") > 5000))["id"].head(8)
     assert [line.split("│")[1].strip() for line in shown if line.startswith("│")][3:] == [str(number) for number in rows]
+
+
+def test_type_hints_are_true():
+    assert hinted(innokit.ray.read_innodb) == list(inspect.signature(innokit.ray.read_innodb).parameters)

@@ -1,5 +1,6 @@
 """`innokit.spark` on a real cluster: a master and two workers, each a process of its own."""
 
+import inspect
 import json
 import os
 import pathlib
@@ -16,7 +17,7 @@ import pyarrow
 import pytest
 import readers
 from clusters import Cluster
-from conftest import DATADIRS, REPOSITORY, break_page, needs_servers, units
+from conftest import DATADIRS, REPOSITORY, break_page, hinted, needs_servers, units
 from pyspark.sql.pandas.types import to_arrow_schema
 from test_guide import readers_folder, run
 
@@ -242,7 +243,8 @@ def test_checks_are_those_of_the_whole(spark, tmp_path):
     assert [row.reason for row in few][-1] == "more_findings" and few[-1].severity == "damage"
     sound = spark.read.format("innodb_check").load(str(BACKUP / "shop/row_dynamic.ibd"))
     assert sound.count() == 0
-    [missing] = spark.read.format("innodb_check").load(str(tmp_path / "nowhere")).collect()
+    paths = [str(tmp_path / "nowhere"), str(BACKUP / "shop/row_dynamic.ibd")]
+    [missing] = spark.read.format("innodb_check").option("parts", 3).load(paths).collect()
     assert missing.severity == "undecided" and "nowhere" in missing.path
 
 
@@ -301,9 +303,8 @@ def plain(kind, value):
 
 
 @needs_servers
-def test_the_guide_is_true(spark, tmp_path, monkeypatch):
-    monkeypatch.chdir(readers_folder(tmp_path))
-    assert run(GUIDE, {"spark": spark}) >= 20
+def test_the_guide_is_true(spark, tmp_path):
+    assert run(GUIDE, {"spark": spark}, readers_folder(tmp_path)) >= 20
 
 
 def test_the_guide_names_every_option():
@@ -315,3 +316,7 @@ def test_the_guide_names_every_option():
         assert {f"`{name}`" for name in names} <= set(re.findall(r"`\w+`", text))
     fences = re.findall(r"^```(\w*)\n", text, re.M)
     assert set(fences[::2]) == {"pycon"} and set(fences[1::2]) == {""}
+
+
+def test_type_hints_are_true():
+    assert hinted(innokit.spark.register) == list(inspect.signature(innokit.spark.register).parameters)

@@ -7,7 +7,8 @@
 >>> polars.DataFrame(table)                             # pyarrow.table(table), duckdb: "SELECT ... FROM table"
 
 Anything that takes Arrow's C streams (``__arrow_c_stream__``) reads a table, a scan, a split and a report: pyarrow, Polars, DuckDB, pandas.
-None of them is required.
+None of them is required. For engines that plan queries or run on clusters: ``innokit.polars``, ``innokit.spark``, ``innokit.ray``,
+``innokit.daft``.
 """
 
 from __future__ import annotations

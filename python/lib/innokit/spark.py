@@ -53,7 +53,8 @@ def register(spark):
 class InnoDB(DataSource):
     """``spark.read.format("innodb").option("table", "shop.orders").load(path)``: the rows of a table.
 
-    path: a datadir, a backup, a folder of tablespaces, or one file; several with ``load([...])``.
+    path: a datadir, a backup, a folder of tablespaces, or one file; several with ``load([...])``. Relative ones are below the folder in which
+      Spark was started.
     Options, all of them text:
       table: ``schema.name``, required.
       columns: names with commas between, all if missing. ``.schema(...)`` chooses columns too.
@@ -146,17 +147,21 @@ class _CheckReader(DataSourceReader):
         parts, target_bytes = self.size
         if parts is None:
             parts = max(1, -(-_bytes_below(self.paths) // target_bytes))
-        return [_Part((number, parts)) for number in range(1, parts + 1)]
+        # Every part would tell of a path that is not there: the first one does.
+        there = [path for path in self.paths if os.path.lexists(path)]
+        others = range(2, parts + 1) if there else []
+        return [_Part(((1, parts), self.paths)), *(_Part(((number, parts), there)) for number in others)]
 
     def read(self, partition):
-        report = _check(self.paths, part=partition.value, threads=1, max_findings=self.max_findings, **self.keys)
+        part, paths = partition.value
+        report = _check(paths, part=part, threads=1, max_findings=self.max_findings, **self.keys)
         if self.files:
             yield from (_file_row(file, self.wanted.names) for file in json.loads(report.to_json())["files"])
             return
         schema = _arrow_schema(self.wanted)
         for batch in pyarrow.RecordBatchReader.from_stream(report):
             yield _cast(batch.select(self.wanted.names), schema)
-        rows = _untold(report, partition.value)
+        rows = _untold(report, part)
         if rows:
             yield pyarrow.RecordBatch.from_pylist(rows, _arrow_schema(self.wanted))
 
