@@ -232,7 +232,6 @@ fn trees(paths: &[std::path::PathBuf], limits: Limits) -> Result<Report, Failure
     })
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "the form that map_err takes")]
 fn text(error: impl std::error::Error) -> Failure {
     Failure::Refused(error.to_string())
 }
