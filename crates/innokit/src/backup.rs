@@ -55,6 +55,7 @@ fn take(args: &BackupArgs) -> Result<u8, Box<dyn Error>> {
     let options = BackupOptions {
         to: to.clone(),
         prepare: args.prepare,
+        since: args.incremental_since.clone(),
         keys: KeyFiles { keyrings: args.keyring.clone(), key_file: args.key_file.clone() },
         rate: args.rate,
         is_idle: args.idle,
@@ -110,7 +111,17 @@ fn print(manifest: &Manifest, json: Option<(SystemTime, u8)>, mut out: impl Writ
     }
     let bytes: u64 = manifest.files.iter().map(|file| file.size).sum();
     let (bytes, files, pages) = (human(bytes as f64), grouped(manifest.files.len() as u64), grouped(manifest.pages));
-    writeln!(out, "backup    {bytes} in {files} files, {pages} pages verified")?;
+    match &manifest.base {
+        None => writeln!(out, "backup    {bytes} in {files} files, {pages} pages verified")?,
+        Some(base) => {
+            let deltas = || manifest.tablespaces.iter().filter_map(|tablespace| tablespace.delta.as_ref());
+            let changed = grouped(deltas().map(|delta| delta.pages).sum());
+            let whole = manifest.tablespaces.len() - deltas().count();
+            writeln!(out, "increment {bytes} in {files} files, {pages} pages verified")?;
+            let (whole, from) = (grouped(whole as u64), base.from_lsn);
+            writeln!(out, "changed   {changed} pages since LSN {from}, {whole} tablespaces copied whole")?;
+        }
+    }
     writeln!(out, "redo      LSN {} to {}", manifest.from_lsn, manifest.to_lsn)?;
     match &manifest.binlog {
         Some(binlog) => writeln!(out, "binlog    {}", position(binlog))?,
@@ -124,6 +135,7 @@ fn print(manifest: &Manifest, json: Option<(SystemTime, u8)>, mut out: impl Writ
     }
     let next = match manifest.state {
         BackupState::Prepared => "It is recovered: copy it to the server's datadir.",
+        _ if manifest.base.is_some() => "Restore it with its base: innokit restore BASE --to DIR --increment DIR.",
         _ => "A trial recovery succeeded: finish it with innokit recover.",
     };
     writeln!(out, "{next}")
@@ -132,7 +144,7 @@ fn print(manifest: &Manifest, json: Option<(SystemTime, u8)>, mut out: impl Writ
 fn verify(args: &BackupVerifyArgs) -> Result<u8, Box<dyn Error>> {
     let started = SystemTime::now();
     let keys = KeyFiles { keyrings: args.keyring.clone(), key_file: args.key_file.clone() };
-    let report = verify_backup(&args.backup, &keys)?;
+    let report = verify_backup(&args.backup, &args.increment, &keys)?;
     let status = report.exit_status();
     written(print_report(&report, args.json.then_some((started, status))), status)
 }
@@ -149,7 +161,18 @@ fn print_report(report: &BackupReport, json: Option<(SystemTime, u8)>) -> io::Re
     writeln!(out, "read      {bytes} in {files} files, {pages} pages verified")?;
     if report.problems.is_empty() {
         let (lsn, version) = (report.to_lsn, &report.server_version);
-        writeln!(out, "backup    sound, to LSN {lsn}, of {} {version}", ServerKind::of(version).name())?;
+        let kind = if report.base.is_some() { "increment" } else { "backup   " };
+        writeln!(out, "{kind} sound, to LSN {lsn}, of {} {version}", ServerKind::of(version).name())?;
+        if report.increments > 0 {
+            writeln!(out, "chain     {} increments continue it, and all their pages fit", grouped(report.increments))?;
+        }
+        if let Some(base) = &report.base {
+            let lsn = base.to_lsn;
+            writeln!(
+                out,
+                "It continues a backup that reaches LSN {lsn}: innokit backup verify BASE --increment DIR verifies both."
+            )?;
+        }
     }
     Ok(())
 }

@@ -83,10 +83,7 @@ fn print(done: &Recovered, args: &RecoverArgs, started: SystemTime) -> io::Resul
     for name in &done.not_in_backup {
         writeln!(out, "left out  {name}: the log changes it, and the backup does not hold it")?;
     }
-    for put in &done.increments {
-        let (dir, pages, files) = (put.directory.display(), grouped(put.pages), grouped(put.files));
-        writeln!(out, "increment {dir}: {pages} pages of {files} files, to LSN {}", put.to_lsn)?;
-    }
+    print_increments(done, &mut out)?;
     print_recovered(done, args.dry_run, &mut out)?;
     if let Some(binlog) = &done.binlog {
         print_binlog(binlog, &mut out)?;
@@ -101,6 +98,14 @@ fn print(done: &Recovered, args: &RecoverArgs, started: SystemTime) -> io::Resul
         writeln!(out, "The server starts without crash recovery. It will roll back what was not committed.")?;
     }
     Ok(())
+}
+
+/// What was merged into a backup.
+pub fn print_increments(done: &Recovered, out: &mut dyn Write) -> io::Result<()> {
+    done.increments.iter().try_for_each(|put| {
+        let (dir, pages, files) = (put.directory.display(), grouped(put.pages), grouped(put.files));
+        writeln!(out, "increment {dir}: {pages} pages of {files} files, to LSN {}", put.to_lsn)
+    })
 }
 
 /// Where a replica of the server goes on, whose datadir this was.

@@ -10,7 +10,7 @@ use jobs::{RecoverOptions, RestoreOptions, Restored};
 use crate::args::RestoreArgs;
 use crate::document;
 use crate::print::{grouped, human, written};
-use crate::recover::{limits, print_binlog, print_recovered, raise_open_files};
+use crate::recover::{limits, print_binlog, print_increments, print_recovered, raise_open_files};
 
 /// The backup is damaged.
 const DAMAGED: u8 = 1;
@@ -22,8 +22,8 @@ pub fn run(args: &RestoreArgs) -> Result<u8, Box<dyn Error>> {
     let (until, until_time) = limits(args.until);
     let keys = KeyFiles { keyrings: args.keyring.clone(), key_file: args.key_file.clone() };
     let memory = usize::try_from(args.memory).unwrap_or(usize::MAX);
-    let recover =
-        RecoverOptions { until, until_time, redo: args.redo.clone(), keys, memory, ..RecoverOptions::default() };
+    let (redo, increments) = (args.redo.clone(), args.increment.clone());
+    let recover = RecoverOptions { until, until_time, redo, increments, keys, memory, ..RecoverOptions::default() };
     let options = RestoreOptions { to: args.to.clone(), owner: args.owner, recover };
     let restored = match jobs::restore(&args.backup, &options) {
         Ok(restored) => restored,
@@ -44,6 +44,7 @@ fn print(restored: &Restored, args: &RestoreArgs, started: SystemTime) -> io::Re
     if restored.files_verified > 0 {
         writeln!(out, "verified  {} files are as they were backed up", grouped(restored.files_verified))?;
     }
+    print_increments(&restored.recovered, &mut out)?;
     print_recovered(&restored.recovered, false, &mut out)?;
     let (bytes, files, to) = (human(restored.bytes as f64), grouped(restored.files), args.to.display());
     writeln!(out, "restored  {bytes} in {files} files, in {to}")?;

@@ -10,12 +10,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 use crate::server::BinlogPosition;
+use crate::source::backup::MANIFEST_MAX;
 use crate::source::read_small;
 
-/// Its name in the set.
-pub(crate) const MANIFEST: &str = "innokit.manifest.json";
-/// No manifest is longer: a million files take 120 bytes each.
-const MANIFEST_MAX: u64 = 1 << 30;
+pub(crate) use crate::source::backup::MANIFEST;
+
 const SCHEMA_VERSION: u32 = 1;
 
 /// The state of a backup.
@@ -52,13 +51,68 @@ pub struct BackupFile {
     pub crc32c: String,
 }
 
+/// The backup that an increment continues.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BackupBase {
+    /// Its identity.
+    pub id: String,
+    /// The checkpoint with which its log begins: the increment has the pages changed since.
+    pub from_lsn: u64,
+    /// The LSN that it reaches.
+    pub to_lsn: u64,
+}
+
+/// A tablespace, as it was copied: what the next increment compares it with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BackupTablespace {
+    /// Its name at the moment of the backup.
+    pub path: String,
+    /// Its number.
+    pub space: u32,
+    /// Its flags.
+    pub flags: u32,
+    /// The size of its pages in the file, bytes.
+    pub page_size: u32,
+    /// The length of its file in bytes.
+    pub size: u64,
+    /// The file of the server: its inode and when it was made. `None` if the file system does not say when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// CRC-32C of its first page, eight hexadecimal digits.
+    pub first_page: String,
+    /// Some pages, and their LSNs: the newest of those that were last changed before the log of this backup begins.
+    pub settled: Vec<(u32, u64)>,
+    /// What an increment has of it. `None` if the whole file is in the set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delta: Option<BackupDelta>,
+}
+
+/// The pages of a tablespace that differ from those in the base of an increment. The rest is the same there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BackupDelta {
+    /// Pages in the file of this name with `.delta` at its end. There is none if this is 0.
+    pub pages: u64,
+    /// Pages that are to be taken from the base, not counting the first.
+    pub same: u64,
+    /// CRC-32C of their numbers and LSNs, eight hexadecimal digits.
+    pub same_lsns: String,
+    /// Pages of nothing but zeros: the first of each run, and how many follow each other.
+    pub zeros: Vec<(u32, u32)>,
+}
+
 /// What a backup is and holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     /// The version of this form, 1.
     pub schema_version: u32,
+    /// Its identity, by which increments name it: 32 hexadecimal digits that no other backup has. Empty in backups of earlier versions.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub id: String,
     /// Whether it can be used.
     pub state: BackupState,
+    /// The backup that it continues, if it is an increment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<BackupBase>,
     /// Why it cannot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
@@ -86,6 +140,9 @@ pub struct Manifest {
     pub pages_read_again: u64,
     /// Files in the server's databases of an unknown kind: not part of the backup.
     pub left_out: Vec<String>,
+    /// The tablespaces, in the order of their numbers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tablespaces: Vec<BackupTablespace>,
     /// The other files of the set.
     pub files: Vec<BackupFile>,
     /// CRC-32C of this document with an empty checksum, without white space.
@@ -97,7 +154,9 @@ impl Manifest {
     pub(crate) fn begun(started_at: u64) -> Self {
         Self {
             schema_version: SCHEMA_VERSION,
+            id: String::new(),
             state: BackupState::Void,
+            base: None,
             why: None,
             innokit_version: env!("CARGO_PKG_VERSION").to_owned(),
             server_version: String::new(),
@@ -111,6 +170,7 @@ impl Manifest {
             pages: 0,
             pages_read_again: 0,
             left_out: Vec::new(),
+            tablespaces: Vec::new(),
             files: Vec::new(),
             checksum: String::new(),
         }
@@ -119,6 +179,12 @@ impl Manifest {
     fn sum(&self) -> String {
         let text = serde_json::to_vec(&Self { checksum: String::new(), ..self.clone() });
         format!("{:08x}", crc32c(&text.unwrap_or_default()))
+    }
+
+    /// The tablespace with this number.
+    pub(crate) fn tablespace(&self, space: u32) -> Option<&BackupTablespace> {
+        let at = self.tablespaces.binary_search_by_key(&space, |tablespace| tablespace.space).ok()?;
+        self.tablespaces.get(at)
     }
 
     /// Writes it into the set, durably and at once.
@@ -175,11 +241,23 @@ pub(crate) fn mark_recovered(set: &Path) -> Result<(), Error> {
     }
 }
 
-/// Why a directory must not be recovered: it holds a backup that is not complete.
-pub(crate) fn void(set: &Path) -> Option<String> {
+/// Why a directory must not be recovered: it holds a backup that is not complete, or an increment.
+pub(crate) fn unfit(set: &Path) -> Option<String> {
     let (manifest, _) = Manifest::read(set).ok()?;
-    (manifest.state == BackupState::Void).then(|| {
+    let path = set.display();
+    if manifest.state == BackupState::Void {
         let why = manifest.why.as_deref().unwrap_or("it was interrupted");
-        format!("{}: this backup is void, because it was never completed: {why}", set.display())
+        return Some(format!("{path}: this backup is void, because it was never completed: {why}"));
+    }
+    manifest.base.map(|_| {
+        format!(
+            "{path}: an incremental backup, which holds only changed pages: name the full one, as in innokit restore FULL --to DIR --increment \
+             {path}"
+        )
     })
+}
+
+/// Whether this directory holds a backup of innokit's.
+pub(crate) fn is_there(set: &Path) -> bool {
+    set.join(MANIFEST).exists()
 }

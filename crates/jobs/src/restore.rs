@@ -3,6 +3,7 @@
 //! ```text
 //! directory -----------------------+-> files held against innokit's manifest, if it has one -> recovered -> given to its owner
 //! stream or tar archive, unpacked -+
+//! directory, and increments -> all files held against their manifests -> files of the last put together -> the same
 //! ```
 //!
 //! All or nothing: if the backup is damaged or cannot be recovered, nothing is left of what was copied.
@@ -14,8 +15,9 @@ use std::path::{Path, PathBuf};
 use flow::durable::sync_file_system_of;
 
 use crate::Error;
-use crate::backup::{BackupError, unchanged};
+use crate::backup::{BackupError, Chain, unchanged};
 use crate::binlog_at::binlog_at;
+use crate::manifest::{self, Manifest};
 use crate::recover::{RecoverError, RecoverOptions, Recovered, discard, is_free, recover, walk_datadir};
 use crate::server::BinlogPosition;
 use crate::unpack::{UnpackError, unpack};
@@ -36,7 +38,7 @@ pub struct RestoreOptions {
     pub to: PathBuf,
     /// Whom everything in it is to belong to. Without, files belong to whom they belong in the backup, as far as the user may do that.
     pub owner: Option<FileOwner>,
-    /// How to recover: the archive of the redo log and how far, keys and memory. Its target and its increments do not count.
+    /// How to recover: increments, the archive of the redo log and how far, keys and memory. Its target does not count.
     pub recover: RecoverOptions,
 }
 
@@ -127,7 +129,35 @@ fn from_directory(backup: &Path, options: &RestoreOptions) -> Result<Restored> {
     if !is_free(&options.to) {
         return Err(RecoverError::Occupied(options.to.clone()).into());
     }
-    recovered(backup, Some(options.to.clone()), options)
+    if options.recover.increments.is_empty() || !manifest::is_there(backup) {
+        return recovered(backup, Some(options.to.clone()), options);
+    }
+    let restored = merged(backup, options);
+    if restored.is_err() {
+        discard(&options.to);
+    }
+    restored
+}
+
+/// Puts the files of a backup and its increments together, and recovers the result, which is a backup of a later moment.
+fn merged(backup: &Path, options: &RestoreOptions) -> Result<Restored> {
+    let (to, increments) = (&options.to, &options.recover.increments);
+    if options.recover.redo.is_some() || options.recover.until.is_some() || options.recover.until_time.is_some() {
+        return Err(RestoreError::Refused(
+            "the archive of a redo log continues a full backup: leave out either --increment or --redo and --until"
+                .to_owned(),
+        ));
+    }
+    let chain = Chain::of(backup, increments)?;
+    let keys = options.recover.keys.read()?;
+    let mut files_verified = 0;
+    for set in std::iter::once(backup).chain(increments.iter().map(PathBuf::as_path)) {
+        files_verified += unchanged(set, &keys)?.map_or(0, |(_, files)| files);
+    }
+    chain.merge(to, &keys)?;
+    let restored = recovered_as_it_is(to, options)?;
+    let recovered = Recovered { increments: chain.increments(), ..restored.recovered };
+    Ok(Restored { files_verified, recovered, ..restored })
 }
 
 fn from_archive(archive: &Path, options: &RestoreOptions) -> Result<Restored> {
@@ -136,6 +166,11 @@ fn from_archive(archive: &Path, options: &RestoreOptions) -> Result<Restored> {
         return Err(RestoreError::Refused(
             "an archive of the redo log continues a backup in a directory: unpack this one first (innokit unpack)"
                 .to_owned(),
+        ));
+    }
+    if !options.recover.increments.is_empty() {
+        return Err(RestoreError::Refused(
+            "increments are merged into a backup in a directory: unpack this one first (innokit unpack)".to_owned(),
         ));
     }
     let unpacked = unpack(&[archive.to_path_buf()], to)?;
@@ -152,13 +187,23 @@ fn from_archive(archive: &Path, options: &RestoreOptions) -> Result<Restored> {
 /// Recovers the backup in `set`, in place or in a copy, if its files are as they were backed up.
 fn recovered(set: &Path, to: Option<PathBuf>, options: &RestoreOptions) -> Result<Restored> {
     let taken = unchanged(set, &options.recover.keys.read()?)?;
-    let how = RecoverOptions { to, dry_run: false, increments: Vec::new(), ..options.recover.clone() };
+    let how = RecoverOptions { to, dry_run: false, ..options.recover.clone() };
     let recovered = recover(set, &how)?;
     let (manifest, files_verified) = taken.unzip();
-    let server_version = manifest.as_ref().map(|manifest| manifest.server_version.clone());
-    let binlog = manifest.and_then(|manifest| manifest.binlog).filter(|_| options.recover.redo.is_none());
+    let binlog = manifest.as_ref().and_then(|manifest| manifest.binlog.clone());
+    let binlog = binlog.filter(|_| options.recover.redo.is_none());
+    let server_version = manifest.map(|manifest| manifest.server_version);
     let files_verified = files_verified.unwrap_or(0);
     Ok(Restored { files_verified, recovered, server_version, binlog, ..Restored::default() })
+}
+
+/// Recovers what was put together in the datadir.
+fn recovered_as_it_is(datadir: &Path, options: &RestoreOptions) -> Result<Restored> {
+    let (manifest, _) = Manifest::read(datadir)?;
+    let how = RecoverOptions { to: None, dry_run: false, increments: Vec::new(), ..options.recover.clone() };
+    let recovered = recover(datadir, &how)?;
+    let server_version = Some(manifest.server_version);
+    Ok(Restored { recovered, server_version, binlog: manifest.binlog, ..Restored::default() })
 }
 
 /// Sets the owner of the datadir and of all that is in it. Returns how many files these are, and their bytes.

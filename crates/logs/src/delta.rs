@@ -49,6 +49,33 @@ impl Meta {
         let flags = number("space_flags")?.map(u32::try_from).transpose().ok()?;
         Some(Self { page_size, space, flags })
     }
+
+    /// The text of the note.
+    #[must_use]
+    pub fn note(&self) -> String {
+        let number =
+            |key: &str, value: Option<u32>| value.map_or_else(String::new, |value| format!("{key} = {value}\n"));
+        let (space, flags) = (number("space_id", self.space), number("space_flags", self.flags));
+        format!("page_size = {}\nzip_size = 0\n{space}{flags}", self.page_size)
+    }
+}
+
+/// How many pages a cluster has, unless it is the last.
+#[must_use]
+pub const fn pages_per_cluster(page_size: usize) -> usize {
+    page_size / 4 - 1
+}
+
+/// The first page of a cluster with the pages of these rising numbers, no more than [`pages_per_cluster`].
+#[must_use]
+pub fn cluster_head(numbers: &[u32], page_size: usize, is_last: bool) -> Vec<u8> {
+    let mut head = if is_last { MAGIC_LAST.to_vec() } else { MAGIC.to_vec() };
+    head.extend(numbers.iter().flat_map(|number| number.to_be_bytes()));
+    if numbers.len() < pages_per_cluster(page_size) {
+        head.extend(NO_PAGE.to_be_bytes());
+    }
+    head.resize(page_size, 0);
+    head
 }
 
 /// A page of a delta.
@@ -237,20 +264,19 @@ mod tests {
     /// A delta of these pages, each filled with the low byte of its number.
     fn delta(pages: &[u32]) -> Vec<u8> {
         let size = META.page_size as usize;
-        let room = size / 4 - 1;
-        let mut bytes = Vec::new();
-        let mut clusters: Vec<&[u32]> = pages.chunks(room).collect();
-        if clusters.last().is_none_or(|last| last.len() == room) {
+        let mut clusters: Vec<&[u32]> = pages.chunks(pages_per_cluster(size)).collect();
+        // As the tools write them: the last cluster has room left.
+        if clusters.last().is_none_or(|last| last.len() == pages_per_cluster(size)) {
             clusters.push(&[]);
         }
+        of_clusters(&clusters)
+    }
+
+    fn of_clusters(clusters: &[&[u32]]) -> Vec<u8> {
+        let size = META.page_size as usize;
+        let mut bytes = Vec::new();
         for (number, cluster) in clusters.iter().enumerate() {
-            let mut head = if number + 1 == clusters.len() { MAGIC_LAST.to_vec() } else { MAGIC.to_vec() };
-            head.extend(cluster.iter().flat_map(|page| page.to_be_bytes()));
-            if cluster.len() < room {
-                head.extend(NO_PAGE.to_be_bytes());
-            }
-            head.resize(size, 0);
-            bytes.extend(head);
+            bytes.extend(cluster_head(cluster, size, number + 1 == clusters.len()));
             bytes.extend(cluster.iter().flat_map(|page| vec![*page as u8; size]));
         }
         bytes
@@ -280,6 +306,13 @@ mod tests {
                 assert_eq!(read(&bytes, piece).as_ref(), Ok(&whole), "{count} pages in pieces of {piece}");
             }
         }
+    }
+
+    #[test]
+    fn the_last_cluster_may_be_full() {
+        let pages: Vec<u32> = (0..255).collect();
+        let bytes = of_clusters(&[&pages]);
+        assert_eq!(read(&bytes, 4096).expect("a delta").len(), pages.len());
     }
 
     #[test]
@@ -315,6 +348,9 @@ mod tests {
         let with_flags = Some(Meta { page_size: 8192, space: Some(11), flags: Some(5) });
         assert_eq!(parse("page_size = 8192\nzip_size = 8192 \nspace_id = 11\nspace_flags = 5\n"), with_flags);
         assert_eq!(parse("page_size = 16384\nzip_size = 1024\nspace_id = 4294967295\n"), meta(1024, None));
+        for meta in [META, Meta { flags: Some(41), ..META }, Meta { space: None, ..META }] {
+            assert_eq!(parse(&meta.note()), Some(meta));
+        }
         for text in ["", "page_size = 16\n", "page_size = 12288\n", "page_size = 16384\nspace_id = x", "space_id = 1"] {
             assert_eq!(parse(text), None, "{text}");
         }

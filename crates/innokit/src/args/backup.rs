@@ -14,6 +14,7 @@ Examples:
   innokit backup --socket /run/mysqld/mysqld.sock --to /backup/monday /var/lib/mysql
   innokit backup --prepare --to /backup/monday /var/lib/mysql    recovered at once
   innokit backup --to - --spool /var/tmp /var/lib/mysql | ssh store 'cat > monday.xb.zst'   as a stream
+  innokit backup --incremental-since /backup/sun --to /backup/mon /var/lib/mysql   only what changed since
   innokit backup verify /backup/monday                           every file and every page, and a trial recovery
 
 For MariaDB 10.8 and later and MySQL 8.0.30 and later, on the server's own machine. The account needs the privileges RELOAD and BINLOG MONITOR
@@ -28,6 +29,7 @@ Exit status:
 pub(super) const BACKUP_VERIFY_EXAMPLES: &str = "\
 Examples:
   innokit backup verify /backup/monday          every file and every page, and a trial recovery
+  innokit backup verify /backup/sun --increment /backup/mon --increment /backup/tue   whether they fit together too
   innokit backup verify --json /backup/monday   one JSON document
 
 Exit status:
@@ -50,6 +52,10 @@ pub struct BackupArgs {
     /// The backup: a directory that is empty or does not exist yet; or `-`, to send it to standard output as an xbstream.
     #[arg(long, value_name = "DIR|-", required = true)]
     pub to: Option<PathBuf>,
+
+    /// Take an increment: only what has changed since this backup, which is a full one or an increment itself. Only its manifest is read.
+    #[arg(long, value_name = "BACKUP", conflicts_with = "prepare")]
+    pub incremental_since: Option<PathBuf>,
 
     /// With `--to -`: take and prove the backup in a new directory in this one, send it from there, and remove it. There must be room for it.
     #[arg(long, value_name = "DIR")]
@@ -111,6 +117,10 @@ pub struct BackupVerifyArgs {
     /// The backup.
     #[arg(value_name = "DIR")]
     pub backup: PathBuf,
+
+    /// An increment that continues it (repeat for several, in the order in which they were taken): verified too, and that all its pages fit.
+    #[arg(long, value_name = "DIR")]
+    pub increment: Vec<PathBuf>,
 
     /// Print one JSON document instead of text.
     #[arg(long)]

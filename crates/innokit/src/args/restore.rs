@@ -14,6 +14,7 @@ pub(super) const RESTORE_EXAMPLES: &str = "\
 Examples:
   innokit restore /backup/monday --to /var/lib/mysql --owner mysql         a backup of innokit, mariadb-backup or xtrabackup
   innokit restore full.xb.zst --to /var/lib/mysql --owner mysql            a stream or a tar archive
+  innokit restore /backup/sun --increment /backup/mon --increment /backup/tue --to /srv/restored           and what changed since
   innokit restore /backup/monday --redo /backup/redo --until 80703969 --to /srv/restored   as of an LSN since then
   innokit restore /backup/monday --redo /backup/redo --until 2026-11-23T20:15:00 --to /srv/restored
 
@@ -34,6 +35,11 @@ pub struct RestoreArgs {
     /// The datadir: a directory that is empty or does not exist yet.
     #[arg(long, value_name = "DIR")]
     pub to: PathBuf,
+
+    /// An increment to merge into the full backup (`innokit backup --incremental-since`; also of mariadb-backup or xtrabackup); repeat for
+    /// several, in the order in which they were taken. It is only read.
+    #[arg(long, value_name = "DIR", conflicts_with = "redo")]
+    pub increment: Vec<PathBuf>,
 
     /// Give the datadir and all that is in it to this user and group, by names or numbers: the user that the server runs as.
     #[arg(long, value_name = "USER[:GROUP]", value_parser = owner)]

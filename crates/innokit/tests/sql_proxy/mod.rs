@@ -1,4 +1,5 @@
 //! Stands between innokit and a server: each statement is shown before the server gets it.
+#![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(clippy::expect_used, reason = "helpers of tests fail the test")]
 
 use std::io::{self, Read, Write};

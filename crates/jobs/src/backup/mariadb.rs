@@ -16,7 +16,8 @@ use super::settings;
 use super::tablespaces::Tablespaces;
 use super::vendor::{LogRange, Vendor};
 use super::verify::MEMORY;
-use crate::archive::{ArchiveEvent, ArchiveOptions, archive_beside};
+use crate::archive::{ArchiveEvent, ArchiveOptions, archive_beside, segments};
+use crate::manifest::BackupTablespace;
 use crate::recover::LogNames;
 use crate::server::{BackupServer, LogServer, ServerFacts};
 use crate::source::keys::KeyFiles;
@@ -69,6 +70,11 @@ impl Vendor for MariaDb<'_> {
         gap.map_or(Ok(()), |why| Err(BackupError::Log(why)))
     }
 
+    fn from(&self, redo: &Path) -> Result<Lsn> {
+        let first = segments(redo)?.first().map(|segment| segment.start);
+        first.ok_or_else(|| BackupError::Log("there is nothing of it".to_owned()))
+    }
+
     fn outdated(
         &self,
         _: &mut dyn BackupServer,
@@ -91,7 +97,7 @@ impl Vendor for MariaDb<'_> {
         joined::join(redo, set, until)
     }
 
-    fn place(&self, tablespaces: Tablespaces<'_>, set: &Path, range: LogRange) -> Result<()> {
+    fn place(&self, tablespaces: Tablespaces<'_>, set: &Path, range: LogRange) -> Result<Vec<BackupTablespace>> {
         let names = LogNames::read(set, self.keys, MEMORY)?;
         if names.end() != range.to {
             return Err(BackupError::Log(format!("it can be read only up to LSN {}", names.end())));

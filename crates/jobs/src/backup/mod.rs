@@ -10,9 +10,13 @@
 //! from before the first copy until T. Only what the redo does not cover is copied under a lock: what that is differs between servers
 //! (`vendor.rs`). The manifest is written last: until then the set is void.
 
+mod chain;
+mod changes;
+mod delta_file;
 mod error;
 mod follower;
 mod joined;
+mod layers;
 mod mariadb;
 mod mysql;
 mod others;
@@ -24,7 +28,8 @@ mod tablespaces;
 mod vendor;
 mod verify;
 
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, File};
+use std::io::Read;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,6 +40,8 @@ use flow::durable::sync_file_system_of;
 use format::Lsn;
 use format::keyring::KeyStore;
 
+pub(crate) use self::chain::Chain;
+use self::changes::Since;
 pub use self::error::BackupError;
 use self::error::{Result, failed, refused};
 use self::follower::{Followed, Follower};
@@ -69,6 +76,8 @@ pub struct BackupOptions {
     pub to: PathBuf,
     /// Recover the set at once.
     pub prepare: bool,
+    /// Take an increment: only what has changed since the backup in this directory, of which only the manifest is read.
+    pub since: Option<PathBuf>,
     /// The server's keys: needed if it encrypts its log, or, on MySQL, tablespaces.
     pub keys: KeyFiles,
     /// Upper limit for copying without a lock, bytes per second.
@@ -97,15 +106,22 @@ pub fn backup(
         ServerKind::MySql => Box::new(MySql::new(&keys)),
     };
     vendor.check(server, &facts, datadir, &options.keys)?;
+    let since = options.since.as_deref().map(Since::read).transpose()?;
+    if since.is_some() && options.prepare {
+        return refused("an increment has only changed pages: it cannot be recovered by itself");
+    }
     // Without the privileges for it, nothing should be copied first.
-    server.moment()?;
+    let moment = server.moment()?;
+    since.as_ref().map_or(Ok(()), |since| since.check(&facts, datadir, moment.lsn))?;
     let instance = server.instance()?;
     let mut manifest = Manifest::begun(now());
+    manifest.id = new_id()?;
     manifest.server_version = facts.version;
-    let set = make_set(datadir, &options.to)?;
+    manifest.base = since.as_ref().map(Since::named);
+    let set = make_set(datadir, options)?;
     manifest.write(&set)?;
     let vendor = &*vendor;
-    let mut run = Run { server, vendor, instance, datadir, set: &set, options, keys: &keys, stop, manifest };
+    let mut run = Run { server, vendor, instance, datadir, set: &set, options, keys: &keys, since, stop, manifest };
     match run.take(log) {
         Ok(()) => Ok(run.manifest),
         Err(error) => {
@@ -118,24 +134,42 @@ pub fn backup(
     }
 }
 
+/// What no other backup is called.
+fn new_id() -> Result<String> {
+    let (path, mut bytes) = (Path::new("/dev/urandom"), [0; 16]);
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut bytes));
+    read.map_err(failed(path, "reading random bytes"))?;
+    Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
+}
+
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// Makes the directory of the set, empty and outside of the datadir.
-fn make_set(datadir: &Path, to: &Path) -> Result<PathBuf> {
+/// Makes the directory of the set, empty and outside of the datadir and of the base.
+fn make_set(datadir: &Path, options: &BackupOptions) -> Result<PathBuf> {
+    let to = &options.to;
     if !is_free(to) {
-        return Err(BackupError::Occupied(to.to_path_buf()));
+        return Err(BackupError::Occupied(to.clone()));
     }
     let parent =
         to.ancestors().find(|parent| parent.exists() && !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let inside = fs::canonicalize(parent).map_err(failed(parent, "looking at the directory"))?;
-    let own = fs::canonicalize(datadir).map_err(failed(datadir, "looking at the datadir"))?;
-    if inside.starts_with(own) {
+    let is_in = |dir: &Path| -> Result<bool> {
+        let own = fs::canonicalize(dir).map_err(failed(dir, "looking at the directory"))?;
+        Ok(inside.starts_with(own))
+    };
+    if is_in(datadir)? {
         return refused(format!("{}: a backup cannot be inside the datadir itself", to.display()));
     }
+    if options.since.as_deref().is_some_and(|base| is_in(base).unwrap_or(false)) {
+        return refused(format!(
+            "{}: an increment cannot be inside its base, which would no longer be as it was taken",
+            to.display()
+        ));
+    }
     DirBuilder::new().recursive(true).mode(MODE).create(to).map_err(failed(to, "making the directory"))?;
-    Ok(to.to_path_buf())
+    Ok(to.clone())
 }
 
 /// A backup in the making.
@@ -148,6 +182,8 @@ struct Run<'r> {
     set: &'r Path,
     options: &'r BackupOptions,
     keys: &'r KeyStore,
+    /// The base of an increment.
+    since: Option<Since>,
     stop: &'r AtomicBool,
     manifest: Manifest,
 }
@@ -173,7 +209,7 @@ impl<'r> Run<'r> {
         fs::remove_dir_all(&redo).map_err(failed(&redo, "removing what was followed"))?;
         (self.manifest.pages, self.manifest.pages_read_again) = (tablespaces.pages, tablespaces.pages_read_again);
         self.manifest.needs_keys = tablespaces.is_encrypted || self.vendor.needs_keys(&self.options.keys);
-        self.vendor.place(tablespaces, self.set, range)?;
+        self.manifest.tablespaces = self.vendor.place(tablespaces, self.set, range)?;
         fs::remove_dir(&staging).map_err(failed(&staging, "removing the directory"))?;
         self.prove()
     }
@@ -184,7 +220,8 @@ impl<'r> Run<'r> {
         let check = || if stop.load(Ordering::Relaxed) { Err(BackupError::Interrupted) } else { Ok(()) };
         let (rate, is_idle, watcher) = (self.options.rate, self.options.is_idle, self.options.watcher.clone());
         let pace = Pace::new(rate, is_idle, watcher, stop);
-        let mut tablespaces = Tablespaces::new((self.datadir, has_general), staging.to_path_buf(), self.keys, pace);
+        let tablespaces = Tablespaces::new((self.datadir, has_general), staging.to_path_buf(), self.keys, pace);
+        let mut tablespaces = tablespaces.within(self.vendor.from(redo)?, self.since.take());
         self.server.enter(BackupStage::Start)?;
         tablespaces.pace.start(self.datadir)?;
         for _ in 0..PASSES {
@@ -247,10 +284,13 @@ impl<'r> Run<'r> {
         refused("tablespaces keep changing although definitions are blocked: take the backup again")
     }
 
-    /// Only what can be recovered, page for page, is a backup.
+    /// Only what can be recovered, page for page, is a backup. An increment can be recovered with its base alone: of that only the log is
+    /// proved, which `place` has read to its end.
     fn prove(&mut self) -> Result<()> {
         let keys = &self.options.keys;
-        recover_one(self.set, &trial(keys))?;
+        if self.manifest.base.is_none() {
+            recover_one(self.set, &trial(keys))?;
+        }
         if self.options.prepare {
             recover_one(self.set, &RecoverOptions { keys: keys.clone(), ..RecoverOptions::default() })?;
         }

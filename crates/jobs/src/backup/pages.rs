@@ -12,6 +12,8 @@ use format::bytes::be;
 use format::keyring::KeyStore;
 use format::{PageNo, SpaceId, Verdict, Why};
 
+use super::changes::{Changes, Notes};
+use super::delta_file::DeltaReader;
 use super::error::{Result, failed};
 use super::pace::Pace;
 use crate::source::keys::SpaceKey;
@@ -67,8 +69,7 @@ pub(super) fn space_flags(file: &File) -> io::Result<u32> {
 pub(super) fn part_of(file: &File, path: &Path, keys: &KeyStore) -> io::Result<Option<SpacePart>> {
     for _ in 0..TRIES {
         let head = read_up_to(file, 0, HEAD)?;
-        if let Some(mut part) = by_page0(&head, None) {
-            part.key = SpaceKey::find(&head, path, &part.format, keys).unwrap_or_default();
+        if let Some(part) = part_in(&head, path, keys) {
             return Ok(Some(part));
         }
         if head.iter().all(|byte| *byte == 0) {
@@ -77,6 +78,13 @@ pub(super) fn part_of(file: &File, path: &Path, keys: &KeyStore) -> io::Result<O
         thread::sleep(PAUSE);
     }
     Ok(None)
+}
+
+/// The format in these first bytes of the tablespace at `path`; `None` if they are not sound.
+pub(super) fn part_in(head: &[u8], path: &Path, keys: &KeyStore) -> Option<SpacePart> {
+    let mut part = by_page0(head, None)?;
+    part.key = SpaceKey::find(head, path, &part.format, keys).unwrap_or_default();
+    Some(part)
 }
 
 impl<'k> PageReader<'k> {
@@ -94,12 +102,48 @@ impl<'k> PageReader<'k> {
         (from, path): (&File, &Path),
         part: &SpacePart,
         to: &Path,
+        notes: &mut Notes,
         pace: &mut Pace<'_>,
     ) -> Result<PagesRead> {
         let target =
             File::options().write(true).read(true).create_new(true).open(to).map_err(failed(to, "making the copy"))?;
         let mode = from.metadata().map_err(failed(path, "looking at the file"))?.permissions();
         fs::set_permissions(to, mode).map_err(failed(to, "giving the copy its mode"))?;
+        let found = self.each_stretch((from, path), part, pace, &mut |offset, stretch| {
+            notes.take(offset, stretch, part);
+            if stretch.iter().all(|byte| *byte == 0) {
+                return Ok(());
+            }
+            target.write_all_at(stretch, offset).map_err(failed(to, "writing the copy"))
+        })?;
+        target.set_len(found.size).map_err(failed(to, "writing the copy"))?;
+        Ok(found)
+    }
+
+    /// Reads `from` and keeps only what an increment has to hold. A page that is wrong is read again; if it stays wrong, it does not tell
+    /// whether it has changed.
+    pub fn copy_changes(
+        &mut self,
+        source: (&File, &Path),
+        changes: &mut Changes<'_>,
+        notes: &mut Notes,
+        pace: &mut Pace<'_>,
+    ) -> Result<PagesRead> {
+        let part = changes.part;
+        self.each_stretch(source, part, pace, &mut |offset, stretch| {
+            notes.take(offset, stretch, part);
+            changes.take(offset, stretch, source.1)
+        })
+    }
+
+    /// Passes the whole pages of `from` to `take`, with their place in the file.
+    fn each_stretch(
+        &mut self,
+        (from, path): (&File, &Path),
+        part: &SpacePart,
+        pace: &mut Pace<'_>,
+        take: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
+    ) -> Result<PagesRead> {
         let mut found = PagesRead::default();
         loop {
             let offset = found.size;
@@ -110,18 +154,16 @@ impl<'k> PageReader<'k> {
             let whole = read - read % page;
             let stretch = bytes.get_mut(..whole).unwrap_or_default();
             self.judge(stretch, offset, part, Some(from), &mut found);
-            if stretch.iter().any(|byte| *byte != 0) {
-                target.write_all_at(stretch, offset).map_err(failed(to, "writing the copy"))?;
+            if whole > 0 {
+                take(offset, stretch)?;
             }
             found.size += whole as u64;
             self.buffer = bytes;
             if whole == 0 {
-                break;
+                return Ok(found);
             }
             pace.copied(whole as u64)?;
         }
-        target.set_len(found.size).map_err(failed(to, "writing the copy"))?;
-        Ok(found)
     }
 
     /// Reads the pages again that were wrong, and puts those into the copy that are right now. Returns those that are not.
@@ -174,25 +216,57 @@ impl<'k> PageReader<'k> {
         Ok(found)
     }
 
+    /// Reads the changed pages of a set. Their first is the tablespace's own.
+    pub fn read_delta(&mut self, path: &Path) -> Result<PagesRead> {
+        let (mut delta, mut page, mut part) = (DeltaReader::open(path.to_path_buf())?, Vec::new(), None);
+        let mut found = PagesRead::default();
+        while let Some(number) = delta.next(&mut page)? {
+            let first = part.is_none() && number == 0;
+            if first {
+                part = part_in(&page, path, self.keys);
+            }
+            match &part {
+                Some(part) => self.judge_page(&mut page, number, part, None, &mut found),
+                None => {
+                    found.pages += 1;
+                    found.bad.push(number);
+                }
+            }
+        }
+        (found.size, found.crc) = (delta.size, delta.crc());
+        Ok(found)
+    }
+
     /// Judges the whole pages of a stretch; reads wrong ones again from the file that a server writes, if it is given.
     fn judge(&mut self, stretch: &mut [u8], offset: u64, part: &SpacePart, live: Option<&File>, found: &mut PagesRead) {
         let first = part.page_at(offset);
         for (page, number) in stretch.chunks_exact_mut(part.format.physical().bytes()).zip(first..) {
-            found.pages += 1;
-            let verdict = self.opener.verdict(page, part.at(PageNo(number)));
-            found.is_encrypted |= verdict == Verdict::Unverifiable(Why::EncryptedNoKey);
-            if !matches!(verdict, Verdict::Corrupt(_)) {
-                continue;
-            }
-            let is_bad = live.is_none_or(|file| {
-                found.read_again += 1;
-                let (again, is_bad) = self.again(page.to_vec(), number, part, Some(file));
-                page.copy_from_slice(&again);
-                is_bad
-            });
-            if is_bad {
-                found.bad.push(number);
-            }
+            self.judge_page(page, number, part, live, found);
+        }
+    }
+
+    pub fn judge_page(
+        &mut self,
+        page: &mut [u8],
+        number: u32,
+        part: &SpacePart,
+        live: Option<&File>,
+        found: &mut PagesRead,
+    ) {
+        found.pages += 1;
+        let verdict = self.opener.verdict(page, part.at(PageNo(number)));
+        found.is_encrypted |= verdict == Verdict::Unverifiable(Why::EncryptedNoKey);
+        if !matches!(verdict, Verdict::Corrupt(_)) {
+            return;
+        }
+        let is_bad = live.is_none_or(|file| {
+            found.read_again += 1;
+            let (again, is_bad) = self.again(page.to_vec(), number, part, Some(file));
+            page.copy_from_slice(&again);
+            is_bad
+        });
+        if is_bad {
+            found.bad.push(number);
         }
     }
 
@@ -217,6 +291,8 @@ impl<'k> PageReader<'k> {
 #[allow(clippy::expect_used, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 mod tests {
     use std::sync::atomic::AtomicBool;
+
+    use format::Lsn;
 
     use super::super::pace::BackupWatcher;
     use super::*;
@@ -264,7 +340,8 @@ mod tests {
         let mut reader = PageReader::new(&keys);
         let stop = AtomicBool::new(false);
         let mut pace = Pace::new(None, false, BackupWatcher::default(), &stop);
-        let found = reader.copy((&file, &path), &part, &copy, &mut pace).expect("copied");
+        let mut notes = Notes::new(Lsn(u64::MAX));
+        let found = reader.copy((&file, &path), &part, &copy, &mut notes, &mut pace).expect("copied");
         assert_eq!(found.bad, [TORN]);
         assert_eq!(reader.mend(&file, &part, &[TORN], &copy).expect("read again"), [TORN]);
         fs::write(&path, &table).expect("written");

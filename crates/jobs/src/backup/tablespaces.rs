@@ -10,13 +10,18 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use format::keyring::KeyStore;
-use format::{Encryption, SpaceId};
+use format::{Encryption, Lsn, SpaceId};
+use logs::delta::Meta;
 
+use super::changes::{Changes, Notes, Since};
+use super::delta_file::delta_of;
 use super::error::{BackupError, Result, failed, refused};
 use super::follower::Follower;
 use super::pace::Pace;
-use super::pages::{PageReader, part_of, space_flags, space_id};
+use super::pages::{PageReader, PagesRead, part_of, space_flags, space_id};
+use crate::manifest::BackupTablespace;
 use crate::recover::LogNames;
+use crate::source::content::delta_note;
 use crate::source::keys::SpaceKey;
 use crate::source::name::NameHint;
 use crate::source::space::SpacePart;
@@ -29,8 +34,10 @@ const LOST: &str = "lost+found";
 struct Copied {
     /// The name under which it was seen last.
     name: PathBuf,
-    /// Where the copy is.
-    copy: PathBuf,
+    /// Where the copy is, or its changed pages. `None` if the base of an increment has all pages.
+    copy: Option<PathBuf>,
+    /// Its entry of the manifest, which has no name yet.
+    entry: BackupTablespace,
     /// What was copied. Another file of this number, or another format, is not what the redo continues.
     source: Source,
     /// Pages that were wrong whenever they were read, and how to read them again.
@@ -61,6 +68,10 @@ pub(super) struct Tablespaces<'k> {
     /// Where the copies are until they get their names.
     staging: PathBuf,
     reader: PageReader<'k>,
+    /// Where the log of this backup begins.
+    from: Lsn,
+    /// What the base of an increment has need not be copied again.
+    since: Option<Since>,
     copied: BTreeMap<SpaceId, Copied>,
     /// Tablespaces that the last pass has met.
     seen: BTreeSet<SpaceId>,
@@ -76,7 +87,10 @@ pub(super) struct Tablespaces<'k> {
 impl<'k> Tablespaces<'k> {
     /// `has_general`: whether tablespaces may lie beside those of the schemas.
     pub fn new((datadir, has_general): (&Path, bool), staging: PathBuf, keys: &'k KeyStore, pace: Pace<'k>) -> Self {
+        let (from, since) = (Lsn(0), None);
         Self {
+            from,
+            since,
             datadir: datadir.to_path_buf(),
             has_general,
             staging,
@@ -89,6 +103,13 @@ impl<'k> Tablespaces<'k> {
             pages: 0,
             pages_read_again: 0,
         }
+    }
+
+    /// The log of this backup begins at `from`; an increment continues `since`.
+    #[must_use]
+    pub fn within(mut self, from: Lsn, since: Option<Since>) -> Self {
+        (self.from, self.since) = (from, since);
+        self
     }
 
     /// Lists the files and copies those whose tablespaces have not been copied yet. Returns how many these were.
@@ -134,13 +155,58 @@ impl<'k> Tablespaces<'k> {
         }
         self.check_key(&path, &part)?;
         self.forget(space)?;
-        let copy = self.staging.join(space.to_string());
-        let found = self.reader.copy((&file, &path), &part, &copy, &mut self.pace)?;
-        (self.pages, self.pages_read_again) = (self.pages + found.pages, self.pages_read_again + found.read_again);
-        let bad = (!found.bad.is_empty()).then_some((file, part, found.bad));
+        let copied = self.copy(name, (&file, &path), source, part)?;
         self.seen.insert(space);
-        self.copied.insert(space, Copied { name, copy, source, bad });
+        self.copied.insert(space, copied);
         Ok(true)
+    }
+
+    /// Copies a tablespace, or what the base does not have of it.
+    fn copy(&mut self, name: PathBuf, from: (&File, &Path), source: Source, part: SpacePart) -> Result<Copied> {
+        if let Some(copied) = self.copy_changes(&name, from, source, &part)? {
+            return Ok(copied);
+        }
+        let (copy, mut notes) = (self.staging.join(part.format.space().to_string()), Notes::new(self.from));
+        let found = self.reader.copy(from, &part, &copy, &mut notes, &mut self.pace)?;
+        self.count(&found);
+        let entry = notes.entry(from.0, &part, found.size);
+        let bad = (!found.bad.is_empty()).then(|| from.0.try_clone().map(|file| (file, part, found.bad))).transpose();
+        let bad = bad.map_err(failed(from.1, "reading the tablespace"))?;
+        Ok(Copied { name, copy: Some(copy), entry, source, bad })
+    }
+
+    /// Copies what the base does not have of a tablespace. `None` if it has another one, or if that cannot be told.
+    fn copy_changes(
+        &mut self,
+        name: &Path,
+        from: (&File, &Path),
+        source: Source,
+        part: &SpacePart,
+    ) -> Result<Option<Copied>> {
+        let Some(since) = &self.since else { return Ok(None) };
+        let Some(base) = since.tablespace(from.0, part) else { return Ok(None) };
+        let copy = delta_of(&self.staging.join(part.format.space().to_string()));
+        let mut changes = Changes::new(base, Lsn(since.base.from_lsn), part, copy.clone());
+        let mut notes = Notes::new(self.from);
+        let found = self.reader.copy_changes(from, &mut changes, &mut notes, &mut self.pace)?;
+        let delta = changes.finish()?;
+        self.count(&found);
+        let copy = copy.exists().then_some(copy);
+        match delta.filter(|_| found.bad.is_empty()) {
+            Some(delta) => {
+                let entry = BackupTablespace { delta: Some(delta), ..notes.entry(from.0, part, found.size) };
+                Ok(Some(Copied { name: name.to_path_buf(), copy, entry, source, bad: None }))
+            }
+            None => {
+                copy.map_or(Ok(()), remove)?;
+                Ok(None)
+            }
+        }
+    }
+
+    const fn count(&mut self, found: &PagesRead) {
+        self.pages += found.pages;
+        self.pages_read_again += found.read_again;
     }
 
     /// Whether this file is copied already. Notes its name if so.
@@ -170,7 +236,7 @@ impl<'k> Tablespaces<'k> {
     /// Has the next pass copy a tablespace again, if it is still there.
     pub fn forget(&mut self, space: SpaceId) -> Result<()> {
         let Some(old) = self.copied.remove(&space) else { return Ok(()) };
-        fs::remove_file(&old.copy).map_err(failed(&old.copy, "removing the copy"))
+        old.copy.map_or(Ok(()), remove)
     }
 
     /// Whether the server's files are still those that the last pass met.
@@ -203,8 +269,8 @@ impl<'k> Tablespaces<'k> {
     /// Reads pages again that were wrong.
     pub fn mend(&mut self) -> Result<()> {
         for copied in self.copied.values_mut() {
-            if let Some((file, part, bad)) = copied.bad.take() {
-                let left = self.reader.mend(&file, &part, &bad, &copied.copy)?;
+            if let (Some((file, part, bad)), Some(copy)) = (copied.bad.take(), &copied.copy) {
+                let left = self.reader.mend(&file, &part, &bad, copy)?;
                 copied.bad = (!left.is_empty()).then_some((file, part, left));
             }
         }
@@ -212,17 +278,21 @@ impl<'k> Tablespaces<'k> {
     }
 
     /// Gives the copies the names that their tablespaces have at the end of the log, or had in the last pass, and removes those of dropped
-    /// ones.
-    pub fn place(self, set: &Path, log: Option<&LogNames>) -> Result<()> {
+    /// ones. Returns what is in the set.
+    pub fn place(self, set: &Path, log: Option<&LogNames>) -> Result<Vec<BackupTablespace>> {
         if let Some(name) = self.unsound.iter().find(|name| !log.is_some_and(|log| log.knows(name))) {
             return damaged(&self.datadir.join(name), "its first page");
         }
-        for (space, copied) in &self.copied {
-            if log.map_or(!self.seen.contains(space), |log| log.is_dropped(*space)) {
-                fs::remove_file(&copied.copy).map_err(failed(&copied.copy, "removing the copy of a dropped table"))?;
+        let (mut placed, mut names) = (Vec::new(), BTreeSet::new());
+        for (space, copied) in self.copied {
+            if log.map_or(!self.seen.contains(&space), |log| log.is_dropped(space)) {
+                if log.is_some() && self.seen.contains(&space) && is_there(&self.datadir.join(&copied.name), space) {
+                    return imported(&copied.name);
+                }
+                copied.copy.map_or(Ok(()), remove)?;
                 continue;
             }
-            let name = log.and_then(|log| log.last_name(*space)).unwrap_or(&copied.name);
+            let name = log.and_then(|log| log.last_name(space)).unwrap_or(&copied.name);
             if name.is_absolute() {
                 return elsewhere(name);
             }
@@ -230,16 +300,52 @@ impl<'k> Tablespaces<'k> {
                 let list: Vec<String> = bad.iter().take(5).map(ToString::to_string).collect();
                 return damaged(&self.datadir.join(name), &format!("page {}", list.join(", ")));
             }
-            let path = set.join(name);
-            let dir = path.parent().unwrap_or(set);
-            fs::create_dir_all(dir).map_err(failed(dir, "making the directory"))?;
-            if path.exists() {
+            if !names.insert(name.clone()) {
                 return Err(BackupError::Damaged(format!("{}: two tablespaces have this name", name.display())));
             }
-            fs::rename(&copied.copy, &path).map_err(failed(&path, "giving the copy its name"))?;
+            let entry = BackupTablespace { path: name.display().to_string(), ..copied.entry };
+            put(copied.copy.as_deref(), set, name, &entry)?;
+            placed.push(entry);
         }
-        Ok(())
+        Ok(placed)
     }
+}
+
+/// Gives a copy, or changed pages, their name in the set.
+fn put(copy: Option<&Path>, set: &Path, name: &Path, entry: &BackupTablespace) -> Result<()> {
+    let path = set.join(name);
+    let dir = path.parent().unwrap_or(set);
+    fs::create_dir_all(dir).map_err(failed(dir, "making the directory"))?;
+    let Some(copy) = copy else { return Ok(()) };
+    let to = if entry.delta.is_some() { delta_of(&path) } else { path };
+    if to.exists() {
+        return Err(BackupError::Damaged(format!("{}: two files have this name", to.display())));
+    }
+    fs::rename(copy, &to).map_err(failed(&to, "giving the copy its name"))?;
+    if entry.delta.is_none() {
+        return Ok(());
+    }
+    let note = delta_note(&to);
+    let meta = Meta { page_size: entry.page_size, space: Some(entry.space), flags: None };
+    fs::write(&note, meta.note()).map_err(failed(&note, "writing the note of changed pages"))
+}
+
+/// Whether the server has this tablespace still, or again: the last pass met it when nothing could be dropped any more.
+fn is_there(path: &Path, space: SpaceId) -> bool {
+    File::open(path).and_then(|file| space_id(&file)).is_ok_and(|found| found == space)
+}
+
+/// Recovery drops a tablespace that the log drops, even if one of the same number came back.
+pub(super) fn imported<T>(name: &Path) -> Result<T> {
+    refused(format!(
+        "{}: the tablespace was discarded and imported since the checkpoint with which the redo log begins, which the log does not cover: take \
+         the backup again",
+        name.display()
+    ))
+}
+
+fn remove(copy: PathBuf) -> Result<()> {
+    fs::remove_file(&copy).map_err(failed(&copy, "removing the copy"))
 }
 
 fn damaged<T>(path: &Path, what: &str) -> Result<T> {

@@ -8,6 +8,7 @@ use format::{Lsn, SpaceId};
 use super::error::Result;
 use super::follower::{Followed, Follower};
 use super::tablespaces::Tablespaces;
+use crate::manifest::BackupTablespace;
 use crate::server::{BackupServer, LogServer, ServerFacts};
 use crate::source::keys::KeyFiles;
 
@@ -30,6 +31,9 @@ pub(super) trait Vendor: Sync {
     /// the newest checkpoint and everything from there to that LSN are in the directory.
     fn follow(&self, log: &mut dyn LogServer, datadir: &Path, redo: &Path, followed: &Followed) -> Result<()>;
 
+    /// The checkpoint with which the followed log begins.
+    fn from(&self, redo: &Path) -> Result<Lsn>;
+
     /// With definitions blocked: tablespaces that were changed without redo since the last such question. They are copied again.
     fn outdated(
         &self,
@@ -49,8 +53,9 @@ pub(super) trait Vendor: Sync {
     /// Makes the log of the set from what was followed. It ends with the last mini-transaction that ends at or before `until`.
     fn join(&self, redo: &Path, set: &Path, until: Lsn) -> Result<LogRange>;
 
-    /// Gives the copies the names that the tablespaces have at the moment of the backup, and removes those of dropped ones.
-    fn place(&self, tablespaces: Tablespaces<'_>, set: &Path, range: LogRange) -> Result<()>;
+    /// Gives the copies the names that the tablespaces have at the moment of the backup, and removes those of dropped ones. Returns what is
+    /// in the set.
+    fn place(&self, tablespaces: Tablespaces<'_>, set: &Path, range: LogRange) -> Result<Vec<BackupTablespace>>;
 
     /// Whether keys are needed to recover the set, as far as the followed log tells.
     fn needs_keys(&self, keys: &KeyFiles) -> bool;

@@ -5,11 +5,13 @@ use std::path::{Path, PathBuf};
 
 use format::keyring::KeyStore;
 
+use super::chain::{Chain, as_job};
 use super::error::{BackupError, Result, refused};
 use super::pages::PageReader;
-use crate::manifest::{BackupFile, BackupState, MANIFEST, Manifest};
+use crate::manifest::{BackupBase, BackupFile, BackupState, MANIFEST, Manifest};
 use crate::recover::{LogNames, RecoverError, RecoverOptions, recover_one, walk_datadir};
 use crate::server::ServerKind;
+use crate::source::content::is_delta;
 use crate::source::keys::KeyFiles;
 use crate::source::name::NameHint;
 
@@ -31,11 +33,24 @@ pub struct BackupReport {
     pub bytes: u64,
     /// Pages of InnoDB in them.
     pub pages: u64,
+    /// The backup that it continues, if this is an increment that was verified without that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base: Option<BackupBase>,
+    /// Increments that were verified together with their base.
+    pub increments: u64,
     /// What is wrong: one sentence each.
     pub problems: Vec<String>,
 }
 
 impl BackupReport {
+    /// Adds what is said of the increment in `dir`, which continues this backup.
+    fn and(mut self, dir: &Path, next: Self) -> Self {
+        self.problems.extend(next.problems.into_iter().map(|problem| format!("{}: {problem}", dir.display())));
+        let (files, bytes) = (self.files + next.files, self.bytes + next.bytes);
+        let (pages, increments) = (self.pages + next.pages, self.increments + 1);
+        Self { to_lsn: next.to_lsn, files, bytes, pages, increments, ..self }
+    }
+
     /// 0 if nothing is wrong, 1 otherwise.
     #[must_use]
     pub fn exit_status(&self) -> u8 {
@@ -63,16 +78,22 @@ pub(super) fn examine(set: &Path, keys: &KeyStore) -> Result<Examined> {
         }
         Ok(())
     })
-    .map_err(|error| match error {
-        RecoverError::Job(error) => BackupError::Job(error),
-        other => BackupError::Refused(other.to_string()),
-    })?;
+    .map_err(as_job)?;
     let (mut reader, mut examined) = (PageReader::new(keys), Examined::default());
     for name in names {
         let hint = NameHint::of(&name);
         let is_tablespace =
             matches!(hint, NameHint::System(_) | NameHint::Table | NameHint::Dictionary | NameHint::Undo);
-        let found = reader.read(&set.join(&name), is_tablespace)?;
+        let path = set.join(&name);
+        let found = if is_delta(&name) { reader.read_delta(&path) } else { reader.read(&path, is_tablespace) };
+        let found = match found {
+            Ok(found) => found,
+            Err(BackupError::Damaged(why)) => {
+                examined.damage.push(why);
+                reader.read(&path, false)?
+            }
+            Err(error) => return Err(error),
+        };
         let path = name.display().to_string();
         for page in found.bad {
             examined.damage.push(format!("{path}: page {page} is damaged"));
@@ -86,11 +107,30 @@ pub(super) fn examine(set: &Path, keys: &KeyStore) -> Result<Examined> {
     Ok(examined)
 }
 
-/// Verifies a backup. `keys` are needed only where its log is encrypted.
+/// Verifies a backup, and the increments that continue it, in their order. `keys` are needed only where a log or tablespaces are encrypted.
 ///
 /// # Errors
-/// [`BackupError`] if there is none, or it cannot be read.
-pub fn verify_backup(set: &Path, keys: &KeyFiles) -> Result<BackupReport> {
+/// [`BackupError`] if there is none, or it cannot be read, or the increments do not continue each other.
+pub fn verify_backup(set: &Path, increments: &[PathBuf], keys: &KeyFiles) -> Result<BackupReport> {
+    if increments.is_empty() {
+        return verify_set(set, keys);
+    }
+    let chain = Chain::of(set, increments)?;
+    let mut report = verify_set(set, keys)?;
+    for increment in increments {
+        report = report.and(increment, verify_set(increment, keys)?);
+    }
+    if report.problems.is_empty() {
+        match chain.check(&keys.read()?) {
+            Ok(pages) => report.pages += pages.pages,
+            Err(BackupError::Damaged(why)) => report.problems.push(why),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(report)
+}
+
+fn verify_set(set: &Path, keys: &KeyFiles) -> Result<BackupReport> {
     let (manifest, is_sound) = Manifest::read(set)?;
     let store = keys.read()?;
     let mut problems = Vec::new();
@@ -151,7 +191,8 @@ pub(crate) fn unchanged(set: &Path, keys: &KeyStore) -> Result<Option<(Manifest,
 fn report(manifest: &Manifest, examined: &Examined, problems: Vec<String>) -> BackupReport {
     let (state, to_lsn, files) = (manifest.state, manifest.to_lsn, examined.files.len() as u64);
     let (bytes, pages, server_version) = (examined.bytes, examined.pages, manifest.server_version.clone());
-    BackupReport { state, server_version, to_lsn, files, bytes, pages, problems }
+    let (base, increments) = (manifest.base.clone(), 0);
+    BackupReport { state, server_version, to_lsn, files, bytes, pages, base, increments, problems }
 }
 
 /// The files against the manifest.
@@ -172,11 +213,12 @@ fn compare(manifest: &Manifest, examined: &Examined, problems: &mut Vec<String>)
     }
 }
 
-/// The log must reach the LSN that the manifest names, and a trial recovery must succeed.
+/// The log must reach the LSN that the manifest names, and a trial recovery must succeed, unless that takes the base of an increment.
 fn prove(set: &Path, manifest: &Manifest, keys: &KeyFiles, problems: &mut Vec<String>) -> Result<()> {
-    let proved = recover_one(set, &trial(keys)).and_then(|done| {
-        let is_prepared = manifest.state == BackupState::Prepared;
-        if is_prepared && !done.was_clean {
+    let is_prepared = manifest.state == BackupState::Prepared;
+    let tried = if manifest.base.is_some() { Ok(None) } else { recover_one(set, &trial(keys)).map(Some) };
+    let proved = tried.and_then(|done| {
+        if is_prepared && done.is_some_and(|done| !done.was_clean) {
             problems.push("the backup was prepared, but its log is not closed".to_owned());
         }
         let end = LogNames::read(set, &keys.read()?, MEMORY)?.end().0;

@@ -70,7 +70,7 @@ impl Backup {
 
 /// Fails for backups that we cannot prepare, whatever their logs say.
 pub(super) fn refuse_unfit(datadir: &Path) -> Result<()> {
-    if let Some(why) = manifest::void(datadir) {
+    if let Some(why) = manifest::unfit(datadir) {
         return refused(why);
     }
     if datadir.join(MARKER).exists() {

@@ -8,7 +8,7 @@ use std::path::Path;
 use super::error::{Result, failed};
 
 /// Gives a new file or directory the owner and mode of the one it copies or accompanies, so that the server can use it.
-pub(super) fn make_like(made: &Path, like: &Metadata) -> Result<()> {
+pub(crate) fn make_like(made: &Path, like: &Metadata) -> Result<()> {
     let own = fs::metadata(made).map_err(failed(made, "looking at the file"))?;
     if (own.uid(), own.gid()) != (like.uid(), like.gid()) {
         match chown(made, Some(like.uid()), Some(like.gid())) {

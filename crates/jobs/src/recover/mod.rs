@@ -69,6 +69,7 @@ use format::{Lsn, SpaceId};
 use self::apply::{Counts, Work};
 use self::backup_files::FileNotes;
 use self::budget::Budget;
+pub(crate) use self::durable::make_like;
 use self::durable::sync_directory_of;
 use self::ending::Ending;
 pub use self::error::RecoverError;
@@ -94,6 +95,7 @@ use self::tuning::engine;
 use self::wanted::Wanted;
 use crate::archive::mark_at;
 use crate::binlog_at::binlog_at;
+use crate::manifest;
 use crate::server::BinlogPosition;
 use crate::source::keys::KeyFiles;
 use crate::source::redo_log::{REDO_DIR, copied_log, empty_truncation_logs};
@@ -307,6 +309,12 @@ fn open_log(datadir: &Path, for_writing: bool, options: &RecoverOptions, keys: &
 fn with_increments(datadir: &Path, options: &RecoverOptions) -> Result<Recovered> {
     if options.until.is_some() {
         return refused("a backup is prepared to the end of its last increment: leave out --until");
+    }
+    if manifest::is_there(datadir) {
+        return refused(format!(
+            "{path}: a backup of innokit: its increments are merged by innokit restore {path} --to DIR --increment DIR",
+            path = datadir.display()
+        ));
     }
     let chain = Chain::of(datadir, &options.increments)?;
     let keys = options.keys.read()?;

@@ -12,6 +12,10 @@ use crate::source::files::{self, File};
 
 /// The tools' notes are short; a longer file is something else.
 const NOTE_MAX: u64 = 64 << 10;
+/// The manifest of a backup that innokit took.
+pub(crate) const MANIFEST: &str = "innokit.manifest.json";
+/// No manifest is longer: a million files take 120 bytes each, their tablespaces 400.
+pub(crate) const MANIFEST_MAX: u64 = 1 << 30;
 /// The names both tools used first, then those of mariadb-backup since 11.1.
 const CHECKPOINTS: [&str; 2] = ["mariadb_backup_checkpoints", "xtrabackup_checkpoints"];
 const INFO: [&str; 2] = ["mariadb_backup_info", "xtrabackup_info"];
@@ -108,6 +112,17 @@ impl BackupNotes {
         };
         self.text.lines().map(line).collect()
     }
+}
+
+/// Whether this directory holds an increment of innokit's own, by its manifest.
+pub(crate) fn is_own_increment(root: &Path) -> bool {
+    /// What is read of it.
+    #[derive(serde::Deserialize)]
+    struct Head {
+        base: Option<serde::de::IgnoredAny>,
+    }
+    let bytes = read_small(&root.join(MANIFEST), MANIFEST_MAX).unwrap_or_default();
+    serde_json::from_slice::<Head>(&bytes).is_ok_and(|head| head.base.is_some())
 }
 
 /// Where the log of a prepared backup ended, if its log is empty, as for servers before 10.8. Page 0 of the system tablespace, which is

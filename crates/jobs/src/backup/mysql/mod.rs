@@ -27,9 +27,10 @@ use self::live::LiveRedo;
 use super::error::{BackupError, Result, failed, refused};
 use super::follower::{Followed, Follower};
 use super::settings;
-use super::tablespaces::Tablespaces;
+use super::tablespaces::{Tablespaces, imported};
 use super::vendor::{LogRange, Vendor};
 use super::verify::MEMORY;
+use crate::manifest::BackupTablespace;
 use crate::recover::LogNames;
 use crate::server::{BackupServer, LogServer, ServerFacts, other_datadir};
 use crate::source::keys::KeyFiles;
@@ -116,6 +117,10 @@ impl Vendor for MySql<'_> {
         Ok(())
     }
 
+    fn from(&self, _: &Path) -> Result<Lsn> {
+        Ok(self.origin()?.checkpoint)
+    }
+
     fn outdated(
         &self,
         server: &mut dyn BackupServer,
@@ -160,23 +165,19 @@ impl Vendor for MySql<'_> {
         Ok(LogRange { from: origin.checkpoint, to: until })
     }
 
-    fn place(&self, tablespaces: Tablespaces<'_>, set: &Path, range: LogRange) -> Result<()> {
+    fn place(&self, tablespaces: Tablespaces<'_>, set: &Path, range: LogRange) -> Result<Vec<BackupTablespace>> {
         let present: Vec<(SpaceId, PathBuf)> =
             tablespaces.present().map(|(space, name)| (space, name.to_path_buf())).collect();
-        tablespaces.place(set, None)?;
+        let placed = tablespaces.place(set, None)?;
         // Of a log that is empty, the system tablespace says whether it was closed.
         let log = LogNames::read(set, self.keys, MEMORY)?;
         if log.end() != range.to {
             return Err(BackupError::Log(format!("it can be read only up to LSN {}, not {}", log.end(), range.to)));
         }
-        // Recovery ignores the redo of a tablespace that was dropped, even if one of the same number came back.
         if let Some((_, name)) = present.iter().find(|(space, _)| log.is_dropped(*space)) {
-            return refused(format!(
-                "{}: the tablespace was discarded and imported while it was copied, which MySQL's redo log does not cover: take the backup again",
-                name.display()
-            ));
+            return imported(name);
         }
-        Ok(())
+        Ok(placed)
     }
 
     fn needs_keys(&self, _: &KeyFiles) -> bool {

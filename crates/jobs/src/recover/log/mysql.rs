@@ -151,10 +151,13 @@ impl MySqlRedo {
         }
     }
 
-    /// The flushed LSN in the system tablespace, written at shutdown.
+    /// The flushed LSN in the system tablespace, written at shutdown. An increment need not have that tablespace.
     pub fn flushed(&self) -> Result<Option<Lsn>> {
         let path = self.datadir.join("ibdata1");
-        let page0 = File::open(&path).and_then(|file| read_up_to(&file, 0, FIL_PAGE_FILE_FLUSH_LSN + 8));
+        let page0 = match File::open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened.and_then(|file| read_up_to(&file, 0, FIL_PAGE_FILE_FLUSH_LSN + 8)),
+        };
         let page0 = page0.map_err(failed(&path, "reading the first page"))?;
         Ok(be::u64_at(&page0, FIL_PAGE_FILE_FLUSH_LSN).map(Lsn))
     }

@@ -44,7 +44,7 @@ use super::name::NameHint;
 use super::redo_log::{RedoLogs, empty_truncation_logs};
 use super::system;
 use crate::report::document::Severity;
-use crate::source::backup::BackupNotes;
+use crate::source::backup::{BackupNotes, is_own_increment};
 use crate::tree::{FoundFile, Tablespace, transactions};
 
 /// How often, and at what interval, to recheck differences beside a running server.
@@ -200,6 +200,9 @@ impl Catalog {
     /// Findings about the datadir, given the tablespaces that were read.
     #[must_use]
     pub fn findings(&self, held: &[Held], redo: &mut RedoLogs, live: bool) -> Vec<CatalogFinding> {
+        if is_own_increment(&self.root) {
+            return vec![self.increment()];
+        }
         let notes = BackupNotes::of(&self.root);
         let mut findings = self.as_a_whole(notes.as_ref());
         if !live {

@@ -85,6 +85,20 @@ fn how_to_prepare(notes: &BackupNotes, root: &Path) -> String {
 }
 
 impl Catalog {
+    /// What is said of an increment of innokit's own: the rest of its files is in its base.
+    pub(super) fn increment(&self) -> CatalogFinding {
+        let root = self.root.display();
+        CatalogFinding {
+            path: self.root.clone(),
+            table: None,
+            reason: "backup_not_prepared".into(),
+            severity: Severity::Notice,
+            message: format!(
+                "an incremental backup: innokit backup verify BASE --increment {root} verifies it with its base, and innokit restore merges both"
+            ),
+        }
+    }
+
     /// Findings that need no dictionary: about the log, the backup, and the dictionary itself if it cannot be read.
     pub(super) fn as_a_whole(&self, notes: Option<&BackupNotes>) -> Vec<CatalogFinding> {
         let mut findings = Vec::new();

@@ -1,0 +1,390 @@
+//! `innokit backup --incremental-since` of servers at work: a full backup and what changed since is the moment of the last increment, and
+//! what does not belong together is refused.
+//!
+//! The command talks to the server through a proxy, which shows the tests each statement before the server gets it. So they act in a
+//! certain stage, not at a certain time.
+#![cfg(feature = "sql")]
+#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
+
+mod backup_lab;
+mod common;
+mod sql_proxy;
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+
+use backup_lab::Server;
+use backup_lab::session::Session;
+use common::{Run, innokit};
+use serde_json::Value;
+use sql_proxy::{Fate, Proxy};
+use tempfile::TempDir;
+
+/// With this statement nothing is committed any more on MariaDB.
+const COMMITS_BLOCKED: &str = "FLUSH NO_WRITE_TO_BINLOG ENGINE LOGS";
+/// Of MySQL commits go on. So nothing changes from here on.
+const LOCKED: &str = "LOCK INSTANCE FOR BACKUP";
+/// Definitions cannot change from here on.
+const BLOCKED: [&str; 2] = ["BACKUP STAGE FLUSH", "LOCK INSTANCE FOR BACKUP"];
+
+/// Before the full backup.
+const BEFORE: &str = "CREATE TABLE shop.isam (id INT AUTO_INCREMENT PRIMARY KEY, a INT) ENGINE=MyISAM; \
+                      CREATE TABLE shop.dropped LIKE shop.a; INSERT INTO shop.dropped SELECT * FROM shop.a; \
+                      CREATE TABLE shop.again LIKE shop.a; INSERT INTO shop.again SELECT * FROM shop.a; \
+                      CREATE TABLE shop.one LIKE shop.a; INSERT INTO shop.one SELECT * FROM shop.a LIMIT 700; \
+                      CREATE TABLE shop.two LIKE shop.a; INSERT INTO shop.two SELECT * FROM shop.a LIMIT 900; \
+                      CREATE TABLE shop.emptied LIKE shop.a; INSERT INTO shop.emptied SELECT * FROM shop.a; \
+                      CREATE TABLE shop.rebuilt LIKE shop.a; INSERT INTO shop.rebuilt SELECT * FROM shop.a; \
+                      CREATE TABLE shop.indexed LIKE shop.a; INSERT INTO shop.indexed SELECT * FROM shop.a; \
+                      CREATE TABLE shop.imported (id INT PRIMARY KEY, a INT) ENGINE=InnoDB; INSERT INTO shop.imported SELECT id, a FROM shop.a; \
+                      CREATE TABLE shop.still LIKE shop.a; INSERT INTO shop.still SELECT * FROM shop.a; \
+                      CREATE DATABASE gone; CREATE TABLE gone.t LIKE shop.a; INSERT INTO gone.t SELECT * FROM shop.a LIMIT 50;";
+/// Between the full backup and the first increment.
+const FIRST: &str = "DROP TABLE shop.dropped; DROP TABLE shop.again; CREATE TABLE shop.again (id INT PRIMARY KEY, other TEXT) ENGINE=InnoDB; \
+                     INSERT INTO shop.again SELECT id, c FROM shop.still LIMIT 40; TRUNCATE shop.emptied; \
+                     RENAME TABLE shop.one TO shop.away, shop.two TO shop.one, shop.away TO shop.two; INSERT INTO shop.one (a) VALUES (77); \
+                     ALTER TABLE shop.rebuilt FORCE; ALTER TABLE shop.indexed ADD KEY more (c(20), a); \
+                     CREATE TABLE shop.made LIKE shop.a; INSERT INTO shop.made SELECT * FROM shop.still LIMIT 800; \
+                     RENAME TABLE shop.parts TO other.moved; DROP DATABASE gone; INSERT INTO shop.isam (a) VALUES (1), (2);";
+/// Between the increments.
+const SECOND: &str = "RENAME TABLE shop.one TO shop.away, shop.two TO shop.one, shop.away TO shop.two; UPDATE shop.two SET a = a + 9 WHERE id < 20; \
+                      TRUNCATE shop.made; INSERT INTO shop.made SELECT * FROM shop.still LIMIT 30; DROP TABLE shop.again; \
+                      ALTER TABLE shop.indexed DROP KEY more; ALTER TABLE shop.indexed ADD KEY later (b, a); \
+                      CREATE DATABASE late; CREATE TABLE late.t LIKE shop.a; INSERT INTO late.t SELECT * FROM shop.still LIMIT 60; \
+                      INSERT INTO shop.isam (a) VALUES (3); DELETE FROM shop.emptied;";
+
+/// MySQL makes an undo tablespace that it empties anew, under another number.
+const UNDO: (&str, &str) =
+    (" CREATE UNDO TABLESPACE more ADD DATAFILE 'more.ibu';", " ALTER UNDO TABLESPACE more SET INACTIVE;");
+
+/// A server that writes its pages soon, so that increments hold some.
+const WRITES_SOON: [&str; 2] = ["--innodb-max-dirty-pages-pct=0", "--innodb-max-dirty-pages-pct-lwm=0"];
+
+fn started(kind: &'static str) -> Server {
+    Server::start_in(TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder"), kind, &[])
+}
+
+fn backup(server: &Server, socket: &Path, to: &str, more: &[&str]) -> Run {
+    let mut command = innokit();
+    command.args(["backup", "--user", "root", "--to", to, "--json", "--socket"]).arg(socket).args(more).arg("data");
+    command.current_dir(server.folder.path()).env_remove("INNOKIT_PASSWORD").env("HOME", server.folder.path());
+    ended(&mut command)
+}
+
+/// A backup of a server that is left alone meanwhile.
+fn quiet(server: &Server, to: &str, more: &[&str]) -> Value {
+    let done = backup(server, &server.socket(), to, more);
+    assert_eq!(done.status, 0, "{} {to}: {}", server.kind, done.errors);
+    done.json()["manifest"].clone()
+}
+
+fn ended(command: &mut Command) -> Run {
+    Run::of(&command.output().expect("innokit runs"))
+}
+
+fn run(server: &Server, words: &[&str]) -> Run {
+    ended(innokit().args(words).current_dir(server.folder.path()))
+}
+
+/// Rows and sums of all tables, as lines.
+fn sums(session: &mut Session) -> Vec<String> {
+    let names = session.ask(
+        "SELECT CONCAT('`', table_schema, '`.`', table_name, '`') FROM information_schema.tables \
+         WHERE table_schema IN ('shop', 'other') ORDER BY 1",
+    );
+    let ask = |name: &String| session.ask(&format!("SELECT '{name}', COUNT(*) FROM {name}; CHECKSUM TABLE {name}"));
+    names.iter().flat_map(ask).collect()
+}
+
+/// Runs these statements again and again until it is told to stop.
+fn load(server: &Server, stop: &Arc<AtomicBool>, statements: fn(i32) -> String) -> JoinHandle<()> {
+    let (mut session, stop) = (Session::of(server), Arc::clone(stop));
+    thread::spawn(move || {
+        for round in 0.. {
+            if stop.load(Ordering::Relaxed) {
+                return;
+            }
+            session.ask(&statements(round));
+        }
+    })
+}
+
+/// Makes, alters, swaps and drops tables.
+fn definitions(round: i32) -> String {
+    format!(
+        "CREATE TABLE p_{round} LIKE a; INSERT INTO p_{round} SELECT * FROM a LIMIT 300; ALTER TABLE p_{round} ADD KEY k (c(10)); \
+         TRUNCATE p_{round}; INSERT INTO p_{round} SELECT * FROM a LIMIT 100; ALTER TABLE other.c FORCE; \
+         RENAME TABLE left_0 TO away, right_0 TO left_0, away TO right_0; INSERT INTO left_0 SELECT * FROM a LIMIT 3; \
+         DROP TABLE IF EXISTS other.p_{round}; RENAME TABLE p_{round} TO other.p_{round}; DROP TABLE IF EXISTS other.p_{old}",
+        old = round - 3,
+    )
+}
+
+/// Changes rows.
+fn rows(round: i32) -> String {
+    let (seventh, fifth) = (round % 7, round % 5);
+    format!(
+        "INSERT INTO a (a, b, c) SELECT a, b, c FROM b LIMIT 300; UPDATE a SET a = a + 1 WHERE id % 7 = {seventh}; DELETE FROM a LIMIT 200; \
+         UPDATE z SET a = a + 1, c = REPEAT('{fifth}', 200) WHERE id % 5 = {fifth}; INSERT INTO words (b) VALUES ('round {round} of many')"
+    )
+}
+
+/// Takes a backup beside all kinds of changes. Returns its manifest and what the tables held at its moment.
+fn at_work(server: &Server, to: &str, more: &[&str]) -> (Value, Vec<String>) {
+    let (no_definitions, no_rows) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let mut defining = Some(load(server, &no_definitions, definitions));
+    let mut changing = Some(load(server, &no_rows, rows));
+    let snapshot = Arc::new(Mutex::new(Vec::new()));
+    let (held, mut session, is_mysql) = (Arc::clone(&snapshot), Session::of(server), server.kind == "mysql");
+    let stop = |flag: &AtomicBool, thread: &mut Option<JoinHandle<()>>| {
+        flag.store(true, Ordering::Relaxed);
+        thread.take().map_or(Ok(()), JoinHandle::join).expect("ended");
+    };
+    let rows_end = Arc::clone(&no_rows);
+    let proxy = Proxy::before(server.socket(), move |statement| {
+        let mut held = held.lock().expect("whole");
+        if BLOCKED.contains(&statement) {
+            // Tables that change their definition cannot be read in between.
+            stop(&no_definitions, &mut defining);
+        }
+        if statement == LOCKED {
+            stop(&rows_end, &mut changing);
+        }
+        if held.is_empty() && statement == if is_mysql { LOCKED } else { COMMITS_BLOCKED } {
+            *held = sums(&mut session);
+            rows_end.store(true, Ordering::Relaxed);
+        }
+        Fate::Pass
+    });
+    let done = backup(server, &proxy.socket(), to, more);
+    assert_eq!(done.status, 0, "{} {to}: {}", server.kind, done.errors);
+    let held = snapshot.lock().expect("whole").clone();
+    assert!(held.len() > 24 && no_rows.load(Ordering::Relaxed), "{held:?}");
+    (done.json()["manifest"].clone(), held)
+}
+
+/// Replaces a table's file by one of another table, whose pages have LSNs of their own.
+struct Import {
+    session: Session,
+    folder: PathBuf,
+}
+
+impl Import {
+    /// Copies the file to come.
+    fn of(server: &Server) -> Self {
+        server.script(
+            "sql",
+            &[],
+            "DROP TABLE IF EXISTS shop.export; CREATE TABLE shop.export (id INT PRIMARY KEY, a INT) ENGINE=InnoDB; \
+             INSERT INTO shop.export SELECT id, a * 2 FROM shop.still;",
+        );
+        let (mut session, folder) = (Session::of(server), server.folder.path().to_path_buf());
+        session.ask("FLUSH TABLES export FOR EXPORT");
+        for ending in ["ibd", "cfg"] {
+            let from = folder.join(format!("data/shop/export.{ending}"));
+            fs::copy(from, folder.join(format!("imported.{ending}"))).expect("copied");
+        }
+        session.ask("UNLOCK TABLES; DROP TABLE export");
+        Self { session, folder }
+    }
+
+    fn take_place(&mut self) {
+        self.session.ask("ALTER TABLE imported DISCARD TABLESPACE");
+        for ending in ["ibd", "cfg"] {
+            let name = format!("imported.{ending}");
+            fs::rename(self.folder.join(&name), self.folder.join("data/shop").join(&name)).expect("moved");
+        }
+        self.session.ask("ALTER TABLE imported IMPORT TABLESPACE");
+        assert_eq!(self.session.ask("SELECT COUNT(*) FROM imported"), ["3000"]);
+    }
+}
+
+/// The log drops a tablespace that is there again by the moment of the backup.
+fn a_table_that_is_imported_meanwhile_is_no_part_of_a_backup(server: &Server) {
+    let mut import = Some(Import::of(server));
+    let proxy = Proxy::before(server.socket(), move |statement| {
+        if BLOCKED.contains(&statement) {
+            import.take().expect("once").take_place();
+        }
+        Fate::Pass
+    });
+    let refused = backup(server, &proxy.socket(), "void", &[]);
+    let says = "shop/imported.ibd: the tablespace was discarded and imported";
+    assert!(refused.status == 2 && refused.errors.contains(says), "{}: {}", server.kind, refused.errors);
+    // As long as the log begins before that, there is no backup.
+    server.script("stop", &[], "");
+    server.script("start", &WRITES_SOON, "");
+}
+
+/// The restored tables are what a snapshot says, and no others are there.
+fn is_moment(server: &Server, increments: &[&str], expected: &[String]) {
+    let mut words = vec!["restore", "full", "--to", "out", "--json"];
+    words.extend(increments.iter().flat_map(|increment| ["--increment", increment]));
+    let restored = run(server, &words);
+    assert_eq!(restored.status, 0, "{} {increments:?}: {}", server.kind, restored.errors);
+    assert_eq!(restored.json()["recovered"]["increments"].as_array().map(Vec::len), Some(increments.len()));
+    let rows = server.tables("out");
+    let missing: Vec<&String> = expected.iter().filter(|line| !rows.lines().any(|row| row == line.as_str())).collect();
+    let more: Vec<&str> = rows.lines().filter(|row| !expected.iter().any(|line| line == row)).collect();
+    let what = format!("{} {increments:?}", server.kind);
+    assert!(missing.is_empty() && more.is_empty(), "{what}: {missing:#?} are missing, {more:#?} are there");
+    fs::remove_dir_all(server.of("out")).expect("removed");
+}
+
+/// Bytes that a directory takes on the disk.
+fn space(dir: &Path) -> u64 {
+    let entries = fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("an entry").path());
+    let own = |path: PathBuf| {
+        let metadata = fs::symlink_metadata(&path).expect("is there");
+        if metadata.is_dir() { space(&path) } else { metadata.blocks() * 512 }
+    };
+    entries.map(own).sum()
+}
+
+fn a_full_backup_and_two_increments_are_each_moment(kind: &'static str) {
+    let server = started(kind);
+    let (undo_made, undo_emptied) = if kind == "mysql" { UNDO } else { ("", "") };
+    server.script("sql", &[], &[BEFORE, undo_made].concat());
+    let (full, _) = at_work(&server, "full", &[]);
+    server.script("sql", &[], &[FIRST, undo_emptied].concat());
+    a_table_that_is_imported_meanwhile_is_no_part_of_a_backup(&server);
+    let (first, held_first) = at_work(&server, "first", &["--incremental-since", "full"]);
+    server.script("sql", &[], SECOND);
+    let (second, held_second) = at_work(&server, "second", &["--incremental-since", "first"]);
+    assert_eq!((&first["base"]["id"], &second["base"]["id"]), (&full["id"], &first["id"]));
+    // Its pages have LSNs of another table.
+    assert!(server.of("first/shop/imported.ibd").exists());
+
+    let words = ["backup", "verify", "full", "--increment", "first", "--increment", "second"];
+    let verified = run(&server, &words);
+    assert!(verified.status == 0 && verified.text.contains("2 increments"), "{}{}", verified.text, verified.errors);
+    is_moment(&server, &["first"], &held_first);
+    is_moment(&server, &["first", "second"], &held_second);
+    what_does_not_belong_together_is_refused(&server);
+    nothing_changes_for_little(&server, &full);
+}
+
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn a_full_backup_of_mariadb_and_two_increments_are_each_moment() {
+    a_full_backup_and_two_increments_are_each_moment("mariadb");
+}
+
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn a_full_backup_of_mysql_and_two_increments_are_each_moment() {
+    a_full_backup_and_two_increments_are_each_moment("mysql");
+}
+
+fn what_does_not_belong_together_is_refused(server: &Server) {
+    let refused = |sets: &[&str], status: i32, words: &str| {
+        let (base, increments) = sets.split_first().expect("a base");
+        let increments: Vec<&str> = increments.iter().flat_map(|set| ["--increment", set]).collect();
+        let restored = run(server, &[&["restore", base, "--to", "out"], &increments[..]].concat());
+        let said = format!("{sets:?}: {}{}", restored.text, restored.errors);
+        assert!(restored.status == status && said.contains(words), "{words}: {}: {said}", restored.status);
+        assert!(!server.of("out").exists(), "{sets:?}: something is left");
+        let verified = run(server, &[&["backup", "verify", base], &increments[..]].concat());
+        assert_eq!(verified.status, status, "{sets:?}: {}{}", verified.text, verified.errors);
+    };
+    refused(
+        &["full", "second"],
+        2,
+        "second: this increment does not continue full: the backup that it continues, which reaches LSN",
+    );
+    refused(
+        &["full", "second", "first"],
+        2,
+        "second: this increment does not continue full: it continues first: name increments in the order",
+    );
+    refused(&["full", "first", "first"], 2, "first: this increment does not continue first");
+    refused(&["first", "second"], 2, "first: an incremental backup: name the full one first");
+    refused(&["full", "full"], 2, "full: a full backup: name it first");
+    let alone = run(server, &["restore", "first", "--to", "out"]);
+    assert!(alone.status == 2 && alone.errors.contains("an incremental backup"), "{}", alone.errors);
+    assert!(!server.of("out").exists());
+    let verified = run(server, &["backup", "verify", "second"]);
+    assert!(
+        verified.status == 0 && verified.text.contains("It continues a backup"),
+        "{}{}",
+        verified.text,
+        verified.errors
+    );
+    let (_, damage) = backup_lab::said(&["check"], &server.of("second"));
+    assert!(damage.is_empty(), "{}: {damage:?}", server.kind);
+    let recovered = run(server, &["recover", "--to", "out", "full", "--increment", "first"]);
+    assert!(recovered.status == 2 && recovered.errors.contains("innokit restore full"), "{}", recovered.errors);
+
+    let delta = "shop/a.ibd.delta";
+    type Attack<'a> = (&'a str, &'a dyn Fn(&Path), &'a str);
+    let change = |path: &Path, change: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = fs::read(path).expect("read");
+        change(&mut bytes);
+        fs::write(path, bytes).expect("written");
+    };
+    let attacks: [Attack<'_>; 4] = [
+        ("removed", &|set| fs::remove_file(set.join(delta)).expect("removed"), "shop/a.ibd.delta: missing"),
+        ("flipped", &|set| change(&set.join(delta), &|bytes| bytes[2 * 16384 + 300] ^= 1), "shop/a.ibd.delta"),
+        ("cut", &|set| change(&set.join(delta), &|bytes| bytes.truncate(bytes.len() - 16384)), "shop/a.ibd.delta"),
+        ("note", &|set| fs::remove_file(set.join("shop/a.ibd.meta")).expect("removed"), "shop/a.ibd.meta"),
+    ];
+    for (name, attack, words) in attacks {
+        server.copy("first", "bad");
+        attack(&server.of("bad"));
+        let restored = run(server, &["restore", "full", "--increment", "bad", "--to", "out"]);
+        assert!(
+            restored.status == 1 && restored.errors.contains(words),
+            "{name}: {}: {}",
+            restored.status,
+            restored.errors
+        );
+        assert!(!server.of("out").exists(), "{name}: something is left");
+        let verified = run(server, &["backup", "verify", "bad"]);
+        assert!(verified.status == 1 && verified.text.contains(words), "{name}: {}{}", verified.text, verified.errors);
+        fs::remove_dir_all(server.of("bad")).expect("removed");
+    }
+}
+
+/// Takes an increment as a stream, and unpacks it.
+fn sent(server: &Server, to: &str, since: &str) {
+    let mut command = innokit();
+    command.args(["backup", "--user", "root", "--to", "-", "--spool", ".", "--incremental-since", since, "--socket"]);
+    command.arg(server.socket()).arg("data").current_dir(server.folder.path());
+    let output =
+        command.env_remove("INNOKIT_PASSWORD").env("HOME", server.folder.path()).output().expect("innokit runs");
+    assert!(output.status.success(), "{}: {}", server.kind, String::from_utf8_lossy(&output.stderr));
+    fs::write(server.of("stream"), output.stdout).expect("written");
+    let unpacked = run(server, &["unpack", "stream", to]);
+    assert_eq!(unpacked.status, 0, "{}", unpacked.errors);
+}
+
+fn nothing_changes_for_little(server: &Server, full: &Value) {
+    // All that has changed is in the files, so that the log begins at its end.
+    server.script("stop", &[], "");
+    server.script("start", &[], "");
+    sent(server, "third", "second");
+    let fourth = quiet(server, "fourth", &["--incremental-since", "third"]);
+    let inside = backup(server, &server.socket(), "third/fifth", &["--incremental-since", "third"]);
+    assert!(inside.status == 2 && inside.errors.contains("cannot be inside its base"), "{}", inside.errors);
+    let [little, all] = ["fourth", "full"].map(|set| space(&server.of(set)));
+    assert!(little * 10 < all, "{} bytes of {} in {}", little, all, server.kind);
+    let entries = fourth["tablespaces"].as_array().expect("a list");
+    let pages = |of: &dyn Fn(&Value) -> u64| entries.iter().map(of).sum::<u64>();
+    let number = |value: &Value| value.as_u64().unwrap_or(0);
+    let (changed, all) = (
+        pages(&|entry| number(&entry["delta"]["pages"])),
+        pages(&|entry| number(&entry["size"]) / number(&entry["page_size"])),
+    );
+    assert!(changed * 20 < all && entries.iter().all(|entry| entry["delta"].is_object()), "{changed} of {all} pages");
+    // Each page was read once.
+    assert_eq!((number(&fourth["pages"]), number(&fourth["pages_read_again"])), (all, 0), "{}", server.kind);
+    assert_ne!(full["id"], fourth["id"]);
+    let chain = ["first", "second", "third", "fourth"].iter().flat_map(|set| ["--increment", set]);
+    let verified = run(server, &["backup", "verify", "full"].into_iter().chain(chain).collect::<Vec<_>>());
+    assert!(verified.status == 0 && verified.text.contains("4 increments"), "{}{}", verified.text, verified.errors);
+}

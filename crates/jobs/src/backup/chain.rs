@@ -1,0 +1,208 @@
+//! A full backup and the increments that continue it: which follows which, and the files of the last one, put together.
+//!
+//! ```text
+//! manifests -> each names the one before (nothing is written before) -> for each tablespace of the last: pages of all sets, side by side
+//!   -> each page verified, what comes from a base compared with what the increment saw -> other files, the log: those of the last
+//! ```
+//!
+//! The result is the set that a full backup would have been at the moment of the last increment.
+
+use std::collections::BTreeSet;
+use std::fs::{self, DirBuilder, File};
+use std::os::unix::fs::{DirBuilderExt, FileExt};
+use std::path::{Path, PathBuf};
+
+use flow::durable::sync_file_system_of;
+use format::keyring::KeyStore;
+
+use super::delta_file::delta_of;
+use super::error::{BackupError, Result, failed, refused};
+use super::joined::LOG;
+use super::layers::{Layers, Set};
+use crate::manifest::{BackupState, BackupTablespace, Manifest};
+use crate::recover::{Increment, RecoverError, make_like, walk_datadir};
+use crate::source::content::delta_note;
+use crate::source::redo_log::REDO_DIR;
+
+/// What is put together is readable by the owner alone, as a set is.
+const MODE: u32 = 0o700;
+
+/// A full backup, then increments, each of which continues the one before.
+#[derive(Debug)]
+pub(crate) struct Chain {
+    sets: Vec<Set>,
+}
+
+/// Makes the file for a tablespace, like the whole one that is part of it, and says where it is. `None` if it is not to be written.
+type Make<'m> = dyn FnMut(&Path, &BackupTablespace) -> Result<Option<(PathBuf, File)>> + 'm;
+
+/// What was put together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Pages {
+    /// Pages of all tablespaces, each verified.
+    pub pages: u64,
+}
+
+impl Chain {
+    /// Fails if these do not continue each other, by what their manifests say.
+    pub fn of(base: &Path, increments: &[PathBuf]) -> Result<Self> {
+        let sets = std::iter::once(Set::open(base)).chain(increments.iter().map(|dir| Set::open(dir)));
+        let sets = sets.collect::<Result<Vec<_>>>()?;
+        for (number, set) in sets.iter().enumerate() {
+            fit(set, number == 0)?;
+        }
+        for pair in sets.windows(2) {
+            let [before, after] = pair else { continue };
+            if after.manifest.base.as_ref().is_none_or(|base| base.id != before.manifest.id) {
+                return does_not_follow(&sets, before, after);
+            }
+        }
+        Ok(Self { sets })
+    }
+
+    /// What the increments have.
+    pub fn increments(&self) -> Vec<Increment> {
+        let increment = |set: &Set| {
+            let base = set.manifest.base.as_ref()?;
+            let deltas = set.manifest.tablespaces.iter().filter_map(|tablespace| tablespace.delta.as_ref());
+            let pages: Vec<u64> = deltas.map(|delta| delta.pages).filter(|pages| *pages > 0).collect();
+            let (directory, from_lsn, to_lsn) = (set.dir.clone(), base.from_lsn, set.manifest.to_lsn);
+            Some(Increment { directory, from_lsn, to_lsn, pages: pages.iter().sum(), files: pages.len() as u64 })
+        };
+        self.sets.iter().filter_map(increment).collect()
+    }
+
+    /// Reads all pages as if to put them together. Returns how many these are.
+    pub fn check(&self, keys: &KeyStore) -> Result<Pages> {
+        self.tablespaces(keys, &mut |_, _| Ok(None))
+    }
+
+    /// Puts the files together in the directory `to`, which is empty or does not exist.
+    pub fn merge(&self, to: &Path, keys: &KeyStore) -> Result<Pages> {
+        let Some(last) = self.sets.last() else { return Ok(Pages::default()) };
+        DirBuilder::new().recursive(true).mode(MODE).create(to).map_err(failed(to, "making the directory"))?;
+        let mut manifest = Manifest::begun(last.manifest.started_at);
+        manifest.why = Some("merging its increments was interrupted".to_owned());
+        manifest.write(to)?;
+        walk(&last.dir, &mut |name, is_dir| {
+            let dir = to.join(name);
+            if !is_dir {
+                return Ok(());
+            }
+            fs::create_dir_all(&dir).map_err(failed(&dir, "making the directory"))?;
+            like(&dir, &last.dir.join(name))
+        })?;
+        let done = self.tablespaces(keys, &mut |first, entry| {
+            let path = to.join(&entry.path);
+            let dir = path.parent().unwrap_or(to);
+            fs::create_dir_all(dir).map_err(failed(dir, "making the directory"))?;
+            let file = File::options().write(true).create_new(true).open(&path);
+            let file = file.map_err(failed(&path, "making the tablespace"))?;
+            like(&path, first)?;
+            Ok(Some((path, file)))
+        })?;
+        self.others(last, to)?;
+        manifest = Manifest { base: None, tablespaces: Vec::new(), ..last.manifest.clone() };
+        manifest.write(to)?;
+        Ok(done)
+    }
+
+    /// Reads every tablespace of the last set.
+    fn tablespaces(&self, keys: &KeyStore, make: &mut Make<'_>) -> Result<Pages> {
+        let Some(last) = self.sets.last() else { return Ok(Pages::default()) };
+        let mut layers = Layers::new(keys);
+        for entry in &last.manifest.tablespaces {
+            let mut stack = layers.open(&self.sets, entry)?;
+            let made = make(stack.whole(), entry)?;
+            layers.read(&mut stack, &mut |offset, bytes| match &made {
+                Some((path, file)) if bytes.iter().any(|byte| *byte != 0) => {
+                    file.write_all_at(bytes, offset).map_err(failed(path, "writing the tablespace"))
+                }
+                _ => Ok(()),
+            })?;
+            if let Some((path, file)) = &made {
+                file.set_len(entry.size).map_err(failed(path, "writing the tablespace"))?;
+            }
+        }
+        Ok(Pages { pages: layers.pages })
+    }
+
+    /// Copies what is no tablespace, from the last set. The log comes last: nothing can be recovered without it.
+    fn others(&self, last: &Set, to: &Path) -> Result<()> {
+        let mut done = BTreeSet::new();
+        for entry in &last.manifest.tablespaces {
+            let delta = delta_of(Path::new(&entry.path));
+            done.extend([PathBuf::from(&entry.path), delta_note(&delta), delta]);
+        }
+        let files = last.manifest.files.iter().map(|file| PathBuf::from(&file.path));
+        let is_log = |name: &PathBuf| name == Path::new(LOG) || name.starts_with(REDO_DIR);
+        let (log, files): (Vec<_>, Vec<_>) = files.filter(|name| !done.contains(name)).partition(is_log);
+        let copy = |name: &PathBuf| {
+            let (from, path) = (last.dir.join(name), to.join(name));
+            fs::copy(&from, &path).map_err(failed(&path, "copying the file"))?;
+            like(&path, &from)
+        };
+        files.iter().try_for_each(copy)?;
+        sync_file_system_of(to).map_err(failed(to, "making the files durable"))?;
+        log.iter().try_for_each(copy)
+    }
+}
+
+/// Fails if a set cannot be a part of a chain, whatever the others are.
+fn fit(set: &Set, is_first: bool) -> Result<()> {
+    let (path, manifest) = (set.dir.display(), &set.manifest);
+    match (&manifest.base, manifest.state) {
+        (_, BackupState::Void) => {
+            let why = manifest.why.as_deref().unwrap_or("it was interrupted");
+            refused(format!("{path}: this backup is void, because it was never completed: {why}"))
+        }
+        (_, BackupState::Prepared) => refused(format!(
+            "{path}: no increment can be merged into this backup: it was recovered when it was taken (--prepare)"
+        )),
+        (_, BackupState::Recovered) => refused(format!(
+            "{path}: no increment can be merged into this backup: innokit recover has made a datadir of it"
+        )),
+        (Some(_), _) if is_first => {
+            refused(format!("{path}: an incremental backup: name the full one first, and this one with --increment"))
+        }
+        (None, _) if !is_first => refused(format!("{path}: a full backup: name it first, then its increments")),
+        _ => Ok(()),
+    }
+}
+
+fn does_not_follow<T>(sets: &[Set], before: &Set, after: &Set) -> Result<T> {
+    let base = after.manifest.base.as_ref();
+    let (id, lsn) = base.map_or(("", 0), |base| (base.id.as_str(), base.to_lsn));
+    let hint = match sets.iter().find(|set| set.manifest.id == id && set.dir != after.dir) {
+        Some(other) => {
+            format!("it continues {}: name increments in the order in which they were taken", other.dir.display())
+        }
+        None => format!("the backup that it continues, which reaches LSN {lsn}, is missing, or it belongs to another"),
+    };
+    refused(format!("{}: this increment does not continue {}: {hint}", after.dir.display(), before.dir.display()))
+}
+
+/// Gives what was made the owner and mode of what it was made of.
+fn like(made: &Path, of: &Path) -> Result<()> {
+    let metadata = fs::metadata(of).map_err(failed(of, "looking at the file"))?;
+    make_like(made, &metadata).map_err(as_job)
+}
+
+fn walk(dir: &Path, visit: &mut dyn FnMut(&Path, bool) -> Result<()>) -> Result<()> {
+    let mut outcome = Ok(());
+    walk_datadir(dir, &mut |name, metadata| {
+        if outcome.is_ok() {
+            outcome = visit(name, metadata.is_dir());
+        }
+        Ok(())
+    })
+    .map_err(as_job)?;
+    outcome
+}
+
+pub(super) fn as_job(error: RecoverError) -> BackupError {
+    match error {
+        RecoverError::Job(error) => BackupError::Job(error),
+        other => BackupError::Refused(other.to_string()),
+    }
+}
