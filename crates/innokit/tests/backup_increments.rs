@@ -216,6 +216,7 @@ fn a_table_that_is_imported_meanwhile_is_no_part_of_a_backup(server: &Server) {
     let refused = backup(server, &proxy.socket(), "void", &[]);
     let says = "shop/imported.ibd: the tablespace was discarded and imported";
     assert!(refused.status == 2 && refused.errors.contains(says), "{}: {}", server.kind, refused.errors);
+    fs::remove_dir_all(server.of("void")).expect("removed");
     // As long as the log begins before that, there is no backup.
     server.script("stop", &[], "");
     server.script("start", &WRITES_SOON, "");
@@ -267,6 +268,7 @@ fn a_full_backup_and_two_increments_are_each_moment(kind: &'static str) {
     is_moment(&server, &["first", "second"], &held_second);
     what_does_not_belong_together_is_refused(&server);
     nothing_changes_for_little(&server, &full);
+    a_restored_server_is_another(&server);
 }
 
 #[test]
@@ -387,4 +389,20 @@ fn nothing_changes_for_little(server: &Server, full: &Value) {
     let chain = ["first", "second", "third", "fourth"].iter().flat_map(|set| ["--increment", set]);
     let verified = run(server, &["backup", "verify", "full"].into_iter().chain(chain).collect::<Vec<_>>());
     assert!(verified.status == 0 && verified.text.contains("4 increments"), "{}{}", verified.text, verified.errors);
+}
+
+/// The same data in other files, as after a restore: what has changed since an older backup cannot be known.
+fn a_restored_server_is_another(server: &Server) {
+    server.script("stop", &[], "");
+    fs::rename(server.data(), server.of("before")).expect("renamed");
+    server.copy("before", "data");
+    server.script("start", &[], "");
+    let refused = backup(server, &server.socket(), "void", &["--incremental-since", "fourth"]);
+    let says = "data/ibdata1: not the file of which the base has a copy";
+    assert!(refused.status == 2 && refused.errors.contains(says), "{}: {}", server.kind, refused.errors);
+    quiet(server, "other", &[]);
+    let refused = run(server, &["restore", "other", "--to", "out", "--increment", "first"]);
+    let says = "first: this increment does not continue other: the backup that it continues, which reaches LSN";
+    assert!(refused.status == 2 && refused.errors.contains(says), "{}: {}", server.kind, refused.errors);
+    assert!(!server.of("out").exists());
 }

@@ -186,6 +186,8 @@ pub(super) struct Changes<'b> {
     is_first_changed: bool,
     sums: SameLsns,
     zeros: Vec<(u32, u32)>,
+    /// A page with another LSN than the base has, neither of which is new: its number, its LSN, and that in the base.
+    set_back: Option<(u32, Lsn, Lsn)>,
 }
 
 impl<'b> Changes<'b> {
@@ -193,17 +195,17 @@ impl<'b> Changes<'b> {
     pub fn new(base: &'b BackupTablespace, since: Lsn, part: &'b SpacePart, to: PathBuf) -> Self {
         let (base_pages, sums) = (part.pages_in(base.size), SameLsns::new());
         let (writer, first, zeros) = (None, Vec::new(), Vec::new());
-        Self { base, since, part, base_pages, to, writer, first, is_first_changed: false, sums, zeros }
+        Self { base, since, part, base_pages, to, writer, first, is_first_changed: false, sums, zeros, set_back: None }
     }
 
     /// Sorts the pages of a stretch that begins at `offset`.
-    pub fn take(&mut self, offset: u64, stretch: &[u8], path: &Path) -> Result<()> {
+    pub fn take(&mut self, offset: u64, stretch: &[u8]) -> Result<()> {
         let part = self.part;
         let pages = stretch.chunks_exact(part.format.physical().bytes());
-        pages.zip(part.page_at(offset)..).try_for_each(|(page, number)| self.page(number, page, path))
+        pages.zip(part.page_at(offset)..).try_for_each(|(page, number)| self.page(number, page))
     }
 
-    fn page(&mut self, number: u32, page: &[u8], path: &Path) -> Result<()> {
+    fn page(&mut self, number: u32, page: &[u8]) -> Result<()> {
         let lsn = lsn_of(page);
         if number == 0 {
             // It tells what is needed to read the others: it is there if any is.
@@ -219,7 +221,7 @@ impl<'b> Changes<'b> {
             return self.put(number, page);
         }
         if let Some((_, was)) = self.base.settled.iter().find(|(page, was)| *page == number && *was != lsn.0) {
-            return set_back(path, number, lsn, Lsn(*was));
+            self.set_back = Some((number, lsn, Lsn(*was)));
         }
         self.sums.add(number, lsn);
         Ok(())
@@ -244,8 +246,11 @@ impl<'b> Changes<'b> {
         writer.put(number, page)
     }
 
-    /// What the increment has of the tablespace. `None` if it is rather copied whole.
-    pub fn finish(mut self) -> Result<Option<BackupDelta>> {
+    /// What the increment has of the tablespace, whose file is at `path`. `None` if it is rather copied whole.
+    pub fn finish(mut self, path: &Path) -> Result<Option<BackupDelta>> {
+        if let Some((number, lsn, was)) = self.set_back {
+            return set_back(path, number, lsn, was);
+        }
         if self.is_first_changed && self.writer.is_none() {
             let mut writer = DeltaWriter::create(self.to.clone(), self.first.len())?;
             writer.put(0, &self.first)?;

@@ -327,7 +327,7 @@ mod tests {
             let mut pace = Pace::new(None, false, BackupWatcher::default(), &stop);
             let found = PageReader::new(&keys).copy_changes((&file, &path), &mut changes, &mut notes, &mut pace)?;
             assert_eq!(found.pages as usize, bytes.len() / PAGE, "each page is read once");
-            let delta = changes.finish()?.expect("few runs of zeros");
+            let delta = changes.finish(&path)?.expect("few runs of zeros");
             assert_eq!(delta.pages > 0, to.exists());
             fs::write(delta_note(&to), Meta { page_size: PAGE as u32, space: None, flags: None }.note())
                 .expect("written");

@@ -132,7 +132,7 @@ impl<'k> PageReader<'k> {
         let part = changes.part;
         self.each_stretch(source, part, pace, &mut |offset, stretch| {
             notes.take(offset, stretch, part);
-            changes.take(offset, stretch, source.1)
+            changes.take(offset, stretch)
         })
     }
 

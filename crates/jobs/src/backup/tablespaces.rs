@@ -169,7 +169,11 @@ impl<'k> Tablespaces<'k> {
         let (copy, mut notes) = (self.staging.join(part.format.space().to_string()), Notes::new(self.from));
         let found = self.reader.copy(from, &part, &copy, &mut notes, &mut self.pace)?;
         self.count(&found);
-        let entry = notes.entry(from.0, &part, found.size);
+        let mut entry = notes.entry(from.0, &part, found.size);
+        if !found.bad.is_empty() {
+            // One of them may be what a damaged page says.
+            entry.settled.clear();
+        }
         let bad = (!found.bad.is_empty()).then(|| from.0.try_clone().map(|file| (file, part, found.bad))).transpose();
         let bad = bad.map_err(failed(from.1, "reading the tablespace"))?;
         Ok(Copied { name, copy: Some(copy), entry, source, bad })
@@ -189,19 +193,16 @@ impl<'k> Tablespaces<'k> {
         let mut changes = Changes::new(base, Lsn(since.base.from_lsn), part, copy.clone());
         let mut notes = Notes::new(self.from);
         let found = self.reader.copy_changes(from, &mut changes, &mut notes, &mut self.pace)?;
-        let delta = changes.finish()?;
+        // A page that is damaged does not tell whether it has changed: the whole file is read once more, and the page named.
+        let delta = if found.bad.is_empty() { changes.finish(from.1)? } else { None };
         self.count(&found);
         let copy = copy.exists().then_some(copy);
-        match delta.filter(|_| found.bad.is_empty()) {
-            Some(delta) => {
-                let entry = BackupTablespace { delta: Some(delta), ..notes.entry(from.0, part, found.size) };
-                Ok(Some(Copied { name: name.to_path_buf(), copy, entry, source, bad: None }))
-            }
-            None => {
-                copy.map_or(Ok(()), remove)?;
-                Ok(None)
-            }
+        if delta.is_none() {
+            copy.map_or(Ok(()), remove)?;
+            return Ok(None);
         }
+        let entry = BackupTablespace { delta, ..notes.entry(from.0, part, found.size) };
+        Ok(Some(Copied { name: name.to_path_buf(), copy, entry, source, bad: None }))
     }
 
     const fn count(&mut self, found: &PagesRead) {
