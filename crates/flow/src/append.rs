@@ -49,12 +49,20 @@ impl<S: LogStorage> Appender<S> {
     /// # Errors
     /// The system's error.
     pub fn open(storage: S, at: u64, len: u64) -> io::Result<Self> {
+        Self::open_before(storage, at, 0, len)
+    }
+
+    /// The same, but the `kept` bytes behind `at` stay: the rest that the last [`Appender::append_with_rest`] left.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn open_before(storage: S, at: u64, kept: u64, len: u64) -> io::Result<Self> {
         let block = storage.block_size().max(BLOCK_MIN) as usize;
         let in_block = usize::try_from(at % block as u64).unwrap_or(0);
         let mut tail = vec![0; in_block];
         read_all(&storage, at - in_block as u64, &mut tail)?;
         let mut opened = Self { storage, block, at, tail, has_failed: false };
-        opened.clear_rest(len)?;
+        opened.clear_rest(at + kept, len)?;
         Ok(opened)
     }
 
@@ -75,6 +83,16 @@ impl<S: LogStorage> Appender<S> {
     /// # Errors
     /// The system's error; any error if an earlier append failed.
     pub fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.append_with_rest(bytes, &[])
+    }
+
+    /// Appends `bytes`, and behind them `rest`, which the next append overwrites, beginning with a version of it that is at least as long.
+    /// All of it is durable when this returns. A crash during that next append may leave each sector of `rest` as it was or as it was to be:
+    /// the caller's bytes must be sound either way.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn append_with_rest(&mut self, bytes: &[u8], rest: &[u8]) -> io::Result<()> {
         if self.has_failed {
             return Err(io::Error::other("an earlier write failed"));
         }
@@ -82,7 +100,8 @@ impl<S: LogStorage> Appender<S> {
         let mut image = std::mem::take(&mut self.tail);
         image.extend_from_slice(bytes);
         let len = image.len();
-        image.resize(len.next_multiple_of(self.block), 0);
+        image.extend_from_slice(rest);
+        image.resize(image.len().next_multiple_of(self.block), 0);
         // Until both have succeeded, nobody knows what the file holds.
         self.has_failed = true;
         write_all(&self.storage, start, &image)?;
@@ -95,9 +114,9 @@ impl<S: LogStorage> Appender<S> {
     }
 
     /// Overwrites what is not zero behind the end: the rest of an append that a crash tore.
-    fn clear_rest(&mut self, len: u64) -> io::Result<()> {
+    fn clear_rest(&mut self, from: u64, len: u64) -> io::Result<()> {
         let mut bytes = vec![0; PIECE];
-        let (mut offset, mut is_changed) = (self.at, false);
+        let (mut offset, mut is_changed) = (from, false);
         while offset < len {
             let piece = usize::try_from(len - offset).unwrap_or(PIECE).min(PIECE);
             let Some(bytes) = bytes.get_mut(..piece) else { break };

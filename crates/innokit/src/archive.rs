@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use jobs::{
     ArchiveEvent, ArchiveMark, ArchiveOptions, ArchiveReport, ArchiveStatus, ArchiveUntil, LogServer, ServerError,
+    Unlogged,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -47,7 +48,9 @@ pub fn run(args: &RedoArchiveArgs) -> Result<u8, Box<dyn Error>> {
     let mut told = Told { metrics: args.metrics.as_deref(), told: None, is_behind: false };
     let mut connection = if args.server.is_named() { Some(server::log_server(&args.server)?) } else { None };
     if let Some(Err(error @ ServerError::Privilege { .. })) = connection.as_deref_mut().map(LogServer::binlog) {
-        eprintln!("innokit: {error}: the archive's marks will hold no binary log position (GRANT BINLOG MONITOR)");
+        eprintln!(
+            "innokit: {error}: the archive's marks will hold no binary log position (GRANT BINLOG MONITOR; on MySQL GRANT REPLICATION CLIENT)"
+        );
     }
     let beside = connection.as_deref_mut().map(|server| server as &mut dyn LogServer);
     let done = jobs::archive_beside(beside, &args.datadir, &options, &stop, &mut |event| told.tell(event))?;
@@ -73,6 +76,12 @@ impl Told<'_> {
         match event {
             ArchiveEvent::Gap(why) => {
                 eprintln!("innokit: GAP: {why}; take a new base copy: none from before can be recovered beyond it")
+            }
+            ArchiveEvent::Unlogged(index) => {
+                eprintln!(
+                    "innokit: {}; take a new base copy: none from before can be recovered beyond it",
+                    unlogged(index)
+                )
             }
             ArchiveEvent::Status(status) => self.status(status),
         }
@@ -138,6 +147,9 @@ fn print_report(report: &ArchiveReport, json: Option<(SystemTime, u8)>) -> io::R
         let (from, to, count) = (range.start_lsn, range.end_lsn, grouped(range.segments));
         writeln!(out, "archive   LSN {from} to {to}, {count} {segments}{timeline}")?;
     }
+    for index in &report.unlogged {
+        writeln!(out, "NO REDO   {}", unlogged(index))?;
+    }
     if let (Some(first), Some(last)) = (&report.first_mark, &report.last_mark) {
         writeln!(out, "marks     {} to {}", time_of(first), time_of(last))?;
         if let Some(binlog) = &last.binlog {
@@ -149,6 +161,11 @@ fn print_report(report: &ArchiveReport, json: Option<(SystemTime, u8)>) -> io::R
     }
     let (bytes, mtrs) = (human(report.bytes as f64), grouped(report.mtrs));
     writeln!(out, "read      {bytes} of log in {mtrs} mini-transactions")
+}
+
+fn unlogged(index: &Unlogged) -> String {
+    let file = index.file.as_ref().map(|file| format!(" ({file})")).unwrap_or_default();
+    format!("LSN {}: an index of tablespace {}{file} was built without redo", index.lsn, index.space)
 }
 
 fn time_of(mark: &ArchiveMark) -> String {

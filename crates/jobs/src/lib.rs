@@ -65,7 +65,7 @@ mod finding_code;
 
 pub use archive::{
     ArchiveError, ArchiveEvent, ArchiveMark, ArchiveOptions, ArchiveReport, ArchiveStatus, ArchiveUntil, ArchivedRange,
-    archive, archive_beside, verify_archive,
+    Unlogged, archive, archive_beside, verify_archive,
 };
 pub use check::{Check, CheckOptions, Portion};
 pub use error::Error;

@@ -5,6 +5,7 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests fail where they must")]
 
 mod fake_log;
+mod fake_mysql;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,6 +15,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use fake_log::{FIRST, FakeServer};
+use fake_mysql::FakeMySql;
 use flow::steps::{self, Step};
 use innokit_jobs::{ArchiveEvent, ArchiveOptions, ArchiveReport, ArchiveUntil, archive, verify_archive};
 use tempfile::TempDir;
@@ -166,9 +168,42 @@ impl Disk {
     }
 }
 
+/// A server that writes a log and nothing else.
+trait Writes {
+    fn datadir(&self) -> PathBuf;
+    fn first(&self) -> u64;
+    fn lsn(&self) -> u64;
+    fn commit(&mut self, mtrs: usize);
+    fn compare_in(&self, archive: &Path, report: &ArchiveReport);
+}
+
+macro_rules! writes {
+    ($server:ty, $first:expr) => {
+        impl Writes for $server {
+            fn datadir(&self) -> PathBuf {
+                <$server>::datadir(self)
+            }
+            fn first(&self) -> u64 {
+                $first
+            }
+            fn lsn(&self) -> u64 {
+                <$server>::lsn(self)
+            }
+            fn commit(&mut self, mtrs: usize) {
+                <$server>::commit(self, mtrs);
+            }
+            fn compare_in(&self, archive: &Path, report: &ArchiveReport) {
+                <$server>::compare_in(self, archive, report);
+            }
+        }
+    };
+}
+writes!(FakeServer, FIRST);
+writes!(FakeMySql, fake_mysql::FIRST);
+
 /// The life of an archive: its steps, and what it had reported to be archived before each.
-struct Life {
-    server: FakeServer,
+struct Life<S> {
+    server: S,
     archive: PathBuf,
     steps: Vec<Step>,
     reported: Vec<(usize, u64)>,
@@ -186,9 +221,15 @@ fn options(to: &Path) -> ArchiveOptions {
     }
 }
 
-impl Life {
+impl Life<FakeServer> {
     fn new(dir: &Path) -> Self {
-        let (server, archive) = (FakeServer::new(512 << 10), dir.join("archive"));
+        Self::of(FakeServer::new(512 << 10), dir)
+    }
+}
+
+impl<S: Writes> Life<S> {
+    fn of(server: S, dir: &Path) -> Self {
+        let archive = dir.join("archive");
         fs::create_dir(&archive).expect("made");
         Self { server, archive, steps: Vec::new(), reported: vec![(0, 0)], gap: u64::MAX }
     }
@@ -267,7 +308,7 @@ impl Life {
         assert_eq!(report.damage, Vec::<String>::new(), "{what}");
         self.server.compare_in(left, report);
         let end = report.ranges.last().expect("one").end_lsn;
-        let has_start = report.ranges[0].start_lsn == FIRST || reported <= FIRST;
+        let has_start = report.ranges[0].start_lsn == self.server.first() || reported <= self.server.first();
         assert!(end >= reported && has_start, "{what}: {reported} was reported, {report:?}");
     }
 }
@@ -310,6 +351,18 @@ fn wherever_the_power_is_cut_around_a_gap_both_sides_of_it_stay() {
     life.go_on(20);
     life.go_on(60);
     life.crash_everywhere(Disk::default());
+}
+
+/// A block of MySQL that is not full is written again, in place, when there is more of it.
+#[test]
+fn wherever_the_power_is_cut_blocks_of_mysql_that_were_reported_are_archived() {
+    let dir = TempDir::new_in(scratch()).expect("a directory");
+    let mut life = Life::of(FakeMySql::new(), dir.path());
+    for round in 0..6 {
+        life.go_on(10 + round % 3 * 200);
+    }
+    let crashes = life.crash_everywhere(Disk::default());
+    assert!(crashes >= 300, "{crashes} crashes");
 }
 
 /// Tests that cannot fail show nothing: this one must.

@@ -149,6 +149,7 @@ fn a_resized_log_is_followed_into_its_new_file() {
             archive(&datadir, &options, &stop, &mut |event| match event {
                 ArchiveEvent::Status(status) => reached.store(status.lsn, Ordering::SeqCst),
                 ArchiveEvent::Gap(why) => panic!("{why}"),
+                ArchiveEvent::Unlogged(index) => panic!("{index:?}"),
             })
         }
     });

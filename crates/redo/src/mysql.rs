@@ -4,9 +4,11 @@ pub mod change;
 pub mod close;
 pub mod copy;
 mod cursor;
+pub mod follow;
 pub mod index_info;
 pub mod mtr_reader;
 pub mod record;
+pub mod segment;
 
 use crate::block::{self, LOG_BLOCK_HDR_SIZE, LOG_BLOCK_SIZE, block_start};
 use crate::{LogState, RedoError, check_crc};
@@ -164,6 +166,19 @@ impl LogFile {
         self.flags & both == both
     }
 
+    /// Whether redo logging is disabled (`ALTER INSTANCE DISABLE INNODB REDO_LOG`): changes are made that the log does not have.
+    #[must_use]
+    pub const fn is_logging_disabled(&self) -> bool {
+        self.flags & FLAG_LOGGING_DISABLED != 0
+    }
+
+    /// The LSN behind its last block; format 6.
+    #[must_use]
+    pub const fn end_lsn(&self) -> Lsn {
+        let blocks = self.size.saturating_sub(LOG_FILE_HDR_SIZE as u64) / LOG_BLOCK_SIZE as u64;
+        Lsn(self.start_lsn.0.saturating_add(blocks * LOG_BLOCK_SIZE as u64))
+    }
+
     /// Whether the server had not finished creating the datadir.
     #[must_use]
     pub const fn is_not_initialised(&self) -> bool {
@@ -229,6 +244,17 @@ pub fn newest_checkpoint(files: &[LogFile]) -> Result<CheckpointPlace, RedoError
         _ => files.iter().enumerate().filter_map(|(at, file)| file.newest_in_file(at)).max_by_key(|place| place.lsn),
     };
     newest.ok_or(RedoError::NoCheckpoint)
+}
+
+/// The place of an LSN in the files of a log of format 6, for a checkpoint that none of them has.
+///
+/// # Errors
+/// [`RedoError::NoCheckpoint`] if no file has the LSN.
+pub fn place_of(files: &[LogFile], lsn: Lsn) -> Result<CheckpointPlace, RedoError> {
+    let mut places = files.iter().enumerate().filter(|(_, file)| file.format >= FORMAT_MANY_FILES);
+    let place = places.find_map(|(at, file)| Some((at, file.offset_of(lsn)?, file.format)));
+    let (file, offset, format) = place.ok_or(RedoError::NoCheckpoint)?;
+    Ok(CheckpointPlace { lsn, file, offset, format })
 }
 
 /// Whether the log ends at its newest checkpoint. `blocks` are the bytes at the checkpoint's place: [`CHECKPOINT_READ_SIZE`] of them, or as

@@ -35,9 +35,9 @@ use format::types::Lsn;
 
 /// Bytes of an end record.
 pub const END_RECORD_SIZE: usize = 64;
-const MAGIC: &[u8; 8] = b"innokit1";
-const MAGIC_AT: usize = 448;
-const TIMELINE_AT: usize = 456;
+pub(crate) const MAGIC: &[u8; 8] = b"innokit1";
+pub(crate) const MAGIC_AT: usize = 448;
+pub(crate) const TIMELINE_AT: usize = 456;
 const END_MAGIC: &[u8; 8] = b"innokEND";
 const END_CHECKSUM_AT: usize = 60;
 const CREATOR: &[u8; 32] = b"innokit redo archive\0\0\0\0\0\0\0\0\0\0\0\0";

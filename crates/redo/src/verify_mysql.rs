@@ -12,7 +12,7 @@ use thiserror::Error;
 
 use crate::RedoError;
 use crate::block::{LOG_BLOCK_SIZE, block_start};
-use crate::mysql::{LOG_FILE_HDR_SIZE, LogFile, newest_checkpoint};
+use crate::mysql::{CheckpointPlace, LOG_FILE_HDR_SIZE, LogFile, newest_checkpoint};
 use crate::verify_blocks::{BlockScheme, BlockVerifier};
 use format::types::Lsn;
 
@@ -97,7 +97,14 @@ pub fn plan(files: &[LogFile]) -> Result<MySqlVerifyPlan, RedoError> {
 }
 
 fn plan_chain(files: &[LogFile]) -> Result<MySqlVerifyPlan, RedoError> {
-    let checkpoint = newest_checkpoint(files)?;
+    plan_from(files, newest_checkpoint(files)?)
+}
+
+/// The same for a chain of files of which another checkpoint is given than the newest.
+///
+/// # Errors
+/// [`RedoError::NoCheckpoint`] if no file has it.
+pub fn plan_from(files: &[LogFile], checkpoint: CheckpointPlace) -> Result<MySqlVerifyPlan, RedoError> {
     let mut order: Vec<(usize, &LogFile)> = files.iter().enumerate().collect();
     order.sort_by_key(|(_, file)| file.start_lsn);
     let log = files.get(checkpoint.file).ok_or(RedoError::NoCheckpoint)?;

@@ -16,6 +16,8 @@ use crate::connection::Connection;
 const DIRECTORIES: [&str; 3] = ["innodb_data_home_dir", "innodb_undo_directory", "innodb_log_group_home_dir"];
 /// MySQL's backup lock is shared: this is what backups keep each other off with.
 const BACKUP_LOCK: &str = "innokit backup";
+/// The version that has another statement for where the binary log is. The one before is gone in 8.4.
+const NEW_WORDS: (u32, u32, u32) = (8, 2, 0);
 const LOG_STATUS: &str = "SELECT local, storage_engines FROM performance_schema.log_status";
 
 /// A connection to a MySQL server. What it holds (the backup lock, table locks) the server releases when it ends.
@@ -23,6 +25,8 @@ const LOG_STATUS: &str = "SELECT local, storage_engines FROM performance_schema.
 pub(crate) struct MySql {
     connection: Connection,
     lock_wait: u64,
+    /// How this version is asked where its binary log is.
+    binlog_statement: Option<&'static str>,
 }
 
 impl MySql {
@@ -33,7 +37,7 @@ impl MySql {
             "SET SESSION lock_wait_timeout = {lock_wait}, SESSION wait_timeout = 31536000, SESSION max_execution_time = 0, \
              SESSION sql_mode = ''"
         ))?;
-        Ok(Self { connection, lock_wait })
+        Ok(Self { connection, lock_wait, binlog_statement: None })
     }
 
     fn keep_others_off(&mut self) -> Result<(), ServerError> {
@@ -52,6 +56,25 @@ impl LogServer for MySql {
 
     fn flushed_lsn(&mut self) -> Result<Lsn, ServerError> {
         self.connection.lsn("Innodb_redo_log_flushed_to_disk_lsn")
+    }
+
+    fn binlog(&mut self) -> Result<Option<BinlogPosition>, ServerError> {
+        let statement = match &self.binlog_statement {
+            Some(known) => known,
+            None => {
+                let has_new_words = self.connection.facts(&[])?.version_numbers() >= NEW_WORDS;
+                let statement = if has_new_words { "SHOW BINARY LOG STATUS" } else { "SHOW MASTER STATUS" };
+                self.binlog_statement.insert(statement)
+            }
+        };
+        let row: Option<mysql::Row> = self.connection.ask(statement)?;
+        let Some(row) = row else { return Ok(None) };
+        let text = |column: usize| row.get::<Option<String>, _>(column).flatten();
+        let (Some(file), Some(position)) = (text(0), row.get(1)) else {
+            return Err(ServerError::Refused { statement: (*statement).to_owned(), says: "no position".to_owned() });
+        };
+        // File, position, two lists of databases, then what was executed.
+        Ok(Some(BinlogPosition { file, position, gtid: text(4).unwrap_or_default().replace('\n', "") }))
     }
 }
 

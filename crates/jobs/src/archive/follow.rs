@@ -12,6 +12,7 @@ use super::error::{ArchiveError, Result};
 use super::gap::{Gap, note};
 use super::live::LiveLog;
 use super::name::SegmentName;
+use super::status::{ArchiveStatus, Unlogged};
 use super::writer::SegmentWriter;
 
 /// Bytes read at a time: few from a log that rests, more and more while the archive is behind.
@@ -31,7 +32,33 @@ pub(super) enum Look {
     Gap,
 }
 
-/// Follows a log into an archive.
+/// Follows a log into an archive. What differs between servers is behind this.
+pub(super) trait Follow {
+    /// Looks once. `flushed` is what the server said to be durable, before this look.
+    fn look(&mut self, flushed: Option<Lsn>) -> Result<Look>;
+
+    /// The end of the archive.
+    fn at(&self) -> Lsn;
+
+    /// The end of the log, as far as it was seen.
+    fn seen(&self) -> Option<Lsn>;
+
+    /// Whether everything is archived that there is before `target`.
+    fn has_reached(&self, target: Lsn) -> bool;
+
+    /// Where it is.
+    fn status(&self) -> ArchiveStatus;
+
+    /// The segment being written.
+    fn segment(&self) -> SegmentName;
+
+    /// What was archived of indexes that were built without redo, since the last such question.
+    fn take_unlogged(&mut self) -> Vec<Unlogged> {
+        Vec::new()
+    }
+}
+
+/// Follows a log of MariaDB into an archive.
 #[derive(Debug)]
 pub(super) struct Follower {
     pub dir: PathBuf,
@@ -59,25 +86,40 @@ pub(super) struct Rest {
     crc: u32,
 }
 
-impl Follower {
-    /// Where the next byte comes from.
-    pub const fn at(&self) -> Lsn {
+impl Follow for Follower {
+    fn at(&self) -> Lsn {
         self.segment.at()
     }
 
-    /// Where the log ended when its end was last seen.
-    pub fn end_seen(&self) -> Lsn {
-        self.seen.unwrap_or(Lsn(u64::MAX))
+    fn seen(&self) -> Option<Lsn> {
+        self.seen
     }
 
-    /// Bytes that the server may have written beyond the archive, as far as the last look showed.
-    pub fn lag(&self) -> u64 {
+    fn has_reached(&self, target: Lsn) -> bool {
+        // What the first look saw may have been stale: then the log ends before it.
+        self.at() >= target.min(self.seen.unwrap_or(Lsn(u64::MAX)))
+    }
+
+    fn status(&self) -> ArchiveStatus {
+        let at = self.at().0;
+        // As far as the last look showed.
         let end = self.live.parsed.checkpoint.end_lsn.max(self.seen.unwrap_or(Lsn(0)));
-        end.0.saturating_sub(self.at().0)
+        ArchiveStatus {
+            lsn: at,
+            bytes: self.bytes,
+            mtrs: self.mtrs,
+            lag_bytes: end.0.saturating_sub(at),
+            capacity: self.live.parsed.capacity(),
+            gaps: self.gaps,
+            timeline: self.segment.name().timeline,
+        }
     }
 
-    /// Looks once. `flushed` is what the server said to be durable, before this look.
-    pub fn look(&mut self, flushed: Option<Lsn>) -> Result<Look> {
+    fn segment(&self) -> SegmentName {
+        self.segment.name()
+    }
+
+    fn look(&mut self, flushed: Option<Lsn>) -> Result<Look> {
         if self.live.is_replaced() {
             return self.change_logs();
         }
@@ -99,7 +141,9 @@ impl Follower {
         let has_taken = self.take(&walk, &mut bytes, fence)?;
         Ok(if has_taken && walk.is_cut() { Look::More } else { Look::End })
     }
+}
 
+impl Follower {
     /// The mini-transactions that come next.
     fn walk(&mut self) -> Result<(Walk, Vec<u8>)> {
         let mut len = self.read_size;

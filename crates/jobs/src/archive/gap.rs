@@ -14,6 +14,12 @@ use super::name::SegmentName;
 pub(super) enum Gap {
     /// The server was faster, or the archiver was not running.
     Overwritten { checkpoint: Lsn },
+    /// The same, of a log of MySQL: its files begin later.
+    Recycled { oldest: Lsn },
+    /// A block that MySQL must have written cannot be read.
+    Unreadable { at: Lsn },
+    /// Redo logging of MySQL was disabled for a while: changes were made that are in no log.
+    Disabled,
     /// The server made a new log that starts later.
     Replaced { first: Lsn },
     /// The log has other content than the archive where both have something.
@@ -27,6 +33,21 @@ impl std::fmt::Display for Gap {
                 f,
                 "the server had overwritten what came next (its newest checkpoint was LSN {checkpoint}): a larger innodb_log_file_size, or \
                  an archiver that is not stopped for so long, prevents that"
+            ),
+            Self::Recycled { oldest } => write!(
+                f,
+                "the server had overwritten what came next (its oldest log file began at LSN {oldest}): a larger innodb_redo_log_capacity, or \
+                 an archiver that is not stopped for so long, prevents that"
+            ),
+            Self::Unreadable { at } => {
+                write!(
+                    f,
+                    "the block of LSN {at}, which was behind the newest checkpoint, was not sound in the server's log"
+                )
+            }
+            Self::Disabled => write!(
+                f,
+                "redo logging had been disabled (ALTER INSTANCE DISABLE INNODB REDO_LOG): what was changed meanwhile is in no log"
             ),
             Self::Replaced { first } => write!(f, "the server had replaced its log by one that starts at LSN {first}"),
             Self::OtherHistory => {

@@ -11,7 +11,6 @@ use redo::{LogVendor, RedoError};
 
 use super::error::{Result, failed, refused};
 use crate::source::read_up_to;
-use crate::source::redo_log::REDO_DIR;
 
 const LOG: &str = "ib_logfile0";
 
@@ -29,12 +28,6 @@ impl LiveLog {
     /// Opens the log of a datadir.
     pub fn open(datadir: &Path) -> Result<Self> {
         let path = datadir.join(LOG);
-        if datadir.join(REDO_DIR).is_dir() {
-            return refused(format!(
-                "{}: a MySQL server's redo log, which innokit does not archive yet: its binary log serves the same purpose",
-                datadir.join(REDO_DIR).display()
-            ));
-        }
         let file = File::open(&path).map_err(failed(&path, "opening the redo log"))?;
         let metadata = file.metadata().map_err(failed(&path, "looking at the redo log"))?;
         let header = read_up_to(&file, 0, START_OFFSET).map_err(failed(&path, "reading the redo log"))?;
@@ -43,7 +36,7 @@ impl LiveLog {
         {
             Ok((LogVendor::MariaDb, parsed)) => parsed,
             Ok((LogVendor::MySql, _)) => {
-                return refused(format!("{name}: a MySQL server's redo log, which innokit does not archive yet"));
+                return refused(format!("{name}: a redo log of MySQL before 8.0.30, which innokit does not archive"));
             }
             Err(RedoError::TooShort { .. }) => {
                 return refused(format!(

@@ -17,13 +17,16 @@ mod gap;
 mod history;
 mod live;
 mod marks;
+mod mysql;
 mod name;
+mod options;
+mod status;
 mod stored;
 mod verify;
 mod writer;
 
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -34,13 +37,16 @@ use format::Lsn;
 
 pub use self::error::ArchiveError;
 use self::error::{Result, failed};
-use self::follow::{Follower, Look, begin};
+use self::follow::{Follow, Follower, Look, begin};
 use self::gap::Gap;
 use self::live::LiveLog;
 use self::marks::Marks;
 pub(crate) use self::marks::{gtid_at, last_mark, mark_at};
+pub(crate) use self::mysql::StoredBlocks;
 use self::name::list;
 pub(crate) use self::name::{SegmentName, list as segments};
+pub use self::options::{ArchiveOptions, ArchiveUntil};
+pub use self::status::{ArchiveEvent, ArchiveStatus, Unlogged};
 pub(crate) use self::stored::{Stored, closed_at};
 pub use self::verify::{ArchiveMark, ArchiveReport, ArchivedRange, verify_archive};
 use self::writer::SegmentWriter;
@@ -53,76 +59,8 @@ const READ_FIRST: usize = 64 << 10;
 /// A stop is noticed at least this often.
 const NAP_MAX: Duration = Duration::from_millis(100);
 
-/// When to stop.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ArchiveUntil {
-    /// Only when told to.
-    Stopped,
-    /// When there is nothing left that is certain at once.
-    Once,
-    /// When everything is archived that the log held at the start.
-    CaughtUp,
-}
-
-/// How to archive.
-#[derive(Debug, Clone)]
-pub struct ArchiveOptions {
-    /// The archive; made if it is missing.
-    pub to: PathBuf,
-    /// When to stop.
-    pub until: ArchiveUntil,
-    /// Time between looks at a log that has nothing new.
-    pub poll: Duration,
-    /// Bytes of a segment.
-    pub segment_size: u64,
-    /// A log whose last block has not changed for this long is taken up to its end.
-    pub settle: Duration,
-}
-
-impl Default for ArchiveOptions {
-    fn default() -> Self {
-        let (poll, settle) = (Duration::from_millis(100), Duration::from_secs(3));
-        Self { to: PathBuf::new(), until: ArchiveUntil::Stopped, poll, segment_size: 64 << 20, settle }
-    }
-}
-
-/// Where an archive is.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
-pub struct ArchiveStatus {
-    /// Its end.
-    pub lsn: u64,
-    /// Bytes archived by this run.
-    pub bytes: u64,
-    /// Mini-transactions archived by this run.
-    pub mtrs: u64,
-    /// Bytes that the log is known to be ahead.
-    pub lag_bytes: u64,
-    /// The capacity of the log, bytes: once the server is that far ahead, there is a gap.
-    pub capacity: u64,
-    /// Gaps met by this run.
-    pub gaps: u64,
-    /// Its timeline.
-    pub timeline: u32,
-}
-
-impl ArchiveStatus {
-    /// The part of the log's capacity that the server has written since the archive's end.
-    #[must_use]
-    pub fn lag(&self) -> f64 {
-        self.lag_bytes as f64 / self.capacity.max(1) as f64
-    }
-}
-
-/// What a run tells while it goes on.
-#[derive(Debug)]
-pub enum ArchiveEvent<'e> {
-    /// Where it is; at most once per look.
-    Status(ArchiveStatus),
-    /// A gap, which stays noted in the archive.
-    Gap(&'e str),
-}
-
-/// Archives the redo log of a running server of MariaDB 10.8 or later, or of a stopped one. Returns where it ended.
+/// Archives the redo log of a running server of MariaDB 10.8 or later or MySQL 8.0.30 or later, or of a stopped one. Returns where it
+/// ended.
 ///
 /// # Errors
 /// [`ArchiveError`]. What was archived before stays valid.
@@ -150,32 +88,36 @@ pub fn archive_beside(
         let works_on = server.datadir()?;
         other_datadir(&works_on, datadir).map_or(Ok(()), error::refused)?;
     }
-    let live = LiveLog::open(datadir)?;
+    let is_mysql = mysql::is_mysql(datadir)?;
+    let live = if is_mysql { None } else { Some(LiveLog::open(datadir)?) };
     let dir = &options.to;
     fs::create_dir_all(dir).map_err(failed(dir, "making the archive"))?;
     let _lock = lock(dir)?;
     remove_unfinished(dir)?;
     let mut marks = Marks::open(dir)?;
-    let mut follower = start(datadir, live, options, tell)?;
+    let mut follower: Box<dyn Follow> = match live {
+        Some(live) => Box::new(start(datadir, live, options, tell)?),
+        None => mysql::start(datadir, options, tell)?,
+    };
+    let follower = &mut *follower;
     let mut run = Run { options, status: ArchiveStatus::default(), tell };
-    run.tell_status(&follower);
+    run.tell_status(follower);
     let mut target = None;
     while !stop.load(Ordering::Relaxed) {
         // Asked before the log is read: what is read later was durable then.
         let flushed = server.as_deref_mut().map(LogServer::flushed_lsn).transpose()?;
         let look = follower.look(flushed)?;
         if look == Look::Gap {
-            run.tell_gap(&follower);
+            run.tell_gap(follower);
             target = None;
         }
-        run.tell_status(&follower);
+        run.tell_status(follower);
         marks.note(run.status.timeline, follower.at(), &mut || binlog_of(&mut server))?;
-        target = target.or(flushed).or(follower.seen);
+        target = target.or(flushed).or(follower.seen());
         let is_done = match options.until {
             ArchiveUntil::Stopped => false,
             ArchiveUntil::Once => look != Look::More,
-            // What the first look saw may have been stale: then the log ends before it.
-            ArchiveUntil::CaughtUp => target.is_some_and(|target| follower.at() >= target.min(follower.end_seen())),
+            ArchiveUntil::CaughtUp => target.is_some_and(|target| follower.has_reached(target)),
         };
         if is_done {
             break;
@@ -205,21 +147,16 @@ struct Run<'r> {
 }
 
 impl Run<'_> {
-    fn tell_status(&mut self, follower: &Follower) {
-        self.status = ArchiveStatus {
-            lsn: follower.at().0,
-            bytes: follower.bytes,
-            mtrs: follower.mtrs,
-            lag_bytes: follower.lag(),
-            capacity: follower.live.parsed.capacity(),
-            gaps: follower.gaps,
-            timeline: follower.segment.name().timeline,
-        };
+    fn tell_status(&mut self, follower: &mut dyn Follow) {
+        for unlogged in follower.take_unlogged() {
+            (self.tell)(&ArchiveEvent::Unlogged(&unlogged));
+        }
+        self.status = follower.status();
         (self.tell)(&ArchiveEvent::Status(self.status));
     }
 
-    fn tell_gap(&mut self, follower: &Follower) {
-        let why = gap::noted(&self.options.to, follower.segment.name()).unwrap_or_default();
+    fn tell_gap(&mut self, follower: &dyn Follow) {
+        let why = gap::noted(&self.options.to, follower.segment()).unwrap_or_default();
         (self.tell)(&ArchiveEvent::Gap(&why));
     }
 }

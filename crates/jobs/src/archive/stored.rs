@@ -13,7 +13,7 @@ use super::error::{Result, failed, refused};
 use super::name::SegmentName;
 
 /// A larger file is no segment: it is read whole.
-const SEGMENT_MAX: u64 = 1 << 30;
+pub(super) const SEGMENT_MAX: u64 = 1 << 30;
 
 /// The LSN at which a segment was closed, if it was.
 pub(crate) fn closed_at(dir: &Path, name: SegmentName) -> Option<Lsn> {

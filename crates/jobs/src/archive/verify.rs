@@ -9,7 +9,9 @@ use redo::segment::EndRecord;
 use super::error::{Result, refused};
 use super::gap::noted;
 use super::marks::{Mark, first_and_last_mark};
+use super::mysql::{BlockRange, StoredBlocks, is_of_blocks};
 use super::name::{SegmentName, list};
+use super::status::Unlogged;
 use super::stored::Stored;
 use crate::server::BinlogPosition;
 
@@ -62,6 +64,8 @@ pub struct ArchiveReport {
     pub first_mark: Option<ArchiveMark>,
     /// The last mark.
     pub last_mark: Option<ArchiveMark>,
+    /// Indexes that MySQL built without redo: base copies from before lead no further.
+    pub unlogged: Vec<Unlogged>,
     /// Damage: one sentence each.
     pub damage: Vec<String>,
 }
@@ -85,9 +89,16 @@ pub fn verify_archive(dir: &Path) -> Result<ArchiveReport> {
         return refused(format!("{}: no redo archive: it holds no file redo.<LSN>", dir.display()));
     };
     let mut report = ArchiveReport::default();
+    let mut blocks = None;
     for name in names {
-        match Stored::read(dir, name) {
-            Ok(stored) => report.add(dir, &stored, name == newest),
+        let added = match is_of_blocks(dir, name)? {
+            true => {
+                StoredBlocks::read(dir, name).map(|stored| report.add_blocks(dir, &stored, name == newest, &mut blocks))
+            }
+            false => Stored::read(dir, name).map(|stored| report.add(dir, &stored, name == newest)),
+        };
+        match added {
+            Ok(()) => {}
             Err(super::ArchiveError::Refused(why)) => report.damage.push(why),
             Err(error) => return Err(error),
         }
@@ -122,7 +133,7 @@ impl ArchiveReport {
         self.segments += 1;
         self.mtrs += stored.mtrs;
         self.bytes += stored.end().0 - stored.name.start.0;
-        self.damage.extend(fault(dir, stored, is_newest));
+        self.damage.extend(fault(dir, stored.name, stored.end_record(), is_newest));
         let SegmentName { timeline, start } = stored.name;
         let (start_lsn, end_lsn) = (start.0, stored.end().0);
         if let Some(range) = self.ranges.last_mut().filter(|range| range.timeline == timeline) {
@@ -135,28 +146,58 @@ impl ArchiveReport {
                 return;
             }
         }
+        self.begin_range(dir, stored.name, end_lsn);
+    }
+
+    /// Adds a segment of MySQL's log; `range` is what was read of the stretch that the one before belongs to.
+    fn add_blocks(&mut self, dir: &Path, stored: &StoredBlocks, is_newest: bool, range: &mut Option<BlockRange>) {
+        self.segments += 1;
+        self.bytes += stored.end().0 - stored.name.start.0;
+        self.damage.extend(fault(dir, stored.name, stored.end_record(), is_newest));
+        let before = range.take();
+        if let Some(before) = before.as_ref().filter(|before| before.overlaps(stored.name)) {
+            let path = stored.path.display();
+            self.damage.push(format!("{path}: the segment before reaches LSN {}, beyond its start", before.end()));
+        }
+        let goes_on = before.filter(|before| before.is_followed_by(stored.name));
+        if goes_on.is_none() {
+            self.begin_range(dir, stored.name, stored.name.start.0);
+        } else if let Some(known) = self.ranges.last_mut() {
+            known.segments += 1;
+        }
+        let mut now = goes_on.unwrap_or_else(|| BlockRange::new(stored.name));
+        self.damage.extend(now.add(stored));
+        self.mtrs += std::mem::take(&mut now.mtrs);
+        self.unlogged.append(&mut now.unlogged);
+        if let Some(known) = self.ranges.last_mut() {
+            known.end_lsn = now.end().0;
+        }
+        *range = Some(now);
+    }
+
+    fn begin_range(&mut self, dir: &Path, name: SegmentName, end_lsn: u64) {
+        let start_lsn = name.start.0;
         let gap = self.ranges.last().map(|before| {
-            noted(dir, stored.name).unwrap_or_else(|| {
+            noted(dir, name).unwrap_or_else(|| {
                 format!(
                     "the archive ends at LSN {} and begins again at LSN {start_lsn}: segments in between are missing",
                     before.end_lsn
                 )
             })
         });
-        self.ranges.push(ArchivedRange { timeline, start_lsn, end_lsn, segments: 1, gap });
+        self.ranges.push(ArchivedRange { timeline: name.timeline, start_lsn, end_lsn, segments: 1, gap });
     }
 }
 
 /// What is wrong with a segment by itself.
-fn fault(dir: &Path, stored: &Stored, is_newest: bool) -> Option<String> {
-    let end: PathBuf = stored.name.end_path(dir);
-    let found = stored.end_record();
+fn fault(dir: &Path, name: SegmentName, found: EndRecord, is_newest: bool) -> Option<String> {
+    let end: PathBuf = name.end_path(dir);
     match fs::read(&end) {
         Ok(bytes) => match EndRecord::parse(&bytes) {
             Some(record) if record == found => None,
             Some(record) => Some(format!(
                 "{}: closed at LSN {} after {} mini-transactions, but only those up to LSN {} can be read: the file was changed",
-                stored.path.display(),
+                name.path(dir).display(),
                 record.end,
                 record.mtrs,
                 found.end

@@ -16,6 +16,9 @@ use super::outside::{self, Outside};
 use super::plan::RecoverPlan;
 use super::space::{PlannedSpace, SpacePart};
 
+/// The ending of a file that leaves its name to another for a while.
+const ASIDE: &str = "innokit-aside";
+
 /// A file of a tablespace.
 #[derive(Debug)]
 struct SpaceFile {
@@ -65,7 +68,8 @@ impl Files {
             for part in space.parts_now() {
                 let path = datadir.join(&part.path);
                 let mut handle = None;
-                if path.exists() {
+                // A file that has the name of a new one makes room for it.
+                if path.exists() && !space.is_new {
                     let file = File::open(&path).map_err(failed(&path, "opening the tablespace"))?;
                     end = part.start + len_of(&file, &path)?;
                     handle = Some(handle_of(file, space, false));
@@ -79,6 +83,10 @@ impl Files {
 
     /// Renames, creates and resizes them, and opens them for writing.
     pub fn as_they_should_be(datadir: &Path, plan: &RecoverPlan, done: &mut Done) -> Result<Self> {
+        for name in &plan.dropped {
+            let path = datadir.join(name);
+            fs::remove_file(&path).map_err(failed(&path, "removing the dropped tablespace"))?;
+        }
         rename_all(datadir, plan, done)?;
         let mut files = Self::default();
         let system = datadir.join("ibdata1");
@@ -171,13 +179,21 @@ pub(super) fn resolve(datadir: &Path, outside: Outside, name: &[u8], number: u32
 
 /// Renames in an order that works: a name may become free only when another file leaves it.
 fn rename_all(datadir: &Path, plan: &RecoverPlan, done: &mut Done) -> Result<()> {
-    let renames = plan.spaces.values().filter_map(|space| Some((space.renamed_from.as_ref()?, &space.path)));
+    let renames = plan.spaces.values().filter_map(|space| Some((space.renamed_from.clone()?, space.path.clone())));
     let mut left: Vec<_> = renames.collect();
     while !left.is_empty() {
         let free = left.iter().position(|(_, to)| !datadir.join(to).exists());
         let Some((from, to)) = free.map(|place| left.remove(place)) else {
-            return refused("the log renames tablespaces in a circle");
+            // One leaves its name for a while. Only in a copy: a run that is killed in between is not run again.
+            let Some((from, _)) = left.first_mut().filter(|_| plan.wanted.later.is_some()) else {
+                return refused("the log renames tablespaces in a circle");
+            };
+            let aside = from.with_extension(ASIDE);
+            let old = datadir.join(std::mem::replace(from, aside.clone()));
+            fs::rename(&old, datadir.join(aside)).map_err(failed(&old, "renaming the tablespace"))?;
+            continue;
         };
+        let (from, to) = (&from, &to);
         outside::relink(datadir, from, to)?;
         let (from, to) = (datadir.join(from), datadir.join(to));
         if let Some(dir) = to.parent() {

@@ -2,6 +2,7 @@
 //! in common; the rest of the recovery need not know which one it is.
 
 mod archived;
+mod archived_mysql;
 mod mariadb;
 mod mtr_source;
 mod mysql;
@@ -25,7 +26,7 @@ use self::mtr_source::MtrSource;
 pub(super) use self::mysql::{MySqlRedo, TableStates};
 pub(super) use self::scan::{Scan, Scanned, file_record};
 use super::backup::Backup;
-use super::error::{Result, damaged, refused};
+use super::error::{RecoverError, Result, damaged, refused};
 use super::outside::Outside;
 use super::tuning::Tuning;
 use crate::manifest;
@@ -99,8 +100,14 @@ impl RedoLog {
             scan.run(&mut |_| Ok(true))?;
             Ok(scan.at())
         })?;
-        let Vendor::MariaDb(log) = &mut self.vendor else {
-            return refused("an archive of the redo log belongs to MariaDB: leave out --redo");
+        let log = match &mut self.vendor {
+            Vendor::MariaDb(log) => log,
+            Vendor::MySql(log) if log.is_copy() => {
+                return refused(
+                    "a backup of xtrabackup cannot be continued by an archive of the redo log: take one with innokit backup",
+                );
+            }
+            Vendor::MySql(_) => return self.with_archived_blocks(dir, base_end, timeline),
         };
         if log.is_of_blocks() {
             return refused("the base copy is of MariaDB 10.5 to 10.7, whose log is not archived: leave out --redo");
@@ -114,11 +121,18 @@ impl RedoLog {
         Ok(self)
     }
 
+    fn with_archived_blocks(self, dir: &Path, base_end: Lsn, timeline: Option<u32>) -> Result<Self> {
+        let Vendor::MySql(log) = self.vendor else { return Err(RecoverError::Internal("the log is not one of MySQL")) };
+        let log = log.with_archive(dir, base_end, timeline)?;
+        let files = FileSet::new(log.files());
+        Ok(Self { files, vendor: Vendor::MySql(log), ..self })
+    }
+
     /// Where the base copy's own log ends, if an archive continues it.
     pub fn base_end(&self) -> Option<Lsn> {
         match &self.vendor {
             Vendor::MariaDb(log) => log.archived.as_ref().map(|archived| archived.base_end),
-            Vendor::MySql(_) => None,
+            Vendor::MySql(log) => log.archived.as_ref().map(|archived| archived.base_end),
         }
     }
 
@@ -234,7 +248,8 @@ impl RedoLog {
     pub fn check_end(&self, end: Lsn) -> Result<()> {
         match &self.vendor {
             Vendor::MariaDb(log) if !log.is_of_blocks() => log.check_end(end),
-            _ => Ok(()),
+            Vendor::MariaDb(_) => Ok(()),
+            Vendor::MySql(log) => log.archived.as_ref().map_or(Ok(()), |archived| archived.check_end(end)),
         }
     }
 }

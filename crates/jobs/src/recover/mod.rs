@@ -35,6 +35,7 @@ mod fresh;
 mod head;
 mod increment_marker;
 mod increments;
+mod later_files;
 mod load;
 mod log;
 mod log_end;

@@ -22,6 +22,8 @@ pub(super) struct RecoverPlan {
     pub outside: Vec<PathBuf>,
     /// Tablespaces changed by a backup's log but missing in the backup.
     pub not_in_backup: Vec<String>,
+    /// Files of tablespaces that were dropped after a base copy of MySQL.
+    pub dropped: Vec<PathBuf>,
 }
 
 impl RecoverPlan {

@@ -46,7 +46,7 @@ fn draft(datadir: &Path, mut wanted: Wanted, keys: &KeyStore) -> Result<RecoverP
     if let Some((space, name)) = &wanted.strange {
         return refused(format!("tablespace {space} is called `{name}`, which no server would choose"));
     }
-    let survey = Survey::take(datadir, &wanted)?;
+    let mut survey = Survey::take(datadir, &wanted)?;
     let checkpoint = wanted.checkpoint;
     // If the recovery ends before the log does, MariaDB's pages may be newer than the end, and each is checked later.
     match &wanted.rest {
@@ -69,9 +69,13 @@ fn draft(datadir: &Path, mut wanted: Wanted, keys: &KeyStore) -> Result<RecoverP
     if wanted.rest.is_some() && !copies.later_than(wanted.end).is_empty() {
         wanted.changed.insert(SpaceId::SYSTEM);
     }
+    let dropped = wanted.later.iter().flat_map(|later| later.dropped.iter().copied());
+    let dropped = survey.without(dropped);
     let rest = wanted.rest.as_ref();
-    rest.map_or(Ok(()), |rest| until::check_files(rest, datadir, &wanted, &survey))?;
-    let find = Find { datadir, wanted: &wanted, survey: &survey, copies: &copies, keys };
+    let is_base_before = |rest: &&Rest| wanted.later.as_ref().is_some_and(|later| later.is_base_before(rest.until));
+    rest.filter(|rest| !is_base_before(rest))
+        .map_or(Ok(()), |rest| until::check_files(rest, datadir, &wanted, &survey))?;
+    let find = Find { datadir, wanted: &wanted, survey: &survey, copies: &copies, dropped: &dropped, keys };
     let mut spaces = BTreeMap::new();
     // Tablespaces that only change later are checked too.
     let later = rest.map(Rest::spaces).unwrap_or_default();
@@ -88,7 +92,7 @@ fn draft(datadir: &Path, mut wanted: Wanted, keys: &KeyStore) -> Result<RecoverP
         spaces.insert(space, find.space(space, system.format.logical())?);
     }
     cipher_mode::prove(datadir, spaces.values_mut(), survey.files.values().flatten(), wanted.cipher, keys)?;
-    Ok(RecoverPlan { wanted, spaces, copies, checkpoint, outside: survey.outside, not_in_backup })
+    Ok(RecoverPlan { wanted, spaces, copies, checkpoint, outside: survey.outside, not_in_backup, dropped })
 }
 
 /// What it takes to find a tablespace's file and format.
@@ -97,6 +101,8 @@ struct Find<'p> {
     wanted: &'p Wanted,
     survey: &'p Survey,
     copies: &'p Copies,
+    /// Files of dropped tablespaces, which are removed before others get their names.
+    dropped: &'p [PathBuf],
     keys: &'p KeyStore,
 }
 
@@ -195,7 +201,7 @@ impl Find<'_> {
     /// Whether a file of this name holds a tablespace that keeps the name.
     fn is_taken(&self, path: &Path) -> Result<bool> {
         let path_now = self.datadir.join(path);
-        if !path_now.exists() {
+        if !path_now.exists() || self.dropped.iter().any(|dropped| dropped == path) {
             return Ok(false);
         }
         let Some(head) = Head::read(&path_now)? else { return Ok(true) };
@@ -206,6 +212,16 @@ impl Find<'_> {
     fn head_elsewhere(&self, space: SpaceId, path: &Path, logical: PageSize) -> Result<Option<Head>> {
         let file = self.datadir.join(path);
         let id = PageId::new(space.0, 0);
+        // Whatever has the name now makes room for it first.
+        if self.wanted.later.as_ref().is_some_and(|later| later.made.contains(&space)) {
+            if self.is_taken(path)? {
+                return refused(format!(
+                    "tablespace {space} should be {}, which is another tablespace's file",
+                    path.display()
+                ));
+            }
+            return Ok(None);
+        }
         let other = if file.exists() { Head::read(&file)? } else { None };
         if let Some(other) = other {
             let other = other.format.space();
@@ -247,7 +263,9 @@ impl Find<'_> {
         let id = PageId::new(space.0, 0);
         let redo = self.wanted.heads.redo(id);
         // A compressed table's pages are smaller, but nothing in its first page is beyond their size.
-        let unknown = SpaceFormat::new(Family::MariaDb, Scheme::FullCrc32, logical, logical, space);
+        let (family, scheme) =
+            if self.is_mysql() { (Family::MySql, Scheme::Classic) } else { (Family::MariaDb, Scheme::FullCrc32) };
+        let unknown = SpaceFormat::new(family, scheme, logical, logical, space);
         let is_void = redo.is_void;
         let (format, mut page0) = match (head, unknown) {
             (Some(head), _) if !is_void => (head.format, head.page0),

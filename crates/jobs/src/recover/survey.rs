@@ -118,6 +118,11 @@ impl Survey {
         }
     }
 
+    /// Leaves out the files of these tablespaces, and returns them.
+    pub fn without(&mut self, spaces: impl Iterator<Item = SpaceId>) -> Vec<PathBuf> {
+        spaces.filter_map(|space| self.files.remove(&space)).flatten().collect()
+    }
+
     /// The file without a sound page 0 that will have this name.
     pub fn unsound_as(&self, name: &Path) -> Option<&PathBuf> {
         self.unsound.iter().find(|file| self.notes.name_of(file).as_deref() == Some(name))

@@ -14,6 +14,7 @@ use redo::record::{Effect, FileRecord, Grammar, Mtr, RedoRecord, Subject};
 use super::definitions::Definitions;
 use super::error::{Result, damaged, refused};
 use super::fresh::FreshPages;
+use super::later_files::LaterFiles;
 use super::load::Load;
 use super::log::{RedoLog, Scan, Scanned, TableStates, Vendor, file_record};
 use super::outside::Outside;
@@ -78,6 +79,8 @@ pub(super) struct Wanted {
     pub cipher: Option<CipherMode>,
     /// What an archive says about definitions after the base copy.
     pub definitions: Option<Definitions>,
+    /// The same of MySQL: what it says about files.
+    pub later: Option<LaterFiles>,
 }
 
 impl Wanted {
@@ -126,6 +129,9 @@ impl Wanted {
                     if let Some(definitions) = &mut wanted.definitions {
                         definitions.add(scanned)?;
                     }
+                    if let Some(later) = &mut wanted.later {
+                        later.add(scanned)?;
+                    }
                     closed_at = wanted.add(scanned, checkpoint, redo.as_mut())?;
                     wanted.end = mtr.end;
                 }
@@ -147,6 +153,7 @@ impl Wanted {
         })?;
         wanted.fits(memory)?;
         wanted.changed.extend(wanted.load.spaces());
+        wanted.take_later_files()?;
         log.check_end(end)?;
         log.check_copy_end(end)?;
         wanted.redo = redo;
@@ -159,6 +166,18 @@ impl Wanted {
             ));
         }
         Ok(wanted)
+    }
+
+    /// Files that MySQL made or renamed after the base copy get their names as MariaDB's do, whose recovery follows names.
+    fn take_later_files(&mut self) -> Result<()> {
+        let Some(later) = &self.later else { return Ok(()) };
+        later.refuse_unlogged(|space| self.said.get(&space).map(|name| name.trim_start_matches("./").to_owned()))?;
+        for (space, names) in later.names.iter().filter(|(space, _)| !later.dropped.contains(*space)) {
+            self.names.insert(*space, names.clone());
+            self.changed.insert(*space);
+            self.owners.extend(names.last().map(|last| (last.clone(), *space)));
+        }
+        Ok(())
     }
 
     /// Settles where the log and the recovery end. `closed_at` is where the log was closed, `end` where its mini-transactions end.
@@ -196,7 +215,7 @@ impl Wanted {
     }
 
     fn new(log: &RedoLog, may_end_before: bool) -> Self {
-        let checkpoint = log.checkpoint();
+        let (checkpoint, is_mysql) = (log.checkpoint(), log.grammar() == Grammar::MySql);
         Self {
             checkpoint,
             end: checkpoint,
@@ -225,7 +244,8 @@ impl Wanted {
             outside: log.outside,
             strange: None,
             cipher: log.cipher_mode(),
-            definitions: log.base_end().map(Definitions::after),
+            definitions: log.base_end().filter(|_| !is_mysql).map(Definitions::after),
+            later: log.base_end().filter(|_| is_mysql).map(|end| LaterFiles::after(end, log.outside)),
         }
     }
 

@@ -99,6 +99,19 @@ pub(crate) struct MySqlLog {
 impl MySqlLog {
     /// Opens the files at `paths`; `keys` open encrypted blocks. Having no key is not an error.
     pub fn open(paths: &[PathBuf], keys: &KeyStore) -> Result<Self, MySqlLogError> {
+        Self::open_from(paths, keys, mysql::newest_checkpoint)
+    }
+
+    /// Opens segments of an archive, to be read from `checkpoint` on.
+    pub fn of_segments(paths: &[PathBuf], checkpoint: Lsn) -> Result<Self, MySqlLogError> {
+        Self::open_from(paths, &KeyStore::new(), |files| mysql::place_of(files, checkpoint))
+    }
+
+    fn open_from(
+        paths: &[PathBuf],
+        keys: &KeyStore,
+        find: impl Fn(&[LogFile]) -> Result<CheckpointPlace, RedoError>,
+    ) -> Result<Self, MySqlLogError> {
         let mut files = Vec::new();
         for path in paths {
             let io = |source| MySqlLogError::Io { path: path.clone(), source };
@@ -116,10 +129,12 @@ impl MySqlLog {
         let first = paths.first().map_or(Path::new(""), PathBuf::as_path);
         let redo = |error| MySqlLogError::Redo { path: first.to_path_buf(), error };
         let parsed: Vec<LogFile> = files.iter().map(|file| file.parsed.clone()).collect();
-        let plan = verify_mysql::plan(&parsed).map_err(redo)?;
-        let checkpoint = mysql::newest_checkpoint(&parsed).map_err(redo)?;
+        let checkpoint = find(&parsed).map_err(redo)?;
+        let is_ring = checkpoint.format < mysql::FORMAT_MANY_FILES;
+        let plan = if is_ring { verify_mysql::plan(&parsed) } else { verify_mysql::plan_from(&parsed, checkpoint) };
+        let plan = plan.map_err(redo)?;
         // A chain may begin before the checkpoint; a ring begins at it.
-        let is_chain = checkpoint.format >= mysql::FORMAT_MANY_FILES;
+        let is_chain = !is_ring;
         let segments: Stretches =
             plan.segments.iter().map(|part| (part.file, part.offset..part.offset + part.len)).collect();
         let chain = if is_chain { segments.clone() } else { Vec::new() };

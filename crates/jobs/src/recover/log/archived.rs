@@ -48,7 +48,7 @@ struct Segment {
     end: Lsn,
 }
 
-fn unreadable<T>(error: ArchiveError) -> Result<T> {
+pub(super) fn unreadable<T>(error: ArchiveError) -> Result<T> {
     match error {
         ArchiveError::Job(error) => Err(error.into()),
         other => damaged(other.to_string()),

@@ -25,6 +25,7 @@ use redo::verify_mysql;
 
 use super::super::durable::{make_directories, make_like, sync_directory_of};
 use super::super::error::{RecoverError, Result, damaged, failed, locked_out, refused};
+use super::archived_mysql::{ArchivedEnd, find};
 use super::verify::{verify_end, verify_stretch};
 use crate::source::mysql_log::{MySqlLog, MySqlLogError};
 use crate::source::read_up_to;
@@ -48,7 +49,12 @@ impl From<MySqlLogError> for RecoverError {
 /// A log and its datadir.
 #[derive(Debug)]
 pub(in super::super) struct MySqlRedo {
+    /// What is read: the datadir's own, or that of an archive.
     pub log: MySqlLog,
+    /// The datadir's own, if it is not read.
+    own: Option<MySqlLog>,
+    /// The archive.
+    pub archived: Option<ArchivedEnd>,
     /// Its directory; in a backup the copy.
     path: PathBuf,
     datadir: PathBuf,
@@ -91,18 +97,29 @@ impl MySqlRedo {
                 dir.display()
             ));
         }
-        Ok(Self { log, path: dir, datadir: datadir.to_path_buf() })
+        Ok(Self { log, own: None, archived: None, path: dir, datadir: datadir.to_path_buf() })
+    }
+
+    /// Reads an archive instead, whose segments begin before the own log ends, at `base_end`.
+    pub fn with_archive(self, dir: &Path, base_end: Lsn, timeline: Option<u32>) -> Result<Self> {
+        let (log, end) = find(dir, &self.log, base_end, timeline)?;
+        Ok(Self { log, own: Some(self.log), archived: Some(end), path: dir.to_path_buf(), datadir: self.datadir })
+    }
+
+    /// The datadir's own log, which is closed in the end.
+    fn own(&self) -> &MySqlLog {
+        self.own.as_ref().unwrap_or(&self.log)
     }
 
     /// Whether it is xtrabackup's copy of a log.
     pub fn is_copy(&self) -> bool {
-        self.log.newest().is_some_and(|file| file.parsed.is_copy())
+        self.own().newest().is_some_and(|file| file.parsed.is_copy())
     }
 
     /// Whether it is the one file that closed such a copy, and no server has written to it.
     pub fn closes_copy(&self) -> bool {
-        let [file] = self.log.files.as_slice() else { return false };
-        file.parsed.closes_copy() && self.log.checkpoint.lsn == close::checkpoint_of(file.parsed.start_lsn)
+        let [file] = self.own().files.as_slice() else { return false };
+        file.parsed.closes_copy() && self.own().checkpoint.lsn == close::checkpoint_of(file.parsed.start_lsn)
     }
 
     /// Paths and sizes.
@@ -122,7 +139,8 @@ impl MySqlRedo {
     /// Fails if a needed block is damaged, or cannot be read for lack of a key.
     pub fn check(&self) -> Result<()> {
         let parsed: Vec<_> = self.log.files.iter().map(|file| file.parsed.clone()).collect();
-        let plan = verify_mysql::plan(&parsed).or_else(|error| damaged(format!("{}: {error}", self.name())))?;
+        let plan = verify_mysql::plan_from(&parsed, self.log.checkpoint)
+            .or_else(|error| damaged(format!("{}: {error}", self.name())))?;
         let mut verifier = plan.verifier.with_keys(self.log.keys.clone());
         for segment in &plan.segments {
             let Some(file) = self.log.files.get(segment.file) else { continue };
@@ -164,7 +182,7 @@ impl MySqlRedo {
 
     /// The first bytes of the file that closes the log, and its size. The server will continue at [`MySqlRedo::next_checkpoint`].
     pub fn closing(&self, tables: &TableStates) -> Result<(Vec<u8>, usize)> {
-        let newest = self.log.newest().map(|newest| &newest.header);
+        let newest = self.own().newest().map(|newest| &newest.header);
         let bytes = newest.and_then(|header| close::new_file(header, self.next_start(), &tables.notes()));
         let Some(bytes) = bytes else { return refused("the redo log cannot be closed") };
         let size = bytes.len().next_multiple_of(FILE_ALIGN).max(FILE_MIN);
@@ -175,8 +193,10 @@ impl MySqlRedo {
         let end = |file: &crate::source::mysql_log::MySqlFile| {
             file.parsed.start_lsn.0.saturating_add(file.parsed.size.saturating_sub(LOG_FILE_HDR_SIZE as u64))
         };
+        let newest =
+            [Some(&self.log), self.own.as_ref()].into_iter().flatten().filter_map(MySqlLog::newest).map(end).max();
         // A copy of which the last block is cut off is read up to there.
-        Lsn(self.log.newest().map_or(0, end).next_multiple_of(LOG_BLOCK_SIZE as u64))
+        Lsn(newest.unwrap_or(0).next_multiple_of(LOG_BLOCK_SIZE as u64))
     }
 
     /// The checkpoint of the file that closes this log.
@@ -198,7 +218,7 @@ impl MySqlRedo {
 
     /// Adds the closing file and removes the others. A copy stays until the backup is noted as prepared.
     pub fn close(&self, bytes: &[u8], size: usize) -> Result<()> {
-        let Some(newest) = self.log.newest() else { return refused("the redo log has no file") };
+        let Some(newest) = self.own().newest() else { return refused("the redo log has no file") };
         let path = self.next_path(&newest.path)?;
         if self.is_copy() {
             make_directories(&self.datadir.join(REDO_DIR), &self.datadir)?;
@@ -221,7 +241,7 @@ impl MySqlRedo {
             return Ok(());
         }
         // Oldest first: what remains is always a chain.
-        let mut files: Vec<_> = self.log.files.iter().collect();
+        let mut files: Vec<_> = self.own().files.iter().collect();
         files.sort_by_key(|file| file.parsed.start_lsn);
         for file in files {
             match fs::remove_file(&file.path) {

@@ -1,0 +1,66 @@
+//! Archives of MySQL's logs.
+
+use std::fs;
+use std::path::PathBuf;
+
+use format::Lsn;
+use redo::block::LOG_BLOCK_SIZE;
+use redo::mysql::copy::{LiveBlock, judge};
+use redo::mysql::follow::agree;
+use redo::mysql::{LOG_FILE_HDR_SIZE, LogFile};
+
+use crate::backup_lab::Server;
+
+/// The segments of an archive and where each starts, oldest first.
+pub fn segments(server: &Server) -> Vec<(u64, PathBuf)> {
+    super::segments(server)
+}
+
+/// The blocks that the server's log files have, by their LSNs.
+fn blocks_of(server: &Server) -> Vec<(u64, [u8; LOG_BLOCK_SIZE])> {
+    let mut blocks = Vec::new();
+    for entry in fs::read_dir(server.data().join("#innodb_redo")).expect("read") {
+        let path = entry.expect("one").path();
+        let bytes = fs::read(&path).expect("read");
+        // A file that was put aside keeps its blocks for a while; one that was never used has none.
+        let is_aside = path.to_string_lossy().ends_with("_tmp");
+        let Ok(file) = LogFile::parse(&bytes, bytes.len() as u64) else {
+            assert!(is_aside, "{}", path.display());
+            continue;
+        };
+        let of_file = bytes[LOG_FILE_HDR_SIZE..].as_chunks::<LOG_BLOCK_SIZE>().0;
+        let of_file = (file.start_lsn.0..).step_by(LOG_BLOCK_SIZE).zip(of_file.iter().copied());
+        let is_sound =
+            |lsn: u64, block: &[u8; LOG_BLOCK_SIZE]| matches!(judge(block, Lsn(lsn), &[]), LiveBlock::Sound(_));
+        blocks.extend(of_file.filter(|(lsn, block)| !is_aside || is_sound(*lsn, block)));
+    }
+    blocks.sort_unstable();
+    blocks
+}
+
+/// Every block that the server's log still holds of what is archived is there as it is in the archive. Returns how many these are.
+pub fn assert_same_blocks(server: &Server) -> usize {
+    let (of_server, mut compared) = (blocks_of(server), 0);
+    for (start, path) in segments(server) {
+        let bytes = fs::read(&path).expect("read");
+        for (lsn, block) in
+            (start..).step_by(LOG_BLOCK_SIZE).zip(bytes[LOG_FILE_HDR_SIZE..].as_chunks::<LOG_BLOCK_SIZE>().0)
+        {
+            let LiveBlock::Sound(end) = judge(block, Lsn(lsn), &[]) else { break };
+            let Ok(at) = of_server.binary_search_by_key(&lsn, |(lsn, _)| *lsn) else { continue };
+            let theirs = &of_server[at].1;
+            match judge(theirs, Lsn(lsn), &[]) {
+                LiveBlock::Sound(to) => {
+                    assert!(
+                        to >= end && agree(block, theirs, Lsn(lsn)) != Some(false),
+                        "{}: LSN {lsn}",
+                        path.display()
+                    );
+                    compared += 1;
+                }
+                other => panic!("{}: LSN {lsn}: the server has {other:?}", path.display()),
+            }
+        }
+    }
+    compared
+}

@@ -1,0 +1,277 @@
+//! `redo archive`, `redo verify`, `recover --redo` and `restore --redo` beside MySQL servers at work.
+#![cfg(feature = "sql")]
+#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
+
+mod archive_lab;
+mod backup_lab;
+mod common;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use archive_lab::blocks::{assert_same_blocks, segments};
+use archive_lab::{Archiver, Load, run, wait_for};
+use backup_lab::Server;
+use common::{Run, innokit};
+use tempfile::TempDir;
+
+fn started(options: &[&str]) -> Server {
+    let folder = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    Server::start_in(folder, "mysql", &options.iter().map(|option| (*option).to_owned()).collect::<Vec<_>>())
+}
+
+/// What was true while nothing could be committed.
+struct Moment {
+    lsn: u64,
+    /// What had been executed.
+    gtids: String,
+    /// The tables' names and checksums, as the server prints them.
+    sums: String,
+}
+
+fn moment(server: &Server) -> Moment {
+    const NAMES: &str = "SELECT CONCAT(table_schema, '.', table_name) FROM information_schema.tables \
+                         WHERE table_schema IN ('shop', 'other') AND table_type = 'BASE TABLE'";
+    let names = server.script_on("data", "sql", &["-N"], NAMES);
+    let names: Vec<&str> = names.lines().collect();
+    let answer = server.script_on(
+        "data",
+        "sql",
+        &["-N"],
+        &format!(
+            "FLUSH TABLES WITH READ LOCK; SHOW GLOBAL STATUS LIKE 'Innodb_redo_log_current_lsn'; \
+             SELECT REPLACE(@@gtid_executed, '\\n', ''); CHECKSUM TABLE {}; UNLOCK TABLES;",
+            names.join(", ")
+        ),
+    );
+    let lines: Vec<&str> = answer.lines().collect();
+    assert_eq!(lines.len(), names.len() + 2, "{answer}");
+    let lsn = lines[0].rsplit('\t').next().and_then(|lsn| lsn.parse().ok()).expect("an LSN");
+    Moment { lsn, gtids: lines[1].to_owned(), sums: lines[2..].join("\n") }
+}
+
+fn archive(server: &Server, more: &[&str]) -> Run {
+    let socket = server.socket().display().to_string();
+    let words = ["redo", "archive", "--until-caught-up", "--segment-size", "1M", "--to", "redo", "data"];
+    run(&[&words[..], &["--user", "root", "--socket", &socket], more].concat(), server, &[])
+}
+
+/// Beside changes of rows and of definitions, in a log that is resized, by an archiver that is killed and a server that is.
+fn six_moments(server: &Server) -> Vec<Moment> {
+    let socket = server.socket().display().to_string();
+    let asking = ["--user", "root", "--socket", socket.as_str()];
+    let mut archiver = Archiver::start_with(server, &asking);
+    let load = Load::start(server, "");
+    std::thread::sleep(Duration::from_millis(700));
+    let mut moments = vec![moment(server)];
+    // Made, swapped, emptied, copied and dropped, on pages that the base copy does not have.
+    server.script(
+        "sql",
+        &["shop"],
+        "CREATE TABLE made LIKE z; INSERT INTO made SELECT * FROM a LIMIT 300; RENAME TABLE left_0 TO away, right_0 TO left_0, away TO right_0; \
+         TRUNCATE words; INSERT INTO words (b) VALUES ('more words'); ALTER TABLE other.c ADD COLUMN more INT DEFAULT 3, ALGORITHM=COPY; \
+         RENAME TABLE other.c TO other.d; ALTER TABLE parts ADD PARTITION (PARTITION p2 VALUES LESS THAN (2000)); INSERT INTO parts VALUES (1500, 1); \
+         CREATE TABLE short (a INT PRIMARY KEY); INSERT INTO short VALUES (7);",
+    );
+    moments.push(moment(server));
+    drop(archiver);
+    archiver = Archiver::start_with(server, &[]);
+    server.script(
+        "sql",
+        &["shop"],
+        "SET GLOBAL innodb_redo_log_capacity = 64 << 20; DROP TABLE short; CREATE TABLE short LIKE parts;",
+    );
+    std::thread::sleep(Duration::from_millis(500));
+    moments.push(moment(server));
+    load.stop();
+    wait_for(server, moments[2].lsn);
+    server.script("kill9", &[], "");
+    server.script("start", &[], "");
+    server.script("sql", &["shop"], "UPDATE a SET a = a + 5 WHERE id % 3 = 0; DROP TABLE made; ALTER TABLE b ADD COLUMN q INT DEFAULT 4, ALGORITHM=INSTANT;");
+    moments.push(moment(server));
+    server.script("sql", &["shop"], "SET GLOBAL innodb_redo_log_capacity = 16 << 20; DELETE FROM b WHERE id % 4 = 0; INSERT INTO left_0 SELECT * FROM a LIMIT 100;");
+    moments.push(moment(server));
+    server.script("sql", &["shop"], "UPDATE b SET q = id WHERE id % 7 = 0; DROP DATABASE other;");
+    moments.push(moment(server));
+    wait_for(server, moments[5].lsn);
+    drop(archiver);
+    moments
+}
+
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn moments_of_mysql_are_restored_from_a_backup_and_the_archive() {
+    let server = started(&["--log-bin=bin", "--server-id=7", "--gtid-mode=ON", "--enforce-gtid-consistency=ON"]);
+    assert_eq!(archive(&server, &[]).status, 0);
+    let socket = server.socket().display().to_string();
+    let taken = run(&["backup", "--user", "root", "--socket", &socket, "--to", "set", "data"], &server, &[]);
+    assert_eq!(taken.status, 0, "{}", taken.errors);
+    let moments = six_moments(&server);
+    let done = archive(&server, &[]);
+    assert_eq!(done.status, 0, "{}", done.errors);
+    // Pages of an index that is built are not in the log.
+    server.script("sql", &["shop"], "ALTER TABLE a ADD KEY later (c(10)), ALGORITHM=INPLACE;");
+    let told = archive(&server, &[]);
+    assert!(
+        told.status == 0 && told.errors.contains("was built without redo; take a new base copy"),
+        "{}",
+        told.errors
+    );
+    let verified = run(&["redo", "verify", "redo"], &server, &[]);
+    let [last] = &moments[5..] else { panic!("six") };
+    let says = ["NO REDO   LSN ", "binlog    bin.00000", &format!(", GTID {}", last.gtids)];
+    assert!(
+        verified.status == 0 && says.iter().take(2).all(|words| verified.text.contains(words)),
+        "{}",
+        verified.text
+    );
+    assert!(!verified.text.contains("GAP") && segments(&server).len() > 2, "{}", verified.text);
+    server.script("stop", &[], "");
+    // What the server wrote while it stopped, by the file alone.
+    assert_eq!(run(&["redo", "archive", "--until-caught-up", "--to", "redo", "data"], &server, &[]).status, 0);
+    let compared = assert_same_blocks(&server);
+    assert!(compared > 100, "{compared} blocks");
+    for (number, moment) in moments.iter().enumerate() {
+        restored(&server, moment, number == 1 || number == 5);
+    }
+    let beyond = run(&["restore", "--redo", "redo", "--to", "refused", "set"], &server, &[]);
+    let says = ["an index of tablespace ", " was built at LSN ", "(--until "];
+    assert!(beyond.status == 2 && says.iter().all(|words| beyond.errors.contains(words)), "{}", beyond.errors);
+    assert!(!server.of("refused").exists());
+    let until = beyond.errors.rsplit("(--until ").next().and_then(|rest| rest.split(')').next()).expect("an LSN");
+    let up_to = run(&["restore", "--redo", "redo", "--until", until, "--to", "out", "set"], &server, &[]);
+    assert_eq!(up_to.status, 0, "{}", up_to.errors);
+    assert_damage_is_told(&server, &moments[5]);
+}
+
+fn restored(server: &Server, moment: &Moment, starts: bool) {
+    let lsn = moment.lsn.to_string();
+    let done = run(&["restore", "--redo", "redo", "--until", &lsn, "--to", "out", "set"], server, &[]);
+    assert_eq!(done.status, 0, "LSN {lsn}: {}", done.errors);
+    fs::write(server.of("sums.txt"), format!("{}\n", moment.sums)).expect("written");
+    let compared = run(&["table", "checksum", "--compare", "sums.txt", "out"], server, &[]);
+    let equal = compared.text.lines().filter(|line| line.ends_with("\tequal")).count();
+    assert_eq!(equal, moment.sums.lines().count(), "LSN {lsn}: {}{}", compared.text, compared.errors);
+    if starts {
+        server.script_on("out", "start", &["--log-bin=other"], "");
+        let names: Vec<&str> = moment.sums.lines().filter_map(|line| line.split('\t').next()).collect();
+        let list = names.join(", ");
+        let statements =
+            format!("SELECT REPLACE(@@gtid_executed, '\\n', ''); CHECKSUM TABLE {list}; CHECK TABLE {list};");
+        let answer = server.script_on("out", "sql", &["-N"], &statements);
+        assert!(answer.starts_with(&format!("{}\n{}\n", moment.gtids, moment.sums)), "LSN {lsn}: {answer}");
+        assert_eq!(answer.lines().filter(|line| line.ends_with("\tOK")).count(), names.len(), "LSN {lsn}: {answer}");
+        // Names that were dropped are free again, and no file is left over.
+        server.script_on(
+            "out",
+            "sql",
+            &["shop"],
+            "CREATE TABLE away LIKE a; CREATE TABLE IF NOT EXISTS made LIKE a; CREATE TABLE later (a INT);",
+        );
+        server.script_on("out", "stop", &[], "");
+    }
+    fs::remove_dir_all(server.of("out")).expect("removed");
+}
+
+/// A segment that is damaged, cut off, removed or of another place is named, and nothing is recovered beyond.
+fn assert_damage_is_told(server: &Server, last: &Moment) {
+    let all = segments(server);
+    let (middle, newest) = (all[all.len() / 2].1.clone(), all[all.len() - 1].1.clone());
+    let kept = |path: &PathBuf| fs::read(path).expect("read");
+    let lsn = last.lsn.to_string();
+    let is_told = |says: &str, status: i32, what: &str| {
+        let verified = run(&["redo", "verify", "redo"], server, &[]);
+        assert!(verified.status == 1 && verified.text.contains(says), "{what}: {}{}", verified.text, verified.errors);
+        let done = run(&["recover", "--redo", "redo", "--until", &lsn, "--to", "refused", "set"], server, &[]);
+        assert!(done.status == status && !server.of("refused").exists(), "{what}: {} {}", done.status, done.errors);
+    };
+    let name = |path: &PathBuf| path.file_name().expect("a name").to_string_lossy().into_owned();
+    let whole = kept(&middle);
+    let mut bytes = whole.clone();
+    bytes[2048 + 512 * 9 + 100] ^= 1;
+    fs::write(&middle, &bytes).expect("written");
+    is_told(&name(&middle), 1, "a bit");
+    fs::write(&middle, &whole[..whole.len() - 512]).expect("written");
+    is_told(&name(&middle), 1, "cut off");
+    fs::remove_file(&middle).expect("removed");
+    is_told("segments in between are missing", 2, "removed");
+    fs::write(&middle, kept(&all[0].1)).expect("written");
+    is_told("give the file its name back", 1, "another segment");
+    fs::write(&middle, &whole).expect("written");
+    let (whole, mut bytes) = (kept(&newest), kept(&newest));
+    bytes[2048 + 100] ^= 1;
+    fs::write(&newest, &bytes).expect("written");
+    is_told("had reached LSN", 1, "the newest");
+    fs::write(&newest, whole).expect("written");
+    assert_eq!(run(&["redo", "verify", "redo"], server, &[]).status, 0);
+}
+
+/// A server that is faster than the archive, one that leaves out its redo, and one that encrypts it.
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn what_mysql_does_not_leave_in_its_log_is_a_gap_or_refused_and_never_wrong() {
+    let server = started(&["--innodb-redo-log-capacity=8M", "--log-bin=bin", "--server-id=7"]);
+    assert_eq!(archive(&server, &[]).status, 0);
+    // Once around, and more.
+    for round in 0..10 {
+        server.script(
+            "sql",
+            &["shop"],
+            &format!("UPDATE b SET a = a + {round}, c = REPEAT('{round}', 300 + id % 200);"),
+        );
+    }
+    let lapped = archive(&server, &[]);
+    let says = ["GAP: the archive ended at LSN ", "innodb_redo_log_capacity", "take a new base copy"];
+    assert!(lapped.status == 1 && says.iter().all(|words| lapped.errors.contains(words)), "{}", lapped.errors);
+    server.script("sql", &["shop"], "UPDATE b SET a = a + 1;");
+    assert_eq!(archive(&server, &[]).status, 0);
+    let verified = run(&["redo", "verify", "--json", "redo"], &server, &[]);
+    let ranges = verified.json()["ranges"].as_array().expect("ranges").len();
+    assert_eq!((verified.status, ranges), (1, 2), "{}", verified.text);
+    assert!(assert_same_blocks(&server) > 100);
+
+    // An archiver that comes while there is no redo leaves word for the next one.
+    server.script("sql", &["shop"], "ALTER INSTANCE DISABLE INNODB REDO_LOG; UPDATE b SET a = a + 1;");
+    let disabled = archive(&server, &[]);
+    assert!(disabled.status == 2 && disabled.errors.contains("redo logging is disabled"), "{}", disabled.errors);
+    server.script("sql", &["shop"], "ALTER INSTANCE ENABLE INNODB REDO_LOG; UPDATE b SET a = a + 1;");
+    let enabled = archive(&server, &[]);
+    assert!(enabled.status == 1 && enabled.errors.contains("redo logging had been disabled"), "{}", enabled.errors);
+    assert_eq!(archive(&server, &[]).status, 0);
+    let verified = run(&["redo", "verify", "redo"], &server, &[]);
+    assert!(verified.status == 1 && verified.text.matches("GAP  ").count() == 2, "{}", verified.text);
+
+    // An account without the privilege to know where the binary log is archives all the same.
+    server.script("sql", &[], "CREATE USER nobody@localhost;");
+    let socket = server.socket().display().to_string();
+    let words = ["redo", "archive", "--once", "--user", "nobody", "--socket", &socket, "--to", "redo", "data"];
+    let unknown = run(&words, &server, &[]);
+    assert!(unknown.status == 0 && unknown.errors.contains("may not run SHOW BINARY LOG STATUS"), "{}", unknown.errors);
+}
+
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn a_crashed_datadir_of_mysql_is_recovered_alike_from_its_log_and_from_an_archive_of_it() {
+    let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let crashed = common::all_datadirs().join("mysql-16k-crashed");
+    let innokit = |words: &[&str]| {
+        let output = innokit().args(words).arg(&crashed).current_dir(dir.path()).output().expect("innokit runs");
+        let run = Run::of(&output);
+        assert_eq!(run.status, 0, "{words:?}: {}", run.errors);
+        run
+    };
+    innokit(&["redo", "archive", "--until-caught-up", "--to", "redo", "--segment-size", "1M"]);
+    let own = innokit(&["recover", "--to", "own", "--json"]).json();
+    let archived = innokit(&["recover", "--to", "archived", "--redo", "redo", "--json"]).json();
+    for field in ["checkpoint_lsn", "end_lsn", "mtrs", "pages_changed", "tablespaces"] {
+        assert_eq!(own[field], archived[field], "{field}");
+    }
+    assert!(own["mtrs"].as_u64() > Some(100), "{own:#}");
+    let differing = Command::new("diff").args(["-rq", "own", "archived"]).current_dir(dir.path()).output();
+    let differing = String::from_utf8(differing.expect("diff runs").stdout).expect("text");
+    // The LSN at which the server goes on depends on the size of the last log file, and is in the first page too.
+    let others = |line: &&str| !line.contains("#innodb_redo") && !line.contains("ibdata1");
+    assert_eq!(differing.lines().filter(others).count(), 0, "{differing}");
+}

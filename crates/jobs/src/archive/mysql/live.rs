@@ -1,0 +1,178 @@
+//! The log of a running server of MySQL: files that continue each other, the oldest of which are recycled under other names.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use format::Lsn;
+use redo::mysql::{FORMAT_MANY_FILES, LOG_FILE_HDR_SIZE, LogFile, newest_checkpoint};
+use redo::{LogVendor, RedoError};
+
+use crate::archive::error::{Result, failed, refused};
+use crate::source::read_up_to;
+use crate::source::redo_log::{REDO_DIR, log_files};
+
+/// The server recycles files while they are listed: they are listed this often, with this pause.
+const TRIES: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// The ending of the names of files that are not in use.
+const SPARE: &str = "_tmp";
+
+/// An open file of the log. It stays readable when the server renames it.
+#[derive(Debug)]
+struct LiveFile {
+    path: PathBuf,
+    file: File,
+    parsed: LogFile,
+    header: Vec<u8>,
+}
+
+impl LiveFile {
+    /// Opens the file if it is one of the log's: spare ones have no header.
+    fn open(path: &Path) -> Option<Self> {
+        let file = File::open(path).ok()?;
+        let header = read_up_to(&file, 0, LOG_FILE_HDR_SIZE).ok()?;
+        let parsed = LogFile::parse(&header, file.metadata().ok()?.len()).ok()?;
+        (!parsed.is_not_initialised()).then(|| Self { path: path.to_path_buf(), file, parsed, header })
+    }
+
+    fn has(&self, lsn: Lsn) -> bool {
+        self.parsed.start_lsn <= lsn && lsn < self.parsed.end_lsn()
+    }
+}
+
+/// What the headers of all files say.
+#[derive(Debug, Clone)]
+pub(super) struct Headers {
+    /// The newest checkpoint.
+    pub checkpoint: Lsn,
+    /// The header of the file that has it.
+    pub header: Vec<u8>,
+    /// The number that the files of one server's log have in common.
+    pub log_uuid: u32,
+    /// The LSN with which the oldest file begins, and the newest.
+    pub oldest: Lsn,
+    pub newest: Lsn,
+    /// The LSN behind the newest file.
+    pub end: Lsn,
+    /// Bytes that the server can write before it uses a file again.
+    pub capacity: u64,
+    /// The server makes changes without redo.
+    pub is_disabled: bool,
+}
+
+/// Reads the log of a running server.
+#[derive(Debug)]
+pub(super) struct LiveBlocks {
+    datadir: PathBuf,
+    file: Option<LiveFile>,
+}
+
+impl LiveBlocks {
+    /// The log of a datadir, and what its headers say.
+    pub fn open(datadir: &Path) -> Result<(Self, Headers)> {
+        let live = Self { datadir: datadir.to_path_buf(), file: None };
+        let headers = live.headers()?;
+        Ok((live, headers))
+    }
+
+    /// Whether the server says, in the file that was read last, that it makes changes without redo.
+    pub fn is_disabled(&self) -> Result<bool> {
+        let Some(file) = &self.file else { return Ok(false) };
+        let header =
+            read_up_to(&file.file, 0, LOG_FILE_HDR_SIZE).map_err(failed(&file.path, "reading the redo log"))?;
+        let now = LogFile::parse(&header, file.parsed.size);
+        Ok(now.is_ok_and(|now| now.start_lsn == file.parsed.start_lsn && now.is_logging_disabled()))
+    }
+
+    /// Reads the headers of all files.
+    pub fn headers(&self) -> Result<Headers> {
+        let mut tries = 1..TRIES;
+        loop {
+            match self.headers_now() {
+                Ok(headers) => return Ok(headers),
+                Err(why) if tries.next().is_none() => return refused(why),
+                Err(_) => thread::sleep(PAUSE),
+            }
+        }
+    }
+
+    fn headers_now(&self) -> std::result::Result<Headers, String> {
+        let dir = self.datadir.join(REDO_DIR);
+        let paths = log_files(&self.datadir);
+        let files: Vec<LiveFile> = paths.iter().filter_map(|path| LiveFile::open(path)).collect();
+        let nothing = || format!("{}: there is no redo log in it", dir.display());
+        let parsed: Vec<LogFile> = files.iter().map(|file| file.parsed.clone()).collect();
+        if parsed.iter().any(|file| file.format != FORMAT_MANY_FILES) {
+            return Err(format!(
+                "{}: a redo log of MySQL before 8.0.30, which innokit does not archive",
+                dir.display()
+            ));
+        }
+        let newest = parsed.iter().max_by_key(|file| file.start_lsn).ok_or_else(nothing)?;
+        let oldest = parsed.iter().map(|file| file.start_lsn).min().ok_or_else(nothing)?;
+        let place = newest_checkpoint(&parsed).map_err(|error: RedoError| format!("{}: {error}", dir.display()))?;
+        let header = files.get(place.file).map(|file| file.header.clone()).unwrap_or_default();
+        Ok(Headers {
+            checkpoint: place.lsn,
+            header,
+            log_uuid: newest.log_uuid,
+            oldest,
+            newest: newest.start_lsn,
+            end: newest.end_lsn(),
+            capacity: sizes_in(&dir),
+            is_disabled: newest.is_logging_disabled(),
+        })
+    }
+
+    /// Up to `len` bytes from the block at `lsn` on, of one file; nothing if no file has it. A file that the server has put aside, which it
+    /// does with all but the newest when it shuts down, keeps its header and its blocks until it is used again.
+    pub fn read(&mut self, lsn: Lsn, len: usize) -> Result<Vec<u8>> {
+        if !self.file.as_ref().is_some_and(|file| file.has(lsn)) {
+            let files = log_files(&self.datadir).into_iter().rev().chain(self.spare_files());
+            let found = files.filter_map(|path| LiveFile::open(&path)).find(|file| file.has(lsn));
+            self.file = found;
+        }
+        let Some(file) = &self.file else { return Ok(Vec::new()) };
+        let left = usize::try_from(file.parsed.end_lsn().0 - lsn.0).unwrap_or(usize::MAX);
+        let offset = file.parsed.offset_of(lsn).unwrap_or(LOG_FILE_HDR_SIZE as u64);
+        read_up_to(&file.file, offset, len.min(left)).map_err(failed(&file.path, "reading the redo log"))
+    }
+
+    /// Files that the server has put aside for later use, under other names.
+    fn spare_files(&self) -> impl Iterator<Item = PathBuf> + use<> {
+        let entries = std::fs::read_dir(self.datadir.join(REDO_DIR)).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).filter(|path| path.to_string_lossy().ends_with(SPARE))
+    }
+
+    /// Looks for the file again at the next read: the server may have put it to another use.
+    pub fn forget(&mut self) {
+        self.file = None;
+    }
+}
+
+/// The sizes of all log files, in use or spare.
+fn sizes_in(dir: &Path) -> u64 {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let is_log = |name: &std::ffi::OsStr| name.to_string_lossy().starts_with("#ib_redo");
+    let files = entries.filter(|entry| is_log(&entry.file_name()));
+    files.filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).sum()
+}
+
+/// Whether the datadir has a log of MySQL. One of before 8.0.30 is refused.
+pub(in crate::archive) fn is_mysql(datadir: &Path) -> Result<bool> {
+    if datadir.join(REDO_DIR).is_dir() {
+        return Ok(true);
+    }
+    let path = datadir.join("ib_logfile0");
+    let Ok(file) = File::open(&path) else { return Ok(false) };
+    let head = read_up_to(&file, 0, 4).map_err(failed(&path, "reading the redo log"))?;
+    match redo::identify(&head) {
+        Ok(LogVendor::MySql) => {
+            refused(format!("{}: a redo log of MySQL before 8.0.30, which innokit does not archive", path.display()))
+        }
+        _ => Ok(false),
+    }
+}

@@ -1,0 +1,100 @@
+//! A segment of MySQL's blocks as it lies in the archive.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use format::Lsn;
+use format::page::checksum::crc32c;
+use redo::block::LOG_BLOCK_SIZE;
+use redo::mysql::follow::SoundBlocks;
+use redo::mysql::mtr_reader::MtrReader;
+use redo::mysql::segment::SegmentHeader;
+use redo::mysql::{FORMAT_MANY_FILES, LOG_FILE_HDR_SIZE};
+use redo::segment::EndRecord;
+
+use crate::archive::error::{Result, failed, refused};
+use crate::archive::name::SegmentName;
+use crate::archive::stored::SEGMENT_MAX;
+
+/// A segment that was read.
+#[derive(Debug)]
+pub(crate) struct StoredBlocks {
+    pub name: SegmentName,
+    pub path: PathBuf,
+    pub header: SegmentHeader,
+    /// All of it.
+    bytes: Vec<u8>,
+    blocks: SoundBlocks,
+}
+
+impl StoredBlocks {
+    pub fn read(dir: &Path, name: SegmentName) -> Result<Self> {
+        let path = name.path(dir);
+        let len = fs::metadata(&path).map_err(failed(&path, "looking at the segment"))?.len();
+        if len > SEGMENT_MAX {
+            return refused(format!("{}: {len} bytes are more than any segment has: remove this file", path.display()));
+        }
+        let bytes = fs::read(&path).map_err(failed(&path, "reading the segment"))?;
+        let header = match SegmentHeader::parse(&bytes) {
+            Ok(header) if (header.start, header.timeline) == (name.start, name.timeline) => header,
+            Ok(header) => {
+                let (start, timeline) = (header.start, header.timeline);
+                return refused(format!(
+                    "{}: its header is that of timeline {timeline}, LSN {start}: give the file its name back",
+                    path.display()
+                ));
+            }
+            Err(error) => return refused(format!("{}: no segment of a redo archive: {error}", path.display())),
+        };
+        let blocks = SoundBlocks::of(bytes.get(LOG_FILE_HDR_SIZE..).unwrap_or_default(), header.start);
+        Ok(Self { name, path, header, bytes, blocks })
+    }
+
+    /// The LSN behind its full blocks.
+    pub fn next(&self) -> Lsn {
+        Lsn(self.name.start.0 + self.blocks.full as u64)
+    }
+
+    /// Where its data end: behind the last block, if that is full.
+    pub fn end(&self) -> Lsn {
+        self.blocks.end.unwrap_or_else(|| self.next())
+    }
+
+    /// Bytes of its file with the header and the full blocks, and how many those of the block behind them are.
+    pub const fn len(&self) -> (u64, u64) {
+        let last = if self.blocks.end.is_some() { LOG_BLOCK_SIZE as u64 } else { 0 };
+        ((LOG_FILE_HDR_SIZE + self.blocks.full) as u64, last)
+    }
+
+    pub const fn file_len(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    /// Its sound blocks, the last of which may not be full.
+    pub fn blocks(&self) -> &[u8] {
+        let (full, last) = self.len();
+        self.bytes.get(LOG_FILE_HDR_SIZE..usize::try_from(full + last).unwrap_or(0)).unwrap_or_default()
+    }
+
+    pub fn full_blocks(&self) -> &[u8] {
+        self.blocks().get(..self.blocks.full).unwrap_or_default()
+    }
+
+    /// The block that is not full.
+    pub fn last_block(&self) -> Option<[u8; LOG_BLOCK_SIZE]> {
+        self.blocks().get(self.blocks.full..)?.first_chunk().copied()
+    }
+
+    /// What closes it.
+    pub fn end_record(&self) -> EndRecord {
+        let mut reader = MtrReader::new(FORMAT_MANY_FILES, self.name.start, Vec::new());
+        let (mut input, mut mtrs) = (self.blocks(), 0);
+        while reader.next_mtr(&mut input).is_some() {
+            mtrs += 1;
+        }
+        let (full, last) = self.len();
+        let crc = crc32c(self.bytes.get(..usize::try_from(full + last).unwrap_or(0)).unwrap_or_default());
+        let (start, timeline) = (self.header.start, self.header.timeline);
+        EndRecord { start, end: self.end(), mtrs, timeline, crc }
+    }
+}

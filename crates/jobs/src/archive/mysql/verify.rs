@@ -1,0 +1,87 @@
+//! Reads the mini-transactions of segments that continue each other.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::Path;
+
+use format::{Lsn, SpaceId};
+use redo::LogVendor;
+use redo::mysql::FORMAT_MANY_FILES;
+use redo::mysql::mtr_reader::MtrReader;
+use redo::record::{FileRecord, RedoRecord};
+
+use super::groups::loads_in;
+use super::stored::StoredBlocks;
+use crate::archive::error::{Result, failed};
+use crate::archive::name::SegmentName;
+use crate::archive::status::Unlogged;
+use crate::source::read_up_to;
+
+/// Whether a segment is one of MySQL's log.
+pub(in crate::archive) fn is_of_blocks(dir: &Path, name: SegmentName) -> Result<bool> {
+    let path = name.path(dir);
+    let file = File::open(&path).map_err(failed(&path, "opening the segment"))?;
+    let head = read_up_to(&file, 0, 4).map_err(failed(&path, "reading the segment"))?;
+    Ok(redo::identify(&head) == Ok(LogVendor::MySql))
+}
+
+/// A stretch of segments, as far as it was read.
+#[derive(Debug)]
+pub(in crate::archive) struct BlockRange {
+    timeline: u32,
+    /// Where the next segment must start.
+    next: Lsn,
+    /// Its last block is not full: nothing follows it.
+    is_over: bool,
+    reader: MtrReader,
+    pub mtrs: u64,
+    /// Indexes built without redo.
+    pub unlogged: Vec<Unlogged>,
+    files: HashMap<SpaceId, String>,
+}
+
+impl BlockRange {
+    /// Begins with a segment.
+    pub fn new(name: SegmentName) -> Self {
+        let reader = MtrReader::new(FORMAT_MANY_FILES, name.start, Vec::new());
+        let (next, files) = (name.start, HashMap::new());
+        Self { timeline: name.timeline, next, is_over: false, reader, mtrs: 0, unlogged: Vec::new(), files }
+    }
+
+    pub fn is_followed_by(&self, name: SegmentName) -> bool {
+        !self.is_over && (self.timeline, self.next) == (name.timeline, name.start)
+    }
+
+    /// Whether a segment begins within it.
+    pub fn overlaps(&self, name: SegmentName) -> bool {
+        self.timeline == name.timeline && name.start < self.next
+    }
+
+    /// Where its last mini-transaction ends.
+    pub const fn end(&self) -> Lsn {
+        self.reader.at()
+    }
+
+    /// Reads a segment that follows. Returns what is wrong with its records.
+    pub fn add(&mut self, stored: &StoredBlocks) -> Option<String> {
+        let (mtrs, unlogged, files) = (&mut self.mtrs, &mut self.unlogged, &mut self.files);
+        // A block that is not full is the last one.
+        let mut input = stored.blocks();
+        while let Some(mtr) = self.reader.next_mtr(&mut input) {
+            *mtrs += 1;
+            for record in mtr.records() {
+                if let Ok(RedoRecord::File(
+                    FileRecord::Create { space, name } | FileRecord::Rename { space, to: name, .. },
+                )) = record
+                {
+                    files.insert(space, String::from_utf8_lossy(name.strip_prefix(b"./").unwrap_or(name)).into_owned());
+                }
+            }
+            let named = loads_in(&mtr).map(Unlogged::from);
+            unlogged.extend(named.map(|load| Unlogged { file: files.get(&SpaceId(load.space)).cloned(), ..load }));
+        }
+        (self.next, self.is_over) = (stored.next(), stored.last_block().is_some());
+        let (at, path) = (self.reader.at(), stored.path.display());
+        self.reader.fault().map(|fault| format!("{path}: the redo log makes no sense at LSN {at}: {fault}"))
+    }
+}

@@ -1,0 +1,128 @@
+//! What an archive of MySQL's log says about files after the base copy: tablespaces made, renamed and dropped, which are carried out on the
+//! copy, and indexes built without redo, beyond which there is no way.
+//!
+//! MySQL's own recovery does none of that: it finds the files as the server left them. Definitions need nothing: they are in the dictionary,
+//! `mysql.ibd`, which the redo covers, and statements that were under way are undone by the server when it starts.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use format::{Lsn, SpaceId};
+use redo::record::{FileRecord, Subject};
+
+use super::error::{Result, refused};
+use super::log::{Scanned, file_record};
+use super::outside::Outside;
+
+/// What a log says about files from an LSN on.
+#[derive(Debug)]
+pub(super) struct LaterFiles {
+    /// The end of the base copy.
+    after: Lsn,
+    outside: Outside,
+    pub made: BTreeSet<SpaceId>,
+    pub dropped: BTreeSet<SpaceId>,
+    /// The names that tablespaces got, in the order of the log.
+    pub names: BTreeMap<SpaceId, Vec<PathBuf>>,
+    /// Where an index was first built without redo.
+    loads: BTreeMap<SpaceId, Lsn>,
+}
+
+impl LaterFiles {
+    pub fn after(after: Lsn, outside: Outside) -> Self {
+        let (made, dropped) = (BTreeSet::new(), BTreeSet::new());
+        Self { after, outside, made, dropped, names: BTreeMap::new(), loads: BTreeMap::new() }
+    }
+
+    /// Whether the base copy is from before `until`: then its files show nothing that was done later.
+    pub fn is_base_before(&self, until: Lsn) -> bool {
+        self.after <= until
+    }
+
+    /// Adds a mini-transaction. Fails if it cannot be carried out.
+    pub fn add(&mut self, scanned: &Scanned<'_>) -> Result<()> {
+        let mtr = &scanned.mtr;
+        if mtr.start < self.after {
+            return Ok(());
+        }
+        for (subject, bytes) in scanned.records() {
+            match subject {
+                Subject::File => {
+                    file_record(mtr.grammar, bytes).map_or(Ok(()), |record| self.add_file(&record, mtr.start))?;
+                }
+                // The server drops a tablespace once nobody changes it any more.
+                Subject::Page(id, _) if self.dropped.contains(&id.space) => self.refuse_import(id.space, mtr.start)?,
+                Subject::Page(..) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn add_file(&mut self, record: &FileRecord<'_>, lsn: Lsn) -> Result<()> {
+        match *record {
+            FileRecord::Create { space, .. } if self.dropped.contains(&space) => self.refuse_import(space, lsn),
+            FileRecord::Create { space, name } => {
+                self.made.insert(space);
+                self.add_name(space, name, lsn)
+            }
+            FileRecord::Rename { space, from, to } => {
+                // The name that the base copy has for it is among these.
+                self.add_name(space, from, lsn)?;
+                self.add_name(space, to, lsn)
+            }
+            FileRecord::Delete { space, .. } => {
+                self.dropped.insert(space);
+                Ok(())
+            }
+            FileRecord::Load { space, .. } => {
+                self.loads.entry(space).or_insert(lsn);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn add_name(&mut self, space: SpaceId, name: &[u8], lsn: Lsn) -> Result<()> {
+        let name = Path::new(OsStr::from_bytes(name));
+        let Some(path) = self.outside.path_of(name) else {
+            return refused(format!(
+                "tablespace {space} is called `{}` from LSN {lsn} on, which no server would choose",
+                name.display()
+            ));
+        };
+        if path.is_absolute() {
+            return refused(format!(
+                "{}: a tablespace outside the datadir was made or renamed at LSN {lsn}, after the base copy: recover to that LSN at most \
+                 (--until {lsn}), or take a base copy from after it",
+                path.display()
+            ));
+        }
+        let names = self.names.entry(space).or_default();
+        if names.last() != Some(&path) {
+            names.push(path);
+        }
+        Ok(())
+    }
+
+    /// Fails if a tablespace that is still there at the end has pages that the redo does not. `name_of` is its name, if the log tells.
+    pub fn refuse_unlogged(&self, name_of: impl Fn(SpaceId) -> Option<String>) -> Result<()> {
+        let lost = self.loads.iter().filter(|(space, _)| !self.dropped.contains(*space));
+        let Some((space, lsn)) = lost.min_by_key(|(_, lsn)| **lsn) else { return Ok(()) };
+        let name = name_of(*space).map(|name| format!(" ({name})")).unwrap_or_default();
+        refused(format!(
+            "an index of tablespace {space}{name} was built at LSN {lsn}, after the base copy (LSN {}), and MySQL writes no redo for that: \
+             recover to that LSN at most (--until {lsn}), or take a base copy from after it",
+            self.after
+        ))
+    }
+
+    fn refuse_import<T>(&self, space: SpaceId, lsn: Lsn) -> Result<T> {
+        refused(format!(
+            "tablespace {space} was dropped or discarded after the base copy (LSN {}), and is changed again at LSN {lsn}: it was imported, which \
+             MySQL's redo log does not cover: recover to an LSN from before, or take a base copy from after it",
+            self.after
+        ))
+    }
+}

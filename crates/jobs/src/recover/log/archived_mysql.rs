@@ -1,0 +1,172 @@
+//! A redo archive in place of the log that came with a base copy of MySQL: its segments are a log as any other, except that they do not have
+//! the base's checkpoint.
+//!
+//! That the archive is of the same server shows in the number that all files of a log have in common, and in the blocks that both have.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use format::Lsn;
+use redo::block::{LOG_BLOCK_SIZE, block_start};
+use redo::mysql::follow::{agree, is_full_block};
+use redo::mysql::{LOG_FILE_HDR_SIZE, LogFile};
+
+use super::super::error::{Result, damaged, failed, refused};
+use super::archived::unreadable;
+use crate::archive::{SegmentName, StoredBlocks, closed_at, last_mark, segments};
+use crate::source::mysql_log::MySqlLog;
+use crate::source::read_up_to;
+
+/// Blocks of both logs that are compared.
+const COMPARED: usize = 128;
+const BLOCK: u64 = LOG_BLOCK_SIZE as u64;
+
+/// How far an archive must go.
+#[derive(Debug)]
+pub(in super::super) struct ArchivedEnd {
+    dir: PathBuf,
+    /// What was archived up to here is there.
+    reached: Lsn,
+    /// Where the base's own log ends. Its files are as they were then.
+    pub base_end: Lsn,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Segment {
+    name: SegmentName,
+    /// As its end record says; otherwise as far as it goes, which may be within a block.
+    end: Lsn,
+    is_closed: bool,
+}
+
+/// Finds the segments from the checkpoint of the base's `own` log on, of one `timeline` if that is given: a log, to be read from that
+/// checkpoint on.
+pub(super) fn find(
+    dir: &Path,
+    own: &MySqlLog,
+    base_end: Lsn,
+    timeline: Option<u32>,
+) -> Result<(MySqlLog, ArchivedEnd)> {
+    let checkpoint = own.checkpoint_lsn();
+    let mark = last_mark(dir).or_else(unreadable)?;
+    let (mut is_covered, dir_name) = (false, dir.display());
+    // The newest first: only one can have gone on from this base.
+    for mut stretch in stretches(dir, timeline)?.into_iter().rev() {
+        let (Some(first), Some(last)) = (stretch.first(), stretch.last()) else { continue };
+        let reaches = first.name.start <= block_start(checkpoint) && checkpoint <= last.end;
+        // A log that ends with a full block ends behind the header of a block that is not there.
+        let is_at_end = first.name.start <= block_start(checkpoint) && block_start(checkpoint) == last.end;
+        if !(reaches || is_at_end) {
+            continue;
+        }
+        is_covered = true;
+        let count = stretch.len();
+        let mut number = 0;
+        stretch.retain(|segment| {
+            number += 1;
+            segment.end > checkpoint || number == count
+        });
+        // Up to its last mark the newest segment was whole.
+        let open = stretch.last().filter(|last| !last.is_closed).map(|last| last.name.timeline);
+        let reached = mark.as_ref().filter(|mark| Some(mark.timeline) == open).map_or(Lsn(0), |mark| mark.lsn);
+        let paths: Vec<PathBuf> = stretch.iter().map(|segment| segment.name.path(dir)).collect();
+        stretch.iter().try_for_each(|segment| segment.is_whole(dir))?;
+        let log = MySqlLog::of_segments(&paths, checkpoint)?;
+        if continues(&log, own, base_end).map_err(failed(dir, "comparing the redo logs"))? {
+            return Ok((log, ArchivedEnd { dir: dir.to_path_buf(), reached, base_end }));
+        }
+    }
+    if is_covered {
+        return refused(format!(
+            "{dir_name}: the archive has other changes after LSN {checkpoint} than the base copy's own log: it is of another server, \
+             or of another timeline"
+        ));
+    }
+    refused(format!(
+        "{dir_name}: no segment holds LSN {checkpoint}, where the redo of the base copy begins: innokit redo verify shows what there is"
+    ))
+}
+
+/// The segments that continue each other, oldest first.
+fn stretches(dir: &Path, timeline: Option<u32>) -> Result<Vec<Vec<Segment>>> {
+    let mut names = segments(dir).or_else(unreadable)?;
+    names.retain(|name| timeline.is_none_or(|timeline| timeline == name.timeline));
+    let mut stretches: Vec<Vec<Segment>> = Vec::new();
+    for name in names {
+        let segment = match closed_at(dir, name) {
+            Some(end) => Segment { name, end, is_closed: true },
+            None => {
+                let end = StoredBlocks::read(dir, name).or_else(unreadable)?.end();
+                Segment { name, end, is_closed: false }
+            }
+        };
+        match stretches.last_mut() {
+            Some(stretch) if stretch.last().is_some_and(|last| last.is_followed_by(name)) => stretch.push(segment),
+            _ => stretches.push(vec![segment]),
+        }
+    }
+    Ok(stretches)
+}
+
+/// Whether an archive holds what the base's own log does.
+fn continues(archive: &MySqlLog, own: &MySqlLog, base_end: Lsn) -> io::Result<bool> {
+    let uuid = |log: &MySqlLog| log.newest().map(|file| file.parsed.log_uuid);
+    if uuid(own) != uuid(archive) {
+        return Ok(false);
+    }
+    let read = |log: &MySqlLog| log.at_checkpoint(COMPARED * LOG_BLOCK_SIZE);
+    let (base, archived) = (read(own)?, read(archive)?);
+    let (base, archived) = (base.as_chunks::<LOG_BLOCK_SIZE>().0, archived.as_chunks::<LOG_BLOCK_SIZE>().0);
+    let start = block_start(own.checkpoint_lsn()).0;
+    let lsns = (0..).map(|number| start + number * BLOCK).take_while(|lsn| *lsn < base_end.0);
+    let mut pairs = lsns.zip(base.iter().zip(archived));
+    Ok(pairs.all(|(lsn, (one, other))| agree(one, other, Lsn(lsn)) != Some(false)))
+}
+
+impl ArchivedEnd {
+    /// Fails if mini-transactions ended at `end`, before the archive did when it was marked last.
+    pub fn check_end(&self, end: Lsn) -> Result<()> {
+        if end >= self.reached {
+            return Ok(());
+        }
+        is_damaged(&self.dir, end)
+    }
+}
+
+fn is_damaged<T>(at_path: &Path, at: Lsn) -> Result<T> {
+    damaged(format!(
+        "{}: the archive is damaged at LSN {at}: innokit redo verify shows what is left. To recover up to there, move this segment and later \
+         ones away",
+        at_path.display()
+    ))
+}
+
+impl Segment {
+    fn is_followed_by(&self, name: SegmentName) -> bool {
+        self.is_closed && (self.name.timeline, self.end) == (name.timeline, name.start)
+    }
+
+    /// Fails if a closed segment has lost its end. What is damaged before that shows when the log is read: sound blocks follow.
+    fn is_whole(&self, dir: &Path) -> Result<()> {
+        if !self.is_closed {
+            return Ok(());
+        }
+        let path = self.name.path(dir);
+        let io = |action| failed(&path, action);
+        let file = File::open(&path).map_err(io("opening the segment"))?;
+        let header = read_up_to(&file, 0, LOG_FILE_HDR_SIZE).map_err(io("reading the segment"))?;
+        let size = file.metadata().map_err(io("looking at the segment"))?.len();
+        let starts = LogFile::parse(&header, size).map(|parsed| parsed.start_lsn);
+        let last = Lsn(block_start(Lsn(self.end.0 - 1)).0);
+        let offset = LOG_FILE_HDR_SIZE as u64 + (last.0 - self.name.start.0);
+        let block = read_up_to(&file, offset, LOG_BLOCK_SIZE).map_err(io("reading the segment"))?;
+        let is_there = block.first_chunk().is_some_and(|block| {
+            is_full_block(block, last) || (block_start(self.end) != self.end && size == offset + BLOCK)
+        });
+        if starts != Ok(self.name.start) || !is_there || size != offset + BLOCK {
+            return is_damaged(&path, last);
+        }
+        Ok(())
+    }
+}

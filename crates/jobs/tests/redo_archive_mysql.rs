@@ -1,0 +1,195 @@
+//! `redo archive` on logs of MySQL written here, block by block: laps, half-written blocks, what a recovering server drops, other histories.
+#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests fail where they must")]
+
+mod fake_mysql;
+
+use std::fs;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fake_mysql::{FIRST, FakeMySql};
+use format::Lsn;
+use innokit_jobs::{
+    ArchiveError, ArchiveEvent, ArchiveOptions, ArchiveReport, ArchiveStatus, ArchiveUntil, archive, verify_archive,
+};
+use redo::block::LOG_BLOCK_SIZE;
+use redo::mysql::copy::cut;
+
+const PATIENCE: Duration = Duration::from_secs(300);
+
+fn options(server: &FakeMySql, until: ArchiveUntil) -> ArchiveOptions {
+    ArchiveOptions {
+        to: server.archive(),
+        until,
+        poll: Duration::from_millis(1),
+        segment_size: 32 << 10,
+        settle: Duration::from_millis(20),
+    }
+}
+
+fn archived(server: &FakeMySql, until: ArchiveUntil) -> (ArchiveStatus, Vec<String>) {
+    let mut gaps = Vec::new();
+    let done = archive(&server.datadir(), &options(server, until), &AtomicBool::new(false), &mut |event| {
+        if let ArchiveEvent::Gap(why) = event {
+            gaps.push((*why).to_owned());
+        }
+    });
+    (done.expect("archived"), gaps)
+}
+
+fn verified(server: &FakeMySql) -> ArchiveReport {
+    let report = verify_archive(&server.archive()).expect("read");
+    assert_eq!(report.damage, Vec::<String>::new());
+    server.compare_in(&server.archive(), &report);
+    report
+}
+
+#[test]
+fn a_log_is_followed_from_file_to_file_and_every_block_is_the_servers() {
+    let mut server = FakeMySql::new();
+    for round in 0..24 {
+        server.commit(1 + round * 40);
+        let until = if round % 3 == 0 { ArchiveUntil::CaughtUp } else { ArchiveUntil::Once };
+        let (done, gaps) = archived(&server, until);
+        assert_eq!(gaps.len(), 0);
+        // The block that is not full is taken when it rests.
+        let behind = server.lsn() - done.lsn;
+        assert!(behind == 0 || (until == ArchiveUntil::Once && behind < 512 + 30), "{behind}");
+    }
+    let (done, _) = archived(&server, ArchiveUntil::CaughtUp);
+    assert_eq!((done.lsn, done.lag_bytes), (server.lsn(), 0));
+    let report = verified(&server);
+    assert_eq!((report.ranges.len(), report.exit_status(), report.mtrs), (1, 0, server.notes.len() as u64));
+    assert_eq!((report.ranges[0].start_lsn, report.ranges[0].end_lsn), (FIRST, server.lsn()));
+    assert!(report.segments > 5, "{report:?}");
+}
+
+#[test]
+fn files_that_the_server_used_again_leave_a_gap_and_never_wrong_bytes() {
+    let mut server = FakeMySql::new();
+    server.commit(3000);
+    let (before, _) = archived(&server, ArchiveUntil::CaughtUp);
+    server.commit(9000);
+    server.lap();
+    let (done, gaps) = archived(&server, ArchiveUntil::Once);
+    assert_eq!((gaps.len(), done.gaps), (1, 1));
+    assert!(gaps[0].contains(&before.lsn.to_string()) && gaps[0].contains("innodb_redo_log_capacity"), "{gaps:?}");
+    server.commit(100);
+    assert_eq!(archived(&server, ArchiveUntil::CaughtUp).0.lsn, server.lsn());
+    let report = verified(&server);
+    assert_eq!((report.ranges.len(), report.exit_status()), (2, 1));
+    assert_eq!(report.ranges[1].gap.as_deref(), Some(gaps[0].as_str()));
+}
+
+/// A server that dies within a mini-transaction drops it when it recovers, and writes others in its place.
+#[test]
+fn what_a_recovering_server_drops_is_not_archived_whether_or_not_the_archiver_runs_meanwhile() {
+    for runs in [false, true] {
+        let mut server = FakeMySql::new();
+        server.commit(700);
+        let ends = server.ends();
+        // A mini-transaction that reaches from one block into the next, which was never written.
+        let last = (0..ends.len() - 1).rfind(|at| {
+            let (end, next) = (ends[*at], ends[*at + 1]);
+            end / 512 + 1 == next / 512 && end % 512 > 100 && next % 512 > 13
+        });
+        let last = last.expect("one");
+        let mut blocks = server.blocks();
+        let next = ((ends[last + 1] - FIRST) / 512) as usize;
+        blocks[next..].fill([0; LOG_BLOCK_SIZE]);
+        server.write(&blocks);
+        let (at, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+        let until = if runs { ArchiveUntil::Stopped } else { ArchiveUntil::Once };
+        let wait_for = |lsn: u64| {
+            let started = Instant::now();
+            while at.load(Ordering::Relaxed) < lsn {
+                assert!(started.elapsed() < PATIENCE, "LSN {lsn} is never archived");
+                thread::sleep(Duration::from_millis(1));
+            }
+        };
+        let (datadir, options) = (server.datadir(), options(&server, until));
+        let gaps = thread::scope(|scope| {
+            let archiver = scope.spawn(|| {
+                let mut gaps = 0;
+                let done = archive(&datadir, &options, &stop, &mut |event| match event {
+                    ArchiveEvent::Status(status) => at.store(status.lsn, Ordering::Relaxed),
+                    _ => gaps += 1,
+                });
+                done.expect("archived");
+                gaps
+            });
+            wait_for(ends[last]);
+            assert_eq!(at.load(Ordering::Relaxed), ends[last], "the rest is not complete");
+            // It recovers: the block ends where the last whole one did, then others follow.
+            blocks[next - 1] = cut(&blocks[next - 1], Lsn(ends[last]), &[]).expect("cut");
+            server.write(&blocks);
+            server.notes.truncate(last + 1);
+            server.notes.extend([5, 6, 7]);
+            server.commit(900);
+            if runs {
+                wait_for(server.lsn());
+            }
+            stop.store(true, Ordering::Relaxed);
+            archiver.join().expect("ended")
+        });
+        let (done, more) = archived(&server, ArchiveUntil::CaughtUp);
+        assert_eq!((done.lsn, gaps, more.len()), (server.lsn(), 0, 0), "runs: {runs}");
+        assert_eq!(verified(&server).ranges.len(), 1);
+    }
+}
+
+#[test]
+fn a_log_with_another_history_starts_a_timeline() {
+    let mut server = FakeMySql::new();
+    server.commit(2000);
+    let (before, _) = archived(&server, ArchiveUntil::CaughtUp);
+    server.notes.truncate(1500);
+    server.notes.push(1);
+    server.commit(2000);
+    let (done, gaps) = archived(&server, ArchiveUntil::CaughtUp);
+    assert_eq!((gaps.len(), done.timeline, done.lsn), (1, 2, server.lsn()));
+    assert!(done.lsn > before.lsn && gaps[0].contains("holds other changes"), "{gaps:?}");
+    assert_eq!(verified(&server).ranges.len(), 2);
+    // And a log that is only shorter.
+    server.notes.truncate(2500);
+    for entry in fs::read_dir(server.datadir().join("#innodb_redo")).expect("read") {
+        fs::remove_file(entry.expect("one").path()).expect("removed");
+    }
+    server.write(&server.blocks());
+    let (done, gaps) = archived(&server, ArchiveUntil::CaughtUp);
+    assert_eq!((gaps.len(), done.timeline, done.lsn), (1, 3, server.lsn()));
+}
+
+#[test]
+fn a_killed_run_goes_on_where_it_ended_and_clears_what_it_tore() {
+    let mut server = FakeMySql::new();
+    server.commit(500);
+    archived(&server, ArchiveUntil::CaughtUp);
+    let segment = server.archive().join(format!("redo.{FIRST:016x}"));
+    let whole = fs::read(&segment).expect("read");
+    server.commit(500);
+    // Blocks that do not follow each other, and half a block.
+    let (blocks, used) = (server.blocks(), whole.iter().rposition(|byte| *byte != 0).expect("some") / 512 * 512 + 512);
+    let mut torn = whole.clone();
+    torn[used + 512..used + 1024].copy_from_slice(&blocks[(used - 2048) / 512 + 1]);
+    torn[used + 2048..used + 2300].fill(0x55);
+    fs::write(&segment, &torn).expect("written");
+    assert_eq!(archived(&server, ArchiveUntil::CaughtUp).1.len(), 0);
+    let report = verified(&server);
+    assert_eq!((report.mtrs, report.ranges.len()), (1000, 1));
+}
+
+#[test]
+fn an_encrypted_log_is_refused_with_the_way_out() {
+    let mut server = FakeMySql::new();
+    server.commit(200);
+    let mut blocks = server.blocks();
+    blocks[2][4] |= 0x80;
+    server.write(&blocks);
+    let run =
+        archive(&server.datadir(), &options(&server, ArchiveUntil::CaughtUp), &AtomicBool::new(false), &mut |_| {});
+    let Err(ArchiveError::Refused(why)) = run else { panic!("{run:?}") };
+    let at = FIRST + 1024;
+    assert!(why.contains(&format!("encrypted from LSN {at} on")) && why.contains("innodb_redo_log_encrypt"), "{why}");
+}
