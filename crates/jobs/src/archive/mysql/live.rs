@@ -68,12 +68,14 @@ pub(super) struct Headers {
 pub(super) struct LiveBlocks {
     datadir: PathBuf,
     file: Option<LiveFile>,
+    /// The file may be in another use now: it is looked for again.
+    is_stale: bool,
 }
 
 impl LiveBlocks {
     /// The log of a datadir, and what its headers say.
     pub fn open(datadir: &Path) -> Result<(Self, Headers)> {
-        let live = Self { datadir: datadir.to_path_buf(), file: None };
+        let live = Self { datadir: datadir.to_path_buf(), file: None, is_stale: false };
         let headers = live.headers()?;
         Ok((live, headers))
     }
@@ -130,10 +132,13 @@ impl LiveBlocks {
     /// Up to `len` bytes from the block at `lsn` on, of one file; nothing if no file has it. A file that the server has put aside, which it
     /// does with all but the newest when it shuts down, keeps its header and its blocks until it is used again.
     pub fn read(&mut self, lsn: Lsn, len: usize) -> Result<Vec<u8>> {
-        if !self.file.as_ref().is_some_and(|file| file.has(lsn)) {
+        let has = |file: &LiveFile| file.has(lsn);
+        if self.is_stale || !self.file.as_ref().is_some_and(has) {
             let files = log_files(&self.datadir).into_iter().rev().chain(self.spare_files());
-            let found = files.filter_map(|path| LiveFile::open(&path)).find(|file| file.has(lsn));
-            self.file = found;
+            let found = files.filter_map(|path| LiveFile::open(&path)).find(has);
+            // One that the server has removed since is still as it was, as long as it is open.
+            self.file = found.or_else(|| self.file.take_if(|file| has(file)));
+            self.is_stale = false;
         }
         let Some(file) = &self.file else { return Ok(Vec::new()) };
         let left = usize::try_from(file.parsed.end_lsn().0 - lsn.0).unwrap_or(usize::MAX);
@@ -149,7 +154,7 @@ impl LiveBlocks {
 
     /// Looks for the file again at the next read: the server may have put it to another use.
     pub fn forget(&mut self) {
-        self.file = None;
+        self.is_stale = true;
     }
 }
 
