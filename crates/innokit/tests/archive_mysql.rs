@@ -22,6 +22,9 @@ fn started(options: &[&str]) -> Server {
     Server::start_in(folder, "mysql", &options.iter().map(|option| (*option).to_owned()).collect::<Vec<_>>())
 }
 
+/// The end of the log, exactly: what `SHOW GLOBAL STATUS` says of it may be a second old.
+const LSN: &str = "SELECT JSON_EXTRACT(storage_engines, '$.InnoDB.LSN') FROM performance_schema.log_status;";
+
 /// What was true while nothing could be committed.
 struct Moment {
     lsn: u64,
@@ -41,14 +44,13 @@ fn moment(server: &Server) -> Moment {
         "sql",
         &["-N"],
         &format!(
-            "FLUSH TABLES WITH READ LOCK; SHOW GLOBAL STATUS LIKE 'Innodb_redo_log_current_lsn'; \
-             SELECT REPLACE(@@gtid_executed, '\\n', ''); CHECKSUM TABLE {}; UNLOCK TABLES;",
+            "FLUSH TABLES WITH READ LOCK; {LSN} SELECT REPLACE(@@gtid_executed, '\\n', ''); CHECKSUM TABLE {}; UNLOCK TABLES;",
             names.join(", ")
         ),
     );
     let lines: Vec<&str> = answer.lines().collect();
     assert_eq!(lines.len(), names.len() + 2, "{answer}");
-    let lsn = lines[0].rsplit('\t').next().and_then(|lsn| lsn.parse().ok()).expect("an LSN");
+    let lsn = lines[0].parse().expect("an LSN");
     Moment { lsn, gtids: lines[1].to_owned(), sums: lines[2..].join("\n") }
 }
 
@@ -60,8 +62,8 @@ fn archive(server: &Server, more: &[&str]) -> Run {
 
 /// Waits until everything is archived that the server has written: it removes log files when it starts, and when its log becomes smaller.
 fn is_all_archived(server: &Server) {
-    let status = server.script_on("data", "sql", &["-N"], "SHOW GLOBAL STATUS LIKE 'Innodb_redo_log_current_lsn'");
-    wait_for(server, status.split_whitespace().last().and_then(|lsn| lsn.parse().ok()).expect("an LSN"));
+    let lsn = server.script_on("data", "sql", &["-N"], LSN);
+    wait_for(server, lsn.trim_end().parse().expect("an LSN"));
 }
 
 /// Beside changes of rows and of definitions, in a log that is resized, by an archiver that is killed and a server that is.
