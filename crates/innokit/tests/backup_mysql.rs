@@ -539,11 +539,6 @@ fn what_is_not_backed_up_is_refused(server: &Server, outside: &str, refused: &dy
     refused("root", &[], "redo logging is switched off");
     server.script("sql", &[], "ALTER INSTANCE ENABLE INNODB REDO_LOG;");
     assert!(!server.of("set").exists());
-    // The archive of a redo log is for MariaDB.
-    let mut archive = innokit();
-    archive.args(["redo", "archive", "--once", "--user", "root", "--to", "redo", "--socket"]).arg(server.socket());
-    let archived = ended(archive.arg("data").current_dir(server.folder.path()));
-    assert!(archived.status == 2 && archived.errors.contains("MySQL"), "{}", archived.errors);
 }
 
 #[test]
