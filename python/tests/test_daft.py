@@ -1,6 +1,7 @@
 """`innokit.daft`: queries of Daft, in this process."""
 
 import inspect
+import os
 import pathlib
 import shutil
 
@@ -9,6 +10,9 @@ import innokit.daft
 import polars
 import pytest
 from conftest import DATADIRS, break_page, hinted, needs_servers, units
+
+# Where Ray runs in the same process, as after its tests, Daft would take it for its own cluster.
+os.environ.setdefault("DAFT_RUNNER", "native")
 
 import daft
 import daft.io.pushdowns
