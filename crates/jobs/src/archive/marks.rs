@@ -183,20 +183,19 @@ pub(super) fn first_and_last_mark(dir: &Path) -> Result<Option<(Mark, Mark)>> {
     Ok(found)
 }
 
-/// The GTID position at a position of the binary log that was reached at `lsn`. `None` unless a mark right before or after that LSN says
-/// just this position: between two marks nobody asked.
+/// The GTID position at a position of the binary log that was reached at `lsn`. `None` unless the last mark before that LSN or the first one
+/// after it says just this position, of the marks that say any: a run that asked nobody says nothing of the binary log, and hides nothing.
 pub(crate) fn gtid_at(dir: &Path, lsn: Lsn, file: &str, position: u64) -> Result<Option<String>> {
     let mut around: BTreeMap<u32, [Option<Mark>; 2]> = BTreeMap::new();
     if dir.join(DIR).is_dir() {
         each_mark(dir, &mut |mark| {
+            if mark.binlog.is_none() {
+                return;
+            }
             let [before, after] = around.entry(mark.timeline).or_default();
-            // A run that asked nobody says nothing of the binary log: at the same LSN, it must not hide what an earlier one was told.
-            let says_as_much = |other: &Mark| other.lsn != mark.lsn || other.binlog.is_none();
             if mark.lsn <= lsn {
-                if mark.binlog.is_some() || before.as_ref().is_none_or(says_as_much) {
-                    *before = Some(mark);
-                }
-            } else if after.as_ref().is_none_or(|after| after.lsn == mark.lsn && after.binlog.is_none()) {
+                *before = Some(mark);
+            } else if after.is_none() {
                 *after = Some(mark);
             }
         })?;
@@ -271,7 +270,8 @@ mod tests {
         assert_eq!(gtid(200, 5).as_deref(), Some("0-7-5"), "at the LSN of both marks");
         assert_eq!(gtid(250, 6).as_deref(), Some("0-7-6"), "from the mark after it");
         assert_eq!(gtid(250, 4), None, "long ago");
-        assert_eq!(gtid(450, 6), None, "nobody was asked since");
+        assert_eq!(gtid(450, 6).as_deref(), Some("0-7-6"), "nobody was asked since, and nothing was committed");
+        assert_eq!(gtid(450, 5), None, "before the last that was asked");
         assert_eq!(gtid(200, 7), None, "another position");
     }
 }
