@@ -58,7 +58,7 @@ const SECOND: &str = "RENAME TABLE shop.one TO shop.away, shop.two TO shop.one, 
                       CREATE DATABASE late; CREATE TABLE late.t LIKE shop.a; INSERT INTO late.t SELECT * FROM shop.still LIMIT 60; \
                       INSERT INTO shop.isam (a) VALUES (3); DELETE FROM shop.emptied;";
 
-/// MySQL makes an undo tablespace that it empties anew, under another number.
+/// MySQL replaces an undo tablespace that it empties, under another number.
 const UNDO: (&str, &str) =
     (" CREATE UNDO TABLESPACE more ADD DATAFILE 'more.ibu';", " ALTER UNDO TABLESPACE more SET INACTIVE;");
 

@@ -1,5 +1,6 @@
 //! A segment as it lies in the archive: read from its start, mini-transaction by mini-transaction.
 
+use std::fmt::Display;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -13,11 +14,34 @@ use super::error::{Result, failed, refused};
 use super::name::SegmentName;
 
 /// A larger file is no segment: it is read whole.
-pub(super) const SEGMENT_MAX: u64 = 1 << 30;
+const SEGMENT_MAX: u64 = 1 << 30;
 
 /// The LSN at which a segment was closed, if it was.
 pub(crate) fn closed_at(dir: &Path, name: SegmentName) -> Option<Lsn> {
     EndRecord::parse(&fs::read(name.end_path(dir)).ok()?).map(|record| record.end)
+}
+
+/// Reads a segment of either server, and its header, which must be that of this name: `place` is where a header says that it belongs.
+pub(super) fn read_segment<H, E: Display>(
+    path: &Path,
+    name: SegmentName,
+    parse: impl FnOnce(&[u8]) -> std::result::Result<H, E>,
+    place: impl FnOnce(&H) -> (Lsn, u32),
+) -> Result<(Vec<u8>, H)> {
+    let shown = path.display();
+    let len = fs::metadata(path).map_err(failed(path, "looking at the segment"))?.len();
+    if len > SEGMENT_MAX {
+        return refused(format!("{shown}: {len} bytes are more than any segment has: remove this file"));
+    }
+    let bytes = fs::read(path).map_err(failed(path, "reading the segment"))?;
+    let header = parse(&bytes).or_else(|error| refused(format!("{shown}: no segment of a redo archive: {error}")))?;
+    let (start, timeline) = place(&header);
+    if (start, timeline) != (name.start, name.timeline) {
+        return refused(format!(
+            "{shown}: its header is that of timeline {timeline}, LSN {start}: give the file its name back"
+        ));
+    }
+    Ok((bytes, header))
 }
 
 /// A segment that was read.
@@ -35,24 +59,8 @@ pub(crate) struct Stored {
 impl Stored {
     pub fn read(dir: &Path, name: SegmentName) -> Result<Self> {
         let path = name.path(dir);
-        let len = fs::metadata(&path).map_err(failed(&path, "looking at the segment"))?.len();
-        if len > SEGMENT_MAX {
-            return refused(format!("{}: {len} bytes are more than any segment has: remove this file", path.display()));
-        }
-        let bytes = fs::read(&path).map_err(failed(&path, "reading the segment"))?;
-        let header = match SegmentHeader::parse(&bytes) {
-            Ok(header) if (header.start, header.timeline) == (name.start, name.timeline) => header,
-            Ok(header) => {
-                let (start, timeline) = (header.start, header.timeline);
-                return refused(format!(
-                    "{}: its header is that of timeline {timeline}, LSN {start}: give the file its name back",
-                    path.display()
-                ));
-            }
-            Err(error) => {
-                return refused(format!("{}: no segment of a redo archive: {error}", path.display()));
-            }
-        };
+        let (bytes, header) =
+            read_segment(&path, name, SegmentHeader::parse, |header| (header.start, header.timeline))?;
         let walk = Walk::over(&header.as_log(), header.start, bytes.get(START_OFFSET..).unwrap_or_default());
         let (_, mtrs) = walk.up_to(Lsn(u64::MAX));
         Ok(Self { name, path, header, bytes, walk, mtrs })

@@ -248,7 +248,7 @@ impl BlockFollower {
         Ok(Look::End)
     }
 
-    /// The server makes changes without redo. From when it stops that on, the log is archived anew.
+    /// The server makes changes without redo. Once it logs again, the log is archived from there on.
     fn wait_until_enabled(&mut self) -> Result<Look> {
         disabled::note(&self.dir)?;
         self.refresh()?;

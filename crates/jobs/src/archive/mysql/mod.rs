@@ -61,7 +61,7 @@ pub(super) fn start(
     }
     let newest = list(&dir)?.pop().map(|name| StoredBlocks::read(&dir, name)).transpose()?;
     let gap = match &newest {
-        // Of another server, or of files that the server made anew.
+        // Of another server, or of files that the server has replaced.
         Some(stored) if stored.header.log_uuid != headers.log_uuid => Some(Gap::OtherHistory),
         Some(stored) if headers.oldest > stored.next() && !has(&mut live, stored.next())? => {
             Some(Gap::Recycled { oldest: headers.oldest })

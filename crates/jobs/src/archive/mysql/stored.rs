@@ -1,6 +1,5 @@
 //! A segment of MySQL's blocks as it lies in the archive.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use format::Lsn;
@@ -12,9 +11,9 @@ use redo::mysql::segment::SegmentHeader;
 use redo::mysql::{FORMAT_MANY_FILES, LOG_FILE_HDR_SIZE};
 use redo::segment::EndRecord;
 
-use crate::archive::error::{Result, failed, refused};
+use crate::archive::error::Result;
 use crate::archive::name::SegmentName;
-use crate::archive::stored::SEGMENT_MAX;
+use crate::archive::stored::read_segment;
 
 /// A segment that was read.
 #[derive(Debug)]
@@ -30,22 +29,8 @@ pub(crate) struct StoredBlocks {
 impl StoredBlocks {
     pub fn read(dir: &Path, name: SegmentName) -> Result<Self> {
         let path = name.path(dir);
-        let len = fs::metadata(&path).map_err(failed(&path, "looking at the segment"))?.len();
-        if len > SEGMENT_MAX {
-            return refused(format!("{}: {len} bytes are more than any segment has: remove this file", path.display()));
-        }
-        let bytes = fs::read(&path).map_err(failed(&path, "reading the segment"))?;
-        let header = match SegmentHeader::parse(&bytes) {
-            Ok(header) if (header.start, header.timeline) == (name.start, name.timeline) => header,
-            Ok(header) => {
-                let (start, timeline) = (header.start, header.timeline);
-                return refused(format!(
-                    "{}: its header is that of timeline {timeline}, LSN {start}: give the file its name back",
-                    path.display()
-                ));
-            }
-            Err(error) => return refused(format!("{}: no segment of a redo archive: {error}", path.display())),
-        };
+        let (bytes, header) =
+            read_segment(&path, name, SegmentHeader::parse, |header| (header.start, header.timeline))?;
         let blocks = SoundBlocks::of(bytes.get(LOG_FILE_HDR_SIZE..).unwrap_or_default(), header.start);
         Ok(Self { name, path, header, bytes, blocks })
     }
