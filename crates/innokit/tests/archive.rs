@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use archive_lab::{Archiver, PATIENCE, archived_to, assert_same_bytes, run, wait_for};
+use archive_lab::{Archiver, PATIENCE, assert_same_bytes, recovered_alike, wait_for};
 use backup_lab::Server;
 use common::{Run, innokit};
 use format::Lsn;
@@ -60,7 +60,7 @@ fn purged(server: &Server) {
 
 fn moments_are_recovered(kind: &'static str) {
     let mut server = Server::start(kind);
-    let first = run(&["redo", "archive", "--once", "--to", "redo", "data"], &server, &[]);
+    let first = server.run(&["redo", "archive", "--once", "--to", "redo", "data"]);
     assert_eq!(first.status, 0, "{}", first.errors);
     purged(&server);
     let archiver = Archiver::start(&server);
@@ -88,7 +88,7 @@ fn moments_are_recovered(kind: &'static str) {
     moments.push(moment(&server));
     wait_for(&server, moments[3].0);
     drop(archiver);
-    let caught_up = run(&["redo", "archive", "--until-caught-up", "--to", "redo", "data"], &server, &[]);
+    let caught_up = server.run(&["redo", "archive", "--until-caught-up", "--to", "redo", "data"]);
     assert_eq!(caught_up.status, 0, "{}", caught_up.errors);
     // Its last mark is not after this second.
     std::thread::sleep(Duration::from_millis(1100));
@@ -98,25 +98,24 @@ fn moments_are_recovered(kind: &'static str) {
     server.script("sql", &[], "ALTER TABLE shop.b ADD COLUMN later INT;");
     let altered = moment(&server).0;
     server.script("sql", &[], "CREATE TABLE shop.made_later (id INT PRIMARY KEY) ENGINE=InnoDB;");
-    let caught_up = run(&["redo", "archive", "--until-caught-up", "--to", "redo", "data"], &server, &[]);
+    let caught_up = server.run(&["redo", "archive", "--until-caught-up", "--to", "redo", "data"]);
     assert_eq!(caught_up.status, 0, "{}", caught_up.errors);
-    let verified = run(&["redo", "verify", "redo"], &server, &[]);
+    let verified = server.run(&["redo", "verify", "redo"]);
     assert!(verified.status == 0 && !verified.text.contains("GAP"), "{}{}", verified.text, verified.errors);
     server.script("stop", &[], "");
-    assert_eq!(run(&["redo", "archive", "--until-caught-up", "--to", "redo", "data"], &server, &[]).status, 0);
+    assert_eq!(server.run(&["redo", "archive", "--until-caught-up", "--to", "redo", "data"]).status, 0);
     let compared = assert_same_bytes(&server);
     assert!(compared > 64 << 10, "{compared} bytes");
     let last = moments[3].1.clone();
     let moments = moments.into_iter().map(|(lsn, sums)| (lsn.to_string(), sums)).chain([(time, last)]);
     for (number, (lsn, sums)) in moments.enumerate() {
         let out = format!("out{number}");
-        let done = run(&["recover", "--redo", "redo", "--until", &lsn, "--to", &out, "base"], &server, &[]);
+        let done = server.run(&["recover", "--redo", "redo", "--until", &lsn, "--to", &out, "base"]);
         assert_eq!(done.status, 0, "{kind} {lsn}: {}", done.errors);
         assert_is_moment(&server, &out, &sums);
     }
     for (until, says) in [(altered, "columns or indexes"), (u64::MAX, "made_later.ibd was made")] {
-        let done =
-            run(&["recover", "--redo", "redo", "--until", &until.to_string(), "--to", "refused", "base"], &server, &[]);
+        let done = server.run(&["recover", "--redo", "redo", "--until", &until.to_string(), "--to", "refused", "base"]);
         assert!(done.status == 2 && done.errors.contains(says) && done.errors.contains(".frm"), "{}", done.errors);
         assert!(!server.of("refused").exists());
     }
@@ -130,9 +129,9 @@ fn assert_damage_is_told(server: &Server) {
     let mut bytes = fs::read(&newest).expect("read");
     bytes[START_OFFSET + 9] ^= 1;
     fs::write(&newest, bytes).expect("written");
-    let verified = run(&["redo", "verify", "redo"], server, &[]);
+    let verified = server.run(&["redo", "verify", "redo"]);
     assert!(verified.status == 1 && verified.text.contains("had reached LSN"), "{}", verified.text);
-    let done = run(&["recover", "--redo", "redo", "--to", "refused", "base"], server, &[]);
+    let done = server.run(&["recover", "--redo", "redo", "--to", "refused", "base"]);
     assert!(done.status == 1 && done.errors.contains("the archive is damaged at LSN"), "{}", done.errors);
 }
 
@@ -170,12 +169,12 @@ fn an_encrypted_log_is_archived_without_its_key_and_recovered_with_it() {
     wait_for(&server, moment(&server).0);
     drop(archiver);
     server.script("stop", &[], "");
-    assert_eq!(run(&["redo", "verify", "redo"], &server, &[]).status, 0);
+    assert_eq!(server.run(&["redo", "verify", "redo"]).status, 0);
     let (lsn, keys) = (lsn.to_string(), keys.display().to_string());
     let words = ["recover", "--redo", "redo", "--until", lsn.as_str(), "--to", "out", "base"];
-    let locked = run(&words, &server, &[]);
+    let locked = server.run(&words);
     assert!(locked.status == 2 && locked.errors.contains("--key-file"), "{}", locked.errors);
-    let done = run(&words, &server, &["--key-file", &keys]);
+    let done = server.run(&[&words[..], &["--key-file", &keys]].concat());
     assert_eq!(done.status, 0, "{}", done.errors);
     assert_is_moment(&server, "out", &sums);
 }
@@ -205,24 +204,9 @@ fn systemd_is_told_once_the_archive_holds_the_newest_checkpoint() {
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_crashed_datadir_is_recovered_alike_from_its_log_and_from_an_archive_of_it() {
-    let dir = tempfile::TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
-    let crashed = common::all_datadirs().join("mariadb-16k-crashed");
-    let innokit = |words: &[&str]| {
-        let output = innokit().args(words).arg(&crashed).current_dir(dir.path()).output().expect("innokit runs");
-        let run = Run::of(&output);
-        assert_eq!(run.status, 0, "{words:?}: {}", run.errors);
-        run
-    };
-    innokit(&["redo", "archive", "--until-caught-up", "--to", "redo", "--segment-size", "1M"]);
-    let own = innokit(&["recover", "--to", "own", "--json"]).json();
-    let archived = innokit(&["recover", "--to", "archived", "--redo", "redo", "--json"]).json();
-    for field in ["checkpoint_lsn", "end_lsn", "mtrs", "pages_changed", "tablespaces"] {
-        assert_eq!(own[field], archived[field], "{field}");
-    }
-    assert!(own["mtrs"].as_u64() > Some(100), "{own:#}");
-    let differing = Command::new("diff").args(["-rq", "own", "archived"]).current_dir(dir.path()).output();
-    let differing = String::from_utf8(differing.expect("diff runs").stdout).expect("text");
-    assert_eq!(differing.lines().filter(|line| !line.contains("ib_logfile0")).count(), 0, "{differing}");
+    let differing = recovered_alike("mariadb-16k-crashed");
+    let others: Vec<&String> = differing.iter().filter(|line| !line.contains("ib_logfile0")).collect();
+    assert!(others.is_empty(), "{others:?}");
 }
 
 /// `redo archive` in a shell that lets no file grow beyond so many KiB, which is as good as a full disk.
@@ -283,14 +267,14 @@ fn beside_a_server_that_is_asked_everything_flushed_is_archived_at_once() {
     let socket = |server: &Server| server.socket().display().to_string();
     let archive_as = |user: &str, socket: &str| {
         let words = ["redo", "archive", "--once", "--user", user, "--socket", socket, "--to", "redo", "data"];
-        run(&words, &server, &[])
+        server.run(&words)
     };
     let archive = |socket: &str| archive_as("root", socket);
     server.script("sql", &[], "UPDATE shop.a SET a = a + 5;");
     let answer = server.script_on("data", "sql", &["-N"], "SHOW GLOBAL STATUS LIKE 'Innodb_lsn_flushed'");
     let flushed: u64 = answer.split_whitespace().last().and_then(|lsn| lsn.parse().ok()).expect("an LSN");
     let done = archive(&socket(&server));
-    assert!(done.status == 0 && archived_to(&server) >= flushed, "{} to {flushed}: {}", done.text, done.errors);
+    assert!(done.status == 0 && server.archived_to() >= flushed, "{} to {flushed}: {}", done.text, done.errors);
     server.script("sql", &[], "CREATE USER nobody@localhost;");
     let unknown = archive_as("nobody", &socket(&server));
     let says = "may not run SHOW MASTER STATUS";

@@ -8,13 +8,12 @@ mod common;
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
 use archive_lab::blocks::{assert_same_blocks, segments};
-use archive_lab::{Archiver, Load, run, wait_for};
+use archive_lab::{Archiver, Load, recovered_alike, wait_for};
 use backup_lab::Server;
-use common::{Run, innokit};
+use common::Run;
 use tempfile::TempDir;
 
 fn started(options: &[&str]) -> Server {
@@ -57,7 +56,7 @@ fn moment(server: &Server) -> Moment {
 fn archive(server: &Server, more: &[&str]) -> Run {
     let socket = server.socket().display().to_string();
     let words = ["redo", "archive", "--until-caught-up", "--segment-size", "1M", "--to", "redo", "data"];
-    run(&[&words[..], &["--user", "root", "--socket", &socket], more].concat(), server, &[])
+    server.run(&[&words[..], &["--user", "root", "--socket", &socket], more].concat())
 }
 
 /// Waits until everything is archived that the server has written: it removes log files when it starts, and when its log becomes smaller.
@@ -116,7 +115,7 @@ fn moments_of_mysql_are_restored_from_a_backup_and_the_archive() {
     let server = started(&["--log-bin=bin", "--server-id=7", "--gtid-mode=ON", "--enforce-gtid-consistency=ON"]);
     assert_eq!(archive(&server, &[]).status, 0);
     let socket = server.socket().display().to_string();
-    let taken = run(&["backup", "--user", "root", "--socket", &socket, "--to", "set", "data"], &server, &[]);
+    let taken = server.run(&["backup", "--user", "root", "--socket", &socket, "--to", "set", "data"]);
     assert_eq!(taken.status, 0, "{}", taken.errors);
     let moments = six_moments(&server);
     let done = archive(&server, &[]);
@@ -129,7 +128,7 @@ fn moments_of_mysql_are_restored_from_a_backup_and_the_archive() {
         "{}",
         told.errors
     );
-    let verified = run(&["redo", "verify", "redo"], &server, &[]);
+    let verified = server.run(&["redo", "verify", "redo"]);
     let [last] = &moments[5..] else { panic!("six") };
     let says = ["NO REDO   LSN ", "binlog    bin.00000", &format!(", GTID {}", last.gtids)];
     assert!(
@@ -140,18 +139,18 @@ fn moments_of_mysql_are_restored_from_a_backup_and_the_archive() {
     assert!(!verified.text.contains("GAP") && segments(&server).len() > 2, "{}", verified.text);
     server.script("stop", &[], "");
     // What the server wrote while it stopped, by the file alone.
-    assert_eq!(run(&["redo", "archive", "--until-caught-up", "--to", "redo", "data"], &server, &[]).status, 0);
+    assert_eq!(server.run(&["redo", "archive", "--until-caught-up", "--to", "redo", "data"]).status, 0);
     let compared = assert_same_blocks(&server);
     assert!(compared > 100, "{compared} blocks");
     for (number, moment) in moments.iter().enumerate() {
         restored(&server, moment, number == 1 || number == 5);
     }
-    let beyond = run(&["restore", "--redo", "redo", "--to", "refused", "set"], &server, &[]);
+    let beyond = server.run(&["restore", "--redo", "redo", "--to", "refused", "set"]);
     let says = ["an index of tablespace ", " was built at LSN ", "(--until "];
     assert!(beyond.status == 2 && says.iter().all(|words| beyond.errors.contains(words)), "{}", beyond.errors);
     assert!(!server.of("refused").exists());
     let until = beyond.errors.rsplit("(--until ").next().and_then(|rest| rest.split(')').next()).expect("an LSN");
-    let up_to = run(&["restore", "--redo", "redo", "--until", until, "--to", "out", "set"], &server, &[]);
+    let up_to = server.run(&["restore", "--redo", "redo", "--until", until, "--to", "out", "set"]);
     assert_eq!(up_to.status, 0, "{}", up_to.errors);
     assert_damage_is_told(&server, &moments[5]);
 }
@@ -160,10 +159,10 @@ fn restored(server: &Server, moment: &Moment, starts: bool) {
     let lsn = moment.lsn.to_string();
     // The one also holds the set against its manifest.
     let command = if starts { "restore" } else { "recover" };
-    let done = run(&[command, "--redo", "redo", "--until", &lsn, "--to", "out", "set"], server, &[]);
+    let done = server.run(&[command, "--redo", "redo", "--until", &lsn, "--to", "out", "set"]);
     assert_eq!(done.status, 0, "LSN {lsn}: {}", done.errors);
     fs::write(server.of("sums.txt"), format!("{}\n", moment.sums)).expect("written");
-    let compared = run(&["table", "checksum", "--compare", "sums.txt", "out"], server, &[]);
+    let compared = server.run(&["table", "checksum", "--compare", "sums.txt", "out"]);
     let equal = compared.text.lines().filter(|line| line.ends_with("\tequal")).count();
     assert_eq!(equal, moment.sums.lines().count(), "LSN {lsn}: {}{}", compared.text, compared.errors);
     if starts {
@@ -194,9 +193,9 @@ fn assert_damage_is_told(server: &Server, last: &Moment) {
     let kept = |path: &PathBuf| fs::read(path).expect("read");
     let lsn = last.lsn.to_string();
     let is_told = |says: &str, status: i32, what: &str| {
-        let verified = run(&["redo", "verify", "redo"], server, &[]);
+        let verified = server.run(&["redo", "verify", "redo"]);
         assert!(verified.status == 1 && verified.text.contains(says), "{what}: {}{}", verified.text, verified.errors);
-        let done = run(&["recover", "--redo", "redo", "--until", &lsn, "--to", "refused", "set"], server, &[]);
+        let done = server.run(&["recover", "--redo", "redo", "--until", &lsn, "--to", "refused", "set"]);
         assert!(done.status == status && !server.of("refused").exists(), "{what}: {} {}", done.status, done.errors);
     };
     let name = |path: &PathBuf| path.file_name().expect("a name").to_string_lossy().into_owned();
@@ -217,7 +216,7 @@ fn assert_damage_is_told(server: &Server, last: &Moment) {
     fs::write(&newest, &bytes).expect("written");
     is_told("had reached LSN", 1, "the newest");
     fs::write(&newest, whole).expect("written");
-    assert_eq!(run(&["redo", "verify", "redo"], server, &[]).status, 0);
+    assert_eq!(server.run(&["redo", "verify", "redo"]).status, 0);
 }
 
 /// A server that is faster than the archive, one that leaves out its redo, and one that encrypts it.
@@ -239,7 +238,7 @@ fn what_mysql_does_not_leave_in_its_log_is_a_gap_or_refused_and_never_wrong() {
     assert!(lapped.status == 1 && says.iter().all(|words| lapped.errors.contains(words)), "{}", lapped.errors);
     server.script("sql", &["shop"], "UPDATE b SET a = a + 1;");
     assert_eq!(archive(&server, &[]).status, 0);
-    let verified = run(&["redo", "verify", "--json", "redo"], &server, &[]);
+    let verified = server.run(&["redo", "verify", "--json", "redo"]);
     let ranges = verified.json()["ranges"].as_array().expect("ranges").len();
     assert_eq!((verified.status, ranges), (1, 2), "{}", verified.text);
     assert!(assert_same_blocks(&server) > 100);
@@ -252,38 +251,23 @@ fn what_mysql_does_not_leave_in_its_log_is_a_gap_or_refused_and_never_wrong() {
     let enabled = archive(&server, &[]);
     assert!(enabled.status == 1 && enabled.errors.contains("redo logging had been disabled"), "{}", enabled.errors);
     assert_eq!(archive(&server, &[]).status, 0);
-    let verified = run(&["redo", "verify", "redo"], &server, &[]);
+    let verified = server.run(&["redo", "verify", "redo"]);
     assert!(verified.status == 1 && verified.text.matches("GAP  ").count() == 2, "{}", verified.text);
 
     // An account without the privilege to know where the binary log is archives all the same.
     server.script("sql", &[], "CREATE USER nobody@localhost;");
     let socket = server.socket().display().to_string();
     let words = ["redo", "archive", "--once", "--user", "nobody", "--socket", &socket, "--to", "redo", "data"];
-    let unknown = run(&words, &server, &[]);
+    let unknown = server.run(&words);
     assert!(unknown.status == 0 && unknown.errors.contains("may not run SHOW BINARY LOG STATUS"), "{}", unknown.errors);
 }
 
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_crashed_datadir_of_mysql_is_recovered_alike_from_its_log_and_from_an_archive_of_it() {
-    let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
-    let crashed = common::all_datadirs().join("mysql-16k-crashed");
-    let innokit = |words: &[&str]| {
-        let output = innokit().args(words).arg(&crashed).current_dir(dir.path()).output().expect("innokit runs");
-        let run = Run::of(&output);
-        assert_eq!(run.status, 0, "{words:?}: {}", run.errors);
-        run
-    };
-    innokit(&["redo", "archive", "--until-caught-up", "--to", "redo", "--segment-size", "1M"]);
-    let own = innokit(&["recover", "--to", "own", "--json"]).json();
-    let archived = innokit(&["recover", "--to", "archived", "--redo", "redo", "--json"]).json();
-    for field in ["checkpoint_lsn", "end_lsn", "mtrs", "pages_changed", "tablespaces"] {
-        assert_eq!(own[field], archived[field], "{field}");
-    }
-    assert!(own["mtrs"].as_u64() > Some(100), "{own:#}");
-    let differing = Command::new("diff").args(["-rq", "own", "archived"]).current_dir(dir.path()).output();
-    let differing = String::from_utf8(differing.expect("diff runs").stdout).expect("text");
     // The LSN at which the server goes on depends on the size of the last log file, and is in the first page too.
-    let others = |line: &&str| !line.contains("#innodb_redo") && !line.contains("ibdata1");
-    assert_eq!(differing.lines().filter(others).count(), 0, "{differing}");
+    let is_other = |line: &&String| !line.contains("#innodb_redo") && !line.contains("ibdata1");
+    let differing = recovered_alike("mysql-16k-crashed");
+    let others: Vec<&String> = differing.iter().filter(is_other).collect();
+    assert!(others.is_empty(), "{others:?}");
 }

@@ -17,9 +17,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
-use backup_lab::Server;
 use backup_lab::session::Session;
-use common::{Run, innokit};
+use backup_lab::{Server, ended, lsn, sums_of};
 use format::Lsn;
 use redo::follow::Walk;
 use redo::mariadb::{LogFile, START_OFFSET};
@@ -27,6 +26,9 @@ use sql_proxy::{Fate, Proxy};
 
 /// The first statement with nothing committed any more.
 const COMMITS_BLOCKED: &str = "FLUSH NO_WRITE_TO_BINLOG ENGINE LOGS";
+/// Tables that recovery brings to the moment, and tables that are copied as they are.
+const INNODB: &str = "engine = 'InnoDB'";
+const OTHERS: &str = "engine != 'InnoDB'";
 const STAGES: [&str; 6] = [
     "BACKUP STAGE START",
     "BACKUP STAGE FLUSH",
@@ -37,18 +39,9 @@ const STAGES: [&str; 6] = [
 ];
 
 fn backup(server: &Server, socket: &Path, more: &[&str]) -> Command {
-    let mut command = innokit();
+    let mut command = server.innokit();
     command.args(["backup", "--user", "root", "--to", "set", "--socket"]).arg(socket).args(more).arg("data");
-    command.current_dir(server.folder.path()).env_remove("INNOKIT_PASSWORD").env("HOME", server.folder.path());
     command
-}
-
-fn ended(command: &mut Command) -> Run {
-    Run::of(&command.output().expect("innokit runs"))
-}
-
-fn run(server: &Server, words: &[&str]) -> Run {
-    ended(innokit().args(words).current_dir(server.folder.path()))
 }
 
 /// Makes, alters, swaps and drops tables until it is told to stop.
@@ -69,16 +62,6 @@ fn definitions(server: &Server, stop: Arc<AtomicBool>) -> thread::JoinHandle<()>
             ));
         }
     })
-}
-
-/// Rows and sums of all tables, as lines.
-fn sums(session: &mut Session, which: &str) -> Vec<String> {
-    let names = session.ask(&format!(
-        "SELECT CONCAT('`', table_schema, '`.`', table_name, '`') FROM information_schema.tables WHERE table_schema IN ('shop', 'other') \
-         AND engine {which} 'InnoDB' ORDER BY 1"
-    ));
-    let ask = |name: &String| session.ask(&format!("SELECT '{name}', COUNT(*) FROM {name}; CHECKSUM TABLE {name}"));
-    names.iter().flat_map(ask).collect()
 }
 
 /// Takes a backup beside all kinds of changes, and compares it with a snapshot from the moment when nothing was committed.
@@ -111,7 +94,7 @@ fn a_backup_is_the_moment_without_commits(kind: &'static str, in_place: bool) {
                 let (session, others, gtid) = &mut *taken.lock().expect("whole");
                 if others.is_empty() {
                     session.ask("START TRANSACTION WITH CONSISTENT SNAPSHOT");
-                    *others = sums(session, "!=");
+                    *others = sums_of(session, OTHERS);
                     *gtid = session.ask("SELECT @@gtid_binlog_pos").concat();
                 }
             }
@@ -123,16 +106,16 @@ fn a_backup_is_the_moment_without_commits(kind: &'static str, in_place: bool) {
     assert_eq!(done.status, 0, "{kind}: {}", done.errors);
     let manifest = &done.json()["manifest"];
     let (session, others, gtid) = &mut *snapshot.lock().expect("whole");
-    let mut expected = sums(session, "=");
+    let mut expected = sums_of(session, INNODB);
     assert!(expected.len() > 12 && others.len() == 4, "{expected:?} {others:?}");
     expected.append(others);
     assert!(!gtid.is_empty() && manifest["binlog"]["gtid"] == gtid.as_str(), "{gtid}: {}", manifest["binlog"]);
     assert_eq!(manifest["state"], "complete");
-    let verified = run(&server, &["backup", "verify", "set"]);
+    let verified = server.run(&["backup", "verify", "set"]);
     assert_eq!(verified.status, 0, "{kind}: {}{}", verified.text, verified.errors);
     let name = if in_place { "set" } else { "out" };
     let how: &[&str] = if in_place { &["recover", "--in-place", "set"] } else { &["recover", "--to", "out", "set"] };
-    let recovered = run(&server, how);
+    let recovered = server.run(how);
     assert_eq!(recovered.status, 0, "{kind}: {}", recovered.errors);
     let rows = server.tables(name);
     let missing: Vec<&String> = expected.iter().filter(|line| !rows.lines().any(|row| row == line.as_str())).collect();
@@ -158,9 +141,9 @@ fn a_backup_of_mariadb_11_8_at_work_is_the_moment_without_commits() {
 fn is_void(server: &Server, why: &str) {
     // They wait for what is held, and fail if it stays so.
     server.script("sql", &[], "BACKUP STAGE START; BACKUP STAGE BLOCK_COMMIT; BACKUP STAGE END; CREATE TABLE shop.free (a INT); DROP TABLE shop.free;");
-    let verified = run(server, &["backup", "verify", "set"]);
+    let verified = server.run(&["backup", "verify", "set"]);
     assert!(verified.status == 1 && verified.text.contains("is void"), "{why}: {}{}", verified.text, verified.errors);
-    let recovered = run(server, &["recover", "--to", "out", "set"]);
+    let recovered = server.run(&["recover", "--to", "out", "set"]);
     assert!(recovered.status == 2 && recovered.errors.contains("is void"), "{why}: {}", recovered.errors);
     fs::remove_dir_all(server.of("set")).expect("removed");
 }
@@ -234,9 +217,8 @@ fn two_privileges_are_enough_and_what_is_missing_or_in_the_way_is_named() {
     let file = server.of("backup.cnf");
     fs::write(&file, "[innokit]\nuser=bup\npassword=\"se#cret\"\n").expect("written");
     let as_user = |more: &[&str]| {
-        let mut command = innokit();
+        let mut command = server.innokit();
         command.args(["backup", "--socket"]).arg(server.socket()).args(more);
-        command.current_dir(server.folder.path()).env_remove("INNOKIT_PASSWORD").env("HOME", server.folder.path());
         command
     };
     let refused = |command: &mut Command, words: &str| {
@@ -263,7 +245,7 @@ fn two_privileges_are_enough_and_what_is_missing_or_in_the_way_is_named() {
     is_void(&server, "another backup");
     let done = ended(as_user(&["--defaults-file", "backup.cnf", "--prepare"]).args(to));
     assert_eq!(done.status, 0, "{}", done.errors);
-    assert_eq!(run(&server, &["backup", "verify", "set"]).status, 0);
+    assert_eq!(server.run(&["backup", "verify", "set"]).status, 0);
     server.copy("set", "out");
     let before = server.script_on(
         "data",
@@ -274,7 +256,7 @@ fn two_privileges_are_enough_and_what_is_missing_or_in_the_way_is_named() {
     let after = server.tables("out");
     assert!(before.lines().skip(1).all(|line| after.lines().any(|row| row == line)), "{before} {after}");
     // The set itself is as it was taken.
-    assert_eq!(run(&server, &["backup", "verify", "set"]).status, 0);
+    assert_eq!(server.run(&["backup", "verify", "set"]).status, 0);
     refused(as_user(&["--defaults-file", "backup.cnf"]).args(to), "not empty");
 }
 
@@ -345,23 +327,21 @@ fn whatever_is_done_to_a_backup_its_verification_tells() {
         attack();
         let keys = server.of("keys.txt");
         fs::write(&keys, format!("1;{}\n", "5c".repeat(32))).expect("written");
-        let verified = ended(
-            innokit().args(["backup", "verify", "bad", "--key-file"]).arg(keys).current_dir(server.folder.path()),
-        );
+        let verified = ended(server.innokit().args(["backup", "verify", "bad", "--key-file"]).arg(keys));
         assert!(verified.status == 1 && verified.text.contains(says), "{name}: {}{}", verified.text, verified.errors);
         fs::remove_dir_all(server.of("bad")).expect("removed");
     }
-    let sound = run(&server, &["backup", "verify", "set"]);
+    let sound = server.run(&["backup", "verify", "set"]);
     assert!(sound.status == 0 && sound.text.contains("sound, to LSN"), "{}{}", sound.text, sound.errors);
-    assert_eq!(run(&server, &["recover", "--in-place", "set"]).status, 0);
-    let recovered = run(&server, &["backup", "verify", "set"]);
+    assert_eq!(server.run(&["recover", "--in-place", "set"]).status, 0);
+    let recovered = server.run(&["backup", "verify", "set"]);
     assert!(
         recovered.status == 2 && recovered.errors.contains("has made a datadir of this backup"),
         "{}",
         recovered.errors
     );
     fs::remove_file(server.of("set/innokit.manifest.json")).expect("removed");
-    let none = run(&server, &["backup", "verify", "set"]);
+    let none = server.run(&["backup", "verify", "set"]);
     assert!(none.status == 2 && none.errors.contains("reading the manifest"), "{}", none.errors);
 }
 
@@ -369,10 +349,10 @@ fn whatever_is_done_to_a_backup_its_verification_tells() {
 fn moment(server: &Server) -> (u64, Vec<String>) {
     let mut session = Session::of(server);
     session.ask("FLUSH TABLES WITH READ LOCK");
-    let status = session.ask("SHOW GLOBAL STATUS LIKE 'Innodb_lsn_current'").concat();
-    let mut held = sums(&mut session, "=");
-    held.extend(sums(&mut session, "!="));
-    (status.split_whitespace().last().and_then(|lsn| lsn.parse().ok()).expect("an LSN"), held)
+    let lsn = lsn(&mut session);
+    let mut held = sums_of(&mut session, INNODB);
+    held.extend(sums_of(&mut session, OTHERS));
+    (lsn, held)
 }
 
 #[test]
@@ -380,15 +360,7 @@ fn moment(server: &Server) -> (u64, Vec<String>) {
 fn a_backup_and_the_archive_are_every_moment_since_and_none_before() {
     let folder = tempfile::TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let server = Server::start_in(folder, "mariadb118", &["--log-bin=bin".to_owned(), "--server-id=7".to_owned()]);
-    let archive = || {
-        // This server is slow to write its log, and only what is written is archived.
-        server.script("sql", &[], "FLUSH NO_WRITE_TO_BINLOG ENGINE LOGS;");
-        let mut command = innokit();
-        command.args(["redo", "archive", "--until-caught-up", "--user", "root", "--to", "redo", "--socket"]);
-        let done = ended(command.arg(server.socket()).arg("data").current_dir(server.folder.path()));
-        assert_eq!(done.status, 0, "{}", done.errors);
-    };
-    archive();
+    server.archive();
     let done = ended(&mut backup(&server, &server.socket(), &["--json"]));
     assert_eq!(done.status, 0, "{}", done.errors);
     let to_lsn = done.json()["manifest"]["to_lsn"].as_u64().expect("an LSN");
@@ -396,15 +368,15 @@ fn a_backup_and_the_archive_are_every_moment_since_and_none_before() {
     let (lsn, held) = moment(&server);
     let binlog = Session::of(&server).ask("SHOW MASTER STATUS").concat();
     server.script("sql", &[], "DELETE FROM shop.a;");
-    archive();
+    server.archive();
     let recover = |until: u64| {
         let until = until.to_string();
-        run(&server, &["restore", "--json", "--redo", "redo", "--until", until.as_str(), "--to", "out", "set"])
+        server.run(&["restore", "--json", "--redo", "redo", "--until", until.as_str(), "--to", "out", "set"])
     };
     // Some of its files are later than that.
     let early = recover(to_lsn - 1);
     assert!(early.status == 2 && early.errors.contains("before the end of the backup"), "{}", early.errors);
-    let early = run(&server, &["recover", "--until", (to_lsn - 1).to_string().as_str(), "--to", "out", "set"]);
+    let early = server.run(&["recover", "--until", (to_lsn - 1).to_string().as_str(), "--to", "out", "set"]);
     assert!(early.status == 2 && early.errors.contains("before the end of the backup"), "{}", early.errors);
     let late = recover(lsn + (1 << 30));
     assert!(late.status == 2 && late.errors.contains("the archive of the redo log ends at LSN"), "{}", late.errors);
@@ -441,13 +413,13 @@ fn a_backup_of_an_encrypted_server_needs_its_keys_and_does_not_hold_them() {
     assert_eq!(done.json()["manifest"]["needs_keys"], true);
     let (_, held) = moment(&server);
     server.script("stop", &[], "");
-    let locked = run(&server, &["backup", "verify", "set"]);
+    let locked = server.run(&["backup", "verify", "set"]);
     assert!(locked.status == 2 && locked.errors.contains("--key-file"), "{}", locked.errors);
-    let verified = run(&server, &["backup", "verify", "set", "--key-file", &keys]);
+    let verified = server.run(&["backup", "verify", "set", "--key-file", &keys]);
     assert_eq!(verified.status, 0, "{}{}", verified.text, verified.errors);
     let holds_key = Command::new("grep").args(["-rqai", &key]).arg(server.of("set")).status().expect("grep runs");
     assert_eq!(holds_key.code(), Some(1), "the set holds the key");
-    let recovered = run(&server, &["recover", "--to", "out", "--key-file", &keys, "set"]);
+    let recovered = server.run(&["recover", "--to", "out", "--key-file", &keys, "set"]);
     assert_eq!(recovered.status, 0, "{}", recovered.errors);
     let rows = server.tables("out");
     let missing: Vec<&String> = held.iter().filter(|line| !rows.lines().any(|row| row == line.as_str())).collect();
@@ -487,7 +459,7 @@ fn a_backup_is_restored_whole_or_not_at_all() {
     let tar = Command::new("tar").args(["-cf", "set.tar", "-C", "set", "."]).current_dir(server.folder.path()).status();
     assert!(tar.expect("tar runs").success());
     for (backup, to) in [("set", "out"), ("set.tar", "unpacked")] {
-        let restored = run(&server, &["restore", backup, "--to", to, "--owner", "65534:65533"]);
+        let restored = server.run(&["restore", backup, "--to", to, "--owner", "65534:65533"]);
         assert_eq!(restored.status, 0, "{backup}: {}", restored.errors);
         for file in [to.to_owned(), format!("{to}/ibdata1"), format!("{to}/shop"), format!("{to}/shop/a.ibd")] {
             let owned = fs::metadata(server.of(&file)).expect("is there");
@@ -501,7 +473,7 @@ fn a_backup_is_restored_whole_or_not_at_all() {
     }
 
     let refused = |backup: &str, to: &str, status: i32, words: &str| {
-        let run = run(&server, &["restore", backup, "--to", to]);
+        let run = server.run(&["restore", backup, "--to", to]);
         assert!(run.status == status && run.errors.contains(words), "{words}: {}: {}", run.status, run.errors);
     };
     refused("set", "out", 2, "the directory is not empty");

@@ -21,10 +21,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use backup_lab::Server;
 use backup_lab::replica::{CATCH_UP_MAX, Replica, port_to};
 use backup_lab::session::Session;
-use common::{Run, innokit};
+use backup_lab::{Server, sums};
 use tempfile::TempDir;
 
 /// Rounds of the load before the backup begins, so that all of its tables are there, and after it has ended.
@@ -207,27 +206,6 @@ impl Probe {
     }
 }
 
-fn run(server: &Server, words: &[&str]) -> Run {
-    let mut command = innokit();
-    command
-        .args(words)
-        .current_dir(server.folder.path())
-        .env_remove("INNOKIT_PASSWORD")
-        .env("HOME", server.folder.path());
-    Run::of(&command.output().expect("innokit runs"))
-}
-
-/// Rows and sums of all tables, as lines.
-fn sums(server: &Server, name: &str) -> Vec<String> {
-    let mut session = Session::on(server, name);
-    let names = session.ask(
-        "SELECT CONCAT('`', table_schema, '`.`', table_name, '`') FROM information_schema.tables \
-         WHERE table_schema IN ('shop', 'other') AND table_type = 'BASE TABLE' ORDER BY 1",
-    );
-    let ask = |table: &String| session.ask(&format!("SELECT '{table}', COUNT(*) FROM {table}; CHECKSUM TABLE {table}"));
-    names.iter().flat_map(ask).collect()
-}
-
 /// Whether the server's own tool took a backup, with what the probe saw.
 fn by_the_tool(server: &Server, probe: &Probe) -> (bool, [f64; 2]) {
     let mut command = server.command(&["--no-defaults", "--backup", "--user=root"]);
@@ -258,7 +236,7 @@ fn a_replica_catches_up(server: &Server, gtid: &str, port: u16) {
         );
         (follow, format!("MASTER_GTID_WAIT('{written}', {CATCH_UP_MAX})"))
     };
-    let expected = sums(server, "data");
+    let expected = sums(&mut Session::on(server, "data"));
     let replica = Replica::start(server, ("out", 8), &follow);
     if server.kind == "mysql" {
         let here = Session::on(server, "out").ask("SELECT REPLACE(@@gtid_executed, '\\n', '')").concat();
@@ -266,7 +244,7 @@ fn a_replica_catches_up(server: &Server, gtid: &str, port: u16) {
     }
     replica.wait(&wait);
     assert!(expected.len() > 24, "{expected:?}");
-    assert_eq!(sums(server, "out"), expected, "{} from {gtid}", server.kind);
+    assert_eq!(sums(&mut Session::on(server, "out")), expected, "{} from {gtid}", server.kind);
 }
 
 fn backups_in_a_row(kind: &'static str) {
@@ -280,7 +258,7 @@ fn backups_in_a_row(kind: &'static str) {
         let keys = [if kind == "mysql" { "--keyring" } else { "--key-file" }, keys.as_str()];
         let take = [&["backup", "--user", "root", "--socket", &socket, "--to", "set", "--json"], &keys[..], &["data"]]
             .concat();
-        let (taken, [commits, tables]) = probe.during(|| run(&server, &take));
+        let (taken, [commits, tables]) = probe.during(|| server.run(&take));
         assert_eq!(taken.status, 0, "{kind}, backup {round}: {}", taken.errors);
         let manifest = taken.json()["manifest"].clone();
         if number.is_some() {
@@ -294,9 +272,9 @@ fn backups_in_a_row(kind: &'static str) {
         }
         load.go_on(1);
         drop((load, probe));
-        let verified = run(&server, &[&["backup", "verify", "set"], &keys[..]].concat());
+        let verified = server.run(&[&["backup", "verify", "set"], &keys[..]].concat());
         assert_eq!(verified.status, 0, "{kind}, backup {round}: {}{}", verified.text, verified.errors);
-        let restored = run(&server, &[&["restore", "set", "--to", "out"], &keys[..]].concat());
+        let restored = server.run(&[&["restore", "set", "--to", "out"], &keys[..]].concat());
         assert_eq!(restored.status, 0, "{kind}, backup {round}: {}", restored.errors);
         give_keys(&server, "out");
         // The server has nothing to recover, and finds nothing wrong.

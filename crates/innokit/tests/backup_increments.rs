@@ -13,14 +13,14 @@ mod sql_proxy;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
-use backup_lab::Server;
 use backup_lab::session::Session;
-use common::{Run, innokit};
+use backup_lab::{Server, ended, lsn, sums};
+use common::Run;
 use serde_json::Value;
 use sql_proxy::{Fate, Proxy};
 use tempfile::TempDir;
@@ -62,6 +62,8 @@ const SECOND: &str = "RENAME TABLE shop.one TO shop.away, shop.two TO shop.one, 
 const UNDO: (&str, &str) =
     (" CREATE UNDO TABLESPACE more ADD DATAFILE 'more.ibu';", " ALTER UNDO TABLESPACE more SET INACTIVE;");
 
+/// No hope, but an end.
+const PATIENCE: Duration = Duration::from_secs(120);
 /// A server that writes its pages soon, so that increments hold some.
 const WRITES_SOON: [&str; 2] = ["--innodb-max-dirty-pages-pct=0", "--innodb-max-dirty-pages-pct-lwm=0"];
 
@@ -70,10 +72,10 @@ fn started(kind: &'static str) -> Server {
 }
 
 fn backup(server: &Server, socket: &Path, to: &str, more: &[&str]) -> Run {
-    let mut command = innokit();
-    command.args(["backup", "--user", "root", "--to", to, "--json", "--socket"]).arg(socket).args(more).arg("data");
-    command.current_dir(server.folder.path()).env_remove("INNOKIT_PASSWORD").env("HOME", server.folder.path());
-    ended(&mut command)
+    let mut command = server.innokit();
+    ended(
+        command.args(["backup", "--user", "root", "--to", to, "--json", "--socket"]).arg(socket).args(more).arg("data"),
+    )
 }
 
 /// A backup of a server that is left alone meanwhile.
@@ -81,24 +83,6 @@ fn quiet(server: &Server, to: &str, more: &[&str]) -> Value {
     let done = backup(server, &server.socket(), to, more);
     assert_eq!(done.status, 0, "{} {to}: {}", server.kind, done.errors);
     done.json()["manifest"].clone()
-}
-
-fn ended(command: &mut Command) -> Run {
-    Run::of(&command.output().expect("innokit runs"))
-}
-
-fn run(server: &Server, words: &[&str]) -> Run {
-    ended(innokit().args(words).current_dir(server.folder.path()))
-}
-
-/// Rows and sums of all tables, as lines.
-fn sums(session: &mut Session) -> Vec<String> {
-    let names = session.ask(
-        "SELECT CONCAT('`', table_schema, '`.`', table_name, '`') FROM information_schema.tables \
-         WHERE table_schema IN ('shop', 'other') ORDER BY 1",
-    );
-    let ask = |name: &String| session.ask(&format!("SELECT '{name}', COUNT(*) FROM {name}; CHECKSUM TABLE {name}"));
-    names.iter().flat_map(ask).collect()
 }
 
 /// Runs these statements again and again until it is told to stop.
@@ -222,11 +206,11 @@ fn a_table_that_is_imported_meanwhile_is_no_part_of_a_backup(server: &Server) {
     server.script("start", &WRITES_SOON, "");
 }
 
-/// The restored tables are what a snapshot says, and no others are there.
-fn is_moment(server: &Server, increments: &[&str], expected: &[String]) {
+/// The tables that are restored from increments and with these options are what a snapshot says, and no others are there.
+fn is_moment(server: &Server, increments: &[&str], more: &[&str], expected: &[String]) {
     let mut words = vec!["restore", "full", "--to", "out", "--json"];
     words.extend(increments.iter().flat_map(|increment| ["--increment", increment]));
-    let restored = run(server, &words);
+    let restored = server.run(&[&words, more].concat());
     assert_eq!(restored.status, 0, "{} {increments:?}: {}", server.kind, restored.errors);
     assert_eq!(restored.json()["recovered"]["increments"].as_array().map(Vec::len), Some(increments.len()));
     let rows = server.tables("out");
@@ -262,12 +246,13 @@ fn a_full_backup_and_two_increments_are_each_moment(kind: &'static str) {
     assert!(server.of("first/shop/imported.ibd").exists());
 
     let words = ["backup", "verify", "full", "--increment", "first", "--increment", "second"];
-    let verified = run(&server, &words);
+    let verified = server.run(&words);
     assert!(verified.status == 0 && verified.text.contains("2 increments"), "{}{}", verified.text, verified.errors);
-    is_moment(&server, &["first"], &held_first);
-    is_moment(&server, &["first", "second"], &held_second);
+    is_moment(&server, &["first"], &[], &held_first);
+    is_moment(&server, &["first", "second"], &[], &held_second);
     what_does_not_belong_together_is_refused(&server);
     nothing_changes_for_little(&server, &full);
+    an_archive_goes_on_from_the_last_increment(&server);
     a_restored_server_is_another(&server);
 }
 
@@ -287,11 +272,11 @@ fn what_does_not_belong_together_is_refused(server: &Server) {
     let refused = |sets: &[&str], status: i32, words: &str| {
         let (base, increments) = sets.split_first().expect("a base");
         let increments: Vec<&str> = increments.iter().flat_map(|set| ["--increment", set]).collect();
-        let restored = run(server, &[&["restore", base, "--to", "out"], &increments[..]].concat());
+        let restored = server.run(&[&["restore", base, "--to", "out"], &increments[..]].concat());
         let said = format!("{sets:?}: {}{}", restored.text, restored.errors);
         assert!(restored.status == status && said.contains(words), "{words}: {}: {said}", restored.status);
         assert!(!server.of("out").exists(), "{sets:?}: something is left");
-        let verified = run(server, &[&["backup", "verify", base], &increments[..]].concat());
+        let verified = server.run(&[&["backup", "verify", base], &increments[..]].concat());
         assert_eq!(verified.status, status, "{sets:?}: {}{}", verified.text, verified.errors);
     };
     refused(
@@ -307,10 +292,10 @@ fn what_does_not_belong_together_is_refused(server: &Server) {
     refused(&["full", "first", "first"], 2, "first: this increment does not continue first");
     refused(&["first", "second"], 2, "first: an incremental backup: name the full one first");
     refused(&["full", "full"], 2, "full: a full backup: name it first");
-    let alone = run(server, &["restore", "first", "--to", "out"]);
+    let alone = server.run(&["restore", "first", "--to", "out"]);
     assert!(alone.status == 2 && alone.errors.contains("an incremental backup"), "{}", alone.errors);
     assert!(!server.of("out").exists());
-    let verified = run(server, &["backup", "verify", "second"]);
+    let verified = server.run(&["backup", "verify", "second"]);
     assert!(
         verified.status == 0 && verified.text.contains("It continues a backup"),
         "{}{}",
@@ -319,7 +304,7 @@ fn what_does_not_belong_together_is_refused(server: &Server) {
     );
     let (_, damage) = backup_lab::said(&["check"], &server.of("second"));
     assert!(damage.is_empty(), "{}: {damage:?}", server.kind);
-    let recovered = run(server, &["recover", "--to", "out", "full", "--increment", "first"]);
+    let recovered = server.run(&["recover", "--to", "out", "full", "--increment", "first"]);
     assert!(recovered.status == 2 && recovered.errors.contains("innokit restore full"), "{}", recovered.errors);
 
     let delta = "shop/a.ibd.delta";
@@ -338,7 +323,7 @@ fn what_does_not_belong_together_is_refused(server: &Server) {
     for (name, attack, words) in attacks {
         server.copy("first", "bad");
         attack(&server.of("bad"));
-        let restored = run(server, &["restore", "full", "--increment", "bad", "--to", "out"]);
+        let restored = server.run(&["restore", "full", "--increment", "bad", "--to", "out"]);
         assert!(
             restored.status == 1 && restored.errors.contains(words),
             "{name}: {}: {}",
@@ -346,7 +331,7 @@ fn what_does_not_belong_together_is_refused(server: &Server) {
             restored.errors
         );
         assert!(!server.of("out").exists(), "{name}: something is left");
-        let verified = run(server, &["backup", "verify", "bad"]);
+        let verified = server.run(&["backup", "verify", "bad"]);
         assert!(verified.status == 1 && verified.text.contains(words), "{name}: {}{}", verified.text, verified.errors);
         fs::remove_dir_all(server.of("bad")).expect("removed");
     }
@@ -354,14 +339,12 @@ fn what_does_not_belong_together_is_refused(server: &Server) {
 
 /// Takes an increment as a stream, and unpacks it.
 fn sent(server: &Server, to: &str, since: &str) {
-    let mut command = innokit();
+    let mut command = server.innokit();
     command.args(["backup", "--user", "root", "--to", "-", "--spool", ".", "--incremental-since", since, "--socket"]);
-    command.arg(server.socket()).arg("data").current_dir(server.folder.path());
-    let output =
-        command.env_remove("INNOKIT_PASSWORD").env("HOME", server.folder.path()).output().expect("innokit runs");
+    let output = command.arg(server.socket()).arg("data").output().expect("innokit runs");
     assert!(output.status.success(), "{}: {}", server.kind, String::from_utf8_lossy(&output.stderr));
     fs::write(server.of("stream"), output.stdout).expect("written");
-    let unpacked = run(server, &["unpack", "stream", to]);
+    let unpacked = server.run(&["unpack", "stream", to]);
     assert_eq!(unpacked.status, 0, "{}", unpacked.errors);
 }
 
@@ -387,8 +370,37 @@ fn nothing_changes_for_little(server: &Server, full: &Value) {
     assert_eq!((number(&fourth["pages"]), number(&fourth["pages_read_again"])), (all, 0), "{}", server.kind);
     assert_ne!(full["id"], fourth["id"]);
     let chain = ["first", "second", "third", "fourth"].iter().flat_map(|set| ["--increment", set]);
-    let verified = run(server, &["backup", "verify", "full"].into_iter().chain(chain).collect::<Vec<_>>());
+    let verified = server.run(&["backup", "verify", "full"].into_iter().chain(chain).collect::<Vec<_>>());
     assert!(verified.status == 0 && verified.text.contains("4 increments"), "{}{}", verified.text, verified.errors);
+}
+
+/// Any moment since the last increment, from increments of a week and an archive that is as old as one of them.
+fn an_archive_goes_on_from_the_last_increment(server: &Server) {
+    server.archive();
+    let last = quiet(server, "fifth", &["--incremental-since", "fourth"]);
+    server.script("sql", &[], "UPDATE shop.a SET a = a + 5 WHERE id % 3 = 0; DELETE FROM other.c WHERE id % 4 = 0;");
+    let mut session = Session::of(server);
+    let (held, lsn) = (sums(&mut session), lsn(&mut session));
+    server.script("sql", &[], "DELETE FROM shop.a; DELETE FROM shop.isam;");
+    let started = Instant::now();
+    while server.archived_to() < lsn {
+        assert!(started.elapsed() < PATIENCE, "{}: LSN {lsn} is never archived", server.kind);
+        server.archive();
+    }
+    let (increments, until) = (["first", "second", "third", "fourth", "fifth"], lsn.to_string());
+    is_moment(server, &increments, &["--redo", "redo", "--until", &until], &held);
+
+    let refused = |increments: &[&str], until: u64, words: &str| {
+        let (all, until) = (increments.iter().flat_map(|set| ["--increment", set]), until.to_string());
+        let words_of = ["restore", "full", "--to", "out", "--redo", "redo", "--until", &until].into_iter().chain(all);
+        let restored = server.run(&words_of.collect::<Vec<_>>());
+        assert!(restored.status == 2 && restored.errors.contains(words), "{}: {}", server.kind, restored.errors);
+        assert!(!server.of("out").exists(), "{}: something is left", server.kind);
+    };
+    refused(&increments, last["to_lsn"].as_u64().expect("an LSN") - 1, "before the end of the backup");
+    refused(&increments, lsn + (1 << 30), "the archive of the redo log ends at LSN");
+    // The archive is younger than this one.
+    refused(&["first"], lsn, "where the redo of the base copy begins");
 }
 
 /// The same data in other files, as after a restore: what has changed since an older backup cannot be known.
@@ -397,11 +409,11 @@ fn a_restored_server_is_another(server: &Server) {
     fs::rename(server.data(), server.of("before")).expect("renamed");
     server.copy("before", "data");
     server.script("start", &[], "");
-    let refused = backup(server, &server.socket(), "void", &["--incremental-since", "fourth"]);
+    let refused = backup(server, &server.socket(), "void", &["--incremental-since", "fifth"]);
     let says = "data/ibdata1: not the file of which the base has a copy";
     assert!(refused.status == 2 && refused.errors.contains(says), "{}: {}", server.kind, refused.errors);
     quiet(server, "other", &[]);
-    let refused = run(server, &["restore", "other", "--to", "out", "--increment", "first"]);
+    let refused = server.run(&["restore", "other", "--to", "out", "--increment", "first"]);
     let says = "first: this increment does not continue other: the backup that it continues, which reaches LSN";
     assert!(refused.status == 2 && refused.errors.contains(says), "{}: {}", server.kind, refused.errors);
     assert!(!server.of("out").exists());

@@ -18,9 +18,9 @@ use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use backup_lab::Server;
 use backup_lab::session::Session;
-use common::{Run, innokit, repository};
+use backup_lab::{Server, ended, sums};
+use common::repository;
 use sql_proxy::{Fate, Proxy};
 use tempfile::TempDir;
 
@@ -42,32 +42,13 @@ fn started(options: &[&str]) -> Server {
 }
 
 fn backup(server: &Server, socket: &Path, more: &[&str]) -> Command {
-    let mut command = innokit();
+    let mut command = server.innokit();
     command.args(["backup", "--to", "set", "--socket"]).arg(socket).args(more);
     if !more.contains(&"--user") {
         command.args(["--user", "root"]);
     }
-    command.arg("data").current_dir(server.folder.path());
-    command.env_remove("INNOKIT_PASSWORD").env("HOME", server.folder.path());
+    command.arg("data");
     command
-}
-
-fn ended(command: &mut Command) -> Run {
-    Run::of(&command.output().expect("innokit runs"))
-}
-
-fn run(server: &Server, words: &[&str]) -> Run {
-    ended(innokit().args(words).current_dir(server.folder.path()))
-}
-
-/// Rows and sums of all tables, as lines.
-fn sums(session: &mut Session) -> Vec<String> {
-    let names = session.ask(
-        "SELECT CONCAT('`', table_schema, '`.`', table_name, '`') FROM information_schema.tables \
-         WHERE table_schema IN ('shop', 'other') AND table_type = 'BASE TABLE' ORDER BY 1",
-    );
-    let ask = |name: &String| session.ask(&format!("SELECT '{name}', COUNT(*) FROM {name}; CHECKSUM TABLE {name}"));
-    names.iter().flat_map(ask).collect()
 }
 
 /// Every line is among the others, and there are no others.
@@ -295,9 +276,9 @@ fn a_backup_of_mysql_at_work_is_its_moment_and_a_replica_goes_on_from_there() {
     assert_ne!(snapshot.sums, last);
     server.script("stop", &[], "");
 
-    let verified = run(&server, &["backup", "verify", "set"]);
+    let verified = server.run(&["backup", "verify", "set"]);
     assert!(verified.status == 0 && verified.text.contains("of MySQL "), "{}{}", verified.text, verified.errors);
-    let restored = run(&server, &["restore", "set", "--to", "out"]);
+    let restored = server.run(&["restore", "set", "--to", "out"]);
     assert_eq!(restored.status, 0, "{}", restored.errors);
     assert!(server.of("out/nothing").is_dir() && !server.of("out/auto.cnf").exists());
     assert_tables(&snapshot.sums, &server.tables("out"), "restored");
@@ -334,9 +315,9 @@ fn is_void(server: &Server, why: &str) {
          SELECT CONCAT('free: ', GET_LOCK('innokit backup', 20));",
     );
     assert!(free.contains("free: 1"), "{why}: {free}");
-    let verified = run(server, &["backup", "verify", "set"]);
+    let verified = server.run(&["backup", "verify", "set"]);
     assert!(verified.status == 1 && verified.text.contains("is void"), "{why}: {}{}", verified.text, verified.errors);
-    let restored = run(server, &["restore", "set", "--to", "out"]);
+    let restored = server.run(&["restore", "set", "--to", "out"]);
     assert!(restored.status == 2 && restored.errors.contains("is void"), "{why}: {}", restored.errors);
     fs::remove_dir_all(server.of("set")).expect("removed");
 }
@@ -472,7 +453,7 @@ fn three_privileges_are_enough_for_mysql_and_what_is_missing_or_in_the_way_is_na
 
     let done = ended(backup(&server, &server.socket(), &["--user", "bup"]).arg("--prepare"));
     assert_eq!(done.status, 0, "{}", done.errors);
-    assert_eq!(run(&server, &["backup", "verify", "set"]).status, 0);
+    assert_eq!(server.run(&["backup", "verify", "set"]).status, 0);
     let held = sums(&mut Session::of(&server));
     fs::rename(server.of("set"), server.of("prepared")).expect("renamed");
     let rows = server.tables("prepared");
@@ -590,14 +571,14 @@ fn a_backup_of_an_encrypted_mysql_needs_its_keyring_and_does_not_hold_it() {
     assert_eq!(done.json()["manifest"]["needs_keys"], true);
     server.script("stop", &[], "");
 
-    let locked = run(&server, &["backup", "verify", "set"]);
+    let locked = server.run(&["backup", "verify", "set"]);
     assert!(locked.status == 2 && locked.errors.contains("--keyring"), "{}", locked.errors);
-    let verified = run(&server, &["backup", "verify", "set", "--keyring", &keys]);
+    let verified = server.run(&["backup", "verify", "set", "--keyring", &keys]);
     assert_eq!(verified.status, 0, "{}{}", verified.text, verified.errors);
     let names = Command::new("find").arg(server.of("set")).args(["-name", "*key*", "-o", "-name", "*.my"]).output();
     let names = String::from_utf8(names.expect("find runs").stdout).expect("paths");
     assert!(names.lines().all(|name| name.contains("/performance_schema/")), "{names}");
-    let restored = run(&server, &["restore", "set", "--to", "out", "--keyring", &keys]);
+    let restored = server.run(&["restore", "set", "--to", "out", "--keyring", &keys]);
     assert_eq!(restored.status, 0, "{}", restored.errors);
     let snapshot = snapshot.lock().expect("whole");
     for (name, recovers) in [("out", false), ("set", true)] {

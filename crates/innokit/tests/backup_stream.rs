@@ -11,21 +11,16 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use backup_lab::{Server, assert_same, unpack};
-use common::{Run, innokit};
+use common::Run;
 
 const TABLES: [&str; 7] = ["shop.a", "shop.b", "shop.z", "shop.parts", "shop.left_0", "shop.right_0", "other.c"];
 const MAGIC: &[u8] = b"XBSTCK01";
 
 fn sent(server: &Server, more: &[&str]) -> Command {
-    let mut command = innokit();
+    let mut command = server.innokit();
     command.args(["backup", "--user", "root", "--to", "-", "--spool", "spool", "--socket"]).arg(server.socket());
-    command.args(more).arg("data").current_dir(server.folder.path());
-    command.env_remove("INNOKIT_PASSWORD").env("HOME", server.folder.path());
+    command.args(more).arg("data");
     command
-}
-
-fn run(server: &Server, words: &[&str]) -> Run {
-    Run::of(&innokit().args(words).current_dir(server.folder.path()).output().expect("innokit runs"))
 }
 
 fn spool_is_empty(server: &Server) {
@@ -67,17 +62,17 @@ fn a_backup_that_is_sent_is_the_same_for_every_reader_and_void_if_it_is_cut() {
     assert!(theirs.expect("bash runs").success());
     unpack(&server, "set.xb", "ours");
     assert_same(&server, "theirs", "ours", "unpacked by both");
-    let verified = run(&server, &["backup", "verify", "theirs"]);
+    let verified = server.run(&["backup", "verify", "theirs"]);
     assert_eq!(verified.status, 0, "{}{}", verified.text, verified.errors);
     // The recovery of what is in the stream is still to be done, which is no damage.
-    let checked = run(&server, &["check", "--json", "set.xb"]);
+    let checked = server.run(&["check", "--json", "set.xb"]);
     assert!(checked.json()["findings"].as_array().is_some_and(Vec::is_empty), "{}", checked.text);
 
     let starts = chunks(&plain.stdout);
     let some = [starts.len() / 3, starts.len() - 2, starts.len() - 1].map(|index| starts[index]);
     for cut in some.into_iter().chain([plain.stdout.len() - 1, plain.stdout.len() / 2]) {
         fs::write(server.of("cut.xb"), &plain.stdout[..cut]).expect("written");
-        let unpacked = run(&server, &["unpack", "cut.xb", "cut"]);
+        let unpacked = server.run(&["unpack", "cut.xb", "cut"]);
         assert_eq!(unpacked.status, 1, "{cut}: {}{}", unpacked.text, unpacked.errors);
         assert!(!server.of("cut").join("ibdata1").exists(), "{cut}");
     }
@@ -113,10 +108,10 @@ fn restored_from_packed(server: &Server) {
 
     let sums = server.script_on("data", "sql", &["-N"], &format!("CHECKSUM TABLE {};", TABLES.join(", ")));
     server.script("stop", &[], "");
-    let restored = run(server, &["restore", "set.xb.zst", "--to", "out"]);
+    let restored = server.run(&["restore", "set.xb.zst", "--to", "out"]);
     assert!(restored.status == 0 && restored.text.contains("files are as they were backed up"), "{}", restored.errors);
     fs::write(server.of("sums.txt"), sums).expect("written");
-    let compared = run(server, &["table", "checksum", "--compare", "sums.txt", "out"]);
+    let compared = server.run(&["table", "checksum", "--compare", "sums.txt", "out"]);
     let equal = compared.text.lines().filter(|line| line.ends_with("\tequal")).count();
     assert_eq!((compared.status, equal), (0, TABLES.len()), "{}{}", compared.text, compared.errors);
     let refused = [
@@ -125,7 +120,7 @@ fn restored_from_packed(server: &Server) {
         (&["--to", "-", "--spool", "nowhere"][..], "making the spool"),
     ];
     for (words, says) in refused {
-        let run = run(server, &[&["backup", "data"][..], words].concat());
+        let run = server.run(&[&["backup", "data"][..], words].concat());
         assert!(run.status == 2 && run.errors.contains(says), "{says}: {}", run.errors);
     }
 }

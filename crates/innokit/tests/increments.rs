@@ -12,7 +12,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+#[cfg(feature = "sql")]
+use backup_lab::session::Session;
 use backup_lab::{Server, WRITTEN, assert_same, contents, is_well};
+#[cfg(feature = "sql")]
+use backup_lab::{lsn, sums};
 use common::{Run, innokit};
 
 /// Pages of the servers.
@@ -327,4 +331,43 @@ fn increments_of_the_newest_mariadb_are_put_into_the_full_backup() {
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn increments_of_mariadb_whose_log_is_made_of_blocks_are_put_into_the_full_backup() {
     increments_are_put_into_the_full_backup("mariadb105");
+}
+
+/// Base copies of the tool are continued too, and the archive may be younger than the full one.
+#[test]
+#[cfg(feature = "sql")]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn an_archive_goes_on_from_the_last_increment() {
+    let server = Server::start("mariadb");
+    let base = |name: &str| format!("--incremental-basedir={}", server.of(name).display());
+    server.back_up("full", &[]);
+    server.script("sql", &[], WRITTEN);
+    server.back_up("inc1", &[&base("full")]);
+    server.archive();
+    server.script("sql", &[], WRITTEN);
+    server.back_up("inc2", &[&base("inc1")]);
+    server.script("sql", &[], "UPDATE shop.a SET a = a + 5 WHERE id % 3 = 0; DELETE FROM other.c WHERE id % 4 = 0;");
+    let mut session = Session::of(&server);
+    let (held, until) = (sums(&mut session), lsn(&mut session).to_string());
+    server.script("sql", &[], "DELETE FROM shop.a;");
+    server.archive();
+    let recover = |full: &str, increments: &[&str], more: &[&str]| {
+        let increments: Vec<&str> = increments.iter().flat_map(|increment| ["--increment", increment]).collect();
+        server.run(&[&["recover", full], &increments[..], more].concat())
+    };
+    let since = ["--redo", "redo", "--until", &until, "--to", "out"];
+    let done = recover("full", &["inc1", "inc2"], &since);
+    assert_eq!(done.status, 0, "{}", done.errors);
+    assert_eq!(server.tables("out").lines().collect::<Vec<_>>(), held);
+    fs::remove_dir_all(server.of("out")).expect("removed");
+
+    let refused = |run: &Run, words: &str| {
+        assert!(run.status == 2 && run.errors.contains(words), "{words}: {}: {}", run.status, run.errors);
+        assert!(!server.of("out").exists(), "{words}: something is left");
+    };
+    refused(&recover("full", &["inc1"], &since), "where the redo of the base copy begins");
+    refused(&recover("full", &["inc1", "inc2"], &["--until", &until, "--to", "out"]), "leave out --until");
+    // Once all are merged, the log says no longer what it continues.
+    assert_eq!(recover("full", &["inc1", "inc2"], &["--to", "merged"]).status, 0);
+    refused(&recover("merged", &["inc1", "inc2"], &since), "use the backup as it was before --prepare");
 }

@@ -9,7 +9,7 @@ mod common;
 use std::fs;
 use std::time::Duration;
 
-use archive_lab::{Archiver, Load, assert_same_bytes, run, wait_for};
+use archive_lab::{Archiver, Load, assert_same_bytes, wait_for};
 use backup_lab::Server;
 
 const TABLES: [&str; 7] = ["shop.a", "shop.b", "shop.z", "shop.parts", "shop.left_0", "shop.right_0", "other.c"];
@@ -50,14 +50,6 @@ fn moment(server: &Server) -> Moment {
     Moment { lsn: last(lines[0]).parse().expect("an LSN"), binlog, sums, counts }
 }
 
-fn archive(server: &Server) {
-    server.script("sql", &[], "FLUSH NO_WRITE_TO_BINLOG ENGINE LOGS;");
-    let socket = server.socket().display().to_string();
-    let words = ["redo", "archive", "--until-caught-up", "--user", "root", "--socket", &socket, "--to", "redo", "data"];
-    let done = run(&words, server, &[]);
-    assert_eq!(done.status, 0, "{}", done.errors);
-}
-
 /// Beside a load, in a log that is resized, and between changes that drive the server around its log.
 fn ten_moments(server: &Server) -> Vec<Moment> {
     let socket = server.socket().display().to_string();
@@ -94,7 +86,7 @@ fn ten_moments(server: &Server) -> Vec<Moment> {
                 ),
             );
             // A server that is not waited for would write over what is not archived yet.
-            archive(server);
+            server.archive();
             now = moment(server);
         }
         moments.push(now);
@@ -109,21 +101,21 @@ fn ten_moments_are_restored_each_as_it_was() {
     // A log is no smaller than its buffer.
     let options = ["--log-bin=bin", "--server-id=7", "--innodb-log-buffer-size=2M"].map(str::to_owned);
     let server = Server::start_in(folder, "mariadb", &options);
-    archive(&server);
+    server.archive();
     let socket = server.socket().display().to_string();
-    let taken = run(&["backup", "--user", "root", "--socket", &socket, "--to", "set", "data"], &server, &[]);
+    let taken = server.run(&["backup", "--user", "root", "--socket", &socket, "--to", "set", "data"]);
     assert_eq!(taken.status, 0, "{}", taken.errors);
     let moments = ten_moments(&server);
     let log = fs::metadata(server.data().join("ib_logfile0")).expect("is there").len();
     assert!(log == LOG_MIN && moments[BUSY].lsn + log < moments[BUSY + CALM - 1].lsn, "the log is not once around");
-    archive(&server);
-    let verified = run(&["redo", "verify", "redo"], &server, &[]);
+    server.archive();
+    let verified = server.run(&["redo", "verify", "redo"]);
     let [_, _, gtid] = &moments.last().expect("ten").binlog;
     let says = ["marks     20", &format!(", GTID {gtid} by the last mark")];
     assert!(verified.status == 0 && says.iter().all(|words| verified.text.contains(words)), "{}", verified.text);
     server.script("stop", &[], "");
     // What the server wrote while it stopped.
-    assert_eq!(run(&["redo", "archive", "--until-caught-up", "--to", "redo", "data"], &server, &[]).status, 0);
+    assert_eq!(server.run(&["redo", "archive", "--until-caught-up", "--to", "redo", "data"]).status, 0);
     let compared = assert_same_bytes(&server);
     assert!(compared > LOG_MIN / 2, "{compared} bytes");
     for (number, moment) in moments.iter().enumerate() {
@@ -135,7 +127,7 @@ fn ten_moments_are_restored_each_as_it_was() {
 fn restored(server: &Server, moment: &Moment, starts: bool, is_last: bool) {
     let lsn = moment.lsn.to_string();
     let words = ["restore", "--json", "--redo", "redo", "--until", &lsn, "--to", "out", "set"];
-    let done = run(&words, server, &[]);
+    let done = server.run(&words);
     assert_eq!(done.status, 0, "LSN {lsn}: {}", done.errors);
     // The last commit noted where it is in the binary log; what that is called as a GTID is known if the server was asked just then.
     let (binlog, [file, position, gtid]) = (done.json()["binlog"].clone(), &moment.binlog);
@@ -143,7 +135,7 @@ fn restored(server: &Server, moment: &Moment, starts: bool, is_last: bool) {
     let known = binlog["gtid"].as_str().expect("a text");
     assert!(known == gtid || (known.is_empty() && !is_last), "LSN {lsn}: {known} is not {gtid}");
     fs::write(server.of("sums.txt"), format!("{}\n", moment.sums)).expect("written");
-    let compared = run(&["table", "checksum", "--compare", "sums.txt", "out"], server, &[]);
+    let compared = server.run(&["table", "checksum", "--compare", "sums.txt", "out"]);
     let equal = compared.text.lines().filter(|line| line.ends_with("\tequal")).count();
     assert_eq!((compared.status, equal), (0, TABLES.len()), "LSN {lsn}: {}{}", compared.text, compared.errors);
     if starts {

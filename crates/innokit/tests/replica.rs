@@ -9,7 +9,7 @@ mod common;
 use std::thread;
 use std::time::Duration;
 
-use archive_lab::{Load, run};
+use archive_lab::Load;
 use backup_lab::Server;
 use backup_lab::replica::{CATCH_UP_MAX, Replica, port_to};
 use serde_json::Value;
@@ -19,7 +19,7 @@ const TABLES: [&str; 8] =
 const COUNT: &str = "UPDATE counted SET n = n + 1; UPDATE counted SET n = n + 1; UPDATE counted SET n = n + 1;";
 
 fn restored(server: &Server, name: &str, more: &[&str]) -> Value {
-    let done = run(&["restore", "--json", "--to", name], server, &[more, &["set"]].concat());
+    let done = server.run(&[&["restore", "--json", "--to", name], more, &["set"]].concat());
     assert_eq!(done.status, 0, "{name}: {}", done.errors);
     done.json()["binlog"].clone()
 }
@@ -44,14 +44,14 @@ fn replicas_started_from_what_was_restored_catch_up() {
     let socket = server.socket().display().to_string();
     let archive =
         ["redo", "archive", "--until-caught-up", "--user", "root", "--socket", &socket, "--to", "redo", "data"];
-    assert_eq!(run(&archive, &server, &[]).status, 0);
+    assert_eq!(server.run(&archive).status, 0);
     // A replica that begins too early or too late counts too far or not far enough, if it does not fail on a row.
     let load = Load::start(&server, COUNT);
-    let taken = run(&["backup", "--user", "root", "--socket", &socket, "--to", "set", "--json", "data"], &server, &[]);
+    let taken = server.run(&["backup", "--user", "root", "--socket", &socket, "--to", "set", "--json", "data"]);
     assert_eq!(taken.status, 0, "{}", taken.errors);
     thread::sleep(Duration::from_millis(1500));
     // In the middle of the load: the end of this archive is no moment that anyone chose.
-    assert_eq!(run(&archive, &server, &[]).status, 0);
+    assert_eq!(server.run(&archive).status, 0);
     let (by_backup, by_archive) = (restored(&server, "one", &[]), restored(&server, "two", &["--redo", "redo"]));
     assert_eq!(by_backup, taken.json()["manifest"]["binlog"]);
     let place = |binlog: &Value| (binlog["file"].as_str().expect("a file").to_owned(), binlog["position"].as_u64());

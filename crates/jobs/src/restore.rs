@@ -18,7 +18,9 @@ use crate::Error;
 use crate::backup::{BackupError, Chain, unchanged};
 use crate::binlog_at::binlog_at;
 use crate::manifest::{self, Manifest};
-use crate::recover::{RecoverError, RecoverOptions, Recovered, discard, is_free, recover, walk_datadir};
+use crate::recover::{
+    RecoverError, RecoverOptions, Recovered, discard, is_free, prove_archive, recover, recover_own, walk_datadir,
+};
 use crate::server::BinlogPosition;
 use crate::unpack::{UnpackError, unpack};
 
@@ -142,13 +144,8 @@ fn from_directory(backup: &Path, options: &RestoreOptions) -> Result<Restored> {
 /// Puts the files of a backup and its increments together, and recovers the result, which is a backup of a later moment.
 fn merged(backup: &Path, options: &RestoreOptions) -> Result<Restored> {
     let (to, increments) = (&options.to, &options.recover.increments);
-    if options.recover.redo.is_some() || options.recover.until.is_some() || options.recover.until_time.is_some() {
-        return Err(RestoreError::Refused(
-            "the archive of a redo log continues a full backup: leave out either --increment or --redo and --until"
-                .to_owned(),
-        ));
-    }
     let chain = Chain::of(backup, increments)?;
+    increments.last().map_or(Ok(()), |last| prove_archive(last, &options.recover))?;
     let keys = options.recover.keys.read()?;
     let mut files_verified = 0;
     for set in std::iter::once(backup).chain(increments.iter().map(PathBuf::as_path)) {
@@ -201,9 +198,10 @@ fn recovered(set: &Path, to: Option<PathBuf>, options: &RestoreOptions) -> Resul
 fn recovered_as_it_is(datadir: &Path, options: &RestoreOptions) -> Result<Restored> {
     let (manifest, _) = Manifest::read(datadir)?;
     let how = RecoverOptions { to: None, dry_run: false, increments: Vec::new(), ..options.recover.clone() };
-    let recovered = recover(datadir, &how)?;
+    let recovered = recover_own(datadir, &how)?;
     let server_version = Some(manifest.server_version);
-    Ok(Restored { recovered, server_version, binlog: manifest.binlog, ..Restored::default() })
+    let binlog = manifest.binlog.filter(|_| options.recover.redo.is_none());
+    Ok(Restored { recovered, server_version, binlog, ..Restored::default() })
 }
 
 /// Sets the owner of the datadir and of all that is in it. Returns how many files these are, and their bytes.

@@ -81,7 +81,7 @@ pub struct RecoverArgs {
 
     /// An incremental backup of mariadb-backup to merge into the full one in DATADIR (repeat for several, in the order in which they were
     /// taken). It is only read.
-    #[arg(long, value_name = "DIR", conflicts_with = "until")]
+    #[arg(long, value_name = "DIR")]
     pub increment: Vec<PathBuf>,
 
     /// Do everything except write, and show what would be done.
@@ -94,8 +94,8 @@ pub struct RecoverArgs {
     pub until: Option<Until>,
 
     /// An archive of the redo log (`innokit redo archive`) to read from the base copy's checkpoint on, instead of the log in DATADIR: a base
-    /// copy is recovered to the archive's end, or to --until.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["in_place", "increment"])]
+    /// copy is recovered to the archive's end, or to --until. With --increment it continues the last of them.
+    #[arg(long, value_name = "DIR", conflicts_with = "in_place")]
     pub redo: Option<PathBuf>,
 
     /// Leave ib_buffer_pool as it is. Otherwise it names the pages that the log changes, for the server to load when it starts.

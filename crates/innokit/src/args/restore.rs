@@ -38,14 +38,15 @@ pub struct RestoreArgs {
 
     /// An increment to merge into the full backup (`innokit backup --incremental-since`; also of mariadb-backup or xtrabackup); repeat for
     /// several, in the order in which they were taken. It is only read.
-    #[arg(long, value_name = "DIR", conflicts_with = "redo")]
+    #[arg(long, value_name = "DIR")]
     pub increment: Vec<PathBuf>,
 
     /// Give the datadir and all that is in it to this user and group, by names or numbers: the user that the server runs as.
     #[arg(long, value_name = "USER[:GROUP]", value_parser = owner)]
     pub owner: Option<FileOwner>,
 
-    /// An archive of the redo log (`innokit redo archive`) that continues the backup: restores its end, or the moment of --until.
+    /// An archive of the redo log (`innokit redo archive`) that continues the backup or its last increment: restores its end, or the moment
+    /// of --until.
     #[arg(long, value_name = "DIR")]
     pub redo: Option<PathBuf>,
 

@@ -17,9 +17,10 @@ use format::Lsn;
 use redo::follow::{WRITE_BLOCK_MAX, Walk};
 use redo::mariadb::{LogFile, START_OFFSET};
 use redo::segment::SegmentHeader;
+use tempfile::TempDir;
 
-use crate::backup_lab::Server;
-use crate::common::{Run, innokit, repository};
+use crate::backup_lab::{Server, ended};
+use crate::common::{all_datadirs, innokit, repository};
 
 /// No hope, but an end.
 pub const PATIENCE: Duration = Duration::from_secs(300);
@@ -94,20 +95,9 @@ impl Load {
     }
 }
 
-pub fn run(words: &[&str], server: &Server, more: &[&str]) -> Run {
-    let mut command = innokit();
-    command.args(words).args(more).current_dir(server.folder.path());
-    Run::of(&command.output().expect("innokit runs"))
-}
-
-pub fn archived_to(server: &Server) -> u64 {
-    let report = run(&["redo", "verify", "--json", "redo"], server, &[]).json();
-    report["ranges"][0]["end_lsn"].as_u64().expect("an LSN")
-}
-
 pub fn wait_for(server: &Server, lsn: u64) {
     let started = Instant::now();
-    while archived_to(server) < lsn {
+    while server.archived_to() < lsn {
         assert!(started.elapsed() < PATIENCE, "LSN {lsn} is never archived");
         thread::sleep(Duration::from_millis(200));
     }
@@ -129,7 +119,7 @@ fn segments(server: &Server) -> Vec<(u64, PathBuf)> {
 pub fn assert_same_bytes(server: &Server) -> u64 {
     let log = fs::read(server.data().join("ib_logfile0")).expect("read");
     let file = LogFile::parse(&log[..START_OFFSET], log.len() as u64).expect("a log");
-    let (end, segments) = (archived_to(server), segments(server));
+    let (end, segments) = (server.archived_to(), segments(server));
     assert!(file.checkpoint.lsn.0 <= end, "the archive lacks the end of the log");
     // The last block that the server wrote may reach into what it had a lap before.
     let kept = segments[0].0.max(file.first_lsn.0).max((end + WRITE_BLOCK_MAX).saturating_sub(file.capacity()));
@@ -149,4 +139,25 @@ pub fn assert_same_bytes(server: &Server) -> u64 {
         assert!(*archived == of_server, "LSN {low} to {high}");
     }
     end - kept
+}
+
+/// Recovers a crashed datadir from its own log, and from an archive of that. Both must have done the same. Returns how their files differ.
+pub fn recovered_alike(crashed: &str) -> Vec<String> {
+    let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let crashed = all_datadirs().join(crashed);
+    let innokit = |words: &[&str]| {
+        let run = ended(innokit().args(words).arg(&crashed).current_dir(dir.path()));
+        assert_eq!(run.status, 0, "{words:?}: {}", run.errors);
+        run
+    };
+    innokit(&["redo", "archive", "--until-caught-up", "--to", "redo", "--segment-size", "1M"]);
+    let own = innokit(&["recover", "--to", "own", "--json"]).json();
+    let archived = innokit(&["recover", "--to", "archived", "--redo", "redo", "--json"]).json();
+    for field in ["checkpoint_lsn", "end_lsn", "mtrs", "pages_changed", "tablespaces"] {
+        assert_eq!(own[field], archived[field], "{field}");
+    }
+    assert!(own["mtrs"].as_u64() > Some(100), "{own:#}");
+    let differing = Command::new("diff").args(["-rq", "own", "archived"]).current_dir(dir.path()).output();
+    let differing = String::from_utf8(differing.expect("diff runs").stdout).expect("text");
+    differing.lines().map(str::to_owned).collect()
 }

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use self::session::Session;
 use crate::common::{Run, innokit, repository};
 
 pub const COLUMNS: &str = "id BIGINT AUTO_INCREMENT PRIMARY KEY, a INT, b VARCHAR(100), c TEXT, KEY (a), KEY (b)";
@@ -182,6 +183,35 @@ impl Server {
         command
     }
 
+    /// `innokit`, run in the server's folder. Who runs the tests has no part in it: option files and a password of theirs are not seen.
+    pub fn innokit(&self) -> Command {
+        let mut command = innokit();
+        command.current_dir(self.folder.path()).env_remove("INNOKIT_PASSWORD").env("HOME", self.folder.path());
+        command
+    }
+
+    /// What a run of [`Self::innokit`] gave.
+    pub fn run(&self, words: &[&str]) -> Run {
+        ended(self.innokit().args(words))
+    }
+
+    /// Brings the archive of its redo log up to what it has written by now.
+    pub fn archive(&self) {
+        // Servers are slow to write their logs, and only what is written is archived.
+        self.script("sql", &[], "FLUSH NO_WRITE_TO_BINLOG ENGINE LOGS;");
+        let socket = self.socket().display().to_string();
+        let words =
+            ["redo", "archive", "--until-caught-up", "--user", "root", "--socket", &socket, "--to", "redo", "data"];
+        let done = self.run(&words);
+        assert_eq!(done.status, 0, "{}: {}", self.kind, done.errors);
+    }
+
+    /// The LSN that the archive of its redo log reaches.
+    pub fn archived_to(&self) -> u64 {
+        let report = self.run(&["redo", "verify", "--json", "redo"]).json();
+        report["ranges"][0]["end_lsn"].as_u64().expect("an LSN")
+    }
+
     /// The socket on which it listens, named as scripts/server.sh names it.
     pub fn socket(&self) -> PathBuf {
         let socket = Command::new("bash")
@@ -262,6 +292,34 @@ impl Drop for Server {
             drop(load.wait());
         }
     }
+}
+
+/// Runs the command to its end.
+pub fn ended(command: &mut Command) -> Run {
+    Run::of(&command.output().expect("innokit runs"))
+}
+
+/// Rows and sums of all tables for which the condition holds, as lines; [`Server::tables`] has such lines of a restored set.
+pub fn sums_of(session: &mut Session, condition: &str) -> Vec<String> {
+    let names = session.ask(&format!(
+        "SELECT CONCAT('`', table_schema, '`.`', table_name, '`') FROM information_schema.tables \
+         WHERE table_schema IN ('shop', 'other') AND table_type = 'BASE TABLE' AND {condition} ORDER BY 1"
+    ));
+    let ask = |name: &String| session.ask(&format!("SELECT '{name}', COUNT(*) FROM {name}; CHECKSUM TABLE {name}"));
+    names.iter().flat_map(ask).collect()
+}
+
+/// Rows and sums of all tables.
+pub fn sums(session: &mut Session) -> Vec<String> {
+    sums_of(session, "TRUE")
+}
+
+/// An LSN that no change is after that the session sees.
+pub fn lsn(session: &mut Session) -> u64 {
+    const OF_MYSQL: &str = "SELECT JSON_EXTRACT(storage_engines, '$.InnoDB.LSN') FROM performance_schema.log_status";
+    let answer = session.ask("SHOW GLOBAL STATUS LIKE 'Innodb_lsn_current'");
+    let answer = if answer.is_empty() { session.ask(OF_MYSQL) } else { answer };
+    answer.concat().split_whitespace().last().and_then(|lsn| lsn.parse().ok()).expect("an LSN")
 }
 
 /// The exit status, and what was found to be damaged.

@@ -40,6 +40,7 @@ mod load;
 mod log;
 mod log_end;
 mod log_names;
+mod moment;
 mod outside;
 mod place;
 mod plan;
@@ -80,6 +81,8 @@ use self::increments::Chain;
 pub use self::increments::Increment;
 use self::log::RedoLog;
 pub(crate) use self::log_names::LogNames;
+pub(crate) use self::moment::prove_archive;
+use self::moment::with_lsn_of;
 use self::place::Lock;
 #[doc(hidden)]
 pub use self::place::{copy as copy_datadir, walk as walk_datadir};
@@ -94,7 +97,6 @@ pub use self::timed::{Clocked, on_clock};
 pub use self::tuning::Tuning;
 use self::tuning::engine;
 use self::wanted::Wanted;
-use crate::archive::mark_at;
 use crate::binlog_at::binlog_at;
 use crate::manifest;
 use crate::server::BinlogPosition;
@@ -241,19 +243,23 @@ pub fn recover(datadir: &Path, options: &RecoverOptions) -> Result<Recovered> {
             "a base copy is kept as it is, for other moments: name a directory for the recovered copy (--to)",
         );
     }
+    recover_own(datadir, options)
+}
+
+/// As [`recover`], but an archive of the redo log may be applied in place: for a copy made by the caller, whose base is kept.
+pub(crate) fn recover_own(datadir: &Path, options: &RecoverOptions) -> Result<Recovered> {
     if let Some(time) = options.until_time {
-        return recover(datadir, &with_lsn_of(time, options)?);
+        return recover_own(datadir, &with_lsn_of(time, options)?);
     }
-    if options.redo.is_some() && !options.increments.is_empty() {
-        return refused("merge the increments first, then recover the result with --redo");
-    }
-    if !options.increments.is_empty() {
-        return with_increments(datadir, options);
-    }
-    increment_marker::refuse(datadir)?;
-    let done = recover_one(datadir, options)?;
-    let (Some(redo), Some(to), false) = (&options.redo, &options.to, options.dry_run) else { return Ok(done) };
-    let binlog = binlog_at(to, &options.keys.read()?, Some((redo, Lsn(done.end_lsn))));
+    let done = if options.increments.is_empty() {
+        increment_marker::refuse(datadir)?;
+        recover_one(datadir, options)?
+    } else {
+        with_increments(datadir, options)?
+    };
+    let Some(redo) = options.redo.as_ref().filter(|_| !options.dry_run) else { return Ok(done) };
+    let place = options.to.as_deref().unwrap_or(datadir);
+    let binlog = binlog_at(place, &options.keys.read()?, Some((redo, Lsn(done.end_lsn))));
     Ok(Recovered { binlog, ..done })
 }
 
@@ -289,16 +295,6 @@ pub(crate) fn recover_one(datadir: &Path, options: &RecoverOptions) -> Result<Re
     }
 }
 
-/// The options with the LSN that an archive had reached at a time.
-fn with_lsn_of(time: SystemTime, options: &RecoverOptions) -> Result<RecoverOptions> {
-    let Some(redo) = &options.redo else {
-        return refused("only an archive of the redo log knows times (--redo): give an LSN instead");
-    };
-    let mark = mark_at(redo, time).or_else(|error| refused(error.to_string()))?;
-    let redo_timeline = Some(mark.timeline);
-    Ok(RecoverOptions { until: Some(mark.lsn), until_time: None, redo_timeline, ..options.clone() })
-}
-
 /// The log to recover from.
 fn open_log(datadir: &Path, for_writing: bool, options: &RecoverOptions, keys: &KeyStore) -> Result<RedoLog> {
     let log =
@@ -306,9 +302,9 @@ fn open_log(datadir: &Path, for_writing: bool, options: &RecoverOptions, keys: &
     Ok(log.tuned(&options.tuning.within(options.memory)))
 }
 
-/// Prepares a full backup, and puts increments into it.
+/// Prepares a full backup, and puts increments into it. An archive of the redo log continues the last of them.
 fn with_increments(datadir: &Path, options: &RecoverOptions) -> Result<Recovered> {
-    if options.until.is_some() {
+    if options.until.is_some() && options.redo.is_none() {
         return refused("a backup is prepared to the end of its last increment: leave out --until");
     }
     if manifest::is_there(datadir) {
@@ -320,7 +316,10 @@ fn with_increments(datadir: &Path, options: &RecoverOptions) -> Result<Recovered
     let chain = Chain::of(datadir, &options.increments)?;
     let keys = options.keys.read()?;
     chain.prove(datadir, Budget::of(options.memory).plan, &keys)?;
-    let full = RecoverOptions { increments: Vec::new(), ..options.clone() };
+    let to_its_end = RecoverOptions { increments: Vec::new(), ..options.clone() };
+    let Some(last) = chain.left.last() else { return recover_one(datadir, &to_its_end) };
+    prove_archive(&last.dir, options)?;
+    let full = RecoverOptions { redo: None, redo_timeline: None, until: None, ..to_its_end.clone() };
     if options.dry_run {
         return if chain.is_interrupted { Ok(Recovered::default()) } else { recover_one(datadir, &full) };
     }
@@ -334,8 +333,8 @@ fn with_increments(datadir: &Path, options: &RecoverOptions) -> Result<Recovered
     let prepared = if chain.is_interrupted { Ok(Recovered::default()) } else { recover_one(datadir, &full) };
     let done = prepared.and_then(|done| {
         chain.left.iter().try_fold(done, |done, taken| {
-            let put = taken.put_into(place)?;
-            Ok(done.and(put, recover_in_place(place, &full, &keys)?))
+            let (put, is_last) = (taken.put_into(place)?, taken.dir == last.dir);
+            Ok(done.and(put, recover_in_place(place, if is_last { &to_its_end } else { &full }, &keys)?))
         })
     });
     if done.is_err() && was_free {
