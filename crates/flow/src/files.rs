@@ -43,8 +43,8 @@ enum OpenState {
     Shared(Weak<OpenFile>),
     /// Opening failed, for good: a million blocks of a vanished file must not cause a million tries.
     Failed(Arc<io::Error>),
-    /// The engine has the file; nothing needs to be opened.
-    Engine(Arc<OpenFile>),
+    /// An engine has the file, or the caller has it open; nothing needs to be opened.
+    Held(Arc<OpenFile>),
 }
 
 impl FileSet {
@@ -62,7 +62,7 @@ impl FileSet {
     ) -> Self {
         let entry = |(path, len, kept)| {
             let state = match kept {
-                true => OpenState::Engine(FileHandle::of_engine().file),
+                true => OpenState::Held(FileHandle::of_engine().file),
                 false => OpenState::Shared(Weak::new()),
             };
             FileEntry { path, len, state: Mutex::new(state) }
@@ -74,8 +74,16 @@ impl FileSet {
     /// of bytes to read of each. The `FileId`s are the engine's, counted from 0.
     pub fn of_engine(files: impl IntoIterator<Item = (PathBuf, u64)>) -> Self {
         let entry =
-            |(path, len)| FileEntry { path, len, state: Mutex::new(OpenState::Engine(FileHandle::of_engine().file)) };
+            |(path, len)| FileEntry { path, len, state: Mutex::new(OpenState::Held(FileHandle::of_engine().file)) };
         Self { files: files.into_iter().map(entry).collect(), carrier: None }
+    }
+
+    /// One file that the caller has open, and the number of bytes to read of it. Its `FileId` is 0; `path` is for messages only, and may lead
+    /// to another file by now.
+    pub fn of_open(file: impl Into<OwnedFd>, path: PathBuf, len: u64) -> Self {
+        let file = Arc::new(OpenFile::new(Some(file.into()), None));
+        let entry = FileEntry { path, len, state: Mutex::new(OpenState::Held(file)) };
+        Self { files: [entry].into(), carrier: None }
     }
 
     pub(crate) fn carrier<C: Any>(&self) -> Option<&C> {
@@ -139,7 +147,7 @@ impl FileSet {
         let mut state = entry.state.lock().unwrap_or_else(PoisonError::into_inner);
         match &*state {
             OpenState::Failed(error) => return Err(Arc::clone(error)),
-            OpenState::Engine(file) => return Ok(Arc::clone(file)),
+            OpenState::Held(file) => return Ok(Arc::clone(file)),
             OpenState::Shared(shared) => {
                 if let Some(open) = shared.upgrade() {
                     return Ok(open);
@@ -403,6 +411,23 @@ mod tests {
         let mut bytes = [0; 3];
         rustix::io::pread(open.buffered().expect("opens"), &mut bytes, 0).expect("reads");
         assert_eq!(&bytes, b"abc");
+    }
+
+    #[test]
+    fn an_open_file_is_read_whatever_became_of_its_name() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let path = dir.path().join("file");
+        std::fs::write(&path, b"abc").expect("write");
+        let file = std::fs::File::open(&path).expect("open");
+        std::fs::write(dir.path().join("other"), b"xyz").expect("write");
+        std::fs::rename(dir.path().join("other"), &path).expect("rename");
+        let (files, counters) = (FileSet::of_open(file, path, 3), WorkerCounters::default());
+        let open = files.open(FileId(0), true, &counters).expect("is open");
+        // Both handles: the second one is opened from the first, not by the name.
+        for handle in [Some(open.buffered().expect("is open")), open.direct(&counters)].into_iter().flatten() {
+            assert_eq!(rustix::fs::fstat(handle).expect("stat").st_nlink, 0, "not the file that lost its name");
+        }
+        assert_eq!((files.len_of(FileId(0)), counters.counts().opens), (3, 0));
     }
 
     #[test]

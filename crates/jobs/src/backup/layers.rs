@@ -95,7 +95,7 @@ impl<'k> Layers<'k> {
                 part = part_in(&page, &name, self.reader.keys());
             }
             let Some(part) = part.as_ref().filter(|_| is_there) else { return Err(bad(&name, number)) };
-            self.reader.judge_page(&mut page, number, part, None, &mut found);
+            self.reader.judge_page(&page, number, part, None, &mut found);
             if let Some(number) = found.bad.first() {
                 return Err(bad(&name, *number));
             }

@@ -31,11 +31,13 @@ mod verify;
 use std::fs::{self, DirBuilder, File};
 use std::io::Read;
 use std::os::unix::fs::DirBuilderExt;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use flow::IoMode;
 use flow::durable::sync_file_system_of;
 use format::Lsn;
 use format::keyring::KeyStore;
@@ -294,11 +296,18 @@ impl<'r> Run<'r> {
         if self.options.prepare {
             recover_one(self.set, &RecoverOptions { keys: keys.clone(), ..RecoverOptions::default() })?;
         }
-        let mut examined = examine(self.set, self.keys)?;
+        // Nothing is written from here to the manifest, so the device may write what there is while all of it is read once more.
+        let (set, keys) = (self.set, self.keys);
+        let (examined, synced) = thread::scope(|scope| {
+            let sync = scope.spawn(|| sync_file_system_of(set));
+            let examined = examine(set, keys, IoMode::Auto);
+            (examined, sync.join().unwrap_or_else(|panic| resume_unwind(panic)))
+        });
+        let mut examined = examined?;
         if let Some(page) = examined.damage.pop() {
             return Err(BackupError::Damaged(format!("{page} in the finished backup")));
         }
-        sync_file_system_of(self.set).map_err(failed(self.set, "making the backup durable"))?;
+        synced.map_err(failed(self.set, "making the backup durable"))?;
         self.manifest.needs_keys |= examined.is_encrypted;
         self.manifest.files = examined.files.into_values().collect();
         self.manifest.state = if self.options.prepare { BackupState::Prepared } else { BackupState::Complete };

@@ -1,13 +1,17 @@
 //! Reads a set: its manifest, every file against it, every page, and whether the log leads to the moment that the manifest names.
 
 use std::collections::BTreeMap;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
+use flow::{IoMode, run_workers};
 use format::keyring::KeyStore;
 
 use super::chain::{Chain, as_job};
 use super::error::{BackupError, Result, refused};
-use super::pages::PageReader;
+use super::pages::{PageReader, PagesRead};
 use crate::manifest::{BackupBase, BackupFile, BackupState, MANIFEST, Manifest};
 use crate::recover::{LogNames, RecoverError, RecoverOptions, recover_one, walk_datadir};
 use crate::server::ServerKind;
@@ -69,8 +73,8 @@ pub(super) struct Examined {
     pub damage: Vec<String>,
 }
 
-/// Reads all files of a set but its manifest.
-pub(super) fn examine(set: &Path, keys: &KeyStore) -> Result<Examined> {
+/// Reads all files of a set but its manifest, on all cores.
+pub(super) fn examine(set: &Path, keys: &KeyStore, io: IoMode) -> Result<Examined> {
     let mut names: Vec<PathBuf> = Vec::new();
     walk_datadir(set, &mut |name, metadata| {
         if metadata.is_file() && name != Path::new(MANIFEST) {
@@ -79,32 +83,47 @@ pub(super) fn examine(set: &Path, keys: &KeyStore) -> Result<Examined> {
         Ok(())
     })
     .map_err(as_job)?;
-    let (mut reader, mut examined) = (PageReader::new(keys), Examined::default());
-    for name in names {
-        let hint = NameHint::of(&name);
-        let is_tablespace =
-            matches!(hint, NameHint::System(_) | NameHint::Table | NameHint::Dictionary | NameHint::Undo);
-        let path = set.join(&name);
-        let found = if is_delta(&name) { reader.read_delta(&path) } else { reader.read(&path, is_tablespace) };
-        let found = match found {
-            Ok(found) => found,
-            Err(BackupError::Damaged(why)) => {
-                examined.damage.push(why);
-                reader.read(&path, false)?
-            }
-            Err(error) => return Err(error),
-        };
-        let path = name.display().to_string();
-        for page in found.bad {
-            examined.damage.push(format!("{path}: page {page} is damaged"));
+    let next = AtomicUsize::new(0);
+    let workers = thread::available_parallelism().map_or(1, NonZero::get).min(names.len());
+    let examined = run_workers(workers, |_| {
+        let (mut reader, mut examined) = (PageReader::new(keys).through(io), Vec::new());
+        // Relaxed: each file is taken once, and nothing else is shared.
+        while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
+            examined.push((name, examine_file(&mut reader, set, name)?));
         }
-        examined.pages += found.pages;
-        examined.bytes += found.size;
-        examined.is_encrypted |= found.is_encrypted;
-        let crc32c = format!("{:08x}", found.crc);
-        examined.files.insert(path.clone(), BackupFile { path, size: found.size, crc32c });
-    }
+        Ok(examined)
+    });
+    let mut files: Vec<_> = examined.into_iter().collect::<Result<Vec<_>>>()?.into_iter().flatten().collect();
+    // The same report, whichever worker came to a file.
+    files.sort_unstable_by_key(|(name, _)| *name);
+    let mut examined = Examined::default();
+    files.into_iter().for_each(|(name, (found, damage))| examined.add(name, found, damage));
     Ok(examined)
+}
+
+/// Reads a file of a set. What is wrong with it as a whole comes beside what was found.
+fn examine_file(reader: &mut PageReader<'_>, set: &Path, name: &Path) -> Result<(PagesRead, Option<String>)> {
+    let hint = NameHint::of(name);
+    let is_tablespace = matches!(hint, NameHint::System(_) | NameHint::Table | NameHint::Dictionary | NameHint::Undo);
+    let path = set.join(name);
+    let found = if is_delta(name) { reader.read_delta(&path) } else { reader.read(&path, is_tablespace) };
+    match found {
+        Err(BackupError::Damaged(why)) => Ok((reader.read(&path, false)?, Some(why))),
+        found => Ok((found?, None)),
+    }
+}
+
+impl Examined {
+    fn add(&mut self, name: &Path, found: PagesRead, damage: Option<String>) {
+        let path = name.display().to_string();
+        self.damage.extend(damage);
+        self.damage.extend(found.bad.iter().map(|page| format!("{path}: page {page} is damaged")));
+        self.pages += found.pages;
+        self.bytes += found.size;
+        self.is_encrypted |= found.is_encrypted;
+        let crc32c = format!("{:08x}", found.crc);
+        self.files.insert(path.clone(), BackupFile { path, size: found.size, crc32c });
+    }
 }
 
 /// Verifies a backup, and the increments that continue it, in their order. `keys` are needed only where a log or tablespaces are encrypted.
@@ -155,7 +174,7 @@ fn verify_set(set: &Path, keys: &KeyFiles) -> Result<BackupReport> {
         };
         return refused(format!("this backup is encrypted: name the server's {option}"));
     }
-    let mut examined = examine(set, &store)?;
+    let mut examined = examine(set, &store, IoMode::Auto)?;
     problems.append(&mut examined.damage);
     compare(&manifest, &examined, &mut problems);
     prove(set, &manifest, keys, &mut problems)?;
@@ -176,7 +195,8 @@ pub(crate) fn unchanged(set: &Path, keys: &KeyStore) -> Result<Option<(Manifest,
     if !is_sound {
         problems.push(format!("{MANIFEST}: changed since it was written: its own checksum does not fit"));
     }
-    let examined = examine(set, keys)?;
+    // Whoever asks copies the files next, out of the page cache.
+    let examined = examine(set, keys, IoMode::Buffered)?;
     compare(&manifest, &examined, &mut problems);
     match problems.first() {
         None => Ok(Some((manifest, examined.files.len() as u64))),
