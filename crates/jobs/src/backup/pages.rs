@@ -1,4 +1,4 @@
-//! Reads the file of a tablespace stretch by stretch and verifies every page: while copying it from under a running server, or in a set.
+//! Reads a tablespace's file stretch by stretch and verifies every page: while copying it from a running server, or in a set.
 
 use std::fs::{self, File};
 use std::io;
@@ -21,24 +21,24 @@ use crate::source::page::PageOpener;
 use crate::source::space::{HEAD, SpacePart, by_page0};
 use crate::source::{read_into, read_up_to};
 
-/// Bytes read at once.
+/// Bytes per read.
 const STRETCH: usize = 1 << 20;
-/// Reread a torn page this often, with this pause: the server's write takes less.
+/// Attempts to reread a torn page, and the pause between them: the server's write takes less.
 const TRIES: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(3);
-/// Where page 0 has the number of its tablespace, and its flags.
+/// Offsets in page 0 of the space id and the flags, in bytes.
 const SPACE_ID_AT: usize = 34;
 const SPACE_FLAGS_AT: usize = 54;
 
-/// What one reading found.
+/// What reading a file found.
 #[derive(Debug, Default)]
 pub(super) struct PagesRead {
     pub pages: u64,
-    /// Pages that were wrong at first.
+    /// Pages that failed verification at first.
     pub read_again: u64,
-    /// Pages that stayed wrong.
+    /// Numbers of the pages that kept failing.
     pub bad: Vec<u32>,
-    /// Pages that cannot be judged without a key.
+    /// Whether some pages cannot be verified without a key.
     pub is_encrypted: bool,
     pub size: u64,
     /// CRC-32C of all bytes.
@@ -53,19 +53,19 @@ pub(super) struct PageReader<'k> {
     buffer: Vec<u8>,
 }
 
-/// The number in a file's first page; 0 if there is none yet.
+/// The space id in a file's first page; 0 if that is not written yet.
 pub(super) fn space_id(file: &File) -> io::Result<SpaceId> {
     let head = read_up_to(file, 0, SPACE_ID_AT + 4)?;
     Ok(SpaceId(be::u32_at(&head, SPACE_ID_AT).unwrap_or(0)))
 }
 
-/// The flags in a file's first page; 0 if there is none yet.
+/// The flags in a file's first page; 0 if that is not written yet.
 pub(super) fn space_flags(file: &File) -> io::Result<u32> {
     let head = read_up_to(file, 0, SPACE_FLAGS_AT + 4)?;
     Ok(be::u32_at(&head, SPACE_FLAGS_AT).unwrap_or(0))
 }
 
-/// The format in a file's first page; `None` if that page is not sound, even when read again.
+/// The format that a file's first page declares. `None` if that page is not sound, even when read again.
 pub(super) fn part_of(file: &File, path: &Path, keys: &KeyStore) -> io::Result<Option<SpacePart>> {
     for _ in 0..TRIES {
         let head = read_up_to(file, 0, HEAD)?;
@@ -80,7 +80,7 @@ pub(super) fn part_of(file: &File, path: &Path, keys: &KeyStore) -> io::Result<O
     Ok(None)
 }
 
-/// The format in these first bytes of the tablespace at `path`; `None` if they are not sound.
+/// The format that these first bytes of the tablespace at `path` declare. `None` if they are not sound.
 pub(super) fn part_in(head: &[u8], path: &Path, keys: &KeyStore) -> Option<SpacePart> {
     let mut part = by_page0(head, None)?;
     part.key = SpaceKey::find(head, path, &part.format, keys).unwrap_or_default();
@@ -96,7 +96,8 @@ impl<'k> PageReader<'k> {
         self.keys
     }
 
-    /// Copies whole pages of `from` to a new file, with its mode. A page that is wrong is read again; the copy has what was read last.
+    /// Copies the whole pages of `from` to a new file with the same mode. A page that fails verification is read again; the copy gets what
+    /// was read last.
     pub fn copy(
         &mut self,
         (from, path): (&File, &Path),
@@ -120,8 +121,8 @@ impl<'k> PageReader<'k> {
         Ok(found)
     }
 
-    /// Reads `from` and keeps only what an increment has to hold. A page that is wrong is read again; if it stays wrong, it does not tell
-    /// whether it has changed.
+    /// Reads `from` and keeps only what an increment has to hold. A page that fails verification is read again; one that keeps failing does
+    /// not tell whether it has changed.
     pub fn copy_changes(
         &mut self,
         source: (&File, &Path),
@@ -136,7 +137,7 @@ impl<'k> PageReader<'k> {
         })
     }
 
-    /// Passes the whole pages of `from` to `take`, with their place in the file.
+    /// Passes the whole pages of `from` to `take`, with their offset in the file.
     fn each_stretch(
         &mut self,
         (from, path): (&File, &Path),
@@ -166,7 +167,7 @@ impl<'k> PageReader<'k> {
         }
     }
 
-    /// Reads the pages again that were wrong, and puts those into the copy that are right now. Returns those that are not.
+    /// Rereads the pages that failed verification, and writes those that are sound now into the copy. Returns the rest.
     pub fn mend(&mut self, from: &File, part: &SpacePart, bad: &[u32], to: &Path) -> Result<Vec<u32>> {
         let target = File::options().write(true).open(to).map_err(failed(to, "opening the copy"))?;
         let mut left = Vec::new();
@@ -184,7 +185,7 @@ impl<'k> PageReader<'k> {
         Ok(left)
     }
 
-    /// Reads a file of a set: its pages, if it is a tablespace, and its checksum.
+    /// Reads a file of a set: verifies its pages if it is a tablespace, and computes its checksum.
     pub fn read(&mut self, path: &Path, is_tablespace: bool) -> Result<PagesRead> {
         let file = File::open(path).map_err(failed(path, "opening the file"))?;
         let part = if is_tablespace {
@@ -216,7 +217,7 @@ impl<'k> PageReader<'k> {
         Ok(found)
     }
 
-    /// Reads the changed pages of a set. Their first is the tablespace's own.
+    /// Reads a file of changed pages. The first of them is the tablespace's page 0.
     pub fn read_delta(&mut self, path: &Path) -> Result<PagesRead> {
         let (mut delta, mut page, mut part) = (DeltaReader::open(path.to_path_buf())?, Vec::new(), None);
         let mut found = PagesRead::default();
@@ -237,7 +238,7 @@ impl<'k> PageReader<'k> {
         Ok(found)
     }
 
-    /// Judges the whole pages of a stretch; reads wrong ones again from the file that a server writes, if it is given.
+    /// Verifies the whole pages of a stretch. With `live`, the file that a server is writing, rereads from it the pages that fail.
     fn judge(&mut self, stretch: &mut [u8], offset: u64, part: &SpacePart, live: Option<&File>, found: &mut PagesRead) {
         let first = part.page_at(offset);
         for (page, number) in stretch.chunks_exact_mut(part.format.physical().bytes()).zip(first..) {
@@ -270,7 +271,7 @@ impl<'k> PageReader<'k> {
         }
     }
 
-    /// Reads a page until it is right, or was wrong too often.
+    /// Rereads a page until it is sound or the attempts are used up. Returns its bytes, and whether it is still bad.
     fn again(&mut self, mut page: Vec<u8>, number: u32, part: &SpacePart, live: Option<&File>) -> (Vec<u8>, bool) {
         for _ in 0..TRIES {
             if let Some(now) = live.and_then(|file| read_up_to(file, part.offset_of(number), page.len()).ok())
@@ -305,7 +306,7 @@ mod tests {
         zstd::decode_all(File::open(packed).expect("the fixture")).expect("unpacked")
     }
 
-    /// The table with one page of which the server has written the first half only.
+    /// The table with one page that the server has only half written.
     fn torn(table: &[u8]) -> Vec<u8> {
         let mut torn = table.to_vec();
         torn[TORN as usize * PAGE + PAGE / 2..][..PAGE / 2].fill(0x55);
@@ -321,7 +322,7 @@ mod tests {
         let keys = KeyStore::default();
         let part = part_of(&file, &path, &keys).expect("read").expect("a tablespace");
         let (mut reader, mut found) = (PageReader::new(&keys), PagesRead::default());
-        // What was read is torn; by now the server has written the page.
+        // The page was torn when it was read; by now the server has written all of it.
         let mut stretch = torn(&table);
         reader.judge(&mut stretch, 0, &part, Some(&file), &mut found);
         assert_eq!((found.read_again, found.bad.as_slice()), (1, [].as_slice()));

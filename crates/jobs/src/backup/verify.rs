@@ -1,4 +1,4 @@
-//! Reads a set: its manifest, every file against it, every page, and whether the log leads to the moment that the manifest names.
+//! Verifies a set: its manifest, every file against it, every page, and whether the log reaches the LSN that the manifest names.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,35 +15,35 @@ use crate::source::content::is_delta;
 use crate::source::keys::KeyFiles;
 use crate::source::name::NameHint;
 
-/// Memory of the trial recovery.
+/// Memory for the trial recovery, in bytes.
 pub(super) const MEMORY: usize = 512 << 20;
 
 /// What a backup is, and what is wrong with it.
 #[derive(Debug, Clone, serde::Serialize)]
 pub struct BackupReport {
-    /// Whether it can be used, by its manifest.
+    /// Whether it can be used, according to its manifest.
     pub state: BackupState,
     /// The server's version.
     pub server_version: String,
-    /// The LSN of the moment whose state it holds.
+    /// The LSN of the moment whose state it holds, with its increments.
     pub to_lsn: u64,
     /// Files read.
     pub files: u64,
-    /// Their bytes.
+    /// Their total size in bytes.
     pub bytes: u64,
-    /// Pages of InnoDB in them.
+    /// InnoDB pages read.
     pub pages: u64,
-    /// The backup that it continues, if this is an increment that was verified without that.
+    /// The base, if this is an increment that was verified without it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base: Option<BackupBase>,
     /// Increments that were verified together with their base.
     pub increments: u64,
-    /// What is wrong: one sentence each.
+    /// What is wrong, one sentence each.
     pub problems: Vec<String>,
 }
 
 impl BackupReport {
-    /// Adds what is said of the increment in `dir`, which continues this backup.
+    /// Adds the report on the increment in `dir`, which continues this backup.
     fn and(mut self, dir: &Path, next: Self) -> Self {
         self.problems.extend(next.problems.into_iter().map(|problem| format!("{}: {problem}", dir.display())));
         let (files, bytes) = (self.files + next.files, self.bytes + next.bytes);
@@ -58,18 +58,18 @@ impl BackupReport {
     }
 }
 
-/// The files of a set, as they are.
+/// The files of a set, as they are on disk.
 #[derive(Debug, Default)]
 pub(super) struct Examined {
     pub files: BTreeMap<String, BackupFile>,
     pub bytes: u64,
     pub pages: u64,
     pub is_encrypted: bool,
-    /// Damaged pages: one sentence each.
+    /// Damaged pages, one sentence each.
     pub damage: Vec<String>,
 }
 
-/// Reads all files of a set but its manifest.
+/// Reads all files of a set except its manifest.
 pub(super) fn examine(set: &Path, keys: &KeyStore) -> Result<Examined> {
     let mut names: Vec<PathBuf> = Vec::new();
     walk_datadir(set, &mut |name, metadata| {
@@ -107,10 +107,10 @@ pub(super) fn examine(set: &Path, keys: &KeyStore) -> Result<Examined> {
     Ok(examined)
 }
 
-/// Verifies a backup, and the increments that continue it, in their order. `keys` are needed only where a log or tablespaces are encrypted.
+/// Verifies a backup and the increments that continue it, in order. `keys` are needed only if a log or tablespaces are encrypted.
 ///
 /// # Errors
-/// [`BackupError`] if there is none, or it cannot be read, or the increments do not continue each other.
+/// [`BackupError`] if there is no backup, it cannot be read, or the increments do not continue each other.
 pub fn verify_backup(set: &Path, increments: &[PathBuf], keys: &KeyFiles) -> Result<BackupReport> {
     if increments.is_empty() {
         return verify_set(set, keys);
@@ -162,8 +162,8 @@ fn verify_set(set: &Path, keys: &KeyFiles) -> Result<BackupReport> {
     Ok(report(&manifest, &examined, problems))
 }
 
-/// The manifest of the backup in `set`, and how many files it has, all as they were taken. `None` if this is no backup of innokit's, or is a
-/// datadir by now.
+/// The manifest of the backup in `set` and the number of its files, all of them unchanged since it was taken. `None` if innokit did not
+/// take it, if it is void, or if it is a datadir by now.
 pub(crate) fn unchanged(set: &Path, keys: &KeyStore) -> Result<Option<(Manifest, u64)>> {
     if !set.join(MANIFEST).exists() {
         return Ok(None);
@@ -195,7 +195,7 @@ fn report(manifest: &Manifest, examined: &Examined, problems: Vec<String>) -> Ba
     BackupReport { state, server_version, to_lsn, files, bytes, pages, base, increments, problems }
 }
 
-/// The files against the manifest.
+/// Compares the files with the manifest.
 fn compare(manifest: &Manifest, examined: &Examined, problems: &mut Vec<String>) {
     let listed: BTreeMap<&str, &BackupFile> = manifest.files.iter().map(|file| (file.path.as_str(), file)).collect();
     for (path, file) in &listed {
@@ -213,7 +213,7 @@ fn compare(manifest: &Manifest, examined: &Examined, problems: &mut Vec<String>)
     }
 }
 
-/// The log must reach the LSN that the manifest names, and a trial recovery must succeed, unless that takes the base of an increment.
+/// Checks that the log ends at the LSN in the manifest and that a trial recovery succeeds, for which an increment would need its base.
 fn prove(set: &Path, manifest: &Manifest, keys: &KeyFiles, problems: &mut Vec<String>) -> Result<()> {
     let is_prepared = manifest.state == BackupState::Prepared;
     let tried = if manifest.base.is_some() { Ok(None) } else { recover_one(set, &trial(keys)).map(Some) };
@@ -235,7 +235,7 @@ fn prove(set: &Path, manifest: &Manifest, keys: &KeyFiles, problems: &mut Vec<St
     Ok(())
 }
 
-/// A recovery that writes nothing.
+/// Options for a recovery that writes nothing.
 pub(super) fn trial(keys: &KeyFiles) -> RecoverOptions {
     RecoverOptions { dry_run: true, warm: false, keys: keys.clone(), ..RecoverOptions::default() }
 }
