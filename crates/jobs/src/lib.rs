@@ -30,7 +30,7 @@
 //! | verify files, datadirs, backups, streams | [`Check`] |
 //! | check trees against their rules, count rows | [`tables`] |
 //! | read rows as cells, batch by batch | [`rows::RowReader`]; as text: [`rows::export`]; `CHECKSUM TABLE`: [`rows::checksum`] |
-//! | `CREATE TABLE` | [`schema`] |
+//! | get `CREATE TABLE` statements | [`schema`] |
 //! | see what a file contains, what a redo log would change | [`info()`], [`redo_info()`] |
 //! | recover after a crash, without a server | [`recover()`] |
 //! | archive a live server's redo log | [`archive()`], [`verify_archive`] |

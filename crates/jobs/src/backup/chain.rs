@@ -82,6 +82,7 @@ impl Chain {
     pub fn merge(&self, to: &Path, keys: &KeyStore) -> Result<Pages> {
         let Some(last) = self.sets.last() else { return Ok(Pages::default()) };
         DirBuilder::new().recursive(true).mode(MODE).create(to).map_err(failed(to, "making the directory"))?;
+        // Void until all files are in place: an interrupted merge must not pass for a backup.
         let mut manifest = Manifest::begun(last.manifest.started_at);
         manifest.why = Some("merging its increments was interrupted".to_owned());
         manifest.write(to)?;

@@ -1,4 +1,4 @@
-//! Why there is no backup.
+//! Why a backup failed.
 
 use std::io;
 use std::path::{Path, PathBuf};

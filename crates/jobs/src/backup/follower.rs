@@ -8,9 +8,9 @@ use format::Lsn;
 
 use super::error::{BackupError, Result};
 
-/// Time between two looks at the follower.
+/// Pause between two looks at the follower.
 const PAUSE: Duration = Duration::from_millis(2);
-/// The server flushes its log every second: if that takes longer than this, the log is broken.
+/// The server flushes its log every second. A backup that waits longer than this fails.
 const FLUSHED_WITHIN: Duration = Duration::from_secs(60);
 
 /// What the follower reports, and the flag that stops it.

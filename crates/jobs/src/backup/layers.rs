@@ -88,6 +88,7 @@ impl<'k> Layers<'k> {
         let (mut stretch, mut offset) = (Vec::with_capacity(STRETCH), 0);
         for number in 0..u32::try_from(all).unwrap_or(u32::MAX) {
             let is_there = stack.page(number, &mut page)?;
+            // Cut off since: read only so that every older increment is checked to its end.
             if u64::from(number) >= pages {
                 continue;
             }
@@ -126,7 +127,7 @@ impl Set {
     }
 }
 
-/// A whole file, read from its start.
+/// A whole file, read from front to back.
 #[derive(Debug)]
 struct Whole {
     path: PathBuf,

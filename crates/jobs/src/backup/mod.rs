@@ -62,11 +62,11 @@ use crate::source::keys::KeyFiles;
 
 /// Where the copies and the followed log are until they get their names in the set.
 const STAGING: &str = "innokit.copying";
-/// Passes without a lock, at most. Each finds what was created or renamed during the one before; the rest is copied under the lock.
+/// Maximum number of passes without a lock. Each finds what was created or renamed during the one before; a locked pass copies the rest.
 const PASSES: u32 = 5;
 /// Attempts at a moment while definitions are blocked. The server may replace undo tablespaces even then, but not this often.
 const MOMENTS: u32 = 10;
-/// Readable by the owner alone: the set holds all the data.
+/// Only the owner may enter: the set holds all the data.
 const MODE: u32 = 0o700;
 
 /// How to take a backup.
@@ -80,7 +80,7 @@ pub struct BackupOptions {
     pub since: Option<PathBuf>,
     /// The server's keys: needed if it encrypts its log or, on MySQL, tablespaces.
     pub keys: KeyFiles,
-    /// Upper limit for copying without a lock, bytes per second.
+    /// Upper limit for copying while no lock is held, in bytes per second.
     pub rate: Option<u64>,
     /// Copy in the idle I/O class while no lock is held.
     pub is_idle: bool,
@@ -152,6 +152,7 @@ fn make_set(datadir: &Path, options: &BackupOptions) -> Result<PathBuf> {
     if !is_free(to) {
         return Err(BackupError::Occupied(to.clone()));
     }
+    // `to` may not exist yet: its nearest existing parent says where it will be.
     let parent =
         to.ancestors().find(|parent| parent.exists() && !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let inside = fs::canonicalize(parent).map_err(failed(parent, "looking at the directory"))?;
@@ -251,7 +252,8 @@ impl<'r> Run<'r> {
         Ok((tablespaces, moment))
     }
 
-    /// With definitions blocked: copies the rest and takes the moment of the backup, until one comes out with no change that redo misses.
+    /// With definitions blocked: copies the rest and takes the moment of the backup. Starts over if by then the copies are no longer of the
+    /// server's files.
     fn moment(
         &mut self,
         tablespaces: &mut Tablespaces<'r>,

@@ -42,7 +42,7 @@ impl<'p> Pace<'p> {
         Self { rate, is_idle, watcher, stop, started: Instant::now(), copied: 0, total: 0 }
     }
 
-    /// Begins the part of the copy that blocks nobody.
+    /// Starts the clock, and the idle I/O class if it is wanted: from here on the copy blocks no one.
     pub fn start(&mut self, datadir: &Path) -> Result<()> {
         self.started = Instant::now();
         if self.is_idle { set_io_idle(true).map_err(failed(datadir, "setting the I/O class")) } else { Ok(()) }

@@ -112,6 +112,7 @@ impl<'k> PageReader<'k> {
         fs::set_permissions(to, mode).map_err(failed(to, "giving the copy its mode"))?;
         let found = self.each_stretch((from, path), part, pace, &mut |offset, stretch| {
             notes.take(offset, stretch, part);
+            // A hole reads as zeros, so there is nothing to write.
             if stretch.iter().all(|byte| *byte == 0) {
                 return Ok(());
             }

@@ -71,7 +71,7 @@ pub(super) struct Tablespaces<'k> {
     reader: PageReader<'k>,
     /// The LSN where this backup's log begins.
     from: Lsn,
-    /// The base of an increment. Pages that it has are not copied again.
+    /// The base of an increment. Pages unchanged since then are not copied again.
     since: Option<Since>,
     copied: BTreeMap<SpaceId, Copied>,
     /// Tablespaces that the last pass met.
@@ -180,8 +180,8 @@ impl<'k> Tablespaces<'k> {
         Ok(Copied { name, copy: Some(copy), entry, source, bad })
     }
 
-    /// Copies only the pages that the base lacks. `None` if the whole file has to be copied: there is no base, the base is of another file,
-    /// a page is damaged, or there are too many runs of zeros.
+    /// Copies only the pages that the base lacks. `None` if the whole file has to be copied: there is no base, the base is not known to be
+    /// of this file, a page is damaged, or there are too many runs of zeros.
     fn copy_changes(
         &mut self,
         name: &Path,
@@ -338,7 +338,7 @@ fn is_there(path: &Path, space: SpaceId) -> bool {
     File::open(path).and_then(|file| space_id(&file)).is_ok_and(|found| found == space)
 }
 
-/// Refuses: recovery drops a tablespace that the log drops, even if one with the same space id came back.
+/// Refuses the backup: recovery drops a tablespace that the log drops, even if one with the same space id came back.
 pub(super) fn imported<T>(name: &Path) -> Result<T> {
     refused(format!(
         "{}: the tablespace was discarded and imported since the checkpoint with which the redo log begins, which the log does not cover: take \

@@ -25,7 +25,7 @@ pub struct BackupReport {
     pub state: BackupState,
     /// The server's version.
     pub server_version: String,
-    /// The LSN of the moment whose state it holds, with its increments.
+    /// The LSN of the moment whose state it holds; with increments, that of the last.
     pub to_lsn: u64,
     /// Files read.
     pub files: u64,
@@ -36,7 +36,7 @@ pub struct BackupReport {
     /// The base, if this is an increment that was verified without it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base: Option<BackupBase>,
-    /// Increments that were verified together with their base.
+    /// Number of increments that were verified together with this backup.
     pub increments: u64,
     /// What is wrong, one sentence each.
     pub problems: Vec<String>,

@@ -28,7 +28,7 @@ pub(super) struct Events {
     reader: Option<Reader>,
     /// Tablespaces with indexes built without redo, each at the LSN where the log says so. Nothing from before `taken`.
     loaded: BTreeSet<(Lsn, SpaceId)>,
-    /// `take_loaded` has returned everything up to this LSN.
+    /// `take_loaded` has returned everything before this LSN.
     taken: Lsn,
 }
 

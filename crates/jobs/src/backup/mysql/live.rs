@@ -62,7 +62,7 @@ pub(super) struct LiveRedo<'k> {
     file: Option<LiveFile>,
     /// The first block that was not full when it was last read.
     next: Lsn,
-    /// The log was read up to here.
+    /// The log has been read up to this LSN.
     end: Lsn,
     /// Since when no file holds what the server reports as written.
     missing_since: Option<Instant>,
@@ -97,7 +97,7 @@ impl<'k> LiveRedo<'k> {
         &self.origin
     }
 
-    /// The log was read up to here; 0 before the first block.
+    /// The log has been read up to this LSN; 0 before the first block.
     pub const fn end(&self) -> Lsn {
         self.end
     }

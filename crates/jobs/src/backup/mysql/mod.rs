@@ -185,7 +185,7 @@ impl Vendor for MySql<'_> {
     }
 }
 
-/// Refuses servers that report tablespaces outside the datadir. With `copied`, also refuses those with a file of which no copy exists.
+/// Refuses servers that report tablespaces outside the datadir. With `copied`, also refuses if a reported file has no copy.
 fn refuse_elsewhere(server: &mut dyn BackupServer, datadir: &Path, copied: Option<&Tablespaces<'_>>) -> Result<()> {
     let own = fs::canonicalize(datadir).map_err(failed(datadir, "looking at the datadir"))?;
     let files = server.data_files()?;
