@@ -1,4 +1,4 @@
-//! `innokit redo archive` and `innokit redo verify`: options in, where the archive is out.
+//! `innokit redo archive` and `innokit redo verify`: options in, the state of the archive out.
 
 use std::error::Error;
 use std::io::{self, Write};
@@ -23,12 +23,12 @@ use crate::server;
 /// The log could not be followed without a gap.
 const GAP: u8 = 1;
 const SEGMENT_SIZE: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 30;
-/// Time between two writes of the metrics, and two words to systemd.
+/// Time between two updates of the metrics file and of the status that systemd shows.
 const TOLD_EVERY: Duration = Duration::from_secs(10);
-/// The part of the log's capacity from which on the operator is warned.
+/// The operator is warned once the archive lags by this share of the log's capacity.
 const LAG_WARNED: f64 = 0.5;
 
-/// Archives the log until a signal, or an option, says to stop. Returns the exit status.
+/// Archives the log until a signal or an option stops it. Returns the exit status.
 pub fn run(args: &RedoArchiveArgs) -> Result<u8, Box<dyn Error>> {
     if !SEGMENT_SIZE.contains(&args.segment_size) {
         return Err("--segment-size takes 1M to 1G".into());
@@ -63,10 +63,10 @@ pub fn run(args: &RedoArchiveArgs) -> Result<u8, Box<dyn Error>> {
     written(print(&done, args.json.then_some((started, status))), status)
 }
 
-/// What a run has told its operator.
+/// What the operator has been told so far.
 struct Told<'a> {
     metrics: Option<&'a Path>,
-    /// When systemd and the metrics were last told where the archive is.
+    /// When systemd and the metrics file were last updated.
     told: Option<Instant>,
     is_behind: bool,
 }
@@ -100,7 +100,7 @@ impl Told<'_> {
         if self.told.is_some_and(|at| at.elapsed() < TOLD_EVERY) {
             return;
         }
-        // From the first look on the archive holds the newest checkpoint: a base copy may be taken.
+        // After the first look the archive holds the newest checkpoint, so a base copy may be taken from now on.
         let ready = if self.told.is_none() { "READY=1\n" } else { "" };
         self.told = Some(Instant::now());
         let (lsn, lag) = (status.lsn, status.lag() * 100.0);

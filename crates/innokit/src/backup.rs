@@ -1,4 +1,4 @@
-//! `innokit backup` and `innokit backup verify`: options in, what was backed up out.
+//! `innokit backup` and `innokit backup verify`: options in, a summary of the backup out.
 
 use std::error::Error;
 use std::io::{self, IsTerminal, Write};
@@ -20,7 +20,7 @@ use crate::print::{grouped, human, position, written};
 use crate::progress::Bar;
 use crate::server;
 
-/// A backup that is sent, in its spool.
+/// The directory in the spool for a backup that is to be sent.
 const SPOOLED: &str = "set";
 /// A file of the server is damaged.
 const DAMAGED: u8 = 1;
@@ -45,7 +45,7 @@ fn take(args: &BackupArgs) -> Result<u8, Box<dyn Error>> {
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
-    // Removed when this ends, whatever comes of the backup.
+    // Removed when it is dropped, however the backup ends.
     let spool = spool(args)?;
     let datadir = args.datadir.clone().unwrap_or_default();
     let to = spool.as_ref().map_or_else(|| args.to.clone().unwrap_or_default(), |spool| spool.path().join(SPOOLED));
@@ -72,7 +72,7 @@ fn take(args: &BackupArgs) -> Result<u8, Box<dyn Error>> {
     match taken {
         Ok(manifest) => {
             let json = args.json.then_some((started, 0));
-            // Standard output is the stream.
+            // Standard output carries the stream.
             let printed = if spool.is_some() {
                 print(&manifest, json, io::stderr())
             } else {
@@ -88,7 +88,7 @@ fn take(args: &BackupArgs) -> Result<u8, Box<dyn Error>> {
     }
 }
 
-/// The directory in which a backup is taken that is to be sent; `None` for others.
+/// A temporary directory for a backup that is to be sent. `None` for any other.
 fn spool(args: &BackupArgs) -> Result<Option<TempDir>, Box<dyn Error>> {
     let is_sent = args.to.as_deref() == Some(Path::new("-"));
     match &args.spool {

@@ -65,7 +65,7 @@ fn checked(args: &CheckArgs) -> Result<u8, Box<dyn Error>> {
         print::effort(&report, &mut io::stderr().lock())?;
     }
     let is_incomplete = report.incomplete || tables.as_ref().is_some_and(|tables| tables.incomplete);
-    // What was not examined cannot be called well.
+    // A run that left something out must not report that all is well.
     let status = match status(&report, tables.as_ref()) {
         0 if is_incomplete => 2,
         status => status,

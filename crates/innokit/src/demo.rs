@@ -1,4 +1,4 @@
-//! `innokit demo`: the main job on a built-in sample: real tablespaces of both servers, one with planted damage.
+//! `innokit demo`: runs `check` on a built-in sample of real tablespaces from both servers, one of them with planted damage.
 
 use std::error::Error;
 use std::fs;
@@ -15,7 +15,7 @@ const MYSQL: &[u8] = include_bytes!("../sample/mysql.ibd.zst");
 /// Written by MariaDB 10.11.
 const MARIADB: &[u8] = include_bytes!("../sample/mariadb.ibd.zst");
 
-/// Where the demo flips a bit: in the rows of page 5. Bytes from the start of the file.
+/// Where the demo flips a bit, in bytes from the start of the file: among the rows of page 5.
 const PLANTED_AT: usize = 5 * 16384 + 4711;
 
 /// Unpacks the sample, checks it, and explains the report. Succeeds only if it finds the planted damage and nothing else.

@@ -40,7 +40,7 @@ struct Message {
 }
 
 impl Head {
-    /// `result` follows from the status. `is_empty`: there was nothing to examine.
+    /// The head for a report with this exit status, which decides `result`.
     pub fn new(started: SystemTime, exit_status: u8) -> Self {
         let result = match exit_status {
             0 => "all_well",
@@ -96,7 +96,7 @@ pub fn write_error(started: SystemTime, status: u8, message: &str, out: &mut imp
 pub fn fail(started: SystemTime, status: u8, error: &dyn Error, is_json: bool) {
     eprintln!("innokit: {error}");
     if is_json {
-        // The reader is gone: there is nobody left to tell.
+        // If this fails too, the reader is gone, and the failure cannot be reported.
         drop(write_error(started, status, &error.to_string(), &mut io::stdout().lock()));
     }
 }

@@ -1,4 +1,4 @@
-//! What is hurt, as a table: one line per index or file, then the keys and the commands.
+//! The damage as a table: one line per index or file, then the keys and the commands.
 
 use std::io::{self, Write};
 

@@ -151,7 +151,7 @@ fn use_of_pages(space: &TablespaceInfo) -> String {
     words
 }
 
-/// What is odd about the length of the file, if anything.
+/// What is odd about the file's length, if anything.
 fn length(space: &TablespaceInfo) -> Option<String> {
     let end = u64::from(space.first_page) + space.pages.total;
     let mut parts = Vec::new();

@@ -1,10 +1,10 @@
-//! What a service of `Type=notify` tells systemd: that it is ready, and what it does.
+//! What a service of `Type=notify` tells systemd: that it is ready, and what it is doing.
 
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Sends lines of `KEY=value` to the socket that systemd named, if it did. Nothing depends on their arrival.
+/// Sends lines of `KEY=value` to the socket that systemd named, if it named one. Nothing depends on their arrival.
 pub fn tell(lines: &str) {
     if let Some(socket) = std::env::var_os("NOTIFY_SOCKET") {
         send(&socket, lines).ok();
@@ -16,7 +16,7 @@ fn send(socket: &OsStr, lines: &str) -> io::Result<()> {
     UnixDatagram::unbound()?.send_to_addr(lines.as_bytes(), &address).map(drop)
 }
 
-/// Linux has sockets without a file, whose names begin with an `@` here.
+/// Linux also has sockets without a file. Names of these begin with `@` in `NOTIFY_SOCKET`.
 #[cfg(target_os = "linux")]
 fn abstract_address(socket: &OsStr) -> Option<SocketAddr> {
     use std::os::linux::net::SocketAddrExt;
@@ -35,7 +35,7 @@ mod tests {
 
     use super::*;
 
-    /// What arrives at a socket.
+    /// The next datagram from a socket, as text.
     fn received(socket: &UnixDatagram) -> String {
         let mut bytes = [0; 100];
         let len = socket.recv(&mut bytes).expect("received");

@@ -42,7 +42,7 @@ pub enum Shape {
     Hint(i32, i32, i32, i32, String),
 }
 
-/// The part of a label at its position. Widths of fonts differ, so only the renderer knows where the text begins.
+/// Which part of a label is at its position. Widths of fonts differ, so only the renderer knows where the text begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anchor {
     /// Its middle.

@@ -295,7 +295,7 @@ pub fn effort(report: &Report, out: &mut impl Write) -> io::Result<()> {
     peak_memory(out)
 }
 
-/// Hands on the exit status once a report is printed. That its reader closed the pipe early (`| head`) is no error.
+/// Returns the exit status after a report was printed. A reader that closed the pipe early (`| head`) is no error.
 pub fn written(printed: io::Result<()>, status: u8) -> Result<u8, Box<dyn Error>> {
     match printed {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(status),

@@ -19,7 +19,7 @@ type TotalWatch = dyn Fn(u64, &Counters) + Sync;
 /// A bar on a terminal, lines in a log file, or nothing.
 pub struct Bar(Option<Box<Watch>>, Option<ProgressBar>, Option<Arc<Mutex<Lines>>>);
 
-/// Progress for a log file: a line from time to time.
+/// Progress for a log file: a line every few seconds.
 struct Lines {
     next: Instant,
     start: Instant,
@@ -82,7 +82,7 @@ impl Bar {
         self.0.as_deref()
     }
 
-    /// The callback for the bytes to read and the counters. The total includes pages that nobody needs.
+    /// The callback for the bytes to read and the counters. The total includes pages that are not needed.
     pub fn watch_total(&self) -> Option<Box<TotalWatch>> {
         if let Some(lines) = self.2.clone() {
             return Some(Box::new(move |total, counters| {

@@ -19,7 +19,7 @@ const DAMAGED: u8 = 1;
 /// Recovery keeps every tablespace that the log changes open, so allow as many open files as the system permits.
 pub fn raise_open_files() {
     let limit = getrlimit(Resource::Nofile);
-    // The limit may be enough as it is.
+    // Failure is ignored: the present limit may be high enough.
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).ok();
 }
 
@@ -100,7 +100,7 @@ fn print(done: &Recovered, args: &RecoverArgs, started: SystemTime) -> io::Resul
     Ok(())
 }
 
-/// What was merged into a backup.
+/// The increments that were merged, one line each.
 pub fn print_increments(done: &Recovered, out: &mut dyn Write) -> io::Result<()> {
     done.increments.iter().try_for_each(|put| {
         let (dir, pages, files) = (put.directory.display(), grouped(put.pages), grouped(put.files));
@@ -108,7 +108,7 @@ pub fn print_increments(done: &Recovered, out: &mut dyn Write) -> io::Result<()>
     })
 }
 
-/// Where a replica of the server goes on, whose datadir this was.
+/// Where this datadir, as a replica of the server that it came from, starts reading the binary log.
 pub fn print_binlog(binlog: &BinlogPosition, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "binlog    {}: where a replica starts", position(binlog))?;
     if binlog.gtid.is_empty() {

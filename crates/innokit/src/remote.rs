@@ -10,7 +10,7 @@ use crate::args::{Command, TableCommand};
 /// Lets commands read `s3://`, `gs://`, `az://` and `https://`. Nothing is started until one is used.
 ///
 /// # Errors
-/// A variable of the environment that says how has an unusable value.
+/// An environment variable that configures the access has an unusable value.
 #[cfg(feature = "cloud")]
 pub fn install(command: &mut Command) -> Result<(), Box<dyn Error>> {
     remote::install(Box::new(cloud::Cloud::new(cloud::Policy::from_env()?)));
@@ -25,7 +25,7 @@ pub fn install(command: &mut Command) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Takes the signatures out of the URLs that the user named, so that no report repeats them.
+/// Strips the signatures from the URLs that the user named, so that no report repeats them.
 fn enter(command: &mut Command) {
     let paths: &mut Vec<PathBuf> = match command {
         Command::Check(args) => &mut args.paths,

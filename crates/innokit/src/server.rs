@@ -1,4 +1,4 @@
-//! Connections to the server that the options name; builds without the feature `sql` have none.
+//! Connections to the server that the options name. Builds without the feature `sql` have none.
 
 use std::error::Error;
 use std::time::Duration;
@@ -7,17 +7,17 @@ use jobs::{BackupServer, LogServer};
 
 use crate::args::ServerArgs;
 
-/// So long a statement waits for the locks of others, of which `redo archive` asks none.
+/// How long a statement waits for locks. `redo archive` waits for none.
 #[cfg(feature = "sql")]
 const LOCK_WAIT: Duration = Duration::from_secs(60);
 
-/// A connection that tells how far the log is durable.
+/// A connection that reports how far the log is durable.
 #[cfg(feature = "sql")]
 pub fn log_server(args: &ServerArgs) -> Result<Box<dyn LogServer>, Box<dyn Error>> {
     Ok(sql::connect(&access(args)?, LOCK_WAIT)?)
 }
 
-/// A connection that a backup is taken through.
+/// A connection to take a backup through.
 #[cfg(feature = "sql")]
 pub fn backup_server(args: &ServerArgs, lock_wait: Duration) -> Result<Box<dyn BackupServer>, Box<dyn Error>> {
     Ok(sql::connect(&access(args)?, lock_wait)?)

@@ -13,7 +13,7 @@ use crate::recover::raise_open_files;
 
 /// An archive is damaged.
 const DAMAGED: u8 = 1;
-/// Part of the work was not done, so this is no success.
+/// Part of the work was not done.
 const NOT_ALL: u8 = 2;
 
 /// Unpacks the archives. Returns the exit status.

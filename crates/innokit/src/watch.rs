@@ -1,4 +1,4 @@
-//! What is shown of a running check, and how it is stopped early.
+//! What a running check shows, and how it is stopped early.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use crate::{print, table_print};
 /// The status of a command ended by a signal, as shells report it.
 pub const INTERRUPTED: u8 = 130;
 
-/// How many findings are shown above the bar; the report has all.
+/// Maximum number of findings shown above the bar; the report has all.
 const SHOWN_MAX: usize = 20;
 
 /// A finding on its own line, for programs.

@@ -1,4 +1,4 @@
-//! Where the binary log was at the moment to which a datadir was recovered.
+//! The binary log position that a recovered datadir stands at.
 
 use std::path::Path;
 
@@ -9,11 +9,11 @@ use crate::archive::gtid_at;
 use crate::server::BinlogPosition;
 use crate::tree::transactions::last_in_binlog_of;
 
-/// File and position after the last commit in the datadir, as MariaDB notes it with each: exact. The GTID is only known if the archive that
-/// it was recovered from to `end` has a mark with just this position.
+/// Binary log file and position after the last commit in the datadir. They are exact: MariaDB stores them with each commit. The GTID is
+/// known only if the datadir was recovered to `end` from an archive with a mark at exactly this position.
 pub(crate) fn binlog_at(datadir: &Path, keys: &KeyStore, archive: Option<(&Path, Lsn)>) -> Option<BinlogPosition> {
     let (file, position) = last_in_binlog_of(datadir, keys)?;
-    // Marks that cannot be read are told by `redo verify`: they are not needed for the recovery.
+    // An unreadable mark is no error here: the recovery does not need it, and `redo verify` reports it.
     let gtid = archive.and_then(|(archive, end)| gtid_at(archive, end, &file, position).ok().flatten());
     Some(BinlogPosition { file, position, gtid: gtid.unwrap_or_default() })
 }

@@ -1,4 +1,4 @@
-//! What keeps a job from doing its work. Damage is not in here: damage is data and goes into the report.
+//! Why a job could not do its work. Damage is not an error: it is data and goes into the report.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use format::keyring::KeyringError;
 /// Why a job could not start or continue.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The file system refused something.
+    /// A file system call failed.
     #[error("{path}: {action}: {source}")]
     Io {
         /// The file or directory.
@@ -33,15 +33,15 @@ pub enum Error {
         /// What is wrong with it.
         source: KeyringError,
     },
-    /// There is no redo log to describe.
+    /// The redo log is missing, or cannot be read.
     #[error("{path}: {source}")]
     RedoLog {
         /// The file, or the datadir.
         path: PathBuf,
-        /// Why not.
+        /// What is wrong with it.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// A file is not what the job needs.
+    /// The job cannot work on this file.
     #[error("{path}: {why}")]
     Unusable {
         /// The file.
@@ -57,7 +57,7 @@ pub enum Error {
         /// What was found.
         what: String,
     },
-    /// The options contradict each other or the machine.
+    /// The options contradict each other, or this machine or these files do not allow them.
     #[error("{0}")]
     Usage(String),
 }

@@ -29,15 +29,15 @@
 //! |---|---|
 //! | verify files, datadirs, backups, streams | [`Check`] |
 //! | check trees against their rules, count rows | [`tables`] |
-//! | rows as cells, batch by batch | [`rows::RowReader`]; as text: [`rows::export`]; `CHECKSUM TABLE`: [`rows::checksum`] |
-//! | `CREATE TABLE` | [`schema`] |
-//! | what is in a file, what a redo log would change | [`info()`], [`redo_info()`] |
-//! | crash recovery without a server | [`recover()`] |
-//! | a live server's redo log, kept | [`archive()`], [`verify_archive`] |
-//! | a running server, backed up; a backup, verified | [`backup::backup`], [`backup::verify_backup`] |
-//! | a backup, made a datadir | [`restore()`] |
-//! | one file's checksums, judged or replaced | [`innochecksum`] |
-//! | backup streams and tar archives to files | [`unpack()`] |
+//! | read rows as cells, batch by batch | [`rows::RowReader`]; as text: [`rows::export`]; `CHECKSUM TABLE`: [`rows::checksum`] |
+//! | get `CREATE TABLE` statements | [`schema`] |
+//! | see what a file contains, what a redo log would change | [`info()`], [`redo_info()`] |
+//! | recover after a crash, without a server | [`recover()`] |
+//! | archive a live server's redo log | [`archive()`], [`verify_archive`] |
+//! | back up a running server, verify a backup | [`backup::backup`], [`backup::verify_backup`] |
+//! | turn a backup into a datadir | [`restore()`] |
+//! | verify or rewrite one file's checksums | [`innochecksum`] |
+//! | unpack backup streams and tar archives | [`unpack()`] |
 
 pub mod archive;
 pub mod backup;

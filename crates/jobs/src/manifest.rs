@@ -1,5 +1,5 @@
-//! `innokit.manifest.json`: what a backup is and holds. It is the first file of a set and says that the set is void, until it is replaced,
-//! as the last step, by one that says what is there. Its own checksum covers all its values.
+//! `innokit.manifest.json`: what a backup is and holds. The first file written to a set is a manifest that says the set is void. The last
+//! step of a backup replaces it with the real one. A checksum inside covers all values.
 
 use std::path::Path;
 
@@ -21,29 +21,29 @@ const SCHEMA_VERSION: u32 = 1;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BackupState {
-    /// It was not completed, and never will be.
+    /// It was not completed. No later run completes it.
     Void,
-    /// It is complete; it has to be recovered before a server can use it.
+    /// It is complete, but has to be recovered before a server can use it.
     Complete,
     /// It is complete and recovered.
     Prepared,
-    /// `recover` has made a datadir of it since: the files are no longer those of the list.
+    /// `recover` has since turned it into a datadir: the files no longer match the list.
     Recovered,
 }
 
-/// How long other connections had to wait, in milliseconds.
+/// How long the backup blocked other connections, in milliseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackupLocks {
-    /// For this long tables were not made, altered, renamed or dropped, and tables without transactions not written to.
+    /// How long tables could not be created, altered, renamed or dropped, and tables without transactions not written to.
     pub ddl_ms: u64,
-    /// For this long nothing was committed.
+    /// How long commits were blocked; 0 on MySQL, where a backup blocks none.
     pub commit_ms: u64,
 }
 
 /// A file of a backup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackupFile {
-    /// Its name in the set.
+    /// Its path in the set.
     pub path: String,
     /// Its length in bytes.
     pub size: u64,
@@ -51,106 +51,106 @@ pub struct BackupFile {
     pub crc32c: String,
 }
 
-/// The backup that an increment continues.
+/// The base of an increment: the backup that it continues.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackupBase {
-    /// Its identity.
+    /// Its [`Manifest::id`].
     pub id: String,
-    /// The checkpoint with which its log begins: the increment has the pages changed since.
+    /// The checkpoint that its log begins with: the increment holds the pages changed since.
     pub from_lsn: u64,
-    /// The LSN that it reaches.
+    /// The LSN it reaches.
     pub to_lsn: u64,
 }
 
-/// A tablespace, as it was copied: what the next increment compares it with.
+/// A tablespace as it was copied. The next increment compares the server's file with this.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackupTablespace {
-    /// Its name at the moment of the backup.
+    /// The path of its file in the datadir at the moment of the backup.
     pub path: String,
-    /// Its number.
+    /// Its space id.
     pub space: u32,
-    /// Its flags.
+    /// Its flags, as page 0 stores them.
     pub flags: u32,
-    /// The size of its pages in the file, bytes.
+    /// Physical page size in bytes: smaller than the logical one in most compressed tables.
     pub page_size: u32,
     /// The length of its file in bytes.
     pub size: u64,
-    /// The file of the server: its inode and when it was made. `None` if the file system does not say when.
+    /// Identifies the server's file by inode and creation time. `None` if the file system does not record creation times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// CRC-32C of its first page, eight hexadecimal digits.
     pub first_page: String,
-    /// Some pages, and their LSNs: the newest of those that were last changed before the log of this backup begins.
+    /// Page number and LSN of a few pages: the newest of those last changed before this backup's log begins.
     pub settled: Vec<(u32, u64)>,
-    /// What an increment has of it. `None` if the whole file is in the set.
+    /// What an increment holds of it. `None` if the set has the whole file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delta: Option<BackupDelta>,
 }
 
-/// The pages of a tablespace that differ from those in the base of an increment. The rest is the same there.
+/// How a tablespace differs from its copy in the base of an increment. All other pages are the same there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackupDelta {
-    /// Pages in the file of this name with `.delta` at its end. There is none if this is 0.
+    /// Number of pages in the file with this name plus `.delta`. If it is 0, there is no such file.
     pub pages: u64,
-    /// Pages that are to be taken from the base, not counting the first.
+    /// Number of pages to take from the base, not counting the first.
     pub same: u64,
-    /// CRC-32C of their numbers and LSNs, eight hexadecimal digits.
+    /// CRC-32C of the numbers and LSNs of those pages, eight hexadecimal digits.
     pub same_lsns: String,
-    /// Pages of nothing but zeros: the first of each run, and how many follow each other.
+    /// Runs of pages to fill with zeros: first page and length. They were all zeros, or copies of other pages in the doublewrite area.
     pub zeros: Vec<(u32, u32)>,
 }
 
 /// What a backup is and holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// The version of this form, 1.
+    /// The version of this document's format, 1.
     pub schema_version: u32,
-    /// Its identity, by which increments name it: 32 hexadecimal digits that no other backup has. Empty in backups of earlier versions.
+    /// A random identity, by which increments name their base: 32 hexadecimal digits. Empty in backups by earlier versions.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub id: String,
     /// Whether it can be used.
     pub state: BackupState,
-    /// The backup that it continues, if it is an increment.
+    /// The backup that this one continues. `None` for a full backup.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<BackupBase>,
-    /// Why it cannot.
+    /// Why a void backup was not completed, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// The version of innokit that took it.
     pub innokit_version: String,
     /// The server's version.
     pub server_version: String,
-    /// When it was begun, seconds since 1970.
+    /// When the backup started, in seconds since 1970.
     pub started_at: u64,
-    /// The moment whose state it holds, seconds since 1970.
+    /// The moment whose state it holds, in seconds since 1970.
     pub taken_at: u64,
-    /// The checkpoint with which its log begins.
+    /// The checkpoint that its log begins with.
     pub from_lsn: u64,
-    /// The LSN of the moment whose state it holds: what was committed before is in, and nothing else.
+    /// The LSN of that moment: the backup holds exactly what was committed before it.
     pub to_lsn: u64,
-    /// Where the binary log was at that moment.
+    /// The binary log position at that moment. `None` if the server writes no binary log.
     pub binlog: Option<BinlogPosition>,
-    /// The server's keys are needed to recover it. They are not part of it.
+    /// Whether recovery needs the server's keys, which are not part of the backup.
     pub needs_keys: bool,
-    /// How long other connections had to wait.
+    /// How long the backup blocked other connections.
     pub locks: BackupLocks,
-    /// Pages of InnoDB that were verified.
+    /// InnoDB pages verified.
     pub pages: u64,
-    /// Pages that the server was writing while they were read, and that were read again.
+    /// Pages that failed verification and were read again, because the server was writing them.
     pub pages_read_again: u64,
-    /// Files in the server's databases of an unknown kind: not part of the backup.
+    /// Files of unknown kinds in the server's databases. They are not in the backup.
     pub left_out: Vec<String>,
-    /// The tablespaces, in the order of their numbers.
+    /// The tablespaces, sorted by space id.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tablespaces: Vec<BackupTablespace>,
-    /// The other files of the set.
+    /// All files of the set except this manifest, those of the tablespaces included.
     pub files: Vec<BackupFile>,
-    /// CRC-32C of this document with an empty checksum, without white space.
+    /// CRC-32C of this document as JSON without white space, with this field empty.
     pub checksum: String,
 }
 
 impl Manifest {
-    /// The manifest of a backup that was only begun.
+    /// The void manifest that a backup starts with.
     pub(crate) fn begun(started_at: u64) -> Self {
         Self {
             schema_version: SCHEMA_VERSION,
@@ -181,13 +181,13 @@ impl Manifest {
         format!("{:08x}", crc32c(&text.unwrap_or_default()))
     }
 
-    /// The tablespace with this number.
+    /// The entry of a tablespace, by its space id.
     pub(crate) fn tablespace(&self, space: u32) -> Option<&BackupTablespace> {
         let at = self.tablespaces.binary_search_by_key(&space, |tablespace| tablespace.space).ok()?;
         self.tablespaces.get(at)
     }
 
-    /// Writes it into the set, durably and at once.
+    /// Writes the manifest into the set: whole and durable, or not at all.
     pub(crate) fn write(&mut self, set: &Path) -> Result<(), Error> {
         self.checksum = self.sum();
         let path = set.join(MANIFEST);
@@ -196,10 +196,10 @@ impl Manifest {
         written.map_err(|source| Error::Io { path, action: "writing the manifest", source })
     }
 
-    /// Reads it, and whether it is as it was written.
+    /// Reads the manifest. The flag says whether its checksum matches.
     ///
     /// # Errors
-    /// There is none, or it is none.
+    /// The file is missing or no manifest, or a later innokit wrote it.
     pub(crate) fn read(set: &Path) -> Result<(Self, bool), Error> {
         let path = set.join(MANIFEST);
         let name = path.display().to_string();
@@ -224,13 +224,13 @@ impl Manifest {
     }
 }
 
-/// The LSN that a backup in this directory reaches: its files are consistent from there on. `None` if there is no complete one.
+/// The LSN from which on the files of the complete backup in this directory are consistent. `None` if it holds none.
 pub(crate) fn reaches(set: &Path) -> Option<Lsn> {
     let (manifest, _) = Manifest::read(set).ok()?;
     (manifest.state == BackupState::Complete).then_some(Lsn(manifest.to_lsn))
 }
 
-/// Notes that a complete backup in this directory has become a datadir.
+/// Records that the complete backup in this directory, if it holds one, has become a datadir.
 pub(crate) fn mark_recovered(set: &Path) -> Result<(), Error> {
     match Manifest::read(set) {
         Ok((mut manifest, _)) if manifest.state == BackupState::Complete => {
@@ -241,7 +241,7 @@ pub(crate) fn mark_recovered(set: &Path) -> Result<(), Error> {
     }
 }
 
-/// Why a directory must not be recovered: it holds a backup that is not complete, or an increment.
+/// Why this directory must not be recovered: it holds a void backup, or an increment. `None` if it may be.
 pub(crate) fn unfit(set: &Path) -> Option<String> {
     let (manifest, _) = Manifest::read(set).ok()?;
     let path = set.display();
@@ -257,7 +257,7 @@ pub(crate) fn unfit(set: &Path) -> Option<String> {
     })
 }
 
-/// Whether this directory holds a backup of innokit's.
+/// Whether this directory holds a backup that innokit took.
 pub(crate) fn is_there(set: &Path) -> bool {
     set.join(MANIFEST).exists()
 }

@@ -1,12 +1,12 @@
-//! `restore`: from a backup to a datadir that a server can start on.
+//! `restore`: turns a backup into a datadir that a server can start on.
 //!
 //! ```text
-//! directory -----------------------+-> files held against innokit's manifest, if it has one -> recovered -> given to its owner
+//! directory -----------------------+-> files compared with innokit's manifest, if it has one -> recover -> set the owner
 //! stream or tar archive, unpacked -+
-//! directory, and increments -> all files held against their manifests -> files of the last put together -> the same
+//! directory and increments -> files of each set compared with its manifest -> merge into those of the last -> recover -> set the owner
 //! ```
 //!
-//! All or nothing: if the backup is damaged or cannot be recovered, nothing is left of what was copied.
+//! All or nothing: if the backup is damaged or cannot be recovered, whatever was copied is removed.
 
 use std::io;
 use std::os::unix::fs::lchown;
@@ -24,60 +24,60 @@ use crate::recover::{
 use crate::server::BinlogPosition;
 use crate::unpack::{UnpackError, unpack};
 
-/// Whom files belong to.
+/// The owner to give files to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct FileOwner {
-    /// The user's number.
+    /// The user id.
     pub uid: u32,
-    /// The group's number.
+    /// The group id.
     pub gid: u32,
 }
 
 /// What to restore, and how.
 #[derive(Debug, Clone, Default)]
 pub struct RestoreOptions {
-    /// The datadir: made if it is missing, and empty otherwise.
+    /// The datadir to write. It must be missing or empty.
     pub to: PathBuf,
-    /// Whom everything in it is to belong to. Without, files belong to whom they belong in the backup, as far as the user may do that.
+    /// The owner of everything in it. `None` keeps the owners that the backup has, as far as the user may set them.
     pub owner: Option<FileOwner>,
-    /// How to recover: increments, the archive of the redo log and how far, keys and memory. Its target does not count.
+    /// How to recover: increments, the redo archive and where to stop in it, keys and memory. Its target is ignored.
     pub recover: RecoverOptions,
 }
 
 /// What was restored.
 #[derive(Debug, Clone, Default, serde::Serialize)]
 pub struct Restored {
-    /// Files held against the manifest of a backup that innokit took.
+    /// Files compared with the manifest of a backup that innokit took.
     pub files_verified: u64,
     /// The recovery.
     pub recovered: Recovered,
     /// Files in the datadir.
     pub files: u64,
-    /// Their bytes.
+    /// Their total size in bytes.
     pub bytes: u64,
-    /// The version of the server that was backed up, if the backup tells.
+    /// The version of the server that was backed up, if the backup records it.
     pub server_version: Option<String>,
-    /// Where the binary log was at this moment: as the backup says, or else after the last commit in the datadir, as MariaDB notes it with
-    /// each. What is behind that position is not in the datadir.
+    /// The binary log position of this state: from the backup, or else the one that MariaDB stored with the last commit in the datadir. The
+    /// datadir has nothing from behind that position.
     pub binlog: Option<BinlogPosition>,
 }
 
 /// Why nothing was restored.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
-    /// These options do not go together, or need another user.
+    /// The options contradict each other or need another user, or innokit cannot read how the archive is packed.
     #[error("{0}")]
     Refused(String),
     /// The archive could not be unpacked.
     #[error("{0}")]
     Unpack(#[from] UnpackError),
-    /// The backup is not as it was taken, or could not be read.
+    /// The backup was changed since it was taken, or could not be read.
     #[error("{0}")]
     Backup(#[from] BackupError),
-    /// It could not be recovered.
+    /// The backup could not be recovered.
     #[error("{0}")]
     Recover(#[from] RecoverError),
-    /// The file system refused something.
+    /// A file system call failed.
     #[error("{0}")]
     Job(#[from] Error),
 }
@@ -100,7 +100,7 @@ type Result<T> = std::result::Result<T, RestoreError>;
 /// Restores `backup`, a directory or an archive, into a datadir.
 ///
 /// # Errors
-/// [`RestoreError`]. The target is as it was then, except if only its owner could not be set.
+/// [`RestoreError`]. The target is then as it was, unless only a step after the recovery failed, such as setting the owner.
 pub fn restore(backup: &Path, options: &RestoreOptions) -> Result<Restored> {
     if let Some(owner) = options.owner {
         may_give_to(owner)?;
@@ -115,7 +115,7 @@ pub fn restore(backup: &Path, options: &RestoreOptions) -> Result<Restored> {
     Ok(restored)
 }
 
-/// Only root can give files to somebody else: better said before the work than after it.
+/// Only root can give files to another user. Checked first, because a restore takes long and would fail only at its end.
 fn may_give_to(owner: FileOwner) -> Result<()> {
     let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
     if uid.is_root() || (uid.as_raw(), gid.as_raw()) == (owner.uid, owner.gid) {
@@ -141,7 +141,7 @@ fn from_directory(backup: &Path, options: &RestoreOptions) -> Result<Restored> {
     restored
 }
 
-/// Puts the files of a backup and its increments together, and recovers the result, which is a backup of a later moment.
+/// Merges a backup with its increments and recovers the result, which is a backup of a later moment.
 fn merged(backup: &Path, options: &RestoreOptions) -> Result<Restored> {
     let (to, increments) = (&options.to, &options.recover.increments);
     let chain = Chain::of(backup, increments)?;
@@ -181,7 +181,7 @@ fn from_archive(archive: &Path, options: &RestoreOptions) -> Result<Restored> {
     restored
 }
 
-/// Recovers the backup in `set`, in place or in a copy, if its files are as they were backed up.
+/// Recovers the backup in `set`, in place or in a copy, if its files are unchanged since it was taken.
 fn recovered(set: &Path, to: Option<PathBuf>, options: &RestoreOptions) -> Result<Restored> {
     let taken = unchanged(set, &options.recover.keys.read()?)?;
     let how = RecoverOptions { to, dry_run: false, ..options.recover.clone() };
@@ -194,7 +194,7 @@ fn recovered(set: &Path, to: Option<PathBuf>, options: &RestoreOptions) -> Resul
     Ok(Restored { files_verified, recovered, server_version, binlog, ..Restored::default() })
 }
 
-/// Recovers what was put together in the datadir.
+/// Recovers the merged set in the datadir.
 fn recovered_as_it_is(datadir: &Path, options: &RestoreOptions) -> Result<Restored> {
     let (manifest, _) = Manifest::read(datadir)?;
     let how = RecoverOptions { to: None, dry_run: false, increments: Vec::new(), ..options.recover.clone() };
@@ -204,7 +204,7 @@ fn recovered_as_it_is(datadir: &Path, options: &RestoreOptions) -> Result<Restor
     Ok(Restored { recovered, server_version, binlog, ..Restored::default() })
 }
 
-/// Sets the owner of the datadir and of all that is in it. Returns how many files these are, and their bytes.
+/// Sets the owner of the datadir and everything in it. Returns the number of files and their bytes.
 fn give(datadir: &Path, owner: Option<FileOwner>) -> Result<(u64, u64)> {
     let set = |path: &Path| {
         let given = owner.map_or(Ok(()), |owner| lchown(path, Some(owner.uid), Some(owner.gid)));

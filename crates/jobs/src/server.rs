@@ -1,4 +1,4 @@
-//! What jobs ask of a running server, and why it may not answer. The connection itself is another crate's: jobs depend on no client.
+//! What jobs ask of a running server, and why it may not answer. Another crate makes the connection: jobs depend on no client.
 
 use std::path::{Path, PathBuf};
 
@@ -6,10 +6,10 @@ use format::Lsn;
 
 use crate::source::identity_of;
 
-/// Why a server did not do what it was asked. The server's own words are part of the message.
+/// Why a server did not do what it was asked. The message quotes the server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ServerError {
-    /// Nobody answers.
+    /// No server answers.
     #[error("no server answers at {at}: {why}")]
     Unreachable {
         /// The socket or address.
@@ -17,7 +17,7 @@ pub enum ServerError {
         /// What the system says.
         why: String,
     },
-    /// The login is refused.
+    /// The server refuses the login.
     #[error("the server at {at} refuses the login: {says}")]
     Login {
         /// The socket or address.
@@ -25,55 +25,55 @@ pub enum ServerError {
         /// The server's words.
         says: String,
     },
-    /// The account may not do this.
+    /// The account lacks a privilege.
     #[error("the account may not run {statement}: {says}")]
     Privilege {
-        /// What it tried.
+        /// The statement.
         statement: String,
         /// The server's words.
         says: String,
     },
-    /// Somebody else holds a lock for too long.
+    /// A statement waited too long for another connection's lock.
     #[error("{statement} waited too long for a lock that another connection holds: {says}")]
     LockWait {
-        /// What waited.
+        /// The statement.
         statement: String,
         /// The server's words.
         says: String,
     },
-    /// The connection is gone, and with it everything that it held.
+    /// The connection is gone, and with it every lock that it held.
     #[error("the connection to the server was lost at {statement}: {why}")]
     Lost {
-        /// What was on its way.
+        /// The statement in progress.
         statement: String,
         /// What the system says.
         why: String,
     },
-    /// The server answers with another error, or with something else than was asked.
+    /// The server answers with another error, or not with what it was asked for.
     #[error("{statement}: the server says: {says}")]
     Refused {
-        /// What it was asked.
+        /// The statement, or the name of the value it was asked for.
         statement: String,
         /// The server's words.
         says: String,
     },
 }
 
-/// A connection that tells how far the redo log is durable. It needs no privilege.
+/// A connection that reports how far the redo log is durable. It needs no privilege.
 pub trait LogServer: Send {
-    /// The directory that the server works on, by its own word.
+    /// The server's datadir, as the server reports it.
     ///
     /// # Errors
     /// [`ServerError`].
     fn datadir(&mut self) -> Result<PathBuf, ServerError>;
 
-    /// The LSN up to which the log is on disk and will not be written again.
+    /// The LSN up to which the log is on disk and will not be rewritten.
     ///
     /// # Errors
     /// [`ServerError`].
     fn flushed_lsn(&mut self) -> Result<Lsn, ServerError>;
 
-    /// Where the binary log is; `None` if the server writes none, or is not asked. This may need a privilege.
+    /// The binary log position. `None` if the server writes no binary log, or this connection does not ask. May need a privilege.
     ///
     /// # Errors
     /// [`ServerError`].
@@ -82,7 +82,7 @@ pub trait LogServer: Send {
     }
 }
 
-/// Says what is wrong if the server works on another directory.
+/// The message to refuse with if the server works on another directory than `datadir`.
 pub(crate) fn other_datadir(server: &Path, datadir: &Path) -> Option<String> {
     let is_same = identity_of(server).is_some_and(|server| Some(server) == identity_of(datadir));
     (!is_same).then(|| {
@@ -90,38 +90,38 @@ pub(crate) fn other_datadir(server: &Path, datadir: &Path) -> Option<String> {
     })
 }
 
-/// The stages of a backup, in their order, as MariaDB names them. Ending the connection ends them too.
+/// The stages of a backup, in order, by MariaDB's names. They end with the connection at the latest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BackupStage {
-    /// Waits for other backups, and keeps them off.
+    /// Waits for other backups to end, and keeps new ones from starting.
     Start,
-    /// MariaDB: writes to tables without transactions have to wait.
+    /// MariaDB: blocks writes to tables without transactions.
     Flush,
-    /// Tables are neither made nor renamed nor dropped.
+    /// Blocks creating, renaming and dropping tables.
     BlockDdl,
-    /// MariaDB: nothing is committed.
+    /// MariaDB: blocks commits.
     BlockCommit,
-    /// Everything goes on.
+    /// Releases every block.
     End,
 }
 
-/// Who made a server.
+/// A server's vendor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerKind {
     /// MariaDB.
     MariaDb,
-    /// MySQL, or one that says the same of itself, as Percona Server does.
+    /// MySQL, or a server whose version reads like MySQL's, such as Percona Server.
     MySql,
 }
 
 impl ServerKind {
-    /// By the text of a server's version.
+    /// Tells the vendor by a server's version text.
     #[must_use]
     pub fn of(version: &str) -> Self {
         if version.contains("MariaDB") { Self::MariaDb } else { Self::MySql }
     }
 
-    /// Its name.
+    /// The vendor's name, for messages.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -138,18 +138,18 @@ pub struct ServerFacts {
     pub version: String,
     /// `@@innodb_data_file_path`.
     pub system_files: String,
-    /// Settings that may name other directories than the datadir, and what they name.
+    /// Settings that may point outside the datadir, and their values.
     pub directories: Vec<(String, PathBuf)>,
 }
 
 impl ServerFacts {
-    /// Who made it.
+    /// The server's vendor, by its version.
     #[must_use]
     pub fn kind(&self) -> ServerKind {
         ServerKind::of(&self.version)
     }
 
-    /// The first two or three numbers of its version.
+    /// The first three numbers of the version, such as (10, 11, 6). A missing number is 0.
     #[must_use]
     pub fn version_numbers(&self) -> (u32, u32, u32) {
         let mut numbers = self.version.split(['.', '-']).map(|number| number.parse::<u32>().unwrap_or(0));
@@ -158,36 +158,36 @@ impl ServerFacts {
     }
 }
 
-/// What an account may change at any time although a copy of the files does not survive it.
+/// State of the whole server that a connection may change at any time. A backup that was running then is worthless.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InstanceState {
     /// Whether the server writes a redo log. MariaDB always does.
     pub is_redo_on: bool,
-    /// Statements so far that may have switched it off or changed its keys: `ALTER INSTANCE`, which only MySQL has.
+    /// `ALTER INSTANCE` statements so far: each may have switched redo off or changed its keys. Always 0 on MariaDB, which has none.
     pub changes: u64,
 }
 
-/// Where the binary log was, and what it had by then.
+/// A position in the binary log, and the transactions in it up to there.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct BinlogPosition {
     /// The file.
     pub file: String,
     /// The position in it.
     pub position: u64,
-    /// `@@gtid_binlog_pos` of MariaDB, `@@gtid_executed` of MySQL.
+    /// `@@gtid_binlog_pos` of MariaDB, `@@gtid_executed` of MySQL. Empty if it is not known.
     pub gtid: String,
 }
 
 /// The moment whose state a backup holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BackupMoment {
-    /// The LSN that the next change gets.
+    /// The LSN that the next change will get.
     pub lsn: Lsn,
-    /// Where the binary log is; `None` if the server writes none.
+    /// The binary log position. `None` if the server writes no binary log.
     pub binlog: Option<BinlogPosition>,
 }
 
-/// A table by its names, as text.
+/// A table's names as SQL has them, not as file names encode them.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TableName {
     /// The database.
@@ -196,8 +196,8 @@ pub struct TableName {
     pub table: String,
 }
 
-/// What a backup asks of a server. Its account needs the privileges RELOAD and BINLOG MONITOR on MariaDB; BACKUP_ADMIN, PROCESS and SELECT
-/// on `performance_schema.log_status` on MySQL.
+/// What a backup asks of a server. Its account needs the privileges RELOAD and BINLOG MONITOR on MariaDB. On MySQL it needs BACKUP_ADMIN,
+/// PROCESS, and SELECT on `performance_schema.log_status`.
 pub trait BackupServer: LogServer {
     /// What the server says about itself.
     ///
@@ -211,32 +211,32 @@ pub trait BackupServer: LogServer {
     /// [`ServerError`].
     fn instance(&mut self) -> Result<InstanceState, ServerError>;
 
-    /// The files of tablespaces, as far as the server says where they are; relative to its datadir or absolute. MariaDB has links in the
+    /// The files of tablespaces that the server reports, relative to its datadir or absolute. MariaDB reports none: it keeps links in the
     /// datadir instead.
     ///
     /// # Errors
     /// [`ServerError`].
     fn data_files(&mut self) -> Result<Vec<PathBuf>, ServerError>;
 
-    /// Enters a stage, once nobody is in its way.
+    /// Enters a stage, after waiting for the statements that are in its way.
     ///
     /// # Errors
     /// [`ServerError`]. The earlier stage stays in force.
     fn enter(&mut self, stage: BackupStage) -> Result<(), ServerError>;
 
-    /// Has writes to these tables wait until the end of the stages, where the stages do not do that.
+    /// Blocks writes to these tables until the stages end, on servers whose stages do not.
     ///
     /// # Errors
     /// [`ServerError`].
     fn lock_tables(&mut self, tables: &[TableName]) -> Result<(), ServerError>;
 
-    /// Has all engines write their logs. Where the account may not ask for that, the server does it on its own, within a second or so.
+    /// Makes all engines write their logs. An account without the privilege relies on the server, which does it within a second or so.
     ///
     /// # Errors
     /// [`ServerError`].
     fn flush_logs(&mut self) -> Result<(), ServerError>;
 
-    /// Where the redo log and the binary log are, at one moment.
+    /// The positions of the redo log and the binary log at one moment.
     ///
     /// # Errors
     /// [`ServerError`].

@@ -1,5 +1,5 @@
-//! Where the server is, and who asks: from the command line, option files and the environment. Passwords never come from the command line,
-//! where every user of the machine can read them.
+//! Where the server is and who connects: from the command line, option files and the environment. Passwords never come from the command
+//! line, where every user of the machine can read them.
 
 use std::fmt;
 use std::io;
@@ -9,12 +9,12 @@ use crate::option_file;
 
 /// The environment variable that holds the password.
 pub const PASSWORD_VARIABLE: &str = "INNOKIT_PASSWORD";
-/// Where distributions have the server listen.
+/// The socket that distributions configure.
 const SOCKET: &str = "/run/mysqld/mysqld.sock";
 /// Read in this order, and `.my.cnf` in the home directory last.
 const OPTION_FILES: [&str; 2] = ["/etc/my.cnf", "/etc/mysql/my.cnf"];
 
-/// Why it is not known how to connect.
+/// Why innokit does not know how to connect.
 #[derive(Debug, thiserror::Error)]
 pub enum AccessError {
     /// An option file cannot be read.
@@ -22,10 +22,10 @@ pub enum AccessError {
     OptionFile {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
-    /// An option file has a port that is no number.
+    /// The port in an option file is not a port number.
     #[error("the port in the option files, `{0}`, is no number from 1 to 65535")]
     Port(String),
 }
@@ -33,17 +33,17 @@ pub enum AccessError {
 /// How to reach a server.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Access {
-    /// The socket on which it listens; wins over the port.
+    /// The socket that the server listens on. It takes precedence over the port.
     pub socket: Option<PathBuf>,
-    /// The port on which it listens at 127.0.0.1.
+    /// The port that the server listens on, at 127.0.0.1.
     pub port: Option<u16>,
-    /// The account; the name of the user who runs this if there is none.
+    /// The account. `None` stands for the name of the user who runs this.
     pub user: Option<String>,
     /// Its password.
     pub password: Option<String>,
 }
 
-/// Without the password.
+/// Leaves out the password.
 impl fmt::Debug for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} at {}", self.user, self.place())
@@ -51,8 +51,8 @@ impl fmt::Debug for Access {
 }
 
 impl Access {
-    /// Adds to what the command line says what the option files say: `file` alone, or the usual ones that exist; and the password in the
-    /// environment, which wins over theirs.
+    /// Completes what the command line says from option files (`file` alone, or the usual ones that exist) and from the environment, whose
+    /// password wins over theirs.
     ///
     /// # Errors
     /// [`AccessError`].
@@ -74,7 +74,7 @@ impl Access {
                 _ => {}
             })?;
         }
-        // Clients read the port of a file only where they do not have a socket.
+        // As in the clients, a port in a file counts only if no socket is given.
         let is_named = self.socket.is_some() || self.port.is_some();
         let port_of_file = port.filter(|_| !is_named && read.socket.is_none());
         let port_of_file = port_of_file
@@ -88,7 +88,7 @@ impl Access {
         })
     }
 
-    /// The socket, if it is not a port.
+    /// The socket to connect to. `None` if the port is to be used.
     pub(crate) fn socket(&self) -> Option<&Path> {
         match (&self.socket, self.port) {
             (Some(socket), _) => Some(socket),
@@ -97,7 +97,7 @@ impl Access {
         }
     }
 
-    /// The place, for messages.
+    /// The socket or the address, for messages.
     pub(crate) fn place(&self) -> String {
         match self.socket() {
             Some(socket) => socket.display().to_string(),

@@ -1,4 +1,4 @@
-//! Which kind of server answers, and the connection for it.
+//! Finds out which kind of server answers, and returns the connection for it.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::connection::Connection;
 use crate::mariadb::MariaDb;
 use crate::my_sql::MySql;
 
-/// Connects to a server of either kind. Statements wait `lock_wait` for locks of others.
+/// Connects to a server of either kind. Statements wait up to `lock_wait` for other connections' locks.
 ///
 /// # Errors
 /// [`ServerError`].

@@ -1,4 +1,4 @@
-//! The connection: few statements, each with a typed answer.
+//! The connection: a few statements, each with a typed answer.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,18 +10,18 @@ use mysql::{Conn, Error, OptsBuilder};
 
 use crate::access::Access;
 
-/// So long a server may take to accept a connection.
+/// How long a server may take to accept a connection.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
-/// So long it may take to answer, beyond the time that it may wait for a lock.
+/// How long it may take to answer, on top of the time that a statement may wait for a lock.
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 const PACKET_MAX: usize = 16 << 20;
-/// Errors with meanings of their own: a login refused, an account without a privilege, a lock not granted, a connection ended.
+/// Error codes with a [`ServerError`] of their own: login refused, privilege missing, lock not granted, connection ended.
 const LOGIN: [u16; 5] = [1044, 1045, 1130, 1251, 1698];
 const PRIVILEGE: [u16; 3] = [1142, 1227, 1370];
 const LOCK_WAIT: [u16; 2] = [1205, 1213];
 const ENDED: [u16; 4] = [1053, 1080, 1927, 3169];
 
-/// What both kinds of servers answer alike.
+/// The statements that both kinds of servers answer alike.
 #[derive(Debug)]
 pub(crate) struct Connection {
     connection: Conn,
@@ -53,12 +53,12 @@ impl Connection {
         Ok(Self { connection })
     }
 
-    /// Runs a statement without an answer.
+    /// Runs a statement and ignores its answer.
     pub fn run(&mut self, statement: &str) -> Result<(), ServerError> {
         self.connection.query_drop(statement).map_err(|error| failed(statement, error))
     }
 
-    /// The first row of the answer.
+    /// The first row of the answer, if it has one.
     pub fn ask<T: FromRow>(&mut self, statement: &str) -> Result<Option<T>, ServerError> {
         self.connection.query_first(statement).map_err(|error| failed(statement, error))
     }
@@ -68,7 +68,7 @@ impl Connection {
         self.connection.query(statement).map_err(|error| failed(statement, error))
     }
 
-    /// A status value.
+    /// A status variable.
     pub fn status(&mut self, name: &str) -> Result<String, ServerError> {
         let statement = format!("SHOW GLOBAL STATUS LIKE '{name}'");
         let row: Option<(String, String)> = self.ask(&statement)?;
@@ -77,7 +77,7 @@ impl Connection {
         row.map(|(_, value)| value).ok_or_else(nothing)
     }
 
-    /// The same, as a number.
+    /// A status variable, as a number.
     pub fn number(&mut self, name: &str) -> Result<u64, ServerError> {
         let text = self.status(name)?;
         let no_number =
@@ -85,12 +85,12 @@ impl Connection {
         text.parse().map_err(no_number)
     }
 
-    /// The same, as an LSN.
+    /// A status variable, as an LSN.
     pub fn lsn(&mut self, name: &str) -> Result<Lsn, ServerError> {
         self.number(name).map(Lsn)
     }
 
-    /// What a backup must know of the server; `directories` are the settings with directories other than the datadir.
+    /// What a backup must know of the server. `directories` names the settings that may point outside the datadir.
     pub fn facts(&mut self, directories: &[&str]) -> Result<ServerFacts, ServerError> {
         let version = self.variable("version")?;
         let system_files = self.variable("innodb_data_file_path")?;
@@ -98,13 +98,13 @@ impl Connection {
         Ok(ServerFacts { version, system_files, directories: named.collect::<Result<_, _>>()? })
     }
 
-    /// A setting; empty if it has no value.
+    /// A system variable; empty if it has no value.
     pub fn variable(&mut self, name: &str) -> Result<String, ServerError> {
         Ok(self.ask::<Option<String>>(&format!("SELECT @@{name}"))?.flatten().unwrap_or_default())
     }
 }
 
-/// The job's error for a statement that failed.
+/// The job's error for a failed statement.
 fn failed(statement: &str, error: Error) -> ServerError {
     let statement = statement.to_owned();
     match error {
@@ -144,7 +144,7 @@ mod tests {
         server.join().expect("ended");
     }
 
-    /// A packet with an error in place of the greeting.
+    /// The server sends an error packet instead of a greeting.
     #[test]
     fn errors_of_the_server_keep_its_words() {
         let dir = tempfile::tempdir().expect("a directory");

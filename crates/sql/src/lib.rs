@@ -1,13 +1,13 @@
-//! A connection to a running MariaDB or MySQL server, for what innokit asks of one.
+//! A connection to a running MariaDB or MySQL server, for the few things that innokit asks of it.
 //!
 //! ```text
 //! option files, environment -> Access -> connect: a socket or 127.0.0.1 -> jobs::LogServer, jobs::BackupServer
-//!                                          by the server's own word: mariadb.rs or my_sql.rs
+//!                                          by the server's version: mariadb.rs or my_sql.rs
 //! ```
 //!
-//! Only few statements are sent, and each answer is one value or one row. Errors are those of the job that asks: [`jobs::ServerError`].
+//! Few statements are sent, and most answers are one value or one row. Errors are those of the job that asks: [`jobs::ServerError`].
 //!
-//! This is a crate of its own because its client brings some ninety others: a build that only checks files leaves it out.
+//! This is a crate of its own because its client depends on some ninety others: a build that only checks files does without them.
 
 #![forbid(unsafe_code)]
 

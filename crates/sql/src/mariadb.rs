@@ -11,11 +11,11 @@ use jobs::{
 
 use crate::connection::Connection;
 
-/// Settings that may lead out of the datadir.
+/// Settings that may point outside the datadir.
 const DIRECTORIES: [&str; 4] =
     ["innodb_data_home_dir", "innodb_undo_directory", "innodb_log_group_home_dir", "aria_log_dir_path"];
 
-/// A connection to a MariaDB server. What it holds (backup stages) the server releases when it ends.
+/// A connection to a MariaDB server. When it ends, the server releases what it held: the backup stages.
 #[derive(Debug)]
 pub(crate) struct MariaDb {
     connection: Connection,
@@ -24,7 +24,7 @@ pub(crate) struct MariaDb {
 impl MariaDb {
     pub fn on(mut connection: Connection, lock_wait: Duration) -> Result<Self, ServerError> {
         let seconds = lock_wait.as_secs().max(1);
-        // A server may end connections that rest for minutes, or statements that take long: neither is for this one.
+        // Servers may be set to end idle connections and long statements. Neither must happen to this connection.
         connection.run(&format!(
             "SET SESSION lock_wait_timeout = {seconds}, SESSION wait_timeout = 31536000, SESSION max_statement_time = 0, \
              SESSION sql_mode = ''"
@@ -62,7 +62,7 @@ impl BackupServer for MariaDb {
         self.connection.facts(&DIRECTORIES)
     }
 
-    /// Its redo log cannot be switched off.
+    /// MariaDB's redo log cannot be switched off.
     fn instance(&mut self) -> Result<InstanceState, ServerError> {
         Ok(InstanceState { is_redo_on: true, changes: 0 })
     }
@@ -81,7 +81,7 @@ impl BackupServer for MariaDb {
         })
     }
 
-    /// The stages do.
+    /// Nothing to do: the stages block these writes.
     fn lock_tables(&mut self, _: &[TableName]) -> Result<(), ServerError> {
         Ok(())
     }
@@ -90,7 +90,7 @@ impl BackupServer for MariaDb {
         self.connection.run("FLUSH NO_WRITE_TO_BINLOG ENGINE LOGS")
     }
 
-    /// One moment only while nothing is committed.
+    /// The values come from several statements, so they belong to one moment only while commits are blocked.
     fn moment(&mut self) -> Result<BackupMoment, ServerError> {
         let lsn = self.connection.lsn("Innodb_lsn_current")?;
         Ok(BackupMoment { lsn, binlog: self.binlog_position()? })

@@ -12,27 +12,27 @@ use serde_json::Value;
 
 use crate::connection::Connection;
 
-/// Settings that may lead out of the datadir.
+/// Settings that may point outside the datadir.
 const DIRECTORIES: [&str; 3] = ["innodb_data_home_dir", "innodb_undo_directory", "innodb_log_group_home_dir"];
-/// MySQL's backup lock is shared: this is what backups keep each other off with.
+/// MySQL's backup lock is shared, so innokit's backups exclude each other with this named lock.
 const BACKUP_LOCK: &str = "innokit backup";
-/// The version that has another statement for where the binary log is. The one before is gone in 8.4.
+/// The first version with `SHOW BINARY LOG STATUS`. The statement before it is gone in 8.4.
 const NEW_WORDS: (u32, u32, u32) = (8, 2, 0);
 const LOG_STATUS: &str = "SELECT local, storage_engines FROM performance_schema.log_status";
 
-/// A connection to a MySQL server. What it holds (the backup lock, table locks) the server releases when it ends.
+/// A connection to a MySQL server. When it ends, the server releases what it held: the backup lock, table locks.
 #[derive(Debug)]
 pub(crate) struct MySql {
     connection: Connection,
     lock_wait: u64,
-    /// How this version is asked where its binary log is.
+    /// The statement that asks this version for its binary log position. `None` until it is first used.
     binlog_statement: Option<&'static str>,
 }
 
 impl MySql {
     pub fn on(mut connection: Connection, lock_wait: Duration) -> Result<Self, ServerError> {
         let lock_wait = lock_wait.as_secs().max(1);
-        // A server may end connections that rest for minutes, or questions that take long: neither is for this one.
+        // Servers may be set to end idle connections and long queries. Neither must happen to this connection.
         connection.run(&format!(
             "SET SESSION lock_wait_timeout = {lock_wait}, SESSION wait_timeout = 31536000, SESSION max_execution_time = 0, \
              SESSION sql_mode = ''"
@@ -73,7 +73,7 @@ impl LogServer for MySql {
         let (Some(file), Some(position)) = (text(0), row.get(1)) else {
             return Err(ServerError::Refused { statement: (*statement).to_owned(), says: "no position".to_owned() });
         };
-        // File, position, two lists of databases, then what was executed.
+        // The columns: file, position, two lists of databases, the GTIDs executed.
         Ok(Some(BinlogPosition { file, position, gtid: text(4).unwrap_or_default().replace('\n', "") }))
     }
 }
@@ -115,7 +115,7 @@ impl BackupServer for MySql {
         self.connection.run(&format!("FLUSH TABLES {} WITH READ LOCK", names.collect::<Vec<_>>().join(", ")))
     }
 
-    /// It takes a privilege that nothing else does.
+    /// This needs a privilege that nothing else here needs. Without it, the server writes its logs on its own.
     fn flush_logs(&mut self) -> Result<(), ServerError> {
         match self.connection.run("FLUSH NO_WRITE_TO_BINLOG ENGINE LOGS") {
             Err(ServerError::Privilege { .. }) => Ok(()),
@@ -123,7 +123,7 @@ impl BackupServer for MySql {
         }
     }
 
-    /// The server itself holds its logs still for that.
+    /// One moment, because the server holds its logs still while it reads this table.
     fn moment(&mut self) -> Result<BackupMoment, ServerError> {
         let row: Option<(String, String)> = self.connection.ask(LOG_STATUS)?;
         let unknown = || ServerError::Refused { statement: LOG_STATUS.to_owned(), says: "no position".to_owned() };
@@ -132,7 +132,7 @@ impl BackupServer for MySql {
     }
 }
 
-/// The moment that a row of `log_status` tells; `None` if it does not.
+/// The moment in a row of `log_status`. `None` if the row does not say.
 fn moment_in(local: &str, engines: &str) -> Option<BackupMoment> {
     let (local, engines): (Value, Value) = (serde_json::from_str(local).ok()?, serde_json::from_str(engines).ok()?);
     let lsn = Lsn(engines.get("InnoDB")?.get("LSN")?.as_u64()?);

@@ -1,16 +1,16 @@
-//! Option files as the servers' own clients read them: groups in brackets, `name = value`, `!include` and `!includedir`.
+//! Reads option files as the servers' own clients do: groups in brackets, `name = value`, `!include` and `!includedir`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::access::AccessError;
 
-/// Groups that count.
+/// The groups whose options are read.
 const GROUPS: [&str; 3] = ["client", "client-server", "innokit"];
-/// A file that includes itself ends here.
+/// The deepest include. This stops a file that includes itself.
 const DEPTH_MAX: u32 = 10;
 
-/// Passes the options of a file to `take`, in the order of the file: later ones win.
+/// Passes the options of a file to `take`, in file order: later ones win.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -38,7 +38,7 @@ fn read_below(path: &Path, depth: u32, take: &mut dyn FnMut(&str, String)) -> Re
     Ok(())
 }
 
-/// The files that a line includes; those of a directory end with `.cnf`.
+/// The files that a line includes; of a directory, those whose names end in `.cnf`, sorted.
 fn included(line: &str) -> Vec<PathBuf> {
     match line.split_once(char::is_whitespace) {
         Some(("include", file)) => vec![PathBuf::from(file.trim())],
@@ -53,7 +53,7 @@ fn included(line: &str) -> Vec<PathBuf> {
     }
 }
 
-/// A value without its quotes, its escapes and the comment behind it.
+/// A value without its quotes, escapes and trailing comment.
 fn unquoted(value: &str) -> String {
     let quote = value.chars().next().filter(|first| ['"', '\''].contains(first));
     let body = match quote {
@@ -73,7 +73,7 @@ fn unquoted(value: &str) -> String {
             Some('b') => text.push('\u{8}'),
             Some('s') => text.push(' '),
             Some(other @ ('\\' | '"' | '\'')) => text.push(other),
-            // As the clients do: what is no escape stays as it is.
+            // An unknown escape stays as it is, as in the clients.
             Some(other) => text.extend(['\\', other]),
             None => text.push('\\'),
         }

@@ -244,7 +244,7 @@ pub enum Simulated {
 }
 
 impl SimArgs {
-    /// The device; `None` if there is to be none.
+    /// The simulated device. `None` leaves it out.
     pub fn options(&self) -> Option<SimOptions> {
         let preset = match self.simulated {
             Simulated::Wide => SimOptions::default(),

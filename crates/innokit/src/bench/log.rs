@@ -91,7 +91,7 @@ fn text(report: &LogBenchReport, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// The simulated device.
+/// The tables of the simulated device.
 fn clocked(simulated: &SimulatedLog, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "\nOne caller on recycled space at {} (simulated)", show::simulated(&simulated.device, true))?;
     let headings = ["log", "commits", "writes", "syncs", "hidden reads", "seconds", "times naive"];
@@ -116,7 +116,7 @@ fn clocked(simulated: &SimulatedLog, out: &mut dyn Write) -> io::Result<()> {
     table.print(out)
 }
 
-/// Plain loops in turns with naive ones.
+/// Plain loops, measured in turns with naive ones.
 fn pairs(report: &LogBenchReport, out: &mut dyn Write) -> io::Result<()> {
     writeln!(
         out,

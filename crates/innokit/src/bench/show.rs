@@ -16,7 +16,7 @@ use super::units::{megabytes, number};
 use crate::picture;
 use crate::progress;
 
-/// Does the work behind a progress bar.
+/// Runs the work, with a progress bar if one is wanted.
 pub(super) fn watched<R, E>(
     output: &OutputArgs,
     stop: &AtomicBool,
@@ -81,7 +81,7 @@ pub(super) fn simulated(device: &SimulatedDevice, with_syncs: bool) -> String {
     format!("{words}, {} MB/s", megabytes(device.bandwidth as f64))
 }
 
-/// The same for a picture.
+/// What the figures were measured on, as notes of a chart.
 pub(super) fn notes(machine: &Machine, storage: &Storage) -> Vec<String> {
     vec![on(machine), below(storage)]
 }

@@ -66,7 +66,7 @@ impl Lines<'_> {
         }
         let unwritten = self.field(0) == 0 && self.at_end(8) == 0 && be::u64_at(self.page, 16) == Some(0);
         if unwritten {
-            // Not empty although it should be: the original says nothing about this.
+            // A page without checksums and LSN that is not all zeros: the original logs nothing more for it.
             return Ok(());
         }
         match strict {

@@ -1,4 +1,4 @@
-//! What MariaDB's tool adds to its summary, and this one prints if one of its options requests it: pages, records and bytes of each index,
+//! What MariaDB's tool adds to its summary, printed here if one of its options requests it: pages, records and bytes of each index,
 //! how full the pages are, and what merging neighbouring leaves would save (`-f -m`).
 
 use std::collections::{BTreeMap, HashMap};

@@ -58,7 +58,7 @@ impl Call {
         Self { program: NAME.into(), arguments }
     }
 
-    /// Does what was asked. Returns the exit status.
+    /// Answers the call. Returns the exit status.
     pub fn run(&self) -> u8 {
         let program = self.program.to_string_lossy();
         let parsed = options::parse(&program, &self.arguments);
@@ -67,7 +67,7 @@ impl Call {
             // The reader closed the pipe early (`| head`): not an error.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => FAILED,
             Err(error) => {
-                // If standard error fails too, there is nobody left to tell.
+                // If standard error fails as well, the error cannot be reported.
                 drop(writeln!(io::stderr(), "{NAME}: {error}"));
                 FAILED
             }

@@ -18,7 +18,7 @@ use super::output::Output;
 use super::types::{self, Tally};
 use super::{Fault, explain};
 
-/// How many pages between looks at the clock, and how much time between lines of progress.
+/// Pages between two looks at the clock, and time between two lines of progress.
 const PROGRESS_PAGES: u64 = 64;
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 

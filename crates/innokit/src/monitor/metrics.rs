@@ -58,7 +58,7 @@ pub struct RowsRun<'r> {
     pub unread: u64,
 }
 
-/// The same for a run over rows.
+/// Writes the metrics of a run over rows to `file`, completely or not at all.
 pub fn write_rows(file: &Path, run: &RowsRun<'_>) -> io::Result<()> {
     replace(file, &rows_text(run, now()))
 }
@@ -83,7 +83,7 @@ fn rows_text(run: &RowsRun<'_>, ended: f64) -> String {
     out
 }
 
-/// The same for an archive of a redo log.
+/// Writes the metrics of a redo log's archive to `file`, completely or not at all.
 pub fn write_archive(file: &Path, status: &ArchiveStatus) -> io::Result<()> {
     replace(file, &archive_text(status, now()))
 }
@@ -105,7 +105,7 @@ fn archive_text(status: &ArchiveStatus, at: f64) -> String {
     out
 }
 
-/// Replaces the file by renaming a new one.
+/// Writes a new file and renames it over the old one.
 fn replace(file: &Path, text: &str) -> io::Result<()> {
     let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // The collector reads `*.prom`: without that suffix, it ignores the unfinished file.

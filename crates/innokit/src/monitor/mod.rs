@@ -1,6 +1,6 @@
-//! What a monitoring system reads of a check: a file of Prometheus metrics, or one line for Nagios.
+//! What a monitoring system reads about a check: a file of Prometheus metrics, or one line for Nagios.
 //!
-//! Both are other renderings of the same report. They add no verdict of their own.
+//! Both render the same report. They add no verdict of their own.
 
 pub mod metrics;
 pub mod nagios;

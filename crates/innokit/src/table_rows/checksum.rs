@@ -77,7 +77,7 @@ pub fn checksum(args: &ChecksumArgs) -> Result<u8, Box<dyn Error>> {
     Ok(status)
 }
 
-/// `table value` lines.
+/// Reads the expected values from lines of a table's name and its value.
 fn expected(path: &Path) -> Result<BTreeMap<String, u32>, Box<dyn Error>> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let mut values = BTreeMap::new();

@@ -178,7 +178,7 @@ pub struct ExportArgs {
     pub geometry: GeometryForm,
 }
 
-/// Exports. Returns the exit status.
+/// Exports the tables. Returns the exit status.
 pub fn run_export(args: &ExportArgs) -> Result<u8, Box<dyn Error>> {
     let started = SystemTime::now();
     let options = options(args)?;

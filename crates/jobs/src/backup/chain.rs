@@ -1,11 +1,11 @@
-//! A full backup and the increments that continue it: which follows which, and the files of the last one, put together.
+//! A full backup and the increments that continue it: checks their order, and merges their files into those of the last.
 //!
 //! ```text
-//! manifests -> each names the one before (nothing is written before) -> for each tablespace of the last: pages of all sets, side by side
-//!   -> each page verified, what comes from a base compared with what the increment saw -> other files, the log: those of the last
+//! manifests -> each must name the one before, or nothing is written -> for each tablespace of the last: pages of all sets, side by side
+//!   -> each page verified, pages from a base compared with what the increment saw -> other files and the log: from the last set
 //! ```
 //!
-//! The result is the set that a full backup would have been at the moment of the last increment.
+//! The result is the set that a full backup at the moment of the last increment would have been.
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File};
@@ -24,7 +24,7 @@ use crate::recover::{Increment, RecoverError, make_like, walk_datadir};
 use crate::source::content::delta_note;
 use crate::source::redo_log::REDO_DIR;
 
-/// What is put together is readable by the owner alone, as a set is.
+/// Only the owner may enter, as in any set.
 const MODE: u32 = 0o700;
 
 /// A full backup, then increments, each of which continues the one before.
@@ -33,10 +33,11 @@ pub(crate) struct Chain {
     sets: Vec<Set>,
 }
 
-/// Makes the file for a tablespace, like the whole one that is part of it, and says where it is. `None` if it is not to be written.
+/// Creates a tablespace's file, with the owner and mode of the whole file that it starts from, and returns its path. `None` to write
+/// nothing.
 type Make<'m> = dyn FnMut(&Path, &BackupTablespace) -> Result<Option<(PathBuf, File)>> + 'm;
 
-/// What was put together.
+/// What was read, or merged.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Pages {
     /// Pages of all tablespaces, each verified.
@@ -44,7 +45,7 @@ pub(crate) struct Pages {
 }
 
 impl Chain {
-    /// Fails if these do not continue each other, by what their manifests say.
+    /// Opens the sets. Fails if, by their manifests, they do not continue each other.
     pub fn of(base: &Path, increments: &[PathBuf]) -> Result<Self> {
         let sets = std::iter::once(Set::open(base)).chain(increments.iter().map(|dir| Set::open(dir)));
         let sets = sets.collect::<Result<Vec<_>>>()?;
@@ -60,7 +61,7 @@ impl Chain {
         Ok(Self { sets })
     }
 
-    /// What the increments have.
+    /// The increments, with their LSNs and their numbers of changed pages and files.
     pub fn increments(&self) -> Vec<Increment> {
         let increment = |set: &Set| {
             let base = set.manifest.base.as_ref()?;
@@ -72,15 +73,16 @@ impl Chain {
         self.sets.iter().filter_map(increment).collect()
     }
 
-    /// Reads all pages as if to put them together. Returns how many these are.
+    /// Reads all pages as a merge does, without writing. Returns their number.
     pub fn check(&self, keys: &KeyStore) -> Result<Pages> {
         self.tablespaces(keys, &mut |_, _| Ok(None))
     }
 
-    /// Puts the files together in the directory `to`, which is empty or does not exist.
+    /// Merges the files into the directory `to`, which is empty or does not exist.
     pub fn merge(&self, to: &Path, keys: &KeyStore) -> Result<Pages> {
         let Some(last) = self.sets.last() else { return Ok(Pages::default()) };
         DirBuilder::new().recursive(true).mode(MODE).create(to).map_err(failed(to, "making the directory"))?;
+        // Void until all files are in place: an interrupted merge must not pass for a backup.
         let mut manifest = Manifest::begun(last.manifest.started_at);
         manifest.why = Some("merging its increments was interrupted".to_owned());
         manifest.write(to)?;
@@ -107,7 +109,7 @@ impl Chain {
         Ok(done)
     }
 
-    /// Reads every tablespace of the last set.
+    /// Reads every tablespace of the last set, and writes it if `make` gives a file.
     fn tablespaces(&self, keys: &KeyStore, make: &mut Make<'_>) -> Result<Pages> {
         let Some(last) = self.sets.last() else { return Ok(Pages::default()) };
         let mut layers = Layers::new(keys);
@@ -127,7 +129,7 @@ impl Chain {
         Ok(Pages { pages: layers.pages })
     }
 
-    /// Copies what is no tablespace, from the last set. The log comes last: nothing can be recovered without it.
+    /// Copies everything but tablespaces from the last set. The log comes last: nothing can be recovered without it.
     fn others(&self, last: &Set, to: &Path) -> Result<()> {
         let mut done = BTreeSet::new();
         for entry in &last.manifest.tablespaces {
@@ -148,7 +150,7 @@ impl Chain {
     }
 }
 
-/// Fails if a set cannot be a part of a chain, whatever the others are.
+/// Fails if a set cannot be part of a chain, whatever the others are.
 fn fit(set: &Set, is_first: bool) -> Result<()> {
     let (path, manifest) = (set.dir.display(), &set.manifest);
     match (&manifest.base, manifest.state) {
@@ -182,7 +184,7 @@ fn does_not_follow<T>(sets: &[Set], before: &Set, after: &Set) -> Result<T> {
     refused(format!("{}: this increment does not continue {}: {hint}", after.dir.display(), before.dir.display()))
 }
 
-/// Gives what was made the owner and mode of what it was made of.
+/// Gives `made` the owner and mode of `of`.
 fn like(made: &Path, of: &Path) -> Result<()> {
     let metadata = fs::metadata(of).map_err(failed(of, "looking at the file"))?;
     make_like(made, &metadata).map_err(as_job)

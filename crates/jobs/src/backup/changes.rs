@@ -1,16 +1,16 @@
-//! Which pages of a tablespace an increment has to hold, decided while the tablespace is read.
+//! Decides, while a tablespace is read, which of its pages an increment has to hold.
 //!
-//! The log of a backup begins with a checkpoint: all that had changed before was in the files then. So a page that the server has now with
-//! an older LSN was never changed since, and the base has the same page, byte for byte. Everything else is copied: newer pages, pages
-//! without an LSN, and pages beyond the file that the base has. Pages of zeros are noted, and take no space. With the pages of the base in
-//! between, the file is the one that a full backup would have copied.
+//! A backup's log begins with a checkpoint: every earlier change was in the files by then. So a page whose LSN on the server is older has
+//! not changed since, and the base has the same page, byte for byte. Everything else is copied: newer pages, pages without an LSN, and
+//! pages beyond the end of the base's file. All-zero pages are only noted, and take no space. Together with the pages of the base this
+//! makes the file that a full backup would have copied.
 //!
-//! | what the LSN does not tell | what is done |
+//! | what the LSN does not tell | what is done about it |
 //! |---|---|
-//! | another file of the same name or number (imported, restored), or with other flags | it is copied whole (`Since::tablespace`) |
-//! | the first page: written without an LSN of its own, for keys and flushed LSNs | compared by its checksum |
-//! | the doublewrite area: copies of other pages | left out: all pages are whole |
-//! | a server that was set back: its LSNs came again | some pages of each tablespace are known by their LSNs (`settled`), and all when the increment is merged (`same_lsns`) |
+//! | another file of the same name or space id (imported, restored), or with other flags | it is copied whole (`Since::tablespace`) |
+//! | the first page: keys and flushed LSNs are written to it without an LSN of their own | its checksum is compared |
+//! | the doublewrite area: copies of other pages | left out: no page in the set is torn |
+//! | a server that was set back: its LSNs come again | some LSNs are compared at once (`settled`), all in the merge (`same_lsns`) |
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -29,11 +29,11 @@ use crate::manifest::{BackupBase, BackupDelta, BackupState, BackupTablespace, Ma
 use crate::server::{ServerFacts, ServerKind};
 use crate::source::space::SpacePart;
 
-/// Pages of a tablespace that are known by their LSNs.
+/// Pages of each tablespace whose LSNs the manifest lists.
 const SETTLED: usize = 4;
-/// A tablespace with more runs of zeros is copied whole.
+/// A tablespace with more runs of zeros than this is copied whole.
 const ZEROS_MAX: usize = 1 << 16;
-/// The number of the system tablespace, and its file.
+/// The space id of the system tablespace, and its file.
 const SYSTEM: u32 = 0;
 const SYSTEM_FILE: &str = "ibdata1";
 
@@ -44,7 +44,7 @@ pub(super) struct Since {
 }
 
 impl Since {
-    /// Reads the manifest of the backup in `set`. Nothing else of it is needed.
+    /// Reads the manifest of the backup in `set`. An increment needs nothing else of its base.
     pub fn read(set: &Path) -> Result<Self> {
         let (base, is_sound) = Manifest::read(set)?;
         let path = set.display();
@@ -66,13 +66,13 @@ impl Since {
         Ok(Self { base })
     }
 
-    /// How an increment names it.
+    /// How an increment's manifest names this base.
     pub fn named(&self) -> BackupBase {
         let base = &self.base;
         BackupBase { id: base.id.clone(), from_lsn: base.from_lsn, to_lsn: base.to_lsn }
     }
 
-    /// Refuses a base that is not one of this server. `now` is the LSN that the server has reached.
+    /// Refuses a base that is no backup of this server. `now` is the LSN that the server has reached.
     pub fn check(&self, facts: &ServerFacts, datadir: &Path, now: Lsn) -> Result<()> {
         let (base, kind) = (&self.base, ServerKind::of(&self.base.server_version));
         if kind != facts.kind() {
@@ -103,7 +103,7 @@ impl Since {
         }
     }
 
-    /// The base's copy of a tablespace, if this is still the file that it was made of.
+    /// The base's entry of a tablespace, if its copy was made from this very file.
     pub fn tablespace(&self, file: &File, part: &SpacePart) -> Option<&BackupTablespace> {
         let known = self.base.tablespace(part.format.space().0)?;
         let is_same = known.file.is_some() && known.file == file_id(file) && known.flags == part.format.flags();
@@ -112,20 +112,20 @@ impl Since {
     }
 }
 
-/// What tells a file from all others that had its name: its inode, and when it was made.
+/// Tells a file from every other that has had its name: inode and creation time. `None` if the file system does not record the latter.
 pub(super) fn file_id(file: &File) -> Option<String> {
     let metadata = file.metadata().ok()?;
     let made = metadata.created().ok()?.duration_since(UNIX_EPOCH).ok()?;
     Some(format!("{}@{}.{:09}", metadata.ino(), made.as_secs(), made.subsec_nanos()))
 }
 
-/// What a later increment compares a tablespace with: noted while it is read.
+/// What a later increment compares a tablespace with, collected while the tablespace is read.
 #[derive(Debug)]
 pub(super) struct Notes {
-    /// Where the log of this backup begins.
+    /// The LSN where this backup's log begins.
     from: Lsn,
     first_page: u32,
-    /// The newest pages that are older, the newest first.
+    /// The newest of the pages older than `from`, newest first.
     settled: Vec<(Lsn, u32)>,
 }
 
@@ -156,7 +156,7 @@ impl Notes {
         self.settled.truncate(SETTLED);
     }
 
-    /// The entry of the manifest, as yet without a name.
+    /// The tablespace's entry in the manifest, still without a path.
     pub fn entry(self, file: &File, part: &SpacePart, size: u64) -> BackupTablespace {
         BackupTablespace {
             path: String::new(),
@@ -178,7 +178,7 @@ pub(super) struct Changes<'b> {
     base: &'b BackupTablespace,
     since: Lsn,
     pub part: &'b SpacePart,
-    /// Pages of the base's file.
+    /// Number of pages in the base's file.
     base_pages: u64,
     to: PathBuf,
     writer: Option<DeltaWriter>,
@@ -186,19 +186,19 @@ pub(super) struct Changes<'b> {
     is_first_changed: bool,
     sums: SameLsns,
     zeros: Vec<(u32, u32)>,
-    /// A page with another LSN than the base has, neither of which is new: its number, its LSN, and that in the base.
+    /// A page whose LSN differs from the base's, although both are from before the base's log: its number, its LSN, the base's LSN.
     set_back: Option<(u32, Lsn, Lsn)>,
 }
 
 impl<'b> Changes<'b> {
-    /// Changed pages go to `to`, as soon as there is one. `since` is where the log of the base begins.
+    /// Changed pages go to `to`, which is created with the first of them. `since` is the LSN where the base's log begins.
     pub fn new(base: &'b BackupTablespace, since: Lsn, part: &'b SpacePart, to: PathBuf) -> Self {
         let (base_pages, sums) = (part.pages_in(base.size), SameLsns::new());
         let (writer, first, zeros) = (None, Vec::new(), Vec::new());
         Self { base, since, part, base_pages, to, writer, first, is_first_changed: false, sums, zeros, set_back: None }
     }
 
-    /// Sorts the pages of a stretch that begins at `offset`.
+    /// Classifies the pages of a stretch that begins at `offset`.
     pub fn take(&mut self, offset: u64, stretch: &[u8]) -> Result<()> {
         let part = self.part;
         let pages = stretch.chunks_exact(part.format.physical().bytes());
@@ -208,7 +208,7 @@ impl<'b> Changes<'b> {
     fn page(&mut self, number: u32, page: &[u8]) -> Result<()> {
         let lsn = lsn_of(page);
         if number == 0 {
-            // It tells what is needed to read the others: it is there if any is.
+            // The other pages cannot be read without it, so the delta has it if it has any page.
             self.first = page.to_vec();
             self.is_first_changed = lsn >= self.since || format!("{:08x}", crc32c(page)) != self.base.first_page;
             return Ok(());
@@ -246,7 +246,7 @@ impl<'b> Changes<'b> {
         writer.put(number, page)
     }
 
-    /// What the increment has of the tablespace, whose file is at `path`. `None` if it is rather copied whole.
+    /// What the manifest says of the increment's part. `path` is the tablespace, for messages. `None` if it should be copied whole.
     pub fn finish(mut self, path: &Path) -> Result<Option<BackupDelta>> {
         if let Some((number, lsn, was)) = self.set_back {
             return set_back(path, number, lsn, was);
@@ -263,7 +263,7 @@ impl<'b> Changes<'b> {
     }
 }
 
-/// The checksum of the LSNs of pages that an increment takes from its base.
+/// Checksum of the numbers and LSNs of the pages that an increment takes from its base.
 #[derive(Debug)]
 pub(super) struct SameLsns {
     digest: Digest,
@@ -286,12 +286,13 @@ impl SameLsns {
     }
 }
 
-/// The LSN of the last change of a page; 0 if it has none.
+/// The LSN of a page's last change; 0 if it has none.
 pub(super) fn lsn_of(page: &[u8]) -> Lsn {
     Lsn(be::u64_at(page, FIL_PAGE_LSN).unwrap_or(0))
 }
 
-/// Whether a page lies where the doublewrite area usually is, and is the copy of another: servers without that area use these pages.
+/// Whether a page lies where the doublewrite area usually is, and is a copy of another page. The position alone does not tell: servers
+/// without that area use these pages for other things.
 fn is_copy(number: u32, page: &[u8], part: &SpacePart) -> bool {
     let id = PageId { space: part.format.space(), page_no: PageNo(number) };
     let own = (be::u32_at(page, FIL_PAGE_SPACE_ID), be::u32_at(page, FIL_PAGE_OFFSET));

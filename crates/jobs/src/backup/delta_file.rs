@@ -1,4 +1,4 @@
-//! The changed pages of a tablespace in an increment, `t.ibd.delta`, written and read in the form of `logs::delta`.
+//! Writes and reads `t.ibd.delta`, the changed pages of a tablespace in an increment. The format is that of `logs::delta`.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -12,23 +12,23 @@ use logs::delta::{self, Meta, Parser, cluster_head, pages_per_cluster};
 use super::error::{BackupError, Result, failed};
 use crate::source::content::{delta_note, read_delta_note};
 
-/// Bytes read at once.
+/// Bytes per read.
 const PIECE: usize = 1 << 20;
 
-/// The name of the changed pages of `tablespace`.
+/// The path of the file with the changed pages of `tablespace`.
 pub(super) fn delta_of(tablespace: &Path) -> PathBuf {
     let mut name = OsString::from(tablespace.as_os_str());
     name.push(".delta");
     PathBuf::from(name)
 }
 
-/// Writes changed pages, in the order of their numbers.
+/// Writes changed pages in ascending order of their numbers.
 #[derive(Debug)]
 pub(super) struct DeltaWriter {
     path: PathBuf,
     file: File,
     page_size: usize,
-    /// The pages of the cluster at hand, and where it begins.
+    /// The page numbers of the open cluster, and the cluster's offset in the file.
     numbers: Vec<u32>,
     cluster: u64,
     end: u64,
@@ -55,7 +55,7 @@ impl DeltaWriter {
         Ok(())
     }
 
-    /// Ends the last cluster. Returns the number of pages.
+    /// Closes the last cluster. Returns the number of pages written.
     pub fn finish(mut self) -> Result<u64> {
         self.close(true)?;
         Ok(self.pages)
@@ -82,14 +82,14 @@ pub(super) struct DeltaReader {
     /// The part of the piece that is not parsed yet.
     left: std::ops::Range<usize>,
     digest: Digest,
-    /// Bytes read.
+    /// Bytes read so far.
     pub size: u64,
     pub pages: u64,
     is_done: bool,
 }
 
 impl DeltaReader {
-    /// Opens the changed pages at `path`, with the note beside them.
+    /// Opens the changed pages at `path`, and reads the note beside them.
     pub fn open(path: PathBuf) -> Result<Self> {
         let note = delta_note(&path);
         let meta = match read_delta_note(&note) {
@@ -104,7 +104,7 @@ impl DeltaReader {
         Ok(Self { path, file, parser: Parser::new(meta), piece, left: 0..0, digest, size: 0, pages: 0, is_done: false })
     }
 
-    /// The next page, into `page`, and its number. `None` after the last.
+    /// Reads the next page into `page`. Returns its number, or `None` after the last.
     pub fn next(&mut self, page: &mut Vec<u8>) -> Result<Option<u32>> {
         while !self.is_done {
             let mut bytes = self.piece.get(self.left.clone()).unwrap_or_default();
@@ -136,7 +136,7 @@ impl DeltaReader {
         Ok(())
     }
 
-    /// CRC-32C of what was read.
+    /// CRC-32C of the bytes read so far.
     pub fn crc(&self) -> u32 {
         u32::try_from(self.digest.clone().finalize()).unwrap_or(0)
     }

@@ -1,4 +1,4 @@
-//! Why there is no backup.
+//! Why a backup failed.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,17 +8,17 @@ use crate::archive::ArchiveError;
 use crate::recover::RecoverError;
 use crate::server::ServerError;
 
-/// Why a backup was not taken, or not verified. What was written until then is marked void.
+/// Why a backup was not taken, or not verified. A set that was begun is marked void.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    /// The target is in use.
+    /// The target directory is not empty.
     #[error("{}: the directory is not empty: a backup needs one of its own", .0.display())]
     Occupied(PathBuf),
-    /// This server, these files or these options cannot be backed up. One variant for all: callers can only show the message, which names
-    /// the reason and the way out.
+    /// This server, these files or these options cannot be backed up. One variant for all of them: callers can only show the message, which
+    /// gives the reason and the way out.
     #[error("{0}")]
     Refused(String),
-    /// It was told to stop.
+    /// The caller stopped it.
     #[error("the backup was interrupted")]
     Interrupted,
     /// The redo log could not be followed to the end.
@@ -27,13 +27,13 @@ pub enum BackupError {
     /// A file of the server is damaged, or the finished set is.
     #[error("{0}")]
     Damaged(String),
-    /// The server did not do its part.
+    /// The server did not do what it was asked.
     #[error("{0}")]
     Server(#[from] ServerError),
     /// The finished set cannot be recovered.
     #[error("the finished backup cannot be recovered: {0}")]
     Proof(#[from] RecoverError),
-    /// The file system refused something.
+    /// A file could not be read or written.
     #[error("{0}")]
     Job(#[from] Error),
 }

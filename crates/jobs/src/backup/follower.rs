@@ -1,4 +1,4 @@
-//! The redo log, followed beside the copy: from before the first file is opened until the moment to restore has passed.
+//! Follows the redo log beside the copy: from before the first file is opened until the moment to restore has passed.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, Scope, ScopedJoinHandle};
@@ -8,21 +8,21 @@ use format::Lsn;
 
 use super::error::{BackupError, Result};
 
-/// Time between two looks at the follower.
+/// Pause between two looks at the follower.
 const PAUSE: Duration = Duration::from_millis(2);
-/// The server flushes its log every second: it is broken if that takes longer than this.
+/// The server flushes its log every second. A backup that waits longer than this fails.
 const FLUSHED_WITHIN: Duration = Duration::from_secs(60);
 
-/// What the follower reports, and what it is told.
+/// What the follower reports, and the flag that stops it.
 #[derive(Debug, Default)]
 pub(super) struct Followed {
-    /// The log is followed up to here; 0 until it has begun.
+    /// The log has been followed up to this LSN; 0 until it has begun.
     at: AtomicU64,
     stop: AtomicBool,
 }
 
 impl Followed {
-    /// Notes that the log is followed up to `lsn`.
+    /// Notes that the log has been followed up to `lsn`.
     pub fn reached(&self, lsn: Lsn) {
         self.at.store(lsn.0, Ordering::Release);
     }
@@ -45,7 +45,7 @@ pub(super) struct Follower<'s> {
 }
 
 impl<'s> Follower<'s> {
-    /// Starts to follow a log. When this returns, the newest checkpoint is part of it.
+    /// Starts to follow a log. On return, the followed log includes the newest checkpoint.
     pub fn start<'e>(
         scope: &'s Scope<'s, 'e>,
         followed: &'s Followed,
@@ -59,7 +59,7 @@ impl<'s> Follower<'s> {
         Ok(follower)
     }
 
-    /// Fails if it has come to an end by itself.
+    /// Fails if the follower has ended by itself.
     pub fn check(&mut self) -> Result<()> {
         match self.thread.take_if(|thread| thread.is_finished()) {
             Some(thread) => {
@@ -70,7 +70,7 @@ impl<'s> Follower<'s> {
         }
     }
 
-    /// Waits until the log is followed up to an LSN that the server has reached. Returns how far it is followed then.
+    /// Waits until the log is followed up to `lsn`, which the server has reached. Returns how far it is followed by then.
     pub fn reach(&mut self, lsn: Lsn) -> Result<Lsn> {
         let started = Instant::now();
         loop {
@@ -86,7 +86,7 @@ impl<'s> Follower<'s> {
         }
     }
 
-    /// The same, then stops.
+    /// Waits as `reach` does, then stops the follower.
     pub fn finish(mut self, lsn: Lsn) -> Result<()> {
         self.reach(lsn)?;
         self.followed.stop();

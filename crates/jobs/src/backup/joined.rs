@@ -1,4 +1,4 @@
-//! The log of a set of MariaDB: the segments that were followed, as one `ib_logfile0` that begins with their checkpoint and ends with a certain moment.
+//! The log of a MariaDB set: the followed segments as one `ib_logfile0`, which begins with their checkpoint and ends at a given LSN.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -11,9 +11,9 @@ use super::error::{BackupError, Result, failed};
 use super::vendor::LogRange;
 use crate::archive::{Stored, segments};
 
-/// The name of a log.
+/// The log's file name.
 pub(super) const LOG: &str = "ib_logfile0";
-/// No log is smaller. Behind the last byte there is always room for what closes the log.
+/// No log is smaller. `ROOM` always stays free behind the last byte for what closes the log.
 const SIZE_MIN: u64 = 4 << 20;
 const ROOM: u64 = 1 << 20;
 const BLOCK: u64 = 4096;

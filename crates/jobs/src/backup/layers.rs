@@ -1,4 +1,4 @@
-//! The pages of one tablespace from a full backup and its increments: read side by side, from the first page to the last, each file once.
+//! Reads one tablespace from a full backup and its increments: side by side, from the first page to the last, each file once.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -14,10 +14,10 @@ use crate::manifest::{BackupDelta, BackupTablespace, Manifest};
 use crate::source::read_into;
 use crate::source::space::SpacePart;
 
-/// Bytes read and passed on at once.
+/// Bytes per read, and per call of `take`.
 const STRETCH: usize = 1 << 20;
 
-/// Reads tablespaces; owns what is needed to verify their pages.
+/// Reads tablespaces; owns the state that verifying their pages needs.
 #[derive(Debug)]
 pub(super) struct Layers<'k> {
     reader: PageReader<'k>,
@@ -25,7 +25,7 @@ pub(super) struct Layers<'k> {
     pub pages: u64,
 }
 
-/// One tablespace: a whole file, and what increments have of it since.
+/// One tablespace: a whole file, and the increments' parts since.
 #[derive(Debug)]
 pub(super) struct Stack<'s> {
     whole: Whole,
@@ -35,19 +35,19 @@ pub(super) struct Stack<'s> {
 }
 
 impl Stack<'_> {
-    /// The file that is whole.
+    /// The path of the whole file.
     pub fn whole(&self) -> &Path {
         &self.whole.path
     }
 
-    /// Reads the page of this number, as the last increment has it. Returns whether there is one.
+    /// Reads page `number` as of the last increment. Returns whether the tablespace has it.
     fn page(&mut self, number: u32, page: &mut Vec<u8>) -> Result<bool> {
         let mut is_there = self.whole.next(page, self.page_size)?;
         self.layers.iter_mut().try_for_each(|layer| layer.pass(number, page, &mut is_there))?;
         Ok(is_there)
     }
 
-    /// Pages of the file, and of the longest that it was made of: a file may have become shorter.
+    /// Pages in the result, and in the longest of the files it is made of: the tablespace may have shrunk.
     fn pages(&self) -> (u64, u64) {
         let sizes = self.layers.iter().map(|layer| layer.entry.size);
         let longest = sizes.fold(self.whole.size.max(self.entry.size), u64::max);
@@ -61,7 +61,7 @@ impl<'k> Layers<'k> {
         Self { reader: PageReader::new(keys), pages: 0 }
     }
 
-    /// Finds the files that have pages of a tablespace of the last set.
+    /// Opens the files that hold pages of a tablespace of the last set.
     pub fn open<'s>(&self, sets: &'s [Set], entry: &'s BackupTablespace) -> Result<Stack<'s>> {
         let mut layers = Vec::new();
         for set in sets.iter().rev() {
@@ -80,7 +80,7 @@ impl<'k> Layers<'k> {
         Err(BackupError::Damaged(format!("{path}: no backup of the chain has the whole file of tablespace {space}")))
     }
 
-    /// Passes the pages of a tablespace to `take`, with their place in the file.
+    /// Passes the verified pages of a tablespace to `take`, each stretch with its offset in the file.
     pub fn read(&mut self, stack: &mut Stack<'_>, take: &mut dyn FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
         let name = PathBuf::from(&stack.entry.path);
         let ((pages, all), mut found) = (stack.pages(), PagesRead::default());
@@ -88,6 +88,7 @@ impl<'k> Layers<'k> {
         let (mut stretch, mut offset) = (Vec::with_capacity(STRETCH), 0);
         for number in 0..u32::try_from(all).unwrap_or(u32::MAX) {
             let is_there = stack.page(number, &mut page)?;
+            // Cut off since: read only so that every older increment is checked to its end.
             if u64::from(number) >= pages {
                 continue;
             }
@@ -112,7 +113,7 @@ impl<'k> Layers<'k> {
     }
 }
 
-/// A backup, by its place and what it says of itself.
+/// A backup: its directory and its manifest.
 #[derive(Debug)]
 pub(super) struct Set {
     pub dir: PathBuf,
@@ -126,14 +127,14 @@ impl Set {
     }
 }
 
-/// A whole file, read from its start.
+/// A whole file, read from front to back.
 #[derive(Debug)]
 struct Whole {
     path: PathBuf,
     file: File,
     size: u64,
     stretch: Vec<u8>,
-    /// Where the next page is in the stretch, and the next stretch in the file.
+    /// Offset of the next page in `stretch`, and of the next stretch in the file.
     at: usize,
     offset: u64,
 }
@@ -145,7 +146,7 @@ impl Whole {
         Ok(Self { path, file, size, stretch: Vec::new(), at: 0, offset: 0 })
     }
 
-    /// The next page, if there is one.
+    /// Reads the next page. Returns whether there is one.
     fn next(&mut self, page: &mut Vec<u8>, page_size: usize) -> Result<bool> {
         if self.at >= self.stretch.len() {
             self.stretch.resize(STRETCH, 0);
@@ -162,14 +163,14 @@ impl Whole {
     }
 }
 
-/// What an increment has of a tablespace.
+/// One increment's part of a tablespace.
 #[derive(Debug)]
 struct Layer<'s> {
     path: PathBuf,
     entry: &'s BackupTablespace,
     delta: &'s BackupDelta,
     changed: Option<DeltaReader>,
-    /// The next changed page, and its number.
+    /// The number of the next changed page, whose bytes are in `page`. `None` after the last.
     next: Option<u32>,
     page: Vec<u8>,
     sums: SameLsns,
@@ -190,7 +191,7 @@ impl<'s> Layer<'s> {
         Ok(())
     }
 
-    /// Makes the base's page of this number the increment's.
+    /// Turns page `number` of the base into the increment's.
     fn pass(&mut self, number: u32, page: &mut Vec<u8>, is_there: &mut bool) -> Result<()> {
         let size = self.entry.page_size;
         if u64::from(number) >= self.entry.size / u64::from(size.max(1)) {
@@ -222,7 +223,7 @@ impl<'s> Layer<'s> {
         run.is_some_and(|(first, count)| number - *first < *count)
     }
 
-    /// All of it must have been used, and all that came from the base must be what the increment saw.
+    /// Checks that every changed page was used, and that the pages from the base have the LSNs that the increment saw.
     fn finish(&mut self) -> Result<()> {
         let pages = self.changed.as_ref().map_or(0, |changed| changed.pages);
         if self.next.is_some() || pages != self.delta.pages {
@@ -268,7 +269,7 @@ mod tests {
 
     const PAGE: usize = 16 << 10;
     const NAME: &str = "t.ibd";
-    /// The log of the base begins here, behind all of the table's pages.
+    /// The base's log begins here: later than every change in the table.
     const BEGUN: Lsn = Lsn(1 << 40);
 
     fn table() -> Vec<u8> {
@@ -276,21 +277,21 @@ mod tests {
         zstd::decode_all(File::open(packed).expect("the fixture")).expect("unpacked")
     }
 
-    /// The part of the table at `path`, opened.
+    /// Opens the table at `path` and reads its format.
     fn opened(path: &Path) -> (File, SpacePart) {
         let file = File::open(path).expect("open");
         let part = part_of(&file, path, &KeyStore::default()).expect("read").expect("a tablespace");
         (file, part)
     }
 
-    /// The bytes with a page changed at this LSN.
+    /// Changes page `number` and seals it with this LSN.
     fn changed(bytes: &mut [u8], number: usize, lsn: Lsn, part: &SpacePart) {
         let page = &mut bytes[number * PAGE..][..PAGE];
         page[200] ^= 0x55;
         seal_page(page, lsn, Algorithm::FullCrc32, &part.format).expect("sealed");
     }
 
-    /// Folders of a base, an increment and the server, and what the manifests say of the table.
+    /// Directories of a base, an increment and the server, and the manifests' entries of the table.
     struct Lab {
         dir: TempDir,
         entries: Vec<BackupTablespace>,
@@ -317,7 +318,7 @@ mod tests {
             self.dir.path().join(place).join(NAME)
         }
 
-        /// Takes an increment of the table, which has these bytes by now.
+        /// Takes an increment of the table after it has become `bytes`.
         fn increment(&mut self, bytes: &[u8]) -> Result<BackupDelta> {
             fs::write(self.of("server"), bytes).expect("written");
             let ((file, part), path, to) = (opened(&self.of("server")), self.of("server"), delta_of(&self.of("more")));
@@ -336,7 +337,7 @@ mod tests {
             Ok(delta)
         }
 
-        /// The table's bytes from both.
+        /// The table's bytes, merged from the base and the increment.
         fn merged(&self) -> Result<Vec<u8>> {
             let sets: Vec<Set> = ["base", "more"]
                 .iter()
@@ -371,7 +372,7 @@ mod tests {
         assert_eq!(lab.increment(&now).expect("taken").pages, 2, "the page, and the first one beside it");
         assert!(lab.merged().expect("merged") == now);
 
-        // Written without an LSN; freed and erased; the file is longer, with an old page and zeros in what is new.
+        // A page written without an LSN; a freed page, zeroed; a longer file, whose new part has a page with an old LSN and zeros.
         changed(&mut now, 5, Lsn(0), &part);
         now[6 * PAGE..7 * PAGE].fill(0);
         let old = table[7 * PAGE..8 * PAGE].to_vec();
@@ -385,13 +386,13 @@ mod tests {
         assert!(delta.zeros.contains(&(6, 1)) && delta.zeros.contains(&(pages as u32 + 1, 3)), "{:?}", delta.zeros);
         assert!(lab.merged().expect("merged") == now);
 
-        // Shorter than the base has it.
+        // Shorter than in the base.
         let mut short = now[..8 * PAGE].to_vec();
         changed(&mut short, 0, BEGUN, &part);
         assert_eq!(lab.increment(&short).expect("taken").pages, 3);
         assert!(lab.merged().expect("merged") == short);
 
-        // The first page tells by its bytes, whatever its LSN is.
+        // The first page is compared by its bytes, whatever its LSN.
         let mut first = table.clone();
         changed(&mut first, 0, Lsn(1), &part);
         assert_eq!(lab.increment(&first).expect("taken").pages, 1);
@@ -405,7 +406,7 @@ mod tests {
         let part = opened(&lab.of("server")).1;
         let settled: Vec<u32> = lab.entries[0].settled.iter().map(|(page, _)| *page).collect();
         assert_eq!(settled.len(), 4);
-        // Older LSNs than the base's, but others.
+        // An LSN from before the base's log, but not the one that the base noted.
         let mut now = table.clone();
         changed(&mut now, settled[0] as usize, Lsn(5), &part);
         let refused = lab.increment(&now).expect_err("set back").to_string();
@@ -418,7 +419,7 @@ mod tests {
         lab.increment(&now).expect("taken");
         let unfit = lab.merged().expect_err("set back").to_string();
         assert!(unfit.contains("other LSNs in its base"), "{unfit}");
-        // So is a base of which a page is gone, or a delta of another increment.
+        // A base that lost a page since is noticed as well.
         lab.increment(&table).expect("taken");
         fs::write(lab.of("base"), &table[..8 * PAGE]).expect("written");
         let unfit = lab.merged().expect_err("cut").to_string();

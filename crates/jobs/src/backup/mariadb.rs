@@ -1,4 +1,4 @@
-//! MariaDB 10.8 and later: its redo covers everything that happens to InnoDB's files, their names included, so nothing is copied twice.
+//! MariaDB 10.8 and later: its redo covers everything that happens to InnoDB's files, including their names, so nothing is copied twice.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -23,14 +23,14 @@ use crate::server::{BackupServer, LogServer, ServerFacts};
 use crate::source::keys::KeyFiles;
 use crate::source::read_up_to;
 
-/// Time between two looks at the log.
+/// Pause between two looks at the log.
 const POLL: Duration = Duration::from_millis(20);
-/// Bytes of a segment: zeros are written first.
+/// Bytes per segment. A new segment is filled with zeros first.
 const SEGMENT_SIZE: u64 = 16 << 20;
 /// The first version whose log can be followed.
 const FIRST_VERSION: (u32, u32, u32) = (10, 8, 0);
 
-/// MariaDB.
+/// A MariaDB server.
 #[derive(Debug)]
 pub(super) struct MariaDb<'k> {
     pub keys: &'k KeyStore,
@@ -112,7 +112,7 @@ impl Vendor for MariaDb<'_> {
     }
 }
 
-/// An encrypted log is copied without keys, but the proof takes them.
+/// Refuses an encrypted log without keys: the copy does not need them, but the proof does.
 fn check_key(datadir: &Path, keys: &KeyFiles) -> Result<()> {
     let path = datadir.join(LOG);
     let file = File::open(&path).map_err(failed(&path, "opening the redo log"))?;

@@ -1,14 +1,14 @@
-//! `backup`: a consistent copy of a running server, and the proof that it can be recovered.
+//! `backup`: takes a consistent copy of a running server, and proves that it can be recovered.
 //!
 //! ```text
-//! follower of the redo log -> stage START -> passes over InnoDB's files, every page verified -> FLUSH, BLOCK_DDL: what was changed without
-//! redo, last pass, definitions, other engines -> BLOCK_COMMIT: the moment T -> END -> log cut at T -> names at T -> pages and trial
-//! recovery -> manifest
+//! follow the redo log -> stage START -> passes over InnoDB's files, every page verified -> FLUSH, BLOCK_DDL: what changed without redo,
+//! last pass, definitions, other engines -> BLOCK_COMMIT: the moment T -> END -> cut the log at T -> names at T -> trial recovery, then
+//! every page again -> manifest
 //! ```
 //!
-//! InnoDB's files are copied at different times; some are missing then, or have old names. `recover` brings them all to T, with the redo log
-//! from before the first copy until T. Only what the redo does not cover is copied under a lock: what that is differs between servers
-//! (`vendor.rs`). The manifest is written last: until then the set is void.
+//! InnoDB's files are copied at different moments; some are missing then, or have old names. `recover` brings them all to T with the redo
+//! log, which begins before the first copy and ends at T. Only what the redo does not cover is copied under a lock; what that is depends on
+//! the server (`vendor.rs`). The manifest is written last: until then the set is void.
 
 mod chain;
 mod changes;
@@ -62,38 +62,38 @@ use crate::recover::{RecoverOptions, is_free, recover_one};
 use crate::server::{BackupServer, BackupStage, InstanceState, LogServer, ServerKind};
 use crate::source::keys::KeyFiles;
 
-/// Where files are until the set is complete.
+/// Where the copies and the followed log are until they get their names in the set.
 const STAGING: &str = "innokit.copying";
-/// Passes without a lock. Each finds what was created or renamed during the one before; the rest is copied under the lock.
+/// Maximum number of passes without a lock. Each finds what was created or renamed during the one before; a locked pass copies the rest.
 const PASSES: u32 = 5;
-/// Moments with definitions blocked: the server may replace undo tablespaces even then, but not so often.
+/// Attempts at a moment while definitions are blocked. The server may replace undo tablespaces even then, but not this often.
 const MOMENTS: u32 = 10;
-/// Readable by the owner alone: the set holds all the data.
+/// Only the owner may enter: the set holds all the data.
 const MODE: u32 = 0o700;
 
 /// How to take a backup.
 #[derive(Debug, Clone, Default)]
 pub struct BackupOptions {
-    /// The set; made if it is missing, and empty otherwise.
+    /// The set's directory. It must be missing or empty.
     pub to: PathBuf,
-    /// Recover the set at once.
+    /// Recover the set as part of the backup.
     pub prepare: bool,
-    /// Take an increment: only what has changed since the backup in this directory, of which only the manifest is read.
+    /// Take an increment on the backup in this directory. Only its manifest is read.
     pub since: Option<PathBuf>,
-    /// The server's keys: needed if it encrypts its log, or, on MySQL, tablespaces.
+    /// The server's keys: needed if it encrypts its log or, on MySQL, tablespaces.
     pub keys: KeyFiles,
-    /// Upper limit for copying without a lock, bytes per second.
+    /// Upper limit for copying while no lock is held, in bytes per second.
     pub rate: Option<u64>,
-    /// Copy without a lock in the idle I/O class.
+    /// Copy in the idle I/O class while no lock is held.
     pub is_idle: bool,
-    /// Told how far that is.
+    /// Told the progress.
     pub watcher: BackupWatcher,
 }
 
 /// Backs up the server on `datadir`. `log` is a second connection to the same server, for the follower of its log.
 ///
 /// # Errors
-/// [`BackupError`]. The set, if it was begun, is void, and the server's locks are gone.
+/// [`BackupError`]. A set that was begun is then void, and the server's locks are released.
 pub fn backup(
     server: &mut dyn BackupServer,
     log: &mut dyn LogServer,
@@ -112,7 +112,7 @@ pub fn backup(
     if since.is_some() && options.prepare {
         return refused("an increment has only changed pages: it cannot be recovered by itself");
     }
-    // Without the privileges for it, nothing should be copied first.
+    // Asked here as well, so that a missing privilege shows before anything is copied.
     let moment = server.moment()?;
     since.as_ref().map_or(Ok(()), |since| since.check(&facts, datadir, moment.lsn))?;
     let instance = server.instance()?;
@@ -129,14 +129,14 @@ pub fn backup(
         Err(error) => {
             let mut void = Manifest::begun(run.manifest.started_at);
             void.why = Some(error.to_string());
-            // A full disk may not even take that: the first manifest says the same.
+            // A full disk may not even take this. The manifest written at the start says void as well.
             void.write(&set).ok();
             Err(error)
         }
     }
 }
 
-/// What no other backup is called.
+/// A random identity, so that no two backups share one.
 fn new_id() -> Result<String> {
     let (path, mut bytes) = (Path::new("/dev/urandom"), [0; 16]);
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut bytes));
@@ -148,12 +148,13 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// Makes the directory of the set, empty and outside of the datadir and of the base.
+/// Makes the set's directory: empty, and outside both the datadir and the base.
 fn make_set(datadir: &Path, options: &BackupOptions) -> Result<PathBuf> {
     let to = &options.to;
     if !is_free(to) {
         return Err(BackupError::Occupied(to.clone()));
     }
+    // `to` may not exist yet: its nearest existing parent says where it will be.
     let parent =
         to.ancestors().find(|parent| parent.exists() && !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let inside = fs::canonicalize(parent).map_err(failed(parent, "looking at the directory"))?;
@@ -174,11 +175,11 @@ fn make_set(datadir: &Path, options: &BackupOptions) -> Result<PathBuf> {
     Ok(to.clone())
 }
 
-/// A backup in the making.
+/// A backup in progress.
 struct Run<'r> {
     server: &'r mut dyn BackupServer,
     vendor: &'r dyn Vendor,
-    /// What must not change meanwhile.
+    /// The server's state at the start. If it changes, the backup fails.
     instance: InstanceState,
     datadir: &'r Path,
     set: &'r Path,
@@ -202,7 +203,7 @@ impl<'r> Run<'r> {
             self.copy(follower, &staging, redo)
         });
         if copied.is_err() {
-            // The connection may be what failed; its end ends the stages too.
+            // The connection itself may have failed: the server then ends the stages.
             self.server.enter(BackupStage::End).ok();
         }
         let (tablespaces, moment) = copied?;
@@ -216,7 +217,7 @@ impl<'r> Run<'r> {
         self.prove()
     }
 
-    /// Copies everything, holding each of the server's locks as briefly as possible. Returns the LSN of the backup: its state is restored.
+    /// Copies everything, holding each of the server's locks as briefly as possible. Returns the LSN whose state the backup restores.
     fn copy(&mut self, mut follower: Follower<'_>, staging: &Path, redo: &Path) -> Result<(Tablespaces<'r>, Lsn)> {
         let (stop, has_general) = (self.stop, self.vendor.has_general_tablespaces());
         let check = || if stop.load(Ordering::Relaxed) { Err(BackupError::Interrupted) } else { Ok(()) };
@@ -228,7 +229,7 @@ impl<'r> Run<'r> {
         tablespaces.pace.start(self.datadir)?;
         for _ in 0..PASSES {
             let new = tablespaces.pass(&mut follower, &check)?;
-            // The stages end with the connection: it must still be there.
+            // The stages end with the connection, so check that it is still alive.
             self.server.flushed_lsn()?;
             if new == 0 {
                 break;
@@ -247,13 +248,14 @@ impl<'r> Run<'r> {
         }
         self.server.enter(BackupStage::End)?;
         self.manifest.locks.ddl_ms = since(without_ddl);
-        // The follower waits for this; nobody else does.
+        // The locks are released by now: only the follower waits for this.
         self.server.flush_logs()?;
         follower.finish(moment)?;
         Ok((tablespaces, moment))
     }
 
-    /// With definitions blocked: copies what is left to copy, until nothing has changed beside the redo by the moment of the backup.
+    /// With definitions blocked: copies the rest and takes the moment of the backup. Starts over if by then the copies are no longer of the
+    /// server's files.
     fn moment(
         &mut self,
         tablespaces: &mut Tablespaces<'r>,
@@ -286,8 +288,8 @@ impl<'r> Run<'r> {
         refused("tablespaces keep changing although definitions are blocked: take the backup again")
     }
 
-    /// Only what can be recovered, page for page, is a backup. An increment can be recovered with its base alone: of that only the log is
-    /// proved, which `place` has read to its end.
+    /// Only what can be recovered, page for page, is a backup. An increment cannot be recovered without its base, so only its log is proved
+    /// here: `place` has read it to its end.
     fn prove(&mut self) -> Result<()> {
         let keys = &self.options.keys;
         if self.manifest.base.is_none() {
@@ -296,7 +298,7 @@ impl<'r> Run<'r> {
         if self.options.prepare {
             recover_one(self.set, &RecoverOptions { keys: keys.clone(), ..RecoverOptions::default() })?;
         }
-        // Nothing is written from here to the manifest, so the device may write what there is while all of it is read once more.
+        // Nothing is written between here and the manifest, so one sync, while the set is read again, makes all of it durable.
         let (set, keys) = (self.set, self.keys);
         let (examined, synced) = thread::scope(|scope| {
             let sync = scope.spawn(|| sync_file_system_of(set));

@@ -1,4 +1,4 @@
-//! Everything else that makes up a server: definitions, and tables of the engines without redo. Copied while the server keeps them still.
+//! The rest of a server: definitions, and tables of the engines without redo. They are copied while locks keep them still.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,22 +8,22 @@ use super::tablespaces::{databases, names};
 use crate::server::TableName;
 use crate::source::name::decoded;
 
-/// What a database's files end with: definitions, triggers and options; MyISAM, Aria, CSV, ARCHIVE and MERGE; MySQL's definitions of these.
+/// Extensions of a database's files: definitions, triggers and options; MyISAM, Aria, CSV, ARCHIVE and MERGE; MySQL's definitions of these.
 const ENDINGS: [&str; 15] =
     ["frm", "par", "trg", "trn", "opt", "myd", "myi", "mad", "mai", "csv", "csm", "arz", "arm", "mrg", "sdi"];
-/// One file of each table that has no redo: MyISAM, CSV, ARCHIVE.
+/// The extensions by which tables without redo are found, one per engine: MyISAM, CSV, ARCHIVE.
 const OF_TABLES: [&str; 3] = ["myi", "csm", "arz"];
 /// InnoDB's own files: copied elsewhere, or not needed.
 const OF_INNODB: [&str; 4] = ["ibd", "isl", "cfg", "cfp"];
-/// Files beside the databases.
+/// Files in the datadir itself, beside the databases.
 const ARIA_CONTROL: &str = "aria_log_control";
 const ARIA_LOG: &str = "aria_log.";
 const KEPT: [&str; 4] = ["multi-master.info", "mysql_upgrade_info", "mariadb_upgrade_info", "mysql_upgrade_history"];
-/// Tables of the database mysql that the server writes whatever is locked: logs and statistics.
+/// Tables of the database mysql that the server writes under any lock: logs and statistics.
 const ALWAYS_WRITTEN: [&str; 5] = ["general_log", "slow_log", "column_stats", "index_stats", "table_stats"];
 const SYSTEM_DATABASE: &str = "mysql";
 
-/// Copies the files of all databases. Returns those of no known kind, which are left out.
+/// Copies the files of all databases. Returns the files of unknown kinds, which are left out.
 pub(super) fn copy_databases(datadir: &Path, set: &Path) -> Result<Vec<String>> {
     let mut left_out = Vec::new();
     for database in databases(datadir)? {
@@ -32,7 +32,7 @@ pub(super) fn copy_databases(datadir: &Path, set: &Path) -> Result<Vec<String>> 
         for name in names(datadir, &database)? {
             let ending = name.extension().map(|ending| ending.to_string_lossy().to_lowercase()).unwrap_or_default();
             let file = name.file_name().map(|file| file.to_string_lossy().into_owned()).unwrap_or_default();
-            // Tables of statements at work: after a crash the server removes them.
+            // Intermediate tables of running statements: the server removes them after a crash.
             if file.starts_with("#sql") || OF_INNODB.contains(&ending.as_str()) {
                 continue;
             }
@@ -46,7 +46,7 @@ pub(super) fn copy_databases(datadir: &Path, set: &Path) -> Result<Vec<String>> 
     Ok(left_out)
 }
 
-/// The tables that have no redo, but for those that the server writes whatever is locked.
+/// The tables without redo, except those of the database mysql, some of which the server writes under any lock.
 pub(super) fn tables_without_redo(datadir: &Path) -> Result<Vec<TableName>> {
     let mut tables = Vec::new();
     for database in databases(datadir)?.iter().filter(|database| *database != Path::new(SYSTEM_DATABASE)) {
@@ -61,7 +61,7 @@ pub(super) fn tables_without_redo(datadir: &Path) -> Result<Vec<TableName>> {
     Ok(tables)
 }
 
-/// Copies what the server writes although everything else is locked, and Aria's log, which is newer than all of Aria's tables then.
+/// Copies what the server writes under any lock, and Aria's log, which is then newer than all of Aria's tables.
 pub(super) fn copy_last(datadir: &Path, set: &Path) -> Result<()> {
     for name in names(datadir, Path::new(SYSTEM_DATABASE))? {
         let stem = name.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();

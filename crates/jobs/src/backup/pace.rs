@@ -1,4 +1,4 @@
-//! How fast files are copied while nobody waits for it, and how far that is.
+//! Limits the speed of the copy while no lock is held, and reports its progress.
 
 use std::fmt;
 use std::path::Path;
@@ -11,10 +11,10 @@ use flow::priority::set_io_idle;
 
 use super::error::{BackupError, Result, failed};
 
-/// A stop is noticed at least this often.
+/// The longest sleep: how soon a stop is noticed.
 const NAP_MAX: Duration = Duration::from_millis(100);
 
-/// Told how many bytes of tablespaces are copied, and how many there are as far as that is known.
+/// Told how many bytes of tablespaces have been copied, and how many there are, as far as that is known.
 #[derive(Clone, Default)]
 pub struct BackupWatcher(pub Option<Arc<dyn Fn(u64, u64) + Send + Sync>>);
 
@@ -27,7 +27,7 @@ impl fmt::Debug for BackupWatcher {
 /// Paces the copy.
 #[derive(Debug)]
 pub(super) struct Pace<'p> {
-    /// Bytes a second.
+    /// Bytes per second.
     rate: Option<u64>,
     is_idle: bool,
     watcher: BackupWatcher,
@@ -42,24 +42,24 @@ impl<'p> Pace<'p> {
         Self { rate, is_idle, watcher, stop, started: Instant::now(), copied: 0, total: 0 }
     }
 
-    /// From here on nobody waits.
+    /// Starts the clock, and the idle I/O class if it is wanted: from here on the copy blocks no one.
     pub fn start(&mut self, datadir: &Path) -> Result<()> {
         self.started = Instant::now();
         if self.is_idle { set_io_idle(true).map_err(failed(datadir, "setting the I/O class")) } else { Ok(()) }
     }
 
-    /// From here on others wait: as fast as can be.
+    /// From here on the server's locks block others: copies at full speed.
     pub fn hurry(&mut self, datadir: &Path) -> Result<()> {
         self.rate = None;
         if self.is_idle { set_io_idle(false).map_err(failed(datadir, "setting the I/O class")) } else { Ok(()) }
     }
 
-    /// So many bytes more are to be copied.
+    /// Adds to the bytes that are to be copied.
     pub fn expect(&mut self, bytes: u64) {
         self.total += bytes;
     }
 
-    /// So many bytes are copied: waits until the next are due.
+    /// Counts copied bytes, then waits until the next are due.
     pub fn copied(&mut self, bytes: u64) -> Result<()> {
         self.copied += bytes;
         if let Some(tell) = &self.watcher.0 {
@@ -104,7 +104,7 @@ mod tests {
         assert!(matches!(pace.copied(1 << 40), Err(BackupError::Interrupted)));
         stop.store(false, Ordering::Relaxed);
         pace.hurry(Path::new("/")).expect("hurried");
-        // A year, at that rate.
+        // At that rate it would take a year.
         pace.copied(30 << 30).expect("copied");
     }
 }

@@ -1,7 +1,7 @@
-//! Reads the file of a tablespace stretch by stretch and verifies every page: while copying it from under a running server, or in a set.
+//! Reads a tablespace's file stretch by stretch and verifies every page: while copying it from a running server, or in a set.
 //!
-//! Sketch: 2 GB of cold tables on a device of 2 GB/s take a second to read with 8 MiB in flight, and twice as long one read after another.
-//! Verifying and writing them takes a core 0.8 s, which is less, so one thread does it while the device reads on.
+//! Sketch: a device of 2 GB/s delivers 2 GB of cold tables in one second with 8 MiB in flight, and in two with one request at a time.
+//! Verifying and writing them takes a core 0.8 s. That is less, so a single thread does it while the device reads on.
 
 use std::fs::{self, File};
 use std::io;
@@ -26,24 +26,24 @@ use crate::source::page::PageOpener;
 use crate::source::space::{HEAD, SpacePart, by_page0};
 use crate::source::{read_into, read_up_to};
 
-/// A file no larger than this is read without read-ahead, in one request: buffers for more would cost more than they bring.
+/// Files up to this size are read in one request, without read-ahead: its buffers would cost more than they gain.
 const AT_ONCE: u64 = 1 << 20;
-/// Reread a torn page this often, with this pause: the server's write takes less.
+/// Attempts to reread a torn page, and the pause between them: the server's write takes less.
 const TRIES: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(3);
-/// Where page 0 has the number of its tablespace, and its flags.
+/// Offsets in page 0 of the space id and the flags, in bytes.
 const SPACE_ID_AT: usize = 34;
 const SPACE_FLAGS_AT: usize = 54;
 
-/// What one reading found.
+/// What reading a file found.
 #[derive(Debug, Default)]
 pub(super) struct PagesRead {
     pub pages: u64,
-    /// Pages that were wrong at first.
+    /// Pages that failed verification at first.
     pub read_again: u64,
-    /// Pages that stayed wrong.
+    /// Numbers of the pages that kept failing.
     pub bad: Vec<u32>,
-    /// Pages that cannot be judged without a key.
+    /// Whether some pages cannot be verified without a key.
     pub is_encrypted: bool,
     pub size: u64,
     /// CRC-32C of all bytes.
@@ -63,19 +63,19 @@ pub(super) struct PageReader<'k> {
 /// Takes the bytes of a file at an offset.
 type TakePiece<'t, 'k> = dyn FnMut(&mut PageReader<'k>, u64, &[u8]) -> Result<()> + 't;
 
-/// The number in a file's first page; 0 if there is none yet.
+/// The space id in a file's first page; 0 if that is not written yet.
 pub(super) fn space_id(file: &File) -> io::Result<SpaceId> {
     let head = read_up_to(file, 0, SPACE_ID_AT + 4)?;
     Ok(SpaceId(be::u32_at(&head, SPACE_ID_AT).unwrap_or(0)))
 }
 
-/// The flags in a file's first page; 0 if there is none yet.
+/// The flags in a file's first page; 0 if that is not written yet.
 pub(super) fn space_flags(file: &File) -> io::Result<u32> {
     let head = read_up_to(file, 0, SPACE_FLAGS_AT + 4)?;
     Ok(be::u32_at(&head, SPACE_FLAGS_AT).unwrap_or(0))
 }
 
-/// The format in a file's first page; `None` if that page is not sound, even when read again.
+/// The format that a file's first page declares. `None` if that page is not sound, even when read again.
 pub(super) fn part_of(file: &File, path: &Path, keys: &KeyStore) -> io::Result<Option<SpacePart>> {
     for _ in 0..TRIES {
         let head = read_up_to(file, 0, HEAD)?;
@@ -90,7 +90,7 @@ pub(super) fn part_of(file: &File, path: &Path, keys: &KeyStore) -> io::Result<O
     Ok(None)
 }
 
-/// The format in these first bytes of the tablespace at `path`; `None` if they are not sound.
+/// The format that these first bytes of the tablespace at `path` declare. `None` if they are not sound.
 pub(super) fn part_in(head: &[u8], path: &Path, keys: &KeyStore) -> Option<SpacePart> {
     let mut part = by_page0(head, None)?;
     part.key = SpaceKey::find(head, path, &part.format, keys).unwrap_or_default();
@@ -113,7 +113,8 @@ impl<'k> PageReader<'k> {
         self.keys
     }
 
-    /// Copies whole pages of `from` to a new file, with its mode. A page that is wrong is read again; the copy has what was read last.
+    /// Copies the whole pages of `from` to a new file with the same mode. A page that fails verification is read again; the copy gets what
+    /// was read last.
     pub fn copy(
         &mut self,
         (from, path): (&File, &Path),
@@ -128,6 +129,7 @@ impl<'k> PageReader<'k> {
         fs::set_permissions(to, mode).map_err(failed(to, "giving the copy its mode"))?;
         let found = self.each_stretch((from, path), part, pace, &mut |offset, stretch| {
             notes.take(offset, stretch, part);
+            // A hole reads as zeros, so there is nothing to write.
             if stretch.iter().all(|byte| *byte == 0) {
                 return Ok(());
             }
@@ -137,8 +139,8 @@ impl<'k> PageReader<'k> {
         Ok(found)
     }
 
-    /// Reads `from` and keeps only what an increment has to hold. A page that is wrong is read again; if it stays wrong, it does not tell
-    /// whether it has changed.
+    /// Reads `from` and keeps only what an increment has to hold. A page that fails verification is read again; one that keeps failing does
+    /// not tell whether it has changed.
     pub fn copy_changes(
         &mut self,
         source: (&File, &Path),
@@ -153,7 +155,7 @@ impl<'k> PageReader<'k> {
         })
     }
 
-    /// Passes the whole pages of `from` to `take`, with their place in the file.
+    /// Passes the whole pages of `from` to `take`, with their offset in the file.
     fn each_stretch(
         &mut self,
         (from, path): (&File, &Path),
@@ -172,7 +174,7 @@ impl<'k> PageReader<'k> {
         Ok(found)
     }
 
-    /// Passes the bytes of a file to `take`, from its first to the last that it has now, in pieces of whole pages of any size.
+    /// Passes the bytes of a file to `take` in order, up to its present length, in pieces of whole pages.
     fn each_piece(&mut self, (file, path): (&File, &Path), take: &mut TakePiece<'_, 'k>) -> Result<()> {
         let io = |error| failed(path, "reading the file")(error);
         let len = file.metadata().map_err(io)?.len();
@@ -195,7 +197,7 @@ impl<'k> PageReader<'k> {
                 return Err(io(io::Error::other(Arc::clone(&gap.error))));
             }
             take(self, piece.offset, piece.bytes)?;
-            // It has become shorter since.
+            // The server has truncated the file.
             if piece.bytes.len() < piece.asked as usize {
                 break;
             }
@@ -203,7 +205,7 @@ impl<'k> PageReader<'k> {
         Ok(())
     }
 
-    /// Reads the pages again that were wrong, and puts those into the copy that are right now. Returns those that are not.
+    /// Rereads the pages that failed verification, and writes those that are sound now into the copy. Returns the rest.
     pub fn mend(&mut self, from: &File, part: &SpacePart, bad: &[u32], to: &Path) -> Result<Vec<u32>> {
         let target = File::options().write(true).open(to).map_err(failed(to, "opening the copy"))?;
         let mut left = Vec::new();
@@ -221,7 +223,7 @@ impl<'k> PageReader<'k> {
         Ok(left)
     }
 
-    /// Reads a file of a set: its pages, if it is a tablespace, and its checksum.
+    /// Reads a file of a set: verifies its pages if it is a tablespace, and computes its checksum.
     pub fn read(&mut self, path: &Path, is_tablespace: bool) -> Result<PagesRead> {
         let file = File::open(path).map_err(failed(path, "opening the file"))?;
         let part = if is_tablespace {
@@ -246,7 +248,7 @@ impl<'k> PageReader<'k> {
         Ok(found)
     }
 
-    /// Reads the changed pages of a set. Their first is the tablespace's own.
+    /// Reads a file of changed pages. The first of them is the tablespace's page 0.
     pub fn read_delta(&mut self, path: &Path) -> Result<PagesRead> {
         let (mut delta, mut page, mut part) = (DeltaReader::open(path.to_path_buf())?, Vec::new(), None);
         let mut found = PagesRead::default();
@@ -267,8 +269,8 @@ impl<'k> PageReader<'k> {
         Ok(found)
     }
 
-    /// Judges the whole pages of a stretch; reads wrong ones again from the file that a server writes, if it is given. Returns the stretch as
-    /// it was read last, if any page was read again.
+    /// Verifies the whole pages of a stretch. With `live`, the file that a server is writing, rereads from it the pages that fail. Returns the
+    /// stretch with what was read last, if any page was reread.
     fn judge(
         &mut self,
         stretch: &[u8],
@@ -287,7 +289,7 @@ impl<'k> PageReader<'k> {
         mended
     }
 
-    /// Judges a page. Returns it as it was read last, if it was read again.
+    /// Verifies a page. Returns what was read last, if it was reread.
     pub fn judge_page(
         &mut self,
         page: &[u8],
@@ -314,7 +316,7 @@ impl<'k> PageReader<'k> {
         Some(again)
     }
 
-    /// Reads a page until it is right, or was wrong too often.
+    /// Rereads a page until it is sound or the attempts are used up. Returns its bytes, and whether it is still bad.
     fn again(&mut self, mut page: Vec<u8>, number: u32, part: &SpacePart, live: Option<&File>) -> (Vec<u8>, bool) {
         for _ in 0..TRIES {
             if let Some(now) = live.and_then(|file| read_up_to(file, part.offset_of(number), page.len()).ok())
@@ -349,7 +351,7 @@ mod tests {
         zstd::decode_all(File::open(packed).expect("the fixture")).expect("unpacked")
     }
 
-    /// The table with one page of which the server has written the first half only.
+    /// The table with one page that the server has only half written.
     fn torn(table: &[u8]) -> Vec<u8> {
         let mut torn = table.to_vec();
         torn[TORN as usize * PAGE + PAGE / 2..][..PAGE / 2].fill(0x55);
@@ -365,7 +367,7 @@ mod tests {
         let keys = KeyStore::default();
         let part = part_of(&file, &path, &keys).expect("read").expect("a tablespace");
         let (mut reader, mut found) = (PageReader::new(&keys), PagesRead::default());
-        // What was read is torn; by now the server has written the page.
+        // The page was torn when it was read; by now the server has written all of it.
         let mended = reader.judge(&torn(&table), 0, &part, Some(&file), &mut found);
         assert_eq!((found.read_again, found.bad.as_slice()), (1, [].as_slice()));
         assert_eq!(found.pages as usize, table.len() / PAGE);

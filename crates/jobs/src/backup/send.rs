@@ -1,11 +1,11 @@
-//! A finished backup as an xbstream: for `mbstream`, `xbstream`, and `innokit unpack` and `restore`.
+//! Sends a finished backup as an xbstream: for `mbstream`, `xbstream`, `innokit unpack` and `innokit restore`.
 //!
 //! ```text
-//! manifest -> files, each against its size and checksum -> the redo log -> the manifest -> zstd -> out
+//! manifest -> files, each compared with its size and checksum -> the redo log -> the manifest -> zstd -> out
 //! ```
 //!
-//! A stream has no end mark. So what comes last is what nobody can do without: without its log no set can be recovered, and without its
-//! manifest `unpack` calls it cut off.
+//! A stream has no end mark, so the files that are indispensable come last: a set without its log cannot be recovered, and `unpack` calls a
+//! set without its manifest cut off.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -21,13 +21,14 @@ use crate::manifest::{BackupFile, BackupState, MANIFEST, Manifest};
 use crate::source::read_into;
 use crate::source::redo_log::REDO_DIR;
 
-/// Bytes of a chunk. The tools' own are as long.
+/// Bytes per chunk, as in the tools' own streams.
 const CHUNK: usize = 10 << 20;
 
-/// Sends the backup in `set` to `out`, compressed by zstd at this `level`; 0 sends it as it is.
+/// Sends the backup in `set` to `out`, compressed with zstd at this `level`; 0 sends it uncompressed.
 ///
 /// # Errors
-/// [`BackupError`]: the set is not complete, or not as it was taken; `out` takes no more. What was sent has no manifest then: it is void.
+/// [`BackupError`] if the set is not complete or was changed since it was taken, or if `out` fails. What was sent by then has no manifest,
+/// so it is void.
 pub fn send_backup(set: &Path, level: i32, out: impl Write, stop: &AtomicBool) -> Result<()> {
     let (manifest, is_sound) = Manifest::read(set)?;
     if !is_sound || !matches!(manifest.state, BackupState::Complete | BackupState::Prepared) {

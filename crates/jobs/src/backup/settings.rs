@@ -1,11 +1,11 @@
-//! Server settings that no backup can follow, of either vendor.
+//! Server settings that rule out a backup by innokit, whatever the vendor.
 
 use std::path::Path;
 
 use super::error::{Result, refused};
 use crate::server::{ServerFacts, other_datadir};
 
-/// Refuses another server's datadir, and servers with files elsewhere.
+/// Refuses a server that works on another datadir, or keeps files outside of this one.
 pub(super) fn check(facts: &ServerFacts, works_on: &Path, datadir: &Path) -> Result<()> {
     other_datadir(works_on, datadir).map_or(Ok(()), refused)?;
     let names = facts.system_files.split(';').map(|file| file.split(':').next().unwrap_or_default());

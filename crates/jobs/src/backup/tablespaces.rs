@@ -1,7 +1,8 @@
-//! The files of InnoDB: listed and copied in passes while they are made, renamed and dropped, each tablespace once, under its number.
+//! InnoDB's files: listed and copied in passes while the server makes, renames and drops them. Each tablespace is copied once, under its
+//! space id.
 //!
-//! A file is opened by its name and known by the number in its first page from then on, so it does not matter what becomes of its name: at
-//! the end the redo log says which names the tablespaces have, and which are gone; or, if it does not, the last pass.
+//! A file is opened by its name, and from then on identified by the space id in its first page, so it does not matter if it is renamed. At
+//! the end the redo log says which names the tablespaces have and which are gone; if it does not, the last pass does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -26,25 +27,25 @@ use crate::source::keys::SpaceKey;
 use crate::source::name::NameHint;
 use crate::source::space::SpacePart;
 
-/// A server's own directories that hold no tables.
+/// The file system's own directory, which is no database.
 const LOST: &str = "lost+found";
 
 /// A tablespace that was copied.
 #[derive(Debug)]
 struct Copied {
-    /// The name under which it was seen last.
+    /// The name it was last seen under.
     name: PathBuf,
-    /// Where the copy is, or its changed pages. `None` if the base of an increment has all pages.
+    /// Where the copy, or the file of changed pages, is. `None` if an increment has no pages of its own.
     copy: Option<PathBuf>,
-    /// Its entry of the manifest, which has no name yet.
+    /// Its entry in the manifest, still without a path.
     entry: BackupTablespace,
-    /// What was copied. Another file of this number, or another format, is not what the redo continues.
+    /// The file that was copied. The redo does not continue it in another file with this space id, or in one with other flags.
     source: Source,
-    /// Pages that were wrong whenever they were read, and how to read them again.
+    /// Pages that failed verification at every read, with the file and the format to read them again.
     bad: Option<(File, SpacePart, Vec<u32>)>,
 }
 
-/// A file as it was when it was opened.
+/// Identifies a file as it was when it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Source {
     device: u64,
@@ -59,25 +60,25 @@ impl Source {
     }
 }
 
-/// Copies tablespaces.
+/// The tablespaces copied so far, over all passes.
 #[derive(Debug)]
 pub(super) struct Tablespaces<'k> {
     datadir: PathBuf,
-    /// Whether tablespaces lie beside the databases too.
+    /// Whether tablespaces also lie in the datadir itself.
     has_general: bool,
-    /// Where the copies are until they get their names.
+    /// Where the copies stay until they get their names.
     staging: PathBuf,
     reader: PageReader<'k>,
-    /// Where the log of this backup begins.
+    /// The LSN where this backup's log begins.
     from: Lsn,
-    /// What the base of an increment has need not be copied again.
+    /// The base of an increment. Pages unchanged since then are not copied again.
     since: Option<Since>,
     copied: BTreeMap<SpaceId, Copied>,
-    /// Tablespaces that the last pass has met.
+    /// Tablespaces that the last pass met.
     seen: BTreeSet<SpaceId>,
-    /// Whether some are encrypted in a way that takes keys to recover them.
+    /// Whether some are encrypted so that recovering them needs keys.
     pub is_encrypted: bool,
-    /// Files of the last pass without a sound first page: the log must know them.
+    /// Files of the last pass without a sound first page. The log must know their names.
     unsound: Vec<PathBuf>,
     pub pace: Pace<'k>,
     pub pages: u64,
@@ -85,7 +86,7 @@ pub(super) struct Tablespaces<'k> {
 }
 
 impl<'k> Tablespaces<'k> {
-    /// `has_general`: whether tablespaces may lie beside those of the schemas.
+    /// `has_general`: whether tablespaces also lie in the datadir itself, outside the databases' directories.
     pub fn new((datadir, has_general): (&Path, bool), staging: PathBuf, keys: &'k KeyStore, pace: Pace<'k>) -> Self {
         let (from, since) = (Lsn(0), None);
         Self {
@@ -105,14 +106,14 @@ impl<'k> Tablespaces<'k> {
         }
     }
 
-    /// The log of this backup begins at `from`; an increment continues `since`.
+    /// Sets the LSN where this backup's log begins and, for an increment, the base.
     #[must_use]
     pub fn within(mut self, from: Lsn, since: Option<Since>) -> Self {
         (self.from, self.since) = (from, since);
         self
     }
 
-    /// Lists the files and copies those whose tablespaces have not been copied yet. Returns how many these were.
+    /// Lists the files and copies the tablespaces that have not been copied yet. Returns their number.
     pub fn pass(&mut self, follower: &mut Follower<'_>, check: &dyn Fn() -> Result<()>) -> Result<u64> {
         self.unsound.clear();
         self.seen.clear();
@@ -129,7 +130,7 @@ impl<'k> Tablespaces<'k> {
         Ok(new)
     }
 
-    /// Copies the file if it is new.
+    /// Copies the tablespace in a file if that has not been done. Returns whether it was copied now.
     fn look_at(&mut self, name: PathBuf) -> Result<bool> {
         let path = self.datadir.join(&name);
         let file = match File::open(&path) {
@@ -161,7 +162,7 @@ impl<'k> Tablespaces<'k> {
         Ok(true)
     }
 
-    /// Copies a tablespace, or what the base does not have of it.
+    /// Copies a whole tablespace, or only the pages that the base lacks.
     fn copy(&mut self, name: PathBuf, from: (&File, &Path), source: Source, part: SpacePart) -> Result<Copied> {
         if let Some(copied) = self.copy_changes(&name, from, source, &part)? {
             return Ok(copied);
@@ -171,7 +172,7 @@ impl<'k> Tablespaces<'k> {
         self.count(&found);
         let mut entry = notes.entry(from.0, &part, found.size);
         if !found.bad.is_empty() {
-            // One of them may be what a damaged page says.
+            // One of these LSNs may come from a damaged page.
             entry.settled.clear();
         }
         let bad = (!found.bad.is_empty()).then(|| from.0.try_clone().map(|file| (file, part, found.bad))).transpose();
@@ -179,7 +180,8 @@ impl<'k> Tablespaces<'k> {
         Ok(Copied { name, copy: Some(copy), entry, source, bad })
     }
 
-    /// Copies what the base does not have of a tablespace. `None` if it has another one, or if that cannot be told.
+    /// Copies only the pages that the base lacks. `None` if the whole file has to be copied: there is no base, the base is not known to be
+    /// of this file, a page is damaged, or there are too many runs of zeros.
     fn copy_changes(
         &mut self,
         name: &Path,
@@ -193,7 +195,7 @@ impl<'k> Tablespaces<'k> {
         let mut changes = Changes::new(base, Lsn(since.base.from_lsn), part, copy.clone());
         let mut notes = Notes::new(self.from);
         let found = self.reader.copy_changes(from, &mut changes, &mut notes, &mut self.pace)?;
-        // A page that is damaged does not tell whether it has changed: the whole file is read once more, and the page named.
+        // A damaged page does not tell whether it has changed. Copy the whole file instead: that reads the page once more, and names it.
         let delta = if found.bad.is_empty() { changes.finish(from.1)? } else { None };
         self.count(&found);
         let copy = copy.exists().then_some(copy);
@@ -210,7 +212,7 @@ impl<'k> Tablespaces<'k> {
         self.pages_read_again += found.read_again;
     }
 
-    /// Whether this file is copied already. Notes its name if so.
+    /// Whether this file has been copied already. If so, notes its name.
     fn is_known(&mut self, space: SpaceId, source: Source, name: &Path) -> bool {
         let Some(copied) = self.copied.get_mut(&space).filter(|copied| copied.source == source) else { return false };
         copied.name = name.to_path_buf();
@@ -218,7 +220,7 @@ impl<'k> Tablespaces<'k> {
         true
     }
 
-    /// MariaDB's pages are recovered without keys where the log is not encrypted; MySQL's are not.
+    /// Refuses a tablespace that MySQL encrypted and no key opens. MariaDB's pages need no keys for recovery unless the log is encrypted.
     fn check_key(&mut self, path: &Path, part: &SpacePart) -> Result<()> {
         if part.format.encryption() != Encryption::MySql {
             return Ok(());
@@ -234,13 +236,13 @@ impl<'k> Tablespaces<'k> {
         Ok(())
     }
 
-    /// Has the next pass copy a tablespace again, if it is still there.
+    /// Drops the copy: the next pass copies the tablespace again, if it still exists.
     pub fn forget(&mut self, space: SpaceId) -> Result<()> {
         let Some(old) = self.copied.remove(&space) else { return Ok(()) };
         old.copy.map_or(Ok(()), remove)
     }
 
-    /// Whether the server's files are still those that the last pass met.
+    /// Whether the server still has exactly the files that the last pass met.
     pub fn is_current(&self) -> Result<bool> {
         let mut left = self.seen.clone();
         for name in list(&self.datadir, self.has_general)? {
@@ -267,7 +269,7 @@ impl<'k> Tablespaces<'k> {
         self.seen.iter().filter_map(name)
     }
 
-    /// Reads pages again that were wrong.
+    /// Reads the pages again that failed verification, and repairs the copies.
     pub fn mend(&mut self) -> Result<()> {
         for copied in self.copied.values_mut() {
             if let (Some((file, part, bad)), Some(copy)) = (copied.bad.take(), &copied.copy) {
@@ -278,8 +280,8 @@ impl<'k> Tablespaces<'k> {
         Ok(())
     }
 
-    /// Gives the copies the names that their tablespaces have at the end of the log, or had in the last pass, and removes those of dropped
-    /// ones. Returns what is in the set.
+    /// Gives the copies the names their tablespaces have at the end of the log (without `log`: had in the last pass). Removes the copies of
+    /// dropped ones. Returns the tablespaces in the set.
     pub fn place(self, set: &Path, log: Option<&LogNames>) -> Result<Vec<BackupTablespace>> {
         if let Some(name) = self.unsound.iter().find(|name| !log.is_some_and(|log| log.knows(name))) {
             return damaged(&self.datadir.join(name), "its first page");
@@ -312,7 +314,7 @@ impl<'k> Tablespaces<'k> {
     }
 }
 
-/// Gives a copy, or changed pages, their name in the set.
+/// Moves a copy, or changed pages and their note, to its name in the set.
 fn put(copy: Option<&Path>, set: &Path, name: &Path, entry: &BackupTablespace) -> Result<()> {
     let path = set.join(name);
     let dir = path.parent().unwrap_or(set);
@@ -331,12 +333,12 @@ fn put(copy: Option<&Path>, set: &Path, name: &Path, entry: &BackupTablespace) -
     fs::write(&note, meta.note()).map_err(failed(&note, "writing the note of changed pages"))
 }
 
-/// Whether the server has this tablespace still, or again: the last pass met it when nothing could be dropped any more.
+/// Whether the server still has this tablespace, or has it again. The last pass met it when nothing could be dropped any more.
 fn is_there(path: &Path, space: SpaceId) -> bool {
     File::open(path).and_then(|file| space_id(&file)).is_ok_and(|found| found == space)
 }
 
-/// Recovery drops a tablespace that the log drops, even if one of the same number came back.
+/// Refuses the backup: recovery drops a tablespace that the log drops, even if one with the same space id came back.
 pub(super) fn imported<T>(name: &Path) -> Result<T> {
     refused(format!(
         "{}: the tablespace was discarded and imported since the checkpoint with which the redo log begins, which the log does not cover: take \
@@ -363,7 +365,7 @@ fn elsewhere<T>(name: &Path) -> Result<T> {
     ))
 }
 
-/// The directories of databases, and the files of InnoDB's tablespaces, by their names in the datadir.
+/// The files of InnoDB's tablespaces, by their paths in the datadir.
 fn list(datadir: &Path, has_general: bool) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for name in names(datadir, Path::new(""))? {
@@ -396,7 +398,7 @@ pub(super) fn databases(datadir: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// What is in a directory of the datadir, sorted.
+/// The entries of a directory in the datadir, sorted, by their paths in the datadir.
 pub(super) fn names(datadir: &Path, below: &Path) -> Result<Vec<PathBuf>> {
     let dir = datadir.join(below);
     let entries = match fs::read_dir(&dir) {

@@ -1,4 +1,4 @@
-//! Reads a set: its manifest, every file against it, every page, and whether the log leads to the moment that the manifest names.
+//! Verifies a set: its manifest, every file against it, every page, and whether the log reaches the LSN that the manifest names.
 
 use std::collections::BTreeMap;
 use std::num::NonZero;
@@ -19,35 +19,35 @@ use crate::source::content::is_delta;
 use crate::source::keys::KeyFiles;
 use crate::source::name::NameHint;
 
-/// Memory of the trial recovery.
+/// Memory for the trial recovery, in bytes.
 pub(super) const MEMORY: usize = 512 << 20;
 
 /// What a backup is, and what is wrong with it.
 #[derive(Debug, Clone, serde::Serialize)]
 pub struct BackupReport {
-    /// Whether it can be used, by its manifest.
+    /// Whether it can be used, according to its manifest.
     pub state: BackupState,
     /// The server's version.
     pub server_version: String,
-    /// The LSN of the moment whose state it holds.
+    /// The LSN of the moment whose state it holds; with increments, that of the last.
     pub to_lsn: u64,
     /// Files read.
     pub files: u64,
-    /// Their bytes.
+    /// Their total size in bytes.
     pub bytes: u64,
-    /// Pages of InnoDB in them.
+    /// InnoDB pages read.
     pub pages: u64,
-    /// The backup that it continues, if this is an increment that was verified without that.
+    /// The base, if this is an increment that was verified without it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base: Option<BackupBase>,
-    /// Increments that were verified together with their base.
+    /// Number of increments that were verified together with this backup.
     pub increments: u64,
-    /// What is wrong: one sentence each.
+    /// What is wrong, one sentence each.
     pub problems: Vec<String>,
 }
 
 impl BackupReport {
-    /// Adds what is said of the increment in `dir`, which continues this backup.
+    /// Adds the report on the increment in `dir`, which continues this backup.
     fn and(mut self, dir: &Path, next: Self) -> Self {
         self.problems.extend(next.problems.into_iter().map(|problem| format!("{}: {problem}", dir.display())));
         let (files, bytes) = (self.files + next.files, self.bytes + next.bytes);
@@ -62,18 +62,18 @@ impl BackupReport {
     }
 }
 
-/// The files of a set, as they are.
+/// The files of a set, as they are on disk.
 #[derive(Debug, Default)]
 pub(super) struct Examined {
     pub files: BTreeMap<String, BackupFile>,
     pub bytes: u64,
     pub pages: u64,
     pub is_encrypted: bool,
-    /// Damaged pages: one sentence each.
+    /// Damaged pages, one sentence each.
     pub damage: Vec<String>,
 }
 
-/// Reads all files of a set but its manifest, on all cores.
+/// Reads all files of a set except its manifest, on all cores.
 pub(super) fn examine(set: &Path, keys: &KeyStore, io: IoMode) -> Result<Examined> {
     let mut names: Vec<PathBuf> = Vec::new();
     walk_datadir(set, &mut |name, metadata| {
@@ -101,7 +101,7 @@ pub(super) fn examine(set: &Path, keys: &KeyStore, io: IoMode) -> Result<Examine
     Ok(examined)
 }
 
-/// Reads a file of a set. What is wrong with it as a whole comes beside what was found.
+/// Reads a file of a set. Returns what was found, and why the file as a whole is damaged, if it is.
 fn examine_file(reader: &mut PageReader<'_>, set: &Path, name: &Path) -> Result<(PagesRead, Option<String>)> {
     let hint = NameHint::of(name);
     let is_tablespace = matches!(hint, NameHint::System(_) | NameHint::Table | NameHint::Dictionary | NameHint::Undo);
@@ -126,10 +126,10 @@ impl Examined {
     }
 }
 
-/// Verifies a backup, and the increments that continue it, in their order. `keys` are needed only where a log or tablespaces are encrypted.
+/// Verifies a backup and the increments that continue it, in order. `keys` are needed only if a log or tablespaces are encrypted.
 ///
 /// # Errors
-/// [`BackupError`] if there is none, or it cannot be read, or the increments do not continue each other.
+/// [`BackupError`] if there is no backup, it cannot be read, or the increments do not continue each other.
 pub fn verify_backup(set: &Path, increments: &[PathBuf], keys: &KeyFiles) -> Result<BackupReport> {
     if increments.is_empty() {
         return verify_set(set, keys);
@@ -181,8 +181,8 @@ fn verify_set(set: &Path, keys: &KeyFiles) -> Result<BackupReport> {
     Ok(report(&manifest, &examined, problems))
 }
 
-/// The manifest of the backup in `set`, and how many files it has, all as they were taken. `None` if this is no backup of innokit's, or is a
-/// datadir by now.
+/// The manifest of the backup in `set` and the number of its files, all of them unchanged since it was taken. `None` if innokit did not
+/// take it, if it is void, or if it is a datadir by now.
 pub(crate) fn unchanged(set: &Path, keys: &KeyStore) -> Result<Option<(Manifest, u64)>> {
     if !set.join(MANIFEST).exists() {
         return Ok(None);
@@ -195,7 +195,7 @@ pub(crate) fn unchanged(set: &Path, keys: &KeyStore) -> Result<Option<(Manifest,
     if !is_sound {
         problems.push(format!("{MANIFEST}: changed since it was written: its own checksum does not fit"));
     }
-    // Whoever asks copies the files next, out of the page cache.
+    // The caller copies these files next, and finds them in the page cache.
     let examined = examine(set, keys, IoMode::Buffered)?;
     compare(&manifest, &examined, &mut problems);
     match problems.first() {
@@ -215,7 +215,7 @@ fn report(manifest: &Manifest, examined: &Examined, problems: Vec<String>) -> Ba
     BackupReport { state, server_version, to_lsn, files, bytes, pages, base, increments, problems }
 }
 
-/// The files against the manifest.
+/// Compares the files with the manifest.
 fn compare(manifest: &Manifest, examined: &Examined, problems: &mut Vec<String>) {
     let listed: BTreeMap<&str, &BackupFile> = manifest.files.iter().map(|file| (file.path.as_str(), file)).collect();
     for (path, file) in &listed {
@@ -233,7 +233,7 @@ fn compare(manifest: &Manifest, examined: &Examined, problems: &mut Vec<String>)
     }
 }
 
-/// The log must reach the LSN that the manifest names, and a trial recovery must succeed, unless that takes the base of an increment.
+/// Checks that the log ends at the LSN in the manifest and that a trial recovery succeeds, for which an increment would need its base.
 fn prove(set: &Path, manifest: &Manifest, keys: &KeyFiles, problems: &mut Vec<String>) -> Result<()> {
     let is_prepared = manifest.state == BackupState::Prepared;
     let tried = if manifest.base.is_some() { Ok(None) } else { recover_one(set, &trial(keys)).map(Some) };
@@ -255,7 +255,7 @@ fn prove(set: &Path, manifest: &Manifest, keys: &KeyFiles, problems: &mut Vec<St
     Ok(())
 }
 
-/// A recovery that writes nothing.
+/// Options for a recovery that writes nothing.
 pub(super) fn trial(keys: &KeyFiles) -> RecoverOptions {
     RecoverOptions { dry_run: true, warm: false, keys: keys.clone(), ..RecoverOptions::default() }
 }

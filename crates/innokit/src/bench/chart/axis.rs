@@ -1,4 +1,4 @@
-//! From figures to positions.
+//! Maps figures to positions.
 
 use super::super::units::{number, size};
 

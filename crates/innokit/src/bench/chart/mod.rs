@@ -1,5 +1,5 @@
-//! Charts: panels of bars or lines, one below the other, laid out as a [`Scene`]. Text gets room by its number of letters, so that none
-//! overlaps another.
+//! Charts: panels of bars or lines, one below the other, laid out as a [`Scene`]. The number of its letters decides how much room a text
+//! gets, so that no two texts overlap.
 
 mod axis;
 mod bars;

@@ -1,4 +1,4 @@
-//! The copy of the log: one file, whose blocks begin with that of the checkpoint. It gets its header last.
+//! The copy of the log: one file, whose blocks begin with the checkpoint's. The header is written last.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -15,22 +15,22 @@ use crate::source::read_up_to;
 
 /// Log file sizes are multiples of this, and so of every page size.
 const FILE_ALIGN: u64 = 64 << 10;
-/// More than the smallest size on which servers were seen to start.
+/// Larger than the smallest log that servers were seen to start with.
 const FILE_MIN: u64 = 1 << 20;
 const BLOCK: u64 = LOG_BLOCK_SIZE as u64;
 
-/// Where a copied log begins, and what opens it.
+/// Where a copied log begins, and the keys that open it.
 #[derive(Debug, Clone)]
 pub(super) struct Origin {
     pub checkpoint: Lsn,
-    /// The header of the server's file in which the checkpoint was.
+    /// The header of the server's file that held the checkpoint.
     header: Vec<u8>,
-    /// The part of a header that has the key; zeros if there is none.
+    /// The header's block with the key; zeros if there is no key.
     encryption: Vec<u8>,
     keys: Vec<TablespaceKey>,
 }
 
-/// By what is stored: keys are not compared.
+/// Compares what is stored. Of the keys it compares only the number.
 impl PartialEq for Origin {
     fn eq(&self, other: &Self) -> bool {
         (self.checkpoint, &self.header, &self.encryption, self.keys.len())
@@ -52,7 +52,7 @@ impl Origin {
         !self.keys.is_empty()
     }
 
-    /// Notes the key of one of the log's files. The copy has room for one.
+    /// Notes the key in the header of one of the log's files. The copy has room for one key, so a second one is an error.
     pub fn note_encryption(&mut self, block: &[u8], header: &[u8], keys: &KeyStore) -> Result<()> {
         if block.iter().all(|byte| *byte == 0) || block == self.encryption || keys.is_empty() {
             return Ok(());
@@ -68,7 +68,7 @@ impl Origin {
         Ok(())
     }
 
-    /// Where in the copy the block at `lsn` is.
+    /// The offset in the copy of the block at `lsn`.
     pub fn offset_of(&self, lsn: Lsn) -> u64 {
         offset(self.checkpoint, lsn)
     }
@@ -78,7 +78,7 @@ fn offset(checkpoint: Lsn, lsn: Lsn) -> u64 {
     LOG_FILE_HDR_SIZE as u64 + (block_start(lsn).0 - block_start(checkpoint).0)
 }
 
-/// The copy while it grows.
+/// The copy, as it grows.
 #[derive(Debug)]
 pub(super) struct CopiedLog {
     path: PathBuf,
@@ -93,18 +93,18 @@ impl CopiedLog {
         Ok(Self { path, file, checkpoint })
     }
 
-    /// Writes the blocks that begin at `lsn`; the last one may have been written before, with less in it.
+    /// Writes the blocks that begin at `lsn`. A block that was not full may have been written before.
     pub fn write(&self, lsn: Lsn, blocks: &[u8]) -> Result<()> {
         let written = self.file.write_all_at(blocks, offset(self.checkpoint, lsn));
         written.map_err(failed(&self.path, "writing the copy of the redo log"))
     }
 
-    /// Makes a log of the copy that ends at `until`.
+    /// Turns the copy into a log that ends at `until`.
     pub fn finish(path: &Path, origin: &Origin, until: Lsn) -> Result<()> {
         let broken = |why: &str| BackupError::Log(why.to_owned());
         let file = File::options().read(true).write(true).open(path).map_err(failed(path, "opening the log"))?;
         let mut end = origin.offset_of(until);
-        // At the start of a block there is nothing to keep of it.
+        // At the start of a block there is nothing of it to keep.
         if until.0 % BLOCK > LOG_BLOCK_HDR_SIZE as u64 {
             let read = read_up_to(&file, end, LOG_BLOCK_SIZE).map_err(failed(path, "reading the log"))?;
             let block = read.first_chunk().and_then(|block| copy::cut(block, until, &origin.keys));
@@ -115,7 +115,7 @@ impl CopiedLog {
         let header = copy::header(&origin.header, origin.checkpoint, &origin.encryption);
         let header = header.ok_or_else(|| broken("it has an unknown format"))?;
         file.write_all_at(&header, 0).map_err(failed(path, "writing the log"))?;
-        // What follows is cut off, and zeros put in its place.
+        // Cut off what follows, then extend with zeros.
         let size = end.next_multiple_of(FILE_ALIGN).max(FILE_MIN);
         for len in [end, size] {
             file.set_len(len).map_err(failed(path, "writing the log"))?;

@@ -1,4 +1,4 @@
-//! What a copied log says about files that redo does not cover.
+//! Reads from the copied log which tablespaces were changed without redo.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -16,29 +16,29 @@ use super::copied_log::Origin;
 use crate::backup::error::{BackupError, Result, failed};
 use crate::source::read_up_to;
 
-/// Bytes read at once.
+/// Bytes per read, at most.
 const PIECE: u64 = 1 << 20;
-/// The newest block is read this often, with this pause.
+/// Attempts to read the newest block, and the pause between them.
 const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Reads a copied log while it grows.
+/// Reads a copied log as it grows.
 #[derive(Debug, Default)]
 pub(super) struct Events {
     reader: Option<Reader>,
-    /// Tablespaces with indexes that were built without redo, and where the log says so, from `taken` on.
+    /// Tablespaces with indexes built without redo, each at the LSN where the log says so. Nothing from before `taken`.
     loaded: BTreeSet<(Lsn, SpaceId)>,
-    /// What was built before was told.
+    /// `take_loaded` has returned everything before this LSN.
     taken: Lsn,
 }
 
-/// Where the reading is.
+/// How far the log has been read.
 #[derive(Debug, Clone)]
 struct Reader {
     mtrs: MtrReader,
     /// The next block to read.
     next: Lsn,
-    /// How many keys it has.
+    /// How many keys `mtrs` was given.
     keys: usize,
 }
 
@@ -46,7 +46,7 @@ impl Events {
     /// Reads the full blocks before `end`.
     pub fn follow(&mut self, path: &Path, origin: &Origin, end: Lsn) -> Result<()> {
         let keys = origin.keys();
-        // A key that comes later opens blocks that come later; but a reader has its keys from the start.
+        // A new key opens only later blocks, but a reader gets its keys at the start: begin again at the checkpoint with a new reader.
         let known = self.reader.take().filter(|reader| reader.keys == keys.len());
         let mut reader = known.unwrap_or_else(|| Reader {
             mtrs: MtrReader::new(FORMAT_MANY_FILES, origin.checkpoint, keys.to_vec()),
@@ -63,26 +63,26 @@ impl Events {
         Ok(())
     }
 
-    /// Reads everything before `end`, where a mini-transaction ends.
+    /// Reads everything before `end`, the end of a mini-transaction.
     pub fn read(&mut self, path: &Path, origin: &Origin, end: Lsn) -> Result<()> {
         self.follow(path, origin, end)?;
         let file = File::open(path).map_err(failed(path, "opening the log"))?;
         for _ in 0..TRIES {
-            // The block may become longer, so the reader itself must not see it yet.
+            // The block may still grow, so feed it only to a clone of the reader.
             let Some(mut reader) = self.reader.clone() else { break };
             self.feed(&mut reader, &file, path, origin, LOG_BLOCK_SIZE)?;
             if reader.mtrs.at() >= end {
                 return Ok(());
             }
-            // It is being written again.
+            // The follower is writing the block again.
             thread::sleep(PAUSE);
         }
         Err(BackupError::Log(format!("it cannot be read up to LSN {end}")))
     }
 
-    /// The tablespaces with indexes that were built without redo before `until`, since the last such question.
+    /// The tablespaces with indexes built without redo before `until`, since the last call.
     pub fn take_loaded(&mut self, until: Lsn) -> BTreeSet<SpaceId> {
-        // The log may be known further: what comes after the moment of a backup is not part of it.
+        // The log may have been read further, but what comes after the moment of a backup is not part of it.
         let later = self.loaded.split_off(&(until, SpaceId(0)));
         self.taken = until;
         std::mem::replace(&mut self.loaded, later).into_iter().map(|(_, space)| space).collect()

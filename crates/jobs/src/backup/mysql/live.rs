@@ -1,7 +1,7 @@
-//! The log of a running server: files that continue each other, the oldest of which are recycled under other names.
+//! The log of a running server: files that continue each other. The server recycles the oldest under new names.
 //!
-//! A block is known by its number, its epoch and its checksum, so it does not matter what becomes of the file in which it was found: a file
-//! that the server uses again has other blocks. Full blocks are final; the newest one is read again until it is full.
+//! A block is identified by its number, epoch and checksum, so it does not matter what becomes of the file it was found in: a recycled file
+//! has other blocks. Full blocks are final; the newest one is read again until it is full.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -20,16 +20,16 @@ use crate::source::mysql_log::MySqlLog;
 use crate::source::read_up_to;
 use crate::source::redo_log::log_files;
 
-/// Bytes read at once.
+/// Bytes per read, at most.
 const READ_MAX: u64 = 4 << 20;
-/// The server recycles files while they are listed: its log is looked for this often, with this pause.
+/// Attempts to find the log, and the pause between them: the server may recycle files while they are listed.
 const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(20);
-/// What the server says to be written must be found within this time.
+/// What the server reports as written must turn up in a file within this time.
 const FOUND_WITHIN: Duration = Duration::from_secs(10);
 const BLOCK: u64 = LOG_BLOCK_SIZE as u64;
 
-/// An open file of the log. It stays readable when the server renames it.
+/// An open file of the log. It stays readable after the server renames it.
 #[derive(Debug)]
 struct LiveFile {
     path: PathBuf,
@@ -38,7 +38,7 @@ struct LiveFile {
 }
 
 impl LiveFile {
-    /// Opens the file if it is one of the log's: spare ones have no header.
+    /// Opens the file if it is part of the log: spare files have no header.
     fn open(path: &Path) -> Option<(Self, Vec<u8>)> {
         let file = File::open(path).ok()?;
         let header = read_up_to(&file, 0, LOG_FILE_HDR_SIZE).ok()?;
@@ -46,7 +46,7 @@ impl LiveFile {
         (!parsed.is_not_initialised()).then_some((Self { path: path.to_path_buf(), file, parsed }, header))
     }
 
-    /// The LSN behind its last block.
+    /// The LSN after its last block.
     fn end(&self) -> Lsn {
         let blocks = self.parsed.size.saturating_sub(LOG_FILE_HDR_SIZE as u64) / BLOCK;
         Lsn(self.parsed.start_lsn.0.saturating_add(blocks * BLOCK))
@@ -62,9 +62,9 @@ pub(super) struct LiveRedo<'k> {
     file: Option<LiveFile>,
     /// The first block that was not full when it was last read.
     next: Lsn,
-    /// The log was read up to here.
+    /// The log has been read up to this LSN.
     end: Lsn,
-    /// Since when nothing is found of what the server has written.
+    /// Since when no file holds what the server reports as written.
     missing_since: Option<Instant>,
 }
 
@@ -73,7 +73,7 @@ impl<'k> LiveRedo<'k> {
     pub fn open(datadir: &Path, keys: &'k KeyStore) -> Result<Self> {
         let mut tries = 0..TRIES;
         let log = loop {
-            // Not opened with keys: encrypted blocks ask for them.
+            // Opened without keys: `copy` looks them up at the first encrypted block.
             match MySqlLog::open(&log_files(datadir), &KeyStore::new()) {
                 Ok(log) => break log,
                 Err(error) if tries.next().is_none() => {
@@ -97,12 +97,12 @@ impl<'k> LiveRedo<'k> {
         &self.origin
     }
 
-    /// The log was read up to here; 0 before the first block.
+    /// The log has been read up to this LSN; 0 before the first block.
     pub const fn end(&self) -> Lsn {
         self.end
     }
 
-    /// Copies what the server had written up to `flushed`, and what it may have written since to the same block.
+    /// Copies the log up to `flushed`, and what the server has since added to the same block.
     pub fn look(&mut self, flushed: Lsn, copied: &CopiedLog) -> Result<()> {
         while self.next <= flushed {
             if !self.find()? {
@@ -123,7 +123,7 @@ impl<'k> LiveRedo<'k> {
         self.expect(flushed)
     }
 
-    /// Copies the sound blocks among the next `len` bytes. Returns how many bytes of full ones these are.
+    /// Copies the sound blocks among the next `len` bytes. Returns how many bytes of full blocks these are.
     fn copy(&mut self, len: usize, copied: &CopiedLog) -> Result<u64> {
         let Some(file) = &self.file else { return Ok(0) };
         let offset = file.parsed.offset_of(self.next).unwrap_or(LOG_FILE_HDR_SIZE as u64);
@@ -158,7 +158,7 @@ impl<'k> LiveRedo<'k> {
         Ok(full)
     }
 
-    /// Opens the file with the next block. Returns whether there is one yet.
+    /// Opens the file that holds the next block. Returns whether there is one yet.
     fn find(&mut self) -> Result<bool> {
         let has = |file: &LiveFile, lsn: Lsn| file.parsed.start_lsn <= lsn && lsn < file.end();
         if self.file.as_ref().is_some_and(|file| self.next <= file.end() && file.parsed.start_lsn <= self.next) {
@@ -181,7 +181,7 @@ impl<'k> LiveRedo<'k> {
         }
     }
 
-    /// Fails if the server has written what no file holds. Its next look may find it in another file.
+    /// Fails if for too long no file has held what the server reports as written. Until then the next look may find it in another file.
     fn expect(&mut self, flushed: Lsn) -> Result<()> {
         if self.end >= flushed {
             self.missing_since = None;
@@ -206,12 +206,12 @@ impl<'k> LiveRedo<'k> {
         )))
     }
 
-    /// The server may have begun to encrypt its log, which it notes in the header of the file that it writes.
+    /// Looks for a key in the file's header: the server may have begun to encrypt its log, which it notes in the file that it writes.
     fn note_encryption(&mut self) -> Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         let header =
             read_up_to(&file.file, 0, LOG_FILE_HDR_SIZE).map_err(failed(&file.path, "reading the redo log"))?;
-        // Of a file that is in use again, another header.
+        // A recycled file has another header.
         match LogFile::parse(&header, file.parsed.size) {
             Ok(now) if now.start_lsn == file.parsed.start_lsn => self.note(&header),
             _ => Ok(()),

@@ -1,9 +1,9 @@
-//! MySQL 8.0.30 and later. Its redo does not name files in a way that recovery follows, and has nothing of indexes that were built in bulk:
-//! what such a statement changed is copied again while `LOCK INSTANCE FOR BACKUP` keeps new ones off, and the files have the names that they
-//! have then.
+//! MySQL 8.0.30 and later. Its redo does not name files in a way that recovery follows, and does not cover indexes built in bulk. So the
+//! tablespaces that such statements changed are copied again while `LOCK INSTANCE FOR BACKUP` keeps new ones off, and the files get the
+//! names that they have then.
 //!
 //! ```text
-//! #innodb_redo -> blocks, each verified (live) -> one file (copied_log), read for what redo does not cover (events) -> cut -> #ib_redo0
+//! #innodb_redo -> blocks, each verified (live) -> one file (copied_log), read for changes without redo (events) -> cut -> #ib_redo0
 //! ```
 
 mod copied_log;
@@ -37,22 +37,22 @@ use crate::source::keys::KeyFiles;
 use crate::source::name::NameHint;
 use crate::source::redo_log::REDO_DIR;
 
-/// Time between two looks at a log that has nothing new.
+/// Pause before the next look at a log with nothing new.
 const POLL: Duration = Duration::from_millis(10);
 /// The first version whose log can be followed.
 const FIRST_VERSION: (u32, u32, u32) = (8, 0, 30);
-/// The copy of the log, among what is followed.
+/// The file name of the log's copy, in the directory of the followed log.
 const STAGED: &str = "log";
-/// The log of a set.
+/// The file name of a set's log.
 const LOG: &str = "#ib_redo0";
 
-/// MySQL.
+/// A MySQL server.
 #[derive(Debug)]
 pub(super) struct MySql<'k> {
     keys: &'k KeyStore,
-    /// Where the copied log begins, and what opens it: known once it is followed.
+    /// Where the copied log begins, and the keys that open it. `None` until it is followed.
     origin: Mutex<Option<Origin>>,
-    /// What the copied log says about files.
+    /// What the copied log says of changes without redo.
     events: Mutex<Events>,
 }
 
@@ -101,7 +101,7 @@ impl Vendor for MySql<'_> {
         let mut live = LiveRedo::open(datadir, self.keys)?;
         let copied = CopiedLog::create(redo.join(STAGED), live.checkpoint())?;
         while !followed.stopped().load(Ordering::Relaxed) {
-            // Asked before the log is read: what is read later was written then.
+            // Ask before reading: the files then hold the log up to this LSN.
             let flushed = log.flushed_lsn()?;
             let before = live.end();
             live.look(flushed, &copied)?;
@@ -139,7 +139,7 @@ impl Vendor for MySql<'_> {
 
     fn is_settled(&self, server: &mut dyn BackupServer, datadir: &Path, tablespaces: &Tablespaces<'_>) -> Result<bool> {
         refuse_elsewhere(server, datadir, Some(tablespaces))?;
-        // The server truncates undo tablespaces whatever is locked, each time under another number.
+        // The server truncates undo tablespaces under any lock, and gives them a new space id each time.
         tablespaces.is_current()
     }
 
@@ -169,7 +169,7 @@ impl Vendor for MySql<'_> {
         let present: Vec<(SpaceId, PathBuf)> =
             tablespaces.present().map(|(space, name)| (space, name.to_path_buf())).collect();
         let placed = tablespaces.place(set, None)?;
-        // Of a log that is empty, the system tablespace says whether it was closed.
+        // Read after the files are placed: if the log is empty, the system tablespace says whether it was closed.
         let log = LogNames::read(set, self.keys, MEMORY)?;
         if log.end() != range.to {
             return Err(BackupError::Log(format!("it can be read only up to LSN {}, not {}", log.end(), range.to)));
@@ -185,13 +185,13 @@ impl Vendor for MySql<'_> {
     }
 }
 
-/// Refuses servers with tablespaces outside the datadir, by their own word; and if all were `copied`, those of which one is not.
+/// Refuses servers that report tablespaces outside the datadir. With `copied`, also refuses if a reported file has no copy.
 fn refuse_elsewhere(server: &mut dyn BackupServer, datadir: &Path, copied: Option<&Tablespaces<'_>>) -> Result<()> {
     let own = fs::canonicalize(datadir).map_err(failed(datadir, "looking at the datadir"))?;
     let files = server.data_files()?;
     let inside = |file: &PathBuf| {
         let path = own.join(file);
-        // A tablespace that was discarded has no file. Where it will be is in the name.
+        // A discarded tablespace has no file. Its path says where the file would be.
         let real = fs::canonicalize(&path).unwrap_or(path);
         real.strip_prefix(&own).ok().map(Path::to_path_buf)
     };
