@@ -228,7 +228,7 @@ enum ChunkState {
     #[default]
     Head,
     Path(Chunk),
-    /// Everything between path and payload; its size may become known only bit by bit.
+    /// Everything between path and payload; its size may become known only step by step.
     Body(Chunk, Box<[u8]>),
     Payload(MemberId, Box<Payload>),
 }
