@@ -1,7 +1,8 @@
 //! A copy of a live log of MySQL 8.0.30 or later: which blocks belong to it, how it is cut off, and the header that makes it one file.
 //!
 //! Full blocks are final. The newest block is written again and again, in place, until it is full; a reader may catch it half written, and
-//! its checksum shows that. Block numbers and epochs follow from the LSN, so blocks of an earlier use of a file are never taken for new ones.
+//! its checksum shows that. Block numbers and epochs follow from the LSN, so blocks from an earlier use of a file are never taken for new
+//! ones.
 //!
 //! Source: MySQL 8.0.30 to 9.7 `log0files_io.cc`, `log0recv.cc`; a server of 9.7 recovers from such files.
 

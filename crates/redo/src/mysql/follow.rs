@@ -1,5 +1,5 @@
-//! Follows a log of MySQL 8.0.30 and later while its server writes it: which blocks may be taken, and whether two versions of a block belong
-//! together.
+//! Follows a log of MySQL 8.0.30 and later while its server writes it: which blocks may be taken, and whether two versions of a block
+//! belong together.
 //!
 //! A block is identified by its number, its epoch and its checksum, so nothing from an earlier use of a file is ever taken for new. Full
 //! blocks are final. The newest block is written again and again, in place, and only grows until it is full.
