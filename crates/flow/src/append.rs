@@ -5,12 +5,12 @@
 //! Appender::append:   [bytes of the last block, again] + new bytes + zeros to the end of the block -> one write -> fdatasync
 //! ```
 //!
-//! Unlike [`log_writer`](crate::log_writer), this adds no frame of its own: the caller's bytes must tell where they end, and zeros must be
-//! no continuation of them. A write of whole blocks makes the system read nothing first, and a file that is fully written never changes its
-//! size or extents again.
+//! Unlike [`log_writer`](crate::log_writer), this adds no frame of its own: the caller's bytes must show where they end, and zeros must not
+//! look like more of them. The system reads nothing before a write of whole blocks, and a fully written file never changes its size or
+//! extents again.
 //!
-//! After a crash, any sector of the last append may be there or not, so the caller finds the end and continues with
-//! [`Appender::open`], which clears everything behind it.
+//! After a crash, any sector of the last append may be there or not. So the caller finds the end and continues with [`Appender::open`],
+//! which clears everything behind it.
 
 use std::fs::{self, File};
 use std::io;
@@ -38,7 +38,7 @@ pub struct Appender<S> {
     block: usize,
     /// Where the next byte goes.
     at: u64,
-    /// The bytes before that in its block.
+    /// The bytes before `at` in its block.
     tail: Vec<u8>,
     has_failed: bool,
 }
@@ -52,7 +52,7 @@ impl<S: LogStorage> Appender<S> {
         Self::open_before(storage, at, 0, len)
     }
 
-    /// The same, but the `kept` bytes behind `at` stay: the rest that the last [`Appender::append_with_rest`] left.
+    /// Like [`Appender::open`], but keeps the `kept` bytes behind `at`: the rest that the last [`Appender::append_with_rest`] left.
     ///
     /// # Errors
     /// The system's error.
@@ -86,12 +86,12 @@ impl<S: LogStorage> Appender<S> {
         self.append_with_rest(bytes, &[])
     }
 
-    /// Appends `bytes`, and behind them `rest`, which the next append overwrites, beginning with a version of it that is at least as long.
-    /// All of it is durable when this returns. A crash during that next append may leave each sector of `rest` as it was or as it was to be:
-    /// the caller's bytes must be sound either way.
+    /// Appends `bytes` and, behind them, `rest`. The next append overwrites `rest` and must begin with a version of it that is at least as
+    /// long. Everything is durable when this returns. A crash during the next append may leave each sector of `rest` in its old or its new
+    /// version: the caller's bytes must be sound either way.
     ///
     /// # Errors
-    /// The same.
+    /// As for [`Appender::append`].
     pub fn append_with_rest(&mut self, bytes: &[u8], rest: &[u8]) -> io::Result<()> {
         if self.has_failed {
             return Err(io::Error::other("an earlier write failed"));
@@ -102,7 +102,7 @@ impl<S: LogStorage> Appender<S> {
         let len = image.len();
         image.extend_from_slice(rest);
         image.resize(image.len().next_multiple_of(self.block), 0);
-        // Until both have succeeded, nobody knows what the file holds.
+        // Until both have succeeded, what the file holds is unknown.
         self.has_failed = true;
         write_all(&self.storage, start, &image)?;
         self.storage.sync(0)?;
@@ -113,7 +113,7 @@ impl<S: LogStorage> Appender<S> {
         Ok(())
     }
 
-    /// Overwrites what is not zero behind the end: the rest of an append that a crash tore.
+    /// Zeroes what is not zero behind the end: the rest of an append that a crash tore.
     fn clear_rest(&mut self, from: u64, len: u64) -> io::Result<()> {
         let mut bytes = vec![0; PIECE];
         let (mut offset, mut is_changed) = (from, false);
@@ -176,7 +176,7 @@ impl ZeroedFile {
         let unfinished = unfinished(path);
         let made = Self::create_as(&unfinished, path, head, len);
         if made.is_err() {
-            // Whatever remains has no name that anyone looks for.
+            // If it remains, nothing looks for a file of this name.
             drop(fs::remove_file(&unfinished));
         }
         made
@@ -247,10 +247,10 @@ impl LogStorage for ZeroedFile {
     }
 }
 
-/// Writes a small file, whole and durable or not at all.
+/// Writes a small file: whole and durable, or not at all.
 ///
 /// # Errors
-/// The system's error. A file of that name stays as it was.
+/// The system's error. An existing file of that name stays as it was.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let unfinished = unfinished(path);
     let write = || {

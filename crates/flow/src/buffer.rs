@@ -167,8 +167,8 @@ impl BufferPool {
         Ok(Self { free: carve(count, size, 0)? })
     }
 
-    /// The same, in huge pages if the system has them, even if the buffers are much smaller than one. Each buffer is then one memory
-    /// segment for the device, not one per 4096 bytes. Takes at least one huge page (2 MiB) of memory.
+    /// Like [`BufferPool::new`], but in huge pages if the system has them, even if the buffers are much smaller than one. Each buffer is
+    /// then one memory segment for the device, not one per 4096 bytes. Takes at least one huge page (2 MiB) of memory.
     ///
     /// # Errors
     /// `OutOfMemory` if the system does not provide the memory.

@@ -11,9 +11,9 @@ pub trait SharedEngine: OpenQueue + Send + std::fmt::Debug {}
 impl<E: OpenQueue + Send + std::fmt::Debug> SharedEngine for E {}
 
 impl FileSet {
-    /// Files of which `engine` keeps some: paths, the number of bytes to read of each, and whether the engine keeps it. The others are opened
-    /// by their paths. Every reader of this set sends its requests through `engine`, whatever its options say; requests for the files that
-    /// the engine does not keep carry an open [`FileHandle`](crate::FileHandle).
+    /// Files, some of which `engine` keeps: each with its path, the number of bytes to read, and whether the engine keeps it. The others
+    /// are opened by their paths. Every reader of this set sends its requests through `engine`, whatever its options say; requests for the
+    /// files that the engine does not keep carry an open [`FileHandle`](crate::FileHandle).
     pub fn carried_by(engine: Box<dyn SharedEngine>, files: impl IntoIterator<Item = (PathBuf, u64, bool)>) -> Self {
         Self::with_carrier(Box::new(engine), files)
     }

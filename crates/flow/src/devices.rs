@@ -56,7 +56,7 @@ impl<'f> Devices<'f> {
         self.cursors.iter().for_each(Cursor::stop);
     }
 
-    /// What a worker, numbered from 0, takes blocks from: of its own device first.
+    /// The blocks for a worker, numbered from 0: those of its own device first.
     #[must_use]
     pub fn of_worker(&self, worker: usize) -> DeviceShare<'_, 'f> {
         DeviceShare { devices: self, home: worker % self.cursors.len().max(1) }

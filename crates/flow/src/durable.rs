@@ -1,4 +1,4 @@
-//! Names that outlive a crash: a file that was created, renamed or removed is so only once its directory is on the device too.
+//! Names that survive a crash: creating, renaming or removing a file is durable only once its directory is on the device too.
 
 use std::fs::{self, File};
 use std::io;
@@ -17,7 +17,7 @@ pub fn sync_directory(dir: &Path) -> io::Result<()> {
     steps::done(synced, |()| Step::SyncDirectory(dir.to_path_buf()))
 }
 
-/// Gives a file or a directory another name. Lasting only once the directory is synced.
+/// Renames a file or a directory. Durable only once the directory is synced.
 ///
 /// # Errors
 /// The system's error.
@@ -25,7 +25,7 @@ pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
     steps::done(fs::rename(from, to), |()| Step::Rename(from.to_path_buf(), to.to_path_buf()))
 }
 
-/// Removes a file. Lasting only once the directory is synced.
+/// Removes a file. Durable only once the directory is synced.
 ///
 /// # Errors
 /// The system's error.
@@ -33,7 +33,7 @@ pub fn remove_file(path: &Path) -> io::Result<()> {
     steps::done(fs::remove_file(path), |()| Step::Remove(path.to_path_buf()))
 }
 
-/// Makes the entries of the directory that `path` lies in durable.
+/// Makes the entries of the directory that holds `path` durable.
 ///
 /// # Errors
 /// The system's error.

@@ -26,7 +26,7 @@ pub struct FileId(pub u32);
 #[derive(Debug)]
 pub struct FileSet {
     files: Box<[FileEntry]>,
-    /// What carries the requests for files that no path leads to: an engine, which is not for this file to know (`carried.rs`).
+    /// The engine that carries the requests for files without a path. Its type is erased: this file must not know engines (`carried.rs`).
     carrier: Option<Box<dyn Any + Send + Sync>>,
 }
 
@@ -290,8 +290,8 @@ impl FileHandle {
         Self { file: Arc::new(OpenFile::new(buffered, Some(past))), direct }
     }
 
-    /// The same, but direct if the file system supports it: then requests must be multiples of [`DIRECT_ALIGN`]. With `for_writing`, the
-    /// file must have been opened for writing.
+    /// Like [`FileHandle::of_file`], but direct if the file system supports it: then requests must be multiples of [`DIRECT_ALIGN`]. With
+    /// `for_writing`, the file must have been opened for writing.
     #[must_use]
     pub fn past_cache(file: impl Into<OwnedFd>, for_writing: bool) -> Self {
         let file = file.into();

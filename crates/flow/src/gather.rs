@@ -1,5 +1,5 @@
 //! Reads scattered stretches that are known ahead of need: sorts them, joins those that touch, keeps many requests in flight, and hands the
-//! bytes over in the order of the wants.
+//! bytes over in the order requested.
 //!
 //! ```text
 //! ask(want) ... -> batch (one look-ahead of wants) -> sorted, coalesced -> Blocks -> Reader -> copied into the batch
@@ -47,7 +47,7 @@ pub enum ReadAhead {
     /// Not at all: one stretch at a time, like a server that reads a page when it needs it.
     None,
     /// Not by itself. A caller that guesses what comes next, like a server's linear read-ahead, may ask for more than there is room for:
-    /// these stretches are sorted, joined and read together, up to this many bytes, and the next ones after they were handed over.
+    /// these stretches are sorted, joined and read together, up to this many bytes. The next ones follow once these are handed over.
     Linear {
         /// Bytes read together; at least one stretch is.
         bytes: u64,

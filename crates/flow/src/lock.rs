@@ -1,8 +1,8 @@
 //! Locks on whole files that exclude programs with POSIX locks, which servers use for their data files.
 //!
 //! A POSIX lock belongs to the process, and is lost when the process closes any descriptor of the file, even one that a library opened. On
-//! Linux, these locks belong to the open file instead and last until it is closed. (`flock`, and so [`File::lock`], does not help: POSIX
-//! locks do not see it.)
+//! Linux, the locks taken here belong to the open file instead and last until it is closed. (`flock`, and so [`File::lock`], does not help:
+//! POSIX locks do not see it.)
 
 #![cfg_attr(target_os = "linux", expect(unsafe_code, reason = "a system call without a safe wrapper"))]
 

@@ -55,8 +55,8 @@ impl ReadOptions {
         u64::from(self.block_size) * u64::from(self.depth) + u64::from(self.cached_piece)
     }
 
-    /// The same, with fewer or smaller buffers for each of `workers` workers if all together would take more than `memory_max` bytes: first
-    /// the depth shrinks, down to 2, then the block. The device sees the sum, so it stays busy.
+    /// These options, with fewer or smaller buffers for each of `workers` workers if all together would take more than `memory_max` bytes:
+    /// first the depth shrinks, down to 2, then the block. The device sees the sum, so it stays busy.
     #[must_use]
     pub fn within(mut self, workers: usize, memory_max: u64) -> Self {
         let share = memory_max / (workers.max(1) as u64);

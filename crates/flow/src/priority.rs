@@ -4,7 +4,7 @@
 
 use std::io;
 
-/// The classes of `ioprio_set(2)`: none of its own, or only what nobody else wants.
+/// The classes of `ioprio_set(2)`: no class of its own, and idle, which is served only when no other request waits.
 const CLASS_SHIFT: u32 = 13;
 const CLASS_NONE: libc::c_int = 0;
 const CLASS_IDLE: libc::c_int = 3;
@@ -12,8 +12,8 @@ const CLASS_IDLE: libc::c_int = 3;
 const WHO_PROCESS: libc::c_int = 1;
 const SELF: libc::c_int = 0;
 
-/// Lets the device serve everybody else before this thread and the threads that it starts, or no longer. I/O schedulers without classes
-/// (`none`) ignore it.
+/// If `is_idle`, the device serves everyone else before this thread and the threads that it starts; if not, it no longer does. I/O
+/// schedulers without classes (`none`) ignore it.
 ///
 /// # Errors
 /// The system's error.

@@ -1,4 +1,4 @@
-//! Systems without priorities of requests.
+//! Systems without I/O priorities.
 
 use std::io;
 

@@ -13,9 +13,9 @@ pub const SPLIT_UNIT: u32 = 4096;
 /// How often an interrupted call is retried for one stretch before that counts as a failure.
 const INTERRUPTED_MAX: u32 = 64;
 
-/// The error inside an [`io::Error`] that is about the whole file and not about the bytes requested: the file was replaced, access was
-/// withdrawn, or the way to it is closed. An engine returns it so that nobody asks for the same bytes in smaller requests: the file's other
-/// blocks fail too, with this error and without a request.
+/// The error inside an [`io::Error`] that is about the whole file, not about the bytes requested: the file was replaced, access was
+/// withdrawn, or the way to it is closed. An engine returns it so that the same bytes are not requested again in smaller parts: the file's
+/// other blocks fail too, with this error and without a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct WholeFile(pub String);

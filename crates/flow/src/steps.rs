@@ -1,7 +1,7 @@
 //! What durable writers do to files, step by step: recorded by tests, which then cut the power between any two steps.
 //!
-//! The simulated device (`queue::sim`) does that to the bytes of one file. This is for what depends on several files and their names:
-//! files that are made, filled, renamed and removed. Only the thread that records is recorded.
+//! The simulated device (`queue::sim`) does that to the bytes of one file. This is for state that spans several files and their names:
+//! files that are created, filled, renamed and removed. Only the steps of the recording thread are recorded.
 
 use std::cell::RefCell;
 use std::io;
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 /// One step. Until it is synced, any part of it may survive a crash: of a write, any sector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// A file was made, empty.
+    /// A file was created, empty.
     Create(PathBuf),
     /// Bytes were written at an offset.
     Write(PathBuf, u64, Vec<u8>),
@@ -18,7 +18,7 @@ pub enum Step {
     Resize(PathBuf, u64),
     /// What was done to the file before is durable.
     Sync(PathBuf),
-    /// A file or directory got another name.
+    /// A file or directory was renamed.
     Rename(PathBuf, PathBuf),
     /// A file was removed.
     Remove(PathBuf),

@@ -1,5 +1,5 @@
-//! What threads share memory through. The models of `tests/models.rs` put `loom`'s types in the place of these, and compile the files that
-//! use them a second time: [`counter`](crate::counter), [`tickets`](crate::tickets) and the log writer's handshake.
+//! The types through which threads share memory. The models of `tests/models.rs` put `loom`'s types in their place, and compile the files
+//! that use them a second time: [`counter`](crate::counter), [`tickets`](crate::tickets) and the log writer's handshake.
 
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64};
 pub(crate) use std::sync::{Mutex, MutexGuard};

@@ -9,21 +9,21 @@ use crate::sync::{AtomicU64, Padded};
 pub(crate) struct Tickets(Padded<AtomicU64>);
 
 impl Tickets {
-    /// From 0.
+    /// Starts at 0.
     pub(crate) fn new() -> Self {
         Self(Padded::new(AtomicU64::new(0)))
     }
 
-    /// The next number: each is given to one caller, also when many call at once.
+    /// The next number. Each is given to one caller, even when many call at once.
     pub(crate) fn take(&self) -> u64 {
         // Relaxed: additions to one word have one order whatever their ordering, and that is what makes each number unique. What a number
         // stands for was there before the workers started, so nothing else need be visible.
         self.0.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// How many were taken; more than there is to take, once callers have come for nothing.
+    /// How many numbers were taken. This exceeds the number of blocks once callers have called in vain.
     pub(crate) fn taken(&self) -> u64 {
-        // Relaxed: for choosing where to take, which may be wrong for a moment.
+        // Relaxed: it only helps to choose where to take next, and may be wrong for a moment.
         self.0.load(Ordering::Relaxed)
     }
 

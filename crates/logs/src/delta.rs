@@ -28,7 +28,7 @@ const NO_SPACE: u64 = u32::MAX as u64;
 pub struct Meta {
     /// Page size in the file, bytes.
     pub page_size: u32,
-    /// The tablespace.
+    /// The tablespace's ID, if the tool knew it.
     pub space: Option<u32>,
     /// The tablespace's flags, which only xtrabackup writes.
     pub flags: Option<u32>,
@@ -66,7 +66,7 @@ pub const fn pages_per_cluster(page_size: usize) -> usize {
     page_size / 4 - 1
 }
 
-/// The first page of a cluster with the pages of these rising numbers, no more than [`pages_per_cluster`].
+/// The first page of a cluster whose pages have these numbers: rising, and at most [`pages_per_cluster`] of them.
 #[must_use]
 pub fn cluster_head(numbers: &[u32], page_size: usize, is_last: bool) -> Vec<u8> {
     let mut head = if is_last { MAGIC_LAST.to_vec() } else { MAGIC.to_vec() };
@@ -140,7 +140,7 @@ pub struct Parser {
     position: u64,
     /// The first page of the cluster, with the page numbers.
     head: Vec<u8>,
-    /// Index of the next of them; `None` if a cluster is about to start.
+    /// Index of the next page's number in `head`; `None` if a cluster is about to start.
     next: Option<usize>,
     /// The highest page number so far.
     last: Option<u32>,
@@ -160,7 +160,7 @@ impl Parser {
     /// The next page; `None` if more input is needed, after consuming all of it.
     ///
     /// # Errors
-    /// [`Error`], and the same one from then on.
+    /// [`Error`]. Later calls return the same one.
     pub fn next_page<'p>(&'p mut self, input: &mut &[u8]) -> Result<Option<Page<'p>>, Error> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -175,7 +175,7 @@ impl Parser {
         }
     }
 
-    /// The input has ended.
+    /// Checks that the delta is complete, once the input has ended.
     ///
     /// # Errors
     /// [`Error::CutOff`], or the earlier error.

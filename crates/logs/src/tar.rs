@@ -47,7 +47,7 @@ pub enum Event<'i> {
         /// Its path.
         path: Box<[u8]>,
     },
-    /// A member without content other than a directory: a link, a device.
+    /// A member without content that is not a directory: a link, a device.
     Other {
         /// Its path.
         path: Box<[u8]>,
@@ -73,7 +73,7 @@ pub enum Error {
         /// Bytes.
         len: u64,
     },
-    /// The archive ends in the middle of something.
+    /// The archive ends within a member.
     #[error("the tar archive ends at byte {position}, in the middle of a member: the rest is missing")]
     CutShort {
         /// Where it ends.
@@ -191,7 +191,7 @@ impl Parser {
         }
     }
 
-    /// Whether the archive ended where it may: `Ok(false)` if it has no end mark.
+    /// Whether the archive has an end mark.
     ///
     /// # Errors
     /// It ends within a member.
@@ -287,8 +287,7 @@ impl Parser {
         }
     }
 
-    /// Pax records: `LENGTH KEY=VALUE
-    /// `, where the length is that of the whole record.
+    /// Pax records: `LENGTH KEY=VALUE\n`, where the length is that of the whole record.
     fn records(&mut self, mut bytes: &[u8]) {
         while let Some(space) = bytes.iter().position(|byte| *byte == b' ') {
             let len = bytes.get(..space).and_then(|digits| str::from_utf8(digits).ok()?.parse::<usize>().ok());

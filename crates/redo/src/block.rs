@@ -4,7 +4,7 @@ use format::bytes::be;
 use format::page::checksum::{NO_CHECKSUM_MAGIC, crc32c};
 use format::types::Lsn;
 
-/// Blocks of an epoch.
+/// Blocks in an epoch.
 pub(crate) const EPOCH_BLOCKS: u64 = 1 << 30;
 /// Bytes of a log block.
 pub const LOG_BLOCK_SIZE: usize = 512;
@@ -18,15 +18,15 @@ pub const LOG_BLOCK_FIRST_REC_GROUP: usize = 6;
 pub const LOG_BLOCK_EPOCH_NO: usize = 8;
 /// Start of the payload.
 pub const LOG_BLOCK_HDR_SIZE: usize = 12;
-/// CRC-32C of all before it. 4 bytes.
+/// CRC-32C of all bytes before it. 4 bytes.
 pub const LOG_BLOCK_CHECKSUM: usize = 508;
 
-/// What follows a block's payload: its checksum, and the key version if it is encrypted.
+/// Bytes after a block's payload: its checksum and, if it is encrypted, the key version.
 pub(super) const BLOCK_TRAILER: usize = 4;
 pub(super) const BLOCK_TRAILER_ENCRYPTED: usize = 8;
-/// In the length: the payload is encrypted (MySQL).
+/// Set in the length: the payload is encrypted (MySQL).
 pub(crate) const ENCRYPTED_BIT: u16 = 0x8000;
-/// In the number, though not part of it: a write started with this block.
+/// Set in the number, though not part of it: a write started with this block.
 pub(super) const FLUSH_BIT: u32 = 0x8000_0000;
 
 /// A log block that belongs where it is stored.
@@ -89,7 +89,7 @@ impl<'a> LogBlock<'a> {
     }
 }
 
-/// What follows an LSN in a log made of blocks.
+/// The payload that follows an LSN in a log made of blocks.
 pub(crate) struct Tail {
     /// The payload collected.
     pub payload: Vec<u8>,

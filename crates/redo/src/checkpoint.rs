@@ -1,7 +1,7 @@
 //! Makes a log of MariaDB 10.8 or later clean: what to write after its end, and the checkpoint slot for it.
 //!
-//! The mini-transaction goes first, to [`LogFile::offset_of`] the log's end, and is made durable; then the slot. Until the slot is written
-//! the log is unchanged, and the slot is a single sector.
+//! Write the mini-transaction first, at [`LogFile::offset_of`] the log's end, and make it durable; then write the slot. Until the slot is
+//! written, the log is unchanged. The slot is a single sector.
 //!
 //! Source: MariaDB 10.8 to 11.8 `log0log.cc`, `log0recv.cc`; a server of 10.11 starts on such a log without recovery.
 
@@ -21,13 +21,13 @@ const FILE_CHECKPOINT: u8 = 0xF0;
 /// Lengths up to this one fit in a record's first byte.
 const SHORT_MAX: usize = 15;
 
-/// What closes a log that ends at `end`: a mini-transaction for each tablespace in `named` that gives its file name (`./db/t.ibd`), then
-/// one that names `end` as the checkpoint, and a zero, so that the bytes after it are no mini-transaction. It may wrap, like everything in
-/// the log. An encrypted log is closed with its `key`. `None` for formats before 10.8, which are closed differently, and for an encrypted
-/// log without its key.
+/// The bytes that close a log which ends at `end`: for each tablespace in `named`, a mini-transaction with its file name (`./db/t.ibd`),
+/// then one that names `end` as the checkpoint, and a zero, so that whatever comes after it is no mini-transaction. They may wrap, like
+/// everything in the log. An encrypted log is closed with its `key`. `None` for formats before 10.8, which are closed differently, for an
+/// encrypted log without its key, and for an `end` before the log's start.
 ///
-/// A tablespace must be named if the log created or renamed its file: if that transaction had not finished the server will roll it back,
-/// and meanwhile the dictionary does not have the file's name.
+/// A tablespace must be named if the log created or renamed its file. If that transaction had not finished, the server will roll it back,
+/// and until then the dictionary does not have the file's name.
 #[must_use]
 pub fn closing<'n>(
     file: &LogFile,
@@ -78,11 +78,11 @@ fn varint(value: u32) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Appends a mini-transaction to `bytes`, which follow `end`.
+/// Appends a mini-transaction to `bytes`, which start at LSN `end`.
 fn put_mtr(bytes: &mut Vec<u8>, file: &LogFile, key: Option<&LogKey>, end: Lsn, records: &[u8]) -> Option<()> {
     let Format::Stream { encrypted } = file.format else { return None };
     let start = end.0.checked_add(bytes.len() as u64)?;
-    // Unique like the server's nonces, which are LSNs too: those of durable data at the time, so all are lower.
+    // Unique, like the server's nonces. Those are LSNs too, of data that was durable then, so all are lower.
     let nonce = start.to_be_bytes();
     let (mut covered, nonce) = match encrypted {
         None => (records.to_vec(), [].as_slice()),
@@ -107,8 +107,9 @@ pub fn clean_slot(lsn: Lsn) -> Option<[u8; SLOT_SIZE]> {
     Some(slot)
 }
 
-/// The first [`START_OFFSET`] bytes of a log that starts at `lsn`, with its checkpoint there, and otherwise has this `header`. They must be
-/// followed by what [closes](closing) it at `lsn`, encrypted with the new `key` if it is an encrypted log: [`LogKey::renewed`].
+/// The first [`START_OFFSET`] bytes of a log that starts at `lsn` and has its checkpoint there. Everything else is as in `header`. The
+/// bytes that [close](closing) the log at `lsn` must follow; in an encrypted log they are encrypted with the new `key`
+/// ([`LogKey::renewed`]).
 #[must_use]
 pub fn restarted(header: &[u8], lsn: Lsn, key: Option<&LogKey>) -> Option<Vec<u8>> {
     let mut new = header.get(..START_OFFSET)?.to_vec();

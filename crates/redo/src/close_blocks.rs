@@ -1,18 +1,18 @@
-//! Makes a log of MariaDB 10.5 to 10.7 clean, like a shutdown: its newest checkpoint is its end, and nothing follows.
+//! Makes a log of MariaDB 10.5 to 10.7 clean, as a shutdown does: its newest checkpoint is its end, and nothing follows.
 //!
 //! ```text
-//! blocks behind the last one, if the log ends within a mini-transaction: away with them, the last one first
+//! if the log ends within a mini-transaction: remove the blocks behind the last one, from the end back
 //!   -> last_block, at the end -> clean_slot, which is one sector
 //! ```
 //!
-//! Or it is replaced by a new log that starts with that block: `restarted_blocks`.
+//! Or a new log that starts with that block replaces it: `restarted_blocks`.
 //!
-//! Until the slot is written the log is unchanged and ends where it did: what is removed is a mini-transaction that was never complete.
-//! Page 0 of the system tablespace must name the same LSN ([`seal_flush_lsn`](format::page::seal::seal_flush_lsn)): if the two differ, a
-//! server runs recovery.
+//! Until the slot is written, the log is unchanged and ends where it did: only an incomplete mini-transaction is removed. Page 0 of the
+//! system tablespace must name the same LSN ([`seal_flush_lsn`](format::page::seal::seal_flush_lsn)): if the two differ, a server runs
+//! recovery.
 //!
-//! Encrypted parts stay encrypted: a block with the log's key, in the version that the checkpoint names. A checkpoint itself is plain and
-//! names the same key as the one before.
+//! Encrypted parts stay encrypted: a block with the log's key, in the version that the checkpoint names. The checkpoint itself is plain and
+//! names the same key as the previous one.
 //!
 //! Source: logs left by servers of 10.5 at shutdown; such a server starts on a log closed here without recovery.
 
@@ -29,9 +29,9 @@ use crate::plain_block::{plain_block, seal};
 use format::bytes::be;
 use format::types::Lsn;
 
-/// The block in which the log ends at `end`, built from the block stored there: it has nothing after the end. If the log ends with a full
-/// block that block may not exist, since the end is then the next block's first payload byte. `header` is the file's, `key` is the log's if
-/// it is encrypted (as both blocks then are).
+/// The block in which the log ends at `end`, built from `found`, the block stored there, with nothing after the end. If the log ends with a
+/// full block, this block may not exist yet, since the end is then its first payload byte. `header` is the file's. `key` is the key of an
+/// encrypted log; both blocks are then encrypted.
 #[must_use]
 pub fn last_block(
     found: &[u8; LOG_BLOCK_SIZE],
@@ -65,7 +65,7 @@ pub fn last_block(
     Some(bytes)
 }
 
-/// The checkpoint that says that the log ends at `end` with nothing to recover, and its file offset: that of the slot without the newest
+/// The checkpoint which says that the log ends at `end` with nothing to recover, and its file offset: that of the slot without the newest
 /// checkpoint. `header` is the file's.
 #[must_use]
 pub fn clean_slot(header: &[u8], file: &LogFile, end: Lsn) -> Option<([u8; LOG_BLOCK_SIZE], usize)> {
@@ -74,8 +74,8 @@ pub fn clean_slot(header: &[u8], file: &LogFile, end: Lsn) -> Option<([u8; LOG_B
     Some((slot, spare))
 }
 
-/// The first bytes of a log that starts with the block of `end`, with its checkpoint and end there, and otherwise has this `header`;
-/// `found` is that block in the old log. An encrypted log has one key before and another one [afterwards](LogKey::renewed).
+/// The first bytes of a log that starts with the block of `end` and has its checkpoint and end there. Everything else is as in `header`.
+/// `found` is that block in the old log. `keys` are the old and the [new](LogKey::renewed) key of an encrypted log.
 #[must_use]
 pub fn restarted_blocks(
     header: &[u8],
@@ -101,7 +101,7 @@ pub fn restarted_blocks(
     Some(new)
 }
 
-/// The checkpoint after the newest one, at `end` and that file offset, without its checksum; and its slot.
+/// The checkpoint after the newest one, at LSN `end` and file offset `offset`, without its checksum; and the offset of its slot.
 fn next_slot(header: &[u8], end: Lsn, offset: u64) -> Option<([u8; LOG_BLOCK_SIZE], usize)> {
     let (newest, number) = newest_slot(header)?;
     let spare = BLOCKS_SLOTS.into_iter().find(|&at| at != newest)?;

@@ -1,10 +1,10 @@
 //! Follows a log of MariaDB 10.8 and later while its server writes it: which bytes may be taken, and their form in a segment.
 //!
-//! At the live end of the log a mini-transaction with the right checksum and the right end marker proves nothing. The server writes its last,
-//! partial block out of a buffer whose rest is stale, and goes on appending to that buffer during the write. So a block on disk may hold
-//! sound mini-transactions and, behind them, stale ones of an earlier use of the buffer that are as sound by every test, up to the end of
-//! the block. A later write repairs the block. Therefore nothing is taken beyond a fence: the LSN that the server says it has flushed, or,
-//! from the file alone, the start of the block in which the walk ended ([`Walk::held_back`]).
+//! At the live end of the log, a mini-transaction with the right checksum and the right end marker proves nothing. The server writes its
+//! last, partial block from a buffer whose rest is stale, and keeps appending to that buffer during the write. So a block on disk may hold
+//! sound mini-transactions and, behind them, up to its end, stale ones from an earlier use of the buffer that pass every test. A later
+//! write repairs the block. Therefore nothing beyond a fence is taken: the LSN that the server says it has flushed or, from the file alone,
+//! the start of the block in which the walk ended ([`Walk::held_back`]).
 //!
 //! Source: live experiments with MariaDB 10.11; MDEV-39468.
 
@@ -15,7 +15,7 @@ use format::types::Lsn;
 /// The largest block in which a server writes its log, bytes.
 pub const WRITE_BLOCK_MAX: u64 = 4096;
 
-/// The mini-transactions in some bytes of a log.
+/// The mini-transactions in a stretch of log.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Walk {
     /// Offset of each end marker from the first byte, and of the byte after its mini-transaction.
@@ -42,19 +42,19 @@ impl Walk {
         Self { ends, from, is_cut: !reader.has_ended() }
     }
 
-    /// Where it ended.
+    /// Where the walk ended.
     #[must_use]
     pub fn end(&self) -> Lsn {
         self.lsn(self.ends.last().map_or(0, |(_, end)| *end))
     }
 
-    /// Whether it ended only because there were no more bytes.
+    /// Whether the walk ended only because the bytes did.
     #[must_use]
     pub const fn is_cut(&self) -> bool {
         self.is_cut
     }
 
-    /// How many bytes and mini-transactions of it end at or before `fence`.
+    /// How many bytes and mini-transactions of the walk end at or before `fence`.
     #[must_use]
     pub fn up_to(&self, fence: Lsn) -> (usize, u64) {
         let taken = self.ends.partition_point(|(_, end)| self.lsn(*end) <= fence);
@@ -62,14 +62,14 @@ impl Walk {
         (len, taken as u64)
     }
 
-    /// The same, and of at most `max` bytes.
+    /// Like [`up_to`](Self::up_to), but at most `max` bytes.
     #[must_use]
     pub fn up_to_within(&self, fence: Lsn, max: usize) -> (usize, u64) {
         self.up_to(fence.min(self.lsn(max)))
     }
 
-    /// The fence from the file alone. A chain of stale mini-transactions breaks in the block in which it began, at its end at the latest:
-    /// nothing in the block of the last byte walked is taken.
+    /// The fence from the file alone. A chain of stale mini-transactions breaks within the block in which it began, at its end at the
+    /// latest. So nothing in the block of the last byte walked is taken.
     #[must_use]
     pub fn held_back(&self, file: &LogFile) -> Lsn {
         let end = self.end();
@@ -78,14 +78,14 @@ impl Walk {
         Lsn(last.0.saturating_sub(in_block))
     }
 
-    /// Gives the end markers in the first `len` bytes the value that they have in a segment.
+    /// Gives the end markers in the first `len` bytes the value they have in a segment.
     pub fn straighten(&self, bytes: &mut [u8], len: usize) {
         for (marker, _) in self.ends.iter().take_while(|(_, end)| *end <= len) {
             bytes.get_mut(*marker).into_iter().for_each(|marker| *marker = 1);
         }
     }
 
-    /// The same for bytes that start at LSN `lsn`, anywhere in the walk.
+    /// Like [`straighten`](Self::straighten), for bytes that start at LSN `lsn`, anywhere in the walk.
     pub fn straighten_from(&self, lsn: u64, bytes: &mut [u8]) {
         let first = usize::try_from(lsn.saturating_sub(self.from.0)).unwrap_or(usize::MAX);
         let start = self.ends.partition_point(|(marker, _)| *marker < first);

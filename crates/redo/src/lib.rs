@@ -44,7 +44,7 @@ pub enum LogState {
     Clean,
     /// There is redo after the newest checkpoint: the server was killed, or is running.
     NeedsRecovery,
-    /// The given bytes end before the answer; read more from the same place.
+    /// The given bytes do not decide; read more from the same place.
     Undecided,
 }
 

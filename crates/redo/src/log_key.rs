@@ -1,8 +1,8 @@
 //! The key of an encrypted redo log of MariaDB 10.5 and later.
 //!
-//! The key file's key 1, in the version that the log names, encrypts a message of 16 bytes in the log; the result is the log's key. The
-//! server's AES mode is not stored, and a wrong key makes no checksum fail. Both are determined at a place whose content is known
-//! beforehand: the record that names the checkpoint.
+//! Key 1 of the key file, in the version that the log names, encrypts a 16-byte message in the log; the result is the log's key. The
+//! server's AES mode is not stored, and a wrong key makes no checksum fail. Both are determined where the content is known in advance: at
+//! the record that names the checkpoint.
 //!
 //! | | 10.8 and later | 10.5 to 10.7, in the checkpoint's block |
 //! |---|---|---|
@@ -11,7 +11,7 @@
 //! | message | at 56, 16 bytes | at 40, 16 bytes |
 //! | nonce | at 72, 4 bytes | at 36, 4 bytes |
 //!
-//! Source: MariaDB 10.5 to 11.8 `log0crypt.cc`; checked on logs of MariaDB 10.5, 10.11 and 11.8, but for the early format of 10.8.
+//! Source: MariaDB 10.5 to 11.8 `log0crypt.cc`; checked on logs of MariaDB 10.5, 10.11 and 11.8, except for the early format of 10.8.
 
 use thiserror::Error;
 use zeroize::Zeroizing;
@@ -47,7 +47,7 @@ pub enum LogKeyError {
         /// The version that the log names.
         version: u32,
     },
-    /// The key's length is none that AES has.
+    /// AES has no keys of this length.
     #[error("key {LOG_KEY_ID} is {len} bytes long, which is not a valid AES key length")]
     KeyLength {
         /// Its length, bytes.
@@ -67,7 +67,7 @@ pub enum LogKeyError {
     },
 }
 
-/// The key of a log. `Debug` reveals nothing of it.
+/// The key of a log. `Debug` does not print it.
 #[derive(Clone)]
 pub struct LogKey {
     pub(super) key: PageKey,
@@ -86,9 +86,9 @@ impl std::fmt::Debug for LogKey {
 }
 
 impl LogKey {
-    /// The key for a log that starts over at `lsn` and replaces this key's log. A server will use the same LSNs again, and with them the
+    /// The key for a log that replaces this key's log and starts over at `lsn`. A server will use the same LSNs again, and with them the
     /// same initialisation vectors, for different records. So this is a different key, derived from the same one in `keys` with a message
-    /// that no log had before. Equal logs that start over at the same LSN get the same key.
+    /// that no log has used. Equal logs that start over at the same LSN get the same key.
     ///
     /// # Errors
     /// [`LogKeyError::NoKey`], [`LogKeyError::KeyLength`].

@@ -1,4 +1,4 @@
-//! Finds the key of an encrypted log and proves it with the log itself: decrypted with it, the log names its checkpoint.
+//! Finds the key of an encrypted log and proves it with the log itself, which names its checkpoint when decrypted with the right key.
 
 use crate::block::{LOG_BLOCK_HDR_SIZE, LogBlock, offset_in_block};
 use crate::log_key::{BLOCKS_KEY, KEY_MESSAGE, LogKey, LogKeyError, MODES, derive};
@@ -36,7 +36,7 @@ impl KeyInformation {
 impl LogKey {
     /// The key of the log `file`, whose first bytes are `header`. `None` if the log is not encrypted.
     ///
-    /// `at_checkpoint` are the log's bytes from [`MtrReader::place`] of the checkpoint's end LSN on, enough to include what the server
+    /// `at_checkpoint` holds the log's bytes from [`MtrReader::place`] of the checkpoint's end LSN on, enough to include what the server
     /// writes there: 1 MiB will do.
     ///
     /// # Errors
@@ -84,8 +84,8 @@ impl LogKey {
         }
     }
 
-    /// Whether the log, decrypted with this key, names its checkpoint where it must. In the early format it always does, and so does a
-    /// record shorter than 16 bytes in either mode: therefore all records read must make sense.
+    /// Whether the log, decrypted with this key, names its checkpoint where it must. In the early format it always does, and in either mode
+    /// a record shorter than 16 bytes does too. Therefore all records read must make sense.
     fn opens(&self, file: &LogFile, header: &[u8], mut at_checkpoint: &[u8]) -> bool {
         if matches!(file.format, Format::Blocks { .. }) && self.opens_last_block(file, header, at_checkpoint) {
             return true;
@@ -109,8 +109,8 @@ impl LogKey {
         is_named
     }
 
-    /// Whether a log made of blocks ends at its checkpoint, as a shutdown leaves it. No record names the checkpoint then; what is known
-    /// beforehand is the block's head. With another key the length alone is right once in 65536 times.
+    /// Whether a log made of blocks ends at its checkpoint, as a shutdown leaves it. No record names the checkpoint then; only the head of
+    /// the block is known in advance. With another key, the length alone is right once in 65,536 times.
     fn opens_last_block(&self, file: &LogFile, header: &[u8], at_checkpoint: &[u8]) -> bool {
         let end = file.checkpoint.end_lsn;
         let plain = at_checkpoint.first_chunk().and_then(|found| plain_block(found, end, Some(self)));

@@ -118,7 +118,7 @@ pub struct Checkpoint {
 /// The header of `ib_logfile0`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogFile {
-    /// Format.
+    /// Framing and encryption.
     pub format: Format,
     /// LSN of the first payload byte.
     pub first_lsn: Lsn,
@@ -156,7 +156,7 @@ impl LogFile {
         }
     }
 
-    /// A log that starts at `first_lsn` and never wraps, with its checkpoint there.
+    /// A log that starts at `first_lsn`, has its checkpoint there, and never wraps.
     #[must_use]
     pub const fn straight(format: Format, first_lsn: Lsn) -> Self {
         let checkpoint = Checkpoint { lsn: first_lsn, end_lsn: first_lsn };
@@ -207,7 +207,7 @@ impl LogFile {
         }
     }
 
-    /// The end marker of a mini-transaction whose marker is at `lsn`: it changes with every lap around the file.
+    /// The end marker expected at `lsn`: it changes with every lap around the file.
     pub(super) fn sequence_bit(&self, lsn: u64) -> u8 {
         let laps = lsn.saturating_sub(self.first_lsn.0).checked_div(self.capacity()).unwrap_or(0);
         u8::from(laps.is_multiple_of(2))

@@ -1,4 +1,4 @@
-//! Whether a MariaDB log still has work to do, from its bytes at the newest checkpoint.
+//! Whether a MariaDB log needs recovery, judged by its bytes at the newest checkpoint.
 
 use crate::block::{
     self, BLOCK_TRAILER, BLOCK_TRAILER_ENCRYPTED, FLUSH_BIT, LOG_BLOCK_CHECKSUM, LOG_BLOCK_HDR_NO, LOG_BLOCK_SIZE,
@@ -16,7 +16,7 @@ use format::types::Lsn;
 const FILE_MODIFY: u8 = 0xB0;
 /// High half of the first byte of a FILE_CHECKPOINT record.
 const FILE_CHECKPOINT: u8 = 0xF0;
-/// The record that names checkpoint `lsn`: its first byte, space and page 0, the LSN.
+/// Bytes after the first one of the record that names a checkpoint: space 0, page 0, the LSN.
 const FILE_CHECKPOINT_BODY_SIZE: usize = 10;
 const NONCE_SIZE: usize = 8;
 
@@ -30,8 +30,8 @@ impl LogFile {
         self.state_with(bytes, None)
     }
 
-    /// The same with the key of an encrypted log. Without it, a log of 10.5 to 10.7 is never called clean: how much of its last block is in
-    /// use is encrypted too.
+    /// Like [`LogFile::state`], with the key of an encrypted log. Without the key, a log of 10.5 to 10.7 is never called clean: the used
+    /// length of its last block is encrypted too.
     ///
     /// # Errors
     /// Those of [`LogFile::state`].
@@ -48,8 +48,8 @@ impl LogFile {
         }
     }
 
-    /// Where the log ends if it is clean, from the same bytes. That is after the record that names the checkpoint: mariadb-backup prepares
-    /// a backup up to there, and leaves pages with that LSN.
+    /// Where the log ends if it is clean, from the same bytes: after the record that names the checkpoint. mariadb-backup prepares a backup
+    /// up to there, and leaves pages with that LSN.
     #[must_use]
     pub fn clean_end(&self, bytes: &[u8]) -> Lsn {
         let lsn = self.checkpoint.lsn;
@@ -101,14 +101,14 @@ fn is_checkpoint(records: &[u8], lsn: Lsn, readable: bool) -> bool {
     })
 }
 
-/// The blocks from that of `lsn` on, decrypted; zeros in place of unsound ones.
+/// The blocks from that of `lsn` on, decrypted, with zeros in place of unsound ones.
 fn plain_blocks(blocks: &[u8], lsn: Lsn, key: &LogKey) -> Vec<u8> {
     let lsns = (lsn.0..).step_by(LOG_BLOCK_SIZE).map(Lsn);
     let blocks = blocks.as_chunks::<LOG_BLOCK_SIZE>().0.iter().zip(lsns);
     blocks.flat_map(|(block, lsn)| plain_block(block, lsn, Some(key)).unwrap_or([0; LOG_BLOCK_SIZE])).collect()
 }
 
-/// The state of an encrypted log without its key: only whether the checkpoint's block is there.
+/// The state of an encrypted log without its key: only whether the checkpoint's block is there can be checked.
 fn locked_state(blocks: &[u8], lsn: Lsn) -> Result<LogState, RedoError> {
     let Some(block) = blocks.first_chunk::<LOG_BLOCK_SIZE>() else { return Ok(LogState::Undecided) };
     let has_number = be::u32_at(block, LOG_BLOCK_HDR_NO).map(|number| number & !FLUSH_BIT) == Some(block_number(lsn));
@@ -116,8 +116,8 @@ fn locked_state(blocks: &[u8], lsn: Lsn) -> Result<LogState, RedoError> {
     if is_there { Ok(LogState::NeedsRecovery) } else { Err(RedoError::CheckpointDamaged { lsn }) }
 }
 
-/// After the checkpoint of a clean log of the 10.5 format there is nothing, or one mini-transaction: FILE_CHECKPOINT and its end
-/// marker. The former is what a shutdown leaves, the latter a server that was killed before it did anything.
+/// In a clean log of the 10.5 format, nothing follows the checkpoint, or one mini-transaction: FILE_CHECKPOINT and its end marker. A
+/// shutdown leaves the former, a server killed before it did anything the latter.
 fn blocks_state(blocks: &[u8], lsn: Lsn, trailer: usize) -> Result<LogState, RedoError> {
     const MTR_SIZE: usize = 1 + FILE_CHECKPOINT_BODY_SIZE + 1;
     let tail = block::tail(blocks, lsn, trailer, MTR_SIZE);

@@ -57,8 +57,8 @@ fn varint(bytes: &[u8]) -> Option<Varint> {
     })
 }
 
-/// Parses the mini-transaction at the start of `bytes`. `sequence_bit` gives the right end marker at an offset from the start of `bytes`;
-/// `nonce` bytes separate marker and checksum.
+/// Parses the mini-transaction at the start of `bytes`. `sequence_bit` gives the end marker expected at an offset from the start of
+/// `bytes`; `nonce` bytes separate marker and checksum.
 pub(crate) fn parse(bytes: &[u8], nonce: usize, sequence_bit: impl Fn(usize) -> u8) -> Parsed<'_> {
     let mut end = 0;
     loop {

@@ -25,9 +25,9 @@ use format::types::Lsn;
 
 /// Bytes of blocks consumed at a time.
 const FILL_SIZE: usize = MTR_SIZE_MAX;
-/// Bytes consumed at least for a mini-transaction that started in the previous piece.
+/// The least number of bytes consumed at once for a mini-transaction that started in the previous piece.
 const CARRY_MIN: usize = 4 << 10;
-/// Follows the end marker of encrypted mini-transactions.
+/// Bytes between the end marker and the checksum of an encrypted mini-transaction.
 const NONCE_SIZE: usize = 8;
 
 /// Reads the mini-transactions of a log, fed in log order. Those of 10.8 and later are returned in place, without a copy, unless they are
@@ -36,7 +36,7 @@ const NONCE_SIZE: usize = 8;
 pub struct MtrReader {
     framing: Framing,
     opener: Opener,
-    /// The payload of blocks from `at` on, and some before; without blocks, the bytes carried over from one piece to the next.
+    /// With blocks, their payload from `at` on, and some before; without, the bytes carried over from one piece to the next.
     payload: Vec<u8>,
     /// How much of `payload` is before `at`.
     done: usize,
@@ -91,7 +91,7 @@ impl Stream {
 }
 
 impl Opener {
-    /// The records of a mini-transaction, `len` bytes; `whole` is all of it. Decrypted, if they are encrypted and there is a key.
+    /// The records of a mini-transaction: the first `len` bytes of `whole`, decrypted if they are encrypted and there is a key.
     fn records<'a>(&'a mut self, stream: Stream, whole: &'a [u8], len: usize) -> &'a [u8] {
         let records = whole.get(..len).unwrap_or_default();
         let (Some(scheme), Some(key)) = (stream.encryption, &self.key) else { return records };
@@ -153,14 +153,13 @@ impl MtrReader {
         self.at
     }
 
-    /// Whether the log has ended: nothing after that is read.
+    /// Whether the log has ended. Nothing after its end is read.
     #[must_use]
     pub const fn has_ended(&self) -> bool {
         self.ended
     }
 
-    /// Whether the log ended in bytes that are not records although their blocks are sound. In the format without blocks, every log ends
-    /// like that.
+    /// Whether the log ended in bytes that are not records although their blocks are sound. A log without blocks always ends like that.
     #[must_use]
     pub const fn is_garbled(&self) -> bool {
         self.is_garbled
@@ -294,7 +293,7 @@ impl MtrReader {
     }
 }
 
-/// The right end marker `offset` bytes after `lsn`: it changes with every lap.
+/// The end marker expected `offset` bytes after `lsn`: it changes with every lap.
 fn sequence_bit(first_lsn: Lsn, capacity: u64, lsn: Lsn, offset: usize) -> u8 {
     let distance = lsn.0.saturating_add(offset as u64).saturating_sub(first_lsn.0);
     u8::from(distance.checked_div(capacity).unwrap_or(0).is_multiple_of(2))

@@ -1,12 +1,12 @@
 //! Finds all mini-transactions in a run of bytes, wherever they start: in one pass, from the end to the start.
 //!
 //! Parsing at every byte would look at the same bytes again and again: the records starting at one byte may extend over a mebibyte, and so
-//! may those of the next byte. But what follows a record is the same however it was reached. So going backwards takes one step per byte:
-//! where the record starting there ends, and which end marker was found from there.
+//! may those of the next byte. But what follows a record does not depend on how it was reached. So the pass goes backwards and takes one
+//! step per byte: where the record starting there ends, and which end marker was found from there.
 //!
-//! The checksum is not recomputed for each start either. A CRC is a remainder of polynomials over two elements: appending n bytes
-//! multiplies it by x^(8n) and adds the remainder of those bytes. Let V(p) be the remainder of all bytes from p to the end of the run, N
-//! bytes in all. Records from b to the marker at e then have the checksum state C exactly if
+//! The checksum is not recomputed for each start either. A CRC is a polynomial remainder over GF(2): appending n bytes multiplies it by
+//! x^(8n) and adds the remainder of those bytes. Let V(p) be the remainder of all bytes from p to the end of the run, N bytes in all.
+//! Records from b to the marker at e then have the checksum state C exactly if
 //!
 //! ```text
 //! start * x^(8(N-b)) + V(b)  =  C * x^(8(N-e)) + V(e)          start: the state before the first byte, all ones
@@ -29,7 +29,7 @@ const ALL_ONES: u32 = u32::MAX;
 const CRC_SIZE: usize = 4;
 /// Zeros skipped in one step, bytes. Most of a log that was never full is zeros.
 const ZEROS: usize = 4096;
-/// The same number of steps for a zero byte: x^(8 * [`ZEROS`]).
+/// The factor for [`ZEROS`] zero bytes: x^(8 * [`ZEROS`]).
 const POWER_OF_ZEROS: u32 = {
     let (mut power, mut passed) = (ONE, 0);
     while passed < 8 * ZEROS {
@@ -44,7 +44,7 @@ const POWER_OF_ZEROS: u32 = {
 pub(crate) struct Resumption {
     /// The first place, from the requested one on, where two mini-transactions start, or one followed by a zero.
     pub proof: usize,
-    /// The first place from which mini-transactions lead there without a gap.
+    /// The first place from which mini-transactions lead to `proof` without a gap.
     pub resumed: usize,
 }
 
@@ -58,8 +58,8 @@ pub(crate) enum Search {
     MoreBytes,
 }
 
-/// Searches `bytes` for the log, from `from` on. `sequence_bit` gives the right end marker at an offset; `nonce` bytes separate it from the
-/// checksum. Returns [`Search::MoreBytes`] only if not `is_all`.
+/// Searches `bytes` for the log, from `from` on. `sequence_bit` gives the end marker expected at an offset; `nonce` bytes separate it from
+/// the checksum. Returns [`Search::MoreBytes`] only if not `is_all`.
 pub(crate) fn resumption(
     bytes: &[u8],
     from: usize,
@@ -109,7 +109,7 @@ enum Begin {
     Unknown,
 }
 
-/// Where the records lead that start at a place.
+/// Where the records that start at a place lead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct LeadsTo(u32);
 
@@ -185,7 +185,7 @@ impl<'b, S: Fn(usize) -> u8> Pass<'b, S> {
 
     /// Skips a piece at once if it is [`ZEROS`] zeros that cannot be end markers: nothing starts in them.
     fn skip_zeros(&mut self, piece: &Range<usize>) -> bool {
-        // The bit changes once per lap of the log, which is longer than this.
+        // Both ends suffice: the bit changes once per lap of the log, which is longer than this piece.
         let is_marker = |at| (self.sequence_bit)(at) == 0;
         let bytes = self.bytes.get(piece.clone()).filter(|bytes| bytes.len() == ZEROS && is_zero(bytes));
         if bytes.is_none() || is_marker(piece.start) || is_marker(piece.end - 1) {
@@ -214,7 +214,7 @@ impl<'b, S: Fn(usize) -> u8> Pass<'b, S> {
         self.power_of_next = power;
     }
 
-    /// The end marker at a place, if the log can have it there.
+    /// The end marker at a place, if the log can have one there.
     fn marker(&mut self, at: usize, byte: u8) -> LeadsTo {
         if byte != (self.sequence_bit)(at) {
             return LeadsTo::NOWHERE;
@@ -278,7 +278,7 @@ fn times_byte(value: u32) -> u32 {
     (value >> 8) ^ STEPS.get(low).copied().unwrap_or_default()
 }
 
-/// The state before `byte` led to `state`.
+/// The CRC state from which `byte` led to `state`.
 fn before_byte(state: u32, byte: u8) -> u32 {
     let entry = STEP_BY_HIGH_BYTE.get((state >> 24) as usize).copied().unwrap_or_default();
     let step = STEPS.get(usize::from(entry)).copied().unwrap_or_default();
@@ -314,7 +314,7 @@ const STEPS: [u32; 256] = {
     steps
 };
 
-/// The index of the entry of [`STEPS`] with a given highest byte: they are all different.
+/// The index of the entry of [`STEPS`] with a given highest byte: each highest byte occurs once.
 const STEP_BY_HIGH_BYTE: [u8; 256] = {
     let mut entries = [0; 256];
     let mut entry = 0_u8;
@@ -338,7 +338,7 @@ mod tests {
     use crate::mtr::{self, Parsed};
     use format::page::checksum::crc32c;
 
-    /// The same by parsing at each place.
+    /// The same search, by parsing at each place.
     fn at_each_place(bytes: &[u8], from: usize, nonce: usize, sequence_bit: impl Fn(usize) -> u8) -> Search {
         let mtr_at = |at: usize| match mtr::parse(bytes.get(at..)?, nonce, |within| sequence_bit(at + within)) {
             Parsed::Mtr(_, len) => Some(len),

@@ -43,13 +43,13 @@ pub const LOG_CHECKPOINT_LSN: usize = 8;
 /// Position of that LSN in the ring of files, in a checkpoint slot of format 5 and older. 8 bytes.
 pub const LOG_CHECKPOINT_OFFSET: usize = 16;
 
-/// Offset of the information in that block; it is of the same kind as on page 0 of an encrypted tablespace.
+/// Offset of the information in the header, 48 bytes into that block. It has the same form as on page 0 of an encrypted tablespace.
 const LOG_ENCRYPTION_INFO: usize = LOG_ENCRYPTION + 48;
 
 /// Bytes to read at [`CheckpointPlace::offset`] for [`state`]: two blocks, fewer only at the end of the file.
 pub const CHECKPOINT_READ_SIZE: usize = 2 * LOG_BLOCK_SIZE;
 
-/// What xtrabackup writes over the creator's name in its copy of a log, `xtrabackup_logfile`; the time follows.
+/// xtrabackup writes this over the creator's name in its copy of a log, `xtrabackup_logfile`; the time follows.
 const COPIED: &[u8] = b"xtrabkup ";
 
 /// The first format whose files do not form a ring.
@@ -63,7 +63,7 @@ const FLAG_LOGGING_DISABLED: u32 = 1;
 const FLAG_CRASH_UNSAFE: u32 = 2;
 const FLAG_NOT_INITIALISED: u32 = 4;
 
-/// Undo tablespaces are numbered from here downwards, in turn: each gets a new number whenever it is truncated.
+/// Undo tablespaces are numbered from here downwards, in turn. Each truncation gives one a new number.
 const UNDO_SPACE_MAX: u32 = 0xFFFF_FFEF;
 const UNDO_SPACES: u32 = 127;
 const UNDO_NUMBERS_EACH: u32 = 400_000;
@@ -83,7 +83,7 @@ pub struct LogFile {
     /// See [`LOG_HEADER_LOG_UUID`].
     pub log_uuid: u32,
     /// LSN of the first block after the header; meaningless in formats up to 5. The header of a [copy](LogFile::is_copy) does not say it:
-    /// its blocks begin with the checkpoint's.
+    /// this is then the start of the checkpoint's block, the first in the copy.
     pub start_lsn: Lsn,
     /// As the server wrote it, for instance `MySQL 8.4.3`.
     pub creator: String,
@@ -128,7 +128,7 @@ impl LogFile {
         }
         let creator = header.get(LOG_HEADER_CREATOR..LOG_HEADER_FLAGS).unwrap_or(&[]);
         let is_copy = creator.starts_with(COPIED);
-        // The tool writes its name after the checksum. The checkpoints have checksums of their own.
+        // xtrabackup writes its name without updating the checksum. The checkpoints have checksums of their own.
         if !is_copy {
             check_crc(header, LOG_HEADER_CHECKSUM)?;
         }
@@ -147,7 +147,8 @@ impl LogFile {
         })
     }
 
-    /// Whether xtrabackup copied it: the blocks from the newest checkpoint on, behind the header of the file that had this checkpoint.
+    /// Whether this is xtrabackup's copy of a log: the blocks from the newest checkpoint on, behind the header of the file with that
+    /// checkpoint.
     #[must_use]
     pub fn is_copy(&self) -> bool {
         self.creator.as_bytes().starts_with(COPIED)
@@ -159,7 +160,7 @@ impl LogFile {
         self.creator.as_bytes() == close::CREATOR
     }
 
-    /// Whether redo logging was disabled and the server did not shut down after that: the data files are beyond recovery.
+    /// Whether redo logging was disabled and the server has not shut down since: the data files are beyond recovery.
     #[must_use]
     pub const fn is_crash_unsafe(&self) -> bool {
         let both = FLAG_LOGGING_DISABLED | FLAG_CRASH_UNSAFE;
@@ -283,7 +284,7 @@ pub fn state(checkpoint: &CheckpointPlace, blocks: &[u8]) -> Result<LogState, Re
         (len, true) if len == allowed && (tail.payload == record || tail.encrypted) => LogState::Clean,
         (len, false) if len <= allowed && !blocks.is_empty() => LogState::Undecided,
         (0, false) => LogState::Clean,
-        // AUTO_INCREMENT counters, which `recover` passes on to the server: they change no page.
+        // AUTO_INCREMENT counters change no page, and `recover` passes them on to the server.
         (_, true) if !tail.encrypted && has_only_notes(&tail.payload) => LogState::Clean,
         _ => LogState::NeedsRecovery,
     })

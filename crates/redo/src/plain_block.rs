@@ -7,8 +7,8 @@ use format::bytes::be;
 use format::page::checksum::crc32c;
 use format::types::Lsn;
 
-/// Decrypts a log block, if it is encrypted, to the form that [`LogBlock::parse`](crate::block::LogBlock::parse) reads. `lsn` is that of
-/// its first byte or any other. `None` if its checksum, which covers the encrypted bytes, does not match.
+/// Decrypts a log block, if it is encrypted, into the form that [`LogBlock::parse`](crate::block::LogBlock::parse) reads. `lsn` may be that
+/// of any of its bytes. `None` if its checksum, which covers the encrypted bytes, does not match.
 #[must_use]
 pub fn plain_block(found: &[u8; LOG_BLOCK_SIZE], lsn: Lsn, key: Option<&LogKey>) -> Option<[u8; LOG_BLOCK_SIZE]> {
     let mut plain = *found;

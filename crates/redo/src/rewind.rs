@@ -1,18 +1,18 @@
-//! The part of MariaDB's log from before its checkpoint: it stays readable until the ring comes around.
+//! The part of MariaDB's log before its checkpoint. It stays readable until the ring comes around.
 //!
-//! The start of a mini-transaction there is found through blocks in 10.5 to 10.7, and later through checksums: the first place from which
-//! mini-transactions follow without a gap.
+//! In 10.5 to 10.7, blocks say where a mini-transaction starts there. In later logs, checksums do: one starts at the first place
+//! from which others follow without a gap.
 
 use crate::block::{LOG_BLOCK_SIZE, LogBlock, block_start};
 use crate::mariadb::{Format, LogFile};
 use crate::mtr_search::{Search, resumption};
 use format::types::Lsn;
 
-/// Follows the end marker of encrypted mini-transactions.
+/// Bytes between the end marker and the checksum of an encrypted mini-transaction.
 const NONCE_SIZE: usize = 8;
 
 /// The start of the first mini-transaction in `bytes`, which are at [`MtrReader::place`](crate::mtr_reader::MtrReader::place) of `from`.
-/// `None` if there is none to be found: the bytes are of a later lap, were never written, or are encrypted blocks.
+/// `None` if it cannot be found: the bytes are from a later lap, were never written, or are encrypted blocks.
 #[must_use]
 pub fn first_mtr(file: &LogFile, from: Lsn, bytes: &[u8]) -> Option<Lsn> {
     match file.format {

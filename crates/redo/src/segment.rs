@@ -1,15 +1,15 @@
 //! Segments of an archived log of MariaDB 10.8 and later: the server's own format, laid out straight.
 //!
 //! A segment has the header of a log file and the same payload, but it never wraps: the byte of LSN `start + n` is at offset
-//! [`START_OFFSET`]` + n`, and every end marker is that of a first lap. So whatever reads a log reads a segment. Checksums do not cover end
-//! markers, so straightening them changes nothing else, and an encrypted payload stays as it is. What is not yet written is zero, and a zero
-//! is no mini-transaction: the first one ends the segment.
+//! [`START_OFFSET`]` + n`, and every end marker is that of a first lap. So anything that reads a log reads a segment. Checksums do not
+//! cover end markers, so straightening them changes nothing else, and an encrypted payload stays as it is. Unwritten space is zero, and a
+//! zero is no mini-transaction: the first one ends the segment.
 //!
 //! | offset | bytes | field | meaning |
 //! |---:|---:|---|---|
 //! | 0 | 512 | | as in `ib_logfile0`: format, first LSN, creator, key, checksum |
 //! | 448 | 8 | `magic` | `innokit1` |
-//! | 456 | 4 | `timeline` | from 1; the next one begins where LSNs have come again with other content |
+//! | 456 | 4 | `timeline` | from 1; the next one begins where LSNs repeat with other content |
 //! | 4096 | 64 | | the checkpoint at which the segment starts, if it starts at one; zeros otherwise |
 //!
 //! A closed segment has an end record beside it, of 64 bytes:
@@ -47,16 +47,16 @@ const CREATOR: &[u8; 32] = b"innokit redo archive\0\0\0\0\0\0\0\0\0\0\0\0";
 pub struct SegmentHeader {
     /// LSN of the first byte, where a mini-transaction starts.
     pub start: Lsn,
-    /// Counts the times that LSNs came again with other content, from 1.
+    /// From 1; the next timeline begins where LSNs repeat with other content.
     pub timeline: u32,
     /// The checkpoint at which the segment starts.
     pub checkpoint: Option<Checkpoint>,
-    /// Encrypted or not.
+    /// Whether and how the payload is encrypted.
     pub format: Format,
 }
 
 impl SegmentHeader {
-    /// The header for a log whose own header is `log`. `None` if that is too short.
+    /// The header for a log whose own header is `log`. `None` if `log` is too short.
     #[must_use]
     pub fn build(&self, log: &[u8]) -> Option<Vec<u8>> {
         let mut header = vec![0; START_OFFSET];
@@ -82,7 +82,7 @@ impl SegmentHeader {
     /// Reads the first [`START_OFFSET`] bytes of a segment.
     ///
     /// # Errors
-    /// [`RedoError`]; a log that is no segment has [`RedoError::NoCheckpoint`] in common with nothing else: it lacks the mark of one.
+    /// [`RedoError`]; [`RedoError::NoCheckpoint`] for a log file that is no segment: it lacks the magic.
     pub fn parse(header: &[u8]) -> Result<Self, RedoError> {
         let short = RedoError::TooShort { len: header.len() as u64, needed: START_OFFSET as u64 };
         if header.len() < START_OFFSET {
@@ -109,14 +109,14 @@ impl SegmentHeader {
     }
 }
 
-/// What is known of a closed segment.
+/// The end record of a closed segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EndRecord {
     /// LSN of the first byte.
     pub start: Lsn,
     /// LSN after the last byte.
     pub end: Lsn,
-    /// Mini-transactions.
+    /// Number of mini-transactions.
     pub mtrs: u64,
     /// The segment's timeline.
     pub timeline: u32,
@@ -125,7 +125,7 @@ pub struct EndRecord {
 }
 
 impl EndRecord {
-    /// Its bytes.
+    /// The record as stored, with its checksum.
     #[must_use]
     pub fn encode(&self) -> [u8; END_RECORD_SIZE] {
         let mut bytes = [0; END_RECORD_SIZE];
@@ -144,7 +144,7 @@ impl EndRecord {
         bytes
     }
 
-    /// Reads an end record; `None` if the bytes are none.
+    /// Reads an end record; `None` if the bytes are not one.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.get(..END_RECORD_SIZE).filter(|bytes| bytes.starts_with(END_MAGIC))?;

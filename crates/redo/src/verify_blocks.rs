@@ -1,10 +1,9 @@
 //! Verifies logs made of blocks: MySQL's, and MariaDB's of 10.5 to 10.7.
 //!
 //! A log does not record its end: it ends before the first block that does not belong there, or in the first that is not full. So a damaged
-//! block looks like the end, until a later block turns out to belong to the same log: [`BlockVerifier`] waits for that before it calls a
-//! block damaged. After a crash, the end is followed by zeros or by sound blocks of an earlier lap. A last block that is neither is
-//! reported as [`BlockEnd::Torn`]: a server would end its recovery there too, and the log cannot tell an incomplete write from a damaged
-//! one.
+//! block looks like the end until a later block turns out to belong to the same log: [`BlockVerifier`] waits for that before it calls a
+//! block damaged. After a crash, the end is followed by zeros or by sound blocks of an earlier lap. If neither follows, the end is reported
+//! as [`BlockEnd::Torn`]: a server would end its recovery there too, and the log cannot tell an incomplete write from a damaged one.
 
 use thiserror::Error;
 
@@ -31,8 +30,8 @@ pub enum BlockScheme {
     MySqlFiles,
     /// MariaDB 10.5 to 10.7.
     MariaDb,
-    /// The same, encrypted. The checksum covers the stored bytes and can be verified without a key; lengths are encrypted, so without the
-    /// key all blocks are taken as full.
+    /// MariaDB 10.5 to 10.7, encrypted. The checksum covers the stored bytes and can be verified without a key. Lengths are encrypted, so
+    /// without the key all blocks are taken as full.
     MariaDbEncrypted,
 }
 
@@ -281,7 +280,7 @@ impl BlockVerifier {
         damage
     }
 
-    /// The log ends before `run`, unless it must be longer: it reaches the checkpoint at least.
+    /// The log ends before `run`, unless it would then end before its checkpoint: it reaches at least that far.
     fn end_at(&mut self, run: BlockDamage) -> Option<BlockDamage> {
         let in_block = offset_in_block(self.checkpoint);
         let block_start = self.checkpoint.0 - in_block as u64;
@@ -339,7 +338,7 @@ impl BlockVerifier {
         }
     }
 
-    /// The length of a block that is encrypted except for its number: that of a full block if unknown.
+    /// The length of a block that is encrypted except for its number; that of a full block if no key opens it.
     fn opened_length(&self, block: &[u8], lsn: Lsn) -> u16 {
         let key = self.log_key.as_ref().filter(|key| key.other_version(block).is_none());
         let opened = key.and_then(|key| {

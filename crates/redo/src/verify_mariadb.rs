@@ -5,10 +5,10 @@
 //! encrypted logs are verified without a key.
 //!
 //! What follows tells damage from the end. Bytes after the end are from the previous lap, whose mini-transactions have another end marker.
-//! So if two consecutive mini-transactions with the right markers and checksums are found after a place that does not parse, the log went
-//! on and that place is damaged. Not trusted are bytes up to the next multiple of 4096 in the file: the server pads its last write with old
-//! buffer content. Within them damage looks the same as an incomplete write: [`StreamEnd::Torn`]. And the log cannot end before the end LSN
-//! that the checkpoint names.
+//! So if two consecutive mini-transactions with the right markers and checksums follow a place that does not parse, the log went on and
+//! that place is damaged. Bytes up to the next multiple of 4096 in the file are not trusted: the server pads its last write with old buffer
+//! content. Within them, damage looks the same as an incomplete write: [`StreamEnd::Torn`]. And the log cannot end before the end LSN that
+//! the checkpoint names.
 
 use crate::RedoError;
 use crate::block::LOG_BLOCK_SIZE;
@@ -168,7 +168,8 @@ impl StreamVerifier {
         Self::at(file, file.checkpoint.lsn)
     }
 
-    /// A verifier that starts wherever a mini-transaction starts or the log ends; fed from there on, it tells whether that is the end.
+    /// A verifier that starts at any place where a mini-transaction starts or the log ends. Fed from there on, it tells whether that is the
+    /// end.
     #[must_use]
     pub fn at(file: &LogFile, at: Lsn) -> Self {
         let encrypted = !matches!(file.format, Format::Stream { encrypted: None });
@@ -217,7 +218,7 @@ impl StreamVerifier {
         self.state == MtrState::Done
     }
 
-    /// The whole log was given: returns remaining damage, and the summary.
+    /// To be called when the whole log was fed: returns the remaining damage, and the summary.
     #[must_use]
     pub fn finish(mut self) -> (Vec<StreamDamage>, StreamSummary) {
         self.ended = true;
@@ -277,7 +278,7 @@ impl StreamVerifier {
         true
     }
 
-    /// Searches all the bytes read for the log after `at`, where it does not parse.
+    /// The bytes at `at` do not parse: searches all the bytes read for the log's continuation.
     fn search(&mut self) -> Option<StreamDamage> {
         let is_before_end = self.at < self.checkpoint.end_lsn;
         let rest = self.bytes.get(self.done..).unwrap_or_default();
@@ -294,8 +295,8 @@ impl StreamVerifier {
         Some(damage)
     }
 
-    /// Where the log continues in `rest`. Two mini-transactions from `from` on, or the log's last one, prove it; everything that leads to
-    /// the proof belongs to the log too. The proof is usually near, so a few bytes are searched first.
+    /// Where the log continues in `rest`. Two mini-transactions from `from` on prove it, or the log's last one. Everything that leads to
+    /// the proof belongs to the log too. The proof is usually near, so a small part is searched first.
     fn resumption(&self, rest: &[u8], from: usize) -> Option<usize> {
         let mut len = from.saturating_add(SEARCH_SIZE_FIRST);
         loop {
@@ -364,7 +365,7 @@ impl StreamVerifier {
     }
 }
 
-/// The LSN `len` bytes on.
+/// The LSN `len` bytes after `lsn`.
 fn after(lsn: Lsn, len: usize) -> Lsn {
     Lsn(lsn.0.saturating_add(len as u64))
 }

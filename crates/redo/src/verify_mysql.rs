@@ -5,8 +5,8 @@
 //! bytes of each segment in order -> BlockVerifier -> damage, summary
 //! ```
 //!
-//! Format 6 is a chain of files, each starting at the LSN at which the previous one ends. Formats up to 5 form a ring, which is read once
-//! around from the newest checkpoint's block.
+//! Format 6 is a chain of files, each starting at the LSN at which the previous one ends. Formats up to 5 form a ring, which is read around
+//! once from the newest checkpoint's block.
 
 use thiserror::Error;
 
@@ -100,7 +100,7 @@ fn plan_chain(files: &[LogFile]) -> Result<MySqlVerifyPlan, RedoError> {
     plan_from(files, newest_checkpoint(files)?)
 }
 
-/// The same for a chain of files of which another checkpoint is given than the newest.
+/// Like [`plan`] for a chain of files, from the given checkpoint instead of the newest.
 ///
 /// # Errors
 /// [`RedoError::NoCheckpoint`] if no file has it.

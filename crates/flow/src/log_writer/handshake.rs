@@ -1,12 +1,12 @@
-//! Who writes, who sleeps and who is woken, when many callers wait for one log. Knows nothing of bytes and files.
+//! Who writes, who sleeps and who is woken, when many callers wait for one log. This file knows nothing of bytes and files.
 //!
-//! Callers add to what is being **gathered**, under the lock, and wait. One of them takes the **lane**, and with it what was gathered:
-//! it leads. It writes without the lock, while others gather. Then it wakes all whose records it wrote, and one of those that gathered
-//! meanwhile, which leads next.
+//! Callers add to the group being **gathered**, under the lock, and wait. One of them takes the **lane**, and the gathered group with it:
+//! it leads. It writes without the lock, while others gather the next group. Then it wakes all callers whose records it wrote, and one of
+//! those that gathered meanwhile, which leads next.
 //!
-//! Two futex words take turns: one has the sleepers of what is being gathered, the other those of what is being written. A caller learns
-//! from the word that something happened, and from `durable` what. `tests/models.rs` runs this file through every order of its steps that
-//! the memory model of C++ allows.
+//! Two futex words take turns: callers of the group being gathered sleep on one, those of the group being written on the other. The word
+//! tells a caller that something happened, and `durable` tells it what. `tests/models.rs` runs this file through every order of its steps
+//! that the memory model of C++ allows.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::PoisonError;
@@ -18,7 +18,7 @@ use crate::sync::{AtomicU32, AtomicU64, Instant, Mutex, MutexGuard, Padded, wait
 /// A leader waits for other callers at most this fraction of the time of the last write and sync.
 const PATIENCE: u32 = 8;
 
-/// What is gathered and written.
+/// How a group is gathered and written.
 pub(super) trait Work {
     /// What callers share under the lock.
     type Shared;
@@ -27,16 +27,16 @@ pub(super) trait Work {
     /// Why nothing can be written any more.
     type Error: Clone;
 
-    /// Where what is being gathered starts and ends, as positions.
+    /// Start and end of the group being gathered, as positions.
     fn gathered(shared: &Self::Shared) -> (u64, u64);
 
-    /// Moves what was gathered to the lane.
+    /// Moves the gathered group to the lane.
     fn take(&self, shared: &mut Self::Shared, lane: &mut Self::Lane);
 
-    /// Writes what is in the lane and makes it durable. Called without the lock.
+    /// Writes the group in the lane and makes it durable. Called without the lock.
     fn write(&self, lane: &mut Self::Lane) -> Result<(), Self::Error>;
 
-    /// Notes that what is in the lane is durable, and returns its end.
+    /// Notes that the group in the lane is durable, and returns its end.
     fn written(shared: &mut Self::Shared, lane: &Self::Lane) -> u64;
 
     /// The error for all others when [`Work::write`] panicked.
@@ -60,13 +60,13 @@ pub(super) struct Handshake<W: Work> {
 pub(super) struct State<W: Work> {
     /// What the work needs under the lock.
     pub(super) shared: W::Shared,
-    /// The futex word in `turns` for the callers of what is being gathered.
+    /// The futex word in `turns` for the callers of the group being gathered.
     turn: usize,
     /// How many callers sleep on each word.
     sleepers: [u32; 2],
     /// The write lane: its holder is the group's leader.
     lane: Option<W::Lane>,
-    /// Callers waiting for what is being gathered.
+    /// Callers waiting for the group being gathered.
     callers: u32,
     /// Callers when the last group was written: most will soon be back.
     expected: u32,
@@ -87,7 +87,7 @@ struct Sleepers {
 }
 
 impl<W: Work> Handshake<W> {
-    /// Nobody waits, and everything before `durable` is durable.
+    /// A handshake without callers. Everything before `durable` is durable.
     pub(super) fn new(work: W, shared: W::Shared, lane: W::Lane, durable: u64) -> Self {
         let state = State {
             shared,
@@ -109,7 +109,7 @@ impl<W: Work> Handshake<W> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has what was gathered written, by this caller or another, to make room for more.
+    /// Makes room for more: has the gathered group written, by this caller or another.
     pub(super) fn make_room<'w>(&'w self, state: Held<'w, W>) -> Held<'w, W> {
         if state.lane.is_some() {
             return self.lead(state, false);
@@ -119,7 +119,7 @@ impl<W: Work> Handshake<W> {
         self.lock()
     }
 
-    /// Returns once everything before a position is durable. Positions after what was gathered count as its end.
+    /// Returns once everything before a position is durable. A position after the gathered group counts as its end.
     pub(super) fn wait_in<'w>(&'w self, mut state: Held<'w, W>, position: u64) -> Result<(), W::Error> {
         let (start, end) = W::gathered(&state.shared);
         let position = position.min(end);
@@ -176,8 +176,8 @@ impl<W: Work> Handshake<W> {
         if sleepers.all { wake_all(at) } else { wake_one(at) }
     }
 
-    /// The callers of the group just written are awake but not back yet: without them this group would be small, and they would wait for
-    /// the next, and so on by turns. A single caller never waits here.
+    /// Waits for the callers of the group just written: they are awake but not back yet. Without them this group would be small, they would
+    /// wait for the next one, and so on in turns. A single caller never waits here.
     fn let_others_join<'w>(&'w self, mut state: Held<'w, W>) -> Held<'w, W> {
         if state.callers >= state.expected {
             return state;
@@ -191,7 +191,7 @@ impl<W: Work> Handshake<W> {
         state
     }
 
-    /// Writes what was gathered, while others gather. With `patience`, waits for others to join first.
+    /// Writes the gathered group, while others gather the next. With `patience`, waits for others to join first.
     fn lead<'w>(&'w self, mut state: Held<'w, W>, patience: bool) -> Held<'w, W> {
         let Some(mut lane) = state.lane.take() else { return state };
         if patience {
@@ -214,7 +214,7 @@ impl<W: Work> Handshake<W> {
             Ok(Ok(())) => {
                 let end = W::written(&mut state.shared, &lane);
                 state.durable = end;
-                // Release: a caller that reads this without the lock returns, and must then have all that the write did behind it.
+                // Release: a caller that reads this without the lock returns, and all that the write did must have happened before that.
                 self.durable.store(end, Ordering::Release);
                 None
             }

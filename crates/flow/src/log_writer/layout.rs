@@ -15,7 +15,7 @@ pub(super) struct Ring {
     pub(super) block_size: u32,
 }
 
-/// A part of the log in one file.
+/// Where a log position is in the files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FilePlace {
     pub(super) file: u32,

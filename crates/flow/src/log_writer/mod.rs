@@ -8,10 +8,10 @@
 //! # What a commit costs
 //! One write and one sync, however many callers wait for it: 512 bytes for a record of up to 480, or 4096 on the first touch of a file
 //! system block. No read: a write of 512 bytes into an uncached block makes the system read that block first, in the middle of the commit.
-//! A write of the whole block does not, and after it the block is cached. (If the log rests so long that the system evicts its last block,
-//! it pays one read when it continues.) No change of metadata: the files are already fully written, so neither their size nor their extents
-//! change; see [`Space`] for the alternatives. With direct I/O ([`LogOptions::direct`]), only whole blocks can be written, and the content
-//! of the last one is written again.
+//! A write of the whole block does not, and after it the block is cached. (If the log is idle until the system evicts its last block, the
+//! next append costs one read.) No change of metadata: the files are already fully written, so neither their size nor their extents change;
+//! see [`Space`] for the alternatives. With direct I/O ([`LogOptions::direct`]), only whole blocks can be written, and the content of the
+//! last one is written again.
 //!
 //! # What is promised
 //! * A record is acknowledged once it is durable, with the [`LogPosition`] after it. From then on every [`LogReader`] hands it over, whole,
@@ -31,14 +31,14 @@
 //! goes through the data of all files in turn, round after round: a [`LogPosition`] counts its bytes, whole log blocks without the file
 //! headers. With `D` = file size - block size, log position `n` is in file `n / D % files` at offset `block size + n % D`.
 //!
-//! File header: two slots of 512 bytes at offsets 0 and 512, used by turns; the sound one with the higher epoch counts.
+//! File header: two slots of 512 bytes at offsets 0 and 512, used in turn; the sound one with the higher epoch counts.
 //!
 //! | offset | bytes | field | meaning |
 //! |---:|---:|---|---|
 //! | 0 | 4 | `crc` | of bytes 4 to 511 |
 //! | 4 | 4 | `version` | 1 |
 //! | 8 | 8 | `magic` | `flow log` |
-//! | 16 | 4 | `id` | of the log, by chance |
+//! | 16 | 4 | `id` | of the log, random |
 //! | 20 | 4 | `index` | of the file, from 0 |
 //! | 24 | 4 | `files` | in the ring |
 //! | 28 | 4 | `block_size` | of the file system; where data starts |

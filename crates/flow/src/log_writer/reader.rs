@@ -131,7 +131,7 @@ impl LogReader {
         Ok(())
     }
 
-    /// Finds the newest file, and so the oldest: the ring is as full as possible.
+    /// Finds the newest file and, from it, the oldest: the ring holds as much of the log as it can.
     fn find_start(&mut self) -> Result<(), LogError> {
         let ring = self.ring;
         for file in 0..u64::from(ring.files) {

@@ -30,7 +30,7 @@ impl SimLog {
         Self::open(device, options)
     }
 
-    /// Opens the existing files, of which the log has `options.files`.
+    /// Opens the log's existing files, `options.files` of them.
     #[must_use]
     pub fn open(device: &SimDevice, options: &LogOptions) -> Self {
         let block_size = if options.block_size == 0 { 4096 } else { options.block_size };

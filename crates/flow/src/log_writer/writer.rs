@@ -1,4 +1,4 @@
-//! Writes a log: of many callers, one writes and syncs for all that wait.
+//! Writes a log: one of many callers writes and syncs for all that wait.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
@@ -51,7 +51,7 @@ struct Shared {
     counts: LogCounts,
 }
 
-/// What the leader of a group has for itself.
+/// What only the leader of a group uses.
 struct Lane {
     group: Group,
     /// Content of the last file system block, up to the end of the log; kept for whole-block writes.

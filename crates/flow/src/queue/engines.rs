@@ -27,7 +27,7 @@ impl Engine {
         }
     }
 
-    /// The first of them that works here.
+    /// The first candidate that works here; [`Threads`] if none does.
     #[must_use]
     pub fn first_working(self) -> &'static dyn OpenQueue {
         let works = |engine: &&&dyn OpenQueue| engine.open(1, &[]).is_ok();

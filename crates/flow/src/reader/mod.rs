@@ -6,8 +6,8 @@
 //! For a run over `n` bytes, with the default sizes:
 //!
 //! * bytes: hot, one copy from the page cache into 128 KiB that stay in the core's own cache; cold, no copy.
-//! * operations: hot, a question for each MiB and a read for each 128 KiB, four calls for a small file (open, ask, read,
-//!   close); cold, one request of the device for each MiB.
+//! * operations: hot, a cache query for each MiB and a read for each 128 KiB, four calls for a small file (open,
+//!   query, read, close); cold, one request of the device for each MiB.
 //! * bandwidth: a device of 1 to 8 GiB/s answers in 0.1 to 1 ms, so 1 to 8 MiB in flight keep it busy: 8 blocks of a MiB.
 //! * memory: 8 MiB and one piece for each worker, whatever `n` is.
 //!
@@ -234,7 +234,7 @@ impl<'f> Reader<'f> {
     }
 }
 
-/// Writes zeros over missing bytes, so that nobody processes the buffer's old content. Truncates the gaps to the `valid` bytes that are
+/// Writes zeros over missing bytes, so that the buffer's old content is never processed. Truncates the gaps to the `valid` bytes that are
 /// handed over. Returns how many of these are lost.
 fn clear_gaps(gaps: &mut [Gap], offset: u64, buffer: &mut Buffer, valid: u32) -> u32 {
     let mut lost = 0;

@@ -6,7 +6,7 @@ use std::ops::Range;
 const UNIT: usize = 16;
 /// A file's blocks, bytes: a hole cannot be smaller.
 const HOLE_ALIGN: usize = 4096;
-/// Maximum of equal bytes that are saved between two pieces: a separate piece costs a directory entry.
+/// The longest run of equal bytes that is saved between two differing ones: a separate piece costs a directory entry.
 const GAP_MAX: usize = 2 * UNIT;
 
 /// Collects the changes in one stretch, block by block in ascending order.
@@ -62,7 +62,7 @@ impl Changes {
         }
     }
 
-    /// Records a block that is written as it is, and saved whole before, as one piece: for a replay that decides by the content in place
+    /// Records a block that is written as it is, and saved whole beforehand as one piece: for a replay that decides by the content in place
     /// whether the block is still the one that was saved.
     pub fn replaced(&mut self, block: Range<u32>) {
         self.pieces.push(block.clone());

@@ -16,7 +16,7 @@
 //! per batch, while other stretches are in flight. A failed sync is never repeated: after the first failure nothing more is written.
 //!
 //! Sketch: 2 GiB of pages, a tenth of which changes, on a volume of 1 GiB/s: 2 s to read, 2 s to write, 0.2 s for the shadow. Whole pages
-//! in the shadow would take 2 s more, and doing one step after another as much again.
+//! in the shadow would add 2 s, and doing one step after another would add as much again.
 
 mod change;
 mod changes;

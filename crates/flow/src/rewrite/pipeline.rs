@@ -241,7 +241,7 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
 
     // --- The shadow --------------------------------------------------------------------------------------------------
 
-    /// Save when much is waiting, or when nothing else can go on.
+    /// Whether to save now: much is waiting, or nothing else can proceed.
     fn should_save(&mut self) -> bool {
         if self.saving.is_some() || self.gathered.is_empty() {
             return false;
@@ -314,7 +314,7 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
         self.saving = Some(Saving { bytes, at, sent: 0, parts_in_flight: 0, is_syncing: false, slots });
     }
 
-    /// Syncs the files written in place, before the first chain all files, so that their old content is durable. Then starts an empty
+    /// Syncs the files written in place; before the first chain, all files, so that their old content is durable. Then starts an empty
     /// shadow.
     fn begin_chain(&mut self) -> Result<(), E> {
         while self.writing > 0 || !self.safe.is_empty() {
@@ -346,7 +346,7 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
         Ok(())
     }
 
-    /// Sends as much of the batch to the queue as there is room for; once all of it is written, its sync.
+    /// Sends the queue as much of the batch as it has room for and, once the whole batch is written, its sync.
     fn send_parts(&mut self) {
         let Some(target) = self.rewriter.shadow.as_ref().map(|shadow| shadow.target.clone()) else { return };
         while self.has_room()

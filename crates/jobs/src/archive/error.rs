@@ -1,4 +1,4 @@
-//! Why a log is not archived, or an archive not read.
+//! Why archiving a log, or reading an archive, fails.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,20 +6,20 @@ use std::path::{Path, PathBuf};
 use crate::Error;
 use crate::server::ServerError;
 
-/// Why archiving stopped, or did not start. What was archived until then is durable and stays valid; a later run goes on after it.
+/// Why archiving stopped or did not start. Everything archived before that is durable and valid; a later run continues from there.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
     /// Another archiver writes to the directory.
     #[error("{}: another innokit is archiving into this directory: stop it first, or give this one a directory of its own", .0.display())]
     Busy(PathBuf),
-    /// The log is of a kind that is not archived, or the archive is not one. One variant for all: callers can only show the message, which
-    /// names the file and the way out.
+    /// The log is of a kind innokit does not archive, or the archive is not one. A single variant, because callers can only show the
+    /// message, which names the file and the remedy.
     #[error("{0}")]
     Refused(String),
-    /// The server that tells how far its log is durable does not.
+    /// Asking the server failed: for its datadir, its durable LSN or its binary log position.
     #[error("{0}")]
     Server(#[from] ServerError),
-    /// The file system refused something.
+    /// A file could not be read or written.
     #[error("{0}")]
     Job(#[from] Error),
 }

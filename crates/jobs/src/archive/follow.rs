@@ -1,4 +1,4 @@
-//! One look at the live log: what is new and certain goes to the archive.
+//! One look at the live log: archives the new mini-transactions that are certain to stay.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -15,44 +15,44 @@ use super::name::SegmentName;
 use super::status::{ArchiveStatus, Unlogged};
 use super::writer::SegmentWriter;
 
-/// Bytes read at a time: few from a log that rests, more and more while the archive is behind.
+/// Bytes per read: four times as many after each read that was cut off, the minimum again once the archive has caught up.
 const READ_MIN: usize = 64 << 10;
 const READ_MAX: usize = 4 << 20;
-/// No mini-transaction is longer: this many bytes that hold none are not cut off, but wrong.
+/// No mini-transaction is longer. A read of this size without a complete one is not cut off; it is wrong.
 const MTR_MAX: usize = 2 << 20;
 
-/// What a look brought.
+/// The result of one look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Look {
-    /// There is more at once.
+    /// More can be archived immediately.
     More,
-    /// The rest is not written yet, or not certain.
+    /// The rest is not written yet, or not yet certain.
     End,
-    /// The log no longer holds what comes next. It is archived from its newest checkpoint on.
+    /// The log no longer holds what comes next. The archive starts over at the log's newest checkpoint.
     Gap,
 }
 
-/// Follows a log into an archive. What differs between servers is behind this.
+/// Follows a log into an archive. The differences between the servers are behind this trait.
 pub(super) trait Follow {
-    /// Looks once. `flushed` is what the server said to be durable, before this look.
+    /// Looks once. `flushed` is the durable LSN that the server reported before this look.
     fn look(&mut self, flushed: Option<Lsn>) -> Result<Look>;
 
     /// The end of the archive.
     fn at(&self) -> Lsn;
 
-    /// The end of the log, as far as it was seen.
+    /// The end of the log, as last seen.
     fn seen(&self) -> Option<Lsn>;
 
-    /// Whether everything is archived that there is before `target`.
+    /// Whether everything the log holds before `target` is archived.
     fn has_reached(&self, target: Lsn) -> bool;
 
-    /// Where it is.
+    /// Position, counts and lag of this run.
     fn status(&self) -> ArchiveStatus;
 
     /// The segment being written.
     fn segment(&self) -> SegmentName;
 
-    /// What was archived of indexes that were built without redo, since the last such question.
+    /// Takes the indexes built without redo that were archived since the last call.
     fn take_unlogged(&mut self) -> Vec<Unlogged> {
         Vec::new()
     }
@@ -67,7 +67,7 @@ pub(super) struct Follower {
     pub segment: SegmentWriter,
     /// Bytes of a new segment.
     pub segment_size: u64,
-    /// A log whose end has not changed for this long is taken up to its end.
+    /// Once the log's end has not changed for this long, the archive takes everything up to it.
     pub settle: Duration,
     pub read_size: usize,
     pub bytes: u64,
@@ -78,7 +78,7 @@ pub(super) struct Follower {
     pub rest: Option<Rest>,
 }
 
-/// The end of a log that does not change.
+/// A log end that has stopped changing: since when, and a checksum of the bytes before it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rest {
     since: Instant,
@@ -96,13 +96,13 @@ impl Follow for Follower {
     }
 
     fn has_reached(&self, target: Lsn) -> bool {
-        // What the first look saw may have been stale: then the log ends before it.
+        // The target comes from the first look and may be stale: the log can end before it.
         self.at() >= target.min(self.seen.unwrap_or(Lsn(u64::MAX)))
     }
 
     fn status(&self) -> ArchiveStatus {
         let at = self.at().0;
-        // As far as the last look showed.
+        // As of the last look.
         let end = self.live.parsed.checkpoint.end_lsn.max(self.seen.unwrap_or(Lsn(0)));
         ArchiveStatus {
             lsn: at,
@@ -130,7 +130,7 @@ impl Follow for Follower {
         }
         let (walk, mut bytes) = self.walk()?;
         if walk.end() == from && before.lsn > from {
-            // Everything before a checkpoint was durable when the checkpoint was written, and cannot be half written any more.
+            // Everything before a checkpoint was durable when the checkpoint was written, so it cannot be half written.
             return self.start_over(&Gap::Overwritten { checkpoint: before.lsn });
         }
         self.seen = (!walk.is_cut()).then_some(walk.end()).or(self.seen);
@@ -144,7 +144,7 @@ impl Follow for Follower {
 }
 
 impl Follower {
-    /// The mini-transactions that come next.
+    /// Reads the next mini-transactions. Retries with `MTR_MAX` bytes if the first read is cut off before a complete one.
     fn walk(&mut self) -> Result<(Walk, Vec<u8>)> {
         let mut len = self.read_size;
         loop {
@@ -158,7 +158,7 @@ impl Follower {
         }
     }
 
-    /// Archives what ends at or before the fence. Returns whether that was anything.
+    /// Archives the mini-transactions that end at or before the fence. Returns whether it archived any.
     fn take(&mut self, walk: &Walk, bytes: &mut [u8], fence: Lsn) -> Result<bool> {
         let (certain, _) = walk.up_to(fence);
         if certain == 0 {
@@ -169,7 +169,7 @@ impl Follower {
         if Some(again.as_slice()) != bytes.get(..certain) {
             return Ok(false);
         }
-        // What was read may have been overwritten by a later lap, whose markers are the same every other time.
+        // A later lap may have overwritten what was read. The end markers need not show that: every second lap uses the same ones.
         let after = self.live.refresh()?;
         if self.lost(after).is_some() {
             return Ok(false);
@@ -188,7 +188,7 @@ impl Follower {
         Ok(true)
     }
 
-    /// Whether the next byte is certain to be overwritten, or was never in this file.
+    /// The gap, if the next byte is overwritten, is about to be, or was never in this file.
     fn lost(&self, checkpoint: Checkpoint) -> Option<Gap> {
         let (from, log) = (self.at(), &self.live.parsed);
         if from < log.first_lsn {
@@ -199,13 +199,13 @@ impl Follower {
         is_lost.then_some(Gap::Overwritten { checkpoint: checkpoint.lsn })
     }
 
-    /// The same by the log's header as it was read last.
+    /// Like `lost`, with the checkpoint as last read.
     pub fn lost_now(&self) -> Option<Gap> {
         self.lost(self.live.parsed.checkpoint)
     }
 
-    /// The end of the walk if the log up to there, and the rest of that block, has been the same for long enough. A server that has nothing
-    /// to do writes nothing over its last block, but what it has written once it flushes again within a second.
+    /// Returns the end of the walk once the log up to there, and the rest of its write block, has been the same for `settle`; LSN 0 until
+    /// then. An idle server does not touch its last block, and it flushes what it has written within a second.
     fn rested(&mut self, walk: &Walk, bytes: &[u8]) -> Lsn {
         let end = walk.end();
         let in_block = self.live.parsed.offset_of(end).map_or(0, |offset| offset % WRITE_BLOCK_MAX);
@@ -227,11 +227,11 @@ impl Follower {
         }
     }
 
-    /// The server has resized its log, or made a new one at a start. What only the old file has is taken from there.
+    /// The server has resized its log, or made a new one at startup. Archives from the old file what the new one does not hold.
     fn change_logs(&mut self) -> Result<Look> {
         let mut new = match LiveLog::open(&self.datadir) {
             Ok(new) => new,
-            // The server is still at it.
+            // The server is still creating it.
             Err(ArchiveError::Refused(_)) => return Ok(Look::End),
             Err(error) => return Err(error),
         };
@@ -258,16 +258,16 @@ impl Follower {
         Ok(Look::More)
     }
 
-    /// Closes the segment and goes on in a new one, which has room for at least `len` bytes.
+    /// Closes the segment and continues in a new one with room for at least `len` bytes.
     fn next_segment(&mut self, len: u64) -> Result<()> {
         let name = SegmentName { start: self.at(), ..self.segment.name() };
-        // First: a run that is killed in between goes on after a closed segment.
+        // Close first: a run killed in between continues after a closed segment.
         self.segment.close(&self.dir)?;
         self.segment = SegmentWriter::create(&self.dir, name, &self.live, None, segment_size(self.segment_size, len))?;
         Ok(())
     }
 
-    /// Notes a gap, and archives the log from its newest checkpoint on.
+    /// Notes a gap and starts over at the log's newest checkpoint.
     pub fn start_over(&mut self, gap: &Gap) -> Result<Look> {
         let (segment, at) = (self.segment.name(), self.at());
         self.segment.close(&self.dir)?;
@@ -277,7 +277,8 @@ impl Follower {
     }
 }
 
-/// A segment that starts at the log's newest checkpoint, after `last`; with the reason why it does not continue where that ended.
+/// Creates a segment that starts at the log's newest checkpoint, after `last`. `gap` says why it does not continue `last`, and where that
+/// ended.
 pub(super) fn begin(
     dir: &Path,
     live: &LiveLog,
@@ -287,7 +288,7 @@ pub(super) fn begin(
 ) -> Result<SegmentWriter> {
     let checkpoint = live.parsed.checkpoint;
     let ended = gap.map_or(Lsn(0), |(_, at)| at);
-    // LSNs that come again belong to another timeline, whatever the reason.
+    // LSNs that repeat belong to a new timeline, whatever the reason.
     let is_other = gap.is_some_and(|(gap, _)| matches!(gap, Gap::OtherHistory)) || checkpoint.lsn < ended;
     let timeline = last.timeline + u32::from(is_other);
     let name = SegmentName { timeline, start: checkpoint.lsn };
@@ -297,7 +298,7 @@ pub(super) fn begin(
     SegmentWriter::create(dir, name, live, Some(checkpoint), segment_size)
 }
 
-/// The size of a segment that is to hold `len` bytes.
+/// The size of a segment with room for at least `len` bytes.
 fn segment_size(size: u64, len: u64) -> u64 {
     size.max((START_OFFSET as u64 + len + 1).next_multiple_of(WRITE_BLOCK_MAX))
 }

@@ -1,4 +1,4 @@
-//! Why a segment does not continue where the one before ended. The reason stays beside the segment for as long as it is kept.
+//! Why a segment does not continue where the previous one ended. A file beside the segment keeps the reason.
 
 use std::fs;
 use std::path::Path;
@@ -9,20 +9,20 @@ use format::Lsn;
 use super::error::{Result, failed};
 use super::name::SegmentName;
 
-/// Why the log cannot be continued.
+/// Why the archive cannot continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Gap {
-    /// The server was faster, or the archiver was not running.
+    /// The server overwrote what came next: it was faster, or the archiver was not running.
     Overwritten { checkpoint: Lsn },
-    /// The same, of a log of MySQL: its files begin later.
+    /// Like `Overwritten`, for MySQL: its oldest log file begins after the end of the archive.
     Recycled { oldest: Lsn },
-    /// A block that MySQL must have written cannot be read.
+    /// A block that MySQL must have written, because a later checkpoint exists, cannot be read.
     Unreadable { at: Lsn },
-    /// Redo logging of MySQL was disabled for a while: changes were made that are in no log.
+    /// Redo logging was disabled in MySQL for a while: the changes made meanwhile are in no log.
     Disabled,
-    /// The server made a new log that starts later.
+    /// The server replaced its log by one that starts later.
     Replaced { first: Lsn },
-    /// The log has other content than the archive where both have something.
+    /// The log and the archive differ at LSNs that both hold.
     OtherHistory,
 }
 

@@ -1,5 +1,5 @@
-//! Whether a log continues an archive: LSNs come again with other content after a restore, or after a power failure that lost what was not
-//! synced.
+//! Whether a log continues an archive. After a restore, or a power failure that lost unsynced writes, the same LSNs come again with other
+//! content.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ const COMPARED: u64 = 16 << 10;
 /// held, are not compared.
 pub(super) fn compare(dir: &Path, live: &LiveLog, at: Lsn) -> Result<Option<Gap>> {
     let log = &live.parsed;
-    // So few bytes that the server has overwritten none of them, or is about to overwrite what comes next.
+    // So few bytes that a server which has overwritten any of them is about to overwrite what comes next.
     let mut left = COMPARED.min(at.0.saturating_sub(log.first_lsn.0));
     let mut end = at;
     for name in list(dir)?.into_iter().rev() {

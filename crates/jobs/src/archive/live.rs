@@ -1,4 +1,4 @@
-//! The log of a running server: one file, written in a circle, replaced when it is resized.
+//! The log of a running MariaDB server: one file, written in a circle and replaced when it is resized.
 
 use std::fs::{self, File};
 use std::io;
@@ -54,7 +54,7 @@ impl LiveLog {
         Ok(Self { path, file, identity: (metadata.dev(), metadata.ino()), header, parsed })
     }
 
-    /// Reads the newest checkpoint again. Keeps what it had if the server is writing both slots.
+    /// Reads the newest checkpoint again. Keeps the previous one if the header does not parse, as when the server is writing both slots.
     pub fn refresh(&mut self) -> Result<Checkpoint> {
         let header = read_up_to(&self.file, 0, START_OFFSET).map_err(failed(&self.path, "reading the redo log"))?;
         if let Ok(parsed) = LogFile::parse(&header, self.parsed.size)
@@ -70,7 +70,7 @@ impl LiveLog {
         fs::metadata(&self.path).is_ok_and(|now| (now.dev(), now.ino()) != self.identity)
     }
 
-    /// Reads up to `len` bytes from `lsn` on, around the end of the file.
+    /// Reads up to `len` bytes from `lsn` on, wrapping around at the end of the file.
     pub fn read(&self, lsn: Lsn, len: usize) -> Result<Vec<u8>> {
         let read = || -> io::Result<Vec<u8>> {
             let offset = self.parsed.offset_of(lsn).ok_or(io::ErrorKind::InvalidInput)?;
@@ -85,7 +85,7 @@ impl LiveLog {
         read().map_err(failed(&self.path, "reading the redo log"))
     }
 
-    /// The key description in its header.
+    /// The key description in the header.
     pub fn key(&self) -> &[u8] {
         key_information(&self.header)
     }

@@ -1,6 +1,6 @@
-//! Marks: where the archive was, and when. They lead from a time to an LSN.
+//! Marks: where the archive was, and when. They map a time to an LSN.
 //!
-//! Written by `flow::log_writer` into `marks/` beside the segments, each second in which something was archived, and each minute otherwise.
+//! `flow::log_writer` writes them into `marks/` beside the segments: one per second while something is archived, one per minute otherwise.
 //! The ring keeps the newest half million.
 //!
 //! | bytes | of a mark |
@@ -27,14 +27,15 @@ use super::error::{Result, failed, refused};
 use crate::server::BinlogPosition;
 
 const DIR: &str = "marks";
-/// Its name until it is complete.
+/// The directory's name until it is complete.
 const UNFINISHED: &str = "marks.new";
 /// Time between marks while something is archived, and while nothing is.
 const BUSY: Duration = Duration::from_secs(1);
 const IDLE: Duration = Duration::from_secs(60);
 const HEAD_SIZE: usize = 24;
 const VERSION: u32 = 1;
-/// A mark fits in one group of the log. A longer GTID position than this has a thousand domains, and is left out.
+/// Bytes of a binary log's name and GTID position together: with these a mark fits in one group of the log. A longer GTID position has a
+/// thousand domains; its mark leaves the binary log out.
 const TEXT_MAX: usize = 30_000;
 
 /// Where the archive was at a time.
@@ -46,7 +47,7 @@ pub(crate) struct Mark {
     pub lsn: Lsn,
     /// The timeline of that LSN.
     pub timeline: u32,
-    /// Where the binary log was a moment later, if the server was asked: what was committed before that LSN is in it before this position.
+    /// The binary log position a moment later, if the server was asked: everything committed before `lsn` is in the binary log before it.
     pub binlog: Option<BinlogPosition>,
 }
 
@@ -67,7 +68,7 @@ impl Mark {
         bytes
     }
 
-    /// `None` for marks of a later version.
+    /// `None` for a mark of another version.
     fn parse(bytes: &[u8]) -> Option<Self> {
         let (version, timeline) = (be::u32_at(bytes, 0)?, be::u32_at(bytes, 4)?);
         let (micros, lsn) = (be::u64_at(bytes, 8)?, Lsn(be::u64_at(bytes, 16)?));
@@ -75,7 +76,7 @@ impl Mark {
     }
 }
 
-/// What a mark says of the binary log.
+/// The binary log position in a mark, if it has one.
 fn binlog_of(mark: &[u8]) -> Option<BinlogPosition> {
     let position = be::u64_at(mark, HEAD_SIZE)?;
     let (file, end) = text_at(mark, HEAD_SIZE + 8)?;
@@ -83,7 +84,7 @@ fn binlog_of(mark: &[u8]) -> Option<BinlogPosition> {
     Some(BinlogPosition { file, position, gtid })
 }
 
-/// A text and where it ends.
+/// The text at an offset, and the offset at which it ends.
 fn text_at(bytes: &[u8], at: usize) -> Option<(String, usize)> {
     let start = at + 2;
     let end = start + usize::from(be::u16_at(bytes, at)?);
@@ -95,7 +96,7 @@ fn text_at(bytes: &[u8], at: usize) -> Option<(String, usize)> {
 pub(super) struct Marks {
     path: PathBuf,
     log: LogWriter,
-    /// When the last one was written, and which timeline and LSN it has.
+    /// When this run wrote its last mark, and that mark's timeline and LSN.
     last: Option<(Instant, (u32, Lsn))>,
 }
 
@@ -103,7 +104,7 @@ fn options() -> LogOptions {
     LogOptions {
         files: 16,
         file_size: 16 << 20,
-        // A year of a quiet server fits in less: files that grow cost nothing before they are needed.
+        // A quiet server needs less than this in a year. A growing file takes no space before it needs it.
         space: Space::Growing,
         recycle: Recycle::Oldest,
         group_max: 64 << 10,
@@ -116,7 +117,7 @@ fn unusable<T>(path: &Path, error: &LogError) -> Result<T> {
 }
 
 impl Marks {
-    /// Continues the marks of an archive, or begins them.
+    /// Opens the marks of an archive, or creates them.
     pub fn open(dir: &Path) -> Result<Self> {
         let path = dir.join(DIR);
         if !path.is_dir() {
@@ -133,7 +134,7 @@ impl Marks {
         Ok(Self { path, log, last: None })
     }
 
-    /// Notes where the archive is, if it is time to. `ask` says where the binary log is.
+    /// Appends a mark if one is due. `ask` returns the binary log position.
     pub fn note(
         &mut self,
         timeline: u32,
@@ -154,7 +155,7 @@ impl Marks {
         Ok(())
     }
 
-    /// Notes where the archive is at the end of a run.
+    /// Appends a mark at the end of a run, due or not.
     pub fn note_last(
         &mut self,
         timeline: u32,
@@ -166,7 +167,7 @@ impl Marks {
     }
 }
 
-/// The last mark, `None` if there is none. Read it before the segments: an archiver at work appends, then marks.
+/// The last mark, `None` if there is none. Read it before the segments: a running archiver appends to a segment first, then marks.
 pub(crate) fn last_mark(dir: &Path) -> Result<Option<Mark>> {
     Ok(first_and_last_mark(dir)?.map(|(_, last)| last))
 }
@@ -183,8 +184,8 @@ pub(super) fn first_and_last_mark(dir: &Path) -> Result<Option<(Mark, Mark)>> {
     Ok(found)
 }
 
-/// The GTID position at a position of the binary log that was reached at `lsn`. `None` unless the last mark before that LSN or the first one
-/// after it says just this position, of the marks that say any: a run that asked nobody says nothing of the binary log, and hides nothing.
+/// The GTID position at a binary log position that was reached at `lsn`. `None` unless the last mark up to that LSN, or the first one after
+/// it, has exactly this position. Marks without a binary log position do not count: they come from a run that did not ask the server.
 pub(crate) fn gtid_at(dir: &Path, lsn: Lsn, file: &str, position: u64) -> Result<Option<String>> {
     let mut around: BTreeMap<u32, [Option<Mark>; 2]> = BTreeMap::new();
     if dir.join(DIR).is_dir() {
@@ -203,7 +204,7 @@ pub(crate) fn gtid_at(dir: &Path, lsn: Lsn, file: &str, position: u64) -> Result
     let binlogs = around.into_values().flatten().flatten().filter_map(|mark| mark.binlog);
     let mut gtids = binlogs.filter(|it| (it.file.as_str(), it.position) == (file, position)).map(|it| it.gtid);
     let first = gtids.next();
-    // After RESET MASTER, and in another timeline, files and positions come again.
+    // File names and positions repeat after RESET MASTER and in another timeline: marks that disagree give no answer.
     Ok(first.filter(|first| gtids.all(|other| other == *first)))
 }
 
@@ -217,13 +218,13 @@ fn each_mark(dir: &Path, take: &mut dyn FnMut(Mark)) -> Result<()> {
     Ok(())
 }
 
-/// The last mark at or before a time, which must not be after the last one.
+/// The last mark at or before a time. The time must not be after the last mark.
 pub(crate) fn mark_at(dir: &Path, time: SystemTime) -> Result<Mark> {
     let micros = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros());
     let (mut first, mut before, mut last): (Option<Mark>, Option<Mark>, Option<Mark>) = (None, None, None);
     each_mark(dir, &mut |mark| {
         first.get_or_insert_with(|| mark.clone());
-        // The clock may be set back: the last word counts.
+        // The clock may have been set back: of all marks up to that time, the one written last counts.
         if u128::from(mark.micros) <= micros {
             before = Some(mark.clone());
         }

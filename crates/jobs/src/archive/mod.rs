@@ -1,12 +1,12 @@
-//! `redo archive`: follows a live server's redo log into segments that any reader of logs can read.
+//! `redo archive`: follows a live server's redo log into segments that any log reader can read.
 //!
 //! ```text
 //! live log -> fence -> segment writer; marks -> LogWriter; gap -> note beside the next segment
 //! ```
 //!
-//! Each look reads from the archive's end on, takes the mini-transactions that are certain to stay (`redo::follow`), reads them a second
-//! time, makes sure that the server had not come around meanwhile, and appends them with one write and one sync. What is archived is never
-//! changed: a later look that finds something else in the log starts a new timeline (`history`).
+//! Each look reads from the end of the archive, takes the mini-transactions that are certain to stay (`redo::follow`), reads them a second
+//! time, checks that the server has not come around meanwhile, and appends them with one write and one sync. Archived bytes never change: a
+//! later look that finds something else in the log starts a new timeline (`history`).
 //!
 //! Sketch: a busy server writes 10 MB/s. Ten looks a second take 1 MB each: two reads from the page cache, a walk of 5,000
 //! mini-transactions (1 ms), one write and one sync.
@@ -52,15 +52,14 @@ pub use self::verify::{ArchiveMark, ArchiveReport, ArchivedRange, verify_archive
 use self::writer::SegmentWriter;
 use crate::server::{BinlogPosition, LogServer, ServerError, other_datadir};
 
-/// Held by the one archiver of a directory.
+/// The lock file, held by the one archiver of a directory.
 const LOCK: &str = "archive.lock";
 /// Bytes of the first read.
 const READ_FIRST: usize = 64 << 10;
-/// A stop is noticed at least this often.
+/// The longest sleep before a stop is noticed.
 const NAP_MAX: Duration = Duration::from_millis(100);
 
-/// Archives the redo log of a running server of MariaDB 10.8 or later or MySQL 8.0.30 or later, or of a stopped one. Returns where it
-/// ended.
+/// Archives the redo log of a server, running or stopped: MariaDB 10.8 or later, or MySQL 8.0.30 or later. Returns where the archive ended.
 ///
 /// # Errors
 /// [`ArchiveError`]. What was archived before stays valid.
@@ -73,10 +72,10 @@ pub fn archive(
     archive_beside(None, datadir, options, stop, tell)
 }
 
-/// The same, with the word of the `server` itself on how far its log is durable, if it is given: everything up to there is taken at once.
+/// Like [`archive`], but asks the `server`, if one is given, how far its log is durable, and takes everything up to there at once.
 ///
 /// # Errors
-/// [`ArchiveError`]; also if the server works on another directory, or does not answer.
+/// [`ArchiveError`]; also if the server runs on another datadir, or does not answer.
 pub fn archive_beside(
     mut server: Option<&mut dyn LogServer>,
     datadir: &Path,
@@ -104,7 +103,7 @@ pub fn archive_beside(
     run.tell_status(follower);
     let mut target = None;
     while !stop.load(Ordering::Relaxed) {
-        // Asked before the log is read: what is read later was durable then.
+        // Ask before reading the log: then everything up to this LSN is in the log by the time it is read.
         let flushed = server.as_deref_mut().map(LogServer::flushed_lsn).transpose()?;
         let look = follower.look(flushed)?;
         if look == Look::Gap {
@@ -130,8 +129,8 @@ pub fn archive_beside(
     Ok(run.status)
 }
 
-/// Where the binary log is now: asked after the log was read, so that what is archived is before that. An account that may not know is no
-/// reason to archive nothing.
+/// Where the binary log is now. Asked after the log is read, so that everything archived is before this position. An account without the
+/// privilege to ask is no reason to stop archiving.
 fn binlog_of(server: &mut Option<&mut dyn LogServer>) -> Result<Option<BinlogPosition>> {
     match server.as_deref_mut().map(LogServer::binlog) {
         None | Some(Err(ServerError::Privilege { .. })) => Ok(None),
@@ -139,7 +138,7 @@ fn binlog_of(server: &mut Option<&mut dyn LogServer>) -> Result<Option<BinlogPos
     }
 }
 
-/// What a run has told.
+/// The reports of one run.
 struct Run<'r> {
     options: &'r ArchiveOptions,
     status: ArchiveStatus,
@@ -161,7 +160,7 @@ impl Run<'_> {
     }
 }
 
-/// Continues an archive, or begins one at the log's newest checkpoint.
+/// Continues an archive, or starts one at the log's newest checkpoint.
 fn start(
     datadir: &Path,
     live: LiveLog,
@@ -201,7 +200,7 @@ fn start(
     Ok(follower)
 }
 
-/// Goes on in the newest segment, or after it if that is closed, or has another key than the log.
+/// Continues in the newest segment, or after it if it is closed, or if its key or format differs from the log's.
 fn continued(dir: &Path, live: &LiveLog, stored: &Stored, options: &ArchiveOptions) -> Result<SegmentWriter> {
     let is_closed = stored.name.end_path(dir).exists();
     let has_same_key = stored.key() == live.key() && stored.header.format == live.parsed.format;
@@ -225,7 +224,7 @@ fn lock(dir: &Path) -> Result<File> {
     }
 }
 
-/// Removes files that a killed run had not completed.
+/// Removes files that a killed run left unfinished.
 fn remove_unfinished(dir: &Path) -> Result<()> {
     let entries = fs::read_dir(dir).map_err(failed(dir, "reading the archive"))?;
     for entry in entries {
@@ -238,7 +237,7 @@ fn remove_unfinished(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Sleeps, but not through a stop.
+/// Sleeps for `poll`, or until told to stop.
 fn nap(poll: Duration, stop: &AtomicBool) {
     let end = Instant::now() + poll;
     while !stop.load(Ordering::Relaxed) {

@@ -1,5 +1,6 @@
-//! The files of an archive: `redo.` and the LSN at which a segment starts, in 16 hexadecimal digits; from the second timeline on, a dot and
-//! its number. `.end` is added for the record of a closed segment, `.gap` for the reason why a segment does not continue the one before.
+//! The files of an archive. A segment's name is `redo.` and its start LSN in 16 hexadecimal digits; from the second timeline on, a dot and
+//! the timeline's number follow. `.end` is added for the end record of a closed segment, `.gap` for the reason why a segment does not
+//! continue the previous one.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,31 +1,31 @@
-//! How a log is archived.
+//! How to archive a log.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// When to stop.
+/// When archiving stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ArchiveUntil {
     /// Only when told to.
     Stopped,
-    /// When there is nothing left that is certain at once.
+    /// As soon as nothing more can be archived immediately.
     Once,
-    /// When everything is archived that the log held at the start.
+    /// When everything the log held at the start is archived.
     CaughtUp,
 }
 
-/// How to archive.
+/// Options of an archiving run.
 #[derive(Debug, Clone)]
 pub struct ArchiveOptions {
-    /// The archive; made if it is missing.
+    /// The archive's directory; created if it is missing.
     pub to: PathBuf,
-    /// When to stop.
+    /// When archiving stops.
     pub until: ArchiveUntil,
-    /// Time between looks at a log that has nothing new.
+    /// Pause between looks at a log that has nothing new.
     pub poll: Duration,
-    /// Bytes of a segment.
+    /// Bytes of a new segment.
     pub segment_size: u64,
-    /// A log whose last block has not changed for this long is taken up to its end.
+    /// Once the log's last block has not changed for this long, the archive takes everything up to its end.
     pub settle: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! A segment as it lies in the archive: read from its start, mini-transaction by mini-transaction.
+//! A segment in the archive, read from its start, one mini-transaction after another.
 
 use std::fmt::Display;
 use std::fs;
@@ -13,7 +13,7 @@ use redo::segment::{EndRecord, SegmentHeader};
 use super::error::{Result, failed, refused};
 use super::name::SegmentName;
 
-/// A larger file is no segment: it is read whole.
+/// A larger file is refused, because segments are read whole.
 const SEGMENT_MAX: u64 = 1 << 30;
 
 /// The LSN at which a segment was closed, if it was.
@@ -21,7 +21,7 @@ pub(crate) fn closed_at(dir: &Path, name: SegmentName) -> Option<Lsn> {
     EndRecord::parse(&fs::read(name.end_path(dir)).ok()?).map(|record| record.end)
 }
 
-/// Reads a segment of either server, and its header, which must be that of this name: `place` is where a header says that it belongs.
+/// Reads a segment of either server, and its header. `place` gives the LSN and timeline in the header, which must be those of `name`.
 pub(super) fn read_segment<H, E: Display>(
     path: &Path,
     name: SegmentName,
@@ -44,13 +44,13 @@ pub(super) fn read_segment<H, E: Display>(
     Ok((bytes, header))
 }
 
-/// A segment that was read.
+/// A segment, read whole.
 #[derive(Debug)]
 pub(crate) struct Stored {
     pub name: SegmentName,
     pub path: PathBuf,
     pub header: SegmentHeader,
-    /// All of it.
+    /// The whole file.
     bytes: Vec<u8>,
     walk: Walk,
     pub mtrs: u64,
@@ -66,12 +66,12 @@ impl Stored {
         Ok(Self { name, path, header, bytes, walk, mtrs })
     }
 
-    /// The LSN after its last mini-transaction.
+    /// The LSN after the last mini-transaction.
     pub fn end(&self) -> Lsn {
         self.walk.end()
     }
 
-    /// The bytes of its file that are in use.
+    /// The bytes of the file that are in use, with the header.
     pub fn len(&self) -> u64 {
         START_OFFSET as u64 + (self.end().0 - self.header.start.0)
     }
@@ -80,42 +80,42 @@ impl Stored {
         self.bytes.len() as u64
     }
 
-    /// The key description in its header.
+    /// The key description in the header.
     pub fn key(&self) -> &[u8] {
         key_information(&self.bytes)
     }
 
-    /// The last bytes of its payload, at most `max` of them.
+    /// The last bytes of the payload, at most `max` of them.
     pub fn tail(&self, max: u64) -> &[u8] {
         let end = usize::try_from(self.len()).unwrap_or(usize::MAX);
         let start = end.saturating_sub(usize::try_from(max).unwrap_or(usize::MAX)).max(START_OFFSET);
         self.bytes.get(start..end).unwrap_or_default()
     }
 
-    /// `len` bytes of payload from `lsn` on, or as many as there are.
+    /// `len` bytes of the payload from `lsn` on, or as many as there are.
     pub fn payload(&self, lsn: Lsn, len: usize) -> &[u8] {
         let start = lsn.0.checked_sub(self.header.start.0).and_then(|skip| usize::try_from(skip).ok());
         let from = start.and_then(|skip| self.bytes.get(START_OFFSET + skip..)).unwrap_or_default();
         from.get(..len).unwrap_or(from)
     }
 
-    /// Gives the bytes of a log, which end where this segment does, the end markers of a segment.
+    /// Gives bytes of a log the end markers of a segment. They must end where this segment does.
     pub fn straighten_tail(&self, bytes: &mut [u8]) {
         self.walk.straighten_from(self.end().0 - bytes.len() as u64, bytes);
     }
 
-    /// Its header, as it lies in the file.
+    /// The header, as stored in the file.
     pub fn header_bytes(&self) -> &[u8] {
         self.bytes.get(..START_OFFSET).unwrap_or_default()
     }
 
-    /// Its mini-transactions that end at or before `until`.
+    /// The mini-transactions that end at or before `until`.
     pub fn payload_until(&self, until: Lsn) -> &[u8] {
         let (len, _) = self.walk.up_to(until);
         self.payload(self.name.start, len)
     }
 
-    /// What closes it.
+    /// The end record that closes the segment.
     pub fn end_record(&self) -> EndRecord {
         let used = usize::try_from(self.len()).unwrap_or(usize::MAX);
         let crc = crc32c(self.bytes.get(..used).unwrap_or_default());

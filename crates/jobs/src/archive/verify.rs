@@ -1,5 +1,4 @@
-//! Reads every segment of an archive: frames and checksums of all mini-transactions, end records, and whether each segment continues the
-//! one before.
+//! Verifies an archive: frames and checksums of all mini-transactions, end records, and whether each segment continues the previous one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,15 +17,15 @@ use crate::server::BinlogPosition;
 /// A stretch of the log without a gap.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct ArchivedRange {
-    /// From 1; LSNs of different timelines have different content.
+    /// From 1. The same LSN has other content in another timeline.
     pub timeline: u32,
     /// The first LSN, where a mini-transaction starts.
     pub start_lsn: u64,
     /// The LSN after the last mini-transaction.
     pub end_lsn: u64,
-    /// Its segments.
+    /// Number of segments.
     pub segments: u64,
-    /// Why it does not continue the range before.
+    /// Why it does not continue the previous range; `None` for the first.
     pub gap: Option<String>,
 }
 
@@ -35,11 +34,11 @@ pub struct ArchivedRange {
 pub struct ArchiveMark {
     /// Microseconds since 1970.
     pub at_us: u64,
-    /// From 1; LSNs of different timelines have different content.
+    /// From 1. The same LSN has other content in another timeline.
     pub timeline: u32,
     /// The archive's end at that time.
     pub lsn: u64,
-    /// Where the binary log was, if the server was asked: what was committed before that LSN is in it before this position.
+    /// The binary log position, if the server was asked: everything committed before `lsn` is in the binary log before it.
     pub binlog: Option<BinlogPosition>,
 }
 
@@ -60,11 +59,11 @@ pub struct ArchiveReport {
     pub mtrs: u64,
     /// The stretches without a gap, oldest first.
     pub ranges: Vec<ArchivedRange>,
-    /// The first mark that is kept: earlier times lead to no LSN.
+    /// The first mark that is kept: no earlier time leads to an LSN.
     pub first_mark: Option<ArchiveMark>,
     /// The last mark.
     pub last_mark: Option<ArchiveMark>,
-    /// Indexes that MySQL built without redo: base copies from before lead no further.
+    /// Indexes that MySQL built without redo: no base copy from before one can be recovered past it.
     pub unlogged: Vec<Unlogged>,
     /// Damage: one sentence each.
     pub damage: Vec<String>,
@@ -78,10 +77,10 @@ impl ArchiveReport {
     }
 }
 
-/// Verifies an archive. An archiver may be writing to it.
+/// Verifies an archive, which an archiver may be writing to.
 ///
 /// # Errors
-/// [`ArchiveError`](super::ArchiveError) if there is none, or it cannot be read.
+/// [`ArchiveError`](super::ArchiveError) if there is no archive, or it cannot be read.
 pub fn verify_archive(dir: &Path) -> Result<ArchiveReport> {
     let marks = first_and_last_mark(dir);
     let names = list(dir)?;
@@ -116,7 +115,7 @@ pub fn verify_archive(dir: &Path) -> Result<ArchiveReport> {
 }
 
 impl ArchiveReport {
-    /// What the archive had when it was marked last, and has no more. The newest segment has no end record that could tell.
+    /// Compares the end of the archive with its last mark. The newest segment has no end record that could show a loss.
     fn lost_end(&self, newest: &Path, mark: &Mark) -> Option<String> {
         let ends = self.ranges.iter().filter(|range| range.timeline == mark.timeline).map(|range| range.end_lsn);
         let end = ends.max().unwrap_or(0);
@@ -149,7 +148,7 @@ impl ArchiveReport {
         self.begin_range(dir, stored.name, end_lsn);
     }
 
-    /// Adds a segment of MySQL's log; `range` is what was read of the stretch that the one before belongs to.
+    /// Adds a segment of MySQL's log. `range` is the stretch of the previous segment, as far as it is read.
     fn add_blocks(&mut self, dir: &Path, stored: &StoredBlocks, is_newest: bool, range: &mut Option<BlockRange>) {
         self.segments += 1;
         self.bytes += stored.end().0 - stored.name.start.0;
@@ -189,7 +188,7 @@ impl ArchiveReport {
     }
 }
 
-/// What is wrong with a segment by itself.
+/// What is wrong with a segment by itself, if anything.
 fn fault(dir: &Path, name: SegmentName, found: EndRecord, is_newest: bool) -> Option<String> {
     let end: PathBuf = name.end_path(dir);
     match fs::read(&end) {
@@ -204,7 +203,7 @@ fn fault(dir: &Path, name: SegmentName, found: EndRecord, is_newest: bool) -> Op
             )),
             None => Some(format!("{}: the end record is damaged", end.display())),
         },
-        // An archiver that is running, or was killed, has one such segment.
+        // An archiver that is running, or was killed, leaves the newest segment without one.
         Err(_) if is_newest => None,
         Err(_) => Some(format!("{}: the end record is missing, although a later segment exists", end.display())),
     }

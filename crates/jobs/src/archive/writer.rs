@@ -1,7 +1,7 @@
 //! The segment being written.
 //!
-//! Created whole, with its header and zeros; filled by appends; closed by an end record. A crash leaves at most one segment without an end
-//! record, the newest, and the next run goes on in it.
+//! A segment is created whole, as a header and zeros, filled by appends, and closed by an end record. A crash leaves at most one segment
+//! without an end record, the newest, and the next run continues in it.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use super::live::LiveLog;
 use super::name::SegmentName;
 use super::stored::Stored;
 
-/// Closed segments end with a whole block.
+/// The length of a closed segment is a multiple of this.
 const BLOCK: u64 = 4096;
 
 /// A segment open for writing.
@@ -48,7 +48,7 @@ impl SegmentWriter {
         Ok(Self { name, appender, len })
     }
 
-    /// Goes on in the newest segment, after its last mini-transaction. What is behind that is cleared.
+    /// Continues in the newest segment, after its last mini-transaction. Clears what is behind that.
     pub fn resume(stored: &Stored) -> Result<Self> {
         let opened = ZeroedFile::open(&stored.path)
             .and_then(|file| Appender::open(file, stored.len(), stored.file_len()))
@@ -65,7 +65,7 @@ impl SegmentWriter {
         Lsn(self.name.start.0 + (self.appender.at() - START_OFFSET as u64))
     }
 
-    /// How many bytes still fit. A zero always follows the last one, for a reader to stop at.
+    /// Bytes that still fit. A zero always follows the last one, so that a reader stops there.
     pub const fn room(&self) -> u64 {
         self.len.saturating_sub(self.appender.at() + 1)
     }
@@ -75,7 +75,7 @@ impl SegmentWriter {
         self.appender.append(bytes).map_err(failed(&self.name.path(dir), "writing the segment"))
     }
 
-    /// Closes it: nothing is written to it any more. An empty one is removed.
+    /// Closes the segment: nothing is written to it any more. Removes it if it is empty.
     pub fn close(&self, dir: &Path) -> Result<()> {
         let path = self.name.path(dir);
         if self.at() == self.name.start {

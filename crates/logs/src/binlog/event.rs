@@ -141,7 +141,7 @@ impl Header {
         le::u32_at(&self.bytes, POS_SERVER_ID).unwrap_or_default()
     }
 
-    /// The bytes covered by the checksum: in a format description without the "in use" flag, which changes after writing.
+    /// The bytes covered by the checksum: in a format description, without the "in use" flag, which changes after writing.
     pub(super) fn summed(&self) -> [u8; HEADER_LEN] {
         let mut bytes = self.bytes;
         if self.kind == EventType::FORMAT_DESCRIPTION
@@ -152,7 +152,7 @@ impl Header {
         bytes
     }
 
-    /// As [`Header::summed`], with `value` written at `at`.
+    /// Like [`Header::summed`], with `value` written at `at`.
     pub(super) fn summed_with(&self, at: usize, value: u32) -> [u8; HEADER_LEN] {
         let mut bytes = self.summed();
         le::put_u32(&mut bytes, at, value);

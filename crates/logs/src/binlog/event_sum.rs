@@ -76,7 +76,7 @@ impl EventSum {
         &self.header
     }
 
-    /// The event, if it was to be kept and is no longer than a format description can be.
+    /// The event, if it was to be kept: at most as many bytes as a format description can have.
     pub(super) fn kept(&self) -> &[u8] {
         self.kept.as_deref().unwrap_or_default()
     }
@@ -111,7 +111,7 @@ impl EventSum {
         }
     }
 
-    /// Continues with the next longer reading, where the checksum of length `len` is ordinary data, or partly checksum.
+    /// Continues with the next longer reading, for which the checksum at length `len` is ordinary data, or partly checksum.
     fn go_on_from(&mut self, len: u32) {
         let next = self.readings.first().map_or(len, |reading| reading.len);
         let mut rest = std::mem::take(&mut self.crc);

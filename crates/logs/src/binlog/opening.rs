@@ -78,7 +78,7 @@ impl Opening {
     }
 }
 
-/// MySQL's key stream. `Debug` reveals nothing of it.
+/// MySQL's key stream. `Debug` does not print it.
 pub(super) struct Keystream(ctr::Ctr128BE<Aes256>);
 
 impl std::fmt::Debug for Keystream {
@@ -88,7 +88,7 @@ impl std::fmt::Debug for Keystream {
 }
 
 impl Keystream {
-    /// From a file's header and the key it names. `None` if the key has another length.
+    /// From a file's header and the key it names. `None` if the key is not 32 bytes long.
     pub(super) fn new(header: &EncryptedHeader, key: &Secret) -> Option<Self> {
         let key: &[u8; 32] = key.bytes().try_into().ok()?;
         let mut password = Zeroizing::new(header.encrypted_password);
@@ -151,7 +151,7 @@ pub(super) struct Events {
     /// Bytes held back until the mode is known, an event's first block is here, or a block is complete.
     waiting: Vec<u8>,
     event: Option<Body>,
-    /// The bytes are not events; the rest is passed on unchanged.
+    /// The bytes are not events: the rest is passed on unchanged.
     is_lost: bool,
 }
 
@@ -191,7 +191,7 @@ impl Events {
             self.find_mode()?;
         }
         self.decrypt(plain);
-        // The rest of a truncated event: keep less than a header, which would be parsed.
+        // The rest of a truncated event: keep less than a header, because a whole one would be parsed.
         match self.event.take() {
             None => self.waiting.truncate(HEADER_LEN - 1),
             Some(mut body) if self.mode == Some(Mode::Ctr) => {
@@ -338,7 +338,7 @@ const fn following(counter: [u8; BLOCK], blocks: u128) -> [u8; BLOCK] {
 }
 
 impl Body {
-    /// Decrypts the next bytes: whole blocks, except at the event's end. `None` if the key's length is none that AES has.
+    /// Decrypts the next bytes: whole blocks, except at the event's end. `None` if AES has no keys of this length.
     fn decrypt(&mut self, key: &[u8], mode: Mode, bytes: &mut [u8]) -> Option<()> {
         self.left -= bytes.len();
         let (blocks, tail) = bytes.as_chunks_mut::<BLOCK>();

@@ -415,7 +415,7 @@ impl Verifier {
         let is_first = self.summary.events == 0;
         let (len, verdict) = match outcome {
             SumOutcome::Sound { len } => {
-                // The checksum covers the next position, so that is as written: it refers to another file.
+                // The checksum covers the next position, so it is as written. If it does not fit, it refers to another file.
                 self.is_relay |= header.next != 0 && self.claimed_by_position(&header) != Some(len);
                 (len, Verdict::Ok)
             }
@@ -451,7 +451,7 @@ impl Verifier {
         self.checksums == Checksums::On || header.kind == EventType::FORMAT_DESCRIPTION
     }
 
-    /// Logs from before MySQL 5.0 start with another type; nothing tells what is right in them.
+    /// Logs from before MySQL 5.0 start with another type; whether they are sound cannot be told.
     fn not_format_description(&self, kind: EventType) -> Verdict {
         if kind == EventType::START_V3 {
             Verdict::Unverifiable(Why::UnknownFormat)

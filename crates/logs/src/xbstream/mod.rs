@@ -11,14 +11,14 @@
 //! |------|------------|----------------|
 //! | `P` payload | both | length u64, file offset u64, CRC-32 u32, then `length` bytes, which the CRC covers |
 //! | `E` end of the file | both | nothing |
-//! | `S` sparse payload | XtraBackup 8 | map entries u32, length u64, file offset u64, CRC-32 u32, map of (skip u32, write u32), bytes; the CRC covers map and bytes |
+//! | `S` sparse payload | XtraBackup 8 | map entries u32, length u64, file offset u64, CRC-32 u32, map, bytes; the CRC covers both |
 //! | `S` seek | MariaDB 10.11 and later | file offset u64 at which the next payload goes |
 //! | `R` rename | MariaDB 10.11 and later | length u32 and bytes of the new path |
 //! | `D` remove | MariaDB 10.11 and later | nothing |
 //!
-//! The two meanings of `S` are distinguished by what follows: after the 8 bytes of a seek comes the next chunk's magic, or the end of the
-//! stream, and in a sparse chunk the same bytes would make it longer than any file. Flag 2 (MariaDB) means that the file was sent before
-//! and is now overwritten. CRC-32 uses the zlib polynomial.
+//! An entry of the sparse map is a pair: skip u32, write u32. The two meanings of `S` are distinguished by what follows: after the 8 bytes
+//! of a seek comes the next chunk's magic, or the end of the stream, and in a sparse chunk the same bytes would make it longer than any
+//! file. Flag 2 (MariaDB) means that the file was sent before and is now overwritten. CRC-32 uses the zlib polynomial.
 //!
 //! Sources: Percona XtraBackup's documentation describes the layout; MariaDB's types `S`, `R` and `D`, the flag and the limits were
 //! observed by feeding chunks to `mbstream` 10.11.19.
@@ -228,7 +228,7 @@ enum ChunkState {
     #[default]
     Head,
     Path(Chunk),
-    /// Everything between path and payload; its size may become known only bit by bit.
+    /// Everything between path and payload; its size may become known only step by step.
     Body(Chunk, Box<[u8]>),
     Payload(MemberId, Box<Payload>),
 }

@@ -9,8 +9,8 @@ const FLAGS: u8 = 0;
 const PAYLOAD: u8 = b'P';
 const END: u8 = b'E';
 
-/// The head of a chunk that carries `bytes` of a file, from `offset` on; the bytes follow it in the stream. `None` if no reader would take
-/// the path: it is empty, or too long.
+/// The head of a chunk that carries `bytes` of a file, from `offset` on; the bytes follow it in the stream. `None` if no reader accepts the
+/// path: it is empty or too long.
 #[must_use]
 pub fn payload_head(path: &str, offset: u64, bytes: &[u8]) -> Option<Vec<u8>> {
     let mut digest = Digest::new(CrcAlgorithm::Crc32IsoHdlc);
@@ -39,7 +39,7 @@ fn head(kind: u8, path: &str) -> Option<Vec<u8>> {
     Some(head)
 }
 
-/// The lowest bytes of a number, the lowest first.
+/// Appends the `len` lowest bytes of `value`, the lowest first.
 fn put(bytes: &mut Vec<u8>, value: u64, len: usize) {
     bytes.extend(value.to_be_bytes().into_iter().rev().take(len));
 }

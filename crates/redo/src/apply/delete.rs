@@ -9,7 +9,7 @@ use super::index::{
 };
 use crate::record::{Delete, RowStyle};
 
-/// Removes the record after the one that is named.
+/// Removes the record that follows the one the log record names.
 pub(super) fn delete(index: &mut Index<'_>, delete: &Delete) -> Result<()> {
     let prev = index.prev(delete.prev)?;
     let record = index.next(prev)?;
@@ -48,7 +48,7 @@ pub(super) fn delete(index: &mut Index<'_>, delete: &Delete) -> Result<()> {
 fn free(index: &mut Index<'_>, record: usize, start: usize, end: usize) -> Result<()> {
     let n_heap = index.n_heap()?;
     if index.heap_no(record)? + 1 == n_heap {
-        // After the record there may be leftover bytes of a longer one that it replaced.
+        // Leftover bytes of a longer record, which this one replaced, may follow it.
         let left_over = index.header(PAGE_HEAP_TOP)?.saturating_sub(end);
         let compact = index.image.u16(PAGE_N_HEAP)? & HEAP_COMPACT;
         index.subtract_from_header(PAGE_GARBAGE, left_over)?;

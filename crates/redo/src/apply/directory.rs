@@ -4,13 +4,13 @@ use super::error::ApplyError;
 use super::image::{Result, field};
 use super::index::{Index, N_OWNED_MAX, PAGE_DIR, PAGE_DIR_SLOT_SIZE, PAGE_HEAP_TOP, PAGE_N_DIR_SLOTS};
 
-/// Records owned at least by an owner in the middle of the page.
+/// The least number of records that an owner in the middle of the page owns.
 pub(super) const N_OWNED_MIN: u8 = 4;
 /// Infimum and supremum always have a slot.
 const SLOTS_MIN: usize = 2;
 
 impl Index<'_> {
-    /// The number of slots, if they fit on the page.
+    /// The number of slots. Fails if they do not fit on the page.
     fn slots(&self) -> Result<usize> {
         let slots = self.header(PAGE_N_DIR_SLOTS)?;
         let fits = self.image.size().saturating_sub(PAGE_DIR) / PAGE_DIR_SLOT_SIZE;
@@ -23,7 +23,7 @@ impl Index<'_> {
         self.image.size().checked_sub(before_end).ok_or(ApplyError::Directory { slots: slot })
     }
 
-    /// Where the directory starts, which nothing else may cross.
+    /// Start of the directory, which nothing else may cross.
     pub(super) fn directory_start(&self) -> Result<usize> {
         self.slot_at(self.slots()? - 1)
     }
@@ -37,7 +37,7 @@ impl Index<'_> {
         self.image.put_u16(at, field(origin)?)
     }
 
-    /// The slot of owner `owner`.
+    /// The slot that points to `owner`.
     pub(super) fn slot_of(&self, owner: usize) -> Result<usize> {
         let (start, size) = (self.directory_start()?, self.slots()? * PAGE_DIR_SLOT_SIZE);
         let wanted = field(owner)?.to_be_bytes();
@@ -45,7 +45,7 @@ impl Index<'_> {
         slots.iter().rev().position(|slot| *slot == wanted).ok_or(ApplyError::NoSlot { offset: owner })
     }
 
-    /// The owner in `slot` has one record too many: splits its group, with a second owner and slot.
+    /// The owner in `slot` has one record too many: splits its group, with a new owner and slot for the first half.
     pub(super) fn split_slot(&mut self, slot: usize) -> Result<()> {
         let slots = self.slots()?;
         let before = slot.checked_sub(1).ok_or(ApplyError::Directory { slots })?;

@@ -99,7 +99,7 @@ pub enum ApplyError {
         /// The checksum of the page.
         computed: u32,
     },
-    /// The log's bytes are not records.
+    /// The log's bytes are not valid records.
     #[error("{0}")]
     Record(#[from] RecordError),
 }

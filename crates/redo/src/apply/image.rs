@@ -5,7 +5,7 @@ use format::bytes::be;
 
 pub(super) type Result<T> = std::result::Result<T, ApplyError>;
 
-/// The bytes of a page.
+/// A page. Every access checks its bounds.
 pub(super) struct Image<'p>(&'p mut [u8]);
 
 impl<'p> Image<'p> {
@@ -13,7 +13,7 @@ impl<'p> Image<'p> {
         Self(bytes)
     }
 
-    /// Bytes of the page.
+    /// Page size, bytes.
     pub(super) const fn size(&self) -> usize {
         self.0.len()
     }
@@ -49,7 +49,7 @@ impl<'p> Image<'p> {
         self.put(offset, &value.to_be_bytes())
     }
 
-    /// Writes `data`.
+    /// Writes `data` at `offset`.
     pub(super) fn put(&mut self, offset: usize, data: &[u8]) -> Result<()> {
         self.bytes_mut(offset, data.len())?.copy_from_slice(data);
         Ok(())

@@ -46,7 +46,7 @@ const fn layout(style: RowStyle) -> Layout {
     }
 }
 
-/// Creates an index page without records. Its place, its neighbours and the fields of its index are written by other records.
+/// Creates an index page without records. Other log records write its place, its neighbours and the fields of its index.
 pub(super) fn init(image: &mut Image<'_>, style: RowStyle) -> Result<()> {
     let layout = layout(style);
     let (bounds, compact) = match style {
@@ -66,7 +66,7 @@ pub(super) fn init(image: &mut Image<'_>, style: RowStyle) -> Result<()> {
     image.put_u16(directory + PAGE_DIR_SLOT_SIZE, field(layout.infimum)?)
 }
 
-/// The same, and sets the page type.
+/// Like [`init`], and sets the page type.
 pub(super) fn create(image: &mut Image<'_>, page_type: PageType, style: RowStyle) -> Result<()> {
     init(image, style)?;
     image.put_u16(FIL_PAGE_TYPE, page_type.0)
@@ -199,7 +199,7 @@ impl<'p> Index<'p> {
     }
 }
 
-/// Sizes of a REDUNDANT record, which it states itself.
+/// Sizes of a REDUNDANT record, as its own header states them.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RedundantSizes {
     /// Header, bytes.
@@ -215,7 +215,7 @@ impl RedundantSizes {
         let (n_fields, is_short) = (usize::from(fields >> 1 & 0x3FF), fields & 1 != 0);
         let size = if is_short { n_fields } else { 2 * n_fields };
         let ends = info.checked_sub(size).ok_or(ApplyError::RecordPointer { offset: origin })?;
-        // End offsets are stored in reverse: the first one is the last field's.
+        // End offsets are stored in reverse order: the first is that of the last field.
         let data = match (n_fields, is_short) {
             (0, _) => return Err(ApplyError::RecordLength),
             (_, true) => usize::from(index.image.u8(ends)? & 0x7F),

@@ -33,7 +33,7 @@ struct Parts<'a> {
     header: usize,
     /// Complete payload.
     data: usize,
-    /// The parts of header and payload that are not copied.
+    /// The bytes of header and payload that the log record brings; the others are copied from the previous record.
     own_header: &'a [u8],
     own_data: &'a [u8],
 }

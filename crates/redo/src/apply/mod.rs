@@ -33,11 +33,11 @@ const TRAILER_SIZE: usize = 8;
 
 /// Applies one record to its page, whatever the page's LSN; [`Replay`] knows which records are due.
 ///
-/// `page` is what the server works on: decrypted and, if page_compressed, inflated. ROW_FORMAT=COMPRESSED pages are given as stored.
-/// FREE_PAGE and TRIM_PAGES make the content void and change nothing.
+/// `page` is the page as the server changes it: decrypted and, if page_compressed, inflated. ROW_FORMAT=COMPRESSED pages are given as
+/// stored. FREE_PAGE and TRIM_PAGES only make the content void; they change no byte.
 ///
 /// # Errors
-/// [`ApplyError`]: the page is then neither old nor new and must be read again.
+/// [`ApplyError`]. The page is then neither the old version nor the new one and must be read again.
 pub fn apply(record: &PageRecord<'_>, page: &mut [u8], format: &SpaceFormat) -> Result<()> {
     let expected = format.physical().bytes();
     let checked = if page.len() == expected { Ok(()) } else { Err(ApplyError::Length { len: page.len(), expected }) };
@@ -47,7 +47,7 @@ pub fn apply(record: &PageRecord<'_>, page: &mut [u8], format: &SpaceFormat) -> 
     zip.finish(page, format)
 }
 
-/// The same, for a page with the state `zip`; `next` tells whether the next record says that the page is recompressed.
+/// Like [`apply`], for a page with the state `zip`. `is_recompressed`: the next record says that the page is recompressed.
 fn apply_to(
     record: &PageRecord<'_>,
     page: &mut [u8],
@@ -58,7 +58,7 @@ fn apply_to(
     let mut image = Image::new(page);
     match record.change {
         Change::Free | Change::Trim | Change::Option(_) => Ok(()),
-        // It is not known which bytes of a compressed page it would cover.
+        // Which bytes of a compressed page the checksum would cover is not known.
         Change::Checksum(_) if is_compressed => Ok(()),
         Change::Init => init_page(&mut image, record.id),
         Change::Write { offset, data } => image.put(writable(offset, &image)?, data),

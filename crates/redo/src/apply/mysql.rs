@@ -1,7 +1,7 @@
 //! Applies MySQL's records to pages.
 //!
-//! Index records are identified by their origins. A log record's effect is repeated step by step, allocating and freeing space in the same
-//! order, so that later log records find theirs where the server had them.
+//! Index records are identified by their origins. So the effect of a log record is repeated step by step, allocating and freeing space in
+//! the server's order: later log records then find their records where the server had them.
 
 mod lists;
 mod rows;
@@ -21,7 +21,7 @@ use format::page::fil::{FIL_PAGE_OFFSET, FIL_PAGE_SPACE_ID, FIL_PAGE_TYPE};
 use format::types::PageId;
 use shape::IndexShape;
 
-/// Start of the body of a page that is not an index page.
+/// Start of the bitmap on its page.
 const IBUF_BITMAP: usize = 94;
 /// Page type of a change buffer bitmap.
 const IBUF_BITMAP_TYPE: u16 = 5;

@@ -12,15 +12,15 @@ use format::types::{Lsn, PageId};
 /// What happened to a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// Nothing was due: the page already had everything. Its bytes are unchanged.
+    /// Nothing was due: the page already had every change. Its bytes are unchanged.
     Unchanged,
-    /// The page is no longer in use and its content is void: nothing to write.
+    /// The page is no longer in use and its content is void: there is nothing to write.
     Freed,
-    /// It was changed and has this LSN now. Seal it ([`seal_recovered`](format::page::seal::seal_recovered)) before writing it.
+    /// The page changed and has this LSN now. Seal it ([`seal_recovered`](format::page::seal::seal_recovered)) before writing it.
     Changed(Lsn),
 }
 
-/// A page while its redo is applied, one mini-transaction after the other, in log order.
+/// A page to which redo is applied, one mini-transaction after another, in log order.
 #[derive(Debug)]
 pub struct Replay<'p> {
     page: &'p mut [u8],
@@ -48,7 +48,7 @@ impl<'p> Replay<'p> {
         Ok(Self { page, id, format, lsn, last: Lsn(0), is_changed: false, is_freed: false, zip: ZipPage::default() })
     }
 
-    /// Starts with a page that was not read because its first record [voids](Change::voids_page) it: it is built from zeros, whatever
+    /// Starts with a page that was not read because its first record [voids](Change::voids_page) it. The page is built from zeros, whatever
     /// `page` holds, and needs every record.
     ///
     /// # Errors
@@ -58,11 +58,11 @@ impl<'p> Replay<'p> {
         Self::onto(page, id, format)
     }
 
-    /// Applies those records of a mini-transaction that are about this page and skips the others. Mini-transactions that started before the
-    /// page was last written are skipped.
+    /// Applies the records of a mini-transaction that are about this page. Skips a mini-transaction that started before the page was last
+    /// written.
     ///
     /// # Errors
-    /// [`ApplyError`]: the page is then neither old nor new.
+    /// [`ApplyError`]. The page is then neither the old version nor the new one.
     pub fn apply(&mut self, mtr: &Mtr<'_>) -> Result<(), ApplyError> {
         self.last = mtr.end;
         if mtr.start < self.lsn {
@@ -80,7 +80,7 @@ impl<'p> Replay<'p> {
             }
             match record.change {
                 Change::Free => (self.is_freed, self.is_changed) = (true, false),
-                // About the tablespace, not about the page it names.
+                // This record is about the tablespace, not about the page it names.
                 Change::Trim => {}
                 _ => {
                     let is_recompressed = recompresses(records.peek(), self.id);
@@ -92,7 +92,7 @@ impl<'p> Replay<'p> {
         Ok(())
     }
 
-    /// Stamps the page with its new LSN. (The checksum is up to [`seal_recovered`](format::page::seal::seal_recovered).)
+    /// Stamps the page with its new LSN. [`seal_recovered`](format::page::seal::seal_recovered) sets the checksum.
     ///
     /// # Errors
     /// [`ApplyError`]: the ROW_FORMAT=COMPRESSED page does not match the page inside. It must not be used.
@@ -106,7 +106,7 @@ impl<'p> Replay<'p> {
     }
 }
 
-/// Whether a record says that the page is recompressed, but not with what result.
+/// Whether a record says that the page is recompressed without giving the result.
 fn recompresses(record: Option<&Result<RedoRecord<'_>, RecordError>>, id: PageId) -> bool {
     let Some(Ok(RedoRecord::Page(record))) = record else { return false };
     record.id == id && matches!(record.change, Change::MySql(MySqlChange::ZipCompress { .. }))

@@ -12,13 +12,13 @@ pub(super) const TRX_UNDO_PAGE_START: usize = 40;
 pub(super) const TRX_UNDO_PAGE_FREE: usize = 42;
 /// The page's node in a list of pages: two file addresses. 12 bytes.
 const TRX_UNDO_PAGE_NODE: usize = 44;
-/// Undo records begin.
+/// Where the undo records begin.
 pub(super) const TRX_UNDO_PAGE_DATA: usize = 56;
 /// An address in no list: page "none", offset 0.
 const NULL_ADDRESS: [u8; 6] = [0xFF, 0xFF, 0xFF, 0xFF, 0, 0];
-/// The pointers before and behind an undo record.
+/// Size of the pointers at the start and the end of an undo record.
 pub(super) const POINTER_SIZE: usize = 2;
-/// The trailer, where nothing but the page's LSN and checksum is.
+/// The trailer, which holds only the page's LSN and checksum.
 pub(super) const TRAILER_SIZE: usize = FIL_PAGE_DATA_END;
 
 pub(super) fn init(image: &mut Image<'_>) -> Result<()> {
@@ -31,7 +31,7 @@ pub(super) fn init(image: &mut Image<'_>) -> Result<()> {
     image.put(TRX_UNDO_PAGE_NODE + NULL_ADDRESS.len(), &NULL_ADDRESS)
 }
 
-/// Adds a record: each points to the next and, behind it, to itself.
+/// Adds a record. A record starts with a pointer to the next one and ends with a pointer to itself.
 pub(super) fn append(image: &mut Image<'_>, data: &[u8]) -> Result<()> {
     let start = usize::from(image.u16(TRX_UNDO_PAGE_FREE)?);
     let end = start + POINTER_SIZE + data.len() + POINTER_SIZE;

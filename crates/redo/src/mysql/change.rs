@@ -110,7 +110,7 @@ pub enum Change<'a> {
         record: usize,
         /// Its flags.
         info_bits: u8,
-        /// What [`Updates`] reads.
+        /// The changed fields and their new values.
         updates: Updates<'a>,
     },
     /// MLOG_REC_DELETE.
@@ -268,7 +268,7 @@ impl<'a> Iterator for InsertBodies<'a> {
 fn insert_many<'a>(index: IndexInfo<'a>, cursor: &mut Cursor<'a>) -> Result<Change<'a>, RecordFault> {
     let len = usize::try_from(cursor.u32()?).map_err(|_| RecordFault::Fields)?;
     let bodies = cursor.take(len)?;
-    // Their own length limits them, so none asks for more bytes.
+    // The list states its own length, so a body that needs more bytes is a fault.
     let mut all = InsertBodies::new(bodies);
     all.try_for_each(|body| body.map(|_| ())).map_err(|_| RecordFault::Fields)?;
     Ok(Change::InsertMany { index, bodies })
@@ -299,7 +299,7 @@ fn zip_image<'a>(cursor: &mut Cursor<'a>) -> Result<Change<'a>, RecordFault> {
     Ok(Change::ZipImage { neighbours, front: cursor.take(size)?, trailer: cursor.take(trailer)? })
 }
 
-/// 1, 2, 4 or 8 bytes, into which the value must fit.
+/// A write of 1, 2, 4 or 8 bytes, into which the value must fit.
 fn write<'a>(len: u8, cursor: &mut Cursor<'a>) -> Result<Change<'a>, RecordFault> {
     let offset = cursor.size()?;
     let value = if len == 8 { cursor.c64()? } else { cursor.cint()?.into() };
@@ -318,7 +318,7 @@ const fn create(page_type: PageType, style: RowStyle) -> Change<'static> {
     Change::CreateIndex { page_type, style }
 }
 
-/// Type numbers of index records: before 8.0.29 without and with COMP, and since then.
+/// The basic type of an index record, and the form of its index description: before 8.0.29 without or with COMP, or since then.
 const fn index_kind(kind: u8) -> Option<(u8, IndexForm)> {
     use IndexForm::{Compact, New, Redundant};
     Some(match kind {

@@ -1,5 +1,5 @@
 //! The file that closes a log of MySQL 8.0.30 or later: it starts where the newest file ends, with a checkpoint and the table states that
-//! the dictionary lacks. AUTO_INCREMENT counters are nowhere else.
+//! the dictionary lacks. AUTO_INCREMENT counters are stored nowhere else.
 //!
 //! Source: MySQL 8.0.30 to 9.7 `log0files_io.cc`, `dict0dd.cc`; a server of 9.7 starts on such a file and applies nothing.
 
@@ -78,11 +78,11 @@ pub const fn checkpoint_of(start: Lsn) -> Lsn {
     Lsn(start.0.saturating_add(LOG_BLOCK_HDR_SIZE as u64))
 }
 
-/// The creator's name in a file that follows a copy of a log, whose own creator the copy does not tell.
+/// The creator's name in a file that follows a copy of a log: the copy does not hold the log's own creator.
 pub(super) const CREATOR: &[u8] = b"innokit";
 
-/// The first bytes of another file of the log whose files have this `header`: it starts at `start`, a multiple of 512, with its checkpoint
-/// there, and has `notes`. It must be followed by zeros. `None` if there is no such log.
+/// The first bytes of another file for the log whose files have this `header`: it starts at `start`, a multiple of 512, with its checkpoint
+/// there, and holds `notes`. Zeros must follow. `None` for a header of another format and any other `start`.
 #[must_use]
 pub fn new_file(header: &[u8], start: Lsn, notes: &[TableNote]) -> Option<Vec<u8>> {
     let mut file = vec![0; LOG_FILE_HDR_SIZE];

@@ -1,7 +1,8 @@
-//! A copy of a live log of MySQL 8.0.30 or later: which blocks belong to it, where it is cut off, and the header that makes one file of it.
+//! A copy of a live log of MySQL 8.0.30 or later: which blocks belong to it, how it is cut off, and the header that makes it one file.
 //!
 //! Full blocks are final. The newest block is written again and again, in place, until it is full; a reader may catch it half written, and
-//! its checksum shows that. Block numbers and epochs follow from the LSN, so blocks of an earlier use of a file are never taken for new ones.
+//! its checksum shows that. Block numbers and epochs follow from the LSN, so blocks from an earlier use of a file are never taken for new
+//! ones.
 //!
 //! Source: MySQL 8.0.30 to 9.7 `log0files_io.cc`, `log0recv.cc`; a server of 9.7 recovers from such files.
 
@@ -18,18 +19,18 @@ use format::codec::TablespaceKey;
 use format::page::checksum::crc32c;
 use format::types::Lsn;
 
-/// What a block of a live log is worth.
+/// The verdict on a block of a live log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LiveBlock {
-    /// It belongs there, and holds the log up to this LSN.
+    /// It belongs there and holds the log up to this LSN.
     Sound(Lsn),
     /// It is encrypted, and no key opens it.
     Locked,
-    /// It is not written yet, half written, or of another time.
+    /// It is not written yet, half written, or from another time.
     Other,
 }
 
-/// Judges the block stored for `lsn`, of its first byte or any other.
+/// Judges the block stored for `lsn`, which may be the LSN of any of its bytes.
 #[must_use]
 pub fn judge(stored: &[u8; LOG_BLOCK_SIZE], lsn: Lsn, keys: &[TablespaceKey]) -> LiveBlock {
     let start = block_start(lsn);
@@ -38,7 +39,7 @@ pub fn judge(stored: &[u8; LOG_BLOCK_SIZE], lsn: Lsn, keys: &[TablespaceKey]) ->
         return if is_ours { LiveBlock::Locked } else { LiveBlock::Other };
     };
     match LogBlock::parse(&plain, start) {
-        // The log goes on behind the next block's header.
+        // The log continues behind the next block's header.
         Some(block) if block.is_full() => LiveBlock::Sound(Lsn(start.0 + (LOG_BLOCK_SIZE + LOG_BLOCK_HDR_SIZE) as u64)),
         Some(block) => LiveBlock::Sound(Lsn(start.0 + u64::from(block.data_len))),
         None => LiveBlock::Other,
@@ -60,7 +61,7 @@ fn plain(stored: &[u8; LOG_BLOCK_SIZE], start: Lsn, keys: &[TablespaceKey]) -> O
     LogBlock::parse(&plain, start).is_some_and(|block| has_epoch(&block, start)).then_some(plain)
 }
 
-/// A decrypted block with its flag cleared, as its checksum covers it; `None` if this is the wrong key.
+/// A decrypted block with its flag cleared, the form that its checksum covers; `None` if this is the wrong key.
 pub(super) fn decrypted(block: &[u8; LOG_BLOCK_SIZE], lsn: Lsn, key: &TablespaceKey) -> Option<[u8; LOG_BLOCK_SIZE]> {
     let mut plain = *block;
     key.decrypt(plain.get_mut(LOG_BLOCK_HDR_SIZE..)?);
@@ -69,8 +70,8 @@ pub(super) fn decrypted(block: &[u8; LOG_BLOCK_SIZE], lsn: Lsn, key: &Tablespace
     LogBlock::parse(&plain, lsn).map(|_| plain)
 }
 
-/// The same block as if the log had ended at `until`, which is in it. An encrypted one stays encrypted. `None` if the block is not sound,
-/// ends before, or cannot be opened.
+/// The block as if the log had ended at `until`, which is in it. An encrypted block stays encrypted. `None` if the block is not sound, ends
+/// before `until`, or cannot be opened.
 #[must_use]
 pub fn cut(stored: &[u8; LOG_BLOCK_SIZE], until: Lsn, keys: &[TablespaceKey]) -> Option<[u8; LOG_BLOCK_SIZE]> {
     let (start, len) = (block_start(until), offset_in_block(until));
@@ -81,7 +82,7 @@ pub fn cut(stored: &[u8; LOG_BLOCK_SIZE], until: Lsn, keys: &[TablespaceKey]) ->
     }
     block.get_mut(len..)?.fill(0);
     be::put_u16(&mut block, LOG_BLOCK_HDR_DATA_LEN, u16::try_from(len).ok()?)?;
-    // It may equal the length: then the next mini-transaction is to start here.
+    // It may equal the length: then the next mini-transaction starts here.
     if usize::from(be::u16_at(&block, LOG_BLOCK_FIRST_REC_GROUP)?) > len {
         be::put_u16(&mut block, LOG_BLOCK_FIRST_REC_GROUP, 0)?;
     }
@@ -101,8 +102,8 @@ pub fn encryption_block(header: &[u8]) -> Option<&[u8]> {
     header.get(LOG_ENCRYPTION..LOG_CHECKPOINT_2)
 }
 
-/// The header of a file that begins with the block of `checkpoint`, from the header of any file of that log; `encryption` is what
-/// [`encryption_block`] says of the file that has encrypted blocks. `None` if this is no header of a format that a file can be made of.
+/// The header of a file that begins with the block of `checkpoint`, made from the header of any file of that log. `encryption` is the
+/// [`encryption_block`] of the file that has encrypted blocks. `None` for a header of another format.
 #[must_use]
 pub fn header(of_file: &[u8], checkpoint: Lsn, encryption: &[u8]) -> Option<Vec<u8>> {
     let mut header = vec![0; LOG_FILE_HDR_SIZE];

@@ -73,7 +73,7 @@ impl<'a> Cursor<'a> {
         (0..more).try_fold(base, |value, _| Ok(value << 8 | u32::from(self.byte()?)))
     }
 
-    /// The same, as a length.
+    /// Like [`cint`](Self::cint), as a length.
     pub(super) fn cint_size(&mut self) -> Result<usize, RecordFault> {
         usize::try_from(self.cint()?).map_err(|_| RecordFault::Fields)
     }

@@ -1,8 +1,8 @@
-//! Follows a log of MySQL 8.0.30 and later while its server writes it: which blocks may be taken, and whether two versions of a block belong
-//! together.
+//! Follows a log of MySQL 8.0.30 and later while its server writes it: which blocks may be taken, and whether two versions of a block
+//! belong together.
 //!
-//! A block is known by its number, its epoch and its checksum, so nothing of an earlier use of a file is ever taken for new. Full blocks are
-//! final. The newest block is written again and again, in place, and only grows, until it is full.
+//! A block is identified by its number, its epoch and its checksum, so nothing from an earlier use of a file is ever taken for new. Full
+//! blocks are final. The newest block is written again and again, in place, and only grows until it is full.
 
 use super::copy::{LiveBlock, judge};
 use crate::block::{
@@ -12,10 +12,10 @@ use crate::block::{
 use format::bytes::be;
 use format::types::Lsn;
 
-/// The sound blocks with which some bytes of a log begin.
+/// The sound blocks at the start of a stretch of log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SoundBlocks {
-    /// Bytes of full ones.
+    /// Bytes of full blocks.
     pub full: usize,
     /// Where the log ends in the block behind them, if that is sound.
     pub end: Option<Lsn>,
@@ -46,14 +46,14 @@ impl SoundBlocks {
         found
     }
 
-    /// Whether nothing is sound.
+    /// Whether no block is sound.
     #[must_use]
     pub const fn is_nothing(&self) -> bool {
         self.full == 0 && self.end.is_none()
     }
 }
 
-/// Whether `newer`, read at the place of the block at `lsn`, is that block, with at least what `older` has of it.
+/// Whether `newer`, read at the place of the block at `lsn`, is that block, with at least the payload that `older` has.
 #[must_use]
 pub fn continues(older: &[u8; LOG_BLOCK_SIZE], newer: &[u8; LOG_BLOCK_SIZE], lsn: Lsn) -> bool {
     let start = block_start(lsn);
@@ -62,7 +62,7 @@ pub fn continues(older: &[u8; LOG_BLOCK_SIZE], newer: &[u8; LOG_BLOCK_SIZE], lsn
     is_whole(older) && is_whole(newer) && had <= has && older.get(PAYLOAD..had) == newer.get(PAYLOAD..had)
 }
 
-/// Whether both versions of the block at `lsn` are sound and hold the same, as far as the shorter one goes. `None` if one holds nothing.
+/// Whether both versions of the block at `lsn` are sound and agree as far as the shorter one goes. `None` if one has no payload.
 #[must_use]
 pub fn agree(one: &[u8; LOG_BLOCK_SIZE], other: &[u8; LOG_BLOCK_SIZE], lsn: Lsn) -> Option<bool> {
     let (one_len, other_len) = (data_len(one)?, data_len(other)?);
@@ -79,7 +79,8 @@ fn data_len(block: &[u8; LOG_BLOCK_SIZE]) -> Option<usize> {
     Some(usize::from(be::u16_at(block, LOG_BLOCK_HDR_DATA_LEN)?).min(LOG_BLOCK_CHECKSUM))
 }
 
-/// Whether a log that ends at `end` has something in the block of that LSN: its end may be behind the header of a block that is not there yet.
+/// Whether a log that ends at `end` has payload in the block of that LSN. If not, its end is behind the header of a block that may not
+/// exist yet.
 #[must_use]
 pub fn ends_within_block(end: Lsn) -> bool {
     offset_in_block(end) > LOG_BLOCK_HDR_SIZE

@@ -28,7 +28,7 @@ pub struct IndexInfo<'a> {
     pub has_versions: bool,
     /// Fields before the first instant ADD COLUMN of a server before 8.0.29.
     pub n_instant: Option<u16>,
-    /// Number of fields; 0 if rows tell it themselves.
+    /// Number of fields; 0 if rows state it themselves.
     pub n_fields: u16,
     /// Fields that make a record unique; above the leaves, those of a node pointer without its child.
     pub n_unique: u16,

@@ -1,12 +1,12 @@
 //! Reads and decrypts the mini-transactions in MySQL's redo log.
 //!
 //! ```text
-//! Plan of verify_mysql -> where the blocks from the checkpoint's on lie
+//! Plan of verify_mysql -> where the blocks are, from the checkpoint's on
 //! their bytes, in pieces of any size -> MtrReader::next_mtr -> Mtr -> records
 //! ```
 //!
-//! Only its records delimit a mini-transaction, and only its body a record, so everything must be parsed. Like a server, the reader stops
-//! before the first block that is not part of this log, and before the first incomplete mini-transaction.
+//! Only its records delimit a mini-transaction, and only its body delimits a record, so everything must be parsed. Like a server, the
+//! reader stops before the first block that is not part of this log, and before the first incomplete mini-transaction.
 
 use super::copy::decrypted;
 use super::record::{MLOG_DUMMY_RECORD, MLOG_MULTI_REC_END, SINGLE_RECORD, parse};
@@ -43,7 +43,7 @@ pub struct MtrReader {
     /// Keys of encrypted blocks: those of the files, newest first.
     keys: Vec<TablespaceKey>,
     checkpoint: Lsn,
-    /// The next block, as far as it was received.
+    /// The part of the next block received so far.
     block: Vec<u8>,
     block_lsn: Lsn,
     /// Payload of blocks; everything before `done` was returned.
@@ -51,11 +51,11 @@ pub struct MtrReader {
     done: usize,
     /// LSN of the next mini-transaction.
     at: Lsn,
-    /// Whether the first of them was found.
+    /// Whether the first of them has been found.
     is_in_step: bool,
     /// No more payload will come.
     is_last_block: bool,
-    /// The bytes read end here.
+    /// No more mini-transactions will be returned.
     ended: bool,
     fault: Option<RecordError>,
     /// Whether a block could not be decrypted.
@@ -85,7 +85,7 @@ impl MtrReader {
         }
     }
 
-    /// The next mini-transaction; `None` if `input` or the log ends before.
+    /// The next mini-transaction; `None` if `input` or the log ends before it does.
     pub fn next_mtr(&mut self, input: &mut &[u8]) -> Option<Mtr<'_>> {
         loop {
             if self.ended {
@@ -122,8 +122,8 @@ impl MtrReader {
         self.ended
     }
 
-    /// Records at the end of the log whose mini-transaction was still being written; the last one may be incomplete. None of them counts
-    /// for pages, but a server believes what they say about tables.
+    /// Records at the end of the log whose mini-transaction was still being written; the last one may be incomplete. They change no page,
+    /// but a server believes what they say about tables.
     #[must_use]
     pub fn unfinished(&self) -> &[u8] {
         if self.ended && self.fault.is_none() { self.payload.get(self.done..).unwrap_or_default() } else { &[] }
@@ -135,7 +135,7 @@ impl MtrReader {
         self.fault
     }
 
-    /// Whether it ended at a block without a key.
+    /// Whether the log ended at an encrypted block that no key opens.
     #[must_use]
     pub const fn lacks_key(&self) -> bool {
         self.lacks_key
@@ -181,7 +181,7 @@ impl MtrReader {
         }
     }
 
-    /// Consumes blocks.
+    /// Consumes blocks, and drops the payload that was returned.
     fn fill(&mut self, input: &mut &[u8]) {
         self.payload.drain(..std::mem::take(&mut self.done));
         let enough = self.payload.len() + FILL_SIZE;

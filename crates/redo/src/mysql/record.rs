@@ -1,4 +1,4 @@
-//! Records of MySQL's redo log: type, tablespace and page, and a body whose length only its content tells.
+//! Records of MySQL's redo log: type, tablespace and page, and a body whose length only its content gives.
 
 use super::change;
 use super::cursor::Cursor;
@@ -91,7 +91,7 @@ fn table_state<'a>(cursor: &mut Cursor<'a>) -> Result<TableState<'a>, RecordFaul
     Ok(TableState { table, version, auto_increment, state: { from }.take(len)? })
 }
 
-/// The records in `bytes`, which are those of one mini-transaction, or some of them.
+/// The records in `bytes`: those of one mini-transaction, or some of them.
 #[must_use]
 pub const fn records(bytes: &[u8]) -> Records<'_> {
     Records { bytes, at: 0, failed: false }

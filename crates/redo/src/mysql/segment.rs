@@ -1,20 +1,20 @@
-//! Segments of an archived log of MySQL 8.0.30 and later: files of the server's own format, each of which continues the one before.
+//! Segments of an archived log of MySQL 8.0.30 and later: files of the server's own format, each of which continues the previous one.
 //!
-//! A segment has the header of a log file and its blocks: that of LSN `start + n` is at offset [`LOG_FILE_HDR_SIZE`]` + n`. What is not yet
-//! written is zero, and zeros are no block: the first one ends the segment, and so does a block that is not full. A full segment has no zeros,
-//! and ends where the next one starts, so closed segments are a log as any other, with one exception: only a segment that starts at a
+//! A segment has the header of a log file and its blocks: the block of LSN `start + n` is at offset [`LOG_FILE_HDR_SIZE`]` + n`. Unwritten
+//! space is zero, and zeros are no block: the first one ends the segment, and so does a block that is not full. A full segment has no zeros
+//! and ends where the next one starts. So closed segments are a log like any other, with one exception: only a segment that starts at a
 //! checkpoint has one.
 //!
 //! | offset | bytes | field | meaning |
 //! |---:|---:|---|---|
 //! | 0 | 512 | | as in `#ib_redo0`: format, number of the log, first LSN, creator, checksum |
 //! | 448 | 8 | `magic` | `innokit1` |
-//! | 456 | 4 | `timeline` | from 1; the next one begins where LSNs have come again with other content |
+//! | 456 | 4 | `timeline` | from 1; the next one begins where LSNs repeat with other content |
 //! | 512 | 512 | | the checkpoint in whose block the segment starts, if it starts at one; LSN 0 otherwise |
-//! | 1536 | 512 | | a checkpoint of LSN 0, which is none |
+//! | 1536 | 512 | | a checkpoint of LSN 0: none |
 //!
-//! The end record beside a closed segment is that of [`crate::segment`]. Its mini-transactions are those that begin and end in the segment; its
-//! end is the first LSN behind its last block if that is full, and the end of the data in it otherwise.
+//! The end record beside a closed segment has the form of [`crate::segment`]. It counts the mini-transactions that begin and end in the
+//! segment. Its end is the first LSN behind the last block if that block is full, otherwise the end of the data in it.
 
 use super::{
     FORMAT_MANY_FILES, LOG_CHECKPOINT_1, LOG_CHECKPOINT_2, LOG_CHECKPOINT_LSN, LOG_FILE_HDR_SIZE, LOG_HEADER_CHECKSUM,
@@ -32,17 +32,17 @@ use format::types::Lsn;
 pub struct SegmentHeader {
     /// LSN of its first block.
     pub start: Lsn,
-    /// Counts the times that LSNs came again with other content, from 1.
+    /// From 1; the next timeline begins where LSNs repeat with other content.
     pub timeline: u32,
     /// The checkpoint in its first block.
     pub checkpoint: Option<Lsn>,
-    /// The number that all files of one server's log have in common.
+    /// The number that all files of one server's log share.
     pub log_uuid: u32,
 }
 
 impl SegmentHeader {
-    /// The header for a log of which a file has the header `log`, whose number and creator it keeps. `None` if that is too short, or of
-    /// another format.
+    /// The header for a log one of whose files has the header `log`; keeps its number and creator. `None` if `log` is too short or of
+    /// another format, or if `start` is not the start of a block.
     #[must_use]
     pub fn build(start: Lsn, timeline: u32, checkpoint: Option<Lsn>, log: &[u8]) -> Option<Vec<u8>> {
         if be::u32_at(log, LOG_HEADER_FORMAT)? != FORMAT_MANY_FILES || start != block_start(start) {
@@ -64,7 +64,7 @@ impl SegmentHeader {
     /// Reads the first [`LOG_FILE_HDR_SIZE`] bytes of a segment.
     ///
     /// # Errors
-    /// [`RedoError`]; [`RedoError::NoCheckpoint`] for a log file that is no segment: it lacks the mark of one.
+    /// [`RedoError`]; [`RedoError::NoCheckpoint`] for a log file that is no segment: it lacks the magic.
     pub fn parse(header: &[u8]) -> Result<Self, RedoError> {
         let short = RedoError::TooShort { len: header.len() as u64, needed: LOG_FILE_HDR_SIZE as u64 };
         let header = header.get(..LOG_FILE_HDR_SIZE).ok_or(short)?;

@@ -18,7 +18,7 @@ pub enum Change<'a> {
         /// At least one byte.
         data: &'a [u8],
     },
-    /// MEMSET: `pattern`, repeated, the last time possibly cut.
+    /// MEMSET: `pattern` over and over; the last repetition may be cut.
     Set {
         /// First byte written.
         offset: usize,

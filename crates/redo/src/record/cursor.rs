@@ -3,7 +3,7 @@
 use super::fault::RecordFault;
 use format::bytes::be;
 
-/// Each length's range of numbers starts where the shorter one's ends: every number has exactly one form.
+/// Each longer form's range of numbers starts where the shorter one's ends: every number has exactly one form.
 const MIN_2: u32 = 0x80;
 const MIN_3: u32 = MIN_2 + (1 << 14);
 const MIN_4: u32 = MIN_3 + (1 << 21);

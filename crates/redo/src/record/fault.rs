@@ -22,7 +22,7 @@ pub enum RecordFault {
     /// An unknown type.
     #[error("has the type 0x{0:x}0, which does not exist")]
     Type(u8),
-    /// The same, in a MySQL log.
+    /// An unknown type in a MySQL log.
     #[error("has the type {0}, which does not exist")]
     Kind(u8),
     /// An unknown subtype.

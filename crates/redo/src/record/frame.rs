@@ -7,14 +7,14 @@ use super::cursor::Cursor;
 /// First byte: the record is about the same page as the previous one; before any page record, it is about a file.
 pub(super) const SAME_PAGE: u8 = 0x80;
 
-/// A record, from outside.
+/// The frame of a record.
 #[derive(Clone, Copy)]
 pub(crate) struct Frame {
     /// Its first byte: type, and low bits of the length.
     pub first: u8,
     /// Where its body starts.
     pub head_len: usize,
-    /// Length of all of it.
+    /// Length of the whole record.
     pub len: usize,
 }
 
@@ -32,8 +32,8 @@ pub(crate) fn frame(bytes: &[u8]) -> Option<Frame> {
     Some(Frame { first, head_len, len: 1 + more + 15 })
 }
 
-/// For every page record in a mini-transaction of which only page numbers are readable: the page, and the range after its number. Ends
-/// where they are not.
+/// For every page record in a mini-transaction in which only page numbers are readable: the page, and the range after its number. Ends
+/// where they are not readable.
 pub(crate) fn payload_of_pages(bytes: &[u8]) -> impl Iterator<Item = (PageId, std::ops::Range<usize>)> {
     let (mut at, mut current) = (0, None);
     std::iter::from_fn(move || {

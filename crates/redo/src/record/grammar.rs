@@ -11,10 +11,10 @@ use crate::mysql;
 /// The format of a log's records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Grammar {
-    /// That of MariaDB 10.5 and later.
+    /// Of MariaDB 10.5 and later.
     #[default]
     MariaDb,
-    /// That of MySQL 8.0 and later.
+    /// Of MySQL 8.0 and later.
     MySql,
 }
 
@@ -28,7 +28,7 @@ pub enum MtrRecords<'a> {
 }
 
 impl Grammar {
-    /// The records in `bytes`, which are those of one mini-transaction, decrypted, without its end marker.
+    /// The records in `bytes`: those of one mini-transaction, decrypted, without its end marker.
     #[must_use]
     pub const fn records(self, bytes: &[u8]) -> MtrRecords<'_> {
         match self {
@@ -37,7 +37,7 @@ impl Grammar {
         }
     }
 
-    /// Their subjects and positions in `bytes`, all of whose records were read before.
+    /// The subjects of the records in `bytes`, and their positions. All of these records must have been read before.
     #[must_use]
     pub const fn subjects(self, bytes: &[u8]) -> MtrSubjects<'_> {
         match self {
@@ -75,7 +75,7 @@ impl<'a> Iterator for MtrRecords<'a> {
 pub enum MtrSubjects<'a> {
     /// MariaDB's.
     MariaDb(Subjects<'a>),
-    /// MySQL's, where only the whole record tells its length.
+    /// MySQL's, whose length only the whole record gives.
     MySql(mysql::record::Records<'a>),
 }
 

@@ -29,7 +29,7 @@ pub use whole::{PageRecord, RedoRecord};
 pub struct Mtr<'a> {
     /// LSN of its first byte. A page with a larger LSN already has its changes.
     pub start: Lsn,
-    /// LSN after its last byte, with which it stamps the pages it changes.
+    /// LSN after its last byte. The pages it changes are stamped with it.
     pub end: Lsn,
     /// Its records, decrypted, without end marker and checksum.
     pub bytes: &'a [u8],

@@ -15,7 +15,7 @@ pub const WRITE_OFFSET_MIN: usize = 8;
 /// The running offset after a record that creates or changes the whole page.
 const OFFSET_AFTER_WHOLE_PAGE: usize = format::page::fil::FIL_PAGE_TYPE;
 
-/// The records in `bytes`, which are those of one mini-transaction, decrypted, without end marker and checksum.
+/// The records in `bytes`: those of one mini-transaction, decrypted, without end marker and checksum.
 #[must_use]
 pub const fn records(bytes: &[u8]) -> Records<'_> {
     Records { bytes, at: 0, page: Page::None, failed: false }
@@ -30,7 +30,7 @@ pub struct Records<'a> {
     failed: bool,
 }
 
-/// The page of records without a page number.
+/// The page that a record without a page number is about.
 #[derive(Debug, Clone, Copy)]
 enum Page {
     /// No page record so far.
@@ -101,7 +101,7 @@ fn page_change<'a>(
     let kind = first >> 4 & 7;
     let whole = Page::At(id, OFFSET_AFTER_WHOLE_PAGE);
     Ok(match kind {
-        // Both always name their page: nothing before them is worth continuing.
+        // Both always name their page: they never continue another record.
         0 | 1 if first & SAME_PAGE != 0 => return Err(RecordFault::NoPage),
         0 => (body.ended(Change::Free)?, Page::Gone),
         1 => (body.ended(Change::Init)?, whole),
@@ -124,7 +124,7 @@ fn page_change<'a>(
     })
 }
 
-/// WRITE, MEMSET, MEMMOVE, and the end of what they write.
+/// WRITE, MEMSET or MEMMOVE, and the end of the bytes that it writes.
 fn bytes_change<'a>(kind: u8, last: usize, body: &mut Cursor<'a>) -> Result<(Change<'a>, usize), RecordFault> {
     let offset = last.checked_add(body.size()?).ok_or(RecordFault::Fields)?;
     if offset < WRITE_OFFSET_MIN {

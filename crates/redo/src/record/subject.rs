@@ -29,7 +29,7 @@ pub enum Effect {
     Frees,
     /// INIT_PAGE: initializes the page.
     Inits,
-    /// TRIM_PAGES: it is the first page truncated from its tablespace.
+    /// TRIM_PAGES: the page is the first one truncated from its tablespace.
     Trims,
 }
 
@@ -51,7 +51,7 @@ impl Effect {
 }
 
 impl RedoRecord<'_> {
-    /// The subject.
+    /// What the record is about: a file, or a page and what happens to it.
     #[must_use]
     pub const fn subject(&self) -> Subject {
         match self {
@@ -62,7 +62,7 @@ impl RedoRecord<'_> {
 }
 
 /// The subjects of the records in `bytes`, and the position of each. Only for a mini-transaction whose records were all
-/// [read](super::records) before and are sound: invalid bytes end this early or pass as a record.
+/// [read](super::records) before and are sound: invalid bytes end the iteration early or pass as a record.
 #[must_use]
 pub const fn subjects(bytes: &[u8]) -> Subjects<'_> {
     Subjects { bytes, at: 0, page: None, names_page: false }

@@ -21,7 +21,7 @@ pub struct PageRecord<'a> {
     pub id: PageId,
     /// The change.
     pub change: Change<'a>,
-    /// The record as stored in the log. Concatenated, those of one page and mini-transaction can be read again by
-    /// [`records`](super::records), even if records of other pages stood between them.
+    /// The record as stored in the log. The records of one page and mini-transaction, concatenated, can be read
+    /// again by [`records`](super::records), even if records of other pages stood between them.
     pub bytes: &'a [u8],
 }

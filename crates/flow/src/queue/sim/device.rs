@@ -33,7 +33,7 @@ pub(super) struct State {
     counts: SimCounts,
 }
 
-/// Bytes that the device cannot read or write, as asked for.
+/// Bytes that the device was told not to read or write.
 #[derive(Debug)]
 struct BadRange {
     operation: Operation,

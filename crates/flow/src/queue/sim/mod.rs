@@ -11,11 +11,11 @@
 //! power off --> each unsynced write of each 512-byte sector is kept or not --> medium, as reopen() finds it
 //! ```
 //!
-//! **Time.** A request takes the latency, waits for one of `parallel` hands, and its bytes for the pipe. Time is counted, not spent, except
-//! with [`Pace::Real`]: [`SimDevice::elapsed`] tells what the requests would have cost. Counted time excludes the processor's work, and is
-//! reproducible only with one thread; to compare programs with several threads, or ones that compute while they wait, use real time.
+//! **Time.** A request waits for one of `parallel` hands and takes the latency; its bytes wait for the pipe. Time is counted, not spent,
+//! except with [`Pace::Real`]: [`SimDevice::elapsed`] tells what the requests would have cost. Counted time excludes the processor's work,
+//! and is reproducible only with one thread; to compare programs with several threads, or ones that compute while they wait, use real time.
 //!
-//! **Durability.** Reads see a write once it is done. It is durable once a sync is done that started after that. A failed sync leaves its
+//! **Durability.** Reads see a write once it is done. It is durable once a sync that started after that is done. A failed sync leaves its
 //! writes readable and never durable, as on Linux. A file's length is as durable as its bytes.
 //!
 //! **Crash.** Writes and syncs count as operations, from 1. With [`SimDevice::crash_at`] the power goes off in the middle of one:

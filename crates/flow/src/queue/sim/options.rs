@@ -23,7 +23,7 @@ pub struct SimOptions {
     pub jitter: Duration,
     /// Time of a sync.
     pub sync_latency: Duration,
-    /// What a sync takes longer for each GiB that was written to the device since the last one, whichever file it was.
+    /// Extra time of a sync for each GiB written to the device since the last sync, to any file.
     pub sync_per_gib: Duration,
     /// How many reads and writes the device works on concurrently, at least 1.
     pub parallel: u32,
@@ -60,7 +60,7 @@ impl Default for SimOptions {
 }
 
 impl SimOptions {
-    /// A slow cloud disk: 0.5 ms a request, 64 at a time, 10 MB/s, and a sync of 10 ms and 10 s for each GiB that was written since the last.
+    /// A slow cloud disk: 0.5 ms a request, 64 at a time, 10 MB/s, and a sync of 10 ms plus 10 s for each GiB written since the last one.
     #[must_use]
     pub fn cloud() -> Self {
         Self { bandwidth: 10_000_000, sync_per_gib: Duration::from_secs(10), ..Self::default() }

@@ -74,12 +74,12 @@ struct TimedQueue {
     clock: SimTime,
     /// Requests not started yet.
     taken: Vec<Request>,
-    /// When each is done, and the request.
+    /// The requests, each with the time at which it is done.
     started: VecDeque<(u64, Request)>,
 }
 
 impl Drop for TimedQueue {
-    /// Requests that nobody waited for are no longer in flight.
+    /// Requests that were never waited for are no longer in flight.
     fn drop(&mut self) {
         let left = self.started.len() as u64;
         self.clock.lock().in_flight -= left;

@@ -16,7 +16,7 @@ pub(super) struct Timing {
     pipe: u64,
     latency: u64,
     sync_latency: u64,
-    /// Nanoseconds that a sync takes longer for each GiB.
+    /// Extra nanoseconds of a sync for each GiB.
     sync_per_gib: u64,
     /// Bytes written since the last sync.
     dirty: u64,
@@ -67,7 +67,7 @@ impl Timing {
         done
     }
 
-    /// The completion time of a write: as [`Timing::transfer`], and a later sync has its bytes to move.
+    /// The completion time of a write: like [`Timing::transfer`], and its bytes make the next sync longer.
     pub(super) fn write(&mut self, len: u64, longer: u64) -> u64 {
         self.dirty += len;
         self.transfer(len, longer)

@@ -1,5 +1,5 @@
-//! The note that the server makes changes without redo (`ALTER INSTANCE DISABLE INNODB REDO_LOG`): it outlives the run that noticed it. When
-//! the server has redo again, there is a gap.
+//! The note that the server makes changes without redo (`ALTER INSTANCE DISABLE INNODB REDO_LOG`). It outlives the run that noticed. Once
+//! the server writes redo again, there is a gap.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::archive::error::{Result, failed};
 
 const NAME: &str = "redo.disabled";
 
-/// Notes it.
+/// Writes the note, unless it exists.
 pub(super) fn note(dir: &Path) -> Result<()> {
     let path = dir.join(NAME);
     if path.exists() {
@@ -19,12 +19,12 @@ pub(super) fn note(dir: &Path) -> Result<()> {
     write_whole(&path, b"redo logging is disabled on the server\n").map_err(failed(&path, "noting that"))
 }
 
-/// Whether it was noted.
+/// Whether the note exists.
 pub(super) fn is_noted(dir: &Path) -> bool {
     dir.join(NAME).exists()
 }
 
-/// The gap is noted instead.
+/// Removes the note, if there is one.
 pub(super) fn forget(dir: &Path) -> Result<()> {
     let path = dir.join(NAME);
     if path.exists() { remove_file(&path).map_err(failed(&path, "removing the note")) } else { Ok(()) }

@@ -1,7 +1,7 @@
-//! One look at MySQL's live log: the mini-transactions that are new and certain go to the archive.
+//! One look at MySQL's live log: archives the new mini-transactions that are certain to stay.
 //!
-//! A server that recovers drops the mini-transaction that its log ends in, and writes other things there. So only whole ones are archived: the
-//! last block is cut off behind one, and written again later.
+//! A server that recovers drops the incomplete mini-transaction at the end of its log and writes something else there. So only whole ones
+//! are archived: the last block is cut off behind one, and written again later.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -23,10 +23,10 @@ use crate::archive::gap::{Gap, note};
 use crate::archive::name::SegmentName;
 use crate::archive::status::{ArchiveStatus, Unlogged};
 
-/// Bytes read at a time: few from a log that rests, more and more while the archive is behind.
+/// Bytes per read: four times as many while the archive is behind, the minimum again once it has caught up.
 const READ_MIN: usize = 16 << 10;
 const READ_MAX: usize = 4 << 20;
-/// What the server says to be durable must be found within this time.
+/// A block that the server reports as flushed must be found within this time.
 const FOUND_WITHIN: Duration = Duration::from_secs(10);
 
 /// Follows a log of MySQL into an archive.
@@ -37,20 +37,20 @@ pub(super) struct BlockFollower {
     pub headers: Headers,
     pub segment: BlockWriter,
     pub groups: Groups,
-    /// Full blocks that were read and are not archived, from the segment's next one on.
+    /// Full blocks that are read but not archived yet, from the segment's next block on.
     pub pending: Vec<u8>,
     /// Bytes of a new segment.
     pub segment_size: u64,
-    /// A block that has not changed for this long is taken although it is not full.
+    /// A partly filled block is archived once it has not changed for this long.
     pub settle: Duration,
     pub read_size: usize,
     pub status: ArchiveStatus,
-    /// The log is known to go up to here.
+    /// The log is known to reach this LSN.
     pub read_to: Lsn,
     pub seen: Option<Lsn>,
-    /// The last block that was not full, and since when it is as it is.
+    /// The partly filled block at the end, if any, and since when it has not changed.
     pub rest: Option<(Instant, Option<[u8; LOG_BLOCK_SIZE]>)>,
-    /// Since when nothing is found of what the server has flushed.
+    /// Since when a flushed block cannot be found.
     pub missing_since: Option<Instant>,
     pub unlogged: Vec<Load>,
 }
@@ -76,7 +76,7 @@ impl Follow for BlockFollower {
         self.missing_since = None;
         let full = bytes.get(..found.full).unwrap_or_default();
         let last = found.end.and_then(|_| bytes.get(found.full..)?.first_chunk::<LOG_BLOCK_SIZE>());
-        // What was read in an earlier look may have been dropped by a server that recovered since.
+        // A server that recovered since may have dropped what an earlier look read.
         if !self.fits(bytes.first_chunk::<LOG_BLOCK_SIZE>()) || !self.pending_is_unchanged()? {
             return self.reconsider();
         }
@@ -90,7 +90,7 @@ impl Follow for BlockFollower {
         if !is_more {
             self.seen = Some(self.groups.end());
         }
-        // What ends with a full block ends behind the header of the next one.
+        // A mini-transaction that ends with a full block ends, as an LSN, behind the header of the next block.
         let behind_full = Lsn(next.0 + LOG_BLOCK_HDR_SIZE as u64);
         let fence = flushed.unwrap_or(if is_settled { Lsn(u64::MAX) } else { behind_full });
         if let Some(end) = self.groups.end_before(fence) {
@@ -112,7 +112,7 @@ impl Follow for BlockFollower {
     }
 
     fn has_reached(&self, target: Lsn) -> bool {
-        // A mini-transaction that is not complete at the target is not part of it.
+        // A mini-transaction that is incomplete at the target is not part of it.
         self.read_to >= target && self.seen.is_some() && self.groups.end_before(target).is_none()
     }
 
@@ -130,12 +130,12 @@ impl Follow for BlockFollower {
 }
 
 impl BlockFollower {
-    /// The next block to read.
+    /// The LSN of the next block to read.
     fn next(&self) -> Lsn {
         Lsn(self.segment.next().0 + self.pending.len() as u64)
     }
 
-    /// Whether the first block read is a later version of the one that was archived before it was full.
+    /// Whether the first block read is a later version of the one that was archived partly filled.
     fn fits(&self, first: Option<&[u8; LOG_BLOCK_SIZE]>) -> bool {
         match (self.segment.last(), first) {
             (Some(last), Some(first)) if self.pending.is_empty() => continues(last, first, self.segment.next()),
@@ -143,7 +143,7 @@ impl BlockFollower {
         }
     }
 
-    /// Whether the block behind the full ones has been the same for long enough.
+    /// Whether the block behind the full ones has not changed for `settle`.
     fn is_settled(&mut self, last: Option<[u8; LOG_BLOCK_SIZE]>) -> bool {
         match &self.rest {
             Some((since, block)) if *block == last => since.elapsed() >= self.settle,
@@ -154,7 +154,7 @@ impl BlockFollower {
         }
     }
 
-    /// Archives what ends at or before `end`, where a mini-transaction does.
+    /// Archives everything up to `end`, where a mini-transaction ends.
     fn take(&mut self, end: Lsn, last: Option<&[u8; LOG_BLOCK_SIZE]>) -> Result<()> {
         let full = usize::try_from(block_start(end).0 - self.segment.next().0).unwrap_or(usize::MAX);
         let cut_off = match self.pending.get(full..).and_then(|rest| rest.first_chunk()).or(last) {
@@ -172,7 +172,7 @@ impl BlockFollower {
         Ok(())
     }
 
-    /// Reads the full blocks of earlier looks again.
+    /// Reads the full blocks of earlier looks again and compares.
     fn pending_is_unchanged(&mut self) -> Result<bool> {
         let (mut lsn, mut left) = (self.segment.next(), self.pending.as_slice());
         while !left.is_empty() {
@@ -187,7 +187,7 @@ impl BlockFollower {
         Ok(true)
     }
 
-    /// Appends the first `full` bytes of what is pending, and the block behind them as far as it is to be archived.
+    /// Appends the first `full` bytes of the pending blocks, then `last`, the block behind them cut off where the archive is to end.
     fn append(&mut self, mut full: usize, last: Option<[u8; LOG_BLOCK_SIZE]>) -> Result<()> {
         loop {
             let room = usize::try_from(self.segment.room()).unwrap_or(usize::MAX);
@@ -205,22 +205,22 @@ impl BlockFollower {
         }
     }
 
-    /// Closes the segment, which is full, and goes on in a new one.
+    /// Closes the full segment and continues in a new one.
     fn next_segment(&mut self) -> Result<()> {
         let name = SegmentName { start: self.segment.next(), ..self.segment.name() };
-        // First: a run that is killed in between goes on after a closed segment.
+        // Close first: a run killed in between continues after a closed segment.
         self.segment.close(&self.dir)?;
         self.segment = BlockWriter::create(&self.dir, name, &self.headers.header, None, self.segment_size)?;
         Ok(())
     }
 
-    /// Nothing sound is at the place of the next block.
+    /// The place of the next block holds nothing sound.
     fn nothing_found(&mut self, flushed: Option<Lsn>) -> Result<Look> {
         self.live.forget();
         self.read_size = READ_MIN;
         self.refresh()?;
         let next = self.next();
-        // It may have been written since, or be in another file now.
+        // The block may have been written since, or be in another file now.
         let bytes = self.live.read(next, LOG_BLOCK_SIZE)?;
         if !SoundBlocks::of(&bytes, next).is_nothing() {
             return Ok(Look::More);
@@ -234,11 +234,11 @@ impl BlockFollower {
         if block_start(self.headers.checkpoint) > next {
             return self.start_over(&Gap::Unreadable { at: next });
         }
-        // The archive had the block, not full: the log ends before.
+        // The archive has this block, partly filled, and the log does not: the log ends before it.
         if self.segment.last().is_some() && self.pending.is_empty() {
             return self.reconsider();
         }
-        // What ends with a full block ends behind the header of the next one.
+        // A mini-transaction that ends with a full block ends, as an LSN, behind the header of the next block.
         let behind_full = Lsn(next.0 + LOG_BLOCK_HDR_SIZE as u64);
         if self.is_settled(None) || flushed.is_some_and(|flushed| flushed <= behind_full) {
             (self.read_to, self.seen) = (self.read_to.max(behind_full), Some(self.groups.end()));
@@ -248,7 +248,7 @@ impl BlockFollower {
         Ok(Look::End)
     }
 
-    /// The server makes changes without redo. Once it logs again, the log is archived from there on.
+    /// The server makes changes without redo. Once it logs again, the archive starts over there.
     fn wait_until_enabled(&mut self) -> Result<Look> {
         disabled::note(&self.dir)?;
         self.refresh()?;
@@ -260,7 +260,7 @@ impl BlockFollower {
         self.start_over(&Gap::Disabled)
     }
 
-    /// Fails if the server has long flushed what is not in its log.
+    /// Fails if the server flushed a block more than `FOUND_WITHIN` ago that its log still does not hold.
     fn expect(&mut self, flushed: Option<Lsn>) -> Result<()> {
         let next = self.next();
         if flushed.is_none_or(|flushed| flushed.0 <= next.0 + LOG_BLOCK_HDR_SIZE as u64) {
@@ -276,7 +276,7 @@ impl BlockFollower {
         Ok(())
     }
 
-    /// The log is not what was read of it before: a server has recovered in between, or it is the log of another history.
+    /// The log no longer matches what was read from it: the server has recovered in between, or this is another history.
     fn reconsider(&mut self) -> Result<Look> {
         self.live.forget();
         self.refresh()?;
@@ -296,7 +296,7 @@ impl BlockFollower {
         Ok(())
     }
 
-    /// Notes a gap, and archives the log from its newest checkpoint on.
+    /// Notes a gap and starts over at the log's newest checkpoint.
     pub fn start_over(&mut self, gap: &Gap) -> Result<Look> {
         let (segment, at) = (self.segment.name(), self.groups.at);
         self.segment.close(&self.dir)?;
@@ -310,7 +310,7 @@ impl BlockFollower {
         Ok(Look::Gap)
     }
 
-    /// Brings the status up to date.
+    /// Updates the status.
     pub fn tell(&mut self) {
         let at = self.groups.at;
         let known = self.read_to.max(self.headers.checkpoint).max(self.headers.newest);
@@ -321,8 +321,8 @@ impl BlockFollower {
     }
 }
 
-/// A segment that starts with the block of the log's newest checkpoint, after `last`; with the reason why it does not continue where that
-/// ended.
+/// Creates a segment that starts with the block of the log's newest checkpoint, after `last`. `gap` says why it does not continue `last`,
+/// and where that ended.
 pub(super) fn begin(
     dir: &std::path::Path,
     headers: &Headers,
@@ -332,7 +332,7 @@ pub(super) fn begin(
 ) -> Result<BlockWriter> {
     let start = block_start(headers.checkpoint);
     let ended = gap.map_or(Lsn(0), |(_, at)| at);
-    // LSNs that come again belong to another timeline, whatever the reason.
+    // LSNs that repeat belong to a new timeline, whatever the reason.
     let is_other = gap.is_some_and(|(gap, _)| matches!(gap, Gap::OtherHistory)) || start < ended;
     let timeline = last.timeline + u32::from(is_other);
     let name = SegmentName { timeline, start };

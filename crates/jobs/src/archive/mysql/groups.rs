@@ -1,4 +1,4 @@
-//! The mini-transactions in what was read of a log and is not archived yet.
+//! The mini-transactions that are read from a log and not archived yet.
 
 use std::collections::VecDeque;
 
@@ -18,7 +18,7 @@ pub(crate) struct Load {
     pub index: u64,
 }
 
-/// A mini-transaction.
+/// A complete mini-transaction: its end, and the indexes that it reports as built without redo.
 #[derive(Debug)]
 struct Group {
     end: Lsn,
@@ -31,7 +31,7 @@ impl Group {
     }
 }
 
-/// The indexes that a mini-transaction says were built without redo.
+/// The indexes that a mini-transaction reports as built without redo.
 pub(super) fn loads_in(mtr: &Mtr<'_>) -> impl Iterator<Item = Load> {
     let lsn = mtr.start;
     mtr.records().filter_map(move |record| match record {
@@ -44,22 +44,22 @@ pub(super) fn loads_in(mtr: &Mtr<'_>) -> impl Iterator<Item = Load> {
 #[derive(Debug)]
 pub(super) struct Groups {
     reader: MtrReader,
-    /// Complete in the full blocks, and not archived.
+    /// Complete within the full blocks, and not archived yet.
     full: VecDeque<Group>,
-    /// Complete only with the block behind them, which may still grow.
+    /// Complete only with the block behind the full ones, which may still grow.
     last: Vec<Group>,
-    /// Where the last one ended that was taken.
+    /// The end of the last one taken.
     pub at: Lsn,
 }
 
 impl Groups {
-    /// Begins with the block at `start`.
+    /// Starts with the block at `start`.
     pub fn new(start: Lsn) -> Self {
         let reader = MtrReader::new(FORMAT_MANY_FILES, start, Vec::new());
         Self { reader, full: VecDeque::new(), last: Vec::new(), at: start }
     }
 
-    /// Takes full blocks, each once, and the present version of the block behind them.
+    /// Takes full blocks, each once, and the current version of the block behind them.
     pub fn feed(&mut self, full: &[u8], last: Option<&[u8; LOG_BLOCK_SIZE]>) -> Result<()> {
         let mut input = full;
         while let Some(mtr) = self.reader.next_mtr(&mut input) {
@@ -68,7 +68,7 @@ impl Groups {
         refuse_faults(&self.reader)?;
         self.last.clear();
         let Some(last) = last else { return Ok(()) };
-        // It will be longer: the reader itself must not see it yet.
+        // This block will grow. A copy of the reader parses it: the reader itself must not see it yet.
         let mut reader = self.reader.clone();
         let mut input = last.as_slice();
         while let Some(mtr) = reader.next_mtr(&mut input) {
@@ -77,24 +77,24 @@ impl Groups {
         refuse_faults(&reader)
     }
 
-    /// Where the last one ends that was read.
+    /// The end of the last one read.
     pub fn end(&self) -> Lsn {
         let last = self.last.last().or(self.full.back());
         last.map_or(self.at, |group| group.end)
     }
 
-    /// Where the last one ends that ends at or before `fence`, if it is not taken yet.
+    /// The end of the last one that ends at or before `fence`; `None` if it is taken already.
     pub fn end_before(&self, fence: Lsn) -> Option<Lsn> {
         let ends = self.full.iter().chain(&self.last).map(|group| group.end);
         ends.take_while(|end| *end <= fence).last().filter(|end| *end > self.at)
     }
 
-    /// Takes those that end at or before `end`. Returns how many, and what they say about indexes.
+    /// Takes the ones that end at or before `end`. Returns how many, and the indexes that they report.
     pub fn take(&mut self, end: Lsn) -> (u64, Vec<Load>) {
         let (mut mtrs, mut loads) = (0, Vec::new());
         let count = self.full.partition_point(|group| group.end <= end);
         for group in self.full.drain(..count) {
-            // Those of a block that was not full then were taken before.
+            // The others were taken when their block was still partly filled.
             if group.end > self.at {
                 mtrs += 1;
                 loads.extend(group.loads);
@@ -108,7 +108,7 @@ impl Groups {
         (mtrs, loads)
     }
 
-    /// Goes on from the segment being written: what it has is taken.
+    /// Continues from the segment being written: everything in it is taken.
     pub fn resumed(start: Lsn, full: &[u8], last: Option<&[u8; LOG_BLOCK_SIZE]>) -> Result<Self> {
         let mut groups = Self::new(start);
         groups.feed(full, last)?;

@@ -16,7 +16,7 @@ use crate::archive::name::list;
 
 /// Blocks compared at most.
 const COMPARED: usize = 32;
-/// A block that the server writes just then is read this often, with this pause.
+/// How often, and with what pause, to read a block again that the server may be writing.
 const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(5);
 const BLOCK: u64 = LOG_BLOCK_SIZE as u64;

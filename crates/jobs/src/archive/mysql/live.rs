@@ -1,4 +1,4 @@
-//! The log of a running server of MySQL: files that continue each other, the oldest of which are recycled under other names.
+//! The log of a running MySQL server: consecutive files, the oldest of which are recycled under other names.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -13,11 +13,11 @@ use crate::archive::error::{Result, failed, refused};
 use crate::source::read_up_to;
 use crate::source::redo_log::{REDO_DIR, log_files};
 
-/// The server recycles files while they are listed: they are listed this often, with this pause.
+/// How often, and with what pause, to list the files: the server recycles some while they are listed.
 const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The ending of the names of files that are not in use.
+/// The suffix of the names of files that are not in use.
 const SPARE: &str = "_tmp";
 
 /// An open file of the log. It stays readable when the server renames it.
@@ -30,7 +30,7 @@ struct LiveFile {
 }
 
 impl LiveFile {
-    /// Opens the file if it is one of the log's: spare ones have no header.
+    /// Opens a file if it belongs to the log. Spare files have no header.
     fn open(path: &Path) -> Option<Self> {
         let file = File::open(path).ok()?;
         let header = read_up_to(&file, 0, LOG_FILE_HDR_SIZE).ok()?;
@@ -48,16 +48,16 @@ impl LiveFile {
 pub(super) struct Headers {
     /// The newest checkpoint.
     pub checkpoint: Lsn,
-    /// The header of the file that has it.
+    /// The header of the file that holds it.
     pub header: Vec<u8>,
-    /// The number that the files of one server's log have in common.
+    /// The number that all files of one server's log share.
     pub log_uuid: u32,
-    /// The LSN with which the oldest file begins, and the newest.
+    /// The LSNs at which the oldest and the newest file begin.
     pub oldest: Lsn,
     pub newest: Lsn,
     /// The LSN behind the newest file.
     pub end: Lsn,
-    /// Bytes that the server can write before it uses a file again.
+    /// Bytes that the server can write before it reuses a file.
     pub capacity: u64,
     /// The server makes changes without redo.
     pub is_disabled: bool,
@@ -68,19 +68,19 @@ pub(super) struct Headers {
 pub(super) struct LiveBlocks {
     datadir: PathBuf,
     file: Option<LiveFile>,
-    /// The file may be in another use now: it is looked for again.
+    /// The file may have another use now: the next read looks for it again.
     is_stale: bool,
 }
 
 impl LiveBlocks {
-    /// The log of a datadir, and what its headers say.
+    /// Opens the log of a datadir and reads its headers.
     pub fn open(datadir: &Path) -> Result<(Self, Headers)> {
         let live = Self { datadir: datadir.to_path_buf(), file: None, is_stale: false };
         let headers = live.headers()?;
         Ok((live, headers))
     }
 
-    /// Whether the server says, in the file that was read last, that it makes changes without redo.
+    /// Whether the header of the file read last says that the server makes changes without redo.
     pub fn is_disabled(&self) -> Result<bool> {
         let Some(file) = &self.file else { return Ok(false) };
         let header =
@@ -89,7 +89,7 @@ impl LiveBlocks {
         Ok(now.is_ok_and(|now| now.start_lsn == file.parsed.start_lsn && now.is_logging_disabled()))
     }
 
-    /// Reads the headers of all files.
+    /// Reads the headers of all files. Retries, because the server may recycle files meanwhile.
     pub fn headers(&self) -> Result<Headers> {
         let mut tries = 1..TRIES;
         loop {
@@ -129,14 +129,14 @@ impl LiveBlocks {
         })
     }
 
-    /// Up to `len` bytes from the block at `lsn` on, of one file; nothing if no file has it. A file that the server has put aside, which it
-    /// does with all but the newest when it shuts down, keeps its header and its blocks until it is used again.
+    /// Reads up to `len` bytes from the block at `lsn` on, within one file; nothing if no file has it. At shutdown the server puts aside
+    /// all files but the newest. A file put aside keeps its header and its blocks until it is reused.
     pub fn read(&mut self, lsn: Lsn, len: usize) -> Result<Vec<u8>> {
         let has = |file: &LiveFile| file.has(lsn);
         if self.is_stale || !self.file.as_ref().is_some_and(has) {
             let files = log_files(&self.datadir).into_iter().rev().chain(self.spare_files());
             let found = files.filter_map(|path| LiveFile::open(&path)).find(has);
-            // One that the server has removed since is still as it was, as long as it is open.
+            // A file that the server has removed meanwhile stays readable while it is open.
             self.file = found.or_else(|| self.file.take_if(|file| has(file)));
             self.is_stale = false;
         }
@@ -146,13 +146,13 @@ impl LiveBlocks {
         read_up_to(&file.file, offset, len.min(left)).map_err(failed(&file.path, "reading the redo log"))
     }
 
-    /// Files that the server has put aside for later use, under other names.
+    /// The files that the server has put aside for later, under other names.
     fn spare_files(&self) -> impl Iterator<Item = PathBuf> + use<> {
         let entries = std::fs::read_dir(self.datadir.join(REDO_DIR)).into_iter().flatten().flatten();
         entries.map(|entry| entry.path()).filter(|path| path.to_string_lossy().ends_with(SPARE))
     }
 
-    /// Looks for the file again at the next read: the server may have put it to another use.
+    /// Makes the next read look for the file again: the server may have put it to another use.
     pub fn forget(&mut self) {
         self.is_stale = true;
     }
@@ -166,7 +166,7 @@ fn sizes_in(dir: &Path) -> u64 {
     files.filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).sum()
 }
 
-/// Whether the datadir has a log of MySQL. One of before 8.0.30 is refused.
+/// Whether the datadir has a MySQL log. Refuses one from before 8.0.30.
 pub(in crate::archive) fn is_mysql(datadir: &Path) -> Result<bool> {
     if datadir.join(REDO_DIR).is_dir() {
         return Ok(true);

@@ -43,7 +43,7 @@ impl From<Load> for Unlogged {
     }
 }
 
-/// Continues an archive, or begins one at the log's newest checkpoint.
+/// Continues an archive, or starts one at the log's newest checkpoint.
 pub(super) fn start(
     datadir: &Path,
     options: &ArchiveOptions,
@@ -61,7 +61,7 @@ pub(super) fn start(
     }
     let newest = list(&dir)?.pop().map(|name| StoredBlocks::read(&dir, name)).transpose()?;
     let gap = match &newest {
-        // Of another server, or of files that the server has replaced.
+        // The log is another server's, or the server has replaced its files.
         Some(stored) if stored.header.log_uuid != headers.log_uuid => Some(Gap::OtherHistory),
         Some(stored) if headers.oldest > stored.next() && !has(&mut live, stored.next())? => {
             Some(Gap::Recycled { oldest: headers.oldest })
@@ -73,7 +73,7 @@ pub(super) fn start(
     };
     let (segment, groups) = match &newest {
         None => {
-            // Nothing was archived yet that there could be a gap after.
+            // Nothing is archived yet, so there is nothing that a gap could follow.
             disabled::forget(&dir)?;
             let segment =
                 begin(&dir, &headers, SegmentName { timeline: 1, start: Lsn(0) }, None, options.segment_size)?;
@@ -113,7 +113,7 @@ fn has(live: &mut LiveBlocks, lsn: Lsn) -> Result<bool> {
     Ok(!SoundBlocks::of(&live.read(lsn, LOG_BLOCK_SIZE)?, lsn).is_nothing())
 }
 
-/// Goes on in the newest segment, or after it if that is closed.
+/// Continues in the newest segment, or after it if it is closed.
 fn continued(
     dir: &Path,
     headers: &Headers,
@@ -123,7 +123,7 @@ fn continued(
     let groups = Groups::resumed(stored.name.start, stored.full_blocks(), stored.last_block().as_ref())?;
     let end = stored.name.end_path(dir);
     let is_closed = end.exists();
-    // Closed before a gap, by a run that was killed before it could note that, and went away again.
+    // Only a gap closes a segment behind a partly filled block. The run was killed before it noted the gap, so open the segment again.
     if is_closed && stored.last_block().is_some() {
         remove_file(&end).map_err(failed(&end, "opening the segment again"))?;
     } else if is_closed {

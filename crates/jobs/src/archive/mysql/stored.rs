@@ -1,4 +1,4 @@
-//! A segment of MySQL's blocks as it lies in the archive.
+//! A segment of MySQL's blocks in the archive.
 
 use std::path::{Path, PathBuf};
 
@@ -15,13 +15,13 @@ use crate::archive::error::Result;
 use crate::archive::name::SegmentName;
 use crate::archive::stored::read_segment;
 
-/// A segment that was read.
+/// A segment, read whole.
 #[derive(Debug)]
 pub(crate) struct StoredBlocks {
     pub name: SegmentName,
     pub path: PathBuf,
     pub header: SegmentHeader,
-    /// All of it.
+    /// The whole file.
     bytes: Vec<u8>,
     blocks: SoundBlocks,
 }
@@ -35,17 +35,17 @@ impl StoredBlocks {
         Ok(Self { name, path, header, bytes, blocks })
     }
 
-    /// The LSN behind its full blocks.
+    /// The LSN behind the full blocks.
     pub fn next(&self) -> Lsn {
         Lsn(self.name.start.0 + self.blocks.full as u64)
     }
 
-    /// Where its data end: behind the last block, if that is full.
+    /// Where the data ends: in the last block, or behind it if it is full.
     pub fn end(&self) -> Lsn {
         self.blocks.end.unwrap_or_else(|| self.next())
     }
 
-    /// Bytes of its file with the header and the full blocks, and how many those of the block behind them are.
+    /// Bytes of the header and the full blocks, and of the partly filled block behind them (0 without one).
     pub const fn len(&self) -> (u64, u64) {
         let last = if self.blocks.end.is_some() { LOG_BLOCK_SIZE as u64 } else { 0 };
         ((LOG_FILE_HDR_SIZE + self.blocks.full) as u64, last)
@@ -55,7 +55,7 @@ impl StoredBlocks {
         self.bytes.len() as u64
     }
 
-    /// Its sound blocks, the last of which may not be full.
+    /// The sound blocks, the last of which may be partly filled.
     pub fn blocks(&self) -> &[u8] {
         let (full, last) = self.len();
         self.bytes.get(LOG_FILE_HDR_SIZE..usize::try_from(full + last).unwrap_or(0)).unwrap_or_default()
@@ -65,12 +65,12 @@ impl StoredBlocks {
         self.blocks().get(..self.blocks.full).unwrap_or_default()
     }
 
-    /// The block that is not full.
+    /// The partly filled block at the end, if there is one.
     pub fn last_block(&self) -> Option<[u8; LOG_BLOCK_SIZE]> {
         self.blocks().get(self.blocks.full..)?.first_chunk().copied()
     }
 
-    /// What closes it.
+    /// The end record that closes the segment.
     pub fn end_record(&self) -> EndRecord {
         let mut reader = MtrReader::new(FORMAT_MANY_FILES, self.name.start, Vec::new());
         let (mut input, mut mtrs) = (self.blocks(), 0);

@@ -1,4 +1,4 @@
-//! Reads the mini-transactions of segments that continue each other.
+//! Reads the mini-transactions of consecutive segments.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -17,7 +17,7 @@ use crate::archive::name::SegmentName;
 use crate::archive::status::Unlogged;
 use crate::source::read_up_to;
 
-/// Whether a segment is one of MySQL's log.
+/// Whether a segment belongs to a MySQL log.
 pub(in crate::archive) fn is_of_blocks(dir: &Path, name: SegmentName) -> Result<bool> {
     let path = name.path(dir);
     let file = File::open(&path).map_err(failed(&path, "opening the segment"))?;
@@ -25,13 +25,13 @@ pub(in crate::archive) fn is_of_blocks(dir: &Path, name: SegmentName) -> Result<
     Ok(redo::identify(&head) == Ok(LogVendor::MySql))
 }
 
-/// A stretch of segments, as far as it was read.
+/// A stretch of consecutive segments, as far as it is read.
 #[derive(Debug)]
 pub(in crate::archive) struct BlockRange {
     timeline: u32,
     /// Where the next segment must start.
     next: Lsn,
-    /// Its last block is not full: nothing follows it.
+    /// The last block is partly filled: nothing follows it.
     is_over: bool,
     reader: MtrReader,
     pub mtrs: u64,
@@ -41,7 +41,7 @@ pub(in crate::archive) struct BlockRange {
 }
 
 impl BlockRange {
-    /// Begins with a segment.
+    /// Starts with a segment.
     pub fn new(name: SegmentName) -> Self {
         let reader = MtrReader::new(FORMAT_MANY_FILES, name.start, Vec::new());
         let (next, files) = (name.start, HashMap::new());
@@ -52,20 +52,20 @@ impl BlockRange {
         !self.is_over && (self.timeline, self.next) == (name.timeline, name.start)
     }
 
-    /// Whether a segment begins within it.
+    /// Whether a segment starts within the range.
     pub fn overlaps(&self, name: SegmentName) -> bool {
         self.timeline == name.timeline && name.start < self.next
     }
 
-    /// Where its last mini-transaction ends.
+    /// The end of the last mini-transaction.
     pub const fn end(&self) -> Lsn {
         self.reader.at()
     }
 
-    /// Reads a segment that follows. Returns what is wrong with its records.
+    /// Reads the next segment. Returns what is wrong with its records, if anything.
     pub fn add(&mut self, stored: &StoredBlocks) -> Option<String> {
         let (mtrs, unlogged, files) = (&mut self.mtrs, &mut self.unlogged, &mut self.files);
-        // A block that is not full is the last one.
+        // A partly filled block is the last one.
         let mut input = stored.blocks();
         while let Some(mtr) = self.reader.next_mtr(&mut input) {
             *mtrs += 1;

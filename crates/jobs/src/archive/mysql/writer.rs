@@ -1,7 +1,7 @@
 //! The segment of MySQL's blocks being written.
 //!
-//! As [`crate::archive::writer`], with one difference: the last block is written again, with more in it, until it is full. A crash leaves the
-//! one version of it or the other, both of which are sound, as MySQL itself expects of its own log: a block is a sector.
+//! Like [`crate::archive::writer`], with one difference: the last block is written again, with more in it, until it is full. A crash leaves
+//! one version of it or the other, and both are sound: a block is a sector. MySQL relies on that for its own log.
 
 use std::path::Path;
 
@@ -24,7 +24,7 @@ pub(super) struct BlockWriter {
     name: SegmentName,
     appender: Appender<ZeroedFile>,
     len: u64,
-    /// The block behind the full ones.
+    /// The partly filled block behind the full ones.
     last: Option<[u8; LOG_BLOCK_SIZE]>,
 }
 
@@ -43,7 +43,7 @@ impl BlockWriter {
         Ok(Self { name, appender, len, last: None })
     }
 
-    /// Goes on in the newest segment, after its last full block. What is behind its last block is cleared.
+    /// Continues in the newest segment, after its last full block. Clears what is behind its last block.
     pub fn resume(stored: &StoredBlocks) -> Result<Self> {
         let (full, last) = stored.len();
         let opened = ZeroedFile::open(&stored.path)
@@ -56,22 +56,22 @@ impl BlockWriter {
         self.name
     }
 
-    /// The LSN of the block that comes next, or that is written again.
+    /// The LSN of the next block to write, or of the partly filled one, which is written again.
     pub const fn next(&self) -> Lsn {
         Lsn(self.name.start.0 + (self.appender.at() - LOG_FILE_HDR_SIZE as u64))
     }
 
-    /// That block, if it was written.
+    /// The partly filled block at that LSN, if there is one.
     pub const fn last(&self) -> Option<&[u8; LOG_BLOCK_SIZE]> {
         self.last.as_ref()
     }
 
-    /// How many bytes of blocks still fit.
+    /// Bytes of blocks that still fit.
     pub const fn room(&self) -> u64 {
         self.len.saturating_sub(self.appender.at())
     }
 
-    /// Appends full blocks, and one that is not, durably.
+    /// Appends full blocks and a partly filled one, durably.
     pub fn append(&mut self, dir: &Path, full: &[u8], last: Option<[u8; LOG_BLOCK_SIZE]>) -> Result<()> {
         let rest = last.as_ref().map(<[u8; LOG_BLOCK_SIZE]>::as_slice).unwrap_or_default();
         let appended = self.appender.append_with_rest(full, rest);
@@ -80,7 +80,7 @@ impl BlockWriter {
         Ok(())
     }
 
-    /// Closes it: nothing is written to it any more. An empty one is removed.
+    /// Closes the segment: nothing is written to it any more. Removes it if it is empty.
     pub fn close(&self, dir: &Path) -> Result<()> {
         let path = self.name.path(dir);
         let used = self.appender.at() + if self.last.is_some() { BLOCK } else { 0 };

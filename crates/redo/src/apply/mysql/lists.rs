@@ -11,7 +11,7 @@ use super::shape::IndexShape;
 use crate::mysql::change::{InsertBodies, InsertBody};
 use format::page::fil::{FIL_PAGE_TYPE, PageType};
 
-/// Smallest record size: a longer chain than this allows is a cycle.
+/// Smallest record size. A chain of more records than would fit at this size is a cycle.
 const RECORD_MIN: usize = 5;
 
 /// Upper limit of records on a page.
@@ -29,7 +29,7 @@ pub(super) fn insert_many(page: &mut Index<'_>, index: &IndexShape, bodies: &[u8
     no_direction(page)
 }
 
-/// Deletes a record and all after it.
+/// Deletes a record and all records after it.
 pub(super) fn delete_from(page: &mut Index<'_>, index: &IndexShape, record: usize) -> Result<()> {
     let supremum = page.layout.supremum;
     let record = if record == page.layout.infimum { page.next(record)? } else { page.record(record)? };

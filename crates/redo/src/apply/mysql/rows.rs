@@ -16,9 +16,9 @@ const PAGE_LEFT: u16 = 1;
 const PAGE_RIGHT: u16 = 2;
 /// Heap numbers have 13 bits.
 const HEAP_NO_MAX: usize = 0x1FFF;
-/// The flags that an update logs; the others tell the row's version.
+/// The flags that an update logs. The others describe the row's version.
 const LOGGED_FLAGS: u8 = 0x30;
-/// Fields from this number on are virtual columns, which are not in the row.
+/// Fields from this number on are virtual columns, which are not stored in the row.
 const FIELDS_MAX: usize = 1017;
 /// Status of a record, in the low bits of its heap number field.
 const STATUS_MASK: u8 = 7;
@@ -44,12 +44,12 @@ pub(super) fn bytes_of<'i>(page: &'i Index<'_>) -> Result<&'i [u8]> {
     page.image.bytes(0, page.image.size())
 }
 
-/// The record at `origin` of the page.
+/// The shape of the record at `origin` of the page.
 pub(super) fn shape_of(page: &Index<'_>, index: &IndexShape, origin: usize) -> Result<Shape> {
     index.shape(bytes_of(page)?, page.record(origin)?)
 }
 
-/// Builds a record from the one before it and the differing bytes.
+/// Builds a record from the one at `cursor` and the bytes that differ.
 pub(super) fn build(page: &Index<'_>, index: &IndexShape, cursor: usize, body: &InsertBody<'_>) -> Result<Row> {
     let before = shape_of(page, index, cursor)?;
     let info_at = page.info(cursor)?;
@@ -128,7 +128,7 @@ pub(super) fn put_row(page: &mut Index<'_>, cursor: usize, row: &Row, room: Room
     Ok(origin)
 }
 
-/// Allocates space for a record: that of the last freed one if it is large enough, otherwise the end of the heap.
+/// Allocates space for a record: the last freed record's space if it is large enough, otherwise the end of the heap.
 fn room(page: &mut Index<'_>, index: &IndexShape, len: usize) -> Result<Room> {
     let free = page.header(PAGE_FREE)?;
     if free != 0 {
@@ -297,7 +297,7 @@ fn put_field(page: &mut Index<'_>, shape: &Shape, record: usize, number: usize, 
     }
 }
 
-/// Only REDUNDANT rows have space for NULL values.
+/// Only REDUNDANT rows reserve space for NULL values.
 fn set_null(page: &mut Index<'_>, record: usize, at: usize, is_null: bool) -> Result<()> {
     const NULL: u8 = 0x80;
     if page.style == RowStyle::Dynamic {

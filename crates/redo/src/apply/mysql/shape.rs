@@ -7,7 +7,7 @@ use super::super::image::Result;
 use crate::mysql::index_info::{Field, FieldLen, Fields, IndexInfo};
 use format::bytes::be;
 
-/// Record flags: the row's version, or its number of fields, precedes it.
+/// Record flags: the row's version, or its number of fields, comes before the fixed header.
 const VERSION_FLAG: u8 = 0x40;
 const INSTANT_FLAG: u8 = 0x80;
 /// Record status: node pointers, and infimum and supremum.
@@ -16,7 +16,7 @@ const STATUS_BOUND: u16 = 2;
 /// Length of infimum and supremum, and of the child in a node pointer.
 const BOUND_SIZE: usize = 8;
 const CHILD_SIZE: usize = 4;
-/// Flag of a two-byte length; flag in its value: the rest is off-page.
+/// Flag in the first byte of a two-byte length; flag in its value: the rest of the field is off-page.
 const LONG_LENGTH: u8 = 0x80;
 const EXTERNAL: usize = 0x4000;
 const LENGTH_MASK: usize = 0x3FFF;
@@ -44,7 +44,7 @@ pub(super) struct FieldPlace {
     pub is_external: bool,
 }
 
-/// An index record.
+/// Where the parts of an index record are.
 #[derive(Debug)]
 pub(super) struct Shape {
     /// Bytes before its origin.
@@ -53,7 +53,7 @@ pub(super) struct Shape {
     pub data: usize,
     /// Its fields in storage order.
     pub places: Vec<FieldPlace>,
-    /// The logical number of each of them; empty if they are the same.
+    /// The logical number of each place; empty if the places are in logical order.
     numbers: Vec<usize>,
 }
 
@@ -76,7 +76,7 @@ impl Shape {
 /// Reads header bytes downwards.
 struct Down<'a> {
     bytes: &'a [u8],
-    /// Everything from here on was read.
+    /// Everything from here on has been read.
     at: usize,
 }
 
@@ -100,7 +100,7 @@ impl IndexShape {
         })
     }
 
-    /// The record with its origin at `origin` in `bytes`.
+    /// The shape of the record whose origin is at `origin` in `bytes`.
     pub(super) fn shape(&self, bytes: &[u8], origin: usize) -> Result<Shape> {
         let shape = if self.is_compact { self.compact(bytes, origin)? } else { self.redundant(bytes, origin)? };
         let fits = shape.extra <= origin && origin + shape.data <= bytes.len();
@@ -199,7 +199,7 @@ impl IndexShape {
         Ok(shape)
     }
 
-    /// A record that states where its fields end.
+    /// Reads a REDUNDANT record, which states where its fields end.
     fn redundant(&self, bytes: &[u8], origin: usize) -> Result<Shape> {
         let outside = ApplyError::RecordPointer { offset: origin };
         let info_at = origin.checked_sub(REDUNDANT_HEADER).ok_or(outside)?;
@@ -236,7 +236,7 @@ const fn place(start: usize, len: usize) -> FieldPlace {
     FieldPlace { bytes: start..start + len, is_null: false, is_external: false }
 }
 
-/// The length of a non-NULL field, and whether its rest is off-page.
+/// The length of a non-NULL field, and whether the rest of it is off-page.
 fn length(len: FieldLen, down: &mut Down<'_>) -> Result<(usize, bool)> {
     Ok(match len {
         FieldLen::Fixed(len) => (len, false),
@@ -251,7 +251,7 @@ fn length(len: FieldLen, down: &mut Down<'_>) -> Result<(usize, bool)> {
     })
 }
 
-/// Offset of the end of field `at` of a REDUNDANT record, and whether it takes one byte.
+/// Offset in `bytes` of the entry that says where field `at` of a REDUNDANT record ends, and whether the entry takes one byte.
 pub(super) fn redundant_end(bytes: &[u8], origin: usize, at: usize) -> Option<(usize, bool)> {
     let info_at = origin.checked_sub(REDUNDANT_HEADER)?;
     let versions = usize::from(bytes.get(info_at)? & VERSION_FLAG != 0);

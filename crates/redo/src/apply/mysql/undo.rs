@@ -10,9 +10,8 @@ use format::page::rollback::{TRX_UNDO_LAST_LOG, TRX_UNDO_STATE, TRX_UNDO_TRX_ID}
 
 /// Header of the first undo log, the only one that is reused.
 const FIRST_HEADER: usize = 86;
-/// In an undo log header: transaction (8 bytes), needs purge (2), first record (2), flags (1), changed the dictionary (1), next and last
-/// log (2 each).
-/// the dictionary (1), next and last log (2 each).
+/// In an undo log header: transaction (8 bytes), needs purge (2), first record (2), flags (1), changed the dictionary (1), next and
+/// previous log (2 each).
 const TRX_UNDO_DEL_MARKS: usize = 16;
 const TRX_UNDO_LOG_START: usize = 18;
 const TRX_UNDO_FLAGS: usize = 20;
@@ -30,7 +29,7 @@ pub(super) fn init(image: &mut Image<'_>, kind: u32) -> Result<()> {
     image.put_u16(FIL_PAGE_TYPE, PageType::UNDO_LOG.0)
 }
 
-/// Adds a record: each points to the next one and, at its end, to itself.
+/// Adds a record. A record starts with a pointer to the next one and ends with a pointer to itself.
 pub(super) fn insert(image: &mut Image<'_>, data: &[u8]) -> Result<()> {
     let start = usize::from(image.u16(TRX_UNDO_PAGE_FREE)?);
     let end = start + POINTER_SIZE + data.len() + POINTER_SIZE;

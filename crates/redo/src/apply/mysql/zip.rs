@@ -1,11 +1,11 @@
 //! Applies records to pages of ROW_FORMAT=COMPRESSED.
 //!
-//! The server keeps two versions of such a page: the compressed one, which is written, and the page inside, to which the row positions in
-//! the log refer. A change is made to the page inside like to any other, then reported to the compressed page ([`Editor`]), whose
-//! modification log gets new and changed rows whole. So it fills up when the server's did, which then logged the recompressed page
-//! (MLOG_ZIP_PAGE_COMPRESS). If a server does not log that (`innodb_log_compressed_pages=OFF`), it logs just the compression level.
+//! The server keeps two versions of such a page: the compressed one, which it writes, and the page inside, which the row positions in the
+//! log refer to. A change is made to the page inside as to any other page, then reported to the compressed page ([`Editor`]), whose
+//! modification log gets new and changed rows whole. So it fills up when the server's did. The server then logged the recompressed page
+//! (MLOG_ZIP_PAGE_COMPRESS); with `innodb_log_compressed_pages=OFF` it logs only the compression level.
 //!
-//! Non-index pages have no page inside; they are changed like those of other tablespaces, only shorter.
+//! Non-index pages have no page inside. They are changed like those of other tablespaces; they are just shorter.
 
 mod rows;
 
@@ -30,12 +30,12 @@ pub(in super::super) struct ZipPage {
 
 #[derive(Debug, Default)]
 enum State {
-    /// Nothing so far needed the page inside.
+    /// Nothing has needed the page inside so far.
     #[default]
     Closed,
     /// The page inside is in use.
     Open(Box<Editor>),
-    /// There is a page inside but no compressed one yet: a record with all of it must follow.
+    /// The page inside exists, the compressed one does not yet: a record with the whole compressed page must follow.
     Unpacked,
 }
 
@@ -46,7 +46,7 @@ struct Stored<'p> {
 }
 
 impl ZipPage {
-    /// Applies one record. `is_recompressed`: the next one says that the page is recompressed.
+    /// Applies one record. `is_recompressed`: the next record says that the page is recompressed.
     pub(in super::super) fn apply(
         &mut self,
         change: &Change<'_>,
@@ -84,7 +84,7 @@ impl ZipPage {
         }
     }
 
-    /// Compares both pages when all is done.
+    /// Compares both pages once all records are applied.
     pub(in super::super) fn finish(&mut self, packed: &[u8], format: &SpaceFormat) -> Result<()> {
         match &mut self.state {
             State::Closed => Ok(()),
@@ -93,7 +93,7 @@ impl ZipPage {
         }
     }
 
-    /// Writes what both pages have at the same offset: on an index page, that is the header.
+    /// Writes bytes that both pages have at the same offset: on an index page, those of the header.
     fn put(&mut self, packed: &mut [u8], offset: usize, data: &[u8]) -> Result<()> {
         let was_index = is_index(packed);
         if was_index && offset.saturating_add(data.len()) > PAGE_DATA {
@@ -160,7 +160,7 @@ fn shape_of(index: &IndexInfo<'_>) -> Result<IndexShape> {
     if is_plain { IndexShape::of(index) } else { Err(ApplyError::IndexInfo) }
 }
 
-/// The page as compressed by the server, except for the fields that depend on its place.
+/// Writes the page as the server compressed it, except for the fields that depend on its place.
 fn put_image(packed: &mut Image<'_>, neighbours: [&[u8]; 2], front: &[u8], trailer: &[u8]) -> Result<()> {
     let (size, front_end) = (packed.size(), FIL_PAGE_TYPE + front.len());
     let outside = ApplyError::OutsidePage { offset: FIL_PAGE_TYPE, len: front.len() + trailer.len(), size };

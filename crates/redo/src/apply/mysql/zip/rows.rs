@@ -16,7 +16,7 @@ const SYSTEM_SIZE: usize = 13;
 /// Compression level if no record gives it.
 const LEVEL_MAX: u8 = 9;
 
-/// Both pages.
+/// Both versions of a page.
 pub(super) struct Pages<'p> {
     pub editor: &'p mut Editor,
     pub packed: &'p mut [u8],
@@ -71,7 +71,7 @@ impl Pages<'_> {
         Ok(self.editor.mirror(self.packed)?)
     }
 
-    /// The packed page has no such flag: it follows from the page's place.
+    /// Marks the lowest record of its level. The packed page has no such flag: the page's place implies it.
     pub(super) fn mark_lowest(&mut self, record: usize) -> Result<()> {
         rows::set_flag(&mut inside(self.editor)?, record, MIN_RECORD, true)
     }
@@ -94,7 +94,7 @@ impl Pages<'_> {
         Ok(self.editor.removed(self.packed, field(record)?)?)
     }
 
-    /// Deletes a record and all after it, one by one: each must be freed separately.
+    /// Deletes a record and all records after it, one by one: each must be freed separately.
     pub(super) fn delete_from(&mut self, index: &IndexShape, record: usize) -> Result<()> {
         let page = inside(self.editor)?;
         let supremum = page.layout.supremum;
@@ -127,8 +127,8 @@ impl Pages<'_> {
         Err(ApplyError::RecordPointer { offset: record })
     }
 
-    /// If the log had room in the server but has none here, the page was recompressed here before, less tightly than by the server:
-    /// recompress it at the highest level.
+    /// Recompresses the page at the highest level if its modification log has no room. The log had room in the server, so the page was
+    /// recompressed here before, less tightly than by the server.
     fn or_repacked(&mut self, told: std::result::Result<(), ZipEditError>) -> Result<()> {
         match told {
             Err(ZipEditError::NoRoom { .. }) => Ok(self.editor.repack(self.packed, LEVEL_MAX)?),
@@ -142,7 +142,7 @@ pub(super) fn inside(editor: &mut Editor) -> Result<Index<'_>> {
     Index::open(Image::new(editor.page()), RowStyle::Dynamic)
 }
 
-/// The space of the last freed record, if the new one fits there with the same origin: the packed page identifies free records by their
+/// The space of the last freed record, if the new one fits there with the same origin. The packed page identifies free records by their
 /// origins.
 fn reuse(page: &mut Index<'_>, index: &IndexShape, row: &Row) -> Result<Option<Room>> {
     let free = page.header(PAGE_FREE)?;
@@ -160,7 +160,8 @@ fn reuse(page: &mut Index<'_>, index: &IndexShape, row: &Row) -> Result<Option<R
     Ok(Some(Room { start: free - freed.extra + unused, heap_no }))
 }
 
-/// Zeroes the freed record's trailer part unless all of it will be overwritten: unpacking leaves zeros there.
+/// Zeroes the part of the freed record that the packed page keeps in its trailer, unless the new record overwrites all of it: unpacking
+/// leaves zeros there.
 fn zero_stored(page: &mut Index<'_>, index: &IndexShape, free: usize, freed: &Shape, len: usize) -> Result<()> {
     if page.header(PAGE_LEVEL)? != 0 {
         if freed.len() <= len {
