@@ -46,7 +46,7 @@ impl<E: Encoder, O: Output<Piece = E::Piece>> Writing<'_, '_, E, O> {
                     written += 1;
                     self.left = self.left.map(|left| left - 1);
                 }
-                // A purged row may be unreadable: nobody expects it.
+                // A purged row may be unreadable, which is not damage.
                 Err(_) if row.state() == crate::rows::batch::RowState::Freed => {}
                 Err((column, why)) => {
                     let name = batch.plan().columns.get(column).map_or("", |column| column.name.as_str());
