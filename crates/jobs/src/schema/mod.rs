@@ -197,7 +197,7 @@ fn otherwise(
     }
 }
 
-/// The definitions in a tablespace, or the `.frm` file beside it. If there are none in it, why, as a clause.
+/// Collects the definitions in a tablespace, or the path of the `.frm` file beside it. Returns why there are none, as a clause.
 fn of_space(
     space: &Tablespace,
     path: &Path,
