@@ -96,10 +96,10 @@ pub fn by_page0(head: &[u8], page_size: Option<u32>) -> Option<SpacePart> {
     Some(SpacePart { format, header, key: SpaceKey::None, is_key_proven: false, first_page: 0, fault })
 }
 
-/// Pages after page 0 that are asked which tablespace they belong to.
+/// Pages after page 0 that vote on which tablespace they belong to.
 const VOTERS: u32 = 3;
 
-/// The tablespace that all pages after page 0 name, if it is another one and at least two say so: then page 0 is wrong, not they.
+/// The tablespace that all voting pages name, if it is not page 0's and at least two agree: then page 0 is wrong, not they.
 fn outvoted(head: &[u8], format: &SpaceFormat) -> Option<SpaceId> {
     let pages = head.chunks_exact(format.physical().bytes()).skip(1).take(VOTERS as usize);
     // Skip pages whose space id is hidden by encryption or compression.
@@ -134,7 +134,7 @@ pub fn by_pages(
         }
         (_, Some((format, first))) => (leader.filter(|_| first > 0).map_or(format, |(part, _)| part.format), first),
         (Ok(format), None) => (format, 0),
-        // Its content does not tell, as when the tablespace has not reached the file yet; its place does.
+        // Its content does not tell, for example because the tablespace has not reached the file yet; its place does.
         (Err(error), None) => leader.map(|(part, next)| (part.format, next)).ok_or(error)?,
     };
     let key = leader.map(|(part, _)| part.key.clone()).unwrap_or_default();

@@ -4,7 +4,7 @@
 //! ```text
 //! my.cnf, backup-my.cnf of the datadir -> names
 //! else: ibdata1 or the one file whose page 0 is that of tablespace 0
-//!       -> as long as its header counts more pages than there are: the file whose pages go on, or the one that is nothing but zeros
+//!       -> while its header counts more pages than there are: the file whose pages continue, or the only one that is all zeros
 //! ```
 
 use std::ffi::OsStr;

@@ -242,7 +242,7 @@ impl<'c> Compare<'c> {
         let elsewhere = self.by_number.get(&entry.space).into_iter().flatten().copied();
         let moved = elsewhere.filter(|space| !self.expected.contains(space.path())).min_by_key(|space| space.path());
         if let Some(space) = moved {
-            // The log may rename it itself; so does preparing a backup, in which tools give files names of their own (`t.ibd.new`).
+            // The log may rename it, and so may preparing a backup, whose tool gives some files names of its own (`t.ibd.new`).
             let advice = if self.doubt.is_some() { "" } else { ": rename it back" };
             let message = format!(
                 "this is the file of {}, which the dictionary expects at {}{advice}",
