@@ -288,7 +288,7 @@ impl Archive {
         self.outcome(len, broken)
     }
 
-    /// Checks that every member was finished and that the file which ends a backup is there.
+    /// Checks that every member was finished and that the file that ends a backup is present.
     fn check_end(&mut self) {
         let parser = match &mut self.parser {
             Container::Xbstream(parser) => std::mem::take(parser),
