@@ -152,7 +152,7 @@ pub struct PageCounts {
     pub use_unknown: u64,
     /// Free pages that still hold their old content.
     pub free_with_content: u64,
-    /// Damaged pages among the free ones: nobody will read them.
+    /// Damaged pages among the free ones, which no query reads.
     pub corrupt_free: u64,
     /// Encrypted pages.
     pub encrypted: u64,
@@ -258,7 +258,7 @@ pub struct DamagedPage {
     pub reason: &'static str,
     /// The message.
     pub message: String,
-    /// Free according to the extent descriptors: nobody will read it.
+    /// Free according to the extent descriptors: no query reads it.
     pub free: bool,
 }
 
