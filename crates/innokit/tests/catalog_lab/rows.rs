@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::{Age, Judge, Lab};
 
-/// What innokit should say of a datadir: its exit status, and the codes of its findings about the datadir.
+/// What innokit should say about a datadir: its exit status, and the codes of its findings about the datadir.
 pub struct Word {
     pub exit: i32,
     pub reasons: &'static [&'static str],
@@ -42,7 +42,7 @@ fn take(lab: &Lab, age: Age, name: &str) {
     fs::copy(lab.of(age).join(name), lab.data().join(name)).expect(name);
 }
 
-/// Puts a file of that age beside the others, under a name of its own.
+/// Copies a file of that age into the datadir, as `to`.
 fn put(lab: &Lab, age: Age, name: &str, to: &str) {
     fs::copy(lab.of(age).join(name), lab.data().join(to)).expect(name);
 }
