@@ -43,7 +43,6 @@ const MARIADB: [Kind; 9] = [
 
 const WAYS: [&str; 7] = ["removed", "swapped", "older", "newer", "another server's", "truncated", "renamed"];
 
-/// One cell.
 pub struct Cell {
     pub kind: &'static str,
     pub way: &'static str,

@@ -28,7 +28,6 @@ impl Run {
         }
     }
 
-    /// The JSON document.
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.text)
             .unwrap_or_else(|error| panic!("not JSON: {error}\n{}\n{}", self.text, self.errors))
@@ -86,7 +85,6 @@ pub fn check_stdin(bytes: &[u8], options: &[&str]) -> Run {
     Run::of(&output)
 }
 
-/// The repository.
 pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -195,18 +193,15 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// A text field.
     pub fn text(&self, field: &str) -> &str {
         self.entry[field].as_str().unwrap_or_else(|| panic!("{}: {field} is no text", self.name))
     }
 
-    /// A number.
     pub fn number(&self, field: &str) -> u64 {
         let number = self.entry[field].as_integer().and_then(|number| u64::try_from(number).ok());
         number.unwrap_or_else(|| panic!("{}: {field} is no number", self.name))
     }
 
-    /// A list of numbers.
     pub fn numbers(&self, field: &str) -> Vec<u64> {
         let list = self.entry[field].as_array().unwrap_or_else(|| panic!("{}: {field} is no list", self.name));
         list.iter().filter_map(|number| u64::try_from(number.as_integer()?).ok()).collect()

@@ -21,7 +21,6 @@ use format::{
 };
 use jobs::source::keys::{KeyFiles, SpaceKey};
 
-/// A tablespace.
 pub struct Tablespace {
     pub name: String,
     pub path: PathBuf,

@@ -48,7 +48,7 @@ pub(super) struct Archive {
     damaged: bool,
 }
 
-/// What kind of archive it is.
+/// The kind of archive, with its parser.
 enum Container {
     Xbstream(Parser),
     /// With the number of the member that is open, or of the next one.

@@ -19,7 +19,7 @@ use crate::source::datadir::{Passed, plain};
 
 const BATCH: usize = 64 * 1024;
 const BATCHES_WAITING: usize = 4;
-/// Bytes handed on at once.
+/// Bytes that the decoder hands on at once.
 const OUTPUT: usize = 256 * 1024;
 
 enum Message {
@@ -27,7 +27,7 @@ enum Message {
     Broken(Break),
 }
 
-/// The sending end.
+/// The sending end of the channel, which takes the compressed bytes.
 pub(super) struct Unpacking {
     sender: SyncSender<Message>,
     batch: Vec<u8>,

@@ -113,9 +113,9 @@ fn outvoted(head: &[u8], format: &SpaceFormat) -> Option<SpaceId> {
     (agree && (1..=2).all(|index| page_is_sound(head, index, 0, &other))).then_some(space)
 }
 
-/// Decides the format of a file without a sound page 0 from its first bytes, the more the better. What is left of page 0 is believed unless
-/// the pages after it fit what they say themselves better. `leader` is the first file of the system tablespace, with the page at which this
-/// file should continue it.
+/// Decides the format of a file without a sound page 0 from its first bytes; more of them give a better answer. If page 0 still states a
+/// format, that is used unless more pages are sound in the guessed one. `leader` is the first file of the system tablespace, with the page
+/// at which this file should continue it.
 ///
 /// # Errors
 /// The file is not a tablespace, and why.

@@ -277,7 +277,7 @@ impl<'w> Again<'w> {
     }
 }
 
-/// Writes the messages, with the row's key.
+/// Writes the messages of findings, with the row's key.
 struct Teller<'t> {
     known: &'t Known,
     opener: &'t mut Opener,

@@ -81,7 +81,7 @@ impl Segments {
         Ok(Self { spaces: std::iter::once(system).chain(undo).collect(), pages })
     }
 
-    /// Each with the tablespace that holds it.
+    /// Each rollback segment's page, with the tablespace that holds it.
     fn each(&self) -> impl Iterator<Item = Result<(&Tablespace, PageNo), String>> {
         self.pages.iter().map(|(id, page_no)| {
             let space = self.spaces.iter().find(|space| space.format.space() == *id);

@@ -41,7 +41,7 @@ impl Case {
     }
 }
 
-/// The result.
+/// The result of [`judge`].
 #[derive(Default)]
 pub(crate) struct Judged {
     pub hurt: Vec<Hurt>,

@@ -95,7 +95,7 @@ struct Column {
     escaped: bool,
 }
 
-/// Writes lines.
+/// Writes rows as lines.
 pub(super) struct Separated {
     options: SeparatedOptions,
     columns: Vec<Column>,
