@@ -333,7 +333,7 @@ fn increments_of_mariadb_whose_log_is_made_of_blocks_are_put_into_the_full_backu
     increments_are_put_into_the_full_backup("mariadb105");
 }
 
-/// Base copies of the tool are continued too, and the archive may be younger than the full one.
+/// An archive also continues base copies taken by the tool, and may have begun after the full one.
 #[test]
 #[cfg(feature = "sql")]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
@@ -367,7 +367,7 @@ fn an_archive_goes_on_from_the_last_increment() {
     };
     refused(&recover("full", &["inc1"], &since), "where the redo of the base copy begins");
     refused(&recover("full", &["inc1", "inc2"], &["--until", &until, "--to", "out"]), "leave out --until");
-    // Once all are merged, the log says no longer what it continues.
+    // Once all increments are merged, the log no longer says what it continues.
     assert_eq!(recover("full", &["inc1", "inc2"], &["--to", "merged"]).status, 0);
     refused(&recover("merged", &["inc1", "inc2"], &since), "use the backup as it was before --prepare");
 }

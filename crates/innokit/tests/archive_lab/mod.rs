@@ -1,4 +1,4 @@
-//! Archives of the redo logs of servers at work.
+//! Archives of the redo logs of busy servers.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 

@@ -1,4 +1,4 @@
-//! Servers at work, and the backups that mariadb-backup takes of them.
+//! Busy servers, and the backups that mariadb-backup takes of them.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 

@@ -1,4 +1,4 @@
-//! The ways to damage a datadir, or not to, each with what innokit should say of it and how the servers take it.
+//! The ways to damage a datadir, or not to, each with what innokit should say about it and how the servers take it.
 
 use std::fs;
 use std::path::Path;

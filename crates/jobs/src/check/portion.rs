@@ -14,7 +14,7 @@ use crate::source::space;
 
 /// The smallest stretch, bytes: a multiple of what one page of descriptors covers, for pages of up to 4 KiB.
 const STRETCH_MIN: u64 = 16 << 20;
-/// The same for every page size.
+/// A multiple of what one page of descriptors covers, for every page size, bytes.
 const STRETCH_MAX: u64 = 4 << 30;
 
 /// Part `number` of `of`.

@@ -7,14 +7,14 @@ use serde::Serialize;
 use super::content_kind::ContentKind;
 use super::grid::Grid;
 
-/// What the files are, in the order named.
+/// The answer for all files, in the order in which they were named.
 #[derive(Clone, Debug, Serialize)]
 pub struct InfoReport {
     /// One for each file.
     pub files: Vec<FileInfo>,
 }
 
-/// What one file is.
+/// The answer for one file.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct FileInfo {
     /// The file as named.

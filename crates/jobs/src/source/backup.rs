@@ -41,7 +41,7 @@ pub(crate) struct BackupNotes {
     pub is_partial: bool,
     /// The LSN at which an increment starts.
     pub from_lsn: Option<Lsn>,
-    /// The checkpoint that the copied log reaches at least.
+    /// A checkpoint that the copied log reaches or passes.
     pub to_lsn: Option<Lsn>,
     /// The LSN at which the copied log ends.
     pub last_lsn: Option<Lsn>,

@@ -38,7 +38,7 @@ impl Metadata {
         }
     }
 
-    /// In bytes.
+    /// Length in bytes.
     pub fn len(&self) -> u64 {
         match self {
             Self::Here(meta) => meta.len(),
@@ -215,7 +215,7 @@ impl File {
         }
     }
 
-    /// A file of this system.
+    /// The file, if it is on this system.
     pub fn here(&self) -> Option<&fs::File> {
         match self {
             Self::Here(file) => Some(file),

@@ -50,13 +50,13 @@ pub trait Remote: Send + Sync + Debug {
     /// The object or prefix that the user named. A prefix is listed with everything below it.
     ///
     /// # Errors
-    /// Nothing has that name, or it could not be found out.
+    /// Nothing has that name, or that could not be found out.
     fn named(&self, path: &Path) -> io::Result<RemoteMeta>;
 
     /// An object or prefix.
     ///
     /// # Errors
-    /// Nothing has that name, or it could not be found out.
+    /// Nothing has that name, or that could not be found out.
     fn metadata(&self, path: &Path) -> io::Result<RemoteMeta>;
 
     /// The objects and prefixes right below a prefix: the last parts of their names. An object and a prefix may share one.

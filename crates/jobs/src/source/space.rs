@@ -31,7 +31,7 @@ pub struct SpacePart {
 }
 
 impl SpacePart {
-    /// The place of a page, given its number in the tablespace, with what opens it.
+    /// The place of a page, given its number in the tablespace, with the format and the key that open it.
     #[must_use]
     pub fn at(&self, page_no: PageNo) -> PageAt<'_> {
         PageAt { id: PageId { space: self.format.space(), page_no }, format: &self.format, key: &self.key }

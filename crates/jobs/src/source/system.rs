@@ -128,7 +128,7 @@ fn follow(dir: &Path, part: &SpacePart, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// What the first bytes of a file are.
+/// What a file begins with.
 #[derive(Debug, PartialEq, Eq)]
 enum Begins {
     /// Pages, starting with this number.

@@ -127,7 +127,7 @@ fn bytes_of(subjects: &[Subject]) -> u64 {
     known.map(bytes).sum()
 }
 
-/// The files of each tablespace that holds tables or undo logs, which outlive the server. All others are skipped.
+/// The files of each tablespace that holds tables or undo logs and is not temporary. All other files are skipped.
 pub(crate) fn groups(inventory: &mut Inventory) -> Vec<Vec<FoundFile>> {
     let mut groups: Vec<(NameHint, Vec<FoundFile>)> = Vec::new();
     let mut number = 0;

@@ -11,7 +11,7 @@
 //! trees read again, to keep and pair the images that fall in such buckets ([`Suspects`]). An external sort would write as much as the
 //! indexes hold; a filter like PostgreSQL's `heapallindexed` checks one direction only.
 //!
-//! Hashes have 64 bits: of 2^64 buckets that differ, one goes unnoticed.
+//! Sums have 64 bits: one in 2^64 of the buckets that differ goes unnoticed.
 //!
 //! All rows and entries that are not delete-marked are compared, committed or not. A server changes a row and its entries in one step of a
 //! transaction, so they agree before the commit too, and whatever purge has yet to remove is delete-marked. They disagree only in the

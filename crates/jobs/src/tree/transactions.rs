@@ -1,5 +1,6 @@
-//! A datadir's transactions that were neither committed nor rolled back. A server changes a row and its entries in separate steps. Until it
-//! has rolled back the transactions that a crash interrupted, some rows and entries disagree even after recovery. That is not damage.
+//! A datadir's transactions that were neither committed nor rolled back. A server changes a row and its index entries one after the other.
+//! Until it has rolled back the transactions that a crash interrupted, some rows and entries disagree even after recovery. That is not
+//! damage.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -301,7 +301,7 @@ impl<'w> Walk<'w> {
         self
     }
 
-    /// Passes the leaves to a new receiver, except those that one of them received before.
+    /// Passes the leaves to a new receiver, except those that any of `receivers` has received before.
     #[must_use]
     pub fn received_by<'c: 'w>(mut self, receivers: Option<&Receivers<'c>>) -> Self {
         self.leaves = receivers.map(|receivers| (receivers.make)() as Box<dyn Leaves + 'w>);

@@ -11,7 +11,7 @@ use crate::rows::scan::RowSink;
 
 /// A worker's output.
 pub(super) struct Writing<'w, 'o, E: Encoder, O: Output<Piece = E::Piece>> {
-    /// Always there, as there is one per worker.
+    /// Always `Some`: there is one per worker.
     pub encoder: Option<E>,
     pub range: usize,
     pub shared: &'w Shared<'o, O>,

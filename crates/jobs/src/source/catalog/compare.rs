@@ -172,7 +172,7 @@ impl<'c> Compare<'c> {
         has(path) || is_new || self.by_path.contains_key(path) || files::exists(path)
     }
 
-    /// MariaDB's undo tablespaces, whose names the dictionary does not keep.
+    /// Checks one of MariaDB's undo tablespaces, whose names the dictionary does not keep.
     fn by_number_alone(&mut self, entry: &'c Entry) {
         if entry.holds != Holds::Undo || self.undo_under_its_name(entry) {
             return;
@@ -272,7 +272,7 @@ impl<'c> Compare<'c> {
         self.differs(file.to_path_buf(), entry, FindingCode::MISSING_FILE, (message, &[entry.space]));
     }
 
-    /// The file holds a different tablespace than the dictionary puts there.
+    /// Reports a file that holds a different tablespace than the dictionary puts there.
     fn wrong_number(&mut self, space: &Tablespace, entry: &'c Entry) {
         let (number, expected) = (space.format.space().0, entry.space);
         let whose = match self.owners.get(&number) {

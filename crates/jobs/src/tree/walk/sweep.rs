@@ -107,7 +107,7 @@ impl Walk<'_> {
         !self.is_doubtful()
     }
 
-    /// Checks the leaves of a stretch, alone or with others. Returns whether all is well, and the borders that are left in `edges`.
+    /// Checks the leaves of a stretch, alone or with others. Returns whether all is well; the remaining borders are then in `edges`.
     fn run_leaves(
         &mut self,
         run: LeafRun,
