@@ -190,7 +190,7 @@ impl ColumnBuilder {
                 Ok(pushed)
             }
             Err(why) => {
-                // Remove what was written of it.
+                // Remove the part that was written.
                 self.truncate(self.nulls.len());
                 Err(why)
             }
@@ -338,7 +338,7 @@ impl ColumnBuilder {
     }
 }
 
-/// The list, which leaves an empty one with as much room: the next batch has about as many values.
+/// Takes the list, and leaves an empty one with as much room: the next batch has about as many values.
 fn renewed<T>(list: &mut Vec<T>) -> Vec<T> {
     let room = Vec::with_capacity(list.len());
     std::mem::replace(list, room)
@@ -375,7 +375,7 @@ fn unscaled(stored: &[u8], value: &ValueType) -> Result<i128, String> {
     decimal::unscaled(stored, precision, scale).map_err(|error| error.to_string())?.ok_or_else(|| NO_DECIMAL.to_owned())
 }
 
-/// By its digits, which are too many for a machine integer.
+/// The unscaled value, from its digits: they are too many for a machine integer.
 fn unscaled_wide(stored: &[u8], value: &ValueType) -> Result<i256, String> {
     let format::value::ValueKind::Decimal { precision, scale } = value.kind else { return Err(NO_DECIMAL.to_owned()) };
     let mut text = Vec::new();
@@ -423,7 +423,7 @@ mod tests {
         let array = text.take().expect("an array");
         assert_eq!(array.as_string::<i32>().iter().flatten().collect::<Vec<_>>(), ["one", "zwei"]);
         let mut json = builder(DataType::Utf8, false, ValueKind::Json, None);
-        // The end of an array is missing: what was written of it is removed.
+        // The end of an array is missing: the part that was written is removed.
         assert!(json.push(&[2, 1, 0, 9, 0, 12]).is_err());
         assert_eq!(json.push(&[5, 1, 0]), Ok(Pushed::Whole));
         assert_eq!(json.take().expect("an array").as_string::<i32>().value(0), "1");

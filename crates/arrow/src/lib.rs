@@ -1,8 +1,8 @@
 //! Rows of InnoDB tables as Arrow: record batches, Parquet files, Arrow files.
 //!
 //! ```text
-//! RowPlan -> schema (types.rs)          Batch -> Row -> BatchBuilder (a ColumnBuilder a column) -> RecordBatch
-//!                                             -> parquet: a row group a worker and range | ipc: batches -> one file a table
+//! RowPlan -> schema (types.rs)          Batch -> Row -> BatchBuilder (a ColumnBuilder per column) -> RecordBatch
+//!                                             -> parquet: a row group per worker and range | ipc: batches -> one file per table
 //!                                             -> stream: batches -> another thread
 //! ```
 //!

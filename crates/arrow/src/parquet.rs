@@ -1,4 +1,4 @@
-//! Parquet files. Each worker encodes the row groups of its ranges, all columns of them; they go into the file in key order.
+//! Parquet files. Each worker encodes all columns of the row groups of its ranges; the row groups go into the file in key order.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -26,8 +26,8 @@ const MEMORY_MAX: usize = 256 << 20;
 const ROW_GROUP_MIN: usize = 4 << 20;
 /// Maximum rows of a row group: readers give one to each thread.
 const ROWS_MAX: usize = 1 << 20;
-/// Bytes of a column's dictionary before it is given up: half of what the library takes, since columns of many values fill it in every row
-/// group for nothing. A dictionary of 100,000 INTs still fits.
+/// A column's dictionary is given up at this many bytes, half of what the library takes: a column with many distinct values would fill it
+/// in every row group for nothing. A dictionary of 100,000 INTs still fits.
 const DICTIONARY_MAX: usize = 512 << 10;
 /// Rows encoded at a time.
 const BATCH_ROWS: usize = 8192;
@@ -104,7 +104,7 @@ pub struct RowGroups {
     factory: Arc<ArrowRowGroupWriterFactory>,
     /// Empty between row groups.
     columns: Vec<ArrowColumnWriter>,
-    /// Rows encoded into them.
+    /// Rows encoded into `columns`.
     encoded: usize,
     bytes_max: usize,
 }

@@ -74,7 +74,7 @@ pub struct StreamEncoder {
     rows_max: usize,
     /// Closed batches.
     full: Vec<RecordBatch>,
-    /// Their bytes.
+    /// Bytes of the closed batches.
     held: usize,
     failed: Option<ArrowError>,
     /// Whether the open batch stays for more rows when the closed ones are taken.

@@ -1,4 +1,4 @@
-//! `redo archive`, `redo verify` and `recover --redo` beside real servers at work: moments of a server's life, recovered later.
+//! `redo archive`, `redo verify` and `recover --redo` beside busy servers: moments of a server's life, recovered later.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod archive_lab;
@@ -20,9 +20,9 @@ use redo::mariadb::{LogFile, START_OFFSET};
 
 const TABLES: [&str; 7] = ["shop.a", "shop.b", "shop.z", "shop.parts", "shop.left_0", "shop.right_0", "other.c"];
 
-/// What the tables hold, and an LSN at which they hold it.
+/// An LSN, and the row counts and checksums of the tables at that LSN.
 fn moment(server: &Server) -> (u64, String) {
-    // As `Server::tables` asks it.
+    // The same questions as in `Server::tables`.
     let question = |table: &str| format!("SELECT '{table}', COUNT(*) FROM {table}; CHECKSUM TABLE {table};");
     let sums = TABLES.map(|table| question(&format!("`{}`", table.replace('.', "`.`")))).concat();
     let answer = server.script_on(
@@ -35,7 +35,7 @@ fn moment(server: &Server) -> (u64, String) {
     (lsn.split_whitespace().last().and_then(|lsn| lsn.parse().ok()).expect("an LSN"), sums.to_owned())
 }
 
-/// A server that starts on a recovered copy recovers nothing, finds every table sound, and all these sums and counts.
+/// Asserts that a server on a recovered copy has nothing to recover, finds every table sound, and has these sums and counts.
 fn assert_is_moment(server: &Server, name: &str, sums: &str) {
     let rows = server.tables(name);
     let missing: Vec<&str> = sums.lines().filter(|line| !rows.lines().any(|row| row == *line)).collect();
@@ -78,7 +78,7 @@ fn moments_are_recovered(kind: &'static str) {
     let archiver = Archiver::start(&server);
     std::thread::sleep(Duration::from_millis(500));
     moments.push(moment(&server));
-    // The server is killed as well, and starts again.
+    // The server is killed as well, and restarted.
     wait_for(&server, moments[2].0);
     server.script("kill9", &[], "");
     let mut load = server.load.take().expect("it runs");
@@ -90,11 +90,11 @@ fn moments_are_recovered(kind: &'static str) {
     drop(archiver);
     let caught_up = server.run(&["redo", "archive", "--until-caught-up", "--to", "redo", "data"]);
     assert_eq!(caught_up.status, 0, "{}", caught_up.errors);
-    // Its last mark is not after this second.
+    // Wait until the second of the last mark is over.
     std::thread::sleep(Duration::from_millis(1100));
     let date = Command::new("date").args(["-u", "+%Y-%m-%dT%H:%M:%S"]).output().expect("date runs");
     let time = String::from_utf8(date.stdout).expect("text").trim_end().to_owned();
-    // What changes definitions is later than the base copy's .frm files.
+    // Definitions that change from here on are newer than the base copy's .frm files.
     server.script("sql", &[], "ALTER TABLE shop.b ADD COLUMN later INT;");
     let altered = moment(&server).0;
     server.script("sql", &[], "CREATE TABLE shop.made_later (id INT PRIMARY KEY) ENGINE=InnoDB;");
@@ -122,7 +122,7 @@ fn moments_are_recovered(kind: &'static str) {
     assert_damage_is_told(&server);
 }
 
-/// The newest segment has no end record: the last mark tells that it held more.
+/// The newest segment has no end record: only the last mark tells that it held more.
 fn assert_damage_is_told(server: &Server) {
     let names = fs::read_dir(server.of("redo")).expect("read").map(|entry| entry.expect("one").path());
     let newest = names.filter(|path| path.extension().is_some_and(|lsn| lsn.len() == 16)).max().expect("a segment");
@@ -209,7 +209,7 @@ fn a_crashed_datadir_is_recovered_alike_from_its_log_and_from_an_archive_of_it()
     assert!(others.is_empty(), "{others:?}");
 }
 
-/// `redo archive` in a shell that lets no file grow beyond so many KiB, which is as good as a full disk.
+/// `redo archive` in a shell that limits files to this many KiB, which stands in for a full disk.
 fn archive_within(dir: &Path, kib: u32, until: &str, segment: &str) -> Run {
     let mut limited = Command::new("bash");
     limited.args(["-c", &format!("trap '' XFSZ; ulimit -f {kib}; exec \"$0\" \"$@\"")]).arg(innokit().get_program());
@@ -226,7 +226,7 @@ fn a_full_disk_ends_a_run_and_costs_nothing_that_was_archived() {
     let log = folder.path().join("data/ib_logfile0");
     let whole = fs::read(common::all_datadirs().join("mariadb-16k-crashed/ib_logfile0")).expect("read");
     let file = LogFile::parse(&whole[..START_OFFSET], whole.len() as u64).expect("a log");
-    // The server has come this far when the archiver looks first.
+    // The log as far as the server has come when the archiver first looks.
     let mut begun = whole.clone();
     let from = file.offset_of(file.checkpoint.lsn).expect("a place") as usize;
     let (len, _) =
@@ -241,7 +241,7 @@ fn a_full_disk_ends_a_run_and_costs_nothing_that_was_archived() {
     let is_full = |run: &Run| assert!(run.status == 2 && run.errors.contains("File too large"), "{}", run.errors);
 
     fs::write(&log, begun).expect("written");
-    // Not even the first segment finds room.
+    // Not even the first segment fits.
     is_full(&archive_within(folder.path(), 600, "--once", "1M"));
     assert_eq!(archive_within(folder.path(), PLENTY, "--once", "1M").status, 0);
     let first = verified(0);

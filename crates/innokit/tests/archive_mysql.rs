@@ -1,4 +1,4 @@
-//! `redo archive`, `redo verify`, `recover --redo` and `restore --redo` beside MySQL servers at work.
+//! `redo archive`, `redo verify`, `recover --redo` and `restore --redo` beside busy MySQL servers.
 #![cfg(feature = "sql")]
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
@@ -21,13 +21,13 @@ fn started(options: &[&str]) -> Server {
     Server::start_in(folder, "mysql", &options.iter().map(|option| (*option).to_owned()).collect::<Vec<_>>())
 }
 
-/// The end of the log, exactly: what `SHOW GLOBAL STATUS` says of it may be a second old.
+/// The exact end of the log: `SHOW GLOBAL STATUS` may be a second behind.
 const LSN: &str = "SELECT JSON_EXTRACT(storage_engines, '$.InnoDB.LSN') FROM performance_schema.log_status;";
 
-/// What was true while nothing could be committed.
+/// The server's state while nothing could be committed.
 struct Moment {
     lsn: u64,
-    /// What had been executed.
+    /// The transactions executed by then.
     gtids: String,
     /// The tables' names and checksums, as the server prints them.
     sums: String,
@@ -59,13 +59,14 @@ fn archive(server: &Server, more: &[&str]) -> Run {
     server.run(&[&words[..], &["--user", "root", "--socket", &socket], more].concat())
 }
 
-/// Waits until everything is archived that the server has written: it removes log files when it starts, and when its log becomes smaller.
+/// Waits until everything that the server has written is archived: a server removes log files when it starts, and when its log is made
+/// smaller.
 fn is_all_archived(server: &Server) {
     let lsn = server.script_on("data", "sql", &["-N"], LSN);
     wait_for(server, lsn.trim_end().parse().expect("an LSN"));
 }
 
-/// Beside changes of rows and of definitions, in a log that is resized, by an archiver that is killed and a server that is.
+/// Six moments during changes of rows and of definitions, while the log is resized and both the archiver and the server are killed.
 fn six_moments(server: &Server) -> Vec<Moment> {
     let socket = server.socket().display().to_string();
     let asking = ["--user", "root", "--socket", socket.as_str()];
@@ -73,7 +74,7 @@ fn six_moments(server: &Server) -> Vec<Moment> {
     let load = Load::start(server, "");
     std::thread::sleep(Duration::from_millis(700));
     let mut moments = vec![moment(server)];
-    // Made, swapped, emptied, copied and dropped, on pages that the base copy does not have.
+    // Tables are created, swapped, emptied, copied and dropped, on pages that the base copy does not have.
     server.script(
         "sql",
         &["shop"],
@@ -120,7 +121,7 @@ fn moments_of_mysql_are_restored_from_a_backup_and_the_archive() {
     let moments = six_moments(&server);
     let done = archive(&server, &[]);
     assert_eq!(done.status, 0, "{}", done.errors);
-    // Pages of an index that is built are not in the log.
+    // MySQL builds an index without redo for its pages.
     server.script("sql", &["shop"], "ALTER TABLE a ADD KEY later (c(10)), ALGORITHM=INPLACE;");
     let told = archive(&server, &[]);
     assert!(
@@ -138,7 +139,7 @@ fn moments_of_mysql_are_restored_from_a_backup_and_the_archive() {
     );
     assert!(!verified.text.contains("GAP") && segments(&server).len() > 2, "{}", verified.text);
     server.script("stop", &[], "");
-    // What the server wrote while it stopped, by the file alone.
+    // Archive what the server wrote during its shutdown, from the files alone.
     assert_eq!(server.run(&["redo", "archive", "--until-caught-up", "--to", "redo", "data"]).status, 0);
     let compared = assert_same_blocks(&server);
     assert!(compared > 100, "{compared} blocks");
@@ -157,7 +158,7 @@ fn moments_of_mysql_are_restored_from_a_backup_and_the_archive() {
 
 fn restored(server: &Server, moment: &Moment, starts: bool) {
     let lsn = moment.lsn.to_string();
-    // The one also holds the set against its manifest.
+    // `restore` also compares the set with its manifest.
     let command = if starts { "restore" } else { "recover" };
     let done = server.run(&[command, "--redo", "redo", "--until", &lsn, "--to", "out", "set"]);
     assert_eq!(done.status, 0, "LSN {lsn}: {}", done.errors);
@@ -174,7 +175,7 @@ fn restored(server: &Server, moment: &Moment, starts: bool) {
         let answer = server.script_on("out", "sql", &["-N"], &statements);
         assert!(answer.starts_with(&format!("{}\n{}\n", moment.gtids, moment.sums)), "LSN {lsn}: {answer}");
         assert_eq!(answer.lines().filter(|line| line.ends_with("\tOK")).count(), names.len(), "LSN {lsn}: {answer}");
-        // Names that were dropped are free again, and no file is left over.
+        // Dropped names are free again, and no file is left over.
         server.script_on(
             "out",
             "sql",
@@ -186,7 +187,7 @@ fn restored(server: &Server, moment: &Moment, starts: bool) {
     fs::remove_dir_all(server.of("out")).expect("removed");
 }
 
-/// A segment that is damaged, cut off, removed or of another place is named, and nothing is recovered beyond.
+/// A segment that is damaged, cut off, missing or in another's place is named, and nothing is recovered.
 fn assert_damage_is_told(server: &Server, last: &Moment) {
     let all = segments(server);
     let (middle, newest) = (all[all.len() / 2].1.clone(), all[all.len() - 1].1.clone());
@@ -219,13 +220,13 @@ fn assert_damage_is_told(server: &Server, last: &Moment) {
     assert_eq!(server.run(&["redo", "verify", "redo"]).status, 0);
 }
 
-/// A server that is faster than the archive, one that leaves out its redo, and one that encrypts it.
+/// A server that outruns the archive, one that disables its redo, and one that encrypts it.
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn what_mysql_does_not_leave_in_its_log_is_a_gap_or_refused_and_never_wrong() {
     let server = started(&["--innodb-redo-log-capacity=8M", "--log-bin=bin", "--server-id=7"]);
     assert_eq!(archive(&server, &[]).status, 0);
-    // Once around, and more.
+    // Around the log more than once.
     for round in 0..10 {
         server.script(
             "sql",
@@ -243,7 +244,7 @@ fn what_mysql_does_not_leave_in_its_log_is_a_gap_or_refused_and_never_wrong() {
     assert_eq!((verified.status, ranges), (1, 2), "{}", verified.text);
     assert!(assert_same_blocks(&server) > 100);
 
-    // An archiver that comes while there is no redo leaves word for the next one.
+    // An archiver that comes while there is no redo leaves a note for the next one.
     server.script("sql", &["shop"], "ALTER INSTANCE DISABLE INNODB REDO_LOG; UPDATE b SET a = a + 1;");
     let disabled = archive(&server, &[]);
     assert!(disabled.status == 2 && disabled.errors.contains("redo logging is disabled"), "{}", disabled.errors);
@@ -254,7 +255,7 @@ fn what_mysql_does_not_leave_in_its_log_is_a_gap_or_refused_and_never_wrong() {
     let verified = server.run(&["redo", "verify", "redo"]);
     assert!(verified.status == 1 && verified.text.matches("GAP  ").count() == 2, "{}", verified.text);
 
-    // An account without the privilege to know where the binary log is archives all the same.
+    // An account that may not ask where the binary log is can archive all the same.
     server.script("sql", &[], "CREATE USER nobody@localhost;");
     let socket = server.socket().display().to_string();
     let words = ["redo", "archive", "--once", "--user", "nobody", "--socket", &socket, "--to", "redo", "data"];
@@ -265,7 +266,7 @@ fn what_mysql_does_not_leave_in_its_log_is_a_gap_or_refused_and_never_wrong() {
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_crashed_datadir_of_mysql_is_recovered_alike_from_its_log_and_from_an_archive_of_it() {
-    // The LSN at which the server goes on depends on the size of the last log file, and is in the first page too.
+    // The LSN at which the server continues depends on the size of the last log file, and is in the first page too.
     let is_other = |line: &&String| !line.contains("#innodb_redo") && !line.contains("ibdata1");
     let differing = recovered_alike("mysql-16k-crashed");
     let others: Vec<&String> = differing.iter().filter(is_other).collect();

@@ -1,6 +1,6 @@
-//! `innokit backup` of servers at work: what is recovered is the moment at which nothing could be committed.
+//! `innokit backup` of busy servers: what is recovered is the moment at which nothing could be committed.
 //!
-//! The command talks to the server through a proxy, which shows the tests each statement before the server gets it. So they act in a
+//! The command talks to the server through a proxy, which shows the tests each statement before the server gets it. So the tests act at a
 //! certain stage, not at a certain time.
 #![cfg(feature = "sql")]
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
@@ -24,9 +24,9 @@ use redo::follow::Walk;
 use redo::mariadb::{LogFile, START_OFFSET};
 use sql_proxy::{Fate, Proxy};
 
-/// The first statement with nothing committed any more.
+/// From this statement on, nothing is committed.
 const COMMITS_BLOCKED: &str = "FLUSH NO_WRITE_TO_BINLOG ENGINE LOGS";
-/// Tables that recovery brings to the moment, and tables that are copied as they are.
+/// Tables that recovery brings to the moment of the backup, and tables that are copied as they are.
 const INNODB: &str = "engine = 'InnoDB'";
 const OTHERS: &str = "engine != 'InnoDB'";
 const STAGES: [&str; 6] = [
@@ -44,7 +44,7 @@ fn backup(server: &Server, socket: &Path, more: &[&str]) -> Command {
     command
 }
 
-/// Makes, alters, swaps and drops tables until it is told to stop.
+/// Creates, alters, swaps and drops tables until it is told to stop.
 fn definitions(server: &Server, stop: Arc<AtomicBool>) -> thread::JoinHandle<()> {
     let mut session = Session::of(server);
     thread::spawn(move || {
@@ -64,7 +64,7 @@ fn definitions(server: &Server, stop: Arc<AtomicBool>) -> thread::JoinHandle<()>
     })
 }
 
-/// Takes a backup beside all kinds of changes, and compares it with a snapshot from the moment when nothing was committed.
+/// Takes a backup during all kinds of changes, and compares it with a snapshot of the moment when nothing was committed.
 fn a_backup_is_the_moment_without_commits(kind: &'static str, in_place: bool) {
     let mut server = Server::start_in(
         tempfile::TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder"),
@@ -85,7 +85,7 @@ fn a_backup_is_the_moment_without_commits(kind: &'static str, in_place: bool) {
     let taken = Arc::clone(&snapshot);
     let proxy = Proxy::before(server.socket(), move |statement| {
         match statement {
-            // Tables that change their definition cannot be read in a snapshot.
+            // A snapshot cannot read tables whose definition changes.
             "BACKUP STAGE FLUSH" => {
                 stop.store(true, Ordering::Relaxed);
                 changing.take().map(thread::JoinHandle::join).expect("once").expect("ended");
@@ -120,7 +120,7 @@ fn a_backup_is_the_moment_without_commits(kind: &'static str, in_place: bool) {
     let rows = server.tables(name);
     let missing: Vec<&String> = expected.iter().filter(|line| !rows.lines().any(|row| row == line.as_str())).collect();
     assert!(missing.is_empty(), "{kind}: {missing:?} of {rows}");
-    // No table is there that was not; the view is listed beside them.
+    // No other tables are there; the view is listed with them, so leave it out.
     let of_tables = rows.lines().filter(|row| !row.contains("seen")).count();
     assert_eq!(of_tables, expected.len(), "{kind}: {rows}\n{expected:?}");
 }
@@ -137,9 +137,9 @@ fn a_backup_of_mariadb_11_8_at_work_is_the_moment_without_commits() {
     a_backup_is_the_moment_without_commits("mariadb118", true);
 }
 
-/// Nothing holds the server's locks, and the set is of no use.
+/// Asserts that nothing holds the server's locks and that the set is void.
 fn is_void(server: &Server, why: &str) {
-    // They wait for what is held, and fail if it stays so.
+    // These statements wait for locks that are held, and fail if they stay held.
     server.script("sql", &[], "BACKUP STAGE START; BACKUP STAGE BLOCK_COMMIT; BACKUP STAGE END; CREATE TABLE shop.free (a INT); DROP TABLE shop.free;");
     let verified = server.run(&["backup", "verify", "set"]);
     assert!(verified.status == 1 && verified.text.contains("is void"), "{why}: {}{}", verified.text, verified.errors);
@@ -159,7 +159,7 @@ fn a_backup_that_is_killed_or_cut_off_in_any_stage_leaves_no_lock_and_a_void_set
                 return Fate::Pass;
             }
             reached.send(()).expect("awaited");
-            // Until the command is dead.
+            // Wait until the command is dead.
             released.recv().ok();
             Fate::Cut
         });
@@ -183,7 +183,7 @@ fn a_backup_that_is_killed_or_cut_off_in_any_stage_leaves_no_lock_and_a_void_set
 fn a_backup_does_not_outlive_a_restart_of_its_server() {
     let server = Arc::new(Server::start("mariadb118"));
     for stage in ["BACKUP STAGE FLUSH", COMMITS_BLOCKED] {
-        // The proxy never ends, and must not keep the server from being stopped at the end of the test.
+        // Weakly: the proxy never ends, and only when the last strong reference is dropped does the server stop.
         let (restarted, (up, is_up)) = (Arc::downgrade(&server), mpsc::channel());
         let mut up = Some(up);
         let proxy = Proxy::before(server.socket(), move |statement| {
@@ -196,7 +196,7 @@ fn a_backup_does_not_outlive_a_restart_of_its_server() {
             Fate::Pass
         });
         let stopped = ended(&mut backup(&server, &proxy.socket(), &[]));
-        // The follower of the log has lost its connection earlier.
+        // The log's follower loses its connection earlier, so the command may end before the server is up again.
         is_up.recv().expect("started");
         assert!(stopped.status == 2 && stopped.errors.contains("was lost at"), "{stage}: {}", stopped.errors);
         is_void(&server, stage);
@@ -255,7 +255,7 @@ fn two_privileges_are_enough_and_what_is_missing_or_in_the_way_is_named() {
     );
     let after = server.tables("out");
     assert!(before.lines().skip(1).all(|line| after.lines().any(|row| row == line)), "{before} {after}");
-    // The set itself is as it was taken.
+    // The set itself is unchanged.
     assert_eq!(server.run(&["backup", "verify", "set"]).status, 0);
     refused(as_user(&["--defaults-file", "backup.cnf"]).args(to), "not empty");
 }
@@ -345,7 +345,7 @@ fn whatever_is_done_to_a_backup_its_verification_tells() {
     assert!(none.status == 2 && none.errors.contains("reading the manifest"), "{}", none.errors);
 }
 
-/// What the tables hold, and an LSN at which they hold it.
+/// An LSN, and the row counts and checksums of the tables at that LSN.
 fn moment(server: &Server) -> (u64, Vec<String>) {
     let mut session = Session::of(server);
     session.ask("FLUSH TABLES WITH READ LOCK");
@@ -373,7 +373,7 @@ fn a_backup_and_the_archive_are_every_moment_since_and_none_before() {
         let until = until.to_string();
         server.run(&["restore", "--json", "--redo", "redo", "--until", until.as_str(), "--to", "out", "set"])
     };
-    // Some of its files are later than that.
+    // Some of the set's files are newer than that.
     let early = recover(to_lsn - 1);
     assert!(early.status == 2 && early.errors.contains("before the end of the backup"), "{}", early.errors);
     let early = server.run(&["recover", "--until", (to_lsn - 1).to_string().as_str(), "--to", "out", "set"]);
@@ -382,7 +382,7 @@ fn a_backup_and_the_archive_are_every_moment_since_and_none_before() {
     assert!(late.status == 2 && late.errors.contains("the archive of the redo log ends at LSN"), "{}", late.errors);
     let done = recover(lsn);
     assert_eq!(done.status, 0, "{}", done.errors);
-    // The last commit before that moment noted where the binary log was.
+    // The last commit before that moment recorded its position in the binary log.
     let noted = &done.json()["binlog"];
     let noted = format!("{}\t{}", noted["file"].as_str().unwrap_or_default(), noted["position"]);
     assert!(!binlog.is_empty() && binlog.starts_with(&format!("{noted}\t")), "{noted} is not {binlog}");
@@ -436,7 +436,7 @@ fn a_target_that_takes_no_more_leaves_no_lock_and_a_void_set() {
         "USE shop; CREATE TABLE big (id INT PRIMARY KEY, c LONGTEXT); \
          INSERT INTO big SELECT seq, REPEAT(SHA2(seq, 256), 2000) FROM seq_1_to_250;",
     );
-    // Such a file system takes no file longer than that, which is as good as full: the first stops the follower, the second the copy.
+    // A limit on the length of files stands in for a full file system: the first stops the follower, the second the copy.
     for kib in [1024, 18 << 10] {
         let mut limited = Command::new("bash");
         limited.args(["-c", &format!("trap '' XFSZ; ulimit -f {kib}; exec \"$0\" \"$@\"")]);

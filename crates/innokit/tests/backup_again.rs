@@ -1,7 +1,7 @@
-//! Backups in a row, of servers whose rows and definitions change all the time: each is restored, and a replica started on it catches up.
+//! Backups in a row of servers whose rows and definitions change all the time: each is restored, and a replica started on it catches up.
 //!
-//! Meanwhile a probe commits and makes tables, and notes how long it was kept from each. `INNOKIT_BACKUPS=10` takes so many, and one of
-//! the server's own tool beside each of MariaDB's; what the probe saw is printed then (`--nocapture`).
+//! Meanwhile a probe commits and creates tables, and records how long each was blocked. `INNOKIT_BACKUPS=10` takes ten backups, and one
+//! with the server's own tool beside each of MariaDB's; it prints what the probe saw (`--nocapture`).
 #![cfg(feature = "sql")]
 #![allow(
     clippy::expect_used,
@@ -26,15 +26,14 @@ use backup_lab::session::Session;
 use backup_lab::{Server, sums};
 use tempfile::TempDir;
 
-/// Rounds of the load before the backup begins, so that all of its tables are there, and after it has ended.
+/// Rounds of the load before the backup begins, so that all of the load's tables exist, and after it has ended.
 const ROUNDS: u32 = 2;
 const OPTIONS: [&str; 3] = ["--log-bin=bin", "--server-id=7", "--binlog-format=ROW"];
-/// Without a password: MySQL asks for one in another way on a socket than on a port, and this replica's way leads from one to the other.
+/// Without a password: MySQL asks for it in one way on a socket and in another on a port, and this replica's port leads to a socket.
 const COPIER: &str = "CREATE USER copy@localhost; GRANT REPLICATION SLAVE ON *.* TO copy@localhost;";
 const KEY: &str = "1;5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c\n";
 
-/// Statements that are run again and again, each list on a connection of its own; `{n}` is the number of the round, `{old}` one that was
-/// long ago.
+/// Statements that run in a loop, each list on a connection of its own. `{n}` is the number of the round, `{old}` that of an earlier one.
 const ROWS: [&str; 2] = [
     "INSERT INTO a (a, b, c) SELECT a, b, c FROM b LIMIT 200;UPDATE a SET a = a + 1 WHERE id % 7 = {n} % 7;DELETE FROM a ORDER BY id LIMIT 150;\
      UPDATE z SET a = a + 1, c = REPEAT('{n}', 90) WHERE id % 5 = {n} % 5",
@@ -55,7 +54,7 @@ const DEFINITIONS: [&str; 3] = [
      INSERT INTO dense_{n} SELECT * FROM secret;DROP TABLE IF EXISTS dense_{old}",
 ];
 
-/// What the servers call things.
+/// Each server's words for the same options.
 struct Words {
     encrypted: &'static str,
     plain: &'static str,
@@ -70,8 +69,8 @@ fn words(kind: &str) -> Words {
     }
 }
 
-/// A server with keys, and tables of all kinds. One table is encrypted all the time: a log that encrypts the very first one of MariaDB does
-/// not tell the cipher, and is refused.
+/// A server with keys, and tables of all kinds. One table is encrypted from the start: a MariaDB log in which the very first table is
+/// encrypted does not tell the cipher, and is refused.
 fn started(kind: &'static str) -> Server {
     let folder = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let mut options: Vec<String> = OPTIONS.map(str::to_owned).into();
@@ -105,7 +104,7 @@ fn started(kind: &'static str) -> Server {
     server
 }
 
-/// A server on the folder `name` finds its keys; MariaDB is told by an option.
+/// Gives a server on the folder `name` its keys; MariaDB gets them by an option.
 fn give_keys(server: &Server, name: &str) {
     if server.kind == "mysql" {
         let dir = server.of(name);
@@ -114,7 +113,7 @@ fn give_keys(server: &Server, name: &str) {
     }
 }
 
-/// Runs things again and again, each on a connection of its own, until it is told to stop.
+/// Runs actions in loops, each on a connection of its own, until it goes out of scope.
 #[derive(Default)]
 struct Load {
     stop: Arc<AtomicBool>,
@@ -137,7 +136,7 @@ impl Load {
         }));
     }
 
-    /// Rows and definitions; rounds are numbered from `first` on.
+    /// Changes rows and definitions; rounds are numbered from `first` on.
     fn start(server: &Server, first: u32) -> Self {
         let (mut load, Words { encrypted, plain, .. }) = (Self::default(), words(server.kind));
         for list in ROWS.into_iter().chain(DEFINITIONS) {
@@ -152,7 +151,7 @@ impl Load {
         load
     }
 
-    /// Returns when each has come so many rounds further.
+    /// Returns once each loop has done this many more rounds.
     fn go_on(&self, rounds: u32) {
         let until: Vec<u32> = self.rounds.iter().map(|all| all.load(Ordering::Relaxed) + rounds).collect();
         while self.rounds.iter().zip(&until).any(|(all, until)| all.load(Ordering::Relaxed) < *until) {
@@ -168,10 +167,10 @@ impl Drop for Load {
     }
 }
 
-/// Commits and makes tables all the time, and knows how long that took at most.
+/// Commits and creates tables in a loop, and keeps the longest time that each took.
 struct Probe {
     load: Load,
-    /// Microseconds: of a commit, and of a table that is made and dropped.
+    /// Microseconds: of a commit, and of a table that is created and dropped.
     longest: [Arc<AtomicU64>; 2],
 }
 
@@ -192,13 +191,13 @@ impl Probe {
         Self { load, longest }
     }
 
-    /// Takes what `act` does between two rounds of the probe: what is under way in the meantime counts.
+    /// Runs `act`, and returns its result with the longest times in seconds that the probe saw meanwhile, statements under way included.
     fn during<T>(&self, act: impl FnOnce() -> T) -> (T, [f64; 2]) {
         for longest in &self.longest {
             longest.store(0, Ordering::Relaxed);
         }
         let result = act();
-        // Whatever still waited has come through now.
+        // Let what still waits come through.
         self.load.go_on(1);
         let seconds = |micros: &Arc<AtomicU64>| Duration::from_micros(micros.load(Ordering::Relaxed)).as_secs_f64();
         let [commits, tables] = &self.longest;
@@ -206,7 +205,7 @@ impl Probe {
     }
 }
 
-/// Whether the server's own tool took a backup, with what the probe saw.
+/// Takes a backup with the server's own tool. Returns whether it succeeded, and what the probe saw.
 fn by_the_tool(server: &Server, probe: &Probe) -> (bool, [f64; 2]) {
     let mut command = server.command(&["--no-defaults", "--backup", "--user=root"]);
     command.arg(format!("--socket={}", server.socket().display()));
@@ -219,7 +218,7 @@ fn by_the_tool(server: &Server, probe: &Probe) -> (bool, [f64; 2]) {
     seen
 }
 
-/// A replica that begins where the backup says has all tables in the end, and the same rows.
+/// Asserts that a replica that begins where the backup says ends with all tables and the same rows.
 fn a_replica_catches_up(server: &Server, gtid: &str, port: u16) {
     let (follow, wait) = if server.kind == "mysql" {
         let executed = Session::of(server).ask("SELECT REPLACE(@@gtid_executed, '\\n', '')").concat();

@@ -1,7 +1,7 @@
-//! `innokit backup --incremental-since` of servers at work: a full backup and what changed since is the moment of the last increment, and
-//! what does not belong together is refused.
+//! `innokit backup --incremental-since` of busy servers: a full backup and its increments restore the moment of the last increment, and
+//! sets that do not belong together are refused.
 //!
-//! The command talks to the server through a proxy, which shows the tests each statement before the server gets it. So they act in a
+//! The command talks to the server through a proxy, which shows the tests each statement before the server gets it. So the tests act at a
 //! certain stage, not at a certain time.
 #![cfg(feature = "sql")]
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
@@ -25,9 +25,9 @@ use serde_json::Value;
 use sql_proxy::{Fate, Proxy};
 use tempfile::TempDir;
 
-/// With this statement nothing is committed any more on MariaDB.
+/// On MariaDB, nothing is committed from this statement on.
 const COMMITS_BLOCKED: &str = "FLUSH NO_WRITE_TO_BINLOG ENGINE LOGS";
-/// Of MySQL commits go on. So nothing changes from here on.
+/// MySQL does not block commits, so the tests stop all changes at this statement.
 const LOCKED: &str = "LOCK INSTANCE FOR BACKUP";
 /// Definitions cannot change from here on.
 const BLOCKED: [&str; 2] = ["BACKUP STAGE FLUSH", "LOCK INSTANCE FOR BACKUP"];
@@ -62,7 +62,7 @@ const SECOND: &str = "RENAME TABLE shop.one TO shop.away, shop.two TO shop.one, 
 const UNDO: (&str, &str) =
     (" CREATE UNDO TABLESPACE more ADD DATAFILE 'more.ibu';", " ALTER UNDO TABLESPACE more SET INACTIVE;");
 
-/// No hope, but an end.
+/// Time limit for the archive to reach an LSN.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// A server that writes its pages soon, so that increments hold some.
 const WRITES_SOON: [&str; 2] = ["--innodb-max-dirty-pages-pct=0", "--innodb-max-dirty-pages-pct-lwm=0"];
@@ -78,14 +78,14 @@ fn backup(server: &Server, socket: &Path, to: &str, more: &[&str]) -> Run {
     )
 }
 
-/// A backup of a server that is left alone meanwhile.
+/// Takes a backup of an idle server. Returns its manifest.
 fn quiet(server: &Server, to: &str, more: &[&str]) -> Value {
     let done = backup(server, &server.socket(), to, more);
     assert_eq!(done.status, 0, "{} {to}: {}", server.kind, done.errors);
     done.json()["manifest"].clone()
 }
 
-/// Runs these statements again and again until it is told to stop.
+/// Runs these statements in a loop until it is told to stop.
 fn load(server: &Server, stop: &Arc<AtomicBool>, statements: fn(i32) -> String) -> JoinHandle<()> {
     let (mut session, stop) = (Session::of(server), Arc::clone(stop));
     thread::spawn(move || {
@@ -98,7 +98,7 @@ fn load(server: &Server, stop: &Arc<AtomicBool>, statements: fn(i32) -> String) 
     })
 }
 
-/// Makes, alters, swaps and drops tables.
+/// Creates, alters, swaps and drops tables.
 fn definitions(round: i32) -> String {
     format!(
         "CREATE TABLE p_{round} LIKE a; INSERT INTO p_{round} SELECT * FROM a LIMIT 300; ALTER TABLE p_{round} ADD KEY k (c(10)); \
@@ -118,7 +118,7 @@ fn rows(round: i32) -> String {
     )
 }
 
-/// Takes a backup beside all kinds of changes. Returns its manifest and what the tables held at its moment.
+/// Takes a backup during all kinds of changes. Returns its manifest, and the row counts and checksums of the tables at its moment.
 fn at_work(server: &Server, to: &str, more: &[&str]) -> (Value, Vec<String>) {
     let (no_definitions, no_rows) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let mut defining = Some(load(server, &no_definitions, definitions));
@@ -133,7 +133,7 @@ fn at_work(server: &Server, to: &str, more: &[&str]) -> (Value, Vec<String>) {
     let proxy = Proxy::before(server.socket(), move |statement| {
         let mut held = held.lock().expect("whole");
         if BLOCKED.contains(&statement) {
-            // Tables that change their definition cannot be read in between.
+            // Tables cannot be read while their definitions change.
             stop(&no_definitions, &mut defining);
         }
         if statement == LOCKED {
@@ -152,14 +152,14 @@ fn at_work(server: &Server, to: &str, more: &[&str]) -> (Value, Vec<String>) {
     (done.json()["manifest"].clone(), held)
 }
 
-/// Replaces a table's file by one of another table, whose pages have LSNs of their own.
+/// Replaces a table's file with that of another table, whose pages have LSNs of their own.
 struct Import {
     session: Session,
     folder: PathBuf,
 }
 
 impl Import {
-    /// Copies the file to come.
+    /// Copies the file that will take its place.
     fn of(server: &Server) -> Self {
         server.script(
             "sql",
@@ -188,7 +188,7 @@ impl Import {
     }
 }
 
-/// The log drops a tablespace that is there again by the moment of the backup.
+/// A backup is refused if the log drops a tablespace that exists again by the backup's moment.
 fn a_table_that_is_imported_meanwhile_is_no_part_of_a_backup(server: &Server) {
     let mut import = Some(Import::of(server));
     let proxy = Proxy::before(server.socket(), move |statement| {
@@ -201,12 +201,12 @@ fn a_table_that_is_imported_meanwhile_is_no_part_of_a_backup(server: &Server) {
     let says = "shop/imported.ibd: the tablespace was discarded and imported";
     assert!(refused.status == 2 && refused.errors.contains(says), "{}: {}", server.kind, refused.errors);
     fs::remove_dir_all(server.of("void")).expect("removed");
-    // As long as the log begins before that, there is no backup.
+    // No backup is possible as long as the log begins before the import.
     server.script("stop", &[], "");
     server.script("start", &WRITES_SOON, "");
 }
 
-/// The tables that are restored from increments and with these options are what a snapshot says, and no others are there.
+/// Asserts that a restore with these increments and options yields the tables of a snapshot, and no others.
 fn is_moment(server: &Server, increments: &[&str], more: &[&str], expected: &[String]) {
     let mut words = vec!["restore", "full", "--to", "out", "--json"];
     words.extend(increments.iter().flat_map(|increment| ["--increment", increment]));
@@ -221,7 +221,7 @@ fn is_moment(server: &Server, increments: &[&str], more: &[&str], expected: &[St
     fs::remove_dir_all(server.of("out")).expect("removed");
 }
 
-/// Bytes that a directory takes on the disk.
+/// Bytes that a directory occupies on disk.
 fn space(dir: &Path) -> u64 {
     let entries = fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("an entry").path());
     let own = |path: PathBuf| {
@@ -242,7 +242,7 @@ fn a_full_backup_and_two_increments_are_each_moment(kind: &'static str) {
     server.script("sql", &[], SECOND);
     let (second, held_second) = at_work(&server, "second", &["--incremental-since", "first"]);
     assert_eq!((&first["base"]["id"], &second["base"]["id"]), (&full["id"], &first["id"]));
-    // Its pages have LSNs of another table.
+    // Copied whole: the LSNs of its pages come from another table.
     assert!(server.of("first/shop/imported.ibd").exists());
 
     let words = ["backup", "verify", "full", "--increment", "first", "--increment", "second"];
@@ -349,7 +349,7 @@ fn sent(server: &Server, to: &str, since: &str) {
 }
 
 fn nothing_changes_for_little(server: &Server, full: &Value) {
-    // All that has changed is in the files, so that the log begins at its end.
+    // A restart brings all changes into the files, so that the log begins at its end.
     server.script("stop", &[], "");
     server.script("start", &[], "");
     sent(server, "third", "second");
@@ -374,7 +374,7 @@ fn nothing_changes_for_little(server: &Server, full: &Value) {
     assert!(verified.status == 0 && verified.text.contains("4 increments"), "{}{}", verified.text, verified.errors);
 }
 
-/// Any moment since the last increment, from increments of a week and an archive that is as old as one of them.
+/// Recovers moments since the last increment, from a chain of increments and an archive that is as old as one of them.
 fn an_archive_goes_on_from_the_last_increment(server: &Server) {
     server.archive();
     let last = quiet(server, "fifth", &["--incremental-since", "fourth"]);
@@ -399,7 +399,7 @@ fn an_archive_goes_on_from_the_last_increment(server: &Server) {
     };
     refused(&increments, last["to_lsn"].as_u64().expect("an LSN") - 1, "before the end of the backup");
     refused(&increments, lsn + (1 << 30), "the archive of the redo log ends at LSN");
-    // The archive is younger than this one.
+    // The archive begins after this increment.
     refused(&["first"], lsn, "where the redo of the base copy begins");
 }
 

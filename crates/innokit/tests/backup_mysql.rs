@@ -1,7 +1,7 @@
-//! `innokit backup` of MySQL servers at work: what is restored is the moment that the manifest names, a replica can go on from there, and
-//! whatever gets in between leaves no lock and a void set.
+//! `innokit backup` of busy MySQL servers: what is restored is the moment that the manifest names, a replica can continue from there, and
+//! any disturbance leaves no lock and a void set.
 //!
-//! The command talks to the server through a proxy, which shows the tests each statement before the server gets it. So they act in a
+//! The command talks to the server through a proxy, which shows the tests each statement before the server gets it. So the tests act at a
 //! certain stage, not at a certain time.
 #![cfg(feature = "sql")]
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
@@ -26,13 +26,13 @@ use tempfile::TempDir;
 
 const LOCK: &str = "LOCK INSTANCE FOR BACKUP";
 const MOMENT: &str = "SELECT local, storage_engines FROM performance_schema.log_status";
-/// Tables without transactions are kept still by this.
+/// This statement keeps tables without transactions unchanged.
 const TABLES: &str = "FLUSH TABLES `shop`";
-/// What the follower of the log asks all the time, on a connection of its own.
+/// What the log's follower keeps asking, on a connection of its own.
 const FOLLOWER: &str = "SHOW GLOBAL STATUS LIKE 'Innodb_redo_log_flushed_to_disk_lsn'";
 /// Rounds of the load after the moment of the backup.
 const AFTER: u32 = 5;
-/// What this account has is all that it takes.
+/// This account has exactly the privileges that are required.
 const GRANTS: &str = "CREATE USER bup@localhost; GRANT BACKUP_ADMIN, PROCESS ON *.* TO bup@localhost; \
                       GRANT SELECT ON performance_schema.log_status TO bup@localhost;";
 
@@ -51,20 +51,20 @@ fn backup(server: &Server, socket: &Path, more: &[&str]) -> Command {
     command
 }
 
-/// Every line is among the others, and there are no others.
+/// Asserts that the rows are the expected lines and no others, the view aside.
 fn assert_tables(expected: &[String], rows: &str, what: &str) {
     let missing: Vec<&String> = expected.iter().filter(|line| !rows.lines().any(|row| row == line.as_str())).collect();
     let more: Vec<&str> =
         rows.lines().filter(|row| !row.contains("seen") && !expected.iter().any(|line| line == row)).collect();
     assert!(missing.is_empty() && more.is_empty(), "{what}: {missing:#?} are missing, {more:#?} are there");
-    // Eleven tables are always there; of those that come and go there may be none.
+    // Eleven tables always exist; of those that come and go there may be none.
     assert!(expected.len() >= 22, "{what}: {expected:?}");
 }
 
-/// Statements pass it one by one, and not at all while it is closed.
+/// Statements pass through it, but not while it is closed.
 #[derive(Default)]
 struct Gate {
-    /// Whether it is closed, and how many have passed and are not done.
+    /// Whether it is closed, and how many statements have passed and are not done.
     state: Mutex<(bool, u32)>,
     changed: Condvar,
 }
@@ -82,7 +82,7 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    /// Returns when all that have passed are done.
+    /// Closes it, and returns once all statements that have passed are done.
     fn close(&self) {
         let mut state = self.state.lock().expect("whole");
         state.0 = true;
@@ -100,7 +100,7 @@ impl Gate {
 /// A load that can be stopped for a moment.
 struct Load {
     stop: Arc<AtomicBool>,
-    /// What changes rows passes it.
+    /// Statements that change rows pass through it.
     gate: Arc<Gate>,
     threads: Vec<JoinHandle<()>>,
     rounds: Arc<AtomicU32>,
@@ -112,7 +112,7 @@ impl Load {
         Self { stop, gate, threads: Vec::new(), rounds: Arc::default() }
     }
 
-    /// Runs these statements again and again; `is_gated` ones not while rows are to stay as they are.
+    /// Runs these statements in a loop. If `is_gated`, they wait while rows must not change.
     fn add(&mut self, server: &Server, is_gated: bool, statements: impl Fn(u32) -> String + Send + 'static) {
         let (stop, gate, rounds) = (Arc::clone(&self.stop), Arc::clone(&self.gate), Arc::clone(&self.rounds));
         let mut session = Session::of(server);
@@ -139,7 +139,7 @@ impl Load {
     }
 }
 
-/// Changes rows, and makes, alters, swaps and drops tables of all kinds.
+/// Changes rows, and creates, alters, swaps and drops tables of all kinds.
 fn load(server: &Server) -> Load {
     let mut load = Load::new();
     load.add(server, true, |round| {
@@ -190,21 +190,21 @@ fn load(server: &Server) -> Load {
     load
 }
 
-/// Tables of other kinds than every server has in these tests.
+/// Kinds of tables that the servers of these tests do not have otherwise.
 const MORE_TABLES: &str = "USE shop; CREATE TABLE isam (id INT AUTO_INCREMENT PRIMARY KEY, a INT) ENGINE=MyISAM; \
     CREATE TABLE commas (a INT NOT NULL) ENGINE=CSV; CREATE TABLESPACE beside ADD DATAFILE 'beside.ibd'; \
     CREATE TABLE general (id INT AUTO_INCREMENT PRIMARY KEY, a INT) TABLESPACE beside; CREATE UNDO TABLESPACE more ADD DATAFILE 'more.ibu'; \
     CREATE VIEW seen AS SELECT a FROM isam; CREATE DATABASE nothing; \
     ALTER TABLE parts ADD PARTITION (PARTITION p2 VALUES LESS THAN (1000000));";
 
-/// What the tables held at the moment of the backup, and what was executed then.
+/// The row counts and checksums of the tables at the moment of the backup, and the transactions executed by then.
 #[derive(Default)]
 struct Snapshot {
     sums: Vec<String>,
     gtids: String,
 }
 
-/// Takes a backup beside all kinds of changes, which go on for a while. Returns its manifest, and a snapshot of its moment.
+/// Takes a backup during all kinds of changes, which continue for a while. Returns its manifest, and a snapshot of its moment.
 fn taken_at_work(server: &Server, load: &Load) -> (serde_json::Value, Snapshot) {
     let snapshot = Arc::new(Mutex::new(Snapshot::default()));
     let (taken, gate) = (Arc::clone(&snapshot), Arc::clone(&load.gate));
@@ -219,7 +219,7 @@ fn taken_at_work(server: &Server, load: &Load) -> (serde_json::Value, Snapshot) 
                 let gtids = session.ask("SELECT REPLACE(@@gtid_executed, '\\n', '')").concat();
                 *taken.lock().expect("whole") = Snapshot { sums: sums(&mut session), gtids };
             }
-            // The answer was there before this was asked.
+            // The next statement proves that the moment's answer has arrived.
             _ => gate.open(),
         }
         if statement.starts_with("DO RELEASE_LOCK") {
@@ -241,7 +241,7 @@ fn taken_at_work(server: &Server, load: &Load) -> (serde_json::Value, Snapshot) 
     (done.json()["manifest"].clone(), snapshot)
 }
 
-/// Executes on the server on `name` what the binary log of the other has after the position.
+/// Executes on the server on `name` what follows the position in the other server's binary log.
 fn replay(server: &Server, name: &str, binlog: &serde_json::Value) {
     let (first, position) = (binlog["file"].as_str().expect("a name"), binlog["position"].as_u64().expect("a number"));
     let index = fs::read_to_string(server.of("data/bin.index")).expect("an index");
@@ -282,7 +282,7 @@ fn a_backup_of_mysql_at_work_is_its_moment_and_a_replica_goes_on_from_there() {
     assert_eq!(restored.status, 0, "{}", restored.errors);
     assert!(server.of("out/nothing").is_dir() && !server.of("out/auto.cnf").exists());
     assert_tables(&snapshot.sums, &server.tables("out"), "restored");
-    // From that position on, nothing is missing and nothing comes twice.
+    // From that position on, nothing is missing and nothing is repeated.
     server.script_on("out", "start", &["--log-bin=other"], "");
     let gtids = Session::on(&server, "out").ask("SELECT REPLACE(@@gtid_executed, '\\n', '')").concat();
     assert_eq!(gtids, snapshot.gtids);
@@ -293,8 +293,8 @@ fn a_backup_of_mysql_at_work_is_its_moment_and_a_replica_goes_on_from_there() {
     assert_tables(&snapshot.sums, &server.tables_with("set", true), "recovered by the server");
 }
 
-/// A proxy that shows only the statements of the connection that takes the backup, and whether definitions are blocked by then; the other
-/// one's too if `both`.
+/// A proxy that shows `act` the statements of the connection that takes the backup, and whether definitions are blocked by then. If `both`,
+/// it shows those of the log's follower too.
 fn watched(server: &Server, both: bool, mut act: impl FnMut(&str, bool) -> Fate + Send + 'static) -> Proxy {
     let mut is_locked = false;
     Proxy::before(server.socket(), move |statement| {
@@ -304,9 +304,9 @@ fn watched(server: &Server, both: bool, mut act: impl FnMut(&str, bool) -> Fate 
     })
 }
 
-/// Nothing holds the server's locks, and the set is of no use.
+/// Asserts that nothing holds the server's locks and that the set is void.
 fn is_void(server: &Server, why: &str) {
-    // They wait for what is held, and fail if it stays so.
+    // These statements wait for locks that are held, and fail if they stay held.
     let free = server.script_on(
         "data",
         "sql",
@@ -359,7 +359,7 @@ fn a_backup_of_mysql_that_is_cut_off_in_any_stage_leaves_no_lock_and_a_void_set(
                 return Fate::Pass;
             }
             reached.send(()).expect("awaited");
-            // Until the command is dead.
+            // Wait until the command is dead.
             released.recv().ok();
             Fate::Cut
         });
@@ -375,7 +375,7 @@ fn a_backup_of_mysql_that_is_cut_off_in_any_stage_leaves_no_lock_and_a_void_set(
 }
 
 fn a_full_target_is_told(server: &Server) {
-    // Such a file system takes no file longer than that, which is as good as full: the first stops the follower, the second the copy.
+    // A limit on the length of files stands in for a full file system: the first stops the follower, the second the copy.
     for kib in [1, 10 << 10] {
         let mut limited = Command::new("bash");
         limited.args(["-c", &format!("trap '' XFSZ; ulimit -f {kib}; exec \"$0\" \"$@\"")]);
@@ -387,7 +387,7 @@ fn a_full_target_is_told(server: &Server) {
     }
 }
 
-/// The server writes its log several times over before the next look at it.
+/// The server overwrites its log several times before the follower looks at it again.
 fn an_overtaken_log_is_told(server: &Server) {
     server.script("sql", &[], "SET GLOBAL innodb_redo_log_capacity = 8388608; CREATE TABLE shop.big (c LONGTEXT);");
     let (mut session, mut looks) = (Session::of(server), 0);
@@ -406,7 +406,7 @@ fn an_overtaken_log_is_told(server: &Server) {
 }
 
 fn a_restart_is_told(server: &Arc<Server>) {
-    // The proxy never ends, and must not keep the server from being stopped at the end of the test.
+    // Weakly: the proxy never ends, and only when the last strong reference is dropped does the server stop.
     let (restarted, (up, is_up)) = (Arc::downgrade(server), mpsc::channel());
     let mut up = Some(up);
     let proxy = watched(server, false, move |statement, is_locked| {
@@ -419,7 +419,7 @@ fn a_restart_is_told(server: &Arc<Server>) {
         Fate::Pass
     });
     let stopped = ended(&mut backup(server, &proxy.socket(), &[]));
-    // The follower of the log has lost its connection earlier.
+    // The log's follower loses its connection earlier, so the command may end before the server is up again.
     is_up.recv().expect("started");
     assert!(stopped.status == 2 && stopped.errors.contains("was lost at"), "{}", stopped.errors);
     is_void(server, "restarted");
@@ -460,7 +460,7 @@ fn three_privileges_are_enough_for_mysql_and_what_is_missing_or_in_the_way_is_na
     let missing: Vec<&String> = held.iter().filter(|line| !rows.lines().any(|row| row == line.as_str())).collect();
     assert!(missing.is_empty() && held.len() > 12, "{missing:?} of {rows}");
 
-    // A table without redo takes more.
+    // A table without redo requires more privileges.
     server.script("sql", &[], "CREATE TABLE shop.isam (id INT AUTO_INCREMENT PRIMARY KEY, a INT) ENGINE=MyISAM;");
     refused("bup", &[], "the account may not run FLUSH TABLES `shop`.`isam` WITH READ LOCK");
     is_void(&server, "no privilege");
@@ -474,7 +474,7 @@ fn three_privileges_are_enough_for_mysql_and_what_is_missing_or_in_the_way_is_na
     assert_eq!(done.status, 0, "{}", done.errors);
     fs::remove_dir_all(server.of("set")).expect("removed");
 
-    // Another backup, and a statement that holds definitions.
+    // Another backup, and a statement that blocks DDL.
     let mut other = Session::of(&server);
     other.ask("DO GET_LOCK('innokit backup', 9)");
     refused("bup", &["--lock-wait", "1"], "another backup by innokit is running");
@@ -495,7 +495,7 @@ fn three_privileges_are_enough_for_mysql_and_what_is_missing_or_in_the_way_is_na
 }
 
 fn what_is_not_backed_up_is_refused(server: &Server, outside: &str, refused: &dyn Fn(&str, &[&str], &str)) {
-    // What an administrator does in the middle of it.
+    // What an administrator may do in the middle of a backup.
     let whatever = [
         (
             "ALTER INSTANCE DISABLE INNODB REDO_LOG; ALTER INSTANCE ENABLE INNODB REDO_LOG",

@@ -1,4 +1,4 @@
-//! `innokit backup --to -`: a stream that innokit and the server's own tool read, and that is void wherever it is cut.
+//! `innokit backup --to -`: a stream that innokit and the server's own tool can read, and that is void wherever it is cut.
 #![cfg(feature = "sql")]
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
@@ -27,7 +27,7 @@ fn spool_is_empty(server: &Server) {
     assert_eq!(fs::read_dir(server.of("spool")).expect("read").count(), 0);
 }
 
-/// Where the chunks of a stream begin. Pages may hold the magic too, so it is only looked for behind the end of a chunk.
+/// Where the chunks of a stream begin. Pages may contain the magic too, so look for it only after the end of a chunk.
 fn chunks(stream: &[u8]) -> Vec<usize> {
     let (mut starts, mut at) = (Vec::new(), 0);
     let number = |at: usize, len: usize| {
@@ -64,7 +64,7 @@ fn a_backup_that_is_sent_is_the_same_for_every_reader_and_void_if_it_is_cut() {
     assert_same(&server, "theirs", "ours", "unpacked by both");
     let verified = server.run(&["backup", "verify", "theirs"]);
     assert_eq!(verified.status, 0, "{}{}", verified.text, verified.errors);
-    // The recovery of what is in the stream is still to be done, which is no damage.
+    // The stream still needs recovery, which is no damage.
     let checked = server.run(&["check", "--json", "set.xb"]);
     assert!(checked.json()["findings"].as_array().is_some_and(Vec::is_empty), "{}", checked.text);
 
@@ -76,7 +76,7 @@ fn a_backup_that_is_sent_is_the_same_for_every_reader_and_void_if_it_is_cut() {
         assert_eq!(unpacked.status, 1, "{cut}: {}{}", unpacked.text, unpacked.errors);
         assert!(!server.of("cut").join("ibdata1").exists(), "{cut}");
     }
-    // The last file is the manifest, and the log the one before: without both, no reader has anything to recover.
+    // The last file is the manifest, and the one before it the log: without both, no reader has anything to recover.
     let names = starts.iter().rev().map(|start| {
         let len = usize::from(plain.stdout[start + 10]);
         String::from_utf8_lossy(&plain.stdout[start + 14..start + 14 + len]).into_owned()
@@ -87,7 +87,7 @@ fn a_backup_that_is_sent_is_the_same_for_every_reader_and_void_if_it_is_cut() {
     restored_from_packed(&server);
 }
 
-/// At a rate, out of the way of others, compressed; and what becomes of a stream that nobody reads.
+/// A stream that is limited to a rate, out of the way of others, and compressed; and one whose reader goes away.
 fn restored_from_packed(server: &Server) {
     let stream = File::create(server.of("set.xb.zst")).expect("made");
     let started = Instant::now();

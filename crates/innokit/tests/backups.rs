@@ -1,5 +1,5 @@
-//! Backups that mariadb-backup takes of a server at work: all of it, some databases, some tables, what was changed since, and streamed;
-//! prepared and not. Nothing of that is damaged, and what `innokit recover` makes of it is what the tool prepares.
+//! Backups that mariadb-backup takes of a busy server: full, of some databases, of some tables, incremental, and streamed; prepared and
+//! not. None of them is reported as damaged, and `innokit recover` makes of them what the tool's own preparation does.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod backup_lab;
@@ -14,7 +14,7 @@ use backup_lab::{Server, WRITTEN, assert_same, contents, is_well, said, says_onl
 use common::{Run, innokit};
 use serde_json::Value;
 
-/// Until it is prepared, pages may be missing; they are not called damaged.
+/// Asserts that no damage is reported in a backup that is not prepared, although pages may be missing.
 fn is_not_damaged(server: &Server, name: &str) {
     for words in [&["check"][..], &["table", "check"]] {
         let (status, damage) = said(words, &server.of(name));
@@ -36,7 +36,7 @@ fn is_prepared(server: &Server, name: &str) {
     is_well(server, name);
 }
 
-/// Killed after ever longer, a last run ends with the same bytes as the one that was left alone.
+/// Kills recoveries after ever longer times. A last run must end with the same bytes as the one that was left alone.
 fn goes_on_when_killed(server: &Server, name: &str, whole: &str) {
     for wait_ms in [1, 4, 8, 12, 16, 24, 40, 80] {
         let mut command = innokit();
@@ -50,7 +50,7 @@ fn goes_on_when_killed(server: &Server, name: &str, whole: &str) {
     assert_same(server, name, whole, "killed");
 }
 
-/// A log whose end is missing is damage, and found before anything is written.
+/// A log whose end is missing is damage, and is found before anything is written.
 fn notices_a_log_that_was_cut_off(server: &Server, name: &str) {
     let path = server.of(name).join("ib_logfile0");
     let len = fs::metadata(&path).expect("a log").len();
@@ -81,7 +81,7 @@ fn is_recovered_as_the_tool_prepares(server: &Server) {
     server.prepare("theirs", &[]);
     let files = |name| {
         let mut files = contents(server, name);
-        // Where the server's transactions stood in its binary log, which other notes say too.
+        // The server's position in its binary log, which other files of the backup record too.
         files.remove(Path::new("xtrabackup_binlog_pos_innodb"));
         files
     };
@@ -112,7 +112,7 @@ fn backups_are_sound(kind: &'static str) {
     let (status, damage) = said(&["check"], &server.of("full.xb"));
     assert!(status != 1 && damage.is_empty(), "{kind}, streamed: {damage:#?}");
     let (document, status) = common::check_json(&server.of("increment"), &[]);
-    // A table that was just made has no page on the disk yet when the tool copies it: its pages are in the log.
+    // A table that was just created has no page on disk yet when the tool copies it: its pages are in the log.
     let is_made = |finding: &Value| {
         finding["reason"] == "zero_page_in_use" && finding["path"].as_str().is_some_and(|path| path.ends_with(".new"))
     };
@@ -126,7 +126,7 @@ fn backups_are_sound(kind: &'static str) {
     is_well(&server, "databases");
     server.prepare("tables", &[]);
     is_well(&server, "tables");
-    // The tool fails now and then to put in an increment beside whose taking tables changed names: `increments` has one that holds still.
+    // The tool sometimes fails to apply an increment if tables were renamed while it was taken: `increments` tests quieter ones.
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn backups_of_mariadb_whose_log_is_made_of_blocks_are_not_called_damaged() {
     backups_are_sound("mariadb105");
 }
 
-/// The table of a link file lies in the backup. What the link names is the server's, which may be running, or damaged since.
+/// The table of a link file is in the backup. The link's target is the server's, which may be running, or damaged since.
 #[test]
 fn link_files_of_a_backup_do_not_lead_out_of_it() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,5 +1,5 @@
-//! Backups as they are kept: streamed, compressed, of a server that encrypts its log and its tables and compresses pages; a full one and
-//! two increments. What `innokit unpack` and `innokit recover` make of them is what the tools of MariaDB make of them.
+//! Backups as people keep them: streamed and compressed, from a server that encrypts its log and its tables and compresses pages; a full
+//! one and two increments. `innokit unpack` and `innokit recover` make the same of them as MariaDB's tools.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod backup_lab;
@@ -29,7 +29,7 @@ fn start(kind: &'static str) -> Server {
     fs::write(&keys, KEYS).expect("written");
     let options = [
         "--plugin-load-add=file_key_management".to_owned(),
-        // The plugin is not there yet when the datadir is made.
+        // `loose`: the plugin is not loaded yet when the datadir is created.
         format!("--loose-file-key-management-filename={}", keys.display()),
         "--innodb-encrypt-tables=ON".to_owned(),
         "--innodb-encrypt-log=ON".to_owned(),
@@ -37,7 +37,7 @@ fn start(kind: &'static str) -> Server {
     Server::start_in(folder, kind, &options)
 }
 
-/// What the tool of MariaDB unpacks of a stream.
+/// Unpacks a stream with MariaDB's tool.
 fn unpacked_by_the_tool(server: &Server, stream: &[u8], name: &str) {
     fs::create_dir(server.of(name)).expect("made");
     let mut command = Command::new(common::repository().join("scripts/server.sh"));
@@ -52,7 +52,7 @@ fn gzipped(bytes: &[u8]) -> Vec<u8> {
     gzip.write_all(bytes).and_then(|()| gzip.finish()).expect("packed")
 }
 
-/// Takes a streamed backup of what was changed since `base`, keeps it compressed, and unpacks it both ways.
+/// Takes a streamed backup of the changes since `base`, keeps it compressed, and unpacks it with innokit and with the tool.
 fn take(server: &Server, name: &str, base: Option<&str>) {
     let lsns = |name: &str| server.of(&format!("{name}.lsns")).display().to_string();
     let mut options = vec!["--stream=xbstream".to_owned(), format!("--extra-lsndir={}", lsns(name))];
@@ -119,7 +119,7 @@ fn backups_come_to_what_the_tools_make_of_them(kind: &'static str) {
     prepare_with_the_tool(&server);
     let names = |name| contents(&server, name).into_keys().collect::<BTreeSet<_>>();
     let differing: Vec<_> = names("ours").symmetric_difference(&names("full.theirs")).cloned().collect();
-    // Where the server's transactions stood in its binary log, which other notes say too.
+    // The server's position in its binary log, which other files of the backup record too.
     assert!(differing.iter().all(|name| name.ends_with("xtrabackup_binlog_pos_innodb")), "{kind}: {differing:?}");
     let keys = server.of("keys").display().to_string();
     for name in ["ours", "full.theirs"] {

@@ -1,5 +1,5 @@
-//! Incremental backups that mariadb-backup takes of a server at work. What `innokit recover` makes of a full backup and its increments
-//! is, byte for byte, what the tool makes of them; and what does not belong together, or is damaged, is refused before anything is written.
+//! Incremental backups that mariadb-backup takes of a busy server. `innokit recover` turns a full backup and its increments into the same
+//! bytes as the tool. Increments that are damaged or do not belong together are refused before anything is written.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod backup_lab;
@@ -19,7 +19,7 @@ use backup_lab::{Server, WRITTEN, assert_same, contents, is_well};
 use backup_lab::{lsn, sums};
 use common::{Run, innokit};
 
-/// Pages of the servers.
+/// Page size of the servers, bytes.
 const PAGE: u64 = 16384;
 
 fn command(server: &Server, full: &str, increments: &[&str], to: Option<&str>) -> Command {
@@ -45,8 +45,8 @@ fn is_done(server: &Server, full: &str, increments: &[&str], to: Option<&str>) -
     run.text
 }
 
-/// A server under load with a full backup and two increments: tables are made, altered, renamed and dropped between them, and databases.
-/// Not while one is taken: the tool, with which ours is compared, fails then now and then, or leaves a table under two names.
+/// A server under load with a full backup and two increments. Between them, tables and databases are created, altered, renamed and dropped.
+/// Not while one is taken: the tool that ours is compared with then sometimes fails, or leaves a table under two names.
 fn taken(kind: &'static str) -> Server {
     let mut server = Server::start(kind);
     server.script(
@@ -96,11 +96,11 @@ fn is_what_the_tool_makes(server: &Server) {
     }
     let files = |name| {
         let mut files = contents(server, name);
-        // The log of neither holds anything, but the head of ours has the same checkpoint in another slot; what the other file says, other
-        // notes say too.
+        // Neither log holds anything, but the header of ours has the same checkpoint in another slot. What the other file says is in other
+        // files of the backup too.
         files.remove(Path::new("ib_logfile0"));
         files.remove(Path::new("xtrabackup_binlog_pos_innodb"));
-        // Where no checkpoint lies between two increments, the tool keeps the older end of the log in its note.
+        // If no checkpoint lies between two increments, the tool keeps the older end of the log in its note.
         let note = files.get_mut(Path::new(server.note())).expect("a note");
         let text = String::from_utf8_lossy(note).into_owned();
         *note = text.lines().filter(|line| !line.starts_with("last_lsn")).collect::<Vec<_>>().join("\n").into_bytes();
@@ -118,12 +118,12 @@ fn assert_equal(server: &Server, ours: &BTreeMap<PathBuf, Vec<u8>>, theirs: &BTr
     assert_eq!(ours.keys().collect::<Vec<_>>(), theirs.keys().collect::<Vec<_>>(), "{}", server.kind);
     let different = ours.iter().filter(|(name, bytes)| theirs[*name] != **bytes);
     let told = different.map(|(name, bytes)| (name, bytes.len(), theirs[name].len(), differ(bytes, &theirs[name])));
-    // What a freed page holds is nobody's: the tool writes some of them and leaves others.
+    // The content of a freed page does not matter: the tool writes some of them and leaves others.
     let told: Vec<_> = told.filter(|(_, ours, theirs, pages)| ours != theirs || !pages.is_empty()).collect();
     assert!(told.is_empty(), "{}: {told:?}", server.kind);
 }
 
-/// Of the pages that differ and are in use: the number, where they begin to, and both LSNs.
+/// The pages in use that differ: the number, the first byte that differs, and both LSNs.
 fn differ(ours: &[u8], theirs: &[u8]) -> Vec<(usize, usize, u64, u64)> {
     let lsn = |page: &[u8]| page.get(16..24).map_or(0, |lsn| u64::from_be_bytes(lsn.try_into().expect("eight")));
     let pages = ours.chunks(PAGE as usize).zip(theirs.chunks(PAGE as usize)).enumerate();
@@ -136,8 +136,8 @@ fn differ(ours: &[u8], theirs: &[u8]) -> Vec<(usize, usize, u64, u64)> {
     told.take(20).collect()
 }
 
-/// Whether the first page of an undo tablespace says that a page is free. It describes 64 pages in each 40 bytes from byte 150 on, by two
-/// bits a page from byte 24 of these.
+/// Whether the first page of an undo tablespace says that a page is free. It describes 64 pages in each 40 bytes from byte 150 on, with two
+/// bits per page from byte 24 of these.
 fn is_free(tablespace: &[u8], page: usize) -> bool {
     const UNDO: u16 = 2;
     let is_undo = tablespace.chunks(PAGE as usize).skip(1).any(|page| page.get(24..26) == Some(&UNDO.to_be_bytes()));
@@ -146,7 +146,7 @@ fn is_free(tablespace: &[u8], page: usize) -> bool {
     bitmap.is_some_and(|byte| byte >> (bit % 8) & 1 == 1)
 }
 
-/// One after the other, together, again, and killed at any moment: the same bytes.
+/// Increments applied one by one, together, again, and by runs killed at any moment: the same bytes.
 fn comes_to_the_same_in_place(server: &Server) {
     for copy in ["steps", "killed"] {
         server.copy("full", copy);
@@ -176,7 +176,7 @@ fn comes_to_the_same_in_place(server: &Server) {
     println!("{}: killed {halfway} times with an increment halfway in", server.kind);
 }
 
-/// The pages of a delta of one cluster, and their numbers; the size of a page.
+/// The page size of a delta of one cluster, and its pages with their numbers.
 fn pages_of(delta: &[u8], note: &str) -> (usize, Vec<(usize, Vec<u8>)>) {
     let size = note
         .lines()
@@ -193,8 +193,8 @@ fn pages_of(delta: &[u8], note: &str) -> (usize, Vec<(usize, Vec<u8>)>) {
     )
 }
 
-/// Where a run died in the middle of an increment, pages of it are written, or not, or half of them. The next run ends with the same bytes
-/// as one that was left alone.
+/// A run that died in the middle of an increment has written some pages of it, left others, and written half of some. The next run must end
+/// with the same bytes as one that was left alone.
 fn ends_what_was_half_done(server: &Server) {
     server.copy("full", "before");
     is_done(server, "before", &[], None);
@@ -237,7 +237,7 @@ fn ends_what_was_half_done(server: &Server) {
     }
 }
 
-/// Nothing is written, and the exit status and the words are these.
+/// Asserts that nothing is written, and that the exit status and the words are these.
 fn is_refused(server: &Server, full: &str, increments: &[&str], status: i32, words: &[&str]) {
     let what = format!("{} {full} {increments:?}", server.kind);
     let run = recover(server, full, increments, Some("refused"));
@@ -283,7 +283,7 @@ fn what_is_damaged_is_refused(server: &Server) {
     attack("flipped", &["a.ibd.delta", "at byte 32768: page ", "is damaged"], &write(2 * PAGE + 5000, b"flipped"));
     attack("magic", &["a.ibd.delta", "at byte 0"], &write(0, b"data"));
     attack("longer", &["a.ibd.delta", "continues"], &write(len, b"more"));
-    // A sound page at another's place: the number of the last one is raised by one.
+    // A sound page in another's place: the number of the last one is raised by one.
     attack("number", &["a.ibd.delta", "is damaged"], &|path: &Path| {
         let (file, mut head) = (open(path), vec![0; PAGE as usize]);
         file.read_exact_at(&mut head, 0).expect("a head");
@@ -333,7 +333,7 @@ fn increments_of_mariadb_whose_log_is_made_of_blocks_are_put_into_the_full_backu
     increments_are_put_into_the_full_backup("mariadb105");
 }
 
-/// Base copies of the tool are continued too, and the archive may be younger than the full one.
+/// An archive also continues base copies taken by the tool, and may have begun after the full one.
 #[test]
 #[cfg(feature = "sql")]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
@@ -367,7 +367,7 @@ fn an_archive_goes_on_from_the_last_increment() {
     };
     refused(&recover("full", &["inc1"], &since), "where the redo of the base copy begins");
     refused(&recover("full", &["inc1", "inc2"], &["--until", &until, "--to", "out"]), "leave out --until");
-    // Once all are merged, the log says no longer what it continues.
+    // Once all increments are merged, the log no longer says what it continues.
     assert_eq!(recover("full", &["inc1", "inc2"], &["--to", "merged"]).status, 0);
     refused(&recover("merged", &["inc1", "inc2"], &since), "use the backup as it was before --prepare");
 }

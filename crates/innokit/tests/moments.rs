@@ -1,4 +1,4 @@
-//! Ten moments of a server's life, each noted while nothing was committed, restored from one backup and the archive of the redo log.
+//! Ten moments of a server's life, each recorded while nothing was committed, restored from one backup and the archive of the redo log.
 #![cfg(feature = "sql")]
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
@@ -13,13 +13,13 @@ use archive_lab::{Archiver, Load, assert_same_bytes, wait_for};
 use backup_lab::Server;
 
 const TABLES: [&str; 7] = ["shop.a", "shop.b", "shop.z", "shop.parts", "shop.left_0", "shop.right_0", "other.c"];
-/// Moments beside a load, and moments between changes that fill the log more than once.
+/// Moments during a load, and moments between changes that fill the log more than once.
 const BUSY: usize = 6;
 const CALM: usize = 4;
-/// The smallest log that a server takes.
+/// The smallest log that the server accepts, bytes.
 const LOG_MIN: u64 = 4 << 20;
 
-/// What was true while nothing could be committed.
+/// The server's state while nothing could be committed.
 struct Moment {
     lsn: u64,
     /// File, position and GTID.
@@ -50,7 +50,7 @@ fn moment(server: &Server) -> Moment {
     Moment { lsn: last(lines[0]).parse().expect("an LSN"), binlog, sums, counts }
 }
 
-/// Beside a load, in a log that is resized, and between changes that drive the server around its log.
+/// Ten moments: the first during a load, in a log that is resized, the others between changes that take the server around its log.
 fn ten_moments(server: &Server) -> Vec<Moment> {
     let socket = server.socket().display().to_string();
     let asking = ["--user", "root", "--socket", socket.as_str()];
@@ -66,13 +66,13 @@ fn ten_moments(server: &Server) -> Vec<Moment> {
         }
     }
     load.stop();
-    // The old file may hold what the new one does not: an archiver at work has it open.
+    // The old file may hold what the new one lacks: an archiver that is running still has it open.
     server.script("sql", &[], &format!("SET GLOBAL innodb_log_file_size = {LOG_MIN};"));
     wait_for(server, moment(server).lsn);
     drop(archiver);
     for round in 0..CALM {
         let mut now = moment(server);
-        // Half of the log, so that the moments are more than once around it.
+        // Half of the log each, so that the moments span more than one lap.
         let enough = now.lsn + LOG_MIN / 2;
         for part in (0..12).cycle() {
             if now.lsn >= enough {
@@ -85,7 +85,7 @@ fn ten_moments(server: &Server) -> Vec<Moment> {
                     "UPDATE shop.b SET a = a + {part}, c = REPEAT('{round}', 100 + (a + id) % 400) WHERE id % 12 = {part};"
                 ),
             );
-            // A server that is not waited for would write over what is not archived yet.
+            // Without waiting for the archive, the server would overwrite what is not archived yet.
             server.archive();
             now = moment(server);
         }
@@ -98,7 +98,7 @@ fn ten_moments(server: &Server) -> Vec<Moment> {
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn ten_moments_are_restored_each_as_it_was() {
     let folder = tempfile::TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
-    // A log is no smaller than its buffer.
+    // A log cannot be smaller than its buffer.
     let options = ["--log-bin=bin", "--server-id=7", "--innodb-log-buffer-size=2M"].map(str::to_owned);
     let server = Server::start_in(folder, "mariadb", &options);
     server.archive();
@@ -114,7 +114,7 @@ fn ten_moments_are_restored_each_as_it_was() {
     let says = ["marks     20", &format!(", GTID {gtid} by the last mark")];
     assert!(verified.status == 0 && says.iter().all(|words| verified.text.contains(words)), "{}", verified.text);
     server.script("stop", &[], "");
-    // What the server wrote while it stopped.
+    // Archive what the server wrote during its shutdown.
     assert_eq!(server.run(&["redo", "archive", "--until-caught-up", "--to", "redo", "data"]).status, 0);
     let compared = assert_same_bytes(&server);
     assert!(compared > LOG_MIN / 2, "{compared} bytes");
@@ -123,13 +123,13 @@ fn ten_moments_are_restored_each_as_it_was() {
     }
 }
 
-/// `starts`: a server is to say so too. `is_last`: the archiver asked at this moment.
+/// `starts`: a server must confirm it too. `is_last`: the archiver asked the server at this moment.
 fn restored(server: &Server, moment: &Moment, starts: bool, is_last: bool) {
     let lsn = moment.lsn.to_string();
     let words = ["restore", "--json", "--redo", "redo", "--until", &lsn, "--to", "out", "set"];
     let done = server.run(&words);
     assert_eq!(done.status, 0, "LSN {lsn}: {}", done.errors);
-    // The last commit noted where it is in the binary log; what that is called as a GTID is known if the server was asked just then.
+    // The last commit recorded its position in the binary log. The GTID of that position is known only if the server was asked just then.
     let (binlog, [file, position, gtid]) = (done.json()["binlog"].clone(), &moment.binlog);
     assert_eq!((binlog["file"].as_str(), binlog["position"].to_string()), (Some(file.as_str()), position.clone()));
     let known = binlog["gtid"].as_str().expect("a text");

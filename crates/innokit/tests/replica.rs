@@ -1,4 +1,4 @@
-//! Replicas made of what was restored: each begins where the restore says, and ends with its primary's rows.
+//! Replicas made from restored files: each begins where the restore says, and ends with its primary's rows.
 #![cfg(feature = "sql")]
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
@@ -50,7 +50,7 @@ fn replicas_started_from_what_was_restored_catch_up() {
     let taken = server.run(&["backup", "--user", "root", "--socket", &socket, "--to", "set", "--json", "data"]);
     assert_eq!(taken.status, 0, "{}", taken.errors);
     thread::sleep(Duration::from_millis(1500));
-    // In the middle of the load: the end of this archive is no moment that anyone chose.
+    // In the middle of the load: the archive ends at an arbitrary moment.
     assert_eq!(server.run(&archive).status, 0);
     let (by_backup, by_archive) = (restored(&server, "one", &[]), restored(&server, "two", &["--redo", "redo"]));
     assert_eq!(by_backup, taken.json()["manifest"]["binlog"]);
@@ -68,7 +68,7 @@ fn replicas_started_from_what_was_restored_catch_up() {
     let position = position.expect("a position");
     let from = format!("MASTER_LOG_FILE='{file}', MASTER_LOG_POS={position}, MASTER_USE_GTID=no");
     let two = Replica::start(&server, ("two", 9), &follow("", &from));
-    // What the restore says to ask, if it does not know.
+    // What the restore says to ask if it does not know the GTID.
     let asked = server.script_on("data", "sql", &["-N"], &format!("SELECT BINLOG_GTID_POS('{file}', {position})"));
     let known = by_archive["gtid"].as_str().expect("a text");
     assert!(asked.starts_with("0-7-") && (known.is_empty() || known == asked.trim_end()), "{by_archive} {asked}");

@@ -16,7 +16,7 @@ pub fn segments(server: &Server) -> Vec<(u64, PathBuf)> {
     super::segments(server)
 }
 
-/// The blocks that the server's log files have, by their LSNs.
+/// The blocks in the server's log files, by LSN.
 fn blocks_of(server: &Server) -> Vec<(u64, [u8; LOG_BLOCK_SIZE])> {
     let mut blocks = Vec::new();
     for entry in fs::read_dir(server.data().join("#innodb_redo")).expect("read") {
@@ -38,7 +38,7 @@ fn blocks_of(server: &Server) -> Vec<(u64, [u8; LOG_BLOCK_SIZE])> {
     blocks
 }
 
-/// Every block that the server's log still holds of what is archived is there as it is in the archive. Returns how many these are.
+/// Asserts that the archived blocks that the server's log still holds are the same in both. Returns how many were compared.
 pub fn assert_same_blocks(server: &Server) -> usize {
     let (of_server, mut compared) = (blocks_of(server), 0);
     for (start, path) in segments(server) {

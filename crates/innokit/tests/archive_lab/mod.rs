@@ -1,4 +1,4 @@
-//! Archives of the redo logs of servers at work.
+//! Archives of the redo logs of busy servers.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
@@ -22,7 +22,7 @@ use tempfile::TempDir;
 use crate::backup_lab::{Server, ended};
 use crate::common::{all_datadirs, innokit, repository};
 
-/// No hope, but an end.
+/// Time limit for the archiver to reach an LSN.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// An archiver at work; killed when it goes out of scope.
@@ -48,14 +48,14 @@ impl Drop for Archiver {
     }
 }
 
-/// Changes rows until it is stopped, and lets the last statement come to its end.
+/// Changes rows until it is stopped; the last statement still completes.
 pub struct Load {
     stop: Arc<AtomicBool>,
     client: JoinHandle<()>,
 }
 
 impl Load {
-    /// Each time around it also does what `more` says.
+    /// Starts a load that also does what `more` says in each round.
     pub fn start(server: &Server, more: &'static str) -> Self {
         let mut command = Command::new(repository().join("scripts/server.sh"));
         command.args([server.kind, "sql"]).arg(server.data()).args(["-N", "-n", "--force", "shop"]);
@@ -77,7 +77,7 @@ impl Load {
                         round % 5
                     );
                     let asked = input.write_all(statements.as_bytes()).and_then(|()| input.flush());
-                    // Its answer is awaited, so that nothing is left to do when it is to stop. The server may be gone.
+                    // Wait for the answer, so that nothing is left to do when the load is stopped. The server may be gone.
                     if asked.is_err() || output.read_line(&mut line).is_ok_and(|len| len == 0) {
                         break;
                     }
@@ -115,13 +115,13 @@ fn segments(server: &Server) -> Vec<(u64, PathBuf)> {
     found
 }
 
-/// Every byte that the stopped server's log still holds of what is archived is there as it is in the archive. Returns how many these are.
+/// Asserts that the archived bytes that the stopped server's log still holds are the same in both. Returns how many were compared.
 pub fn assert_same_bytes(server: &Server) -> u64 {
     let log = fs::read(server.data().join("ib_logfile0")).expect("read");
     let file = LogFile::parse(&log[..START_OFFSET], log.len() as u64).expect("a log");
     let (end, segments) = (server.archived_to(), segments(server));
     assert!(file.checkpoint.lsn.0 <= end, "the archive lacks the end of the log");
-    // The last block that the server wrote may reach into what it had a lap before.
+    // The last block that the server wrote may reach into the lap before.
     let kept = segments[0].0.max(file.first_lsn.0).max((end + WRITE_BLOCK_MAX).saturating_sub(file.capacity()));
     let at = file.offset_of(Lsn(kept)).expect("a place") as usize;
     let ring = [&log[at..], &log[START_OFFSET..at]].concat();
@@ -133,7 +133,7 @@ pub fn assert_same_bytes(server: &Server) -> u64 {
         let segment = fs::read(path).expect("read");
         let header = SegmentHeader::parse(&segment).expect("a segment");
         let mut of_server = ring[(low - kept) as usize..(high - kept) as usize].to_vec();
-        // The markers of the last lap are those of a log that never wraps.
+        // Give the markers of the last lap the values of a log that never wraps, as in the archive.
         Walk::over(&header.as_log(), Lsn(*start), &segment[START_OFFSET..]).straighten_from(low, &mut of_server);
         let archived = &segment[START_OFFSET + (low - start) as usize..START_OFFSET + (high - start) as usize];
         assert!(*archived == of_server, "LSN {low} to {high}");
@@ -141,7 +141,8 @@ pub fn assert_same_bytes(server: &Server) -> u64 {
     end - kept
 }
 
-/// Recovers a crashed datadir from its own log, and from an archive of that. Both must have done the same. Returns how their files differ.
+/// Recovers a crashed datadir from its own log, and from an archive of that log. Both must report the same work. Returns how their files
+/// differ.
 pub fn recovered_alike(crashed: &str) -> Vec<String> {
     let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let crashed = all_datadirs().join(crashed);

@@ -1,4 +1,4 @@
-//! Servers at work, and the backups that mariadb-backup takes of them.
+//! Busy servers, and the backups that mariadb-backup takes of them.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
@@ -19,17 +19,17 @@ use self::session::Session;
 use crate::common::{Run, innokit, repository};
 
 pub const COLUMNS: &str = "id BIGINT AUTO_INCREMENT PRIMARY KEY, a INT, b VARCHAR(100), c TEXT, KEY (a), KEY (b)";
-/// MySQL has no tables of numbers.
+/// MySQL lacks MariaDB's sequence tables.
 const NUMBERS_OF_MYSQL: &str = "(WITH RECURSIVE seq_to_3000 (seq) AS (SELECT 1 UNION ALL SELECT seq + 1 FROM seq_to_3000 WHERE seq < 3000) \
                                 SELECT /*+ SET_VAR(cte_max_recursion_depth = 3000) */ seq FROM seq_to_3000) AS numbers";
-/// How often the load goes around: longer than the backups take.
+/// Rounds of the load: enough to outlast the backups.
 pub const ROUNDS: u32 = 10_000;
-/// Changes pages of these tables and writes them: an increment holds what is on the disk, and a server at work writes when it likes.
+/// Changes pages of these tables and has them written: an increment holds only what is on disk, and a busy server writes when it likes.
 pub const WRITTEN: &str = "USE shop; LOCK TABLES a WRITE, b WRITE; UPDATE a SET a = a + 1; UPDATE b SET a = a + 1; UNLOCK TABLES; \
                            FLUSH TABLES a, b FOR EXPORT; UNLOCK TABLES;";
-/// So long a server may take to purge what it found when it started: no hope, but an end.
+/// Time limit for the purge that a server does after it starts.
 const PURGED_WITHIN: Duration = Duration::from_secs(120);
-/// How often the tool may give up.
+/// Attempts at a backup: the tool may give up.
 const TRIES: u32 = 30;
 
 /// A server, and a folder for its backups.
@@ -37,7 +37,7 @@ pub struct Server {
     pub kind: &'static str,
     pub folder: TempDir,
     pub load: Option<Child>,
-    /// Its options, with which every other server starts on a backup.
+    /// Its options. Every other server that starts on a backup gets them too.
     options: Vec<String>,
 }
 
@@ -47,13 +47,13 @@ impl Server {
         Self::start_in(folder, kind, &[])
     }
 
-    /// A server with these options, in a folder that holds what they name.
+    /// A server with these options, in a folder that holds the files they name.
     pub fn start_in(folder: TempDir, kind: &'static str, more: &[String]) -> Self {
         let is_mysql = kind == "mysql";
-        // MySQL always has two.
+        // MySQL always has two undo tablespaces.
         let undo = Some("--innodb-undo-tablespaces=2".to_owned()).filter(|_| !is_mysql);
         let server = Self { kind, folder, load: None, options: undo.into_iter().chain(more.iter().cloned()).collect() };
-        // Tools give up where the server overwrites its log before it is copied.
+        // Tools give up if the server overwrites its log before they have copied it.
         let log = if is_mysql { "--innodb-redo-log-capacity=512M" } else { "--innodb-log-file-size=512M" };
         let options = [log].into_iter().chain(server.options.iter().map(String::as_str));
         server.script("init", &options.collect::<Vec<_>>(), "");
@@ -70,7 +70,8 @@ impl Server {
              INSERT INTO z SELECT * FROM a; CREATE TABLE left_0 LIKE a; CREATE TABLE right_0 LIKE a; INSERT INTO left_0 SELECT * FROM a LIMIT 9;"
         );
         server.script("sql", &[], &tables);
-        // The tool notes what becomes of tables that are older than its log. This server writes its pages soon, so that increments hold some.
+        // The tool records what happens to tables that are older than its log, so restart. The server then writes its pages soon, so that
+        // increments hold some.
         server.script("stop", &[], "");
         server.script("start", &["--innodb-max-dirty-pages-pct=0", "--innodb-max-dirty-pages-pct-lwm=0"], "");
         server
@@ -88,12 +89,12 @@ impl Server {
         self.script_on("data", action, options, input);
     }
 
-    /// What the script prints that runs a server on the folder `name`.
+    /// Runs the server script on the folder `name`. Returns what it prints.
     pub fn script_on(&self, name: &str, action: &str, options: &[&str], input: &str) -> String {
         let mut command = Command::new(repository().join("scripts/server.sh"));
         command.args([self.kind, action]).arg(self.of(name)).args(options);
         let said = tempfile::tempfile().expect("a file");
-        // A server that is started keeps what it inherits: a pipe would never end.
+        // A started server keeps the descriptors it inherits open: reading from a pipe would never end.
         let output = said.try_clone().expect("the same file");
         let mut child = command.stdin(Stdio::piped()).stdout(output).stderr(Stdio::piped()).spawn().expect("bash runs");
         child.stdin.take().expect("piped").write_all(input.as_bytes()).expect("written");
@@ -109,13 +110,13 @@ impl Server {
         assert!(copied.success(), "{from} to {to}");
     }
 
-    /// Rows and sums of all tables as a server sees them that starts on the folder `name`, and that each is sound. Such a server recovers
-    /// nothing.
+    /// Starts a server on the folder `name`, asserts that it finds all tables sound, and returns their row counts and checksums. The server
+    /// must have nothing to recover.
     pub fn tables(&self, name: &str) -> String {
         self.tables_with(name, false)
     }
 
-    /// The same of a server that may recover.
+    /// Like [`Server::tables`]; with `recovers`, the server may do crash recovery.
     pub fn tables_with(&self, name: &str, recovers: bool) -> String {
         const NAMES: &str = "SELECT CONCAT('`', table_schema, '`.`', table_name, '`') FROM information_schema.tables \
                              WHERE table_schema IN ('shop', 'other') ORDER BY 1";
@@ -128,7 +129,7 @@ impl Server {
             self.script_on(name, "sql", &["-N"], &questions)
         };
         let started = Instant::now();
-        // While it still purges, a server may count entries that go at that moment.
+        // While a server still purges, its check may count entries that disappear at that moment.
         loop {
             let checked = ask(&|table| format!("CHECK TABLE {table} EXTENDED;"));
             let unsound: Vec<&str> = checked.lines().filter(|line| !line.ends_with("\tOK")).collect();
@@ -144,7 +145,7 @@ impl Server {
         rows
     }
 
-    /// Changes rows and makes, alters, renames and drops tables, until it is killed.
+    /// Changes rows, and creates, alters, renames and drops tables, until it is killed.
     pub fn load(&mut self) {
         let definitions = |round: u32| {
             let next = round + 1;
@@ -158,7 +159,7 @@ impl Server {
         self.load_with(definitions);
     }
 
-    /// Changes rows, and does this each time around.
+    /// Changes rows, and runs `more` in each round.
     pub fn load_with(&mut self, more: impl Fn(u32) -> String) {
         let rounds = (0..ROUNDS).map(|round| {
             format!(
@@ -183,21 +184,21 @@ impl Server {
         command
     }
 
-    /// `innokit`, run in the server's folder. Who runs the tests has no part in it: option files and a password of theirs are not seen.
+    /// `innokit`, run in the server's folder. It does not see the option files or the password of the user who runs the tests.
     pub fn innokit(&self) -> Command {
         let mut command = innokit();
         command.current_dir(self.folder.path()).env_remove("INNOKIT_PASSWORD").env("HOME", self.folder.path());
         command
     }
 
-    /// What a run of [`Self::innokit`] gave.
+    /// Runs [`Self::innokit`] with these arguments.
     pub fn run(&self, words: &[&str]) -> Run {
         ended(self.innokit().args(words))
     }
 
-    /// Brings the archive of its redo log up to what it has written by now.
+    /// Archives all redo that the server has written so far.
     pub fn archive(&self) {
-        // Servers are slow to write their logs, and only what is written is archived.
+        // Servers write their logs lazily, and only what is written is archived.
         self.script("sql", &[], "FLUSH NO_WRITE_TO_BINLOG ENGINE LOGS;");
         let socket = self.socket().display().to_string();
         let words =
@@ -222,11 +223,12 @@ impl Server {
         String::from_utf8(socket.expect("bash runs").stdout).expect("a path").into()
     }
 
-    /// Takes a backup into the folder `name`; where it goes to standard output, that is what comes of it.
+    /// Takes a backup with the server's tool into the folder `name`. Returns the tool's standard output: the backup itself, if it is
+    /// streamed.
     pub fn back_up(&self, name: &str, options: &[&str]) -> Vec<u8> {
         let socket = self.socket().display().to_string();
         let mut said = String::new();
-        // The tool itself gives up now and then beside DDL. That is not what is tested.
+        // Beside DDL the tool itself gives up now and then, which is not what we test.
         for _ in 0..TRIES {
             let mut command = self.command(&["--no-defaults", "--backup", "--user=root"]);
             command.arg(format!("--socket={socket}")).arg(format!("--datadir={}", self.data().display()));
@@ -245,8 +247,8 @@ impl Server {
         panic!("{} {name}: {said}", self.kind);
     }
 
-    /// Tables that lie in a backup under several names, none of which the tool has noted for removal: they were renamed while it listed
-    /// them.
+    /// Files of tables that a backup holds under several names, none of them marked for removal by the tool: the tables were renamed while
+    /// it listed them.
     fn copied_twice(&self, name: &str) -> Vec<PathBuf> {
         let (mut spaces, mut twice) = (BTreeMap::new(), Vec::new());
         let dirs = fs::read_dir(self.of(name)).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -264,14 +266,14 @@ impl Server {
         twice
     }
 
-    /// The note of the state of a backup.
+    /// The name of the file in which the tool records a backup's state.
     pub fn note(&self) -> &'static str {
         if self.kind == "mariadb118" { "mariadb_backup_checkpoints" } else { "xtrabackup_checkpoints" }
     }
 
     pub fn prepare(&self, name: &str, options: &[&str]) {
         let (backup, mut command) = (self.of(name), self.command(&[]));
-        // What it is to load to decrypt stands with the backup.
+        // The plugin that decrypts is named in the backup's own option file.
         command.arg(format!("--defaults-file={}", backup.join("backup-my.cnf").display()));
         command.arg("--prepare").arg(format!("--target-dir={}", backup.display()));
         let output = command.args(options).output().expect("bash runs");
@@ -299,7 +301,8 @@ pub fn ended(command: &mut Command) -> Run {
     Run::of(&command.output().expect("innokit runs"))
 }
 
-/// Rows and sums of all tables for which the condition holds, as lines; [`Server::tables`] has such lines of a restored set.
+/// Row counts and checksums of all tables for which the condition holds, as lines. [`Server::tables`] returns such lines for a restored
+/// set.
 pub fn sums_of(session: &mut Session, condition: &str) -> Vec<String> {
     let names = session.ask(&format!(
         "SELECT CONCAT('`', table_schema, '`.`', table_name, '`') FROM information_schema.tables \
@@ -309,12 +312,12 @@ pub fn sums_of(session: &mut Session, condition: &str) -> Vec<String> {
     names.iter().flat_map(ask).collect()
 }
 
-/// Rows and sums of all tables.
+/// Row counts and checksums of all tables.
 pub fn sums(session: &mut Session) -> Vec<String> {
     sums_of(session, "TRUE")
 }
 
-/// An LSN that no change is after that the session sees.
+/// An LSN at or after every change that the session sees.
 pub fn lsn(session: &mut Session) -> u64 {
     const OF_MYSQL: &str = "SELECT JSON_EXTRACT(storage_engines, '$.InnoDB.LSN') FROM performance_schema.log_status";
     let answer = session.ask("SHOW GLOBAL STATUS LIKE 'Innodb_lsn_current'");
@@ -322,7 +325,7 @@ pub fn lsn(session: &mut Session) -> u64 {
     answer.concat().split_whitespace().last().and_then(|lsn| lsn.parse().ok()).expect("an LSN")
 }
 
-/// The exit status, and what was found to be damaged.
+/// Runs a check. Returns its exit status, and its findings of damage.
 pub fn said(words: &[&str], path: &Path) -> (i32, Vec<String>) {
     let run = Run::of(&innokit().args(words).arg("--json").arg(path).output().expect("innokit runs"));
     let document = run.json();
@@ -335,7 +338,7 @@ pub fn is_well(server: &Server, name: &str) {
     is_well_with(server, name, &[]);
 }
 
-/// Nothing is said of a prepared backup, but for rows of transactions that had not ended: the load may have been within one.
+/// Asserts that checks find nothing in a prepared backup, except rows of open transactions: the load may have been within one.
 pub fn is_well_with(server: &Server, name: &str, options: &[&str]) {
     for words in [&["check"][..], &["table", "check"]] {
         let output = innokit().args(words).arg("--json").args(options).arg(server.of(name)).output();
@@ -349,7 +352,7 @@ pub fn is_well_with(server: &Server, name: &str, options: &[&str]) {
     }
 }
 
-/// What is worse than a notice is one of these and undecided, or there is nothing.
+/// Asserts that all findings worse than a notice are undecided ones for which `is_one` holds, or that there are none.
 pub fn says_only(document: &Value, status: i32, is_one: impl Fn(&Value) -> bool, what: &str) {
     let findings = document["findings"].as_array().expect("findings").iter();
     let findings = findings.filter(|finding| finding["severity"] != "notice");
@@ -358,7 +361,7 @@ pub fn says_only(document: &Value, status: i32, is_one: impl Fn(&Value) -> bool,
     assert!(others.is_empty() && status == expected, "{what}: {status}: {others:#?}");
 }
 
-/// Unpacks an archive by innokit.
+/// Unpacks an archive with innokit.
 pub fn unpack(server: &Server, archive: &str, to: &str) {
     let output = innokit().arg("unpack").args([server.of(archive), server.of(to)]).output();
     let run = Run::of(&output.expect("innokit runs"));

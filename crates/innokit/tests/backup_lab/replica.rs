@@ -1,4 +1,4 @@
-//! Replicas that are started on what was restored.
+//! Replicas started on restored files.
 
 use std::io;
 use std::net::{Shutdown, TcpListener};
@@ -10,10 +10,10 @@ use std::thread;
 use super::Server;
 use crate::common::repository;
 
-/// Seconds that a replica may take to catch up: no hope, but an end.
+/// Time limit for a replica to catch up, seconds.
 pub const CATCH_UP_MAX: u32 = 300;
 
-/// A port that leads to the primary's socket: these servers listen on nothing else, and replicas connect to nothing else.
+/// Opens a port that leads to the primary's socket: the servers listen only on sockets, and replicas connect only to ports.
 pub fn port_to(socket: PathBuf) -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     let port = listener.local_addr().expect("bound").port();
@@ -36,27 +36,28 @@ pub fn port_to(socket: PathBuf) -> u16 {
     port
 }
 
-/// A server on what was restored; killed when it goes out of scope.
+/// A server on restored files; killed when it goes out of scope.
 pub struct Replica<'s> {
     server: &'s Server,
     pub name: &'static str,
 }
 
 impl<'s> Replica<'s> {
-    /// Starts one on the folder `name`, which follows its primary after these statements. A primary drops a replica when another one with
-    /// its number comes.
+    /// Starts a replica on the folder `name`. It follows its primary after the statements `follow`. The `id` must be its own: a primary
+    /// drops a replica when another one with the same number connects.
     pub fn start(server: &'s Server, (name, id): (&'static str, u32), follow: &str) -> Self {
         let replica = Self { server, name };
         let id = format!("--server-id={id}");
         let of_primary = server.options.iter().map(String::as_str);
-        // Of options that are given twice, the later ones hold.
+        // If an option is given twice, the later one holds.
         let options: Vec<&str> = of_primary.chain([id.as_str(), "--log-bin=replica"]).collect();
         server.script_on(name, "start", &options, "");
         server.script_on(name, "sql", &[], follow);
         replica
     }
 
-    /// Returns when the function `wait` of the server says that all was executed.
+    /// Waits until the server's function call `wait` reports that everything was executed, then asserts that replication runs without an
+    /// error.
     pub fn wait(&self, wait: &str) {
         let words = if self.server.kind == "mysql" { "REPLICA" } else { "SLAVE" };
         let waited = self.server.script_on(self.name, "sql", &["-N"], &format!("SELECT {wait};"));

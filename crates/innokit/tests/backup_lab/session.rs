@@ -20,7 +20,7 @@ impl Session {
         Self::on(server, "data")
     }
 
-    /// To the server on the folder `name`.
+    /// A session with the server on the folder `name`.
     pub fn on(server: &Server, name: &str) -> Self {
         let mut command = Command::new(repository().join("scripts/server.sh"));
         command.args([server.kind, "sql"]).arg(server.of(name)).args(["-N", "-n", "--force", "shop"]);

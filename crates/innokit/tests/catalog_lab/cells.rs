@@ -1,5 +1,5 @@
-//! Every kind of file, and every way to lose it: the cells of the matrix. What innokit and the server said of each is in `cells.tsv`, as
-//! they said it; that the two go together is what the test holds.
+//! Every kind of file, and every way to lose it: the cells of the matrix. `cells.tsv` records what innokit and the server said about each.
+//! The test holds that the two agree.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Age, Lab};
 
-/// A kind of file: its name in the datadir, or in [`Lab::far`], and that of another of its kind to swap it with.
+/// A kind of file: its name in the matrix, its path in the datadir or in [`Lab::far`], and the path of another of its kind to swap it with.
 struct Kind {
     name: &'static str,
     file: &'static str,
@@ -43,7 +43,6 @@ const MARIADB: [Kind; 9] = [
 
 const WAYS: [&str; 7] = ["removed", "swapped", "older", "newer", "another server's", "truncated", "renamed"];
 
-/// One cell.
 pub struct Cell {
     pub kind: &'static str,
     pub way: &'static str,
@@ -57,12 +56,12 @@ pub fn all(server: &str) -> Vec<Cell> {
     let cells = kinds
         .iter()
         .flat_map(|kind| WAYS.iter().map(|way| Cell { kind: kind.name, way, file: kind.file, other: kind.other }));
-    // There is nothing to swap a log of several files, or the only link, with.
+    // A log of several files, or the only link, has nothing to be swapped with.
     cells.filter(|cell| cell.way != "swapped" || !cell.other.is_empty()).collect()
 }
 
 impl Cell {
-    /// Does it to the datadir of the lab.
+    /// Damages the lab's datadir as the cell says.
     pub fn act(&self, lab: &Lab) {
         let here = |name: &str| match name.strip_prefix("far:") {
             Some(name) => lab.far().join(name),
@@ -87,7 +86,7 @@ impl Cell {
             "truncated" => cut(&path),
             _ => {
                 let name = path.file_name().expect("a name").to_string_lossy().into_owned();
-                // As people do who put something aside, in a way that leaves it what it is by its extension.
+                // As people put files aside: under another name, with the same extension.
                 fs::rename(&path, path.with_file_name(format!("old_{name}"))).expect("moved");
             }
         }
@@ -103,7 +102,7 @@ fn replace(from: &Path, to: &Path) {
     super::copy(from, to);
 }
 
-/// Takes the second half of a file; of a log, of the file that is in use.
+/// Cuts off the second half of a file; of a log, that of the file in use.
 fn cut(path: &Path) {
     let file = if path.is_dir() {
         let used = |path: &PathBuf| !path.to_string_lossy().ends_with("_tmp");

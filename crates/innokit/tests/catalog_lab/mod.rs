@@ -1,4 +1,4 @@
-//! Datadirs that real servers write, in three ages and of two servers, to take files from; and the server as the judge.
+//! Datadirs that real servers write, in three ages and by two servers, to take files from; the server is the judge.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
@@ -13,20 +13,20 @@ use tempfile::TempDir;
 
 use super::common::repository;
 
-/// The ages of a datadir. Files of the old and of the new one are put into [`Age::Now`].
+/// The ages of a datadir. Tests put files of the old and the new one into [`Age::Now`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Age {
     /// Before TRUNCATE, ALTER, RENAME and DROP.
     Old,
     /// The datadir that is damaged.
     Now,
-    /// After more of these.
+    /// After more of these statements.
     New,
     /// Another server's, with the same names.
     Other,
 }
 
-/// What a server makes of a datadir.
+/// How a server takes a datadir.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Judge {
     /// Starts, and every table can be read and written.
@@ -37,7 +37,7 @@ pub enum Judge {
     Refuses,
 }
 
-/// All that the rows of one server need.
+/// Everything that the rows of one server need.
 pub struct Lab {
     pub kind: &'static str,
     folder: TempDir,
@@ -58,21 +58,21 @@ const TABLES: [&str; 11] = [
     "`odd-name`.`t@k ble`",
 ];
 
-/// All others but the one that is discarded, as the server lists them: it lists those of a `.frm` file too that it has no table for.
+/// All other tables except the discarded one, as the server lists them: including those of `.frm` files without a table.
 const NAMES_SQL: &str = "
     SELECT CONCAT('`', table_schema, '`.`', table_name, '`') FROM information_schema.tables
     WHERE table_schema IN ('shop', 'odd-name') AND table_type <> 'VIEW' AND table_type <> 'SEQUENCE'
     AND table_name NOT IN ('discarded', 'orders', 'customers', 'items', 'renamed', 'imported', 'parts', 'subparts', 'words', 'far',
         'other_engine', 't@k ble');";
 
-/// So long the statements may take by which a damaged datadir is judged: servers may read a damaged file for ever.
+/// Time limit in seconds for the statements that judge a damaged datadir: servers may read a damaged file forever.
 const PATIENCE_S: u32 = 60;
-/// So long all else may take, on whatever machine.
+/// Time limit in seconds for everything else, on any machine.
 const END_S: u32 = 600;
-/// The exit status of `timeout` for what took longer.
+/// The exit status of `timeout` when the limit is exceeded.
 const HANGS: i32 = 124;
-/// MySQL writes its changed pages once it has had nothing to do for a second, which on a slow machine is between a statement and the kill
-/// after it: then the log has no work left. MariaDB has no such option, and leaves such pages where they are.
+/// MySQL writes its changed pages after it has been idle for a second. On a slow machine that second fits between a statement and the kill
+/// after it: then the log has no work left. MariaDB has no such option, and leaves such pages unwritten.
 const LEAVES_PAGES_UNWRITTEN: &str = "--loose-innodb-idle-flush-pct=0";
 
 const TABLES_SQL: &str = "
@@ -143,7 +143,7 @@ impl Lab {
         lab
     }
 
-    /// A cleanly stopped datadir whose system tablespace lies in these files, as `innodb_data_file_path` names them.
+    /// A cleanly stopped datadir whose system tablespace consists of these files, written as in `innodb_data_file_path`.
     pub fn with_files(kind: &'static str, files: &str) -> Self {
         let lab = Self { kind, folder: TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder") };
         let (data, option) = (lab.data(), format!("--innodb-data-file-path={files}"));
@@ -158,8 +158,8 @@ impl Lab {
         lab
     }
 
-    /// A server that was killed with work in its log, after it had done `before` in the table `d.first`. In [`Age::Old`] is its datadir as
-    /// it was when it was last stopped, in [`Age::Now`] as it is.
+    /// A server killed with work in its log. It ran `before` earlier, which may use the table `d.first`. [`Age::Old`] has its datadir as of
+    /// the last clean stop, [`Age::Now`] as of the kill.
     pub fn killed(kind: &'static str, before: &str) -> Self {
         let lab = Self { kind, folder: TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder") };
         let data = lab.data();
@@ -193,7 +193,7 @@ impl Lab {
         self.kill(&data);
     }
 
-    /// A server whose numbers are other ones: it had two tables before.
+    /// A server with other ids: it had two tables before.
     fn another(&self) {
         let data = self.data();
         std::fs::remove_dir_all(&data).expect("removed");
@@ -219,10 +219,10 @@ impl Lab {
         format!("{}\n{more}", TABLES_SQL.replace("FAR", &self.far().display().to_string()))
     }
 
-    /// Takes the file of one table over to another, as DBAs do.
+    /// Imports the file of one table as another's, as DBAs do.
     pub fn import(&self, data: &Path) {
         self.sql(data, "USE shop; ALTER TABLE imported DISCARD TABLESPACE;");
-        // The lock on the exported table, and the file that describes it, end with the connection.
+        // The lock on the exported table, and the file that describes it, last only as long as the connection.
         let mut command = self.command("sql", data, &["--skip-column-names", "--unbuffered", "shop"]);
         let mut client = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("bash runs");
         let mut stdin = client.stdin.take().expect("piped");
@@ -265,7 +265,7 @@ impl Lab {
         self.lay_out_as(Age::Now);
     }
 
-    /// The same of another age.
+    /// Puts the datadir of another age in place.
     pub fn lay_out_as(&self, age: Age) {
         for (from, to) in [(self.of(age), self.data()), (self.of(age).with_extension("far"), self.far())] {
             if to.exists() {
@@ -317,14 +317,14 @@ impl Lab {
         self.run("kill9", data, &[], "");
     }
 
-    /// What the server answers to statements that all succeed.
+    /// Runs statements that must all succeed. Returns the server's answer.
     pub fn sql(&self, data: &Path, statements: &str) -> String {
         let output = self.run("sql", data, &["--skip-column-names"], statements);
         assert!(output.status.success(), "{statements}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// Starts the server on the datadir, and reads and writes every table. With the verdict goes what it said.
+    /// Starts the server on the datadir, and reads and writes every table. Returns the verdict and what the server said.
     pub fn judge(&self) -> (Judge, String) {
         let data = self.data();
         if let Err(why) = self.start(&data) {
@@ -377,7 +377,7 @@ impl Drop for Lab {
     }
 }
 
-/// Copies a file, or a folder with all below it.
+/// Copies a file, or a folder with everything below it.
 pub fn copy(from: &Path, to: &Path) {
     let copied = Command::new("cp").args(["-a", "--reflink=auto", "--sparse=always"]).arg(from).arg(to).status();
     assert!(copied.expect("cp runs").success(), "copying {}", from.display());

@@ -1,11 +1,11 @@
-//! The ways to damage a datadir, or not to, each with what innokit should say of it and how the servers take it.
+//! The ways to damage a datadir, or not to, each with what innokit should say about it and how the servers take it.
 
 use std::fs;
 use std::path::Path;
 
 use super::{Age, Judge, Lab};
 
-/// What innokit should say of a datadir: its exit status, and the codes of its findings about the datadir.
+/// What innokit should say about a datadir: its exit status, and the codes of its findings about the datadir.
 pub struct Word {
     pub exit: i32,
     pub reasons: &'static [&'static str],
@@ -42,7 +42,7 @@ fn take(lab: &Lab, age: Age, name: &str) {
     fs::copy(lab.of(age).join(name), lab.data().join(name)).expect(name);
 }
 
-/// Puts a file of that age beside the others, under a name of its own.
+/// Copies a file of that age into the datadir, as `to`.
 fn put(lab: &Lab, age: Age, name: &str, to: &str) {
     fs::copy(lab.of(age).join(name), lab.data().join(to)).expect(name);
 }

@@ -36,7 +36,7 @@ pub struct Lab {
     pub dir: Dir,
     server: Listener,
     proxy: Option<(Listener, u16)>,
-    /// Lines of the access log that were counted already.
+    /// Lines of the access log that are already counted.
     counted: Cell<usize>,
     scheme: &'static str,
 }
@@ -46,7 +46,7 @@ impl Lab {
         Self::start("http")
     }
 
-    /// The same behind TLS, with a certificate for `localhost` that nobody but [`Lab::innokit`] trusts.
+    /// The same server behind TLS, with a certificate for `localhost` that only [`Lab::innokit`] trusts.
     pub fn with_tls() -> Self {
         Self::start("https")
     }
@@ -74,14 +74,14 @@ impl Lab {
             if scheme == "https" {
                 command.arg("--cert").arg(at("cert.pem")).arg("--key").arg(at("key.pem"));
             }
-            // Its notes on objects go to files: not every file system has extended attributes.
+            // It keeps its notes on objects in files, because not every file system has extended attributes.
             command.args(["posix", "--bucketlinks", "--sidecar"]).arg(at("notes")).arg(at("buckets"));
             command
         });
         Self { dir, server, proxy: None, counted: Cell::new(0), scheme }
     }
 
-    /// Puts a proxy before the server: what innokit asks goes through it from now on.
+    /// Puts a proxy in front of the server: innokit's requests go through it from now on.
     pub fn proxied(mut self) -> Self {
         let toxiproxy = start(|port| {
             let mut command = Command::new(programs().join("toxiproxy"));
@@ -103,25 +103,25 @@ impl Lab {
         curl(&["-d", &words.to_string(), &format!("http://127.0.0.1:{}{path}", proxy.port)]);
     }
 
-    /// Spoils what comes back from the server, in `share` of the connections.
+    /// Spoils the server's answers in a fraction `share` of the connections.
     pub fn spoil(&self, kind: &str, share: f64, attributes: Value) {
         let toxic =
             json!({"name": kind, "type": kind, "stream": "downstream", "toxicity": share, "attributes": attributes});
         self.tell_proxy("/proxies/s3/toxics", &toxic);
     }
 
-    /// Lets nobody connect.
+    /// Refuses all connections.
     pub fn cut_off(&self) {
         self.tell_proxy("/proxies/s3", &json!({"enabled": false}));
     }
 
-    /// Where the server is, past the proxy.
+    /// The server's own URL, past the proxy.
     fn server_url(&self) -> String {
         let host = if self.scheme == "https" { "localhost" } else { "127.0.0.1" };
         format!("{}://{host}:{}", self.scheme, self.server.port)
     }
 
-    /// Where innokit finds the server.
+    /// The URL at which innokit finds the server.
     pub fn url(&self) -> String {
         match &self.proxy {
             Some((_, port)) => format!("http://127.0.0.1:{port}"),
@@ -129,7 +129,7 @@ impl Lab {
         }
     }
 
-    /// A request of the owner, past the proxy.
+    /// Sends a request as the owner, past the proxy.
     fn ask(&self, arguments: &[&str], path: &str) {
         let user = format!("{}:{}", OWNER.0, OWNER.1);
         let certificate = self.dir.path().join("cert.pem");
@@ -154,7 +154,7 @@ impl Lab {
         self.ask(&["-X", "DELETE"], &format!("lab/{key}"));
     }
 
-    /// Lets the other account, or everybody, do what the statements say.
+    /// Allows the other account, or everyone, what the statements say.
     pub fn allow(&self, statements: &[(&str, &str, &str)]) {
         let statement = |(who, action, resource): &(&str, &str, &str)| {
             let resource = format!("arn:aws:s3:::{resource}");
@@ -165,7 +165,7 @@ impl Lab {
         self.ask(&["-X", "PUT", "-d", &policy], "lab?policy=");
     }
 
-    /// Makes a folder of this system a bucket, as it is.
+    /// Serves a folder of this system as a bucket.
     pub fn bucket(&self, name: &str, folder: &Path) {
         std::os::unix::fs::symlink(folder, self.dir.path().join("buckets").join(name)).expect("a link");
     }
@@ -175,7 +175,7 @@ impl Lab {
         self.dir.path().join("buckets/lab")
     }
 
-    /// `innokit`, with this server's address and the owner's keys, and nothing of the machine's own.
+    /// `innokit`, with this server's address and the owner's keys, and none of the machine's own settings.
     pub fn innokit(&self) -> Command {
         self.innokit_as(OWNER)
     }
@@ -198,7 +198,7 @@ impl Lab {
         Run::of(&self.innokit().args(arguments).output().expect("innokit runs"))
     }
 
-    /// Requests that the server has served since the last call: bytes asked for, and all others.
+    /// Requests that the server has served since the last call: reads of objects, and all others.
     pub fn requests(&self) -> (usize, usize) {
         let log = fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
         let lines: Vec<&str> = log.lines().skip(self.counted.get()).collect();

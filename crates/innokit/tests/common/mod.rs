@@ -1,4 +1,4 @@
-//! What the tests of the command share: running it, and real tablespaces to run it on.
+//! Shared by the tests of the command: ways to run it, and real tablespaces to run it on.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// What a run of `innokit` gave.
+/// The outcome of a run of `innokit`.
 pub struct Run {
     /// Standard output.
     pub text: String,
@@ -28,7 +28,6 @@ impl Run {
         }
     }
 
-    /// The JSON document.
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.text)
             .unwrap_or_else(|error| panic!("not JSON: {error}\n{}\n{}", self.text, self.errors))
@@ -40,8 +39,8 @@ pub fn innokit() -> Command {
     program(Path::new(env!("CARGO_BIN_EXE_innokit")))
 }
 
-/// A program built with these tests. The kernel cannot start it when it is for another processor: what runs these tests (cargo's
-/// runner, see `scripts/test-arm.sh`) then runs it too.
+/// A program built with these tests. If it is for another processor, the kernel cannot start it: cargo's runner (see
+/// `scripts/test-arm.sh`), which runs these tests, then runs it too.
 pub fn program(path: &Path) -> Command {
     let runner = std::env::var("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER").unwrap_or_default();
     let mut words = runner.split_whitespace();
@@ -86,12 +85,11 @@ pub fn check_stdin(bytes: &[u8], options: &[&str]) -> Run {
     Run::of(&output)
 }
 
-/// The repository.
 pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The folder of datadirs that the real servers wrote, the encrypted and page-compressed ones among them. `make test` says where.
+/// The folder of datadirs written by real servers, including encrypted and page-compressed ones. `make test` says where it is.
 pub fn all_datadirs() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
@@ -107,7 +105,7 @@ pub fn all_datadirs() -> &'static Path {
     })
 }
 
-/// Those that were cleanly stopped.
+/// The datadirs of servers that were cleanly stopped.
 pub const SOUND: [&str; 19] = [
     "mysql-4k",
     "mysql-8k",
@@ -130,7 +128,7 @@ pub const SOUND: [&str; 19] = [
     "mariadb-16k-compressed",
 ];
 
-/// Those whose servers were killed.
+/// The datadirs of servers that were killed.
 pub const CRASHED: [&str; 2] = ["mysql-16k-crashed", "mariadb-16k-crashed"];
 
 /// The options that give innokit the keys of the datadir `name`.
@@ -154,7 +152,7 @@ pub fn fixture(name: &str) -> Vec<u8> {
     zstd::decode_all(packed.as_slice()).expect("fixtures are zstd")
 }
 
-/// A directory that goes away, with files in it.
+/// A temporary directory with files in it.
 pub struct Dir(TempDir);
 
 impl Dir {
@@ -195,24 +193,21 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// A text field.
     pub fn text(&self, field: &str) -> &str {
         self.entry[field].as_str().unwrap_or_else(|| panic!("{}: {field} is no text", self.name))
     }
 
-    /// A number.
     pub fn number(&self, field: &str) -> u64 {
         let number = self.entry[field].as_integer().and_then(|number| u64::try_from(number).ok());
         number.unwrap_or_else(|| panic!("{}: {field} is no number", self.name))
     }
 
-    /// A list of numbers.
     pub fn numbers(&self, field: &str) -> Vec<u64> {
         let list = self.entry[field].as_array().unwrap_or_else(|| panic!("{}: {field} is no list", self.name));
         list.iter().filter_map(|number| u64::try_from(number.as_integer()?).ok()).collect()
     }
 
-    /// The file, unpacked, after its checksum was compared with the manifest's.
+    /// The file, unpacked, with its checksum compared with the manifest's.
     pub fn bytes(&self) -> Vec<u8> {
         use sha2::{Digest, Sha256};
         let bytes = fixture(&self.name);

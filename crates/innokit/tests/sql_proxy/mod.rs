@@ -1,4 +1,4 @@
-//! Stands between innokit and a server: each statement is shown before the server gets it.
+//! A proxy between innokit and a server: it shows each statement to a test before the server gets it.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(clippy::expect_used, reason = "helpers of tests fail the test")]
 
@@ -14,10 +14,10 @@ use tempfile::TempDir;
 /// The first byte of a statement.
 const QUERY: u8 = 3;
 
-/// What becomes of a statement.
+/// What the proxy does with a statement.
 pub enum Fate {
     Pass,
-    /// Both ends are closed.
+    /// Close both connections.
     Cut,
 }
 
@@ -29,9 +29,9 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Shows each statement to `watch`, which may take its time.
+    /// Starts a proxy for the socket `server`. It shows each statement to `watch`, which may take its time.
     pub fn before(server: PathBuf, watch: impl FnMut(&str) -> Fate + Send + 'static) -> Self {
-        // The path of a socket is short.
+        // Socket paths must be short.
         let dir = TempDir::new_in("/tmp").expect("a directory");
         let listener = UnixListener::bind(dir.path().join("s")).expect("bound");
         let watch: Watch = Arc::new(Mutex::new(watch));

@@ -21,7 +21,6 @@ use format::{
 };
 use jobs::source::keys::{KeyFiles, SpaceKey};
 
-/// A tablespace.
 pub struct Tablespace {
     pub name: String,
     pub path: PathBuf,
@@ -64,7 +63,7 @@ fn open(path: &Path, keys: &format::keyring::KeyStore) -> Option<Tablespace> {
     if path.ends_with("ibdata1") && path.with_file_name("ibdata2").exists() {
         bytes.extend(std::fs::read(path.with_file_name("ibdata2")).expect("a file"));
     }
-    // A crashed server may leave a file behind that it has just begun.
+    // A crashed server may leave behind a file that it had just begun.
     let format = SpaceFormat::from_page0(&bytes).ok()?;
     let key = SpaceKey::unlock(&bytes, &format, keys).expect("a key");
     let parts: Vec<_> = path.components().rev().take(2).map(|part| part.as_os_str().to_string_lossy()).collect();
@@ -106,7 +105,7 @@ impl Tablespace {
         Some(page)
     }
 
-    /// Numbers of the pages that belong to anything.
+    /// Numbers of the pages in use.
     pub fn pages_in_use(&self) -> Vec<u32> {
         let Some(page0) = self.page(0) else { return Vec::new() };
         let header = SpaceHeader::parse(&page0).expect("a header");
@@ -199,7 +198,7 @@ pub fn definitions(spaces: &[Tablespace]) -> BTreeMap<u64, IndexDef> {
     indexes
 }
 
-/// Tables by their `.frm` files, indexes with the roots that the dictionary of the system tablespace names.
+/// Tables from their `.frm` files, and indexes with their roots from the dictionary in the system tablespace.
 fn old_definitions(system: &Tablespace, roots: DictionaryRoots) -> Vec<(TableDef, IndexDef)> {
     let tables = system.leaf_records(roots.tables, |record, fields| SysTable::read(record, fields).expect("a table"));
     let entries =
@@ -221,7 +220,7 @@ fn old_definitions(system: &Tablespace, roots: DictionaryRoots) -> Vec<(TableDef
 }
 
 impl Tablespace {
-    /// What `read` makes of the leaf records of a REDUNDANT tree whose node pointers hold their child as every one does.
+    /// Applies `read` to the leaf records of a REDUNDANT tree, whose records say themselves where their fields end.
     fn leaf_records<T>(&self, root: PageNo, read: impl Fn(&Record<'_>, &RecordFields) -> T) -> Vec<T> {
         let (mut out, mut fields, mut number) = (Vec::new(), RecordFields::new(), Some(root));
         while let Some(PageNo(at)) = number {
@@ -242,7 +241,7 @@ impl Tablespace {
         out
     }
 
-    /// The clustered index of an instantly altered table of MariaDB, as its rows are.
+    /// The clustered index of an instantly altered MariaDB table, in the layout of its rows.
     fn altered(&self, table: &TableDef, index: IndexDef) -> IndexDef {
         let root = index.root.expect("a root");
         let image = self.index_page(root.root.0);

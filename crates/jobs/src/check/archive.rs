@@ -48,7 +48,7 @@ pub(super) struct Archive {
     damaged: bool,
 }
 
-/// What kind of archive it is.
+/// The kind of archive, with its parser.
 enum Container {
     Xbstream(Parser),
     /// With the number of the member that is open, or of the next one.
@@ -288,7 +288,7 @@ impl Archive {
         self.outcome(len, broken)
     }
 
-    /// Checks that every member was finished and that the file which ends a backup is there.
+    /// Checks that every member was finished and that the file that ends a backup is present.
     fn check_end(&mut self) {
         let parser = match &mut self.parser {
             Container::Xbstream(parser) => std::mem::take(parser),

@@ -23,7 +23,7 @@ pub(super) struct BinlogCheck {
     has_keys: bool,
     outcome: StreamOutcome,
     bytes: u64,
-    /// Events that could not be verified: encrypted, or of unknown format so that nothing says what would be right.
+    /// Events that could not be verified: encrypted ones, and those of an unknown format, for which no rule is known.
     encrypted: u64,
     unknown: u64,
     error: Option<Error>,

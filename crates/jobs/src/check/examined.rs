@@ -99,7 +99,7 @@ pub(super) struct Member {
     pub later_parts: Vec<u64>,
 }
 
-/// Why no more bytes of a file come.
+/// Why a file's bytes end early.
 pub(super) struct Break {
     pub reason: FindingCode,
     pub severity: Severity,

@@ -1,7 +1,7 @@
 //! The fate of a file that a server has open: is it still the listed file, and does it hold still?
 //!
-//! A file is gone only if its path leads nowhere or to another file. An unreadable page or an unsound first page is no such sign: that is
-//! what damage looks like.
+//! A file is gone only if its path leads nowhere or to another file. An unreadable page or an unsound first page is not a sign of that: it
+//! is what damage looks like.
 
 use std::fs::{self, Metadata};
 use std::io;

@@ -19,9 +19,9 @@ pub(super) trait Inner: Send {
     /// Bytes received so far.
     fn len(&self) -> u64;
 
-    /// The end.
+    /// Ends the stream and returns its outcome.
     fn finish(self: Box<Self>) -> StreamOutcome;
 }
 
-/// Makes one.
+/// Creates the [`Inner`] for a file in a container.
 pub(super) type OpenInner = fn(Context, PathBuf, NameHint, Role) -> Box<dyn Inner>;

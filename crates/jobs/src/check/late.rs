@@ -1,5 +1,5 @@
 //! Beside a running server, what looks lost may merely be late. Only a page changed after the newest checkpoint may still be missing on
-//! disk. Where no LSN can tell, a file that nobody writes is as damaged as it looks.
+//! disk. Where no LSN can tell, a file that is not being written is as damaged as it looks.
 
 use std::io::Read;
 use std::os::unix::fs::FileExt;
@@ -51,7 +51,7 @@ pub(super) fn not_yet_made(path: &Path, finding: Finding) -> Finding {
     }
 }
 
-/// Judges an all-zero page 0. The server changes it first in a new tablespace, so while it is late, all other pages are.
+/// Judges an all-zero page 0. In a new tablespace the server changes page 0 first, so as long as that is late, all other pages are too.
 pub(super) fn first_page(
     live: bool,
     path: &Path,
@@ -107,7 +107,7 @@ pub(super) fn lost_pages(
     if dir.is_some_and(|dir| changes_page(&dir, keys, id)) {
         return Some(Severity::Notice);
     }
-    // The log does not change these descriptors, so those on disk are current: they have the last word.
+    // The log does not change these descriptors, so those on disk are current and decide.
     (!settled_meanwhile(path, part, descriptors, (page, pages))).then_some(severity)
 }
 

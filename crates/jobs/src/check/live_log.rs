@@ -31,7 +31,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 const OF_THE_MOMENT: [FindingCode; 4] =
     [FindingCode::REDO_FILES, FindingCode::REDO_HEADER, FindingCode::REDO_NO_CHECKPOINT, FindingCode::UNREADABLE_FILE];
 
-/// Reads the unsound-looking logs again.
+/// Reads logs that look unsound again.
 ///
 /// # Errors
 /// No reader could be made.

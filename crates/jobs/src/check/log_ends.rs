@@ -25,7 +25,7 @@ impl<'k> LogEnds<'k> {
         Self { keys, by_dir: HashMap::new() }
     }
 
-    /// What opens encrypted logs.
+    /// The keys for encrypted logs.
     pub const fn keys(&self) -> &'k KeyStore {
         self.keys
     }

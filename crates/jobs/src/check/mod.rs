@@ -103,7 +103,7 @@ impl Check {
         self.shares.iter().map(Share::bytes).sum()
     }
 
-    /// Reads and judges everything. `watch` is called now and then with the counters, from a thread of its own.
+    /// Reads and judges everything. `watch` is called at intervals with the counters, from a thread of its own.
     ///
     /// # Errors
     /// No worker could start; damage and unreadable files are in the report.
@@ -218,8 +218,8 @@ fn wish<'o>(options: &CheckOptions, keys: &'o KeyStore, live: bool) -> Wish<'o> 
     Wish { live, keys, page_size: options.page_size, list_tables: options.list_tables }
 }
 
-/// What could not be read of storage elsewhere and is not among the files or failures yet, such as a file beside the tablespaces: whoever
-/// wanted it went on without.
+/// What could not be read from storage elsewhere and is not reported yet, such as a file beside the tablespaces that its reader then did
+/// without.
 fn unread_elsewhere(inventory: &Inventory, rows: &[Examined]) -> Vec<Passed> {
     let is_reported = |path: &Path| {
         let of_row = |row: &&Examined| row.state.candidate.path == path;
@@ -278,8 +278,8 @@ fn stretches(files: &[FileState]) -> impl Iterator<Item = FileRange> {
     })
 }
 
-/// The device of each file. A file that continues another counts as on the first one's: its pages wait for the first one's head, so a worker
-/// must find that taken before, in the same cursor.
+/// The device of each file. A file that continues another counts as on the first one's device: its pages wait for the first one's head, so
+/// that head's block must have been taken earlier, from the same cursor.
 fn homes(files: &[FileState]) -> Vec<u64> {
     let device = |file: &FileState| fs::metadata(&file.candidate.path).map_or(0, |metadata| metadata.dev());
     let leader = |file: &FileState| file.leader.and_then(|leader| files.get(leader as usize));

@@ -32,7 +32,7 @@ pub struct CheckOptions {
     pub portion: Option<Portion>,
     /// Pages older than this are counted but not verified.
     pub since_lsn: Option<Lsn>,
-    /// Hears of findings and may stop the run early.
+    /// Receives findings and may stop the run early.
     pub watcher: Watcher,
 }
 

@@ -1,7 +1,7 @@
-//! A compressed file: decompressed on a thread of its own, so the reader, or the enclosing archive, can go on meanwhile.
+//! A compressed file: decompressed on a thread of its own, so that the reader, or the enclosing archive, need not wait.
 //!
 //! ```text
-//! take -> batches of 64 KiB -> channel, 4 of them -> decoder -> Stream of what is inside
+//! take -> batches of 64 KiB -> channel, 4 of them -> decoder -> Stream of the contents
 //! ```
 //!
 //! Batches are cut at fixed offsets: what a decoder emits before it hits damage must not depend on how the input was chunked.
@@ -19,7 +19,7 @@ use crate::source::datadir::{Passed, plain};
 
 const BATCH: usize = 64 * 1024;
 const BATCHES_WAITING: usize = 4;
-/// Bytes handed on at once.
+/// Bytes that the decoder hands on at once.
 const OUTPUT: usize = 256 * 1024;
 
 enum Message {
@@ -27,7 +27,7 @@ enum Message {
     Broken(Break),
 }
 
-/// The sending end.
+/// The sending end of the channel, which takes the compressed bytes.
 pub(super) struct Unpacking {
     sender: SyncSender<Message>,
     batch: Vec<u8>,
@@ -67,7 +67,7 @@ impl Unpacking {
         drop(self.sender.send(Message::Broken(why)));
     }
 
-    /// All bytes are here.
+    /// Ends the input and waits for the outcome.
     pub fn finish(mut self, path: &Path) -> StreamOutcome {
         self.send();
         let Self { sender, worker, .. } = self;
@@ -88,7 +88,7 @@ struct Incoming {
     done: usize,
     /// Bytes read in all.
     taken: u64,
-    /// The last of them.
+    /// The last bytes read.
     last: [u8; 8],
     broken: Option<Break>,
 }

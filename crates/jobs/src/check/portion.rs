@@ -14,7 +14,7 @@ use crate::source::space;
 
 /// The smallest stretch, bytes: a multiple of what one page of descriptors covers, for pages of up to 4 KiB.
 const STRETCH_MIN: u64 = 16 << 20;
-/// The same for every page size.
+/// A multiple of what one page of descriptors covers, for every page size, bytes.
 const STRETCH_MAX: u64 = 4 << 30;
 
 /// Part `number` of `of`.
@@ -48,14 +48,14 @@ impl Portion {
     }
 }
 
-/// What of a file falls in the part.
+/// The share of a file that falls in the part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Share {
-    /// Whether any of it does.
+    /// Whether any of the file does.
     pub any: bool,
-    /// Its start: here page 0's statements about the whole file are checked.
+    /// Whether it has the file's start: here page 0's statements about the whole file are checked.
     pub first: bool,
-    /// Its end: here the file's length is checked.
+    /// Whether it has the file's end: here the file's length is checked.
     pub last: bool,
     /// Bytes, `from..to`, ascending.
     pub stretches: Vec<(u64, u64)>,

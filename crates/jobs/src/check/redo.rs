@@ -363,7 +363,7 @@ impl Work {
         self.stretches.last().map_or((0, 0), |stretch| (stretch.file, stretch.offset + stretch.len))
     }
 
-    /// A ring with files that the log has not reached yet has not wrapped around.
+    /// Drops the parts of a second round: a ring with files that the log has not reached yet has not wrapped around.
     fn keep_first_round(&mut self) {
         let mut last = None;
         self.stretches.retain(|part| {

@@ -340,7 +340,8 @@ impl Settling<'_> {
         if self.live {
             return Vec::new();
         }
-        // An archive has no log of its own beside it, but a note in it. What does not say whether it is prepared may be no backup at all.
+        // An archive has no log beside it, but a note inside. Without a note that says whether it is prepared, it may not be a backup at
+        // all.
         let members = self.done.iter().filter_map(|done| done.member.as_ref());
         let unprepared = members.filter(|member| member.pending == Some(UNPREPARED));
         let archives: BTreeSet<&str> = unprepared.map(|member| member.archive.as_str()).collect();

@@ -109,7 +109,7 @@ impl<'r> CheckWorker<'r> {
         }
     }
 
-    /// A block that cannot come: the file could not be opened.
+    /// Notes a block that will not come: the file could not be opened.
     pub fn failure(&mut self, failure: &FileFailure) {
         let Some(file) = self.files.get(failure.file.0 as usize) else {
             return;

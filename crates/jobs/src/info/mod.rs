@@ -43,7 +43,7 @@ use pages::{Descriptors, Pages};
 use report::{EncryptionInfo, FileInfo, InfoReport, Name, TablespaceInfo};
 use sums::Sums;
 
-/// How to look at files.
+/// Options of `info`.
 #[derive(Clone, Debug)]
 pub struct InfoOptions {
     /// How to read the files.

@@ -7,14 +7,14 @@ use serde::Serialize;
 use super::content_kind::ContentKind;
 use super::grid::Grid;
 
-/// What the files are, in the order named.
+/// The answer for all files, in the order in which they were named.
 #[derive(Clone, Debug, Serialize)]
 pub struct InfoReport {
     /// One for each file.
     pub files: Vec<FileInfo>,
 }
 
-/// What one file is.
+/// The answer for one file.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct FileInfo {
     /// The file as named.
@@ -152,7 +152,7 @@ pub struct PageCounts {
     pub use_unknown: u64,
     /// Free pages that still hold their old content.
     pub free_with_content: u64,
-    /// Damaged pages among the free ones: nobody will read them.
+    /// Damaged pages among the free ones, which no query reads.
     pub corrupt_free: u64,
     /// Encrypted pages.
     pub encrypted: u64,
@@ -258,7 +258,7 @@ pub struct DamagedPage {
     pub reason: &'static str,
     /// The message.
     pub message: String,
-    /// Free according to the extent descriptors: nobody will read it.
+    /// Free according to the extent descriptors: no query reads it.
     pub free: bool,
 }
 

@@ -163,7 +163,7 @@ impl Sums {
         self.indexes_not_listed
     }
 
-    /// By number of pages, most first.
+    /// By checksum algorithm, the one with the most pages first.
     pub fn checksums(&self) -> Vec<ChecksumRow> {
         let mut rows: Vec<_> =
             self.checksums.iter().map(|(algorithm, pages)| ChecksumRow { algorithm, pages: *pages }).collect();
@@ -171,7 +171,7 @@ impl Sums {
         rows
     }
 
-    /// By number of pages, most first.
+    /// By page type, the one with the most pages first.
     pub fn page_types(&self, family: Family) -> Vec<TypeRow> {
         let words = |kind: PageType| kind.name(family).map_or_else(|| format!("type {kind}"), str::to_owned);
         let row = |(kind, pages): (&(PageType, Option<PageType>), &u64)| TypeRow {

@@ -81,7 +81,7 @@ impl Counts {
             Severity::Undecided => &mut self.unverifiable,
             Severity::Notice => return,
         };
-        // Never more than there are: a page must not be counted twice, whatever was found about it.
+        // No more than were counted as empty: a page with several findings still counts once.
         let turned = pages.min(self.empty);
         *counter += turned;
         self.empty -= turned;

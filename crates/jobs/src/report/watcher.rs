@@ -1,4 +1,4 @@
-//! Watches a running job: hears of findings as they are made, and may stop it.
+//! Watches a running job: receives findings as they are made, and can stop the job.
 
 use std::fmt;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Setting `stop` ends the work early; `tell` hears of findings, on any thread.
+    /// Setting `stop` ends the work early; `tell` receives findings, on any thread.
     #[must_use]
     pub fn new(stop: Arc<AtomicBool>, tell: Option<Arc<Tell>>) -> Self {
         Self { tell, stop: Some(stop) }
@@ -45,7 +45,7 @@ impl Watcher {
         self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
     }
 
-    /// Whether anyone hears of findings.
+    /// Whether anyone receives findings while the job runs.
     #[must_use]
     pub fn listens(&self) -> bool {
         self.tell.is_some()

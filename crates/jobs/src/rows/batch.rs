@@ -13,7 +13,7 @@ pub enum RowState {
     Live,
     /// Delete-marked and waiting for purge.
     Deleted,
-    /// Purged; its bytes are in free space of the page that was not reused yet.
+    /// Purged; its bytes are in free space of the page that has not been reused yet.
     Freed,
 }
 

@@ -90,7 +90,7 @@ pub struct TableChecksum {
 pub struct ChecksumReport {
     /// The tables, by name.
     pub tables: Vec<TableChecksum>,
-    /// Expected tables that are not there.
+    /// Expected tables that were not found.
     pub missing: Vec<String>,
     /// Files that should hold a table but could not be read, and why.
     pub unread: Vec<String>,
@@ -165,8 +165,8 @@ pub fn checksums(
     })
 }
 
-/// The checksum of one table, or of a split of it: those of all splits add up to the table's, modulo 2³². `options` says nothing of files
-/// then.
+/// The checksum of one table, or of a split of it: the checksums of all splits add up to the table's, modulo 2³². The files are open
+/// already, so options about opening them are ignored.
 ///
 /// # Errors
 /// [`ScanOptions::stop`] was set, or the split is not of this table.

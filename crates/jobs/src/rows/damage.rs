@@ -30,7 +30,7 @@ impl RowDamage {
         Self { path: path.to_path_buf(), page_no: None, offset: None, keys: None, why: why.into() }
     }
 
-    /// About a table, whichever its files.
+    /// About a table as a whole, not one of its files.
     pub(super) fn of_table(why: &String) -> Self {
         Self::of_file(Path::new(""), why)
     }

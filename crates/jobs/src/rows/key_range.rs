@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::tree::ranges::Child;
 
-/// A range of keys as text, whatever the table: both values inclusive, everything before or after if `None`.
+/// A range of keys as text, not yet for any table in particular. Both values are inclusive; `None` leaves that side open.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct KeyBounds {
     /// The first value of the key's first column.
@@ -47,7 +47,7 @@ impl KeyRange {
     /// The range in stored form, for the key of `index`.
     ///
     /// # Errors
-    /// A value is none of the key's, or the order of the key cannot be decided.
+    /// A value does not fit the key's column, or the order of the key cannot be decided.
     pub fn new(bounds: &KeyBounds, table: &TableDef, index: &IndexDef) -> Result<Self, String> {
         let field = index.fields.first().ok_or("the index has no fields")?;
         let FieldSource::Column(at) = field.source else {

@@ -94,7 +94,7 @@ impl<'b, 'r, 'f> Builder<'b, 'r, 'f> {
         ControlFlow::Continue(())
     }
 
-    /// Adds a live row that is entirely on the page; `false` if it is not, or the shapes do not tell.
+    /// Adds a live row that is entirely on the page. Returns `false` if it is not, or if its shape does not tell its fields.
     fn by_shape(&mut self, record: &Record<'_>, limit: usize) -> bool {
         let (Some(shapes), Some(places)) = (self.reader.shapes.as_deref_mut(), self.reader.on_page) else {
             return false;

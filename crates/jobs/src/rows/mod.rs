@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! paths -> TableSource (definition, tree) -> RowPlan (columns <- fields)
-//!       -> Ranges (leaves below the root) -> RowReader, one a worker: gather -> leaf -> records -> off-page values -> Batch
+//!       -> Ranges (leaves below the root) -> RowReader, one per worker: gather -> leaf -> records -> off-page values -> Batch
 //!       -> checksum | count | export
 //! ```
 //!
-//! A [`Batch`] is the rows of a leaf, or fewer if they have much off-page; its cells are stored bytes for [`format::value::ValueType`] to
-//! read. Batches of a range come in key order. [`Ranges::split`](crate::tree::ranges::Ranges::split) cuts a tree into ranges of about the
-//! same number of leaves, always the same for the same files, so that several workers can share a table. A [`Split`] is such a part of a table for
-//! another process or machine: it names its files, and the pages that lead to its leaves.
+//! A [`Batch`] holds the rows of a leaf, or fewer if they have large off-page values. Its cells are stored bytes, which
+//! [`format::value::ValueType`] reads. Batches of a range come in key order. [`Ranges::split`](crate::tree::ranges::Ranges::split) cuts a
+//! tree into ranges with about equal numbers of leaves, so that several workers can share a table; the same files always give the same
+//! ranges. A [`Split`] is a part of a table for another process or machine: it names its files, and the pages that lead to its leaves.
 //!
 //! Memory per worker: its window (see [`flow::Gather`]), the leaves of one parent, and at most [`reader::FETCHED_MAX`] bytes of off-page
 //! values, or a single row's if that has more.

@@ -130,7 +130,7 @@ impl RowPlan {
         !NOW.contains(&until)
     }
 
-    /// Every column that `CHECKSUM TABLE` counts, and that rows have.
+    /// A plan for every column that `CHECKSUM TABLE` includes and that rows store.
     #[must_use]
     pub fn for_checksum(table: &Arc<TableDef>, index: IndexDef) -> Self {
         let mut plan = Self {
@@ -165,7 +165,7 @@ impl RowPlan {
         self.columns.iter().map(field).collect()
     }
 
-    /// Whether a row has neither transaction id nor roll pointer, which every row ever written has.
+    /// Whether transaction id and roll pointer are both zero, which they are in no row that was ever written.
     pub(super) fn is_wiped(&self, page: &[u8], fields: &RecordFields) -> bool {
         let is_zero = |field: usize| fields.bytes(page, field).is_none_or(|bytes| bytes.iter().all(|byte| *byte == 0));
         self.index.layout.trx_id().is_some_and(|at| is_zero(at) && is_zero(at + 1))
@@ -188,7 +188,7 @@ impl RowPlan {
         }
     }
 
-    /// `schema.table`.
+    /// The vendor whose server wrote the table.
     #[must_use]
     pub fn family(&self) -> Family {
         self.table.family

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! units (pages of level 1, or leaves) -> gather -> parent: its children join the queue of leaves
-//!                                               -> leaf: records -> cells; off-page values are sent for -> Batch, when all have come
+//!                                               -> leaf: records -> cells; off-page values are requested -> Batch, once all have arrived
 //! ```
 
 use std::collections::VecDeque;
@@ -34,7 +34,7 @@ const LEAVES_LOW: usize = 256;
 pub enum OnDamage {
     /// Stop there.
     Stop,
-    /// Report it and go on.
+    /// Report it and continue.
     Skip,
 }
 
@@ -54,7 +54,7 @@ pub struct Problem {
     pub page_no: u32,
     /// The record, if it is about one.
     pub record: Option<u16>,
-    /// Which rows are missing, if known: "from id = 5 up to id = 90".
+    /// Which rows are missing, if known: `the rows from id = 5 to before id = 90`.
     pub keys: Option<String>,
     /// Why, as a clause.
     pub why: String,
@@ -81,7 +81,7 @@ pub struct RowReader<'r, 'f> {
     pub plan: &'r Arc<RowPlan>,
     /// See [`RowPlan::fields_on_page`].
     pub on_page: Option<&'r [u16]>,
-    /// The shapes of its rows, with where these fields are in each.
+    /// The shapes of its rows, each with the places of these fields.
     pub shapes: Option<&'r mut RecordShapes<Option<Vec<ShapeField>>>>,
     /// The pages visited by all workers.
     pub reached: &'r Reached,
@@ -122,7 +122,7 @@ pub(super) struct Value {
     pub packed: bool,
 }
 
-/// A batch that still misses values.
+/// A batch that waits for off-page values.
 pub(super) struct Pending {
     pub number: u64,
     pub batch: Batch,
@@ -166,8 +166,8 @@ pub trait Rows {
     /// Rows in key order; `Break` stops reading.
     fn batch(&mut self, batch: &Batch) -> ControlFlow<()>;
 
-    /// Offers a row's record before it joins a batch; it must end at or before byte `limit` of its page. `true` if it was consumed and shall
-    /// not join one.
+    /// Offers a row's record before it joins a batch; it must end at or before byte `limit` of its page. Returns `true` if it was consumed
+    /// and must not join one.
     fn record(&mut self, record: &Record<'_>, limit: usize) -> bool;
 }
 

@@ -27,9 +27,9 @@ const RANGES_A_WORKER: usize = 16;
 /// The size of the ranges that workers take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RangeSize {
-    /// At most about this many bytes of leaves,
+    /// A range has at most about this many bytes of leaves.
     pub bytes: u64,
-    /// and small enough that each worker gets this many.
+    /// Ranges per worker, at least, even if that makes them smaller.
     pub for_each_worker: usize,
 }
 
@@ -44,7 +44,7 @@ impl RangeSize {
     }
 }
 
-/// Leaves below a level-1 page, about.
+/// Approximate number of leaves below a level-1 page.
 const LEAVES_A_PARENT: u64 = 512;
 
 /// How to read.
@@ -64,7 +64,7 @@ pub struct ScanOptions {
     pub rows_sampled: Option<u64>,
     /// The size of the ranges.
     pub ranges: Option<RangeSize>,
-    /// Set by another thread to end the scan: it then fails with [`Error::Interrupted`], within the time that a few pages take.
+    /// Set by another thread to end the scan, which then fails with [`Error::Interrupted`] within a few pages.
     pub stop: Option<Arc<AtomicBool>>,
 }
 
@@ -95,8 +95,8 @@ pub trait RowSink {
     fn begin(&mut self, range: usize);
     /// Rows in key order; `Break` ends the whole scan.
     fn batch(&mut self, batch: &Batch, problems: &mut Vec<Problem>) -> ControlFlow<()>;
-    /// Offers a row's record before it joins a batch; it must end at or before byte `limit` of its page. `true` if it was consumed and shall
-    /// not join one. Useful if row order does not matter.
+    /// Offers a row's record before it joins a batch; it must end at or before byte `limit` of its page. Returns `true` if it was consumed
+    /// and must not join one. Useful if row order does not matter.
     fn record(&mut self, _record: &Record<'_>, _limit: usize) -> bool {
         false
     }
@@ -141,7 +141,7 @@ pub fn scan<S: RowSink + Send>(
     let on_page = plan.fields_on_page();
     let (next, ended) = (AtomicUsize::new(0), AtomicBool::new(false));
     let share = MEMORY_MAX / workers as u64;
-    // Pages in the page cache arrive at once, so read little ahead: little enough for it to stay in the core's own cache until it is used.
+    // Cached pages arrive at once, so read little ahead: little enough that the data stays in the core's own cache until it is used.
     let is_cached = options.read.io != IoMode::Direct && space.is_cached();
     let most = if is_cached { CACHED_AHEAD } else { u64::MAX };
     let ahead = match options.ahead {

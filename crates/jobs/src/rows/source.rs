@@ -88,7 +88,7 @@ pub struct Tables {
     pub spaces: Vec<Tablespace>,
     /// The tables, by name.
     pub tables: Vec<TableSource>,
-    /// Files that should hold tables, but none that can be read.
+    /// Files that should hold a table but have none that can be read.
     pub unread: Vec<Unread>,
     /// Files without tables.
     pub skipped: usize,
@@ -156,7 +156,7 @@ impl Tables {
 }
 
 impl Tables {
-    /// Why some of the table's files could not be read to their ends, if that is so: then what is missing of them is no damage.
+    /// Why one of the table's files could not be read to its end, if so: what is missing from it is then not damage.
     pub(super) fn out_of_reach(&self, table: &TableSource) -> Option<String> {
         let failures = files::failures();
         let spaces = table.trees.iter().filter_map(|tree| self.spaces.get(tree.space));
@@ -165,7 +165,7 @@ impl Tables {
         Some(format!("{} cannot be read: {}", failed.path.display(), failed.why))
     }
 
-    /// Files that could not be read, and why, in words: known ones, and those that show only when all is done.
+    /// Files that could not be read, with the reason: those known from the start, and those whose failure shows only at the end.
     pub(super) fn all_unread(&self) -> Vec<String> {
         let is_of_a_table = |path: &PathBuf| {
             let spaces =

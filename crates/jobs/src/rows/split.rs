@@ -2,11 +2,11 @@
 //! machines that read them independently.
 //!
 //! A split is data. It names the files, and the pages that lead to its leaves: pages of level 1, or of a small tree the leaves themselves.
-//! Its reader opens these files only, and of the rows only these pages and the ones below them. Files that have changed since the
-//! split was made are refused, because its pages may belong to other rows by now.
+//! Its reader opens only these files, and reads only these pages of the tree and the ones below them. It refuses files that have changed
+//! since the split was made, because the pages may belong to other rows by now.
 //!
-//! Sketch: a level-1 page leads to some 500 leaves, so a split of 256 MiB lists about 30 page numbers. To make splits of a table of 1 TiB,
-//! the pages above level 1 are read, a few hundred, and up to 32 of level 1 to see how many leaves are below each.
+//! Sketch: a level-1 page leads to some 500 leaves, so a split of 256 MiB lists about 30 page numbers. Splitting a table of 1 TiB reads the
+//! pages above level 1, a few hundred, and up to 32 pages of level 1 to see how many leaves are below each.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -28,7 +28,7 @@ use crate::tree::{Opener, Tablespace};
 /// How many level-1 pages are read to see how many leaves each has.
 const PARENTS_READ: usize = 32;
 
-/// A table of files that are open, or a split of it.
+/// A table whose files are open, or a split of it.
 #[derive(Debug, Clone, Copy)]
 pub struct OpenTable<'t> {
     /// The files.
@@ -113,7 +113,7 @@ pub struct SplitPart {
     pub level: u16,
     /// The pages that lead to the leaves, in key order.
     pub units: Vec<u32>,
-    /// About how many bytes of leaves there are.
+    /// Approximate bytes of leaves.
     pub bytes: u64,
 }
 
@@ -131,7 +131,7 @@ pub struct Split {
 }
 
 impl Split {
-    /// About how many bytes of leaves there are. Values outside of the leaves are not counted.
+    /// Approximate bytes of leaves. Off-page values are not counted.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.bytes).sum()
@@ -198,8 +198,8 @@ struct Units {
 /// Cuts a table into splits, in key order within each partition. There is at least one, even if no row can be in it.
 ///
 /// # Errors
-/// Files that cannot be read, or keys that cannot be compared. Damage above the leaves is returned as such: nobody knows which leaves are
-/// below it.
+/// Files that cannot be read, or keys that cannot be compared. Damage above the leaves is returned as damage, since the leaves below it are
+/// unknown.
 pub fn splits(
     of: OpenTable<'_>,
     size: SplitSize,
@@ -245,7 +245,7 @@ pub fn splits(
     parts.into_iter().map(split).collect::<Result<Vec<_>, Error>>().map(Ok)
 }
 
-/// Distributes the units by their bytes; with each part the number of its tree.
+/// Distributes the units by their bytes. Each part comes with the number of its tree.
 fn cut(trees: &[Units], size: SplitSize) -> Vec<Vec<(usize, SplitPart)>> {
     let total: u64 = trees.iter().map(|tree| tree.each * tree.part.units.len() as u64).sum();
     let units: usize = trees.iter().map(|tree| tree.part.units.len()).sum();
@@ -299,7 +299,7 @@ fn bytes_below(space: &Tablespace, tree: &TreeSource, ranges: &Ranges, opener: &
     (leaves * page).checked_div(read).unwrap_or(page).max(1)
 }
 
-/// Of a partitioned table of MySQL the file that has the definition: only one of them does.
+/// The file of a partitioned MySQL table that has the definition: only one of its files does.
 fn defining(of: OpenTable<'_>, opener: &mut Opener) -> Option<PathBuf> {
     let mut spaces = of.table.trees.iter().filter_map(|tree| of.tables.spaces.get(tree.space));
     let defines = |space: &&Tablespace| {

@@ -136,7 +136,7 @@ fn is_whole(space: &Tablespace, root: PageNo, opener: &mut Opener) -> bool {
     false
 }
 
-/// MariaDB keeps the last value given on the root page of the clustered index.
+/// On the root page of the clustered index, MariaDB stores the last value that it gave out.
 fn next_number(
     datadir: &Path,
     (system, table): (&Tablespace, &SysTable),

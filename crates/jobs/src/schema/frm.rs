@@ -10,7 +10,7 @@ use crate::source::datadir::plain;
 use crate::source::files::{self, File};
 use crate::source::name::decoded;
 
-/// The server reads no longer ones; a file of another kind may have any length.
+/// The longest file that the server reads, bytes. A file of another kind may have any length.
 const LEN_MAX: u64 = 16 << 20;
 /// Directories below those of databases hold no tables.
 const DEPTH_MAX: usize = 3;

@@ -75,7 +75,7 @@ pub struct SchemaReport {
 }
 
 impl SchemaReport {
-    /// 0 all read, 2 something was not, or there was nothing.
+    /// 0 if everything was read; 2 if something was not, or there was nothing to read.
     #[must_use]
     pub fn exit_status(&self) -> u8 {
         if self.unread.is_empty() && !self.tables.is_empty() { 0 } else { 2 }
@@ -119,7 +119,7 @@ pub fn schema(paths: &[PathBuf], options: &SchemaOptions) -> Result<SchemaReport
                 // Encrypted or damaged, but there is a definition beside it.
                 Some(beside) => wanted.push(beside),
                 None if is_tablespace_of_table(&path) => report.unread.push(UnreadSchema { path, why }),
-                // What a missing system tablespace would have added is named with each table.
+                // The report on each table names what the missing system tablespace would have added.
                 None => {}
             },
         }
@@ -197,7 +197,7 @@ fn otherwise(
     }
 }
 
-/// The definitions in a tablespace, or the `.frm` file beside it. If there are none in it, why, as a clause.
+/// Collects the definitions in a tablespace, or the path of the `.frm` file beside it. Returns why there are none, as a clause.
 fn of_space(
     space: &Tablespace,
     path: &Path,

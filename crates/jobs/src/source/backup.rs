@@ -41,13 +41,13 @@ pub(crate) struct BackupNotes {
     pub is_partial: bool,
     /// The LSN at which an increment starts.
     pub from_lsn: Option<Lsn>,
-    /// The checkpoint that the copied log reaches at least.
+    /// A checkpoint that the copied log reaches or passes.
     pub to_lsn: Option<Lsn>,
     /// The LSN at which the copied log ends.
     pub last_lsn: Option<Lsn>,
     /// The LSN that the server's log had reached by then, in backups of xtrabackup.
     pub flushed_lsn: Option<Lsn>,
-    /// What the tool says of the run that took the backup, which no other backup says.
+    /// The tool's description of the run that took the backup, different for every backup.
     pub info: Option<String>,
     /// The checkpoints file.
     pub path: PathBuf,
@@ -87,7 +87,7 @@ impl BackupNotes {
         self.kind.contains("prepared") || self.kind.contains("applied")
     }
 
-    /// Whether xtrabackup itself has applied the log, and has left unfinished transactions as they are, for increments to come.
+    /// Whether xtrabackup itself has applied the log, but left unfinished transactions in place for increments to come.
     pub fn is_applied_by_xtrabackup(&self) -> bool {
         self.tool == XTRABACKUP && self.kind == APPLIED
     }
@@ -116,7 +116,7 @@ impl BackupNotes {
 
 /// Whether this directory holds an increment of innokit's own, by its manifest.
 pub(crate) fn is_own_increment(root: &Path) -> bool {
-    /// What is read of it.
+    /// The part of the manifest that is read.
     #[derive(serde::Deserialize)]
     struct Head {
         base: Option<serde::de::IgnoredAny>,
@@ -125,7 +125,7 @@ pub(crate) fn is_own_increment(root: &Path) -> bool {
     serde_json::from_slice::<Head>(&bytes).is_ok_and(|head| head.base.is_some())
 }
 
-/// Where the log of a prepared backup ended, if its log is empty, as for servers before 10.8. Page 0 of the system tablespace, which is
+/// Where a prepared backup's log ended, if the log is empty now, as for servers before 10.8. Page 0 of the system tablespace, which is
 /// written last, proves that the log is not merely lost. `None` for anything else.
 pub(crate) fn emptied_at(root: &Path) -> io::Result<Option<Lsn>> {
     let is_empty = files::metadata(root.join("ib_logfile0")).is_ok_and(|log| log.len() == 0);

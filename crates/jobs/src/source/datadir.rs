@@ -121,7 +121,7 @@ impl Inventory {
         }
     }
 
-    /// While a table is rebuilt its name is missing for a moment, between two renames.
+    /// Examines vanished files once more: while a table is rebuilt, its name is missing for a moment, between two renames.
     fn look_again(&mut self) {
         for passed in std::mem::take(&mut self.vanished) {
             let followed = files::metadata(&passed.path);

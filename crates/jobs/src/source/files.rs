@@ -1,5 +1,5 @@
-//! Files wherever they are: on this system, or in storage that a [`Remote`] reads. The names and promises are those of `std::fs`, so that a
-//! job reads the same whichever it is.
+//! Files wherever they are: on this system, or in storage that a [`Remote`] reads. The names and promises are those of `std::fs`, so a
+//! job's code does not depend on where a file is.
 
 use std::ffi::OsString;
 use std::fs;
@@ -38,7 +38,7 @@ impl Metadata {
         }
     }
 
-    /// In bytes.
+    /// Length in bytes.
     pub fn len(&self) -> u64 {
         match self {
             Self::Here(meta) => meta.len(),
@@ -46,7 +46,7 @@ impl Metadata {
         }
     }
 
-    /// What it takes of the disk; of an object, its length.
+    /// The space it occupies on disk, bytes; for an object, its length.
     pub fn bytes_on_disk(&self) -> u64 {
         match self {
             Self::Here(meta) => meta.blocks().saturating_mul(512),
@@ -54,7 +54,7 @@ impl Metadata {
         }
     }
 
-    /// The device and the inode, or numbers that identify an object as these do a file.
+    /// The device and the inode, or numbers that identify an object in the same way.
     pub fn identity(&self) -> (u64, u64) {
         match self {
             Self::Here(meta) => (meta.dev(), meta.ino()),
@@ -67,7 +67,7 @@ impl Metadata {
     }
 }
 
-/// What a path leads to.
+/// What a path leads to, with links followed.
 ///
 /// # Errors
 /// As `std::fs::metadata`.
@@ -79,7 +79,7 @@ pub(crate) fn metadata(path: impl AsRef<Path>) -> io::Result<Metadata> {
     }
 }
 
-/// The same for a path that the user named: if it is a prefix in a bucket, everything below it is listed now.
+/// Like [`metadata`], for a path that the user named: if it is a prefix in a bucket, everything below it is listed now.
 ///
 /// # Errors
 /// As `std::fs::metadata`.
@@ -151,7 +151,7 @@ impl DirEntry {
 /// The entries of a directory or a prefix, in any order.
 ///
 /// # Errors
-/// As `std::fs::read_dir`, and as its iterator: there is no half of a listing.
+/// As `std::fs::read_dir`, and as its iterator: a listing is complete or an error.
 pub(crate) fn read_dir(path: &Path) -> io::Result<Vec<DirEntry>> {
     let Some(remote) = remote::of(path)? else {
         let entry = |entry: fs::DirEntry| DirEntry { path: entry.path(), name: entry.file_name(), meta: Ok(entry) };
@@ -204,7 +204,7 @@ impl File {
         Ok(Self::There(Object { remote, path: path.to_path_buf(), len: meta.len, at: 0 }))
     }
 
-    /// What is known of it.
+    /// The file's metadata.
     ///
     /// # Errors
     /// As `std::fs::File::metadata`.
@@ -215,7 +215,7 @@ impl File {
         }
     }
 
-    /// A file of this system.
+    /// The file, if it is on this system.
     pub fn here(&self) -> Option<&fs::File> {
         match self {
             Self::Here(file) => Some(file),
@@ -267,7 +267,7 @@ impl Seek for File {
     }
 }
 
-/// The files of a run for readers, with the engine that objects among them need: paths, and the number of bytes to read of each.
+/// The files of a run for readers: paths, and the number of bytes to read from each. Brings the engine that any objects among them need.
 pub(crate) fn set(files: impl IntoIterator<Item = (PathBuf, u64)>) -> FileSet {
     let files: Vec<(PathBuf, u64)> = files.into_iter().collect();
     let Some(remote) = remote::installed() else { return FileSet::new(files) };
@@ -285,7 +285,7 @@ pub(crate) fn is_remote(path: &Path) -> bool {
     remote::is_url(path)
 }
 
-/// What could not be read of storage elsewhere: nothing that a job passed over in silence may be lost.
+/// What could not be read from storage elsewhere. Jobs ask at the end, so that a failure they passed over silently still counts.
 pub(crate) fn failures() -> Vec<Missed> {
     remote::installed().map(Remote::failures).unwrap_or_default()
 }

@@ -31,7 +31,7 @@ pub struct KeyFiles {
 }
 
 impl KeyFiles {
-    /// Reads them all.
+    /// Reads all of the key files.
     ///
     /// # Errors
     /// A file that cannot be read, or that is not what it should be.
@@ -121,7 +121,7 @@ impl SpaceKey {
         codec::tablespace_key_from_cfp(&file).ok().map(|key| Self::MySql(Arc::new(key)))
     }
 
-    /// What it takes to open the tablespace's pages.
+    /// The codec's context for opening the tablespace's pages.
     #[must_use]
     pub fn context(&self, format: &SpaceFormat) -> Context<'_> {
         match format.family() {

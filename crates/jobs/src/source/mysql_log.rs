@@ -38,7 +38,6 @@ pub(crate) struct Fed {
     pub is_cut: bool,
 }
 
-/// A file of the log.
 #[derive(Debug)]
 pub(crate) struct MySqlFile {
     pub path: PathBuf,
@@ -80,7 +79,6 @@ impl From<MySqlLogError> for Stopped {
     }
 }
 
-/// A log of MySQL.
 #[derive(Debug)]
 pub(crate) struct MySqlLog {
     /// Files with a header; spare files have another name, and no header or an old one.

@@ -6,7 +6,7 @@ use format::{Corruption, PageId, SpaceFormat, Verdict, damage_inside, verify_ins
 
 use super::keys::SpaceKey;
 
-/// A place in a tablespace, with what it takes to judge and open a page there.
+/// A place in a tablespace, with the format and the key that judge and open the page there.
 #[derive(Clone, Copy, Debug)]
 pub struct PageAt<'s> {
     /// The place.
@@ -43,7 +43,7 @@ impl PageOpener {
         self.verdict_inside(stored, at, verify_page(stored, at.id, at.format))
     }
 
-    /// The same, given the verdict on the stored bytes.
+    /// Like [`PageOpener::verdict`], given the verdict on the stored bytes.
     pub fn verdict_inside(&mut self, stored: &[u8], at: PageAt<'_>, outside: Verdict) -> Verdict {
         verify_inside(stored, at.id, at.format, &at.key.context(at.format), &mut self.scratch, outside)
     }

@@ -27,7 +27,7 @@ pub struct RedoLogs {
     said: HashMap<PathBuf, Option<String>>,
     /// Files that a statement was changing when the server crashed, and for which the redo log has no more work.
     in_ddl: HashSet<PathBuf>,
-    /// A server may be writing the logs: one that is clean now may not be so at the next question.
+    /// A server may be writing the logs: a log that is clean now may have work to do by the next call.
     live: bool,
 }
 
@@ -93,7 +93,7 @@ impl RedoLogs {
         self.of_log(path).or_else(|| self.of_server(path))
     }
 
-    /// Who does that work.
+    /// Whether recovery or the server does the pending work; `None` if there is none.
     pub fn awaits(&mut self, path: &Path) -> Option<Awaits> {
         self.look_at_logs_of(path);
         let of_server = || self.of_server(path).map(|_| Awaits::Server);
@@ -225,7 +225,7 @@ fn truncation_logs(datadir: &Path) -> impl Iterator<Item = (u32, PathBuf)> {
     paths.filter_map(move |path| Some((number_of(&path)?, path)))
 }
 
-/// Notes of truncations that never began, because the server was killed before it wrote the note. It cannot start with an empty one.
+/// Notes of truncations that never began: the server was killed before it wrote the note. MySQL cannot start with an empty one.
 pub(crate) fn empty_truncation_logs(datadir: &Path) -> Vec<PathBuf> {
     truncation_logs(datadir).map(|(_, note)| note).filter(|note| !has_begun(note)).collect()
 }
@@ -312,8 +312,8 @@ pub(crate) fn copied_log(dir: &Path) -> Option<PathBuf> {
     BackupNotes::of(dir).is_some_and(|notes| !notes.is_prepared()).then_some(copy)
 }
 
-/// The log files of a datadir: `#innodb_redo/#ib_redoN` (without the unused `_tmp` ones), else `ib_logfileN`. Of a backup that is still to
-/// be prepared, xtrabackup's copy: any other log there is the unfinished work of who was preparing it.
+/// The log files of a datadir: `#innodb_redo/#ib_redoN` (without the unused `_tmp` ones), else `ib_logfileN`. For a backup still to be
+/// prepared, xtrabackup's copy: any other log there is left over from an unfinished preparation.
 pub(crate) fn log_files(dir: &Path) -> Vec<PathBuf> {
     if let Some(copy) = copied_log(dir) {
         return vec![copy];

@@ -1,7 +1,7 @@
-//! What jobs ask of storage that no path of this system leads to, such as buckets. The clients are another crate's: jobs depend on none.
+//! What jobs ask of storage outside this system's file systems, such as buckets. The clients are in another crate: jobs depend on none.
 //!
 //! A place there is a path too, spelled as a URL: `s3://bucket/backups/db/t.ibd`. Like a mount, a URL means the same to every job of the
-//! process, so there is one [`Remote`] per process, and only `files` asks for it. Paths without a scheme never reach it.
+//! process. So there is one [`Remote`] per process, and only `files` asks it. Paths without a scheme never reach it.
 
 use std::ffi::OsString;
 use std::fmt::Debug;
@@ -37,25 +37,26 @@ pub struct Missed {
 /// * an object is the same from its listing to the last read: one that was replaced meanwhile fails, and never gives other bytes;
 /// * a listing is complete, or it fails;
 /// * what failed for good fails again at once, without a request, and is among [`Remote::failures`];
-/// * an absent object is `NotFound`, and no failure unless it was listed;
+/// * an absent object is `NotFound`, which counts as a failure only if the object was listed;
 /// * errors are clauses that say what was tried and, where known, what to do.
 pub trait Remote: Send + Sync + Debug {
     /// Whether the path is one of its URLs.
     fn has(&self, path: &Path) -> bool;
 
-    /// Takes a path as the user wrote it, and returns what it is called from now on: without what only signs a URL, which it remembers.
+    /// Takes a path as the user wrote it and returns its name from now on: the URL without its signature, which the implementation
+    /// remembers.
     fn enter(&self, path: PathBuf) -> PathBuf;
 
     /// The object or prefix that the user named. A prefix is listed with everything below it.
     ///
     /// # Errors
-    /// Nothing has that name; or it is not known.
+    /// Nothing has that name, or that could not be found out.
     fn named(&self, path: &Path) -> io::Result<RemoteMeta>;
 
     /// An object or prefix.
     ///
     /// # Errors
-    /// Nothing has that name; or it is not known.
+    /// Nothing has that name, or that could not be found out.
     fn metadata(&self, path: &Path) -> io::Result<RemoteMeta>;
 
     /// The objects and prefixes right below a prefix: the last parts of their names. An object and a prefix may share one.
@@ -70,7 +71,7 @@ pub trait Remote: Send + Sync + Debug {
     /// They cannot be read, after all tries.
     fn read_at(&self, path: &Path, bytes: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// An engine for files of which some are objects: those for which [`Remote::has`] holds. The others have an open handle.
+    /// An engine for `files`, some of which are objects: those for which [`Remote::has`] holds. The others have an open handle.
     fn engine(&self, files: &[PathBuf]) -> Box<dyn SharedEngine>;
 
     /// What could not be read so far: objects that are known to exist, named paths, and anything that failed on the way.
@@ -116,7 +117,7 @@ pub(super) fn of(path: &Path) -> io::Result<Option<&'static dyn Remote>> {
     Err(io::Error::new(io::ErrorKind::Unsupported, unread))
 }
 
-/// A path as the user wrote it, as it is called from now on: without the signature of a URL, which is a secret.
+/// The name from now on of a path as the user wrote it: without the signature of a URL, which is a secret.
 #[must_use]
 pub fn entered(path: PathBuf) -> PathBuf {
     match REMOTE.get() {

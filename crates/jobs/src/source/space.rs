@@ -31,7 +31,7 @@ pub struct SpacePart {
 }
 
 impl SpacePart {
-    /// The place of a page, given its number in the tablespace, with what opens it.
+    /// The place of a page, given its number in the tablespace, with the format and the key that open it.
     #[must_use]
     pub fn at(&self, page_no: PageNo) -> PageAt<'_> {
         PageAt { id: PageId { space: self.format.space(), page_no }, format: &self.format, key: &self.key }
@@ -96,10 +96,10 @@ pub fn by_page0(head: &[u8], page_size: Option<u32>) -> Option<SpacePart> {
     Some(SpacePart { format, header, key: SpaceKey::None, is_key_proven: false, first_page: 0, fault })
 }
 
-/// Pages after page 0 that are asked which tablespace they belong to.
+/// Pages after page 0 that vote on which tablespace they belong to.
 const VOTERS: u32 = 3;
 
-/// The tablespace that all pages after page 0 name, if it is another one and at least two say so: then page 0 is wrong, not they.
+/// The tablespace that all voting pages name, if it is not page 0's and at least two agree: then page 0 is wrong, not they.
 fn outvoted(head: &[u8], format: &SpaceFormat) -> Option<SpaceId> {
     let pages = head.chunks_exact(format.physical().bytes()).skip(1).take(VOTERS as usize);
     // Skip pages whose space id is hidden by encryption or compression.
@@ -113,9 +113,9 @@ fn outvoted(head: &[u8], format: &SpaceFormat) -> Option<SpaceId> {
     (agree && (1..=2).all(|index| page_is_sound(head, index, 0, &other))).then_some(space)
 }
 
-/// Decides the format of a file without a sound page 0 from its first bytes, the more the better. What is left of page 0 is believed unless
-/// the pages after it fit what they say themselves better. `leader` is the first file of the system tablespace, with the page at which this
-/// file should continue it.
+/// Decides the format of a file without a sound page 0 from its first bytes; more of them give a better answer. If page 0 still states a
+/// format, that is used unless more pages are sound in the guessed one. `leader` is the first file of the system tablespace, with the page
+/// at which this file should continue it.
 ///
 /// # Errors
 /// The file is not a tablespace, and why.
@@ -134,7 +134,7 @@ pub fn by_pages(
         }
         (_, Some((format, first))) => (leader.filter(|_| first > 0).map_or(format, |(part, _)| part.format), first),
         (Ok(format), None) => (format, 0),
-        // Its content does not tell, as when the tablespace has not reached the file yet; its place does.
+        // Its content does not tell, for example because the tablespace has not reached the file yet; its place does.
         (Err(error), None) => leader.map(|(part, next)| (part.format, next)).ok_or(error)?,
     };
     let key = leader.map(|(part, _)| part.key.clone()).unwrap_or_default();

@@ -4,7 +4,7 @@
 //! ```text
 //! my.cnf, backup-my.cnf of the datadir -> names
 //! else: ibdata1 or the one file whose page 0 is that of tablespace 0
-//!       -> as long as its header counts more pages than there are: the file whose pages go on, or the one that is nothing but zeros
+//!       -> while its header counts more pages than there are: the file whose pages continue, or the only one that is all zeros
 //! ```
 
 use std::ffi::OsStr;
@@ -128,7 +128,7 @@ fn follow(dir: &Path, part: &SpacePart, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// What the first bytes of a file are.
+/// What a file begins with.
 #[derive(Debug, PartialEq, Eq)]
 enum Begins {
     /// Pages, starting with this number.

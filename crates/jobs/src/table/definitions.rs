@@ -243,7 +243,8 @@ fn own_tables(space: &Tablespace, opener: &mut Opener) -> Option<Vec<TableDef>> 
 /// A table, or why its definition is not supported.
 pub(crate) type Defined = Result<TableDef, SdiTableError>;
 
-/// All of them, including unsupported ones, and why the list may be incomplete. `None` if there is no SDI.
+/// All tables that a tablespace describes itself, including unsupported ones, and why the list may be incomplete. `None` if there is no
+/// SDI.
 pub(crate) fn own_definitions(space: &Tablespace, opener: &mut Opener) -> Option<(Vec<Defined>, Option<String>)> {
     let page0 = space.sound(0, opener).ok()?;
     let found = sdi::read(space, &page0, opener)?;

@@ -22,8 +22,8 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// Whether a file without trees is at fault: a tablespace for tables must have some. Undo tablespaces have none, nor do emptied general
-    /// tablespaces of MySQL 5.7.
+    /// Whether it is a fault that the file has no trees: a tablespace for tables must have some. Undo tablespaces have none, and neither do
+    /// emptied general tablespaces of MySQL 5.7.
     pub fn lacks_trees(&self, path: &Path) -> bool {
         let is_shared = self.space.format.family() == Family::MySql && self.space.format.flags() & SHARED != 0;
         let is_empty = is_shared && self.map.segments.is_empty() && self.findings.is_empty();

@@ -41,7 +41,6 @@ pub struct Statements {
     sql: String,
 }
 
-/// A definition.
 pub(crate) struct Found {
     pub table: Arc<TableDef>,
     /// Where it came from, as a clause.
@@ -61,7 +60,6 @@ impl Statements {
         Ok(Self { path: path.to_path_buf(), sql })
     }
 
-    /// The file's path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -214,7 +212,7 @@ struct Clustered {
     leaves: Vec<u32>,
 }
 
-/// What was seen of an index.
+/// What a search of all pages has seen of an index.
 #[derive(Default)]
 struct Seen {
     top: Option<(u16, u32)>,

@@ -120,7 +120,7 @@ impl Matches {
         }
     }
 
-    /// Who receives the leaves of a tree in a tablespace of `pages` pages.
+    /// The receivers of a tree's leaves, in a tablespace of `pages` pages; `None` if the tree is not compared.
     pub fn receivers(&self, subject: usize, tree: usize, pages: u32) -> Option<Receivers<'_>> {
         match self.roles.get(&(subject, tree))? {
             Role::Rows(table) => {
@@ -277,7 +277,7 @@ impl<'w> Again<'w> {
     }
 }
 
-/// Writes the messages, with the row's key.
+/// Writes the messages of findings, with the row's key.
 struct Teller<'t> {
     known: &'t Known,
     opener: &'t mut Opener,

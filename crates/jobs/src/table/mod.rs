@@ -1,7 +1,8 @@
 //! `paths -> Inventory -> Space + SpaceMap -> roots + definitions -> Walk (one tree per worker at a time) -> TableReport`
 //!
 //! Bottleneck: the device, or about 1 GB/s of records per core. Trees are the unit of work: largest first, in parallel on all workers.
-//! Workers without a tree help with the leaves of the large ones ([`crate::tree::walk::crew`]). Memory is that of the windows (below 100 MiB), a few parents per tree, and the maps of the tablespaces.
+//! Workers without a tree help with the leaves of the large ones ([`crate::tree::walk::crew`]). Memory: the windows (below 100 MiB), a few
+//! parents per tree, and the maps of the tablespaces.
 
 pub(crate) mod definitions;
 pub(crate) mod known;
@@ -45,7 +46,7 @@ pub use report::{IndexReport, TableFile, TableFinding, TableReport, TableTotals,
 /// Memory of all workers for the state of unread leaves, bytes.
 const SWEEP_MEMORY: u64 = 64 << 20;
 
-/// Called now and then with the approximate number of bytes to read in all, and the counters.
+/// Called at intervals with the approximate total number of bytes to read, and the counters.
 pub type TableWatch<'w> = &'w (dyn Fn(u64, &Counters) + Sync);
 
 /// Checks the tables of all tablespaces in `paths`.
@@ -56,7 +57,7 @@ pub fn tables(paths: &[PathBuf], options: &TableOptions) -> Result<TableReport, 
     tables_watched(paths, options, None)
 }
 
-/// The same, with progress reports.
+/// Like [`tables`], with progress reports.
 ///
 /// # Errors
 /// As [`tables`].
@@ -94,7 +95,7 @@ pub fn tables_watched(
         }
         Ok::<_, Error>(walked)
     })?;
-    // What was found in a file that could not be read to its end may be about what is missing of it.
+    // If a file could not be read to its end, its findings may only reflect the missing rest: report the failure instead.
     let mut subjects = subjects;
     for Missed { path, why } in files::failures() {
         match subjects.iter_mut().find(|subject| subject.has(&path)) {
@@ -126,7 +127,7 @@ fn bytes_of(subjects: &[Subject]) -> u64 {
     known.map(bytes).sum()
 }
 
-/// The files of each tablespace that holds tables or undo logs, which outlive the server. All others are skipped.
+/// The files of each tablespace that holds tables or undo logs and is not temporary. All other files are skipped.
 pub(crate) fn groups(inventory: &mut Inventory) -> Vec<Vec<FoundFile>> {
     let mut groups: Vec<(NameHint, Vec<FoundFile>)> = Vec::new();
     let mut number = 0;
@@ -255,7 +256,7 @@ struct KnownTree<'c, 'n> {
     named: Option<&'n Named>,
 }
 
-/// What a walk takes from its run.
+/// The parts of a run that a walk uses.
 struct WalkPlace<'r, 'c> {
     options: &'r TableOptions,
     crew: &'r Crew<'c>,
@@ -287,7 +288,7 @@ fn walk<'c>(
     swept.unwrap_or_else(|| walk().run(gather, tools))
 }
 
-/// Workers that find something to do: one for each tree, and more for trees that can be shared.
+/// How many workers have something to do: one for each tree, and more for trees that can be shared.
 fn useful_workers(options: &TableOptions, pages: impl Iterator<Item = u64>) -> usize {
     let share = options.shared_leaves_min.max(1) as u64;
     let shares = pages.fold(0_u64, |sum, pages| sum.saturating_add((pages / share).max(1)));

@@ -32,7 +32,7 @@ pub struct TableOptions {
     pub images_max: usize,
     /// Lists the verdict on every table.
     pub list_tables: bool,
-    /// Hears of findings and may stop the run early.
+    /// Receives findings and may stop the run early.
     pub watcher: Watcher,
 }
 
@@ -40,11 +40,11 @@ impl Default for TableOptions {
     fn default() -> Self {
         let workers = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Self {
-            // Small requests, because pages are scattered, and many of them.
+            // Small requests, because pages are scattered, and many in flight.
             read: ReadOptions { block_size: 256 << 10, depth: 32, ..ReadOptions::default() },
             ahead: ReadAhead::LOGICAL,
             workers,
-            // About 4 ms of work, so that waking the others costs little of it.
+            // About 4 ms of work: waking the other workers costs little in comparison.
             shared_leaves_min: 256,
             findings_max: 1000,
             page_size: None,

@@ -57,7 +57,7 @@ pub enum TreeKind {
     Spatial,
     /// MySQL's SDI.
     Sdi,
-    /// No definition tells.
+    /// No definition was found.
     #[serde(rename = "index")]
     Unknown,
 }

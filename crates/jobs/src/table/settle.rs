@@ -99,7 +99,7 @@ struct Settling<'s> {
     open: HashMap<PathBuf, Option<String>>,
 }
 
-/// Rules that may be broken by rows and entries of a transaction that is yet to be rolled back.
+/// Rules that a transaction still to be rolled back may break.
 const OF_ROWS: [Rule; 5] =
     [Rule::RowCount, Rule::EntryWithoutRow, Rule::RowWithoutEntry, Rule::EntryDiffers, Rule::EntriesUnmatched];
 

@@ -29,7 +29,7 @@ impl Link {
     }
 }
 
-/// Used in place of an extent number: the end of a list, and an address that is no descriptor's.
+/// Sentinels in place of an extent number: the end of a list, and an address that belongs to no descriptor.
 const END: u32 = u32::MAX;
 const NOWHERE: u32 = u32::MAX - 1;
 
@@ -38,7 +38,7 @@ const NOWHERE: u32 = u32::MAX - 1;
 pub(super) struct Links {
     prev: Vec<u32>,
     next: Vec<u32>,
-    /// Addresses that lead nowhere, by extent and whether they are its `next` pointer.
+    /// Addresses that lead to no list node, keyed by extent and by whether the address is its `next` pointer.
     strange: HashMap<(u32, bool), FileAddress>,
 }
 
@@ -77,7 +77,7 @@ impl Links {
     }
 }
 
-/// All extents whose descriptors were read or tried, in order.
+/// The extents of a tablespace in order, whether or not their descriptors could be read.
 #[derive(Debug, Default)]
 pub(super) struct Extents {
     /// Pages per extent.

@@ -125,7 +125,7 @@ impl TreeFinding {
         LOSSES.iter().any(|rule| rule.code() == self.rule) || !(is_rule || is_page_rule)
     }
 
-    /// The damaged page, which is not always the page where it shows.
+    /// The damaged page, which is not always the page where the damage shows.
     #[must_use]
     pub fn hurt_page(&self) -> Option<u32> {
         if self.rule == Rule::MissingPage.code() {

@@ -137,7 +137,7 @@ impl Sweep<'_> {
 fn breaks(links: &BTreeMap<u32, Link>, root: &Root) -> Vec<TreeFinding> {
     let none = PageNo::NONE.0;
     let same_level = |page_no: u32, level: u16| links.get(&page_no).filter(|link| link.level == level);
-    // Which page names this one, hashed because there may be as many broken links as pages.
+    // Which page names this one as its neighbour. Hash maps, because there may be as many broken links as pages.
     let (mut by_prev, mut by_next) = (HashMap::new(), HashMap::new());
     for (page_no, link) in links {
         by_prev.entry((link.level, link.prev)).or_insert(*page_no);

@@ -26,7 +26,6 @@ enum ListKind {
     Full,
 }
 
-/// A list of extents.
 #[derive(Debug, Clone, Copy)]
 struct List {
     kind: ListKind,

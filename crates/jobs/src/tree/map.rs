@@ -20,7 +20,7 @@ use super::{Opener, Rule, Tablespace, TreeFinding};
 const IBUF_BITMAP: usize = 94;
 /// MariaDB leaves tables with the smallest compressed pages this many free pages short.
 const SHORT_MAX: u32 = 3;
-/// The bits, for two pages, that say changes of a page are buffered.
+/// The bits, of the two pages that share a byte, that say that changes to a page are buffered.
 const IBUF_BUFFERED: u8 = 0b0100_0100;
 
 /// Page allocation in a tablespace.
@@ -34,7 +34,7 @@ pub struct SpaceMap {
     inodes: Inodes,
     /// The system tablespace holds buffered changes to its secondary indexes: the pages do not contain all entries.
     pub has_buffered_changes: bool,
-    /// What is wrong with it.
+    /// Faults in the descriptors, segments and lists.
     pub findings: Vec<TreeFinding>,
 }
 

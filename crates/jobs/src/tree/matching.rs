@@ -2,20 +2,20 @@
 //!
 //! ```text
 //! row   -> EntryImage ─ hash of the row's key: which bucket ┐
-//!                     └ hash of all of it: added            ├-> a bucket is 0 when as many entries came as rows, and the same ones
+//!                     └ hash of the image: added            ├-> a bucket ends at 0 if its entries are exactly those of its rows
 //! entry -> EntryImage ─ which bucket, and subtracted        ┘
 //! ```
 //!
 //! Sums do not depend on order, so clustered and secondary indexes are walked in parallel, each on its own worker, while their pages are
-//! checked anyway: the first pass costs no extra reads and 8 bytes per bucket. Only if a bucket is not 0, which means damage, are both
-//! trees read again; images that fall in such buckets are then kept and paired ([`Suspects`]). An external sort would write as much as the
+//! checked anyway: the first pass costs no extra reads and 8 bytes per bucket. A bucket that is not 0 means damage. Only then are both
+//! trees read again, to keep and pair the images that fall in such buckets ([`Suspects`]). An external sort would write as much as the
 //! indexes hold; a filter like PostgreSQL's `heapallindexed` checks one direction only.
 //!
-//! Hashes have 64 bits: of 2^64 buckets that differ, one goes unnoticed.
+//! Sums have 64 bits: one in 2^64 of the buckets that differ goes unnoticed.
 //!
-//! Compared are all rows and entries that are not delete-marked, committed or not: a server changes a row and its entries in one step of a
-//! transaction, so they agree before the commit too, and what purge has yet to remove is delete-marked. They disagree only in the middle of
-//! such a step, which only a crash, or a shutdown during a rollback, can leave in the files.
+//! All rows and entries that are not delete-marked are compared, committed or not. A server changes a row and its entries in one step of a
+//! transaction, so they agree before the commit too, and whatever purge has yet to remove is delete-marked. They disagree only in the
+//! middle of such a step, and only a crash, or a shutdown during a rollback, can leave that state in the files.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hasher};
@@ -144,7 +144,7 @@ pub struct Pairs {
     pub table: Arc<TableDef>,
     /// Its clustered index.
     pub row: IndexDef,
-    /// What rows hold that were written before a column was added.
+    /// The defaults for columns that were added after a row was written.
     pub defaults: RowDefaults,
     /// The secondary indexes.
     pub pairs: Vec<Pair>,
@@ -289,8 +289,8 @@ impl<T: Taker> Leaves for Entries<'_, T> {
     }
 }
 
-/// What rows of a clustered index hold that were written before a column was added. MariaDB keeps this in the first record of the first
-/// leaf; it must be known before any other leaf, and these come in any order.
+/// The defaults for columns that were added after a row was written. MariaDB keeps them in the first record of the first leaf. They must be
+/// known before any leaf is compared, because leaves come in any order.
 #[must_use]
 pub fn defaults_of(
     space: &Tablespace,
@@ -321,7 +321,7 @@ fn metadata_defaults(space: &Tablespace, root: &Root, row: &IndexDef, opener: &m
     None
 }
 
-/// The first `bytes` bytes of an off-page value, read page by page: index entries hold no more of it.
+/// Reads the first `bytes` bytes of an off-page value, page by page: index entries hold no more of the value.
 fn beginning(space: &Tablespace, reference: &[u8], bytes: usize, opener: &mut Opener) -> Option<Vec<u8>> {
     let reference = Reference::parse(reference)?;
     let mut reader = LobReader::new(reference, space.format.family(), true);

@@ -4,8 +4,8 @@
 //! Space (files, format, key) -> SpaceMap (extents, segments) -> roots -> Walk: parents -> gather -> pages in key order -> rules
 //! ```
 //!
-//! Damage is data: a walk goes on after a finding, visits no page twice, and holds a bounded number of pages whatever the size of the table
-//! ([`walk`]).
+//! Damage is data: a walk continues after a finding, visits no page twice, and holds a bounded number of pages whatever the size of the
+//! table ([`walk`]).
 
 mod extents;
 pub mod finding;

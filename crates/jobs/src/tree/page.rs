@@ -42,7 +42,7 @@ impl Opener {
         std::mem::take(&mut self.newest)
     }
 
-    /// Counts pages that were opened elsewhere: the highest LSN of the sound ones.
+    /// Accounts for pages opened elsewhere: `newest` is the highest LSN of the sound ones.
     pub fn saw(&mut self, newest: Lsn) {
         self.newest = self.newest.max(newest);
     }
@@ -68,8 +68,8 @@ impl Opener {
     }
 }
 
-/// Keeps a copy of the page, in the previous page's memory if nobody holds that any more. That is the rule, so reading a table does not
-/// allocate memory for every page.
+/// Copies the page into the previous page's memory if no one holds that any more, else into new memory. Reuse is the common case, so
+/// reading a table does not allocate for every page.
 fn kept(last: &mut Option<Arc<[u8]>>, plain: &[u8]) -> Arc<[u8]> {
     if let Some(page) = last.as_mut().and_then(Arc::get_mut).filter(|page| page.len() == plain.len()) {
         page.copy_from_slice(plain);

@@ -47,7 +47,7 @@ pub struct Child {
 pub struct Reached(Vec<AtomicU64>);
 
 impl Reached {
-    /// None of this many pages visited.
+    /// A set for this many pages, none of them visited yet.
     #[must_use]
     pub fn new(pages: u32) -> Self {
         Self((0..=pages / 64).map(|_| AtomicU64::new(0)).collect())

@@ -116,7 +116,7 @@ impl Tablespace {
         PageId { space: self.format.space(), page_no: PageNo(page_no) }
     }
 
-    /// The place of a page, with what opens it.
+    /// The page's place, with the format and the key that open it.
     #[must_use]
     pub fn at(&self, page_no: u32) -> PageAt<'_> {
         PageAt { id: self.id(page_no), format: &self.format, key: &self.key }
@@ -175,7 +175,7 @@ impl Tablespace {
         loop {
             while gather.has_room() {
                 let Some(page_no) = left.next() else { break };
-                // Past the end there is nothing, whichever file is asked.
+                // A read past the end finds nothing, whichever file it asks.
                 let beyond = Want { file: FileId(0), offset: u64::MAX / 2, len: page, tag: 0 };
                 let want =
                     self.place_of(*page_no).map(|(at, offset)| Want { file: FileId(at as u32), offset, ..beyond });

@@ -1,5 +1,6 @@
-//! Transactions of a datadir that were neither committed nor rolled back. A server changes a row and its entries in steps. Until it has
-//! rolled back what a crash interrupted, some rows and entries disagree even after recovery, and that is no damage.
+//! A datadir's transactions that were neither committed nor rolled back. A server changes a row and its index entries one after the other.
+//! Until it has rolled back the transactions that a crash interrupted, some rows and entries disagree even after recovery. That is not
+//! damage.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -26,7 +27,7 @@ pub fn open_in(dir: &Path, keys: &KeyStore) -> Option<Result<u64, String>> {
     Some(numbers_in(dir, keys)?.map(|numbers| numbers.len() as u64))
 }
 
-/// The ids of these transactions.
+/// The ids of the open transactions in the datadir `dir`; `None` if it is not a datadir.
 ///
 /// # Errors
 /// As [`open_in`].
@@ -81,7 +82,7 @@ impl Segments {
         Ok(Self { spaces: std::iter::once(system).chain(undo).collect(), pages })
     }
 
-    /// Each with the tablespace that holds it.
+    /// Each rollback segment's page, with the tablespace that holds it.
     fn each(&self) -> impl Iterator<Item = Result<(&Tablespace, PageNo), String>> {
         self.pages.iter().map(|(id, page_no)| {
             let space = self.spaces.iter().find(|space| space.format.space() == *id);
@@ -105,8 +106,8 @@ fn numbers(dir: &Path, system: &[FoundFile], keys: &KeyStore) -> Result<BTreeSet
     Ok(transactions)
 }
 
-/// File and position of the binary log after the last commit in the datadir `dir`, as MariaDB notes it in its rollback segments: the name as
-/// in the log's index, without directories. `None` if nothing is noted, or cannot be read.
+/// The binary log file and position after the last commit in the datadir `dir`, as MariaDB records them in its rollback segments. The
+/// file's name is the one in the log's index, without directories. `None` if nothing is recorded, or it cannot be read.
 pub(crate) fn last_in_binlog_of(dir: &Path, keys: &KeyStore) -> Option<(String, u64)> {
     let system: Vec<FoundFile> =
         system::files_of(dir).into_iter().filter_map(|path| FoundFile::of(path).ok()).collect();
@@ -117,9 +118,9 @@ pub(crate) fn last_in_binlog_of(dir: &Path, keys: &KeyStore) -> Option<(String, 
         let (space, page_no) = segment.ok()?;
         let page = space.sound(page_no.0, &mut opener).ok()?;
         let noted = last_in_binlog(&page, space.format.logical());
-        // The same server notes its files with a directory or without, depending on how it was started.
+        // A server records the file with or without a directory, depending on how it was started.
         let noted = noted.map(|(name, position)| (name.rsplit('/').next().unwrap_or_default().to_owned(), position));
-        // Files have numbers of a fixed width in their names, so the later name is the later file.
+        // The names end in numbers of a fixed width, so the later name is the later file.
         newest = newest.max(noted);
     }
     newest

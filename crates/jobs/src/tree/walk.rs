@@ -43,7 +43,7 @@ use crate::report::watcher::Watcher;
 const LEVELS_MAX: u16 = 32;
 /// Read the level above when fewer pages than this are queued on a level.
 const LOW: usize = 1024;
-/// Pages of the level above then read at a time.
+/// Pages of the level above in flight at a time.
 const PARENTS_MAX: usize = 16;
 
 /// Why a tree was not fully visited.
@@ -301,7 +301,7 @@ impl<'w> Walk<'w> {
         self
     }
 
-    /// Passes the leaves to a new receiver, except those that one of them received before.
+    /// Passes the leaves to a new receiver, except those that any of `receivers` has received before.
     #[must_use]
     pub fn received_by<'c: 'w>(mut self, receivers: Option<&Receivers<'c>>) -> Self {
         self.leaves = receivers.map(|receivers| (receivers.make)() as Box<dyn Leaves + 'w>);
@@ -309,7 +309,7 @@ impl<'w> Walk<'w> {
         self
     }
 
-    /// What it has counted so far.
+    /// The counts so far.
     fn counts(&self) -> TreeCounts {
         self.report.counts
     }

@@ -1,4 +1,5 @@
-//! Commands to type. SQL names every column of an index, so it can be pasted; where innokit does not know them all, it says where to look.
+//! Commands to run. SQL names every column of an index, so that it can be pasted. If innokit does not know all columns, it says where to
+//! look.
 
 use std::path::Path;
 

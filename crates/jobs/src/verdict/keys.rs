@@ -20,7 +20,7 @@ const PARENTS_MAX: usize = 65_536;
 /// Key ranges reported separately, and estimated from their neighbours, at most.
 const STRETCHES_MAX: usize = 100;
 
-/// The result.
+/// What the parents and neighbours of lost pages tell about them.
 #[derive(Default)]
 pub(super) struct Told {
     pub keys: Vec<KeyRange>,

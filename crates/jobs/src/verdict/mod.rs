@@ -119,7 +119,7 @@ impl HurtTree<'_> {
     }
 }
 
-/// An entry for a missing or wrong file; `None` if that hurts nobody.
+/// An entry for a missing or wrong file; `None` unless that is damage.
 pub(crate) fn of_missing(path: &str, table: Option<String>, severity: Severity) -> Option<Hurt> {
     let kind = if table.is_some() { FileKind::Tablespace } else { FileKind::Datadir };
     (severity == Severity::Damage).then(|| of_file(path, kind, table, severity, 0))

@@ -27,7 +27,7 @@ pub(crate) struct Case {
     pub marks: Marks,
     /// The worst finding without a page, if there is one.
     pub severity: Option<Severity>,
-    /// Who still has work to do on it.
+    /// Whether recovery or the server still has work to do on it.
     pub awaits: Option<Awaits>,
 }
 
@@ -41,7 +41,7 @@ impl Case {
     }
 }
 
-/// The result.
+/// The result of [`judge`].
 #[derive(Default)]
 pub(crate) struct Judged {
     pub hurt: Vec<Hurt>,
@@ -91,7 +91,7 @@ fn holds_tables(kind: FileKind) -> bool {
     matches!(kind, Tablespace | SystemTablespace | DictionaryTablespace | Unrecognised)
 }
 
-/// Whatever is undecided because of pending work has one remedy: that work.
+/// Pending work is the one remedy for everything that it leaves undecided.
 pub(crate) fn put_off(rows: &mut [Hurt], path: &Path, awaits: Awaits) {
     for row in rows.iter_mut().filter(|row| row.severity == Severity::Undecided) {
         (row.action, row.commands) = match awaits {

@@ -13,7 +13,7 @@ struct Column {
     value: ValueType,
 }
 
-/// Writes objects.
+/// Writes rows as JSON objects.
 pub(super) struct JsonLines {
     columns: Vec<Column>,
     states: bool,

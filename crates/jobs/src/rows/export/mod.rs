@@ -1,4 +1,4 @@
-//! `paths -> Tables -> Ranges -> RowReader -> Encoder -> one Output a table, in the order of the key`
+//! `paths -> Tables -> Ranges -> RowReader -> Encoder -> one Output per table, in the order of the key`
 //!
 //! Each worker encodes the rows of a range into pieces, which are written in the order of the ranges. The [`Format`] decides what a piece
 //! is: text here, row groups and record batches in a crate of their own. Memory: that of the readers, one piece per worker, and the ranges
@@ -217,7 +217,8 @@ pub fn export<F: Format>(
     })
 }
 
-/// Exports one table, or a split of it, of files that are open already. `options` says nothing of files then.
+/// Exports one table, or a split of it. The files are open already, so of the options about opening them only the keys are used: undo
+/// tablespaces may need them.
 ///
 /// # Errors
 /// An output that cannot be written, or [`ScanOptions::stop`] was set.
@@ -234,7 +235,7 @@ pub fn export_table<F: Format>(
     Job { of, open: &open, options, format, counters }.run(&mut once)
 }
 
-/// How [`export_table`] would read the rows: the columns, and their types. Of a partitioned table, the plan for the first partition.
+/// How [`export_table`] would read the rows: the columns and their types. For a partitioned table, the plan for the first partition.
 ///
 /// # Errors
 /// Why it would refuse to, as a clause.
@@ -373,7 +374,7 @@ impl<F: Format> Job<'_, F> {
         let problems = self.pass(space, plan, &ranges, out, export)?;
         let inner_lost = !ranges.lost.is_empty() || problems.iter().any(|problem| problem.kind == ProblemKind::Inner);
         export.take(space, &problems);
-        // A split does not know which leaves are another split's.
+        // Not for a split, which cannot tell a stray leaf from a leaf of another split.
         if inner_lost && !stops && part.is_none() {
             let known = reached_again(space, &ranges, plan, &mut opener);
             let (units, is_known) = stray_leaves(space, plan, &|page_no| known.has(page_no), &mut opener);

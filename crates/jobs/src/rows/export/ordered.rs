@@ -19,7 +19,7 @@ struct OrderState<'o, O: Output> {
     out: &'o mut O,
     /// The range whose turn it is.
     turn: usize,
-    /// Whole ranges that are complete before their turn: their workers go on instead of waiting for a slower one.
+    /// Complete ranges that wait for their turn, so that their workers need not wait for a slower one.
     held: BTreeMap<usize, O::Piece>,
     /// The first error.
     failed: Option<io::Error>,
@@ -34,7 +34,7 @@ impl<O: Output> OrderState<'_, O> {
         }
     }
 
-    /// The range whose turn it was is complete; so are those after it that are held.
+    /// Passes the turn to the next range that is not held, and writes the held ones on the way.
     fn pass_turn(&mut self) {
         self.turn += 1;
         while !self.ended
@@ -53,7 +53,7 @@ pub(super) enum Part {
     Some,
     /// It is the last, or only, piece of the range.
     Last,
-    /// It is the last of all: everything before it is wanted, and nothing after it.
+    /// The last piece of all: everything before it is wanted, nothing after it.
     End,
 }
 
@@ -72,7 +72,7 @@ impl<'o, O: Output> Shared<'o, O> {
     pub(super) fn write(&self, range: usize, piece: O::Piece, part: Part) -> bool {
         let mut state = self.lock();
         while self.ordered && state.turn != range && !state.ended {
-            // A last piece before the range's turn is all of it: another one would have waited for the turn.
+            // A last piece that comes before its turn is the whole range: an earlier piece would have waited for the turn.
             if part == Part::Last && state.held.len() < self.held_max {
                 state.held.insert(range, piece);
                 return true;

@@ -28,7 +28,7 @@ pub trait RowText {
     fn end(&mut self, out: &mut Vec<u8>);
 }
 
-/// Writes a value to `out`, or undoes what it wrote.
+/// Writes a row's columns with `write`, or restores `out` if one of them fails.
 pub(super) fn whole(
     row: &Row<'_>,
     columns: usize,

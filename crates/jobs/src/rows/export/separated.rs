@@ -95,7 +95,7 @@ struct Column {
     escaped: bool,
 }
 
-/// Writes lines.
+/// Writes rows as lines.
 pub(super) struct Separated {
     options: SeparatedOptions,
     columns: Vec<Column>,
@@ -206,7 +206,7 @@ fn escape_some(special: &Special, escape: u8, start: usize, out: &mut Vec<u8>) {
     if count == 0 {
         return;
     }
-    // From the end, so nothing is moved twice.
+    // Backwards, so that no byte moves twice.
     let (mut from, mut to) = (out.len(), out.len() + count);
     out.resize(to, 0);
     while from < to && from > start {

@@ -10,7 +10,7 @@ use crate::rows::plan::RowPlan;
 /// A statement is ended once it is longer than this: well below the servers' `max_allowed_packet`.
 const STATEMENT_MAX: usize = 512 << 10;
 
-/// Writes statements.
+/// Writes rows as INSERT statements.
 pub(super) struct Inserts {
     /// `INSERT INTO … VALUES`.
     head: Vec<u8>,

@@ -11,7 +11,7 @@ use crate::rows::scan::RowSink;
 
 /// A worker's output.
 pub(super) struct Writing<'w, 'o, E: Encoder, O: Output<Piece = E::Piece>> {
-    /// Always there, as there is one per worker.
+    /// Always `Some`: there is one per worker.
     pub encoder: Option<E>,
     pub range: usize,
     pub shared: &'w Shared<'o, O>,
@@ -46,7 +46,7 @@ impl<E: Encoder, O: Output<Piece = E::Piece>> Writing<'_, '_, E, O> {
                     written += 1;
                     self.left = self.left.map(|left| left - 1);
                 }
-                // A purged row may be unreadable: nobody expects it.
+                // A purged row may be unreadable, which is not damage.
                 Err(_) if row.state() == crate::rows::batch::RowState::Freed => {}
                 Err((column, why)) => {
                     let name = batch.plan().columns.get(column).map_or("", |column| column.name.as_str());

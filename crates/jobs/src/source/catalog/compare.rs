@@ -172,7 +172,7 @@ impl<'c> Compare<'c> {
         has(path) || is_new || self.by_path.contains_key(path) || files::exists(path)
     }
 
-    /// MariaDB's undo tablespaces, whose names the dictionary does not keep.
+    /// Checks one of MariaDB's undo tablespaces, whose names the dictionary does not keep.
     fn by_number_alone(&mut self, entry: &'c Entry) {
         if entry.holds != Holds::Undo || self.undo_under_its_name(entry) {
             return;
@@ -242,7 +242,7 @@ impl<'c> Compare<'c> {
         let elsewhere = self.by_number.get(&entry.space).into_iter().flatten().copied();
         let moved = elsewhere.filter(|space| !self.expected.contains(space.path())).min_by_key(|space| space.path());
         if let Some(space) = moved {
-            // The log may rename it itself; so does preparing a backup, in which tools give files names of their own (`t.ibd.new`).
+            // The log may rename it, and so may preparing a backup, whose tool gives some files names of its own (`t.ibd.new`).
             let advice = if self.doubt.is_some() { "" } else { ": rename it back" };
             let message = format!(
                 "this is the file of {}, which the dictionary expects at {}{advice}",
@@ -272,7 +272,7 @@ impl<'c> Compare<'c> {
         self.differs(file.to_path_buf(), entry, FindingCode::MISSING_FILE, (message, &[entry.space]));
     }
 
-    /// The file holds a different tablespace than the dictionary puts there.
+    /// Reports a file that holds a different tablespace than the dictionary puts there.
     fn wrong_number(&mut self, space: &Tablespace, entry: &'c Entry) {
         let (number, expected) = (space.format.space().0, entry.space);
         let whose = match self.owners.get(&number) {

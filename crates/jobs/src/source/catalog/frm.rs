@@ -27,7 +27,7 @@ pub(super) enum Half {
     OtherPar(PathBuf, String, String),
 }
 
-/// Finds them in the datadir `root`, whose files have these names.
+/// Finds incomplete and contradictory tables in the datadir `root`, whose files have these names.
 pub(super) fn halves(root: &Path, names: &BTreeSet<PathBuf>, dictionary: &Dictionary) -> Vec<Half> {
     let mut halves = Vec::new();
     let mut known: BTreeSet<PathBuf> = BTreeSet::new();
@@ -63,7 +63,7 @@ pub(super) fn halves(root: &Path, names: &BTreeSet<PathBuf>, dictionary: &Dictio
     for frm in names.iter().filter(is_frm).filter(|frm| !known.contains(*frm)) {
         let (Some(database), Some(table)) = (frm.parent().and_then(Path::file_name), frm.file_stem()) else { continue };
         let table = table.to_string_lossy();
-        // Tables live in subfolders of the datadir. What an ALTER TABLE left behind belongs to nobody.
+        // Tables live in subfolders of the datadir. Leftovers of an ALTER TABLE belong to no table.
         if frm.parent().and_then(Path::parent) != Some(root) || table.starts_with("#sql") {
             continue;
         }

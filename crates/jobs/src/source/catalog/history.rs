@@ -1,13 +1,13 @@
-//! What the log says about pages, against what the pages say.
+//! What the log says about pages, compared with the pages themselves.
 //!
 //! A mini-transaction stamps each page it changes with its own end LSN. So if a page's LSN lies within the log still available, the log
 //! must hold a mini-transaction that ends there and changed this page. And every change before the checkpoint is on disk, unless the page
 //! was freed. Both hold for every page of the system tablespace and of undo tablespaces, which are never written without redo.
-//! past the log.
+//!
 //! MySQL also changes pages without redo (when it builds indexes, or with redo logging disabled) and stamps them with the log's current
 //! LSN: the end of some mini-transaction, but not one that names the page. Both vendors do the same to a table's pages on import, except to
-//! free ones. So for tables only those pages count that the log changes, but neither frees nor creates after the checkpoint, in files that
-//! it does not delete.
+//! free ones. So for tables, a page counts only if the log changes it, but neither frees nor creates it after the checkpoint, and does not
+//! delete its file.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;

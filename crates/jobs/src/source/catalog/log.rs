@@ -16,7 +16,7 @@ use crate::source::mysql_log::MySqlLog;
 use crate::source::read_up_to;
 use crate::source::redo_log::log_files;
 
-/// What happened to files.
+/// What the log does to files.
 #[derive(Debug)]
 pub(super) struct FileEvents {
     /// The log's vendor.

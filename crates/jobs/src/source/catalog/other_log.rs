@@ -39,7 +39,7 @@ const NAMED_MAX: usize = 5;
 const PASSING_MIN: u32 = 0xFFFF_FFF0 - 128 * 400_000;
 
 impl Catalog {
-    /// Evidence that the redo log is of another server or another time than the files: all of them, or those of tables.
+    /// Evidence that the redo log is from another server or another time than the files: than all of them, or than those of single tables.
     pub(super) fn other_log(&self, dictionary: &Dictionary, held: &[Held], redo: &mut RedoLogs) -> Vec<CatalogFinding> {
         let log = log_files(&self.root).into_iter().next();
         let Some((log, kind)) = log.and_then(|log| identify(&log).ok().map(|kind| (log, kind))) else {
@@ -130,8 +130,8 @@ impl Catalog {
             .then(|| format!("the system tablespace was written at LSN {newest}, but the log ends at LSN {end}"))
     }
 
-    /// At shutdown MySQL notes the log's end in the system tablespace. Everything written between that LSN and the checkpoint of a log that
-    /// went on is on disk, so if no page is newer than the note, the files are older or from another server.
+    /// At shutdown MySQL records the log's end in the system tablespace. If the log continued from there, every change between that LSN and
+    /// its checkpoint is on disk. So if no page is newer than that LSN, the files are older than the log or from another server.
     fn by_silence(&self, system: &Tablespace, held: &[Held], redo: &mut RedoLogs) -> Option<CatalogFinding> {
         let page = system.sound(0, &mut Opener::new()).ok().filter(|_| system.format.family() == Family::MySql)?;
         let flushed = Lsn(be::u64_at(&page, FIL_PAGE_FILE_FLUSH_LSN)?);
@@ -204,8 +204,8 @@ impl Catalog {
         })
     }
 
-    /// Whether the log itself explains why no tablespace here has this id. MySQL creates a file before it logs that, and writes page 0
-    /// later still: a file of that name without a readable id is the one.
+    /// Whether the log itself explains why no tablespace here has this id. MySQL creates a file before it logs the creation, and writes
+    /// page 0 even later, so a file of that name without a readable id is the tablespace.
     fn is_explained(&self, space: u32, events: &FileEvents, held: &[Held]) -> bool {
         let is_unreadable = |path: &Path| files::exists(path) && held.iter().all(|held| held.space.path() != path);
         events.explain_missing(space)
@@ -217,8 +217,8 @@ impl Catalog {
         self.root.join(name.strip_prefix("./").unwrap_or(name))
     }
 
-    /// MariaDB's log names the files it changes: the file of that name holds another tablespace, and the log does nothing else to the files
-    /// of either.
+    /// MariaDB's log names the files it changes. Looks for a name whose file holds another tablespace, although the log creates, renames
+    /// and deletes the files of neither.
     fn by_names(&self, events: &FileEvents, held: &[Held]) -> Option<String> {
         let mut called: Vec<(u32, PathBuf)> =
             events.called.iter().map(|(space, name)| (*space, self.path_of(name))).collect();

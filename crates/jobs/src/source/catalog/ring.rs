@@ -38,7 +38,7 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// Opens the log in the datadir `root`. `None` where it cannot be read.
+    /// Opens the log in the datadir `root`. `None` if it cannot be read.
     pub fn open(root: &Path, keys: &KeyStore) -> Option<Self> {
         let file = File::open(log_files(root).first()?).ok()?;
         let header = read_up_to(&file, 0, mariadb::START_OFFSET).ok()?;

@@ -1,4 +1,4 @@
-//! The rows of dictionary tables, read strictly: a skipped row would be a table whose loss nobody notices.
+//! The rows of dictionary tables, read strictly: skipping a row would hide the loss of a table.
 
 use std::collections::HashMap;
 
@@ -91,7 +91,7 @@ pub(super) struct DictionaryTable<'s> {
     transaction: Option<usize>,
 }
 
-/// One row of it.
+/// One row of a dictionary table.
 pub(super) struct DictionaryRow<'r> {
     table: &'r DictionaryTable<'r>,
     page: &'r [u8],

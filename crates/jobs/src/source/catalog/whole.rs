@@ -85,7 +85,7 @@ fn how_to_prepare(notes: &BackupNotes, root: &Path) -> String {
 }
 
 impl Catalog {
-    /// What is said of an increment of innokit's own: the rest of its files is in its base.
+    /// The notice about one of innokit's own increments: the rest of its files is in its base.
     pub(super) fn increment(&self) -> CatalogFinding {
         let root = self.root.display();
         CatalogFinding {

@@ -1,4 +1,4 @@
-//! Workers that have no tree of their own take part in the sweeps of those that have.
+//! Workers without a tree of their own help with the sweeps of those that have one.
 //!
 //! ```text
 //! leader: parents (key order) -> LeafRun -> share ──┐ portions in file order, one atomic addition each
@@ -22,10 +22,10 @@ use crate::tree::{Root, SpaceMap, Tablespace};
 /// All workers of a run.
 pub struct Crew<'c> {
     state: Mutex<CrewState<'c>>,
-    /// A sweep was shared or left, or a worker has no tree any more.
+    /// Notified when a sweep is shared, when a helper leaves one, and when a worker gives up its lead.
     changed: Condvar,
     workers: usize,
-    /// Share no fewer leaves than this.
+    /// Sweeps of fewer leaves are not shared.
     leaves_min: usize,
 }
 
@@ -40,13 +40,13 @@ struct SweepInWork<'c> {
     helpers: usize,
 }
 
-/// What it takes to check the leaves of a stretch of one tree.
+/// Everything a worker needs to check leaves of one stretch of a tree.
 pub(super) struct SharedSweep<'c> {
     pub subject: SweepSubject<'c>,
     pub depth: Depth,
     pub reached: Arc<Reached>,
     pub run: LeafRun,
-    /// What the helpers have counted, and the newest page that they have seen.
+    /// The helpers' counts, and the highest LSN of the sound pages they opened.
     pub tally: Mutex<(TreeCounts, Lsn)>,
 }
 
@@ -59,7 +59,7 @@ pub struct SweepSubject<'c> {
     pub root: &'c Root,
     /// The definition.
     pub index: Option<Arc<IndexDef>>,
-    /// Who receives the leaves too.
+    /// Where the leaves go besides being checked, if anywhere.
     pub receivers: Option<Receivers<'c>>,
 }
 
@@ -86,7 +86,7 @@ impl<'c> Crew<'c> {
         if leaves < self.leaves_min { 1 } else { self.workers }
     }
 
-    /// The state is whole whenever the lock is free: a worker that panics elsewhere does not change it.
+    /// Ignores poisoning: the state is consistent whenever the lock is free, as a worker that panics elsewhere does not change it.
     fn lock(&self) -> MutexGuard<'_, CrewState<'c>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -95,7 +95,7 @@ impl<'c> Crew<'c> {
         self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets idle workers help while the leader does its own share, and waits until they are done. Returns what `own` does.
+    /// Lets idle workers help while the leader does its own share, and waits until they are done. Returns the result of `own`.
     pub(super) fn share(&self, sweep: &Arc<SharedSweep<'c>>, own: impl FnOnce() -> bool) -> bool {
         self.lock().sweeps.push(SweepInWork { sweep: Arc::clone(sweep), helpers: 0 });
         self.changed.notify_all();
@@ -103,7 +103,7 @@ impl<'c> Crew<'c> {
         own()
     }
 
-    /// Takes part in sweeps until no worker has a tree any more.
+    /// Helps with sweeps until no worker leads any more.
     fn help(&self, gather: &mut Gather<'_>, tools: &mut Tools) {
         let mut state = self.lock();
         loop {
@@ -135,27 +135,27 @@ impl Lead<'_, '_> {
 }
 
 impl Drop for Lead<'_, '_> {
-    /// Also when a worker fails or panics, or the others would wait forever.
+    /// In `drop`, so that it also happens when a worker fails or panics: otherwise the others would wait forever.
     fn drop(&mut self) {
         self.crew.lock().leaders -= 1;
         self.crew.changed.notify_all();
     }
 }
 
-/// A sweep that its leader is in.
+/// Keeps a sweep shared while its leader works on it.
 struct InWork<'r, 'c> {
     crew: &'r Crew<'c>,
     sweep: &'r Arc<SharedSweep<'c>>,
 }
 
 impl Drop for InWork<'_, '_> {
-    /// Waits for the helpers: what they borrow from the run outlives them, but their counts belong to this tree.
+    /// Waits for the helpers. What they borrow outlives them anyway, but their counts belong to this tree.
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.sweep.run.doubt();
         }
         let mut state = self.crew.lock();
-        // No one joins any more: everything is taken, or in doubt.
+        // No helper joins from here on: every leaf is taken, or the run is in doubt.
         while let Some(at) = state.sweeps.iter().position(|one| Arc::ptr_eq(&one.sweep, self.sweep)) {
             if state.sweeps.get(at).is_some_and(|one| one.helpers > 0) {
                 state = self.crew.wait(state);

@@ -1,7 +1,7 @@
 //! The keys on both sides of each border between leaves, for indexes in which node pointers do not decide the order of all keys.
 //!
-//! A collation may order the last key of a leaf and the first of the next, but neither with the node pointer between them. So the two are
-//! compared with each other, whenever the second of them arrives. Until then a copy of the first is kept.
+//! Under some collations, the last key of a leaf and the first of the next can be compared with each other, but not with the node pointer
+//! between them. So the two are compared directly, once the second of them arrives. Until then a copy of the first is kept.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ struct Side {
     key: Option<KeyCopy>,
 }
 
-/// Borders of which one side is known, by the index of the leaf after each.
+/// Borders with one side known, keyed by the index of the leaf after the border.
 #[derive(Debug, Default)]
 pub(super) struct Edges {
     sides: HashMap<u32, Side>,
@@ -26,12 +26,12 @@ pub(super) struct Edges {
 }
 
 impl Edges {
-    /// No borders yet, and no more than about `bytes_max` bytes of keys at a time.
+    /// An empty set that holds no more than about `bytes_max` bytes of keys at a time.
     pub fn new(bytes_max: usize) -> Self {
         Self { bytes_max, ..Self::default() }
     }
 
-    /// Those of the next stretch: of this one, only the border after its last leaf, number `count`, is left.
+    /// The borders of the next stretch. Of this one, only the border after its last leaf, number `count`, carries over.
     pub fn next_stretch(mut self, count: u32) -> Self {
         let mut next = Self::new(self.bytes_max);
         if let Some(side) = self.sides.remove(&count) {
@@ -67,7 +67,7 @@ impl Edges {
 
 impl Side {
     fn size(&self) -> usize {
-        // The map's own entry, which may be half empty.
+        // Twice the map's own entry, since the map may be half empty.
         2 * size_of::<(u32, Self)>() + self.key.as_ref().map_or(0, KeyCopy::size)
     }
 }

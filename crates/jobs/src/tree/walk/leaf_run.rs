@@ -30,7 +30,7 @@ pub(super) struct LeafRun {
     taken: Taken,
     /// Borders between leaves, if node pointers may leave the order of keys undecided.
     edges: Option<Mutex<Edges>>,
-    /// Something is wrong or undecidable, so nobody needs to go on.
+    /// Something is wrong or undecidable: all workers stop.
     is_doubtful: AtomicBool,
 }
 
@@ -51,8 +51,8 @@ impl LeafRun {
         Self { tasks, before, count, order, workers, portion, taken, edges: edges.map(Mutex::new), is_doubtful }
     }
 
-    /// Whether a worker with `own` unfinished leaves should take more. Near the end it leaves the rest to the others: its look-ahead may
-    /// have room for all of it.
+    /// Whether a worker with `own` unfinished leaves should take more. Near the end it leaves the rest to the others, even if its
+    /// look-ahead has room for all of them.
     pub fn offers(&self, own: usize) -> bool {
         self.workers == 1 || own <= self.left() / self.workers
     }
@@ -65,7 +65,7 @@ impl LeafRun {
         }
         // Smaller portions near the end, so that all workers end together.
         let portion = (left / (2 * self.workers)).clamp(1, self.portion);
-        // Relaxed: the leaves were published before the workers heard of the run, and each place is handed out once.
+        // Relaxed: the leaves were published before any worker learned of the run, and each place is handed out once.
         let start = self.taken.0.fetch_add(portion, Ordering::Relaxed).min(self.order.len());
         start..(start + portion).min(self.order.len())
     }
@@ -75,7 +75,7 @@ impl LeafRun {
         self.order.get(place).copied()
     }
 
-    /// Leaves that nobody has taken.
+    /// Leaves not yet taken.
     pub fn left(&self) -> usize {
         self.order.len().saturating_sub(self.taken.0.load(Ordering::Relaxed))
     }

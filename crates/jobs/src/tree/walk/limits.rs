@@ -1,6 +1,6 @@
 //! How much of a tree's upper levels a sweep reads at a time.
 
-/// The limits, and how far it is.
+/// Limits on what one sweep holds, and how much earlier sweeps have read.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SweepLimits {
     /// Leaves known at a time.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! parents (key order) -> leaves of some thousand parents -> sorted by page -> gather (large requests) -> each leaf by itself
-//!                                                                    any doubt -> None: the walk in key order finds what it is
+//!                                                                    any doubt -> None: the walk in key order finds the cause
 //! ```
 //!
 //! Once all parents around it are known, a leaf can be checked without its neighbours: its links must name the leaves before and after it
@@ -33,7 +33,7 @@ use super::{Depth, Father, Flight, LEVELS_MAX, LevelStep, Task, Tools, TreeCount
 /// State per leaf before it is read: its task, in the queue and in the stretch, and its place in the order.
 const LEAF_BYTES: usize = 2 * size_of::<LevelStep>() + size_of::<(u32, u32)>();
 
-/// Bytes of keys at borders that are held, at least.
+/// Lower limit on the memory for keys at borders, bytes.
 const EDGES_MIN: usize = 1 << 20;
 /// Parents held even if memory is short: one for each upper level of a four-level tree.
 const PARENTS_MIN: u64 = 3;
@@ -107,7 +107,7 @@ impl Walk<'_> {
         !self.is_doubtful()
     }
 
-    /// Checks the leaves of a stretch, alone or with others. Returns whether all is well, and the borders that are left in `edges`.
+    /// Checks the leaves of a stretch, alone or with others. Returns whether all is well; the remaining borders are then in `edges`.
     fn run_leaves(
         &mut self,
         run: LeafRun,
