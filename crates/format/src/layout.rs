@@ -1,4 +1,4 @@
-//! A table of fields for each structure: printed in dumps, and compared with the byte maps in `docs/` by tests.
+//! A table of fields for each structure. Dumps print it; tests compare it with the byte maps in `docs/`.
 
 use crate::page::{fil, fsp, index, inode, lob, xdes};
 use crate::record;
@@ -10,7 +10,7 @@ pub struct Field {
     pub name: &'static str,
     /// Offset in bytes from the start of the structure; for parts of a page, from the start of the page.
     pub offset: usize,
-    /// Length in bytes; `None` if the field starts something whose length depends on the page.
+    /// Length in bytes; `None` if the length depends on the page.
     pub size: Option<usize>,
 }
 

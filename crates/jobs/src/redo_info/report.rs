@@ -44,7 +44,7 @@ pub struct RedoInfo {
     pub end_lsn: u64,
     /// Bytes from the checkpoint to the end.
     pub bytes: u64,
-    /// Mini-transactions from the checkpoint to the end; `None` if they could not be read.
+    /// Mini-transactions from the checkpoint to the end.
     pub mtrs: Option<u64>,
     /// Number of distinct pages they change.
     pub pages: Option<u64>,
