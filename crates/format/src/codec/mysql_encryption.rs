@@ -7,8 +7,11 @@
 //! | type | meaning | type of the page inside | encrypted up to |
 //! |---|---|---|---|
 //! | 15 | encrypted | in bytes 28 and 29 | the end of the page |
-//! | 16 | compressed, then encrypted | 14; bytes 26 to 33 as [there](super::mysql_compression) | version 2: the end of the stream, but at least byte 70; version 1: the end of the file system's block in which the stream ends |
+//! | 16 | compressed, then encrypted | 14; bytes 26 to 33 as [there](super::mysql_compression) | see below |
 //! | 17 | encrypted R-tree page | 17854 | the end of the page |
+//!
+//! Type 16 is encrypted up to the end of the stream, but at least up to byte 70 (version 2), or up to the end of the file system block in
+//! which the stream ends (version 1).
 //!
 //! AES-256 in CBC mode, with the same initialisation vector for every page. If the length is not a multiple of 16, the whole blocks are
 //! encrypted as one run, and then the last 32 bytes *of the result* once more as a separate run.
