@@ -67,7 +67,7 @@ impl fmt::Display for PageId {
     }
 }
 
-/// Log sequence number: a position in the redo log, in bytes since the server was initialised. Prints in decimal, as the servers do.
+/// Log sequence number: a position in the redo log, in bytes, that only grows. Prints in decimal, as the servers do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Lsn(pub u64);
 

@@ -95,7 +95,7 @@ fn most_frequent(mut values: Vec<u32>) -> Option<(u32, usize)> {
     values.chunk_by(|a, b| a == b).max_by_key(|run| run.len()).and_then(|run| Some((*run.first()?, run.len())))
 }
 
-/// Among the formats with pages of this size, the one in which most pages are sound; the plainest on a tie.
+/// Among the formats with pages of this size, the one that fits the pages best (`score`); the plainest on a tie.
 fn best_format(head: &[u8], numbering: &Numbering, hint: Option<PageSize>) -> Option<SpaceFormat> {
     let physical = numbering.size;
     let logical = hint.filter(|&hint| hint >= physical).unwrap_or(physical.max(PageSize::DEFAULT));

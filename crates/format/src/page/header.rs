@@ -42,7 +42,7 @@ pub enum HeaderFault {
         /// The word.
         flags: u32,
     },
-    /// The flags give another page size than the file has.
+    /// The flags describe another checksum scheme or page size than the file's pages have.
     FlagsOfOthers {
         /// The word.
         flags: u32,

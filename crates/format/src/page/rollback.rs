@@ -39,7 +39,7 @@ const TRX_UNDO_PREPARED: [u16; 3] = [5, 6, 7];
 /// An undo log of an open transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OpenUndo {
-    /// The transaction id; 0 if the log does not lead to its header.
+    /// The transaction id; 0 if the offset of the log's header leads outside the page.
     pub transaction: u64,
     /// Whether it is prepared: its coordinator decides whether it commits.
     pub is_prepared: bool,

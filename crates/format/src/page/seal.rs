@@ -31,7 +31,7 @@ pub enum SealError {
     NoKey,
 }
 
-/// Writes `lsn` to header and trailer, then the checksum. The page must already be compressed or encrypted, if it is to be.
+/// Writes `lsn` to header and trailer, then the checksum. Does not compress or encrypt: that must be done before.
 ///
 /// # Errors
 /// The length is not the format's page size, or the format does not use checksums of this kind.
@@ -116,7 +116,7 @@ pub fn seal_flush_lsn(page: &mut [u8], flushed: Lsn, format: &SpaceFormat) -> Re
     seal_page(page, lsn, Algorithm::FullCrc32, format)
 }
 
-/// Pages that are never encrypted or compressed: servers read them before they know how.
+/// Whether the page is never encrypted or compressed: servers read it before they know how the others are stored.
 fn is_always_plain(id: PageId) -> bool {
     id.page_no.0 == 0 || (id.space == SpaceId::SYSTEM && id.page_no == TRX_SYS_PAGE_NO)
 }

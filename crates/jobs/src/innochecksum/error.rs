@@ -50,7 +50,7 @@ pub enum FileError {
     NotTablespace {
         /// The file.
         path: PathBuf,
-        /// What is missing.
+        /// Why it is not a tablespace.
         why: NotTablespace,
     },
     /// `--tablespace-flags` and page 0 disagree.

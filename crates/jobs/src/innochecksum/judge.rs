@@ -94,7 +94,7 @@ pub(super) fn is_encrypted(page: &[u8], format: &SpaceFormat) -> bool {
     without_key(id, format).steps(page).decrypt
 }
 
-/// A page to be judged without its key, like in the original, which never has one.
+/// A page to be judged without its key: the original tool never has one.
 const fn without_key(id: PageId, format: &SpaceFormat) -> PageAt<'_> {
     PageAt { id, format, key: &SpaceKey::None }
 }

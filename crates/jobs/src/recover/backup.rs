@@ -138,8 +138,8 @@ fn put_log(from: &Path, to: &Path, new: &Path, like: &Metadata) -> Result<()> {
     sync_directory_of(to)
 }
 
-/// Replaces the log that closed the prepared backup of xtrabackup with the increment's copy. The new one is in place before the old one is
-/// removed, and the increment's marker is there all the time.
+/// Replaces the log that closed the prepared backup of xtrabackup with the increment's copy. The new log is in place before the old one is
+/// removed. If that is interrupted, the increment's marker is still there.
 pub(super) fn replace_copied_log(datadir: &Path, increment: &Path) -> Result<()> {
     let (from, to) = (increment.join(COPIED_LOG), datadir.join(COPIED_LOG));
     let system = datadir.join("ibdata1");

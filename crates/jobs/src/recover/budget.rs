@@ -5,7 +5,7 @@ use flow::rewrite::RewriteOptions;
 use super::plan::RecoverPlan;
 use super::tuning::{MEMORY_MIN, Tuning};
 
-/// Memory needed whatever the datadir: the program itself, log buffers, chunks of log, pages being changed. Bytes.
+/// Memory in bytes that every recovery needs: the program itself, log buffers, chunks of log, pages being changed.
 const MEMORY_FIXED: usize = 32 << 20;
 /// Upper limit for pages in memory, bytes: more would not keep a device busier.
 const PAGES_MAX: usize = 96 << 20;

@@ -12,7 +12,7 @@ use redo::record::{FileRecord, Subject};
 use super::error::{Result, refused};
 use super::log::{Scanned, file_record};
 
-/// What a log says about definitions from an LSN on.
+/// Changes to definitions in a log, from an LSN on.
 #[derive(Debug)]
 pub(super) struct Definitions {
     /// The end of the base copy.

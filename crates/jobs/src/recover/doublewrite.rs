@@ -24,7 +24,7 @@ pub(super) struct Copies {
     area: Vec<Range<u32>>,
 }
 
-/// The slot number of copies in doublewrite files, which are no pages of the system tablespace.
+/// The slot number of copies in doublewrite files, whose slots are not pages of the system tablespace.
 const NO_PLACE: PageNo = PageNo(u32::MAX);
 
 impl Copies {
@@ -82,7 +82,7 @@ impl Copies {
         places.filter(|place| *place != NO_PLACE).collect()
     }
 
-    /// Whether the page is part of the area, which no server uses as pages.
+    /// Whether the page is part of the area, which no server reads as a page.
     pub fn is_inside(&self, id: PageId) -> bool {
         id.space == SpaceId::SYSTEM && self.area.iter().any(|block| block.contains(&id.page_no.0))
     }

@@ -188,8 +188,8 @@ fn refuse_others_work(datadir: &Path, memory: usize, keys: &KeyStore) -> Result<
     ))
 }
 
-/// Fails if an increment is older than the backup before it. If the server made no checkpoint in between, both begin at the same LSN, so
-/// only the ends of their logs tell.
+/// Fails if an increment is older than the backup before it. If the server made no checkpoint in between, both begin at the same LSN, and
+/// only the ends of their logs show the order.
 fn refuse_earlier(taken: &Taken, last: Lsn, before: &Path) -> Result<()> {
     if taken.lsns.last >= last {
         return Ok(());

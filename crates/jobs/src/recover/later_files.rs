@@ -1,5 +1,5 @@
-//! File operations in an archive of MySQL's log after the base copy. Tablespaces made, renamed and dropped are carried out on the copy. An
-//! index built without redo ends what can be recovered.
+//! File operations in an archive of MySQL's log after the base copy. Tablespaces are created, renamed and dropped in the copy too. No
+//! recovery is possible beyond an index that was built without redo.
 //!
 //! MySQL's own recovery does none of this: it finds the files as the server left them. Definitions need no extra work: they are in the
 //! dictionary, `mysql.ibd`, which the redo covers, and the server rolls back unfinished statements when it starts.

@@ -174,7 +174,7 @@ impl RedoLog {
         }
     }
 
-    /// The log's end when that checkpoint was made, if the log tells.
+    /// The log's end when that checkpoint was made; for MySQL, whose log does not record it, the checkpoint itself.
     pub const fn checkpoint_end(&self) -> Lsn {
         match &self.vendor {
             Vendor::MariaDb(log) => log.parsed.checkpoint.end_lsn,
@@ -199,7 +199,7 @@ impl RedoLog {
         }
     }
 
-    /// The server's cipher mode, if the log tells.
+    /// The server's cipher mode, if the log is encrypted and shows it.
     pub fn cipher_mode(&self) -> Option<CipherMode> {
         match &self.vendor {
             Vendor::MariaDb(log) => log.cipher_mode(),

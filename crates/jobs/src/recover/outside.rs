@@ -24,7 +24,7 @@ const MARKER_TEXT: &str =
 /// The meaning of names that lead outside the datadir.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outside {
-    /// The file that the name gives.
+    /// The file at that path.
     Stays,
     /// The file that was copied into the datadir.
     MovedIn,

@@ -20,13 +20,13 @@ use crate::source::redo_log::{COPIED_LOG, REDO_DIR};
 const LOG: &str = "ib_logfile0";
 /// Files that a running server locks.
 const LOCKED: [&str; 2] = ["aria_log_control", "ibdata1"];
-/// Tries for a held lock: one second in all.
+/// How often to try for a held lock: for one second in all.
 const LOCK_TRIES: u32 = 20;
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 /// The file system checker's directory, which only root can read. No server uses it.
 const LOST: &str = "lost+found";
 
-/// Keeps servers off a datadir. They hold the same locks while they run.
+/// Keeps servers off a datadir: they take the same locks, and hold them while they run.
 #[derive(Debug)]
 pub(super) struct Lock {
     _files: Vec<File>,

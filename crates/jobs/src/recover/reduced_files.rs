@@ -204,7 +204,7 @@ mod tests {
     use super::super::backup_files::tests::assert_any_step_may_be_the_last;
     use super::*;
 
-    /// The start of a tablespace with this number, and a text that tells it from others.
+    /// The start of a tablespace with this number, and a text that identifies it.
     fn head(space: u32, what: &str) -> Vec<u8> {
         [&[0; FIL_PAGE_SPACE_ID][..], &space.to_be_bytes(), what.as_bytes()].concat()
     }

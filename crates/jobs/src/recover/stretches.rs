@@ -17,7 +17,7 @@ pub(super) struct Planned {
     pub stretch: Stretch,
     /// Offset of its first byte in the tablespace.
     start: u64,
-    /// Index of its first page among all pages; `end` is that of the page after its last.
+    /// Index of its first page among all pages. `end` is the index of the page after its last.
     first: usize,
     end: usize,
 }
@@ -36,7 +36,7 @@ impl Planned {
     }
 }
 
-/// Cuts sorted pages into stretches of at most `len_max` bytes. A stretch of void pages only is not read.
+/// Cuts sorted pages into stretches of at most `len_max` bytes. A stretch with only void pages is not read.
 pub(super) fn stretches(
     pages: &[PageId],
     plan: &RecoverPlan,

@@ -20,7 +20,7 @@ pub struct Tuning {
     /// Upper limit of bytes per page request, though a page is never split. `None`: long requests if there is memory for enough of them,
     /// short ones otherwise.
     pub stretch_max: Option<u32>,
-    /// Size of the shadow file, in bytes, at which all files are synced and it starts over.
+    /// Size of the shadow file, in bytes, at which all files are synced and the shadow file is started over.
     pub shadow_max: u64,
     /// Whether to read pages while others are changed and written.
     pub overlap: bool,

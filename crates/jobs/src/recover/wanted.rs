@@ -102,7 +102,7 @@ impl Wanted {
                 "a backup is prepared to the end of its log, where all its files are consistent: leave out --until",
             );
         }
-        // Checking a log of blocks reads all of it once more. A thread of its own does that, so that the records need not wait.
+        // Checking a log of blocks reads the whole log once more. A separate thread does that, so that the records need not wait.
         let (checked, wanted) = thread::scope(|scope| {
             let check = scope.spawn(|| log.check());
             let wanted = Self::read_all(log, memory, with_redo, until);
@@ -250,9 +250,8 @@ impl Wanted {
         }
     }
 
-    /// Decides whether a log made of blocks is clean. One of MariaDB 10.5 to 10.7 is if nothing follows its checkpoint, not even the
-    /// checkpoint's record, and the system tablespace agrees. If the log is not clean, closing it changes the system tablespace in any
-    /// case.
+    /// Decides whether a log made of blocks is clean. A log of MariaDB 10.5 to 10.7 is clean if nothing follows its checkpoint, not even
+    /// the checkpoint's record, and the system tablespace agrees. If the log is not clean, closing it always changes the system tablespace.
     fn end_of_blocks(&mut self, log: &RedoLog, scan: &Scan<'_>) -> Result<()> {
         if scan.is_garbled() {
             if let Vendor::MySql(log) = &log.vendor {

@@ -112,7 +112,7 @@ impl MariaDbLog {
         lap.into_iter().filter(|stretch| !stretch.is_empty()).collect()
     }
 
-    /// The server's cipher mode, if the log tells.
+    /// The server's cipher mode, if the log is encrypted and shows it.
     pub fn cipher_mode(&self) -> Option<CipherMode> {
         self.key.as_ref().and_then(LogKey::mode)
     }
