@@ -18,7 +18,7 @@
 //!
 //! | field | offset | size | meaning |
 //! |---|---|---|---|
-//! | type | 24 | 2 | 8000 (hex) + `size` / 256, where `size` is the bytes that the page takes, less than a page |
+//! | type | 24 | 2 | 8000 (hex) + `size` / 256, where `size` is the number of bytes that the page takes, less than a page |
 //! | stream | 26 | | the algorithm is the one in the flags word of the tablespace |
 //! | end | `size` - 5 | 1 | lz4, lzo, snappy: low byte of the offset where the stream ends; 0: it ends here |
 //! | checksum | `size` - 4 | 4 | CRC-32C of everything before it |

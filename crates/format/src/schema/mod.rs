@@ -129,7 +129,7 @@ pub struct IndexDef {
     pub root: Option<IndexRoot>,
     /// Style of its records, if the source gives it.
     pub style: Option<RecordStyle>,
-    /// Whether a row has any number of entries, as for a JSON array.
+    /// Whether a row may have several entries, or none, as with a JSON array.
     pub is_multi_valued: bool,
     /// Its fields in physical order.
     pub fields: Vec<FieldDef>,

@@ -5,7 +5,7 @@
 //!                                      variable values       -> copied             -> image of the row in the server -> CRC-32
 //! ```
 //!
-//! A row takes a handful of loads and stores, without branches.
+//! A row takes a handful of loads and stores, with no decision per field.
 
 use std::ops::Range;
 

@@ -124,7 +124,7 @@ impl Reference {
         })
     }
 
-    /// Whether all its fields are zero: the row was written, but not yet its off-page data.
+    /// Whether address and length are zero: the row was written, but not yet its off-page data.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.space.0 == 0 && self.page_no.0 == 0 && self.offset == 0 && self.len == 0
