@@ -73,8 +73,8 @@ pub mod le {
 
 /// Whether every byte is zero.
 ///
-/// Blocks of 256 bytes are ORed without a branch inside, which compiles to vector instructions: testing a 64 KiB page of zeros is bound by
-/// memory, and a page with content is done at its first non-zero block.
+/// ORs blocks of 256 bytes without a branch inside, which compiles to vector instructions: memory bounds the test of a 64 KiB page of
+/// zeros, and a page with content is done at its first non-zero block.
 #[must_use]
 pub fn is_zero(bytes: &[u8]) -> bool {
     let (blocks, rest) = bytes.as_chunks::<256>();

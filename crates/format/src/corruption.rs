@@ -107,7 +107,7 @@ pub enum Corruption {
         /// The checksum of the content.
         computed: u32,
     },
-    /// Fewer (or more) bytes than a page has.
+    /// Fewer or more bytes than a page.
     #[error("{len} bytes instead of a page of {expected}")]
     TruncatedPage {
         /// Number of bytes.
@@ -115,7 +115,7 @@ pub enum Corruption {
         /// Page size, bytes.
         expected: u32,
     },
-    /// Encrypted or page-compressed, and it cannot be opened.
+    /// An encrypted or page-compressed page that cannot be opened.
     #[error("{0}")]
     CannotBeOpened(CodecError),
     /// The page type is not the one that its place requires.
@@ -173,7 +173,7 @@ impl Corruption {
         }
     }
 
-    /// The value found, if the finding is about one.
+    /// The value found, if the finding is about a single value.
     #[must_use]
     pub fn stored(&self) -> Option<u64> {
         Some(match *self {
@@ -196,7 +196,7 @@ impl Corruption {
         })
     }
 
-    /// The expected value, computed from the content or given by the place, if there is one.
+    /// The expected value, computed from the content or known from the page's place. `None` if the finding has none.
     #[must_use]
     pub fn computed(&self) -> Option<u64> {
         Some(match *self {

@@ -1,6 +1,6 @@
 //! The files in which the servers store their keys.
 //!
-//! | file | server | by which name keys are found |
+//! | file | server | name of a key |
 //! |---|---|---|
 //! | `component_keyring_file`: JSON | MySQL 8.0.24 and later | `INNODBKey-<uuid>-<number>` |
 //! | `keyring_file` plugin: binary, versions 1.0 and 2.0 | MySQL 5.7.11 to 8.4 | the same |
@@ -43,7 +43,7 @@ impl KeyStore {
         self.named.is_empty() && self.numbered.is_empty()
     }
 
-    /// Adds the keys of a MySQL keyring file, of the component or the plugin; the content tells which. Returns their number.
+    /// Adds the keys of a MySQL keyring file. The content shows whether the component or the plugin wrote it. Returns the number of keys.
     ///
     /// # Errors
     /// [`KeyringError`]; the store is then unchanged.
@@ -63,7 +63,7 @@ impl KeyStore {
         Ok(count)
     }
 
-    /// Adds the keys of a MariaDB key file, decrypted with `file_key` if it is encrypted. Returns their number.
+    /// Adds the keys of a MariaDB key file, decrypted with `file_key` if it is encrypted. Returns the number of keys.
     ///
     /// # Errors
     /// [`KeyringError`]; the store is then unchanged.

@@ -1,4 +1,4 @@
-//! A table of fields for each structure: printed in dumps, and compared with the byte maps in `docs/` by tests.
+//! A table of fields for each structure. Dumps print it; tests compare it with the byte maps in `docs/`.
 
 use crate::page::{fil, fsp, index, inode, lob, xdes};
 use crate::record;
@@ -10,7 +10,7 @@ pub struct Field {
     pub name: &'static str,
     /// Offset in bytes from the start of the structure; for parts of a page, from the start of the page.
     pub offset: usize,
-    /// Length in bytes; `None` if the field starts something whose length depends on the page.
+    /// Length in bytes; `None` if the length depends on the page.
     pub size: Option<usize>,
 }
 
@@ -111,7 +111,7 @@ pub const LOB_FIRST: Structure = Structure {
     ],
 };
 
-/// Entry of the list of pieces of such a value.
+/// Entry of the list of pieces of an off-page value of MySQL 8.
 pub const LOB_ENTRY: Structure = Structure {
     name: "LOB entry",
     fields: fields![lob:
@@ -120,7 +120,7 @@ pub const LOB_ENTRY: Structure = Structure {
     ],
 };
 
-/// Page with a piece of such a value.
+/// Page with a piece of an off-page value of MySQL 8.
 pub const LOB_DATA_PAGE: Structure =
     Structure { name: "LOB data page", fields: fields![lob: LOB_DATA_LEN Some(4), LOB_DATA None] };
 
@@ -132,7 +132,7 @@ pub const ZLOB_FIRST: Structure = Structure {
     ],
 };
 
-/// Entry of the list of pieces of such a value.
+/// Entry of the list of pieces of a value stored in compressed pieces.
 pub const ZLOB_ENTRY: Structure = Structure {
     name: "ZLOB entry",
     fields: fields![lob:

@@ -1,9 +1,9 @@
 //! What the bytes of InnoDB files mean.
 //!
-//! This crate is pure: byte slices in, facts and typed errors out. It opens no file, starts no thread, logs nothing and does not panic,
-//! whatever bytes it is given. How the bytes get here is another crate's business.
+//! This crate is pure: byte slices in, facts and typed errors out. It opens no file, starts no thread, logs nothing, and does not panic on
+//! any input. Other crates read the bytes.
 //!
-//! A page's way through it:
+//! A page's path through this crate:
 //!
 //! ```text
 //! first bytes of a file -> SpaceFormat::from_page0 (or ::guess) -> SpaceFormat

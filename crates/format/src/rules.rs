@@ -1,6 +1,6 @@
 //! Declares a list of rules in one table: the code for programs and the message for people.
 
-/// Declares an `enum` of rules, each with its name in snake case and a message in which `{found}` and `{expected}` stand for a finding's
+/// Declares an `enum` of rules. Each has a name in snake case and a message in which `{found}` and `{expected}` stand for a finding's
 /// numbers.
 #[macro_export]
 macro_rules! rules {
@@ -12,7 +12,7 @@ macro_rules! rules {
         }
 
         impl $type {
-            /// All of them.
+            /// Every rule, in the order of declaration.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
             /// A stable code for programs, in snake case.

@@ -31,7 +31,7 @@ impl PageNo {
     /// "No page": the end of a list or of a level.
     pub const NONE: Self = Self(u32::MAX);
 
-    /// The page `pages` further on; `None` if that exceeds 32 bits.
+    /// The page `pages` after this one; `None` if its number exceeds 32 bits.
     #[must_use]
     pub fn checked_add(self, pages: u32) -> Option<Self> {
         self.0.checked_add(pages).map(Self)
@@ -67,7 +67,7 @@ impl fmt::Display for PageId {
     }
 }
 
-/// Log sequence number: a position in the redo log, in bytes since the beginning of time. Prints in decimal, as the servers do.
+/// Log sequence number: a position in the redo log, in bytes, that only grows. Prints in decimal, as the servers do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Lsn(pub u64);
 
@@ -92,7 +92,7 @@ pub struct PageSize(u32);
 impl PageSize {
     /// 1 KiB, the smallest compressed page.
     pub const MIN: Self = Self(1 << 10);
-    /// 16 KiB, what a server uses unless told otherwise.
+    /// 16 KiB, the servers' default.
     pub const DEFAULT: Self = Self(1 << 14);
     /// 64 KiB.
     pub const MAX: Self = Self(1 << 16);

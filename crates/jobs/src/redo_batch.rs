@@ -1,4 +1,4 @@
-//! Redo in the order in which it is needed: collected by mini-transaction, returned by page.
+//! Turns redo from log order into page order: added by mini-transaction, returned by page.
 //!
 //! ```text
 //! MtrReader::next_mtr -> RedoBatch::add -> full, or the end of the log
@@ -6,10 +6,10 @@
 //! ```
 //!
 //! Sketch: a mini-transaction of a mixed load changes two or three pages with 60 bytes of records each; a page with ten changes costs 1 KiB
-//! here and 16 KiB to read and write. All records are appended to one run of bytes, and each has the index of its page's previous one:
-//! apart from its place in a table (`chains`), a page needs no allocation.
+//! here and 16 KiB to read and write. All records are appended to one run of bytes, and each has the index of its page's previous one. A
+//! page needs no allocation, only its place in a table (`chains`).
 //!
-//! A record that voids a page (FREE_PAGE, INIT_PAGE, TRIM_PAGES) makes the page's earlier records worthless: they are no longer returned,
+//! A record that voids a page (FREE_PAGE, INIT_PAGE, TRIM_PAGES) makes the page's earlier records irrelevant: they are no longer returned,
 //! but their bytes stay until the batch is [cleared](RedoBatch::clear).
 
 mod chains;
@@ -23,7 +23,7 @@ use redo::record::{Change, FileRecord, Grammar, Mtr, PageRecord, RecordError, Re
 use self::chains::{Chains, Index, NO_ENTRY};
 use self::runs::Runs;
 
-/// Sizes of the runs of bytes and entries. Growing adds a run; copying would take twice the memory.
+/// Sizes of the runs of bytes and entries. Growth adds a run; copying to a larger vector would take twice the memory.
 const RUN_SIZE: usize = 4 << 20;
 const RUN_ENTRIES: usize = 1 << 16;
 /// The longest mini-transaction; it must fit in one run.
@@ -47,11 +47,11 @@ pub struct RedoBatch {
 #[derive(Debug, Clone, Copy)]
 struct PageRecords {
     start: Lsn,
-    /// Length of the mini-transaction from there on, in LSNs.
+    /// LSNs from `start` to the end of the mini-transaction.
     lsns: u32,
     offset: u32,
     len: u32,
-    /// The page's previous entry. Linking forwards instead would have to touch that entry: a cache miss per record.
+    /// The page's previous entry. A forward link would have to be written into that entry: a cache miss per record.
     before: Index,
 }
 
@@ -130,18 +130,18 @@ impl<'b> Iterator for PageRedo<'b> {
 }
 
 impl RedoBatch {
-    /// Cost of consecutive records for one page, besides their own bytes.
+    /// Bytes that consecutive records for one page cost, besides their own.
     pub const ENTRY_COST: usize = size_of::<PageRecords>();
-    /// Pages whose places are kept together: as many consecutive ones, of which the first has a number divisible by that.
+    /// Number of consecutive pages that share a group. The number of a group's first page is a multiple of it.
     pub const GROUP_PAGES: u32 = chains::GROUP_PAGES;
-    /// Cost of a group of pages of which any has records, besides these.
+    /// Bytes that a group with records costs, besides the records.
     pub const GROUP_COST: usize = chains::GROUP_COST;
-    /// A batch is full at this size, whatever limit it has.
+    /// A batch is full at this size, even if its limit is higher.
     const MEMORY_MAX: usize = RUNS_MAX * RUN_SIZE;
     /// Memory left free by a batch that is [full](Self::is_full).
     const SPARE: usize = RUN_SIZE + RUN_ENTRIES * size_of::<PageRecords>() + chains::RUN_COST;
 
-    /// Bytes of records, including their overhead, that surely fit in a batch with this much memory.
+    /// Bytes of records, including their overhead, that are sure to fit in a batch with this much memory.
     #[must_use]
     pub const fn room_in(memory_max: usize) -> usize {
         let memory = if memory_max < Self::MEMORY_MAX { memory_max } else { Self::MEMORY_MAX };
@@ -165,7 +165,7 @@ impl RedoBatch {
     /// Adds a mini-transaction.
     ///
     /// # Errors
-    /// [`RecordError`]: something in it is not a record. The records before that were added; the log can be applied only up to the previous
+    /// [`RecordError`]: some bytes are not a record. The records before them were added, so the log can be applied only up to the previous
     /// mini-transaction.
     pub fn add(&mut self, mtr: &Mtr<'_>) -> Result<(), RecordError> {
         let mut adding = self.begin_mtr(mtr);
@@ -175,7 +175,7 @@ impl RedoBatch {
         Ok(())
     }
 
-    /// Starts a mini-transaction to be added record by record: all [added](Self::add_record) until the next one starts.
+    /// Starts a mini-transaction. Records [added](Self::add_record) from now on belong to it, until the next one is started.
     pub fn begin_mtr(&mut self, mtr: &Mtr<'_>) -> Adding {
         self.bytes.reserve(mtr.bytes.len());
         Adding { start: mtr.start, end: mtr.end, open: None }
@@ -253,21 +253,21 @@ impl RedoBatch {
         self.bytes.memory() + self.entries.memory() + self.pages.memory()
     }
 
-    /// Whether to stop adding mini-transactions: another might need one more run of bytes and of entries. Ask after adding, so that even
-    /// the smallest batch takes one.
+    /// Whether to stop adding mini-transactions: the next one might need another run of bytes and of entries. Ask after adding, so that
+    /// even the smallest batch takes one.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.is_full_beside(0)
     }
 
-    /// The same, if others use `others` bytes of the memory.
+    /// [`Self::is_full`], if `others` bytes of the memory are used elsewhere.
     #[must_use]
     pub fn is_full_beside(&self, others: usize) -> bool {
         let in_use = self.bytes.in_use() + self.entries.in_use() + self.pages.in_use();
         in_use + others + Self::SPARE >= self.memory_max || self.bytes.current >= RUNS_MAX
     }
 
-    /// What the log said about files.
+    /// What the log said about files, in log order.
     #[must_use]
     pub fn files(&self) -> &[FileEvent] {
         &self.files
@@ -279,7 +279,7 @@ impl RedoBatch {
         self.pages.ids()
     }
 
-    /// The redo of a page, in log order. A mini-transaction may come in several parts.
+    /// The redo of a page, in log order. One mini-transaction may be returned in several parts.
     #[must_use]
     pub fn redo(&self, id: PageId) -> PageRedo<'_> {
         let (last, is_void) = self.pages.get(id);

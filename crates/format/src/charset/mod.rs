@@ -5,7 +5,7 @@
 //! ```
 //!
 //! A byte sequence that is not a character of its charset becomes U+FFFD, where the servers print a question mark. UTF-8 is copied
-//! unchanged, even where a client stored bytes that are not UTF-8.
+//! unchanged, even if a client stored bytes that are not valid UTF-8.
 
 mod tables;
 
@@ -151,7 +151,7 @@ fn single(mut bytes: &[u8], out: &mut Vec<u8>, upper: impl Fn(u8) -> Option<u16>
     while !bytes.is_empty() {
         let (ascii, rest) = bytes.split_at(Encoding::ascii_valid_up_to(bytes));
         out.extend_from_slice(ascii);
-        // Such text has few ASCII bytes between two others, so do not look for a new run after each.
+        // This text rarely has an ASCII byte between two others, so do not look for a new run of ASCII after each byte.
         let end = rest.iter().position(u8::is_ascii).unwrap_or(rest.len());
         let (others, rest) = rest.split_at(end);
         others.iter().for_each(|byte| push(upper(*byte).and_then(|code| char::from_u32(code.into())), out));

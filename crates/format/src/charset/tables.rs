@@ -1,8 +1,8 @@
-//! Character tables for the servers' charsets: single-byte charsets in full, others where they differ from `encoding_rs`.
+//! Character tables for the servers' charsets: single-byte charsets in full, the others only where they differ from `encoding_rs`.
 //!
 //! Facts: what `CONVERT(… USING utf32)` gives on MySQL 9.7 and on MariaDB 10.11, which agree on every code.
 
-/// Not a character: the servers print a question mark.
+/// Marks a code without a character: the servers print a question mark.
 const NO: u16 = 0xFFFD;
 
 /// Bytes 80 to FF of armscii8.

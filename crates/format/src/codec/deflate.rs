@@ -1,6 +1,6 @@
 //! The six page compression algorithms, compressing one page: the inverse of [`super::inflate`].
 //!
-//! The cost of a page was not measured: as with inflating, the algorithm decides it, lz4 the least and bzip2 and lzma the most.
+//! The cost per page was not measured. As with inflating it depends on the algorithm: lz4 costs least, bzip2 and lzma most.
 
 use std::fmt;
 use std::io::Write;
@@ -10,9 +10,9 @@ use lzma_rust2::{CheckType, EncodeMode, XzOptions, XzWriter};
 
 use super::inflate::Compression;
 
-/// `innodb_compression_level`, as servers have it if nobody sets it. The tablespace does not say what its server uses.
+/// The servers' default of `innodb_compression_level`. The tablespace does not record its server's setting.
 const LEVEL: u32 = 6;
-/// lzma reserves memory for its dictionary and searches back as far. No page is larger than this.
+/// Size of lzma's dictionary, bytes: its memory, and how far it searches back. No page is larger.
 const DICT_SIZE: u32 = 1 << 16;
 
 /// The encoders worth keeping between pages, and the stream of the last one.
@@ -64,7 +64,7 @@ impl Deflater {
 
     fn zlib(&mut self, page: &[u8]) -> Option<()> {
         self.zlib.reset();
-        // Whatever does not shrink is of no use: a page of room is enough.
+        // A stream longer than the page is useless, so reserve no more than a page.
         self.stream.reserve(page.len());
         let status = self.zlib.compress_vec(page, &mut self.stream, FlushCompress::Finish).ok()?;
         (status == flate2::Status::StreamEnd).then_some(())

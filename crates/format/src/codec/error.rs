@@ -1,10 +1,10 @@
-//! Errors between stored bytes and an opened page.
+//! Errors in opening a stored page.
 
 use thiserror::Error;
 
 use super::inflate::Compression;
 
-/// Why a page could not be opened. Small and `Copy`: a tablespace without a key has one per page.
+/// Why a page could not be opened. Small and `Copy`: a tablespace without a key gives one per page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Error)]
 pub enum CodecError {
     /// The page is encrypted, and there is no key.
@@ -85,8 +85,8 @@ pub enum CodecError {
 pub enum ErrorKind {
     /// Nothing can be said without a key: unverifiable.
     NoKey,
-    /// The given key is probably wrong: a usage error, not damage, if it happens with a tablespace's first encrypted page. Once the same
-    /// key has opened others, it is damage.
+    /// The given key is probably wrong. On a tablespace's first encrypted page this is a usage error; once the same key has opened other
+    /// pages, it is damage.
     WrongKey,
     /// Written by an unknown server: unverifiable.
     Unknown,
@@ -159,7 +159,7 @@ pub enum UnlockError {
         /// The key's id in the key file.
         key_id: u32,
     },
-    /// A key has a length that AES does not allow, or not in this place.
+    /// A key has a length that AES, or this use of it, does not allow.
     #[error("the key {name} is {len} bytes long, which is not a valid AES key length here")]
     KeyLength {
         /// Name or id of the key.

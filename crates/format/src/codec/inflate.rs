@@ -80,7 +80,7 @@ impl Compression {
         Self::from_mariadb_id((flags as u64 >> 5) & 7)
     }
 
-    /// Whether a stream marks its own end. The others must be passed without a single extra byte.
+    /// Whether a stream marks its own end. The streams of other algorithms must be passed without a single extra byte.
     #[must_use]
     pub const fn is_self_terminated(self) -> bool {
         matches!(self, Self::Zlib | Self::Lzma | Self::Bzip2)
@@ -147,7 +147,7 @@ impl Inflater {
         })
     }
 
-    /// The stream starts with its length, so a wrong one is known before any work.
+    /// The stream starts with its uncompressed length, so a wrong length is known before any work.
     fn snappy(&mut self, stream: &[u8], out: &mut [u8]) -> Result<Option<usize>, CodecError> {
         match snap::raw::decompress_len(stream) {
             Ok(len) if len == out.len() => Ok(self.snappy.decompress(stream, out).ok()),
@@ -199,8 +199,8 @@ fn step(consumed: u64, produced: u64, ended: bool) -> Option<DecoderStep> {
     Some(DecoderStep { consumed: usize::try_from(consumed).ok()?, produced: usize::try_from(produced).ok()?, ended })
 }
 
-/// Runs a streaming decoder to the end of its stream. A decoder may stop when `out` is full and read the end mark only when called again;
-/// one that then makes no progress has more data than fits, or lacks input.
+/// Runs a streaming decoder to the end of its stream. A decoder may stop when `out` is full and read the end mark only in the next call. If
+/// that call makes no progress, the data do not fit, or input is missing.
 fn run(
     stream: &[u8],
     out: &mut [u8],

@@ -1,7 +1,7 @@
 //! MariaDB's page compression (`PAGE_COMPRESSED=1`, since 10.1).
 //!
-//! The whole page is compressed, from byte 0, including header and trailer: the result has exactly the size of a page and is a complete
-//! page. FSP, XDES and untyped pages are not compressed, nor is page 5 of the system tablespace.
+//! The whole page is compressed, from byte 0, including header and trailer, so inflating gives a complete page. FSP, XDES and untyped pages
+//! are not compressed, nor is page 5 of the system tablespace.
 //!
 //! # Byte map, older layout
 //!
@@ -18,9 +18,9 @@
 //!
 //! | field | offset | size | meaning |
 //! |---|---|---|---|
-//! | type | 24 | 2 | 8000 (hex) + `size` / 256, where `size` is what the page takes, less than a page |
+//! | type | 24 | 2 | 8000 (hex) + `size` / 256, where `size` is the number of bytes that the page takes, less than a page |
 //! | stream | 26 | | the algorithm is the one in the flags word of the tablespace |
-//! | end | `size` - 5 | 1 | lz4, lzo, snappy: low byte of where the stream ends; 0: it ends here |
+//! | end | `size` - 5 | 1 | lz4, lzo, snappy: low byte of the offset where the stream ends; 0: it ends here |
 //! | checksum | `size` - 4 | 4 | CRC-32C of everything before it |
 //!
 //! With an end byte `v` other than 0 the stream ends at `size` - 256 + `v` - 5. Bytes from `size` on are zero.
@@ -48,9 +48,9 @@ const STREAM_ENCRYPTED: usize = FIL_PAGE_COMP_ALGO + 2;
 const STREAM_FULL_CRC32: usize = FIL_PAGE_FILE_FLUSH_LSN;
 /// Length of the checksum at the end of a full_crc32 page, bytes.
 pub(super) const FULL_CRC32_TRAILER: usize = 4;
-/// What a compressed full_crc32 page takes is a multiple of this, bytes: its type counts them.
+/// Unit in which the type of a compressed full_crc32 page counts the page's size, bytes.
 const FULL_CRC32_UNIT: usize = 256;
-/// Servers keep a page as it is unless compression frees at least a block of this size, the smallest of any device.
+/// The smallest block of any device, bytes. A server writes a page uncompressed unless compression frees at least one block.
 const BLOCK_MIN: usize = 512;
 
 /// The position of the stream in a compressed page of the older layout, and its algorithm.
@@ -65,7 +65,7 @@ pub struct ClassicHeader {
 }
 
 impl ClassicHeader {
-    /// Reads the header of `page`, of type 34354 or 37401. Even in the latter it is not encrypted.
+    /// Reads the header of `page`, of type 34354 or 37401. The header is never encrypted.
     ///
     /// # Errors
     /// [`CodecError`] if the algorithm is unknown or the stream would end beyond the page.
@@ -89,7 +89,7 @@ impl ClassicHeader {
     }
 }
 
-/// Inflates a compressed page of the older layout, decrypted if it was encrypted, into `out`, which has the same length.
+/// Inflates a compressed page of the older layout into `out`, which has the same length. An encrypted page must be decrypted before.
 ///
 /// # Errors
 /// [`CodecError`] if header or stream is damaged; `out` is then useless.
@@ -103,7 +103,7 @@ pub fn inflate_classic(page: &[u8], out: &mut [u8], inflater: &mut Inflater) -> 
 /// The space that a compressed full_crc32 page of `page.len()` bytes takes, including the checksum; `None` if it is not compressed.
 ///
 /// # Errors
-/// [`CodecError::BadHeader`] if that is no less than the page, or too little for header and checksum.
+/// [`CodecError::BadHeader`] if that space is no less than the page, or too small for header and checksum.
 pub fn full_crc32_size(page: &[u8]) -> Result<Option<usize>, CodecError> {
     let page_type = be::u16_at(page, FIL_PAGE_TYPE).ok_or(CodecError::PageSize { len: page.len() })?;
     if page_type & FULL_CRC32_COMPRESSED == 0 {
@@ -117,7 +117,7 @@ pub fn full_crc32_size(page: &[u8]) -> Result<Option<usize>, CodecError> {
     Ok(Some(size))
 }
 
-/// Inflates a full_crc32 page, of which `used` is the part it takes, into `out`, which has the size of a page.
+/// Inflates a full_crc32 page into `out`, which has the size of a page. `used` is the part of the page before its unused end.
 ///
 /// # Errors
 /// [`CodecError`] if the end mark or the stream is damaged; `out` is then useless.
@@ -140,8 +140,8 @@ pub fn inflate_full_crc32(
     inflater.inflate(compression, stream, out)
 }
 
-/// Compresses a sealed page of the older layout in place, for its key to encrypt if `is_encrypted`. `None`, with nothing changed, if that
-/// would free no block.
+/// Compresses a sealed page of the older layout in place, in the form to be encrypted next if `is_encrypted`. `None`, with nothing changed,
+/// if compression would free no block.
 pub(crate) fn compress_classic(
     page: &mut [u8],
     compression: Compression,
@@ -166,7 +166,7 @@ pub(crate) fn compress_classic(
     }
 }
 
-/// Compresses a sealed full_crc32 page in place, with its checksum. `None`, with nothing changed, if that would free no block.
+/// Compresses a sealed full_crc32 page in place and sets its checksum. `None`, with nothing changed, if compression would free no block.
 pub(crate) fn compress_full_crc32(page: &mut [u8], compression: Compression, deflater: &mut Deflater) -> Option<()> {
     let stream = deflater.deflate(compression, page)?;
     let stream_end = STREAM_FULL_CRC32 + stream.len();
@@ -183,8 +183,8 @@ pub(crate) fn compress_full_crc32(page: &mut [u8], compression: Compression, def
     be::put_u32(page, checksum_at, crc)
 }
 
-/// Puts `stream` at `start`, and zeros behind it. `None`, with nothing changed, if the page then still takes all its blocks: it takes
-/// `size` bytes.
+/// Puts `stream` at `start`, followed by zeros. The page then takes `size` bytes. `None`, with nothing changed, if that is still all its
+/// blocks.
 fn put_stream(page: &mut [u8], start: usize, stream: &[u8], size: usize) -> Option<()> {
     if size.next_multiple_of(BLOCK_MIN) >= page.len() {
         return None;

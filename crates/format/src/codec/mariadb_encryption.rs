@@ -7,7 +7,7 @@
 //! | magic | 0 | 6 | `73 0E 0C 52 45 74` (hex); anything else: never configured |
 //! | scheme | 6 | 1 | 0 not encrypted, 1 encrypted |
 //! | IV length | 7 | 1 | 16 |
-//! | IV | 8 | 16 | from which the page keys are made |
+//! | IV | 8 | 16 | the page keys are derived from it |
 //! | min key version | 24 | 4 | oldest version in use |
 //! | key id | 28 | 4 | the key, as the key file numbers it |
 //! | mode | 32 | 1 | 0 as the server's default, 1 on, 2 off |
@@ -23,7 +23,7 @@
 //!
 //! The page key is AES-ECB(key, IV), 16 bytes, with the key's own length (16, 24 or 32 bytes). The tweak is the space id, the page number
 //! and the LSN, 4 + 4 + 8 bytes, **little-endian**. `aes_cbc`: AES-CBC(page key, tweak) over the whole blocks; the rest is xored with
-//! AES-ECB(page key, tweak). `aes_ctr`: AES-CTR(page key, tweak) over everything. Which of the two the server uses is not stored anywhere.
+//! AES-ECB(page key, tweak). `aes_ctr`: AES-CTR(page key, tweak) over everything. No file records which of the two the server uses.
 //!
 //! Sources: MariaDB 10.5 to 11.8 `fil0crypt.cc`, `encryption.cc`, `my_crypt.cc`; checked on files of 10.11 and 11.8.
 
@@ -63,7 +63,7 @@ const FIL_PAGE_FCRC32_KEY_VERSION: usize = 0;
 /// What the administrator requested when the tablespace was created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CryptMode {
-    /// Nothing: encrypted if the server's settings say so.
+    /// No request: encrypted if the server's settings say so.
     Default,
     /// `ENCRYPTED=YES`.
     On,
@@ -80,7 +80,7 @@ pub struct CryptData {
     pub iv: [u8; BLOCK],
     /// The oldest key version that pages may use.
     pub min_key_version: u32,
-    /// The key, by its id in the key file.
+    /// The key's id in the key file.
     pub key_id: u32,
     /// The requested mode.
     pub mode: CryptMode,
@@ -91,7 +91,7 @@ impl CryptData {
     pub const SIZE: usize = 33;
 
     /// Reads crypt data from `area`, which starts [`CRYPT_DATA_AFTER_XDES`] bytes after the end of page 0's extent descriptors. `None` if
-    /// there is none.
+    /// the tablespace has no crypt data.
     ///
     /// # Errors
     /// [`UnlockError::UnknownScheme`] for a scheme that no server writes, [`UnlockError::Truncated`] if `area` is too short.
@@ -124,7 +124,7 @@ impl CryptData {
     /// The page keys for all versions of the tablespace's key in `keys`.
     ///
     /// # Errors
-    /// [`UnlockError::NoKey`] if there is none. Whether the keys are right shows only on the first encrypted page.
+    /// [`UnlockError::NoKey`] if `keys` has no version of the key. Whether the keys are right shows only on the first encrypted page.
     pub fn unlock(&self, keys: &KeyStore) -> Result<SpaceKeys, UnlockError> {
         let mut versions = Vec::new();
         for (version, key) in keys.versions(self.key_id) {
@@ -141,7 +141,7 @@ impl CryptData {
     }
 }
 
-/// The page keys of a MariaDB tablespace, one for each version of its key. `Debug` reveals nothing of them.
+/// The page keys of a MariaDB tablespace, one for each version of its key. `Debug` output does not contain them.
 #[derive(Clone)]
 pub struct SpaceKeys {
     key_id: u32,
@@ -166,7 +166,7 @@ impl SpaceKeys {
         found.map(|(_, key)| key).ok_or(CodecError::NoKeyVersion { key_id: self.key_id, version })
     }
 
-    /// The version the server encrypts with: the newest it has.
+    /// The version that the server encrypts with: its newest.
     fn newest(&self) -> Option<(u32, &PageKey)> {
         self.versions.last().map(|(version, key)| (*version, key))
     }
@@ -186,7 +186,7 @@ impl PageKey {
         Self { decrypt: Aes128Dec::new(key.into()), encrypt: Aes128Enc::new(key.into()) }
     }
 
-    /// Decrypts what was encrypted with `tweak`.
+    /// Decrypts bytes that were encrypted with `tweak`, in place.
     pub fn decrypt(&self, mode: CipherMode, tweak: &[u8; BLOCK], bytes: &mut [u8]) {
         if mode == CipherMode::Ctr {
             return ctr_apply(&self.encrypt, tweak, bytes);
@@ -204,7 +204,7 @@ impl PageKey {
         self.mask_tail(tweak, bytes);
     }
 
-    /// Masks what CBC leaves after the whole blocks; the same in both directions.
+    /// Masks the bytes after the whole blocks, which CBC leaves alone. The same operation in both directions.
     fn mask_tail(&self, tweak: &[u8; BLOCK], bytes: &mut [u8]) {
         let mask = encrypt_block(&self.encrypt, tweak);
         let (_, tail) = bytes.as_chunks_mut::<BLOCK>();
@@ -221,7 +221,7 @@ pub(crate) fn encrypt(page: &mut [u8], id: PageId, scheme: Scheme, keys: &SpaceK
         Scheme::Classic => MariaDbLayout::Classic,
         Scheme::Zip => MariaDbLayout::Zip,
     };
-    // In the older layout the type says whether there is a stream to encrypt, or a whole page. In full_crc32 it says how much there is.
+    // In the older layout the type says whether to encrypt a stream or the whole page. In full_crc32 it says how many bytes.
     let is_stream =
         layout == MariaDbLayout::Classic && be::u16_at(page, FIL_PAGE_TYPE) == Some(FIL_PAGE_PAGE_COMPRESSED_ENCRYPTED);
     let job = Job::new(page, id, Steps { decrypt: false, inflate: is_stream }, layout).ok()?;
@@ -267,12 +267,12 @@ fn key_version(page: &[u8], layout: MariaDbLayout) -> u32 {
     be::u32_at(page, offset).unwrap_or(0)
 }
 
-/// A page being opened: what is known before any step is undone.
+/// A page being opened: the facts known before any step is undone.
 #[derive(Clone, Copy)]
 struct Job<'p> {
     page: &'p [u8],
     layout: MariaDbLayout,
-    /// Bytes that the page takes: all of them, unless it is compressed in full_crc32.
+    /// Bytes that the page takes: the whole page, unless it is a compressed full_crc32 page.
     used: usize,
     /// The algorithm named in the flags.
     compression: Option<Compression>,
@@ -342,8 +342,8 @@ impl<'p> Job<'p> {
         })
     }
 
-    /// Tablespace, page number and LSN, each byte-reversed. Uses the numbers in the page where they are readable: a misplaced page then
-    /// still decrypts, so that we can tell where it belongs.
+    /// Tablespace, page number and LSN, each byte-reversed. Uses the numbers in the page where they are readable: then a misplaced page
+    /// still decrypts, and we can tell where it belongs.
     fn tweak(&self) -> [u8; BLOCK] {
         let word = |offset| be::u32_at(self.page, offset).unwrap_or(0);
         let space = match self.layout {
@@ -366,8 +366,8 @@ impl<'p> Job<'p> {
         }
     }
 
-    /// Whether `plain` can be the right plaintext; if so, the algorithm that inflated it into `image`, if it was compressed. Nothing else
-    /// about the result is trusted: the ordinary rules judge it next.
+    /// Whether `plain` can be the right plaintext. If so, returns the algorithm that inflated it into `image`, if it was compressed. This
+    /// proves nothing else: the ordinary rules judge the page next.
     fn fits(&self, plain: &mut [u8], image: &mut [u8], inflater: &mut Inflater) -> Option<Option<Compression>> {
         if self.inflate {
             return self.inflate_from(plain, image, inflater).ok().map(Some);
@@ -388,8 +388,8 @@ impl<'p> Job<'p> {
     }
 }
 
-/// Whether the first checksum field of a page of the older layout matches one of `algorithms`. If the server computed none
-/// (`innodb_checksum_algorithm=none`), the modes cannot be told apart and the first one tried is believed.
+/// Whether the first checksum field of a page of the older layout matches one of `algorithms`. If the server computed no checksum
+/// (`innodb_checksum_algorithm=none`), the modes cannot be told apart, and the first one tried is taken.
 fn is_sound(plain: &[u8], algorithms: [fn(&[u8]) -> u32; 2]) -> bool {
     let stored = be::u32_at(plain, 0).unwrap_or(0);
     stored == checksum::NO_CHECKSUM_MAGIC || algorithms.iter().any(|algorithm| algorithm(plain) == stored)

@@ -8,14 +8,14 @@
 //! page, PageId, Context, Scratch -> open_page -> Opened { page: what the ordinary rules judge, .. } | CodecError
 //! ```
 //!
-//! [`open_page`] decides by the page's own header which steps are due; a page that needs none is returned without copying. What can be
-//! verified before opening (MariaDB's checksum over the stored bytes) the caller must verify *first*: a page with damaged stored bytes
-//! fails here too, but then a wrong key and damage look the same.
+//! [`open_page`] decides by the page's own header which steps are needed; a page that needs none is returned without copying. The caller
+//! must *first* verify what can be verified without opening (MariaDB's checksum over the stored bytes): a page with damaged stored bytes
+//! fails here too, but then damage and a wrong key look the same.
 //!
 //! No allocation depends on the input: every output is one page, in buffers owned by [`Scratch`].
 //!
 //! Sketch, for one core and 16 KiB pages: a copy (under 1 µs), AES-CBC in parallel blocks (about 5 µs), zlib (about 50 µs), lz4 (about 5
-//! µs): inflating, not decrypting, decides how many cores keep up with a disk. Measured, µs per page of text-like rows (x86-64 with
+//! µs). Inflating, not decrypting, decides how many cores keep up with a disk. Measured, µs per page of text-like rows (x86-64 with
 //! AES-NI): AES-256-CBC 3.5, AES-128-CBC 2.4, AES-128-CTR 3.2, zlib 36, lz4 6, lzo 21, snappy 17, lzma 380, bzip2 610.
 
 pub mod cipher;
@@ -44,11 +44,11 @@ pub use opened::{MariaDbLayout, Opened, Steps};
 pub use scratch::Scratch;
 pub use transfer_key::tablespace_key_from_cfp;
 
-/// What must be known about a tablespace to open its pages. A copy in a doublewrite area is opened with the context of the tablespace it
-/// was copied from.
+/// The facts about a tablespace that are needed to open its pages. A copy in a doublewrite area is opened with the context of the
+/// tablespace it was copied from.
 #[derive(Debug, Clone, Copy)]
 pub enum Context<'k> {
-    /// MySQL: except for the key, the pages say everything themselves.
+    /// MySQL: apart from the key, each page has all that is needed.
     MySql {
         /// The tablespace key, if there is one.
         key: Option<&'k TablespaceKey>,
@@ -75,9 +75,9 @@ pub fn steps(page: &[u8], id: PageId, context: &Context<'_>) -> Steps {
     }
 }
 
-/// Decrypts and inflates `page`, as its own header demands.
+/// Decrypts and inflates `page`, as its own header says.
 ///
-/// `page` is one physical page, stored at `id`. The result is `page` itself if no step is due, otherwise in `scratch`.
+/// `page` is one physical page, stored at `id`. The result is `page` itself if no step is needed, otherwise it is in `scratch`.
 ///
 /// # Errors
 /// [`CodecError`], whose [`kind`](CodecError::kind) distinguishes a missing key, a wrong key and damage.
@@ -100,7 +100,7 @@ pub fn open_page<'a>(
     }
 }
 
-/// The mode in which a MariaDB server encrypted `page`. `None` if it is not encrypted, or the page does not tell.
+/// The mode in which a MariaDB server encrypted `page`. `None` if it is not encrypted, or the modes cannot be told apart on this page.
 ///
 /// # Errors
 /// As [`open_page`].
@@ -112,7 +112,7 @@ pub fn cipher_mode(
 ) -> Result<Option<CipherMode>, CodecError> {
     let Context::MariaDb { layout, .. } = *context else { return Ok(None) };
     let opened = open_page(page, id, context, scratch)?;
-    // Without an inner checksum, whichever mode was tried first is believed.
+    // Without an inner checksum, `open_page` takes the mode it tries first.
     let is_full = matches!(layout, MariaDbLayout::FullCrc32 { .. });
     let is_sure = is_full || opened.inflated.is_some() || be::u32_at(opened.page, 0) != Some(NO_CHECKSUM_MAGIC);
     let tells = opened.decrypted && is_sure;

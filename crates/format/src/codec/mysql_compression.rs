@@ -26,7 +26,7 @@ use super::inflate::{Compression, Inflater};
 use crate::bytes::be;
 use crate::page::fil::{FIL_PAGE_DATA, FIL_PAGE_FILE_FLUSH_LSN, FIL_PAGE_TYPE};
 
-/// A page, compressed.
+/// Type of a compressed page.
 pub const FIL_PAGE_COMPRESSED: u16 = 14;
 
 const FIL_PAGE_VERSION: usize = 26;
@@ -35,10 +35,10 @@ pub(super) const FIL_PAGE_ORIGINAL_TYPE_V1: usize = FIL_PAGE_ALGORITHM_V1 + 1;
 const FIL_PAGE_ORIGINAL_SIZE_V1: usize = FIL_PAGE_ORIGINAL_TYPE_V1 + 2;
 const FIL_PAGE_COMPRESS_SIZE_V1: usize = FIL_PAGE_ORIGINAL_SIZE_V1 + 2;
 
-/// A compressed page's description of itself in bytes 26 to 33. Pages both compressed and encrypted have the same.
+/// A compressed page's description of itself in bytes 26 to 33. Pages that are also encrypted have it too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CompressionHeader {
-    /// 1 or 2. If the page is also encrypted, the version decides how many bytes are.
+    /// 1 or 2. If the page is also encrypted, the version decides how many bytes are encrypted.
     pub version: u8,
     /// The algorithm.
     pub compression: Compression,

@@ -2,13 +2,16 @@
 //!
 //! # Pages
 //!
-//! All pages but page 0 are encrypted, from byte 38 on; the type in the header says so:
+//! All pages but page 0 are encrypted, from byte 38 on. The type in the header says so:
 //!
 //! | type | meaning | type of the page inside | encrypted up to |
 //! |---|---|---|---|
 //! | 15 | encrypted | in bytes 28 and 29 | the end of the page |
-//! | 16 | compressed, then encrypted | 14; bytes 26 to 33 as [there](super::mysql_compression) | version 2: the end of the stream, but at least byte 70; version 1: the end of the file system's block in which the stream ends |
+//! | 16 | compressed, then encrypted | 14; bytes 26 to 33 as [there](super::mysql_compression) | see below |
 //! | 17 | encrypted R-tree page | 17854 | the end of the page |
+//!
+//! Type 16 is encrypted up to the end of the stream, but at least up to byte 70 (version 2), or up to the end of the file system block in
+//! which the stream ends (version 1).
 //!
 //! AES-256 in CBC mode, with the same initialisation vector for every page. If the length is not a multiple of 16, the whole blocks are
 //! encrypted as one run, and then the last 32 bytes *of the result* once more as a separate run.
@@ -44,11 +47,11 @@ use crate::keyring::{KeyStore, Secret};
 use crate::page::checksum::crc32c;
 use crate::page::fil::{FIL_PAGE_DATA, FIL_PAGE_TYPE};
 
-/// A page, encrypted.
+/// Type of an encrypted page.
 pub const FIL_PAGE_ENCRYPTED: u16 = 15;
-/// A page, compressed and then encrypted.
+/// Type of a page that was compressed and then encrypted.
 pub const FIL_PAGE_COMPRESSED_AND_ENCRYPTED: u16 = 16;
-/// An R-tree page, encrypted.
+/// Type of an encrypted R-tree page.
 pub const FIL_PAGE_ENCRYPTED_RTREE: u16 = 17;
 const FIL_PAGE_RTREE: u16 = 17854;
 
@@ -63,7 +66,7 @@ const TAIL_LEN: usize = 2 * BLOCK;
 /// Block size of every file system on which version 1 pages were seen, bytes. It is not stored.
 const USUAL_FS_BLOCK: usize = 4096;
 
-/// A MySQL tablespace key, ready to use. `Debug` reveals nothing of it; dropping it overwrites it.
+/// A MySQL tablespace key, ready to use. `Debug` output does not contain it, and it is overwritten when dropped.
 #[derive(Clone)]
 pub struct TablespaceKey {
     cipher: Aes256Dec,
@@ -120,7 +123,7 @@ impl TablespaceKey {
     }
 }
 
-/// Encrypts a sealed page as the server does before writing it: everything but the header, which then says so.
+/// Encrypts a sealed page as the server does before writing it: everything but the header, whose type then says so.
 pub(crate) fn encrypt_page(page: &mut [u8], key: &TablespaceKey) -> Option<()> {
     let page_type = be::u16_at(page, FIL_PAGE_TYPE)?;
     key.encrypt(page.get_mut(FIL_PAGE_DATA..)?);
@@ -163,10 +166,10 @@ pub struct EncryptionInfo {
 }
 
 impl EncryptionInfo {
-    /// Space reserved for it on page 0, bytes.
+    /// Bytes reserved for it on page 0.
     pub const SIZE: usize = 115;
 
-    /// Reads the information from `area`, which starts where page 0's extent descriptors end. `None` if there is none.
+    /// Reads the information from `area`, which starts where page 0's extent descriptors end. `None` if the tablespace has none.
     ///
     /// # Errors
     /// [`UnlockError::UnknownInfo`] if it is of an unknown kind, [`UnlockError::Truncated`] if `area` is too short.
@@ -213,7 +216,7 @@ impl EncryptionInfo {
     /// The tablespace key, unwrapped with the master key in `keys`.
     ///
     /// # Errors
-    /// [`UnlockError::NoMasterKey`], or [`UnlockError::WrongMasterKey`] if the checksum shows that it is the wrong one.
+    /// [`UnlockError::NoMasterKey`], or [`UnlockError::WrongMasterKey`] if the checksum shows that the key is not the right one.
     pub fn unlock(&self, keys: &KeyStore) -> Result<TablespaceKey, UnlockError> {
         let name = self.master_key_name();
         if self.master_key == 0 {
@@ -223,7 +226,7 @@ impl EncryptionInfo {
             let master = keys.by_name(&name).ok_or(UnlockError::NoMasterKey { name: name.clone() })?;
             return self.unlock_with(&name, master);
         }
-        // It may be any server's key with the right number: the checksum decides.
+        // Any server's key with the right number may fit: the checksum decides.
         let suffix = format!("-{}", self.master_key);
         let mut outcome = Err(UnlockError::NoMasterKey { name });
         for (name, master) in keys.named().filter(|(name, _)| name.ends_with(&suffix)) {
@@ -293,7 +296,7 @@ pub(super) fn open<'a>(
     Ok(Opened { page: plain, decrypted: true, inflated: None })
 }
 
-/// Restores the header of the page inside. In R-tree pages bytes 26 to 33 are their own; elsewhere bytes 28 and 29 held the type.
+/// Restores the header of the page inside. In R-tree pages bytes 26 to 33 belong to the page; in other pages bytes 28 and 29 held the type.
 fn restore_type(plain: &mut [u8]) -> Option<()> {
     if be::u16_at(plain, FIL_PAGE_TYPE)? == FIL_PAGE_ENCRYPTED_RTREE {
         return be::put_u16(plain, FIL_PAGE_TYPE, FIL_PAGE_RTREE);

@@ -2,7 +2,7 @@
 
 use super::inflate::Compression;
 
-/// The layouts of MariaDB's pages, as far as opening them is concerned.
+/// The layouts of MariaDB's pages that differ in how they are opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MariaDbLayout {
     /// `full_crc32`, from MariaDB 10.4 on.
@@ -19,9 +19,9 @@ pub enum MariaDbLayout {
 /// The steps a page needs, according to its own header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Steps {
-    /// It is encrypted.
+    /// Whether it is encrypted.
     pub decrypt: bool,
-    /// It is page-compressed. (ROW_FORMAT=COMPRESSED is something else and not undone here.)
+    /// Whether it is page-compressed. (ROW_FORMAT=COMPRESSED is something else and not undone here.)
     pub inflate: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The memory for opening pages.
+//! Memory for opening pages.
 
 use super::cipher::CipherMode;
 use super::error::CodecError;
@@ -12,7 +12,7 @@ pub struct Scratch {
     /// The inflated page.
     pub(super) image: Box<[u8]>,
     pub(super) inflater: Inflater,
-    /// MariaDB's cipher mode is not stored: the last one that fitted is tried first.
+    /// The mode to try first: the last one that fitted. No file records MariaDB's cipher mode.
     pub(super) mode: CipherMode,
 }
 

@@ -1,11 +1,11 @@
-//! The key that an export leaves beside an encrypted tablespace.
+//! The key file that an export writes beside an encrypted tablespace.
 
 use crate::bytes::be;
 use crate::codec::mysql_encryption::TablespaceKey;
 use crate::keyring::KeyringError;
 
-/// Reads the tablespace key in a `.cfp` file, which `FLUSH TABLES ... FOR EXPORT` leaves beside an encrypted tablespace: the length 32 (4
-/// bytes), a transfer key (32), and key and initialisation vector (64) wrapped with it. It has no checksum.
+/// Reads the tablespace key from a `.cfp` file, which `FLUSH TABLES ... FOR EXPORT` writes beside an encrypted tablespace. The file has the
+/// length 32 (4 bytes), a transfer key (32 bytes), and key and initialisation vector wrapped with it (64 bytes). It has no checksum.
 ///
 /// # Errors
 /// [`KeyringError::NotCfp`] if it is not such a file.

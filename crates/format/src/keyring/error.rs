@@ -5,7 +5,7 @@ use thiserror::Error;
 /// Why a key file cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum KeyringError {
-    /// It starts like none of MySQL's keyring files.
+    /// The file starts like none of MySQL's keyring files.
     #[error(
         "this is not a keyring file that can be read offline: neither component_keyring_file's JSON nor keyring_file's format"
     )]
@@ -53,7 +53,7 @@ pub enum KeyringError {
     /// The file has no keys.
     #[error("there is no key in the file")]
     Empty,
-    /// A `.cfp` file with another length or another start.
+    /// Not a `.cfp` file: the length is not 100 bytes, or the first bytes differ.
     #[error("this is not a transfer key file (.cfp): it has {len} bytes instead of 100")]
     NotCfp {
         /// Its length, bytes.

@@ -5,9 +5,9 @@
 //! 1.
 //!
 //! The file may be encrypted as by `openssl enc -aes-256-cbc`: `Salted__`, 8 bytes of salt, AES-256-CBC with padding. Key and
-//! initialisation vector are derived from the file's own key (a text) and the salt: by OpenSSL's `EVP_BytesToKey` with one round of SHA-1
-//! on all servers up to 11.x; newer ones can be configured for another digest of the SHA-2 family, or PBKDF2 (`file_key_management_digest`,
-//! `file_key_management_use_pbkdf2`). The file does not tell which, so all are tried.
+//! initialisation vector are derived from the file's own key (a text) and the salt. All servers up to 11.x use OpenSSL's `EVP_BytesToKey`
+//! with one round of SHA-1. Newer ones can be configured for a digest of the SHA-2 family, or for PBKDF2 (`file_key_management_digest`,
+//! `file_key_management_use_pbkdf2`). The file does not say which was used, so all are tried.
 //!
 //! Source: MariaDB `plugin/file_key_management`: `parser.cc`, `file_key_management_plugin.cc`; checked with files made by
 //! `openssl enc`.

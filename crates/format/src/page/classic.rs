@@ -162,7 +162,7 @@ pub(crate) fn is_ancient(page: &[u8]) -> bool {
     be::u32_at(page, 0) == Some(0) || trailer == be::u32_at(page, FIL_PAGE_LSN)
 }
 
-/// For a page that matches no algorithm: if one field is right under some algorithm, blame the other one.
+/// The finding for a page that matches no algorithm: if one field is right under some algorithm, the other field is the wrong one.
 fn closest(page: &[u8], fields: &Fields, sums: &Sums<'_>) -> Corruption {
     let crc = sums.crc;
     let both = [(ChecksumField::Header, fields.header), (ChecksumField::Trailer, fields.trailer)];
@@ -184,8 +184,8 @@ fn closest(page: &[u8], fields: &Fields, sums: &Sums<'_>) -> Corruption {
 
 /// Encrypted and page-compressed pages: the checksum at byte 0 belongs to another image of the page.
 ///
-/// `not_plain` means that the LSN trailer contradicts the header, or that there is none. A plain page whose damaged type field names one of
-/// these types still has its trailer, and must not pass as unverifiable.
+/// `not_plain` means that the LSN trailer contradicts the header or is missing. A plain page whose damaged type field names one of these
+/// types still has its trailer, and must not pass as unverifiable.
 fn transformed(page: &[u8], page_no: PageNo, format: &SpaceFormat, crc: u32, not_plain: bool) -> Option<Verdict> {
     let kind = PageType(be::u16_at(page, FIL_PAGE_TYPE)?);
     match format.family() {
@@ -195,8 +195,8 @@ fn transformed(page: &[u8], page_no: PageNo, format: &SpaceFormat, crc: u32, not
     }
 }
 
-/// Why a page without a checksum is undecided if its type says it must be opened first: its server would open it and judge the result. Its
-/// own fields look like a plain page's, so most likely the type is damaged, but no checksum proves it.
+/// Why a page without a checksum cannot be decided if its type says that it must be opened first: its server would open it and judge the
+/// result. Its own fields look like a plain page's, so most likely the type is damaged, but no checksum proves that.
 fn opaque(page: &[u8]) -> Option<Why> {
     match PageType(be::u16_at(page, FIL_PAGE_TYPE)?) {
         PageType::COMPRESSED => Some(Why::PageCompressed),
@@ -231,8 +231,8 @@ fn compression_info_is_sane(page: &[u8]) -> bool {
         && size(COMPRESSED_SIZE) <= page.len().saturating_sub(FIL_PAGE_DATA)
 }
 
-/// Encrypted pages keep their original type, which cannot be an encrypted one. Type 0 is believed only if the tablespace says that it is
-/// encrypted: otherwise it is what a damaged type field looks like.
+/// Encrypted pages keep their original type, which cannot itself be an encrypted one. Type 0 counts only if the tablespace says that it is
+/// encrypted; otherwise the type field is probably damaged.
 fn encryption_info_is_sane(page: &[u8], format: &SpaceFormat) -> bool {
     let original = PageType(be::u16_at(page, ORIGINAL_TYPE).unwrap_or(0));
     let encrypted_space = format.encryption() == Encryption::MySql;
@@ -262,7 +262,7 @@ fn mariadb_transformed(
     }
 }
 
-/// For a page that is sound as encrypted: the trailer stays plain and must still agree.
+/// The verdict on a page whose encrypted bytes are sound: the trailer stays plain and must still agree.
 fn encrypted_verdict(page: &[u8], format: &SpaceFormat) -> Verdict {
     let trailer = page.len().saturating_sub(4);
     let ordinary = format.scheme() == crate::Scheme::Classic;

@@ -29,7 +29,7 @@ pub struct DoublewriteArea {
 }
 
 impl DoublewriteArea {
-    /// Where both servers put it in a new system tablespace: the second and third extent.
+    /// The place in every new system tablespace of both servers: the second and third extent.
     #[must_use]
     pub fn usual(logical: PageSize) -> Self {
         let extent = logical.extent_pages();
@@ -45,8 +45,8 @@ impl DoublewriteArea {
         Some(Self { block1: block(BLOCK1)?, block2: block(BLOCK2)? }).filter(|_| made)
     }
 
-    /// Reads, from page 5, the address of the inode of the area's segment. Besides the two runs the segment owns half an extent of fragment
-    /// pages, allocated only to make the runs whole extents: in use, but never written.
+    /// Reads, from page 5, the address of the inode of the area's segment. Besides the two runs, the segment owns half an extent of
+    /// fragment pages. They were allocated only to make the runs whole extents, so they are in use but never written.
     #[must_use]
     pub fn segment_inode(page: &[u8]) -> Option<FileAddress> {
         Self::parse(page)?;

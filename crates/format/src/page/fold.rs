@@ -2,8 +2,8 @@
 //!
 //! Each step of the hash needs the result of the previous one, about five operations per byte, so a core handles one byte at a time and
 //! mostly idles. Pages are independent of each other: [`innodb_new_many`] advances 16 pages per step, in arrays of four, the vector width
-//! of every x86-64 and AArch64. For that, the same byte of each page must be adjacent; [`side_by_side`] transposes 64 bytes of each page, a
-//! cache line, at a time.
+//! of every x86-64 and AArch64. That needs the same byte of each page side by side, so [`side_by_side`] transposes a cache line (64 bytes)
+//! of each page at a time.
 
 /// The hash of the `innodb` formulas: one step per byte, modulo 2^32; the two constants are the server's.
 #[must_use]
@@ -64,7 +64,7 @@ fn fold_many(parts: &[&[u8]; PAGES_MAX], count: usize) -> [u32; PAGES_MAX] {
     folds
 }
 
-/// Up to this many pages are folded four at a time, more all at once.
+/// Up to this many pages are folded four at a time; more are folded all at once.
 const FEW: usize = 8;
 
 /// Bytes of each part transposed at a time.

@@ -8,10 +8,10 @@ use crate::page::verdict::{Verdict, differing_halves};
 
 /// In the type field of page_compressed pages; the other bits give the size in units of 256 bytes.
 const COMPRESSED_BIT: u16 = 0x8000;
-/// The plain header of encrypted and compressed pages plus the checksum: no page is smaller.
+/// The least size of a page, bytes: the plain header of encrypted and compressed pages, and the checksum.
 const SIZE_MIN: usize = 26 + 4;
 
-/// Neither encrypted nor page_compressed: space id and LSN trailer are readable.
+/// Whether the page is neither encrypted nor page_compressed, so that space id and LSN trailer are readable.
 pub(crate) fn is_plain(page: &[u8]) -> bool {
     be::u32_at(page, 0) == Some(0) && be::u16_at(page, FIL_PAGE_TYPE).is_some_and(|kind| kind & COMPRESSED_BIT == 0)
 }

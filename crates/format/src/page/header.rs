@@ -1,8 +1,8 @@
-//! Would a server open a tablespace with this header? A checksum proves that page 0 holds what was written there. Whether it was written
-//! for this file is shown by the file's other pages and its SDI.
+//! Decides whether a server would open a tablespace with this header. A checksum proves that page 0 is as it was written. The file's other
+//! pages and its SDI show whether it was written for this file.
 //!
-//! The rules are what MySQL 9.7 and MariaDB 10.11 and 11.8 refuse or crash on when they open and first use a table whose page 0 was edited
-//! under a valid checksum. What they accept is no fault: any page type, any server version, anything in the unused fields.
+//! The rules are what MySQL 9.7 and MariaDB 10.11 and 11.8 refuse, or crash on, when they open and first use a table whose page 0 was
+//! edited under a valid checksum. What they accept is no fault: any page type, any server version, anything in the unused fields.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -42,7 +42,7 @@ pub enum HeaderFault {
         /// The word.
         flags: u32,
     },
-    /// The flags describe other pages than the file has.
+    /// The flags describe another checksum scheme or page size than the file's pages have.
     FlagsOfOthers {
         /// The word.
         flags: u32,
@@ -77,7 +77,7 @@ impl HeaderFault {
         }
     }
 
-    /// Whether a newer server may have written it: then we must not call it damage.
+    /// Whether a newer server may have written the header: then it must not be called damage.
     #[must_use]
     pub const fn may_be_newer(&self) -> bool {
         matches!(self, Self::UnknownFlags { .. })
@@ -149,8 +149,8 @@ const TEMPORARY_SPACES: u32 = 0xFCF0_0000;
 /// MySQL's encryption information starts with one of these.
 const ENCRYPTION_MAGIC: [&[u8]; 4] = [b"lCA", b"lCB", b"lCC", b"lDC"];
 
-/// Judges the header in `head`, the first bytes of a tablespace's first file. `format` is that of its pages, derived from page 0 or the
-/// pages after it; under it, page 0 has a right checksum and number.
+/// Judges the header in `head`, the first bytes of a tablespace's first file. `format` is the format of its pages, derived from page 0 or
+/// from the pages after it. In this format, page 0 has the right checksum and number.
 #[must_use]
 pub fn judge_header(head: &[u8], format: &SpaceFormat) -> Option<HeaderFault> {
     let size = format.physical().bytes();
@@ -172,13 +172,13 @@ pub fn judge_header(head: &[u8], format: &SpaceFormat) -> Option<HeaderFault> {
     }
 }
 
-/// Page 0 with the type it should have: servers ignore the type, so what they can open we must be able to read.
+/// Page 0 with the type it should have. Servers ignore the type, so we must be able to read a header of any type.
 fn typed_as_header(head: &[u8]) -> Cow<'_, [u8]> {
     if be::u16_at(head, FIL_PAGE_TYPE) == Some(PageType::FSP_HDR.0) {
         return Cow::Borrowed(head);
     }
     let mut copy = head.to_vec();
-    // If it is too short for a type it is too short for a header, which the caller reports.
+    // A page too short for a type is too short for a header, which the caller reports.
     be::put_u16(&mut copy, FIL_PAGE_TYPE, PageType::FSP_HDR.0).unwrap_or_default();
     Cow::Owned(copy)
 }

@@ -13,7 +13,7 @@ use crate::types::{PageId, SpaceId};
 
 /// Opens the page, if it needs opening, and judges the image.
 ///
-/// `outside` is the verdict of [`verify_page`] on the stored bytes. Damage found there stands: a page with wrong stored bytes cannot be
+/// `outside` is the verdict of [`verify_page`] on the stored bytes. If it is damage, it stands: a page with wrong stored bytes cannot be
 /// opened. Without a key it stands too: MariaDB's checksum over the encrypted bytes is a full verdict on them.
 #[must_use]
 pub fn verify_inside(
@@ -28,7 +28,7 @@ pub fn verify_inside(
         outside,
         Verdict::Ok(_) | Verdict::Unverifiable(Why::EncryptedNoKey) | Verdict::Unverifiable(Why::PageCompressed)
     );
-    // A copy of another tablespace's page: we lack its key, and its content is nobody's loss.
+    // A copy of another tablespace's page: we lack its key, and losing it loses no data.
     if format.is_doublewrite_slot(id) {
         return outside;
     }
@@ -45,7 +45,7 @@ pub fn verify_inside(
             if proven && !matches!(inner, Verdict::Ok(_)) { Verdict::Unverifiable(Why::WrongKey) } else { inner }
         }
         Err(error) => match (error.kind(), outside) {
-            // Keys were given, but not the version that the page names: its server could not read it with them either.
+            // Keys were given, but not the version that the page names. Its server could not read the page with them either.
             (ErrorKind::NoKey, Verdict::Ok(_)) if matches!(error, CodecError::NoKeyVersion { .. }) => {
                 Verdict::Unverifiable(Why::EncryptedNoKey)
             }
@@ -58,8 +58,8 @@ pub fn verify_inside(
     }
 }
 
-/// What is wrong with a page that fails to open with a key that opens other pages of its tablespace. [`verify_inside`] cannot know that and
-/// says [`Why::WrongKey`]. `None` if nothing is wrong.
+/// The damage of a page that does not open with a key that opens other pages of its tablespace. [`verify_inside`] does not know about the
+/// other pages and says [`Why::WrongKey`]. `None` if the page is sound.
 #[must_use]
 pub fn damage_inside(
     page: &[u8],

@@ -23,7 +23,7 @@ pub enum Scheme {
 /// Whether the tablespace says that its pages are encrypted. Individual pages may still be plain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Encryption {
-    /// Nothing says so.
+    /// It does not say so.
     None,
     /// MySQL's flag is set.
     MySql,

@@ -11,7 +11,7 @@ use crate::page::kind::{Encryption, Family, Scheme};
 use crate::page::space_format::{SpaceFormat, default_doublewrite};
 use crate::types::{PageSize, SpaceId};
 
-/// Why the first bytes of a file are not a tablespace's.
+/// Why the first bytes of a file are not those of a tablespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum NotTablespace {
     /// Too few bytes.
@@ -63,11 +63,11 @@ pub const MIN_HEAD: usize = 1024;
 impl SpaceFormat {
     /// Decides the format from the first bytes of a tablespace's first file.
     ///
-    /// [`MIN_HEAD`] bytes are enough. More (the first 64 KiB) settle two more questions: whether there is MariaDB crypt data, and which
-    /// page size an ambiguous flags word means (4 or 64 KiB pages against MariaDB 10.1).
+    /// [`MIN_HEAD`] bytes are enough. More (the first 64 KiB) settle two more questions: whether the tablespace has MariaDB crypt data, and
+    /// which page size an ambiguous flags word means (4 or 64 KiB pages against MariaDB 10.1).
     ///
     /// # Errors
-    /// Why the bytes are not a tablespace's head. [`SpaceFormat::guess`] may still make sense of the file.
+    /// Why the bytes are not a tablespace's head. [`SpaceFormat::guess`] may still recognise the file.
     pub fn from_page0(head: &[u8]) -> Result<Self, NotTablespace> {
         let space = check_head(head)?;
         let flags = be::u32_at(head, FSP_SPACE_FLAGS).unwrap_or(0);
@@ -83,7 +83,7 @@ impl SpaceFormat {
     }
 }
 
-/// Section 1 of the format facts: what all first pages of tablespaces have in common.
+/// Checks what the first pages of all tablespaces have in common (section 1 of the format facts).
 fn check_head(head: &[u8]) -> Result<SpaceId, NotTablespace> {
     let word = |offset| be::u32_at(head, offset).unwrap_or(0);
     if head.len() < MIN_HEAD {
@@ -145,7 +145,7 @@ struct Reading {
 impl Reading {
     fn into_format(self, space: SpaceId, flags: u32, head: &[u8]) -> SpaceFormat {
         let crypt = crypt_data(head, self.logical, self.physical);
-        // Only MariaDB has crypt data, so it settles what an old flags word leaves open.
+        // Only MariaDB has crypt data, so its presence decides the vendor where an old flags word does not.
         let family = if crypt.is_some() { Family::MariaDb } else { self.family };
         let encryption = match (family, self.encrypted, crypt) {
             (Family::MySql, true, _) => Encryption::MySql,
@@ -168,7 +168,7 @@ impl Reading {
     }
 }
 
-/// Whether there is MariaDB crypt data, and whether it is switched on.
+/// Whether MariaDB's crypt data is switched on; `None` if there is no crypt data.
 fn crypt_data(head: &[u8], logical: PageSize, physical: PageSize) -> Option<bool> {
     let start = fsp::xdes_array_end(logical, physical) + CRYPT_DATA_AFTER_XDES;
     let rest = head.get(start..)?.strip_prefix(&CRYPT_MAGIC)?;

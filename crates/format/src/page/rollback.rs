@@ -31,17 +31,17 @@ pub const TRX_UNDO_LAST_LOG: usize = TRX_UNDO_STATE + 2;
 /// In a log's header: the transaction. 8 bytes.
 pub const TRX_UNDO_TRX_ID: usize = 0;
 
-/// States of open transactions: active; prepared in servers up to MySQL 8.0.28; prepared in later ones; and in later ones with the
-/// coordinator's knowledge.
+/// States of open transactions: active; prepared in servers up to MySQL 8.0.28; prepared in later servers; and, in later servers, prepared
+/// in the transaction coordinator too.
 const TRX_UNDO_ACTIVE: u16 = 1;
 const TRX_UNDO_PREPARED: [u16; 3] = [5, 6, 7];
 
 /// An undo log of an open transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OpenUndo {
-    /// The transaction id; 0 if the log does not lead to its header.
+    /// The transaction id; 0 if the offset of the log's header leads outside the page.
     pub transaction: u64,
-    /// It is prepared: its coordinator decides whether it commits.
+    /// Whether it is prepared: its coordinator decides whether it commits.
     pub is_prepared: bool,
 }
 
@@ -71,8 +71,8 @@ pub fn undo_logs(rseg: &[u8], logical: PageSize) -> impl Iterator<Item = PageNo>
     numbers(rseg, TRX_RSEG_UNDO_SLOTS, slots).map(PageNo).filter(|page_no| *page_no != PageNo::NONE)
 }
 
-/// File and position of the binary log after the last commit in a rollback segment. `None` if that server wrote none, or does not note it
-/// here: only MariaDB does, from 10.3 on.
+/// File and position of the binary log after the last commit in a rollback segment. `None` if the server wrote no binary log, or does not
+/// record it here: only MariaDB does, from 10.3 on.
 #[must_use]
 pub fn last_in_binlog(rseg: &[u8], logical: PageSize) -> Option<(String, u64)> {
     if be::u32_at(rseg, TRX_RSEG_FORMAT) != Some(0) {
@@ -84,7 +84,7 @@ pub fn last_in_binlog(rseg: &[u8], logical: PageSize) -> Option<(String, u64)> {
     Some((String::from_utf8_lossy(name).into_owned(), be::u64_at(rseg, at)?))
 }
 
-/// What the first page of an undo log says about an open transaction; `None` if the transaction has ended.
+/// The open transaction of the undo log with this first page; `None` if the transaction has ended.
 #[must_use]
 pub fn open_undo(page: &[u8]) -> Option<OpenUndo> {
     let state = be::u16_at(page, TRX_UNDO_STATE)?;
@@ -93,7 +93,7 @@ pub fn open_undo(page: &[u8]) -> Option<OpenUndo> {
         return None;
     }
     let log = usize::from(be::u16_at(page, TRX_UNDO_LAST_LOG)?);
-    // The owner matters less: a log that says it is open counts, wherever its header points.
+    // The transaction id may be missing: a log in an open state counts even if its header offset is wrong.
     let transaction = be::u64_at(page, log + TRX_UNDO_TRX_ID).unwrap_or(0);
     Some(OpenUndo { transaction, is_prepared })
 }

@@ -1,5 +1,5 @@
-//! Consecutive pages, verified one by one with the same verdicts as [`verify_page`](super::verify::verify_page), but together where a
-//! checksum is faster for several pages at once.
+//! Consecutive pages, verified with the same verdicts as by [`verify_page`](super::verify::verify_page), but together where a checksum is
+//! faster for several pages at once.
 
 use std::cell::Cell;
 
@@ -14,8 +14,8 @@ use crate::types::PageId;
 pub struct PageRun<'p> {
     bytes: &'p [u8],
     format: &'p SpaceFormat,
-    /// The last group of pages for which `innodb` checksums were computed, and those. A group costs as much as two or three single pages,
-    /// so a lone page that needs its checksum loses little, and a tablespace full of them gains.
+    /// The last group of pages for which `innodb` checksums were computed, and the checksums. A group takes as long as two or three single
+    /// pages: little is lost on a lone page that needs this checksum, and much is gained in a tablespace full of them.
     sums: Cell<Option<(usize, [u32; PAGES_MAX])>>,
 }
 

@@ -1,7 +1,7 @@
 //! Where MySQL 8.0 and later keep a tablespace's serialised dictionary information (SDI): a B-tree of its own whose records are compressed
 //! JSON. For its fields see [`crate::schema::builtin::sdi`], for its JSON [`crate::schema::sdi`].
 //!
-//! Facts: `dict0sdi.cc`, `fsp0fsp.h` and `ibd2sdi.cc` of MySQL 8.0; in every file of MySQL 9.7 the root is there.
+//! Facts: `dict0sdi.cc`, `fsp0fsp.h` and `ibd2sdi.cc` of MySQL 8.0; every file of MySQL 9.7 has the root at this place.
 
 use flate2::{Decompress, FlushDecompress, Status};
 use thiserror::Error;
@@ -21,7 +21,7 @@ const SDI_ROOT: usize = SDI_VERSION + 4;
 /// Tablespace flag: the tablespace has SDI.
 pub const SDI_FLAG: u32 = 1 << 14;
 
-/// No object is this large: a column takes less than 4 KiB, and a table has at most 4096.
+/// Upper limit of an object's JSON, bytes. A column takes less than 4 KiB, and a table has at most 4096 columns.
 pub const SDI_JSON_MAX: usize = 64 << 20;
 
 /// The highest ratio of deflate: two bits can encode 258 bytes.
@@ -58,10 +58,10 @@ pub struct SdiRecord<'a> {
 /// Why the JSON of an object could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SdiError {
-    /// The compressed bytes are damaged, or their number is not what the record says.
+    /// The compressed bytes are damaged, or give another length than the record says.
     #[error("the dictionary information cannot be decompressed: it gave {found} bytes instead of {expected}")]
     Inflate {
-        /// Bytes that came.
+        /// Bytes decompressed.
         found: usize,
         /// Bytes expected.
         expected: u32,
@@ -77,7 +77,7 @@ pub fn root(page0: &[u8], format: &SpaceFormat) -> Option<PageNo> {
     root_behind_descriptors(page0, format)
 }
 
-/// The same whatever the flags say, provided the version before it is one that servers write.
+/// The root without regard to the flags, if the version before it is one that servers write.
 pub(super) fn stored_root(page0: &[u8], format: &SpaceFormat) -> Option<PageNo> {
     let end = fsp::xdes_array_end(format.logical(), format.physical());
     root_behind_descriptors(page0, format).filter(|_| be::u32_at(page0, end + SDI_VERSION) == Some(1))
@@ -119,8 +119,8 @@ impl<'a> SdiRecord<'a> {
     /// The bytes are damaged, or do not give the length in the record.
     pub fn json(&self, packed: &[u8]) -> Result<Vec<u8>, SdiError> {
         let expected = self.plain_len as usize;
-        // A single call into exact memory: a reader with buffers of its own would cost more than the few hundred bytes of most objects. The
-        // extra byte detects an object longer than it says.
+        // A single call into a buffer of the exact size: a reader's own buffers would cost more than the few hundred bytes of most objects.
+        // The extra byte detects an object that is longer than the record says.
         let mut json = Vec::with_capacity(expected.min(SDI_JSON_MAX).min(packed.len().saturating_mul(RATIO_MAX)) + 1);
         let state = Decompress::new(true).decompress_vec(packed, &mut json, FlushDecompress::Finish);
         if !matches!(state, Ok(Status::StreamEnd)) || json.len() != expected {

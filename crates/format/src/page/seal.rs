@@ -31,7 +31,7 @@ pub enum SealError {
     NoKey,
 }
 
-/// Writes `lsn` to header and trailer, then the checksum. Encryption and compression are done before, elsewhere.
+/// Writes `lsn` to header and trailer, then the checksum. Does not compress or encrypt: that must be done before.
 ///
 /// # Errors
 /// The length is not the format's page size, or the format does not use checksums of this kind.
@@ -52,9 +52,9 @@ pub fn seal_page(page: &mut [u8], lsn: Lsn, algorithm: Algorithm, format: &Space
 /// Seals a MariaDB page to which redo was applied, as the server would before writing it: keeps the LSN in the header, clears the key
 /// version (the page is not encrypted now) and computes a CRC-32C.
 ///
-/// The page is written plain: neither encrypted nor page_compressed. A server reads plain pages in tablespaces of both kinds, but an
-/// encrypted page is then no longer secret, and a compressed one takes more room: [`seal_encrypted`] and [`seal_page_compressed`] keep them
-/// as they were.
+/// The page is written plain: neither encrypted nor page_compressed. A server reads plain pages in tablespaces of both kinds, but a page
+/// that was encrypted is then no longer secret, and one that was compressed takes more room. [`seal_encrypted`] and
+/// [`seal_page_compressed`] keep them as they were.
 ///
 /// # Errors
 /// As [`seal_page`].
@@ -65,7 +65,7 @@ pub fn seal_recovered(page: &mut [u8], id: PageId, format: &SpaceFormat) -> Resu
         return Err(len);
     }
     let lsn = Lsn(be::u64_at(page, FIL_PAGE_LSN).ok_or(len)?);
-    // In R-tree pages of the older layouts this is a counter, which no server misses.
+    // In R-tree pages of the older layouts this field is a counter, which no server needs.
     match format.scheme() {
         _ if is_always_plain(id) => {}
         Scheme::FullCrc32 => be::put_u32(page, FIL_PAGE_SPACE_OR_CHKSUM, 0).ok_or(len)?,
@@ -75,8 +75,8 @@ pub fn seal_recovered(page: &mut [u8], id: PageId, format: &SpaceFormat) -> Resu
     seal_page(page, lsn, algorithm, format)
 }
 
-/// [`seal_recovered`] for a MySQL page. `key` encrypts it if its tablespace is to be encrypted, except for page 0. A page of a tablespace
-/// with `COMPRESSION` is written uncompressed, which servers can read.
+/// [`seal_recovered`] for a MySQL page. With `key` the page is encrypted, unless it is page 0. A page of a tablespace with `COMPRESSION` is
+/// written uncompressed, which servers can read.
 ///
 /// # Errors
 /// As [`seal_page`].
@@ -116,17 +116,17 @@ pub fn seal_flush_lsn(page: &mut [u8], flushed: Lsn, format: &SpaceFormat) -> Re
     seal_page(page, lsn, Algorithm::FullCrc32, format)
 }
 
-/// Pages that are never encrypted or compressed: servers read them before they know how.
+/// Whether the page is never encrypted or compressed: servers read it before they know how the others are stored.
 fn is_always_plain(id: PageId) -> bool {
     id.page_no.0 == 0 || (id.space == SpaceId::SYSTEM && id.page_no == TRX_SYS_PAGE_NO)
 }
 
 /// [`seal_recovered`] for a page of an encrypted tablespace: encrypts it with the newest of `keys`, as a server with these keys would.
-/// Equal pages give equal bytes, since only the LSN makes encrypted pages differ. Pages that servers keep plain stay plain. The page is not
-/// page_compressed either.
+/// Equal pages give equal bytes: the initialisation vector depends only on the page's id and LSN. Pages that servers keep plain stay plain.
+/// The page is not page_compressed.
 ///
 /// # Errors
-/// As [`seal_page`]; [`SealError::NoKey`] if there is none.
+/// As [`seal_page`]; [`SealError::NoKey`] if `keys` is empty.
 pub fn seal_encrypted(
     page: &mut [u8],
     id: PageId,
@@ -137,7 +137,7 @@ pub fn seal_encrypted(
     seal_recovered(page, id, format)?;
     let page_type = PageType(be::u16_at(page, FIL_PAGE_TYPE).unwrap_or(0));
     let describes_space = matches!(page_type, PageType::FSP_HDR | PageType::XDES);
-    // In such pages of the older layouts, a counter takes the place of the key version.
+    // In R-tree pages of the older layouts, a counter takes the place of the key version.
     let has_no_room = page_type == PageType::RTREE && format.scheme() != Scheme::FullCrc32;
     if is_always_plain(id) || describes_space || has_no_room {
         return Ok(());
@@ -176,7 +176,7 @@ pub fn seal_page_compressed(
     }
 }
 
-/// Whether servers compress such pages: all but those that describe the tablespace, and those that nobody has given a type.
+/// Whether servers compress this page: all pages but those that describe the tablespace, and those without a type.
 fn is_compressible(page: &[u8], id: PageId) -> bool {
     let page_type = PageType(be::u16_at(page, FIL_PAGE_TYPE).unwrap_or(0));
     !is_always_plain(id) && !matches!(page_type, PageType::FSP_HDR | PageType::XDES | PageType::ALLOCATED)

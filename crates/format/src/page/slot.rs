@@ -1,7 +1,7 @@
 //! Slots of the system tablespace's doublewrite area: copies of pages of any tablespace, possibly stale.
 //!
 //! A slot has the size of a logical page. The page in it names its own tablespace, whose format is unknown here, so all formats of the
-//! family are tried. A slot without a sound page damages nobody's data.
+//! family are tried. A slot without a sound page is no loss of data.
 
 use crate::bytes::{be, is_zero};
 use crate::page::checksum;

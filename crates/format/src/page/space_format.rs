@@ -1,10 +1,10 @@
-//! What page 0 says about every page of a tablespace. [`SpaceFormat::from_page0`] decides it once; everything else passes it along.
+//! The format of a tablespace's pages. [`SpaceFormat::from_page0`] decides it once from page 0; all other code passes it along.
 
 use crate::page::doublewrite::DoublewriteArea;
 use crate::page::kind::{Encryption, Family, Scheme};
 use crate::types::{PageId, PageSize, SpaceId};
 
-/// What it takes to judge a tablespace's pages. Small and `Copy`.
+/// The facts about a tablespace that are needed to judge its pages. Small and `Copy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SpaceFormat {
     pub(super) family: Family,
@@ -113,7 +113,7 @@ impl SpaceFormat {
             && self.doublewrite.is_some_and(|area| area.contains(id.page_no, self.extent_pages()))
     }
 
-    /// Overrides the page size with the user's. In a zip tablespace it is that of the compressed pages.
+    /// Overrides the page size with the user's. In a zip tablespace this is the size of the compressed pages.
     #[must_use]
     pub fn with_page_size(mut self, size: PageSize) -> Self {
         self.physical = size;
@@ -143,8 +143,8 @@ impl SpaceFormat {
         self
     }
 
-    /// Sets the doublewrite area given on page 5 of the system tablespace (`None` if there is none). By default it is assumed where both
-    /// servers always put it: in the second and third extent.
+    /// Sets the doublewrite area given on page 5 of the system tablespace (`None` if it has none). The default is the place where both
+    /// servers always put it: the second and third extent.
     #[must_use]
     pub fn with_doublewrite_area(mut self, area: Option<DoublewriteArea>) -> Self {
         self.doublewrite = area;

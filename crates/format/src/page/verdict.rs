@@ -12,11 +12,11 @@ use crate::page::fil::FIL_PAGE_LSN;
 pub enum Verdict {
     /// Sound, with this checksum.
     Ok(Algorithm),
-    /// All zero: never written. Whether it should have been is up to the space header and the extent descriptors.
+    /// All zero: never written. The space header and the extent descriptors say whether it should have been.
     Empty,
     /// Damaged.
     Corrupt(Corruption),
-    /// The content cannot be judged; what can be checked (page number, space id) is right.
+    /// The content cannot be judged. The fields that can be checked (page number, space id) are right.
     Unverifiable(Why),
 }
 
@@ -75,8 +75,8 @@ pub(crate) fn differing_halves(page: &[u8], trailer_offset: usize) -> Option<(u3
     (header != trailer).then_some((header, trailer))
 }
 
-/// For a page whose checksum fields and LSN are zero: empty, or corrupt at the first byte that should be zero. Bytes 26 to 33 may hold
-/// anything unless `all`.
+/// The verdict on a page whose checksum fields and LSN are zero: empty, or corrupt at the first byte that should be zero. Bytes 26 to 33
+/// may have any value unless `all`.
 pub(crate) fn zero_verdict(page: &[u8], all: bool, crc: u32) -> Verdict {
     let (head, rest) = page.split_at_checked(26).unwrap_or((page, &[]));
     let (middle, rest) = rest.split_at_checked(8).unwrap_or((rest, &[]));

@@ -1,4 +1,4 @@
-//! Is a page what its place and its checksum say? [`verify_page`] answers for one page.
+//! [`verify_page`] checks that a page matches its checksum and its place.
 //!
 //! The rules are the servers' own (what the page's server accepts is never corrupt, what it rejects is never ok) plus one: a page must be
 //! stored where its number and space id say. Servers compare those only when they read the page, and MySQL only logs a difference.
@@ -81,7 +81,7 @@ fn truncated(len: usize, format: &SpaceFormat) -> Verdict {
     })
 }
 
-/// Everything but the common case. `crc` is the scheme's CRC, already computed for classic and zip pages.
+/// Judges everything but the common case. `crc` is the scheme's CRC, already computed for classic and zip pages.
 #[cold]
 #[inline(never)]
 fn judge(page: &[u8], id: PageId, format: &SpaceFormat, crc: u32, innodb_new: &InnodbNew<'_>) -> Verdict {

@@ -6,7 +6,7 @@ use crate::page::full_crc32;
 use crate::page::kind::{Encryption, Family, Scheme};
 use crate::page::space_format::SpaceFormat;
 
-/// The type as stored; except that page_compressed pages of full_crc32 tablespaces, which store their size there, get the type that other
+/// The type as stored. Page_compressed pages of full_crc32 tablespaces store their size in this field; for them, the type that other
 /// tablespaces use.
 #[must_use]
 pub fn page_type(page: &[u8], format: &SpaceFormat) -> Option<PageType> {

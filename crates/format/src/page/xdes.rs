@@ -65,7 +65,7 @@ impl Display for ExtentState {
 /// An extent descriptor without its bitmap; [`ExtentMap`] has the bitmaps of all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExtentDescriptor {
-    /// The owning segment, in states that have an owner; otherwise left over.
+    /// The owning segment, in states that have an owner; otherwise an old value.
     pub owner: u64,
     /// Its list node.
     pub node: ListNode,
@@ -90,7 +90,7 @@ pub fn descriptors<'p>(page: &'p [u8], format: &SpaceFormat) -> impl Iterator<It
     entries.take(extents as usize).map_while(ExtentDescriptor::read)
 }
 
-/// The extent, by its number in the tablespace, whose list node has this address; `None` if it is no descriptor's.
+/// Number of the extent whose list node has this address; `None` if no descriptor has its node there.
 #[must_use]
 pub fn extent_at(address: FileAddress, format: &SpaceFormat) -> Option<u32> {
     let (size, entry) = (format.physical().get(), xdes_size(format.logical()));
@@ -103,7 +103,7 @@ pub fn extent_at(address: FileAddress, format: &SpaceFormat) -> Option<u32> {
     is_there.then(|| address.page_no.0 / format.extent_pages() + number)
 }
 
-/// What one XDES page (page 0, or a multiple of the physical page size) says about the pages up to the next one.
+/// The extent descriptors of one XDES page (page 0, or a multiple of the physical page size), which describe the pages up to the next one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExtentMap {
     first: PageNo,
@@ -127,7 +127,7 @@ impl ExtentMap {
         check_type(page, page_no).and(map)
     }
 
-    /// The same whatever the page's type: the servers ignore it.
+    /// [`Self::parse`] for a page of any type: the servers ignore the type.
     ///
     /// # Errors
     /// [`Corruption::TruncatedPage`], [`Corruption::BadExtentState`].
@@ -211,7 +211,7 @@ impl ExtentMap {
 /// Whether the space header and the extent descriptors say that `page_no` is in use: below the free limit, in an initialised extent, free
 /// bit not set. `None` if `extents` does not cover the page.
 ///
-/// An all-zero page in use is missing, with three exceptions for the caller to make: the doublewrite area
+/// An all-zero page in use is missing, with three exceptions that the caller must make: the doublewrite area
 /// ([`SpaceFormat::is_doublewrite_slot`]), temporary tablespaces, and pages allocated to a segment ahead of need.
 #[must_use]
 pub fn page_in_use(page_no: PageNo, header: &SpaceHeader, extents: &ExtentMap) -> Option<bool> {
@@ -238,8 +238,8 @@ fn free_bits(pairs: &[u8; 16]) -> u64 {
     half(0) | half(8) << 32
 }
 
-/// Compacts the bits at even positions: in pairs first, then in fours, and so on. An XDES page has 256 bitmaps, and handling them bit by
-/// bit cost as much as the checksums of a small table.
+/// Compacts the bits at even positions: first pairs, then fours, and so on. An XDES page has 256 bitmaps; handling them bit by bit took as
+/// long as the checksums of a small table.
 const fn even_bits(bits: u64) -> u64 {
     let bits = bits & 0x5555_5555_5555_5555;
     let bits = (bits | bits >> 1) & 0x3333_3333_3333_3333;

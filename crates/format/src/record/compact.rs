@@ -16,7 +16,7 @@ const LENGTH_EXTERN: u8 = 0x40;
 #[inline]
 pub(super) fn locate(layout: &Layout, record: &Record<'_>, fields: &mut RecordFields) -> Result<(), IndexFinding> {
     if layout.instant() == Instant::None && record.status() == Status::Ordinary {
-        // Fits nearly every record of every table; the slow path knows what is wrong with the others.
+        // Enough for nearly every record. The slow path says what is wrong with the others.
         if whole(layout, record, fields).is_some() {
             return Ok(());
         }
@@ -27,8 +27,9 @@ pub(super) fn locate(layout: &Layout, record: &Record<'_>, fields: &mut RecordFi
 /// Bytes of the null bitmap read as one number.
 const NULL_BYTES_MAX: usize = 8;
 
-/// The variable part of an ordinary record's header: the lengths, of which the last byte comes first, and the null bitmap as a number, whose
-/// lowest bit is that of the first nullable field. `None` if it would begin before the page, or the bitmap has more than eight bytes.
+/// The variable part of an ordinary record's header: the lengths, to be read from their last byte backwards, and the null bitmap as a
+/// number whose lowest bit belongs to the first nullable field. `None` if it would begin before the page, or the bitmap has more than eight
+/// bytes.
 #[inline]
 pub(crate) fn header<'p>(record: &Record<'p>, null_bytes: usize) -> Option<(&'p [u8], u64)> {
     if null_bytes > NULL_BYTES_MAX {
@@ -39,7 +40,7 @@ pub(crate) fn header<'p>(record: &Record<'p>, null_bytes: usize) -> Option<(&'p 
     Some((lengths, bitmap.iter().fold(0, |nulls, byte| nulls << 8 | u64::from(*byte))))
 }
 
-/// Takes the next length off the end of `lengths`; `None` if there is none left.
+/// Takes the next length off the end of `lengths`; `None` if no length is left.
 #[inline]
 pub(crate) fn next_length(lengths: &mut &[u8], big: bool) -> Option<(u32, Stored)> {
     match *lengths {
@@ -56,8 +57,8 @@ pub(crate) fn next_length(lengths: &mut &[u8], big: bool) -> Option<(u32, Stored
     }
 }
 
-/// A row with every field; `None` unless it is entirely on the page. Bounds are checked once, after the last field: until then only the
-/// header is read.
+/// Locates the fields of a row that has every field; `None` unless the row is entirely on the page. One check after the last field covers
+/// all bounds: until then only the header is read.
 fn whole(layout: &Layout, record: &Record<'_>, fields: &mut RecordFields) -> Option<()> {
     let (mut lengths, mut nulls) = header(record, layout.leaf_null_bytes())?;
     let (mut end, mut is_whole, mut is_outside) = (u32::from(record.origin()), true, false);
@@ -96,7 +97,7 @@ fn whole(layout: &Layout, record: &Record<'_>, fields: &mut RecordFields) -> Opt
     Some(())
 }
 
-/// Any record, field by field.
+/// Locates the fields of any record, one by one.
 fn by_header(layout: &Layout, record: &Record<'_>, fields: &mut RecordFields) -> Result<(), IndexFinding> {
     fields.reset(record.origin());
     let node = record.status() == Status::NodePointer;
@@ -115,7 +116,7 @@ fn by_header(layout: &Layout, record: &Record<'_>, fields: &mut RecordFields) ->
         fields.slots.push(slot);
         if hole == Some(number) {
             walk.end += REFERENCE_BYTES;
-            // There may be no later field to notice.
+            // There may be no later field whose check would notice.
             if walk.end > record.page().len() {
                 return Err(walk.beyond(0));
             }
@@ -133,7 +134,7 @@ fn by_header(layout: &Layout, record: &Record<'_>, fields: &mut RecordFields) ->
     Ok(())
 }
 
-/// What the fixed header says about the variable one.
+/// The facts in a record's header that decide how to read the rest.
 struct Head {
     present: Present,
     /// Distance from the origin down to the first byte of the null bitmap.
@@ -307,7 +308,7 @@ mod tests {
         let (mut seed, mut found) = (7, 0);
         for _ in 0..4000 {
             let layout = any::layout(&mut seed);
-            // Mostly short lengths, or hardly any record would fit.
+            // Mostly short lengths: otherwise hardly any record would fit.
             let mut page: Vec<u8> = (0..1200).map(|_| (next(&mut seed) as u8) & (next(&mut seed) as u8)).collect();
             let origin = (next(&mut seed) % 1100) as u16 + 5;
             if let Some(status) = page.get_mut(usize::from(origin) - 3) {

@@ -10,7 +10,7 @@ pub enum Stored {
     Inline,
     /// Only a prefix is here, the rest on other pages; the last 20 bytes are the reference to them.
     Extern,
-    /// It is NULL.
+    /// NULL.
     Null,
     /// The record was written before the field was added, or after it was dropped.
     Missing,
@@ -43,7 +43,7 @@ pub struct RecordFields {
 }
 
 impl RecordFields {
-    /// Empty.
+    /// No fields yet.
     #[must_use]
     pub const fn new() -> Self {
         Self { slots: Vec::new(), start: 0, end: 0, child: None, is_on_page: false }
@@ -57,7 +57,7 @@ impl RecordFields {
         self.is_on_page = false;
     }
 
-    /// Whether every field is NULL or entirely on this page. `false` means nothing: some records are not examined for it.
+    /// Whether every field is known to be NULL or entirely on this page. `false` proves nothing: not all records are examined for this.
     #[inline]
     #[must_use]
     pub const fn is_on_page(&self) -> bool {

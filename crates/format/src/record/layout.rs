@@ -1,4 +1,4 @@
-//! What it takes to locate the fields of an index's records: how long each field is, and which records have it.
+//! The facts needed to locate the fields of an index's records: how long each field is, and which records have it.
 
 /// Length of the reference to an off-page value, at the end of the prefix kept in the record.
 pub const REFERENCE_BYTES: usize = 20;
@@ -18,7 +18,7 @@ pub enum Storage {
 /// The storage of one field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FieldLayout {
-    /// Its length in compact records. REDUNDANT records say it themselves.
+    /// Its length in compact records. REDUNDANT records store the length of every field.
     pub storage: Storage,
     /// Whether it can be NULL. System columns cannot.
     pub nullable: bool,
@@ -78,7 +78,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// For an index whose node pointers have the first `key_fields` of `fields`. `trx_id` is the index of DB_TRX_ID in a clustered index.
+    /// The layout of an index whose node pointers have the first `key_fields` of `fields`. `trx_id` is the index of DB_TRX_ID in a
+    /// clustered index.
     #[must_use]
     pub fn new(fields: Vec<FieldLayout>, key_fields: usize, trx_id: Option<usize>, instant: Instant) -> Self {
         let count = |in_it: &dyn Fn(&FieldLayout) -> bool| fields.iter().filter(|f| f.nullable && in_it(f)).count();
@@ -145,9 +146,9 @@ impl Layout {
 /// Which fields of the layout a record has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Present {
-    /// All of them.
+    /// All fields.
     All,
-    /// This many, from the first.
+    /// This many fields, from the first.
     First(usize),
     /// This many of the fields not added by a row version.
     FirstUnversioned(usize),

@@ -8,7 +8,7 @@ impl Layout {
     /// Locates the fields of `record`.
     ///
     /// # Errors
-    /// The record's header or fields exceed the page, or its header is impossible for this index. `fields` is then useless.
+    /// The record's header or fields exceed the page, or its header is impossible for this index. `fields` then has no meaning.
     pub fn locate(&self, record: &Record<'_>, fields: &mut RecordFields) -> Result<(), IndexFinding> {
         match record.style() {
             RecordStyle::Compact => compact::locate(self, record, fields),

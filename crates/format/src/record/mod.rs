@@ -126,8 +126,7 @@ impl std::fmt::Debug for Record<'_> {
 }
 
 impl<'a> Record<'a> {
-    /// The record at `origin` of `page`, in that style and, for REDUNDANT ones, on that level. `None` if its header would be outside the
-    /// page.
+    /// The record at `origin` of `page`. For REDUNDANT records, `leaf` decides the status. `None` if the header would be outside the page.
     #[must_use]
     pub fn new(page: &'a [u8], origin: u16, style: RecordStyle, leaf: bool) -> Option<Self> {
         let at = usize::from(origin);
@@ -226,7 +225,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Origin of the next record, according to the header; 0 if there is none. A damaged header may say anything.
+    /// Origin of the next record, according to the header; 0 for none. Unchecked: a damaged header may have any value.
     #[inline]
     #[must_use]
     pub fn next_origin(&self) -> u16 {

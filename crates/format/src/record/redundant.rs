@@ -20,8 +20,7 @@ pub fn field_count(record: &Record<'_>) -> usize {
     usize::from((word & 0x07FE) >> 1)
 }
 
-/// Locates the fields of a REDUNDANT record as stored, without a schema. The child page of a node pointer is its last field and is split
-/// off.
+/// Locates the fields of a REDUNDANT record as stored, without a schema. The last field of a node pointer, the child page, is split off.
 ///
 /// # Errors
 /// Offsets that exceed the page or run backwards, or no fields at all.

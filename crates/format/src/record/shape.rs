@@ -1,22 +1,22 @@
-//! Where the fields of whole records are, without visiting them one by one.
+//! Locates the fields of whole records without visiting them one by one.
 //!
 //! ```text
 //! record's null bitmap -> RecordShape, made once    lengths in the header -> where each variable value ends
 //!                                                   every fixed field is so many bytes after one of these ends
 //! ```
 //!
-//! Which fields are NULL decides where all others are, except for the lengths of variable ones. Tables have few such patterns, so the shape
-//! that follows from one is kept, with whatever the caller derives from it.
+//! Which fields are NULL decides where all other fields are, except for the lengths of variable ones. Tables have few patterns of NULLs, so
+//! the shape of each pattern is kept, with whatever the caller derives from it.
 
 use super::compact::{header, next_length};
 use super::{Instant, Layout, Record, RecordStyle, Status, Storage, Stored};
 
 /// Patterns of NULLs that are kept, one per hash: a power of two.
 const SHAPES_KEPT: usize = 64;
-/// Making a shape takes about as long as finding the fields of this many records one by one.
+/// Making a shape takes about as long as locating the fields of this many records one by one.
 const RECORDS_A_SHAPE: u64 = 32;
 
-/// Where a variable value is on its page. The first of a record is no value but its origin, with no bytes.
+/// Where a variable value is on its page. The first span of a record is not a value but the record's origin, with no bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
     /// Its first byte.
@@ -28,7 +28,7 @@ pub struct Span {
 /// Where a field is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShapeField {
-    /// Nowhere.
+    /// Not stored.
     Null,
     /// `offset` bytes after the end of the span with the number `after`.
     Fixed {
@@ -52,7 +52,7 @@ struct Variable {
     big: bool,
 }
 
-/// What a pattern of NULLs decides.
+/// The positions of fields that follow from a pattern of NULLs.
 #[derive(Debug, Clone, Default)]
 pub struct RecordShape {
     fields: Vec<ShapeField>,
@@ -130,14 +130,14 @@ pub struct RecordShapes<T> {
 /// A record's fields: what was derived from its shape, and its spans.
 #[derive(Debug, Clone, Copy)]
 pub struct Shaped<'s, T> {
-    /// What was derived.
+    /// The caller's derivation from the shape.
     pub derived: &'s T,
     /// The spans that the fields of the shape refer to.
     pub spans: &'s [Span],
 }
 
 impl<T> Shaped<'_, T> {
-    /// A span, by the number that a field of the shape has.
+    /// The span with this number, as in the shape's fields.
     #[inline]
     #[must_use]
     pub fn span(&self, number: usize) -> Span {
@@ -146,7 +146,8 @@ impl<T> Shaped<'_, T> {
 }
 
 impl<T> RecordShapes<T> {
-    /// For the leaves of an index with this layout; `None` if the bitmap does not decide which fields its records have, or is too long.
+    /// Makes the shapes for the leaves of an index with this layout. `None` if the null bitmap does not decide which fields a record has,
+    /// or is too long.
     #[must_use]
     pub fn new(layout: &Layout) -> Option<Self> {
         let nullable = layout.fields().iter().filter(|field| field.nullable).count() as u32;
@@ -163,8 +164,8 @@ impl<T> RecordShapes<T> {
         })
     }
 
-    /// Finds the fields of a leaf's record that ends at or before byte `limit` of its page, and lies there entirely. `derive` is called for a
-    /// shape that is not kept. `None` proves nothing: [`Layout::locate`] is slower but knows more.
+    /// Finds the fields of a leaf's record that is entirely on its page and ends at or before byte `limit`. Calls `derive` for a shape that
+    /// is not kept yet. `None` proves nothing: [`Layout::locate`] is slower but handles every record.
     #[inline]
     pub fn find(
         &mut self,
@@ -187,7 +188,7 @@ impl<T> RecordShapes<T> {
         (end <= limit).then_some(Shaped { derived: &kept.derived, spans: &self.spans })
     }
 
-    /// Makes the shape of a pattern, unless patterns change so often that it does not pay.
+    /// Makes the shape of a pattern, unless patterns change so often that making shapes costs more than it saves.
     #[cold]
     fn keep(&mut self, at: usize, nulls: u64, derive: impl FnOnce(&RecordShape) -> T) -> Option<()> {
         if self.made * RECORDS_A_SHAPE > self.asked + SHAPES_KEPT as u64 * RECORDS_A_SHAPE {
@@ -235,7 +236,7 @@ mod tests {
             let Some(mut shapes) = RecordShapes::new(&layout) else { continue };
             let mut located = RecordFields::new();
             for _ in 0..150 {
-                // Mostly short lengths and few NULLs: hardly any other record would fit.
+                // Mostly short lengths and few NULLs: otherwise hardly any record would fit.
                 let mut page: Vec<u8> =
                     (0..1300).map(|_| (next(&mut seed) & next(&mut seed) & next(&mut seed)) as u8).collect();
                 let origin = (next(&mut seed) % 1290) as u16 + 5;

@@ -22,7 +22,7 @@ fn index(name: &str, columns: &[ColumnDef], key_len: usize) -> Option<IndexDef> 
 const INT: SqlType = SqlType::Int { bytes: 4, unsigned: true };
 const BIGINT: SqlType = SqlType::Int { bytes: 8, unsigned: true };
 
-/// Index of the compressed JSON among the fields of [`sdi`].
+/// Position of the compressed JSON among the fields of [`sdi`].
 pub const SDI_DATA_FIELD: usize = 6;
 
 /// The clustered index of SDI records: type, id, DB_TRX_ID, DB_ROLL_PTR, length of the JSON, its compressed length, compressed JSON.

@@ -1,4 +1,4 @@
-//! Collations by number: how long characters are, and for which the order of values is known.
+//! Collations by number: how long characters are, and how values compare where that is known.
 //!
 //! Facts: the collations of MySQL 9.7 and MariaDB 10.11, which agree on every number.
 
@@ -30,8 +30,8 @@ pub const fn character_bytes(collation: u16) -> (u8, u8) {
     }
 }
 
-/// Length in bytes of a value's first `count` characters, or of all of it if it has fewer. `None` for charsets with characters of several
-/// lengths, other than UTF-8 and UTF-16. An invalid character counts as one of the shortest.
+/// Length in bytes of a value's first `count` characters, or of the whole value if it has fewer. `None` for charsets with characters of
+/// several lengths, except UTF-8 and UTF-16. An invalid character counts as one of the shortest.
 #[must_use]
 pub fn prefix_bytes(collation: u16, value: &[u8], count: usize) -> Option<usize> {
     let length: fn(&[u8]) -> usize = match (character_bytes(collation), collation) {

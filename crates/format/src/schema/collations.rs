@@ -103,7 +103,7 @@ impl Collation {
     }
 }
 
-/// A MySQL collation that MariaDB has beside one of its own with the same name.
+/// The name of a collation in one family. MariaDB renames MySQL's Croatian collations, because it has its own under the same names.
 fn name_for(number: u16, name: &str, family: Family) -> Cow<'_, str> {
     match family {
         Family::MariaDb if number < 576 => name.replace("_croatian_ci", "_croatian_mysql561_ci").into(),

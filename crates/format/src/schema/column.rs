@@ -33,7 +33,7 @@ pub struct ColumnDef {
     pub is_virtual: bool,
     /// How its value is computed, if it is generated.
     pub generated: Option<Generated>,
-    /// MySQL: several values per row, each with its own index entry. The column itself is virtual and hidden.
+    /// MySQL: the column has several values per row, each with its own index entry. It is virtual and hidden.
     pub is_array: bool,
     /// Its role in a system-versioned table of MariaDB.
     pub versioned: Versioned,
@@ -41,8 +41,8 @@ pub struct ColumnDef {
     pub visibility: Visibility,
     /// The value of rows that do not give one.
     pub default: ColumnDefault,
-    /// The default as stored in the server's rows, including little-endian numbers and lengths of VARCHAR; for a NULL or missing default,
-    /// that of the type. Empty if the source lacks it. MySQL's `CHECKSUM TABLE` counts it for every NULL.
+    /// The default as in the server's own rows: numbers little-endian, VARCHAR with its length. For a NULL or missing default, the type's
+    /// default. Empty if the source lacks it. MySQL's `CHECKSUM TABLE` counts it for every NULL.
     pub default_image: Vec<u8>,
     /// `ON UPDATE CURRENT_TIMESTAMP`.
     pub on_update_now: bool,
@@ -54,7 +54,7 @@ pub struct ColumnDef {
     pub comment: String,
     /// MySQL 8.0 and later: the type as SQL text.
     pub declared_type: Option<String>,
-    /// MySQL: the declaration names the collation although it is the table's.
+    /// MySQL: whether the declaration names the collation although it is the table's.
     pub is_explicit_collation: bool,
     /// MySQL: `NOT SECONDARY`, not loaded into a secondary engine.
     pub not_secondary: bool,
@@ -112,10 +112,10 @@ impl ColumnDef {
         matches!(self.versioned, Versioned::RowStart | Versioned::RowEnd)
     }
 
-    /// Bytes of a value in the server's own row; `None` if rows hold pointers.
+    /// Bytes of a value in the server's own row; `None` if the row has only a pointer to the value.
     #[must_use]
     pub fn image_len(&self) -> Option<usize> {
-        // A length of one or two bytes comes first.
+        // A length of one or two bytes precedes the value.
         let varchar = |len: u32| len.saturating_add(if len < 256 { 1 } else { 2 });
         let len = match self.sql_type {
             SqlType::Char(len) => u32::from(len),
@@ -160,13 +160,13 @@ pub enum Versioned {
 /// The value of rows that do not give one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ColumnDefault {
-    /// Nothing: a value must be given.
+    /// No default: a value must be given.
     None,
     /// NULL.
     Null,
     /// A literal, as text. Binary strings are in hexadecimal, after `0x`.
     Literal(String),
-    /// A literal that is only in [`ColumnDef::default_image`].
+    /// A literal whose text is unknown: only [`ColumnDef::default_image`] has its bytes.
     Image,
     /// An expression; `CURRENT_TIMESTAMP` is one.
     Expression(String),
@@ -179,17 +179,17 @@ pub enum Visibility {
     Visible,
     /// Those who ask for it by name.
     Invisible,
-    /// MySQL: no one, though the server reads and sums it like any other: the value of a functional key part.
+    /// MySQL: no one. It is the value of a functional key part; the server reads and sums it like any other column.
     Functional,
     /// No one: it serves the engine, like FTS_DOC_ID, dropped columns and the hashes of long unique keys.
     Hidden,
 }
 
-/// The value of an instantly added column in rows written before.
+/// The value of an instantly added column in rows written before it was added.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InstantDefault {
     /// NULL.
     Null,
-    /// These bytes, as a row would store them.
+    /// These bytes, in the form that rows store.
     Bytes(Vec<u8>),
 }

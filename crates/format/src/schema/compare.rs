@@ -7,8 +7,8 @@ use crate::record::{RecordFields, Slot, Stored};
 
 /// Compares the keys of two index records, given the pages they are on.
 ///
-/// Compares the first `count` key fields: [`Layout::key_fields`](crate::record::Layout::key_fields) of them decide the order of records.
-/// `None` if the order is unknown: an unknown collation, or a missing field.
+/// Compares the first `count` key fields. [`Layout::key_fields`](crate::record::Layout::key_fields) is how many decide the order of
+/// records. `None` if the order is unknown: an unknown collation, or a missing field.
 #[must_use]
 pub fn compare_keys(
     index: &IndexDef,
@@ -42,7 +42,7 @@ fn compare_slots(
     (a_slots.len() >= count && b_slots.len() >= count && index.fields.len() >= count).then_some(Ordering::Equal)
 }
 
-/// The key of a record, kept when its page is gone.
+/// A copy of a record's key, to be kept without its page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyCopy {
     bytes: Box<[u8]>,
@@ -60,7 +60,7 @@ impl KeyCopy {
                 bytes.extend_from_slice(value);
                 Slot { start, ..*slot }
             }
-            // Not on the page: its order stays unknown.
+            // The value is not on the page: its order stays unknown.
             None => Slot { stored: Stored::Missing, ..*slot },
         };
         let slots = fields.slots().iter().take(count).map(copied).collect();
@@ -73,7 +73,7 @@ impl KeyCopy {
         compare_slots(index, count, (&self.bytes, &self.slots), (&other.bytes, &other.slots))
     }
 
-    /// Its memory, bytes.
+    /// Bytes of memory that it takes.
     #[must_use]
     pub fn size(&self) -> usize {
         size_of::<Self>() + self.bytes.len() + size_of_val(&*self.slots)

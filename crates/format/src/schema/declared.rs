@@ -2,7 +2,7 @@
 //!
 //! The trees are in [`super::TableDef::indexes`]; these are the keys as the user declared them, including full-text ones.
 
-/// The declaration besides the columns.
+/// The declaration except for the columns.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Declared {
     /// The keys, in source order.
@@ -23,11 +23,11 @@ pub struct Declared {
     pub is_versioned: bool,
     /// MariaDB: the system versioning columns were not declared and are not shown.
     pub has_implicit_versioning: bool,
-    /// MariaDB: the application-time period: name and columns, as SQL.
+    /// MariaDB: name and columns of the application-time period, as SQL.
     pub period: Option<String>,
     /// MariaDB: a sequence, stored as a table of one row.
     pub is_sequence: bool,
-    /// MySQL: not shown to users: part of a full-text index, or a copy under construction.
+    /// MySQL: whether the table is hidden from users: part of a full-text index, or a copy under construction.
     pub is_hidden: bool,
     /// How it is partitioned, as SQL.
     pub partitioning: Option<String>,
@@ -38,7 +38,7 @@ pub struct Declared {
 pub struct KeyDef {
     /// Its name; `PRIMARY` is the primary key's.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: KeyKind,
     /// Its parts.
     pub parts: Vec<KeyPart>,
@@ -48,7 +48,7 @@ pub struct KeyDef {
     pub options: String,
 }
 
-/// What a key is.
+/// The kind of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum KeyKind {
     /// `PRIMARY KEY`.
@@ -89,13 +89,13 @@ pub struct ForeignKey {
     pub other_table: String,
     /// Its columns.
     pub other_columns: Vec<String>,
-    /// What happens here when a row is deleted there.
+    /// The action on this table's rows when a row of the other table is deleted.
     pub on_delete: Rule,
-    /// What happens here when a row's key is changed there.
+    /// The action on this table's rows when a key of the other table changes.
     pub on_update: Rule,
 }
 
-/// What a foreign key does.
+/// The action of a foreign key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Rule {
     /// No rule was given.

@@ -1,5 +1,5 @@
 //! InnoDB's own dictionary in the system tablespace of MariaDB, and of MySQL up to 5.7: REDUNDANT tables with the same fields on every
-//! server. It gives the root of each table's indexes. MySQL 8.0 and later have none ([`super::sdi`]).
+//! server. It gives the root of each table's indexes. MySQL 8.0 and later use SDI instead ([`super::sdi`]).
 //!
 //! Facts: `dict0boot.h` and `dict0crea.cc` of MySQL 5.7 and MariaDB 10.11.
 
@@ -43,7 +43,7 @@ pub struct SysTable {
     pub id: u64,
     /// Its tablespace.
     pub space: SpaceId,
-    /// `ALTER TABLE ... DISCARD TABLESPACE` took its file away.
+    /// Whether `ALTER TABLE ... DISCARD TABLESPACE` removed its file.
     pub is_discarded: bool,
 }
 
@@ -126,9 +126,9 @@ pub struct SysForeign {
     pub table: String,
     /// The referenced table.
     pub other_table: String,
-    /// The rule for rows deleted there.
+    /// The rule for deleted rows of the referenced table.
     pub on_delete: Rule,
-    /// The rule for keys changed there.
+    /// The rule for changed keys of the referenced table.
     pub on_update: Rule,
 }
 

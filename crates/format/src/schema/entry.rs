@@ -1,4 +1,4 @@
-//! The secondary index entry that belongs to a row: the same bytes, whether built from the row or read from the entry.
+//! The secondary index entry of a row, in a form that has the same bytes whether built from the row or read from the entry.
 //!
 //! ```text
 //! row   -> columns of the entry, cut to their prefixes ┐
@@ -6,22 +6,23 @@
 //! entry -> its fields                                  ┘
 //! ```
 //!
-//! Both servers keep the two identical to the byte, even if a collation treats different bytes as equal: an update to a value that merely
-//! compares equal delete-marks the old entry and writes, or overwrites, another (`row_upd_changes_ord_field_binary` and
-//! `row_ins_sec_index_entry_by_modify` in `row0upd.cc` and `row0ins.cc`). Only trailing spaces of a CHAR, which mean nothing, are not
-//! compared: their number depends on the row format and on the server that wrote them.
+//! Both servers keep row and entry identical to the byte, even if a collation treats different bytes as equal: an update to a value that
+//! merely compares equal delete-marks the old entry and writes, or overwrites, another (`row_upd_changes_ord_field_binary` and
+//! `row_ins_sec_index_entry_by_modify` in `row0upd.cc` and `row0ins.cc`). The one exception is trailing spaces of a CHAR. They have no
+//! meaning, and their number depends on the row format and on the server that wrote them, so they are not compared.
 
 use super::charset::{self, BINARY};
 use super::{ColumnDef, FieldSource, IndexDef, IndexKind, InstantDefault, SqlType};
 use crate::record::{RecordFields, Stored};
 
-/// No key is longer: off-page data beyond this is in no entry.
+/// Longest value in an entry, bytes. No key is longer, so off-page data beyond this is in no entry.
 const ENTRY_VALUE_MAX: usize = 16 << 10;
 
-/// Reads the start of the off-page value behind a reference: at least this many bytes, if it has them. `None` if it cannot be read.
+/// Reads the start of the off-page value of a reference: at least this many bytes, or the whole value if it is shorter. `None` if it cannot
+/// be read.
 pub type Outside<'o> = &'o mut dyn FnMut(&[u8], usize) -> Option<Vec<u8>>;
 
-/// How much of a column an entry holds.
+/// How much of a column is in an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cut {
     Whole,
@@ -37,20 +38,20 @@ struct EntryPart {
     /// Its index among the fields of an entry.
     entry: usize,
     cut: Cut,
-    /// Whether trailing spaces mean nothing.
+    /// Whether trailing spaces are ignored.
     trims: bool,
 }
 
 /// How to compare rows with the entries of one secondary index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EntryPlan {
-    /// Those of the row's key come first.
+    /// The parts of the row's key come first.
     parts: Vec<EntryPart>,
     key_parts: usize,
     left_out: Option<&'static str>,
 }
 
-/// Bytes that are equal exactly if the entries are equal. Reused for one entry after the other.
+/// Bytes that are equal if and only if the entries are equal. The buffer is reused for entry after entry.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EntryImage {
     bytes: Vec<u8>,
@@ -135,8 +136,8 @@ impl RowDefaults {
 }
 
 impl EntryPlan {
-    /// For rows of `row` and entries of `entry`, two indexes of the table with these columns. `None` if they cannot be compared: a row has
-    /// several entries, or entries lack the row's key.
+    /// Plans the comparison of rows of `row` with entries of `entry`, two indexes of the table with these columns. `None` if they cannot be
+    /// compared: a row has several entries, or entries lack the row's key.
     #[must_use]
     pub fn new(columns: &[ColumnDef], row: &IndexDef, entry: &IndexDef) -> Option<Self> {
         if entry.is_multi_valued || entry.is_clustered() || !row.is_clustered() {
@@ -160,7 +161,7 @@ impl EntryPlan {
         (key_parts >= row.layout.key_fields()).then_some(Self { parts, key_parts, left_out })
     }
 
-    /// What of the entries cannot be compared, as a clause; `None` if everything can.
+    /// The part of the entries that cannot be compared, as a clause; `None` if everything can.
     #[must_use]
     pub const fn left_out(&self) -> Option<&'static str> {
         self.left_out
@@ -222,13 +223,14 @@ impl EntryPlan {
     }
 }
 
-/// Whether the field is part of the key by which entries name their row.
+/// Whether the field is part of the key with which entries refer to their row.
 fn is_key(row: &IndexDef, source: FieldSource, prefix: Option<u32>) -> bool {
     let mut key = row.fields.iter().take(row.layout.key_fields());
     key.any(|field| field.source == source && (prefix.is_none() || prefix == field.prefix))
 }
 
-/// `None` if the row lacks a column that it should have. The inner error says why the column cannot be compared.
+/// The part for a field of the entry. `None` if the row lacks a column that it should have. The inner error says why the column cannot be
+/// compared.
 fn part(
     columns: &[ColumnDef],
     row: &IndexDef,

@@ -1,4 +1,4 @@
-//! From columns and declared keys to the fields of each index, in storage order.
+//! Builds the fields of each index, in storage order, from columns and declared keys.
 
 use thiserror::Error;
 
@@ -26,7 +26,7 @@ pub struct IndexParts {
     pub unique: bool,
     /// Whether it is an R-tree.
     pub spatial: bool,
-    /// Several entries per row.
+    /// Whether a row has several entries.
     pub is_multi_valued: bool,
     /// Its root, if known.
     pub root: Option<IndexRoot>,
@@ -59,7 +59,7 @@ pub(super) fn clustered_first(mut indexes: Vec<IndexParts>, columns: &[ColumnDef
 /// Why a table's indexes could not be built. This says nothing about its files.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum BuildError {
-    /// Perhaps a type of a newer server, or of a plugin.
+    /// A column has an unknown type, perhaps of a newer server or of a plugin.
     #[error("column {column} has a type (number {number}) that innokit does not know")]
     UnknownType {
         /// Name of the column.
@@ -77,10 +77,10 @@ pub enum BuildError {
         /// Columns of the table.
         columns: usize,
     },
-    /// Every table has an index, since its rows are one.
+    /// The definition has no index. Every table has one, because its rows are the clustered index.
     #[error("the definition names no index")]
     NoIndex,
-    /// Contradictory fields and positions.
+    /// Fields and positions contradict each other.
     #[error("the positions of the columns in the rows contradict each other")]
     Positions,
 }
@@ -123,7 +123,7 @@ fn field(columns: &[ColumnDef], part: FieldPart, index: &str) -> Result<Field, B
         prefix: part.prefix,
         descending: part.descending,
         order: order_of(column),
-        // A prefix has as many bytes as its characters, but its NULL takes as many as the whole column's.
+        // A prefix takes the bytes of its characters, but its NULL takes as many bytes as a NULL of the whole column.
         redundant_len: room.redundant.filter(|_| part.prefix.is_none()),
         max_len: room.max_len,
     };
@@ -159,7 +159,7 @@ pub(super) fn build(
     Ok(indexes)
 }
 
-/// The key of the clustered index, and what follows it.
+/// The key fields of the clustered index, and the fields after them.
 fn clustered_fields(columns: &[ColumnDef], declared: &IndexParts) -> Result<(Vec<Field>, Vec<Field>), BuildError> {
     let declared_key = declared.parts.iter().map(|part| field(columns, *part, &declared.name));
     let mut key = declared_key.collect::<Result<Vec<_>, _>>()?;
@@ -191,8 +191,8 @@ fn clustered(
     Ok(assemble(declared, IndexKind::Clustered, fields, key.len(), trx_id, instant))
 }
 
-/// Once it differs from table order, MySQL stores each column's position in the rows. System columns are not included: they always follow
-/// the key.
+/// Sorts the fields by the positions that MySQL stores once the order in rows differs from the order in the table. System columns have no
+/// position: they always follow the key.
 fn sort_by_position(columns: &[ColumnDef], fields: &mut [Field], key_len: usize) -> Result<(), BuildError> {
     let position = |number: usize, field: &Field| -> Option<u32> {
         let FieldSource::Column(column) = field.def.source else { return Some(number as u32) };
@@ -238,7 +238,7 @@ fn secondary(columns: &[ColumnDef], declared: &IndexParts, key: &[Field]) -> Res
     }
     let count = fields.len();
     let kind = if declared.spatial { IndexKind::Spatial } else { IndexKind::Secondary };
-    // Node pointers of an R-tree have only the rectangle.
+    // Node pointers of an R-tree have only the rectangle and the child.
     let key_fields = if declared.spatial { 1 } else { count };
     Ok(assemble(declared, kind, fields, key_fields, None, Instant::None))
 }

@@ -5,8 +5,8 @@
 /// Codes of two characters, each followed by its letter.
 const LETTERS: &str = include_str!("filename.txt");
 
-/// The name behind a file name: `odd@002dname` is `odd-name`. Accented letters have codes of two characters; everything else that a file
-/// system may not like has four hexadecimal digits. Anything that is not a code stays unchanged.
+/// The name encoded in a file name: `odd@002dname` is `odd-name`. Accented letters have codes of two characters; other characters that a
+/// file system may not accept have four hexadecimal digits. Anything that is not a code stays unchanged.
 #[must_use]
 pub fn decoded(name: &str) -> String {
     let mut text = String::with_capacity(name.len());

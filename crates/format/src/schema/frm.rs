@@ -1,9 +1,10 @@
 //! Tables from `.frm` files: the definition that MariaDB, and MySQL up to 5.7, keep beside each table.
 //!
-//! The file has columns and keys but no roots: those are in the dictionary of the system tablespace ([`super::dictionary`]). Everything in
-//! it is little-endian.
+//! The file has columns and keys but no roots: the roots are in the dictionary of the system tablespace ([`super::dictionary`]). All its
+//! integers are little-endian.
 //!
-//! Facts: `sql/table.cc`, `sql/unireg.cc` and `sql/field.cc` of MariaDB 10.11 and MySQL 5.7; compared with the tables of MariaDB's datadirs.
+//! Facts: `sql/table.cc`, `sql/unireg.cc` and `sql/field.cc` of MariaDB 10.11 and MySQL 5.7; compared with the tables of MariaDB's
+//! datadirs.
 
 mod declared;
 mod error;
@@ -25,7 +26,7 @@ use crate::record::{Instant, RecordStyle};
 
 /// The hidden column with document ids, in tables with full-text indexes.
 const DOC_ID: &str = "FTS_DOC_ID";
-/// The index on it.
+/// The index on `FTS_DOC_ID`.
 pub const DOC_ID_INDEX: &str = "FTS_DOC_ID_INDEX";
 
 const MAGIC: [u8; 2] = [0xFE, 0x01];
@@ -37,7 +38,7 @@ const ENGINE_INNODB: u8 = 12;
 const ENGINE_PARTITION: u8 = 20;
 
 const ROW_FORMAT_REDUNDANT: u8 = 4;
-/// Reads a `.frm` file. Table and database are named by the file and its folder, so the names are left empty here.
+/// Reads a `.frm` file. The names of table and database are those of the file and its folder, so they are left empty here.
 ///
 /// A table that has or had a full-text index numbers its rows in a hidden column that the file does not mention. It is added if the file
 /// has such an index, or if `has_doc_id` says that the dictionary has an index [`DOC_ID_INDEX`] for the table.
@@ -61,7 +62,7 @@ pub fn from_frm(bytes: &[u8], has_doc_id: bool) -> Result<TableDef, FrmError> {
         add_doc_id(&mut columns, &mut parts);
     }
     let style = match frm.u8(40, "row format")? {
-        // The server's default, which could have been any.
+        // The server's default at the time, which is not recorded.
         0 => None,
         ROW_FORMAT_REDUNDANT => Some(RecordStyle::Redundant),
         _ => Some(RecordStyle::Compact),
@@ -85,7 +86,7 @@ pub fn from_frm(bytes: &[u8], has_doc_id: bool) -> Result<TableDef, FrmError> {
     })
 }
 
-/// Unless the user created the column.
+/// Adds the hidden column FTS_DOC_ID and its index, each unless the user created it.
 pub(super) fn add_doc_id(columns: &mut Vec<ColumnDef>, parts: &mut Vec<IndexParts>) {
     let existing = columns.iter().position(|column| column.name == DOC_ID);
     let column = existing.unwrap_or(columns.len());

@@ -1,4 +1,4 @@
-//! MariaDB's instantly altered tables: the root gives the number of fields of the first rows, the metadata record what was added later.
+//! MariaDB's instantly altered tables. The root gives the number of fields in the first rows; the metadata record describes later changes.
 //!
 //! Facts: `dict0mem.cc` and `btr0cur.cc` of MariaDB 10.11; compared with the altered tables of its datadirs.
 
@@ -15,10 +15,10 @@ const ORDINAL: u16 = 0x03FF;
 /// DB_TRX_ID and DB_ROLL_PTR.
 const SYSTEM_BYTES: usize = 13;
 
-/// What the leftmost leaf of an instantly altered table says.
+/// The kind of metadata record in the leftmost leaf of an instantly altered table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Metadata {
-    /// Nothing: the alteration was undone, so the table is ordinary.
+    /// No metadata record: the alteration was undone, so the table is ordinary.
     None,
     /// Columns were added at the end.
     Added,
@@ -57,7 +57,7 @@ pub fn metadata(leaf: &IndexPage<'_>, index: &IndexDef) -> Option<Metadata> {
     Reference::parse(reference).map(Metadata::Map)
 }
 
-/// The clustered index of `table` in the layout of its rows: `core` is the root's number of initial fields, `map` the value behind
+/// The clustered index of `table` in the layout of its rows. `core` is the root's number of initial fields; `map` is the off-page value of
 /// [`Metadata::Map`], if the metadata record has one.
 ///
 /// # Errors

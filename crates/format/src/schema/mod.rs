@@ -44,15 +44,15 @@ pub use types::{GeometryKind, SqlType};
 /// A table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableDef {
-    /// The database; empty if the source does not tell.
+    /// The database; empty if the source does not give it.
     pub schema: String,
     /// Its name.
     pub name: String,
     /// The vendor whose server wrote the definition.
     pub family: Family,
-    /// The server version that wrote the definition: 90704 is MySQL 9.7.4, 101119 MariaDB 10.11.19; 0 if the source does not tell.
+    /// The server version that wrote the definition: 90704 is MySQL 9.7.4, 101119 MariaDB 10.11.19; 0 if the source does not give it.
     pub server_version: u32,
-    /// Style of its records, if the definition tells; otherwise the pages do.
+    /// Style of its records; `None` if only the pages show it.
     pub style: Option<RecordStyle>,
     /// The default collation of columns.
     pub collation: u16,
@@ -62,7 +62,7 @@ pub struct TableDef {
     pub columns: Vec<ColumnDef>,
     /// Checks of the table, in source order.
     pub checks: Vec<CheckDef>,
-    /// Its declaration besides columns and checks.
+    /// Its declaration except for columns and checks.
     pub declared: Declared,
     /// Its indexes that are trees, the clustered one first. Full-text indexes are not trees but separate tables.
     pub indexes: Vec<IndexDef>,
@@ -97,13 +97,13 @@ pub struct PartitionDef {
 pub struct IndexRoot {
     /// Its index id.
     pub id: u64,
-    /// Its tablespace, if the source tells.
+    /// Its tablespace, if the source gives it.
     pub space: Option<SpaceId>,
     /// Its root page.
     pub root: PageNo,
 }
 
-/// What an index is.
+/// The kind of an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum IndexKind {
     /// Its leaves are the rows.
@@ -119,17 +119,17 @@ pub enum IndexKind {
 pub struct IndexDef {
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: IndexKind,
     /// Whether no two rows may have equal declared parts, NULL aside.
     pub unique: bool,
     /// Number of declared key fields; [`Layout::key_fields`] is the number in the tree.
     pub declared_parts: usize,
-    /// Its root; `None` if the source does not tell (.frm), or if each partition has its own.
+    /// Its root; `None` if the source does not give it (.frm), or if each partition has its own.
     pub root: Option<IndexRoot>,
-    /// Style of its records, if the source tells.
+    /// Style of its records, if the source gives it.
     pub style: Option<RecordStyle>,
-    /// Several entries per row (for a JSON array), or none.
+    /// Whether a row may have several entries, or none, as with a JSON array.
     pub is_multi_valued: bool,
     /// Its fields in physical order.
     pub fields: Vec<FieldDef>,
@@ -138,7 +138,7 @@ pub struct IndexDef {
 }
 
 impl IndexDef {
-    /// The field that holds all of a column, not just a prefix; by the column's index in the table.
+    /// The field that has the whole column with this index in the table, not just a prefix.
     #[must_use]
     pub fn field_of(&self, column: usize) -> Option<usize> {
         self.fields.iter().position(|field| field.source == FieldSource::Column(column) && field.prefix.is_none())
@@ -167,13 +167,13 @@ pub struct FieldDef {
 pub enum FieldSource {
     /// A column: its index in [`TableDef::columns`].
     Column(usize),
-    /// DB_ROW_ID, the key of tables without another.
+    /// DB_ROW_ID, the key of tables that declare no usable one.
     RowId,
     /// DB_TRX_ID, the transaction that wrote the row.
     TrxId,
     /// DB_ROLL_PTR, which points to the row's previous version.
     RollPtr,
-    /// MariaDB: a dropped column, of which nothing else is known.
+    /// MariaDB: a dropped column. Nothing else is known about it.
     Dropped,
 }
 
@@ -203,8 +203,8 @@ impl IndexDef {
 }
 
 impl TableDef {
-    /// All trees of the table: its own indexes, or those of each partition (which is returned too), each with its root. Indexes without a
-    /// known root are left out.
+    /// All trees of the table, each with its root: its own indexes, or those of each partition, returned with the partition. Indexes
+    /// without a known root are left out.
     pub fn trees(&self) -> impl Iterator<Item = (Option<&PartitionDef>, IndexDef)> + '_ {
         let own = self.indexes.iter().filter(|index| index.root.is_some()).map(|index| (None, index.clone()));
         let parts = self.partitions.iter().flat_map(|part| {

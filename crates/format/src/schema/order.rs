@@ -1,4 +1,4 @@
-//! The order of values, as far as it is known without the servers' collation tables.
+//! The order of values, where it is known without the servers' collation tables.
 
 use std::cmp::Ordering;
 
@@ -13,8 +13,8 @@ pub enum KeyOrder {
     Float,
     /// DOUBLE: a number, stored little-endian.
     Double,
-    /// ASCII letters, ignoring case; the shorter value is treated as padded with spaces. Values with non-ASCII bytes up to the first
-    /// difference cannot be ordered.
+    /// ASCII letters, ignoring case; the shorter value is treated as padded with spaces. Values with a non-ASCII byte before or at the
+    /// first difference cannot be ordered.
     AsciiNoCase,
     /// Space, digits and ASCII letters, ignoring case, shorter first. Other values cannot be ordered.
     Uca0900Letters,
@@ -52,7 +52,7 @@ fn compare_padded(a: &[u8], b: &[u8], weight: impl Fn(u8) -> u8) -> Ordering {
     (common..len).map(|at| padded(a, at).cmp(&padded(b, at))).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
 }
 
-/// The first non-ASCII character may start one that compares like the ASCII characters before it.
+/// Compares text up to the first non-ASCII character. From there on the order is unknown: that character may compare like ASCII ones.
 fn compare_ascii(a: &[u8], b: &[u8]) -> Option<Ordering> {
     if a == b {
         return Some(Ordering::Equal);

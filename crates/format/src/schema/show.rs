@@ -1,12 +1,12 @@
-//! Values in readable form, where that is simple: for the keys in findings.
+//! Prints the keys in findings, in readable form where that is simple.
 
 use super::{ColumnDef, SqlType, charset};
 
 /// Longer values are cut.
 const SHOWN_MAX: usize = 64;
 
-/// A stored value as text: numbers, and ASCII or UTF-8 text; everything else in hexadecimal. Without a column it is DB_ROW_ID; `None` is
-/// NULL.
+/// A stored value as text: numbers, and ASCII or UTF-8 text; everything else in hexadecimal. Without a column the value is a DB_ROW_ID.
+/// `None` is NULL.
 #[must_use]
 pub fn shown(column: Option<&ColumnDef>, value: Option<&[u8]>) -> String {
     let Some(value) = value else { return "NULL".to_owned() };

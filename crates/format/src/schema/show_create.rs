@@ -4,7 +4,7 @@
 //! TableDef { columns, declared } -> a line for each column, key and constraint -> options -> partitions
 //! ```
 //!
-//! What the source of a definition lacks cannot be printed: [`missing`] lists it.
+//! [`missing`] lists what cannot be printed because the source of the definition lacks it.
 //!
 //! Facts: the output of MySQL 9.7 and MariaDB 10.11 and 11.8 for tables of every kind.
 
@@ -132,7 +132,7 @@ fn check_line(table: &TableDef, check: &CheckDef) -> String {
     format!("CONSTRAINT {} CHECK ({}){off}", quoted_name(&check.name), check.expression)
 }
 
-/// What follows the closing parenthesis, except the partitions.
+/// Appends the options after the closing parenthesis, without the partitions.
 fn options(table: &TableDef, sql: &mut String) {
     let declared = &table.declared;
     if let Some(tablespace) = &declared.tablespace {

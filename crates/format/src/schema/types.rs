@@ -3,7 +3,7 @@
 use super::charset;
 use crate::record::Storage;
 
-/// A type, as far as storage is concerned. Lengths are in bytes.
+/// The storage of a type. Lengths are in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SqlType {
     /// TINYINT to BIGINT: 1, 2, 3, 4 or 8 bytes.
@@ -91,7 +91,7 @@ pub enum GeometryKind {
 }
 
 impl GeometryKind {
-    /// From the number in both servers' dictionaries; an unknown number may be any shape.
+    /// The kind for a number in either server's dictionary. An unknown number counts as any shape.
     #[must_use]
     pub const fn from_number(number: u8) -> Self {
         match number {
@@ -115,7 +115,7 @@ const MAX_FIXED_LEN: u32 = 768;
 pub(super) struct Room {
     /// In compact records.
     pub compact: Storage,
-    /// In REDUNDANT ones, if fixed.
+    /// Bytes in REDUNDANT records, if fixed.
     pub redundant: Option<u16>,
     /// Upper limit in bytes, if values vary.
     pub max_len: Option<u32>,
@@ -140,7 +140,7 @@ pub fn decimal_bytes(precision: u8, scale: u8) -> u32 {
 }
 
 impl SqlType {
-    /// Bytes of a value, if all values have the same length whatever the charset and row format.
+    /// Bytes of a value, if all values have the same length in every charset and row format.
     #[must_use]
     pub fn fixed_bytes(self) -> Option<u32> {
         Some(match self {
@@ -186,7 +186,7 @@ fn fixed_room(len: u32) -> Room {
     Room { compact: Storage::Fixed(bytes), redundant: Some(bytes), max_len: None }
 }
 
-/// CHAR is fixed-length in compact records if every character is, and in REDUNDANT ones always, up to a limit.
+/// The storage of a CHAR. Up to a limit, it is fixed-length in compact records if every character is, and always in REDUNDANT ones.
 fn char_room(declared: u32, len: u32, collation: u16) -> Room {
     let (min, max) = charset::character_bytes(collation);
     let short = len <= MAX_FIXED_LEN;

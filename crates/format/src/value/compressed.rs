@@ -21,7 +21,7 @@ pub fn unpack(stored: &[u8], out: &mut Vec<u8>) -> Result<(), ValueError> {
         ZLIB => {
             let (len, data) = rest.split_at_checked(usize::from(head & 7)).ok_or(ValueError::Compressed)?;
             let len = usize::try_from(super::stored::unsigned(len)).map_err(|_| ValueError::Compressed)?;
-            // Deflate compresses at most a thousand to one: a larger length is false and would waste memory.
+            // Deflate compresses at most about a thousand to one. A larger length is wrong, and reserving it would waste memory.
             if len > data.len().saturating_mul(1100) {
                 return Err(ValueError::Compressed);
             }

@@ -58,12 +58,12 @@ impl Digits {
     }
 }
 
-/// Writes a stored DECIMAL as the server does, at least `zerofill` digits and point wide.
+/// Writes a stored DECIMAL as the server does, with leading zeros until digits and point take `zerofill` characters.
 ///
 /// # Errors
 /// The bytes are not a DECIMAL with that precision and scale.
 pub fn write(stored: &[u8], precision: u8, scale: u8, zerofill: u16, out: &mut Vec<u8>) -> Result<(), ValueError> {
-    // Long values, zero-filled ones and invalid ones.
+    // The slow way: long values, zero-filled ones and invalid ones.
     let Some((negative, whole, fraction)) = parts(stored, precision, scale).filter(|_| zerofill == 0) else {
         return write_digits(stored, (precision, scale), zerofill, out);
     };
@@ -82,7 +82,7 @@ pub fn write(stored: &[u8], precision: u8, scale: u8, zerofill: u16, out: &mut V
     Ok(())
 }
 
-/// Digits that fit in a number.
+/// Upper limit of digits on each side of the point for the fast way: two groups fit in a `u64`.
 const SHORT: u8 = 18;
 
 /// The sign and the parts before and after the point of a value with at most [`SHORT`] digits on either side; `None` for others and for
@@ -140,7 +140,7 @@ fn group(stored: &[u8], negative: bool, top: u8, digits: u8) -> Option<u64> {
 /// Powers of ten up to that of a group.
 const POWERS: [u64; 10] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000];
 
-/// Ten to the power of up to nine digits. A table: `pow` loops unless the exponent is known when it is compiled.
+/// Ten to the power of `digits`, up to nine. From a table: `pow` loops unless the exponent is known at compile time.
 #[inline]
 fn power(digits: u8) -> u64 {
     POWERS.get(usize::from(digits)).copied().unwrap_or(0)
@@ -220,7 +220,7 @@ mod tests {
                 for round in 0..40 {
                     let byte = |_| {
                         number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                        // Mostly small groups, or hardly any would be valid.
+                        // Mostly small groups: otherwise hardly any would be valid.
                         let byte = (number >> 33) as u8 & (number >> 41) as u8 & (number >> 49) as u8;
                         if round % 2 == 0 { byte } else { !byte }
                     };

@@ -1,4 +1,4 @@
-//! Decimal numbers without the overhead of `format!`: most values of an export are written here.
+//! Writes decimal numbers without the overhead of `format!`: most values of an export pass through here.
 
 use std::io::Write;
 
@@ -23,7 +23,7 @@ pub fn write_int(number: i64, out: &mut Vec<u8>) {
     write_padded(number.unsigned_abs(), 1, out);
 }
 
-/// Digits written together, and the least number that has more.
+/// Digits written together, and the least number with more digits.
 pub(super) const GROUP: usize = 8;
 pub(super) const GROUP_END: u64 = 100_000_000;
 
@@ -53,13 +53,13 @@ fn write_long(number: u64, width: usize, out: &mut Vec<u8>) {
 #[inline]
 fn write_group(number: u64, width: usize, out: &mut Vec<u8>) {
     let (text, len) = group(number, width);
-    // Append all and truncate: a copy of constant length needs no call.
+    // Append all bytes, then truncate: a copy of constant length needs no call to `memcpy`.
     let end = out.len() + len;
     out.extend_from_slice(&text);
     out.truncate(end);
 }
 
-/// Writes a number with `scale` decimals, at most [`GROUP`]; `whole` is below [`GROUP_END`], and `fraction` has no more digits than that.
+/// Writes a number with `scale` decimals, at most [`GROUP`]. `whole` is below [`GROUP_END`], and `fraction` has at most `scale` digits.
 #[inline]
 pub(super) fn write_point(whole: u64, fraction: u64, scale: usize, out: &mut Vec<u8>) {
     let ((before, point), (behind, decimals)) = (group(whole, 1), group(fraction, scale));
@@ -76,7 +76,8 @@ pub(super) fn write_point(whole: u64, fraction: u64, scale: usize, out: &mut Vec
     out.truncate(end);
 }
 
-/// The digits of a number below [`GROUP_END`], at least `width` of them, at most [`GROUP`], and how many there are. What follows them is void.
+/// The digits of a number below [`GROUP_END`], at least `width` and at most [`GROUP`] of them, and their number. The bytes after them have
+/// no meaning.
 #[inline]
 fn group(number: u64, width: usize) -> ([u8; GROUP], usize) {
     let digits = eight_digits(number);
@@ -86,8 +87,8 @@ fn group(number: u64, width: usize) -> ([u8; GROUP], usize) {
     (text.swap_bytes().to_be_bytes(), GROUP - left_out)
 }
 
-/// The digits of a number below [`GROUP_END`], the first in the lowest byte. Each step splits all parts of the number at once into two
-/// halves: fours, pairs, digits. The products are the reciprocals of 100 and 10, exact for numbers as small as these.
+/// The digits of a number below [`GROUP_END`], the first in the lowest byte. Each step splits all parts of the number in half at once: into
+/// fours, pairs, digits. It multiplies by the reciprocals of 100 and 10, which is exact for numbers this small.
 #[inline]
 const fn eight_digits(number: u64) -> u64 {
     let fours = (number / 10_000) | ((number % 10_000) << 32);
@@ -130,7 +131,7 @@ mod tests {
 
     #[test]
     fn eight_digits_are_those_of_each_number() {
-        // Every number of four digits in each half; the halves do not see each other.
+        // Every number of four digits in each half: the halves are independent.
         for number in (0..10_000).flat_map(|four| [four, four * 10_000, four * 10_001, GROUP_END - 1 - four]) {
             let digits = (eight_digits(number) | 0x3030_3030_3030_3030).swap_bytes().to_be_bytes();
             assert_eq!(String::from_utf8_lossy(&digits), format!("{number:08}"));

@@ -1,4 +1,4 @@
-//! From text to stored bytes, for key types: the bounds of a key range.
+//! Encodes text into stored bytes, for the types of keys: the bounds of a key range.
 
 use super::temporal::Digits;
 use super::{ValueKind, ValueType};
@@ -49,7 +49,7 @@ fn raw(text: &str) -> Option<Vec<u8>> {
     if rest.is_empty() { pairs.iter().map(byte).collect() } else { None }
 }
 
-/// The lowest `bytes` bytes, big-endian, of a number with its sign bit flipped.
+/// The low `bytes` bytes of a number with its sign bit flipped, big-endian.
 fn flipped(number: i64, bytes: usize) -> Vec<u8> {
     let half = 1_i128 << (8 * bytes - 1);
     let all = (i128::from(number) + half).to_be_bytes();

@@ -1,4 +1,4 @@
-//! Why bytes are not a value.
+//! Errors in decoding a value.
 
 use thiserror::Error;
 
@@ -16,7 +16,7 @@ pub enum ValueError {
     /// More than nine digits in a group, or a digit beyond the type's.
     #[error("the bytes are not a DECIMAL")]
     Decimal,
-    /// A month 13, an hour 25.
+    /// A part out of range, like month 13 or hour 25.
     #[error("the bytes are not a date or time")]
     Temporal,
     /// A number beyond the members of an ENUM or SET.

@@ -23,7 +23,7 @@ pub const fn double(stored: [u8; 8]) -> f64 {
     f64::from_le_bytes(stored)
 }
 
-/// A small stack buffer: no number has more significant digits.
+/// A small stack buffer, large enough for the digits of any number.
 struct Digits {
     bytes: [u8; 40],
     len: usize,
@@ -89,17 +89,17 @@ const SHORT_DECIMALS: [(usize, f64, u64); 2] = [(0, 1.0, 1), (4, 1e4, 10_000)];
 /// Numbers below this have at most 15 digits.
 const SHORT_LIMIT: f64 = 1e15;
 
-/// Writes a positive multiple of 1/10000 with at most 15 digits, which is what most columns hold. Dividing two exact numbers rounds once,
-/// so the digits are right if they lead back to the number; and since no two numbers of 15 digits are the same DOUBLE, fewer digits would
-/// not do. Returns `false`, with nothing written, for any other number.
+/// Writes a positive multiple of 1/10000 with at most 15 digits, as most columns hold. Returns `false`, with nothing written, for any other
+/// number. Dividing two exact numbers rounds once, so the digits are right if the division gives the number again. And no two numbers of 15
+/// digits are the same DOUBLE, so fewer digits would not distinguish it.
 fn write_short(number: f64, out: &mut Vec<u8>) -> bool {
     for (decimals, factor, unit) in SHORT_DECIMALS {
         let scaled = number * factor + 0.5;
-        // Numbers so small that the format without an exponent may have too many zeros are left out.
+        // Skip numbers so small that the format without an exponent may have too many zeros.
         if !(1.0..SHORT_LIMIT).contains(&scaled) {
             continue;
         }
-        // Rounded by way of an integer: `round` is a call on processors that might lack the instruction.
+        // Rounds by converting to an integer: `round` is a library call where the target may lack the instruction.
         let digits = scaled as u64;
         if digits as f64 / factor != number {
             continue;

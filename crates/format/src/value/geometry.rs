@@ -65,7 +65,7 @@ impl Wkb<'_> {
         self.word()
     }
 
-    /// Writes its name too, unless that follows from the enclosing geometry.
+    /// Writes a geometry, with its name if `named`. Inside another geometry the name may follow from that one.
     fn geometry(&mut self, named: bool, depth: usize, out: &mut Vec<u8>) -> Option<()> {
         let kind = self.head()?;
         let name = match kind {

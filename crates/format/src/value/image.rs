@@ -13,7 +13,7 @@ fn little_endian(stored: &[u8], flip: u8, out: &mut Vec<u8>) {
     out.push(first);
 }
 
-/// How stored bytes become those of the server's row, if copying is enough: decided once per column.
+/// How stored bytes become those of the server's row, where copying is enough. Decided once per column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Image {
     /// A number of at most eight bytes, byte-reversed, with some bits of the first byte flipped.
@@ -47,7 +47,7 @@ impl Image {
         }
     }
 
-    /// Upper limit of the bytes it adds.
+    /// Upper limit of the bytes that an image adds to a value.
     pub(super) const fn padding(self) -> usize {
         match self {
             Self::Padded { bytes } => bytes as usize,
@@ -90,8 +90,8 @@ impl ValueType {
         Ok(())
     }
 
-    /// Appends what MySQL's `CHECKSUM TABLE` sums for a NULL: the column's default in the server's rows, given in `default`, or that of the
-    /// type if it is empty.
+    /// Appends what MySQL's `CHECKSUM TABLE` sums for a NULL: the column's default in the server's rows, given in `default`, or the type's
+    /// default if that is empty.
     pub fn write_null_image(&self, default: &[u8], out: &mut Vec<u8>) {
         match self.kind {
             ValueKind::Json => out.extend_from_slice(b"null"),

@@ -1,7 +1,7 @@
 //! Converts MySQL's binary JSON to the server's text.
 //!
-//! Offsets in a document can point anywhere, so a damaged one could make parts of it be written over and over. The output is therefore
-//! bounded by the document's length: a sound document has an entry for each value, and each byte of a string once.
+//! Offsets in a damaged document can point anywhere, so the same part could be written again and again. Therefore the document's length
+//! bounds the output: a sound document has an entry for each value, and each byte of a string once.
 
 use super::digits::{write_int, write_uint};
 use super::temporal::{TYPE_DATE, TYPE_TIME};
@@ -32,7 +32,7 @@ const DEPTH_MAX: usize = 100;
 /// Base64 characters per line.
 const BASE64_LINE: usize = 76;
 
-/// A damaged document, or one that ends too early.
+/// The error for a document that is damaged or ends too early.
 const BROKEN: ValueError = ValueError::Json;
 
 /// Appends a document's text.
@@ -128,7 +128,7 @@ impl Writer<'_> {
         Some(())
     }
 
-    /// A point distinguishes a double from an integer.
+    /// Writes a double, with a point even if it is integral: the point distinguishes it from an integer.
     fn double(&mut self, number: f64) {
         let start = self.out.len();
         float::write_double(number, None, self.out);
@@ -206,7 +206,7 @@ impl<'d> Container<'d> {
         container.count = container.number(0)?;
         let bytes = container.number(container.width())?;
         container.body = body.get(..bytes)?;
-        // No more entries than fit.
+        // Refuse more entries than fit in the container.
         (container.values_at() + container.count * container.entry() <= bytes).then_some(container)
     }
 

@@ -97,11 +97,11 @@ pub struct ValueType {
     pub kind: ValueKind,
     /// The charset of text.
     pub charset: Charset,
-    /// Zero-padded to this many digits; 0 for no padding.
+    /// Numbers are zero-padded to this many digits; 0 for no padding.
     pub zerofill: u16,
     /// MariaDB's COMPRESSED: [`super::compressed::unpack`] comes first.
     pub compressed: bool,
-    /// Length of every value in bytes, if all have the same.
+    /// Length in bytes, if all values have the same length.
     pub(super) fixed: Option<u16>,
 }
 

@@ -1,4 +1,4 @@
-//! From a column's definition to the way its values are read.
+//! Derives from a column's definition how to read its values.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ impl ValueType {
         let fixed = column.sql_type.fixed_bytes().and_then(|bytes| u16::try_from(bytes).ok());
         let decimals = column.decimals;
         let binary = column.collation == BINARY;
-        // Digit counts that no server writes come from a damaged definition: then the values are unreadable.
+        // A digit count that no server writes comes from a damaged definition, so the values cannot be read.
         let timed = |digits: u8, kind: fn(Digits) -> ValueKind| Digits::new(digits).map_or(ValueKind::Unknown, kind);
         let kind = match column.sql_type {
             SqlType::Int { bytes, unsigned } => ValueKind::Int { bytes, unsigned },

@@ -5,7 +5,7 @@
 //!                                      variable values       -> copied             -> image of the row in the server -> CRC-32
 //! ```
 //!
-//! A row costs a handful of loads and stores without a decision in between.
+//! A row takes a handful of loads and stores, with no decision per field.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ use crate::record::{Layout, Record};
 const RUN: usize = 64;
 const WORD: usize = 8;
 const WINDOW: usize = RUN + WORD;
-/// Values are copied in chunks of this size, up to this many; longer ones by a call.
+/// Values of up to `CHUNKS_MAX` chunks are copied in chunks of this size; longer ones by a call to `memcpy`.
 const CHUNK: usize = 16;
 const CHUNKS_MAX: usize = 8;
 /// Zero bytes before an image.
@@ -36,7 +36,7 @@ struct Move {
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// These bytes.
+    /// These bytes of `constants`.
     Constant(Range<usize>),
     /// Fixed fields, `offset` bytes after the end of a variable value.
     Run { after: usize, offset: usize, moves: Range<usize>, written: usize },
@@ -64,20 +64,20 @@ pub struct RowShapes {
     image: Vec<u8>,
 }
 
-/// What the server sums, for any shape.
+/// The columns that the server sums, the same for every shape.
 #[derive(Debug, Clone)]
 struct RowRule {
     /// The columns that count, and their fields.
     columns: Vec<(Column, usize)>,
     /// The null bytes of a row without NULLs.
     null_bytes: Vec<u8>,
-    /// Upper limit of the bytes that an image has more than its record.
+    /// Upper limit of the bytes by which an image is longer than its record.
     longest_padding: usize,
 }
 
 impl RowShapes {
-    /// For the leaves of an index with this layout. `fields` are the fields of the columns that count, in their order. `None` if its records
-    /// have to be taken apart.
+    /// Makes the shapes for the leaves of an index with this layout. `fields` are the fields of the columns that count, in the same order.
+    /// `None` if this index's records must be read field by field.
     #[must_use]
     pub fn new(sum: &RowSum, layout: &Layout, fields: &[u16]) -> Option<Self> {
         if fields.len() != sum.columns.len() {
@@ -93,8 +93,8 @@ impl RowShapes {
         Some(Self { shapes: RecordShapes::new(layout)?, rule, image: Vec::new() })
     }
 
-    /// The contribution of a leaf's record that ends at or before byte `limit` of its page. `None` proves nothing: [`RowSum::row`] is slower
-    /// but knows more.
+    /// The contribution of a leaf's record that ends at or before byte `limit` of its page. `None` proves nothing: [`RowSum::row`] is
+    /// slower but handles every record.
     #[inline]
     pub fn row(&mut self, record: &Record<'_>, limit: usize) -> Option<u32> {
         let room = MARGIN + record.page().len() + self.rule.longest_padding + WINDOW + CHUNK;
@@ -108,9 +108,9 @@ impl RowShapes {
     }
 }
 
-/// CRC-32 of the image from [`MARGIN`] to `end`. The bytes before it are zero, and leave a CRC that starts with zero as it is; so the sum
-/// can begin early enough to be of whole chunks, and never goes byte by byte. That the CRC should start with ones is made up for by
-/// inverting the first four bytes.
+/// CRC-32 of the image from [`MARGIN`] to `end`. The bytes before the image are zero and do not change a CRC that starts with zero. So the
+/// sum can begin early enough to cover whole chunks, and never goes byte by byte. A standard CRC starts with ones; inverting the first four
+/// bytes has the same effect.
 fn crc(image: &mut [u8], end: usize) -> Option<u32> {
     let len = end - MARGIN;
     if len < 4 {
@@ -164,7 +164,7 @@ impl ImagePlan {
 #[inline]
 fn run(moves: &[Move], from: &[u8; WINDOW], to: &mut [u8; WINDOW]) {
     for step in moves {
-        // Less than RUN already; saying so again saves the bounds check.
+        // Both are less than RUN. The remainder tells the compiler so, and saves the bounds check.
         let (at, to_at) = (usize::from(step.from) % RUN, usize::from(step.to) % RUN);
         let (Some(from), Some(to)) = (from.get(at..at + WORD), to.get_mut(to_at..to_at + WORD)) else { return };
         let (Some(from), Some(to)) = (from.first_chunk(), to.first_chunk_mut()) else { return };
@@ -174,7 +174,7 @@ fn run(moves: &[Move], from: &[u8; WINDOW], to: &mut [u8; WINDOW]) {
     }
 }
 
-/// Copies the first `len` bytes; a short value in whole chunks, without looking at its exact length.
+/// Copies the first `len` bytes. A short value is copied in whole chunks, whatever its exact length.
 #[inline]
 fn copy(stored: &[u8], len: usize, out: &mut [u8]) -> Option<()> {
     if len > CHUNKS_MAX * CHUNK {
@@ -240,7 +240,7 @@ impl<'s> Maker<'s> {
         for (column, field) in &self.rule.columns {
             let found = *self.shape.fields().get(*field)?;
             let image = match (found, column.image) {
-                // Of a charset of one byte a character: stored with its padding.
+                // Its charset has one byte per character, so it is stored with its padding.
                 (ShapeField::Fixed { bytes, .. }, Some(Image::Padded { bytes: padded }))
                     if padded as usize <= bytes =>
                 {
@@ -384,7 +384,7 @@ mod tests {
             let fields = fields_of(&sum, index);
             let mut shapes = RowShapes::new(&sum, &index.layout, &fields).expect("nothing was altered");
             for _ in 0..60 {
-                // Mostly short lengths and few NULLs, or hardly any record would fit.
+                // Mostly short lengths and few NULLs: otherwise hardly any record would fit.
                 let mut page: Vec<u8> =
                     (0..4096).map(|_| (next(&mut seed) & next(&mut seed) & next(&mut seed)) as u8).collect();
                 let origin = 300 + (next(&mut seed) % 3790) as u16;

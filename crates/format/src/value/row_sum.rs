@@ -37,7 +37,7 @@ pub(super) struct Column {
     /// Its index in the table's definition.
     column: usize,
     value: ValueType,
-    /// How its bytes become those of the server's row; `None` if copying is not enough.
+    /// How stored bytes become those of the server's row; `None` if copying is not enough.
     pub(super) image: Option<Image>,
     pub(super) null_bit: Option<u16>,
     /// The bytes summed for a NULL.
@@ -63,10 +63,10 @@ fn counts(column: &ColumnDef, family: Family) -> bool {
 }
 
 impl RowSum {
-    /// For the rows of `table`.
+    /// Makes the sum for the rows of `table`.
     ///
     /// # Errors
-    /// Why the files do not tell what the server sums, as a clause.
+    /// The reason why the files do not show what the server sums, as a clause.
     pub fn new(table: &TableDef) -> Result<Self, String> {
         let mysql = table.family == Family::MySql;
         for column in table.columns.iter().filter(|column| counts(column, table.family)) {
@@ -74,7 +74,7 @@ impl RowSum {
             if mysql && column.is_virtual {
                 return Err(format!("its column {name} is virtual, and the server sums values that no file holds"));
             }
-            // A definition from SQL text has only the text of the default.
+            // A definition from SQL has only the text of the default, not its bytes.
             let has_default = matches!(column.default, ColumnDefault::Literal(_)) && column.default_image.is_empty();
             if mysql && column.nullable && has_default {
                 return Err(format!(
@@ -114,7 +114,7 @@ impl RowSum {
         }
         if let Some(last) = sum.null_bytes.last_mut() {
             *last |= match next_bit % 8 {
-                // MySQL sets all bits if there are no spare ones.
+                // MySQL sets all bits if none is spare.
                 0 if mysql => 0xFF,
                 0 => 0,
                 used => 0xFF << used,

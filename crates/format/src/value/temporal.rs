@@ -44,7 +44,7 @@ pub struct DateTime {
     pub time: Time,
 }
 
-/// Fraction digits, at most six. A damaged definition may have more; refusing them here spares every decoder the check.
+/// Number of fraction digits, at most six. A damaged definition may have more; refusing them here spares every decoder the check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Digits(u8);
 
@@ -60,7 +60,7 @@ impl Digits {
         if digits <= Self::MOST.0 { Some(Self(digits)) } else { None }
     }
 
-    /// Their number.
+    /// The number of digits.
     #[must_use]
     pub const fn get(self) -> u8 {
         self.0
@@ -111,7 +111,7 @@ impl Date {
     /// The date `days` days after 1970-01-01.
     #[must_use]
     pub fn from_days(days: u32) -> Self {
-        // Years that start in March, so that a leap day is the last day.
+        // Count years from March, so that a leap day is the last day of its year.
         let days = u64::from(days) + 719_468;
         let (era, of_era) = (days / 146_097, days % 146_097);
         let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
@@ -251,7 +251,7 @@ impl DateTime {
         Self::unpack(signed(whole), micros(part, digits)?)
     }
 
-    /// Decodes the integer part of the current format, which JSON uses too.
+    /// Decodes the integer part of the current format. JSON uses the same encoding.
     ///
     /// # Errors
     /// Impossible hours, minutes or seconds.

@@ -16,11 +16,11 @@ impl ValueType {
     /// strings, BIT, geometry and VECTOR as raw bytes.
     ///
     /// # Errors
-    /// The bytes are not a value of the type. What was appended is then useless.
+    /// The bytes are not a value of the type. Anything already appended is then meaningless.
     #[inline]
     pub fn write_text(&self, stored: &[u8], out: &mut Vec<u8>) -> Result<(), ValueError> {
         self.check_length(stored)?;
-        // The most frequent types, without an intermediate value.
+        // The most frequent types are written without an intermediate `Value`.
         match &self.kind {
             ValueKind::Int { unsigned: false, .. } => write_int(signed(stored), out),
             ValueKind::Int { unsigned: true, .. } => {
@@ -89,7 +89,7 @@ impl ValueType {
         }
     }
 
-    /// Digits of a second's fraction.
+    /// Number of digits of the fractional second.
     #[must_use]
     pub const fn digits(&self) -> temporal::Digits {
         match self.kind {

@@ -1,4 +1,4 @@
-//! Why a file was not read or written, in the original tool's words where it has any.
+//! Why a file was not read or written, in the original tool's words where it has a message for it.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use flow::rewrite::RewriteError;
 use format::NotTablespace;
 use thiserror::Error;
 
-/// Why the run over a file ends. The text is the complete message.
+/// Why the run over a file ended. The text is the complete message.
 #[derive(Debug, Error)]
 pub enum FileError {
     /// No such file.
@@ -32,7 +32,7 @@ pub enum FileError {
     /// Standard input ends before the first page asked for.
     #[error("Error: Unable to seek to necessary offset")]
     StreamTooShort,
-    /// No file is that long.
+    /// The offset is greater than any file can be long.
     #[error("Error: Unable to seek to necessary offset: Invalid argument")]
     OffsetTooLarge,
     /// The device failed, not the data.
@@ -50,10 +50,10 @@ pub enum FileError {
     NotTablespace {
         /// The file.
         path: PathBuf,
-        /// What is missing.
+        /// Why it is not a tablespace.
         why: NotTablespace,
     },
-    /// `--tablespace-flags` against page 0.
+    /// `--tablespace-flags` and page 0 disagree.
     #[error("Error: Mismatch between provided tablespace flags ({given:#x}) and file flags ({stored:#x})")]
     FlagsDiffer {
         /// From the command line.
@@ -96,10 +96,10 @@ pub enum ReadOnlyReason {
     /// Each page follows the rules of its own tablespace.
     #[error("a doublewrite file holds copies of other files' pages")]
     DoublewriteFile,
-    /// There is only one kind of checksum.
+    /// A full_crc32 tablespace has only one kind of checksum.
     #[error("pages of a full_crc32 tablespace carry no other checksum (use --write=crc32)")]
     FullCrc32,
-    /// Such a checksum cannot be computed without the key.
+    /// The checksum of an encrypted page cannot be computed without the key.
     #[error("it is encrypted, and the checksums of its pages lie inside the encryption")]
     Encrypted,
 }
@@ -114,7 +114,7 @@ pub fn system_words(error: &io::Error) -> String {
     }
 }
 
-/// Leaves out the file, which the message names already.
+/// The error without the file name, which is already in the message.
 fn rewrite_words(error: &RewriteError) -> String {
     match error {
         RewriteError::Io { source, .. } => system_words(source),

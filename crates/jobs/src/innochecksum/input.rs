@@ -19,7 +19,7 @@ pub struct FileInput {
     name: PathBuf,
     /// `None` for standard input.
     file: Option<File>,
-    /// The same open file, for writing. It lives as long as `file`: closing any descriptor of a file drops the process's POSIX lock on it.
+    /// The same open file, for writing. It must live as long as `file`: closing any descriptor of a file drops the process's POSIX lock.
     handle: Option<FileHandle>,
     /// Length when it was opened; 0 for standard input.
     len: u64,
@@ -70,8 +70,8 @@ impl FileInput {
         Some(PageWriter::new(self.name.clone(), self.handle.clone()?, page_size))
     }
 
-    /// Completes what an interrupted run was writing into this file, which is open for writing. Returns the number of pages written; `None`
-    /// if there was no such run.
+    /// Finishes the writes of an interrupted run to this file, which is open for writing. Returns the number of pages written; `None` if no
+    /// run was interrupted.
     ///
     /// # Errors
     /// The journal or the file could not be read or written.
@@ -96,7 +96,7 @@ impl FileInput {
         Ok(taken)
     }
 
-    /// Continues at `offset`. A file may end before it, standard input may not.
+    /// Continues at `offset`. A file may end before `offset`, standard input may not.
     pub fn seek(&mut self, offset: Option<u64>) -> Result<(), FileError> {
         let offset = offset.filter(|&offset| i64::try_from(offset).is_ok()).ok_or(FileError::OffsetTooLarge)?;
         if self.file.is_some() {

@@ -1,5 +1,5 @@
-//! Is a page sound? The rules are those of the server that wrote it ([`format::verify_page`]); compressed pages are judged as their server
-//! sees them.
+//! Decides whether a page is sound, by the rules of the server that wrote it ([`format::verify_page`]). Compressed pages are judged as
+//! their server sees them.
 
 use format::page::fil;
 use format::types::{PageId, PageNo, SpaceId};
@@ -22,7 +22,7 @@ pub enum PageOutcome {
     NotInflated,
     /// Encrypted: cannot be verified without the key.
     Encrypted,
-    /// Accepted by its server whatever it contains: pages of temporary tablespaces, doublewrite copies.
+    /// Accepted by its server whatever it contains: a page of a temporary tablespace, or a doublewrite copy.
     Accepted,
 }
 
@@ -40,13 +40,13 @@ pub struct Examined<'a> {
 /// Judges the pages of one file.
 pub struct PageJudge {
     layout: FileLayout,
-    /// Without a doublewrite area: its pages are skipped before they get here.
+    /// The layout's format, without a doublewrite area: pages of the area are skipped before they get here.
     format: SpaceFormat,
     opener: PageOpener,
 }
 
 impl PageJudge {
-    /// For a file with this layout.
+    /// Makes a judge for a file with this layout.
     pub fn new(layout: FileLayout) -> Self {
         let format = if layout.copies { layout.format } else { layout.format.with_doublewrite_area(None) };
         Self { layout, format, opener: PageOpener::new() }
@@ -70,8 +70,8 @@ impl PageJudge {
         }
     }
 
-    /// Where a page belongs. MySQL's tool compares neither page number nor space id, and its server only logs a difference, so MySQL's
-    /// pages are believed. MariaDB rejects misplaced pages.
+    /// Where a page belongs. For MySQL this is where its header says: MySQL's tool compares neither page number nor space id, and its
+    /// server only logs a difference. MariaDB rejects misplaced pages.
     fn place(&self, page: &[u8], position: u64) -> PageId {
         if self.layout.copies {
             // Any page number in the doublewrite area marks the page as a copy.
@@ -94,7 +94,7 @@ pub(super) fn is_encrypted(page: &[u8], format: &SpaceFormat) -> bool {
     without_key(id, format).steps(page).decrypt
 }
 
-/// The original never has a key.
+/// A page to be judged without its key: the original tool never has one.
 const fn without_key(id: PageId, format: &SpaceFormat) -> PageAt<'_> {
     PageAt { id, format, key: &SpaceKey::None }
 }

@@ -1,4 +1,4 @@
-//! The layout of a file's pages: from page 0, or from the other pages if that does not tell.
+//! The layout of a file's pages: from page 0, or from the other pages if page 0 is damaged or missing.
 
 use std::path::{Path, PathBuf};
 
@@ -11,9 +11,9 @@ use super::input::FileInput;
 
 /// Bytes required at least: the head of the smallest page.
 pub const HEAD_MIN: usize = 1024;
-/// Enough to decide the format if page 0 is sound.
+/// Bytes that decide the format if page 0 is sound.
 const HEAD: usize = 64 * 1024;
-/// Enough if it is not: 64 pages of the largest size.
+/// Bytes that decide it if page 0 is not sound: 64 pages of the largest size.
 const LONG_HEAD: usize = 64 * 64 * 1024;
 /// Offset of the flags word on page 0.
 const FLAGS: usize = 54;
@@ -25,7 +25,7 @@ pub struct FileLayout {
     pub format: SpaceFormat,
     /// Number of its first page: 0 except for later files of the system tablespace.
     pub first_page: u32,
-    /// A doublewrite file (`#ib_16384_0.dblwr`): each page names its own tablespace.
+    /// Whether this is a doublewrite file (`#ib_16384_0.dblwr`), in which each page names its own tablespace.
     pub copies: bool,
 }
 
@@ -75,14 +75,15 @@ impl FileLayout {
     }
 }
 
-/// Pages of many tablespaces, as in a renamed doublewrite file: no page tells the common format, but they are sound at one page size only.
+/// The format of a file with pages of many tablespaces, such as a renamed doublewrite file. No page gives it, but the pages are sound at
+/// one page size only.
 fn plain_pages(head: &[u8]) -> Option<SpaceFormat> {
     let sizes = PageSize::ALL.into_iter().filter(|size| size.bytes() >= 4096);
     let formats = sizes.filter_map(|size| SpaceFormat::new(Family::MySql, Scheme::Classic, size, size, SpaceId::NONE));
     formats.max_by_key(|format| sound_anywhere(head, format))
 }
 
-/// Number of pages in `head` that are sound in this format at the place they claim.
+/// Number of pages in `head` that are sound in this format, if each belongs where its header says.
 fn sound_anywhere(head: &[u8], format: &SpaceFormat) -> usize {
     let is_sound = |page: &&[u8]| {
         let space = fil::space_id(page).unwrap_or(SpaceId::NONE);
@@ -92,7 +93,7 @@ fn sound_anywhere(head: &[u8], format: &SpaceFormat) -> usize {
     head.chunks_exact(format.physical().bytes()).filter(is_sound).count()
 }
 
-/// Page 0 is damaged or missing. Its format is believed unless the pages after it contradict it.
+/// The layout if page 0 is damaged or missing. The format it states counts unless the pages after it contradict it.
 fn from_pages(head: &[u8], stated: Result<SpaceFormat, NotTablespace>) -> Result<FileLayout, NotTablespace> {
     let guessed = SpaceFormat::guess(head, None);
     match (stated, guessed) {

@@ -1,5 +1,5 @@
 //! Replaces checksums and nothing else, on pages that may be badly damaged. [`format::seal_page`] would also make the LSN halves of a torn
-//! page agree and so hide the tear; here they are left alone, as in the original.
+//! page agree and so hide the tear. Here they stay as they are, as in the original.
 
 use std::path::Path;
 
@@ -16,17 +16,17 @@ use super::layout::FileLayout;
 pub enum ChecksumKind {
     /// CRC-32C.
     Crc32,
-    /// The old formulas.
+    /// The two formulas from before CRC-32C.
     Innodb,
     /// The magic number.
     None,
 }
 
 impl ChecksumKind {
-    /// Ordered by the server's numbers for them.
+    /// All kinds, in the order of the server's numbers for them.
     pub const ALL: [Self; 3] = [Self::Crc32, Self::Innodb, Self::None];
 
-    /// The server's name for it.
+    /// The server's name for this kind.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -58,7 +58,7 @@ pub struct Rewritten {
     pub page: Vec<u8>,
     /// The new checksums; `None` for a page left alone or never written.
     pub checksums: Option<NewChecksums>,
-    /// Its checksums are inside the encryption and were left alone.
+    /// Whether its checksums are inside the encryption, so that they were left alone.
     pub is_encrypted: bool,
 }
 

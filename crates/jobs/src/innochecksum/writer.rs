@@ -1,9 +1,9 @@
 //! Writes pages in place through [`flow::rewrite`], so that a crash cannot leave a page half written.
 //!
 //! The shadow file is a journal beside the tablespace (`FILE.innochecksum-journal`), created for the first page and removed after the last.
-//! It stores whole pages, not just the changed bytes, because it may be found late, after a server has written to the file. A page is
-//! restored from it only if the page in place still has the same page number, neighbours and LSN: new checksums do not touch those, and
-//! every change by a server changes the LSN.
+//! It stores whole pages, not just the changed bytes, because it may be found only after a server has written to the file. A page is
+//! restored from it only if the page in place still has the same page number, neighbours and LSN: new checksums do not touch those, and a
+//! server changes the LSN with every change.
 //!
 //! Sketch: 100 MB of 16 KiB pages make 13 batches: 200 MB of sequential writes, 13 syncs of the journal and 5 of the tablespace.
 
@@ -47,7 +47,7 @@ pub struct PageWriter {
 }
 
 impl PageWriter {
-    /// For pages of `page_size` bytes; `tablespace` is open for writing at `path`.
+    /// Makes a writer for pages of `page_size` bytes; `tablespace` is the file at `path`, open for writing.
     pub(super) const fn new(path: PathBuf, tablespace: FileHandle, page_size: usize) -> Self {
         let batch = Batch { page_size, places: Vec::new(), bytes: Vec::new() };
         Self { path, tablespace, batch, rewriter: None }
@@ -169,7 +169,7 @@ pub fn is_interrupted(tablespace: &Path) -> bool {
     journal_of(tablespace).exists()
 }
 
-/// Completes what an interrupted run was writing. Returns the number of pages written; `None` if there is no journal.
+/// Finishes the writes of an interrupted run. Returns the number of pages written; `None` if there is no journal.
 pub(super) fn finish_interrupted(path: &Path, tablespace: &FileHandle) -> Result<Option<u64>> {
     let journal = journal_of(path);
     if !journal.exists() {
@@ -177,7 +177,7 @@ pub(super) fn finish_interrupted(path: &Path, tablespace: &FileHandle) -> Result
     }
     let shadow = open_journal(&journal, false)?;
     let is_wanted = |stored: &[u8], page: &[u8]| {
-        // The file may have been truncated since: do not restore what is gone.
+        // The file may have been truncated since: do not bring back pages that were cut off.
         stored.len() == page.len() && stored != page && stored.get(IDENTITY) == page.get(IDENTITY)
     };
     let target = |_: &[u8]| Some(target_of(path, tablespace));
@@ -196,7 +196,7 @@ fn target_of(path: &Path, tablespace: &FileHandle) -> RewriteTarget {
     RewriteTarget { file: TABLESPACE, handle: tablespace.clone(), name }
 }
 
-/// The tablespace's journal: beside the real file, even if that was named through a link.
+/// The tablespace's journal: beside the real file, even if it was named through a link.
 fn journal_of(tablespace: &Path) -> PathBuf {
     let real = fs::canonicalize(tablespace).unwrap_or_else(|_| tablespace.to_owned());
     let mut name: OsString = real.into_os_string();
@@ -205,7 +205,7 @@ fn journal_of(tablespace: &Path) -> PathBuf {
 }
 
 fn open_journal(path: &Path, is_new: bool) -> Result<RewriteTarget> {
-    // It contains rows of the table, so nobody else may read it.
+    // It contains rows of the table, so no other user may read it.
     let file = File::options().read(true).write(true).create_new(is_new).mode(0o600).open(path);
     let file = file.and_then(|file| sync_directory_of(path).map(|()| file)).map_err(failed(path))?;
     let name = path.as_os_str().as_encoded_bytes().to_vec();

@@ -1,5 +1,5 @@
-//! Applies redo to pages: gathered by page within the memory limit; pages are read in long stretches, changed by all cores, sealed and
-//! written back.
+//! Applies redo to pages. Records are gathered by page within the memory limit; pages are read in long stretches, changed by all cores,
+//! sealed and written back.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +24,7 @@ use super::stretches::{Planned, stretches};
 use crate::redo_batch::{PageRedo, RedoBatch};
 use crate::source::page::PageOpener;
 
-/// Upper limit of parts. Rereading a page is cheaper than reading the log for the hundredth time.
+/// Upper limit of parts. Beyond that, reading some pages twice costs less than reading the log once more for each part.
 const PARTS_MAX: usize = 64;
 
 /// Counts of pages by what happened to them.
@@ -63,7 +63,7 @@ pub(super) struct Work<'w> {
 }
 
 impl<'w> Work<'w> {
-    /// Without a shadow file, does everything but write.
+    /// Opens the rewriter and registers the files. Without a shadow file, nothing is written.
     pub fn new(
         plan: &'w RecoverPlan,
         files: &'w Files,
@@ -84,7 +84,7 @@ impl<'w> Work<'w> {
         let mut opener = PageOpener::new();
         let mut is_known = |id: &PageId| {
             let space = plan.spaces.get(&id.space).filter(|_| self.files.has(id.space));
-            // If the tablespace was truncated since, it has no such page.
+            // The page is gone if the tablespace was truncated after the copy was made.
             let space = space.filter(|space| space.format.physical().offset_of(id.page_no.0) < space.len);
             space.is_some_and(|space| plan.copy_of(*id, space, &mut opener).is_some())
         };
@@ -94,8 +94,7 @@ impl<'w> Work<'w> {
         self.each(&pages, |_| false, &Restore { plan, tally: &tally })
     }
 
-    /// Wipes doublewrite copies of pages later than the end of the recovery: a server that reaches such LSNs again would take them for its
-    /// own.
+    /// Wipes doublewrite copies later than the end of the recovery: a server that reaches their LSNs again would take them for its own.
     pub fn forget_later_copies(&mut self) -> Result<()> {
         if self.plan.wanted.rest.is_none() {
             return Ok(());
@@ -127,8 +126,8 @@ impl<'w> Work<'w> {
         })
     }
 
-    /// Runs all rounds: for each part of the pages, as much of the log as fits in `memory`, and at most `round` bytes of log. With `None`
-    /// each part takes a single round however large, because nothing is written that a next round could read.
+    /// Runs all rounds. A round applies to one part of the pages as much of the log as fits in `memory`, and at most `round` bytes of log.
+    /// With `None` each part takes a single round of any size: a dry run writes nothing that a second round could read.
     pub fn run(&mut self, log: &RedoLog, memory: usize, round: Option<u64>) -> Result<()> {
         if let Some(batch) = &self.plan.wanted.redo {
             return self.round(batch);
@@ -182,7 +181,7 @@ impl<'w> Work<'w> {
     }
 }
 
-/// Adds redo until the batch is full or the log has reached `until`. Returns whether the log goes on.
+/// Adds redo until the batch is full or the log has reached `until`. Returns whether more of the log follows.
 fn gather(batch: &mut RedoBatch, scan: &mut Scan<'_>, until: Lsn) -> Result<bool> {
     scan.run(&mut |scanned| {
         let mut adding = batch.begin_mtr(&scanned.mtr);
@@ -206,7 +205,7 @@ enum Touched {
     Nothing,
     /// Changed; the buffers have its old content.
     Changed,
-    /// Changed without looking at the old content.
+    /// Built without reading the old content.
     Made,
 }
 
@@ -265,7 +264,7 @@ impl Task for Restore<'_> {
     }
 }
 
-/// Records how far everything is flushed.
+/// Records the LSN up to which everything is flushed.
 struct Closed(Lsn);
 
 impl Task for Closed {
@@ -320,7 +319,7 @@ impl Task for Apply<'_> {
         } else {
             count(&self.tally.read);
             match buffers.open(page, id, space, self.plan) {
-                // The old content does not matter.
+                // The redo initializes the page, so its old content does not matter.
                 Err(RecoverError::Damaged(_)) if makes_page(redo.clone()) => page.fill(0),
                 other => stored = other?,
             }
@@ -344,8 +343,8 @@ fn makes_page(mut redo: PageRedo<'_>) -> bool {
     matches!(first, Some(Ok(RedoRecord::Page(record))) if record.change.makes_page())
 }
 
-/// Applies the redo of one page, and seals it if that changed it. `compressing`: how the page is compressed in its file, and what compresses
-/// it again.
+/// Applies the redo of one page, and seals the page if that changed it. `compressing`: the algorithm that compressed the page in its file,
+/// and the compressor for writing it again.
 fn apply(
     page: &mut [u8],
     id: PageId,
@@ -383,7 +382,7 @@ impl PageBuffers {
         self.opener.verdict(page, space.at(id))
     }
 
-    /// Turns a page as stored into the page the server works on. Returns the algorithm with which it was page_compressed, if it was.
+    /// Turns a page as stored into the page the server works on. Returns the algorithm that page_compressed it, if any.
     fn open(
         &mut self,
         page: &mut [u8],

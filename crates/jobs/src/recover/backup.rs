@@ -1,7 +1,7 @@
-//! Unprepared backups of mariadb-backup and xtrabackup: does what `--prepare` of the tool does, without a server of the same version.
+//! Unprepared backups of mariadb-backup and xtrabackup: does what the tool's `--prepare` does, without a server of the same version.
 //!
-//! The files were copied while a server was writing them. The log is a copy too, from the server's checkpoint to the moment when copying
-//! ended. It differs from a crashed server's log in three ways.
+//! The files were copied while a server was writing them. The log is a copy too, from the server's checkpoint to the end of the copying.
+//! It differs from a crashed server's log in three ways.
 //!
 //! - The files are those the tool left, whatever the log says. The tool itself noted which ones were renamed and deleted meanwhile, and
 //!   copied new ones at the end (`backup_files`). The log has their names on the server: it does not cause any file to be created, renamed
@@ -9,11 +9,11 @@
 //! - Nothing is outside the directory. Names that lead elsewhere belong to the server, which may be running.
 //! - There is no room after the log's end. It is replaced by an empty log, as the tool leaves it.
 //!
-//! xtrabackup keeps MySQL from renaming, creating and dropping tables meanwhile, unless told otherwise: then it leaves such notes too
-//! (`reduced_files`). Its copy of the log has a name of its own, and another log takes its place.
+//! By default xtrabackup keeps MySQL from renaming, creating and dropping tables while it copies. If told not to, it leaves notes too
+//! (`reduced_files`). Its copy of the log has a name of its own, and a new log replaces it.
 //!
-//! The tool's note of the state is changed last: until then the backup counts as unprepared, which it is. Only then is xtrabackup's copy of
-//! the log removed.
+//! The tool's note of the backup's state is changed last, so that an interrupted run leaves an unprepared backup. xtrabackup's copy of the
+//! log is removed after that.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Write};
@@ -48,8 +48,8 @@ pub(super) struct Backup {
 }
 
 impl Backup {
-    /// The backup that a log with this header belongs to. A server started on a backup, prepared or not, makes the log its own: from then
-    /// on it is an ordinary datadir.
+    /// The unprepared backup that a log with this header belongs to. A server started on a backup, prepared or not, makes the log its own:
+    /// from then on the backup is an ordinary datadir.
     pub fn of(datadir: &Path, header: &[u8]) -> Option<Self> {
         let is_copy = header.get(LOG_HEADER_CREATOR..).is_some_and(|creator| creator.starts_with(CREATOR));
         let notes = BackupNotes::of(datadir).filter(|notes| is_copy && !notes.is_prepared())?;
@@ -62,13 +62,13 @@ impl Backup {
         Some(Self { notes })
     }
 
-    /// The LSN that its log reaches, if the tool noted it.
+    /// The LSN that the backup's log reaches, if the tool noted it.
     pub fn end(&self) -> Option<Lsn> {
         self.notes.last_lsn.or(self.notes.to_lsn)
     }
 }
 
-/// Fails for backups that we cannot prepare, whatever their logs say.
+/// Fails for backups that we cannot prepare, whatever is in their logs.
 pub(super) fn refuse_unfit(datadir: &Path) -> Result<()> {
     if let Some(why) = manifest::unfit(datadir) {
         return refused(why);
@@ -111,7 +111,7 @@ pub(super) fn refuse_damaged_pages(dir: &Path, tool: &str) -> Result<()> {
     Ok(())
 }
 
-/// Where the log of a backup ended that was prepared earlier and has an empty log. Fails if the log is merely lost.
+/// Where the log ended of a backup that was prepared earlier and now has an empty log. Fails if the log is empty but was never applied.
 pub(super) fn emptied_at(datadir: &Path) -> Result<Option<Lsn>> {
     let log = datadir.join(LOG);
     let emptied = emptied(datadir).map_err(failed(datadir, "reading the first page of ibdata1"))?;
@@ -129,7 +129,7 @@ pub(super) fn replace_log(datadir: &Path, increment: &Path) -> Result<()> {
     put_log(&from, &to, &datadir.join(NEW_LOG), &like)
 }
 
-/// Puts a copy of the log `from` at `to`, where a log may be; until it is whole and durable, its name is `new`.
+/// Copies the log `from` to `to`, replacing any log there. The copy is called `new` until it is whole and durable.
 fn put_log(from: &Path, to: &Path, new: &Path, like: &Metadata) -> Result<()> {
     fs::copy(from, new).map_err(failed(from, "copying the redo log"))?;
     make_like(new, like)?;
@@ -138,8 +138,8 @@ fn put_log(from: &Path, to: &Path, new: &Path, like: &Metadata) -> Result<()> {
     sync_directory_of(to)
 }
 
-/// Replaces the log that closed the prepared backup of xtrabackup with the increment's copy. In between there are both or the new one, and
-/// the increment's marker.
+/// Replaces the log that closed the prepared backup of xtrabackup with the increment's copy. The new log is in place before the old one is
+/// removed. If that is interrupted, the increment's marker is still there.
 pub(super) fn replace_copied_log(datadir: &Path, increment: &Path) -> Result<()> {
     let (from, to) = (increment.join(COPIED_LOG), datadir.join(COPIED_LOG));
     let system = datadir.join("ibdata1");
@@ -154,8 +154,8 @@ pub(super) fn replace_copied_log(datadir: &Path, increment: &Path) -> Result<()>
     }
 }
 
-/// Records in the note of the tool, or in innokit's manifest, that the backup is prepared, unless it says so already. xtrabackup's copy of the log, which is in the files
-/// now, goes.
+/// Records in the tool's note, or in innokit's manifest, that the backup is prepared, unless it says so already. Then removes xtrabackup's
+/// copy of the log, whose redo is in the files now.
 pub(super) fn mark_prepared(datadir: &Path) -> Result<()> {
     manifest::mark_recovered(datadir)?;
     let Some(notes) = BackupNotes::of(datadir).filter(|notes| !notes.is_prepared()) else { return Ok(()) };

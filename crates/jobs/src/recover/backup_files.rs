@@ -1,20 +1,20 @@
 //! mariadb-backup's notes of files renamed, dropped or created while it copied them, and the steps they require before the log is applied.
 //!
-//! At its end, when no table can be created or dropped any more, the tool compares the files it copied with what the log said meanwhile:
+//! At the end, when no table can be created or dropped any more, the tool compares the files it copied with what the log said meanwhile:
 //!
 //! | note | meaning |
 //! |---|---|
 //! | `db/t.del`, empty | `db/t.ibd` was copied, and then the table was dropped |
-//! | `db/t.ren`, holds `db2/u` | `db/t.ibd` was copied, and is to be `db2/u.ibd` now: two tables may have changed names |
-//! | `db/t.new` | the tablespace itself, copied at the end, of a table that was made or rebuilt: it takes the place of `db/t.ibd` |
+//! | `db/t.ren`, holds `db2/u` | `db/t.ibd` was copied, and must become `db2/u.ibd`; two tables may have swapped names |
+//! | `db/t.new` | the tablespace of a table that was created or rebuilt, copied at the end: it replaces `db/t.ibd` |
 //!
 //! In an increment they apply to `db/t.ibd.delta` and are read by `increments`.
 //!
-//! xtrabackup leaves such notes too, which say which tablespace they mean in another way (`reduced_files`).
+//! xtrabackup leaves similar notes, but names tablespaces by number (`reduced_files`).
 //!
-//! They are carried out in this order, each kind made durable before the next, and every step leaves a state from which another run can
-//! continue: a note is removed only after its step is done, and a renamed file first gets a name that nobody uses, since its new name may
-//! still belong to another file.
+//! The notes are carried out in this order, and each kind is made durable before the next. Another run can continue after any step: a note
+//! is removed only after its step is done, and a renamed file first gets an unused name, since its new name may still belong to another
+//! file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -37,7 +37,7 @@ const TABLE: &str = "ibd";
 const CHANGED: &str = "delta";
 /// Suffix of a file that is on its way to its new name.
 pub(super) const MOVING: &str = "innokit-ren";
-/// No table name is longer.
+/// Bytes of a note read at most. No table name is longer.
 const NAME_MAX: u64 = 4096;
 
 /// The notes of one backup; all names are relative to it.
@@ -51,7 +51,7 @@ pub(super) struct FileNotes {
     made: BTreeMap<PathBuf, PathBuf>,
     /// Names to which an interrupted run was renaming files.
     moving: BTreeSet<PathBuf>,
-    /// The notes of the deleted and the renamed themselves.
+    /// The note files themselves: of deleted and of renamed tablespaces.
     notes: [BTreeSet<PathBuf>; 2],
 }
 
@@ -98,19 +98,19 @@ impl FileNotes {
         self.made.insert(table, file);
     }
 
-    /// Takes up what an interrupted run was renaming to this name.
+    /// Continues a rename to this name that an interrupted run began.
     pub fn go_on(&mut self, to: PathBuf) {
         self.moving.insert(to);
     }
 
-    /// Removes the note when what notes of its kind say (0 of the deleted, 1 of the renamed) is done.
+    /// Schedules the note for removal, once all notes of its kind (0: deleted, 1: renamed) are carried out.
     pub fn spend(&mut self, kind: usize, note: &Path) {
         if let Some(notes) = self.notes.get_mut(kind) {
             notes.insert(note.to_path_buf());
         }
     }
 
-    /// Fails if the notes contradict each other or `tables`, the tablespaces that are there.
+    /// Fails if the notes contradict each other or `tables`, the tablespaces in the backup.
     pub fn check(&self, tables: &BTreeSet<PathBuf>) -> Result<()> {
         for (from, to) in &self.renamed {
             let says = format!("the backup says that {} was renamed to {}", from.display(), to.display());
@@ -174,7 +174,7 @@ impl FileNotes {
     }
 }
 
-/// One step. Each can be repeated after a crash: what was done before is no longer there.
+/// One step. Each can be repeated after a crash: it does nothing if its file is already gone.
 #[derive(Debug)]
 pub(super) enum FileStep {
     Remove(PathBuf),
@@ -291,8 +291,8 @@ pub(super) mod tests {
         ("db2/e.ibd", "was e"),
     ];
 
-    /// Stops after each step in turn, and lets another run go on: both the plan of that run and its result are the tablespaces `after`, and no
-    /// note is left. `backup` makes the backup, `files` reads it.
+    /// Stops after each step in turn and lets another run continue: its plan and its result must both be the tablespaces `after`, with no
+    /// note left. `backup` makes the backup, `files` reads it.
     pub(in super::super) fn assert_any_step_may_be_the_last(
         backup: impl Fn() -> tempfile::TempDir,
         files: impl Fn(&Path) -> Vec<(String, String)>,

@@ -5,9 +5,9 @@ use flow::rewrite::RewriteOptions;
 use super::plan::RecoverPlan;
 use super::tuning::{MEMORY_MIN, Tuning};
 
-/// Fixed memory, whatever there is to recover: the program itself, log buffers, chunks of log, pages being changed.
+/// Memory in bytes that every recovery needs: the program itself, log buffers, chunks of log, pages being changed.
 const MEMORY_FIXED: usize = 32 << 20;
-/// Upper limit for pages in memory, bytes: more keeps no device busier.
+/// Upper limit for pages in memory, bytes: more would not keep a device busier.
 const PAGES_MAX: usize = 96 << 20;
 /// The plan's share of memory: about 50 bytes per page that is freed or initialized.
 const PLAN_MAX: usize = 256 << 20;
@@ -17,7 +17,7 @@ const PLAN_MAX: usize = 256 << 20;
 pub(super) struct Budget {
     /// Pages in flight.
     pub pages: usize,
-    /// Upper limit for what the plan knows of tablespaces and pages.
+    /// Upper limit for the plan's tables of tablespaces and pages.
     pub plan: usize,
     /// The plan plus the redo for one part of the pages.
     pub plan_and_redo: usize,
@@ -30,7 +30,7 @@ impl Budget {
         Self { pages, plan, plan_and_redo: all - pages }
     }
 
-    /// What is left for the redo of one part of the pages.
+    /// The bytes left for the redo of one part of the pages.
     pub fn redo(&self, plan: &RecoverPlan) -> usize {
         self.plan_and_redo.saturating_sub(plan.wanted.memory())
     }

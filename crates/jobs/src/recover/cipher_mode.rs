@@ -1,5 +1,5 @@
 //! Determines the server's AES mode, and whether the keys are the server's. Both must be known before anything is written. The mode is not
-//! stored; an encrypted log reveals it, as does any encrypted page.
+//! stored anywhere, but an encrypted log or any encrypted page reveals it.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -15,9 +15,9 @@ use crate::source::keys::SpaceKey;
 use crate::source::page::{PageAt, PageOpener};
 use crate::source::read_up_to;
 
-/// Bytes read at a time to find an encrypted page: whole pages of every size.
+/// Bytes read at a time to find an encrypted page: a multiple of every page size.
 const PIECE: usize = 64 << 10;
-/// Pieces sampled besides the last: threads that encrypt or decrypt a tablespace go through it from start to end.
+/// Pieces sampled from the start, besides the last one: a server encrypts or decrypts a tablespace from start to end, so one end shows it.
 const PIECES: u64 = 16;
 
 /// Checks the keys against encrypted pages of each tablespace, if there are any, and finds the mode. `of_log` is the mode of an encrypted
@@ -58,8 +58,8 @@ pub(super) fn prove<'s>(
     Ok(())
 }
 
-/// The mode in which the tablespace's pages are encrypted; `None` if no encrypted page was found. Fails if there are some and none of them
-/// opens.
+/// The mode in which the tablespace's pages are encrypted; `None` if no encrypted page was found. Fails if encrypted pages were found and
+/// none of them opens.
 fn mode_of(path: &Path, format: &SpaceFormat, key: &SpaceKey) -> Result<Option<CipherMode>> {
     let file = File::open(path).map_err(failed(path, "opening the tablespace"))?;
     let len = file.metadata().map_err(failed(path, "looking at the file"))?.len();
@@ -79,7 +79,7 @@ fn mode_of(path: &Path, format: &SpaceFormat, key: &SpaceKey) -> Result<Option<C
             }
             match opener.cipher_mode(page, at) {
                 Ok(Some(mode)) => return Ok(Some(mode)),
-                // The page itself is sound.
+                // The page itself is sound, so the key is wrong.
                 Err(error) if matches!(verify_page(page, id, format), Verdict::Ok(_)) => wrong = Some(error),
                 Ok(None) | Err(_) => {}
             }

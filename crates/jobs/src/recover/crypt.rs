@@ -1,10 +1,10 @@
 //! Encrypted tablespaces: the keys that open their pages, and how to encrypt them again.
 //!
-//! A page says itself whether it is encrypted. Page 0 says whether the tablespace is to be encrypted, and with which key. The log may
-//! change that, so pages from before and after the change coexist. Therefore both versions of page 0 matter, the one in the file and the
-//! one after redo: pages are opened by either, and written as the latter says.
+//! Each page says whether it is encrypted. Page 0 says whether the tablespace should be encrypted, and with which key. The log may change
+//! that, so pages from before and after the change coexist. Therefore both versions of page 0 matter, the one in the file and the one after
+//! redo: pages are opened by either, and written as the latter says.
 //!
-//! Pages of MariaDB's page_compressed tablespaces are compressed before that.
+//! Pages of MariaDB's page_compressed tablespaces are compressed before they are encrypted.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::source::keys::{CRYPT_DATA_AFTER_XDES, SpaceKey};
 pub(super) struct SpaceCrypt {
     /// The key for its pages.
     pub key: SpaceKey,
-    /// Whether its pages are to be encrypted.
+    /// Whether its pages are encrypted when they are written.
     encrypts: bool,
     /// The cipher mode, once known.
     pub mode: Option<CipherMode>,
@@ -62,7 +62,7 @@ impl SpaceCrypt {
                 ));
             }
             Err(error) if is_needed => return unusable(&error),
-            // It was encrypted once, or never: none of its pages should be by now.
+            // No longer encrypted, or never was: none of its pages should be encrypted now.
             Ok(SpaceKey::None) | Err(_) => return Ok((Self::default(), format)),
             Ok(key) => key,
         };
@@ -70,7 +70,7 @@ impl SpaceCrypt {
         Ok((Self { key, encrypts, mode: None }, encrypted))
     }
 
-    /// The same for a MySQL tablespace. Its key never changes, however often the master key that wraps it does.
+    /// [`Self::find`] for a MySQL tablespace. Its key never changes, even if the master key that wraps it does.
     fn find_mysql(
         path: &Path,
         now: Option<&[u8]>,
@@ -96,8 +96,8 @@ impl SpaceCrypt {
         }
     }
 
-    /// Seals a page of the tablespace, compressed and encrypted if its pages are to be. `stored` is the algorithm with which the page was
-    /// compressed in its file, if it was.
+    /// Seals a page of the tablespace, after compressing and encrypting it where the tablespace asks for that. `stored` is the algorithm
+    /// that compressed the page in its file, if any.
     pub fn seal(
         &self,
         page: &mut [u8],
@@ -144,7 +144,7 @@ fn page_compression(format: &SpaceFormat, stored: Option<Compression>) -> Option
     }
     match format.scheme() {
         Scheme::FullCrc32 => Compression::from_full_crc32_flags(format.flags()),
-        // Each page has its own. A new page gets the one that every server can read without a plugin.
+        // Each page has its own algorithm. A new page gets zlib, which every server can read without a plugin.
         Scheme::Classic => Some(stored.unwrap_or(Compression::Zlib)),
         Scheme::Zip => None,
     }

@@ -1,7 +1,7 @@
-//! Definitions that change after a base copy. MariaDB keeps them twice: in its dictionary, which the redo covers, and in `.frm` files, which
-//! it does not. The recovered copy has the base's `.frm` files, so a recovery beyond such a change is refused.
+//! Definitions that change after a base copy. MariaDB keeps them twice: in its dictionary, which the redo covers, and in `.frm` files,
+//! which the redo does not cover. The recovered copy has the base's `.frm` files, so a recovery beyond such a change is refused.
 //!
-//! Tables that are made, renamed or dropped show in file records. Columns and indexes that come and go in place show in pages of the
+//! Creating, renaming or dropping a table shows in file records. Adding or dropping columns and indexes in place shows in pages of the
 //! dictionary (`dictionary_pages`).
 
 use std::collections::BTreeMap;
@@ -12,12 +12,12 @@ use redo::record::{FileRecord, Subject};
 use super::error::{Result, refused};
 use super::log::{Scanned, file_record};
 
-/// What a log says about definitions from an LSN on.
+/// Changes to definitions in a log, from an LSN on.
 #[derive(Debug)]
 pub(super) struct Definitions {
     /// The end of the base copy.
     after: Lsn,
-    /// Pages of the system tablespace, and when they first changed.
+    /// Pages of the system tablespace, and the LSN of their first change.
     pub pages: BTreeMap<u32, Lsn>,
 }
 

@@ -1,6 +1,6 @@
-//! Pages of MariaDB's dictionary that an archive changes after a base copy: columns and indexes that come and go in place.
+//! Pages of MariaDB's dictionary that an archive changes after a base copy: columns and indexes added or dropped in place.
 //!
-//! The roots of the dictionary's trees are where every server has put them, and other pages name their tree.
+//! The roots of the dictionary's trees have fixed page numbers, and every other page of a tree has the tree's index id.
 
 use std::fs::File;
 use std::path::Path;
@@ -15,13 +15,13 @@ use crate::source::read_up_to;
 
 /// Roots of SYS_COLUMNS, SYS_INDEXES and SYS_FIELDS, fixed by every server.
 const ROOTS: std::ops::RangeInclusive<u32> = 10..=12;
-/// The numbers of these trees.
+/// The index ids of these trees.
 const TREES: std::ops::RangeInclusive<u64> = 2..=4;
 const PAGE_INDEX_ID: usize = 66;
 const FIL_PAGE_INDEX: u16 = 17855;
 
-/// Fails if the archive changes the columns or indexes of a table after the base copy. The pages are looked at before the recovery and after
-/// it: a tree may have grown in between.
+/// Fails if the archive changes the columns or indexes of a table after the base copy. Called before the recovery and again after it: in
+/// between a tree may have grown into pages that did not belong to it before.
 pub(super) fn check(datadir: &Path, plan: &RecoverPlan) -> Result<()> {
     let (Some(definitions), Some(system)) = (&plan.wanted.definitions, plan.spaces.get(&SpaceId::SYSTEM)) else {
         return Ok(());

@@ -24,7 +24,7 @@ pub(super) struct Copies {
     area: Vec<Range<u32>>,
 }
 
-/// The place of a copy in a doublewrite file: no page of the system tablespace.
+/// The slot number of copies in doublewrite files, whose slots are not pages of the system tablespace.
 const NO_PLACE: PageNo = PageNo(u32::MAX);
 
 impl Copies {
@@ -39,7 +39,8 @@ impl Copies {
         let mut copies = Vec::new();
         for first in [area.block1, area.block2] {
             let bytes = run(first, pages)?;
-            // A damaged page may name the highest page number as the first. There are no bytes there, so the numbers do not overflow.
+            // A damaged page may give the highest page number as the first. There are no bytes to read there, so the numbers do not
+            // overflow.
             let slots = bytes.chunks_exact(size).zip((first.0..).map(PageNo));
             let used = slots.filter(|(slot, _)| be::u64_at(slot, FIL_PAGE_LSN) != Some(0));
             copies.extend(used.map(|(slot, place)| (place, slot.to_vec())));
@@ -74,7 +75,7 @@ impl Copies {
         sound.max_by_key(|&(lsn, _)| lsn).map(|(_, copy)| copy)
     }
 
-    /// The places in the area of copies newer than this.
+    /// The slots in the area whose copies are newer than `lsn`.
     pub fn later_than(&self, lsn: Lsn) -> Vec<PageNo> {
         let later = |slot: &[u8]| be::u64_at(slot, FIL_PAGE_LSN).is_some_and(|copied| copied > lsn.0);
         let places = self.slots.iter().filter(|(_, slot)| later(slot)).map(|(place, _)| *place);
@@ -86,8 +87,8 @@ impl Copies {
         id.space == SpaceId::SYSTEM && self.area.iter().any(|block| block.contains(&id.page_no.0))
     }
 
-    /// The pages that these may be copies of: as their headers say and, for tablespaces in `hidden`, whose pages hide their number inside,
-    /// by page number alone.
+    /// The pages that the slots may be copies of: the pages that their headers name, and the page of the same number in each tablespace in
+    /// `hidden`, whose stored pages do not show the tablespace's number.
     pub fn ids(&self, hidden: &BTreeSet<SpaceId>) -> Vec<PageId> {
         let mut ids = Vec::new();
         for (_, slot) in &self.slots {
@@ -104,8 +105,8 @@ impl Copies {
     }
 }
 
-/// Zeroes the copies of pages newer than `end` in MySQL's doublewrite files: its server checks no LSN before it replaces a page with its
-/// copy. MariaDB has no such files.
+/// Zeroes copies newer than `end` in MySQL's doublewrite files: the server does not check the LSN before it replaces a page with its copy.
+/// MariaDB has no doublewrite files.
 pub(super) fn forget_in_files(datadir: &Path, system: &SpaceFormat, end: Lsn) -> Result<()> {
     let size = system.logical().bytes();
     for path in files_in(datadir, size)? {
@@ -136,7 +137,7 @@ fn files_in(datadir: &Path, size: usize) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Whether the copy is sound and of this page. The tablespace's number may be hidden inside, so the copy is opened first.
+/// Whether the copy is sound and of this page. A compressed or encrypted copy must be opened to see the tablespace's number.
 fn is_copy_of(copy: &[u8], at: PageAt<'_>, opener: &mut PageOpener) -> bool {
     match verify_page(copy, at.id, at.format) {
         Verdict::Ok(_) | Verdict::Unverifiable(_) => {}
@@ -171,7 +172,7 @@ mod tests {
         let empty = vec![0; size.bytes()];
         let expected = [slot(100), empty.clone(), slot(0), empty, slot(7)].concat();
         assert!(fs::read(path("#ib_16384_0.dblwr")).expect("reads") == expected);
-        // Files for other page sizes and for batches, which MySQL writes in another form, are left alone.
+        // Files for other page sizes, and those for batches, whose format differs, are left alone.
         for name in ["#ib_4096_0.dblwr", "#ib_16384_0.bdblwr"] {
             assert!(fs::read(path(name)).expect("reads") == slots, "{name}");
         }

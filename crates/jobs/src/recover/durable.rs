@@ -12,7 +12,7 @@ pub(crate) fn make_like(made: &Path, like: &Metadata) -> Result<()> {
     let own = fs::metadata(made).map_err(failed(made, "looking at the file"))?;
     if (own.uid(), own.gid()) != (like.uid(), like.gid()) {
         match chown(made, Some(like.uid()), Some(like.gid())) {
-            // Only root can give files away; for others the file stays their own.
+            // Only root can give files away; any other user keeps the file.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
             other => other.map_err(failed(made, "giving the file its owner"))?,
         }

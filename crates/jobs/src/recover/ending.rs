@@ -1,10 +1,10 @@
-//! Closes the log once all of it is in the data files.
+//! Closes the log once the data files contain all its redo.
 //!
-//! If the recovery ends before the log does, nobody may find the rest of the log again: a server or a second run would take it for the
-//! continuation. It may be anywhere in the ring, under the LSNs that the server will use again. So the log is not closed in place; a new
-//! log with nothing but its closing record replaces it. Until then the old one is complete, and a run with another end, or none, is
-//! possible. For the same reason, doublewrite copies later than the end are wiped. An archive is not closed either: the datadir's own log,
-//! which ends earlier, is replaced.
+//! If the recovery ends before the log does, the rest of the log must disappear: a server or a second run would take it for the
+//! continuation. It may be anywhere in the ring, under LSNs that the server will use again. So the log is not closed in place; a new log
+//! with nothing but its closing record replaces it. Until then the old log is complete, and a run with another end, or with none, is still
+//! possible. For the same reason, doublewrite copies later than the end are wiped. With an archive, the datadir's own log, which ends
+//! earlier, is replaced.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;

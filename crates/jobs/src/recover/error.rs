@@ -7,7 +7,7 @@ use flow::rewrite::RewriteError;
 
 use crate::Error;
 
-/// Why a datadir was not recovered, or not completely. Its log is unchanged, so another run, or the server, starts again from the same
+/// Why a datadir was not recovered, or not completely. The log is unchanged, so another run, or the server, starts again from the same
 /// checkpoint.
 #[derive(Debug, thiserror::Error)]
 pub enum RecoverError {
@@ -28,8 +28,8 @@ pub enum RecoverError {
     /// The log or a tablespace is encrypted, and the given keys do not open it.
     #[error("{0}")]
     Key(String),
-    /// These files, or this log, cannot be recovered as they are, or not with these options. One variant for all: callers can only show the
-    /// message, which names the file and the way out.
+    /// These files, or this log, cannot be recovered as they are, or not with these options. One variant for all of these cases: callers
+    /// can only show the message, which names the file and the way out.
     #[error("{0}")]
     Refused(String),
     /// A bug: earlier code has ruled this state out.

@@ -16,7 +16,7 @@ use super::outside::{self, Outside};
 use super::plan::RecoverPlan;
 use super::space::{PlannedSpace, SpacePart};
 
-/// The ending of a file that leaves its name to another for a while.
+/// Extension of a file renamed for a moment to free its name for another.
 const ASIDE: &str = "innokit-aside";
 
 /// A file of a tablespace.
@@ -48,17 +48,17 @@ pub(super) struct Done {
     pub resized: u64,
 }
 
-/// The files of all tablespaces that the log changes; in a dry run, files yet to be created are missing.
+/// The files of all tablespaces that the log changes. In a dry run, files yet to be created have no handle.
 #[derive(Debug, Default)]
 pub(super) struct Files {
-    /// By tablespace, in the order of their bytes. Only the system tablespace has more than one.
+    /// By tablespace, in page order. Only the system tablespace has more than one.
     files: BTreeMap<SpaceId, Vec<SpaceFile>>,
     /// Number of files.
     count: u32,
 }
 
 impl Files {
-    /// Opens them unchanged, for reading; also returns what would be done to them.
+    /// Opens the files unchanged, for reading. Also counts the operations that a real run would perform.
     pub fn as_they_are(datadir: &Path, plan: &RecoverPlan) -> Result<(Self, Done)> {
         let (mut files, mut done) = (Self::default(), Done::default());
         for (&id, space) in &plan.spaces {
@@ -68,7 +68,7 @@ impl Files {
             for part in space.parts_now() {
                 let path = datadir.join(&part.path);
                 let mut handle = None;
-                // A file that has the name of a new one makes room for it.
+                // A file with the name of a new tablespace is another's, and will be renamed or removed.
                 if path.exists() && !space.is_new {
                     let file = File::open(&path).map_err(failed(&path, "opening the tablespace"))?;
                     end = part.start + len_of(&file, &path)?;
@@ -81,7 +81,7 @@ impl Files {
         Ok((files, done))
     }
 
-    /// Renames, creates and resizes them, and opens them for writing.
+    /// Renames, creates and resizes the files, and opens them for writing.
     pub fn as_they_should_be(datadir: &Path, plan: &RecoverPlan, done: &mut Done) -> Result<Self> {
         for name in &plan.dropped {
             let path = datadir.join(name);
@@ -118,7 +118,7 @@ impl Files {
         Ok(files)
     }
 
-    /// For an engine that has its own files, numbered like the plan's.
+    /// The files of an engine that brings its own, numbered like the plan's.
     pub fn of_engine(plan: &RecoverPlan) -> Self {
         let mut files = Self::default();
         for (&id, space) in &plan.spaces {
@@ -133,7 +133,7 @@ impl Files {
         self.files.entry(id).or_default().push(file);
     }
 
-    /// Where a page is stored, in whichever file of its tablespace.
+    /// Where a page is stored: the file of its tablespace, and the offset in that file.
     pub fn place_of(&self, id: PageId, format: &SpaceFormat) -> Option<PagePlace> {
         let offset = format.physical().offset_of(id.page_no.0);
         let file = self.files.get(&id.space)?.iter().rfind(|file| file.start <= offset)?;
@@ -160,7 +160,7 @@ impl Files {
     }
 }
 
-/// Bypass the page cache if the pages are large enough for direct I/O.
+/// Bypasses the page cache if the pages are large enough for direct I/O.
 fn handle_of(file: File, space: &PlannedSpace, for_writing: bool) -> FileHandle {
     let is_aligned = space.format.physical().bytes() >= DIRECT_ALIGN as usize;
     if is_aligned { FileHandle::past_cache(file, for_writing) } else { FileHandle::of_file(file, false) }
@@ -177,14 +177,15 @@ pub(super) fn resolve(datadir: &Path, outside: Outside, name: &[u8], number: u32
     Some(RewriteTarget { file: FileId(number), handle: FileHandle::of_file(file, false), name: name.to_vec() })
 }
 
-/// Renames in an order that works: a name may become free only when another file leaves it.
+/// Renames the files in an order that works: a file may have to wait until another gives up its name.
 fn rename_all(datadir: &Path, plan: &RecoverPlan, done: &mut Done) -> Result<()> {
     let renames = plan.spaces.values().filter_map(|space| Some((space.renamed_from.clone()?, space.path.clone())));
     let mut left: Vec<_> = renames.collect();
     while !left.is_empty() {
         let free = left.iter().position(|(_, to)| !datadir.join(to).exists());
         let Some((from, to)) = free.map(|place| left.remove(place)) else {
-            // One leaves its name for a while. Only in a copy: a run that is killed in between is not run again.
+            // Break the circle by moving one file aside. Only in a copy: a later run would not know this name, but an interrupted copy is
+            // not continued.
             let Some((from, _)) = left.first_mut().filter(|_| plan.wanted.later.is_some()) else {
                 return refused("the log renames tablespaces in a circle");
             };

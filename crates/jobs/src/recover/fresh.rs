@@ -6,7 +6,7 @@ use std::mem::size_of;
 use format::PageId;
 use redo::record::Effect;
 
-/// Bytes per page: the entry and, until the set grows again, about as much empty space.
+/// Bytes per page: the entry, and about as much empty space until the set grows again.
 const PLACE_SIZE: usize = 2 * (size_of::<PageId>() + 1);
 
 /// Pages that the log initializes and does not free again.

@@ -1,4 +1,4 @@
-//! Page 0 of a file, and what it says about the tablespace.
+//! Page 0 of a file, and the tablespace's format from it.
 
 use std::fs::File;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Marks a full backup while an increment is being put into it: until that is done, its files belong to neither.
+//! Marks a full backup while an increment is being merged into it: until the merge is done, its files match neither backup.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -13,13 +13,13 @@ use crate::source::backup::BackupNotes;
 use crate::source::read_small;
 
 const MARKER: &str = "innokit-recover.increment";
-/// The marker is short.
+/// Bytes of the marker read at most.
 const MARKER_MAX: u64 = 4096;
 /// For the DBA who finds it.
 const MARKER_TEXT: &str =
     "innokit recover was merging an incremental backup into this one. Run it again to finish that.\n";
 
-/// The LSNs between which an increment leads.
+/// The LSNs that an increment leads from and to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Lsns {
     pub from: Lsn,
@@ -45,7 +45,7 @@ impl fmt::Display for Lsns {
     }
 }
 
-/// The increment being put into the backup, if there is one.
+/// The increment being merged into the backup, if any.
 pub(super) fn read(datadir: &Path) -> Result<Option<Lsns>> {
     let path = datadir.join(MARKER);
     match read_small(&path, MARKER_MAX) {
@@ -75,7 +75,7 @@ pub(super) fn remove(datadir: &Path) -> Result<()> {
     sync_directory_of(&path)
 }
 
-/// Fails if the backup is between two states and the increment that leads on was not given.
+/// Fails if a merge into the backup was interrupted. Called when the increment that would finish it was not given.
 pub(super) fn refuse(datadir: &Path) -> Result<()> {
     read(datadir)?.map_or(Ok(()), |lsns| {
         refused(format!(

@@ -1,15 +1,15 @@
-//! Incremental backups of mariadb-backup and xtrabackup, put into the full backup in the order in which they were taken.
+//! Incremental backups of mariadb-backup and xtrabackup, merged into the full backup in the order in which they were taken.
 //!
 //! An increment has the pages changed since the previous backup (`x.delta`), whole files of other engines, and the log written while it was
-//! taken. Once its pages, files and log are in the full backup, that is an ordinary unprepared backup of the later time, and the rest works
-//! as without increments.
+//! taken. Once its pages, files and log are in the full backup, this is an ordinary unprepared backup of the later time and is prepared
+//! like any other.
 //!
 //! ```text
-//! chain: which follows which, where the backup stands -> logs and pages of all of them proven (nothing is written before)
-//!   -> the full one prepared -> for each: marker -> files renamed, removed, copied -> pages -> log and note -> marker gone -> prepared
+//! chain: which follows which, where the backup stands -> logs and pages of all increments verified (nothing is written before)
+//!   -> full backup prepared -> for each: marker -> files renamed, removed, copied -> pages -> log and note -> marker gone -> prepared
 //! ```
 //!
-//! An increment itself is never changed. So while the marker is there, everything is repeated from the start with the same result: pages
+//! An increment itself is never changed. So while the marker is there, the merge can be repeated from the start with the same result: pages
 //! are written whole, at the same place as on the server.
 
 mod binlogs;
@@ -32,7 +32,7 @@ use super::wanted::Wanted;
 use crate::source::backup::{BackupNotes, XTRABACKUP};
 use crate::source::redo_log::{COPIED_LOG, copied_log};
 
-/// What was put into a backup.
+/// An increment that was merged into a backup.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Increment {
     /// Its directory.
@@ -54,9 +54,9 @@ pub(super) struct Taken {
     pub lsns: Lsns,
     /// The tool that took it.
     tool: &'static str,
-    /// The LSN that the server's log had reached, if the tool notes it.
+    /// The LSN up to which the server had flushed its log, if the tool notes it.
     flushed: Option<Lsn>,
-    /// What the tool says of the run that took it.
+    /// The text of the tool's info file, which is different for each run.
     info: Option<String>,
     files: Files,
 }
@@ -92,7 +92,7 @@ impl Taken {
         Ok(Self { dir: dir.to_path_buf(), lsns, tool, flushed, info, files })
     }
 
-    /// Reads everything of it that will be needed.
+    /// Reads the increment's log and pages, and fails if either cannot be merged.
     fn prove(&self, formats: &mut Formats, memory: usize, keys: &KeyStore) -> Result<()> {
         let log = RedoLog::open(&self.dir, false, keys)?;
         if log.backup.is_none() {
@@ -103,11 +103,11 @@ impl Taken {
     }
 }
 
-/// The increments still to be put into a backup, in order.
+/// The increments still to be merged into a backup, in order.
 #[derive(Debug)]
 pub(super) struct Chain {
     pub left: Vec<Taken>,
-    /// An earlier run started with the first of them.
+    /// Whether an earlier run was interrupted while it merged the first of them.
     pub is_interrupted: bool,
 }
 
@@ -150,7 +150,7 @@ impl Chain {
         let Some((to, last)) = notes.to_lsn.zip(notes.last_lsn) else {
             return refused(format!("{}: it does not say which LSN the backup reaches", notes.path.display()));
         };
-        // Skip those that an earlier run has put into it. Of an idle server all increments have the same LSNs.
+        // Skip the increments that an earlier run has merged. On an idle server all increments have the same LSNs, so compare the runs too.
         let is_same = |taken: &Taken| taken.lsns.from != to || (taken.info.is_some() && taken.info == notes.info);
         let is_in = |taken: &Taken| (taken.lsns.to, taken.lsns.last) == (to, last) && is_same(taken);
         let left = all.iter().rposition(is_in).map_or(0, |place| place + 1);
@@ -161,7 +161,7 @@ impl Chain {
         Ok(Self { left: all.split_off(left), is_interrupted: false })
     }
 
-    /// Reads their logs and all their pages.
+    /// Verifies the logs and all pages of the increments.
     pub fn prove(&self, datadir: &Path, memory: usize, keys: &KeyStore) -> Result<()> {
         if !self.left.is_empty() && !self.is_interrupted {
             refuse_others_work(datadir, memory, keys)?;
@@ -171,8 +171,8 @@ impl Chain {
     }
 }
 
-/// Fails if a prepared backup of xtrabackup is not as innokit left it. Either a server was started on it; or the tool has prepared it, and
-/// rolled back what had not ended: then the files have changes that the server's log does not know.
+/// Fails if a prepared backup of xtrabackup is not as innokit left it. Either a server was started on it, or the tool prepared it and
+/// rolled back unfinished transactions: then the files have changes that are not in the server's log.
 fn refuse_others_work(datadir: &Path, memory: usize, keys: &KeyStore) -> Result<()> {
     if BackupNotes::of(datadir).is_none_or(|notes| notes.tool != XTRABACKUP || !notes.is_prepared()) {
         return Ok(());
@@ -188,7 +188,8 @@ fn refuse_others_work(datadir: &Path, memory: usize, keys: &KeyStore) -> Result<
     ))
 }
 
-/// Fails if an increment is older than what it is to follow. Where the server made no checkpoint meanwhile, it begins at the same LSN.
+/// Fails if an increment is older than the backup before it. If the server made no checkpoint in between, both begin at the same LSN, and
+/// only the ends of their logs show the order.
 fn refuse_earlier(taken: &Taken, last: Lsn, before: &Path) -> Result<()> {
     if taken.lsns.last >= last {
         return Ok(());
@@ -237,12 +238,12 @@ mod tests {
         };
         assert_eq!(left(&full, &[&one, &two]), Ok(2));
         assert!(left(&full, &[&two, &one]).is_err_and(|error| error.contains("does not follow")));
-        // What is there when both were merged: the LSNs and the notes of the second.
+        // A backup that both were merged into: it has the LSNs and the notes of the second.
         let done = backup(dir.path(), "done", "full-prepared", [0, 100, 300]);
         fs::copy(two.join("xtrabackup_info"), done.join("xtrabackup_info")).expect("copied");
         assert_eq!(left(&done, &[&one, &two]), Ok(0));
         assert!(left(&done, &[&one]).is_err_and(|error| error.contains("does not follow")));
-        // A server that did nothing at all since: only other engines may have changed.
+        // The server wrote no redo since, but other engines' files may have changed.
         let idle = backup(dir.path(), "idle", "incremental", [100, 100, 300]);
         assert_eq!((left(&done, &[&two, &idle]), left(&done, &[&idle])), (Ok(1), Ok(1)));
     }

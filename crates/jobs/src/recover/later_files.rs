@@ -1,8 +1,8 @@
-//! What an archive of MySQL's log says about files after the base copy: tablespaces made, renamed and dropped, which are carried out on the
-//! copy, and indexes built without redo, beyond which there is no way.
+//! File operations in an archive of MySQL's log after the base copy. Tablespaces are created, renamed and dropped in the copy too. No
+//! recovery is possible beyond an index that was built without redo.
 //!
-//! MySQL's own recovery does none of that: it finds the files as the server left them. Definitions need nothing: they are in the dictionary,
-//! `mysql.ibd`, which the redo covers, and statements that were under way are undone by the server when it starts.
+//! MySQL's own recovery does none of this: it finds the files as the server left them. Definitions need no extra work: they are in the
+//! dictionary, `mysql.ibd`, which the redo covers, and the server rolls back unfinished statements when it starts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -16,7 +16,7 @@ use super::error::{Result, refused};
 use super::log::{Scanned, file_record};
 use super::outside::Outside;
 
-/// What a log says about files from an LSN on.
+/// The file operations of a log from an LSN on.
 #[derive(Debug)]
 pub(super) struct LaterFiles {
     /// The end of the base copy.
@@ -24,9 +24,9 @@ pub(super) struct LaterFiles {
     outside: Outside,
     pub made: BTreeSet<SpaceId>,
     pub dropped: BTreeSet<SpaceId>,
-    /// The names that tablespaces got, in the order of the log.
+    /// The names that each tablespace had, in the order of the log.
     pub names: BTreeMap<SpaceId, Vec<PathBuf>>,
-    /// Where an index was first built without redo.
+    /// The LSN at which an index was first built without redo.
     loads: BTreeMap<SpaceId, Lsn>,
 }
 
@@ -36,12 +36,12 @@ impl LaterFiles {
         Self { after, outside, made, dropped, names: BTreeMap::new(), loads: BTreeMap::new() }
     }
 
-    /// Whether the base copy is from before `until`: then its files show nothing that was done later.
+    /// Whether the base copy is from before `until`: then its files contain nothing later than that.
     pub fn is_base_before(&self, until: Lsn) -> bool {
         self.after <= until
     }
 
-    /// Adds a mini-transaction. Fails if it cannot be carried out.
+    /// Adds a mini-transaction. Fails if its file operations cannot be carried out.
     pub fn add(&mut self, scanned: &Scanned<'_>) -> Result<()> {
         let mtr = &scanned.mtr;
         if mtr.start < self.after {
@@ -52,7 +52,7 @@ impl LaterFiles {
                 Subject::File => {
                     file_record(mtr.grammar, bytes).map_or(Ok(()), |record| self.add_file(&record, mtr.start))?;
                 }
-                // The server drops a tablespace once nobody changes it any more.
+                // The server drops a tablespace only after its last change, so redo after that means it was imported.
                 Subject::Page(id, _) if self.dropped.contains(&id.space) => self.refuse_import(id.space, mtr.start)?,
                 Subject::Page(..) => {}
             }
@@ -68,7 +68,7 @@ impl LaterFiles {
                 self.add_name(space, name, lsn)
             }
             FileRecord::Rename { space, from, to } => {
-                // The name that the base copy has for it is among these.
+                // The base copy has the tablespace under one of these names.
                 self.add_name(space, from, lsn)?;
                 self.add_name(space, to, lsn)
             }
@@ -106,7 +106,7 @@ impl LaterFiles {
         Ok(())
     }
 
-    /// Fails if a tablespace that is still there at the end has pages that the redo does not. `name_of` is its name, if the log tells.
+    /// Fails if a tablespace that exists at the end has pages written without redo. `name_of` gives its name, if the log has it.
     pub fn refuse_unlogged(&self, name_of: impl Fn(SpaceId) -> Option<String>) -> Result<()> {
         let lost = self.loads.iter().filter(|(space, _)| !self.dropped.contains(*space));
         let Some((space, lsn)) = lost.min_by_key(|(_, lsn)| **lsn) else { return Ok(()) };

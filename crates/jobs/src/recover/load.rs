@@ -1,6 +1,6 @@
-//! How much redo there is for which pages, so that they can be divided into parts whose redo fits in memory.
+//! The amount of redo per group of pages, to divide the pages into parts whose redo fits in memory.
 //!
-//! Reading and writing a page costs far more than reading the log once more, so each page should get all its redo at once.
+//! Reading and writing the pages a second time costs far more than reading the log once more, so each page should get all its redo at once.
 
 use std::cmp::Ordering;
 use std::mem::size_of;
@@ -13,18 +13,18 @@ use crate::redo_batch::RedoBatch;
 
 /// Pages counted together, as a power of two.
 const GROUP_BITS: u32 = 6;
-/// Bytes per group: the map entry and, until the map grows again, about as much empty space.
+/// Bytes per group: the map entry, and about as much empty space until the map grows again.
 const PLACE_SIZE: usize = 2 * (size_of::<(GroupId, Group)>() + 1);
 
 /// A group of nearby pages: the tablespace, and the page number without its low bits.
 type GroupId = (SpaceId, u32);
 
-/// The group of a page, and its bit in it.
+/// The group of a page, and the page's bit in the group.
 const fn place_of(id: PageId) -> (GroupId, u64) {
     ((id.space, id.page_no.0 >> GROUP_BITS), 1 << (id.page_no.0 % (1 << GROUP_BITS)))
 }
 
-/// The pages that a batch keeps together are all of one group.
+// The pages that a batch keeps together always belong to one group.
 const _: () = assert!(RedoBatch::GROUP_PAGES.is_power_of_two() && RedoBatch::GROUP_PAGES <= 1 << GROUP_BITS);
 
 /// The redo of a group of pages.
@@ -34,7 +34,7 @@ struct Group {
     bytes: u64,
     /// One bit per page with redo.
     pages: u64,
-    /// One bit per page whose last redo frees it, or that was truncated away since.
+    /// One bit per page whose last redo frees it, or that was later truncated away.
     freed: u64,
 }
 
@@ -42,7 +42,7 @@ impl Group {
     fn add(&mut self, more: Self) {
         self.bytes += more.bytes;
         self.pages |= more.pages;
-        // Any record other than one that frees the page puts it back in use.
+        // Any record that does not free the page puts it back in use.
         self.freed = (self.freed & !more.pages) | more.freed;
     }
 
@@ -58,7 +58,8 @@ impl Group {
 #[derive(Debug, Default)]
 pub(super) struct Load {
     groups: HashMap<GroupId, Group>,
-    /// The group of the last record, not yet added: a mini-transaction mostly changes the same pages as the previous one.
+    /// The group of the last records, not yet in the map: a mini-transaction mostly changes the same pages as the previous one, and this
+    /// saves the lookup.
     last: Option<(GroupId, Group)>,
 }
 
@@ -122,7 +123,7 @@ impl Load {
         group
     }
 
-    /// The tablespaces with redo, some of them again and again.
+    /// The tablespaces with redo, with repeats.
     pub fn spaces(&self) -> impl Iterator<Item = SpaceId> {
         self.groups.keys().map(|(space, _)| *space).chain(self.last.map(|((space, _), _)| space))
     }
@@ -151,8 +152,8 @@ impl Load {
         self.groups.capacity() * PLACE_SIZE
     }
 
-    /// Divides the pages with redo into parts of at most `memory` bytes, if their groups allow it. A single part if there would be more
-    /// than `parts_max`: the log is then worked through piece by piece.
+    /// Divides the pages with redo into parts of at most `memory` bytes of redo each, unless a single group has more. Returns a single part
+    /// if there would be more than `parts_max`: then the log is applied in rounds.
     pub fn parts(&self, memory: usize, parts_max: usize) -> Vec<PageRange> {
         let mut groups: Vec<_> = self.groups.iter().map(|(id, group)| (*id, group.memory())).collect();
         groups.extend(self.last.map(|(id, group)| (id, group.memory())));

@@ -1,5 +1,5 @@
-//! A datadir's redo log: read from its checkpoint on, and closed when all of it is in the data files. This is what both vendors' logs have
-//! in common; the rest of the recovery need not know which one it is.
+//! A datadir's redo log: read from its checkpoint on, and closed once the data files contain all its redo. This file has what both vendors'
+//! logs have in common, so that the rest of the recovery need not know the vendor.
 
 mod archived;
 mod archived_mysql;
@@ -46,9 +46,9 @@ pub(super) struct RedoLog {
     /// The meaning of names that lead outside the datadir.
     pub outside: Outside,
     pub vendor: Vendor,
-    /// The unprepared backup that it belongs to, if any.
+    /// The unprepared backup that the log belongs to, if any.
     pub backup: Option<Backup>,
-    /// The LSN that a backup of innokit reaches, by its manifest.
+    /// The LSN that a backup of innokit reaches according to its manifest.
     set_end: Option<Lsn>,
 }
 
@@ -87,13 +87,13 @@ impl RedoLog {
         Ok(Self { path, files, options, clock: None, outside, vendor, backup, set_end }.tuned(&Tuning::default()))
     }
 
-    /// Whether this is the log, still unused, with which the preparation of a backup of xtrabackup ended here.
+    /// Whether this is the log with which innokit closed a backup of xtrabackup, not yet used by a server.
     pub fn closes_copy(&self) -> bool {
         matches!(&self.vendor, Vendor::MySql(log) if log.closes_copy())
     }
 
-    /// Reads the segments of a redo archive from the checkpoint on, instead of the datadir's own log; of one `timeline`, if
-    /// that is given.
+    /// Reads the segments of a redo archive from the checkpoint on instead of the datadir's own log, only those of `timeline` if one is
+    /// given.
     pub fn with_archive(mut self, dir: Option<&Path>, timeline: Option<u32>) -> Result<Self> {
         let Some(dir) = dir else { return Ok(self) };
         let base_end = self.scan(None, |scan| {
@@ -136,7 +136,7 @@ impl RedoLog {
         }
     }
 
-    /// The files of a backup were copied at different times: from which LSN on they are consistent, if that is known before the log is read.
+    /// The LSN from which a backup's files, copied at different times, are consistent; `None` if that is unknown before the log is read.
     pub fn consistent_from(&self) -> Option<Lsn> {
         self.set_end.max(self.base_end().filter(|_| self.backup.is_some()))
     }
@@ -153,7 +153,7 @@ impl RedoLog {
         }
     }
 
-    /// How to read it, with how many requests in flight.
+    /// Sets the size of log requests and how many are in flight.
     pub fn tuned(mut self, tuning: &Tuning) -> Self {
         self.options.block_size = tuning.log_block;
         self.options.depth = tuning.log_ahead;
@@ -174,7 +174,7 @@ impl RedoLog {
         }
     }
 
-    /// The log's end when that checkpoint was made, if the log tells.
+    /// The log's end when that checkpoint was made; for MySQL, whose log does not record it, the checkpoint itself.
     pub const fn checkpoint_end(&self) -> Lsn {
         match &self.vendor {
             Vendor::MariaDb(log) => log.parsed.checkpoint.end_lsn,
@@ -190,8 +190,8 @@ impl RedoLog {
         }
     }
 
-    /// Where the copy of a log ends whose mini-transactions end at `end`. Blocks are copied whole, and the last mini-transaction may have
-    /// been incomplete then; no page depends on it.
+    /// Where a copy of the log ends if its mini-transactions end at `end`. Blocks are copied whole, so the copy may end in an incomplete
+    /// mini-transaction; no page depends on that one.
     fn copied_to(&self, end: Lsn) -> Lsn {
         match &self.vendor {
             Vendor::MariaDb(log) if log.is_of_blocks() => log.copied_to(),
@@ -199,7 +199,7 @@ impl RedoLog {
         }
     }
 
-    /// The server's cipher mode, if the log tells.
+    /// The server's cipher mode, if the log is encrypted and shows it.
     pub fn cipher_mode(&self) -> Option<CipherMode> {
         match &self.vendor {
             Vendor::MariaDb(log) => log.cipher_mode(),
@@ -244,7 +244,7 @@ impl RedoLog {
         }
     }
 
-    /// Fails if the log continues after `end`, where its mini-transactions ended: it is then damaged there.
+    /// Fails if the log continues after `end`, where its mini-transactions ended: then it is damaged at `end`.
     pub fn check_end(&self, end: Lsn) -> Result<()> {
         match &self.vendor {
             Vendor::MariaDb(log) if !log.is_of_blocks() => log.check_end(end),

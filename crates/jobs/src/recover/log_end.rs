@@ -6,8 +6,8 @@ use format::{Lsn, PageNo};
 
 use super::error::{Result, damaged, refused};
 
-/// A server writes a page only after its redo, so a page newer than the log does not belong to it. A file outside the datadir may simply
-/// have gone on with the original, of which this datadir is a copy.
+/// Fails if the page is newer than the log. A server writes a page only after its redo, so such a page belongs to another log. A file
+/// outside the datadir may still be in use by the server that this datadir was copied from.
 pub(super) fn refuse_newer(path: &Path, is_outside: bool, page_no: PageNo, lsn: Lsn, end: Lsn) -> Result<()> {
     if lsn <= end {
         return Ok(());

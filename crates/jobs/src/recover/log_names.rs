@@ -1,4 +1,4 @@
-//! What a log says about the names of tablespaces by its end.
+//! The names of tablespaces at the end of a log.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use super::error::Result;
 use super::log::RedoLog;
 use super::wanted::Wanted;
 
-/// Names of tablespaces, by the log of a datadir that need not have any other file yet.
+/// Names of tablespaces according to a datadir's log. The datadir need not have any other file yet.
 #[derive(Debug)]
 pub(crate) struct LogNames {
     names: HashMap<SpaceId, Vec<PathBuf>>,
@@ -28,7 +28,7 @@ impl LogNames {
         Ok(Self { names: wanted.names, owners: wanted.owners, dropped: wanted.deleted, end: wanted.log_end })
     }
 
-    /// Where the log ends. Recovery may end before that: names of tablespaces at the end change nothing.
+    /// Where the log ends. A recovery may end earlier, if only names of tablespaces follow.
     pub const fn end(&self) -> Lsn {
         self.end
     }
@@ -38,12 +38,12 @@ impl LogNames {
         self.dropped.contains(&space)
     }
 
-    /// The name that a tablespace had last, if the log names it at all.
+    /// The last name of a tablespace, if the log names it at all.
     pub fn last_name(&self, space: SpaceId) -> Option<&PathBuf> {
         self.names.get(&space)?.last()
     }
 
-    /// Whether any tablespace had this name.
+    /// Whether any tablespace ever had this name.
     pub fn knows(&self, name: &Path) -> bool {
         self.owners.contains_key(name)
     }

@@ -11,12 +11,12 @@
 //! every page whole. Unfinished transactions are rolled back by the server at its next start.
 //!
 //! A log whose redo does not fit in memory is read once for each part of the pages (`load`), so that each page is read and written once.
-//! Only if there would be too many parts, a single part takes several rounds, each with as many mini-transactions as fit. What a round may
-//! apply depends on the rest of the log too (`voids`), which the plan has read; so the result is always the same.
+//! If there would be too many parts, there is only one, applied in several rounds, each with as many mini-transactions as fit. What a round
+//! may apply also depends on the rest of the log (`voids`). The plan has read all of it, so the result does not depend on the rounds.
 //!
-//! Encrypted logs and tablespaces are recovered with the server's keys and stay encrypted (`crypt`). Ending before the log does: `until`.
-//! Files outside the datadir: `outside`. Pages of MariaDB's page_compressed tablespaces are compressed again, and holes in the files stay
-//! holes; those of MySQL's `COMPRESSION` are written uncompressed until the server next writes them.
+//! Encrypted logs and tablespaces are recovered with the server's keys and stay encrypted (`crypt`). `until` handles a recovery that ends
+//! before the log does, `outside` files outside the datadir. Pages of MariaDB's page_compressed tablespaces are compressed again, and
+//! holes in the files stay holes. Pages of MySQL's `COMPRESSION` are written uncompressed until the server next writes them.
 
 mod apply;
 mod backup;
@@ -112,23 +112,23 @@ pub struct RecoverOptions {
     pub increments: Vec<PathBuf>,
     /// Do everything except write.
     pub dry_run: bool,
-    /// End with the last mini-transaction that ends at or before this LSN, as if the server had died there. Refused if files are later than
-    /// that.
+    /// End with the last mini-transaction that ends at or before this LSN, as if the server had died there. Refused if the files already
+    /// contain later changes.
     pub until: Option<Lsn>,
-    /// An archive of the redo log, read instead of the datadir's own log from its checkpoint on. Only together with `to`, or in a dry run.
+    /// An archive of the redo log, read from the checkpoint on in place of the datadir's own log. Only with `to`, or in a dry run.
     pub redo: Option<PathBuf>,
-    /// The timeline of that archive that `until` belongs to; any if it is not given.
+    /// The timeline of that archive to which `until` refers; `None` accepts any.
     #[doc(hidden)]
     pub redo_timeline: Option<u32>,
-    /// End where that archive was at this time, by its marks; instead of `until`.
+    /// Instead of `until`: end at the LSN that the archive's marks give for this time.
     pub until_time: Option<SystemTime>,
     /// Name the pages that the log changes in `ib_buffer_pool`, so that the server loads them when it starts.
     pub warm: bool,
     /// Keys of encrypted logs and tablespaces.
     pub keys: KeyFiles,
-    /// Memory to work in, bytes; at least 64 MiB are used. A log with more redo than fits is worked through in rounds.
+    /// Memory to work in, bytes; less than 64 MiB counts as 64 MiB. A log with more redo than fits is applied in parts or rounds.
     pub memory: usize,
-    /// Upper limit of log bytes per round. Tests want more rounds than their logs need.
+    /// Upper limit of log bytes per round. Tests lower it to get more rounds than their logs need.
     #[doc(hidden)]
     pub round: u64,
     /// How the device is used.
@@ -159,19 +159,19 @@ impl Default for RecoverOptions {
 /// What was done, or would be in a dry run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Recovered {
-    /// The log's newest checkpoint before.
+    /// LSN of the log's newest checkpoint before the recovery.
     pub checkpoint_lsn: u64,
-    /// Its end, where the server will continue.
+    /// LSN at which the recovery ended and the server will continue.
     pub end_lsn: u64,
     /// There was nothing to do.
     pub was_clean: bool,
     /// Mini-transactions since the checkpoint.
     pub mtrs: u64,
-    /// Later mini-transactions, which were left out.
+    /// Mini-transactions after the end of the recovery, which were left out.
     pub mtrs_dropped: u64,
-    /// Tablespaces that they change.
+    /// Tablespaces that the log changes.
     pub tablespaces: u64,
-    /// Parts in which the log was worked through.
+    /// Rounds in which the log was applied.
     pub rounds: u64,
     /// Pages read, counted once per round that changes them.
     pub pages_read: u64,
@@ -185,7 +185,7 @@ pub struct Recovered {
     pub pages_restored: u64,
     /// Pages that the log changes and `ib_buffer_pool` names: the server loads them when it starts.
     pub pages_to_load: u64,
-    /// Pieces of pages that an interrupted run was writing, and that were written again.
+    /// Pieces of pages that an interrupted run was writing, written again from its shadow file.
     pub pieces_replayed: u64,
     /// Tablespaces renamed.
     pub files_renamed: u64,
@@ -199,12 +199,12 @@ pub struct Recovered {
     pub not_in_backup: Vec<String>,
     /// Increments put into the backup.
     pub increments: Vec<Increment>,
-    /// Where the binary log was at the moment to which an archive of the redo log led: after the last commit in the datadir.
+    /// With an archive of the redo log: the binary log position after the last commit in the datadir.
     pub binlog: Option<BinlogPosition>,
 }
 
 impl Recovered {
-    /// Combines this with the increment put into the backup next, and the recovery after that.
+    /// Adds the increment merged next and the recovery that followed it.
     fn and(mut self, put: Increment, next: Self) -> Self {
         let is_first = self == Self::default();
         self.increments.push(put);
@@ -234,8 +234,8 @@ impl Recovered {
 /// Recovers a datadir of MariaDB 10.5 or later, or of MySQL 8.0.30 or later; prepares a backup of mariadb-backup or xtrabackup.
 ///
 /// # Errors
-/// [`RecoverError`]. If it [is damage](RecoverError::is_damage), of the log or of a page, the server would meet it too. Everything written
-/// until then is whole, and the checkpoint has not moved.
+/// [`RecoverError`]. If it [is damage](RecoverError::is_damage) to the log or to a page, the server would run into it too. Every page
+/// written before the error is whole, and the checkpoint has not moved.
 pub fn recover(datadir: &Path, options: &RecoverOptions) -> Result<Recovered> {
     backup::refuse_unfit(datadir)?;
     if options.redo.is_some() && options.to.is_none() && !options.dry_run {
@@ -246,7 +246,7 @@ pub fn recover(datadir: &Path, options: &RecoverOptions) -> Result<Recovered> {
     recover_own(datadir, options)
 }
 
-/// As [`recover`], but an archive of the redo log may be applied in place: for a copy made by the caller, whose base is kept.
+/// Like [`recover`], but an archive of the redo log may be applied in place: the caller has made the copy and keeps the base.
 pub(crate) fn recover_own(datadir: &Path, options: &RecoverOptions) -> Result<Recovered> {
     if let Some(time) = options.until_time {
         return recover_own(datadir, &with_lsn_of(time, options)?);
@@ -284,7 +284,7 @@ pub(crate) fn recover_one(datadir: &Path, options: &RecoverOptions) -> Result<Re
         Some(to) if !options.dry_run => {
             let was_free = place::is_free(to);
             let done = check_and_copy(datadir, to, options, &keys).and_then(|()| recover_in_place(to, options, &keys));
-            // A failed copy would be in the next run's way. What was there before is not ours.
+            // A failed copy would block the next run. A directory that was not empty before is not ours to remove.
             if done.is_err() && was_free {
                 place::discard(to);
             }
@@ -302,7 +302,7 @@ fn open_log(datadir: &Path, for_writing: bool, options: &RecoverOptions, keys: &
     Ok(log.tuned(&options.tuning.within(options.memory)))
 }
 
-/// Prepares a full backup, and puts increments into it. An archive of the redo log continues the last of them.
+/// Prepares a full backup and merges increments into it. An archive of the redo log continues the last increment.
 fn with_increments(datadir: &Path, options: &RecoverOptions) -> Result<Recovered> {
     if options.until.is_some() && options.redo.is_none() {
         return refused("a backup is prepared to the end of its last increment: leave out --until");
@@ -343,7 +343,7 @@ fn with_increments(datadir: &Path, options: &RecoverOptions) -> Result<Recovered
     done
 }
 
-/// A backup with nothing left to apply, whose note may not say so yet.
+/// Finishes a backup with nothing left to apply, whose note may not say so yet.
 fn finish_emptied(datadir: &Path, options: &RecoverOptions, end: Lsn) -> Result<Recovered> {
     let done = Recovered { checkpoint_lsn: end.0, end_lsn: end.0, was_clean: true, ..Recovered::default() };
     match &options.to {
@@ -362,7 +362,7 @@ fn finish_emptied(datadir: &Path, options: &RecoverOptions, end: Lsn) -> Result<
     Ok(done)
 }
 
-/// The copy may be large, so find out first whether recovery is possible.
+/// Plans the recovery before it copies: the copy may be large, and recovery may be impossible.
 fn check_and_copy(datadir: &Path, to: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<()> {
     let _lock = Lock::take(datadir, Sharing::Shared)?;
     let memory = Budget::of(options.memory).plan;
@@ -432,7 +432,7 @@ fn recover_in_place(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -
     dictionary_pages::check(datadir, &plan)?;
     files.sync()?;
     shadow::remove(datadir)?;
-    // Before the log is closed: a run that is killed in between is run again, and writes the same list.
+    // Before the log is closed: a run killed in between starts over and writes the same list.
     let pages_to_load = if options.warm { warm::write(datadir, &plan)? } else { 0 };
     ending.write(&log, plan.wanted.end)?;
     outside::unmark(datadir)?;
@@ -440,7 +440,7 @@ fn recover_in_place(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -
     Ok(Recovered { pages_to_load, ..summary(&plan, counts, done, replayed) })
 }
 
-/// Removes the empty notes on which MySQL could not start. The plan is made without them.
+/// Removes the empty truncation markers, with which MySQL would not start. The plan is made without them.
 fn forget_unbegun_truncations(datadir: &Path) -> Result<()> {
     for note in empty_truncation_logs(datadir) {
         fs::remove_file(&note).map_err(failed(&note, "removing the marker of a truncation that never began"))?;

@@ -1,4 +1,4 @@
-//! Moments in an archive of the redo log: which LSN a time means, and whether the archive leads there.
+//! Points in an archive of the redo log: the LSN for a time, and whether the archive reaches it.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -10,7 +10,7 @@ use super::log::RedoLog;
 use super::wanted::Wanted;
 use crate::archive::mark_at;
 
-/// The options with the LSN that an archive had reached at a time.
+/// The options with `until` set to the LSN that the archive had reached at a time.
 pub(super) fn with_lsn_of(time: SystemTime, options: &RecoverOptions) -> Result<RecoverOptions> {
     let Some(redo) = &options.redo else {
         return refused("only an archive of the redo log knows times (--redo): give an LSN instead");
@@ -20,8 +20,8 @@ pub(super) fn with_lsn_of(time: SystemTime, options: &RecoverOptions) -> Result<
     Ok(RecoverOptions { until: Some(mark.lsn), until_time: None, redo_timeline, ..options.clone() })
 }
 
-/// Fails if the archive in the options does not continue the log of the backup or increment in `set`, or not as far as they say. A copy
-/// may be large, so this is asked before one is made.
+/// Fails if the archive in the options does not continue the log of the backup or increment in `set`, or does not reach the end that the
+/// options ask for. Call it before making a copy, which may be large.
 pub(crate) fn prove_archive(set: &Path, options: &RecoverOptions) -> Result<()> {
     let Some(redo) = &options.redo else { return Ok(()) };
     if let Some(time) = options.until_time {

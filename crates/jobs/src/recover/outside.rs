@@ -2,8 +2,8 @@
 //! always `DIRECTORY/db/t.ibd`, and the log names them by that path.
 //!
 //! In-place recovery works on the files where they are. In a copy of a datadir, however, these names still mean the original's files, and
-//! writing those would destroy someone else's data. So a copy created by us gets them inside, where the server finds a table without a link
-//! file, plus a marker: while it is there, a log name that leads outside means the file inside.
+//! writing to those would destroy someone else's data. So a copy created by us has these files inside, where the server finds a table
+//! without a link file. It also has a marker: while that is there, a log name that leads outside means the file inside.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -24,7 +24,7 @@ const MARKER_TEXT: &str =
 /// The meaning of names that lead outside the datadir.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outside {
-    /// The file they name.
+    /// The file at that path.
     Stays,
     /// The file that was copied into the datadir.
     MovedIn,
@@ -35,7 +35,8 @@ impl Outside {
         if datadir.join(MARKER).exists() { Self::MovedIn } else { Self::Stays }
     }
 
-    /// The file that the log, or a shadow file, calls `name`: relative to the datadir, or absolute. `None` for names that no server writes.
+    /// The path of the file that the log, or a shadow file, calls `name`: relative to the datadir, or absolute. `None` for names that no
+    /// server writes.
     pub fn path_of(self, name: &Path) -> Option<PathBuf> {
         let name = name.strip_prefix("./").unwrap_or(name);
         let mut parts = name.components().peekable();
@@ -56,7 +57,7 @@ fn link_of(datadir: &Path, path: &Path) -> Option<PathBuf> {
     path.is_absolute().then(|| inside(path).map(|path| datadir.join(path).with_extension("isl"))).flatten()
 }
 
-/// Creates what a tablespace needs before its file: the directory, and the link to it from the datadir.
+/// Creates a tablespace's directory and, for a file outside, its link file in the datadir. Call it before creating the file.
 pub(super) fn prepare(datadir: &Path, path: &Path) -> Result<()> {
     if let Some(dir) = datadir.join(path).parent() {
         make_directories(dir, datadir)?;
@@ -64,7 +65,7 @@ pub(super) fn prepare(datadir: &Path, path: &Path) -> Result<()> {
     link(datadir, path)
 }
 
-/// Updates a tablespace's link files for a rename; called before the rename.
+/// Updates a tablespace's link files for a rename. Call it before the rename.
 pub(super) fn relink(datadir: &Path, from: &Path, to: &Path) -> Result<()> {
     link(datadir, to)?;
     let old = link_of(datadir, from).filter(|old| Some(old) != link_of(datadir, to).as_ref());
@@ -99,7 +100,7 @@ pub(super) fn mark(copy: &Path) -> Result<()> {
     fs::write(&path, MARKER_TEXT).map_err(failed(&path, "writing the file"))
 }
 
-/// Once its log is closed, a copy is an ordinary datadir.
+/// Removes the marker. Once its log is closed, a copy is an ordinary datadir.
 pub(super) fn unmark(datadir: &Path) -> Result<()> {
     let path = datadir.join(MARKER);
     match fs::remove_file(&path) {

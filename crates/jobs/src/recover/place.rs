@@ -20,13 +20,13 @@ use crate::source::redo_log::{COPIED_LOG, REDO_DIR};
 const LOG: &str = "ib_logfile0";
 /// Files that a running server locks.
 const LOCKED: [&str; 2] = ["aria_log_control", "ibdata1"];
-/// Retry a held lock, for a second in all.
+/// How often to try for a held lock: for one second in all.
 const LOCK_TRIES: u32 = 20;
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
-/// Belongs to file system checks and only root can read it: not a server's.
+/// The file system checker's directory, which only root can read. No server uses it.
 const LOST: &str = "lost+found";
 
-/// Keeps servers off a datadir. They hold the same locks while they run.
+/// Keeps servers off a datadir: they take the same locks, and hold them while they run.
 #[derive(Debug)]
 pub(super) struct Lock {
     _files: Vec<File>,
@@ -64,8 +64,8 @@ fn lock_soon(file: &File, sharing: Sharing) -> io::Result<bool> {
     try_lock(file, sharing)
 }
 
-/// Passes everything below a datadir to `visit`, with its relative name, a directory before its content. Follows links, but not back to an
-/// enclosing directory; skips dangling ones.
+/// Passes everything below a datadir to `visit`, by relative name, a directory before its content. Follows links, except back to an
+/// enclosing directory, and skips dangling ones.
 ///
 /// # Errors
 /// A directory cannot be read, or `visit` fails.
@@ -112,7 +112,7 @@ pub(crate) fn is_free(to: &Path) -> bool {
     fs::read_dir(to).map(|mut entries| entries.next().is_none()).unwrap_or(!to.exists())
 }
 
-/// Removes a failed copy. What cannot be removed stays: the error about to be reported matters more.
+/// Removes a failed copy as far as possible. Its own errors are ignored: the error about to be reported matters more.
 pub(crate) fn discard(copy: &Path) {
     fs::remove_dir_all(copy).ok();
 }
@@ -158,7 +158,7 @@ pub fn copy(from: &Path, to: &Path, outside: &[PathBuf]) -> Result<()> {
     sync_all_below(to)
 }
 
-/// Outside files, and their places in the copy.
+/// The outside files, each with its place in the copy.
 fn moves<'p>(from: &Path, outside: &'p [PathBuf]) -> Result<Vec<(&'p PathBuf, PathBuf)>> {
     let mut moves: Vec<(&PathBuf, PathBuf)> = Vec::new();
     for source in outside {
@@ -179,7 +179,7 @@ fn sync_all_below(to: &Path) -> Result<()> {
     flow::durable::sync_file_system_of(to).map_err(failed(to, "making the copy durable"))
 }
 
-/// Whether this is the log or part of it.
+/// Whether this is the log or one of its files.
 fn is_log(name: &Path) -> bool {
     [LOG, COPIED_LOG].iter().any(|log| name == Path::new(log)) || name.starts_with(REDO_DIR)
 }
@@ -193,7 +193,7 @@ fn copy_all(from: &Path, to: &Path, inside: &[(PathBuf, Metadata)]) -> Result<()
             copy_file(&from.join(name), &target)?;
         }
     }
-    // Last: directories that their owner may not write could not have been filled.
+    // Last: a directory without write permission for its owner could not be filled.
     let mut directories = inside.iter().filter(|(_, metadata)| metadata.is_dir());
     directories.try_for_each(|(name, like)| make_like(&to.join(name), like))
 }
@@ -206,7 +206,7 @@ fn copy_file(from: &Path, to: &Path) -> Result<()> {
     make_like(to, &like)
 }
 
-/// Copies what is between the holes of a file: a page_compressed tablespace would take several times its space without them.
+/// Copies a file and keeps its holes: without them a page_compressed tablespace would take several times its space.
 fn copy_sparse(from: &Path, to: &Path) -> io::Result<()> {
     let (mut source, mut target) = (File::open(from)?, File::create_new(to)?);
     let len = source.metadata()?.len();
@@ -259,7 +259,7 @@ mod tests {
             }
             copy_file(&from, &to).expect("copied");
             assert!(fs::read(&to).expect("read") == bytes[..len], "{len}");
-            // A file system without holes makes neither of the files sparse.
+            // On a file system without holes neither of the files is sparse.
             let blocks = |path: &Path| fs::metadata(path).expect("a file").blocks();
             assert!(blocks(&to) <= blocks(&from), "{len}: {} blocks, {} before", blocks(&to), blocks(&from));
             fs::remove_file(&to).expect("removed");

@@ -11,7 +11,6 @@ use super::space::PlannedSpace;
 use super::wanted::Wanted;
 use crate::source::page::PageOpener;
 
-/// The plan.
 #[derive(Debug)]
 pub(super) struct RecoverPlan {
     pub wanted: Wanted,
@@ -37,7 +36,7 @@ impl RecoverPlan {
         tables.map(|(id, space)| (*id, name(&space.path))).collect()
     }
 
-    /// The doublewrite copy that the server made before it last wrote a page, if there is one.
+    /// The doublewrite copy that the server made before it last wrote the page; `None` if it has none.
     pub fn copy_of(&self, id: PageId, space: &PlannedSpace, opener: &mut PageOpener) -> Option<&[u8]> {
         self.copies.find(space.at(id), self.wanted.lsns_of_copies(), opener)
     }

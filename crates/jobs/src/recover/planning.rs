@@ -1,4 +1,5 @@
-//! From the log and the datadir to the plan. Everything is decided here, before anything is written, including whether it can all be done.
+//! Makes the plan from the log and the datadir. Everything is decided here, before anything is written, including whether the recovery is
+//! possible.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -26,7 +27,8 @@ use crate::source::keys::SpaceKey;
 use crate::source::name::NameHint;
 use crate::source::page::{PageAt, PageOpener};
 
-/// Pages of the server's size that a table's file has at least, even if its own pages are smaller: the server refuses a shorter file.
+/// Least length of a table's file, in pages of the server's page size even if the table's own are smaller. The server refuses a shorter
+/// file.
 const TABLE_SIZE_MIN: u64 = 4;
 
 /// Plans the recovery of a datadir from its log. Fails if the plan cannot be carried out.
@@ -34,7 +36,7 @@ pub(super) fn plan(datadir: &Path, wanted: Wanted, keys: &KeyStore) -> Result<Re
     let mut plan = draft(datadir, wanted, keys)?;
     dictionary_pages::check(datadir, &plan)?;
     until::check_pages(datadir, &plan)?;
-    // The others were only there to be checked.
+    // The others were in the draft only to be checked.
     let changed = &plan.wanted.changed;
     plan.spaces.retain(|space, _| changed.contains(space));
     until::check_outside(datadir, &plan)?;
@@ -48,7 +50,7 @@ fn draft(datadir: &Path, mut wanted: Wanted, keys: &KeyStore) -> Result<RecoverP
     }
     let mut survey = Survey::take(datadir, &wanted)?;
     let checkpoint = wanted.checkpoint;
-    // If the recovery ends before the log does, MariaDB's pages may be newer than the end, and each is checked later.
+    // If the recovery ends before the log does, some of MariaDB's pages may be newer than the end. Each is checked later.
     match &wanted.rest {
         None => {
             let NewestPage { path, page_no, lsn } = &survey.newest;
@@ -77,7 +79,7 @@ fn draft(datadir: &Path, mut wanted: Wanted, keys: &KeyStore) -> Result<RecoverP
         .map_or(Ok(()), |rest| until::check_files(rest, datadir, &wanted, &survey))?;
     let find = Find { datadir, wanted: &wanted, survey: &survey, copies: &copies, dropped: &dropped, keys };
     let mut spaces = BTreeMap::new();
-    // Tablespaces that only change later are checked too.
+    // Tablespaces that change only after the end are checked too.
     let later = rest.map(Rest::spaces).unwrap_or_default();
     let mut not_in_backup = Vec::new();
     for &space in wanted.changed.iter().chain(&later).filter(|space| !wanted.deleted.contains(space)) {
@@ -95,13 +97,13 @@ fn draft(datadir: &Path, mut wanted: Wanted, keys: &KeyStore) -> Result<RecoverP
     Ok(RecoverPlan { wanted, spaces, copies, checkpoint, outside: survey.outside, not_in_backup, dropped })
 }
 
-/// What it takes to find a tablespace's file and format.
+/// Finds each tablespace's file and format.
 struct Find<'p> {
     datadir: &'p Path,
     wanted: &'p Wanted,
     survey: &'p Survey,
     copies: &'p Copies,
-    /// Files of dropped tablespaces, which are removed before others get their names.
+    /// Files of dropped tablespaces, which are removed before another tablespace gets such a name.
     dropped: &'p [PathBuf],
     keys: &'p KeyStore,
 }
@@ -114,7 +116,7 @@ impl Find<'_> {
     /// Whether a MySQL undo tablespace is gone: it was truncated, and continues under another number.
     fn is_gone(&self, space: SpaceId) -> bool {
         let Some(number) = undo_number(space).filter(|_| self.is_mysql()) else { return false };
-        // An undo tablespace found under no number at all is elsewhere (innodb_undo_directory), and its redo counts.
+        // If no file has any of its numbers, the undo tablespace is elsewhere (innodb_undo_directory), and its redo counts.
         let goes_on = self.survey.files.keys().any(|other| undo_number(*other) == Some(number));
         goes_on && !self.survey.files.contains_key(&space)
     }
@@ -124,8 +126,8 @@ impl Find<'_> {
         self.wanted.is_backup && !self.survey.files.contains_key(&space) && self.names_of(space).is_empty()
     }
 
-    /// A tablespace's names, in the order of the log. Files of a backup are found by number; the last name in the log counts only for a
-    /// file whose first page had not been written when it was copied.
+    /// A tablespace's names, in the order of the log. A backup's files are found by number; there the last name in the log counts only if
+    /// the first page of that file had not been written when it was copied.
     fn names_of(&self, space: SpaceId) -> &[PathBuf] {
         let names = self.wanted.names_of(space);
         if !self.wanted.is_backup {
@@ -191,14 +193,14 @@ impl Find<'_> {
         Ok(PlannedSpace { path: path.clone(), renamed_from, more, is_new, format, crypt, len, is_trimmed })
     }
 
-    /// Whether this is the tablespace's file although its first page does not say so, because that was not written yet.
+    /// Whether this is the tablespace's file although its first page, not yet written, does not say so.
     fn is_unwritten(&self, space: SpaceId, name: &Path) -> bool {
         let path = self.datadir.join(name);
         let is_its = self.wanted.is_backup || self.wanted.owners.get(name) == Some(&space);
         is_its && path.is_file() && matches!(Head::read(&path), Ok(None))
     }
 
-    /// Whether a file of this name holds a tablespace that keeps the name.
+    /// Whether a file of this name exists and will keep the name.
     fn is_taken(&self, path: &Path) -> Result<bool> {
         let path_now = self.datadir.join(path);
         if !path_now.exists() || self.dropped.iter().any(|dropped| dropped == path) {
@@ -212,7 +214,7 @@ impl Find<'_> {
     fn head_elsewhere(&self, space: SpaceId, path: &Path, logical: PageSize) -> Result<Option<Head>> {
         let file = self.datadir.join(path);
         let id = PageId::new(space.0, 0);
-        // Whatever has the name now makes room for it first.
+        // A new tablespace: whatever has its name now must be renamed or removed first.
         if self.wanted.later.as_ref().is_some_and(|later| later.made.contains(&space)) {
             if self.is_taken(path)? {
                 return refused(format!(
@@ -252,7 +254,7 @@ impl Find<'_> {
         damaged(format!("the first page of {} is damaged, and there is no copy of it", path.display()))
     }
 
-    /// The first page once its redo is applied, and the format and header in it.
+    /// The format and header that the first page states once its redo is applied, and that page.
     fn after_redo(
         &self,
         space: SpaceId,
@@ -262,7 +264,7 @@ impl Find<'_> {
     ) -> Result<(SpaceFormat, SpaceHeader, Vec<u8>)> {
         let id = PageId::new(space.0, 0);
         let redo = self.wanted.heads.redo(id);
-        // A compressed table's pages are smaller, but nothing in its first page is beyond their size.
+        // A compressed table's pages are smaller, but its first page uses nothing beyond its own size.
         let (family, scheme) =
             if self.is_mysql() { (Family::MySql, Scheme::Classic) } else { (Family::MariaDb, Scheme::FullCrc32) };
         let unknown = SpaceFormat::new(family, scheme, logical, logical, space);

@@ -1,15 +1,15 @@
-//! xtrabackup's notes of what happened to files while it copied them with `--lock-ddl=REDUCED`, when it keeps the server from creating and
-//! dropping tables only at its end. They name a tablespace by its number, because its file may have had several names meanwhile.
+//! xtrabackup's notes of what happened to files while it copied them with `--lock-ddl=REDUCED`. It then keeps the server from creating and
+//! dropping tables only at the end of the backup. The notes name a tablespace by number, because its file may have had several names.
 //!
 //! | note | meaning |
 //! |---|---|
-//! | `db/17.del` or `17.del`, empty | tablespace 17 was copied, and then dropped; or it is an undo tablespace and got another number |
-//! | `db/17.ren`, holds `1` and on its second line `db2/u.ibd` | tablespace 17 was copied, and is to be `db2/u.ibd` now. The first versions leave out the first line |
-//! | `db/t.ibd.new`, `undo_001.new` | the tablespace itself, copied at the end, of a table that was made or rebuilt: it takes the place of `db/t.ibd` |
-//! | `db/t.ibd.crpt`, empty | pages of the copy `db/t.ibd` are damaged, because the table was being rebuilt: it is to be deleted |
+//! | `db/17.del` or `17.del`, empty | tablespace 17 was copied and then dropped, or it is an undo tablespace and got another number |
+//! | `db/17.ren`, holds `1` and below `db2/u.ibd` | tablespace 17 was copied and must become `db2/u.ibd`; the first versions omit line 1 |
+//! | `db/t.ibd.new`, `undo_001.new` | the tablespace of a table that was created or rebuilt, copied at the end: it replaces `db/t.ibd` |
+//! | `db/t.ibd.crpt`, empty | the copy `db/t.ibd` has damaged pages, because the table was being rebuilt: it must be deleted |
 //!
-//! `.del` and `.ren` of general and undo tablespaces lie at the top. In an increment they apply to `db/t.ibd.delta`, whose note has the
-//! number, and new files are `db/t.ibd.new.delta`.
+//! `.del` and `.ren` notes of general and undo tablespaces are at the top level. In an increment the notes apply to `db/t.ibd.delta`, whose
+//! own note has the number, and new files are called `db/t.ibd.new.delta`.
 //!
 //! Source: Percona XtraBackup 8.0 and 8.4, `ddl_tracker.cc`.
 
@@ -28,9 +28,9 @@ use super::place::walk;
 use crate::source::name::NameHint;
 use crate::source::{read_small, read_up_to};
 
-/// The one version of renaming notes.
+/// The only version of renaming notes.
 const VERSION: &str = "1";
-/// No table name is longer.
+/// Bytes of a note read at most. No table name is longer.
 const NAME_MAX: u64 = 4096;
 
 /// The notes of one backup or increment; all names are relative to it.
@@ -40,19 +40,19 @@ pub(super) struct Reduced {
     renamed: Vec<(SpaceId, PathBuf, PathBuf)>,
     /// Files by their final names.
     made: BTreeMap<PathBuf, PathBuf>,
-    /// Notes by the names of the damaged files.
+    /// The notes of damaged files, by the names of these files.
     damaged: BTreeMap<PathBuf, PathBuf>,
-    /// Tablespaces that are there, with files on their way to another name.
+    /// The tablespaces' files, including those that an interrupted run was renaming.
     files: BTreeSet<PathBuf>,
 }
 
-/// Whether a name is that of a tablespace, at a place where the tool puts such.
+/// Whether this is a tablespace's name, in a directory where the tool puts tablespaces.
 fn is_tablespace(name: &Path) -> bool {
     NameHint::of(name).promises_pages() && name.components().count() <= 2
 }
 
 impl Reduced {
-    /// Reads the notes. Fails if one is not as the tool writes it.
+    /// Reads the notes. Fails if one is not in the tool's format.
     pub fn read(dir: &Path) -> Result<Self> {
         let mut notes = Self::default();
         walk(dir, &mut |name, metadata| {
@@ -78,7 +78,7 @@ impl Reduced {
         Ok(notes)
     }
 
-    /// What they mean for the files of a full backup.
+    /// Translates the notes for the files of a full backup.
     pub fn files(&self, dir: &Path) -> Result<FileNotes> {
         if self.is_empty() {
             return Ok(FileNotes::default());
@@ -104,7 +104,7 @@ impl Reduced {
             && !self.files.iter().any(is_moving)
     }
 
-    /// What they mean for tablespaces of these numbers; those of new files are among them. Leaves out the new files themselves.
+    /// Translates the notes for tablespaces with these numbers, which include those of new files. Does not add the new files themselves.
     pub fn of_tablespaces(&self, held: &BTreeMap<PathBuf, SpaceId>) -> Result<FileNotes> {
         let mut notes = FileNotes::default();
         let is_new = |name: &PathBuf| self.made.values().any(|file| file == name);
@@ -112,7 +112,7 @@ impl Reduced {
         let by_number: BTreeMap<SpaceId, &PathBuf> = old.clone().map(|(name, space)| (*space, name)).collect();
         for (table, note) in &self.damaged {
             let again = self.made.values().filter_map(|file| held.get(file));
-            // Without the file: it was deleted before an earlier run was interrupted.
+            // No file: an interrupted run had already deleted it.
             let is_again = held.get(table).is_none_or(|space| again.clone().any(|other| other == space));
             if !is_again && !self.made.contains_key(table) {
                 return refused(format!(
@@ -127,7 +127,7 @@ impl Reduced {
         for (space, note) in &self.dropped {
             match by_number.get(space) {
                 Some(table) => notes.delete((*table).clone(), note),
-                // It was deleted before an earlier run was interrupted.
+                // An interrupted run had already deleted it.
                 None => notes.spend(0, note),
             }
         }
@@ -160,7 +160,7 @@ impl Reduced {
     }
 }
 
-/// The tablespace that a note's name gives.
+/// The tablespace's number, from the note's name.
 fn number(dir: &Path, note: &Path) -> Result<SpaceId> {
     match note.file_stem().and_then(|stem| stem.to_str()?.parse().ok()) {
         Some(space) => Ok(SpaceId(space)),
@@ -171,7 +171,7 @@ fn number(dir: &Path, note: &Path) -> Result<SpaceId> {
     }
 }
 
-/// The number on the first page; 0 if there is none yet.
+/// The tablespace's number on the first page; 0 if the page is not written yet.
 fn number_in(path: &Path) -> Result<SpaceId> {
     let head = File::open(path).and_then(|file| read_up_to(&file, 0, FIL_PAGE_SPACE_ID + 4));
     let head = head.map_err(failed(path, "reading the first page"))?;
@@ -204,7 +204,7 @@ mod tests {
     use super::super::backup_files::tests::assert_any_step_may_be_the_last;
     use super::*;
 
-    /// The start of a tablespace with this number, and what tells it from others.
+    /// The start of a tablespace with this number, and a text that identifies it.
     fn head(space: u32, what: &str) -> Vec<u8> {
         [&[0; FIL_PAGE_SPACE_ID][..], &space.to_be_bytes(), what.as_bytes()].concat()
     }
@@ -215,7 +215,7 @@ mod tests {
         fs::write(dir.path().join("xtrabackup_checkpoints"), "backup_type = full-backuped\n").expect("written");
         fs::write(dir.path().join("xtrabackup_info"), "tool_name = xtrabackup\n").expect("written");
         let spaces = [
-            // Two tables that swapped names, one that took the name of a dropped one, and one moved to a new database.
+            // Two tables that swapped names, one that took the name of a dropped table, and one moved to a new database.
             ("db/a.ibd", 11, "was a"),
             ("db/b.ibd", 12, "was b"),
             ("db/gone.ibd", 13, "gone"),
@@ -230,10 +230,10 @@ mod tests {
             ("db/d.ibd", 18, "damaged d"),
             ("db/d2.ibd.new", 18, "new d"),
             ("db/same.ibd", 19, "same"),
-            // Rebuilt and renamed: the note is of the older file.
+            // Rebuilt and renamed: the note refers to the older file.
             ("db/x.ibd", 20, "old x"),
             ("db/y.ibd.new", 20, "new x"),
-            // Copied when it had its new name already.
+            // Copied when it already had its new name.
             ("db/late.ibd", 21, "late"),
             // A general tablespace that was dropped, an undo tablespace that was truncated, and the system tablespace.
             ("old.ibd", 22, "old"),

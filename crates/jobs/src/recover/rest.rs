@@ -13,7 +13,7 @@ use super::error::{Result, refused};
 use super::log::{Scanned, file_record};
 use super::outside::Outside;
 
-/// Bytes per page: the map entry and, until the map grows again, about as much empty space.
+/// Bytes per page: the map entry, and about as much empty space until the map grows again.
 const PLACE_SIZE: usize = 2 * (size_of::<(PageId, FirstChange)>() + 1);
 /// The log after the end of the recovery.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(super) struct Rest {
     pub mtrs: u64,
     pub pages: HashMap<PageId, FirstChange>,
     pub files: HashMap<SpaceId, Vec<FileOperation>>,
-    /// Truncated tablespaces, and when that was.
+    /// Truncated tablespaces, and the LSN at which each was truncated.
     pub trimmed: Vec<(SpaceId, Lsn)>,
     /// Where the record of the log's checkpoint ends, if it is in this part.
     checkpoint_end: Option<Lsn>,
@@ -34,7 +34,7 @@ pub(super) struct Rest {
 pub(super) struct FirstChange {
     /// Start of its mini-transaction.
     pub lsn: Lsn,
-    /// The log initializes the page: its old content does not matter.
+    /// Whether this change initializes the page, so that its old content does not matter.
     pub is_init: bool,
 }
 
@@ -60,7 +60,7 @@ impl Rest {
         Self { until, mtrs: 0, pages, files, trimmed: Vec::new(), checkpoint_end: None }
     }
 
-    /// Adds a mini-transaction that ends after the recovery does. `checkpoint` is the log's.
+    /// Adds a mini-transaction that ends after the recovery does. `checkpoint` is the log's newest.
     pub fn add(&mut self, scanned: &Scanned<'_>, checkpoint: Lsn, outside: Outside) {
         self.mtrs += 1;
         let mtr = &scanned.mtr;
@@ -100,7 +100,7 @@ impl Rest {
         self.pages.capacity() * PLACE_SIZE
     }
 
-    /// Whether this is only the record of the log's checkpoint, at which the recovery may end.
+    /// Whether the rest is only the record of the log's checkpoint. The recovery may end before that record.
     pub fn only_closes(&self, checkpoint: Lsn) -> bool {
         let is_nothing = self.pages.is_empty() && self.files.is_empty() && self.trimmed.is_empty();
         is_nothing && self.checkpoint_end.is_some() && checkpoint <= self.until

@@ -14,13 +14,13 @@ use super::files::resolve;
 use super::outside::Outside;
 use super::tuning::engine;
 
-/// Holds the old content of pages while they are written in place.
+/// Name of the file in the datadir that keeps the old content of pages while they are written in place.
 pub const SHADOW_NAME: &str = "innokit-recover.shadow";
 
 /// Opens a datadir's shadow file, or creates it.
 pub(super) fn open(datadir: &Path, make: bool) -> Result<RewriteTarget> {
     let path = datadir.join(SHADOW_NAME);
-    // It contains rows, which nobody else may read.
+    // The file contains rows, so no other user may read it.
     let file = File::options().read(true).write(true).create(make).truncate(false).mode(0o600).open(&path);
     let file = file.map_err(failed(&path, "opening the shadow file"))?;
     sync_directory_of(&path)?;
@@ -28,8 +28,8 @@ pub(super) fn open(datadir: &Path, make: bool) -> Result<RewriteTarget> {
     Ok(RewriteTarget { file: FileId(u32::MAX), handle: FileHandle::of_file(file, false), name })
 }
 
-/// Completes what an interrupted run was writing. Returns the number of page pieces. A shadow file from another checkpoint is useless: the
-/// server has gone on since.
+/// Finishes the writes of an interrupted run. Returns the number of page pieces. A shadow file from another checkpoint is ignored: a server
+/// has changed the files since.
 pub(super) fn finish_interrupted(datadir: &Path, tag: u64) -> Result<u64> {
     if !datadir.join(SHADOW_NAME).exists() {
         return Ok(0);
@@ -43,7 +43,7 @@ pub(super) fn finish_interrupted(datadir: &Path, tag: u64) -> Result<u64> {
     Ok(if let Replayed::Pieces(pieces) = replayed { pieces } else { 0 })
 }
 
-/// Removes it, once everything it saved is durable in place.
+/// Removes the shadow file. Call it once the pages it saved are durable in place.
 pub(super) fn remove(datadir: &Path) -> Result<()> {
     let path = datadir.join(SHADOW_NAME);
     match fs::remove_file(&path) {

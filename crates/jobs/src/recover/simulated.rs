@@ -1,4 +1,4 @@
-//! Recovery of a datadir whose tablespaces are on a simulated device, which tests can cut off from power.
+//! Recovery of a datadir whose tablespaces are on a simulated device, on which tests can cut the power.
 
 use std::fs;
 use std::path::Path;
@@ -19,14 +19,15 @@ use super::tuning::MEMORY_MIN;
 use super::wanted::Wanted;
 use crate::source::keys::KeyFiles;
 
-/// The plan for a datadir on a device that keeps its own files.
+/// The plan for a datadir on a device that has files of its own.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Simulated {
     log: RedoLog,
     plan: RecoverPlan,
     files: Files,
-    /// The old contents, at the final sizes. The device must have them as its first files, in this order, followed by an empty one.
+    /// The old contents of the files, at their final sizes. The device must have them as its first files, in this order, followed by an
+    /// empty file for the shadow.
     pub contents: Vec<Vec<u8>>,
 }
 
@@ -57,7 +58,7 @@ impl Simulated {
         Ok(Self { log, plan, files, contents })
     }
 
-    /// Recovers the pages: first what an interrupted run left, then all rounds of `round` bytes of log each.
+    /// Recovers the pages: finishes an interrupted run, then runs all rounds of `round` bytes of log each.
     ///
     /// # Errors
     /// As [`recover`](super::recover).

@@ -25,24 +25,24 @@ pub(super) struct PlannedSpace {
     pub renamed_from: Option<PathBuf>,
     /// Files after the first one; only the system tablespace has any.
     pub more: Vec<SpacePart>,
-    /// Its file does not exist, or is still empty.
+    /// Whether its file does not exist, or is still empty.
     pub is_new: bool,
-    /// The format that page 0 will state.
+    /// The format that page 0 states after redo.
     pub format: SpaceFormat,
     pub crypt: SpaceCrypt,
     /// Required length of the file, or of all files together, in bytes.
     pub len: u64,
-    /// Whether the file is cut off there.
+    /// Whether a longer file is truncated to `len`.
     pub is_trimmed: bool,
 }
 
 impl PlannedSpace {
-    /// The place of a page, with what opens it.
+    /// A page's id with the format and key that open it.
     pub fn at(&self, id: PageId) -> PageAt<'_> {
         PageAt { id, format: &self.format, key: &self.crypt.key }
     }
 
-    /// Whether its pages may end in holes of the file: page_compressed ones take fewer blocks than a page has.
+    /// Whether its pages may end in holes: a page_compressed page takes fewer file system blocks than its full size.
     pub const fn is_sparse(&self) -> bool {
         self.format.is_page_compressed()
     }

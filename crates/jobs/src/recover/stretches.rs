@@ -1,4 +1,4 @@
-//! Nearby pages are read, and written, in one request.
+//! Combines nearby pages into stretches, each of which is read and written in one request.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use format::{PageId, SpaceFormat};
 use super::files::{Files, PagePlace};
 use super::plan::RecoverPlan;
 
-/// A gap between two pages up to this size is read along, which is cheaper than another request.
+/// Bytes. A gap between two pages up to this size is read too: that is cheaper than another request.
 const GAP_MAX: u64 = 64 << 10;
 
 /// A stretch of a tablespace with the pages to change in it.
@@ -17,18 +17,18 @@ pub(super) struct Planned {
     pub stretch: Stretch,
     /// Offset of its first byte in the tablespace.
     start: u64,
-    /// Index of its first page, and of the one after its last, among all pages.
+    /// Index of its first page among all pages. `end` is the index of the page after its last.
     first: usize,
     end: usize,
 }
 
 impl Planned {
-    /// Its pages, taken from all pages.
+    /// The stretch's pages. `pages` is the list that the stretches were made from.
     pub fn pages<'p>(&self, pages: &'p [PageId]) -> &'p [PageId] {
         pages.get(self.first..self.end).unwrap_or_default()
     }
 
-    /// Byte range of a page within the stretch.
+    /// Offset and byte range of a page within the stretch.
     pub fn place_of(&self, id: PageId, format: &SpaceFormat) -> (u32, Range<usize>) {
         let start = format.physical().offset_of(id.page_no.0).saturating_sub(self.start);
         let from = usize::try_from(start).unwrap_or(usize::MAX);
@@ -36,7 +36,7 @@ impl Planned {
     }
 }
 
-/// The stretches, of at most `len_max` bytes, for pages that are in order. Void pages alone do not cause a read.
+/// Cuts sorted pages into stretches of at most `len_max` bytes. A stretch with only void pages is not read.
 pub(super) fn stretches(
     pages: &[PageId],
     plan: &RecoverPlan,

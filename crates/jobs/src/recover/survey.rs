@@ -46,7 +46,8 @@ pub(super) struct Survey {
     notes: FileNotes,
 }
 
-/// The log names only table files. Other tablespaces are top-level; further down, they are copies.
+/// Whether a server would use this file. Table files may be in any directory. Other tablespaces are top-level; further down, such files are
+/// copies.
 fn is_of_server(hint: NameHint, name: &Path) -> bool {
     match hint {
         NameHint::Table => true,
@@ -68,7 +69,7 @@ impl Survey {
         walk(datadir, &mut |name, metadata| {
             if metadata.is_file() { survey.look_at(datadir, name) } else { Ok(()) }
         })?;
-        // A backup contains all its files.
+        // All files of a backup are inside it.
         if wanted.is_backup {
             return Ok(survey);
         }
@@ -118,7 +119,7 @@ impl Survey {
         }
     }
 
-    /// Leaves out the files of these tablespaces, and returns them.
+    /// Removes the files of these tablespaces from the survey, and returns them.
     pub fn without(&mut self, spaces: impl Iterator<Item = SpaceId>) -> Vec<PathBuf> {
         spaces.filter_map(|space| self.files.remove(&space)).flatten().collect()
     }

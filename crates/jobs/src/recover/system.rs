@@ -1,7 +1,7 @@
 //! The files of the system tablespace: `ibdata1`, followed by `ibdata2` and so on, with consecutive page numbers.
 //!
-//! Their number and names are a server setting (`innodb_data_file_path`) that no file records. We assume the default names and check their
-//! total against the size on page 0: files with other names would be missing from it.
+//! Their number and names are a server setting (`innodb_data_file_path`) that no file records. We assume the default names and compare
+//! their total length with the size on page 0: files with other names would be missing from the total.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ pub(super) struct SystemFiles {
 }
 
 impl SystemFiles {
-    /// Finds them in a datadir, with their current lengths.
+    /// Finds the files in a datadir, with their current lengths.
     pub fn find(datadir: &Path) -> Result<Self> {
         let name = |number: usize| PathBuf::from(format!("ibdata{number}"));
         let mut files = Self { parts: Vec::new(), len: 0 };
@@ -46,7 +46,7 @@ impl SystemFiles {
         self.parts.iter().skip(1).cloned().collect()
     }
 
-    /// The last of them.
+    /// The last file, which may be the first.
     pub fn last(&self) -> Option<SpacePart> {
         self.parts.last().cloned()
     }
@@ -72,7 +72,7 @@ impl SystemFiles {
         Ok(())
     }
 
-    /// Reads bytes of the tablespace; fewer at its end.
+    /// Reads `len` bytes of the tablespace at `offset`, or fewer at its end.
     pub fn read(&self, datadir: &Path, mut offset: u64, len: usize) -> Result<Vec<u8>> {
         let mut bytes = Vec::with_capacity(len);
         let ends = self.parts.iter().skip(1).map(|part| part.start).chain([self.len]);

@@ -1,4 +1,4 @@
-//! Recovery on an imaginary device: how long it would have taken there. Writes nothing.
+//! Recovery on a simulated device: how long it would take there. Writes nothing.
 
 use std::fs::File;
 use std::path::Path;
@@ -33,9 +33,8 @@ pub struct Clocked {
     pub page_counts: SimCounts,
 }
 
-/// Recovers a datadir, which is only read, with log and tablespaces on the device of `sim`. First pages and the doublewrite area are read
-/// outside it.
-/// without it.
+/// Recovers a datadir, which is only read, with log and tablespaces on the device of `sim`. Reads of first pages and the doublewrite area
+/// do not go through that device.
 ///
 /// # Errors
 /// As [`recover`](super::recover).

@@ -1,14 +1,14 @@
-//! Use of the device.
+//! Settings for reading and writing the device.
 
 use flow::Engine;
 use flow::queue::OpenQueue;
 
-/// The least memory that a round can work with.
+/// The least memory that a round can work with, bytes.
 pub(super) const MEMORY_MIN: usize = 64 << 20;
-/// The fraction of memory that the log may take while it is read ahead.
+/// Log read ahead may take this fraction of the memory: one part in 32.
 const LOG_PART: usize = 32;
 
-/// How to use the device. Each setting can be turned back to see what it gains.
+/// How to use the device. Each setting can be turned back by itself to measure what it gains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tuning {
     /// Bytes per log request: a multiple of 64 KiB.
@@ -17,10 +17,10 @@ pub struct Tuning {
     pub log_ahead: u32,
     /// Page requests in flight.
     pub depth: u32,
-    /// Upper limit of bytes per page request, though a page is always read at once. `None`: long requests, if there is memory for enough of
-    /// them.
+    /// Upper limit of bytes per page request, though a page is never split. `None`: long requests if there is memory for enough of them,
+    /// short ones otherwise.
     pub stretch_max: Option<u32>,
-    /// Size of the shadow file at which every file is synced, bytes.
+    /// Size of the shadow file, in bytes, at which all files are synced and the shadow file is started over.
     pub shadow_max: u64,
     /// Whether to read pages while others are changed and written.
     pub overlap: bool,
@@ -34,14 +34,14 @@ impl Default for Tuning {
 }
 
 impl Tuning {
-    /// Limits the read-ahead of the log to its part of `memory`.
+    /// Limits the log's read-ahead to its share of `memory`.
     pub(super) fn within(self, memory: usize) -> Self {
         let ahead = memory.max(MEMORY_MIN) / LOG_PART / self.log_block.max(1) as usize;
         Self { log_ahead: self.log_ahead.min(u32::try_from(ahead).unwrap_or(u32::MAX)).max(1), ..self }
     }
 }
 
-/// The best engine that works here.
+/// The best I/O engine that works on this machine.
 pub(super) fn engine() -> &'static dyn OpenQueue {
     Engine::Auto.first_working()
 }

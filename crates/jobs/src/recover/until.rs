@@ -1,7 +1,7 @@
 //! Recovery that ends before the log does.
 //!
-//! Redo only leads forward: a page written after the end, or a file created, renamed, deleted or truncated after it, cannot be taken back.
-//! So the rest of the log is read too, and compared with the files: they must be as if the server had died at the end. Pages that the log
+//! Redo cannot be undone: a page written after the end, or a file created, renamed, deleted or truncated after it, cannot be taken back. So
+//! the rest of the log is read too, and compared with the files: they must be as if the server had died at the end. Pages that the log
 //! initializes before the end may be newer, since their content is not read.
 
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ use crate::source::redo_log::has_truncation_log;
 /// Bytes of pages checked at a time.
 const LOOK_MEMORY: usize = 8 << 20;
 
-/// Fails if the files already show an operation from the rest of the log.
+/// Fails if a file operation in the rest of the log is already carried out.
 pub(super) fn check_files(rest: &Rest, datadir: &Path, wanted: &Wanted, survey: &Survey) -> Result<()> {
     if let Some((space, lsn)) = rest.trimmed.first() {
         return rest.refuse(&format!("tablespace {space} was cut down"), *lsn);
@@ -57,8 +57,8 @@ pub(super) fn check_files(rest: &Rest, datadir: &Path, wanted: &Wanted, survey: 
     Ok(())
 }
 
-/// Fails if MySQL did something after the end that its log does not record. It empties undo tablespaces and builds indexes without redo,
-/// and none of its records builds a page from nothing, so no page may be newer.
+/// Fails if MySQL may have changed files after the end without redo. It empties undo tablespaces and builds indexes without redo, and none
+/// of its records builds a page from nothing, so no page may be newer than the end.
 pub(super) fn check_unlogged(rest: &Rest, datadir: &Path, survey: &Survey, end: Lsn) -> Result<()> {
     let NewestPage { path, page_no, lsn } = &survey.newest;
     if *lsn > end {
@@ -71,7 +71,7 @@ pub(super) fn check_unlogged(rest: &Rest, datadir: &Path, survey: &Survey, end: 
     }
 }
 
-/// Refuses an undo tablespace whose truncation was done or under way: it may have held undo that was needed at the end.
+/// Refuses an undo tablespace that was truncated or was being truncated: it may have held undo that was needed at the end.
 pub(super) fn refuse_truncated(rest: &Rest, space: SpaceId) -> Result<()> {
     refused(format!(
         "undo tablespace {space} was truncated, and it is unknown whether that was after LSN {}: recover the whole log",
@@ -96,7 +96,7 @@ pub(super) fn check_pages(datadir: &Path, plan: &RecoverPlan) -> Result<()> {
             Verdict::Corrupt(_) => Ok(()),
             // MySQL does not empty freed pages: this one was never written.
             Verdict::Empty if plan.wanted.grammar == Grammar::MySql => Ok(()),
-            // The page was free at the end, and freed pages may be emptied at once.
+            // The page was free at the end, and a server may empty a freed page at any time.
             Verdict::Empty if first.is_some_and(|first| first.is_init) => Ok(()),
             Verdict::Empty => {
                 rest.refuse(&format!("{name}: page {page} was freed and emptied"), first.map_or(end, |first| first.lsn))
@@ -107,7 +107,7 @@ pub(super) fn check_pages(datadir: &Path, plan: &RecoverPlan) -> Result<()> {
     })
 }
 
-/// Fails if files outside the datadir are newer than the end of its log: then they belong to the datadir that this one was copied from.
+/// Fails if files outside the datadir are newer than the end of the log: then they belong to the datadir that this one was copied from.
 pub(super) fn check_outside(datadir: &Path, plan: &RecoverPlan) -> Result<()> {
     let end = plan.wanted.log_end;
     let is_outside = |id: &PageId| plan.spaces.get(&id.space).is_some_and(|space| space.path.is_absolute());
@@ -118,7 +118,7 @@ pub(super) fn check_outside(datadir: &Path, plan: &RecoverPlan) -> Result<()> {
     })
 }
 
-/// Reads pages from their files, and gives `judge` each one's verdict and LSN.
+/// Reads the pages and passes each one's verdict and LSN to `judge`.
 fn look_at<J>(datadir: &Path, plan: &RecoverPlan, mut ids: Vec<PageId>, judge: J) -> Result<()>
 where
     J: Fn(PageId, &PlannedSpace, &Verdict, Lsn) -> Result<()> + Sync,

@@ -1,23 +1,23 @@
-//! From which point the redo of a page counts.
+//! The point in the log from which the redo of a page counts.
 //!
-//! A freed page is no longer written while the checkpoint moves on: its file may hold a much older version, or nothing. So redo from before
-//! a page was last freed or initialised need not fit the file's content and must not be applied, even if the page is freed only in a later
-//! round.
+//! A server no longer writes a freed page while the checkpoint moves on: the file may hold a much older version, or nothing. So redo from
+//! before a page was last freed or initialised need not fit the file's content and must not be applied, even if the page is freed only in a
+//! later round.
 
 use std::mem::size_of;
 
 use foldhash::HashMap;
 use format::{Lsn, PageId, PageNo, SpaceId};
 
-/// Bytes per page: the map entry and, until the map grows again, about as much empty space.
+/// Bytes per page: the map entry, and about as much empty space until the map grows again.
 const PLACE_SIZE: usize = 2 * (size_of::<(PageId, Lsn)>() + 1);
 
-/// The mini-transactions that made the previous content of pages worthless.
+/// The mini-transactions that made the previous content of pages irrelevant.
 #[derive(Debug, Default)]
 pub(super) struct Voids {
     /// The last one that freed or initialised each page.
     pages: HashMap<PageId, Lsn>,
-    /// Those that truncated a tablespace, with the first page that is gone.
+    /// Those that truncated a tablespace, each with the first page that was cut off.
     trims: HashMap<SpaceId, Vec<(Lsn, PageNo)>>,
 }
 
@@ -44,7 +44,7 @@ impl Voids {
             && self.trims.get(&id.space).into_iter().flatten().all(|&(from, first)| start >= from || id.page_no < first)
     }
 
-    /// The pages.
+    /// The pages that were freed or initialised.
     pub fn pages(&self) -> impl Iterator<Item = PageId> {
         self.pages.keys().copied()
     }

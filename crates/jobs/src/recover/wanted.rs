@@ -1,4 +1,4 @@
-//! What a log says about tablespaces and pages. Read once, before anything else.
+//! What a log says about tablespaces and pages, from one read of the whole log before anything else.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
@@ -23,7 +23,7 @@ use super::voids::Voids;
 use crate::redo_batch::RedoBatch;
 use crate::source::redo_log::has_truncation_log;
 
-/// Bytes of log between checks of the memory in use.
+/// Bytes of log between two checks of the memory in use.
 const BYTES_A_LOOK: usize = 64 << 10;
 
 /// What the log says about the tablespaces.
@@ -31,21 +31,21 @@ const BYTES_A_LOOK: usize = 64 << 10;
 pub(super) struct Wanted {
     /// Where redo begins to count.
     pub checkpoint: Lsn,
-    /// Where the recovery ends: at the end of the log, or before.
+    /// Where the recovery ends: at the end of the log, or earlier.
     pub end: Lsn,
-    /// Where the log ends, including what closes it, if that is there already.
+    /// Where the log ends, after its closing records if it has them.
     pub log_end: Lsn,
     /// The log after the end, if the recovery ends before it does.
     pub rest: Option<Rest>,
-    /// If it may end before: pages whose content at the end does not matter.
+    /// Pages whose content at the end does not matter. Only filled if `may_end_before`.
     pub fresh: FreshPages,
     may_end_before: bool,
     pub mtrs: u64,
     /// A tablespace's names, in the order of the log, without repeats in a row.
     pub names: HashMap<SpaceId, Vec<PathBuf>>,
-    /// The last tablespace that had a name.
+    /// The last tablespace that had each name.
     pub owners: HashMap<PathBuf, SpaceId>,
-    /// Where the names begin, if the log ends with nothing else.
+    /// The LSN from which the log has only names of tablespaces, up to its end.
     named_from: Option<Lsn>,
     /// Tablespaces with redo.
     pub changed: BTreeSet<SpaceId>,
@@ -59,33 +59,33 @@ pub(super) struct Wanted {
     /// The redo of first pages.
     pub heads: RedoBatch,
     names_checkpoint: bool,
-    /// The log was copied by a backup tool, and the backup is not prepared.
+    /// Whether a backup tool copied the log, and the backup is not prepared.
     pub is_backup: bool,
     /// The record format, MariaDB's or MySQL's.
     pub grammar: Grammar,
-    /// Table states that the dictionary does not have yet.
+    /// MySQL's table states that its dictionary does not have yet.
     pub tables: TableStates,
     /// File names from the log of MySQL, or of a backup, for messages.
     pub said: HashMap<SpaceId, String>,
     /// Minimum length of files, bytes.
     pub extended: HashMap<SpaceId, u64>,
-    /// Nothing follows the checkpoint but its own record.
+    /// Whether nothing follows the checkpoint but its own record.
     pub is_clean: bool,
-    /// What names that lead out of the datadir mean.
+    /// The meaning of names that lead outside the datadir.
     outside: Outside,
-    /// A name that no server would choose.
+    /// A tablespace with a name that no server would choose.
     pub strange: Option<(SpaceId, String)>,
-    /// The mode in which the log is encrypted.
+    /// The cipher mode of an encrypted log.
     pub cipher: Option<CipherMode>,
-    /// What an archive says about definitions after the base copy.
+    /// Changes to definitions in an archive of MariaDB's log, after the base copy.
     pub definitions: Option<Definitions>,
-    /// The same of MySQL: what it says about files.
+    /// File operations in an archive of MySQL's log, after the base copy.
     pub later: Option<LaterFiles>,
 }
 
 impl Wanted {
-    /// Reads the whole log. Mini-transactions that end after `until` do not count. What is kept may take `memory` bytes. If this and all
-    /// redo fit in `with_redo` bytes, the redo is kept too, and the log need not be read again.
+    /// Reads the whole log. Mini-transactions that end after `until` go to `rest`. The result may take `memory` bytes. If it and all redo
+    /// fit in `with_redo` bytes, the redo is kept too, and the log need not be read again.
     pub fn read(log: &RedoLog, memory: usize, with_redo: usize, until: Option<Lsn>) -> Result<Self> {
         if let Some(until) = until.filter(|&until| log.grammar() == Grammar::MySql && until < log.checkpoint()) {
             return Rest::new(until).refuse_before_checkpoint(log.checkpoint());
@@ -102,13 +102,13 @@ impl Wanted {
                 "a backup is prepared to the end of its log, where all its files are consistent: leave out --until",
             );
         }
-        // Where blocks are checked, all of the log is read for that, too: as long as it takes, the records need not wait.
+        // Checking a log of blocks reads the whole log once more. A separate thread does that, so that the records need not wait.
         let (checked, wanted) = thread::scope(|scope| {
             let check = scope.spawn(|| log.check());
             let wanted = Self::read_all(log, memory, with_redo, until);
             (check.join().unwrap_or_else(|panic| resume_unwind(panic)), wanted)
         });
-        // What is found in a damaged log means nothing.
+        // If the log is damaged, that error comes first: what was read from it means nothing.
         checked.and(wanted)
     }
 
@@ -158,7 +158,7 @@ impl Wanted {
         log.check_copy_end(end)?;
         wanted.redo = redo;
         wanted.settle(log, closed_at, end)?;
-        // A server's own log holds all that there ever was of it. An archive may simply not have got that far yet.
+        // A server's own log is complete, so `until` may be beyond its end. An archive may merely not have reached `until` yet.
         if let (Some(until), Some(_)) = (until.filter(|&until| until > end), log.base_end()) {
             return refused(format!(
                 "the archive of the redo log ends at LSN {end}, before LSN {until}: archive the rest first (innokit redo archive), or leave \
@@ -168,7 +168,8 @@ impl Wanted {
         Ok(wanted)
     }
 
-    /// Files that MySQL made or renamed after the base copy get their names as MariaDB's do, whose recovery follows names.
+    /// Takes over the names of files that MySQL made or renamed after the base copy. From here on they are treated like MariaDB's, whose
+    /// recovery follows names.
     fn take_later_files(&mut self) -> Result<()> {
         let Some(later) = &self.later else { return Ok(()) };
         later.refuse_unlogged(|space| self.said.get(&space).map(|name| name.trim_start_matches("./").to_owned()))?;
@@ -180,10 +181,10 @@ impl Wanted {
         Ok(())
     }
 
-    /// Settles where the log and the recovery end. `closed_at` is where the log was closed, `end` where its mini-transactions end.
+    /// Decides where the log and the recovery end. `closed_at` is where the log was closed, `end` where its mini-transactions end.
     fn settle(&mut self, log: &RedoLog, closed_at: Option<Lsn>, end: Lsn) -> Result<()> {
         let (checkpoint_end, name) = (log.checkpoint_end(), log.path.display());
-        // After an interruption while the log was being closed, close it in the same place.
+        // If closing the log was interrupted, close it at the same LSN again.
         let closed_at = self.named_from.or(closed_at).filter(|&at| at > checkpoint_end);
         self.log_end = end;
         if end < checkpoint_end {
@@ -191,7 +192,7 @@ impl Wanted {
                 "{name}: the redo log ends at LSN {end}, before the end that its checkpoint names"
             ));
         }
-        // An earlier run already ended here: the rest is how it closed the log.
+        // An earlier run already ended here: the rest is its closing record.
         if self.is_clean
             && !self.names_checkpoint
             && self.rest.as_ref().is_some_and(|rest| rest.only_closes(self.checkpoint))
@@ -233,7 +234,7 @@ impl Wanted {
             redo: None,
             load: Load::default(),
             heads: RedoBatch::new(usize::MAX).with_grammar(log.grammar()),
-            // Only MariaDB's logs name it.
+            // Only MariaDB's logs name their checkpoint.
             names_checkpoint: log.grammar() == Grammar::MySql,
             is_backup: log.backup.is_some(),
             grammar: log.grammar(),
@@ -249,8 +250,8 @@ impl Wanted {
         }
     }
 
-    /// A log of 10.5 to 10.7 is clean if nothing follows its checkpoint, not even the checkpoint's record, and the system tablespace
-    /// agrees. Otherwise closing the log changes the system tablespace, whatever else there is to do.
+    /// Decides whether a log made of blocks is clean. A log of MariaDB 10.5 to 10.7 is clean if nothing follows its checkpoint, not even
+    /// the checkpoint's record, and the system tablespace agrees. If the log is not clean, closing it always changes the system tablespace.
     fn end_of_blocks(&mut self, log: &RedoLog, scan: &Scan<'_>) -> Result<()> {
         if scan.is_garbled() {
             if let Vendor::MySql(log) = &log.vendor {
@@ -264,7 +265,7 @@ impl Wanted {
         self.named_from = None;
         self.is_clean = match &log.vendor {
             Vendor::MariaDb(log) => self.mtrs == 0 && log.is_closed_at(scan.at())?,
-            // A copy of the log must be replaced, even if nothing is to be applied.
+            // A copied log must be replaced, even if there is nothing to apply.
             Vendor::MySql(_) if self.is_backup => false,
             // Table states need no recovery of pages: the server takes them from the log itself.
             Vendor::MySql(log) => self.is_clean && log.flushed()? == Some(self.checkpoint),
@@ -276,8 +277,8 @@ impl Wanted {
         Ok(())
     }
 
-    /// MySQL notes an AUTO_INCREMENT counter as soon as it meets the record, before it knows whether the mini-transaction is complete: the
-    /// row that got the value is lost, but the value is not given again.
+    /// Takes table states from an incomplete mini-transaction. MySQL uses an AUTO_INCREMENT counter as soon as it reads the record, before
+    /// it knows whether the mini-transaction is complete: the row with that value is lost, but the value is not assigned again.
     fn add_unfinished(&mut self, records: &[u8]) {
         for record in Grammar::MySql.records(records) {
             match record {
@@ -288,12 +289,13 @@ impl Wanted {
         }
     }
 
-    /// The tag of shadow files: they stay valid while the log is unchanged, wherever a run ends.
+    /// The tag of shadow files. It depends only on the log, so a shadow file stays valid until the log changes, even if the next run has
+    /// another `until`.
     pub const fn tag(&self) -> u64 {
         self.checkpoint.0.rotate_left(32) ^ self.log_end.0
     }
 
-    /// Fails if what is kept takes more than `memory` bytes.
+    /// Fails if more than `memory` bytes are in use.
     fn fits(&self, memory: usize) -> Result<()> {
         if self.memory() <= memory {
             return Ok(());
@@ -304,7 +306,7 @@ impl Wanted {
         ))
     }
 
-    /// The LSNs of copies that may replace torn pages. MySQL's server checks none.
+    /// The range of LSNs of doublewrite copies that may replace torn pages. MySQL's server does not check for a least LSN.
     pub fn lsns_of_copies(&self) -> (Lsn, Lsn) {
         match self.grammar {
             Grammar::MariaDb => (self.checkpoint, self.end),
@@ -312,7 +314,7 @@ impl Wanted {
         }
     }
 
-    /// MySQL undo tablespaces that were being truncated at the crash: the server recreates them at startup, whatever they hold.
+    /// Skips MySQL's undo tablespaces that were being truncated at the crash: the server recreates them at startup, whatever they contain.
     pub fn forget_truncated(&mut self, datadir: &Path) {
         if self.grammar == Grammar::MariaDb {
             return;
@@ -327,7 +329,7 @@ impl Wanted {
         self.heads.memory() + self.voids.memory() + self.load.memory() + self.fresh.memory() + rest
     }
 
-    /// Returns where the log ended, if the mini-transaction is the one that closes it.
+    /// Adds a mini-transaction. If it is the one that closes the log, returns the LSN at which the log ended.
     fn add(&mut self, scanned: &Scanned<'_>, checkpoint: Lsn, mut redo: Option<&mut RedoBatch>) -> Result<Option<Lsn>> {
         let mtr = &scanned.mtr;
         let mut of_heads = Vec::new();
@@ -401,7 +403,7 @@ impl Wanted {
             }
             FileRecord::Table(ref state) => self.tables.add(state),
             FileRecord::Rename { space, from, to } => {
-                // The backup tool's notes have the renames that it found.
+                // In a backup, the tool's notes have the renames.
                 if !self.is_backup {
                     self.changed.insert(space);
                 }
@@ -425,7 +427,7 @@ impl Wanted {
             self.said.insert(space, name.strip_prefix("./").unwrap_or(name).display().to_string());
         }
         let Some(path) = self.outside.path_of(name) else {
-            // Names change nothing in a backup.
+            // Names in the log do not matter in a backup.
             if self.is_backup {
                 return;
             }
@@ -439,7 +441,7 @@ impl Wanted {
         }
     }
 
-    /// The names of files outside of the datadir.
+    /// The names of files outside the datadir.
     pub fn names_outside(&self) -> impl Iterator<Item = &PathBuf> {
         self.names.values().flatten().filter(|path| path.is_absolute())
     }

@@ -1,11 +1,11 @@
 //! `ib_buffer_pool`: the list of pages that a server loads when it starts, so that its first transactions find them in memory.
 //!
-//! A server writes the list at shutdown: a line `tablespace,page` for each page in its buffer pool. A killed server leaves none, or that of
-//! its last shutdown. Its own crash recovery at least leaves the pages changed by the log in the buffer pool; recovery without a server
-//! leaves it empty. So we list these pages here.
+//! A server writes the list at shutdown: a line `tablespace,page` for each page in its buffer pool. A killed server leaves no list, or the
+//! one from its last shutdown. Its own crash recovery would at least leave the pages changed by the log in the buffer pool; recovery
+//! without a server leaves the pool empty. So we list these pages here.
 //!
-//! All servers read the list alike: from the start, as many lines as the buffer pool has pages, then sorted. A single line that is not two
-//! numbers spoils the whole list; missing pages and tablespaces are skipped.
+//! All servers read the list in the same way: from the start, as many lines as the buffer pool has pages, then sorted. A single line that
+//! is not two numbers invalidates the whole list. Missing pages and tablespaces are skipped.
 //!
 //! The list is only a hint. Nothing depends on it, and it may be lost at any moment.
 
@@ -21,16 +21,16 @@ use super::plan::RecoverPlan;
 
 /// What servers call the list, unless `innodb_buffer_pool_filename` says otherwise.
 const LIST: &str = "ib_buffer_pool";
-/// Its name while incomplete: a leftover is overwritten next time.
+/// The list's name while it is incomplete. The next run overwrites a leftover.
 const UNFINISHED: &str = "ib_buffer_pool.incomplete";
-/// Lines of a list at most: 256 GiB of pages of 16 KiB. More would only make the server read a longer file.
+/// Upper limit of lines: 256 GiB of 16 KiB pages. More would only make the server read a longer file.
 const LINES_MAX: usize = 1 << 24;
-/// Bytes read per line: two 32-bit numbers take half of that.
+/// Bytes read per line. Two 32-bit numbers take half of that.
 const LINE_MAX: u64 = 48;
 
-/// The pages that the log changes, by tablespace and number. This includes pages that an interrupted run or the server had already written,
-/// so the list is the same however often the run was interrupted. It leaves out freed pages, since nobody has looked at what their files
-/// hold. A backup is left as its own tool would prepare it: it may go to another server.
+/// The pages that the log changes, by tablespace and number. They include pages that an interrupted run or the server had already written,
+/// so that the list is the same however often the run was interrupted. Freed pages are left out: their content in the file was never
+/// checked. For a backup there are none, since its own tool would not list any, and it may go to another server.
 pub(super) fn pages(plan: &RecoverPlan) -> impl Iterator<Item = PageId> {
     let is_there = |id: &PageId| {
         let space = plan.spaces.get(&id.space);
@@ -40,15 +40,15 @@ pub(super) fn pages(plan: &RecoverPlan) -> impl Iterator<Item = PageId> {
     pages.take(if plan.wanted.is_backup { 0 } else { LINES_MAX })
 }
 
-/// Writes the list, if the log changes any page. Returns how many of those are in it.
+/// Writes the list if the log changes any page. Returns the number of pages of the log in it.
 ///
-/// The pages of an old list follow, since pages that are only read appear in no log. They come second because they are as old as the last
-/// shutdown, and what does not fit in the buffer pool is cut off at the end.
+/// The pages of an old list follow, since pages that were only read are in no log. They come second because they are as old as the last
+/// shutdown, and the server cuts off the end of a list that does not fit in the buffer pool.
 pub(super) fn write(datadir: &Path, plan: &RecoverPlan) -> Result<u64> {
     let mut pages = pages(plan).peekable();
     let (path, new) = (datadir.join(LIST), datadir.join(UNFINISHED));
     let (old, like) = match fs::metadata(&path) {
-        // Something else has this name, not written by a server.
+        // Not a file, so not written by a server: leave it alone.
         Ok(metadata) if !metadata.is_file() => return Ok(0),
         Ok(metadata) => (Some(File::open(&path).map_err(failed(&path, "opening the list of pages"))?), metadata),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -65,13 +65,14 @@ pub(super) fn write(datadir: &Path, plan: &RecoverPlan) -> Result<u64> {
     let lines = write_lines(&file, pages, old, is_known, LINES_MAX).and_then(|lines| file.sync_all().map(|()| lines));
     let lines = lines.map_err(failed(&new, "writing the list of pages (--no-warm does without)"))?;
     make_like(&new, &like)?;
-    // Replace a link, not its target: that may be the list of the datadir that this one was copied from.
+    // If the name is a link, this replaces the link, not its target: the target may be the list of the datadir that this one was copied
+    // from.
     fs::rename(&new, &path).map_err(failed(&path, "replacing the list of pages"))?;
     sync_directory_of(&path)?;
     Ok(lines)
 }
 
-/// Writes `pages`, then those of the old list not among them, at most `max` in all. Returns how many of `pages` there were.
+/// Writes `pages`, then the pages of the old list that are not `is_known`, at most `max` in all. Returns the number of `pages` written.
 fn write_lines(
     file: impl Write,
     pages: impl Iterator<Item = PageId>,

@@ -1,8 +1,8 @@
 //! Each page's newest entry.
 //!
-//! A log goes back to pages all over the tablespaces, so that a look-up is a cache miss, or two, wherever they do not fit in the core's cache.
-//! Hence 4 bytes a page, and neighbours side by side: 100,000 pages of a table take half a megabyte. In a map from page to entry they took
-//! eight times that, and looking there was half of the work of gathering.
+//! A log revisits pages all over the tablespaces. Once the table outgrows the core's cache, every look-up costs one or two cache misses. So
+//! a page takes 4 bytes, and neighbouring pages lie side by side: 100,000 pages of a table take half a megabyte. A map from page to entry
+//! took eight times that, and looking pages up was half the work of gathering.
 
 use std::mem::size_of;
 
@@ -15,21 +15,21 @@ use super::runs::Runs;
 pub(super) type Index = u32;
 pub(super) const NO_ENTRY: Index = Index::MAX;
 
-/// Pages of a group: as many as there is room for in a cache line.
+/// Pages in a group: as many as fit in a cache line.
 pub(super) const GROUP_PAGES: u32 = 16;
 /// Groups added at a time.
 const RUN_GROUPS: usize = 1 << 12;
-/// Bytes added at a time.
+/// The same in bytes.
 pub(super) const RUN_COST: usize = RUN_GROUPS * size_of::<Group>();
-/// A map entry costs its content and, until the map grows again, about as much empty space.
+/// Bytes per map entry: its content, and about as much empty space until the map grows again.
 const PLACE_SIZE: usize = 2 * (size_of::<(GroupId, u32)>() + 1);
-/// Cost of a group, however many of its pages have entries.
+/// Bytes per group, however many of its pages have entries.
 pub(super) const GROUP_COST: usize = size_of::<Group>() + PLACE_SIZE;
-/// Flag in an entry's index: the page's old content need not be read. A batch has fewer entries: each has three bytes or more, and a batch
-/// 4 GiB of them.
+/// Flag in an entry's index: the page's old content need not be read. The bit is free: an entry has at least three bytes of records, and a
+/// batch at most 4 GiB of them.
 const VOID: u32 = 1 << 31;
 
-/// The newest entry of each of its pages, with the flag.
+/// The newest entry of each page in the group, with the flag.
 type Group = [u32; GROUP_PAGES as usize];
 /// The tablespace, and the page number without its low bits.
 type GroupId = (u32, u32);
@@ -39,7 +39,7 @@ type GroupId = (u32, u32);
 pub(super) struct Chains {
     numbers: HashMap<GroupId, u32>,
     groups: Runs<Group>,
-    /// The group of the last page: the next one is often beside it.
+    /// The group looked up last: the next page is often in it too.
     last: Option<(GroupId, u32)>,
 }
 
@@ -49,13 +49,13 @@ impl Default for Chains {
     }
 }
 
-/// The group of a page, and its place in it.
+/// The group of a page, and the page's place in the group.
 const fn place_of(id: PageId) -> (GroupId, usize) {
     ((id.space.0, id.page_no.0 / GROUP_PAGES), (id.page_no.0 % GROUP_PAGES) as usize)
 }
 
 impl Chains {
-    /// Makes an entry the page's newest. Returns the one before, unless it `is_void` now.
+    /// Makes an entry the page's newest. Returns the previous one, or `NO_ENTRY` if the new one voids the page.
     pub fn put(&mut self, id: PageId, entry: Index, is_void: bool) -> Index {
         let (group, place) = place_of(id);
         let number = match self.last {
@@ -73,7 +73,7 @@ impl Chains {
         before & !VOID
     }
 
-    /// The number of a group, which may be new.
+    /// The number of a group; adds the group if it is new.
     fn number(&mut self, group: GroupId) -> u32 {
         let groups = &mut self.groups;
         let number = *self.numbers.entry(group).or_insert_with(|| {
@@ -96,7 +96,7 @@ impl Chains {
         }
     }
 
-    /// Forgets the entries of all other pages.
+    /// Forgets the entries of all pages that are not `is_kept`.
     pub fn retain(&mut self, is_kept: impl Fn(PageId) -> bool) {
         for (&group, &number) in &self.numbers {
             let slots = self.groups.get_mut(number as usize).into_iter().flatten();
@@ -113,7 +113,7 @@ impl Chains {
         with_slots.filter(|(_, slot)| **slot != NO_ENTRY).map(|(id, _)| id).collect()
     }
 
-    /// Bytes in use, with those kept for reuse.
+    /// Bytes in use or kept for reuse.
     pub fn memory(&self) -> usize {
         self.groups.memory() + self.numbers.capacity() * PLACE_SIZE
     }

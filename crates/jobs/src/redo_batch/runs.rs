@@ -2,7 +2,7 @@
 
 use std::mem::size_of;
 
-/// A vector in runs of equal capacity.
+/// A vector made of runs of equal capacity.
 #[derive(Debug)]
 pub(super) struct Runs<T> {
     runs: Vec<Vec<T>>,

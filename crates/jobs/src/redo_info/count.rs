@@ -1,4 +1,4 @@
-//! Counting records.
+//! Counts records by type, tablespace and page.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -55,7 +55,7 @@ impl Count {
         Ok(())
     }
 
-    /// The last name wins.
+    /// Keeps the last name of each tablespace.
     fn note_name(&mut self, record: &FileRecord<'_>) {
         let (space, name) = match *record {
             FileRecord::Create { space, name } | FileRecord::Modify { space, name } => (space, name),

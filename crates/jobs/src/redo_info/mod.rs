@@ -27,7 +27,7 @@ use crate::source::redo_log::log_files;
 
 /// Bytes per read.
 const PIECE: usize = 1 << 20;
-/// Bytes around the checkpoint's record that prove a key.
+/// Bytes of log, from the checkpoint's record on, that prove a key.
 const AT_CHECKPOINT: usize = 1 << 20;
 
 /// How to describe a log.
@@ -42,7 +42,7 @@ pub struct RedoInfoOptions {
 /// Describes the log at `path`: one of its files, or its datadir.
 ///
 /// # Errors
-/// What cannot be read, or is not a redo log. A log that ends early is not an error.
+/// [`Error`]: a file cannot be read, or is not a redo log. A log that ends early is not an error.
 pub fn redo_info(path: &Path, options: &RedoInfoOptions) -> Result<RedoInfo, Error> {
     let paths = if path.is_dir() { log_files(path) } else { vec![path.to_path_buf()] };
     let first = paths
@@ -80,12 +80,12 @@ impl Log {
         Ok(log)
     }
 
-    /// Up to `len` bytes at `offset`; fewer if the file ends before.
+    /// `len` bytes at `offset`, fewer if the file ends before.
     fn read(&self, offset: u64, len: usize) -> Result<Vec<u8>, Error> {
         read_up_to(&self.file, offset, len).map_err(|source| failed(&self.path, source))
     }
 
-    /// Passes the bytes of the range to `take`, in pieces, until it has enough.
+    /// Passes the bytes of the range to `take`, in pieces, until it returns `false`.
     fn pieces(&self, offset: u64, len: u64, take: &mut dyn FnMut(&[u8]) -> Result<bool, Error>) -> Result<(), Error> {
         let mut done = 0;
         while done < len {
@@ -146,7 +146,7 @@ fn mariadb_info(log: &Log, options: &RedoInfoOptions) -> Result<RedoInfo, Error>
     Ok(info)
 }
 
-/// The key of the log. Having none is not an error: the rest of the log can still be described.
+/// The key of the log. A missing key is not an error: everything but the records can still be described.
 fn unlock(log: &Log, file: &mariadb::LogFile, keys: &KeyStore, at: &[u8]) -> Result<Option<LogKey>, Error> {
     if keys.is_empty() {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! The answer of `redo info`, as data. The field names are the JSON document of `docs/redo.md`.
+//! The result of `redo info`, as data. The field names are those of the JSON document in `docs/redo.md`.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ pub enum RedoState {
     Clean,
     /// Crash recovery has work to do.
     NeedsRecovery,
-    /// What the newest checkpoint needs is missing.
+    /// Log that the newest checkpoint needs is missing.
     Damaged,
 }
 
@@ -26,21 +26,21 @@ pub struct RedoInfo {
     pub family: &'static str,
     /// The versions that write this format.
     pub format: &'static str,
-    /// The server that created it.
+    /// The server or tool that created the log, from its header.
     pub creator: String,
     /// Whether records are encrypted.
     pub encrypted: bool,
-    /// Whether a server can start on it.
+    /// Whether a server can start on it, and whether it would have to recover.
     pub state: RedoState,
     /// The files in log order.
     pub files: Vec<LogFileInfo>,
-    /// Capacity of a ring, bytes.
+    /// Capacity of the ring in bytes (MariaDB).
     pub capacity: Option<u64>,
     /// The newest checkpoint.
     pub checkpoint: CheckpointInfo,
-    /// The one before, if the log still names it.
+    /// The previous checkpoint, if the log still has it.
     pub older_checkpoint: Option<CheckpointInfo>,
-    /// Where the log ends.
+    /// LSN at which the log ends.
     pub end_lsn: u64,
     /// Bytes from the checkpoint to the end.
     pub bytes: u64,
@@ -50,7 +50,7 @@ pub struct RedoInfo {
     pub pages: Option<u64>,
     /// Records by type, most frequent first.
     pub records: Vec<RecordRow>,
-    /// Tablespaces, by bytes of redo, most first.
+    /// Tablespaces, those with the most bytes of redo first.
     pub tablespaces: Vec<SpaceRow>,
     /// The pages with the most records.
     pub busiest_pages: Vec<PageRow>,
@@ -72,7 +72,7 @@ pub struct LogFileInfo {
 /// A checkpoint.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct CheckpointInfo {
-    /// Data files may lack changes from here on.
+    /// LSN from which on the data files may lack changes.
     pub lsn: u64,
     /// The log's end when the checkpoint was made (MariaDB).
     pub end_lsn: Option<u64>,

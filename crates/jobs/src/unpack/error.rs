@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::Error;
 
-/// Why archives were not unpacked. Nothing of them is left on disk.
+/// Why archives were not unpacked. What had been unpacked is removed.
 #[derive(Debug, thiserror::Error)]
 pub enum UnpackError {
     /// The directory to unpack into is not empty.
@@ -13,11 +13,11 @@ pub enum UnpackError {
     Occupied {
         /// The directory.
         path: PathBuf,
-        /// An interrupted run left it.
+        /// Whether an interrupted run left it.
         is_unfinished: bool,
     },
-    /// The archives cannot be unpacked as they are: a name leads out of the directory, a file is in two of them, or one is not an archive.
-    /// One variant for all, since the caller can only show the message.
+    /// The archives cannot be unpacked as they are: a name leads outside the directory, a file is in two of them, or one is not an archive.
+    /// One variant for all of these cases, since the caller can only show the message.
     #[error("{0}")]
     Refused(String),
     /// The archive is damaged or cut short.

@@ -1,11 +1,11 @@
-//! `unpack`: the files of backup streams and tar archives, as they were.
+//! `unpack`: extracts the files of backup streams and tar archives.
 //!
 //! ```text
 //! archive, or standard input -> decompressed as a whole -> chunks or headers verified -> files written, decompressed, synced
 //!   -> directories synced -> the marker of an unfinished directory removed
 //! ```
 //!
-//! All or nothing: if an archive is damaged, or a name leads out of the directory, everything is removed again.
+//! All or nothing: if an archive is damaged, or a name leads outside the directory, everything is removed again.
 
 mod error;
 mod source;
@@ -41,7 +41,7 @@ pub struct Unpacked {
 /// Unpacks archives into a directory, which must be empty or not exist. `-` is standard input.
 ///
 /// # Errors
-/// [`UnpackError`]. Nothing that was unpacked is left then.
+/// [`UnpackError`]. Everything unpacked before the error is removed.
 pub fn unpack(archives: &[PathBuf], dir: &Path) -> Result<Unpacked> {
     if archives.iter().filter(|path| path.as_path() == Path::new(source::STANDARD_INPUT)).count() > 1 {
         return refused("standard input can be used for one archive only");
@@ -67,7 +67,7 @@ struct Work {
 struct Open {
     place: PathBuf,
     file: File,
-    /// The file is new, not overwritten.
+    /// Whether the file is new, as opposed to overwritten.
     is_new: bool,
 }
 

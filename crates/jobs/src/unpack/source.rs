@@ -1,4 +1,4 @@
-//! An archive's bytes: from a file or standard input, decompressed if the archive as a whole is compressed.
+//! An archive's bytes, from a file or standard input, decompressed if the archive as a whole is compressed.
 
 use std::fs::File;
 use std::io::{self, Cursor, ErrorKind, Read};
@@ -126,7 +126,7 @@ pub(super) fn pump(
     }
 }
 
-/// Fails because the archive ended where it must not.
+/// Fails because the archive ended too early.
 pub(super) fn cut<T>(path: &Path, why: &str) -> Result<T> {
     damaged(format!("{}: {why}", path.display()))
 }

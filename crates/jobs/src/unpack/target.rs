@@ -1,7 +1,7 @@
 //! The directory to unpack into.
 //!
-//! It starts empty, and only directories and files are created in it, each for the first time, so no name can lead elsewhere. A marker
-//! shows that its content is incomplete.
+//! It starts empty, and only new directories and files are created in it, never links, so no name can lead elsewhere. A marker shows that
+//! its content is incomplete.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
@@ -22,7 +22,7 @@ pub(crate) const MARKER: &str = "innokit-unpack.unfinished";
 /// For the DBA who finds the marker.
 const MARKER_TEXT: &str =
     "innokit unpack was interrupted: files are missing here. Remove this directory and unpack again.\n";
-/// Rows are private.
+/// The files contain rows, so other users get no access.
 const FILE_MODE: u32 = 0o640;
 const DIRECTORY_MODE: u32 = 0o750;
 
@@ -30,12 +30,12 @@ const DIRECTORY_MODE: u32 = 0o750;
 #[derive(Debug)]
 pub(super) struct UnpackDir {
     root: PathBuf,
-    /// It existed before.
+    /// Whether the directory existed before.
     is_given: bool,
     /// Files created, each with the index of its archive.
     files: HashMap<PathBuf, usize>,
     directories: BTreeSet<PathBuf>,
-    /// Files that by name are packed in an unsupported way.
+    /// Files whose names say that they are packed in an unsupported way.
     pub packed: BTreeSet<PathBuf>,
 }
 
@@ -99,7 +99,7 @@ impl UnpackDir {
         Ok(())
     }
 
-    /// Creates the file of a member of archive `archive`, replacing the one that this archive had before.
+    /// Creates the file of a member of archive `archive`. It replaces an earlier file of this name from the same archive.
     pub fn file(&mut self, place: &Path, archive: usize) -> Result<File> {
         let path = self.root.join(place);
         match self.files.get(place) {
@@ -115,7 +115,7 @@ impl UnpackDir {
         Ok(file)
     }
 
-    /// Reopens a file that the same archive had before, to overwrite it.
+    /// Reopens an earlier file of this name from the same archive, to overwrite parts of it.
     pub fn again(&mut self, place: &Path, archive: usize) -> Result<File> {
         if self.files.get(place) != Some(&archive) {
             return self.file(place, archive);
@@ -145,7 +145,7 @@ impl UnpackDir {
         fs::remove_file(&path).map_err(failed(&path, "removing the file"))
     }
 
-    /// Completes a file: makes it durable, or its decompressed content.
+    /// Completes a file: decompresses it if it is packed, and makes it durable.
     pub fn complete(&mut self, place: &Path, file: File, archive: usize) -> Result<()> {
         let path = self.root.join(place);
         match packed_name(place) {
@@ -161,7 +161,7 @@ impl UnpackDir {
         }
     }
 
-    /// Whether the file really is what its name says.
+    /// Whether the file's content is packed as its name says.
     fn is_packed(&self, path: &Path, packing: Packing) -> Result<bool> {
         let head = File::open(path).and_then(|file| read_up_to(&file, 0, HEAD));
         let head = head.map_err(failed(path, "reading the file"))?;
@@ -189,7 +189,7 @@ impl UnpackDir {
         file.write_all_at(bytes, offset).map_err(failed(&self.root.join(place), "writing the file"))
     }
 
-    /// Sets the file's size, as a minimum or exactly; the file may end with a hole.
+    /// Sets the file's size: exactly if it `is_whole`, otherwise as a minimum. The file may end with a hole.
     pub fn set_len(&self, place: &Path, file: &File, len: u64, is_whole: bool) -> Result<()> {
         let now = file.metadata().map(|file| file.len());
         let set = now.and_then(|now| if now < len || is_whole { file.set_len(len) } else { Ok(()) });
@@ -222,7 +222,7 @@ impl UnpackDir {
         Ok((self.files.len() as u64, bytes))
     }
 
-    /// Removes everything that was created: an incomplete backup is useless. What cannot be removed stays, with the marker.
+    /// Removes everything that was created: an incomplete backup is useless. If something cannot be removed, the marker stays too.
     pub fn discard(self) {
         if !self.is_given {
             fs::remove_dir_all(&self.root).ok();

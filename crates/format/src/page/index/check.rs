@@ -1,4 +1,4 @@
-//! Checks what an index page says against what it holds.
+//! Checks the header and directory of an index page against its records.
 
 use std::cmp::Ordering;
 
@@ -18,7 +18,7 @@ pub enum TreePlace {
     Root,
     /// It is not.
     BelowRoot,
-    /// Nobody knows.
+    /// The caller does not know.
     Unknown,
 }
 
@@ -35,12 +35,12 @@ pub fn check_index_page(page: &IndexPage<'_>, index: Option<&IndexDef>, place: T
     findings
 }
 
-/// What a page holds.
+/// Counts of a page's records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PageCounts {
     /// Records in the chain, except MariaDB's metadata record.
     pub records: u32,
-    /// Of these, delete-marked.
+    /// The delete-marked ones among these.
     pub deleted: u32,
     /// Neighbouring records whose order was checked, whether right or wrong.
     pub ordered: u32,
@@ -56,7 +56,7 @@ struct RecordSpan {
     origin: u16,
 }
 
-/// Checks pages; owns the memory for that: 8 KiB, and 12 bytes for each record of the fullest page.
+/// Checks pages and owns the memory for that: 8 KiB, and 12 bytes for each record of the fullest page.
 #[derive(Debug, Default)]
 pub struct IndexChecker {
     /// One bit per heap number.
@@ -186,7 +186,7 @@ impl Check<'_, '_> {
         if let Some(root) = index.root.filter(|root| root.id != page.index_id()) {
             self.report(IndexRule::IndexId, None, page.index_id(), root.id);
         }
-        // Servers update it with every change of an entry, whatever else they skip.
+        // Servers update it with every change of an entry, without exception.
         let entries = index.kind != IndexKind::Clustered && page.is_leaf() && page.record_count() > 0;
         if entries && page.max_trx_id() == 0 {
             self.report(IndexRule::MaxTrxId, None, 0, 1);
@@ -203,7 +203,7 @@ impl Check<'_, '_> {
             if space != own {
                 self.report(IndexRule::SegmentHeader, None, u64::from(space.0), u64::from(own.0));
             } else if inode.page_no == PageNo::NONE || inode.page_no.0 == 0 {
-                // Page 0 has no inodes; page 2 is the first that has.
+                // Page 0 has no inodes; page 2 is the first page with inodes.
                 self.report(IndexRule::SegmentHeader, None, u64::from(inode.page_no.0), 2);
             }
         }

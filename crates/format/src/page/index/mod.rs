@@ -263,14 +263,14 @@ impl<'a> IndexPage<'a> {
         be::u16_at(self.bytes, self.bytes.len().checked_sub(below)?)
     }
 
-    /// Where the directory starts, from its number of slots; 0 if there are more than any page can hold.
+    /// Offset where the directory starts, computed from its number of slots; 0 if the page cannot hold that many.
     #[must_use]
     pub fn directory_start(&self) -> usize {
         let slots = usize::from(self.slot_count()) * PAGE_DIR_SLOT_SIZE;
         self.bytes.len().saturating_sub(FIL_PAGE_DATA_END + slots)
     }
 
-    /// The last transaction to change an entry, on secondary index leaves. On clustered roots MariaDB stores other things there.
+    /// The last transaction to change an entry, on secondary index leaves. On clustered roots MariaDB uses the field for other values.
     #[must_use]
     pub fn max_trx_id(&self) -> u64 {
         be::u64_at(self.bytes, PAGE_MAX_TRX_ID).unwrap_or(0)
@@ -288,14 +288,14 @@ impl<'a> IndexPage<'a> {
         Some((SegmentHeader::read(self.bytes, PAGE_BTR_SEG_LEAF)?, SegmentHeader::read(self.bytes, PAGE_BTR_SEG_TOP)?))
     }
 
-    /// MariaDB, on the root of an instantly altered clustered index: the number of fields of a record that does not count its own.
+    /// MariaDB, on the root of an instantly altered clustered index: the number of fields of records that do not store their own count.
     #[must_use]
     pub fn instant_core(&self) -> Option<u16> {
         let altered = self.family == Family::MariaDb && self.page_type() == PageType::INSTANT;
         altered.then(|| self.u16(PAGE_DIRECTION) >> 3)
     }
 
-    /// The record at `origin`, whatever is there; `None` if its header would start before the page.
+    /// The bytes at `origin` as a record, unchecked; `None` if its header would start before the page.
     #[inline]
     #[must_use]
     pub fn record(&self, origin: u16) -> Option<Record<'a>> {

@@ -11,9 +11,9 @@ pub struct IndexFinding {
     pub rule: IndexRule,
     /// Origin of the record concerned, bytes from the start of the page.
     pub record: Option<u16>,
-    /// What the page says.
+    /// The value in the page.
     pub found: u64,
-    /// What it should say, or the limit it exceeds.
+    /// The value that it should have, or the limit that it exceeds.
     pub expected: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Walks over a page: each is bounded by the number of records in the heap, and tells damage from the end.
+//! Walks over a page. Each is bounded by the number of records in the heap, and distinguishes damage from the end.
 
 use super::{IndexFinding, IndexPage, IndexRule};
 use crate::corruption::Corruption;

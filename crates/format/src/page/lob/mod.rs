@@ -124,14 +124,14 @@ impl Reference {
         })
     }
 
-    /// Whether it is all zero: the row was written, its off-page data not yet.
+    /// Whether address and length are zero: the row was written, but not yet its off-page data.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.space.0 == 0 && self.page_no.0 == 0 && self.offset == 0 && self.len == 0
     }
 }
 
-/// How the pages of an off-page value are linked; the type of the first page tells.
+/// How the pages of an off-page value are linked. The type of the first page decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Chain {
     /// Each page has a part and the number of the next page: [`LobPart`]. All values of MariaDB and of MySQL up to 5.7, and large SDI
@@ -259,7 +259,7 @@ pub fn lob_data(page: &[u8]) -> Option<&[u8]> {
 pub struct ZipEntry {
     /// The next piece's entry; its page is [`PageNo::NONE`] at the end.
     pub next: FileAddress,
-    /// Where its stream starts.
+    /// The page where its stream starts.
     pub page_no: PageNo,
     /// Index of its fragment, if its stream ends in one.
     pub fragment: u16,
@@ -296,7 +296,7 @@ const fn zip_first_entries(page_len: usize) -> (usize, usize) {
 }
 
 /// The bytes of a stream on a page: on the value's first page, on a page of type 26, or in the fragment with this index on a page of type
-/// 28. `None` for other pages, and if they would exceed the page.
+/// 28. `None` for other pages, and if the bytes would exceed the page.
 #[must_use]
 pub fn zip_lob_data(page: &[u8], fragment: u16) -> Option<&[u8]> {
     match be::u16_at(page, FIL_PAGE_TYPE)? {

@@ -1,4 +1,4 @@
-//! Follows an off-page value from page to page without reading any: the caller supplies the requested pages.
+//! Follows an off-page value from page to page. It reads no page itself: the caller supplies the pages it asks for.
 
 use flate2::{Decompress, FlushDecompress, Status};
 use thiserror::Error;
@@ -31,9 +31,9 @@ pub enum LobDamage {
     /// The value ends too early or too late.
     #[error("the off-page value has {found} bytes, but its row says {expected}")]
     Length {
-        /// Bytes that came.
+        /// Bytes found.
         found: u64,
-        /// Bytes that the reference names.
+        /// Bytes according to the reference.
         expected: u64,
     },
     /// The zlib stream is damaged.
@@ -90,7 +90,7 @@ impl std::fmt::Debug for LobReader {
 }
 
 impl LobReader {
-    /// Follows `reference`. With `keep` the value is collected, up to the length in the reference: that is its memory.
+    /// Follows `reference`. With `keep` the value is collected in memory, up to the length in the reference.
     #[must_use]
     pub fn new(reference: Reference, family: Family, keep: bool) -> Self {
         Self { reference, family, value: keep.then(Vec::new), found: 0, state: LobState::First }
@@ -120,7 +120,7 @@ impl LobReader {
         self.value.unwrap_or_default()
     }
 
-    /// Takes the requested page: as stored, but decrypted and inflated if it is page-compressed.
+    /// Takes the requested page, as stored except that it is decrypted and, if page-compressed, inflated.
     ///
     /// # Errors
     /// The page does not continue the value, or the value's length is wrong.
@@ -143,7 +143,7 @@ impl LobReader {
         self.settle()
     }
 
-    /// Ends the walk once nothing is left; the length must then be right.
+    /// Ends the walk once no piece is left, and checks the length.
     fn settle(&mut self) -> Result<(), LobDamage> {
         if let LobState::Pieces { pieces, next } = &self.state
             && pieces.is_empty()
@@ -217,7 +217,7 @@ impl LobReader {
         Ok(())
     }
 
-    /// The entries from `at` on, as long as they are on this page.
+    /// Reads the entries from `at` on, until one is on another page.
     fn entries(&mut self, page: &[u8], page_no: PageNo, at: FileAddress) -> Result<(), LobDamage> {
         let mut next = at;
         let mut pieces = Vec::new();
@@ -240,7 +240,7 @@ impl LobReader {
         Ok(())
     }
 
-    /// Takes what this page has of the entries or the streams, whichever is wanted.
+    /// Takes this page's entries or stream bytes, whichever are wanted.
     fn zip_pieces(&mut self, page: &[u8], page_no: PageNo, mut pieces: Box<ZipPieces>) -> Result<(), LobDamage> {
         if pieces.is_at_entries() {
             let room = u64::from(self.reference.len) - self.found;

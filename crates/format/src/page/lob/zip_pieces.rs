@@ -63,7 +63,7 @@ impl ZipPieces {
         Some(())
     }
 
-    /// Takes this page's bytes of the current stream. Returns the piece once all of them are here.
+    /// Takes this page's bytes of the current stream. Returns the piece once the stream is complete.
     pub fn take_data(&mut self, page: &[u8], page_no: PageNo) -> Result<Option<Vec<u8>>, LobDamage> {
         let damage = LobDamage::NotAPart { page_no };
         let entry = *self.entries.front().ok_or(damage)?;

@@ -10,7 +10,7 @@ use crate::page::index::PAGE_DATA;
 use crate::record::{Layout, REC_INFO_MIN_REC, RecordFields};
 
 /// Whether two unpacked pages have the same headers, the same records in the same places, and the same free list. Leftover bytes in free
-/// space may differ, since nothing reads them; so may the min-rec flag, which packed pages lack.
+/// space may differ, since nothing reads them. The min-rec flag may differ too, since packed pages do not have it.
 pub(super) fn agree(one: &[u8], other: &[u8], layout: &Layout, fields: &mut RecordFields) -> Result<bool, ZipDamage> {
     let same = |range: std::ops::Range<usize>| one.get(range.clone()) == other.get(range);
     if !HEADERS.into_iter().all(same) {

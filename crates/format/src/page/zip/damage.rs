@@ -35,7 +35,7 @@ pub enum ZipDamage {
     /// The field descriptions in the stream are impossible.
     #[error("the compressed page describes impossible fields")]
     Fields,
-    /// The stream has more bytes than the page.
+    /// The stream has more bytes than fit in the page.
     #[error("the zlib stream of the compressed page holds {more} bytes more than the page")]
     TooLong {
         /// Bytes that fit in no record.

@@ -13,8 +13,8 @@ use super::unpacker::Unpacker;
 use crate::page::space_format::SpaceFormat;
 use crate::record::{Layout, RecordFields, Stored};
 
-/// The page inside a compressed page, while both are changed. Change the page inside first, then report the change: the packed page follows
-/// as it does in the server, which appends whole records to the modification log and keeps the rest in the trailer.
+/// The page inside a compressed page, while both are changed. Change the page inside first, then report the change: the packed page is then
+/// changed as the server does it. The server appends whole records to the modification log and keeps the rest in the trailer.
 ///
 /// After an error neither page may be used, except for [`repack`](Self::repack).
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl Editor {
         &mut self.page
     }
 
-    /// The record at `origin` was inserted into the page inside, in new heap space or in a free slot.
+    /// Reports that the record at `origin` was inserted into the page inside: in new heap space if `from_heap`, else in a free slot.
     ///
     /// # Errors
     /// [`ZipEditError::NoRoom`] if the packed page is full; other errors mean that the page inside is invalid.
@@ -62,7 +62,7 @@ impl Editor {
         self.append(packed, origin, true)
     }
 
-    /// Fields of the record at `origin` were changed in place.
+    /// Reports that fields of the record at `origin` were changed in place.
     ///
     /// # Errors
     /// As [`inserted`](Self::inserted).
@@ -71,7 +71,7 @@ impl Editor {
         self.append(packed, origin, false)
     }
 
-    /// The record at `origin` was freed. Its bytes in the trailer are zeroed in both pages; its other bytes stay.
+    /// Reports that the record at `origin` was freed. Its bytes in the trailer are zeroed in both pages; its other bytes stay.
     ///
     /// # Errors
     /// [`ZipEditError::Damage`] if the page inside is invalid.
@@ -96,7 +96,7 @@ impl Editor {
         Ok(())
     }
 
-    /// DB_TRX_ID and DB_ROLL_PTR of the record at `origin` were changed, or the child of a node pointer.
+    /// Reports that DB_TRX_ID and DB_ROLL_PTR of the record at `origin` were changed, or the child of a node pointer.
     ///
     /// # Errors
     /// [`ZipEditError::Damage`] if the page inside is invalid.
@@ -107,7 +107,7 @@ impl Editor {
         Ok(())
     }
 
-    /// Record flags or the header were changed.
+    /// Reports that record flags or the header were changed.
     ///
     /// # Errors
     /// [`ZipEditError::Damage`] if the page inside is invalid.
@@ -118,7 +118,8 @@ impl Editor {
         Ok(())
     }
 
-    /// Compresses the page inside again, at higher levels than `level` if it does not fit: this compressor is not the server's.
+    /// Compresses the page inside again. If it does not fit at `level`, tries the other levels, from the highest down: our compressor is
+    /// not the server's, and its output may be longer.
     ///
     /// # Errors
     /// [`ZipEditError::TooLarge`] if it does not fit at any level; other errors mean that the page inside is invalid.

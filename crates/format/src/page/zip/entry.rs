@@ -6,7 +6,7 @@ use super::trailer::Places;
 use crate::bytes::be;
 use crate::record::{Layout, RecordFields};
 
-/// From here on the heap number takes two bytes.
+/// The first heap number that takes two bytes.
 const LONG: u16 = 64;
 
 /// The heap number of a record.
@@ -14,8 +14,8 @@ pub(super) fn heap_no(page: &[u8], origin: u16) -> u16 {
     be::u16_at(page, usize::from(origin).saturating_sub(HEADER_BYTES - 1)).unwrap_or(0) >> 3
 }
 
-/// Writes to `entry` the log entry for the record at `origin` of `page`: its number, its header from the fixed part down, its data without
-/// the part in the trailer. `fields` are its fields.
+/// Writes to `entry` the log entry for the record at `origin` of `page`: its heap number, its header from the fixed part down, and its data
+/// without the part in the trailer. `fields` are the record's fields.
 pub(super) fn write(
     entry: &mut Vec<u8>,
     page: &[u8],

@@ -15,7 +15,7 @@ const DRAFT_ORIGIN: usize = 4096;
 
 const _: () = assert!(DRAFT_ORIGIN > LENGTHS_MAX + HEADER_BYTES);
 
-/// Applies the log that starts at byte `at` of `packed`, the page without its dense directory. Returns where it ends.
+/// Applies the log that starts at byte `at` of `packed`, the page without its dense directory. Returns the offset where the log ends.
 pub(super) fn apply(
     unpacker: &mut Unpacker,
     packed: &[u8],
@@ -81,7 +81,7 @@ struct Entry<'l> {
 impl Entry<'_> {
     /// Writes the record. Returns how many bytes of the log it took; the error is `None` if the log ends too early.
     fn apply(&self, draft: &mut [u8], fields: &mut RecordFields, out: &mut [u8]) -> Result<usize, Option<ZipDamage>> {
-        // The bytes below the header come in reverse order, and only they tell how many there are.
+        // The bytes below the header come in reverse order, and their number is known only from their content.
         let top = DRAFT_ORIGIN - HEADER_BYTES;
         let candidates = self.rest.len().min(LENGTHS_MAX);
         let lengths = draft.get_mut(top - candidates..top).ok_or(None)?;

@@ -33,12 +33,12 @@ impl Unpacker {
     /// and trailer of the result are meaningless.
     ///
     /// # Errors
-    /// What is impossible about the page. The content of `out` is then undefined.
+    /// [`ZipDamage`]: what is impossible about the page. The content of `out` is then undefined.
     pub fn unpack(&mut self, page: &[u8], format: &SpaceFormat, out: &mut [u8]) -> Result<(), ZipDamage> {
         self.unpack_whole(page, format, out).map(|_| ())
     }
 
-    /// The same; returns what is then known about the packed page.
+    /// [`Self::unpack`]. Also returns the extent of the packed page's log and references.
     fn unpack_whole(&mut self, page: &[u8], format: &SpaceFormat, out: &mut [u8]) -> Result<Extent, ZipDamage> {
         let fits = page.len() == format.physical().bytes() && out.len() == format.logical().bytes();
         let size = |len: usize| u32::try_from(len).unwrap_or(u32::MAX);

@@ -1,7 +1,7 @@
 //! Compresses a page from scratch.
 //!
-//! Field descriptions are those of the last unpacked page: it is the same page, and its index does not change. The deflate output differs
-//! from that of the server's library, but unpacks to the same.
+//! The field descriptions are those of the last unpacked page: it is the same page, and its index does not change. The deflate output
+//! differs from that of the server's library, but unpacks to the same page.
 
 use std::ops::Range;
 

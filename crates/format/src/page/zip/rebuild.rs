@@ -56,12 +56,12 @@ pub(super) fn records(
             return Ok(());
         }
         if header.leaf && !layout.is_clustered() {
-            // Nothing is left out of these records: their bytes come with those of the next one.
+            // The stream has these records in full, so their bytes are read along with those of the next record.
             continue;
         }
         locate(layout, out, *origin, header.leaf, fields)?;
         if header.leaf {
-            // The lengths are in place, so the parts to leave out are known.
+            // The record's lengths are in place now, so the parts that the stream lacks are known.
             for (start, end) in packed_parts(layout, fields, origin_at, header.leaf) {
                 if !stream.fill(out, start, end).ok_or(damaged)? {
                     return Err(ZipDamage::Stream);
@@ -72,7 +72,7 @@ pub(super) fn records(
         }
         at = fields.end();
     }
-    // After the last record: its data, or the rest of a longer one that was there before.
+    // After the last record: its data, or the rest of a longer record that was there before.
     let end = usize::from(header.heap_top).max(at);
     stream.fill(out, at, end).ok_or(ZipDamage::Stream)?;
     match stream.rest.len() {
@@ -88,8 +88,8 @@ pub(super) fn set_heap_word(out: &mut [u8], origin: usize, heap_no: u16, leaf: b
     put(out, origin - HEADER_BYTES + 1, word);
 }
 
-/// Restores what neither stream nor log holds: the page header, the trailer's parts, chain and directory. Returns the number of references
-/// in the trailer.
+/// Restores the parts that are in neither stream nor log: the page header, the trailer's parts, the chain and the directory. Returns the
+/// number of references in the trailer.
 pub(super) fn restore(
     unpacker: &mut Unpacker,
     page: &[u8],

@@ -1,7 +1,7 @@
-//! The uncompressed parts of a packed page, and how they move when records come and go.
+//! The uncompressed parts of a packed page, and how they move when records are added and removed.
 //!
-//! From the end of the page down: the dense directory, the stored part of each heap record, references to off-page values. All grow
-//! downwards, towards the modification log, which always keeps a zero byte as its end mark.
+//! From the end of the page down: the dense directory, the stored part of each heap record, references to off-page values. All three grow
+//! downwards, towards the modification log, whose end mark is always a zero byte.
 
 use super::edit_error::ZipEditError;
 use super::header::Header;
@@ -10,7 +10,7 @@ use crate::record::Layout;
 
 const SLOT_BYTES: usize = 2;
 
-/// What a packed page reveals only when it is unpacked.
+/// The facts about a packed page that only unpacking reveals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Extent {
     /// Where the modification log ends, with its end mark.
@@ -74,7 +74,7 @@ impl Places {
         packed.get_mut(self.start(number + count)..self.start(number))
     }
 
-    /// Makes room for one more heap record: its slot and its stored part. The positions are those before.
+    /// Makes room for one more heap record: its slot and its stored part. `self` has the positions from before.
     pub fn grow(&self, packed: &mut [u8], extent: Extent) -> Result<(), ZipEditError> {
         let (wanted, free) = (SLOT_BYTES + self.stored, self.free(extent));
         let (directory, stored) = (self.directory(), self.references_end());

@@ -1,10 +1,10 @@
-//! The memory for unpacking pages.
+//! Memory for unpacking pages.
 
 use flate2::Decompress;
 
 use crate::record::RecordFields;
 
-/// Unpacks pages; owns the memory for that: about three logical pages.
+/// Unpacks pages and owns the memory for that: about three logical pages.
 pub struct Unpacker {
     pub(super) zlib: Decompress,
     /// Output of the stream: field descriptions, then records.

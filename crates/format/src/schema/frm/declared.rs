@@ -12,8 +12,8 @@ use crate::schema::sdi::{prefix_characters, row_format};
 use crate::schema::show_create::{quoted, quoted_bytes, quoted_name};
 use crate::schema::{ColumnDef, Visibility};
 
-/// The first maintenance release of each series that prints the values of all engine options in quotes. 10.11.19 and 11.8.9 were seen to,
-/// and the changelog of 11.8.9 includes that of 11.4.13; 10.5.23 and 11.8.6 print values as they were written.
+/// The first maintenance release of each series that prints the values of all engine options in quotes. 10.11.19 and 11.8.9 were seen to do
+/// so, and the changelog of 11.8.9 includes that of 11.4.13. 10.5.23 and 11.8.6 print values as they were written.
 const QUOTED_OPTIONS: [u32; 3] = [101_119, 110_413, 110_809];
 const KEY_BLOCK_SIZE: u16 = 0x8000;
 const ALGORITHM_BTREE: u8 = 1;
@@ -36,7 +36,7 @@ const AT_ROW_FORMAT: usize = 40;
 const AT_STATS_SAMPLE_PAGES: usize = 42;
 const AT_STATS_AUTO_RECALC: usize = 44;
 const AT_KEY_BLOCK_SIZE: usize = 62;
-/// In the form block: length of the table comment, which follows it. `COMMENT_ELSEWHERE` means that the comment is too long for that.
+/// In the form block: length of the table comment, which follows. `COMMENT_ELSEWHERE` means that the comment is too long for this place.
 const FORM_COMMENT: usize = 46;
 const COMMENT_ELSEWHERE: u8 = 255;
 
@@ -48,7 +48,7 @@ pub(super) struct Source<'f, 'b> {
     pub form_at: usize,
 }
 
-/// Whether the server of this version, which wrote the file, prints the values of all engine options in quotes.
+/// Whether a server of this version, the one that wrote the file, prints the values of all engine options in quotes.
 fn quotes_options(version: u32) -> bool {
     let same_series = QUOTED_OPTIONS.iter().find(|first| **first / 100 == version / 100);
     let newest = QUOTED_OPTIONS.last().copied().unwrap_or_default();
@@ -91,7 +91,7 @@ pub(super) fn declared(source: &Source<'_, '_>, keys: &[Key]) -> Result<Declared
     })
 }
 
-/// A sequence has these columns, and a mark that nothing else has.
+/// Whether the table is a sequence. A sequence has these columns, and a mark that no other table has.
 fn is_sequence(columns: &[ColumnDef]) -> bool {
     const NAMES: [&str; 8] = [
         "next_not_cached_value",
@@ -193,7 +193,7 @@ fn options(frm: &Reader<'_>, lists: &OptionLists) -> Result<Vec<String>, FrmErro
     Ok(out)
 }
 
-/// What follows the row image.
+/// The part of the file after the row image.
 struct Extra {
     partitions: String,
     rest: Vec<u8>,

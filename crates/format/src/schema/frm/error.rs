@@ -7,10 +7,10 @@ use super::super::fields::BuildError;
 /// Why a file is not a usable table definition.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum FrmError {
-    /// Other first bytes, as in the definition of a view.
+    /// The file has other first bytes, as the definition of a view has.
     #[error("this is not the definition of a table")]
     NotATable,
-    /// Cut short, or damaged.
+    /// The file is cut short or damaged.
     #[error("the definition ends too early or is damaged: there is nothing at byte {at} for its {what}")]
     Truncated {
         /// The offset at which something was expected.

@@ -8,7 +8,7 @@ use crate::page::kind::Family;
 use crate::schema::types::{decimal, set_bytes};
 use crate::schema::{CheckDef, ColumnDef, ColumnDefault, GeometryKind, SqlType, Versioned, Visibility, charset};
 
-/// Length of the form block; the columns follow after as many further bytes as it says.
+/// Length of the form block. The columns follow after a number of further bytes that the block gives.
 const FORM: usize = 288;
 const FIELD_BYTES: usize = 17;
 
@@ -215,7 +215,7 @@ impl Raw {
         }
     }
 
-    /// Members are in hexadecimal if the charset has no single-byte characters.
+    /// The members, decoded: they are in hexadecimal if the charset has no single-byte characters.
     fn unescaped(&self, sql_type: SqlType) -> Vec<Vec<u8>> {
         if charset::character_bytes(self.collation(sql_type)).0 == 1 {
             return self.members.clone();

@@ -75,7 +75,7 @@ impl Typed {
 }
 
 impl Typed {
-    /// The name of the period, that of its condition, and the numbers of two columns.
+    /// Reads the period's name, the name of its condition, and the numbers of two columns.
     fn set_period(&mut self, value: &[u8]) {
         let name = |bytes| packed(bytes).and_then(|(len, rest): (usize, &[u8])| rest.split_at_checked(len));
         let Some((own, rest)) = name(value) else { return };
@@ -84,7 +84,7 @@ impl Typed {
         self.period = le::u16_at(columns, 0).zip(le::u16_at(columns, 2)).map(|(a, b)| (a.into(), b.into()));
     }
 
-    /// Whether the key is WITHOUT OVERLAPS: the count is followed by the numbers of such keys.
+    /// Whether the key is WITHOUT OVERLAPS. The numbers of these keys follow their count.
     pub fn without_overlaps(&self, key: usize) -> bool {
         let (numbers, _) = self.overlaps.get(2..).unwrap_or(&[]).as_chunks::<2>();
         numbers.iter().any(|number| le::u16_at(number, 0).map(usize::from) == Some(key))
@@ -94,7 +94,7 @@ impl Typed {
 /// Engine options of the table, of each column and of each key; each as SQL.
 pub(super) struct OptionLists(Vec<Vec<String>>);
 
-/// Flag in a value's length: it was written in quotes.
+/// Flag in a value's length: the value was written in quotes.
 const QUOTED: u16 = 0x8000;
 
 impl OptionLists {
@@ -163,7 +163,8 @@ const GEOMETRY_PRECISION: u8 = 2;
 const GEOMETRY_SCALE: u8 = 3;
 const GEOMETRY_SRID: u8 = 81;
 
-/// For each geometry column, properties of one byte or, for the last one, four, ended by a zero.
+/// The spatial reference systems. Each geometry column has a list of properties, ended by a zero: a code byte and a value of one byte, or
+/// of four bytes for the SRID.
 fn srids(mut rest: &[u8]) -> Vec<u32> {
     let (mut out, mut srid) = (Vec::new(), 0);
     while let Some((property, after)) = rest.split_first() {

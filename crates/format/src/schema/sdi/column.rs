@@ -69,7 +69,7 @@ fn decimals(column: &Column, sql_type: SqlType) -> Option<u8> {
 }
 
 fn generated(column: &Column) -> Option<Generated> {
-    // A copy beside it has its quotes escaped.
+    // The UTF-8 copy beside it has its quotes escaped.
     let expression = match column.generation_expression.as_str() {
         "" => column.generation_expression_utf8.as_str(),
         printed => printed,

@@ -19,7 +19,7 @@ pub(super) fn declared(table: &Table, columns: &[ColumnDef], kept: &[usize]) -> 
     Declared {
         keys: table.indexes.iter().filter(|index| !index.hidden).map(|index| key(index, columns, kept)).collect(),
         foreign_keys: Some(table.foreign_keys.iter().map(|key| foreign_key(key, table)).collect()),
-        // The server stores the counter here when the table is created or altered, and elsewhere after that.
+        // The server stores the counter here only when the table is created or altered, and elsewhere later.
         auto_increment: (counter > 0).then_some(counter.saturating_add(1)),
         tablespace: tablespace(table),
         options,
@@ -146,7 +146,7 @@ pub(in crate::schema) const fn row_format(number: u8) -> Option<&'static str> {
     })
 }
 
-/// The condition of a check: in base64 as printed, and beside it with its quotes escaped.
+/// The condition of a check: in base64 as it is printed; the UTF-8 copy has its quotes escaped.
 pub(super) fn clause(base: &str, utf8: &str) -> String {
     base64(base)
         .and_then(|bytes| String::from_utf8(bytes).ok())

@@ -28,7 +28,7 @@ pub use self::names::{SdiNames, names};
 /// Why an SDI object yields no table.
 #[derive(Debug, Error)]
 pub enum SdiTableError {
-    /// Not JSON, or not in the expected form.
+    /// The object is not JSON, or not in the expected form.
     #[error("the dictionary information is not what MySQL writes: {0}")]
     Json(#[from] serde_json::Error),
     /// A table whose indexes cannot be built.
@@ -52,7 +52,7 @@ pub fn from_sdi(json: &[u8]) -> Result<TableDef, SdiTableError> {
         table.indexes.iter().enumerate().filter(|(_, index)| index.r#type != INDEX_FULLTEXT).collect();
     let parts: Vec<IndexParts> = trees.iter().map(|(_, index)| index_parts(index, &table, &kept)).collect();
     let core = core_fields(&columns, parts.first(), option(&table.se_private_data, "instant_col"));
-    // A partitioned table's own count means nothing; each partition has its own.
+    // A partitioned table's own count has no meaning; each partition has its own.
     let core = core.filter(|_| table.partitions.is_empty());
     let style = if table.row_format == ROW_FORMAT_REDUNDANT { RecordStyle::Redundant } else { RecordStyle::Compact };
     let indexes = fields::build(&columns, &parts, instant(&columns, core), Some(style))?;

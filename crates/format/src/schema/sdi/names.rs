@@ -1,4 +1,4 @@
-//! The names in SDI: enough to describe a file, whatever types its columns have.
+//! The names in SDI: enough to describe a file, even if its columns have unknown types.
 
 use serde::Deserialize;
 

@@ -7,7 +7,7 @@ use crate::schema::charset::{BINARY, character_bytes};
 use crate::schema::collations::Collation;
 use crate::schema::{ColumnDef, ColumnDefault, GeometryKind, SqlType, TableDef, Versioned, Visibility};
 
-/// From here on MariaDB prints INVISIBLE after the default.
+/// MariaDB prints INVISIBLE after the default from this version on.
 const MARIADB_LATE_INVISIBLE: u32 = 110_000;
 
 /// The column as a line of CREATE TABLE.
@@ -195,7 +195,7 @@ fn fraction(column: &ColumnDef) -> String {
     }
 }
 
-/// Digits of the fractional seconds, if there are any.
+/// Number of digits of the fractional seconds, if there are any.
 fn fraction_digits(column: &ColumnDef) -> String {
     match column.sql_type {
         SqlType::Timestamp(digits)

@@ -62,7 +62,7 @@ fn is_number(sql_type: SqlType) -> bool {
     float || matches!(sql_type, SqlType::Int { .. } | SqlType::Decimal { .. } | SqlType::Year)
 }
 
-/// From here on MariaDB prints binary strings in hexadecimal.
+/// MariaDB prints binary strings in hexadecimal from this version on.
 const HEX_BINARY: u32 = 110_000;
 
 /// Binary strings that are UTF-8 are printed as text, except by newer MariaDB.

@@ -10,7 +10,7 @@ use crate::schema::{ColumnDef, ColumnDefault, Generated, GeometryKind, SqlType, 
 /// Longest BLOB or TEXT for each size of its length field.
 const BLOB_MAX: [u32; 3] = [255, 65_535, 16_777_215];
 
-/// What follows the name of a type.
+/// The arguments after the name of a type.
 struct Arguments {
     numbers: Vec<u32>,
     texts: Vec<String>,
@@ -130,8 +130,8 @@ fn values(def: &mut ColumnDef, kind: &str, arguments: &Arguments) -> Option<()> 
     Some(())
 }
 
-/// A member's name in the column's charset: rows store numbers, but we keep names as the servers do. `None` if a character takes more than
-/// two bytes of an East Asian charset.
+/// A member's name in the column's charset. Rows store only numbers, but we keep names as the servers do. `None` if a character takes more
+/// than two bytes in an East Asian charset.
 fn encoded(charset: Charset, text: &str) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     for character in text.chars() {
@@ -153,7 +153,7 @@ fn encoded(charset: Charset, text: &str) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Finds a character's code by trying all: the tables map only the other way.
+/// Finds a character's code by trying all codes: the tables map only from code to character.
 fn searched(charset: Charset, character: char) -> Option<Vec<u8>> {
     let mut wanted = [0; 4];
     let wanted = character.encode_utf8(&mut wanted).as_bytes();
@@ -230,7 +230,7 @@ fn generated(cursor: &mut Cursor<'_>, def: &mut ColumnDef) {
     }
 }
 
-/// The default value. Its bytes are not built here.
+/// Parses the default value. Its stored bytes are not built.
 fn default(cursor: &mut Cursor<'_>) -> ColumnDefault {
     if cursor.take("null") {
         return ColumnDefault::Null;

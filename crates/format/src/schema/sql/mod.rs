@@ -7,7 +7,7 @@
 //!
 //! Reads what `SHOW CREATE TABLE`, `mysqldump` and [`super::show_create`] write, and regular handwritten statements. A general SQL parser
 //! (`sqlparser`) was considered and rejected: it fails on version comments, `COMPRESSED`, system versioning and most MariaDB types, and it
-//! knows nothing of bytes, which is what we need.
+//! does not know how values are stored, which is what we need.
 //!
 //! Does not read expressions (of defaults, generated columns, checks and functional keys) or foreign keys, and cannot know roots.
 
@@ -30,7 +30,7 @@ pub enum SqlError {
     /// No statement creates a table, or none with that name.
     #[error("it has no CREATE TABLE statement for {0}")]
     NoTable(String),
-    /// Several statements do.
+    /// Several statements create a table, but none with that name.
     #[error("it has {0} CREATE TABLE statements, but none for {1}")]
     Several(usize, String),
     /// A statement that cannot be parsed.
@@ -124,7 +124,7 @@ impl SqlTable {
 /// A declared key.
 struct Key {
     def: KeyDef,
-    /// Unique through a hash in a hidden column.
+    /// Whether it is unique through a hash in a hidden column.
     hashed: bool,
 }
 
@@ -139,7 +139,7 @@ pub struct FromSql {
 
 /// A CREATE TABLE statement.
 struct Create<'s> {
-    /// Given with the table's name, or by the last `USE`.
+    /// The database, from the table's name or the last `USE`.
     schema: Option<String>,
     name: String,
     /// From the first parenthesis on.
@@ -147,8 +147,8 @@ struct Create<'s> {
     text: &'s str,
 }
 
-/// Reads the table `schema`.`name` from a text; if there is only one table, its name does not matter. The family decides between types and
-/// collations that share a name.
+/// Reads the table `schema`.`name` from a text. If the text has only one table, its name does not matter. The family decides between types
+/// and collations that share a name.
 ///
 /// # Errors
 /// There is no such statement, or it cannot be parsed.
@@ -172,7 +172,7 @@ pub fn from_sql(sql: &str, family: Family, (schema, name): (&str, &str)) -> Resu
             .iter()
             .filter(called)
             .find(|create| create.schema.as_deref() == Some(schema))
-            // A dump of a single database does not name it.
+            // A dump of a single database does not name the database.
             .or_else(|| several.iter().find(called))
             .ok_or_else(|| SqlError::Several(several.len(), name.to_owned()))?,
     };
@@ -244,7 +244,7 @@ fn build(
         super::frm::add_doc_id(&mut columns, &mut parts);
     }
     let indexes = fields::build(&columns, &parts, Instant::None, options.style)?;
-    // If any value varies in length, the server packs rows: then no bit marks deleted ones.
+    // If any value varies in length, the server packs rows, and no bit marks deleted ones.
     let varies =
         |column: &ColumnDef| !matches!(column.sql_type, SqlType::Char(_)) && column.sql_type.fixed_bytes().is_none();
     let pack_record = options.is_dynamic || columns.iter().any(varies);
@@ -299,7 +299,7 @@ fn is_column(item: &[Token]) -> bool {
     !item.first().is_some_and(|first| OTHERS.iter().any(|word| first.is(word)))
 }
 
-/// What follows the columns and keys.
+/// The table's options, after the columns and keys.
 struct Options {
     collation: Option<u16>,
     style: Option<RecordStyle>,
@@ -411,7 +411,7 @@ fn key(item: &[Token], columns: &[ColumnDef], table: &SqlTable) -> Result<Option
     let inside = cursor.parentheses().unwrap_or(&[]);
     let mut parts = Vec::new();
     for part in items(inside) {
-        // An expression: it is in a hidden column whose storage the statement does not tell.
+        // An expression: its value is in a hidden column, whose storage the statement does not give.
         let Some(part) = key_part(part, columns, table)? else { return Ok(None) };
         parts.push(part);
     }

@@ -13,7 +13,7 @@ pub(super) enum Token {
     Sign(char),
 }
 
-/// Stands for the comments with which servers mark temporal types stored as before MySQL 5.6.
+/// The token for the comments with which servers mark temporal types stored as before MySQL 5.6.
 pub(super) const OLD_FORMAT: &str = "innokit:old-format";
 const OLD_FORMAT_COMMENTS: [&str; 2] = ["mariadb-5.3", "5.5 binary format"];
 
@@ -81,7 +81,7 @@ pub(super) fn statements(sql: &str) -> Vec<Statement<'_>> {
     all
 }
 
-/// The token that starts here, if one does, and the rest.
+/// The token that starts here, if any, and the rest.
 fn next(first: char, rest: &str) -> (Option<Token>, &str) {
     let after = rest.get(first.len_utf8()..).unwrap_or("");
     match first {
@@ -121,7 +121,7 @@ fn line(rest: &str) -> &str {
     rest.split_once('\n').map_or("", |(_, after)| after)
 }
 
-/// What follows `/*`.
+/// Reads a comment after its `/*`.
 fn comment(rest: &str) -> (Option<Token>, &str) {
     if let Some(version) = rest.strip_prefix('!').or_else(|| rest.strip_prefix("M!")) {
         return (None, version.trim_start_matches(|digit: char| digit.is_ascii_digit()));

@@ -1,5 +1,5 @@
-//! Binary logs in a backup of xtrabackup: the one that the server was writing, and an index that names only that one. Those of the full backup
-//! go when an increment comes: a server whose index names a file that is missing does not start.
+//! Binary logs in a backup of xtrabackup: the one that the server was writing, and an index that names only that one. An increment's
+//! replace those of the full backup: a server whose index names a missing file does not start.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use super::super::error::{Result, failed};
 use crate::source::read_small;
 
-/// An index is short here, because a backup has one binary log.
+/// Bytes of an index read at most. It is short, because a backup has one binary log.
 const INDEX_MAX: u64 = 1 << 20;
 
-/// The binary logs of a backup and then their index, relative to it.
+/// The binary logs of a backup, followed by their indexes, relative to the backup.
 pub(super) fn of(dir: &Path) -> Result<Vec<PathBuf>> {
     let names =
         fs::read_dir(dir).and_then(|entries| entries.map(|entry| Ok(PathBuf::from(entry?.file_name()))).collect());
@@ -25,7 +25,7 @@ pub(super) fn of(dir: &Path) -> Result<Vec<PathBuf>> {
         }
         let text = read_small(&path, INDEX_MAX).map_err(failed(&path, "reading the index of binary logs"))?;
         let named = String::from_utf8_lossy(&text).into_owned();
-        // They have the paths that they had on the server.
+        // The index has the server's paths.
         let named = named.lines().filter_map(|line| Path::new(line.trim()).file_name().map(PathBuf::from));
         logs.extend(named.filter(|log| dir.join(log).is_file()));
         indexes.insert(name);

@@ -1,4 +1,4 @@
-//! The files of an increment, and what they are in the backup.
+//! The files of an increment, and the names they get in the backup.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -19,13 +19,13 @@ use crate::source::redo_log::REDO_DIR;
 
 const DELTA: &str = ".delta";
 const META: &str = ".meta";
-/// A tablespace created meanwhile, whose pages are stored like those of others.
+/// Suffix of a tablespace created while the increment was taken. Its pages are stored like those of any other.
 const NEW: &str = ".new";
 const TABLE: &str = ".ibd";
 /// Top-level files that go with the server's state: Aria's, and the tool's notes under both of its names.
 const TOP: [&str; 4] = ["aria_log", "aws-kms-key", "ib_buffer_pool", "ib_lru_dump"];
 const NOTES: [&str; 6] = ["binlog_info", "galera_info", "slave_info", "info", "keys", "tablespaces"];
-/// Where xtrabackup found the keys.
+/// Prefix of the files in which xtrabackup notes where it found the keys.
 const KEYRING: &str = "component_keyring_";
 
 /// The changed pages of a file.
@@ -40,8 +40,8 @@ pub(super) struct Delta {
 }
 
 impl Delta {
-    /// Whether its file may have had another name in the backup, or another tablespace that name: then only the number tells. The names of
-    /// MariaDB's undo tablespaces are fixed. MySQL gives one that it truncates another number.
+    /// Whether the tablespace is identified by number, because its file may have had another name in the backup, or another tablespace this
+    /// name. The names of MariaDB's undo tablespaces are fixed. MySQL gives an undo tablespace another number when it truncates it.
     pub fn is_found_by_number(&self, tool: &str) -> bool {
         let depth = self.name.components().count();
         if tool == XTRABACKUP { self.space != SpaceId::SYSTEM } else { depth == 2 }
@@ -106,7 +106,8 @@ impl Files {
         Ok(files)
     }
 
-    /// Handles the delta of a table. First come the tool's notes, written at its end, when tables could not be renamed any more.
+    /// Adds the delta of a table under its final name. A `.new` file wins: the tool wrote it at the end, when tables could not be renamed
+    /// any more.
     fn table(&self, file: &str, name: &Path, notes: &FileNotes, deltas: &mut BTreeMap<PathBuf, PathBuf>) {
         if let Some(made) = file.strip_suffix(NEW) {
             deltas.insert(PathBuf::from(format!("{made}{TABLE}")), name.to_path_buf());
@@ -115,7 +116,7 @@ impl Files {
         }
     }
 
-    /// The same for xtrabackup, whose new files keep the ending that they have on the server.
+    /// The same for xtrabackup, whose new files keep their extension from the server.
     fn tablespace(&self, file: &str, name: &Path, notes: &FileNotes, deltas: &mut BTreeMap<PathBuf, PathBuf>) {
         if let Some(made) = file.strip_suffix(NEW) {
             deltas.insert(PathBuf::from(made), name.to_path_buf());
@@ -152,7 +153,7 @@ fn is_at_top(name: &str) -> bool {
     TOP.iter().any(|top| name.starts_with(top)) || note.is_some_and(is_note)
 }
 
-/// What xtrabackup's notes mean for the tablespaces of an increment.
+/// The steps that xtrabackup's notes ask for, applied to the tablespaces of an increment.
 fn reduced(dir: &Path) -> Result<FileNotes> {
     let (notes, mut held) = (Reduced::read(dir)?, BTreeMap::new());
     if notes.is_empty() {

@@ -1,4 +1,4 @@
-//! The changed pages of an increment: all are read and proven before any is written.
+//! The changed pages of an increment: all are read and verified before any is written.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
@@ -19,7 +19,7 @@ use super::files::{Delta, Files};
 use crate::source::name::NameHint;
 use crate::source::read_up_to;
 
-/// The first version whose log is known here: the log has the true one.
+/// MySQL 8.0.30, the first version whose log innokit reads. The server's actual version is in the redo.
 const SERVER_VERSION: u32 = 80_030;
 /// The version of the format, which has not changed.
 const SPACE_VERSION: u32 = 1;
@@ -82,7 +82,7 @@ impl Formats {
         for (path, name) in &files.made {
             match SpaceFormat::from_page0(&head(&files.dir.join(path))?) {
                 Ok(format) => drop(self.formats.insert(format.space(), format)),
-                // The server had not written it when it was copied: it comes from the log.
+                // The server had not written page 0 when the file was copied: it comes from the log.
                 Err(NotTablespace::Zero) => {}
                 Err(why) => return damaged(format!("{}: {}: {why}", files.dir.join(path).display(), name.display())),
             }
@@ -107,7 +107,7 @@ impl Formats {
                 format = own.ok().filter(|own| own.space() == delta.space).or(format);
                 has_head = true;
             }
-            // For a new tablespace, page 0 may come from the log alone. xtrabackup notes what it says of the pages.
+            // Page 0 of a new tablespace may be in the log alone. xtrabackup notes the page size and flags that it would give.
             let of_server = || self.formats.get(&SpaceId::SYSTEM).map(|system| system.with_space(delta.space));
             let Some(format) = format.or_else(of_server) else { return unknown_space(delta) };
             if format.physical().get() != delta.meta.page_size {
@@ -133,7 +133,7 @@ impl Formats {
     }
 }
 
-/// The first page that a MySQL server writes when it creates such a tablespace. `None` if the tool did not note what it takes.
+/// The first page that a MySQL server writes when it creates this tablespace. `None` if the tool did not note the flags.
 pub(super) fn first_page(delta: &Delta) -> Option<Vec<u8>> {
     let mut page = vec![0; usize::try_from(delta.meta.page_size).ok()?];
     let flags = delta.meta.flags.filter(|_| delta.space != SpaceId::SYSTEM)?;

@@ -34,11 +34,11 @@ const EMPTY_LOG_MAX: u64 = 64 << 10;
 const COPYING: &str = "innokit-new";
 
 impl Taken {
-    /// Puts it into the backup, which was prepared, or left in the middle of this.
+    /// Merges the increment into the backup, which is prepared or was left by an interrupted merge of this increment.
     pub fn put_into(&self, datadir: &Path) -> Result<Increment> {
         let _lock = Lock::take(datadir, Sharing::Exclusive)?;
         if marker::read(datadir)?.is_none() {
-            // Backups of xtrabackup were looked at before.
+            // Backups of xtrabackup were checked before (`refuse_others_work`).
             if self.tool != XTRABACKUP {
                 refuse_started(datadir)?;
             }
@@ -69,8 +69,8 @@ impl Taken {
         Ok(done)
     }
 
-    /// The steps that give each tablespace of the increment its final name and remove all others. Names may change in a cycle, so all files
-    /// leave their old names before any takes a new one.
+    /// The steps that give each tablespace of the increment its final name and remove all others. Names may have changed in a cycle, so
+    /// every file gives up its old name before any takes a new one.
     fn steps(&self, datadir: &Path) -> Result<Vec<FileStep>> {
         let held = held(datadir, self.tool)?;
         let found = self.files.deltas.iter().filter(|delta| delta.is_found_by_number(self.tool));
@@ -80,7 +80,7 @@ impl Taken {
             match names.get(&space) {
                 Some(to) if **to == name || moving(to) == name => {}
                 Some(to) => aside.push(FileStep::Rename(name, moving(to))),
-                // The interrupted increment had created it and done no more.
+                // Created by an interrupted run, which wrote nothing to it.
                 None if space == SpaceId::SYSTEM && names.values().any(|made| **made == name) => {}
                 None => remove.push(FileStep::Remove(name)),
             }
@@ -103,7 +103,7 @@ impl Taken {
         Ok(Increment { directory, from_lsn, to_lsn, pages, files })
     }
 
-    /// Everything but tablespaces is complete in the increment and replaces the old files.
+    /// Copies everything but tablespaces: the increment has these files in full, and they replace the old ones.
     fn copy_others(&self, datadir: &Path, like: &Metadata) -> Result<()> {
         let (mut old, mut directories) = (Vec::new(), Vec::new());
         walk(datadir, &mut |name, metadata| {
@@ -162,7 +162,7 @@ fn is_found_by_number(name: &Path, tool: &str) -> bool {
     }
 }
 
-/// The files of tables with their space ids, 0 if the file does not tell yet.
+/// The files of tables with their space ids; 0 if page 0 is not written yet.
 fn held(datadir: &Path, tool: &str) -> Result<BTreeMap<PathBuf, SpaceId>> {
     let mut held = BTreeMap::new();
     walk(datadir, &mut |name, metadata| {
@@ -189,7 +189,7 @@ fn copy(from: &Path, to: &Path, like: &Metadata) -> Result<()> {
     fs::rename(&new, to).map_err(failed(to, "replacing the file"))
 }
 
-/// What a delta changed.
+/// What writing a delta changed.
 struct Written {
     pages: u64,
     /// Length of the system tablespace in bytes, if its page 0 changed.
@@ -221,7 +221,7 @@ fn write_delta(datadir: &Path, delta: &Delta, like: &Metadata, tool: &str) -> Re
     }
     write_first_page(&file, delta).map_err(failed(&path, "writing the first page"))?;
     let len = file.metadata().map_err(failed(&path, "looking at the file"))?.len();
-    // A table's file is as long as the server made it, or longer: page 0 may say so only later. MariaDB truncates undo tablespaces.
+    // A table's file only grows here: it may be longer than page 0 says yet. Undo tablespaces shrink too, because MariaDB truncates them.
     let shrinks = tool != XTRABACKUP && NameHint::of(&delta.name) == NameHint::Undo && size.is_some();
     let wanted = size.unwrap_or(0).max(end);
     if len < wanted || (shrinks && len > wanted) {

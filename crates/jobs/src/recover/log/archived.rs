@@ -1,7 +1,7 @@
 //! A redo archive in place of the log that came with a base copy: its segments, read as one log.
 //!
-//! The base's own log says where its redo begins and ends, and proves that the archive is of the same server: both hold the same bytes from
-//! the checkpoint on. From there the archive leads on.
+//! The base's own log says where its redo begins and ends. It also proves that the archive is of the same server: both hold the same bytes
+//! from the checkpoint on. The archive continues from there.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::archive::{ArchiveError, SegmentName, Stored, closed_at, last_mark, se
 /// Bytes of both logs that are compared.
 pub(in super::super) const COMPARED: usize = 64 << 10;
 
-/// A backup's copy of the log may have no room for what closes the log that replaces it.
+/// The least size of the log that replaces the base's. A backup's copy of the log may be so short that the closing records do not fit.
 const LOG_SIZE_MIN: u64 = 4 << 20;
 
 /// The log that came with a base copy.
@@ -36,7 +36,7 @@ pub(in super::super) struct BaseLog<'b> {
 pub(in super::super) struct Archived {
     dir: PathBuf,
     segments: Vec<Segment>,
-    /// Where the base's own log ends. Its files are as they were then.
+    /// Where the base's own log ends. The base's files are as of that LSN.
     pub base_end: Lsn,
     /// The size of the log that replaces the base's own.
     pub own_size: u64,
@@ -67,7 +67,7 @@ impl Archived {
             let end = match closed_at(dir, name) {
                 Some(end) => end,
                 None => {
-                    // Up to its last mark it was whole: a segment that ends before is damaged there, and recovery will say so.
+                    // The segment was whole up to its last mark. If it ends before the mark, it is damaged there, and recovery will say so.
                     let marked =
                         mark.as_ref().filter(|mark| mark.timeline == name.timeline).map_or(Lsn(0), |mark| mark.lsn);
                     Stored::read(dir, name).or_else(unreadable)?.end().max(marked)
@@ -81,7 +81,7 @@ impl Archived {
         }
         let (own_size, dir_name) = (base.parsed.size.max(LOG_SIZE_MIN), dir.display());
         let mut is_covered = false;
-        // The newest first: only one can have gone on from this base.
+        // The newest first: only one of them can continue this base.
         for mut stretch in stretches.into_iter().rev() {
             let (Some(first), Some(last)) = (stretch.first(), stretch.last()) else { continue };
             if !(first.name.start <= checkpoint && checkpoint < last.end) {
@@ -105,7 +105,7 @@ impl Archived {
         ))
     }
 
-    /// Whether the archive holds what the base's own log does.
+    /// Whether the archive holds the same bytes as the base's own log.
     fn continues(&self, base: &BaseLog<'_>) -> Result<bool> {
         let Some(first) = self.segments.first() else { return Ok(false) };
         let checkpoint = base.parsed.checkpoint.lsn;
@@ -126,7 +126,7 @@ impl Archived {
         Ok(len > 0 && stored.payload(checkpoint, len) == own)
     }
 
-    /// The log that they make up: straight, with the base's checkpoint.
+    /// The segments as one straight log (no ring), with the base's checkpoint.
     pub fn as_log(&self, base: &LogFile) -> LogFile {
         let first = self.segments.first().map_or(base.checkpoint.lsn, |segment| segment.name.start);
         let mut log = LogFile::straight(base.format, first);
@@ -134,7 +134,7 @@ impl Archived {
         log
     }
 
-    /// The files, for reading ahead.
+    /// Paths and sizes of the segments, in log order.
     pub fn files(&self) -> Result<Vec<(PathBuf, u64)>> {
         let paths = self.segments.iter().map(|segment| segment.name.path(&self.dir));
         let len = |path: PathBuf| {
@@ -144,7 +144,7 @@ impl Archived {
         paths.map(len).collect()
     }
 
-    /// Their payload from `checkpoint` on.
+    /// The segments' payload from `checkpoint` on, as file ranges.
     pub fn stretches(&self, checkpoint: Lsn) -> Vec<(FileId, Range<u64>)> {
         let place = |segment: &Segment, lsn: Lsn| START_OFFSET as u64 + (lsn.0 - segment.name.start.0);
         let range = |segment: &Segment| place(segment, checkpoint.max(segment.name.start))..place(segment, segment.end);
@@ -152,7 +152,7 @@ impl Archived {
         stretches.filter(|(_, range)| !range.is_empty()).collect()
     }
 
-    /// Fails if mini-transactions ended at `end`, but the segments do not.
+    /// Fails if the segments continue after `end`, where the mini-transactions ended.
     pub fn check_end(&self, end: Lsn) -> Result<()> {
         match self.segments.iter().find(|segment| segment.end > end) {
             Some(segment) => self.is_damaged(*segment, end),

@@ -1,7 +1,7 @@
-//! A redo archive in place of the log that came with a base copy of MySQL: its segments are a log as any other, except that they do not have
-//! the base's checkpoint.
+//! A redo archive in place of the log that came with a base copy of MySQL: its segments are a log like any other, except that they do not
+//! have the base's checkpoint.
 //!
-//! That the archive is of the same server shows in the number that all files of a log have in common, and in the blocks that both have.
+//! The archive is of the same server if its files have the same log UUID as the base's and both logs have the same blocks.
 
 use std::fs::File;
 use std::io;
@@ -26,22 +26,22 @@ const BLOCK: u64 = LOG_BLOCK_SIZE as u64;
 #[derive(Debug)]
 pub(in super::super) struct ArchivedEnd {
     dir: PathBuf,
-    /// What was archived up to here is there.
+    /// The archive was whole up to this LSN when it was last marked.
     reached: Lsn,
-    /// Where the base's own log ends. Its files are as they were then.
+    /// Where the base's own log ends. The base's files are as of that LSN.
     pub base_end: Lsn,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Segment {
     name: SegmentName,
-    /// As its end record says; otherwise as far as it goes, which may be within a block.
+    /// The LSN in its end record; without one, the LSN that its blocks reach, which may be within a block.
     end: Lsn,
     is_closed: bool,
 }
 
-/// Finds the segments from the checkpoint of the base's `own` log on, of one `timeline` if that is given: a log, to be read from that
-/// checkpoint on.
+/// Finds the segments from the checkpoint of the base's `own` log on, only those of `timeline` if one is given. Returns them as a log to be
+/// read from that checkpoint on.
 pub(super) fn find(
     dir: &Path,
     own: &MySqlLog,
@@ -51,11 +51,11 @@ pub(super) fn find(
     let checkpoint = own.checkpoint_lsn();
     let mark = last_mark(dir).or_else(unreadable)?;
     let (mut is_covered, dir_name) = (false, dir.display());
-    // The newest first: only one can have gone on from this base.
+    // The newest first: only one of them can continue this base.
     for mut stretch in stretches(dir, timeline)?.into_iter().rev() {
         let (Some(first), Some(last)) = (stretch.first(), stretch.last()) else { continue };
         let reaches = first.name.start <= block_start(checkpoint) && checkpoint <= last.end;
-        // A log that ends with a full block ends behind the header of a block that is not there.
+        // If a log ends with a full block, its end is after the header of the next block, which does not exist.
         let is_at_end = first.name.start <= block_start(checkpoint) && block_start(checkpoint) == last.end;
         if !(reaches || is_at_end) {
             continue;
@@ -67,7 +67,7 @@ pub(super) fn find(
             number += 1;
             segment.end > checkpoint || number == count
         });
-        // Up to its last mark the newest segment was whole.
+        // The newest segment was whole up to its last mark.
         let open = stretch.last().filter(|last| !last.is_closed).map(|last| last.name.timeline);
         let reached = mark.as_ref().filter(|mark| Some(mark.timeline) == open).map_or(Lsn(0), |mark| mark.lsn);
         let paths: Vec<PathBuf> = stretch.iter().map(|segment| segment.name.path(dir)).collect();
@@ -88,7 +88,7 @@ pub(super) fn find(
     ))
 }
 
-/// The segments that continue each other, oldest first.
+/// Runs of segments that continue each other, oldest first.
 fn stretches(dir: &Path, timeline: Option<u32>) -> Result<Vec<Vec<Segment>>> {
     let mut names = segments(dir).or_else(unreadable)?;
     names.retain(|name| timeline.is_none_or(|timeline| timeline == name.timeline));
@@ -109,7 +109,7 @@ fn stretches(dir: &Path, timeline: Option<u32>) -> Result<Vec<Vec<Segment>>> {
     Ok(stretches)
 }
 
-/// Whether an archive holds what the base's own log does.
+/// Whether the archive holds the same blocks as the base's own log.
 fn continues(archive: &MySqlLog, own: &MySqlLog, base_end: Lsn) -> io::Result<bool> {
     let uuid = |log: &MySqlLog| log.newest().map(|file| file.parsed.log_uuid);
     if uuid(own) != uuid(archive) {
@@ -125,7 +125,7 @@ fn continues(archive: &MySqlLog, own: &MySqlLog, base_end: Lsn) -> io::Result<bo
 }
 
 impl ArchivedEnd {
-    /// Fails if mini-transactions ended at `end`, before the archive did when it was marked last.
+    /// Fails if the mini-transactions ended at `end`, before the last mark of the archive.
     pub fn check_end(&self, end: Lsn) -> Result<()> {
         if end >= self.reached {
             return Ok(());
@@ -147,7 +147,8 @@ impl Segment {
         self.is_closed && (self.name.timeline, self.end) == (name.timeline, name.start)
     }
 
-    /// Fails if a closed segment has lost its end. What is damaged before that shows when the log is read: sound blocks follow.
+    /// Fails if a closed segment has lost its end. Damage before the end needs no check here: the log's reader finds it, because sound
+    /// blocks follow.
     fn is_whole(&self, dir: &Path) -> Result<()> {
         if !self.is_closed {
             return Ok(());

@@ -24,7 +24,7 @@ use crate::source::read_up_to;
 
 /// Bytes of the log's end per read.
 const PIECE: usize = 2 << 20;
-/// Bytes around the checkpoint's record that prove a key.
+/// Bytes read from the checkpoint's record on, to prove a key.
 const AT_CHECKPOINT: usize = 1 << 20;
 
 /// The log of a MariaDB server 10.5 or later.
@@ -34,7 +34,7 @@ pub(in super::super) struct MariaDbLog {
     file: File,
     pub header: Vec<u8>,
     pub parsed: LogFile,
-    /// The decryption key, if it is encrypted.
+    /// The decryption key, if the log is encrypted.
     pub key: Option<LogKey>,
     /// The archive that is read instead.
     pub archived: Option<Archived>,
@@ -92,7 +92,7 @@ impl MariaDbLog {
                 self.key = key.map(|key| key.settle(&self.parsed, from, &bytes));
             }
             Err(error) => {
-                // Checksums tell damage from a wrong key, and need no key.
+                // Checksums need no key, so they tell damage from a wrong key.
                 self.check()?;
                 let hint = if matches!(error, LogKeyError::NoKey { .. }) {
                     ": name the server's key file (--key-file)"
@@ -112,12 +112,12 @@ impl MariaDbLog {
         lap.into_iter().filter(|stretch| !stretch.is_empty()).collect()
     }
 
-    /// The server's cipher mode, if the log tells.
+    /// The server's cipher mode, if the log is encrypted and shows it.
     pub fn cipher_mode(&self) -> Option<CipherMode> {
         self.key.as_ref().and_then(LogKey::mode)
     }
 
-    /// Fails if the log is damaged; reads all of it for that.
+    /// Reads the whole log and fails if it is damaged.
     pub fn check(&self) -> Result<()> {
         let damage = |error: &dyn std::fmt::Display| damaged(format!("{}: {error}", self.path.display()));
         let plan = match verify_mariadb::plan(&self.parsed) {
@@ -141,7 +141,7 @@ impl MariaDbLog {
         }
     }
 
-    /// Fails if the log continues after `end`, where its mini-transactions ended: it is then damaged there.
+    /// Fails if the log continues after `end`, where its mini-transactions ended: then it is damaged at `end`.
     pub fn check_end(&self, end: Lsn) -> Result<()> {
         if let Some(archived) = &self.archived {
             return archived.check_end(end);
@@ -183,8 +183,8 @@ impl MariaDbLog {
         Ok(())
     }
 
-    /// The bytes that close a log ending at `end`, followed by the names of these tablespaces. Fails if the only room for them is where the
-    /// log is still needed.
+    /// The bytes that close a log ending at `end`, followed by the names of these tablespaces. Fails if they would overwrite log that is
+    /// still needed.
     pub fn closing(&self, end: Lsn, named: &[(SpaceId, Vec<u8>)]) -> Result<Vec<u8>> {
         if self.is_of_blocks() {
             return self.closing_block(end);
@@ -205,7 +205,7 @@ impl MariaDbLog {
         self.archived.as_ref().map_or(self.parsed.size, |archived| archived.own_size)
     }
 
-    /// Up to `len` bytes of the datadir's log from `lsn` on, around the end of the file.
+    /// Up to `len` bytes of the datadir's log from `lsn` on, wrapping at the end of the file.
     pub fn read(&self, lsn: Lsn, len: usize) -> Result<Vec<u8>> {
         let Some(offset) = self.parsed.offset_of(lsn) else { return Ok(Vec::new()) };
         let read =
@@ -217,7 +217,7 @@ impl MariaDbLog {
         Ok(bytes)
     }
 
-    /// The first bytes of a log that replaces this one: it begins and ends at `end`, with the names of these tablespaces.
+    /// The first bytes of the log that replaces this one. It begins and ends at `end` and has the names of these tablespaces.
     pub fn restarted(&self, end: Lsn, named: &[(SpaceId, Vec<u8>)], keys: &KeyStore) -> Result<Vec<u8>> {
         let renewed = self.key.as_ref().map(|key| key.renewed(keys, end)).transpose();
         let renewed = renewed.or_else(|error| locked_out(format!("{}: {error}", self.path.display())))?;

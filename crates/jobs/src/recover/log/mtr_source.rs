@@ -35,7 +35,7 @@ impl MtrSource {
         }
     }
 
-    /// Records behind the last mini-transaction that a server takes notice of.
+    /// Records of a mini-transaction that was never completed. MySQL's server uses some of them.
     pub fn unfinished(&self) -> &[u8] {
         match self {
             Self::MariaDb(_) => &[],

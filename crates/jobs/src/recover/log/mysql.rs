@@ -1,8 +1,8 @@
-//! The redo log of MySQL 8.0.30 and later: files in a directory of their own, each of which continues the one before. In a backup it is one
-//! file, xtrabackup's copy, which is closed in the same way: the new file is the first of that directory.
+//! The redo log of MySQL 8.0.30 and later: files in a directory of their own, each of which continues the one before.
 //!
-//! It is closed by one more file, which starts where the newest ends and has nothing but a checkpoint and the table states that the
-//! dictionary lacks. Until that file has its final name the log is unchanged; after that, all earlier files are as good as recycled.
+//! One more file closes the log. It starts where the newest file ends and contains only a checkpoint and the table states that the
+//! dictionary lacks. Until that file has its final name the log is unchanged; after that, no earlier file is needed. In a backup the log is
+//! one file, xtrabackup's copy. It is closed in the same way: the closing file is the first in the directory.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -49,13 +49,13 @@ impl From<MySqlLogError> for RecoverError {
 /// A log and its datadir.
 #[derive(Debug)]
 pub(in super::super) struct MySqlRedo {
-    /// What is read: the datadir's own, or that of an archive.
+    /// The log to read: the datadir's own, or an archive's.
     pub log: MySqlLog,
-    /// The datadir's own, if it is not read.
+    /// The datadir's own log, if `log` is an archive's.
     own: Option<MySqlLog>,
-    /// The archive.
+    /// How far the archive goes, if `log` is an archive's.
     pub archived: Option<ArchivedEnd>,
-    /// Its directory; in a backup the copy.
+    /// The log's directory; in a backup the copied file.
     path: PathBuf,
     datadir: PathBuf,
 }
@@ -100,7 +100,7 @@ impl MySqlRedo {
         Ok(Self { log, own: None, archived: None, path: dir, datadir: datadir.to_path_buf() })
     }
 
-    /// Reads an archive instead, whose segments begin before the own log ends, at `base_end`.
+    /// Replaces the log to read with an archive that continues it. `base_end` is where the datadir's own log ends.
     pub fn with_archive(self, dir: &Path, base_end: Lsn, timeline: Option<u32>) -> Result<Self> {
         let (log, end) = find(dir, &self.log, base_end, timeline)?;
         Ok(Self { log, own: Some(self.log), archived: Some(end), path: dir.to_path_buf(), datadir: self.datadir })
@@ -111,18 +111,18 @@ impl MySqlRedo {
         self.own.as_ref().unwrap_or(&self.log)
     }
 
-    /// Whether it is xtrabackup's copy of a log.
+    /// Whether the datadir's own log is xtrabackup's copy.
     pub fn is_copy(&self) -> bool {
         self.own().newest().is_some_and(|file| file.parsed.is_copy())
     }
 
-    /// Whether it is the one file that closed such a copy, and no server has written to it.
+    /// Whether the datadir's own log is the one file that closed xtrabackup's copy, and no server has written to it.
     pub fn closes_copy(&self) -> bool {
         let [file] = self.own().files.as_slice() else { return false };
         file.parsed.closes_copy() && self.own().checkpoint.lsn == close::checkpoint_of(file.parsed.start_lsn)
     }
 
-    /// Paths and sizes.
+    /// Paths and sizes of the files to read.
     pub fn files(&self) -> Vec<(PathBuf, u64)> {
         self.log.files.iter().map(|file| (file.path.clone(), file.parsed.size)).collect()
     }
@@ -155,7 +155,7 @@ impl MySqlRedo {
         self.path.display().to_string()
     }
 
-    /// Fails if the log does not end like a killed server's; rereads it up to there to say why.
+    /// Rereads the log up to its end, and fails with the reason if it does not end like a killed server's.
     pub fn check_reason(&self) -> Result<()> {
         let mut reader = self.reader();
         self.log.feed(&mut reader, &self.log.stretches, u64::MAX, |_, _| Ok::<_, RecoverError>(()))?;
@@ -169,7 +169,7 @@ impl MySqlRedo {
         }
     }
 
-    /// The flushed LSN in the system tablespace, written at shutdown. An increment need not have that tablespace.
+    /// The flushed LSN in the system tablespace, written at shutdown. `None` in an increment without that tablespace.
     pub fn flushed(&self) -> Result<Option<Lsn>> {
         let path = self.datadir.join("ibdata1");
         let page0 = match File::open(&path) {
@@ -195,7 +195,7 @@ impl MySqlRedo {
         };
         let newest =
             [Some(&self.log), self.own.as_ref()].into_iter().flatten().filter_map(MySqlLog::newest).map(end).max();
-        // A copy of which the last block is cut off is read up to there.
+        // A copy may end within a block. The closing file starts at the next block boundary.
         Lsn(newest.unwrap_or(0).next_multiple_of(LOG_BLOCK_SIZE as u64))
     }
 
@@ -216,14 +216,14 @@ impl MySqlRedo {
         Ok(newest.with_file_name(format!("#ib_redo{next}")))
     }
 
-    /// Adds the closing file and removes the others. A copy stays until the backup is noted as prepared.
+    /// Adds the closing file and removes the others. xtrabackup's copy stays until its note says that the backup is prepared.
     pub fn close(&self, bytes: &[u8], size: usize) -> Result<()> {
         let Some(newest) = self.own().newest() else { return refused("the redo log has no file") };
         let path = self.next_path(&newest.path)?;
         if self.is_copy() {
             make_directories(&self.datadir.join(REDO_DIR), &self.datadir)?;
         }
-        // Servers never read files with such a name, but reuse them.
+        // Servers never read files with this suffix; they only reuse them.
         let new = with_suffix(&path, "_tmp");
         let like = fs::metadata(&newest.path).map_err(failed(&newest.path, "looking at the redo log"))?;
         let write = || {
@@ -240,7 +240,7 @@ impl MySqlRedo {
         if self.is_copy() {
             return Ok(());
         }
-        // Oldest first: what remains is always a chain.
+        // Oldest first: after an interruption the remaining files are still a chain.
         let mut files: Vec<_> = self.own().files.iter().collect();
         files.sort_by_key(|file| file.parsed.start_lsn);
         for file in files {

@@ -1,11 +1,11 @@
-//! Reads a log from its checkpoint on: one thread reads far ahead, frames, checks, decrypts and parses, while another works on the records.
+//! Reads a log from its checkpoint on. One thread reads far ahead, frames, checks, decrypts and parses; another works on the records.
 //!
 //! ```text
 //! LogPlan -> Reader, many blocks in flight -> MtrReader -> records -> chunks -> Scan::run -> RedoBatch
 //! ```
 //!
-//! Sketch: 450 MB of a mixed load are three million mini-transactions with five million records. A core needs half a second to frame, check
-//! and parse them, and as much again to gather them; a volume with 1 GiB/s needs 0.4 s to read them.
+//! Sketch: 450 MB of log from a mixed load hold three million mini-transactions with five million records. A core takes half a second to
+//! frame, check and parse them, and as long again to gather them. A volume with 1 GiB/s takes 0.4 s to read them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use super::mtr_source::MtrSource;
 /// Chunks in flight between the threads; each has one block of the log.
 const CHUNKS: usize = 4;
 
-/// Selects the records of a page by the LSN at which their mini-transaction starts; for a log read before.
+/// Selects records by page and by the start LSN of their mini-transaction, when the log is read again.
 pub(super) type Filter<'f> = &'f (dyn Fn(PageId, Lsn) -> bool + Sync);
 
 /// The log's file ranges cut into blocks, in log order.
@@ -62,7 +62,7 @@ impl flow::Plan for LogPlan {
 }
 
 impl RedoLog {
-    /// Runs `work` on the log, from its checkpoint on, once around the file: on everything, or on the selected page records only.
+    /// Runs `work` on the log from its checkpoint on, once around the file. With a filter, only the selected page records are passed on.
     pub fn scan<T>(&self, filter: Option<Filter<'_>>, work: impl FnOnce(&mut Scan<'_>) -> Result<T>) -> Result<T> {
         let (stretches, counters) = (self.stretches(), Counters::new(1));
         let plan = LogPlan::new(&stretches, self.options.block_size);
@@ -70,7 +70,7 @@ impl RedoLog {
         let mtrs = self.reader();
         let at = mtrs.at();
         let framer = |reader| Framer { log: self, filter, stretches, stretch: 0, reader, mtrs };
-        // Every request advances simulated time, so requests must come in one order.
+        // Every request advances simulated time, so requests must come in a fixed order: no second thread.
         if let Some(clock) = &self.clock {
             let engines = [clock as &dyn OpenQueue];
             let reader = Reader::with_engines(&self.files, plan, &self.options, counters, &engines);
@@ -100,13 +100,13 @@ struct Chunk {
     grammar: Grammar,
     mtrs: Vec<Framed>,
     records: Vec<Located>,
-    /// There is none after it.
+    /// No chunk follows.
     is_last: bool,
-    /// The log ends here in bytes that make no sense.
+    /// The log ends here in bytes that do not parse.
     is_garbled: bool,
-    /// The log ends here within a mini-transaction that starts with these records.
+    /// The log ends here within a mini-transaction, of which these are the records so far.
     unfinished: Vec<u8>,
-    /// The LSN after it, whatever is selected.
+    /// The LSN after the chunk, whatever records are selected.
     end: Lsn,
 }
 
@@ -177,7 +177,7 @@ impl Chunk {
         Ok(())
     }
 
-    /// Adds the selected page records of a mini-transaction read before.
+    /// Adds the selected page records of a mini-transaction, in a log that was read completely before.
     fn push_some(&mut self, mtr: &Mtr<'_>, is_wanted: Filter<'_>) {
         let first = self.records.len();
         for (subject, place) in mtr.grammar.subjects(mtr.bytes) {
@@ -190,8 +190,8 @@ impl Chunk {
         }
     }
 
-    /// Adds a record of the mini-transaction whose first record is `first`. Neighbours that change the same page count as one: that is how
-    /// they are kept anyway.
+    /// Adds a record of the mini-transaction whose first record has index `first`. Consecutive changes to the same page become one entry,
+    /// as they are stored together anyway.
     fn locate(&mut self, first: usize, subject: Subject, place: &Range<usize>) {
         let located = Located::new(subject, place);
         let before = self.records.get_mut(first..).and_then(<[Located]>::last_mut);
@@ -229,7 +229,7 @@ struct Framer<'s> {
 }
 
 impl Framer<'_> {
-    /// Fills returned chunks until the log ends or nobody takes them any more.
+    /// Fills returned chunks until the log ends or the receiver is gone.
     fn feed(mut self, full: &Sender<Result<Chunk>>, empty: &Receiver<Chunk>) {
         while let Ok(mut chunk) = empty.recv() {
             let filled = self.fill(&mut chunk).map(|()| chunk);
@@ -251,7 +251,7 @@ impl Framer<'_> {
         if let Some(gap) = piece.gaps.first() {
             return Err(self.log.unread(Arc::clone(&gap.error)));
         }
-        // A block starts where the device's alignment requires.
+        // The block may start before the stretch, for the device's alignment.
         let from = usize::try_from(stretch.start.saturating_sub(piece.offset)).unwrap_or(usize::MAX);
         let mut input = piece.bytes.get(from..).unwrap_or_default();
         let end = piece.offset + piece.bytes.len() as u64;
@@ -291,7 +291,7 @@ impl<'s> Scan<'s> {
         Self { feed, chunk: Chunk::default(), next: 0, at }
     }
 
-    /// Passes mini-transactions to `take` until it returns `false`. Returns whether the log goes on.
+    /// Passes mini-transactions to `take` until it returns `false`. Returns whether more of the log may follow.
     pub fn run(&mut self, take: &mut dyn FnMut(&Scanned<'_>) -> Result<bool>) -> Result<bool> {
         loop {
             while let Some(scanned) = self.chunk.get(self.next) {
@@ -314,7 +314,7 @@ impl<'s> Scan<'s> {
         match &mut self.feed {
             Feed::Here(framer) => framer.fill(&mut self.chunk),
             Feed::Thread { chunks, give_back } => {
-                // At the end of the log, the thread no longer needs it.
+                // Sending fails once the thread has read the whole log and ended: it needs no more chunks.
                 drop(give_back.send(std::mem::take(&mut self.chunk)));
                 match chunks.recv() {
                     Ok(chunk) => chunk.map(|chunk| self.chunk = chunk),
@@ -324,17 +324,17 @@ impl<'s> Scan<'s> {
         }
     }
 
-    /// The LSN after everything handed out or skipped: the log's end, once it was reached.
+    /// The LSN after all mini-transactions handed out or skipped; at the end of the scan, the log's end.
     pub const fn at(&self) -> Lsn {
         self.at
     }
 
-    /// The records after that, of a mini-transaction that was never completed.
+    /// The records after the log's end, of a mini-transaction that was never completed.
     pub fn unfinished(&self) -> &[u8] {
         &self.chunk.unfinished
     }
 
-    /// Whether the log stops making sense there.
+    /// Whether the bytes after the log's end do not parse.
     pub const fn is_garbled(&self) -> bool {
         self.chunk.is_garbled
     }

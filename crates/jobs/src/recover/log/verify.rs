@@ -1,4 +1,4 @@
-//! Logs made of blocks, of either vendor: is every block sound that recovery needs?
+//! Logs made of blocks, of either vendor: verifies every block that recovery needs.
 
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -48,13 +48,13 @@ pub(super) fn verify_end(verifier: BlockVerifier, checkpoint: Lsn, log: &str) ->
     Ok(())
 }
 
-/// Damage does not matter where recovery does not read.
+/// Fails unless recovery can do without the damaged block.
 fn tolerate(found: &BlockDamage, log: &str) -> Result<()> {
     let BlockDamage { lsn, misfit, is_needed, .. } = *found;
     if !is_needed {
         return Ok(());
     }
-    // The keys given have another version of this key, which is no damage to the log.
+    // The given keys have another version of this key. The log is not damaged.
     if matches!(misfit, Misfit::OtherKey { .. }) {
         return locked_out(format!("{log}: the redo log cannot be read from LSN {lsn} on: {misfit}"));
     }

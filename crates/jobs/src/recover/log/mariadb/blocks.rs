@@ -75,7 +75,7 @@ impl MariaDbLog {
         let Some((slot, slot_at)) = clean_slot(&self.header, &self.parsed, end) else {
             return refused("the redo log has no place for a checkpoint");
         };
-        // Last block first: however far this gets, the log is complete up to its end, and ends there.
+        // Last block first: wherever this is interrupted, the log is complete up to its end, and its mini-transactions end there.
         for offset in self.blocks_behind(end)?.into_iter().rev() {
             self.write(&[0; LOG_BLOCK_SIZE], offset)?;
         }
@@ -86,13 +86,13 @@ impl MariaDbLog {
         self.write(&slot, slot_at as u64)
     }
 
-    /// Writes durably, before anything else is written.
+    /// Writes the bytes and makes them durable before it returns.
     fn write(&self, bytes: &[u8], offset: u64) -> Result<()> {
         let written = self.file.write_all_at(bytes, offset).and_then(|()| self.file.sync_all());
         written.map_err(failed(&self.path, "closing the redo log"))
     }
 
-    /// Offsets of the blocks after the one in which the log ends: they have the start of a mini-transaction that was never completed.
+    /// Offsets of the blocks after the one in which the log ends. They hold the start of a mini-transaction that was never completed.
     fn blocks_behind(&self, end: Lsn) -> Result<Vec<u64>> {
         let mut offsets = Vec::new();
         let mut lsn = end;
@@ -110,7 +110,7 @@ impl MariaDbLog {
         plain.is_some_and(|plain| LogBlock::parse(&plain, lsn).is_some())
     }
 
-    /// The block with an LSN as stored (encrypted, if the log is), and its file offset.
+    /// The block that contains an LSN, as stored (encrypted if the log is), and its file offset.
     fn read_block(&self, lsn: Lsn) -> Result<Option<(u64, [u8; LOG_BLOCK_SIZE])>> {
         let Some(offset) = MtrReader::place(&self.parsed, lsn) else { return Ok(None) };
         let bytes = read_up_to(&self.file, offset, LOG_BLOCK_SIZE);
