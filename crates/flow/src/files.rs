@@ -78,8 +78,8 @@ impl FileSet {
         Self { files: files.into_iter().map(entry).collect(), carrier: None }
     }
 
-    /// One file that the caller has open, and the number of bytes to read of it. Its `FileId` is 0; `path` is for messages only, and may lead
-    /// to another file by now.
+    /// One file that the caller has open, and the number of bytes to read of it. Its `FileId` is 0. `path` is for messages only: it may
+    /// name another file by now.
     pub fn of_open(file: impl Into<OwnedFd>, path: PathBuf, len: u64) -> Self {
         let file = Arc::new(OpenFile::new(Some(file.into()), None));
         let entry = FileEntry { path, len, state: Mutex::new(OpenState::Held(file)) };

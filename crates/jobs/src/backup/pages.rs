@@ -269,8 +269,8 @@ impl<'k> PageReader<'k> {
         Ok(found)
     }
 
-    /// Verifies the whole pages of a stretch. With `live`, the file that a server is writing, rereads from it the pages that fail. Returns the
-    /// stretch with what was read last, if any page was reread.
+    /// Verifies the whole pages of a stretch. With `live`, the file that a server is writing, rereads from it the pages that fail. Returns
+    /// the stretch with the reread pages in place, if there are any.
     fn judge(
         &mut self,
         stretch: &[u8],
