@@ -9,7 +9,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File};
-use std::os::unix::fs::{DirBuilderExt, FileExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use flow::durable::sync_file_system_of;
@@ -17,6 +17,7 @@ use format::keyring::KeyStore;
 
 use super::delta_file::delta_of;
 use super::error::{BackupError, Result, failed, refused};
+use super::holes::Holes;
 use super::joined::LOG;
 use super::layers::{Layers, Set};
 use crate::manifest::{BackupState, BackupTablespace, Manifest};
@@ -116,11 +117,11 @@ impl Chain {
         for entry in &last.manifest.tablespaces {
             let mut stack = layers.open(&self.sets, entry)?;
             let made = make(stack.whole(), entry)?;
+            let like = fs::metadata(stack.whole()).map_err(failed(stack.whole(), "looking at the file"))?;
+            let holes = Holes::like(&like, entry.page_size as usize);
             layers.read(&mut stack, &mut |offset, bytes| match &made {
-                Some((path, file)) if bytes.iter().any(|byte| *byte != 0) => {
-                    file.write_all_at(bytes, offset).map_err(failed(path, "writing the tablespace"))
-                }
-                _ => Ok(()),
+                Some((path, file)) => holes.write(file, offset, bytes).map_err(failed(path, "writing the tablespace")),
+                None => Ok(()),
             })?;
             if let Some((path, file)) = &made {
                 file.set_len(entry.size).map_err(failed(path, "writing the tablespace"))?;

@@ -15,6 +15,7 @@ mod changes;
 mod delta_file;
 mod error;
 mod follower;
+mod holes;
 mod joined;
 mod layers;
 mod mariadb;

@@ -20,6 +20,7 @@ use format::{PageNo, SpaceId, Verdict, Why};
 use super::changes::{Changes, Notes};
 use super::delta_file::DeltaReader;
 use super::error::{Result, failed};
+use super::holes::Holes;
 use super::pace::Pace;
 use crate::source::keys::SpaceKey;
 use crate::source::page::PageOpener;
@@ -125,15 +126,12 @@ impl<'k> PageReader<'k> {
     ) -> Result<PagesRead> {
         let target =
             File::options().write(true).read(true).create_new(true).open(to).map_err(failed(to, "making the copy"))?;
-        let mode = from.metadata().map_err(failed(path, "looking at the file"))?.permissions();
-        fs::set_permissions(to, mode).map_err(failed(to, "giving the copy its mode"))?;
+        let like = from.metadata().map_err(failed(path, "looking at the file"))?;
+        fs::set_permissions(to, like.permissions()).map_err(failed(to, "giving the copy its mode"))?;
+        let holes = Holes::like(&like, part.format.physical().bytes());
         let found = self.each_stretch((from, path), part, pace, &mut |offset, stretch| {
             notes.take(offset, stretch, part);
-            // A hole reads as zeros, so there is nothing to write.
-            if stretch.iter().all(|byte| *byte == 0) {
-                return Ok(());
-            }
-            target.write_all_at(stretch, offset).map_err(failed(to, "writing the copy"))
+            holes.write(&target, offset, stretch).map_err(failed(to, "writing the copy"))
         })?;
         target.set_len(found.size).map_err(failed(to, "writing the copy"))?;
         Ok(found)
