@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use format::Lsn;
 use jobs::source::keys::KeyFiles;
-use jobs::{BinlogPosition, RecoverOptions, Recovered};
+use jobs::{BinlogPosition, RecoverOptions, Recovered, Waiting};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::args::{RecoverArgs, Until};
@@ -142,6 +142,19 @@ pub fn print_recovered(done: &Recovered, is_trial: bool, out: &mut dyn Write) ->
     let (renamed, made, resized) = (done.files_renamed, done.files_made, done.files_resized);
     if renamed + made + resized > 0 {
         writeln!(out, "files     {renamed} {would}renamed, {made} {would}created, {resized} {would}resized")?;
+    }
+    let Waiting { given_up, left } = done.waiting;
+    if given_up > 0 {
+        let waited = if given_up == 1 { "1 transaction" } else { &format!("{} transactions", grouped(given_up)) };
+        writeln!(out, "prepared  {waited} waited for the binary log, which is not here: the server rolls back")?;
+    }
+    if left > 0 {
+        writeln!(
+            out,
+            "prepared  {} transactions wait for the binary log, which is not here: start the server once with \
+             --tc-heuristic-recover=ROLLBACK",
+            grouped(left)
+        )?;
     }
     if done.pages_to_load > 0 {
         let pages = grouped(done.pages_to_load);

@@ -7,11 +7,12 @@ mod backup_lab;
 mod common;
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use archive_lab::Load;
+use archive_lab::{Load, PATIENCE};
 use backup_lab::Server;
 use backup_lab::replica::{CATCH_UP_MAX, Replica, port_to};
+use backup_lab::session::Session;
 use serde_json::Value;
 
 const TABLES: [&str; 8] =
@@ -83,4 +84,75 @@ fn replicas_started_from_what_was_restored_catch_up() {
     let wait = format!("MASTER_POS_WAIT('{}', {}, {CATCH_UP_MAX})", status[0], status[1]);
     two.wait(&wait);
     assert_eq!(sums(&server, two.name), expected, "by position");
+}
+
+/// How a server is made to wait between the binary log and the engine's commit: for a replica that is to confirm, and is not there.
+struct Stall {
+    kind: &'static str,
+    on: &'static str,
+    /// Sessions that wait.
+    waiting: &'static str,
+}
+
+const STALLS: [Stall; 2] = [
+    Stall {
+        kind: "mariadb118",
+        on: "SET GLOBAL rpl_semi_sync_master_timeout = 1000000000; SET GLOBAL rpl_semi_sync_master_wait_point = AFTER_SYNC; \
+             SET GLOBAL rpl_semi_sync_master_enabled = ON;",
+        waiting: "SHOW STATUS LIKE 'Rpl_semi_sync_master_wait_sessions';",
+    },
+    Stall {
+        kind: "mysql",
+        on: "INSTALL PLUGIN rpl_semi_sync_source SONAME 'semisync_source.so'; SET GLOBAL rpl_semi_sync_source_timeout = 1000000000; \
+             SET GLOBAL rpl_semi_sync_source_enabled = ON;",
+        waiting: "SHOW STATUS LIKE 'Rpl_semi_sync_source_wait_sessions';",
+    },
+];
+
+/// A moment between the two phases of a commit. Without its binary log no server knows whether to commit, and MariaDB does not start.
+fn a_commit_that_waits_is_not_committed_in_a_copy(stall: &Stall) {
+    let folder = tempfile::TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let server = Server::start_in(folder, stall.kind, &["--log-bin=bin", "--server-id=7"].map(str::to_owned));
+    server.archive();
+    let socket = server.socket().display().to_string();
+    let taken = server.run(&["backup", "--user", "root", "--socket", &socket, "--to", "set", "data"]);
+    assert_eq!(taken.status, 0, "{}", taken.errors);
+    let mine = "XA START 'mine'; INSERT INTO shop.left_0 (a) VALUES (7777); XA END 'mine'; XA PREPARE 'mine';";
+    server.script("sql", &[], mine);
+    server.script("sql", &[], stall.on);
+    thread::scope(|scope| {
+        let stalled = scope.spawn(|| Session::of(&server).ask("INSERT INTO right_0 (a) VALUES (8888)"));
+        let started = Instant::now();
+        while !server.script_on("data", "sql", &["-N"], stall.waiting).ends_with("\t1\n") {
+            assert!(started.elapsed() < PATIENCE && !stalled.is_finished(), "{}: it does not wait", stall.kind);
+            thread::sleep(Duration::from_millis(50));
+        }
+        // MySQL says where it is only once no transaction is between the two phases, so the archiver does not ask.
+        server.script("kill9", &[], "");
+    });
+    let archived = server.run(&["redo", "archive", "--until-caught-up", "--to", "redo", "data"]);
+    assert_eq!(archived.status, 0, "{}", archived.errors);
+    let done = server.run(&["restore", "--redo", "redo", "--to", "out", "set", "--json"]);
+    assert_eq!(done.status, 0, "{}", done.errors);
+    let waiting = &done.json()["recovered"]["waiting"];
+    assert_eq!((&waiting["given_up"], &waiting["left"]), (&Value::from(1), &Value::from(0)), "{}", stall.kind);
+    server.script_on("out", "start", &["--log-bin=other", "--server-id=8"], "");
+    // A transaction that is still prepared would lock its row.
+    let rows = "SET innodb_lock_wait_timeout = 5; UPDATE shop.right_0 SET a = a + 1; SELECT COUNT(*) FROM shop.right_0 WHERE a > 8000; \
+                XA RECOVER; XA COMMIT 'mine'; SELECT COUNT(*) FROM shop.left_0 WHERE a = 7777;";
+    let rows = server.script_on("out", "sql", &["-N"], rows);
+    assert_eq!(rows, "0\n1\t4\t0\tmine\n1\n", "{}", stall.kind);
+    server.script_on("out", "stop", &[], "");
+}
+
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn a_commit_of_mariadb_that_waits_for_the_binary_log_is_not_committed_in_a_copy() {
+    a_commit_that_waits_is_not_committed_in_a_copy(&STALLS[0]);
+}
+
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn a_commit_of_mysql_that_waits_for_the_binary_log_is_not_committed_in_a_copy() {
+    a_commit_that_waits_is_not_committed_in_a_copy(&STALLS[1]);
 }

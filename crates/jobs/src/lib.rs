@@ -74,7 +74,7 @@ pub use info::report::{FileInfo, InfoReport, TablespaceInfo};
 pub use info::{InfoOptions, info};
 #[doc(hidden)]
 pub use recover::Simulated;
-pub use recover::{Increment, RecoverError, RecoverOptions, Recovered, recover};
+pub use recover::{Increment, RecoverError, RecoverOptions, Recovered, Waiting, recover};
 pub use redo_info::report::{RedoInfo, RedoState};
 pub use redo_info::{RedoInfoOptions, redo_info};
 pub use report::document::{Counts, FileReport, Finding, Report, Severity};

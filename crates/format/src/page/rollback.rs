@@ -31,6 +31,16 @@ pub const TRX_UNDO_LAST_LOG: usize = TRX_UNDO_STATE + 2;
 /// In a log's header: the transaction. 8 bytes.
 pub const TRX_UNDO_TRX_ID: usize = 0;
 
+/// Whether the XID is there: bit 0 of the byte at this offset in a log's header.
+const TRX_UNDO_XID_EXISTS: usize = 20;
+/// The XID's format, 4 bytes; then the lengths of its two parts, 4 bytes each, and the parts.
+const TRX_UNDO_XA_FORMAT: usize = 46;
+const TRX_UNDO_XA_BQUAL_LEN: usize = TRX_UNDO_XA_FORMAT + 8;
+const TRX_UNDO_XA_XID: usize = TRX_UNDO_XA_FORMAT + 12;
+/// Format and first bytes of the XIDs that servers make up for their own two-phase commit of engine and binary log. They have one part.
+const OWN_XID_FORMAT: u32 = 1;
+const OWN_XID_PREFIX: &[u8] = b"MySQLXid";
+
 /// States of open transactions: active; prepared in servers up to MySQL 8.0.28; prepared in later servers; and, in later servers, prepared
 /// in the transaction coordinator too.
 const TRX_UNDO_ACTIVE: u16 = 1;
@@ -98,12 +108,58 @@ pub fn open_undo(page: &[u8]) -> Option<OpenUndo> {
     Some(OpenUndo { transaction, is_prepared })
 }
 
+/// Whether the transaction of the undo log with this first page is prepared for a commit that the server's own binary log decides, rather
+/// than an `XA PREPARE` of a user's.
+#[must_use]
+pub fn waits_for_binlog(page: &[u8]) -> bool {
+    let is_own = || {
+        let log = usize::from(be::u16_at(page, TRX_UNDO_LAST_LOG)?);
+        let is_there = page.get(log + TRX_UNDO_XID_EXISTS)? & 1 == 1;
+        let format = be::u32_at(page, log + TRX_UNDO_XA_FORMAT)?;
+        let second_part = be::u32_at(page, log + TRX_UNDO_XA_BQUAL_LEN)?;
+        let is_own_name = page.get(log + TRX_UNDO_XA_XID..)?.starts_with(OWN_XID_PREFIX);
+        Some(is_there && format == OWN_XID_FORMAT && second_part == 0 && is_own_name)
+    };
+    open_undo(page).is_some_and(|open| open.is_prepared) && is_own() == Some(true)
+}
+
+/// Makes the prepared transaction of the undo log with this first page an active one, which the server rolls back when it starts. `None` if
+/// the page is too short to have a state.
+#[must_use]
+pub fn make_active(page: &mut [u8]) -> Option<()> {
+    be::put_u16(page, TRX_UNDO_STATE, TRX_UNDO_ACTIVE)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn page() -> Vec<u8> {
         vec![0xFF; 16384]
+    }
+
+    #[test]
+    fn only_the_servers_own_prepared_transactions_wait_for_its_binary_log() {
+        let mut undo = vec![0; 16384];
+        undo[56..60].copy_from_slice(&[0, 5, 0, 100]);
+        undo[107] = 9;
+        undo[120] = 1;
+        undo[146..158].copy_from_slice(&[0, 0, 0, 1, 0, 0, 0, 24, 0, 0, 0, 0]);
+        undo[158..166].copy_from_slice(b"MySQLXid");
+        assert!(waits_for_binlog(&undo));
+        let changed = |at: usize, byte: u8| {
+            let mut undo = undo.clone();
+            undo[at] = byte;
+            waits_for_binlog(&undo)
+        };
+        // The server of MySQL 8.0.29 and later; an active one, a committed one; no XID, another format, two parts, a user's name.
+        assert!(changed(57, 6) && changed(120, 3));
+        assert!(
+            [(57, 1), (57, 3), (120, 0), (149, 2), (157, 1), (158, b'm')].iter().all(|(at, byte)| !changed(*at, *byte))
+        );
+        assert!(!waits_for_binlog(&undo[..150]) && !waits_for_binlog(&[]));
+        assert_eq!((make_active(&mut undo), make_active(&mut [])), (Some(()), None));
+        assert_eq!(open_undo(&undo), Some(OpenUndo { transaction: 9, is_prepared: false }));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Applies redo to pages. Records are gathered by page within the memory limit; pages are read in long stretches, changed by all cores,
 //! sealed and written back.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,6 +10,7 @@ use flow::rewrite::{Change, Changes, RewriteOptions, RewriteTarget, Rewriter, Ru
 use format::bytes::be;
 use format::codec::{Compression, Deflater};
 use format::page::fil::FIL_PAGE_LSN;
+use format::page::rollback::make_active;
 use format::page::seal::seal_flush_lsn;
 use format::{Encryption, Lsn, PageId, SpaceFormat, SpaceId, Verdict};
 use redo::apply::{Outcome, Replay};
@@ -156,6 +158,16 @@ impl<'w> Work<'w> {
         self.each(&[PageId::new(SpaceId::SYSTEM.0, 0)], |_| false, &Closed(flushed))
     }
 
+    /// Makes transactions active that wait for a binary log, given the first pages of their undo logs. Returns the pages of tablespaces that
+    /// are no part of the recovery, which stay as they are.
+    pub fn give_up_waiting(&mut self, pages: &BTreeSet<PageId>) -> Result<Vec<PageId>> {
+        let (here, elsewhere): (Vec<PageId>, _) =
+            pages.iter().partition(|id| self.plan.spaces.contains_key(&id.space) && self.files.has(id.space));
+        let task = GiveUpWaiting { plan: self.plan };
+        self.each(&here, |_| false, &task)?;
+        Ok(elsewhere)
+    }
+
     /// Makes everything written durable.
     pub fn finish(self) -> Result<Counts> {
         self.rewriter.finish()?;
@@ -275,6 +287,24 @@ impl Task for Closed {
         }
         let sealed = seal_flush_lsn(page, self.0, &space.format);
         sealed.map_err(|error| RecoverError::Refused(format!("{name}: {error}")))?;
+        Ok(Touched::Changed)
+    }
+}
+
+/// Makes a transaction active that waits for a binary log. The page keeps its LSN: no redo describes the change, and none needs to.
+struct GiveUpWaiting<'r> {
+    plan: &'r RecoverPlan,
+}
+
+impl Task for GiveUpWaiting<'_> {
+    fn on(&self, page: &mut [u8], id: PageId, space: &PlannedSpace, buffers: &mut PageBuffers) -> Result<Touched> {
+        let stored = buffers.open(page, id, space, self.plan)?;
+        if make_active(page).is_none() {
+            return Ok(Touched::Nothing);
+        }
+        let sealed = space.crypt.seal(page, id, &space.format, (stored, &mut buffers.deflater));
+        let name = space.path.display();
+        sealed.map_err(|error| RecoverError::Refused(format!("{name}: page {}: {error}", id.page_no)))?;
         Ok(Touched::Changed)
     }
 }

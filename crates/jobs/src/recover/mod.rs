@@ -57,6 +57,7 @@ mod timed;
 mod tuning;
 mod until;
 mod voids;
+mod waiting;
 mod wanted;
 mod warm;
 
@@ -96,6 +97,7 @@ use self::survey::Survey;
 pub use self::timed::{Clocked, on_clock};
 pub use self::tuning::Tuning;
 use self::tuning::engine;
+pub use self::waiting::Waiting;
 use self::wanted::Wanted;
 use crate::binlog_at::binlog_at;
 use crate::manifest;
@@ -185,6 +187,8 @@ pub struct Recovered {
     pub pages_restored: u64,
     /// Pages that the log changes and `ib_buffer_pool` names: the server loads them when it starts.
     pub pages_to_load: u64,
+    /// Transactions that waited for a binary log which is no part of the copy.
+    pub waiting: Waiting,
     /// Pieces of pages that an interrupted run was writing, written again from its shadow file.
     pub pieces_replayed: u64,
     /// Tablespaces renamed.
@@ -425,6 +429,7 @@ fn recover_in_place(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -
     }
     work.restore()?;
     work.run(&log, budget.redo(&plan), Some(options.round))?;
+    let waiting = waiting::give_up(datadir, &log, &mut work, keys)?;
     if let Some(flushed) = ending.flush_lsn(&log, plan.wanted.end) {
         work.put_flush_lsn(flushed)?;
     }
@@ -437,7 +442,7 @@ fn recover_in_place(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -
     ending.write(&log, plan.wanted.end)?;
     outside::unmark(datadir)?;
     backup::mark_prepared(datadir)?;
-    Ok(Recovered { pages_to_load, ..summary(&plan, counts, done, replayed) })
+    Ok(Recovered { pages_to_load, waiting, ..summary(&plan, counts, done, replayed) })
 }
 
 /// Removes the empty truncation markers, with which MySQL would not start. The plan is made without them.
@@ -474,6 +479,7 @@ fn summary(plan: &RecoverPlan, counts: Counts, done: Done, replayed: u64) -> Rec
         pages_freed: counts.freed,
         pages_restored: counts.restored,
         pages_to_load: 0,
+        waiting: Waiting::default(),
         pieces_replayed: replayed,
         files_renamed: done.renamed,
         files_made: done.made,

@@ -9,9 +9,9 @@ use flow::FileId;
 use format::keyring::KeyStore;
 use format::page::rollback::{
     OpenUndo, RSEG_ARRAY_PAGE_NO, TRX_SYS_PAGE_NO, last_in_binlog, open_undo, rollback_segment_array,
-    rollback_segments, undo_logs,
+    rollback_segments, undo_logs, waits_for_binlog,
 };
-use format::{PageNo, SpaceId};
+use format::{PageId, PageNo, SpaceId};
 
 use super::{FoundFile, Opener, Tablespace};
 use crate::source::datadir::plain;
@@ -126,13 +126,47 @@ pub(crate) fn last_in_binlog_of(dir: &Path, keys: &KeyStore) -> Option<(String, 
     newest
 }
 
+/// The first pages of the undo logs in the datadir `dir` whose transactions [wait for the binary log](waits_for_binlog), and their
+/// transactions. A MySQL transaction may have two logs.
+///
+/// # Errors
+/// As [`open_in`].
+pub(crate) fn waiting_for_binlog_in(dir: &Path, keys: &KeyStore) -> Result<Vec<(PageId, u64)>, String> {
+    let system: Vec<FoundFile> =
+        system::files_of(dir).into_iter().filter_map(|path| FoundFile::of(path).ok()).collect();
+    let (mut opener, mut waiting) = (Opener::new(), Vec::new());
+    let segments = Segments::of(dir, &system, keys, &mut opener)?;
+    for segment in segments.each() {
+        let (space, page_no) = segment?;
+        let number = space.format.space().0;
+        let each = each_undo_log(space, page_no, &mut opener, &mut |page_no, page| {
+            let open = open_undo(page).filter(|_| waits_for_binlog(page));
+            waiting.extend(open.map(|open| (PageId::new(number, page_no), open.transaction)));
+        });
+        each.map_err(|why| named(space.path(), why))?;
+    }
+    Ok(waiting)
+}
+
 fn open_undo_logs(space: &Tablespace, rseg: PageNo, opener: &mut Opener) -> Result<Vec<OpenUndo>, String> {
+    let mut open = Vec::new();
+    each_undo_log(space, rseg, opener, &mut |_, page| open.extend(open_undo(page)))?;
+    Ok(open)
+}
+
+/// Passes the first page of each undo log of a rollback segment to `take`.
+fn each_undo_log(
+    space: &Tablespace,
+    rseg: PageNo,
+    opener: &mut Opener,
+    take: &mut dyn FnMut(u32, &[u8]),
+) -> Result<(), String> {
     let page = space.sound(rseg.0, opener)?;
     let logs: Vec<u32> = undo_logs(&page, space.format.logical()).map(|page_no| page_no.0).collect();
-    let (mut open, mut failed) = (Vec::new(), None);
+    let mut failed = None;
     space.each_stored(&logs, |page_no, stored| match stored.and_then(|stored| space.opened(page_no, stored, opener)) {
-        Ok(page) => open.extend(open_undo(&page)),
+        Ok(page) => take(page_no, &page),
         Err(why) => failed = Some(why),
     });
-    failed.map_or(Ok(open), Err)
+    failed.map_or(Ok(()), Err)
 }

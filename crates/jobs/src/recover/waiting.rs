@@ -1,0 +1,46 @@
+//! Transactions that wait for a binary log.
+//!
+//! A server with a binary log commits in two phases: the engine prepares the transaction, the binary log gets it, the engine commits. After a
+//! crash the server asks its binary log which prepared transactions to commit. A backup has no binary log, and a moment in an archive of the
+//! redo log lies before the end of the one that there is. MariaDB refuses to start then ("Found 1 prepared transactions"), and a replica
+//! that begins after the last commit gets the transaction from its primary once more. So it counts as not committed: it becomes active, and the
+//! server rolls it back. Transactions that a user prepared (`XA PREPARE`) stay prepared.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use format::PageId;
+use format::keyring::KeyStore;
+
+use super::apply::Work;
+use super::error::Result;
+use super::log::RedoLog;
+use crate::tree::transactions::waiting_for_binlog_in;
+
+/// How many transactions waited for a binary log.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Waiting {
+    /// Active now: the server rolls them back when it starts.
+    pub given_up: u64,
+    /// Still prepared, because the recovery does not change their undo tablespaces.
+    pub left: u64,
+}
+
+/// Gives up waiting where the binary log is no part of the copy. `work` has applied the log.
+pub(super) fn give_up(datadir: &Path, log: &RedoLog, work: &mut Work<'_>, keys: &KeyStore) -> Result<Waiting> {
+    if log.backup.is_none() && log.base_end().is_none() {
+        return Ok(Waiting::default());
+    }
+    // Undo logs that cannot be read are the server's to report: it cannot start without them either.
+    let waiting = waiting_for_binlog_in(datadir, keys).unwrap_or_default();
+    let pages: BTreeSet<PageId> = waiting.iter().map(|(page, _)| *page).collect();
+    if pages.is_empty() {
+        return Ok(Waiting::default());
+    }
+    let left = work.give_up_waiting(&pages)?;
+    let transactions = |is_left: bool| {
+        let of = waiting.iter().filter(|(page, _)| left.contains(page) == is_left);
+        of.map(|(_, transaction)| *transaction).collect::<BTreeSet<u64>>().len() as u64
+    };
+    Ok(Waiting { given_up: transactions(false), left: transactions(true) })
+}
