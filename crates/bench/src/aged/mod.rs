@@ -212,7 +212,7 @@ mod tests {
         let path = dir.path().join("aged.ibd");
         std::fs::copy(file.again(), &path).expect("copied");
         let options = jobs::TableOptions { extended: true, ..jobs::TableOptions::default() };
-        let report = jobs::tables(&[path.clone()], &options).expect("a report");
+        let report = jobs::tables(std::slice::from_ref(&path), &options).expect("a report");
         let text = serde_json::to_string(&report).expect("JSON");
         assert_eq!(report.exit_status(), 0, "{text}");
         let index = report.files.iter().flat_map(|file| &file.indexes).find(|index| index.id == sdi::INDEX_ID);
