@@ -380,12 +380,14 @@ recover() {
     "$innokit" bench recover --progress never --on-device "$data/.crash" "$data/.crash/mariadb" | sed 's/^/    /'
 }
 
-# Every kind of read-ahead on MySQL's fragmented table.
+# Every kind of read-ahead on MySQL's fragmented table, and on one that was used for some time.
 scan() {
     say
     say '### `innokit bench scan`'
     say
     "$innokit" bench scan --progress never --rounds "$pairs" "$data/.frag/mysql/bench/frag.ibd" | sed 's/^/    /'
+    say
+    "$innokit" bench scan --progress never --rounds "$pairs" --aged 1G "$data" | sed 's/^/    /'
 }
 
 # The median, and the lowest and the highest, of one number a line.

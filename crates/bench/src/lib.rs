@@ -4,12 +4,14 @@
 //! * [`check`]: one file, verified in many ways, each compared with the limit found on the same file in the same run.
 //! * [`log`]: commits to logs written in different ways, and what the device did for each.
 //! * [`scan`]: the trees of a tablespace, read with each kind of read-ahead, direct and through the page cache.
+//! * [`aged`]: a table for it that was used for some time.
 //! * [`recover`]: a crashed datadir, recovered with one more idea each time, on the real device and on a simulated one.
 //! * [`kernels`]: every checksum on every path that the processor has.
 //!
 //! All of them report figures with their repetitions, take ratios within one round, and say what was cold and what was cached. Files are
 //! created in a directory of the run's own, and have no name while in use.
 
+pub mod aged;
 pub mod check;
 pub mod cold;
 pub mod counting;

@@ -30,7 +30,7 @@ impl Scratch {
         // A completely full file system is slow, and a problem for its other users.
         if bytes.saturating_add(bytes / 8) > free {
             return Err(Error::Usage(format!(
-                "{} has {} MiB free, but the bench needs {} MiB and some to spare; see --size",
+                "{} has {} MiB free, but the bench needs {} MiB and some to spare: choose a smaller size",
                 parent.display(),
                 free >> 20,
                 bytes.div_ceil(1 << 20)

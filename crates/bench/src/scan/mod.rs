@@ -1,9 +1,12 @@
-//! `bench scan`: `one tablespace -> its trees -> read with each kind of read-ahead, each way, cold each time -> requests, bytes, rates`
+//! `bench scan`: `[an aged table is made ->] one tablespace -> its trees -> read with each kind of read-ahead, each way, cold each time -> requests, bytes, rates`
 //!
 //! A scan counts the records of every leaf. Measurements come in rounds; a share compares two figures of the same round. A simulated clock
 //! shows how a different device would have served the same requests.
 
+mod lru;
 mod pass;
+mod pool;
+mod server;
 #[cfg(test)]
 mod tests;
 
@@ -13,9 +16,11 @@ use std::path::Path;
 use flow::queue::sim::SimOptions;
 use serde::Serialize;
 
+use super::aged::{self, Aged};
 use super::cold::Emptied;
 use super::machine::{Machine, Storage};
 use super::pattern::Way;
+use super::scratch::Scratch;
 use super::simulated::SimulatedDevice;
 use super::stats::Repeated;
 use super::target::BenchFile;
@@ -25,6 +30,7 @@ use jobs::Error;
 use jobs::table::one::{NamedTree, One};
 use jobs::tree::Walk;
 use pass::{Bytes, Pass, ScanPlace};
+use server::Rules;
 
 pub use pass::Sample;
 
@@ -37,11 +43,20 @@ pub struct ScanBenchOptions {
     pub index: Option<String>,
     /// The simulated device; `None` to leave it out.
     pub sim: Option<SimOptions>,
+    /// Memory of the buffer pool that the servers' policies read through, bytes; at least [`POOL_MIN`].
+    pub pool: u64,
+    /// Make a table of about this many bytes that was used for some time, in the given directory, and scan that.
+    pub aged: Option<u64>,
 }
+
+/// Default of `innodb_buffer_pool_size` in both servers, bytes.
+pub const POOL: u64 = 128 << 20;
+/// The smallest pool, bytes: the minimum of `innodb_buffer_pool_size` in MySQL.
+pub const POOL_MIN: u64 = 5 << 20;
 
 impl Default for ScanBenchOptions {
     fn default() -> Self {
-        Self { rounds: 3, index: None, sim: Some(SimOptions::default()) }
+        Self { rounds: 3, index: None, sim: Some(SimOptions::default()), pool: POOL, aged: None }
     }
 }
 
@@ -51,8 +66,12 @@ impl Default for ScanBenchOptions {
 pub enum Policy {
     /// One page at a time, in key order.
     None,
-    /// The same, but if the last 64 pages were read in order, the next 64 at once, like the servers.
+    /// The same through a server's buffer pool: once an area of 64 pages was accessed in order, all of the next one is read.
     Linear,
+    /// The same: once 13 pages of an area were accessed, all others of this area are read.
+    Random,
+    /// Both rules.
+    Both,
     /// In key order; pages named by the parents are read well before they are needed.
     Logical,
     /// Pages named by the parents, in file order, for callers that do not need key order.
@@ -60,7 +79,8 @@ pub enum Policy {
 }
 
 /// All of them.
-const POLICIES: [Policy; 4] = [Policy::None, Policy::Linear, Policy::Logical, Policy::FileOrder];
+const POLICIES: [Policy; 6] =
+    [Policy::None, Policy::Linear, Policy::Random, Policy::Both, Policy::Logical, Policy::FileOrder];
 
 impl Policy {
     /// A description for people.
@@ -69,8 +89,20 @@ impl Policy {
         match self {
             Self::None => "none",
             Self::Linear => "linear",
+            Self::Random => "random",
+            Self::Both => "linear and random",
             Self::Logical => "logical",
             Self::FileOrder => "logical, file order",
+        }
+    }
+
+    /// The rules of the server that it imitates, if it does.
+    const fn rules(self) -> Option<Rules> {
+        match self {
+            Self::None | Self::Logical | Self::FileOrder => None,
+            Self::Linear => Some(Rules { linear: true, random: false }),
+            Self::Random => Some(Rules { linear: false, random: true }),
+            Self::Both => Some(Rules { linear: true, random: true }),
         }
     }
 }
@@ -92,6 +124,10 @@ pub struct ScanBenchReport {
     pub depth: u32,
     /// Maximum bytes of a request.
     pub block_size: u32,
+    /// Bytes of the buffer pool that the servers' policies read through.
+    pub pool: u64,
+    /// How the table aged, if it was made for this run.
+    pub aged: Option<Aged>,
     /// The indexes.
     pub indexes: Vec<IndexRows>,
     /// What was not measured, and why.
@@ -173,16 +209,36 @@ pub struct SimulatedRow {
     pub times_none: f64,
 }
 
-/// Compares kinds of read-ahead on the indexes of one file.
+/// Compares kinds of read-ahead on the indexes of one file, or of a table made in the directory `path`, which is removed at the end.
 ///
 /// # Errors
-/// If the file cannot be read, is not a tablespace or is damaged, if it has no such index, or if the run was interrupted.
+/// If the file cannot be read, is not a tablespace or is damaged, if it has no such index, if the table cannot be made, or if the run was
+/// interrupted.
 pub fn scan(path: &Path, options: &ScanBenchOptions, watch: Watch<'_>) -> Result<ScanBenchReport, Error> {
     if options.rounds == 0 {
         return Err(Error::Usage("a round is needed".to_owned()));
     }
+    if options.pool < POOL_MIN {
+        return Err(Error::Usage(format!("a buffer pool has at least {} MiB", POOL_MIN >> 20)));
+    }
+    let Some(size) = options.aged else { return scan_file(path, path, options, watch) };
+    // It grows by about a half while it ages.
+    let file = Scratch::new(path, size.saturating_add(size / 4 * 3))?.file("aged.ibd")?;
+    watch.step("making the aged table", 0, 1)?;
+    let aged = aged::make(&file, size, watch)?;
+    let report = scan_file(&file.again(), path, options, watch)?;
+    Ok(ScanBenchReport { aged: Some(aged), ..report })
+}
+
+/// The same for a file on the file system of `place`.
+fn scan_file(
+    path: &Path,
+    place: &Path,
+    options: &ScanBenchOptions,
+    watch: Watch<'_>,
+) -> Result<ScanBenchReport, Error> {
     let one = One::open(path)?;
-    let storage = Storage::below(path).map_err(failed(path, "asking about the file system"))?;
+    let storage = Storage::below(place).map_err(failed(place, "asking about the file system"))?;
     let target = BenchFile::open(path, one.len, false).map_err(failed(path, "opening"))?;
     let mut bench = Bench { path, options, one: &one, target, watch, cache: Emptied::default(), done: 0, expected: 0 };
     let mut notes = Vec::new();
@@ -202,6 +258,8 @@ pub fn scan(path: &Path, options: &ScanBenchOptions, watch: Watch<'_>) -> Result
         cache: bench.cache,
         depth: pass::DEPTH,
         block_size: pass::BLOCK,
+        pool: options.pool,
+        aged: None,
         indexes,
         notes,
     })
@@ -273,6 +331,7 @@ impl<'b> Bench<'b> {
             root: &tree.root,
             index,
             memory: pass::SWEEP_MEMORY,
+            pool: self.options.pool,
         };
         let title = index.map_or_else(|| tree.root.index_id.to_string(), |index| index.name.clone());
         let plans: Vec<(Way, Policy)> =
@@ -283,17 +342,25 @@ impl<'b> Bench<'b> {
                 self.step(format!("{title}: {}, {}", way_words(way), policy.words()))?;
                 let emptied = self.target.empty().map_err(failed(self.path, "dropping it from the page cache"))?;
                 self.cache = self.cache.max(emptied);
-                passes.extend(place.read(Bytes::Device(way, &self.one.set), policy)?);
+                let handle = self.target.handle(way == Way::Direct).map_err(|why| self.usage(why))?;
+                passes.extend(place.read(Bytes::Device(way, &self.one.set, handle), policy)?);
             }
         }
         let first = passes.iter().flatten().next().ok_or_else(|| self.usage("nothing was read"))?.counts;
         if passes.iter().flatten().any(|pass| pass.counts != first) {
             return Err(self.usage("changes while it is measured"));
         }
-        if passes.iter().any(Vec::is_empty) {
+        let is_missing = |is_server: bool| {
+            let mut empty = plans.iter().zip(&passes).filter(|(_, passes)| passes.is_empty());
+            empty.any(|((_, policy), _)| policy.rules().is_some() == is_server)
+        };
+        if is_missing(false) {
             notes.push(format!(
                 "index {title}: not read in the order of the file: it is one page, or its order is unknown"
             ));
+        }
+        if is_missing(true) {
+            notes.push(format!("index {title}: not read as by a server: its pages have less than 4 KiB"));
         }
         let simulated = self.simulated(&title, &place)?;
         Ok(IndexRows {

@@ -6,14 +6,16 @@ use std::time::{Duration, Instant};
 
 use flow::queue::OpenQueue;
 use flow::queue::sim::{SimOptions, SimTime};
-use flow::{Counters, Counts, FileSet, Gather, GatherPlan, IoMode, ReadAhead, ReadOptions};
+use flow::{
+    Counters, Counts, FileHandle, FileId, FileSet, Gather, GatherPlan, IoMode, ReadAhead, ReadOptions, SPLIT_UNIT,
+};
 use format::schema::IndexDef;
 use serde::Serialize;
 
 use super::super::pattern::Way;
 use super::Policy;
+use super::server::{Device, Rules, Server};
 use jobs::Error;
-use jobs::tree::linear::LINEAR;
 use jobs::tree::walk::{Depth, Tools};
 use jobs::tree::{Root, SpaceMap, Tablespace, TreeCounts, Walk};
 
@@ -47,11 +49,14 @@ pub(super) struct ScanPlace<'p> {
     pub index: Option<&'p IndexDef>,
     /// Memory for what is known about leaves before they are read, bytes.
     pub memory: u64,
+    /// Memory of the buffer pool of the servers' policies, bytes.
+    pub pool: u64,
 }
 
 /// Where the bytes come from.
 pub(super) enum Bytes<'b> {
-    Device(Way, &'b FileSet),
+    /// The files for a reader, and the handle of the one for requests of our own.
+    Device(Way, &'b FileSet, &'b FileHandle),
     /// The file, with its length in bytes, read on the simulated device's clock.
     Simulated(&'b SimOptions, File, u64),
 }
@@ -64,34 +69,77 @@ pub(super) struct Pass {
     pub over_time: Vec<Sample>,
 }
 
+/// How a scan reads: through these engines, and what counts the requests.
+struct Reading<'r> {
+    set: &'r FileSet,
+    options: ReadOptions,
+    engines: &'r [&'r dyn OpenQueue],
+    /// Counts in the place of the reader.
+    server: Option<&'r Server<'r>>,
+}
+
 impl ScanPlace<'_> {
     /// Scans the tree; `None` if the policy does not apply to it.
     pub(super) fn read(&self, bytes: Bytes<'_>, policy: Policy) -> Result<Option<Pass>, Error> {
         let options = ReadOptions { io: IoMode::Direct, depth: DEPTH, block_size: BLOCK, ..ReadOptions::default() };
         match bytes {
-            Bytes::Device(way, set) => {
+            Bytes::Device(way, set, handle) => {
                 let io = if way == Way::Direct { IoMode::Direct } else { IoMode::Buffered };
                 let options = ReadOptions { io, ..options };
-                self.watched(set, &options, options.engine.candidates(), policy)
+                let engines = options.engine.candidates();
+                advise_sequential(handle);
+                self.through(set, options, engines, handle.clone(), policy)
             }
             Bytes::Simulated(device, file, len) => {
                 let clock = SimTime::new(device, [(file, len)]);
                 let engines: [&dyn OpenQueue; 1] = [&clock];
-                let pass = self.watched(&clock.file_set(), &options, &engines, policy)?;
+                let pass = self.through(&clock.file_set(), options, &engines, FileHandle::of_engine(), policy)?;
                 Ok(pass.map(|pass| Pass { time: clock.elapsed(), ..pass }))
             }
         }
     }
 
-    /// Scans while another thread reads the counters.
-    fn watched(
+    /// Scans by our own reader, or through the buffer pool of a server.
+    fn through(
         &self,
         set: &FileSet,
-        options: &ReadOptions,
+        options: ReadOptions,
         engines: &[&dyn OpenQueue],
+        handle: FileHandle,
         policy: Policy,
     ) -> Result<Option<Pass>, Error> {
+        let Some(rules) = policy.rules() else {
+            return self.watched(&Reading { set, options, engines, server: None }, policy);
+        };
+        let Some(server) = self.server(set, engines, handle, rules) else { return Ok(None) };
+        let (set, engines): (_, [&dyn OpenQueue; 1]) = (server.file_set(), [&server]);
+        // What is direct, and what is not, the handle decides.
+        let options = ReadOptions { io: IoMode::Direct, ..options };
+        self.watched(&Reading { set: &set, options, engines: &engines, server: Some(&server) }, policy)
+    }
+
+    /// A server that has just been started; `None` if its pages cannot be read one by one.
+    pub(super) fn server<'d>(
+        &self,
+        set: &FileSet,
+        engines: &'d [&'d dyn OpenQueue],
+        handle: FileHandle,
+        rules: Rules,
+    ) -> Option<Server<'d>> {
+        let page_size = self.space.format.physical().get();
+        // The reader asks for no less than this.
+        if page_size < SPLIT_UNIT {
+            return None;
+        }
+        let device = Device { engines, handle, len: set.len_of(FileId(0)), depth: DEPTH, block: BLOCK };
+        let pages = usize::try_from(self.pool / u64::from(page_size)).unwrap_or(usize::MAX);
+        Some(Server::new(device, rules, pages, page_size))
+    }
+
+    /// Scans while another thread reads the counters.
+    fn watched(&self, reading: &Reading<'_>, policy: Policy) -> Result<Option<Pass>, Error> {
         let (counters, done) = (Counters::new(1), AtomicBool::new(false));
+        let effort = || reading.server.map_or_else(|| counters.total(), Server::counts);
         let start = Instant::now();
         let (counts, time, mut looks) = std::thread::scope(|scope| {
             let looking = scope.spawn(|| {
@@ -99,17 +147,17 @@ impl ScanPlace<'_> {
                 // Relaxed: one look more or less does not matter.
                 while !done.load(Ordering::Relaxed) {
                     std::thread::sleep(PACE);
-                    looks.push((start.elapsed(), counters.total()));
+                    looks.push((start.elapsed(), effort()));
                 }
                 looks
             });
-            let counts = self.walk(set, options, engines, policy, &counters);
+            let counts = self.walk(reading.set, &reading.options, reading.engines, policy, &counters);
             let time = start.elapsed();
             // Relaxed: the results come through the join.
             done.store(true, Ordering::Relaxed);
             (counts, time, looking.join().unwrap_or_default())
         });
-        let effort = counters.total();
+        let effort = effort();
         looks.retain(|(at, _)| *at < time);
         looks.push((time, effort));
         Ok(counts?.map(|counts| Pass { time, effort, counts, over_time: thinned(&looks) }))
@@ -124,8 +172,8 @@ impl ScanPlace<'_> {
         counters: &Counters,
     ) -> Result<Option<TreeCounts>, Error> {
         let ahead = match policy {
-            Policy::None => ReadAhead::None,
-            Policy::Linear => LINEAR,
+            // A server is asked for one page after the other, and reads ahead by itself.
+            Policy::None | Policy::Linear | Policy::Random | Policy::Both => ReadAhead::None,
             Policy::Logical | Policy::FileOrder => ReadAhead::LOGICAL,
         };
         let plan = GatherPlan::new(options.block_size);
@@ -148,6 +196,20 @@ impl ScanPlace<'_> {
         }
     }
 }
+
+/// Asks the kernel for the read-ahead that it gives the reader of the other policies, so that buffered rows can be compared.
+#[cfg(target_os = "linux")]
+fn advise_sequential(handle: &FileHandle) {
+    if let Ok(fd) = handle.fd()
+        && !handle.is_direct()
+    {
+        // Advice that is ignored changes only the speed.
+        rustix::fs::fadvise(fd, 0, None, rustix::fs::Advice::Sequential).ok();
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn advise_sequential(_handle: &FileHandle) {}
 
 /// Rates over intervals that are each at least a fixed share of the total time.
 fn thinned(looks: &[(Duration, Counts)]) -> Vec<Sample> {

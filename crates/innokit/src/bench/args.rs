@@ -187,8 +187,13 @@ pub struct CheckBenchArgs {
 #[derive(Debug, Args)]
 pub struct ScanArgs {
     /// A tablespace, which is only read. For MariaDB its .frm file and ../ibdata1 are needed too: they hold the definition.
+    /// With --aged, a directory.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
+
+    /// Make a table of about this size that was used for some time, in the directory FILE, and scan that.
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    pub aged: Option<u64>,
 
     /// Only this index [default: the clustered one, and the largest secondary one].
     #[arg(long, value_name = "NAME")]
@@ -197,6 +202,10 @@ pub struct ScanArgs {
     /// Measure each row this many times, in rounds over all rows.
     #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u16).range(1..=100))]
     pub rounds: u16,
+
+    /// Buffer pool of the servers' read-ahead, linear and random.
+    #[arg(long, value_name = "SIZE", default_value = "128M", value_parser = bytes)]
+    pub pool: u64,
 
     /// Also estimate the time on this device.
     #[command(flatten)]

@@ -276,6 +276,7 @@ fn chart(report: &CheckBenchReport) -> Chart {
             x: Axis::powers_of_two("bytes of a request"),
             y: Axis::linear("MB/s of the file, cold"),
             series,
+            enclosed: Vec::new(),
         })
     });
     let panels = [Some(bars), classic_chart(report), lines].into_iter().flatten().collect();

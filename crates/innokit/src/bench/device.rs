@@ -288,6 +288,7 @@ fn section(
             x: Axis::powers_of_two(x),
             y: Axis::logarithmic("MB/s"),
             series,
+            enclosed: Vec::new(),
         })
     })
 }

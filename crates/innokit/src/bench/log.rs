@@ -302,6 +302,7 @@ fn chart(report: &LogBenchReport) -> Chart {
                 x: Axis::powers_of_two("callers"),
                 y: Axis::logarithmic(axis),
                 series,
+                enclosed: Vec::new(),
             })
         })
     };

@@ -4,6 +4,8 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::sync::atomic::AtomicBool;
 
+use ::bench::aged::Aged;
+use ::bench::pattern::Way;
 use ::bench::scan::{IndexRows, Sample, ScanBenchOptions, ScanBenchReport, ScanBenchRow, Simulated, scan, way_words};
 
 use super::args::{OutputArgs, ScanArgs};
@@ -15,8 +17,13 @@ use crate::print::grouped;
 
 /// Measures, prints and draws.
 pub fn run(args: &ScanArgs, output: &OutputArgs, stop: &AtomicBool) -> Result<(), Box<dyn Error>> {
-    let options =
-        ScanBenchOptions { rounds: usize::from(args.rounds), index: args.index.clone(), sim: args.simulated.options() };
+    let options = ScanBenchOptions {
+        rounds: usize::from(args.rounds),
+        index: args.index.clone(),
+        sim: args.simulated.options(),
+        pool: args.pool,
+        aged: args.aged,
+    };
     let report = show::watched(output, stop, |watch| scan(&args.file, &options, watch))?;
     show::show(&report, output, text, chart)
 }
@@ -25,12 +32,16 @@ fn text(report: &ScanBenchReport, out: &mut dyn Write) -> io::Result<()> {
     show::heading(&report.machine, &report.storage, out)?;
     writeln!(
         out,
-        "file     {} bytes; requests of at most {}, {} in flight",
+        "file     {} bytes; requests of at most {}, {} in flight; servers' buffer pool {}",
         grouped(report.bytes),
         size(report.block_size.into()),
-        report.depth
+        report.depth,
+        size(report.pool)
     )?;
     writeln!(out, "cache    {}", report.cache.words())?;
+    if let Some(aged) = &report.aged {
+        writeln!(out, "aged     {}", history(aged))?;
+    }
     let rounds = if report.rounds == 1 { "one round" } else { &format!("medians of {} rounds", report.rounds) };
     for index in &report.indexes {
         writeln!(out, "\n{} ({rounds})", title(index))?;
@@ -44,6 +55,22 @@ fn text(report: &ScanBenchReport, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "\nnote: {note}")?;
     }
     Ok(())
+}
+
+/// How the table aged.
+fn history(aged: &Aged) -> String {
+    format!(
+        "{} rows inserted in key order; in {} rounds {} made longer, {} deleted, {} appended: {} leaves split, {} merged; {} of {} are followed by the next page",
+        grouped(aged.inserted),
+        aged.rounds,
+        grouped(aged.grown),
+        grouped(aged.deleted),
+        grouped(aged.appended),
+        grouped(aged.splits),
+        grouped(aged.merges),
+        percent(aged.followed as f64 / aged.leaves.max(1) as f64),
+        grouped(aged.leaves)
+    )
 }
 
 /// `Clustered index PRIMARY of shop.t: 105,182 pages on 3 levels, 5,200,000 records`.
@@ -115,20 +142,33 @@ fn chart(report: &ScanBenchReport) -> Chart {
     let mut panels = Vec::new();
     for index in &report.indexes {
         panels.push(Panel::Bars(bars(index)));
-        let over = |heading: &str, axis: &str, figure: fn(&Sample) -> f64| {
-            let series = index.rows.iter().map(|row| line(row, figure));
-            Panel::Lines(Lines {
-                heading: format!("{}: {heading}", name(index)),
-                x: Axis::logarithmic("seconds from the start of the scan"),
-                y: Axis::linear(axis),
-                series: series.collect(),
-            })
-        };
-        panels.push(over("rate over the run", "MB/s", |sample| sample.bytes_per_second / 1e6));
-        panels.push(over("requests over the run", "requests/s", |sample| sample.requests_per_second));
+        panels.extend(over_time(index, "rate over the run", "MB/s", |sample| sample.bytes_per_second / 1e6));
+        panels.extend(over_time(index, "requests over the run", "requests/s", |sample| sample.requests_per_second));
     }
     let notes = show::notes(&report.machine, &report.storage);
     Chart { title: format!("bench scan, {} bytes", grouped(report.bytes)), notes, panels }
+}
+
+/// A figure over the time of the scans: one panel per way, so that no panel has more lines than there are kinds of read-ahead. All have the
+/// same axes, and a kind has the same colour in all.
+fn over_time(index: &IndexRows, what: &str, axis: &str, figure: fn(&Sample) -> f64) -> Vec<Panel> {
+    let points = |row: &ScanBenchRow| row.over_time.iter().map(|sample| (sample.seconds, figure(sample))).collect();
+    let all: Vec<(f64, f64)> = index.rows.iter().flat_map(|row| -> Vec<_> { points(row) }).collect();
+    let panel = |way: Way| {
+        let rows = index.rows.iter().filter(move |row| row.way == way);
+        let series: Vec<_> =
+            rows.map(|row| Series { name: row.policy.words().to_owned(), points: points(row) }).collect();
+        (!series.is_empty()).then(|| {
+            Panel::Lines(Lines {
+                heading: format!("{}, {}: {what}", name(index), way_words(way)),
+                x: Axis::logarithmic("seconds from the start of the scan"),
+                y: Axis::linear(axis),
+                series,
+                enclosed: all.clone(),
+            })
+        })
+    };
+    [Way::Direct, Way::Buffered].into_iter().filter_map(panel).collect()
 }
 
 fn row_name(row: &ScanBenchRow) -> String {
@@ -138,7 +178,7 @@ fn row_name(row: &ScanBenchRow) -> String {
 fn bars(index: &IndexRows) -> Bars {
     let bar = |row: &ScanBenchRow| Bar {
         label: row_name(row),
-        class: usize::from(row.way == ::bench::pattern::Way::Buffered),
+        class: usize::from(row.way == Way::Buffered),
         value: row.bytes_per_second.median / 1e6,
         text: format!("{} MB/s in {} requests", megabytes(row.bytes_per_second.median), grouped(row.requests)),
     };
@@ -149,9 +189,4 @@ fn bars(index: &IndexRows) -> Bars {
         rows: index.rows.iter().map(bar).collect(),
         mark: None,
     }
-}
-
-fn line(row: &ScanBenchRow, figure: fn(&Sample) -> f64) -> Series {
-    let points = row.over_time.iter().map(|sample| (sample.seconds, figure(sample)));
-    Series { name: row_name(row), points: points.collect() }
 }

@@ -14,6 +14,8 @@ pub struct Lines {
     pub y: Axis,
     /// The lines.
     pub series: Vec<Series>,
+    /// Other points that the axes enclose: those of panels to compare with.
+    pub enclosed: Vec<(f64, f64)>,
 }
 
 /// One line.
@@ -37,7 +39,7 @@ impl Lines {
         heading(scene, &self.heading);
         scene.text(MARGIN, scene.height, Weight::Plain, FAINT, self.y.name.as_str());
         scene.height += LINE + 6;
-        let points = || self.series.iter().flat_map(|series| series.points.iter().copied());
+        let points = || self.series.iter().flat_map(|series| &series.points).chain(&self.enclosed).copied();
         let (across, up) = (self.x.fit(points().map(|(x, _)| x)), self.y.fit(points().map(|(_, y)| y)));
         let y_ticks = up.ticks(7);
         let left = MARGIN + widest(y_ticks.iter().map(|(_, label)| label.as_str())) + 10;

@@ -101,6 +101,7 @@ mod tests {
             x: Axis::powers_of_two("callers"),
             y,
             series: vec![series("one", 1.0), series("ten thousand", 10_000.0)],
+            enclosed: Vec::new(),
         };
         let panels = vec![
             Panel::Bars(bars),
@@ -121,6 +122,55 @@ mod tests {
             for &other in texts.iter().skip(index + 1) {
                 assert!(!overlap(one.1, other.1), "{one:?} lies on {other:?}");
             }
+        }
+    }
+
+    #[test]
+    fn no_label_lies_on_a_line_and_compared_panels_have_the_same_axes() {
+        let points = [(1.0, 10.0), (10.0, 20.0), (100.0, 5.0)];
+        let panel = |factor: f64, enclosed: Vec<(f64, f64)>| {
+            let points = points.iter().map(|(x, y)| (*x, y * factor)).collect();
+            Panel::Lines(Lines {
+                heading: "Lines".to_owned(),
+                x: Axis::logarithmic("seconds"),
+                y: Axis::linear("MB/s"),
+                series: vec![Series { name: "a name of a line".to_owned(), points }],
+                enclosed,
+            })
+        };
+        let drawn = |panels: Vec<Panel>| {
+            let scene = Chart { title: String::new(), notes: Vec::new(), panels }.scene();
+            let lines: Vec<_> = scene.shapes.iter().filter_map(series_line).cloned().collect();
+            let edge = |least: bool, of: fn(&(i32, i32)) -> i32, line: &[(i32, i32)]| {
+                let values = line.iter().map(of);
+                if least { values.min() } else { values.max() }.expect("points")
+            };
+            for line in &lines {
+                let room = [
+                    edge(true, |point| point.0, line),
+                    edge(true, |point| point.1, line),
+                    edge(false, |point| point.0, line),
+                    edge(false, |point| point.1, line),
+                ];
+                for text in scene.shapes.iter().filter_map(text) {
+                    assert!(!overlap(room, text.1), "{text:?} lies on a line in {room:?}");
+                }
+            }
+            lines
+        };
+        let all: Vec<(f64, f64)> = points.iter().flat_map(|&(x, y)| [(x, y), (x, 100.0 * y)]).collect();
+        let alone = drawn(vec![panel(1.0, Vec::new()), panel(100.0, Vec::new())]);
+        let compared = drawn(vec![panel(1.0, all.clone()), panel(100.0, all)]);
+        let height = |line: &[(i32, i32)]| line[1].1.abs_diff(line[2].1);
+        assert!(height(&alone[0]).abs_diff(height(&alone[1])) <= 1, "each has axes of its own: {alone:?}");
+        assert!(height(&compared[0]) * 50 < height(&compared[1]), "they share their axes: {compared:?}");
+    }
+
+    /// A line of a series: neither of the grid nor the sample beside a name.
+    fn series_line(shape: &Shape) -> Option<&Vec<(i32, i32)>> {
+        match shape {
+            Shape::Path(points, 2, _) if points.len() > 2 => Some(points),
+            _ => None,
         }
     }
 
