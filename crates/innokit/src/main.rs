@@ -103,8 +103,8 @@ fn run(command: Command) -> Result<u8, Box<dyn Error>> {
 /// Arguments that clap rejected: its text and status, except for a monitoring system, for which 2 would mean damage.
 fn refused(error: &clap::Error) -> ExitCode {
     if error.use_stderr() && std::env::args_os().any(|argument| argument == "--nagios") {
-        println!("{}", monitor::nagios::unknown(&error.to_string()));
-        return ExitCode::from(monitor::nagios::UNKNOWN);
+        let line = monitor::nagios::unknown(&error.to_string());
+        return ExitCode::from(monitor::nagios::say(&line, monitor::nagios::UNKNOWN));
     }
     error.exit()
 }
