@@ -87,6 +87,12 @@ for name in full bare cluster "${versions[@]}"; do
 done
 
 export INNOKIT_REPOSITORY="$PWD"
+if [ -n "${INNOKIT_DATADIRS:-}" ]; then
+    say "building the program"
+    # As `make test-ecosystem` has built it for the tests of buckets, so that nothing is compiled twice.
+    "${CARGO:-cargo}" test --quiet --no-run --workspace --features innokit/parquet,innokit/sql,innokit/cloud --test cloud
+    export INNOKIT_PROGRAM="$CARGO_TARGET_DIR/debug/innokit" # python -m innokit is compared with it
+fi
 say "with every library"
 "$home/full/bin/python" -m pytest -q python/tests "$@"
 say "with Spark, Ray and Daft, and pandas 2"
@@ -97,5 +103,5 @@ export INNOKIT_BARE=1
 "$home/bare/bin/python" -m pytest -q python/tests/test_without_pyarrow.py "$@"
 for name in "${versions[@]}"; do
     say "with Python $(cut -d ' ' -f 1 "$home/$name/.version")"
-    "$home/$name/bin/python" -m pytest -q python/tests/test_without_pyarrow.py python/tests/test_polars.py "$@"
+    "$home/$name/bin/python" -m pytest -q python/tests/test_without_pyarrow.py python/tests/test_polars.py python/tests/test_command.py "$@"
 done

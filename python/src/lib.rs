@@ -4,6 +4,7 @@
 //! open(path) -> Database -> Table -> scan() -> Scan -> __arrow_c_stream__ -> Batches (Arrow's C interface) <- a thread: jobs::rows -> arrow
 //!                                 -> splits() -> Split (pickled, on another machine) -> scan()
 //! check(paths) -> Report -> __arrow_c_stream__
+//! python -m innokit -> innokit::run, the command line
 //! ```
 //!
 //! Work is done on threads of its own without the GIL; the calling thread waits and looks for Ctrl-C (`wait.rs`). Nothing is started before
@@ -12,6 +13,7 @@
 mod arguments;
 mod capsule;
 mod check;
+mod command;
 mod database;
 mod failure;
 mod scan;
@@ -35,6 +37,8 @@ fn _innokit(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(database::open, module)?)?;
     module.add_function(wrap_pyfunction!(split::split_from_state, module)?)?;
     module.add_function(wrap_pyfunction!(check::check, module)?)?;
+    module.add_function(wrap_pyfunction!(command::run, module)?)?;
+    module.add_function(wrap_pyfunction!(command::panicking_run, module)?)?;
     module.add_function(wrap_pyfunction!(stream::panicking_stream, module)?)?;
     module.add_function(wrap_pyfunction!(wait::panicking_job, module)?)?;
     Ok(())

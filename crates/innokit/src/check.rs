@@ -29,10 +29,7 @@ struct WithTables<'r> {
 /// Runs the check and prints its report. Returns the exit status.
 pub fn run(args: &CheckArgs) -> Result<u8, Box<dyn Error>> {
     match checked(args) {
-        Err(error) if args.monitor.nagios => {
-            println!("{}", nagios::unknown(&error.to_string()));
-            Ok(nagios::UNKNOWN)
-        }
+        Err(error) if args.monitor.nagios => Ok(nagios::say(&nagios::unknown(&error.to_string()), nagios::UNKNOWN)),
         other => other,
     }
 }
@@ -76,8 +73,7 @@ fn checked(args: &CheckArgs) -> Result<u8, Box<dyn Error>> {
             Err(why) if status == 0 => (nagios::unknown(why), nagios::UNKNOWN),
             _ => nagios::line(&report, status),
         };
-        println!("{line}");
-        return Ok(plugin_status);
+        return Ok(nagios::say(&line, plugin_status));
     }
     let status = metrics::status_after(written, status);
     let status = if is_incomplete { INTERRUPTED } else { status };

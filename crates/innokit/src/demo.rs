@@ -5,9 +5,9 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
-use jobs::{Check, CheckOptions};
+use jobs::{Check, CheckOptions, Report};
 
-use crate::print::{self, Style};
+use crate::print::{self, Style, written};
 
 /// Written by MySQL 9.7. `sample/` has copies of `fixtures/`, not links: a packaged crate contains only what is below its own folder, and
 /// not every tool that copies a work tree keeps links.
@@ -30,16 +30,27 @@ pub fn run() -> Result<u8, Box<dyn Error>> {
     write(dir.path(), "mariadb/orders.ibd", &sound)?;
     write(dir.path(), "mariadb/damaged.ibd", &damaged)?;
 
+    let report = Check::plan(&[dir.path().to_path_buf()], CheckOptions::default())?.run(None)?;
+    let found: Vec<_> =
+        report.findings.iter().map(|finding| (finding.page, finding.path.ends_with("damaged.ibd"))).collect();
+    let printed = print(&report, dir.path());
+    if found == [(Some(5), true)] {
+        written(printed, 0)
+    } else {
+        Err("the demo did not find the damage that it planted".into())
+    }
+}
+
+fn print(report: &Report, dir: &Path) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(
         out,
         "Three real tablespaces: one written by MySQL 9.7, two by MariaDB 10.11. In one of them, one bit of page 5 was"
     )?;
     writeln!(out, "flipped, as a failing disk or a bad cable would.\n")?;
-    writeln!(out, "$ innokit check {}", dir.path().display())?;
-    let report = Check::plan(&[dir.path().to_path_buf()], CheckOptions::default())?.run(None)?;
-    print::text(&report, Style { quiet: false, verbose: false }, &mut out)?;
-    print::hurt(&report, &mut out)?;
+    writeln!(out, "$ innokit check {}", dir.display())?;
+    print::text(report, Style { quiet: false, verbose: false }, &mut out)?;
+    print::hurt(report, &mut out)?;
     writeln!(
         out,
         "\nExit status {}: the first line names the file, the page and its index. The checksum stored in the page is the",
@@ -52,11 +63,7 @@ pub fn run() -> Result<u8, Box<dyn Error>> {
     writeln!(
         out,
         "backup, or, if the index is a secondary one, drop and rebuild it. Your own data: innokit check /var/lib/mysql"
-    )?;
-
-    let found: Vec<_> =
-        report.findings.iter().map(|finding| (finding.page, finding.path.ends_with("damaged.ibd"))).collect();
-    if found == [(Some(5), true)] { Ok(0) } else { Err("the demo did not find the damage that it planted".into()) }
+    )
 }
 
 fn write(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {

@@ -94,9 +94,9 @@ pub fn write_error(started: SystemTime, status: u8, message: &str, out: &mut imp
 
 /// Says why a command could not do its work: on standard error, and as a document if requested.
 pub fn fail(started: SystemTime, status: u8, error: &dyn Error, is_json: bool) {
-    eprintln!("innokit: {error}");
+    // If the readers are gone, there is nobody left to tell, and the status still does.
+    drop(writeln!(io::stderr(), "innokit: {error}"));
     if is_json {
-        // If this fails too, the reader is gone, and the failure cannot be reported.
         drop(write_error(started, status, &error.to_string(), &mut io::stdout().lock()));
     }
 }

@@ -5,6 +5,7 @@ mod common;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use common::{Run, innokit, repository};
 
@@ -207,5 +208,28 @@ fn completions_know_the_commands_and_options() {
         for word in ["check", "recover", "metrics"] {
             assert!(ran.text.contains(word), "{word} is missing for {shell}");
         }
+    }
+}
+
+#[test]
+fn a_verdict_stands_without_a_reader_and_not_without_a_disk() {
+    let (_dir, good, bad) = good_and_bad();
+    for (arguments, paths, unwritten) in [
+        (vec!["check", "--nagios"], vec![&*bad], 3),
+        (vec!["check", "--nagios", "--no-such-option"], vec![], 3),
+        (vec!["check"], vec![&*bad], 2),
+        (vec!["table", "checksum"], vec![&*good], 2),
+        (vec!["demo"], vec![], 2),
+    ] {
+        let status = run(&arguments, &paths).status;
+        let with =
+            |out: Stdio| Run::of(&innokit().args(&arguments).args(&paths).stdout(out).output().expect("it runs"));
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let unread = with(writer.into());
+        assert_eq!((unread.status, unread.errors.as_str()), (status, ""), "{arguments:?}");
+        let full = with(fs::File::options().write(true).open("/dev/full").expect("it is there").into());
+        assert_eq!(full.status, unwritten, "{arguments:?}: {}", full.errors);
+        assert!(!full.errors.contains("panicked"), "{}", full.errors);
     }
 }

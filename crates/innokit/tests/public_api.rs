@@ -16,8 +16,20 @@ use syn::{Attribute, Fields, ImplItem, Item, ItemImpl, TraitItem, Type, UseTree,
 
 use common::repository;
 
-/// The libraries that are published, by the folder of each in `crates`.
-const LIBRARIES: [&str; 9] = ["arrow", "bench", "cloud", "flow", "format", "jobs", "logs", "redo", "sql"];
+/// The libraries that are published, by the folder of each in `crates`, and the fewest lines each has. Fewer would mean that they are not
+/// found any more.
+const LIBRARIES: [(&str, usize); 10] = [
+    ("arrow", 9),
+    ("bench", 9),
+    ("cloud", 9),
+    ("flow", 9),
+    ("format", 9),
+    ("innokit", 1),
+    ("jobs", 9),
+    ("logs", 9),
+    ("redo", 9),
+    ("sql", 9),
+];
 
 /// The names of modules from the crate's root down to one of them, or on to an item in it.
 type Names = Vec<String>;
@@ -398,9 +410,9 @@ fn the_public_interface_is_the_one_that_is_kept() {
     let kept = repository().join("docs/api");
     let is_writing = std::env::var_os("INNOKIT_WRITE_API").is_some();
     let mut changed = Vec::new();
-    for name in LIBRARIES {
+    for (name, least) in LIBRARIES {
         let library = Library::read(&repository().join("crates").join(name).join("src/lib.rs"));
-        assert!(library.lines.len() >= 9, "{name}: {:?}", library.lines);
+        assert!(library.lines.len() >= least, "{name}: {:?}", library.lines);
         let text: String = library.lines.iter().map(|line| format!("{line}\n")).collect();
         let path = kept.join(format!("{name}.txt"));
         if is_writing {

@@ -215,6 +215,11 @@ impl Source {
     }
 }
 
+/// Whether this is the program of a crate that also has a library, which the program uses as other crates do.
+fn is_caller_of_library(path: &Path) -> bool {
+    path.ends_with("main.rs") && path.with_file_name("lib.rs").exists()
+}
+
 /// The source files of a crate.
 #[derive(Debug, Default)]
 struct Sources(BTreeMap<Module, Source>);
@@ -237,7 +242,7 @@ impl Sources {
             }
             if path.is_dir() {
                 self.read_below(&path, module);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
+            } else if path.extension().is_some_and(|extension| extension == "rs") && !is_caller_of_library(&path) {
                 self.0.insert(module.clone(), Source::parse(&fs::read_to_string(&path).expect("a source")));
             }
             if !is_own {
@@ -379,6 +384,14 @@ fn circles_are_found() {
         ("b/d.rs", ""),
     ];
     assert!(crate_of(&in_words).is_empty(), "comments and strings are no imports");
+    let beside_a_program = [
+        ("lib.rs", "mod a; mod b; pub use b::B;"),
+        ("main.rs", "use it::run; fn main() { run() }"),
+        ("a.rs", "use crate::B; pub struct A;"),
+        ("b/mod.rs", "mod c; pub use c::B;"),
+        across[3],
+    ];
+    assert_eq!(crate_of(&beside_a_program), ["a, b/c"], "through the library's root, which the program is not");
     let three = [
         ("lib.rs", "mod a; mod b; mod c;"),
         pair[1],

@@ -42,15 +42,14 @@ pub struct Call {
 }
 
 impl Call {
-    /// The call in the process's arguments, if it is one: `innochecksum ...` or `innokit innochecksum ...`.
-    pub fn find(arguments: impl IntoIterator<Item = OsString>) -> Option<Self> {
-        let mut arguments = arguments.into_iter();
-        let program = arguments.next()?;
-        if Path::new(&program).file_name().is_some_and(|name| name == NAME) {
-            return Some(Self { program, arguments: arguments.collect() });
+    /// The call in a command line, if it is one: `innochecksum ...` or `innokit innochecksum ...`.
+    pub fn find(words: &[OsString]) -> Option<Self> {
+        let (program, arguments) = words.split_first()?;
+        if Path::new(program).file_name().is_some_and(|name| name == NAME) {
+            return Some(Self { program: program.clone(), arguments: arguments.to_vec() });
         }
-        let command = arguments.next()?;
-        (command == NAME).then(|| Self::new(arguments.collect()))
+        let (command, arguments) = arguments.split_first()?;
+        (command == NAME).then(|| Self::new(arguments.to_vec()))
     }
 
     /// A call of the command `innochecksum` with these arguments.

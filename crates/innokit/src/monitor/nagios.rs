@@ -9,12 +9,22 @@
 //!
 //! Facts: Monitoring Plugins Development Guidelines, "Plugin output" and "Performance data".
 
+use std::io::{self, Write};
+
 use jobs::{Report, Severity};
 
 use crate::print::{grouped, limits};
 
 /// Exit status of a plugin that could not do its work.
 pub const UNKNOWN: u8 = 3;
+
+/// Prints a plugin's line. Returns its status, which stands if the reader has closed the pipe, and not if the line cannot be written.
+pub fn say(line: &str, status: u8) -> u8 {
+    match writeln!(io::stdout(), "{line}") {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => UNKNOWN,
+        _ => status,
+    }
+}
 
 /// The line and its exit status; `status` is the check's.
 pub fn line(report: &Report, status: u8) -> (String, u8) {

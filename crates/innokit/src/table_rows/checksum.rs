@@ -12,7 +12,7 @@ use jobs::rows::checksum::{ChecksumOptions, ChecksumReport, Comparison, TableChe
 use super::{RowsArgs, print_pending};
 use crate::document;
 use crate::monitor::metrics::RowsRun;
-use crate::print::{grouped, human};
+use crate::print::{grouped, human, written};
 use crate::progress::Bar;
 
 pub const CHECKSUM_EXAMPLES: &str = "\
@@ -67,14 +67,16 @@ pub fn checksum(args: &ChecksumArgs) -> Result<u8, Box<dyn Error>> {
         tables: [("sound", sound), ("damaged", damaged), ("refused", without)],
         unread: report.unread.len() as u64,
     });
+    written(print(&report, args.json.then_some((started, status))), status)
+}
+
+fn print(report: &ChecksumReport, json: Option<(SystemTime, u8)>) -> io::Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
-    if args.json {
-        document::write((started, status), false, &report, &mut out)?;
-    } else {
-        print_checksums(&report, &mut out)?;
+    match json {
+        Some(head) => document::write(head, false, report, &mut out)?,
+        None => print_checksums(report, &mut out)?,
     }
-    out.flush()?;
-    Ok(status)
+    out.flush()
 }
 
 /// Reads the expected values from lines of a table's name and its value.

@@ -1,0 +1,123 @@
+//! `innokit`: the command line. Options become job options, reports become text or JSON, and the exit status tells the outcome: 0 all well,
+//! 1 damage found, 2 could not do the work.
+//!
+//! The program `innokit` calls [`run`], and so does `python -m innokit`. To read or verify files from a Rust program use `innokit-jobs`.
+
+mod archive;
+mod args;
+mod backup;
+#[cfg(feature = "bench")]
+mod bench;
+mod check;
+mod demo;
+mod document;
+mod hurt_print;
+mod info;
+mod info_print;
+mod innochecksum;
+mod manual;
+mod map;
+mod monitor;
+mod notify;
+#[cfg_attr(not(feature = "bench"), allow(dead_code, reason = "only bench draws charts"))]
+mod picture;
+mod print;
+mod progress;
+mod recover;
+mod redo;
+mod remote;
+mod restore;
+mod server;
+mod table;
+mod table_print;
+mod table_rows;
+mod table_schema;
+mod unpack;
+mod watch;
+
+use std::error::Error;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::time::SystemTime;
+
+use clap::Parser;
+
+use args::{Cli, Command, RedoCommand};
+
+/// The work could not be done; clap uses the same status for unusable arguments.
+const COULD_NOT: u8 = 2;
+
+/// Runs the command line as the main program of a process, and returns the exit status. The first of `arguments` is the name it was called by.
+///
+/// It acts on the process: it reads standard input, writes to standard output and standard error, and many commands install handlers for
+/// SIGINT, SIGTERM and SIGHUP that stay. The first signal stops the work, and `run` returns 130. A second one ends the process. A handler that
+/// the process had before is called too. Commands that install none leave signals as they are. So call it once, and then exit.
+///
+/// Nothing is left in standard output's buffer: a caller that is no Rust program never flushes it.
+#[must_use]
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let status = called(&arguments);
+    match io::stdout().flush() {
+        // The reader closed the pipe early (`| head`): the verdict stands.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe && status == 0 => {
+            document::fail(SystemTime::now(), COULD_NOT, &error, false);
+            COULD_NOT
+        }
+        _ => status,
+    }
+}
+
+fn called(arguments: &[OsString]) -> u8 {
+    // Before clap, which would take the original's options for its own.
+    if let Some(call) = innochecksum::Call::find(arguments) {
+        return call.run();
+    }
+    let started = SystemTime::now();
+    let wants_json = arguments.iter().any(|word| word == "--json" || word == "--json-lines");
+    let mut cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        // Help and version are not errors.
+        Err(error) if !wants_json || !error.use_stderr() => return refused(&error, arguments),
+        Err(error) => {
+            document::fail(started, COULD_NOT, &error, true);
+            return COULD_NOT;
+        }
+    };
+    let done = remote::install(&mut cli.command).and_then(|()| command(cli.command));
+    done.unwrap_or_else(|error| {
+        document::fail(started, COULD_NOT, &*error, wants_json);
+        COULD_NOT
+    })
+}
+
+fn command(command: Command) -> Result<u8, Box<dyn Error>> {
+    match command {
+        Command::Check(args) => check::run(&args),
+        Command::Info(args) => info::run(&args),
+        Command::Redo { command: RedoCommand::Info(args) } => redo::run(&args),
+        Command::Redo { command: RedoCommand::Archive(args) } => archive::run(&args),
+        Command::Redo { command: RedoCommand::Verify(args) } => archive::verify(&args),
+        Command::Recover(args) => recover::run(&args),
+        Command::Backup(args) => backup::run(&args),
+        Command::Restore(args) => restore::run(&args),
+        Command::Unpack(args) => unpack::run(&args),
+        Command::Table(command) => table::run(&command),
+        Command::Innochecksum(args) => Ok(innochecksum::Call::new(args.arguments).run()),
+        #[cfg(feature = "bench")]
+        Command::Bench(args) => bench::run(&args),
+        Command::Demo => demo::run(),
+        Command::Completions(args) => manual::completions(&args),
+        Command::Man(args) => manual::man(&args),
+    }
+}
+
+/// Arguments that clap rejected: its text and status, except for a monitoring system, for which 2 would mean damage.
+fn refused(error: &clap::Error, arguments: &[OsString]) -> u8 {
+    if error.use_stderr() && arguments.iter().any(|argument| argument == "--nagios") {
+        return monitor::nagios::say(&monitor::nagios::unknown(&error.to_string()), monitor::nagios::UNKNOWN);
+    }
+    // If it cannot be shown, the status is all there is.
+    drop(error.print());
+    u8::try_from(error.exit_code()).unwrap_or(COULD_NOT)
+}
