@@ -6,13 +6,14 @@ mod archive_lab;
 mod backup_lab;
 mod common;
 
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use archive_lab::{Load, PATIENCE};
 use backup_lab::Server;
 use backup_lab::replica::{CATCH_UP_MAX, Replica, port_to};
-use backup_lab::session::Session;
+use common::repository;
 use serde_json::Value;
 
 const TABLES: [&str; 8] =
@@ -120,16 +121,17 @@ fn a_commit_that_waits_is_not_committed_in_a_copy(stall: &Stall) {
     let mine = "XA START 'mine'; INSERT INTO shop.left_0 (a) VALUES (7777); XA END 'mine'; XA PREPARE 'mine';";
     server.script("sql", &[], mine);
     server.script("sql", &[], stall.on);
-    thread::scope(|scope| {
-        let stalled = scope.spawn(|| Session::of(&server).ask("INSERT INTO right_0 (a) VALUES (8888)"));
-        let started = Instant::now();
-        while !server.script_on("data", "sql", &["-N"], stall.waiting).ends_with("\t1\n") {
-            assert!(started.elapsed() < PATIENCE && !stalled.is_finished(), "{}: it does not wait", stall.kind);
-            thread::sleep(Duration::from_millis(50));
-        }
-        // MySQL says where it is only once no transaction is between the two phases, so the archiver does not ask.
-        server.script("kill9", &[], "");
-    });
+    let mut stalled = Command::new(repository().join("scripts/server.sh"));
+    stalled.args([stall.kind, "sql"]).arg(server.data()).args(["shop", "-e", "INSERT INTO right_0 (a) VALUES (8888)"]);
+    let mut stalled = stalled.stdin(Stdio::null()).stderr(Stdio::null()).spawn().expect("bash runs");
+    let started = Instant::now();
+    while !server.script_on("data", "sql", &["-N"], stall.waiting).ends_with("\t1\n") {
+        assert!(started.elapsed() < PATIENCE, "{}: it does not wait", stall.kind);
+        thread::sleep(Duration::from_millis(50));
+    }
+    // MySQL says where it is only once no transaction is between the two phases, so the archiver does not ask.
+    server.script("kill9", &[], "");
+    assert!(!stalled.wait().expect("ended").success(), "{}: it is committed", stall.kind);
     let archived = server.run(&["redo", "archive", "--until-caught-up", "--to", "redo", "data"]);
     assert_eq!(archived.status, 0, "{}", archived.errors);
     let done = server.run(&["restore", "--redo", "redo", "--to", "out", "set", "--json"]);
