@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use archive_lab::{Archiver, PATIENCE, assert_same_bytes, recovered_alike, wait_for};
+use archive_lab::{Archiver, PATIENCE, assert_same_bytes, killed_copies_are_refused, recovered_alike, wait_for};
 use backup_lab::Server;
 use common::{Run, innokit};
 use format::Lsn;
@@ -207,6 +207,12 @@ fn a_crashed_datadir_is_recovered_alike_from_its_log_and_from_an_archive_of_it()
     let differing = recovered_alike("mariadb-16k-crashed");
     let others: Vec<&String> = differing.iter().filter(|line| !line.contains("ib_logfile0")).collect();
     assert!(others.is_empty(), "{others:?}");
+}
+
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn what_a_killed_recovery_with_an_archive_leaves_is_refused_by_name() {
+    killed_copies_are_refused("mariadb-16k-crashed");
 }
 
 /// `redo archive` in a shell that limits files to this many KiB, which stands in for a full disk.

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use archive_lab::blocks::{assert_same_blocks, segments};
-use archive_lab::{Archiver, Load, recovered_alike, wait_for};
+use archive_lab::{Archiver, Load, killed_copies_are_refused, recovered_alike, wait_for};
 use backup_lab::Server;
 use common::Run;
 use tempfile::TempDir;
@@ -271,4 +271,10 @@ fn a_crashed_datadir_of_mysql_is_recovered_alike_from_its_log_and_from_an_archiv
     let differing = recovered_alike("mysql-16k-crashed");
     let others: Vec<&String> = differing.iter().filter(is_other).collect();
     assert!(others.is_empty(), "{others:?}");
+}
+
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn what_a_killed_recovery_of_mysql_with_an_archive_leaves_is_refused_by_name() {
+    killed_copies_are_refused("mysql-16k-crashed");
 }

@@ -19,7 +19,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use backup_lab::session::Session;
-use backup_lab::{Server, ended, lsn, sums};
+use backup_lab::{Server, ended, killed, lsn, sums};
 use common::Run;
 use serde_json::Value;
 use sql_proxy::{Fate, Proxy};
@@ -388,10 +388,12 @@ fn an_archive_goes_on_from_the_last_increment(server: &Server) {
         server.archive();
     }
     let (increments, until) = (["first", "second", "third", "fourth", "fifth"], lsn.to_string());
+    is_killed_and_refused(server, &increments);
     is_moment(server, &increments, &["--redo", "redo", "--until", &until], &held);
 
     let refused = |increments: &[&str], until: u64, words: &str| {
-        let (all, until) = (increments.iter().flat_map(|set| ["--increment", set]), until.to_string());
+        let until = until.to_string();
+        let all = increments.iter().flat_map(|set| ["--increment", set]);
         let words_of = ["restore", "full", "--to", "out", "--redo", "redo", "--until", &until].into_iter().chain(all);
         let restored = server.run(&words_of.collect::<Vec<_>>());
         assert!(restored.status == 2 && restored.errors.contains(words), "{}: {}", server.kind, restored.errors);
@@ -401,6 +403,29 @@ fn an_archive_goes_on_from_the_last_increment(server: &Server) {
     refused(&increments, lsn + (1 << 30), "the archive of the redo log ends at LSN");
     // The archive begins after this increment.
     refused(&["first"], lsn, "where the redo of the base copy begins");
+}
+
+/// A killed restore with an archive leaves a merged set whose pages are newer than its log: nothing uses it.
+fn is_killed_and_refused(server: &Server, increments: &[&str]) {
+    let out = server.of("out");
+    let restore = || {
+        let mut command = server.innokit();
+        command.args(["restore", "full", "--to", "out", "--redo", "redo"]);
+        command.args(increments.iter().flat_map(|increment| ["--increment", increment]));
+        command
+    };
+    let fresh = || {
+        fs::remove_dir_all(&out).ok();
+        restore()
+    };
+    for is_time in [killed::is_marked, killed::has_written] {
+        killed::killed_in_some_try(&fresh, &|| is_time(&out), &|| killed::is_marked(&out));
+        killed::is_refused_as_unfinished(server.folder.path(), "out");
+        killed::names_the_leftover(&ended(&mut restore()));
+    }
+    let merged = server.run(&["backup", "verify", "out", "--increment", "first"]);
+    assert!(merged.status == 2 && merged.errors.contains(killed::UNFINISHED), "{}: {}", server.kind, merged.errors);
+    fs::remove_dir_all(out).expect("removed");
 }
 
 /// The same data in other files, as after a restore: what has changed since an older backup cannot be known.

@@ -19,7 +19,8 @@ use crate::backup::{BackupError, Chain, unchanged};
 use crate::binlog_at::binlog_at;
 use crate::manifest::{self, Manifest};
 use crate::recover::{
-    RecoverError, RecoverOptions, Recovered, discard, is_free, prove_archive, recover, recover_own, walk_datadir,
+    RecoverError, RecoverOptions, Recovered, discard, is_free, mark_finished, occupied, prove_archive, recover,
+    recover_own, refuse_unfinished, walk_datadir,
 };
 use crate::server::BinlogPosition;
 use crate::unpack::{UnpackError, unpack};
@@ -105,6 +106,7 @@ pub fn restore(backup: &Path, options: &RestoreOptions) -> Result<Restored> {
     if let Some(owner) = options.owner {
         may_give_to(owner)?;
     }
+    refuse_unfinished(backup)?;
     let mut restored = if backup.is_dir() { from_directory(backup, options)? } else { from_archive(backup, options)? };
     if restored.binlog.is_none() {
         let noted = || Ok::<_, Error>(binlog_at(&options.to, &options.recover.keys.read()?, None));
@@ -129,7 +131,7 @@ fn may_give_to(owner: FileOwner) -> Result<()> {
 
 fn from_directory(backup: &Path, options: &RestoreOptions) -> Result<Restored> {
     if !is_free(&options.to) {
-        return Err(RecoverError::Occupied(options.to.clone()).into());
+        return Err(occupied(&options.to).into());
     }
     if options.recover.increments.is_empty() || !manifest::is_there(backup) {
         return recovered(backup, Some(options.to.clone()), options);
@@ -152,6 +154,10 @@ fn merged(backup: &Path, options: &RestoreOptions) -> Result<Restored> {
         files_verified += unchanged(set, &keys)?.map_or(0, |(_, files)| files);
     }
     chain.merge(to, &keys)?;
+    // The log of the merged set is complete, but an archive makes its pages newer than that.
+    if options.recover.redo.is_none() {
+        mark_finished(to)?;
+    }
     let restored = recovered_as_it_is(to, options)?;
     let recovered = Recovered { increments: chain.increments(), ..restored.recovered };
     Ok(Restored { files_verified, recovered, ..restored })

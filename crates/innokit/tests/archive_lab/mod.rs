@@ -6,7 +6,7 @@ pub mod blocks;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,10 @@ use redo::mariadb::{LogFile, START_OFFSET};
 use redo::segment::SegmentHeader;
 use tempfile::TempDir;
 
-use crate::backup_lab::{Server, ended};
+use crate::backup_lab::killed::{
+    has_written, is_marked, is_refused_as_unfinished, killed_in_some_try, names_the_leftover,
+};
+use crate::backup_lab::{Server, ended, said};
 use crate::common::{all_datadirs, innokit, repository};
 
 /// Time limit for the archiver to reach an LSN.
@@ -161,4 +164,76 @@ pub fn recovered_alike(crashed: &str) -> Vec<String> {
     let differing = Command::new("diff").args(["-rq", "own", "archived"]).current_dir(dir.path()).output();
     let differing = String::from_utf8(differing.expect("diff runs").stdout).expect("text");
     differing.lines().map(str::to_owned).collect()
+}
+
+/// A crashed datadir, an archive of its log, and the copy that a recovery with that archive makes.
+struct Base {
+    dir: TempDir,
+    crashed: PathBuf,
+}
+
+impl Base {
+    fn of(crashed: &str) -> Self {
+        let base = Self {
+            dir: TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder"),
+            crashed: all_datadirs().join(crashed),
+        };
+        let words = ["redo", "archive", "--until-caught-up", "--to", "redo", "--segment-size", "1M"];
+        let archived = ended(base.innokit(&words).arg(&base.crashed));
+        assert_eq!(archived.status, 0, "{}", archived.errors);
+        let whole = ended(base.recover("whole").arg(&base.crashed));
+        assert_eq!(whole.status, 0, "{}", whole.errors);
+        assert!(!is_marked(&base.of_name("whole")));
+        base
+    }
+
+    fn of_name(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn innokit(&self, words: &[&str]) -> Command {
+        let mut command = innokit();
+        command.args(words).current_dir(self.dir.path());
+        command
+    }
+
+    fn recover(&self, to: &str) -> Command {
+        self.innokit(&["recover", "--redo", "redo", "--json", "--to", to])
+    }
+
+    fn is_whole(&self, name: &str) {
+        let diff = Command::new("diff").args(["-rq", "whole", name]).current_dir(self.dir.path()).output();
+        let diff = String::from_utf8(diff.expect("diff runs").stdout).expect("text");
+        assert!(diff.is_empty(), "{diff}");
+    }
+}
+
+/// Kills recoveries with an archive. What they leave is refused by name, and a new run into an emptied directory ends in the same bytes as
+/// one that nobody disturbed.
+pub fn killed_copies_are_refused(crashed: &str) {
+    let base = Base::of(crashed);
+    let (out, run) = (base.of_name("out"), |mut command: Command| ended(command.arg(&base.crashed)));
+    let killed = |is_time: &dyn Fn(&Path) -> bool| {
+        let command = || {
+            fs::remove_dir_all(&out).ok();
+            let mut command = base.recover("out");
+            command.arg(&base.crashed);
+            command
+        };
+        killed_in_some_try(&command, &|| is_time(&out), &|| is_marked(&out));
+        is_refused_as_unfinished(base.dir.path(), "out");
+        names_the_leftover(&run(base.recover("out")));
+        names_the_leftover(&run(base.innokit(&["restore", "--to", "out"])));
+    };
+    killed(&is_marked);
+    killed(&has_written);
+    let (_, damage) = said(&["check"], &out);
+    assert!(!damage.iter().any(|finding| finding.contains("unfinished")), "{damage:?}");
+    for entry in fs::read_dir(&out).expect("a directory").map(|entry| entry.expect("an entry").path()) {
+        let removed = if entry.is_dir() { fs::remove_dir_all(entry) } else { fs::remove_file(entry) };
+        removed.expect("removed");
+    }
+    let again = run(base.recover("out"));
+    assert_eq!(again.status, 0, "{}", again.errors);
+    base.is_whole("out");
 }

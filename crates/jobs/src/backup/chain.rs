@@ -21,7 +21,7 @@ use super::holes::Holes;
 use super::joined::LOG;
 use super::layers::{Layers, Set};
 use crate::manifest::{BackupState, BackupTablespace, Manifest};
-use crate::recover::{Increment, RecoverError, make_like, walk_datadir};
+use crate::recover::{Increment, RecoverError, make_like, mark_unfinished, refuse_unfinished, walk_datadir};
 use crate::source::content::delta_note;
 use crate::source::redo_log::REDO_DIR;
 
@@ -51,6 +51,7 @@ impl Chain {
         let sets = std::iter::once(Set::open(base)).chain(increments.iter().map(|dir| Set::open(dir)));
         let sets = sets.collect::<Result<Vec<_>>>()?;
         for (number, set) in sets.iter().enumerate() {
+            refuse_unfinished(&set.dir).map_err(as_job)?;
             fit(set, number == 0)?;
         }
         for pair in sets.windows(2) {
@@ -79,10 +80,11 @@ impl Chain {
         self.tablespaces(keys, &mut |_, _| Ok(None))
     }
 
-    /// Merges the files into the directory `to`, which is empty or does not exist.
+    /// Merges the files into the directory `to`, which is empty or does not exist. The result is marked as an unfinished copy.
     pub fn merge(&self, to: &Path, keys: &KeyStore) -> Result<Pages> {
         let Some(last) = self.sets.last() else { return Ok(Pages::default()) };
         DirBuilder::new().recursive(true).mode(MODE).create(to).map_err(failed(to, "making the directory"))?;
+        mark_unfinished(to).map_err(as_job)?;
         // Void until all files are in place: an interrupted merge must not pass for a backup.
         let mut manifest = Manifest::begun(last.manifest.started_at);
         manifest.why = Some("merging its increments was interrupted".to_owned());
@@ -147,7 +149,8 @@ impl Chain {
         };
         files.iter().try_for_each(copy)?;
         sync_file_system_of(to).map_err(failed(to, "making the files durable"))?;
-        log.iter().try_for_each(copy)
+        log.iter().try_for_each(copy)?;
+        sync_file_system_of(to).map_err(failed(to, "making the files durable"))
     }
 }
 

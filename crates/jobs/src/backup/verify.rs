@@ -13,7 +13,7 @@ use super::chain::{Chain, as_job};
 use super::error::{BackupError, Result, refused};
 use super::pages::{PageReader, PagesRead};
 use crate::manifest::{BackupBase, BackupFile, BackupState, MANIFEST, Manifest};
-use crate::recover::{LogNames, RecoverError, RecoverOptions, recover_one, walk_datadir};
+use crate::recover::{LogNames, RecoverError, RecoverOptions, recover_one, refuse_unfinished, walk_datadir};
 use crate::server::ServerKind;
 use crate::source::content::is_delta;
 use crate::source::keys::KeyFiles;
@@ -150,6 +150,7 @@ pub fn verify_backup(set: &Path, increments: &[PathBuf], keys: &KeyFiles) -> Res
 }
 
 fn verify_set(set: &Path, keys: &KeyFiles) -> Result<BackupReport> {
+    refuse_unfinished(set).map_err(as_job)?;
     let (manifest, is_sound) = Manifest::read(set)?;
     let store = keys.read()?;
     let mut problems = Vec::new();

@@ -24,6 +24,7 @@ use redo::mariadb::LOG_HEADER_CREATOR;
 
 use super::durable::{make_like, sync_directory_of};
 use super::error::{Result, damaged, failed, refused};
+use super::unfinished;
 use crate::manifest;
 use crate::source::backup::{BackupNotes, emptied_at as emptied};
 use crate::source::redo_log::{COPIED_LOG, REDO_DIR, copied_log};
@@ -70,6 +71,7 @@ impl Backup {
 
 /// Fails for backups that we cannot prepare, whatever is in their logs.
 pub(super) fn refuse_unfit(datadir: &Path) -> Result<()> {
+    unfinished::refuse(datadir)?;
     if let Some(why) = manifest::unfit(datadir) {
         return refused(why);
     }

@@ -55,6 +55,7 @@ mod survey;
 mod system;
 mod timed;
 mod tuning;
+mod unfinished;
 mod until;
 mod voids;
 mod waiting;
@@ -83,11 +84,11 @@ pub use self::increments::Increment;
 use self::log::RedoLog;
 pub(crate) use self::log_names::LogNames;
 pub(crate) use self::moment::prove_archive;
-use self::moment::with_lsn_of;
+use self::moment::{shadow_tag, with_lsn_of};
 use self::place::Lock;
+pub(crate) use self::place::is_free;
 #[doc(hidden)]
 pub use self::place::{copy as copy_datadir, walk as walk_datadir};
-pub(crate) use self::place::{discard, is_free};
 use self::plan::RecoverPlan;
 pub use self::shadow::SHADOW_NAME;
 #[doc(hidden)]
@@ -97,6 +98,9 @@ use self::survey::Survey;
 pub use self::timed::{Clocked, on_clock};
 pub use self::tuning::Tuning;
 use self::tuning::engine;
+pub(crate) use self::unfinished::{
+    discard, mark as mark_unfinished, occupied, refuse as refuse_unfinished, unmark as mark_finished,
+};
 pub use self::waiting::Waiting;
 use self::wanted::Wanted;
 use crate::binlog_at::binlog_at;
@@ -290,7 +294,7 @@ pub(crate) fn recover_one(datadir: &Path, options: &RecoverOptions) -> Result<Re
             let done = check_and_copy(datadir, to, options, &keys).and_then(|()| recover_in_place(to, options, &keys));
             // A failed copy would block the next run. A directory that was not empty before is not ours to remove.
             if done.is_err() && was_free {
-                place::discard(to);
+                discard(to);
             }
             done
         }
@@ -342,7 +346,7 @@ fn with_increments(datadir: &Path, options: &RecoverOptions) -> Result<Recovered
         })
     });
     if done.is_err() && was_free {
-        options.to.iter().for_each(|to| place::discard(to));
+        options.to.iter().for_each(|to| discard(to));
     }
     done
 }
@@ -377,7 +381,8 @@ fn check_and_copy(datadir: &Path, to: &Path, options: &RecoverOptions, keys: &Ke
     } else {
         planning::plan(datadir, wanted, keys)?.outside
     };
-    place::copy(datadir, to, &outside)
+    let copy = if options.redo.is_some() { place::copy_unfinished } else { place::copy };
+    copy(datadir, to, &outside)
 }
 
 fn dry_run(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<Recovered> {
@@ -407,15 +412,15 @@ fn recover_in_place(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -
     let log = open_log(datadir, true, options, keys)?;
     let at_once = if options.round == u64::MAX { budget.plan_and_redo } else { 0 };
     let wanted = Wanted::read(&log, budget.plan, at_once, options.until)?;
-    let replayed = shadow::finish_interrupted(datadir, wanted.tag())?;
+    unfinished::mark_or_refuse(datadir, options.redo.is_some())?;
+    let replayed = shadow::finish_interrupted(datadir, shadow_tag(datadir, &wanted, options, keys)?)?;
     let mut plan = planning::plan(datadir, wanted, keys)?;
     forget_unbegun_truncations(datadir)?;
     if log.backup.is_some() {
         plan = with_files_as_noted(datadir, plan, keys)?;
     }
     if plan.wanted.is_clean {
-        outside::unmark(datadir)?;
-        backup::mark_prepared(datadir)?;
+        mark_closed(datadir)?;
         return Ok(summary(&plan, Counts::default(), Done::default(), replayed));
     }
     let ending = Ending::of(&log, &plan, keys)?;
@@ -440,9 +445,15 @@ fn recover_in_place(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -
     // Before the log is closed: a run killed in between starts over and writes the same list.
     let pages_to_load = if options.warm { warm::write(datadir, &plan)? } else { 0 };
     ending.write(&log, plan.wanted.end)?;
+    mark_closed(datadir)?;
+    Ok(Recovered { pages_to_load, waiting, ..summary(&plan, counts, done, replayed) })
+}
+
+/// Records that the log is closed. A run killed before the last step leaves a finished copy that is refused all the same.
+fn mark_closed(datadir: &Path) -> Result<()> {
     outside::unmark(datadir)?;
     backup::mark_prepared(datadir)?;
-    Ok(Recovered { pages_to_load, waiting, ..summary(&plan, counts, done, replayed) })
+    unfinished::unmark(datadir)
 }
 
 /// Removes the empty truncation markers, with which MySQL would not start. The plan is made without them.

@@ -3,11 +3,13 @@
 use std::path::Path;
 use std::time::SystemTime;
 
-use super::RecoverOptions;
+use format::keyring::KeyStore;
+
 use super::budget::Budget;
 use super::error::{Result, refused};
 use super::log::RedoLog;
 use super::wanted::Wanted;
+use super::{RecoverOptions, SHADOW_NAME};
 use crate::archive::mark_at;
 
 /// The options with `until` set to the LSN that the archive had reached at a time.
@@ -18,6 +20,16 @@ pub(super) fn with_lsn_of(time: SystemTime, options: &RecoverOptions) -> Result<
     let mark = mark_at(redo, time).or_else(|error| refused(error.to_string()))?;
     let redo_timeline = Some(mark.timeline);
     Ok(RecoverOptions { until: Some(mark.lsn), until_time: None, redo_timeline, ..options.clone() })
+}
+
+/// The tag of the shadow file that an interrupted run may have left in the datadir. That run had no archive, so it is the tag of the
+/// datadir's own log.
+pub(super) fn shadow_tag(datadir: &Path, wanted: &Wanted, options: &RecoverOptions, keys: &KeyStore) -> Result<u64> {
+    if options.redo.is_none() || !datadir.join(SHADOW_NAME).exists() {
+        return Ok(wanted.tag());
+    }
+    let own = RedoLog::open(datadir, false, keys)?;
+    Ok(Wanted::read(&own, Budget::of(options.memory).plan, 0, None)?.tag())
 }
 
 /// Fails if the archive in the options does not continue the log of the backup or increment in `set`, or does not reach the end that the

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use super::durable::{make_directories, make_like};
 use super::error::{RecoverError, Result, failed, refused};
-use super::outside;
+use super::{outside, unfinished};
 use crate::source::backup::BackupNotes;
 use crate::source::name::NameHint;
 use crate::source::redo_log::{COPIED_LOG, REDO_DIR};
@@ -112,18 +112,19 @@ pub(crate) fn is_free(to: &Path) -> bool {
     fs::read_dir(to).map(|mut entries| entries.next().is_none()).unwrap_or(!to.exists())
 }
 
-/// Removes a failed copy as far as possible. Its own errors are ignored: the error about to be reported matters more.
-pub(crate) fn discard(copy: &Path) {
-    fs::remove_dir_all(copy).ok();
-}
-
 /// Copies a datadir, sharing blocks where the file system can. Files `outside` of it are placed inside, without link files.
 ///
 /// # Errors
 /// A file cannot be read or written.
 pub fn copy(from: &Path, to: &Path, outside: &[PathBuf]) -> Result<()> {
+    copy_unfinished(from, to, outside)?;
+    unfinished::unmark(to)
+}
+
+/// [`copy`], but the copy stays marked as unfinished.
+pub(super) fn copy_unfinished(from: &Path, to: &Path, outside: &[PathBuf]) -> Result<()> {
     if !is_free(to) {
-        return Err(RecoverError::Occupied(to.to_path_buf()));
+        return Err(unfinished::occupied(to));
     }
     let parent = to.ancestors().find(|ancestor| ancestor.exists() && !ancestor.as_os_str().is_empty());
     let (parent, source) = (parent.map(fs::canonicalize), fs::canonicalize(from));
@@ -140,6 +141,7 @@ pub fn copy(from: &Path, to: &Path, outside: &[PathBuf]) -> Result<()> {
         Ok(())
     })?;
     make_directories(&std::path::absolute(to).map_err(failed(to, "making the directory"))?, from)?;
+    unfinished::mark(to)?;
     // Skip link files, since their targets are placed inside. A backup's link files tell copy-back where to put tables that are already
     // inside.
     let is_backup = BackupNotes::of(from).is_some();
@@ -152,7 +154,7 @@ pub fn copy(from: &Path, to: &Path, outside: &[PathBuf]) -> Result<()> {
     }
     outside::mark(to)?;
     sync_all_below(to)?;
-    // The log is copied last: without it an interrupted copy cannot be mistaken for a datadir.
+    // The log is copied last: no server takes an interrupted copy without it for a datadir, marked or not.
     let log: Vec<_> = inside.iter().filter(|(name, _)| is_log(name)).cloned().collect();
     copy_all(from, to, &log)?;
     sync_all_below(to)
@@ -304,6 +306,11 @@ mod tests {
         copy(dir.path(), &to, &[]).expect("copied");
         assert_eq!(fs::read(to.join("linked/t.ibd")).expect("copied"), b"t");
         assert!(to.join(LOG).is_file() && !to.join(LOST).exists());
+        unfinished::refuse(&to).expect("it is finished");
+        assert!(copy(dir.path(), &to, &[]).is_err_and(|error| error.to_string().contains("left its copy here")));
+        let to = outside.path().join("unfinished");
+        copy_unfinished(dir.path(), &to, &[]).expect("copied");
+        unfinished::refuse(&to).expect_err("it is not");
     }
 
     #[test]

@@ -1,0 +1,69 @@
+//! Runs of `innokit` that are killed, and what they leave.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use super::ended;
+use crate::common::{Run, innokit};
+
+pub const UNFINISHED: &str = "innokit-recover.unfinished";
+pub const SHADOW: &str = "innokit-recover.shadow";
+/// How often to try to be faster than a run.
+const TRIES: u32 = 20;
+
+/// Whether a run has begun to make this copy, and has not finished it.
+pub fn is_marked(dir: &Path) -> bool {
+    dir.join(UNFINISHED).exists()
+}
+
+/// Whether a run in this directory has begun to change pages.
+pub fn has_written(dir: &Path) -> bool {
+    dir.join(SHADOW).metadata().is_ok_and(|shadow| shadow.len() > 0)
+}
+
+/// Starts `innokit` and kills it as soon as it is time. Whether the kill came before its end.
+fn killed(mut command: Command, is_time: &dyn Fn() -> bool) -> bool {
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("innokit runs");
+    while !is_time() {
+        if child.try_wait().expect("is ours").is_some() {
+            return false;
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    drop(child.kill());
+    !child.wait().expect("ends").success()
+}
+
+/// Kills runs of `innokit` until one left what counts.
+pub fn killed_in_some_try(command: &dyn Fn() -> Command, is_time: &dyn Fn() -> bool, counts: &dyn Fn() -> bool) {
+    let found = (0..TRIES).any(|_| killed(command(), is_time) && counts());
+    assert!(found, "in {TRIES} runs, none was killed in time");
+}
+
+/// Asserts that no command uses the copy `out`, and that each says why.
+pub fn is_refused_as_unfinished(folder: &Path, out: &str) {
+    let run = |words: &[&str]| ended(innokit().args(words).current_dir(folder));
+    let uses: [&[&str]; 5] = [
+        &["recover", "--in-place", out],
+        &["recover", "--dry-run", out],
+        &["recover", "--to", "from_leftover", out],
+        &["restore", "--to", "from_leftover", out],
+        &["backup", "verify", out],
+    ];
+    for words in uses {
+        let says = |run: &Run| {
+            run.errors.contains("interrupted before it finished this copy") && run.errors.contains(UNFINISHED)
+        };
+        let run = run(words);
+        assert!(run.status == 2 && says(&run), "{words:?}: {}: {}{}", run.status, run.text, run.errors);
+        assert!(!folder.join("from_leftover").exists() && folder.join(out).join(UNFINISHED).exists(), "{words:?}");
+    }
+}
+
+/// Asserts that the run says that its target is what an interrupted run left.
+pub fn names_the_leftover(run: &Run) {
+    let says = ["the directory is not empty", "an interrupted innokit left an unfinished copy here", UNFINISHED];
+    let said = format!("{}{}", run.text, run.errors);
+    assert!(run.status == 2 && says.iter().all(|words| said.contains(words)), "{}: {said}", run.status);
+}
