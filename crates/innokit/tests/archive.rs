@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use archive_lab::{Archiver, PATIENCE, assert_same_bytes, killed_copies_are_refused, recovered_alike, wait_for};
+use archive_lab::{Archiver, PATIENCE, assert_same_bytes, ends, killed_copies_are_refused, recovered_alike, wait_for};
 use backup_lab::Server;
 use common::{Run, innokit};
 use format::Lsn;
@@ -169,6 +169,11 @@ fn an_encrypted_log_is_archived_without_its_key_and_recovered_with_it() {
     wait_for(&server, moment(&server).0);
     drop(archiver);
     server.script("stop", &[], "");
+    assert_eq!(server.run(&["redo", "archive", "--until-caught-up", "--to", "redo", "data"]).status, 0);
+    // From here on the log is not encrypted, in another segment.
+    server.script("start", &["--innodb-encrypt-log=OFF"], "");
+    server.script("stop", &[], "");
+    assert_eq!(server.run(&["redo", "archive", "--until-caught-up", "--to", "redo", "data"]).status, 0);
     assert_eq!(server.run(&["redo", "verify", "redo"]).status, 0);
     let (lsn, keys) = (lsn.to_string(), keys.display().to_string());
     let words = ["recover", "--redo", "redo", "--until", lsn.as_str(), "--to", "out", "base"];
@@ -177,6 +182,9 @@ fn an_encrypted_log_is_archived_without_its_key_and_recovered_with_it() {
     let done = server.run(&[&words[..], &["--key-file", &keys]].concat());
     assert_eq!(done.status, 0, "{}", done.errors);
     assert_is_moment(&server, "out", &sums);
+    let beyond = server.run(&["recover", "--redo", "redo", "--key-file", &keys, "--to", "refused", "base"]);
+    let says = "the server changed the encryption of its log at LSN ";
+    assert!(beyond.status == 2 && beyond.errors.contains(says), "{}: {}", beyond.status, beyond.errors);
 }
 
 #[test]
@@ -213,6 +221,20 @@ fn a_crashed_datadir_is_recovered_alike_from_its_log_and_from_an_archive_of_it()
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn what_a_killed_recovery_with_an_archive_leaves_is_refused_by_name() {
     killed_copies_are_refused("mariadb-16k-crashed");
+}
+
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn an_archive_that_ends_before_the_base_copys_own_log_is_refused() {
+    ends::too_short_is_refused("mariadb-16k-crashed");
+    ends::too_short_is_refused("mysql-16k-crashed");
+}
+
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn an_archive_is_never_recovered_up_to_a_hole_without_a_word() {
+    ends::holes_of_mariadb_are_told();
+    ends::holes_of_mysql_are_told();
 }
 
 /// `redo archive` in a shell that limits files to this many KiB, which stands in for a full disk.

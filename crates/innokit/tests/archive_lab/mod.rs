@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 pub mod blocks;
+pub mod ends;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

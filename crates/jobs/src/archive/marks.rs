@@ -167,9 +167,15 @@ impl Marks {
     }
 }
 
-/// The last mark, `None` if there is none. Read it before the segments: a running archiver appends to a segment first, then marks.
-pub(crate) fn last_mark(dir: &Path) -> Result<Option<Mark>> {
-    Ok(first_and_last_mark(dir)?.map(|(_, last)| last))
+/// The LSN of each timeline's last mark. Read them before the segments: a running archiver appends to a segment first, then marks.
+pub(crate) fn last_marks(dir: &Path) -> Result<BTreeMap<u32, Lsn>> {
+    let mut last = BTreeMap::new();
+    if dir.join(DIR).is_dir() {
+        each_mark(dir, &mut |mark| {
+            last.insert(mark.timeline, mark.lsn);
+        })?;
+    }
+    Ok(last)
 }
 
 /// The first mark and the last one, `None` if there is none.

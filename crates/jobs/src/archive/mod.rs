@@ -41,7 +41,7 @@ use self::follow::{Follow, Follower, Look, begin};
 use self::gap::Gap;
 use self::live::LiveLog;
 use self::marks::Marks;
-pub(crate) use self::marks::{gtid_at, last_mark, mark_at};
+pub(crate) use self::marks::{gtid_at, last_marks, mark_at};
 pub(crate) use self::mysql::StoredBlocks;
 use self::name::list;
 pub(crate) use self::name::{SegmentName, list as segments};

@@ -3,14 +3,20 @@
 //!
 //! Creating, renaming or dropping a table shows in file records. Adding or dropping columns and indexes in place shows in pages of the
 //! dictionary (`dictionary_pages`).
+//!
+//! Purge changes these pages too, for definitions that changed before the base copy: it removes the rows that were delete-marked then. The
+//! change itself always inserts or delete-marks rows, so what only removes rows does not count.
 
 use std::collections::BTreeMap;
 
 use format::{Lsn, SpaceId};
-use redo::record::{FileRecord, Subject};
+use redo::record::{Change, FileRecord, Grammar, PageRecord, RedoRecord, Subject};
 
 use super::error::{Result, refused};
 use super::log::{Scanned, file_record};
+
+/// Bytes of the number of an index's root.
+const ROOT_SIZE: usize = 4;
 
 /// Changes to definitions in a log, from an LSN on.
 #[derive(Debug)]
@@ -37,7 +43,7 @@ impl Definitions {
                 Subject::File => {
                     file_record(mtr.grammar, bytes).map_or(Ok(()), |record| self.check_file(&record, mtr.start))?;
                 }
-                Subject::Page(id, _) if id.space == SpaceId::SYSTEM => {
+                Subject::Page(id, _) if id.space == SpaceId::SYSTEM && !is_purge(bytes) => {
                     self.pages.entry(id.page_no.0).or_insert(mtr.start);
                 }
                 Subject::Page(..) => {}
@@ -65,5 +71,38 @@ impl Definitions {
              {lsn}), or take a base copy from after it",
             self.after
         ))
+    }
+}
+
+/// Whether records of a dictionary page are such as purge writes: it removes delete-marked rows and, before it removes the row of an index,
+/// replaces the number of its root by that of no page.
+fn is_purge(records: &[u8]) -> bool {
+    Grammar::MariaDb.records(records).all(|record| {
+        let Ok(RedoRecord::Page(PageRecord { change, .. })) = record else { return false };
+        matches!(change, Change::Delete(_) | Change::Set { len: ROOT_SIZE, pattern: [0xFF], .. })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Records of page 11 of the system tablespace.
+    const REMOVE: [u8; 5] = [0x24, 0, 11, 8, 5];
+    const REMOVE_NEXT: [u8; 3] = [0xA2, 8, 6];
+    const FREE_TREE: [u8; 6] = [0x45, 0, 11, 100, 4, 0xFF];
+    const MARK: [u8; 5] = [0x34, 0, 11, 100, 0x20];
+    const INSERT: [u8; 10] = [0x29, 0, 11, 4, 5, 8, 0, 0, 1, 2];
+
+    #[test]
+    fn removed_rows_are_purge_and_inserted_or_marked_ones_are_not() {
+        let purge = [&REMOVE[..], &FREE_TREE, &[&REMOVE[..], &REMOVE_NEXT].concat()].map(is_purge);
+        assert_eq!(purge, [true; 3]);
+        let wider = [0x45, 0, 11, 100, 8, 0xFF];
+        let marked = [&MARK[..], &REMOVE].concat();
+        assert_eq!([&MARK[..], &INSERT, &wider, &marked, &[0xA2]].map(is_purge), [false; 5]);
+        for record in [&MARK[..], &INSERT, &wider] {
+            assert!(Grammar::MariaDb.records(record).all(|record| record.is_ok()), "{record:?}");
+        }
     }
 }

@@ -3,6 +3,7 @@
 
 mod archived;
 mod archived_mysql;
+mod hole;
 mod mariadb;
 mod mtr_source;
 mod mysql;
@@ -21,6 +22,7 @@ use redo::mtr_reader::MtrReader;
 use redo::record::Grammar;
 
 use self::archived::{Archived, BaseLog, COMPARED};
+use self::archived_mysql::ArchivedEnd;
 pub(super) use self::mariadb::MariaDbLog;
 use self::mtr_source::MtrSource;
 pub(super) use self::mysql::{MySqlRedo, TableStates};
@@ -96,9 +98,13 @@ impl RedoLog {
     /// given.
     pub fn with_archive(mut self, dir: Option<&Path>, timeline: Option<u32>) -> Result<Self> {
         let Some(dir) = dir else { return Ok(self) };
-        let base_end = self.scan(None, |scan| {
-            scan.run(&mut |_| Ok(true))?;
-            Ok(scan.at())
+        // Padding behind the last mini-transaction does not count: an archive need not have it.
+        let mut base_end = self.checkpoint();
+        self.scan(None, |scan| {
+            scan.run(&mut |scanned| {
+                base_end = scanned.mtr.end;
+                Ok(true)
+            })
         })?;
         let log = match &mut self.vendor {
             Vendor::MariaDb(log) => log,
@@ -126,6 +132,26 @@ impl RedoLog {
         let log = log.with_archive(dir, base_end, timeline)?;
         let files = FileSet::new(log.files());
         Ok(Self { files, vendor: Vendor::MySql(log), ..self })
+    }
+
+    /// Fails if the log is an archive that ends at `end`, before the base copy's own log does, or before `until`, or before its own end.
+    pub fn check_archive_end(&self, end: Lsn, until: Option<Lsn>) -> Result<()> {
+        let hole = match &self.vendor {
+            Vendor::MariaDb(log) => log.archived.as_ref().map(Archived::hole),
+            Vendor::MySql(log) => log.archived.as_ref().map(ArchivedEnd::hole),
+        };
+        let (Some((dir, hole)), Some(base_end)) = (hole, self.base_end()) else { return Ok(()) };
+        // Pages of the base may be as new as the end of its own log.
+        match hole {
+            Some(hole) if end < base_end => hole.refuse_base(dir, end, base_end),
+            Some(hole) if until.is_none_or(|until| end < until) => hole.refuse(dir, end),
+            None if end < base_end => refused(format!(
+                "{}: the archive ends at LSN {end}, before the base copy's own log (LSN {base_end}): archive the rest (innokit redo archive), \
+                 or leave out --redo to recover from the copy's own log",
+                dir.display()
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Where the base copy's own log ends, if an archive continues it.

@@ -155,6 +155,7 @@ impl Wanted {
         wanted.changed.extend(wanted.load.spaces());
         wanted.take_later_files()?;
         log.check_end(end)?;
+        log.check_archive_end(end, until)?;
         log.check_copy_end(end)?;
         wanted.redo = redo;
         wanted.settle(log, closed_at, end)?;

@@ -3,16 +3,21 @@
 //! The base's own log says where its redo begins and ends. It also proves that the archive is of the same server: both hold the same bytes
 //! from the checkpoint on. The archive continues from there.
 
+use std::collections::BTreeMap;
+use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use flow::FileId;
 use format::Lsn;
 use redo::follow::Walk;
-use redo::mariadb::{LogFile, START_OFFSET, key_information};
+use redo::mariadb::{Format, LogFile, START_OFFSET, key_information};
+use redo::segment::SegmentHeader;
 
 use super::super::error::{Result, damaged, failed, refused};
-use crate::archive::{ArchiveError, SegmentName, Stored, closed_at, last_mark, segments};
+use super::hole::Hole;
+use crate::archive::{ArchiveError, SegmentName, Stored, closed_at, last_marks, segments};
+use crate::source::read_up_to;
 
 /// Bytes of both logs that are compared.
 pub(in super::super) const COMPARED: usize = 64 << 10;
@@ -40,12 +45,24 @@ pub(in super::super) struct Archived {
     pub base_end: Lsn,
     /// The size of the log that replaces the base's own.
     pub own_size: u64,
+    /// Why the segments end although the archive goes on.
+    hole: Option<Hole>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Segment {
     name: SegmentName,
     end: Lsn,
+    /// `None` if its header cannot be read.
+    crypt: Option<Crypt>,
+}
+
+/// Whether and how a log is encrypted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Crypt {
+    format: Format,
+    /// The key information in its header.
+    key: Vec<u8>,
 }
 
 pub(super) fn unreadable<T>(error: ArchiveError) -> Result<T> {
@@ -59,37 +76,25 @@ impl Archived {
     /// Finds the segments from the base's checkpoint on, of one `timeline` if that is given.
     pub fn find(dir: &Path, base: &BaseLog<'_>, timeline: Option<u32>) -> Result<Self> {
         let checkpoint = base.parsed.checkpoint.lsn;
-        let mark = last_mark(dir).or_else(unreadable)?;
-        let mut names = segments(dir).or_else(unreadable)?;
-        names.retain(|name| timeline.is_none_or(|timeline| timeline == name.timeline));
-        let mut stretches: Vec<Vec<Segment>> = Vec::new();
-        for name in names {
-            let end = match closed_at(dir, name) {
-                Some(end) => end,
-                None => {
-                    // The segment was whole up to its last mark. If it ends before the mark, it is damaged there, and recovery will say so.
-                    let marked =
-                        mark.as_ref().filter(|mark| mark.timeline == name.timeline).map_or(Lsn(0), |mark| mark.lsn);
-                    Stored::read(dir, name).or_else(unreadable)?.end().max(marked)
-                }
-            };
-            let segment = Segment { name, end };
-            match stretches.last_mut() {
-                Some(stretch) if stretch.last().is_some_and(|last| last.is_followed_by(name)) => stretch.push(segment),
-                _ => stretches.push(vec![segment]),
-            }
-        }
+        let crypt = Crypt { format: base.parsed.format, key: key_information(base.header).to_vec() };
+        let marks = last_marks(dir).or_else(unreadable)?;
         let (own_size, dir_name) = (base.parsed.size.max(LOG_SIZE_MIN), dir.display());
-        let mut is_covered = false;
+        let (mut is_covered, mut with_other_key) = (false, None);
+        let mut behind: Option<Segment> = None;
         // The newest first: only one of them can continue this base.
-        for mut stretch in stretches.into_iter().rev() {
-            let (Some(first), Some(last)) = (stretch.first(), stretch.last()) else { continue };
+        for stretch in stretches(dir, checkpoint, timeline, &marks)?.into_iter().rev() {
+            let (Some(first), Some(last)) = (stretch.first().cloned(), stretch.last().cloned()) else { continue };
+            let next = behind.replace(first.clone()).filter(|next| next.name.timeline == last.name.timeline);
             if !(first.name.start <= checkpoint && checkpoint < last.end) {
                 continue;
             }
+            if first.crypt.as_ref().is_some_and(|first| *first != crypt) {
+                with_other_key = Some(first.name);
+                continue;
+            }
             is_covered = true;
-            stretch.retain(|segment| segment.end > checkpoint);
-            let found = Self { dir: dir.to_path_buf(), segments: stretch, base_end: base.end, own_size };
+            let hole = last.hole_behind(dir, next, marks.get(&last.name.timeline).copied());
+            let found = Self { dir: dir.to_path_buf(), segments: stretch, base_end: base.end, own_size, hole };
             if found.continues(base)? {
                 return Ok(found);
             }
@@ -98,6 +103,12 @@ impl Archived {
             return refused(format!(
                 "{dir_name}: the archive has other changes after LSN {checkpoint} than the base copy's own log: it is of another server, \
                  or of another timeline"
+            ));
+        }
+        if let Some(name) = with_other_key {
+            return refused(format!(
+                "{}: the key of the log has changed since the base copy: take a base copy from after that",
+                name.path(dir).display()
             ));
         }
         refused(format!(
@@ -111,19 +122,18 @@ impl Archived {
         let checkpoint = base.parsed.checkpoint.lsn;
         let stored = Stored::read(&self.dir, first.name).or_else(unreadable)?;
         if stored.end() < first.end {
-            return self.is_damaged(*first, stored.end());
+            return self.is_damaged(first, stored.end());
         }
         let walk = Walk::over(base.parsed, checkpoint, &base.start);
         let (len, _) = walk.up_to(self.base_end.min(stored.end()));
         let mut own = base.start.get(..len).unwrap_or_default().to_vec();
         walk.straighten(&mut own, len);
-        if stored.key() != key_information(base.header) {
-            return refused(format!(
-                "{}: the key of the log has changed since the base copy: take a base copy from after that",
-                stored.path.display()
-            ));
-        }
         Ok(len > 0 && stored.payload(checkpoint, len) == own)
+    }
+
+    /// The archive, and why its segments end although it goes on.
+    pub fn hole(&self) -> (&Path, Option<Hole>) {
+        (&self.dir, self.hole)
     }
 
     /// The segments as one straight log (no ring), with the base's checkpoint.
@@ -155,12 +165,12 @@ impl Archived {
     /// Fails if the segments continue after `end`, where the mini-transactions ended.
     pub fn check_end(&self, end: Lsn) -> Result<()> {
         match self.segments.iter().find(|segment| segment.end > end) {
-            Some(segment) => self.is_damaged(*segment, end),
+            Some(segment) => self.is_damaged(segment, end),
             None => Ok(()),
         }
     }
 
-    fn is_damaged<T>(&self, segment: Segment, at: Lsn) -> Result<T> {
+    fn is_damaged<T>(&self, segment: &Segment, at: Lsn) -> Result<T> {
         damaged(format!(
             "{}: the archive is damaged at LSN {at}: innokit redo verify shows what is left. To recover up to there, move this segment and \
              later ones away",
@@ -169,8 +179,63 @@ impl Archived {
     }
 }
 
+/// Runs of segments that continue each other, oldest first. Leaves out segments that end before the checkpoint.
+fn stretches(
+    dir: &Path,
+    checkpoint: Lsn,
+    timeline: Option<u32>,
+    marks: &BTreeMap<u32, Lsn>,
+) -> Result<Vec<Vec<Segment>>> {
+    let mut names = segments(dir).or_else(unreadable)?;
+    names.retain(|name| timeline.is_none_or(|timeline| timeline == name.timeline));
+    let mut stretches: Vec<Vec<Segment>> = Vec::new();
+    let mut later = names.iter().skip(1);
+    for &name in &names {
+        let is_newest = later.next().is_none_or(|later| later.timeline != name.timeline);
+        let end = match closed_at(dir, name) {
+            Some(end) => end,
+            None => {
+                let read = Stored::read(dir, name).or_else(unreadable)?.end();
+                // The newest segment was whole up to the last mark. If it ends before the mark, it is damaged there, and recovery will say so.
+                marks.get(&name.timeline).filter(|_| is_newest).map_or(read, |mark| read.max(*mark))
+            }
+        };
+        if end <= checkpoint {
+            continue;
+        }
+        let segment = Segment { name, end, crypt: Crypt::of(dir, name) };
+        match stretches.last_mut() {
+            Some(stretch) if stretch.last().is_some_and(|last| last.is_followed_by(&segment)) => stretch.push(segment),
+            _ => stretches.push(vec![segment]),
+        }
+    }
+    Ok(stretches)
+}
+
+impl Crypt {
+    fn of(dir: &Path, name: SegmentName) -> Option<Self> {
+        let file = File::open(name.path(dir)).ok()?;
+        let header = read_up_to(&file, 0, START_OFFSET).ok()?;
+        let parsed = SegmentHeader::parse(&header).ok().filter(|parsed| parsed.start == name.start)?;
+        Some(Self { format: parsed.format, key: key_information(&header).to_vec() })
+    }
+}
+
 impl Segment {
-    fn is_followed_by(&self, name: SegmentName) -> bool {
-        (self.name.timeline, self.end) == (name.timeline, name.start)
+    /// Whether the two can be read as one log. A log has one key.
+    fn is_followed_by(&self, next: &Self) -> bool {
+        let meets = (self.name.timeline, self.end) == (next.name.timeline, next.name.start);
+        meets && self.crypt.is_some() && self.crypt == next.crypt
+    }
+
+    /// Why nothing can be read after this segment although the archive goes on. `next` is the next segment of its timeline, `reached` the
+    /// timeline's last mark.
+    fn hole_behind(&self, dir: &Path, next: Option<Self>, reached: Option<Lsn>) -> Option<Hole> {
+        if let Some(Self { name, crypt: Some(theirs), .. }) = &next
+            && let Some(ours) = self.crypt.as_ref().filter(|_| name.start == self.end)
+        {
+            return Some(if ours.format == theirs.format { Hole::OtherKey(*name) } else { Hole::OtherFormat(*name) });
+        }
+        Hole::behind(dir, self.end, next.map(|next| next.name), reached)
     }
 }

@@ -8,13 +8,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use format::Lsn;
-use redo::block::{LOG_BLOCK_SIZE, block_start};
+use redo::block::{LOG_BLOCK_HDR_SIZE, LOG_BLOCK_SIZE, block_start};
 use redo::mysql::follow::{agree, is_full_block};
 use redo::mysql::{LOG_FILE_HDR_SIZE, LogFile};
 
 use super::super::error::{Result, damaged, failed, refused};
 use super::archived::unreadable;
-use crate::archive::{SegmentName, StoredBlocks, closed_at, last_mark, segments};
+use super::hole::Hole;
+use crate::archive::{SegmentName, StoredBlocks, closed_at, last_marks, segments};
 use crate::source::mysql_log::MySqlLog;
 use crate::source::read_up_to;
 
@@ -30,6 +31,8 @@ pub(in super::super) struct ArchivedEnd {
     reached: Lsn,
     /// Where the base's own log ends. The base's files are as of that LSN.
     pub base_end: Lsn,
+    /// Why the segments end although the archive goes on.
+    hole: Option<Hole>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -49,11 +52,13 @@ pub(super) fn find(
     timeline: Option<u32>,
 ) -> Result<(MySqlLog, ArchivedEnd)> {
     let checkpoint = own.checkpoint_lsn();
-    let mark = last_mark(dir).or_else(unreadable)?;
+    let marks = last_marks(dir).or_else(unreadable)?;
     let (mut is_covered, dir_name) = (false, dir.display());
+    let mut behind: Option<Segment> = None;
     // The newest first: only one of them can continue this base.
     for mut stretch in stretches(dir, timeline)?.into_iter().rev() {
-        let (Some(first), Some(last)) = (stretch.first(), stretch.last()) else { continue };
+        let (Some(&first), Some(&last)) = (stretch.first(), stretch.last()) else { continue };
+        let next = behind.replace(first).map(|next| next.name).filter(|next| next.timeline == last.name.timeline);
         let reaches = first.name.start <= block_start(checkpoint) && checkpoint <= last.end;
         // If a log ends with a full block, its end is after the header of the next block, which does not exist.
         let is_at_end = first.name.start <= block_start(checkpoint) && block_start(checkpoint) == last.end;
@@ -67,14 +72,15 @@ pub(super) fn find(
             number += 1;
             segment.end > checkpoint || number == count
         });
-        // The newest segment was whole up to its last mark.
-        let open = stretch.last().filter(|last| !last.is_closed).map(|last| last.name.timeline);
-        let reached = mark.as_ref().filter(|mark| Some(mark.timeline) == open).map_or(Lsn(0), |mark| mark.lsn);
+        // An open segment was whole up to the last mark, unless a later one follows; behind a closed one, a segment is missing.
+        let mark = marks.get(&last.name.timeline).copied();
+        let reached = mark.filter(|_| !last.is_closed && next.is_none()).unwrap_or(Lsn(0));
+        let hole = Hole::behind(dir, last.end_of_data(), next, mark.filter(|_| last.is_closed));
         let paths: Vec<PathBuf> = stretch.iter().map(|segment| segment.name.path(dir)).collect();
         stretch.iter().try_for_each(|segment| segment.is_whole(dir))?;
         let log = MySqlLog::of_segments(&paths, checkpoint)?;
         if continues(&log, own, base_end).map_err(failed(dir, "comparing the redo logs"))? {
-            return Ok((log, ArchivedEnd { dir: dir.to_path_buf(), reached, base_end }));
+            return Ok((log, ArchivedEnd { dir: dir.to_path_buf(), reached, base_end, hole }));
         }
     }
     if is_covered {
@@ -125,6 +131,11 @@ fn continues(archive: &MySqlLog, own: &MySqlLog, base_end: Lsn) -> io::Result<bo
 }
 
 impl ArchivedEnd {
+    /// The archive, and why its segments end although it goes on.
+    pub fn hole(&self) -> (&Path, Option<Hole>) {
+        (&self.dir, self.hole)
+    }
+
     /// Fails if the mini-transactions ended at `end`, before the last mark of the archive.
     pub fn check_end(&self, end: Lsn) -> Result<()> {
         if end >= self.reached {
@@ -143,6 +154,11 @@ fn is_damaged<T>(at_path: &Path, at: Lsn) -> Result<T> {
 }
 
 impl Segment {
+    /// The LSN at which a mini-transaction that ends with the segment ends: after a full block, that is behind the header of the next one.
+    fn end_of_data(self) -> Lsn {
+        self.end.max(Lsn(block_start(self.end).0 + LOG_BLOCK_HDR_SIZE as u64))
+    }
+
     fn is_followed_by(&self, name: SegmentName) -> bool {
         self.is_closed && (self.name.timeline, self.end) == (name.timeline, name.start)
     }
