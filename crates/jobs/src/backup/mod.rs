@@ -18,6 +18,7 @@ mod follower;
 mod holes;
 mod joined;
 mod layers;
+mod listing;
 mod mariadb;
 mod mysql;
 mod others;
@@ -264,6 +265,7 @@ impl<'r> Run<'r> {
         redo: &Path,
         check: &dyn Fn() -> Result<()>,
     ) -> Result<Lsn> {
+        tablespaces.lock();
         for number in 0..MOMENTS {
             for space in self.vendor.outdated(self.server, follower, self.datadir, redo)? {
                 tablespaces.forget(space)?;

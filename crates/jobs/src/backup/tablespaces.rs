@@ -18,6 +18,7 @@ use super::changes::{Changes, Notes, Since};
 use super::delta_file::delta_of;
 use super::error::{BackupError, Result, failed, refused};
 use super::follower::Follower;
+use super::listing::{elsewhere, list};
 use super::pace::Pace;
 use super::pages::{PageReader, PagesRead, part_of, space_flags, space_id};
 use crate::manifest::BackupTablespace;
@@ -26,9 +27,6 @@ use crate::source::content::delta_note;
 use crate::source::keys::SpaceKey;
 use crate::source::name::NameHint;
 use crate::source::space::SpacePart;
-
-/// The file system's own directory, which is no database.
-const LOST: &str = "lost+found";
 
 /// A tablespace that was copied.
 #[derive(Debug)]
@@ -80,6 +78,8 @@ pub(super) struct Tablespaces<'k> {
     pub is_encrypted: bool,
     /// Files of the last pass without a sound first page. The log must know their names.
     unsound: Vec<PathBuf>,
+    /// Whether definitions are blocked, so that no file changes its name.
+    is_locked: bool,
     pub pace: Pace<'k>,
     pub pages: u64,
     pub pages_read_again: u64,
@@ -100,6 +100,7 @@ impl<'k> Tablespaces<'k> {
             seen: BTreeSet::new(),
             is_encrypted: false,
             unsound: Vec::new(),
+            is_locked: false,
             pace,
             pages: 0,
             pages_read_again: 0,
@@ -111,6 +112,11 @@ impl<'k> Tablespaces<'k> {
     pub fn within(mut self, from: Lsn, since: Option<Since>) -> Self {
         (self.from, self.since) = (from, since);
         self
+    }
+
+    /// Notes that definitions are blocked from here on.
+    pub const fn lock(&mut self) {
+        self.is_locked = true;
     }
 
     /// Lists the files and copies the tablespaces that have not been copied yet. Returns their number.
@@ -142,7 +148,7 @@ impl<'k> Tablespaces<'k> {
         let source = Source::of(&file).map_err(failed(&path, "reading the tablespace"))?;
         let space = space_id(&file).map_err(failed(&path, "reading the tablespace"))?;
         let is_system = matches!(NameHint::of(&name), NameHint::System(_));
-        if (is_system || space != SpaceId::SYSTEM) && self.is_known(space, source, &name) {
+        if (is_system || space != SpaceId::SYSTEM) && self.is_known(space, source, &name)? {
             return Ok(false);
         }
         let part = part_of(&file, &path, self.reader.keys()).map_err(failed(&path, "reading the tablespace"))?;
@@ -151,9 +157,10 @@ impl<'k> Tablespaces<'k> {
             return Ok(false);
         };
         let space = part.format.space();
-        if self.is_known(space, source, &name) {
+        if self.is_known(space, source, &name)? {
             return Ok(false);
         }
+        self.refuse_second(space, &name)?;
         self.check_key(&path, &part)?;
         self.forget(space)?;
         let copied = self.copy(name, (&file, &path), source, part)?;
@@ -213,11 +220,31 @@ impl<'k> Tablespaces<'k> {
     }
 
     /// Whether this file has been copied already. If so, notes its name.
-    fn is_known(&mut self, space: SpaceId, source: Source, name: &Path) -> bool {
-        let Some(copied) = self.copied.get_mut(&space).filter(|copied| copied.source == source) else { return false };
-        copied.name = name.to_path_buf();
+    fn is_known(&mut self, space: SpaceId, source: Source, name: &Path) -> Result<bool> {
+        if self.copied.get(&space).is_none_or(|copied| copied.source != source) {
+            return Ok(false);
+        }
+        self.refuse_second(space, name)?;
+        if let Some(copied) = self.copied.get_mut(&space) {
+            copied.name = name.to_path_buf();
+        }
         self.seen.insert(space);
-        true
+        Ok(true)
+    }
+
+    /// Refuses a second file of a tablespace: nothing in the files tells which one the server uses, and a backup has room for one. While
+    /// definitions are not blocked, two names are normal: tables are renamed and swapped between two looks.
+    fn refuse_second(&self, space: SpaceId, name: &Path) -> Result<()> {
+        let other = self.copied.get(&space).filter(|copied| self.is_locked && copied.name != name);
+        match other.map(|copied| copied.name.as_path()) {
+            Some(other) if is_there(&self.datadir.join(other), space) => refused(format!(
+                "{} and {} are both tablespace {space}: remove the file that is not in use, or finish the import that it is for, and take the \
+                 backup again",
+                other.display(),
+                name.display()
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Refuses a tablespace that MySQL encrypted and no key opens. MariaDB's pages need no keys for recovery unless the log is encrypted.
@@ -358,57 +385,5 @@ fn damaged<T>(path: &Path, what: &str) -> Result<T> {
     )))
 }
 
-fn elsewhere<T>(name: &Path) -> Result<T> {
-    refused(format!(
-        "{}: a tablespace outside the datadir (DATA DIRECTORY), which innokit does not back up yet",
-        name.display()
-    ))
-}
-
-/// The files of InnoDB's tablespaces, by their paths in the datadir.
-fn list(datadir: &Path, has_general: bool) -> Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    for name in names(datadir, Path::new(""))? {
-        match NameHint::of(&name) {
-            NameHint::System(1) | NameHint::Undo => files.push(name),
-            NameHint::Table | NameHint::Dictionary if has_general => files.push(name),
-            _ => {}
-        }
-    }
-    for database in databases(datadir)? {
-        for name in names(datadir, &database)? {
-            match NameHint::of(&name) {
-                NameHint::Table | NameHint::Dictionary => files.push(name),
-                NameHint::Link => return elsewhere(&name),
-                _ => {}
-            }
-        }
-    }
-    Ok(files)
-}
-
-/// The directories of databases.
-pub(super) fn databases(datadir: &Path) -> Result<Vec<PathBuf>> {
-    let mut found = names(datadir, Path::new(""))?;
-    let is_database = |name: &PathBuf| {
-        let text = name.to_string_lossy();
-        !text.starts_with(['#', '.']) && text != LOST && datadir.join(name).is_dir()
-    };
-    found.retain(is_database);
-    Ok(found)
-}
-
-/// The entries of a directory in the datadir, sorted, by their paths in the datadir.
-pub(super) fn names(datadir: &Path, below: &Path) -> Result<Vec<PathBuf>> {
-    let dir = datadir.join(below);
-    let entries = match fs::read_dir(&dir) {
-        Ok(entries) => entries,
-        // A database may be dropped at any time.
-        Err(error) if error.kind() == io::ErrorKind::NotFound && !below.as_os_str().is_empty() => return Ok(Vec::new()),
-        Err(error) => return Err(failed(&dir, "reading the directory")(error)),
-    };
-    let read: io::Result<Vec<PathBuf>> = entries.map(|entry| Ok(below.join(entry?.file_name()))).collect();
-    let mut names = read.map_err(failed(&dir, "reading the directory"))?;
-    names.sort_unstable();
-    Ok(names)
-}
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,74 @@
+//! Tests of the passes, on files without a server.
+#![allow(clippy::expect_used, reason = "helpers of tests fail the test")]
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use super::super::follower::Followed;
+use super::super::pace::BackupWatcher;
+use super::*;
+
+fn table() -> Vec<u8> {
+    let packed = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/mariadb-10.11/dynamic-16k.ibd.zst");
+    zstd::decode_all(File::open(packed).expect("the fixture")).expect("unpacked")
+}
+
+/// A datadir with these tables in the database `shop`, and a directory for the copies.
+fn datadir(tables: &[&str]) -> TempDir {
+    let dir = TempDir::new().expect("a directory");
+    for name in ["data/shop", "data/z", "set"] {
+        fs::create_dir_all(dir.path().join(name)).expect("made");
+    }
+    for name in tables {
+        fs::write(dir.path().join("data/shop").join(name), table()).expect("written");
+    }
+    dir
+}
+
+/// Calls `act` with the tablespaces of a datadir and a follower of its log, in which nothing happens.
+fn with<T>(dir: &Path, act: impl FnOnce(&mut Tablespaces<'_>, &mut Follower<'_>) -> T) -> T {
+    let (followed, keys, stop) = (Followed::default(), KeyStore::new(), AtomicBool::new(false));
+    let pace = Pace::new(None, false, BackupWatcher::default(), &stop);
+    let mut tablespaces = Tablespaces::new((&dir.join("data"), true), dir.join("set"), &keys, pace);
+    thread::scope(|scope| {
+        let follow = || {
+            followed.reached(Lsn(1));
+            while !followed.stopped().load(Ordering::Relaxed) {
+                thread::sleep(Duration::from_millis(1));
+            }
+            Ok(())
+        };
+        let mut follower = Follower::start(scope, &followed, follow).expect("started");
+        act(&mut tablespaces, &mut follower)
+    })
+}
+
+#[test]
+fn a_second_file_of_a_tablespace_is_refused_once_files_keep_their_names() {
+    for (other, is_link) in [("z/t.ibd", false), ("shop/a.ibd", false), ("z/t.ibd", true)] {
+        let dir = datadir(&["t.ibd"]);
+        let data = dir.path().join("data");
+        with(dir.path(), |tablespaces, follower| {
+            let mut pass = |tablespaces: &mut Tablespaces<'_>| tablespaces.pass(follower, &|| Ok(()));
+            assert_eq!(pass(tablespaces).expect("copied"), 1);
+            let (from, to) = (data.join("shop/t.ibd"), data.join(other));
+            let added = if is_link { fs::hard_link(from, to) } else { fs::copy(from, to).map(drop) };
+            added.expect("added");
+            pass(tablespaces).expect("may be a rename");
+            tablespaces.lock();
+            let refused = pass(tablespaces).expect_err("two files").to_string();
+            let names = ["shop/t.ibd", other].iter().all(|name| refused.contains(name));
+            assert!(names && refused.contains("are both tablespace"), "{other}: {refused}");
+            fs::remove_file(data.join(other)).expect("removed");
+            pass(tablespaces).expect("one file");
+            assert_eq!(tablespaces.present().map(|(_, name)| name).collect::<Vec<_>>(), [Path::new("shop/t.ibd")]);
+            // Renamed.
+            fs::rename(data.join("shop/t.ibd"), data.join(other)).expect("renamed");
+            pass(tablespaces).expect("one file");
+            assert_eq!(tablespaces.present().map(|(_, name)| name).collect::<Vec<_>>(), [Path::new(other)]);
+        });
+    }
+}
