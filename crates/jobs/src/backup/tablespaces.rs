@@ -9,6 +9,8 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use format::keyring::KeyStore;
 use format::{Encryption, Lsn, SpaceId};
@@ -27,6 +29,10 @@ use crate::source::content::delta_note;
 use crate::source::keys::SpaceKey;
 use crate::source::name::NameHint;
 use crate::source::space::SpacePart;
+
+/// Looks at a file without a sound first page before it counts as damaged, and the pause between them: the server may be making it.
+const LOOKS: u32 = 10;
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// A tablespace that was copied.
 #[derive(Debug)]
@@ -151,8 +157,7 @@ impl<'k> Tablespaces<'k> {
         if (is_system || space != SpaceId::SYSTEM) && self.is_known(space, source, &name)? {
             return Ok(false);
         }
-        let part = part_of(&file, &path, self.reader.keys()).map_err(failed(&path, "reading the tablespace"))?;
-        let Some(part) = part.filter(|part| is_system || part.format.space() != SpaceId::SYSTEM) else {
+        let Some(part) = self.sound_part(&file, &path)? else {
             self.unsound.push(name);
             return Ok(false);
         };
@@ -167,6 +172,13 @@ impl<'k> Tablespaces<'k> {
         self.seen.insert(space);
         self.copied.insert(space, copied);
         Ok(true)
+    }
+
+    /// The format of a tablespace. `None` if its first page is not sound, or is the system tablespace's in another file.
+    fn sound_part(&self, file: &File, path: &Path) -> Result<Option<SpacePart>> {
+        let is_system = matches!(NameHint::of(path), NameHint::System(_));
+        let part = part_of(file, path, self.reader.keys()).map_err(failed(path, "reading the tablespace"))?;
+        Ok(part.filter(|part| is_system || part.format.space() != SpaceId::SYSTEM))
     }
 
     /// Copies a whole tablespace, or only the pages that the base lacks.
@@ -271,6 +283,9 @@ impl<'k> Tablespaces<'k> {
 
     /// Whether the server still has exactly the files that the last pass met.
     pub fn is_current(&self) -> Result<bool> {
+        if self.has_unsound_changed()? {
+            return Ok(false);
+        }
         let mut left = self.seen.clone();
         for name in list(&self.datadir, self.has_general)? {
             let path = self.datadir.join(&name);
@@ -288,6 +303,32 @@ impl<'k> Tablespaces<'k> {
             left.remove(&space);
         }
         Ok(left.is_empty())
+    }
+
+    /// Whether a file without a sound first page becomes sound, or goes away, within a short time: the server was making it, and it is not
+    /// damaged.
+    fn has_unsound_changed(&self) -> Result<bool> {
+        if self.unsound.is_empty() {
+            return Ok(false);
+        }
+        for _ in 0..LOOKS {
+            for path in self.unsound.iter().map(|name| self.datadir.join(name)) {
+                let file = match File::open(&path) {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+                    opened => opened.map_err(failed(&path, "opening the tablespace"))?,
+                };
+                if self.sound_part(&file, &path)?.is_some() {
+                    return Ok(true);
+                }
+            }
+            thread::sleep(PAUSE);
+        }
+        Ok(false)
+    }
+
+    /// The names of all files that the last pass met, also of those that it could not read.
+    pub fn names(&self) -> impl Iterator<Item = &Path> {
+        self.present().map(|(_, name)| name).chain(self.unsound.iter().map(PathBuf::as_path))
     }
 
     /// The tablespaces that the last pass met, and their names in the datadir.

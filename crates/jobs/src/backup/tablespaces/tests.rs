@@ -2,8 +2,6 @@
 #![allow(clippy::expect_used, reason = "helpers of tests fail the test")]
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::Duration;
 
 use tempfile::TempDir;
 
@@ -64,11 +62,41 @@ fn a_second_file_of_a_tablespace_is_refused_once_files_keep_their_names() {
             assert!(names && refused.contains("are both tablespace"), "{other}: {refused}");
             fs::remove_file(data.join(other)).expect("removed");
             pass(tablespaces).expect("one file");
-            assert_eq!(tablespaces.present().map(|(_, name)| name).collect::<Vec<_>>(), [Path::new("shop/t.ibd")]);
+            assert_eq!(tablespaces.names().collect::<Vec<_>>(), [Path::new("shop/t.ibd")]);
             // Renamed.
             fs::rename(data.join("shop/t.ibd"), data.join(other)).expect("renamed");
             pass(tablespaces).expect("one file");
-            assert_eq!(tablespaces.present().map(|(_, name)| name).collect::<Vec<_>>(), [Path::new(other)]);
+            assert_eq!(tablespaces.names().collect::<Vec<_>>(), [Path::new(other)]);
+        });
+    }
+}
+
+#[test]
+fn a_file_that_the_server_is_making_is_not_damaged() {
+    let dir = datadir(&["half.ibd"]);
+    let path = dir.path().join("data/shop/half.ibd");
+    let (whole, mut half) = (table(), table());
+    half.get_mut(100..8000).expect("a page").fill(0x55);
+    let met = |first: &[u8], then: &dyn Fn()| {
+        fs::write(&path, first).expect("written");
+        with(dir.path(), |tablespaces, follower| {
+            let pass = tablespaces.pass(follower, &|| Ok(()));
+            assert_eq!(pass.expect("passed"), 0);
+            assert_eq!(tablespaces.names().collect::<Vec<_>>(), [Path::new("shop/half.ibd")]);
+            then();
+            tablespaces.is_current().expect("looked at")
+        })
+    };
+    for first in [half.as_slice(), &[], &vec![0; half.len()]] {
+        assert!(met(first, &|| {}), "it stays damaged");
+        assert!(!met(first, &|| fs::write(&path, &whole).expect("written")), "it is sound by now");
+        assert!(!met(first, &|| fs::remove_file(&path).expect("removed")), "it is gone");
+        thread::scope(|scope| {
+            let soon = || {
+                thread::sleep(Duration::from_millis(120));
+                fs::write(&path, &whole).expect("written");
+            };
+            assert!(!met(first, &|| drop(scope.spawn(soon))), "it is sound a little later");
         });
     }
 }
